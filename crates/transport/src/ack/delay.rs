@@ -1,31 +1,32 @@
-//! When to acknowledge (RFC 9000 §13.2.1, draft-ietf-quic-ack-frequency §6).
+//! The schedule of acknowledgements (RFC 9000 §13.2.1, draft-ietf-quic-ack-frequency §6).
 
 use super::ReceivedRanges;
 use crate::{Duration, Instant, wire::frame::AckFrequency};
 
-/// The receiver's schedule of one packet number space: is an ACK due, and by when.
+/// Decides whether and when an ACK is due in one packet number space.
 #[derive(Clone, Debug)]
 pub struct AckDelay {
-    /// Ack-eliciting packets that may arrive before one is due; 1 means every second (RFC 9000
-    /// §13.2.2).
+    /// Ack-eliciting packets that may arrive before an ACK is due; 1 acknowledges every second
+    /// one (RFC 9000 §13.2.2).
     threshold: u64,
     max_delay: Duration,
-    /// Reordering that calls for an ACK at once, in packets; 0: none does.
+    /// Reordering that requires an immediate ACK, in packets; 0: none does.
     reordering: u64,
-    /// Sequence number of the last ACK_FREQUENCY frame obeyed.
+    /// Sequence number of the last ACK_FREQUENCY frame that was applied.
     sequence: Option<u64>,
     /// Ack-eliciting packets since the last ACK.
     eliciting: u64,
-    /// Any packet since the last ACK.
+    /// Whether any packet has arrived since the last ACK.
     news: bool,
     due_at: Option<Instant>,
     /// When the largest number arrived, for the frame's delay field.
     largest_at: Instant,
     /// Largest ack-eliciting number received.
     largest_eliciting: Option<u64>,
-    /// Largest number that an ACK reported.
+    /// Largest number reported in an ACK.
     reported: Option<u64>,
-    /// The last packet carried CE: only the first of a run is urgent.
+    /// Whether the last packet was marked CE. Only the first of a run requires an immediate
+    /// ACK.
     marked: bool,
 }
 
@@ -48,8 +49,8 @@ impl AckDelay {
         }
     }
 
-    /// Acknowledges each ack-eliciting packet at once: Initial and Handshake spaces (RFC 9000
-    /// §13.2.1).
+    /// Acknowledges each ack-eliciting packet immediately, for the Initial and Handshake spaces
+    /// (RFC 9000 §13.2.1).
     #[must_use]
     pub const fn immediate() -> Self {
         let mut delay = Self::new(Duration::ZERO);
@@ -57,8 +58,8 @@ impl AckDelay {
         delay
     }
 
-    /// Packet `number` arrived for the first time and has been inserted in `ranges`. `ce`: it
-    /// carried congestion experienced.
+    /// Records that packet `number` arrived for the first time, marked CE if `ce`. It must have
+    /// been inserted in `ranges`.
     #[inline]
     pub fn on_packet(
         &mut self,
@@ -91,14 +92,15 @@ impl AckDelay {
         }
     }
 
-    /// True if the sender could call something lost that no ACK has shown missing yet.
+    /// Returns true if an ACK would let the sender declare a packet lost that no ACK has shown
+    /// missing.
     #[inline]
     fn reordered(&self, late: bool, largest: u64, ranges: &ReceivedRanges) -> bool {
         match self.reordering {
             0 => false,
             1 if late => true,
             threshold => {
-                // What the last ACK let the sender call lost needs no second ACK.
+                // Losses that the last ACK revealed don't require a second ACK.
                 let from = self
                     .reported
                     .map_or(0, |r| (r + 2).saturating_sub(threshold));
@@ -109,8 +111,8 @@ impl AckDelay {
         }
     }
 
-    /// An ACK now would be out of proportion: it waits as long as it may, `before` being when it
-    /// was due before the last packet.
+    /// Delays an ACK that would be out of proportion for as long as possible. `before` is the
+    /// deadline before the last packet.
     #[inline]
     pub fn postpone(&mut self, now: Instant, before: Option<Instant>) {
         if self.due(now) {
@@ -118,13 +120,14 @@ impl AckDelay {
         }
     }
 
-    /// An IMMEDIATE_ACK frame arrived.
+    /// Processes an IMMEDIATE_ACK frame.
     pub const fn on_immediate_ack(&mut self, now: Instant) {
         self.due_at = Some(now);
         self.news = true;
     }
 
-    /// An ACK_FREQUENCY frame arrived. Older ones than seen already are ignored (false).
+    /// Processes an ACK_FREQUENCY frame. Returns false if it is ignored because a newer one was
+    /// received before.
     pub fn on_ack_frequency(&mut self, now: Instant, frequency: &AckFrequency) -> bool {
         if self.sequence.is_some_and(|s| frequency.sequence <= s) {
             return false;
@@ -137,29 +140,30 @@ impl AckDelay {
         true
     }
 
-    /// When an ACK has to be sent at the latest. At or before `now`: with the next datagram, at
-    /// once.
+    /// Returns the latest time for sending an ACK. Unless this is after `now`, the next
+    /// datagram must contain it immediately.
     #[must_use]
     #[inline]
     pub const fn deadline(&self) -> Option<Instant> {
         self.due_at
     }
 
-    /// True if an ACK is due.
+    /// Returns true if an ACK is due.
     #[must_use]
     #[inline]
     pub fn due(&self, now: Instant) -> bool {
         self.due_at.is_some_and(|at| at <= now)
     }
 
-    /// True if an ACK would tell something new: worth adding to a packet that leaves anyway.
+    /// Returns true if an ACK would report anything new, so that it is worth adding to any
+    /// packet.
     #[must_use]
     #[inline]
     pub const fn news(&self) -> bool {
         self.news
     }
 
-    /// How long the largest received packet has been held back: the ACK frame's delay field.
+    /// Returns how long ago the largest packet arrived: the delay field of the ACK frame.
     #[must_use]
     #[inline]
     pub const fn held(&self, now: Instant) -> Duration {
@@ -167,13 +171,13 @@ impl AckDelay {
         now.saturating_since(self.largest_at)
     }
 
-    /// Largest number that an ACK reported.
+    /// Returns the largest number reported in an ACK.
     #[must_use]
     pub const fn reported(&self) -> Option<u64> {
         self.reported
     }
 
-    /// An ACK frame whose largest number is `largest` was sent.
+    /// Records that an ACK frame with this largest number was sent.
     #[inline]
     pub const fn on_ack_sent(&mut self, largest: u64) {
         self.reported = Some(largest);
@@ -205,7 +209,7 @@ mod tests {
             }
         }
 
-        /// True if `number` makes an ACK due; it is then sent.
+        /// Returns true if `number` makes an ACK due, which is then sent.
         fn gets(&mut self, number: u64, eliciting: bool, ce: bool) -> bool {
             assert!(self.ranges.insert(number));
             self.delay

@@ -1,7 +1,8 @@
-//! Acknowledging what arrived: ranges, and when an ACK is due.
+//! Acknowledgement of received packets.
 //!
-//! [`ReceivedRanges`] knows what has arrived, [`AckDelay`] when an ACK is due (RFC 9000 §13.2), and
-//! [`AckRequest`] what to ask of the peer's [`AckDelay`] (draft-ietf-quic-ack-frequency).
+//! [`ReceivedRanges`] stores the packet numbers received, [`AckDelay`] decides when an ACK is
+//! due (RFC 9000 §13.2), and [`AckRequest`] requests a schedule for the peer's ACKs
+//! (draft-ietf-quic-ack-frequency).
 
 mod delay;
 mod ranges;

@@ -1,20 +1,20 @@
-//! Packet numbers received, as ranges (RFC 9000 §13.2.3).
+//! Received packet numbers, as ranges (RFC 9000 §13.2.3).
 
 use core::ops::RangeInclusive;
 use std::collections::VecDeque;
 
-/// Ranges kept by default: a window of gaps on long, lossy paths, 64 KiB at the very worst.
+/// Default limit on ranges: a window of gaps on a long, lossy path, and at worst 64 KiB.
 const DEFAULT_LIMIT: usize = 4096;
-/// Places for ranges that are never given back.
+/// Capacity for ranges that is always kept.
 const KEPT: usize = 16;
 
 /// The set of packet numbers received in one packet number space.
 ///
-/// Ranges ascend and never touch. Everything below the [`floor`](Self::floor) counts as received:
-/// what was pruned can be neither acknowledged again nor accepted twice.
+/// Ranges ascend and never touch. All numbers below the [`floor`](Self::floor) count as
+/// received, because pruned ones can be neither acknowledged again nor accepted twice.
 #[derive(Clone, Debug)]
 pub struct ReceivedRanges {
-    /// First and last number of each.
+    /// First and last number of each range.
     ranges: VecDeque<(u64, u64)>,
     floor: u64,
     largest: Option<u64>,
@@ -28,7 +28,7 @@ impl Default for ReceivedRanges {
 }
 
 impl ReceivedRanges {
-    /// Nothing received; keeps at most `limit` ranges (at least 1), the newest.
+    /// Creates an empty set that keeps at most the `limit` newest ranges (at least 1).
     #[must_use]
     pub fn new(limit: usize) -> Self {
         Self {
@@ -39,8 +39,8 @@ impl ReceivedRanges {
         }
     }
 
-    /// Adds `number`. False if it was there already, or lies below the floor: a duplicate to be
-    /// dropped.
+    /// Adds `number`. Returns false for a duplicate to be dropped, which is in the set already
+    /// or below the floor.
     #[inline]
     pub fn insert(&mut self, number: u64) -> bool {
         let fresh = match self.ranges.back_mut() {
@@ -64,7 +64,7 @@ impl ReceivedRanges {
         true
     }
 
-    /// Late arrivals, near the newest range as a rule.
+    /// Adds a late arrival, which is usually near the newest range.
     fn insert_below(&mut self, number: u64) -> bool {
         if number < self.floor {
             return false;
@@ -102,7 +102,7 @@ impl ReceivedRanges {
         true
     }
 
-    /// How many ranges start at or below `number`.
+    /// Returns how many ranges start at or below `number`.
     fn position(&self, number: u64) -> usize {
         self.ranges.partition_point(|&(first, _)| first <= number)
     }
@@ -116,8 +116,8 @@ impl ReceivedRanges {
         }
     }
 
-    /// Forgets what is at or below `number`: the peer knows that these arrived, since it
-    /// acknowledged an ACK with them (RFC 9000 §13.2.4).
+    /// Removes all numbers up to `number`. The peer knows that these packets arrived, because
+    /// it acknowledged an ACK for them (RFC 9000 §13.2.4).
     pub fn prune(&mut self, number: u64) {
         self.floor = self.floor.max(number.saturating_add(1));
         while let Some((first, last)) = self.ranges.front_mut() {
@@ -132,7 +132,7 @@ impl ReceivedRanges {
         }
     }
 
-    /// True if `number` was received or lies below the floor.
+    /// Returns true if `number` was received or is below the floor.
     #[must_use]
     pub fn contains(&self, number: u64) -> bool {
         number < self.floor
@@ -143,14 +143,14 @@ impl ReceivedRanges {
                 .is_some_and(|&(_, last)| number <= last)
     }
 
-    /// The largest number received, pruned or not.
+    /// Returns the largest number received, even if it was pruned.
     #[must_use]
     #[inline]
     pub const fn largest(&self) -> Option<u64> {
         self.largest
     }
 
-    /// The least number at or above `from` and below the largest that is missing.
+    /// Returns the smallest missing number that is at least `from` and below the largest.
     #[must_use]
     #[inline]
     pub fn first_missing(&self, from: u64) -> Option<u64> {
@@ -168,38 +168,39 @@ impl ReceivedRanges {
         }
     }
 
-    /// Numbers below this count as received.
+    /// Returns the floor, below which all numbers count as received.
     #[must_use]
     pub const fn floor(&self) -> u64 {
         self.floor
     }
 
-    /// Ranges that are kept at most.
+    /// Returns the maximum number of ranges.
     #[must_use]
     pub const fn limit(&self) -> usize {
         self.limit
     }
 
-    /// Changes that (at least 1); the newest stay, and memory goes back.
+    /// Sets the maximum number of ranges (at least 1). The newest are kept, and memory is
+    /// released.
     pub fn set_limit(&mut self, limit: usize) {
         self.limit = limit.max(1);
         self.bound_to(self.limit);
         self.ranges.shrink_to(self.limit.max(KEPT));
     }
 
-    /// Ranges held.
+    /// Returns the number of ranges.
     #[must_use]
     pub fn len(&self) -> usize {
         self.ranges.len()
     }
 
-    /// True if there is nothing to acknowledge.
+    /// Returns true if there is nothing to acknowledge.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }
 
-    /// The ranges from the newest down, as an ACK frame lists them.
+    /// Returns the ranges in descending order, as listed in an ACK frame.
     pub fn descending(
         &self,
     ) -> impl DoubleEndedIterator<Item = RangeInclusive<u64>> + ExactSizeIterator + Clone + '_ {
@@ -280,7 +281,7 @@ mod tests {
         assert_eq!(contained, [0, 1, 2, 3, 4, 5, 8]);
     }
 
-    /// The one at the floor is the first that was not pruned.
+    /// The number at the floor is the first one that was not pruned.
     #[test]
     fn all_may_be_forgotten_and_more_come() {
         let mut r = ReceivedRanges::default();
@@ -290,7 +291,7 @@ mod tests {
         assert_eq!(list(&r), [(10, 10)]);
     }
 
-    /// Late ones as well: a range between others, at the limit, makes the oldest go.
+    /// A late range between others also removes the oldest one at the limit.
     #[test]
     fn the_limit_holds_for_what_comes_late() {
         let mut r = ReceivedRanges::new(3);
@@ -334,7 +335,7 @@ mod tests {
     }
 
     proptest! {
-        /// A set of numbers is the oracle.
+        /// A set of numbers is the reference.
         #[test]
         fn equals_a_set(steps in prop::collection::vec((0u64..120, 0u8..20), 1..300)) {
             let mut r = ReceivedRanges::new(usize::MAX);

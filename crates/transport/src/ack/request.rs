@@ -1,23 +1,24 @@
-//! How often the sender wants acknowledgements (draft-ietf-quic-ack-frequency §4).
+//! The acknowledgement frequency that a sender requests (draft-ietf-quic-ack-frequency §4).
 
 use crate::{Duration, Instant, wire::frame::AckFrequency};
 
-/// ACKs wanted per round trip and per control interval (SPEC: feedback every min(srtt, t_ρ)/8), and
-/// per window.
+/// ACKs requested per round trip and per control interval (SPEC: feedback every min(srtt,
+/// t_ρ)/8), and per window.
 const PER_INTERVAL: u32 = 8;
 const PER_WINDOW: u64 = 16;
-/// However large the window: at 5 % loss an ACK's new ranges still fit a packet several times over.
+/// Maximum threshold, regardless of the window: at 5 % loss, the new ranges of an ACK then take
+/// only a fraction of a packet.
 const MAX_THRESHOLD: u64 = 256;
-/// Longest delay asked for: it adds to every probe timeout.
+/// Maximum delay requested, because it is added to every probe timeout.
 const MAX_DELAY: Duration = Duration::from_millis(100);
 
-/// The sender's side: asks the peer for fewer acknowledgements on fat paths and for timely ones on
-/// slow paths.
+/// Requests that the peer send fewer ACKs on paths with a large window, and timely ones on slow
+/// paths.
 #[derive(Clone, Debug)]
 pub struct AckRequest {
-    /// The peer's `min_ack_delay`; `None`: it does not support the extension.
+    /// The peer's `min_ack_delay`; `None`: it doesn't support the extension.
     min_delay: Option<Duration>,
-    /// What the peer does now, as far as is known.
+    /// The peer's current delay, as far as known.
     in_force: Duration,
     asked: Option<AckFrequency>,
     asked_at: Instant,
@@ -26,7 +27,7 @@ pub struct AckRequest {
 }
 
 impl AckRequest {
-    /// `max_ack_delay` and `min_ack_delay` are the peer's transport parameters.
+    /// Creates the state from the peer's transport parameters.
     #[must_use]
     pub const fn new(max_ack_delay: Duration, min_ack_delay: Option<Duration>) -> Self {
         Self {
@@ -39,9 +40,10 @@ impl AckRequest {
         }
     }
 
-    /// The frame to send now, if what is wanted has changed enough since the last one (at most one
-    /// per round trip), or that was lost. `interval` is the controller's own (t_ρ), `window` in
-    /// packets, `reordering` the packet threshold of loss detection.
+    /// Returns the frame to send now, if the last one was lost or the desired values have
+    /// changed enough since (at most once per round trip). `interval` is the controller's
+    /// (t_ρ), `window` is in packets, and `reordering` is the packet threshold of loss
+    /// detection.
     pub fn poll(
         &mut self,
         now: Instant,
@@ -80,20 +82,21 @@ impl AckRequest {
         Some(frequency)
     }
 
-    /// The frame with this sequence number was acknowledged.
+    /// Records that the frame with this sequence number was acknowledged.
     pub fn on_acked(&mut self, sequence: u64) {
         if let Some(asked) = self.asked.filter(|a| a.sequence == sequence) {
             self.in_force = asked.max_ack_delay;
         }
     }
 
-    /// The frame with this sequence number was lost: if no later one went out, the next poll asks
-    /// again.
+    /// Records that the frame with this sequence number was lost. If no later one was sent, the
+    /// next poll repeats the request.
     pub fn on_lost(&mut self, sequence: u64) {
         self.lost |= self.asked.is_some_and(|a| a.sequence == sequence);
     }
 
-    /// The longest that the peer may hold back an ACK at the moment: belongs into probe timeouts.
+    /// Returns the maximum time for which the peer may currently delay an ACK, as part of probe
+    /// timeouts.
     #[must_use]
     pub const fn max_ack_delay(&self) -> Duration {
         self.in_force
@@ -104,7 +107,7 @@ fn micros(d: Duration) -> u64 {
     u64::try_from(d.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// Within a factor of 1.5 of each other.
+/// Returns true if both values are within a factor of 1.5.
 const fn near(a: u64, b: u64) -> bool {
     let (low, high) = if a < b { (a, b) } else { (b, a) };
     high.saturating_mul(2) <= low.saturating_mul(3)

@@ -6,15 +6,16 @@ use super::LOCAL_ID_LEN;
 use crate::crypto::{EndpointKey, Random, ResetToken};
 use crate::wire::{ConnectionId, TransportError, TransportErrorCode};
 
-/// Most ids that a peer may hold at a time, whatever its `active_connection_id_limit`.
+/// Maximum number of ids that a peer may hold at a time, regardless of its
+/// `active_connection_id_limit`.
 pub const MAX_LOCAL: usize = 8;
 
-/// An id to announce in a NEW_CONNECTION_ID frame.
+/// An id to issue in a NEW_CONNECTION_ID frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Issued {
     /// Its sequence number.
     pub sequence: u64,
-    /// The peer shall retire all ids below this sequence number.
+    /// The peer must retire all ids with lower sequence numbers.
     pub retire_prior_to: u64,
     /// The id.
     pub id: ConnectionId,
@@ -28,23 +29,24 @@ struct Entry {
     id: ConnectionId,
 }
 
-/// The ids by which the peer may address this side.
+/// The ids with which the peer can address this side.
 #[derive(Debug)]
 pub struct LocalIds {
-    /// Not retired, ascending in sequence.
+    /// Not retired, by ascending sequence number.
     entries: Vec<Entry>,
     next_sequence: u64,
-    /// Ids below this sequence number have been sent.
+    /// Ids with lower sequence numbers have been sent.
     sent: u64,
     retire_prior_to: u64,
-    /// How many the peer is willing to hold; 1 until its transport parameters are known.
+    /// Maximum number of ids that the peer accepts; 1 until its transport parameters are known.
     limit: usize,
-    /// Announced ids whose frame must be sent (again).
+    /// Sequence numbers of ids whose frame must be sent (again).
     pending: VecDeque<u64>,
 }
 
 impl LocalIds {
-    /// Begins with the id of the handshake, sequence number 0. An empty one stays the only one.
+    /// Starts with the id of the handshake, sequence number 0. If it is empty, no others are
+    /// issued.
     #[must_use]
     pub fn new(first: ConnectionId) -> Self {
         Self {
@@ -60,16 +62,16 @@ impl LocalIds {
         }
     }
 
-    /// The peer's `active_connection_id_limit`.
+    /// Sets the peer's `active_connection_id_limit`.
     pub fn on_peer_limit(&mut self, limit: u64) {
         self.limit = usize::try_from(limit).unwrap_or(MAX_LOCAL).min(MAX_LOCAL);
     }
 
-    /// Makes the next id that the peer has room for; the endpoint must route it to this connection
-    /// before its frame goes out. `None` if the peer has enough.
+    /// Creates the next id, or returns `None` if the peer accepts no more. The endpoint must
+    /// route the id to this connection before its frame is sent.
     pub fn issue(&mut self, random: &mut Random) -> Option<ConnectionId> {
         let zero_length = self.entries.iter().any(|e| e.id.is_empty());
-        // Ids that the peer has been asked to retire do not count (RFC 9000 §5.1.1).
+        // Ids that the peer was asked to retire don't count (RFC 9000 §5.1.1).
         let asked_back = self
             .entries
             .iter()
@@ -91,29 +93,28 @@ impl LocalIds {
         Some(id)
     }
 
-    /// Asks the peer to retire every id that it holds; [`issue`](Self::issue) then has room for new
-    /// ones, and their frames carry the request. For long-lived connections that do not want to be
-    /// recognised.
+    /// Requests that the peer retire all its ids. [`issue`](Self::issue) can then create new
+    /// ones, whose frames contain the request. This makes long-lived connections unlinkable.
     pub fn rotate(&mut self) {
         self.retire_prior_to = self.next_sequence;
     }
 
-    /// True if [`next_frame`](Self::next_frame) has something.
+    /// Returns true if [`next_frame`](Self::next_frame) may return a frame.
     #[inline]
     #[must_use]
     pub fn has_pending(&self) -> bool {
         !self.pending.is_empty()
     }
 
-    /// The next NEW_CONNECTION_ID frame to send; the caller remembers its sequence number with the
-    /// packet.
+    /// Returns the next NEW_CONNECTION_ID frame to send. The caller must store its sequence
+    /// number with the packet.
     pub fn next_frame(&mut self, key: &dyn EndpointKey) -> Option<Issued> {
         while let Some(sequence) = self.pending.pop_front() {
             if let Some(entry) = self.entries.iter().find(|e| e.sequence == sequence) {
                 self.sent = self.sent.max(sequence + 1);
                 return Some(Issued {
                     sequence,
-                    // A frame must not ask for the id that it brings (RFC 9000 §19.15).
+                    // A frame must not retire the id that it issues (RFC 9000 §19.15).
                     // [9000 19.15 retires-itself]
                     retire_prior_to: self.retire_prior_to.min(sequence),
                     id: entry.id,
@@ -124,7 +125,7 @@ impl LocalIds {
         None
     }
 
-    /// The packet with this id's frame was lost, or had no room for it.
+    /// Schedules the frame of this id again because its packet was lost, or had no room for it.
     pub fn on_lost(&mut self, sequence: u64) {
         let known = self.entries.iter().any(|e| e.sequence == sequence);
         if known && !self.pending.contains(&sequence) {
@@ -132,12 +133,12 @@ impl LocalIds {
         }
     }
 
-    /// RETIRE_CONNECTION_ID arrived, in a packet addressed to `dcid`. Returns the id to stop
-    /// routing here; `None` if it was retired before.
+    /// Processes RETIRE_CONNECTION_ID in a packet addressed to `dcid`. Returns the id that
+    /// should no longer be routed here, or `None` if it was already retired.
     ///
     /// # Errors
-    /// PROTOCOL_VIOLATION for an id that was never sent, or the one that the packet itself was
-    /// addressed to (RFC 9000 §19.16).
+    /// PROTOCOL_VIOLATION for an id that was never sent, or to which the packet itself was
+    /// addressed (RFC 9000 §19.16).
     pub fn on_retire(
         &mut self,
         sequence: u64,
@@ -149,8 +150,8 @@ impl LocalIds {
                 reason,
             ))
         };
-        // Else one packet could retire hundreds, each as soon as it takes the place of the one
-        // before.
+        // Otherwise, a packet could retire hundreds of ids, each as soon as it is issued to replace
+        // the previous one.
         // [9000 19.16 never-sent]
         if sequence >= self.sent {
             return violation("retired a connection id that was never sent");
@@ -172,13 +173,13 @@ impl LocalIds {
         }
     }
 
-    /// All ids in force, for routing.
+    /// Returns all ids that must be routed to this connection.
     pub fn iter(&self) -> impl Iterator<Item = &ConnectionId> {
         self.entries.iter().map(|e| &e.id)
     }
 }
 
-/// A random id of [`LOCAL_ID_LEN`] bytes.
+/// Returns a random id of [`LOCAL_ID_LEN`] bytes.
 pub(crate) fn fresh_id(random: &mut Random) -> ConnectionId {
     // [9000 5.1 unlinkable] [9000 5.1 issued-once] [9000 10.3.2 one-length] [9000 7.2 eight-bytes]
     let bytes: [u8; LOCAL_ID_LEN] = random.bytes();

@@ -1,9 +1,8 @@
-//! Connection ids: the ones that this endpoint issues and the ones that the peer issued (RFC 9000
-//! §5.1).
+//! Connection ids issued by this endpoint and by the peer (RFC 9000 §5.1).
 //!
-//! [`LocalIds`] are those that the peer puts on its packets, [`RemoteIds`] those that this side
-//! puts on its own. Both hold what must be sent about them until it is sent, and both are bounded
-//! whatever the peer does.
+//! The peer's packets are addressed with [`LocalIds`], and this side's with [`RemoteIds`]. Both
+//! types also store the frames about these ids that must be sent. Their memory is bounded
+//! regardless of the peer's behavior.
 
 mod local;
 mod remote;
@@ -17,6 +16,6 @@ pub(crate) use local::fresh_id;
 pub use local::{Issued, LocalIds, MAX_LOCAL};
 pub use remote::{RemoteId, RemoteIds};
 
-/// Length of the connection ids that this endpoint issues, bytes: enough that guessing one is
-/// hopeless and that two endpoints behind one address do not collide.
+/// Length of the connection ids that this endpoint issues, bytes. Eight bytes make guessing an
+/// id infeasible, and prevent collisions between endpoints behind one address.
 pub const LOCAL_ID_LEN: usize = 8;

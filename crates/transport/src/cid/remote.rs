@@ -5,47 +5,47 @@ use std::collections::VecDeque;
 use crate::crypto::ResetToken;
 use crate::wire::{ConnectionId, TransportError, TransportErrorCode};
 
-/// Sequence numbers that may be known above the lowest unknown one.
+/// How far sequence numbers may be above the lowest one not yet received.
 const WINDOW: u64 = 64;
 
-/// An id of the peer's.
+/// A connection id issued by the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RemoteId {
     /// Its sequence number.
     pub sequence: u64,
     /// The id.
     pub id: ConnectionId,
-    /// What ends the connection when it ends a datagram. The first id has one only if the transport
-    /// parameters brought it.
+    /// The stateless reset token. The first id has one only if the transport parameters
+    /// contained it.
     pub token: Option<ResetToken>,
 }
 
-/// The ids by which this side may address the peer: one in use, some in use on paths being probed,
-/// and spare ones.
+/// The ids with which this side can address the peer: the current one, those of paths that are
+/// being probed, and spare ones.
 #[derive(Debug)]
 pub struct RemoteIds {
     current: RemoteId,
     /// In use on other paths.
     allotted: Vec<RemoteId>,
-    /// Not used yet, ascending in sequence.
+    /// Unused, by ascending sequence number.
     spare: Vec<RemoteId>,
-    /// The `active_connection_id_limit` that this side advertised.
+    /// The `active_connection_id_limit` advertised by this side.
     limit: usize,
     retire_prior_to: u64,
-    /// Every sequence number below has been seen.
+    /// All sequence numbers below this one have been received.
     floor: u64,
-    /// Bit n: `floor` + n has been seen.
+    /// Bit n is set if `floor` + n has been received.
     seen: u64,
-    /// RETIRE_CONNECTION_ID frames to send (again).
+    /// Sequence numbers for RETIRE_CONNECTION_ID frames to send (again).
     pending: VecDeque<u64>,
-    /// Retired ids whose frames are unsent or unacknowledged, by sequence number. A frame may be
-    /// under way more than once.
+    /// Sequence numbers of retired ids whose frames are unsent or unacknowledged. Several
+    /// copies of a frame may be in flight.
     retiring: Vec<u64>,
 }
 
 impl RemoteIds {
-    /// Begins with the id of the handshake, sequence number 0. `limit` is this side's
-    /// `active_connection_id_limit`, 2 to 64.
+    /// Creates the state with the id of the handshake, sequence number 0. `limit` is this
+    /// side's `active_connection_id_limit`, 2 to 64.
     #[must_use]
     pub fn new(first: ConnectionId, limit: u64) -> Self {
         Self {
@@ -65,7 +65,7 @@ impl RemoteIds {
         }
     }
 
-    /// At a client: the server chose its own id (in its first packet, or in a Retry).
+    /// Client: sets the id that the server chose (in its first packet, or in a Retry).
     pub fn set_first(&mut self, id: ConnectionId) {
         // [9000 7.2 first-id-stays] [9000 7.2 one-change]
         if self.current.sequence == 0 {
@@ -73,25 +73,25 @@ impl RemoteIds {
         }
     }
 
-    /// At a client: the `stateless_reset_token` transport parameter.
+    /// Client: sets the `stateless_reset_token` transport parameter.
     pub fn set_first_token(&mut self, token: ResetToken) {
         if self.current.sequence == 0 {
             self.current.token = Some(token);
         }
     }
 
-    /// The id to send to on the current path.
+    /// Returns the id for the current path.
     #[inline]
     #[must_use]
     pub fn current(&self) -> &RemoteId {
         &self.current
     }
 
-    /// NEW_CONNECTION_ID arrived. True if [`current`](Self::current) changed because the peer asked
-    /// for it back; ids given out by [`allot`](Self::allot) may be gone then too.
+    /// Processes NEW_CONNECTION_ID. Returns true if [`current`](Self::current) changed because
+    /// the peer retired it. Ids returned by [`allot`](Self::allot) may then be retired as well.
     ///
     /// # Errors
-    /// As RFC 9000 §19.15 and §5.1.1 say: PROTOCOL_VIOLATION, FRAME_ENCODING_ERROR or
+    /// According to RFC 9000 §19.15 and §5.1.1: PROTOCOL_VIOLATION, FRAME_ENCODING_ERROR or
     /// CONNECTION_ID_LIMIT_ERROR.
     pub fn on_new(&mut self, retire_prior_to: u64, new: &RemoteId) -> Result<bool, TransportError> {
         let error = |code, reason| Err(TransportError::new(code, reason));
@@ -140,7 +140,7 @@ impl RemoteIds {
                 "more connection ids than active_connection_id_limit",
             );
         }
-        // RFC 9000 §5.1.2: a bound on ids that wait for their retirement's acknowledgement.
+        // RFC 9000 §5.1.2: a limit on ids whose retirement isn't acknowledged.
         // [9000 5.1.2 none-forgotten]
         if self.retiring.len() > 4 * self.limit {
             return error(
@@ -151,7 +151,7 @@ impl RemoteIds {
         Ok(switched)
     }
 
-    /// True if `sequence` had not been seen.
+    /// Records that `sequence` was received. Returns true the first time.
     fn note_seen(&mut self, sequence: u64) -> Result<bool, TransportError> {
         let Some(bit) = sequence.checked_sub(self.floor) else {
             return Ok(false);
@@ -178,7 +178,7 @@ impl RemoteIds {
     }
 
     fn retire_below(&mut self, retire_prior_to: u64) -> bool {
-        // Also what an earlier frame asked back when there was no other id to use.
+        // Include ids that an earlier frame retired when there was no other id to use.
         // [9000 19.15 older-request]
         let retire_prior_to = self.retire_prior_to.max(retire_prior_to);
         self.retire_prior_to = retire_prior_to;
@@ -191,8 +191,8 @@ impl RemoteIds {
         if self.current.sequence >= retire_prior_to {
             return false;
         }
-        // Without a spare one, the current path shares the id of one being probed: better than one
-        // asked back.
+        // Without a spare id, let the current path share the id of one being probed, because
+        // this is better than using a retired one.
         let probed = self.allotted.first().map(|allotted| allotted.sequence);
         self.switch() || probed.is_some_and(|sequence| self.adopt(sequence))
     }
@@ -202,8 +202,8 @@ impl RemoteIds {
         self.retiring.push(sequence);
     }
 
-    /// Retires the current id and uses the next spare one. False (and nothing changed) if there is
-    /// none.
+    /// Retires the current id and uses the next spare one. If there is none, this returns false
+    /// and changes nothing.
     pub fn switch(&mut self) -> bool {
         let Some(next) = self.take_spare() else {
             return false;
@@ -217,13 +217,13 @@ impl RemoteIds {
         (!self.spare.is_empty()).then(|| self.spare.remove(0))
     }
 
-    /// True if a path could be probed under an id of its own.
+    /// Returns true if a separate id is available for probing a path.
     #[must_use]
     pub fn has_spare(&self) -> bool {
         !self.spare.is_empty()
     }
 
-    /// Takes a spare id for another path. With a peer that uses no ids (length zero) it is the
+    /// Takes a spare id for another path. If the peer uses zero-length ids, this returns the
     /// current one.
     pub fn allot(&mut self) -> Option<RemoteId> {
         if self.current.id.is_empty() {
@@ -234,8 +234,8 @@ impl RemoteIds {
         Some(id)
     }
 
-    /// True if the id is still there to be used: the current one, or one given out by
-    /// [`allot`](Self::allot).
+    /// Returns true if the id can still be used, because it is the current one or was returned
+    /// by [`allot`](Self::allot).
     #[must_use]
     pub fn is_held(&self, sequence: u64) -> bool {
         core::iter::once(&self.current)
@@ -243,7 +243,7 @@ impl RemoteIds {
             .any(|held| held.sequence == sequence)
     }
 
-    /// At a client: the id that came with the server's preferred address has sequence number 1 (RFC
+    /// Client: adds the id of the server's preferred address, which has sequence number 1 (RFC
     /// 9000 §5.1.1).
     pub fn set_preferred(&mut self, id: ConnectionId, token: ResetToken) {
         // [9000 9.6.2 preferred-id]
@@ -256,8 +256,8 @@ impl RemoteIds {
         }
     }
 
-    /// The path with this allotted id becomes the current one; the former id is retired. False if
-    /// the id is not there any more.
+    /// Makes this allotted id the current one, and retires the previous one. Returns false if
+    /// the id no longer exists.
     pub fn adopt(&mut self, sequence: u64) -> bool {
         if self.current.sequence == sequence {
             return true;
@@ -270,7 +270,7 @@ impl RemoteIds {
         true
     }
 
-    /// The path with this allotted id is given up. The current id stays.
+    /// Retires this allotted id because its path is abandoned. The current id is kept.
     pub fn give_up(&mut self, sequence: u64) {
         if let Some(at) = self.allotted.iter().position(|a| a.sequence == sequence) {
             self.allotted.swap_remove(at);
@@ -278,9 +278,9 @@ impl RemoteIds {
         }
     }
 
-    /// True if this token, from the end of a datagram that does not open, belongs to an id in use:
-    /// the peer has forgotten the connection (RFC 9000 §10.3.1). Unused and retired ids do not
-    /// count.
+    /// Returns true if this token, from the end of a datagram that can't be opened, belongs to
+    /// an id in use. The peer has then lost the state of the connection (RFC 9000 §10.3.1).
+    /// Tokens of unused and retired ids don't count.
     #[must_use]
     pub fn is_reset(&self, token: &ResetToken) -> bool {
         core::iter::once(&self.current)
@@ -291,28 +291,28 @@ impl RemoteIds {
             })
     }
 
-    /// True if [`next_retirement`](Self::next_retirement) has something.
+    /// Returns true if [`next_retirement`](Self::next_retirement) returns anything.
     #[inline]
     #[must_use]
     pub fn has_pending(&self) -> bool {
         !self.pending.is_empty()
     }
 
-    /// The next RETIRE_CONNECTION_ID to send: a sequence number, which the caller remembers with
-    /// the packet.
+    /// Returns the sequence number of the next RETIRE_CONNECTION_ID to send. The caller must
+    /// store it with the packet.
     pub fn next_retirement(&mut self) -> Option<u64> {
         self.pending.pop_front()
     }
 
-    /// The packet with this retirement was lost, or had no room for it. Nothing to do if another
-    /// packet with it was acknowledged.
+    /// Schedules this retirement again because its packet was lost, or had no room for it. Has
+    /// no effect if another packet with it was acknowledged.
     pub fn on_retirement_lost(&mut self, sequence: u64) {
         if self.retiring.contains(&sequence) && !self.pending.contains(&sequence) {
             self.pending.push_back(sequence);
         }
     }
 
-    /// A packet with this retirement was acknowledged.
+    /// Records that a packet with this retirement was acknowledged.
     pub fn on_retirement_acked(&mut self, sequence: u64) {
         self.pending.retain(|s| *s != sequence);
         self.retiring.retain(|s| *s != sequence);

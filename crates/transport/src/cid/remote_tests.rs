@@ -54,8 +54,7 @@ fn duplicates_are_ignored_even_after_retirement() {
         ids.on_new(0, &remote(1)).unwrap();
     }
     assert!(!ids.has_spare() && !ids.has_pending());
-    // A client's copy of the first id's announcement does not exist, but a hostile one must not
-    // revive it.
+    // No honest peer repeats the first id in a frame, but a hostile one must not revive it.
     let _ = ids.on_new(
         0,
         &RemoteId {
@@ -129,7 +128,7 @@ fn id_that_arrives_after_its_retirement_is_retired_at_once() {
     ids.on_new(0, &remote(2)).unwrap();
     assert!(ids.has_pending());
     assert_eq!(retirements(&mut ids), [2]);
-    // Frames from before do not take the request back.
+    // Earlier frames don't withdraw the request.
     ids.on_new(0, &remote(1)).unwrap();
     assert_eq!(retirements(&mut ids), [1]);
     assert!(!ids.has_spare());
@@ -173,13 +172,13 @@ fn the_limit_is_between_two_and_sixty_four() {
 fn endless_retirement_requests_end_the_connection() {
     // [9000 5.1.2 none-forgotten]
     let mut ids = RemoteIds::new(id(0), 4);
-    // Four times the limit may wait to be retired.
+    // Up to four times the limit may wait for retirement.
     for n in 1..=16 {
         assert_eq!(ids.on_new(n, &remote(n)), Ok(true));
     }
     let error = ids.on_new(17, &remote(17)).unwrap_err();
     assert_eq!(error.code, TransportErrorCode::CONNECTION_ID_LIMIT_ERROR);
-    // Those that were never used count as well: four at a time.
+    // Ids that were never used count as well: four at a time.
     let mut ids = RemoteIds::new(id(0), 4);
     for n in 1..20 {
         let outcome = ids.on_new(n / 4 * 4, &remote(n));
@@ -187,7 +186,7 @@ fn endless_retirement_requests_end_the_connection() {
     }
     let error = ids.on_new(20, &remote(20)).unwrap_err();
     assert_eq!(error.code, TransportErrorCode::CONNECTION_ID_LIMIT_ERROR);
-    // With acknowledgements it goes on for ever.
+    // With acknowledgements, this can continue forever.
     let mut ids = RemoteIds::new(id(0), 4);
     for n in 1..1000 {
         ids.on_new(n, &remote(n)).unwrap();
@@ -257,7 +256,7 @@ fn sequence_numbers_may_be_sixty_four_ahead() {
     assert_eq!(ids.on_new(0, &remote(64)), Ok(false));
     let error = ids.on_new(0, &remote(65)).unwrap_err();
     assert_eq!(error.code, TransportErrorCode::CONNECTION_ID_LIMIT_ERROR);
-    // The one that was missing moves the window on, over all sixty-four.
+    // The missing one advances the window over all sixty-four.
     let mut ids = RemoteIds::new(id(0), 64);
     for n in (2..=64).rev() {
         assert_eq!(ids.on_new(0, &remote(n)), Ok(false), "{n}");
@@ -280,7 +279,7 @@ fn ids_in_use_are_held_and_no_others() {
     ids.give_up(3);
     let held: Vec<u64> = (0..5).filter(|n| ids.is_held(*n)).collect();
     assert_eq!(held, [0, 1]);
-    // What is no path's is not retired either.
+    // An id that no path uses isn't retired either.
     assert_eq!(retirements(&mut ids), [2]);
     assert!(ids.has_spare());
 }
@@ -291,7 +290,7 @@ fn a_peer_without_ids_is_probed_by_none() {
     assert_eq!(ids.allot().map(|id| id.sequence), Some(0));
     ids.set_preferred(id(1), token(1));
     assert!(!ids.has_spare() && !ids.has_pending());
-    // With ids the preferred address has one, and one only.
+    // If the peer uses ids, there is exactly one for the preferred address.
     let mut ids = with(&[]);
     ids.set_preferred(id(1), token(1));
     ids.set_preferred(id(2), token(2));
@@ -309,13 +308,13 @@ fn a_retirement_is_queued_once_and_not_after_its_acknowledgement() {
     ids.on_retirement_lost(0);
     ids.on_retirement_lost(1);
     ids.on_retirement_lost(0);
-    // The packet that was thought lost arrived.
+    // The packet that was declared lost has arrived.
     ids.on_retirement_acked(0);
     assert_eq!(retirements(&mut ids), [1]);
 }
 
-/// The frame of one retirement was taken for lost, went out again, and both packets were
-/// acknowledged: that counts once, and does not hide another retirement without acknowledgement.
+/// A retirement's frame was declared lost and sent again, and both packets were acknowledged.
+/// This counts once, and doesn't hide another unacknowledged retirement.
 #[test]
 fn a_retirement_that_was_sent_twice_counts_once() {
     for copies in [1, 2, 3] {
@@ -328,10 +327,10 @@ fn a_retirement_that_was_sent_twice_counts_once() {
                     ids.on_retirement_lost(retired);
                     assert_eq!(retirements(&mut ids), [retired]);
                 }
-                // Every second one is acknowledged, each of its copies.
+                // Every second one is acknowledged, with all copies.
                 if retired % 2 == 0 {
                     (0..copies).for_each(|_| ids.on_retirement_acked(retired));
-                    // The last copy came late, and was taken for lost as well.
+                    // The last copy was late, and also declared lost.
                     ids.on_retirement_lost(retired);
                     assert!(!ids.has_pending());
                 } else {
@@ -340,14 +339,14 @@ fn a_retirement_that_was_sent_twice_counts_once() {
             }
             result.is_err()
         });
-        // More than four times the limit of two: these, and the one that was yet to be sent.
+        // More than four times the limit of two: these, and the one that was not sent yet.
         assert!(failed_at.is_some(), "{copies}");
         assert_eq!(unacknowledged, 8, "{copies}");
     }
 }
 
 proptest! {
-    /// Whatever arrives, state stays bounded and the current id is never one that was retired.
+    /// For any input, the state stays bounded, and the current id is never a retired one.
     #[test]
     fn bounded_for_any_sequence(
         frames in proptest::collection::vec((0u64..200, 0u64..40, any::<bool>()), 0..300),
@@ -373,7 +372,7 @@ proptest! {
     }
 }
 
-/// The id of a preferred address has sequence number 1, which no NEW_CONNECTION_ID frame brings.
+/// The id of a preferred address has sequence number 1, which no NEW_CONNECTION_ID frame uses.
 #[test]
 fn ids_go_on_after_that_of_a_preferred_address() {
     let id = |n: u64| ConnectionId::new(&n.to_be_bytes()).unwrap();

@@ -1,37 +1,37 @@
-//! What can go wrong in a handshake or with keys, and the transport error code for each.
+//! Errors of handshakes and keys, with their transport error codes.
 
-/// First of the codes that carry a TLS alert (RFC 9000 §20.1, CRYPTO_ERROR).
+/// First of the codes that contain a TLS alert (RFC 9000 §20.1, CRYPTO_ERROR).
 const CRYPTO_ERROR: u64 = 0x100;
 
-/// The handshake failed on this side.
+/// Error returned when the handshake failed on this side.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HandshakeError {
-    /// The peer's certificate was not accepted.
+    /// The peer's certificate was refused.
     #[error("the peer's certificate was refused: {problem}")]
     Certificate {
-        /// Why.
+        /// The reason.
         problem: CertificateProblem,
-        /// The TLS alert that tells the peer.
+        /// The TLS alert to send.
         alert: u8,
     },
-    /// No application protocol in common (ALPN, RFC 7301).
+    /// The peers have no application protocol in common (ALPN, RFC 7301).
     #[error(
         "no application protocol in common with the peer; check that both ends name the same one"
     )]
     NoApplicationProtocol,
-    /// A message that TLS allows and QUIC does not.
+    /// The peer sent a message that TLS allows but QUIC forbids.
     #[error("the peer sent a TLS message that QUIC forbids: {reason}")]
     Forbidden {
-        /// The TLS library's text.
+        /// The TLS library's message.
         reason: String,
     },
-    /// Any other failure of TLS.
+    /// Any other TLS failure.
     #[error("TLS handshake failed: {reason}")]
     Tls {
-        /// The TLS alert that tells the peer (RFC 8446 §6).
+        /// The TLS alert to send (RFC 8446 §6).
         alert: u8,
-        /// The TLS library's text.
+        /// The TLS library's message.
         reason: String,
     },
 }
@@ -45,7 +45,7 @@ pub(super) const ALERT_NO_APPLICATION_PROTOCOL: u8 = 120;
 const ALERT_UNEXPECTED_MESSAGE: u8 = 10;
 
 impl HandshakeError {
-    /// The TLS alert that tells the peer.
+    /// Returns the TLS alert to send.
     #[must_use]
     pub const fn alert(&self) -> u8 {
         match self {
@@ -55,8 +55,8 @@ impl HandshakeError {
         }
     }
 
-    /// The code for CONNECTION_CLOSE: CRYPTO_ERROR with the alert (RFC 9001 §4.8), or
-    /// PROTOCOL_VIOLATION for what QUIC forbids.
+    /// Returns the code for CONNECTION_CLOSE: CRYPTO_ERROR with the alert (RFC 9001 §4.8), or
+    /// PROTOCOL_VIOLATION for messages that QUIC forbids.
     #[must_use]
     pub fn code(&self) -> u64 {
         match self {
@@ -66,11 +66,11 @@ impl HandshakeError {
     }
 }
 
-/// Why a certificate was refused, in words that name the remedy.
+/// The reason that a certificate was refused. The messages suggest a remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CertificateProblem {
-    /// It is not the pinned one.
+    /// It isn't the pinned certificate.
     #[error(
         "its SHA-256 is {got}, but {expected} was pinned; if the server's certificate was renewed, \
          pin the new one"
@@ -78,16 +78,16 @@ pub enum CertificateProblem {
     PinMismatch {
         /// The pin, in hex.
         expected: String,
-        /// SHA-256 of the certificate that came, in hex.
+        /// SHA-256 of the received certificate, in hex.
         got: String,
     },
-    /// No trusted root vouches for it.
+    /// It isn't signed by a trusted authority.
     #[error("it is signed by no trusted authority; trust its CA, or pin its SHA-256")]
     UnknownIssuer,
-    /// Its time is over.
+    /// It has expired.
     #[error("it has expired; renew it, or check this machine's clock")]
     Expired,
-    /// Its time has not begun.
+    /// It isn't valid yet.
     #[error("it is not valid yet; check the clocks of both machines")]
     NotValidYet,
     /// It is for other names.
@@ -96,35 +96,35 @@ pub enum CertificateProblem {
          its SHA-256"
     )]
     WrongName {
-        /// The name asked for.
+        /// The requested name.
         expected: String,
         /// The names in the certificate.
         presented: String,
     },
-    /// Anything else.
+    /// Any other reason.
     #[error("{0}")]
     Other(String),
 }
 
-/// A handshake could not even start.
+/// Error returned when a handshake can't be started.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// Neither a DNS name nor an IP address.
+    /// The name is neither a DNS name nor an IP address.
     #[error("\"{0}\" is neither a DNS name nor an IP address")]
     BadServerName(String),
-    /// The configuration cannot be used.
+    /// The configuration is unusable.
     #[error("unusable TLS configuration: {0}")]
     Config(String),
 }
 
-/// No keying material to export.
+/// Error returned when no keying material can be exported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("keying material can be exported only after the handshake, and not in that length")]
 pub struct ExportError;
 
-/// A key has been used as often as its cipher allows (RFC 9001 §6.6). The connection closes,
-/// silently or with [`CODE`](Self::CODE).
+/// Error returned when a key was used as often as its cipher allows (RFC 9001 §6.6). The
+/// connection must be closed, silently or with [`CODE`](Self::CODE).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the cipher's usage limit is reached")]
 pub struct AeadLimitReached;

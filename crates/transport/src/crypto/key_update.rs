@@ -7,14 +7,13 @@
 //! ```
 //!
 //! The keys of the first update are derived once a few packets were sealed, or when the bit first
-//! differs, if that is earlier: connections that end sooner do without. Who sends a forged packet
-//! so early may see by the time it takes that its bit differed, once in a connection; RFC 9001 §6.3
-//! allows that.
+//! differs, if that is earlier. Connections that end sooner never derive them. By sending a forged
+//! packet so early, an attacker can therefore learn from its timing that its bit differed, but only
+//! once per connection, which RFC 9001 §6.3 allows.
 //!
-//! The connection drives it with the phase bit, the packet number and `now`. Which receive key a
-//! packet gets follows from its phase bit and from where its number lies relative to the first
-//! packet of the current phase, so that old keys never open a packet newer than one that new keys
-//! opened (§6.4).
+//! The connection provides the phase bit, the packet number and `now`. The receive key for a packet
+//! is chosen by its phase bit and by its number relative to the first packet of the current phase.
+//! Therefore, old keys never open a packet newer than one that new keys opened (§6.4).
 
 use core::fmt;
 
@@ -22,8 +21,8 @@ use super::{AeadLimitReached, HeaderKey, Keys, PacketKey, PacketKeys, PhaseKeys}
 use super::{OpenError, SAMPLE_LEN, SealError};
 use crate::{Duration, Instant};
 
-/// Packets that are sealed in the first phase before the next phase's keys are derived: more than
-/// a connection seals that is opened and closed. Deriving takes 3 % of a handshake.
+/// Packets sealed in the first phase before the keys of the next one are derived. A connection
+/// that is opened and closed again seals fewer. Deriving takes 3 % of a handshake.
 const AHEAD_AFTER: u64 = 8;
 
 /// The Key Phase bit of short headers.
@@ -36,43 +35,46 @@ impl Phase {
     }
 }
 
-/// A 1-RTT packet that opened.
+/// A 1-RTT packet that was opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Opened {
     /// Length of the plaintext, which starts after the header.
     pub len: usize,
-    /// Key phases since the handshake, of the key that opened it. For [`OneRttKeys::on_ack`].
+    /// Key phase of the key that opened it, counted from the handshake. For
+    /// [`OneRttKeys::on_ack`].
     pub generation: u64,
-    /// The packet was the first of a new phase that the peer began.
+    /// Whether the packet was the first of a new phase that the peer began.
     pub peer_updated: bool,
 }
 
-/// A 1-RTT packet that did not open.
+/// Error returned when a 1-RTT packet can't be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OpenFailure {
-    /// Not authentic: drop it. Counted towards the integrity limit.
+    /// The packet isn't authentic and must be dropped. It counts towards the integrity limit.
     #[error("packet failed authentication")]
     Unauthentic,
-    /// Of the phase before the current one, whose keys are gone (or never were): drop it.
+    /// The packet belongs to the previous phase, whose keys were discarded (or never existed).
+    /// It must be dropped.
     #[error("packet of a key phase whose keys are gone")]
     KeysGone,
-    /// Too many forgeries; the connection ends.
+    /// There were too many forgeries, so the connection must be closed.
     #[error(transparent)]
     LimitReached(#[from] AeadLimitReached),
 }
 
-/// A packet could not be sealed.
+/// Error returned when a packet can't be sealed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SealFailure {
-    /// The buffer does not fit the cipher.
+    /// The buffer doesn't fit the cipher.
     #[error(transparent)]
     Buffer(#[from] SealError),
-    /// The key is worn out and no update was possible; the connection ends.
+    /// The key's limit is reached and no update was possible, so the connection must be closed.
     #[error(transparent)]
     LimitReached(#[from] AeadLimitReached),
 }
 
-/// The peer broke the rules of key updates. The connection closes with [`CODE`](Self::CODE).
+/// The peer violated the rules of key updates, so the connection must be closed with
+/// [`CODE`](Self::CODE).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("peer acknowledged packets of the new key phase under old keys")]
 pub struct KeyUpdateError;
@@ -82,14 +84,14 @@ impl KeyUpdateError {
     pub const CODE: u64 = 0x0e;
 }
 
-/// The receive key of the phase before the current one.
+/// The receive key of the previous phase.
 struct Previous {
     key: Box<dyn PacketKey>,
-    /// When it goes; set once the current phase has been seen on the way in.
+    /// When it is discarded; set once a packet of the current phase has arrived.
     drop_at: Option<Instant>,
 }
 
-/// 1-RTT keys of a connection through all its phases.
+/// 1-RTT keys of a connection across all phases.
 pub struct OneRttKeys {
     header_local: Box<dyn HeaderKey>,
     header_remote: Box<dyn HeaderKey>,
@@ -100,20 +102,19 @@ pub struct OneRttKeys {
     next: Option<PacketKeys>,
     phase: Phase,
     generation: u64,
-    /// Lowest packet number that opened in the current phase. `None`: the peer has not followed
-    /// yet.
+    /// Lowest number of the packets opened in the current phase. `None`: the peer hasn't
+    /// followed yet.
     first_received: Option<u64>,
     /// First packet number sealed in the current phase.
     first_sent: Option<u64>,
-    /// A packet of the current phase was acknowledged.
+    /// Whether a packet of the current phase was acknowledged.
     acked: bool,
-    /// The handshake is confirmed (RFC 9001 §4.1.2).
+    /// Whether the handshake is confirmed (RFC 9001 §4.1.2).
     confirmed: bool,
-    /// Earliest time of the next update of our own.
+    /// Earliest time of the next update by this side.
     not_before: Instant,
-    /// Packets sealed in the current phase.
     sealed: u64,
-    /// After how many packets an update of our own is due.
+    /// Number of packets after which this side should update.
     update_after: u64,
     /// Packets that failed to open, in all phases.
     forged: u64,
@@ -131,11 +132,12 @@ impl fmt::Debug for OneRttKeys {
 }
 
 impl OneRttKeys {
-    /// The keys of the handshake's [`KeyChange::OneRtt`](super::KeyChange::OneRtt).
+    /// Creates the state with the keys of the handshake's
+    /// [`KeyChange::OneRtt`](super::KeyChange::OneRtt).
     #[must_use]
     pub fn new(keys: Keys, source: Box<dyn PhaseKeys>) -> Self {
         let (local, remote) = (keys.local, keys.remote);
-        // An update well before the limit leaves time for its acknowledgement.
+        // By updating well before the limit, we leave time for the acknowledgement.
         let update_after = local.packet.confidentiality_limit() / 2;
         Self {
             header_local: local.header,
@@ -160,49 +162,49 @@ impl OneRttKeys {
         }
     }
 
-    /// Lowers the number of packets after which [`wants_update`](Self::wants_update) (never above
-    /// half the cipher's confidentiality limit).
+    /// Lowers the number of packets after which [`wants_update`](Self::wants_update) returns
+    /// true (never above half the cipher's confidentiality limit).
     pub fn update_after(&mut self, packets: u64) {
         self.update_after = packets
             .min(self.current.local.confidentiality_limit() / 2)
             .max(1);
     }
 
-    /// The Key Phase bit for packets sealed now.
+    /// Returns the Key Phase bit for packets sealed now.
     #[inline]
     #[must_use]
     pub fn phase(&self) -> Phase {
         self.phase
     }
 
-    /// Key phases since the handshake.
+    /// Returns the number of key phases since the handshake.
     #[must_use]
     pub fn generation(&self) -> u64 {
         self.generation
     }
 
-    /// Bytes that sealing adds.
+    /// Returns the number of bytes that sealing adds.
     #[inline]
     #[must_use]
     pub fn tag_len(&self) -> usize {
         self.current.local.tag_len()
     }
 
-    /// The mask for the header of a packet that this side has sealed.
+    /// Returns the mask for the header of a packet that this side has sealed.
     #[inline]
     #[must_use]
     pub fn mask_sent(&self, sample: &[u8; SAMPLE_LEN]) -> [u8; 5] {
         self.header_local.mask(sample)
     }
 
-    /// The mask on the header of a packet that arrived.
+    /// Returns the mask for the header of a received packet.
     #[inline]
     #[must_use]
     pub fn mask_received(&self, sample: &[u8; SAMPLE_LEN]) -> [u8; 5] {
         self.header_remote.mask(sample)
     }
 
-    /// Seals a packet whose header carries [`phase`](Self::phase); see [`PacketKey::seal`].
+    /// Seals a packet whose header contains [`phase`](Self::phase); see [`PacketKey::seal`].
     ///
     /// # Errors
     /// [`SealFailure`].
@@ -229,13 +231,13 @@ impl OneRttKeys {
         Ok(())
     }
 
-    /// Opens a packet by the phase bit in its header; see [`PacketKey::open`]. A packet of a phase
-    /// that the peer has just begun moves both directions there. `pto` is the current probe
-    /// timeout: old keys are kept for three of them.
+    /// Opens a packet, given the phase bit in its header; see [`PacketKey::open`]. If the peer
+    /// has just begun this phase, both directions change to it. `pto` is the current probe
+    /// timeout; old keys are kept for three of them.
     ///
     /// # Errors
-    /// [`OpenFailure`]; the packet is dropped, and with [`OpenFailure::LimitReached`] the
-    /// connection ends.
+    /// [`OpenFailure`]. The packet must be dropped, and with [`OpenFailure::LimitReached`], the
+    /// connection must be closed.
     #[inline]
     pub fn open(
         &mut self,
@@ -273,7 +275,7 @@ impl OneRttKeys {
     ) -> Result<Opened, OpenFailure> {
         self.on_time(now);
         // Until a packet of the current phase arrives, the other bit can only mean the previous
-        // one.
+        // phase.
         // [9001 5.5 later-packets] [9001 6.4 old-keys-later]
         if self.first_received.is_none_or(|first| pn < first) {
             let Some(previous) = &self.previous else {
@@ -311,8 +313,8 @@ impl OneRttKeys {
         })
     }
 
-    /// The first packet of the current phase arrived: from here the previous key has three PTOs to
-    /// live, and for that time we begin no other update (RFC 9001 §6.5).
+    /// Records the first packet of the current phase. For three PTOs, the previous key is kept,
+    /// and this side begins no other update (RFC 9001 §6.5).
     fn on_peer_followed(&mut self, now: Instant, pto: Duration, pn: u64) {
         self.first_received = Some(pn);
         let until = now + pto.saturating_mul(3);
@@ -322,7 +324,8 @@ impl OneRttKeys {
         }
     }
 
-    /// `packets` of other keys of the connection failed to open: they count towards the limit.
+    /// Counts `packets` that failed to open with other keys of the connection towards the
+    /// integrity limit.
     pub const fn count_forged(&mut self, packets: u64) {
         self.forged = self.forged.saturating_add(packets);
     }
@@ -337,7 +340,7 @@ impl OneRttKeys {
         Err(OpenFailure::Unauthentic)
     }
 
-    /// The next phase's keys, derived if they are not there yet.
+    /// Returns the keys of the next phase, deriving them if necessary.
     fn next_keys(&mut self) -> &PacketKeys {
         let Self { next, source, .. } = self;
         next.get_or_insert_with(|| source.next_phase())
@@ -361,16 +364,17 @@ impl OneRttKeys {
         self.sealed = 0;
     }
 
-    /// The handshake is confirmed: updates of our own are allowed from now on (RFC 9001 §6).
+    /// Records that the handshake is confirmed, after which this side may begin updates (RFC
+    /// 9001 §6).
     pub fn on_confirmed(&mut self) {
         self.confirmed = true;
     }
 
-    /// An ACK for 1-RTT packets arrived. `generation` is that of the packet that carried it.
+    /// Processes an ACK of 1-RTT packets. `generation` is that of the packet that contained it.
     ///
     /// # Errors
-    /// [`KeyUpdateError`] if it acknowledges packets of the current phase from an older one (RFC
-    /// 9001 §6.2).
+    /// [`KeyUpdateError`] if it acknowledges packets of the current phase from an older one
+    /// (RFC 9001 §6.2).
     #[inline]
     pub fn on_ack(&mut self, largest_acked: u64, generation: u64) -> Result<(), KeyUpdateError> {
         if self.acked || self.first_sent.is_none_or(|first| largest_acked < first) {
@@ -383,16 +387,17 @@ impl OneRttKeys {
         Ok(())
     }
 
-    /// True if an update of our own may begin: handshake confirmed, a packet of the current phase
-    /// acknowledged, and three PTOs gone since the last change (RFC 9001 §6.1, §6.5).
+    /// Returns true if this side may begin an update: the handshake is confirmed, a packet of
+    /// the current phase was acknowledged, and three PTOs have elapsed since the last change
+    /// (RFC 9001 §6.1, §6.5).
     #[must_use]
     pub fn may_update(&self, now: Instant) -> bool {
         // [9001 6.1 confirmed-first] [9001 6.1 acknowledged-first]
         self.confirmed && self.acked && now >= self.not_before
     }
 
-    /// True if the current key has sealed enough and [`begin_update`](Self::begin_update) would
-    /// succeed.
+    /// Returns true if the current key has sealed enough packets and
+    /// [`begin_update`](Self::begin_update) would succeed.
     #[inline]
     #[must_use]
     pub fn wants_update(&self, now: Instant) -> bool {
@@ -400,8 +405,8 @@ impl OneRttKeys {
         self.sealed >= self.update_after && self.may_update(now)
     }
 
-    /// Begins the next phase. False (and nothing changed) while [`may_update`](Self::may_update) is
-    /// false.
+    /// Begins the next phase. While [`may_update`](Self::may_update) is false, this returns
+    /// false and changes nothing.
     pub fn begin_update(&mut self, now: Instant) -> bool {
         if !self.may_update(now) {
             return false;
@@ -410,14 +415,14 @@ impl OneRttKeys {
         true
     }
 
-    /// When [`on_time`](Self::on_time) has something to do. Old keys may be dropped late:
-    /// [`open`](Self::open) does it too.
+    /// Returns when [`on_time`](Self::on_time) should be called. This may be late, because
+    /// [`open`](Self::open) discards old keys as well.
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
         self.previous.as_ref().and_then(|p| p.drop_at)
     }
 
-    /// Drops old keys whose time is over.
+    /// Discards expired old keys.
     pub fn on_time(&mut self, now: Instant) {
         if self.deadline().is_some_and(|at| at <= now) {
             self.previous = None;

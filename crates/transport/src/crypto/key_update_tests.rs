@@ -73,7 +73,7 @@ fn peer_follows_an_update_and_late_packets_still_open() {
     client.on_ack(2, 0).unwrap();
     assert!(client.begin_update(now));
 
-    // The peer has not followed: its old packets open with the previous key.
+    // The peer hasn't followed, so its old packets are opened with the previous key.
     let old = seal(&mut server, 0);
     assert_eq!(open(&mut client, now, &old).unwrap().generation, 0);
 
@@ -151,7 +151,7 @@ fn acknowledging_new_keys_under_old_ones_is_an_error() {
     client.on_ack(1, 1).unwrap();
 }
 
-/// Of a peer that goes back to old keys, whose packets have higher numbers then, nothing opens.
+/// If a peer returns to old keys, its packets have higher numbers and can't be opened.
 #[test]
 fn old_keys_open_nothing_above_new_ones() {
     // [9001 5.5 later-packets] [9001 6.4 old-keys-later]
@@ -261,7 +261,7 @@ fn keys_of_the_first_update_wait_for_eight_packets_or_for_the_other_phase_bit() 
         assert_eq!(count.load(Ordering::Relaxed), derived, "after {pn}");
     }
 
-    // However many forged packets with the other bit: once.
+    // Only once, regardless of the number of forged packets with the other bit.
     let (mut client, mut server, count) = begin();
     let packet = seal(&mut server, 0);
     open(&mut client, Instant::ZERO, &packet).unwrap();
@@ -277,7 +277,7 @@ fn keys_of_the_first_update_wait_for_eight_packets_or_for_the_other_phase_bit() 
     }
     assert_eq!((client.phase(), client.generation()), (Phase(false), 0));
 
-    // An update before there are eight packets, begun here and followed there.
+    // An update before eight packets, begun on this side and followed by the other.
     server.on_confirmed();
     server.on_ack(0, 0).unwrap();
     assert!(server.begin_update(Instant::ZERO));
@@ -287,6 +287,6 @@ fn keys_of_the_first_update_wait_for_eight_packets_or_for_the_other_phase_bit() 
             .unwrap()
             .peer_updated
     );
-    // Those of the update after it are ready at once.
+    // The keys for the next update are ready immediately.
     assert_eq!(count.load(Ordering::Relaxed), 2);
 }

@@ -1,5 +1,5 @@
-//! The one place that names a cryptography library: aws-lc-rs, or ring where only that feature is
-//! on.
+//! The only module that uses a cryptography library directly: aws-lc-rs, or ring if only that
+//! feature is enabled.
 
 use core::fmt;
 use std::sync::Arc;
@@ -18,8 +18,9 @@ use library::{digest, hmac};
 
 use super::{EndpointKey, OpenError, RETRY_TAG_LEN};
 
-/// What rustls shall use: TLS 1.3 suites alone, AES-128 before AES-256, which costs a quarter more
-/// per packet for a margin that the rest of the handshake does not have.
+/// Returns the provider for rustls. It only contains TLS 1.3 suites and prefers AES-128 to
+/// AES-256, which costs a quarter more per packet for a security margin that the rest of the
+/// handshake doesn't have.
 pub(super) fn tls_provider() -> Arc<rustls::crypto::CryptoProvider> {
     let mut provider = tls::default_provider();
     // [9001 5.3 suites-with-header-protection]
@@ -31,30 +32,30 @@ pub(super) fn tls_provider() -> Arc<rustls::crypto::CryptoProvider> {
     Arc::new(provider)
 }
 
-/// Seals session tickets under keys that only this program has and that change every six hours; a
-/// ticket is good for twice as long.
+/// Creates an encrypter for session tickets. Only this process has the keys, which change every
+/// six hours; a ticket is valid for twice as long.
 ///
 /// # Errors
-/// If the library has no randomness.
+/// If the library can't generate random bytes.
 pub(super) fn ticketer() -> Result<Arc<dyn rustls::server::ProducesTickets>, rustls::Error> {
     tls::Ticketer::new()
 }
 
-/// Has the cryptography library gather the entropy that it starts with. The first call takes tens
-/// of milliseconds, which the first handshake takes otherwise.
+/// Makes the cryptography library gather its initial entropy. This takes tens of milliseconds,
+/// which would otherwise delay the first handshake.
 pub fn gather_entropy() {
-    // The next caller that needs randomness gets the failure.
+    // A failure is reported to the next caller that needs random bytes.
     let _ = tls::default_provider().secure_random.fill(&mut [0]);
 }
 
-/// The cipher suite of Initial packets (RFC 9001 §5.2). `None` if the library was built without it.
+/// Returns the cipher suite of Initial packets (RFC 9001 §5.2), or `None` if the library was
+/// built without it.
 pub(super) fn initial_suite() -> Option<rustls::quic::Suite> {
     tls::cipher_suite::TLS13_AES_128_GCM_SHA256
         .tls13()
         .and_then(rustls::Tls13CipherSuite::quic_suite)
 }
 
-/// SHA-256 of `data`.
 pub(super) fn sha256(data: &[u8]) -> [u8; 32] {
     let mut out = [0; 32];
     let digest = digest::digest(&digest::SHA256, data);
@@ -72,17 +73,17 @@ const RETRY_NONCE: [u8; 12] = [
     0x46, 0x15, 0x99, 0xd3, 0x5d, 0x63, 0x2b, 0xf2, 0x23, 0x98, 0x25, 0xbb,
 ];
 
-/// Computes Retry Integrity Tags.
 pub(super) struct RetryKey(LessSafeKey);
 
 impl RetryKey {
-    /// `None` if the library was built without AES-128-GCM.
+    /// Creates the key, or returns `None` if the library was built without AES-128-GCM.
     pub(super) fn new() -> Option<Self> {
         let key = UnboundKey::new(&AES_128_GCM, &RETRY_KEY).ok()?;
         Some(Self(LessSafeKey::new(key)))
     }
 
-    /// The tag over the Retry pseudo-packet: the original id with its length, then the packet.
+    /// Returns the tag over the Retry pseudo-packet: the original id with its length, followed
+    /// by the packet.
     pub(super) fn tag(&self, original_dcid: &[u8], packet: &[u8]) -> [u8; RETRY_TAG_LEN] {
         let mut pseudo = Vec::with_capacity(1 + original_dcid.len() + packet.len());
         pseudo.push(u8::try_from(original_dcid.len()).unwrap_or(u8::MAX));
@@ -90,7 +91,8 @@ impl RetryKey {
         pseudo.extend_from_slice(packet);
         let nonce = Nonce::assume_unique_for_key(RETRY_NONCE);
         let mut tag = [0; RETRY_TAG_LEN];
-        // Sealing nothing fails only for associated data beyond what AES-GCM can take (2^61 bytes).
+        // Sealing an empty plaintext fails only for associated data beyond the limit of AES-GCM
+        // (2^61 bytes).
         if let Ok(sealed) = self
             .0
             .seal_in_place_separate_tag(nonce, Aad::from(pseudo), &mut [])
@@ -103,20 +105,21 @@ impl RetryKey {
     }
 }
 
-/// An endpoint's secret behind AES-256-GCM and HMAC-SHA256, each with a key of its own.
+/// An endpoint's secret, which is used with AES-256-GCM and HMAC-SHA256 through separate keys.
 pub struct EndpointSecret {
     aead: LessSafeKey,
     mac: hmac::Key,
 }
 
 impl EndpointSecret {
-    /// The keys that follow from `secret`, which must be unpredictable (from the operating system,
-    /// say), and the same in endpoints that shall know each other's tokens.
+    /// Derives the keys from `secret`, which must be unpredictable (for example, from the
+    /// operating system). Endpoints that should accept each other's tokens need the same
+    /// secret.
     ///
     /// # Errors
     /// [`NoCipher`] if the library was built without AES-256-GCM.
     pub fn new(secret: &[u8; 32]) -> Result<Self, NoCipher> {
-        // HKDF-Expand with one block each is a single HMAC with the label and the block's number.
+        // HKDF-Expand with a single block is one HMAC of the label and the block number.
         let root = hmac::Key::new(hmac::HMAC_SHA256, secret);
         let aead_key = hmac::sign(&root, b"pathmark token\x01");
         let mac_key = hmac::sign(&root, b"pathmark mac\x01");
@@ -128,7 +131,7 @@ impl EndpointSecret {
     }
 }
 
-/// The cryptography library lacks a cipher that QUIC requires.
+/// Error returned when the cryptography library lacks a cipher that QUIC requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the cryptography library was built without AES-GCM")]
 pub struct NoCipher;
@@ -143,7 +146,7 @@ impl EndpointKey for EndpointSecret {
     fn seal(&self, nonce: &[u8; 12], plaintext: &[u8], out: &mut Vec<u8>) {
         let mut text = plaintext.to_vec();
         let nonce = Nonce::assume_unique_for_key(*nonce);
-        // Fails only beyond 2^36 bytes of plaintext; a token that is missing is a token that is
+        // Fails only beyond 2^36 bytes of plaintext. The incomplete token would then be
         // refused.
         if self
             .aead

@@ -1,29 +1,29 @@
-//! The random bytes of one component, from a seed that its driver chose.
+//! Random bytes for one component, from a seed that its driver provides.
 
 use core::fmt;
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-/// A cryptographically strong generator. With a seed from the operating system its output is fit
-/// for connection ids, challenges and nonces; with a fixed one an emulation repeats itself byte for
-/// byte.
+/// A cryptographically secure generator. With a seed from the operating system, its output is
+/// suitable for connection ids, challenges and nonces. With a fixed seed, an emulation is
+/// reproducible byte for byte.
 pub struct Random(StdRng);
 
 impl Random {
-    /// The generator that `seed` determines.
+    /// Creates a generator from `seed`.
     #[must_use]
     pub fn from_seed(seed: [u8; 32]) -> Self {
         Self(StdRng::from_seed(seed))
     }
 
-    /// The generator that a short seed determines. For emulations and tests.
+    /// Creates a generator from a short seed, for emulations and tests.
     #[must_use]
     pub fn from_u64(seed: u64) -> Self {
         Self(StdRng::seed_from_u64(seed))
     }
 
-    /// A generator of its own for a part, seeded from this one.
+    /// Creates a separate generator for a component, seeded from this one.
     #[must_use]
     pub fn fork(&mut self) -> Self {
         Self::from_seed(self.bytes())
@@ -34,7 +34,7 @@ impl Random {
         self.0.fill_bytes(out);
     }
 
-    /// `N` random bytes.
+    /// Returns `N` random bytes.
     #[must_use]
     pub fn bytes<const N: usize>(&mut self) -> [u8; N] {
         let mut out = [0; N];
@@ -42,13 +42,14 @@ impl Random {
         out
     }
 
-    /// 64 random bits.
+    /// Returns 64 random bits.
     #[must_use]
     pub fn next_u64(&mut self) -> u64 {
         self.0.next_u64()
     }
 
-    /// A number below `bound`, uniform but for a bias of at most `bound` / 2^64. 0 if `bound` is 0.
+    /// Returns a number below `bound`, uniformly distributed except for a bias of at most
+    /// `bound` / 2^64, or 0 if `bound` is 0.
     #[must_use]
     pub fn below(&mut self, bound: u64) -> u64 {
         let wide = u128::from(self.next_u64()) * u128::from(bound);

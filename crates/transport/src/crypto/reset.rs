@@ -5,32 +5,32 @@ use core::hint::black_box;
 
 use super::EndpointKey;
 
-/// Bytes of a token.
+/// Length of a token.
 pub const RESET_TOKEN_LEN: usize = 16;
 
-/// Least size of a datagram that can be a stateless reset: one that looks like a short header
-/// packet with 5 unpredictable bytes before the token (RFC 9000 §10.3).
+/// Minimum size of a stateless reset, which looks like a packet with a short header and has 5
+/// unpredictable bytes before the token (RFC 9000 §10.3).
 pub const MIN_RESET_LEN: usize = 5 + RESET_TOKEN_LEN;
 
-/// Sixteen bytes that end a connection when they end a datagram. Known only to the two endpoints
-/// until used.
+/// Sixteen bytes that close a connection if a datagram ends with them. Until used, only the two
+/// endpoints know them.
 ///
-/// Comparison takes the same time wherever two tokens differ (RFC 9000 §10.3.1).
+/// Comparison takes constant time (RFC 9000 §10.3.1).
 #[derive(Clone, Copy, Eq)]
 pub struct ResetToken([u8; RESET_TOKEN_LEN]);
 
 impl ResetToken {
-    /// The token with these bytes.
+    /// Creates a token from its bytes.
     #[must_use]
     pub const fn new(bytes: [u8; RESET_TOKEN_LEN]) -> Self {
         Self(bytes)
     }
 
-    /// The token of one of this endpoint's connection ids: it can be computed again after all state
-    /// is lost (RFC 9000 §10.3.2).
+    /// Derives the token of one of this endpoint's connection ids. It can therefore be computed
+    /// again after all state was lost (RFC 9000 §10.3.2).
     #[must_use]
     pub fn derive(key: &dyn EndpointKey, cid: &[u8]) -> Self {
-        // The label keeps this use of the keyed hash apart from others.
+        // The label separates this use of the keyed hash from others.
         let mut input = [0u8; 6 + 20];
         let len = 6 + cid.len().min(20);
         let (label, id) = input.split_at_mut(6);
@@ -43,7 +43,7 @@ impl ResetToken {
         Self(token)
     }
 
-    /// The token that a datagram ends with, if the datagram is long enough to be a stateless reset.
+    /// Returns the token at the end of a datagram that is long enough to be a stateless reset.
     #[must_use]
     pub fn at_end_of(datagram: &[u8]) -> Option<Self> {
         if datagram.len() < MIN_RESET_LEN {
@@ -52,7 +52,7 @@ impl ResetToken {
         datagram.last_chunk().copied().map(Self)
     }
 
-    /// Its bytes.
+    /// Returns its bytes.
     #[must_use]
     pub const fn as_bytes(&self) -> &[u8; RESET_TOKEN_LEN] {
         &self.0

@@ -13,7 +13,7 @@ fn hex(text: &str) -> Vec<u8> {
         .collect()
 }
 
-/// Seals header and payload and masks the header, as a sender does.
+/// Seals header and payload, and masks the header, as a sender does.
 fn protect(keys: &DirectionalKeys, pn: u64, header: &[u8], payload: &[u8]) -> Vec<u8> {
     let mut packet = [header, payload, &[0; 16]].concat();
     keys.packet.seal(pn, &mut packet, header.len()).unwrap();

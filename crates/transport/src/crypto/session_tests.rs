@@ -1,4 +1,4 @@
-//! What every session must do, whatever protects it.
+//! Requirements for all sessions, regardless of the implementation.
 
 use super::null::NullCrypto;
 use super::testing::{HandshakeResult, handshake};
@@ -12,13 +12,13 @@ fn client(protocols: &[&[u8]]) -> tls::TlsClientConfig {
     tls::testing::client(tls::testing::trust_ca(), protocols).without_resumption()
 }
 
-/// A server that gives no tickets.
+/// A server that issues no tickets.
 #[cfg(feature = "rustls")]
 fn server(protocols: &[&[u8]]) -> tls::TlsServerConfig {
     tls::testing::server("server", protocols).without_resumption()
 }
 
-/// Makes one end for these application protocols.
+/// Creates one end for these application protocols.
 type Make<'a, T> = &'a dyn Fn(&[&[u8]]) -> Arc<T>;
 
 fn both(run: impl Fn(Make<'_, dyn ClientCrypto>, Make<'_, dyn ServerCrypto>)) {

@@ -1,4 +1,4 @@
-//! Two sessions talking, without packets in between. Tests only.
+//! Two sessions connected directly, without packets. Tests only.
 
 use super::{ClientCrypto, HandshakeError, KeyChange, Keys, PhaseKeys, ServerCrypto, Session};
 
@@ -25,7 +25,7 @@ impl End {
         }
     }
 
-    /// Writes until there is nothing more, and takes the keys.
+    /// Writes until nothing is left, and takes the keys.
     fn write(&mut self) {
         loop {
             let mut out = Vec::new();
@@ -54,17 +54,17 @@ impl End {
     }
 }
 
-/// How far a handshake came.
+/// The result of a handshake.
 pub(crate) struct HandshakeResult {
     pub(crate) client: End,
     pub(crate) server: End,
-    /// Flights in alternating directions, the client's first.
+    /// Flights in alternating directions, beginning with the client's.
     pub(crate) flights: usize,
     /// The error of the end that failed.
     pub(crate) failure: Option<HandshakeError>,
 }
 
-/// Runs a handshake. Bytes are handed over in pieces of at most `piece`.
+/// Runs a handshake, passing on bytes in pieces of at most `piece`.
 pub(crate) fn handshake(
     client: &dyn ClientCrypto,
     server: &dyn ServerCrypto,

@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::Duration;
 
-/// Bounds by which waits are counted, milliseconds.
+/// Upper bounds of the classes by which waiting times are counted, milliseconds.
 const WAITS: [u64; 9] = [1, 2, 5, 10, 20, 50, 100, 200, 500];
 
-/// Counters of a flow's queue, which may be read at any time.
+/// Counters of a flow's queue, which can be read at any time.
 #[derive(Debug, Default)]
 pub struct QueueCounters {
     marked: AtomicU64,
@@ -18,27 +18,27 @@ pub struct QueueCounters {
     busy_micros: AtomicU64,
 }
 
-/// Totals of [`QueueCounters`], of one flow or of several.
+/// Totals of [`QueueCounters`], for one or several flows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct QueueCounts {
-    /// Datagrams that were sent.
+    /// Datagrams sent.
     pub sent: u64,
-    /// Those of them that the queue marked.
+    /// Sent datagrams that the queue marked.
     pub marked: u64,
     /// Datagrams that the queue dropped.
     pub dropped: u64,
-    /// How many of those sent waited for at most [`QueueCounts::BOUNDS`], and for longer: each
-    /// counts once.
+    /// Sent datagrams by waiting time: one class up to each of [`QueueCounts::BOUNDS`], and one
+    /// for longer times.
     pub waits: [u64; WAITS.len() + 1],
-    /// The sum of all waits.
+    /// Sum of all waiting times.
     pub waited: Duration,
-    /// The time in which at least one datagram of a flow waited; of several flows, the sum.
+    /// Time during which at least one datagram of a flow waited, summed over flows.
     pub busy: Duration,
 }
 
 impl QueueCounts {
-    /// Waits by which datagrams are counted, milliseconds.
+    /// Upper bounds of the classes of waiting times, milliseconds.
     pub const BOUNDS: [u64; WAITS.len()] = WAITS;
 }
 
@@ -56,7 +56,7 @@ impl AddAssign for QueueCounts {
 }
 
 impl QueueCounters {
-    /// Totals so far.
+    /// Returns the totals so far.
     #[must_use]
     pub fn counts(&self) -> QueueCounts {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -71,7 +71,8 @@ impl QueueCounters {
         }
     }
 
-    /// One was sent. `busy`: the part of its wait that is not one of the datagram before it.
+    /// Records that a datagram was sent. `busy` is the part of its waiting time after the
+    /// previous one was sent.
     pub(super) fn on_sent(&self, (waited, busy): (Duration, Duration), is_marked: bool) {
         if is_marked {
             add(&self.marked, 1);

@@ -1,34 +1,35 @@
-//! Control of the time that datagrams wait: CoDel (RFC 8289), and a ramp of marks for senders that
-//! answer each of them (RFC 9331).
+//! Controls the queueing delay of datagrams with CoDel (RFC 8289), and with a ramp of marks for
+//! senders that respond to each mark (RFC 9331).
 
 use crate::{Duration, Instant};
 
-/// A wait that is fine for as long as it likes (RFC 8289 §4.4).
+/// Queueing delay that is acceptable permanently (RFC 8289 §4.4).
 const TARGET: Duration = Duration::from_millis(5);
-/// How long waits may stay above it, at least: about a long round trip (RFC 8289 §4.3).
+/// Minimum time for which the delay may exceed the target: about a long round trip (RFC 8289
+/// §4.3).
 pub(super) const INTERVAL: Duration = Duration::from_millis(100);
-/// Intervals within which signals resume where they left off.
+/// Number of intervals within which signaling resumes at its previous rate.
 const MEMORY: u32 = 16;
-/// Waits between which the share of marks rises from none to all. It begins where RFC 9332 §2.5.1
-/// has its step. A window that acknowledgements open makes packets wait for some milliseconds,
-/// with any sender: hence no step. It ends at CoDel's target: a longer ramp leaves senders more
-/// throughput, and 10 ms of wait at the 99th percentile.
+/// Delays between which the share of marks rises from none to all. The ramp begins at the step
+/// of RFC 9332 §2.5.1. A step doesn't work here, because packets of any sender wait for some
+/// milliseconds whenever acknowledgements open the window. The ramp ends at CoDel's target: a
+/// longer one would give senders more throughput, but a delay of 10 ms at the 99th percentile.
 const RAMP: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(5));
-/// The share of all.
+/// A share of 100 %.
 const ALL: u64 = 1 << 16;
 
-/// The signal that a sender answers.
+/// The signal to which a sender responds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Response {
-    /// It needs a loss: its packets have no ECN.
+    /// Only to loss, because its packets aren't ECN-capable.
     Loss,
-    /// As to a loss (RFC 3168).
+    /// To a mark as to a loss (RFC 3168).
     Classic,
-    /// In proportion to their share (RFC 9331).
+    /// In proportion to the share of marks (RFC 9331).
     Scalable,
 }
 
-/// The fate of the datagram whose turn it is.
+/// The fate of a datagram in its turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Pass,
@@ -36,17 +37,16 @@ pub(super) enum Verdict {
     Drop,
 }
 
-/// The state of one queue.
 #[derive(Clone, Debug)]
 pub(super) struct Delay {
-    /// When waits will have been above the target for an interval.
+    /// When the delay will have been above the target for an interval.
     due: Option<Instant>,
     signalling: bool,
     next: Instant,
-    /// Signals since they began, and what they began with.
+    /// Number of signals in the current period, and its initial value.
     count: u64,
     count_before: u64,
-    /// Part of a mark that is due to scalable senders.
+    /// Fraction of a mark due to scalable senders.
     share: u64,
 }
 
@@ -64,8 +64,9 @@ impl Default for Delay {
 }
 
 impl Delay {
-    /// Judges a datagram that has `waited`, `alone` if no other waits. One that has waited longer
-    /// than `interval` is dropped in any case: its sender answers no marks, or the path is gone.
+    /// Decides the fate of a datagram that has `waited`, `alone` if no other one waits. If it
+    /// has waited longer than `interval`, it is always dropped, because its sender doesn't
+    /// respond to marks, or the path is broken.
     pub(super) fn judge(
         &mut self,
         now: Instant,
@@ -74,7 +75,7 @@ impl Delay {
         interval: Duration,
     ) -> Verdict {
         if alone {
-            // A standing queue has two datagrams or more.
+            // A standing queue has at least two datagrams.
             self.due = None;
             self.signalling = false;
             return Verdict::Pass;
@@ -93,7 +94,7 @@ impl Delay {
         }
     }
 
-    /// Marks come as evenly as their share allows.
+    /// Spaces marks as evenly as their share allows.
     fn ramp(&mut self, waited: Duration) -> bool {
         let (from, to) = RAMP;
         let above = waited.saturating_sub(from).min(to - from);
@@ -130,7 +131,7 @@ impl Delay {
     }
 }
 
-/// `interval` / √`count`, to one part in 2^16.
+/// Returns `interval` / √`count`, accurate to one part in 2^16.
 fn spacing(interval: Duration, count: u64) -> Duration {
     let root_q16 = (count.clamp(1, 1 << 31) << 32).isqrt();
     let nanos = (interval.as_nanos() << 16) / u128::from(root_q16.max(1));
@@ -145,8 +146,8 @@ mod tests {
         Instant::ZERO + Duration::from_millis(ms)
     }
 
-    /// One datagram per millisecond behind a standing queue of 60 ms: the times of the signals by
-    /// hand from the RFC's rule.
+    /// One datagram per millisecond behind a standing queue of 60 ms. The times of signals are
+    /// computed by hand from the RFC's rule.
     #[test]
     fn signals_come_closer_with_the_root_of_their_number() {
         for (response, verdict) in [
@@ -158,15 +159,16 @@ mod tests {
             let signals: Vec<_> = (5..450)
                 .filter(|ms| delay.judge(at(*ms), wait, response, INTERVAL) == verdict)
                 .collect();
-            // Above the target from 5 ms on, so the first is at 105 ms, then after 100, 100/√2,
-            // 100/√3, 100/√4 and 100/√5 ms, each at the next whole millisecond.
+            // Above the target from 5 ms, so the first signal is at 105 ms, and the others
+            // follow after 100, 100/√2, 100/√3, 100/√4 and 100/√5 ms, each at the next whole
+            // millisecond.
             assert_eq!(signals, [105, 205, 276, 334, 384, 429]);
             let short = (Duration::from_millis(4), false);
             assert_eq!(
                 delay.judge(at(451), short, response, INTERVAL),
                 Verdict::Pass
             );
-            // The memory of 16 intervals: signals go on with five.
+            // Within 16 intervals, signals resume with a count of five.
             let again =
                 (452..560).find(|ms| delay.judge(at(*ms), wait, response, INTERVAL) == verdict);
             assert_eq!((again, delay.count), (Some(552), 5));

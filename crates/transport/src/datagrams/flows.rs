@@ -1,5 +1,5 @@
-//! Datagrams of several flows that wait to be sent: each flow has a queue of its own, and these
-//! take turns by bytes and weight, short ones first (RFC 8290 §4).
+//! Datagrams of several flows that wait to be sent. Each flow has its own queue. The queues
+//! take turns by bytes and weight, and short ones go first (RFC 8290 §4).
 
 use core::num::NonZeroU8;
 use std::collections::VecDeque;
@@ -15,25 +15,24 @@ use crate::wire::frame::datagram_len;
 use crate::wire::{Frame, Writer};
 use crate::{Duration, Ecn, Instant};
 
-/// Bytes of frames of a turn: about a packet.
+/// Bytes of frames per turn: about a packet.
 const QUANTUM: i64 = 1500;
 
-/// Entries that a flow keeps room for while it has nothing to send.
+/// Capacity that an idle flow keeps.
 const FEW: usize = 4;
 
-/// A datagram of a flow, which stands for a packet of an application's.
+/// A datagram of a flow, which contains a packet of an application.
 #[derive(Clone, Debug)]
 pub struct FlowDatagram {
-    /// Its bytes.
+    /// The contents.
     pub data: Bytes,
     /// The ECN field of the packet.
     pub ecn: Ecn,
-    /// The place and the value of the byte of `data` that says CE. `None`: nothing does, and the
-    /// datagram is dropped in place of a mark.
+    /// Position of the byte of `data` that contains the ECN field, and its value for CE.
+    /// `None`: the datagram can't be marked, so it is dropped instead.
     pub ce: Option<(usize, u8)>,
 }
 
-/// A datagram that waits.
 #[derive(Debug)]
 struct Waiting {
     datagram: FlowDatagram,
@@ -44,14 +43,14 @@ struct Waiting {
 struct Flow {
     waiting: VecDeque<Waiting>,
     bytes: usize,
-    /// Bytes that are left of its turn.
+    /// Bytes left in its turn.
     deficit: i64,
     is_listed: bool,
     weight: NonZeroU8,
     delay: Delay,
-    /// The last time at which a datagram was sent.
+    /// When its last datagram was sent.
     sent: Instant,
-    /// The fate of the first datagram, once it is decided.
+    /// The fate of the first datagram, once decided.
     judged: Option<Verdict>,
     counters: Arc<QueueCounters>,
     is_open: bool,
@@ -62,7 +61,7 @@ impl Flow {
         self.weight.get().into()
     }
 
-    /// Its weight, if it has something to send.
+    /// Returns its weight if it has something to send, and 0 otherwise.
     fn busy(&self) -> usize {
         match self.waiting.is_empty() {
             true => 0,
@@ -70,7 +69,6 @@ impl Flow {
         }
     }
 
-    /// The fate of the first datagram.
     fn judge(&mut self, now: Instant, interval: Duration) -> Verdict {
         let Some(first) = self.waiting.front() else {
             return Verdict::Pass;
@@ -98,20 +96,18 @@ impl FlowDatagram {
     }
 }
 
-/// The flows of a connection.
 #[derive(Debug)]
 pub(crate) struct Flows {
     flows: FxHashMap<u64, Flow>,
     next_id: u64,
-    /// Flows whose queue was empty a turn ago, which go first, and the others.
+    /// Flows that had nothing to send recently, which go first, and all other active flows.
     new: VecDeque<u64>,
     old: VecDeque<u64>,
-    /// The sum of the weights of flows with datagrams.
     busy: usize,
-    /// Memory of all.
+    /// Memory of all flows.
     bytes: usize,
     interval: Duration,
-    /// No datagram that waits is longer.
+    /// Upper bound of the lengths of waiting datagrams.
     longest: usize,
 }
 
@@ -131,7 +127,7 @@ impl Default for Flows {
 }
 
 impl Flows {
-    /// Opens a flow: its number.
+    /// Opens a flow, and returns its number.
     pub(crate) fn open(&mut self, counters: Arc<QueueCounters>) -> u64 {
         let id = self.next_id;
         self.next_id += 1;
@@ -151,7 +147,7 @@ impl Flows {
         id
     }
 
-    /// No more datagrams come; those that wait are sent.
+    /// Closes a flow. Its waiting datagrams are still sent.
     pub(crate) fn close(&mut self, id: u64) {
         if let Some(flow) = self.flows.get_mut(&id) {
             flow.is_open = false;
@@ -161,7 +157,7 @@ impl Flows {
         }
     }
 
-    /// Sets the quanta of a flow's turn.
+    /// Sets the number of quanta per turn of a flow.
     pub(crate) fn set_weight(&mut self, id: u64, weight: NonZeroU8) {
         if let Some(flow) = self.flows.get_mut(&id) {
             self.busy -= flow.busy();
@@ -170,17 +166,16 @@ impl Flows {
         }
     }
 
-    /// The sum of the weights of flows that have something to send.
+    /// Returns the sum of the weights of flows that have something to send.
     pub(crate) const fn busy(&self) -> usize {
         self.busy
     }
 
-    /// The path's round trip is this long.
     pub(crate) fn on_rtt(&mut self, rtt: Duration) {
         self.interval = rtt.max(INTERVAL);
     }
 
-    /// Queues a datagram; how many had to go so that all take at most `limit` bytes.
+    /// Queues a datagram. Returns how many were dropped to keep all flows within `limit` bytes.
     pub(crate) fn push(
         &mut self,
         now: Instant,
@@ -213,8 +208,7 @@ impl Flows {
         dropped
     }
 
-    /// Drops the oldest datagram of a flow that takes more than its share: of `pushed`, if that
-    /// does.
+    /// Drops the oldest datagram of a flow that exceeds its share, preferably of `pushed`.
     fn make_room(&mut self, pushed: u64, limit: usize) -> bool {
         let share = limit / self.busy.max(1);
         let takes_more = |id: &u64| {
@@ -236,7 +230,6 @@ impl Flows {
         counters.is_some()
     }
 
-    /// Takes the first datagram of a flow out.
     fn take(&mut self, id: u64) -> Option<&QueueCounters> {
         let flow = self.flows.get_mut(&id)?;
         self.busy -= flow.busy();
@@ -249,8 +242,9 @@ impl Flows {
         Some(&flow.counters)
     }
 
-    /// The flow whose turn it is; its first datagram is to be sent. Some are dropped before; how
-    /// many is added to `dropped`. A flow's last one never is.
+    /// Returns the flow whose turn it is and whose first datagram should be sent. The number of
+    /// datagrams dropped before is added to `dropped`. The last datagram of a flow is never
+    /// dropped.
     fn turn(&mut self, now: Instant, dropped: &mut u64) -> Option<u64> {
         loop {
             let is_new = !self.new.is_empty();
@@ -262,7 +256,7 @@ impl Flows {
             };
             if flow.waiting.is_empty() {
                 list.pop_front();
-                // Others have a turn before it is new again.
+                // Other flows have a turn before this one counts as new again.
                 if is_new {
                     self.old.push_back(id);
                 } else if flow.is_open {
@@ -298,7 +292,8 @@ impl Flows {
         }
     }
 
-    /// Writes frames as long as they fit: how many, and how many datagrams were dropped.
+    /// Writes frames as long as they fit. Returns the number of frames written and of datagrams
+    /// dropped.
     pub(crate) fn write(&mut self, now: Instant, w: &mut Writer<'_>) -> (u64, u64) {
         let (mut sent, mut dropped) = (0, 0);
         while let Some(id) = self.turn(now, &mut dropped) {
@@ -325,7 +320,8 @@ impl Flows {
         (sent, dropped)
     }
 
-    /// The path carries datagrams of `most` bytes: longer ones are dropped. How many.
+    /// Drops datagrams longer than `most`, because the path can't carry them. Returns their
+    /// number.
     pub(crate) fn drop_longer_than(&mut self, most: usize) -> u64 {
         if self.longest <= most {
             return 0;
@@ -334,7 +330,7 @@ impl Flows {
         self.retain(|datagram| datagram.data.len() <= most)
     }
 
-    /// Drops all that waits: how many.
+    /// Drops all waiting datagrams, and returns their number.
     pub(crate) fn clear(&mut self) -> u64 {
         self.retain(|_| false)
     }
@@ -366,7 +362,7 @@ impl Flows {
         self.bytes
     }
 
-    /// Open flows, and entries that all flows have room for.
+    /// Returns the number of flows and the total capacity of their queues.
     #[cfg(test)]
     pub(crate) fn room(&self) -> (usize, usize) {
         let room = self.flows.values().map(|flow| flow.waiting.capacity());

@@ -21,7 +21,7 @@ fn datagram(first: u8, ecn: Ecn) -> FlowDatagram {
     }
 }
 
-/// Flows behind a bottleneck that sends a datagram each millisecond.
+/// Flows behind a bottleneck that sends one datagram per millisecond.
 struct Bed {
     datagrams: Datagrams,
     counters: Vec<Arc<QueueCounters>>,
@@ -50,7 +50,7 @@ impl Bed {
         self.datagrams.send_in(now, flow.into(), datagram);
     }
 
-    /// Sends a datagram: the flow that it is of, and whether it has the mark.
+    /// Sends a datagram. Returns its flow, and whether it is marked.
     fn send(&mut self, now: Instant) -> Option<(u8, bool)> {
         let mut packet = [0; LENGTH + 3];
         let mut w = Writer::new(&mut packet);
@@ -59,8 +59,8 @@ impl Bed {
         sent.then(|| (packet[3], packet[4] == 7))
     }
 
-    /// Runs for some seconds with these rates, in datagrams a second. It returns how many of each
-    /// flow are sent, and how many of those have a mark.
+    /// Runs for some seconds with these rates, in datagrams per second. Returns how many
+    /// datagrams of each flow are sent, and how many of these are marked.
     fn run(&mut self, rates: &[(u64, Ecn)], seconds: u64) -> BTreeMap<u8, [u64; 2]> {
         let mut counts = BTreeMap::<u8, [u64; 2]>::new();
         for micros in 0..seconds * 1_000_000 {
@@ -104,7 +104,7 @@ fn flows_that_send_too_much_share_equally_and_wait_for_about_an_interval_at_most
     assert_eq!(counts[&0][1] + counts[&1][1], 0, "{counts:?}");
     assert!(counts[&2][1] > 0, "{counts:?}");
     for flow in 0..3 {
-        // The first of a flow still waits for its turn.
+        // The first datagram of a flow still waits for its turn.
         let counts = bed.counters[flow].counts();
         assert!(bed.p99_ms(flow) <= 200, "{flow}: {counts:?}");
         assert!(
@@ -112,7 +112,7 @@ fn flows_that_send_too_much_share_equally_and_wait_for_about_an_interval_at_most
             "{counts:?}"
         );
     }
-    // The one that sends less than its share loses nothing and waits for a packet at most.
+    // The flow that sends less than its share loses nothing, and waits for at most one packet.
     assert!(counts[&3][0] >= 999, "{counts:?}");
     let slow = bed.counters[3].counts();
     assert_eq!((slow.dropped, bed.p99_ms(3)), (0, 1), "{slow:?}");
@@ -123,13 +123,13 @@ fn flows_that_send_too_much_share_equally_and_wait_for_about_an_interval_at_most
     assert_eq!(counted.sum::<u64>(), bed.datagrams.counts().unsent);
 }
 
-/// A sender that answers no marks: the queue is bounded all the same.
+/// For a sender that doesn't respond to marks, the queue is bounded as well.
 #[test]
 fn scalable_senders_are_marked_from_a_millisecond_on() {
     let mut bed = Bed::new(2, 1 << 20);
     let counts = bed.run(&[(520, Ecn::Ect1), (2_000, Ecn::NotEct)], 2);
     let [sent, marked] = counts[&0];
-    // Waits rise by 40 ms in a second.
+    // Waits grow by 40 ms per second.
     assert!(marked * 10 > sent * 8, "{counts:?}");
     let mut bed = Bed::new(2, 1 << 20);
     let counts = bed.run(&[(450, Ecn::Ect1), (2_000, Ecn::NotEct)], 2);
@@ -198,7 +198,7 @@ fn what_the_path_carries_no_more_goes_from_each_flow() {
     assert!(!bed.datagrams.wants_to_send());
 }
 
-/// A packet is due to the side that has had less for each of its flows or streams.
+/// The next packet belongs to the side that has sent less per flow or stream.
 #[test]
 fn flows_and_streams_have_equal_shares() {
     for (flows, streams) in [(1, 1), (3, 1), (1, 4)] {
@@ -216,7 +216,7 @@ fn flows_and_streams_have_equal_shares() {
         let expected = (flows as f64 / streams as f64).min(1_000.0 / 300.0);
         assert!((ratio / expected - 1.0).abs() < 0.01, "{ratio} {expected}");
     }
-    // Who sends alone gains and owes nothing.
+    // A side that sends by itself gains and owes nothing.
     let mut datagrams = Datagrams::new(DatagramsConfig::default());
     for _ in 0..100 {
         assert!(datagrams.goes_first());
@@ -231,7 +231,7 @@ fn flows_and_streams_have_equal_shares() {
     assert!(!datagrams.goes_first());
 }
 
-/// A flow, or a stream, that sends less than its share goes first each time, next to ten of the
+/// A flow or a stream that sends less than its share is always first, even with ten on the
 /// other side.
 #[test]
 fn a_sender_below_its_share_does_not_wait() {
@@ -256,7 +256,7 @@ fn a_sender_below_its_share_does_not_wait() {
     }
 }
 
-/// A share includes headers of frames: a flow of empty datagrams has the same share as others.
+/// A share includes frame headers, so a flow of empty datagrams gets the same share as others.
 #[test]
 fn short_datagrams_share_equally() {
     let mut bed = Bed::new(3, 1 << 20);
@@ -273,11 +273,11 @@ fn short_datagrams_share_equally() {
     }
     let sent = [0, 1, 2].map(|flow| bed.counters[flow].counts().sent);
     assert!(sent[1] >= 9 && sent[2] >= 9, "{sent:?}");
-    // The packets of the others have little room.
+    // The packets of other flows have little room left.
     assert!((2_000..10_000).contains(&sent[0]), "{sent:?}");
 }
 
-/// Datagrams without a flow and flows keep no packet from each other.
+/// Datagrams with and without a flow don't keep each other from sending.
 #[test]
 fn datagrams_with_and_without_a_flow_take_turns() {
     let mut bed = Bed::new(2, 1 << 20);
@@ -292,7 +292,7 @@ fn datagrams_with_and_without_a_flow_take_turns() {
     assert!((4..=6).contains(&number(0)), "{sent:?}");
 }
 
-/// A path whose MTU has risen and fallen since it last had datagrams.
+/// The MTU has risen and fallen since the path last had datagrams.
 #[test]
 fn a_datagram_that_became_too_long_holds_up_no_other() {
     let mut bed = Bed::new(2, 1 << 20);
@@ -323,7 +323,7 @@ fn flows_without_datagrams_take_little_memory() {
     assert_eq!(bed.datagrams.flows_mut().unwrap().room(), (0, 0));
 }
 
-/// A mark counts once its datagram is sent.
+/// A mark only counts once its datagram is sent.
 #[test]
 fn marks_that_never_leave_do_not_count() {
     let mut bed = Bed::new(1, 1 << 20);
@@ -347,16 +347,16 @@ fn flows_share_by_weight_and_so_does_memory() {
     flows.set_weight(9, weight(5));
     let classic = Ecn::Ect0;
     let counts = bed.run(&[(1000, classic), (1000, classic), (100, classic)], 20);
-    // 100 of 1000 are of the third, and the others share 900.
+    // 100 of 1000 belong to the third, and the others share 900.
     let sent = |flow| counts[&flow][0];
     assert!((13_300..=13_700).contains(&sent(0)), "{counts:?}");
     assert!((4_400..=4_700).contains(&sent(1)), "{counts:?}");
     assert!(sent(2) >= 1_998, "{counts:?}");
-    // Most of the time the first two have datagrams that wait, and the third has none.
+    // Most of the time, the first two have waiting datagrams, and the third has none.
     let busy = |flow: usize| bed.counters[flow].counts().busy;
     assert!(busy(0) > Duration::from_secs(19) && busy(0) <= Duration::from_secs(20));
     assert!(busy(2) < Duration::from_secs(4), "{:?}", busy(2));
-    // A weight may change while datagrams wait, and the sum follows.
+    // A weight may change while datagrams wait, which updates the sum.
     let flows = bed.datagrams.flows_mut().unwrap();
     assert_eq!(flows.busy(), 4);
     flows.set_weight(1, weight(200));

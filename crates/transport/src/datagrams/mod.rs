@@ -66,7 +66,7 @@ pub enum DatagramError {
     TooLong(usize),
 }
 
-/// Datagrams that wait, each with what is known of it, and the memory that they take.
+/// Waiting datagrams, each with associated data, and the memory that they take.
 #[derive(Debug, Default)]
 struct Queue<T> {
     waiting: VecDeque<(Bytes, T)>,
@@ -74,8 +74,8 @@ struct Queue<T> {
 }
 
 impl<T> Queue<T> {
-    /// Appends `data`; how many of the oldest had to go so that all take at most `limit` bytes.
-    /// `data` itself goes where it is too large alone.
+    /// Appends `data`. Returns how many of the oldest datagrams were dropped to keep the queue
+    /// within `limit` bytes. This includes `data` if it exceeds the limit by itself.
     fn push(&mut self, (data, known): (Bytes, T), limit: usize) -> u64 {
         self.bytes += data.len() + OVERHEAD;
         self.waiting.push_back((data, known));
@@ -93,34 +93,32 @@ impl<T> Queue<T> {
     }
 }
 
-/// Counters of datagrams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) sent: u64,
     pub(crate) received: u64,
-    /// Not sent: the queue was full, or the path carries no more as much.
+    /// Never sent, because the queue was full or they were too long for the path.
     pub(crate) unsent: u64,
-    /// Arrived, and not read before newer ones needed the room.
+    /// Received, but dropped for newer ones before they were read.
     pub(crate) unread: u64,
 }
 
-/// Both queues of a connection.
 #[derive(Debug)]
 pub(crate) struct Datagrams {
     config: DatagramsConfig,
     send: Queue<()>,
-    /// With the marks of their packets.
+    /// With the ECN fields of their packets.
     receive: Queue<Ecn>,
     /// `None` until the first flow opens.
     flows: Option<Box<Flows>>,
-    /// Bytes per weight that flows of datagrams have sent more than streams, in 1024ths. A side
-    /// that sends alone works off the other's lead, and gains none.
+    /// Bytes per weight, in 1024ths, by which datagrams are ahead of streams. If only one side
+    /// sends, it can reduce the other's lead, but not gain one.
     lead: i64,
-    /// Flows fill the next packet in front of datagrams without one.
+    /// Whether flows fill the next packet before datagrams without a flow.
     flows_first: bool,
-    /// The application waits for room to send, or for what there was to go.
+    /// Whether the application waits for room, or for the queue to become empty.
     waits: bool,
-    /// It had to wait, and room was made.
+    /// Whether room was made after the application had to wait.
     unblocked: bool,
     counts: Counts,
 }
@@ -140,7 +138,7 @@ impl Datagrams {
         }
     }
 
-    /// True if this side takes DATAGRAM frames.
+    /// Returns true if this side accepts DATAGRAM frames.
     pub(crate) const fn offered(&self) -> bool {
         self.config.receive_bytes > 0
     }
@@ -149,27 +147,24 @@ impl Datagrams {
         self.counts
     }
 
-    /// Queues a datagram.
     pub(crate) fn send(&mut self, data: Bytes) {
         self.counts.unsent += self.send.push((data, ()), self.config.send_bytes);
     }
 
-    /// Opens a flow: its number.
+    /// Opens a flow, and returns its number.
     pub(crate) fn open_flow(&mut self, counters: Arc<QueueCounters>) -> u64 {
         self.flows.get_or_insert_default().open(counters)
     }
 
-    /// The queues of flows, if there was one.
     pub(crate) fn flows_mut(&mut self) -> Option<&mut Flows> {
         self.flows.as_deref_mut()
     }
 
-    /// The sum of the weights of flows that have something to send.
+    /// Returns the sum of the weights of flows that have something to send.
     fn busy_flows(&self) -> usize {
         self.flows.as_ref().map_or(0, |flows| flows.busy())
     }
 
-    /// Queues a datagram of a flow.
     pub(crate) fn send_in(&mut self, now: Instant, flow: u64, datagram: FlowDatagram) {
         let limit = self.config.send_bytes;
         self.counts.unsent += match &mut self.flows {
@@ -178,15 +173,16 @@ impl Datagrams {
         };
     }
 
-    /// Bytes of one more datagram that needs no other to go.
+    /// Returns the maximum size of a datagram that can be queued without dropping another.
     pub(crate) const fn send_room(&self) -> usize {
         let taken = self.send.bytes.saturating_add(OVERHEAD);
         self.config.send_bytes.saturating_sub(taken)
     }
 
-    /// Queues a datagram if none has to go for it. False: the application waits, and
-    /// [`take_unblocked`](Self::take_unblocked) says when to try again. One that is larger than the
-    /// queue waits for an empty one, and is dropped as [`send`](Self::send) does.
+    /// Queues a datagram if no other must be dropped for it. Otherwise, this returns false, the
+    /// application must wait, and [`take_unblocked`](Self::take_unblocked) signals when to try
+    /// again. A datagram larger than the queue waits until the queue is empty, and is then
+    /// dropped as by [`send`](Self::send).
     pub(crate) fn try_send(&mut self, data: &Bytes) -> bool {
         if data.len() > self.send_room() && !self.send.waiting.is_empty() {
             self.waits = true;
@@ -196,12 +192,12 @@ impl Datagrams {
         true
     }
 
-    /// True once after room was made that the application waits for.
+    /// Returns true once after room was made for which the application waits.
     pub(crate) fn take_unblocked(&mut self) -> bool {
         core::mem::take(&mut self.unblocked)
     }
 
-    /// Datagrams left the queue for sending.
+    /// Records that datagrams left the send queue.
     fn made_room(&mut self) {
         self.unblocked |= core::mem::take(&mut self.waits);
     }
@@ -211,7 +207,7 @@ impl Datagrams {
         !self.send.waiting.is_empty() || self.busy_flows() > 0
     }
 
-    /// Drops what is first and longer than `max`, so that it does not stand in the way of others.
+    /// Drops datagrams longer than `max` at the front, so that they don't block others.
     pub(crate) fn drop_longer_than(&mut self, max: usize) {
         let too_long = |(data, ()): &(Bytes, ())| data.len() > max;
         while self.send.waiting.front().is_some_and(too_long) {
@@ -224,7 +220,6 @@ impl Datagrams {
         }
     }
 
-    /// Drops all that was not sent.
     pub(crate) fn drop_unsent(&mut self) {
         self.counts.unsent += self.send.waiting.len() as u64;
         if let Some(flows) = &mut self.flows {
@@ -234,14 +229,14 @@ impl Datagrams {
         self.made_room();
     }
 
-    /// True if datagrams fill the next packet before streams do.
+    /// Returns true if datagrams fill the next packet before streams.
     pub(crate) const fn goes_first(&self) -> bool {
         self.lead <= 0
     }
 
-    /// A packet has these bytes of datagrams and of streams, while flows and streams of these
-    /// weights waited. Bytes are due by weight; datagrams without a flow are due as much as all
-    /// streams.
+    /// Records the bytes of datagrams and of streams in a packet that was built while flows and
+    /// streams of these weights waited. Bytes are shared by weight; datagrams without a flow
+    /// get as many as all streams.
     pub(crate) fn on_turn(&mut self, bytes: (usize, usize), (flows, streams): (usize, usize)) {
         let each = |bytes: usize, weight: usize| (bytes * 1024 / weight.max(1)) as i64;
         let lead = self.lead + each(bytes.0, flows) - each(bytes.1, streams);
@@ -252,8 +247,8 @@ impl Datagrams {
         };
     }
 
-    /// The weight of flows that wait, among which datagrams without one count as much as streams of
-    /// the weight `streams`.
+    /// Returns the weight of waiting flows, in which datagrams without a flow count as much as
+    /// streams of the total weight `streams`.
     pub(crate) fn waiting_flows(&self, streams: usize) -> usize {
         match self.send.waiting.is_empty() {
             true => self.busy_flows(),
@@ -261,8 +256,8 @@ impl Datagrams {
         }
     }
 
-    /// Writes frames as long as they fit. Where flows wait next to datagrams without one, each side
-    /// fills every other packet first.
+    /// Writes frames as long as they fit. If datagrams with and without a flow wait, these two
+    /// kinds alternate in filling a packet first.
     pub(crate) fn write(&mut self, now: Instant, w: &mut Writer<'_>) {
         if core::mem::take(&mut self.flows_first) {
             self.write_flows(now, w);
@@ -281,7 +276,7 @@ impl Datagrams {
         }
     }
 
-    /// Writes datagrams without a flow; true if there was one.
+    /// Writes datagrams without a flow. Returns true if any was written.
     fn write_others(&mut self, w: &mut Writer<'_>) -> bool {
         let before = self.counts.sent;
         while let Some((data, ())) = self.send.waiting.front() {
@@ -296,8 +291,8 @@ impl Datagrams {
         self.counts.sent > before
     }
 
-    /// One arrived in a packet with this mark. True if nothing waited to be read before it. It is
-    /// not kept where memory is `scarce`.
+    /// Stores a received datagram with the ECN field of its packet, unless memory is `scarce`.
+    /// Returns true if the queue was empty before.
     pub(crate) fn on_datagram(&mut self, data: &[u8], mark: Ecn, scarce: bool) -> bool {
         let first = self.receive.waiting.is_empty();
         self.counts.received += 1;
@@ -311,22 +306,22 @@ impl Datagrams {
         first
     }
 
-    /// The oldest that arrived, with the mark of its packet.
+    /// Returns the oldest received datagram, with the ECN field of its packet.
     pub(crate) fn read(&mut self) -> Option<(Bytes, Ecn)> {
         self.receive.pop()
     }
 
-    /// True if what was not read takes more than half of its queue.
+    /// Returns true if unread datagrams take more than half of their queue.
     pub(crate) const fn pile_up(&self) -> bool {
         self.receive.bytes > self.config.receive_bytes / 2
     }
 
-    /// Memory of what arrived and was not read, bytes.
+    /// Returns the memory that unread datagrams take, bytes.
     pub(crate) const fn unread_bytes(&self) -> usize {
         self.receive.bytes
     }
 
-    /// The connection is over: nothing is sent any more. What has arrived can still be read.
+    /// Stops sending, because the connection is closed. Received datagrams can still be read.
     pub(crate) fn stop(&mut self) {
         self.send = Queue::default();
         if let Some(flows) = &mut self.flows {
@@ -334,7 +329,7 @@ impl Datagrams {
         }
     }
 
-    /// Memory that both queues take, as it counts towards their bounds.
+    /// Returns the memory that both queues take, as counted towards their limits.
     #[cfg(test)]
     pub(crate) fn memory(&self) -> usize {
         self.send.bytes + self.receive.bytes

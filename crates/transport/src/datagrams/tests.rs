@@ -32,7 +32,7 @@ fn a_full_queue_drops_its_oldest_and_counts_them() {
     assert_eq!(datagrams.memory(), 0);
 }
 
-/// What has no bytes costs memory all the same.
+/// Datagrams without bytes still take memory.
 #[test]
 fn empty_datagrams_are_bounded_too() {
     let mut datagrams = queues(1000);
@@ -67,7 +67,8 @@ fn what_the_path_carries_no_more_is_out_of_the_way() {
     assert_eq!(w.position(), datagram_len(100));
 }
 
-/// A sender that waits for room wakes once there is some; no newer datagram evicts an older one.
+/// A sender that waits for room is woken once there is some, and newer datagrams don't evict
+/// older ones.
 #[test]
 fn what_waits_for_room_drops_nothing() {
     let mut datagrams = queues(1000);
@@ -83,13 +84,13 @@ fn what_waits_for_room_drops_nothing() {
     datagrams.write(Instant::ZERO, &mut Writer::new(&mut packet));
     assert!(datagrams.take_unblocked() && !datagrams.take_unblocked());
     assert!(datagrams.try_send(&data));
-    // One that never fits does not wait for ever.
+    // One that never fits doesn't wait forever.
     let large = Bytes::from_static(&[7; 2000]);
     assert!(!datagrams.try_send(&large));
     datagrams.drop_unsent();
     assert!(datagrams.take_unblocked() && datagrams.try_send(&large));
     assert!(!datagrams.wants_to_send());
-    // Where memory is short nothing is kept.
+    // Nothing is kept while memory is scarce.
     assert!(!datagrams.on_datagram(b"scarce", Ecn::NotEct, true));
     assert_eq!(datagrams.unread_bytes(), 0);
 }

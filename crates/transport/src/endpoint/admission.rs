@@ -12,7 +12,7 @@ use crate::wire::packet::Protected;
 use crate::wire::{TransportError, TransportErrorCode};
 use crate::{Duration, Instant};
 
-/// How long an [`Incoming`] may wait for the application: no client waits longer for a first
+/// How long an [`Incoming`] may wait for the application. No client waits longer for a first
 /// answer.
 const WAITING_TIME: Duration = Duration::from_secs(10);
 
@@ -27,7 +27,7 @@ pub struct FirstPacket {
     crypto: Arc<dyn ServerCrypto>,
     key: SharedEndpointKey,
     wall: Duration,
-    /// Without a token of worth it is refused.
+    /// Whether the packet is refused unless it has a valid token.
     needs_token: bool,
 }
 
@@ -37,7 +37,7 @@ pub struct OpenedFirst {
     found: Protected,
     wall: Duration,
     token: Result<TokenRead, TokenError>,
-    /// `None`: it does not open.
+    /// `None`: the packet can't be opened.
     keys: Option<Keys>,
 }
 
@@ -48,10 +48,10 @@ impl OpenedFirst {
     }
 }
 
-/// Why a client is not admitted.
+/// The reason that a client isn't admitted.
 #[derive(Clone, Copy, Debug)]
 enum Refusal {
-    /// It has to prove its address first.
+    /// It must prove its address first.
     Unproven,
     /// There is no room.
     Full,
@@ -74,7 +74,7 @@ impl FirstPacket {
         let token = TokenRead::new(&*key, token, received.remote, &found.dcid, wall);
         let is_refused = needs_token && token == Ok(TokenRead::Worthless);
         let keys = match datagram.get(..found.len) {
-            // A copy: the connection opens it once more.
+            // A copy, because the connection opens the packet again.
             Some(packet) if !is_refused => {
                 initial::keys_that_open(&*crypto, &found, &mut packet.to_vec())
             }
@@ -90,8 +90,9 @@ impl FirstPacket {
 }
 
 impl Endpoint {
-    /// A client's first packet, or its first one after a Retry: those without a token for whom
-    /// there is no room, or that have to prove their address first, are not even opened.
+    /// Sorts a client's first packet, or its first one after a Retry. If there is no room, or
+    /// if clients must prove their address first, packets without a token are refused without
+    /// opening them.
     pub(super) fn sort_initial(
         &mut self,
         now: Instant,
@@ -146,11 +147,11 @@ impl Endpoint {
             keys,
         } = opened;
         if self.config.server.is_none() {
-            // No client is admitted any more.
+            // No clients are admitted anymore.
             return self.foreign();
         }
         if let Some(handle) = self.demux.by_initial(&found.dcid, received.remote) {
-            // The same came by another socket meanwhile.
+            // A duplicate has arrived in the meantime through another socket.
             return self.handle_begun(handle, received, datagram);
         }
         let origin = match token {
@@ -174,13 +175,13 @@ impl Endpoint {
             Ok(makes_room) => makes_room,
             Err(refusal) => return self.refuse_first(refusal, now, received, &found, answer),
         };
-        // Or there was no room when it came, and so it was not opened.
+        // Alternatively, there was no room when the packet arrived, so it wasn't opened.
         let Some(keys) = keys else {
             return self.forged();
         };
         if let Some(id) = origin.token {
-            // Spent by a packet that its client made, on a connection that is begun, and by nothing
-            // else.
+            // A token may only be spent by an authentic packet of its client, for a connection that
+            // begins.
             // [9000 8.1.4 replayed-token]
             self.used_tokens.first_use(id, wall);
         }
@@ -195,7 +196,8 @@ impl Endpoint {
         DatagramEvent::Nothing
     }
 
-    /// Whether there is room for a client, and whose handshake makes it if none is free.
+    /// Checks for room for a client. Returns the handshake that must make room if no place is
+    /// free.
     fn room(
         &mut self,
         now: Instant,
@@ -272,7 +274,7 @@ impl Endpoint {
         }
     }
 
-    /// Ends a handshake, whose place is wanted.
+    /// Ends a handshake whose place is needed.
     fn evict(&mut self, handle: ConnectionHandle) {
         self.stats.evicted += 1;
         match self.slots.get_mut(handle.0) {
@@ -306,7 +308,7 @@ impl Endpoint {
                     self.stats.expired += 1;
                     self.remove(handle);
                 }
-                // Decided upon in the meantime.
+                // It was accepted or refused in the meantime.
                 _ => {}
             }
             self.waiting.pop_front();

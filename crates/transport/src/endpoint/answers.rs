@@ -1,4 +1,5 @@
-//! Datagrams of an endpoint to strangers, and how often; and resets of its connections.
+//! The endpoint's answers to unknown senders, with their rate limits, and detection of
+//! stateless resets.
 
 use super::{ConnectionHandle, DatagramEvent, Endpoint, known, respond};
 use crate::Instant;
@@ -11,8 +12,8 @@ use crate::wire::packet::{MIN_INITIAL_DATAGRAM, Unknown};
 use crate::wire::{ConnectionId, TransportError};
 
 impl Endpoint {
-    /// The connection that a stateless reset ends, if the datagram is one. It may have a header of
-    /// any form (RFC 9000 §10.3).
+    /// Returns the connection that the datagram resets, if it is a stateless reset. Such a
+    /// datagram may have a header of any form (RFC 9000 §10.3).
     pub(super) fn resets(&self, received: &Received, datagram: &[u8]) -> Option<ConnectionHandle> {
         // [9000 10.3 any-form] [9000 10.3.1 compared]
         let token = ResetToken::at_end_of(datagram)?;
@@ -20,7 +21,8 @@ impl Endpoint {
         self.demux.by_token(key, received.remote, &token)
     }
 
-    /// A packet with a long header that belongs to no connection: a stateless reset, or foreign.
+    /// Handles a packet with a long header that belongs to no connection: either a stateless
+    /// reset or a foreign packet.
     #[cold]
     pub(super) fn odd(&mut self, received: &Received, datagram: &[u8]) -> DatagramEvent {
         match self.resets(received, datagram) {
@@ -29,7 +31,7 @@ impl Endpoint {
         }
     }
 
-    /// A stateless reset for the sender of a packet of `len` bytes to `dcid`.
+    /// Sends a stateless reset to the sender of a packet of `len` bytes to `dcid`.
     pub(super) fn send_reset(
         &mut self,
         now: Instant,
@@ -53,7 +55,7 @@ impl Endpoint {
         DatagramEvent::Respond
     }
 
-    /// Version Negotiation for the sender of a packet of another version.
+    /// Sends a Version Negotiation packet to the sender of a packet of another version.
     pub(super) fn negotiate(
         &mut self,
         now: Instant,
@@ -86,7 +88,6 @@ impl Endpoint {
         }
     }
 
-    /// Retry for the sender of an Initial to `dcid`.
     pub(super) fn send_retry(
         &mut self,
         now: Instant,
@@ -130,7 +131,6 @@ impl Endpoint {
         }
     }
 
-    /// CONNECTION_CLOSE for the sender of an Initial to `dcid`.
     pub(super) fn send_close(
         &mut self,
         now: Instant,

@@ -140,7 +140,8 @@ impl Endpoint {
         }
     }
 
-    /// `config`, with no more promised at first than the endpoint can keep of one connection.
+    /// Returns `config` with initial promises reduced to the memory available for a new
+    /// connection.
     fn within_memory(&self, mut config: Arc<TransportConfig>) -> Arc<TransportConfig> {
         let streams = config.streams.within(&self.memory);
         if streams != config.streams {
@@ -156,7 +157,7 @@ impl Endpoint {
         }
     }
 
-    /// Takes what was kept for an incoming connection. `None` if it has expired.
+    /// Takes the state kept for an incoming connection, or returns `None` if it has expired.
     fn claim(&mut self, incoming: &Incoming) -> Option<Waiting> {
         let slot = self.slots.get_mut(incoming.handle.0)?;
         match slot {
@@ -332,8 +333,8 @@ impl Endpoint {
             && let Some(Slot::Connection { half_open }) = self.slots.get_mut(handle.0)
             && let Some(serial) = half_open.take()
         {
-            // A handshake that failed counts for as long as its connection lingers: else a flood of
-            // first packets that fail at once would pass the bound.
+            // A handshake that failed counts until its connection is removed. Otherwise, a
+            // flood of first packets that fail immediately would bypass the limit.
             self.half_open.remove(serial);
             self.give_token(now, connection);
         }
@@ -362,7 +363,7 @@ impl Endpoint {
             self.remove(handle);
             return false;
         }
-        // A handshake that failed counts for as long as it lingers.
+        // A handshake that failed counts until its connection is removed.
         if let Some(until) = connection.drains_until()
             && matches!(slot, Some(Slot::Connection { half_open: None }))
         {

@@ -1,5 +1,5 @@
-//! Many clients that begin handshakes and never complete them, and an honest one among them.
-//! Virtual time.
+//! Many clients that begin handshakes without completing them, and an honest one among them, in
+//! virtual time.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, SocketAddr};
@@ -21,14 +21,14 @@ struct Datagram {
     bytes: Vec<u8>,
 }
 
-/// A server that accepts everyone, and clients at the same distance.
+/// A server that accepts all clients, which are at the same distance.
 struct World {
     now: Instant,
     latency: Duration,
     server: Endpoint,
     accepted: HashMap<ConnectionHandle, Box<Connection>>,
     honest: Option<(Endpoint, ConnectionHandle, Box<Connection>)>,
-    /// By time of arrival, and a number that keeps the order.
+    /// By time of arrival, and a number that preserves the order.
     under_way: BTreeMap<(Instant, u64), Datagram>,
     sent: u64,
     /// Numbers of the handshakes begun by slow clients.
@@ -89,7 +89,7 @@ impl World {
         self.flush();
     }
 
-    /// Sends what all connections have to send.
+    /// Sends everything that connections have to send.
     fn flush(&mut self) {
         let mut buffer = vec![0; 65_536];
         let mut out = Vec::new();
@@ -137,7 +137,7 @@ impl World {
                 let (_, _, connection) = self.honest.as_mut().unwrap();
                 connection.handle_datagram(self.now, received, &mut datagram.bytes);
             } else if let Ok(PartialDecode::Retry(retry)) = PartialDecode::new(&datagram.bytes, 8) {
-                // Slow clients prove their address, and send no more.
+                // Slow clients prove their address, and then send nothing more.
                 self.begun += 1;
                 let token = &datagram.bytes[retry.token.clone()];
                 let bytes = initial(&*crypto(), &retry.scid, &id(self.begun), token, 1200);
@@ -168,7 +168,7 @@ impl World {
         }
     }
 
-    /// Lets time pass, from arrival to arrival or by a few milliseconds.
+    /// Lets time pass, until the next arrival or by a few milliseconds.
     fn run(&mut self, time: Duration, until: impl Fn(&Self) -> bool) {
         let end = self.now + time;
         while self.now < end && !until(&*self) {
@@ -193,7 +193,7 @@ impl World {
     }
 }
 
-/// How long an honest client's handshake takes.
+/// Returns how long an honest client's handshake takes.
 fn wait(latency: Duration, retry: RetryPolicy, crowd: bool) -> Duration {
     let mut world = World::new(latency, retry);
     for _ in 0..4 {
@@ -248,9 +248,9 @@ fn a_crowd_that_goes_leaves_nothing_behind() {
     assert_eq!((world.server.demux.len(), world.accepted.len()), (0, 0));
 }
 
-/// RFC 9000 §10.2.2: a connection that its peer closed takes no place and is dropped at once. What
-/// was under way to it is not answered, also not a first packet that comes again; later it is a
-/// stranger's.
+/// RFC 9000 §10.2.2: a connection that its peer closed takes no place and is dropped
+/// immediately. Late packets for it aren't answered, not even a duplicate first packet, but
+/// later such packets are treated as unknown.
 #[test]
 fn what_is_late_for_a_connection_that_its_peer_closed_is_dropped() {
     let mut world = World::new(Duration::from_millis(5), RetryPolicy::Never);
@@ -287,7 +287,7 @@ fn what_is_late_for_a_connection_that_its_peer_closed_is_dropped() {
             DatagramEvent::Nothing
         ));
     }
-    // What came before the end is not known for ever; others come and go meanwhile.
+    // Old ids are forgotten eventually, even while other connections begin and end.
     world.begin_slow();
     world.run(SECOND, |_| false);
     world.run(70 * SECOND, |world| world.accepted.is_empty());

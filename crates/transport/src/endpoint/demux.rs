@@ -1,4 +1,4 @@
-//! Which connection a datagram is for.
+//! Mapping from datagrams to connections.
 
 use core::hash::{BuildHasher, Hash};
 use core::net::SocketAddr;
@@ -11,17 +11,17 @@ use crate::cid::LOCAL_ID_LEN;
 use crate::crypto::{EndpointKey, Random, ResetToken};
 use crate::wire::ConnectionId;
 
-/// What is known by a reset token: a keyed hash, so that the time of a look-up tells nothing of the
-/// tokens (RFC 9000 §10.3.1).
+/// A keyed hash of a reset token, so that the time of a lookup reveals nothing about the tokens
+/// (RFC 9000 §10.3.1).
 type TokenHash = [u8; 16];
 
-/// Entries for which a table keeps its room.
+/// Capacity that a table always keeps.
 const KEPT: usize = 1024;
 
-/// Whom the entries of connections are for that have [left](Demux::leave).
+/// Marks the entries of connections that have [left](Demux::leave).
 pub(super) const GONE: ConnectionHandle = ConnectionHandle(usize::MAX);
 
-/// What is to be taken out of the tables when a connection goes.
+/// The table entries to remove when a connection ends.
 #[derive(Debug, Default)]
 pub(super) struct Known {
     ids: Vec<u64>,
@@ -29,14 +29,15 @@ pub(super) struct Known {
     tokens: Vec<TokenHash>,
 }
 
-/// Tables from connection ids, first packets and reset tokens to connections. Each entry belongs to
-/// a connection, so the tables are as bounded as those.
+/// Tables from connection ids, first packets and reset tokens to connections. Every entry
+/// belongs to a connection, so the limit on connections bounds the tables as well.
 #[derive(Debug)]
 pub(super) struct Demux {
-    /// Ids of ours. They are random and unknown to attackers, so a plain hash will do.
+    /// Ids issued by this endpoint. They are random and attackers don't know them, so a plain
+    /// hash suffices.
     ids: FxHashMap<u64, ConnectionHandle>,
-    /// Destination ids that clients chose for their first packets, with the address they came from.
-    /// Attackers choose these: the hash is seeded.
+    /// Destination ids of clients' first packets, with the source address. The hash is seeded
+    /// because attackers choose the ids.
     initial: HashMap<(ConnectionId, SocketAddr), ConnectionHandle, FxSeededState>,
     tokens: FxHashMap<TokenHash, ConnectionHandle>,
     known: FxHashMap<ConnectionHandle, Known>,
@@ -53,13 +54,12 @@ impl Demux {
         }
     }
 
-    /// The connection with this local id.
     #[inline]
     pub(super) fn by_id(&self, id: &[u8; LOCAL_ID_LEN]) -> Option<ConnectionHandle> {
         self.ids.get(&u64::from_ne_bytes(*id)).copied()
     }
 
-    /// The connection that began with a packet to `id` from `remote`.
+    /// Returns the connection that began with a packet to `id` from `remote`.
     pub(super) fn by_initial(
         &self,
         id: &ConnectionId,
@@ -68,7 +68,7 @@ impl Demux {
         self.initial.get(&(*id, remote)).copied()
     }
 
-    /// The connection whose peer would send this reset token.
+    /// Returns the connection whose peer would send this reset token.
     pub(super) fn by_token(
         &self,
         key: &dyn EndpointKey,
@@ -81,8 +81,8 @@ impl Demux {
         self.tokens.get(&hash(key, remote, token)).copied()
     }
 
-    /// Routes a local id to `handle`. An id that is taken stays where it is: two random ids of 8
-    /// bytes that are equal are less likely than any other failure.
+    /// Routes a local id to `handle`. If the id is already in use, nothing changes: a collision
+    /// of two random 8-byte ids is less likely than any other failure.
     pub(super) fn add_id(&mut self, handle: ConnectionHandle, id: &ConnectionId) {
         let Some(key) = key_of(id) else { return };
         if let std::collections::hash_map::Entry::Vacant(entry) = self.ids.entry(key) {
@@ -111,7 +111,7 @@ impl Demux {
         self.known.entry(handle).or_default().initial = Some((id, remote));
     }
 
-    /// The reset tokens that count for `handle` from now on, and from where.
+    /// Replaces the reset tokens of `handle` and the addresses for which they are valid.
     pub(super) fn set_tokens(
         &mut self,
         key: &dyn EndpointKey,
@@ -129,8 +129,8 @@ impl Demux {
         }
     }
 
-    /// A connection is over, and its entries stay for a while, to be [forgotten](Self::forget): for
-    /// [`GONE`].
+    /// Redirects the entries of a connection that has ended to [`GONE`]. They remain until they
+    /// are [forgotten](Self::forget).
     pub(super) fn leave(&mut self, handle: ConnectionHandle) -> Known {
         let known = self.known.remove(&handle).unwrap_or_default();
         for id in &known.ids {
@@ -145,14 +145,13 @@ impl Demux {
         known
     }
 
-    /// Forgets all about a connection.
     pub(super) fn remove(&mut self, handle: ConnectionHandle) {
         if let Some(known) = self.known.remove(&handle) {
             self.forget(known);
         }
     }
 
-    /// Forgets the entries of a connection that has left.
+    /// Removes the entries of a connection that has left.
     pub(super) fn forget(&mut self, known: Known) {
         for id in known.ids {
             self.ids.remove(&id);
@@ -169,13 +168,11 @@ impl Demux {
         give_back(&mut self.known);
     }
 
-    /// Entries in all tables.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.ids.len() + self.initial.len() + self.tokens.len() + self.known.len()
     }
 
-    /// Entries for which all tables together have room.
     #[cfg(test)]
     pub(super) fn capacity(&self) -> usize {
         let (ids, initial) = (self.ids.capacity(), self.initial.capacity());
@@ -183,9 +180,8 @@ impl Demux {
     }
 }
 
-/// Gives most of a table's room back once an eighth of it is in use: many connections at one time
-/// are no reason to keep the memory for as many. The cost is that of some of the entries that went
-/// before.
+/// Shrinks a table once at most an eighth of it is in use, so that a short peak of connections
+/// doesn't occupy memory forever. The cost is amortized over the removed entries.
 fn give_back<K: Eq + Hash, V, S: BuildHasher>(table: &mut HashMap<K, V, S>) {
     if table.capacity() > KEPT && table.len() < table.capacity() / 8 {
         table.shrink_to(table.len() * 2);

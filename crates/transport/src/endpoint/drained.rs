@@ -1,28 +1,29 @@
-//! Connections that their peers have closed (RFC 9000 §10.2.2). Nothing is sent for them any more,
-//! so they are dropped at once, and with them nearly all of their memory. What is still under way
-//! to them is known by its ids for three probe timeouts, and dropped: it is worth no stateless
-//! reset, and a client's first packet that comes again begins no connection.
+//! Connections that their peers have closed (RFC 9000 §10.2.2). Since nothing is sent for them
+//! anymore, they are dropped immediately, which frees nearly all of their memory. Only their
+//! ids are kept, for three probe timeouts, to recognize and drop late packets.
+//! Otherwise, these would cause stateless resets, and a duplicate of a client's first packet
+//! would begin a new connection.
 
 use std::collections::VecDeque;
 
 use super::demux::{Demux, Known};
 use crate::Instant;
 
-/// Connections whose ids are kept. Beyond them the oldest are forgotten.
+/// Maximum number of connections whose ids are kept. The oldest are forgotten first.
 const MOST: usize = 4096;
 
-/// Connections for whose ids room stays.
+/// Number of connections for whose ids capacity is always kept.
 const KEPT: usize = 64;
 
 /// The ids of connections that were closed by their peers.
 #[derive(Debug, Default)]
 pub(super) struct Drained {
-    /// Until when, in the order in which they were closed.
+    /// Expiry times and ids, in the order in which the connections were closed.
     ids: VecDeque<(Instant, Known)>,
 }
 
 impl Drained {
-    /// Keeps the ids of a connection until then, or until as many others have come.
+    /// Keeps the ids of a connection until this time, unless too many others follow.
     pub(super) fn add(&mut self, until: Instant, known: Known, demux: &mut Demux) {
         if self.ids.len() >= MOST
             && let Some((_, oldest)) = self.ids.pop_front()
@@ -32,8 +33,8 @@ impl Drained {
         self.ids.push_back((until, known));
     }
 
-    /// Forgets those whose time is over, but for such as were closed after one that has more time:
-    /// to be asked often.
+    /// Forgets expired ids. Ids behind some that expire later are only forgotten after these.
+    /// This is cheap enough to be called often.
     #[inline]
     pub(super) fn forget_old(&mut self, now: Instant, demux: &mut Demux) {
         while let Some((until, _)) = self.ids.front()
@@ -47,7 +48,6 @@ impl Drained {
         }
     }
 
-    /// Those whose ids are kept.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.ids.len()
@@ -78,7 +78,7 @@ mod tests {
         assert_eq!(drained.len(), MOST);
         drained.forget_old(until, &mut demux);
         assert_eq!((drained.len(), demux.len()), (0, 0));
-        // The memory goes with them.
+        // Their memory is released as well.
         assert!(demux.capacity() <= 4 * 2048, "{}", demux.capacity());
         assert!(drained.ids.capacity() <= KEPT);
     }

@@ -1,15 +1,16 @@
-//! Handshakes that clients have begun and not completed: who holds how many places, and who has to
-//! go when there are no more.
+//! Handshakes that clients have begun but not completed, and the choice of the one that must
+//! make room when their number is at its limit.
 //!
-//! A server keeps a bounded number of them. Retry sees to it that made-up addresses fill no place;
-//! hosts with addresses of their own could still fill them all and keep everybody else out. So when
-//! all places are taken, a client that holds few gets the place of the oldest handshake of the
-//! prefix that holds the most. A client whose prefix holds as many as any other gets a place only
-//! from a handshake that has had its time: else a crowd of honest clients would push out each
-//! other, and none would ever get through.
+//! A server limits the number of such handshakes. Because of Retry, spoofed addresses can't
+//! take up places. However, hosts with real addresses could still fill all places and lock
+//! everyone else out. Therefore, when all places are taken, a client whose prefix holds few of
+//! them gets the place of the oldest handshake of the prefix that holds the most. A client
+//! whose prefix holds as many as any other only gets a place from a handshake that has had
+//! enough time. Otherwise, a crowd of honest clients would evict each other, and none would
+//! ever complete its handshake.
 //!
-//! A client whose packets have arrived and are not read yet has perhaps completed its handshake
-//! with them. It keeps its place for a while, and the next one of the same prefix goes.
+//! Unread packets of a client may complete its handshake. Such a client keeps its place for a
+//! while, and the next one of the same prefix is evicted instead.
 
 use core::cmp::Reverse;
 use core::net::IpAddr;
@@ -18,30 +19,31 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::ConnectionHandle;
 use crate::{Duration, Instant};
 
-/// A handshake older than this makes room for anyone: more than a round trip over the longest usual
-/// path.
+/// Age above which a handshake makes room for any client: more than a round trip on the longest
+/// usual path.
 const HAD_ITS_TIME: Duration = Duration::from_secs(2);
 
-/// How long a handshake keeps a place that is wanted because packets of its client are not read
-/// yet, from when it is wanted first: a client that sends on and on keeps it no longer.
+/// How long a handshake with unread packets keeps its place, from the first time that the place
+/// is needed. Sending more packets doesn't extend this time.
 const KEPT_UNREAD: Duration = Duration::from_secs(2);
 
-/// Handshakes with packets that are not read yet which are passed over for one new client.
+/// Maximum number of handshakes with unread packets that are skipped for one new client.
 const PASSED_OVER: usize = 16;
 
-/// Bits of the IPv6 prefixes that count, and how much a handshake weighs for each: a host has a /64
-/// to itself, customers get a /56 or a /48, but a provider may have several of them under one /48.
+/// Lengths of the IPv6 prefixes that count, and the weight of a handshake for each. A host has
+/// a /64 to itself, and customers get a /56 or a /48, but a provider may have several customers
+/// under one /48.
 const IPV6_PREFIXES: [(u8, usize); 3] = [(64, HOST_WEIGHT), (56, 2), (48, 1)];
 const HOST_WEIGHT: usize = 4;
 
-/// Whom a place is counted to.
+/// The prefix to which a place is attributed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Prefix {
     V4(u32),
     V6 { bits: u8, prefix: u128 },
 }
 
-/// The prefixes that an address belongs to, each with the weight of one handshake.
+/// Returns the prefixes of an address, each with the weight of one handshake.
 fn prefixes(address: IpAddr) -> impl Iterator<Item = (Prefix, usize)> {
     let (v4, v6) = match address.to_canonical() {
         IpAddr::V4(v4) => (Some((Prefix::V4(v4.to_bits()), HOST_WEIGHT)), None),
@@ -56,35 +58,33 @@ fn prefixes(address: IpAddr) -> impl Iterator<Item = (Prefix, usize)> {
     v4.into_iter().chain(of_v6)
 }
 
-/// A handshake's place.
 #[derive(Debug)]
 struct Place {
     handle: ConnectionHandle,
     address: IpAddr,
     since: Instant,
-    /// When it was wanted first, and kept because of packets that were not read.
+    /// When the place was first needed but kept because of unread packets.
     kept: Option<Instant>,
 }
 
 impl Place {
-    /// True if the handshake, some of whose packets are not read yet, may keep its place.
+    /// Returns true if the handshake, which has unread packets, may keep its place.
     fn is_kept(&mut self, now: Instant) -> bool {
         now.saturating_since(*self.kept.get_or_insert(now)) < KEPT_UNREAD
     }
 }
 
-/// The places that are taken.
 #[derive(Debug, Default)]
 pub(super) struct HalfOpen {
-    /// By serial number, the oldest first.
+    /// By serial number, oldest first.
     places: BTreeMap<u64, Place>,
-    /// The serial numbers of each prefix.
     by_prefix: BTreeMap<Prefix, BTreeSet<u64>>,
-    /// Prefixes by what they hold, the greediest last.
+    /// Prefixes by rank; the one that holds the most is last.
     ranked: BTreeSet<Rank>,
 }
 
-/// What a prefix holds: its weight, then how old its oldest handshake is, by serial number.
+/// Rank of a prefix: its total weight, and then the age of its oldest handshake, by serial
+/// number.
 type Rank = (usize, Reverse<u64>, Prefix);
 
 fn rank(prefix: Prefix, weight: usize, held: &BTreeSet<u64>) -> Option<Rank> {
@@ -97,7 +97,7 @@ impl HalfOpen {
         self.places.len()
     }
 
-    /// Gives a place to the handshake with this serial number, which no other had before.
+    /// Adds a handshake with this serial number, which must be unused.
     pub(super) fn add(
         &mut self,
         now: Instant,
@@ -117,7 +117,6 @@ impl HalfOpen {
         self.places.insert(serial, place);
     }
 
-    /// A handshake is complete, or forgotten.
     pub(super) fn remove(&mut self, serial: u64) {
         let Some(place) = self.places.remove(&serial) else {
             return;
@@ -148,8 +147,8 @@ impl HalfOpen {
         }
     }
 
-    /// Whose place a client at `address` may have: the oldest handshake of the prefix that holds
-    /// the most, but for those of which packets that have arrived are `unread`.
+    /// Returns the handshake that must make room for a client at `address`: the oldest one of
+    /// the prefix that holds the most, skipping those that have `unread` packets.
     pub(super) fn makes_room(
         &mut self,
         now: Instant,
@@ -181,7 +180,7 @@ mod tests {
 
     const NOW: Instant = Instant::from_millis(10_000);
 
-    /// Adds one after the other, `handle` and serial number counting up.
+    /// Adds handshakes one after the other, with ascending `handle` and serial number.
     fn filled(addresses: impl IntoIterator<Item = String>) -> HalfOpen {
         let mut half_open = HalfOpen::default();
         for (n, text) in addresses.into_iter().enumerate() {
@@ -195,7 +194,7 @@ mod tests {
         room_with_unread(&[], half_open, now, address)
     }
 
-    /// Where packets of these are not read yet.
+    /// While packets of these handshakes are unread.
     fn room_with_unread(
         unread: &[usize],
         half_open: &mut HalfOpen,
@@ -215,7 +214,7 @@ mod tests {
         let mut half_open = filled(others.into_iter().chain(greedy));
         assert_eq!(room(&mut half_open, NOW, "192.0.2.9"), Some(3));
         assert_eq!(room(&mut half_open, NOW, "::ffff:192.0.2.9"), Some(3));
-        // Who holds one less than the greediest would be as greedy itself.
+        // A client that holds one less would be as greedy as the greediest.
         assert_eq!(room(&mut half_open, NOW, "192.0.2.3"), Some(3));
         half_open.remove(3);
         assert_eq!(room(&mut half_open, NOW, "192.0.2.3"), None);
@@ -247,7 +246,7 @@ mod tests {
                 (0..20).map(|n| format!("2001:db8:0:{n:x}00::1")).collect(),
             ),
         ] {
-            // Each of the honest ones has two, from its one address.
+            // Each honest address has two.
             let honest = (0..10).map(|n| format!("198.51.100.{}", n / 2));
             let mut half_open = filled(honest.chain(address));
             assert_eq!(room(&mut half_open, NOW, "203.0.113.1"), Some(10), "{bits}");
@@ -276,15 +275,15 @@ mod tests {
         let greedy = (0..3).map(|_| "192.0.2.1".to_owned());
         let mut half_open = filled(greedy.chain(["192.0.2.2".to_owned()]));
         let other = "192.0.2.9";
-        // The next one of the same address goes instead, and none of another address.
+        // The next one of the same address is evicted instead, but none of another address.
         assert_eq!(room_with_unread(&[0], &mut half_open, NOW, other), Some(1));
         assert_eq!(
             room_with_unread(&[0, 1, 2], &mut half_open, NOW, other),
             None
         );
-        // A packet that is read keeps the place no longer.
+        // Once its packets are read, a handshake no longer keeps its place.
         assert_eq!(room_with_unread(&[1], &mut half_open, NOW, other), Some(0));
-        // From the first time on, whatever comes meanwhile.
+        // From the first time on, regardless of later events.
         let before = NOW + KEPT_UNREAD.saturating_sub(Duration::from_nanos(1));
         assert_eq!(
             room_with_unread(&[0, 1, 2], &mut half_open, before, other),

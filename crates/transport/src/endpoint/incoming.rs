@@ -9,8 +9,8 @@ use crate::connection::Received;
 use crate::crypto::Keys;
 use crate::wire::ConnectionId;
 
-/// Bytes of datagrams held for a client until it is accepted: a ClientHello of several packets,
-/// sent twice.
+/// Maximum bytes of datagrams held for a client until it is accepted: a ClientHello of several
+/// packets, sent twice.
 pub(super) const MAX_WAITING_BYTES: usize = 16 * 1024;
 
 /// A client that asks for a connection. You must return it to
@@ -23,9 +23,9 @@ pub struct Incoming {
     pub(super) handle: ConnectionHandle,
     pub(super) serial: u64,
     pub(super) received: Received,
-    /// Destination id of the Initial at hand.
+    /// Destination id of the Initial.
     pub(super) dcid: ConnectionId,
-    /// The client's own id.
+    /// The client's source id.
     pub(super) scid: ConnectionId,
     pub(super) origin: Origin,
 }
@@ -56,13 +56,13 @@ impl Incoming {
     }
 }
 
-/// What is held for an [`Incoming`].
+/// The state held for an [`Incoming`].
 #[derive(Debug)]
 pub(super) struct Waiting {
     pub(super) serial: u64,
     pub(super) expires: Instant,
     pub(super) datagrams: Vec<(Received, Vec<u8>)>,
-    /// Of its Initial packets, until they are taken for its connection.
+    /// Keys for its Initial packets, until its connection takes them.
     pub(super) keys: Option<Keys>,
     bytes: usize,
 }
@@ -78,7 +78,7 @@ impl Waiting {
         }
     }
 
-    /// False if there is no more room.
+    /// Stores a datagram. Returns false if there is no more room.
     pub(super) fn hold(&mut self, received: Received, datagram: &[u8]) -> bool {
         let bytes = self.bytes + datagram.len();
         if bytes > MAX_WAITING_BYTES {

@@ -1,4 +1,4 @@
-//! A client's first packet, before anything is kept about the client.
+//! A client's first packet, before any state about the client is kept.
 
 use core::net::SocketAddr;
 
@@ -8,28 +8,28 @@ use crate::crypto::{DirectionalKeys, EndpointKey, InitialCrypto, Keys, SAMPLE_LE
 use crate::wire::ConnectionId;
 use crate::wire::packet::{PlainHeader, Protected};
 
-/// What an Initial's token proves of its client.
+/// The facts about a client that its Initial's token proves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Origin {
     /// Destination id of the client's very first Initial.
     pub(super) original_dcid: ConnectionId,
-    /// Source id of our Retry, if there was one.
+    /// Source id of this server's Retry, if there was one.
     pub(super) retry_scid: Option<ConnectionId>,
-    /// The client receives what is sent to its address.
+    /// Whether the client receives packets sent to its address.
     pub(super) validated: bool,
-    /// The token from an earlier connection that proves it; to be spent once the packet has proved
-    /// to be the client's.
+    /// The token from an earlier connection that proves the address. It must be spent once the
+    /// packet is known to be authentic.
     pub(super) token: Option<u64>,
 }
 
-/// An Initial's token, read without the endpoint.
+/// The token of an Initial, as far as it can be checked without the endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TokenRead {
-    /// It has none.
+    /// There is no token.
     None,
-    /// One that is good unless it was used before.
+    /// Valid, unless it was used before.
     Good(Token),
-    /// One that proves nothing.
+    /// Invalid, so it proves nothing.
     Worthless,
 }
 
@@ -37,7 +37,7 @@ impl TokenRead {
     /// Reads the token of an Initial to `dcid`.
     ///
     /// # Errors
-    /// [`TokenError::InvalidRetry`]: the client is refused.
+    /// [`TokenError::InvalidRetry`] if the client must be refused.
     pub(super) fn new(
         key: &dyn EndpointKey,
         token: &[u8],
@@ -57,7 +57,8 @@ impl TokenRead {
 }
 
 impl Origin {
-    /// The contents of an Initial's token, sent to `dcid`; with `false` if the token is invalid.
+    /// Evaluates the token of an Initial to `dcid`. The second value is false if the token is
+    /// invalid.
     pub(super) fn new(
         token: TokenRead,
         used: &ReplayFilter,
@@ -97,8 +98,9 @@ impl Origin {
     }
 }
 
-/// The keys that open the Initial that `found` describes, if it opens: then its sender knows the
-/// protocol, and it arrived whole. `packet` is a copy, which this destroys.
+/// Returns the keys for the Initial that `found` describes if they open it, which proves that
+/// it is undamaged and its sender speaks the protocol. `packet` must be a copy, because it is
+/// overwritten.
 pub(super) fn keys_that_open(
     crypto: &dyn InitialCrypto,
     found: &Protected,
@@ -130,7 +132,7 @@ fn opens(keys: &DirectionalKeys, found: &Protected, packet: &mut [u8]) -> bool {
     let Ok(header) = PlainHeader::decode(packet, found) else {
         return false;
     };
-    // Nothing has arrived from this client yet: its numbers start at 0.
+    // This is the first packet from this client, so numbers start at 0.
     let number = header.number.expand(0);
     packet
         .get_mut(..found.len)

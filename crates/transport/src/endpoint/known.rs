@@ -1,7 +1,7 @@
-//! Paths whose rate earlier connections have shown, by the peer's address.
+//! Path rates measured by earlier connections, by the peer's address.
 //!
-//! A later connection to that address, or from it, asks routers for that rate before its handshake
-//! is complete, and uses none of it without their grant.
+//! A later connection with the same address requests this rate from routers even before its
+//! handshake is complete, but uses it only if they grant it.
 
 use core::net::IpAddr;
 use std::collections::HashMap;
@@ -12,7 +12,7 @@ use rustc_hash::FxSeededState;
 use crate::crypto::Random;
 use crate::{Duration, Instant};
 
-/// Bits of an IPv6 address that tell hosts apart: a host has a /64.
+/// Bits of an IPv6 address that distinguish hosts: a host has a /64.
 const HOST_BITS: u32 = 64;
 
 #[derive(Clone, Copy, Debug)]
@@ -21,10 +21,10 @@ struct Entry {
     at: Instant,
 }
 
-/// A bounded table: the oldest entry makes room for another.
+/// A bounded table, in which a new entry replaces the oldest one.
 #[derive(Debug)]
 pub(super) struct KnownPaths {
-    /// Peers choose their addresses: the hash is seeded.
+    /// The hash is seeded because peers choose their addresses.
     paths: HashMap<IpAddr, Entry, FxSeededState>,
     most: usize,
     lifetime: Duration,
@@ -41,7 +41,7 @@ fn host(address: IpAddr) -> IpAddr {
 }
 
 impl KnownPaths {
-    /// At most `most` of them, each for `lifetime`.
+    /// Creates a table of at most `most` entries, each of which is valid for `lifetime`.
     pub(super) fn new(most: usize, lifetime: Duration, random: &mut Random) -> Self {
         let seed = usize::try_from(random.next_u64() & u64::from(u32::MAX)).unwrap_or(0);
         Self {
@@ -51,19 +51,19 @@ impl KnownPaths {
         }
     }
 
-    /// What is known of the path to `peer`.
     pub(super) fn get(&self, now: Instant, peer: IpAddr) -> Option<KnownPath> {
         let entry = self.paths.get(&host(peer))?;
         (now.saturating_since(entry.at) <= self.lifetime).then_some(entry.path)
     }
 
-    /// Nothing is known any more: paths lead elsewhere now.
+    /// Removes all entries, because paths have changed.
     pub(super) fn clear(&mut self) {
         self.paths.clear();
     }
 
-    /// A connection to `peer` has shown what its path carries. If it had `asked` for what was known
-    /// that is what counts from now on, also if it made no use of it; otherwise the larger rate.
+    /// Records the rate that a connection to `peer` measured. If the connection had `asked` for
+    /// the known rate, the measurement replaces that rate, or removes it if there is none.
+    /// Otherwise, the larger rate is kept.
     pub(super) fn learn(
         &mut self,
         now: Instant,
@@ -93,7 +93,6 @@ impl KnownPaths {
         self.paths.insert(peer, Entry { path, at: now });
     }
 
-    /// Entries, also those whose time is over.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.paths.len()
@@ -145,18 +144,18 @@ mod tests {
         };
         assert_eq!(learn(0, None, false), None);
         assert_eq!(learn(0, Some(5), false), path(5));
-        // A short connection at the same time measures nothing of the path.
+        // A short connection at the same time doesn't measure the path.
         assert_eq!(learn(1, Some(3), false), path(5));
         assert_eq!(learn(1, None, false), path(5));
         assert_eq!(learn(2, Some(7), false), path(7));
         assert_eq!(learn(3, Some(4), true), path(4));
         assert_eq!(learn(4, None, true), None);
-        // What is too old bounds nothing.
+        // An expired rate has no effect.
         assert_eq!(learn(5, Some(9), false), path(9));
         assert_eq!(learn(3700, Some(1), false), path(1));
     }
 
-    /// Many peers that come once take no place for long from one that comes again.
+    /// Many peers that connect once don't displace a peer that returns.
     #[test]
     fn a_full_table_forgets_the_oldest() {
         let mut known = table(100);

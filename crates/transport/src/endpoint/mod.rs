@@ -3,7 +3,7 @@
 //! ```text
 //!   datagram ─► handle ─┬─► Connection(handle)   hand it to that connection
 //!                       ├─► Incoming             accept, refuse, retry or ignore it
-//!                       ├─► Respond              send what stands in the buffer to where the datagram came from
+//!                       ├─► Respond              send the answer to the datagram's source
 //!                       └─► Nothing
 //!   connect, accept ─► (handle, Connection) ─► after each use of the connection: update
 //! ```
@@ -135,7 +135,7 @@ pub struct Endpoint {
     next_serial: u64,
     /// Connections that are [`Slot::Evicted`], for their drivers to take.
     evicted: VecDeque<ConnectionHandle>,
-    /// For data that connections received.
+    /// Shared memory for data that connections receive.
     memory: Arc<ReceiveMemory>,
     retry: RetrySwitch,
     used_tokens: ReplayFilter,
@@ -317,8 +317,8 @@ impl Endpoint {
         DatagramEvent::Nothing
     }
 
-    /// A short packet with an id that isn't (or is no longer) ours. It is a stateless reset, or
-    /// deserves one.
+    /// Handles a short packet whose id isn't (or is no longer) ours. It is either a stateless
+    /// reset or requires one in response.
     #[cold]
     fn handle_unknown(
         &mut self,
@@ -407,7 +407,7 @@ impl Endpoint {
         event.into()
     }
 
-    /// A packet to the id that a client chose for its first one.
+    /// Handles a packet to the destination id of a client's first packet.
     fn handle_begun(
         &mut self,
         handle: ConnectionHandle,
@@ -427,7 +427,6 @@ impl Endpoint {
     }
 }
 
-/// The table's entry for a datagram.
 #[inline]
 fn known(handle: ConnectionHandle) -> DatagramEvent {
     match handle {

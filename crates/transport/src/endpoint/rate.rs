@@ -1,13 +1,13 @@
-//! A bound on how often an endpoint answers strangers.
+//! Limits how often an endpoint answers unknown senders.
 
 use crate::{Duration, Instant};
 
-/// A token bucket: `per_second` answers a second, and at most a second's worth at once.
+/// A token bucket that allows `per_second` answers per second, and at most a second's worth at
+/// once.
 #[derive(Debug)]
 pub(super) struct RateLimit {
-    /// Time between answers.
     spacing: Duration,
-    /// When the bucket would be full, if nothing more were taken. A second before that it is empty.
+    /// When the bucket would be full if nothing more were taken. It is empty one second before.
     full_at: Instant,
 }
 
@@ -16,13 +16,13 @@ const BURST: Duration = Duration::from_secs(1);
 impl RateLimit {
     pub(super) fn new(per_second: u32) -> Self {
         Self {
-            // Nothing a second: one answer takes more than the bucket holds.
+            // With 0 per second, one answer takes more than the bucket holds.
             spacing: BURST.checked_div(per_second).unwrap_or(BURST * 2),
             full_at: Instant::ZERO,
         }
     }
 
-    /// True if one more answer may be sent now; it is taken.
+    /// Takes an answer from the bucket. Returns false if none may be sent now.
     pub(super) fn take(&mut self, now: Instant) -> bool {
         let full_at = self.full_at.max(now) + self.spacing;
         if full_at - now > BURST {

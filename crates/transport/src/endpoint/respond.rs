@@ -1,4 +1,4 @@
-//! Datagrams that an endpoint sends on its own, without a connection.
+//! Datagrams that an endpoint sends by itself, without a connection.
 
 use crate::crypto::reset::MIN_RESET_LEN;
 use crate::crypto::{EndpointKey, InitialCrypto, Random, ResetToken, Side};
@@ -8,10 +8,10 @@ use crate::wire::packet::{
 };
 use crate::wire::{ConnectionId, TransportError, WriteError, Writer, version};
 
-/// No answer is longer.
+/// Maximum length of any answer.
 const MAX_LEN: usize = 1200;
 
-/// Replaces what `out` holds by what `write` writes; empties it on failure.
+/// Replaces the contents of `out` by the output of `write`, or clears it on failure.
 fn written<E>(
     out: &mut Vec<u8>,
     write: impl FnOnce(&mut Writer<'_>) -> Result<(), E>,
@@ -25,8 +25,9 @@ fn written<E>(
     result
 }
 
-/// Version Negotiation in answer to a packet with these ids (RFC 9000 §6.1). It names version 1 and
-/// a reserved one, so that clients stay used to versions that they do not know (§6.3).
+/// Writes a Version Negotiation packet in response to a packet with these ids (RFC 9000 §6.1).
+/// It lists version 1 and a reserved one, so that clients remain able to ignore unknown
+/// versions (§6.3).
 pub(super) fn version_negotiation(
     out: &mut Vec<u8>,
     random: &mut Random,
@@ -44,7 +45,7 @@ pub(super) fn version_negotiation(
     })
 }
 
-/// Retry in answer to an Initial with these ids (RFC 9000 §17.2.5).
+/// Writes a Retry in response to an Initial with these ids (RFC 9000 §17.2.5).
 pub(super) fn retry(
     out: &mut Vec<u8>,
     random: &mut Random,
@@ -62,7 +63,7 @@ pub(super) fn retry(
     })
 }
 
-/// CONNECTION_CLOSE in an Initial, in answer to an Initial with these ids.
+/// Writes a CONNECTION_CLOSE in an Initial, in response to an Initial with these ids.
 pub(super) fn close(
     out: &mut Vec<u8>,
     crypto: &dyn InitialCrypto,
@@ -76,7 +77,8 @@ pub(super) fn close(
     written(out, |w| {
         let header = Header::Initial {
             dcid: *their_scid,
-            // The client takes on what comes first; nothing will be sent to it.
+            // The client adopts the source id of the first packet, but will never send to this
+            // one.
             scid: *their_dcid,
             token: &[],
             number: TruncatedNumber::with_len(0, 1),
@@ -101,7 +103,7 @@ pub(super) fn close(
     })
 }
 
-/// Applies header protection to a long header whose packet number has the given place.
+/// Applies header protection to a long header with the packet number at `number_at`.
 pub(super) fn mask(
     packet: &mut [u8],
     number_at: usize,
@@ -126,9 +128,9 @@ pub(super) fn mask(
     }
 }
 
-/// A stateless reset in answer to a datagram of `trigger_len` bytes to `dcid` (RFC 9000 §10.3):
-/// shorter than that, so that two endpoints cannot reset each other for ever. False if it would be
-/// too short to be one.
+/// Writes a stateless reset in response to a datagram of `trigger_len` bytes to `dcid` (RFC
+/// 9000 §10.3). It is shorter than that datagram, so that two endpoints can't reset each other
+/// forever. Returns false if it would be too short.
 pub(super) fn stateless_reset(
     out: &mut Vec<u8>,
     random: &mut Random,
@@ -136,7 +138,7 @@ pub(super) fn stateless_reset(
     dcid: &[u8],
     trigger_len: usize,
 ) -> bool {
-    // As long as a short packet with little in it.
+    // As long as a short packet with little content.
     let usual = 41 + usize::from(random.bytes::<1>()[0] & 0x1f);
     // [9000 10.3 reset-amplification] [9000 10.3.3 smaller]
     let len = usual.min(trigger_len.saturating_sub(1));

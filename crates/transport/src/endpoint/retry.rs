@@ -79,7 +79,7 @@ mod tests {
         assert!(!switch.is_on(now, 99));
     }
 
-    /// Where one handshake is many, none is few.
+    /// If one handshake counts as many, only none counts as few.
     #[test]
     fn a_threshold_of_one_goes_off_after_calm() {
         let mut switch = RetrySwitch::new(RetryPolicy::Automatic { half_open: 1 });

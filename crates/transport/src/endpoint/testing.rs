@@ -1,4 +1,4 @@
-//! Packets of made-up clients. Tests only.
+//! Packets of simulated clients. Tests only.
 
 use core::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;

@@ -1,23 +1,23 @@
-//! Packet numbers that acknowledgements jumped over, in ascending order.
+//! Packet numbers that acknowledgements skipped, in ascending order.
 
 use std::collections::VecDeque;
 
-/// Holes whose memory is never worth giving back.
+/// Capacity that is always kept.
 const KEPT: usize = 512;
 
-/// Ascending packet numbers, each with a value, from which the descending ranges of an ACK frame
-/// take.
+/// Ascending packet numbers, each with a value, from which the descending ranges of an ACK
+/// frame remove entries.
 ///
-/// One frame is one [`Sweep`]: its ranges gallop down from the top, so that a frame whose gaps are
-/// just these holes costs a few steps per range however many holes there are. What was taken stays
-/// as a mark, which later sweeps jump over, until half of the queue is marks: a frame that takes
-/// one hole costs no walk over all others.
+/// A frame is one [`Sweep`]. Its ranges search downwards in steps that double, so a frame whose
+/// gaps are exactly these holes costs a few steps per range, however many holes there are. A
+/// removed hole remains as a mark, which later sweeps skip, until marks fill half of the queue.
+/// Removing a single hole therefore does not require a walk over all others.
 #[derive(Debug)]
 pub(super) struct Holes<T> {
-    /// The first is not taken.
+    /// The first hole is never a mark.
     queue: VecDeque<Hole<T>>,
     taken: usize,
-    /// Holes looked at or moved, for tests.
+    /// Holes visited or moved, for tests.
     #[cfg(test)]
     steps: core::cell::Cell<u64>,
 }
@@ -25,7 +25,7 @@ pub(super) struct Holes<T> {
 #[derive(Debug)]
 struct Hole<T> {
     number: u64,
-    /// A hole between this and the one before it was taken.
+    /// Whether a hole between this one and the previous one was taken.
     follows_taken: bool,
     state: State<T>,
 }
@@ -33,23 +33,22 @@ struct Hole<T> {
 #[derive(Debug)]
 enum State<T> {
     Open(T),
-    /// Taken, and so are the `run - 1` before it.
+    /// Taken, as are the `run - 1` holes before it.
     Taken {
         run: usize,
     },
 }
 
-/// Position of one ACK frame's descent.
+/// Position of a sweep, which follows the ranges of one ACK frame.
 #[derive(Debug)]
 pub(super) struct Sweep {
-    /// Holes at or above this index lie above the ranges still to come.
+    /// Holes at or above this index are above all remaining ranges.
     cursor: usize,
-    /// Some were taken.
     taken: bool,
 }
 
 impl Sweep {
-    /// True if no hole lies below: further ranges can be ignored.
+    /// Returns true if no hole is left below, so that further ranges can be ignored.
     #[inline]
     pub(super) const fn done(&self) -> bool {
         self.cursor == 0
@@ -66,7 +65,7 @@ impl<T> Holes<T> {
         }
     }
 
-    /// Places in the queue, those of taken holes among them.
+    /// Returns the length of the queue, including taken holes.
     #[inline]
     pub(super) fn len(&self) -> usize {
         self.queue.len()
@@ -81,7 +80,7 @@ impl<T> Holes<T> {
         });
     }
 
-    /// The last hole follows something that was acknowledged.
+    /// Marks the last hole as following an acknowledged packet.
     #[inline]
     pub(super) fn mark_last(&mut self) {
         if let Some(last) = self.queue.back_mut() {
@@ -89,7 +88,7 @@ impl<T> Holes<T> {
         }
     }
 
-    /// The first hole, and whether it follows one that was taken.
+    /// Returns the first hole, and whether it follows a taken one.
     #[inline]
     pub(super) fn front(&self) -> Option<(u64, bool, &T)> {
         let hole = self.queue.front()?;
@@ -111,8 +110,7 @@ impl<T> Holes<T> {
         self.taken = 0;
     }
 
-    /// Puts the holes from index `from` on, which were pushed in descending order, into ascending
-    /// order.
+    /// Reverses the holes from index `from`, which were pushed in descending order.
     pub(super) fn reverse_from(&mut self, from: usize) {
         let (mut low, mut high) = (from, self.queue.len());
         while low + 1 < high {
@@ -130,7 +128,7 @@ impl<T> Holes<T> {
         }
     }
 
-    /// Takes the holes in `first..=last`, from the top. Ranges of one sweep descend.
+    /// Takes the holes in `first..=last` from the top. The ranges of a sweep must descend.
     pub(super) fn take(
         &mut self,
         sweep: &mut Sweep,
@@ -162,7 +160,8 @@ impl<T> Holes<T> {
         self.join(top, sweep.cursor);
     }
 
-    /// All holes of `bottom..top` are taken: a later walk jumps over them at once.
+    /// Joins the runs of taken holes in `bottom..top`, so that later walks skip them in one
+    /// step.
     fn join(&mut self, top: usize, bottom: usize) {
         let mut index = top;
         while index > bottom {
@@ -177,8 +176,8 @@ impl<T> Holes<T> {
         }
     }
 
-    /// Moves the cursor below every hole above `last`: steps that double, then a binary search
-    /// between.
+    /// Moves the cursor below every hole above `last`, by steps that double followed by a
+    /// binary search.
     fn descend(&self, sweep: &mut Sweep, last: u64) {
         let above = |index: usize| self.queue.get(index).is_some_and(|h| h.number > last);
         let mut high = sweep.cursor;
@@ -205,7 +204,6 @@ impl<T> Holes<T> {
         sweep.cursor = high;
     }
 
-    /// Ends a sweep.
     pub(super) fn close(&mut self, sweep: &Sweep) {
         if !sweep.taken {
             return;
@@ -227,7 +225,7 @@ impl<T> Holes<T> {
         self.give_back();
     }
 
-    /// Drops taken holes before the first open one.
+    /// Removes taken holes in front of the first open one.
     fn clear_front(&mut self) {
         let mut follows = false;
         while let Some(hole) = self.queue.front_mut() {
@@ -247,7 +245,7 @@ impl<T> Holes<T> {
         self.steps.set(self.steps.get() + 1);
     }
 
-    /// Memory of a burst of losses goes back once they are dealt with.
+    /// Releases the memory of a burst of losses once all of them are resolved.
     #[inline]
     fn give_back(&mut self) {
         if self.queue.is_empty() && self.queue.capacity() > KEPT {
@@ -265,7 +263,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// A set and set difference are the oracle.
+        /// Set and set difference are the reference.
         #[test]
         fn takes_what_a_set_would(
             numbers in prop::collection::btree_set(0u64..400, 0..120),
@@ -311,7 +309,7 @@ mod tests {
         }
     }
 
-    /// A peer that acknowledges holes one by one, in any order, makes no frame walk over all of
+    /// A peer that acknowledges holes one by one, in any order, doesn't cause walks over all of
     /// them.
     #[test]
     fn one_at_a_time_is_not_quadratic() {
@@ -329,7 +327,7 @@ mod tests {
             }
             let mut taken = 0;
             for i in 0..N {
-                // What was acknowledged before is so again, where it stands next to it.
+                // A frame may repeat adjacent packets that were acknowledged before.
                 let n = 2 * order(i);
                 for from in [n, n.saturating_sub(2 * i)] {
                     let (first, last) = if i % 64 == 0 { (from, n) } else { (n, n) };
@@ -343,7 +341,8 @@ mod tests {
         }
     }
 
-    /// Half of the queue is marks at most, and a burst's memory goes back when it is dealt with.
+    /// At most half of the queue is marks, and a burst's memory is released once all its losses
+    /// are resolved.
     #[test]
     fn what_was_taken_takes_no_memory_for_long() {
         const N: u64 = 10_000;
@@ -352,7 +351,7 @@ mod tests {
             for n in 0..N {
                 holes.push(n, ());
             }
-            // The first stay open, so no mark goes with the front.
+            // The first ones stay open, so no mark is removed at the front.
             let mut taken = 0;
             for last in (0..(N - open) / 3).map(|n| N - 1 - 3 * n) {
                 let mut sweep = holes.sweep();

@@ -12,23 +12,23 @@ use super::{
 };
 use crate::{Duration, Instant};
 
-/// One packet number space: its packets in flight, and which of them are lost.
+/// One packet number space: its packets in flight, and the decision which of them are lost.
 ///
-/// Packets are sent in the order of their numbers, so those that a threshold condemns are always
-/// the oldest holes: a queue replaces the scan over all packets in flight. A retransmission is a
-/// packet like any other and is found lost as early as any other.
+/// Because packets are sent in order of their numbers, those that reach a threshold are always
+/// the oldest holes, so a queue replaces a scan over all packets in flight. A retransmission is
+/// an ordinary packet and its loss is detected just as early.
 ///
-/// Questions for a starting rate are kept apart from that queue. They may be under way in another
-/// queue than all other packets: time alone shows the loss of one, and none shows others' loss.
+/// Questions for a starting rate have a separate queue because routers may also queue them
+/// separately. A question is therefore declared lost only by time, and its acknowledgement is
+/// not evidence that other packets are lost.
 #[derive(Debug)]
 pub struct LossDetector<F> {
     sent: SentPackets<F>,
     largest_acked: Option<u64>,
     overtaking: Overtaking,
-    /// Packets below the largest acknowledged one, which wait for their acknowledgement or their
-    /// end.
+    /// Unacknowledged packets below the largest acknowledged one that are not lost yet.
     pending: Holes<()>,
-    /// The same of packets that ask for a starting rate.
+    /// The same for questions for a starting rate.
     questions: Holes<()>,
     losses: Losses,
     reordering: Reordering,
@@ -44,7 +44,7 @@ impl<F> Default for LossDetector<F> {
 }
 
 impl<F> LossDetector<F> {
-    /// Nothing sent yet.
+    /// Creates an empty space.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -61,8 +61,8 @@ impl<F> LossDetector<F> {
         }
     }
 
-    /// Packet `number` was sent. False, and nothing recorded, if a later number was recorded
-    /// before.
+    /// Records that packet `number` was sent. Returns false, and records nothing, if a later
+    /// number was recorded before.
     #[inline]
     pub fn on_sent(&mut self, number: u64, packet: SentPacket<F>) -> bool {
         let eliciting_at = packet.ack_eliciting.then_some(packet.sent_at);
@@ -73,15 +73,15 @@ impl<F> LossDetector<F> {
         recorded
     }
 
-    /// Processes the ranges of an ACK frame, descending. Each newly acknowledged packet goes to
-    /// `sink` once, also in descending order. On an error some may have gone there already; the
-    /// connection ends anyway.
+    /// Processes the descending ranges of an ACK frame. Each newly acknowledged packet goes to
+    /// `sink` once, also in descending order. After an error, some may already have been passed
+    /// on; this is harmless because the connection closes.
     ///
-    /// Ranges are read only as far down as something unresolved is left, so the iterator must not
-    /// be relied upon to be exhausted.
+    /// Ranges are read only while unresolved packets are left below them, so callers must not
+    /// rely on the iterator being exhausted.
     ///
     /// # Errors
-    /// [`AckError`] if no honest peer could have sent it.
+    /// [`AckError`] if no honest peer could have sent the frame.
     pub fn on_ack(
         &mut self,
         ranges: impl IntoIterator<Item = RangeInclusive<u64>>,
@@ -96,7 +96,7 @@ impl<F> LossDetector<F> {
         let mut questions = self.questions.sweep();
         let mut losses = self.losses.sweep();
         let old = (self.pending.len(), self.questions.len());
-        // Least number of the range above; the first range has none.
+        // Smallest number of the previous range; `None` for the first range.
         let mut above: Option<u64> = None;
 
         for range in ranges {
@@ -169,14 +169,13 @@ impl<F> LossDetector<F> {
         Ok(newly)
     }
 
-    /// The packets `first.max(from)..end`, none of them acknowledged, become holes, pushed in
-    /// descending order.
+    /// Adds the unacknowledged packets `first.max(from)..end` as holes, in descending order.
     fn add_holes(&mut self, first: u64, end: u64, from: u64, after_ack: bool) {
         let mut found = false;
         for number in (first.max(from).max(self.sent.base())..end).rev() {
             match self.sent.get(number) {
                 None => continue,
-                // Neither the window nor a retransmission waits for it.
+                // Neither the window nor a retransmission depends on it.
                 Some(packet) if self.sent.is_forgettable(packet) => {
                     self.sent.remove(number);
                     continue;
@@ -195,8 +194,9 @@ impl<F> LossDetector<F> {
         }
     }
 
-    /// Declares lost what `now` and the largest acknowledged packet condemn, oldest first, and sets
-    /// [`loss_time`](Self::loss_time). `max_ack_delay` is the peer's, for persistent congestion.
+    /// Declares packets lost, oldest first, as of `now` and the largest acknowledged packet,
+    /// and sets [`loss_time`](Self::loss_time). `max_ack_delay` is the peer's, for persistent
+    /// congestion.
     pub fn detect(
         &mut self,
         now: Instant,
@@ -221,7 +221,7 @@ impl<F> LossDetector<F> {
         let last_sent = self.sent.next_number().saturating_sub(1);
         let mut event = false;
         while let Some((number, follows_ack, ())) = self.pending.front() {
-            // Only a question has overtaken it and what follows.
+            // Only questions have overtaken this packet and the following ones.
             if self
                 .overtaking
                 .largest()
@@ -233,7 +233,8 @@ impl<F> LossDetector<F> {
                 self.pending.pop();
                 continue;
             };
-            // What has overtaken it in another queue tells of no loss, unless that lasts.
+            // A packet in another queue can overtake this one without a loss, so allow twice
+            // the time.
             let after = self.overtaking.against(shim);
             let after = after.and_then(|after| after.checked_sub(number));
             let delay = if after.is_some() { delay } else { 2 * delay };
@@ -278,8 +279,8 @@ impl<F> LossDetector<F> {
         lost
     }
 
-    /// Declares questions lost that were sent `delay` ago or earlier. Their loss is no sign of
-    /// congestion: a hop may drop what it does not know.
+    /// Declares questions lost that were sent `delay` ago or earlier. Their loss is not a sign
+    /// of congestion, because a hop may drop packets that it does not recognize.
     fn lose_questions(
         &mut self,
         now: Instant,
@@ -304,19 +305,19 @@ impl<F> LossDetector<F> {
         }
     }
 
-    /// Something will be lost by then.
+    /// Makes sure that losses are checked again at `at`.
     fn loss_due(&mut self, at: Instant) {
         self.loss_time = Some(self.loss_time.map_or(at, |before| before.min(at)));
     }
 
-    /// When [`detect`](Self::detect) has to run without an ACK.
+    /// Returns when [`detect`](Self::detect) must run even without an ACK.
     #[must_use]
     #[inline]
     pub const fn loss_time(&self) -> Option<Instant> {
         self.loss_time
     }
 
-    /// When the last ack-eliciting packet was sent, while any is unresolved.
+    /// Returns when the last ack-eliciting packet was sent, while any is unresolved.
     #[must_use]
     #[inline]
     pub fn last_ack_eliciting(&self) -> Option<Instant> {
@@ -324,34 +325,34 @@ impl<F> LossDetector<F> {
             .filter(|_| self.sent.ack_eliciting() > 0)
     }
 
-    /// Largest packet number that the peer acknowledged.
+    /// Returns the largest packet number that the peer acknowledged.
     #[must_use]
     #[inline]
     pub const fn largest_acked(&self) -> Option<u64> {
         self.largest_acked
     }
 
-    /// The packets that are unresolved.
+    /// Returns the unresolved packets.
     #[must_use]
     #[inline]
     pub const fn sent(&self) -> &SentPackets<F> {
         &self.sent
     }
 
-    /// The present reordering thresholds.
+    /// Returns the current reordering thresholds.
     #[must_use]
     pub const fn reordering(&self) -> &Reordering {
         &self.reordering
     }
 
-    /// Losses remembered at the moment, for memory accounts.
+    /// Returns the number of losses that are remembered, for memory accounting.
     #[must_use]
     pub fn remembered(&self) -> usize {
         self.losses.len()
     }
 
-    /// The connection changes to `path`: see [`SentPackets::change_path`]. What was learnt of
-    /// reordering is forgotten.
+    /// Changes to `path` as [`SentPackets::change_path`] does, and resets the reordering
+    /// thresholds.
     pub fn change_path(&mut self, path: PathNumber, keep: bool) {
         self.sent.change_path(path, keep);
         self.losses.clear();
@@ -364,8 +365,8 @@ impl<F> LossDetector<F> {
         self.sent.forget_left();
     }
 
-    /// Takes every unresolved packet out, oldest first, as neither acknowledged nor lost: the
-    /// space's keys were discarded (RFC 9002 §6.4), a Retry arrived or 0-RTT was refused.
+    /// Removes all unresolved packets, oldest first, as neither acknowledged nor lost, because
+    /// the space's keys were discarded (RFC 9002 §6.4), a Retry arrived, or 0-RTT was rejected.
     pub fn drain(&mut self, sink: impl FnMut(u64, SentPacket<F>)) {
         self.sent.drain(sink);
         self.pending.clear();

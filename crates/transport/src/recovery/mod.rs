@@ -3,16 +3,16 @@
 //!
 //! ```text
 //!   on_sent ──► Recovery ──┬─ RttEstimator          one per path
-//!   on_ack  ──►            ├─ LossDetector × 3      one per packet number space: SentPackets, holes,
-//!   on_timeout ►           │                        remembered losses, reordering thresholds
-//!                          └─ ProbeTimeout          backoff over all three
+//!   on_ack  ──►            ├─ LossDetector × 3      one per packet number space: sent packets,
+//!   on_timeout ►           │                        holes, past losses, reordering thresholds
+//!                          └─ ProbeTimeout          backoff over all spaces
 //!   AckOutcome, LossOutcome, Timeout ──► connection ──► pathmark_cc::Controller
 //!   Pacer: when the next bytes may leave
 //! ```
 //!
-//! What a packet carried is a type parameter `F`, handed back once: on acknowledgement or on loss.
-//! The cost of an ACK frame is its ranges plus the packets that it newly acknowledges or condemns,
-//! never the window.
+//! The type parameter `F` describes the contents of a packet. It is returned exactly once: when the
+//! packet is acknowledged or lost. The cost of an ACK frame is proportional to its ranges plus the
+//! packets that it newly acknowledges or declares lost, never to the window.
 
 mod holes;
 mod loss;

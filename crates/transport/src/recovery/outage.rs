@@ -1,36 +1,36 @@
-//! Round trips measured across an outage.
+//! Discards round-trip times that were measured across an outage.
 //!
-//! Packets and probes that wait out an outage in a queue come back with samples that tell how long
-//! the outage was, not how long the path is. A few of them make the probe timeout as long as the
-//! outage. What the queue dropped meanwhile fills the window, and nothing but a probe finds that
-//! the path is there again. So after probe timeouts:
+//! Packets and probes that a queue holds during an outage yield samples that reflect the length
+//! of the outage instead of the path's RTT. A few of them make the probe timeout as long as the
+//! outage. Since the packets that the queue dropped fill the window, only a probe can then
+//! discover that the path works again. Therefore, after probe timeouts:
 //!
-//! - until a packet is acknowledged that was sent since something came back, the timeout is no
-//!   longer than before the outage;
-//! - that packet's sample decides: nearer to what was known before the outage, and the samples from
-//!   the outage are forgotten; else the path is slower now, and they stand.
+//! - The timeout is at most as long as before the outage until a packet is acknowledged that
+//!   was sent after the first acknowledgement.
+//! - That packet's sample decides. If it is closer to the estimate from before the outage, the
+//!   samples from the outage are discarded. Otherwise the path has become slower, and they are
+//!   kept.
 
 use super::RttEstimator;
 use crate::{Duration, Instant};
 
-/// What was known before the first of several probe timeouts in a row.
+/// The estimate from before the first of several consecutive probe timeouts.
 #[derive(Debug, Default)]
 pub(super) struct Outage {
     before: Option<RttEstimator>,
-    /// When something came back.
+    /// When the first packet was acknowledged after the outage.
     over: Option<Instant>,
 }
 
 impl Outage {
-    /// A probe timeout fired.
     pub(super) fn on_probe_timeout(&mut self, rtt: &RttEstimator) {
         if self.before.is_none() && rtt.srtt().is_some() {
             self.before = Some(rtt.clone());
         }
     }
 
-    /// Something came back at `now`; the latest packet of it was sent at `sent_at`, and its round
-    /// trip was `sample`, which is part of `rtt` already.
+    /// Processes an RTT sample at `now`: the latest acknowledged packet was sent at `sent_at`.
+    /// `rtt` already includes `sample`.
     pub(super) fn on_sample(
         &mut self,
         now: Instant,
@@ -52,14 +52,15 @@ impl Outage {
         let far = |known: &RttEstimator| known.srtt_or_initial().abs_diff(sample);
         if far(&before) < far(rtt) {
             rtt.go_back_to(before, over);
-            // This sample counts, as it did: with as much delay of the peer's taken off. It is
-            // longer than the time that it took where that was next to nothing.
+            // Count this sample again, with the same acknowledgement delay subtracted. The
+            // sample can exceed `took`, because samples have a minimum.
             let took = now - sent_at;
             rtt.update(now, took, took.saturating_sub(sample));
         }
     }
 
-    /// The probe timeout's base: [`RttEstimator::pto_base`], but no longer than before the outage.
+    /// Returns the base of the probe timeout: [`RttEstimator::pto_base`], but at most that from
+    /// before the outage.
     pub(super) fn pto_base(&self, rtt: &RttEstimator) -> Duration {
         let before = self.before.as_ref().map(RttEstimator::pto_base);
         before.map_or(rtt.pto_base(), |before| before.min(rtt.pto_base()))
@@ -70,8 +71,8 @@ impl Outage {
 mod tests {
     use super::*;
 
-    /// The clock stands still from the sending of a packet to its acknowledgement. Samples are a
-    /// microsecond at least.
+    /// The clock doesn't advance between sending a packet and its acknowledgement. Samples are
+    /// at least a microsecond.
     #[test]
     fn a_round_trip_of_no_time_ends_an_outage() {
         let at = Instant::from_millis;

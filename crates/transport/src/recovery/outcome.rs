@@ -1,16 +1,16 @@
-//! What became of packets: by one ACK frame, and by one pass that looks for losses.
+//! The fates of packets, as determined by an ACK frame or by a pass that detects losses.
 
 use pathmark_cc::PacketState;
 
 use super::SentPacket;
 use crate::{Ecn, Instant};
 
-/// What became of a packet.
+/// The fate of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It arrived.
+    /// It was acknowledged.
     Acked,
-    /// It did not, as far as one can tell; what it carried has to be sent again if still wanted.
+    /// It was declared lost, so its contents must be sent again if they are still needed.
     Lost,
 }
 
@@ -25,53 +25,56 @@ pub enum AckError {
     Disordered,
 }
 
-/// What one ACK frame newly acknowledged.
+/// The packets that one ACK frame newly acknowledged.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Newly {
-    /// Packets, of any sort.
+    /// Number of packets of any kind.
     pub packets: u64,
     /// Packets that count for congestion control: in flight, on the current path.
     pub counted: u64,
-    /// Their bytes.
+    /// Bytes of the counted packets.
     pub bytes: u64,
-    /// The largest of those: number, send time, state.
+    /// The largest counted packet: number, send time, state.
     pub largest: Option<(u64, Instant, PacketState)>,
-    /// Some asked for an acknowledgement.
+    /// Whether any of the packets was ack-eliciting.
     pub ack_eliciting: bool,
-    /// Send time of the frame's largest packet, if that is newly acknowledged and was sent on this
-    /// path.
+    /// Send time of the frame's largest packet, if it was newly acknowledged and was sent on
+    /// this path.
     pub largest_sent_at: Option<Instant>,
-    /// The frame raises the largest acknowledged number (only then ECN counts are judged, RFC 9000
-    /// §13.4.2.1).
+    /// Whether the frame raised the largest acknowledged number. Only then are ECN counts
+    /// validated (RFC 9000 §13.4.2.1).
     pub advanced: bool,
-    /// Packets of the current path sent with ECT(0).
+    /// Packets sent with ECT(0) on the current path.
     pub ect0: u64,
-    /// Packets of the current path sent with ECT(1).
+    /// Packets sent with ECT(1) on the current path.
     pub ect1: u64,
-    /// Packets that had been declared lost.
+    /// Packets that were declared lost before.
     pub spurious: u64,
-    /// With those, every loss of the last loss event has been acknowledged after all.
+    /// Whether this completes the last loss event, all of whose packets have now been
+    /// acknowledged.
     pub event_undone: bool,
 }
 
-/// What one pass declared lost.
+/// The packets that one pass declared lost.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NewlyLost {
-    /// Packets, of any sort.
+    /// Number of packets of any kind.
     pub packets: u64,
-    /// Packets that count for congestion control: in flight, on the current path, no MTU probes.
+    /// Packets that count for congestion control: in flight, on the current path, and not
+    /// probes.
     pub counted: u64,
-    /// Their bytes.
+    /// Bytes of the counted packets.
     pub bytes: u64,
-    /// Ranges of numbers in a row that they are of.
+    /// Number of contiguous ranges that the counted packets form.
     pub ranges: u64,
-    /// State of the smallest of those packets.
+    /// State of the smallest counted packet.
     pub first_state: PacketState,
-    /// The largest of those: number, send time, state.
+    /// The largest counted packet: number, send time, state.
     pub largest: Option<(u64, Instant, PacketState)>,
-    /// The latest question for a starting rate among them, if any is. No question counts above.
+    /// The latest question for a starting rate among the lost packets. Questions are not
+    /// counted above, except in `packets`.
     pub question: Option<u64>,
-    /// Persistent congestion is established (RFC 9002 §7.6.2).
+    /// Whether persistent congestion is established (RFC 9002 §7.6.2).
     pub persistent_congestion: bool,
 }
 

@@ -1,34 +1,34 @@
-//! Which acknowledged packets show that an earlier one with a shim is lost.
+//! Decides which acknowledged packets are evidence that an earlier one is lost.
 //!
-//! Ports that obey shims may keep what carries them in a queue of its own, where a packet without
-//! one, such as a mere ACK, overtakes it. As long as most packets bear shims, only those tell of
-//! the loss of one. Where most bear none, what overtakes is the flow itself, and waiting for a shim
-//! would hold up the recovery of all that was lost behind.
+//! Ports that process shims may keep packets with a shim in a separate queue, where packets
+//! without one, such as pure ACKs, overtake them. While most packets carry a shim, only their
+//! acknowledgements are therefore evidence of the loss of another one. If most packets carry
+//! none, the flow itself overtakes, and waiting for a shim would delay the recovery of
+//! everything lost after it.
 //!
-//! A question for a starting rate may be in another queue than either, and tells of nothing.
+//! A question for a starting rate may be in a third queue, so it is not evidence of any loss.
 
 use super::{Probe, SentPacket};
 
-/// After this many packets in a row with data but without a shim, shims count as few.
+/// After this many consecutive ack-eliciting packets without a shim, shims are considered rare.
 const FEW_SHIMS: u32 = 16;
 
-/// What was acknowledged, with shims and without.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Overtaking {
     largest: Option<u64>,
     largest_shim: Option<u64>,
-    /// Ack-eliciting packets without a shim acknowledged since one with.
+    /// Ack-eliciting packets without a shim acknowledged since the last one with a shim.
     bare: u32,
 }
 
 impl Overtaking {
-    /// The largest acknowledged packet other than questions.
+    /// Returns the largest acknowledged packet, except questions.
     #[inline]
     pub(super) const fn largest(&self) -> Option<u64> {
         self.largest
     }
 
-    /// `number`, which is not a question's, was acknowledged.
+    /// Records that `number`, which is not a question, was acknowledged.
     #[inline]
     pub(super) fn raise(&mut self, number: u64) {
         self.largest = self.largest.max(Some(number));
@@ -48,7 +48,8 @@ impl Overtaking {
         }
     }
 
-    /// The largest acknowledged packet that counts against an earlier one, with a shim or without.
+    /// Returns the largest acknowledged packet that is evidence against an earlier one with or
+    /// without a `shim`.
     #[inline]
     pub(super) fn against(&self, shim: bool) -> Option<u64> {
         if shim && self.bare < FEW_SHIMS {

@@ -2,41 +2,42 @@
 
 use crate::{Duration, Instant};
 
-/// Byte-nanoseconds per byte: credit is kept in bytes/s × ns, so that no division loses a
+/// Byte-nanoseconds per byte: credit is stored in bytes/s × ns, so that no division loses a
 /// remainder.
 const UNIT: u64 = 1_000_000_000;
-/// Packets that may always leave together: an initial window (RFC 9002 §7.2, §7.7).
+/// Packets that may always be sent together: an initial window (RFC 9002 §7.2, §7.7).
 const BURST_PACKETS: u64 = 10;
-/// At high rates a batch holds what this time is worth.
+/// At high rates, a batch holds the bytes of this much time.
 const QUANTUM: Duration = Duration::from_millis(1);
-/// A batch that one system call with segmentation offload carries.
+/// Largest batch that one system call with segmentation offload can send.
 const BATCH_BYTES: u64 = 64 * 1024 - 1500;
-/// Credit saturates here at any rate (16 MB), far below overflow of the byte-nanoseconds.
+/// Upper bound of the credit at any rate (16 MB), far below an overflow of the
+/// byte-nanoseconds.
 const MAX_BURST: u64 = 1 << 24;
 /// Rate from window and RTT: N = 1.25 (RFC 9002 §7.7).
 const GAIN: (u64, u64) = (5, 4);
 
 /// A token bucket whose rate follows the controller.
 ///
-/// The bucket holds ten packets, or twice what the rate yields in a millisecond if that is more:
-/// one batch plus the lateness of a driver's timer. A small router buffer sees ten packets at most
-/// at rates up to about 60 Mbit/s.
+/// The bucket holds ten packets, or the bytes of two milliseconds if that is more: one batch,
+/// plus an allowance for a late timer. At up to about 60 Mbit/s, a router's buffer therefore
+/// receives at most ten packets at once.
 #[derive(Clone, Debug)]
 pub struct Pacer {
-    /// Bytes per second. `None`: nothing to derive one from yet, the window alone bounds the first
-    /// flight.
+    /// Bytes per second. `None`: no rate can be derived yet, so only the window limits the
+    /// first flight.
     rate: Option<u64>,
     mtu: u64,
-    /// Bytes × 1e9 that may leave now, as of `updated`.
+    /// Bytes × 1e9 that may be sent, as of `updated`.
     credit: u64,
     capacity: u64,
     updated: Instant,
-    /// What `rate` was computed from.
+    /// The arguments from which `rate` was computed.
     basis: (u64, Option<Duration>, Option<u64>),
 }
 
 impl Pacer {
-    /// A full bucket without a rate.
+    /// Creates a full bucket without a rate.
     #[must_use]
     pub const fn new(now: Instant, mtu: u16) -> Self {
         let capacity = BURST_PACKETS * mtu as u64 * UNIT;
@@ -50,8 +51,8 @@ impl Pacer {
         }
     }
 
-    /// Follows the controller: its `pacing_rate` in bytes per second, else 1.25 × `window` per
-    /// `srtt`. Cheap if nothing changed.
+    /// Sets the rate to the controller's `pacing_rate` in bytes per second, or else to 1.25 ×
+    /// `window` per `srtt`. This is cheap if nothing has changed.
     pub fn set(
         &mut self,
         now: Instant,
@@ -74,7 +75,7 @@ impl Pacer {
         self.resize();
     }
 
-    /// The largest datagram changed.
+    /// Sets the size of the largest datagram.
     pub fn set_mtu(&mut self, now: Instant, mtu: u16) {
         self.refill(now);
         self.mtu = u64::from(mtu);
@@ -101,8 +102,8 @@ impl Pacer {
         self.credit = self.credit.saturating_add(earned).min(self.capacity);
     }
 
-    /// How many bytes are worth waiting for together: one packet at low rates, a millisecond's
-    /// worth at high ones, at most what one system call carries.
+    /// Returns how many bytes are worth waiting for, so that they can be sent together: a
+    /// packet at low rates, a millisecond's worth at high rates, and at most one system call's.
     #[must_use]
     pub fn batch(&self) -> u64 {
         match self.rate {
@@ -113,7 +114,7 @@ impl Pacer {
         }
     }
 
-    /// Bytes that may leave at `now`.
+    /// Returns the bytes that may be sent at `now`.
     pub fn available(&mut self, now: Instant) -> u64 {
         if self.rate.is_none() {
             return u64::MAX;
@@ -122,8 +123,8 @@ impl Pacer {
         self.credit / UNIT
     }
 
-    /// When `bytes` may leave together, if not at `now` already. More than the bucket holds counts
-    /// as a full bucket.
+    /// Returns when `bytes` may be sent together, or `None` if they may be sent at `now`.
+    /// Amounts above the capacity count as a full bucket.
     pub fn next(&mut self, now: Instant, bytes: u64) -> Option<Instant> {
         let rate = self.rate?;
         self.refill(now);
@@ -134,14 +135,15 @@ impl Pacer {
         Some(now + Duration::from_nanos(missing.div_ceil(rate)))
     }
 
-    /// `bytes` left. Beyond the credit (probes leave at once) the bucket is empty, not in debt.
+    /// Records that `bytes` were sent. If this exceeds the credit, as it can for probes, the
+    /// bucket becomes empty without going into debt.
     #[inline]
     pub fn on_sent(&mut self, now: Instant, bytes: u64) {
         self.refill(now);
         self.credit = self.credit.saturating_sub(bytes.saturating_mul(UNIT));
     }
 
-    /// The present rate in bytes per second.
+    /// Returns the current rate in bytes per second.
     #[must_use]
     pub const fn rate(&self) -> Option<u64> {
         self.rate
@@ -178,8 +180,8 @@ mod tests {
         assert_eq!(pacer.next(Instant::from_millis(8), 1400), None);
     }
 
-    /// What was earned before a change was earned at the former rate, and no more than the bucket
-    /// holds is ever there.
+    /// Credit earned before a change was earned at the previous rate, and it never exceeds the
+    /// capacity.
     #[test]
     fn credit_is_earned_at_the_rate_of_its_time_and_bounded() {
         let mut pacer = Pacer::new(Instant::ZERO, MTU);
@@ -191,12 +193,12 @@ mod tests {
         pacer.set(at, 0, None, Some(1_000_000));
         assert_eq!(pacer.available(at), 1000);
         assert_eq!(pacer.available(Instant::from_millis(11)), 2000);
-        // Time without a call counts before what is sent.
+        // Time without a call counts before sent bytes do.
         pacer.on_sent(Instant::from_millis(12), 3000);
         assert_eq!(pacer.available(Instant::from_millis(12)), 0);
         let later = Instant::from_millis(60_000);
         assert_eq!(pacer.available(later), 14_000);
-        // More than the bucket holds leaves with a full one.
+        // More than the capacity can be sent with a full bucket.
         assert_eq!(pacer.next(later, 1 << 20), None);
         pacer.on_sent(later, 1 << 20);
         assert_eq!(pacer.available(later), 0, "not in debt");
@@ -210,7 +212,7 @@ mod tests {
         let mut pacer = Pacer::new(at(0), MTU);
         pacer.set(at(0), 0, None, Some(100_000));
         pacer.on_sent(at(0), 14_000);
-        // Ten packets of 9000 bytes; what is there stays.
+        // Ten packets of 9000 bytes; existing credit is kept.
         pacer.set_mtu(at(10), 9000);
         assert_eq!((pacer.available(at(10)), pacer.batch()), (1000, 9000));
         assert_eq!(pacer.available(at(5000)), 90_000);
@@ -221,7 +223,7 @@ mod tests {
         assert_eq!(pacer.batch(), u64::from(u16::MAX), "one packet at least");
     }
 
-    /// A rate of nothing would never let anything leave.
+    /// With a rate of zero, nothing could ever be sent.
     #[test]
     fn the_rate_is_a_byte_per_second_at_least() {
         let mut pacer = Pacer::new(Instant::ZERO, MTU);
@@ -251,8 +253,8 @@ mod tests {
     }
 
     proptest! {
-        /// Bytes ≤ rate × time + bucket at any moment, and never a packet less than rate × time,
-        /// from 1 kB/s to 10 GB/s; u128 arithmetic judges.
+        /// At any time, bytes ≤ rate × time + bucket, and never a packet less than rate × time,
+        /// from 1 kB/s to 10 GB/s, checked in u128.
         #[test]
         fn keeps_its_rate_exactly(
             exponent in 0u32..7,
@@ -271,13 +273,13 @@ mod tests {
                 let bytes = pacer.batch();
                 if let Some(at) = pacer.next(now, bytes) {
                     prop_assert!(pacer.next(at - Duration::from_nanos(1), bytes).is_some());
-                    // A driver is late, but never by more than what the bucket is made for.
+                    // A driver is late, but never by more than the bucket allows for.
                     let spare = bucket.saturating_sub(u128::from(bytes)) * u128::from(UNIT);
                     let bearable = u64::try_from(spare / u128::from(rate)).unwrap();
                     now = at + Duration::from_nanos(late.min(bearable.saturating_sub(1)));
                 }
                 if changes {
-                    // Setting another rate and this one again changes nothing.
+                    // Setting another rate and then this one again changes nothing.
                     pacer.set(now, 0, None, Some(rate + 1));
                     pacer.set(now, 0, None, Some(rate));
                 }

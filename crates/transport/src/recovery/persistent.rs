@@ -1,4 +1,5 @@
-//! Persistent congestion (RFC 9002 §7.6): nothing got through for longer than three probe timeouts.
+//! Persistent congestion (RFC 9002 §7.6): no packet arrived for longer than three probe
+//! timeouts.
 
 use crate::{Duration, Instant};
 
@@ -7,22 +8,22 @@ pub(super) const THRESHOLD: u32 = 3;
 
 /// A run of losses without an acknowledged packet in between.
 ///
-/// Losses are reported in ascending order, so the run is its first packet's send time. It reaches
-/// over as many ACK frames as it takes, within one packet number space.
+/// Losses are reported in ascending order, so the send time of the first packet represents the
+/// run. A run can extend over several ACK frames within one packet number space.
 #[derive(Debug, Default)]
 pub(super) struct Run {
     since: Option<Instant>,
 }
 
 impl Run {
-    /// A packet was acknowledged that lies between losses.
+    /// Records that a packet between losses was acknowledged.
     pub(super) const fn interrupt(&mut self) {
         self.since = None;
     }
 
-    /// The ack-eliciting packet sent at `sent_at` is lost. True if the run now spans more than
-    /// `duration`. Packets from before the first RTT sample do not count: their timeouts were
-    /// guesses.
+    /// Records the loss of the ack-eliciting packet sent at `sent_at`. Returns true if the run
+    /// now spans more than `duration`. Packets sent before the first RTT sample are ignored,
+    /// because their timeouts were guesses.
     pub(super) fn on_lost(
         &mut self,
         sent_at: Instant,
@@ -60,7 +61,7 @@ mod tests {
         assert!(!run.on_lost(at(20), Some(at(0)), three));
         assert!(!run.on_lost(at(23), Some(at(0)), three));
         assert!(run.on_lost(at(24), Some(at(0)), three));
-        // Each that was established begins the next, and the first sample's time counts.
+        // Each established run begins the next one, and the time of the first sample counts.
         let mut run = Run::default();
         let found = [2, 5, 6, 7, 9, 10].map(|t| run.on_lost(at(t), Some(at(2)), three));
         assert_eq!(found, [false, false, true, false, false, true]);

@@ -2,18 +2,17 @@
 
 use crate::{Duration, Instant};
 
-/// A probe timeout never backs off beyond this, unless the path itself is slower (RFC 6298 §2.5
-/// allows 60 s).
+/// Maximum probe timeout, unless the path itself is slower (RFC 6298 §2.5 allows 60 s).
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// Nor beyond this share of the idle timeout: once the path is there again, a probe finds it long
-/// before the connection ends.
+/// Maximum share of the idle timeout, so that a probe detects a recovered path long before the
+/// connection ends.
 const IDLE_SHARE: u32 = 4;
 
-/// But for an idle timeout that is very short.
+/// Lower bound of that share, for very short idle timeouts.
 const SHORTEST: Duration = Duration::from_secs(1);
 
-/// How often the timeout fired in a row, over all packet number spaces.
+/// The number of consecutive timeouts, over all packet number spaces.
 #[derive(Clone, Copy, Debug)]
 pub struct ProbeTimeout {
     count: u32,
@@ -27,7 +26,7 @@ impl Default for ProbeTimeout {
 }
 
 impl ProbeTimeout {
-    /// No timeout yet.
+    /// Creates the state without any timeout.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -36,25 +35,25 @@ impl ProbeTimeout {
         }
     }
 
-    /// The connection ends after `timeout` of silence; `None`: never.
+    /// Sets the idle timeout of the connection; `None`: never.
     pub fn set_idle_timeout(&mut self, timeout: Option<Duration>) {
         let share = timeout.map_or(LONGEST, |timeout| timeout / IDLE_SHARE);
         self.longest = share.clamp(SHORTEST, LONGEST);
     }
 
-    /// What the timeout backs off to at most.
+    /// Returns the upper bound of the backoff.
     #[must_use]
     pub const fn longest(self) -> Duration {
         self.longest
     }
 
-    /// Timeouts in a row without an acknowledgement.
+    /// Returns the number of consecutive timeouts without an acknowledgement.
     #[must_use]
     pub const fn count(self) -> u32 {
         self.count
     }
 
-    /// When the timeout that was armed at `since` fires, `period` being the one without backoff.
+    /// Returns when a timeout armed at `since` fires, given the `period` without backoff.
     #[must_use]
     pub fn deadline(self, since: Instant, period: Duration) -> Instant {
         // [9002 6.2.1 backoff]
@@ -62,17 +61,17 @@ impl ProbeTimeout {
         since + backed_off.min(self.longest.max(period))
     }
 
-    /// It fired.
+    /// Records that the timeout fired.
     pub const fn on_timeout(&mut self) {
         self.count = self.count.saturating_add(1);
     }
 
-    /// Another path is the current one, whose timeout fired as often in a row.
+    /// Sets the number of consecutive timeouts, when another path becomes the current one.
     pub const fn set_count(&mut self, count: u32) {
         self.count = count;
     }
 
-    /// Something came back, or a space is gone.
+    /// Resets the backoff, because something was acknowledged or a space was discarded.
     pub const fn reset(&mut self) {
         self.count = 0;
     }

@@ -1,25 +1,26 @@
-//! How much reordering loss detection tolerates, learnt from losses that were none.
+//! How much reordering loss detection tolerates, learned from spurious losses.
 //!
-//! Starts at RFC 9002 §6.1 (3 packets, 9/8 RTT) and widens as RFC 8985 §6.2 does: the packet
-//! threshold to the extent seen, the time threshold by one eighth of an RTT per round trip with a
-//! spurious loss, up to 2 RTT. Sixteen loss events in a row without a spurious one narrow both
-//! again.
+//! The thresholds start at those of RFC 9002 §6.1 (3 packets, 9/8 RTT) and widen as in RFC 8985
+//! §6.2: the packet threshold to the observed extent, and the time threshold by one eighth of
+//! an RTT per round trip with a spurious loss, up to 2 RTT. Sixteen consecutive loss events
+//! without a spurious loss narrow both again.
 
 use crate::{Duration, recovery::GRANULARITY, recovery::RttEstimator};
 
 /// RFC 9002 §6.1.1: kPacketThreshold.
 const INITIAL_PACKETS: u64 = 3;
-/// Beyond this only time decides; it bounds what a sender must watch below the largest acknowledged
-/// packet.
+/// Beyond this limit, only time decides. It bounds the packets that a sender must track below
+/// the largest acknowledged one.
 const MAX_PACKETS: u64 = 1 << 15;
-/// RFC 9002 §6.1.2: kTimeThreshold is 9/8, one eighth over the RTT.
+/// RFC 9002 §6.1.2: kTimeThreshold is 9/8, that is, one eighth more than the RTT.
 const INITIAL_EIGHTHS: u32 = 1;
-/// A question for a starting rate is lost no sooner than this many eighths over the RTT: within the
-/// two round trips for which its sender waits for the answer.
+/// Minimum of the time threshold of a question for a starting rate, well within the two round
+/// trips for which its sender waits for the answer.
 const QUESTION_EIGHTHS: u32 = 4;
-/// RFC 8985 §6.2 bounds the reordering window by one smoothed RTT.
+/// RFC 8985 §6.2 limits the reordering window to one smoothed RTT.
 const MAX_EIGHTHS: u32 = 8;
-/// Loss events without a spurious loss until the thresholds narrow (RFC 8985 §6.2: 16 recoveries).
+/// Loss events without a spurious loss before the thresholds narrow (RFC 8985 §6.2: 16
+/// recoveries).
 const CALM: u8 = 16;
 
 /// Why a packet was declared lost.
@@ -27,16 +28,16 @@ const CALM: u8 = 16;
 pub(super) enum Cause {
     /// Enough later packets were acknowledged.
     Packets,
-    /// It has been outstanding for too long after a later one was acknowledged.
+    /// It was outstanding for too long after a later one was acknowledged.
     Time,
 }
 
-/// Thresholds of loss detection on one path.
+/// Loss detection thresholds of one path.
 #[derive(Clone, Debug)]
 pub struct Reordering {
     packets: u64,
     eighths: u32,
-    /// Packets up to here were sent before the time threshold last grew.
+    /// Largest packet number that was sent before the time threshold last grew.
     widened_at: Option<u64>,
     calm: u8,
 }
@@ -48,7 +49,7 @@ impl Default for Reordering {
 }
 
 impl Reordering {
-    /// The thresholds of RFC 9002.
+    /// Creates the thresholds of RFC 9002.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -59,21 +60,22 @@ impl Reordering {
         }
     }
 
-    /// A packet is lost once one this much later is acknowledged.
+    /// Returns the packet threshold: a packet is lost once one this much later is acknowledged.
     #[must_use]
     #[inline]
     pub const fn packets(&self) -> u64 {
         self.packets
     }
 
-    /// A packet is lost this long after it was sent, if a later one is acknowledged.
+    /// Returns the time threshold: a packet is lost this long after it was sent if a later one
+    /// is acknowledged.
     #[must_use]
     pub fn time(&self, rtt: &RttEstimator) -> Duration {
         Self::eighths_over(rtt, self.eighths)
     }
 
-    /// The same of a question for a starting rate, which may wait in a queue of its own: no packet
-    /// behind it tells that it is lost.
+    /// Returns the time threshold of a question for a starting rate. It may wait in a separate
+    /// queue, so later packets are not evidence of its loss.
     pub(super) fn question_time(&self, rtt: &RttEstimator) -> Duration {
         Self::eighths_over(rtt, self.eighths.max(QUESTION_EIGHTHS))
     }
@@ -83,8 +85,8 @@ impl Reordering {
         (rtt.longest() * (8 + eighths) / 8).max(GRANULARITY)
     }
 
-    /// Packet `number`, declared lost for `cause`, was acknowledged after all when the largest
-    /// acknowledged stood at `largest`. `last_sent` is the newest packet number.
+    /// Records that packet `number`, which was declared lost for `cause`, was acknowledged when
+    /// `largest` was the largest acknowledged one. `last_sent` is the newest packet number.
     pub(super) fn on_spurious(&mut self, cause: Cause, number: u64, largest: u64, last_sent: u64) {
         self.calm = 0;
         match cause {
@@ -100,7 +102,6 @@ impl Reordering {
         }
     }
 
-    /// A loss event begins.
     pub(super) fn on_loss_event(&mut self) {
         self.calm += 1;
         if self.calm >= CALM {
@@ -132,7 +133,7 @@ mod tests {
         assert_eq!((r.packets(), r.time(&rtt)), (3, Duration::from_millis(90)));
         r.on_spurious(Cause::Packets, 10, 29, 100);
         assert_eq!((r.packets(), r.time(&rtt)), (20, Duration::from_millis(90)));
-        // Twice in a round trip counts once.
+        // Twice in a round trip counts only once.
         r.on_spurious(Cause::Time, 10, 29, 100);
         r.on_spurious(Cause::Time, 11, 29, 100);
         assert_eq!(r.time(&rtt), Duration::from_millis(100));

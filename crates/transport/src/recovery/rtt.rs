@@ -6,18 +6,18 @@ use crate::{Duration, Instant};
 pub const INITIAL_RTT: Duration = Duration::from_millis(333);
 /// Granularity of timers (RFC 9002 §6.1.2).
 pub const GRANULARITY: Duration = Duration::from_millis(1);
-/// Least sample: clocks too coarse for the path must not make it look instant.
+/// Minimum sample, so that a coarse clock does not make the path appear instantaneous.
 const MIN_SAMPLE: Duration = Duration::from_micros(1);
-/// Longest sample, far above any real path, so that the scaled sums cannot overflow.
+/// Maximum sample, far above any real path, so that the scaled sums cannot overflow.
 const MAX_SAMPLE: Duration = Duration::from_secs(1 << 24);
 
-/// Smoothed RTT, its variation and its minimum. Unknown until the first sample.
+/// Smoothed RTT, its variation and its minimum. All are unknown until the first sample.
 #[derive(Clone, Debug, Default)]
 pub struct RttEstimator {
     sampled: Option<Sampled>,
 }
 
-/// Scaled sums, so that the shifts of RFC 9002 §5.3 lose nothing between samples.
+/// Scaled sums, so that the shifts of RFC 9002 §5.3 lose no precision between samples.
 #[derive(Clone, Debug)]
 struct Sampled {
     latest: Duration,
@@ -27,8 +27,8 @@ struct Sampled {
     /// 4 × RTT variation, in ns.
     var_4: u64,
     first_at: Instant,
-    /// When the last outage was over whose samples were forgotten, and the probe timeout's base
-    /// with them.
+    /// When the last outage with discarded samples ended, and the base of the probe timeout by
+    /// these samples.
     outage: Option<(Instant, Duration)>,
 }
 
@@ -37,15 +37,15 @@ fn nanos(d: Duration) -> u64 {
 }
 
 impl RttEstimator {
-    /// Nothing measured yet.
+    /// Creates an estimator without samples.
     #[must_use]
     pub const fn new() -> Self {
         Self { sampled: None }
     }
 
-    /// Takes a sample: `latest` from sending to acknowledgement, of which the peer claims to have
-    /// held back `ack_delay` (already limited by its `max_ack_delay`, RFC 9002 §5.3). Returns the
-    /// sample with the delay taken off as far as that is believed.
+    /// Processes a sample: `latest` is the time from sending to acknowledgement, of which the
+    /// peer claims `ack_delay` (already limited by its `max_ack_delay`, RFC 9002 §5.3). Returns
+    /// the sample with the delay subtracted, as far as the delay is plausible.
     pub fn update(&mut self, now: Instant, latest: Duration, ack_delay: Duration) -> Duration {
         let latest = latest.clamp(MIN_SAMPLE, MAX_SAMPLE);
         let Some(s) = &mut self.sampled else {
@@ -61,7 +61,7 @@ impl RttEstimator {
             return latest;
         };
         s.latest = latest;
-        // The minimum ignores the claimed delay: a lying peer must not talk the RTT down (§5.2).
+        // The minimum ignores the claimed delay, so that a lying peer cannot lower the RTT (§5.2).
         // [9002 5.2 min-rtt]
         s.min = s.min.min(latest);
         // [9002 5.3 ack-delay-floor]
@@ -77,7 +77,8 @@ impl RttEstimator {
         adjusted
     }
 
-    /// Forgets the samples since `before`, of an outage that was over at `over`, but for the least.
+    /// Discards the samples since `before`, except the minimum, because an outage that ended at
+    /// `over` distorted them.
     pub(super) fn go_back_to(&mut self, before: Self, over: Instant) {
         let (least, base) = (self.min(), self.pto_base());
         *self = before;
@@ -87,8 +88,8 @@ impl RttEstimator {
         }
     }
 
-    /// [`pto_base`](Self::pto_base) as losses of packets that were sent at `sent_at` are judged by:
-    /// of those that were sent in an outage, with what it measured.
+    /// Returns [`pto_base`](Self::pto_base) for judging the loss of packets sent at `sent_at`.
+    /// For packets sent during an outage, it includes its samples.
     #[must_use]
     pub(super) fn pto_base_at(&self, sent_at: Instant) -> Duration {
         let outage = self.sampled.as_ref().and_then(|s| s.outage);
@@ -96,7 +97,7 @@ impl RttEstimator {
         outage.map_or(self.pto_base(), |(_, base)| base.max(self.pto_base()))
     }
 
-    /// Smoothed RTT.
+    /// Returns the smoothed RTT.
     #[must_use]
     pub fn srtt(&self) -> Option<Duration> {
         self.sampled
@@ -104,7 +105,7 @@ impl RttEstimator {
             .map(|s| Duration::from_nanos(s.srtt_8 / 8))
     }
 
-    /// RTT variation (mean deviation).
+    /// Returns the RTT variation (mean deviation).
     #[must_use]
     pub fn variation(&self) -> Option<Duration> {
         self.sampled
@@ -112,31 +113,32 @@ impl RttEstimator {
             .map(|s| Duration::from_nanos(s.var_4 / 4))
     }
 
-    /// The last sample, acknowledgement delay included.
+    /// Returns the last sample, including the acknowledgement delay.
     #[must_use]
     pub fn latest(&self) -> Option<Duration> {
         self.sampled.as_ref().map(|s| s.latest)
     }
 
-    /// Least sample on this path.
+    /// Returns the minimum RTT of this path.
     #[must_use]
     pub fn min(&self) -> Option<Duration> {
         self.sampled.as_ref().map(|s| s.min)
     }
 
-    /// When the first sample was taken (RFC 9002 §7.6.2 ignores losses from before it).
+    /// Returns when the first sample was taken (RFC 9002 §7.6.2 ignores earlier losses).
     #[must_use]
     pub fn first_sample_at(&self) -> Option<Instant> {
         self.sampled.as_ref().map(|s| s.first_at)
     }
 
-    /// Smoothed RTT for timers: [`INITIAL_RTT`] while unknown.
+    /// Returns the smoothed RTT for timers, which is [`INITIAL_RTT`] while unknown.
     #[must_use]
     pub fn srtt_or_initial(&self) -> Duration {
         self.srtt().unwrap_or(INITIAL_RTT)
     }
 
-    /// The larger of smoothed and latest RTT, which loss timers scale (RFC 9002 §6.1.2).
+    /// Returns the larger of the smoothed and the latest RTT, from which loss timers are
+    /// derived (RFC 9002 §6.1.2).
     #[must_use]
     pub fn longest(&self) -> Duration {
         self.sampled.as_ref().map_or(INITIAL_RTT, |s| {
@@ -144,8 +146,8 @@ impl RttEstimator {
         })
     }
 
-    /// Probe timeout without the peer's acknowledgement delay and without backoff (RFC 9002
-    /// §6.2.1): srtt + max(4·rttvar, 1 ms).
+    /// Returns the probe timeout without the peer's acknowledgement delay and without backoff
+    /// (RFC 9002 §6.2.1): srtt + max(4·rttvar, 1 ms).
     #[must_use]
     pub fn pto_base(&self) -> Duration {
         let (srtt, var_4) = self
@@ -178,7 +180,7 @@ mod tests {
             (rtt.srtt(), rtt.min(), rtt.pto_base()),
             (None, None, ms(999))
         );
-        // Samples 100, 120, 80, 100 ms; half nanoseconds round down on reading only.
+        // Samples 100, 120, 80, 100 ms; half nanoseconds are only rounded down when reading.
         let expected = [
             (100, 100_000_000, 50_000_000, 300_000_000),
             (120, 102_500_000, 42_500_000, 272_500_000),
@@ -208,7 +210,7 @@ mod tests {
         rtt.update(Instant::from_millis(9), ms(30), Duration::ZERO);
         assert_eq!((rtt.longest(), rtt.srtt_or_initial()), (ms(100), ms(100)));
         assert_eq!(rtt.first_sample_at(), Some(first));
-        // Without any deviation a millisecond is waited all the same.
+        // Without any deviation, the timeout still includes a millisecond.
         let mut steady = RttEstimator::new();
         for _ in 0..200 {
             steady.update(first, ms(40), Duration::ZERO);

@@ -1,4 +1,4 @@
-//! Packets sent and neither acknowledged nor lost yet, by packet number.
+//! Sent packets that are neither acknowledged nor lost yet, by packet number.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -6,59 +6,61 @@ use pathmark_cc::PacketState;
 
 use crate::{Ecn, Instant};
 
-/// What a packet probes of the path. The loss of a probe shows nothing about congestion.
+/// The property of the path that a packet probes. The loss of a probe is not a sign of
+/// congestion.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Probe {
     /// Nothing.
     #[default]
     Nothing,
-    /// Whether larger datagrams pass (RFC 9000 §14.4).
+    /// Whether larger datagrams arrive (RFC 9000 §14.4).
     Mtu,
-    /// Whether a path that swallowed shims lets them pass now.
+    /// Whether a path that dropped shims lets them pass now.
     Shim,
-    /// Whether a path where ECN marks failed lets them pass now.
+    /// Whether a path on which ECN validation failed lets ECN marks pass now.
     Ecn,
-    /// What rate routers grant to start with. Their ports may keep it in another queue than the
-    /// packets before and behind it.
+    /// A *question*: the rate that routers grant for a start. Ports may keep it in a queue
+    /// separate from the packets sent before and after it.
     Question,
 }
 
-/// One sent packet. `F` is what it carried: a small value without heap, of the caller's choice.
+/// A sent packet. `F` describes its contents: a small value without heap allocations that the
+/// caller chooses.
 #[derive(Clone, Copy, Debug)]
 pub struct SentPacket<F> {
-    /// When it left.
+    /// Send time.
     pub sent_at: Instant,
-    /// What the congestion controller keeps with it.
+    /// The congestion controller's state for this packet.
     pub state: PacketState,
-    /// Bytes that count towards bytes in flight, shim included.
+    /// Bytes that count towards bytes in flight, including the shim.
     pub size: u16,
-    /// It asks for an acknowledgement (RFC 9002 §2).
+    /// Whether the packet requires an acknowledgement (RFC 9002 §2).
     pub ack_eliciting: bool,
-    /// It counts towards bytes in flight (RFC 9002 §2). False for ACK-only packets.
+    /// Whether it counts towards bytes in flight (RFC 9002 §2). False for ACK-only packets.
     pub in_flight: bool,
-    /// A shim stood in front of it.
+    /// Whether it was sent with a shim.
     pub shim: bool,
-    /// What it probes.
+    /// The property that it probes.
     pub probe: Probe,
-    /// The path that it went over: that of a packet that is inserted is the current one, or
-    /// [`PathNumber::OTHER`]; of one that comes out, neither RTT nor congestion follow from the
-    /// latter.
+    /// The path that it was sent on. [`insert`](SentPackets::insert) sets this to the current
+    /// path unless it is [`PathNumber::OTHER`]. A packet that is taken out has one of these two
+    /// values; with `OTHER`, it must affect neither RTT nor congestion control.
     pub path: PathNumber,
-    /// The ECN field it left with.
+    /// ECN field with which it was sent.
     pub ecn: Ecn,
-    /// What it carried.
+    /// Its contents.
     pub frames: F,
 }
 
-/// A path of the connection. Packets bear it, so that a change of path touches none of them.
+/// The number of a path. Packets store it, so a change of path need not update them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathNumber(u8);
 
 impl PathNumber {
-    /// Another one than the current path.
+    /// A path other than the current one.
     pub const OTHER: Self = Self(0);
 
-    /// The number after this one; the first one after the last.
+    /// Returns the next number, or the first one after the last.
     #[must_use]
     pub const fn next(self) -> Self {
         match self.0.checked_add(1) {
@@ -69,14 +71,13 @@ impl PathNumber {
 }
 
 impl Default for PathNumber {
-    /// The first.
     fn default() -> Self {
         Self(1)
     }
 }
 
 impl<F> SentPacket<F> {
-    /// It went over another path than the current one.
+    /// Returns true if it was sent on a path other than the current one.
     #[must_use]
     #[inline]
     pub fn is_off_path(&self) -> bool {
@@ -84,7 +85,7 @@ impl<F> SentPacket<F> {
     }
 }
 
-/// A path that was left and that the connection may return to.
+/// A path that the connection left and may return to.
 #[derive(Clone, Copy, Debug)]
 struct LeftPath {
     path: PathNumber,
@@ -93,40 +94,42 @@ struct LeftPath {
 
 /// A ring of sent packets, indexed by packet number.
 ///
-/// Spans from the oldest packet that is still unresolved to the newest sent; numbers in between
-/// that are resolved or were never used are empty slots. Lookup, insertion and removal are O(1)
-/// (amortised). A long ring with few packets in it is cut at its front: what asks for no
-/// acknowledgement is forgotten there, the rest is kept aside. So memory follows the packets that
-/// wait for an acknowledgement, and not the numbers that were used since the oldest of them.
+/// It spans the oldest unresolved packet to the newest one; numbers in between that are
+/// resolved or were never used are empty slots. Lookup, insertion and removal are O(1)
+/// (amortized). A long, sparse ring is cut at its front: packets that require no
+/// acknowledgement are forgotten there, and the others move to a map. Memory is therefore
+/// proportional to the packets that wait for an acknowledgement, instead of the numbers used
+/// since the oldest one.
 #[derive(Debug)]
 pub struct SentPackets<F> {
     /// Packet number of the front slot.
     base: u64,
     ring: VecDeque<Option<SentPacket<F>>>,
-    /// Older packets that wait for an acknowledgement.
+    /// Older packets that still wait for an acknowledgement.
     aside: BTreeMap<u64, SentPacket<F>>,
-    /// The current path.
     path: PathNumber,
     bytes_in_flight: u64,
-    /// The path before, with what is in flight there.
+    /// The previous path, with its bytes in flight.
     kept: Option<LeftPath>,
     ack_eliciting: u64,
-    /// Longest the ring was since it was last empty, to give memory back after a burst.
+    /// Maximum length of the ring since it was last empty, so that memory can be released after
+    /// a burst.
     peak: usize,
-    /// Packet numbers deliberately left out, newest last, so that acknowledging one is caught.
+    /// Packet numbers that were skipped deliberately, newest last, to detect a peer that
+    /// acknowledges one.
     skipped: VecDeque<(u64, u64)>,
 }
 
-/// Slots of a ring that is never cut.
+/// A ring of fewer slots is never cut.
 const UNCUT: usize = 128;
-/// A ring is cut where it has more than this many slots for each packet that asks for an
-/// acknowledgement: a mere receiver sends ACKs for hours without acknowledgement, and a peer that
-/// acknowledges nothing at all must not make them stay.
+/// A ring is cut if it has more than this many slots for each ack-eliciting packet. Otherwise
+/// the ACKs of a connection that only receives, which are never acknowledged, would pile up for
+/// hours, as would those for a peer that acknowledges nothing at all.
 const SLOTS_PER_PACKET: u64 = 4;
-/// Ring capacity that is never worth giving back.
+/// Ring capacity that is always kept.
 const KEPT_CAPACITY: usize = 64;
-/// Skipped numbers remembered. A peer that acknowledges what it did not receive meets one soon
-/// enough.
+/// Number of skipped ranges that are remembered. A peer that acknowledges packets without
+/// having received them soon hits one.
 const MAX_SKIPPED: usize = 4;
 
 impl<F> Default for SentPackets<F> {
@@ -136,7 +139,7 @@ impl<F> Default for SentPackets<F> {
 }
 
 impl<F> SentPackets<F> {
-    /// Nothing sent yet; the first packet may have any number.
+    /// Creates an empty ring; the first packet may have any number.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -152,14 +155,14 @@ impl<F> SentPackets<F> {
         }
     }
 
-    /// The number after the largest sent.
+    /// Returns the number after the largest one sent.
     #[must_use]
     #[inline]
     pub fn next_number(&self) -> u64 {
         self.base + self.ring.len() as u64
     }
 
-    /// The least number that may still be unresolved.
+    /// Returns the smallest number that may still be unresolved.
     #[must_use]
     #[inline]
     pub fn base(&self) -> u64 {
@@ -167,28 +170,28 @@ impl<F> SentPackets<F> {
         aside.map_or(self.base, |(&number, _)| number)
     }
 
-    /// Bytes in flight on the current path.
+    /// Returns the bytes in flight on the current path.
     #[must_use]
     #[inline]
     pub const fn bytes_in_flight(&self) -> u64 {
         self.bytes_in_flight
     }
 
-    /// Unresolved packets that ask for an acknowledgement.
+    /// Returns the number of unresolved ack-eliciting packets.
     #[must_use]
     #[inline]
     pub const fn ack_eliciting(&self) -> u64 {
         self.ack_eliciting
     }
 
-    /// Slots held, empty ones included: what memory follows.
+    /// Returns the number of slots, including empty ones, as a measure of memory use.
     #[must_use]
     pub fn span(&self) -> usize {
         self.ring.len() + self.aside.len()
     }
 
-    /// Records packet `number`, which must be at least [`next_number`](Self::next_number); numbers
-    /// left out count as never sent. False, and nothing recorded, if it is not.
+    /// Records packet `number`, which must be at least [`next_number`](Self::next_number);
+    /// otherwise this returns false and records nothing. Skipped numbers count as never sent.
     #[inline]
     pub fn insert(&mut self, number: u64, mut packet: SentPacket<F>) -> bool {
         let next = self.next_number();
@@ -227,7 +230,7 @@ impl<F> SentPackets<F> {
         true
     }
 
-    /// True if `first..=last` holds a number known never to have been sent.
+    /// Returns true if any number in `first..=last` is known never to have been sent.
     #[must_use]
     #[inline]
     pub fn never_sent(&self, first: u64, last: u64) -> bool {
@@ -238,28 +241,29 @@ impl<F> SentPackets<F> {
                 .any(|&(from, to)| first <= to && last >= from)
     }
 
-    /// True if `packet` counts towards bytes in flight, here or on the path that is kept.
+    /// Returns true if `packet` counts towards bytes in flight, on this path or on the kept
+    /// one.
     #[inline]
     fn is_counted(&self, packet: &SentPacket<F>) -> bool {
         let is_kept = |kept: &LeftPath| kept.path == packet.path;
         packet.in_flight && (packet.path == self.path || self.kept.as_ref().is_some_and(is_kept))
     }
 
-    /// True if nothing waits for the fate of `packet`: neither a window nor a retransmission.
+    /// Returns true if neither a window nor a retransmission depends on the fate of `packet`.
     #[must_use]
     #[inline]
     pub fn is_forgettable(&self, packet: &SentPacket<F>) -> bool {
         !packet.ack_eliciting && !self.is_counted(packet)
     }
 
-    /// True if `packet` went over the current path.
+    /// Returns true if `packet` was sent on the current path.
     #[must_use]
     #[inline]
     pub fn is_on_path(&self, packet: &SentPacket<F>) -> bool {
         packet.path == self.path
     }
 
-    /// Packet `number`, if unresolved, as it was sent: see
+    /// Returns packet `number`, if unresolved, as it was inserted. See
     /// [`is_on_path`](Self::is_on_path).
     #[must_use]
     #[inline]
@@ -270,7 +274,7 @@ impl<F> SentPackets<F> {
         self.ring.get(usize::try_from(index).ok()?)?.as_ref()
     }
 
-    /// Takes packet `number` out.
+    /// Removes packet `number`.
     #[inline]
     pub fn remove(&mut self, number: u64) -> Option<SentPacket<F>> {
         let Some(index) = number.checked_sub(self.base) else {
@@ -291,7 +295,7 @@ impl<F> SentPackets<F> {
         Some(self.uncount(packet))
     }
 
-    /// The packet as it is now.
+    /// Subtracts a removed packet from the counters, and updates its path.
     #[inline]
     fn uncount(&mut self, mut packet: SentPacket<F>) -> SentPacket<F> {
         self.ack_eliciting -= u64::from(packet.ack_eliciting);
@@ -314,8 +318,8 @@ impl<F> SentPackets<F> {
         packet
     }
 
-    /// Unresolved packets from the oldest on, as they were sent, for probes that repeat what is
-    /// missing.
+    /// Returns unresolved packets as they were inserted, oldest first, for probes that repeat
+    /// missing data.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (u64, &SentPacket<F>)> {
         let ring = self.ring.iter().enumerate();
         let ring =
@@ -324,7 +328,7 @@ impl<F> SentPackets<F> {
         aside.map(|(&number, packet)| (number, packet)).chain(ring)
     }
 
-    /// Takes everything out, oldest first.
+    /// Removes all packets, oldest first.
     pub fn drain(&mut self, mut each: impl FnMut(u64, SentPacket<F>)) {
         while let Some((number, packet)) = self.aside.pop_first() {
             let packet = self.uncount(packet);
@@ -341,10 +345,9 @@ impl<F> SentPackets<F> {
         self.shrink();
     }
 
-    /// `path` is the current one from now on. If it is the one that was kept, what is in flight
-    /// there counts again. `keep`: the connection may return to the path that it leaves, whose
-    /// bytes in flight are kept in place of those of the path kept before. A peer may change its
-    /// address with every packet, so no packet is touched.
+    /// Makes `path` the current one, on which packets in flight count again if it was kept.
+    /// With `keep`, the path that is left replaces the kept one, because the connection may
+    /// return to it. A peer may change its address with every packet, so this visits no packet.
     pub fn change_path(&mut self, path: PathNumber, keep: bool) {
         let left = LeftPath {
             path: self.path,
@@ -358,8 +361,8 @@ impl<F> SentPackets<F> {
         }
     }
 
-    /// Path numbers but the current one and the one that is kept are to be used again: packets that
-    /// bear another bear none.
+    /// Frees all path numbers except the current and the kept one, by setting the path of other
+    /// packets to [`PathNumber::OTHER`].
     pub fn forget_left(&mut self) {
         let (path, kept) = (self.path, self.kept.map(|kept| kept.path));
         let ring = self.ring.iter_mut().flatten();
@@ -371,7 +374,6 @@ impl<F> SentPackets<F> {
         }
     }
 
-    /// Drops resolved slots at the front.
     fn trim(&mut self) {
         while let Some(None) = self.ring.front() {
             self.ring.pop_front();
@@ -395,7 +397,7 @@ impl<F> SentPackets<F> {
                 Some(Some(packet)) if !self.is_forgettable(&packet) => {
                     self.aside.insert(self.base, packet);
                 }
-                // Nothing in flight, nothing asked for: nothing was counted.
+                // A forgettable packet was never counted.
                 Some(_) => {}
                 None => break,
             }
@@ -403,8 +405,8 @@ impl<F> SentPackets<F> {
         }
     }
 
-    /// Gives memory back if recent bursts needed far less: hysteresis keeps steady flows from
-    /// allocating.
+    /// Releases memory if recent bursts needed far less. The hysteresis keeps steady flows from
+    /// reallocating.
     fn shrink(&mut self) {
         let wanted = (self.peak * 2).max(KEPT_CAPACITY);
         if self.ring.capacity() > wanted * 2 {

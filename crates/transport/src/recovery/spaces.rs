@@ -12,78 +12,80 @@ use super::{
 };
 use crate::{Duration, Instant, wire::SpaceId};
 
-/// What followed from an ACK frame. Tell the controller `acked`, then `lost` and what is below.
+/// The result of an ACK frame. Pass `acked` to the controller first, and then the losses.
 #[derive(Clone, Copy, Debug)]
 pub struct AckOutcome {
-    /// What was newly acknowledged, also beyond what congestion control counts.
+    /// All newly acknowledged packets, including those that congestion control does not count.
     pub newly: Newly,
     /// For the controller, if anything that it counts was acknowledged.
     pub acked: Option<Acked>,
-    /// RTT sample, acknowledgement delay taken off.
+    /// RTT sample, with the acknowledgement delay subtracted.
     pub rtt: Option<Duration>,
-    /// What was declared lost because of it.
+    /// The packets that were declared lost because of this frame.
     pub loss: LossOutcome,
 }
 
-/// What was declared lost.
+/// Packets declared lost in one pass.
 #[derive(Clone, Copy, Debug)]
 pub struct LossOutcome {
-    /// Packets, also those that congestion control does not count.
+    /// Number of packets, including those that congestion control does not count.
     pub packets: u64,
     /// For the controller, if anything that it counts was lost.
     pub lost: Option<Lost>,
-    /// For the controller, before that: the latest question for a starting rate that was lost.
+    /// For the controller, before `lost`: the latest lost question for a starting rate.
     pub question: Option<u64>,
-    /// Tell the controller of persistent congestion, after the loss.
+    /// True if persistent congestion must be reported to the controller, after the loss.
     pub persistent_congestion: bool,
 }
 
-/// What a timeout was.
+/// The effect of a timeout.
 #[derive(Clone, Copy, Debug)]
 pub enum Timeout {
     /// Nothing is due yet.
     None,
-    /// Packets were lost by time.
+    /// Packets were lost by the time threshold.
     Lost(LossOutcome),
     /// A probe timeout: send [`PROBES`](Recovery::PROBES) ack-eliciting packets in this space,
-    /// whatever the window is, with new data or what the oldest unresolved packets carried (RFC
-    /// 9002 §6.2.4). Nothing is lost yet.
+    /// regardless of the window. They carry new data or repeat the oldest unresolved packets
+    /// (RFC 9002 §6.2.4). Nothing is declared lost yet.
     Probe(SpaceId),
 }
 
 /// Loss recovery of a connection on its current path.
 ///
-/// `F` is what a packet carried. A packet goes in through [`on_sent`](Self::on_sent) and comes out
-/// once through a `sink`: acknowledged, lost, or drained with its space. Only packets that are
-/// neither ack-eliciting nor in flight may be forgotten on the way.
+/// `F` describes the contents of a packet. Each packet that enters through
+/// [`on_sent`](Self::on_sent) leaves exactly once through a `sink`: acknowledged, lost, or
+/// drained with its space. Only packets that are neither ack-eliciting nor in flight may be
+/// forgotten instead.
 #[derive(Debug)]
 pub struct Recovery<F> {
     spaces: [LossDetector<F>; 3],
     rtt: RttEstimator,
     pto: ProbeTimeout,
     outage: Outage,
-    /// The peer's `max_ack_delay`, or what an ACK_FREQUENCY frame asked for instead.
+    /// The peer's `max_ack_delay`, or the delay that an ACK_FREQUENCY frame requested instead.
     max_ack_delay: Duration,
-    /// A client must keep probing until the server is known to have validated its address
-    /// (§6.2.2.1).
+    /// False for a client until it has learned that the server validated its address; until
+    /// then it must keep probing (§6.2.2.1).
     peer_validated: bool,
     has_handshake_keys: bool,
     handshake_confirmed: bool,
-    /// A server at its amplification limit cannot probe, so it must not wait to (§6.2.2.1).
+    /// A server at its amplification limit cannot probe, so it must not arm the timer
+    /// (§6.2.2.1).
     amplification_blocked: bool,
-    /// Last time that something was sent or acknowledged: where a client's anti-deadlock timer
-    /// starts.
+    /// Last time that something was sent or acknowledged, from which a client's anti-deadlock
+    /// timer runs.
     last_activity: Instant,
-    /// The window or its pacer bounded the sender since the previous ACK.
+    /// Whether the window or its pacer has limited the sender since the previous ACK.
     window_use: WindowUse,
-    /// The current path, the one that the connection may return to, and the one begun last.
+    /// The current path, the one that the connection may return to, and the newest one.
     path: PathNumber,
     kept_path: Option<PathNumber>,
     newest_path: PathNumber,
 }
 
-/// What belongs to a path that is not the current one: which packets are its own, its round-trip
-/// times, and how far its probe timeout has backed off.
+/// The recovery state of a path that is not the current one: its number, its round-trip times,
+/// and the backoff of its probe timeout.
 #[derive(Debug)]
 pub struct PathRecovery {
     path: PathNumber,
@@ -93,12 +95,12 @@ pub struct PathRecovery {
 }
 
 impl<F> Recovery<F> {
-    /// Packets to send on a probe timeout: two, as the first may be lost as well (RFC 9002 §6.2.4).
-    /// In a handshake the second leaves later than the first.
+    /// Packets to send on a probe timeout: two, because the first may be lost as well (RFC 9002
+    /// §6.2.4). During a handshake, the second one is delayed.
     pub const PROBES: u8 = 2;
 
-    /// A fresh connection. The peer's `max_ack_delay` is 25 ms until its transport parameters say
-    /// otherwise.
+    /// Creates the state of a new connection. The peer's `max_ack_delay` is 25 ms until its
+    /// transport parameters say otherwise.
     #[must_use]
     pub fn new(is_client: bool, now: Instant) -> Self {
         Self {
@@ -119,35 +121,36 @@ impl<F> Recovery<F> {
         }
     }
 
-    /// How long the peer may hold back an acknowledgement: its transport parameter, or what it was
-    /// asked for.
+    /// Sets how long the peer may delay an acknowledgement: its transport parameter, or the
+    /// delay that an ACK_FREQUENCY frame requested.
     pub const fn set_max_ack_delay(&mut self, delay: Duration) {
         self.max_ack_delay = delay;
     }
 
-    /// Keys to send Handshake packets exist.
+    /// Records that Handshake keys are available for sending.
     pub const fn on_handshake_keys(&mut self) {
         self.has_handshake_keys = true;
     }
 
-    /// Client: the server acknowledged a Handshake packet, so it has validated this address.
+    /// Client: records that the server has validated this address, because it acknowledged a
+    /// Handshake packet.
     pub const fn on_peer_validated(&mut self) {
         self.peer_validated = true;
     }
 
-    /// The handshake is confirmed (RFC 9001 §4.1.2).
+    /// Records that the handshake is confirmed (RFC 9001 §4.1.2).
     pub const fn on_handshake_confirmed(&mut self) {
         self.handshake_confirmed = true;
         self.peer_validated = true;
     }
 
-    /// The connection ends after `timeout` of silence (`None`: never): probes are sent several
-    /// times within it.
+    /// Sets the idle timeout (`None`: never), so that several probes are sent before it
+    /// expires.
     pub fn set_idle_timeout(&mut self, timeout: Option<Duration>) {
         self.pto.set_idle_timeout(timeout);
     }
 
-    /// Server: the amplification limit forbids sending (true), or no longer does.
+    /// Server: sets whether the amplification limit forbids sending.
     pub fn set_amplification_blocked(&mut self, now: Instant, blocked: bool) {
         if self.amplification_blocked && !blocked {
             self.last_activity = now;
@@ -155,32 +158,33 @@ impl<F> Recovery<F> {
         self.amplification_blocked = blocked;
     }
 
-    /// The window, or the pacer that spreads it, keeps the sender from sending: the next [`Acked`]
-    /// says so.
+    /// Records that the window or its pacer limits the sender, for the next [`Acked`].
     #[inline]
     pub const fn note_window_limited(&mut self) {
         self.window_use.limited();
     }
 
-    /// Something else keeps the sender from sending: the next [`Acked`] reports it, unless the
-    /// window did, too, since the one before.
+    /// Records that something else limits the sender. The next [`Acked`] reports this unless
+    /// the window has limited the sender as well since the previous one.
     #[inline]
     pub const fn note_not_window_limited(&mut self) {
         self.window_use.otherwise();
     }
 
-    /// A packet was sent. Numbers ascend within a space; one that does not is not recorded (false).
+    /// Records a sent packet. Numbers must ascend within a space; otherwise this returns false
+    /// and records nothing.
     #[inline]
     pub fn on_sent(&mut self, space: SpaceId, number: u64, packet: SentPacket<F>) -> bool {
         self.last_activity = self.last_activity.max(packet.sent_at);
         self.space_mut(space).on_sent(number, packet)
     }
 
-    /// An ACK frame with `ranges`, descending, arrived in `space`; the peer claims to have held it
-    /// back for `ack_delay`. Each resolved packet goes to `sink`.
+    /// Processes an ACK frame with descending `ranges`, which the peer claims to have delayed
+    /// by `ack_delay`. Each resolved packet goes to `sink`.
     ///
     /// # Errors
-    /// [`AckError`] if no honest peer could have sent it: close the connection.
+    /// [`AckError`] if no honest peer could have sent the frame. The connection should be
+    /// closed.
     pub fn on_ack(
         &mut self,
         now: Instant,
@@ -210,7 +214,8 @@ impl<F> Recovery<F> {
             });
         if newly.packets > 0 {
             self.last_activity = self.last_activity.max(now);
-            // A server's ACKs of Initials prove nothing yet: it may still be stuck (§6.2.1).
+            // A server's ACKs of Initial packets prove nothing: it may still be blocked
+            // (§6.2.1).
             if newly.ack_eliciting && self.peer_validated {
                 self.pto.reset();
             }
@@ -230,8 +235,9 @@ impl<F> Recovery<F> {
         });
         let loss = self.detect(now, space, sink);
         if loss.packets > 0 && self.peer_validated {
-            // A peer that refused data for want of memory asks for it by acknowledging a packet
-            // that asked for nothing.
+            // A peer that dropped data for lack of memory requests it again by acknowledging
+            // only a packet that is not ack-eliciting, so such a loss also shows that the path
+            // works.
             self.pto.reset();
         }
         Ok(AckOutcome {
@@ -289,7 +295,8 @@ impl<F> Recovery<F> {
         }
     }
 
-    /// When [`on_timeout`](Self::on_timeout) has to be called, if nothing happens before.
+    /// Returns when [`on_timeout`](Self::on_timeout) must be called, unless something else
+    /// happens first.
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
         match self.loss_time() {
@@ -299,14 +306,14 @@ impl<F> Recovery<F> {
         }
     }
 
-    /// The space that [`on_timeout`](Self::on_timeout) will be about.
+    /// Returns the space that the next [`on_timeout`](Self::on_timeout) will concern.
     #[must_use]
     pub fn timeout_space(&self) -> Option<SpaceId> {
         let due = self.loss_time().or_else(|| self.probe_time());
         due.map(|(_, space)| space)
     }
 
-    /// Does what is due: declares packets lost by time, or asks for probes.
+    /// Handles an expired timer by declaring packets lost or by requesting probes.
     pub fn on_timeout(
         &mut self,
         now: Instant,
@@ -330,13 +337,13 @@ impl<F> Recovery<F> {
         }
     }
 
-    /// The space that the next probe timeout is of.
+    /// Returns the space of the next probe timeout.
     #[must_use]
     pub fn probe_space(&self) -> Option<SpaceId> {
         self.probe_time().map(|(_, space)| space)
     }
 
-    /// How long after a probe of a handshake the next probe timeout comes.
+    /// Returns how long after a handshake probe the next probe timeout fires.
     #[must_use]
     pub fn probe_period(&self) -> Duration {
         let armed = Instant::ZERO;
@@ -358,7 +365,7 @@ impl<F> Recovery<F> {
         }
         let mut spaces = self.spaces.iter();
         if self.peer_validated && spaces.all(|space| space.last_ack_eliciting().is_none()) {
-            // A receiver is asked after each packet.
+            // Fast path: a connection that only receives gets here after every packet.
             return None;
         }
         let base = self.outage.pto_base(&self.rtt);
@@ -389,9 +396,9 @@ impl<F> Recovery<F> {
         Some((self.pto.deadline(self.last_activity, base), space))
     }
 
-    /// The space's keys are discarded: its packets count no longer (RFC 9002 §6.4). Also for
-    /// Initial after a Retry and Data after refused 0-RTT; what comes out has then to be sent
-    /// again.
+    /// Forgets the packets of a space whose keys are discarded (RFC 9002 §6.4). Also used for
+    /// Initial after a Retry and for Data after rejected 0-RTT, when the contents of the
+    /// drained packets must be sent again.
     pub fn drain(&mut self, now: Instant, space: SpaceId, sink: impl FnMut(u64, SentPacket<F>)) {
         // [9002 6.2.2 discarded-keys-reset] [9002 6.4 discarded-packets]
         self.space_mut(space).drain(sink);
@@ -399,10 +406,11 @@ impl<F> Recovery<F> {
         self.last_activity = self.last_activity.max(now);
     }
 
-    /// The connection moves to another path (RFC 9000 §9.4): `back` is what was learnt of it, if it
-    /// was the current one before. Of a path that is new, RTT and reordering are to be learnt. What
-    /// is in flight stays with the path that it left by; returns what belongs to that one, for
-    /// `keep` if the connection may return to it.
+    /// Moves the connection to another path (RFC 9000 §9.4). `back` is the state that was kept
+    /// for that path if the connection returns to it; on a new path, RTT and reordering must be
+    /// learned again. Packets in flight still belong to the path that they were sent on.
+    /// Returns the state of the path that was left, and `keep` says whether the connection may
+    /// return to it.
     pub fn change_path(
         &mut self,
         now: Instant,
@@ -433,8 +441,9 @@ impl<F> Recovery<F> {
         left
     }
 
-    /// A number that no path has and no packet bears. Numbers are few, since each packet in flight
-    /// has one; once in 250 changes all packets are looked at.
+    /// Returns a path number that no path and no packet uses. Since every packet in flight
+    /// stores its number, numbers are a single byte; about once in 250 changes, all packets
+    /// must be visited.
     fn unused_path(&mut self) -> PathNumber {
         loop {
             let first = PathNumber::default();
@@ -450,8 +459,8 @@ impl<F> Recovery<F> {
         }
     }
 
-    /// The fate of what is in flight does not concern the path any more: it counts no longer,
-    /// though it is still acknowledged or lost. The RTT stands.
+    /// Stops counting the packets in flight, because their fate no longer concerns this path.
+    /// They are still acknowledged or declared lost. RTT estimates are kept.
     pub fn disown_in_flight(&mut self) {
         self.path = self.unused_path();
         for space in &mut self.spaces {
@@ -459,41 +468,41 @@ impl<F> Recovery<F> {
         }
     }
 
-    /// Bytes in flight on the current path.
+    /// Returns the bytes in flight on the current path.
     #[must_use]
     #[inline]
     pub fn bytes_in_flight(&self) -> u64 {
         self.spaces.iter().map(|s| s.sent().bytes_in_flight()).sum()
     }
 
-    /// Round-trip times of the current path.
+    /// Returns the round-trip times of the current path.
     #[must_use]
     #[inline]
     pub const fn rtt(&self) -> &RttEstimator {
         &self.rtt
     }
 
-    /// Probe timeouts in a row without an acknowledgement.
+    /// Returns the number of consecutive probe timeouts without an acknowledgement.
     #[must_use]
     #[inline]
     pub const fn pto_count(&self) -> u32 {
         self.pto.count()
     }
 
-    /// The probe timeout of the Data space without backoff: unit of other timers (RFC 9000 §10.1,
-    /// §8.2.4).
+    /// Returns the probe timeout of the Data space without backoff. Other timers are multiples
+    /// of it (RFC 9000 §10.1, §8.2.4).
     #[must_use]
     pub fn pto(&self) -> Duration {
         self.rtt.pto_base() + self.max_ack_delay
     }
 
-    /// What probe timeouts back off to at most: a share of the idle timeout.
+    /// Returns the upper bound of the probe timeout's backoff, a share of the idle timeout.
     #[must_use]
     pub const fn longest_pto(&self) -> Duration {
         self.pto.longest()
     }
 
-    /// One packet number space, to look at.
+    /// Returns a packet number space for inspection.
     #[must_use]
     #[inline]
     pub const fn space(&self, space: SpaceId) -> &LossDetector<F> {

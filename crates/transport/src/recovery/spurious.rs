@@ -1,4 +1,4 @@
-//! Losses remembered for a while, to notice when one was none.
+//! Remembers recent losses to detect spurious ones.
 
 use core::ops::RangeInclusive;
 
@@ -8,28 +8,26 @@ use super::{
 };
 use crate::{Duration, Instant};
 
-/// Losses remembered at most; beyond, the oldest are forgotten.
+/// Maximum number of losses; beyond this limit, the oldest are forgotten.
 const MAX_REMEMBERED: usize = 1 << 15;
 
 #[derive(Clone, Copy, Debug)]
 struct Remembered {
     declared_at: Instant,
-    /// Which loss event it belongs to.
     event: u32,
     cause: Cause,
 }
 
-/// Losses of one round trip, which a controller answers once.
+/// The losses of one round trip, to which a controller responds once.
 #[derive(Clone, Copy, Debug)]
 struct Event {
     id: u32,
-    /// Newest packet when the event began; losses up to here belong to it.
+    /// Newest packet when the event began. Losses up to this number belong to it.
     until: u64,
     lost: u64,
     recovered: u64,
 }
 
-/// Declared losses of the recent past.
 #[derive(Debug)]
 pub(super) struct Losses {
     holes: Holes<Remembered>,
@@ -54,7 +52,8 @@ impl Losses {
         self.holes.sweep()
     }
 
-    /// Remembers the loss of `number`, above all before it. True if it begins a loss event.
+    /// Remembers the loss of `number`, which must be larger than all previous ones. Returns
+    /// true if it begins a loss event.
     pub(super) fn push(&mut self, now: Instant, number: u64, cause: Cause, last_sent: u64) -> bool {
         let current = self.event.filter(|e| number <= e.until);
         let begins = current.is_none();
@@ -83,7 +82,8 @@ impl Losses {
         begins
     }
 
-    /// Takes what `range` acknowledges after all, and tells each with its cause.
+    /// Removes the losses that `range` acknowledges, and passes each one to `each` with its
+    /// cause.
     pub(super) fn take(
         &mut self,
         sweep: &mut Sweep,
@@ -100,15 +100,14 @@ impl Losses {
             });
     }
 
-    /// Ends the descent of one ACK frame. True if it completed the last loss event: every loss was
-    /// none.
+    /// Ends the sweep of an ACK frame. Returns true if it completed the last loss event, that
+    /// is, every loss in it was spurious.
     pub(super) fn close(&mut self, sweep: &Sweep) -> bool {
         self.holes.close(sweep);
-        // Losses that follow begin an event of their own.
+        // Later losses begin a new event.
         self.event.take_if(|e| e.recovered == e.lost).is_some()
     }
 
-    /// Forgets losses declared more than `age` ago.
     pub(super) fn forget(&mut self, now: Instant, age: Duration) {
         while self
             .holes
@@ -119,7 +118,7 @@ impl Losses {
         }
     }
 
-    /// The space is discarded, or the path is left.
+    /// Forgets everything, because the space is discarded or the path changes.
     pub(super) fn clear(&mut self) {
         self.holes.clear();
         self.event = None;
@@ -136,7 +135,7 @@ mod tests {
         Instant::from_millis(ms)
     }
 
-    /// Acknowledges these numbers, descending. True if the last event was none.
+    /// Acknowledges these numbers, descending. Returns true if the last event was spurious.
     fn acked(losses: &mut Losses, numbers: &[u64]) -> bool {
         let mut sweep = losses.sweep();
         let mut found = Vec::new();
@@ -155,10 +154,10 @@ mod tests {
         assert!(!losses.push(at(1), 10, CAUSE, 30), "the last of them");
         assert!(losses.push(at(2), 11, CAUSE, 30));
         assert_eq!(losses.len(), 4);
-        // Those of the event before do not concern this one.
+        // Losses of the previous event don't concern this one.
         assert!(!acked(&mut losses, &[10, 5, 3]));
         assert!(acked(&mut losses, &[11]));
-        // Which is over; what follows begins one of its own.
+        // That event is over, so a later loss begins another one.
         assert!(losses.push(at(3), 12, CAUSE, 30));
         assert!(!losses.push(at(3), 13, CAUSE, 30));
         assert!(!acked(&mut losses, &[12]));

@@ -1,25 +1,25 @@
-//! Whether the window bounded the sender, for the controller (RFC 9002 §7.8).
+//! Whether the window limited the sender, for the controller (RFC 9002 §7.8).
 
-/// What bounded the sender since it last could send.
+/// The limits that applied since the sender was last able to send.
 ///
-/// ACKs often come in batches: several are read before anything is sent. Each of them then concerns
-/// the same window in use, so the answer stands until the sender has had its turn.
+/// ACKs often arrive in batches that are read before anything is sent. Each ACK of a batch then
+/// concerns the same use of the window, so the answer remains valid until the sender has had
+/// its turn.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct WindowUse {
     limited: bool,
-    /// An ACK has taken the report; what comes next is about the time after it.
+    /// An ACK has read the report, so the next record starts a new period.
     reported: bool,
 }
 
 impl WindowUse {
-    /// The window, or its pacer, bounds the sender.
+    /// Records that the window or its pacer limits the sender.
     #[inline]
     pub(super) const fn limited(&mut self) {
         self.limited = true;
         self.reported = false;
     }
 
-    /// Something else does.
     #[inline]
     pub(super) const fn otherwise(&mut self) {
         if self.reported {
@@ -30,7 +30,7 @@ impl WindowUse {
         }
     }
 
-    /// For an ACK: true if the window did at some point since the sender last had its turn.
+    /// Returns, for an ACK, whether the window limited the sender since it last had its turn.
     #[inline]
     pub(super) const fn report(&mut self) -> bool {
         self.reported = true;
@@ -47,7 +47,7 @@ mod tests {
         let mut used = WindowUse::default();
         assert!(!used.report());
         used.limited();
-        // The window was full at some point, whatever came after.
+        // The window was full at some point, regardless of later events.
         used.otherwise();
         assert!(used.report());
         // A second ACK of the same batch.

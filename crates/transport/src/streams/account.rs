@@ -1,4 +1,4 @@
-//! How much all streams together may buffer for sending, and the writers that wait for room.
+//! The send buffer shared by all streams, and the writers that wait for room in it.
 
 use core::ops::Range;
 use std::collections::VecDeque;
@@ -9,34 +9,36 @@ use super::{
     record::{Record, Records},
 };
 
-/// Buffer in congestion windows: one in flight, one to go on with. Bytes acknowledged behind a hole
-/// do not count, so loss needs no more.
+/// Buffer size in congestion windows: one in flight, and one to send next. Bytes acknowledged
+/// behind a hole don't count, so loss requires no more.
 const WINDOWS: u64 = 2;
 
-/// Buffer in addition to that: what the application may be ahead while the window is small.
+/// Buffer size in addition to that: how far the application may be ahead while the window is
+/// small.
 const AHEAD: u64 = 128 * 1024;
 
-/// Each stream may buffer this much however full the rest is: a stream that waits for its peer's
-/// credit cannot keep others from sending.
+/// Each stream may buffer this much even if the buffer is full, so that a stream that waits for
+/// its peer's credit can't keep others from sending.
 pub(super) const STREAM_FLOOR: u64 = 16 * 1024;
 
-/// Entries of a queue that are worth no walk over it.
+/// Queues with fewer entries aren't worth cleaning up.
 const FEW_ENTRIES: usize = 32;
 
-/// True if most of a queue's `entries` are of streams that are gone, where `live` are there and
-/// each stands in it once. Dropping all of them costs at most as much as adding them did.
+/// Returns true if most of a queue's `entries` are of streams that no longer exist, given that
+/// each of the `live` streams is in the queue at most once. Removing them costs at most as much
+/// as adding them did.
 pub(super) const fn mostly_gone(entries: usize, live: usize) -> bool {
     entries > FEW_ENTRIES && entries / 2 > live
 }
 
-/// See the module.
+/// See the module documentation.
 #[derive(Debug)]
 pub(crate) struct SendAccount {
-    /// Bytes written and not acknowledged.
+    /// Bytes written but not acknowledged.
     unacked: u64,
     limit: u64,
     max: u64,
-    /// Bytes with which flows begin that were written since they were last taken.
+    /// Bytes at the start of flows that were written since the last call of `take_starts`.
     starts: u64,
     /// Streams whose writers wait for room.
     waiting: VecDeque<StreamId>,
@@ -55,36 +57,37 @@ impl SendAccount {
         account
     }
 
-    /// Bytes written and not acknowledged, on all streams.
+    /// Returns the bytes written but not acknowledged, on all streams.
     pub(crate) fn unacked(&self) -> u64 {
         self.unacked
     }
 
-    /// Bytes with which [flows](super::Streams::start_flow) begin, since the last call.
+    /// Returns the bytes at the start of [flows](super::Streams::start_flow) that were written
+    /// since the last call.
     #[inline]
     pub(crate) fn take_starts(&mut self) -> u64 {
         core::mem::take(&mut self.starts)
     }
 
-    /// The limit when the window knows no bound.
+    /// Returns the limit that applies if the window is unlimited.
     pub(super) fn max(&self) -> u64 {
         self.max
     }
 
-    /// The greatest limit from now on.
+    /// Sets the maximum of the limit.
     pub(super) fn set_max(&mut self, bytes: u64) {
         self.max = bytes;
         self.limit = self.limit.min(bytes);
     }
 
-    /// The limit follows the congestion window.
     pub(super) fn on_congestion_window(&mut self, bytes: u64) {
         let limit = bytes.saturating_mul(WINDOWS).saturating_add(AHEAD);
         self.limit = limit.min(self.max);
     }
 
-    /// True unless it looks as if the application had nothing more than what is buffered: a writer
-    /// waits, or the buffer is so full that none needs to have written the rest yet.
+    /// Returns false if the application appears to have nothing more than the buffered data,
+    /// that is, if no writer waits and the buffer isn't so full that the rest might simply not
+    /// have been written yet.
     pub(super) fn has_more(&self) -> bool {
         self.writers_wait() || self.unacked > self.limit / 2
     }
@@ -93,8 +96,8 @@ impl SendAccount {
         !self.waiting.is_empty()
     }
 
-    /// Bytes that a stream which holds `own` may add, of those that are left to all at most its
-    /// allowance.
+    /// Returns the bytes that a stream that has `own` buffered may add, limited to its
+    /// allowance of the shared room.
     fn room(&self, own: u64, allowance: u32) -> u64 {
         let allowed = match allowance {
             u32::MAX => u64::MAX,
@@ -104,9 +107,9 @@ impl SendAccount {
         shared.max(STREAM_FLOOR.saturating_sub(own))
     }
 
-    /// Puts as many of `wanted` bytes into a stream's buffer as there is room for, and returns how
-    /// many: at least one, unless none are wanted. The writer waits after
-    /// [`WriteError::Blocked`].
+    /// Adds as many of `wanted` bytes to a stream's buffer as there is room for, and returns
+    /// their number: at least one, unless `wanted` is 0. After [`WriteError::Blocked`], the
+    /// writer waits.
     pub(super) fn write(
         &mut self,
         (id, record): (StreamId, &mut Record),
@@ -136,8 +139,8 @@ impl SendAccount {
         Ok(taken)
     }
 
-    /// Data of a stream was acknowledged. True if that was the last of it: the sending part is
-    /// done.
+    /// Processes the acknowledgement of a stream's data. Returns true if this completes the
+    /// sending part.
     pub(super) fn on_acked(
         &mut self,
         (id, record): (StreamId, &mut Record),
@@ -164,12 +167,11 @@ impl SendAccount {
         done
     }
 
-    /// `bytes` were dropped with a stream that was reset.
     pub(super) fn on_dropped(&mut self, bytes: u64) {
         self.unacked = self.unacked.saturating_sub(bytes);
     }
 
-    /// The peer lets us send up to `max` on a stream.
+    /// Processes the peer's credit of up to `max` bytes on a stream.
     pub(super) fn on_credit(
         &mut self,
         (id, record): (StreamId, &mut Record),
@@ -187,9 +189,10 @@ impl SendAccount {
         }
     }
 
-    /// Tells writers that there is room, once there is enough of it to be worth their while: an
-    /// eighth of the limit. Several may take a part each by the weights of their streams: one that
-    /// writes first would fill the buffer, and others have nothing to send in their turns.
+    /// Wakes waiting writers once an eighth of the limit is free, so that waking them is
+    /// worthwhile. If several wait, each gets an allowance in proportion to its stream's
+    /// weight. Otherwise, the first one would fill the buffer, and the others would have
+    /// nothing to send in their turns.
     pub(super) fn wake_writers(&mut self, records: &mut Records, events: &mut Events) {
         if self.unacked > self.limit - self.limit / 8 {
             return;
@@ -208,7 +211,7 @@ impl SendAccount {
                 let part = part.map(|part| part.max(STREAM_FLOOR).saturating_mul(weight));
                 record.allowance =
                     part.map_or(u32::MAX, |part| u32::try_from(part).unwrap_or(u32::MAX));
-                // One that waits for the peer's credit as well is woken by that.
+                // A writer that also waits for the peer's credit is woken by that instead.
                 let useful = record.send.as_ref().map_or(0, |s| s.useful(STREAM_FLOOR));
                 if record.writer_waits && useful > 0 {
                     record.writer_waits = false;
@@ -218,20 +221,18 @@ impl SendAccount {
         }
     }
 
-    /// Drops streams that are gone, once they are most of those that wait.
+    /// Removes streams that no longer exist once they make up most of the queue.
     pub(super) fn forget_gone(&mut self, live: usize, is_live: impl Fn(&StreamId) -> bool) {
         if mostly_gone(self.waiting.len(), live) {
             self.waiting.retain(is_live);
         }
     }
 
-    /// Bytes that all streams together may buffer now.
     #[cfg(test)]
     pub(super) fn limit(&self) -> u64 {
         self.limit
     }
 
-    /// Entries of the queue of writers.
     #[cfg(test)]
     pub(super) fn queued(&self) -> usize {
         self.waiting.len()

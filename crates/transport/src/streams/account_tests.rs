@@ -49,7 +49,7 @@ fn each_stream_has_a_floor_and_writers_wait_in_one_place() {
         (account.queued(), account.unacked()),
         (2, LIMIT + STREAM_FLOOR)
     );
-    // Nothing is wanted, so nothing is missing.
+    // No bytes are wanted, so this succeeds.
     let record = records.get_mut(&id(0)).unwrap();
     assert_eq!(
         account.write((id(0), record), 0, |_, room| assert_eq!(room, 0)),
@@ -81,7 +81,7 @@ fn writers_that_are_woken_take_parts_by_weight() {
     let heavy = NonZeroU8::new(3).unwrap();
     let record = records.get_mut(&id(4)).unwrap();
     record.send.as_mut().unwrap().set_weight(heavy);
-    // The first one fills the buffer, and others have their floors.
+    // The first one fills the buffer, and the others get their minimum.
     while write(&mut account, &mut records, 0).is_ok() {}
     for n in [4, 8] {
         while write(&mut account, &mut records, n).is_ok() {}
@@ -102,7 +102,7 @@ fn writers_that_are_woken_take_parts_by_weight() {
 fn a_writer_without_the_peers_credit_is_woken_by_credit() {
     let mut account = SendAccount::new(LIMIT);
     let mut records = records(1, 0);
-    // What is buffered ahead of credit.
+    // The bytes buffered ahead of credit.
     assert_eq!(
         write(&mut account, &mut records, 0),
         Ok(STREAM_FLOOR as usize)
@@ -148,7 +148,7 @@ fn the_end_of_a_stream_is_reported_once_all_is_acknowledged() {
     assert!(account.on_acked((id(0), record), 0..5, false, &mut events));
     assert_eq!(events.pop(), Some(StreamEvent::Finished(id(0))));
     assert_eq!(account.unacked(), 0);
-    // A reset drops the rest, and streams that are gone wait no longer.
+    // A reset drops the rest, and streams that no longer exist don't wait.
     account.unacked = 3;
     account.on_dropped(7);
     account.waiting = (0..100).map(id).collect();

@@ -1,4 +1,4 @@
-//! Frames of single streams other than STREAM: which streams have some due, and writing them.
+//! Frames of individual streams other than STREAM: a queue of the streams for which any is due.
 
 use std::collections::VecDeque;
 
@@ -20,7 +20,7 @@ use crate::wire::{
 pub(super) struct Control(VecDeque<StreamId>);
 
 impl Control {
-    /// A stream whose `due` was set stands in the queue once.
+    /// Queues a stream whose `due` was set, unless it is queued already.
     #[inline]
     pub(super) fn push(&mut self, id: StreamId, record: &mut Record) {
         if record.due.any() && !record.in_control && record.turn != Turn::Held {
@@ -29,7 +29,7 @@ impl Control {
         }
     }
 
-    /// The first stream with a frame due; others are taken off the queue.
+    /// Returns the first stream with a frame due, and removes others in front of it.
     pub(super) fn first(&mut self, records: &mut Records) -> Option<StreamId> {
         while let Some(&id) = self.0.front() {
             if let Some(record) = records.get_mut(&id) {
@@ -60,7 +60,7 @@ impl Control {
         Ok(())
     }
 
-    /// Frames of a lost packet become due again where they still mean something.
+    /// Schedules the frames of a lost packet again if they are still meaningful.
     pub(super) fn on_lost(&mut self, frame: Sent, records: &mut Records) {
         let id = match frame {
             Sent::Data { .. } => return,
@@ -83,26 +83,24 @@ impl Control {
         self.push(id, record);
     }
 
-    /// Drops streams that are gone, once they are most of the queue.
+    /// Removes streams that no longer exist once they make up most of the queue.
     pub(super) fn forget_gone(&mut self, live: usize, is_live: impl Fn(&StreamId) -> bool) {
         if mostly_gone(self.0.len(), live) {
             self.0.retain(is_live);
         }
     }
 
-    /// No stream stands in the queue; the caller changes their records.
+    /// Empties the queue; the caller must update the records.
     pub(super) fn clear(&mut self) {
         self.0.clear();
     }
 
-    /// Entries of the queue.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }
 }
 
-/// Writes what is due of one stream.
 fn write_due(
     now: Instant,
     rtt: Option<Duration>,

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use super::{Dir, StreamId};
 
-/// With room for more events than this, the queue gives its memory back once it is empty.
+/// A queue with room for more events than this releases its memory once it is empty.
 const ROOM: usize = 1024;
 
 /// Something that an application may be waiting for.

@@ -1,12 +1,11 @@
-//! Flow control credit (RFC 9000 §4), the same for a stream and for the connection as a whole.
+//! Flow control credit (RFC 9000 §4), for a stream as well as for the whole connection.
 //!
-//! The receiving side promises `consumed + window` and lets the window grow by itself: the promise
-//! must cover what the sender may have in flight one round trip from now, so it is a multiple of
-//! what arrived in the last one.
+//! The receiving side promises `consumed + window`. The promise must cover the data that the
+//! sender may have in flight one round trip from now, so the window grows automatically to a
+//! multiple of the bytes that arrived in the last one.
 //!
-//! What arrived counts if the application took it, or if it waits for it and cannot have it yet,
-//! because bytes before it were lost. Only bytes that arrived count, never an offset that the peer
-//! wrote.
+//! Bytes count for this growth if the application read them, or if it is waiting for them and
+//! earlier bytes were lost. Only bytes that arrived count, never an offset that the peer wrote.
 
 mod lately;
 mod rate;
@@ -17,25 +16,26 @@ use crate::wire::varint;
 use lately::Lately;
 use rate::{Rate, Totals};
 
-/// Window in bandwidth-delay products that a steady flow needs: under loss, delivery in order waits
-/// for two to three round trips, and the promise itself travels for half of one.
+/// Window in bandwidth-delay products that a steady flow needs. Under loss, in-order delivery
+/// waits for two to three round trips, and the promise itself takes half of one.
 const STEADY: u64 = 5;
 
-/// Window, as a multiple of what arrived over the last round trip, while a flow speeds up, or while
-/// more than a round trip's worth waits at a gap. A sender that sends 11 times as much in each
-/// round trip as in the one before needs 11; the sliding sum of [`Rate`] can come out as low as
-/// 77 % of the true one, and the promise may lag by [`UPDATE_FRACTION`]. Of 80,000 packets per
-/// round trip, all are there after four or five round trips at 5 % loss, after ten at 30 %.
+/// Window, as a multiple of the bytes that arrived over the last round trip, while a flow
+/// speeds up or while more than a round trip's worth waits at a gap. A sender that sends 11
+/// times as much in each round trip as in the previous one needs 11. In addition, the sliding
+/// sum of [`Rate`] can be as low as 77 % of the true one, and the promise may lag by
+/// [`UPDATE_FRACTION`]. Of 80,000 packets per round trip, all have arrived after four or five
+/// round trips at 5 % loss, and after ten at 30 %.
 const SPEEDING_UP: u64 = 16;
 
-/// Round trips for which memory stays that reading has earned. A window of [`SPEEDING_UP`] times
-/// what one of them brings is used up by then, if the application stops reading.
+/// Round trips for which memory earned by reading is kept. If the application stops reading, a
+/// window of [`SPEEDING_UP`] times the bytes of one round trip is exhausted by then.
 const EARNED_ROUNDS: u32 = 16;
 
-/// A new promise goes out once it exceeds the last by this fraction of the window.
+/// A new promise is sent once it exceeds the previous one by this fraction of the window.
 const UPDATE_FRACTION: u64 = 16;
 
-/// The rate is looked at each time that this fraction of the window has arrived.
+/// The rate is updated each time that this fraction of the window has arrived.
 const SAMPLE_FRACTION: u64 = 64;
 
 /// More data than was promised: FLOW_CONTROL_ERROR.
@@ -43,17 +43,17 @@ const SAMPLE_FRACTION: u64 = 64;
 #[error("more data than was promised")]
 pub struct CreditExceeded;
 
-/// What the peer allows us to send.
+/// The credit that the peer grants this side.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SendCredit {
     limit: u64,
     used: u64,
-    /// The limit for which a BLOCKED frame is due or went out.
+    /// The limit for which a BLOCKED frame is due or was sent.
     blocked_at: Option<u64>,
 }
 
 impl SendCredit {
-    /// A credit of `limit` bytes, none of it used.
+    /// Creates an unused credit of `limit` bytes.
     #[must_use]
     pub fn new(limit: u64) -> Self {
         Self {
@@ -62,26 +62,26 @@ impl SendCredit {
         }
     }
 
-    /// Bytes that may still be sent.
+    /// Returns the bytes that may still be sent.
     #[must_use]
     pub fn available(&self) -> u64 {
         self.limit.saturating_sub(self.used)
     }
 
-    /// The highest limit that the peer has announced.
+    /// Returns the highest limit that the peer has announced.
     #[must_use]
     pub fn limit(&self) -> u64 {
         self.limit
     }
 
-    /// Bytes sent for the first time so far.
+    /// Returns the bytes sent so far, without retransmissions.
     #[must_use]
     pub fn used(&self) -> u64 {
         self.used
     }
 
-    /// The peer announced `limit`. True if that is more than before; limits never shrink (RFC 9000
-    /// §4.1).
+    /// Raises the limit to `limit`. Returns false if it isn't higher than before, because
+    /// limits never shrink (RFC 9000 §4.1).
     pub fn raise(&mut self, limit: u64) -> bool {
         // [9000 4.1 limits-never-fall]
         let raised = limit > self.limit;
@@ -92,61 +92,62 @@ impl SendCredit {
         raised
     }
 
-    /// `bytes` are being sent for the first time.
+    /// Uses credit for `bytes` that are being sent for the first time.
     pub fn consume(&mut self, bytes: u64) {
         debug_assert!(bytes <= self.available());
         self.used = self.used.saturating_add(bytes);
     }
 
-    /// There is more to send than the limit allows. True the first time at this limit: a BLOCKED
-    /// frame is due.
+    /// Records that there is more to send than the limit allows. Returns true the first time at
+    /// this limit, when a BLOCKED frame is due.
     pub fn block(&mut self) -> bool {
         let new = self.blocked_at != Some(self.limit);
         self.blocked_at = Some(self.limit);
         new
     }
 
-    /// True if a BLOCKED frame with the present limit still holds.
+    /// Returns true if a BLOCKED frame with the current limit is still accurate.
     #[must_use]
     pub fn is_blocked(&self) -> bool {
         self.blocked_at == Some(self.limit) && self.available() == 0
     }
 }
 
-/// What we allow the peer to send, and how it grows.
+/// The credit that this side grants the peer, and its growth.
 #[derive(Clone, Debug)]
 pub struct ReceiveWindow {
     /// The highest limit announced.
     promised: u64,
-    /// Sum of the highest offsets seen.
+    /// Sum of the highest offsets received.
     received: u64,
-    /// Bytes that the application took, or that were discarded.
+    /// Bytes that the application read or that were discarded.
     consumed: u64,
-    /// Those of them that the application took.
+    /// The part of `consumed` that the application read.
     read: u64,
-    /// Bytes that arrived beyond a gap while the application waited for those before.
+    /// Bytes that arrived beyond a gap while the application waited for the missing ones.
     held_up: u64,
     window: u64,
     max: u64,
-    /// What memory allows to promise, bytes.
+    /// The largest window that memory allows, bytes.
     cap: u64,
-    /// What the rate asks for, whatever is allowed.
+    /// The window that the rate requires, regardless of limits.
     wanted: u64,
-    /// Memory that what the application read, or waited for, over the last rounds is worth.
+    /// Memory earned by the bytes that the application read or waited for over the last rounds.
     earned: Lately,
-    /// It was reading that earned most of it.
+    /// Whether most of this memory was earned by reading.
     by_reading: bool,
-    /// What is promised in addition to the window, KiB.
+    /// Bytes promised in addition to the window, KiB.
     extra: u32,
-    /// The peer reported that it waits: announce whatever there is.
+    /// The peer reported that it is blocked, so any additional credit should be announced.
     peer_waits: bool,
     rate: Rate,
-    /// Received bytes at which to look at the rate again.
+    /// Received bytes at which the rate is updated next.
     next_sample: u64,
 }
 
 impl ReceiveWindow {
-    /// A window of `initial` bytes, announced in the transport parameters, that grows up to `max`.
+    /// Creates a window of `initial` bytes, announced in the transport parameters, that can
+    /// grow up to `max`.
     #[must_use]
     pub fn new(initial: u64, max: u64) -> Self {
         let initial = initial.min(varint::MAX);
@@ -169,34 +170,34 @@ impl ReceiveWindow {
         }
     }
 
-    /// Bytes promised beyond what was consumed.
+    /// Returns the bytes promised beyond those consumed.
     #[must_use]
     pub fn window(&self) -> u64 {
         self.window
     }
 
-    /// The highest limit announced so far.
+    /// Returns the highest limit announced so far.
     #[must_use]
     pub fn promised(&self) -> u64 {
         self.promised
     }
 
-    /// Bytes of memory that were earned: some round trips' worth of what the application reads, or
-    /// what arrived within the last few while it waited at a gap.
+    /// Returns the bytes of memory that were earned: several round trips' worth of the
+    /// application's reading, or the bytes that arrived recently while it waited at a gap.
     #[must_use]
     pub fn earned(&self) -> u64 {
         self.earned.most()
     }
 
-    /// True if the peer has used up all that it was promised, no more is to be promised, and that
-    /// is less than `most` bytes beyond what was consumed.
+    /// Returns true if the peer has used its whole credit, no more would be promised, and the
+    /// credit is less than `most` bytes beyond those consumed.
     #[must_use]
     pub fn is_used_up(&self, most: u64) -> bool {
         let used = self.peer_waits || self.received == self.promised;
         used && self.next_promise() == self.promised && self.stretched(1, most) > self.promised
     }
 
-    /// Promises `bytes` more than so far, up to `most` bytes beyond what was consumed.
+    /// Promises `bytes` more than so far, up to `most` bytes beyond those consumed.
     pub fn stretch(&mut self, bytes: u64, most: u64) {
         let window = self.stretched(bytes, most) - self.consumed;
         let window = window.saturating_sub(self.extra());
@@ -213,27 +214,27 @@ impl ReceiveWindow {
             .max(self.promised)
     }
 
-    /// A window of `bytes` from now on, which does not grow by itself. What was promised stays
-    /// promised.
+    /// Sets a window of `bytes`, which doesn't grow automatically anymore. Earlier promises
+    /// remain valid.
     pub fn set(&mut self, bytes: u64) {
         self.max = bytes.min(varint::MAX);
         self.window = self.max;
     }
 
-    /// Sets the most that the window may be, whatever the rate asks for, and the bytes to promise
-    /// in addition to it.
+    /// Sets the maximum window, regardless of the rate, and the bytes to promise in addition to
+    /// it.
     pub fn set_cap(&mut self, cap: u64, extra: u64) {
         self.cap = cap;
         self.extra = u32::try_from(extra / 1024).unwrap_or(u32::MAX);
     }
 
-    /// Bytes that are promised beyond what was consumed, once all that may be is announced.
+    /// Returns the bytes promised beyond those consumed once the full window is announced.
     #[must_use]
     pub fn allowed(&self) -> u64 {
         self.window.min(self.cap)
     }
 
-    /// Bytes that the peer may send or that are not consumed.
+    /// Returns the bytes that the peer may still send or that aren't consumed yet.
     #[must_use]
     pub fn outstanding(&self) -> u64 {
         self.promised.saturating_sub(self.consumed)
@@ -243,22 +244,23 @@ impl ReceiveWindow {
         u64::from(self.extra) * 1024
     }
 
-    /// True while the rate asks for a larger window than the configuration or memory allows.
+    /// Returns true while the rate requires a larger window than the configuration or memory
+    /// allows.
     #[must_use]
     pub fn is_limited(&self) -> bool {
         self.wanted > self.max.min(self.cap)
     }
 
-    /// Received and not consumed yet.
+    /// Returns the bytes that were received but not consumed yet.
     #[must_use]
     pub fn pending(&self) -> u64 {
         self.received.saturating_sub(self.consumed)
     }
 
-    /// The highest offset seen moved up by `bytes`.
+    /// Records that the highest received offset increased by `bytes`.
     ///
     /// # Errors
-    /// [`CreditExceeded`] if that is beyond what was promised; nothing is counted then.
+    /// [`CreditExceeded`] if this exceeds the promise, in which case nothing is recorded.
     pub fn on_received(
         &mut self,
         now: Instant,
@@ -278,28 +280,29 @@ impl ReceiveWindow {
         Ok(())
     }
 
-    /// The application took `bytes`.
+    /// Records that the application read `bytes`.
     pub fn on_read(&mut self, bytes: u64) {
         self.read = self.read.saturating_add(bytes);
         self.on_consumed(bytes);
     }
 
-    /// `bytes` of new data arrived beyond a gap, and the application waits for what is missing.
+    /// Records that `bytes` of new data arrived beyond a gap while the application waits for
+    /// the missing ones.
     pub fn on_held_up(&mut self, bytes: u64) {
         self.held_up = self.held_up.saturating_add(bytes);
     }
 
-    /// `bytes` are gone: read or discarded. What is discarded makes no window grow.
+    /// Records that `bytes` were read or discarded. Discarded bytes don't make a window grow.
     pub fn on_consumed(&mut self, bytes: u64) {
         self.consumed = self.consumed.saturating_add(bytes).min(self.received);
     }
 
-    /// The peer reports that it is blocked by a limit of `limit`.
+    /// Records that the peer reported being blocked at `limit`.
     pub fn on_peer_blocked(&mut self, limit: u64) {
         self.peer_waits |= limit >= self.promised;
     }
 
-    /// True if a new limit is worth a frame.
+    /// Returns true if a new limit should be sent.
     #[must_use]
     pub fn update_due(&self) -> bool {
         let more = self.next_promise().saturating_sub(self.promised);
@@ -307,7 +310,7 @@ impl ReceiveWindow {
         more > 0 && (self.peer_waits || more >= self.allowed() / UPDATE_FRACTION)
     }
 
-    /// The limit to announce now.
+    /// Returns the limit to announce now.
     pub fn announce(&mut self, now: Instant, rtt: Option<Duration>) -> u64 {
         self.measure(now, rtt);
         self.promised = self.next_promise();
@@ -321,7 +324,7 @@ impl ReceiveWindow {
         limit.min(varint::MAX).max(self.promised)
     }
 
-    /// Looks at the rate now, and lets the window follow it.
+    /// Updates the rate, and lets the window follow it.
     pub fn measure(&mut self, now: Instant, rtt: Option<Duration>) {
         let totals = Totals {
             received: self.received,

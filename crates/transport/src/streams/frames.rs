@@ -1,4 +1,4 @@
-//! The connection's calls: frames that arrive, frames that leave, and their fates.
+//! Calls for the connection: received frames, sent frames, and their fates.
 
 use pathmark_cc::{Duration, Instant, Limit, Limits};
 
@@ -18,15 +18,16 @@ use crate::wire::{
     frame::{Stream, types},
 };
 
-/// With room for more streams than this, their own credit is not looked at one by one: only the
-/// connection's counts.
+/// If the table has room for more streams than this, only the connection's credit is
+/// considered, not that of each stream.
 const FEW: usize = 32;
 
-/// Streams at most whose readers are helped at a time.
+/// Maximum number of streams whose readers are helped at a time.
 const HINTS: usize = 16;
 
 impl Streams {
-    /// No streams, and none allowed by the peer until [`set_peer_limits`](Self::set_peer_limits).
+    /// Creates a state without streams. The peer allows none until
+    /// [`set_peer_limits`](Self::set_peer_limits) is called.
     #[must_use]
     pub fn new(side: Side, config: StreamsConfig) -> Self {
         Self {
@@ -40,8 +41,8 @@ impl Streams {
         }
     }
 
-    /// The peer's transport parameters are known. Limits only grow, so values remembered for 0-RTT
-    /// may be set before.
+    /// Sets the limits from the peer's transport parameters. Limits only grow, so values
+    /// remembered for 0-RTT may be set before.
     pub fn set_peer_limits(&mut self, limits: PeerLimits) {
         let (records, control) = (&mut self.records, &mut self.control);
         self.turns.raise(limits.max_data, records, control);
@@ -61,11 +62,10 @@ impl Streams {
         }
     }
 
-    /// The peer has seen nothing of what was sent: a server wanted nothing of early data (RFC 9001
-    /// §4.6.2). All of it is sent as if for the first time, and `limits` rule in place of those by
-    /// which it was. To be called before anything was acknowledged or received, and after all
-    /// packets that were sent were declared [lost](Self::on_lost). Streams beyond the new limits
-    /// wait until the peer allows them.
+    /// Sends everything again as if for the first time, because the server rejected early data
+    /// (RFC 9001 §4.6.2). `limits` replace the remembered ones. This must be called before
+    /// anything was acknowledged or received, and after all sent packets were declared
+    /// [lost](Self::on_lost). Streams beyond the new limits wait until the peer allows them.
     pub fn start_over(&mut self, limits: PeerLimits) {
         self.turns.start_over(limits.max_data);
         self.opening.start_over(limits, &mut self.events);
@@ -85,19 +85,20 @@ impl Streams {
         }
     }
 
-    /// The smoothed RTT, for windows that grow by it.
+    /// Sets the smoothed RTT, from which windows derive their growth.
     pub fn on_rtt(&mut self, smoothed: Duration) {
         self.receiving.on_rtt(smoothed);
     }
 
-    /// The congestion window in bytes: the send buffer sizes itself by it.
+    /// Sets the congestion window in bytes, which determines the size of the send buffer.
     pub fn on_congestion_window(&mut self, bytes: u64) {
         self.account.on_congestion_window(bytes);
         self.account
             .wake_writers(&mut self.records, &mut self.events);
     }
 
-    /// The bound of what the streams send now: [`Limit::Window`] if they have something to send.
+    /// Returns what limits the streams' sending now: [`Limit::Window`] if they have something
+    /// to send.
     pub fn limit(&mut self) -> Limit {
         if self.wants_to_send() {
             Limit::Window
@@ -110,20 +111,22 @@ impl Streams {
         }
     }
 
-    /// Bounds of the bytes in flight other than the congestion window, while `in_flight` are.
+    /// Returns the limits on the bytes in flight other than the congestion window, while
+    /// `in_flight` bytes are in flight.
     #[must_use]
     pub fn limits(&self, in_flight: u64) -> Limits {
         let connection = self.turns.credit();
         let more = self.account.has_more();
-        // A table that was large once takes long to walk for ever.
+        // Walking a table that was large once would take too long every time.
         let (peer, unwritten) = if self.records.capacity() > FEW {
             (connection, (!more).then_some(0))
         } else {
             let sends = self.records.values().filter_map(|r| r.send.as_ref());
             let streams = sends.clone();
             let streams = streams.fold(0u64, |sum, send| sum.saturating_add(send.allowed()));
-            // A control stream announces no length either, although it seldom has more to send. So
-            // only streams that use their whole share of the buffer count as endless.
+            // A control stream announces no length either, although it seldom has more to send.
+            // Therefore, only streams that use their whole share of the buffer count as
+            // endless.
             let mut each = sends.map(|send| match send.unwritten() {
                 None if more && send.unacked() >= STREAM_FLOOR => None,
                 bytes => Some(bytes.unwrap_or(0)),
@@ -134,13 +137,14 @@ impl Streams {
         let own = self.account.unacked().max(in_flight);
         Limits {
             peer: in_flight.saturating_add(peer),
-            // It sizes itself by the window, so only its greatest size is a bound.
+            // The buffer follows the window, so only its maximum size is a limit.
             buffer: self.account.max(),
             application: unwritten.map_or(u64::MAX, |bytes| own.saturating_add(bytes)),
         }
     }
 
-    /// True if [`write_frames`](Self::write_frames) would write something into an empty packet.
+    /// Returns true if [`write_frames`](Self::write_frames) would write anything into an empty
+    /// packet.
     #[inline]
     pub fn wants_to_send(&mut self) -> bool {
         self.turns.is_known() || self.finds_frames()
@@ -154,16 +158,17 @@ impl Streams {
             || self.turns.next(&mut self.records).is_some()
     }
 
-    /// Fills the rest of a packet: frames that steer first, then data by priority and in turn, one
+    /// Fills the rest of a packet: first control frames, then data by priority and in turn, a
     /// packet's worth at a time.
     ///
-    /// A STREAM frame without a length is written only where it ends at the writer's limit, so
-    /// whatever fits after this call may follow. All frames are ack-eliciting.
+    /// A STREAM frame without a length is written only if it ends at the writer's limit.
+    /// Therefore, any frame that still fits after this call may follow. All frames are
+    /// ack-eliciting.
     pub fn write_frames(&mut self, now: Instant, w: &mut Writer<'_>) -> SentFrames {
         let mut sent = SentFrames::default();
         let (rtt, records) = (self.receiving.rtt(), &mut self.records);
-        // A frame that does not fit stays due; smaller ones behind it wait for the next packet with
-        // it.
+        // A frame that doesn't fit stays due; smaller ones behind it wait for the next packet
+        // with it.
         let fits = self
             .receiving
             .write(now, w, &mut sent)
@@ -177,8 +182,9 @@ impl Streams {
         sent
     }
 
-    /// A packet was acknowledged, maybe as one of many by one ACK: what follows each other in a
-    /// stream is put together in `run`, for [`settle_acked`](Self::settle_acked) to tell at once.
+    /// Processes the acknowledgement of a packet, which may be one of many in an ACK. Adjacent
+    /// data of a stream is collected in `run`, so that [`settle_acked`](Self::settle_acked) can
+    /// process it at once.
     pub fn gather_acked(&mut self, frames: &SentFrames, run: &mut AckedRun) {
         for frame in frames.iter() {
             match frame {
@@ -208,7 +214,7 @@ impl Streams {
         }
     }
 
-    /// Nothing more of one ACK is to come.
+    /// Processes the rest of `run`, after the last packet of an ACK.
     pub fn settle_acked(&mut self, run: &mut AckedRun) {
         if let Some((id, range, fin)) = run.take() {
             self.turns.on_change();
@@ -223,7 +229,7 @@ impl Streams {
         }
     }
 
-    /// The packet was lost.
+    /// Processes the loss of a packet.
     pub fn on_lost(&mut self, frames: &SentFrames) {
         for frame in frames.iter() {
             if let Sent::Data {
@@ -254,15 +260,16 @@ impl Streams {
         self.turns.on_lost(frames.connection());
     }
 
-    /// The first `most` bytes of each stream that the peer has not acknowledged are sent again, the
-    /// lowest stream first.
+    /// Sends the first `most` unacknowledged bytes of each stream again, the lowest stream
+    /// first.
     pub fn repeat_first(&mut self, most: u64) {
         self.turns
             .repeat_first(most, &mut self.records, &mut self.control);
     }
 
-    /// Before packets are built. A reader that waits because the peer has spent its credit on other
-    /// streams is given some; the peer is told for which streams that is.
+    /// Called before packets are built. If a reader waits while the peer has spent its credit
+    /// on other streams, this grants some more credit and signals to the peer which streams are
+    /// waited for.
     pub(crate) fn prepare(&mut self) {
         if !self.receiving.holds_up_a_reader() {
             return;
@@ -271,7 +278,7 @@ impl Streams {
         let waits = |id: &StreamId| self.records.get(id).is_some_and(|r| r.read_blocked);
         let mut waiting = sorted_ids(&self.records);
         waiting.retain(waits);
-        // The first of them is told last, and goes first.
+        // The first stream is signaled last, so that the peer sends it first.
         for id in waiting.into_iter().take(HINTS).rev() {
             if let Some(record) = self.records.get_mut(&id) {
                 record.due.max_data = true;
@@ -280,10 +287,11 @@ impl Streams {
         }
     }
 
-    /// STREAM.
+    /// Processes a STREAM frame.
     ///
     /// # Errors
-    /// The error that ends the connection: flow control, final size, stream limit or stream state.
+    /// The error with which the connection must be closed: flow control, final size, stream
+    /// limit or stream state.
     pub fn on_stream(&mut self, now: Instant, frame: &Stream<'_>) -> Result<(), TransportError> {
         let (id, records, events) = (frame.id, &mut self.records, &mut self.events);
         let receiver = self.opening.receiver(id, types::STREAM, records, events)?;
@@ -296,7 +304,7 @@ impl Streams {
         Ok(())
     }
 
-    /// Any other frame about streams; the rest has no effect.
+    /// Processes any other frame about streams. Unrelated frames have no effect.
     ///
     /// # Errors
     /// As [`on_stream`](Self::on_stream).
@@ -352,8 +360,8 @@ impl Streams {
         Ok(())
     }
 
-    /// The sending part was reset, by the application or by STOP_SENDING, and `dropped` bytes with
-    /// it.
+    /// Updates the state after the application or STOP_SENDING reset the sending part, which
+    /// dropped `dropped` bytes.
     pub(super) fn on_reset_by_us(&mut self, id: StreamId, dropped: u64) {
         self.account.on_dropped(dropped);
         if let Some(record) = self.records.get_mut(&id) {
@@ -367,8 +375,8 @@ impl Streams {
             .wake_writers(&mut self.records, &mut self.events);
     }
 
-    /// Drops parts that are done, and the stream with the last of them, which leaves the queues
-    /// before these hold many that are gone.
+    /// Removes parts that are done, and the stream if both are. Also cleans up the queues if
+    /// many of their streams no longer exist.
     pub(super) fn forget_if_done(&mut self, id: StreamId) {
         self.turns.on_change();
         let Some(record) = self.records.get_mut(&id) else {

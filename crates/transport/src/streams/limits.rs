@@ -1,5 +1,5 @@
-//! How many streams each side may open (RFC 9000 §4.6) and which ids have been opened, by counters
-//! alone.
+//! How many streams each side may open (RFC 9000 §4.6) and which ids were opened, using only
+//! counters.
 
 use crate::wire::StreamId;
 
@@ -14,14 +14,14 @@ pub struct LocalStreams {
     opened: u64,
     /// The peer's limit.
     max: u64,
-    /// The application wanted one more than that.
+    /// Whether the application wanted to open a stream beyond this limit.
     blocked: bool,
-    /// The limit for which a STREAMS_BLOCKED frame is due or went out.
+    /// The limit for which a STREAMS_BLOCKED frame is due or was sent.
     blocked_at: Option<u64>,
 }
 
 impl LocalStreams {
-    /// The index of a new stream; `None` at the limit.
+    /// Returns the index of a new stream, or `None` at the limit.
     pub fn open(&mut self) -> Option<u64> {
         // [9000 4.6 own-streams]
         if self.opened >= self.max {
@@ -34,30 +34,31 @@ impl LocalStreams {
         Some(index)
     }
 
-    /// Streams opened so far.
+    /// Returns the number of streams opened so far.
     #[must_use]
     pub fn opened(&self) -> u64 {
         self.opened
     }
 
-    /// The peer's limit.
+    /// Returns the peer's limit.
     #[must_use]
     pub fn max(&self) -> u64 {
         self.max
     }
 
-    /// True while the application waits to open a stream.
+    /// Returns true while the application waits to open a stream.
     #[must_use]
     pub fn is_blocked(&self) -> bool {
         self.blocked
     }
 
-    /// The application waits no longer to open a stream.
+    /// Records that the application no longer waits to open a stream.
     pub fn give_up(&mut self) {
         self.blocked = self.opened > self.max;
     }
 
-    /// The peer announced a limit. True if that lets a waiting application open a stream.
+    /// Raises the limit to the peer's `max`. Returns true if a waiting application can now open
+    /// a stream.
     pub fn raise(&mut self, max: u64) -> bool {
         // [9000 4.6 streams-never-fall]
         if max <= self.max {
@@ -66,13 +67,13 @@ impl LocalStreams {
         self.max = max.min(StreamId::MAX_STREAMS);
         self.blocked_at = None;
         let blocked = core::mem::take(&mut self.blocked);
-        // Only after start_over.
+        // Possible only after `start_over`.
         self.blocked = self.opened > self.max;
         blocked
     }
 
-    /// `max` is the limit in place of the one before, which may have been higher. True if that lets
-    /// a waiting application open a stream.
+    /// Replaces the limit by `max`, which may be lower. Returns true if a waiting application
+    /// can now open a stream.
     pub fn start_over(&mut self, max: u64) -> bool {
         self.max = max.min(StreamId::MAX_STREAMS);
         self.blocked_at = None;
@@ -83,20 +84,20 @@ impl LocalStreams {
         false
     }
 
-    /// True if a STREAMS_BLOCKED frame is due: the application waits, and this limit was not
-    /// complained about yet.
+    /// Returns true if a STREAMS_BLOCKED frame is due, because the application waits and none
+    /// was sent for this limit.
     #[must_use]
     pub fn block_due(&self) -> bool {
         self.blocked && self.blocked_at != Some(self.max)
     }
 
-    /// The limit for a STREAMS_BLOCKED frame that goes out now.
+    /// Returns the limit for a STREAMS_BLOCKED frame that is sent now.
     pub fn announce_blocked(&mut self) -> u64 {
         self.blocked_at = Some(self.max);
         self.max
     }
 
-    /// The frame was lost.
+    /// Records that the frame was lost.
     pub fn on_blocked_lost(&mut self) {
         self.blocked_at = None;
     }
@@ -109,18 +110,19 @@ pub struct RemoteStreams {
     opened: u64,
     /// The next index for the application to accept.
     accepted: u64,
-    /// Streams that are done and forgotten.
+    /// Streams that are done and removed.
     closed: u64,
-    /// How many may be open at the same time.
+    /// How many may be open at once.
     concurrent: u64,
     /// The highest limit announced.
     promised: u64,
-    /// The peer reported that it waits: announce whatever there is.
+    /// The peer reported that it is blocked, so any additional streams should be announced.
     peer_waits: bool,
 }
 
 impl RemoteStreams {
-    /// `concurrent` streams may be open at once, announced in the transport parameters.
+    /// Allows `concurrent` streams to be open at once, as announced in the transport
+    /// parameters.
     #[must_use]
     pub fn new(concurrent: u64) -> Self {
         let concurrent = concurrent.min(StreamId::MAX_STREAMS);
@@ -134,10 +136,11 @@ impl RemoteStreams {
         }
     }
 
-    /// The peer used `index`. Returns the indices that this opens: all up to it (RFC 9000 §2.1).
+    /// Records that the peer used `index`. Returns the indices that this opens, including all
+    /// lower ones (RFC 9000 §2.1).
     ///
     /// # Errors
-    /// [`StreamLimitExceeded`] if the index is not below the limit.
+    /// [`StreamLimitExceeded`] if the index isn't below the limit.
     pub fn on_index(&mut self, index: u64) -> Result<core::ops::Range<u64>, StreamLimitExceeded> {
         // [9000 4.6 peers-streams]
         if index >= self.promised {
@@ -149,7 +152,7 @@ impl RemoteStreams {
         Ok(first..self.opened)
     }
 
-    /// The next stream for the application.
+    /// Returns the next stream for the application.
     pub fn accept(&mut self) -> Option<u64> {
         let index = self.accepted;
         (index < self.opened).then(|| {
@@ -158,29 +161,29 @@ impl RemoteStreams {
         })
     }
 
-    /// A stream is done on both sides.
+    /// Records that a stream is done on both sides.
     pub fn on_closed(&mut self) {
         self.closed += 1;
     }
 
-    /// Streams open now.
+    /// Returns the number of open streams.
     #[must_use]
     pub fn open(&self) -> u64 {
         self.opened.saturating_sub(self.closed)
     }
 
-    /// Changes how many may be open at once. A lower number holds as streams close.
+    /// Sets how many may be open at once. A lower number takes effect as streams close.
     pub fn set_concurrent(&mut self, concurrent: u64) {
         self.concurrent = concurrent.min(StreamId::MAX_STREAMS);
     }
 
-    /// The peer reports that it is blocked by a limit of `limit`.
+    /// Records that the peer reported being blocked at `limit`.
     pub fn on_peer_blocked(&mut self, limit: u64) {
         self.peer_waits |= limit >= self.promised;
     }
 
-    /// True if a new limit is worth a frame: an eighth of the streams have closed, or the peer
-    /// waits.
+    /// Returns true if a new limit should be sent, because an eighth of the streams have closed
+    /// or the peer waits.
     #[must_use]
     pub fn update_due(&self) -> bool {
         let more = self.next_promise() - self.promised;
@@ -188,7 +191,7 @@ impl RemoteStreams {
         more > 0 && (self.peer_waits || more >= self.concurrent / 8)
     }
 
-    /// The limit to announce now.
+    /// Returns the limit to announce now.
     pub fn announce(&mut self) -> u64 {
         self.promised = self.next_promise();
         self.peer_waits = false;
@@ -226,7 +229,7 @@ mod tests {
         assert_eq!(local.max(), StreamId::MAX_STREAMS);
     }
 
-    /// The limit that counts may be lower than the one that streams were opened by.
+    /// The new limit may be lower than the one under which streams were opened.
     #[test]
     fn a_lower_limit_in_its_place_holds_up_what_is_open_beyond() {
         let mut local = LocalStreams::default();
@@ -237,12 +240,13 @@ mod tests {
         assert!(!local.start_over(1));
         assert_eq!((local.max(), local.block_due()), (1, true));
         assert_eq!((local.announce_blocked(), local.block_due()), (1, false));
-        // A little more does not do, and is worth another word; all that are open do.
+        // A slightly higher limit isn't sufficient and is reported again; one for all open
+        // streams is.
         assert!(local.raise(2) && local.block_due());
         assert!(local.raise(3) && !local.block_due());
         assert!(!local.raise(3) && !local.raise(4));
         assert_eq!((local.open(), local.open()), (Some(3), None));
-        // A waiting opener goes on waiting, and gets an event where there is room at once.
+        // A waiting opener keeps waiting, and gets an event if there is room immediately.
         assert!(!local.start_over(4) && local.block_due());
         assert!(local.raise(5) && local.open() == Some(4));
         assert!(!local.start_over(5) && !local.block_due());
@@ -254,7 +258,7 @@ mod tests {
         );
     }
 
-    /// RFC 9001 §4.6.2: streams that were opened for a server that allows fewer wait for it.
+    /// RFC 9001 §4.6.2: streams that exceed a server's lower limit wait for it.
     #[test]
     fn streams_beyond_a_lower_limit_are_reported_though_none_waits_to_be_opened() {
         let mut local = LocalStreams::default();
@@ -289,12 +293,12 @@ mod tests {
         remote.on_peer_blocked(8);
         assert!(remote.update_due());
         assert_eq!((remote.announce(), remote.update_due()), (11, false));
-        // The complaint is answered: one more is not worth a frame at once.
+        // The report was answered, so one more stream isn't worth a frame immediately.
         remote.set_concurrent(80);
         remote.announce();
         remote.on_closed();
         assert!(!remote.update_due());
-        // Promised credit is never taken back, and nothing is announced meanwhile.
+        // Promised credit is never revoked, and nothing is announced meanwhile.
         remote.set_concurrent(0);
         assert!(!remote.update_due());
         assert_eq!(remote.announce(), 81);

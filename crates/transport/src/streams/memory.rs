@@ -1,47 +1,49 @@
-//! How much memory received data may take, over all connections of an endpoint.
+//! Limits the memory that received data can use, over all connections of an endpoint.
 //!
-//! What a connection promises its peer is its own from then on: whatever the peer sends within it
-//! is kept. So the promises of all connections, and not what has arrived, are held to the limit.
-//! Each connection has a *base* that it was promised at first, as large as the number of others
-//! allows. It *earns* more by what its application reads: some round trips' worth of it, as its
-//! window does. Data that nobody reads yet takes of a part of the memory of its own.
+//! A connection must keep everything that its peer sends within its promise. Therefore, the
+//! limit applies to the promises of all connections instead of the bytes that have arrived.
+//! Each connection has a *base*, the initial promise, whose size depends on the number of other
+//! connections. It *earns* more when its application reads: several round trips' worth, like
+//! its window. Data that nobody reads uses a separate *unearned* part of the memory.
 //!
-//! Of both a connection may take as much as it leaves for the others, so that any number of them
-//! leaves something for one more.
+//! From both parts, a connection may take as much as it leaves for the others, so something
+//! always remains for one more connection.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What every connection may promise, bytes.
+/// Minimum that every connection may promise, bytes.
 pub(super) const FLOOR: u64 = 64 * 1024;
 
-/// Share of the whole for what was not earned.
+/// The unearned part is the whole divided by this.
 const UNEARNED_SHARE: u64 = 4;
 
-/// Share that a new connection may take of what is left of that. Of the 512 MiB of the default, the
-/// first two may be promised 24 MiB each, and the next ten 6 MiB.
+/// A new connection may take the free unearned part divided by this. Of the default of 512 MiB,
+/// the first two connections may promise 24 MiB each, and the next ten 6 MiB each.
 const FIRST_SHARE: u64 = 4;
 
-/// A new connection that cannot be promised all that it wants is promised this share of it, or this
-/// share of that, and so on. More and more connections so change the promise only now and then: a
-/// server refuses early data from clients that were promised more before (RFC 9000 §7.4.1).
+/// If a new connection can't have the promise it wants, the promise is divided by this until it
+/// fits. Such steps keep promises mostly constant while the number of connections grows.
+/// Otherwise, a server would often have to reject early data from clients with larger
+/// remembered limits (RFC 9000 §7.4.1).
 const STEP: u64 = 4;
 
-/// Memory for received data that connections share. They keep it within `limit` bytes, but for 64
-/// KiB of each.
+/// Memory for received data that connections share. In total they use at most `limit` bytes,
+/// plus 64 KiB each.
 #[derive(Debug)]
 pub struct ReceiveMemory {
     limit: AtomicU64,
-    /// The part of it for what connections have not earned.
+    /// The part that connections can use without having earned it.
     pool: AtomicU64,
     held: AtomicU64,
-    /// Bytes that connections have taken beyond the least of each.
+    /// Bytes that connections have taken beyond their minimum.
     earned: AtomicU64,
     unearned: AtomicU64,
 }
 
 impl ReceiveMemory {
-    /// Memory of `limit` bytes, a quarter of it for what connections have not earned.
+    /// Creates a memory of `limit` bytes, a quarter of which connections can use without having
+    /// earned it.
     #[must_use]
     pub fn new(limit: u64) -> Self {
         Self {
@@ -53,39 +55,39 @@ impl ReceiveMemory {
         }
     }
 
-    /// Bytes that connections may promise.
+    /// Returns the limit in bytes.
     #[must_use]
     pub fn limit(&self) -> u64 {
         self.limit.load(Ordering::Relaxed)
     }
 
-    /// Changes that. What is promised already stays.
+    /// Sets the limit. Earlier promises remain valid.
     pub fn set_limit(&self, limit: u64) {
         self.limit.store(limit, Ordering::Relaxed);
         self.set_pool(limit / UNEARNED_SHARE);
     }
 
-    /// Has `bytes` of it serve for what connections have not earned: peers who are trusted may
-    /// leave data unread on some streams, and use others.
+    /// Sets how many bytes connections can use without having earned them. A larger part is
+    /// useful for trusted peers that leave data unread on some streams while using others.
     pub fn set_pool(&self, bytes: u64) {
         self.pool.store(bytes, Ordering::Relaxed);
     }
 
-    /// Bytes held now.
+    /// Returns the bytes of memory in use.
     #[must_use]
     pub fn held(&self) -> u64 {
         self.held.load(Ordering::Relaxed)
     }
 
-    /// Bytes that connections have taken beyond the least of each, by promises or by what they
-    /// hold.
+    /// Returns the bytes that connections have taken beyond their minimum, by promises or by
+    /// buffered data.
     #[must_use]
     pub fn taken(&self) -> u64 {
         let earned = self.earned.load(Ordering::Relaxed);
         earned + self.unearned.load(Ordering::Relaxed)
     }
 
-    /// What a new connection may be promised at first of `wanted` bytes.
+    /// Returns the initial promise for a new connection that wants `wanted` bytes.
     #[must_use]
     pub fn first_promise(&self, wanted: u64) -> u64 {
         let most = FLOOR + self.free_unearned() / FIRST_SHARE;
@@ -107,23 +109,23 @@ impl ReceiveMemory {
     }
 }
 
-/// What one connection takes of it; gives it back when dropped.
+/// The share of one connection, which it returns when dropped.
 #[derive(Debug, Default)]
 pub(super) struct MemoryAccount {
-    /// `None`: no bound but flow control.
+    /// `None`: only flow control limits the connection.
     shared: Option<Arc<ReceiveMemory>>,
-    /// What was promised at first.
+    /// The initial promise.
     base: u64,
     held: u64,
-    /// What the peer may still send and what is not read, as far as flow control counts it.
+    /// Bytes that the peer may still send or that aren't read yet, as counted by flow control.
     promised: u64,
-    /// What is taken of the shared memory beyond the least, by reading and otherwise.
+    /// Bytes taken from the shared memory beyond the minimum, by reading and otherwise.
     earned: u64,
     unearned: u64,
 }
 
 impl MemoryAccount {
-    /// Shares from now on. `promised`: what the peer was promised already.
+    /// Starts sharing `memory`. `promised` is the credit that the peer already has.
     pub(super) fn share(&mut self, memory: Arc<ReceiveMemory>, promised: u64) {
         self.take(0, 0);
         self.base = promised.max(FLOOR);
@@ -131,7 +133,8 @@ impl MemoryAccount {
         self.promise(promised, 0);
     }
 
-    /// A part holds `after` bytes that held `before`; the connection has earned `earned` in all.
+    /// Records that a part of the connection now holds `after` bytes instead of `before`. The
+    /// connection has earned `earned` in total.
     pub(super) fn change(&mut self, before: usize, after: usize, earned: u64) {
         if before != after {
             let held = (self.held + after as u64).saturating_sub(before as u64);
@@ -143,7 +146,7 @@ impl MemoryAccount {
         }
     }
 
-    /// The peer may have `promised` bytes here, read ones not counted.
+    /// Records that the peer may have `promised` bytes here, not counting those that were read.
     pub(super) fn promise(&mut self, promised: u64, earned: u64) {
         if self.promised != promised {
             self.promised = promised;
@@ -155,7 +158,7 @@ impl MemoryAccount {
         let beyond = self.size().saturating_sub(FLOOR);
         let first = self.base.saturating_sub(FLOOR);
         let by_reading = beyond.saturating_sub(first).min(self.earnable(earned));
-        // The base stays the connection's own, also while less than that is promised.
+        // The connection keeps its base even while it promises less.
         self.take(by_reading, beyond.saturating_sub(by_reading).max(first));
     }
 
@@ -168,14 +171,14 @@ impl MemoryAccount {
         }
     }
 
-    /// Promises count in full, however little of them has arrived. What is held takes some more
-    /// than its bytes.
+    /// Promises count in full, however few of their bytes have arrived. Buffered data takes
+    /// slightly more memory than its length.
     fn size(&self) -> u64 {
         self.promised.max(self.held)
     }
 
-    /// What the connection may take beyond its base because it has earned `earned` bytes. What it
-    /// was given is not taken back.
+    /// Returns the bytes that the connection may take beyond its base, given that it earned
+    /// `earned` bytes. Bytes already taken aren't revoked.
     fn earnable(&self, earned: u64) -> u64 {
         self.shared.as_ref().map_or(u64::MAX, |shared| {
             let part = (shared.free() + self.earned) / 2;
@@ -183,42 +186,42 @@ impl MemoryAccount {
         })
     }
 
-    /// The window that the connection may promise if it has earned `earned` bytes.
+    /// Returns the window that the connection may promise if it has earned `earned` bytes.
     pub(super) fn window(&self, earned: u64) -> u64 {
         self.base.saturating_add(self.earnable(earned))
     }
 
-    /// What it may promise in addition for data that is not read.
+    /// Returns the bytes that it may promise in addition for unread data.
     pub(super) fn for_unread(&self) -> u64 {
         self.part_of_unearned().max(self.own_unearned())
     }
 
-    /// What it has of the part for what was not earned, beyond its base.
+    /// Returns its bytes of the unearned part, beyond its base.
     fn own_unearned(&self) -> u64 {
         let first = self.base.saturating_sub(FLOOR);
         self.unearned.saturating_sub(first)
     }
 
-    /// As much of that as it leaves to the others.
+    /// Returns as much of the unearned part as it leaves to the others.
     fn part_of_unearned(&self) -> u64 {
         self.shared.as_ref().map_or(u64::MAX, |shared| {
             (shared.free_unearned() + self.own_unearned()) / 2
         })
     }
 
-    /// True if the connection shares memory with others.
     pub(super) const fn is_shared(&self) -> bool {
         self.shared.is_some()
     }
 
-    /// True if the connection holds all the memory that it may.
+    /// Returns true if the connection uses all the memory that it may.
     pub(super) fn is_out(&self, earned: u64) -> bool {
         let window = self.window(earned);
         self.is_shared() && self.held > window.saturating_add(self.part_of_unearned())
     }
 }
 
-/// `to` has `new` where it had `old`. Wraps to a subtraction where the new value is lower.
+/// Replaces `old` by `new` in the sum `to`. If the new value is lower, this wraps to a
+/// subtraction.
 fn add(to: &AtomicU64, new: u64, old: u64) {
     if new != old {
         to.fetch_add(new.wrapping_sub(old), Ordering::Relaxed);
@@ -240,7 +243,7 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    /// A connection that wants `wanted` bytes at first.
+    /// A connection that initially wants `wanted` bytes.
     fn account(memory: &Arc<ReceiveMemory>, wanted: u64) -> MemoryAccount {
         let mut account = MemoryAccount::default();
         account.share(Arc::clone(memory), memory.first_promise(wanted));
@@ -260,14 +263,15 @@ mod tests {
             accounts.push(account);
         }
         assert!(shared.taken() <= 128 * MIB, "{}", shared.taken());
-        // One whose application reads has what the others have not.
+        // A connection whose application reads gets the memory that the others don't have.
         let mut reader = account(&shared, 24 * MIB);
         assert!(reader.base < FLOOR + 4096);
         assert_eq!(reader.window(120 * MIB), reader.base + 120 * MIB);
         assert!(reader.window(500 * MIB) > 190 * MIB);
         let window = reader.window(500 * MIB);
         reader.promise(window, 500 * MIB);
-        // It keeps that although it reads no more, and others get half of the rest at most.
+        // It keeps this memory although it reads no more, and others get at most half of the
+        // rest.
         assert_eq!(reader.window(0), window);
         let other = account(&shared, 24 * MIB);
         assert!((90 * MIB..100 * MIB).contains(&other.window(500 * MIB)));
@@ -291,7 +295,7 @@ mod tests {
         assert!(account.is_out(0));
     }
 
-    /// Little data may take more memory than its bytes, and other things take some as well.
+    /// A few bytes may take more memory than their length, and so may other data.
     #[test]
     fn what_is_held_counts_where_it_exceeds_the_promise() {
         let shared = Arc::new(ReceiveMemory::new(512 * MIB));

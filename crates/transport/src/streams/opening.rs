@@ -1,4 +1,4 @@
-//! Which streams there are and which may be opened, by this side and by the peer.
+//! Opens streams, both this side's and the peer's, within their limits.
 
 use std::collections::VecDeque;
 
@@ -19,9 +19,9 @@ use crate::wire::{
 struct Kind {
     local: LocalStreams,
     remote: RemoteStreams,
-    /// Streams that wait for the peer to allow them, lowest first.
+    /// Streams that wait until the peer allows them, lowest first.
     held: VecDeque<StreamId>,
-    /// The application has accepted all there was.
+    /// Whether the application has accepted all streams so far.
     acceptor_waits: bool,
 }
 
@@ -36,7 +36,7 @@ impl Kind {
     }
 }
 
-/// See the module.
+/// See the module documentation.
 #[derive(Debug)]
 pub(crate) struct Opening {
     side: Side,
@@ -44,7 +44,7 @@ pub(crate) struct Opening {
     peer: PeerLimits,
     bidi: Kind,
     uni: Kind,
-    /// MAX_STREAMS frames to send in any case.
+    /// MAX_STREAMS frames that must be sent even if the limit is unchanged.
     due: ConnectionFrames,
 }
 
@@ -78,7 +78,6 @@ impl Opening {
         id.initiator() == self.side
     }
 
-    /// Opens a stream of this side.
     pub(super) fn open(&mut self, dir: Dir, records: &mut Records) -> Result<StreamId, OpenError> {
         let index = self.kind_mut(dir).local.open();
         let id = index
@@ -88,22 +87,22 @@ impl Opening {
         Ok(id)
     }
 
-    /// True while the application waits to open a stream, after [`OpenError::Limit`].
+    /// Returns true while the application waits to open a stream, after [`OpenError::Limit`].
     pub(crate) fn is_waited_for(&self) -> bool {
         self.bidi.local.is_blocked() || self.uni.local.is_blocked()
     }
 
-    /// The application waits no longer to open a stream of this kind.
+    /// Records that the application no longer waits to open a stream of this kind.
     pub(super) fn give_up(&mut self, dir: Dir) {
         self.kind_mut(dir).local.give_up();
     }
 
-    /// How many streams of this kind the peer may have open at once.
+    /// Sets how many streams of this kind the peer may have open at once.
     pub(super) fn set_concurrent(&mut self, dir: Dir, streams: u64) {
         self.kind_mut(dir).remote.set_concurrent(streams);
     }
 
-    /// The next stream that the peer opened.
+    /// Returns the next stream that the peer opened.
     pub(super) fn accept(&mut self, dir: Dir) -> Option<StreamId> {
         let kind = self.kind_mut(dir);
         let index = kind.remote.accept();
@@ -111,7 +110,8 @@ impl Opening {
         StreamId::new(self.side.peer(), dir, index?)
     }
 
-    /// The stream of a frame for this side's receiving part; `None` if it is done and forgotten.
+    /// Returns the stream of a frame for this side's receiving part, or `None` if it is done
+    /// and removed.
     pub(super) fn receiver<'r>(
         &mut self,
         id: StreamId,
@@ -127,7 +127,7 @@ impl Opening {
         self.resolve(id, frame, records, events)
     }
 
-    /// The same for this side's sending part.
+    /// Does the same for this side's sending part.
     pub(super) fn sender<'r>(
         &mut self,
         id: StreamId,
@@ -156,7 +156,8 @@ impl Opening {
         Ok(records.get_mut(&id).map(Box::as_mut))
     }
 
-    /// A frame for a stream that is not there: it was, or the peer opens it.
+    /// Handles a frame for a stream without a record: either the stream is done, or the peer
+    /// opens it.
     fn on_unknown(
         &mut self,
         id: StreamId,
@@ -193,7 +194,7 @@ impl Opening {
         Ok(())
     }
 
-    /// A new stream, with the parts that are ours.
+    /// Inserts a new stream with the parts that this side has.
     fn insert(&self, id: StreamId, records: &mut Records) {
         let (ours, both) = (self.is_own(id), id.dir() == Dir::Bi);
         let send = (ours || both).then(|| SendPart::new(self.initial_credit(id)));
@@ -204,7 +205,7 @@ impl Opening {
         records.insert(id, Box::new(Record::new(send, recv)));
     }
 
-    /// Bytes that the peer's transport parameters let us send on a stream.
+    /// Returns how many bytes the peer's transport parameters let this side send on a stream.
     pub(super) fn initial_credit(&self, id: StreamId) -> u64 {
         match (id.dir(), self.is_own(id)) {
             (Dir::Uni, _) => self.peer.max_stream_data_uni,
@@ -213,33 +214,32 @@ impl Opening {
         }
     }
 
-    /// Both parts of a stream are done.
+    /// Records that both parts of a stream are done.
     pub(super) fn on_closed(&mut self, id: StreamId) {
         if !self.is_own(id) {
             self.kind_mut(id.dir()).remote.on_closed();
         }
     }
 
-    /// The peer's transport parameters are known.
     pub(super) fn set_peer(&mut self, limits: PeerLimits, events: &mut Events) {
         self.peer = limits;
         self.raise(Dir::Bi, limits.max_streams_bidi, events);
         self.raise(Dir::Uni, limits.max_streams_uni, events);
     }
 
-    /// MAX_STREAMS. [`next_allowed`](Self::next_allowed) has the streams that waited for it.
+    /// Processes a MAX_STREAMS frame. The streams that waited for it are returned by
+    /// [`next_allowed`](Self::next_allowed).
     pub(super) fn raise(&mut self, dir: Dir, max: u64, events: &mut Events) {
         if self.kind_mut(dir).local.raise(max) {
             events.push(StreamEvent::Available(dir));
         }
     }
 
-    /// STREAMS_BLOCKED.
     pub(super) fn on_peer_blocked(&mut self, dir: Dir, limit: u64) {
         self.kind_mut(dir).remote.on_peer_blocked(limit);
     }
 
-    /// `limits` rule in place of those by which streams were opened.
+    /// Replaces the limits under which streams were opened by `limits`.
     pub(super) fn start_over(&mut self, limits: PeerLimits, events: &mut Events) {
         self.peer = limits;
         for (dir, max) in [
@@ -254,8 +254,8 @@ impl Opening {
         }
     }
 
-    /// True if the peer does not allow an open stream, which waits for that from now on. Lower
-    /// streams have to come first.
+    /// Returns true if the peer doesn't allow an open stream, which is then queued until it
+    /// does. Must be called for lower streams first.
     pub(super) fn holds(&mut self, id: StreamId) -> bool {
         let holds = !self.is_allowed(id);
         if holds {
@@ -264,26 +264,26 @@ impl Opening {
         holds
     }
 
-    /// The next stream that waited, and that the peer allows now. No others are looked at, however
-    /// often the peer's limits arrive.
+    /// Returns the next waiting stream that the peer now allows. Only the first one is
+    /// examined, so that frequent limits from the peer stay cheap.
     pub(super) fn next_allowed(&mut self, dir: Dir) -> Option<StreamId> {
         let id = *self.kind(dir).held.front()?;
         self.is_allowed(id).then_some(id)?;
         self.kind_mut(dir).held.pop_front()
     }
 
-    /// The peer's limit allows the stream, or it is the peer's own.
+    /// Returns true if the peer's limit allows the stream, or if the peer opened it.
     fn is_allowed(&self, id: StreamId) -> bool {
         !self.is_own(id) || id.index() < self.kind(id.dir()).local.max()
     }
 
-    /// True if a MAX_STREAMS or STREAMS_BLOCKED frame is due.
+    /// Returns true if a MAX_STREAMS or STREAMS_BLOCKED frame is due.
     pub(super) fn has_frame(&self) -> bool {
         let due = |kind: &Kind| kind.remote.update_due() || kind.local.block_due();
         !self.due.is_empty() || due(&self.bidi) || due(&self.uni)
     }
 
-    /// Writes those that are due and fit.
+    /// Writes the frames that are due and fit.
     pub(super) fn write(
         &mut self,
         w: &mut Writer<'_>,
@@ -308,7 +308,6 @@ impl Opening {
         Ok(())
     }
 
-    /// The packet with these frames was lost.
     pub(super) fn on_lost(&mut self, lost: ConnectionFrames) {
         for dir in [Dir::Bi, Dir::Uni] {
             let (max_streams, streams_blocked) = ConnectionFrames::of_streams(dir);

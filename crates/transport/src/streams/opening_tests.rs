@@ -15,7 +15,7 @@ fn id(n: u64) -> StreamId {
     StreamId::from_u64(n).unwrap()
 }
 
-/// A client that knows its peer's limits, and lets it have 4 streams of each kind open.
+/// A client with its peer's limits, which allows the peer 4 streams of each kind.
 struct Client {
     opening: Opening,
     records: Records,
@@ -42,7 +42,7 @@ impl Client {
         self.opening.open(dir, &mut self.records).ok()
     }
 
-    /// A frame for the receiving part of a stream arrives.
+    /// Receives a frame for the receiving part of a stream.
     fn receives(&mut self, n: u64) -> Result<bool, Code> {
         let (records, events) = (&mut self.records, &mut self.events);
         let found = self.opening.receiver(id(n), STREAM, records, events);
@@ -60,7 +60,7 @@ impl Client {
         core::iter::from_fn(|| self.events.pop()).collect()
     }
 
-    /// The frames due, and whether `room` bytes took them all.
+    /// Returns the frames due, and whether all of them fit into `room` bytes.
     fn write(&mut self, room: usize) -> (Vec<Frame<'static>>, SentFrames) {
         let mut buffer = [0; 100];
         let mut w = Writer::new(&mut buffer[..room]);
@@ -114,7 +114,7 @@ fn frames_find_streams_that_are_open_and_no_others() {
         (error, error)
     });
     assert_eq!(client.sends(4 * 4 + 1), Err(Code::STREAM_LIMIT_ERROR));
-    // Streams that are forgotten are not opened again.
+    // Streams that are forgotten aren't opened again.
     client.records.clear();
     assert_eq!(
         (client.receives(0), client.receives(3)),
@@ -186,7 +186,7 @@ fn limits_are_announced_asked_for_and_repeated_when_lost() {
             limit: 1,
         }),
     ];
-    // The second has no room behind the first, which is not repeated for that.
+    // The second doesn't fit behind the first, which isn't repeated because of that.
     let (frames, first) = client.write(10);
     assert_eq!(frames, both[..1]);
     let (frames, second) = client.write(100);

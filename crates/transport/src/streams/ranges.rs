@@ -3,18 +3,17 @@
 use core::ops::Range;
 use std::collections::BTreeMap;
 
-/// Half-open ranges of offsets. Every operation is O(log n) per range touched; extending a range in
-/// place, the common case, allocates nothing.
+/// Half-open ranges of offsets. Every operation takes O(log n) per affected range. Extending a
+/// range in place, the common case, allocates nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RangeSet {
     /// Start to end.
     ranges: BTreeMap<u64, u64>,
-    /// Sum of lengths.
     len: u64,
 }
 
 impl RangeSet {
-    /// How many offsets it holds.
+    /// Returns the number of offsets in the set.
     pub(crate) fn len(&self) -> u64 {
         self.len
     }
@@ -23,12 +22,11 @@ impl RangeSet {
         self.ranges.is_empty()
     }
 
-    /// The lowest range.
     pub(crate) fn first(&self) -> Option<Range<u64>> {
         self.ranges.first_key_value().map(|(s, e)| *s..*e)
     }
 
-    /// Adds `range`; returns the range of the set that now holds it.
+    /// Adds `range`, and returns the range of the set that now contains it.
     pub(crate) fn insert(&mut self, range: Range<u64>) -> Range<u64> {
         let Range { mut start, mut end } = range;
         if start >= end {
@@ -61,7 +59,6 @@ impl RangeSet {
         start..end
     }
 
-    /// Takes every offset of `range` out.
     pub(crate) fn remove(&mut self, range: Range<u64>) {
         let Range { start, end } = range;
         if start >= end || self.ranges.is_empty() {
@@ -88,7 +85,7 @@ impl RangeSet {
         }
     }
 
-    /// Takes at most `max` offsets from the front of the lowest range.
+    /// Removes at most `max` offsets from the front of the lowest range.
     pub(crate) fn pop_front(&mut self, max: u64) -> Option<Range<u64>> {
         let entry = self.ranges.first_entry()?;
         let (start, end) = (*entry.key(), *entry.get());
@@ -104,7 +101,7 @@ impl RangeSet {
         Some(start..cut)
     }
 
-    /// The ranges that overlap `within`, cut to it, in order.
+    /// Returns the ranges that overlap `within`, cut to it, in order.
     pub(crate) fn overlaps(&self, within: Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
         let before = self
             .ranges
@@ -153,7 +150,7 @@ mod tests {
         assert!(set.is_empty());
     }
 
-    /// What is there, or touches it, is one range with it.
+    /// Overlapping and adjacent ranges are merged with it.
     #[test]
     fn an_insertion_says_which_range_it_is_in_now() {
         let mut set = RangeSet::default();

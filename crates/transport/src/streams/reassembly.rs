@@ -7,11 +7,12 @@
 //!    │ block  │ block      block │ (nothing) │  block   │
 //! ```
 //!
-//! Data is copied out of the datagram into blocks by offset, so neither a tiny nor an overlapping
-//! frame can keep a datagram alive. Blocks exist only where data is. Little that has arrived ahead
-//! of the frontier is kept as [`Pieces`], in proportion to its bytes; more of it in place, with one
-//! bit per byte, so a whole window of gaps costs an eighth of the window at most, however the
-//! frames are cut. An insertion costs about the same with one gap as with a million.
+//! Data is copied from the datagram into blocks by offset, so that neither tiny nor overlapping
+//! frames can keep a datagram alive. Blocks exist only for data that has arrived. Small amounts
+//! ahead of the frontier are kept as [`Pieces`], whose memory is proportional to their bytes.
+//! Larger amounts are stored in place with one bit per byte. Even a whole window of gaps therefore
+//! costs at most an eighth of the window, regardless of the frames' sizes. An insertion takes about
+//! as long with a million gaps as with one.
 
 mod pieces;
 
@@ -21,16 +22,16 @@ use bytes::{Buf, Bytes, BytesMut};
 
 use pieces::Pieces;
 
-/// Bytes of offset space per block.
+/// Bytes of the stream per block.
 const BLOCK: u64 = 32 * 1024;
 
 /// Words of presence bits per block.
 const WORDS: usize = (BLOCK / 64) as usize;
 
-/// Least capacity of a block, bytes.
+/// Minimum capacity of a block, bytes.
 const FIRST_CAPACITY: usize = 256;
 
-/// Places for blocks that a stream keeps when nothing is buffered.
+/// Capacity of the block queue that a stream keeps when nothing is buffered.
 const KEPT_PLACES: usize = 8;
 
 /// One bit per byte of a block.
@@ -38,67 +39,69 @@ type Bits = Box<[u64; WORDS]>;
 
 #[derive(Debug)]
 struct Block {
-    /// Offset within the block at which `data` begins: what came before was read.
+    /// Offset within the block at which `data` begins; earlier bytes were read.
     skip: usize,
     data: BytesMut,
-    /// Which bytes of `data` beyond the frontier are there; `None` while none are.
+    /// Which bytes of `data` beyond the frontier have arrived; `None` if none have.
     present: Option<Bits>,
-    /// What else is there beyond the frontier; empty where there are bits.
+    /// Other data beyond the frontier; empty if there are bits.
     pieces: Pieces,
 }
 
-/// See the module.
+/// See the module documentation.
 #[derive(Debug, Default)]
 pub struct Reassembly {
-    /// Blocks from that of `base` on.
+    /// Blocks, from the one that contains `base`.
     blocks: VecDeque<Option<Box<Block>>>,
-    /// Number (offset / BLOCK) of the first.
+    /// Number (offset / BLOCK) of the first block.
     first: u64,
     base: u64,
     frontier: u64,
     highest: u64,
-    /// `base` when the buffer was empty last, and how much went through it between the two times
-    /// before: bulk transfers get their blocks in full, streams of short messages small ones.
+    /// `base` when the buffer was last empty, and the bytes that passed through it between the
+    /// previous two times. Thus bulk transfers get full-sized blocks, and streams of short
+    /// messages small ones.
     empty_at: u64,
     last_burst: u64,
-    /// Bytes of memory that the blocks hold.
+    /// Bytes of memory that the blocks use.
     held: usize,
-    /// Arrivals are counted and not read any more: see [`skip`](Self::skip).
+    /// Whether arriving data is only counted, because it isn't read anymore: see
+    /// [`skip`](Self::skip).
     counted: bool,
 }
 
 impl Reassembly {
-    /// The offset of the next byte to read.
+    /// Returns the offset of the next byte to read.
     #[must_use]
     pub fn base(&self) -> u64 {
         self.base
     }
 
-    /// The offset after the highest byte that arrived.
+    /// Returns the offset after the highest byte that arrived.
     #[must_use]
     pub fn highest(&self) -> u64 {
         self.highest
     }
 
-    /// The offset up to which there is no gap.
+    /// Returns the offset of the first gap.
     #[must_use]
     pub fn frontier(&self) -> u64 {
         self.frontier
     }
 
-    /// Bytes that can be read.
+    /// Returns the number of bytes that can be read.
     #[must_use]
     pub fn readable(&self) -> u64 {
         self.frontier - self.base
     }
 
-    /// Bytes of memory held, bookkeeping included.
+    /// Returns the bytes of memory in use, including bookkeeping.
     #[must_use]
     pub fn memory(&self) -> usize {
         self.held + self.blocks.capacity() * size_of::<Option<Box<Block>>>()
     }
 
-    /// Takes in `data` at `offset`. Bytes that are there already are not taken twice.
+    /// Inserts `data` at `offset`. Bytes that arrived before are ignored.
     pub fn insert(&mut self, offset: u64, data: &[u8]) {
         let end = offset.saturating_add(data.len() as u64);
         let start = offset.max(self.frontier);
@@ -129,8 +132,8 @@ impl Reassembly {
         }
     }
 
-    /// True if `len` bytes at `offset` come next and nothing is held: they count as read. For a
-    /// reader that takes them from where they are.
+    /// Counts `len` bytes at `offset` as read if they are next and nothing is buffered. The
+    /// reader can then take them directly from the datagram.
     pub fn pass(&mut self, offset: u64, len: usize) -> bool {
         if offset != self.base || self.highest != self.base || len == 0 {
             return false;
@@ -169,7 +172,6 @@ impl Reassembly {
         self.held = self.held + block.memory() - before;
     }
 
-    /// Moves the frontier over islands that it has reached.
     fn close_gap(&mut self) {
         while self.frontier < self.highest {
             let likely = self.last_burst.max(self.frontier - self.empty_at);
@@ -188,7 +190,8 @@ impl Reassembly {
         }
     }
 
-    /// The next piece, at most `max` bytes, without copying. `None` if there is nothing to read.
+    /// Returns the next piece, at most `max` bytes, without copying, or `None` if there is
+    /// nothing to read.
     pub fn read_chunk(&mut self, max: usize) -> Option<Bytes> {
         let len = index(self.readable()).min(max);
         let within = index(self.base % BLOCK);
@@ -198,7 +201,7 @@ impl Reassembly {
         }
         let block = self.blocks.front_mut()?.as_mut()?;
         self.held -= block.memory();
-        // `read` leaves what it has copied in place.
+        // `read` doesn't remove the bytes that it copies.
         let read = within.saturating_sub(block.skip).min(block.data.len());
         block.data.advance(read);
         let len = len.min(block.data.len());
@@ -209,7 +212,7 @@ impl Reassembly {
         Some(chunk)
     }
 
-    /// Copies what can be read into `out`; returns how much.
+    /// Copies readable bytes into `out`, and returns their number.
     pub fn read(&mut self, out: &mut [u8]) -> usize {
         let mut done = 0;
         while let Some(rest) = out.get_mut(done..).filter(|rest| !rest.is_empty()) {
@@ -230,9 +233,9 @@ impl Reassembly {
         done
     }
 
-    /// Drops what can be read; returns how much. From the first call on, data that arrives in order
-    /// is not kept but counted, so that [`read`](Self::read) and [`read_chunk`](Self::read_chunk)
-    /// find nothing to rely on: they are not to be called any more.
+    /// Drops all readable bytes, and returns their number. From the first call on, data that
+    /// arrives in order is counted instead of kept, so [`read`](Self::read) and
+    /// [`read_chunk`](Self::read_chunk) must not be called anymore.
     pub fn skip(&mut self) -> u64 {
         self.counted = true;
         let from = self.base;
@@ -243,13 +246,13 @@ impl Reassembly {
         self.base - from
     }
 
-    /// True once [`skip`](Self::skip) was called.
+    /// Returns true once [`skip`](Self::skip) was called.
     #[must_use]
     pub fn is_counted(&self) -> bool {
         self.counted
     }
 
-    /// Forgets all data, as after a reset. Offsets stay.
+    /// Drops all data, for example after a reset. Offsets are kept.
     pub fn clear(&mut self) {
         *self = Self {
             first: self.highest / BLOCK,
@@ -262,11 +265,11 @@ impl Reassembly {
         };
     }
 
-    /// `len` bytes of the first block were read.
+    /// Records that `len` bytes of the first block were read.
     fn advance(&mut self, len: usize) {
         self.base += len as u64;
         if self.base == self.highest {
-            // A stream at rest holds no memory.
+            // An idle stream uses no memory.
             self.blocks.clear();
             self.blocks.shrink_to(KEPT_PLACES);
             self.held = 0;
@@ -282,7 +285,7 @@ impl Reassembly {
 }
 
 impl Block {
-    /// A block in which nothing will be written before `skip`.
+    /// Creates a block in which nothing will be written before `skip`.
     fn new(skip: usize) -> Self {
         Self {
             skip,
@@ -297,7 +300,7 @@ impl Block {
         size_of::<Self>() + self.data.capacity() + bits + self.pieces.memory()
     }
 
-    /// Data beyond a gap.
+    /// Inserts data beyond a gap.
     fn insert_island(&mut self, within: usize, data: &[u8], likely: usize) {
         if self.present.is_none() {
             if self.pieces.take(data.len()) {
@@ -314,8 +317,8 @@ impl Block {
         self.mark(within, data.len());
     }
 
-    /// The end of what is there without a gap from `within` on, where the frontier is. All of it
-    /// lies in `data` then.
+    /// Returns the end of the contiguous data from `within`, which is the frontier. All of this
+    /// data is moved to `data`.
     fn follow(&mut self, within: usize, likely: usize) -> usize {
         if let Some(bits) = &self.present {
             let end = within + ones_from(bits, within);
@@ -337,7 +340,7 @@ impl Block {
         end
     }
 
-    /// Copies `data` to its place, with room for `likely` bytes if there is none yet.
+    /// Copies `data` to its position, allocating room for `likely` bytes if there is none yet.
     fn write(&mut self, within: usize, data: &[u8], likely: usize) {
         if self.data.capacity() == 0 {
             let space = index(BLOCK) - self.skip;
@@ -371,7 +374,7 @@ impl Block {
     }
 }
 
-/// How many ones follow each other in `bits` from bit `from` on.
+/// Returns the number of consecutive ones in `bits` from bit `from`.
 fn ones_from(bits: &[u64; WORDS], from: usize) -> usize {
     let mut at = from;
     while let Some(word) = bits.get(at / 64) {
@@ -385,7 +388,7 @@ fn ones_from(bits: &[u64; WORDS], from: usize) -> usize {
     at - from
 }
 
-/// An offset into a buffer; one beyond the address space lies beyond every buffer.
+/// Converts an offset into a buffer. Offsets beyond the address space are beyond every buffer.
 fn index(offset: u64) -> usize {
     usize::try_from(offset).unwrap_or(usize::MAX)
 }

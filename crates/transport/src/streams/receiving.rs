@@ -1,4 +1,4 @@
-//! The connection's half of receiving: the window and the memory that streams share.
+//! The connection's half of receiving: the window and the memory that all streams share.
 
 use std::sync::Arc;
 
@@ -17,31 +17,30 @@ use crate::wire::{
     frame::{FrameType, ResetStream, Stream, types},
 };
 
-/// Bytes of credit for a reader that waits while other streams have used up all that there is. The
-/// peer learns for which stream they are. What the reader takes of them comes again.
+/// Additional credit for a reader that waits while other streams have used up the connection's.
+/// The peer is informed which streams these are. The credit is replenished as the reader reads.
 const STRETCH: u64 = 16 * 1024;
 
-/// The most of that at a time, in case the peer spends it on other streams.
+/// Maximum additional credit at a time, in case the peer uses it for other streams.
 const STRETCHED: u64 = 64 * 1024;
 
-/// Of eight parts of the connection's window, the most that one stream's window has: a stream that
-/// is not read leaves something for others.
+/// Maximum window of a stream, in eighths of the connection's window, so that an unread stream
+/// leaves some credit for others.
 const OF_A_STREAM: u64 = 7;
 
-/// See the module.
+/// See the module documentation.
 #[derive(Debug)]
 pub(crate) struct Receiving {
-    /// Credit for the peer, on all streams together.
+    /// The peer's credit for all streams together.
     window: ReceiveWindow,
-    /// MAX_DATA is to be sent in any case.
+    /// Whether MAX_DATA must be sent even if the limit is unchanged.
     max_data_due: bool,
-    /// Memory of received data.
     memory: MemoryAccount,
-    /// Streams that the application tried to read in vain.
+    /// Number of streams on which the application waits for data.
     readers: u32,
     /// The window that the application has set.
     wanted: u64,
-    /// Bytes that the application could read now, of all streams.
+    /// Bytes that the application could read now, on all streams.
     readable: u64,
     rtt: Option<Duration>,
 }
@@ -59,35 +58,35 @@ impl Receiving {
         }
     }
 
-    /// The receive window of the connection as a whole, bytes.
+    /// Returns the receive window of the whole connection, bytes.
     pub(crate) fn window(&self) -> u64 {
         self.window.window()
     }
 
-    /// Sets it; it does not grow by itself from then on.
+    /// Sets the window, which doesn't grow automatically anymore.
     pub(super) fn set_window(&mut self, bytes: u64) {
         self.window.set(bytes);
         self.wanted = bytes;
         self.limit_window();
     }
 
-    /// Memory that the connection may take beyond its base, if others leave that.
+    /// Returns the memory that the connection may take beyond its base, if others leave that
+    /// much.
     fn earned(&self) -> u64 {
         self.window.earned().max(self.wanted)
     }
 
-    /// True while that window is smaller than the rate at which the application reads asks for: by
-    /// `max_window`, or for want of memory.
+    /// Returns true while `max_window` or lack of memory keeps the window smaller than the
+    /// application's reading rate requires.
     pub(crate) fn is_limited(&self) -> bool {
         self.window.is_limited()
     }
 
-    /// Takes memory for received data out of what connections share.
+    /// Uses memory shared with other connections for received data.
     pub(super) fn share(&mut self, memory: Arc<ReceiveMemory>) {
         self.memory.share(memory, self.window.outstanding());
     }
 
-    /// The smoothed RTT, for windows that grow by it.
     pub(super) fn on_rtt(&mut self, smoothed: Duration) {
         self.rtt = Some(smoothed);
     }
@@ -96,7 +95,6 @@ impl Receiving {
         self.rtt
     }
 
-    /// STREAM.
     pub(super) fn on_data(
         &mut self,
         now: Instant,
@@ -121,7 +119,6 @@ impl Receiving {
         Ok(())
     }
 
-    /// RESET_STREAM.
     pub(super) fn on_reset(
         &mut self,
         now: Instant,
@@ -142,7 +139,7 @@ impl Receiving {
         Ok(())
     }
 
-    /// Tells the reader, and renews credit.
+    /// Wakes the reader, and renews credit.
     fn after_arrival(&mut self, (id, record): (StreamId, &mut Record), events: &mut Events) {
         if record.reader_waits && record.recv.as_ref().is_some_and(RecvPart::is_readable) {
             record.reader_waits = false;
@@ -152,7 +149,6 @@ impl Receiving {
         self.offer_credit(record);
     }
 
-    /// The application reads a stream by `read`.
     pub(super) fn read<T>(
         &mut self,
         record: &mut Record,
@@ -177,7 +173,6 @@ impl Receiving {
         result
     }
 
-    /// The application stops a stream with `code`.
     pub(super) fn stop(&mut self, record: &mut Record, code: u64) -> Result<(), ClosedStream> {
         let recv = record.recv.as_mut().ok_or(ClosedStream)?;
         let before = recv.kept();
@@ -188,7 +183,7 @@ impl Receiving {
         Ok(())
     }
 
-    /// Drops the receiving part of a stream if it is done.
+    /// Removes the receiving part of a stream if it is done.
     pub(super) fn forget_if_done(&mut self, record: &mut Record) {
         if record.recv.as_ref().is_some_and(RecvPart::is_done) {
             record.end_wait(&mut self.readers);
@@ -199,7 +194,7 @@ impl Receiving {
         }
     }
 
-    /// A stream keeps `after` now and kept `before`.
+    /// Updates the totals after the data kept for a stream changed from `before` to `after`.
     fn on_kept(&mut self, before: Buffered, after: Buffered) {
         let earned = self.earned();
         self.readable = (self.readable + after.readable).saturating_sub(before.readable);
@@ -207,12 +202,13 @@ impl Receiving {
         self.limit_window();
     }
 
-    /// What the connection has promised is its own, and it promises no more than it may take.
+    /// Updates the memory account with the connection's promises, and limits further promises
+    /// to the memory available.
     fn limit_window(&mut self) {
         let earned = self.earned();
         self.memory.promise(self.window.outstanding(), earned);
         let cap = self.memory.window(earned);
-        // Unread data of some streams takes no credit from others.
+        // Unread data of some streams should not use up the credit of others.
         let half = self.window.window().min(cap) / 2;
         let extra = match self.readable.saturating_sub(half) {
             0 => 0,
@@ -221,7 +217,7 @@ impl Receiving {
         self.window.set_cap(cap, extra);
     }
 
-    /// MAX_STREAM_DATA may be due.
+    /// Schedules MAX_STREAM_DATA if it is due.
     fn offer_credit(&self, record: &mut Record) {
         if let Some(recv) = record.recv.as_mut() {
             let most = self.window.allowed() / 8 * OF_A_STREAM;
@@ -230,7 +226,6 @@ impl Receiving {
         }
     }
 
-    /// STREAM_DATA_BLOCKED, of a limit of `limit`.
     pub(super) fn on_stream_blocked(&self, record: &mut Record, limit: u64) {
         if let Some(recv) = record.recv.as_mut() {
             recv.window_mut().on_peer_blocked(limit);
@@ -238,19 +233,20 @@ impl Receiving {
         }
     }
 
-    /// Before packets are built, while a reader is [held up](Self::holds_up_a_reader) because the
-    /// peer has spent its credit on other streams: it gets a little more.
+    /// Grants some more credit, before packets are built, while a reader is [held
+    /// up](Self::holds_up_a_reader) because the peer has spent its credit on other streams.
     pub(super) fn stretch(&mut self) {
         let most = self.most();
         self.window.stretch(STRETCH, most);
     }
 
-    /// True if the application waits for a stream while the peer has spent its credit on others.
+    /// Returns true if the application waits for a stream while the peer has spent its credit
+    /// on others.
     pub(super) fn holds_up_a_reader(&self) -> bool {
         self.readers > 0 && self.memory.is_shared() && self.window.is_used_up(self.most())
     }
 
-    /// What may be promised for a reader that waits, beyond what was consumed.
+    /// Returns the maximum credit beyond the bytes consumed that a waiting reader justifies.
     fn most(&self) -> u64 {
         let window = self.memory.window(self.earned());
         window
@@ -258,27 +254,26 @@ impl Receiving {
             .saturating_add(STRETCHED)
     }
 
-    /// True if the connection holds all the memory that it may.
+    /// Returns true if the connection uses all the memory that it may.
     pub(crate) fn holds_all_it_may(&self) -> bool {
         self.memory.is_out(self.earned())
     }
 
-    /// Arrivals that the connection keeps outside of streams take `after` bytes, and took `before`.
+    /// Records that data kept outside of streams now takes `after` bytes instead of `before`.
     pub(crate) fn on_other_memory(&mut self, before: usize, after: usize) {
         self.memory.change(before, after, self.earned());
     }
 
-    /// DATA_BLOCKED.
     pub(super) fn on_data_blocked(&mut self, limit: u64) {
         self.window.on_peer_blocked(limit);
     }
 
-    /// True if MAX_DATA is due.
+    /// Returns true if MAX_DATA is due.
     pub(super) fn has_frame(&self) -> bool {
         self.max_data_due || self.window.update_due()
     }
 
-    /// Writes it, if it fits.
+    /// Writes MAX_DATA if it is due and fits.
     pub(super) fn write(
         &mut self,
         now: Instant,
@@ -296,7 +291,6 @@ impl Receiving {
         Ok(())
     }
 
-    /// The packet with these frames was lost.
     pub(super) fn on_lost(&mut self, lost: ConnectionFrames) {
         self.max_data_due |= lost.contains(ConnectionFrames::MAX_DATA);
     }

@@ -8,7 +8,7 @@ fn at(millis: u64) -> Instant {
     Instant::from_millis(1000 + millis)
 }
 
-/// One stream that is received on.
+/// A single stream that receives.
 struct Receiver {
     receiving: Receiving,
     record: Record,
@@ -91,7 +91,7 @@ fn what_was_read_gives_credit_which_is_announced_again_when_lost() {
     assert!(receiver.max_data(9).is_none());
     receiver.receiving.on_lost(lost.connection());
     assert_eq!(receiver.max_data(9), Some(lost));
-    // A little credit goes to a peer that waits for it.
+    // A peer that waits for credit gets even a little.
     receiver.arrives(at(0), 50_000, 1);
     assert!(receiver.read().is_ok());
     let promised = receiver.receiving.window.promised();
@@ -101,7 +101,7 @@ fn what_was_read_gives_credit_which_is_announced_again_when_lost() {
     assert!(receiver.max_data(9).is_some());
 }
 
-/// A stream that is not read leaves an eighth of the connection's window to others.
+/// An unread stream leaves an eighth of the connection's window to others.
 #[test]
 fn a_streams_window_is_less_than_the_connections() {
     let mut receiver = Receiver::new();

@@ -1,15 +1,15 @@
-//! State of an open stream, and of all of them.
+//! The state of an open stream, and of all open streams.
 
 use rustc_hash::FxHashMap;
 
 use super::{RecvPart, SendPart};
 use crate::wire::StreamId;
 
-/// Bytes that a stream takes in addition to its buffered data: its record, a place in the table of
-/// streams that is half empty after it grew, and what the allocator adds to five allocations.
+/// Memory of a stream in addition to its buffered data: its record, a place in a hash table
+/// that is half empty after growing, and the allocator's overhead for five allocations.
 const BOOKKEEPING: usize = size_of::<Record>() + 2 * size_of::<(StreamId, Box<Record>)>() + 5 * 16;
 
-/// Frames of a stream other than STREAM that are due.
+/// Frames due on a stream, other than STREAM.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Due {
     pub(super) reset: bool,
@@ -30,35 +30,38 @@ pub(super) enum Turn {
     None,
     /// In the schedule.
     Scheduled,
-    /// For the connection's credit.
+    /// Waiting for the connection's credit.
     Parked,
-    /// For the peer to allow the stream: it was opened when the peer seemed to.
+    /// Waiting until the peer's limit allows the stream, because an earlier limit, under which
+    /// it was opened, no longer applies.
     Held,
 }
 
-/// A stream with at least one part that is not done.
+/// A stream with at least one part that isn't done.
 #[derive(Debug)]
 pub(super) struct Record {
-    /// `None`: not ours to send on, or done.
+    /// `None`: this side can't send on it, or the part is done.
     pub(super) send: Option<SendPart>,
-    /// `None`: not ours to receive on, or done.
+    /// `None`: this side can't receive on it, or the part is done.
     pub(super) recv: Option<RecvPart>,
-    /// Frames due, and whether the stream stands in the queue of those with such frames.
+    /// The frames that are due, and whether the stream is in the queue of such streams.
     pub(super) due: Due,
     pub(super) in_control: bool,
     pub(super) turn: Turn,
-    /// The application waits to write (or to read), and no event has reported that it can.
+    /// Whether the application waits to write (or to read), and no event has reported yet that
+    /// it can.
     pub(super) writer_waits: bool,
     pub(super) reader_waits: bool,
-    /// It has tried to read, and there was nothing.
+    /// Whether the application tried to read, but there was no data.
     pub(super) read_blocked: bool,
-    /// Bytes that the writer may add to the common buffer until it waits again; `u32::MAX`: all.
+    /// Bytes that the writer may add to the shared buffer until it waits again; `u32::MAX`:
+    /// unlimited.
     pub(super) allowance: u32,
-    /// Whether it stands in the queue of those whose writers wait for room.
+    /// Whether it is in the queue of streams whose writers wait for room.
     pub(super) in_waiting: bool,
-    /// Whether it stands in the queue of those that wait, or waited, for the connection's credit.
+    /// Whether it is in the queue of streams that wait, or waited, for the connection's credit.
     pub(super) in_parked: bool,
-    /// Counted among the streams that wait for the peer's credit.
+    /// Whether it counts as waiting for the peer's credit.
     pub(super) stalled: bool,
 }
 
@@ -74,14 +77,14 @@ impl Record {
             allowance: u32::MAX,
             in_waiting: false,
             in_parked: false,
-            // The first data causes an event even without an attempt to read.
+            // The first data causes an event even if the application has not tried to read.
             reader_waits: true,
             read_blocked: false,
             stalled: false,
         }
     }
 
-    /// Takes back what is due but has lost its meaning. True if anything is left.
+    /// Clears frames that are due but no longer meaningful. Returns true if any is left.
     pub(super) fn drop_void(&mut self) -> bool {
         let (send, recv) = (self.send.as_ref(), self.recv.as_ref());
         self.due.reset &= send.is_some_and(|send| send.reset_frame().is_some());
@@ -91,7 +94,8 @@ impl Record {
         self.due.any()
     }
 
-    /// The application does not wait to read any more; `waiting` streams are waited for.
+    /// Records that the application no longer waits to read, by updating the number of
+    /// `waiting` streams.
     pub(super) fn end_wait(&mut self, waiting: &mut u32) {
         if core::mem::take(&mut self.read_blocked) {
             *waiting = waiting.saturating_sub(1);
@@ -99,34 +103,33 @@ impl Record {
     }
 }
 
-/// Received data that a part keeps.
+/// Received data that is kept for a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Buffered {
-    /// Bytes of memory, bookkeeping included.
+    /// Bytes of memory, including bookkeeping.
     pub(super) memory: usize,
     /// Bytes that can be read.
     pub(super) readable: u64,
 }
 
 impl RecvPart {
-    /// The received data that is kept.
     pub(super) fn kept(&self) -> Buffered {
         let held = self.buffer.memory();
         let is_empty = self.buffer.base() == self.buffer.highest();
         Buffered {
-            // A peer that sends one byte on each of many streams is charged for the streams too.
-            // Those at rest are bounded by their number.
+            // If a peer sends a single byte on each of many streams, the streams must be
+            // charged as well. Idle streams are limited by their number.
             memory: held + if is_empty { 0 } else { BOOKKEEPING },
             readable: self.buffer.readable(),
         }
     }
 }
 
-/// Open streams. Boxed, so that a burst of streams does not move what is there.
+/// Open streams. Boxed, so that records need not move when the table grows.
 pub(super) type Records = FxHashMap<StreamId, Box<Record>>;
 
-/// All streams. A map's order differs from machine to machine; that of events and of what is sent
-/// must not.
+/// Returns the ids of all streams in order. The order of a hash map differs between machines,
+/// but that of events and frames must not.
 pub(super) fn sorted_ids(records: &Records) -> Vec<StreamId> {
     let mut ids: Vec<StreamId> = records.keys().copied().collect();
     ids.sort_unstable();

@@ -8,17 +8,17 @@ use super::{ReadError, Reassembly, ReceiveWindow, error::ClosedStream};
 /// States of a receiving part (RFC 9000 §3.2, figure 3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecvState {
-    /// Data may arrive; its end is not known.
+    /// Data may arrive; its end isn't known.
     Recv,
-    /// The end is known, but not everything has arrived.
+    /// The end is known, but not all data has arrived.
     SizeKnown,
-    /// Everything has arrived.
+    /// All data has arrived.
     DataRecvd,
-    /// The application has read everything.
+    /// The application has read all data.
     DataRead,
     /// The peer reset the stream.
     ResetRecvd,
-    /// The application has received the reset.
+    /// The application was informed of the reset.
     ResetRead,
 }
 
@@ -36,19 +36,18 @@ pub enum RecvError {
     ConnectionLimit,
 }
 
-/// What the application knows and wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reader {
     Reading,
-    /// It stopped reading, with this code.
+    /// The application stopped reading, with this code.
     Stopped(u64),
-    /// It read everything.
+    /// It read all data.
     AtEnd,
-    /// It received the reset.
+    /// It was informed of the reset.
     KnowsReset,
 }
 
-/// See the module.
+/// See the module documentation.
 #[derive(Debug)]
 pub struct RecvPart {
     pub(super) buffer: Reassembly,
@@ -58,12 +57,12 @@ pub struct RecvPart {
     /// Code of the peer's RESET_STREAM.
     reset: Option<u64>,
     reader: Reader,
-    /// Bytes accounted for as consumed, read or discarded.
+    /// Bytes counted as consumed, either read or discarded.
     consumed: u64,
 }
 
 impl RecvPart {
-    /// A part in state Recv, with the stream's window.
+    /// Creates a part in state Recv, with the stream's window.
     #[must_use]
     pub fn new(window: ReceiveWindow) -> Self {
         Self {
@@ -77,8 +76,8 @@ impl RecvPart {
         }
     }
 
-    /// Where the part stands. What was stopped by the application counts as read once its end is
-    /// known.
+    /// Returns the state of the part. A stream that the application stopped counts as read once
+    /// its end is known.
     #[must_use]
     pub fn state(&self) -> RecvState {
         match (self.reset, self.reader, self.final_size) {
@@ -95,13 +94,13 @@ impl RecvPart {
         }
     }
 
-    /// True if nothing is left to do: DataRead or ResetRead.
+    /// Returns true in the final states DataRead and ResetRead.
     #[must_use]
     pub fn is_done(&self) -> bool {
         matches!(self.state(), RecvState::DataRead | RecvState::ResetRead)
     }
 
-    /// True if a read would return something other than [`ReadError::Blocked`].
+    /// Returns true if a read would return something other than [`ReadError::Blocked`].
     #[must_use]
     pub fn is_readable(&self) -> bool {
         self.reader != Reader::Reading
@@ -110,24 +109,25 @@ impl RecvPart {
             || self.final_size == Some(self.buffer.base())
     }
 
-    /// The stream's flow control window.
+    /// Returns the stream's flow control window.
     pub fn window_mut(&mut self) -> &mut ReceiveWindow {
         &mut self.window
     }
 
-    /// True if a MAX_STREAM_DATA frame is due.
+    /// Returns true if a MAX_STREAM_DATA frame is due.
     #[must_use]
     pub fn update_due(&self) -> bool {
         self.wants_more() && self.window.update_due()
     }
 
-    /// True while a MAX_STREAM_DATA frame has a meaning: state Recv, and the application reads.
+    /// Returns true while a MAX_STREAM_DATA frame is meaningful: in state Recv while the
+    /// application reads.
     #[must_use]
     pub fn wants_more(&self) -> bool {
         self.final_size.is_none() && self.reader == Reader::Reading
     }
 
-    /// The code for a STOP_SENDING frame, while it has a meaning.
+    /// Returns the code for a STOP_SENDING frame, while one is meaningful.
     #[must_use]
     pub fn stop_frame(&self) -> Option<u64> {
         match (self.reader, self.final_size) {
@@ -136,10 +136,10 @@ impl RecvPart {
         }
     }
 
-    /// A STREAM frame arrived.
+    /// Processes a STREAM frame.
     ///
     /// # Errors
-    /// [`RecvError`] if the peer broke a rule; the connection ends.
+    /// [`RecvError`] if the peer violated a rule, so the connection must be closed.
     pub fn on_data(
         &mut self,
         now: Instant,
@@ -164,10 +164,10 @@ impl RecvPart {
         Ok(())
     }
 
-    /// A RESET_STREAM frame arrived. Ignored if everything has arrived already.
+    /// Processes a RESET_STREAM frame, which is ignored if all data has arrived already.
     ///
     /// # Errors
-    /// [`RecvError`] if the peer broke a rule; the connection ends.
+    /// [`RecvError`] if the peer violated a rule, so the connection must be closed.
     pub fn on_reset(
         &mut self,
         now: Instant,
@@ -188,7 +188,7 @@ impl RecvPart {
         Ok(())
     }
 
-    /// Copies data into `out`; `None` at the end of the stream, reported once.
+    /// Copies data into `out`. Returns `None` at the end of the stream, which is reported once.
     ///
     /// # Errors
     /// [`ReadError`].
@@ -206,8 +206,8 @@ impl RecvPart {
         Ok(Some(len))
     }
 
-    /// The next piece of at most `max` bytes, without copying; `None` at the end of the stream,
-    /// reported once.
+    /// Returns the next piece of at most `max` bytes, without copying, or `None` at the end of
+    /// the stream, which is reported once.
     ///
     /// # Errors
     /// [`ReadError`].
@@ -225,8 +225,8 @@ impl RecvPart {
         Ok(Some(chunk))
     }
 
-    /// Drops all data that can be read and returns how much; `None` at the end of the stream,
-    /// reported once. After this call the part cannot be read any more.
+    /// Drops all readable data, and returns its length, or `None` at the end of the stream,
+    /// which is reported once. Afterwards, the part can't be read.
     ///
     /// # Errors
     /// [`ReadError`].
@@ -239,11 +239,12 @@ impl RecvPart {
         Ok(Some(len))
     }
 
-    /// Code of the peer's RESET_STREAM, which this reports to the application; `None` while one
-    /// may still come.
+    /// Reports the code of the peer's RESET_STREAM to the application, or returns `None` while
+    /// one may still arrive.
     ///
     /// # Errors
-    /// [`ClosedStream`] if none can come: all data has arrived, or the application reads no more.
+    /// [`ClosedStream`] if none can arrive, because all data has arrived or the application
+    /// reads no more.
     pub fn received_reset(&mut self) -> Result<Option<u64>, ClosedStream> {
         if self.reset.is_some() && self.reader == Reader::Reading {
             self.reader = Reader::KnowsReset;
@@ -255,10 +256,10 @@ impl RecvPart {
         }
     }
 
-    /// The application wants no more. True if a STOP_SENDING frame is due.
+    /// Stops reading. Returns true if a STOP_SENDING frame is due.
     ///
     /// # Errors
-    /// [`ClosedStream`] if it stopped before, or has read to the end or the reset.
+    /// [`ClosedStream`] if the application stopped before, or has read to the end or the reset.
     pub fn stop(
         &mut self,
         code: u64,
@@ -272,7 +273,7 @@ impl RecvPart {
         Ok(self.stop_frame().is_some())
     }
 
-    /// True if there is data, false at the end.
+    /// Returns true if there is data, and false at the end.
     fn check_readable(&mut self) -> Result<bool, ReadError> {
         match (self.reader, self.reset) {
             (Reader::Reading, Some(code)) => {
@@ -289,7 +290,7 @@ impl RecvPart {
         }
     }
 
-    /// What was skipped is not kept, and cannot be read.
+    /// Fails if data was skipped and therefore not kept.
     fn check_kept(&self) -> Result<(), ReadError> {
         if self.buffer.is_counted() {
             return Err(ReadError::Closed);
@@ -303,20 +304,20 @@ impl RecvPart {
         connection.on_read(len);
     }
 
-    /// `len` bytes of it arrived beyond a gap that the application waits for.
+    /// Records that `len` bytes arrived beyond a gap for which the application waits.
     pub(super) fn on_held_up(&mut self, len: usize, connection: &mut ReceiveWindow) {
         self.window.on_held_up(len as u64);
         connection.on_held_up(len as u64);
     }
 
-    /// True if data at `offset` would close the first gap, or follow what is there.
+    /// Returns true if data at `offset` would extend the contiguous data.
     #[must_use]
     pub fn is_next(&self, offset: u64) -> bool {
         offset <= self.buffer.frontier()
     }
 
-    /// True if some of `len` bytes at `offset` would be kept: the application reads, and they are
-    /// not all there already.
+    /// Returns true if any of `len` bytes at `offset` would be kept, because the application
+    /// reads and hasn't got all of them.
     #[must_use]
     pub fn keeps(&self, offset: u64, len: usize) -> bool {
         let end = offset.saturating_add(len as u64);
@@ -326,7 +327,8 @@ impl RecvPart {
             && end > self.buffer.frontier()
     }
 
-    /// RFC 9000 §4.5: data up to `end` fits the final size, and `end` may be it.
+    /// RFC 9000 §4.5: checks that data up to `end` is within the final size, which `end` must
+    /// be if `is_final`.
     fn check_final_size(&self, end: u64, is_final: bool) -> Result<(), RecvError> {
         let fits = match self.final_size {
             Some(size) if is_final => end == size,
@@ -359,7 +361,7 @@ impl RecvPart {
         Ok(())
     }
 
-    /// Drops what is buffered and gives its credit back, for the application will not read it.
+    /// Drops buffered data and returns its credit, because the application won't read it.
     fn discard(&mut self, connection: &mut ReceiveWindow) {
         let left = self.highest - self.consumed;
         self.consumed = self.highest;

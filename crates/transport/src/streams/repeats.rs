@@ -1,41 +1,41 @@
-//! Data that was lost again when it was sent again goes in two packets from then on.
+//! Sends data in two packets once it was lost in a retransmission.
 //!
-//! Where a share p of the packets is lost at random, the last of n packets arrives after log n /
-//! log (1/p) round trips: after nine of them with 30 % of 80,000. A receiver holds all that follows
-//! back until then. With two packets for what was lost twice, a round trip leaves p² of it. That
-//! takes p²/(1 − p²) of the bytes, 10 % more at 30 %, 0.25 % at 5 %, and no more than an eighth and
-//! one packet.
-//! The second packet follows the first behind whatever else waits to be sent again. Data counts
-//! as lost once both are.
+//! If a share p of the packets is lost at random, the last of n packets arrives after log n /
+//! log (1/p) round trips: after nine for 80,000 packets at 30 % loss. Until then, the receiver
+//! must hold back all data that follows. With two packets for data that was lost twice, each
+//! round trip leaves only p² of it. This costs p²/(1 − p²) of the bytes, that is, 10 % more at
+//! 30 % loss and 0.25 % at 5 %, limited to an eighth plus one packet.
+//!
+//! The second packet is sent after everything else that waits to be sent again. Data counts as
+//! lost once both packets are lost.
 
 use core::ops::Range;
 
 use super::ranges::RangeSet;
 
-/// Beyond this part of what a stream has sent, nothing more is sent twice.
+/// Data is sent twice only up to this fraction of the bytes that a stream has sent.
 const SHARE: u64 = 8;
 
-/// Data of a stream that goes in two packets. All sets hold bytes that are not acknowledged.
+/// Data of a stream that is sent in two packets. All sets contain only unacknowledged bytes.
 #[derive(Debug, Default)]
 pub(super) struct Repeats {
     /// Lost again and not sent since.
     due: RangeSet,
-    /// Sent since, and to be sent once more.
+    /// Sent since, and must be sent once more.
     second: RangeSet,
-    /// On its way in two packets.
+    /// In flight in two packets.
     both: RangeSet,
-    /// Bytes that went twice.
     bytes: u64,
 }
 
 impl Repeats {
-    /// A packet in which `range` was sent again is lost.
+    /// Records the loss of a packet in which `range` was retransmitted.
     pub(super) fn on_lost_again(&mut self, range: Range<u64>) {
         self.due.insert(range);
     }
 
-    /// The first part of `range` that is on its way in another packet, and from now on in no more
-    /// than that one.
+    /// Returns the first part of `range` that is still in flight in another packet, and removes
+    /// it, because only that packet is left.
     pub(super) fn take_spared(&mut self, range: Range<u64>) -> Option<Range<u64>> {
         let part = self.both.overlaps(range).next()?;
         self.both.remove(part.clone());
@@ -43,7 +43,7 @@ impl Repeats {
         Some(part)
     }
 
-    /// What was lost of `range` is sent, of a stream that has sent `sent` bytes.
+    /// Records that lost bytes of `range` are sent, on a stream that has sent `sent` bytes.
     pub(super) fn on_sent(&mut self, range: &Range<u64>, sent: u64) {
         loop {
             let Some(part) = self.due.overlaps(range.clone()).next() else {
@@ -57,19 +57,18 @@ impl Repeats {
         }
     }
 
-    /// The lowest bytes that are to be sent once more.
+    /// Returns the lowest bytes that must be sent once more.
     pub(super) fn first(&self) -> Option<Range<u64>> {
         self.second.first()
     }
 
-    /// Takes at most `max` of them.
     pub(super) fn take(&mut self, max: u64) -> Option<Range<u64>> {
         let range = self.second.pop_front(max)?;
         self.both.insert(range.clone());
         Some(range)
     }
 
-    /// Whatever is on its way counts for nothing, or has arrived.
+    /// Removes bytes whose copies in flight no longer matter, or that were acknowledged.
     pub(super) fn forget(&mut self, range: Range<u64>) {
         for set in [&mut self.due, &mut self.second, &mut self.both] {
             set.remove(range.clone());
@@ -100,12 +99,12 @@ mod tests {
         let mut buffer = lost(2);
         buffer.on_lost(3000..4000);
         assert_eq!(buffer.take_lost(1000), Some(0..1000));
-        // What else was lost goes between the two.
+        // Other lost data is sent between the two packets.
         assert_eq!(buffer.take_lost(1000), Some(3000..4000));
         assert_eq!(buffer.first_lost(), Some(0..1000));
         assert_eq!(buffer.take_lost(1000), Some(0..1000));
         assert!(!buffer.has_lost());
-        // One of the two may be lost.
+        // One of the two packets may be lost.
         buffer.on_lost_again(0..1000);
         assert!(!buffer.has_lost());
         buffer.on_lost_again(0..1000);
@@ -138,7 +137,7 @@ mod tests {
         assert!(!buffer.has_lost());
     }
 
-    /// As a probe does.
+    /// Like a probe.
     #[test]
     fn what_is_repeated_is_lost_whatever_is_on_its_way() {
         let mut buffer = lost(2);

@@ -1,9 +1,9 @@
-//! Which stream sends next: the highest priority first, equals in turn. A stream of weight `w`
-//! sends `w` packets in its turn.
+//! The order in which streams send: the highest priority first, and equal ones in turn. A
+//! stream of weight `w` sends `w` packets per turn.
 //!
-//! Adding and taking cost O(1) within a priority and O(log p) among p priorities in use, however
-//! many streams wait. Each stream waits at most once; a stream that is gone when its turn comes is
-//! skipped.
+//! Adding and removing cost O(1) within a priority and O(log p) among p priorities in use,
+//! regardless of the number of streams. Each stream is queued at most once. A stream that no
+//! longer exists is skipped in its turn.
 
 use core::cmp::Reverse;
 use core::num::NonZeroU8;
@@ -15,36 +15,36 @@ use crate::wire::StreamId;
 /// Streams with something to send.
 #[derive(Debug, Default)]
 pub struct Schedule {
-    /// By falling priority; no queue is empty, except that of the default priority, kept for its
-    /// memory.
+    /// By descending priority. A queue that becomes empty is kept if no other stream is queued, to
+    /// avoid allocations.
     queues: BTreeMap<Reverse<i32>, VecDeque<(StreamId, NonZeroU8)>>,
     len: usize,
-    /// The sum of their weights.
+    /// Sum of their weights.
     weight: usize,
     /// Packets that the first stream has sent in its turn.
     taken: u8,
 }
 
 impl Schedule {
-    /// Entries waiting.
+    /// Returns the number of entries.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// True if no stream waits.
+    /// Returns true if no stream is queued.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The sum of the weights of those waiting.
+    /// Returns the sum of the weights of all entries.
     #[must_use]
     pub fn weight(&self) -> usize {
         self.weight
     }
 
-    /// `id` waits behind its equals.
+    /// Queues `id` behind the streams of the same priority.
     pub fn push_back(&mut self, (priority, weight): (i32, NonZeroU8), id: StreamId) {
         self.queues
             .entry(Reverse(priority))
@@ -54,7 +54,7 @@ impl Schedule {
         self.weight += usize::from(weight.get());
     }
 
-    /// Puts equals in the order of their numbers, whosever turn it was.
+    /// Sorts the streams of each priority by their ids, regardless of turns.
     pub(super) fn sort(&mut self) {
         for queue in self.queues.values_mut() {
             queue.make_contiguous().sort_unstable();
@@ -62,7 +62,7 @@ impl Schedule {
         self.taken = 0;
     }
 
-    /// Puts `id` in front of its equals.
+    /// Moves `id` in front of the streams of the same priority.
     pub(super) fn move_to_front(&mut self, id: StreamId) {
         for queue in self.queues.values_mut() {
             if let Some(at) = queue.iter().position(|(waiting, _)| *waiting == id)
@@ -74,8 +74,8 @@ impl Schedule {
         self.taken = 0;
     }
 
-    /// Drops streams that are gone, once they are most of those that wait: behind others that
-    /// always have something to send, their turn would never come.
+    /// Removes streams that no longer exist once they make up most of the entries. Otherwise,
+    /// they could stay forever behind streams that always have something to send.
     pub(super) fn forget_gone(&mut self, live: usize, is_live: impl Fn(&StreamId) -> bool) {
         if !mostly_gone(self.len, live) {
             return;
@@ -89,7 +89,7 @@ impl Schedule {
         self.weight = entries.map(|(_, weight)| usize::from(weight.get())).sum();
     }
 
-    /// The stream whose turn it is.
+    /// Returns the stream whose turn it is.
     #[must_use]
     pub fn first(&self) -> Option<StreamId> {
         self.queues
@@ -97,8 +97,9 @@ impl Schedule {
             .find_map(|queue| queue.front().map(|(id, _)| *id))
     }
 
-    /// `id` has filled a packet. After the last one of its turn it goes behind its equals of
-    /// `priority`. True if another stream may be the first now.
+    /// Records that `id` has filled a packet. After the last packet of its turn, it moves
+    /// behind the others of its `priority`. Returns true if another stream may be the first
+    /// now.
     pub fn rotate(&mut self, (priority, weight): (i32, NonZeroU8), id: StreamId) -> bool {
         let mut waiting = self
             .queues
@@ -111,7 +112,7 @@ impl Schedule {
             return false;
         };
         if (*first, entry.1) != (priority, weight) {
-            // One of them has changed since it was put there.
+            // Its priority or weight has changed since it was queued.
             self.pop();
             self.push_back((priority, weight), id);
             return true;
@@ -128,12 +129,12 @@ impl Schedule {
         several
     }
 
-    /// Takes the stream whose turn it is.
+    /// Removes the stream whose turn it is.
     pub fn pop(&mut self) -> Option<StreamId> {
         while let Some(mut queue) = self.queues.first_entry() {
             let entry = queue.get_mut().pop_front();
-            // Almost always all streams have one priority: then its queue stays, and nothing is
-            // allocated.
+            // Usually, all streams have the same priority. By keeping its queue, we avoid
+            // allocations.
             if queue.get().is_empty() && (entry.is_none() || self.len > 1) {
                 queue.remove();
             }
@@ -207,7 +208,7 @@ mod tests {
         schedule.push_back((-3, ONE), id(3));
         assert!(schedule.rotate((0, ONE), id(1)));
         assert_eq!(schedule.first(), Some(id(2)));
-        // Of another priority since it was put there.
+        // Its priority has changed since it was queued.
         assert!(schedule.rotate((-7, ONE), id(2)));
         let order: Vec<_> = core::iter::from_fn(|| schedule.pop()).collect();
         assert_eq!(order, [1, 3, 2].map(id));
@@ -244,13 +245,13 @@ mod tests {
             packets.collect::<Vec<_>>(),
             [0, 1, 1, 1, 2, 2, 0, 1, 1, 1, 2, 2]
         );
-        // A turn that is cut short leaves nothing to the next stream.
+        // A turn that ends early doesn't affect the next stream.
         schedule.rotate((0, weight(0)), id(0));
         schedule.rotate((0, weight(1)), id(1));
         assert_eq!(schedule.pop(), Some(id(1)));
         assert!(!schedule.rotate((0, weight(2)), id(2)));
         assert!(schedule.rotate((0, weight(2)), id(2)));
-        // A weight that changes holds at once, and in the sum.
+        // A changed weight applies immediately, and is included in the sum.
         assert_eq!(schedule.weight(), 3);
         schedule.rotate((0, weight(1)), id(0));
         assert_eq!(schedule.weight(), 5);

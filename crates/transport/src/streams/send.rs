@@ -14,41 +14,40 @@ pub enum SendState {
     Ready,
     /// Data is being sent.
     Send,
-    /// Everything and the end of the stream were sent; some of it may have to be sent again.
+    /// All data and the end of the stream were sent; some may have to be sent again.
     DataSent,
-    /// Everything was acknowledged.
+    /// All data was acknowledged.
     DataRecvd,
-    /// Reset, not acknowledged.
+    /// Reset, but not acknowledged.
     ResetSent,
     /// Reset and acknowledged.
     ResetRecvd,
 }
 
-/// The end of the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fin {
     /// The application may write more.
     Open,
-    /// To be sent for the first time.
+    /// Must be sent for the first time.
     Due,
     InFlight,
-    /// To be sent again.
+    /// Must be sent again.
     Lost,
     Acked,
 }
 
-/// A STREAM frame to be: what [`SendPart::take`] chose.
+/// The contents of a STREAM frame, as chosen by [`SendPart::take`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// Its bytes; may be empty if `fin`.
+    /// Its bytes; may be empty if `fin` is set.
     pub range: Range<u64>,
-    /// It holds the end of the stream.
+    /// Whether it contains the end of the stream.
     pub fin: bool,
-    /// How many of its bytes are sent for the first time, and count for flow control.
+    /// How many of its bytes are sent for the first time, and therefore count for flow control.
     pub fresh: u64,
 }
 
-/// See the module.
+/// See the module documentation.
 #[derive(Debug)]
 pub struct SendPart {
     buffer: SendBuffer,
@@ -60,9 +59,9 @@ pub struct SendPart {
     stopped: Option<u64>,
     priority: i32,
     weight: NonZeroU8,
-    /// Bytes that the application announced to write in all; 0: no announcement.
+    /// Total bytes that the application announced; 0: no announcement.
     announced: u64,
-    /// Rest of the bytes with which its flow begins.
+    /// Remaining bytes of the start of a flow.
     start: u16,
 }
 
@@ -70,7 +69,7 @@ pub struct SendPart {
 const START: u16 = 14_720;
 
 impl SendPart {
-    /// A part in state Ready with flow control credit of `limit` bytes.
+    /// Creates a part in state Ready with flow control credit of `limit` bytes.
     #[must_use]
     pub fn new(limit: u64) -> Self {
         Self {
@@ -86,7 +85,7 @@ impl SendPart {
         }
     }
 
-    /// Where the part stands.
+    /// Returns the state of the part.
     #[must_use]
     pub fn state(&self) -> SendState {
         match (self.reset, self.fin) {
@@ -99,62 +98,60 @@ impl SendPart {
         }
     }
 
-    /// True if nothing is left to do: DataRecvd or ResetRecvd.
+    /// Returns true in the final states DataRecvd and ResetRecvd.
     #[must_use]
     pub fn is_done(&self) -> bool {
         matches!(self.state(), SendState::DataRecvd | SendState::ResetRecvd)
     }
 
-    /// Bytes written and not acknowledged.
+    /// Returns the bytes that were written but not acknowledged.
     #[must_use]
     pub fn unacked(&self) -> u64 {
         self.buffer.unacked()
     }
 
-    /// See [`set_priority`](Self::set_priority).
+    /// Returns the priority. See [`set_priority`](Self::set_priority).
     #[must_use]
     pub fn priority(&self) -> i32 {
         self.priority
     }
 
-    /// Higher sends first; 0 at first.
+    /// Sets the priority. Higher ones are sent first; the default is 0.
     pub fn set_priority(&mut self, priority: i32) {
         self.priority = priority;
     }
 
-    /// Packets that it sends in its turn, 1 at first.
+    /// Sets the number of packets that it sends per turn. The default is 1.
     pub fn set_weight(&mut self, weight: NonZeroU8) {
         self.weight = weight;
     }
 
-    /// See [`set_weight`](Self::set_weight).
     pub(super) fn weight(&self) -> u64 {
         self.weight.get().into()
     }
 
-    /// Its priority and its weight.
     pub(super) const fn turn(&self) -> (i32, NonZeroU8) {
         (self.priority, self.weight)
     }
 
-    /// The stream carries a flow that begins.
+    /// Records that a flow begins on the stream.
     pub(super) const fn start_flow(&mut self) {
         self.start = START;
     }
 
-    /// The number of first bytes of a flow among `written` more.
+    /// Returns how many of `written` more bytes belong to the start of a flow.
     pub(super) fn take_start(&mut self, written: u64) -> u64 {
         let start = u16::try_from(written).map_or(self.start, |written| written.min(self.start));
         self.start -= start;
         start.into()
     }
 
-    /// The application announces that it will write about `bytes` more.
+    /// Announces that the application will write about `bytes` more.
     pub fn announce(&mut self, bytes: u64) {
         self.announced = self.buffer.end().saturating_add(bytes);
     }
 
-    /// Bytes that the application has yet to write, where it is known.
+    /// Returns the bytes that the application has yet to write, if known.
     #[must_use]
     pub fn unwritten(&self) -> Option<u64> {
         match self.fin {
@@ -166,7 +163,7 @@ impl SendPart {
         }
     }
 
-    /// Whether the application may write now.
+    /// Checks whether the application may write now.
     ///
     /// # Errors
     /// [`WriteError::Stopped`] or [`WriteError::Closed`].
@@ -178,25 +175,25 @@ impl SendPart {
         }
     }
 
-    /// Bytes worth buffering beyond those that wait already: what the peer allows, and `ahead` for
-    /// when it allows more.
+    /// Returns how many more bytes are worth buffering: those that the peer allows, plus
+    /// `ahead` for when it raises the limit.
     #[must_use]
     pub fn useful(&self, ahead: u64) -> u64 {
         let wanted = self.credit.available().saturating_add(ahead);
         wanted.saturating_sub(self.buffer.unsent())
     }
 
-    /// Appends a copy of `data`. The caller has checked that the part is writable.
+    /// Appends a copy of `data`. The caller must check first that the part is writable.
     pub fn write(&mut self, data: &[u8]) {
         self.buffer.write(data);
     }
 
-    /// Appends `data` itself. The caller has checked that the part is writable.
+    /// Appends `data` without copying. The caller must check first that the part is writable.
     pub fn push(&mut self, data: Bytes) {
         self.buffer.push(data);
     }
 
-    /// The application has written everything.
+    /// Marks the end of the data.
     ///
     /// # Errors
     /// As [`check_writable`](Self::check_writable).
@@ -207,10 +204,10 @@ impl SendPart {
         Ok(())
     }
 
-    /// Gives up: nothing more is sent or sent again, and a RESET_STREAM with `code` is due.
+    /// Stops sending and retransmitting, so that only a RESET_STREAM with `code` is due.
     ///
     /// # Errors
-    /// [`ClosedStream`] if the part was reset before or is done.
+    /// [`ClosedStream`] if the part was already reset or is done.
     pub fn reset(&mut self, code: u64) -> Result<(), ClosedStream> {
         if self.reset.is_some() || self.is_done() {
             return Err(ClosedStream);
@@ -221,8 +218,8 @@ impl SendPart {
         Ok(())
     }
 
-    /// The peer wants no more: resets the part with the peer's code (RFC 9000 §3.5). True the first
-    /// time, unless the part was reset or is done.
+    /// Processes STOP_SENDING by resetting the part with the peer's code (RFC 9000 §3.5).
+    /// Returns true the first time, unless the part was already reset or is done.
     pub fn on_stop_sending(&mut self, code: u64) -> bool {
         // [9000 3.5 stop-answered]
         let stops = self.reset(code).is_ok();
@@ -232,15 +229,16 @@ impl SendPart {
         stops
     }
 
-    /// The peer allows more. True if that was so far what kept data from being sent.
+    /// Raises the peer's limit. Returns true if only the previous limit kept data from being
+    /// sent.
     pub fn on_max_stream_data(&mut self, limit: u64) -> bool {
         let stalled = self.is_stalled();
         self.credit.raise(limit);
         stalled && !self.is_stalled()
     }
 
-    /// Nothing of what was sent has come to anything: all of it is to be sent as if for the first
-    /// time, with a credit of `limit` bytes. Nothing may have been acknowledged.
+    /// Treats all data as never sent, with a new credit of `limit` bytes. Nothing may have been
+    /// acknowledged.
     pub fn start_over(&mut self, limit: u64) {
         self.buffer.start_over();
         self.credit = SendCredit::new(limit);
@@ -249,26 +247,26 @@ impl SendPart {
         }
     }
 
-    /// True if data waits for the peer to allow more on this stream.
+    /// Returns true if data waits for the peer to raise the limit of this stream.
     #[must_use]
     pub fn is_stalled(&self) -> bool {
         self.buffer.unsent() > 0 && self.credit.available() == 0
     }
 
-    /// True the first time that the part is stalled at the present limit: STREAM_DATA_BLOCKED is
-    /// due.
+    /// Returns true the first time that the part is stalled at the current limit, when a
+    /// STREAM_DATA_BLOCKED frame is due.
     pub fn block(&mut self) -> bool {
         self.credit.block()
     }
 
-    /// The limit for a STREAM_DATA_BLOCKED frame, if it still holds.
+    /// Returns the limit for a STREAM_DATA_BLOCKED frame, while it is accurate.
     #[must_use]
     pub fn blocked_at(&self) -> Option<u64> {
         // [9000 3.3 after-the-end]
         (self.reset.is_none() && self.is_stalled()).then(|| self.credit.limit())
     }
 
-    /// Code and final size of the RESET_STREAM frame, while it is not acknowledged.
+    /// Returns the code and final size for a RESET_STREAM frame, until it is acknowledged.
     #[must_use]
     pub fn reset_frame(&self) -> Option<(u64, u64)> {
         match self.reset {
@@ -278,15 +276,16 @@ impl SendPart {
         }
     }
 
-    /// True if there is a STREAM frame to send that needs no credit of the connection's: lost data,
-    /// or the end alone.
+    /// Returns true if a STREAM frame can be sent without the connection's credit: one with
+    /// lost data, or with only the end of the stream.
     #[must_use]
     pub fn has_old(&self) -> bool {
         let fin_alone = self.reset.is_none() && self.fin_due() && self.buffer.unsent() == 0;
         self.buffer.has_lost() || fin_alone
     }
 
-    /// Bytes that the peer still allows on this stream; none once nothing more may be written.
+    /// Returns the bytes that the peer still allows on this stream. Once nothing more may be
+    /// written, only unsent bytes count.
     #[must_use]
     pub fn allowed(&self) -> u64 {
         match self.check_writable() {
@@ -295,14 +294,15 @@ impl SendPart {
         }
     }
 
-    /// True if there is a STREAM frame to send that needs credit of the connection's, and has the
-    /// stream's.
+    /// Returns true if a STREAM frame is within the stream's credit but needs credit of the
+    /// connection as well.
     #[must_use]
     pub fn has_fresh(&self) -> bool {
         self.buffer.unsent() > 0 && self.credit.available() > 0
     }
 
-    /// The offset that the next STREAM frame starts with, and how many bytes there are for it.
+    /// Returns the start offset of the next STREAM frame, and the number of bytes available for
+    /// it.
     #[must_use]
     pub fn next(&self, connection_credit: u64) -> (u64, u64) {
         if let Some(lost) = self.buffer.first_lost() {
@@ -312,8 +312,8 @@ impl SendPart {
         (self.buffer.sent(), self.buffer.unsent().min(credit))
     }
 
-    /// Chooses what goes into the next STREAM frame, at most `max` bytes: what was lost before what
-    /// is new.
+    /// Chooses the contents of the next STREAM frame, at most `max` bytes, with lost data
+    /// before new data.
     pub fn take(&mut self, max: u64, connection_credit: u64) -> Option<Piece> {
         let (range, fresh) = match self.buffer.take_lost(max) {
             Some(lost) => (lost, 0),
@@ -350,7 +350,8 @@ impl SendPart {
         self.buffer.read(range, put);
     }
 
-    /// A STREAM frame was acknowledged. Returns how many bytes of it are newly so.
+    /// Processes the acknowledgement of a STREAM frame. Returns the number of newly
+    /// acknowledged bytes.
     pub fn on_acked(&mut self, range: Range<u64>, fin: bool) -> u64 {
         if self.reset.is_some() {
             return 0;
@@ -361,7 +362,7 @@ impl SendPart {
         self.buffer.on_acked(range)
     }
 
-    /// A STREAM frame was lost.
+    /// Processes the loss of a STREAM frame.
     pub fn on_lost(&mut self, range: Range<u64>, fin: bool) {
         if self.reset.is_some() {
             return;
@@ -372,7 +373,7 @@ impl SendPart {
         self.buffer.on_lost(range);
     }
 
-    /// A STREAM frame in which `range` was sent again was lost.
+    /// Processes the loss of a STREAM frame in which `range` was retransmitted.
     pub fn on_lost_again(&mut self, range: Range<u64>, fin: bool) {
         self.on_lost(0..0, fin);
         if self.reset.is_none() {
@@ -380,7 +381,7 @@ impl SendPart {
         }
     }
 
-    /// The first `most` bytes that are not acknowledged are to be sent again.
+    /// Sends the first `most` unacknowledged bytes again.
     pub fn repeat_first(&mut self, most: u64) {
         let range = self.buffer.first_unacked(most);
         self.on_lost(0..0, range.end == self.buffer.end());
@@ -389,7 +390,7 @@ impl SendPart {
         }
     }
 
-    /// Our RESET_STREAM was acknowledged.
+    /// Records that the peer acknowledged the RESET_STREAM.
     pub fn on_reset_acked(&mut self) {
         if let Some((_, acked)) = &mut self.reset {
             *acked = true;

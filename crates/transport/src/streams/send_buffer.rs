@@ -6,9 +6,9 @@
 //!    │ acknowledged and lost ranges │                 │
 //! ```
 //!
-//! `Bytes` of the application are kept as they are; small writes are copied into blocks. A block is
-//! let go as soon as all of it is acknowledged, also behind a hole, so that a lost packet does not
-//! pin a round trip's worth of memory.
+//! `Bytes` from the application are kept without copying; small writes are copied into blocks. A
+//! block is freed as soon as all of it is acknowledged, even behind a hole. Otherwise, a lost
+//! packet would keep a round trip's worth of data in memory.
 
 use core::ops::Range;
 use std::collections::VecDeque;
@@ -18,14 +18,15 @@ use bytes::{Bytes, BytesMut};
 use super::ranges::RangeSet;
 use super::repeats::Repeats;
 
-/// Largest block for copied writes, bytes. A block is freed once all of it is acknowledged: at 1 %
-/// loss nine of ten blocks of this size have no hole.
+/// Maximum block for copied writes, bytes. A block is freed once all of it is acknowledged: at
+/// 1 % loss, nine of ten blocks of this size have no hole.
 const BLOCK: usize = 16 * 1024;
 
-/// Smallest block for copied writes, bytes.
+/// Minimum block for copied writes, bytes.
 const FIRST_BLOCK: usize = 1024;
 
-/// Handed-over `Bytes` below this length are copied: keeping them would cost more than their size.
+/// `Bytes` below this length are copied, because keeping them would cost more memory than their
+/// size.
 const COPY_BELOW: usize = 256;
 
 #[derive(Debug)]
@@ -36,70 +37,72 @@ struct Chunk {
     data: Bytes,
 }
 
-/// See the module.
+/// See the module documentation.
 #[derive(Debug, Default)]
 pub struct SendBuffer {
     /// Contiguous from at most `base` to the start of `tail`.
     chunks: VecDeque<Chunk>,
-    /// Copied bytes that end at `end`, in a block that still has room.
+    /// Copied bytes up to `end`, in a block that still has room.
     tail: BytesMut,
     base: u64,
     sent: u64,
     end: u64,
-    /// Acknowledged above `base`.
+    /// Acknowledged ranges above `base`.
     acked: RangeSet,
-    /// Declared lost and not sent again since; disjoint from `acked`.
+    /// Ranges that were declared lost and not sent again since; disjoint from `acked`.
     lost: RangeSet,
     repeats: Repeats,
-    /// Where in `chunks` the last read ended: almost always the next one goes on from there.
+    /// Index in `chunks` at which the last read ended. The next one almost always continues
+    /// there.
     cursor: usize,
 }
 
 impl SendBuffer {
-    /// Bytes written and not acknowledged.
+    /// Returns the bytes written but not acknowledged.
     #[must_use]
     pub fn unacked(&self) -> u64 {
         self.end - self.base - self.acked.len()
     }
 
-    /// Bytes ever written: the offset after the last one.
+    /// Returns the offset after the last byte written.
     #[must_use]
     pub fn end(&self) -> u64 {
         self.end
     }
 
-    /// The first offset that was never sent.
+    /// Returns the first offset that was never sent.
     #[must_use]
     pub fn sent(&self) -> u64 {
         self.sent
     }
 
-    /// Bytes that were never sent.
+    /// Returns the number of bytes that were never sent.
     #[must_use]
     pub fn unsent(&self) -> u64 {
         self.end - self.sent
     }
 
-    /// True if lost bytes wait to be sent again.
+    /// Returns true if lost bytes wait to be sent again.
     #[must_use]
     pub fn has_lost(&self) -> bool {
         self.first_lost().is_some()
     }
 
-    /// The lost bytes that are to be sent again next.
+    /// Returns the lost bytes that are sent again next.
     #[must_use]
     pub fn first_lost(&self) -> Option<Range<u64>> {
         self.lost.first().or_else(|| self.repeats.first())
     }
 
-    /// The first bytes that were sent and are not acknowledged, `most` of them.
+    /// Returns the first range of bytes that were sent but not acknowledged, at most `most` of
+    /// them.
     #[must_use]
     pub fn first_unacked(&self, most: u64) -> Range<u64> {
         let acked = self.acked.first().map_or(self.sent, |acked| acked.start);
         self.base..acked.min(self.base.saturating_add(most))
     }
 
-    /// True if everything written was acknowledged.
+    /// Returns true if everything written was acknowledged.
     #[must_use]
     pub fn all_acked(&self) -> bool {
         self.base == self.end
@@ -111,7 +114,7 @@ impl SendBuffer {
             let room = self.tail.capacity() - self.tail.len();
             if room == 0 {
                 self.seal_tail();
-                // Small streams get small blocks, busy ones soon full-sized ones.
+                // Idle streams get small blocks, and busy ones soon get full-sized ones.
                 let queued = usize::try_from(self.unacked()).unwrap_or(BLOCK);
                 let size = data
                     .len()
@@ -128,8 +131,7 @@ impl SendBuffer {
         }
     }
 
-    /// Appends `data` without copying it (except where it is so short that a copy is cheaper to
-    /// keep).
+    /// Appends `data` without copying it, unless it is so short that a copy uses less memory.
     pub fn push(&mut self, data: Bytes) {
         if data.len() < COPY_BELOW {
             self.write(&data);
@@ -145,7 +147,8 @@ impl SendBuffer {
         });
     }
 
-    /// What the tail holds becomes a chunk; room left in its block stays usable.
+    /// Turns the contents of the tail into a chunk. The remaining room in its block stays
+    /// usable.
     fn seal_tail(&mut self) {
         if self.tail.is_empty() {
             return;
@@ -158,7 +161,7 @@ impl SendBuffer {
         });
     }
 
-    /// Takes at most `max` lost bytes to be sent again.
+    /// Takes at most `max` lost bytes to send them again.
     // [9000 2.2 same-data]
     pub fn take_lost(&mut self, max: u64) -> Option<Range<u64>> {
         let Some(range) = self.lost.pop_front(max) else {
@@ -175,8 +178,8 @@ impl SendBuffer {
         (start < self.sent).then_some(start..self.sent)
     }
 
-    /// Passes the bytes of `range` to `put`, piece by piece in order. The range must have been
-    /// taken and not been acknowledged since.
+    /// Passes the bytes of `range` to `put`, in order. The range must have been taken, and must
+    /// not have been acknowledged since.
     pub fn read(&mut self, range: Range<u64>, mut put: impl FnMut(&[u8])) {
         let mut at = range.start;
         let mut i = self.chunk_at(at);
@@ -202,7 +205,8 @@ impl SendBuffer {
         }
     }
 
-    /// Position of the chunk that holds offset `at`; the number of chunks if the tail does.
+    /// Returns the index of the chunk that contains offset `at`, or the number of chunks if it
+    /// is in the tail.
     fn chunk_at(&self, at: u64) -> usize {
         let holds = |i: usize| match (self.chunks.get(i), i.checked_sub(1)) {
             (Some(chunk), _) => chunk.start <= at && at < chunk.end,
@@ -217,7 +221,8 @@ impl SendBuffer {
         }
     }
 
-    /// The peer has `range`. Returns how many bytes of it are newly acknowledged.
+    /// Records that the peer acknowledged `range`. Returns the number of newly acknowledged
+    /// bytes.
     pub fn on_acked(&mut self, range: Range<u64>) -> u64 {
         let before = self.unacked();
         let start = range.start.max(self.base);
@@ -243,17 +248,18 @@ impl SendBuffer {
         before - self.unacked()
     }
 
-    /// A packet with `range` was lost. Bytes that another packet brought over are not lost.
+    /// Records that a packet with `range` was lost, except for bytes that another packet
+    /// delivered.
     pub fn on_lost(&mut self, range: Range<u64>) {
         self.lose(range, false);
     }
 
-    /// The same of a packet in which `range` was sent again.
+    /// Does the same for a packet in which `range` was retransmitted.
     pub fn on_lost_again(&mut self, range: Range<u64>) {
         self.lose(range, true);
     }
 
-    /// What is on its way of `range` counts for nothing.
+    /// Treats all copies of `range` in flight as lost.
     pub fn on_forgotten(&mut self, range: Range<u64>) {
         self.repeats.forget(range.clone());
         self.lose(range, false);
@@ -278,11 +284,11 @@ impl SendBuffer {
         }
     }
 
-    /// What was sent counts as never sent. Nothing may have been acknowledged.
+    /// Treats all data as never sent. Nothing may have been acknowledged.
     pub fn start_over(&mut self) {
         debug_assert!(self.acked.is_empty());
         if self.all_acked() {
-            // Nothing was written, or all of it forgotten.
+            // Nothing was written, or all of it was dropped.
             *self = Self::default();
         }
         debug_assert_eq!(self.base, 0);
@@ -292,7 +298,7 @@ impl SendBuffer {
         self.cursor = 0;
     }
 
-    /// Forgets all data, as a reset does. `sent` stays.
+    /// Drops all data, as a reset does. `sent` is kept.
     pub fn clear(&mut self) {
         let sent = self.sent;
         *self = Self {
@@ -303,7 +309,6 @@ impl SendBuffer {
         };
     }
 
-    /// Drops chunks below `base`.
     fn drop_acked(&mut self) {
         while self
             .chunks
@@ -314,13 +319,13 @@ impl SendBuffer {
             self.cursor = self.cursor.saturating_sub(1);
         }
         if self.base == self.end {
-            // At rest a stream holds no memory.
+            // An idle stream uses no memory.
             self.tail = BytesMut::new();
             self.chunks = VecDeque::new();
         }
     }
 
-    /// Frees the data of chunks that touch `fresh` and lie in `acked`.
+    /// Frees the data of chunks that overlap `fresh` and are inside `acked`.
     fn free_inside(&mut self, fresh: Range<u64>, acked: &Range<u64>) {
         let first = self
             .chunks
@@ -336,7 +341,7 @@ impl SendBuffer {
     }
 }
 
-/// An offset into a chunk; one beyond the address space lies beyond every chunk.
+/// Converts an offset into a chunk. Offsets beyond the address space are beyond every chunk.
 fn index(offset: u64) -> usize {
     usize::try_from(offset).unwrap_or(usize::MAX)
 }

@@ -1,14 +1,14 @@
-//! Frames of the streams in one packet, and data of several that was acknowledged together.
+//! The stream frames of one packet, and runs of acknowledged data from several packets.
 
 use core::ops::Range;
 
 use super::{Dir, StreamId};
 use crate::wire::{WriteError, Writer};
 
-/// One frame that belongs to a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sent {
-    /// STREAM: `len` bytes from `offset`, the end of the stream if `fin`; sent before if `again`.
+    /// STREAM: `len` bytes from `offset`, with the end of the stream if `fin`; retransmitted if
+    /// `again`.
     Data {
         id: StreamId,
         offset: u64,
@@ -26,7 +26,8 @@ pub(crate) enum Sent {
     StreamDataBlocked(StreamId),
 }
 
-/// A set of frames that belong to the connection as a whole; each is at most once in a packet.
+/// A set of frames that concern the connection as a whole, of which each occurs at most once
+/// per packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ConnectionFrames(u8);
 
@@ -34,7 +35,7 @@ impl ConnectionFrames {
     pub(crate) const MAX_DATA: Self = Self(1);
     pub(crate) const DATA_BLOCKED: Self = Self(1 << 1);
 
-    /// MAX_STREAMS and STREAMS_BLOCKED of a direction.
+    /// Returns MAX_STREAMS and STREAMS_BLOCKED of a direction.
     pub(crate) const fn of_streams(dir: Dir) -> (Self, Self) {
         match dir {
             Dir::Bi => (Self(1 << 2), Self(1 << 3)),
@@ -59,11 +60,11 @@ impl ConnectionFrames {
     }
 }
 
-/// What [`Streams::write_frames`](super::Streams::write_frames) put into one packet, to be kept
-/// with it and handed back when the packet is acknowledged or lost.
+/// The frames that [`Streams::write_frames`](super::Streams::write_frames) wrote into one
+/// packet. The caller keeps them, and passes them back when the packet is acknowledged or lost.
 ///
-/// A packet with one STREAM frame, alone or with frames of the connection as a whole (MAX_DATA
-/// and the like), needs no allocation; further frames spill into one.
+/// A packet with one STREAM frame, possibly with frames of the connection as a whole (such as
+/// MAX_DATA), needs no allocation; further frames require one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[must_use = "without it the frames in the packet can be neither acknowledged nor sent again"]
 pub struct SentFrames {
@@ -78,7 +79,7 @@ pub struct SentFrames {
 }
 
 impl SentFrames {
-    /// True if nothing was put into the packet.
+    /// Returns true if nothing was written into the packet.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.first.is_none() && self.connection.is_empty()
@@ -100,7 +101,7 @@ impl SentFrames {
         self.connection
     }
 
-    /// True if the packet has the byte of a stream at `offset`.
+    /// Returns true if the packet contains the byte of a stream at `offset`.
     pub(super) fn has_data(&self, stream: StreamId, offset: u64) -> bool {
         self.iter().any(|frame| match frame {
             Sent::Data {
@@ -121,19 +122,20 @@ impl SentFrames {
     }
 }
 
-/// Acknowledged data of one stream, in adjacent pieces: see
+/// Adjacent acknowledged data of one stream: see
 /// [`Streams::gather_acked`](super::Streams::gather_acked).
 #[derive(Debug, Default)]
 #[must_use = "what is in it has to be settled"]
 pub struct AckedRun(Option<(StreamId, Range<u64>, bool)>);
 
 impl AckedRun {
-    /// Takes in data just before or behind what is there.
+    /// Adds data directly before or after the present range. Returns false if it isn't
+    /// adjacent.
     #[inline]
     pub(super) fn extend(&mut self, id: StreamId, range: &Range<u64>, fin: bool) -> bool {
         match &mut self.0 {
             Some((stream, held, last)) if *stream == id => {
-                // An ACK is read from its largest packet down.
+                // An ACK is processed from its largest packet downwards.
                 if range.end == held.start {
                     held.start = range.start;
                 } else if range.start == held.end {
@@ -148,20 +150,19 @@ impl AckedRun {
         }
     }
 
-    /// Begins with data of a stream, in place of what is there.
+    /// Replaces the contents by data of a stream.
     #[inline]
     pub(super) fn begin(&mut self, id: StreamId, range: Range<u64>, fin: bool) {
         self.0 = Some((id, range, fin));
     }
 
-    /// Takes out what is there.
     #[inline]
     pub(super) fn take(&mut self) -> Option<(StreamId, Range<u64>, bool)> {
         self.0.take()
     }
 }
 
-/// Checked before a value is announced that must then be sent.
+/// Checks for room before a value is announced, because it must then be sent.
 pub(super) fn room_for(w: &Writer<'_>, bytes: usize) -> Result<(), WriteError> {
     if w.remaining() < bytes {
         return Err(WriteError::NoRoom);

@@ -1,4 +1,4 @@
-//! Whose turn it is to send data, within the credit of the connection and of each stream.
+//! Selects the stream that sends next, within the credit of the connection and of each stream.
 
 use std::collections::VecDeque;
 
@@ -14,50 +14,49 @@ use crate::wire::{
     frame::{Fit, StreamHeader},
 };
 
-/// With less than this of the connection's credit, new data goes first where the peer's application
-/// waits for it.
+/// Below this connection credit, new data is sent first on streams for which the peer's
+/// application waits.
 const LITTLE: u64 = 32 * 1024;
 
-/// See the module.
+/// See the module documentation.
 #[derive(Debug, Default)]
 pub(crate) struct Turns {
-    /// The peer's credit, on all streams together.
+    /// The peer's credit for all streams together.
     credit: SendCredit,
-    /// DATA_BLOCKED is due.
     blocked_due: bool,
     schedule: Schedule,
-    /// The stream whose turn it is to send data, if that is known: it is asked for several times
-    /// for each packet. Forgotten whenever a stream's data, its place or the credit changes.
+    /// The stream whose turn it is, if known. This is a cache because it is needed several
+    /// times per packet. It is cleared whenever a stream's data, its position or the credit
+    /// changes.
     ready: Option<StreamId>,
-    /// The peer has named streams that its application waits for: what is left of the connection's
-    /// credit is for these, and then for the lowest stream.
+    /// Whether the peer has named streams for which its application waits. These streams get
+    /// the rest of the connection's credit, followed by the lowest stream.
     prefers: bool,
-    /// Streams whose data waits for the connection's credit alone.
+    /// Streams whose data waits only for the connection's credit.
     parked: VecDeque<StreamId>,
-    /// Streams whose data waits for the peer's credit on that stream.
+    /// Number of streams whose data waits for the peer's credit on that stream.
     stalled: usize,
-    /// Bytes that were sent again, over all streams and times.
+    /// Retransmitted bytes, over all streams.
     retransmitted: u64,
 }
 
 impl Turns {
-    /// Bytes that the peer still allows on all streams together.
+    /// Returns the bytes that the peer still allows on all streams together.
     pub(crate) fn credit(&self) -> u64 {
         self.credit.available()
     }
 
-    /// Bytes sent again so far, on all streams.
     pub(crate) fn retransmitted(&self) -> u64 {
         self.retransmitted
     }
 
-    /// About the sum of the weights of the streams whose data may leave.
+    /// Returns approximately the sum of the weights of the streams that can send data.
     pub(crate) fn waiting(&self) -> usize {
         self.schedule.weight()
     }
 
-    /// Puts a stream where its sending part belongs now: into the schedule, among the stalled, or
-    /// nowhere.
+    /// Puts a stream where its sending part belongs: in the schedule, among the stalled
+    /// streams, or nowhere.
     pub(super) fn settle(&mut self, id: StreamId, record: &mut Record, control: &mut Control) {
         self.ready = None;
         let Some(send) = record.send.as_mut() else {
@@ -86,12 +85,11 @@ impl Turns {
         }
     }
 
-    /// A stream's data, or the stream itself, has changed.
     pub(super) fn on_change(&mut self) {
         self.ready = None;
     }
 
-    /// MAX_DATA: streams that waited for it are scheduled again.
+    /// Processes MAX_DATA by rescheduling the streams that waited for it.
     pub(super) fn raise(&mut self, max: u64, records: &mut Records, control: &mut Control) {
         if !self.credit.raise(max) {
             return;
@@ -109,7 +107,7 @@ impl Turns {
         }
     }
 
-    /// The peer allows a stream that it did not allow before.
+    /// Schedules a stream that the peer didn't allow before.
     pub(super) fn release(&mut self, id: StreamId, records: &mut Records, control: &mut Control) {
         if let Some(record) = records.get_mut(&id)
             && record.turn == Turn::Held
@@ -120,8 +118,8 @@ impl Turns {
         }
     }
 
-    /// No stream has a turn, and the peer allows `max` bytes on all together. The caller settles
-    /// each stream after this.
+    /// Clears all turns, and sets the credit for all streams to `max` bytes. The caller must
+    /// settle each stream afterwards.
     pub(super) fn start_over(&mut self, max: u64) {
         self.ready = None;
         self.credit = SendCredit::new(max);
@@ -130,13 +128,14 @@ impl Turns {
         self.parked.clear();
     }
 
-    /// True if [`next`](Self::next) is known to have a stream.
+    /// Returns true if [`next`](Self::next) is known to return a stream.
     #[inline]
     pub(super) const fn is_known(&self) -> bool {
         self.ready.is_some()
     }
 
-    /// The stream whose turn it is to send data; others are taken off the schedule, or parked.
+    /// Returns the stream whose turn it is to send data. Streams in front that can't send are
+    /// removed from the schedule or parked.
     pub(super) fn next(&mut self, records: &mut Records) -> Option<StreamId> {
         if self.ready.is_none() {
             self.ready = self.find(records);
@@ -167,7 +166,7 @@ impl Turns {
         None
     }
 
-    /// True if a stream's data waits for the peer's credit.
+    /// Returns true if a stream's data waits for the peer's credit.
     pub(super) fn wait_for_credit(&mut self, records: &mut Records) -> bool {
         self.any_parked(records) || self.stalled > 0
     }
@@ -186,12 +185,11 @@ impl Turns {
         false
     }
 
-    /// True if DATA_BLOCKED is due.
     pub(super) const fn has_frame(&self) -> bool {
         self.blocked_due
     }
 
-    /// Writes it, if it fits and still holds.
+    /// Writes DATA_BLOCKED if it is due, fits, and is still accurate.
     pub(super) fn write_frame(
         &mut self,
         w: &mut Writer<'_>,
@@ -207,13 +205,13 @@ impl Turns {
         Ok(())
     }
 
-    /// The packet with these frames was lost.
     pub(super) fn on_lost(&mut self, lost: ConnectionFrames) {
         let blocked = lost.contains(ConnectionFrames::DATA_BLOCKED);
         self.blocked_due |= blocked && self.credit.is_blocked();
     }
 
-    /// Fills a packet, by priority and in turn, one packet's worth at a time.
+    /// Fills a packet by priority and in turn, so that each stream sends a packet's worth at a
+    /// time.
     pub(super) fn write(
         &mut self,
         w: &mut Writer<'_>,
@@ -229,7 +227,7 @@ impl Turns {
                     .write_stream(id, w, sent, records, control)
                     .unwrap_or(false)
             {
-                // The packet is full: who wrote into it last has had its turn.
+                // The packet is full, so the stream that wrote last has had its turn.
                 if wrote == Some(id) {
                     self.rotate(id, records);
                 }
@@ -239,7 +237,7 @@ impl Turns {
         }
     }
 
-    /// Behind its equals with it.
+    /// Moves a stream behind the others of its priority.
     fn rotate(&mut self, id: StreamId, records: &Records) {
         if self.prefers && self.credit.available() < LITTLE {
             return;
@@ -252,7 +250,7 @@ impl Turns {
         }
     }
 
-    /// Writes one STREAM frame; false if it does not fit.
+    /// Writes a STREAM frame. Returns false if it doesn't fit.
     fn write_stream(
         &mut self,
         id: StreamId,
@@ -306,13 +304,13 @@ impl Turns {
         });
         let goes_on = may_send(send, &self.credit);
         self.settle(id, record, control);
-        // It is still the first, and need not be looked for before the next packet.
+        // It is still the first stream, so the next packet need not search again.
         self.ready = goes_on.then_some(id);
         Ok(true)
     }
 
-    /// The first `most` bytes that the peer has not acknowledged are sent again, of each stream:
-    /// whatever it waits for is there. The lowest stream goes first.
+    /// Sends the first `most` unacknowledged bytes of each stream again, because they include
+    /// all data for which the peer waits. The lowest stream is sent first.
     pub(super) fn repeat_first(&mut self, most: u64, records: &mut Records, control: &mut Control) {
         for id in sorted_ids(records) {
             if let Some(record) = records.get_mut(&id)
@@ -326,10 +324,10 @@ impl Turns {
         self.ready = None;
     }
 
-    /// The peer allows more on a stream, perhaps no more than before. While it allows little on all
-    /// streams together, that stream goes first: the peer's application waits for its data, and
-    /// others would use up the rest. The lowest goes next, for readers of one stream after the
-    /// other.
+    /// Processes MAX_STREAM_DATA for a stream, even if it doesn't raise the limit. While the
+    /// connection's credit is low, this stream is sent first, because the peer's application
+    /// waits for its data and others would use up the rest. The lowest stream is next, for
+    /// applications that read one stream after the other.
     pub(super) fn prefer(&mut self, id: StreamId) {
         if self.credit.available() >= LITTLE {
             return;
@@ -341,7 +339,7 @@ impl Turns {
         self.ready = None;
     }
 
-    /// Drops streams that are gone, once they are most of a queue.
+    /// Removes streams that no longer exist once they make up most of a queue.
     pub(super) fn forget_gone(&mut self, live: usize, is_live: impl Fn(&StreamId) -> bool) {
         self.schedule.forget_gone(live, &is_live);
         if mostly_gone(self.parked.len(), live) {
@@ -349,35 +347,36 @@ impl Turns {
         }
     }
 
-    /// Entries of the schedule, and of the queue of those that wait for the connection's credit.
+    /// Returns the lengths of the schedule and of the queue of parked streams.
     #[cfg(test)]
     pub(super) fn queued(&self) -> [usize; 2] {
         [self.schedule.len(), self.parked.len()]
     }
 }
 
-/// True if the packet already holds what the stream is to send next. Data that goes in two packets
-/// is due again as soon as it is in the first.
+/// Returns true if the packet already contains the data that the stream would send next. Data
+/// that is sent in two packets is due again as soon as it is in the first one.
 fn is_in(sent: &SentFrames, id: StreamId, records: &Records) -> bool {
     let send = records.get(&id).and_then(|r| r.send.as_ref());
     send.is_some_and(|send| sent.has_data(id, send.next(u64::MAX).0))
 }
 
-/// True if a stream has data that may leave: what was lost, or new data within the connection's
-/// credit.
+/// Returns true if a stream can send data: either lost data, or new data within the
+/// connection's credit.
 fn may_send(send: &SendPart, credit: &SendCredit) -> bool {
     send.has_old() || (send.has_fresh() && credit.available() > 0)
 }
 
-/// How much data goes into a frame of at most `room` bytes. Without a length only if the frame then
-/// ends where the room does: behind such a frame nothing may follow.
+/// Chooses how much data to write into a frame of at most `room` bytes. The length is omitted
+/// only if the frame ends exactly where the room does, because no other frame may follow it
+/// then.
 fn fit(header: &StreamHeader, room: usize, available: usize) -> Option<Fit> {
     let fit = header.fit(room, available)?;
     if fit.explicit_len || header.len(None) + fit.len == room {
         return Some(fit);
     }
-    // All that is available would leave a byte or two: give the length, and leave the last bytes
-    // for later.
+    // Sending everything without a length would leave a byte or two unused, so write the length
+    // and defer the last bytes.
     let len = room.checked_sub(header.len(Some(available)))?;
     (len > 0).then_some(Fit {
         len,

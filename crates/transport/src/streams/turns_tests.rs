@@ -16,7 +16,7 @@ struct Sender {
 }
 
 impl Sender {
-    /// `streams` hold `bytes` each, and the peer allows `each` on a stream and `all` in all.
+    /// `streams` have `bytes` each, and the peer allows `each` on a stream and `all` in total.
     fn new(streams: u64, bytes: usize, each: u64, all: u64) -> Self {
         let mut sender = Self::default();
         sender
@@ -105,7 +105,7 @@ fn a_sender_without_credit_reports_it_once() {
     assert!(!sender.turns.has_frame());
     sender.turns.on_lost(lost);
     assert_eq!(write(&mut sender.turns, 10), (bytes, lost));
-    // The credit grows: the lost DATA_BLOCKED is out of date.
+    // The credit grows, so the lost DATA_BLOCKED is outdated.
     sender.turns.on_lost(lost);
     sender
         .turns
@@ -149,7 +149,7 @@ fn the_last_of_the_credit_goes_where_the_peer_waits() {
     raise(&mut sender, 5);
     sender.turns.prefer(id(8));
     assert_eq!(sender.streams(3), [8, 8, 8]);
-    // Without a word of it, and with much credit, all take turns.
+    // Without such a hint, and with much credit, all take turns.
     raise(&mut sender, 8);
     let mut turns = sender.streams(3);
     turns.sort_unstable();

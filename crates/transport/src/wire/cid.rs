@@ -1,19 +1,19 @@
-//! Connection ids as they stand in QUIC v1 packets (RFC 9000 §5.1, §17.2).
+//! Connection ids of QUIC v1 packets (RFC 9000 §5.1, §17.2).
 
 use core::fmt;
 
-/// The longest connection id of QUIC v1, bytes (RFC 9000 §17.2).
+/// Maximum length of a connection id in QUIC v1, bytes (RFC 9000 §17.2).
 pub const MAX_LEN: usize = 20;
 
-/// More than 20 bytes.
+/// Error for a connection id of more than 20 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a connection id of {0} bytes: QUIC v1 allows 20")]
 pub struct TooLong(pub usize);
 
-/// A connection id of 0 to 20 bytes, held inline.
+/// A connection id of 0 to 20 bytes, stored inline.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionId {
-    // Bytes past `len` are zero, so that the derived comparisons and hash are right.
+    // Bytes after `len` are zero, so that the derived comparisons and hash are correct.
     bytes: [u8; MAX_LEN],
     len: u8,
 }
@@ -25,7 +25,7 @@ impl ConnectionId {
         len: 0,
     };
 
-    /// The id made of `bytes`.
+    /// Creates a connection id from `bytes`.
     ///
     /// # Errors
     /// [`TooLong`] for more than 20 bytes.
@@ -43,21 +43,21 @@ impl ConnectionId {
         }
     }
 
-    /// Its bytes.
+    /// Returns its bytes.
     #[inline]
     #[must_use]
     pub fn as_slice(&self) -> &[u8] {
         self.bytes.get(..self.len()).unwrap_or(&[])
     }
 
-    /// Bytes, 0 to 20.
+    /// Returns the length, 0 to 20 bytes.
     #[inline]
     #[must_use]
     pub const fn len(&self) -> usize {
         self.len as usize
     }
 
-    /// True for the connection id of length zero.
+    /// Returns true for the connection id of length zero.
     #[inline]
     #[must_use]
     pub const fn is_empty(&self) -> bool {

@@ -29,7 +29,7 @@ codes! {
     NO_ERROR = 0x00;
     /// Something failed inside the endpoint.
     INTERNAL_ERROR = 0x01;
-    /// The server does not take this connection.
+    /// The server refuses this connection.
     CONNECTION_REFUSED = 0x02;
     /// More data than advertised limits allow.
     FLOW_CONTROL_ERROR = 0x03;
@@ -39,36 +39,36 @@ codes! {
     STREAM_STATE_ERROR = 0x05;
     /// Data beyond the final size, or a final size that changed.
     FINAL_SIZE_ERROR = 0x06;
-    /// A frame that does not parse.
+    /// A malformed frame.
     FRAME_ENCODING_ERROR = 0x07;
     /// Transport parameters that are malformed, forbidden or missing.
     TRANSPORT_PARAMETER_ERROR = 0x08;
     /// More connection ids than the advertised limit.
     CONNECTION_ID_LIMIT_ERROR = 0x09;
-    /// Any other breach of the protocol.
+    /// Any other violation of the protocol.
     PROTOCOL_VIOLATION = 0x0a;
-    /// A client's Initial carried a token that is not valid.
+    /// A client's Initial contained an invalid token.
     INVALID_TOKEN = 0x0b;
     /// The application or its protocol ended the connection during the handshake.
     APPLICATION_ERROR = 0x0c;
     /// More CRYPTO data than the endpoint buffers.
     CRYPTO_BUFFER_EXCEEDED = 0x0d;
-    /// A key update that breaks the rules.
+    /// A key update that violates the rules.
     KEY_UPDATE_ERROR = 0x0e;
-    /// The limit of packets for a key is reached.
+    /// The confidentiality or integrity limit of a key was reached.
     AEAD_LIMIT_REACHED = 0x0f;
     /// No path that can carry QUIC.
     NO_VIABLE_PATH = 0x10;
 }
 
 impl TransportErrorCode {
-    /// The code of a TLS alert: CRYPTO_ERROR, 0x0100 + alert (RFC 9001 §4.8).
+    /// Returns the code for a TLS alert: CRYPTO_ERROR, 0x0100 + alert (RFC 9001 §4.8).
     #[must_use]
     pub const fn crypto(alert: u8) -> Self {
         Self(0x100 + alert as u64)
     }
 
-    /// The TLS alert in a CRYPTO_ERROR code.
+    /// Returns the TLS alert in a CRYPTO_ERROR code.
     #[must_use]
     pub fn alert(self) -> Option<u8> {
         self.0
@@ -93,20 +93,20 @@ impl fmt::Debug for TransportErrorCode {
     }
 }
 
-/// An error that ends the connection with a CONNECTION_CLOSE of type 0x1c.
+/// An error that closes the connection with a CONNECTION_CLOSE frame of type 0x1c.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{code}: {reason}")]
 pub struct TransportError {
-    /// What went wrong.
+    /// The error code.
     pub code: TransportErrorCode,
-    /// The frame type that triggered it; 0 if none or unknown.
+    /// Type of the frame that caused the error; 0 if none or unknown.
     pub frame_type: u64,
-    /// For people; goes to the peer.
+    /// Human-readable reason, which is sent to the peer.
     pub reason: Cow<'static, str>,
 }
 
 impl TransportError {
-    /// An error that no frame in particular triggered.
+    /// Creates an error that no particular frame caused.
     #[must_use]
     pub fn new(code: TransportErrorCode, reason: impl Into<Cow<'static, str>>) -> Self {
         Self {
@@ -116,7 +116,7 @@ impl TransportError {
         }
     }
 
-    /// The same error, triggered by a frame of this type.
+    /// Sets the type of the frame that caused the error.
     #[must_use]
     pub fn in_frame(mut self, frame_type: u64) -> Self {
         self.frame_type = frame_type;

@@ -1,13 +1,15 @@
 //! Bytes of QUIC v1 (RFC 9000): varints, packet headers, frames, transport parameters.
 //!
 //! ```text
-//!  datagram ─PartialDecode─► packet ─(header protection removed)─► PlainHeader ─(opened)─► Frames ─► Frame<'a>
-//!  Frame::encode, StreamHeader::encode, ack::encode ─► Writer over the send batch ◄─ Header::encode … Started::finish
+//!  datagram ─PartialDecode─► packet ─(header protection removed)─► PlainHeader
+//!                                   ─(decrypted)─► Frames ─► Frame<'a>
+//!  Frame::encode, StreamHeader::encode, ack::encode ─┬► Writer over the send batch
+//!  Header::encode … Started::finish ─────────────────┘
 //! ```
 //!
-//! Nothing here holds keys, state or clocks. Decoding borrows from the input and never allocates;
-//! whatever the input is, it ends in a value or a typed error. Encoding writes into a caller's
-//! buffer through [`Writer`], and a frame that does not fit leaves nothing behind.
+//! This module has no keys, state or clocks. Decoding borrows from the input, never allocates, and
+//! returns a value or a typed error for any input. Encoding writes into a caller's buffer through
+//! [`Writer`]; a frame that doesn't fit leaves the buffer's position unchanged.
 
 #![cfg_attr(
     not(test),

@@ -1,4 +1,4 @@
-//! A checked cursor over received bytes.
+//! A bounds-checked cursor over received bytes.
 
 use super::varint;
 
@@ -15,7 +15,7 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// A reader at the start of `bytes`.
+    /// Creates a reader at the start of `bytes`.
     #[inline]
     #[must_use]
     pub const fn new(bytes: &'a [u8]) -> Self {
@@ -25,35 +25,35 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Bytes not yet read.
+    /// Returns the number of bytes not yet read.
     #[inline]
     #[must_use]
     pub const fn remaining(&self) -> usize {
         self.rest.len()
     }
 
-    /// True once everything is read.
+    /// Returns true once all bytes are read.
     #[inline]
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
 
-    /// Bytes read so far.
+    /// Returns the number of bytes read so far.
     #[inline]
     #[must_use]
     pub const fn position(&self) -> usize {
         self.total - self.rest.len()
     }
 
-    /// The bytes not yet read, without reading them.
+    /// Returns the bytes not yet read, without reading them.
     #[inline]
     #[must_use]
     pub const fn rest(&self) -> &'a [u8] {
         self.rest
     }
 
-    /// Reads all that is left.
+    /// Reads all remaining bytes.
     #[inline]
     pub const fn take_rest(&mut self) -> &'a [u8] {
         let rest = self.rest;
@@ -124,10 +124,10 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads a varint (RFC 9000 §16), shortest form or not.
+    /// Reads a varint (RFC 9000 §16), in its shortest form or not.
     ///
     /// # Errors
-    /// [`UnexpectedEnd`] if it is cut.
+    /// [`UnexpectedEnd`] if it is incomplete.
     #[inline]
     pub const fn get_varint(&mut self) -> Result<u64, UnexpectedEnd> {
         match varint::decode(self.rest) {
@@ -139,10 +139,10 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads a varint and as many bytes as its value.
+    /// Reads a varint, followed by as many bytes as its value.
     ///
     /// # Errors
-    /// [`UnexpectedEnd`] if either is cut.
+    /// [`UnexpectedEnd`] if either is incomplete.
     #[inline]
     pub fn get_prefixed(&mut self) -> Result<&'a [u8], UnexpectedEnd> {
         let mut ahead = *self;

@@ -1,4 +1,4 @@
-//! Stream ids: who opened a stream and which way it goes (RFC 9000 §2.1).
+//! Stream ids, which encode a stream's initiator and direction (RFC 9000 §2.1).
 
 use core::fmt;
 
@@ -14,7 +14,7 @@ pub enum Side {
 }
 
 impl Side {
-    /// The other one.
+    /// Returns the other role.
     #[inline]
     #[must_use]
     pub const fn peer(self) -> Self {
@@ -24,14 +24,14 @@ impl Side {
         }
     }
 
-    /// True for the client.
+    /// Returns true for the client.
     #[inline]
     #[must_use]
     pub const fn is_client(self) -> bool {
         matches!(self, Self::Client)
     }
 
-    /// True for the server.
+    /// Returns true for the server.
     #[inline]
     #[must_use]
     pub const fn is_server(self) -> bool {
@@ -39,12 +39,12 @@ impl Side {
     }
 }
 
-/// Which way a stream carries data.
+/// The direction in which a stream carries data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Dir {
-    /// Both ways.
+    /// Bidirectional.
     Bi,
-    /// From its initiator to the peer.
+    /// Unidirectional, from the initiator to the peer.
     Uni,
 }
 
@@ -53,11 +53,11 @@ pub enum Dir {
 pub struct StreamId(u64);
 
 impl StreamId {
-    /// Most streams of one kind that ids can name, 2^60 (RFC 9000 §4.6).
+    /// Maximum number of streams of one kind, 2^60 (RFC 9000 §4.6).
     pub const MAX_STREAMS: u64 = 1 << 60;
 
-    /// The `index`-th stream (from 0) that `initiator` opens in direction `dir`.
-    /// `None` from 2^60 on.
+    /// Returns the id of the `index`-th stream (from 0) that `initiator` opens in direction
+    /// `dir`, or `None` from 2^60 on.
     #[inline]
     #[must_use]
     pub const fn new(initiator: Side, dir: Dir, index: u64) -> Option<Self> {
@@ -69,7 +69,7 @@ impl StreamId {
         ))
     }
 
-    /// The id as it stands in frames. `None` above 2^62 − 1.
+    /// Converts an id from its representation in frames. Returns `None` above 2^62 − 1.
     #[inline]
     #[must_use]
     pub const fn from_u64(id: u64) -> Option<Self> {
@@ -79,20 +79,20 @@ impl StreamId {
         Some(Self(id))
     }
 
-    /// For values just read as a varint, which are in range.
+    /// Converts a value that was read as a varint, which is always in range.
     #[inline]
     pub(super) const fn from_varint(id: u64) -> Self {
         Self(id & varint::MAX)
     }
 
-    /// The id as it stands in frames.
+    /// Returns the id as represented in frames.
     #[inline]
     #[must_use]
     pub const fn as_u64(self) -> u64 {
         self.0
     }
 
-    /// Who opened it.
+    /// Returns the role of the endpoint that opened the stream.
     #[inline]
     #[must_use]
     pub const fn initiator(self) -> Side {
@@ -103,14 +103,14 @@ impl StreamId {
         }
     }
 
-    /// Which way it goes.
+    /// Returns the direction of the stream.
     #[inline]
     #[must_use]
     pub const fn dir(self) -> Dir {
         if self.0 & 2 == 0 { Dir::Bi } else { Dir::Uni }
     }
 
-    /// Its place among the streams of its kind, from 0.
+    /// Returns its index among the streams of its kind, from 0.
     #[inline]
     #[must_use]
     pub const fn index(self) -> u64 {

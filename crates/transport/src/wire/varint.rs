@@ -1,7 +1,7 @@
-//! Variable-length integers (RFC 9000 §16): 62 bits in 1, 2, 4 or 8 bytes, big-endian, the two high
-//! bits of the first byte giving the length.
+//! Variable-length integers (RFC 9000 §16): 62 bits in 1, 2, 4 or 8 bytes, big-endian, with the
+//! length encoded in the two high bits of the first byte.
 
-/// The largest value that a varint holds, 2^62 − 1.
+/// The largest value of a varint, 2^62 − 1.
 pub const MAX: u64 = (1 << 62) - 1;
 
 /// The largest value of the 1-byte form.
@@ -34,13 +34,13 @@ impl VarInt {
     /// The largest one, 2^62 − 1.
     pub const MAX: Self = Self(MAX);
 
-    /// `value` as it is.
+    /// Converts any `u32`.
     #[must_use]
     pub const fn from_u32(value: u32) -> Self {
         Self(value as u64)
     }
 
-    /// Its value.
+    /// Returns the value.
     #[must_use]
     pub const fn into_inner(self) -> u64 {
         self.0
@@ -77,7 +77,8 @@ impl core::fmt::Display for VarInt {
     }
 }
 
-/// Bytes of the shortest encoding of `value`; 8 for values above [`MAX`] too, whose encoding fails.
+/// Returns the length of the shortest encoding of `value`. This is 8 even for values above
+/// [`MAX`], which can't be encoded.
 #[inline]
 #[must_use]
 pub const fn len(value: u64) -> usize {
@@ -92,21 +93,21 @@ pub const fn len(value: u64) -> usize {
     }
 }
 
-/// Bytes of the varint that starts with `first`: 1, 2, 4 or 8.
+/// Returns the length of the varint that starts with `first`: 1, 2, 4 or 8.
 #[inline]
 #[must_use]
 pub const fn len_from_first(first: u8) -> usize {
     1 << (first >> 6)
 }
 
-/// The shortest encoding: a buffer of 8 bytes and how many of them count.
+/// Returns the shortest encoding: a buffer of 8 bytes, and the number of bytes used.
 ///
 /// # Errors
 /// [`TooLarge`] above [`MAX`].
 #[inline]
 pub const fn encode(value: u64) -> Result<([u8; 8], usize), TooLarge> {
     let n = len(value);
-    // The number's bytes are moved to the front, below the two length bits.
+    // Shift the number's bytes to the front, below the two length bits.
     let tagged = match n {
         1 => value << 56,
         2 => (value | 0x4000) << 48,
@@ -117,7 +118,7 @@ pub const fn encode(value: u64) -> Result<([u8; 8], usize), TooLarge> {
     Ok((tagged.to_be_bytes(), n))
 }
 
-/// The value at the front of `bytes` and its length, or `None` if they end too early.
+/// Returns the value at the front of `bytes` and its length, or `None` if it is incomplete.
 #[inline]
 #[must_use]
 pub const fn decode(bytes: &[u8]) -> Option<(u64, usize)> {
@@ -162,7 +163,7 @@ mod tests {
             let (buffer, n) = encode(value).unwrap();
             assert_eq!(&buffer[..n], bytes);
         }
-        // Longer than need be, and valid all the same.
+        // Not in its shortest form, but still valid.
         assert_eq!(decode(&[0x40, 0x25]), Some((37, 2)));
     }
 

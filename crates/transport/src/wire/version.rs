@@ -6,14 +6,15 @@ pub const V1: u32 = 1;
 /// The version field of a Version Negotiation packet.
 pub const NEGOTIATION: u32 = 0;
 
-/// True for versions of the form 0x?a?a?a?a, which exist to be ignored (RFC 9000 §15).
+/// Returns true for versions of the form 0x?a?a?a?a, which are reserved so that receivers
+/// ignore them (RFC 9000 §15).
 #[inline]
 #[must_use]
 pub const fn is_reserved(version: u32) -> bool {
     version & 0x0f0f_0f0f == 0x0a0a_0a0a
 }
 
-/// The reserved version with the high half of each byte from `entropy`.
+/// Returns the reserved version that takes the high half of each byte from `entropy`.
 #[inline]
 #[must_use]
 pub const fn reserved(entropy: u32) -> u32 {

@@ -1,25 +1,25 @@
-//! A checked cursor over a send buffer: packets are built where they will be sealed and sent.
+//! A bounds-checked cursor over a send buffer, so that packets are built in the buffer from
+//! which they are encrypted and sent.
 
 use core::ops::Range;
 
 use super::varint;
 
-/// A field that cannot be written.
+/// An error when writing a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WriteError {
-    /// The buffer, or the limit set on it, is full.
+    /// The buffer is full, or its limit is reached.
     #[error("no room in the packet")]
     NoRoom,
-    /// The value does not fit its field.
+    /// The value doesn't fit its field.
     #[error("{0} does not fit its field")]
     Value(u64),
-    /// Acknowledgement ranges that are not descending, overlap or touch, or of which there are
-    /// none.
+    /// The acknowledgement ranges aren't descending, overlap, touch, or are empty.
     #[error("acknowledgement ranges out of order")]
     AckRanges,
 }
 
-/// Writes big-endian fields into a slice. A failed write leaves the position where it was.
+/// Writes big-endian fields into a slice. A failed write leaves the position unchanged.
 #[derive(Debug)]
 pub struct Writer<'a> {
     buffer: &'a mut [u8],
@@ -28,7 +28,7 @@ pub struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    /// A writer at the start of `buffer`.
+    /// Creates a writer at the start of `buffer`.
     #[inline]
     #[must_use]
     pub const fn new(buffer: &'a mut [u8]) -> Self {
@@ -40,63 +40,64 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Bytes written so far.
+    /// Returns the number of bytes written so far.
     #[inline]
     #[must_use]
     pub const fn position(&self) -> usize {
         self.position
     }
 
-    /// Bytes that still fit before the limit.
+    /// Returns the number of bytes that still fit before the limit.
     #[inline]
     #[must_use]
     pub const fn remaining(&self) -> usize {
         self.limit.saturating_sub(self.position)
     }
 
-    /// Where writing ends: a position in the buffer.
+    /// Returns the limit, a position in the buffer.
     #[inline]
     #[must_use]
     pub const fn limit(&self) -> usize {
         self.limit
     }
 
-    /// Moves the limit, to keep room for an AEAD tag or to end a datagram. Clamped to what is
-    /// written and to the buffer.
+    /// Moves the limit, to reserve room for an AEAD tag or to end a datagram. The
+    /// limit is clamped to the written part and to the buffer.
     #[inline]
     pub fn set_limit(&mut self, limit: usize) {
         self.limit = limit.clamp(self.position, self.buffer.len());
     }
 
-    /// Takes back everything written after `position`. No effect if `position` lies ahead.
+    /// Discards everything written after `position`. Has no effect if `position` isn't written
+    /// yet.
     #[inline]
     pub fn truncate(&mut self, position: usize) {
         self.position = self.position.min(position);
     }
 
-    /// What is written.
+    /// Returns the written bytes.
     #[inline]
     #[must_use]
     pub fn written(&self) -> &[u8] {
         self.buffer.get(..self.position).unwrap_or(&[])
     }
 
-    /// What is written, to be sealed in place.
+    /// Returns the written bytes, for encryption in place.
     #[inline]
     #[must_use]
     pub fn written_mut(&mut self) -> &mut [u8] {
         self.buffer.get_mut(..self.position).unwrap_or(&mut [])
     }
 
-    /// Part of what is written; `None` if the range is not written yet.
+    /// Returns a part of the written bytes, or `None` if the range isn't written yet.
     #[inline]
     #[must_use]
     pub fn range_mut(&mut self, range: Range<usize>) -> Option<&mut [u8]> {
         self.written_mut().get_mut(range)
     }
 
-    /// The next `n` bytes, counted as written, to be filled by the caller. They hold whatever the
-    /// buffer held.
+    /// Returns the next `n` bytes, which count as written and which the caller must fill. They
+    /// contain the previous contents of the buffer.
     ///
     /// # Errors
     /// [`WriteError::NoRoom`].
@@ -175,7 +176,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Writes a length as a varint and the bytes.
+    /// Writes a length as a varint, followed by the bytes.
     ///
     /// # Errors
     /// [`WriteError::NoRoom`].
@@ -187,11 +188,12 @@ impl<'a> Writer<'a> {
         })
     }
 
-    /// Overwrites the two bytes at `position` with `value` as a 2-byte varint: a length that was
-    /// not known when its place was written.
+    /// Overwrites the two bytes at `position` with `value` as a 2-byte varint, for a length
+    /// that wasn't known earlier.
     ///
     /// # Errors
-    /// [`WriteError::Value`] above 16 383, [`WriteError::NoRoom`] if the place is not written yet.
+    /// [`WriteError::Value`] above 16 383, and [`WriteError::NoRoom`] if the position isn't
+    /// written yet.
     #[inline]
     pub fn patch_varint_2(&mut self, position: usize, value: usize) -> Result<(), WriteError> {
         let tagged = match u16::try_from(value) {
@@ -206,10 +208,10 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Runs `write`; if it fails, takes back what it wrote.
+    /// Calls `write`, and discards everything it wrote if it fails.
     ///
     /// # Errors
-    /// Whatever `write` returns.
+    /// The error that `write` returns.
     #[inline]
     pub fn all_or_nothing<T>(
         &mut self,

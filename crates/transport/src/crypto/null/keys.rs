@@ -1,4 +1,4 @@
-//! Null packet and header keys: a checksum for a tag, no masks.
+//! Null packet and header keys: a checksum as the tag, and no masks.
 
 use super::super::{
     DirectionalKeys, HeaderKey, Keys, OpenError, PacketKey, PacketKeys, PhaseKeys, SAMPLE_LEN,
@@ -9,8 +9,8 @@ use super::Policy;
 const TAG_LEN: usize = 16;
 const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// A 128-bit checksum of byte strings. Every step is a bijection of its lane, so that a change
-/// within one 8-byte word never goes unnoticed.
+/// A 128-bit checksum of byte strings. Every step is a bijection of its lane, so a change
+/// within a single 8-byte word is always detected.
 #[derive(Clone)]
 pub(super) struct Digest([u64; 4]);
 
@@ -32,7 +32,7 @@ impl Digest {
         }
     }
 
-    /// Adds a byte string; where it ends makes a difference.
+    /// Adds a byte string. Its length is included.
     #[inline]
     pub(super) fn absorb(mut self, bytes: &[u8]) -> Self {
         let (blocks, rest) = bytes.as_chunks::<32>();
@@ -45,7 +45,6 @@ impl Digest {
         self.number(bytes.len() as u64)
     }
 
-    /// Adds a number.
     #[inline]
     pub(super) fn number(mut self, n: u64) -> Self {
         let [a, b, c, d] = self.0;
@@ -138,7 +137,7 @@ fn packet_key(secret: u64, sender: Side, policy: Policy) -> Box<dyn PacketKey> {
     })
 }
 
-/// Both directions' keys of an encryption level, as `side` sees them.
+/// Returns the keys of an encryption level for both directions, as seen by `side`.
 pub(super) fn keys_for(secret: u64, side: Side, policy: Policy) -> Keys {
     let directional = |sender| DirectionalKeys {
         header: Box::new(NullHeaderKey),
@@ -150,7 +149,7 @@ pub(super) fn keys_for(secret: u64, side: Side, policy: Policy) -> Keys {
     }
 }
 
-/// The key phases after the first.
+/// Keys of the phases after the first one.
 pub(super) struct NullPhases {
     pub(super) secret: u64,
     pub(super) side: Side,

@@ -1,9 +1,9 @@
-//! Handshake messages of the null cipher: TLS's types, framing and rough sizes, with contents of
-//! our own.
+//! Handshake messages of the null cipher, with the types, framing and approximate sizes of TLS, but
+//! different contents.
 //!
 //! ```text
 //!   type (8) length (24) body
-//!   body: fields as length (16) and bytes, then zeros up to the size that the TLS message has
+//!   body: fields as length (16) and bytes, then zeros up to the size of the TLS message
 //! ```
 
 use super::super::HandshakeError;
@@ -15,7 +15,7 @@ pub(super) const CERTIFICATE: u8 = 11;
 pub(super) const CERTIFICATE_VERIFY: u8 = 15;
 pub(super) const FINISHED: u8 = 20;
 
-/// A message that is longer is refused before it is stored.
+/// Longer messages are refused before they are stored.
 const MAX_MESSAGE: usize = 1 << 16;
 
 /// TLS alerts (RFC 8446 §6).
@@ -30,7 +30,8 @@ pub(super) fn failure(alert: u8, reason: &str) -> HandshakeError {
     }
 }
 
-/// Bytes of TLS beyond our fields: rustls with X25519, ECDSA P-256 and a certificate of 430 bytes.
+/// Length of TLS messages beyond our fields: rustls with X25519, ECDSA P-256 and a certificate
+/// of 430 bytes.
 const fn padding(kind: u8) -> usize {
     match kind {
         CLIENT_HELLO => 169,
@@ -43,7 +44,6 @@ const fn padding(kind: u8) -> usize {
     }
 }
 
-/// Appends a message with `fields` to `out`.
 pub(super) fn write(kind: u8, fields: &[&[u8]], out: &mut Vec<u8>) {
     let len = fields.iter().map(|f| 2 + f.len()).sum::<usize>() + padding(kind);
     let [_, high, mid, low] = u32::try_from(len).unwrap_or(0).to_be_bytes();
@@ -55,7 +55,6 @@ pub(super) fn write(kind: u8, fields: &[&[u8]], out: &mut Vec<u8>) {
     out.resize(out.len() + padding(kind), 0);
 }
 
-/// Cuts the next field off a body.
 pub(super) fn field<'a>(body: &mut &'a [u8]) -> Result<&'a [u8], HandshakeError> {
     let (len, rest) = body
         .split_first_chunk::<2>()
@@ -67,7 +66,8 @@ pub(super) fn field<'a>(body: &mut &'a [u8]) -> Result<&'a [u8], HandshakeError>
     Ok(value)
 }
 
-/// Cuts the next whole message off `buffer`: its type and all its bytes, header included.
+/// Removes the next complete message from `buffer`: its type, and all bytes including the
+/// header.
 pub(super) fn next(buffer: &mut Vec<u8>) -> Result<Option<(u8, Vec<u8>)>, HandshakeError> {
     let Some([kind, high, mid, low]) = buffer.first_chunk().copied() else {
         return Ok(None);

@@ -1,11 +1,11 @@
-//! A null cipher: the handshake's round trips and sizes without its cost and without any
-//! protection.
+//! A null cipher: the round trips and sizes of the handshake, without its computational cost
+//! and without any protection.
 //!
-//! Emulations run it in place of TLS: every byte that TLS would put on the wire is accounted for
-//! (16-byte tags, a ClientHello of some 300 bytes, a server flight of about 1 kB), ALPN is
-//! negotiated and transport parameters are exchanged, keys are updated, and a flipped bit fails
-//! authentication. Payloads stay readable, headers are not masked, nothing is secret. The same
-//! seeds give the same bytes.
+//! Emulations use it instead of TLS. Every byte that TLS would send is accounted for (16-byte
+//! tags, a ClientHello of about 300 bytes, a server flight of about 1 kB). ALPN is negotiated,
+//! transport parameters are exchanged, keys are updated, and a flipped bit fails
+//! authentication. However, payloads remain readable, headers aren't masked, and nothing is
+//! secret. The same seeds always give the same bytes.
 
 use core::fmt;
 
@@ -29,24 +29,24 @@ use session::NullSession;
 pub struct NullCrypto {
     protocols: Vec<Vec<u8>>,
     policy: Policy,
-    /// Early data is sent and taken; the server's transport parameters as a client remembers them.
+    /// The server's transport parameters that a client remembers, if early data is enabled.
     early: Option<Vec<u8>>,
 }
 
-/// What null keys report and check.
+/// Limits and checks of null keys.
 #[derive(Clone, Copy, Debug)]
 struct Policy {
-    /// Packets that may be sealed.
+    /// Number of packets that may be sealed.
     confidentiality: u64,
-    /// Packets that may fail to open.
+    /// Number of packets that may fail to open.
     integrity: u64,
-    /// Tags cover what the packet holds, not its key, number and length alone.
+    /// Whether tags cover the contents of a packet, instead of only its key, number and length.
     contents: bool,
 }
 
 impl NullCrypto {
-    /// Offers or accepts these application protocols, the preferred first; usage limits as
-    /// AES-GCM's (RFC 9001 §6.6).
+    /// Creates a configuration with these application protocols, in order of preference, and
+    /// with the usage limits of AES-GCM (RFC 9001 §6.6).
     #[must_use]
     pub fn new(protocols: &[&[u8]]) -> Self {
         Self {
@@ -60,10 +60,10 @@ impl NullCrypto {
         }
     }
 
-    /// With early data (0-RTT), as if each session were resumed: servers take it, and clients
-    /// remember of theirs that it advertised the signals of these `kinds`
-    /// ([`TransportConfig::signals`](crate::TransportConfig::signals)), and that it has no room for
-    /// streams before the handshake is complete.
+    /// Enables early data (0-RTT), as if each session were resumed. Servers accept it, and
+    /// clients remember that their server advertised the signals of these `kinds`
+    /// ([`TransportConfig::signals`](crate::TransportConfig::signals)) but allowed no streams
+    /// before the handshake is complete.
     #[must_use]
     pub fn with_early_data(self, kinds: &[u8]) -> Self {
         self.with_early_parameters(&TransportParameters {
@@ -72,15 +72,16 @@ impl NullCrypto {
         })
     }
 
-    /// The same where clients remember these transport parameters of their servers: the limits that
-    /// early data keeps to among them. A server that takes early data must not have lower ones.
+    /// Does the same with the transport parameters that clients remember of their servers,
+    /// including the limits on early data. A server that accepts early data must not have lower
+    /// ones.
     #[must_use]
     pub fn with_early_parameters(mut self, parameters: &TransportParameters) -> Self {
         self.early = parameters.to_vec(None).ok();
         self
     }
 
-    /// With other usage limits, so that key updates and their failures can be tried.
+    /// Sets other usage limits, for testing key updates and their failures.
     #[must_use]
     pub fn with_limits(mut self, confidentiality: u64, integrity: u64) -> Self {
         self.policy.confidentiality = confidentiality;
@@ -88,9 +89,8 @@ impl NullCrypto {
         self
     }
 
-    /// With tags over key, packet number and length alone: for emulations in which packets arrive
-    /// as they were sent or not at all, and reading each of their bytes twice would be most of the
-    /// work.
+    /// Uses tags that only cover key, packet number and length. This is useful for emulations
+    /// that never modify packets, in which reading every byte twice would be most of the work.
     #[must_use]
     pub const fn with_light_tags(mut self) -> Self {
         self.policy.contents = false;
@@ -149,13 +149,13 @@ impl ServerCrypto for NullCrypto {
     }
 }
 
-/// Endpoint key without cryptography: tokens and stateless resets work, and anyone who tries can
-/// forge them.
+/// An endpoint key without cryptography: tokens and stateless resets work, but anyone can forge
+/// them.
 #[derive(Clone)]
 pub struct NullEndpointKey(u64);
 
 impl NullEndpointKey {
-    /// The key that `seed` determines.
+    /// Creates a key from `seed`.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
         Self(seed)

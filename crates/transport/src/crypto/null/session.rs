@@ -8,9 +8,9 @@
 //!     Finished           Handshake►
 //! ```
 //!
-//! A client that sends early data announces it in one more field of its ClientHello, and a server
-//! that takes it in one more of EncryptedExtensions. Its keys follow from the client's random
-//! number.
+//! A client announces early data in an additional field of its ClientHello, and a server accepts it
+//! in an additional field of its EncryptedExtensions. The keys for early data are derived from the
+//! client's random number.
 
 use super::super::{
     DirectionalKeys, ExportError, HandshakeData, HandshakeError, KeyChange, Session, Side,
@@ -19,7 +19,7 @@ use super::Policy;
 use super::keys::{Digest, NullPhases, keys_for};
 use super::message::{self, failure};
 
-/// What comes next, to read or to write.
+/// The next message to read or write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     SendClientHello,
@@ -50,15 +50,16 @@ pub(super) struct NullSession {
     secret: u64,
     transcript: Digest,
     incoming: Vec<u8>,
-    /// Early data may be sent or taken; at a client within these parameters of the server's.
+    /// Set if early data may be sent or accepted: the server's transport parameters that limit
+    /// a client's.
     early: Option<Vec<u8>>,
-    /// Keys of early data follow from it. At a server: it is taken.
+    /// Secret for the keys of early data. At a server: early data is accepted.
     early_secret: Option<u64>,
-    /// Client: the server takes it.
+    /// Client: whether the server accepts early data.
     early_accepted: bool,
 }
 
-/// The field for early data: it follows, or is taken.
+/// The field that announces or accepts early data.
 const EARLY: &[u8] = &[1];
 
 impl NullSession {
@@ -125,7 +126,7 @@ impl NullSession {
         }
     }
 
-    /// With early data, if any is sent or taken.
+    /// Enables early data if `remembered` is given.
     pub(super) fn with_early_data(mut self, remembered: Option<Vec<u8>>) -> Self {
         if self.side.is_client() && remembered.is_some() {
             self.early_secret = Some(Self::early_secret(self.random));
@@ -138,12 +139,12 @@ impl NullSession {
         Digest::new(client).number(0x3e1).finish().0
     }
 
-    /// The last field of a message: none has the value of padding.
+    /// Reads the last field of a message. If the field is absent, there is padding instead.
     fn read_early(&self, mut body: &[u8]) -> bool {
         self.early.is_some() && message::field(&mut body).is_ok_and(|field| field == EARLY)
     }
 
-    /// Writes a message and adds it to the transcript.
+    /// Writes a message, and adds it to the transcript.
     fn say(&mut self, kind: u8, fields: &[&[u8]], out: &mut Vec<u8>) {
         let start = out.len();
         message::write(kind, fields, out);
@@ -171,7 +172,7 @@ impl NullSession {
             .ok_or_else(|| failure(message::DECODE_ERROR, "random too short"))
     }
 
-    /// Both sides compute it from the hellos.
+    /// Computes the secret, which both sides derive from the hellos.
     fn agree(&mut self, client: u64, server: u64) {
         self.secret = Digest::new(client).number(server).finish().0;
     }

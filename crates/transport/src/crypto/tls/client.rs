@@ -14,18 +14,19 @@ use crate::crypto::{
     ClientCrypto, InitialCrypto, Keys, RETRY_TAG_LEN, Session, Side, StartError, provider,
 };
 
-/// Servers whose sessions are remembered.
+/// Maximum number of servers whose sessions are remembered.
 const REMEMBERED_SERVERS: usize = 64;
 
-/// A client's TLS configuration: whom it trusts and which application protocols it offers.
+/// A client's TLS configuration: the servers it trusts and the application protocols it offers.
 pub struct TlsClientConfig {
     config: Arc<rustls::ClientConfig>,
     initial: Initial,
 }
 
 impl TlsClientConfig {
-    /// TLS 1.3 with servers that `trust` covers, offering `protocols` (ALPN), the preferred first.
-    /// QUIC requires at least one (RFC 9001 §8.1).
+    /// Creates a TLS 1.3 configuration that accepts servers according to `trust`, and offers
+    /// the application protocols `protocols` (ALPN), in order of preference. QUIC requires at
+    /// least one (RFC 9001 §8.1).
     ///
     /// # Errors
     /// [`TlsConfigError`].
@@ -47,8 +48,8 @@ impl TlsClientConfig {
         Self::from_rustls(config)
     }
 
-    /// Shows servers that ask for one the certificate chain (end entity first) in a PEM text, whose
-    /// private key is in another.
+    /// Sets the certificate that is presented to servers on request: a chain (end entity first)
+    /// and its private key, both in PEM format.
     ///
     /// # Errors
     /// [`TlsConfigError`].
@@ -69,10 +70,10 @@ impl TlsClientConfig {
         Ok(self)
     }
 
-    /// Remembers no sessions: each handshake is a full one. By default, connections that are made
-    /// with one configuration resume the sessions of earlier ones to servers of the same name, up
-    /// to 64 names, and each ticket is used once. What a network's observer could link by tickets,
-    /// it could not without.
+    /// Disables session resumption, so that each handshake is a full one. By default,
+    /// connections with the same configuration resume earlier sessions with servers of the same
+    /// name, up to 64 names. Each ticket is used only once, because an observer could link
+    /// connections that use the same one.
     #[must_use]
     pub fn without_resumption(mut self) -> Self {
         Arc::make_mut(&mut self.config).resumption = Resumption::disabled();
@@ -80,19 +81,21 @@ impl TlsClientConfig {
     }
 
     /// Offers early data (0-RTT, RFC 9001 §4.6) to servers whose sessions are resumed, if their
-    /// tickets allow it: what is written before the handshake is complete leaves with its first
-    /// packet, if the application asks for it (the driver's `Connecting::into_0rtt`). Off by
-    /// default: **an observer can send early data to a server again**, and a server that is not
-    /// careful acts upon it twice. Send nothing early that does harm twice. Early data is in the
-    /// application protocol of the earlier connection: offer one alone.
+    /// tickets allow it. Data written before the handshake is complete is then sent with the
+    /// first packet, if the application uses the driver's `Connecting::into_0rtt`. Disabled by
+    /// default, because **an attacker can replay early data**, and a server that isn't careful
+    /// would process it twice. Only send early data that is harmless when repeated. Early data
+    /// uses the application protocol of the earlier connection, so you should offer a single
+    /// protocol.
     #[must_use]
     pub fn with_early_data(mut self) -> Self {
         Arc::make_mut(&mut self.config).enable_early_data = true;
         self
     }
 
-    /// A configuration made with rustls itself, for what [`new`](Self::new) does not offer (client
-    /// certificates, other roots). It must allow TLS 1.3 and should name application protocols.
+    /// Uses a configuration made with rustls directly, for features that [`new`](Self::new)
+    /// doesn't offer (client certificates, other roots). It must allow TLS 1.3 and should
+    /// include application protocols.
     ///
     /// # Errors
     /// [`TlsConfigError`].

@@ -1,4 +1,4 @@
-//! Configurations that cannot be used, and TLS failures in our terms.
+//! Unusable configurations, and conversion of rustls errors.
 
 use rustls::{AlertDescription, CertificateError, HandshakeType, PeerMisbehaved};
 
@@ -6,17 +6,17 @@ use super::super::{CertificateProblem, HandshakeError};
 use super::NoCipher;
 use super::pin::PinMismatch;
 
-/// A TLS configuration that cannot be used.
+/// Error returned when a TLS configuration is unusable.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TlsConfigError {
-    /// The PEM text holds no certificate, or a broken one.
+    /// The PEM text contains no certificate, or an invalid one.
     #[error("no usable certificate in the PEM text: {0}")]
     BadCertificate(String),
-    /// The PEM text holds no private key, or a broken one.
+    /// The PEM text contains no private key, or an invalid one.
     #[error("no usable private key in the PEM text: {0}")]
     BadKey(String),
-    /// Certificate and key do not belong together, or are of a kind that TLS 1.3 does not know.
+    /// Certificate and key don't match, or are of a kind that TLS 1.3 doesn't support.
     #[error("the certificate and its key cannot be used: {0}")]
     Unusable(String),
     /// See [`NoCipher`].
@@ -24,7 +24,7 @@ pub enum TlsConfigError {
     NoCipher(#[from] NoCipher),
 }
 
-/// What rustls reports, in our terms. `alert` is what it would tell the peer.
+/// Converts a rustls error. `alert` is the one that rustls would send.
 pub(super) fn handshake_error(
     error: &rustls::Error,
     alert: Option<AlertDescription>,

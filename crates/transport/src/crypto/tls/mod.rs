@@ -1,10 +1,10 @@
 //! TLS 1.3 sessions from rustls (RFC 8446 over RFC 9001).
 //!
-//! A client trusts a server by [`Trust`]: certificate authorities, or the SHA-256 of the server's
-//! own certificate. Secrets are written to the file that `SSLKEYLOGFILE` names when a configuration
-//! is made, so that captures can be read. Sessions are resumed with tickets unless a
-//! configuration says otherwise. Data is sent before the handshake (0-RTT) only where both
-//! configurations say so.
+//! A client trusts servers according to [`Trust`]: by certificate authorities, or by the
+//! SHA-256 of the server's own certificate. Secrets are logged to the file named by
+//! `SSLKEYLOGFILE` when a configuration is created, so that packet captures can be decrypted.
+//! By default, sessions are resumed with tickets. Data is sent before the handshake (0-RTT)
+//! only if both configurations enable this.
 
 use rustls::quic::Suite;
 
@@ -30,7 +30,7 @@ pub use pin::{BadPin, Pin};
 pub use server::TlsServerConfig;
 pub use trust::Trust;
 
-/// Initial keys and Retry tags; both configurations hold one.
+/// Initial keys and Retry tags, used by both configurations.
 struct Initial {
     suite: Suite,
     retry: RetryKey,

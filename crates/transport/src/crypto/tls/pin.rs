@@ -1,36 +1,36 @@
-//! Certificates known by their SHA-256.
+//! Identification of certificates by their SHA-256.
 
 use core::fmt;
 use core::str::FromStr;
 
 use super::provider;
 
-/// SHA-256 of a server's end-entity certificate: of its whole DER encoding, as
-/// `openssl x509 -noout -fingerprint -sha256` prints it. A renewed certificate has another pin.
+/// SHA-256 of a server's end-entity certificate, that is, of its whole DER encoding, as printed
+/// by `openssl x509 -noout -fingerprint -sha256`. A renewed certificate has another pin.
 ///
-/// Written in hex, 64 digits; read with or without colons, in either case.
+/// Displayed as 64 hex digits. Parsing also accepts colons and upper case.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Pin([u8; 32]);
 
-/// Not 64 hex digits.
+/// Error returned when a text isn't 64 hex digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a certificate pin is a SHA-256: 64 hexadecimal digits, colons allowed")]
 pub struct BadPin;
 
 impl Pin {
-    /// The pin with these bytes.
+    /// Creates a pin from its bytes.
     #[must_use]
     pub const fn new(sha256: [u8; 32]) -> Self {
         Self(sha256)
     }
 
-    /// The pin of a DER certificate.
+    /// Returns the pin of a DER certificate.
     #[must_use]
     pub fn of(certificate: &[u8]) -> Self {
         Self(provider::sha256(certificate))
     }
 
-    /// Its bytes.
+    /// Returns its bytes.
     #[must_use]
     pub const fn as_bytes(&self) -> &[u8; 32] {
         &self.0
@@ -67,7 +67,7 @@ impl fmt::Debug for Pin {
     }
 }
 
-/// How a pin mismatch travels through rustls.
+/// A pin mismatch, wrapped in a rustls error.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("certificate {got} is not the pinned {expected}")]
 pub(super) struct PinMismatch {

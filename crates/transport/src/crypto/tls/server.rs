@@ -18,10 +18,10 @@ use crate::crypto::{
 
 const V1: quic::Version = quic::Version::V1;
 
-/// Session tickets that a client gets: for two connections at once.
+/// Session tickets per client, enough for two simultaneous connections.
 const TICKETS: usize = 2;
 
-/// Gives and takes no tickets.
+/// Neither issues nor accepts tickets.
 #[derive(Debug)]
 struct NoTickets;
 
@@ -48,14 +48,14 @@ pub struct TlsServerConfig {
     config: Arc<rustls::ServerConfig>,
     initial: Initial,
     pin: Option<Pin>,
-    /// Those that may be resumed with early data, if it is taken.
+    /// Sessions that can be resumed with early data, if enabled.
     sessions: Option<Arc<Sessions>>,
 }
 
 impl TlsServerConfig {
-    /// TLS 1.3 with the certificate chain (end entity first) and private key in PEM texts,
-    /// accepting `protocols` (ALPN), the preferred first. QUIC requires at least one (RFC 9001
-    /// §8.1).
+    /// Creates a TLS 1.3 configuration from the certificate chain (end entity first) and
+    /// private key in PEM format. It accepts the application protocols `protocols` (ALPN), in
+    /// order of preference. QUIC requires at least one (RFC 9001 §8.1).
     ///
     /// # Errors
     /// [`TlsConfigError`].
@@ -68,7 +68,7 @@ impl TlsServerConfig {
         Self::new(chain, key, protocols)
     }
 
-    /// The same with the chain and the key in DER.
+    /// Does the same with the chain and the key in DER format.
     ///
     /// # Errors
     /// [`TlsConfigError`].
@@ -99,9 +99,9 @@ impl TlsServerConfig {
         Ok(this)
     }
 
-    /// Asks clients for a certificate, and takes any: the handshake shows that the client has the
-    /// certificate's key, and the program decides by the [`Pin`] who that is. Clients may show
-    /// none.
+    /// Requests a certificate from clients and accepts any, or none. The handshake only proves
+    /// that the client has the certificate's private key, so you must identify clients by their
+    /// [`Pin`].
     ///
     /// # Errors
     /// [`TlsConfigError`].
@@ -126,10 +126,10 @@ impl TlsServerConfig {
         })
     }
 
-    /// Gives no session tickets: each handshake is a full one. By default, clients get two tickets
-    /// with which later connections to this configuration resume, for up to twelve hours; the
-    /// server keeps nothing for them. Another configuration, or this one after a restart, does not
-    /// know them, and the handshake is a full one.
+    /// Disables session tickets, so that each handshake is a full one. By default, clients get
+    /// two tickets, with which later connections to this configuration can be resumed for up to
+    /// twelve hours without any state at the server. Other configurations, and this one after a
+    /// restart, don't recognize the tickets and require a full handshake.
     #[must_use]
     pub fn without_resumption(mut self) -> Self {
         let config = Arc::make_mut(&mut self.config);
@@ -140,24 +140,28 @@ impl TlsServerConfig {
         self
     }
 
-    /// Takes early data (0-RTT, RFC 9001 §4.6) of clients that resume a session of this
-    /// configuration. Off by default. Tickets that need no memory could be used twice; so that
-    /// a replay of a client's first packets does not make the server take early data again, the
-    /// server keeps the last `sessions` sessions instead, two for each connection, and each is
-    /// resumed once (RFC 8446 §8.1), within a day. One takes some 300 bytes, more with a client
-    /// certificate, and 4 KiB at most: larger ones get no ticket. Where more connections begin
-    /// than that, old ones go, and their handshakes are full ones.
+    /// Accepts early data (0-RTT, RFC 9001 §4.6) from clients that resume a session of this
+    /// configuration. Disabled by default.
     ///
-    /// Early data is refused, and the client sends it again after the handshake, where the ticket
-    /// is not known (used, too old, of another configuration, of before a restart) or a limit of
-    /// the transport configuration was higher when it was given (RFC 9000 §7.4.1).
+    /// Stateless tickets could be used twice, so an attacker could replay a client's first
+    /// packets and make the server accept its early data again. Therefore, the server stores
+    /// the last `sessions` sessions instead, two for each connection. Each can be resumed once
+    /// (RFC 8446 §8.1), within a day. A session takes about 300 bytes, more with a client
+    /// certificate, and at most 4 KiB; larger ones get no ticket. If more connections begin
+    /// than can be stored, old sessions are dropped, and their clients need a full handshake.
     ///
-    /// The driver's `Connecting::into_0rtt` reads early data before its client has proved to be
-    /// there; an application that does not call it reads that data after the handshake.
+    /// Early data is rejected, and the client sends it again after the handshake, if the ticket
+    /// is unknown (used, expired, from another configuration or before a restart), or if a
+    /// limit in the transport configuration was higher when the ticket was issued (RFC 9000
+    /// §7.4.1).
+    ///
+    /// With the driver's `Connecting::into_0rtt`, an application reads early data before the
+    /// client has proved that it is present. Other applications read this data after the
+    /// handshake.
     #[must_use]
     pub fn with_early_data(mut self, sessions: usize) -> Self {
         let config = Arc::make_mut(&mut self.config);
-        // Any amount, as QUIC says: flow control is the limit (RFC 9001 §4.6.1).
+        // Any amount, as QUIC requires, because flow control limits it (RFC 9001 §4.6.1).
         // [9001 4.6.1 ticket-size]
         config.max_early_data_size = u32::MAX;
         config.ticketer = Arc::new(NoTickets);
@@ -166,7 +170,7 @@ impl TlsServerConfig {
         self
     }
 
-    /// With the sessions of another configuration.
+    /// Shares the sessions of another configuration.
     #[cfg(test)]
     pub(crate) fn with_sessions_of(mut self, other: &Self) -> Self {
         self = self.with_early_data(0);
@@ -174,9 +178,9 @@ impl TlsServerConfig {
         self
     }
 
-    /// A configuration made with rustls itself, for what [`new`](Self::new) does not offer (client
-    /// authentication, certificates by name). It must allow TLS 1.3 and should name application
-    /// protocols.
+    /// Uses a configuration made with rustls directly, for features that [`new`](Self::new)
+    /// doesn't offer (client authentication, certificates by name). It must allow TLS 1.3 and
+    /// should include application protocols.
     ///
     /// # Errors
     /// [`TlsConfigError`].
@@ -190,7 +194,8 @@ impl TlsServerConfig {
         })
     }
 
-    /// What clients may pin. `None` for configurations made [`from_rustls`](Self::from_rustls).
+    /// Returns the pin that clients can use, or `None` for configurations made by
+    /// [`from_rustls`](Self::from_rustls).
     #[must_use]
     pub fn pin(&self) -> Option<Pin> {
         self.pin

@@ -1,4 +1,4 @@
-//! rustls connections and keys behind this crate's traits.
+//! Adapters from rustls connections and keys to this crate's traits.
 
 use std::sync::Arc;
 
@@ -15,11 +15,11 @@ const TAG_LEN: usize = 16;
 
 pub(super) struct TlsSession {
     connection: quic::Connection,
-    /// The peer's transport parameters are those of this handshake. A client that resumes a session
-    /// has those of the earlier connection before; they limit nothing here but what early data may
-    /// use (RFC 9000 §7.4.1).
+    /// Whether the peer's transport parameters are those of this handshake. Before, a client
+    /// that resumes a session has those of the earlier connection, which only limit early data
+    /// (RFC 9000 §7.4.1).
     has_parameters: bool,
-    /// Of a server that may take early data: what it remembers.
+    /// The stored sessions of a server that may accept early data.
     sessions: Option<Arc<ForConnection>>,
 }
 
@@ -32,7 +32,8 @@ impl TlsSession {
         }
     }
 
-    /// A server's session that may take early data of those that resume one of `sessions`.
+    /// Creates the session of a server that accepts early data from clients that resume one of
+    /// `sessions`.
     pub(super) fn with_early_data(
         connection: quic::ServerConnection,
         sessions: Arc<ForConnection>,
@@ -63,7 +64,7 @@ impl Session for TlsSession {
         Some(match change {
             quic::KeyChange::Handshake { keys } => KeyChange::Handshake(wrap(keys)),
             quic::KeyChange::OneRtt { keys, next } => {
-                // The server's messages are read.
+                // The server's messages were processed.
                 self.has_parameters = true;
                 KeyChange::OneRtt(wrap(keys), Box::new(TlsPhases(next)))
             }
@@ -149,7 +150,6 @@ impl PhaseKeys for TlsPhases {
     }
 }
 
-/// Keys of one direction.
 fn directional(keys: quic::DirectionalKeys) -> DirectionalKeys {
     DirectionalKeys {
         header: Box::new(TlsHeaderKey(keys.header)),
@@ -157,7 +157,6 @@ fn directional(keys: quic::DirectionalKeys) -> DirectionalKeys {
     }
 }
 
-/// Keys of one encryption level.
 pub(super) fn wrap(keys: quic::Keys) -> Keys {
     Keys {
         local: directional(keys.local),
@@ -170,12 +169,12 @@ pub(super) struct TlsHeaderKey(pub(super) Box<dyn quic::HeaderProtectionKey>);
 impl HeaderKey for TlsHeaderKey {
     #[inline]
     fn mask(&self, sample: &[u8; SAMPLE_LEN]) -> [u8; 5] {
-        // rustls masks headers but does not show masks. Masking a short header that announces a
-        // 4-byte packet number, all other bits 0, shows it.
+        // rustls masks headers without revealing the mask. To obtain it, mask a short header
+        // that announces a 4-byte packet number and whose other bits are 0.
         const SHORT_WITH_FOUR: u8 = 0x03;
         let mut first = SHORT_WITH_FOUR;
         let mut number = [0; 4];
-        // Fails only for samples or numbers of another length.
+        // Fails only for samples or numbers of other lengths.
         let _ = self.0.encrypt_in_place(sample, &mut first, &mut number);
         let [a, b, c, d] = number;
         [first ^ SHORT_WITH_FOUR, a, b, c, d]

@@ -1,9 +1,10 @@
-//! Sessions that a server keeps so that each is resumed once: what it takes to take early data and
-//! not to take it twice (RFC 8446 §8.1).
+//! Stores a server's sessions so that each is resumed at most once. This protects early data
+//! against replay (RFC 8446 §8.1).
 //!
-//! rustls takes a session out before it checks the binder (RFC 8446 §4.2.11.2), which only those
-//! can compute who know the session's secret. Tickets are sent in the clear, so an observer may
-//! offer one: a session that was taken out and not resumed goes back.
+//! rustls takes a session from the store before it verifies the binder (RFC 8446 §4.2.11.2),
+//! which proves that the client has the session's secret. Since tickets are sent in the clear,
+//! any observer could otherwise invalidate them. Therefore, a session that was taken but not
+//! resumed is put back.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,26 +14,27 @@ use rustls::server::StoresServerSessions;
 use crate::wire::transport_parameters::EarlyLimits;
 use crate::wire::{Side, TransportParameters};
 
-/// Bytes of a session that is kept: all but those of clients with long certificate chains.
+/// Maximum size of a stored session, bytes. Only clients with long certificate chains exceed
+/// it.
 const LONGEST: usize = 4096;
 
-/// Seconds for which a session is kept: what rustls tells clients of sessions that servers keep.
+/// Lifetime of a session in seconds, the same as rustls announces to clients for stored
+/// sessions.
 const LIFETIME: u64 = 24 * 3600;
 
-/// One of them.
 #[derive(Debug)]
 struct StoredSession {
-    /// Its place in the order of arrival.
+    /// Its position in the order of arrival.
     serial: u64,
-    /// When it was put here, seconds since 1970.
+    /// When it was stored, in seconds since 1970.
     since: u64,
-    /// What its client remembers of our transport parameters.
+    /// The server's transport parameters that its client remembers.
     limits: EarlyLimits,
-    /// What rustls wants back.
+    /// The data that rustls stores.
     secrets: Vec<u8>,
 }
 
-/// The last sessions of a server.
+/// The most recent sessions of a server.
 #[derive(Debug)]
 pub(super) struct Sessions {
     most: usize,
@@ -42,7 +44,7 @@ pub(super) struct Sessions {
 #[derive(Debug, Default)]
 struct State {
     by_id: BTreeMap<Vec<u8>, StoredSession>,
-    /// Ids by serial number, the oldest first.
+    /// Ids by serial number, oldest first.
     order: BTreeMap<u64, Vec<u8>>,
     next: u64,
 }
@@ -59,7 +61,7 @@ impl State {
         Some(session)
     }
 
-    /// Drops those that are too old, and the oldest beyond `most`.
+    /// Removes expired sessions, and the oldest ones beyond `most`.
     fn trim(&mut self, now: u64, most: usize) {
         while let Some((_, id)) = self.order.first_key_value() {
             let session = self.by_id.get(id);
@@ -75,7 +77,6 @@ impl State {
 }
 
 impl Sessions {
-    /// Room for the last `most`.
     pub(super) fn new(most: usize) -> Self {
         Self {
             most,
@@ -84,11 +85,11 @@ impl Sessions {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // A panic elsewhere does not make the sessions any worse.
+        // A panic elsewhere doesn't invalidate the sessions.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps a session. False: it is too long.
+    /// Stores a session. Returns false if it is too long.
     fn put(&self, now: u64, id: Vec<u8>, limits: EarlyLimits, secrets: Vec<u8>) -> bool {
         if self.most == 0 || id.len() + secrets.len() > LONGEST {
             return false;
@@ -108,8 +109,8 @@ impl Sessions {
         true
     }
 
-    /// Takes a session out, if it is there, is not too old, and `limits` are no lower than those
-    /// that its client remembers.
+    /// Removes and returns a session, if it exists, hasn't expired, and `limits` aren't lower
+    /// than those that its client remembers.
     fn take(&self, now: u64, id: &[u8], limits: &EarlyLimits) -> Option<StoredSession> {
         // [9001 9.2 replay]
         let session = self.lock().remove(id)?;
@@ -118,7 +119,7 @@ impl Sessions {
         (!is_old && limits.include(&session.limits)).then_some(session)
     }
 
-    /// Puts a session back in its place, if there is still room for one of its age.
+    /// Puts a session back in its position, if there is still room for one of its age.
     fn restore(&self, now: u64, id: Vec<u8>, session: StoredSession) {
         let mut state = self.lock();
         state.insert(id, session);
@@ -133,20 +134,20 @@ impl Sessions {
     }
 }
 
-/// The sessions as one connection sees them.
+/// The view of one connection on the sessions.
 #[derive(Debug)]
 pub(super) struct ForConnection {
     sessions: Arc<Sessions>,
-    /// Of this connection's transport parameters.
+    /// From this connection's transport parameters.
     limits: Option<EarlyLimits>,
-    /// When the connection began, seconds since 1970.
+    /// When the connection began, in seconds since 1970.
     now: u64,
-    /// What was taken out, by id, in this order, since [`settle`](Self::settle).
+    /// The sessions taken since [`settle`](Self::settle), with their ids, in this order.
     taken: Mutex<Vec<(Vec<u8>, StoredSession)>>,
 }
 
 impl ForConnection {
-    /// `parameters` are the server's transport parameters on this connection.
+    /// Creates the view. `parameters` are the server's transport parameters on this connection.
     pub(super) fn new(sessions: Arc<Sessions>, parameters: &[u8], now: u64) -> Self {
         let parameters = TransportParameters::decode(parameters, Side::Server);
         Self {
@@ -161,8 +162,8 @@ impl ForConnection {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What the client sent was read. `resumed`: the session taken out last is resumed, so it is
-    /// gone for good. All others go back.
+    /// Called after the client's messages were processed. If `resumed`, the session taken last
+    /// is resumed and therefore removed permanently. All others are put back.
     pub(super) fn settle(&self, resumed: bool) {
         let mut taken = core::mem::take(&mut *self.taken());
         if resumed {
@@ -180,7 +181,7 @@ impl StoresServerSessions for ForConnection {
             .is_some_and(|limits| self.sessions.put(self.now, id, limits, secrets))
     }
 
-    /// Nothing is read that can be read again.
+    /// Sessions can't be read without removing them.
     fn get(&self, _: &[u8]) -> Option<Vec<u8>> {
         None
     }
@@ -261,7 +262,7 @@ mod tests {
             assert_eq!(taken.is_some(), is_taken);
             assert_eq!(sessions.len(), 0);
         }
-        // Parameters that cannot be read promise nothing.
+        // Invalid parameters promise nothing.
         let mut broken = ForConnection::new(Arc::new(sessions), &[0xff], 0);
         assert!(!broken.put(vec![1], vec![1]) && !broken.can_cache());
         broken.limits = Some(limits(0));
@@ -288,8 +289,8 @@ mod tests {
             one.settle(resumed);
             assert_eq!(sessions.len(), left);
         }
-        // It went back into its place: 2 is the oldest, and goes first. What is too old, or of
-        // which there are too many meanwhile, does not come back.
+        // It was put back in its position: 2 is the oldest, and is removed first. Expired
+        // sessions, and those for which there is no room anymore, aren't put back.
         assert_eq!(one.take(&[2; 32]), Some(vec![2]));
         for id in 4..=6 {
             assert!(put(&sessions, 1, id));

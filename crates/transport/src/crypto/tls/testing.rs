@@ -13,7 +13,7 @@ pub(crate) fn client(trust: Trust, protocols: &[&[u8]]) -> TlsClientConfig {
     TlsClientConfig::new(trust, protocols).unwrap()
 }
 
-/// The server with the certificate of that name.
+/// The server with the certificate of this name.
 pub(crate) fn server(certificate: &str, protocols: &[&[u8]]) -> TlsServerConfig {
     let (chain, key): (&[u8], &[u8]) = match certificate {
         "server" => (SERVER_PEM, include_bytes!("testdata/server.key")),
@@ -45,7 +45,8 @@ pub(crate) fn chacha20_keys(key: [u8; 32], iv: [u8; 12], header: [u8; 32]) -> Di
     }
 }
 
-/// The server that wants keys of this group, so that clients that offer another are asked to retry.
+/// A server that requires keys of this group, so that clients that offer another one must
+/// retry.
 pub(crate) fn server_of_group(group: rustls::NamedGroup, protocols: &[&[u8]]) -> TlsServerConfig {
     use rustls::pki_types::pem::PemObject as _;
     use rustls::pki_types::{CertificateDer, PrivateKeyDer};

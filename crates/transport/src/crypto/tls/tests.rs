@@ -59,7 +59,7 @@ fn expired_and_unknown_certificates_are_refused_with_their_alerts() {
         problem(trust_ca(), "expired", "server.test"),
         (CertificateProblem::Expired, 0x100 + 45)
     );
-    // An authority that has nothing to do with it: another server's certificate as a root.
+    // An unrelated authority: another server's certificate as a root.
     let trust = Trust::from_ca_pem(include_bytes!("testdata/expired.pem")).unwrap();
     assert_eq!(
         problem(trust, "server", "server.test"),
@@ -144,8 +144,8 @@ fn unusable_material_is_a_typed_error() {
     );
 }
 
-/// What QUIC forbids after the handshake, though TLS allows it: a KeyUpdate, a request for the
-/// client's certificate, and a ticket that allows a certain amount of early data.
+/// Messages that QUIC forbids after the handshake although TLS allows them: a KeyUpdate, a
+/// certificate request, and a ticket that limits early data to a certain amount.
 #[test]
 fn messages_that_quic_forbids_end_the_connection() {
     // [9001 4.4 late-request] [9001 4.6.1 other-ticket-size] [9001 6 tls-key-update]
@@ -182,7 +182,7 @@ fn messages_that_quic_forbids_end_the_connection() {
     assert_eq!(code(&mut *outcome.server.session, &key_update), Err(0x10a));
 }
 
-/// The first message of a client: TLS 1.3 and nothing else, without compatibility mode.
+/// A client's first message: only TLS 1.3, without compatibility mode.
 #[test]
 fn a_client_hello_offers_tls_13_alone_and_no_session_id() {
     // [9001 4.2 offer-tls13] [9001 4.2 older-tls] [9001 8.4 compatibility-mode]
@@ -199,14 +199,14 @@ fn a_client_hello_offers_tls_13_alone_and_no_session_id() {
             .windows(versions.len())
             .any(|window| window == versions)
     );
-    // A server that settles on TLS 1.2: no supported_versions.
+    // A server that selects TLS 1.2: no supported_versions.
     let mut answer = vec![2, 0, 0, 38, 3, 3];
     answer.extend([7; 32]);
     answer.extend([0, 0xc0, 0x2f, 0]);
     assert!(session.read_handshake(&answer).unwrap_err().code() > 0x100);
 }
 
-/// A suite that the server does not know stands first among those offered.
+/// The first suite offered is unknown to the server.
 #[test]
 fn unknown_cipher_suites_are_passed_over() {
     // [9001 5.3 unknown-suites]
@@ -215,7 +215,7 @@ fn unknown_cipher_suites_are_passed_over() {
         .unwrap();
     let mut hello = Vec::new();
     session.write_handshake(&mut hello);
-    // Behind the empty session id come the length of the suites and the suites.
+    // The length of the suites and the suites follow the empty session id.
     let at = 4 + 2 + 32 + 1;
     hello.splice(at + 2..at + 2, [0x5a, 0x5a]);
     hello[at + 1] += 2;

@@ -1,4 +1,4 @@
-//! Which servers a client believes.
+//! The servers that a client trusts.
 
 use std::sync::Arc;
 
@@ -16,23 +16,25 @@ use rustls::{
 use super::TlsConfigError;
 use super::pin::{Pin, PinMismatch};
 
-/// Which servers a client believes.
+/// Determines which servers a client trusts.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Trust {
-    /// Those whose certificate chain ends at one of these roots and names the server.
+    /// Servers whose certificate chain ends at one of these roots and contains the server's
+    /// name.
     Roots(Arc<RootCertStore>),
-    /// The one whose own certificate has this SHA-256, whatever its name, issuer and dates.
+    /// The server whose own certificate has this SHA-256, regardless of its name, issuer and
+    /// dates.
     Pin(Pin),
-    /// Any. Without protection from an attacker who can alter packets; for tests.
+    /// Any server. This doesn't protect against an attacker that can modify packets; for tests.
     Anyone,
 }
 
 impl Trust {
-    /// Trusts the certificate authorities (or self-signed servers) in a PEM text.
+    /// Trusts the certificate authorities (or self-signed servers) in PEM format.
     ///
     /// # Errors
-    /// [`TlsConfigError::BadCertificate`] if it holds none, or one that does not parse.
+    /// [`TlsConfigError::BadCertificate`] if there are none, or if one can't be parsed.
     pub fn from_ca_pem(pem: &[u8]) -> Result<Self, TlsConfigError> {
         let mut roots = RootCertStore::empty();
         for certificate in CertificateDer::pem_slice_iter(pem) {
@@ -50,12 +52,12 @@ impl Trust {
         Ok(Self::Roots(Arc::new(roots)))
     }
 
-    /// Trusts the certificate authorities that this system does, as they are now: read by
-    /// `rustls-native-certs`, which also looks at `SSL_CERT_FILE` and `SSL_CERT_DIR`. Those that
-    /// do not parse are left out. Blocks while it reads files.
+    /// Trusts the certificate authorities that this system trusts currently, according to
+    /// `rustls-native-certs`, which also reads `SSL_CERT_FILE` and `SSL_CERT_DIR`. Certificates
+    /// that can't be parsed are ignored. Blocks while reading files.
     ///
     /// # Errors
-    /// [`TlsConfigError::BadCertificate`] if the system has none that can be used.
+    /// [`TlsConfigError::BadCertificate`] if the system has no usable ones.
     #[cfg(feature = "native-certs")]
     pub fn platform() -> Result<Self, TlsConfigError> {
         let found = rustls_native_certs::load_native_certs();
@@ -90,7 +92,7 @@ impl Trust {
     }
 }
 
-/// Accepts any certificate of a client, and none.
+/// Accepts any client certificate, or none.
 pub(super) fn any_client(provider: &Arc<CryptoProvider>) -> Arc<dyn ClientCertVerifier> {
     Arc::new(PinVerifier {
         pin: None,
@@ -98,8 +100,8 @@ pub(super) fn any_client(provider: &Arc<CryptoProvider>) -> Arc<dyn ClientCertVe
     })
 }
 
-/// Accepts one certificate, or any. The handshake's signature is verified in either case, so that
-/// the peer holds the certificate's key.
+/// Accepts one certificate, or any. The handshake's signature is verified in both cases, which
+/// proves that the peer has the certificate's private key.
 #[derive(Debug)]
 struct PinVerifier {
     pin: Option<Pin>,

@@ -1,16 +1,17 @@
 //! Address-validation tokens (RFC 9000 §8.1).
 //!
-//! A token shows that a client receives what is sent to its address. The server keeps nothing: all
-//! that it must know comes back sealed.
+//! A token proves that a client receives packets sent to its address. The server keeps no state,
+//! because the token contains everything it needs, in sealed form.
 //!
 //! ```text
 //!   kind (8)  nonce (96)  sealed by EndpointKey {
 //!     kind (8)  expires (64, ms since 1970)  IP address (8 family, 32 or 128)
-//!     Retry only: port (16)  original id (8 length, 0..160)  Retry's Source Connection ID (8 length, 0..160)
+//!     Retry only: port (16)  original id (8 length, 0..160)
+//!                 Retry's Source Connection ID (8 length, 0..160)
 //!   } tag (128)
 //! ```
 //!
-//! Wall time is passed in as a duration since 1970-01-01 UTC, so that tokens outlive a restart.
+//! Wall time is a duration since 1970-01-01 UTC, so that tokens remain valid after a restart.
 
 use core::net::{IpAddr, SocketAddr};
 
@@ -23,41 +24,41 @@ use crate::wire::{ConnectionId, Reader};
 const RETRY: u8 = 1;
 const NEW: u8 = 2;
 const NONCE_LEN: usize = 12;
-/// No token of ours is longer: kind, nonce, contents at their longest, tag.
+/// Maximum length of a token: kind, nonce, the longest contents, and tag.
 const MAX_LEN: usize = 1 + NONCE_LEN + (1 + 8 + 17 + 2 + 21 + 21) + 16;
 
 /// The contents of a valid token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Token {
-    /// Handed out in a Retry packet. Bound to address and port; good for one handshake.
+    /// Sent in a Retry packet. Bound to address and port; valid for one handshake.
     Retry {
         /// Destination Connection ID of the client's first Initial.
         original_dcid: ConnectionId,
-        /// Source Connection ID of the Retry: the Destination Connection ID of the Initial that
-        /// brings the token back.
+        /// Source Connection ID of the Retry, which is the Destination Connection ID of the
+        /// Initial that contains the token.
         retry_scid: ConnectionId,
     },
-    /// Handed out in a NEW_TOKEN frame for a later connection. Bound to the address alone, because
-    /// another connection comes from another port.
+    /// Sent in a NEW_TOKEN frame for a later connection. Bound only to the address, because
+    /// another connection uses another port.
     New {
-        /// Random, for [`ReplayFilter`].
+        /// A random number for [`ReplayFilter`].
         id: u64,
     },
 }
 
-/// A token that does not validate its client.
+/// Error returned when a token doesn't validate its client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
-    /// Looks like one from a Retry packet, but is forged, expired, or of another client. The
-    /// connection is refused with INVALID_TOKEN (RFC 9000 §8.1.2).
+    /// Seems to be from a Retry packet, but is forged, expired, or of another client. The
+    /// connection must be refused with INVALID_TOKEN (RFC 9000 §8.1.2).
     #[error("invalid Retry token")]
     InvalidRetry,
-    /// Any other token of no worth. The client counts as not validated (RFC 9000 §8.1.3).
+    /// Any other invalid token. The client's address counts as not validated (RFC 9000 §8.1.3).
     #[error("token unknown, expired or of another address")]
     Worthless,
 }
 
-/// Makes the token for a Retry packet to `client`, good until `expires`.
+/// Creates the token for a Retry packet to `client`, valid until `expires`.
 #[must_use]
 pub fn retry(
     key: &dyn EndpointKey,
@@ -77,7 +78,7 @@ pub fn retry(
     finish(key, random.bytes(), &plain)
 }
 
-/// Makes a token for a NEW_TOKEN frame to a client at `client`, good until `expires`.
+/// Creates a token for a NEW_TOKEN frame to a client at `client`, valid until `expires`.
 #[must_use]
 pub fn new_token(
     key: &dyn EndpointKey,
@@ -89,7 +90,7 @@ pub fn new_token(
     finish(key, random.bytes(), &start(NEW, client, expires))
 }
 
-/// Reads a token that a client at `client` sent with an Initial packet to `dcid`.
+/// Opens a token that a client at `client` sent in an Initial packet to `dcid`.
 ///
 /// # Errors
 /// [`TokenError`].
@@ -162,7 +163,8 @@ fn start(kind: u8, client: IpAddr, expires: Duration) -> Vec<u8> {
     let mut plain = Vec::with_capacity(MAX_LEN);
     plain.push(kind);
     plain.extend_from_slice(&millis(expires).to_be_bytes());
-    // An IPv4 client of a dual-stack socket is the same client as that of an IPv4 socket.
+    // An IPv4 client of a dual-stack socket must be treated as the same client on an IPv4
+    // socket.
     match client.to_canonical() {
         IpAddr::V4(ip) => {
             plain.push(4);
@@ -185,12 +187,12 @@ fn finish(key: &dyn EndpointKey, nonce: [u8; NONCE_LEN], plain: &[u8]) -> Vec<u8
     token
 }
 
-/// Remembers which NEW_TOKEN tokens have been used, so that each validates one connection only
-/// (RFC 9000 §8.1.4), in bounded memory.
+/// Remembers in bounded memory which NEW_TOKEN tokens were used, so that each validates only
+/// one connection (RFC 9000 §8.1.4).
 ///
-/// Two sets take turns, each for as long as a token lives; a token's use is remembered at least
-/// that long. When a set is full, unknown tokens count as used until the next turn: their clients
-/// are then validated by a Retry or the handshake itself.
+/// Two sets take turns, each for the lifetime of a token, so that each use is remembered for at
+/// least this long. When a set is full, unknown tokens count as used until the next turn. Their
+/// clients are then validated by a Retry or by the handshake itself.
 #[derive(Debug)]
 pub struct ReplayFilter {
     lifetime: Duration,
@@ -201,8 +203,8 @@ pub struct ReplayFilter {
 }
 
 impl ReplayFilter {
-    /// For tokens that live `lifetime`, remembering at most `capacity` of them per lifetime (about
-    /// 9 bytes each, twice).
+    /// Creates a filter for tokens with this `lifetime`, which remembers at most `capacity` of
+    /// them per lifetime (about 9 bytes each, twice).
     #[must_use]
     pub fn new(lifetime: Duration, capacity: usize) -> Self {
         Self {
@@ -214,7 +216,7 @@ impl ReplayFilter {
         }
     }
 
-    /// True if [`first_use`](Self::first_use) would be; `now` is wall time.
+    /// Returns true if [`first_use`](Self::first_use) would return true; `now` is wall time.
     #[must_use]
     pub fn is_fresh(&self, id: u64, now: Duration) -> bool {
         if now >= self.turn_ends {
@@ -225,7 +227,7 @@ impl ReplayFilter {
         !known && self.current.len() < self.capacity
     }
 
-    /// True, once, for the token with this id; `now` is wall time.
+    /// Returns true once for the token with this id; `now` is wall time.
     pub fn first_use(&mut self, id: u64, now: Duration) -> bool {
         if now >= self.turn_ends {
             self.previous = if now < self.turn_ends.saturating_add(self.lifetime) {

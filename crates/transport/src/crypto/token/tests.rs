@@ -8,7 +8,7 @@ use crate::crypto::null::NullEndpointKey;
 const NOW: Duration = Duration::from_secs(1_700_000_000);
 const LATER: Duration = Duration::from_secs(1_700_000_010);
 
-/// Every key that a build offers.
+/// All keys that a build offers.
 fn keys() -> Vec<(Box<dyn EndpointKey>, Box<dyn EndpointKey>)> {
     #[allow(unused_mut, reason = "grows with the feature below")]
     let mut keys: Vec<(Box<dyn EndpointKey>, Box<dyn EndpointKey>)> = vec![(
@@ -82,7 +82,7 @@ fn new_token_survives_a_change_of_port_but_not_of_address() {
     }
 }
 
-/// Two tokens for one address, good for the same time, have nothing in common but their kind.
+/// Two tokens for one address with the same expiry have nothing in common except their kind.
 #[test]
 fn each_token_is_another() {
     // [9000 8.1.3 unlinkable-token] [9000 8.1.3 unique-token]

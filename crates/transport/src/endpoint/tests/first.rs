@@ -1,4 +1,4 @@
-//! First packets, whole and broken, and what finds a connection.
+//! First packets, intact and damaged, and the ways to find a connection.
 
 use pathmark_shim::Kind;
 use pathmark_shim::frame::{prefix, seal};
@@ -15,7 +15,7 @@ fn first_packet_asks_for_a_connection_once() {
     assert!(!first.is_validated() && first.may_retry());
     nothing(&mut endpoint, 1, &hello);
     assert_eq!((endpoint.connections(), endpoint.half_open()), (1, 1));
-    // The same ids from another address are another client.
+    // The same ids from another address belong to another client.
     let _second = incoming(&mut endpoint, 2, &hello);
     let (handle_of_first, _) = endpoint.accept(NOW, first).unwrap();
     match handle(&mut endpoint, 1, &hello).0 {
@@ -31,7 +31,8 @@ fn clients_only_endpoint_hears_no_clients() {
     assert_eq!(endpoint.connections(), 0);
 }
 
-/// A server whose configuration limits paths to less than 1200 bytes takes first packets of that.
+/// A server whose configuration limits paths to less than 1200 bytes accepts first packets of
+/// that size.
 #[test]
 fn a_first_packet_is_as_large_as_the_server_says_that_paths_carry() {
     for (initial_mtu, least) in [(1200, 1200), (1472, 1200), (1000, 1000), (0, 400)] {
@@ -77,7 +78,7 @@ fn short_or_forged_first_packets_leave_nothing_behind() {
 fn early_data_before_a_first_packet_leaves_nothing_behind() {
     let mut endpoint = server();
     let hello = hello(1, &[]);
-    // The same header of a 0-RTT packet, which has no token.
+    // The same header for a 0-RTT packet, which has no token.
     let mut early = [&hello[..23], &[0x44, 0x00][..], &[7; 1024]].concat();
     early[0] = 0xd0;
     for _ in 0..1000 {
@@ -85,7 +86,7 @@ fn early_data_before_a_first_packet_leaves_nothing_behind() {
     }
     assert_eq!(endpoint.stats().dropped_early, 1000);
     assert_eq!((endpoint.connections(), endpoint.demux.len()), (0, 0));
-    // With the first packet it is the connection's.
+    // After the first packet, it belongs to the connection.
     let first = incoming(&mut endpoint, 1, &hello);
     nothing(&mut endpoint, 1, &early);
     let begun = begin(&mut endpoint, first).unwrap();
@@ -93,7 +94,7 @@ fn early_data_before_a_first_packet_leaves_nothing_behind() {
     assert_eq!(endpoint.stats().dropped_early, 1000);
 }
 
-/// A question for a starting rate stands in front of early data, and of no other long header.
+/// A shim with a question for a starting rate may precede early data, but no other long header.
 #[test]
 fn a_shim_in_front_of_early_data_is_stepped_over() {
     let mut shim = [0; 8];
@@ -105,7 +106,7 @@ fn a_shim_in_front_of_early_data_is_stepped_over() {
     early[8] = 0xd0;
     nothing(&mut endpoint, 1, &early);
     assert_eq!(endpoint.stats().dropped_early, 1);
-    // None begins a connection.
+    // None of these begins a connection.
     nothing(&mut endpoint, 1, &[&shim[..], &hello].concat());
     for len in 0..40 {
         nothing(&mut endpoint, 1, &early[..len]);
@@ -121,7 +122,7 @@ fn a_shim_in_front_of_early_data_is_stepped_over() {
     assert_eq!(lengths, [hello.len(), early.len()]);
 }
 
-/// A TLS session takes its time, and what comes meanwhile, or happens to the client, counts.
+/// Starting a TLS session takes time, and packets and events in the meantime must be handled.
 #[test]
 fn a_client_goes_on_waiting_while_its_connection_is_started() {
     let mut endpoint = server();
@@ -135,14 +136,14 @@ fn a_client_goes_on_waiting_while_its_connection_is_started() {
         2,
         "a datagram that came meanwhile is lost"
     );
-    // Another is sent away meanwhile.
+    // Another client is removed in the meantime.
     let second = incoming(&mut endpoint, 2, &hello);
     let started = endpoint.server(NOW, &second).unwrap().start(NOW);
     endpoint.remove(second.handle);
     let error = endpoint.begin(NOW, second, started).unwrap_err();
     assert_eq!(error, AcceptError::Expired);
     assert_eq!((endpoint.connections(), endpoint.half_open()), (1, 1));
-    // Of one that cannot be started nothing is left.
+    // If a connection can't be started, nothing is left of it.
     let third = incoming(&mut endpoint, 3, &hello);
     let failed = crate::connection::ConnectError::Config(crate::wire::TransportError::new(
         TransportErrorCode::INTERNAL_ERROR,
@@ -151,7 +152,7 @@ fn a_client_goes_on_waiting_while_its_connection_is_started() {
     let error = endpoint.begin(NOW, third, Err(failed.clone())).unwrap_err();
     assert_eq!(error, AcceptError::Connection(failed));
     assert_eq!((endpoint.connections(), endpoint.half_open()), (1, 1));
-    // And of one that never begins, nothing once it has waited too long.
+    // If a connection never begins, nothing is left after its client has waited too long.
     let fourth = incoming(&mut endpoint, 4, &hello);
     drop(endpoint.server(NOW, &fourth).unwrap());
     let later = NOW + Duration::from_secs(11);
@@ -159,7 +160,8 @@ fn a_client_goes_on_waiting_while_its_connection_is_started() {
     assert!(!endpoint.is_waiting(&fourth));
 }
 
-/// Two sockets of one endpoint, each with a task, bring the same packet while it is opened.
+/// Two sockets of an endpoint, each with a task, receive the same packet while it is being
+/// opened.
 #[test]
 fn a_first_packet_that_comes_twice_at_once_is_one_client() {
     let mut endpoint = server();
@@ -178,7 +180,7 @@ fn a_first_packet_that_comes_twice_at_once_is_one_client() {
     assert_eq!((endpoint.connections(), endpoint.half_open()), (1, 1));
 }
 
-/// The endpoint is closed while a first packet is opened.
+/// The endpoint stops accepting clients while a first packet is being opened.
 #[test]
 fn who_comes_while_clients_are_given_up_is_not_heard() {
     let mut endpoint = server();
@@ -193,7 +195,7 @@ fn who_comes_while_clients_are_given_up_is_not_heard() {
     assert_eq!((endpoint.connections(), endpoint.half_open()), (0, 0));
 }
 
-/// A flood of made-up tokens costs no more decryption than one without.
+/// A flood of forged tokens costs no more decryption than packets without one.
 #[test]
 fn with_a_worthless_token_nothing_is_opened_for_a_client_that_is_refused_anyway() {
     for (policy, opens) in [(RetryPolicy::Always, false), (RetryPolicy::Never, true)] {
@@ -219,7 +221,7 @@ fn unknown_version_is_negotiated_if_the_datagram_is_large() {
     // [9000 5.2.2 small-unknown-version] [9000 6.1 none-for-negotiation]
     // [9000 17.2.1 negotiation-fields] [9000 17.2.1 any-id-length] [9000 17.2.1 one-negotiation]
     let mut endpoint = server();
-    // Version 2, with ids longer than version 1 knows.
+    // Version 2, with ids longer than version 1 allows.
     let mut packet = vec![0xd0, 0x6b, 0x33, 0x43, 0xcf, 30];
     packet.extend([7; 30]);
     packet.push(25);
@@ -234,7 +236,7 @@ fn unknown_version_is_negotiated_if_the_datagram_is_large() {
     let versions: Vec<_> = negotiation.versions().collect();
     assert!(versions.contains(&1) && !versions.contains(&0x6b33_43cf));
     nothing(&mut endpoint, 1, &packet[..1199]);
-    // Never in answer to a Version Negotiation.
+    // Never in response to Version Negotiation.
     nothing(&mut endpoint, 1, &answer);
 }
 
@@ -256,7 +258,7 @@ fn shim_is_stepped_over_to_find_the_connection() {
             other => panic!("{other:?}"),
         }
     }
-    // A long header never stands behind a shim.
+    // This long header must not follow a shim.
     nothing(&mut endpoint, 1, &[&shim[..], &hello(1, &[])].concat());
     for cut in 0..20 {
         nothing(&mut endpoint, 1, &[&shim[..], &packet].concat()[..cut]);

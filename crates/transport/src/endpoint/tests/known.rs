@@ -1,5 +1,4 @@
-//! Peers that come again: what was learnt of the path is asked for before the handshake is
-//! complete.
+//! Returning peers: the known rate of the path is requested before the handshake is complete.
 
 use std::sync::Mutex;
 
@@ -17,7 +16,7 @@ struct Net {
     now: Instant,
     ends: [Endpoint; 2],
     connections: [Option<(ConnectionHandle, Box<Connection>)>; 2],
-    /// When they arrive, whether at the server, and their bytes.
+    /// Datagrams with their time of arrival, and whether they are for the server.
     flying: VecDeque<(Instant, usize, Vec<u8>)>,
     /// Calls that the server's controllers received.
     log: Arc<Mutex<ControllerLog>>,
@@ -55,7 +54,7 @@ impl Net {
         }
     }
 
-    /// Sends what there is, and hands over what arrives next.
+    /// Sends everything there is, and delivers the next arrival.
     fn step(&mut self) -> bool {
         let mut buffer = vec![0; 20_000];
         for end in [0, 1] {
@@ -110,8 +109,8 @@ impl Net {
         }
     }
 
-    /// The client connects, and the server sends it `bytes`; how often the server asked for a
-    /// starting rate before the handshake was complete.
+    /// Connects the client, and lets the server send `bytes`. Returns how often the server
+    /// asked for a starting rate before the handshake was complete.
     fn meet(&mut self, bytes: usize) -> u64 {
         let connect = Connect {
             config: Arc::clone(&self.client),
@@ -175,9 +174,9 @@ fn a_server_asks_for_a_client_that_comes_again_with_a_token() {
     assert_eq!(net.meet(2_000_000), 0);
     assert_eq!(net.meet(2_000_000), 1);
     let rate = net.log.lock().unwrap().known_rate.unwrap();
-    // 1 MiB of window and some more while it moves, per round trip of 20 ms.
+    // 1 MiB of window, and more while it moves, per round trip of 20 ms.
     assert!((40_000_000..120_000_000).contains(&rate), "{rate}");
-    // Where it makes no use of it the path is known no more.
+    // If a connection doesn't use the rate, the path is no longer known.
     assert_eq!(net.meet(1000), 1);
     assert_eq!(net.meet(1000), 0);
 }

@@ -1,4 +1,4 @@
-//! What strangers send, and what an endpoint makes of it.
+//! Packets from unknown senders, and the endpoint's reactions.
 
 mod first;
 mod known;
@@ -42,7 +42,7 @@ fn nothing(endpoint: &mut Endpoint, port: u16, datagram: &[u8]) {
     assert!(matches!(event, DatagramEvent::Nothing), "{event:?}");
 }
 
-/// The code of the CONNECTION_CLOSE in an answer to client `n`'s Initial.
+/// Returns the code of the CONNECTION_CLOSE that answers client `n`'s Initial.
 fn close_code(answer: &[u8], dcid: &ConnectionId) -> TransportErrorCode {
     let PartialDecode::Protected(found) = PartialDecode::new(answer, 8).unwrap() else {
         panic!("no packet with frames");
@@ -59,7 +59,7 @@ fn close_code(answer: &[u8], dcid: &ConnectionId) -> TransportErrorCode {
     }
 }
 
-/// Follows a Retry: the token and the new destination.
+/// Follows a Retry: returns the token and the new destination.
 fn follow(retry: &[u8], original: &ConnectionId) -> (Vec<u8>, ConnectionId) {
     let PartialDecode::Retry(found) = PartialDecode::new(retry, 8).unwrap() else {
         panic!("no Retry");

@@ -1,4 +1,4 @@
-//! Who gets the places of handshakes under way.
+//! Assignment of the places of half-open handshakes.
 
 use std::net::SocketAddr;
 
@@ -37,7 +37,7 @@ fn few_hosts_keep_no_other_out(hosts: u8) {
         ..from(1)
     };
     let mut answer = Vec::new();
-    // One that waits to be accepted goes, then one that was accepted.
+    // One that waits to be accepted is evicted, then one that was accepted.
     let (first, mut connection) = endpoint.accept(NOW, greedy.remove(1)).unwrap();
     let mut honest = Vec::new();
     for n in 17..19 {
@@ -60,7 +60,7 @@ fn few_hosts_keep_no_other_out(hosts: u8) {
     ));
     assert_eq!(endpoint.poll_evicted(), Some(first));
     assert_eq!(endpoint.poll_evicted(), None);
-    // It may send the client a close, and is forgotten.
+    // It may send a close to the client, and is then forgotten.
     connection.refuse(NOW);
     assert!(connection.poll_transmit(NOW, &mut [0; 1500], 1).is_some());
     assert!(!endpoint.update(NOW, first, &mut connection));
@@ -81,7 +81,7 @@ fn retry_switches_itself_on_when_handshakes_pile_up() {
         .map(|n| incoming(&mut endpoint, 1, &hello(n, &[])))
         .collect();
     let retry = answer(&mut endpoint, 1, &hello(10, &[]));
-    // Those who follow get in.
+    // Clients that follow the Retry are admitted.
     let (token, dcid) = follow(&retry, &id(10));
     let again = initial(&*crypto(), &dcid, &id(2), &token, 1200);
     assert!(incoming(&mut endpoint, 1, &again).is_validated());

@@ -1,4 +1,4 @@
-//! Stateless resets, and the bound on answers to strangers.
+//! Stateless resets, and the rate limit on answers.
 
 use core::net::SocketAddr;
 
@@ -69,7 +69,8 @@ fn reset_for_a_connection_reaches_it_from_its_peers_address_only() {
         .set_tokens(&*key, handle_of_client, known.into_iter());
     let mut reset = vec![0x52; 30];
     reset.extend([0xab; 16]);
-    // A reset may have a long header as well: of version 1, of another one, of a Handshake packet.
+    // A reset may also have a long header: of version 1, of another version, or of a Handshake
+    // packet.
     let mut handshake = vec![0xe0, 0, 0, 0, 1, 1, 7, 1, 8, 25];
     handshake.resize(19, 0);
     handshake.extend([0xab; 16]);
@@ -107,15 +108,14 @@ fn reset_for_a_connection_reaches_it_from_its_peers_address_only() {
     assert_eq!(endpoint.demux.len(), 0);
 }
 
-/// A client with a server, each behind its endpoint, with nothing but the client's address between
-/// them.
+/// A client and a server, each with its endpoint, connected through the client's address.
 struct Two {
     now: Instant,
     server: Endpoint,
     at_server: Option<(ConnectionHandle, Box<Connection>)>,
     client: Endpoint,
     at_client: Option<(ConnectionHandle, Box<Connection>)>,
-    /// Where the client's datagrams come from.
+    /// The source address of the client's datagrams.
     address: SocketAddr,
 }
 
@@ -147,7 +147,7 @@ impl Two {
         two
     }
 
-    /// The client's endpoint in its life number `seed`.
+    /// The client's endpoint after its restart number `seed`.
     fn client(seed: u64) -> Endpoint {
         let mut config = config(false);
         config.key = std::sync::Arc::new(NullEndpointKey::new(CLIENT_KEY));
@@ -158,7 +158,7 @@ impl Two {
         &mut self.at_server.as_mut().unwrap().1
     }
 
-    /// The client is sent a PING.
+    /// Sends a PING to the client.
     fn ping(&mut self) {
         self.accepted().ping();
         self.run();
@@ -168,7 +168,7 @@ impl Two {
         &mut self.at_client.as_mut().unwrap().1
     }
 
-    /// The client sends a packet, by which the server follows it to where it is.
+    /// The client sends a packet, so that the server migrates to its address.
     fn follow(&mut self) {
         self.begun().ping();
         self.run();
@@ -231,7 +231,7 @@ impl Two {
     }
 }
 
-/// What a connection sends, and where to.
+/// Returns the datagrams of a connection, with their destinations.
 fn sent(
     now: Instant,
     endpoint: &mut Endpoint,
@@ -253,9 +253,9 @@ fn sent(
     all
 }
 
-/// A client's host starts again with the key that it had. What the server sends it is answered
-/// with a stateless reset, wherever a NAT has moved the client in its former life, and by whichever
-/// of its ids the server had to answer.
+/// A client's host restarts with the same key and answers the server's packets with stateless
+/// resets. This works wherever a NAT had moved the client before, and for any id that the
+/// server uses.
 #[test]
 fn a_client_that_has_forgotten_resets_its_connection_from_where_it_is_now() {
     for rebound in [false, true] {
@@ -279,8 +279,8 @@ fn a_client_that_has_forgotten_resets_its_connection_from_where_it_is_now() {
     }
 }
 
-/// A stranger's copy of a packet moves a connection until its address fails to answer. The client
-/// is where it was, and has forgotten.
+/// An attacker's copy of a packet migrates a connection until validation of the new address
+/// fails. The client hasn't moved, but has restarted.
 #[test]
 fn a_forged_address_keeps_no_reset_away() {
     let mut two = Two::connected();
@@ -296,7 +296,7 @@ fn a_forged_address_keeps_no_reset_away() {
     two.address = home;
     two.client = Two::client(2);
     two.at_client = None;
-    // It is challenged there, once a second.
+    // It is challenged there once per second.
     for _ in 0..20 {
         two.run();
     }

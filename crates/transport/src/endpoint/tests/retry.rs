@@ -1,4 +1,4 @@
-//! Retry, and tokens of both kinds.
+//! Retry, and both kinds of tokens.
 
 use super::*;
 use crate::crypto::null::NullEndpointKey;
@@ -32,7 +32,7 @@ fn retry_proves_the_address_and_keeps_nothing_meanwhile() {
         TransportErrorCode::INVALID_TOKEN
     );
 
-    // A bit error on the way proves nothing about the client.
+    // A bit error in transit proves nothing about the client.
     let refused = endpoint.stats().tokens_refused;
     let mut damaged = again.clone();
     let at = damaged
@@ -76,7 +76,7 @@ fn token_for_a_later_connection_counts_once() {
         from(1).remote.ip(),
         EPOCH + Duration::from_secs(100),
     );
-    // Neither a damaged packet spends it nor one that finds no place.
+    // Neither a damaged packet nor one that finds no place spends it.
     let mut damaged = hello(1, &token);
     damaged[1100] ^= 1;
     nothing(&mut endpoint, 5, &damaged);

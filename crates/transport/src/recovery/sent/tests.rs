@@ -1,8 +1,8 @@
-//! Rings of sent packets: what they keep, and for how long.
+//! The contents of rings of sent packets, and how long they are kept.
 
 use super::*;
 
-/// An ACK by itself, or one with something that asks for an acknowledgement.
+/// A pure ACK, or one with an ack-eliciting frame.
 fn acknowledgement(eliciting: bool) -> SentPacket<()> {
     SentPacket {
         ack_eliciting: eliciting,
@@ -47,8 +47,8 @@ fn acks_without_acknowledgement_stay_bounded() {
     assert_eq!(sent.ack_eliciting(), 0);
 }
 
-/// A peer sends for ever and acknowledges nothing: what asks for an acknowledgement stays, what
-/// was sent since does not.
+/// A peer sends forever and acknowledges nothing. Ack-eliciting packets are kept, but those
+/// sent since aren't.
 #[test]
 fn a_packet_without_acknowledgement_keeps_no_others() {
     let mut sent = SentPackets::new();
@@ -79,9 +79,9 @@ fn a_packet_without_acknowledgement_keeps_no_others() {
     assert_eq!(sent.next_number(), 100_000);
 }
 
-/// What counts towards bytes in flight stays as well, also where it asks for no acknowledgement, as
-/// padding does (RFC 9002 §2), and so does what asks for one over another path. It would be missing
-/// from the window for ever.
+/// Packets that count towards bytes in flight are kept even if they aren't ack-eliciting, like
+/// padding (RFC 9002 §2), and so are ack-eliciting ones on another path. Otherwise, they would
+/// be missing from the window forever.
 #[test]
 fn nothing_that_was_counted_is_forgotten() {
     let mut sent = SentPackets::new();
@@ -111,7 +111,7 @@ fn nothing_that_was_counted_is_forgotten() {
     assert_eq!((sent.bytes_in_flight(), sent.ack_eliciting()), (0, 0));
 }
 
-/// One packet in front of a window that is acknowledged is no reason to forget any.
+/// A single old packet before an acknowledged window isn't a reason to forget any.
 #[test]
 fn a_full_ring_is_not_cut() {
     let mut sent = SentPackets::new();
@@ -151,7 +151,8 @@ fn leaving_a_path_empties_its_flight_but_forgets_nothing() {
     assert_eq!((left, sent.bytes_in_flight()), (vec![1], 0));
 }
 
-/// Padding that asks for nothing counts towards bytes in flight, and goes with the path.
+/// Padding that isn't ack-eliciting counts towards bytes in flight, and is forgotten with the
+/// path.
 #[test]
 fn what_only_counted_is_forgotten_with_its_path() {
     let mut sent = SentPackets::new();
@@ -177,7 +178,7 @@ fn what_only_counted_is_forgotten_with_its_path() {
     assert_eq!(sent.bytes_in_flight(), 0);
 }
 
-/// A path that is kept has its flight to itself, whatever happens elsewhere meanwhile.
+/// A kept path has separate bytes in flight, regardless of other paths.
 #[test]
 fn a_return_finds_what_is_still_in_flight() {
     let mut sent = SentPackets::new();
@@ -192,7 +193,7 @@ fn a_return_finds_what_is_still_in_flight() {
         sent.remove(1)
             .is_some_and(|p| p.is_off_path() && !p.in_flight)
     );
-    // A third path, for which the second is not kept.
+    // A third path, because of which the second isn't kept.
     sent.change_path(other, false);
     sent.insert(4, packet(Instant::ZERO, 300, ()));
     assert_eq!(sent.bytes_in_flight(), 300);
@@ -207,7 +208,7 @@ fn a_return_finds_what_is_still_in_flight() {
     sent.change_path(other, true);
     assert_eq!(sent.bytes_in_flight(), 300);
     sent.insert(5, packet(Instant::ZERO, 300, ()));
-    // Numbers may be used again: what bore the second path's bears none.
+    // Numbers may be reused, so packets of the second path lose their number.
     sent.insert(6, packet(Instant::ZERO, 200, ()));
     sent.change_path(away, true);
     sent.forget_left();

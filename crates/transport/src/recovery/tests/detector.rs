@@ -1,11 +1,11 @@
-//! One packet number space alone: what it counts, where runs and events of losses end, and what it
-//! forgets.
+//! A single packet number space: its counts, the ends of loss runs and loss events, and the
+//! state that it forgets.
 
 use super::*;
 use crate::Ecn;
 
-/// A space whose path has a round trip of 100 ms, measured at 100 ms: its time threshold is 112.5
-/// ms, and three probe timeouts are 975 ms with a peer's delay of 25 ms.
+/// A space whose path has a round trip of 100 ms, measured at 100 ms. Its time threshold is
+/// 112.5 ms, and three probe timeouts are 975 ms with a peer's delay of 25 ms.
 struct Space {
     detector: LossDetector<()>,
     rtt: RttEstimator,
@@ -49,7 +49,7 @@ impl Space {
     }
 }
 
-/// Neither in flight nor ack-eliciting, as an ACK alone is.
+/// Neither in flight nor ack-eliciting, like a pure ACK.
 fn bare(now: u64) -> SentPacket<()> {
     SentPacket {
         ack_eliciting: false,
@@ -85,14 +85,14 @@ fn an_ack_advances_only_if_its_largest_number_is_new() {
     assert_eq!(space.detector.largest_acked(), Some(3));
 }
 
-/// A frame of thousands of ranges costs no more than what it may still tell of.
+/// A frame of thousands of ranges costs no more than the ranges that can still matter.
 #[test]
 fn ranges_are_read_as_far_down_as_something_is_unresolved() {
     let mut space = Space::new();
     for _ in 0..4000 {
         space.send(200);
     }
-    // All is resolved but for the loss of 3001, which may have been none.
+    // All packets are resolved, but the loss of 3001 may have been spurious.
     space.ack(300, &[(3002, 3999), (0, 3000)]);
     let mut read = 0;
     let ranges = (0..1000u64).map(|n| {
@@ -104,7 +104,8 @@ fn ranges_are_read_as_far_down_as_something_is_unresolved() {
     assert!(read < 260, "{read}");
 }
 
-/// Packets and questions wait side by side: the largest that an ACK brings may be either.
+/// Packets and questions are pending at the same time, and the largest one in an ACK may be
+/// either.
 #[test]
 fn the_largest_packet_of_an_ack_may_be_a_question() {
     for question in [1, 2] {
@@ -144,7 +145,7 @@ fn what_congestion_control_counts_of_an_ack() {
     let (newly, _) = space.ack(300, &[(0, 2)]);
     assert_eq!((newly.packets, newly.counted, newly.bytes), (3, 2, 2400));
     assert_eq!((newly.ect0, newly.ect1), (1, 1));
-    // Of a path that was left nothing counts.
+    // Packets of a path that was left don't count.
     space.send_as(SentPacket {
         ecn: Ecn::Ect0,
         ..packet(at(310), 1200, ())
@@ -167,7 +168,7 @@ fn what_congestion_control_counts_of_losses() {
     for _ in 0..2 {
         space.send(202);
     }
-    // It asks for an acknowledgement, but takes no part of the window.
+    // It is ack-eliciting, but doesn't use the window.
     space.send_as(SentPacket {
         in_flight: false,
         ..packet(at(202), 1200, ())
@@ -192,8 +193,8 @@ fn an_ack_without_acknowledgement_holds_no_timer() {
     assert_eq!(space.detector.loss_time(), None);
 }
 
-/// Five packets 300 ms apart and a sixth, which is acknowledged: four are lost at once, over 900
-/// ms, and the fifth at 2313, which makes 1200.
+/// Five packets 300 ms apart and a sixth, which is acknowledged: four are lost immediately,
+/// over 900 ms, and the fifth at 2313 ms, which makes 1200.
 fn long_run() -> Space {
     let mut space = Space::new();
     for n in 0..5 {
@@ -216,8 +217,8 @@ fn a_run_of_losses_ends_with_a_loss_that_was_none() {
     assert_eq!((lost.packets, lost.persistent_congestion), (1, false));
 }
 
-/// A packet of padding alone is in flight, but a receiver need not acknowledge it in time: no run
-/// of losses begins with it.
+/// A packet that only contains padding is in flight, but the receiver need not acknowledge it
+/// in time, so no run of losses begins with it.
 #[test]
 fn a_run_of_losses_begins_with_what_asked_for_an_ack() {
     // [9002 7.6.2 eliciting-ends]
@@ -237,7 +238,7 @@ fn a_run_of_losses_begins_with_what_asked_for_an_ack() {
     }
 }
 
-/// An ACK that leaves no hole tells nothing of the holes that were there before.
+/// An ACK that leaves no hole says nothing about earlier holes.
 #[test]
 fn a_run_of_losses_does_not_end_with_an_ack_above_it() {
     let mut space = long_run();
@@ -254,7 +255,7 @@ fn a_loss_event_reaches_to_what_was_sent_by_then() {
     }
     space.ack(300, &[(3, 3)]);
     assert_eq!(space.lost, [0]);
-    // 4 was sent after the event began: its loss is another event, which ends alone.
+    // 4 was sent after the event began, so its loss is a separate event.
     for _ in 0..4 {
         space.send(301);
     }
@@ -271,7 +272,7 @@ fn sixteen_loss_events_in_a_row_narrow_the_thresholds() {
         space.send(200);
     }
     space.ack(300, &[(7, 7)]);
-    // 0 was overtaken by seven, so eight are waited for.
+    // 0 was overtaken by seven packets, so the threshold is eight.
     space.ack(301, &[(0, 0)]);
     assert_eq!(space.detector.reordering().packets(), 8);
     for event in 1..=16 {
@@ -291,7 +292,7 @@ fn sixteen_loss_events_in_a_row_narrow_the_thresholds() {
 fn a_late_packet_widens_the_time_threshold_once_per_round_trip() {
     let mut space = Space::new();
     let threshold = |space: &Space| space.detector.reordering().time(&space.rtt);
-    // Each is overtaken by one packet, lost by time, and acknowledged after all.
+    // Each is overtaken by one packet, lost by time, and acknowledged later.
     let mut late = |now: u64| {
         let number = space.send(now);
         space.send(now);
@@ -303,12 +304,12 @@ fn a_late_packet_widens_the_time_threshold_once_per_round_trip() {
         threshold(&space)
     };
     assert_eq!(late(1000), Duration::from_micros(125_000));
-    // All was sent after the threshold grew.
+    // All were sent after the threshold grew.
     assert_eq!(late(2000), Duration::from_micros(137_500));
     assert_eq!(late(3000), Duration::from_micros(150_000));
 }
 
-/// What a space remembers of losses goes with the path, and with its keys.
+/// Remembered losses are discarded with the path, and with the keys.
 #[test]
 fn what_is_forgotten() {
     // [9002 6.2.2 discarded-keys-reset]

@@ -1,4 +1,4 @@
-//! The naive judge: every packet ever sent, examined again for each ACK.
+//! A naive reference: every packet ever sent is examined again for each ACK.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ enum Is {
     Out,
     Acked,
     Lost,
-    /// Lost, and acknowledged after all.
+    /// Lost, but acknowledged later.
     Spurious,
 }
 
@@ -23,7 +23,7 @@ struct Judge {
     /// Number, send time, state.
     packets: Vec<(u64, Instant, Is)>,
     largest: Option<u64>,
-    /// Lost packets with the time of their loss, while that is remembered.
+    /// Lost packets with the time of their loss, while this is remembered.
     remembered: Vec<(u64, Instant)>,
     /// Packet at which persistent congestion was last found: the next run begins there.
     congested_at: u64,
@@ -58,7 +58,7 @@ impl Judge {
         (acked, spurious)
     }
 
-    /// Newly lost numbers and the next loss time, by RFC 9002 §6.1 to the letter.
+    /// Newly lost numbers and the next loss time, literally by RFC 9002 §6.1.
     fn lose(&mut self, now: Instant, packets: u64, delay: Duration) -> (Vec<u64>, Option<Instant>) {
         let (mut lost, mut next) = (Vec::new(), None);
         let Some(largest) = self.largest else {
@@ -80,8 +80,8 @@ impl Judge {
         (lost, next)
     }
 
-    /// RFC 9002 §7.6.2 for the packets just `lost`: walks back from each to the last one that got
-    /// through.
+    /// RFC 9002 §7.6.2 for the packets just `lost`: walks back from each to the last one that
+    /// arrived.
     fn congested(&mut self, lost: &[u64], first: Option<Instant>, span: Duration) -> bool {
         let mut found = false;
         for &end in lost {
@@ -111,7 +111,7 @@ enum Step {
         count: u8,
         gap_us: u32,
     },
-    /// Acknowledge by these bits, from a number near the newest on down.
+    /// Acknowledge according to these bits, downwards from a number near the newest.
     Ack {
         back: u8,
         bits: Vec<bool>,
@@ -218,8 +218,8 @@ proptest! {
             prop_assert_eq!(subject.sent().bytes_in_flight(), judge.bytes_in_flight());
             let span = (rtt.pto_base() + MAX_ACK_DELAY) * 3;
             let congested = judge.congested(&lost, rtt.first_sample_at(), span);
-            // Once a loss proved spurious the subject may start a run later than need be, never
-            // earlier.
+            // Once a loss proved spurious, the subject may start a run later than necessary,
+            // but never earlier.
             let agrees = congested == report.persistent_congestion;
             prop_assert!(agrees || (any_spurious && congested));
             for n in lost {

@@ -1,4 +1,4 @@
-//! Loss recovery: one space alone, and as a whole against a naive judge, on simulated paths, and
+//! Loss recovery: a single space, the whole against a naive reference, on simulated paths, and
 //! rule by rule.
 
 mod detector;

@@ -1,11 +1,12 @@
-//! A sender that repeats what is lost, over a simulated path with fixed delay, loss and reordering.
+//! A sender that retransmits lost data over a simulated path with fixed delay, loss and
+//! reordering.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use super::*;
 use crate::ack::ReceivedRanges;
 
-/// xorshift64*: loss that looks random and is the same everywhere.
+/// xorshift64*: pseudorandom loss that is the same everywhere.
 struct Dice(u64);
 
 impl Dice {
@@ -18,7 +19,7 @@ impl Dice {
 }
 
 struct Run {
-    /// Until every piece of data was acknowledged.
+    /// Until all data was acknowledged.
     took: Duration,
     probes: u64,
     sent: u64,
@@ -27,9 +28,9 @@ struct Run {
     longest_span: usize,
 }
 
-/// Sends `pieces` of data in packets of their own, one per `gap`, at most `window` in flight, until
-/// all are acknowledged. Each packet is lost or late with these chances; the receiver acknowledges
-/// every 8 arrivals with at most 64 ranges.
+/// Sends `pieces` of data in separate packets, one per `gap`, at most `window` in flight, until
+/// all are acknowledged. Packets are lost or late with these probabilities. The receiver
+/// acknowledges every 8 arrivals with at most 64 ranges.
 fn transfer(
     pieces: u64,
     window: u64,
@@ -139,7 +140,7 @@ fn transfer(
             received.insert(number);
             since_ack += 1;
         }
-        // The delay timer of the receiver: nothing else on its way.
+        // The receiver's delay timer, when nothing else is in flight.
         if since_ack >= 8 || (since_ack > 0 && arrivals.is_empty()) {
             since_ack = 0;
             acks.push_back((now + rtt / 2, received.descending().take(64).collect()));
@@ -152,8 +153,8 @@ fn transfer(
     run
 }
 
-/// A retransmission is lost like any other packet, and found lost as early: the transfer takes
-/// little more than its packets, and probe timeouts are left to the tail.
+/// The loss of a retransmission is detected just as early as any other. The transfer therefore
+/// takes little longer than its packets, and only the tail needs probe timeouts.
 #[test]
 fn lost_retransmissions_cost_a_round_trip_not_a_timeout() {
     let gap = Duration::from_micros(500);
@@ -174,7 +175,7 @@ fn lost_retransmissions_cost_a_round_trip_not_a_timeout() {
     }
 }
 
-/// Every tenth packet takes a detour: after a few false alarms the thresholds have widened.
+/// Every tenth packet takes a detour. After a few spurious losses, the thresholds have widened.
 #[test]
 fn reordering_is_learnt() {
     let gap = Duration::from_micros(500);

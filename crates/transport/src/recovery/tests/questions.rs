@@ -1,4 +1,4 @@
-//! Questions for a starting rate: lost by time alone, and as if they were not there to all others.
+//! Questions for a starting rate are lost only by time, and have no effect on other packets.
 
 use std::collections::BTreeSet;
 
@@ -7,8 +7,8 @@ use proptest::prelude::*;
 use super::sender::Sender;
 use super::*;
 
-/// One that asks at 200 ms and then sends `count` packets, with shims or without. The question's
-/// number.
+/// Sends a question at 200 ms and then `count` packets, with or without shims. Returns the
+/// question's number.
 fn asking(count: u64, shims: bool) -> (Sender, u64) {
     let mut s = Sender::settled();
     let question = s.ask(200);
@@ -28,7 +28,7 @@ fn what_overtakes_a_question_does_not_condemn_it() {
         let (mut s, question) = asking(count, shims);
         s.ack(300, SpaceId::Data, &[(question + 1, question + count)]);
         assert_eq!(s.lost(), [], "{count} {shims}");
-        // It arrives after all, late by a quarter of a round trip.
+        // It arrives after all, a quarter of a round trip late.
         let outcome = s.ack(325, SpaceId::Data, &[(question, question + count)]);
         assert_eq!(outcome.newly.packets, 1);
         assert_eq!((s.lost(), s.recovery.deadline()), (vec![], None));
@@ -50,7 +50,7 @@ fn a_lost_question_is_found_by_time_and_reported_apart() {
     assert!(loss.lost.is_none() && !loss.persistent_congestion);
     assert_eq!(s.lost(), [question]);
     assert_eq!(s.recovery.bytes_in_flight(), 0);
-    // The peer acknowledges it a second later: nothing comes of it.
+    // The peer acknowledges it a second later, which has no effect.
     let late = s.ack(1300, SpaceId::Data, &[(question, question + 10)]);
     assert_eq!((late.newly.packets, late.newly.spurious), (0, 0));
     assert!(!late.newly.event_undone);
@@ -67,14 +67,14 @@ fn losses_around_a_question_are_found_at_once() {
         s.send_shim(200, true);
     }
     s.out.clear();
-    // The packets on both sides of the question are lost, and it itself is overtaken.
+    // The packets on both sides of the question are lost, and the question itself is overtaken.
     let outcome = s.ack(300, SpaceId::Data, &[(question + 4, question + 4)]);
     let around = [question - 2, question - 1, question + 1];
     assert_eq!(s.lost(), around);
     let lost = outcome.loss.lost.unwrap();
     assert_eq!((lost.packets, lost.largest), (3, question + 1));
     assert_eq!((lost.bytes, outcome.loss.question), (3600, None));
-    // The others behind it follow by 9/8 of a round trip, and the question later.
+    // The others after it are lost at 9/8 of a round trip, and the question later.
     let due = Instant::from_micros(312_500);
     assert_eq!(s.recovery.deadline(), Some(due));
     assert!(matches!(s.fire(313), Timeout::Lost(l) if l.packets == 2));
@@ -96,7 +96,7 @@ fn a_question_that_overtakes_condemns_nothing() {
         s.out.clear();
         s.ack(300, SpaceId::Data, &[(question, question)]);
         assert_eq!(s.lost(), [], "{shims}");
-        // A probe timeout from the last of them on is all that they wait for.
+        // They only wait for a probe timeout after the last of them.
         let probe = s.recovery.deadline();
         assert!(probe > Some(at(400)), "{probe:?}");
         s.ack(310, SpaceId::Data, &[(first, question)]);
@@ -118,7 +118,7 @@ fn each_of_two_questions_has_its_own_time() {
         SpaceId::Data,
         &[(second + 1, second + 1), (first + 1, first + 1)],
     );
-    // The round trip of 85 ms makes no difference to the first: 1.5 of the smoothed 100 ms.
+    // The round trip of 85 ms doesn't affect the first: 1.5 of the smoothed 100 ms.
     let due = s.recovery.deadline().unwrap();
     assert!(due > at(345) && due <= at(350), "{due:?}");
     assert!(matches!(s.fire(350), Timeout::Lost(l) if l.question == Some(first)));
@@ -127,7 +127,7 @@ fn each_of_two_questions_has_its_own_time() {
     assert!(due > at(400) && due <= at(410), "{due:?}");
     s.ack(360, SpaceId::Data, &[(second, second + 1)]);
     assert_eq!((s.lost(), s.recovery.deadline()), (vec![first], None));
-    // Of two that are found at once the later is reported.
+    // If two are found together, the later one is reported.
     let (mut s, first) = asking(1, true);
     let second = s.ask(201);
     s.send_shim(201, true);
@@ -146,7 +146,7 @@ fn a_question_alone_is_probed_for_and_not_lost() {
     assert_eq!(probe, at(200 + 325), "as of any other packet");
     assert!(matches!(s.fire(525), Timeout::Probe(SpaceId::Data)));
     assert_eq!(s.lost(), []);
-    // The probe's acknowledgement shows that it is.
+    // The probe's acknowledgement reveals the loss.
     let number = s.send_shim(525, true);
     let outcome = s.ack(625, SpaceId::Data, &[(number, number)]);
     assert_eq!(outcome.loss.question, Some(question));
@@ -170,7 +170,7 @@ fn losses_around_an_acknowledged_question_are_no_persistent_congestion() {
     }
 }
 
-/// Two detectors of the same packets, of which one has sent questions between them.
+/// Two detectors for the same packets, one of which has also sent questions.
 #[derive(Default)]
 struct Twins {
     with: LossDetector<u64>,
@@ -203,8 +203,8 @@ fn descending(numbers: &BTreeSet<u64>) -> Vec<core::ops::RangeInclusive<u64>> {
     received.descending().collect()
 }
 
-/// One step: packets that leave (a question, a shim), or an acknowledgement from `back` below the
-/// newest on down, and how long after the step before.
+/// One step: packets to send (a question, a shim), or an acknowledgement from `back` below the
+/// newest downwards, and the time since the previous step.
 type Step = (Result<Vec<(bool, bool)>, (u8, Vec<bool>)>, u32);
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -218,7 +218,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    /// Whatever becomes of questions, all other packets are judged as without them.
+    /// The fates of questions don't affect those of other packets.
     #[test]
     fn other_packets_fare_as_if_nothing_had_been_asked(steps in steps()) {
         let mut twins = Twins::default();
@@ -253,7 +253,7 @@ proptest! {
             prop_assert_eq!(found.largest, expected.largest);
             prop_assert_eq!(found.question.is_some(), questions > 0);
             prop_assert!(!found.persistent_congestion || expected.persistent_congestion);
-            // Its own time may come before theirs, and a probe's.
+            // Its deadline may be earlier than theirs and a probe's.
             let due = (twins.with.loss_time(), twins.without.loss_time());
             prop_assert!(due.0 == due.1 || due.0.is_some_and(|d| due.1.is_none_or(|w| d < w)));
             let (with, without) = (twins.with.reordering(), twins.without.reordering());

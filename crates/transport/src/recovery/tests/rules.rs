@@ -1,4 +1,4 @@
-//! RFC 9002 rule by rule.
+//! RFC 9002, rule by rule.
 
 use super::sender::Sender;
 use super::*;
@@ -30,7 +30,7 @@ fn packet_threshold_of_three_and_time_threshold_of_nine_eighths() {
         ),
         (1200, 1, 5, 4800)
     );
-    // Packets 2 and 3 follow by time, 112.5 ms after each was sent; 5 is not behind anything.
+    // Packets 2 and 3 are lost by time, 112.5 ms after each was sent; 5 isn't overtaken.
     assert_eq!(
         s.recovery.deadline(),
         Some(Instant::from_micros(101_000 + 112_500))
@@ -50,16 +50,16 @@ fn what_has_no_shim_may_overtake_what_has_one() {
         s.send_shim(200, true);
     }
     let plain = s.send_shim(200, false);
-    // It waits in no queue of shims, which makes its round trip no shorter than theirs once was.
+    // It doesn't wait in a queue for shims, so it reveals nothing about the others.
     s.ack(300, SpaceId::Data, &[(plain, plain)]);
     assert!(
         s.out.iter().all(|(fate, _)| *fate == Fate::Acked),
         "{:?}",
         s.out
     );
-    // Twice the patience: 2 · 9/8 · 100 ms after they were sent.
+    // Twice the time threshold: 2 · 9/8 · 100 ms after they were sent.
     assert_eq!(s.recovery.deadline(), Some(at(425)));
-    // One with a shim condemns those before it as ever.
+    // A packet with a shim still reveals the loss of earlier ones.
     s.out.clear();
     s.ack(310, SpaceId::Data, &[(first + 5, first + 5)]);
     let lost: Vec<_> = s
@@ -85,7 +85,7 @@ fn where_few_packets_have_shims_the_others_condemn_them() {
         lost.map(|(_, number)| *number).collect()
     };
     assert_eq!(lost(&s), [numbers[0]]);
-    // A shim that got through changes nothing as long as the next ones without follow.
+    // A shim that arrived changes nothing as long as the following packets have none.
     s.ack(310, SpaceId::Data, &[(numbers[1], numbers[20])]);
     s.out.clear();
     s.ack(
@@ -130,7 +130,7 @@ fn duplicate_acks_change_nothing() {
     assert_eq!(s.recovery.rtt().latest(), Some(ms(100)));
 }
 
-/// An ACK of packets that asked for none may come at any time: it measures nothing.
+/// An ACK of packets that aren't ack-eliciting may arrive at any time, so it measures nothing.
 #[test]
 fn an_ack_of_acks_alone_is_no_sample() {
     // [9002 5.1 sample-of-eliciting]
@@ -164,7 +164,7 @@ fn probe_timeouts_back_off_and_an_ack_ends_that() {
         1200,
         "a timeout loses nothing"
     );
-    // Probes are lost too; the last one is answered and condemns everything before it.
+    // Probes are lost too; the last one is acknowledged, and all packets before it are lost.
     for _ in 0..3 {
         s.send(3000, SpaceId::Data);
     }
@@ -195,8 +195,8 @@ fn timers_of_the_handshake() {
         1,
         "the server may still be stuck"
     );
-    // Nothing in flight, yet the client must keep the server unblocked: 2 × (100 + 200) from the
-    // last ACK.
+    // Nothing is in flight, but the client must keep the server unblocked: 2 × (100 + 200) from
+    // the last ACK.
     assert_eq!(client.recovery.deadline(), Some(at(1699)));
     client.recovery.on_handshake_keys();
     assert!(matches!(
@@ -307,8 +307,8 @@ fn another_path_starts_from_nothing() {
     assert_eq!(new.acked.map(|a| a.in_flight_before), Some(1200));
 }
 
-/// RFC 9002 section 7.8: an ACK's report shows whether the window bounded the sender since it last
-/// could send.
+/// RFC 9002 section 7.8: each ACK reports whether the window limited the sender since it was
+/// last able to send.
 #[test]
 fn what_bounded_the_sender_is_reported_with_each_ack() {
     let mut s = Sender::settled();
@@ -324,10 +324,11 @@ fn what_bounded_the_sender_is_reported_with_each_ack() {
     assert!(limited_after(Recovery::note_window_limited));
 }
 
-/// Sixteen packets with data but without a shim in a row mean that few bear shims; fewer do not.
+/// Shims are rare after sixteen consecutive packets with data but without a shim, and not
+/// before.
 #[test]
 fn few_shims_are_sixteen_packets_without_one() {
-    // In addition to the one that a settled sender has behind it.
+    // In addition to the one that a settled sender has sent.
     for (bare, lost) in [(14, 0), (15, 1)] {
         let mut s = Sender::settled();
         let shim = s.send_shim(200, true);
@@ -341,6 +342,6 @@ fn few_shims_are_sixteen_packets_without_one() {
 
 #[test]
 fn records_stay_small() {
-    // Of 600 000 packets in flight each byte costs. A state of two words is 16 of them.
+    // With 600 000 packets in flight, each byte counts. A state of two words takes 16.
     assert_eq!(size_of::<Option<SentPacket<[u64; 3]>>>(), 56);
 }

@@ -1,4 +1,4 @@
-//! A sender whose packets are all of one size.
+//! A sender whose packets all have the same size.
 
 use super::*;
 
@@ -6,7 +6,7 @@ pub(super) struct Sender {
     pub(super) recovery: Recovery<()>,
     /// The next number of each space.
     pub(super) next: [u64; 3],
-    /// What became of packets.
+    /// The fates of packets.
     pub(super) out: Vec<(Fate, u64)>,
 }
 
@@ -38,7 +38,7 @@ impl Sender {
         number
     }
 
-    /// A packet of data behind a shim, or an ACK without one.
+    /// A packet of data with a shim, or an ACK without one.
     pub(super) fn send_shim(&mut self, now: u64, shim: bool) -> u64 {
         let number = self.next[SpaceId::Data.index()];
         self.next[SpaceId::Data.index()] += 1;
@@ -52,7 +52,7 @@ impl Sender {
         number
     }
 
-    /// A question for a starting rate in front of a packet of data.
+    /// A question for a starting rate with a packet of data.
     pub(super) fn ask(&mut self, now: u64) -> u64 {
         let number = self.next[SpaceId::Data.index()];
         self.next[SpaceId::Data.index()] += 1;
@@ -65,7 +65,7 @@ impl Sender {
         number
     }
 
-    /// Packets that came out as lost.
+    /// Packets reported as lost.
     pub(super) fn lost(&self) -> Vec<u64> {
         let lost = self.out.iter().filter(|(fate, _)| *fate == Fate::Lost);
         lost.map(|(_, number)| *number).collect()

@@ -1,10 +1,10 @@
-//! What sets timers back, and which delays count.
+//! Events that reset timers, and delays that count.
 
 use super::sender::Sender;
 use super::*;
 
-/// RFC 9002 section 5.3: the ACK delay that the peer reports counts up to its `max_ack_delay`, once
-/// the handshake is confirmed; before that its parameter has not arrived.
+/// RFC 9002 section 5.3: the ACK delay that the peer reports is limited to its `max_ack_delay`
+/// once the handshake is confirmed. Before, this parameter may not have arrived.
 #[test]
 fn a_confirmed_peer_holds_acks_back_for_its_maximum_at_most() {
     // [9002 5.3 ack-delay-limit]
@@ -28,7 +28,7 @@ fn a_confirmed_peer_holds_acks_back_for_its_maximum_at_most() {
         let srtt = s.recovery.rtt().srtt();
         assert_eq!(srtt, Some(Duration::from_micros(srtt_us)), "{confirmed}");
     }
-    // Acknowledgements of the handshake are not held back.
+    // ACKs of the handshake aren't delayed.
     let mut s = Sender::new(true);
     s.send(0, SpaceId::Initial);
     s.ack(100, SpaceId::Initial, &[(0, 0)]);
@@ -53,7 +53,7 @@ fn backed_off() -> Sender {
     s
 }
 
-/// RFC 9002 section 6.2.2: keys that are discarded end the backoff. So does another path.
+/// RFC 9002 section 6.2.2: discarding keys ends the backoff, and so does another path.
 #[test]
 fn discarded_keys_and_another_path_end_the_backoff() {
     // [9002 6.2.2 discarded-keys-reset]
@@ -67,7 +67,7 @@ fn discarded_keys_and_another_path_end_the_backoff() {
     assert_eq!(moved.recovery.pto_count(), 0);
 }
 
-/// An ACK that brings nothing new is no sign of life.
+/// An ACK of nothing new isn't a sign of life.
 #[test]
 fn an_ack_of_nothing_new_does_not_end_the_backoff() {
     let mut s = backed_off();
@@ -80,15 +80,15 @@ fn probes_come_several_times_within_an_idle_timeout() {
     let mut s = Sender::settled();
     s.recovery.set_idle_timeout(Some(ms(8000)));
     s.send(10_000, SpaceId::Data);
-    // 325 ms, doubled at each, up to a quarter of the timeout.
+    // 325 ms, doubled each time, up to a quarter of the timeout.
     for wait in [325, 650, 1300, 2000, 2000] {
         assert_eq!(s.recovery.deadline(), Some(at(10_000 + wait)));
         assert!(matches!(s.fire(10_000 + wait), Timeout::Probe(_)));
     }
 }
 
-/// A client with nothing in flight must keep the server unblocked: its timer counts from whatever
-/// it sent or received last, and from each probe.
+/// A client with nothing in flight must keep the server unblocked. Its timer runs from the last
+/// packet sent or acknowledged, and from each probe.
 #[test]
 fn the_timer_against_a_blocked_server_counts_from_the_last_activity() {
     // [9002 6.2.2.1 blocked-server] [9002 6.2.2.1 client-keeps-probing]
@@ -108,7 +108,7 @@ fn the_timer_against_a_blocked_server_counts_from_the_last_activity() {
     let mut sent = client();
     assert!(sent.recovery.on_sent(SpaceId::Initial, 1, bare(250)));
     assert_eq!(sent.recovery.deadline(), Some(at(550)));
-    // An ACK of nothing new is no activity.
+    // An ACK of nothing new isn't activity.
     sent.ack(300, SpaceId::Initial, &[(0, 0)]);
     assert_eq!(sent.recovery.deadline(), Some(at(550)));
     assert!(matches!(sent.fire(550), Timeout::Probe(SpaceId::Initial)));
@@ -118,7 +118,7 @@ fn the_timer_against_a_blocked_server_counts_from_the_last_activity() {
     assert_eq!(drained.recovery.deadline(), Some(at(650)));
     let mut moved = client();
     moved.recovery.change_path(at(350), None, false);
-    // The round trip has to be measured again: 333 + 4 x 166.5.
+    // The round trip must be measured again: 333 + 4 x 166.5.
     assert_eq!(moved.recovery.deadline(), Some(at(350 + 999)));
     let mut blocked = client();
     blocked.recovery.set_amplification_blocked(at(300), false);
@@ -130,8 +130,8 @@ fn the_timer_against_a_blocked_server_counts_from_the_last_activity() {
     assert_eq!(blocked.recovery.deadline(), Some(at(660)));
 }
 
-/// A connection whose path was away from 1 s to 6 s: of packets 1 to 6 the first waited it out in a
-/// queue, and the others and both pairs of probes were dropped.
+/// A connection whose path failed from 1 s to 6 s. Of packets 1 to 6, the first waited in a
+/// queue; the others and both pairs of probes were dropped.
 fn after_an_outage() -> Sender {
     let mut s = Sender::settled();
     for _ in 1..=6 {
@@ -151,8 +151,8 @@ fn after_an_outage() -> Sender {
     s
 }
 
-/// The timer goes by the path as it was, so that probes find that it is there again, and the first
-/// packet that was sent since then brings back what was known of it.
+/// The timer uses the estimate from before the outage, so that probes detect the end of it. The
+/// first packet sent afterwards restores this estimate.
 #[test]
 fn an_outage_makes_no_later_probe_wait() {
     let mut s = after_an_outage();
@@ -178,7 +178,7 @@ fn an_outage_makes_no_later_probe_wait() {
     );
 }
 
-/// Where the path is slower from then on, what was measured stands.
+/// If the path is slower afterwards, the new samples are kept.
 #[test]
 fn a_path_that_became_slower_is_no_outage() {
     let mut s = after_an_outage();
@@ -190,7 +190,7 @@ fn a_path_that_became_slower_is_no_outage() {
     assert!(s.recovery.pto() > ms(5000));
 }
 
-/// What was sent before the path came back tells how long it was away as well.
+/// Packets sent before the outage ended reflect its length as well.
 #[test]
 fn a_late_answer_from_the_outage_decides_nothing() {
     let mut s = after_an_outage();

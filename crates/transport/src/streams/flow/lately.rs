@@ -1,26 +1,27 @@
-//! The most that was earned lately.
+//! The largest earned value of the recent past.
 //!
-//! Over a short path, the last round trips tell little: an application reads in bursts, as it is
-//! scheduled, and nothing arrives while a sender waits for a probe timeout. What was earned by
-//! what was read before would be gone, and what was sent in reliance on it refused.
+//! Over a short path, the last round trips aren't representative: an application reads in
+//! bursts when it is scheduled, and nothing arrives while a sender waits for a probe timeout.
+//! If earned memory expired after a few round trips, data sent in reliance on it would be
+//! refused.
 
 use pathmark_cc::{Duration, Instant};
 
-/// What was earned stays for one to two of these at least.
+/// Minimum period. A value is kept for one to two periods.
 const PERIOD: Duration = Duration::from_millis(100);
 
-/// The greatest value of the present period and of the one before.
+/// The largest values of the current and the previous period.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Lately {
-    /// When the present period began.
+    /// Start of the current period.
     since: Instant,
     present: u64,
     previous: u64,
 }
 
 impl Lately {
-    /// `value` is what is earned now. It stays for one to two periods of `least`, or of [`PERIOD`]
-    /// where that is longer.
+    /// Records that `value` is earned now. It is kept for one to two periods of `least`, or of
+    /// [`PERIOD`] if that is longer.
     pub(super) fn sample(&mut self, now: Instant, value: u64, least: Duration) {
         let period = least.max(PERIOD);
         let elapsed = now.saturating_since(self.since);
@@ -33,7 +34,6 @@ impl Lately {
         self.present = self.present.max(value);
     }
 
-    /// The largest recent value.
     pub(super) const fn most(&self) -> u64 {
         if self.present > self.previous {
             self.present
@@ -85,7 +85,7 @@ mod tests {
         let mut lately = Lately::default();
         assert_eq!(sample(&mut lately, at(0), 9), 9);
         assert_eq!(sample(&mut lately, at(200), 1), 1);
-        // Time that goes back changes nothing.
+        // Time that goes backwards changes nothing.
         assert_eq!(sample(&mut lately, at(0), 0), 1);
     }
 }

@@ -1,51 +1,51 @@
-//! How much arrives in a round trip that this side measured, and is of use to the application.
+//! How much useful data arrives per measured round trip.
 
 use pathmark_cc::{Duration, Instant};
 
-/// Rounds over which the application must have taken what arrived, or waited for it at a gap: as
-/// long as loss keeps delivery in order waiting.
+/// Rounds over which the application must have read the data, or waited for it at a gap. Loss
+/// can delay in-order delivery for this long.
 const ROUNDS: usize = 4;
 
-/// Shortest round: over shorter paths, what must be covered is the time until the application is
+/// Minimum round. Over shorter paths, the window must cover the time until the application is
 /// scheduled.
 const LEAST_ROUND: Duration = Duration::from_millis(2);
 
-/// Longest round: the peer can make a round trip as long as it likes by answering late.
+/// Maximum round, because the peer can make a round trip arbitrarily long by answering late.
 pub(super) const LONGEST_ROUND: Duration = Duration::from_secs(1);
 
-/// Before the first RTT sample: RFC 9002 §6.2.2.
+/// RTT before the first sample: RFC 9002 §6.2.2.
 const INITIAL_RTT: Duration = Duration::from_millis(333);
 
-/// Bytes since the beginning.
+/// Total bytes since the beginning.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Totals {
-    /// Sum of the highest offsets seen.
+    /// Sum of the highest offsets received.
     pub(super) received: u64,
-    /// Taken by the application.
+    /// Read by the application.
     pub(super) read: u64,
-    /// Arrived beyond a gap while the application waited for what is missing.
+    /// Arrived beyond a gap while the application waited for the missing ones.
     pub(super) held_up: u64,
 }
 
-/// Bytes per round trip, over the present round and the one before.
+/// Bytes per round trip, over the current and the previous round.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rate {
-    /// When the present round began, and what was received by then.
+    /// Start of the current round, and the bytes received by then.
     since: Instant,
     received: u64,
-    /// What arrived in the round before, per RTT.
+    /// Bytes that arrived in the previous round, per RTT.
     previous: u64,
-    /// What was read and held up over the last rounds.
+    /// Bytes read and held up over the last rounds.
     read: Recent,
     held_up: Recent,
-    /// The most that a round trip brought, now and when the last two rounds began, latest first.
+    /// The most bytes of any round trip: now, and when the last two rounds began, latest first.
     peak: u64,
     peaks: [u64; 2],
 }
 
 impl Rate {
-    /// The most that was received *and* taken by the application, or waited for at a gap, in a
-    /// round trip so far. An application that does not read makes no window grow.
+    /// Returns the most bytes that were received *and* either read by the application or waited
+    /// for at a gap in any round trip so far. If an application doesn't read, no window grows.
     pub(super) fn sample(&mut self, now: Instant, rtt: Option<Duration>, totals: Totals) -> u64 {
         let rtt = nanos(rtt.unwrap_or(INITIAL_RTT).clamp(LEAST_ROUND, LONGEST_ROUND));
         let received = totals.received;
@@ -55,7 +55,7 @@ impl Rate {
             self.since = now;
             self.received = received;
             self.read.turn(totals.read);
-            // Nothing that arrived before a pause is still to be waited for.
+            // Data that arrived before a pause isn't waited for anymore.
             let rounds = elapsed.checked_div(rtt).unwrap_or_default();
             for _ in 0..rounds.min(ROUNDS as u64) {
                 self.held_up.turn(totals.held_up);
@@ -73,37 +73,36 @@ impl Rate {
         self.peak
     }
 
-    /// Bytes that the application took over the last rounds.
     pub(super) fn taken(&self) -> u64 {
         self.read.sum
     }
 
-    /// Bytes that arrived beyond a gap over the last rounds, while the application waited.
+    /// Returns the bytes that arrived beyond a gap over the last rounds while the application
+    /// waited.
     pub(super) fn held_up(&self) -> u64 {
         self.held_up.sum
     }
 
-    /// True while the peak grows by more than a quarter in two rounds.
+    /// Returns true while the peak grows by more than a quarter in two rounds.
     pub(super) fn speeds_up(&self) -> bool {
         self.peak > self.peaks[1].saturating_add(self.peaks[1] / 4)
     }
 
-    /// True while more than the fullest round trip brought arrives beyond gaps.
+    /// Returns true while more bytes arrive beyond gaps than in the best round trip.
     pub(super) fn is_held_up(&self) -> bool {
         self.held_up.sum > self.peak
     }
 }
 
-/// How a total grew over the last rounds.
+/// Growth of a total over the last rounds.
 #[derive(Clone, Copy, Debug, Default)]
 struct Recent {
-    /// The total when the last rounds began, latest first.
+    /// The total at the start of the last rounds, latest first.
     began: [u64; ROUNDS],
     sum: u64,
 }
 
 impl Recent {
-    /// A round begins.
     fn turn(&mut self, total: u64) {
         self.began.rotate_right(1);
         if let Some(latest) = self.began.first_mut() {
@@ -111,7 +110,8 @@ impl Recent {
         }
     }
 
-    /// How it grew over the last `rtt` nanoseconds, `left` of which lie in the round before.
+    /// Returns the growth over the last `rtt` nanoseconds, of which `left` are in the previous
+    /// round.
     fn in_round(&self, total: u64, left: u64, rtt: u64) -> u64 {
         let [present, previous, ..] = self.began;
         let before = scale(present.saturating_sub(previous), left, rtt);

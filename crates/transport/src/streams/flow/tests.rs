@@ -61,7 +61,7 @@ fn a_window_has_a_cap_and_something_may_be_promised_in_addition() {
         window.set_cap(cap.saturating_mul(KIB), extra * KIB);
         assert_eq!(window.announce(now, None), promised * KIB, "{cap} {extra}");
         assert_eq!(window.outstanding(), promised * KIB);
-        // What was read is not renewed beyond the cap.
+        // Credit for read bytes isn't renewed beyond the cap.
         window.on_received(now, None, 50 * KIB).unwrap();
         window.on_read(50 * KIB);
         window.announce(now, None);
@@ -86,18 +86,18 @@ fn a_promise_fits_a_varint() {
 struct Path {
     rtt: u64,
     window: ReceiveWindow,
-    /// Arrivals at the receiver and promises on their way to the sender, by step.
+    /// Arrivals at the receiver, and promises to the sender, by step.
     data: VecDeque<(u64, u64)>,
     promises: VecDeque<(u64, u64)>,
     sent: u64,
     limit: u64,
     step: u64,
-    /// Steps for which delivery in order waits for a retransmission.
+    /// Steps for which in-order delivery waits for a retransmission.
     delay: u64,
     delayed: VecDeque<(u64, u64)>,
-    /// The application waits for what is delayed.
+    /// Whether the application waits for delayed data.
     awaited: bool,
-    /// Bytes that could not be sent at once.
+    /// Bytes that could not be sent immediately.
     held_up: u64,
 }
 
@@ -120,8 +120,8 @@ impl Path {
         }
     }
 
-    /// One round trip. `consume` is the share of what arrives that the application takes, in
-    /// percent.
+    /// Runs one round trip. `consume` is the percentage of arriving bytes that the application
+    /// reads.
     fn round(&mut self, demand: u64, consume: u64) {
         let rtt = Some(Duration::from_millis(self.rtt));
         for i in 0..STEPS {
@@ -154,8 +154,8 @@ impl Path {
     }
 }
 
-/// 10 Gbit/s over 720 ms and shorter paths, from ten packets, at each growth: the peer is never
-/// held up.
+/// 10 Gbit/s over 720 ms and shorter paths, from ten packets, for each growth rate: the peer is
+/// never blocked.
 #[test]
 fn never_holds_up_a_sender_that_speeds_up() {
     for rtt in [1, 20, 200, 720] {
@@ -177,7 +177,7 @@ fn never_holds_up_a_sender_that_speeds_up() {
     }
 }
 
-/// Slow start, in which each round trip brings twice as much, may turn into something faster.
+/// Slow start doubles the bytes in each round trip, and may turn into something faster.
 #[test]
 fn a_sender_that_speeds_up_may_do_so_faster() {
     let mut path = Path::new(100, 1 << 20);
@@ -202,15 +202,16 @@ fn slow_growth() -> Path {
     path
 }
 
-/// A promise is also a risk: who never speeds up is promised what a steady flow needs.
+/// A promise is also a risk, so a sender that never speeds up is only promised what a steady
+/// flow needs.
 #[test]
 fn slow_growth_is_promised_five_round_trips_worth() {
     let window = slow_growth().window.window();
-    // The last round trip brought 9.7 MB at least.
+    // At least 9.7 MB arrived in the last round trip.
     assert!((48_500_000..=50_000_000).contains(&window), "{window}");
 }
 
-/// At 30 % loss, delivery in order waits for ten round trips.
+/// At 30 % loss, in-order delivery waits for ten round trips.
 #[test]
 fn a_steady_flow_is_not_held_up_by_long_gaps() {
     let mut path = slow_growth();
@@ -221,7 +222,7 @@ fn a_steady_flow_is_not_held_up_by_long_gaps() {
     }
 }
 
-/// At full rate, delivery in order begins to wait three round trips.
+/// At full rate, in-order delivery begins to wait for three round trips.
 #[test]
 fn covers_waiting_for_retransmissions() {
     let bdp = 1_250_000 * 200;
@@ -238,8 +239,8 @@ fn covers_waiting_for_retransmissions() {
     }
 }
 
-/// A first flight of all that was promised, 16 MiB, then 1 Gbit/s over 1 s: delivery in order waits
-/// for four round trips from the first packet on.
+/// A first flight of the whole promise, 16 MiB, then 1 Gbit/s over 1 s: in-order delivery waits
+/// for four round trips from the first packet.
 #[test]
 fn grows_while_the_application_waits_at_a_gap() {
     let bdp = 125_000_000;
@@ -255,8 +256,8 @@ fn grows_while_the_application_waits_at_a_gap() {
     assert!(path.window.window() <= SPEEDING_UP * bdp * 11 / 10);
 }
 
-/// A gap that is never closed: what arrived before the last few round trips earns no memory, and
-/// the window is in proportion to what a round trip brings.
+/// A gap that is never closed: bytes that arrived before the last few round trips earn no
+/// memory, and the window is proportional to the bytes of a round trip.
 #[test]
 fn a_gap_that_stays_earns_no_more_than_the_last_round_trips() {
     let mut path = Path::new(100, 1 << 20);
@@ -266,7 +267,7 @@ fn a_gap_that_stays_earns_no_more_than_the_last_round_trips() {
         path.round(1_000_000, 100);
         let earned = path.window.earned();
         assert!(earned <= 4_100_000, "{earned}");
-        // As long as more may be sent at all.
+        // As long as more may be sent.
         assert!(earned >= 3_000_000 || !(4..12).contains(&round), "{earned}");
         let window = path.window.window();
         assert!(window <= SPEEDING_UP * 1_000_000 * 11 / 10, "{window}");
@@ -279,8 +280,8 @@ fn a_gap_that_stays_earns_no_more_than_the_last_round_trips() {
     assert_eq!(path.window.earned(), 0);
 }
 
-/// Over a short path an application reads in bursts, as it is scheduled: in most round trips it
-/// reads nothing. What two milliseconds bring counts 16 times.
+/// Over a short path, an application reads in bursts when it is scheduled, so it reads nothing
+/// in most round trips. The bytes of two milliseconds count 16 times.
 #[test]
 fn reading_in_bursts_earns_as_much_as_reading_evenly() {
     let rtt = Some(Duration::from_micros(100));
@@ -298,13 +299,13 @@ fn reading_in_bursts_earns_as_much_as_reading_evenly() {
         }
     }
     assert!(least >= SPEEDING_UP * 200_000, "{least}");
-    // What was read last counts for 200 ms at most.
+    // The last read bytes count for at most 200 ms.
     window.measure(Instant::from_millis(1201), rtt);
     assert_eq!(window.earned(), 0);
 }
 
-/// Offsets are the peer's word: 1 MB that moves them with a byte of data in each kilobyte counts as
-/// a thousand bytes.
+/// Offsets are only claims: if 1 MB of offsets contains one byte of data per kilobyte, it
+/// counts as a thousand bytes.
 #[test]
 fn offsets_without_bytes_grow_no_window() {
     let mut window = ReceiveWindow::new(16 << 20, MAX);
@@ -348,7 +349,7 @@ fn the_maximum_holds() {
     assert_eq!(path.window.window(), 50_000);
 }
 
-/// A steady flow ends with a few bandwidth-delay products, not with the maximum.
+/// The window of a steady flow becomes a few bandwidth-delay products, not the maximum.
 #[test]
 fn a_steady_flow_has_a_window_in_proportion() {
     let bdp = 5_000_000;

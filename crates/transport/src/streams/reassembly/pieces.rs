@@ -1,9 +1,9 @@
-//! Small pieces of data with gaps between them, in memory in proportion to their bytes.
+//! Small pieces of data with gaps between them, in memory proportional to their bytes.
 
-/// Bytes of data and places together from which a block with a bit per byte takes less.
+/// Bytes of data and places above which a block with a bit per byte is smaller.
 const MOST: usize = 4096;
 
-/// Bytes `start..start + len` of a block, kept from `at` on.
+/// Bytes `start..start + len` of a block, stored from `at` on.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     start: u16,
@@ -21,16 +21,15 @@ impl Place {
     }
 }
 
-/// See the module. Offsets are those within a block, below 2^15.
+/// See the module documentation. Offsets are relative to a block and below 2^15.
 #[derive(Debug, Default)]
 pub(super) struct Pieces {
-    /// Sorted; none overlaps another.
+    /// Sorted and without overlaps.
     places: Vec<Place>,
     bytes: Vec<u8>,
 }
 
 impl Pieces {
-    /// Bytes of memory held.
     pub(super) fn memory(&self) -> usize {
         self.places.capacity() * size_of::<Place>() + self.bytes.capacity()
     }
@@ -39,13 +38,14 @@ impl Pieces {
         self.places.is_empty()
     }
 
-    /// True if `len` more bytes are kept better here than in a block with a bit per byte.
+    /// Returns true if `len` more bytes take less memory here than in a block with a bit per
+    /// byte.
     pub(super) fn take(&self, len: usize) -> bool {
         let held = (self.places.len() + 1) * size_of::<Place>() + self.bytes.len();
         held + len <= MOST
     }
 
-    /// Keeps those of `data`, which lies at `start`, that are not here yet.
+    /// Stores the bytes of `data`, which begins at `start`, that aren't stored yet.
     pub(super) fn insert(&mut self, start: usize, data: &[u8]) {
         let end = start + data.len();
         let mut at = start;
@@ -64,7 +64,8 @@ impl Pieces {
         }
     }
 
-    /// True if `data` has got a place of its own, at `index`; else the place before grew.
+    /// Returns true if `data` became a new place at `index`, and false if the previous place
+    /// was extended.
     fn keep(&mut self, index: usize, start: usize, data: &[u8]) -> bool {
         let at = self.bytes.len();
         self.bytes.extend_from_slice(data);
@@ -85,7 +86,7 @@ impl Pieces {
         true
     }
 
-    /// Hands out, in order, every piece with its offset, and forgets them all.
+    /// Passes every piece with its offset to `each`, in order, and removes all of them.
     pub(super) fn drain(&mut self, mut each: impl FnMut(usize, &[u8])) {
         for place in &self.places {
             each(place.start(), self.piece(*place));
@@ -93,7 +94,7 @@ impl Pieces {
         *self = Self::default();
     }
 
-    /// Hands out, in order, what follows without a gap from `at` on. Returns its end.
+    /// Passes the pieces that follow `at` without a gap to `each`, in order. Returns their end.
     pub(super) fn follow(&mut self, mut at: usize, mut each: impl FnMut(&[u8])) -> usize {
         let mut done = 0;
         for place in &self.places {
@@ -122,7 +123,7 @@ impl Pieces {
     }
 }
 
-/// Offsets and lengths within a block fit.
+/// Offsets and lengths within a block always fit.
 fn number(value: usize) -> u16 {
     u16::try_from(value).unwrap_or(u16::MAX)
 }

@@ -12,7 +12,7 @@ fn patterns(offset: u64, len: u64) -> Vec<u8> {
     (offset..offset + len).map(pattern).collect()
 }
 
-/// Reads all there is, in both ways of reading; checks the bytes.
+/// Reads everything, in both ways, and checks the bytes.
 fn drain(buffer: &mut Reassembly, mut at: u64) -> u64 {
     let mut out = vec![0; 5000];
     loop {
@@ -36,7 +36,7 @@ enum Op {
     Insert(u64, u64),
     Read(usize),
     ReadChunk(usize),
-    /// How far ahead of what was read, and how much.
+    /// Distance from the read offset, and length.
     Pass(u64, u64),
 }
 
@@ -59,7 +59,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
-    /// Against an array of bytes and a flag for each.
+    /// Compared with an array of bytes and a flag for each.
     #[test]
     fn agrees_with_a_byte_array(ops in ops()) {
         // [9000 2.2 ordered-bytes]
@@ -106,8 +106,9 @@ proptest! {
             prop_assert_eq!((buffer.base(), buffer.readable()), (base, run));
             let highest = there.iter().rposition(|b| *b).map_or(0, |i| i as u64 + 1);
             prop_assert_eq!(buffer.highest(), highest);
-            // Blocks double while a stream is small, so at most twice what is charged to flow
-            // control; and the first and the last block may be there for a byte each.
+            // Blocks double while a stream is small, so they take at most twice the bytes
+            // charged to flow control. The first and the last block may exist for one byte
+            // each.
             let charged = (highest - base) as usize;
             prop_assert!(
                 buffer.memory() <= charged * 2 + charged / 8 + (12 << 10) + 2 * BLOCK as usize,
@@ -144,7 +145,7 @@ proptest! {
     }
 }
 
-/// Data in order takes no memory where it is not read, however late it is skipped.
+/// Data in order that isn't read takes no memory, however late it is skipped.
 #[test]
 fn what_is_skipped_is_not_kept() {
     let mut buffer = Reassembly::default();
@@ -159,7 +160,7 @@ fn what_is_skipped_is_not_kept() {
     assert_eq!(buffer.skip(), 1_200_000);
 }
 
-/// What waits for a gap is kept; it goes in whole when it is skipped, from any offset on.
+/// Data behind a gap is kept until it is skipped as a whole, from any offset.
 #[test]
 fn what_was_kept_is_given_back_when_it_is_skipped() {
     let mut buffer = Reassembly::default();
@@ -190,7 +191,7 @@ fn holds_a_window_of_gaps() {
         "{}",
         buffer.memory()
     );
-    // The lost packets come again, last first.
+    // The lost packets are retransmitted, last first.
     for i in (0..WINDOW / packet)
         .step_by(2)
         .collect::<Vec<_>>()
@@ -226,7 +227,7 @@ fn single_bytes_and_overlaps_cost_no_more_than_the_window() {
     assert_eq!(drain(&mut buffer, 0), window);
 }
 
-/// 393 kB on the wire: 35,000 STREAM frames of one byte, each at the end of a block of its own.
+/// 393 kB on the wire: 35,000 STREAM frames of one byte, each at the end of a separate block.
 #[test]
 fn one_byte_pieces_cost_memory_in_proportion() {
     let mut buffer = Reassembly::default();
@@ -234,7 +235,7 @@ fn one_byte_pieces_cost_memory_in_proportion() {
         buffer.insert(block * BLOCK - 1, &[pattern(block * BLOCK - 1)]);
     }
     assert!(buffer.memory() < 16 << 20, "{}", buffer.memory());
-    // As many within a few blocks, every second byte, from the last to the first.
+    // The same number within a few blocks, every second byte, from the last to the first.
     let mut buffer = Reassembly::default();
     for at in (0..35_000).rev() {
         buffer.insert(2 * at + 1, &[pattern(2 * at + 1)]);
@@ -275,14 +276,14 @@ fn what_comes_after_forgetting_all_is_kept_as_on_a_new_stream() {
     buffer.insert(100_006, b"more");
     assert!(buffer.memory() <= 1024, "{}", buffer.memory());
     assert_eq!(buffer.read_chunk(10).as_deref(), Some(&b"more"[..]));
-    // Who counted goes on counting.
+    // A stream that was counted is still counted.
     buffer.skip();
     buffer.clear();
     buffer.insert(100_010, &[0; 10_000]);
     assert_eq!((buffer.memory() <= 1024, buffer.skip()), (true, 10_000));
 }
 
-/// Flow control goes by the memory that a stream reports.
+/// Flow control uses the memory that a stream reports.
 #[test]
 fn pieces_count_with_their_places() {
     let mut buffer = Reassembly::default();
@@ -313,7 +314,7 @@ fn what_follows_each_other_beyond_a_gap_is_one_piece() {
         buffer.insert(at, &patterns(at, 1));
     }
     assert!(buffer.memory() <= 2048, "{}", buffer.memory());
-    // Once the gap is closed, it lies in place alone.
+    // Once the gap is closed, the data is only stored in place.
     buffer.insert(0, &patterns(0, 100));
     let pieces = buffer.blocks.iter().flatten().map(|b| b.pieces.memory());
     assert_eq!((buffer.readable(), pieces.sum::<usize>()), (1100, 0));
@@ -354,7 +355,7 @@ fn a_long_stream_of_short_messages_has_small_blocks() {
         assert!(buffer.memory() <= 2048, "{} at {at}", buffer.memory());
         assert_eq!(drain(&mut buffer, at), at + 100);
     }
-    // The same where the halves of each message overtake each other.
+    // The same if the halves of each message are reordered.
     for at in (1_000_000..1_100_000).step_by(100) {
         buffer.insert(at + 50, &patterns(at + 50, 50));
         buffer.insert(at, &patterns(at, 50));
@@ -364,11 +365,11 @@ fn a_long_stream_of_short_messages_has_small_blocks() {
     let mut buffer = Reassembly::default();
     buffer.insert(0, &patterns(0, 1_000_000));
     drain(&mut buffer, 0);
-    // A bulk transfer has its blocks in full, and small ones again after it.
+    // A bulk transfer gets full-sized blocks, and small ones again afterwards.
     buffer.insert(1_000_000, &patterns(1_000_000, 40_000));
     drain(&mut buffer, 1_000_000);
     buffer.insert(1_040_000, &patterns(1_040_000, 1_000));
-    // No more than what is left of the block.
+    // At most the rest of the block.
     assert!((8_000..=10_000).contains(&buffer.memory()));
     drain(&mut buffer, 1_040_000);
     buffer.insert(1_041_000, &patterns(1_041_000, 1_000));

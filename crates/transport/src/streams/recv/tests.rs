@@ -10,7 +10,7 @@ enum Step {
     Data(u64, usize, bool),
     /// Final size.
     Reset(u64),
-    /// Reads all there is, and the end or the reset if that is next.
+    /// Reads everything, including the end or the reset if it is next.
     Read,
     Stop,
 }
@@ -62,7 +62,7 @@ fn states() {
             &[Data(5, 10, true), Reset(15), Data(0, 5, false), Read],
             &[S::SizeKnown, S::ResetRecvd, S::ResetRecvd, S::ResetRead],
         ),
-        // A reset after everything has arrived is ignored.
+        // A reset after all data has arrived is ignored.
         (
             &[Data(0, 10, true), Reset(10), Read],
             &[S::DataRecvd, S::DataRecvd, S::DataRead],
@@ -142,7 +142,7 @@ fn what_is_discarded_gives_its_credit_back_at_once() {
     assert_eq!(part.stop(4, &mut conn), Err(ClosedStream));
 }
 
-/// What was read before is not given back a second time when the rest is discarded.
+/// Credit for bytes that were read isn't returned again when the rest is discarded.
 #[test]
 fn credit_is_given_back_once() {
     for ends in [Step::Stop, Step::Reset(900)] {
@@ -184,7 +184,7 @@ fn readable_is_what_a_read_would_not_wait_for() {
     }
 }
 
-/// Data of which every byte is there already takes no memory.
+/// Data takes no memory if every byte has arrived before.
 #[test]
 fn what_is_there_is_not_kept_again() {
     let (mut part, mut conn) = part(1000, 1000);
@@ -210,7 +210,7 @@ fn end_and_reset_are_reported_once() {
     assert_eq!(part.read(&mut [0; 4], &mut conn), Err(ReadError::Closed));
 }
 
-/// Skipping gives credit back as reading does, tells the end once, and ends reading.
+/// Skipping returns credit like reading, reports the end once, and ends reading.
 #[test]
 fn what_is_skipped_is_consumed() {
     let (mut part, mut conn) = part(100, 100);
@@ -241,7 +241,7 @@ fn credit_is_renewed_only_while_data_is_expected() {
     assert!(!part.update_due());
 }
 
-/// A byte beyond a gap costs its stream too, until the stream is at rest.
+/// A byte beyond a gap also charges the stream's record, until the stream is idle.
 #[test]
 fn a_stream_that_holds_data_is_charged_for_itself() {
     let (mut part, mut conn) = part(100, 100);
@@ -258,7 +258,7 @@ fn a_stream_that_holds_data_is_charged_for_itself() {
     assert!(part.kept().memory < size_of::<Record>());
 }
 
-/// Streams at rest are not charged, by `docs/transport.md`.
+/// Idle streams aren't charged, according to `docs/transport.md`.
 #[test]
 fn a_stream_at_rest_takes_less_than_800_bytes() {
     let at_rest = size_of::<Record>() + 2 * size_of::<(StreamId, Box<Record>)>();

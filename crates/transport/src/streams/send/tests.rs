@@ -4,7 +4,7 @@ use super::*;
 enum Step {
     Write(usize),
     Finish,
-    /// Sends all that can be sent, in one frame.
+    /// Sends everything possible in one frame.
     Send,
     /// The outcome of the n-th frame sent.
     Ack(usize),
@@ -99,7 +99,7 @@ fn states() {
                 S::ResetRecvd,
             ],
         ),
-        // Once all is acknowledged, a late STOP_SENDING changes nothing.
+        // Once all data is acknowledged, a late STOP_SENDING changes nothing.
         (
             &[Finish, Send, Ack(0), Stop],
             &[S::Ready, S::DataSent, S::DataRecvd, S::DataRecvd],

@@ -51,7 +51,7 @@ fn contents(buffer: &mut SendBuffer, range: Range<u64>) -> Vec<u8> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Against an array with a state for each byte.
+    /// Compared with an array with a state for each byte.
     #[test]
     fn agrees_with_a_byte_array(ops in prop::collection::vec(op(), 1..200)) {
         // [9000 2.2 same-data]
@@ -153,7 +153,7 @@ proptest! {
             prop_assert_eq!(buffer.has_lost(), lost > 0);
             prop_assert_eq!(buffer.all_acked(), buffer.unacked() == 0);
         }
-        // All that is not acknowledged can still be read.
+        // All unacknowledged bytes can still be read.
         for (at, state) in states.iter().enumerate() {
             if *state != Byte::Acked {
                 prop_assert_eq!(contents(&mut buffer, at as u64..at as u64 + 1), &data[at..=at]);
@@ -244,7 +244,7 @@ impl Drop for Watched {
     }
 }
 
-/// What is acknowledged out of order holds no memory until the rest is.
+/// Data acknowledged out of order is freed before the rest is acknowledged.
 #[test]
 fn a_piece_is_freed_once_all_of_it_is_acknowledged() {
     let freed = Arc::new(AtomicU32::new(0));
@@ -267,7 +267,7 @@ fn a_piece_is_freed_once_all_of_it_is_acknowledged() {
     assert!(buffer.all_acked());
 }
 
-/// After refused early data all is sent as if for the first time.
+/// After rejected early data, everything is sent as if for the first time.
 #[test]
 fn starting_over_sends_all_of_it_again() {
     let mut buffer = SendBuffer::default();
@@ -285,7 +285,7 @@ fn starting_over_sends_all_of_it_again() {
     let mut read = Vec::new();
     buffer.read(0..100, |piece| read.extend_from_slice(piece));
     assert_eq!(read, [[1; 60].as_slice(), &[2; 40]].concat());
-    // A stream that was reset begins at nothing.
+    // A stream that was reset starts with nothing.
     let mut reset = SendBuffer::default();
     reset.write(&[3; 10]);
     reset.take_unsent(10);

@@ -1,4 +1,4 @@
-//! Two [`Streams`] joined by packets that a test delivers, loses, repeats or delays as it likes.
+//! Two [`Streams`] connected by packets that a test can deliver, lose, duplicate or delay.
 
 use pathmark_cc::{Duration, Instant};
 
@@ -11,14 +11,14 @@ use crate::wire::{Frame, Frames, TransportError, Writer};
 /// Bytes of frames per packet.
 pub(super) const PACKET: usize = 1200;
 
-/// A packet on its way, and the sender's record of it.
+/// A packet in flight, and the sender's record of it.
 #[derive(Clone, Debug)]
 pub(super) struct Packet {
     pub(super) payload: Vec<u8>,
     pub(super) sent: SentFrames,
 }
 
-/// The limits that `config` becomes in transport parameters.
+/// The transport parameters that correspond to `config`.
 pub(super) fn limits(config: &StreamsConfig) -> PeerLimits {
     PeerLimits {
         max_data: config.initial_connection_window,
@@ -30,7 +30,7 @@ pub(super) fn limits(config: &StreamsConfig) -> PeerLimits {
     }
 }
 
-/// A client and a server that know each other's limits.
+/// A client and a server that have exchanged their limits.
 pub(super) fn pair(config: StreamsConfig) -> (Streams, Streams) {
     let mut ends = [Side::Client, Side::Server].map(|side| Streams::new(side, config));
     for end in &mut ends {
@@ -41,7 +41,7 @@ pub(super) fn pair(config: StreamsConfig) -> (Streams, Streams) {
     (client, server)
 }
 
-/// The next packet, if there is something to send.
+/// The next packet, if there is anything to send.
 pub(super) fn packet(from: &mut Streams, now: Instant) -> Option<Packet> {
     if !from.wants_to_send() {
         return None;
@@ -55,7 +55,7 @@ pub(super) fn packet(from: &mut Streams, now: Instant) -> Option<Packet> {
     Some(Packet { payload, sent })
 }
 
-/// Hands every frame of a packet over.
+/// Delivers all frames of a packet.
 pub(super) fn deliver(
     to: &mut Streams,
     now: Instant,
@@ -67,7 +67,7 @@ pub(super) fn deliver(
     Ok(())
 }
 
-/// Hands one frame over.
+/// Delivers one frame.
 pub(super) fn on_frame(
     to: &mut Streams,
     now: Instant,
@@ -91,7 +91,7 @@ pub(super) fn allow(of: &mut Streams, dir: Dir, max: u64) {
     on_frame(of, Instant::ZERO, &frame).unwrap();
 }
 
-/// A packet was acknowledged alone.
+/// A packet was acknowledged by itself.
 pub(super) fn acked(of: &mut Streams, sent: &SentFrames) {
     let mut run = AckedRun::default();
     of.gather_acked(sent, &mut run);

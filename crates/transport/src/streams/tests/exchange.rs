@@ -1,4 +1,4 @@
-//! What the application and the connection see, over a channel without loss.
+//! The behavior visible to the application and the connection, over a channel without loss.
 
 use bytes::Bytes;
 use pathmark_cc::Limit;
@@ -87,7 +87,7 @@ fn streams_wait_for_the_peers_limits_and_then_for_room() {
     assert_eq!(client.open(Dir::Bi).map(StreamId::index), Ok(2));
 }
 
-/// The limits may be other ones than those that streams were opened by.
+/// The limits may differ from those under which streams were opened.
 #[test]
 fn who_waits_to_open_a_stream_hears_of_it_after_starting_over() {
     for (most, at_once) in [(1, false), (2, false), (3, true)] {
@@ -179,7 +179,7 @@ fn a_lost_reset_and_a_lost_stop_go_again() {
     assert_eq!((client.open_streams(), server.open_streams()), (0, 0));
 }
 
-/// Which streams the next packet carries.
+/// Returns the streams with frames in the next packet.
 fn carried(from: &mut Streams) -> Vec<u64> {
     let packet = packet(from, NOW).unwrap();
     let frames = Frames::new(&packet.payload);
@@ -249,7 +249,7 @@ fn the_connections_limit_parks_streams_until_it_is_raised() {
     for id in &ids {
         client.write(*id, &[0; 2_000]).unwrap();
     }
-    // DATA_BLOCKED goes out, and nothing more.
+    // Only DATA_BLOCKED is sent.
     carry(&mut client, &mut server, NOW);
     assert_eq!((client.limit(), client.turns.credit()), (Limit::Peer, 0));
     let mut got: usize = ids.iter().map(|id| read_all(&mut server, *id).len()).sum();
@@ -279,7 +279,7 @@ fn one_stream_without_credit_does_not_hold_up_others() {
     assert_eq!(client.write(other, b"still goes"), Ok(10));
     carry(&mut client, &mut server, NOW);
     assert_eq!(read_all(&mut server, other), b"still goes");
-    // Once the reader of the stuck stream wakes up, its writer does too.
+    // Once the reader of the stuck stream wakes up, so does its writer.
     events(&mut client);
     read_all(&mut server, stuck);
     settle(&mut client, &mut server, NOW);
@@ -307,7 +307,7 @@ fn the_send_buffer_follows_the_window_and_wakes_writers_with_room_to_use() {
         client.account.unacked()
     );
     assert_eq!(client.write_bytes(id, &mut data), Err(WriteError::Blocked));
-    // One acknowledged packet does not wake the writer; an eighth of the buffer does.
+    // One acknowledged packet doesn't wake the writer, but an eighth of the buffer does.
     for i in 0.. {
         let packet = packet(&mut client, NOW).unwrap();
         deliver(&mut server, NOW, &packet.payload).unwrap();
@@ -380,7 +380,7 @@ fn a_bulk_receiver_sends_few_updates_and_its_windows_grow() {
     assert!(updates < 300, "{updates}");
 }
 
-/// What bounds the bytes in flight, for laws that tell routers their rate.
+/// The limits on bytes in flight, for laws that report their rate to routers.
 #[test]
 fn limits_besides_the_window() {
     let config = StreamsConfig::default();
@@ -397,17 +397,17 @@ fn limits_besides_the_window() {
     assert_eq!(limits.peer, 20_000_400, "one stream's credit");
     assert_eq!(limits.application, 1000, "all there is");
     assert_eq!(limits.buffer, config.max_send_buffer);
-    // An application that fills the buffer has more.
+    // An application that fills the buffer has more data.
     assert!(streams.write(id, &[0; 1 << 20]).unwrap() < 1 << 20);
     assert_eq!(streams.limits(400).application, u64::MAX);
-    // The connection's credit bounds several streams together.
+    // The connection's credit limits several streams together.
     for _ in 0..2 {
         streams.open(Dir::Uni).unwrap();
     }
     assert_eq!(streams.limits(0).peer, 50_000_000);
 }
 
-/// What is announced is known before it is written, stream by stream, and is a hint.
+/// Announced bytes are known before they are written, per stream, and are only a hint.
 #[test]
 fn what_is_announced_bounds_what_is_asked_for() {
     let mut streams = Streams::new(Side::Client, StreamsConfig::default());
@@ -423,12 +423,12 @@ fn what_is_announced_bounds_what_is_asked_for() {
     let written = streams.write(first, &[0; 1 << 20]).unwrap();
     assert!(written < 1 << 20, "its writer waits");
     assert_eq!(streams.limits(0).application, 3_000_000);
-    // A control stream stays open, and its writer has written all that it wants to.
+    // A control stream stays open after its writer has written everything.
     let control = streams.open(Dir::Uni).unwrap();
     assert_eq!(streams.write(control, &[0; 26]).unwrap(), 26);
     assert_eq!(streams.limits(0).application, 3_000_026);
     streams.reset(control, 0).unwrap();
-    // One that has announced nothing, and has nothing to send, bounds nothing.
+    // A stream without an announcement and without data limits nothing.
     let second = streams.open(Dir::Uni).unwrap();
     assert_eq!(streams.limits(0).application, 3_000_000);
     let little = streams.write(second, &[0; 1 << 20]).unwrap() as u64;
@@ -437,7 +437,7 @@ fn what_is_announced_bounds_what_is_asked_for() {
     assert_eq!(streams.limits(0).application, u64::MAX);
     streams.finish(second).unwrap();
     assert_eq!(streams.limits(0).application, 3_000_000 + little);
-    // More than was announced.
+    // More than announced.
     streams.announce(first, 0).unwrap();
     assert_eq!(streams.limits(0).application, written as u64 + little);
     streams.announce(first, u64::MAX).unwrap();

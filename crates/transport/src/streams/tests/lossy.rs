@@ -1,5 +1,5 @@
-//! Everything arrives over a channel that loses, delays, shuffles and repeats packets, and that
-//! calls some lost that are not.
+//! All data arrives over a channel that loses, delays, reorders and duplicates packets, and
+//! that declares some lost that aren't.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::streams::{
     Dir, OpenError, ReadError, StreamEvent, StreamId, Streams, StreamsConfig, WriteError,
 };
 
-/// A small generator: the tests only need variety from a seed.
+/// A small generator, because the tests only need variety from a seed.
 struct Dice(u64);
 
 impl Dice {
@@ -25,20 +25,20 @@ impl Dice {
     }
 }
 
-/// What stream `id` carries at `offset`.
+/// The byte of stream `id` at `offset`.
 fn byte(id: StreamId, offset: u64) -> u8 {
     let mixed =
         (id.as_u64() + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ offset.wrapping_mul(0xff51_afd7);
     (mixed >> 13) as u8
 }
 
-/// An application that opens streams, writes patterns and checks those that it reads.
+/// An application that opens streams, writes patterns, and checks those that it reads.
 #[derive(Default)]
 struct Application {
     to_open: Vec<(Dir, u64)>,
-    /// Length and progress of what it sends.
+    /// Length and progress of sent streams.
     sends: BTreeMap<StreamId, (u64, u64)>,
-    /// Progress of what it reads.
+    /// Progress of received streams.
     reads: BTreeMap<StreamId, u64>,
     /// Streams read to their end, and their lengths.
     complete: BTreeMap<StreamId, u64>,
@@ -133,7 +133,7 @@ struct Loss {
     delay: u64,
 }
 
-/// Runs two applications until all is done; returns them.
+/// Runs two applications until everything is done, and returns them.
 fn run(
     seed: u64,
     config: StreamsConfig,
@@ -147,8 +147,7 @@ fn run(
         to_open,
         ..Application::default()
     });
-    // By direction: packets on their way with the tick of their arrival, and verdicts for their
-    // sender.
+    // By direction: packets with the tick of their arrival, and verdicts for their sender.
     let mut wires: [Vec<(u64, Packet)>; 2] = Default::default();
     let mut verdicts: [Vec<(u64, bool, Packet)>; 2] = Default::default();
     let streams_at_once =
@@ -178,7 +177,7 @@ fn run(
                         wires[side].push((arrival + dice.roll(50), packet.clone()));
                     }
                 }
-                // A misjudged packet is called lost first, and acknowledged later.
+                // A misjudged packet is first declared lost, and later acknowledged.
                 if dropped || misjudged {
                     verdicts[side].push((arrival + 10, false, packet.clone()));
                 }

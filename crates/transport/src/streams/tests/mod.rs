@@ -1,4 +1,4 @@
-//! Two ends over a channel, and what a peer must not do.
+//! Two ends over a channel, and violations by a peer.
 
 mod channel;
 mod exchange;

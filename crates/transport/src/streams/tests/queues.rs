@@ -1,4 +1,4 @@
-//! A stream stands once at most in each queue, and leaves nothing behind in any.
+//! A stream is in each queue at most once, and leaves nothing behind.
 
 use super::channel::{PACKET, acked, deliver, packet, pair, settle};
 use crate::Instant;
@@ -7,7 +7,7 @@ use crate::streams::{Dir, SentFrames, Streams, StreamsConfig};
 
 const NOW: Instant = Instant::ZERO;
 
-/// What a queue holds at most, with a few open streams.
+/// Maximum length of a queue with a few open streams.
 const MOST: usize = 64;
 
 fn queued(of: &Streams) -> [usize; 4] {
@@ -15,7 +15,7 @@ fn queued(of: &Streams) -> [usize; 4] {
     [schedule, parked, of.account.queued(), of.control.len()]
 }
 
-/// Data waits for the connection's credit while what was sent is lost again and again.
+/// Data waits for the connection's credit while sent data is lost again and again.
 #[test]
 fn a_stream_that_repeats_waits_for_credit_in_one_place() {
     let (mut client, mut server) = pair(StreamsConfig {
@@ -32,7 +32,7 @@ fn a_stream_that_repeats_waits_for_credit_in_one_place() {
             client.on_lost(&lost.sent);
         }
     }
-    // It goes on when there is credit.
+    // It continues once there is credit.
     settle(&mut client, &mut server, NOW);
     let mut got = 0;
     while let Ok(Some(n @ 1..)) = server.read(id, &mut [0; PACKET]) {
@@ -43,8 +43,9 @@ fn a_stream_that_repeats_waits_for_credit_in_one_place() {
     assert_eq!(queued(&client), [0; 4]);
 }
 
-/// Streams come, find no room, and are given up. One that is never acknowledged fills the buffer;
-/// it holds all of the connection's credit, or is lost again and again and holds the turn to send.
+/// Streams are opened, find no room, and are abandoned. One that is never acknowledged fills
+/// the buffer; it either has all of the connection's credit, or is lost again and again and
+/// keeps the turn.
 #[test]
 fn streams_that_are_gone_wait_nowhere() {
     for (window, lossy) in [(16 * 1024, false), (1 << 24, true)] {

@@ -1,4 +1,4 @@
-//! What a peer must not do, and the code that it gets.
+//! Violations by a peer, and their error codes.
 
 use super::channel::{on_frame, pair};
 use crate::Instant;
@@ -70,7 +70,8 @@ fn each_breach_has_its_code() {
     // [9000 4.6 peers-streams] [9000 4.1 credit-exceeded] [9000 19.4 send-only]
     // [9000 19.5 receive-only] [9000 19.5 not-created]
     let table: &[(&[Frame<'_>], Code, u64)] = &[
-        // RFC 9000 §19.8, §19.4, §19.13: on a stream that only the receiver of the frame sends on.
+        // RFC 9000 §19.8, §19.4, §19.13: on a stream on which only the receiver of the frame
+        // can send.
         (
             &[stream(3, 0, b"x", false)],
             Code::STREAM_STATE_ERROR,
@@ -86,10 +87,10 @@ fn each_breach_has_its_code() {
             Code::STREAM_STATE_ERROR,
             types::STREAM_DATA_BLOCKED,
         ),
-        // §19.5, §19.10: on a stream that only the sender of the frame sends on.
+        // §19.5, §19.10: on a stream on which only the sender of the frame can send.
         (&[stop(2)], Code::STREAM_STATE_ERROR, types::STOP_SENDING),
         (&[max(2)], Code::STREAM_STATE_ERROR, types::MAX_STREAM_DATA),
-        // The same, and STREAM: for a stream of the receiver's that it has not opened.
+        // The same frames, and STREAM, for a stream that the receiver would have to open.
         (
             &[stream(5, 0, b"x", false)],
             Code::STREAM_STATE_ERROR,
@@ -202,7 +203,7 @@ fn one_frame_opens_all_streams_below_it_and_no_more() {
 #[test]
 fn complaints_cost_the_receiver_nothing() {
     let (_, mut server) = pair(config());
-    // Also of the limit that holds, and of such as were never promised.
+    // Also for the current limit, and for limits that were never promised.
     for limit in 0..4000 {
         for frame in [
             Frame::DataBlocked(limit),

@@ -1,4 +1,4 @@
-//! Writers that wait, peers that are asked for more, and the BLOCKED frames for it.
+//! Writers that wait, requests for more credit, and BLOCKED frames.
 
 use super::channel::{
     PACKET, acked, allow, carry, deliver, events, limits, on_frame, packet, pair, raise, settle,
@@ -23,7 +23,7 @@ fn small_buffer() -> StreamsConfig {
     }
 }
 
-/// All packets that there are, as lost ones.
+/// Takes all packets, and declares them lost.
 fn lose(from: &mut Streams) {
     while packet(from, NOW).is_some() {}
 }
@@ -77,7 +77,7 @@ fn room_wakes_no_writer_whose_peer_allows_nothing() {
     let [full, stuck] = [(), ()].map(|()| client.open(Dir::Uni).unwrap());
     raise(&mut client, full, BUFFER);
     assert_eq!(client.write(full, &[0; 65_536]), Ok(BUFFER as usize));
-    // What every stream may buffer.
+    // The part of the buffer that every stream may use.
     while client.write(stuck, &[0; 65_536]).is_ok() {}
     let mut sent = Vec::new();
     while let Some(packet) = packet(&mut client, NOW) {
@@ -105,7 +105,7 @@ fn who_does_not_wait_is_not_woken() {
     assert_eq!(events(&mut client), [StreamEvent::ResetAcked(id)]);
 }
 
-/// How often the next packets report that a stream waits for its peer, and at what limits.
+/// The BLOCKED frames in the next packets, with their streams and limits.
 fn complaints(from: &mut Streams) -> Vec<(StreamId, u64)> {
     let mut all = Vec::new();
     while let Some(packet) = packet(from, NOW) {
@@ -118,7 +118,7 @@ fn complaints(from: &mut Streams) -> Vec<(StreamId, u64)> {
     all
 }
 
-/// RFC 9000 §4.1: a sender that is blocked should report it; once is enough for each limit.
+/// RFC 9000 §4.1: a blocked sender should report this, but once per limit suffices.
 #[test]
 fn a_stream_at_its_limit_says_so_once() {
     let mut client = without_stream_credit(StreamsConfig::default());
@@ -135,7 +135,7 @@ fn a_stream_at_its_limit_says_so_once() {
     assert_eq!(complaints(&mut client), []);
 }
 
-/// A value that was announced must be sent: the peer would never get it otherwise.
+/// An announced value must be sent, because the peer would otherwise never receive it.
 #[test]
 fn credit_for_which_a_packet_has_no_room_goes_into_the_next() {
     let config = StreamsConfig {
@@ -187,7 +187,7 @@ fn no_event_of_many_is_lost() {
     assert_eq!(server.poll_event(), None);
 }
 
-/// The bound of many streams is found without a look at each.
+/// The limit of many streams is found without visiting each.
 #[test]
 fn many_streams_are_bounded_by_the_connections_credit_alone() {
     let config = StreamsConfig {
@@ -205,7 +205,7 @@ fn many_streams_are_bounded_by_the_connections_credit_alone() {
     assert_eq!(bounds[59], 1_000_500);
 }
 
-/// RFC 9000 §4.1: a peer that reports that it waits gets the little credit there is.
+/// RFC 9000 §4.1: a peer that reports being blocked gets even a little credit.
 #[test]
 fn a_peer_that_waits_is_given_the_little_there_is() {
     let (mut client, mut server) = pair(StreamsConfig::default());
@@ -222,7 +222,7 @@ fn a_peer_that_waits_is_given_the_little_there_is() {
     let before = client.turns.credit();
     assert!(carry(&mut server, &mut client, NOW));
     assert_eq!(client.turns.credit(), before + 8);
-    // The same for the number of streams, of which an eighth has to close otherwise.
+    // The same for the number of streams, of which otherwise an eighth must close first.
     client.finish(id).unwrap();
     carry(&mut client, &mut server, NOW);
     assert_eq!(server.read(id, &mut [0; 10]), Ok(None));
@@ -240,7 +240,8 @@ fn a_peer_that_waits_is_given_the_little_there_is() {
     assert_eq!(opened, config.max_uni_streams + 1);
 }
 
-/// One ACK of many packets, read from the largest down: the end of the stream is in the first.
+/// One ACK of many packets, processed from the largest downwards: the end of the stream is in
+/// the first.
 #[test]
 fn an_ack_of_many_packets_ends_a_stream() {
     let (mut client, _) = pair(StreamsConfig::default());
@@ -259,7 +260,7 @@ fn an_ack_of_many_packets_ends_a_stream() {
     assert_eq!(client.open_streams(), 0);
 }
 
-/// RFC 9001 §4.6.2: a server that does not take early data may allow no stream at first.
+/// RFC 9001 §4.6.2: a server that rejects early data may allow no streams initially.
 #[test]
 fn streams_opened_early_wait_until_one_is_allowed() {
     let (mut client, mut server) = pair(StreamsConfig::default());
@@ -271,7 +272,7 @@ fn streams_opened_early_wait_until_one_is_allowed() {
         max_streams_uni: 0,
         ..limits(&StreamsConfig::default())
     });
-    // The packets report the wait, and carry no STREAM frame.
+    // The packets report the wait, and contain no STREAM frame.
     for packet in std::iter::from_fn(|| packet(&mut client, NOW)) {
         let of_stream = |f: Frame<'_>| matches!(f, Frame::Stream(_));
         assert!(!Frames::new(&packet.payload).any(|f| of_stream(f.unwrap())));
@@ -281,7 +282,8 @@ fn streams_opened_early_wait_until_one_is_allowed() {
     assert_eq!(server.read(id, &mut [0; 10]), Ok(Some(5)));
 }
 
-/// Lost packets are repeated stream by stream in the order of their ids, whatever a table's is.
+/// Lost packets are retransmitted stream by stream in order of their ids, regardless of the
+/// hash table.
 #[test]
 fn what_is_repeated_goes_in_the_order_of_the_streams() {
     let (mut client, _) = pair(StreamsConfig::default());
@@ -302,7 +304,8 @@ fn what_is_repeated_goes_in_the_order_of_the_streams() {
     assert_eq!(order, ids);
 }
 
-/// What goes in two packets because it was lost twice is once in each, also if it leaves room.
+/// Data sent in two packets because it was lost twice is in each only once, even if there is
+/// room.
 #[test]
 fn no_packet_holds_the_same_bytes_twice() {
     let (mut client, _) = pair(StreamsConfig::default());
@@ -326,7 +329,7 @@ fn no_packet_holds_the_same_bytes_twice() {
     assert!(packet(&mut client, NOW).is_none());
 }
 
-/// RFC 9000 §4.4: a client has finished its direction of a stream, and goes on to give credit for
+/// RFC 9000 §4.4: a client that has finished its direction of a stream still grants credit for
 /// the other one.
 #[test]
 fn a_finished_direction_leaves_the_other_its_credit() {

@@ -1,4 +1,4 @@
-//! ACK frames (RFC 9000 §19.3): ranges are read from the payload as they are asked for.
+//! ACK frames (RFC 9000 §19.3). Their ranges are decoded lazily from the payload.
 
 use core::ops::RangeInclusive;
 
@@ -21,10 +21,10 @@ pub struct EcnCounts {
 pub struct Ack<'a> {
     /// The largest packet number acknowledged.
     pub largest: u64,
-    /// The delay as it stands in the frame: microseconds shifted right by the sender's
+    /// The delay as encoded in the frame: microseconds shifted right by the sender's
     /// ack_delay_exponent.
     pub delay: u64,
-    /// ECN counts, if the sender reads the field.
+    /// ECN counts, if the sender can read the ECN field.
     pub ecn: Option<EcnCounts>,
     first_range: u64,
     /// Pairs of gap and length, as varints.
@@ -32,7 +32,7 @@ pub struct Ack<'a> {
 }
 
 impl<'a> Ack<'a> {
-    /// What is acknowledged, descending, disjoint and with a gap in between.
+    /// Returns the acknowledged ranges: descending, disjoint, and with gaps in between.
     #[inline]
     #[must_use]
     pub const fn ranges(&self) -> AckRanges<'a> {
@@ -42,7 +42,7 @@ impl<'a> Ack<'a> {
         }
     }
 
-    /// Reads the fields after the type and checks every range.
+    /// Decodes the fields after the type, and checks every range.
     #[inline]
     pub(super) fn decode(r: &mut Reader<'a>, with_ecn: bool) -> Result<Self, Malformed> {
         let largest = r.get_varint()?;
@@ -55,7 +55,8 @@ impl<'a> Ack<'a> {
             .ok_or(Malformed::BelowZero)?;
         let pairs = r.rest();
         let start = r.position();
-        // Each pair takes 2 bytes or more, so the payload bounds the loop whatever `count` says.
+        // Each pair takes 2 bytes or more, so the payload bounds the loop regardless of
+        // `count`.
         for _ in 0..count {
             let gap = r.get_varint()?;
             let length = r.get_varint()?;
@@ -82,12 +83,11 @@ impl<'a> Ack<'a> {
         })
     }
 
-    /// Writes the frame again.
     pub(super) fn encode(&self, w: &mut Writer<'_>) -> Result<(), WriteError> {
         encode(w, self.ranges(), self.delay, self.ecn, usize::MAX).map(|_| ())
     }
 
-    /// Bytes of the frame in its shortest form.
+    /// Returns the length of the frame in its shortest form.
     pub(super) fn len(&self) -> usize {
         match Plan::new(self.ranges(), self.delay, self.ecn, usize::MAX) {
             Ok(plan) => plan.len,
@@ -96,12 +96,11 @@ impl<'a> Ack<'a> {
     }
 }
 
-/// Why an ACK frame cannot be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Malformed {
-    /// It is cut.
+    /// It is incomplete.
     End,
-    /// A range reaches below packet number 0.
+    /// A range extends below packet number 0.
     BelowZero,
 }
 
@@ -111,8 +110,8 @@ impl From<UnexpectedEnd> for Malformed {
     }
 }
 
-/// The largest number of the range that follows one that ends at `smallest`. A gap of 0 stands for
-/// one packet missing.
+/// Returns the largest number of the range that follows one ending at `smallest`. A gap of 0
+/// means that one packet is missing.
 #[inline]
 const fn below(smallest: u64, gap: u64) -> Option<u64> {
     match smallest.checked_sub(gap) {
@@ -135,7 +134,7 @@ impl Iterator for AckRanges<'_> {
     #[inline]
     fn next(&mut self) -> Option<RangeInclusive<u64>> {
         let (largest, length) = self.next?;
-        // Decoding checked all of this; a range that cannot be would just end the iteration.
+        // Decoding has checked all ranges; an invalid one would only end the iteration.
         let smallest = largest.checked_sub(length)?;
         self.next = match (self.pairs.get_varint(), self.pairs.get_varint()) {
             (Ok(gap), Ok(length)) => below(smallest, gap).map(|largest| (largest, length)),
@@ -148,12 +147,13 @@ impl Iterator for AckRanges<'_> {
 impl core::iter::FusedIterator for AckRanges<'_> {}
 
 /// Writes an ACK frame of at most `limit` bytes that acknowledges the first of `ranges`
-/// (descending, disjoint, with gaps in between) and as many of the following as fit. `delay` is
-/// already shifted by our ack_delay_exponent. Returns how many ranges went in.
+/// (descending, disjoint, with gaps in between) and as many of the following ones as fit.
+/// `delay` is already shifted by this side's ack_delay_exponent. Returns the number of ranges
+/// written.
 ///
 /// # Errors
-/// [`WriteError`], with nothing written: not even one range fits, or the ranges are out of order or
-/// none.
+/// [`WriteError`], with nothing written, if not even one range fits, or if the ranges are out
+/// of order or empty.
 pub fn encode(
     w: &mut Writer<'_>,
     ranges: impl Iterator<Item = RangeInclusive<u64>> + Clone,
@@ -191,7 +191,8 @@ pub fn encode(
     })
 }
 
-/// The gap field between a range that ends at `smallest` and the next, which starts at `largest`.
+/// Returns the gap field between a range ending at `smallest` and the next one, whose largest
+/// number is `largest`.
 #[inline]
 fn gap(smallest: u64, largest: u64) -> Result<u64, WriteError> {
     smallest
@@ -200,7 +201,7 @@ fn gap(smallest: u64, largest: u64) -> Result<u64, WriteError> {
         .ok_or(WriteError::AckRanges)
 }
 
-/// How many ranges fit, and the bytes that they take.
+/// The number of ranges that fit, and the resulting length.
 struct Plan {
     ranges: usize,
     len: usize,
@@ -222,7 +223,7 @@ impl Plan {
         let tail = ecn.map_or(0, |ecn| {
             varint::len(ecn.ect0) + varint::len(ecn.ect1) + varint::len(ecn.ce)
         });
-        // All but the count of ranges, whose own length grows with it.
+        // Everything except the range count, whose own length grows with it.
         let mut body =
             1 + varint::len(*first.end()) + varint::len(delay) + varint::len(first_range) + tail;
         let mut count = 1;

@@ -1,4 +1,4 @@
-//! Frames of a few fixed fields.
+//! Frames with a few simple fields.
 
 use core::time::Duration;
 
@@ -10,9 +10,9 @@ use crate::wire::{ConnectionId, Dir, StreamId, TransportErrorCode};
 pub struct ResetStream {
     /// The stream.
     pub id: StreamId,
-    /// Why, in the application's terms.
+    /// Application error code.
     pub error_code: u64,
-    /// Bytes that the stream took in all.
+    /// Total bytes sent on the stream.
     pub final_size: u64,
 }
 
@@ -21,7 +21,7 @@ pub struct ResetStream {
 pub struct StopSending {
     /// The stream.
     pub id: StreamId,
-    /// Why, in the application's terms.
+    /// Application error code.
     pub error_code: u64,
 }
 
@@ -37,9 +37,9 @@ pub struct MaxStreamData {
 /// MAX_STREAMS (RFC 9000 §19.11).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MaxStreams {
-    /// Which kind of streams.
+    /// The direction of the streams.
     pub dir: Dir,
-    /// How many in all, at most 2^60.
+    /// Total number of streams, at most 2^60.
     pub max: u64,
 }
 
@@ -55,7 +55,7 @@ pub struct StreamDataBlocked {
 /// STREAMS_BLOCKED (RFC 9000 §19.14).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamsBlocked {
-    /// Which kind of streams.
+    /// The direction of the streams.
     pub dir: Dir,
     /// The limit at which the sender is blocked, at most 2^60.
     pub limit: u64,
@@ -64,45 +64,45 @@ pub struct StreamsBlocked {
 /// NEW_CONNECTION_ID (RFC 9000 §19.15).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewConnectionId {
-    /// Its number.
+    /// Sequence number of the connection id.
     pub sequence: u64,
-    /// Ids below this number are to be retired; at most `sequence`.
+    /// Connection ids with lower sequence numbers must be retired; at most `sequence`.
     pub retire_prior_to: u64,
-    /// The id, 1 to 20 bytes.
+    /// The connection id, 1 to 20 bytes.
     pub id: ConnectionId,
-    /// The token that resets packets sent to it.
+    /// The stateless reset token for this connection id.
     pub reset_token: ResetToken,
 }
 
 /// CONNECTION_CLOSE of type 0x1c (RFC 9000 §19.19).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionClose<'a> {
-    /// What went wrong.
+    /// The error.
     pub error_code: TransportErrorCode,
-    /// The type of the frame that triggered it; 0 if unknown.
+    /// Type of the frame that caused the error; 0 if unknown.
     pub frame_type: u64,
-    /// For people; should be UTF-8.
+    /// Human-readable reason; should be UTF-8.
     pub reason: &'a [u8],
 }
 
 /// CONNECTION_CLOSE of type 0x1d (RFC 9000 §19.19).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ApplicationClose<'a> {
-    /// Why, in the application's terms.
+    /// Application error code.
     pub error_code: u64,
-    /// For people; should be UTF-8.
+    /// Human-readable reason; should be UTF-8.
     pub reason: &'a [u8],
 }
 
 /// ACK_FREQUENCY (draft-ietf-quic-ack-frequency §4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AckFrequency {
-    /// Later frames have larger numbers; older ones are ignored.
+    /// Sequence number. A frame is ignored if a newer one was received before.
     pub sequence: u64,
     /// Acknowledge after more than this many ack-eliciting packets.
     pub ack_eliciting_threshold: u64,
-    /// The largest delay of an acknowledgement, below 2^14 ms.
+    /// The maximum delay of an acknowledgement, below 2^14 ms.
     pub max_ack_delay: Duration,
-    /// Reordering, in packets, that calls for an acknowledgement at once; 0: never.
+    /// Reordering, in packets, that requires an immediate acknowledgement; 0: never.
     pub reordering_threshold: u64,
 }

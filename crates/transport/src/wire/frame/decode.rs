@@ -1,4 +1,4 @@
-//! Reading the frames of a packet.
+//! Decoding of the frames in a packet.
 
 use core::time::Duration;
 
@@ -10,7 +10,7 @@ use super::{Ack, Crypto, Feedback, Frame, FrameType, Stream, ack, feedback, type
 use crate::wire::error::{TransportError, TransportErrorCode};
 use crate::wire::{ConnectionId, Dir, Reader, StreamId, UnexpectedEnd, varint};
 
-/// A frame that ends the connection.
+/// A malformed frame, because of which the connection must be closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{code} in frame {frame_type:#x}: {reason}")]
 pub struct FrameError {
@@ -18,7 +18,7 @@ pub struct FrameError {
     pub code: TransportErrorCode,
     /// The frame's type; 0 if the payload ends inside it.
     pub frame_type: FrameType,
-    /// For people.
+    /// Human-readable reason.
     pub reason: &'static str,
 }
 
@@ -28,17 +28,17 @@ impl From<FrameError> for TransportError {
     }
 }
 
-/// The frames of a payload, in order, up to its end or the first error.
+/// Iterator over the frames of a payload, in order, up to its end or the first error.
 ///
-/// An empty payload gives no frames, and is a PROTOCOL_VIOLATION for the caller to check (RFC 9000
-/// §12.4).
+/// An empty payload yields no frames. The caller must treat it as a PROTOCOL_VIOLATION (RFC
+/// 9000 §12.4).
 #[derive(Clone, Debug)]
 pub struct Frames<'a> {
     r: Reader<'a>,
 }
 
 impl<'a> Frames<'a> {
-    /// The frames of an opened packet's payload.
+    /// Creates an iterator over the payload of a decrypted packet.
     #[inline]
     #[must_use]
     pub const fn new(payload: &'a [u8]) -> Self {
@@ -47,7 +47,7 @@ impl<'a> Frames<'a> {
         }
     }
 
-    /// Bytes not yet read.
+    /// Returns the number of bytes not yet read.
     #[inline]
     #[must_use]
     pub const fn remaining(&self) -> usize {
@@ -73,7 +73,7 @@ impl<'a> Iterator for Frames<'a> {
 
 impl core::iter::FusedIterator for Frames<'_> {}
 
-/// Why the fields of a frame are wrong; the type is added outside.
+/// The reason that the fields of a frame are invalid. The caller adds the type.
 struct Bad(TransportErrorCode, &'static str);
 
 const fn encoding(reason: &'static str) -> Bad {
@@ -203,16 +203,17 @@ fn fields<'a>(ty: FrameType, r: &mut Reader<'a>) -> Result<Frame<'a>, Bad> {
     })
 }
 
-/// Further PADDING frames: a full-size probe is one frame to its reader, not a thousand.
+/// Counts further PADDING frames, so that a full-size probe yields one frame instead of a
+/// thousand.
 fn padding(r: &mut Reader<'_>) -> usize {
     let rest = r.rest();
-    // Sixteen at a time: it fills most of a first packet.
+    // Compare sixteen bytes at a time, because padding fills most of a first packet.
     let (blocks, _) = rest.as_chunks();
     let whole = blocks.iter().take_while(|block| **block == [0; 16]);
     let whole = whole.count() * 16;
     let tail = rest.get(whole..).unwrap_or(&[]);
     let n = whole + tail.iter().take_while(|byte| **byte == 0).count();
-    // `n` is within the rest, so this reads exactly that.
+    // `n` doesn't exceed the rest, so this reads exactly `n` bytes.
     r.get_slice(n).map_or(0, <[u8]>::len)
 }
 
@@ -247,7 +248,8 @@ const fn dir(uni: bool) -> Dir {
     if uni { Dir::Uni } else { Dir::Bi }
 }
 
-/// A number of streams that ids can name (RFC 9000 §19.11, §19.14).
+/// Reads a number of streams, limited to those that ids can represent (RFC 9000 §19.11,
+/// §19.14).
 fn stream_count(r: &mut Reader<'_>) -> Result<u64, Bad> {
     match r.get_varint()? {
         count @ 0..=StreamId::MAX_STREAMS => Ok(count),

@@ -1,4 +1,4 @@
-//! Writing frames.
+//! Encoding of frames.
 
 use core::time::Duration;
 
@@ -6,7 +6,8 @@ use super::{ApplicationClose, ConnectionClose, Frame, types};
 use crate::wire::{StreamId, WriteError, Writer, varint};
 
 impl Frame<'_> {
-    /// Bytes of the frame in its shortest form, STREAM and DATAGRAM with a length.
+    /// Returns the length of the frame in its shortest form, with a length field in STREAM and
+    /// DATAGRAM.
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "a frame never is")]
     pub fn len(&self) -> usize {
@@ -48,8 +49,8 @@ impl Frame<'_> {
         }
     }
 
-    /// Writes the frame, STREAM and DATAGRAM with a length. What [`Frames`](super::Frames) would
-    /// reject is not written.
+    /// Writes the frame, with a length field in STREAM and DATAGRAM. Frames that
+    /// [`Frames`](super::Frames) would reject aren't written.
     ///
     /// # Errors
     /// [`WriteError`], with nothing written.
@@ -116,7 +117,7 @@ impl Frame<'_> {
                     ],
                 )
             }
-            // No fields, or written whole above.
+            // No fields, or written completely above.
             Self::Ping
             | Self::HandshakeDone
             | Self::ImmediateAck
@@ -131,10 +132,10 @@ impl Frame<'_> {
 }
 
 impl ConnectionClose<'_> {
-    /// Writes the frame with as much of the reason as fits, cut between characters.
+    /// Writes the frame with as much of the reason as fits, without splitting a character.
     ///
     /// # Errors
-    /// [`WriteError`], with nothing written: not even an empty reason fits.
+    /// [`WriteError`], with nothing written, if the frame doesn't fit even without a reason.
     pub fn encode_cut(&self, w: &mut Writer<'_>) -> Result<(), WriteError> {
         let empty = Frame::ConnectionClose(ConnectionClose {
             reason: &[],
@@ -146,10 +147,10 @@ impl ConnectionClose<'_> {
 }
 
 impl ApplicationClose<'_> {
-    /// Writes the frame with as much of the reason as fits, cut between characters.
+    /// Writes the frame with as much of the reason as fits, without splitting a character.
     ///
     /// # Errors
-    /// [`WriteError`], with nothing written: not even an empty reason fits.
+    /// [`WriteError`], with nothing written, if the frame doesn't fit even without a reason.
     pub fn encode_cut(&self, w: &mut Writer<'_>) -> Result<(), WriteError> {
         let empty = Frame::ApplicationClose(ApplicationClose {
             reason: &[],
@@ -160,16 +161,16 @@ impl ApplicationClose<'_> {
     }
 }
 
-/// The longest front of `reason` for which a frame that takes `empty` bytes without it fits into
-/// `room`.
+/// Returns the longest prefix of `reason` with which a frame that takes `empty` bytes without
+/// it fits into `room`.
 fn cut(reason: &[u8], room: usize, empty: usize) -> &[u8] {
-    // `empty` holds a 1-byte length; a longer one may take up to 7 bytes more.
+    // `empty` includes a 1-byte length; a longer one may take up to 7 bytes more.
     let room = room.saturating_sub(empty);
     let mut n = reason.len().min(room);
     while n > 0 && varint::len(n as u64) - 1 + n > room {
         n -= 1;
     }
-    // Not inside a UTF-8 character.
+    // Don't split a UTF-8 character.
     if n < reason.len() {
         while n > 0 && reason.get(n).is_some_and(|byte| byte & 0xc0 == 0x80) {
             n -= 1;
@@ -178,7 +179,7 @@ fn cut(reason: &[u8], room: usize, empty: usize) -> &[u8] {
     reason.get(..n).unwrap_or(&[])
 }
 
-/// Bytes of a DATAGRAM frame with a length.
+/// Returns the length of a DATAGRAM frame with a length field.
 #[must_use]
 pub const fn datagram_len(data_len: usize) -> usize {
     1 + varint::len(data_len as u64) + data_len

@@ -22,30 +22,30 @@ use crate::wire::{Reader, UnexpectedEnd, WriteError, Writer, varint};
 pub struct Feedback<'a> {
     /// The signal's number.
     pub kind: u8,
-    /// The path epoch that the counters belong to, named by the number of the first packet counted
-    /// in it.
+    /// The path epoch to which the counters belong, identified by the number of the first
+    /// packet counted in it.
     pub epoch: u64,
-    /// The peer's clock when it wrote the frame, in microseconds modulo 2^30. Less the ACK delay of
-    /// the ACK frame in the same packet, it is when the largest acknowledged packet arrived.
+    /// The peer's clock when it wrote the frame, in microseconds modulo 2^30. By subtracting
+    /// the ACK delay of the ACK frame in the same packet, you obtain the arrival time of the
+    /// largest acknowledged packet.
     pub time: u32,
     /// The counters as varints, at most [`MAX_COUNTERS`] of them.
     counters: &'a [u8],
 }
 
-/// Why a FEEDBACK frame cannot be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Malformed {
-    /// It is cut.
+    /// It is incomplete.
     End,
-    /// A kind above 255, which no transport parameter can have offered.
+    /// Its kind is above 255, so no transport parameter can have offered it.
     Kind,
-    /// A time of 2^30 or more.
+    /// Its time is 2^30 or more.
     Time,
-    /// More counters than a signal may keep.
+    /// It has more counters than a signal may have.
     Count,
 }
 
-/// Times are modulo this, in microseconds: some 18 minutes, and four bytes at most.
+/// Modulus of times, in microseconds: about 18 minutes, and at most four bytes.
 pub const TIME_MODULUS: u32 = 1 << 30;
 
 impl From<UnexpectedEnd> for Malformed {
@@ -55,7 +55,7 @@ impl From<UnexpectedEnd> for Malformed {
 }
 
 impl<'a> Feedback<'a> {
-    /// The counters, in order.
+    /// Returns the counters, in order.
     #[must_use]
     pub fn counters(&self) -> Counters {
         let mut r = Reader::new(self.counters);
@@ -91,18 +91,17 @@ impl<'a> Feedback<'a> {
         })
     }
 
-    /// Writes the frame again.
     pub(super) fn encode(&self, w: &mut Writer<'_>) -> Result<(), WriteError> {
         encode(w, self.kind, self.epoch, self.time, &self.counters())
     }
 
-    /// Bytes of the frame in its shortest form.
+    /// Returns the length of the frame in its shortest form.
     pub(super) fn len(&self) -> usize {
         len(self.kind, self.epoch, self.time, &self.counters())
     }
 }
 
-/// Bytes of a FEEDBACK frame.
+/// Returns the length of a FEEDBACK frame.
 #[must_use]
 pub fn len(kind: u8, epoch: u64, time: u32, counters: &Counters) -> usize {
     let values = counters.as_slice();

@@ -30,19 +30,19 @@ pub type ResetToken = [u8; 16];
 /// A frame, borrowed from the payload of its packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Frame<'a> {
-    /// A run of PADDING frames: how many.
+    /// A run of PADDING frames of this length.
     Padding(usize),
-    /// Asks for an acknowledgement.
+    /// Requests an acknowledgement.
     Ping,
-    /// Packets that arrived.
+    /// Acknowledges packets.
     Ack(Ack<'a>),
-    /// The sending part of a stream ends abruptly.
+    /// Abruptly terminates the sending part of a stream.
     ResetStream(ResetStream),
-    /// The receiver of a stream wants no more of it.
+    /// Requests that the peer stop sending on a stream.
     StopSending(StopSending),
     /// Handshake data.
     Crypto(Crypto<'a>),
-    /// A token for a later connection; not empty.
+    /// A token for a future connection; not empty.
     NewToken(&'a [u8]),
     /// Stream data.
     Stream(Stream<'a>),
@@ -50,34 +50,34 @@ pub enum Frame<'a> {
     MaxData(u64),
     /// A stream's flow control limit.
     MaxStreamData(MaxStreamData),
-    /// How many streams the peer may open in all.
+    /// The total number of streams that the peer may open.
     MaxStreams(MaxStreams),
     /// The sender is blocked at this connection limit, bytes.
     DataBlocked(u64),
     /// The sender is blocked at a stream's limit.
     StreamDataBlocked(StreamDataBlocked),
-    /// The sender would open more streams.
+    /// The sender is blocked at the limit on streams.
     StreamsBlocked(StreamsBlocked),
-    /// Another connection id of the peer's.
+    /// Another connection id that the sender issues.
     NewConnectionId(NewConnectionId),
-    /// The peer no longer uses our connection id of this sequence number.
+    /// The sender no longer uses the connection id with this sequence number.
     RetireConnectionId(u64),
-    /// Data to be sent back.
+    /// Data that the peer must return.
     PathChallenge([u8; 8]),
-    /// Data of a PATH_CHALLENGE, sent back.
+    /// Data of a PATH_CHALLENGE, returned.
     PathResponse([u8; 8]),
-    /// The connection ends by the transport (type 0x1c).
+    /// The transport closes the connection (type 0x1c).
     ConnectionClose(ConnectionClose<'a>),
-    /// The connection ends by the application (type 0x1d).
+    /// The application closes the connection (type 0x1d).
     ApplicationClose(ApplicationClose<'a>),
     /// The handshake is confirmed.
     HandshakeDone,
     /// An unreliable datagram.
     Datagram(&'a [u8]),
-    /// How the peer should pace its acknowledgements.
+    /// How often the peer should send acknowledgements.
     AckFrequency(AckFrequency),
-    /// Asks for an acknowledgement at once.
+    /// Requests an immediate acknowledgement.
     ImmediateAck,
-    /// The receiver's counters of a signal, cumulative.
+    /// The receiver's cumulative counters of a signal.
     Feedback(Feedback<'a>),
 }

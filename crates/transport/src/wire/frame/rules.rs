@@ -1,11 +1,11 @@
-//! Where frames may stand and what they set off (RFC 9000 §12.4, table 3).
+//! Where frames are permitted, and their effects (RFC 9000 §12.4, table 3).
 
 use super::{Frame, FrameType, types};
 use crate::wire::{Dir, PacketType, Side};
 
 impl Frame<'_> {
-    /// The type as a number. STREAM and DATAGRAM give their base types, without the bits that
-    /// depend on the encoding.
+    /// Returns the type as a number. STREAM and DATAGRAM have their base types, without the
+    /// bits that depend on the encoding.
     #[must_use]
     pub const fn ty(&self) -> FrameType {
         match self {
@@ -44,8 +44,8 @@ impl Frame<'_> {
         }
     }
 
-    /// True if the packet must be acknowledged for it (RFC 9002 §2). FEEDBACK is not, like ACK:
-    /// feedback about feedback would never end.
+    /// Returns true if the frame makes its packet ack-eliciting (RFC 9002 §2). Like ACK,
+    /// FEEDBACK does not, because feedback about feedback would never end.
     #[inline]
     #[must_use]
     pub const fn is_ack_eliciting(&self) -> bool {
@@ -60,7 +60,8 @@ impl Frame<'_> {
         )
     }
 
-    /// True for frames that probe a path without moving the connection to it (RFC 9000 §9.1).
+    /// Returns true for frames that probe a path without migrating the connection to it (RFC
+    /// 9000 §9.1).
     #[inline]
     #[must_use]
     pub const fn is_probing(&self) -> bool {
@@ -73,9 +74,10 @@ impl Frame<'_> {
         )
     }
 
-    /// True if packets of type `packet` may carry it; if not, it is a PROTOCOL_VIOLATION. In 0-RTT
-    /// this is the stricter list of RFC 9000 §12.5, which leaves out RETIRE_CONNECTION_ID;
-    /// extensions whose parameters are not remembered for 0-RTT stay out of it too.
+    /// Returns true if packets of type `packet` may contain it; otherwise, it is a
+    /// PROTOCOL_VIOLATION. For 0-RTT, this is the stricter list of RFC 9000 §12.5, which
+    /// excludes RETIRE_CONNECTION_ID. Extensions whose parameters aren't remembered for 0-RTT
+    /// are excluded as well.
     #[inline]
     #[must_use]
     pub const fn allowed_in(&self, packet: PacketType) -> bool {
@@ -94,8 +96,9 @@ impl Frame<'_> {
         }
     }
 
-    /// True if an endpoint in the role of `sender` may send it; if not, it is a PROTOCOL_VIOLATION.
-    /// Only servers send NEW_TOKEN and HANDSHAKE_DONE (RFC 9000 §19.7, §19.20).
+    /// Returns true if an endpoint in the role of `sender` may send it; otherwise, it is a
+    /// PROTOCOL_VIOLATION. Only servers send NEW_TOKEN and HANDSHAKE_DONE (RFC 9000 §19.7,
+    /// §19.20).
     #[inline]
     #[must_use]
     pub const fn allowed_from(&self, sender: Side) -> bool {

@@ -1,4 +1,4 @@
-//! STREAM and CRYPTO frames (RFC 9000 §19.8, §19.6), and how much data fits into one.
+//! STREAM and CRYPTO frames (RFC 9000 §19.8, §19.6), and the amount of data that fits into one.
 
 use super::types;
 use crate::wire::{StreamId, WriteError, Writer, varint};
@@ -8,9 +8,9 @@ use crate::wire::{StreamId, WriteError, Writer, varint};
 pub struct Stream<'a> {
     /// The stream.
     pub id: StreamId,
-    /// Where in the stream the data starts, bytes.
+    /// Offset of the data in the stream, bytes.
     pub offset: u64,
-    /// True if the stream ends with this data.
+    /// Whether the stream ends with this data.
     pub fin: bool,
     /// The data; offset and length add up to less than 2^62.
     pub data: &'a [u8],
@@ -19,35 +19,36 @@ pub struct Stream<'a> {
 /// A CRYPTO frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Crypto<'a> {
-    /// Where in the space's handshake data it starts, bytes.
+    /// Offset of the data in the space's handshake data, bytes.
     pub offset: u64,
     /// The data; offset and length add up to less than 2^62.
     pub data: &'a [u8],
 }
 
-/// A STREAM frame up to its data, for senders that copy the data in themselves.
+/// A STREAM frame without its data, for senders that copy the data directly into the packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamHeader {
     /// The stream.
     pub id: StreamId,
-    /// Where in the stream the data starts, bytes.
+    /// Offset of the data in the stream, bytes.
     pub offset: u64,
-    /// True if the stream ends with this data.
+    /// Whether the stream ends with this data.
     pub fin: bool,
 }
 
-/// How much data goes into a STREAM frame.
+/// The amount of data for a STREAM frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fit {
     /// Bytes of data.
     pub len: usize,
-    /// False: the frame carries no length and must be the last of its packet, with nothing after
-    /// it, not even padding.
+    /// False if the frame contains no length. It must then be the last one of its packet,
+    /// without even padding after it.
     pub explicit_len: bool,
 }
 
 impl StreamHeader {
-    /// Bytes in front of the data; `data_len` is given if the frame carries its length.
+    /// Returns the number of bytes in front of the data. `data_len` is given if the frame
+    /// contains a length.
     #[inline]
     #[must_use]
     pub const fn len(&self, data_len: Option<usize>) -> usize {
@@ -63,9 +64,10 @@ impl StreamHeader {
         1 + varint::len(self.id.as_u64()) + offset + length
     }
 
-    /// How much of `available` bytes goes into a frame of at most `room` bytes. The length is left
-    /// out only where the frame then fills the room or could not otherwise hold all that is
-    /// available. `None` if no byte fits (with nothing available: if not even the header does).
+    /// Returns how many of `available` bytes to write into a frame of at most `room` bytes. The
+    /// length is omitted only if the frame then fills the room or could otherwise not contain
+    /// all available data. Returns `None` if no byte fits (or, if nothing is available, if not
+    /// even the header fits).
     #[inline]
     #[must_use]
     pub const fn fit(&self, room: usize, available: usize) -> Option<Fit> {
@@ -86,11 +88,11 @@ impl StreamHeader {
         })
     }
 
-    /// Writes all of the frame but its data, which must follow: exactly `fit.len` bytes.
+    /// Writes the frame except its data. The caller must then write exactly `fit.len` bytes.
     ///
     /// # Errors
-    /// [`WriteError::NoRoom`] if header and data do not fit, [`WriteError::Value`] if the data
-    /// would end above 2^62 − 1; nothing is written.
+    /// [`WriteError::NoRoom`] if header and data don't fit, and [`WriteError::Value`] if the
+    /// data would end above 2^62 − 1. Nothing is written then.
     #[inline]
     pub fn encode(&self, w: &mut Writer<'_>, fit: Fit) -> Result<(), WriteError> {
         check_end(self.offset, fit.len)?;
@@ -123,7 +125,7 @@ impl StreamHeader {
 }
 
 impl Stream<'_> {
-    /// The frame without its data.
+    /// Returns the frame without its data.
     #[inline]
     #[must_use]
     pub const fn header(&self) -> StreamHeader {
@@ -134,7 +136,7 @@ impl Stream<'_> {
         }
     }
 
-    /// Bytes of the frame, with or without a length.
+    /// Returns the length of the frame, with or without a length field.
     #[inline]
     #[must_use]
     pub const fn len(&self, explicit_len: bool) -> usize {
@@ -146,7 +148,7 @@ impl Stream<'_> {
         self.header().len(data_len) + self.data.len()
     }
 
-    /// Writes the frame, with or without a length.
+    /// Writes the frame, with or without a length field.
     ///
     /// # Errors
     /// As [`StreamHeader::encode`].
@@ -164,20 +166,20 @@ impl Stream<'_> {
 }
 
 impl Crypto<'_> {
-    /// Bytes in front of `data_len` bytes of data at `offset`.
+    /// Returns the number of bytes in front of `data_len` bytes of data at `offset`.
     #[inline]
     #[must_use]
     pub const fn header_len(offset: u64, data_len: usize) -> usize {
         1 + varint::len(offset) + varint::len(data_len as u64)
     }
 
-    /// The most data at `offset` that a frame of at most `room` bytes holds, out of `available`.
-    /// `None` if no byte fits.
+    /// Returns how many of `available` bytes at `offset` fit into a frame of at most `room`
+    /// bytes, or `None` if none does.
     #[inline]
     #[must_use]
     pub const fn fit(offset: u64, room: usize, available: usize) -> Option<usize> {
-        // The length's own length depends on the data: start from the most that could be, and
-        // correct.
+        // The size of the length field depends on the data, so start from the maximum and
+        // correct it.
         let bare = 1 + varint::len(offset);
         if room < bare + 2 {
             return None;
@@ -185,18 +187,18 @@ impl Crypto<'_> {
         let most = room - bare;
         let capped = if available < most { available } else { most };
         let mut len = most - varint::len(capped as u64);
-        // A little less data may need a shorter length; at most 6 bytes are won back.
+        // Slightly less data may need a shorter length field; this regains at most 6 bytes.
         while len < available && bare + varint::len(len as u64 + 1) + len < room {
             len += 1;
         }
         Some(if available < len { available } else { len })
     }
 
-    /// Writes all of the frame but its `data_len` bytes of data, which must follow.
+    /// Writes the frame except its `data_len` bytes of data, which must follow.
     ///
     /// # Errors
-    /// [`WriteError::NoRoom`] if header and data do not fit, [`WriteError::Value`] if the data
-    /// would end above 2^62 − 1; nothing is written.
+    /// [`WriteError::NoRoom`] if header and data don't fit, and [`WriteError::Value`] if the
+    /// data would end above 2^62 − 1. Nothing is written then.
     #[inline]
     pub fn encode_header(
         w: &mut Writer<'_>,
@@ -214,7 +216,7 @@ impl Crypto<'_> {
         })
     }
 
-    /// Bytes of the frame.
+    /// Returns the length of the frame.
     #[inline]
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "a frame never is")]
@@ -235,7 +237,7 @@ impl Crypto<'_> {
     }
 }
 
-/// Stream and handshake data ends below 2^62 (RFC 9000 §19.6, §19.8).
+/// Checks that stream or handshake data ends below 2^62 (RFC 9000 §19.6, §19.8).
 #[inline]
 const fn check_end(offset: u64, len: usize) -> Result<(), WriteError> {
     let end = offset.saturating_add(len as u64);

@@ -1,6 +1,6 @@
 //! Frame type numbers.
 
-/// A frame type as a number, as errors carry it.
+/// A frame type as a number, for example in errors.
 pub type FrameType = u64;
 
 /// PADDING.
@@ -23,11 +23,11 @@ pub const NEW_TOKEN: FrameType = 0x07;
 pub const STREAM: FrameType = 0x08;
 /// STREAM with all of its bits.
 pub const STREAM_LAST: FrameType = 0x0f;
-/// STREAM's bit: this is the end.
+/// Bit of STREAM: the stream ends with this frame.
 pub const STREAM_FIN: FrameType = 0x01;
-/// STREAM's bit: a length is given.
+/// Bit of STREAM: the frame contains a length.
 pub const STREAM_LEN: FrameType = 0x02;
-/// STREAM's bit: an offset is given.
+/// Bit of STREAM: the frame contains an offset.
 pub const STREAM_OFF: FrameType = 0x04;
 /// MAX_DATA.
 pub const MAX_DATA: FrameType = 0x10;

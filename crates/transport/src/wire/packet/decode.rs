@@ -1,4 +1,4 @@
-//! Reading packet headers: first without keys, then with header protection removed.
+//! Decoding of packet headers: first without keys, and then after removing header protection.
 
 use core::ops::Range;
 
@@ -9,14 +9,14 @@ use super::{
 use crate::wire::cid::{ConnectionId, TooLong};
 use crate::wire::{Reader, UnexpectedEnd, version};
 
-/// Bytes that are no QUIC packet. The rest of the datagram goes with them, silently (RFC 9000
-/// §5.2).
+/// Bytes that aren't a QUIC packet. The rest of the datagram must be discarded silently (RFC
+/// 9000 §5.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
     /// The datagram ends inside the header, or before the end of the packet.
     #[error("the datagram ends inside a packet")]
     Truncated,
-    /// The bit that QUIC v1 sets in each packet is not set.
+    /// The bit that QUIC v1 sets in each packet isn't set.
     #[error("the fixed bit is not set")]
     FixedBit,
     /// A connection id longer than QUIC v1 allows.
@@ -30,68 +30,69 @@ impl From<UnexpectedEnd> for DecodeError {
     }
 }
 
-/// The packet at the front of a datagram, as far as it can be read without keys.
+/// The packet at the front of a datagram, as far as it can be decoded without keys.
 ///
-/// Positions are relative to the slice that was decoded, and nothing is borrowed, so that the
-/// packet can then be opened in place.
+/// Positions are relative to the decoded slice, and nothing is borrowed, so that the packet can
+/// be decrypted in place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PartialDecode {
     /// A v1 packet that carries frames.
     Protected(Protected),
-    /// A v1 Retry; it takes up the whole datagram.
+    /// A v1 Retry, which takes up the whole datagram.
     Retry(Retry),
-    /// Version Negotiation; see [`VersionNegotiation::decode`]. It takes up the whole
-    /// datagram.
+    /// Version Negotiation, which takes up the whole datagram; see
+    /// [`VersionNegotiation::decode`].
     VersionNegotiation,
-    /// A long header of a version other than 1. What follows is unknown.
+    /// A long header of a version other than 1, so the rest can't be decoded.
     UnknownVersion(Unknown),
 }
 
 /// A v1 packet that carries frames, before header protection is removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Protected {
-    /// Its type, which decides its keys and number space.
+    /// Its type, which determines its keys and number space.
     pub ty: PacketType,
-    /// Whom it is for.
+    /// Destination connection id.
     pub dcid: ConnectionId,
-    /// Whom it is from; empty in short headers, which do not carry it.
+    /// Source connection id; empty for short headers, which don't contain one.
     pub scid: ConnectionId,
-    /// Where the token of an Initial lies; empty otherwise.
+    /// Position of the token of an Initial; empty for other types.
     pub token: Range<usize>,
-    /// Where the packet number starts.
+    /// Start of the packet number.
     pub number_at: usize,
-    /// Bytes of this packet; what follows in the datagram is the next one.
+    /// Length of this packet in bytes. The next one in the datagram follows.
     pub len: usize,
 }
 
 /// A Retry packet (RFC 9000 §17.2.5).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Retry {
-    /// The client's connection id.
+    /// Destination: the client's connection id.
     pub dcid: ConnectionId,
-    /// The server's new one.
+    /// Source: the server's new connection id.
     pub scid: ConnectionId,
-    /// Where the token lies; may be empty, which the client must discard.
+    /// Position of the token. The client must discard a Retry with an empty one.
     pub token: Range<usize>,
-    /// Where the 16 bytes of the integrity tag lie: the end of the packet.
+    /// Position of the 16-byte integrity tag at the end of the packet.
     pub tag: Range<usize>,
 }
 
-/// What RFC 8999 tells of a packet of any version. Its ids may be up to 255 bytes long.
+/// The fields that RFC 8999 defines for packets of any version. Connection ids may be up to 255
+/// bytes long.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unknown {
     /// The version, neither 0 nor 1.
     pub version: u32,
-    /// Where the destination connection id lies.
+    /// Position of the destination connection id.
     pub dcid: Range<usize>,
-    /// Where the source connection id lies.
+    /// Position of the source connection id.
     pub scid: Range<usize>,
 }
 
 impl PartialDecode {
-    /// Reads the packet at the front of `datagram`, a shim already taken off. `local_cid_len` is
-    /// the length of the connection ids that this endpoint issues, which short headers do not
-    /// carry.
+    /// Decodes the packet at the front of `datagram`, from which any shim must have been
+    /// removed. `local_cid_len` is the length of the connection ids that this endpoint issues,
+    /// because short headers don't contain it.
     ///
     /// # Errors
     /// [`DecodeError`]: discard the rest of the datagram.
@@ -176,7 +177,7 @@ impl PartialDecode {
         }))
     }
 
-    /// The connection id that the packet is for; `datagram` is the slice that was decoded.
+    /// Returns the destination connection id; `datagram` is the slice that was decoded.
     #[must_use]
     pub fn dcid<'a>(&'a self, datagram: &'a [u8]) -> &'a [u8] {
         match self {
@@ -190,23 +191,23 @@ impl PartialDecode {
     }
 }
 
-/// A Version Negotiation packet. Ids may be up to 255 bytes long: they come from a version we do
-/// not know.
+/// A Version Negotiation packet. Connection ids may be up to 255 bytes long, because other
+/// versions may allow this.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VersionNegotiation<'a> {
-    /// Destination: the source connection id of the packet that it answers.
+    /// Destination: the source connection id of the packet to which it responds.
     pub dcid: &'a [u8],
-    /// Source: the destination connection id of the packet that it answers.
+    /// Source: the destination connection id of the packet to which it responds.
     pub scid: &'a [u8],
     versions: &'a [u8],
 }
 
 impl<'a> VersionNegotiation<'a> {
-    /// Reads a datagram that [`PartialDecode`] took for Version Negotiation.
+    /// Decodes a datagram that [`PartialDecode`] recognized as Version Negotiation.
     ///
     /// # Errors
-    /// [`DecodeError::Truncated`] if it is cut, names no version, or is no Version Negotiation at
-    /// all.
+    /// [`DecodeError::Truncated`] if it is incomplete, lists no version, or isn't Version
+    /// Negotiation.
     pub fn decode(datagram: &'a [u8]) -> Result<Self, DecodeError> {
         let mut r = Reader::new(datagram);
         let first = r.get_u8()?;
@@ -229,14 +230,15 @@ impl<'a> VersionNegotiation<'a> {
         })
     }
 
-    /// The versions that the server supports.
+    /// Returns the versions that the server supports.
     pub fn versions(&self) -> impl Iterator<Item = u32> + 'a {
         let (versions, _) = self.versions.as_chunks::<4>();
         versions.iter().map(|version| u32::from_be_bytes(*version))
     }
 }
 
-/// A length byte and a connection id of up to 255 bytes: where and what.
+/// Reads a length byte and a connection id of up to 255 bytes, and returns its position and
+/// contents.
 fn id<'a>(r: &mut Reader<'a>) -> Result<(Range<usize>, &'a [u8]), UnexpectedEnd> {
     let n = usize::from(r.get_u8()?);
     let start = r.position();
@@ -244,8 +246,9 @@ fn id<'a>(r: &mut Reader<'a>) -> Result<(Range<usize>, &'a [u8]), UnexpectedEnd>
 }
 
 impl Protected {
-    /// Where the sample for header protection lies (RFC 9001 §5.4.2). `None` if the packet is too
-    /// short to have one, so that it must be discarded (unless it is a stateless reset).
+    /// Returns the position of the sample for header protection (RFC 9001 §5.4.2), or `None` if
+    /// the packet is too short for one. Such a packet must be discarded, unless it is a
+    /// stateless reset.
     #[inline]
     #[must_use]
     pub const fn sample(&self) -> Option<Range<usize>> {
@@ -257,15 +260,15 @@ impl Protected {
     }
 }
 
-/// What header protection hid, valid once the packet has been opened.
+/// The fields under header protection. They are valid only if the packet is authentic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlainHeader {
-    /// The packet number's low bytes; see [`TruncatedNumber::expand`].
+    /// The low bytes of the packet number; see [`TruncatedNumber::expand`].
     pub number: TruncatedNumber,
-    /// Where the protected payload starts: all before it is associated data.
+    /// Start of the protected payload. All bytes before it are associated data.
     pub payload_at: usize,
-    /// False: the reserved bits are not zero, which is a PROTOCOL_VIOLATION once the packet has
-    /// opened (RFC 9000 §17.2, §17.3.1), and nothing before that.
+    /// False if the reserved bits aren't zero. This is a PROTOCOL_VIOLATION if the packet is
+    /// authentic (RFC 9000 §17.2, §17.3.1), and must be ignored otherwise.
     pub reserved_bits_ok: bool,
     /// The key phase bit; false in long headers.
     pub key_phase: bool,
@@ -274,11 +277,11 @@ pub struct PlainHeader {
 }
 
 impl PlainHeader {
-    /// Reads the header of `packet` (the slice in which `found` was found), header protection
-    /// removed.
+    /// Decodes the header of `packet` (the slice in which `found` was decoded) after header
+    /// protection was removed.
     ///
     /// # Errors
-    /// [`DecodeError::Truncated`] if the packet number does not fit into the packet.
+    /// [`DecodeError::Truncated`] if the packet number doesn't fit into the packet.
     #[inline]
     pub fn decode(packet: &[u8], found: &Protected) -> Result<Self, DecodeError> {
         let mut r = Reader::new(packet.get(..found.len).ok_or(DecodeError::Truncated)?);

@@ -1,4 +1,4 @@
-//! Building packet headers in the send buffer.
+//! Encoding of packet headers in the send buffer.
 
 use core::ops::Range;
 
@@ -12,36 +12,36 @@ use crate::wire::{ConnectionId, WriteError, Writer, varint, version};
 pub enum Header<'a> {
     /// Initial (RFC 9000 §17.2.2).
     Initial {
-        /// Destination.
+        /// Destination connection id.
         dcid: ConnectionId,
-        /// Source.
+        /// Source connection id.
         scid: ConnectionId,
-        /// From Retry or NEW_TOKEN; servers send none.
+        /// Token from Retry or NEW_TOKEN; empty from servers.
         token: &'a [u8],
         /// Packet number.
         number: TruncatedNumber,
     },
     /// 0-RTT (§17.2.3).
     ZeroRtt {
-        /// Destination.
+        /// Destination connection id.
         dcid: ConnectionId,
-        /// Source.
+        /// Source connection id.
         scid: ConnectionId,
         /// Packet number.
         number: TruncatedNumber,
     },
     /// Handshake (§17.2.4).
     Handshake {
-        /// Destination.
+        /// Destination connection id.
         dcid: ConnectionId,
-        /// Source.
+        /// Source connection id.
         scid: ConnectionId,
         /// Packet number.
         number: TruncatedNumber,
     },
     /// 1-RTT (§17.3.1).
     OneRtt {
-        /// Destination.
+        /// Destination connection id.
         dcid: ConnectionId,
         /// Packet number.
         number: TruncatedNumber,
@@ -53,7 +53,7 @@ pub enum Header<'a> {
 }
 
 impl Header<'_> {
-    /// The type of packet that it heads.
+    /// Returns the type of the packet.
     #[inline]
     #[must_use]
     pub const fn ty(&self) -> PacketType {
@@ -65,7 +65,7 @@ impl Header<'_> {
         }
     }
 
-    /// The packet number.
+    /// Returns the packet number.
     #[inline]
     #[must_use]
     pub const fn number(&self) -> TruncatedNumber {
@@ -77,7 +77,8 @@ impl Header<'_> {
         }
     }
 
-    /// Bytes up to and with the packet number. The length field of long headers takes 2.
+    /// Returns the length in bytes, including the packet number. The length field of long
+    /// headers takes 2 bytes.
     #[inline]
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "it never is")]
@@ -98,7 +99,7 @@ impl Header<'_> {
         ids + rest + self.number().len()
     }
 
-    /// Writes the header, length still open.
+    /// Writes the header, with a placeholder for the length.
     ///
     /// # Errors
     /// [`WriteError::NoRoom`], with nothing written.
@@ -153,8 +154,8 @@ impl Header<'_> {
     }
 }
 
-/// The form that all long headers share: first byte (`low` holds type, reserved and number-length
-/// bits), version 1 and both ids.
+/// Writes the fields common to all long headers: the first byte (`low` contains the type,
+/// reserved and number-length bits), version 1, and both connection ids.
 pub(super) fn long(
     w: &mut Writer<'_>,
     low: u8,
@@ -167,21 +168,21 @@ pub(super) fn long(
     put_id(w, scid.as_slice())
 }
 
-/// A length byte and a connection id.
 pub(in crate::wire) fn put_id(w: &mut Writer<'_>, id: &[u8]) -> Result<(), WriteError> {
     let n = u8::try_from(id.len()).map_err(|_| WriteError::Value(id.len() as u64))?;
     w.put_u8(n)?;
     w.put_slice(id)
 }
 
-/// Room for a length of at most 16 383, to be patched.
+/// Reserves room for a length of at most 16 383, to be filled in later.
 fn length(w: &mut Writer<'_>) -> Result<usize, WriteError> {
     let at = w.position();
     w.put_u16(0x4000)?;
     Ok(at)
 }
 
-/// A packet whose header stands in the buffer and whose frames follow. Positions are the writer's.
+/// A packet whose header is in the buffer, to be followed by its frames. Positions are the
+/// writer's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Started {
     ty: PacketType,
@@ -192,55 +193,57 @@ pub struct Started {
 }
 
 impl Started {
-    /// The type of packet.
+    /// Returns the type of the packet.
     #[inline]
     #[must_use]
     pub const fn ty(&self) -> PacketType {
         self.ty
     }
 
-    /// Where the packet starts.
+    /// Returns the start of the packet.
     #[inline]
     #[must_use]
     pub const fn start(&self) -> usize {
         self.start
     }
 
-    /// Where the packet number starts.
+    /// Returns the start of the packet number.
     #[inline]
     #[must_use]
     pub const fn number_at(&self) -> usize {
         self.number_at
     }
 
-    /// Where frames start.
+    /// Returns the start of the frames.
     #[inline]
     #[must_use]
     pub const fn payload_at(&self) -> usize {
         self.payload_at
     }
 
-    /// The header: associated data of the AEAD.
+    /// Returns the range of the header, which is the associated data of the AEAD.
     #[inline]
     #[must_use]
     pub const fn header(&self) -> Range<usize> {
         self.start..self.payload_at
     }
 
-    /// Where header protection samples, once the packet is sealed.
+    /// Returns the start of the sample for header protection, which is valid once the packet is
+    /// encrypted.
     #[inline]
     #[must_use]
     pub const fn sample_at(&self) -> usize {
         self.number_at + SAMPLE_OFFSET
     }
 
-    /// Ends the packet: pads the frames so that number and frames are at least 4 bytes, which with
-    /// a 16-byte tag gives header protection its sample (RFC 9001 §5.4.2), fills in the length, and
-    /// makes room for a tag of `tag_len` bytes (zeros). Returns where the whole packet lies.
+    /// Completes the packet: pads number and frames to at least 4 bytes, which together with a
+    /// 16-byte tag suffice for the header protection sample (RFC 9001 §5.4.2), fills in the
+    /// length, and makes room for a tag of `tag_len` bytes (zeros). Returns the range of the
+    /// whole packet.
     ///
     /// # Errors
-    /// [`WriteError::NoRoom`] if padding or tag does not fit, [`WriteError::Value`] if a long
-    /// packet exceeds 16 383 bytes; the frames stay written.
+    /// [`WriteError::NoRoom`] if padding or tag don't fit, and [`WriteError::Value`] if a
+    /// packet with a long header exceeds 16 383 bytes. The frames remain written.
     pub fn finish(&self, w: &mut Writer<'_>, tag_len: usize) -> Result<Range<usize>, WriteError> {
         w.all_or_nothing(|w| {
             let protected = w.position().saturating_sub(self.number_at);

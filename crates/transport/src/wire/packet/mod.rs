@@ -1,9 +1,9 @@
-//! Packet headers (RFC 9000 §17): found without keys, read once header protection is off, and
-//! built.
+//! Packet headers (RFC 9000 §17).
 //!
-//! A receiver goes over a packet twice: [`PartialDecode`] needs no keys and finds where it ends,
-//! whom it is for and where header protection sits; [`PlainHeader`] reads what header protection
-//! hid. A sender writes a [`Header`], then frames, then [`Started::finish`] fills in the length.
+//! A receiver decodes a packet in two steps. [`PartialDecode`] needs no keys and finds the end
+//! of the packet, its connection ids and the position of header protection. Once this
+//! protection is removed, [`PlainHeader`] decodes the protected fields. A sender writes a
+//! [`Header`] and then frames; finally, [`Started::finish`] fills in the length.
 
 mod decode;
 mod encode;
@@ -23,7 +23,7 @@ pub use encode::{Header, Started};
 pub use number::TruncatedNumber;
 pub use space::{PacketType, SpaceId};
 
-/// The bit that tells long headers from short ones.
+/// The bit that distinguishes long headers from short ones.
 pub const LONG_FORM: u8 = 0x80;
 /// The bit that every QUIC v1 packet has set (RFC 9000 §17.2, §17.3).
 pub const FIXED_BIT: u8 = 0x40;
@@ -35,12 +35,13 @@ pub const KEY_PHASE_BIT: u8 = 0x04;
 const RESERVED_LONG: u8 = 0x0c;
 const RESERVED_SHORT: u8 = 0x18;
 
-/// Bytes of ciphertext that header protection samples (RFC 9001 §5.4.2), the same for every v1
-/// cipher.
+/// Length of the ciphertext sample for header protection (RFC 9001 §5.4.2), the same for every
+/// v1 cipher.
 pub const SAMPLE_LEN: usize = 16;
-/// From the start of the packet number to the sample: as if the number were as long as can be.
+/// Distance from the start of the packet number to the sample, which assumes a number of
+/// maximum length.
 pub const SAMPLE_OFFSET: usize = 4;
-/// Bytes of an AEAD tag, the same for every v1 cipher (RFC 9001 §5.3).
+/// Length of an AEAD tag, the same for every v1 cipher (RFC 9001 §5.3).
 pub const TAG_LEN: usize = 16;
 /// The smallest datagram that may carry an ack-eliciting Initial packet (RFC 9000 §14.1).
 pub const MIN_INITIAL_DATAGRAM: usize = 1200;

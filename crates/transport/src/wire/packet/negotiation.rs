@@ -1,11 +1,11 @@
-//! Building Version Negotiation packets (RFC 8999 §6, RFC 9000 §6, §17.2.1).
+//! Encoding of Version Negotiation packets (RFC 8999 §6, RFC 9000 §6, §17.2.1).
 
 use super::encode::put_id;
 use super::{FIXED_BIT, LONG_FORM};
 use crate::wire::{WriteError, Writer, version};
 
-/// Writes a Version Negotiation packet. The 7 low bits of the first byte come from `unused`; the
-/// fixed bit is set in any case, for those who demultiplex by it (RFC 9000 §17.2.1).
+/// Writes a Version Negotiation packet. `unused` provides the 6 low bits of the first byte. The
+/// fixed bit is always set, for receivers that demultiplex by it (RFC 9000 §17.2.1).
 ///
 /// # Errors
 /// [`WriteError`], with nothing written: no room, or an id longer than 255 bytes.
@@ -45,7 +45,7 @@ mod tests {
         let packet = VersionNegotiation::decode(&bytes).unwrap();
         assert_eq!((packet.dcid, packet.scid), (&[0xd1][..], &[0x51, 0x52][..]));
         assert!(packet.versions().eq([1, 0x1a2a_3a4a]));
-        // Cut anywhere but between versions: no Version Negotiation.
+        // If cut anywhere except between versions, it isn't Version Negotiation.
         for cut in (0..bytes.len()).filter(|&cut| cut != 14) {
             assert!(VersionNegotiation::decode(&bytes[..cut]).is_err());
         }

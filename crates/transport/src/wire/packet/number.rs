@@ -14,8 +14,8 @@ pub struct TruncatedNumber {
 }
 
 impl TruncatedNumber {
-    /// As many low bytes of `full` as a receiver needs that may know of no packet after
-    /// `largest_acked` (Appendix A.2); at most 4.
+    /// Truncates `full` to as many low bytes (at most 4) as the receiver needs if it might not
+    /// have received any packet after `largest_acked` (Appendix A.2).
     #[inline]
     #[must_use]
     pub const fn new(full: u64, largest_acked: Option<u64>) -> Self {
@@ -24,7 +24,7 @@ impl TruncatedNumber {
             // [9000 17.1 whole-number]
             None => full.saturating_add(1),
         };
-        // One bit more than the base-2 logarithm, rounded up.
+        // One bit more than the binary logarithm, rounded up.
         let bits = match unacked {
             0 | 1 => 1,
             // [9000 17.1 number-range]
@@ -33,7 +33,7 @@ impl TruncatedNumber {
         Self::with_len(full, bits.div_ceil(8))
     }
 
-    /// The low `len` bytes (1 to 4, clamped) of `full`.
+    /// Truncates `full` to its low `len` bytes (1 to 4, clamped).
     #[inline]
     #[must_use]
     #[expect(
@@ -52,7 +52,7 @@ impl TruncatedNumber {
         }
     }
 
-    /// Bytes, 1 to 4.
+    /// Returns the length in bytes, 1 to 4.
     #[inline]
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "it never is")]
@@ -60,15 +60,15 @@ impl TruncatedNumber {
         self.len as usize
     }
 
-    /// The low bytes as a number.
+    /// Returns the low bytes as a number.
     #[inline]
     #[must_use]
     pub const fn value(self) -> u32 {
         self.value
     }
 
-    /// The full number closest to `expected`, which is one more than the largest number received
-    /// and opened so far, or 0 (Appendix A.3).
+    /// Returns the full number closest to `expected`, which is one more than the largest number
+    /// received in an authentic packet so far, or 0 (Appendix A.3).
     #[inline]
     #[must_use]
     pub const fn expand(self, expected: u64) -> u64 {
@@ -100,7 +100,7 @@ impl TruncatedNumber {
         Ok(Self { value, len })
     }
 
-    /// Writes it.
+    /// Writes the low bytes.
     ///
     /// # Errors
     /// [`WriteError::NoRoom`].
@@ -110,7 +110,7 @@ impl TruncatedNumber {
         w.put_slice(bytes.get(4 - self.len()..).unwrap_or(&bytes))
     }
 
-    /// The two low bits of the first byte that tell the length.
+    /// Returns the two low bits of the first byte, which encode the length.
     #[inline]
     pub(super) const fn length_bits(self) -> u8 {
         self.len - 1
@@ -157,7 +157,7 @@ mod tests {
         );
     }
 
-    /// The candidate nearest to what is expected, searched rather than computed.
+    /// The candidate nearest to the expected number, searched instead of computed.
     fn nearest(value: u64, len: u32, expected: u64) -> u64 {
         let window = 1i128 << (8 * len);
         let base = i128::from(expected) / window * window + i128::from(value);

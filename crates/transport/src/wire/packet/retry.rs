@@ -1,10 +1,10 @@
-//! Building Retry packets (RFC 9000 §17.2.5). The integrity tag needs a key, fixed as it is, and is
-//! the caller's.
+//! Encoding of Retry packets (RFC 9000 §17.2.5). The caller must compute the integrity tag,
+//! because this requires a key, although a fixed one.
 
 use super::encode::{long, put_id};
 use crate::wire::{ConnectionId, WriteError, Writer};
 
-/// Writes a Retry without its integrity tag. `unused` fills the four bits that mean nothing.
+/// Writes a Retry without its integrity tag. `unused` provides the four unused bits.
 ///
 /// # Errors
 /// [`WriteError::NoRoom`], with nothing written.
@@ -21,8 +21,8 @@ pub fn encode(
     })
 }
 
-/// Writes what stands before the Retry in the pseudo-packet that its tag is computed over
-/// (RFC 9001 §5.8): the destination connection id of the client's first Initial.
+/// Writes the part of the Retry pseudo-packet that precedes the Retry itself (RFC 9001 §5.8):
+/// the destination connection id of the client's first Initial. The integrity tag covers it.
 ///
 /// # Errors
 /// [`WriteError::NoRoom`], with nothing written.

@@ -12,10 +12,10 @@ pub enum SpaceId {
 }
 
 impl SpaceId {
-    /// All three, in the order in which they come up.
+    /// All three, in the order in which a connection uses them.
     pub const ALL: [Self; 3] = [Self::Initial, Self::Handshake, Self::Data];
 
-    /// 0, 1 or 2.
+    /// Returns the index: 0, 1 or 2.
     #[inline]
     #[must_use]
     pub const fn index(self) -> usize {
@@ -26,9 +26,10 @@ impl SpaceId {
 /// A type of packet that is protected and carries frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PacketType {
-    /// Keys from the client's first destination connection id; carries CRYPTO and a token.
+    /// Protected with keys from the client's first destination connection id; contains CRYPTO
+    /// frames and a token.
     Initial,
-    /// Early data of the client.
+    /// Early data from the client.
     ZeroRtt,
     /// The rest of the handshake.
     Handshake,
@@ -37,7 +38,7 @@ pub enum PacketType {
 }
 
 impl PacketType {
-    /// The number space of packets of this type.
+    /// Returns the number space of packets of this type.
     #[inline]
     #[must_use]
     pub const fn space(self) -> SpaceId {
@@ -48,7 +49,7 @@ impl PacketType {
         }
     }
 
-    /// True for packets with a long header.
+    /// Returns true for packets with a long header.
     #[inline]
     #[must_use]
     pub const fn is_long(self) -> bool {

@@ -75,7 +75,7 @@ fn client_initial_of_rfc_9001_a_2() {
     assert_eq!((header.payload_at, header.reserved_bits_ok), (22, true));
 }
 
-/// RFC 9001 A.3, as it goes over the wire.
+/// RFC 9001 A.3, as sent over the wire.
 const SERVER_INITIAL: &str = "
     cf000000010008f067a5502a4262b5004075c0d95a482cd0991cd25b0aac406a
     5816b6394100f37a1c69797554780bb38cc5a99f5ede4cf73c3ec2493a1839b3
@@ -119,7 +119,7 @@ fn retry_of_rfc_9001_a_4() {
     let mut w = Writer::new(&mut buffer);
     retry::encode(&mut w, &packet.dcid, &packet.scid, b"token", 0x0f).unwrap();
     assert_eq!(w.written(), &datagram[..packet.tag.start]);
-    // The pseudo-packet's front, with the id of A.2's Initial.
+    // The prefix of the pseudo-packet, with the id of A.2's Initial.
     let mut w = Writer::new(&mut buffer);
     retry::encode_pseudo_prefix(&mut w, &cid("8394c8f03e515708")).unwrap();
     assert_eq!(w.written(), hex("088394c8f03e515708"));
@@ -215,7 +215,7 @@ fn what_is_no_v1_packet() {
     let mut datagram = hex(SERVER_INITIAL);
     datagram[0] &= !FIXED_BIT;
     assert_eq!(PartialDecode::new(&datagram, 8), Err(DecodeError::FixedBit));
-    // The length runs over the end.
+    // The length exceeds the datagram.
     let datagram = hex(SERVER_INITIAL);
     for cut in 0..datagram.len() {
         assert_eq!(
@@ -236,7 +236,7 @@ fn what_is_no_v1_packet() {
         PartialDecode::new(&datagram, 8),
         Err(DecodeError::Truncated)
     );
-    // Too short for a sample: still routed, as it may be a stateless reset.
+    // Too short for a sample, but still routed, because it may be a stateless reset.
     assert_eq!(protected(&[0x40; 28], 8).sample(), None);
     assert_eq!(protected(&[0x40; 29], 8).sample(), Some(13..29));
 }

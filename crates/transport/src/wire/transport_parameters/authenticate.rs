@@ -1,25 +1,26 @@
-//! Connection ids of the handshake, authenticated by the transport parameters (RFC 9000 §7.3).
+//! Authentication of the handshake's connection ids by transport parameters (RFC 9000 §7.3).
 
 use super::TransportParameters;
 use crate::wire::error::{TransportError, TransportErrorCode};
 use crate::wire::{ConnectionId, Side};
 
-/// The connection ids that an endpoint saw and sent during the handshake.
+/// The connection ids that an endpoint received and sent during the handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HandshakeIds {
     /// Source connection id of the peer's first Initial.
     pub initial_source: ConnectionId,
-    /// For a client: destination connection id of its own first Initial, the one before any Retry.
+    /// For a client: destination connection id of its very first Initial, before any Retry.
     pub original_destination: ConnectionId,
-    /// For a client: source connection id of the Retry that it followed.
+    /// For a client: source connection id of the Retry that it accepted.
     pub retry_source: Option<ConnectionId>,
 }
 
 impl TransportParameters {
-    /// Checks the ids that the peer, in the role of `sender`, names against those of the packets.
+    /// Checks the connection ids in the parameters of the peer, in the role of `sender`,
+    /// against those in its packets.
     ///
     /// # Errors
-    /// TRANSPORT_PARAMETER_ERROR if one is missing, is there without need, or differs.
+    /// TRANSPORT_PARAMETER_ERROR if one is missing, unexpected, or different.
     pub fn authenticate(&self, sender: Side, seen: &HandshakeIds) -> Result<(), TransportError> {
         let wrong = |reason| {
             Err(TransportError::new(

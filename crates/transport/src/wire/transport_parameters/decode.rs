@@ -1,4 +1,4 @@
-//! Reading and checking transport parameters.
+//! Decoding and validation of transport parameters.
 
 use core::time::Duration;
 
@@ -7,28 +7,29 @@ use crate::wire::cid::{ConnectionId, TooLong};
 use crate::wire::error::{TransportError, TransportErrorCode};
 use crate::wire::{Reader, Side, StreamId, UnexpectedEnd};
 
-/// Transport parameters that end the connection with TRANSPORT_PARAMETER_ERROR.
+/// Invalid transport parameters, because of which the connection must be closed with
+/// TRANSPORT_PARAMETER_ERROR.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParameterError {
-    /// They end inside a parameter, or a value inside itself.
+    /// The parameters, or a value, are incomplete.
     #[error("transport parameters end inside a parameter")]
     Truncated,
-    /// A parameter that stands twice.
+    /// A duplicate parameter.
     #[error("transport parameter {0:#x} twice")]
     Twice(u64),
     /// A value with bytes left over.
     #[error("transport parameter {0:#x} is longer than its value")]
     Trailing(u64),
-    /// A value outside what is allowed.
+    /// A value out of range.
     #[error("transport parameter {0:#x} is out of range")]
     Range(u64),
-    /// A client sent what only servers may.
+    /// A client sent a parameter that only servers may send.
     #[error("transport parameter {0:#x} from a client")]
     FromClient(u64),
     /// A connection id of more than 20 bytes.
     #[error(transparent)]
     ConnectionId(#[from] TooLong),
-    /// A list of signal kinds that cannot be.
+    /// An invalid list of signal kinds.
     #[error(transparent)]
     Kinds(#[from] BadKinds),
 }
@@ -50,12 +51,11 @@ impl From<ParameterError> for TransportError {
 }
 
 impl TransportParameters {
-    /// Reads what a peer in the role of `sender` sent. Unknown parameters are ignored.
-    /// Which connection ids must be there and equal what is a question for
-    /// [`authenticate`](Self::authenticate).
+    /// Decodes the parameters of a peer in the role of `sender`. Unknown parameters are
+    /// ignored. Connection ids are checked separately, by [`authenticate`](Self::authenticate).
     ///
     /// # Errors
-    /// [`ParameterError`], which makes a TRANSPORT_PARAMETER_ERROR.
+    /// [`ParameterError`], which is a TRANSPORT_PARAMETER_ERROR.
     pub fn decode(bytes: &[u8], sender: Side) -> Result<Self, ParameterError> {
         let mut parameters = Self::DEFAULT;
         let mut seen = Seen::default();
@@ -72,8 +72,7 @@ impl TransportParameters {
             }
             parameters.read(id, value)?;
         }
-        // A peer cannot promise to delay at least longer than at most
-        // (draft-ietf-quic-ack-frequency §3).
+        // The minimum delay must not exceed the maximum (draft-ietf-quic-ack-frequency §3).
         if parameters.min_ack_delay > Some(parameters.max_ack_delay) {
             return Err(ParameterError::Range(id::MIN_ACK_DELAY));
         }
@@ -166,8 +165,9 @@ fn connection_id(r: &mut Reader<'_>) -> Result<ConnectionId, TooLong> {
     ConnectionId::new(r.take_rest())
 }
 
-/// Ids seen so far. Known ids are all remembered, unknown ones up to a bound: a duplicate among
-/// hundreds of unknown parameters does no harm, and searching them all would.
+/// Ids seen so far, for detecting duplicates. All known ids are remembered, but unknown ones
+/// only up to a bound. A duplicate among hundreds of unknown parameters is harmless, whereas
+/// searching all of them would be costly.
 #[derive(Default)]
 struct Seen {
     low: u64,
@@ -178,7 +178,7 @@ struct Seen {
 impl Seen {
     const OTHERS: usize = 32;
 
-    /// False if `id` was there before.
+    /// Returns false if `id` was seen before.
     fn insert(&mut self, id: u64) -> bool {
         if let 0..64 = id {
             let bit = 1 << id;
@@ -190,7 +190,7 @@ impl Seen {
         if seen.contains(&id) {
             return false;
         }
-        // The last place is given up to known ids, which are few.
+        // The last three places are reserved for known ids.
         let known = matches!(
             id,
             id::GREASE_QUIC_BIT | id::EXPLICIT_FEEDBACK | id::MIN_ACK_DELAY

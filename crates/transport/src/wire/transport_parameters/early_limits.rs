@@ -1,11 +1,11 @@
-//! What a client remembers of a server's transport parameters for early data (RFC 9000 §7.4.1).
+//! The server's transport parameters that a client remembers for early data (RFC 9000 §7.4.1).
 
 use super::TransportParameters;
 
-/// The parameters of an earlier connection that early data keeps to, and that a server which takes
-/// early data must not have lowered since. Nothing else is remembered for data: not
-/// `explicit_feedback` above all, of which nothing but one question for a starting rate shows
-/// before the new handshake has settled it.
+/// The parameters of an earlier connection that early data must respect. A server that accepts
+/// early data must not have lowered them since. No other parameters are remembered for data, in
+/// particular not `explicit_feedback`: until the new handshake has negotiated it, it is used
+/// for at most one question for a starting rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EarlyLimits {
     /// `initial_max_data`, bytes.
@@ -56,7 +56,7 @@ impl EarlyLimits {
         ]
     }
 
-    /// True if what keeps to `other` keeps to these as well.
+    /// Returns true if data that respects `other` respects these limits as well.
     #[must_use]
     pub fn include(&self, other: &Self) -> bool {
         let mut pairs = self.values().into_iter().zip(other.values());

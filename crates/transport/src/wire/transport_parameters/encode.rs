@@ -1,23 +1,23 @@
-//! Writing transport parameters.
+//! Encoding of transport parameters.
 
 use core::time::Duration;
 
 use super::{TransportParameters, id};
 use crate::wire::{WriteError, Writer, varint};
 
-/// A parameter that exists to be ignored (RFC 9000 §18.1).
+/// A reserved parameter, which receivers ignore (RFC 9000 §18.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Grease {
-    /// Where its id comes from: any number.
+    /// Any number, from which the id is derived.
     pub entropy: u64,
     /// Its value.
     pub value: [u8; 8],
-    /// How much of the value is written, bytes; at most 8.
+    /// Number of bytes of the value that are written; at most 8.
     pub len: u8,
 }
 
 impl Grease {
-    /// Its id, 31 N + 27.
+    /// Returns its id, 31 N + 27.
     #[must_use]
     pub const fn id(&self) -> u64 {
         // The largest N for which the id is a varint.
@@ -27,10 +27,10 @@ impl Grease {
 }
 
 impl TransportParameters {
-    /// A buffer of this size holds any parameters.
+    /// Size of a buffer that is sufficient for any parameters.
     pub const MAX_ENCODED_LEN: usize = 512;
 
-    /// Writes the parameters that differ from their defaults, `grease` last.
+    /// Writes the parameters that differ from their defaults, with `grease` last.
     ///
     /// # Errors
     /// [`WriteError`], with nothing written: no room (see
@@ -47,7 +47,7 @@ impl TransportParameters {
         })
     }
 
-    /// The parameters as a vector, once per connection.
+    /// Encodes the parameters into a vector, once per connection.
     ///
     /// # Errors
     /// [`WriteError::Value`] for a value above 2^62 − 1.
@@ -59,7 +59,6 @@ impl TransportParameters {
         Ok(w.written().to_vec())
     }
 
-    /// Parameters whose value is a varint.
     fn numbers(&self, w: &mut Writer<'_>) -> Result<(), WriteError> {
         let default = Self::DEFAULT;
         for (id, value, default) in [
@@ -122,7 +121,6 @@ impl TransportParameters {
         })
     }
 
-    /// Flags and byte strings.
     fn others(&self, w: &mut Writer<'_>) -> Result<(), WriteError> {
         for (id, value) in [
             (

@@ -1,33 +1,34 @@
-//! The value of explicit_feedback: which signals a side reads and fills.
+//! The value of explicit_feedback: the signals that an endpoint reads and writes.
 
 use core::fmt;
 
-/// Kinds of signals, in the order of preference in which they were offered; at most 16, none twice.
+/// At most 16 different kinds of signals, in the order of preference in which they were
+/// offered.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct SignalKinds {
     kinds: [u8; Self::MAX],
     len: u8,
 }
 
-/// A list of kinds that cannot be.
+/// An invalid list of kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadKinds {
     /// More than 16.
     #[error("more than 16 signal kinds")]
     TooMany,
-    /// One of them twice.
+    /// A duplicate kind.
     #[error("signal kind {0} twice")]
     Twice(u8),
 }
 
 impl SignalKinds {
-    /// Most kinds that one side may name.
+    /// Maximum number of kinds in a list.
     pub const MAX: usize = 16;
 
-    /// These kinds.
+    /// Creates a list of these kinds.
     ///
     /// # Errors
-    /// [`BadKinds`] if there are more than 16, or one twice.
+    /// [`BadKinds`] if there are more than 16, or if one is duplicated.
     pub fn new(kinds: &[u8]) -> Result<Self, BadKinds> {
         let mut new = Self::default();
         for &kind in kinds {
@@ -42,13 +43,13 @@ impl SignalKinds {
         Ok(new)
     }
 
-    /// The kinds, in order.
+    /// Returns the kinds, in order.
     #[must_use]
     pub fn as_slice(&self) -> &[u8] {
         self.kinds.get(..usize::from(self.len)).unwrap_or(&[])
     }
 
-    /// True if `kind` is among them.
+    /// Returns true if the list contains `kind`.
     #[must_use]
     pub fn contains(&self, kind: u8) -> bool {
         self.as_slice().contains(&kind)

@@ -23,17 +23,17 @@ pub use preferred_address::PreferredAddress;
 use super::ConnectionId;
 use super::frame::ResetToken;
 
-/// What one endpoint tells the other during the handshake. Fields hold the value that applies:
-/// absent parameters read as their defaults, and defaults are not written.
+/// The transport parameters of one endpoint. Each field contains the value that applies:
+/// parameters that are absent have their defaults, and defaults aren't written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TransportParameters {
     /// Destination connection id of the client's first Initial. Servers only.
     pub original_destination_connection_id: Option<ConnectionId>,
     /// Idle time after which the sender closes silently, whole milliseconds; zero: never.
     pub max_idle_timeout: Duration,
-    /// Resets packets to the connection id of the handshake. Servers only.
+    /// Stateless reset token for the connection id of the handshake. Servers only.
     pub stateless_reset_token: Option<ResetToken>,
-    /// The largest UDP payload that the sender receives, bytes, a shim included; at least 1200.
+    /// Maximum UDP payload that the sender can receive, bytes, including a shim; at least 1200.
     pub max_udp_payload_size: u64,
     /// Flow control for the connection, bytes.
     pub initial_max_data: u64,
@@ -47,34 +47,35 @@ pub struct TransportParameters {
     pub initial_max_streams_bidi: u64,
     /// Unidirectional streams that the receiver may open; at most 2^60.
     pub initial_max_streams_uni: u64,
-    /// ACK delays of the sender are in units of 2^this µs; at most 20.
+    /// The sender's ACK delays are in units of 2^this µs; at most 20.
     pub ack_delay_exponent: u8,
-    /// The longest that the sender delays acknowledgements, whole milliseconds below 2^14.
+    /// Maximum delay of the sender's acknowledgements, whole milliseconds below 2^14.
     pub max_ack_delay: Duration,
-    /// The handshake's addresses must not change.
+    /// Whether migration from the handshake's addresses is forbidden.
     pub disable_active_migration: bool,
-    /// Where the server would rather be reached. Servers only.
+    /// The address that the server prefers. Servers only.
     pub preferred_address: Option<PreferredAddress>,
-    /// Connection ids of the receiver that the sender stores; at least 2.
+    /// Maximum number of the receiver's connection ids that the sender stores; at least 2.
     pub active_connection_id_limit: u64,
     /// Source connection id of the sender's first Initial.
     pub initial_source_connection_id: Option<ConnectionId>,
     /// Source connection id of the Retry, if there was one. Servers only.
     pub retry_source_connection_id: Option<ConnectionId>,
-    /// The largest DATAGRAM frame that the sender takes, bytes, type and length included; 0: none.
+    /// Maximum DATAGRAM frame that the sender accepts, bytes, including type and length; 0:
+    /// none.
     pub max_datagram_frame_size: u64,
-    /// The sender understands ACK_FREQUENCY, and can delay acknowledgements no less than this,
-    /// whole microseconds.
+    /// If present, the sender supports ACK_FREQUENCY, and its minimum ACK delay is this, whole
+    /// microseconds.
     pub min_ack_delay: Option<Duration>,
-    /// The sender takes packets whose fixed bit is not set. Not to be offered together with
-    /// `explicit_feedback`, whose shims differ from packets by that bit.
+    /// Whether the sender accepts packets whose fixed bit isn't set. Must not be combined with
+    /// `explicit_feedback`, because this bit distinguishes shims from packets.
     pub grease_quic_bit: bool,
-    /// Kinds of signals that the sender reads and fills; `None`: it knows nothing of them.
+    /// Kinds of signals that the sender reads and writes; `None`: it doesn't support them.
     pub explicit_feedback: Option<SignalKinds>,
 }
 
 impl TransportParameters {
-    /// Values of parameters that are absent (RFC 9000 §18.2).
+    /// The values of absent parameters (RFC 9000 §18.2).
     pub const DEFAULT: Self = Self {
         original_destination_connection_id: None,
         max_idle_timeout: Duration::ZERO,
@@ -146,12 +147,13 @@ pub mod id {
     pub const MAX_DATAGRAM_FRAME_SIZE: u64 = 0x20;
     /// grease_quic_bit (RFC 9287 §3).
     pub const GREASE_QUIC_BIT: u64 = 0x2ab2;
-    /// explicit_feedback: a sequence of one-byte signal kinds, at most 16, none twice.
+    /// explicit_feedback: a sequence of at most 16 different one-byte signal kinds.
     pub const EXPLICIT_FEEDBACK: u64 = 0x7061_746d;
     /// min_ack_delay (draft-ietf-quic-ack-frequency §3).
     pub const MIN_ACK_DELAY: u64 = 0xff04_de1b;
 
-    /// True for ids that exist to be ignored: 31 N + 27 (RFC 9000 §18.1).
+    /// Returns true for ids that are reserved so that receivers ignore them: 31 N + 27 (RFC
+    /// 9000 §18.1).
     #[must_use]
     pub const fn is_reserved(id: u64) -> bool {
         id % 31 == 27

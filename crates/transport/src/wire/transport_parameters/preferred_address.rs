@@ -6,21 +6,21 @@ use crate::wire::cid::ConnectionId;
 use crate::wire::frame::ResetToken;
 use crate::wire::{Reader, UnexpectedEnd, WriteError, Writer};
 
-/// Where a server would rather be reached, and the connection id (sequence number 1) to use there.
+/// The address that a server prefers, and the connection id (sequence number 1) for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PreferredAddress {
-    /// Over IPv4, if at all.
+    /// IPv4 address, if any.
     pub v4: Option<SocketAddrV4>,
-    /// Over IPv6, if at all.
+    /// IPv6 address, if any.
     pub v6: Option<SocketAddrV6>,
     /// 1 to 20 bytes.
     pub connection_id: ConnectionId,
-    /// Resets packets to that id.
+    /// Stateless reset token for this connection id.
     pub reset_token: ResetToken,
 }
 
 impl PreferredAddress {
-    /// Reads the value. `None`: a connection id that is empty or too long.
+    /// Decodes the value. Returns `None` if the connection id is empty or too long.
     pub(super) fn decode(r: &mut Reader<'_>) -> Result<Option<Self>, UnexpectedEnd> {
         let v4 = (Ipv4Addr::from(r.get_array::<4>()?), r.get_u16()?);
         let v6 = (Ipv6Addr::from(r.get_array::<16>()?), r.get_u16()?);
@@ -30,7 +30,7 @@ impl PreferredAddress {
         let Some(connection_id) = connection_id.ok().filter(|id| !id.is_empty()) else {
             return Ok(None);
         };
-        // All zeros stand for: no address of this family.
+        // All zeros mean that there is no address of this family.
         let absent = |zero: bool, port: u16| zero && port == 0;
         Ok(Some(Self {
             v4: (!absent(v4.0.is_unspecified(), v4.1)).then(|| SocketAddrV4::new(v4.0, v4.1)),
@@ -40,12 +40,10 @@ impl PreferredAddress {
         }))
     }
 
-    /// Bytes of the value.
     pub(super) const fn len(&self) -> usize {
         4 + 2 + 16 + 2 + 1 + self.connection_id.len() + 16
     }
 
-    /// Writes the value.
     pub(super) fn encode(&self, w: &mut Writer<'_>) -> Result<(), WriteError> {
         let v4 = self
             .v4

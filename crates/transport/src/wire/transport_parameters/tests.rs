@@ -165,7 +165,8 @@ fn duplicates_are_refused_known_or_not() {
             Err(ParameterError::Twice(_))
         ));
     }
-    // However many unknown ones come first, a known one is not taken twice.
+    // A known parameter can't be duplicated, regardless of the number of unknown ones before
+    // it.
     let mut bytes = Vec::new();
     for i in 0..1000u16 {
         bytes.extend([0x80, 0x01]);
@@ -215,7 +216,7 @@ fn connection_ids_are_authenticated_as_section_7_3_says() {
         ..client.clone()
     };
     assert_eq!(server.authenticate(Side::Server, &seen), Ok(()));
-    // Missing, different, and there without a Retry.
+    // Missing, different, and present without a Retry.
     assert!(client.authenticate(Side::Server, &seen).is_err());
     assert!(
         TransportParameters::DEFAULT

@@ -67,7 +67,7 @@ fn ranges_below_zero_are_refused() {
         assert_eq!(error.code, TransportErrorCode::FRAME_ENCODING_ERROR);
         assert_eq!(error.frame_type, types::ACK);
     }
-    // Packet number 0 itself is reached.
+    // The range includes packet number 0.
     assert!(
         the_ack(&[0x02, 3, 0, 1, 0, 1, 0])
             .ranges()

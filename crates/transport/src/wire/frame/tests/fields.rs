@@ -11,7 +11,7 @@ fn stream_id(id: u64) -> StreamId {
     StreamId::from_u64(id).unwrap()
 }
 
-/// Frames written out by hand from the figures of RFC 9000 §19, RFC 9221 and the ack-frequency
+/// Frames written by hand from the figures of RFC 9000 §19, RFC 9221 and the ack-frequency
 /// draft.
 fn by_hand() -> Vec<(&'static [u8], Frame<'static>)> {
     const NEW_CONNECTION_ID: &[u8] = &[
@@ -401,7 +401,7 @@ proptest! {
                 _ => return false,
             };
             let cut = core::str::from_utf8(cut).unwrap();
-            // All of it, or no room for one more character and a longer length.
+            // Complete, or without room for another character and a longer length.
             reason.starts_with(cut) && (whole <= room) == (cut == reason) && (
                 cut == reason || w.remaining() <= 4
             )
@@ -424,7 +424,7 @@ proptest! {
             prop_assert_eq!(frame.len(), w.position());
             let again = frames(w.written());
             match (frame, again[0]) {
-                // Bytes kept for later need not be in their shortest form.
+                // Bytes stored for later need not be in their shortest form.
                 (Frame::Ack(a), Frame::Ack(b)) => prop_assert!(
                     a.ranges().eq(b.ranges()) && a.ecn == b.ecn,
                 ),

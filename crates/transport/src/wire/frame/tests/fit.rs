@@ -57,11 +57,11 @@ fn data_does_not_end_beyond_the_last_offset() {
 
 #[test]
 fn crypto_frames_take_the_most_that_fits() {
-    // Rooms around those where the length itself grows: 1 to 2 bytes at 64, 2 to 4 at 16 384.
+    // Sizes around those at which the length field grows: 1 to 2 bytes at 64, 2 to 4 at 16 384.
     for room in (0..80).chain(16_370..16_410) {
         for offset in [0, 64, 16_384, 1 << 30] {
             for available in (1..70).chain(16_375..16_400) {
-                // The most for which a frame fits, tried one by one from above.
+                // The maximum for which a frame fits, tried one by one from above.
                 let most = (1..=available.min(room))
                     .rev()
                     .find(|&n| Crypto::header_len(offset, n) + n <= room);
@@ -95,7 +95,7 @@ proptest! {
                 prop_assert_eq!(expected.len(fit.explicit_len), w.position());
                 let decoded = frames(w.written());
                 prop_assert_eq!(&decoded[..], &[Frame::Stream(expected)][..]);
-                // Data left behind means that the room is full.
+                // If data is left over, the room is full.
                 prop_assert!(fit.len == available || w.remaining() == 0);
                 prop_assert!(fit.len > 0 || available == 0);
             }

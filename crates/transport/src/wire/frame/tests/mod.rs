@@ -5,12 +5,12 @@ mod rules;
 
 use super::*;
 
-/// The frames of `payload`, all of which must be good.
+/// The frames of `payload`, all of which must be valid.
 fn frames(payload: &[u8]) -> Vec<Frame<'_>> {
     Frames::new(payload).map(Result::unwrap).collect()
 }
 
-/// The error that `payload` ends with.
+/// The error at the end of `payload`.
 fn error(payload: &[u8]) -> FrameError {
     Frames::new(payload).last().unwrap().unwrap_err()
 }

@@ -85,7 +85,7 @@ fn table_3() -> Vec<(Frame<'static>, &'static str, &'static str)> {
             "__01",
             "P",
         ),
-        // Table 3 has __01; section 12.5 lets servers refuse it in 0-RTT, where it cannot be.
+        // Table 3 has __01; section 12.5 lets servers refuse it in 0-RTT, where it can't occur.
         (Frame::RetireConnectionId(0), "___1", ""),
         (Frame::PathChallenge([0; 8]), "__01", "P"),
         (Frame::PathResponse([0; 8]), "___1", "P"),
