@@ -181,7 +181,7 @@ pub struct LinkView {
     /// Packets whose shim the port did not trust. It treated them as foreign.
     pub shims_not_believed: u64,
     /// Number of times that flows were set aside because they kept sending too much; newcomers
-    /// that are separated together count once.
+    /// that are set aside together count once.
     pub times_set_aside: u64,
     /// Bytes of packet buffers that the port's packets use.
     pub memory_bytes: usize,
