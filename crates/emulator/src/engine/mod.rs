@@ -1,9 +1,9 @@
 //! The discrete-event engine: endpoints and ports under a virtual clock.
 //!
 //! ```text
-//!   Agenda: next deadline    ──► Link     : packets that have arrived ──► next Link, or Endpoint
-//!                            ──► Endpoint : timers, application ──► datagrams ──► first Link of the way
-//!                            ──► clock    : measuring windows begin and end, time series get a point
+//!   Agenda: next deadline ──► Link     : packets that have arrived ──► next Link, or Endpoint
+//!                         ──► Endpoint : timers, application ──► datagrams ──► first Link of the way
+//!                         ──► clock    : measuring windows begin and end, time series get a point
 //! ```
 //!
 //! Each component has at most one deadline, which is updated after each of its events. Memory

@@ -87,7 +87,7 @@ impl Figures {
     }
 
     /// Returns how long after the last start these flows began to share fairly for good: from
-    /// then on, Jain's index over their goodputs in each second is at least `jain`, until the
+    /// then on, Jain's index over their goodputs in each second is at least `least`, until the
     /// first of them ends. `None`: never.
     #[must_use]
     pub fn convergence(&self, flows: &str, least: f64) -> Option<Duration> {
