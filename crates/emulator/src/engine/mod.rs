@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   Agenda: next deadline ──► Link     : packets that have arrived ──► next Link, or Endpoint
-//!                         ──► Endpoint : timers, application ──► datagrams ──► first Link of the way
+//!                         ──► Endpoint : timers, application ──► datagrams ──► its first Link
 //!                         ──► clock    : measuring windows begin and end, time series get a point
 //! ```
 //!
