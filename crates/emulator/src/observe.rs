@@ -15,8 +15,8 @@ pub trait Observer {
         ControlFlow::Continue(())
     }
 
-    /// Returns true if [`sample`](Self::sample) should be called every [`Scenario::sample`] of
-    /// simulated time.
+    /// Returns true if [`sample`](Self::sample) should be called every [`Scenario::sample`] of simulated
+    /// time.
     fn wants_samples(&self) -> bool {
         false
     }
@@ -26,8 +26,7 @@ pub trait Observer {
         let _ = (scenario, sample);
     }
 
-    /// Returns true if [`packet`](Self::packet) should be called for links with
-    /// `capture = true`.
+    /// Returns true if [`packet`](Self::packet) should be called for links with `capture = true`.
     fn wants_packets(&self) -> bool {
         false
     }

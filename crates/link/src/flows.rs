@@ -208,8 +208,8 @@ impl Flows {
         if heard { Kind::Heard } else { Kind::Foreign }
     }
 
-    /// Returns true if this packet carries feedback or other packets of its flow recently did,
-    /// unless the flow is set aside.
+    /// Whether this packet carries feedback or other packets of its flow recently did, unless
+    /// the flow is set aside.
     #[inline]
     pub(super) fn knows(&self, now: Instant, arrival: &Arrival) -> bool {
         if self.watch.acts() && self.is_aside(self.find(arrival.flow_hash)) {
@@ -244,8 +244,7 @@ impl Flows {
         class.sent = class.sent.saturating_add(bytes);
     }
 
-    /// Returns the classes' worth whenever an epoch has passed, at a port of `rate` bytes per
-    /// second.
+    /// The classes' worth whenever an epoch has passed, at a port of `rate` bytes per second.
     pub(super) fn poll(&mut self, now: Instant, rate: u64) -> Option<Worth> {
         let length =
             u64::try_from(u128::from(EPOCH_BYTES) * 1_000_000_000 / u128::from(rate.max(1)))

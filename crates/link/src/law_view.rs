@@ -47,9 +47,9 @@ pub struct CloudsView {
     pub upstreams: u32,
     /// Those whose cloud has an estimate.
     pub known: u32,
-    /// Packets that came through a cloud with an estimate.
+    /// Packets that crossed a cloud with an estimate.
     pub counted: u64,
-    /// Packets that came through a cloud without an estimate, which their answers reported.
+    /// Packets that crossed a cloud without an estimate, which their answers reported.
     pub unknown: u64,
     /// Among the latter, those for whose upstream router there was no room.
     pub refused: u64,

@@ -70,8 +70,8 @@ impl<P> Separation<P> {
         }
     }
 
-    /// Returns true if a packet of a flow that is set aside may pass as foreign, because there
-    /// is room, and capacity that no other flow uses.
+    /// Whether a packet of a flow that is set aside may pass as foreign, because there is room,
+    /// and capacity that no other flow uses.
     #[cold]
     fn admits_aside(&mut self, now: Instant, arrival: &mut Arrival) -> bool {
         arrival.carried = Carried::Foreign;
@@ -237,7 +237,7 @@ impl<P> Separation<P> {
         }
     }
 
-    /// Returns the next packet. While both classes wait, it comes from the one behind its share.
+    /// The next packet. While both classes wait, it comes from the one behind its share.
     pub(super) fn pop(&mut self, now: Instant, owner: &mut dyn Owner<P>) -> Popped<P> {
         let waits = (self.heard.depth.packets > 0, self.foreign.depth.packets > 0);
         if waits != (true, true) {
@@ -274,13 +274,13 @@ impl<P> Separation<P> {
         popped
     }
 
-    /// Returns true if [`capacity`](Self::capacity) is due.
+    /// Whether [`capacity`](Self::capacity) is due.
     #[inline]
     pub(super) fn window_is_over(&self, now: Instant) -> bool {
         self.window.elapsed(now) >= WINDOW_NANOS
     }
 
-    /// Returns the capacity that is left to the first class, whenever a window has passed.
+    /// The capacity that is left to the first class, whenever a window has passed.
     #[cold]
     pub(super) fn capacity(&mut self, now: Instant, rate: u64) -> Option<u64> {
         self.window.poll(now).then(|| self.review(now, rate))

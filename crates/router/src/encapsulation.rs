@@ -75,7 +75,7 @@ impl Inner {
             .then_some(Self { at, layout })
     }
 
-    /// Returns the number that the outer header names it by as a protocol.
+    /// The number that the outer header names it by as a protocol.
     const fn number(&self) -> u8 {
         match self.layout.version() {
             Version::V4 => protocol::IPV4,
@@ -83,7 +83,7 @@ impl Inner {
         }
     }
 
-    /// Returns the inner UDP datagram and its shim.
+    /// The inner UDP datagram and its shim.
     fn shim(&self, bytes: &[u8]) -> Option<(Datagram, Shim)> {
         let inner = bytes.get(self.at..)?;
         let udp = Datagram::locate(inner, &self.layout)?;
@@ -105,7 +105,7 @@ impl Encapsulation {
         }
     }
 
-    /// Returns the UDP port of packets with a shim in front.
+    /// The UDP port of packets with a shim in front.
     const fn port(self) -> u16 {
         match self {
             Self::IpInIp => IP_IN_UDP,
@@ -290,8 +290,7 @@ fn merge(
     Some(())
 }
 
-/// Returns the UDP datagram to `port` if the packet is not a fragment and ends with the
-/// datagram.
+/// The UDP datagram to `port` if the packet is not a fragment and ends with the datagram.
 fn udp_to(port: u16, bytes: &[u8], layout: &Layout) -> Option<Datagram> {
     let udp = Datagram::locate(bytes, layout)?;
     let end = udp.payload_offset() + udp.payload(bytes).len();
@@ -299,7 +298,7 @@ fn udp_to(port: u16, bytes: &[u8], layout: &Layout) -> Option<Datagram> {
     (whole && udp.ports(bytes)?.1 == port).then_some(udp)
 }
 
-/// Returns the offset of the IP packet whose VXLAN header starts at `at`.
+/// The offset of the IP packet whose VXLAN header starts at `at`.
 fn behind_vxlan(bytes: &[u8], at: usize) -> Option<usize> {
     const MACS: usize = 12;
     const VLAN: [u8; 2] = [0x81, 0x00];

@@ -69,8 +69,7 @@ fn renew_udp(bytes: &mut [u8]) {
     put(bytes, layout.upper_offset() + 6, sum);
 }
 
-/// Returns true if the checksums of a UDP packet, if it has any, are those that a sender
-/// computes.
+/// Whether the checksums of a UDP packet, if it has any, are those that a sender computes.
 fn is_right(bytes: &[u8]) -> bool {
     let (layout, udp) = located(bytes);
     let at = layout.upper_offset() + 6;

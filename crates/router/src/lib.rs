@@ -6,7 +6,7 @@
 //!   tun      Device ─► Driver ◄─ deadlines, signals, status          system calls, clock
 //!              │          │
 //!   forward    └──► Router: checks, route, TTL, ICMP, cut, mark      whole packets, no I/O
-//!                     │      (ip, offload: what these are made of)
+//!                     │      (with ip and offload)
 //!   pathmark-link   Link: control law, queue, shaper, wire           packets of any type, no I/O
 //! ```
 //!

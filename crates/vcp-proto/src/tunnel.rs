@@ -140,7 +140,7 @@ mod tests {
         assert!(!merge(&mut fresh().emit()[..15], &over.emit()));
     }
 
-    /// Returns true if no field of `a` lets a sender send more than the same field of `b`.
+    /// Whether no field of `a` lets a sender send more than the same field of `b`.
     fn allows_no_more(a: &Repr, b: &Repr) -> bool {
         a.code >= b.code
             && a.r <= b.r

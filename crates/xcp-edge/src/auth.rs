@@ -126,8 +126,8 @@ impl Key {
         }
     }
 
-    /// Returns true if the message is complete and its authenticator was created with the
-    /// secret. Takes the same time for every wrong authenticator.
+    /// Whether the message is complete and its authenticator was created with the secret. Takes
+    /// the same time for every wrong authenticator.
     pub(crate) fn opens(&self, route: &Route, message: &[u8]) -> bool {
         let Some((covered, tag)) = message.split_last_chunk::<TAG>() else {
             return false;

@@ -42,7 +42,7 @@ mod aws {
             all
         }
 
-        /// Returns true if it starts with `tag`. Takes the same time for every wrong one.
+        /// Whether it starts with `tag`. Takes the same time for every wrong one.
         pub(crate) fn begins_with(self, tag: &[u8]) -> bool {
             let all = self.finish();
             let own = all.get(..tag.len());
@@ -76,7 +76,7 @@ mod rust {
             self.0.finalize().into_bytes().into()
         }
 
-        /// Returns true if it starts with `tag`. Takes the same time for every wrong one.
+        /// Whether it starts with `tag`. Takes the same time for every wrong one.
         pub(crate) fn begins_with(self, tag: &[u8]) -> bool {
             self.0.verify_truncated_left(tag).is_ok()
         }

@@ -166,7 +166,7 @@ impl Prober {
         }
     }
 
-    /// Returns the part of a requested train that may be sent.
+    /// The part of a requested train that may be sent.
     fn grant(&mut self, now: Instant, to: SocketAddr, wanted: &Train) -> Train {
         self.fill(now);
         let of_one = self.trains.iter().filter(|under| under.to == to).count();

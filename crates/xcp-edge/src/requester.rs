@@ -263,7 +263,7 @@ impl Requester {
         true
     }
 
-    /// Returns true if the router at `address` is stored.
+    /// Whether the router at `address` is stored.
     pub(crate) fn keeps(&self, address: SocketAddr) -> bool {
         self.upstreams.iter().any(|kept| kept.address == address)
     }

@@ -70,7 +70,7 @@ fn merged(inner: &Repr, outer: &Repr, shift: u8) -> Option<Repr> {
     })
 }
 
-/// Returns the fields of a valid shim that routers answer.
+/// The fields of a valid shim that routers answer.
 fn asking(payload: &[u8]) -> Option<Repr> {
     let repr = Packet::parse(payload).ok()?.repr();
     repr.format.asks().then_some(repr)

@@ -169,7 +169,7 @@ pub(super) fn law(scenario: &Scenario, port: usize) -> Option<&LinkAlgorithm> {
     scenario.links.get(port)?.spec.controller.as_ref()
 }
 
-/// Returns the clouds on a path from `from` to the `receiver`, if this is given.
+/// The clouds on a path from `from` to the `receiver`, if this is given.
 fn find(scenario: &Scenario, path: &[usize], from: usize, receiver: Option<usize>) -> Vec<Found> {
     let mut all = Vec::new();
     let (mut upstream, mut via) = (from, None);
@@ -210,7 +210,7 @@ fn find(scenario: &Scenario, path: &[usize], from: usize, receiver: Option<usize
     all
 }
 
-/// Returns true if a port answers XCP headers.
+/// Whether a port answers XCP headers.
 fn answers(setup: &LinkSetup) -> bool {
     setup
         .spec

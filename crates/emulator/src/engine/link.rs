@@ -84,7 +84,7 @@ impl MeasuredLink {
         self.reached = now;
     }
 
-    /// Returns the next packet that has left by `now`. Everything up to `now` must be done.
+    /// The next packet that has left by `now`. Everything up to `now` must be done.
     #[inline]
     pub(super) fn collect(&mut self, now: Instant) -> Option<PacketId> {
         self.link.collect(now)
@@ -138,7 +138,7 @@ impl MeasuredLink {
         self
     }
 
-    /// Returns true if packets that leave it are passed to the observer.
+    /// Whether packets that leave it are passed to the observer.
     #[inline]
     pub(super) fn is_captured(&self) -> bool {
         self.captured
@@ -177,7 +177,7 @@ impl MeasuredLink {
         self.gauges.push((window, gauge));
     }
 
-    /// Returns the record of the queue in measuring window `window`.
+    /// The record of the queue in measuring window `window`.
     pub(super) fn close_window(&mut self, window: usize) -> Option<Gauge> {
         let at = self.gauges.iter().position(|(index, _)| *index == window)?;
         Some(self.gauges.swap_remove(at).1)

@@ -51,8 +51,8 @@ impl Medium {
         }
     }
 
-    /// Returns the link whose turn it is now, if any. `rate` returns a link's rate in bytes per
-    /// second if it has something to send.
+    /// The link whose turn it is now, if any. `rate` returns a link's rate in bytes per second
+    /// if it has something to send.
     pub(super) fn poll(
         &mut self,
         now: Instant,

@@ -101,7 +101,7 @@ impl Stalls {
         self.ends.last().map(|(until, _)| *until)
     }
 
-    /// Returns the packets waiting at a node whose stall has ended by `now`.
+    /// The packets waiting at a node whose stall has ended by `now`.
     pub(super) fn poll(&mut self, now: Instant) -> Option<VecDeque<PacketId>> {
         let &(until, node) = self.ends.last().filter(|(until, _)| *until <= now)?;
         self.ends.pop();

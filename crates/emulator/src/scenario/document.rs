@@ -99,7 +99,7 @@ impl Document {
 const OF_BOTH: [&str; 3] = ["rate", "delay", "frame_overhead"];
 
 impl Document {
-    /// Returns the keys of the link with this name, in the form for a router's port.
+    /// The keys of the link with this name, in the form for a router's port.
     pub(super) fn port(&self, name: &str) -> Option<Table> {
         let file: Table = toml::from_str(&self.text).ok()?;
         let links = file

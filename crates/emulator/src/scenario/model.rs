@@ -141,7 +141,7 @@ fn cellular(random: &mut Random, millis: usize) -> Course {
                 rate = (2.0 * BOUND - rate).max(0.0);
             }
         } else if uniform(random) < leave {
-            // A step of the motion alone would soon be back at zero.
+            // A single step of the motion would soon be back at zero.
             rate = 0.25;
         }
         shares.extend(std::iter::repeat_n(rate, STEP));

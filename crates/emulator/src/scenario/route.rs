@@ -7,7 +7,7 @@ use pathmark_cc::Duration;
 
 use super::LinkSetup;
 
-/// Returns the links from one node to another. `None`: there is no way.
+/// The links from one node to another. `None`: there is no way.
 pub(crate) fn route(
     nodes: usize,
     links: &[LinkSetup],

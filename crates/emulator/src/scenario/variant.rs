@@ -142,15 +142,15 @@ impl Several {
     }
 }
 
-/// Returns true if `name` selects flows of this table: it is their name, one of theirs, or the
-/// name that they are numbered under.
+/// Whether `name` selects flows of this table: it is their name, one of theirs, or the name that
+/// they are numbered under.
 fn names_flows(name: &str, flow: &FileFlow) -> bool {
     let known = flow.name.get_ref().as_str();
     let numbered = |rest: &str| rest.bytes().all(|byte| byte.is_ascii_digit());
     known.strip_prefix(name).is_some_and(numbered) || name.strip_prefix(known).is_some_and(numbered)
 }
 
-/// Returns the error in a `where`: it may only have keys and values of the sweeps.
+/// The error in a `where`: it may only have keys and values of the sweeps.
 fn unknown(only: &Settings, sweeps: &[Axis]) -> Option<String> {
     only.iter().find_map(|(key, value)| {
         let Some(axis) = sweeps.iter().find(|axis| axis.key == *key) else {

@@ -135,8 +135,8 @@ impl Class {
         }
     }
 
-    /// Returns true if no packet of the flow at this place is in the queue, from which `gone`
-    /// packets have left.
+    /// Whether no packet of the flow at this place is in the queue, from which `gone` packets
+    /// have left.
     fn has_none(&self, place: Place, gone: u32) -> bool {
         let last = self.last.get(place.set).and_then(|set| set.get(place.way));
         last.is_some_and(|last| *last == 0 || is_behind(*last, gone))
@@ -157,8 +157,8 @@ const fn later(a: u32, b: u32) -> u32 {
 }
 
 impl Flows {
-    /// Returns true if a packet of the last recorded flow may pass before its class's queue,
-    /// from which `gone` packets have left.
+    /// Whether a packet of the last recorded flow may pass before its class's queue, from which
+    /// `gone` packets have left.
     #[inline]
     pub(crate) fn may_pass_first(&self, now: Instant, bytes: u32, heard: bool, gone: u32) -> bool {
         let (place, class) = (self.noted, self.sparse.class(heard));

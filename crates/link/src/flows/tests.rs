@@ -23,8 +23,7 @@ fn heard(kind: Kind) -> bool {
     kind == Kind::Heard
 }
 
-/// Returns the classes' worth after 10 s in which `arrivals` adds the packets of each
-/// millisecond.
+/// The classes' worth after 10 s in which `arrivals` adds the packets of each millisecond.
 fn worth(mut arrivals: impl FnMut(u64, &mut Flows)) -> Worth {
     let (mut flows, mut worth) = (Flows::new(), Worth::default());
     for ms in 1..10_000 {

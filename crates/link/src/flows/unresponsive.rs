@@ -104,7 +104,7 @@ impl Watch {
         }
     }
 
-    /// Returns true if any flow is set aside, so that packets must be matched to flows.
+    /// Whether any flow is set aside, so that packets must be matched to flows.
     #[inline]
     pub(super) const fn acts(&self) -> bool {
         self.acting
@@ -160,8 +160,8 @@ impl Watch {
         }
     }
 
-    /// Returns true if `bytes` of a flow that is set aside may pass. They also need room in the
-    /// queue (`fits`).
+    /// Whether `bytes` of a flow that is set aside may pass. They also need room in the queue
+    /// (`fits`).
     #[cold]
     pub(crate) fn passes(&mut self, now: Instant, bytes: u32, fits: bool) -> bool {
         self.bucket.refill(now);
@@ -197,15 +197,13 @@ impl Watch {
         u64::try_from(self.round_trip.as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// Returns true if the flow at this place was set aside before, and this has not been
-    /// forgiven.
+    /// Whether the flow at this place was set aside before, and this has not been forgiven.
     pub(super) fn remembers(&self, set: usize, way: usize) -> bool {
         let record = self.records.get(set).and_then(|set| set.get(way));
         self.busy && record.is_some_and(|record| record.strikes > 0)
     }
 
-    /// Returns true if the flow at this place is set aside; `epochs` is its count in
-    /// [`Flows::epochs`].
+    /// Whether the flow at this place is set aside; `epochs` is its count in [`Flows::epochs`].
     pub(super) fn is_aside(&self, set: usize, way: usize, epochs: u8) -> bool {
         if !self.acting {
             return false;
@@ -225,7 +223,7 @@ impl Watch {
 }
 
 impl Flows {
-    /// Returns true if a flow is set aside, either at its place or together with all newcomers.
+    /// Whether a flow is set aside, either at its place or together with all newcomers.
     #[cold]
     pub(super) fn is_aside(&self, place: Option<Place>) -> bool {
         let Some(Place { set, way }) = place else {

@@ -61,7 +61,7 @@ impl BitErrors {
         self.code
     }
 
-    /// Returns true if the next packet, of `bytes` before coding, cannot be corrected.
+    /// Whether the next packet, of `bytes` before coding, cannot be corrected.
     pub(super) fn strikes(&mut self, bytes: u32) -> bool {
         let Some(code) = self.code else {
             return self.wrong_bytes(bytes, 0) > 0;

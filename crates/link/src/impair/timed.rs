@@ -52,7 +52,7 @@ impl TimedGilbertElliott {
         }
     }
 
-    /// Returns true if a packet that leaves at `sent` is lost.
+    /// Whether a packet that leaves at `sent` is lost.
     pub(super) fn strikes(&mut self, sent: Instant) -> bool {
         let chance = match self.last {
             None => self.bad_share,
@@ -90,8 +90,7 @@ mod tests {
         )
     }
 
-    /// Returns the share of lost packets and the mean duration of bursts, for packets `gap`
-    /// apart.
+    /// The share of lost packets and the mean duration of bursts, for packets `gap` apart.
     fn run(chain: &mut TimedGilbertElliott, gap: Duration, packets: u64) -> (f64, f64) {
         let (mut lost, mut bursts, mut before, mut now) = (0u64, 0u64, false, Instant::ZERO);
         for _ in 0..packets {

@@ -70,7 +70,7 @@ impl Source<'_> {
         }
     }
 
-    /// Returns the key that precedes `at` on a line; for an inline table, the innermost one.
+    /// The key that precedes `at` on a line; for an inline table, the innermost one.
     fn key(&self, line: usize, at: usize) -> Option<String> {
         let text = self.text.lines().nth(line - 1)?.trim();
         if text.starts_with('[') && !text.contains('=') {

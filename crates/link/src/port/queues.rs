@@ -20,8 +20,8 @@ impl<P> Queues<P> {
         }
     }
 
-    /// Returns true if this packet counts for the control law: every packet in a common queue,
-    /// otherwise those of its class. `None`: the packet is dropped.
+    /// Whether this packet counts for the control law: every packet in a common queue, otherwise
+    /// those of its class. `None`: the packet is dropped.
     #[inline]
     pub(super) fn hears(&mut self, now: Instant, arrival: &mut Arrival) -> Option<bool> {
         match self {
@@ -30,14 +30,14 @@ impl<P> Queues<P> {
         }
     }
 
-    /// Returns true if a packet that counts for the law belongs to a flow that gets answers. In
-    /// a common queue, this is only known of packets that carry feedback.
+    /// Whether a packet that counts for the law belongs to a flow that gets answers. In a common
+    /// queue, this is only known of packets that carry feedback.
     #[inline]
     pub(super) fn is_feedback(&self, arrival: &Arrival) -> bool {
         matches!(self, Self::Two(_)) || arrival.carried.is_feedback()
     }
 
-    /// Returns true if the law must answer this packet.
+    /// Whether the law must answer this packet.
     #[inline]
     pub(super) fn answers(&self, arrival: &Arrival) -> bool {
         matches!(self, Self::One(..)) || arrival.carried != Carried::Foreign

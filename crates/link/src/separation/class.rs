@@ -93,8 +93,8 @@ impl<P> Class<P> {
         }
     }
 
-    /// Returns true if a packet of `bytes` would have room after pushing out the complete queue.
-    /// Both classes together hold `total`, out of `limit`.
+    /// Whether a packet of `bytes` would have room after pushing out the complete queue. Both
+    /// classes together hold `total`, out of `limit`.
     pub(super) fn may_empty_its_queue_for(&self, bytes: u32, total: Depth, limit: Limit) -> bool {
         let queue = self.queue.depth();
         let without = Depth {
@@ -104,8 +104,8 @@ impl<P> Class<P> {
         self.room.admits(self.first.waiting(), bytes) && limit.admits(without, bytes)
     }
 
-    /// Returns true if a packet of `bytes` would have room after this class has given up
-    /// everything beyond `safe` bytes. Both classes together hold `total`, out of `limit`.
+    /// Whether a packet of `bytes` would have room after this class has given up everything
+    /// beyond `safe` bytes. Both classes together hold `total`, out of `limit`.
     pub(super) fn yields(&self, safe: u64, bytes: u32, total: Depth, limit: Limit) -> bool {
         if limit.admits(total, bytes) {
             return true;

@@ -34,7 +34,7 @@ impl Window {
         now.as_nanos().saturating_sub(self.start.as_nanos())
     }
 
-    /// Returns true if a window has passed, so that the average is new.
+    /// Whether a window has passed, so that the average is new.
     #[inline]
     pub(super) fn poll(&mut self, now: Instant) -> bool {
         let elapsed = self.elapsed(now);

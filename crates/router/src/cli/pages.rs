@@ -26,7 +26,7 @@ pub(super) fn write(directory: &Path, command: Command) -> io::Result<()> {
     clap_mangen::generate_to(command, directory)
 }
 
-/// Returns the configuration's page (roff, man(7)).
+/// The configuration's page (roff, man(7)).
 fn configuration() -> String {
     let mut page = concat!(
         ".TH vcp-router.toml 5 \"\" \"vcp-router ",

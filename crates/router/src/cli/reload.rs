@@ -24,7 +24,7 @@ pub(super) enum NoSocket {
     NoControl(PathBuf),
 }
 
-/// Returns the status socket that a configuration names.
+/// The status socket that a configuration names.
 ///
 /// # Errors
 /// [`NoSocket`].

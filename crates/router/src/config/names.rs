@@ -7,8 +7,8 @@ use std::path::Path;
 /// The size of `sun_path` in a Unix socket's address, without the terminating zero.
 const LONGEST_SOCKET: usize = 107;
 
-/// Returns true if the kernel accepts this as an interface name, and it has only the characters
-/// that this program allows.
+/// Whether the kernel accepts this as an interface name, and it has only the characters that
+/// this program allows.
 pub(super) fn is_interface_name(name: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     // IFNAMSIZ, without the terminating zero. `.` and `..` cannot be sysctl directories, and the
@@ -37,7 +37,7 @@ pub(crate) fn is_port_name(name: &str) -> bool {
 pub(crate) const PORT_NAME: &str = "a port's name is one line: at least one character, none of \
                                     them a control character, and no space at its ends";
 
-/// Returns the error in the path of the status socket, if any.
+/// The error in the path of the status socket, if any.
 pub(super) fn bad_socket(path: &Path) -> Option<String> {
     let bytes = path.as_os_str().as_bytes();
     match bytes.len() {
@@ -52,9 +52,9 @@ pub(super) fn bad_socket(path: &Path) -> Option<String> {
     }
 }
 
-/// Returns true if packets can have this source and this destination: it belongs to a single
-/// host, and is not its loopback address (RFC 1122 §3.2.1.3, RFC 1112 §4, RFC 4291 §2.5, §2.7).
-/// Link-local addresses count as well.
+/// Whether packets can have this source and this destination: it belongs to a single host, and
+/// is not its loopback address (RFC 1122 §3.2.1.3, RFC 1112 §4, RFC 4291 §2.5, §2.7). Link-local
+/// addresses count as well.
 pub(super) fn is_hosts(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => !matches!(v4.octets(), [0 | 127 | 224..=255, ..]),

@@ -262,7 +262,7 @@ fn device_error(port: &PortSpec) -> impl FnOnce(DeviceError) -> AssembleError {
     move |source| AssembleError::Device { port, source }
 }
 
-/// Returns true if the queues differ at most in their limit.
+/// Whether the queues differ at most in their limit.
 fn same_queue(old: &PortSpec, new: &PortSpec) -> bool {
     let (mut a, mut b) = (old.link.queue, new.link.queue);
     (a.limit, a.rtt, a.separate) = (None, None, None);

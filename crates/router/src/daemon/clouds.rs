@@ -87,7 +87,7 @@ fn own(config: &Config) -> Own {
     }
 }
 
-/// Returns true if both configurations require the same meter.
+/// Whether both configurations require the same meter.
 pub(super) fn same(old: &Config, new: &Config) -> bool {
     old.xcp_i == new.xcp_i && own(old) == own(new) && limits(old) == limits(new)
 }
@@ -159,7 +159,7 @@ pub struct CloudView {
 }
 
 impl MeterView {
-    /// Returns the measurements of `router`; `None` if it does not measure.
+    /// The measurements of `router`; `None` if it does not measure.
     pub(super) fn take(router: &Router, now: Instant) -> Option<Self> {
         let meter = router.cloud_meter()?;
         let (edge, counts) = (meter.measurer().edge(), meter.counts());

@@ -237,8 +237,7 @@ pub(super) struct Surroundings<'a> {
 }
 
 impl Snapshot {
-    /// Returns the state at `now`, without the kernel's part: see
-    /// [`add`](Self::add).
+    /// The state at `now`, without the kernel's part: see [`add`](Self::add).
     pub(super) fn take(router: &Router, now: Instant, around: Surroundings<'_>) -> Self {
         let links = router.ports().iter().enumerate().map(|(index, port)| {
             let over = |span| around.history.rates(index, port, now, span);

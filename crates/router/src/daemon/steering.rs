@@ -107,7 +107,7 @@ impl Steering {
         wake(&self.waker);
     }
 
-    /// Returns the results of the last check.
+    /// The results of the last check.
     pub(super) fn states(&self) -> States {
         lock(&self.shared).states.clone()
     }

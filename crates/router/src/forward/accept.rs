@@ -17,7 +17,7 @@ use crate::offload::{Offload, Super};
 /// Minimum link MTU for IPv6 (RFC 8200 §5). Senders ignore a lower reported MTU.
 const MIN_MTU_V6: u32 = 1280;
 
-/// Examines a packet of `len` bytes that came in on port `from`, and dispatches or refuses it.
+/// Examines a packet of `len` bytes that arrived on port `from`, and dispatches or refuses it.
 pub(super) fn accept(
     router: &mut Router,
     now: Instant,
@@ -203,7 +203,7 @@ fn dispatch_one(
     }
 }
 
-/// Returns the route of a single packet that fits the MTU and takes the same way as `of`.
+/// The route of a single packet that fits the MTU and takes the same way as `of`.
 fn alone(of: &Route, layout: Layout) -> Route {
     Route {
         port: of.port,

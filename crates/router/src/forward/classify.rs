@@ -194,9 +194,9 @@ pub fn write_answer(
     packet::write_answer(frame.bytes_mut(), &target, index, answer, router, row);
 }
 
-/// Returns true if all packets of a super-packet carry the same request to a port: either none
-/// has a shim, or all have one of the same kind, and for XCP an identical one. Packets that a
-/// sender sent together usually do, unless only some of them have a shim or are already stamped.
+/// Whether all packets of a super-packet carry the same request to a port: either none has a
+/// shim, or all have one of the same kind, and for XCP an identical one. Packets that a sender
+/// sent together usually do, unless only some of them have a shim or are already stamped.
 #[inline]
 pub(super) fn tell_alike(bytes: &[u8], whole: &Super) -> bool {
     if !whole.is_udp() {

@@ -100,7 +100,7 @@ impl CloudMeter {
         self.estimates.push(known);
     }
 
-    /// Returns the time of the next action.
+    /// The time of the next action.
     pub(super) fn deadline(&self) -> Instant {
         let messages = self.measurer.deadline().unwrap_or(Instant::FAR_FUTURE);
         messages.min(self.next)

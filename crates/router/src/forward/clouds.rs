@@ -46,8 +46,7 @@ impl Router {
         self.meter.as_deref()
     }
 
-    /// Returns the bytes that arrived through the cloud behind `upstream`, over all ports that
-    /// measure.
+    /// The bytes that arrived through the cloud behind `upstream`, over all ports that measure.
     fn came_from(&self, upstream: Upstream) -> u64 {
         let mut sum = 0u64;
         for port in self.ports.iter().filter(|port| port.settings.measures) {

@@ -25,7 +25,7 @@ impl Deadlines {
         }
     }
 
-    /// Returns the earliest time and its port.
+    /// The earliest time and its port.
     #[inline]
     pub(super) fn first(&self) -> Option<(usize, Instant)> {
         if self.ports.len() <= FEW {

@@ -105,15 +105,14 @@ impl Router {
         })
     }
 
-    /// Returns the hops that the kernel subtracts between port `port`'s interface and a network
-    /// card.
+    /// The hops that the kernel subtracts between port `port`'s interface and a network card.
     #[inline]
     fn kernel_hops(&self, port: usize) -> u8 {
         let forwards = |port: &RouterPort| port.settings.kernel_forwards;
         u8::from(self.ports.get(port).is_some_and(forwards))
     }
 
-    /// Returns true if this is one of the router's own addresses.
+    /// Whether this is one of the router's own addresses.
     #[inline]
     fn is_own(&self, address: IpAddr) -> bool {
         match self.own.len() {

@@ -66,7 +66,7 @@ struct Holding {
 }
 
 impl Holding {
-    /// Returns the bytes held from the shared part.
+    /// The bytes held from the shared part.
     fn shared(&self) -> usize {
         self.held.saturating_sub(self.reserve)
     }
@@ -232,7 +232,7 @@ impl Pool {
         self.used
     }
 
-    /// Returns the bytes of unused buffers.
+    /// The bytes of unused buffers.
     #[inline]
     fn spare(&self) -> usize {
         self.allocated - self.used
@@ -294,7 +294,7 @@ impl Pool {
         true
     }
 
-    /// Returns the bytes of buffers that an account holds.
+    /// The bytes of buffers that an account holds.
     pub(super) fn held(&self, account: Account) -> usize {
         self.holdings
             .get(usize::from(account.0))

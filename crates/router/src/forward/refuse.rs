@@ -153,8 +153,7 @@ impl Router {
         }
     }
 
-    /// Returns the port by which an answer reaches `destination`, if the packet arrived on
-    /// `from`.
+    /// The port by which an answer reaches `destination`, if the packet arrived on `from`.
     fn way_back(&self, from: usize, destination: IpAddr) -> Option<usize> {
         if is_of_one_link(destination) {
             return Some(from);

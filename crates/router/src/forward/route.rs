@@ -36,7 +36,7 @@ impl KernelHops {
         }
     }
 
-    /// Returns the hops that the whole machine subtracts.
+    /// The hops that the whole machine subtracts.
     #[inline]
     pub(super) fn hops(self) -> u8 {
         self.before.saturating_add(1).saturating_add(self.behind)

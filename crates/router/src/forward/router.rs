@@ -377,7 +377,7 @@ impl Router {
         std::mem::replace(&mut self.entries, entries)
     }
 
-    /// Returns the routes of packets that arrive on port `from`.
+    /// The routes of packets that arrive on port `from`.
     #[inline]
     pub(super) fn routes_of(&self, from: usize) -> &RouteTable<Target> {
         match self.entries.get(from) {

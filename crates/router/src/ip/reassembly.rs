@@ -150,7 +150,7 @@ impl Incomplete {
         self.end == Some(bytes)
     }
 
-    /// Returns the packet. Its IPv4 checksum is not updated, because no later step checks it.
+    /// The packet. Its IPv4 checksum is not updated, because no later step checks it.
     fn finish(mut self, from: IpAddr) -> Option<Vec<u8>> {
         let total = self.header.len() + self.data.len();
         match from {

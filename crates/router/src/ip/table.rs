@@ -198,7 +198,7 @@ impl Table {
         Entry(DEEPER | u32::try_from(begin).unwrap_or(0))
     }
 
-    /// Returns the next hop of the longest prefix that contains `address`.
+    /// The next hop of the longest prefix that contains `address`.
     #[inline]
     pub(super) fn lookup(&self, address: Ipv4Addr) -> Option<usize> {
         let [a, b, c, d] = address.octets();
@@ -211,7 +211,7 @@ impl Table {
         (entry.0 & HOP_MASK).checked_sub(1).map(|hop| hop as usize)
     }
 
-    /// Returns the entry for a byte, in the table that starts at `begin`.
+    /// The entry for a byte, in the table that starts at `begin`.
     #[inline]
     fn entry(&self, begin: usize, byte: u8) -> Option<Entry> {
         let (header, runs) = self.packed.get(begin..)?.split_first_chunk::<HEADER>()?;

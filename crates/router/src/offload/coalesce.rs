@@ -139,8 +139,7 @@ impl Coalescer {
         true
     }
 
-    /// Returns true if segmenting a super-packet with header `first` would produce header `next`
-    /// here.
+    /// Whether segmenting a super-packet with header `first` would produce header `next` here.
     fn continues(&self, first: &[u8], next: &[u8]) -> bool {
         let Header { kind, upper, .. } = self.first;
         let (Some((ip, rest)), Some((next_ip, next_rest))) =

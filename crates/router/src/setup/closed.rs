@@ -24,7 +24,7 @@ pub(super) fn delete(table: u32) -> Step {
     Step::Nft(format!("delete table inet {}", closed_name(table)))
 }
 
-/// Returns the table for a configuration; `None` if no port that is steered into is closed.
+/// The table for a configuration; `None` if no port that is steered into is closed.
 pub(super) fn closed(config: &Config, links: &[Link]) -> Option<Closed> {
     let is_closed = |steer: &SteerSpec| {
         let port = config.ports.get(steer.port);
@@ -98,8 +98,7 @@ impl Closed {
         self.table == table
     }
 
-    /// Returns the comments of such a table's rules. All have the same text, which identifies
-    /// the table.
+    /// The comments of such a table's rules. All have the same text, which identifies the table.
     pub(super) fn comments(&self) -> Vec<String> {
         vec![self.digest(); self.rules.len()]
     }

@@ -152,12 +152,12 @@ pub(super) fn faults(config: &Config, sight: &Sight) -> Vec<Fault> {
 }
 
 impl FoundRule {
-    /// Returns true if it has nothing that a rule of set-up lacks.
+    /// Whether it has nothing that a rule of set-up lacks.
     fn is_plain(&self) -> bool {
         !(self.inverted || self.narrow || self.idle)
     }
 
-    /// Returns true if it takes packets that `wanted` is meant for.
+    /// Whether it takes packets that `wanted` is meant for.
     fn precedes(&self, wanted: &Rule) -> bool {
         let rule = &self.rule;
         let earlier = rule.v6 == wanted.v6 && rule.priority < wanted.priority;
@@ -181,8 +181,7 @@ impl FoundRule {
         !other(&rule.from, &wanted.from) && marks && overlaps
     }
 
-    /// Returns true if it takes all of these packets, so that it cannot be an intended
-    /// exception.
+    /// Whether it takes all of these packets, so that it cannot be an intended exception.
     fn covers(&self, wanted: &Rule) -> bool {
         let rule = &self.rule;
         if self.inverted {

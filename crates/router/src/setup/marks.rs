@@ -47,8 +47,8 @@ pub(super) fn other_file<'a>(link: &'a Link, file: &str) -> Option<&'a str> {
     (owner != file && (link.held || Path::new(owner).exists())).then_some(owner)
 }
 
-/// Returns the `table` of each configuration that has left marks. If no interface shows it, this
-/// is the lowest number in a rule or a route, which covers the others.
+/// The `table` of each configuration that has left marks. If no interface shows it, this is the
+/// lowest number in a rule or a route, which covers the others.
 pub(super) fn tables(state: &State) -> BTreeSet<u32> {
     let aliases = state.links.iter().filter_map(|link| table_of(&link.alias));
     let mut tables: BTreeSet<u32> = aliases.collect();
@@ -104,8 +104,8 @@ fn default_table() -> u32 {
     DEFAULT_TABLE
 }
 
-/// Returns the tables to remove for the configuration at `path`: its own and earlier ones. If it
-/// cannot be read, these are the tables of the only configuration that has left marks.
+/// The tables to remove for the configuration at `path`: its own and earlier ones. If it cannot
+/// be read, these are the tables of the only configuration that has left marks.
 ///
 /// # Errors
 /// [`SetupError::Unclear`] if several configurations have left marks.

@@ -89,7 +89,7 @@ pub(super) fn up(
     Ok(steps)
 }
 
-/// Returns the steps that remove everything of the configuration with this `table`.
+/// The steps that remove everything of the configuration with this `table`.
 pub(super) fn down(table: u32, state: &State) -> Vec<Step> {
     let nothing = Wanted {
         rules: Vec::new(),
@@ -186,7 +186,7 @@ fn others(config: &Config, owner: &Owner<'_>, state: &State) -> Result<(), Setup
     Ok(())
 }
 
-/// Returns true if packets of this IP version are steered.
+/// Whether packets of this IP version are steered.
 fn steers(steer: &SteerSpec, v6: bool) -> bool {
     steer.to.is_empty() || steer.to.iter().any(|to| to.net().addr().is_ipv6() == v6)
 }

@@ -139,7 +139,7 @@ impl Asking {
         })
     }
 
-    /// Returns the bodies of all messages of a list.
+    /// The bodies of all messages of a list.
     fn list(&mut self, kind: u16, header: &[u8]) -> io::Result<Vec<Vec<u8>>> {
         for _ in 0..ATTEMPTS {
             if let Some(whole) = self.list_once(kind, header)? {

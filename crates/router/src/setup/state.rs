@@ -174,7 +174,7 @@ fn table_of_closed(name: &str) -> Option<u32> {
     name.strip_prefix(CLOSED)?.parse().ok()
 }
 
-/// Returns the comments of the rules in our nftables tables.
+/// The comments of the rules in our nftables tables.
 fn tables() -> Result<BTreeMap<u32, Vec<String>>, SetupError> {
     let list = |words: &[&str]| {
         let output = nft(words)?;

@@ -223,7 +223,7 @@ fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-/// Returns the answer if `message` belongs to request `sequence`.
+/// The answer if `message` belongs to request `sequence`.
 fn answer(message: &[u8], sequence: u32) -> Option<io::Result<LinkState>> {
     if u32_at(message, 8)? != sequence {
         return None;

@@ -81,7 +81,7 @@ impl Poller {
         })
     }
 
-    /// Returns the result with this index, for callers that make changes meanwhile.
+    /// The result with this index, for callers that make changes meanwhile.
     pub(super) fn nth(&self, index: usize) -> Option<Ready> {
         self.ready().nth(index)
     }

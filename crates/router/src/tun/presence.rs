@@ -20,7 +20,7 @@ impl Presence {
         self.due = due;
     }
 
-    /// Returns true if the loop runs far too late.
+    /// Whether the loop runs far too late.
     pub(super) fn was_absent(&self, now: Instant) -> bool {
         self.due
             .is_some_and(|due| now.saturating_since(due) >= ABSENT)

@@ -119,7 +119,7 @@ impl Arrivals {
         }
     }
 
-    /// Returns true if all packets of the latest train have arrived.
+    /// Whether all packets of the latest train have arrived.
     pub(crate) fn is_whole(&self) -> bool {
         self.arrived.len() == usize::from(self.packets)
     }

@@ -438,8 +438,8 @@ impl Estimator {
         packets.max(200_000).max(2 * self.late).max(scatter)
     }
 
-    /// Returns true if times are too inaccurate: either those of trains, or those of small
-    /// packets, which vary more than a queue would.
+    /// Whether times are too inaccurate: either those of trains, or those of small packets,
+    /// which vary more than a queue would.
     fn is_jittery(&self, capacity: u64) -> bool {
         let packet = u64::from(self.packet) + self.headers;
         let packets = WILD_PACKETS * packet * 1_000_000_000 / capacity.max(1);

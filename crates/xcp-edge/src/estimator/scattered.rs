@@ -47,12 +47,12 @@ impl Scattered {
         };
     }
 
-    /// Returns true if there is jitter.
+    /// Whether there is jitter.
     pub(crate) const fn somewhat(&self) -> bool {
         self.is_somewhat
     }
 
-    /// Returns true if there must be no estimate.
+    /// Whether there must be no estimate.
     pub(crate) const fn is_so(&self) -> bool {
         self.is_so
     }

@@ -49,7 +49,7 @@ impl Turns {
         false
     }
 
-    /// Returns true if the next train is an additional one.
+    /// Whether the next train is an additional one.
     pub(crate) const fn is_next(&self) -> bool {
         self.next
     }

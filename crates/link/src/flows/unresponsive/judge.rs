@@ -50,7 +50,7 @@ struct Lens {
 }
 
 impl Lens {
-    /// Returns the flow at a place, if there is one with feedback.
+    /// The flow at a place, if there is one with feedback.
     fn flow(self, set: &Set, way: usize, epochs: u8, record: &Record) -> Option<Seen> {
         let feedback = set.heard_ms.get(way).copied()?;
         let new = epochs < self.new_until;
@@ -214,7 +214,7 @@ impl Flows {
     }
 }
 
-/// Returns true if `bytes` exceed `part` of a share.
+/// Whether `bytes` exceed `part` of a share.
 fn exceeds(bytes: u64, share: u64, part: (u64, u64)) -> bool {
     u128::from(bytes) * u128::from(part.1) > u128::from(share) * u128::from(part.0)
 }

@@ -36,8 +36,8 @@ impl fmt::Display for Rule {
 }
 
 impl Route {
-    /// Returns true if both have the same table, destination and metric, of which only one route
-    /// can exist.
+    /// Whether both have the same table, destination and metric, of which only one route can
+    /// exist.
     pub(in super::super) fn replaces(&self, other: &Self) -> bool {
         (self.v6, self.table, self.to, self.metric)
             == (other.v6, other.table, other.to, other.metric)

@@ -168,8 +168,8 @@ pub(crate) fn bring_up(name: &str, mtu: u32) -> Result<(), Unfit> {
 /// `_IO(0x89, 0x4C)`: the network namespace of a socket, or of a TUN descriptor's interface.
 const SIOCGSKNS: libc::c_ulong = 0x894c;
 
-/// Returns the network namespace of a TUN descriptor's interface. The kernel only allows this to
-/// a process that may administer the namespace.
+/// The network namespace of a TUN descriptor's interface. The kernel only allows this to a
+/// process that may administer the namespace.
 pub(crate) fn namespace_of(tun: RawFd) -> io::Result<OwnedFd> {
     // SAFETY: SIOCGSKNS takes no argument and gives a new descriptor without another owner.
     Ok(unsafe { OwnedFd::from_raw_fd(check(libc::ioctl(tun, SIOCGSKNS as _))?) })
@@ -184,7 +184,7 @@ pub(crate) fn route_socket(namespace: Option<OwnedFd>) -> io::Result<OwnedFd> {
     // A temporary thread enters the namespace, so that no other thread is in a wrong one.
     let thread = std::thread::Builder::new().name("namespace".to_owned());
     let inside = thread.spawn(move || {
-        // SAFETY: `setns` takes a descriptor, which is open, and changes this thread alone.
+        // SAFETY: `setns` takes a descriptor, which is open, and changes only this thread.
         check(unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) })?;
         own_route_socket()
     })?;

@@ -49,7 +49,7 @@ impl Signals {
         self.0.as_raw_fd()
     }
 
-    /// Returns the next pending signal, if any.
+    /// The next pending signal, if any.
     pub(crate) fn next(&self) -> Option<Signal> {
         let mut info = [0u8; size_of::<libc::signalfd_siginfo>()];
         let read = io::Read::read(&mut &self.0, &mut info).ok()?;
@@ -81,7 +81,7 @@ pub(crate) fn return_memory() {
 /// locks of the packet thread, such as those of its heap. If the call fails, the priority stays
 /// normal.
 pub(crate) fn give_way() {
-    // SAFETY: takes a number; Linux changes the calling thread alone.
+    // SAFETY: takes a number; Linux changes only the calling thread.
     let _ = unsafe { libc::nice(10) };
 }
 
