@@ -15,8 +15,8 @@ pub trait Observer {
         ControlFlow::Continue(())
     }
 
-    /// Returns true if [`sample`](Self::sample) should be called every [`Scenario::sample`] of simulated
-    /// time.
+    /// Returns true if [`sample`](Self::sample) should be called every [`Scenario::sample`] of
+    /// simulated time.
     fn wants_samples(&self) -> bool {
         false
     }

@@ -41,7 +41,7 @@ const CLAIM_EVERY: u8 = 8;
 const SEEN_ONCE: u8 = 2;
 /// A flow with fewer bytes per epoch gives up its place.
 const FADED: u32 = 64;
-/// One flow, in units of 2^-8.
+/// One flow, in 2^-8.
 pub(super) const ONE_FLOW_Q8: u64 = 1 << 8;
 
 /// Four flows, which fill one cache line of the processor.

@@ -43,8 +43,8 @@ impl Schedule {
             .into_iter()
             .map(|(offset, change)| (start + offset, change))
             .collect();
-        // Sorted stably, then reversed, so that of two changes at the same time the later in the
-        // list is applied last.
+        // Sorted stably, then reversed, so that of two changes at one time the later in the list
+        // is applied last.
         pending.sort_by_key(|(at, _)| *at);
         pending.reverse();
         Self { pending }

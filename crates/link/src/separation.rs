@@ -27,7 +27,7 @@ pub struct Separation<P> {
     heard: Class<P>,
     foreign: Class<P>,
     limit: Limit,
-    /// The first class's share of the link, in units of 2^-16.
+    /// The first class's share of the link, in 2^-16.
     share_q16: u64,
     /// The first class's lead over its share: its bytes times the other class's share, minus the
     /// other class's bytes times its own share.

@@ -218,7 +218,7 @@ impl Encapsulation {
 }
 
 impl Insertion {
-    /// Returns the number of bytes to insert.
+    /// Number of bytes to insert.
     #[expect(clippy::len_without_is_empty, reason = "an insertion is never empty")]
     #[must_use]
     pub const fn len(&self) -> usize {

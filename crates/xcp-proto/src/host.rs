@@ -56,7 +56,7 @@ impl HostClouds {
 #[derive(Debug)]
 pub(crate) struct Arrivals {
     host: HostClouds,
-    /// Number of the latest packet that had a header.
+    /// Number of the latest packet with a header.
     latest: Option<u64>,
 }
 

@@ -12,13 +12,12 @@ use pathmark_cc::Instant;
 use super::unresponsive::fair_share;
 use super::{Class, Flows, ONE_FLOW_Q8, SEEN_ONCE, lately};
 
-/// Shares are in units of 2^-16.
+/// Shares are in 2^-16.
 pub(crate) const WHOLE_Q16: u64 = 1 << 16;
 /// Regardless of the number of flows in one class, the other has a share of at least 1/33.
 const LEAST_SHARE_Q16: u64 = WHOLE_Q16 / 33;
 /// A flow that loses more than the first fraction of its bytes is worth less. Those that lose
-/// more than the second count as one flow together, because they ignore losses. In units of
-/// 2^-16.
+/// more than the second count as one flow together, because they ignore losses. In 2^-16.
 const LOSSES_Q16: (u64, u64) = (1 << 13, 1 << 14);
 /// The same fractions for flows with feedback.
 const HEARD_LOSSES_Q16: (u64, u64) = (1 << 14, 1 << 15);
@@ -29,7 +28,7 @@ const HEARD_LOSSES_Q16: (u64, u64) = (1 << 14, 1 << 15);
 /// aside instead.
 const SMALL_WINDOWS: (u64, u64) = (4 * 1500, 8 * 1500);
 
-/// Worth of the classes in flows, in units of 2^-8.
+/// Worth of the classes in flows, in 2^-8.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Worth {
     pub(crate) heard_q8: u64,
@@ -46,7 +45,7 @@ impl Default for Worth {
 }
 
 impl Worth {
-    /// The first class's share of the link, in units of 2^-16.
+    /// The first class's share of the link, in 2^-16.
     pub(crate) fn share_q16(self) -> u64 {
         let Self {
             heard_q8,
@@ -70,7 +69,7 @@ impl Sums {
         self.squares += u128::from(mean) * u128::from(mean);
     }
 
-    /// (Σb)² / Σb², in units of 2^-8.
+    /// (Σb)² / Σb², in 2^-8.
     pub(super) fn flows_q8(&self) -> u64 {
         let square = u128::from(self.bytes) * u128::from(self.bytes);
         let flows = (square << 8).checked_div(self.squares).unwrap_or(0);
@@ -112,8 +111,8 @@ impl Flows {
         })
     }
 
-    /// The worth of a class, in units of 2^-8 flows, whose lasting flows have the sums `sums` in
-    /// an epoch of this many ns.
+    /// The worth of a class, in 2^-8 flows, whose lasting flows have the sums `sums` in an epoch
+    /// of this many ns.
     pub(super) fn worth(&self, now: Instant, heard: bool, sums: &Sums, epoch: u64) -> u64 {
         let Class {
             mean, mean_dropped, ..
@@ -138,8 +137,8 @@ impl Flows {
         ONE_FLOW_Q8 + ((flows_q8.saturating_sub(ONE_FLOW_Q8) * part(sums.bytes)) >> 16)
     }
 
-    /// Returns the number of flows, in units of 2^-8, that the lasting flows of a class count as
-    /// if at most `share` bytes of each pass, and losses have the weight `counts_q8`.
+    /// Number of flows, in 2^-8, that the lasting flows of a class count as if at most `share`
+    /// bytes of each pass, and losses have the weight `counts_q8`.
     fn passing(&self, now: Instant, heard: bool, share: u64, counts_q8: u64) -> u64 {
         let (lossy, ruined) = losses_of(heard);
         let (mut passing, mut blamed) = (Sums::default(), 0u128);

@@ -2,7 +2,7 @@
 
 use super::random::Random;
 
-/// A probability in units of 2^-32; 2^32 means certainty.
+/// A probability in 2^-32; 2^32 means certainty.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Probability(u64);
 
@@ -30,7 +30,7 @@ impl Probability {
         Self(u64::try_from(scaled).unwrap_or(u64::MAX).min(1 << 32))
     }
 
-    /// The value in units of 2^-32.
+    /// The value in 2^-32.
     #[must_use]
     pub const fn q32(self) -> u64 {
         self.0

@@ -18,13 +18,13 @@ const ONE: u64 = 1 << 32;
 /// Parameters of [`Red`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RedConfig {
-    /// Weight of the average, in units of 2^-32. 0.002 is 8 589 934.
+    /// Weight of the average, in 2^-32. 0.002 is 8 589 934.
     pub weight_q32: u32,
     /// Lower threshold in packets (mean-sized ones in byte mode).
     pub min_packets: u32,
     /// Upper threshold in packets.
     pub max_packets: u32,
-    /// Drop probability at the upper threshold, in units of 2^-32.
+    /// Drop probability at the upper threshold, in 2^-32.
     pub max_p_q32: u32,
     /// Lets the probability rise to 1 at twice the upper threshold, instead of a jump.
     pub gentle: bool,
@@ -170,9 +170,9 @@ pub(super) enum Verdict {
 #[derive(Clone, Debug)]
 pub(super) struct Law {
     pub(super) config: RedConfig,
-    /// Average queue, in units of 2^-32 packets.
+    /// Average queue, in 2^-32 packets.
     pub(super) average_q32: u64,
-    /// Packets since the last drop, in units of 2^-16 (mean-sized ones in byte mode).
+    /// Packets since the last drop, in 2^-16 (mean-sized ones in byte mode).
     pub(super) count_q16: u64,
     was_above: bool,
     idle_since: Option<Instant>,
@@ -269,7 +269,7 @@ impl Law {
         self.average_q32 = mul_q32(self.average_q32, factor);
     }
 
-    /// The drop probability before spacing, in units of 2^-32.
+    /// The drop probability before spacing, in 2^-32.
     pub(super) fn base_probability(&self) -> u64 {
         let (min, max) = self.thresholds();
         let avg = self.average_q32;
@@ -307,7 +307,7 @@ fn ratio(factor: u64, part: u64, whole: u64) -> u64 {
     u64::try_from(value).unwrap_or(u64::MAX)
 }
 
-/// base^n by squaring, in units of 2^-32, rounded down.
+/// base^n by squaring, in 2^-32, rounded down.
 fn power_q32(base: u64, mut n: u64) -> u64 {
     let (mut result, mut square) = (ONE, base);
     while n > 0 && result > 0 {

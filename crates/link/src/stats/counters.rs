@@ -99,8 +99,8 @@ pub struct LinkStats {
     /// Of foreign packets, and of those that carry feedback.
     pub(crate) delays: [Delays; 2],
     queue_micros: Gauge,
-    /// Microseconds per byte, in units of 2^-32, because multiplying is cheaper than dividing
-    /// for each packet.
+    /// Microseconds per byte, in 2^-32, because multiplying is cheaper than dividing for each
+    /// packet.
     micros_q32: u64,
     capacity: Capacity,
 }

@@ -88,8 +88,8 @@ pub struct Classifier {
 
 impl Classifier {
     /// Returns the fields of a packet that a port needs, and the place of its feedback. `before`
-    /// is the number of hops that the host's kernel subtracted from the TTL before the router
-    /// read the packet.
+    /// counts the hops that the host's kernel subtracted from the TTL before the router read the
+    /// packet.
     #[inline]
     #[must_use]
     pub fn classify(&self, bytes: &[u8], layout: &Layout, before: u8) -> (Arrival, Carrier) {

@@ -77,7 +77,7 @@ impl CloudMeter {
         &self.measurer
     }
 
-    /// Returns the counts of datagrams by outcome.
+    /// Counts of datagrams by outcome.
     #[must_use]
     pub const fn counts(&self) -> MessageCounts {
         self.counts

@@ -43,7 +43,7 @@ impl Frame {
         self.buffer.get(..self.len as usize).unwrap_or(&[])
     }
 
-    /// Returns the number of IP packets that the frame consists of.
+    /// Number of IP packets that the frame consists of.
     #[inline]
     #[must_use]
     pub fn packets(&self) -> u32 {
@@ -54,8 +54,7 @@ impl Frame {
         payload.div_ceil(gso.size.max(1).into()).max(1)
     }
 
-    /// Returns the length of a super-packet's headers, including UDP or TCP, and 0 for other
-    /// packets.
+    /// Length of a super-packet's headers, including UDP or TCP, and 0 for other packets.
     #[must_use]
     pub fn header_len(&self) -> u16 {
         let Some(gso) = self.offload.gso else {

@@ -220,13 +220,13 @@ impl Pool {
         }
     }
 
-    /// Returns the bytes of all buffers, used or unused.
+    /// Bytes of all buffers, used or unused.
     #[must_use]
     pub fn allocated(&self) -> usize {
         self.allocated
     }
 
-    /// Returns the bytes of buffers in use.
+    /// Bytes of buffers in use.
     #[must_use]
     pub fn used(&self) -> usize {
         self.used

@@ -90,25 +90,25 @@ impl RouterPort {
         Classifier::plain(arrival)
     }
 
-    /// Returns the number of packets whose shim was not trusted.
+    /// Number of packets whose shim was not trusted.
     #[must_use]
     pub fn not_believed(&self) -> u64 {
         self.not_believed
     }
 
-    /// Returns the counts of IP packets that arrived and left here.
+    /// Counts of IP packets that arrived and left here.
     #[must_use]
     pub fn tally(&self) -> &Tally {
         &self.tally
     }
 
-    /// Returns the counts of shims in a tunnel's packets; `None` for a port without a tunnel.
+    /// Counts of shims in a tunnel's packets; `None` for a port without a tunnel.
     #[must_use]
     pub fn tunnel(&self) -> Option<TunnelTally> {
         self.settings.tunnel.map(|_| self.tunnel)
     }
 
-    /// Returns the number of IP packets in the queue and on the wire.
+    /// Number of IP packets in the queue and on the wire.
     #[must_use]
     pub fn held_packets(&self) -> u64 {
         self.link.port().depth().packets + self.wire_packets()

@@ -59,8 +59,7 @@ impl Refusal {
     }
 }
 
-/// Returns the number of IP packets in a packet as read, and 1 if its headers contradict each
-/// other.
+/// Number of IP packets in a packet as read, and 1 if its headers contradict each other.
 fn packets_of(bytes: &[u8], offload: Offload) -> u64 {
     let whole = offload.gso.and_then(|gso| {
         let layout = Layout::walk(bytes).ok()?;

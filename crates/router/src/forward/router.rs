@@ -230,7 +230,7 @@ impl Router {
         &mut self.counters
     }
 
-    /// Returns the bytes of packet buffers that a port holds.
+    /// Bytes of packet buffers that a port holds.
     #[must_use]
     pub fn held(&self, port: &RouterPort) -> usize {
         self.store.pool.held(port.account)
@@ -247,7 +247,7 @@ impl Router {
         &mut self.store.pool
     }
 
-    /// Returns the bytes of all packet buffers, used or unused.
+    /// Bytes of all packet buffers, used or unused.
     #[must_use]
     pub fn memory(&self) -> usize {
         self.store.pool.allocated()

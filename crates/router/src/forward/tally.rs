@@ -98,7 +98,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Returns the number of arriving packets that were not forwarded for this reason.
+    /// Number of arriving packets that were not forwarded for this reason.
     #[must_use]
     pub fn refused(&self, why: Refused) -> u64 {
         self.refused.get(why as usize).copied().unwrap_or(0)

@@ -102,7 +102,7 @@ impl<T> Routes<T> {
         }
     }
 
-    /// Returns the number of routes.
+    /// Number of routes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.v4.len() + self.v6.len()

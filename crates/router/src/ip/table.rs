@@ -140,7 +140,7 @@ fn cover(bytes: &mut [[Entry; 256]], entry: &mut Entry, leaf: Entry) {
     }
 }
 
-/// Returns the number of the table below `entry`, and creates the table if necessary.
+/// Number of the table below `entry`, and creates the table if necessary.
 fn deepen(bytes: &mut Vec<[Entry; 256]>, entry: &mut Entry) -> usize {
     if let Some(table) = entry.deeper() {
         return table;

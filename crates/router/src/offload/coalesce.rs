@@ -260,13 +260,13 @@ impl Coalescer {
         self.first.kind
     }
 
-    /// Returns the number of packets so far.
+    /// Number of packets so far.
     #[must_use]
     pub fn segments(&self) -> usize {
         self.segments
     }
 
-    /// Returns the length of the header in front of each packet's payload.
+    /// Length of the header in front of each packet's payload.
     #[must_use]
     pub fn header_len(&self) -> usize {
         self.first.len

@@ -84,19 +84,19 @@ impl Super {
         Ok(this)
     }
 
-    /// Returns the number of packets in it, at least 1.
+    /// Number of packets in it, at least 1.
     #[must_use]
     pub fn segments(&self) -> usize {
         self.payload().div_ceil(usize::from(self.gso.size)).max(1)
     }
 
-    /// Returns the length of the largest packet, in bytes.
+    /// Length of the largest packet, in bytes.
     #[must_use]
     pub fn largest(&self) -> usize {
         self.header + self.payload().min(usize::from(self.gso.size))
     }
 
-    /// Returns the total bytes of all packets.
+    /// Total bytes of all packets.
     #[must_use]
     pub fn total(&self) -> usize {
         self.segments() * self.header + self.payload()
@@ -130,7 +130,7 @@ impl Super {
         matches!(self.gso.kind, GsoKind::Udp)
     }
 
-    /// Returns the length of packet `index`, in bytes.
+    /// Length of packet `index`, in bytes.
     #[must_use]
     pub fn segment_len(&self, index: usize) -> usize {
         self.header
