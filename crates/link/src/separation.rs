@@ -95,7 +95,7 @@ impl<P> Separation<P> {
         self.flows.watch.has_set_aside()
     }
 
-    /// Sets the control law's interval, which determines how fast obedient flows can react.
+    /// Sets the control law's interval, which determines how fast responsive flows can react.
     pub(super) fn set_interval(&mut self, interval: Duration) {
         self.flows.watch.set_interval(interval);
     }

@@ -1,14 +1,14 @@
 //! Detects flows that continue to exceed their fair share while the queue of feedback overflows.
 //!
-//! A shim in front of a packet does not prove that its sender obeys. Obedient flows keep the
-//! queue of feedback short, so no flow is judged while it is short. It may overflow for longer
-//! than obedient flows need to react, while some flow there gets less than half of a fair share.
-//! Then flows that still exceed the max-min fair share are unresponsive (RFC 7567, section 4.4)
-//! and are set aside. (Shares are measured by arriving bytes, as in approximate fair dropping;
-//! Pan, Breslau, Prabhakar and Shenker, ACM CCR 2003.) Packets of these flows are treated as
-//! foreign: they get no answers, do not count in the law's load, and share the part of the link
-//! that no other flow uses. They return after a time that doubles each time, unless they still
-//! send more than can pass.
+//! A shim in front of a packet does not prove that its sender obeys. Responsive flows keep the
+//! queue of feedback short, so no flow is judged while it is short. If it overflows for longer
+//! tha responsive flows need to react, while some flow there gets less than half of a fair
+//! share, flows that still exceed the max-min fair share are unresponsive (RFC 7567, section
+//! 4.4) and are set aside. (Shares are measured by arriving bytes, as in approximate fair
+//! dropping; Pan, Breslau, Prabhakar and Shenker, ACM CCR 2003.) Packets of these flows are
+//! treated as foreign: they get no answers, do not count in the law's load, and share the part
+//! of the link that no other flow uses. They return after a time that doubles each time, unless
+//! they still send more than can pass.
 //!
 //! Flows that were seen in only a few epochs are judged together, as one flow, because senders
 //! may change ports.
@@ -24,7 +24,7 @@ use bucket::Bucket;
 pub(super) use judge::fair_share;
 use record::Record;
 
-/// Number of the law's intervals, each extended by the delay of a full queue, that obedient
+/// Number of the law's intervals, each extended by the delay of a full queue, that responsive
 /// flows need to react, with lower and upper bounds of this time.
 const REACTION_INTERVALS: u32 = 8;
 const LEAST_REACTION: Duration = Duration::from_millis(4_800);
@@ -56,7 +56,7 @@ pub(crate) struct Watch {
     /// to drain a full queue.
     interval: [Duration; 2],
     queueing: Duration,
-    /// A round trip of obedient flows with a full queue, and the time that they need to react.
+    /// A round trip of responsive flows with a full queue, and the time that they need to react.
     round_trip: Duration,
     reaction: Duration,
     /// Flows seen in fewer epochs, as counted in [`Flows::epochs`], are newcomers.
@@ -192,7 +192,7 @@ impl Watch {
         self.records.get_mut(place.set)?.get_mut(place.way)
     }
 
-    /// A round trip of obedient flows with a full queue, in ns.
+    /// A round trip of responsive flows with a full queue, in ns.
     pub(super) fn round_trip_nanos(&self) -> u64 {
         u64::try_from(self.round_trip.as_nanos()).unwrap_or(u64::MAX)
     }
@@ -213,7 +213,7 @@ impl Watch {
             || (self.newcomers.aside > 0 && epochs < self.new_until)
     }
 
-    /// Number of epochs of `nanos` that obedient flows need to react.
+    /// Number of epochs of `nanos` that responsive flows need to react.
     fn reaction_epochs(&self, nanos: u64) -> u64 {
         let reaction = u64::try_from(self.reaction.as_nanos()).unwrap_or(u64::MAX);
         reaction

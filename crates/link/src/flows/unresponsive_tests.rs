@@ -143,7 +143,7 @@ impl Rig {
     }
 }
 
-/// 1 Mbit/s from an obedient flow.
+/// 1 Mbit/s from a responsive flow.
 fn modest() -> Sender {
     sender(125_000, |_| 1)
 }

@@ -19,7 +19,7 @@ const NEW: u64 = 3;
 /// Fewer bytes per epoch never exceed a share: four packets.
 const FEW_BYTES: u64 = 4 * 1500;
 /// The queue overflows if it drops more than this part of arriving bytes, averaged over seconds.
-/// Obedient flows lost up to 15 % for seconds when there were many over 4 ms.
+/// Responsive flows lost up to 15 % for seconds when there were many over 4 ms.
 const OVERFLOWS: (u64, u64) = (3, 16);
 /// A flow exceeds a share from 33/32 of it upwards. If it is set aside, so that it causes its
 /// own losses, the factor is 9/8.
@@ -160,7 +160,8 @@ impl Flows {
         }
     }
 
-    /// Updates all records at the end of an epoch. Obedient flows need `epochs` epochs to react.
+    /// Updates all records at the end of an epoch. Responsive flows need `epochs` epochs to
+    /// react.
     #[cold]
     fn turn(&mut self, lens: Lens, shares: Shares, epochs: u64) {
         let ruined = exceeds(self.heard.mean_dropped, self.heard.mean, RUINED);
