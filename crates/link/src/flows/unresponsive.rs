@@ -2,7 +2,7 @@
 //!
 //! A shim in front of a packet does not prove that its sender obeys. Responsive flows keep the
 //! queue of feedback short, so no flow is judged while it is short. If it overflows for longer
-//! tha responsive flows need to react, while some flow there gets less than half of a fair
+//! than responsive flows need to react, while some flow there gets less than half of a fair
 //! share, flows that still exceed the max-min fair share are unresponsive (RFC 7567, section
 //! 4.4) and are set aside. (Shares are measured by arriving bytes, as in approximate fair
 //! dropping; Pan, Breslau, Prabhakar and Shenker, ACM CCR 2003.) Packets of these flows are
