@@ -1,46 +1,46 @@
-//! Which laws had the window of a flow, as results and commands show it.
+//! The laws that controlled a flow's window, as results and commands report them.
 
 use std::fmt::Write as _;
 
 use pathmark_cc::{ControllerShares, FallbackReason, Ruler};
 use serde::{Deserialize, Serialize};
 
-/// The share below which a law is left out of sentences.
+/// The share below which a law is omitted from sentences.
 const LEAST: f64 = 0.005;
 
-/// The laws that had the window of a flow, and the changes between them.
+/// The laws that controlled a flow's window, and the changes between them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Controllers {
-    /// Each law and reason, in the order of their first times.
+    /// Each law and reason, in the order in which they first occurred.
     pub shares: Vec<ControllerPart>,
-    /// The latest changes, the oldest first; the first of all is the beginning.
+    /// The latest changes, oldest first. The first one of all is the start.
     pub changes: Vec<ControllerTurn>,
-    /// Changes before these.
+    /// Number of changes before these.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub earlier_changes: u64,
 }
 
-/// What passed while a law had the window for one reason.
+/// The time and bytes for which a law controlled the window for one reason.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ControllerPart {
     /// The law that had it.
     pub law: String,
-    /// Why routers did not steer it, if the flow's law asks them.
+    /// Why routers did not control it, if the flow's law requests answers.
     pub fallback: Option<String>,
-    /// Share of the time from the first packet of data on.
+    /// Share of the time since the first data packet.
     pub time: f64,
-    /// Share of the bytes of packets, those sent again included.
+    /// Share of the bytes of packets, including retransmissions.
     pub bytes: f64,
 }
 
-/// A law got the window.
+/// A change to another law.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ControllerTurn {
-    /// Seconds since the first packet of data.
+    /// Seconds since the first data packet.
     pub at_s: f64,
-    /// The law that got it.
+    /// The new law.
     pub law: String,
-    /// Why routers do not steer it, if the flow's law asks them.
+    /// Why routers do not control it, if the flow's law requests answers.
     pub fallback: Option<String>,
 }
 
@@ -82,7 +82,7 @@ impl From<&ControllerShares> for Controllers {
 }
 
 impl Controllers {
-    /// Means over flows: one set of shares, without changes.
+    /// Averages over flows: one set of shares, without changes.
     pub fn together<'a>(flows: impl Iterator<Item = &'a Self>) -> Self {
         let mut shares: Vec<ControllerPart> = Vec::new();
         let mut count = 0.0;
@@ -111,14 +111,15 @@ impl Controllers {
         }
     }
 
-    /// The shares, the largest first.
+    /// The shares in descending order.
     fn sorted(&self) -> Vec<&ControllerPart> {
         let mut sorted: Vec<_> = self.shares.iter().collect();
         sorted.sort_by(|one, other| other.time.total_cmp(&one.time));
         sorted
     }
 
-    /// Who ruled for the largest part of the time: `cubic 91 %: plain-hop`. Empty before any data.
+    /// The law with the largest share of the time: `cubic 91 %: plain-hop`. Empty before any
+    /// data.
     #[must_use]
     pub fn largest(&self) -> String {
         self.sorted().first().map_or_else(String::new, |part| {
@@ -128,7 +129,7 @@ impl Controllers {
         })
     }
 
-    /// All of them, for people: `cubic 91 % of the time, 84 % of the bytes (plain-hop); xcp …`.
+    /// All laws as a sentence: `cubic 91 % of the time, 84 % of the bytes (plain-hop); xcp …`.
     #[must_use]
     pub fn explain(&self) -> String {
         let mut text = String::new();
@@ -150,8 +151,8 @@ impl Controllers {
         text
     }
 
-    /// What can be done about a flow whose law asks routers, and which they did not steer for most
-    /// of the time, or of the bytes; `None` where they did.
+    /// A remedy for a flow whose law requests answers, but which routers did not control for
+    /// most of the time or of the bytes; otherwise `None`.
     #[must_use]
     pub fn remedy(&self) -> Option<String> {
         let without = |part: &&ControllerPart| part.fallback.is_some();

@@ -1,7 +1,7 @@
 //! Jain's index of fairness (Jain, Chiu, Hawe, DEC-TR-301, 1984).
 
-/// (Σx)² / (n·Σx²) over the flows' rates: 1 if all are equal, 1/n if one has everything. 1 for no
-/// flow or no rate.
+/// (Σx)² / (n·Σx²) over the flows' rates: 1 if all are equal, 1/n if one has everything. 1 if
+/// there are no flows or no rates.
 #[must_use]
 pub fn jain(rates: impl IntoIterator<Item = f64>) -> f64 {
     let (mut count, mut sum, mut squares) = (0.0, 0.0, 0.0);

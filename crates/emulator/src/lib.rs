@@ -1,14 +1,14 @@
 //! Emulation of endpoints and routers under a virtual clock, and the results of runs.
 //!
 //! ```text
-//!   Scenario (TOML) ──► engine: transport connections and router ports, unchanged, and a virtual clock
+//!   Scenario (TOML) ──► engine: unchanged transport connections and ports, virtual clock
 //!                          │
 //!   a run in real time ────┴──► RunResult ──► JSON (the contract), CSV
 //! ```
 //!
-//! A [`Scenario`] is read and checked, changed key by key if need be, and run; the same scenario
-//! and seed give the same result on every machine. The same [`result::RunResult`] describes a run
-//! under a virtual clock and one over real interfaces, so that the two can be laid side by side.
+//! A [`Scenario`] is read and checked, possibly changed key by key, and run. The same scenario
+//! and seed give the same result on every machine. Runs under a virtual clock and over real
+//! interfaces both have a [`result::RunResult`], so that they can be compared.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(

@@ -1,4 +1,4 @@
-//! Watching a run: how far it is, and time series.
+//! Observing a run: its progress, and time series.
 
 use std::ops::ControlFlow;
 
@@ -6,50 +6,50 @@ use pathmark_cc::{Duration, FallbackReason, VcpCode};
 
 use crate::scenario::Scenario;
 
-/// Watches a run.
+/// Observes a run.
 pub trait Observer {
-    /// Called once per few thousand events. [`ControlFlow::Break`] ends the run; what was measured
-    /// until then is its result.
+    /// Called every few thousand events. [`ControlFlow::Break`] ends the run, whose result then
+    /// contains the measurements up to this time.
     fn progress(&mut self, progress: &Progress) -> ControlFlow<()> {
         let _ = progress;
         ControlFlow::Continue(())
     }
 
-    /// True if it wants [`sample`](Self::sample) to be called every [`Scenario::sample`] of
+    /// Returns true if [`sample`](Self::sample) should be called every [`Scenario::sample`] of
     /// simulated time.
     fn wants_samples(&self) -> bool {
         false
     }
 
-    /// What flows and links did since the last sample.
+    /// Called with the changes of flows and links since the last sample.
     fn sample(&mut self, scenario: &Scenario, sample: &Sample<'_>) {
         let _ = (scenario, sample);
     }
 
-    /// True if it wants [`packet`](Self::packet) to be called for links with `capture = true`.
+    /// Returns true if [`packet`](Self::packet) should be called for links with `capture = true`.
     fn wants_packets(&self) -> bool {
         false
     }
 
-    /// A packet has come out of the link of this index at this time: an IPv4 and a UDP header and
-    /// the datagram's own bytes.
+    /// Called when a packet leaves the link with this index. `packet` consists of an IPv4
+    /// header, a UDP header, and the datagram's bytes.
     fn packet(&mut self, scenario: &Scenario, link: usize, at: Duration, packet: &[u8]) {
         let _ = (scenario, link, at, packet);
     }
 }
 
-/// How far a run is.
+/// The progress of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
-    /// Simulated time that has passed.
+    /// Simulated time so far.
     pub simulated: Duration,
-    /// Simulated time at which the run ends at the latest.
+    /// Maximum simulated time of the run.
     pub duration: Duration,
     /// Packets that entered the network.
     pub packets: u64,
     /// Events handled.
     pub events: u64,
-    /// Flows with an end that have not reached it.
+    /// Finite flows that are not complete.
     pub unfinished: u32,
 }
 
@@ -64,10 +64,10 @@ pub struct Sample<'a> {
     pub links: &'a [LinkPoint],
 }
 
-/// A flow at one moment.
+/// A flow at one time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct FlowPoint {
-    /// It is connected, or connecting.
+    /// True if it is connected or connecting.
     pub active: bool,
     /// Congestion window, bytes.
     pub cwnd: u64,
@@ -85,21 +85,21 @@ pub struct FlowPoint {
     pub losses_per_s: f64,
     /// Probe timeouts so far.
     pub timeouts: u64,
-    /// Why standard congestion control sets its window, if its law uses router feedback; `None`:
-    /// feedback sets it.
+    /// Why standard congestion control determines its window, if its law uses router feedback;
+    /// `None`: feedback determines it.
     pub fallback: Option<FallbackReason>,
 }
 
-/// A link at one moment.
+/// A link at one time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LinkPoint {
     /// Rate in bits per second.
     pub rate_bps: Option<f64>,
     /// Utilization since the last sample.
     pub utilization: Option<f64>,
-    /// Packets that wait.
+    /// Queued packets.
     pub queue_packets: u64,
-    /// Bytes that wait.
+    /// Queued bytes.
     pub queue_bytes: u64,
     /// Packets that the queue dropped since the last sample.
     pub drops: u64,
@@ -109,12 +109,12 @@ pub struct LinkPoint {
     pub law: Option<LawPoint>,
 }
 
-/// A control law at one moment.
+/// A control law at one time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LawPoint {
     /// Load of the last interval.
     pub load: f64,
-    /// The code that follows from it.
+    /// The resulting code.
     pub code: VcpCode,
     /// BISE's r.
     pub r: Option<f64>,

@@ -1,4 +1,4 @@
-//! The result of a run; its JSON form is a contract that others run against.
+//! The result of a run. Its JSON form is a stable interface for other programs.
 
 use std::collections::BTreeMap;
 
@@ -6,32 +6,33 @@ use serde::{Deserialize, Serialize};
 
 pub use crate::controllers::{ControllerPart, ControllerTurn, Controllers};
 
-/// Everything measured in one run.
+/// All measurements of one run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RunResult {
     /// Name of the scenario.
     pub scenario: String,
     /// Seed of its generators.
     pub seed: u64,
-    /// Length of the run in its own time, seconds.
+    /// Length of the run in simulated time, seconds.
     pub simulated_s: f64,
-    /// Time that it took, seconds.
+    /// Real time that it took, seconds.
     pub wall_s: f64,
     /// Packets that entered a link.
     pub packets: u64,
     /// Events that the engine handled; 0 for a run in real time.
     pub events: u64,
-    /// Jain's index over the goodputs of the flows active, each over its own lifetime.
+    /// Jain's index over the goodputs of the active flows, each over its lifetime.
     pub jain: f64,
-    /// Mean of Jain's index over windows of 20 of the longest round trips (1 s at least), each over
-    /// the connections active all through it; `None` if no window had two.
+    /// Mean of Jain's index over windows of 20 of the longest round trips (at least 1 s). Each
+    /// window compares the connections that were active all through it; `None` if no window had
+    /// two.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jain_windows: Option<f64>,
     /// The flows in the order of the scenario.
     pub flows: Vec<FlowResult>,
     /// The links in the order of the scenario.
     pub links: Vec<LinkResult>,
-    /// The same for each measuring window that the scenario asks for.
+    /// The same for each measuring window of the scenario.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub windows: Vec<WindowResult>,
 }
@@ -49,15 +50,15 @@ pub struct FlowResult {
     pub to: String,
     /// When it started, seconds.
     pub start_s: f64,
-    /// Application bytes that it wanted to move; `None` if it ran until its stop.
+    /// Application bytes to transfer; `None` if it ran until its stop.
     pub bytes_requested: Option<u64>,
-    /// Application bytes that the receiver's application got, in order, each once.
+    /// Application bytes delivered to the receiver's application, in order, each once.
     pub bytes_delivered: u64,
-    /// Whether all that was requested arrived.
+    /// Whether all requested bytes arrived.
     pub completed: bool,
-    /// Seconds from its start, handshake included, to its last byte.
+    /// Seconds from its start, including the handshake, to its last byte.
     pub completion_s: Option<f64>,
-    /// When each number of bytes in the scenario's `milestones` had arrived.
+    /// When each number of bytes in the scenario's `milestones` was reached.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub milestones: Vec<Milestone>,
     /// When the scenario's `stop` ended it, seconds; `None` if it completed before, or ran to the
@@ -66,11 +67,11 @@ pub struct FlowResult {
     pub stopped_s: Option<f64>,
     /// Delivered bits per second from its start to its last byte, to its stop, or to the end.
     pub goodput_bps: f64,
-    /// Packets sent; `None` where the stack does not report it.
+    /// Packets sent; `None` if the stack does not report it.
     pub packets_sent: Option<u64>,
     /// Packets that the sender declared lost.
     pub packets_lost: Option<u64>,
-    /// Application bytes sent again.
+    /// Retransmitted application bytes.
     pub bytes_retransmitted: Option<u64>,
     /// Probe timeouts.
     pub timeouts: Option<u64>,
@@ -78,12 +79,13 @@ pub struct FlowResult {
     pub rtt_ms: Option<Distribution>,
     /// Congestion window in bytes.
     pub cwnd_bytes: Option<MeanMax>,
-    /// The laws that had its window; `None` where there is no connection, or its stack does not
-    /// report it.
+    /// The laws that controlled its window; `None` if there is no connection, or its stack does
+    /// not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub controllers: Option<Controllers>,
-    /// Why standard congestion control sets its window at the end, if its law uses router feedback:
-    /// `no-answer`, `no-estimate`, `plain-hop`, `ttl-rewritten`, `hidden-hop`, `ecn-mark`, `loss`.
+    /// Why standard congestion control determines its window at the end, if its law uses router
+    /// feedback: `no-answer`, `no-estimate`, `plain-hop`, `ttl-rewritten`, `hidden-hop`,
+    /// `ecn-mark`, `loss`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fallback: Option<String>,
     /// Its requests for a starting rate, if its law sends them.
@@ -91,12 +93,13 @@ pub struct FlowResult {
     pub quick_start: Option<QuickStartResult>,
 }
 
-/// When a number of bytes of a flow had arrived.
+/// The time at which a flow reached a number of bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Milestone {
     /// Application bytes, in order.
     pub bytes: u64,
-    /// Seconds from the flow's start, handshake included; `None` if not all of them arrived.
+    /// Seconds from the flow's start, including the handshake; `None` if they did not all
+    /// arrive.
     pub after_s: Option<f64>,
 }
 
@@ -111,16 +114,16 @@ pub struct QuickStartResult {
     pub granted_bps: f64,
     /// Requests that were denied, not answered, or answered without a valid proof.
     pub denied: u64,
-    /// Of these, sent again because their packet was lost.
+    /// Of these, sent again because the packet was lost.
     #[serde(default)]
     pub repeated: u64,
     /// Of these, answered with more than the requested rate.
     pub above: u64,
-    /// Of these, from a path on which not every hop took part.
+    /// Of these, from a path on which not every hop answered.
     pub partial: u64,
     /// Of these, with a wrong nonce.
     pub forged: u64,
-    /// Answers or uses after their time.
+    /// Answers or uses that were too late.
     pub late: u64,
     /// Grants that were given up because of a loss.
     pub revoked: u64,
@@ -139,24 +142,24 @@ pub struct LinkResult {
     pub name: String,
     /// Its rate in bits per second at the end; `None` for an unlimited one.
     pub rate_bps: Option<f64>,
-    /// IP bytes sent over the rate integrated over the time.
+    /// IP bytes sent divided by the rate's integral over time.
     pub utilization: Option<f64>,
-    /// End of the first RTT-long window with a utilization of 0.8 and more, seconds.
+    /// End of the first RTT-long window with a utilization of at least 0.8, seconds.
     pub time_to_80_s: Option<f64>,
     /// The queue in packets, weighted by time.
     pub queue_packets: QueueStats,
-    /// The queue as the time that it takes to drain, milliseconds, weighted by time.
+    /// The queue as the time to drain it, milliseconds, weighted by time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue_ms: Option<QueueStats>,
     /// Packets that the queue dropped.
     pub drops: u64,
-    /// Packets lost at random on the wire.
+    /// Packets lost randomly on the wire.
     pub random_losses: u64,
-    /// Packets lost to restarts of its router: those that waited, and those that arrived meanwhile.
+    /// Packets lost in restarts of its router: waiting ones, and those that arrived meanwhile.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub restart_losses: u64,
-    /// How often flows were set aside because they went on with more than their share of a queue
-    /// that overflowed.
+    /// Number of times that flows were set aside because they continued to exceed their share of
+    /// an overflowing queue.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub times_set_aside: u64,
     /// The link controller's state.
@@ -172,23 +175,23 @@ const fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// A queue over time.
+/// Statistics of a queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct QueueStats {
-    /// Mean over all the time.
+    /// Mean over all of the time.
     pub mean: f64,
-    /// Mean over the time in which it was not empty.
+    /// Mean over the time in which the queue was not empty.
     pub mean_nonempty: f64,
-    /// Not exceeded in 99 % of the time.
+    /// Not exceeded during 99 % of the time.
     pub p99: f64,
-    /// Largest.
+    /// Maximum.
     pub max: f64,
 }
 
 /// A distribution of samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Distribution {
-    /// Least.
+    /// Minimum.
     pub min: f64,
     /// Mean.
     pub mean: f64,
@@ -196,23 +199,23 @@ pub struct Distribution {
     pub p50: f64,
     /// 99th percentile.
     pub p99: f64,
-    /// Largest.
+    /// Maximum.
     pub max: f64,
 }
 
-/// Mean, weighted by time, and largest value.
+/// Time-weighted mean, and maximum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct MeanMax {
     /// Mean.
     pub mean: f64,
-    /// Largest.
+    /// Maximum.
     pub max: f64,
 }
 
 /// A measuring window.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct WindowResult {
-    /// Its begin, seconds.
+    /// Its start, seconds.
     pub from_s: f64,
     /// Its end, seconds.
     pub to_s: f64,
@@ -225,8 +228,8 @@ pub struct WindowResult {
 }
 
 impl WindowResult {
-    /// Bits per second of all flows together of which `wanted` holds by their names: their bytes
-    /// over the window's time. Goodputs of flows that run at different times do not add up.
+    /// Total bits per second of all flows whose names match `wanted`: their bytes divided by the
+    /// window's length. Goodputs of flows that run at different times cannot be added.
     pub fn together(&self, wanted: impl Fn(&str) -> bool) -> f64 {
         let flows = self.flows.iter().filter(|flow| wanted(&flow.name));
         let bytes: u64 = flows.map(|flow| flow.bytes).sum();
@@ -240,9 +243,9 @@ impl WindowResult {
 }
 
 impl RunResult {
-    /// Bits per second of some of its flows together: what they delivered, over the time from the
-    /// first start to the last end. Rates over lifetimes do not add up where flows do not run at
-    /// the same time.
+    /// Total bits per second of these flows: their delivered bytes, divided by the time from the
+    /// first start to the last end. Rates over lifetimes cannot be added if flows run at
+    /// different times.
     pub fn together<'a>(&self, flows: impl Iterator<Item = &'a FlowResult>) -> f64 {
         let (mut bytes, mut first, mut last) = (0u64, f64::INFINITY, 0f64);
         for flow in flows {
@@ -264,12 +267,12 @@ impl RunResult {
 pub struct WindowFlow {
     /// Its name.
     pub name: String,
-    /// Delivered bits per second, over the part of the window in which it ran.
+    /// Delivered bits per second, over its active part of the window.
     pub goodput_bps: f64,
     /// Bytes delivered in the window.
     #[serde(default)]
     pub bytes: u64,
-    /// Packets that the sender declared lost in the window; `None` where the stack does not report
+    /// Packets that the sender declared lost in the window; `None` if the stack does not report
     /// it.
     #[serde(default)]
     pub lost: Option<u64>,

@@ -1,9 +1,9 @@
-//! The flows of a separated port: which of them carry feedback, and how many are active in each
+//! The flows of a separated port: whether they carry feedback, and how many are active in each
 //! class.
 //!
-//! A sender may put its request in front of some of its packets only. The others must not overtake
-//! these, nor the other way round, so a flow stays in one queue: that of feedback, as long as some
-//! of its packets carry it.
+//! A sender may put requests into only some of its packets. Because these must not be reordered
+//! with the others, a flow stays in one queue. This is the queue of feedback as long as some of
+//! the flow's packets carry it.
 
 mod sparse;
 mod unresponsive;
@@ -21,57 +21,57 @@ const SETS: usize = 1 << SET_BITS;
 const SET_BITS: u32 = 9;
 /// Flows per set.
 const WAYS: usize = 4;
-/// A flow is foreign again after this time without feedback. Senders let no round trip pass without
-/// a request.
+/// A flow becomes foreign after this time without feedback. Senders send a request at least once
+/// per round trip.
 const MEMORY_MS: u32 = 5_000;
-/// Bytes are counted over an epoch: this time in ns, or the time of this many bytes if that is
-/// longer, and at most `LONGEST_EPOCH_NANOS`.
+/// Bytes are counted per epoch. It lasts this long, or the time of this many bytes if that is
+/// longer, but at most `LONGEST_EPOCH_NANOS`.
 const EPOCH_NANOS: u64 = 200_000_000;
 const EPOCH_BYTES: u64 = 64 * 1500;
 const LONGEST_EPOCH_NANOS: u64 = 2_000_000_000;
-/// A new epoch's part of an average is 1/8: some 1.6 s together.
+/// A new epoch's weight in averages is 1/8, so that they cover about 1.6 s.
 const PART: u64 = 8;
-/// Epochs without a packet after which all flows are forgotten.
+/// Epochs without any packet after which all flows are forgotten.
 const FORGOTTEN_AFTER: u64 = 32;
-/// If all flows of a set are active, one in this many packets of other flows takes the place of a
-/// flow that was seen in one epoch only: flows of many packets soon find a place, single packets
-/// seldom.
+/// If all flows of a set are active, one in this many packets of other flows replaces a flow
+/// that was seen in only one epoch. A flow of many packets thus soon gets a place, but a single
+/// packet rarely does.
 const CLAIM_EVERY: u8 = 8;
-/// What [`Flows::epochs`] says at most of a flow that was seen in one epoch.
+/// Maximum value in [`Flows::epochs`] for a flow that was seen in only one epoch.
 const SEEN_ONCE: u8 = 2;
-/// A flow of fewer bytes per epoch gives its place away.
+/// A flow with fewer bytes per epoch gives up its place.
 const FADED: u32 = 64;
 /// One flow, in 2^-8.
 pub(super) const ONE_FLOW_Q8: u64 = 1 << 8;
 
-/// Four flows; one line of the processor's cache.
+/// Four flows, which fill one cache line of the processor.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(align(64))]
 struct Set {
     flow_hash: [u32; WAYS],
-    /// Bytes of the running epoch.
+    /// Bytes in the current epoch.
     bytes: [u32; WAYS],
     /// Bytes per epoch, averaged.
     mean: [u32; WAYS],
-    /// When the flow last carried feedback, in ms and never 0; 0: not lately.
+    /// When the flow last carried feedback, in ms and never 0; 0: not recently.
     heard_ms: [u32; WAYS],
 }
 
-/// The flows of both classes in a table of fixed size (62 KiB), by the hash of a flow.
+/// The flows of both classes, in a table of fixed size (62 KiB) indexed by flow hash.
 #[derive(Debug)]
 pub(super) struct Flows {
     sets: Box<[Set]>,
-    /// Epochs in which each flow was seen, and one more, at most 255; 0: a free place.
+    /// Number of epochs in which each flow was seen, plus one, at most 255; 0: a free place.
     epochs: Box<[[u8; WAYS]]>,
     started: Instant,
     claims: u8,
     heard: Class,
     foreign: Class,
-    /// Who goes on with too much.
+    /// Detects flows that keep sending too much.
     pub(super) watch: Watch,
-    /// Who sends little.
+    /// Detects flows that send little.
     sparse: Sparse,
-    /// The place of the flow whose packet came last; of one without a place, its set and
+    /// The place of the last packet's flow. For a flow without a place: its set and
     /// [`PLACELESS`].
     noted: Place,
 }
@@ -79,11 +79,12 @@ pub(super) struct Flows {
 /// Bytes of a class.
 #[derive(Clone, Copy, Debug, Default)]
 struct Class {
-    /// Arrived, dropped and sent in the running epoch. What is sent includes flows that are aside.
+    /// Bytes that arrived, were dropped, and were sent in the current epoch. Sent bytes include
+    /// flows that are set aside.
     bytes: u64,
     dropped: u64,
     sent: u64,
-    /// The same per epoch, averaged.
+    /// Averages per epoch.
     mean: u64,
     mean_dropped: u64,
     mean_sent: u64,
@@ -96,26 +97,26 @@ pub(super) struct Place {
     way: usize,
 }
 
-/// Whose a packet is.
+/// The class of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// A flow's that carries feedback.
+    /// Of a flow with feedback.
     Heard,
-    /// Another's.
+    /// Of any other flow.
     Foreign,
-    /// One's that carries feedback and is set aside.
+    /// Of a flow that carries feedback but is set aside.
     Aside,
 }
 
 #[inline]
 fn millis(now: Instant) -> u32 {
-    // The low bits are what is compared; they come round after 52 days.
+    // Only the low bits are compared, which wrap around after 52 days.
     ((now.as_nanos() >> 20) as u32).max(1)
 }
 
 #[inline]
 fn set_of(flow_hash: u32) -> usize {
-    // Hashes may be weak in some bits: fold all of them in.
+    // Some bits of the hash may be weak, so all are folded in.
     (flow_hash.wrapping_mul(0x9E37_79B1) >> (32 - SET_BITS)) as usize
 }
 
@@ -145,8 +146,8 @@ impl Flows {
         (*self.epochs.get(set)?.get(way)? > 0).then_some(Place { set, way })
     }
 
-    /// A place for a flow that has none: a free one, or now and then that of a flow that was seen
-    /// in one epoch only.
+    /// Finds a place for a new flow: a free one, or occasionally that of a flow seen in only one
+    /// epoch.
     #[cold]
     fn claim(&mut self, flow_hash: u32) -> Option<Place> {
         let set = set_of(flow_hash);
@@ -175,7 +176,7 @@ impl Flows {
         Some(place)
     }
 
-    /// A packet arrived: whose class it is of.
+    /// Records an arriving packet, and returns its class.
     #[inline]
     pub(super) fn note(&mut self, now: Instant, arrival: &Arrival) -> Kind {
         let carries = arrival.carried.is_feedback();
@@ -207,8 +208,8 @@ impl Flows {
         if heard { Kind::Heard } else { Kind::Foreign }
     }
 
-    /// True if this packet carries feedback, or others of its flow did lately, and the flow is not
-    /// aside.
+    /// Whether this packet carries feedback or other packets of its flow recently did, unless
+    /// the flow is set aside.
     #[inline]
     pub(super) fn knows(&self, now: Instant, arrival: &Arrival) -> bool {
         if self.watch.acts() && self.is_aside(self.find(arrival.flow_hash)) {
@@ -229,22 +230,21 @@ impl Flows {
         }
     }
 
-    /// Bytes of a class were dropped.
+    /// Records dropped bytes of a class.
     #[cold]
     pub(super) fn dropped(&mut self, heard: bool, bytes: u64) {
         let class = self.class(heard);
         class.dropped = class.dropped.saturating_add(bytes);
     }
 
-    /// Bytes of a class leave.
+    /// Records departing bytes of a class.
     #[inline]
     pub(super) const fn on_departure(&mut self, heard: bool, bytes: u64) {
         let class = self.class(heard);
         class.sent = class.sent.saturating_add(bytes);
     }
 
-    /// What the classes are worth, whenever an epoch has passed at a port of `rate` bytes per
-    /// second.
+    /// The classes' worth whenever an epoch has passed, at a port of `rate` bytes per second.
     pub(super) fn poll(&mut self, now: Instant, rate: u64) -> Option<Worth> {
         let length =
             u64::try_from(u128::from(EPOCH_BYTES) * 1_000_000_000 / u128::from(rate.max(1)))
@@ -272,8 +272,8 @@ impl Flows {
         self.watch.forget_all();
     }
 
-    /// Folds the running epoch into the averages; others without any byte may have followed it. The
-    /// port sends `rate` bytes per second.
+    /// Folds the current epoch, and possibly empty ones after it, into the averages. The port
+    /// sends `rate` bytes per second.
     #[cold]
     fn settle(&mut self, now: Instant, epochs: u64, elapsed: u64, rate: u64) -> Worth {
         let sets = self.sets.iter_mut().zip(&mut self.epochs).enumerate();
@@ -289,7 +289,7 @@ impl Flows {
                 let feedback = lately(now, *heard_ms);
                 if !feedback && *heard_ms != 0 {
                     *heard_ms = 0;
-                    // What it sent before is of the other class.
+                    // Its earlier bytes belong to the other class.
                     *mean = 0;
                 }
                 if fresh > 0 {
@@ -323,8 +323,8 @@ fn lately(now: Instant, heard_ms: u32) -> bool {
     heard_ms != 0 && millis(now).wrapping_sub(heard_ms) < MEMORY_MS
 }
 
-/// An average to which `epochs` were added, the first of them with `fresh` bytes and the others
-/// with none. Rounded so that it ends at 0.
+/// Adds `epochs` epochs to an average, the first with `fresh` bytes and the others with none.
+/// Rounding lets it end at 0.
 fn averaged(mean: u64, fresh: u64, epochs: u64) -> u64 {
     let mut mean = (mean * (PART - 1) + fresh) / PART;
     for _ in 1..epochs {
@@ -333,7 +333,7 @@ fn averaged(mean: u64, fresh: u64, epochs: u64) -> u64 {
     mean
 }
 
-/// Bytes at `rate` per second in `nanos` ns.
+/// Bytes in `nanos` ns at `rate` bytes per second.
 fn bytes_in(rate: u64, nanos: u64) -> u64 {
     u64::try_from(u128::from(rate) * u128::from(nanos) / 1_000_000_000).unwrap_or(u64::MAX)
 }

@@ -1,11 +1,11 @@
-//! A control law's state as `vcp-router show --json` and results print it.
+//! A control law's state, as printed by `vcp-router show --json` and in results.
 
 use std::collections::BTreeMap;
 
 use pathmark_cc::{CloudMetrics, GrantMetrics, LinkMetrics, VcpCode, XcpLinkMetrics};
 use serde::Serialize;
 
-/// The state of a port's control law. Everything is absent at a port without one.
+/// The state of a port's control law. Without a law, every field is absent.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct LawView {
     /// Its name with options.
@@ -29,84 +29,84 @@ pub struct LawView {
     /// Packets that left with each code.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub marked: BTreeMap<&'static str, u64>,
-    /// What an XCP port adds.
+    /// Values of XCP ports.
     #[serde(flatten)]
     pub xcp: Option<XcpView>,
-    /// What the port made of requests for a starting rate, if it looks at them.
+    /// The handling of requests for a starting rate, if the port examines them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub grants: Option<GrantsView>,
-    /// What the port made of clouds, if it looks for them.
+    /// The handling of clouds, if the port looks for them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clouds: Option<CloudsView>,
 }
 
-/// What an XCP-i port made of clouds: hops that are no XCP routers.
+/// An XCP-i port's handling of clouds, which consist of hops without XCP routers.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct CloudsView {
-    /// XCP routers or senders before clouds that are kept.
+    /// XCP routers or senders before clouds that the port keeps.
     pub upstreams: u32,
-    /// Those of them whose cloud is known.
+    /// Those whose cloud has an estimate.
     pub known: u32,
-    /// Packets that came through a cloud that is known.
+    /// Packets that crossed a cloud with an estimate.
     pub counted: u64,
-    /// Packets that came through an unknown cloud, which their answers reported.
+    /// Packets that crossed a cloud without an estimate, which their answers reported.
     pub unknown: u64,
     /// Among the latter, those for whose upstream router there was no room.
     pub refused: u64,
-    /// Upstream routers that made room for others.
+    /// Upstream routers that were replaced by others.
     pub forgotten: u64,
-    /// Times that others were found to keep a cloud's queue full: senders then share it with them
-    /// as CUBIC does.
+    /// Times that foreign traffic was found to keep a cloud's queue full; senders then share it
+    /// with this traffic as CUBIC does.
     pub crowded: u64,
 }
 
-/// What a port made of requests for a starting rate.
+/// A port's handling of requests for a starting rate.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct GrantsView {
-    /// Requests that were looked at.
+    /// Requests that were examined.
     pub requests: u64,
     /// Of these, granted at least in part.
     pub granted: u64,
-    /// Denied: what is used or granted already leaves nothing.
+    /// Denied because the used and granted capacity leaves nothing.
     pub denied_busy: u64,
-    /// Denied: too many of one source within a second.
+    /// Denied because of too many requests from one source within a second.
     pub denied_source: u64,
-    /// Denied: no more grants can be remembered.
+    /// Denied because no more grants can be stored.
     pub denied_room: u64,
-    /// Grants whose traffic did not come in time.
+    /// Grants whose traffic did not arrive in time.
     pub unused: u64,
-    /// Grants of which a part was taken back, for others who asked meanwhile.
+    /// Grants that were reduced in favour of later requests.
     pub lowered: u64,
-    /// Rate of all grants that count as approved, in bits per second.
+    /// Rate of all grants that are still reserved, in bits per second.
     pub pending_bps: f64,
-    /// Of these, those whose traffic has not come yet.
+    /// The part of this rate whose traffic has not arrived yet.
     pub outstanding_bps: f64,
 }
 
-/// What an XCP port has measured, and what it gave. Rates in bits per second.
+/// An XCP port's measurements and feedback. Rates are in bits per second.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct XcpView {
     /// Mean round-trip time of the traffic, milliseconds.
     pub mean_rtt_ms: f64,
-    /// Capacity that the port reckons with.
+    /// Capacity that the port uses.
     pub capacity_bps: f64,
     /// Rate at which traffic of all kinds arrived in the last interval.
     pub input_bps: f64,
-    /// Capacity not used in it; negative if more came than can leave.
+    /// Capacity unused in it; negative if more arrived than can leave.
     pub spare_bps: f64,
-    /// Change of rate over all flows that follows.
+    /// Resulting change of rate over all flows.
     pub feedback_bps: f64,
-    /// What the running interval may still give.
+    /// Positive feedback that the current interval can still give.
     pub positive_left_bps: f64,
-    /// What the running interval may still take.
+    /// Negative feedback that the current interval can still give.
     pub negative_left_bps: f64,
     /// All positive feedback so far.
     pub given_bps: f64,
     /// All negative feedback so far.
     pub taken_bps: f64,
-    /// Packets with a header that left so far.
+    /// Packets with a header that have left so far.
     pub stamped: u64,
-    /// Of these, packets whose flow the policer holds back.
+    /// Those whose flow the policer restricts.
     pub policed: u64,
 }
 
@@ -124,7 +124,7 @@ pub const fn code_name(code: VcpCode) -> &'static str {
 }
 
 impl LawView {
-    /// The view of `metrics` of the law with this name.
+    /// Creates the view of `metrics` of the law with this name.
     #[must_use]
     pub fn new(law: Option<String>, metrics: &LinkMetrics) -> Self {
         let marked = CODES.iter().zip(metrics.marked);

@@ -6,10 +6,10 @@
 //!            └────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! Packets are a type parameter `P`: the TUN driver passes handles of pooled buffers, an emulator
-//! its own; nothing here looks inside one. What a port must know of a packet comes in as an
-//! [`Arrival`](pathmark_cc::Arrival), what is to be written into it goes out through its
-//! [`Owner`]. `now` comes in, deadlines go out. Every buffer has a limit.
+//! Packets have a type parameter `P`: the TUN driver passes handles of pooled buffers, and an
+//! emulator its own packets. Because no code here looks into packets, a port gets the necessary
+//! fields as an [`Arrival`](pathmark_cc::Arrival), and writes its answers through the packet's
+//! [`Owner`]. Callers pass `now` and get deadlines in return. Every buffer has a limit.
 //!
 //! | module | holds |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! A port and the wire behind it, with scheduled changes of both.
+//! A port and its wire, with scheduled changes of both.
 
 use pathmark_cc::{Arrival, Duration, Instant, LinkAlgorithm};
 
@@ -8,7 +8,7 @@ use crate::schedule::{Change, Restart, Schedule};
 use crate::stats::DropCause;
 use crate::wire::{Wire, WireConfig};
 
-/// What a [`Link`] is made of.
+/// The parts of a [`Link`].
 pub struct LinkConfig<P> {
     /// The port.
     pub port: Port<P>,
@@ -24,18 +24,18 @@ pub struct Link<P> {
     port: Port<P>,
     wire: Wire<P>,
     schedule: Schedule,
-    /// How long before its last bit has left a packet may be handed over, in ns.
+    /// How long before its last bit leaves a packet can be handed over, in ns.
     early: u64,
     restarts: Option<Box<Restarts<P>>>,
 }
 
-/// What a restart needs.
+/// The state needed for restarts.
 #[derive(Debug)]
 struct Restarts<P> {
     rebuild: Rebuild<P>,
-    /// The law that a change put in charge since the start, and its seed.
+    /// The law installed by the last scheduled change, and its seed.
     law: Option<(LinkAlgorithm, u64)>,
-    /// Restarts that are under way: the router runs again after the last of them.
+    /// Number of restarts in progress. The router runs again after the last of them.
     down: u32,
 }
 
@@ -54,16 +54,16 @@ impl<P: 'static> Link<P> {
         link
     }
 
-    /// Hands a packet over up to this long before its last bit has left, where nothing but that
-    /// keeps it here. A driver that comes by no more often than that delivers a fast link's packets
-    /// at once instead of each a visit late.
+    /// Hands a packet over up to this long before its last bit has left, unless something else
+    /// delays it. Otherwise, a driver that polls only at such intervals would deliver each
+    /// packet of a fast link one poll too late.
     #[must_use]
     pub fn hand_over_early(mut self, by: Duration) -> Self {
         self.early = u64::try_from(by.as_nanos()).unwrap_or(u64::MAX);
         self
     }
 
-    /// Sets how a restart rebuilds the port. Without it a restart leaves the port as it is.
+    /// Sets how a restart rebuilds the port. Without this, a restart leaves the port unchanged.
     #[must_use]
     pub fn with_rebuild(mut self, rebuild: Rebuild<P>) -> Self {
         self.restarts = Some(Box::new(Restarts {
@@ -88,13 +88,13 @@ impl<P: 'static> Link<P> {
         self
     }
 
-    /// A packet that is to travel this link. `arrival.bytes` is its length in IP bytes.
+    /// Accepts a packet for this link. `arrival.bytes` is its IP length.
     #[inline]
     pub fn arrive(&mut self, now: Instant, arrival: Arrival, packet: P, owner: &mut dyn Owner<P>) {
         self.arrive_run(now, arrival, 1, packet, owner);
     }
 
-    /// A super-packet that travels as a whole; see [`Port::arrive_run`].
+    /// Accepts an uncut super-packet; see [`Port::arrive_run`].
     #[inline]
     pub fn arrive_run(
         &mut self,
@@ -108,7 +108,7 @@ impl<P: 'static> Link<P> {
         self.port.arrive_run(now, arrival, packets, packet, owner);
     }
 
-    /// The next packet that has reached the far end by `now`.
+    /// Returns the next packet that has reached the far end by `now`.
     pub fn poll(&mut self, now: Instant, owner: &mut dyn Owner<P>) -> Option<P> {
         self.change(now, owner);
         let soon = Instant::from_nanos(now.as_nanos().saturating_add(self.early));
@@ -124,7 +124,7 @@ impl<P: 'static> Link<P> {
         self.wire.poll(now)
     }
 
-    /// When [`step`](Self::step) has something to do next.
+    /// When [`step`](Self::step) has work to do next.
     #[inline]
     #[must_use]
     pub fn next_step(&self) -> Instant {
@@ -132,12 +132,12 @@ impl<P: 'static> Link<P> {
         self.port.due().min(schedule)
     }
 
-    /// Does what is due at `now`, but hands nothing over: packets wait at the far end for
-    /// [`collect`](Self::collect).
+    /// Does everything that is due at `now` without handing packets over: they wait at the far
+    /// end for [`collect`](Self::collect).
     ///
-    /// A driver whose clock waits for it need not come by whenever a packet leaves: it may step
-    /// through all that was due, each at its own [`next_step`](Self::next_step), before the next
-    /// arrival or when [`next_arrival`](Self::next_arrival) has come.
+    /// A driver that controls its clock need not call this whenever a packet leaves. Before the
+    /// next arrival, or at [`next_arrival`](Self::next_arrival), it can catch up by stepping
+    /// through everything that was due, each at its own [`next_step`](Self::next_step).
     pub fn step(&mut self, now: Instant, owner: &mut dyn Owner<P>) {
         self.change(now, owner);
         while let Some(departure) = self.port.poll(now, owner) {
@@ -148,13 +148,14 @@ impl<P: 'static> Link<P> {
         }
     }
 
-    /// The next packet that has reached the far end by `now`, after all steps up to then.
+    /// Returns the next packet that has reached the far end by `now`, provided that all steps up
+    /// to `now` are done.
     #[inline]
     pub fn collect(&mut self, now: Instant) -> Option<P> {
         self.wire.poll(now)
     }
 
-    /// No packet reaches the far end before this.
+    /// Returns a time before which no packet can reach the far end.
     #[inline]
     #[must_use]
     pub fn next_arrival(&self) -> Instant {
@@ -237,11 +238,12 @@ impl<P: 'static> Link<P> {
         self.restarts = Some(restarts);
     }
 
-    /// When [`poll`](Self::poll) has something to do next.
+    /// When [`poll`](Self::poll) has work to do next.
     #[inline]
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
-        // Plain minima: this is asked for after every step of a link.
+        // Plain minima are fast, which matters because this is called after every step of a
+        // link.
         let never = Instant::FAR_FUTURE;
         let schedule = self.schedule.deadline().unwrap_or(never);
         let at = self.port.due().min(self.wire.due()).min(schedule);
@@ -254,12 +256,13 @@ impl<P: 'static> Link<P> {
         &self.port
     }
 
-    /// The port, to change it.
+    /// The port, for changes.
     pub fn port_mut(&mut self) -> &mut Port<P> {
         &mut self.port
     }
 
-    /// Changes the rate, in bytes per second: the packet in transmission arrives accordingly.
+    /// Changes the rate, in bytes per second. The packet in transmission arrives at the new
+    /// rate.
     pub fn set_rate(&mut self, now: Instant, rate: Option<u64>) {
         if let Some(retimed) = self.port.set_rate(now, rate) {
             self.wire.retime(retimed);
@@ -272,7 +275,7 @@ impl<P: 'static> Link<P> {
         &self.wire
     }
 
-    /// Replaces the wire; packets under way arrive as they would have.
+    /// Replaces the wire. Packets in flight still arrive when they would have.
     pub fn set_wire(&mut self, config: WireConfig) {
         self.wire.configure(config);
         self.port.set_code(self.wire.code());
@@ -283,7 +286,7 @@ impl<P: 'static> Link<P> {
         self.schedule = schedule;
     }
 
-    /// Hands every packet, waiting or under way, back to its owner.
+    /// Returns every packet in the queue or in flight to its owner.
     pub fn clear(&mut self, now: Instant, owner: &mut dyn Owner<P>) {
         self.port.clear(now, owner);
         for packet in self.wire.drain() {

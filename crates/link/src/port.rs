@@ -26,22 +26,22 @@ pub use restart::Rebuild;
 
 /// One output port of a router.
 ///
-/// Call [`arrive`](Self::arrive) for each packet routed to it and [`poll`](Self::poll) until it
+/// Call [`arrive`](Self::arrive) for each packet routed to it, and [`poll`](Self::poll) until it
 /// returns `None`, then again at [`deadline`](Self::deadline).
 pub struct Port<P> {
     law: Law,
     pulse: Pulse,
     queues: Queues<P>,
     shaper: Shaper,
-    /// The configured capacity, if it is less than the rate or there is no rate.
+    /// The configured capacity, if it is below the rate or there is no rate.
     hint: Option<u64>,
-    /// The recent capacity, if its law does not get the rate.
+    /// The measured capacity, if the law does not get the rate.
     follow: Option<Box<Follow>>,
     /// Bytes that the link adds to each packet.
     overhead: u32,
-    /// Loss by corruption that the port declares for the link, in 10^-6 of packets.
+    /// The port's declared loss by corruption on the link, in 10^-6 of packets.
     corruption_ppm: u32,
-    /// What the link protects frames with.
+    /// The link's error-correcting code.
     code: Option<Code>,
     access: Access,
     stats: LinkStats,
@@ -52,36 +52,36 @@ pub struct Port<P> {
 enum Access {
     /// As soon as the transmitter is ready.
     Free,
-    /// Not before it is the port's turn in a medium that it shares.
+    /// Only when it is the port's turn on a shared medium.
     Asked,
-    /// One, now.
+    /// One packet, now.
     Granted,
 }
 
-/// A packet on its way out.
+/// A departing packet.
 #[derive(Debug)]
 pub struct Departure<P> {
-    /// The packet, marked.
+    /// The marked packet.
     pub packet: P,
-    /// IP packets that it stands for.
+    /// Number of IP packets that it consists of.
     pub packets: u32,
-    /// What was known of it; its bytes are those on the wire.
+    /// Its arrival; the bytes are those on the wire.
     pub arrival: Arrival,
-    /// Its bytes with what the link adds, but before coding.
+    /// Its bytes, including the link's overhead, but before coding.
     pub frame: u32,
-    /// When its last bit leaves; may be a little in the past if the driver polls late.
+    /// The time at which its last bit leaves, slightly in the past if the driver polls late.
     pub finished: Instant,
 }
 
 impl<P> Port<P> {
-    /// A port with one queue for all packets.
+    /// Creates a port with one queue for all packets.
     #[must_use]
     pub fn new(now: Instant, queue: Box<dyn Queue<P>>, shaper: Shaper) -> Self {
         let depth = queue.depth();
         Self::build(now, Queues::One(queue, depth), shaper)
     }
 
-    /// A port that keeps packets with feedback and all others apart.
+    /// Creates a port that separates packets with feedback from all others.
     #[must_use]
     pub fn separated(now: Instant, queues: Separation<P>, shaper: Shaper) -> Self {
         Self::build(now, Queues::Two(Box::new(queues)), shaper)
@@ -113,21 +113,21 @@ impl<P> Port<P> {
         self
     }
 
-    /// Counts `bytes` more for each packet than its IP length: what the link adds.
+    /// Sets the bytes that the link adds to each packet's IP length.
     #[must_use]
     pub fn with_overhead(mut self, bytes: u32) -> Self {
         self.overhead = bytes;
         self
     }
 
-    /// A packet that is to leave here. `arrival.bytes` is its length in IP bytes.
+    /// Accepts a packet. `arrival.bytes` is its IP length.
     #[inline]
     pub fn arrive(&mut self, now: Instant, arrival: Arrival, packet: P, owner: &mut dyn Owner<P>) {
         self.arrive_run(now, arrival, 1, packet, owner);
     }
 
-    /// True if a super-packet may pass as a whole: it all fits, and the queue treats its packets
-    /// alike.
+    /// Returns true if a super-packet can pass uncut: it fits completely, and the queue treats
+    /// all of its packets alike.
     #[must_use]
     pub fn takes_whole(&self, now: Instant, arrival: &Arrival, packets: u32) -> bool {
         let bytes = self.on_wire(self.frame(arrival.bytes, packets), packets);
@@ -139,8 +139,8 @@ impl<P> Port<P> {
         }
     }
 
-    /// A super-packet that passes as a whole: `packets` IP packets of together `arrival.bytes`
-    /// bytes, all of one flow and carrying alike. The control law hears of each.
+    /// Accepts an uncut super-packet: `packets` IP packets with `arrival.bytes` bytes in total,
+    /// all of one flow and with the same request. The control law counts each of them.
     #[inline]
     pub fn arrive_run(
         &mut self,
@@ -213,8 +213,8 @@ impl<P> Port<P> {
         self.measure(now);
     }
 
-    /// The next packet whose transmission can start by `now`, marked. `None`: not before
-    /// [`deadline`](Self::deadline).
+    /// Returns the next packet whose transmission can start by `now`, marked. After `None`,
+    /// there is nothing to do before [`deadline`](Self::deadline).
     #[inline]
     pub fn poll(&mut self, now: Instant, owner: &mut dyn Owner<P>) -> Option<Departure<P>> {
         self.advance(now);
@@ -265,7 +265,7 @@ impl<P> Port<P> {
         })
     }
 
-    /// Has the control law answer one of the packets of a run.
+    /// Writes the control law's answer to one of a run's packets.
     #[inline]
     fn answer(
         &mut self,
@@ -284,13 +284,13 @@ impl<P> Port<P> {
         }
     }
 
-    /// Bytes of packets with what the link adds to each.
+    /// Bytes of packets, including the link's overhead for each.
     #[inline]
     fn frame(&self, bytes: u32, packets: u32) -> u32 {
         bytes.saturating_add(self.overhead.saturating_mul(packets))
     }
 
-    /// The same after coding.
+    /// The same bytes after coding.
     #[inline(always)]
     fn on_wire(&self, frame: u32, packets: u32) -> u32 {
         match &self.code {
@@ -299,7 +299,7 @@ impl<P> Port<P> {
         }
     }
 
-    /// Runs what is due without sending anything.
+    /// Runs everything that is due, without sending anything.
     #[inline(always)]
     pub fn advance(&mut self, now: Instant) {
         if self.pulse.due() <= now {
@@ -340,7 +340,7 @@ impl<P> Port<P> {
         }
     }
 
-    /// When [`poll`](Self::poll) has something to do next.
+    /// When [`poll`](Self::poll) has work to do next.
     #[inline]
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
@@ -365,7 +365,7 @@ impl<P> Port<P> {
         }
     }
 
-    /// Counts packets that were to leave here but never arrived.
+    /// Counts packets that were dropped before reaching this port.
     pub fn refuse(&mut self, cause: DropCause, packets: u32) {
         for _ in 0..packets {
             self.stats.drops.count(cause);

@@ -4,7 +4,7 @@ use pathmark_cc::{Duration, Instant, LinkAlgorithm};
 
 use crate::impair::Loss;
 
-/// What changes; absent parts stay as they are.
+/// A change; absent parts stay unchanged.
 #[derive(Clone, Debug, Default)]
 pub struct Change {
     /// New rate in bytes per second; 0 is an outage.
@@ -13,7 +13,7 @@ pub struct Change {
     pub delay: Option<Duration>,
     /// New loss.
     pub loss: Option<Loss>,
-    /// New control law, and the seed of what it draws.
+    /// New control law, with the seed of its random numbers.
     pub controller: Option<(LinkAlgorithm, u64)>,
     /// The router stops, or runs again.
     pub restart: Option<Restart>,
@@ -22,13 +22,13 @@ pub struct Change {
 /// Half of a restart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Restart {
-    /// The router stops: what waits is lost, and what arrives too.
+    /// The router stops: waiting packets and those that arrive are lost.
     Down,
-    /// It runs again and knows nothing of before.
+    /// It runs again, from its initial state.
     Up,
 }
 
-/// Changes in order of their times.
+/// Changes ordered by time.
 #[derive(Debug, Default)]
 pub struct Schedule {
     /// Latest first, so that the next one is popped off the end.
@@ -36,27 +36,28 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// Changes at offsets from `start`, in any order.
+    /// Creates a schedule of changes at offsets from `start`, in any order.
     #[must_use]
     pub fn new(start: Instant, changes: impl IntoIterator<Item = (Duration, Change)>) -> Self {
         let mut pending: Vec<_> = changes
             .into_iter()
             .map(|(offset, change)| (start + offset, change))
             .collect();
-        // Stable, then reversed: of two changes at one time the later-named one has the last word.
+        // Sorted stably, then reversed, so that of two changes at one time the later in the list
+        // is applied last.
         pending.sort_by_key(|(at, _)| *at);
         pending.reverse();
         Self { pending }
     }
 
-    /// When the next change is due.
+    /// The time of the next change.
     #[inline]
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
         self.pending.last().map(|(at, _)| *at)
     }
 
-    /// The next change due by `now`.
+    /// Returns the next change due by `now`.
     pub fn poll(&mut self, now: Instant) -> Option<Change> {
         if self.deadline()? <= now {
             self.pending.pop().map(|(_, change)| change)

@@ -1,12 +1,12 @@
-//! Two queues in one port: packets that carry feedback, and all others.
+//! Two queues in one port: one for packets that carry feedback, the other for all others.
 //!
-//! A sender that obeys load codes leaves a queue alone that a loss-driven one fills, so side by
-//! side in one FIFO the latter takes all. Here each class has a queue of its own; while both wait,
-//! each gets a share of the link by its number of flows (deficit round robin), and a class that
-//! needs less leaves the rest to the other. A flow of which some packets carry feedback is in the
-//! first class with all of them. The control law of the port sees its own class only, and as
-//! capacity what the others leave, but never less than its share, and a little more while others
-//! take what it left of that (`unused.rs`).
+//! A sender that obeys load codes avoids queues, whereas a loss-driven sender fills them. In a
+//! common FIFO, the latter would therefore take everything. Instead, each class has a separate
+//! queue. While packets wait in both, each class gets a share of the link according to its
+//! number of flows (deficit round robin); a class that needs less leaves the rest to the other.
+//! If some packets of a flow carry feedback, all of them are in the first class. The port's
+//! control law only sees this class. Its capacity is the rate that others leave, but at least
+//! the class's share, plus a small bonus while others use a part of this share (`unused.rs`).
 
 mod class;
 mod unused;
@@ -27,10 +27,10 @@ pub struct Separation<P> {
     heard: Class<P>,
     foreign: Class<P>,
     limit: Limit,
-    /// The heard class's share of the link, in 2^-16.
+    /// The first class's share of the link, in 2^-16.
     share_q16: u64,
-    /// How far the heard class is ahead of its share: its bytes times the other's share, less the
-    /// other's bytes times its own.
+    /// The first class's lead over its share: its bytes times the other class's share, minus the
+    /// other class's bytes times its own share.
     ahead: i64,
     window: Window,
     unused: Unused,
@@ -38,9 +38,9 @@ pub struct Separation<P> {
 }
 
 impl<P> Separation<P> {
-    /// Separates the class that counts for the control law from the foreign one. Their limits
-    /// should be `limit` too: a class that holds less of the shared room than its share may push
-    /// out the youngest packets of the other.
+    /// Creates queues for the class that counts for the control law and for the foreign one. The
+    /// limit of each should also be `limit`: a class that holds less than its share of the
+    /// common room may push out the youngest packets of the other.
     #[must_use]
     pub fn new(heard: Box<dyn Queue<P>>, foreign: Box<dyn Queue<P>>, limit: Limit) -> Self {
         Self {
@@ -55,8 +55,9 @@ impl<P> Separation<P> {
         }
     }
 
-    /// A packet arrived. True if it belongs to the class that the control law hears.
-    /// `None`: it goes no further. Packets of flows that are aside are made plain ones.
+    /// Records an arriving packet. Returns true if it belongs to the class that counts for the
+    /// control law, and `None` if it must be dropped. Packets of flows that are set aside become
+    /// foreign.
     #[inline]
     pub(super) fn hears(&mut self, now: Instant, arrival: &mut Arrival) -> Option<bool> {
         match self.flows.note(now, arrival) {
@@ -69,8 +70,8 @@ impl<P> Separation<P> {
         }
     }
 
-    /// A packet of a flow that is set aside passes as a plain one, if there is room and capacity
-    /// that no other flow uses.
+    /// Whether a packet of a flow that is set aside may pass as foreign, because there is room,
+    /// and capacity that no other flow uses.
     #[cold]
     fn admits_aside(&mut self, now: Instant, arrival: &mut Arrival) -> bool {
         arrival.carried = Carried::Foreign;
@@ -79,22 +80,22 @@ impl<P> Separation<P> {
         self.flows.watch.passes(now, arrival.bytes, fits)
     }
 
-    /// The law held back a packet of the class that it hears.
+    /// Records that the law dropped a packet of its class.
     pub(super) fn on_policed(&mut self, bytes: u32) {
         self.flows.dropped(true, bytes.into());
     }
 
-    /// Who is watched, and set aside.
+    /// The flows that are watched or set aside.
     pub(super) const fn watch(&self) -> &Watch {
         &self.flows.watch
     }
 
-    /// True, once, if flows were set aside that the law heard of until now.
+    /// Returns true once after flows were set aside that the law has counted until now.
     pub(super) fn has_set_aside(&mut self) -> bool {
         self.flows.watch.has_set_aside()
     }
 
-    /// The control law's interval: how fast those that obey can.
+    /// Sets the control law's interval, which determines how fast responsive flows can react.
     pub(super) fn set_interval(&mut self, interval: Duration) {
         self.flows.watch.set_interval(interval);
     }
@@ -141,8 +142,8 @@ impl<P> Separation<P> {
         self.divide();
     }
 
-    /// Takes a packet of either class. `pushed_out` is called with each packet that is dropped for
-    /// it, and with true if that was of the class that counts for the control law.
+    /// Queues a packet of either class. For each packet dropped to make room, `pushed_out` is
+    /// called, with true if it belonged to the class that counts for the control law.
     pub(super) fn push(
         &mut self,
         now: Instant,
@@ -154,7 +155,7 @@ impl<P> Separation<P> {
         let (bytes, packets) = (item.arrival.bytes, item.packets);
         let total = self.depth();
         let own = if heard { &self.heard } else { &self.foreign };
-        // Nothing passes before an empty queue.
+        // With an empty queue, there is nothing to overtake.
         let first = own.queue.depth().packets > 0
             && self.flows.may_pass_first(now, bytes, heard, own.gone());
         let has_room = own.room.admits(own.depth, bytes) && self.limit.admits(total, bytes);
@@ -187,8 +188,9 @@ impl<P> Separation<P> {
         pushed
     }
 
-    /// Pushes packets out for one of `bytes` of a class, of the other one or, if it is to pass
-    /// `first`, of its own queue. Where that does not suffice all stay, and it is false.
+    /// Pushes out packets to make room for `bytes` of one class. They come from the other class
+    /// or, if the new packet passes `first`, from its own queue. If this does not suffice, all
+    /// packets stay, and the result is false.
     #[cold]
     fn make_room(
         &mut self,
@@ -235,11 +237,11 @@ impl<P> Separation<P> {
         }
     }
 
-    /// The next packet: while both classes wait, of the one that is behind its share.
+    /// The next packet. While both classes wait, it comes from the one behind its share.
     pub(super) fn pop(&mut self, now: Instant, owner: &mut dyn Owner<P>) -> Popped<P> {
         let waits = (self.heard.depth.packets > 0, self.foreign.depth.packets > 0);
         if waits != (true, true) {
-            // The other class is empty, so neither is owed anything from now on.
+            // The other class is empty, so all debts between the classes are cleared.
             self.ahead = 0;
         }
         let heard = waits.0 && (!waits.1 || self.ahead <= 0);
@@ -272,13 +274,13 @@ impl<P> Separation<P> {
         popped
     }
 
-    /// True if it is time to ask for the [`capacity`](Self::capacity).
+    /// Whether [`capacity`](Self::capacity) is due.
     #[inline]
     pub(super) fn window_is_over(&self, now: Instant) -> bool {
         self.window.elapsed(now) >= WINDOW_NANOS
     }
 
-    /// The capacity that is left to the heard class, whenever a window has passed.
+    /// The capacity that is left to the first class, whenever a window has passed.
     #[cold]
     pub(super) fn capacity(&mut self, now: Instant, rate: u64) -> Option<u64> {
         self.window.poll(now).then(|| self.review(now, rate))
@@ -310,8 +312,8 @@ impl<P> Separation<P> {
         left.max(owed.saturating_add(more))
     }
 
-    /// Gives each class its part of the buffer: twice what it is owed or uses of the link, and all
-    /// of it from a half on.
+    /// Assigns a part of the buffer to each class: twice its share or use of the link, and the
+    /// whole buffer from one half upwards.
     fn divide(&mut self) {
         let Rates { heard, foreign, .. } = self.window.average;
         let used = u128::from(heard) * u128::from(WHOLE_Q16) / u128::from((heard + foreign).max(1));

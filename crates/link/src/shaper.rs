@@ -1,4 +1,5 @@
-//! The transmitter of a link: one packet after the other at a rate, or as a trace lets them.
+//! The transmitter of a link, which sends one packet after the other at a rate, or as a trace
+//! allows.
 
 use std::sync::Arc;
 
@@ -8,34 +9,34 @@ use crate::trace::{Cursor, OPPORTUNITY, Trace};
 
 const NANOS: u64 = 1_000_000_000;
 
-/// How far a late driver may catch up: what a link of this rate would have sent meanwhile it still
-/// sends, but never more than this many nanoseconds' worth at once.
+/// How far a late driver can catch up. The link still sends the bytes that it would have sent in
+/// this many nanoseconds at its rate, but never more at once.
 const MAX_LAG: u64 = 50_000_000;
 
-/// Serializes packets at a rate, exactly: what a nanosecond cannot express is carried to the next
-/// packet, so that over any busy period the bytes sent match the rate to one packet.
+/// Serializes packets at an exact rate: fractions of a nanosecond are carried to the next
+/// packet, so that the bytes sent over any busy period match the rate to within one packet.
 ///
-/// A driver that polls late finds packets whose transmission ended in the past; the link keeps its
-/// rate (up to 50 ms of arrears), and a delay line behind it hides the lateness entirely.
+/// If a driver polls late, transmissions may have ended in the past. The link nevertheless keeps
+/// its rate (up to 50 ms of arrears), and a delay line behind it hides the lateness entirely.
 #[derive(Clone, Debug)]
 pub struct Shaper {
-    /// Bytes per second. `None`: unlimited. 0: nothing passes until the rate changes.
+    /// Bytes per second. `None`: unlimited. 0: no packet passes until the rate changes.
     rate: Option<u64>,
     free_at: Instant,
-    /// Byte-nanoseconds, less than `rate`, that the last transmission took beyond `free_at`.
+    /// Byte-nanoseconds that the last transmission took beyond `free_at`, less than `rate`.
     remainder: u64,
-    /// Byte-nanoseconds of the packet in transmission that an outage left over.
+    /// Remaining byte-nanoseconds of a packet whose transmission an outage has stopped.
     stopped: u128,
-    /// Whose opportunities are used instead of a rate's.
+    /// The trace whose opportunities are used instead of a rate.
     trace: Option<Box<Cursor>>,
 }
 
-/// A transmission whose end a change of the rate moved.
+/// A transmission whose end has moved because of a change of the rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retimed {
-    /// When it was to end.
+    /// The old end.
     pub was: Instant,
-    /// When it ends.
+    /// The new end.
     pub is: Instant,
 }
 
@@ -59,7 +60,7 @@ impl Shaper {
         shaper
     }
 
-    /// A shaper that sends when `trace`, begun at `now`, says so.
+    /// Creates a shaper that follows `trace`, starting at `now`.
     #[must_use]
     pub fn following(trace: Arc<Trace>, now: Instant) -> Self {
         let cursor = Cursor::new(trace, now);
@@ -72,15 +73,15 @@ impl Shaper {
         }
     }
 
-    /// The rate in bytes per second; of a trace, that of the present 100 ms.
+    /// The rate in bytes per second; with a trace, the mean over the present 100 ms.
     #[must_use]
     pub fn rate(&self) -> Option<u64> {
         self.rate
     }
 
-    /// Changes the rate. What is left of the packet in transmission leaves at the new rate; during
-    /// an outage it waits. A trace is followed no longer. Returns when that transmission was to end
-    /// and when it ends now; `None` if nothing is in transmission, or nothing changes.
+    /// Changes the rate. The rest of the packet in transmission is sent at the new rate; during
+    /// an outage, it waits. A trace is no longer followed. Returns the old and the new end of
+    /// this transmission, or `None` if there is none or its end does not change.
     pub fn set_rate(&mut self, now: Instant, rate: Option<u64>) -> Option<Retimed> {
         let (was, left) = self.in_transmission(now);
         self.trace = None;
@@ -105,7 +106,7 @@ impl Shaper {
         (left > 0 && retimed.was != retimed.is).then_some(retimed)
     }
 
-    /// When the packet in transmission ends, and the byte-nanoseconds that are left of it.
+    /// The end of the transmission in progress, and its remaining byte-nanoseconds.
     fn in_transmission(&self, now: Instant) -> (Instant, u128) {
         if let Some(trace) = &self.trace {
             let ends = trace.delivers_until();
@@ -131,7 +132,8 @@ impl Shaper {
         self.free_at
     }
 
-    /// Others had the medium until `now`: the next transmission starts no earlier.
+    /// Records that others used the medium until `now`, so that the next transmission cannot
+    /// start earlier.
     pub(super) fn hold(&mut self, now: Instant) {
         if self.free_at < now {
             self.free_at = now;
@@ -139,7 +141,7 @@ impl Shaper {
         }
     }
 
-    /// Nothing waits: opportunities of a trace pass by.
+    /// Records that no packet waits, so that a trace's opportunities pass unused.
     #[inline]
     pub(super) fn idle_until(&mut self, now: Instant) {
         if let Some(trace) = &mut self.trace {
@@ -148,7 +150,7 @@ impl Shaper {
         }
     }
 
-    /// Bytes that a trace could have delivered until `now`; `None` where there is none.
+    /// Bytes that a trace could have delivered until `now`; `None` without a trace.
     pub(super) fn offered(&self, now: Instant) -> Option<u64> {
         Some(self.trace.as_ref()?.offered(now))
     }
@@ -160,7 +162,7 @@ impl Shaper {
         trace.map_or(Instant::FAR_FUTURE, |trace| trace.turns_at())
     }
 
-    /// A change of a trace's rate that is due by `now`: when, and to what.
+    /// Returns a change of a trace's rate that is due by `now`: its time and the new rate.
     #[inline]
     pub(super) fn turn(&mut self, now: Instant) -> Option<(Instant, u64)> {
         let trace = self.trace.as_mut()?;
@@ -172,8 +174,8 @@ impl Shaper {
         })
     }
 
-    /// Transmits a packet of `bytes` that has been waiting since `since`; returns when its last bit
-    /// has left. To be called at or after [`ready_at`](Self::ready_at).
+    /// Transmits a packet of `bytes` that has been waiting since `since`, and returns when its
+    /// last bit leaves. It must be called at or after [`ready_at`](Self::ready_at).
     #[inline]
     pub fn transmit(&mut self, now: Instant, since: Instant, bytes: u32) -> Instant {
         let Some(rate) = self.rate else {
@@ -186,7 +188,8 @@ impl Shaper {
             self.free_at = trace.at();
             return finished;
         }
-        // In plain nanoseconds: seconds and fraction apart would cost more than all the rest.
+        // In plain nanoseconds, because separate seconds and fractions would cost more than
+        // everything else.
         let mut start = self.free_at.as_nanos();
         let earliest = since.as_nanos().max(now.as_nanos().saturating_sub(MAX_LAG));
         if start < earliest {
@@ -211,7 +214,7 @@ mod tests {
         let mut shaper = Shaper::new(Some(1_250_000)); // 10 Mbit/s
         let t0 = Instant::from_millis(5);
         assert_eq!(shaper.transmit(t0, t0, 1500), Instant::from_micros(6_200));
-        // Queued behind the first, however late the driver comes (here 300 µs late).
+        // Queued behind the first, however late the driver is (here 300 µs).
         let late = Instant::from_micros(6_500);
         assert_eq!(shaper.transmit(late, t0, 1500), Instant::from_micros(7_400));
         // Arrives at an idle link.
@@ -237,8 +240,8 @@ mod tests {
         assert_eq!(shaper.ready_at(), Instant::from_millis(7));
     }
 
-    /// 1000 bytes at 1 byte/s would take 1000 s; after 500 s the rate is 1 MB/s, and 500 bytes are
-    /// left. An outage stops the transmission, and it goes on where it was.
+    /// 1000 bytes at 1 byte/s would take 1000 s. After 500 s the rate becomes 1 MB/s, and 500
+    /// bytes are left. An outage stops the transmission, which later continues from there.
     #[test]
     fn what_is_left_of_a_packet_leaves_at_the_new_rate() {
         let s = |seconds: u64| Instant::from_millis(1000 * seconds);
@@ -277,7 +280,8 @@ mod tests {
     }
 
     proptest! {
-        /// Over a busy period the end of transmission is the exact ⌊Σbytes·10⁹/rate⌋: no drift.
+        /// Over a busy period, the end of transmission is exactly ⌊Σbytes·10⁹/rate⌋, without
+        /// drift.
         #[test]
         fn carries_its_remainder(
             rate in 1_000u64..1_000_000_000_000,

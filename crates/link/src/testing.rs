@@ -1,4 +1,4 @@
-//! An owner that remembers what happened.
+//! An owner that records marks and drops.
 
 use pathmark_cc::Answer;
 

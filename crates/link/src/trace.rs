@@ -1,4 +1,4 @@
-//! Links whose capacity varies: recorded opportunities to deliver packets.
+//! Links with varying capacity: recorded opportunities to deliver packets.
 
 use std::io::{BufRead, ErrorKind, Read};
 use std::sync::Arc;
@@ -9,17 +9,18 @@ use pathmark_cc::Instant;
 pub const OPPORTUNITY: u32 = 1500;
 
 const NANOS_PER_MILLI: u64 = 1_000_000;
-/// Opportunities that a trace may hold: a day at 1 Gbit/s would have more.
+/// Maximum number of opportunities in a trace; a day at 1 Gbit/s would exceed it.
 const MOST: usize = 50_000_000;
-/// Bytes of a line that a time may take, blanks included.
+/// Maximum length of a line, including blanks, in bytes.
 const LINE: u64 = 64;
 /// Longest time without an opportunity, ns.
 const GAP: u64 = 3_600_000 * NANOS_PER_MILLI;
 /// Time over which the current rate of a link is averaged, ns.
 const WINDOW: u64 = 100_000_000;
 
-/// A recording of when a link could deliver: one line for each opportunity to deliver 1500 bytes,
-/// in milliseconds from the start, as mahimahi writes it. After the last line it begins again.
+/// A recording of a link's opportunities to deliver. In mahimahi's format, each line is one
+/// opportunity to deliver 1500 bytes, in milliseconds from the start. After the last line, the
+/// recording repeats.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Trace {
     /// Nanoseconds from the start, in order.
@@ -28,44 +29,44 @@ pub struct Trace {
     period: u64,
 }
 
-/// Text that is no trace.
+/// Text that is not a trace.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadTrace {
-    /// A line is no number.
+    /// A line is not a number.
     #[error("line {line} of the trace is no time in whole milliseconds")]
     Number {
-        /// Which, from 1.
+        /// Line number, from 1.
         line: usize,
     },
-    /// Time goes back.
+    /// Time decreases.
     #[error("line {line} of the trace is earlier than the one before it")]
     Order {
-        /// Which, from 1.
+        /// Line number, from 1.
         line: usize,
     },
-    /// Nothing in it, or all of it at time 0.
+    /// The trace is empty, or all of it is at time 0.
     #[error("the trace has no length: its last line is the time after which it begins again")]
     Empty,
-    /// More than memory should hold.
+    /// The trace is too long for memory.
     #[error("the trace has more than 50 million lines: cut it")]
     Long,
-    /// No link is out for so long.
+    /// No link should be out for so long.
     #[error(
         "line {line} of the trace is more than an hour after the one before it: times are in \
          milliseconds"
     )]
     Gap {
-        /// Which, from 1.
+        /// Line number, from 1.
         line: usize,
     },
-    /// It cannot be read.
+    /// The trace cannot be read.
     #[error("cannot read the trace: {0}")]
     Read(std::io::ErrorKind),
 }
 
 impl Trace {
-    /// Reads a trace.
+    /// Parses a trace.
     ///
     /// # Errors
     /// [`BadTrace`].
@@ -73,7 +74,7 @@ impl Trace {
         Self::read(text.as_bytes())
     }
 
-    /// Reads a trace line by line, however long the text is.
+    /// Reads a trace line by line, so that the text can be of any length.
     ///
     /// # Errors
     /// [`BadTrace`].
@@ -82,7 +83,7 @@ impl Trace {
         let mut line = String::new();
         for number in 1.. {
             line.clear();
-            // A line without an end is none.
+            // An endless line is not a number.
             match text.by_ref().take(LINE).read_line(&mut line) {
                 Ok(0) => break,
                 Ok(length) if length as u64 == LINE && !line.ends_with('\n') => {
@@ -118,7 +119,8 @@ impl Trace {
         Self::new(at)
     }
 
-    /// Of times in nanoseconds from the start, in order; the last is also the length.
+    /// Creates a trace from times in nanoseconds from the start, in order. The last one is also
+    /// the length.
     ///
     /// # Errors
     /// [`BadTrace`].
@@ -136,32 +138,31 @@ impl Trace {
         }
     }
 
-    /// Bytes per second over the whole of it.
+    /// Mean rate of the whole trace, in bytes per second.
     #[must_use]
     pub fn mean_rate(&self) -> u64 {
         per_second(self.at.len() as u64, self.period)
     }
 
-    /// Opportunities in each stretch of `nanos` ns; the last stretch may be shorter.
+    /// Number of opportunities in each period of `nanos` ns; the last period may be shorter.
     #[must_use]
     pub fn counts(&self, nanos: u64) -> Vec<u64> {
         let nanos = nanos.max(1);
         let stretches = self.period.div_ceil(nanos);
         let edge = |n: u64| self.at.partition_point(|at| *at <= n.saturating_mul(nanos)) as u64;
-        // What is due at the very beginning is in the first.
+        // Opportunities at time 0 belong to the first period.
         let first = |n: u64| if n == 0 { 0 } else { edge(n) };
         (0..stretches).map(|n| edge(n + 1) - first(n)).collect()
     }
 
-    /// Opportunities before `offset` ns from the start of all of it, however often it has begun
-    /// again.
+    /// Number of opportunities before `offset` ns from the start, over all repetitions.
     fn before(&self, offset: u64) -> u64 {
         let (cycle, rest) = self.split(offset);
         let within = self.at.partition_point(|at| *at < rest) as u64;
         cycle.saturating_mul(self.at.len() as u64) + within
     }
 
-    /// Which repetition, and where in it: the end of one is not yet the next.
+    /// The repetition, and the offset in it. The end of one is not yet the start of the next.
     fn split(&self, offset: u64) -> (u64, u64) {
         let cycle = offset.saturating_sub(1) / self.period;
         (cycle, offset - cycle * self.period)
@@ -173,21 +174,21 @@ fn per_second(opportunities: u64, nanos: u64) -> u64 {
     u64::try_from(bytes / u128::from(nanos.max(1))).unwrap_or(u64::MAX)
 }
 
-/// A place in a trace: how much of which opportunity is left.
+/// A position in a trace, with the rest of the current opportunity.
 #[derive(Clone, Debug)]
 pub(super) struct Cursor {
     trace: Arc<Trace>,
     start: u64,
-    /// When this repetition began.
+    /// Start of this repetition.
     base: u64,
     index: usize,
     left: u32,
-    /// When what was delivered last is through.
+    /// When the last delivered packet is complete.
     through: Instant,
     window: Window,
 }
 
-/// The stretch of time over which the current rate is averaged.
+/// The period over which the current rate is averaged.
 #[derive(Clone, Copy, Debug)]
 struct Window {
     end: u64,
@@ -195,7 +196,7 @@ struct Window {
 }
 
 impl Cursor {
-    /// The beginning of a trace that starts at `now`.
+    /// Starts a trace at `now`.
     pub(super) fn new(trace: Arc<Trace>, now: Instant) -> Self {
         let start = now.as_nanos();
         let mut cursor = Self {
@@ -214,7 +215,7 @@ impl Cursor {
         cursor
     }
 
-    /// When the opportunity at hand is.
+    /// The time of the current opportunity.
     #[inline]
     pub(super) fn at(&self) -> Instant {
         let within = self.trace.at.get(self.index).copied().unwrap_or(0);
@@ -232,7 +233,7 @@ impl Cursor {
         }
     }
 
-    /// Delivers `bytes` bytes with the opportunities from here on, whole or in parts; returns the
+    /// Delivers `bytes` bytes with the following opportunities, whole or in parts. Returns the
     /// time of the last one.
     pub(super) fn deliver(&mut self, mut bytes: u32) -> Instant {
         while bytes > self.left {
@@ -248,7 +249,7 @@ impl Cursor {
         at
     }
 
-    /// When the packet that was delivered last is through.
+    /// When the last delivered packet is complete.
     pub(super) const fn delivers_until(&self) -> Instant {
         self.through
     }
@@ -262,25 +263,25 @@ impl Cursor {
         }
     }
 
-    /// Bytes that could have been delivered until `now`, by whomever.
+    /// Bytes that could have been delivered until `now`, used or not.
     pub(super) fn offered(&self, now: Instant) -> u64 {
         let offset = now.as_nanos().saturating_sub(self.start);
         let passed = self.trace.before(offset);
         passed.saturating_mul(u64::from(OPPORTUNITY))
     }
 
-    /// The rate of the moment, bytes per second.
+    /// The current rate, in bytes per second.
     pub(super) fn rate(&self) -> u64 {
         self.window.rate
     }
 
-    /// When the rate of the moment changes.
+    /// When the current rate changes.
     #[inline]
     pub(super) fn turns_at(&self) -> Instant {
         Instant::from_nanos(self.window.end)
     }
 
-    /// Goes on to the next stretch; returns its rate.
+    /// Advances to the next period, and returns its rate.
     #[cold]
     pub(super) fn turn(&mut self) -> u64 {
         let from = self.window.end;
@@ -317,7 +318,7 @@ mod tests {
         assert_eq!(fails(&u64::MAX.to_string()), BadTrace::Number { line: 1 });
     }
 
-    /// What has no end is not taken in whole.
+    /// Endless input must not be read completely.
     #[test]
     fn a_text_without_lines_is_refused_at_once() {
         let endless = std::io::BufReader::new(std::io::repeat(b'1'));
@@ -339,7 +340,7 @@ mod tests {
         assert_eq!(Trace::new(vec![3_000_000, 10_000_000]), Ok(same));
     }
 
-    /// Two opportunities at 3 ms, one at 10 ms, and again at 13, 13, 20.
+    /// Two opportunities at 3 ms, one at 10 ms, then again at 13, 13 and 20 ms.
     #[test]
     fn opportunities_come_again_and_again() {
         let mut cursor = cursor("3\n3\n10\n");
@@ -397,13 +398,13 @@ mod tests {
             rates.push(cursor.rate() / 15_000);
             cursor.turn();
         }
-        // The last line, at 300 ms, opens the second round together with its first.
+        // The last line, at 300 ms, starts the second repetition together with its first line.
         assert_eq!(rates, [10, 0, 50, 11]);
     }
 
     proptest! {
-        /// Bytes delivered never exceed what the opportunities up to then hold, and waste nothing
-        /// while there is demand.
+        /// Delivered bytes never exceed the capacity of the opportunities up to then, and a busy
+        /// link uses every opportunity.
         #[test]
         fn a_busy_link_uses_every_opportunity(
             gaps in prop::collection::vec(0u64..20, 1..30),

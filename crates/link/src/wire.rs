@@ -1,4 +1,4 @@
-//! The wire behind a transmitter: packets that are under way.
+//! The wire behind a transmitter, with the packets in flight.
 
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, VecDeque};
@@ -14,25 +14,25 @@ use crate::stats::DropCause;
 /// Random extra delay.
 #[derive(Clone, Debug)]
 pub struct Jitter {
-    /// Each packet gets a delay uniform in 0…`max` on top.
+    /// Each packet gets an extra delay, uniform in 0…`max`.
     pub max: Duration,
-    /// Lets packets overtake each other; otherwise none arrives before its predecessor.
+    /// Allows packets to overtake each other; otherwise none arrives before its predecessor.
     pub reorder: bool,
-    /// Where draws come from.
+    /// The generator.
     pub random: Random,
 }
 
-/// What a wire does to packets.
+/// The properties of a wire.
 #[derive(Clone, Debug)]
 pub struct WireConfig {
     /// Propagation delay.
     pub delay: Duration,
     /// Random extra delay.
     pub jitter: Option<Jitter>,
-    /// Which packets get lost.
+    /// Packet losses.
     pub loss: Loss,
-    /// Packets that may be under way at once; more are dropped, so that memory stays bounded
-    /// whatever the rate.
+    /// Maximum number of packets in flight. Further ones are dropped, so that memory stays
+    /// bounded at any rate.
     pub capacity: usize,
 }
 
@@ -47,32 +47,32 @@ impl Default for WireConfig {
     }
 }
 
-/// Packets under way, and their arrival times.
+/// Packets in flight, with their arrival times.
 #[derive(Debug)]
 pub struct Wire<P> {
     config: WireConfig,
-    /// In order of arrival, while packets cannot overtake.
+    /// Packets that cannot overtake, in order of arrival.
     ordered: VecDeque<(Instant, P)>,
-    /// Those that can.
+    /// Packets that can overtake.
     shuffled: BinaryHeap<Flying<P>>,
     last: Instant,
     sequence: u64,
-    /// The packet that was sent last, if it is under way.
+    /// The last packet sent, if it is in flight.
     tail: Option<Tail>,
 }
 
-/// The packet that was sent last.
+/// The last packet sent.
 #[derive(Clone, Copy, Debug)]
 struct Tail {
     sent: Instant,
     /// Its time on the wire.
     flight: Duration,
-    /// When the one before it arrives, where none overtakes.
+    /// When its predecessor arrives, if it must not overtake.
     after: Option<Instant>,
 }
 
 impl<P> Wire<P> {
-    /// An empty wire.
+    /// Creates an empty wire.
     #[must_use]
     pub fn new(config: WireConfig) -> Self {
         Self {
@@ -85,7 +85,8 @@ impl<P> Wire<P> {
         }
     }
 
-    /// True if packets go straight through: no delay, no jitter, no loss, nothing under way.
+    /// Returns true if packets pass directly, because there is no delay, jitter, or loss, and
+    /// none is in flight.
     #[inline]
     #[must_use]
     pub fn is_transparent(&self) -> bool {
@@ -95,14 +96,15 @@ impl<P> Wire<P> {
             && self.in_flight() == 0
     }
 
-    /// Packets under way.
+    /// Number of packets in flight.
     #[must_use]
     pub fn in_flight(&self) -> usize {
         self.ordered.len() + self.shuffled.len()
     }
 
-    /// When a packet of `bytes` whose last bit leaves at `sent` arrives, or `None` if it is lost.
-    /// For callers that keep packets under way themselves; [`send`](Self::send) does both.
+    /// Returns when a packet of `bytes` arrives whose last bit leaves at `sent`, or `None` if it
+    /// is lost. This is for callers that store packets in flight themselves; otherwise use
+    /// [`send`](Self::send).
     #[inline]
     pub fn fate(&mut self, sent: Instant, bytes: u32) -> Option<Instant> {
         self.tail = None;
@@ -123,15 +125,15 @@ impl<P> Wire<P> {
             after: (!reorder).then_some(self.last),
         });
         if !reorder {
-            // A delay that shrinks must not let later packets overtake either.
+            // Even if the delay decreases, later packets must not overtake.
             at = at.max(self.last);
             self.last = at;
         }
         Some(at)
     }
 
-    /// Takes a packet of `bytes` (the link's own included, a code's not) whose last bit leaves at
-    /// `sent`. A packet that it loses goes back to its owner.
+    /// Sends a packet of `bytes` (including the link's overhead, but before coding) whose last
+    /// bit leaves at `sent`. A lost packet is returned to its owner.
     pub fn send(
         &mut self,
         sent: Instant,
@@ -161,8 +163,8 @@ impl<P> Wire<P> {
         None
     }
 
-    /// The transmission of a packet ends at another time than the one passed to
-    /// [`send`](Self::send): its arrival moves by the difference.
+    /// Moves the arrival of a packet whose transmission ends at another time than was passed to
+    /// [`send`](Self::send).
     #[cold]
     pub(crate) fn retime(&mut self, retimed: Retimed) {
         let Some(tail) = self.tail.as_mut().filter(|tail| tail.sent == retimed.was) else {
@@ -171,7 +173,7 @@ impl<P> Wire<P> {
         tail.sent = retimed.is;
         let at = retimed.is + tail.flight;
         let Some(after) = tail.after else {
-            // Reordering: the last of them has the highest number.
+            // With reordering, the last packet has the highest number.
             let mut flying = std::mem::take(&mut self.shuffled).into_vec();
             let last = flying.iter_mut().max_by_key(|flying| flying.sequence);
             if let Some(last) = last.filter(|last| last.sequence == self.sequence) {
@@ -186,7 +188,7 @@ impl<P> Wire<P> {
         }
     }
 
-    /// The next packet that has arrived by `now`.
+    /// Returns the next packet that has arrived by `now`.
     #[inline]
     pub fn poll(&mut self, now: Instant) -> Option<P> {
         match self.in_flight() {
@@ -197,7 +199,7 @@ impl<P> Wire<P> {
 
     #[inline]
     fn land(&mut self, now: Instant) -> Option<P> {
-        // Both hold packets only for a while after reordering was switched on or off.
+        // Both contain packets only for a while after reordering was switched on or off.
         if self.shuffled.peek().is_some_and(|flying| flying.at <= now) {
             return self.shuffled.pop().map(|flying| flying.packet);
         }
@@ -225,12 +227,12 @@ impl<P> Wire<P> {
         ordered.min(shuffled)
     }
 
-    /// What protects packets on it.
+    /// The code that protects packets on it.
     pub(crate) fn code(&self) -> Option<Code> {
         self.config.loss.code()
     }
 
-    /// Replaces the configuration; packets under way arrive as they would have.
+    /// Replaces the configuration. Packets in flight still arrive when they would have.
     pub(crate) fn configure(&mut self, config: WireConfig) {
         self.config = config;
     }
@@ -263,7 +265,7 @@ struct Flying<P> {
 
 impl<P> Ord for Flying<P> {
     fn cmp(&self, other: &Self) -> Ordering {
-        // Reversed: the heap's greatest is the earliest.
+        // Reversed, so that the heap's greatest element is the earliest.
         (other.at, other.sequence).cmp(&(self.at, self.sequence))
     }
 }
@@ -331,8 +333,8 @@ mod tests {
     }
 
     proptest! {
-        /// Every packet arrives once, within delay … delay + jitter of leaving; without reordering
-        /// in order.
+        /// Every packet arrives once, between delay and delay + jitter after leaving, and in
+        /// order unless reordering is enabled.
         #[test]
         fn jitter_keeps_its_bounds(
             reorder: bool,

@@ -1,34 +1,35 @@
-//! What a router writes into a request.
+//! Writes a router's answer into a request.
 //!
 //! | field | approved | denied |
 //! |---|---|---|
 //! | rate | the router's, rounded down, if lower; never raised | 0 |
-//! | QS TTL | less by what this router's box takes off the IP TTL, modulo 256 | 0 |
-//! | function | 1 (of a question for what was granted: 3): a router has answered | the same |
-//! | nonce | if the rate is lowered, random beyond the bits that belong to it | 0 |
+//! | QS TTL | minus the hops that this router's machine subtracts from the IP TTL, modulo 256 | 0 |
+//! | function | 1 (for a query about a grant: 3): a router has answered | the same |
+//! | nonce | if the rate is lowered, random outside the bits that belong to it | 0 |
 //!
-//! Everything else stays as it is. Reports, functions that are not known and requests that were
-//! denied before are left alone.
+//! All other fields stay unchanged. Reports, unknown functions and requests that were denied
+//! before are not changed at all.
 
 use pathmark_cc::QuickStartAnswer;
 use pathmark_shim::quick_start::{LEN, Rate, Repr};
 use pathmark_shim::udp::{ChecksumState, Datagram};
 
-/// What became of a request that was to be answered.
+/// The result of answering a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Outcome {
     /// The answer is written.
     Answered,
-    /// No sound request where one was expected: untouched.
+    /// There was no valid request, so nothing was changed.
     Untouched,
 }
 
-/// Bits of a nonce.
+/// Mask of a nonce.
 const NONCE: u64 = (1 << 48) - 1;
 
-/// Answers the request at the start of a UDP payload. `hops` is what this router's box takes off
-/// the IP TTL: 1, more where its kernel forwards as well, or 0 at a host's own port.
+/// Answers the request at the start of a UDP payload. `hops` counts the hops that this router's
+/// machine subtracts from the IP TTL: 1, more if its kernel forwards the packet as well, or 0 at
+/// a host's own port.
 #[inline]
 pub fn answer_payload(payload: &mut [u8], answer: &QuickStartAnswer, hops: u8) -> Outcome {
     match payload.first_chunk_mut::<LEN>() {
@@ -43,9 +44,9 @@ pub fn answer_payload(payload: &mut [u8], answer: &QuickStartAnswer, hops: u8) -
     }
 }
 
-/// Answers the request at `offset` of a UDP payload inside an IP packet, and renews the UDP
+/// Answers the request at `offset` of a UDP payload inside an IP packet, and updates the UDP
 /// checksum as `state` allows. `offset` is 0, or the start of a later segment in a packet that
-/// offload will cut up.
+/// offload will cut.
 #[inline]
 pub fn answer_packet(
     packet: &mut [u8],

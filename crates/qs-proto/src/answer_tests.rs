@@ -42,7 +42,7 @@ fn a_rate_that_is_free_passes_unchanged_but_for_the_ttl() {
             ..repr
         }
     );
-    // The QS TTL goes round, as the difference of both does.
+    // The QS TTL wraps around, like the difference of both.
     let last = Repr { qs_ttl: 0, ..repr };
     assert_eq!(self::after(&last, &approved(u64::MAX), 1).qs_ttl, 255);
     assert_eq!(self::after(&last, &approved(u64::MAX), 0).qs_ttl, 0);
@@ -122,7 +122,7 @@ fn reports_and_strangers_are_left_alone() {
 }
 
 proptest! {
-    /// Along any path the rate never rises, and the nonce proves it down to its exponent.
+    /// Along any path, the rate never increases, and the nonce proves it down to its exponent.
     #[test]
     fn rates_never_rise(
         code: u16,

@@ -1,11 +1,11 @@
-//! What a request tells a port.
+//! Reads requests for a port.
 
 use pathmark_cc::{Carried, Duration, QuickStartCarried};
 use pathmark_shim::quick_start::{Function, Repr};
 
-/// Reads the shim in front of a UDP payload; `source` is a hash of its sender's address.
-/// [`Carried::Foreign`] if there is no sound request: routers leave reports and functions that they
-/// do not know alone.
+/// Reads the shim in front of a UDP payload; `source` is a hash of its sender's address. Returns
+/// [`Carried::Foreign`] if there is no valid request, because routers must not change reports
+/// and unknown functions.
 #[inline]
 #[must_use]
 pub fn from_payload(payload: &[u8], source: u32) -> Carried {

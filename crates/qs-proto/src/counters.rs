@@ -1,28 +1,31 @@
-//! What a receiver returns, and how a sender reads it.
+//! The counters that a receiver returns, and their interpretation by a sender.
 //!
 //! | index | name | meaning |
 //! |---|---|---|
 //! | 0 | packets | that arrived with a request |
-//! | 1 | bytes | of UDP payload of these, shim included |
-//! | 2 | rate | code of the rate that the latest of them brought |
-//! | 3 | ttl | its IP TTL less its QS TTL modulo 256, plus 1; 0: the IP TTL is not known; 512 more if a router has answered |
+//! | 1 | bytes | of UDP payload of these packets, including the shim |
+//! | 2 | rate | code of the rate in the latest of them |
+//! | 3 | ttl | its IP TTL minus its QS TTL, as below |
 //! | 4 | nonce | its nonce |
+//!
+//! The difference of TTLs is modulo 256, plus 1, or 0 if the IP TTL is unknown. If a router has
+//! answered, 512 is added.
 
 use core::{error, fmt};
 
 use pathmark_cc::{Countable, QuickStartFeedback};
 use pathmark_shim::quick_start::{Rate, Repr};
 
-/// How many counters there are.
+/// Number of counters.
 pub const LEN: usize = 5;
 
 /// Added to a TTL difference if a router has answered.
 const ANSWERED: u64 = 512;
 
-/// Totals stop here (the largest QUIC varint).
+/// Maximum of totals (the largest QUIC varint).
 const CEILING: u64 = (1 << 62) - 1;
 
-/// Counters that cannot be: the sender ignores them.
+/// Impossible counters, which the sender ignores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Implausible {
@@ -30,16 +33,16 @@ pub enum Implausible {
     Count,
     /// A field is out of its range.
     Range,
-    /// A total fell.
+    /// A total decreased.
     Backwards,
     /// More requests counted than sent.
     MorePacketsThanSent,
-    /// Bytes that do not fit the packets.
+    /// The bytes do not fit the number of packets.
     Sum,
 }
 
 impl Implausible {
-    /// One line with the cause.
+    /// Describes the cause in one line.
     #[must_use]
     pub const fn message(self) -> &'static str {
         match self {
@@ -72,7 +75,7 @@ pub struct Totals {
 }
 
 impl Totals {
-    /// Counts a packet of `bytes` of UDP payload that came with this shim. Reports count nothing.
+    /// Counts a packet with this shim and `bytes` of UDP payload. Reports do not count.
     pub fn count(&mut self, shim: &Repr, bytes: u64, ttl: Option<u8>) {
         if shim.function.answered().is_none() {
             return;
@@ -85,13 +88,13 @@ impl Totals {
         self.nonce = shim.nonce;
     }
 
-    /// True until something was counted.
+    /// Returns true if nothing was counted yet.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.packets == 0
     }
 
-    /// As they go into a FEEDBACK frame, in the order of the table above.
+    /// The counters for a FEEDBACK frame, in the order of the table above.
     #[must_use]
     pub fn encode(&self) -> [u64; LEN] {
         [
@@ -129,8 +132,8 @@ impl Totals {
         })
     }
 
-    /// What `self` adds to `older`, where no more than `most` can have been counted in the epoch so
-    /// far.
+    /// Returns the difference between `self` and `older`. At most `most` can have been counted
+    /// in the epoch so far.
     ///
     /// # Errors
     /// [`Implausible`]: the counters contradict `older` or what was sent.

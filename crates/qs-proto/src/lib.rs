@@ -7,14 +7,14 @@
 //!                           answer::… ◄──── QuickStartAnswer ─shim─►  Meter ─counters─► Controller
 //! ```
 //!
-//! - [`answer`]: what a router writes, which only ever lowers; in a shim and in an IP packet.
-//! - [`carried`]: what a request tells a port.
-//! - [`counters`]: what a receiver returns and how a sender reads it.
-//! - [`tunnel`]: what a copy of a request outside a tunnel leaves in the request inside.
+//! - [`answer`]: a router's answers, which never raise a rate, in a shim or in an IP packet.
+//! - [`carried`]: a request's fields for a port.
+//! - [`counters`]: the counters of a receiver, and their interpretation by a sender.
+//! - [`tunnel`]: copies of requests outside a tunnel, and merging them into the inner requests.
 //! - `signal` (feature `transport`): Quick-Start as a signal of the transport.
 //!
-//! The shim's fields are in [`pathmark_shim::quick_start`], the laws in `pathmark-cc`. Nothing
-//! panics or allocates, whatever arrives.
+//! The shim's fields are in [`pathmark_shim::quick_start`], the laws in `pathmark-cc`. No input
+//! makes this crate panic or allocate.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(

@@ -7,23 +7,23 @@ use pathmark_transport::{Arrived, BadFeedback, Breach, Counters, Meter, Signal};
 
 use crate::counters::{Implausible, Totals};
 
-/// TTL or hop limit of packets whose sender configured no other value.
+/// Default TTL or hop limit of sent packets.
 const USUAL_TTL: u8 = 64;
 
-/// Quick-Start in a shim: in front of the packets that ask, and of no others.
+/// Quick-Start in a shim, which only packets with a request carry.
 #[derive(Clone, Copy, Debug)]
 pub struct QuickStartSignal {
     ttl: u8,
 }
 
 impl QuickStartSignal {
-    /// For packets sent with a TTL of 64.
+    /// Creates the signal for packets sent with a TTL of 64.
     #[must_use]
     pub const fn new() -> Self {
         Self { ttl: USUAL_TTL }
     }
 
-    /// The TTL that packets are sent with. Where it differs from the IP header's, nothing is
+    /// Sets the TTL that packets are sent with. If it differs from the IP header's, no rate is
     /// approved.
     #[must_use]
     pub const fn with_sent_ttl(mut self, ttl: u8) -> Self {
@@ -51,8 +51,8 @@ impl Signal for QuickStartSignal {
         true
     }
 
-    /// A controller that asks nothing gets a report of a rate of 0, which routers leave alone. A
-    /// buffer shorter than [`shim_len`](Self::shim_len) is left as it is.
+    /// A controller without a request gets a report of a rate of 0, which routers do not change.
+    /// A buffer shorter than [`shim_len`](Self::shim_len) stays unchanged.
     fn fill(&self, request: &Request, shim: &mut [u8]) {
         let Some(room) = shim.first_chunk_mut::<LEN>() else {
             return;
@@ -105,7 +105,7 @@ impl Signal for QuickStartSignal {
     }
 }
 
-/// Counts packets that brought a request, and no others.
+/// Counts only packets that carry a request.
 #[derive(Debug, Default)]
 struct QuickStartMeter(Totals);
 
@@ -129,7 +129,7 @@ impl Meter for QuickStartMeter {
     }
 }
 
-/// The error that the transport gets for counters that contradict what was sent.
+/// Converts the error for counters that contradict what was sent.
 fn bad(implausible: Implausible) -> BadFeedback {
     BadFeedback {
         breach: match implausible {

@@ -61,7 +61,7 @@ fn a_request_goes_round() {
     let kept = (1 << feedback.nonce_bits) - 1;
     assert_eq!(feedback.nonce & kept, 0x1234_5678_9ABC & kept);
 
-    // A hop that does not know it takes off the IP TTL alone.
+    // A hop without Quick-Start only decrements the IP TTL.
     let mut meter = signal.meter();
     meter.on_packet(&arrived(Some(&shim), 61));
     let counters = meter.counters().unwrap();

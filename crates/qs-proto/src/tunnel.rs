@@ -1,19 +1,19 @@
-//! A request that crosses a tunnel in front of the tunnel's packet, and the request inside.
+//! A copy of a request in front of a tunnel's packet, and the inner request.
 //!
-//! | field inside | becomes |
+//! | inner field | becomes |
 //! |---|---|
-//! | function | answered, if it is answered outside |
-//! | rate | the one outside; nothing is merged if that is above the one inside |
-//! | QS TTL | as far from the IP TTL as outside; 0 with a rate of 0 |
-//! | nonce | the bits that belong to the rate stay; the others become those outside if it is lower |
+//! | function | answered, if the copy is answered |
+//! | rate | the copy's; nothing is merged if it is above the inner rate |
+//! | QS TTL | as far from the IP TTL as in the copy; 0 if the rate is 0 |
+//! | nonce | bits that belong to the rate stay; others become the copy's if its rate is lower |
 //!
-//! The sender's round trip stays as it is. Hops of the tunnel that do not answer show in the QS
+//! The sender's round trip stays unchanged. Hops of the tunnel that do not answer show in the QS
 //! TTL.
 
 use pathmark_shim::quick_start::{LEN, Rate, Repr};
 
-/// Prepares the copy at the start of `shim` for a packet whose IP TTL is `shift` higher, modulo
-/// 256. False, and nothing changed, if it is no sound request.
+/// Prepares the copy at the start of `shim` for a packet whose IP TTL is `shift` higher,
+/// modulo 256. If it is not a valid request, returns false without changing anything.
 pub fn shift_ttl(shim: &mut [u8], shift: u8) -> bool {
     let shifted = Repr::parse(shim).ok().and_then(|repr| {
         repr.function.answered()?;
@@ -24,8 +24,9 @@ pub fn shift_ttl(shim: &mut [u8], shift: u8) -> bool {
 }
 
 /// Merges the result of a copy at the start of `outer` into the request at the start of `inner`.
-/// The IP TTL outside is `shift` above the one inside, modulo 256. False, and nothing changed, if
-/// one of both is no sound request, they differ in function, or the rate was raised outside.
+/// The outer IP TTL is `shift` above the inner one, modulo 256. Returns false without changing
+/// anything if one of them is not a valid request, if they differ in function, or if the rate
+/// was raised outside.
 pub fn merge(inner: &mut [u8], outer: &[u8], shift: u8) -> bool {
     let merged = merged(inner, outer, 0u8.wrapping_sub(shift));
     write(inner, merged)
@@ -97,7 +98,7 @@ mod tests {
         done.then(|| Repr::parse(&shim).unwrap())
     }
 
-    /// What a router inside would have made of the request, it makes outside.
+    /// A router outside must answer as it would have answered the inner request.
     #[test]
     fn a_router_outside_answers_as_one_inside() {
         let (inner_ttl, outer_ttl) = (60u8, 255u8);
@@ -115,7 +116,7 @@ mod tests {
                 let mut copy = inner.emit();
                 assert!(shift_ttl(&mut copy, shift));
                 let _: Outcome = answer_payload(&mut copy, &answer, 1);
-                // The IP TTL outside falls as well, the one inside does not.
+                // Only the outer IP TTL decreases, not the inner one.
                 let left = merge_of(&inner, &Repr::parse(&copy).unwrap(), shift - 1).unwrap();
                 let mut expected = inner.emit();
                 let _: Outcome = answer_payload(&mut expected, &answer, 0);

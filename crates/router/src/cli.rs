@@ -34,7 +34,7 @@ enum Command {
         /// The configuration.
         #[arg(long, value_name = "FILE")]
         config: PathBuf,
-        /// Says on stdout, in one JSON object, that it is ready.
+        /// Prints one JSON object to stdout when it is ready.
         #[arg(long)]
         json: bool,
         /// Writes a time series of the links as CSV.
@@ -44,7 +44,7 @@ enum Command {
         #[arg(long, value_name = "TIME", default_value = "100ms")]
         sample: Span,
     },
-    /// Says what is wrong with a configuration, and what it lacks on this machine.
+    /// Reports errors in a configuration, and requirements that this machine does not meet.
     Check {
         /// The configuration.
         #[arg(long, value_name = "FILE")]
@@ -52,67 +52,69 @@ enum Command {
         /// Prints one JSON object.
         #[arg(long)]
         json: bool,
-        /// Tries all that `run` would do before it forwards, with the same rights, and undoes it.
+        /// Tries every step that `run` takes before forwarding, with the same privileges, and
+        /// undoes it.
         #[arg(long)]
         probe: bool,
-        /// Reads the file alone, and nothing of this machine: the file is for another one.
+        /// Checks only the file, not this machine, because the file is for another one.
         #[arg(long, conflicts_with = "probe")]
         offline: bool,
     },
-    /// Makes what the kernel needs around the router: interfaces, routes and rules. Root's, once
-    /// per boot.
+    /// Creates the interfaces, routes and rules that the router needs in the kernel. Requires
+    /// root, once per boot.
     Setup {
         /// The configuration.
         #[arg(long, value_name = "FILE")]
         config: PathBuf,
-        /// Prints the commands that are needed, and runs none.
+        /// Prints the necessary commands without running them.
         #[arg(long)]
         dry_run: bool,
-        /// Takes over interfaces of another configuration, and removes those that are in use.
+        /// Takes over interfaces of another configuration, and removes interfaces in use.
         #[arg(long)]
         force: bool,
-        /// Warns, where it would fail, of interfaces of `from` that are not there and of rules that
-        /// come before its own: at boot, interfaces come later.
+        /// Warns, instead of failing, if interfaces of `from` are missing or other rules precede
+        /// its own. Useful at boot, when interfaces may appear later.
         #[arg(long)]
         boot: bool,
     },
-    /// Takes away what `setup` made, by the marks that it bears: of all configurations, unless one
-    /// is named.
+    /// Removes everything that `setup` created, identified by its marks. Without a
+    /// configuration, this covers all of them.
     Teardown {
-        /// The configuration. It need not hold together any more.
+        /// The configuration. It no longer needs to be valid.
         #[arg(long, value_name = "FILE")]
         config: Option<PathBuf>,
-        /// The configuration's `table`, where there is no file any more.
+        /// The configuration's `table`, if its file no longer exists.
         #[arg(long, value_name = "NUMBER", conflicts_with = "config")]
         table: Option<u32>,
-        /// Prints the commands that are needed, and runs none.
+        /// Prints the necessary commands without running them.
         #[arg(long)]
         dry_run: bool,
-        /// Removes interfaces of another configuration too, and those that are in use.
+        /// Also removes interfaces of another configuration, and interfaces in use.
         #[arg(long)]
         force: bool,
     },
-    /// Writes manual pages and completions for shells, for packages.
+    /// Writes manual pages and shell completions, for packages.
     #[command(hide = true)]
     Pages {
-        /// Where to.
+        /// The output directory.
         directory: PathBuf,
     },
-    /// Has a running router read its configuration again, as SIGHUP does.
+    /// Makes a running router read its configuration again, as SIGHUP does.
     Reload {
-        /// Its status socket.
+        /// The router's status socket.
         #[arg(long, value_name = "PATH", default_value = DEFAULT_SOCKET)]
         socket: PathBuf,
-        /// Its configuration, which is checked first and names the status socket (`control`).
+        /// The router's configuration. It is checked first, and names the status socket
+        /// (`control`).
         #[arg(long, value_name = "FILE", conflicts_with = "socket")]
         config: Option<PathBuf>,
-        /// Waits until the file is in force, or fails with the reason why it is not.
+        /// Waits until the configuration is in force, or fails with the reason why it is not.
         #[arg(long)]
         wait: bool,
     },
     /// Shows the state of a running router.
     Show {
-        /// Its status socket.
+        /// The router's status socket.
         #[arg(long, value_name = "PATH", default_value = DEFAULT_SOCKET)]
         socket: PathBuf,
         /// Prints one JSON object.
@@ -122,11 +124,11 @@ enum Command {
         #[arg(long, conflicts_with = "json")]
         metrics: bool,
     },
-    /// Tells a port of a running router what capacity the link behind it has.
+    /// Sets the capacity of the link behind a port of a running router.
     Capacity {
         /// The port's name.
         port: String,
-        /// The capacity, such as 8Mbit; `none`: what the configuration says.
+        /// The capacity, such as 8Mbit, or `none` for the configured value.
         rate: String,
         /// The router's status socket.
         #[arg(long, value_name = "PATH", default_value = DEFAULT_SOCKET)]
@@ -134,20 +136,20 @@ enum Command {
     },
 }
 
-/// The program, with the arguments of the process.
+/// Runs the program with the arguments of the process.
 #[must_use]
 pub fn main() -> ExitCode {
     main_from(std::env::args_os())
 }
 
-/// The program, with these arguments; the first is its own name. Exit code 0: done, 1: failed, 2:
-/// wrong usage or configuration.
+/// Runs the program with these arguments, of which the first is its own name. The exit code is 0
+/// for success, 1 for a failure, and 2 for wrong usage or configuration.
 #[must_use]
 pub fn main_from(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments = match Arguments::try_parse_from(arguments) {
         Ok(arguments) => arguments,
         Err(error) => {
-            // Help and version go to stdout with code 0, mistakes to stderr with code 2.
+            // Help and version go to stdout with code 0, usage errors to stderr with code 2.
             let code = u8::try_from(error.exit_code()).unwrap_or(2);
             let _ = error.print();
             return ExitCode::from(code);
@@ -244,7 +246,7 @@ fn run_command(options: &RunOptions) -> ExitCode {
     }
 }
 
-/// 2 for what is wrong in the configuration, 1 for all else.
+/// Returns 2 for errors in the configuration, and 1 for all others.
 fn run_code(error: &RunError) -> u8 {
     match error {
         RunError::Config(_) | RunError::User { .. } | RunError::Group { .. } => 2,
@@ -348,7 +350,7 @@ fn capacity_command(socket: &std::path::Path, port: &str, rate: &str) -> ExitCod
     }
 }
 
-/// What the router answers to a question that changes something, or why it does not.
+/// Sends a query that changes something, and returns the router's answer or its error.
 fn answer(socket: &std::path::Path, query: &Query) -> Result<serde_json::Value, String> {
     let text = ask(socket, query).map_err(|error| error.to_string())?;
     let answer: serde_json::Value =
@@ -359,7 +361,7 @@ fn answer(socket: &std::path::Path, query: &Query) -> Result<serde_json::Value, 
     }
 }
 
-/// Prints what a command was asked for: its exit code.
+/// Prints a command's output, and returns the exit code.
 fn printed(text: &str) -> ExitCode {
     match print(text) {
         Ok(()) => ExitCode::SUCCESS,
@@ -367,12 +369,13 @@ fn printed(text: &str) -> ExitCode {
     }
 }
 
-/// Standard output took not all.
+/// Standard output could not be written completely.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot write to the standard output: {0}")]
 struct PrintError(io::Error);
 
-/// Prints to stdout. A reader that has read enough and has gone away is no failure; a full disk is.
+/// Prints to stdout. A reader that closes the pipe early does not count as a failure, but a full
+/// disk does.
 fn print(text: &str) -> Result<(), PrintError> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {

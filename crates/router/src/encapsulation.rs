@@ -1,5 +1,5 @@
-//! Packets of a tunnel with a shim in front: put there at the tunnel's entry, taken away at its
-//! exit (`docs/router/tunnels.md`).
+//! Tunnel packets with a shim in front, which is inserted at the tunnel's entry and removed at
+//! its exit (`docs/router/tunnels.md`).
 //!
 //! ```text
 //!   IP-in-IP   outer IP ─ inner IP ─ UDP ─ shim ─ …
@@ -23,14 +23,14 @@ pub const IP_IN_UDP: u16 = 6654;
 /// UDP port of VXLAN (RFC 7348).
 const VXLAN: u16 = 4789;
 const VXLAN_HEADER: usize = 8;
-/// Flags of a VXLAN header: its network identifier is valid. The rest is reserved.
+/// Flags of a VXLAN header with a valid network identifier. The other bits are reserved.
 const VXLAN_FLAGS: [u8; 4] = [8, 0, 0, 0];
-/// Source ports of IP-in-IP packets between two tunnel ports begin here, as RFC 7510 has it.
+/// First source port of IP-in-IP packets between two tunnel ports, following RFC 7510.
 const EPHEMERAL: u16 = 0xC000;
-/// Most bytes that are inserted.
+/// Maximum number of inserted bytes.
 pub(crate) const MAX_INSERTED: usize = HEADER_LEN + frame::MAX_LEN;
 
-/// The headers of a tunnel's packets.
+/// The encapsulation of a tunnel's packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encapsulation {
     /// An IP packet behind an IP header (RFC 2003, 2473, 4213).
@@ -39,29 +39,29 @@ pub enum Encapsulation {
     Vxlan,
 }
 
-/// The bytes in front of a tunnel's packet outside.
+/// The bytes to insert into a tunnel's packet.
 #[derive(Clone, Copy, Debug)]
 pub struct Insertion {
-    /// Where it begins, in bytes from the start of the packet.
+    /// Offset from the start of the packet.
     at: usize,
     bytes: [u8; MAX_INSERTED],
     len: usize,
-    /// It has a shim.
+    /// True if they include a shim.
     copied: bool,
 }
 
-/// A tunnel's packet as it leaves the exit.
+/// A tunnel's packet after removing the inserted bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Removed {
     /// Its length in bytes.
     pub len: usize,
-    /// If a shim stood in front: whether its result was merged into the shim inside.
+    /// If a shim was in front: whether its result was merged into the inner shim.
     pub merged: Option<bool>,
 }
 
-/// The IP packet inside.
+/// The inner IP packet.
 struct Inner {
-    /// Where it begins, in bytes from the start of the packet outside.
+    /// Offset from the start of the outer packet.
     at: usize,
     layout: Layout,
 }
@@ -75,7 +75,7 @@ impl Inner {
             .then_some(Self { at, layout })
     }
 
-    /// Its number as a protocol of the packet outside.
+    /// The number that the outer header names it by as a protocol.
     const fn number(&self) -> u8 {
         match self.layout.version() {
             Version::V4 => protocol::IPV4,
@@ -83,7 +83,7 @@ impl Inner {
         }
     }
 
-    /// Its UDP datagram and shim.
+    /// The inner UDP datagram and its shim.
     fn shim(&self, bytes: &[u8]) -> Option<(Datagram, Shim)> {
         let inner = bytes.get(self.at..)?;
         let udp = Datagram::locate(inner, &self.layout)?;
@@ -96,7 +96,7 @@ impl Inner {
 }
 
 impl Encapsulation {
-    /// Its name in configurations.
+    /// Returns the name used in configurations.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -105,7 +105,7 @@ impl Encapsulation {
         }
     }
 
-    /// UDP port of its packets with a shim in front.
+    /// The UDP port of packets with a shim in front.
     const fn port(self) -> u16 {
         match self {
             Self::IpInIp => IP_IN_UDP,
@@ -113,21 +113,22 @@ impl Encapsulation {
         }
     }
 
-    /// The IP packet in the tunnel's packet that begins at `at` and ends with `bytes`.
+    /// Finds the inner IP packet in a tunnel packet whose headers start at `at` and which ends
+    /// with `bytes`.
     fn inner(self, bytes: &[u8], at: usize) -> Option<Inner> {
         match self {
             Self::IpInIp => {
                 let inner = Inner::find(bytes, at)?;
                 (at + inner.layout.len() == bytes.len()).then_some(inner)
             }
-            // Ethernet frames may be padded.
+            // Ethernet frames can have padding.
             Self::Vxlan => Inner::find(bytes, behind_vxlan(bytes, at)?),
         }
     }
 
-    /// The bytes for a packet that leaves for the tunnel's exit, and whose TTL this router has
-    /// decremented. `None` for packets that pass as they are. UDP ports that distinguish inner
-    /// flows depend on `seed`.
+    /// Returns the bytes to insert into a packet that leaves for the tunnel's exit. This router
+    /// must already have decremented its TTL. `None` if the packet passes unchanged. The source
+    /// port that distinguishes inner flows depends on `seed`.
     #[must_use]
     pub fn insertion(self, bytes: &[u8], layout: &Layout, seed: u64) -> Option<Insertion> {
         let bytes = bytes.get(..layout.len())?;
@@ -142,7 +143,7 @@ impl Encapsulation {
         if self == Self::IpInIp && layout.protocol() != inner.number() {
             return None;
         }
-        // Routers answer the copy with the TTL that it has before this one.
+        // This router answers the copy with the TTL as it was before decrementing.
         let ttl = layout.ttl(bytes)?.wrapping_add(1);
         let copy = inner
             .shim(bytes)
@@ -171,14 +172,14 @@ impl Encapsulation {
         })
     }
 
-    /// True for a packet whose UDP port is that of this tunnel's packets with a shim in front.
+    /// Returns true if a packet has the UDP port of this tunnel's packets with a shim in front.
     #[must_use]
     pub fn comes_outside(self, bytes: &[u8], layout: &Layout) -> bool {
         udp_to(self.port(), bytes, layout).is_some()
     }
 
-    /// Takes away what was inserted at the entry, and merges the result of the copy into the shim
-    /// inside. `None`, and nothing changed, for packets into which nothing was inserted.
+    /// Removes the bytes inserted at the entry, and merges the copy's result into the inner
+    /// shim. If nothing was inserted, returns `None` without changing the packet.
     pub fn remove(self, bytes: &mut [u8], layout: &Layout) -> Option<Removed> {
         let bytes = bytes.get_mut(..layout.len())?;
         let udp = udp_to(self.port(), bytes, layout)?;
@@ -217,22 +218,22 @@ impl Encapsulation {
 }
 
 impl Insertion {
-    /// Bytes that it adds.
+    /// Number of bytes to insert.
     #[expect(clippy::len_without_is_empty, reason = "an insertion is never empty")]
     #[must_use]
     pub const fn len(&self) -> usize {
         self.len
     }
 
-    /// True if it has a shim.
+    /// Returns true if they include a shim.
     #[must_use]
     pub const fn copied(&self) -> bool {
         self.copied
     }
 
-    /// Inserts it into the packet that it was made for, whose checksums are complete, at the start
-    /// of `buffer`. Returns the packet's new layout. `None`, and nothing changed, if there is no
-    /// room.
+    /// Inserts the bytes into the packet at the start of `buffer`, and returns its new layout.
+    /// It must be the packet that they were created for, with complete checksums. If there is
+    /// not enough room, returns `None` without changing the packet.
     pub fn insert(&self, buffer: &mut [u8], layout: &Layout) -> Option<Layout> {
         let len = layout.len() + self.len;
         if len > usize::from(u16::MAX) {
@@ -265,8 +266,8 @@ impl Insertion {
     }
 }
 
-/// Merges the result of the copy at `copy` into the shim inside, and renews `checksum`, which
-/// covers the packet inside. `None`, and nothing changed, if it is refused.
+/// Merges the result of the copy at `copy` into the inner shim, and updates `checksum`, which
+/// covers the inner packet. If merging is refused, returns `None` without changing anything.
 fn merge(
     bytes: &mut [u8],
     layout: &Layout,
@@ -289,7 +290,7 @@ fn merge(
     Some(())
 }
 
-/// The UDP datagram to `port` of a packet that is no fragment and has nothing behind the datagram.
+/// The UDP datagram to `port` if the packet is not a fragment and ends with the datagram.
 fn udp_to(port: u16, bytes: &[u8], layout: &Layout) -> Option<Datagram> {
     let udp = Datagram::locate(bytes, layout)?;
     let end = udp.payload_offset() + udp.payload(bytes).len();
@@ -297,7 +298,7 @@ fn udp_to(port: u16, bytes: &[u8], layout: &Layout) -> Option<Datagram> {
     (whole && udp.ports(bytes)?.1 == port).then_some(udp)
 }
 
-/// Where the IP packet is whose VXLAN header begins at `at`.
+/// The offset of the IP packet whose VXLAN header starts at `at`.
 fn behind_vxlan(bytes: &[u8], at: usize) -> Option<usize> {
     const MACS: usize = 12;
     const VLAN: [u8; 2] = [0x81, 0x00];
@@ -315,14 +316,14 @@ fn number(bytes: &[u8], at: Range<usize>) -> Option<u16> {
     Some(u16::from_be_bytes(*bytes.get(at)?.first_chunk()?))
 }
 
-/// The UDP checksum after a change of the UDP length, which it covers twice.
+/// Updates a UDP checksum after a change of the UDP length, which it covers twice.
 fn with_length(checksum: u16, old: u16, new: u16) -> u16 {
     let change = Delta::word(old, new);
     update_udp(update_udp(checksum, change), change)
 }
 
-/// Writes the length of an IP packet whose headers are those of `layout`, and renews the checksum
-/// of an IPv4 header.
+/// Sets the length of an IP packet with the headers of `layout`, and updates an IPv4 header's
+/// checksum.
 fn set_length(bytes: &mut [u8], layout: &Layout, len: usize) {
     match layout.version() {
         Version::V4 => {
@@ -333,8 +334,8 @@ fn set_length(bytes: &mut [u8], layout: &Layout, len: usize) {
     }
 }
 
-/// Writes the protocol of what stands behind the IP header and its extensions. The checksum of an
-/// IPv4 header is left to [`set_length`].
+/// Sets the protocol that follows the IP header and its extensions. The checksum of an IPv4
+/// header is updated later, by [`set_length`].
 fn set_protocol(bytes: &mut [u8], layout: &Layout, number: u8) {
     let at = match layout.version() {
         Version::V4 => 9,
@@ -354,7 +355,7 @@ fn set_protocol(bytes: &mut [u8], layout: &Layout, number: u8) {
     }
 }
 
-/// Renews the checksum of an IPv4 header.
+/// Recomputes the checksum of an IPv4 header.
 fn renew_header(bytes: &mut [u8]) {
     put(bytes, 10, 0);
     let len = bytes

@@ -8,7 +8,7 @@ use super::*;
 
 const BOTH: [Encapsulation; 2] = [Encapsulation::IpInIp, Encapsulation::Vxlan];
 
-/// An IP packet with a right header checksum.
+/// An IP packet with a correct header checksum.
 fn ip(version: Version, number: u8, upper: &[u8]) -> Vec<u8> {
     let mut bytes = match version {
         V4 => vec![0x45, 2, 0, 0, 0, 7, 0x40, 0, 60, number, 0, 0],
@@ -35,7 +35,7 @@ fn ip(version: Version, number: u8, upper: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The same with a UDP datagram.
+/// An IP packet with a UDP datagram.
 fn udp(version: Version, port: u16, checksum: bool, payload: &[u8]) -> Vec<u8> {
     let mut upper = vec![0x30, 0x39, 0, 0, 0, 0, 0, 0];
     put(&mut upper, 2, port);
@@ -69,7 +69,7 @@ fn renew_udp(bytes: &mut [u8]) {
     put(bytes, layout.upper_offset() + 6, sum);
 }
 
-/// True if the checksums of a UDP packet, where it has any, are those that a sender computes.
+/// Whether the checksums of a UDP packet, if it has any, are those that a sender computes.
 fn is_right(bytes: &[u8]) -> bool {
     let (layout, udp) = located(bytes);
     let at = layout.upper_offset() + 6;
@@ -79,7 +79,7 @@ fn is_right(bytes: &[u8]) -> bool {
         && (field == 0 || field == udp.compute_checksum(bytes, &layout))
 }
 
-/// The same with a UDP length that leaves out the last 4 bytes.
+/// Shortens the UDP length by the last 4 bytes.
 fn shortened(mut bytes: Vec<u8>) -> Vec<u8> {
     let at = located(&bytes).0.upper_offset() + 4;
     let len = number(&bytes, at..at + 2).unwrap();
@@ -108,8 +108,8 @@ fn framed(vlan: bool, inner: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Packets of both tunnels around `inner`: over both IP versions, with and without what is
-/// optional.
+/// Packets of both tunnels around `inner`: over both IP versions, with and without optional
+/// parts.
 fn around(inner: &[u8]) -> Vec<(Encapsulation, Vec<u8>)> {
     let carried = match inner[0] >> 4 {
         4 => protocol::IPV4,
@@ -160,7 +160,7 @@ fn removed(tunnel: Encapsulation, packet: &[u8]) -> Option<(Vec<u8>, Option<bool
     Some((bytes, removed.merged))
 }
 
-/// OVER, written into the shim outside as a router would.
+/// Writes OVER into the outer shim, as a router would.
 fn answer(bytes: &mut [u8]) {
     let over = Answer::Vcp(VcpAnswer {
         code: VcpCode::Over,
@@ -190,7 +190,7 @@ fn the_answer_outside_arrives_inside() {
                 assert!(is_right(&outside), "{tunnel:?}");
                 let (_, datagram) = located(&outside);
                 assert_eq!(datagram.payload(&outside)[..16], shimmed()[..16]);
-                // Unanswered, nothing inside changes.
+                // Without an answer, nothing inside may change.
                 assert_eq!(
                     removed(tunnel, &outside),
                     Some((packet.clone(), Some(true)))
@@ -201,7 +201,7 @@ fn the_answer_outside_arrives_inside() {
                 assert_eq!(merged, Some(true));
                 let at = inside.len() - inner.len();
                 let (headers, left) = inside.split_at(at);
-                // A VXLAN packet may have a checksum outside, which covers the shim inside.
+                // A VXLAN packet may have an outer checksum, which covers the inner shim.
                 let same = headers.iter().zip(&packet).filter(|(a, b)| a == b).count();
                 assert!(same >= at - 2, "{tunnel:?}");
                 match tunnel {
@@ -222,8 +222,8 @@ fn the_answer_outside_arrives_inside() {
     }
 }
 
-/// IP-in-IP packets without a shim have a UDP header outside, so that all packets of an inner flow
-/// stay one flow to routers. VXLAN packets have one already.
+/// IP-in-IP packets without a shim still get an outer UDP header, so that routers see all
+/// packets of an inner flow as one flow. VXLAN packets already have one.
 #[test]
 fn a_packet_without_a_shim_stays_of_its_flow() {
     let with = udp(V4, 4433, true, &shimmed());
@@ -258,8 +258,8 @@ fn a_copy_that_is_not_sound_is_taken_away() {
     }
 }
 
-/// The entry decrements the TTL outside before it inserts the copy, the exit after it removes it:
-/// each hop between that is no XCP router shows inside, the entry as well.
+/// The entry decrements the outer TTL before it inserts the copy, the exit after it removes the
+/// copy. Therefore each hop in between without XCP must show inside, including the entry.
 #[test]
 fn hops_outside_show_in_the_ttl_inside() {
     let request = xcp_proto::Repr::initial(xcp_proto::Form::V4, Some(&XcpRequest::default()), 60);
@@ -272,7 +272,7 @@ fn hops_outside_show_in_the_ttl_inside() {
         for (tunnel, packet) in around(&inner) {
             let mut outside = inserted(tunnel, &packet).unwrap();
             let (layout, udp) = located(&outside);
-            // The copy is the one of a packet whose TTL is not decremented yet.
+            // The copy is that of a packet whose TTL is not decremented yet.
             let apart = xcp_ttl(udp.payload(&outside)).wrapping_sub(ttl_of(&outside));
             assert_eq!(apart, before.wrapping_add(1), "{tunnel:?}");
             for _ in 0..3 {
@@ -315,9 +315,9 @@ fn other_packets_pass_as_they_are() {
         udp(V4, VXLAN, true, &framed(false, &[0x45; 12])),
         udp(V4, IP_IN_UDP, true, &damaged),
         ip(V4, protocol::IPV4, &damaged),
-        // Bytes behind the packet inside.
+        // Bytes after the inner packet.
         udp(V4, IP_IN_UDP, true, &[&inner[..], &[0; 4]].concat()),
-        // A UDP datagram that ends before the packet inside does.
+        // A UDP datagram that ends before the inner packet.
         shortened(udp(V4, IP_IN_UDP, true, &inner)),
         shortened(udp(V6, VXLAN, true, &copied)),
         shortened(udp(V4, VXLAN, true, &framed(false, &inner))),
@@ -332,7 +332,7 @@ fn other_packets_pass_as_they_are() {
 }
 
 proptest! {
-    /// Whatever the packets are, what was inserted is removed again.
+    /// Whatever the packet, removing must undo inserting.
     #[test]
     fn insertion_and_removal_undo_each_other(
         upper in proptest::collection::vec(any::<u8>(), 0..120),

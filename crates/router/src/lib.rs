@@ -1,25 +1,25 @@
 //! A userspace router whose ports mark load into the packets that pass.
 //!
-//! Operators run its program `vcp-router`; the library is for programs that embed a router.
+//! Operators run the program `vcp-router`. The library is for programs that embed a router.
 //!
 //! ```text
 //!   tun      Device ─► Driver ◄─ deadlines, signals, status          system calls, clock
 //!              │          │
 //!   forward    └──► Router: checks, route, TTL, ICMP, cut, mark      whole packets, no I/O
-//!                     │      (ip, offload: what these are made of)
+//!                     │      (with ip and offload)
 //!   pathmark-link   Link: control law, queue, shaper, wire           packets of any type, no I/O
 //! ```
 //!
 //! - [`pathmark_link`]: ports and wires, generic over packets, so that an emulator runs the same
 //!   code under a virtual clock.
-//! - [`forward`]: the whole router on packet buffers; [`ip`], [`offload`] and [`encapsulation`] are
-//!   its parts.
+//! - [`forward`]: the whole router on packet buffers; [`ip`], [`offload`] and [`encapsulation`]
+//!   are its parts.
 //! - `config` (feature `config`): routers described in TOML.
 //! - `tun`, `daemon`, `cli` (feature `daemon`): the program `vcp-router`, whose `main` is
 //!   `cli::main`; `setup`: its interfaces, routes and rules in the kernel.
 //!
-//! Nothing but `tun`, `daemon` and `setup` reads a clock, touches a descriptor or runs a command,
-//! and no bytes from outside can make it panic or hold more memory than it was given.
+//! Only `tun`, `daemon` and `setup` read a clock, use a file descriptor or run a command.
+//! Received bytes must never make the router panic or hold more memory than its limit.
 
 #![cfg_attr(
     not(test),
@@ -28,7 +28,7 @@
         clippy::expect_used,
         clippy::panic,
         clippy::indexing_slicing,
-        // They panic where the output has no reader: see `stderr` and `cli`.
+        // These macros panic if nothing reads the output: see `stderr` and `cli`.
         clippy::print_stdout,
         clippy::print_stderr
     )

@@ -1,11 +1,11 @@
-//! The state of a router as `show` prints it for people.
+//! The human-readable output of `show`.
 
 use std::fmt::Write as _;
 
 use pathmark_link::keys::{ByteCount, RateValue};
 use serde_json::Value;
 
-/// Tables of links, interfaces and counters.
+/// Formats tables of links, interfaces and counters.
 pub(crate) fn table(state: &Value) -> String {
     let mut out = String::new();
     // Writing to a string cannot fail, here and below.
@@ -79,7 +79,7 @@ fn percent(value: &Value) -> String {
     value.as_f64().map_or_else(|| "-".to_owned(), percent)
 }
 
-/// To four digits.
+/// Formats a rate with four significant digits.
 fn rate(value: &Value) -> String {
     let text = |bits: f64| {
         let digits = (bits.max(1.0).log10() as i32 - 3).max(0);
@@ -90,7 +90,7 @@ fn rate(value: &Value) -> String {
     value.as_f64().map_or_else(|| "-".to_owned(), text)
 }
 
-/// Interfaces, and what their ports dropped by cause.
+/// Formats the interfaces, and the drops of their ports by cause.
 fn interfaces(state: &Value) -> String {
     let mut out = String::new();
     let _ = writeln!(
@@ -137,7 +137,7 @@ fn interfaces(state: &Value) -> String {
     out
 }
 
-/// Program and configuration.
+/// Formats the program and its configuration.
 fn program(state: &Value) -> String {
     let field = |pointer: &str| state.pointer(pointer).unwrap_or(&Value::Null);
     let (uptime, at) = (number(field("/uptime_s")), number(field("/reload/at_s")));
@@ -156,7 +156,7 @@ fn program(state: &Value) -> String {
     )
 }
 
-/// What XCP ports add; nothing if there is none.
+/// Formats the extra values of XCP ports, or nothing if there are none.
 fn xcp_table(state: &Value) -> String {
     let mut out = String::new();
     let links = state.get("links").and_then(|links| links.as_array());

@@ -3,10 +3,11 @@
 use std::fmt::Arguments;
 use std::io::{self, Write};
 
-/// Writes one line to stderr, with the program's name in front. If stderr cannot be written (a
-/// full disk, a closed pipe), the line is lost and forwarding goes on; `eprintln!` would panic.
+/// Writes one line to stderr, prefixed with the program's name. If stderr cannot be written (a
+/// full disk, a closed pipe), the line is lost, but forwarding continues. `eprintln!` would
+/// panic instead.
 pub(crate) fn line(text: Arguments<'_>) {
-    // In one write, so that lines of several threads do not mix.
+    // One write per line, so that lines of several threads do not mix.
     let line = format!("vcp-router: {text}\n");
     let _ = io::stderr().lock().write_all(line.as_bytes());
 }

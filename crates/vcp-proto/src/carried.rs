@@ -1,12 +1,12 @@
-//! What a packet tells the link half of the law.
+//! Reads a packet's fields for the link half of the law.
 
 use pathmark_cc::{Carried, VcpCarried, VcpCode};
 use pathmark_shim::ip::Layout;
 
 use crate::{ecn, header::Packet};
 
-/// Reads the shim in front of a UDP payload. [`Carried::Foreign`] if there is no sound VCP shim, or
-/// its code is 0.
+/// Reads the shim in front of a UDP payload. Returns [`Carried::Foreign`] if there is no valid
+/// VCP shim, or its code is 0.
 #[inline]
 #[must_use]
 pub fn from_payload(payload: &[u8]) -> Carried {
@@ -16,7 +16,7 @@ pub fn from_payload(payload: &[u8]) -> Carried {
     }
 }
 
-/// Reads a sound shim. [`Carried::Foreign`] if its code is 0.
+/// Reads a valid shim. Returns [`Carried::Foreign`] if its code is 0.
 #[inline]
 #[must_use]
 pub fn from_packet(packet: &Packet<'_>) -> Carried {
@@ -31,8 +31,8 @@ pub fn from_packet(packet: &Packet<'_>) -> Carried {
     }
 }
 
-/// Reads the ECN field of a packet that is known to carry VCP there. [`Carried::Foreign`] if it
-/// is 00.
+/// Reads the ECN field of a packet that is known to use it for VCP. Returns [`Carried::Foreign`]
+/// if it is 00.
 #[inline]
 #[must_use]
 pub fn from_ecn(bytes: &[u8], ip: &Layout) -> Carried {

@@ -1,24 +1,28 @@
-//! What a receiver counts, and how a sender reads it.
+//! The counters of a receiver, and their interpretation by a sender.
 //!
-//! The receiver returns **totals since the path epoch began**, never increments, so a lost, thinned
-//! or late FEEDBACK frame loses nothing: the next difference carries it.
+//! The receiver returns **totals since the path epoch began**, never increments. A lost, delayed
+//! or skipped FEEDBACK frame therefore loses nothing, because the next difference includes it.
 //!
 //! | index | name | meaning |
 //! |---|---|---|
 //! | 0, 1, 2 | n1, n2, n3 | packets that arrived as LOW, HIGH, OVER |
-//! | 3 | n0 | packets without a signal: code 0, hop count 0, or an unsound shim |
-//! | 4, 5, 6, 7 | b1, b2, b3, b0 | their bytes of UDP payload, shim included |
-//! | 8 | sum_r | Σ r over LOW packets in 2⁻¹⁶; 65 536 for each without a carried r, and for r = 65 535 |
-//! | 9 | t_rho | of the latest packet with a sound shim, in ms |
+//! | 3 | n0 | packets without a signal: code 0, hop count 0, or an invalid shim |
+//! | 4, 5, 6, 7 | b1, b2, b3, b0 | their bytes of UDP payload, including the shim |
+//! | 8 | sum_r | Σ r over LOW packets in 2⁻¹⁶; 65 536 if r is not carried, or is 65 535 |
+//! | 9 | t_rho | of the latest packet with a valid shim, in ms |
 //! | 10 | hops | of that packet |
-//! | 11 | flags | of that packet: bit 0 BISE, bit 1 r carried, bits 2 to 4 class of the declared loss by corruption, bit 5 the router named runs another law |
+//! | 11 | flags | of that packet, as below |
 //! | 12 | router | of that packet |
 //! | 13 | load | of that packet, in 1/128 |
 //! | 14 | ttl | its IP TTL or hop limit plus 1; 0 if unknown |
 //!
-//! An unmarked LOW does not count: senders stamp LOW themselves, so on a path without any VCP
-//! router all packets would read as LOW. That is why a code counts only with a hop count of at
-//! least 1. The ECN carrier has no hop count; its codes count as they are and indices 9…13 stay 0.
+//! Flags: bit 0 is BISE; bit 1: r is carried; bits 2 to 4 are the class of the declared loss by
+//! corruption; bit 5: the named router runs another law.
+//!
+//! An unmarked LOW must not count. Because senders write LOW themselves, all packets on a path
+//! without any VCP router would otherwise count as LOW. Therefore a code only counts with a hop
+//! count of at least 1. The ECN carrier has no hop count, so its codes count as they are, and
+//! indices 9…13 stay 0.
 
 use core::{error, fmt, time::Duration};
 
@@ -27,19 +31,19 @@ use pathmark_shim::corruption;
 
 use crate::header::{Packet, R_ONE};
 
-/// How many counters there are.
+/// Number of counters.
 pub const LEN: usize = 15;
 
-/// Totals stop here (the largest QUIC varint), and with them the feedback. No flow gets this far.
+/// Maximum of totals (the largest QUIC varint), at which feedback ends. No flow gets this far.
 const CEILING: u64 = (1 << 62) - 1;
-/// r = 1 as the sum counts it.
+/// r = 1 in the sum.
 const ONE: u64 = 1 << 16;
 const FLAG_BISE: u64 = 1;
 const FLAG_CARRIED_R: u64 = 2;
 const CORRUPTION_SHIFT: u32 = 2;
 const FLAG_TRANSLATED: u64 = 1 << 5;
 
-/// Counters that cannot be: the sender ignores them.
+/// Impossible counters, which the sender ignores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Implausible {
@@ -47,16 +51,16 @@ pub enum Implausible {
     Count,
     /// A field is out of its range.
     Range,
-    /// A total fell.
+    /// A total decreased.
     Backwards,
     /// More packets counted than sent.
     MorePacketsThanSent,
-    /// Bytes or Σr do not fit the packets they are of.
+    /// Bytes or Σr do not fit the number of packets.
     Sum,
 }
 
 impl Implausible {
-    /// One line with the cause.
+    /// Describes the cause in one line.
     #[must_use]
     pub const fn message(self) -> &'static str {
         match self {
@@ -105,7 +109,8 @@ struct Latest {
 }
 
 impl Totals {
-    /// Counts a packet by its shim. `None`: the shim was not sound, so the packet does not count.
+    /// Counts a packet by its shim. `None`: the shim was invalid, so the packet counts as one
+    /// without a signal.
     #[inline]
     pub fn count_shim(&mut self, shim: Option<&Packet<'_>>, bytes: u64, ttl: Option<u8>) {
         let Some(shim) = shim else {
@@ -160,13 +165,13 @@ impl Totals {
         add(total, bytes);
     }
 
-    /// True until something was counted.
+    /// Returns true if nothing was counted yet.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.packets == [0; 4]
     }
 
-    /// As they go into a FEEDBACK frame, in the order of the table above.
+    /// The counters for a FEEDBACK frame, in the order of the table above.
     #[must_use]
     pub fn encode(&self) -> [u64; LEN] {
         let [n0, n1, n2, n3] = self.packets;
@@ -245,11 +250,11 @@ impl Totals {
         })
     }
 
-    /// What `self` adds to `older`, where no more than `most` can have been counted in the epoch so
-    /// far. `sent_ttl` is the IP TTL that packets were sent with, if known.
+    /// Returns the difference between `self` and `older`. At most `most` can have been counted
+    /// in the epoch so far. `sent_ttl` is the IP TTL that packets were sent with, if known.
     ///
     /// # Errors
-    /// [`Implausible`]: the counters contradict `older`, `sent` or each other.
+    /// [`Implausible`]: the counters contradict `older`, `most` or each other.
     pub fn since(
         &self,
         older: &Self,
@@ -289,8 +294,8 @@ impl Totals {
             load_128: latest.load_128,
             translated: latest.translated,
             unmarked_hop: match (sent_ttl, latest.ttl) {
-                // More TTL than it was sent with: someone on the way rewrote it, so it tells
-                // nothing.
+                // A higher TTL than it was sent with must have been rewritten on the way, so it
+                // is meaningless.
                 (Some(sent), Some(arrived)) => sent
                     .checked_sub(arrived)
                     .map(|ip_hops| ip_hops > latest.hops),

@@ -158,13 +158,13 @@ fn totals_stop_at_the_ceiling() {
     assert_eq!([n1, b1, sum_r], [CEILING; 3]);
 }
 
-/// A packet as it arrives: code, hop count, r, size.
+/// An arriving packet: code, hop count, r, size.
 fn packets() -> impl Strategy<Value = Vec<(u8, u8, u16, u64)>> {
     proptest::collection::vec((0..4u8, 0..4u8, any::<u16>(), 16..1500u64), 1..200)
 }
 
-/// What the sender does with FEEDBACK frames: the packet number of the packet that brought one
-/// orders them.
+/// A sender's handling of FEEDBACK frames, which are ordered by the packet number of the packet
+/// that carried them.
 #[derive(Default)]
 struct Sender {
     last: Option<(usize, Totals)>,
@@ -191,8 +191,8 @@ impl Sender {
 }
 
 proptest! {
-    /// Whatever FEEDBACK frames are lost, doubled or late, as long as the last arrives: the
-    /// differences add up to exactly what was counted.
+    /// FEEDBACK frames may be lost, duplicated or late. As long as the last one arrives, the
+    /// differences must add up to exactly the counts.
     #[test]
     fn lost_and_late_feedback_loses_nothing(
         packets in packets(),
@@ -237,7 +237,8 @@ proptest! {
         prop_assert_eq!(Totals::decode(&totals.encode()), Ok(totals));
     }
 
-    /// Whatever a peer claims: no panic, and what is accepted is within what was sent.
+    /// For any claims of a peer, nothing may panic, and accepted counters must be within what
+    /// was sent.
     #[test]
     fn arbitrary_counters(
         older in proptest::collection::vec(0..1u64 << 62, 15),

@@ -1,4 +1,4 @@
-//! VCP in the IP ECN field, for paths that let nothing else through (a tunnel that copies only DSCP
+//! VCP in the IP ECN field, for paths that preserve nothing else (a tunnel that copies only DSCP
 //! and ECN).
 //!
 //! | field | RFC 3168 | here |
@@ -8,10 +8,11 @@
 //! | 10 | ECT(0) | HIGH |
 //! | 11 | CE | OVER |
 //!
-//! This redefines a field with a standard meaning (RFC 3168, RFC 9331), so it is for networks under
-//! one hand: both ends choose it, and a router's configuration names the DSCP, port or prefix of
-//! packets that mean VCP by it. The functions here trust that classification and must not be called
-//! for anything else. There is no hop count: an untouched 01 reads as LOW.
+//! Because this redefines a field with a standard meaning (RFC 3168, RFC 9331), it is only
+//! suitable for networks under one administration: both ends must choose it, and a router's
+//! configuration must select the packets that use it by DSCP, port or prefix. The functions here
+//! trust this classification and must not be called for other packets. There is no hop count, so
+//! an unchanged 01 counts as LOW.
 
 use pathmark_cc::VcpCode;
 use pathmark_shim::ip::Layout;
@@ -25,8 +26,8 @@ pub fn read(bytes: &[u8], ip: &Layout) -> VcpCode {
     ip.ecn(bytes).map_or(VcpCode::None, VcpCode::from_bits)
 }
 
-/// Raises the code in a packet's ECN field to at least `code`, IPv4's header checksum renewed. 00
-/// stays 00.
+/// Raises the code in a packet's ECN field to at least `code`, and updates IPv4's header
+/// checksum. 00 stays 00.
 #[inline]
 pub fn mark(bytes: &mut [u8], ip: &Layout, code: VcpCode) -> Outcome {
     match read(bytes, ip) {

@@ -6,15 +6,15 @@
 //!   │ prefix │ccBRTkkk│ hops │ router  │ r       │ t_ρ     │ load │ min RTT │ check   │
 //!   └────────┴────────┴──────┴─────────┴─────────┴─────────┴──────┴─────────┴─────────┘
 //!   cc       code, 2 bits: 0 not VCP, 1 LOW, 2 HIGH, 3 OVER
-//!   B        BISE: set by a sender that would follow a large ε, cleared by a VCP router without BISE
-//!   R        r is carried: routers lower r instead of mixing marks
-//!   T        the router named runs another law, and says in VCP's terms what that would tell
-//!   k        class of the loss by corruption that routers declare, three bits ([`corruption`]): the sum over routers
-//!   hops     what the boxes of VCP routers took off the IP TTL, saturating
-//!   router   identity of the router with the highest load so far (ties: the later); 0 before the first
-//!   r        share of LOW in 2⁻¹⁶, 65 535 standing for 1: the least over BISE routers
-//!   t_ρ      measuring interval in ms: the longest over routers; 0 before the first
-//!   load     of that router, in 1/128; for people, not for control
+//!   B        BISE: set by a sender that can follow a large ε, cleared by VCP routers without BISE
+//!   R        r is carried: routers must lower r instead of mixing marks
+//!   T        the named router runs another law, and translates its answer into VCP's terms
+//!   k        class of the total loss by corruption that routers declare, 3 bits ([`corruption`])
+//!   hops     hops that the machines of VCP routers subtracted from the IP TTL, saturating
+//!   router   identity of the router with the highest load so far (ties: the later), or 0
+//!   r        share of LOW in 2⁻¹⁶ (65 535 means 1): the minimum over BISE routers
+//!   t_ρ      measuring interval in ms: the maximum over routers; 0 before the first
+//!   load     of that router, in 1/128; only informative, not for control
 //!   min RTT  of the sender, as a class of quarter octaves ([`crate::rtt_class`])
 //! ```
 
@@ -25,10 +25,10 @@ use pathmark_shim::{FramingError, Kind, corruption, frame};
 
 use crate::rtt_class;
 
-/// Bytes of a VCP shim.
+/// Length of a VCP shim in bytes.
 pub const LEN: usize = 16;
 
-/// r as a sender writes it: no BISE router has lowered it.
+/// r as a sender writes it, before a BISE router lowers it.
 pub const R_ONE: u16 = u16::MAX;
 
 pub(crate) const CODE_SHIFT: u8 = 6;
@@ -37,62 +37,66 @@ pub(crate) const BISE: u8 = 0x20;
 pub(crate) const CARRIES_R: u8 = 0x10;
 pub(crate) const TRANSLATED: u8 = 0x08;
 
-/// A VCP shim whose prefix, length and check are right: a checked view. Its methods never fail.
+/// A view of a VCP shim whose prefix, length and check are valid, so that its methods never
+/// fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet<'a>(&'a [u8; LEN]);
 
 impl<'a> Packet<'a> {
-    /// Checks the shim in front of `datagram`; what follows it is not looked at.
+    /// Checks the shim at the start of `datagram`, ignoring the bytes after it.
     ///
     /// # Errors
-    /// [`FramingError`]. Every value of every field is legal, so a sound frame is a sound VCP shim.
+    /// [`FramingError`]. Every value of every field is allowed, so a valid frame is a valid VCP
+    /// shim.
     #[inline]
     pub fn parse(datagram: &'a [u8]) -> Result<Self, FramingError> {
         frame::expect::<LEN>(Kind::VCP, datagram).map(Self)
     }
 
-    /// A shim that was checked before.
+    /// Creates a view of a shim that was checked before.
     #[inline]
     pub(crate) const fn checked(shim: &'a [u8; LEN]) -> Self {
         Self(shim)
     }
 
-    /// All of its bytes.
+    /// All bytes of the shim.
     #[inline]
     #[must_use]
     pub const fn bytes(&self) -> &'a [u8; LEN] {
         self.0
     }
 
-    /// The code, raised by routers on the way.
+    /// The code, as raised by routers so far.
     #[inline]
     #[must_use]
     pub const fn code(&self) -> VcpCode {
         VcpCode::from_bits(self.0[4] >> CODE_SHIFT)
     }
 
-    /// True while the sender would follow BISE and every VCP router passed runs it.
+    /// Returns true while the sender is willing to follow BISE and every VCP router so far runs
+    /// it.
     #[inline]
     #[must_use]
     pub const fn bise(&self) -> bool {
         self.0[4] & BISE != 0
     }
 
-    /// True if the sender scales by r itself, so that routers lower it instead of mixing marks.
+    /// Returns true if the sender itself scales by r, so that routers must lower it instead of
+    /// mixing marks.
     #[inline]
     #[must_use]
     pub const fn carries_r(&self) -> bool {
         self.0[4] & CARRIES_R != 0
     }
 
-    /// True if the router with the highest load so far runs another law than VCP.
+    /// Returns true if the router with the highest load so far runs another law than VCP.
     #[inline]
     #[must_use]
     pub const fn translated(&self) -> bool {
         self.0[4] & TRANSLATED != 0
     }
 
-    /// Class of the loss by corruption that the routers passed declare together, see
+    /// Class of the loss by corruption that the routers so far declare in total, see
     /// [`corruption`].
     #[inline]
     #[must_use]
@@ -100,7 +104,7 @@ impl<'a> Packet<'a> {
         self.0[4] & corruption::MASK
     }
 
-    /// VCP routers passed; 255 stands for that many and more.
+    /// Number of VCP routers so far; 255 means at least 255.
     #[inline]
     #[must_use]
     pub const fn hops(&self) -> u8 {
@@ -114,7 +118,7 @@ impl<'a> Packet<'a> {
         u16::from_be_bytes([self.0[6], self.0[7]])
     }
 
-    /// r in 2⁻¹⁶, 65 535 standing for 1.
+    /// r in 2⁻¹⁶; 65 535 means 1.
     #[inline]
     #[must_use]
     pub const fn r(&self) -> u16 {
@@ -135,7 +139,7 @@ impl<'a> Packet<'a> {
         self.0[12]
     }
 
-    /// The sender's least RTT, rounded up to its class; `None` if it has measured none.
+    /// The sender's minimum RTT, rounded up to its class; `None` if it has measured none.
     #[inline]
     #[must_use]
     pub const fn min_rtt(&self) -> Option<Duration> {
@@ -148,30 +152,30 @@ impl<'a> Packet<'a> {
 pub struct Repr {
     /// Load code.
     pub code: VcpCode,
-    /// BISE is wanted, and run by every VCP router passed.
+    /// True if the sender is willing to follow BISE, and every VCP router so far runs it.
     pub bise: bool,
-    /// r is carried: routers lower it instead of mixing marks.
+    /// True if r is carried, so that routers must lower it instead of mixing marks.
     pub carries_r: bool,
-    /// The router with the highest load runs another law.
+    /// True if the router with the highest load runs another law.
     pub translated: bool,
     /// Class of the declared loss by corruption, 0 to 7, see [`corruption`].
     pub corruption: u8,
-    /// VCP routers passed.
+    /// Number of VCP routers so far.
     pub hops: u8,
     /// Identity of the router with the highest load; 0 before the first.
     pub router: u16,
-    /// r in 2⁻¹⁶, 65 535 standing for 1.
+    /// r in 2⁻¹⁶; 65 535 means 1.
     pub r: u16,
     /// Longest measuring interval in milliseconds; 0 before the first router.
     pub t_rho_ms: u16,
     /// Highest load in 1/128.
     pub load_128: u8,
-    /// The sender's least RTT as a class, see [`rtt_class`].
+    /// The sender's minimum RTT as a class, see [`rtt_class`].
     pub rtt_class: u8,
 }
 
 impl Repr {
-    /// What a sender writes: LOW, and no field of a router.
+    /// The fields that a sender writes: LOW, and no fields of routers.
     #[inline]
     #[must_use]
     pub fn initial(request: &Request, carries_r: bool) -> Self {
@@ -190,7 +194,7 @@ impl Repr {
         }
     }
 
-    /// The fields of a checked shim.
+    /// Reads the fields of a checked shim.
     #[inline]
     #[must_use]
     pub const fn parse(packet: &Packet<'_>) -> Self {
@@ -209,7 +213,7 @@ impl Repr {
         }
     }
 
-    /// The shim, sealed.
+    /// Creates the shim, sealed.
     #[inline]
     #[must_use]
     pub fn emit(&self) -> [u8; LEN] {
@@ -255,7 +259,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// The header of a sender that runs BISE, reads r, and has measured 250 ms.
+    /// The header of a sender that runs BISE, uses r, and has measured 250 ms.
     pub(crate) fn fresh() -> Repr {
         let mut request = Request::default();
         request.bise = true;
@@ -340,7 +344,7 @@ pub(crate) mod tests {
             let _ = Packet::parse(&bytes);
         }
 
-        /// With the frame's own check over them, arbitrary fields are legal.
+        /// With a valid check of the frame, arbitrary fields are allowed.
         #[test]
         fn arbitrary_fields_parse(fields in proptest::array::uniform16(any::<u8>())) {
             let mut shim = fields;

@@ -4,20 +4,21 @@
 //!   sender                 router port                      receiver
 //!   ──────                 ───────────                      ────────
 //!   Repr::initial ─shim─►  carried::read ► LinkController
-//!                          mark::…  ◄───── VcpAnswer ─shim─►  Meter ─counters─► difference ► Controller
+//!                          mark::…  ◄───── VcpAnswer ─shim─►  Meter ─counters─► Controller
 //! ```
 //!
-//! - [`header`]: the 16-byte shim, as a checked view ([`Packet`]) and as typed fields ([`Repr`]).
-//! - [`mark`]: the marking rule, which only ever raises; in a header and in an IP packet in place.
-//! - [`ecn`]: the other carrier, the IP ECN field, for paths that let nothing else through.
-//! - [`carried`]: what a packet tells the link half of the law.
-//! - [`counters`]: what a receiver counts and how a sender reads it.
+//! - [`header`]: the 16-byte shim, as a checked view ([`Packet`]) and as typed fields
+//!   ([`Repr`]).
+//! - [`mark`]: the marking rule, which never lowers a code, in a header or in an IP packet.
+//! - [`ecn`]: the other carrier, the IP ECN field, for paths that preserve nothing else.
+//! - [`carried`]: a packet's fields for the link half of the law.
+//! - [`counters`]: the counters of a receiver, and their interpretation by a sender.
 //! - [`rtt_class`]: a round-trip time in one byte.
-//! - [`tunnel`]: what a copy of a shim outside a tunnel leaves in the shim inside.
+//! - [`tunnel`]: merging a copy of a shim outside a tunnel into the inner shim.
 //! - `signal` (feature `transport`): both carriers as signals of the transport.
 //!
-//! The laws themselves are in `pathmark-cc`; here are bytes and the rules of both ends. Nothing
-//! panics or allocates, whatever arrives.
+//! The laws themselves are in `pathmark-cc`; this crate has the bytes and the rules of both
+//! ends. No input makes it panic or allocate.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(

@@ -1,19 +1,19 @@
-//! The marking rule: what a router writes into a VCP shim.
+//! The marking rule, by which a router writes into a VCP shim.
 //!
-//! Every field is combined with the packet's present one, so that the order of two routers
-//! matters only where both report the same load:
+//! Every field is combined with the packet's present one, so that the order of two routers only
+//! matters if both report the same load:
 //!
 //! | field | becomes |
 //! |---|---|
-//! | code | the higher of both; 0 stays 0, such a packet is not VCP |
+//! | code | the higher of both; 0 stays 0, because such a packet is not VCP |
 //! | BISE | cleared by a router without it |
-//! | hops | more by what this router's box takes off the IP TTL, up to 255 |
-//! | router, load, translated | this router's, if its load is not below the one found |
+//! | hops | plus the hops that this router's machine subtracts from the IP TTL, up to 255 |
+//! | router, load, translated | this router's, if its load is not below the present one |
 //! | r | the lower of both, if the shim carries r |
 //! | t_ρ | the longer of both, rounded up to a millisecond |
-//! | corruption | the class of what it stands for and what this router declares, together |
+//! | corruption | the class of the total of its present value and this router's declared loss |
 //!
-//! The sender's RTT class stays as it is.
+//! The sender's RTT class stays unchanged.
 
 use pathmark_cc::VcpAnswer;
 use pathmark_shim::{
@@ -25,8 +25,8 @@ use pathmark_shim::{
 
 use crate::header::{self, LEN, Packet};
 
-// Where the fields are in the shim's words behind the prefix, first byte least significant: in the
-// first,
+// Positions of the fields in the shim's words after the prefix, with the first byte least
+// significant: in the first word,
 const CODE: u32 = header::CODE_MASK as u32;
 const FLAGS: u32 = !(header::CODE_MASK | corruption::MASK) as u32;
 const CORRUPTION: u32 = corruption::MASK as u32;
@@ -42,37 +42,36 @@ const T_RHO: u32 = 0xFFFF;
 // and in the third.
 const LOAD: u32 = 0xFF;
 
-/// A router as marks name it.
+/// The identity of a router in marks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Router {
-    /// Its identity, chosen by its operator; not 0.
+    /// Its number, chosen by the operator; not 0.
     pub id: u16,
-    /// What its box takes off the IP TTL: 1, and more where the kernel of the box forwards its
-    /// packets as well.
+    /// The hops that its machine subtracts from the IP TTL: 1, or more if the kernel forwards
+    /// its packets as well.
     pub hops: u8,
 }
 
 impl From<u16> for Router {
-    /// A router that takes one off the IP TTL.
+    /// Creates a router that subtracts one hop from the IP TTL.
     fn from(id: u16) -> Self {
         Self { id, hops: 1 }
     }
 }
 
-/// What became of a packet that was to be marked.
+/// The result of marking a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Outcome {
     /// The answer is written.
     Marked,
-    /// No sound VCP shim where one was expected, or its code is 0: untouched.
+    /// There was no valid VCP shim, or its code is 0, so nothing was changed.
     Untouched,
 }
 
-/// The shim with `answer` of the router with this identity combined in, sealed. `None` if its code
-/// is 0.
-// On whole words: fields taken out and put together byte by byte would cost as much again as all
-// the rest.
+/// Combines `answer` of this router with a shim, and seals the result. `None` if its code is 0.
+// Works on whole words, because extracting and reassembling fields byte by byte would double the
+// cost.
 #[inline(always)]
 #[must_use]
 pub fn combine(
@@ -118,7 +117,7 @@ pub fn combine(
     Some(frame::change_fields(packet.bytes(), change))
 }
 
-/// Marks the shim at the start of `payload` in place. For payloads that no checksum covers yet.
+/// Marks the shim at the start of `payload` in place, for payloads that no checksum covers yet.
 #[inline]
 pub fn mark_payload(payload: &mut [u8], answer: &VcpAnswer, router: impl Into<Router>) -> Outcome {
     let Some(marked) = marked(payload, answer, router) else {
@@ -133,16 +132,16 @@ pub fn mark_payload(payload: &mut [u8], answer: &VcpAnswer, router: impl Into<Ro
     }
 }
 
-/// Marks rows of packets that mostly bear the same shim and get the same answer, as those of a
-/// super-packet do.
+/// Marks sequences of packets that mostly have the same shim and answer, such as those of a
+/// super-packet.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Row {
-    /// The last shim that was marked, by which router with which answer, and what it became.
+    /// The last marked shim, with its router, answer and result.
     last: Option<([u8; LEN], Router, VcpAnswer, [u8; LEN])>,
 }
 
 impl Row {
-    /// What [`mark_payload`] does.
+    /// Marks like the function [`mark_payload`].
     #[inline]
     pub fn mark_payload(
         &mut self,
@@ -171,12 +170,12 @@ impl Row {
     }
 }
 
-/// Marks the shim at `offset` of a UDP payload inside an IP packet, and renews the UDP checksum as
-/// `state` allows. `offset` is 0, or the start of a later segment in a packet that offload will cut
-/// up.
+/// Marks the shim at `offset` of a UDP payload inside an IP packet, and updates the UDP checksum
+/// as `state` allows. `offset` is 0, or the start of a later segment in a packet that offload
+/// will cut.
 ///
-/// A first fragment is marked if it holds the whole shim; a [`Datagram`] is never found in a later
-/// one.
+/// A first fragment is marked if it contains the whole shim; a [`Datagram`] is never found in a
+/// later one.
 #[inline]
 pub fn mark_packet(
     bytes: &mut [u8],
@@ -194,18 +193,18 @@ pub fn mark_packet(
     }
 }
 
-/// A shim as it came in a packet, stored next to the packet while that waits: to mark it, nothing
-/// needs to be fetched from memory again, only written.
+/// A packet's shim on arrival, stored next to the waiting packet. Marking then only writes to
+/// the packet's memory, without reading it again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lifted {
-    /// Where the shim is, in bytes from the start of the packet.
+    /// Offset of the shim from the start of the packet.
     at: u16,
     checksum: [u8; 2],
     shim: [u8; LEN],
 }
 
 impl Lifted {
-    /// The sound shim at the start of a UDP payload inside an IP packet.
+    /// Finds the valid shim at the start of a UDP payload inside an IP packet.
     ///
     /// # Errors
     /// [`FramingError`].
@@ -220,22 +219,22 @@ impl Lifted {
         }
     }
 
-    /// The shim as it was found.
+    /// The shim on arrival.
     #[inline]
     #[must_use]
     pub const fn packet(&self) -> Packet<'_> {
         Packet::checked(&self.shim)
     }
 
-    /// Where the UDP payload starts, in bytes from the start of the packet.
+    /// Offset of the UDP payload from the start of the packet.
     #[inline]
     #[must_use]
     pub const fn payload_offset(&self) -> usize {
         self.at as usize
     }
 
-    /// [`mark_packet`] for the packet that the shim was found in, unchanged since then (but for
-    /// its IP header).
+    /// Marks like [`mark_packet`] the packet in which the shim was found. Except for its IP
+    /// header, the packet must be unchanged since then.
     #[inline]
     pub fn mark(
         &self,

@@ -24,8 +24,8 @@ fn through(repr: Repr, answer: &VcpAnswer, router: u16) -> Repr {
     Repr::parse(&Packet::parse(&shim).unwrap())
 }
 
-/// Three routers by hand: BISE at low load, BISE at high load and a longer interval, plain VCP at a
-/// load in between.
+/// Three routers, calculated by hand: BISE at low load, BISE at high load with a longer
+/// interval, and plain VCP at a load in between.
 #[test]
 fn three_routers() {
     let one = through(fresh(), &answer(VcpCode::Low, Some(30_000), 200, 60), 11);
@@ -65,7 +65,7 @@ fn three_routers() {
     assert_eq!(tie.router, 44, "of equal loads the later router is named");
 }
 
-/// Two ports declare 5 % each; one that declares no corruption leaves the field as it is.
+/// Two ports declare 5 % each; one that declares no corruption leaves the field unchanged.
 #[test]
 fn declared_corruption_adds_up() {
     let declares = |corruption_ppm| VcpAnswer {
@@ -133,7 +133,7 @@ fn damage_and_others_are_untouched() {
     assert_eq!(mark_payload(&mut [], &over, 1), Outcome::Untouched);
 }
 
-/// An IP packet with a UDP datagram and its right checksums, built field by field.
+/// An IP packet with a UDP datagram and correct checksums, built field by field.
 fn packet(v6: bool, payload: &[u8]) -> Vec<u8> {
     let udp_len = u16::try_from(8 + payload.len()).unwrap().to_be_bytes();
     let mut bytes = Vec::new();
@@ -177,7 +177,8 @@ prop_compose! {
 }
 
 proptest! {
-    /// The code never falls along a path, 0 stays 0, and each field only moves its own way.
+    /// The code never decreases along a path, 0 stays 0, and each field only changes in its own
+    /// direction.
     #[test]
     fn every_field_is_monotone(
         start in any_repr(),
@@ -208,7 +209,7 @@ proptest! {
         }
     }
 
-    /// In a row or each on its own, whatever follows what.
+    /// Marking in a row must equal marking individually, in any sequence.
     #[test]
     fn rows_are_marked_as_single_packets(
         shims in proptest::collection::vec((any_repr(), any::<bool>()), 1..3),
@@ -229,7 +230,7 @@ proptest! {
         prop_assert_eq!(row.mark_payload(&mut [0; 15], &answers[0].0, 1), Outcome::Untouched);
     }
 
-    /// Whose law it is goes with the load and the identity.
+    /// The translated flag must belong to the same router as load and identity.
     #[test]
     fn the_router_that_is_named_says_whether_it_translates(
         repr in any_repr(),
@@ -247,8 +248,8 @@ proptest! {
         prop_assert_eq!((after.router, after.translated), (router, translated));
     }
 
-    /// Marking in an IP packet changes the shim as in a bare payload and the UDP checksum to that
-    /// of a full computation, and nothing else.
+    /// Marking in an IP packet must change the shim as in a bare payload, and update the UDP
+    /// checksum as a full computation would, without other changes.
     #[test]
     fn incremental_checksum_equals_full(
         v6: bool, repr in any_repr(), answer in any_answer(), router: u16,
@@ -269,8 +270,8 @@ proptest! {
         prop_assert_eq!(field, udp.compute_checksum(&bytes, &ip));
     }
 
-    /// Marked from what was read before, a packet is the same as marked in place, whatever its
-    /// checksum field holds.
+    /// Marking from the stored shim must equal marking in place, whatever the checksum field
+    /// contains.
     #[test]
     fn lifted_shims_are_marked_alike(
         v6: bool, repr in any_repr(), answer in any_answer(), router: u16, field: Option<u16>,
@@ -292,12 +293,13 @@ proptest! {
         let outcome = lifted.mark(&mut bytes, &answer, router, state);
         prop_assert_eq!(mark_packet(&mut other, &udp, 0, &answer, router, state), outcome);
         prop_assert_eq!(&bytes, &other);
-        // Never written beyond a packet's end, should it be a shorter one.
+        // If the packet is shorter, nothing may be written beyond its end.
         let short = lifted.mark(&mut other[..udp.payload_offset() + 15], &answer, router, state);
         prop_assert_eq!(short, Outcome::Untouched);
     }
 
-    /// Left alone: IPv4's 0 for "none", and the pseudo-header's sum that offload completes.
+    /// These must stay unchanged: IPv4's 0 for "none", and the pseudo-header's sum that offload
+    /// completes.
     #[test]
     fn checksums_that_are_not_complete_stay(
         repr in any_repr(),
@@ -314,7 +316,7 @@ proptest! {
         }
     }
 
-    /// Each segment of a packet that offload will cut up is marked on its own.
+    /// Each segment of a packet that offload will cut must be marked individually.
     #[test]
     fn segments(answer in any_answer(), size in 16..60usize, count in 1..5usize) {
         let mut payload = Vec::new();
@@ -334,7 +336,7 @@ proptest! {
         for segment in udp.payload(&bytes).chunks(size) {
             prop_assert_eq!(Packet::parse(segment).unwrap().hops(), 1);
         }
-        // Segments may start at odd offsets: the checksum is right all the same.
+        // The checksum must be correct even if segments start at odd offsets.
         let at = udp.payload_offset();
         let field = u16::from_be_bytes([bytes[at - 2], bytes[at - 1]]);
         prop_assert_eq!(field, udp.compute_checksum(&bytes, &ip));

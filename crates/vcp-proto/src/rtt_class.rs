@@ -1,12 +1,12 @@
-//! A minimum round-trip time in one byte: quarter octaves from 100 µs.
+//! A minimum round-trip time in one byte, in quarter octaves from 100 µs.
 //!
-//! Class 0 is "not measured yet". Class c ≥ 1 stands for times above 100 µs · 2^((c−2)/4) up to and
-//! including 100 µs · 2^((c−1)/4); read back it is the upper end, because a router that measures a
-//! little too long serves a flow better than one that measures too short.
+//! Class 0 means "not measured yet". Class c ≥ 1 means times above 100 µs · 2^((c−2)/4) up to
+//! and including 100 µs · 2^((c−1)/4). It is decoded as the upper end, because a router that
+//! measures slightly too long serves a flow better than one that measures too short.
 
 use core::time::Duration;
 
-/// The highest class: times above 74 s, up to 88 s and longer.
+/// The highest class, for times above 74 s.
 pub const MAX: u8 = 80;
 
 /// The base of the scale, in nanoseconds.
@@ -15,12 +15,13 @@ const BASE_NS: u64 = 100_000;
 /// ⌊2^(i/4) · 2³²⌋.
 const QUARTERS: [u64; 4] = [4_294_967_296, 5_107_605_667, 6_074_000_999, 7_223_245_205];
 
-/// The class of `rtt`; 0 for `None`.
+/// Returns the class of `rtt`; 0 for `None`.
 #[must_use]
 pub fn encode(rtt: Option<Duration>) -> u8 {
     let Some(rtt) = rtt else { return 0 };
     let ns = u64::try_from(rtt.as_nanos()).unwrap_or(u64::MAX);
-    // The first class of the octave below the time's own, then up: at most five steps.
+    // Starts with the first class of the octave below the time's own, and takes at most five
+    // steps.
     let octave = (ns / BASE_NS).checked_ilog2().unwrap_or(0);
     let first = u8::try_from(octave * 4 + 1).unwrap_or(MAX);
     (first..MAX)
@@ -28,7 +29,7 @@ pub fn encode(rtt: Option<Duration>) -> u8 {
         .unwrap_or(MAX)
 }
 
-/// The upper end of `class`; `None` for 0. Classes above [`MAX`] read as [`MAX`].
+/// Returns the upper end of `class`; `None` for 0. Classes above [`MAX`] are decoded as [`MAX`].
 #[must_use]
 #[inline]
 pub const fn decode(class: u8) -> Option<Duration> {
@@ -39,7 +40,7 @@ pub const fn decode(class: u8) -> Option<Duration> {
     }
 }
 
-/// Every class, read back: routers do so for each packet.
+/// All decoded classes in a table, because routers decode one for each packet.
 static DECODED: [Option<Duration>; MAX as usize + 1] = {
     let mut decoded = [None; MAX as usize + 1];
     let mut class = 1;

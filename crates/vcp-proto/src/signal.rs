@@ -9,7 +9,7 @@ use crate::{
     header::{self, Packet, Repr},
 };
 
-/// TTL or hop limit of packets whose sender configured no other value.
+/// Default TTL or hop limit of sent packets.
 const USUAL_TTL: u8 = 64;
 
 /// VCP in a shim.
@@ -20,7 +20,7 @@ pub struct VcpSignal {
 }
 
 impl VcpSignal {
-    /// With r carried in the shim, for packets sent with a TTL of 64.
+    /// Creates the signal with r carried in the shim, for packets sent with a TTL of 64.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -29,16 +29,16 @@ impl VcpSignal {
         }
     }
 
-    /// Asks routers to mix LOW and HIGH marks by lottery instead of carrying r: the form of the VCP
-    /// extensions paper (Ikeda et al.).
+    /// Requests that routers mix LOW and HIGH marks by lottery instead of carrying r, as in the
+    /// VCP extensions paper (Ikeda et al.).
     #[must_use]
     pub const fn with_lottery(mut self) -> Self {
         self.carries_r = false;
         self
     }
 
-    /// The TTL that packets are sent with, so that hops without a VCP router can be detected.
-    /// `None`: not known.
+    /// Sets the TTL that packets are sent with, which allows detecting hops without a VCP
+    /// router. `None`: unknown.
     #[must_use]
     pub const fn with_sent_ttl(mut self, ttl: Option<u8>) -> Self {
         self.sent_ttl = ttl;
@@ -65,7 +65,7 @@ impl Signal for VcpSignal {
         wanted == Explicit::Vcp(Carrier::Shim)
     }
 
-    /// A buffer of another length than [`shim_len`](Self::shim_len) is left as it is.
+    /// A buffer of another length than [`shim_len`](Self::shim_len) stays unchanged.
     fn fill(&self, request: &Request, shim: &mut [u8]) {
         if let Some(shim) = shim.as_mut_array::<{ header::LEN }>() {
             *shim = Repr::initial(request, self.carries_r).emit();
@@ -91,7 +91,7 @@ impl Signal for VcpSignal {
 pub struct VcpEcnSignal;
 
 impl VcpEcnSignal {
-    /// Its kind: beyond the eight kinds of shim.
+    /// Its kind, beyond the eight kinds of shims.
     pub const KIND: u8 = 0x10;
 }
 
@@ -125,7 +125,7 @@ impl Signal for VcpEcnSignal {
     }
 }
 
-/// Counts packets that brought a shim; packets sent without one are not VCP's and count nowhere.
+/// Counts packets that carry a shim. Packets sent without one are not VCP's and must not count.
 #[derive(Debug, Default)]
 struct ShimMeter(Totals);
 
@@ -188,7 +188,7 @@ fn difference(
     }
 }
 
-/// The error that the transport gets for counters that contradict what was sent.
+/// Converts the error for counters that contradict what was sent.
 fn bad(implausible: Implausible) -> BadFeedback {
     BadFeedback {
         breach: match implausible {

@@ -1,22 +1,23 @@
-//! A VCP shim that crossed a tunnel in front of the tunnel's packet, and the shim inside.
+//! A copy of a VCP shim in front of a tunnel's packet, and the inner shim.
 //!
-//! | field inside | becomes |
+//! | inner field | becomes |
 //! |---|---|
 //! | code | the higher of both |
-//! | BISE | cleared if it is cleared outside |
-//! | hops | 1 instead of 0 if a router outside answered; the TTL inside does not fall either |
-//! | router, load, translated | those outside, if the load is not below the one inside |
-//! | r | the lower of both, if the shim inside carries r |
+//! | BISE | cleared if it is cleared in the copy |
+//! | hops | 1 instead of 0 if a router outside answered; the inner TTL does not decrease either |
+//! | router, load, translated | those of the copy, if its load is not below the inner one |
+//! | r | the lower of both, if the inner shim carries r |
 //! | t_ρ, corruption | the higher of both |
 //!
-//! The sender's fields stay as they are. No field outside raises what the shim inside allows.
+//! The sender's fields stay unchanged. No field of the copy can make the inner shim allow more.
 
 use pathmark_cc::VcpCode;
 
 use crate::header::{LEN, Packet, Repr};
 
 /// Merges the result of a copy at the start of `outer` into the shim at the start of `inner`.
-/// False, and nothing changed, if one of both is no sound VCP shim, or has code 0.
+/// Returns false without changing anything if one of them is not a valid VCP shim, or has code
+/// 0.
 pub fn merge(inner: &mut [u8], outer: &[u8]) -> bool {
     let merged = merged(inner, outer);
     match inner.first_chunk_mut::<LEN>().zip(merged) {
@@ -70,7 +71,7 @@ mod tests {
         done.then(|| Repr::parse(&Packet::parse(&shim).unwrap()))
     }
 
-    /// A shim that met a router before the tunnel, and what a router outside makes of it.
+    /// A shim that passed a router before the tunnel, and the results of a router outside.
     #[test]
     fn the_higher_code_and_the_lower_r_remain() {
         let before = Repr {
@@ -101,14 +102,14 @@ mod tests {
             corruption: 4,
             ..before
         };
-        // By what is inside and outside: what is left inside.
+        // Inner and outer shims, with the merged results.
         for (inner, outer, left) in [
             (fresh(), fresh(), fresh()),
             (before, before, before),
             (before, low, before),
             (before, over, Repr { hops: 2, ..over }),
             (fresh(), over, Repr { hops: 1, ..over }),
-            // A router that takes the sender's own fields for its own, and lowers the load.
+            // A router that overwrites the sender's fields and lowers the load.
             (
                 over,
                 Repr {
@@ -139,7 +140,7 @@ mod tests {
         assert!(!merge(&mut fresh().emit()[..15], &over.emit()));
     }
 
-    /// True if no field of `a` lets a sender send more than the field of `b` does.
+    /// Whether no field of `a` lets a sender send more than the same field of `b`.
     fn allows_no_more(a: &Repr, b: &Repr) -> bool {
         a.code >= b.code
             && a.r <= b.r
@@ -160,7 +161,7 @@ mod tests {
             }
         }
 
-        /// An outer result that allows less yields a merged result that allows no more.
+        /// If an outer result allows less, the merged result must not allow more.
         #[test]
         fn merging_keeps_the_order(inner in repr(), one in repr(), other in repr()) {
             let one = Repr {

@@ -1,43 +1,43 @@
-//! The authenticator of messages: HMAC-SHA-256 (RFC 2104), the first 128 bits of it as in RFC 4868.
+//! The authenticator of messages: HMAC-SHA-256 (RFC 2104), truncated to 128 bits as in RFC 4868.
 //!
-//! It covers the addresses of sender and receiver, so that a message is valid at one place only,
-//! and every byte before it.
+//! It covers the addresses of sender and receiver, so that a message is only valid between them,
+//! and all bytes before it.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::mac::Mac;
 
-/// Bytes of an authenticator, at the end of each message.
+/// Length of an authenticator, which ends each message.
 pub(crate) const TAG: usize = 16;
-/// Least bytes of a secret.
+/// Minimum length of a secret in bytes.
 pub const LEAST_SECRET: usize = 16;
 
-/// A secret is too short to be one.
+/// The error for a secret that is too short.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a secret needs at least {LEAST_SECRET} bytes")]
 pub struct ShortSecret;
 
-/// The secret that the edge routers of a network share.
+/// The secret shared by the edge routers of a network.
 #[derive(Clone)]
 pub struct Key(Mac);
 
 impl core::fmt::Debug for Key {
-    /// Shows nothing of the secret.
+    /// Does not show the secret.
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str("Key")
     }
 }
 
-/// From whom a message comes, and for whom it is.
+/// The sender and the receiver of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Route {
-    /// Its sender's address.
+    /// The sender's address.
     pub from: IpAddr,
-    /// Its receiver's.
+    /// The receiver's address.
     pub to: IpAddr,
 }
 
-/// A router's addresses for messages: one of each version of IP, unspecified if it has none.
+/// A router's addresses for messages, one per IP version; unspecified if it has none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Own {
     /// Its IPv4 address.
@@ -47,7 +47,7 @@ pub struct Own {
 }
 
 impl From<IpAddr> for Own {
-    /// With an address of one version alone.
+    /// Creates a pair with an address of only one version.
     fn from(address: IpAddr) -> Self {
         let (v4, v6) = match address {
             IpAddr::V4(v4) => (v4, Ipv6Addr::UNSPECIFIED),
@@ -58,7 +58,7 @@ impl From<IpAddr> for Own {
 }
 
 impl Own {
-    /// Its address of the version of `other`; unspecified if it has none.
+    /// Its address of the same version as `other`; unspecified if it has none.
     #[must_use]
     pub const fn facing(&self, other: IpAddr) -> IpAddr {
         match other {
@@ -67,7 +67,7 @@ impl Own {
         }
     }
 
-    /// The way from `other` to here.
+    /// The route from `other` to this router.
     pub(crate) const fn way_from(&self, other: IpAddr) -> Route {
         Route {
             from: other,
@@ -75,7 +75,7 @@ impl Own {
         }
     }
 
-    /// The way from here to `other`.
+    /// The route from this router to `other`.
     pub(crate) const fn way_to(&self, other: IpAddr) -> Route {
         Route {
             from: self.facing(other),
@@ -83,8 +83,9 @@ impl Own {
         }
     }
 
-    /// True if messages may go to `other`: it can be another host's address, and there is an own
-    /// one of its version. Link-local addresses identify no host here.
+    /// Returns true if messages can be sent to `other`, because it can be another host's
+    /// address, and this router has an address of its version. Link-local addresses do not
+    /// identify a host here.
     #[must_use]
     pub fn reaches(&self, other: IpAddr) -> bool {
         let reserved = match other {
@@ -98,10 +99,10 @@ impl Own {
 }
 
 impl Key {
-    /// A key from a shared secret.
+    /// Creates a key from a shared secret.
     ///
     /// # Errors
-    /// [`ShortSecret`]: below [`LEAST_SECRET`] bytes.
+    /// [`ShortSecret`] for less than [`LEAST_SECRET`] bytes.
     pub fn new(secret: &[u8]) -> Result<Self, ShortSecret> {
         if secret.len() < LEAST_SECRET {
             return Err(ShortSecret);
@@ -118,15 +119,15 @@ impl Key {
         mac
     }
 
-    /// Writes the authenticator to the end of a message.
+    /// Writes the authenticator at the end of a message.
     pub(crate) fn seal(&self, route: &Route, message: &mut [u8]) {
         if let Some((covered, tag)) = message.split_last_chunk_mut::<TAG>() {
             *tag = self.tag(route, covered);
         }
     }
 
-    /// True if the message is complete and its authenticator was made with the secret. Takes the
-    /// same time for every wrong authenticator.
+    /// Whether the message is complete and its authenticator was created with the secret. Takes
+    /// the same time for every wrong authenticator.
     pub(crate) fn opens(&self, route: &Route, message: &[u8]) -> bool {
         let Some((covered, tag)) = message.split_last_chunk::<TAG>() else {
             return false;
@@ -136,7 +137,7 @@ impl Key {
         mac.begins_with(tag)
     }
 
-    /// The authenticator of some bytes.
+    /// Computes the authenticator of these bytes.
     pub(crate) fn tag(&self, route: &Route, bytes: &[u8]) -> [u8; TAG] {
         let mut mac = self.begin(route);
         mac.update(bytes);
@@ -148,7 +149,7 @@ impl Key {
     }
 }
 
-/// An address in 16 bytes, IPv4 as IPv4-mapped (RFC 4291, section 2.5.5.2).
+/// An address in 16 bytes; IPv4 addresses are IPv4-mapped (RFC 4291, section 2.5.5.2).
 fn six(address: IpAddr) -> [u8; 16] {
     match address {
         IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),

@@ -1,4 +1,4 @@
-//! One router: it answers requests, and sends its own.
+//! A router's two roles: it answers requests and sends its own.
 
 use core::net::SocketAddr;
 
@@ -23,7 +23,7 @@ pub struct Edge {
 }
 
 impl Edge {
-    /// A router with the addresses `own`.
+    /// Creates a router with the addresses `own`.
     #[must_use]
     pub fn new(own: impl Into<Own>, key: Key, prober: Prober, requester: Requester) -> Self {
         Self {
@@ -36,7 +36,7 @@ impl Edge {
         }
     }
 
-    /// Handles a datagram. One that was not made with the secret is only counted.
+    /// Handles a datagram. If it was not created with the secret, it is only counted.
     pub fn on_datagram(
         &mut self,
         now: Instant,
@@ -69,13 +69,13 @@ impl Edge {
         both.into_iter().flatten().min()
     }
 
-    /// Datagrams whose authenticator was wrong.
+    /// Datagrams with a wrong authenticator.
     #[must_use]
     pub const fn forged(&self) -> u64 {
         self.forged
     }
 
-    /// Datagrams that are no valid message, or request a train that is out of range.
+    /// Datagrams that are not valid messages, or request a train that is out of range.
     #[must_use]
     pub const fn foreign(&self) -> u64 {
         self.foreign

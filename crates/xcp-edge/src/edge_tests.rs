@@ -32,7 +32,7 @@ fn edge_of(own: Own, n: u8, run: u64) -> Edge {
     Edge::new(own, key(), prober, requester)
 }
 
-/// Everything that goes from `here` to `there` now, with its bytes.
+/// Passes all datagrams that are due from `here` to `there`, and records their bytes.
 fn pass(now: Instant, here: &mut Edge, there: &mut Edge, seen: &mut Vec<Vec<u8>>) -> Vec<Received> {
     let mut out = [0; 2000];
     let mut got = Vec::new();
@@ -52,8 +52,8 @@ fn pass(now: Instant, here: &mut Edge, there: &mut Edge, seen: &mut Vec<Vec<u8>>
     }
 }
 
-/// Two routers send requests to each other at once: each gets its train. A host that replays all
-/// messages gets no train, and no more bytes than it sends.
+/// Two routers send requests to each other at once, and each must get its train. A host that
+/// replays all messages must get no train, and no more bytes than it sends.
 #[test]
 fn two_routers_and_a_host_that_replays_all() {
     let (mut a, mut b) = (edge(1, 11), edge(2, 22));
@@ -86,20 +86,20 @@ fn two_routers_and_a_host_that_replays_all() {
             assert_eq!(transmit.len, CONTROL_LEN);
             answered += 1;
         }
-        // From another address it counts as forged.
+        // From another address, it must count as forged.
         let forged = a.forged();
         let elsewhere = SocketAddr::new(address(3), 7000);
         assert_eq!(a.on_datagram(now, elsewhere, bytes), None);
         assert_eq!(a.forged(), forged + 1);
     }
-    // Only the first request, without a token, gets a token again.
+    // Only the first request, without a token, may get a token again.
     assert_eq!(answered, 1);
     assert_eq!(a.prober.stats().trains, 1);
 }
 
-/// Routers with addresses of both versions of IP: each is known by the address of the version that
-/// a message uses, and measures clouds of both at once. A router without an IPv6 address sends no
-/// request to an IPv6 address.
+/// Routers with addresses of both IP versions: each is known by its address of the version that
+/// a message uses, and measures clouds of both at once. A router without an IPv6 address must
+/// not send requests to an IPv6 address.
 #[test]
 fn both_versions_of_ip() {
     let own = |n: u8| Own {
@@ -130,7 +130,8 @@ fn both_versions_of_ip() {
     assert_eq!(alone.requester.stats().upstreams, 1);
 }
 
-/// The upstream router restarts: its tokens are void, and the next request gets a new one.
+/// After a restart of the upstream router, its tokens are invalid, and the next request must get
+/// a new one.
 #[test]
 fn a_prober_that_was_restarted() {
     let (mut a, mut b) = (edge(1, 11), edge(2, 22));

@@ -8,14 +8,15 @@
 //!         acknowledgement, then the train through the cloud ──►  Estimator
 //! ```
 //!
-//! Router k asks for a train of packets with a given gap, router k−1 acknowledges and sends it, and
-//! router k works out from the times of their arrival what the cloud leaves. In the paper router
-//! k−1 finds the estimate and reports it; here the work is at router k, which sees the packets
-//! arrive and knows how much of the traffic is that of its own virtual router. Router k−1 keeps
-//! only the admitted requesters and the bytes that it has sent.
+//! Router k requests a train of packets with a given gap. Router k−1 acknowledges this request
+//! and sends the train, and router k estimates the cloud's unused capacity from the arrival
+//! times. In the paper, router k−1 computes the estimate and reports it. Here, router k does,
+//! because it sees the packets arrive and can distinguish the traffic of its own virtual router.
+//! Router k−1 only stores the admitted requesters and the number of bytes sent.
 //!
-//! Nothing here reads a clock or has a socket: `now`, bytes and random numbers come in, bytes,
-//! deadlines and estimates come out. `docs/wire.md` has the messages byte by byte.
+//! This crate neither reads a clock nor uses sockets. Callers pass `now`, bytes and random
+//! numbers, and get bytes, deadlines and estimates. `docs/wire.md` describes the messages byte
+//! by byte.
 
 mod auth;
 mod edge;
@@ -35,10 +36,10 @@ pub use message::{BadMessage, Body, CONTROL_LEN, LEAST_PROBE, Message, Probe, To
 pub use prober::{Limits, Prober, ProberStats};
 pub use requester::{Ask, Received, Requester, RequesterStats, Step};
 
-/// A datagram to be sent: the first `len` bytes of the buffer.
+/// A datagram to send: the first `len` bytes of the buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transmit {
-    /// To whom.
+    /// The destination.
     pub to: core::net::SocketAddr,
     /// Bytes of UDP payload.
     pub len: usize,

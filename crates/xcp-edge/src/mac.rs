@@ -1,10 +1,11 @@
-//! HMAC-SHA-256 (RFC 2104) of the library that the features select: aws-lc where it is built
-//! anyway, as with the transport, and RustCrypto in programs without one, as the router.
+//! HMAC-SHA-256 (RFC 2104) from the library that the features select: aws-lc in programs that
+//! contain it anyway, such as those with the transport, and RustCrypto in others, such as the
+//! router.
 
 #[cfg(not(any(feature = "aws-lc-rs", feature = "rust-crypto")))]
 compile_error!("xcp-edge needs feature `aws-lc-rs` or `rust-crypto`");
 
-/// Bytes of an HMAC-SHA-256.
+/// Length of an HMAC-SHA-256 in bytes.
 pub(crate) const LEN: usize = 32;
 
 #[cfg(feature = "aws-lc-rs")]
@@ -19,12 +20,12 @@ mod aws {
 
     use super::LEN;
 
-    /// The authenticator of bytes that come in parts.
+    /// Computes the authenticator of bytes that are passed in parts.
     #[derive(Clone)]
     pub(crate) struct Mac(Context);
 
     impl Mac {
-        /// Of no bytes so far. `None`: the secret is no key.
+        /// Starts without any bytes. `None`: the secret cannot be a key.
         pub(crate) fn new(secret: &[u8]) -> Option<Self> {
             Some(Self(Context::with_key(&Key::new(HMAC_SHA256, secret))))
         }
@@ -41,7 +42,7 @@ mod aws {
             all
         }
 
-        /// True if it begins with `tag`. Takes the same time for every wrong one.
+        /// Whether it starts with `tag`. Takes the same time for every wrong one.
         pub(crate) fn begins_with(self, tag: &[u8]) -> bool {
             let all = self.finish();
             let own = all.get(..tag.len());
@@ -57,12 +58,12 @@ mod rust {
 
     use super::LEN;
 
-    /// The authenticator of bytes that come in parts.
+    /// Computes the authenticator of bytes that are passed in parts.
     #[derive(Clone)]
     pub(crate) struct Mac(Hmac<Sha256>);
 
     impl Mac {
-        /// Of no bytes so far. `None`: the secret is no key.
+        /// Starts without any bytes. `None`: the secret cannot be a key.
         pub(crate) fn new(secret: &[u8]) -> Option<Self> {
             Hmac::new_from_slice(secret).map(Self).ok()
         }
@@ -75,7 +76,7 @@ mod rust {
             self.0.finalize().into_bytes().into()
         }
 
-        /// True if it begins with `tag`. Takes the same time for every wrong one.
+        /// Whether it starts with `tag`. Takes the same time for every wrong one.
         pub(crate) fn begins_with(self, tag: &[u8]) -> bool {
             self.0.verify_truncated_left(tag).is_ok()
         }

@@ -1,4 +1,4 @@
-//! A router that measures the clouds before it, and lets routers behind it measure theirs.
+//! Measures the clouds upstream of a router, and answers downstream routers that measure theirs.
 
 use core::net::SocketAddr;
 
@@ -13,22 +13,23 @@ use crate::requester::{MOST_UPSTREAMS, Received, Step};
 #[derive(Debug)]
 struct Cloud {
     from: SocketAddr,
-    /// Bytes that its own traffic had brought when it was asked about last.
+    /// Total bytes of its own traffic at the last call of `estimate`.
     came: u64,
     estimator: Estimator,
 }
 
-/// See the module.
+/// Measures clouds, as described in the module.
 #[derive(Debug)]
 pub struct Measurer {
     edge: Edge,
-    /// UDP payload of trains' packets.
+    /// UDP payload of packets in trains.
     packet: u16,
     clouds: Vec<Cloud>,
 }
 
 impl Measurer {
-    /// A router's messages, and trains of packets with `packet` bytes of UDP payload.
+    /// Creates a measurer from a router's messages. Its trains have packets with `packet` bytes
+    /// of UDP payload.
     #[must_use]
     pub fn new(edge: Edge, packet: u16) -> Self {
         Self {
@@ -38,15 +39,16 @@ impl Measurer {
         }
     }
 
-    /// What the cloud behind the router at `from` leaves, for the time since this was asked last;
-    /// `own` bytes have come from there in all. To be asked several times a second: this is also
-    /// how it learns that packets come from there.
+    /// Returns the unused capacity of the cloud behind the router at `from`, over the time since
+    /// the last call; `own` is the total number of bytes from there. Call this several times a
+    /// second, because it also reports that packets arrive from this router.
     pub fn estimate(&mut self, now: Instant, from: SocketAddr, own: u64) -> Option<CloudEstimate> {
         if !self.clouds.iter().any(|cloud| cloud.from == from) {
             if own == 0 || !self.edge.requester.saw(now, from) {
                 return None;
             }
-            // It has a place where routers are asked; who lost his there is not measured any more.
+            // The requester has room for this router, so clouds whose router has lost its place
+            // there are no longer measured.
             let requester = &self.edge.requester;
             self.clouds.retain(|cloud| requester.keeps(cloud.from));
             let estimator = Estimator::new(now, self.packet);
@@ -67,8 +69,8 @@ impl Measurer {
         cloud.estimator.estimate(now, own)
     }
 
-    /// A message came from `from`. `own` tells how many bytes of its traffic had come by then in
-    /// all.
+    /// Handles a message from `from`. `own` returns the total bytes of traffic from this router
+    /// so far.
     pub fn on_datagram(
         &mut self,
         now: Instant,
@@ -106,19 +108,19 @@ impl Measurer {
         loop {
             match self.edge.requester.poll(now, out)? {
                 Step::Send(transmit) => return Some(transmit),
-                // Its estimate runs out by itself.
+                // Its estimate will expire by itself.
                 Step::Silent(_) => {}
             }
         }
     }
 
-    /// When something is due.
+    /// The time of the next action.
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
         self.edge.deadline()
     }
 
-    /// Its messages, to look at.
+    /// The router's end of all messages.
     #[must_use]
     pub const fn edge(&self) -> &Edge {
         &self.edge

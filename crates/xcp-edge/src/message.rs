@@ -1,4 +1,4 @@
-//! Messages between edge routers, byte by byte in `docs/wire.md`.
+//! Messages between edge routers. `docs/wire.md` describes them byte by byte.
 //!
 //! ```text
 //!    0     1          2 … 3     4 … 11   12 … 15   16 …        last 16
@@ -9,30 +9,31 @@
 
 use crate::auth::{Key, Route, TAG};
 
-/// First byte: free in the table of RFC 9443, section 2, and neither a shim nor QUIC.
+/// First byte, which is unassigned in the table of RFC 9443, section 2, and distinct from both
+/// shims and QUIC.
 const FIRST: u8 = 4;
 const VERSION: u8 = 1;
 const MAGIC: [u8; 2] = [0x7A, 0x3D];
 
-/// Bytes of a request, and of an acknowledgement.
+/// Length of a request or an acknowledgement in bytes.
 pub const CONTROL_LEN: usize = 64;
-/// Least bytes of a packet of a train.
+/// Minimum length of a packet in a train, in bytes.
 pub const LEAST_PROBE: u16 = 48;
-/// Most bytes of one.
+/// Maximum length of a packet in a train.
 pub(crate) const MOST_PROBE: u16 = 9000;
-/// Most packets of a train.
+/// Maximum number of packets in a train.
 pub(crate) const MOST_PACKETS: u16 = 128;
-/// Longest gap in a train, ns.
+/// Maximum gap in a train, ns.
 pub(crate) const MOST_GAP: u32 = 1_000_000_000;
 
-/// A train of packets, as it is asked for.
+/// The description of a train of packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Train {
-    /// Packets; 0: none.
+    /// Number of packets; 0: no train.
     pub packets: u16,
-    /// Bytes of UDP payload of each.
+    /// UDP payload of each packet in bytes.
     pub bytes: u16,
-    /// Time from the beginning of one packet to that of the next, ns. 0: as fast as it goes.
+    /// Time from the start of one packet to the start of the next, ns. 0: as fast as possible.
     pub gap: u32,
 }
 
@@ -43,7 +44,7 @@ impl Train {
         u64::from(self.gap) * u64::from(self.packets.saturating_sub(1))
     }
 
-    /// Bytes of UDP payload of all its packets.
+    /// Total UDP payload of its packets in bytes.
     #[must_use]
     pub fn total(&self) -> u64 {
         u64::from(self.bytes) * u64::from(self.packets)
@@ -57,10 +58,10 @@ impl Train {
     }
 }
 
-/// Proves that its bearer receives packets at its address.
+/// Proves that its holder receives packets at its address.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Token {
-    /// Time of issue by the issuer's clock, ms. 0: there is no token.
+    /// Time of issue by the issuer's clock, ms. 0: no token.
     pub issued: u64,
     /// A tag that only the issuer can compute.
     pub proof: u64,
@@ -69,20 +70,21 @@ pub struct Token {
 /// A packet of a train.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Probe {
-    /// When it was sent, by its sender's clock, ns.
+    /// Its sending time by the sender's clock, ns.
     pub sent: u64,
-    /// Its place in the train, from 0.
+    /// Its index in the train, from 0.
     pub index: u16,
-    /// Packets of the train.
+    /// Number of packets in the train.
     pub packets: u16,
 }
 
 /// The contents of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Body {
-    /// Send such a train.
+    /// Requests this train.
     Request(Token, Train),
-    /// The request came; this train follows. With none: ask again with this token, or later.
+    /// Acknowledges the request. This train follows; if it has no packets, the requester should
+    /// retry with this token, or later.
     Acknowledgement(Token, Train),
     /// A packet of a train.
     Probe(Probe),
@@ -93,31 +95,31 @@ pub enum Body {
 pub struct Message {
     /// A random number that the requester draws at each start.
     pub run: u64,
-    /// Counts requests of a run up from 1; answers repeat it.
+    /// Number of the request within its run, from 1, which answers repeat.
     pub number: u32,
     /// Its contents.
     pub body: Body,
 }
 
-/// Why bytes are no message.
+/// The reason why bytes are not a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadMessage {
-    /// Its first bytes are not those of a message of this version.
+    /// The first bytes are not those of a message of this version.
     #[error("no message of this version")]
     Foreign,
-    /// Its length is not that of its type.
+    /// The length does not match the type.
     #[error("wrong length")]
     Length,
-    /// Its authenticator is wrong.
+    /// The authenticator is wrong.
     #[error("wrong authenticator")]
     Forged,
-    /// It asks for what cannot be.
+    /// A field has an impossible value.
     #[error("a field is out of range")]
     Range,
 }
 
-/// Reads a field; zeros beyond the end.
+/// Reads a field, with zeros beyond the end.
 fn get<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     bytes
         .get(at..)
@@ -126,7 +128,7 @@ fn get<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
         .unwrap_or([0; N])
 }
 
-/// Writes a field that is within the message.
+/// Writes a field, which must be within the message.
 fn put<const N: usize>(bytes: &mut [u8], at: usize, field: [u8; N]) {
     if let Some(room) = bytes.get_mut(at..).and_then(<[u8]>::first_chunk_mut) {
         *room = field;
@@ -134,7 +136,7 @@ fn put<const N: usize>(bytes: &mut [u8], at: usize, field: [u8; N]) {
 }
 
 impl Message {
-    /// Reads a datagram that came from `route.from` to `route.to`.
+    /// Parses a datagram from `route.from` to `route.to`.
     ///
     /// # Errors
     /// [`BadMessage`].
@@ -187,8 +189,8 @@ impl Message {
         })
     }
 
-    /// Writes it to the front of `out`, a probe in `len` bytes; how many bytes it took. `None` if
-    /// there is too little room.
+    /// Writes the message to the front of `out`, with `len` bytes if it is a probe. Returns its
+    /// length, or `None` if there is not enough room.
     #[must_use]
     pub fn write(&self, key: &Key, route: &Route, len: u16, out: &mut [u8]) -> Option<usize> {
         let (kind, len) = match self.body {

@@ -58,7 +58,7 @@ fn messages_are_read_as_they_were_written() {
     }
 }
 
-/// A message with any bit flipped, or with another sender or receiver, is refused.
+/// A message with any bit flipped, or with another sender or receiver, must be refused.
 #[test]
 fn changed_messages_are_refused() {
     for (message, _) in every_kind() {
@@ -79,7 +79,7 @@ fn changed_messages_are_refused() {
     }
 }
 
-/// Also who knows the secret cannot ask for what would run over.
+/// Even a sender with the secret must not be able to request values that would overflow.
 #[test]
 fn fields_are_held_to_their_ranges() {
     let write = |body| {
@@ -124,7 +124,7 @@ fn fields_are_held_to_their_ranges() {
     assert_eq!(write(Body::Probe(probe)), Err(BadMessage::Range));
 }
 
-/// RFC 4231, test case 2, cut to 128 bits, shows that the parts are put together as they should be.
+/// RFC 4231, test case 2, truncated to 128 bits, shows that the parts are combined correctly.
 #[test]
 fn the_authenticator_is_hmac_sha_256() {
     let mut mac = crate::mac::Mac::new(b"Jefe").unwrap();

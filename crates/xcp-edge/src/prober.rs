@@ -1,8 +1,9 @@
-//! Router k−1: answers requests with trains of packets.
+//! Router k−1, which answers requests with trains of packets.
 //!
-//! A stranger gets no answer at all. Who knows the secret but has not proven its address gets an
-//! acknowledgement as long as its request. Who has gets trains, within a budget in bytes that all
-//! requesters share, each at most half of what is left.
+//! A stranger gets no answer at all. A requester that has the secret but has not proven its
+//! address gets an acknowledgement of the same length as its request. Once proven, it gets
+//! trains, within a byte budget shared by all requesters, of which each train may use at most
+//! half of the rest.
 
 use core::net::SocketAddr;
 use std::collections::VecDeque;
@@ -14,50 +15,51 @@ use crate::auth::{Key, Own};
 use crate::message::{Body, Message, Probe, Token, Train};
 use crate::replay::{Admission, Peers};
 
-/// Trains that are on their way or wait at most, all requesters together, and of one.
+/// Maximum number of trains in progress or waiting, in total and per requester.
 const MOST_TRAINS: usize = 64;
 const MOST_OF_ONE: usize = 2;
-/// Answers that wait to be sent at most.
+/// Maximum number of answers waiting to be sent.
 const MOST_ANSWERS: usize = 64;
-/// Headers of IP (version 6) and UDP, as the budget counts them for each packet.
+/// Headers of IP (version 6) and UDP, which the budget counts for each packet.
 const HEADERS: u64 = 48;
-/// Packets that are late by no more are sent one behind the other.
+/// Packets that are late by at most this time are sent immediately after each other.
 const LATE: Duration = Duration::from_micros(500);
-/// Longest time that a train may take.
+/// Maximum duration of a train, ns.
 const MOST_SPAN: u64 = 4_000_000_000;
 
-/// What a prober may send.
+/// Limits of a prober's trains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes per second of trains over time, IP headers included: 1 % of the link, say.
+    /// Long-term rate of trains in bytes per second, including IP headers, for example 1 % of
+    /// the link.
     pub rate: u64,
-    /// Bytes beyond that at once: for first estimates. What was not used comes back at `rate`.
+    /// Additional bytes at once, for first estimates. The budget is refilled at `rate`.
     pub burst: u64,
-    /// Largest UDP payload of a packet.
+    /// Maximum UDP payload of a packet.
     pub packet: u16,
 }
 
-/// What a prober did.
+/// Counters of a prober.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ProberStats {
-    /// Trains that were sent, or are being sent …
+    /// Trains sent, including those in progress.
     pub trains: u64,
-    /// … packets of them …
+    /// Packets in these trains.
     pub probes: u64,
-    /// … and bytes of UDP payload.
+    /// UDP payload of these packets in bytes.
     pub probe_bytes: u64,
-    /// Requests that got a token and nothing else.
+    /// Requests that were answered only with a token.
     pub unproven: u64,
     /// Requests whose number was received before.
     pub replayed: u64,
-    /// Requests beyond what may be sent or kept.
+    /// Requests that exceeded the budget or the limits.
     pub refused: u64,
-    /// Requesters that are kept.
+    /// Number of requesters that are stored.
     pub peers: u64,
 }
 
-/// A train on its way.
+/// A train in progress.
 #[derive(Clone, Copy, Debug)]
 struct Under {
     to: SocketAddr,
@@ -68,14 +70,14 @@ struct Under {
     due: Instant,
 }
 
-/// See the module.
+/// Answers requests, as described in the module.
 #[derive(Debug)]
 pub struct Prober {
     own: Own,
     key: Key,
     peers: Peers,
     limits: Limits,
-    /// Bytes that may be sent, and as of when.
+    /// Budget in bytes, and the time of this value.
     budget: u64,
     filled: Instant,
     answers: VecDeque<(SocketAddr, Message)>,
@@ -84,8 +86,8 @@ pub struct Prober {
 }
 
 impl Prober {
-    /// A prober with the addresses `own`. `start` is a random key of this start alone, unknown to
-    /// everybody else.
+    /// Creates a prober with the addresses `own`. `start` must be a random key for this start
+    /// only, which nobody else knows.
     #[must_use]
     pub fn new(now: Instant, own: impl Into<Own>, key: Key, start: Key, limits: Limits) -> Self {
         let own = own.into();
@@ -102,7 +104,7 @@ impl Prober {
         }
     }
 
-    /// What it may send changed.
+    /// Changes the limits.
     pub fn limit(&mut self, now: Instant, limits: Limits) {
         self.fill(now);
         self.budget = self.budget.min(limits.burst);
@@ -119,7 +121,7 @@ impl Prober {
         }
     }
 
-    /// A request came whose authenticator is right.
+    /// Handles a request with a correct authenticator.
     pub(crate) fn on_request(
         &mut self,
         now: Instant,
@@ -164,7 +166,7 @@ impl Prober {
         }
     }
 
-    /// As much of a train as may be sent.
+    /// The part of a requested train that may be sent.
     fn grant(&mut self, now: Instant, to: SocketAddr, wanted: &Train) -> Train {
         self.fill(now);
         let of_one = self.trains.iter().filter(|under| under.to == to).count();
@@ -177,7 +179,7 @@ impl Prober {
             gap: wanted.gap,
         };
         let too_many = of_one >= MOST_OF_ONE || self.trains.len() >= MOST_TRAINS;
-        // Two packets are the least that show a gap.
+        // At least two packets are needed to show a gap.
         if too_many || train.packets < 2 || train.span() > MOST_SPAN {
             self.stats.refused += u64::from(wanted.packets > 0);
             return Train::default();
@@ -206,8 +208,9 @@ impl Prober {
         };
         let (to, bytes) = (under.to, under.train.bytes);
         under.next += 1;
-        // A sender that was late for long does not make up for it: the rate is what matters, and
-        // packets that queue up here would come too fast. Timers may be coarser than a gap.
+        // A sender that was late for long must not catch up, because the rate matters, and
+        // packets that accumulate here would be sent too fast. But timers may be coarser than a
+        // gap.
         let gap = Duration::from_nanos(u64::from(under.train.gap));
         let steady = under.due + gap;
         under.due = if steady + gap.max(LATE) < now {
@@ -233,7 +236,7 @@ impl Prober {
         self.heads().map(|(_, under)| under.due).min()
     }
 
-    /// The first train of each requester: a second one waits for its end.
+    /// The first train of each requester. Its second one waits until this has ended.
     fn heads(&self) -> impl Iterator<Item = (usize, &Under)> {
         let earlier = |place, to| {
             let mut earlier = self.trains.iter().take(place);
@@ -243,7 +246,7 @@ impl Prober {
         trains.filter(move |&(place, under)| !earlier(place, under.to))
     }
 
-    /// What it did.
+    /// Counters.
     #[must_use]
     pub fn stats(&self) -> ProberStats {
         ProberStats {

@@ -51,7 +51,7 @@ fn sent(prober: &mut Prober, now: Instant) -> Vec<(Message, usize)> {
     all
 }
 
-/// The token of the one answer.
+/// The token in the only answer.
 fn token(prober: &mut Prober, now: Instant) -> Token {
     let answers = sent(prober, now);
     match answers[..] {
@@ -63,13 +63,14 @@ fn token(prober: &mut Prober, now: Instant) -> Token {
     }
 }
 
-/// A first request gets a token, and no more bytes than it had; the next one the train, at its gap.
+/// A first request must get only a token, and no more bytes than it has; the next one gets the
+/// train, at its gap.
 #[test]
 fn trains_go_to_proven_addresses_only() {
     let mut prober = prober(1_000_000, 1_000_000);
     ask(&mut prober, at(5), peer(1), 44, 1, Token::default());
     let proof = token(&mut prober, at(5));
-    // The token is valid for no other address or run.
+    // The token must not be valid for another address or run.
     ask(&mut prober, at(6), peer(2), 44, 2, proof);
     ask(&mut prober, at(6), peer(1), 45, 2, proof);
     assert_eq!(sent(&mut prober, at(6)).len(), 2);
@@ -91,8 +92,8 @@ fn trains_go_to_proven_addresses_only() {
     assert_eq!(prober.deadline(), None);
 }
 
-/// A replayed request is refused: in its run, after a restart of the requester or of this router,
-/// and after its entry has expired.
+/// A replayed request must be refused: in its run, after a restart of the requester or of this
+/// router, and after its entry has expired.
 #[test]
 fn replayed_requests_are_refused() {
     let mut prober = prober(1_000_000, 1_000_000);
@@ -115,20 +116,20 @@ fn replayed_requests_are_refused() {
     assert_eq!(prober.stats().trains, 2);
     ask(&mut prober, at(202), peer(1), 44, 3, old);
     assert_eq!((prober.stats().trains, prober.stats().replayed), (2, 3));
-    // A token without an entry is good for ten seconds.
+    // A token without an entry is valid for ten seconds.
     let mut later = self::prober(1_000_000, 1_000_000);
     ask(&mut later, at(5), peer(1), 44, 1, Token::default());
     let stale = self::token(&mut later, at(5));
     ask(&mut later, at(11_000), peer(1), 44, 2, stale);
     assert_eq!((later.stats().trains, later.stats().unproven), (0, 2));
-    // And none of another start.
+    // And no token of another start is valid.
     let start = Key::new(&[8; 32]).unwrap();
     let mut other = Prober::new(at(0), own(), key(), start, later.limits);
     ask(&mut other, at(6), peer(1), 44, 9, old);
     assert_eq!((other.stats().trains, other.stats().unproven), (0, 1));
 }
 
-/// Whatever is asked, no more goes out than the burst and the rate allow.
+/// Whatever the requests, no more may be sent than the burst and the rate allow.
 #[test]
 fn the_budget_holds() {
     let mut prober = prober(50_000, 100_000);
@@ -151,7 +152,7 @@ fn the_budget_holds() {
     assert!(stats.refused > 0);
 }
 
-/// More requesters than there is room for, all of them proven.
+/// More proven requesters than there is room for.
 #[test]
 fn the_table_is_bounded() {
     let mut prober = prober(1 << 40, 1 << 40);
@@ -178,7 +179,7 @@ fn the_table_is_bounded() {
     assert_eq!(prober.stats().refused, 936);
 }
 
-/// Strangers that ask at once find a bounded row of answers.
+/// Simultaneous requests of strangers must have a bounded number of answers.
 #[test]
 fn answers_are_bounded() {
     let mut prober = prober(1_000_000, 1_000_000);

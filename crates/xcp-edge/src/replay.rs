@@ -1,10 +1,11 @@
 //! Admission of requests, and protection against replay.
 //!
-//! A requester proves its address by a token that was sent there. Issuing a token keeps no state;
-//! an entry is made only for a requester with a fresh token. The entry holds the highest request
-//! number of its run. Another run of the same requester (after a restart) needs a token younger
-//! than that of the run before, so that no message of the old run counts again. Tokens depend on a
-//! key of this start, so that no message from before this router's start counts either.
+//! A requester proves its address by a token that was sent there. Issuing a token keeps no
+//! state. Only requesters with a fresh token get an entry, which holds the highest request
+//! number of their run. Another run of the same requester (after a restart) needs a token
+//! younger than that of the previous run, so that no message of the old run counts again. Tokens
+//! depend on a key of this start, so that messages from before this router's start do not count
+//! either.
 
 use core::net::SocketAddr;
 
@@ -13,12 +14,12 @@ use pathmark_cc::{Duration, Instant};
 use crate::auth::{Key, Own};
 use crate::message::Token;
 
-/// Requesters that are kept at most.
+/// Maximum number of requesters that are stored.
 pub(crate) const MOST_PEERS: usize = 64;
-/// Time for which a token is fresh.
+/// Validity of a token.
 pub(crate) const FRESH: Duration = Duration::from_secs(10);
-/// A requester without requests for this time is forgotten: longer than tokens are fresh, so that
-/// by then none of its messages can count as new.
+/// Time without requests after which a requester is forgotten. It is longer than the validity of
+/// tokens, so that none of its messages can count as new by then.
 const FORGET: Duration = Duration::from_secs(30);
 
 /// A requester that has proven its address.
@@ -34,17 +35,17 @@ struct Peer {
 /// The result of admission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Admission {
-    /// It may be answered with a train.
+    /// It can be answered with a train.
     New,
-    /// Its sender has no fresh token: it gets one.
+    /// Its sender has no fresh token, and must get one.
     Unproven,
     /// Its number was received before.
     Replayed,
-    /// It is proven and new, and there is no room for its sender.
+    /// It is proven and new, but there is no room for its sender.
     Full,
 }
 
-/// See the module.
+/// The admitted requesters, as described in the module.
 #[derive(Clone, Debug)]
 pub(crate) struct Peers {
     own: Own,
@@ -54,7 +55,7 @@ pub(crate) struct Peers {
 }
 
 impl Peers {
-    /// `key` is this start's own.
+    /// Creates an empty table; `key` must only be used for this start.
     pub(crate) fn new(now: Instant, own: Own, key: Key) -> Self {
         Self {
             own,
@@ -65,7 +66,7 @@ impl Peers {
     }
 
     fn clock(&self, now: Instant) -> u64 {
-        // From 1 on: 0 stands for no token.
+        // Starts at 1, because 0 means that there is no token.
         let millis = (now - self.started).as_millis();
         u64::try_from(millis).unwrap_or(u64::MAX).saturating_add(1)
     }
@@ -86,7 +87,7 @@ impl Peers {
             .map_or(0, |proof: &[u8; 8]| u64::from_be_bytes(*proof))
     }
 
-    /// A token to be sent to `to`.
+    /// Creates a token for the requester at `to`.
     pub(crate) fn token(&self, now: Instant, to: SocketAddr, run: u64) -> Token {
         let issued = self.clock(now);
         Token {
@@ -95,7 +96,7 @@ impl Peers {
         }
     }
 
-    /// Admits or refuses a request whose authenticator is right.
+    /// Admits or refuses a request with a correct authenticator.
     pub(crate) fn admit(
         &mut self,
         now: Instant,
@@ -149,7 +150,7 @@ impl Peers {
         }
     }
 
-    /// Requesters that are kept.
+    /// Number of requesters that are stored.
     pub(crate) fn count(&self) -> usize {
         self.peers.len()
     }

@@ -1,14 +1,15 @@
-//! Router k: asks upstream routers for trains of packets.
+//! Router k, which requests trains of packets from upstream routers.
 //!
-//! A request that is not acknowledged is repeated after `xcp_req_timeout`, three times in all; then
-//! nothing more is sent to that router until a packet comes from it again (the XCP-i paper, section
-//! III-A.3), and not before a while that doubles each time. The paper leaves the timeout open: here
-//! it is three round trips to that router, at least 200 ms, and doubles with each try.
+//! A request that is not acknowledged is repeated after `xcp_req_timeout`, up to three tries in
+//! total. Then no more requests are sent to this router until a packet arrives from it again
+//! (the XCP-i paper, section III-A.3), and not before a pause that doubles each time. The paper
+//! does not specify the timeout. Here it is three round trips to the router, at least 200 ms,
+//! and doubles with each try.
 //!
-//! The addresses of upstream routers come from headers, which any host can forge. So the table is
-//! bounded, an entry without packets expires, and all routers that never acknowledged a request get
-//! ten requests per second together. Those with addresses of one IPv6 prefix of 64 bits, all of
-//! which one host may have, get a quarter of the table.
+//! The addresses of upstream routers come from headers, which any host can forge. Therefore the
+//! table is bounded, an entry without packets expires, and all routers that never acknowledged a
+//! request share ten requests per second. Addresses of one IPv6 prefix of 64 bits may all belong
+//! to one host, so those that never acknowledged a request share a quarter of the table.
 
 use core::net::{IpAddr, SocketAddr};
 
@@ -18,98 +19,97 @@ use crate::Transmit;
 use crate::auth::{Key, Own};
 use crate::message::{Body, Message, Probe, Token, Train};
 
-/// Upstream routers that are kept at most.
+/// Maximum number of upstream routers.
 pub(crate) const MOST_UPSTREAMS: usize = 32;
-/// Those that acknowledged nothing, of one IPv6 prefix of 64 bits.
+/// Maximum number of those without an acknowledgement that share an IPv6 prefix of 64 bits.
 const MOST_OF_PREFIX: usize = 8;
-/// A router without packets for this time is forgotten.
+/// Time without packets after which a router is forgotten.
 const INACTIVE: Duration = Duration::from_secs(10);
-/// A router without an acknowledgement makes room for others after this time.
+/// Time after which a router without an acknowledgement makes room for others.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Least time that an acknowledgement is waited for; the first guess too.
+/// Minimum timeout of a request, and its initial value.
 const LEAST_TIMEOUT: Duration = Duration::from_millis(200);
-/// Longest.
+/// Maximum timeout.
 const MOST_TIMEOUT: Duration = Duration::from_secs(5);
-/// Requests without an acknowledgement before silence.
+/// Number of requests without an acknowledgement before silence.
 const TRIES: usize = 3;
-/// Least silence, and most.
+/// Minimum and maximum duration of silence.
 const LEAST_SILENCE: Duration = Duration::from_secs(1);
 const MOST_SILENCE: Duration = Duration::from_secs(32);
-/// Wait after a refusal.
+/// Pause after a refusal.
 const REFUSED: Duration = Duration::from_secs(1);
-/// Requests per second to routers that never acknowledged one, and at once.
+/// Rate of requests per second to routers that never acknowledged one, and their burst.
 const STRANGERS_PER_SECOND: u64 = 10;
 const STRANGERS_AT_ONCE: u64 = 10;
 
-/// What an upstream router is to be asked for next.
+/// The next request to an upstream router.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ask {
-    /// This train …
+    /// The train to request.
     pub train: Train,
-    /// … not before this.
+    /// The earliest time.
     pub at: Instant,
 }
 
-/// What came of a datagram or of time.
+/// The result of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Received {
-    /// A train is coming. A new [`Ask`] is wanted.
+    /// A train is coming, and a new [`Ask`] is required.
     Coming {
-        /// From whom.
+        /// The router that sends it.
         from: SocketAddr,
         /// Its number.
         number: u32,
-        /// What was granted.
+        /// The granted train.
         train: Train,
-        /// Round trip of request and acknowledgement.
+        /// Round-trip time of request and acknowledgement.
         rtt: Duration,
     },
-    /// A packet of a train, the first time.
+    /// A packet of a train, not a duplicate.
     Probe {
-        /// From whom.
+        /// The router that sent it.
         from: SocketAddr,
         /// The number of its train.
         number: u32,
-        /// What it says.
+        /// Its fields.
         probe: Probe,
         /// Bytes of UDP payload.
         bytes: usize,
     },
 }
 
-/// What a step in time brought.
+/// The result of a step in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// A datagram to be sent.
+    /// A datagram to send.
     Send(Transmit),
-    /// That router is silent from now on.
+    /// This router is now silent.
     Silent(SocketAddr),
 }
 
-/// What a requester did.
+/// Counters of a requester.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RequesterStats {
-    /// Requests that were sent.
+    /// Requests sent.
     pub requests: u64,
-    /// Acknowledgements that were awaited.
+    /// Acknowledgements of open requests.
     pub acknowledged: u64,
     /// Answers to no open request: late, repeated, or replayed.
     pub stray: u64,
     /// Requests that were refused.
     pub refused: u64,
-    /// Times that a router was given up for silent.
+    /// Number of times that a router was considered silent.
     pub silences: u64,
     /// Upstream routers for which there was no room.
     pub no_room: u64,
-    /// Upstream routers that are kept …
+    /// Number of upstream routers that are stored.
     pub upstreams: u64,
-    /// … and those of them that acknowledge.
+    /// Number of those that acknowledge requests.
     pub answering: u64,
 }
 
-/// A request that waits for its acknowledgement: its tries, and until when the last one is waited
-/// for.
+/// A request that waits for its acknowledgement: its tries, and the timeout of the last one.
 #[derive(Clone, Copy, Debug, Default)]
 struct Pending {
     tries: [Option<(u32, Instant)>; TRIES],
@@ -121,11 +121,11 @@ enum State {
     /// The next request may be sent.
     Ready,
     Pending(Pending),
-    /// It did not answer.
+    /// It did not answer, and gets no request before this time.
     Silent(Instant),
 }
 
-/// A train that may come, and which of its packets have.
+/// A train that may arrive, with the packets that have arrived.
 #[derive(Clone, Copy, Debug, Default)]
 struct Expected {
     number: u32,
@@ -140,9 +140,10 @@ struct Upstream {
     state: State,
     silence: Duration,
     token: Token,
-    /// It has acknowledged something, so it knows the secret and gets what is sent there.
+    /// True if it has acknowledged a request, so it has the secret and receives packets at its
+    /// address.
     proven: bool,
-    /// The last acknowledgement gave nothing but a token.
+    /// True if the last acknowledgement contained only a token.
     tokened: bool,
     rtt: Option<Duration>,
     ask: Ask,
@@ -179,7 +180,7 @@ impl Upstream {
         }
     }
 
-    /// How long the try after `tries` others is waited for.
+    /// The timeout of a try after `tries` others.
     fn timeout(&self, tries: usize) -> Duration {
         let least = self.rtt.map_or(LEAST_TIMEOUT, |rtt| rtt * 3);
         let doubled = least.max(LEAST_TIMEOUT) * (1 << tries.min(TRIES));
@@ -187,7 +188,7 @@ impl Upstream {
     }
 }
 
-/// See the module.
+/// Requests trains, as described in the module.
 #[derive(Debug)]
 pub struct Requester {
     own: Own,
@@ -196,7 +197,7 @@ pub struct Requester {
     number: u32,
     first: Train,
     upstreams: Vec<Upstream>,
-    /// Requests to strangers that may be sent, in 10^-9, and as of when.
+    /// Requests to unproven routers that may be sent, in 10^-9, and the time of this value.
     strangers: u64,
     filled: Instant,
     stats: RequesterStats,
@@ -205,8 +206,8 @@ pub struct Requester {
 const WHOLE: u64 = 1_000_000_000;
 
 impl Requester {
-    /// A requester with the addresses `own`. `run` is random, and another each time that it starts;
-    /// `first` is what each router is asked for first.
+    /// Creates a requester with the addresses `own`. `run` must be random and different at each
+    /// start; `first` is the first train requested from each router.
     #[must_use]
     pub fn new(now: Instant, own: impl Into<Own>, key: Key, run: u64, first: Train) -> Self {
         Self {
@@ -227,8 +228,8 @@ impl Requester {
         upstreams.find(|upstream| upstream.address == address)
     }
 
-    /// A packet came through a cloud from the router at `address`. False if there is no room for
-    /// it.
+    /// Records that a packet arrived through a cloud from the router at `address`. Returns false
+    /// if there is no room for this router.
     pub fn saw(&mut self, now: Instant, address: SocketAddr) -> bool {
         if let Some(upstream) = self.find(address) {
             upstream.last_packet = now;
@@ -262,19 +263,19 @@ impl Requester {
         true
     }
 
-    /// True if the router at `address` is kept.
+    /// Whether the router at `address` is stored.
     pub(crate) fn keeps(&self, address: SocketAddr) -> bool {
         self.upstreams.iter().any(|kept| kept.address == address)
     }
 
-    /// What the router at `address` is to be asked for next.
+    /// Sets the next request to the router at `address`.
     pub fn want(&mut self, address: SocketAddr, ask: Ask) {
         if let Some(upstream) = self.find(address) {
             upstream.ask = ask;
         }
     }
 
-    /// An answer came whose authenticator is right.
+    /// Handles an answer with a correct authenticator.
     pub(crate) fn on_answer(
         &mut self,
         now: Instant,
@@ -326,7 +327,7 @@ impl Requester {
         upstream.token = token;
         upstream.state = State::Ready;
         if train.packets == 0 {
-            // A token comes first; a second answer like that is a refusal.
+            // The first such answer contains the token; a second one is a refusal.
             upstream.ask.at = if upstream.tokened { now + REFUSED } else { now };
             let refused = u64::from(upstream.tokened);
             upstream.tokened = !upstream.tokened;
@@ -335,7 +336,7 @@ impl Requester {
             return None;
         }
         upstream.tokened = false;
-        // Until the estimator says what next.
+        // Until the estimator makes the next request.
         upstream.ask.at = Instant::FAR_FUTURE;
         upstream.expected = [
             Expected { number, seen: 0 },
@@ -350,14 +351,15 @@ impl Requester {
         })
     }
 
-    /// Does the next thing that is due; a request goes to the front of `out`.
+    /// Performs the next action that is due. A request is written to the front of `out`.
     pub fn poll(&mut self, now: Instant, out: &mut [u8]) -> Option<Step> {
         self.upstreams
             .retain(|kept| now - kept.last_packet < INACTIVE);
         self.fill(now);
         let due = |upstream: &Upstream| upstream.deadline().is_some_and(|at| at <= now);
         let allowed = self.strangers >= WHOLE;
-        // Who waits for longest comes first: strangers share what they may get.
+        // The router that has waited longest is first, so that unproven routers share their
+        // requests.
         let upstreams = self.upstreams.iter_mut();
         let upstream = upstreams
             .filter(|upstream| due(upstream) && (upstream.proven || allowed))
@@ -416,7 +418,7 @@ impl Requester {
         self.upstreams.iter().filter_map(due).min()
     }
 
-    /// What it did.
+    /// Counters.
     #[must_use]
     pub fn stats(&self) -> RequesterStats {
         let answering = self.upstreams.iter().filter(|upstream| upstream.proven);
@@ -437,7 +439,7 @@ fn prefix(address: SocketAddr) -> Option<[u8; 8]> {
 }
 
 impl Upstream {
-    /// A packet of an expected train, unless it came before.
+    /// Returns a packet of an expected train, unless it is a duplicate.
     fn first_time(&mut self, number: u32, probe: Probe, bytes: usize) -> Option<Received> {
         let expected = self
             .expected

@@ -24,7 +24,7 @@ fn requester() -> Requester {
     Requester::new(at(0), own(), key(), 77, FIRST)
 }
 
-/// Requests sent, and routers given up, by then.
+/// Requests that are sent, and routers that become silent, by this time.
 fn steps(requester: &mut Requester, now: Instant) -> Vec<Step> {
     let mut out = [0; 100];
     core::iter::from_fn(|| requester.poll(now, &mut out)).collect()
@@ -44,14 +44,14 @@ fn acknowledge(requester: &mut Requester, now: Instant, packets: u16) -> Option<
     requester.on_answer(now, upstream(1), &message, 64)
 }
 
-/// Three tries, each waited for twice as long as the one before; then silence until a packet comes
-/// from there again, and at least a second, two seconds the next time.
+/// Three tries, each with twice the previous timeout; then silence until a packet arrives from
+/// there again, and for at least a second, or two the next time.
 #[test]
 fn a_router_that_does_not_answer_is_left_in_peace() {
     let mut requester = requester();
     let mut sent = Vec::new();
     let mut silent = Vec::new();
-    // Packets come all the time but from 2.2 s to 4.7 s.
+    // Packets arrive all the time except from 2.2 s to 4.7 s.
     for millis in 0..12_000 {
         if !(2_200..4_700).contains(&millis) {
             assert!(requester.saw(at(millis), upstream(1)));
@@ -63,15 +63,15 @@ fn a_router_that_does_not_answer_is_left_in_peace() {
             }
         }
     }
-    // 200 + 400 + 800 ms; a second of silence is over at 2.4 s, when no packets come.
+    // 200 + 400 + 800 ms. A second of silence ends at 2.4 s, when no packets arrive.
     assert_eq!(sent[..6], [0, 200, 600, 4_700, 4_900, 5_300]);
     assert_eq!(silent[..2], [1_400, 6_100]);
     assert_eq!(sent[6], 8_100);
     assert_eq!(requester.stats().silences, 3);
 }
 
-/// A token is shown at once; the train's packets count once each, and only those of trains that
-/// were acknowledged.
+/// A token must be used immediately. A train's packets count once each, and only if the train
+/// was acknowledged.
 #[test]
 fn tokens_trains_and_packets() {
     let mut requester = requester();
@@ -88,7 +88,7 @@ fn tokens_trains_and_packets() {
         rtt: Duration::from_millis(30),
     };
     assert_eq!(coming, Some(expected));
-    // Twice the same is once.
+    // A duplicate must not count.
     assert_eq!(acknowledge(&mut requester, at(61), 16), None);
     let probe = |number, index, run| Message {
         run,
@@ -110,7 +110,7 @@ fn tokens_trains_and_packets() {
         requester.on_answer(at(70), upstream(2), &probe(2, 5, 77), 972),
         None
     );
-    // Nothing more until the estimator wants it.
+    // No further request until the estimator makes one.
     assert_eq!(requester.deadline(), None);
     let ask = Ask {
         train: FIRST,
@@ -120,7 +120,7 @@ fn tokens_trains_and_packets() {
     assert_eq!(requester.deadline(), Some(at(500)));
 }
 
-/// A refusal is taken for one: a second passes before the next request.
+/// A refusal must be followed by a pause of a second.
 #[test]
 fn refusals_are_waited_out() {
     let mut requester = requester();
@@ -136,8 +136,8 @@ fn refusals_are_waited_out() {
     assert!((10..=22).contains(&sent), "{sent}");
 }
 
-/// Headers that name ever new routers: memory is bounded, few requests go out, and one that answers
-/// stays.
+/// Headers that always name new routers: memory must be bounded, few requests may be sent, and a
+/// router that answers must stay.
 #[test]
 fn made_up_routers() {
     let mut requester = requester();
@@ -171,8 +171,8 @@ fn made_up_routers() {
     assert!(requester.stats().no_room > 10_000);
 }
 
-/// A host that takes ever new addresses of its IPv6 prefix: a router of another prefix finds a
-/// place, is asked within a second, and answers.
+/// A host keeps using new addresses of its IPv6 prefix. A router of another prefix must still
+/// find a place, be asked within a second, and answer.
 #[test]
 fn one_prefix_does_not_fill_the_table() {
     let own: IpAddr = "2001:db8::9".parse().unwrap();
@@ -203,7 +203,7 @@ fn one_prefix_does_not_fill_the_table() {
     assert!(requester.stats().no_room > 10_000);
 }
 
-/// An address that no other host can have gets no request.
+/// An address that no other host can have must not get a request.
 #[test]
 fn addresses_of_no_host() {
     let own = crate::auth::Own {
@@ -234,7 +234,7 @@ fn addresses_of_no_host() {
     }
 }
 
-/// One from which nothing comes any more is forgotten.
+/// A router from which no more packets arrive must be forgotten.
 #[test]
 fn inactive_routers_are_forgotten() {
     let mut requester = requester();

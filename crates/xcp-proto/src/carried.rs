@@ -1,4 +1,4 @@
-//! What a packet tells the link half of the law.
+//! Reads a packet's fields for the link half of the law.
 
 use core::net::IpAddr;
 
@@ -6,17 +6,17 @@ use pathmark_cc::{Carried, Cloud, Upstream, XcpCarried};
 
 use crate::header::{Body, Full, Packet};
 
-/// Reads the shim in front of a UDP payload that came in an IP packet of `bytes`.
-/// [`Carried::Foreign`] if there is no sound XCP shim, or one that routers leave alone.
+/// Reads the shim in front of a UDP payload that arrived in an IP packet of `bytes`. Returns
+/// [`Carried::Foreign`] if there is no valid XCP shim, or one that routers must not change.
 #[inline]
 #[must_use]
 pub fn from_payload(payload: &[u8], bytes: u32) -> Carried {
     read(payload, bytes, |_, _| None)
 }
 
-/// The same, and the cloud that the packet came through: `ttl` is the IP TTL or hop limit that it
-/// leaves this router's box with if the box takes one off it, `source` tells its source address. A
-/// header in the compact form has no room for the router before the cloud, and tells of none.
+/// Reads the same, plus the cloud that the packet crossed. `ttl` is the IP TTL or hop limit with
+/// which it leaves this router's machine if that subtracts one, and `source` returns its source
+/// address. The compact form has no room for the upstream router, and thus reports no cloud.
 #[inline]
 #[must_use]
 pub fn from_forwarded(
@@ -26,7 +26,7 @@ pub fn from_forwarded(
     source: impl FnOnce() -> Option<IpAddr>,
 ) -> Carried {
     read(payload, bytes, |xcp_ttl, full| {
-        // TTLs are compared modulo 256: whatever rewrites them on the way is as unknown as a hop.
+        // TTLs are compared modulo 256, so that rewriting on the way counts as unknown hops.
         let hops = xcp_ttl.wrapping_sub(1).wrapping_sub(ttl);
         if hops == 0 {
             return None;

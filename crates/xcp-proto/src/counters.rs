@@ -1,27 +1,27 @@
-//! What a receiver counts, and how a sender reads it.
+//! The counters of a receiver, and their interpretation by a sender.
 //!
-//! The receiver returns **totals since the path epoch began**, never increments, so a lost, thinned
-//! or late FEEDBACK frame loses nothing: the next difference carries it.
+//! The receiver returns **totals since the path epoch began**, never increments. A lost, delayed
+//! or skipped FEEDBACK frame therefore loses nothing, because the next difference includes it.
 //!
 //! | index | name | meaning |
 //! |---|---|---|
 //! | 0 | packets | that arrived with a header of the standard format |
 //! | 1 | stamped | of these, by an XCP router |
-//! | 2 | bytes | of UDP payload of the packets of index 0, shim included |
+//! | 2 | bytes | of UDP payload of the packets of index 0, including the shim |
 //! | 3 | sum | of the stamped headers' changes of rate, in 2⁻¹⁶ bytes/s, modulo 2⁶² |
 //! | 4 | xcp_ttl | of the latest of these packets |
 //! | 5 | ttl | its IP TTL or hop limit plus 1; 0 if unknown |
 //! | 6 | router | that it names as the one that bounds the flow |
-//! | 7 | flags | of the latest of these packets, as below; left out while 0 |
+//! | 7 | flags | of the latest of these packets, as below; omitted while 0 |
 //!
-//! Flags: bits 0 to 2 are the class of the loss by corruption that its routers declare, or those of
-//! the latest packet before it whose form has room for that; bit 3: the router named runs another
-//! law; bit 4: a router found a cloud of which it knows nothing.
+//! Flags: bits 0 to 2 are the class of the loss by corruption that its routers declare, or those
+//! of the latest earlier packet whose form has room for it; bit 3: the named router runs another
+//! law; bit 4: a router found a cloud without an estimate.
 //!
-//! A header that no router has stamped returns its sender's own wish, and counts for nothing. A
-//! packet whose IP ECN field is "congestion experienced" adds only what is negative. Each header
-//! counts for at most 2⁵⁶ either way (1 TB/s): differences are exact up to 31 headers even if all
-//! of them lie.
+//! A header that no router has stamped only returns its sender's request, and counts for
+//! nothing. A packet whose IP ECN field is "congestion experienced" only adds negative changes.
+//! Each header counts for at most 2⁵⁶ in either direction (1 TB/s), so that differences are
+//! exact up to 31 headers even if all of them are wrong.
 
 use core::{error, fmt};
 
@@ -30,20 +30,20 @@ use pathmark_shim::corruption;
 
 use crate::header::{Body, Format, Packet};
 
-/// How many counters there are, and one more where flags are set.
+/// Number of counters, without an additional one if flags are set.
 pub const LEN: usize = 7;
 
-/// Totals stop here (the largest QUIC varint), and with them the feedback. No flow gets this far.
+/// Maximum of totals (the largest QUIC varint), at which feedback ends. No flow gets this far.
 const CEILING: u64 = (1 << 62) - 1;
 /// Bits of the sum.
 const SUM_BITS: u32 = 62;
-/// In the last counter: the router named runs another law.
+/// In the last counter: the named router runs another law.
 const FLAG_TRANSLATED: u8 = 1 << 3;
-/// In the last counter: a router found a cloud, and does not know what it can carry.
+/// In the last counter: a router found a cloud whose capacity it does not know.
 const FLAG_UNCOUNTED: u8 = 1 << 4;
-/// The most that one header counts for, in 2⁻¹⁶ bytes per second.
+/// Maximum change that one header counts for, in 2⁻¹⁶ bytes per second.
 pub const MOST: i64 = 1 << 56;
-/// Counters that cannot be: the sender ignores them.
+/// Impossible counters, which the sender ignores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Implausible {
@@ -51,16 +51,16 @@ pub enum Implausible {
     Count,
     /// A field is out of its range.
     Range,
-    /// A total fell.
+    /// A total decreased.
     Backwards,
     /// More packets counted than sent, or more stamped than counted.
     MorePacketsThanSent,
-    /// Bytes or the sum do not fit the packets they are of.
+    /// Bytes or the sum do not fit the number of packets.
     Sum,
 }
 
 impl Implausible {
-    /// One line with the cause.
+    /// Describes the cause in one line.
     #[must_use]
     pub const fn message(self) -> &'static str {
         match self {
@@ -98,27 +98,27 @@ struct Latest {
     xcp_ttl: u8,
     ttl: Option<u8>,
     router: u16,
-    /// Class of the declared loss by corruption, of the latest packet with room for it.
+    /// Class of the declared loss by corruption, from the latest packet with room for it.
     corruption: u8,
     translated: bool,
     uncounted: bool,
 }
 
-/// What a packet adds.
+/// The contribution of a packet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Counted {
     latest: Latest,
-    /// Its form has room for what routers declare.
+    /// True if its form has room for the routers' declarations.
     declares: bool,
     bytes: u64,
     /// In 2⁻¹⁶ bytes per second; `None`: no router has stamped it.
     delta: Option<i64>,
-    /// The most that it counts for.
+    /// The maximum that it counts for.
     most: i64,
 }
 
 impl Counted {
-    /// `None` for a header of a format that asks nothing.
+    /// Returns `None` for a header of a format without a request.
     #[inline]
     pub(crate) fn read(
         header: &Packet<'_>,
@@ -153,8 +153,8 @@ impl Counted {
         })
     }
 
-    /// It came out of a cloud behind the last router, whose virtual router leaves `delta` of what
-    /// it asked for, if it is `known`.
+    /// Lowers the contribution of a packet from a cloud after the last router. If the cloud is
+    /// `known`, its virtual router grants `delta` of the request.
     #[cfg(feature = "transport")]
     pub(crate) const fn lower(&mut self, delta: i64, known: bool) {
         if !known {
@@ -166,7 +166,7 @@ impl Counted {
         {
             *given = delta;
         }
-        // The cloud is accounted for; one before it may not be, and still shows.
+        // This cloud is accounted for, but an earlier one may not be, and must still show.
         if let Some(ttl) = self.latest.ttl
             && !self.latest.uncounted
         {
@@ -176,8 +176,7 @@ impl Counted {
 }
 
 impl Latest {
-    /// A cloud that was found but not measured is reported to its sender like one that
-    /// was not found.
+    /// Reports a cloud without an estimate to the sender like one that was not found.
     const fn uncount(&mut self) {
         self.uncounted = true;
         if let Some(ttl) = self.ttl
@@ -189,8 +188,8 @@ impl Latest {
 }
 
 impl Totals {
-    /// Counts a packet with a header, `bytes` of UDP payload with the shim. `congested`: its ECN
-    /// field says so.
+    /// Counts a packet with a header and `bytes` of UDP payload, including the shim.
+    /// `congested`: its ECN field signals congestion.
     #[inline]
     pub fn count(&mut self, header: &Packet<'_>, bytes: u64, ttl: Option<u8>, congested: bool) {
         if let Some(counted) = Counted::read(header, bytes, ttl, congested) {
@@ -217,13 +216,13 @@ impl Totals {
         self.sum = sum & CEILING;
     }
 
-    /// True until something was counted.
+    /// Returns true if nothing was counted yet.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.packets == 0
     }
 
-    /// As they go into a FEEDBACK frame, in the order of the table above.
+    /// The counters for a FEEDBACK frame, in the order of the table above.
     pub fn encode(&self) -> impl Iterator<Item = u64> + use<> {
         let latest = &self.latest;
         let mut flags = latest.corruption & corruption::MASK;
@@ -283,11 +282,11 @@ impl Totals {
         })
     }
 
-    /// What `self` adds to `older`, where no more than `most` can have been counted in the epoch so
-    /// far. `sent_ttl` is the IP TTL that packets were sent with, if known.
+    /// Returns the difference between `self` and `older`. At most `most` can have been counted
+    /// in the epoch so far. `sent_ttl` is the IP TTL that packets were sent with, if known.
     ///
     /// # Errors
-    /// [`Implausible`]: the counters contradict `older`, `sent` or each other.
+    /// [`Implausible`]: the counters contradict `older`, `most` or each other.
     pub fn since(
         &self,
         older: &Self,
@@ -310,7 +309,7 @@ impl Totals {
         if bytes < packets || bytes > packets.saturating_mul(most.longest) {
             return Err(Implausible::Sum);
         }
-        // The difference modulo 2⁶², read as a signed number.
+        // The difference modulo 2⁶², interpreted as a signed number.
         let unused = u64::BITS - SUM_BITS;
         let delta = (self.sum.wrapping_sub(older.sum) << unused).cast_signed() >> unused;
         if u128::from(delta.unsigned_abs()) > u128::from(stamped) * u128::from(MOST.unsigned_abs())
@@ -325,7 +324,8 @@ impl Totals {
             bytes,
             hops: sent_ttl.map_or(0, |sent| sent.saturating_sub(latest.xcp_ttl)),
             unmarked_hop: latest.ttl.and_then(|ttl| {
-                // More IP TTL than XCP TTL: someone on the way rewrote it, so it tells nothing.
+                // An IP TTL above the XCP TTL must have been rewritten on the way, so it is
+                // meaningless.
                 (ttl <= latest.xcp_ttl).then_some(ttl < latest.xcp_ttl)
             }),
             uncounted: latest.uncounted,

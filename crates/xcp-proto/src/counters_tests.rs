@@ -13,7 +13,7 @@ fn most(packets: u64) -> Countable {
 }
 use crate::header::{Form, Repr};
 
-/// A header as it arrives.
+/// An arriving header.
 fn header(delta: i64, stamped: bool, xcp_ttl: u8, router: u16) -> Vec<u8> {
     let request = XcpRequest {
         delta,
@@ -43,7 +43,7 @@ fn what_counts() {
     count(&mut totals, &header(500, false, 64, 0), false);
     count(&mut totals, &header(700, true, 63, 9), false);
     count(&mut totals, &header(-200, true, 63, 9), false);
-    // Congestion elsewhere on the path: what is positive does not count.
+    // With congestion elsewhere on the path, positive changes must not count.
     count(&mut totals, &header(10_000, true, 62, 5), true);
     count(&mut totals, &header(-50, true, 62, 5), true);
     let mut minimal = [0; 36];
@@ -75,7 +75,7 @@ fn what_counts() {
         }
     );
 
-    // Once a router declares loss by corruption there is an eighth counter.
+    // Once a router declares loss by corruption, there must be an eighth counter.
     let mut declared = header(0, true, 62, 5);
     declared[4] |= 5;
     frame::renew_check(declared.first_chunk_mut::<36>().unwrap());
@@ -87,7 +87,7 @@ fn what_counts() {
     assert_eq!(feedback.corruption_ppm, 50_000);
     assert!(!feedback.translated);
 
-    // A header of the compact form has no room for that, and takes nothing of it back.
+    // A header of the compact form has no room for this, and must not revoke it.
     let compact = Repr {
         stamped: true,
         xcp_ttl: 62,
@@ -100,7 +100,7 @@ fn what_counts() {
     count(&mut thin, &shim, false);
     assert_eq!(encoded(&thin), [7, 6, 7000, 450, 62, 63, 5, 5]);
 
-    // And one that runs another law, if it is the one that bounds.
+    // The same for a router with another law, if it bounds the flow.
     let mut translated = header(0, true, 62, 5);
     translated[4] |= 0x40;
     frame::renew_check(translated.first_chunk_mut::<36>().unwrap());
@@ -112,7 +112,8 @@ fn what_counts() {
     assert!(feedback.translated);
     assert!(!feedback.uncounted);
 
-    // And one that found a cloud of which it knows nothing: that is a hop without an answer.
+    // The same for a router with a cloud that it does not know, which counts as a hop without an
+    // answer.
     let mut uncounted = header(0, true, 62, 5);
     uncounted[4] |= 0x20;
     frame::renew_check(uncounted.first_chunk_mut::<36>().unwrap());
@@ -217,14 +218,14 @@ fn what_cannot_be() {
     assert_eq!(since(2, 1), Err(Implausible::Backwards));
     assert_eq!(since(2, 2001), Err(Implausible::Sum));
     assert_eq!(since(2, 200_000), Err(Implausible::Sum));
-    // One more stamped packet brings at most 2⁵⁶.
+    // One more stamped packet may add at most 2⁵⁶.
     assert!(since(3, 50 + (1 << 56)).is_ok());
     assert_eq!(since(3, 51 + (1 << 56)), Err(Implausible::Sum));
 }
 
 proptest! {
-    /// Whatever subset of states a sender sees, last one included, its differences add up to all
-    /// that came.
+    /// Whichever states a sender sees, including the last one, its differences must add up to
+    /// the total.
     #[test]
     fn nothing_is_lost(
         packets in proptest::collection::vec(
@@ -241,7 +242,7 @@ proptest! {
                 stamped += 1;
                 expected += if congested { delta.min(0) } else { delta };
             }
-            // More than 31 headers of 2⁵⁶ are more than a difference can hold.
+            // A difference cannot hold more than 31 headers of 2⁵⁶.
             if seen || index == last || index % 16 == 0 {
                 let through = Totals::decode(&totals.encode().collect::<Vec<_>>()).unwrap();
                 let feedback = through.since(&older, &most(index as u64 + 1), Some(64)).unwrap();

@@ -13,7 +13,7 @@
 //! rounded down, so that no router grants more than it has, and with the least exponent that fits;
 //! zero is word 0.
 
-/// Most that a mantissa can be, and least.
+/// Range of the mantissa.
 const MANTISSA: core::ops::RangeInclusive<i64> = -4096..=4095;
 /// Bits of the exponent.
 const EXPONENT_BITS: u32 = 3;
@@ -22,7 +22,7 @@ const MAX_EXPONENT: u32 = 7;
 
 /// The largest value, in 2⁻¹² packets.
 pub const MAX_Q12: i64 = 4095 << (4 * MAX_EXPONENT);
-/// The least value, in 2⁻¹² packets.
+/// The smallest value, in 2⁻¹² packets.
 pub const MIN_Q12: i64 = -4096 << (4 * MAX_EXPONENT);
 
 /// [XCP-Linux II-B]: the value of a word, in 2⁻¹² packets.
@@ -33,7 +33,8 @@ pub const fn decode(word: u16) -> i64 {
     mantissa << (4 * (word & 7))
 }
 
-/// The word for a value in 2⁻¹² packets: the largest one not above it; beyond the ends, the end.
+/// The word for a value in 2⁻¹² packets: the largest one not above it. Values outside the range
+/// are clamped.
 #[inline]
 #[must_use]
 pub fn encode(value_q12: i64) -> u16 {
@@ -98,7 +99,7 @@ mod tests {
         assert_eq!(encode(i64::MIN), 0x8007);
     }
 
-    /// Against m·16^(e−3) in floating point, which is exact here.
+    /// Compares with m·16^(e−3) in floating point, which is exact here.
     #[test]
     fn every_word_means_what_the_paper_says_and_is_written_back() {
         for word in 0..=u16::MAX {
@@ -109,7 +110,8 @@ mod tests {
         }
     }
 
-    /// Rounded down, by less than 1/256 from 1/16 packet on, never reordered.
+    /// Values are rounded down, by less than 1/256 from 1/16 packet upwards, and never
+    /// reordered.
     #[test]
     fn rounding() {
         let mut last = MIN_Q12;

@@ -2,30 +2,33 @@
 //!
 //! ```text
 //!   full
-//!    0 … 3    4       5          6 … 7    8 … 11   12 … 19   20 … 27   28 … 31 / 43    +0 … 1   +2 … 3
-//!   ┌────────┬───────┬──────────┬────────┬────────┬─────────┬─────────┬───────────────┬────────┬───────┐
-//!   │ prefix │ffff Sk│ xcp_ttl  │ covers │ RTT    │ X       │ Δ       │ last router   │ router │ check │
-//!   └────────┴───────┴──────────┴────────┴────────┴─────────┴─────────┴───────────────┴────────┴───────┘
+//!    0 … 3    4       5         6 … 7    8 … 11  12 … 19  20 … 27  28 … 31/43    +0 … 1   +2 … 3
+//!   ┌────────┬───────┬─────────┬────────┬───────┬────────┬────────┬─────────────┬────────┬───────┐
+//!   │ prefix │ffff Sk│ xcp_ttl │ covers │ RTT   │ X      │ Δ      │ last router │ router │ check │
+//!   └────────┴───────┴─────────┴────────┴───────┴────────┴────────┴─────────────┴────────┴───────┘
 //!   compact
 //!    0 … 3    4       5          6 … 7    8 … 9    10 … 11      12 … 13   14 … 15
 //!   ┌────────┬───────┬──────────┬────────┬────────┬────────────┬─────────┬─────────┐
 //!   │ prefix │ffff Sc│ xcp_ttl  │ H_cwnd │ H_rtt  │ H_feedback │ router  │ check   │
 //!   └────────┴───────┴──────────┴────────┴────────┴────────────┴─────────┴─────────┘
-//!   ffff     format, 4 bits: 1 standard, 2 minimal (routers leave it alone), 3 standard, but behind a cloud that the
-//!            feedback knows nothing of (full form); 5 and 7 are 1 and 3 where the router named runs another law and says
-//!            in XCP's rates what that would tell; others are not XCP to this version
+//!   ffff     format, 4 bits: 1 standard, 2 minimal (routers must not change it), 3 standard, but
+//!            after a cloud that the feedback does not account for (full form); 5 and 7 are 1 and 3
+//!            if the named router runs another law and translates its answer into XCP's rates;
+//!            others are not XCP to this version
 //!   S        stamped: an XCP router has written its feedback
-//!   k        full form, three bits: class of the loss by corruption that routers declare ([`corruption`]), the sum over XCP
-//!            routers; the compact form has no room for it
+//!   k        full form, three bits: class of the total loss by corruption that XCP routers declare
+//!            ([`corruption`]); the compact form has no room for it
 //!   c        compact form, three bits: covers − 1
-//!   xcp_ttl  the IP TTL that the packet is sent with, less one per XCP router; XCP-i routers make it the IP TTL
-//!   covers   packets that the header stands for; 0 counts as 1
+//!   xcp_ttl  the IP TTL that the packet is sent with, minus one per XCP router; XCP-i routers
+//!            set it to the IP TTL
+//!   covers   number of packets that the header covers; 0 counts as 1
 //!   RTT      smoothed, in µs; 0 unknown
-//!   X        inter-packet time in 2⁻⁴⁰ s, of all packets that the header stands for; 0 unknown
-//!   Δ        change of rate asked for, later granted, in 2⁻¹⁶ bytes per second, signed
-//!   last     address of the last XCP router; 0 before the first: then the sender, whose address IP tells
+//!   X        inter-packet time in 2⁻⁴⁰ s, of all packets that the header covers; 0 unknown
+//!   Δ        change of rate, first requested, later granted, in 2⁻¹⁶ bytes per second, signed
+//!   last     address of the last XCP router; 0 before the first, which means the sender
 //!   router   identity of the XCP router that bounds the flow; 0 for none
-//!   H_cwnd   window in packets;  H_rtt  RTT in ms, rounded up;  H_feedback  window change, [`crate::h_feedback`]
+//!   H_cwnd   window in packets;  H_rtt  RTT in ms, rounded up
+//!   H_feedback  window change, [`crate::h_feedback`]
 //! ```
 //!
 //! Fields are those of draft-falk-xcp-spec-03 (§3) with more bits, and of the XCP-i paper
@@ -39,30 +42,30 @@ use pathmark_shim::{FramingError, Kind, corruption, frame};
 
 use crate::window::{self, Compact, MAX_COMPACT_COVERS};
 
-/// Bytes of the full form with IPv4 addresses of routers.
+/// Length of the full form with IPv4 addresses of routers.
 pub const LEN_V4: usize = 36;
-/// Bytes of the full form with IPv6 addresses of routers.
+/// Length of the full form with IPv6 addresses of routers.
 pub const LEN_V6: usize = 48;
-/// Bytes of the compact form.
+/// Length of the compact form.
 pub const LEN_COMPACT: usize = 16;
 
 pub(crate) const STAMPED: u8 = 0x08;
 const COVERS: u8 = 0x07;
-/// The bits that tell formats from each other.
+/// The bits that distinguish formats.
 pub(crate) const FORMAT: u8 = 0xB0;
 /// The bit of the formats 5 and 7.
 pub(crate) const TRANSLATED: u8 = 0x40;
 
-/// What a header is for.
+/// The purpose of a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Format {
-    /// It asks, and routers answer.
+    /// It has a request, which routers answer.
     Standard = 1,
-    /// It asks nothing, and routers leave it alone (draft-falk-xcp-spec-03, §3.2).
+    /// It has no request, and routers do not change it (draft-falk-xcp-spec-03, §3.2).
     Minimal = 2,
-    /// As [`Standard`](Self::Standard), but the packet came through hops that are no XCP routers,
-    /// and of which no router knew what they can carry.
+    /// Like [`Standard`](Self::Standard), but the packet crossed hops without XCP routers whose
+    /// capacity no router knew.
     Uncounted = 3,
 }
 
@@ -76,7 +79,7 @@ impl Format {
         }
     }
 
-    /// True if routers answer it.
+    /// Returns true if routers must answer it.
     #[inline]
     #[must_use]
     pub const fn asks(self) -> bool {
@@ -84,7 +87,7 @@ impl Format {
     }
 }
 
-/// The forms of an XCP shim, by what they hold of routers' addresses.
+/// The forms of an XCP shim, by their room for routers' addresses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Form {
     /// Full, with IPv4 addresses.
@@ -92,12 +95,12 @@ pub enum Form {
     V4,
     /// Full, with IPv6 addresses.
     V6,
-    /// Compact: three 16-bit fields, and no address.
+    /// Compact: three 16-bit fields, and no addresses.
     Compact,
 }
 
 impl Form {
-    /// Bytes of a shim of this form.
+    /// Length of a shim of this form in bytes.
     #[expect(clippy::len_without_is_empty, reason = "a shim is never empty")]
     #[must_use]
     pub const fn len(self) -> usize {
@@ -109,8 +112,8 @@ impl Form {
     }
 }
 
-/// An XCP shim whose prefix, length, check and format are right: a checked view. Its methods never
-/// fail.
+/// A view of an XCP shim whose prefix, length, check and format are valid, so that its methods
+/// never fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Packet<'a> {
     /// Full, with an IPv4 address.
@@ -122,10 +125,10 @@ pub enum Packet<'a> {
 }
 
 impl<'a> Packet<'a> {
-    /// Checks the shim in front of `datagram`; what follows it is not looked at.
+    /// Checks the shim at the start of `datagram`, ignoring the bytes after it.
     ///
     /// # Errors
-    /// [`FramingError`]; a format that is not known reads as [`FramingError::Version`].
+    /// [`FramingError`]; an unknown format results in [`FramingError::Version`].
     #[inline]
     pub fn parse(datagram: &'a [u8]) -> Result<Self, FramingError> {
         let words = datagram.get(1).map_or(0, |byte| byte & 0x0F);
@@ -165,7 +168,7 @@ impl<'a> Packet<'a> {
         }
     }
 
-    /// All of its bytes.
+    /// All bytes of the shim.
     #[inline]
     #[must_use]
     pub const fn bytes(&self) -> &'a [u8] {
@@ -176,7 +179,7 @@ impl<'a> Packet<'a> {
         }
     }
 
-    /// What it is for.
+    /// Its purpose.
     #[inline]
     #[must_use]
     pub const fn format(&self) -> Format {
@@ -187,21 +190,21 @@ impl<'a> Packet<'a> {
         }
     }
 
-    /// True once an XCP router has stamped it.
+    /// Returns true once an XCP router has stamped it.
     #[inline]
     #[must_use]
     pub const fn stamped(&self) -> bool {
         self.first()[4] & STAMPED != 0
     }
 
-    /// True if the router that bounds the flow runs another law than XCP.
+    /// Returns true if the router that bounds the flow runs another law than XCP.
     #[inline]
     #[must_use]
     pub const fn translated(&self) -> bool {
         self.first()[4] & TRANSLATED != 0
     }
 
-    /// Class of the loss by corruption that the routers passed declare together, see
+    /// Class of the loss by corruption that the routers so far declare in total, see
     /// [`corruption`]. 0 in the compact form, which has no room for it.
     #[inline]
     #[must_use]
@@ -212,14 +215,14 @@ impl<'a> Packet<'a> {
         }
     }
 
-    /// True if the form has room for what routers declare.
+    /// Returns true if the form has room for the routers' declarations.
     #[inline]
     #[must_use]
     pub const fn declares(&self) -> bool {
         !matches!(self, Self::Compact(_))
     }
 
-    /// The IP TTL that the packet was sent with, less one per XCP router.
+    /// The IP TTL that the packet was sent with, minus one per XCP router.
     #[inline]
     #[must_use]
     pub const fn xcp_ttl(&self) -> u8 {
@@ -261,7 +264,7 @@ impl<'a> Packet<'a> {
     }
 }
 
-/// Address of the last XCP router, as wide as the form has room for. All zeros before the first.
+/// Address of the last XCP router, as wide as the form allows. All zeros before the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LastRouter {
     /// In 36 bytes.
@@ -286,17 +289,18 @@ impl LastRouter {
 /// The fields of an XCP shim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Repr {
-    /// What it is for.
+    /// Its purpose.
     pub format: Format,
-    /// An XCP router has stamped it.
+    /// True if an XCP router has stamped it.
     pub stamped: bool,
-    /// The router that bounds the flow runs another law. Not in the minimal format.
+    /// True if the router that bounds the flow runs another law. Never set in the minimal
+    /// format.
     pub translated: bool,
-    /// The IP TTL that the packet was sent with, less one per XCP router.
+    /// The IP TTL that the packet was sent with, minus one per XCP router.
     pub xcp_ttl: u8,
     /// Identity of the router that bounds the flow; 0 for none.
     pub router: u16,
-    /// What the forms do not share.
+    /// The fields in which the forms differ.
     pub body: Body,
 }
 
@@ -312,7 +316,7 @@ pub enum Body {
 /// Fields of the full form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full {
-    /// Packets that the header stands for; 0 counts as 1.
+    /// Number of packets that the header covers; 0 counts as 1.
     pub covers: u16,
     /// Smoothed RTT in µs; 0: unknown.
     pub rtt_us: u32,
@@ -327,8 +331,8 @@ pub struct Full {
 }
 
 impl Repr {
-    /// What a sender writes in front of a packet sent with this TTL. Without a request the header
-    /// is minimal.
+    /// The fields that a sender writes into a packet sent with this TTL. Without a request, the
+    /// header is minimal.
     #[inline]
     #[must_use]
     pub fn initial(form: Form, request: Option<&XcpRequest>, ttl: u8) -> Self {
@@ -358,8 +362,8 @@ impl Repr {
         }
     }
 
-    /// Writes the shim, sealed, to the front of `out`; how many bytes it took. `None`, and nothing
-    /// written, if there is too little room.
+    /// Writes the shim, sealed, to the front of `out`, and returns its length. If there is not
+    /// enough room, returns `None` without writing anything.
     #[inline]
     pub fn emit(&self, out: &mut [u8]) -> Option<usize> {
         match &self.body {
@@ -421,7 +425,7 @@ impl Repr {
     }
 }
 
-/// Writes a field; every offset here is within the shim.
+/// Writes a field. Every offset in this module is within the shim.
 #[inline]
 pub(crate) fn put<const N: usize, const F: usize>(shim: &mut [u8; N], at: usize, field: [u8; F]) {
     if let Some(room) = shim.get_mut(at..).and_then(<[u8]>::first_chunk_mut) {
@@ -429,7 +433,7 @@ pub(crate) fn put<const N: usize, const F: usize>(shim: &mut [u8; N], at: usize,
     }
 }
 
-/// Reads a field; every offset here is within the shim.
+/// Reads a field. Every offset in this module is within the shim.
 #[inline]
 fn get<const F: usize>(shim: &[u8], at: usize) -> [u8; F] {
     shim.get(at..)

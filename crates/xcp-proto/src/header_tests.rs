@@ -50,7 +50,7 @@ fn request() -> XcpRequest {
     }
 }
 
-/// The fields by hand, all but the check, which `frame` is tested for.
+/// The fields, calculated by hand, except for the check, which has its tests in `frame`.
 #[test]
 fn known_shims() {
     let v4 = emit(&Repr::initial(Form::V4, Some(&request()), 64));
@@ -96,12 +96,12 @@ fn what_is_not_one() {
     for len in 0..sound.len() {
         assert!(Packet::parse(&sound[..len]).is_err());
     }
-    // A format of the future, with a right check.
+    // A future format with a valid check.
     let mut future: [u8; LEN_V4] = sound[..].try_into().unwrap();
     future[4] = 0x40;
     frame::seal(Kind::XCP, &mut future);
     assert_eq!(Packet::parse(&future), Err(FramingError::Version));
-    // VCP's shim is as long as a compact one.
+    // VCP's shim has the length of a compact one.
     let mut vcp = [0x10; LEN_COMPACT];
     frame::seal(Kind::VCP, &mut vcp);
     assert_eq!(Packet::parse(&vcp), Err(FramingError::Kind));

@@ -1,4 +1,4 @@
-//! A receiving host behind a cloud: its virtual routers, which its connections share.
+//! Virtual routers of a receiving host behind a cloud, shared by its connections.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -12,17 +12,17 @@ use crate::header::{Body, LastRouter, Packet};
 /// Bytes of the headers of IPv4 and UDP, and of IPv6 and UDP, in front of a UDP payload.
 const HEADERS_V4: u32 = 28;
 const HEADERS_V6: u32 = 48;
-/// Most packets that one header stands for.
+/// Maximum number of packets that one header can cover.
 const MOST_COVERS: u64 = 64;
 
-/// The virtual routers of a host for the hops between the last XCP routers and itself, where these
-/// hops are no XCP routers (XCP-i paper, section III-B). All its connections share them, and so
-/// does the program that [measures](Self::tell) these hops.
+/// The virtual routers of a host for the hops between the last XCP routers and itself, if these
+/// hops are not XCP routers (XCP-i paper, section III-B). All its connections share them with
+/// the program that [measures](Self::tell) these hops.
 #[derive(Clone, Debug, Default)]
 pub struct HostClouds(Arc<Mutex<ReceiverClouds>>);
 
 impl HostClouds {
-    /// None known.
+    /// Creates an empty set.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -32,26 +32,27 @@ impl HostClouds {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// An estimate of what the hops behind the router `upstream` leave, at `now` by the clock that
-    /// connections are driven by.
+    /// Passes an estimate of the unused capacity after the router `upstream`, at `now` by the
+    /// clock of the connections.
     pub fn tell(&self, now: Instant, upstream: Upstream, estimate: &CloudEstimate) {
         self.all().on_estimate(now, upstream, estimate);
     }
 
-    /// Shows each router before such hops, with the IP bytes that have come from it.
+    /// Calls `visit` for each router before such hops, with the IP bytes that have arrived from
+    /// it.
     pub fn visit(&self, visit: &mut dyn FnMut(Upstream, u64)) {
         self.all().visit(visit);
     }
 
-    /// What was made of them.
+    /// The handling of these clouds.
     #[must_use]
     pub fn metrics(&self) -> CloudMetrics {
         self.all().metrics()
     }
 }
 
-/// Packets of one connection. Those that came out of a cloud take the lock that they share with
-/// others, so that who measures it knows what has come by now.
+/// Packets of one connection. Packets from a cloud take the shared lock, so that the measuring
+/// program knows the bytes that have arrived by now.
 #[derive(Debug)]
 pub(crate) struct Arrivals {
     host: HostClouds,
@@ -60,12 +61,12 @@ pub(crate) struct Arrivals {
 }
 
 impl Arrivals {
-    /// Of a connection at that host.
+    /// Creates the state of a connection at this host.
     pub(crate) const fn new(host: HostClouds) -> Self {
         Self { host, latest: None }
     }
 
-    /// A packet came with this header: what it counts for is lowered to what its cloud leaves.
+    /// Lowers the contribution of a packet with this header to the rate that its cloud allows.
     pub(crate) fn lower(
         &mut self,
         header: &Packet<'_>,
@@ -73,7 +74,8 @@ impl Arrivals {
         arrived: &Arrived<'_>,
     ) {
         let number = arrived.number;
-        // A header stands for packets sent since the last one: no more than there are numbers.
+        // A header covers the packets sent since the last one, which cannot be more than the
+        // packet numbers in between.
         let since = self
             .latest
             .map_or(1, |latest| number.saturating_sub(latest));
@@ -89,9 +91,9 @@ impl Arrivals {
     }
 }
 
-/// The cloud that a packet came out of, its header's fields, and the IP bytes that it stands for,
-/// `packets` packets at most. `None` if a router sent it straight here, or if the header cannot
-/// tell which.
+/// Returns the fields of the header, the cloud that the packet crossed, and the IP bytes that it
+/// covers, for at most `packets` packets. `None` if a router sent it directly to this host, or
+/// if the header does not show the cloud.
 fn through(
     header: &Packet<'_>,
     packets: u64,

@@ -8,14 +8,15 @@ use crate::XcpSignal;
 use crate::stamp::{self, Identity, Outcome};
 
 const ROUTER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 11);
-/// What each header asks for, and routers leave, in 2⁻¹⁶ bytes per second.
+/// The change of rate that each header requests, and routers leave unchanged, in 2⁻¹⁶ bytes per
+/// second.
 const ASKED: i64 = 40_000 << 16;
 
 fn upstream() -> Upstream {
     Upstream::of(IpAddr::V4(ROUTER)).unwrap()
 }
 
-/// A shim that one router with `address` has stamped, for `covers` packets.
+/// A shim for `covers` packets, stamped by one router with `address`.
 fn shim(signal: &XcpSignal, address: Ipv4Addr, covers: u16) -> Vec<u8> {
     let mut request = Request::default();
     request.xcp = Some(XcpRequest {
@@ -41,7 +42,7 @@ fn shim(signal: &XcpSignal, address: Ipv4Addr, covers: u16) -> Vec<u8> {
     shim
 }
 
-/// A receiver, and what its sender reads.
+/// A receiver, along with its sender's reading of the counters.
 struct End {
     signal: XcpSignal,
     meter: Box<dyn Meter>,
@@ -93,8 +94,9 @@ fn estimate(available: i64) -> CloudEstimate {
     }
 }
 
-/// Two hops behind the last router: nothing is granted while an estimate is awaited, then the
-/// sender learns of an unmeasured hop, and once there is an estimate, gets no more than it leaves.
+/// Two hops after the last router: until there is an estimate, nothing is granted. Then the
+/// sender learns of an unmeasured hop, or, once there is an estimate, gets no more than the
+/// unused capacity.
 #[test]
 fn what_goes_back_is_what_the_cloud_leaves() {
     for (available, given) in [(None, ASKED), (Some(1 << 40), ASKED), (Some(0), 0)] {
@@ -115,7 +117,7 @@ fn what_goes_back_is_what_the_cloud_leaves() {
             assert_eq!(seen, [(upstream(), 1228)]);
             host.tell(Instant::from_millis(1500), upstream(), &estimate(available));
         }
-        // Intervals of the virtual router have to pass before it gives.
+        // Intervals of the virtual router must pass before it grants a rate.
         let mut before = 0;
         for n in 0..400 {
             let now = Instant::from_millis(2000 + 10 * n);
@@ -140,8 +142,8 @@ fn what_goes_back_is_what_the_cloud_leaves() {
     }
 }
 
-/// A packet straight from a router, one from a router without an address, and one that no router
-/// stamped: these are as without virtual routers.
+/// A packet directly from a router, one from a router without an address, and one without a
+/// stamp must be handled as without virtual routers.
 #[test]
 fn others_are_left_alone() {
     let host = HostClouds::new();
@@ -162,7 +164,7 @@ fn others_are_left_alone() {
     assert_eq!(host.metrics().upstreams, 0);
 }
 
-/// A header counts for no more packets than have been numbered since the last one.
+/// A header must not cover more packets than packet numbers since the last one.
 #[test]
 fn headers_stand_for_packets_that_were_sent() {
     for (skipped, covers, counted) in [(0, 1, 1), (0, 60_000, 1), (7, 8, 8), (99, 60_000, 64)] {
@@ -172,15 +174,15 @@ fn headers_stand_for_packets_that_were_sent() {
         end.packet(Instant::from_millis(1), 61, &stamped);
         end.number += skipped;
         end.packet(Instant::from_millis(2), 61, &stamped);
-        // An older one that comes late.
+        // A late, older packet.
         end.number -= 1 + skipped;
         end.packet(Instant::from_millis(3), 61, &stamped);
         host.visit(&mut |_, bytes| assert_eq!(bytes, (1 + counted + 1) * 1228, "{covers}"));
     }
 }
 
-/// Connections that lie about their routers: memory is bounded, and one that tells the truth goes
-/// on.
+/// With connections that lie about their routers, memory must be bounded, and an honest
+/// connection must continue to work.
 #[test]
 fn made_up_routers_push_out_nothing_that_works() {
     let host = HostClouds::new();

@@ -4,24 +4,24 @@
 //!   sender                 router port                      receiver
 //!   ──────                 ───────────                      ────────
 //!   Repr::initial ─shim─►  carried::read ► LinkController
-//!                          stamp::… ◄───── XcpAnswer ─shim─►  Meter ─counters─► difference ► Controller
+//!                          stamp::… ◄───── XcpAnswer ─shim─►  Meter ─counters─► Controller
 //! ```
 //!
 //! - [`header`]: the shim in its full and compact forms, as a checked view ([`Packet`]) and as
 //!   typed fields ([`Repr`]).
 //! - [`h_feedback`]: the compact form's feedback in 16 bits.
-//! - [`window`]: between the compact form's window and the rates of the laws.
-//! - [`stamp`]: what a router writes, which only ever lowers; in a header and in an IP packet in
-//!   place.
-//! - [`carried`]: what a packet tells the link half of the law.
-//! - [`counters`]: what a receiver counts and how a sender reads it.
-//! - [`tunnel`]: what a copy of a shim outside a tunnel leaves in the shim inside.
+//! - [`window`]: conversion between the compact form's window and the laws' rates.
+//! - [`stamp`]: a router's answers, which never raise the feedback, in a header or in an IP
+//!   packet.
+//! - [`carried`]: a packet's fields for the link half of the law.
+//! - [`counters`]: the counters of a receiver, and their interpretation by a sender.
+//! - [`tunnel`]: merging a copy of a shim outside a tunnel into the inner shim.
 //! - `signal` (feature `transport`): XCP as a signal of the transport.
-//! - `host` (feature `transport`): virtual routers of a receiver behind hops that are no XCP
+//! - `host` (feature `transport`): virtual routers of a receiver behind hops without XCP
 //!   routers.
 //!
-//! The laws themselves are in `pathmark-cc`; here are bytes and the rules of both ends. Nothing
-//! panics or allocates, whatever arrives.
+//! The laws themselves are in `pathmark-cc`; this crate has the bytes and the rules of both
+//! ends. No input makes it panic or allocate.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(

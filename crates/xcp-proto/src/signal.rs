@@ -8,7 +8,7 @@ use crate::counters::{Counted, Implausible, Totals};
 use crate::header::{Form, Packet, Repr};
 use crate::host::{Arrivals, HostClouds};
 
-/// TTL or hop limit of packets whose sender configured no other value.
+/// Default TTL or hop limit of sent packets.
 const USUAL_TTL: u8 = 64;
 
 /// XCP in a shim.
@@ -20,8 +20,8 @@ pub struct XcpSignal {
 }
 
 impl XcpSignal {
-    /// In the full form, for packets sent with a TTL of 64: with room for IPv4 addresses of
-    /// routers, or for IPv6 addresses where the path is one of IPv6.
+    /// Creates the signal in the full form, for packets sent with a TTL of 64. The form has room
+    /// for IPv4 addresses of routers, or for IPv6 addresses if the path uses IPv6.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -31,22 +31,23 @@ impl XcpSignal {
         }
     }
 
-    /// In another form. The full form with IPv6 addresses then goes over IPv4 too.
+    /// Selects another form. The full form with IPv6 addresses is then also used over IPv4.
     #[must_use]
     pub const fn with_form(mut self, form: Form) -> Self {
         self.form = form;
         self
     }
 
-    /// The TTL that packets are sent with. Where it differs from the IP header's, hops without an
-    /// XCP router cannot be detected.
+    /// Sets the TTL that packets are sent with. If it differs from the IP header's, hops without
+    /// an XCP router cannot be detected.
     #[must_use]
     pub const fn with_sent_ttl(mut self, ttl: u8) -> Self {
         self.ttl = ttl;
         self
     }
 
-    /// What arrives behind hops that are no XCP routers goes through the host's virtual routers.
+    /// Passes arriving packets that crossed hops without XCP routers through the host's virtual
+    /// routers.
     #[must_use]
     pub fn with_host_clouds(mut self, host: HostClouds) -> Self {
         self.host = Some(host);
@@ -55,8 +56,8 @@ impl XcpSignal {
 }
 
 impl XcpSignal {
-    /// The form of the header for this request: the one that it names, if it names one, with room
-    /// for the addresses that the path's routers have.
+    /// The form of the header for this request: the one that it names, if any, with room for the
+    /// addresses of the path's routers.
     #[inline]
     const fn form_of(&self, request: &Request) -> Form {
         match (request.signal, self.form) {
@@ -67,7 +68,7 @@ impl XcpSignal {
     }
 }
 
-/// The full form on a path of IPv6, or of IPv4, where `own` is asked for.
+/// The full form for a path of IPv6 or IPv4, if the configured form is `own`.
 #[inline]
 const fn full(own: Form, ipv6: bool) -> Form {
     match own {
@@ -100,7 +101,8 @@ impl Signal for XcpSignal {
         self.form.len()
     }
 
-    /// By the form that the request names, or its own, and by the path's version of IP.
+    /// Depends on the form that the request names, or the configured one, and on the path's IP
+    /// version.
     #[inline]
     fn len_of(&self, request: &Request) -> usize {
         self.form_of(request).len()
@@ -114,10 +116,10 @@ impl Signal for XcpSignal {
         matches!(wanted, Explicit::Xcp(_))
     }
 
-    /// A controller that asks nothing gets a header that routers leave alone. A buffer shorter than
-    /// [`len_of`](Self::len_of) is left as it is.
+    /// A controller without a request gets a header that routers do not change. A buffer shorter
+    /// than [`len_of`](Self::len_of) stays unchanged.
     fn fill(&self, request: &Request, shim: &mut [u8]) {
-        // Too little room is all that can go wrong.
+        // This only fails if there is not enough room.
         let _ = Repr::initial(self.form_of(request), request.xcp.as_ref(), self.ttl).emit(shim);
     }
 
@@ -146,11 +148,11 @@ impl Signal for XcpSignal {
     }
 }
 
-/// Counts packets that brought a header, and no others.
+/// Counts only packets that carry a header.
 #[derive(Debug)]
 struct XcpMeter {
     totals: Totals,
-    /// Where the host has virtual routers.
+    /// Present if the host has virtual routers.
     arrivals: Option<Arrivals>,
 }
 
@@ -182,7 +184,7 @@ impl Meter for XcpMeter {
     }
 }
 
-/// The error that the transport gets for counters that contradict what was sent.
+/// Converts the error for counters that contradict what was sent.
 fn bad(implausible: Implausible) -> BadFeedback {
     BadFeedback {
         breach: match implausible {

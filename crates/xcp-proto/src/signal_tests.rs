@@ -90,8 +90,8 @@ fn a_header_goes_round() {
     }
 }
 
-/// Where the path is one of IPv6 the full form has room for its routers' addresses, also where the
-/// request names it; the compact form has none.
+/// On an IPv6 path, the full form must have room for its routers' addresses, even if the request
+/// names the form; the compact form has none.
 #[test]
 fn the_form_follows_the_version_of_ip() {
     let full = Some(Explicit::Xcp(XcpForm::Full));

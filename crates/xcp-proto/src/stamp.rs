@@ -1,17 +1,19 @@
-//! What a router writes into an XCP shim.
+//! Writes a router's answer into an XCP shim.
 //!
 //! | field | becomes |
 //! |---|---|
 //! | stamped | set |
-//! | format | 3, if the packet came through a cloud that the answer knows nothing of; in the full form |
-//! | xcp_ttl | less by what this router's box takes off the IP TTL, modulo 256; at XCP-i routers also less the hops of a cloud before them |
+//! | format | in the full form, 3 if the answer does not account for a cloud before the router |
+//! | xcp_ttl | lower by the hops that this router's machine subtracts from the IP TTL |
 //! | feedback | the router's, if lower; never raised |
-//! | last router | this router's address, in the full form; as it was behind a cloud that the port does not look for |
+//! | last router | in the full form, this router's address |
 //! | router | this router's identity, if it lowered the feedback |
-//! | translated | whether this router runs another law, if it lowered the feedback or no router before it has |
-//! | corruption | the class of what it stands for and what this router declares, together; in the full form |
+//! | translated | whether its law is another, if it lowered the feedback or none before has |
+//! | corruption | in the full form, the class of its total with this router's declared loss |
 //!
-//! Everything else stays as the sender wrote it. A header of the minimal format is left alone.
+//! XCP-i routers also subtract the hops of a cloud before them from xcp_ttl, which counts modulo
+//! 256. After a cloud that the port does not look for, the last router stays unchanged. All other
+//! fields stay as the sender wrote them, as does every header in the minimal format.
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 
@@ -25,22 +27,22 @@ use crate::header::{
     FORMAT, Form, Format, LEN_COMPACT, LEN_V4, LEN_V6, Packet, STAMPED, TRANSLATED, put,
 };
 
-/// A router as shims name it.
+/// The identity of a router in shims.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// Its identity, chosen by its operator; not 0.
+    /// Its number, chosen by the operator; not 0.
     pub id: u16,
     /// Its IPv4 address; unspecified if it has none.
     pub v4: Ipv4Addr,
     /// Its IPv6 address; unspecified if it has none.
     pub v6: Ipv6Addr,
-    /// What its box takes off the IP TTL: 1, more where the kernel of the box forwards its packets
-    /// as well, or 0 at a host's own port.
+    /// The hops that its machine subtracts from the IP TTL: 1, more if the kernel forwards its
+    /// packets as well, or 0 at a host's own port.
     pub hops: u8,
 }
 
 impl Identity {
-    /// A router without addresses that takes one off the IP TTL.
+    /// Creates an identity without addresses that subtracts one hop from the IP TTL.
     #[must_use]
     pub const fn new(id: u16) -> Self {
         Self {
@@ -52,17 +54,17 @@ impl Identity {
     }
 }
 
-/// What became of a packet that was to be stamped.
+/// The result of stamping a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Outcome {
     /// The answer is written.
     Stamped,
-    /// No sound XCP shim of the standard format where one was expected: untouched.
+    /// There was no valid XCP shim of the standard format, so nothing was changed.
     Untouched,
 }
 
-/// Stamps the shim at the start of a UDP payload that came in an IP packet of `bytes`.
+/// Stamps the shim at the start of a UDP payload that arrived in an IP packet of `bytes`.
 #[inline]
 pub fn stamp_payload(
     payload: &mut [u8],
@@ -94,9 +96,10 @@ pub fn stamp_payload(
     })
 }
 
-/// Stamps the shim at `offset` of a UDP payload inside an IP packet, and renews the UDP checksum as
-/// `state` allows. `offset` is 0, or the start of a later segment in a packet that offload will cut
-/// up; `bytes` is the length of the IP packet, or of the one that the segment becomes.
+/// Stamps the shim at `offset` of a UDP payload inside an IP packet, and updates the UDP
+/// checksum as `state` allows. `offset` is 0, or the start of a later segment in a packet that
+/// offload will cut; `bytes` is the length of the IP packet, or of the one that the segment
+/// becomes.
 #[inline]
 pub fn stamp_packet(
     packet: &mut [u8],
@@ -129,7 +132,7 @@ const fn outcome(stamped: bool) -> Outcome {
     }
 }
 
-/// The form that the length field implies; any, without a shim.
+/// The form that the length field implies; without a shim, an arbitrary one.
 #[inline]
 fn form(payload: &[u8]) -> Form {
     match payload.get(1).map(|byte| usize::from(byte & 0x0F) * 4) {
@@ -180,7 +183,7 @@ fn full<const N: usize, const A: usize>(
     Some(new)
 }
 
-/// Hides the cloud before this router from those behind it, and marks it if it is not accounted
+/// Hides the cloud before this router from later routers, and marks it if it is not accounted
 /// for.
 #[inline]
 fn pass_cloud<const N: usize>(shim: &mut [u8; N], cloud: CloudAnswer) {
@@ -197,8 +200,8 @@ fn pass_cloud<const N: usize>(shim: &mut [u8; N], cloud: CloudAnswer) {
     }
 }
 
-/// Writes whether this router runs another law. It does so even where it lowers nothing, because a
-/// sender that asks for nothing yet has to learn which law the port runs.
+/// Writes whether this router runs another law. This is necessary even if it lowers nothing,
+/// because a sender that does not request anything yet must learn which law the port runs.
 #[inline]
 fn name_law<const N: usize>(shim: &mut [u8; N], translated: bool) {
     if let Some(first) = shim.get_mut(4) {
@@ -218,7 +221,7 @@ fn compact(
 ) -> Option<[u8; LEN_COMPACT]> {
     let (mut new, packet) = begin(shim, router.hops)?;
     pass_cloud(&mut new, answer.cloud);
-    // A request that the port only passes on keeps the very word that it came with.
+    // If the port only passes a request on, its word must stay exactly the same.
     if answer.bounding {
         if let crate::header::Body::Compact(fields) = packet.repr().body {
             let word = fields.lowered(answer.delta, bytes);
@@ -233,7 +236,7 @@ fn compact(
     Some(new)
 }
 
-/// The shim checked, and a copy of it that counts as stamped by a router of so many hops.
+/// Checks the shim, and returns a copy that is marked as stamped by a router of this many hops.
 #[inline]
 fn begin<const N: usize>(shim: &[u8; N], hops: u8) -> Option<([u8; N], Packet<'_>)> {
     let packet = Packet::parse(shim).ok()?;

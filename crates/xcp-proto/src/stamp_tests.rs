@@ -65,7 +65,8 @@ fn a_full_header_is_lowered_and_signed() {
         };
         assert_eq!(full.last, address);
 
-        // The next one has more to give: it leaves the feedback and who bounds it, but counts.
+        // The next router could grant more, so it must leave the feedback and the bounding
+        // router unchanged, but count as a hop.
         let second = Identity::new(7);
         let more = XcpAnswer {
             delta: -(3 << 16),
@@ -95,7 +96,8 @@ fn a_compact_header_is_lowered_in_packets() {
     };
     assert_eq!((read.rtt_us, read.x), (100_000, 1_099_511_627));
     assert!(read.delta <= request.delta);
-    // 9548 B/s · 0.1 s ÷ 1500 B = 0.6365 packets; in steps of 2⁻¹² the next below is 2607.
+    // 9548 B/s · 0.1 s ÷ 1500 B = 0.6365 packets; in steps of 2⁻¹², the next lower value is
+    // 2607.
     let lower = XcpAnswer {
         delta: 9548 << 16,
         bounding: true,
@@ -105,7 +107,7 @@ fn a_compact_header_is_lowered_in_packets() {
     let stamped = Packet::parse(&bytes).unwrap().repr();
     assert_eq!(delta(&stamped), 2607);
     assert_eq!((stamped.xcp_ttl, stamped.router), (63, 0xABCD));
-    // Passed on as it is, the word stays.
+    // If it is only passed on, the word must stay the same.
     let Carried::Xcp(read) = carried::from_payload(&bytes, 1500) else {
         panic!("XCP")
     };
@@ -119,7 +121,7 @@ fn a_compact_header_is_lowered_in_packets() {
     assert_eq!((again.body, again.router), (stamped.body, 0xABCD));
 }
 
-/// The compact form has no room for what ports declare; its covers stay.
+/// The compact form has no room for ports' declarations; its covers stay.
 #[test]
 fn declared_corruption_adds_up_in_the_full_form() {
     let request = pathmark_cc::XcpRequest {
@@ -133,7 +135,7 @@ fn declared_corruption_adds_up_in_the_full_form() {
         corruption_ppm: 50_000,
         ..XcpAnswer::default()
     };
-    // 5 %, 10 %, and 15 %, which is nearer to 10 % than to 30 %.
+    // 5 %, 10 %, and 15 %, which is closer to 10 % than to 30 %.
     for (form, classes) in [
         (Form::V4, [5, 6, 6]),
         (Form::V6, [5, 6, 6]),
@@ -180,7 +182,7 @@ fn others_are_untouched() {
     }
 }
 
-/// An IP packet with a UDP datagram and its right checksums, built field by field.
+/// An IP packet with a UDP datagram and correct checksums, built field by field.
 fn packet(v6: bool, payload: &[u8]) -> Vec<u8> {
     let udp_len = u16::try_from(8 + payload.len()).unwrap().to_be_bytes();
     let mut bytes = Vec::new();
@@ -207,8 +209,8 @@ fn packet(v6: bool, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The SPEC's vector: two plain routers after the sender, an XCP-i router, and one directly behind
-/// it.
+/// The specification's vector: two routers without XCP after the sender, an XCP-i router, and
+/// one directly behind it.
 #[test]
 fn a_cloud_shows_to_the_first_router_behind_it() {
     let request = pathmark_cc::XcpRequest {
@@ -229,7 +231,7 @@ fn a_cloud_shows_to_the_first_router_behind_it() {
         (Form::V6, IpAddr::V6(ROUTER.v6)),
     ] {
         let mut bytes = shim(&Repr::initial(form, Some(&request), 64));
-        // Packets that come straight from their sender leave with a TTL of 63.
+        // Packets directly from their sender leave with a TTL of 63.
         assert_eq!(cloud(&bytes, 63), None);
         let found = Cloud {
             upstream: Upstream::of(host).unwrap(),
@@ -246,8 +248,8 @@ fn a_cloud_shows_to_the_first_router_behind_it() {
         let packet = Packet::parse(&bytes).unwrap();
         assert_eq!((packet.xcp_ttl(), packet.format()), (61, Format::Standard));
         assert_eq!(cloud(&bytes, 60), None);
-        // The next cloud begins at that router. A TTL that was raised on the way counts as one,
-        // too.
+        // The next cloud starts at this router. A TTL that was raised on the way counts as a
+        // cloud, too.
         let upstream = Upstream::of(address).unwrap();
         assert_eq!(cloud(&bytes, 57), Some(Cloud { upstream, hops: 3 }));
         assert_eq!(
@@ -262,7 +264,7 @@ fn a_cloud_shows_to_the_first_router_behind_it() {
     assert_eq!(cloud(&bytes, 61), None);
 }
 
-/// A cloud without an estimate at one router is reported by the packet, and by the receiver.
+/// A cloud without an estimate at one router must be reported by the packet and by the receiver.
 #[test]
 fn an_unmeasured_cloud_is_reported() {
     let request = pathmark_cc::XcpRequest::default();
@@ -297,8 +299,8 @@ fn an_unmeasured_cloud_is_reported() {
 }
 
 proptest! {
-    /// Along any path the feedback never rises, the rest stays the sender's, and what was sealed
-    /// reads.
+    /// Along any path, the feedback never increases, the other fields stay the sender's, and
+    /// sealed shims can be parsed.
     #[test]
     fn only_ever_lower(
         start in repr(),
@@ -353,7 +355,7 @@ proptest! {
         }
     }
 
-    /// In a packet, at any segment's offset, with a checksum that is right afterwards as before.
+    /// In a packet, at any segment's offset, the checksum must stay correct.
     #[test]
     fn checksums_hold(
         start in repr(), v6: bool, segment in 60..400usize, index in 0..3usize, answer: i64,
@@ -401,7 +403,7 @@ proptest! {
         prop_assert_eq!(field(&partial), field(&whole));
     }
 
-    /// A router of the rate form reads what was written.
+    /// A router of the rate form must read exactly the written fields.
     #[test]
     fn full_headers_are_carried_as_they_are(start in repr()) {
         let carried = carried::from_payload(&shim(&start), 1500);

@@ -1,23 +1,24 @@
-//! An XCP shim that crosses a tunnel in front of the tunnel's packet, and the shim inside.
+//! A copy of an XCP shim in front of a tunnel's packet, and the inner shim.
 //!
-//! | field inside | becomes |
+//! | inner field | becomes |
 //! |---|---|
-//! | stamped | set, if it is set outside |
+//! | stamped | set, if it is set in the copy |
 //! | feedback, corruption | the lower feedback, the higher class |
-//! | xcp_ttl | as far from the IP TTL as outside: hops of the tunnel that are no XCP routers show |
-//! | format | 3, if it is 3 on either side |
-//! | last router | the one outside |
-//! | router, translated | those outside, if the feedback is not above the one inside |
+//! | xcp_ttl | as far from the IP TTL as in the copy, so that hops without XCP routers show |
+//! | format | 3, if it is 3 in one of both |
+//! | last router | the copy's |
+//! | router, translated | those of the copy, if its feedback is not above the inner one |
 //!
-//! The sender's fields stay as they are. No field outside raises the feedback inside.
+//! The sender's fields stay unchanged. No field of the copy can raise the inner feedback.
 
 use core::mem;
 
 use crate::header::{Body, Format, Full, Packet, Repr};
 use crate::window::Compact;
 
-/// Prepares the copy at the start of `shim` for a packet whose IP TTL is `shift` higher, modulo
-/// 256. False, and nothing changed, if it is no sound shim that routers answer.
+/// Prepares the copy at the start of `shim` for a packet whose IP TTL is `shift` higher,
+/// modulo 256. If it is not a valid shim that routers answer, returns false without changing
+/// anything.
 pub fn shift_ttl(shim: &mut [u8], shift: u8) -> bool {
     asking(shim).is_some_and(|repr| {
         let xcp_ttl = repr.xcp_ttl.wrapping_add(shift);
@@ -25,9 +26,9 @@ pub fn shift_ttl(shim: &mut [u8], shift: u8) -> bool {
     })
 }
 
-/// Merges the result of a copy at the start of `outer` into the shim at the start of `inner`. The
-/// IP TTL outside is `shift` above the one inside, modulo 256. False, and nothing changed, if one
-/// of both is no sound shim that routers answer, or their forms differ.
+/// Merges the result of a copy at the start of `outer` into the shim at the start of `inner`.
+/// The outer IP TTL is `shift` above the inner one, modulo 256. Returns false without changing
+/// anything if one of them is not a valid shim that routers answer, or their forms differ.
 pub fn merge(inner: &mut [u8], outer: &[u8], shift: u8) -> bool {
     asking(inner)
         .zip(asking(outer))
@@ -69,7 +70,7 @@ fn merged(inner: &Repr, outer: &Repr, shift: u8) -> Option<Repr> {
     })
 }
 
-/// The fields of a sound shim that routers answer.
+/// The fields of a valid shim that routers answer.
 fn asking(payload: &[u8]) -> Option<Repr> {
     let repr = Packet::parse(payload).ok()?.repr();
     repr.format.asks().then_some(repr)

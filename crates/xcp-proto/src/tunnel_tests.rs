@@ -24,7 +24,7 @@ fn merge_of(inner: &Repr, outer: &Repr, shift: u8) -> Option<Repr> {
     done.then(|| read(&shim))
 }
 
-/// The feedback, in units of the form.
+/// The feedback in the form's units.
 fn feedback(repr: &Repr) -> i64 {
     match repr.body {
         Body::Full(full) => full.delta,
@@ -55,7 +55,7 @@ fn full(repr: Repr, change: impl FnOnce(&mut Full)) -> Repr {
     }
 }
 
-/// What routers outside write, and what is left inside.
+/// Results of routers outside, and the merged inner shims.
 #[test]
 fn the_lower_feedback_remains() {
     let fresh = request(Form::V4, 64);
@@ -72,7 +72,7 @@ fn the_lower_feedback_remains() {
         (fresh, at(1000, 22), at(1000, 22)),
         (at(1000, 11), at(-70_000, 22), at(-70_000, 22)),
         (at(1000, 11), at(1000, 11), at(1000, 11)),
-        // A router that raises what an earlier one granted.
+        // A router that raises the grant of an earlier one.
         (at(1000, 11), at(i64::MAX, 22), at(1000, 11)),
     ] {
         assert_eq!(
@@ -95,7 +95,7 @@ fn the_lower_feedback_remains() {
     assert_eq!(merge_of(&fresh, &other_request, 0), Some(fresh));
 }
 
-/// The TTLs inside are as far apart as those outside, whatever the tunnel's own TTL is.
+/// The inner TTLs must be as far apart as the outer ones, whatever the tunnel's own TTL is.
 #[test]
 fn silent_hops_of_the_tunnel_show_inside() {
     let (inner_ttl, outer_ttl) = (60u8, 255u8);
@@ -107,7 +107,7 @@ fn silent_hops_of_the_tunnel_show_inside() {
         outer_ttl.wrapping_add(1),
         "one hop before it"
     );
-    // Five hops, two of them of XCP routers.
+    // Five hops, two of them XCP routers.
     let arrived = outer_ttl - 5;
     let stamped = Repr {
         stamped: true,
@@ -146,7 +146,7 @@ proptest! {
         }
     }
 
-    /// A lower outer result yields a merged result that is no higher.
+    /// A lower outer result must not yield a higher merged result.
     #[test]
     fn merging_keeps_the_order(inner in repr(), one in repr(), other in repr()) {
         if let (Some(a), Some(b)) = (merge_of(&inner, &one, 0), merge_of(&inner, &other, 0)) {

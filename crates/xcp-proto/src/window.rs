@@ -1,17 +1,17 @@
-//! Between the rate form, in which laws think, and the compact header's window form (XCP Linux
-//! paper, section II-B).
+//! Conversion between the laws' rate form and the compact header's window form (XCP Linux paper,
+//! section II-B).
 
 use pathmark_cc::{WindowForm, XcpCarried, XcpRequest};
 
 use crate::h_feedback;
 
-/// Most packets that a compact header can stand for.
+/// Maximum number of packets that a compact header can cover.
 pub const MAX_COMPACT_COVERS: u16 = 8;
 
 /// Fields of the compact form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Compact {
-    /// Packets that the header stands for, 1 to [`MAX_COMPACT_COVERS`].
+    /// Number of packets that the header covers, 1 to [`MAX_COMPACT_COVERS`].
     pub covers: u16,
     /// Window in packets; 0: unknown.
     pub cwnd: u16,
@@ -21,8 +21,8 @@ pub struct Compact {
     pub feedback: u16,
 }
 
-/// The compact fields of a sender's request. The RTT is rounded up, the window to the nearest
-/// packet, the feedback down.
+/// Returns the compact fields for a sender's request. The RTT is rounded up, the window to the
+/// nearest packet, and the feedback down.
 #[must_use]
 pub fn compact(request: &XcpRequest) -> Compact {
     let packet = u64::from(request.packet.max(1));
@@ -62,8 +62,8 @@ impl Compact {
         }
     }
 
-    /// The fields in the rate form, for a packet of `bytes`. The inter-packet time is that of all
-    /// packets that the header stands for.
+    /// The fields in the rate form, for a packet of `bytes`. The inter-packet time is that of
+    /// all packets that the header covers.
     #[must_use]
     pub fn carried(&self, bytes: u32) -> XcpCarried {
         let one = self.form().carried(bytes);
@@ -80,7 +80,7 @@ impl Compact {
         self.form().delta(bytes)
     }
 
-    /// The feedback word for a lower change of rate, never above the one found.
+    /// The feedback word for a lower change of rate, never above the present one.
     #[must_use]
     pub fn lowered(&self, delta: i64, bytes: u32) -> u16 {
         let word = h_feedback::encode(self.form().feedback_q12(delta, bytes));
@@ -98,8 +98,8 @@ mod tests {
 
     use super::*;
 
-    /// A flow of 100 packets of 1500 bytes per 100 ms that asks for 12.35 Mbytes/s in all, spread
-    /// over its packets.
+    /// A flow of 100 packets of 1500 bytes per 100 ms that requests 12.35 Mbytes/s in total,
+    /// distributed over its packets.
     #[test]
     fn known_answers() {
         let request = XcpRequest {
@@ -147,7 +147,7 @@ mod tests {
     }
 
     proptest! {
-        /// Read back, a request gives no more than it asked, and little less; lowering never
+        /// A decoded request gives at most what was requested, and little less; lowering never
         /// raises.
         #[test]
         fn rounding(

@@ -4,12 +4,12 @@ use pathmark_cc::Instant;
 
 /// Deadlines of components numbered from 0, at most one each.
 ///
-/// Memory depends on the number of components alone. Of components that are due at the same instant
-/// the one with the lowest number comes first, so that the order never depends on history.
+/// Memory depends only on the number of components. If several are due at the same time, the one
+/// with the lowest number comes first, so that the order never depends on history.
 #[derive(Debug, Default)]
 pub(super) struct Agenda {
     heap: Vec<Entry>,
-    /// Where in the heap each component is; [`ABSENT`] if nowhere.
+    /// Each component's position in the heap, or [`ABSENT`].
     position: Vec<u32>,
 }
 
@@ -18,7 +18,7 @@ type Entry = (Instant, u32);
 const ABSENT: u32 = u32::MAX;
 
 impl Agenda {
-    /// No deadlines, for components 0 to `components` - 1.
+    /// Creates an agenda without deadlines, for components 0 to `components` - 1.
     pub(super) fn new(components: usize) -> Self {
         Self {
             heap: Vec::with_capacity(components),
@@ -26,7 +26,7 @@ impl Agenda {
         }
     }
 
-    /// The earliest deadline and whose it is.
+    /// The earliest deadline and its component.
     #[inline]
     pub(super) fn next(&self) -> Option<Entry> {
         self.heap.first().copied()
@@ -121,7 +121,7 @@ impl Agenda {
         self.note(a);
     }
 
-    /// Writes down where the entry at `position` is.
+    /// Updates the index for the entry at `position`.
     #[inline]
     fn note(&mut self, position: usize) {
         if let Some(&(_, component)) = self.heap.get(position)
@@ -138,7 +138,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Against a plain table searched from end to end.
+        /// Compares the agenda with a plain table, searched linearly.
         #[test]
         fn agrees_with_a_table(
             steps in prop::collection::vec((0u32..20, prop::option::of(0u64..50)), 1..300),

@@ -1,22 +1,23 @@
-//! A quantity over time: its mean, weighted by how long it lasted, and its largest value.
+//! A quantity over time, with its time-weighted mean and its maximum.
 
 use pathmark_cc::Instant;
 
 use crate::result::MeanMax;
 
-/// Cheaper than a [`Gauge`](pathmark_link::Gauge): no quantiles, 48 bytes.
+/// A value over time. It takes only 48 bytes, because unlike a [`Gauge`](pathmark_link::Gauge)
+/// it has no quantiles.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Average {
     start: Instant,
     since: Instant,
     value: u64,
     max: u64,
-    /// Sum of value × nanoseconds.
+    /// Integral of the value over nanoseconds.
     area: u128,
 }
 
 impl Average {
-    /// Begins with `value` at `now`.
+    /// Starts with `value` at `now`.
     pub(super) fn new(now: Instant, value: u64) -> Self {
         Self {
             start: now,
@@ -27,7 +28,7 @@ impl Average {
         }
     }
 
-    /// The value is `value` from `now` on.
+    /// Sets the value from `now` on.
     #[inline]
     pub(super) fn set(&mut self, now: Instant, value: u64) {
         if value == self.value {
@@ -40,12 +41,12 @@ impl Average {
         self.max = self.max.max(value);
     }
 
-    /// Mean and largest value up to `now`.
+    /// Mean and maximum up to `now`.
     pub(super) fn summary(&self, now: Instant) -> MeanMax {
         let pending = now.as_nanos().saturating_sub(self.since.as_nanos());
         let area = self.area + u128::from(self.value) * u128::from(pending);
         let total = now.as_nanos().saturating_sub(self.start.as_nanos());
-        // In thousandths by integers, so that no machine rounds otherwise than the next.
+        // In thousandths as integers, so that rounding is the same on every machine.
         let milli = (area * 1000).checked_div(u128::from(total));
         MeanMax {
             mean: milli.map_or(self.value as f64, |milli| milli as f64 / 1000.0),

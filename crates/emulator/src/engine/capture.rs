@@ -1,5 +1,5 @@
-//! Packets as a capture at the far end of a link has them: IPv4 and UDP headers around the
-//! datagram's own bytes.
+//! Packets for captures at the far end of a link: the datagram's bytes with IPv4 and UDP
+//! headers.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -9,23 +9,23 @@ const HEADER: usize = IP_UDP_HEADER as usize;
 const PROTOCOL_UDP: u8 = 17;
 const DONT_FRAGMENT: u16 = 0x4000;
 
-/// Where packets are put together.
+/// A buffer for assembling packets.
 #[derive(Debug)]
 pub(super) struct Frame(Box<[u8]>);
 
 impl Frame {
-    /// Room for packets of `packet` bytes, headers included.
+    /// Creates a buffer for packets of `packet` bytes, including headers.
     pub(super) fn new(packet: usize) -> Self {
         Self(vec![0; packet.max(HEADER)].into_boxed_slice())
     }
 
-    /// Where the datagram goes, all zeros.
+    /// The place for the datagram, zeroed.
     pub(super) fn datagram(&mut self) -> &mut [u8] {
         self.0.fill(0);
         self.0.get_mut(HEADER..).unwrap_or(&mut [])
     }
 
-    /// The packet around the datagram that was put there.
+    /// The packet with the datagram that was written here.
     pub(super) fn packet(&mut self, taken: Taken, from: SocketAddr, to: SocketAddr) -> &[u8] {
         let udp_len = u16::try_from(taken.len + 8).unwrap_or(u16::MAX);
         let ip_len = u16::try_from(taken.len + HEADER).unwrap_or(u16::MAX);
@@ -46,7 +46,7 @@ impl Frame {
         if let Some(to) = ip.get_mut(10..12) {
             to.copy_from_slice(&sum);
         }
-        // RFC 768; a checksum of 0 says that there is none.
+        // RFC 768; a checksum of 0 means that there is none.
         let mut udp = [0u8; 8];
         let words = [from.port(), to.port(), udp_len, 0];
         for (to, word) in udp.chunks_exact_mut(2).zip(words) {
@@ -69,7 +69,7 @@ fn v4(address: SocketAddr) -> Ipv4Addr {
     }
 }
 
-/// RFC 1071, of a header whose checksum is 0.
+/// RFC 1071, over a header whose checksum is 0.
 fn checksum(header: &[u8; 20]) -> u16 {
     let (words, _) = header.as_chunks::<2>();
     let sum: u32 = words

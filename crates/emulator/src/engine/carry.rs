@@ -1,4 +1,5 @@
-//! A packet's way: from an endpoint into its first link, from link to link, to the other endpoint.
+//! Carries packets from an endpoint to its first link, from link to link, and to the other
+//! endpoint.
 
 use pathmark_cc::Instant;
 
@@ -7,7 +8,7 @@ use super::{Engine, RunError};
 use crate::observe::Observer;
 
 impl Engine {
-    /// Shows a packet that has come out of a link.
+    /// Passes a packet that has left a link to the observer.
     #[cold]
     pub(super) fn capture(&mut self, link: u32, packet: PacketId, observer: &mut dyn Observer) {
         let Some((to, taken)) = self.pool.copy(packet, self.captured.datagram()) else {
@@ -25,7 +26,7 @@ impl Engine {
         }
     }
 
-    /// Hands a packet to the next link of its way, or to the endpoint that it is for.
+    /// Hands a packet to the next link on its way, or to its endpoint.
     #[inline]
     pub(super) fn forward(&mut self, packet: PacketId) -> Result<(), RunError> {
         let Some((to, hop)) = self.pool.heading(packet) else {
@@ -50,7 +51,7 @@ impl Engine {
         Ok(())
     }
 
-    /// The node at which a packet for `to` is before it enters link `next`.
+    /// The node that holds a packet for `to` before link `next`.
     fn place(&self, to: u32, next: Option<u32>) -> Option<usize> {
         match next {
             Some(link) => Some(self.scenario.links.get(link as usize)?.from),
@@ -68,7 +69,7 @@ impl Engine {
         })
     }
 
-    /// Nodes whose stalls end go on with what has come meanwhile.
+    /// Resumes nodes whose stalls have ended, with the packets that arrived meanwhile.
     pub(super) fn end_stalls(&mut self) -> Result<(), RunError> {
         while let Some(held) = self.stalls.poll(self.now) {
             for packet in held {
@@ -79,7 +80,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Endpoints that got datagrams do what they can.
+    /// Lets endpoints that received datagrams react.
     pub(super) fn answer(&mut self) {
         while let Some(endpoint) = self.touched.pop() {
             if let Some(end) = self.endpoints.get_mut(endpoint as usize) {
@@ -112,7 +113,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Sends what an endpoint has to send, and notes what it waits for.
+    /// Sends an endpoint's pending packets, and updates its deadline.
     pub(super) fn flush(&mut self, index: u32) {
         let Some(label) = self.labels.get(index as usize).copied() else {
             return;

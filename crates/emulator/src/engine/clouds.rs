@@ -1,9 +1,10 @@
-//! Estimates of clouds for ports with `estimate=exact`: the emulator knows all links.
+//! Estimates of clouds for ports with `estimate=exact`, which are possible because the emulator
+//! knows all links.
 //!
-//! A cloud is the links without a control law between two ports with one, as flows pass them;
-//! before the first port it begins at the sender, and behind the last one it ends at the receiver.
-//! What is left of it is the least that any of its links has left, as in the XCP-i paper's
-//! simulations (section IV).
+//! A cloud consists of the links without a control law between two ports with one, in the order
+//! in which flows pass them. Before the first port it starts at the sender, and after the last
+//! one it ends at the receiver. Its unused capacity is the minimum over its links, as in the
+//! simulations of the XCP-i paper (section IV).
 
 use std::net::IpAddr;
 
@@ -25,7 +26,7 @@ pub(super) struct Clouds {
     hosts: Hosts,
 }
 
-/// A cloud as one port or receiver sees it.
+/// A cloud upstream of one port or receiver.
 #[derive(Debug)]
 struct Known {
     behind: Behind,
@@ -34,7 +35,7 @@ struct Known {
     exact: ExactEstimate,
     last: Instant,
     next: Instant,
-    /// By how much the estimate is wrong, in 10^-6 of the narrowest link's rate, and until when.
+    /// The estimate's error, in 10^-6 of the narrowest link's rate, and its end.
     error_ppm: i64,
     held_until: Instant,
     random: Random,
@@ -44,14 +45,14 @@ struct Known {
 #[derive(Clone, Copy, Debug)]
 struct Seen {
     link: usize,
-    /// Bytes that had arrived at the last estimate, and bytes that waited.
+    /// Bytes that had arrived at the last estimate, and bytes that were queued.
     arrived: u64,
     waiting: u64,
 }
 
 impl Clouds {
-    /// The clouds that flows come through, for ports and receivers that want exact estimates.
-    /// `address` names nodes.
+    /// Finds the clouds that flows cross, for ports and receivers with exact estimates.
+    /// `address` maps nodes to addresses.
     pub(super) fn new(
         scenario: &Scenario,
         hosts: Hosts,
@@ -82,7 +83,8 @@ impl Clouds {
         all
     }
 
-    /// Notes a cloud, or more links of one: flows may take several ways from one router to another.
+    /// Adds a cloud, or further links of one, because flows may take several ways between two
+    /// routers.
     fn add(
         &mut self,
         scenario: &Scenario,
@@ -133,28 +135,28 @@ impl Clouds {
     }
 }
 
-/// What lies behind a cloud.
+/// The downstream end of a cloud.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Behind {
     /// A port with a control law.
     Port(usize),
-    /// The receiver, which is this node.
+    /// The receiver at this node.
     Receiver(usize),
 }
 
 /// A cloud on a flow's way.
 #[derive(Clone, Debug)]
 pub(super) struct Found {
-    /// What lies behind it.
+    /// Its downstream end.
     pub(super) behind: Behind,
-    /// The node before it, and the port by which packets leave that; `None`: it is the sender.
+    /// The upstream node, and the port by which packets leave it; `None`: it is the sender.
     pub(super) upstream: usize,
     pub(super) via: Option<usize>,
     /// Its links.
     pub(super) links: Vec<usize>,
 }
 
-/// The clouds on a flow's way to its receiver, and those before ports on the way back.
+/// Returns the clouds on a flow's way to its receiver, and those before ports on the way back.
 pub(super) fn on_way(scenario: &Scenario, flow: &FlowSetup) -> Vec<Found> {
     let [there, back] = &flow.path;
     let mut all = find(scenario, there, flow.from, Some(flow.to));
@@ -167,7 +169,7 @@ pub(super) fn law(scenario: &Scenario, port: usize) -> Option<&LinkAlgorithm> {
     scenario.links.get(port)?.spec.controller.as_ref()
 }
 
-/// The clouds on a way that begins at `from`, and ends at the `receiver` if that is one's.
+/// The clouds on a path from `from` to the `receiver`, if this is given.
 fn find(scenario: &Scenario, path: &[usize], from: usize, receiver: Option<usize>) -> Vec<Found> {
     let mut all = Vec::new();
     let (mut upstream, mut via) = (from, None);
@@ -180,7 +182,8 @@ fn find(scenario: &Scenario, path: &[usize], from: usize, receiver: Option<usize
             links.push(index);
             continue;
         }
-        // A sender's own link alone does not count as a cloud: its packets come straight from it.
+        // A sender's own link is not a cloud by itself, because its packets come directly from
+        // the sender.
         let own = |link: &usize| path.first() == Some(link);
         if !links.iter().all(own) {
             all.push(Found {
@@ -207,7 +210,7 @@ fn find(scenario: &Scenario, path: &[usize], from: usize, receiver: Option<usize
     all
 }
 
-/// True if a port answers XCP headers.
+/// Whether a port answers XCP headers.
 fn answers(setup: &LinkSetup) -> bool {
     setup
         .spec
@@ -217,7 +220,7 @@ fn answers(setup: &LinkSetup) -> bool {
 }
 
 impl Known {
-    /// What the cloud has left, from what arrived since the last time.
+    /// Estimates the cloud's unused capacity from the bytes that arrived since the last time.
     fn estimate(&mut self, now: Instant, links: &[MeasuredLink]) -> Option<CloudEstimate> {
         let elapsed = (now - self.last).as_nanos().max(1);
         self.last = now;
@@ -250,7 +253,7 @@ impl Known {
         })
     }
 
-    /// By how many bytes per second the estimate is wrong.
+    /// The error of the estimate, in bytes per second.
     fn error(&mut self, now: Instant, rate: i64) -> i64 {
         if now >= self.held_until {
             let most = i64::try_from(self.exact.error_ppm).unwrap_or(0);
@@ -265,7 +268,7 @@ impl Known {
 }
 
 impl Engine {
-    /// Tells ports what is left of their clouds, as far as that is due.
+    /// Passes estimates that are due to the ports.
     pub(super) fn run_clouds(&mut self) {
         let mut clouds = std::mem::take(&mut self.clouds);
         let now = self.now;
@@ -297,7 +300,7 @@ impl Engine {
         self.note_clouds();
     }
 
-    /// Notes when the next estimate is due.
+    /// Updates the deadline of the next estimate.
     pub(super) fn note_clouds(&mut self) {
         let before = 1 + self.links.len() + self.media.len() + self.endpoints.len();
         let component = u32::try_from(before).unwrap_or(u32::MAX);

@@ -1,4 +1,4 @@
-//! From a run to its result.
+//! Turns a run into its result.
 
 use std::collections::BTreeMap;
 
@@ -15,13 +15,13 @@ use crate::fairness::jain;
 use crate::result::{Distribution, FlowResult, LinkResult, Milestone, QuickStartResult, RunResult};
 
 impl Engine {
-    /// What was measured until now.
+    /// Collects all measurements up to now.
     pub(super) fn collect(mut self) -> RunResult {
         let now = self.now;
         self.turn_windows(now, true);
         self.turn_shares(now);
         let flows: Vec<FlowResult> = (0..self.flows.len()).map(|f| self.flow_result(f)).collect();
-        // A UDP flow's rate is configured: it is not the outcome of sharing.
+        // A UDP flow's rate is configured, and thus not a result of sharing.
         let connected = |flow: usize| {
             let setup = self.scenario.flows.get(flow);
             setup.is_some_and(|setup| setup.algorithm.is_some())
@@ -166,11 +166,11 @@ fn quick_start(metrics: &QuickStartMetrics) -> QuickStartResult {
     }
 }
 
-/// A link controller's state as people and programs read it, at a router as here.
+/// A link controller's state, in the same format as in a router's status.
 fn controller(law: &str, metrics: &LinkMetrics) -> BTreeMap<String, Value> {
     match serde_json::to_value(LawView::new(Some(law.to_owned()), metrics)) {
         Ok(Value::Object(state)) => state.into_iter().collect(),
-        // A struct of numbers and names is always an object.
+        // A struct of numbers and names always becomes an object.
         Ok(_) | Err(_) => BTreeMap::new(),
     }
 }

@@ -1,5 +1,5 @@
-//! Routers that measure clouds, for ports with `estimate=real`, and receivers that do: their
-//! messages and trains of packets cross the emulated links as everybody's packets do.
+//! Routers and receivers that measure clouds, for `estimate=real`. Their messages and trains of
+//! packets cross the emulated links like all other packets.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -20,20 +20,21 @@ use crate::scenario::{FlowSetup, ReceiverEstimate, Scenario};
 const PORT: u16 = 6653;
 /// Time between two estimates that a port receives.
 const EVERY: Duration = Duration::from_millis(50);
-/// Trains take this part of the rate of the port by which they leave, and may run ahead by that.
+/// Trains may use this fraction of the rate of the port by which they leave, and run ahead by
+/// the second fraction.
 const RATE_PPM: u64 = 10_000;
 const AHEAD_PPM: u64 = 100_000;
 /// Largest message.
 const BUFFER: usize = 9_216;
 
-/// All routers that measure, or let measure.
+/// All routers that measure clouds or answer measurements.
 #[derive(Debug, Default)]
 pub(super) struct Edges {
     routers: Vec<Router>,
     channels: Vec<Channel>,
     pairs: Vec<Pair>,
     hosts: Hosts,
-    /// Where the ways of channels begin among all ways.
+    /// Index of the first channel's way among all ways.
     first: usize,
     out: Vec<u8>,
 }
@@ -41,7 +42,8 @@ pub(super) struct Edges {
 #[derive(Debug)]
 struct Router {
     node: usize,
-    /// Of the port by which its trains leave, the fastest of several; 0: it sends none.
+    /// Rate of the port by which its trains leave, the fastest if there are several; 0: it sends
+    /// none.
     rate: u64,
     measurer: Measurer,
 }
@@ -54,14 +56,14 @@ struct Channel {
     flow_hash: u32,
 }
 
-/// A cloud that is measured.
+/// A cloud to be measured.
 #[derive(Debug)]
 struct Pair {
-    /// The router behind it, and its ports; or the receiver behind it.
+    /// Its downstream router with its ports, or its receiver.
     node: usize,
     ports: Vec<usize>,
     receiver: bool,
-    /// The one before it.
+    /// Its upstream router.
     from: SocketAddr,
     upstream: Upstream,
     next: Instant,
@@ -72,7 +74,7 @@ fn socket(node: usize) -> SocketAddr {
 }
 
 impl Edges {
-    /// The routers of a scenario; their ways are added to those of endpoints.
+    /// Creates the routers of a scenario, and adds their ways to those of the endpoints.
     pub(super) fn new(scenario: &Scenario, hosts: Hosts, ways: &mut Vec<Vec<u32>>) -> Self {
         let mut all = Self {
             first: ways.len(),
@@ -138,8 +140,8 @@ impl Edges {
         });
     }
 
-    /// A router that may send trains at a part of `rate`. Between two clouds it measures one and
-    /// lets measure the other.
+    /// Adds a router whose trains may use a fraction of `rate`. Between two clouds, it both
+    /// measures and answers measurements.
     fn router(&mut self, scenario: &Scenario, node: usize, rate: u64) {
         let known = self.routers.iter().position(|router| router.node == node);
         let slower = |at: &usize| self.routers.get(*at).is_some_and(|known| known.rate < rate);
@@ -197,7 +199,7 @@ impl Edges {
         ways.push(way.collect());
     }
 
-    /// When something is due.
+    /// The time of the next action.
     pub(super) fn deadline(&self) -> Option<Instant> {
         let routers = self.routers.iter();
         let routers = routers.filter_map(|router| router.measurer.deadline());
@@ -205,7 +207,7 @@ impl Edges {
         routers.chain(pairs).min()
     }
 
-    /// A message has come out of its way.
+    /// Delivers a message that has reached the end of its way.
     pub(super) fn deliver(
         &mut self,
         now: Instant,
@@ -231,7 +233,7 @@ impl Edges {
 }
 
 impl Pair {
-    /// Bytes of its own traffic that came through the cloud.
+    /// Bytes of the measuring end's own traffic that crossed the cloud.
     fn own(&self, links: &[MeasuredLink], hosts: &Hosts) -> u64 {
         if self.receiver {
             let mut came = 0;
@@ -256,7 +258,7 @@ fn payload(scenario: &Scenario) -> u16 {
 }
 
 impl Engine {
-    /// Does what is due at routers that measure clouds.
+    /// Performs the actions that are due at measuring routers.
     pub(super) fn run_edges(&mut self) {
         let mut edges = std::mem::take(&mut self.edges);
         let now = self.now;

@@ -1,4 +1,4 @@
-//! One end of a flow: a connection of the transport, unchanged, and the application on it.
+//! One end of a flow: an unchanged connection of the transport, with its application.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -21,27 +21,26 @@ use super::udp::Emitter;
 
 /// Application protocol of emulated connections.
 const PROTOCOL: &[u8] = b"pathmark-emulator";
-/// Name that clients ask for.
+/// The server name in client connections.
 const SERVER_NAME: &str = "emulated";
-/// Datagrams per batch: few enough for the batch to stay in the cache.
+/// Datagrams per batch, few enough that a batch stays in the cache.
 const BATCH: usize = 8;
 
-/// What an endpoint begins with.
+/// The initial settings of an endpoint.
 #[derive(Clone, Debug)]
 pub(super) struct Setup {
     pub(super) config: Arc<TransportConfig>,
     pub(super) local: SocketAddr,
     pub(super) remote: SocketAddr,
     pub(super) seed: u64,
-    /// It connects, the other end is connected to.
+    /// True if it opens the connection, false if it accepts it.
     pub(super) connects: bool,
-    /// The ends have met before.
+    /// True if the two ends have been connected before.
     pub(super) known: bool,
 }
 
 impl Setup {
-    /// Packets arrive as they were sent or not at all, so nothing has to be looked for in their
-    /// contents.
+    /// Packets arrive unchanged or not at all, so their contents need no verification.
     fn cipher(&self) -> Arc<NullCrypto> {
         let cipher = NullCrypto::new(&[PROTOCOL]).with_light_tags();
         let kinds: Vec<u8> = self.config.signals.iter().map(|s| s.kind()).collect();
@@ -52,7 +51,7 @@ impl Setup {
     }
 }
 
-/// What runs on a connection.
+/// The application on a connection.
 #[derive(Debug)]
 pub(super) enum Application {
     /// Sends over a connection.
@@ -61,7 +60,7 @@ pub(super) enum Application {
     Receiver(Sink),
     /// Sends packets without a connection.
     Emitter(Emitter),
-    /// Counts their bytes.
+    /// Counts the bytes of packets without a connection.
     Counter(u64),
 }
 
@@ -69,14 +68,14 @@ pub(super) enum Application {
 pub(super) struct Endpoint {
     setup: Setup,
     application: Application,
-    /// When one end connects.
+    /// When the connection should be opened.
     start: Instant,
     connection: Option<Box<Connection>>,
     window: Average,
 }
 
 impl Endpoint {
-    /// An endpoint that connects at `start`, or waits to be connected to.
+    /// Creates an endpoint that connects at `start`, or waits for a connection.
     pub(super) fn new(setup: Setup, application: Application, start: Instant) -> Self {
         Self {
             setup,
@@ -92,7 +91,7 @@ impl Endpoint {
         (self.setup.remote, self.setup.local)
     }
 
-    /// When [`on_time`](Self::on_time) is to be called.
+    /// When [`on_time`](Self::on_time) must be called.
     #[inline]
     pub(super) fn deadline(&self) -> Option<Instant> {
         match (&self.application, &self.connection) {
@@ -109,10 +108,10 @@ impl Endpoint {
         }
     }
 
-    /// Does what is due.
+    /// Performs the actions that are due.
     ///
     /// # Errors
-    /// [`ConnectError`] if the connection cannot begin.
+    /// [`ConnectError`] if the connection cannot start.
     pub(super) fn on_time(&mut self, now: Instant) -> Result<(), ConnectError> {
         if let Application::Emitter(emitter) = &mut self.application {
             emitter.on_time(now);
@@ -144,10 +143,10 @@ impl Endpoint {
         Ok(())
     }
 
-    /// A datagram arrived.
+    /// Handles an arriving datagram.
     ///
     /// # Errors
-    /// [`ConnectError`] if the connection cannot begin.
+    /// [`ConnectError`] if the connection cannot start.
     #[inline]
     pub(super) fn handle_datagram(
         &mut self,
@@ -174,8 +173,8 @@ impl Endpoint {
         Ok(())
     }
 
-    /// A connection for a client's first datagram. Its address counts as validated: no emulated
-    /// host spoofs addresses.
+    /// Creates a connection for a client's first datagram. Its address counts as validated,
+    /// because no emulated host spoofs addresses.
     fn accept(
         &self,
         now: Instant,
@@ -203,7 +202,7 @@ impl Endpoint {
         Ok(Some(Connection::server(now, start)?))
     }
 
-    /// Lets the application do what it can.
+    /// Lets the application react.
     #[inline]
     pub(super) fn react(&mut self, now: Instant) {
         let Some(connection) = &mut self.connection else {
@@ -225,8 +224,8 @@ impl Endpoint {
         self.connection.as_mut()?.poll_transmit(now, buffer, BATCH)
     }
 
-    /// The hash of the flow that packets which leave now claim to be of; `own` is that of its first
-    /// ones.
+    /// The hash of the flow to which packets sent now claim to belong; `own` is that of the
+    /// first ones.
     #[inline]
     pub(super) fn flow_hash(&self, now: Instant, own: u32) -> u32 {
         match &self.application {
@@ -235,7 +234,7 @@ impl Endpoint {
         }
     }
 
-    /// Everything that could be sent is: takes down what is measured over time.
+    /// Records time-dependent measurements after everything possible has been sent.
     #[inline]
     pub(super) fn settle(&mut self, now: Instant) {
         if let (Application::Sender(_), Some(connection)) = (&self.application, &self.connection) {
@@ -243,12 +242,12 @@ impl Endpoint {
         }
     }
 
-    /// The connection, once it has begun.
+    /// The connection, once it has started.
     pub(super) fn connection(&self) -> Option<&Connection> {
         self.connection.as_deref()
     }
 
-    /// The receiving application; `None` at senders.
+    /// The receiving application; `None` for senders.
     pub(super) fn sink(&self) -> Option<&Sink> {
         match &self.application {
             Application::Receiver(sink) => Some(sink),
@@ -256,7 +255,7 @@ impl Endpoint {
         }
     }
 
-    /// Bytes that its application got.
+    /// Bytes delivered to its application.
     pub(super) fn delivered(&self) -> u64 {
         match &self.application {
             Application::Receiver(sink) => sink.delivered(),
@@ -265,7 +264,7 @@ impl Endpoint {
         }
     }
 
-    /// Packets sent without a connection; `None` where there is one.
+    /// Packets sent without a connection; `None` if there is one.
     pub(super) fn datagrams_sent(&self) -> Option<u64> {
         match &self.application {
             Application::Emitter(emitter) => Some(emitter.sent()),

@@ -1,4 +1,4 @@
-//! Forged shims: headers in front of packets that no law sends, as any host can write them.
+//! Forged shims: headers that no law sends, but that any host can write in front of packets.
 
 use core::net::IpAddr;
 
@@ -8,7 +8,8 @@ use pathmark_protocols::forged::{self, Claim};
 use super::identity::address;
 use crate::scenario::Forge;
 
-/// Writes one shim in front of each packet and chooses the flow that a packet claims to be of.
+/// Writes one shim in front of each packet, and chooses the flow to which a packet claims to
+/// belong.
 #[derive(Debug)]
 pub(super) struct Forger {
     shim: Vec<u8>,
@@ -17,7 +18,7 @@ pub(super) struct Forger {
 }
 
 impl Forger {
-    /// For packets of `bytes` IP bytes at `rate` bytes per second.
+    /// Forges shims for packets of `bytes` IP bytes at `rate` bytes per second.
     pub(super) fn new(forge: &Forge, bytes: u16, rate: u64, start: Instant) -> Self {
         Self {
             shim: shim(forge, bytes, rate),
@@ -26,14 +27,15 @@ impl Forger {
         }
     }
 
-    /// Puts the shim in front of a datagram that has room for it.
+    /// Writes the shim into a datagram that has room for it.
     pub(super) fn write(&self, datagram: &mut [u8]) {
         if let Some(front) = datagram.get_mut(..self.shim.len()) {
             front.copy_from_slice(&self.shim);
         }
     }
 
-    /// The hash of the flow that a packet is of which leaves now, where `own` is the first one's.
+    /// The hash of the flow to which a packet sent now claims to belong; `own` is that of the
+    /// first one.
     pub(super) fn flow_hash(&self, now: Instant, own: u32) -> u32 {
         let Some(ports) = self.ports else {
             return own;

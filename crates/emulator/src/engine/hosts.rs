@@ -1,4 +1,4 @@
-//! Receivers that have virtual routers for hops behind the last XCP router.
+//! Receivers with virtual routers for the hops after the last XCP router.
 
 use std::collections::BTreeMap;
 
@@ -6,12 +6,12 @@ use pathmark_protocols::signals::HostClouds;
 
 use crate::scenario::{FlowSetup, Scenario};
 
-/// The virtual routers of nodes, which all flows to a node share.
+/// The virtual routers of nodes. All flows to a node share them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Hosts(BTreeMap<usize, HostClouds>);
 
 impl Hosts {
-    /// Those of the scenario's flows with a `receiver_estimate`.
+    /// Creates them for the scenario's flows with a `receiver_estimate`.
     pub(super) fn new(scenario: &Scenario) -> Self {
         let flows = scenario.flows.iter();
         let wanted = flows.filter(|flow| flow.receiver_estimate.is_some());

@@ -8,7 +8,7 @@ pub(super) fn address(node: usize) -> IpAddr {
     IpAddr::V4(Ipv4Addr::new(10, a, b, 1))
 }
 
-/// A seed of its own for each component (FNV-1a, then a finalizer).
+/// Derives a separate seed for each component (FNV-1a, then a finalizer).
 pub(super) fn hash(seed: u64, name: &str) -> u64 {
     let hash = name
         .bytes()

@@ -1,4 +1,4 @@
-//! A router's link with the measurements that a result wants beyond its own counters.
+//! A router's link, with additional measurements for results.
 
 use pathmark_cc::{CloudEstimate, Instant, Upstream};
 use pathmark_link::{DropCause, Gauge, Link, LinkStats};
@@ -8,22 +8,22 @@ use super::packet::{Marking, PacketId, Pool};
 use super::ramp::Ramp;
 use super::stalls::Pauses;
 
-/// One direction of a link: the router's, unchanged, with gauges.
+/// One direction of a link: the router's code, unchanged, with gauges.
 #[derive(Debug)]
 pub(super) struct MeasuredLink {
     link: Link<PacketId>,
-    /// Identity of the router whose port this is.
+    /// Identity of the port's router.
     router: Identity,
-    /// The medium that it shares.
+    /// The medium that it shares, if any.
     medium: Option<u32>,
-    /// When its router does nothing.
+    /// The times in which its router is stalled.
     pauses: Pauses,
-    /// Packets that come out of it are shown to the observer.
+    /// True if packets that leave it are passed to the observer.
     captured: bool,
     ramp: Ramp,
-    /// What was due by then is done.
+    /// Everything due up to this time is done.
     reached: Instant,
-    /// The queue in packets during each measuring window that is open, with the window's number.
+    /// The queue in packets during each open measuring window, with the window's number.
     gauges: Vec<(usize, Gauge)>,
 }
 
@@ -49,7 +49,7 @@ impl MeasuredLink {
         }
     }
 
-    /// A packet that is to travel this link.
+    /// Accepts a packet for this link.
     #[inline]
     pub(super) fn arrive(&mut self, now: Instant, id: PacketId, pool: &mut Pool) {
         self.catch_up(now, pool);
@@ -61,13 +61,14 @@ impl MeasuredLink {
         self.catch_up(now, pool);
     }
 
-    /// Does what was due by `now`, each thing at its own time. Other parts see none of it before a
-    /// packet comes out. So it may wait until the next packet comes in or out, or until the link's
-    /// state is read.
+    /// Does everything that was due by `now`, each action at its own time. Other components
+    /// notice none of this before a packet leaves. Therefore it can wait until the next packet
+    /// enters or leaves, or until the link's state is read.
     #[inline]
     pub(super) fn catch_up(&mut self, now: Instant, pool: &mut Pool) {
         loop {
-            // A packet that finds the transmitter ready leaves now, not when that became ready.
+            // A packet that finds the transmitter ready leaves now, not at the time when it
+            // became ready.
             let at = self.link.next_step().max(self.reached);
             let at = self.pauses.resume(at);
             if at > now {
@@ -83,7 +84,7 @@ impl MeasuredLink {
         self.reached = now;
     }
 
-    /// The next packet that has come out by `now`, which everything was done up to.
+    /// The next packet that has left by `now`. Everything up to `now` must be done.
     #[inline]
     pub(super) fn collect(&mut self, now: Instant) -> Option<PacketId> {
         self.link.collect(now)
@@ -99,7 +100,7 @@ impl MeasuredLink {
         }
     }
 
-    /// No packet comes out before this.
+    /// A time before which no packet can leave.
     #[inline]
     pub(super) fn deadline(&self) -> Option<Instant> {
         let mut at = self.link.next_arrival();
@@ -125,19 +126,19 @@ impl MeasuredLink {
         port.rate().filter(|rate| waits && *rate > 0)
     }
 
-    /// Its router does nothing meanwhile.
+    /// Stalls its router at these times.
     pub(super) fn with_pauses(mut self, pauses: Pauses) -> Self {
         self.pauses = pauses;
         self
     }
 
-    /// Shows packets that come out of it to the observer.
+    /// Passes packets that leave it to the observer.
     pub(super) fn with_capture(mut self, captured: bool) -> Self {
         self.captured = captured;
         self
     }
 
-    /// Packets that come out of it are shown to the observer.
+    /// Whether packets that leave it are passed to the observer.
     #[inline]
     pub(super) fn is_captured(&self) -> bool {
         self.captured
@@ -148,17 +149,17 @@ impl MeasuredLink {
         self.link.port().ready_at()
     }
 
-    /// It is its turn on its medium.
+    /// Grants it the medium.
     pub(super) fn grant(&mut self, now: Instant) {
         self.link.port_mut().grant(now);
     }
 
-    /// Tells its control law what is left of a cloud before it.
+    /// Passes an estimate of a cloud to its control law.
     pub(super) fn tell(&mut self, now: Instant, upstream: Upstream, estimate: &CloudEstimate) {
         self.link.port_mut().tell_cloud(now, upstream, estimate);
     }
 
-    /// Bytes that came through the cloud behind `upstream` since its control law keeps that.
+    /// Bytes that crossed the cloud behind `upstream` since its control law keeps this cloud.
     pub(super) fn came_from(&self, upstream: Upstream) -> Option<u64> {
         let mut came = None;
         self.link.port().visit_clouds(&mut |kept, bytes| {
@@ -169,14 +170,14 @@ impl MeasuredLink {
         came
     }
 
-    /// Watches the queue for measuring window `window`.
+    /// Starts recording the queue for measuring window `window`.
     pub(super) fn open_window(&mut self, now: Instant, window: usize) {
         let mut gauge = Gauge::new(now);
         gauge.set(now, self.link.port().depth().packets);
         self.gauges.push((window, gauge));
     }
 
-    /// What the queue was in measuring window `window`.
+    /// The record of the queue in measuring window `window`.
     pub(super) fn close_window(&mut self, window: usize) -> Option<Gauge> {
         let at = self.gauges.iter().position(|(index, _)| *index == window)?;
         Some(self.gauges.swap_remove(at).1)
@@ -195,13 +196,13 @@ impl MeasuredLink {
         self.stats().drops().by_queue()
     }
 
-    /// Packets lost on the wire, at random or because a queue was full.
+    /// Packets lost on the wire, at random or because the wire was full.
     pub(super) fn losses(&self) -> u64 {
         let drops = self.stats().drops();
         drops.of(DropCause::RandomLoss) + drops.of(DropCause::WireFull)
     }
 
-    /// When it was first well used.
+    /// Determines when it was first well used.
     pub(super) fn ramp(&self) -> &Ramp {
         &self.ramp
     }

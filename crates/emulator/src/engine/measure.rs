@@ -5,12 +5,12 @@ use pathmark_link::Summary;
 
 use crate::result::QueueStats;
 
-/// Bits per second of `bytes` between two moments; 0 if no time passes.
+/// Bits per second for `bytes` between two times; 0 if no time passes.
 pub(super) fn goodput(bytes: u64, start: Instant, end: Instant) -> f64 {
     per_second(bytes, start, end) * 8.0
 }
 
-/// `count` things between two moments, as a rate per second; 0 if no time passes.
+/// Events per second for `count` events between two times; 0 if no time passes.
 pub(super) fn per_second(count: u64, start: Instant, end: Instant) -> f64 {
     let nanos = end.as_nanos().saturating_sub(start.as_nanos());
     if nanos == 0 {

@@ -1,8 +1,8 @@
-//! A medium that several links share, such as a hub: one of them transmits at a time.
+//! A medium shared by several links, such as a hub, on which one of them transmits at a time.
 //!
-//! A station that finds the medium idle sends. Those that wait when it becomes idle contend: in
-//! each slot of 512 bit times every one of n sends with probability 1/n, and the first slot in
-//! which exactly one does is its turn (Metcalfe and Boggs's model of Ethernet). The slots before
+//! A station that finds the medium idle sends. Stations that wait when it becomes idle contend:
+//! in each slot of 512 bit times, each of n stations sends with probability 1/n, until exactly
+//! one does, which then gets its turn (Metcalfe and Boggs's model of Ethernet). The slots before
 //! are lost.
 
 use pathmark_cc::{Duration, Instant};
@@ -10,7 +10,7 @@ use pathmark_link::impair::Random;
 
 /// Bytes of a slot: 512 bit times.
 const SLOT: u64 = 64;
-/// Slots after which the first station wins, to bound the loop.
+/// Number of slots after which the first station wins, which bounds the loop.
 const MOST_SLOTS: u32 = 1000;
 
 /// A medium and the links on it.
@@ -24,9 +24,9 @@ pub(super) struct Medium {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Idle,
-    /// Contention ends, and it is this link's turn.
+    /// Contention ends at this time, and this link gets its turn.
     Won(u32, Instant),
-    /// This link transmits until then.
+    /// This link transmits until this time.
     Busy(u32, Instant),
 }
 
@@ -39,7 +39,7 @@ impl Medium {
         }
     }
 
-    /// Time of the next event; `waiting` is true for a link with something to send.
+    /// Time of the next event; `waiting` returns true for a link with something to send.
     pub(super) fn deadline(
         &self,
         now: Instant,
@@ -51,8 +51,8 @@ impl Medium {
         }
     }
 
-    /// The link whose turn it is now, if any. `rate` is a link's in bytes per second if it has
-    /// something to send.
+    /// The link whose turn it is now, if any. `rate` returns a link's rate in bytes per second
+    /// if it has something to send.
     pub(super) fn poll(
         &mut self,
         now: Instant,
@@ -86,12 +86,12 @@ impl Medium {
         }
     }
 
-    /// `link` transmits until then.
+    /// Lets `link` transmit until the given time.
     pub(super) fn occupy(&mut self, link: u32, until: Instant) {
         self.state = State::Busy(link, until);
     }
 
-    /// If `link` transmits, it does until `until`: its rate may have changed.
+    /// If `link` is transmitting, moves the end to `until`, because its rate may have changed.
     pub(super) fn retime(&mut self, link: u32, until: Instant) {
         if let State::Busy(busy, at) = &mut self.state
             && *busy == link
@@ -101,7 +101,7 @@ impl Medium {
     }
 }
 
-/// Which of `stations` comes first, and how many slots are lost before.
+/// Returns which of `stations` wins, and the number of slots lost before.
 fn contend(stations: usize, random: &mut Random) -> (usize, u32) {
     if stations < 2 {
         return (0, 0);
@@ -119,8 +119,8 @@ fn contend(stations: usize, random: &mut Random) -> (usize, u32) {
 mod tests {
     use super::*;
 
-    /// Exactly one station sends in a slot with probability p = (1 − 1/n)^(n−1), so 1/p − 1 slots
-    /// are lost in the mean.
+    /// Exactly one station sends in a slot with probability p = (1 − 1/n)^(n−1), so that 1/p − 1
+    /// slots are lost on average.
     #[test]
     fn contention_costs_what_its_closed_form_says() {
         let mut random = Random::new(1, "medium");

@@ -1,14 +1,14 @@
 //! The discrete-event engine: endpoints and ports under a virtual clock.
 //!
 //! ```text
-//!   Agenda: next deadline    ──► Link     : packets that have arrived ──► next Link, or Endpoint
-//!                            ──► Endpoint : timers, application ──► datagrams ──► first Link of the way
-//!                            ──► clock    : measuring windows begin and end, time series get a point
+//!   Agenda: next deadline ──► Link     : packets that have arrived ──► next Link, or Endpoint
+//!                         ──► Endpoint : timers, application ──► datagrams ──► its first Link
+//!                         ──► clock    : measuring windows begin and end, time series get a point
 //! ```
 //!
-//! Each component has at most one deadline, which is read again after each of its events. So memory
-//! depends on the components and the packets under way, never on the length of the run. The
-//! components' order breaks ties.
+//! Each component has at most one deadline, which is updated after each of its events. Memory
+//! therefore depends on the components and the packets in flight, but never on the length of the
+//! run. The order of components breaks ties.
 
 mod agenda;
 mod average;
@@ -62,45 +62,45 @@ pub use run::RunError;
 use crate::observe::{Observer, Progress};
 use crate::scenario::Scenario;
 
-/// Events between two reports of progress.
+/// Number of events between two progress reports.
 const REPORT: u64 = 1 << 13;
-/// Events at one instant that no scenario comes to unless it goes in circles.
+/// Number of events at one time that only occurs if packets circulate without delay.
 const STALL: u64 = 50_000_000;
 
-/// A network in motion.
+/// The state of a run.
 struct Engine {
     now: Instant,
     end: Instant,
     agenda: Agenda,
     links: Vec<MeasuredLink>,
-    /// What links share.
+    /// Shared media.
     media: Vec<Medium>,
-    /// Nodes that do nothing for a while.
+    /// Nodes that are stalled for a while.
     stalls: Stalls,
-    /// Estimates for ports, of links that they do not see.
+    /// Exact estimates for ports, of links that they cannot see.
     clouds: Clouds,
-    /// Routers that measure them.
+    /// Routers that measure clouds.
     edges: Edges,
-    /// Sender and receiver of flow 0, of flow 1, …
+    /// Sender and receiver of flow 0, of flow 1, and so on.
     endpoints: Vec<Endpoint>,
-    /// For each endpoint, the links that packets *for* it take.
+    /// For each endpoint, the links on the way *to* it.
     ways: Vec<Vec<u32>>,
-    /// For each endpoint, what its packets are labelled with.
+    /// For each endpoint, the label of its packets.
     labels: Vec<Label>,
     flows: Vec<Flow>,
-    /// Finite flows that are not done.
+    /// Number of finite flows that are not complete.
     unfinished: u32,
     pool: Pool,
     windows: Windows,
     shares: Shares,
     sampler: Sampler,
-    /// Where datagrams are built.
+    /// Buffer for building datagrams.
     outgoing: Box<[u8]>,
-    /// Where datagrams are read; zeros in between.
+    /// Buffer for reading datagrams, which contains only zeros in between.
     incoming: Box<[u8]>,
-    /// Where packets for captures are put together.
+    /// Buffer for assembling captured packets.
     captured: Frame,
-    /// Endpoints that got datagrams and have not answered yet.
+    /// Endpoints that received datagrams and have not reacted yet.
     touched: Vec<u32>,
     events: u64,
     scenario: Scenario,
@@ -108,14 +108,13 @@ struct Engine {
 
 #[derive(Debug)]
 struct Flow {
-    /// What results call its law.
+    /// Name of its law in results.
     algorithm: String,
     finite: bool,
     finished: bool,
 }
 
-/// Component 0 of the agenda; then come the links, then media, then the endpoints, then estimates
-/// of clouds.
+/// Component 0 of the agenda. The links follow, then media, endpoints, and estimates of clouds.
 const CLOCK: u32 = 0;
 
 impl Engine {
@@ -173,14 +172,14 @@ impl Engine {
         }
     }
 
-    /// Lets links do what was due, before their state is read.
+    /// Lets links catch up before their state is read.
     fn catch_up(&mut self, now: Instant) {
         for link in &mut self.links {
             link.catch_up(now, &mut self.pool);
         }
     }
 
-    /// Asks every component for its first deadline.
+    /// Reads the first deadline of every component.
     fn agenda_all(&mut self) {
         self.note_clock();
         for index in 0..u32::try_from(self.links.len()).unwrap_or(0) {
@@ -267,7 +266,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Lets the link send whose turn it is.
+    /// Lets the next link on a medium send.
     fn run_medium(&mut self, index: u32, observer: &mut dyn Observer) -> Result<(), RunError> {
         let (now, links) = (self.now, &self.links);
         let medium = self.media.get_mut(index as usize);
@@ -336,7 +335,7 @@ impl Engine {
         setup.map_or(self.end, |setup| Instant::ZERO + setup.start)
     }
 
-    /// Bytes that a flow's receiver got.
+    /// Bytes delivered to a flow's receiver.
     fn delivered(&self, flow: usize) -> u64 {
         self.endpoints
             .get(2 * flow + 1)
@@ -354,7 +353,7 @@ impl Engine {
         self.sink(flow).and_then(sink::Sink::completed)
     }
 
-    /// When a flow ended: its last byte arrived, or its `stop` time came.
+    /// When a flow ended, either by its last byte's arrival or at its `stop` time.
     fn ended(&self, flow: usize) -> Option<Instant> {
         self.completed(flow).or_else(|| {
             let stop = self.scenario.flows.get(flow)?.stop?;

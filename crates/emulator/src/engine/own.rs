@@ -1,4 +1,4 @@
-//! Controllers of the caller's own, in place of those that a scenario names.
+//! The caller's own controllers, which replace those named in a scenario.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,9 +7,10 @@ use std::sync::Arc;
 use pathmark_cc::{Instant, LinkController};
 use pathmark_transport::{ControllerFactory, Signal};
 
-/// Makes controllers of ports. Every `Fn(Instant, u64) -> Box<dyn LinkController>` is one.
+/// Creates controllers for ports. Every `Fn(Instant, u64) -> Box<dyn LinkController>` implements
+/// it.
 pub trait LinkControllerFactory: Send + Sync {
-    /// A controller for a port of this rate, in bytes per second; 0 stands for an unlimited one.
+    /// Creates a controller for a port of this rate, in bytes per second; 0 means unlimited.
     fn build(&self, now: Instant, rate: u64) -> Box<dyn LinkController>;
 }
 
@@ -25,10 +26,10 @@ where
 /// A sender's law.
 #[derive(Clone)]
 pub(crate) struct OwnLaw {
-    /// What results call it.
+    /// Its name in results.
     pub(crate) name: String,
     pub(crate) factory: Arc<dyn ControllerFactory>,
-    /// Absent: those of the algorithm that the scenario names.
+    /// Absent: those of the algorithm named in the scenario.
     pub(crate) signals: Option<Vec<Arc<dyn Signal>>>,
 }
 
@@ -40,7 +41,7 @@ pub(crate) struct Own {
 }
 
 impl Own {
-    /// The law of a flow: its own, or that of the name that it is numbered under.
+    /// The law of a flow, found by its name or by the group name that it is numbered under.
     pub(super) fn law(&self, flow: &str) -> Option<&OwnLaw> {
         self.laws.get(flow).or_else(|| self.laws.get(group(flow)))
     }

@@ -1,9 +1,9 @@
-//! Packets on their way, and the pool that holds them.
+//! Packets in flight, and their pool.
 //!
-//! Emulated applications send zeros. A datagram is kept as what stands around its zeros, so a
-//! packet in flight costs about 200 bytes whatever its size, and gigabits over long paths fit into
-//! a cache; what has no such run of zeros is kept whole. Either way the receiver gets every byte
-//! back.
+//! Because emulated applications send zeros, the pool stores a datagram without them. A packet
+//! in flight thus takes about 200 bytes regardless of its size, and gigabits over long paths fit
+//! into a cache. A datagram without such a run of zeros is stored completely. In both cases, the
+//! receiver gets every byte back.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -15,36 +15,36 @@ use pathmark_transport::Ecn;
 
 /// Bytes of IPv4 and UDP header in front of each datagram.
 pub(crate) const IP_UDP_HEADER: u32 = 28;
-/// TTL of packets as they are sent.
+/// Initial TTL of packets.
 const TTL: u8 = 64;
-/// Bytes kept from the front of a datagram: shim, header, frames before the data.
+/// Bytes stored from the front of a datagram: shim, header, and frames before the data.
 const HEAD: usize = 128;
-/// Bytes kept from its end: the tag.
+/// Bytes stored from its end: the tag.
 const TAIL: usize = 16;
 
-/// Names a packet in the pool.
+/// Identifies a packet in the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PacketId(u32);
 
-/// What is known of a packet besides its bytes.
+/// A packet's properties besides its bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Label {
-    /// The endpoint that it is for.
+    /// The endpoint that it is sent to.
     pub(super) to: u32,
-    /// Links that it has entered.
+    /// Number of links that it has entered.
     pub(super) hop: u16,
     /// IP ECN field.
     pub(super) ecn: Ecn,
-    /// The ECN field carries VCP's code.
+    /// True if the ECN field carries VCP's code.
     pub(super) ecn_is_code: bool,
-    /// A hash that tells flows apart.
+    /// A hash that distinguishes flows.
     pub(super) flow_hash: u32,
     /// The sending host's address.
     pub(super) source: Ipv4Addr,
 }
 
-/// A packet in the pool. Most data packets need its first two lines of the processor's cache, and
-/// thousands are under way, so the order of its parts is that of their use.
+/// A packet in the pool. Most data packets only need the first two cache lines, and thousands of
+/// packets are in flight, so the fields are ordered by their use.
 #[derive(Debug)]
 #[repr(C, align(64))]
 struct Packet {
@@ -56,22 +56,23 @@ struct Packet {
     head: [u8; HEAD],
 }
 
-/// Says of a packet that it is not zeros between head and tail, and kept elsewhere as it is.
+/// Marks a packet that is not zeros between head and tail, and is therefore stored completely
+/// elsewhere.
 const WHOLE: u16 = u16::MAX;
 
-/// All packets that are somewhere in the network. Slots are used again, so memory is that of the
-/// most packets that were ever under way at once.
+/// All packets in the network. Slots are reused, so that memory is proportional to the maximum
+/// number of packets in flight.
 #[derive(Debug, Default)]
 pub(super) struct Pool {
     packets: Vec<Packet>,
-    /// All bytes of those that are [`WHOLE`]. Allocations stay with the slot.
+    /// All bytes of [`WHOLE`] packets. Allocations stay with the slot.
     wholes: Vec<Vec<u8>>,
     free: Vec<u32>,
     entered: u64,
 }
 
 impl Pool {
-    /// Keeps a datagram.
+    /// Stores a datagram.
     pub(super) fn insert(&mut self, label: Label, datagram: &[u8]) -> PacketId {
         self.entered += 1;
         let id = match self.free.pop() {
@@ -104,19 +105,19 @@ impl Pool {
         id
     }
 
-    /// Packets that entered the network so far.
+    /// Number of packets that have entered the network.
     pub(super) fn entered(&self) -> u64 {
         self.entered
     }
 
-    /// To which endpoint a packet goes, and how many links it has entered.
+    /// The endpoint that a packet is sent to, and the number of links that it has entered.
     #[inline]
     pub(super) fn heading(&self, id: PacketId) -> Option<(u32, u16)> {
         let label = &self.packets.get(id.0 as usize)?.label;
         Some((label.to, label.hop))
     }
 
-    /// Counts one link more for a packet.
+    /// Counts one more link for a packet.
     #[inline]
     pub(super) fn enter_link(&mut self, id: PacketId) {
         if let Some(packet) = self.packets.get_mut(id.0 as usize) {
@@ -124,7 +125,7 @@ impl Pool {
         }
     }
 
-    /// A packet's description for a port. It has what control laws read only if `read` is set.
+    /// A packet's description for a port. The fields for control laws are only set if `read` is.
     #[inline]
     pub(super) fn arrival(&self, id: PacketId, read: bool) -> Arrival {
         let Some(packet) = self.packets.get(id.0 as usize) else {
@@ -138,7 +139,7 @@ impl Pool {
         let carried = match (read, packet.label.ecn_is_code) {
             (false, _) => Carried::Foreign,
             (true, true) => ecn::read(packet.label.ecn as u8),
-            // Each flow counts as a source of its own.
+            // Each flow counts as a separate source.
             (true, false) => shim::read(self.front(id, packet), bytes, packet),
         };
         Arrival {
@@ -148,7 +149,7 @@ impl Pool {
         }
     }
 
-    /// The front of the datagram, where a shim would be.
+    /// The front of the datagram, which may contain a shim.
     fn front<'a>(&'a self, id: PacketId, packet: &'a Packet) -> &'a [u8] {
         if packet.head_len == WHOLE {
             self.wholes.get(id.0 as usize).map_or(&[], Vec::as_slice)
@@ -158,8 +159,9 @@ impl Pool {
         }
     }
 
-    /// Takes a packet out and writes its datagram to the front of `buffer`, which must be zeros and
-    /// is to be wiped afterwards. `None` if there is no such packet or no room for it.
+    /// Removes a packet and writes its datagram to the front of `buffer`. The buffer must
+    /// contain zeros, and should be wiped afterwards. `None` if there is no such packet or not
+    /// enough room.
     #[inline]
     pub(super) fn take(&mut self, id: PacketId, buffer: &mut [u8]) -> Option<Taken> {
         let (_, taken) = self.copy(id, buffer)?;
@@ -167,8 +169,8 @@ impl Pool {
         Some(taken)
     }
 
-    /// As [`take`](Self::take), but the packet stays where it is; says also which endpoint it is
-    /// for.
+    /// Like [`take`](Self::take), but the packet stays in the pool. Also returns the endpoint
+    /// that it is sent to.
     #[inline]
     pub(super) fn copy(&self, id: PacketId, buffer: &mut [u8]) -> Option<(u32, Taken)> {
         let packet = self.packets.get(id.0 as usize)?;
@@ -196,7 +198,7 @@ impl Pool {
         } else {
             packet.head.get_mut(..usize::from(packet.head_len))
         };
-        // A host sends with the whole TTL; the nodes behind it take one off each.
+        // A host sends with the full TTL, and each node behind it subtracts one.
         let hops = u8::from(packet.label.hop > 1);
         let router = Identity { hops, ..*router };
         shim::write(front.unwrap_or(&mut []), answer, bytes, &router);
@@ -212,7 +214,7 @@ impl Pool {
 pub(super) struct Taken {
     /// Bytes of the datagram.
     pub(super) len: usize,
-    /// Bytes at its front that may differ from zero.
+    /// Bytes at its front that may be nonzero.
     head: usize,
     /// IP ECN field as it arrived.
     pub(super) ecn: Ecn,
@@ -221,8 +223,8 @@ pub(super) struct Taken {
 }
 
 impl Taken {
-    /// Makes the datagram in `buffer` zeros again. The bytes between head and tail are zeros
-    /// already: they are application data, and opening a packet without a cipher changes no byte.
+    /// Zeroes the datagram in `buffer` again. The bytes between head and tail are still zero,
+    /// because they are application data, and opening a packet without a cipher changes no byte.
     #[inline]
     pub(super) fn wipe(&self, buffer: &mut [u8]) {
         let tail = self.len.saturating_sub(TAIL);
@@ -245,7 +247,7 @@ impl shim::Outer for Packet {
         Some(self.label.source.into())
     }
 
-    /// None at a host's own port, which takes no hop off.
+    /// None at a host's own port, which does not decrement the TTL.
     #[inline]
     fn ttl(&self) -> Option<u8> {
         (self.label.hop > 1).then(|| self.taken().ttl)
@@ -264,12 +266,12 @@ impl Packet {
                 usize::from(self.head_len)
             },
             ecn: self.label.ecn,
-            // Hosts send; every node in between forwards.
+            // Hosts only send; every node in between forwards.
             ttl: TTL.saturating_sub(u8::try_from(forwarded).unwrap_or(TTL)),
         }
     }
 
-    /// Keeps a datagram without its zeros. False: it has to be kept whole.
+    /// Stores a datagram without its zeros. Returns false if it must be stored completely.
     #[inline]
     fn keep(&mut self, datagram: &[u8]) -> bool {
         self.len = u32::try_from(datagram.len()).unwrap_or(u32::MAX);
@@ -305,7 +307,7 @@ fn ip_bytes(datagram: usize) -> u32 {
         .saturating_add(IP_UDP_HEADER)
 }
 
-/// Length without zeros at the end, rounded up to whole words of 32 bytes.
+/// Length without trailing zeros, rounded up to words of 32 bytes.
 #[inline]
 fn used(body: &[u8]) -> usize {
     let (words, rest) = body.as_chunks::<32>();
@@ -313,7 +315,7 @@ fn used(body: &[u8]) -> usize {
         return body.len();
     }
     let mut words = words;
-    // Eight at a time: most of a datagram is zeros.
+    // Eight words at a time, because most of a datagram is zeros.
     while let Some((front, block)) = words.split_last_chunk::<8>()
         && block
             .as_flattened()
@@ -327,7 +329,7 @@ fn used(body: &[u8]) -> usize {
     (words.len() - zeros.count()) * 32
 }
 
-/// The pool as the owner of packets at one router's ports.
+/// The pool as the owner of packets at a router's ports.
 pub(super) struct Marking<'a> {
     /// The packets.
     pub(super) pool: &'a mut Pool,
@@ -406,7 +408,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is put in comes out, also from slots that held something else before.
+        /// Every inserted datagram comes out unchanged, even from slots that held something else
+        /// before.
         #[test]
         fn datagrams_come_back(
             pieces in prop::collection::vec(

@@ -1,27 +1,27 @@
-//! When applications have something to send: at a rate, at random, on and off.
+//! Sending patterns of applications: at a rate, at random, on and off.
 
 use pathmark_cc::{Duration, Instant};
 use pathmark_link::impair::Random;
 
 use crate::scenario::{OnOff, Pattern};
 
-/// Most times on and off between two packets that are gone through one by one.
+/// Maximum number of on and off times between two packets that are processed individually.
 const MOST_SPANS: u32 = 64;
 
-/// The moments at which a packet's worth of bytes is there, one after the other.
+/// The times at which an application has another packet's worth of bytes.
 #[derive(Debug)]
 pub(super) struct Ticks {
     pattern: Pattern,
     /// Bytes per tick.
     unit: u64,
     next: Instant,
-    /// When the time on ends.
+    /// When the current on time ends.
     off_at: Option<Instant>,
     random: Random,
 }
 
 impl Ticks {
-    /// The pattern in ticks of `unit` bytes, from `start` on.
+    /// Creates the pattern in ticks of `unit` bytes, starting at `start`.
     pub(super) fn new(pattern: Pattern, unit: u16, start: Instant, random: Random) -> Self {
         let mut ticks = Self {
             pattern,
@@ -36,12 +36,12 @@ impl Ticks {
         ticks
     }
 
-    /// When bytes are there next.
+    /// When more bytes become available.
     pub(super) fn deadline(&self) -> Instant {
         self.next
     }
 
-    /// Bytes that have come by `now` since the last call.
+    /// Bytes that became available by `now` since the last call.
     pub(super) fn take(&mut self, now: Instant) -> u64 {
         let mut bytes = 0u64;
         while self.next <= now {
@@ -60,7 +60,7 @@ impl Ticks {
         else {
             return;
         };
-        // Time passes towards the next packet while the source is on only.
+        // Time until the next packet only passes while the source is on.
         for _ in 0..MOST_SPANS {
             if self.next < off_at {
                 break;
@@ -70,7 +70,7 @@ impl Ticks {
             off_at = off_at + off + self.span(on, random);
         }
         if self.next >= off_at {
-            // The rest at once, by the means.
+            // The rest at once, using the means.
             let left = (self.next - off_at).as_nanos() / on.as_nanos().max(1) + 1;
             let left = u32::try_from(left).unwrap_or(u32::MAX);
             self.next += off.saturating_mul(left);
@@ -79,13 +79,14 @@ impl Ticks {
         self.off_at = Some(off_at);
     }
 
-    /// `mean`, or exponential with that mean; never 0, so that time goes on.
+    /// Returns `mean`, or an exponential time with this mean, but never 0, so that time
+    /// advances.
     fn span(&mut self, mean: Duration, random: bool) -> Duration {
         let least = Duration::from_nanos(1);
         if !random {
             return mean.max(least);
         }
-        // Uniform over (0, 1]; libm agrees with itself on every machine.
+        // Uniform over (0, 1]; libm returns the same on every machine.
         let uniform = (f64::from(self.random.next_u32()) + 1.0) / 4_294_967_296.0;
         mean.mul_f64(-libm::log(uniform)).max(least)
     }
@@ -130,7 +131,8 @@ mod tests {
         assert_eq!(ticks.take(at(3999)), 9 * 12_500);
     }
 
-    /// Packets whose transmission outlasts an on time keep to the rate and to the on and off times.
+    /// If a packet takes longer than an on time, the pattern must still keep its rate and its on
+    /// and off times.
     #[test]
     fn times_on_shorter_than_a_packet() {
         for on in [Duration::from_millis(1), Duration::from_nanos(1)] {
@@ -140,14 +142,14 @@ mod tests {
                 random: false,
             };
             let mut ticks = ticks(false, Some(on_off));
-            // A packet in 10 ms on, so in 20 ms.
+            // A packet takes 10 ms of on time, so 20 ms in total.
             let bytes = ticks.take(at(20_000));
             assert!((1_240_000..=1_252_500).contains(&bytes), "{on:?}: {bytes}");
         }
     }
 
-    /// Poisson arrivals: the count over a time has the mean that the rate asks for and a variance
-    /// equal to it.
+    /// Poisson arrivals: the count over a time must have the mean given by the rate, and an
+    /// equal variance.
     #[test]
     fn poisson_counts() {
         let mut ticks = ticks(true, None);

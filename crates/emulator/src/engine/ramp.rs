@@ -1,20 +1,21 @@
-//! When a link was first well used: the end of the first round trip with a utilization of 0.8.
+//! Determines when a link was first well used: the end of the first round trip with a
+//! utilization of 0.8.
 
 use pathmark_cc::{Duration, Instant};
 
-/// Parts that a round trip is resolved into.
+/// Number of parts per round trip.
 const PARTS: usize = 16;
-/// Shortest part, ns: links without delay have no round trip.
+/// Minimum length of a part in ns, because links without delay have no round trip.
 const LEAST_PART: u64 = 1_000;
 
-/// Slides a window as long as a round trip over what a link sends.
+/// Slides a window of one round trip over the bytes that a link sends.
 #[derive(Clone, Debug)]
 pub(super) struct Ramp {
-    /// Nanoseconds.
+    /// Length of a part in nanoseconds.
     part: u64,
-    /// Bytes sent in total at the last boundaries of parts, the oldest at `passed % PARTS`.
+    /// Total bytes sent at the last boundaries of parts, the oldest at `passed % PARTS`.
     marks: [u64; PARTS],
-    /// Boundaries passed.
+    /// Number of boundaries passed.
     passed: u64,
     /// The next boundary, ns.
     next: u64,
@@ -22,7 +23,7 @@ pub(super) struct Ramp {
 }
 
 impl Ramp {
-    /// Watches from time 0 with windows of `rtt`.
+    /// Starts at time 0, with windows of `rtt`.
     pub(super) fn new(rtt: Duration) -> Self {
         let rtt = u64::try_from(rtt.as_nanos()).unwrap_or(u64::MAX);
         let part = (rtt / PARTS as u64).max(LEAST_PART);
@@ -35,8 +36,7 @@ impl Ramp {
         }
     }
 
-    /// What the link had sent in total when something happens at `now`, and its rate in bytes per
-    /// second.
+    /// Records the total bytes sent until an event at `now`, and the rate in bytes per second.
     #[inline]
     pub(super) fn observe(&mut self, now: Instant, sent: u64, rate: Option<u64>) {
         if now.as_nanos() >= self.next
@@ -49,8 +49,8 @@ impl Ramp {
 
     #[cold]
     fn pass(&mut self, now: u64, sent: u64, rate: u64) {
-        // Boundaries between which nothing happened are alike: after a window of them the rest is
-        // known.
+        // Boundaries without events in between are alike, so after a whole window of them the
+        // rest is known.
         let behind = (now - self.next) / self.part;
         let known = 2 * PARTS as u64;
         if behind > known {
@@ -66,7 +66,7 @@ impl Ramp {
             let Some(oldest) = self.marks.get_mut(oldest) else {
                 return;
             };
-            // In the first round trip the window reaches back before the start, when nothing was
+            // In the first round trip, the window extends before the start, when nothing was
             // sent.
             let used = u128::from(sent.saturating_sub(*oldest));
             if possible > 0 && used * 5 >= possible * 4 {
@@ -90,7 +90,7 @@ mod tests {
 
     const RATE: u64 = 1_000_000;
 
-    /// Sends at a share of the rate (in percent) from each of these times (ms) on.
+    /// Sends at a share of the rate (in percent) from each of these times (ms).
     fn reached(shares: &[(u64, u64)]) -> Option<u64> {
         let mut ramp = Ramp::new(Duration::from_millis(160));
         let mut sent = 0;

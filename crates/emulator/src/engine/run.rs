@@ -1,4 +1,4 @@
-//! Running a scenario.
+//! Runs scenarios.
 
 use std::ops::ControlFlow;
 
@@ -11,40 +11,41 @@ use crate::observe::{Observer, Progress};
 use crate::result::RunResult;
 use crate::scenario::Scenario;
 
-/// A run that cannot go on.
+/// The reason why a run cannot start or continue.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
-    /// A link's queue cannot work.
+    /// The parameters of a link's queue are impossible.
     #[error("link `{link}`: {source}")]
     Queue {
         /// The link.
         link: String,
-        /// Why.
+        /// The cause.
         source: BadRed,
     },
-    /// A connection cannot begin.
+    /// A connection cannot start.
     #[error("flow `{flow}`: {source}")]
     Connect {
         /// The flow.
         flow: String,
-        /// Why.
+        /// The cause.
         source: ConnectError,
     },
-    /// Simulated time stands still.
+    /// Simulated time does not advance.
     #[error(
         "time stands still at {at:?}: packets go round without delay; give links a `rate` or a \
          `delay`"
     )]
     Stall {
-        /// When.
+        /// The simulated time.
         at: Duration,
     },
 }
 
 impl Scenario {
-    /// Runs it. `progress` is called once per few thousand events and can end the run early. The
-    /// result then holds what was measured until then. The caller fills in the wall time.
+    /// Runs the scenario. `progress` is called every few thousand events and can end the run
+    /// early. The result then contains the measurements up to that time. The caller must fill in
+    /// the wall time.
     ///
     /// # Errors
     /// [`RunError`].
@@ -55,7 +56,7 @@ impl Scenario {
         self.run_with(&mut Watch(progress))
     }
 
-    /// Runs it under the eyes of an observer, such as [`Outputs`](crate::Outputs).
+    /// Runs the scenario with an observer, such as [`Outputs`](crate::Outputs).
     ///
     /// # Errors
     /// [`RunError`].
@@ -63,7 +64,7 @@ impl Scenario {
         self.run_own(observer, &Own::default())
     }
 
-    /// The same with controllers of the caller's own.
+    /// Runs the scenario with controllers of the caller's own.
     pub(crate) fn run_own(
         &self,
         observer: &mut dyn Observer,
@@ -77,7 +78,7 @@ impl Scenario {
     }
 }
 
-/// Watches progress alone.
+/// Observes only the progress.
 struct Watch<F>(F);
 
 impl<F: FnMut(&Progress) -> ControlFlow<()>> Observer for Watch<F> {

@@ -1,4 +1,4 @@
-//! Time series: what changed since the last point.
+//! Time series of the changes since the last point.
 
 use pathmark_cc::{Duration, Instant};
 
@@ -6,16 +6,16 @@ use super::Engine;
 use super::measure::{goodput, per_second};
 use crate::observe::{FlowPoint, LawPoint, LinkPoint, Observer, Sample};
 
-/// When to take points, and totals at the last one.
+/// The times of points, and totals at the last one.
 #[derive(Debug, Default)]
 pub(super) struct Sampler {
-    /// `None`: the observer takes no points.
+    /// `None`: the observer requests no points.
     every: Option<Duration>,
     last: Instant,
     next: Instant,
     flows: Vec<FlowPoint>,
     links: Vec<LinkPoint>,
-    /// Per link: bytes sent, bytes that could have been sent, drops, losses, marks.
+    /// Totals per link: bytes sent, bytes that could have been sent, drops, losses, marks.
     totals: Vec<Totals>,
 }
 
@@ -29,7 +29,7 @@ struct Totals {
 }
 
 impl Sampler {
-    /// A point every so often, the first at time 0.
+    /// Takes a point at this interval, starting at time 0.
     pub(super) fn new(every: Option<Duration>) -> Self {
         Self {
             every,
@@ -44,7 +44,7 @@ impl Sampler {
 }
 
 impl Engine {
-    /// Takes a point if one is due; with `last`, whatever has passed since the last one.
+    /// Takes a point if one is due; with `last`, also if any time has passed since the last one.
     pub(super) fn take_sample(&mut self, now: Instant, last: bool, observer: &mut dyn Observer) {
         let Some(every) = self.sampler.every else {
             return;

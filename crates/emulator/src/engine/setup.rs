@@ -1,4 +1,4 @@
-//! From a scenario to an engine at time 0.
+//! Turns a scenario into an engine at time 0.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -34,16 +34,16 @@ use super::{Engine, Flow, Own, OwnLaw, RunError};
 use crate::observe::Observer;
 use crate::scenario::{Connects, FlowSetup, Scenario};
 
-/// Largest batch of datagrams that an endpoint hands over.
+/// Maximum size of a batch of datagrams from an endpoint.
 const BUFFER: usize = 1 << 17;
-/// Where clients' ports begin, and the port of servers.
+/// First port of clients, and port of servers.
 const CLIENT_PORT: u16 = 10_000;
 const SERVER_PORT: u16 = 4433;
 
 const HEADER: u16 = IP_UDP_HEADER as u16;
 
 impl Engine {
-    /// A network at rest, for this observer.
+    /// Creates the initial state of a run for this observer.
     pub(super) fn new(
         scenario: &Scenario,
         observer: &dyn Observer,
@@ -123,7 +123,7 @@ impl Engine {
         let port = CLIENT_PORT + u16::try_from(index % 50_000).unwrap_or(0);
         let sender = SocketAddr::new(address(flow.from), port);
         let receiver = SocketAddr::new(address(flow.to), SERVER_PORT);
-        // Without a law there is no connection, and its configuration stays unused.
+        // Without a law there is no connection, so its configuration stays unused.
         let law = flow.algorithm.clone().unwrap_or_default();
         let mut config = transport(&law, flow.packet);
         if let Some(signals) = own.and_then(|own| own.signals.as_ref()) {
@@ -150,7 +150,7 @@ impl Engine {
         let generator = || Random::new(self.scenario.seed, &format!("{}/source", flow.name));
         let payload = flow.packet.saturating_sub(HEADER);
         let udp = flow.algorithm.is_none();
-        // Sizes of udp are those of IP packets; connections take what applications write.
+        // For udp, sizes are those of IP packets; for connections, those of application data.
         let unit = if udp { flow.packet } else { payload };
         let ticks = flow
             .source
@@ -187,7 +187,7 @@ impl Engine {
                     known,
                 },
                 sending,
-                // Packets for the sender come back.
+                // Packets to the sender take the way back.
                 back,
                 first + 1,
             ),
@@ -234,7 +234,7 @@ impl Engine {
     }
 }
 
-/// The media, each with its links.
+/// Creates the media with their links.
 fn media(scenario: &Scenario) -> Vec<Medium> {
     let medium = |(index, name): (usize, &String)| {
         let links = scenario.links.iter().zip(0u32..);
@@ -245,7 +245,7 @@ fn media(scenario: &Scenario) -> Vec<Medium> {
     scenario.media.iter().enumerate().map(medium).collect()
 }
 
-/// What both ends of a flow are configured with.
+/// The configuration of both ends of a flow.
 fn transport(algorithm: &Algorithm, packet: u16) -> TransportConfig {
     let law = algorithm.clone();
     let mut config = TransportConfig::new(Arc::new(move |now, mtu| law.controller(now, mtu)));
@@ -253,13 +253,14 @@ fn transport(algorithm: &Algorithm, packet: u16) -> TransportConfig {
     if algorithm.is_granted() {
         config.streams = config.streams.with_room_for_grants();
     }
-    // No scenario sends any: the handshake's bytes are those of plain streams.
+    // No scenario sends datagrams, so the handshake should have the bytes of a connection with
+    // streams only.
     config.datagrams.receive_bytes = 0;
-    // The largest packet is known, so nothing has to be discovered.
+    // The largest packet is known, so path MTU discovery is unnecessary.
     let payload = packet.saturating_sub(HEADER);
     config.initial_mtu = payload;
     config.max_mtu = Some(payload);
-    // An outage ends no connection; the scenario does.
+    // A connection must survive outages until the scenario ends it.
     config.max_idle_timeout = None;
     config.handshake_timeout = Duration::from_secs(3600);
     config

@@ -1,4 +1,4 @@
-//! How evenly flows share while they come and go: Jain's index window by window.
+//! Fairness while flows come and go: Jain's index per window.
 
 use pathmark_cc::{Duration, Instant};
 
@@ -6,25 +6,27 @@ use super::Engine;
 use crate::fairness::jain;
 use crate::scenario::Scenario;
 
-/// Longest round trips in a window: what a law needs to share again after a change.
+/// Window length in the longest round trips, which is the time that a law needs to share again
+/// after a change.
 const ROUND_TRIPS: u32 = 20;
 /// Windows are at least this long.
 const LEAST: Duration = Duration::from_secs(1);
 
-/// Jain's index over the flows that were active all through a window, window after window.
+/// Jain's index over the flows that were active during a whole window, for each window.
 #[derive(Debug, Default)]
 pub(super) struct Shares {
     period: Duration,
     began: Instant,
     next: Instant,
-    /// Bytes delivered per flow when the window began.
+    /// Bytes delivered per flow before the window.
     before: Vec<u64>,
     sum: f64,
     windows: u32,
 }
 
 impl Shares {
-    /// Windows of 20 of the longest round trips, 1 s at least. A flow alone needs none.
+    /// Creates windows of 20 of the longest round trips, but at least 1 s. A single flow needs
+    /// none.
     pub(super) fn new(scenario: &Scenario) -> Self {
         let several = scenario.flows.iter().filter(|f| f.algorithm.is_some());
         if several.count() < 2 {
@@ -46,7 +48,7 @@ impl Shares {
         (self.period > Duration::ZERO).then_some(self.next)
     }
 
-    /// The mean over the windows in which two flows and more were active and anything arrived;
+    /// The mean over the windows in which at least two flows were active and any data arrived;
     /// `None` without such a window.
     pub(super) fn mean(&self) -> Option<f64> {
         (self.windows > 0).then(|| self.sum / f64::from(self.windows))
@@ -73,7 +75,7 @@ impl Engine {
             }
             *before = delivered;
         }
-        // Where nothing arrived there was nothing to share.
+        // If nothing arrived, there was nothing to share.
         if rates.len() > 1 && rates.iter().any(|rate| *rate > 0.0) {
             shares.add(jain(rates));
         }
@@ -82,8 +84,8 @@ impl Engine {
         self.shares = shares;
     }
 
-    /// True for a connection that had something to send all the time. Streams of datagrams without
-    /// a law are none.
+    /// Returns true for a connection that had something to send all the time, which excludes
+    /// datagrams without a law.
     fn is_active(&self, flow: usize, from: Instant, to: Instant) -> bool {
         let Some(setup) = self.scenario.flows.get(flow) else {
             return false;

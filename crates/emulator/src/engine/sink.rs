@@ -1,4 +1,4 @@
-//! The receiving application: takes all there is, at once, and looks at none of it.
+//! The receiving application, which reads all data immediately and ignores its contents.
 
 use pathmark_cc::Instant;
 use pathmark_transport::Connection;
@@ -14,17 +14,17 @@ pub(super) struct Sink {
     app: App,
     connects: Connects,
     stream: Option<StreamId>,
-    /// Bytes of the stream that have come.
+    /// Bytes of the stream that have arrived.
     arrived: u64,
     delivered: u64,
     completed: Option<Instant>,
-    /// Numbers of bytes, in order, and when the first of them had come.
+    /// Numbers of bytes, in ascending order, and when each of them was reached.
     milestones: Vec<u64>,
     reached: Vec<Instant>,
 }
 
 impl Sink {
-    /// Notes when each of these numbers of bytes has come.
+    /// Records when each of these numbers of bytes has arrived.
     pub(super) fn new(app: App, connects: Connects, milestones: Vec<u64>) -> Self {
         Self {
             app,
@@ -35,7 +35,7 @@ impl Sink {
         }
     }
 
-    /// Takes what the connection has for the application.
+    /// Reads the connection's data for the application.
     pub(super) fn react(&mut self, now: Instant, connection: &mut Connection) {
         let mut readable = false;
         while let Some(event) = connection.poll_event() {
@@ -97,18 +97,18 @@ impl Sink {
         }
     }
 
-    /// Each milestone, and when it was reached if it was.
+    /// Each milestone, with the time when it was reached, if it was.
     pub(super) fn milestones(&self) -> impl Iterator<Item = (u64, Option<Instant>)> {
         let reached = |(place, bytes): (usize, &u64)| (*bytes, self.reached.get(place).copied());
         self.milestones.iter().enumerate().map(reached)
     }
 
-    /// Bytes that the application got.
+    /// Bytes delivered to the application.
     pub(super) fn delivered(&self) -> u64 {
         self.delivered
     }
 
-    /// When everything had come, the end of the stream included.
+    /// When everything had arrived, including the end of the stream.
     pub(super) fn completed(&self) -> Option<Instant> {
         self.completed
     }

@@ -10,25 +10,25 @@ use super::http;
 use super::pattern::Ticks;
 use crate::scenario::{App, Connects};
 
-/// What applications send: zeros, which packets need not carry. Few enough to stay in the innermost
-/// cache.
+/// The data of all applications: zeros, which packets in the pool need not store. The buffer
+/// fits into the innermost cache.
 static ZEROS: [u8; 1 << 14] = [0; 1 << 14];
 
-/// Writes its data to one stream. The stream's room or its [`Ticks`] bound each write. The source
-/// ends after its number of bytes, if it has one, or when the flow stops.
+/// Writes its data to one stream. Each write is bounded by the stream's room or its [`Ticks`].
+/// The source ends after its number of bytes, if it has one, or when the flow stops.
 #[derive(Debug)]
 pub(super) struct Source {
     app: App,
     connects: Connects,
-    /// Bytes not yet written, those around the data included; `None` if there is no end of them.
+    /// Bytes that are not written yet, including HTTP's; `None` if there is no end.
     left: Option<u64>,
-    /// When there is something to write; `None`: always.
+    /// The times when there is something to write; `None`: always.
     ticks: Option<Ticks>,
-    /// Bytes that there are to write by now.
+    /// Bytes available for writing by now.
     allowed: u64,
     stop: Option<Instant>,
     stream: Option<StreamId>,
-    /// When the data of an HTTP message begin.
+    /// When the data of an HTTP message start.
     begins: Option<Instant>,
     state: State,
 }
@@ -48,7 +48,7 @@ enum State {
 }
 
 impl Source {
-    /// An application with `bytes` to send, all at once or as they come.
+    /// Creates an application with `bytes` to send, either at once or as they become available.
     pub(super) fn new(
         app: App,
         connects: Connects,
@@ -73,7 +73,7 @@ impl Source {
         }
     }
 
-    /// Its next deadline, whatever the connection does.
+    /// Its next deadline, apart from the connection's.
     #[inline]
     pub(super) fn deadline(&self) -> Option<Instant> {
         if self.state == State::Over {
@@ -84,7 +84,7 @@ impl Source {
         [self.stop, tick, self.begins].into_iter().flatten().min()
     }
 
-    /// Does what it can at `now`.
+    /// Performs all actions that are possible at `now`.
     pub(super) fn react(&mut self, now: Instant, connection: &mut Connection) {
         while let Some(event) = connection.poll_event() {
             match event {
@@ -146,7 +146,7 @@ impl Source {
                 .map_or(self.allowed, |left| left.min(self.allowed));
             let wanted = usize::try_from(most).unwrap_or(usize::MAX).min(ZEROS.len());
             if self.left == Some(0) {
-                // Fails only if the connection is over, as an event says.
+                // Fails only if the connection is over, which an event reports.
                 let _ = connection.streams().finish(id);
                 self.state = State::Written;
                 return;

@@ -1,8 +1,8 @@
-//! Nodes that do nothing for a while: a router or host that gets no processor.
+//! Nodes that stall for a while: routers or hosts that get no processor time.
 //!
-//! What comes to such a node waits, and is handed over in order when it goes on; its ports send
-//! nothing, and the endpoints on it neither send nor look at the clock. What is under way on a wire
-//! arrives.
+//! Packets that arrive at such a node wait, and are handed over in order when it resumes. Its
+//! ports send nothing, and its endpoints neither send nor look at the clock. Packets already on
+//! a wire still arrive.
 
 use std::collections::VecDeque;
 
@@ -11,24 +11,24 @@ use pathmark_cc::Instant;
 use super::packet::PacketId;
 use crate::scenario::{Scenario, Stall};
 
-/// Stalls of one node in order: from, until.
+/// Stalls of one node in order, each with start and end.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pauses(Box<[(Instant, Instant)]>);
 
 impl Pauses {
-    /// Those of node `node`.
+    /// The stalls of node `node`.
     pub(super) fn of(scenario: &Scenario, node: usize) -> Self {
         let own = scenario.stalls.iter().filter(|stall| stall.node == node);
         Self(own.map(times).collect())
     }
 
-    /// The end of the stall that `at` is in, or `at`.
+    /// The end of the stall that includes `at`, or `at` itself.
     #[inline]
     pub(super) fn resume(&self, at: Instant) -> Instant {
         if self.0.is_empty() {
             return at;
         }
-        // One may begin as another ends.
+        // One stall may start when another ends.
         self.0.iter().fold(at, |at, &(from, until)| {
             if (from..until).contains(&at) {
                 until
@@ -43,14 +43,14 @@ fn times(stall: &Stall) -> (Instant, Instant) {
     (Instant::ZERO + stall.from, Instant::ZERO + stall.until)
 }
 
-/// All stalls of a run, and what waits meanwhile.
+/// All stalls of a run, and the packets that wait meanwhile.
 #[derive(Debug)]
 pub(super) struct Stalls {
     /// By node.
     pauses: Vec<Pauses>,
-    /// Packets that have come to a node, by node.
+    /// Packets waiting at a node, by node.
     held: Vec<VecDeque<PacketId>>,
-    /// When stalls end and of which node, the last first.
+    /// Ends of stalls with their nodes, latest first.
     ends: Vec<(Instant, usize)>,
 }
 
@@ -81,13 +81,13 @@ impl Stalls {
         self.pauses.is_empty()
     }
 
-    /// The end of the stall of `node` that `at` is in, or `at`.
+    /// The end of the stall of `node` that includes `at`, or `at` itself.
     #[inline]
     pub(super) fn resume(&self, node: usize, at: Instant) -> Instant {
         self.pauses.get(node).map_or(at, |own| own.resume(at))
     }
 
-    /// Keeps a packet that has come to `node`, if that stalls.
+    /// Keeps a packet that arrives at `node` if this node is stalled.
     pub(super) fn hold(&mut self, now: Instant, node: usize, packet: PacketId) -> bool {
         let stalls = self.resume(node, now) > now;
         if let Some(held) = self.held.get_mut(node).filter(|_| stalls) {
@@ -101,11 +101,11 @@ impl Stalls {
         self.ends.last().map(|(until, _)| *until)
     }
 
-    /// What waits at a node whose stall has ended by `now`.
+    /// The packets waiting at a node whose stall has ended by `now`.
     pub(super) fn poll(&mut self, now: Instant) -> Option<VecDeque<PacketId>> {
         let &(until, node) = self.ends.last().filter(|(until, _)| *until <= now)?;
         self.ends.pop();
-        // Another may begin as it ends.
+        // Another stall may start when it ends.
         let goes_on = self.resume(node, until) > now;
         match self.held.get_mut(node) {
             Some(held) if !goes_on => Some(std::mem::take(held)),

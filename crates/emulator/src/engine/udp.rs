@@ -1,4 +1,4 @@
-//! Packets without a connection: they are sent when their time has come, whatever becomes of them.
+//! Packets without a connection, which are sent at their times regardless of losses.
 
 use std::net::SocketAddr;
 
@@ -41,29 +41,29 @@ impl Emitter {
         self
     }
 
-    /// The hash of the flow that packets of now claim to be of.
+    /// The hash of the flow to which packets sent now claim to belong.
     pub(super) fn flow_hash(&self, now: Instant, own: u32) -> u32 {
         let forger = self.forger.as_ref();
         forger.map_or(own, |forger| forger.flow_hash(now, own))
     }
 
-    /// When [`on_time`](Self::on_time) is to be called.
+    /// When [`on_time`](Self::on_time) must be called.
     pub(super) fn deadline(&self) -> Option<Instant> {
         (!self.over).then(|| self.ticks.deadline())
     }
 
-    /// Makes packets that are due.
+    /// Creates the packets that are due.
     pub(super) fn on_time(&mut self, now: Instant) {
         if self.stop.is_some_and(|stop| stop <= now) {
             self.over = true;
         } else if self.ticks.take(now) > 0 {
-            // A tick is a packet, and the agenda comes by at each.
+            // A tick is a packet, and the agenda stops at each tick.
             self.due += 1;
         }
     }
 
-    /// Packets to send now: zeros, which no router takes for a shim, behind a forged one if there
-    /// is one.
+    /// Returns packets to send now. They contain zeros, which no router mistakes for a shim,
+    /// after a forged shim if there is one.
     pub(super) fn poll_transmit(
         &mut self,
         remote: SocketAddr,

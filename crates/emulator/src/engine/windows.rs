@@ -1,4 +1,4 @@
-//! Measuring windows: what flows and links did between two moments.
+//! Measuring windows: the behaviour of flows and links between two times.
 
 use pathmark_cc::{Duration, Instant};
 
@@ -27,7 +27,7 @@ enum State {
     Done(WindowResult),
 }
 
-/// Totals when a window begins.
+/// Totals at the start of a window.
 #[derive(Debug)]
 struct Marks {
     /// Bytes delivered, and packets declared lost, per flow.
@@ -48,7 +48,7 @@ impl Windows {
         }
     }
 
-    /// When the next window begins or ends.
+    /// When the next window starts or ends.
     pub(super) fn deadline(&self) -> Option<Instant> {
         let next = |window: &Window| match window.state {
             State::Pending => Some(window.from),
@@ -58,7 +58,7 @@ impl Windows {
         self.windows.iter().filter_map(next).min()
     }
 
-    /// Results of all windows that began, in order.
+    /// Results of all windows that have started, in order.
     pub(super) fn into_results(self) -> Vec<WindowResult> {
         let done = |window: Window| match window.state {
             State::Done(result) => Some(result),
@@ -69,7 +69,7 @@ impl Windows {
 }
 
 impl Engine {
-    /// Begins and ends the windows that are due. With `last`, ends all that are open.
+    /// Starts and ends the windows that are due. With `last`, ends all open ones.
     pub(super) fn turn_windows(&mut self, now: Instant, last: bool) {
         let mut windows = std::mem::take(&mut self.windows);
         for (index, window) in windows.windows.iter_mut().enumerate() {

@@ -1,4 +1,4 @@
-//! Bounds that figures are held to, and the report of those that they miss.
+//! Bounds on figures, and the report of those that are not met.
 
 use std::fmt;
 
@@ -7,7 +7,8 @@ use pathmark_cc::Duration;
 use super::figures::Figures;
 use crate::result::LinkResult;
 
-/// Bounds on [`Figures`], collected one by one and judged together by [`met`](Self::met).
+/// Bounds on [`Figures`], which are collected one by one and checked together by
+/// [`met`](Self::met).
 #[derive(Debug)]
 #[must_use = "nothing is judged before `met`"]
 pub struct Expectations<'a> {
@@ -15,7 +16,7 @@ pub struct Expectations<'a> {
     lines: Vec<Line>,
 }
 
-/// One bound, and the figure that was held to it.
+/// One bound, with the figure that was compared with it.
 #[derive(Clone, Debug)]
 struct Line {
     what: String,
@@ -24,7 +25,7 @@ struct Line {
     met: bool,
 }
 
-/// Not all that was expected came true. Prints every expectation with its figure.
+/// The error for expectations that were not met. It prints every expectation with its figure.
 #[derive(Clone)]
 pub struct Shortfall {
     headline: String,
@@ -32,7 +33,7 @@ pub struct Shortfall {
 }
 
 impl Figures {
-    /// What is to hold.
+    /// Starts a list of expectations.
     pub fn expect(&self) -> Expectations<'_> {
         Expectations::new(self)
     }
@@ -46,7 +47,8 @@ impl<'a> Expectations<'a> {
         }
     }
 
-    /// All flows of this name, or numbered under it, are done no later than this after their start.
+    /// Requires that all flows with this name, or numbered under it, complete within this time
+    /// after their start.
     pub fn completion_within(mut self, flow: &str, limit: Duration) -> Self {
         let limit = seconds(limit);
         let bound = format!("at most {limit:.3} s");
@@ -68,8 +70,8 @@ impl<'a> Expectations<'a> {
         self
     }
 
-    /// All flows of this name, or numbered under it, have together at least this goodput, bits per
-    /// second.
+    /// Requires a minimum for the total goodput of all flows with this name, or numbered under
+    /// it, in bits per second.
     pub fn goodput_at_least(self, flow: &str, bps: f64) -> Self {
         let flows = self.figures.flows(flow);
         let rates: Vec<f64> = flows.iter().map(|f| f.goodput_bps).collect();
@@ -83,15 +85,15 @@ impl<'a> Expectations<'a> {
         self.line(format!("{flow}: goodput"), measured, bound, met)
     }
 
-    /// Jain's index over the goodputs of all flows.
+    /// Requires a minimum for Jain's index over the goodputs of all flows.
     pub fn jain_at_least(self, least: f64) -> Self {
         let jain = self.figures.result().jain;
         let bound = format!("at least {least}");
         self.line("Jain's index", format!("{jain:.4}"), bound, jain >= least)
     }
 
-    /// Within this time of the last one's start these flows share alike, and go on doing so: see
-    /// [`Figures::convergence`].
+    /// Requires that these flows share fairly within this time after the last one's start, and
+    /// until the end: see [`Figures::convergence`].
     pub fn converges_within(self, flows: &str, jain: f64, limit: Duration) -> Self {
         let limit = seconds(limit);
         let took = self.figures.convergence(flows, jain).map(seconds);
@@ -101,7 +103,8 @@ impl<'a> Expectations<'a> {
         self.line(what, measured, format!("at most {limit:.1} s"), met)
     }
 
-    /// Within this time of the run's start the link is first used to 80 % for a round trip.
+    /// Requires that the link is used to 80 % for a round trip within this time after the run's
+    /// start.
     pub fn used_within(self, link: &str, limit: Duration) -> Self {
         let limit = seconds(limit);
         self.link(
@@ -115,7 +118,7 @@ impl<'a> Expectations<'a> {
         )
     }
 
-    /// Share of the link's rate that is used, over the whole run.
+    /// Requires a minimum utilization of the link, over the whole run.
     pub fn utilization_at_least(self, link: &str, least: f64) -> Self {
         self.link(
             link,
@@ -128,7 +131,7 @@ impl<'a> Expectations<'a> {
         )
     }
 
-    /// Mean queue, weighted by time, in bandwidth-delay products.
+    /// Limits the mean queue, weighted by time, in bandwidth-delay products.
     pub fn queue_at_most_bdp(self, link: &str, most: f64) -> Self {
         self.link(
             link,
@@ -150,7 +153,7 @@ impl<'a> Expectations<'a> {
         )
     }
 
-    /// Mean queue, weighted by time, in packets.
+    /// Limits the mean queue, weighted by time, in packets.
     pub fn queue_at_most(self, link: &str, packets: f64) -> Self {
         self.link(
             link,
@@ -163,14 +166,14 @@ impl<'a> Expectations<'a> {
         )
     }
 
-    /// Packets that the link's queue drops.
+    /// Limits the number of packets that the link's queue drops.
     pub fn drops_at_most(self, link: &str, most: u64) -> Self {
         self.link(link, "drops", format!("at most {most}"), |_, link| {
             (link.drops.to_string(), link.drops <= most)
         })
     }
 
-    /// Share of their packets that these flows declare lost.
+    /// Limits the share of their packets that these flows declare lost.
     pub fn losses_at_most(self, flow: &str, share: f64) -> Self {
         let (mut lost, mut sent) = (0, 0);
         for flow in self.figures.flows(flow) {
@@ -186,15 +189,15 @@ impl<'a> Expectations<'a> {
         )
     }
 
-    /// Anything else: `measured` and `bound` are for the report.
+    /// Adds any other expectation; `measured` and `bound` appear in the report.
     pub fn that(self, what: &str, measured: impl fmt::Display, bound: &str, met: bool) -> Self {
         self.line(what, measured.to_string(), bound.to_owned(), met)
     }
 
-    /// Judges all of it.
+    /// Checks all expectations.
     ///
     /// # Errors
-    /// [`Shortfall`], with every figure, if any of it does not hold.
+    /// [`Shortfall`], with every figure, if any expectation is not met.
     pub fn met(self) -> Result<(), Shortfall> {
         let missed = self.lines.iter().filter(|line| !line.met).count();
         if missed == 0 {
@@ -257,7 +260,7 @@ impl fmt::Display for Shortfall {
     }
 }
 
-/// The same as [`Display`](fmt::Display): this is what tests that return it, or unwrap, print.
+/// The same as [`Display`](fmt::Display), because tests that return or unwrap it print this.
 impl fmt::Debug for Shortfall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)

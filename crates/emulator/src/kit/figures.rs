@@ -1,4 +1,4 @@
-//! What came of a trial.
+//! The figures of a trial.
 
 use pathmark_cc::Duration;
 
@@ -8,8 +8,8 @@ use crate::observe::{Observer, Sample};
 use crate::result::{FlowResult, LinkResult, RunResult};
 use crate::scenario::Scenario;
 
-/// Time over which goodputs are compared where nothing else is said: short enough to see a law
-/// settle, long enough for its steps to even out.
+/// Default time over which goodputs are compared: short enough to see a law settle, long enough
+/// for its steps to even out.
 const WINDOW: Duration = Duration::from_secs(1);
 
 /// Bytes delivered by each flow over time.
@@ -31,7 +31,7 @@ impl Observer for Series {
     }
 }
 
-/// The result of a trial, and what follows from its time series.
+/// The result of a trial, with figures computed from its time series.
 #[derive(Debug)]
 pub struct Figures {
     result: RunResult,
@@ -54,41 +54,41 @@ impl Figures {
         }
     }
 
-    /// All that was measured, as `pathmark emulate --json` prints it.
+    /// All measurements, as `pathmark emulate --json` prints them.
     #[must_use]
     pub fn result(&self) -> &RunResult {
         &self.result
     }
 
-    /// The flow of this name.
+    /// The flow with this name.
     #[must_use]
     pub fn flow(&self, name: &str) -> Option<&FlowResult> {
         self.result.flows.iter().find(|flow| flow.name == name)
     }
 
-    /// The flow of this name, or all flows numbered under it.
+    /// The flow with this name, or all flows numbered under it.
     #[must_use]
     pub fn flows(&self, name: &str) -> Vec<&FlowResult> {
         self.named(name).into_iter().map(|(_, flow)| flow).collect()
     }
 
-    /// The link of this name.
+    /// The link with this name.
     #[must_use]
     pub fn link(&self, name: &str) -> Option<&LinkResult> {
         self.result.links.iter().find(|link| link.name == name)
     }
 
-    /// The bandwidth-delay product of a link: its rate times the longest propagation round trip of
-    /// its flows, in packets.
+    /// The bandwidth-delay product of a link in packets: its rate times the longest propagation
+    /// round trip of its flows.
     #[must_use]
     pub fn bdp_packets(&self, link: &str) -> Option<f64> {
         let at = self.result.links.iter().position(|l| l.name == link)?;
         self.bdp.get(at).copied().flatten()
     }
 
-    /// How long after the last of these flows started they began to share alike for good: from then
-    /// on Jain's index over their goodputs in each second is at least `jain`, until the first of
-    /// them ends. `None`: never.
+    /// Returns how long after the last start these flows began to share fairly for good: from
+    /// then on, Jain's index over their goodputs in each second is at least `least`, until the
+    /// first of them ends. `None`: never.
     #[must_use]
     pub fn convergence(&self, flows: &str, least: f64) -> Option<Duration> {
         let members = self.named(flows);
@@ -109,7 +109,7 @@ impl Figures {
             });
             jain(rates) >= least
         };
-        // The first of the fair windows that reach to the end without a break.
+        // The first of the fair windows that continue to the end without interruption.
         let unfair = windows.iter().rposition(|window| !fair(window));
         let (first, _) = windows.get(unfair.map_or(0, |last| last + 1))?;
         let at = self.series.at.get(*first)?.as_nanos() as f64 / 1e9;
@@ -130,7 +130,7 @@ impl Figures {
         let length = seconds(&WINDOW);
         let mut windows = Vec::new();
         for (index, at) in times.iter().enumerate().filter(|(_, at)| **at >= from) {
-            // Samples are evenly spaced but for the last.
+            // Samples are evenly spaced except for the last.
             let end = times.partition_point(|t| *t < at + length - 1e-9);
             if times.get(end).is_some_and(|t| *t <= to) {
                 windows.push((index, end));

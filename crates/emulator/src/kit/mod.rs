@@ -1,4 +1,4 @@
-//! A test kit for authors of control laws: a scenario in, and what must come of it, in
+//! A test kit for authors of control laws, which checks the results of scenarios in
 //! `cargo test`.
 //!
 //! ```
@@ -22,10 +22,11 @@
 //! # }
 //! ```
 //!
-//! A [`Trial`] is a [`Scenario`] of any sort, from a file, text or a [`Path`], in which flows and
-//! ports run controllers of the caller's own. Its [`Figures`] are the run's result and time series;
-//! [`Figures::expect`] holds them to bounds, and says of all of them at once which were met and by
-//! how much. Runs are deterministic: a bound that holds once holds always.
+//! A [`Trial`] is any [`Scenario`], from a file, text or a [`Path`], in which flows and ports
+//! can run the caller's own controllers. Its [`Figures`] are the run's result and time series.
+//! [`Figures::expect`] compares them with bounds, and reports for all of them together which
+//! were met and by how much. Because runs are deterministic, a bound that is met once is always
+//! met.
 
 mod expect;
 mod figures;

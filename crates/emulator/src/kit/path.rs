@@ -1,14 +1,14 @@
-//! Scenarios of one bottleneck, without TOML.
+//! Scenarios with one bottleneck, without TOML.
 
 use std::fmt::Write as _;
 
 use pathmark_cc::Duration;
 
-/// One bottleneck from node `S` to node `D`, and back the same without controller or loss. Its link
-/// is called `bottleneck`.
+/// One bottleneck from node `S` to node `D`, and an equal link back without controller or loss.
+/// The bottleneck link is called `bottleneck`.
 ///
-/// Values are as in scenario files; they are checked when a [`Trial`](super::Trial) is made of
-/// them.
+/// Values have the same form as in scenario files. They are checked when a
+/// [`Trial`](super::Trial) is created from them.
 #[derive(Clone, Debug)]
 pub struct Path {
     rate: String,
@@ -21,8 +21,8 @@ pub struct Path {
 }
 
 impl Path {
-    /// A path of this rate (`"10Mbit"`) and propagation round trip, with one bandwidth-delay
-    /// product of DropTail, no controller and no loss.
+    /// Creates a path of this rate (`"10Mbit"`) and propagation round trip, with one
+    /// bandwidth-delay product of DropTail, no controller and no loss.
     #[must_use]
     pub fn new(rate: &str, rtt: Duration) -> Self {
         Self {
@@ -36,14 +36,14 @@ impl Path {
         }
     }
 
-    /// The port's law: `"vcp+bise"`, `"xcp"`, …
+    /// Sets the port's law: `"vcp+bise"`, `"xcp"`, …
     #[must_use]
     pub fn port(mut self, law: &str) -> Self {
         law.clone_into(&mut self.port);
         self
     }
 
-    /// The queue's room: `"0.5bdp"`, `"100p"`, `"64KiB"`.
+    /// Sets the queue's limit: `"0.5bdp"`, `"100p"`, `"64KiB"`.
     #[must_use]
     pub fn queue(mut self, limit: &str) -> Self {
         limit.clone_into(&mut self.queue);
@@ -57,21 +57,21 @@ impl Path {
         self
     }
 
-    /// The seed of everything random; 1 unless set.
+    /// Sets the seed of all random numbers; the default is 1.
     #[must_use]
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = seed;
         self
     }
 
-    /// Largest IP packet in bytes; 1500 unless set.
+    /// Sets the largest IP packet in bytes; the default is 1500.
     #[must_use]
     pub fn packet(mut self, bytes: u16) -> Self {
         self.packet = bytes;
         self
     }
 
-    /// The scenario file of these flows over this path.
+    /// Writes the scenario file for these flows over this path.
     #[must_use]
     pub fn scenario(&self, flows: &[Flow], duration: Duration) -> String {
         let Self {
@@ -111,7 +111,8 @@ pub struct Flow {
 }
 
 impl Flow {
-    /// A flow from `S` to `D` on `cubic` that sends as much as goes, from the start to the end.
+    /// Creates a flow from `S` to `D` on `cubic` that sends as much as possible, from the start
+    /// to the end.
     #[must_use]
     pub fn new(name: &str) -> Self {
         Self {
@@ -124,22 +125,22 @@ impl Flow {
         }
     }
 
-    /// The library's law. With a custom controller: the law whose router signal it uses, `"vcp"` or
-    /// `"xcp"`.
+    /// Selects the library's law. With a custom controller, this is the law whose router signal
+    /// it uses: `"vcp"` or `"xcp"`.
     #[must_use]
     pub fn algorithm(mut self, name: &str) -> Self {
         name.clone_into(&mut self.algorithm);
         self
     }
 
-    /// Makes it `flows` flows, called `NAME0`, `NAME1`, …
+    /// Creates `flows` flows, called `NAME0`, `NAME1`, …
     #[must_use]
     pub fn count(mut self, flows: u32) -> Self {
         self.count = flows;
         self
     }
 
-    /// When each of them starts; then there are as many as times.
+    /// Sets the start of each flow, and thereby also their number.
     #[must_use]
     pub fn starts(mut self, at: &[Duration]) -> Self {
         at.clone_into(&mut self.starts);
@@ -147,14 +148,14 @@ impl Flow {
         self
     }
 
-    /// Bytes to move; a run in which all such flows are done ends early.
+    /// Sets the bytes to transfer. A run ends early once all such flows are complete.
     #[must_use]
     pub fn bytes(mut self, bytes: u64) -> Self {
         self.bytes = Some(bytes);
         self
     }
 
-    /// From `D` to `S`.
+    /// Sends from `D` to `S`.
     #[must_use]
     pub fn backwards(mut self) -> Self {
         self.backwards = true;

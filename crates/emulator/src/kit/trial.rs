@@ -1,4 +1,4 @@
-//! A scenario in which flows and ports run controllers of the caller's own.
+//! Scenarios in which flows and ports run the caller's own controllers.
 
 use std::path::Path as FilePath;
 use std::sync::Arc;
@@ -12,24 +12,24 @@ use super::path::{Flow, Path};
 use crate::engine::{LinkControllerFactory, Own, OwnLaw, RunError, group};
 use crate::scenario::{Scenario, ScenarioError};
 
-/// A trial that cannot be made or run.
+/// The reason why a trial cannot be created or run.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TrialError {
-    /// The scenario is wrong.
+    /// The scenario is invalid.
     #[error(transparent)]
     Scenario(#[from] ScenarioError),
     /// It cannot run.
     #[error(transparent)]
     Run(#[from] RunError),
-    /// A controller is for a flow or a link that does not exist.
+    /// A controller is meant for a flow or a link that does not exist.
     #[error("no {what} is called `{name}`{}", hint(.nearest.as_deref()))]
     Unknown {
         /// `flow` or `link`.
         what: &'static str,
-        /// What was asked for.
+        /// The given name.
         name: String,
-        /// The name that is most like it.
+        /// The most similar existing name.
         nearest: Option<String>,
     },
 }
@@ -38,24 +38,24 @@ fn hint(nearest: Option<&str>) -> String {
     nearest.map_or_else(String::new, |name| format!(": did you mean `{name}`?"))
 }
 
-/// A scenario and the controllers to be tried in it.
+/// A scenario and the controllers that run in it.
 pub struct Trial {
     scenario: Scenario,
     own: Own,
-    /// What was asked for and does not exist.
+    /// The first name that does not exist.
     unknown: Option<TrialError>,
 }
 
 impl Trial {
-    /// A trial of `flows` over `path` that ends after `duration` at the latest.
+    /// Creates a trial of `flows` over `path` that ends after `duration` at the latest.
     ///
     /// # Errors
-    /// [`ScenarioError`] if a rate, a limit or a name makes no sense.
+    /// [`ScenarioError`] if a rate, a limit or a name is invalid.
     pub fn over(path: &Path, flows: &[Flow], duration: Duration) -> Result<Self, ScenarioError> {
         Self::parse(&path.scenario(flows, duration))
     }
 
-    /// A trial of a scenario in the text of a file.
+    /// Creates a trial from the text of a scenario file.
     ///
     /// # Errors
     /// [`ScenarioError`].
@@ -66,7 +66,7 @@ impl Trial {
         )?))
     }
 
-    /// A trial of a built-in scenario or a file.
+    /// Creates a trial from a built-in scenario or a file.
     ///
     /// # Errors
     /// [`ScenarioError`].
@@ -74,7 +74,7 @@ impl Trial {
         Ok(Self::of(Scenario::load(name_or_path)?))
     }
 
-    /// A trial of a scenario.
+    /// Creates a trial from a scenario.
     #[must_use]
     pub fn of(scenario: Scenario) -> Self {
         Self {
@@ -84,8 +84,8 @@ impl Trial {
         }
     }
 
-    /// Changes a key of the scenario, as [`Scenario::set`]. Controllers stay with flows and links
-    /// of the same name.
+    /// Changes a key of the scenario, like [`Scenario::set`]. Controllers stay with flows and
+    /// links of the same name.
     ///
     /// # Errors
     /// [`ScenarioError`].
@@ -94,8 +94,8 @@ impl Trial {
         Ok(self)
     }
 
-    /// Lets the flow `flow`, or all flows numbered under this name, run controllers that `factory`
-    /// makes, reported as `law`. It keeps the signal of the algorithm that the scenario gives it:
+    /// Makes the flow `flow`, or all flows numbered under this name, run controllers from
+    /// `factory`, reported as `law`. The signal is that of the flow's algorithm in the scenario:
     /// `vcp` for routers' codes, `cubic` for no signal.
     #[must_use]
     pub fn controller(
@@ -116,7 +116,7 @@ impl Trial {
         self
     }
 
-    /// The same with signals of one's own in place of the scenario's.
+    /// Like [`controller`](Self::controller), but with custom signals instead of the scenario's.
     #[must_use]
     pub fn controller_with_signals(
         mut self,
@@ -132,9 +132,9 @@ impl Trial {
         self
     }
 
-    /// Puts a controller that `factory` makes in charge of the link `link` (`NAME.reverse` for the
-    /// other direction of a duplex one). The scenario decides whether packets without feedback wait
-    /// in a queue of their own.
+    /// Installs a controller from `factory` at the link `link` (`NAME.reverse` for the other
+    /// direction of a duplex link). The scenario determines whether packets without feedback
+    /// wait in a separate queue.
     #[must_use]
     pub fn port(mut self, link: &str, factory: impl LinkControllerFactory + 'static) -> Self {
         self.check("link", link);
@@ -142,7 +142,7 @@ impl Trial {
         self
     }
 
-    /// Runs it to its end.
+    /// Runs the trial to its end.
     ///
     /// # Errors
     /// [`TrialError`].

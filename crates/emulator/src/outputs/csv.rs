@@ -1,5 +1,5 @@
-//! Time series as comma-separated values, one row per point and flow or link. Empty: not known, or
-//! does not apply.
+//! Time series as comma-separated values, with one row per point and flow or link. Empty values
+//! are unknown or do not apply.
 
 use std::fmt::Display;
 use std::fs::File;
@@ -17,7 +17,7 @@ pub(super) const FLOWS: &str = "time_s,flow,cwnd_bytes,in_flight_bytes,srtt_ms,g
 pub(super) const LINKS: &str = "time_s,link,rate_bps,utilization,queue_packets,queue_bytes,drops,\
     random_losses,load,r,marked_low,marked_high,marked_over";
 
-/// A file under its headings.
+/// A file that starts with its headings.
 pub(super) struct Csv {
     path: PathBuf,
     file: BufWriter<File>,
@@ -52,7 +52,7 @@ impl Csv {
         self.file.flush().map_err(failed)
     }
 
-    /// A row per flow that has begun.
+    /// Writes a row per flow that has started.
     pub(super) fn flows(
         &mut self,
         scenario: &Scenario,
@@ -85,7 +85,7 @@ impl Csv {
         write().map_err(failed)
     }
 
-    /// A row per link.
+    /// Writes a row per link.
     pub(super) fn links(
         &mut self,
         scenario: &Scenario,
@@ -121,7 +121,7 @@ impl Csv {
     }
 }
 
-/// Nothing for `None`.
+/// Displays nothing for `None`.
 struct Maybe<T>(Option<T>);
 
 impl<T: Display> Display for Maybe<T> {
@@ -133,7 +133,7 @@ impl<T: Display> Display for Maybe<T> {
     }
 }
 
-/// Text in quotes where it needs them (RFC 4180).
+/// Quotes text if necessary (RFC 4180).
 struct Text<'a>(&'a str);
 
 impl Display for Text<'_> {

@@ -1,5 +1,5 @@
-//! What a run leaves in a directory: `result.json`, `flows.csv`, `links.csv`, and captures of
-//! links.
+//! The files that a run writes to a directory: `result.json`, `flows.csv`, `links.csv`, and
+//! captures of links.
 
 mod csv;
 mod pcapng;
@@ -19,23 +19,23 @@ use crate::observe::{Observer, Progress, Sample};
 use crate::result::RunResult;
 use crate::scenario::Scenario;
 
-/// Something that cannot be written.
+/// Output that cannot be written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OutputError {
     /// A file or the directory.
     #[error("cannot write {}: {source}", .path.display())]
     Write {
-        /// Which.
+        /// Its path.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
 }
 
-/// Writes time series while a run goes on, and the rest when it has ended.
+/// Writes time series during a run, and the result when it has ended.
 ///
-/// Rows go to disk as they come, so memory does not grow with the length of the run.
+/// Rows are written as they arrive, so that memory does not grow with the length of the run.
 pub struct Outputs<P> {
     directory: PathBuf,
     flows: Csv,
@@ -47,11 +47,11 @@ pub struct Outputs<P> {
 }
 
 impl<P: FnMut(&Progress) -> ControlFlow<()>> Outputs<P> {
-    /// Writes into `directory`, which is made if need be; what stands there under the same names is
-    /// replaced. `progress` as for [`Observer::progress`].
+    /// Writes into `directory`, which is created if necessary. Existing files with the same
+    /// names are replaced. `progress` is called like [`Observer::progress`].
     ///
     /// # Errors
-    /// [`OutputError`] if that cannot be.
+    /// [`OutputError`] if a file cannot be created.
     pub fn create(directory: &Path, progress: P) -> Result<Self, OutputError> {
         fs::create_dir_all(directory).map_err(|source| OutputError::Write {
             path: directory.to_owned(),
@@ -67,10 +67,10 @@ impl<P: FnMut(&Progress) -> ControlFlow<()>> Outputs<P> {
         })
     }
 
-    /// Writes what is left: the result.
+    /// Writes the result.
     ///
     /// # Errors
-    /// [`OutputError`] if that, or anything before it, could not be written.
+    /// [`OutputError`] if the result, or anything before it, could not be written.
     pub fn finish(self, result: &RunResult) -> Result<(), OutputError> {
         if let Some(error) = self.error {
             return Err(error);
@@ -104,7 +104,8 @@ impl<P: FnMut(&Progress) -> ControlFlow<()>> Outputs<P> {
             Entry::Occupied(open) => open.into_mut(),
             Entry::Vacant(free) => {
                 let name = scenario.links.get(link).map_or("", |link| &link.name);
-                // Names may hold what paths must not; numbers tell them apart then.
+                // Names may contain characters that paths must not. In this case, a number keeps
+                // them distinct.
                 let safe = |c: char| c.is_alphanumeric() || matches!(c, '.' | '-' | '_');
                 let mut file = format!("{name}.pcapng");
                 if !name.chars().all(safe) {

@@ -1,4 +1,5 @@
-//! Captures for Wireshark and its kin: pcapng (draft-ietf-opsawg-pcapng), one interface, raw IP.
+//! Captures for Wireshark and similar programs: pcapng (draft-ietf-opsawg-pcapng), one
+//! interface, raw IP.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -12,21 +13,21 @@ const SECTION_HEADER: u32 = 0x0a0d_0d0a;
 const INTERFACE_DESCRIPTION: u32 = 1;
 const ENHANCED_PACKET: u32 = 6;
 const BYTE_ORDER: u32 = 0x1a2b_3c4d;
-/// LINKTYPE_RAW: packets begin with their IP header.
+/// LINKTYPE_RAW: packets start with their IP header.
 const RAW_IP: u16 = 101;
 const IF_NAME: u16 = 2;
 const IF_TSRESOL: u16 = 9;
 /// Times in 10^-9 s.
 const NANOSECONDS: u8 = 9;
 
-/// A capture that is written packet by packet.
+/// A capture, written packet by packet.
 pub(super) struct Capture {
     path: PathBuf,
     file: BufWriter<File>,
 }
 
 impl Capture {
-    /// A capture of the interface `name`.
+    /// Creates a capture of the interface `name`.
     pub(super) fn create(path: &Path, name: &str) -> Result<Self, OutputError> {
         let open = || {
             let mut file = BufWriter::new(File::create(path)?);
@@ -38,7 +39,7 @@ impl Capture {
             block(&mut file, SECTION_HEADER, &section, &[])?;
             let mut interface = RAW_IP.to_le_bytes().to_vec();
             interface.extend(0u16.to_le_bytes());
-            // No limit on what is kept of a packet.
+            // Packets are never truncated.
             interface.extend(0u32.to_le_bytes());
             option(&mut interface, IF_NAME, name.as_bytes());
             option(&mut interface, IF_TSRESOL, &[NANOSECONDS]);
@@ -62,7 +63,7 @@ impl Capture {
         let nanos = u64::try_from(at.as_nanos()).unwrap_or(u64::MAX);
         let len = u32::try_from(packet.len()).unwrap_or(u32::MAX);
         let mut head = [0u8; 20];
-        // Interface 0; the time's upper half comes first.
+        // Interface 0; the upper half of the time comes first.
         let words = [0, (nanos >> 32) as u32, nanos as u32, len, len];
         for (to, word) in head.chunks_exact_mut(4).zip(words) {
             to.copy_from_slice(&word.to_le_bytes());
@@ -84,7 +85,7 @@ impl Capture {
     }
 }
 
-/// A block of two parts, filled up to whole words, its length in front and behind.
+/// Writes a block of two parts, padded to whole words, with its length before and after.
 fn block(file: &mut impl Write, kind: u32, head: &[u8], body: &[u8]) -> io::Result<()> {
     let len = head.len() + body.len();
     let fill = len.next_multiple_of(4) - len;
@@ -97,7 +98,7 @@ fn block(file: &mut impl Write, kind: u32, head: &[u8], body: &[u8]) -> io::Resu
     file.write_all(&total.to_le_bytes())
 }
 
-/// An option, filled up to whole words.
+/// Appends an option, padded to whole words.
 fn option(out: &mut Vec<u8>, code: u16, value: &[u8]) {
     out.extend(code.to_le_bytes());
     out.extend(u16::try_from(value.len()).unwrap_or(u16::MAX).to_le_bytes());

@@ -1,6 +1,6 @@
-//! Scenarios that come with the library.
+//! Built-in scenarios.
 
-/// A scenario that is run by its name.
+/// A scenario that can be run by name.
 #[derive(Clone, Copy, Debug)]
 pub struct BuiltIn {
     /// Its name.
@@ -9,7 +9,7 @@ pub struct BuiltIn {
     pub text: &'static str,
 }
 
-/// All of them.
+/// All built-in scenarios.
 pub const BUILT_IN: &[BuiltIn] = &[
     BuiltIn {
         name: "auto-start",

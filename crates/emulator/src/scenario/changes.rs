@@ -1,23 +1,23 @@
-//! Changes of keys, the lists of values that a sweep gives a key, and repetitions.
+//! Changes of keys, the values of sweeps, and repetitions.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
 
 use serde::Deserialize;
 
-/// Values by key.
+/// Values, by key.
 pub type Settings = BTreeMap<String, String>;
 
-/// `KEY=VALUE`: a key of a scenario and what it is changed to.
+/// `KEY=VALUE`: a key of a scenario with its new value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// As [`Scenario::set`](super::Scenario::set) takes it.
+    /// The key, in the form of [`Scenario::set`](super::Scenario::set).
     pub key: String,
-    /// As [`Scenario::set`](super::Scenario::set) takes it.
+    /// The value, in the form of [`Scenario::set`](super::Scenario::set).
     pub value: String,
 }
 
-/// A change as it was written has no key, no value, or nothing between them.
+/// A change without a key, a value, or a `=` between them.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not KEY=VALUE, as in link.bottleneck.rate=100Mbit")]
 pub struct BadChange(String);
@@ -36,26 +36,26 @@ impl FromStr for Change {
     }
 }
 
-/// The values that a key takes one after the other, or sets of changes under names.
+/// Values for a key, or named sets of changes, that are run one after the other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Axis {
-    /// The key, or what the sets have in common.
+    /// The key, or a common name for the sets.
     pub key: String,
-    /// At least one.
+    /// The points, at least one.
     pub points: Vec<Point>,
 }
 
 /// One value of an [`Axis`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Point {
-    /// What it is called: the value itself, where a key takes values.
+    /// Its name, which is the value itself if a key takes values.
     pub name: String,
-    /// What it changes.
+    /// The changes.
     pub set: Vec<Change>,
 }
 
 impl Axis {
-    /// True if its points change other keys than its own.
+    /// Returns true if its points change other keys than its own.
     #[must_use]
     pub fn has_sets(&self) -> bool {
         let mut all = self.points.iter().flat_map(|point| &point.set);
@@ -64,7 +64,7 @@ impl Axis {
 }
 
 impl Point {
-    /// `key` takes `value`.
+    /// Creates a point that sets `key` to `value`.
     #[must_use]
     pub fn value(key: &str, value: &str) -> Self {
         Self {
@@ -77,14 +77,14 @@ impl Point {
     }
 }
 
-/// Number of seeds over which figures are means, for scenarios whose single runs scatter.
+/// Number of seeds to average over, for scenarios whose single runs vary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Repeat {
-    /// In a few minutes.
+    /// For a run of a few minutes.
     #[serde(default = "once")]
     pub seeds: u32,
-    /// As many as the paper took.
+    /// As many as in the paper.
     #[serde(default = "once")]
     pub paper: u32,
 }

@@ -9,13 +9,13 @@ use super::builtin::{self, BUILT_IN};
 use super::error::ScenarioError;
 use super::schema::File;
 
-/// Where a scenario comes from.
+/// The source of a scenario.
 #[derive(Clone, Debug)]
 pub(super) struct Document {
     /// For messages.
     path: PathBuf,
     text: String,
-    /// The last key that was changed, with its value: the text was right without it.
+    /// The last changed key and its value. Without this change, the text was valid.
     changed: Option<(String, String)>,
 }
 
@@ -58,7 +58,7 @@ impl Document {
         stem.unwrap_or("scenario")
     }
 
-    /// The text and where it is from, for messages.
+    /// The text and its path, for messages.
     pub(super) fn source(&self) -> Source<'_> {
         Source {
             path: &self.path,
@@ -66,17 +66,17 @@ impl Document {
         }
     }
 
-    /// The keys of the text, read one by one.
+    /// Parses the text.
     pub(super) fn file(&self) -> Result<File, toml::de::Error> {
         toml::from_str(&self.text)
     }
 
-    /// The last key that was changed, with its value.
+    /// The last changed key and its value.
     pub(super) const fn changed(&self) -> Option<&(String, String)> {
         self.changed.as_ref()
     }
 
-    /// This document with one key changed.
+    /// Returns this document with one key changed.
     pub(super) fn with(&self, key: &str, value: &str) -> Result<Self, ScenarioError> {
         let fail = |message: String| ScenarioError::Set {
             key: key.to_owned(),
@@ -95,11 +95,11 @@ impl Document {
     }
 }
 
-/// What the other direction takes from a duplex link.
+/// Keys that also apply to the other direction of a duplex link.
 const OF_BOTH: [&str; 3] = ["rate", "delay", "frame_overhead"];
 
 impl Document {
-    /// The keys of the link of this name, as a router's port takes them.
+    /// The keys of the link with this name, in the form for a router's port.
     pub(super) fn port(&self, name: &str) -> Option<Table> {
         let file: Table = toml::from_str(&self.text).ok()?;
         let links = file
@@ -129,7 +129,7 @@ impl Document {
     }
 }
 
-/// A value as TOML writes it; anything else is text.
+/// Parses a TOML value; anything else becomes a string.
 fn parse_value(text: &str) -> Value {
     toml::from_str::<Table>(&format!("value = {text}"))
         .ok()

@@ -1,4 +1,4 @@
-//! What can be wrong with a scenario.
+//! Errors in scenarios.
 
 use std::path::PathBuf;
 
@@ -8,16 +8,16 @@ use pathmark_link::keys::Fault;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ScenarioError {
-    /// Neither a built-in scenario nor a file.
+    /// Neither a built-in scenario nor an existing file.
     #[error(
         "no built-in scenario is called `{given}`, and there is no such file{}; `--list` shows all \
          names",
         hint(.nearest.as_deref())
     )]
     Unknown {
-        /// What was asked for.
+        /// The given name.
         given: String,
-        /// The built-in scenario whose name is most like it.
+        /// The built-in scenario with the most similar name.
         nearest: Option<String>,
     },
     /// The file cannot be read.
@@ -25,20 +25,20 @@ pub enum ScenarioError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
-    /// Something in it is wrong.
+    /// Its contents are invalid.
     #[error("{0}")]
     Invalid(Fault),
-    /// A changed key is wrong.
+    /// A changed key is invalid.
     #[error("{key}={value}: {message}")]
     Set {
         /// The key.
         key: String,
         /// Its value.
         value: String,
-        /// What is wrong and what to do.
+        /// The error and its remedy.
         message: String,
     },
 }

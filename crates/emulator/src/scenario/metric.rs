@@ -1,21 +1,22 @@
-//! Metrics of runs, as `[[paper]]` and `[[plot]]` name them.
+//! Metrics of runs, as named in `[[paper]]` and `[[plot]]`.
 
 use serde::Deserialize;
 
-/// What is compared with a paper. Links: the one used most.
+/// A metric that is compared with a paper. Metrics of links refer to the link used most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Metric {
-    /// Mean completion of the flows, seconds.
+    /// Mean completion time of the flows, seconds.
     Completion,
-    /// Median of the flows' completions, seconds.
+    /// Median completion time of the flows, seconds.
     CompletionMedian,
-    /// 95th percentile of the flows' completions, seconds: the least that 95 % do not exceed.
+    /// 95th percentile of the flows' completion times, seconds: the smallest value that 95 % do
+    /// not exceed.
     CompletionP95,
-    /// Goodput of the flows together.
+    /// Total goodput of the flows.
     Goodput,
-    /// Goodput of the flows together in the last measuring window.
+    /// Total goodput of the flows in the last measuring window.
     LateGoodput,
     /// Jain's index over the flows' goodputs.
     Jain,

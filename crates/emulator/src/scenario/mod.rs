@@ -1,8 +1,8 @@
-//! What is to be emulated: nodes, links, flows. Read from TOML, strictly.
+//! Scenarios: nodes, links and flows, read strictly from TOML.
 //!
-//! A [`Scenario`] is checked as a whole: every name resolves, every flow has a way there and back,
-//! every number makes sense. Errors name file, line and key, and the nearest known word.
-//! `docs/scenarios.md` explains the keys.
+//! A [`Scenario`] is checked as a whole: every name resolves, every flow has a way in both
+//! directions, and every number is plausible. Errors name file, line and key, and suggest the
+//! nearest known word. `docs/scenarios.md` explains the keys.
 
 mod builtin;
 mod changes;
@@ -43,39 +43,39 @@ pub use variant::Variant;
 /// A checked scenario, ready to run.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// What it shows, for headlines.
+    /// A headline.
     pub name: String,
-    /// Simulated time after which the run ends at the latest.
+    /// Maximum simulated time of the run.
     pub duration: Duration,
-    /// Seed of everything random.
+    /// Seed of all random numbers.
     pub seed: u64,
     /// Largest IP packet, bytes.
     pub packet: u16,
-    /// Measuring windows: begin and end.
+    /// Measuring windows: start and end.
     pub measure: Vec<(Duration, Duration)>,
     /// Time between the points of time series.
     pub sample: Duration,
     /// Nodes by name.
     pub nodes: Vec<String>,
-    /// Media that links share, by name.
+    /// Media shared by links, by name.
     pub media: Vec<String>,
-    /// Links, each one direction.
+    /// Links, each in one direction.
     pub links: Vec<LinkSetup>,
-    /// Flows, each one sender.
+    /// Flows, each with one sender.
     pub flows: Vec<FlowSetup>,
-    /// Times in which nodes do nothing, those of one node in order.
+    /// Stalls of nodes, in order for each node.
     pub stalls: Vec<Stall>,
-    /// Sets of changes that it is run with, one after the other; empty: it is run as it is.
+    /// Sets of changes to run it with, one after the other; empty: it is run unchanged.
     pub variants: Vec<Variant>,
-    /// Values that it is run with, in all combinations.
+    /// Values to run it with, in all combinations.
     pub sweeps: Vec<Axis>,
-    /// Number of seeds over which its figures are means.
+    /// Number of seeds that its figures are averaged over.
     pub repeat: Repeat,
     /// A paper's statements about it.
     pub paper: Vec<Reference>,
-    /// Pictures of its runs; empty: whatever fits.
+    /// Plots of its runs; empty: a default selection.
     pub plots: Vec<Plot>,
-    /// What its results show, and why they differ from a paper's where they do.
+    /// The meaning of its results, and explanations of differences from a paper.
     pub note: Option<String>,
     document: Document,
 }
@@ -87,28 +87,28 @@ pub struct LinkSetup {
     pub name: String,
     /// Index of the node that sends into it.
     pub from: usize,
-    /// Index of the node that it leads to.
+    /// Index of the node that receives from it.
     pub to: usize,
     /// Rate, delay, queue, …
     pub spec: LinkSpec,
-    /// Index of the medium that it shares with others, of which one transmits at a time.
+    /// Index of its shared medium, on which only one link transmits at a time.
     pub medium: Option<usize>,
-    /// Packets that come out of it are shown to observers, such as [`Outputs`](crate::Outputs),
-    /// which write them down.
+    /// True if packets that leave it are passed to observers, such as
+    /// [`Outputs`](crate::Outputs), which records them.
     pub capture: bool,
-    /// Longest propagation round trip of the flows that cross it, in either role: what `1bdp`
-    /// means.
+    /// Longest propagation round trip of the flows that cross it, in either direction, which
+    /// defines `1bdp`.
     pub rtt: Option<Duration>,
 }
 
-/// A time in which a node does nothing: its router or host gets no processor.
+/// A stall of a node, whose router or host gets no processor time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stall {
     /// Index of the node.
     pub node: usize,
-    /// When it stops.
+    /// Its start.
     pub from: Duration,
-    /// When it goes on.
+    /// Its end.
     pub until: Duration,
 }
 
@@ -123,7 +123,7 @@ pub struct FlowSetup {
     pub to: usize,
     /// The sender's control law. `None`: `udp`, packets without a connection.
     pub algorithm: Option<Algorithm>,
-    /// Application bytes to move. `None`: as many as go until `stop`, or the end.
+    /// Application bytes to transfer. `None`: as many as possible until `stop`, or the end.
     pub bytes: Option<u64>,
     /// When its application has something to send. `None`: always.
     pub source: Option<Pattern>,
@@ -131,46 +131,47 @@ pub struct FlowSetup {
     pub forge: Option<Forge>,
     /// When it connects.
     pub start: Duration,
-    /// When it stops, whatever is left.
+    /// When it stops, even if bytes are left.
     pub stop: Option<Duration>,
-    /// Numbers of bytes, each more than the one before. Results have the times of their arrival.
+    /// Numbers of bytes in ascending order, whose arrival times are part of the result.
     pub milestones: Vec<u64>,
-    /// Bytes that the receiver takes beyond what its application has read. `None`: as many as the
-    /// path needs.
+    /// Bytes that the receiver accepts beyond those that its application has read. `None`: as
+    /// many as the path needs.
     pub receive_window: Option<u64>,
-    /// Ranges of packet numbers that its receiver's acknowledgements have at most, the newest.
-    /// `None`: as many as there is reason for.
+    /// Maximum number of packet number ranges in its receiver's acknowledgements, which keep the
+    /// newest. `None`: no limit besides the transport's.
     pub max_ack_ranges: Option<u32>,
-    /// The rate that both ends know the path by, in bytes of IP packets per second: they have met
-    /// before, and the sender asks for it before the handshake is complete. `None`: they have not.
+    /// The rate that both ends remember from an earlier connection, in bytes of IP packets per
+    /// second. The sender requests it before the handshake is complete. `None`: there was no
+    /// earlier connection.
     pub known_rate: Option<u64>,
-    /// What its applications send around the data.
+    /// The application protocol around the data.
     pub app: App,
     /// Which end connects.
     pub connects: Connects,
-    /// The receiver has virtual routers for hops behind the last XCP router (XCP-i). This is the
-    /// source of their estimate of what these hops leave. `None`: it has no virtual routers.
+    /// The source of the receiver's estimates for hops after the last XCP router, if it has
+    /// virtual routers for these hops (XCP-i). `None`: it has none.
     pub receiver_estimate: Option<ReceiverEstimate>,
-    /// Its largest IP packet, bytes: the scenario's unless it has one of its own.
+    /// Its largest IP packet in bytes; by default, the scenario's.
     pub packet: u16,
     /// Indices of the links from sender to receiver, and back.
     pub path: [Vec<usize>; 2],
 }
 
-/// What the applications of a flow send.
+/// The application protocol of a flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum App {
-    /// The data alone, on one stream, from the moment at which the connection exists.
+    /// Only the data, on one stream, from the moment at which the connection exists.
     #[default]
     Bulk,
-    /// HTTP/3: both ends begin with control streams. The data are the response to a request, or an
-    /// upload where the sender connects, and follow a header.
+    /// HTTP/3. Both ends start with control streams. The data follow a header. They are the
+    /// response to a request, or an upload if the sender connects.
     Http,
 }
 
 impl App {
-    /// The kind of stream that the data are on.
+    /// The kind of stream for the data.
     pub(crate) const fn direction(self) -> Dir {
         match self {
             Self::Bulk => Dir::Uni,
@@ -179,29 +180,29 @@ impl App {
     }
 }
 
-/// Which end of a flow connects to the other.
+/// The end of a flow that connects to the other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Connects {
     /// The sender: an upload.
     #[default]
     Sender,
-    /// The receiver: a download, which begins once the handshake is complete.
+    /// The receiver: a download, which starts once the handshake is complete.
     Receiver,
 }
 
-/// Source of a receiver's estimate of what hops behind the last XCP router leave.
+/// The source of a receiver's estimate of the unused capacity after the last XCP router.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ReceiverEstimate {
     /// The emulator, which knows all links.
     Exact,
-    /// The receiver, which measures it with packets that it requests from the last router.
+    /// The receiver, which measures with packets that it requests from the last router.
     Real,
 }
 
 impl FlowSetup {
-    /// The law's name with its options, or `udp`.
+    /// The law's name with options, or `udp`.
     #[must_use]
     pub fn algorithm_name(&self) -> String {
         let law = self.algorithm.as_ref();
@@ -212,17 +213,17 @@ impl FlowSetup {
 /// Shims in front of packets that obey no law.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Forge {
-    /// Whose.
+    /// The kind of shim.
     pub shim: ForgedShim,
-    /// The round trip that it states.
+    /// The round trip that it claims.
     pub rtt: Duration,
-    /// Time after which packets claim to be of another flow.
+    /// Time after which packets claim to belong to another flow.
     pub ports: Option<Duration>,
-    /// XCP's headers claim to have come through this node's router last.
+    /// Index of the node whose router XCP's headers claim to have passed last.
     pub names: Option<usize>,
 }
 
-/// Whose shim stands in front of forged packets.
+/// The kind of shim in front of forged packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ForgedShim(pub Kind);
 
@@ -241,31 +242,31 @@ pub struct Pattern {
     pub rate: u64,
     /// Gaps between packets are exponential instead of constant, with the mean that gives the rate.
     pub poisson: bool,
-    /// Times on and off by turns, beginning with on.
+    /// Alternating on and off times, starting with on.
     pub on_off: Option<OnOff>,
 }
 
 /// Times on and off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OnOff {
-    /// How long, or how long in the mean, it is on.
+    /// Duration of on times, or its mean.
     pub on: Duration,
-    /// The same for off.
+    /// Duration of off times, or its mean.
     pub off: Duration,
-    /// Both are exponential with these means.
+    /// True if both are exponential with these means.
     pub random: bool,
 }
 
 impl Scenario {
-    /// Reads the built-in scenario of this name, or else the file at this path.
+    /// Reads the built-in scenario with this name, or otherwise the file at this path.
     ///
     /// # Errors
-    /// [`ScenarioError`] says what is wrong, and where.
+    /// [`ScenarioError`] with the place of the error.
     pub fn load(name_or_path: &str) -> Result<Self, ScenarioError> {
         Self::of(Document::load(name_or_path)?)
     }
 
-    /// Checks `text`; `path` is for messages.
+    /// Parses and checks `text`; `path` only appears in messages.
     ///
     /// # Errors
     /// [`ScenarioError::Invalid`].
@@ -283,7 +284,8 @@ impl Scenario {
         match (checked, document.changed()) {
             (Ok(parts), _) => Ok(parts.into_scenario(document)),
             (Err(fault), None) => Err(fault.into()),
-            // Lines of the changed text exist nowhere; the key that was changed is what is wrong.
+            // The changed text has no file with line numbers, so the error is attributed to the
+            // changed key.
             (Err(fault), Some((key, value))) => Err(ScenarioError::Set {
                 key: key.clone(),
                 value: value.clone(),
@@ -292,26 +294,27 @@ impl Scenario {
         }
     }
 
-    /// Changes one key and checks everything again. Keys are written as in `duration`,
-    /// `link.NAME.rate`, `flow.NAME.algorithm`, `link.NAME.queue.limit`; `*` in place of a name
-    /// stands for each. Values as in the file; quotes around text may be left out.
+    /// Changes one key and checks everything again. Keys have forms like `duration`,
+    /// `link.NAME.rate`, `flow.NAME.algorithm`, `link.NAME.queue.limit`; `*` instead of a name
+    /// means all of them. Values have the same form as in the file, but quotes around text can
+    /// be omitted.
     ///
     /// # Errors
-    /// [`ScenarioError`]; the scenario is then as it was.
+    /// [`ScenarioError`]; the scenario is then unchanged.
     pub fn set(&mut self, key: &str, value: &str) -> Result<(), ScenarioError> {
         *self = Self::of(self.document.with(key, value)?)?;
         Ok(())
     }
 
-    /// The text of its file, with all changes in it.
+    /// The text of its file, including all changes.
     #[must_use]
     pub fn text(&self) -> &str {
         self.document.text()
     }
 
-    /// A link as the configuration of a router's port has it: lines of `key = value`, with `delay`
-    /// in place of its own, and with `queue.rtt`, which defines a bandwidth-delay product. `None`
-    /// if the file has no such link.
+    /// Writes a link in the form of a router's port configuration: lines of `key = value`, with
+    /// the given `delay` instead of its own, and with `queue.rtt`, which defines a
+    /// bandwidth-delay product. `None` if the file has no such link.
     #[must_use]
     pub fn port_lines(&self, link: &LinkSetup, delay: Duration) -> Option<String> {
         let micros = |time: Duration| toml::Value::from(format!("{}us", time.as_micros()));
@@ -329,7 +332,7 @@ impl Scenario {
         Some(lines.collect())
     }
 
-    /// The name of the file without its directory and ending, or of the built-in scenario.
+    /// The name of the built-in scenario or of the file, without its directory and extension.
     #[must_use]
     pub fn id(&self) -> &str {
         self.document.id()

@@ -1,9 +1,9 @@
-//! Links that vary, made up by a seed: when they can deliver, and how their delay steps.
+//! Models of varying links, which generate their deliveries and changes of delay from a seed.
 //!
-//! | model | what it is |
+//! | model | behaviour |
 //! |---|---|
-//! | cellular | the rate goes up and down at random, and now and then stays at zero |
-//! | wifi | turns of several packets at a time, whose size steps with the modulation |
+//! | cellular | the rate goes up and down at random, and sometimes stays at zero |
+//! | wifi | turns of several packets at a time, whose size changes with the modulation |
 //! | leo | a satellite for 15 s each, then a short outage, another rate and another delay |
 
 use pathmark_cc::Duration;
@@ -12,60 +12,62 @@ use pathmark_link::keys::{ChangeSpec, Span};
 use pathmark_link::trace::{BadTrace, OPPORTUNITY, Trace};
 use serde::Deserialize;
 
-/// Longest recording that is made up, seconds; a longer run has it again.
+/// Maximum length of a generated recording in seconds; a longer run repeats it.
 const LONGEST: f64 = 600.0;
 const MILLI: f64 = 1e-3;
 
-/// A kind of link that varies.
+/// A kind of varying link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Model {
-    /// Deliveries as a Poisson process whose rate moves as Brownian motion of σ = 0.4 means per
-    /// √s, in steps of 20 ms, between zero and twice the mean; zero lasts 1 s in the mean and ends
-    /// with a quarter of the mean (but for that end, Winstein, Sivaraman, Balakrishnan, "Stochastic
-    /// Forecasts Achieve High Throughput and Low Delay over Cellular Networks", NSDI 2013, §3.1,
-    /// with a bound of 1000 packets/s and σ = 200).
+    /// Deliveries are a Poisson process whose rate is a Brownian motion with σ = 0.4 means per
+    /// √s, in steps of 20 ms, between zero and twice the mean. A period of zero lasts 1 s on
+    /// average and ends with a quarter of the mean. Apart from this end, the model is from
+    /// Winstein, Sivaraman, Balakrishnan, "Stochastic Forecasts Achieve High Throughput and Low
+    /// Delay over Cellular Networks", NSDI 2013, §3.1, with a bound of 1000 packets/s and σ =
+    /// 200.
     Cellular,
-    /// Turns at exponential intervals of 4 ms in the mean, each of a number of packets that is
-    /// uniform from nothing to twice its mean; the mean is 0.25, 0.5, 1 or 1.5 of the whole's,
-    /// drawn again after exponential times of 0.5 s in the mean.
+    /// Turns at exponential intervals with a mean of 4 ms. The number of packets per turn is
+    /// uniform between zero and twice its mean. This mean is 0.25, 0.5, 1 or 1.5 of the overall
+    /// mean, and drawn again after exponential times with a mean of 0.5 s.
     Wifi,
-    /// Every 15 s another satellite: nothing for 60 to 160 ms, then a rate of 0.5 to 1.5 means,
-    /// which varies by a fifth either way each second, and a delay of 0.7 to 1.3 of the link's.
+    /// Another satellite every 15 s: an outage of 60 to 160 ms, then a rate of 0.5 to 1.5 means,
+    /// which varies by up to a fifth in either direction each second, and a delay of 0.7 to 1.3
+    /// times the link's.
     Leo,
 }
 
-/// A recording that was made up.
+/// A generated recording.
 #[derive(Debug)]
 pub(super) struct MadeUp {
     pub(super) trace: Trace,
-    /// When the link's delay changes, and to what.
+    /// The changes of the link's delay.
     pub(super) delays: Vec<ChangeSpec>,
 }
 
-/// A share of a millisecond's mean deliveries, millisecond by millisecond.
+/// Deliveries in each millisecond, relative to the mean.
 struct Course {
     shares: Vec<f64>,
     delays: Vec<ChangeSpec>,
 }
 
-/// What is wanted.
+/// The parameters of a recording.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wish {
     pub(super) model: Model,
     /// Mean rate, bits per second.
     pub(super) mean: u64,
-    /// Time that it is for.
+    /// Duration of the run.
     pub(super) length: Duration,
-    /// The link's delay, which `leo` steps around.
+    /// The link's delay, around which `leo` varies it.
     pub(super) delay: Duration,
 }
 
 impl Wish {
-    /// Makes a recording up. Its mean is the one that is wanted, within chance.
+    /// Generates a recording. Its mean is the requested one, apart from random variation.
     ///
     /// # Errors
-    /// [`BadTrace`] if it would be too long for memory, or has nothing in it.
+    /// [`BadTrace`] if it would be empty or too long for memory.
     pub(super) fn make(&self, mut random: Random) -> Result<MadeUp, BadTrace> {
         let seconds = self.length.as_secs_f64().clamp(1.0, LONGEST);
         let millis = (seconds / MILLI).ceil() as usize;
@@ -81,7 +83,7 @@ impl Wish {
         let sum: f64 = course.shares.iter().sum();
         let each = packets / sum.max(1e-9);
         let mut at = Vec::with_capacity(packets as usize);
-        // Cellular deliveries come by chance, all others as soon as there is a packet's worth.
+        // Cellular deliveries are random; all others occur as soon as there is a packet's worth.
         let poisson = self.model == Model::Cellular;
         let mut left = if poisson {
             exponential(&mut random)
@@ -101,7 +103,7 @@ impl Wish {
             }
             left -= due;
         }
-        // The last line is the length of the recording too.
+        // The last line is also the length of the recording.
         at.push(millis as u64 * 1_000_000);
         let delays = std::mem::take(&mut course.delays);
         let trace = Trace::new(at)?;
@@ -109,7 +111,7 @@ impl Wish {
     }
 }
 
-/// Uniform in 0 to 1, 1 excluded.
+/// Uniform in 0 to 1, excluding 1.
 fn uniform(random: &mut Random) -> f64 {
     f64::from(random.next_u32()) / 4_294_967_296.0
 }
@@ -119,7 +121,7 @@ pub(super) fn exponential(random: &mut Random) -> f64 {
     -libm::log(1.0 - uniform(random))
 }
 
-/// Normal with mean 0 and variance 1: the sum of twelve uniform numbers, less six.
+/// Normal with mean 0 and variance 1, as the sum of twelve uniform numbers minus six.
 fn normal(random: &mut Random) -> f64 {
     (0..12).map(|_| uniform(random)).sum::<f64>() - 6.0
 }
@@ -139,7 +141,7 @@ fn cellular(random: &mut Random, millis: usize) -> Course {
                 rate = (2.0 * BOUND - rate).max(0.0);
             }
         } else if uniform(random) < leave {
-            // A step of the motion alone would be back at zero soon.
+            // A single step of the motion would soon be back at zero.
             rate = 0.25;
         }
         shares.extend(std::iter::repeat_n(rate, STEP));
@@ -232,7 +234,7 @@ mod tests {
         }
     }
 
-    /// Coefficient of variation of the number of deliveries per `millis` milliseconds.
+    /// Coefficient of variation of the number of deliveries per `millis` ms.
     fn spread(trace: &Trace, millis: u64) -> f64 {
         let counts = trace.counts(millis * 1_000_000);
         let n = counts.len() as f64;
@@ -241,7 +243,7 @@ mod tests {
         (squares.sum::<f64>() / n).sqrt() / mean
     }
 
-    /// What the table in docs/links.md says, over 20 seeds.
+    /// Checks the table in docs/links.md, over 20 seeds.
     #[test]
     fn statistics_are_as_stated() {
         for (model, least, most) in [
@@ -268,7 +270,7 @@ mod tests {
         }
         let pauses = made.trace.counts(10_000_000);
         let empty = pauses.iter().filter(|count| **count == 0).count();
-        // Three pauses of 60 to 160 ms, in stretches of 10 ms.
+        // Three pauses of 60 to 160 ms, in periods of 10 ms.
         assert!((3 * 5..=3 * 16).contains(&empty), "{empty}");
     }
 
@@ -292,9 +294,9 @@ mod tests {
         assert_eq!(made.unwrap_err(), BadTrace::Long);
     }
 
-    /// Utilization, and mean queue in ms of the mean rate, for a sender with exact but late
-    /// feedback. One round trip late, it knows the link's deliveries over 100 ms and its queue. It
-    /// aims at `target` ms of queue. The queue holds at most 250 packets.
+    /// Returns utilization, and mean queue in ms of the mean rate, for a sender with exact but
+    /// late feedback. After one round trip, it gets the link's deliveries over 100 ms and its
+    /// queue. Its target is `target` ms of queue. The queue holds at most 250 packets.
     fn late_feedback(offered: &[f64], round_trip: usize, target: f64) -> (f64, f64) {
         const MEAN_OVER: usize = 100;
         let millis = offered.len();

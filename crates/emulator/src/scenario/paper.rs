@@ -1,4 +1,4 @@
-//! `[[paper]]`: a paper's statements about a scenario, for comparison with the results here.
+//! `[[paper]]`: a paper's statements about a scenario, for comparison with the results.
 
 use pathmark_link::keys::Span;
 use serde::Deserialize;
@@ -7,32 +7,33 @@ use super::changes::Settings;
 use super::metric::Metric;
 use super::plot::Quantity;
 
-/// One statement of a paper.
+/// One statement in a paper.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Reference {
-    /// The quantity that it is about.
+    /// The quantity that it concerns.
     pub says: String,
-    /// The metric that measures it here. Absent: no single number expresses the claim.
+    /// The corresponding metric. Absent: no single number expresses the claim.
     pub metric: Option<Metric>,
-    /// The paper's number as it stands in its text. Absent: it is in a plot only.
+    /// The paper's number, as printed in the text. Absent: it only appears in a plot.
     pub value: Option<String>,
-    /// The variant that it is about; absent: all.
+    /// The variant that it concerns; absent: all.
     pub variant: Option<String>,
-    /// The flows that it is about: this one, or those numbered under this name; absent: all.
+    /// The flows that it concerns: the one with this name, or those numbered under it; absent:
+    /// all.
     pub flow: Option<String>,
-    /// Only this measuring window of the run; absent: all of it. Of use for `goodput`, `lost`,
-    /// `drops`, `utilization` and the queue.
+    /// The measuring window that it concerns; absent: the whole run. Useful for `goodput`,
+    /// `lost`, `drops`, `utilization` and the queue.
     pub during: Option<[Span; 2]>,
-    /// Where the paper counts IP bytes and the metric counts payload: the payload's share of IP
-    /// bytes, above 0 and at most 1. Goodput is divided by it.
+    /// The payload's share of IP bytes, above 0 and at most 1, by which goodput is divided. For
+    /// papers that count IP bytes if the metric counts payload.
     pub payload_share: Option<f64>,
-    /// Only runs with these values of the sweeps; absent: all, from the least to the greatest.
+    /// The values of the sweeps that it concerns; absent: all, from the lowest to the highest.
     #[serde(default, rename = "where")]
     pub only: Settings,
-    /// Points (x, y) of a curve that follows from the paper's equations, drawn with ours in the
-    /// plots.
+    /// Points (x, y) of a curve from the paper's equations, drawn in the plots along with the
+    /// results.
     pub curve: Option<Vec<(f64, f64)>>,
-    /// The plot that the curve belongs in, by what it shows; absent: the first.
+    /// The plot for the curve, by its quantity; absent: the first.
     pub show: Option<Quantity>,
 }

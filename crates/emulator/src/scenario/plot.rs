@@ -1,19 +1,20 @@
-//! `[[plot]]`: pictures of several runs.
+//! `[[plot]]`: plots of several runs.
 
 use serde::Deserialize;
 
 use super::changes::Settings;
 use super::metric::Metric;
 
-/// One picture.
+/// One plot.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Plot {
-    /// Headline; absent: what it shows.
+    /// Headline; absent: the name of its quantity.
     pub title: Option<String>,
-    /// What it shows: a quantity over time, or a metric over the values of a sweep.
+    /// A quantity over time, or a metric over the values of a sweep.
     pub show: Shown,
-    /// The sweep on the horizontal axis; absent: the scenario's first. Of no use over time.
+    /// The sweep on the horizontal axis; absent: the scenario's first. Ignored for quantities
+    /// over time.
     pub over: Option<String>,
     /// Only this flow; absent: all.
     pub flow: Option<String>,
@@ -28,7 +29,7 @@ pub struct Plot {
     pub y_max: Option<f64>,
 }
 
-/// What a plot shows.
+/// The contents of a plot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(untagged)]
 pub enum Shown {
@@ -38,22 +39,23 @@ pub enum Shown {
     Metric(Metric),
 }
 
-/// What is seen over time. Of a link: the one used most.
+/// A quantity over time. Quantities of links refer to the link used most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Quantity {
     /// Congestion windows in packets.
     Windows,
-    /// Goodput of each flow, Mbit/s, means over a round trip.
+    /// Goodput of each flow, Mbit/s, averaged over a round trip.
     Goodputs,
     /// Smoothed round trips, milliseconds.
     RoundTrips,
     /// Packets that flows declare lost, per second.
     Losses,
-    /// When flows had their milestones, seconds from their start: over bytes, not over time.
+    /// When flows reached their milestones, in seconds from their start. The axis shows bytes
+    /// instead of time.
     Milestones,
-    /// The link's utilization, means over a round trip.
+    /// The link's utilization, averaged over a round trip.
     Use,
     /// The link's queue, packets.
     Queues,
@@ -62,7 +64,7 @@ pub enum Quantity {
 }
 
 impl Quantity {
-    /// Headline of a picture.
+    /// Headline of a plot.
     #[must_use]
     pub const fn title(self) -> &'static str {
         match self {
@@ -92,7 +94,7 @@ impl Quantity {
         }
     }
 
-    /// Its end, where there is one.
+    /// Upper end of its axis, if fixed.
     #[must_use]
     pub const fn most(self) -> Option<f64> {
         match self {
@@ -101,7 +103,7 @@ impl Quantity {
         }
     }
 
-    /// True if links have it, not flows.
+    /// Returns true if this is a quantity of links, not of flows.
     #[must_use]
     pub const fn is_of_links(self) -> bool {
         matches!(self, Self::Use | Self::Queues | Self::Load)

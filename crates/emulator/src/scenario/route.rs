@@ -1,4 +1,4 @@
-//! Which way packets go: least propagation delay, then fewest links, then the order of the file.
+//! Routing by least propagation delay, then fewest links, then the order in the file.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -18,7 +18,7 @@ pub(crate) fn route(
     for (index, link) in links.iter().enumerate() {
         leaving.get_mut(link.from)?.push(index);
     }
-    // Cost, and the link by which a node is best reached.
+    // Cost, and the last link on the best way to a node.
     let mut best: Vec<Option<(Cost, Option<usize>)>> = vec![None; nodes];
     *best.get_mut(from)? = Some((Cost::default(), None));
     let mut open = BinaryHeap::from([Reverse((Cost::default(), from))]);

@@ -44,7 +44,7 @@ pub(super) struct File {
     pub(super) plot: Vec<Plot>,
 }
 
-/// `[[stall]]`: a router or host that does nothing for a while.
+/// `[[stall]]`: a router or host that stalls for a while.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct FileStall {
@@ -53,7 +53,7 @@ pub(super) struct FileStall {
     pub(super) lasts: Spanned<Span>,
 }
 
-/// `[[variant]]`: keys that are changed together, under a name.
+/// `[[variant]]`: a named set of changed keys.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct FileVariant {
@@ -61,12 +61,12 @@ pub(super) struct FileVariant {
     pub(super) set: Table,
 }
 
-/// `[[link]]`: the keys of a link and what a scenario adds.
+/// `[[link]]`: the keys of a link, and further ones for scenarios.
 pub(super) type FileLink = WithLink<OwnKeys, RateSpec, CapacitySpec>;
 /// The keys of one direction of a link.
 pub(super) type Direction = LinkKeys<RateSpec, CapacitySpec>;
 
-/// What of a link's keys only scenarios have.
+/// The keys of a link that only scenarios have.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct OwnKeys {
@@ -81,7 +81,7 @@ pub(super) struct OwnKeys {
     pub(super) reverse: Option<Spanned<WithLink<OfReverse, RateSpec, CapacitySpec>>>,
 }
 
-/// What the other direction of a duplex link has next to a link's keys.
+/// Further keys for the other direction of a duplex link.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct OfReverse {
@@ -146,7 +146,7 @@ struct TraceTable {
 /// `capacity = "auto"`, or a rate.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum CapacitySpec {
-    /// What the link could send lately.
+    /// The measured recent capacity.
     Auto,
     /// At most this rate.
     Fixed(RateValue),
@@ -210,10 +210,10 @@ pub(super) struct OnOffSpec {
     pub(super) random: bool,
 }
 
-/// `start = "5s"`, or one for each flow of `count`.
+/// `start = "5s"`, or a list with one for each flow of `count`.
 pub(super) type Starts = OneOrList<Span>;
 
-/// `bytes = 5_000_000`, or a list of which each flow of `count` draws one.
+/// `bytes = 5_000_000`, or a list from which each flow of `count` draws one.
 pub(super) type Sizes = OneOrList<ByteCount>;
 
 /// A value for all flows, or a list of them.
@@ -223,7 +223,7 @@ pub(super) enum OneOrList<T> {
     List(Vec<T>),
 }
 
-/// What may stand in a [`OneOrList`], as an error names it.
+/// A type for [`OneOrList`], with its description in errors.
 pub(super) trait Listed {
     const EXPECTED: &str;
 }
@@ -237,7 +237,7 @@ impl Listed for ByteCount {
 }
 
 impl Sizes {
-    /// The most that a flow may have to move.
+    /// The maximum bytes of a flow.
     pub(super) fn largest(&self) -> u64 {
         match self {
             Self::One(bytes) => bytes.0,

@@ -1,4 +1,4 @@
-//! Scenarios of several runs: variants, sweeps of their own, repetitions.
+//! Scenarios with several runs: variants, sweeps, repetitions.
 
 use std::collections::HashSet;
 
@@ -10,15 +10,15 @@ use super::paper::Reference;
 use super::plot::Plot;
 use super::schema::{File, FileFlow};
 
-/// Most seeds that a scenario may be repeated with.
+/// Maximum number of seeds.
 const MOST_SEEDS: u32 = 10_000;
 
-/// Keys that are changed together, under a name.
+/// A named set of changed keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Variant {
     /// Its name.
     pub name: String,
-    /// What it changes.
+    /// The changes.
     pub set: Vec<Change>,
 }
 
@@ -142,15 +142,15 @@ impl Several {
     }
 }
 
-/// True if `name` stands for flows of this table: it is their name, one of them, or what they are
-/// numbered under.
+/// Whether `name` selects flows of this table: it is their name, one of theirs, or the name that
+/// they are numbered under.
 fn names_flows(name: &str, flow: &FileFlow) -> bool {
     let known = flow.name.get_ref().as_str();
     let numbered = |rest: &str| rest.bytes().all(|byte| byte.is_ascii_digit());
     known.strip_prefix(name).is_some_and(numbered) || name.strip_prefix(known).is_some_and(numbered)
 }
 
-/// What is wrong with a `where`: runs have the keys and values of the sweeps, and no others.
+/// The error in a `where`: it may only have keys and values of the sweeps.
 fn unknown(only: &Settings, sweeps: &[Axis]) -> Option<String> {
     only.iter().find_map(|(key, value)| {
         let Some(axis) = sweeps.iter().find(|axis| axis.key == *key) else {
@@ -168,7 +168,7 @@ fn changes(set: &Table) -> impl Iterator<Item = Change> {
     })
 }
 
-/// A value of the key, or a named set of keys: `{ name = "low", set = { KEY = VALUE } }`.
+/// A value for the key, or a named set of keys: `{ name = "low", set = { KEY = VALUE } }`.
 fn point(key: &str, value: &Value) -> Option<Point> {
     let named = value.as_table().and_then(|table| {
         let name = table.get("name")?.as_str()?;
@@ -185,7 +185,7 @@ fn point(key: &str, value: &Value) -> Option<Point> {
     }
 }
 
-/// A value as `KEY=VALUE` has it.
+/// A value in the form for `KEY=VALUE`.
 fn text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),

@@ -1,46 +1,49 @@
 //! Flows that send little: sparse flows (RFC 8290, section 5.2.2).
 //!
-//! A connection's first packets, a lookup, a call, acknowledgments, a sender that lost most of its
-//! window to others: they make no queue of their own, and wait behind the one that larger flows of
-//! their class keep. So they pass before those, while each of them sends less than half of what a
-//! flow of the class has in the mean, and all of them together less than half of what the class
-//! has. A quarter of that, two packets at least if they leave a quarter, is for flows that were
-//! seen in one epoch only, and they have no more: a sender that changes ports with each packet
-//! leaves the rest to sparse flows that last, and these leave new connections their part.
+//! A connection's first packets, a lookup, a call, acknowledgements, or a sender that lost most
+//! of its window do not build up a queue, but would have to wait behind the queue of larger
+//! flows in their class. Therefore they pass first, as long as each of them sends less than half
+//! of the mean per flow, and all of them together less than half of the class's bytes. A quarter
+//! of this allowance, and at least two packets if this leaves a quarter, is reserved for flows
+//! that were seen in only one epoch, which get no more. A sender that changes ports with each
+//! packet thus leaves the rest to lasting sparse flows, which in turn leave new connections
+//! their part.
 //!
-//! None of their packets overtakes an earlier one of the same flow: a flow passes first only once
-//! its last packet in the queue of its class has left. Flows without a place in the table wait in
-//! the queue, and share one number for their last packet per set of the table. A flow that gets a
-//! place begins with that number, and a flow that loses its place leaves its own there.
+//! No packet overtakes an earlier one of the same flow, because a flow only passes first after
+//! its last packet in its class's queue has left. Flows without a place in the table wait in the
+//! queue. In each set of the table, they share one number for their last packet. A flow that
+//! gets a place starts with this number, and a flow that loses its place leaves its number
+//! there.
 
 use super::{Flows, ONE_FLOW_Q8, Place, SEEN_ONCE, SETS, Sums, WAYS, lately};
 use crate::queue::FULL_PACKET;
 use pathmark_cc::Instant;
 
-/// A flow may send this many bytes in an epoch and be sparse, with any number of flows.
+/// A flow may send this many bytes per epoch and still be sparse, regardless of the number of
+/// flows.
 const FEW_BYTES: u64 = 4 * FULL_PACKET;
-/// The part of that which flows that were seen in one epoch only may have, all together.
+/// The fraction of this allowance for all flows together that were seen in only one epoch.
 const PART_OF_NEWCOMERS: u64 = 4;
-/// The way of a set that stands for all its flows without a place.
+/// The way of a set for all flows without a place.
 pub(super) const PLACELESS: usize = WAYS;
 
-/// What tells sparse flows from others.
+/// Distinguishes sparse flows from others.
 #[derive(Debug)]
 pub(super) struct Sparse {
     heard: Class,
     foreign: Class,
 }
 
-/// The same of one class.
+/// The sparse flows of one class.
 #[derive(Debug)]
 struct Class {
-    /// The number of each flow's last packet in the queue of the class, counted from the first one
-    /// that was ever taken in; comes round. 0: none that waits.
+    /// Number of each flow's last packet in the class's queue, counted over all queued packets,
+    /// with wrap-around. 0: none waits.
     last: Box<[[u32; WAYS + 1]]>,
-    /// Bytes of each sparse flow in an epoch.
+    /// Allowance of each sparse flow per epoch, in bytes.
     each: u64,
-    /// Bytes that those that last may still send together in the running epoch, and those that were
-    /// seen in one epoch only.
+    /// Bytes that lasting sparse flows may still send together in the current epoch, and those
+    /// that flows seen in only one epoch may.
     left: u64,
     left_to_newcomers: u64,
 }
@@ -53,13 +56,14 @@ impl Sparse {
         }
     }
 
-    /// The flow at a place loses it, or another flow gets it: packets of either may wait.
+    /// Releases a place that its flow loses, or that another flow gets. Packets of either may
+    /// still wait.
     pub(super) fn release(&mut self, place: Place) {
         self.heard.release(place);
         self.foreign.release(place);
     }
 
-    /// All flows lose their places.
+    /// Releases all places.
     pub(super) fn release_all(&mut self) {
         for set in 0..SETS {
             for way in 0..WAYS {
@@ -80,11 +84,12 @@ impl Sparse {
         }
     }
 
-    /// A new epoch begins, after epochs in which a class sent `sent` bytes each in the mean, in
-    /// flows as in `flows`. It may send `owed` bytes in an epoch, whatever waits in the other.
+    /// Starts an epoch, after epochs in which a class sent `sent` bytes each on average,
+    /// distributed over flows as in `flows`. The class is owed `owed` bytes per epoch, whatever
+    /// waits in the other class.
     pub(super) fn turn(&mut self, heard: bool, sent: u64, owed: u64, flows: &Sums) {
         let fair = sent * ONE_FLOW_Q8 / flows.flows_q8();
-        // Where the class has little, half of that is less than a few packets.
+        // If the class has little, half of it may be less than a few packets.
         let half = sent.max(owed) / 2;
         let class = self.class_mut(heard);
         class.each = FEW_BYTES.min(half).max(fair / 2);
@@ -98,7 +103,7 @@ impl Class {
             last: vec![[0; WAYS + 1]; SETS].into_boxed_slice(),
             each: FEW_BYTES,
             left: 2 * FEW_BYTES,
-            // No flow lasts yet.
+            // There are no lasting flows yet.
             left_to_newcomers: 2 * FEW_BYTES,
         }
     }
@@ -130,14 +135,15 @@ impl Class {
         }
     }
 
-    /// True if no packet of the flow at a place is in the queue, of whose packets `gone` have left.
+    /// Whether no packet of the flow at this place is in the queue, from which `gone` packets
+    /// have left.
     fn has_none(&self, place: Place, gone: u32) -> bool {
         let last = self.last.get(place.set).and_then(|set| set.get(place.way));
         last.is_some_and(|last| *last == 0 || is_behind(*last, gone))
     }
 }
 
-/// Numbers come round: half of them are behind.
+/// Compares numbers that wrap around: half of all numbers are behind.
 const fn is_behind(number: u32, other: u32) -> bool {
     other.wrapping_sub(number) < 1 << 31
 }
@@ -151,8 +157,8 @@ const fn later(a: u32, b: u32) -> u32 {
 }
 
 impl Flows {
-    /// True if a packet of the flow that was noted last may pass before the queue of its class, of
-    /// whose packets `gone` have left.
+    /// Whether a packet of the last recorded flow may pass before its class's queue, from which
+    /// `gone` packets have left.
     #[inline]
     pub(crate) fn may_pass_first(&self, now: Instant, bytes: u32, heard: bool, gone: u32) -> bool {
         let (place, class) = (self.noted, self.sparse.class(heard));
@@ -165,7 +171,7 @@ impl Flows {
         else {
             return false;
         };
-        // Flows that carry feedback and are aside come as foreign ones.
+        // Flows with feedback that are set aside arrive as foreign ones.
         lately(now, heard_ms) == heard
             && u64::from(fresh.max(mean)) <= class.each
             && u64::from(bytes) <= class.left_to(self.is_newcomer(place))
@@ -180,7 +186,7 @@ impl Flows {
         seen.is_none_or(|seen| *seen <= SEEN_ONCE)
     }
 
-    /// The packet that was noted last passes before the queue of its class.
+    /// Records that the last recorded packet passes before its class's queue.
     #[inline]
     pub(crate) fn on_first(&mut self, heard: bool, bytes: u32) {
         let (bytes, newcomer) = (u64::from(bytes), self.is_newcomer(self.noted));
@@ -193,7 +199,7 @@ impl Flows {
         *left = left.saturating_sub(bytes);
     }
 
-    /// The queue of its class took in the packet that was noted last, as number `taken`.
+    /// Records that the last recorded packet has entered its class's queue as number `taken`.
     #[inline]
     pub(crate) fn on_queued(&mut self, heard: bool, taken: u32) {
         let Place { set, way } = self.noted;

@@ -23,8 +23,7 @@ fn heard(kind: Kind) -> bool {
     kind == Kind::Heard
 }
 
-/// What the classes are worth after 10 s in which `arrivals` says what comes in each
-/// millisecond.
+/// The classes' worth after 10 s in which `arrivals` adds the packets of each millisecond.
 fn worth(mut arrivals: impl FnMut(u64, &mut Flows)) -> Worth {
     let (mut flows, mut worth) = (Flows::new(), Worth::default());
     for ms in 1..10_000 {
@@ -59,7 +58,7 @@ fn a_flow_belongs_to_the_class_as_long_as_it_carries_feedback() {
     assert!(!heard(
         flows.note(at(4000), &packet(8, 1000, Carried::Foreign))
     ));
-    // A "millisecond" is 2^20 ns.
+    // A "millisecond" here is 2^20 ns.
     assert!(!heard(
         flows.note(at(5300), &packet(7, 1000, Carried::Foreign))
     ));
@@ -99,7 +98,7 @@ fn small_flows_that_last_buy_nothing_for_a_large_one() {
         let now = Instant::from_millis(ms);
         flows.note(now, &packet(1, 1500, Carried::Foreign));
         flows.note(now, &packet(100 + (ms % 100) as u32, 60, Carried::Foreign));
-        // Nor for one that takes another name with each packet.
+        // Nor for one that uses another flow hash for each packet.
         flows.note(now, &packet(2, 50, VCP));
         flows.note(now, &packet(1000 + ms as u32, 1500, VCP));
         flows.note(now, &packet(200 + (ms % 50) as u32, 60, VCP));
@@ -140,8 +139,8 @@ fn flows_with_feedback_are_worth_less_from_a_quarter_of_losses_on() {
     }
 }
 
-/// Fifty flows of 20 kB/s lose 60 %: with half a packet each in a round trip they cannot send less,
-/// with 13 they can.
+/// Fifty flows of 20 kB/s lose 60 %. With half a packet each per round trip they cannot send
+/// less, but with 13 they can.
 #[test]
 fn losses_of_flows_with_small_windows_do_not_count() {
     for (round_trip, flows) in [(40, 50.0), (450, 25.0), (1000, 1.0)] {
@@ -200,7 +199,8 @@ fn after_silence_nothing_is_known() {
 }
 
 proptest! {
-    /// Whatever comes, a class is worth one flow at least and no more than the table holds.
+    /// With any input, a class must be worth at least one flow and at most as many as the table
+    /// holds.
     #[test]
     fn is_bounded(
         steps in prop::collection::vec(

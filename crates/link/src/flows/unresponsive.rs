@@ -1,16 +1,17 @@
-//! Flows that go on with more than their fair share while the queue of feedback overflows.
+//! Detects flows that continue to exceed their fair share while the queue of feedback overflows.
 //!
-//! A shim in front of a packet does not show whether its sender obeys. Flows that obey leave the
-//! queue of feedback short, so no flow is judged while it is. Where it overflows for
-//! longer than obeying takes to show, and some flow there has less than half of a fair share, those
-//! that go on with more than the max-min fair share (by the bytes that arrive, as in approximate
-//! fair dropping; Pan, Breslau, Prabhakar and Shenker, ACM CCR 2003) are unresponsive (RFC 7567,
-//! section 4.4) and are set aside: their packets are plain traffic, get no answers, do not count in
-//! the law's load, and share the part of the link that no other flow uses. After a while they come
-//! back, unless they still send more than what passes; the time doubles.
+//! A shim in front of a packet does not prove that its sender obeys. Responsive flows keep the
+//! queue of feedback short, so no flow is judged while it is short. If it overflows for longer
+//! than responsive flows need to react, while some flow there gets less than half of a fair
+//! share, flows that still exceed the max-min fair share are unresponsive (RFC 7567, section
+//! 4.4) and are set aside. (Shares are measured by arriving bytes, as in approximate fair
+//! dropping; Pan, Breslau, Prabhakar and Shenker, ACM CCR 2003.) Packets of these flows are
+//! treated as foreign: they get no answers, do not count in the law's load, and share the part
+//! of the link that no other flow uses. They return after a time that doubles each time, unless
+//! they still send more than can pass.
 //!
-//! Flows that were seen in few epochs only are judged together, as one flow, which includes senders
-//! that change ports.
+//! Flows that were seen in only a few epochs are judged together, as one flow, because senders
+//! may change ports.
 
 mod bucket;
 mod judge;
@@ -23,61 +24,62 @@ use bucket::Bucket;
 pub(super) use judge::fair_share;
 use record::Record;
 
-/// How many of the law's intervals, each and what a full queue adds to a round trip, obeying takes
-/// to show, and the least and most time for it.
+/// Number of the law's intervals, each extended by the delay of a full queue, that responsive
+/// flows need to react, with lower and upper bounds of this time.
 const REACTION_INTERVALS: u32 = 8;
 const LEAST_REACTION: Duration = Duration::from_millis(4_800);
 const MOST_REACTION: Duration = Duration::from_secs(16);
-/// Least and most epochs of it.
+/// Lower and upper bounds of the same time in epochs.
 const LEAST_EPOCHS: u64 = 4;
 const MOST_EPOCHS: u64 = 100;
-/// The largest capacity of the last four to eight seconds counts, of those in which the port sent.
+/// The largest capacity of the last four to eight seconds counts, excluding outages.
 const CAPACITY_NANOS: u64 = 4_000_000_000;
-/// The least part of the link that flows aside have: 1/33.
+/// The minimum part of the link for flows that are set aside: 1/33.
 const LEAST_PART_OF_RATE: u64 = 33;
-/// The part of what is left that flows aside leave, too.
+/// The fraction of the unused rate that flows set aside must also leave unused.
 const LEFT_UNUSED: u64 = 16;
 
-/// Records of the flows that are suspected or set aside, and the port's state that they are judged
-/// by.
+/// Records of suspected flows and of those set aside, and the state of the port for judging
+/// them.
 #[derive(Debug)]
 pub(crate) struct Watch {
     records: Box<[[Record; WAYS]]>,
     newcomers: Record,
-    /// A flow is set aside.
+    /// True if a flow is set aside.
     acting: bool,
-    /// A flow has a record.
+    /// True if a flow has a record.
     busy: bool,
-    /// The largest capacity, in bytes per second, of the running and the last stretch of time.
+    /// The largest capacity, in bytes per second, in the current period and the last one.
     capacity: [u64; 2],
     since: Instant,
-    /// The law's least interval of the same stretches, while no flow was suspected, and how long a
-    /// full queue takes to drain.
+    /// The law's smallest interval in the same periods while no flow was suspected, and the time
+    /// to drain a full queue.
     interval: [Duration; 2],
     queueing: Duration,
-    /// A round trip of those that obey, with a full queue, and how long obeying takes to show.
+    /// A round trip of responsive flows with a full queue, and the time that they need to react.
     round_trip: Duration,
     reaction: Duration,
-    /// A flow seen in fewer epochs, as [`Flows::epochs`] counts them, is a newcomer.
+    /// Flows seen in fewer epochs, as counted in [`Flows::epochs`], are newcomers.
     new_until: u8,
-    /// Epochs judged.
+    /// Number of epochs judged.
     epochs: u32,
     bucket: Bucket,
-    /// Flows were set aside that the law does not know of.
+    /// True if flows were set aside that the law has not been notified of.
     fresh: bool,
-    /// Flows, and times that newcomers were, set aside so far.
+    /// Number of flows set aside so far, plus the number of times that newcomers were.
     times: u64,
 }
 
-/// The port's state at a look.
+/// The port's state at the time of a look.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Look {
-    /// What the law reckons with, and what flows aside may have, in bytes per second.
+    /// The law's capacity, and the part of it left to flows that are set aside, in bytes per
+    /// second.
     pub(crate) capacity: u64,
     pub(crate) left: u64,
     /// The port's rate.
     pub(crate) rate: u64,
-    /// Bytes that the queue of feedback has room for.
+    /// Room of the feedback queue in bytes.
     pub(crate) room: u64,
 }
 
@@ -102,14 +104,15 @@ impl Watch {
         }
     }
 
-    /// True if a flow is set aside, so that packets must be matched to flows.
+    /// Whether any flow is set aside, so that packets must be matched to flows.
     #[inline]
     pub(super) const fn acts(&self) -> bool {
         self.acting
     }
 
-    /// The law's interval: the time in which flows can obey. The least of some seconds counts, and
-    /// none while a flow is suspected, for it depends on what flows declare.
+    /// Sets the law's interval, in which flows can react. The minimum over several seconds
+    /// counts. Because the interval depends on values that flows declare, it is ignored while a
+    /// flow is suspected.
     pub(crate) fn set_interval(&mut self, interval: Duration) {
         if !self.busy {
             self.interval[0] = self.interval[0].min(interval);
@@ -122,20 +125,20 @@ impl Watch {
             .clamp(LEAST_REACTION, MOST_REACTION);
     }
 
-    /// How many flows, and how often newcomers, were set aside.
+    /// Number of flows set aside, plus the number of times that newcomers were.
     pub(crate) const fn times(&self) -> u64 {
         self.times
     }
 
-    /// True, once, if flows were set aside that were not before.
+    /// Returns true once after further flows were set aside.
     pub(crate) const fn has_set_aside(&mut self) -> bool {
         core::mem::replace(&mut self.fresh, false)
     }
 
-    /// Takes down the port's state, some times per epoch.
+    /// Records the port's state, several times per epoch.
     pub(crate) fn look(&mut self, now: Instant, look: Look) {
         if look.rate == 0 {
-            // An outage says nothing about flows, and takes no time.
+            // Flows cannot be judged by an outage, so this time does not count.
             self.since = now;
             return;
         }
@@ -151,14 +154,14 @@ impl Watch {
         self.capacity[0] = self.capacity[0].max(look.capacity);
         if self.acting {
             self.bucket.refill(now);
-            // A little less than is left, so that no queue stands.
+            // Slightly less than the unused rate, so that no standing queue builds up.
             let left = look.left - look.left / LEFT_UNUSED;
             self.bucket.rate = left.max(look.rate / LEAST_PART_OF_RATE);
         }
     }
 
-    /// True if `bytes` of a flow that is aside may pass, where the queue has room for them or
-    /// (`fits`) has not.
+    /// Whether `bytes` of a flow that is set aside may pass. They also need room in the queue
+    /// (`fits`).
     #[cold]
     pub(crate) fn passes(&mut self, now: Instant, bytes: u32, fits: bool) -> bool {
         self.bucket.refill(now);
@@ -171,7 +174,7 @@ impl Watch {
         left.is_some()
     }
 
-    /// A place is another flow's.
+    /// Clears the record of a place that another flow gets.
     pub(super) fn forget(&mut self, place: Place) {
         if let Some(record) = self.record(place) {
             *record = Record::default();
@@ -189,18 +192,18 @@ impl Watch {
         self.records.get_mut(place.set)?.get_mut(place.way)
     }
 
-    /// A round trip of those that obey, with a full queue, in ns.
+    /// A round trip of responsive flows with a full queue, in ns.
     pub(super) fn round_trip_nanos(&self) -> u64 {
         u64::try_from(self.round_trip.as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// True if something is held against the flow at a place.
+    /// Whether the flow at this place was set aside before, and this has not been forgiven.
     pub(super) fn remembers(&self, set: usize, way: usize) -> bool {
         let record = self.records.get(set).and_then(|set| set.get(way));
         self.busy && record.is_some_and(|record| record.strikes > 0)
     }
 
-    /// True if the flow at a place is set aside; `epochs` is its count by [`Flows::epochs`].
+    /// Whether the flow at this place is set aside; `epochs` is its count in [`Flows::epochs`].
     pub(super) fn is_aside(&self, set: usize, way: usize, epochs: u8) -> bool {
         if !self.acting {
             return false;
@@ -210,7 +213,7 @@ impl Watch {
             || (self.newcomers.aside > 0 && epochs < self.new_until)
     }
 
-    /// Epochs of `nanos` that obeying takes to show.
+    /// Number of epochs of `nanos` that responsive flows need to react.
     fn reaction_epochs(&self, nanos: u64) -> u64 {
         let reaction = u64::try_from(self.reaction.as_nanos()).unwrap_or(u64::MAX);
         reaction
@@ -220,7 +223,7 @@ impl Watch {
 }
 
 impl Flows {
-    /// True if a flow is aside: it at this place, or with all newcomers.
+    /// Whether a flow is set aside, either at its place or together with all newcomers.
     #[cold]
     pub(super) fn is_aside(&self, place: Option<Place>) -> bool {
         let Some(Place { set, way }) = place else {

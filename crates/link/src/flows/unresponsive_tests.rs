@@ -1,4 +1,4 @@
-//! Floods behind shims at a port, and loads that are none.
+//! Floods behind shims at a port, and loads that are not floods.
 
 use pathmark_cc::{
     Answer, Arrival, Carried, Duration, Instant, LinkController, LinkMetrics, VcpAnswer,
@@ -53,7 +53,7 @@ struct Sender {
     /// Bytes per second.
     rate: u64,
     carried: Carried,
-    /// Its flow at a time in ms.
+    /// Its flow hash at a time in ms.
     flow: fn(u64) -> u32,
     due: u64,
 }
@@ -67,7 +67,7 @@ fn sender(rate: u64, flow: fn(u64) -> u32) -> Sender {
     }
 }
 
-/// Bytes by sender that left, lately and of those answered.
+/// Counts departed bytes and answers per sender.
 #[derive(Default)]
 struct Sink {
     answered: Vec<u32>,
@@ -105,8 +105,8 @@ impl Rig {
         }
     }
 
-    /// Lets senders send for so long: what each gets through, in bytes per second, and how many of
-    /// its packets were answered.
+    /// Lets senders send for this long. Returns each one's throughput in bytes per second, and
+    /// its number of answered packets.
     fn run(&mut self, seconds: u64, senders: &mut [Sender]) -> Vec<(u64, usize)> {
         let mut sent = vec![0; senders.len()];
         self.sink.answered.clear();
@@ -143,7 +143,7 @@ impl Rig {
     }
 }
 
-/// 1 Mbit/s from a flow that obeys.
+/// 1 Mbit/s from a responsive flow.
 fn modest() -> Sender {
     sender(125_000, |_| 1)
 }
@@ -206,7 +206,7 @@ fn who_sends_less_comes_back_and_who_goes_on_stays() {
     rig.run(4, &mut senders);
     let back = rig.run(2, &mut senders);
     assert!(back[1].1 > 1000, "{back:?}");
-    // Once more, and sooner than at first.
+    // Again, but sooner than the first time.
     senders[1].rate = 3_750_000;
     rig.run(3, &mut senders);
     assert_eq!(rig.port.times_set_aside(), 2);
@@ -219,18 +219,18 @@ fn who_sends_less_comes_back_and_who_goes_on_stays() {
 
 #[test]
 fn flows_that_starve_no_other_are_not_judged() {
-    // More than there is, but all have as much.
+    // More than the capacity, but with equal rates.
     let mut rig = Rig::new(50);
     let flows: [fn(u64) -> u32; 4] = [|_| 1, |_| 2, |_| 3, |_| 4];
     let mut equals = flows.map(|flow| sender(1_000_000, flow));
     rig.run(20, &mut equals);
     assert_eq!(rig.port.times_set_aside(), 0);
-    // One has nearly all of it, but the queue is short.
+    // One flow has nearly everything, but the queue is short.
     let mut rig = Rig::new(50);
     let mut unequals = [modest(), sender(2_300_000, |_| 2)];
     rig.run(20, &mut unequals);
     assert_eq!(rig.port.times_set_aside(), 0);
-    // A law of long intervals is given time.
+    // A law with long intervals must be given time.
     let mut rig = Rig::new(800);
     let mut slow = [modest(), sender(3_750_000, |_| 2)];
     rig.run(4, &mut slow);
@@ -267,7 +267,8 @@ fn a_table_full_of_strikes_forgets_them() {
     assert!(record.is_clean());
 }
 
-/// Max-min fairness by its definition: sort, and give each in turn an equal part of what is left.
+/// Max-min fairness by its definition: sort the flows, then give each in turn an equal part of
+/// the rest.
 fn oracle(capacity: u64, flows: &[u64]) -> f64 {
     let mut sorted: Vec<f64> = flows.iter().map(|bytes| *bytes as f64).collect();
     sorted.sort_by(f64::total_cmp);
@@ -297,8 +298,7 @@ proptest! {
         }
     }
 
-    /// With any input, nothing overflows, and no flow is set aside for longer than the longest
-    /// time.
+    /// With any input, nothing overflows, and no flow is set aside for longer than the maximum.
     #[test]
     fn is_bounded(
         steps in prop::collection::vec(

@@ -1,11 +1,11 @@
-//! What a class is worth.
+//! The worth of a class, as a number of flows.
 //!
-//! A class is worth as many flows as carry its bytes: (Σb)² / Σb² over the bytes b of each flow,
-//! averaged over seconds, which is n for n flows of one rate. Forged flows raise it only by the
-//! bytes that they send: small flows hardly count, flows that do not last from one epoch to the
-//! next count as one all together, and those that lose too much of what they send count as one as
-//! well, for none of them reacts to losses. Where a class loses much, what a flow sends above a
-//! fair share of what passes does not count, and is what it loses.
+//! The worth is (Σb)² / Σb² over the bytes b of each flow, averaged over seconds. For n flows of
+//! equal rate, it is n. Forged flows only increase it by the bytes that they send, for three
+//! reasons: small flows hardly count; all flows that do not last from one epoch to the next
+//! count together as one; and flows that lose too large a part of their packets also count as
+//! one, because they do not react to losses. If a class loses much, bytes above a fair share of
+//! those that pass do not count, and are considered the flow's losses.
 
 use pathmark_cc::Instant;
 
@@ -14,20 +14,21 @@ use super::{Class, Flows, ONE_FLOW_Q8, SEEN_ONCE, lately};
 
 /// Shares are in 2^-16.
 pub(crate) const WHOLE_Q16: u64 = 1 << 16;
-/// However many flows a class is worth, the other one has a share of 1/33.
+/// Regardless of the number of flows in one class, the other has a share of at least 1/33.
 const LEAST_SHARE_Q16: u64 = WHOLE_Q16 / 33;
-/// A flow that loses more than the first share of its bytes is worth less, and those that lose more
-/// than the second one flow all together: they heed no losses. In 2^-16.
+/// A flow that loses more than the first fraction of its bytes is worth less. Those that lose
+/// more than the second count as one flow together, because they ignore losses. In 2^-16.
 const LOSSES_Q16: (u64, u64) = (1 << 13, 1 << 14);
-/// The same where flows carry feedback.
+/// The same fractions for flows with feedback.
 const HEARD_LOSSES_Q16: (u64, u64) = (1 << 14, 1 << 15);
-/// These lose much where each has a packet or two in flight, and cannot send less; were they worth
-/// less for it, they would lose the more. So their losses do not count where a flow of the class
-/// has no more than the first in a round trip, in the mean, and count in full from the second on;
-/// in bytes. Who does not obey and takes others' share is set aside.
+/// Flows with feedback lose much if each has only a packet or two in flight and cannot send
+/// less. If they were worth less because of this, they would lose even more. Therefore losses do
+/// not count if the mean flow of the class has at most the first number of bytes in a round
+/// trip, and count fully from the second. Flows that do not obey and take others' shares are set
+/// aside instead.
 const SMALL_WINDOWS: (u64, u64) = (4 * 1500, 8 * 1500);
 
-/// Flows that the classes are worth, in 2^-8.
+/// Worth of the classes in flows, in 2^-8.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Worth {
     pub(crate) heard_q8: u64,
@@ -44,7 +45,7 @@ impl Default for Worth {
 }
 
 impl Worth {
-    /// The heard class's share of the link, in 2^-16.
+    /// The first class's share of the link, in 2^-16.
     pub(crate) fn share_q16(self) -> u64 {
         let Self {
             heard_q8,
@@ -55,7 +56,7 @@ impl Worth {
     }
 }
 
-/// Sums over the flows of a class that last.
+/// Sums over the lasting flows of a class.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sums {
     bytes: u64,
@@ -75,8 +76,8 @@ impl Sums {
         u64::try_from(flows).unwrap_or(u64::MAX).max(ONE_FLOW_Q8)
     }
 
-    /// How much losses count where flows have as many bytes in a round trip as these; epoch and
-    /// `round_trip` in ns.
+    /// Weight of losses, according to these flows' bytes per round trip; epoch and `round_trip`
+    /// in ns.
     fn blame_q8(&self, epoch: u64, round_trip: u64) -> u64 {
         let bytes = u128::from(self.bytes) * u128::from(ONE_FLOW_Q8) * u128::from(round_trip);
         let flows = u128::from(self.flows_q8()) * u128::from(epoch.max(1));
@@ -97,7 +98,7 @@ impl FromIterator<u64> for Sums {
 }
 
 impl Flows {
-    /// Bytes per epoch of the flows of a class that last, and are not aside.
+    /// Bytes per epoch of a class's lasting flows, excluding those set aside.
     pub(super) fn lasting(&self, now: Instant, heard: bool) -> impl Iterator<Item = u64> {
         let sets = self.sets.iter().zip(&self.epochs).enumerate();
         sets.flat_map(move |(index, (set, seen))| {
@@ -110,8 +111,8 @@ impl Flows {
         })
     }
 
-    /// What a class is worth, in 2^-8 flows, whose lasting ones sum up to `sums` in an epoch of so
-    /// many ns.
+    /// The worth of a class, in 2^-8 flows, whose lasting flows have the sums `sums` in an epoch
+    /// of this many ns.
     pub(super) fn worth(&self, now: Instant, heard: bool, sums: &Sums, epoch: u64) -> u64 {
         let Class {
             mean, mean_dropped, ..
@@ -132,12 +133,12 @@ impl Flows {
         } else {
             sums.flows_q8()
         };
-        // Bytes of flows that do not last are one flow's.
+        // Bytes of flows that do not last count as one flow.
         ONE_FLOW_Q8 + ((flows_q8.saturating_sub(ONE_FLOW_Q8) * part(sums.bytes)) >> 16)
     }
 
-    /// As how many flows, in 2^-8, those of a class count that last, where no more than `share`
-    /// bytes of each pass, and their losses count by `counts_q8`.
+    /// Number of flows, in 2^-8, that the lasting flows of a class count as if at most `share`
+    /// bytes of each pass, and losses have the weight `counts_q8`.
     fn passing(&self, now: Instant, heard: bool, share: u64, counts_q8: u64) -> u64 {
         let (lossy, ruined) = losses_of(heard);
         let (mut passing, mut blamed) = (Sums::default(), 0u128);

@@ -1,5 +1,5 @@
-//! Bit errors: a Gilbert–Elliott chain that moves with every bit, and what a block code makes of
-//! it.
+//! Bit errors: a Gilbert–Elliott chain that moves with every bit, and their correction by a
+//! block code.
 
 use super::code::Code;
 use super::random::Random;
@@ -11,33 +11,34 @@ pub struct BitRates {
     pub good_to_bad: f64,
     /// From the bad to the good state, per bit.
     pub bad_to_good: f64,
-    /// That a bit is wrong in the good state.
+    /// Probability of a bit error in the good state.
     pub error_good: f64,
-    /// That a bit is wrong in the bad state.
+    /// Probability of a bit error in the bad state.
     pub error_bad: f64,
 }
 
-/// A link on which bits go wrong, in bursts. Each bit is sent in the chain's state, then the chain
-/// moves; it starts from its stationary law, and between packets it stands still.
+/// A link with bursts of bit errors. Each bit is sent in the chain's current state, after which
+/// the chain moves. It starts from its stationary distribution, and does not move between
+/// packets.
 ///
-/// Nothing is drawn for single bits: times in a state and gaps between errors are geometric, so a
-/// packet costs as many draws as it has wrong bytes and changes of state. Logarithms are `libm`'s,
-/// so every machine draws the same.
+/// No random numbers are drawn for single bits. Because times in a state and gaps between errors
+/// are geometric, a packet only costs as many draws as it has wrong bytes and changes of state.
+/// Logarithms come from `libm`, so that every machine draws the same numbers.
 #[derive(Clone, Debug)]
 pub struct BitErrors {
     rates: BitRates,
     code: Option<Code>,
     bad: bool,
-    /// Bits yet to be sent in this state.
+    /// Remaining bits in this state.
     stay: u64,
-    /// Of those, right ones before the next wrong one.
+    /// Correct bits among them before the next error.
     gap: u64,
     random: Random,
 }
 
 impl BitErrors {
-    /// A link whose packets are protected by `code`, or not at all. Probabilities outside 0…1 count
-    /// as the nearer of the two.
+    /// Creates a link whose packets are protected by `code`, if any. Probabilities outside 0…1
+    /// are clamped.
     #[must_use]
     pub fn new(rates: BitRates, code: Option<Code>, random: Random) -> Self {
         let mut link = Self {
@@ -54,31 +55,31 @@ impl BitErrors {
         link
     }
 
-    /// The code.
+    /// The link's code.
     #[must_use]
     pub fn code(&self) -> Option<Code> {
         self.code
     }
 
-    /// True if the next packet, of `bytes` before coding, cannot be put right.
+    /// Whether the next packet, of `bytes` before coding, cannot be corrected.
     pub(super) fn strikes(&mut self, bytes: u32) -> bool {
         let Some(code) = self.code else {
             return self.wrong_bytes(bytes, 0) > 0;
         };
         let mut lost = false;
-        // All words are sent, whatever becomes of the first.
+        // All words are sent, even if an earlier one is lost.
         for word in code.words(bytes) {
             lost |= self.wrong_bytes(word.bytes, word.corrects) > word.corrects;
         }
         lost
     }
 
-    /// Sends `bytes` bytes and returns the number of wrong ones, counting no further than
-    /// `enough` + 1.
+    /// Sends `bytes` bytes and returns the number of wrong ones, counting only up to `enough` +
+    /// 1.
     fn wrong_bytes(&mut self, bytes: u32, enough: u32) -> u32 {
         let bits = 8 * u64::from(bytes);
-        // A byte is not more than wrong: errors count from `fresh` on. Gaps have no memory, so they
-        // may begin there.
+        // Several errors in a byte count once, so errors count from `fresh` on. Because gaps are
+        // memoryless, they can start there.
         let (mut at, mut fresh, mut wrong) = (0, 0, 0);
         while at < bits {
             let end = at + self.stay.min(bits - at);
@@ -123,7 +124,7 @@ impl BitErrors {
         self.geometric(error)
     }
 
-    /// Failures before the first success of probability `p`.
+    /// Number of failures before the first success of probability `p`.
     fn geometric(&mut self, p: f64) -> u64 {
         if p >= 1.0 {
             return 0;
@@ -131,7 +132,7 @@ impl BitErrors {
         if p <= 0.0 {
             return u64::MAX;
         }
-        // Saturates where the quotient is beyond what 64 bits hold.
+        // Saturates if the quotient exceeds 64 bits.
         (libm::log(self.uniform()) / libm::log1p(-p)) as u64
     }
 
@@ -150,8 +151,9 @@ mod tests {
     use super::*;
     use crate::impair::Redundancy;
 
-    /// Probability that a word has more than `corrects` wrong bytes: bit by bit over state, wrong
-    /// bytes so far, and whether this byte is among them. Returns it with the law of the state.
+    /// Computes the probability that a word has more than `corrects` wrong bytes, bit by bit
+    /// over the state, the wrong bytes so far, and whether this byte is one of them. Returns it
+    /// with the distribution of the state.
     fn word_lost(rates: BitRates, bytes: u32, corrects: usize) -> f64 {
         let BitRates {
             good_to_bad: p,
@@ -185,7 +187,7 @@ mod tests {
         law[corrects + 1].iter().flatten().sum()
     }
 
-    /// Share of lost packets among `n` that are far apart, each with a generator of its own.
+    /// Share of lost packets among `n` that are far apart, each with a separate generator.
     fn measured(rates: BitRates, code: Option<Code>, bytes: u32, n: u64) -> f64 {
         let lost = (0..n).filter(|&seed| {
             let mut link = BitErrors::new(rates, code, Random::new(seed, "bits"));
@@ -209,7 +211,7 @@ mod tests {
         error_bad: 1e-3,
     };
 
-    /// Closed forms: π·(D·P)^L·1 worked out elsewhere, and 1 − (1 − e)^L.
+    /// Closed forms: π·(D·P)^L·1, computed independently, and 1 − (1 − e)^L.
     #[test]
     fn packets_without_a_code_meet_their_closed_form() {
         let exact = 0.043_817_278_503;
@@ -225,7 +227,7 @@ mod tests {
         agree(measured(even, None, 1040, 100_000), exact, 100_000);
     }
 
-    /// The same word by word as the sum over all ways in which it can go wrong.
+    /// Compares words with the exact sum over all error patterns.
     #[test]
     fn words_of_a_code_meet_the_exact_sum() {
         let rates = BitRates {
@@ -251,8 +253,8 @@ mod tests {
         }
     }
 
-    /// A code of the same rate helps the long packet more than the short one: fewer wrong bytes are
-    /// too many for it.
+    /// A code of the same rate helps a long packet more than a short one, which tolerates fewer
+    /// wrong bytes.
     #[test]
     fn short_packets_stand_fewer_errors() {
         let rates = BitRates {
@@ -282,15 +284,15 @@ mod tests {
         assert!(protected < short / 4.0, "{protected} against {short}");
     }
 
-    /// Over one long stream the chain's memory reaches from packet to packet, and its law stays
-    /// stationary.
+    /// In one long stream, the chain's memory extends from packet to packet, but its
+    /// distribution must stay stationary.
     #[test]
     fn a_stream_of_packets_keeps_the_law() {
         let mut link = BitErrors::new(BURSTS, None, Random::new(3, "stream"));
         let n = 400_000;
         let lost = (0..n).filter(|_| link.strikes(1040)).count() as f64 / f64::from(n);
-        // Sojourns of a thousand bits are shorter than a packet; twice the deviation of independent
-        // packets covers them.
+        // Stays of a thousand bits are shorter than a packet, so twice the deviation of
+        // independent packets covers them.
         let exact = 0.043_817_278_503;
         let tolerance = 8.0 * (exact * (1.0 - exact) / f64::from(n)).sqrt();
         assert!((lost - exact).abs() < tolerance, "{lost}");

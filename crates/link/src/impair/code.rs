@@ -5,38 +5,38 @@ use std::num::NonZeroU32;
 /// Millionths.
 const MILLION: u64 = 1_000_000;
 
-/// What a code word adds to its data.
+/// The redundancy that a code word adds to its data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Redundancy {
-    /// Enough to correct this number of wrong bytes: two bytes for each, as Reed-Solomon codes
-    /// need.
+    /// Enough to correct this number of wrong bytes, with two bytes for each, as for
+    /// Reed-Solomon codes.
     Corrects(u32),
-    /// The share of data in the word, in millionths, at most 10⁶. Half of the added bytes can be
-    /// corrected.
+    /// The share of data in the word, in millionths, at most 10⁶. Half as many bytes as are
+    /// added can be corrected.
     Rate(u32),
 }
 
 /// A stronger code for short packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Short {
-    /// Packets of fewer bytes than this have it.
+    /// Packets shorter than this use it.
     pub below: u32,
-    /// What it adds.
+    /// Its redundancy.
     pub redundancy: Redundancy,
 }
 
-/// A code that puts wrong bytes right, up to a number for each word.
+/// A code that corrects wrong bytes, up to a number per word.
 ///
-/// A packet is cut into words of `block` bytes, what the code adds included; the last one is
-/// shortened, not filled up. Without `block` each packet is one word. A word with more wrong bytes
-/// than the code puts right is lost, and the packet with it.
+/// A packet is divided into words of `block` bytes, including redundancy. The last word is
+/// shortened instead of padded. Without `block`, each packet is one word. If a word has more
+/// wrong bytes than the code can correct, the whole packet is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Code {
     /// Bytes of a full word.
     pub block: Option<NonZeroU32>,
-    /// What a word adds to its data.
+    /// The redundancy of a word.
     pub redundancy: Redundancy,
-    /// What it adds in short packets, in which fewer wrong bytes are otherwise too many.
+    /// The redundancy of short packets, which otherwise tolerate fewer wrong bytes.
     pub short: Option<Short>,
 }
 
@@ -45,11 +45,11 @@ pub struct Code {
 pub(super) struct Word {
     /// Its bytes, data and redundancy.
     pub(super) bytes: u32,
-    /// Wrong bytes that it stands.
+    /// Number of wrong bytes that can be corrected.
     pub(super) corrects: u32,
 }
 
-/// How packets of one length are cut up.
+/// How packets of one length are divided.
 #[derive(Clone, Copy, Debug)]
 struct Cut {
     data: u32,
@@ -57,7 +57,7 @@ struct Cut {
 }
 
 impl Code {
-    /// Bytes on the wire of a packet of `bytes`.
+    /// Bytes on the wire for a packet of `bytes`.
     #[inline]
     #[must_use]
     pub fn coded(&self, bytes: u32) -> u32 {
@@ -66,8 +66,8 @@ impl Code {
         bytes.saturating_add(words.saturating_mul(cut.added))
     }
 
-    /// Bytes on the wire of `packets` packets of together `bytes`, all of one size but for the
-    /// last.
+    /// Bytes on the wire for `packets` packets with `bytes` in total. All have the same size
+    /// except the last.
     pub(crate) fn coded_run(&self, bytes: u32, packets: u32) -> u32 {
         let size = bytes / packets.max(1);
         let last = bytes - size * packets.saturating_sub(1);
@@ -90,7 +90,7 @@ impl Code {
         })
     }
 
-    /// True if words of this code hold data.
+    /// Returns true if the words of this code have room for data.
     #[must_use]
     pub fn is_possible(&self) -> bool {
         let redundancies = [Some(self.redundancy), self.short.map(|s| s.redundancy)];
@@ -160,7 +160,7 @@ mod tests {
         code.words(bytes).map(|w| (w.bytes, w.corrects)).collect()
     }
 
-    /// RS(255, 239), which puts 8 bytes right, as optical and digital video links have it.
+    /// RS(255, 239), which corrects 8 bytes, as used for optical links and digital video.
     #[test]
     fn blocks_are_full_but_for_the_last() {
         let code = Code {
@@ -179,8 +179,8 @@ mod tests {
         assert_eq!(words(&by_rate, 500), words(&code, 500));
     }
 
-    /// A word per packet: the short acknowledgement stands fewer wrong bytes than the long data
-    /// packet.
+    /// With one word per packet, a short acknowledgement tolerates fewer wrong bytes than a long
+    /// data packet.
     #[test]
     fn a_word_per_packet_grows_with_it() {
         let mut code = Code {
@@ -216,7 +216,7 @@ mod tests {
     }
 
     proptest! {
-        /// The words of a packet are what goes over the wire.
+        /// The words of a packet add up to its bytes on the wire.
         #[test]
         fn words_make_up_the_packet(
             bytes in 0u32..70_000,

@@ -1,34 +1,35 @@
-//! Bit errors of a radio link whose signal fades, by its antennas.
+//! Bit errors of a fading radio link, by its antennas.
 
-/// Antennas of a link: of the sender and of the receiver.
+/// Antennas of the sender and of the receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Antennas {
-    /// They share the power; an orthogonal space-time block code makes each a way of its own.
+    /// They share the power. An orthogonal space-time block code makes each of them a separate
+    /// path.
     pub send: u8,
-    /// Each adds what it hears.
+    /// The signals of all of them are combined.
     pub receive: u8,
 }
 
 impl Antennas {
-    /// More on a side than any block code of full rate is made for.
+    /// More per side than any full-rate block code supports.
     pub const MOST: u8 = 8;
 }
 
-/// The share of wrong bits at a mean signal-to-noise ratio of `snr_db` per bit: coherent QPSK over
-/// independent Rayleigh fading on each of send × receive ways, combined by maximum ratio (Proakis,
-/// Digital Communications, §14.4).
+/// The bit error rate at a mean signal-to-noise ratio of `snr_db` per bit: coherent QPSK over
+/// independent Rayleigh fading on each of send × receive paths, with maximum-ratio combining
+/// (Proakis, Digital Communications, §14.4).
 #[must_use]
 pub fn bit_error_rate(snr_db: f64, antennas: Antennas) -> f64 {
     let ways = u32::from(antennas.send.max(1)) * u32::from(antennas.receive.max(1));
     let snr = libm::pow(10.0, snr_db / 10.0) / f64::from(antennas.send.max(1));
     let mu = (snr / (1.0 + snr)).sqrt();
-    // (1 − µ) / 2, without the cancellation: 1 − µ² = 1 / (1 + SNR).
+    // (1 − µ) / 2 without cancellation, because 1 − µ² = 1 / (1 + SNR).
     let wrong = 0.5 / ((1.0 + snr) * (1.0 + mu));
     let right = 1.0 - wrong;
     let (mut sum, mut term) = (0.0, 1.0);
     for k in 0..ways {
         sum += term;
-        // C(ways − 1 + k, k) · right^k, each from the one before.
+        // C(ways − 1 + k, k) · right^k, each computed from the previous one.
         term *= right * f64::from(ways + k) / f64::from(k + 1);
     }
     libm::pow(wrong, f64::from(ways)) * sum
@@ -42,7 +43,7 @@ mod tests {
         bit_error_rate(snr_db, Antennas { send, receive })
     }
 
-    /// Polynomials in p = ½ (1 − √(γ / (1 + γ))) for one, two and four ways.
+    /// Polynomials in p = ½ (1 − √(γ / (1 + γ))) for one, two and four paths.
     #[test]
     fn known_answers() {
         let close = |a: f64, b: f64| assert!((a / b - 1.0).abs() < 1e-9, "{a} {b}");
@@ -59,7 +60,7 @@ mod tests {
             close(at(snr_db, 2, 2), four(p(0.5)));
         }
         close(at(10.0, 1, 1), 0.023_268_705_377_203_72);
-        // Far out, 1 / (4 γ) and 35 / (4 γ / 2)^4.
+        // Asymptotically, 1 / (4 γ) and 35 / (4 γ / 2)^4.
         assert!((at(60.0, 1, 1) / 2.5e-7 - 1.0).abs() < 1e-5);
         assert!((at(60.0, 2, 2) / (35.0 / 2e6f64.powi(4)) - 1.0).abs() < 1e-5);
     }

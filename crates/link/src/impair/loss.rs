@@ -1,4 +1,4 @@
-//! Random loss: independent, or in bursts after Gilbert and Elliott, of packets or of bits.
+//! Random loss, either independent or in Gilbert–Elliott bursts, of packets or of bits.
 
 use pathmark_cc::Instant;
 
@@ -8,7 +8,7 @@ use super::probability::Probability;
 use super::random::Random;
 use super::timed::TimedGilbertElliott;
 
-/// Which packets a link loses.
+/// The packet losses of a link.
 #[derive(Clone, Debug, Default)]
 pub enum Loss {
     /// None.
@@ -18,20 +18,20 @@ pub enum Loss {
     Bernoulli {
         /// That probability.
         per: Probability,
-        /// Where draws come from.
+        /// The generator.
         random: Random,
     },
     /// In bursts.
     GilbertElliott(GilbertElliott),
-    /// In bursts that last some time, however many packets come.
+    /// In bursts that last for some time, regardless of the number of packets.
     Timed(TimedGilbertElliott),
-    /// Those with more wrong bits than can be put right.
+    /// Packets with more bit errors than can be corrected.
     Bits(BitErrors),
 }
 
 impl Loss {
-    /// True if the next packet is lost; it leaves at `sent` and has `bytes` bytes before a code
-    /// adds its own.
+    /// Returns true if the next packet is lost. It leaves at `sent` and has `bytes` bytes before
+    /// coding.
     #[inline]
     pub fn strikes(&mut self, sent: Instant, bytes: u32) -> bool {
         match self {
@@ -43,7 +43,7 @@ impl Loss {
         }
     }
 
-    /// The code that protects packets, if there is one.
+    /// The code that protects packets, if any.
     #[must_use]
     pub fn code(&self) -> Option<Code> {
         match self {
@@ -52,15 +52,15 @@ impl Loss {
         }
     }
 
-    /// True if packets may be lost at all.
+    /// Returns true if packets can be lost.
     #[must_use]
     pub fn is_some(&self) -> bool {
         !matches!(self, Self::None)
     }
 }
 
-/// The Gilbert–Elliott chain: a good and a bad state, each with a loss probability of its own.
-/// For each packet it emits, then moves; it starts from the stationary law.
+/// The Gilbert–Elliott chain, with a good and a bad state and a loss probability for each. For
+/// each packet, it first emits and then moves. It starts from the stationary distribution.
 #[derive(Clone, Debug)]
 pub struct GilbertElliott {
     good_to_bad: Probability,
@@ -72,7 +72,8 @@ pub struct GilbertElliott {
 }
 
 impl GilbertElliott {
-    /// A chain in a state drawn from its stationary law (the good one if it never moves).
+    /// Creates a chain in a state drawn from its stationary distribution (the good one if it
+    /// never moves).
     #[must_use]
     pub fn new(
         good_to_bad: Probability,
@@ -141,7 +142,8 @@ mod tests {
         assert_eq!(draw(1, "loss"), draw(1, "loss"));
         assert_ne!(draw(1, "loss"), draw(2, "loss"));
         assert_ne!(draw(1, "loss"), draw(1, "jitter"));
-        // PCG XSH RR 64/32 worked out by hand: the same on every platform and in every release.
+        // PCG XSH RR 64/32, calculated by hand. It must be the same on every platform and in
+        // every release.
         assert_eq!(draw(1, "loss"), GOLDEN);
     }
 

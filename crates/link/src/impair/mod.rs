@@ -1,4 +1,4 @@
-//! What a link may do to packets besides carrying them: lose, delay, shuffle.
+//! Impairments of a link: loss, delay, and reordering.
 
 mod bits;
 mod code;

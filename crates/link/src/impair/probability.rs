@@ -2,7 +2,7 @@
 
 use super::random::Random;
 
-/// A probability in 2^-32; 2^32 stands for certainty.
+/// A probability in 2^-32; 2^32 means certainty.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Probability(u64);
 
@@ -12,16 +12,16 @@ impl Probability {
     /// Always.
     pub const ONE: Self = Self(1 << 32);
 
-    /// ⌊p·2^32⌋ of a p between 0 and 1; `None` outside.
+    /// ⌊p·2^32⌋ for p between 0 and 1; `None` outside this range.
     #[must_use]
     pub fn new(p: f64) -> Option<Self> {
-        // The product is at most 2^32, so the cast is exact but for the floor that is wanted.
+        // The product is at most 2^32, so the cast is exact except for the intended floor.
         (0.0..=1.0)
             .contains(&p)
             .then_some(Self((p * 4_294_967_296.0) as u64))
     }
 
-    /// `part` in `whole`, rounded down, at most 1; 0 for a `whole` of 0.
+    /// `part` / `whole`, rounded down, at most 1; 0 if `whole` is 0.
     #[must_use]
     pub fn ratio(part: u64, whole: u64) -> Self {
         let scaled = (u128::from(part) << 32)
@@ -30,7 +30,7 @@ impl Probability {
         Self(u64::try_from(scaled).unwrap_or(u64::MAX).min(1 << 32))
     }
 
-    /// In 2^-32.
+    /// The value in 2^-32.
     #[must_use]
     pub const fn q32(self) -> u64 {
         self.0

@@ -3,9 +3,9 @@
 use rand_pcg::Pcg32;
 use rand_pcg::rand_core::Rng;
 
-/// A generator whose stream depends on a seed and on the name of the component that draws from it,
-/// so that adding one component leaves the draws of the others alone. Same seed, same stream, on
-/// every machine.
+/// A generator whose stream depends on a seed and on the name of the component that uses it.
+/// Adding a component therefore does not change the numbers of others. The same seed produces
+/// the same stream on every machine.
 #[derive(Clone, Debug)]
 pub struct Random(Pcg32);
 
@@ -13,7 +13,7 @@ impl Random {
     /// The generator of component `name` under `seed`.
     #[must_use]
     pub fn new(seed: u64, name: &str) -> Self {
-        // FNV-1a: any fixed hash would do, std's may change between releases.
+        // FNV-1a. Any fixed hash would do, but std's may change between releases.
         let stream = name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
         });
@@ -26,7 +26,7 @@ impl Random {
         self.0.next_u32()
     }
 
-    /// Uniform below `bound`; 0 for a bound of 0. The bias is below `bound` in 2^64.
+    /// A uniform number below `bound`; 0 if `bound` is 0. The bias is less than `bound` / 2^64.
     #[inline]
     pub fn below(&mut self, bound: u64) -> u64 {
         let wide = u128::from(self.0.next_u64()) * u128::from(bound);

@@ -1,17 +1,19 @@
-//! The Gilbert–Elliott chain in continuous time: it moves with the clock and not with packets.
+//! The Gilbert–Elliott chain in continuous time, which moves with the clock instead of with
+//! packets.
 
 use pathmark_cc::{Duration, Instant};
 
 use super::probability::Probability;
 use super::random::Random;
 
-/// A good and a bad state, each with a loss probability of its own, in which the chain stays for
-/// exponential times. It starts from the stationary law.
+/// A chain with a good and a bad state and a loss probability for each, which stays in each
+/// state for exponential times. It starts from the stationary distribution.
 ///
-/// A packet draws the state at its own time from the transition probabilities of the two-state
-/// Markov process: from state s, the chain is bad after t with probability
-/// π + (1{s bad} − π) · exp(−t/g − t/b), where g and b are the mean times in the good and the bad
-/// state and π = b / (g + b). So a packet costs two draws however long the pause before it was.
+/// Each packet draws the state at its own time from the transition probabilities of the
+/// two-state Markov process: starting in state s, the chain is bad after t with probability π +
+/// (1{s bad} − π) · exp(−t/g − t/b), where g and b are the mean times in the good and the bad
+/// state and π = b / (g + b). A packet therefore costs two draws, regardless of the pause before
+/// it.
 #[derive(Clone, Debug)]
 pub struct TimedGilbertElliott {
     /// 1/g + 1/b, per nanosecond.
@@ -20,14 +22,15 @@ pub struct TimedGilbertElliott {
     bad_share: f64,
     loss_good: Probability,
     loss_bad: Probability,
-    /// State at the last packet and its time.
+    /// State and time of the last packet.
     bad: bool,
     last: Option<Instant>,
     random: Random,
 }
 
 impl TimedGilbertElliott {
-    /// A chain with these mean times in its states; a time of zero counts as a nanosecond.
+    /// Creates a chain with these mean times in its states; a time of zero counts as one
+    /// nanosecond.
     #[must_use]
     pub fn new(
         good: Duration,
@@ -49,7 +52,7 @@ impl TimedGilbertElliott {
         }
     }
 
-    /// True if a packet that leaves at `sent` is lost.
+    /// Whether a packet that leaves at `sent` is lost.
     pub(super) fn strikes(&mut self, sent: Instant) -> bool {
         let chance = match self.last {
             None => self.bad_share,
@@ -60,7 +63,7 @@ impl TimedGilbertElliott {
                 self.bad_share + (was - self.bad_share) * stays
             }
         };
-        // Packets come in order of their times; an earlier time finds the chain where it is.
+        // Packets usually arrive in order; an earlier time finds the chain in its last state.
         self.last = Some(self.last.map_or(sent, |last| last.max(sent)));
         let uniform = f64::from(self.random.next_u32()) / 4_294_967_296.0;
         self.bad = uniform < chance;
@@ -87,7 +90,7 @@ mod tests {
         )
     }
 
-    /// Lost packets, bursts, and the time that bursts last, of packets `gap` apart.
+    /// The share of lost packets and the mean duration of bursts, for packets `gap` apart.
     fn run(chain: &mut TimedGilbertElliott, gap: Duration, packets: u64) -> (f64, f64) {
         let (mut lost, mut bursts, mut before, mut now) = (0u64, 0u64, false, Instant::ZERO);
         for _ in 0..packets {
@@ -101,15 +104,16 @@ mod tests {
         (lost as f64 / packets as f64, burst)
     }
 
-    /// Bad for 50 ms after 450 ms: a tenth of all packets is lost, in bursts of 50 ms, whether
-    /// packets come every millisecond or every tenth of one.
+    /// Bad for 50 ms after 450 ms: a tenth of all packets must be lost, in bursts of 50 ms,
+    /// whether packets are 1 ms or 0.1 ms apart.
     #[test]
     fn shares_and_bursts_are_those_of_time() {
         for (gap, packets) in [(1000, 2_000_000), (100, 5_000_000)] {
             let gap = Duration::from_micros(gap);
             let (lost, burst) = run(&mut chain(450, 50, 7), gap, packets);
             assert!((lost - 0.1).abs() < 0.008, "{gap:?}: {lost}");
-            // What is seen of a burst at packets a gap apart: gap / (1 - P(bad after gap)).
+            // The observed part of a burst, for packets a gap apart: gap / (1 - P(bad after
+            // gap)).
             let leaves = 0.9 * (1.0 - (-gap.as_secs_f64() * (1.0 / 0.45 + 1.0 / 0.05)).exp());
             let expected = gap.as_secs_f64() / leaves;
             assert!(
@@ -119,7 +123,8 @@ mod tests {
         }
     }
 
-    /// Packets far apart are lost independently of each other, and pauses cost no more.
+    /// Packets far apart must be lost independently of each other, and long pauses must not cost
+    /// more.
     #[test]
     fn long_pauses_forget() {
         let mut chain = chain(300, 100, 3);

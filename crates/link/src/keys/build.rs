@@ -1,4 +1,4 @@
-//! From what a file says of a link to the link.
+//! Builds a link from its description.
 
 use std::sync::Arc;
 
@@ -19,27 +19,27 @@ use crate::separation::Separation;
 use crate::shaper::Shaper;
 use crate::wire::{Jitter, WireConfig};
 
-/// A link's packets are spaced to this time and no finer: the driver wakes up no more often.
+/// Packets are only spaced down to this time, because the driver does not wake up more often.
 const SMOOTH: Duration = Duration::from_micros(100);
-/// Round-trip time that a queue without limit is sized for, unless one is configured.
+/// Default round-trip time for the size of a queue without a limit.
 const DEFAULT_RTT: Duration = Duration::from_millis(200);
-/// Room of a queue without limit at a link without rate.
+/// Size of a queue without a limit on a link without a rate.
 const DEFAULT_PACKETS: u64 = 1000;
-/// What a link is taken to carry until something is known of it: 1 Mbit/s, in bytes per second.
+/// Assumed rate of a link until a measurement exists: 1 Mbit/s, in bytes per second.
 const UNKNOWN_RATE: u64 = 125_000;
-/// Least room that a bandwidth-delay product is rounded up to, in bytes.
+/// Minimum size to which a bandwidth-delay product is rounded up, in bytes.
 const LEAST_BDP: u64 = 2 * 1514;
 
-/// What a link takes from its surroundings.
+/// The surroundings of a link.
 #[derive(Clone, Copy, Debug)]
 pub struct LinkContext<'a> {
-    /// When it comes up.
+    /// The time at which it comes up.
     pub now: Instant,
-    /// Seed of everything random.
+    /// Seed of all random numbers.
     pub seed: u64,
-    /// Its name: components of differently named links draw differently.
+    /// Its name. Links with different names draw different random numbers.
     pub name: &'a str,
-    /// The round-trip time that `bdp` means where the queue does not say.
+    /// The round-trip time for `bdp`, unless the queue specifies one.
     pub rtt: Option<Duration>,
 }
 
@@ -49,10 +49,10 @@ impl LinkContext<'_> {
     }
 }
 
-/// A link as `spec` describes it.
+/// Builds a link from `spec`.
 ///
 /// # Errors
-/// [`BadRed`] for RED parameters that cannot work.
+/// [`BadRed`] for impossible RED parameters.
 pub fn build_link<P: Send + 'static>(
     spec: &LinkSpec,
     context: &LinkContext<'_>,
@@ -81,7 +81,7 @@ pub fn build_link<P: Send + 'static>(
     })))
 }
 
-/// The port of a link as it is when its router starts at `context.now`.
+/// Builds the port of a link in its state when its router starts, at `context.now`.
 fn build_port<P: Send + 'static>(
     spec: &LinkSpec,
     context: &LinkContext<'_>,
@@ -95,7 +95,7 @@ fn build_port<P: Send + 'static>(
     };
     let foreign = build_queue(&spec.queue, limit, rate, context)?;
     let mut port = if spec.separate() {
-        // Feedback keeps the heard queue short; it needs a limit only.
+        // Feedback keeps the first class's queue short, so that a limit is sufficient.
         let heard = Box::new(DropTail::new(limit));
         Port::separated(now, Separation::new(heard, foreign, limit), shaper)
     } else {
@@ -111,7 +111,7 @@ fn build_port<P: Send + 'static>(
     Ok(port)
 }
 
-/// The wire of a link as `spec` describes it.
+/// Builds the wire of a link from `spec`.
 #[must_use]
 pub fn build_wire(spec: &LinkSpec, context: &LinkContext<'_>) -> WireConfig {
     let jitter = spec.jitter.map(|JitterSpec { max, reorder }| Jitter {
@@ -129,7 +129,7 @@ pub fn build_wire(spec: &LinkSpec, context: &LinkContext<'_>) -> WireConfig {
     }
 }
 
-/// The changes over time that `spec` names, from `context.now` on.
+/// Builds the scheduled changes in `spec`, starting at `context.now`.
 #[must_use]
 pub fn build_schedule(spec: &LinkSpec, context: &LinkContext<'_>) -> Schedule {
     let changes = spec.at.iter().flat_map(|change| {
@@ -183,7 +183,7 @@ fn build_loss(spec: &LossSpec, context: &LinkContext<'_>) -> Loss {
             per_bad.probability(),
             context.random("loss"),
         )),
-        // Bad packets are lost: r = 1 / burst, p = PER · r / (1 − PER).
+        // Packets in the bad state are lost: r = 1 / burst, p = PER · r / (1 − PER).
         LossSpec::Bursts { per, burst } => {
             let bad_good = 1.0 / burst.0;
             let good_bad = (per.0 * bad_good / (1.0 - per.0)).min(1.0);
@@ -255,7 +255,8 @@ fn build_queue<P: Send + 'static>(
 }
 
 impl LinkSpec {
-    /// The queue's limit; `rtt` is what `bdp` means where the queue does not say.
+    /// The queue's limit; `rtt` is the round-trip time for `bdp`, unless the queue specifies
+    /// one.
     #[must_use]
     pub fn limit(&self, rtt: Option<Duration>) -> Limit {
         let rtt = self.queue.rtt.map(|rtt| rtt.0).or(rtt);
@@ -274,8 +275,8 @@ impl LinkSpec {
         }
     }
 
-    /// True if packets with feedback and others have queues of their own: as the queue says, else
-    /// wherever a control law with feedback is in charge.
+    /// Returns true if packets with feedback are separated from others: as configured, otherwise
+    /// if a control law with feedback is in use.
     #[must_use]
     pub fn separate(&self) -> bool {
         let law = self.controller.as_ref();
@@ -283,7 +284,7 @@ impl LinkSpec {
         self.queue.separate.unwrap_or(feedback)
     }
 
-    /// The control law, with the lesser of rate and capacity; `None` without one.
+    /// The control law, with the lower of rate and capacity; `None` without one.
     #[must_use]
     pub fn controller(
         &self,

@@ -1,4 +1,4 @@
-//! What the types of a link's keys cannot say, for every reader of them.
+//! Checks that the types of a link's keys cannot express, for all programs that read them.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::units::RateValue;
 use crate::queue::Limit;
 use crate::trace::Trace;
 
-/// Which program reads a link's keys.
+/// The program that reads a link's keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reader {
     /// A router, for one of its ports.
@@ -24,7 +24,7 @@ pub enum Reader {
 }
 
 impl Reader {
-    /// What has the keys.
+    /// The noun for a table with these keys.
     const fn noun(self) -> &'static str {
         match self {
             Self::Router => "port",
@@ -36,19 +36,19 @@ impl Reader {
 /// The rate of a link, and the capacity that its control law gets.
 #[derive(Clone, Debug, Default)]
 pub struct Pace {
-    /// Rate, of a trace the mean; absent: unlimited.
+    /// Rate, or a trace's mean; absent: unlimited.
     pub rate: Option<RateValue>,
-    /// When packets may leave, if the rate is not constant.
+    /// When packets can leave, if the rate is not constant.
     pub trace: Option<Arc<Trace>>,
-    /// What the control law may count on.
+    /// The capacity for the control law.
     pub capacity: Option<RateValue>,
-    /// The control law gets the rate that the link could send at in the last seconds.
+    /// True if the control law gets a measurement of the recent capacity.
     pub follow: bool,
-    /// Changes that come with a trace.
+    /// Changes that are part of a trace.
     pub changes: Vec<ChangeSpec>,
 }
 
-/// The keys of one table, with what their faults and limits depend on.
+/// The keys of one table, with the inputs that their errors and limits depend on.
 #[derive(Clone, Debug)]
 pub struct LinkCheck<'a, R, C> {
     /// The program that reads them.
@@ -57,13 +57,14 @@ pub struct LinkCheck<'a, R, C> {
     pub source: &'a Source<'a>,
     /// The keys.
     pub keys: &'a LinkKeys<R, C>,
-    /// The place of a fault that no key has.
+    /// The place of faults that concern no single key.
     pub place: Range<usize>,
 }
 
 impl<R, C> LinkCheck<'_, R, C> {
-    /// The link that the keys describe; `pace` is what their rate and capacity mean. The queue is
-    /// checked by [`queue`](Self::queue), as soon as round-trip times are known.
+    /// Checks the keys and builds a description of the link; `pace` contains their rate and
+    /// capacity. The queue should be checked by [`queue`](Self::queue) once round-trip times are
+    /// known.
     ///
     /// # Errors
     /// A [`Fault`] if the keys do not fit together.
@@ -147,7 +148,7 @@ impl<R, C> LinkCheck<'_, R, C> {
         Ok(())
     }
 
-    /// A number without a unit would be bits per second, which is hardly meant.
+    /// A number without a unit would mean bits per second, which is probably unintended.
     fn unit(&self, rate: Option<RateValue>, span: Range<usize>) -> Result<(), Fault> {
         let Some(RateValue { bits }) = rate.filter(|rate| rate.bits > 0) else {
             return Ok(());
@@ -165,7 +166,7 @@ impl<R, C> LinkCheck<'_, R, C> {
         self.fail(span, message)
     }
 
-    /// What control laws need, now and after each scheduled change.
+    /// Checks the requirements of control laws, now and after each scheduled change.
     fn laws(&self, pace: &Pace) -> Result<(), Fault> {
         let keys = self.keys;
         let noun = self.reader.noun();
@@ -173,7 +174,7 @@ impl<R, C> LinkCheck<'_, R, C> {
         let own = own.filter_map(|law| Some((law.get_ref().0.as_ref()?, law.span())));
         let later = keys.at.iter();
         let later = later.filter_map(|at| Some((at.get_ref().controller.as_ref()?, at.span())));
-        // An emulated link may get its later laws without a rate: they then measure none.
+        // An emulated link may use later laws without a rate; they then measure no load.
         let later = later.filter(|_| self.reader == Reader::Router);
         let laws: Vec<(&LinkAlgorithm, Range<usize>)> = own.chain(later).collect();
         if let (Some((_, span)), None, None) = (laws.first(), pace.rate, pace.capacity) {
@@ -207,8 +208,8 @@ impl<R, C> LinkCheck<'_, R, C> {
         }
     }
 
-    /// Checks the queue of `link` against its largest packet, in bytes, and the round-trip time
-    /// that `bdp` means where the queue does not say.
+    /// Checks the queue of `link` against its largest packet, in bytes. `rtt` is the round-trip
+    /// time for `bdp`, unless the queue specifies one.
     ///
     /// # Errors
     /// A [`Fault`] if the queue cannot work.
@@ -251,8 +252,8 @@ impl<R, C> LinkCheck<'_, R, C> {
         }
     }
 
-    /// The room that a queue is asked to have, before it is rounded up to what works. `None`: it
-    /// is rounded up.
+    /// The requested room of a queue, before rounding up to a working size. `None`: it is always
+    /// rounded up.
     fn room(&self, queue: &QueueSpec, link: &LinkSpec, rtt: Option<Duration>) -> Option<Limit> {
         match (queue.limit, self.reader) {
             (Some(LimitSpec::Packets(packets)), _) => Some(Limit::Packets(packets)),
@@ -268,7 +269,7 @@ impl<R, C> LinkCheck<'_, R, C> {
     }
 }
 
-/// A value that is given, or its default.
+/// The given value or its default.
 fn value<T: Copy + Default>(given: Option<&Spanned<T>>) -> T {
     given.map(|given| *given.get_ref()).unwrap_or_default()
 }

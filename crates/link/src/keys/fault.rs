@@ -1,4 +1,4 @@
-//! What is wrong in a file, and where.
+//! Errors in a file, with their places.
 
 use std::fmt;
 use std::ops::Range;
@@ -6,16 +6,16 @@ use std::path::{Path, PathBuf};
 
 use super::suggest::nearest;
 
-/// One thing that is wrong in a file.
+/// An error in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     /// The file.
     pub path: PathBuf,
-    /// Line, from 1.
+    /// Line number, from 1.
     pub line: usize,
-    /// Key, or the table's name if there is none on the line.
+    /// Key, or the table's name if the line has no key.
     pub key: Option<String>,
-    /// What is wrong and what to do.
+    /// The error and its remedy.
     pub message: String,
 }
 
@@ -29,7 +29,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// A file's text, to find places in it.
+/// A file's text, for locating errors.
 #[derive(Clone, Copy, Debug)]
 pub struct Source<'a> {
     /// Its name, for messages.
@@ -39,8 +39,8 @@ pub struct Source<'a> {
 }
 
 impl Source<'_> {
-    /// A fault at the place where `span` begins, given in bytes of the text; without one, at the
-    /// first line.
+    /// Creates a fault at the start of `span`, in bytes of the text; without one, at the first
+    /// line.
     #[must_use]
     pub fn locate(&self, span: Option<Range<usize>>, message: impl Into<String>) -> Fault {
         let at = span.map_or(0, |span| span.start).min(self.text.len());
@@ -54,8 +54,8 @@ impl Source<'_> {
         }
     }
 
-    /// True if the value at `span`, or the `rate` of the inline table there, is a number without
-    /// quotes around it.
+    /// Returns true if the value at `span`, or the `rate` of the inline table there, is a number
+    /// without quotes.
     #[must_use]
     pub fn is_bare(&self, span: &Range<usize>) -> bool {
         let text = self.text.get(span.clone()).unwrap_or("");
@@ -70,7 +70,7 @@ impl Source<'_> {
         }
     }
 
-    /// The key on a line in front of `at`: of an inline table the innermost one.
+    /// The key that precedes `at` on a line; for an inline table, the innermost one.
     fn key(&self, line: usize, at: usize) -> Option<String> {
         let text = self.text.lines().nth(line - 1)?.trim();
         if text.starts_with('[') && !text.contains('=') {
@@ -100,15 +100,15 @@ impl Source<'_> {
         }
     }
 
-    /// The fault that the TOML reader found, with a message of ours.
+    /// Converts an error of the TOML parser, with a message of ours.
     #[must_use]
     pub fn syntax(&self, error: &toml::de::Error) -> Fault {
         self.locate(error.span(), explain(error.message()))
     }
 }
 
-/// Tells the reader's "unknown field" and "unknown variant" in our words, with the nearest known
-/// name or all of them.
+/// Rewords the parser's "unknown field" and "unknown variant", with the nearest known name or
+/// all of them.
 fn explain(message: &str) -> String {
     let mut words = message.split('`').skip(1).step_by(2);
     let field = message.strip_prefix("unknown field ");
@@ -126,9 +126,9 @@ fn explain(message: &str) -> String {
     }
 }
 
-/// Says the types of this program's numbers by what they hold.
+/// Describes number types by their ranges.
 fn plain(message: &str) -> String {
-    // How the reader itself keeps a number that is too large for 64 bits.
+    // The parser's own representation of numbers that exceed 64 bits.
     let message = message.replace("` as i128", "`").replace("` as u128", "`");
     let Some((given, expected)) = message.rsplit_once(", expected ") else {
         return message;

@@ -1,4 +1,4 @@
-//! What a link is made of, as files describe it.
+//! The parts of a link, as described in files.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::trace::Trace;
 /// `jitter = "2ms"`, or `{ max = "2ms", reorder = true }`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JitterSpec {
-    /// Each packet gets a delay uniform in 0…`max` on top.
+    /// Each packet gets an extra delay, uniform in 0…`max`.
     pub max: Span,
     /// Packets may overtake each other.
     pub reorder: bool,
@@ -60,7 +60,7 @@ impl<'de> Deserialize<'de> for JitterSpec {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ChangeSpec {
-    /// When, from the start.
+    /// The time from the start.
     pub t: Span,
     /// New rate; 0 is an outage.
     pub rate: Option<RateValue>,
@@ -71,13 +71,13 @@ pub struct ChangeSpec {
     /// New control law.
     #[serde(default, deserialize_with = "law")]
     pub controller: Option<LinkAlgorithm>,
-    /// The port's router stops, and runs again after this time: queued packets and those that
-    /// arrive meanwhile are lost, and the law starts from its initial state.
+    /// The port's router stops, and runs again after this time. Queued packets and those
+    /// arriving meanwhile are lost, and the law starts from its initial state.
     #[serde(default, deserialize_with = "restart")]
     pub restart: Option<Span>,
 }
 
-/// `true`, or how long it takes.
+/// `true`, or the duration.
 fn restart<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Span>, D::Error> {
     struct Visitor;
     impl de::Visitor<'_> for Visitor {
@@ -95,7 +95,7 @@ fn restart<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Span>, D
     deserializer.deserialize_any(Visitor)
 }
 
-/// A port's law by its name.
+/// A port's law by name.
 fn law<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<LinkAlgorithm>, D::Error> {
     let name = String::deserialize(deserializer)?;
     LinkAlgorithm::parse(&name)
@@ -103,16 +103,16 @@ fn law<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<LinkAlgorith
         .map_err(de::Error::custom)
 }
 
-/// All that a file says of one link.
+/// The description of one link.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LinkSpec {
-    /// Rate, of a trace the mean; absent: unlimited.
+    /// Rate, or a trace's mean; absent: unlimited.
     pub rate: Option<RateValue>,
-    /// When packets may leave, if the rate is not constant.
+    /// When packets can leave, if the rate is not constant.
     pub trace: Option<Arc<Trace>>,
-    /// What the control law may reckon with, where that is less than the rate or there is none.
+    /// The capacity for the control law, if it is below the rate or there is no rate.
     pub capacity: Option<RateValue>,
-    /// The control law gets no rate, but what the link could send recently.
+    /// The control law gets a measurement of the recent capacity instead of the rate.
     pub follow: bool,
     /// Propagation delay, one way.
     pub delay: Span,
@@ -120,8 +120,8 @@ pub struct LinkSpec {
     pub queue: QueueSpec,
     /// Control law; absent: none.
     pub controller: Option<LinkAlgorithm>,
-    /// Loss by corruption that the port declares for the link behind it, to senders that hear the
-    /// control law.
+    /// Loss by corruption that the port declares for its link, to senders that use the control
+    /// law's answers.
     pub corruption: Percent,
     /// Bytes that the link adds to each packet.
     pub frame_overhead: u32,
@@ -134,11 +134,11 @@ pub struct LinkSpec {
 }
 
 impl LinkSpec {
-    /// The most loss by corruption that a port may declare: beyond it, a link cannot be
+    /// The maximum loss by corruption that a port may declare. Beyond this, a link cannot be
     /// distinguished from a broken one.
     pub const MOST_CORRUPTION: Percent = Percent { ppm: 300_000 };
 
-    /// Its controller grants starting rates or (`false`) does not.
+    /// Enables or disables starting rates granted by its controller.
     ///
     /// # Errors
     /// There is no controller, or its law cannot grant.
@@ -154,7 +154,7 @@ impl LinkSpec {
         Ok(())
     }
 
-    /// What is wrong with the declared corruption.
+    /// The error in the declared corruption, if any.
     #[must_use]
     pub fn bad_corruption(&self) -> Option<&'static str> {
         if self.corruption > Self::MOST_CORRUPTION {
@@ -168,19 +168,19 @@ impl LinkSpec {
         None
     }
 
-    /// True if its control law takes the estimates of clouds, as measured by packets.
+    /// Returns true if its control law uses estimates of clouds that are measured by packets.
     #[must_use]
     pub fn measures_clouds(&self) -> bool {
         self.laws().any(LinkAlgorithm::measured_estimate)
     }
 
-    /// True if the port names its router in XCP headers.
+    /// Returns true if the port names its router in XCP headers.
     #[must_use]
     pub fn names_router(&self) -> bool {
         self.laws().any(|law| matches!(law.name(), "xcp" | "xcp-i"))
     }
 
-    /// Its control law, and those that scheduled changes bring.
+    /// Its control law, and those of scheduled changes.
     pub fn laws(&self) -> impl Iterator<Item = &LinkAlgorithm> {
         let later = self
             .at
@@ -189,7 +189,7 @@ impl LinkSpec {
         self.controller.iter().chain(later)
     }
 
-    /// True if packets meet chance one by one, now or after a scheduled change.
+    /// Returns true if packets are impaired individually, now or after a scheduled change.
     #[must_use]
     pub fn is_random(&self) -> bool {
         let lossy = |loss: &Option<LossSpec>| loss.is_some_and(|loss| loss != LossSpec::None);

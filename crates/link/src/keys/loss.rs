@@ -1,4 +1,4 @@
-//! Random loss and what protects from it, as files say it.
+//! Random loss and error correction, as described in files.
 
 use std::num::NonZeroU32;
 
@@ -33,7 +33,7 @@ pub enum LossSpec {
         #[serde(default = "always")]
         per_bad: Chance,
     },
-    /// In bursts that last some time, however many packets come meanwhile.
+    /// In bursts that last for some time, regardless of the number of packets.
     GilbertElliottTime {
         /// Mean time in the good state.
         good: MeanStay,
@@ -50,14 +50,14 @@ pub enum LossSpec {
     Bursts {
         /// Share of packets that are lost, less than 1.
         per: Chance,
-        /// Packets in a row that are lost, in the mean.
+        /// Mean number of consecutive lost packets.
         burst: MeanBurst,
     },
-    /// Packets with more wrong bits than a code puts right, bits going wrong in bursts.
+    /// Packets with more bit errors than a code corrects, where the errors occur in bursts.
     BitErrors {
-        /// That a bit is wrong in the good state.
+        /// Probability of a bit error in the good state.
         ber_good: Chance,
-        /// That a bit is wrong in the bad state.
+        /// Probability of a bit error in the bad state.
         #[serde(default = "never")]
         ber_bad: Chance,
         /// From the good to the bad state, per bit.
@@ -66,15 +66,15 @@ pub enum LossSpec {
         /// From the bad to the good state, per bit.
         #[serde(default = "always")]
         p_bad_good: Chance,
-        /// What protects packets.
+        /// The code that protects packets.
         #[serde(default)]
         fec: Option<FecSpec>,
     },
-    /// The same, bits going wrong as antennas and the signal have it.
+    /// The same, with bit errors determined by antennas and signal.
     Fading {
         /// Mean signal-to-noise ratio per bit in the good state, dB.
         snr: Decibel,
-        /// By how much it is less in the bad state, dB.
+        /// Difference of this ratio in the bad state, dB.
         fade: Decibel,
         /// Antennas of the sender and of the receiver: "2x1".
         antennas: AntennasText,
@@ -82,7 +82,7 @@ pub enum LossSpec {
         p_good_bad: Chance,
         /// From the bad to the good state, per bit.
         p_bad_good: Chance,
-        /// What protects packets.
+        /// The code that protects packets.
         #[serde(default)]
         fec: Option<FecSpec>,
     },
@@ -142,7 +142,7 @@ impl TryFrom<f64> for Decibel {
     }
 }
 
-/// Antennas as files write them: `"2x1"`, two that send and one that receives.
+/// Antennas as written in files: `"2x1"`, two senders and one receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub struct AntennasText(pub Antennas);
@@ -179,7 +179,7 @@ fn always() -> Chance {
 }
 
 /// `fec = { rate = 0.95 }`, or `{ block = 255, corrects = 8 }`;
-/// `short = { below = 128, rate = 0.5 }` protects short packets better.
+/// `short = { below = 128, rate = 0.5 }` improves the protection of short packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "FecTable")]
 pub struct FecSpec(pub Code);

@@ -1,9 +1,9 @@
 //! A link's keys: TOML, read strictly.
 //!
-//! [`LinkKeys`] declares the keys once, for the ports of a router and the links of a scenario;
-//! [`WithLink`] reads them next to other keys of a table, and [`LinkCheck`] checks them.
-//! [`LinkSpec`] is what they describe, and [`build_link`] makes a link from it. A [`Fault`] names
-//! file, line and key, and the nearest known word.
+//! [`LinkKeys`] declares the keys once, for both the ports of a router and the links of a
+//! scenario. [`WithLink`] reads them along with other keys of a table, and [`LinkCheck`] turns
+//! them into a [`LinkSpec`], from which [`build_link`] creates a link. A [`Fault`] names file,
+//! line and key, and suggests the nearest known word.
 
 mod build;
 mod check;

@@ -1,4 +1,4 @@
-//! The queue of a link, as files describe it.
+//! The queue of a link, as described in files.
 
 use std::str::FromStr;
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer, de};
 use super::units::{ByteCount, Chance, Span};
 use crate::queue::{Limit, RedConfig};
 
-/// Which discipline.
+/// The queue discipline.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum QueueKind {
@@ -78,12 +78,12 @@ pub struct QueueSpec {
     /// The discipline.
     #[serde(default)]
     pub kind: QueueKind,
-    /// Its room. Absent: one bandwidth-delay product, or 1000 packets for a link without rate.
+    /// Its room; absent: one bandwidth-delay product, or 1000 packets for a link without a rate.
     pub limit: Option<LimitSpec>,
-    /// The round-trip time that `bdp` means.
+    /// The round-trip time for `bdp`.
     pub rtt: Option<Span>,
-    /// Keeps packets with feedback and all others in queues of their own, each with a share
-    /// of the link by its number of flows. Absent: as the port's controller needs it.
+    /// Separates packets with feedback from all others in two queues, each with a share of the
+    /// link by its number of flows. Absent: as required by the port's controller.
     pub separate: Option<bool>,
     /// RED: lower threshold in packets.
     pub min: Option<u32>,
@@ -91,7 +91,7 @@ pub struct QueueSpec {
     pub max: Option<u32>,
     /// RED: drop probability at the upper threshold.
     pub p: Option<Chance>,
-    /// RED: probability rises to 1 at twice the upper threshold, instead of a jump.
+    /// RED: the probability rises to 1 at twice the upper threshold, instead of jumping.
     pub gentle: Option<bool>,
     /// RED: weight of the average.
     pub weight: Option<Chance>,
@@ -99,15 +99,15 @@ pub struct QueueSpec {
     pub bytes: Option<bool>,
     /// RED: mean packet in bytes.
     pub mean_packet: Option<u32>,
-    /// CoDel: a wait that is fine for as long as it likes.
+    /// CoDel: acceptable standing delay.
     pub target: Option<Span>,
-    /// CoDel: how long waits may stay above it.
+    /// CoDel: time for which the delay may stay above it.
     pub interval: Option<Span>,
 }
 
 impl QueueSpec {
-    /// What is wrong with its keys, whatever the link: one that only another kind of queue knows,
-    /// or values that RED cannot work with.
+    /// Returns an error in its keys that does not depend on the link: a key of another kind of
+    /// queue, or impossible RED values.
     #[must_use]
     pub fn unfit(&self) -> Option<String> {
         if let Some(message) = self.misplaced() {
@@ -123,7 +123,7 @@ impl QueueSpec {
         }
     }
 
-    /// What is wrong if a key stands here that only another kind of queue knows.
+    /// Returns an error if there is a key of another kind of queue.
     fn misplaced(&self) -> Option<String> {
         let red = [
             ("min", self.min.is_some()),
@@ -158,7 +158,7 @@ impl QueueSpec {
             .or(codel.map(|key| found("codel", key)))
     }
 
-    /// What RED works with, where the queue is one.
+    /// The parameters of a RED queue.
     pub(super) fn red(&self, limit: Limit) -> RedConfig {
         let q32 = |chance: Option<Chance>, default: u32| {
             chance.map_or(default, |chance| {

@@ -1,17 +1,18 @@
-//! Regular files: a pipe, a socket or a device in the place of one is an error, not a hang.
+//! Reads regular files. A pipe, a socket or a device in place of one is an error, so that
+//! reading cannot hang.
 
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// Longest text that is read, in bytes: a million routes and more.
+/// Maximum length of the text, in bytes: more than a million routes.
 const LONGEST: u64 = 256 << 20;
 
-/// Opens the regular file at `path` for reading. Opening does not wait for the writer of a pipe.
+/// Opens the regular file at `path` for reading, without waiting for the writer of a pipe.
 ///
 /// # Errors
-/// Those of the file system; [`io::ErrorKind::Other`] for anything that is not a regular file.
+/// Errors of the file system; [`io::ErrorKind::Other`] for anything that is not a regular file.
 pub fn open_regular(path: &Path) -> io::Result<File> {
     let mut options = File::options();
     options.read(true).custom_flags(libc::O_NONBLOCK);
@@ -30,7 +31,7 @@ pub fn open_regular(path: &Path) -> io::Result<File> {
 /// Reads the text of the regular file at `path`, of at most 256 MiB.
 ///
 /// # Errors
-/// Those of [`open_regular`], a longer file, and text that is not UTF-8.
+/// Errors of [`open_regular`], a longer file, or text that is not UTF-8.
 pub fn read_regular(path: &Path) -> io::Result<String> {
     let mut text = String::new();
     let file = open_regular(path)?;
@@ -49,7 +50,7 @@ mod tests {
 
     use super::*;
 
-    /// The text of a path, or its error, within ten seconds.
+    /// Returns the text at a path, or its error, within ten seconds.
     fn said(path: &Path) -> String {
         let (tell, hear) = mpsc::channel();
         let path = path.to_owned();
@@ -67,7 +68,7 @@ mod tests {
         let made = std::process::Command::new("mkfifo").arg(&pipe).status();
         assert!(made.unwrap().success());
         assert!(said(&pipe).contains("it is a pipe"), "{}", said(&pipe));
-        // A writer that holds the pipe open and writes nothing changes nothing.
+        // A writer that holds the pipe open without writing makes no difference.
         let mut both = File::options();
         let writer = both.read(true).write(true).open(&pipe).unwrap();
         assert!(said(&pipe).contains("it is a pipe"));

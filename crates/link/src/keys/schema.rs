@@ -1,4 +1,4 @@
-//! The keys of a link, and tables that have them next to keys of their own.
+//! The keys of a link, and tables that combine them with other keys.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -13,12 +13,13 @@ use super::loss::LossSpec;
 use super::queue::QueueSpec;
 use super::units::{Percent, RateValue, Span};
 
-/// The keys of one direction of a link. `R` is how a file writes its rate, `C` its capacity.
+/// The keys of one direction of a link. `R` is the type of its rate in files, `C` that of its
+/// capacity.
 #[derive(Clone, Debug)]
 pub struct LinkKeys<R = RateValue, C = RateValue> {
     /// Rate; absent: unlimited.
     pub rate: Option<Spanned<R>>,
-    /// What the control law may count on, where that is less than the rate or there is none.
+    /// The capacity for the control law, if it is below the rate or there is no rate.
     pub capacity: Option<Spanned<C>>,
     /// Propagation delay, one way.
     pub delay: Option<Span>,
@@ -26,7 +27,7 @@ pub struct LinkKeys<R = RateValue, C = RateValue> {
     pub queue: Option<Spanned<QueueSpec>>,
     /// Control law.
     pub controller: Option<Spanned<Law>>,
-    /// The control law grants starting rates.
+    /// Whether the control law grants starting rates.
     pub grant: Option<Spanned<bool>>,
     /// Loss by corruption that the port declares.
     pub corruption: Option<Spanned<Percent>>,
@@ -76,7 +77,7 @@ impl LinkKeys {
 }
 
 impl<'de, R: Deserialize<'de>, C: Deserialize<'de>> LinkKeys<R, C> {
-    /// Reads the value of the key of this name.
+    /// Reads the value of the key with this name.
     fn read<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
         match name {
             "rate" => self.rate = map.next_value().map(Some)?,
@@ -96,7 +97,7 @@ impl<'de, R: Deserialize<'de>, C: Deserialize<'de>> LinkKeys<R, C> {
     }
 }
 
-/// A control law by its name; `none` is no law.
+/// A control law by name; `none` means no law.
 #[derive(Clone, Debug)]
 pub struct Law(pub Option<LinkAlgorithm>);
 
@@ -108,10 +109,11 @@ impl<'de> Deserialize<'de> for Law {
     }
 }
 
-/// A table with the keys of a link next to its own. `T` reads its own and denies unknown ones.
+/// A table with the keys of a link and keys of its own. `T` reads the latter and denies unknown
+/// ones.
 ///
-/// Serde's `flatten` loses the places of values and allows unknown keys; this keeps places, and an
-/// unknown key's error lists the names of both.
+/// Serde's `flatten` loses the places of values and allows unknown keys. This type keeps places,
+/// and its error for an unknown key lists all names.
 #[derive(Clone, Debug)]
 pub struct WithLink<T, R = RateValue, C = RateValue> {
     /// The table's own keys.
@@ -165,7 +167,7 @@ where
     }
 }
 
-/// The table as its own type sees it: keys of the link are read on the way.
+/// A deserializer for the table's own keys that reads the link's keys on the way.
 struct Own<'a, A, R, C> {
     map: A,
     link: &'a mut LinkKeys<R, C>,
@@ -227,13 +229,13 @@ where
     }
 }
 
-/// Whose key it is.
+/// The owner of a key.
 enum Key {
     Link(&'static str),
     Own(&'static str),
 }
 
-/// Reads a key that is the link's or one of these.
+/// Reads a key that belongs to the link or to this list.
 struct Name(&'static [&'static str]);
 
 impl<'de> DeserializeSeed<'de> for Name {
@@ -258,7 +260,7 @@ impl Visitor<'_> for Name {
             .ok_or_else(|| {
                 let all = self.0.iter().chain(&LinkKeys::NAMES);
                 let all: Vec<String> = all.map(|name| format!("`{name}`")).collect();
-                // As serde tells it, so that `Source::syntax` reads both alike.
+                // In serde's format, so that `Source::syntax` can parse both.
                 let all = all.join(", ");
                 E::custom(format!("unknown field `{given}`, expected one of {all}"))
             })

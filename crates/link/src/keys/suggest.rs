@@ -1,7 +1,7 @@
 //! The nearest known word.
 
-/// The entry of `known` with the smallest edit distance from `given`, if that is at most a third of
-/// its letters, or two letters.
+/// Returns the entry of `known` with the smallest edit distance from `given`, if it is at most
+/// two letters or a third of the word.
 #[must_use]
 pub fn nearest<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     known

@@ -1,4 +1,4 @@
-//! Links by their keys, and the errors of keys that do not fit together.
+//! Links from their keys, and errors for keys that do not fit together.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use super::link::LinkSpec;
 use super::schema::{LinkKeys, WithLink};
 use crate::queue::Limit;
 
-/// A table with a key of its own.
+/// A table with one additional key.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Own {
@@ -30,7 +30,7 @@ fn parse(text: &str) -> Result<WithLink<Own>, Fault> {
     toml::from_str(text).map_err(|error| source(text).syntax(&error))
 }
 
-/// The link of the keys, as a reader checks it; packets have 1500 bytes.
+/// Checks the keys as `reader` would, with packets of 1500 bytes.
 fn check(reader: Reader, keys: &str) -> Result<LinkSpec, String> {
     let text = format!("name = \"l\"\n{keys}\n");
     let table = parse(&text).map_err(|fault| fault.to_string())?;
@@ -65,7 +65,7 @@ jitter = "1ms"
 at = [ { t = "1s", rate = "1Mbit" } ]
 "#;
 
-/// Each name has a value, and values keep their places.
+/// Every key must be read, and values must keep their places.
 #[test]
 fn every_key_is_read() {
     for name in LinkKeys::NAMES {
@@ -123,7 +123,7 @@ fn unknown_keys_suggest_the_nearest_of_both() {
     );
 }
 
-/// What a router and the emulator say of the same keys; no text: they are good.
+/// The errors of a router and of the emulator for the same keys; empty if the keys are valid.
 #[test]
 fn keys_that_do_not_fit_together() {
     let law = "controller = \"vcp\"";

@@ -1,4 +1,4 @@
-//! Quantities as files have them: `10Mbit`, `199ms`, `64KiB`.
+//! Quantities as written in files: `10Mbit`, `199ms`, `64KiB`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, de};
 
 use crate::impair::Probability;
 
-/// Text that is no such quantity.
+/// Text that is not a valid quantity.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cannot read `{given}` as {what}: write {example}")]
 pub struct UnitError {
@@ -45,7 +45,7 @@ pub struct Percent {
 pub struct Chance(pub f64);
 
 impl Chance {
-    /// As the generator compares it.
+    /// The fixed-point value for the generator.
     #[must_use]
     pub fn probability(self) -> Probability {
         Probability::new(self.0).unwrap_or(Probability::ZERO)
@@ -60,7 +60,7 @@ impl RateValue {
     }
 }
 
-/// As the shared units; a part below the smallest is cut off.
+/// Like the shared units, but a fraction of the smallest unit is cut off.
 const RATE: Units = Units {
     round: Round::Down,
     ..units::RATE
@@ -147,7 +147,7 @@ impl fmt::Display for RateValue {
 }
 
 impl fmt::Display for ByteCount {
-    /// To three digits.
+    /// Displays up to four digits.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (factor, unit) in [(1u64 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")] {
             if self.0 >= factor {
@@ -162,7 +162,7 @@ impl fmt::Display for ByteCount {
     }
 }
 
-/// Reads a string by `FromStr`, or a bare number by `from_number`.
+/// Parses a string by `FromStr`, or a bare number by `from_number`.
 struct Quantity<T> {
     expecting: &'static str,
     from_number: fn(u64) -> Option<T>,

@@ -7,17 +7,18 @@ use super::follow::Follow;
 use crate::shaper::Shaper;
 
 impl<P> Port<P> {
-    /// Says what the control law may reckon with, in bytes per second, where the port cannot see
-    /// it: the link behind it is slower than the port's rate, or the port has none. `None`: its
-    /// rate. Nothing is sent slower for it.
+    /// Sets the capacity for the control law, in bytes per second, if the port cannot know it
+    /// because the link behind it is slower than the port's rate, or because the port has no
+    /// rate. `None`: its rate. This does not slow down the port itself.
     pub fn set_capacity(&mut self, now: Instant, hint: Option<u64>) {
         self.advance(now);
         self.hint = hint;
         self.law.on_capacity(now, self.capacity());
     }
 
-    /// Tells the control law no rate from now on, but what the link could send over the last 100
-    /// ms. Until something is known of it, it is taken for one of `rate` bytes per second.
+    /// From now on, the control law gets a measurement instead of the rate: the rate at which
+    /// the link could send over the last 100 ms. Until the first measurement, `rate` bytes per
+    /// second are assumed.
     pub fn follow(&mut self, now: Instant, rate: u64) {
         self.advance(now);
         let offered = self.offered(now);
@@ -25,7 +26,7 @@ impl<P> Port<P> {
         self.law.on_capacity(now, self.capacity());
     }
 
-    /// Looks what the link could send.
+    /// Measures how much the link could send.
     #[cold]
     pub(super) fn look(&mut self, now: Instant) {
         let offered = self.offered(now);
@@ -36,7 +37,7 @@ impl<P> Port<P> {
         self.law.on_capacity(now, self.capacity());
     }
 
-    /// Bytes that it could have sent since it came up.
+    /// Bytes that the link could have sent since it came up.
     fn offered(&self, now: Instant) -> u64 {
         let passed = self.shaper.offered(now);
         passed.unwrap_or_else(|| self.stats.capacity_bytes(now))
@@ -49,8 +50,8 @@ impl<P> Port<P> {
     }
 }
 
-/// The capacity that a control law gets: the measured one if `follow` is set, else the rate; at
-/// most the hint.
+/// The capacity for a control law: the measured one if `follow` is set, otherwise the rate, but
+/// at most the hint.
 pub(super) fn effective(
     follow: Option<&Follow>,
     shaper: &Shaper,

@@ -1,35 +1,36 @@
-//! The recent capacity of a link, for control laws that do not get its rate.
+//! Measures the recent capacity of a link, for control laws that do not get its rate.
 //!
-//! The port counts the bytes that the link could have sent, used or not. Every 20 ms it passes the
-//! mean over the last 100 ms to its law, as the routers of ABC follow their wireless links (Goyal
-//! et al., "ABC: A Simple Explicit Congestion Controller for Wireless Networks", NSDI 2020,
-//! §3.1.2). The mean covers more time if fewer than eight full packets fit into 100 ms. Future
-//! rates are not known. The difference between one 100 ms and the one before sets how long packets
-//! may wait at the port, so that packets are queued when the rate rises.
+//! The port counts the bytes that the link could have sent, used or not. Every 20 ms it passes
+//! the mean over the last 100 ms to its law, like the routers of ABC that follow their wireless
+//! links (Goyal et al., "ABC: A Simple Explicit Congestion Controller for Wireless Networks",
+//! NSDI 2020, §3.1.2). If fewer than eight full packets fit into 100 ms, the mean covers more
+//! time. Future rates are not known, so the difference between consecutive periods of 100 ms
+//! determines how long packets may wait at the port. This way, packets are already queued when
+//! the rate rises.
 
 use pathmark_cc::{Duration, Instant};
 
 /// Time between two looks.
 const STEP: Duration = Duration::from_millis(20);
-/// Looks in the mean.
+/// Number of looks in the mean.
 const STEPS: usize = 5;
-/// Most looks in the mean, until the link could have sent `LEAST_BYTES`: with fewer packets the
-/// mean depends on the time of the last one rather than on the rate.
+/// Maximum number of looks, used until the link could have sent `LEAST_BYTES`. With fewer
+/// packets, the mean would depend on the time of the last one rather than on the rate.
 const MOST_STEPS: usize = 50;
 const LEAST_BYTES: u64 = 8 * 1500;
-/// Longest time that packets may wait, if the means of two consecutive 100 ms differ by half of the
-/// rate or more; proportionally less otherwise.
+/// Maximum time for which packets may wait, used if the means of consecutive 100 ms differ by
+/// half of the rate or more; proportionally less otherwise.
 const MOST_WAIT: Duration = Duration::from_millis(30);
-/// What was seen counts for 1/32 less with every 100 ms.
+/// The weight of old differences decreases by 1/32 every 100 ms.
 const FORGET: u64 = 32;
-/// No step is worth more bytes, so that sums cannot overflow.
+/// Limit of the bytes per step, so that sums cannot overflow.
 const MOST_BYTES: u64 = 1 << 40;
 
-/// See the module.
+/// Measures the recent capacity, as described in the module.
 #[derive(Clone, Debug)]
 pub(super) struct Follow {
-    /// Nanoseconds and bytes that the link could have sent of the last steps, the next to be
-    /// written at `at`.
+    /// Nanoseconds of the last steps, and bytes that the link could have sent in them; the next
+    /// step is written at `at`.
     steps: [(u64, u64); MOST_STEPS],
     at: usize,
     last: Instant,
@@ -39,8 +40,8 @@ pub(super) struct Follow {
 }
 
 impl Follow {
-    /// Follows a link from `now` on, when it could have sent `offered` bytes. Until the first look
-    /// it is taken for one that carries `rate` bytes per second.
+    /// Starts measuring at `now`, when the link could have sent `offered` bytes. Until the first
+    /// look, `rate` bytes per second are assumed.
     pub(super) fn new(now: Instant, rate: u64, offered: u64) -> Self {
         Self {
             steps: [(0, 0); MOST_STEPS],
@@ -52,7 +53,7 @@ impl Follow {
         }
     }
 
-    /// When to look next.
+    /// The time of the next look.
     #[inline]
     pub(super) fn due(&self) -> Instant {
         self.last + STEP
@@ -64,12 +65,12 @@ impl Follow {
         self.rate
     }
 
-    /// How long packets are to wait at the port, since the rate moves.
+    /// How long packets should wait at the port, because of the varying rate.
     pub(super) fn wait(&self) -> Duration {
         self.variation.wait()
     }
 
-    /// The link could have sent `offered` bytes until `now`.
+    /// Records that the link could have sent `offered` bytes until `now`.
     pub(super) fn look(&mut self, now: Instant, offered: u64) {
         let nanos = now.saturating_since(self.last).as_nanos();
         let nanos = u64::try_from(nanos).unwrap_or(u64::MAX);
@@ -100,14 +101,15 @@ impl Follow {
     }
 }
 
-/// By how much the rate moves from one 100 ms to the next.
+/// The variation of the rate between consecutive periods of 100 ms.
 #[derive(Clone, Copy, Debug, Default)]
 struct Variation {
-    /// Steps of the running 100 ms, and what the link could have sent in them and in those before.
+    /// Steps of the current 100 ms, and the bytes that the link could have sent in them and in
+    /// the previous 100 ms.
     steps: usize,
     bytes: u64,
     before: Option<u64>,
-    /// Sums of what the link could have sent, and of the differences.
+    /// Sums of the bytes that the link could have sent, and of the differences.
     sum: u64,
     moved: u64,
 }
@@ -153,7 +155,7 @@ mod tests {
 
     #[test]
     fn the_mean_over_100_ms_every_20() {
-        // 12 kB and more per step, then nothing, then 120 kB.
+        // 12 kB or more per step, and finally 120 kB.
         let k = 12_000;
         let steps = [k, k, k, k, k, 2 * k, 2 * k, 2 * k, 2 * k, 2 * k, 10 * k];
         let (follow, rates) = looks(&steps);
@@ -170,7 +172,7 @@ mod tests {
         for rate in &rates[16..] {
             assert!((37_500..=40_000).contains(rate), "{rates:?}");
         }
-        // Nothing comes for a second: that is known.
+        // A second without any capacity must show.
         let (_, rates) = looks(&[30_000, 30_000, 30_000, 30_000, 30_000].repeat(2));
         assert_eq!(rates.last(), Some(&1_500_000));
         let pause = [vec![30_000; 10], vec![0; 60]].concat();
@@ -183,11 +185,11 @@ mod tests {
     fn packets_wait_where_the_rate_moves_and_nowhere_else() {
         let (follow, _) = looks(&[30_000; 500]);
         assert_eq!(follow.wait(), Duration::ZERO);
-        // 100 ms of nothing, 100 ms of twice the rate.
+        // 100 ms of nothing, then 100 ms of twice the rate.
         let moves = [[60_000; STEPS], [0; STEPS]].concat().repeat(50);
         let (mut follow, _) = looks(&moves);
         assert_eq!(follow.wait(), MOST_WAIT);
-        // Steady again: after half a minute the wait is gone.
+        // Steady again: the wait must be gone after half a minute.
         let mut offered = moves.iter().sum();
         for _ in 0..1500 {
             offered += 30_000;
@@ -198,7 +200,7 @@ mod tests {
             "{:?}",
             follow.wait()
         );
-        // A fifth up and down each 100 ms: 2/5 of the wait.
+        // Up and down by a fifth each 100 ms: 2/5 of the wait.
         let (follow, _) = looks(&[[30_000; STEPS], [24_000; STEPS]].concat().repeat(50));
         let wait = follow.wait().as_micros();
         assert!((12_500..14_200).contains(&wait), "{wait}");

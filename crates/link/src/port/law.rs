@@ -6,19 +6,18 @@ use pathmark_cc::{
 
 use crate::queue::Limit;
 
-/// The control law with its deadline at hand, so that most packets ask it for nothing but their
-/// answer.
+/// The control law with its cached deadline, so that most packets only ask it for their answer.
 ///
-/// Its clock runs while the port does: a law measures and gives by time, and in time in which the
-/// port did not run nothing could come or leave. What it took for an idle link would be given away
-/// on top of what flows have.
+/// The law's clock stops while the port does not run. Because a law measures over time and no
+/// packet can arrive or leave while the port does not run, it would otherwise regard the link as
+/// idle, and grant this time's capacity on top of the flows' present rates.
 pub(super) struct Law {
     controller: Option<Box<dyn LinkController>>,
-    /// The registered protocol that it answers.
+    /// The registered protocol that the law answers.
     own: Option<u8>,
     /// On the port's clock.
     pub(super) timer: Instant,
-    /// Nanoseconds in which the port did not run since the law is in charge.
+    /// Nanoseconds in which the port did not run since the law was installed.
     stalled: u64,
 }
 
@@ -33,7 +32,7 @@ impl Law {
         }
     }
 
-    /// Puts a law in charge, or none, whose clock is the port's now.
+    /// Installs a law, or none. Its clock starts with the port's present time.
     pub(super) fn replace(&mut self, controller: Option<Box<dyn LinkController>>) {
         self.own = controller.as_ref().and_then(|law| law.protocol());
         self.controller = controller;
@@ -41,7 +40,7 @@ impl Law {
         self.refresh();
     }
 
-    /// Makes a packet foreign whose protocol the law does not answer.
+    /// Makes a packet foreign if the law does not answer its protocol.
     #[inline]
     pub(super) fn read(&self, carried: &mut Carried) {
         let foreign = match (self.own, &*carried) {
@@ -55,7 +54,7 @@ impl Law {
         }
     }
 
-    /// The law, to put it in charge elsewhere.
+    /// The law, for installing it elsewhere.
     pub(super) fn into_controller(self) -> Option<Box<dyn LinkController>> {
         self.controller
     }
@@ -65,14 +64,14 @@ impl Law {
         self.controller.as_deref()
     }
 
-    /// The port did not run for this number of nanoseconds.
+    /// Records that the port did not run for this number of nanoseconds.
     #[cold]
     pub(super) fn on_stall(&mut self, nanos: u64) {
         self.stalled = self.stalled.saturating_add(nanos);
         self.refresh();
     }
 
-    /// What the law's clock shows.
+    /// The time on the law's clock.
     #[inline]
     const fn clock(&self, now: Instant) -> Instant {
         Instant::from_nanos(now.as_nanos().saturating_sub(self.stalled))
@@ -90,8 +89,7 @@ impl Law {
         }
     }
 
-    /// A packet, or a run of them, arrives. False if the law holds it back: it then goes no
-    /// further.
+    /// Passes an arriving packet or run to the law. Returns false if the law drops it.
     #[inline]
     pub(super) fn takes(&mut self, now: Instant, run: &Arrival, packets: u32, queue: u64) -> bool {
         if packets > 1 {
@@ -122,7 +120,7 @@ impl Law {
         true
     }
 
-    /// A packet, or a run of them, arrives that the law does not hear of.
+    /// Passes an arriving packet or run that does not count for the law.
     #[inline]
     pub(super) fn on_unheard(&mut self, now: Instant, arrival: &Arrival) {
         let now = self.clock(now);

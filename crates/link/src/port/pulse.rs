@@ -1,18 +1,20 @@
-//! Times in which a port did not run.
+//! Detects times in which a port did not run.
 //!
-//! A port is driven by packets and deadlines. A process that gets no processor serves neither, and
-//! an idle port has no deadline that it could miss. So a port that packets came to lately has one
-//! all the time.
+//! A port is driven by packets and deadlines. A process that gets no processor time serves
+//! neither, but an idle port has no deadline that it could miss. Therefore a port that recently
+//! received packets always has one.
 
 use pathmark_cc::Instant;
 
-/// Nanoseconds between two beats: as long as a transmitter catches up
-/// ([`Shaper`](crate::shaper::Shaper)). A driver that is later than that after a beat did not run.
+/// Nanoseconds between two beats, which is also the time for which a transmitter catches up
+/// ([`Shaper`](crate::shaper::Shaper)). If a driver is later than this after a beat, it did not
+/// run.
 const BEAT: u64 = 50_000_000;
-/// Beats without a packet after which a port rests: longer than most round trips.
+/// Number of beats without a packet after which a port rests. Together they are longer than most
+/// round trips.
 const REST: u32 = 64;
 
-/// See the module.
+/// A regular beat while packets arrive, as described in the module.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pulse {
     due: Instant,
@@ -21,7 +23,7 @@ pub(super) struct Pulse {
 }
 
 impl Pulse {
-    /// At rest.
+    /// Creates a pulse at rest.
     pub(super) const fn new() -> Self {
         Self {
             due: Instant::FAR_FUTURE,
@@ -35,7 +37,7 @@ impl Pulse {
         self.due
     }
 
-    /// A packet came, after what was due by then.
+    /// Records the arrival of a packet, after everything that was due by then.
     #[inline]
     pub(super) fn on_arrival(&mut self, now: Instant) {
         self.idle = 0;
@@ -44,7 +46,7 @@ impl Pulse {
         }
     }
 
-    /// A beat is due. Returns the nanoseconds in which the port did not run.
+    /// Handles a beat that is due. Returns the nanoseconds in which the port did not run.
     #[cold]
     pub(super) fn beat(&mut self, now: Instant) -> u64 {
         let late = now.as_nanos().saturating_sub(self.due.as_nanos());
@@ -80,7 +82,7 @@ mod tests {
         assert_eq!(pulse.due(), at(2200));
     }
 
-    /// Nothing comes: it beats 64 times, and then at the next packet.
+    /// Without further packets, it beats 64 times, and then at the next packet.
     #[test]
     fn a_port_that_nothing_comes_to_rests() {
         let at = Instant::from_millis;

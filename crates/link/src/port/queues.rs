@@ -1,4 +1,4 @@
-//! The queue of a port, or its two.
+//! A port's queue or queues.
 
 use pathmark_cc::{Arrival, Carried, Instant};
 
@@ -6,7 +6,7 @@ use crate::owner::Owner;
 use crate::queue::{Depth, Limit, Popped, Queue};
 use crate::separation::Separation;
 
-/// The queues, each with its depth at hand.
+/// The queues, each with its cached depth.
 pub(super) enum Queues<P> {
     One(Box<dyn Queue<P>>, Depth),
     Two(Box<Separation<P>>),
@@ -20,8 +20,8 @@ impl<P> Queues<P> {
         }
     }
 
-    /// True if this packet's arrival counts for the control law: every packet in a common queue,
-    /// else those of its own class. `None`: the packet is dropped.
+    /// Whether this packet counts for the control law: every packet in a common queue, otherwise
+    /// those of its class. `None`: the packet is dropped.
     #[inline]
     pub(super) fn hears(&mut self, now: Instant, arrival: &mut Arrival) -> Option<bool> {
         match self {
@@ -30,14 +30,14 @@ impl<P> Queues<P> {
         }
     }
 
-    /// True if a packet that counts for the law is of a flow that gets its answers. In a common
-    /// queue, only packets that carry feedback show this.
+    /// Whether a packet that counts for the law belongs to a flow that gets answers. In a common
+    /// queue, this is only known of packets that carry feedback.
     #[inline]
     pub(super) fn is_feedback(&self, arrival: &Arrival) -> bool {
         matches!(self, Self::Two(_)) || arrival.carried.is_feedback()
     }
 
-    /// True if it is asked for an answer.
+    /// Whether the law must answer this packet.
     #[inline]
     pub(super) fn answers(&self, arrival: &Arrival) -> bool {
         matches!(self, Self::One(..)) || arrival.carried != Carried::Foreign
@@ -51,7 +51,7 @@ impl<P> Queues<P> {
         }
     }
 
-    /// The law held back a packet that it heard of.
+    /// Records that the law dropped a packet of its class.
     #[cold]
     pub(super) fn on_policed(&mut self, bytes: u32) {
         if let Self::Two(separation) = self {

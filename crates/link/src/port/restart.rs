@@ -1,4 +1,4 @@
-//! Restarts: a port that forgets what its router knew.
+//! Restarts, after which a port starts from its initial state.
 
 use std::fmt;
 
@@ -10,19 +10,19 @@ use crate::owner::Owner;
 use crate::queue::{Depth, Limit, Popped, Pushed, Queue, Queued};
 use crate::stats::DropCause;
 
-/// Makes a port as it was when its router first started: the present time in, a port with empty
-/// queues and a law that knows nothing out.
+/// Rebuilds a port in its state when its router first started: with empty queues and a law in
+/// its initial state. It gets the present time.
 pub struct Rebuild<P>(Box<dyn FnMut(Instant) -> Option<Port<P>> + Send>);
 
 impl<P: 'static> Rebuild<P> {
-    /// A port that `build` makes. `None` leaves the port without queue and law, so it drops all
-    /// that comes.
+    /// Uses `build` to create the port. `None` leaves the port without queue and law, so that it
+    /// drops all packets.
     #[must_use]
     pub fn new(build: impl FnMut(Instant) -> Option<Port<P>> + Send + 'static) -> Self {
         Self(Box::new(build))
     }
 
-    /// The same with `change` made to each port that it makes.
+    /// Also applies `change` to each port that it creates.
     #[must_use]
     pub fn with(mut self, mut change: impl FnMut(Instant, &mut Port<P>) + Send + 'static) -> Self {
         Self::new(move |now| {
@@ -46,7 +46,7 @@ impl<P> fmt::Debug for Rebuild<P> {
 }
 
 impl<P> Port<P> {
-    /// Hands every waiting packet back as [`DropCause::Removed`].
+    /// Returns every waiting packet to its owner as [`DropCause::Removed`].
     pub fn clear(&mut self, now: Instant, owner: &mut dyn Owner<P>) {
         loop {
             let Popped { item, dropped } = self.queues.pop(now, owner);
@@ -62,8 +62,8 @@ impl<P> Port<P> {
 }
 
 impl<P: 'static> Port<P> {
-    /// Its router stops: hands every waiting packet back as [`DropCause::Removed`], forgets the
-    /// control law, and drops what arrives until [`come_up`](Self::come_up).
+    /// Stops its router: returns every waiting packet to its owner as [`DropCause::Removed`],
+    /// removes the control law, and drops arriving packets until [`come_up`](Self::come_up).
     pub(crate) fn go_down(&mut self, now: Instant, owner: &mut dyn Owner<P>) {
         self.advance(now);
         self.clear(now, owner);
@@ -73,8 +73,8 @@ impl<P: 'static> Port<P> {
         self.measure(now);
     }
 
-    /// Its router runs again: queue, control law and what it follows are those of `fresh`, which
-    /// has seen nothing yet. Transmitter, rate, counters and what it declares stay.
+    /// Starts its router again, with the queue, control law and capacity measurement of `fresh`.
+    /// Transmitter, rate, counters and declared values stay.
     pub(crate) fn come_up(&mut self, now: Instant, fresh: Self) {
         self.advance(now);
         self.queues = fresh.queues;
@@ -88,7 +88,7 @@ impl<P: 'static> Port<P> {
     }
 }
 
-/// The queue of a port whose router is down: nothing gets in.
+/// The queue of a port whose router is down. It drops all packets.
 struct Down(Limit);
 
 impl<P> Queue<P> for Down {

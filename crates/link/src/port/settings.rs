@@ -1,4 +1,4 @@
-//! What of a port may be changed while it runs.
+//! Settings of a port that can change while it runs.
 
 use pathmark_cc::{CloudEstimate, Instant, LinkController, Upstream};
 
@@ -8,8 +8,9 @@ use crate::queue::Limit;
 use crate::shaper::Retimed;
 
 impl<P> Port<P> {
-    /// Changes the rate, in bytes per second. Returns what that does to the packet in transmission,
-    /// which has been handed over: [`Link::set_rate`](crate::link::Link::set_rate) minds that.
+    /// Changes the rate, in bytes per second. Returns the effect on the packet in transmission,
+    /// which has already been handed over; [`Link::set_rate`](crate::link::Link::set_rate) takes
+    /// this into account.
     pub fn set_rate(&mut self, now: Instant, rate: Option<u64>) -> Option<Retimed> {
         self.advance(now);
         let retimed = self.shaper.set_rate(now, rate);
@@ -23,8 +24,8 @@ impl<P> Port<P> {
         self.law.on_estimate(now, upstream, estimate);
     }
 
-    /// Shows each upstream router of a cloud that the control law keeps, with the bytes that have
-    /// come from it since it is kept.
+    /// Calls `visit` for each upstream router of a cloud that the control law keeps, with the
+    /// bytes that have arrived from this router since then.
     pub fn visit_clouds(&self, visit: &mut dyn FnMut(Upstream, u64)) {
         if let Some(controller) = self.law.controller() {
             controller.visit_clouds(visit);
@@ -38,7 +39,7 @@ impl<P> Port<P> {
         self.law.on_buffer(self.queues.limit());
     }
 
-    /// Changes the queue's limit; what waits beyond it stays.
+    /// Changes the queue's limit; packets already waiting stay.
     pub fn set_limit(&mut self, limit: Limit) {
         match &mut self.queues {
             Queues::One(queue, _) => queue.set_limit(limit),
@@ -47,31 +48,31 @@ impl<P> Port<P> {
         self.law.on_buffer(limit);
     }
 
-    /// Changes the bytes that the link adds to each packet; packets that wait keep what they were
-    /// counted with.
+    /// Changes the bytes that the link adds to each packet. Waiting packets keep their old
+    /// counts.
     pub fn set_overhead(&mut self, bytes: u32) {
         self.overhead = bytes;
     }
 
-    /// Changes the loss by corruption that the port declares for the link behind it, in 10^-6 of
-    /// packets: it goes with each answer of the control law.
+    /// Changes the loss by corruption that the port declares for its link, in 10^-6 of packets.
+    /// It is sent with each answer of the control law.
     pub fn set_corruption(&mut self, ppm: u32) {
         self.corruption_ppm = ppm;
     }
 
-    /// Changes what the link protects packets with: the redundancy takes its share of the rate.
-    /// Packets that wait keep what they were counted with.
+    /// Changes the code that protects packets; its redundancy takes a part of the rate. Waiting
+    /// packets keep their old counts.
     pub(crate) fn set_code(&mut self, code: Option<Code>) {
         self.code = code;
     }
 
-    /// Puts the port on a medium that others use too: from now on each packet leaves after a
-    /// [`grant`](Self::grant) only.
+    /// Puts the port on a shared medium: from now on, each packet needs a [`grant`](Self::grant)
+    /// to leave.
     pub fn share_medium(&mut self) {
         self.access = Access::Asked;
     }
 
-    /// Lets one packet leave at the next [`poll`](Self::poll), from now on.
+    /// Lets one packet leave at the next [`poll`](Self::poll), not before `now`.
     pub fn grant(&mut self, now: Instant) {
         self.access = Access::Granted;
         self.shaper.hold(now);

@@ -1,4 +1,4 @@
-//! What of a port may be looked at.
+//! Accessors for the state of a port.
 
 use pathmark_cc::{Instant, LinkController, LinkMetrics};
 
@@ -13,7 +13,7 @@ impl<P> Port<P> {
         self.shaper.ready_at()
     }
 
-    /// What waits.
+    /// Depth of the queues.
     #[must_use]
     pub fn depth(&self) -> Depth {
         self.queues.depth()
@@ -31,22 +31,24 @@ impl<P> Port<P> {
         &self.stats
     }
 
-    /// True if a control law is in charge.
+    /// Returns true if a control law is installed.
     #[inline]
     #[must_use]
     pub fn has_controller(&self) -> bool {
         self.law.controller().is_some()
     }
 
-    /// True if it matters here what packets carry: to a control law, or to tell them apart.
+    /// Returns true if the port looks at the contents of packets, either for a control law or to
+    /// separate them.
     #[inline]
     #[must_use]
     pub fn reads_packets(&self) -> bool {
         self.has_controller() || matches!(self.queues, Queues::Two(_))
     }
 
-    /// How often flows were set aside because they went on with more than their fair share while
-    /// the queue of feedback overflowed; newcomers that are set aside together count once.
+    /// Number of times that flows were set aside because they continued to exceed their fair
+    /// share while the queue of feedback overflowed; newcomers that are set aside together count
+    /// once.
     #[must_use]
     pub fn times_set_aside(&self) -> u64 {
         match &self.queues {

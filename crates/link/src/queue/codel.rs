@@ -1,5 +1,5 @@
-//! CoDel (RFC 8289): drops by the time that packets have waited, ever more often while they wait
-//! too long.
+//! CoDel (RFC 8289), which drops packets according to their queueing delay, with increasing
+//! frequency while this delay stays too long.
 
 use pathmark_cc::{Duration, Instant};
 
@@ -10,9 +10,10 @@ use crate::stats::DropCause;
 /// Parameters of [`CoDel`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CoDelConfig {
-    /// A wait that is fine for as long as it likes.
+    /// Acceptable standing delay.
     pub target: Duration,
-    /// How long waits may stay above it before packets are dropped: about a long round trip.
+    /// Time for which the delay may stay above it before packets are dropped: about a long round
+    /// trip.
     pub interval: Duration,
     /// Hard limit.
     pub limit: Limit,
@@ -35,22 +36,22 @@ impl CoDelConfig {
 pub struct CoDel<P> {
     fifo: DropTail<P>,
     config: CoDelConfig,
-    /// Largest packet seen: with no more than one waiting there is no standing queue.
+    /// Largest packet seen. If no more than this waits, there is no standing queue.
     largest: u32,
-    /// When waits will have been above the target for an interval.
+    /// When the delay will have been above the target for an interval.
     due: Option<Instant>,
     dropping: bool,
     next_drop: Instant,
-    /// Drops since dropping began, and what it began with.
+    /// Drops since dropping started, and the count that it started with.
     count: u64,
     count_before: u64,
 }
 
-/// Intervals within which dropping resumes where it left off.
+/// Number of intervals within which dropping resumes at its earlier frequency.
 const MEMORY: u32 = 16;
 
 impl<P: Send> CoDel<P> {
-    /// An empty queue.
+    /// Creates an empty queue.
     #[must_use]
     pub fn new(config: CoDelConfig) -> Self {
         Self {
@@ -65,7 +66,7 @@ impl<P: Send> CoDel<P> {
         }
     }
 
-    /// The packet at the head, and whether waits have been too long for an interval.
+    /// Returns the packet at the head, and whether the delay has been too long for an interval.
     fn head(&mut self, now: Instant) -> (Option<Queued<P>>, bool) {
         let Some(item) = self.fifo.take() else {
             self.due = None;
@@ -87,7 +88,7 @@ impl<P: Send> CoDel<P> {
         (Some(item), late)
     }
 
-    /// Drops come an interval over the square root of their number apart.
+    /// Time of the next drop: drops are an interval over the square root of their number apart.
     fn after(&self, from: Instant) -> Instant {
         from + spacing(self.config.interval, self.count)
     }
@@ -193,8 +194,8 @@ mod tests {
         }
     }
 
-    /// One packet in and one out per millisecond behind a standing queue: the times of the drops by
-    /// hand from the RFC's rule.
+    /// One packet in and one out per millisecond behind a standing queue. The expected times of
+    /// the drops follow from the RFC's rule.
     #[test]
     fn a_standing_queue_is_worn_down_at_the_times_of_the_rule() {
         let at = |ms: u64| Instant::ZERO + Duration::from_millis(ms);
@@ -210,7 +211,7 @@ mod tests {
                 drops.push(ms);
             }
         }
-        // The wait passes 5 ms at once: above from 5 ms on, so the first drop is at 105 ms, then
+        // The delay exceeds 5 ms from 5 ms on, so the first drop is at 105 ms, and the next ones
         // after 100, 100/√2, 100/√3, 100/√4 and 100/√5 ms, each at the next whole millisecond.
         assert_eq!(drops, [105, 205, 276, 334, 384, 429]);
         assert_eq!(log.drops.len(), 6);

@@ -1,4 +1,4 @@
-//! First in, first out; what does not fit is dropped on arrival.
+//! First in, first out; packets that do not fit are dropped on arrival.
 
 use std::collections::VecDeque;
 
@@ -8,11 +8,11 @@ use super::{Depth, Limit, Popped, Pushed, Queue, Queued};
 use crate::owner::Owner;
 use crate::stats::DropCause;
 
-/// Elements for which an empty queue keeps room.
+/// Number of elements for which an empty queue keeps memory.
 const KEPT: usize = 1 << 14;
 
-/// Releases the room of a queue whose last element is about to be taken, if that is much. Each
-/// element pays for a part of it at most once, so the mean cost of an element stays what it was.
+/// Releases the memory of a queue whose last element is about to be taken, if it is large. Since
+/// each element pays for a part of it at most once, the mean cost per element does not increase.
 #[inline]
 pub(crate) fn release_before_last<T>(items: &mut VecDeque<T>) {
     if items.len() == 1 && items.capacity() > KEPT {
@@ -20,7 +20,7 @@ pub(crate) fn release_before_last<T>(items: &mut VecDeque<T>) {
     }
 }
 
-/// Apart, so that what comes before each element stays small.
+/// A separate function keeps the code on the common path small.
 #[cold]
 #[inline(never)]
 fn release<T>(items: &mut VecDeque<T>) {
@@ -36,8 +36,8 @@ pub struct DropTail<P> {
 }
 
 impl<P> DropTail<P> {
-    /// An empty queue. Room is allocated as it is first used; much of it is released once the queue
-    /// is empty.
+    /// Creates an empty queue. Memory is allocated on first use, and most of it is released once
+    /// the queue is empty.
     #[must_use]
     pub fn new(limit: Limit) -> Self {
         Self {
@@ -168,7 +168,7 @@ mod tests {
     }
 
     proptest! {
-        /// Enqueued = dequeued + queued, in order; drops only when full.
+        /// Enqueued = dequeued + queued, in order, with drops only if full.
         #[test]
         fn conserves_packets(
             limit in 1u64..20_000,

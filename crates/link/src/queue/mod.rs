@@ -1,4 +1,4 @@
-//! Queue disciplines: what a port does with packets that wait.
+//! Queue disciplines for the waiting packets of a port.
 
 mod codel;
 mod droptail;
@@ -19,32 +19,31 @@ use crate::stats::DropCause;
 /// A packet at a port.
 #[derive(Clone, Debug)]
 pub struct Queued<P> {
-    /// The packet itself, opaque.
+    /// The packet itself, which is opaque.
     pub packet: P,
-    /// What the port knows of it; its bytes are those on the wire.
+    /// Its arrival; the bytes are those on the wire.
     pub arrival: Arrival,
-    /// Its bytes with what the link adds, but before a code adds its own.
+    /// Its bytes, including the link's overhead, but before coding.
     pub frame: u32,
-    /// How many IP packets it stands for: 1, or the segments of a super-packet that passes as a
-    /// whole.
+    /// Number of IP packets that it consists of: 1, or the segments of an uncut super-packet.
     pub packets: u32,
-    /// When it arrived.
+    /// The time of arrival.
     pub since: Instant,
 }
 
-/// How much waits in a queue.
+/// The depth of a queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Depth {
     /// Packets.
     pub packets: u64,
-    /// Their bytes, as the link will carry them.
+    /// Their bytes on the wire.
     pub bytes: u64,
 }
 
-/// Bytes that a packet is taken for where only packets are counted.
+/// Assumed size of a packet if only packets are counted, in bytes.
 pub(super) const FULL_PACKET: u64 = 1500;
 
-/// The room of a queue.
+/// The size of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
     /// This many packets.
@@ -54,14 +53,15 @@ pub enum Limit {
 }
 
 impl Limit {
-    /// `milli_bdp` thousandths of the bytes that fit a path of `rate` bytes per second and `rtt`.
+    /// Returns `milli_bdp` thousandths of the bandwidth-delay product of a path with `rate`
+    /// bytes per second and `rtt`.
     #[must_use]
     pub fn bdp(milli_bdp: u64, rate: u64, rtt: core::time::Duration) -> Self {
         let bytes = u128::from(rate) * rtt.as_micros() * u128::from(milli_bdp) / 1_000_000_000;
         Self::Bytes(u64::try_from(bytes).unwrap_or(u64::MAX))
     }
 
-    /// About how many bytes of full packets that is.
+    /// Approximate limit in bytes, assuming full packets.
     #[must_use]
     pub const fn bytes(self) -> u64 {
         match self {
@@ -70,7 +70,7 @@ impl Limit {
         }
     }
 
-    /// True if a packet of `bytes` still fits behind `depth`.
+    /// Returns true if a packet of `bytes` still fits behind `depth`.
     #[inline]
     #[must_use]
     pub fn admits(self, depth: Depth, bytes: u32) -> bool {
@@ -80,7 +80,7 @@ impl Limit {
         }
     }
 
-    /// True if `packets` packets of together `bytes` all fit behind `depth`.
+    /// Returns true if `packets` packets with `bytes` in total all fit behind `depth`.
     #[inline]
     #[must_use]
     pub fn admits_run(self, depth: Depth, packets: u32, bytes: u32) -> bool {
@@ -91,26 +91,26 @@ impl Limit {
     }
 }
 
-/// A queue discipline. A packet that it drops it hands back to its owner at once.
+/// A queue discipline. It returns each packet that it drops to the owner immediately.
 pub trait Queue<P>: Send {
-    /// Takes a packet, or drops it or another one.
+    /// Adds a packet, or drops it or another one.
     fn push(&mut self, now: Instant, item: Queued<P>, owner: &mut dyn Owner<P>) -> Pushed;
 
-    /// The next packet to send. A discipline may drop on the way (CoDel does) and then says how
-    /// many.
+    /// Removes the next packet to send. A discipline may drop others before it (as CoDel does)
+    /// and then returns their number.
     fn pop(&mut self, now: Instant, owner: &mut dyn Owner<P>) -> Popped<P>;
 
-    /// Takes the youngest packet out again, to make room in a buffer shared with another queue.
+    /// Removes the youngest packet, to make room in a buffer shared with another queue.
     fn pop_youngest(&mut self) -> Option<Queued<P>>;
 
-    /// That packet.
+    /// The packet that [`pop_youngest`](Self::pop_youngest) would remove.
     fn youngest(&self) -> Option<&Queued<P>>;
 
-    /// What waits.
+    /// The depth of the queue.
     fn depth(&self) -> Depth;
 
-    /// True if a super-packet of `packets` packets and `bytes` in all could be pushed as a whole
-    /// without any of its packets meeting another fate than they would one by one.
+    /// Returns true if a super-packet of `packets` packets and `bytes` in total can be pushed
+    /// uncut, with the same result for each of its packets as if pushed separately.
     fn takes_whole(&self, packets: u32, bytes: u32) -> bool {
         let _ = (packets, bytes);
         false
@@ -119,25 +119,24 @@ pub trait Queue<P>: Send {
     /// The limit.
     fn limit(&self) -> Limit;
 
-    /// Replaces the limit; what waits beyond it stays.
+    /// Replaces the limit; packets already waiting stay.
     fn set_limit(&mut self, limit: Limit);
 }
 
-/// What became of a packet that was pushed.
+/// The result of pushing a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pushed {
-    /// It waits.
+    /// The packet waits.
     Queued,
-    /// It was dropped, and passed to [`Owner::dropped`].
+    /// The packet was dropped, and passed to [`Owner::dropped`].
     Dropped(DropCause),
 }
 
-/// What came out of a queue.
+/// The result of popping a packet.
 #[derive(Debug)]
 pub struct Popped<P> {
     /// The packet to send, if any.
     pub item: Option<Queued<P>>,
-    /// Packets dropped on the way, each reported to the owner as
-    /// [`DropCause::Early`].
+    /// Number of packets dropped before it, each reported to the owner as [`DropCause::Early`].
     pub dropped: u64,
 }

@@ -1,8 +1,10 @@
-//! Random Early Detection (Floyd and Jacobson 1993; RFC 2309), gentle or classic, in integers.
+//! Random Early Detection (Floyd and Jacobson 1993; RFC 2309), gentle or classic, in integer
+//! arithmetic.
 //!
-//! The average queue is an exponential mean over arrivals; between two thresholds packets are
-//! dropped with a probability that grows with it, spread evenly by a count since the last drop.
-//! Nothing is marked: the ECN field of foreign traffic is not this router's to write.
+//! The average queue is an exponential mean over arrivals. Between two thresholds, packets are
+//! dropped with a probability that increases with this average, spaced evenly by counting
+//! packets since the last drop. No packet is marked, because this router must not write the ECN
+//! field of foreign traffic.
 
 use pathmark_cc::{Duration, Instant};
 
@@ -16,7 +18,7 @@ const ONE: u64 = 1 << 32;
 /// Parameters of [`Red`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RedConfig {
-    /// Weight of the average in 2^-32. 0.002 is 8 589 934.
+    /// Weight of the average, in 2^-32. 0.002 is 8 589 934.
     pub weight_q32: u32,
     /// Lower threshold in packets (mean-sized ones in byte mode).
     pub min_packets: u32,
@@ -26,9 +28,10 @@ pub struct RedConfig {
     pub max_p_q32: u32,
     /// Lets the probability rise to 1 at twice the upper threshold, instead of a jump.
     pub gentle: bool,
-    /// Measures the queue and weighs packets by bytes.
+    /// Measures the queue in bytes, and weights packets by their size.
     pub byte_mode: bool,
-    /// Mean packet size in bytes: for byte mode, and to age the average while the queue is idle.
+    /// Mean packet size in bytes, for byte mode and for aging the average while the queue is
+    /// idle.
     pub mean_packet: u32,
     /// Hard limit.
     pub limit: Limit,
@@ -50,7 +53,7 @@ impl RedConfig {
         }
     }
 
-    /// Whether it can work.
+    /// Checks whether the parameters are possible.
     ///
     /// # Errors
     /// [`BadRed`].
@@ -68,17 +71,17 @@ impl RedConfig {
     }
 }
 
-/// RED parameters that cannot work.
+/// Impossible RED parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadRed {
     /// The thresholds leave no range between them.
     #[error("`min` must be below `max`")]
     Thresholds,
-    /// Averages would never move.
+    /// Averages would never change.
     #[error("`weight` must be above 0: at least 2^-32")]
     Weight,
-    /// Sizes are divided by it.
+    /// Sizes are divided by this value.
     #[error("`mean_packet` must be above 0")]
     MeanPacket,
 }
@@ -92,10 +95,10 @@ pub struct Red<P> {
 }
 
 impl<P: Send> Red<P> {
-    /// An empty queue of a link of `rate` bytes per second.
+    /// Creates an empty queue for a link of `rate` bytes per second.
     ///
     /// # Errors
-    /// [`BadRed`] for parameters that cannot work.
+    /// [`BadRed`] for impossible parameters.
     pub fn new(config: RedConfig, rate: Option<u64>, random: Random) -> Result<Self, BadRed> {
         Ok(Self {
             fifo: DropTail::new(config.limit),
@@ -163,17 +166,17 @@ pub(super) enum Verdict {
     Drop,
 }
 
-/// The drop rule without the queue.
+/// The drop decision, without the queue.
 #[derive(Clone, Debug)]
 pub(super) struct Law {
     pub(super) config: RedConfig,
-    /// Average queue in 2^-32 packets.
+    /// Average queue, in 2^-32 packets.
     pub(super) average_q32: u64,
     /// Packets since the last drop, in 2^-16 (mean-sized ones in byte mode).
     pub(super) count_q16: u64,
     was_above: bool,
     idle_since: Option<Instant>,
-    /// Time of a mean packet at the link's rate: the step by which an idle average ages.
+    /// Time of a mean packet at the link's rate, which is the step for aging an idle average.
     packet_nanos: u64,
 }
 
@@ -259,14 +262,14 @@ impl Law {
         self.average_q32 = u64::try_from(next).unwrap_or(0);
     }
 
-    /// `avg·(1 − w)^m` for the m packets that could have gone by in `idle`.
+    /// `avg·(1 − w)^m` for the m packets that could have been sent in `idle`.
     pub(super) fn age(&mut self, idle: Duration) {
         let packets = u64::try_from(idle.as_nanos()).unwrap_or(u64::MAX) / self.packet_nanos;
         let factor = power_q32(ONE - u64::from(self.config.weight_q32), packets);
         self.average_q32 = mul_q32(self.average_q32, factor);
     }
 
-    /// The drop probability before spreading, in 2^-32.
+    /// The drop probability before spacing, in 2^-32.
     pub(super) fn base_probability(&self) -> u64 {
         let (min, max) = self.thresholds();
         let avg = self.average_q32;
@@ -283,8 +286,8 @@ impl Law {
     }
 }
 
-/// pb / (1 − count·pb): makes the gaps between drops uniform instead of geometric. 2^32 stands
-/// for 1.
+/// pb / (1 − count·pb), which makes the gaps between drops uniform instead of geometric. 2^32
+/// means 1.
 pub(super) fn spread(pb_q32: u64, count_q16: u64) -> u64 {
     let used = (u128::from(pb_q32) * u128::from(count_q16)) >> 16;
     let left = u128::from(ONE).saturating_sub(used);

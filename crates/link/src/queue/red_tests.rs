@@ -1,4 +1,4 @@
-//! RED against the published formulas in `f64` and hand-computed values.
+//! Compares RED with the published formulas in `f64` and hand-computed values.
 
 use pathmark_cc::{Arrival, Carried, Duration, Instant};
 
@@ -107,7 +107,8 @@ fn an_idle_queue_ages_the_average() {
     assert_eq!(law.average_q32, 0);
 }
 
-/// At a fixed probability of 1/20 the gaps between drops are uniform on 1…19, mean 10.
+/// With a fixed probability of 1/20, the gaps between drops are uniform over 1…19, with a mean
+/// of 10.
 #[test]
 fn gaps_between_drops_are_uniform() {
     let mut law = law(true);

@@ -6,20 +6,21 @@ use crate::flows::WHOLE_Q16;
 use crate::owner::Owner;
 use crate::queue::{Depth, DropTail, FULL_PACKET, Limit, Popped, Queue, Queued};
 
-/// Least room of a class, in full packets.
+/// Minimum room of a class, in full packets.
 const LEAST_PACKETS: u64 = 8;
-/// Bytes that a class may hold however small its share, as long as the other holds as many: were
-/// that less than a packet, nothing of the class would ever pass a buffer that the other one fills.
+/// Bytes that a class may hold regardless of its share, as long as the other holds at least as
+/// many. If this were less than a packet, no packet of the class could enter a buffer that the
+/// other one fills.
 const KEPT_BYTES: u64 = 4 * FULL_PACKET;
 
-/// One class: its queue, and what passes before it.
+/// One class: its queue, and the packets that pass before it.
 pub(super) struct Class<P> {
     /// Packets that pass before those in the queue.
     pub(super) first: DropTail<P>,
     pub(super) queue: Box<dyn Queue<P>>,
-    /// Packets that the queue has taken in; comes round.
+    /// Number of packets that have entered the queue, with wrap-around.
     pub(super) taken: u32,
-    /// What waits in both.
+    /// Depth of both together.
     pub(super) depth: Depth,
     /// Its part of the buffer.
     pub(super) room: Limit,
@@ -55,14 +56,14 @@ impl<P> Class<P> {
         popped
     }
 
-    /// Packets that the queue has taken in and that have left it.
+    /// Number of packets that have entered the queue and left it again.
     pub(super) fn gone(&self) -> u32 {
         let waiting = self.queue.depth().packets;
         self.taken
             .wrapping_sub(u32::try_from(waiting).unwrap_or(u32::MAX))
     }
 
-    /// The youngest packet of the queue.
+    /// Removes the youngest packet of the queue.
     #[cold]
     pub(super) fn pop_youngest(&mut self) -> Option<Queued<P>> {
         let victim = self.queue.pop_youngest()?;
@@ -71,7 +72,7 @@ impl<P> Class<P> {
         Some(victim)
     }
 
-    /// The youngest packet of the queue, or else of those that pass before it.
+    /// Removes the youngest packet of the queue; if it is empty, of those that pass before it.
     #[cold]
     pub(super) fn pop_any(&mut self) -> Option<Queued<P>> {
         let victim = self.pop_youngest().or_else(|| self.first.take_youngest());
@@ -79,21 +80,21 @@ impl<P> Class<P> {
         victim
     }
 
-    /// How many bytes the other class keeps, whatever it holds, where this one is owed `share_q16`
-    /// of the link and a packet of `bytes` comes.
+    /// Bytes that the other class can keep in any case, if this class has `share_q16` of the
+    /// link and a packet of `bytes` arrives for it.
     pub(super) fn leaves(&self, bytes: u32, share_q16: u64) -> u64 {
         let held = self.depth.bytes + u64::from(bytes);
         let part = held.saturating_mul(WHOLE_Q16 - share_q16);
         let fair = part.checked_div(share_q16).unwrap_or(u64::MAX);
         match fair.max(KEPT_BYTES) {
-            // As long as the other one holds as many.
+            // Only as long as the other one holds at least as many.
             kept if held <= KEPT_BYTES => kept.min(held.saturating_sub(1)),
             kept => kept,
         }
     }
 
-    /// True if a packet of `bytes` finds room, at the latest with all of the queue pushed out.
-    /// `total` waits in both classes, of `limit`.
+    /// Whether a packet of `bytes` would have room after pushing out the complete queue. Both
+    /// classes together hold `total`, out of `limit`.
     pub(super) fn may_empty_its_queue_for(&self, bytes: u32, total: Depth, limit: Limit) -> bool {
         let queue = self.queue.depth();
         let without = Depth {
@@ -103,8 +104,8 @@ impl<P> Class<P> {
         self.room.admits(self.first.waiting(), bytes) && limit.admits(without, bytes)
     }
 
-    /// True if there is room for a packet of `bytes`, at the latest once this class has given away
-    /// what it holds beyond `safe` bytes. `total` waits in both classes, of `limit`.
+    /// Whether a packet of `bytes` would have room after this class has given up everything
+    /// beyond `safe` bytes. Both classes together hold `total`, out of `limit`.
     pub(super) fn yields(&self, safe: u64, bytes: u32, total: Depth, limit: Limit) -> bool {
         if limit.admits(total, bytes) {
             return true;
@@ -114,7 +115,7 @@ impl<P> Class<P> {
         let (Some(youngest), true) = (youngest, beyond > 0) else {
             return false;
         };
-        // One packet, or as many as it takes to come down to `safe`.
+        // One packet, or as many as necessary to come down to `safe`.
         match limit {
             Limit::Packets(limit) => total.packets.saturating_sub(youngest.packets.into()) < limit,
             Limit::Bytes(limit) => {
@@ -125,7 +126,7 @@ impl<P> Class<P> {
     }
 }
 
-/// `share_q16` of a limit, but room for a few packets.
+/// `share_q16` of a limit, but at least room for a few packets.
 pub(super) fn part(limit: Limit, share_q16: u64) -> Limit {
     let of = |whole: u64, least: u64| {
         let part = u128::from(whole) * u128::from(share_q16) / u128::from(WHOLE_Q16);

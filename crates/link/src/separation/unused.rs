@@ -1,41 +1,44 @@
-//! The part of its share that the class with feedback leaves to a waiting class.
+//! The part of its share that the class with feedback leaves unused while the other class waits.
 //!
-//! A control law aims at a little less than its capacity, and its flows' rates vary below that, so
-//! that its queue stays empty. Alone on a link that is what a short queue costs. With another class
-//! whose packets always wait, it makes the share smaller than it should be: the other class takes
-//! the rest, and flows that obey have less than those that do not. So while the other class waits,
-//! the law gets a bonus on its share: the part that it left unused recently, at most 1/16. The
-//! bonus falls as soon as the law's own class has a queue.
+//! Because a control law aims slightly below its capacity, and its flows' rates vary below that,
+//! its queue stays empty. If the class has the link to itself, this is the price of a short
+//! queue. But if packets of the other class always wait, the other class takes the rest, so that
+//! flows that obey get less than those that do not. Therefore, while the other class waits, the
+//! law gets a bonus on its share: the part that it recently left unused, at most 1/16. The bonus
+//! decreases as soon as the law's class has a queue.
 
 use super::window::Rates;
 
-/// The largest bonus is the share divided by this.
+/// The maximum bonus is the share divided by this number.
 const MOST: u64 = 16;
-/// Of what a window left unused this part is added: with windows of 50 ms 1.6 s together, longer
-/// than a law's own interval on most paths.
+/// The fraction of a window's unused part that is added. With windows of 50 ms, the time
+/// constant is 1.6 s, longer than a law's interval on most paths.
 const RISE: u64 = 32;
-/// A window in which a queue stood, or the other class did not wait, takes this part back.
+/// The fraction that is removed in a window in which a queue stood, or the other class did not
+/// wait.
 const FALL: u64 = 8;
 
-/// See the module.
+/// The bonus on the share, as described in the module.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Unused {
     /// The bonus on the share, in bytes per second.
     more: u64,
-    /// In the running window the class's own queue was empty once, and so was the other's.
+    /// True if the class's own queue was empty at some time in the current window; the same for
+    /// the other's.
     own_empty: bool,
     other_empty: bool,
 }
 
 impl Unused {
-    /// A packet leaves while `own` packets wait in the class's queue, and `other` in the other one.
+    /// Records a departure, with `own` packets waiting in the class's queue and `other` in the
+    /// other one.
     #[inline]
     pub(super) fn on_departure(&mut self, own: u64, other: u64) {
         self.own_empty |= own == 0;
         self.other_empty |= other == 0;
     }
 
-    /// A window is over. Returns what to tell on top of `owed` bytes per second.
+    /// Ends a window. Returns the bonus on top of `owed` bytes per second.
     pub(super) fn turn(&mut self, owed: u64, rates: &Rates) -> u64 {
         let own_empty = core::mem::take(&mut self.own_empty);
         let other_empty = core::mem::take(&mut self.other_empty);
@@ -73,9 +76,9 @@ mod tests {
         assert_eq!(windows(&mut unused, 1, (0, 9), OWED - 32_000), 1000);
         assert_eq!(windows(&mut unused, 9, (0, 9), OWED - 32_000), 10_000);
         assert_eq!(windows(&mut unused, 100, (0, 9), OWED), 10_000, "used");
-        // However much is left.
+        // Regardless of how much is left unused.
         assert_eq!(windows(&mut unused, 100, (0, 9), 0), OWED / 16);
-        // A queue stands: back to the share itself.
+        // A standing queue must reduce it to the share itself.
         assert!(windows(&mut unused, 6, (1, 9), 0) < OWED / 32);
         assert_eq!(windows(&mut unused, 100, (1, 9), 0), 0);
     }
@@ -85,7 +88,7 @@ mod tests {
         let mut unused = Unused::default();
         assert_eq!(windows(&mut unused, 100, (0, 0), OWED / 2), 0);
         assert_eq!(windows(&mut unused, 100, (3, 0), OWED / 2), 0);
-        // Nothing left at all, as on an idle port.
+        // No unused part on an idle port either.
         assert_eq!(unused.turn(OWED, &Rates::default()), 0);
     }
 }

@@ -1,9 +1,9 @@
-//! What each class of a separated port sends, over a short time.
+//! Recent sending rates of a separated port's classes.
 
 use pathmark_cc::Instant;
 
-/// Time over which the classes' rates are measured, and the share of a new value in the average
-/// (1/4): together some 200 ms, shorter than what control laws react in.
+/// Time over which the classes' rates are measured. New values have a weight of 1/4, so that the
+/// average covers about 200 ms, which is shorter than the reaction time of control laws.
 pub(super) const WINDOW_NANOS: u64 = 50_000_000;
 
 /// The classes' rates, in bytes per second.
@@ -11,15 +11,15 @@ pub(super) const WINDOW_NANOS: u64 = 50_000_000;
 pub(super) struct Rates {
     pub(super) heard: u64,
     pub(super) foreign: u64,
-    /// What arrives for the foreign class, without flows that are aside.
+    /// Arrival rate of the foreign class, excluding flows that are set aside.
     pub(super) plain: u64,
 }
 
-/// What each class sends.
+/// Measures the bytes that each class sends.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Window {
     start: Instant,
-    /// Bytes since then.
+    /// Bytes sent since then.
     pub(super) heard: u64,
     pub(super) foreign: u64,
     /// Bytes that arrived since then.
@@ -34,7 +34,7 @@ impl Window {
         now.as_nanos().saturating_sub(self.start.as_nanos())
     }
 
-    /// True if a window has passed: the average is a new one.
+    /// Whether a window has passed, so that the average is new.
     #[inline]
     pub(super) fn poll(&mut self, now: Instant) -> bool {
         let elapsed = self.elapsed(now);
@@ -47,8 +47,8 @@ impl Window {
 
     #[cold]
     fn turn(&mut self, now: Instant, elapsed: u64) {
-        // One step per elapsed window, so that the frequency of calls does not matter; after a
-        // pause the old average is void.
+        // One step per elapsed window, so that the frequency of calls does not matter. After a
+        // pause, the old average is discarded.
         let windows = elapsed / WINDOW_NANOS;
         let step = |average: &mut u64, sent: u64| {
             let rate = u128::from(sent) * 1_000_000_000 / u128::from(elapsed);

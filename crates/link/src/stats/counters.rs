@@ -1,11 +1,11 @@
-//! What a link counts.
+//! Counters of a link.
 
 use pathmark_cc::{Duration, Instant};
 
 use super::delays::Delays;
 use super::gauge::{Gauge, Summary};
 
-/// Why a packet went no further.
+/// The reason why a packet was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(usize)]
 pub enum DropCause {
@@ -13,22 +13,23 @@ pub enum DropCause {
     QueueFull,
     /// Active queue management dropped it early.
     Early,
-    /// The other class of a separated port, or a sparse flow of its own, had its room.
+    /// Its room was needed by the other class of a separated port, or by a sparse flow of its
+    /// own class.
     PushedOut,
-    /// The control law held its flow back: it sent more than it declared, or than it was granted.
+    /// The control law dropped it because its flow sent more than it declared or was granted.
     Policed,
-    /// The impaired wire lost it.
+    /// It was lost on the impaired wire.
     RandomLoss,
-    /// More packets were on the wire than it has room for.
+    /// The wire had no room for further packets.
     WireFull,
-    /// The port was taken down or its queue replaced.
+    /// The port was taken down, or its queue replaced.
     Removed,
-    /// The port's packets hold all the memory that they may.
+    /// The port's packets had used all the memory that they may.
     NoBuffer,
 }
 
 impl DropCause {
-    /// Every cause, in the order of [`Drops`].
+    /// All causes, in the order of [`Drops`].
     pub const ALL: [Self; 8] = [
         Self::QueueFull,
         Self::Early,
@@ -40,7 +41,7 @@ impl DropCause {
         Self::NoBuffer,
     ];
 
-    /// Its name in reports.
+    /// The name in reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -73,13 +74,13 @@ impl Drops {
         self.0.get(cause as usize).copied().unwrap_or(0)
     }
 
-    /// All packets that went no further.
+    /// All dropped packets.
     #[must_use]
     pub fn all(&self) -> u64 {
         self.0.iter().sum()
     }
 
-    /// Packets that the queue dropped, for whatever reason of its own.
+    /// Packets that the queue dropped for any reason.
     #[must_use]
     pub fn by_queue(&self) -> u64 {
         self.of(DropCause::QueueFull) + self.of(DropCause::Early) + self.of(DropCause::PushedOut)
@@ -95,10 +96,11 @@ pub struct LinkStats {
     pub(crate) sent_bytes: u64,
     pub(crate) drops: Drops,
     pub(crate) queue_packets: Gauge,
-    /// Of plain packets, and of those that carry feedback.
+    /// Of foreign packets, and of those that carry feedback.
     pub(crate) delays: [Delays; 2],
     queue_micros: Gauge,
-    /// Microseconds per byte in 2^-32: multiplying is cheaper than dividing for each packet.
+    /// Microseconds per byte, in 2^-32, because multiplying is cheaper than dividing for each
+    /// packet.
     micros_q32: u64,
     capacity: Capacity,
 }
@@ -173,20 +175,21 @@ impl LinkStats {
         self.queue_packets.summary(now)
     }
 
-    /// The queue in microseconds of the link's rate at the time, weighted by time.
+    /// The queue as the time to drain it at the link's current rate, in microseconds, weighted
+    /// by time.
     #[must_use]
     pub fn queue_micros(&self, now: Instant) -> Summary {
         self.queue_micros.summary(now)
     }
 
-    /// How long packets that left had waited: plain ones, and those that carry feedback.
+    /// Queueing delays of departed packets: foreign ones, and those that carry feedback.
     #[must_use]
     pub fn delays(&self) -> &[Delays; 2] {
         &self.delays
     }
 
-    /// Bytes that the link could have carried so far: its rate integrated over time. 0 for a link
-    /// without rate.
+    /// Bytes that the link could have carried so far, which is its rate integrated over time. 0
+    /// for a link without a rate.
     #[must_use]
     pub fn capacity_bytes(&self, now: Instant) -> u64 {
         u64::try_from(self.capacity.until(now) / 1_000_000_000).unwrap_or(u64::MAX)

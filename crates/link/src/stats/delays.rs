@@ -1,14 +1,15 @@
-//! How long packets waited in a port's queue.
+//! Queueing delays at a port.
 
 /// Exponent of the first bound: 2^16 ns.
 const FIRST: u32 = 16;
 /// Bounds, each twice the one before: 2^16 ns (66 µs) to 2^32 ns (4.3 s).
 const BOUNDS: usize = 17;
 
-/// A histogram of waiting times, in nanoseconds. Counting is one increment.
+/// A histogram of queueing delays, in nanoseconds. Counting only takes one increment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Delays {
-    /// Packets up to each bound and above the one before; the last are above all bounds.
+    /// Number of packets up to each bound and above the previous one; the last entry is above
+    /// all bounds.
     counts: [u64; BOUNDS + 1],
     sum_nanos: u64,
 }
@@ -17,7 +18,7 @@ impl Delays {
     /// Counts packets that waited for this long.
     #[inline]
     pub fn count(&mut self, nanos: u64, packets: u32) {
-        // Up to a bound, as Prometheus has it: 2^16 belongs to the first.
+        // Bounds are inclusive, as in Prometheus: 2^16 belongs to the first.
         let exponent = u64::BITS - nanos.saturating_sub(1).leading_zeros();
         let index = exponent.saturating_sub(FIRST) as usize;
         if let Some(count) = self.counts.get_mut(index.min(BOUNDS)) {
@@ -27,7 +28,7 @@ impl Delays {
         self.sum_nanos = self.sum_nanos.wrapping_add(sum);
     }
 
-    /// Bounds in seconds, and packets that waited no longer.
+    /// Bounds in seconds, each with the number of packets that waited no longer.
     pub fn cumulative(&self) -> impl Iterator<Item = (f64, u64)> + '_ {
         let mut below = 0;
         (FIRST..)
@@ -38,13 +39,13 @@ impl Delays {
             })
     }
 
-    /// All packets.
+    /// Number of all packets.
     #[must_use]
     pub fn packets(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// Seconds that all of them waited together.
+    /// Sum of all delays in seconds.
     #[must_use]
     pub fn seconds(&self) -> f64 {
         self.sum_nanos as f64 / 1e9

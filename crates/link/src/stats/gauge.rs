@@ -1,5 +1,4 @@
-//! A quantity that changes over time: its mean, quantile and maximum, each weighted by how long it
-//! lasted.
+//! A quantity that changes over time, with its mean, quantile and maximum, weighted by time.
 
 use pathmark_cc::Instant;
 
@@ -10,18 +9,17 @@ const SUB_BITS: u32 = SUB.trailing_zeros();
 const OCTAVES: u64 = 26;
 const BUCKETS: usize = (SUB * (OCTAVES + 1)) as usize;
 
-/// Time-weighted statistics of a value that stays what it was [`set`](Gauge::set) to until the next
-/// call.
+/// Time-weighted statistics of a value that stays constant between calls of [`set`](Gauge::set).
 ///
-/// Memory is fixed (14 KiB). Values above 2^32 count as 2^32 in the quantiles, exactly in mean and
-/// maximum.
+/// Memory is fixed (14 KiB). Values above 2^32 count as 2^32 in quantiles, but exactly in mean
+/// and maximum.
 #[derive(Clone, Debug)]
 pub struct Gauge {
     since: Instant,
     start: Instant,
     value: u64,
     max: u64,
-    /// Sum of value × nanoseconds.
+    /// Integral of the value over nanoseconds.
     area: u128,
     /// Nanoseconds spent at a value above zero.
     nonzero: u64,
@@ -29,10 +27,10 @@ pub struct Gauge {
     time: Box<[u64; BUCKETS]>,
 }
 
-/// A [`Gauge`] read at some moment.
+/// The statistics of a [`Gauge`] at one time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Summary {
-    /// The value right now.
+    /// The current value.
     pub now: u64,
     /// Mean over time, in thousandths.
     pub mean_milli: u64,
@@ -40,12 +38,12 @@ pub struct Summary {
     pub mean_nonempty_milli: u64,
     /// Not exceeded during 99 % of the time (resolved to 1/64).
     pub p99: u64,
-    /// Largest value that lasted any time.
+    /// The largest value that lasted for any time.
     pub max: u64,
 }
 
 impl Gauge {
-    /// A gauge at zero since `now`.
+    /// Creates a gauge that is zero since `now`.
     #[must_use]
     pub fn new(now: Instant) -> Self {
         Self {
@@ -59,7 +57,7 @@ impl Gauge {
         }
     }
 
-    /// The value is `value` from `now` on.
+    /// Sets the value from `now` on.
     #[inline]
     pub fn set(&mut self, now: Instant, value: u64) {
         if value == self.value {
@@ -74,7 +72,7 @@ impl Gauge {
             if self.value > 0 {
                 self.nonzero += elapsed;
             }
-            // A value that lasted no time (a packet that goes straight through) was never there.
+            // A value that lasted no time (a packet that passes directly) does not count.
             self.max = self.max.max(self.value);
             self.since = now;
         }
@@ -136,13 +134,13 @@ fn bucket_of(value: u64) -> usize {
     if value < SUB {
         return value as usize;
     }
-    // 64 ≤ value: the six bits below the leading one choose the bucket within its octave.
+    // 64 ≤ value: the six bits below the leading one select the bucket within its octave.
     let octave = u64::from(63 - value.leading_zeros() - SUB_BITS);
     let sub = (value >> octave) - SUB;
     ((SUB * (octave + 1) + sub) as usize).min(BUCKETS - 1)
 }
 
-/// Largest value that falls into a bucket.
+/// The largest value in a bucket.
 fn bucket_top(index: usize) -> u64 {
     let index = index as u64;
     if index < SUB {

@@ -1,4 +1,4 @@
-//! What a link counts and measures.
+//! Counters and measurements of a link.
 
 mod counters;
 mod delays;

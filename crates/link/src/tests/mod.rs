@@ -1,4 +1,4 @@
-//! Ports and links under loads.
+//! Ports and links under load.
 
 mod own;
 mod port;

@@ -39,8 +39,8 @@ impl LinkController for Answers {
     }
 }
 
-/// Packets of a protocol that the law does not answer arrive as foreign ones, and their drops are
-/// not reported to it.
+/// Packets of a protocol that the law does not answer must arrive as foreign ones, and their
+/// drops must not be reported to it.
 #[test]
 fn packets_of_another_protocol_are_foreign() {
     let own = |kind| {

@@ -1,4 +1,4 @@
-//! A port against what a link of its rate would do.
+//! Compares a port with an ideal link of its rate.
 
 use std::sync::Arc;
 
@@ -97,7 +97,7 @@ fn the_controller_hears_arrivals_departures_drops_and_time() {
     assert_eq!(port.deadline(), Some(Instant::from_millis(1)));
     let second = port.poll(Instant::from_millis(1), &mut log).unwrap();
     assert_eq!(second.finished, Instant::from_millis(2));
-    // A beat comes first.
+    // The beat is first.
     assert_eq!(port.deadline(), Some(Instant::from_millis(50)));
     port.advance(Instant::from_millis(50));
     port.advance(Instant::from_millis(100));
@@ -126,7 +126,7 @@ fn the_controller_hears_arrivals_departures_drops_and_time() {
     assert_eq!(stats.capacity_bytes(Instant::from_millis(100)), 100_000);
 }
 
-/// A law is notified of packets of its own class that found no room, and neither of RED's drops nor
+/// A law must only be notified of drops for want of room in its own class, not of RED's drops or
 /// of packets without a header.
 #[test]
 fn only_tail_drops_of_feedback_are_told() {
@@ -146,12 +146,12 @@ fn only_tail_drops_of_feedback_are_told() {
         (log.drops.len(), reported)
     };
     let plain = Carried::Foreign;
-    // One queue for all.
+    // One common queue.
     let one = || port(1_000_000, Limit::Packets(1));
     assert_eq!(drops(one(), &[VCP, VCP]), (1, 1));
     assert_eq!(drops(one(), &[VCP, plain, plain]), (2, 0));
     assert_eq!(drops(one(), &[plain, VCP]), (1, 1));
-    // RED with room for many packets: all drops are its own.
+    // RED with room for many packets, so that all drops are RED's.
     let red = RedConfig {
         weight_q32: u32::MAX,
         min_packets: 1,
@@ -162,7 +162,7 @@ fn only_tail_drops_of_feedback_are_told() {
     let red = Port::new(Instant::ZERO, Box::new(red), Shaper::new(Some(1_000_000)));
     let (dropped, reported) = drops(red, &[VCP; 100]);
     assert!(dropped > 50 && reported == 0, "{dropped} {reported}");
-    // Two queues in a room for two packets.
+    // Two queues with room for two packets.
     let two = || {
         let limit = Limit::Packets(2);
         let queue = || Box::new(DropTail::new(limit));
@@ -171,7 +171,7 @@ fn only_tail_drops_of_feedback_are_told() {
     };
     assert_eq!(drops(two(), &[VCP, VCP, VCP]), (1, 1));
     assert_eq!(drops(two(), &[plain, plain, plain]), (1, 0));
-    // The plain packet takes the place of the younger VCP packet; then the other way round.
+    // The foreign packet replaces the younger VCP packet, and vice versa.
     assert_eq!(drops(two(), &[VCP, VCP, plain]), (1, 1));
     assert_eq!(drops(two(), &[plain, plain, VCP]), (1, 0));
 }
@@ -181,7 +181,7 @@ fn what_the_port_declares_goes_with_each_answer() {
     let mut port = port(1_000_000, Limit::Packets(10));
     port.set_corruption(50_000);
     let mut log = Log::default();
-    // Without a law there is no answer to go with.
+    // Without a law, there is no answer that could carry it.
     port.arrive(Instant::ZERO, arrival(1000, VCP), 0, &mut log);
     assert!(port.poll(Instant::ZERO, &mut log).is_some());
     assert_eq!(log.marks, []);
@@ -216,10 +216,11 @@ fn a_trace_says_when_packets_leave_and_what_the_link_could_have_carried() {
     while let Some(at) = port.deadline().filter(|at| *at < ms(100)) {
         left.extend(port.poll(at, &mut log).map(|d| (d.packet, d.finished)));
     }
-    // Those at 10 ms are past; the next are at 20, 30 and 30 ms.
+    // Those at 10 ms have passed; the next are at 20, 30 and 30 ms.
     assert_eq!(left, [(0, ms(20)), (1, ms(30)), (2, ms(30))]);
     assert_eq!(port.rate(), Some(14 * 15_000));
-    // 15 opportunities of 1500 bytes in 100 ms, of which the last one counts for the next.
+    // 15 opportunities of 1500 bytes in 100 ms, of which the last one counts for the next
+    // period.
     assert_eq!(port.stats().capacity_bytes(ms(100)), 14 * 1500);
     port.advance(ms(100));
     let reported = events.lock().unwrap();
@@ -230,7 +231,7 @@ fn a_trace_says_when_packets_leave_and_what_the_link_could_have_carried() {
     assert_eq!(rates, ["210000", "225000"]);
 }
 
-/// A port that follows a trace: one opportunity each 10 ms for 100 ms, then one each 2 ms.
+/// A port that follows a trace: one opportunity every 10 ms for 100 ms, then one every 2 ms.
 fn varying() -> (Port<u32>, Arc<std::sync::Mutex<Vec<String>>>) {
     let times = (1..=10).map(|n| n * 10).chain((51..=100).map(|n| n * 2));
     let lines: Vec<String> = times.map(|at| at.to_string()).collect();
@@ -272,7 +273,7 @@ fn a_law_that_is_told_nothing_hears_what_was_and_nothing_of_what_comes() {
         port.advance(at);
     }
     let reported = capacities(&events);
-    // Every 20 ms; an opportunity at the moment itself is not over yet.
+    // Every 20 ms; an opportunity at exactly this time is not over yet.
     assert_eq!(reported.len(), 11, "{reported:?}");
     assert!(
         reported[1..=5].iter().all(|rate| *rate <= 150_000),
@@ -317,7 +318,7 @@ fn a_packet_that_leaves_soon_is_handed_over_at_once_but_spaced_all_the_same() {
     for (id, bytes) in [(1, 1000), (2, 1000), (3, 1001)] {
         link.arrive(Instant::ZERO, arrival(bytes, VCP), id, &mut log);
     }
-    // 100 µs of transmission each; the third takes too long.
+    // 100 µs of transmission each; the third one takes too long.
     assert_eq!(link.poll(Instant::ZERO, &mut log), Some(1));
     assert_eq!(link.poll(Instant::ZERO, &mut log), None);
     assert_eq!(link.deadline(), Some(Instant::from_micros(100)));
@@ -372,7 +373,7 @@ fn changes_come_when_they_are_due() {
 }
 
 proptest! {
-    /// Arrived = sent + dropped + waiting, and never more than the rate allows.
+    /// Arrived = sent + dropped + queued, and never more than the rate allows.
     #[test]
     fn conserves_and_shapes(
         rate in 1_000u64..100_000_000,
@@ -412,8 +413,8 @@ proptest! {
     }
 }
 
-/// While its router is down, a port holds no packets and calls no law; then a new law begins with
-/// an empty queue. Rate and counters stay.
+/// While its router is down, a port holds no packets and calls no law. Then a new law starts
+/// with an empty queue, but rate and counters stay.
 #[test]
 fn a_restart_forgets_queue_and_law() {
     let (old, new) = (Witness::default(), Witness::default());
@@ -446,7 +447,8 @@ fn a_restart_forgets_queue_and_law() {
     for id in 0..5 {
         link.arrive(Instant::ZERO, arrival(1000, VCP), id, &mut log);
     }
-    // Two leave before the restart; the third is being sent when it comes, and arrives.
+    // Two packets leave before the restart. The third is in transmission at this time, and still
+    // arrives.
     let mut out = Vec::new();
     let mut poll = |ms, link: &mut Link<u32>, log: &mut Log| {
         while let Some(packet) = link.poll(Instant::from_millis(ms), log) {

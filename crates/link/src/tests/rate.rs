@@ -1,4 +1,4 @@
-//! Links whose rate changes while a packet is in transmission, and links whose driver stands still.
+//! Links whose rate changes during a transmission, and links whose driver stalls.
 
 use pathmark_cc::{Carried, Duration, Instant};
 
@@ -42,7 +42,7 @@ fn dip(slow: u64, reorder: bool) -> Link<u32> {
     })
 }
 
-/// When each packet comes out.
+/// The times at which packets leave.
 fn drive(link: &mut Link<u32>, log: &mut Log, until: Instant) -> Vec<(u64, u32)> {
     let mut out = Vec::new();
     while let Some(now) = link.deadline().filter(|at| *at <= until) {
@@ -53,11 +53,12 @@ fn drive(link: &mut Link<u32>, log: &mut Log, until: Instant) -> Vec<(u64, u32)>
     out
 }
 
-/// A packet of 1250 bytes takes 1 ms at 10 Mbit/s, 1250 s at 8 bit/s and 10 s at 1 kbit/s. Three
-/// that come during the dip had to wait for the end of the first one's transmission: 21 minutes.
+/// A packet of 1250 bytes takes 1 ms at 10 Mbit/s, 1250 s at 8 bit/s and 10 s at 1 kbit/s.
+/// Without retiming, three packets that arrive during the dip would have to wait for the first
+/// one's transmission, for 21 minutes.
 #[test]
 fn a_rate_that_returns_frees_the_port_at_once() {
-    // Bytes of the first packet that are left after the dip, by what the dip lets through.
+    // The rate of the dip, and the bytes of the first packet that are left after it.
     for (slow, left) in [(0, 1250), (1, 1249), (125, 1125)] {
         for reorder in [false, true] {
             let mut log = Log::default();
@@ -74,7 +75,7 @@ fn a_rate_that_returns_frees_the_port_at_once() {
     }
 }
 
-/// A packet that is in transmission when the link stops goes on when it is back.
+/// A packet whose transmission an outage stops must continue when the link is back.
 #[test]
 fn an_outage_stops_the_packet_in_transmission() {
     let mut log = Log::default();
@@ -86,12 +87,12 @@ fn an_outage_stops_the_packet_in_transmission() {
         &mut log,
     );
     let out = drive(&mut link, &mut log, ms(30_000));
-    // 400 µs of it had left before.
+    // 400 µs of it had been sent before.
     assert_eq!(out, [(2_020_600, 7)]);
 }
 
-/// The law's clock stands still while nothing drives the port: its timer of 100 ms comes late by
-/// as much as the port, and the law sees no second without packets.
+/// The law's clock stops while nothing drives the port. Its timer of 100 ms is late by the same
+/// time, and the law must not see a second without packets.
 #[test]
 fn a_law_sees_no_time_in_which_its_port_did_not_run() {
     let law = Witness::default();
@@ -106,7 +107,7 @@ fn a_law_sees_no_time_in_which_its_port_did_not_run() {
     port.advance(ms(1110));
     let reported = events.lock().unwrap().clone();
     assert_eq!(reported.last().unwrap(), "timer 110 with 0");
-    // The next one is due at 210 ms of the law's clock.
+    // The next one is due at 210 ms on the law's clock.
     port.advance(ms(1160));
     assert_eq!(port.deadline(), Some(ms(1210)));
 }

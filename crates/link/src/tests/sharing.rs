@@ -1,4 +1,4 @@
-//! Packets with feedback and all others in one port: what each class gets.
+//! The shares of packets with and without feedback in one port.
 
 use pathmark_cc::{Answer, Arrival, Carried, Duration, Instant, LinkController, LinkMetrics};
 
@@ -10,7 +10,7 @@ use crate::shaper::Shaper;
 use crate::stats::DropCause;
 use crate::testing::Log;
 
-/// Keeps both classes backlogged and returns the bytes that left of each.
+/// Keeps both classes backlogged, and returns the bytes that each has sent.
 fn compete(heard_bytes: u32, foreign_bytes: u32) -> (u64, u64) {
     let limit = Limit::Bytes(100_000);
     let queue = || Box::new(DropTail::new(limit));
@@ -42,16 +42,16 @@ fn classes_share_evenly_whatever_their_packet_sizes() {
     }
 }
 
-/// The n-th flow of a class: even numbers carry feedback.
+/// Hash of the n-th flow. Even numbers carry feedback.
 const fn hash_of(flow: u32) -> u32 {
     (flow + 1).wrapping_mul(0x85EB_CA6B)
 }
 
-/// Sends at 20 Mbit/s what `heard` and `foreign` flows keep in the queue: each class as many
-/// packets as one window that grows by one per turn and is halved by a drop, its flows by turns.
-/// Returns the share of the link that the heard class has from 5 s to 10 s, and how long a small
-/// packet waits at most that comes each 50 ms, one at a time. `pinged` says of which flow it is and
-/// what it carries.
+/// Sends at 20 Mbit/s the packets that `heard` and `foreign` flows keep in the queue. Each class
+/// has one window for all its flows, which increases by one per turn and is halved by a drop.
+/// Returns the first class's share of the link from 5 s to 10 s, and the maximum delay of a
+/// small packet that arrives every 50 ms, one at a time. `pinged` is this packet's flow and
+/// contents.
 fn share_of(heard: u32, foreign: u32, pinged: (u32, Carried)) -> (f64, Duration) {
     const PING: u32 = 2;
     let limit = Limit::Bytes(500_000);
@@ -122,8 +122,8 @@ fn classes_share_by_their_flows() {
     }
 }
 
-/// One that comes alone into a class whose queue is empty waits for a packet or two, however small
-/// the class's share.
+/// A single packet in a class with an empty queue must wait for only a packet or two, however
+/// small the class's share.
 #[test]
 fn a_ping_beside_many_flows_of_the_other_class_does_not_wait() {
     for (heard, foreign, pinged) in [
@@ -140,8 +140,8 @@ fn a_ping_beside_many_flows_of_the_other_class_does_not_wait() {
     }
 }
 
-/// A queue that is served at a small share does not keep packets of a flow that fills it longer
-/// than one that is served at half of the link.
+/// A class with a small share must not delay packets of a flow that fills its queue longer than
+/// a class with half of the link would.
 #[test]
 fn the_buffer_is_divided_as_the_link_is() {
     let (_, longest) = share_of(20, 1, (hash_of(1), Carried::Foreign));
@@ -160,7 +160,7 @@ fn a_flow_with_some_requests_stays_in_order() {
     let mut port = Port::separated(Instant::ZERO, separation, Shaper::new(Some(1_000_000)));
     let (mut log, mut now) = (Log::default(), Instant::from_millis(1));
     for id in 0..40 {
-        // Each seventh packet of this flow carries a request; no packet of the other does.
+        // Every seventh packet of this flow carries a request, but none of the other's.
         let carried = if id % 7 == 0 { VCP } else { Carried::Foreign };
         let own = Arrival {
             flow_hash: 5,
@@ -192,7 +192,7 @@ fn a_class_alone_has_the_whole_link_and_the_law_is_told() {
     let mut port = Port::separated(Instant::ZERO, separation, Shaper::new(Some(1_000_000)))
         .with_controller(Instant::ZERO, Box::new(witness));
     let mut log = Log::default();
-    // 30 % of the link for foreign packets: 300 bytes each millisecond.
+    // 30 % of the link for foreign packets: 300 bytes per millisecond.
     for ms in 0..1000 {
         let now = Instant::from_millis(ms);
         port.arrive(now, arrival(300, Carried::Foreign), 0, &mut log);
@@ -238,7 +238,8 @@ fn the_smaller_class_finds_room_in_a_full_buffer() {
     assert_eq!(port.depth().bytes, 10_000);
 }
 
-/// What the other class holds beyond its share would not make room: it stays.
+/// If dropping everything above the other class's share would not make enough room, nothing may
+/// be dropped.
 #[test]
 fn nothing_is_pushed_out_for_a_packet_that_does_not_fit() {
     let mut port = stopped(Limit::Bytes(20_000));
@@ -249,12 +250,12 @@ fn nothing_is_pushed_out_for_a_packet_that_does_not_fit() {
     for id in 200..207 {
         port.arrive(Instant::ZERO, arrival(1500, VCP), id, &mut log);
     }
-    // 9000 and 10 900 bytes wait: 400 more than the seventh would make of its own class.
+    // 9000 and 10 900 bytes are queued: 400 more than the seventh would make of its own class.
     assert_eq!(log.drops, [(206, DropCause::QueueFull)]);
     assert_eq!(port.depth().bytes, 19_900);
 }
 
-/// However small the share of a class and the buffer: a single packet now and then passes a buffer
+/// However small its share and the buffer, an occasional packet of a class must pass a buffer
 /// that a hundred flows of the other class keep full.
 #[test]
 fn a_class_of_a_small_share_is_not_locked_out() {
@@ -263,7 +264,7 @@ fn a_class_of_a_small_share_is_not_locked_out() {
             let limit = Limit::Packets(buffer);
             let queue = || Box::new(DropTail::new(limit));
             let separation = Separation::new(queue(), queue(), limit);
-            // A little less than what the many send: so they are worth their number.
+            // Slightly less than these flows send, so that they are worth their number.
             let shaper = Shaper::new(Some(2_300_000));
             let mut port = Port::separated(Instant::ZERO, separation, shaper);
             let (mut log, mut lost) = (Log::default(), 0);
@@ -278,7 +279,7 @@ fn a_class_of_a_small_share_is_not_locked_out() {
                 };
                 send(2 * ms % 100, 0, many);
                 send((2 * ms + 1) % 100, 0, many);
-                // Each a flow of its own, as handshakes are.
+                // Each is a separate flow, as in handshakes.
                 if ms % 1000 == 500 {
                     send(1000 + ms, 1, single);
                 }
@@ -290,8 +291,8 @@ fn a_class_of_a_small_share_is_not_locked_out() {
     }
 }
 
-/// What a queue drops at its head is lost as well: fifty flows without feedback that heed no losses
-/// are worth one, also where CoDel drops what they send too much.
+/// Packets dropped at the head of a queue are losses too: fifty flows without feedback that
+/// ignore losses must be worth one, even if CoDel drops their excess.
 #[test]
 fn drops_at_the_head_are_losses_of_the_class() {
     let limit = Limit::Bytes(2_000_000);
@@ -347,8 +348,9 @@ impl LinkController for Police {
     }
 }
 
-/// Nor does it matter who drops: fifty flows with feedback of which the law holds back three
-/// quarters, each with dozens of packets in a round trip, are worth one.
+/// It must not matter which component drops packets. Fifty flows with feedback are worth one if
+/// the law drops three quarters of their packets, while each has dozens of packets per round
+/// trip.
 #[test]
 fn what_the_law_holds_back_is_lost() {
     let limit = Limit::Bytes(50_000);

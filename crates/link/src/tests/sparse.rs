@@ -1,4 +1,4 @@
-//! Sparse flows of the class without feedback, with larger ones.
+//! Sparse flows without feedback, along with larger ones.
 
 use pathmark_cc::{Arrival, Carried, Instant};
 use proptest::prelude::*;
@@ -17,10 +17,10 @@ fn port() -> Port<u32> {
     port_of(1_250_000, || Box::new(DropTail::new(ROOM)))
 }
 
-/// Makes a queue.
+/// Creates a queue.
 type Make = fn() -> Box<dyn Queue<u32>>;
 
-/// The same with a rate in bytes per second, and queues of a kind.
+/// A separated port with this rate in bytes per second and this kind of queues.
 fn port_of(rate: u64, queue: Make) -> Port<u32> {
     let separation = Separation::new(queue(), queue(), ROOM);
     Port::separated(Instant::ZERO, separation, Shaper::new(Some(rate)))
@@ -33,7 +33,7 @@ fn packet(flow: u32, bytes: u32) -> Arrival {
     }
 }
 
-/// What became of a flow from 5 s to 20 s: packets sent and arrived, and the longest wait in us.
+/// Results of a flow from 5 s to 20 s: packets sent and arrived, and the maximum delay in us.
 #[derive(Clone, Copy, Debug, Default)]
 struct Fate {
     sent: u64,
@@ -41,8 +41,8 @@ struct Fate {
     longest: u64,
 }
 
-/// Flows with feedback, and the bytes that one of them sends in each millisecond, by turns: these
-/// fill their own queue.
+/// Number of flows with feedback, and the bytes that one of them, in turn, sends per
+/// millisecond, which fill the queue of their class.
 #[derive(Clone, Copy)]
 struct Others(u64, u32);
 const NONE: Others = Others(0, 0);
@@ -58,7 +58,7 @@ fn fates(
     let mut port = port();
     let mut log = Log::default();
     let mut fates = std::collections::HashMap::<u32, Fate>::new();
-    // The flow of each packet, and when it was sent, in ms.
+    // The flow of each packet, and its sending time in ms.
     let mut packets = Vec::new();
     for ms in 1..20_000 {
         let now = Instant::from_millis(ms);
@@ -91,8 +91,8 @@ fn fates(
     move |flow| fates.get(&flow).copied().unwrap_or_default()
 }
 
-/// A call of 100 kbit/s and an unresponsive flow of 20 Mbit/s: none of the call's packets is lost,
-/// and each waits for some packets under way, not for the queue of 40 ms.
+/// A call of 100 kbit/s and an unresponsive flow of 20 Mbit/s: the call must lose no packets,
+/// and each must wait only for a few packets ahead, not for the queue of 40 ms.
 #[test]
 fn a_call_beside_a_flood_loses_nothing_and_does_not_wait() {
     for others in [NONE, ONE] {
@@ -113,7 +113,7 @@ fn a_call_beside_a_flood_loses_nothing_and_does_not_wait() {
     }
 }
 
-/// The first packets of a new flow are those of a sparse one.
+/// The first packets of a new flow must count as sparse.
 #[test]
 fn the_first_packets_of_a_connection_do_not_wait() {
     let fate = fates(ONE, |ms| {
@@ -130,8 +130,8 @@ fn the_first_packets_of_a_connection_do_not_wait() {
     }
 }
 
-/// Three unresponsive flows of 12, 6 and 2 Mbit/s: the one below half of a fair share loses
-/// nothing, though 10 Mbit/s do not suffice for all.
+/// Three unresponsive flows of 12, 6 and 2 Mbit/s: the one below half of a fair share must lose
+/// nothing, although 10 Mbit/s are not enough for all.
 #[test]
 fn who_sends_less_than_half_of_a_share_loses_nothing() {
     let fate = fates(NONE, |ms| {
@@ -152,8 +152,8 @@ fn who_sends_less_than_half_of_a_share_loses_nothing() {
     assert!(kept(1) < 0.75, "{}", kept(1));
 }
 
-/// Two thirds of the arriving packets are new flows each. They do not starve a steady flow, whose
-/// packet comes before, between or after theirs in each millisecond.
+/// Two thirds of the arriving packets are new flows each. They must not starve a steady flow,
+/// whose packet arrives before, between or after theirs in each millisecond.
 #[test]
 fn new_flows_by_the_thousand_do_not_starve_the_others() {
     let fate = fates(NONE, |ms| {
@@ -165,12 +165,12 @@ fn new_flows_by_the_thousand_do_not_starve_the_others() {
     });
     let Fate { sent, arrived, .. } = fate(1);
     let kept = arrived as f64 / sent as f64;
-    // One queue would leave it a third.
+    // A common queue would leave it a third.
     assert!((0.25..0.35).contains(&kept), "{kept}");
 }
 
-/// A flood with a new flow for each packet begins during two calls: none of the calls' packets is
-/// lost or waits behind the flood's.
+/// A flood with a new flow for each packet begins during two calls: none of the calls' packets
+/// may be lost or wait behind the flood's.
 #[test]
 fn new_flows_by_the_thousand_do_not_hold_up_calls() {
     let fate = fates(NONE, |ms| {
@@ -192,8 +192,8 @@ fn new_flows_by_the_thousand_do_not_hold_up_calls() {
     }
 }
 
-/// A class with a 33rd of the link is full of flows that send so little that all of them are
-/// sparse. Connections that begin get their first packets through.
+/// A class with 1/33 of the link is full of flows that send so little that all of them are
+/// sparse. The first packets of new connections must still pass.
 #[test]
 fn sparse_flows_leave_connections_that_begin_their_part() {
     let fate = fates(MANY, |ms| {
@@ -213,13 +213,13 @@ fn sparse_flows_leave_connections_that_begin_their_part() {
     }
 }
 
-/// Twenty connections begin within an epoch during two large flows: their first packets, one of
-/// 1200 bytes and two small ones of each, neither wait nor get lost.
+/// Twenty connections start within an epoch, during two large flows. Their first packets, one of
+/// 1200 bytes and two small ones each, must neither wait nor get lost.
 #[test]
 fn handshakes_beside_large_flows_do_not_wait() {
     let fate = fates(NONE, |ms| {
         let mut sent = vec![(1, 1250), (2, 1250)];
-        // Each 2 s, one after the other, 30 ms from packet to packet.
+        // Every 2 s, one after the other, with 30 ms between packets.
         let (since, group) = (ms % 2_000, (ms / 2_000) as u32);
         let step = since % 30;
         if since < 90 && step < 20 {
@@ -235,19 +235,19 @@ fn handshakes_beside_large_flows_do_not_wait() {
     }
 }
 
-/// Two calls of 160 kbit/s each, in a class that has a 33rd of the link, 303 kbit/s: half of it
-/// remains for the large flow, and for the calls' bytes above their half.
+/// Two calls of 160 kbit/s each, in a class with 1/33 of the link, 303 kbit/s. Half of it must
+/// remain for the large flow, and for the calls' bytes above the other half.
 #[test]
 fn calls_do_not_starve_a_large_flow_in_a_small_class() {
     let fate = fates(MANY, |ms| {
-        // All packets alike, so that all find room alike.
+        // All packets have the same size, so that they find room equally often.
         let mut sent = vec![(1, 400); 3];
         if ms % 20 == 0 {
             sent.extend([(2, 400), (3, 400)]);
         }
         sent
     });
-    // Of 15 s.
+    // Over 15 s.
     let bytes = fate(1).arrived * 400;
     let class = 15 * 1_250_000 / 33;
     assert!(
@@ -256,18 +256,19 @@ fn calls_do_not_starve_a_large_flow_in_a_small_class() {
     );
 }
 
-/// Hashes of `flows` flows that share one set of the table.
+/// Hashes of `flows` flows in the same set of the table.
 fn one_set(flows: usize) -> Vec<u32> {
     let set = |hash: &u32| hash.wrapping_mul(0x9E37_79B1) >> 23 == 7;
     (1..).filter(set).take(flows).collect()
 }
 
-/// What arrives in turn: ms until then, the flow, the bytes of each packet and how many.
+/// One step of arrivals: ms since the last one, the flow, the bytes of each packet, and their
+/// number.
 type Step = (u64, usize, u32, usize);
 
-/// Lets flows of these hashes send through the port, the first two of them with feedback, so that
-/// each class pushes out the other's. No packet may overtake an earlier one of its flow, unless
-/// flows are set aside meanwhile, which then wait in the other class.
+/// Lets flows with these hashes send through the port, the first two of them with feedback, so
+/// that each class pushes out the other's packets. No packet may overtake an earlier one of its
+/// flow. Flows that are set aside meanwhile are exempt, because they wait in the other class.
 fn keeps_order(mut port: Port<u32>, hashes: &[u32], steps: Vec<Step>) -> Result<(), TestCaseError> {
     let mut log = Log::default();
     let mut now = Instant::from_millis(1);
@@ -295,7 +296,8 @@ fn keeps_order(mut port: Port<u32>, hashes: &[u32], steps: Vec<Step>) -> Result<
 }
 
 proptest! {
-    /// However flows come and go between sparse and large, and whatever is dropped or pushed out.
+    /// This must hold however flows change between sparse and large, and whatever is dropped or
+    /// pushed out.
     #[test]
     fn no_packet_overtakes_one_of_its_flow(
         steps in prop::collection::vec((0u64..40, 0usize..6, 40u32..3000, 1usize..12), 1..400),
@@ -304,7 +306,8 @@ proptest! {
         keeps_order(port(), &hashes, steps)?;
     }
 
-    /// The same where they find a place in the table late, and lose it again: all of one set.
+    /// The same if flows find a place in the table late, and lose it again, because all are in
+    /// one set.
     #[test]
     fn none_does_in_a_full_set(
         steps in prop::collection::vec((0u64..40, 0usize..12, 40u32..3000, 1usize..12), 1..400),
@@ -318,7 +321,7 @@ proptest! {
         keeps_order(port, &one_set(12), steps)?;
     }
 
-    /// The same at a port so slow that packets wait for longer than their flow is known.
+    /// The same at a port so slow that packets wait for longer than their flow is remembered.
     #[test]
     fn none_does_where_queues_last_longer_than_flows_are_known(
         steps in prop::collection::vec(

@@ -1,4 +1,4 @@
-//! Manual pages and completions, made from the command line's own description.
+//! Manual pages and completions, generated from the description of the command line.
 
 use std::fs;
 use std::io;
@@ -7,16 +7,16 @@ use std::path::Path;
 use clap::Command;
 use clap_complete::{Shell, generate_to};
 
-/// The configuration with every key, which explains itself.
+/// The example configuration, which explains every key.
 const EXAMPLE: &str = include_str!("../../packaging/vcp-router.toml");
 
-/// Writes a page per command (`vcp-router.1`, `vcp-router-setup.1`, …), one of the configuration
-/// (`vcp-router.toml.5`), and completions for bash, zsh and fish.
+/// Writes one page per command (`vcp-router.1`, `vcp-router-setup.1`, …), one for the
+/// configuration (`vcp-router.toml.5`), and completions for bash, zsh and fish.
 ///
 /// # Errors
-/// Those of writing.
+/// Returns any I/O error from writing.
 pub(super) fn write(directory: &Path, command: Command) -> io::Result<()> {
-    // `help` needs no pages of its own.
+    // `help` does not need a separate page.
     let mut command = command.disable_help_subcommand(true);
     fs::create_dir_all(directory)?;
     for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
@@ -42,7 +42,7 @@ fn configuration() -> String {
     .to_owned();
     for line in EXAMPLE.lines() {
         let line = line.replace('\\', "\\e").replace('-', "\\-");
-        // A dot or an apostrophe at the start would be a request.
+        // At the start of a line, a dot or an apostrophe would be a request.
         page += if line.starts_with(['.', '\'']) {
             "\\&"
         } else {
@@ -62,7 +62,7 @@ mod tests {
 
     use super::*;
 
-    /// The example has every key (`config::tests`), so the page has, too.
+    /// The example has every key (see `config::tests`), so the page must have them too.
     #[test]
     fn the_page_of_the_configuration_has_every_key() {
         let page = configuration().replace("\\-", "-").replace("\\e", "\\");
@@ -77,7 +77,7 @@ mod tests {
         assert!(page.starts_with(".TH vcp-router.toml 5 "));
     }
 
-    /// The book explains each alert of the package, and no other.
+    /// The documentation should explain exactly the alerts in the package.
     #[test]
     fn the_page_on_operation_has_each_alert() {
         let rules = include_str!("../../packaging/alerts.yml");

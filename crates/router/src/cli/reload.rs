@@ -10,12 +10,12 @@ use crate::config::{Config, ConfigError};
 use crate::daemon::Query;
 use crate::stderr::log_line;
 
-/// Time between two looks at a reload that runs.
+/// Interval at which a running reload is polled.
 const LOOK: Duration = Duration::from_millis(20);
-/// The longest reload that is waited for: a file with a hundred thousand routes takes a second.
+/// Maximum time to wait for a reload. A file with 100,000 routes takes about a second.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A configuration that does not say where its router is asked.
+/// A configuration that names no status socket.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum NoSocket {
     #[error(transparent)]
@@ -33,10 +33,11 @@ pub(super) fn socket(config: &Path) -> Result<PathBuf, NoSocket> {
     control.ok_or_else(|| NoSocket::NoControl(config.to_owned()))
 }
 
-/// Has the router at `socket` read its configuration again; with `wait` until that has ended.
+/// Makes the router at `socket` read its configuration again; with `wait`, until this is
+/// finished.
 ///
 /// # Errors
-/// Why the configuration is not in force, or why the router does not answer.
+/// The reason why the configuration is not in force, or why the router does not answer.
 pub(super) fn command(socket: &Path, wait: bool) -> Result<(), String> {
     let asked = answer(socket, &Query::Reload)?;
     if !wait {

@@ -1,4 +1,4 @@
-//! What the types of single keys cannot say.
+//! Checks that the types of single keys cannot express.
 
 use std::collections::{BTreeMap, HashSet};
 use std::net::IpAddr;
@@ -16,13 +16,13 @@ use super::tunnel;
 use crate::forward::Trust;
 
 const DEFAULT_MTU: u32 = 1500;
-/// RFC 791 and what IP's length fields can say.
+/// RFC 791, and the range of IP's length fields.
 const MTU: std::ops::RangeInclusive<u32> = 68..=65_535;
 const DEFAULT_MEMORY: ByteCount = ByteCount(1 << 30);
 const LEAST_MEMORY: ByteCount = ByteCount(1 << 20);
-/// Packets: a second of small ones at 1 Gbit/s is more than any router should wait for.
+/// In packets. Already a second of small packets at 1 Gbit/s is too long to wait for a router.
 const TXQUEUELEN: std::ops::RangeInclusive<u32> = 1..=1_000_000;
-/// Trains have a hundredth of the rate of the fastest port of XCP's.
+/// Trains get a hundredth of the rate of the fastest port that runs XCP.
 const PART: u64 = 100;
 
 pub(super) fn config(source: &Source<'_>, file: File) -> Result<Config, Fault> {
@@ -96,8 +96,8 @@ pub(super) fn config(source: &Source<'_>, file: File) -> Result<Config, Fault> {
         let asks = port.own.reserve.as_ref().map(Spanned::span).or(queue);
         buffers.push(asks.unwrap_or_else(|| port.own.name.span()));
         trusts.push(port.own.shims.clone());
-        // Steering leads packets from the cards of this box into interfaces, and the kernel
-        // forwards what comes out of them to cards.
+        // Steering leads packets from this machine's network cards into interfaces, and the
+        // kernel forwards the packets from these interfaces to the cards.
         let steered = port.own.tun.is_some() && !file.steer.is_empty();
         let kernel_forwards = port.own.kernel_forwards.unwrap_or(steered);
         let source_check = port.own.source_check.unwrap_or(file.source_check);
@@ -172,7 +172,7 @@ pub(super) fn config(source: &Source<'_>, file: File) -> Result<Config, Fault> {
     }
 }
 
-/// Measuring takes a secret, and an address that others can reach.
+/// Measuring requires a secret, and an address that other routers can reach.
 fn check_clouds(
     source: &Source<'_>,
     xcp_i: Option<&Spanned<XcpISpec>>,
@@ -195,7 +195,7 @@ fn check_clouds(
     }
 }
 
-/// Why `[xcp_i]` does not fit these ports.
+/// Returns why `[xcp_i]` does not fit these ports.
 fn unfit(xcp_i: &XcpISpec, ports: &[PortSpec]) -> Option<&'static str> {
     let reachable = |address: &IpAddr| match address {
         IpAddr::V4(v4) => !v4.is_link_local(),
@@ -210,7 +210,7 @@ fn unfit(xcp_i: &XcpISpec, ports: &[PortSpec]) -> Option<&'static str> {
     if xcp_i.port == 0 {
         return Some("a UDP port is from 1 to 65535");
     }
-    // A port without a rate is taken for a fast one.
+    // A port without a rate counts as fast.
     let named = ports.iter().filter(|port| port.link.names_router());
     let rates = named.map(|port| port.link.rate.map_or(u64::MAX, |rate| rate.bytes()));
     let fastest = rates.max().unwrap_or(0);

@@ -1,4 +1,4 @@
-//! `[xcp_i]`: what routers that measure the clouds between them need to know.
+//! `[xcp_i]`: settings of routers that measure the clouds between them.
 
 use std::fmt;
 
@@ -6,15 +6,15 @@ use pathmark_link::keys::RateValue;
 use serde::{Deserialize, Deserializer, de};
 use xcp_edge::Key;
 
-/// UDP port of messages between routers, unless another one is named.
+/// Default UDP port of messages between routers.
 const PORT: u16 = 6653;
 
-/// A secret that routers share. It is not shown.
+/// A secret that routers share. `Debug` does not show it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
 impl Secret {
-    /// The key that follows from it.
+    /// Derives the key.
     #[must_use]
     pub fn key(&self) -> Option<Key> {
         Key::new(self.0.as_bytes()).ok()
@@ -29,7 +29,8 @@ impl fmt::Debug for Secret {
 
 impl<'de> Deserialize<'de> for Secret {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // As the other programs read theirs, from a file that ends with a line break.
+        // The other programs read it from a file that ends with a line break, so whitespace is
+        // trimmed.
         let text = String::deserialize(deserializer)?;
         let text = text.trim();
         match Key::new(text.as_bytes()) {
@@ -43,19 +44,19 @@ impl<'de> Deserialize<'de> for Secret {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct XcpISpec {
-    /// What all routers of the network share.
+    /// The secret shared by all routers of the network.
     pub secret: Secret,
-    /// UDP port of messages, the same at all of them.
+    /// UDP port of messages, the same on all of these routers.
     #[serde(default = "port")]
     pub port: u16,
-    /// The rate of trains for others; absent: a hundredth of the rate of the fastest
-    /// port that runs `xcp` or `xcp-i`.
+    /// The rate of trains for other routers; absent: a hundredth of the rate of the fastest port
+    /// that runs `xcp` or `xcp-i`.
     #[serde(default, deserialize_with = "trains")]
     pub trains: Option<RateValue>,
 }
 
-/// Least rate in bytes per second: below it, a train, which may take the bytes of 10 s, has less
-/// than the four packets that a measurement needs.
+/// Minimum rate in bytes per second. A train may take the bytes of 10 s. Below this rate, it
+/// would have less than the four packets that a measurement needs.
 pub(super) const LEAST_TRAINS: u64 = 600;
 
 fn trains<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<RateValue>, D::Error> {

@@ -1,4 +1,5 @@
-//! Configurations with every value at its edges: refused in one line, or a router that works.
+//! Configurations with every value at its limits: each is either refused in one line, or results
+//! in a working router.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,7 +12,7 @@ use proptest::prelude::*;
 use super::tests::{GOOD, parse};
 use super::*;
 
-/// Counts packets that are dropped.
+/// Counts dropped packets.
 #[derive(Debug, Default)]
 struct Log {
     drops: usize,
@@ -25,7 +26,7 @@ impl Owner<u32> for Log {
     }
 }
 
-/// Quantities at and beyond what they may be.
+/// Quantities at and beyond their limits.
 const RATES: [&str; 9] = [
     "0",
     "1",
@@ -78,7 +79,7 @@ const SIZES: [&str; 5] = [
 ];
 
 fn one<const N: usize>(of: [&'static str; N]) -> impl Strategy<Value = Option<&'static str>> {
-    // Mostly absent, so that enough files hold together.
+    // Mostly absent, so that enough files are valid.
     prop::option::weighted(0.3, (0..N).prop_map(move |index| of[index]))
 }
 
@@ -88,7 +89,7 @@ fn key(text: &mut String, name: &str, value: Option<&str>) {
     }
 }
 
-/// Whole numbers out of range, and the terms of their errors.
+/// Out-of-range integers, and the wording of their errors.
 #[test]
 fn errors_of_numbers_name_no_types() {
     let beyond = [
@@ -131,7 +132,7 @@ fn errors_of_numbers_name_no_types() {
             refused += said(&text).map_or(0, |error| plainly(&text, &error));
         }
     }
-    // A seed may be large, 4294967296 no u32.
+    // A seed may be large, whereas 4294967296 does not fit a u32.
     assert!(refused > 45, "{refused}");
     let table = said("table = 18446744073709551616\n[[port]]\nname = \"a\"\ntun = \"a0\"\n");
     let table = table.unwrap();
@@ -154,7 +155,7 @@ fn plainly(text: &str, error: &str) -> u32 {
     1
 }
 
-/// Files that held together.
+/// Number of valid files.
 static ACCEPTED: AtomicU32 = AtomicU32::new(0);
 
 #[test]
@@ -219,9 +220,9 @@ proptest! {
         ACCEPTED.fetch_add(1, Ordering::Relaxed);
         let mut now = Instant::from_millis(1);
         let context = LinkContext { now, seed: 1, name: "a", rtt: None };
-        // What holds together for `check` has to work for `run`.
+        // A configuration that `check` accepts must work in `run`.
         let mut link = build_link::<u32>(&port.link, &context).unwrap();
-        // What comes in goes out, or is dropped, however far apart the steps are.
+        // Every packet must be delivered or dropped, however far apart the steps are.
         let mut log = Log::default();
         let (mut sent, mut got) = (0u32, 0usize);
         for step in 0..40u32 {
@@ -242,7 +243,7 @@ proptest! {
     }
 }
 
-/// A port in front of a tunnel names what its packets are; what is encrypted cannot be copied.
+/// A port in front of a tunnel must name its encapsulation; encrypted packets cannot be copied.
 #[test]
 fn a_tunnel_is_one_that_shows_its_packets() {
     use crate::encapsulation::Encapsulation;

@@ -1,10 +1,10 @@
-//! What is wrong with a configuration.
+//! Errors in a configuration.
 
 use std::path::PathBuf;
 
 use pathmark_link::keys::Fault;
 
-/// A configuration that cannot be used. Says file, line and key.
+/// A configuration that cannot be used. The message names file, line and key.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
@@ -13,10 +13,10 @@ pub enum ConfigError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
-    /// Something in it is wrong.
+    /// Its contents are invalid.
     #[error("{0}")]
     Invalid(Fault),
 }

@@ -1,9 +1,9 @@
-//! What control laws need of a file, and the errors where it is missing.
+//! Requirements of control laws, and the errors if they are not met.
 
 use super::tests::{GOOD, parse};
 
-/// What only the emulator knows is no router's to use; without it a port looks for clouds all the
-/// same.
+/// A router must not use estimates that only the emulator can have. Without them, a port still
+/// looks for clouds.
 #[test]
 fn exact_estimates_are_refused() {
     let with = |law: &str| parse(&GOOD.replace("\"vcp\"", &format!("\"{law}\"")));
@@ -13,7 +13,7 @@ fn exact_estimates_are_refused() {
     assert!(error.contains("only the emulator"), "{error}");
 }
 
-/// Measuring takes a secret that is one, and an address of the router's own.
+/// Measuring requires a valid secret, and an address of the router.
 #[test]
 fn measuring_takes_a_secret_and_an_address() {
     let with = |law: &str, keys: &str| {
@@ -27,11 +27,11 @@ fn measuring_takes_a_secret_and_an_address() {
     let config = with(real, good).unwrap();
     let xcp_i = config.xcp_i.unwrap();
     assert_eq!((xcp_i.port, xcp_i.trains), (6653, None));
-    // It does not appear in a log.
+    // It must not appear in a log.
     assert!(!format!("{xcp_i:?}").contains("sixteen"));
     assert!(config.ports[0].link.measures_clouds());
-    // A router that only answers needs no such port, but must set `trains`: no port's rate gives
-    // it.
+    // A router that only answers needs no such port, but must set `trains`, because no port's
+    // rate determines it.
     let error = with("vcp", good).unwrap_err();
     assert!(error.contains("trains = "), "{error}");
     let with_trains = |trains: &str| with("vcp", &format!("{good}trains = {trains}\n"));
@@ -46,10 +46,10 @@ fn measuring_takes_a_secret_and_an_address() {
         assert!(error.contains(part), "{trains}: {error}");
     }
     assert!(with_trains("\"4800bit\"").is_ok());
-    // White space around a secret is none of it, as in the files of the other programs.
+    // White space around a secret is not part of it, as in the files of the other programs.
     let padded = with(real, "[xcp_i]\nsecret = \" sixteen bytes or more\\n\"\n").unwrap();
     assert_eq!(padded.xcp_i.unwrap().secret, xcp_i.secret);
-    // An address of either version will do, if it is good on more than one link.
+    // An address of either version suffices if it is valid on more than one link.
     for (addresses, reachable) in [
         ("\"10.0.0.1\"", true),
         ("\"fd00::1\"", true),
@@ -72,7 +72,7 @@ fn measuring_takes_a_secret_and_an_address() {
 
 const LATER: &str = "id = 2\n[[port]]\nname = \"a\"\ntun = \"a\"\n";
 
-/// A law that comes later is held to what holds for one that is there from the start.
+/// A later law must meet the same requirements as one from the start.
 #[test]
 fn laws_of_scheduled_changes_are_checked_too() {
     let with = |law: &str, keys: &str| {

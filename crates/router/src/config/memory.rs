@@ -1,4 +1,4 @@
-//! The packet buffers that the limits of ports need, compared with `memory`.
+//! Compares the packet buffers that the limits of ports require with `memory`.
 
 use pathmark_link::WireConfig;
 use pathmark_link::keys::{ByteCount, LinkSpec};
@@ -8,24 +8,24 @@ use super::schema::{Config, PortSpec};
 use crate::forward::{WORKING, cost};
 
 impl Config {
-    /// Bytes of packet buffers that a port may always hold.
+    /// Bytes of packet buffers reserved for a port.
     #[must_use]
     pub fn reserve(&self, port: &PortSpec) -> u64 {
         port.reserve.map_or_else(|| self.share(), |given| given.0)
     }
 
-    /// What a port has that does not say: half of `memory`, by ports.
+    /// The default reserve: half of `memory`, divided by the number of ports.
     fn share(&self) -> u64 {
         let ports = u64::try_from(self.ports.len()).unwrap_or(u64::MAX);
         self.free() / 2 / ports.max(1)
     }
 
-    /// Bytes of `memory` for packets that wait.
+    /// The part of `memory` for waiting packets, in bytes.
     fn free(&self) -> u64 {
         self.memory.0.saturating_sub(WORKING as u64)
     }
 
-    /// The most that a port may hold: all that is not another's.
+    /// The most that a port can hold: everything that is not reserved for others.
     fn room(&self, port: &PortSpec) -> u64 {
         let others = self.reserved().saturating_sub(self.reserve(port));
         self.free().saturating_sub(others)
@@ -36,7 +36,7 @@ impl Config {
         reserves.fold(0, u64::saturating_add)
     }
 
-    /// The first port that asks for more than `memory` has for it, and what to do.
+    /// Returns the first port that requires more than `memory` allows, and a remedy.
     pub(super) fn short_of_memory(&self) -> Option<(usize, String)> {
         if self.reserved() > self.free() {
             let last = self.ports.iter().rposition(|port| port.reserve.is_some());
@@ -61,7 +61,7 @@ impl Config {
     }
 }
 
-/// Bytes of packet buffers that a port's queue and wire take, both full of packets of its MTU.
+/// Bytes of packet buffers for a port whose queue and wire are full of packets of its MTU.
 fn need(link: &LinkSpec, mtu: u32) -> u64 {
     let mtu = u64::from(mtu);
     let buffer = usize::try_from(mtu).ok().and_then(cost).unwrap_or(0) as u64;
@@ -73,7 +73,7 @@ fn need(link: &LinkSpec, mtu: u32) -> u64 {
         Limit::Packets(packets) => packets,
         Limit::Bytes(bytes) => packets(bytes.into()),
     };
-    // As it is at the worst of its changes.
+    // With the worst values of all changes.
     let rates = link.at.iter().filter_map(|change| change.rate);
     let rate = rates.chain(link.rate).map(|rate| rate.bytes()).max();
     let delays = link.at.iter().filter_map(|change| change.delay);

@@ -1,8 +1,8 @@
 //! The router's configuration: TOML, read strictly.
 //!
-//! [`Config`] is what a file says, checked as a whole: every name resolves, every number makes
-//! sense, and a router can be made from it. Errors name file, line and key, and the nearest known
-//! word. The keys of a port's link are [`pathmark_link::keys`].
+//! [`Config`] is the content of a file, checked as a whole: every name resolves, every number is
+//! plausible, and a router can be created from it. Errors name file, line and key, and suggest
+//! the nearest known word. The keys of a port's link are [`pathmark_link::keys`].
 
 mod check;
 mod clouds;

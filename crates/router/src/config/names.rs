@@ -1,25 +1,25 @@
-//! Names and addresses that the kernel would refuse later, or take for something else.
+//! Checks names and addresses that the kernel would later reject or misinterpret.
 
 use std::net::IpAddr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// `sun_path` of a Unix socket's address, less the terminating zero.
+/// The size of `sun_path` in a Unix socket's address, without the terminating zero.
 const LONGEST_SOCKET: usize = 107;
 
-/// True for a name that the kernel takes for an interface, as far as this program lets it be
-/// written.
+/// Whether the kernel accepts this as an interface name, and it has only the characters that
+/// this program allows.
 pub(super) fn is_interface_name(name: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    // IFNAMSIZ, less the terminating zero. `.` and `..` are no directories of sysctls, and those
-    // called `all` and `default` belong to no single interface.
+    // IFNAMSIZ, without the terminating zero. `.` and `..` cannot be sysctl directories, and the
+    // directories `all` and `default` do not belong to a single interface.
     (1..=15).contains(&name.len())
         && name.chars().all(plain)
         && !matches!(name, "." | ".." | "all" | "default")
         && !name.starts_with('-')
 }
 
-/// True for the name of an interface, or for the start of one with `*` behind it.
+/// Returns true for an interface name, or the start of one followed by `*`.
 pub(super) fn is_interface_pattern(name: &str) -> bool {
     match name.strip_suffix('*') {
         Some(start) => is_interface_name(start),
@@ -27,16 +27,17 @@ pub(super) fn is_interface_pattern(name: &str) -> bool {
     }
 }
 
-/// True for a port's name that fits into a line: on the status socket, in a message, in a table.
+/// Returns true for a port name that fits into a line: on the status socket, in a message, or in
+/// a table.
 pub(crate) fn is_port_name(name: &str) -> bool {
     !name.is_empty() && name.trim() == name && !name.contains(char::is_control)
 }
 
-/// What a port's name must be.
+/// The rule for port names.
 pub(crate) const PORT_NAME: &str = "a port's name is one line: at least one character, none of \
                                     them a control character, and no space at its ends";
 
-/// What is wrong with the path of the status socket, if something is.
+/// The error in the path of the status socket, if any.
 pub(super) fn bad_socket(path: &Path) -> Option<String> {
     let bytes = path.as_os_str().as_bytes();
     match bytes.len() {
@@ -51,9 +52,9 @@ pub(super) fn bad_socket(path: &Path) -> Option<String> {
     }
 }
 
-/// True if packets can come from this address and go to it: one host's, and not the host's own
-/// loopback (RFC 1122 §3.2.1.3, RFC 1112 §4, RFC 4291 §2.5, §2.7). Addresses that hold on one
-/// link only count as well.
+/// Whether packets can have this source and this destination: it belongs to a single host, and
+/// is not its loopback address (RFC 1122 §3.2.1.3, RFC 1112 §4, RFC 4291 §2.5, §2.7). Link-local
+/// addresses count as well.
 pub(super) fn is_hosts(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => !matches!(v4.octets(), [0 | 127 | 224..=255, ..]),
@@ -87,7 +88,7 @@ mod tests {
         }
     }
 
-    /// Other names could not be written on the status socket, or read in a table.
+    /// Other names could not be sent to the status socket, or could not be read in a table.
     #[test]
     fn ports_are_called_what_fits_into_a_line() {
         for name in [
@@ -110,7 +111,7 @@ mod tests {
         }
     }
 
-    /// The longest path that is taken is one that a socket can have.
+    /// The longest path accepted is one that a socket can have.
     #[test]
     fn sockets_that_cannot_be_made_are_refused() {
         for (path, part) in [
@@ -131,8 +132,8 @@ mod tests {
         assert!(std::os::unix::net::UnixListener::bind(longest + "a").is_err());
     }
 
-    /// An address that belongs to no single host is refused for a port: no packet would arrive
-    /// there, and hosts would drop packets from it.
+    /// A port must not have an address that belongs to no single host, because no packet would
+    /// reach it, and hosts would drop packets from it.
     #[test]
     fn addresses_of_no_host_are_refused() {
         for address in [

@@ -1,4 +1,4 @@
-//! Reading a configuration, from a file or from its text.
+//! Reads a configuration from a file or a string.
 
 use std::path::Path;
 
@@ -21,7 +21,7 @@ impl Config {
         Self::parse(path, &text)
     }
 
-    /// Checks `text`; `path` is for messages.
+    /// Parses and checks `text`; `path` only appears in messages.
     ///
     /// # Errors
     /// [`ConfigError::Invalid`].

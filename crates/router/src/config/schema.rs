@@ -18,21 +18,21 @@ use crate::ip::Prefix;
 pub struct Config {
     /// The router's identity in shims, 1…65535.
     pub id: u16,
-    /// The file says nothing of `id`.
+    /// True if the file has no `id`.
     pub unnamed: bool,
-    /// Seed of what emulates a path.
+    /// Seed of the emulated paths.
     pub seed: u64,
     /// Status socket.
     pub control: Option<PathBuf>,
-    /// TCP address that answers with Prometheus text.
+    /// TCP address for Prometheus text.
     pub metrics: Option<SocketAddr>,
     /// User to become once the interfaces are open.
     pub user: Option<String>,
-    /// Group to become; absent: the user's own.
+    /// Group to become; absent: the user's.
     pub group: Option<String>,
-    /// Bytes that packet buffers may take in all.
+    /// Maximum bytes of all packet buffers together.
     pub memory: ByteCount,
-    /// Looks for shims in every UDP datagram.
+    /// Whether to look for shims in every UDP datagram.
     pub shims: bool,
     /// Packets that carry VCP in the ECN field.
     pub ecn: Vec<EcnSpec>,
@@ -44,10 +44,10 @@ pub struct Config {
     pub ports: Vec<PortSpec>,
     /// Routes; ports by index.
     pub routes: Vec<RouteSpec>,
-    /// What the kernel steers into ports.
+    /// Packets that the kernel steers into ports.
     pub steers: Vec<SteerSpec>,
-    /// First of the routing tables, one per port, and of the priorities of rules that `setup`
-    /// makes.
+    /// The first of the routing tables, one per port, and of the rules' priorities that `setup`
+    /// uses.
     pub table: u32,
 }
 
@@ -68,9 +68,9 @@ pub struct EcnSpec {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct IcmpSpec {
-    /// Messages per second; 0 sends none.
+    /// Messages per second; 0 disables them.
     pub rate: u32,
-    /// Messages at once.
+    /// Messages in one burst.
     pub burst: u32,
 }
 
@@ -83,10 +83,10 @@ impl Default for IcmpSpec {
     }
 }
 
-/// Where a port's packets come from and go to.
+/// The interface of a port.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Interface {
-    /// A TUN interface of this name, made if there is none.
+    /// A TUN interface of this name, which is created if necessary.
     Tun(String),
     /// A TUN descriptor that was passed to the process.
     Fd(i32),
@@ -101,21 +101,21 @@ pub struct PortSpec {
     pub interface: Interface,
     /// Largest IP packet in bytes.
     pub mtu: u32,
-    /// The router's own addresses here.
+    /// The router's own addresses on this port.
     pub addresses: Vec<IpAddr>,
-    /// Bytes of packet buffers that it may always hold; absent: its part of half of `memory`.
+    /// Bytes of packet buffers reserved for the port; absent: its share of half of `memory`.
     pub reserve: Option<ByteCount>,
-    /// Whose shims it believes.
+    /// Sources whose shims it trusts.
     pub shims: Trust,
-    /// Packets that come in here must have a source that routes back here.
+    /// Whether the source of each arriving packet must route back to this port.
     pub source_check: bool,
-    /// The kernel of the box forwards between its interface and network cards.
+    /// Whether the host's kernel forwards between this port's interface and network cards.
     pub kernel_forwards: bool,
-    /// The tunnel that it is in front of.
+    /// The tunnel in front of which the port is, if any.
     pub tunnel: Option<Encapsulation>,
     /// Its link.
     pub link: LinkSpec,
-    /// Its interface as the kernel sees it.
+    /// The kernel's settings of its interface.
     pub host: HostSpec,
 }
 
@@ -126,48 +126,49 @@ pub struct RouteSpec {
     pub prefix: Prefix,
     /// Index of the port.
     pub port: usize,
-    /// Of packets that came in on the port with this index only.
+    /// The index of the input port, if the route is only for its packets.
     pub from: Option<usize>,
 }
 
-/// What happens to steered packets while no router runs.
+/// The treatment of steered packets while no router runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OnStop {
-    /// They are refused (ICMP unreachable): nothing passes by the port.
+    /// The kernel rejects them (ICMP unreachable), so that none bypasses the port.
     #[default]
     Closed,
-    /// They take the main table, past the port.
+    /// They follow the main table, bypassing the port.
     Open,
 }
 
-/// A port's interface as the kernel sees it.
+/// The kernel's settings of a port's interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostSpec {
-    /// What happens to packets steered into the port while no router runs.
+    /// The treatment of packets steered into the port while no router runs.
     pub on_stop: OnStop,
-    /// Packets that wait in the interface for the router to read them; `None`: 500, the kernel's
-    /// own value.
+    /// Maximum number of packets that wait in the interface until the router reads them; `None`:
+    /// 500, the kernel's default.
     pub txqueuelen: Option<u32>,
-    /// Addresses that the kernel has on the interface, with their prefix length.
+    /// The kernel's addresses on the interface, with prefix lengths.
     pub addresses: Vec<IpNet>,
 }
 
-/// `[[steer]]`: packets that the kernel hands to a port instead of forwarding them itself.
+/// `[[steer]]`: packets that the kernel passes to a port instead of forwarding them itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SteerSpec {
-    /// Interface that they come in on; with `*` at its end: all whose names begin so.
+    /// Their input interface. A `*` at its end matches all interfaces whose names start like
+    /// this.
     pub from: Option<String>,
-    /// Firewall mark that they bear.
+    /// Their firewall mark.
     pub mark: Option<u32>,
-    /// Their destinations; empty: all, of both IP versions.
+    /// Their destinations; empty: all of both IP versions.
     pub to: Vec<Prefix>,
     /// Index of the port.
     pub port: usize,
 }
 
 impl Config {
-    /// What may be meant, and is likely not.
+    /// Returns warnings about settings that are probably unintended.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
         let speaks = self
@@ -211,7 +212,7 @@ pub(super) struct File {
 /// `[[port]]`.
 pub(super) type FilePort = WithLink<OwnKeys>;
 
-/// What of a port's keys is not its link's.
+/// A port's keys, without those of its link.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct OwnKeys {
@@ -242,7 +243,7 @@ pub(super) struct FileRoute {
     pub(super) from: Option<Spanned<String>>,
 }
 
-/// `[[steer]]` as it is written.
+/// `[[steer]]` as written.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct FileSteer {

@@ -1,4 +1,5 @@
-//! What `vcp-router setup` makes on the host: interfaces, and what the kernel steers into them.
+//! Settings for `vcp-router setup`: the interfaces, and the packets that the kernel steers into
+//! them.
 
 use std::collections::BTreeMap;
 
@@ -9,11 +10,11 @@ use toml::Spanned;
 use super::names::{is_hosts, is_interface_pattern};
 use super::schema::{Config, FileSteer, Interface, PortSpec, SteerSpec};
 
-/// Tables 253 to 255 are the kernel's own; rule 32766 is the one of the main table.
+/// Tables 253 to 255 belong to the kernel; rule 32766 leads to the main table.
 const TABLES: std::ops::RangeInclusive<u32> = 256..=32_000;
-/// Ports and rules that fit between a first table and the main table's rule.
+/// Maximum number of ports and rules between the first table and the main table's rule.
 const MOST: usize = 256;
-/// The first table unless the file names one.
+/// The default number of the first table.
 pub(crate) const DEFAULT_TABLE: u32 = 11_800;
 
 pub(super) const NO_HOST: &str = "this address names no single host: choose one of a network";
@@ -25,8 +26,8 @@ impl Config {
         self.table + u32::try_from(port).unwrap_or(0)
     }
 
-    /// The interfaces that `from` means, of those with these `names`; its own name where it is no
-    /// pattern. A pattern means neither the loopback interface nor an interface of a port.
+    /// Returns the interfaces among `names` that `from` matches, or `from` itself if it is not a
+    /// pattern. A pattern never matches the loopback interface or the interface of a port.
     #[cfg(feature = "daemon")]
     pub(crate) fn cards<'a>(&self, from: &'a str, names: &[&'a str]) -> Vec<&'a str> {
         let Some(start) = from.strip_suffix('*') else {
@@ -44,7 +45,8 @@ impl Config {
     }
 }
 
-/// The first of the routing tables that `setup` uses, one per port, and of the rules' priorities.
+/// Returns the first of the routing tables, one per port, and of the rules' priorities that
+/// `setup` uses.
 pub(super) fn first_table(source: &Source<'_>, given: Option<&Spanned<u32>>) -> Result<u32, Fault> {
     match given {
         Some(table) if !TABLES.contains(table.get_ref()) => {
@@ -133,7 +135,7 @@ pub(super) fn steers(
     Ok(steers)
 }
 
-/// Addresses of the kernel on an interface; host bits stay.
+/// The kernel's addresses on an interface, including host bits.
 pub(super) fn host_addresses(
     source: &Source<'_>,
     written: &[Spanned<String>],

@@ -1,4 +1,4 @@
-//! Files as people write them, and the errors that they get.
+//! Typical configuration files, and the errors that they cause.
 
 use std::path::Path;
 
@@ -59,7 +59,7 @@ fn a_whole_file() {
     assert_eq!(config.routes[1].port, 1);
 }
 
-/// Replaces a piece of the good file; the error must hold all of `expected`.
+/// Replaces a piece of the good file. The error must contain all of `expected`.
 fn fails(from: &str, to: &str, expected: &[&str]) {
     assert!(GOOD.contains(from), "{from}");
     let error = parse(&GOOD.replacen(from, to, 1)).unwrap_err();
@@ -249,7 +249,7 @@ fn whose_shims_are_believed() {
     }
 }
 
-/// A number without a unit would be bits per second, which is rarely meant.
+/// A number without a unit would mean bits per second, which is rarely intended.
 #[test]
 fn rates_have_a_unit() {
     fails("\"10Mbit\"", "10", &[":8:", "rate", "10bit", "10Mbit"]);
@@ -259,11 +259,11 @@ fn rates_have_a_unit() {
         "rate = 5",
         &[":14:", "at", "unit", "5Mbit"],
     );
-    // An outage has none.
+    // An outage needs no unit.
     assert!(GOOD.contains("rate = 0"));
 }
 
-/// A real router is restarted by who runs it.
+/// A real router is restarted by its operator.
 #[test]
 fn routers_do_not_restart_by_themselves() {
     fails(
@@ -273,7 +273,7 @@ fn routers_do_not_restart_by_themselves() {
     );
 }
 
-/// A bucket without room never holds what one message takes.
+/// A bucket without room never holds enough for a message.
 #[test]
 fn messages_that_would_never_be_sent() {
     let with = |keys: &str| parse(&format!("{GOOD}\n[icmp]\n{keys}\n"));
@@ -318,7 +318,7 @@ fn a_law_is_told_the_least_of_rate_and_capacity() {
     assert!(nothing.contains("at least 8bit"), "{nothing}");
 }
 
-/// What a queue and a delay may take at most is held against the memory that there is.
+/// The maximum memory for a queue and a delay must be compared with the configured memory.
 #[test]
 fn limits_that_memory_cannot_hold() {
     let with = |memory: &str, lan: &str| {
@@ -328,7 +328,7 @@ fn limits_that_memory_cannot_hold() {
     let config = with("100MiB", "").unwrap();
     let free = (100 << 20) - crate::forward::WORKING as u64;
     assert_eq!(config.reserve(&config.ports[0]), free / 4);
-    // 75 MiB for one of two ports, in buffers of 2048 for packets of 1500: some 38,000.
+    // 75 MiB for one of two ports, in buffers of 2048 for packets of 1500: about 38,000.
     assert!(with("100MiB", "queue = { limit = \"38000p\" }").is_ok());
     let error = with("100MiB", "queue = { limit = \"39000p\" }").unwrap_err();
     for part in [":19:", "queue", "takes 76.1MiB", "may use 74.8MiB"] {
@@ -337,11 +337,11 @@ fn limits_that_memory_cannot_hold() {
     }
     assert!(with("100MiB", "queue = { limit = \"57MB\" }").is_ok());
     assert!(with("100MiB", "queue = { limit = \"58MB\" }").is_err());
-    // The same packets under way: 1 Gbit/s for half a second are 62.5 MB.
+    // The same packets in flight: 1 Gbit/s for half a second are 62.5 MB.
     let delay = "rate = \"1Gbit\"\ndelay = \"500ms\"\nqueue = { limit = \"10p\" }";
     assert!(with("100MiB", delay).is_err());
     assert!(with("200MiB", delay).is_ok());
-    // A reserve is for this port only.
+    // A reserve is only for this port.
     let reserved = "reserve = \"90MiB\"";
     assert!(
         with(
@@ -360,7 +360,7 @@ fn limits_that_memory_cannot_hold() {
     );
 }
 
-/// The example that is shipped says what it means, also with every commented key switched on.
+/// The shipped example must be valid, even with every commented key enabled.
 #[test]
 fn the_shipped_example_is_good() {
     let text = include_str!("../../packaging/vcp-router.toml");

@@ -9,10 +9,10 @@ use crate::forward::Trust;
 
 const HOW: &str = "write true, false, or { from = [\"10.1.0.0/16\", \"PORT\"] }";
 
-/// Reads the value; `ports` are the router's ports by name.
+/// Parses the value; `ports` maps the names of the router's ports to their indices.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The reason why the value is invalid.
 pub(super) fn read(value: &Value, ports: &BTreeMap<String, usize>) -> Result<Trust, String> {
     let table = match value {
         Value::Boolean(true) => return Ok(Trust::All),

@@ -5,13 +5,13 @@ use pathmark_link::keys::nearest;
 use crate::encapsulation::Encapsulation;
 
 const ALL: [Encapsulation; 2] = [Encapsulation::IpInIp, Encapsulation::Vxlan];
-/// Tunnels whose packets hide what is inside.
+/// Tunnels that encrypt their packets.
 const OPAQUE: [&str; 3] = ["esp", "ipsec", "wireguard"];
 
-/// Reads the value.
+/// Parses the value.
 ///
 /// # Errors
-/// The fault.
+/// The reason why the value is invalid.
 pub(super) fn read(value: &str) -> Result<Encapsulation, String> {
     if let Some(known) = ALL.into_iter().find(|known| known.name() == value) {
         return Ok(known);

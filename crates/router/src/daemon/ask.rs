@@ -1,4 +1,4 @@
-//! The client of the status socket: what `show` and `capacity` use.
+//! The client of the status socket, for `show` and `capacity`.
 
 use std::io::{self, Read, Write};
 use std::path::Path;
@@ -8,12 +8,13 @@ use super::query::Query;
 use super::socket::ControlError;
 use crate::tun::sys;
 
-/// Time for the connection, the question and the whole answer.
+/// Timeout for the connection, the query and the complete answer.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Longest answer in bytes: some kilobytes for each of 10,000 ports.
+/// Maximum length of an answer in bytes, which allows several kilobytes for each of 10,000
+/// ports.
 const LONGEST: usize = 64 << 20;
 
-/// Asks a running router.
+/// Sends a query to a running router and returns its answer.
 ///
 /// # Errors
 /// [`ControlError::Silent`].
@@ -27,7 +28,7 @@ pub fn ask(path: &Path, query: &Query) -> Result<String, ControlError> {
     })
 }
 
-/// Turns "would block", which a socket returns when its timeout has passed, into "timed out".
+/// Turns "would block", which a socket returns after its timeout, into "timed out".
 fn in_time(error: io::Error) -> io::Error {
     match error.kind() {
         io::ErrorKind::WouldBlock => io::ErrorKind::TimedOut.into(),
@@ -78,7 +79,7 @@ mod tests {
 
     const SHORT: Duration = Duration::from_millis(100);
 
-    /// A listener that accepts no connection does not block the command.
+    /// A listener that does not accept connections must not block the command.
     #[test]
     fn a_queue_that_stays_full_is_not_waited_for() {
         let dir = tempfile::tempdir().unwrap();
@@ -93,7 +94,7 @@ mod tests {
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
     }
 
-    /// Answers without end, fast or slow, end all the same.
+    /// Endless answers, fast or slow, must be cut off.
     #[test]
     fn an_answer_without_end_is_refused() {
         let dir = tempfile::tempdir().unwrap();
@@ -106,7 +107,7 @@ mod tests {
                 io::BufReader::new(&stream).read_line(&mut line).unwrap();
                 assert_eq!(line, "json\n");
                 while !piece.is_empty() && stream.write_all(piece).is_ok() {}
-                // Until the other side has gone.
+                // Until the other side closes.
                 while matches!(stream.read(&mut [0]), Ok(1..)) {}
             }
         });

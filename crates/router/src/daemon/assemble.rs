@@ -1,4 +1,5 @@
-//! From a configuration to a running router, and from a running one to the next: all or nothing.
+//! Turns a configuration into a running router, and a running router into the next one:
+//! completely or not at all.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -17,32 +18,32 @@ use crate::forward::{
 use crate::ip::{RouteTable, Routes, TokenBucket};
 use crate::tun::{Deaf, Device, DeviceError, Driver, Namespaces};
 
-/// A configuration that reads well but cannot be put to work.
+/// A valid configuration that cannot be applied.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AssembleError {
-    /// An interface cannot be had.
+    /// An interface cannot be opened.
     #[error("port {port}: {source}")]
     Device {
         /// The port.
         port: String,
-        /// Why.
+        /// The cause.
         source: DeviceError,
     },
     /// The system has no random numbers.
     #[error("cannot draw random numbers: {0}")]
     Random(io::Error),
-    /// RED parameters that cannot work.
+    /// Impossible RED parameters.
     #[error("port {port}: queue: {source}")]
     Queue {
         /// The port.
         port: String,
-        /// Why.
+        /// The cause.
         source: BadRed,
     },
 }
 
-/// A router that has its hashes' seed from the first plan that is put in force.
+/// Creates a router. Its hashes get their seed from the first plan that is applied.
 pub(super) fn router(config: &Config) -> Router {
     Router::new(RouterConfig {
         id: identity(config),
@@ -52,7 +53,7 @@ pub(super) fn router(config: &Config) -> Router {
     })
 }
 
-/// `seed` is random: other users can read the seeds of the configuration.
+/// `seed` should be random, because other users can read the seeds in the configuration.
 fn classifier(config: &Config, seed: u64) -> Classifier {
     let rule = |spec: &crate::config::EcnSpec| EcnRule {
         dscp: spec.dscp,
@@ -66,8 +67,8 @@ fn classifier(config: &Config, seed: u64) -> Classifier {
     }
 }
 
-/// Puts what does not belong to a port in force. A router that runs keeps its hashes, and so its
-/// ports know their flows again.
+/// Applies the settings that do not belong to a port. A running router keeps its hash seed, so
+/// that its ports still recognize their flows.
 fn configure(router: &mut Router, starts: bool, new: &Config, seeds: &clouds::Seeds) {
     let seed = match starts {
         true => seeds.hashes,
@@ -80,24 +81,24 @@ fn configure(router: &mut Router, starts: bool, new: &Config, seeds: &clouds::Se
     );
 }
 
-/// A configuration with all that it takes: what can fail, and what takes time, is done.
+/// A configuration that is ready to be applied. Every step that can fail or take long is done.
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) config: Config,
-    /// By port; `None` for one that keeps its interface.
+    /// By port; `None` if the port keeps its interface.
     opened: Vec<Option<Device>>,
-    /// By port; `None` for one that keeps its queue.
+    /// By port; `None` if the port keeps its queue.
     built: Vec<Option<Link<Frame>>>,
     table: RouteTable<Target>,
-    /// By port of entry.
+    /// By input port.
     entries: Vec<Option<RouteTable<Target>>>,
-    /// Random numbers for this one.
+    /// Random numbers for this plan.
     seeds: clouds::Seeds,
 }
 
-/// Prepares `new` for being put in place of `old` (`None` at the start): interfaces are opened,
-/// links built, routes packed. Nothing changes yet, and any thread may do it. `lost` says by port
-/// whose interface is gone.
+/// Prepares `new` to replace `old` (`None` at the start) by opening interfaces, building links,
+/// and packing routes. Because nothing changes yet, any thread may do this. `lost` marks the
+/// ports whose interface is gone.
 pub(super) fn plan(
     old: Option<&Config>,
     lost: &[bool],
@@ -124,7 +125,7 @@ pub(super) fn plan(
         });
     }
     let (table, entries) = tables(&new);
-    // Last, for it may change an interface: nothing else can fail.
+    // This must come last, because it may change an interface; no later step can fail.
     let kept = new.ports.iter().zip(&before).zip(&opened);
     for ((port, before), _) in kept.filter(|(_, opened)| opened.is_none()) {
         if before.is_some_and(|(_, old)| old.mtu != port.mtu) {
@@ -141,11 +142,12 @@ pub(super) fn plan(
     })
 }
 
-/// The common table, and those of ports for whose packets there are routes of their own.
+/// Compiles the common table, and separate tables for ports whose packets have additional
+/// routes.
 fn tables(config: &Config) -> (RouteTable<Target>, Vec<Option<RouteTable<Target>>>) {
     let table = |entry: Option<usize>| {
         let mut routes = Routes::new();
-        // In this order, so that a route of the entry takes the place of a common one.
+        // In this order, so that a route of the input port replaces a common one.
         for from in [None, entry] {
             for route in config.routes.iter().filter(|route| route.from == from) {
                 routes.insert(route.prefix, Target::Port(route.port));
@@ -159,8 +161,9 @@ fn tables(config: &Config) -> (RouteTable<Target>, Vec<Option<RouteTable<Target>
     (table(None), entries.collect())
 }
 
-/// For each port of `new` the one of `old` that it goes on with, and its place there: the one with
-/// its interface, else the one with its name, if no port of `new` has the interface of that.
+/// Finds the predecessor in `old` of each port of `new`, with its index. This is the port with
+/// the same interface; otherwise the one with the same name, unless another port of `new` has
+/// taken its interface.
 fn predecessors<'a>(old: Option<&'a Config>, new: &Config) -> Vec<Option<(usize, &'a PortSpec)>> {
     let ports = old.into_iter().flat_map(|config| &config.ports);
     let (mut by_interface, mut by_name) = (HashMap::new(), HashMap::new());
@@ -177,12 +180,12 @@ fn predecessors<'a>(old: Option<&'a Config>, new: &Config) -> Vec<Option<(usize,
     before.collect()
 }
 
-/// What a plan has replaced, for a thread with time to drop it.
+/// The parts that a plan has replaced, which should be dropped in another thread.
 pub(super) type Replaced = (Vec<Option<RouteTable<Target>>>, Vec<Option<Device>>);
 
-/// Puts a plan in force. Ports whose interface or name stays keep it, and their queue and counters
-/// as far as the queue stays the same kind of queue. Takes no time that grows with the routes. It
-/// cannot fail any more, but interfaces may turn out to be deaf.
+/// Applies a plan. Ports with the same interface or name keep their interface, and keep their
+/// queue and counters if the kind of queue stays the same. The time this takes does not grow
+/// with the routes. It cannot fail, but interfaces may turn out to be deaf.
 pub(super) fn put_in_force(
     driver: &mut Driver,
     old: Option<&Config>,
@@ -259,7 +262,7 @@ fn device_error(port: &PortSpec) -> impl FnOnce(DeviceError) -> AssembleError {
     move |source| AssembleError::Device { port, source }
 }
 
-/// True if the new port's queue is the old one's with at most another limit.
+/// Whether the queues differ at most in their limit.
 fn same_queue(old: &PortSpec, new: &PortSpec) -> bool {
     let (mut a, mut b) = (old.link.queue, new.link.queue);
     (a.limit, a.rtt, a.separate) = (None, None, None);
@@ -294,7 +297,7 @@ fn link(
     Ok(link)
 }
 
-/// The port's law, with a random seed that flows cannot predict.
+/// Creates the port's law with a random seed that flows cannot predict.
 fn law(
     port: &PortSpec,
     context: &LinkContext<'_>,
@@ -322,7 +325,7 @@ fn settings(port: &PortSpec, config: &Config) -> PortSettings {
     }
 }
 
-/// Changes what differs, and only that: the packets stay where they are.
+/// Applies only the differences, so that queued packets stay in place.
 fn adjust(
     port: &mut RouterPort,
     old: &PortSpec,
@@ -368,7 +371,7 @@ mod tests {
 
     const TEXT: &str = "[[port]]\nname = \"a\"\ntun = \"a\"\n";
 
-    /// What comes in on a port may have routes of its own; for all else the common ones hold.
+    /// A port's packets may have separate routes; all others follow the common ones.
     #[test]
     fn a_route_of_one_entry_is_for_that_entry_alone() {
         let text = format!(
@@ -397,7 +400,7 @@ mod tests {
         assert!(error.to_string().contains("no port is called `c`"));
     }
 
-    /// Two starts of one file, whose seed is the default.
+    /// Starts a file with the default seed twice.
     #[test]
     fn each_start_has_hashes_of_its_own_and_a_reload_keeps_them() {
         let config = Config::parse(std::path::Path::new("a.toml"), TEXT).unwrap();

@@ -1,4 +1,4 @@
-//! The cloud meter that a configuration asks for, and its view in the status.
+//! The cloud meter that a configuration requires, and its part of the status.
 
 use std::io;
 use std::net::IpAddr;
@@ -12,13 +12,13 @@ use crate::config::{Config, PortSpec};
 use crate::forward::{CloudMeter, HEADERS, Router};
 use crate::tun::sys;
 
-/// Largest IP packet of a train: what the usual path carries.
+/// Maximum size of a train's IP packets, which the usual path can carry.
 const USUAL_MTU: u32 = 1500;
-/// The rate and the burst of trains, as parts of the rate of the fastest port that names the router
-/// in headers.
+/// The rate and the burst of trains, relative to the rate of the fastest port that names the
+/// router in headers.
 const RATE_PPM: u64 = 10_000;
 const AHEAD_PPM: u64 = 100_000;
-/// Their burst in seconds at their rate, which may be configured: 10.
+/// Their burst in seconds at their rate, which is configurable: 10.
 const AHEAD: u64 = AHEAD_PPM / RATE_PPM;
 /// The rate of a port without one: 1 Gbit/s, in bytes per second.
 const UNKNOWN: u64 = 125_000_000;
@@ -28,9 +28,9 @@ const UNKNOWN: u64 = 125_000_000;
 pub(super) struct Seeds {
     start: [u8; 32],
     run: u64,
-    /// Of flow and source hashes: a sender that knows it can choose colliding flows.
+    /// For flow and source hashes. A sender that knew this seed could choose colliding flows.
     pub(super) hashes: u64,
-    /// Of what control laws draw.
+    /// For control laws.
     pub(super) laws: u64,
 }
 
@@ -78,7 +78,7 @@ fn limits(config: &Config) -> Limits {
     }
 }
 
-/// The addresses that messages go to and come from: those that shims name the router by.
+/// The addresses that messages use, which are also the router's names in shims.
 fn own(config: &Config) -> Own {
     let identity = identity(config);
     Own {
@@ -87,7 +87,7 @@ fn own(config: &Config) -> Own {
     }
 }
 
-/// True if both configurations ask for the same meter.
+/// Whether both configurations require the same meter.
 pub(super) fn same(old: &Config, new: &Config) -> bool {
     old.xcp_i == new.xcp_i && own(old) == own(new) && limits(old) == limits(new)
 }
@@ -106,20 +106,20 @@ pub(super) fn meter(config: &Config, now: Instant, seeds: &Seeds) -> Option<Clou
     Some(CloudMeter::new(own, spec.port, measurer))
 }
 
-/// What there is to see of it.
+/// The status of the meter.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct MeterView {
     /// Datagrams for the router's message port.
     pub received: u64,
-    /// Those that came too fast to be looked at.
+    /// Datagrams that exceeded the rate limit, and were not examined.
     pub too_many: u64,
     /// Messages sent.
     pub sent: u64,
-    /// Messages without a route, or too long for it.
+    /// Messages without a route, or larger than its MTU.
     pub unsent: u64,
-    /// Datagrams whose authenticator was wrong.
+    /// Datagrams with a wrong authenticator.
     pub forged: u64,
-    /// Datagrams that were no message.
+    /// Datagrams that were not messages.
     pub foreign: u64,
     /// Requests sent.
     pub requests: u64,
@@ -127,39 +127,39 @@ pub struct MeterView {
     pub acknowledged: u64,
     /// Answers to no open request.
     pub stray: u64,
-    /// Times that a router before a cloud was given up for silent.
+    /// Number of times that an upstream router was considered silent.
     pub silences: u64,
-    /// Routers before clouds for which there was no room.
+    /// Upstream routers for which there was no room.
     pub no_room: u64,
-    /// Trains sent to others.
+    /// Trains sent to other routers.
     pub trains: u64,
-    /// Packets of them.
+    /// Packets in these trains.
     pub probes: u64,
-    /// Requests of others that were refused.
+    /// Refused requests of other routers.
     pub refused: u64,
-    /// Requests of others that were received before.
+    /// Replayed requests of other routers.
     pub replayed: u64,
-    /// Estimates that hold.
+    /// Valid estimates.
     pub clouds: Vec<CloudView>,
 }
 
-/// An estimate that holds.
+/// A valid estimate.
 #[derive(Clone, Debug, Serialize)]
 pub struct CloudView {
-    /// The router before the cloud.
+    /// The router upstream of the cloud.
     pub upstream: IpAddr,
-    /// What the cloud's narrow link carries, in bits per second.
+    /// Capacity of the cloud's narrow link, in bits per second.
     pub capacity_bps: f64,
-    /// What is left of it, in bits per second; below 0 while more arrives than it carries.
+    /// Unused capacity, in bits per second; negative while more arrives than the link can carry.
     pub available_bps: f64,
-    /// Bytes that wait in front of it.
+    /// Bytes queued in front of this link.
     pub queue_bytes: u64,
-    /// For how much longer the estimate holds, in seconds.
+    /// Remaining validity of the estimate, in seconds.
     pub holds_s: f64,
 }
 
 impl MeterView {
-    /// What `router` measures; `None` if it does not.
+    /// The measurements of `router`; `None` if it does not measure.
     pub(super) fn take(router: &Router, now: Instant) -> Option<Self> {
         let meter = router.cloud_meter()?;
         let (edge, counts) = (meter.measurer().edge(), meter.counts());

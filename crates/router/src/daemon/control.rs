@@ -23,8 +23,8 @@ pub(super) enum Request {
     Reloaded(Box<Result<Plan, RunError>>),
 }
 
-/// The forwarding thread's end: the requests, and a descriptor that becomes readable with each. A
-/// byte written to the descriptor wakes the client's end.
+/// The forwarding thread's end: the requests, and a descriptor that becomes readable with each
+/// of them. Writing a byte to the descriptor wakes the client's end.
 #[derive(Debug)]
 pub(super) struct ControlServer {
     requests: Receiver<Request>,
@@ -72,7 +72,7 @@ impl ControlServer {
 }
 
 impl ControlClient {
-    /// The same for another thread.
+    /// Clones this end for another thread.
     pub(super) fn try_clone(&self) -> io::Result<Self> {
         Ok(Self {
             requests: self.requests.clone(),
@@ -117,7 +117,7 @@ impl ControlClient {
         &self.waker
     }
 
-    /// For another thread that answers requests: a byte written to it makes
+    /// Returns a descriptor for another thread that answers requests. Writing a byte to it makes
     /// [`wake_fd`](Self::wake_fd) readable.
     pub(super) fn other_end(&self) -> io::Result<UnixStream> {
         self.other_end.try_clone()
@@ -128,7 +128,7 @@ impl ControlClient {
         clear(&self.waker);
     }
 
-    /// Runs `read` and hands over its result; if `read` panics, [`RunError::Unread`].
+    /// Runs `read` and hands over its result, or [`RunError::Unread`] if `read` panics.
     pub(super) fn read(self, read: impl FnOnce() -> Result<Plan, RunError>) {
         let mut on_panic = ReportUnread(Some(self));
         let result = read();
@@ -153,7 +153,7 @@ impl Drop for ReportUnread {
 mod tests {
     use super::*;
 
-    /// Without the report the reload would count as running for ever and block all later ones.
+    /// Without this report, the reload would count as running forever and block all later ones.
     #[test]
     fn a_reload_that_panics_is_reported() {
         let (server, client) = pair().unwrap();

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use super::http::{self, Method, Status};
 use super::query::Query;
 
-/// Longest line of the status socket in bytes.
+/// Maximum length of a line on the status socket, in bytes.
 const LONGEST_LINE: usize = 8 * 1024;
-/// Bytes that may come behind a request and are dropped unread, so that the end of the connection
-/// does not destroy the answer on its way.
+/// Bytes after a request that are read and discarded, because closing the connection with unread
+/// bytes would destroy the answer in transit.
 const TRAILING: usize = 256 * 1024;
 
 /// The protocol of a client.
@@ -20,29 +20,29 @@ pub enum Protocol {
     Http,
 }
 
-/// What has to happen after some bytes of a client.
+/// The next step after receiving bytes from a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Nothing: the request is not complete.
+    /// None, because the request is incomplete.
     More,
-    /// The router has to be asked.
+    /// Send a query to the router.
     Ask(Query),
-    /// The answer, which needs nothing from the router.
+    /// Send an answer that does not depend on the router.
     Answer(Answer),
-    /// The client has left, or sends bytes after its request.
+    /// Close, because the client has left or sends too much after its request.
     Close,
 }
 
-/// The bytes of an answer. The body is shared by all who ask for the same.
+/// The bytes of an answer. Clients with the same query share its body.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answer {
-    /// What is this client's own.
+    /// The part for this client only.
     pub head: Vec<u8>,
-    /// The rest.
+    /// The shared part.
     pub body: Arc<str>,
 }
 
-/// One request: from its first byte to its answer.
+/// One request, from its first byte to its answer.
 #[derive(Debug)]
 pub struct Exchange {
     protocol: Protocol,
@@ -53,7 +53,7 @@ pub struct Exchange {
 }
 
 impl Exchange {
-    /// A client that has said nothing yet.
+    /// Starts with a client that has not sent anything yet.
     #[must_use]
     pub fn new(protocol: Protocol) -> Self {
         Self {
@@ -65,7 +65,7 @@ impl Exchange {
         }
     }
 
-    /// The client sent `bytes`; none: it sends no more.
+    /// Processes `bytes` from the client. An empty slice means that it will send no more.
     pub fn receive(&mut self, bytes: &[u8]) -> Step {
         if self.answered {
             self.trailing = self.trailing.saturating_add(bytes.len());
@@ -125,7 +125,7 @@ impl Exchange {
         Step::Answer(self.frame(status, http::explanation(status).into()))
     }
 
-    /// The answer that carries what the router said; `None`: it said nothing.
+    /// Returns the answer with the router's reply; `None`: it did not reply.
     #[must_use]
     pub fn answer(&self, body: Option<Arc<str>>) -> Answer {
         match (self.protocol, body) {
@@ -152,25 +152,25 @@ impl Exchange {
     }
 }
 
-/// An error as the status socket tells it.
+/// Formats an error for the status socket.
 pub(super) fn error_line(error: &str) -> String {
     serde_json::json!({ "error": error }).to_string() + "\n"
 }
 
 impl Answer {
-    /// Its length in bytes.
+    /// Length in bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.head.len() + self.body.len()
     }
 
-    /// True if there is nothing to say.
+    /// Returns true if there is nothing to send.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// What is still to be written after `sent` bytes: of the head, and of the body.
+    /// Returns the unsent rest of the head and of the body, after `sent` bytes.
     #[must_use]
     pub fn rest(&self, sent: usize) -> [&[u8]; 2] {
         let head = self.head.get(sent..).unwrap_or_default();
@@ -263,7 +263,7 @@ mod tests {
         assert_eq!(Exchange::new(Protocol::Http).receive(b""), Step::Close);
     }
 
-    /// What comes behind a request is dropped, and not without end.
+    /// Bytes after a request are discarded, but only up to a limit.
     #[test]
     fn trailing_bytes_are_bounded() {
         let mut exchange = Exchange::new(Protocol::Line);

@@ -8,7 +8,7 @@ pub(super) fn head(out: &mut String, name: &str, kind: &str, help: &str) -> std:
     writeln!(out, "# TYPE vcp_router_{name} {kind}")
 }
 
-/// A label's value: backslash, quote and line end escaped.
+/// Escapes backslash, quote and line feed in a label's value.
 pub(super) fn escaped(value: &str) -> String {
     value
         .replace('\\', "\\\\")

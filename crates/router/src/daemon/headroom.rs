@@ -1,4 +1,4 @@
-//! Memory that the system lets this process have, compared with what packets may take.
+//! Compares the memory for packets with the limits that the system sets for this process.
 
 use std::fmt;
 use std::fs;
@@ -9,7 +9,7 @@ use crate::tun::sys;
 /// Where control groups are mounted (cgroups(7), version 2).
 const GROUPS: &str = "/sys/fs/cgroup";
 
-/// The least of the limits that hold here.
+/// The lowest of the limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Ceiling {
     bytes: u64,
@@ -18,7 +18,7 @@ pub(super) struct Ceiling {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum SetBy {
-    /// `memory.max` of this control group or of one above it.
+    /// `memory.max` of this control group or one of its ancestors.
     Group(PathBuf),
     /// RLIMIT_AS (setrlimit(2)).
     AddressSpace,
@@ -33,7 +33,7 @@ impl fmt::Display for SetBy {
     }
 }
 
-/// What is wrong where `memory` bytes of packets are more than this process may have.
+/// Returns a warning if `memory` bytes of packets exceed this process's limits.
 pub(super) fn too_little(memory: u64) -> Option<String> {
     let group = fs::read_to_string("/proc/self/cgroup").ok();
     let group = group.and_then(|text| group_ceiling(Path::new(GROUPS), &text));
@@ -59,8 +59,8 @@ fn exceeded(memory: u64, least: &Ceiling) -> Option<String> {
     })
 }
 
-/// The least `memory.max` from the control group that `text` (proc(5), /proc/PID/cgroup) names up
-/// to the root of version 2, which lies in `mount`.
+/// Returns the lowest `memory.max` between the control group in `text` (proc(5),
+/// /proc/PID/cgroup) and the root of version 2, which is at `mount`.
 fn group_ceiling(mount: &Path, text: &str) -> Option<Ceiling> {
     let group = text.lines().find_map(|line| line.strip_prefix("0::/"))?;
     let path = mount.join(group);
@@ -69,7 +69,7 @@ fn group_ceiling(mount: &Path, text: &str) -> Option<Ceiling> {
         .take_while(|level| level.starts_with(mount));
     let limits = levels.filter_map(|level| {
         let file = level.join("memory.max");
-        // "max" where there is none.
+        // "max" means that there is no limit.
         let bytes = fs::read_to_string(&file).ok()?.trim().parse().ok()?;
         Some(Ceiling {
             bytes,

@@ -1,33 +1,35 @@
-//! HTTP/1 as far as a scrape needs it (RFC 9112): the head of one request in, one whole answer out.
+//! HTTP/1 as far as scraping requires it (RFC 9112): one request head in, one complete answer
+//! out.
 //!
-//! Each connection carries one request. A body is not read. The answer always ends the connection.
+//! Each connection carries one request. A body is not read. The connection always closes after
+//! the answer.
 
 use std::fmt::Write as _;
 
-/// Longest head of a request in bytes.
+/// Maximum length of a request's head in bytes.
 pub const LONGEST_HEAD: usize = 8 * 1024;
 
 /// The request of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request<'a> {
-    /// What to do with the resource.
+    /// The requested method.
     pub method: Method,
     /// The path of the target, without query and fragment.
     pub path: &'a str,
 }
 
-/// The methods that make a difference here.
+/// The methods that are distinguished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
     /// The head and the body of the resource.
     Get,
-    /// The head alone.
+    /// The head only.
     Head,
-    /// Any other, which is not allowed.
+    /// Any other method; not allowed.
     Other,
 }
 
-/// What an answer says first.
+/// The status of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
     /// 200.
@@ -62,14 +64,15 @@ impl Status {
     }
 }
 
-/// Reads the head of a request from the bytes that have come so far. `None`: more has to come.
+/// Parses a request's head from the bytes received so far. `None`: more bytes are needed.
 ///
-/// Bytes that cannot become a request are refused at once, without waiting for the end of the head.
+/// Bytes that cannot become a request are refused immediately, without waiting for the end of
+/// the head.
 ///
 /// # Errors
 /// The status of the answer.
 pub fn request(bytes: &[u8]) -> Result<Option<Request<'_>>, Status> {
-    // Empty lines in front of the request line are passed over (RFC 9112 §2.2).
+    // Empty lines before the request line are skipped (RFC 9112 §2.2).
     let start = bytes
         .iter()
         .position(|byte| !matches!(byte, b'\r' | b'\n'))
@@ -95,7 +98,7 @@ pub fn request(bytes: &[u8]) -> Result<Option<Request<'_>>, Status> {
     }
 }
 
-/// Cuts the next line off, without its end; `None` if its end has not come yet.
+/// Splits off the next line, without its end; `None` if its end is still missing.
 fn line<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     let end = rest.iter().position(|byte| *byte == b'\n')?;
     let (line, behind) = rest.split_at_checked(end)?;
@@ -155,7 +158,7 @@ fn path(target: &str) -> Option<&str> {
     )
 }
 
-/// A field's name ends in a colon, with no space in it or before it (RFC 9112 §5).
+/// A field's name ends with a colon, without spaces in or before it (RFC 9112 §5).
 fn header_field(field: &[u8]) -> Result<(), Status> {
     let end = field.iter().position(|byte| *byte == b':');
     match end.and_then(|end| field.get(..end)) {
@@ -188,7 +191,7 @@ pub fn head(status: Status, length: usize) -> Vec<u8> {
     text.into_bytes()
 }
 
-/// What an answer other than 200 says in its body.
+/// The body of an answer other than 200.
 #[must_use]
 pub const fn explanation(status: Status) -> &'static str {
     match status {
@@ -268,7 +271,8 @@ mod tests {
         );
     }
 
-    /// A head may come in pieces: each part of it asks for more, and only the whole is a request.
+    /// A head may arrive in pieces. Each prefix must ask for more, and only the whole is a
+    /// request.
     #[test]
     fn a_head_in_pieces() {
         let whole = b"\r\nGET /metrics?a HTTP/1.1\r\nHost: a:9464\r\nAccept: */*\r\n\r\n";

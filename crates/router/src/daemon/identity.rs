@@ -6,12 +6,12 @@ use pathmark_protocols::shim::Identity;
 
 use crate::config::Config;
 
-/// How shims name this router: its id, and one address of each version, if a port has one that
-/// others can reach.
+/// Returns the router's identity in shims: its id, and for each IP version the first address of
+/// a port that others can reach.
 pub(super) fn identity(config: &Config) -> Identity {
     let mut identity = Identity::new(config.id);
     let addresses = config.ports.iter().flat_map(|port| &port.addresses);
-    // Backwards, so that the first one stays.
+    // In reverse order, so that the first one remains.
     for address in addresses.rev() {
         match address {
             IpAddr::V4(v4) if !v4.is_link_local() => identity.v4 = *v4,

@@ -1,6 +1,6 @@
-//! The kernel's state of interfaces, queried by a thread of its own: rtnetlink waits for a lock of
-//! the whole machine. That may take seconds while other interfaces come and go, longer than a
-//! client of the status socket waits.
+//! The kernel's state of interfaces, which a separate thread queries. This is necessary because
+//! rtnetlink waits for a lock of the whole machine. While other interfaces are created and
+//! removed, this may take seconds, longer than a client of the status socket waits.
 
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -14,14 +14,16 @@ pub(super) type Watches = Vec<(usize, Watch)>;
 /// States of the interfaces that exist, by the same index.
 pub(super) type Looks = Vec<(usize, LinkState)>;
 
-/// The querying thread. It ends when this is dropped, as soon as the kernel returns.
+/// The querying thread. After dropping this handle, the thread ends as soon as the kernel
+/// returns.
 #[derive(Debug)]
 pub(super) struct Kernel {
     questions: SyncSender<(Watches, SyncSender<Looks>)>,
 }
 
 impl Kernel {
-    /// Starts the thread, which queries by `look` and writes a byte to `waker` after each reply.
+    /// Starts the thread, which queries by calling `look` and writes a byte to `waker` after
+    /// each reply.
     pub(super) fn start(
         waker: UnixStream,
         look: impl Fn(&Watch) -> Option<LinkState> + Send + 'static,
@@ -41,7 +43,7 @@ impl Kernel {
         thread.spawn(serve).map(|_| Self { questions })
     }
 
-    /// Sends a query; the reply is in the receiver once the other end of `waker` is readable.
+    /// Sends a query. The reply is in the receiver once the other end of `waker` is readable.
     /// `None`: an earlier query is still open.
     pub(super) fn ask(&self, watches: Watches) -> Option<Receiver<Looks>> {
         let (reply, answer) = mpsc::sync_channel(1);

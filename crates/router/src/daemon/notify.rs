@@ -1,5 +1,5 @@
-//! Notifications to a service manager: readiness, reloads, the watchdog. The protocol is
-//! sd_notify(3)'s: lines of text in one datagram to the socket that `$NOTIFY_SOCKET` names.
+//! Notifications to a service manager: readiness, reloads, the watchdog. The protocol is that of
+//! sd_notify(3): lines of text in one datagram to the socket in `$NOTIFY_SOCKET`.
 
 use std::env;
 use std::ffi::OsStr;
@@ -12,20 +12,20 @@ use pathmark_cc::{Duration, Instant};
 
 use crate::tun::sys;
 
-/// Longest text of a status: what `systemctl status` shows on a few lines.
+/// Maximum length of a status, which `systemctl status` shows on a few lines.
 const STATUS: usize = 400;
 
 /// The service manager, if `$NOTIFY_SOCKET` names one.
 #[derive(Debug, Default)]
 pub struct Supervisor {
     socket: Option<(UnixDatagram, SocketAddr)>,
-    /// Time between two signs of life: half of what the watchdog allows.
+    /// Time between two keep-alive messages: half of the watchdog's timeout.
     interval: Option<Duration>,
     due: Instant,
 }
 
 impl Supervisor {
-    /// The one that the environment names.
+    /// Reads the environment.
     #[must_use]
     pub fn from_environment(now: Instant) -> Self {
         let text = |key: &str| env::var(key).ok();
@@ -38,7 +38,7 @@ impl Supervisor {
             .and_then(|name| address(&name))
             .and_then(|address| {
                 let socket = UnixDatagram::unbound().ok()?;
-                // A manager that does not read holds up no packet.
+                // A manager that does not read must not delay packets.
                 socket.set_nonblocking(true).ok()?;
                 Some((socket, address))
             });
@@ -49,18 +49,18 @@ impl Supervisor {
         }
     }
 
-    /// Everything is open, packets move.
+    /// Reports that everything is open and packets are forwarded.
     pub fn ready(&self, status: &dyn fmt::Display) {
         self.tell(&format!("READY=1\n{}", Status(status)));
     }
 
-    /// A reload begins; [`Self::ready`] says how it ended.
+    /// Reports the start of a reload; [`Self::ready`] later reports its result.
     pub fn reloading(&self) {
         let now = sys::monotonic_micros();
         self.tell(&format!("RELOADING=1\nMONOTONIC_USEC={now}"));
     }
 
-    /// The end has begun.
+    /// Reports that the router is stopping.
     pub fn stopping(&self, status: &dyn fmt::Display) {
         self.tell(&format!("STOPPING=1\n{}", Status(status)));
     }
@@ -71,8 +71,7 @@ impl Supervisor {
         self.interval.map(|_| self.due)
     }
 
-    /// Tells the watchdog that this thread, which moves the packets, is alive; does nothing before
-    /// it is due.
+    /// Reports to the watchdog, if this is due, that the packet thread is alive.
     pub fn beat(&mut self, now: Instant) {
         if let Some(interval) = self.interval
             && now >= self.due
@@ -84,13 +83,13 @@ impl Supervisor {
 
     fn tell(&self, text: &str) {
         if let Some((socket, address)) = &self.socket {
-            // A manager that is gone needs no word.
+            // If the manager is gone, nothing needs to be sent.
             let _ = socket.send_to_addr(text.as_bytes(), address);
         }
     }
 }
 
-/// One line, not too long.
+/// Formats a status as one line of limited length.
 struct Status<'a>(&'a dyn fmt::Display);
 
 impl fmt::Display for Status<'_> {
@@ -101,7 +100,7 @@ impl fmt::Display for Status<'_> {
     }
 }
 
-/// A path, or a name after `@` (an abstract socket).
+/// Parses a path, or a name after `@` (an abstract socket).
 fn address(name: &OsStr) -> Option<SocketAddr> {
     match name.as_bytes() {
         [b'/', ..] => SocketAddr::from_pathname(name).ok(),
@@ -110,13 +109,13 @@ fn address(name: &OsStr) -> Option<SocketAddr> {
     }
 }
 
-/// Half the watchdog's time, if it watches this process.
+/// Returns half the watchdog's timeout if it watches this process.
 fn interval(micros: Option<&str>, pid: Option<&str>, own: u32) -> Option<Duration> {
     if pid.is_some_and(|pid| pid.parse() != Ok(own)) {
         return None;
     }
     let micros: u64 = micros?.parse().ok()?;
-    // Not below what the loop may be asked to keep.
+    // The loop should not have to wake up more often than this.
     (micros > 0).then(|| Duration::from_micros((micros / 2).max(1_000)))
 }
 

@@ -7,20 +7,21 @@ use serde::Serialize;
 
 use crate::forward::{Refused, RouterPort, TunnelTally};
 
-/// IP packets of a port since it came up. Each segment of a super-packet is one packet.
+/// Counts IP packets of a port since it was created. Each segment of a super-packet counts as
+/// one packet.
 ///
-/// `received = forwarded + Σ dropped_in`, and
-/// `offered = Σ dropped_out + held + written`. Over all ports, as long as none is replaced,
-/// `forwarded + generated = offered`.
+/// `received = forwarded + Σ dropped_in`, and `offered = Σ dropped_out + held + written`. Over
+/// all ports, `forwarded + generated = offered`, as long as no port is replaced.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct PacketsView {
     /// Read from the interface.
     pub received: u64,
     /// Of these, handed to an output port.
     pub forwarded: u64,
-    /// Of these, not forwarded, by reason; `local` are for the router itself, and not lost.
+    /// Of these, not forwarded, by reason. Those under `local` are for the router itself and not
+    /// lost.
     pub dropped_in: BTreeMap<&'static str, u64>,
-    /// Made by the router for this output port.
+    /// Created by the router for this output port.
     pub generated: u64,
     /// Handed to this output port.
     pub offered: u64,
@@ -30,7 +31,7 @@ pub struct PacketsView {
     pub held: u64,
     /// Of these, written to the interface.
     pub written: u64,
-    /// Shims of the tunnel that the port is in front of; `None`: no tunnel.
+    /// Shims of the tunnel in front of which the port is; `None`: no tunnel.
     pub tunnel: Option<TunnelView>,
 }
 
@@ -58,14 +59,14 @@ impl PacketsView {
     }
 }
 
-/// Shims of a tunnel's packets at a port in front of it, since the port came up.
+/// Counts shims of a tunnel's packets at the port in front of it, since the port was created.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct TunnelView {
-    /// Copied in front of packets that left.
+    /// Copied in front of departing packets.
     pub copied: u64,
-    /// Merged from in front of packets that came in.
+    /// Copies in arriving packets that were merged.
     pub merged: u64,
-    /// Not copied for lack of room, or taken away without a merge.
+    /// Not copied for want of room, or removed without merging.
     pub refused: u64,
 }
 

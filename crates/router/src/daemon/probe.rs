@@ -1,4 +1,4 @@
-//! What a configuration needs of the machine that it is to run on.
+//! Checks whether this machine meets a configuration's requirements.
 
 use std::io;
 use std::os::unix::fs::PermissionsExt;
@@ -12,8 +12,8 @@ use crate::config::{Config, Interface};
 use crate::setup::{FaultKind, addresses, look};
 use crate::tun::{LinkKind, find, sys};
 
-/// Everything that is plainly not there, or not what the configuration takes it for, one line each.
-/// Nothing is changed.
+/// Lists everything that is clearly missing or differs from the configuration, one line each,
+/// without changing anything.
 #[must_use]
 pub fn missing(config: &Config) -> Vec<String> {
     let mut found = Vec::new();
@@ -34,13 +34,13 @@ pub fn missing(config: &Config) -> Vec<String> {
                  or choose another place",
                 directory.display()
             )),
-            // Who runs the router may be allowed what this user is not.
+            // The user who will run the router may have permissions that the current user lacks.
             Err(ControlError::Socket { source, .. })
                 if source.kind() == io::ErrorKind::PermissionDenied => {}
             Err(error @ (ControlError::NoSocket(_) | ControlError::Socket { .. })) => {
                 found.push(format!("control: {error}"));
             }
-            // One that is in use is most likely that of the router that runs.
+            // A socket in use most likely belongs to the running router.
             _ => {}
         }
     }
@@ -48,7 +48,7 @@ pub fn missing(config: &Config) -> Vec<String> {
         let Interface::Tun(name) = &port.interface else {
             continue;
         };
-        // Where the kernel cannot be asked, `run` will tell.
+        // If the kernel cannot be queried, `run` will report it.
         let Ok(Some(link)) = find(name) else {
             continue;
         };
@@ -65,7 +65,7 @@ pub fn missing(config: &Config) -> Vec<String> {
         ));
     }
     found.extend(taken_addresses(config));
-    // Where the kernel cannot be asked, `setup` will tell.
+    // If the kernel cannot be queried, `setup` will report it.
     found.extend(headroom::too_little(config.memory.0));
     let faults = look(config).unwrap_or_default();
     let others = faults
@@ -75,7 +75,8 @@ pub fn missing(config: &Config) -> Vec<String> {
     found
 }
 
-/// Addresses of ports that other interfaces have: the kernel keeps what is for them.
+/// Finds addresses of ports that other interfaces also have. The kernel would keep packets to
+/// them.
 fn taken_addresses(config: &Config) -> Vec<String> {
     let others = addresses().unwrap_or_default();
     let mut found = Vec::new();
@@ -100,7 +101,7 @@ fn taken_addresses(config: &Config) -> Vec<String> {
     found
 }
 
-/// What is likely not meant, or not done yet, one line each.
+/// Lists settings that are probably unintended, and steps that are not done yet, one line each.
 #[must_use]
 pub fn doubtful(config: &Config, path: &Path) -> Vec<String> {
     let mut found = Vec::new();
@@ -112,7 +113,7 @@ pub fn doubtful(config: &Config, path: &Path) -> Vec<String> {
         ));
     }
     let faults = look(config).unwrap_or_default();
-    // Where nothing was set up yet, everything is missing.
+    // If nothing has been set up yet, everything is missing.
     let is_set_up = config.ports.iter().any(|port| match &port.interface {
         Interface::Tun(name) => find(name).is_ok_and(|link| link.is_some()),
         Interface::Fd(_) => false,
@@ -127,16 +128,16 @@ pub fn doubtful(config: &Config, path: &Path) -> Vec<String> {
     found
 }
 
-/// Tries all that [`run`](super::run) does before it forwards, and undoes it. Interfaces that are
-/// not there are made and removed again; those that are there are brought up.
+/// Tries every step that [`run`](super::run) takes before forwarding, and undoes it. Missing
+/// interfaces are created and removed again; existing ones are brought up.
 ///
 /// # Errors
-/// Those of `run`.
+/// The errors of `run`.
 pub fn probe(options: &RunOptions) -> Result<(), RunError> {
     let config = Config::load(&options.config)?;
     let prepared = prepare(config, options)?;
     let identity = prepared.identity;
-    // While there is still the right to remove the socket.
+    // While there are still privileges to remove the socket.
     drop(prepared);
     sys::drop_privileges(identity).map_err(|source| RunError::System {
         what: "give up privileges",
@@ -148,7 +149,8 @@ pub fn probe(options: &RunOptions) -> Result<(), RunError> {
 mod tests {
     use super::*;
 
-    /// A path where no socket can be made is reported, whichever error the kernel returns.
+    /// A path at which no socket can be created must be reported, whichever error the kernel
+    /// returns.
     #[test]
     fn a_socket_below_a_file_is_missing_its_place() {
         let dir = tempfile::tempdir().unwrap();

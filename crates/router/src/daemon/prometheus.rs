@@ -216,7 +216,7 @@ const LINK_METRICS: [(&str, &str, &str, Value); 34] = [
     ),
 ];
 
-/// The snapshot as text.
+/// Formats the snapshot.
 #[must_use]
 pub(super) fn render(snapshot: &Snapshot) -> String {
     let mut text = String::new();

@@ -1,5 +1,5 @@
-//! What ports made of clouds and of requests for a starting rate, and what measuring clouds found,
-//! in Prometheus' text format.
+//! Metrics of clouds, of requests for a starting rate, and of the cloud meter, in Prometheus'
+//! text format.
 
 use std::fmt::{Result, Write};
 
@@ -99,7 +99,7 @@ const GRANTS: [Metric<GrantsView>; 6] = [
     ),
 ];
 
-/// Messages between routers by what became of them.
+/// Messages between routers, by outcome.
 const MESSAGES: [Event; 15] = [
     ("received", |m| m.received),
     ("too_many", |m| m.too_many),
@@ -145,7 +145,7 @@ const ESTIMATES: [Metric<CloudView>; 4] = [
     ),
 ];
 
-/// All of it; nothing of what no port has.
+/// Writes all metrics that at least one port has.
 pub(super) fn write(out: &mut String, snapshot: &Snapshot) -> Result {
     let links = &snapshot.links;
     per_link(out, links, "clouds", &CLOUDS, |link| link.controller.clouds)?;
@@ -236,7 +236,8 @@ mod tests {
     use super::super::prometheus::render;
     use super::*;
 
-    /// Each key of `show --json` has its value, and what a port does not have is not there.
+    /// Each key of `show --json` appears with its value, and values that a port lacks do not
+    /// appear.
     #[test]
     fn all_that_there_is_to_see() {
         let mut snapshot = Snapshot::default();

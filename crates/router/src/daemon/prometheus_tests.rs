@@ -33,8 +33,8 @@ fn snapshot() -> Snapshot {
     }
 }
 
-/// Each metric has a type; counters, and only they, end in `_total`, and none is missing where a
-/// value is not known.
+/// Each metric must have a type, counters and only these must end in `_total`, and no metric may
+/// be missing because its value is unknown.
 #[test]
 fn metrics_follow_the_conventions_of_prometheus() {
     let text = render(&snapshot());
@@ -65,7 +65,7 @@ fn metrics_follow_the_conventions_of_prometheus() {
     }
 }
 
-/// Names of metrics in a text, without what a histogram's series add.
+/// Names of metrics in a text, without the suffixes of a histogram's series.
 fn named(text: &str) -> Vec<String> {
     let part = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let words = text
@@ -76,7 +76,7 @@ fn named(text: &str) -> Vec<String> {
         .collect()
 }
 
-/// Alert rules and the board ask for nothing that the exporter does not have.
+/// Alert rules and the dashboard may only use metrics that the exporter has.
 #[test]
 fn every_metric_of_the_alert_rules_and_the_board_exists() {
     let text = render(&snapshot());
@@ -91,7 +91,7 @@ fn every_metric_of_the_alert_rules_and_the_board_exists() {
             assert!(text.contains(&format!("# TYPE {name} ")), "{name}");
         }
     }
-    // Labels that rules pick by have these values.
+    // Labels used by rules must have these values.
     for label in [
         "direction=\"out\"",
         "reason=\"no_buffer\"",

@@ -1,4 +1,4 @@
-//! What a client of the status socket may ask for: one line.
+//! Queries on the status socket, one line each.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,26 +7,26 @@ use pathmark_link::keys::RateValue;
 
 use crate::config::{PORT_NAME, is_port_name};
 
-/// What a client may ask for.
+/// A client's query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Query {
     /// The state as JSON.
     Json,
     /// Prometheus text.
     Metrics,
-    /// That a port's control law reckon with another capacity.
+    /// Change the capacity that a port's control law uses.
     Capacity(Hint),
-    /// That the configuration be read again.
+    /// Read the configuration again.
     Reload,
 }
 
-/// A capacity for a port's control law, set by an operator or program that sees the link behind the
-/// port.
+/// A capacity for a port's control law, set by an operator or by a program that monitors the
+/// link behind the port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hint {
     /// The port's name.
     pub port: String,
-    /// The capacity; `None`: what the configuration says.
+    /// The capacity; `None`: the configured value.
     pub rate: Option<RateValue>,
 }
 
@@ -45,10 +45,11 @@ impl fmt::Display for Query {
 }
 
 impl Query {
-    /// Asks that a port's law reckon with `rate`: a rate as in files, or `none`.
+    /// Creates a query that sets the capacity of a port's law to `rate`, which is a rate as in
+    /// files, or `none`.
     ///
     /// # Errors
-    /// What is wrong with the name or the rate, in a line.
+    /// A line about an invalid name or rate.
     pub fn capacity(port: &str, rate: &str) -> Result<Self, String> {
         let rate = match rate {
             "none" => None,
@@ -77,7 +78,7 @@ impl FromStr for Query {
             "reload" => return Ok(Self::Reload),
             _ => {}
         }
-        // A port's name may have spaces, a rate has none.
+        // A port's name may contain spaces, but a rate cannot.
         let hint = line.strip_prefix("capacity ");
         let Some((port, rate)) = hint.and_then(|hint| hint.trim_start().rsplit_once(' ')) else {
             return Err("ask for json, metrics, reload or capacity PORT RATE".to_owned());

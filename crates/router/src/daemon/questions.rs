@@ -1,9 +1,9 @@
 //! Clients' requests to the router, sent so that only the requesting clients wait.
 //!
-//! The forwarding thread has one open request at a time: a change, or a snapshot for all clients
-//! that had asked for one when it began. Later clients get a later snapshot. A request without a
-//! reply within 1 s fails. The kernel's state of interfaces is left out if it takes longer than
-//! 0.5 s.
+//! The forwarding thread has only one open request at a time: either a change, or a snapshot for
+//! all clients that were waiting when it began. Later clients get a later snapshot. A request
+//! without a reply within 1 s fails. If the kernel's state of interfaces takes longer than 0.5
+//! s, it is omitted.
 
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
@@ -25,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// Time that the kernel may take to report the interfaces.
 const KERNEL: Duration = Duration::from_millis(500);
 
-/// A client that waits.
+/// A waiting client.
 #[derive(Debug)]
 struct Asker {
     client: u64,
@@ -37,7 +37,7 @@ struct Asker {
 #[derive(Debug)]
 enum Open {
     State(Receiver<Snapshot>),
-    /// A snapshot that lacks the kernel's state of interfaces, which may arrive until the deadline.
+    /// A snapshot without the kernel's state of interfaces, which may arrive until the deadline.
     Kernel(Box<Snapshot>, Receiver<Looks>, Instant),
     Change(Hint, Receiver<Result<(), String>>),
     Reload(Receiver<u64>),
@@ -70,7 +70,7 @@ impl Questions {
         }
     }
 
-    /// Starts a thread that queries the kernel by `look`.
+    /// Starts a thread that queries the kernel by calling `look`.
     ///
     /// # Errors
     /// If the thread cannot start.
@@ -107,8 +107,8 @@ impl Questions {
         all.map(|asker| asker.until).chain(kernel).min()
     }
 
-    /// Takes replies that have arrived, fails requests whose deadline has passed, and sends the
-    /// next request. Never waits.
+    /// Processes replies, fails requests whose deadline has passed, and sends the next request.
+    /// Never waits.
     pub(super) fn settle(&mut self, now: Instant) -> Vec<Reply> {
         self.client.clear();
         let mut replies = Vec::new();
@@ -139,7 +139,7 @@ impl Questions {
         replies
     }
 
-    /// Queries the kernel about the interfaces in `state`. Gives `state` back if it has none, or if
+    /// Queries the kernel about the interfaces in `state`. Returns `state` if it has none, or if
     /// the kernel cannot be queried.
     fn look(&mut self, mut state: Box<Snapshot>, now: Instant) -> Result<(), Box<Snapshot>> {
         let watches = state.take_watches();
@@ -157,7 +157,7 @@ impl Questions {
         Ok(())
     }
 
-    /// Sends the next request. False if there is none, or the router has too many open.
+    /// Sends the next request. Returns false if there is none, or the router has too many open.
     fn put(&mut self) -> bool {
         // Changes go first, so that a snapshot requested at the same time shows them.
         let changes = |asker: &Asker| matches!(asker.query, Query::Capacity(_) | Query::Reload);
@@ -244,7 +244,7 @@ fn changed(hint: &Hint, result: Result<(), String>) -> String {
 }
 
 impl Answer {
-    /// Replies to every client in the format that it asked for; each text is rendered once.
+    /// Replies to every client in its format, rendering each text only once.
     fn reply(self, askers: &mut Vec<Asker>, replies: &mut Vec<Reply>) {
         let (mut json, mut metrics) = (None::<Arc<str>>, None::<Arc<str>>);
         let snapshot = match self {

@@ -1,4 +1,4 @@
-//! Recent rates of links: the difference between the totals now and some seconds ago.
+//! Recent rates of links, computed from the totals now and a few seconds ago.
 
 use std::collections::VecDeque;
 
@@ -9,13 +9,13 @@ use crate::forward::{Router, RouterPort};
 
 /// Time between two samples.
 const PERIOD: Duration = Duration::from_millis(250);
-/// Samples that are kept: a little more than ten seconds of them.
+/// Number of samples: slightly more than ten seconds.
 const KEPT: usize = 42;
 
-/// A link's rates over some time.
+/// A link's rates over a period.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Rates {
-    /// The time, in seconds; shorter where the link, or the router, has not been there for so long.
+    /// The period, in seconds. It is shorter if the link or the router is younger.
     pub seconds: f64,
     /// IP bits per second that arrived at the port.
     pub arrived_bps: f64,
@@ -23,9 +23,9 @@ pub struct Rates {
     pub sent_bps: f64,
     /// Packets per second that left for the wire.
     pub sent_pps: f64,
-    /// Bytes sent over what the link could have carried; `None` without rate.
+    /// Bytes sent divided by those that the link could have carried; `None` without a rate.
     pub utilization: Option<f64>,
-    /// Packets dropped per second, whatever the cause.
+    /// Packets dropped per second, by any cause.
     pub drops_pps: f64,
 }
 
@@ -52,7 +52,7 @@ impl Totals {
         }
     }
 
-    /// `None` if no time has passed, or the port is another one since.
+    /// `None` if no time has passed, or the port was replaced in between.
     fn since(self, before: Self) -> Option<Rates> {
         let seconds = self.at.saturating_since(before.at).as_secs_f64();
         let per_second = |now: u64, then: u64| Some(now.checked_sub(then)? as f64 / seconds);
@@ -69,7 +69,7 @@ impl Totals {
     }
 }
 
-/// Totals of the last seconds, port by port.
+/// Totals of the last seconds, per port.
 #[derive(Debug)]
 pub(super) struct History {
     ports: Vec<VecDeque<Totals>>,
@@ -77,7 +77,7 @@ pub(super) struct History {
 }
 
 impl History {
-    /// Begins with the totals of now.
+    /// Starts with the current totals.
     pub(super) fn new(router: &Router, now: Instant) -> Self {
         let mut history = Self {
             ports: Vec::new(),
@@ -96,7 +96,7 @@ impl History {
         if now < self.next {
             return;
         }
-        // A late sample does not shift the next ones; missed ones are left out.
+        // A late sample does not delay the next ones; missed samples are skipped.
         self.next = (self.next + PERIOD).max(now);
         self.ports.resize_with(router.ports().len(), VecDeque::new);
         for (totals, port) in self.ports.iter_mut().zip(router.ports()) {
@@ -107,7 +107,7 @@ impl History {
         }
     }
 
-    /// Forgets all: ports have changed places.
+    /// Discards all samples, because ports have changed their order.
     pub(super) fn clear(&mut self, router: &Router, now: Instant) {
         *self = Self::new(router, now);
     }
@@ -122,7 +122,7 @@ impl History {
     ) -> Rates {
         let known = self.ports.get(index);
         let samples = || known.into_iter().flatten().copied();
-        // The youngest sample that is old enough, else the oldest.
+        // The youngest sample that is old enough, otherwise the oldest.
         let old = samples().take_while(|sample| now.saturating_since(sample.at) >= span);
         let before = old.last().or_else(|| samples().next());
         before

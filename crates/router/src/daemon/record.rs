@@ -1,4 +1,4 @@
-//! A time series of the links as CSV.
+//! Records a time series of the links as CSV.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -20,16 +20,16 @@ const HEADER: &str = "unix_s,time_s,link,rate_bps,arrived_packets,arrived_bytes,
     sent_packets,sent_bytes,queue_packets,queue_bytes,\
 drops,random_losses,in_flight,load,code,marked_low,marked_high,marked_over\n";
 
-/// Samples that may wait for the disk; more are left out.
+/// Samples that may wait for the disk; further ones are dropped.
 const WAITING: usize = 1024;
 
-/// How long a full pipe is waited for.
+/// Maximum time to wait for a full pipe.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Time between attempts to write to it.
+/// Time between write attempts.
 const RETRY: Duration = Duration::from_millis(10);
 
-/// Writes samples from a thread of its own, so that a slow disk holds up no packets. Counters are
-/// totals since the start; a sample that was left out loses nothing but its time.
+/// Writes samples from a separate thread, so that a slow disk does not delay packets. Because
+/// counters are totals since the start, a dropped sample only costs resolution in time.
 #[derive(Debug)]
 pub(super) struct Recorder {
     rows: Option<SyncSender<String>>,
@@ -39,9 +39,10 @@ pub(super) struct Recorder {
 }
 
 impl Recorder {
-    /// Makes the file, for [`start`](Self::start). An existing file is replaced, except a symbolic
-    /// link or a file with other names: root may write anywhere, and the owner of the directory
-    /// must not choose where. A pipe without a reader is an error at once.
+    /// Creates the file for [`start`](Self::start). An existing file is replaced unless it is a
+    /// symbolic link or has further names: since root may write anywhere, the owner of the
+    /// directory must not be able to choose the target. A pipe without a reader fails
+    /// immediately.
     pub(super) fn create(path: &Path) -> io::Result<File> {
         let mut options = File::options();
         options.write(true).create(true);
@@ -64,10 +65,11 @@ impl Recorder {
         Ok(file)
     }
 
-    /// Starts the thread that writes. To be called once privileges are given up: a thread keeps
-    /// those that it was born with.
+    /// Starts the writing thread. Call this after giving up privileges, because a thread keeps
+    /// those that it starts with.
     ///
-    /// `tell` hears of the error that ends it, when that happens: a router may run on for months.
+    /// `tell` is called immediately with the error that ends the thread, because the router may
+    /// continue for months.
     pub(super) fn start(
         mut file: File,
         epoch: f64,
@@ -124,12 +126,13 @@ impl Recorder {
             );
         }
         if let Some(queue) = &self.rows {
-            // Full: the disk is behind. Ended: it failed, as `finish` will tell.
+            // Full: the disk is too slow. Disconnected: the thread failed, and `finish` returns
+            // its error.
             let _ = queue.try_send(rows);
         }
     }
 
-    /// Writes what waits.
+    /// Writes all pending samples.
     pub(super) fn finish(mut self) -> io::Result<()> {
         self.rows = None;
         match self.writer.take().map(JoinHandle::join) {
@@ -140,8 +143,8 @@ impl Recorder {
     }
 }
 
-/// Writes a row. A pipe that is full is tried again for [`PATIENCE`], so that a reader that stopped
-/// does not keep the router from ending.
+/// Writes a row. If a pipe is full, retries for [`PATIENCE`], so that a stopped reader cannot
+/// keep the router from ending.
 fn write_row(file: &mut File, mut row: &[u8]) -> io::Result<()> {
     let mut tries = PATIENCE.as_millis() / RETRY.as_millis();
     while !row.is_empty() {
@@ -170,7 +173,7 @@ fn pause() {
     std::thread::sleep(RETRY);
 }
 
-/// A CSV field (RFC 4180).
+/// Formats a CSV field (RFC 4180).
 fn quoted(text: &str) -> String {
     if text.contains([',', '"', '\n']) {
         format!("\"{}\"", text.replace('"', "\"\""))
@@ -200,7 +203,7 @@ mod tests {
         assert_eq!(error.to_string(), "the file has other names");
         assert_eq!(fs::read_to_string(&other).unwrap(), "precious");
         fs::remove_file(&path).unwrap();
-        // A record of a former run is replaced.
+        // A record from an earlier run is replaced.
         fs::write(&path, "x".repeat(2 * HEADER.len())).unwrap();
         drop(Recorder::create(&path).unwrap());
         assert_eq!(fs::read_to_string(&path).unwrap(), HEADER);
@@ -222,7 +225,7 @@ mod tests {
         let error = Recorder::create(&path).unwrap_err();
         assert_eq!(error.to_string(), "no process reads from this pipe");
 
-        // One that is read gets what is written.
+        // A pipe with a reader delivers the data.
         let (reader, file) = std::thread::scope(|scope| {
             let reader = scope.spawn(|| File::open(&path).unwrap());
             let file = loop {
@@ -233,7 +236,7 @@ mod tests {
             };
             (reader.join().unwrap(), file)
         });
-        // And if its reader stops, the record ends, and so can the router.
+        // If the reader stops, the record ends, so that the router can end too.
         let recorder = Recorder::start(file, 0.0, |_| ()).unwrap();
         let rows = recorder.rows.as_ref().unwrap();
         for _ in 0..3 {
@@ -244,7 +247,7 @@ mod tests {
         drop(reader);
     }
 
-    /// A full disk is reported at the first failed write, not when the router stops.
+    /// A full disk must be reported at the first failed write, not when the router stops.
     #[test]
     fn a_failed_write_is_reported_at_once() {
         let full = File::options().write(true).open("/dev/full").unwrap();

@@ -1,4 +1,4 @@
-//! Start, serve, reload, stop.
+//! Starts, runs, reloads and stops the router.
 
 mod reload;
 mod reopen;
@@ -30,9 +30,9 @@ use crate::stderr::log_line;
 use crate::tun::sys::{self, Signal, Signals};
 use crate::tun::{Deaf, Driver, Event, Pace};
 
-/// Time that an interface may be gone before the router ends.
+/// Maximum time that an interface may be missing before the router ends.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Time between attempts to open it again.
+/// Time between attempts to reopen it.
 const RETRY: Duration = Duration::from_millis(50);
 
 /// Options of `run`.
@@ -42,13 +42,13 @@ pub struct RunOptions {
     pub config: PathBuf,
     /// Write a JSON line to stdout when the router is ready.
     pub json: bool,
-    /// Where to write a time series of the links.
+    /// The file for a time series of the links.
     pub record: Option<PathBuf>,
     /// Time between its samples.
     pub sample: Duration,
 }
 
-/// A router that is ready to forward, still with the privileges that it was started with.
+/// A router that is ready to forward, still with its initial privileges.
 pub(super) struct Prepared {
     config: Config,
     driver: Driver,
@@ -61,7 +61,7 @@ pub(super) struct Prepared {
     pub(super) identity: Option<sys::Identity>,
 }
 
-/// Does every step that takes privileges or can fail.
+/// Performs every step that requires privileges or can fail.
 pub(super) fn prepare(config: Config, options: &RunOptions) -> Result<Prepared, RunError> {
     let identity = config
         .user
@@ -101,7 +101,7 @@ pub(super) fn prepare(config: Config, options: &RunOptions) -> Result<Prepared, 
         None => None,
     };
     if let (Some(socket), Some(identity)) = (&socket, &identity) {
-        // `user` may connect to the socket, and remove it at the end.
+        // `user` must be able to connect to the socket, and to remove it at the end.
         socket
             .give_to(*identity)
             .map_err(system("hand the status socket over"))?;
@@ -119,7 +119,7 @@ pub(super) fn prepare(config: Config, options: &RunOptions) -> Result<Prepared, 
     })
 }
 
-/// Looks user and group up in the user database.
+/// Looks up user and group in the user database.
 fn identity(user: &str, group: Option<&str>) -> Result<sys::Identity, RunError> {
     let mut identity = sys::user(user).ok_or_else(|| RunError::User {
         user: user.to_owned(),
@@ -153,7 +153,7 @@ pub fn run(options: &RunOptions) -> Result<(), RunError> {
         record,
         identity,
     } = prepare(config, options)?;
-    // Privileges are per thread, and this is the only one yet.
+    // Privileges are per thread, and this is still the only thread.
     sys::drop_privileges(identity).map_err(system("give up privileges"))?;
     let epoch = unix_now() - seconds(driver.now());
     let recorder = record
@@ -213,13 +213,13 @@ struct Daemon<'a> {
     reloads: Reload,
     /// For the thread that reads a configuration.
     reader: ControlClient,
-    /// A configuration is being read; true: read it again afterwards.
+    /// Set while a configuration is being read; true if it must be read again afterwards.
     reading: Option<bool>,
     /// Ports whose interface is gone, and the time at which the router gives up.
     lost: Vec<(String, Instant)>,
     /// Capacities that clients have set for ports.
     capacity_hints: Vec<Hint>,
-    /// Where Prometheus text is answered.
+    /// Address that serves Prometheus text.
     metrics: Option<SocketAddr>,
     _socket: Option<Socket>,
 }
@@ -247,7 +247,7 @@ impl Daemon<'_> {
                 "ports": ports.collect::<Vec<_>>(),
             });
             let mut stdout = io::stdout().lock();
-            // An error means that stdout has no reader, who then does not need this line.
+            // An error means that nothing reads stdout, so that nothing needs this line.
             let _ = writeln!(stdout, "{line}").and_then(|()| stdout.flush());
         }
         let (ports, routes) = (self.config.ports.len(), self.config.routes.len());
@@ -312,13 +312,13 @@ impl Daemon<'_> {
     }
 
     fn answer(&mut self, request: Request) {
-        // A client that has gone away in the meantime needs no answer.
+        // A client that has left in the meantime needs no answer.
         match request {
             Request::Snapshot(reply) => drop(reply.try_send(self.snapshot())),
             Request::Capacity(hint, reply) => drop(reply.try_send(self.set_capacity(&hint))),
             Request::Reload(reply) => {
                 self.reload();
-                // A reload that runs already may have read the file before it changed.
+                // A running reload may have read the file before the latest change.
                 let to_come = 1 + u64::from(self.reading == Some(true));
                 let _gone = reply.try_send(self.reloads.ended() + to_come);
             }
@@ -326,7 +326,7 @@ impl Daemon<'_> {
         }
     }
 
-    /// Sets a port's capacity. A reload keeps it unless the file then has another `capacity`.
+    /// Sets a port's capacity. Reloads keep it unless the port's `capacity` changes in the file.
     fn set_capacity(&mut self, hint: &Hint) -> Result<(), String> {
         let (index, configured) = reload::reached(&self.config, &hint.port)?;
         let now = self.driver.now();
@@ -346,7 +346,7 @@ impl Daemon<'_> {
         if let Some(recorder) = &self.recorder {
             recorder.sample(self.driver.router(), now);
         }
-        // A late sample does not shift the next ones; missed ones are left out.
+        // A late sample does not delay the next ones; missed samples are skipped.
         (due + self.options.sample).max(now)
     }
 
@@ -373,7 +373,7 @@ impl Daemon<'_> {
         self.supervisor.stopping(&"stopping");
         if let (Some(recorder), Some(path)) = (self.recorder.take(), &self.options.record) {
             recorder.sample(self.driver.router(), self.driver.now());
-            // The record is lost; the router has done its work all the same.
+            // The record is lost, but the router itself ran correctly.
             if let Err(error) = recorder.finish() {
                 let path = path.display();
                 log_line!("warning: the record {path} is not complete: {error}");

@@ -1,4 +1,4 @@
-//! Why the router did not start, or had to stop.
+//! The reasons why a router did not start, or had to stop.
 
 use std::io;
 use std::path::PathBuf;
@@ -8,17 +8,17 @@ use super::socket::ControlError;
 use crate::config::ConfigError;
 use crate::tun::DeviceError;
 
-/// Why the router did not start, or had to stop.
+/// The reason why the router did not start, or had to stop.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
-    /// The configuration is wrong.
+    /// The configuration is invalid.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// It cannot be put to work.
+    /// The configuration cannot be applied.
     #[error(transparent)]
     Assemble(#[from] AssembleError),
-    /// A socket cannot be had.
+    /// A socket cannot be created.
     #[error(transparent)]
     Control(#[from] ControlError),
     /// No such user.
@@ -38,7 +38,7 @@ pub enum RunError {
     Record {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
     /// An interface is gone.
@@ -46,23 +46,23 @@ pub enum RunError {
     Lost {
         /// The port.
         port: String,
-        /// Why it cannot be opened.
+        /// The reason why it cannot be opened.
         source: DeviceError,
     },
-    /// The thread that read a configuration did not get to its end.
+    /// The thread that reads a configuration panicked.
     #[error("reading the configuration ended early: this is a defect of the program")]
     Unread,
-    /// The system refuses something basic.
+    /// The system refuses a basic operation.
     #[error("cannot {what}: {source}")]
     System {
-        /// What was tried.
+        /// The operation.
         what: &'static str,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
 }
 
-/// What a refusal of the system becomes.
+/// Converts an I/O error of an operation.
 pub(super) fn system(what: &'static str) -> impl FnOnce(io::Error) -> RunError {
     move |source| RunError::System { what, source }
 }

@@ -1,8 +1,9 @@
 //! The thread that serves clients of the status socket and of the metrics address.
 //!
-//! No client waits for another. Only clients whose request needs the forwarding thread or the
-//! kernel wait for these. Each client has one deadline from its connection to the last byte of its
-//! answer. When there are more than 512 clients, or no descriptor is left, the oldest is closed.
+//! No client waits for another. A client waits for the forwarding thread or the kernel only if
+//! its request needs them. Each client has one deadline, from its connection to the last byte of
+//! its answer. If there are more than 512 clients, or no descriptor is left, the oldest client
+//! is closed.
 
 use std::io::{self, IoSlice, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -20,10 +21,10 @@ use crate::tun::{Watch, sys};
 const CLIENTS: usize = 512;
 /// Time for one request and its answer.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Bytes of answers that may wait for their readers, all together.
+/// Bytes of answers that may wait for their readers, in total.
 const UNREAD: usize = 64 << 20;
-/// Pause before the next accept when no descriptor is left and none can be freed, and before the
-/// next attempt to wait when that has failed.
+/// Pause before the next accept if no descriptor is left and none can be freed, and before the
+/// next wait if a wait has failed.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// A socket that accepts clients.
@@ -96,13 +97,13 @@ impl Stream {
 
 #[derive(Debug)]
 struct Client {
-    /// Increases from client to client.
+    /// Increases with each client.
     id: u64,
     stream: Stream,
     exchange: Exchange,
     /// The deadline.
     until: Instant,
-    /// The request is at the router.
+    /// True while the router has not replied yet.
     waits: bool,
     answer: Option<Answer>,
     sent: usize,
@@ -118,7 +119,7 @@ impl Client {
 
     fn poll(&self) -> libc::pollfd {
         match self.writes() {
-            // A waiting client may have closed its sending side: only a full hang-up counts.
+            // A waiting client may have closed its sending side, so only a full hang-up counts.
             _ if self.waits => sys::hung_up(self.stream.fd()),
             true => sys::writable(self.stream.fd()),
             false => sys::readable(self.stream.fd()),
@@ -133,7 +134,7 @@ impl Client {
     /// Reads what has arrived; returns the request for the router once it is complete.
     fn read(&mut self) -> Option<Query> {
         let mut buffer = [0; 2048];
-        // At most 16 reads, so that other clients have their turn.
+        // At most 16 reads, so that other clients get their turn.
         for _ in 0..16 {
             let step = match self.stream.read(&mut buffer) {
                 Ok(len) => self.exchange.receive(buffer.get(..len).unwrap_or_default()),
@@ -179,8 +180,8 @@ impl Client {
             }
             return;
         }
-        // A reset, caused by bytes that the client still sends, would destroy the answer on its
-        // way: the client closes first.
+        // If the client still sends bytes, closing now would cause a reset, which destroys the
+        // answer in transit. Therefore the client must close first.
         self.closed |= self.stream.end_of_answer().is_err();
     }
 }
@@ -190,7 +191,7 @@ impl Client {
 pub(super) struct Server {
     listeners: Vec<Listener>,
     questions: Questions,
-    /// Of the newest client.
+    /// The number of the newest client.
     id: u64,
     /// Oldest first.
     clients: Vec<Client>,
@@ -211,7 +212,7 @@ impl Server {
         }
     }
 
-    /// Serves in a thread of its own. To be called after privileges are given up: a thread keeps
+    /// Serves in a separate thread. Call this after giving up privileges, because a thread keeps
     /// those that it starts with.
     pub(super) fn start(mut self) -> io::Result<()> {
         if self.listeners.is_empty() {
@@ -222,7 +223,8 @@ impl Server {
         let serve = move || {
             loop {
                 if self.turn().is_err() {
-                    // Perhaps memory is short: fewer clients need less. The wait returned at once.
+                    // Memory may be short, and fewer clients need less of it. The failed wait
+                    // returned immediately, so a pause is necessary.
                     self.evict();
                     pause();
                 }
@@ -285,7 +287,7 @@ impl Server {
         self.fds.get(index).is_some_and(|fd| fd.revents != 0)
     }
 
-    /// Accepts waiting clients. Their requests are read in the next turn, together.
+    /// Accepts waiting clients. Their requests are read together in the next turn.
     fn admit(&mut self, index: usize, now: Instant) {
         for _ in 0..CLIENTS / 4 {
             let Some(listener) = self.listeners.get(index) else {
@@ -322,7 +324,7 @@ impl Server {
         }
     }
 
-    /// Closes the oldest client. False if there is none.
+    /// Closes the oldest client. Returns false if there is none.
     fn evict(&mut self) -> bool {
         let found = !self.clients.is_empty();
         if found {
@@ -331,7 +333,7 @@ impl Server {
         found
     }
 
-    /// Sends open requests to the router, and hands out its replies.
+    /// Sends open requests to the router, and distributes its replies.
     fn answer(&mut self, now: Instant) {
         for (id, body) in self.questions.settle(now) {
             let place = self.clients.binary_search_by_key(&id, |client| client.id);
@@ -342,7 +344,7 @@ impl Server {
                 client.give(answer);
             }
         }
-        // Unread answers take at most `UNREAD` bytes.
+        // Unread answers may take at most `UNREAD` bytes.
         let mut unread: usize = self.clients.iter().map(Client::unread).sum();
         for client in &mut self.clients {
             if unread <= UNREAD {

@@ -1,4 +1,4 @@
-//! Clients at a server whose turns the test takes itself.
+//! Clients of a server whose turns the test performs itself.
 
 use super::super::control::{self, ControlServer, Request};
 use super::super::snapshot::{LinkView, Snapshot};
@@ -7,7 +7,7 @@ use crate::tun::{LinkKind, LinkState};
 
 /// Answers every request with a state of `size` bytes until the server is gone.
 fn router(control: ControlServer, size: usize) -> std::thread::JoinHandle<usize> {
-    // Once: the kernel may take its time, which is not this test's.
+    // Only once, because the kernel's delay does not belong to this test.
     let watch = Watch::loopback();
     std::thread::spawn(move || {
         let mut snapshots = 0;
@@ -44,7 +44,7 @@ fn connected(server: &mut Server, path: &std::path::Path, count: usize) -> Vec<U
     streams
 }
 
-/// Takes turns until no client waits for the router any more.
+/// Performs turns until no client waits for the router any more.
 fn turn_until_answered(server: &mut Server) {
     server.turn().unwrap();
     while server.clients.iter().any(|client| client.waits) {
@@ -60,7 +60,7 @@ fn server(dir: &tempfile::TempDir, size: usize) -> (Server, std::thread::JoinHan
     (server, router(control, size))
 }
 
-/// Unread answers take at most the budget; the oldest clients are closed first.
+/// Unread answers may take at most the budget; the oldest clients are closed first.
 #[test]
 fn unread_answers_are_bounded() {
     let dir = tempfile::tempdir().unwrap();
@@ -115,8 +115,8 @@ fn one_look_at_the_router_serves_all_who_ask_at_once() {
     );
 }
 
-/// While the forwarding thread is stalled, a request that does not need it is answered, and each
-/// that does fails after 1 s: all of them together, not one after the other.
+/// While the forwarding thread is stalled, a request that does not need it must be answered, and
+/// all that do must fail after 1 s, together and not one after the other.
 #[test]
 fn a_stalled_router_delays_no_other_answer() {
     let dir = tempfile::tempdir().unwrap();
@@ -152,7 +152,7 @@ fn a_stalled_router_delays_no_other_answer() {
         stream.read_to_string(&mut text).unwrap();
         assert_eq!(text, "{\"error\":\"the router does not answer\"}\n");
     }
-    // Once it moves again it answers.
+    // Once it runs again, it must answer.
     drop(control.requests().collect::<Vec<_>>());
     let mut late = connected(&mut server, &dir.path().join("sock"), 1);
     late[0].write_all(b"json\n").unwrap();
@@ -172,8 +172,8 @@ fn a_stalled_router_delays_no_other_answer() {
     );
 }
 
-/// The kernel blocks a query about interfaces while other programs change theirs. Clients are
-/// answered in the meantime, and see interfaces again once the query returns.
+/// The kernel blocks a query about interfaces while other programs change theirs. Clients must
+/// be answered meanwhile, and see interfaces again once the query returns.
 #[test]
 fn a_kernel_that_does_not_answer_delays_no_client() {
     let dir = tempfile::tempdir().unwrap();
@@ -181,7 +181,7 @@ fn a_kernel_that_does_not_answer_delays_no_client() {
     let (let_go, held) = std::sync::mpsc::channel::<()>();
     let held = std::sync::Mutex::new(held);
     let look = move |_: &Watch| {
-        // Held until the other side is gone.
+        // Waits until the other side is gone.
         let _ = held.lock().unwrap().recv();
         Some(LinkState {
             index: 1,
@@ -214,7 +214,7 @@ fn a_kernel_that_does_not_answer_delays_no_client() {
         assert!(took < PATIENCE, "{took:?}");
     }
     drop(let_go);
-    // A reply to an earlier request may come first and is discarded.
+    // A reply to an earlier request may arrive first and is discarded.
     let until = now() + Duration::from_secs(30);
     let mut names = std::iter::repeat_with(|| interfaces(2).0).take_while(|_| now() < until);
     assert!(names.any(|names| names == ["lo", "lo"]));

@@ -1,4 +1,4 @@
-//! The router's state at one moment, as `show --json` prints it.
+//! The router's state at one time, as `show --json` prints it.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -16,7 +16,7 @@ use super::steering::{States, SteeringState};
 use crate::forward::{Router, RouterPort};
 use crate::tun::{Device, Watch, sys};
 
-/// Everything there is to see.
+/// The complete state.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Snapshot {
     /// Identity in shims.
@@ -27,30 +27,30 @@ pub struct Snapshot {
     pub links: Vec<LinkView>,
     /// The router's own counters.
     pub counters: BTreeMap<&'static str, u64>,
-    /// Measuring of clouds, if it is configured.
+    /// Measurements of clouds, if configured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub xcp_i: Option<MeterView>,
     /// Bytes of packet buffers.
     pub memory_bytes: usize,
     /// The program.
     pub build: Build,
-    /// Processor time of the thread that moves packets, in seconds.
+    /// Processor time of the packet thread, in seconds.
     pub packet_thread_busy_s: f64,
     /// The configuration in force.
     pub reload: Reload,
-    /// Where Prometheus text is answered over HTTP, with the port that the system chose if the
-    /// configuration says 0.
+    /// The HTTP address for Prometheus text, with the port that the system chose if the
+    /// configured one is 0.
     pub metrics: Option<SocketAddr>,
 }
 
-/// Which program runs.
+/// The running program.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Build {
     /// Its version.
     pub version: &'static str,
-    /// What it was built for.
+    /// The target architecture.
     pub target: &'static str,
-    /// Built with assertions that only developers need.
+    /// True if built with assertions for developers.
     pub debug: bool,
 }
 
@@ -64,19 +64,19 @@ impl Default for Build {
     }
 }
 
-/// What became of the configuration since the start.
+/// The history of the configuration since the start.
 #[derive(Clone, Debug, Serialize)]
 pub struct Reload {
-    /// How often it was put in force: 1 from the start on, one more with each reload that did not
-    /// fail.
+    /// Number of configurations applied: 1 after the start, plus one for each successful reload.
     pub generation: u64,
-    /// Reloads that failed, and changed nothing.
+    /// Reloads that failed without changing anything.
     pub failures: u64,
-    /// True if the last one did not fail.
+    /// True if the last one succeeded.
     pub ok: bool,
-    /// Why the last one failed, if it did; or what does not work although it is in force.
+    /// Why the last one failed; otherwise, the parts of the applied configuration that do not
+    /// work.
     pub error: Option<String>,
-    /// When the last one was tried, or the start: seconds since the start.
+    /// Time of the last attempt, or of the start, in seconds since the start.
     pub at_s: f64,
     /// The same as Unix time in seconds.
     pub at_unix_s: f64,
@@ -96,13 +96,13 @@ impl Default for Reload {
 }
 
 impl Reload {
-    /// Reloads that have ended, in one way or the other.
+    /// Number of finished reloads, successful or not.
     pub(super) fn ended(&self) -> u64 {
         self.generation - 1 + self.failures
     }
 
-    /// Records the last reload: the faults of the applied configuration, or why it was not applied.
-    /// Returns a line for the log.
+    /// Records the last reload, with the faults of the applied configuration or the reason why
+    /// it was not applied. Returns a line for the log.
     pub(super) fn note(&mut self, at_s: f64, result: Result<Vec<String>, String>) -> String {
         self.at_s = at_s;
         self.ok = result.is_ok();
@@ -135,17 +135,17 @@ pub struct LinkView {
     pub name: String,
     /// Rate in bits per second; `None`: unlimited.
     pub rate_bps: Option<f64>,
-    /// IP bytes sent over the rate integrated over time, since the port came up.
+    /// IP bytes sent divided by the rate's integral over time, since the port was created.
     pub utilization: Option<f64>,
-    /// Always `None`: a router does not know its flows' round-trip time.
+    /// Always `None`, because a router does not know its flows' round-trip times.
     pub time_to_80_s: Option<f64>,
     /// The queue in packets, weighted by time.
     pub queue_packets: QueueView,
-    /// The queue as the time that it takes to drain, in milliseconds, weighted by time.
+    /// The queue as the time to drain it, in milliseconds, weighted by time.
     pub queue_ms: QueueView,
     /// Packets that the queue dropped.
     pub drops: u64,
-    /// Packets lost at random on the wire.
+    /// Packets lost randomly on the wire.
     pub random_losses: u64,
     /// The control law's state; empty without one.
     pub controller: LawView,
@@ -159,42 +159,45 @@ pub struct LinkView {
     pub sent_packets: u64,
     /// IP bytes that left for the wire.
     pub sent_bytes: u64,
-    /// Packets under way on the wire.
+    /// Packets in flight on the wire.
     pub in_flight: usize,
-    /// Bytes that wait.
+    /// Queued bytes.
     pub queue_bytes: u64,
-    /// The interface's name now; where the kernel cannot be asked, when it was opened.
+    /// The interface's current name; if the kernel cannot be queried, its name when it was
+    /// opened.
     pub interface: String,
-    /// `up`, `down`, `gone`, or `unknown` where the kernel cannot be asked, or does not find it any
-    /// more although packets can be read from it: it is in another network namespace.
+    /// `up`, `down`, `gone`, or `unknown`. The latter means that the kernel cannot be queried,
+    /// or that it no longer finds the interface although packets can still be read from it,
+    /// because it is in another network namespace.
     pub interface_state: &'static str,
     /// The interface's own MTU in bytes.
     pub interface_mtu: Option<u32>,
-    /// Packets that the interface dropped before this router could read them: its queue was full.
+    /// Packets that the interface dropped before the router could read them, because its queue
+    /// was full.
     pub interface_drops: Option<u64>,
-    /// Whether packets are steered into the port as the configuration asks for; `None`: nothing is
-    /// to be, or the first look is still to come.
+    /// Whether packets are steered into the port as configured; `None`: there is no steering, or
+    /// it has not been checked yet.
     pub steering: Option<SteeringState>,
-    /// Packets whose shim the port did not believe, and took for plain traffic.
+    /// Packets whose shim the port did not trust. It treated them as foreign.
     pub shims_not_believed: u64,
-    /// How often flows were set aside because they went on with too much; newcomers together count
-    /// once.
+    /// Number of times that flows were set aside because they kept sending too much; newcomers
+    /// that are set aside together count once.
     pub times_set_aside: u64,
-    /// Bytes of packet buffers that the port's packets take.
+    /// Bytes of packet buffers that the port's packets use.
     pub memory_bytes: usize,
-    /// IP packets that came in and went out here.
+    /// IP packets that arrived and left here.
     pub packets: PacketsView,
-    /// What it did lately.
+    /// Recent rates.
     pub rates: Lately,
-    /// How long packets that left had waited: plain ones, and those that carry feedback.
+    /// Queueing delays of departed packets: foreign ones, and those that carry feedback.
     #[serde(skip)]
     pub(super) delays: [Delays; 2],
-    /// How to ask about the interface.
+    /// How to query the interface.
     #[serde(skip)]
     pub(super) watch: Option<Watch>,
 }
 
-/// Rates over two times.
+/// Rates over two periods.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Lately {
     /// Over the last second.
@@ -205,18 +208,18 @@ pub struct Lately {
     pub ten_seconds: Rates,
 }
 
-/// A queue over time.
+/// Statistics of a queue.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct QueueView {
-    /// Right now.
+    /// Current value.
     pub now: f64,
-    /// Mean over all the time.
+    /// Mean over all of the time.
     pub mean: f64,
-    /// Mean over the time in which it was not empty.
+    /// Mean over the time in which the queue was not empty.
     pub mean_nonempty: f64,
-    /// Not exceeded in 99 % of the time.
+    /// Not exceeded during 99 % of the time.
     pub p99: f64,
-    /// Largest.
+    /// Maximum.
     pub max: f64,
 }
 
@@ -234,7 +237,7 @@ pub(super) struct Surroundings<'a> {
 }
 
 impl Snapshot {
-    /// The state at `now`, but for what the kernel knows: see [`ask_kernel`](Self::ask_kernel).
+    /// The state at `now`, without the kernel's part: see [`add`](Self::add).
     pub(super) fn take(router: &Router, now: Instant, around: Surroundings<'_>) -> Self {
         let links = router.ports().iter().enumerate().map(|(index, port)| {
             let over = |span| around.history.rates(index, port, now, span);
@@ -270,7 +273,7 @@ impl Snapshot {
         }
     }
 
-    /// The interfaces that the kernel is to be asked about.
+    /// Takes out the interfaces about which the kernel should be queried.
     pub(super) fn take_watches(&mut self) -> Watches {
         let links = self.links.iter_mut().enumerate();
         links
@@ -278,7 +281,7 @@ impl Snapshot {
             .collect()
     }
 
-    /// Adds what the kernel says of them.
+    /// Adds the kernel's replies about them.
     pub(super) fn add(&mut self, looks: Looks) {
         for (at, state) in looks {
             let Some(link) = self.links.get_mut(at) else {
@@ -349,7 +352,7 @@ pub(super) fn seconds(now: Instant) -> f64 {
 mod tests {
     use super::*;
 
-    /// A configuration in force with a fault is not reported as refused.
+    /// A configuration with a fault that was applied must not be reported as refused.
     #[test]
     fn what_is_in_force_is_not_called_refused() {
         let mut reload = Reload::default();

@@ -9,51 +9,51 @@ use std::path::{Path, PathBuf};
 
 use crate::tun::sys;
 
-/// A socket that cannot be had.
+/// A socket that cannot be created, or does not answer.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ControlError {
-    /// The status socket is alive.
+    /// Another program listens on the status socket.
     #[error("another program listens on {}: stop it, or choose another `control`", .0.display())]
     InUse(PathBuf),
-    /// Something else lies where the status socket belongs.
+    /// Another kind of file is at the status socket's path.
     #[error("{} is there and is no socket: remove it, or choose another `control`", .0.display())]
     NoSocket(PathBuf),
-    /// The directory of the status socket is not there.
+    /// The directory of the status socket does not exist.
     #[error("there is no directory {}: make it, or choose another `control`", .0.display())]
     NoDirectory(PathBuf),
-    /// The status socket cannot be made.
+    /// The status socket cannot be created.
     #[error("cannot make the status socket {}: {source}", .path.display())]
     Socket {
-        /// Where.
+        /// Its path.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// The TCP address cannot be listened on.
+    /// The TCP address is not available.
     #[error("cannot listen on {address} for metrics: {source}")]
     Metrics {
-        /// Where.
+        /// The address.
         address: SocketAddr,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
     /// No router answers.
     #[error("no router answers on {}: is it running, and is this its `control` socket? \
         ({source})", .path.display())]
     Silent {
-        /// Where.
+        /// The path.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
 }
 
-/// Checks whether a status socket can be made at `path`. True: `path` is a socket without a
+/// Checks whether a status socket can be created at `path`. True: `path` is a socket without a
 /// listener.
 ///
 /// # Errors
-/// Those errors of [`bind`] that can be found without making the socket.
+/// The errors of [`bind`] that can be detected without creating the socket.
 pub(super) fn vacant(path: &Path) -> Result<bool, ControlError> {
     let failed = |source| ControlError::Socket {
         path: path.to_owned(),
@@ -77,15 +77,15 @@ pub(super) fn vacant(path: &Path) -> Result<bool, ControlError> {
         return Err(ControlError::NoSocket(path.to_owned()));
     }
     match sys::try_connect(path) {
-        // Only this error proves that no process listens. A full queue or a socket of another kind
-        // is in use.
+        // Only this error proves that no process listens. A socket with a full queue, or of
+        // another kind, is in use.
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(failed(error)),
         _ => Err(ControlError::InUse(path.to_owned())),
     }
 }
 
-/// Binds a Unix socket. A socket that a process left behind is replaced; any other file stays.
+/// Binds a Unix socket. An abandoned socket is replaced; any other file stays.
 ///
 /// # Errors
 /// [`ControlError`].
@@ -110,8 +110,8 @@ pub fn bind(path: &Path) -> Result<(Socket, UnixListener), ControlError> {
     Ok((socket, listener))
 }
 
-/// Opens the socket that was just bound to `path`. A user with write access to the directory may
-/// have replaced it meanwhile by a link, or by another name of a foreign socket.
+/// Opens the socket that was just bound to `path`. In the meantime, a user with write access to
+/// the directory may have replaced it by a link, or by another name of a foreign socket.
 fn hold(path: &Path) -> io::Result<File> {
     let place = sys::place(path)?;
     let found = place.metadata()?;
@@ -122,8 +122,8 @@ fn hold(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Binds a socket for Prometheus text over HTTP; returns its address, which has a port that the
-/// system chose if `address` has none.
+/// Binds a socket for Prometheus text over HTTP. Returns its address, with a port chosen by the
+/// system if `address` has none.
 pub(super) fn bind_tcp(address: SocketAddr) -> Result<(TcpListener, SocketAddr), ControlError> {
     let listen = || {
         let listener = TcpListener::bind(address)?;
@@ -138,14 +138,14 @@ pub(super) fn bind_tcp(address: SocketAddr) -> Result<(TcpListener, SocketAddr),
 #[derive(Debug)]
 pub struct Socket {
     path: PathBuf,
-    /// Device and inode, which distinguish it from a socket that replaced it.
+    /// Device and inode, which distinguish it from a socket that has replaced it.
     inode: (u64, u64),
-    /// The socket itself, wherever its path leads by now.
+    /// The socket itself, regardless of what its path now names.
     place: File,
 }
 
 impl Socket {
-    /// Makes it another user's.
+    /// Transfers it to another user.
     pub(super) fn give_to(&self, identity: sys::Identity) -> io::Result<()> {
         sys::give_to(&self.place, identity)
     }
@@ -156,8 +156,8 @@ impl Drop for Socket {
         let own = fs::symlink_metadata(&self.path)
             .is_ok_and(|found| (found.dev(), found.ino()) == self.inode);
         if own {
-            // The directory may not be this user's any more; a socket without listener is replaced
-            // at the next start.
+            // This user may have lost access to the directory, but the next start replaces a
+            // socket without a listener.
             let _ = fs::remove_file(&self.path);
         }
     }
@@ -184,7 +184,7 @@ mod tests {
         std::os::unix::fs::symlink("elsewhere", &path).unwrap();
         assert!(matches!(bind(&path), Err(ControlError::NoSocket(_))));
         fs::remove_file(&path).unwrap();
-        // So does the socket of a process that lives, of whatever kind.
+        // So does the socket of a live process, whatever its kind.
         let other = UnixDatagram::bind(&path).unwrap();
         assert!(matches!(bind(&path), Err(ControlError::InUse(_))));
         drop(other);
@@ -196,7 +196,8 @@ mod tests {
         UnixStream::connect(&path).unwrap();
     }
 
-    /// What is put in the socket's place before it is handed over keeps its mode and its owner.
+    /// If another file replaces the socket before it is handed over, this file keeps its mode
+    /// and owner.
     #[test]
     fn only_the_socket_itself_is_handed_over() {
         use std::os::unix::fs::{PermissionsExt, symlink};
@@ -224,7 +225,8 @@ mod tests {
         assert_eq!((mode(&moved), mode(&secret)), (0o640, 0o600));
     }
 
-    /// A process that does not accept has a queue that is full in the end: it lives all the same.
+    /// The queue of a process that does not accept will be full at some point, although the
+    /// process is alive.
     #[test]
     fn a_full_queue_is_somebodys() {
         let dir = tempfile::tempdir().unwrap();

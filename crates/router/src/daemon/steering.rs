@@ -1,10 +1,10 @@
-//! Watches that packets are still steered into the ports: other programs remove rules and routes,
-//! rename interfaces and add rules that come first.
+//! Monitors whether packets are still steered into the ports, because other programs can remove
+//! rules and routes, rename interfaces, or add rules with precedence.
 //!
-//! A thread of its own reads the kernel's events (rtnetlink, which takes no capability), compares
-//! what there is with what the configuration asks for, and logs each change. It cannot mend
-//! anything itself, for it has no capability; where a service manager gives it a directory, it
-//! writes a file there that a unit answers with `vcp-router setup`.
+//! A separate thread reads the kernel's events (rtnetlink, which requires no capability),
+//! compares the kernel's state with the configuration, and logs each change. Without
+//! capabilities, it cannot repair anything itself. If a service manager provides a directory,
+//! the thread instead creates a file there, which triggers a unit that runs `vcp-router setup`.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -24,32 +24,32 @@ use crate::stderr::log_line;
 use crate::tun::links::u16_at;
 use crate::tun::sys;
 
-/// Time between an event and a look: several changes come together.
+/// Delay between an event and a check, because changes usually come in groups.
 const SETTLE: Duration = Duration::from_millis(100);
-/// Time between looks without any event.
+/// Time between checks if there are no events.
 const EVERY: Duration = Duration::from_secs(3);
-/// Time between the first two requests for a repair; it doubles up to the longest.
+/// Time between the first two requests for a repair, which then doubles up to the longest.
 const RETRY: Duration = Duration::from_secs(5);
 const LONGEST_RETRY: Duration = Duration::from_secs(60);
-/// The file that a unit answers with `vcp-router setup`.
+/// The file that triggers `vcp-router setup`.
 const REQUEST: &str = "setup-wanted";
 
 const RTM_NEWROUTE: u16 = 24;
 const RTM_DELROUTE: u16 = 25;
 
-/// Whether packets are steered into a port as the configuration asks for.
+/// Whether packets are steered into a port as configured.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SteeringState {
-    /// All rules, routes and interfaces are there, and no other rule comes first.
+    /// True if all rules, routes and interfaces exist, and no other rule precedes them.
     pub ok: bool,
-    /// What is missing or comes first, and the remedy.
+    /// What is missing or takes precedence, with a remedy.
     pub reason: Option<String>,
 }
 
 /// States of the ports that packets are steered into, by name.
 pub(super) type States = BTreeMap<String, SteeringState>;
 
-/// The watching thread. It ends when this is dropped.
+/// The monitoring thread. It ends when this handle is dropped.
 #[derive(Debug)]
 pub(super) struct Steering {
     shared: Arc<Mutex<Shared>>,
@@ -63,7 +63,7 @@ struct Shared {
 }
 
 fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
-    // What it guards is replaced as a whole.
+    // The guarded values are always replaced as a whole.
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -71,7 +71,7 @@ impl Steering {
     /// Starts the thread.
     ///
     /// # Errors
-    /// Those of the thread and of the pair of sockets that ends it.
+    /// If the thread, or the pair of sockets that ends it, cannot be created.
     pub(super) fn start(config: Arc<Config>) -> io::Result<Self> {
         let (waker, other_end) = UnixStream::pair()?;
         other_end.set_nonblocking(true)?;
@@ -96,7 +96,7 @@ impl Steering {
         Ok(Self { shared, waker })
     }
 
-    /// Watches what another configuration asks for from now on.
+    /// Monitors another configuration from now on.
     pub(super) fn follow(&self, config: Arc<Config>) {
         let mut shared = lock(&self.shared);
         if config.steers.is_empty() {
@@ -107,7 +107,7 @@ impl Steering {
         wake(&self.waker);
     }
 
-    /// What was seen at the last look.
+    /// The results of the last check.
     pub(super) fn states(&self) -> States {
         lock(&self.shared).states.clone()
     }
@@ -115,7 +115,7 @@ impl Steering {
 
 struct Watcher {
     shared: Arc<Mutex<Shared>>,
-    /// Without it, there are looks at intervals alone.
+    /// Without events, only periodic checks.
     events: Option<File>,
     /// Readable after a reload, closed at the end.
     reloads: UnixStream,
@@ -147,7 +147,7 @@ impl Watcher {
                 match self.reloads.read(&mut [0; 16]) {
                     Ok(0) => return,
                     _ => {
-                        // An interface that a reload gave up can be removed now.
+                        // An interface that a reload no longer uses can be removed now.
                         self.request.make("reloaded");
                         due = now();
                         continue;
@@ -171,7 +171,7 @@ impl Watcher {
         };
         let mut buffer = [0; 32 * 1024];
         let mut any = false;
-        // Not for ever: those that go on coming are for the next look.
+        // A limit is necessary. Events that continue to arrive are left for the next check.
         for _ in 0..64 {
             match events.read(&mut buffer) {
                 Ok(len) => {
@@ -185,7 +185,7 @@ impl Watcher {
                     });
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                // There were more than the socket holds (ENOBUFS).
+                // More events than the socket's buffer holds (ENOBUFS).
                 Err(_) => any = true,
             }
         }
@@ -200,7 +200,7 @@ impl Watcher {
         };
         let mut shared = lock(&self.shared);
         if !Arc::ptr_eq(&shared.config, config) {
-            // A reload came between: the next look is for its configuration.
+            // A reload has happened in between, so the next check must use its configuration.
             return;
         }
         let before = std::mem::replace(&mut shared.states, states.clone());
@@ -223,14 +223,14 @@ impl Watcher {
     }
 }
 
-/// By port, the first fault and the number of others.
+/// Returns each port's first fault, and the number of further ones.
 fn states(config: &Config, faults: &[Fault]) -> States {
     let mut states = States::new();
     for (index, port) in config.ports.iter().enumerate() {
         if !config.steers.iter().any(|steer| steer.port == index) {
             continue;
         }
-        // Rules for some of the packets may be there on purpose.
+        // Rules for some of the packets may exist on purpose.
         let mut own = faults
             .iter()
             .filter(|fault| fault.port == index && fault.kind != FaultKind::Exception);
@@ -256,17 +256,17 @@ fn all_lost(config: &Config, reason: &str) -> States {
         .collect()
 }
 
-/// Asks a unit for `vcp-router setup`, by a file in the directory that the service manager gave.
+/// Requests `vcp-router setup` by creating a file in the service manager's directory.
 struct Request {
     path: Option<PathBuf>,
-    /// When to ask again, and the pause after that.
+    /// Time of the next request, and the pause after it.
     next: Option<(Instant, Duration)>,
 }
 
 impl Request {
     fn from_environment() -> Self {
         let directories = std::env::var("RUNTIME_DIRECTORY").unwrap_or_default();
-        // Several stand with `:` between them (systemd.exec(5)).
+        // Several directories are separated by `:` (systemd.exec(5)).
         let first = directories.split(':').next();
         let path = first.filter(|path| path.starts_with('/'));
         Self {
@@ -275,7 +275,7 @@ impl Request {
         }
     }
 
-    /// Asks at once the first time, then at longer and longer intervals.
+    /// Requests a repair immediately the first time, then with increasing pauses.
     fn repeat(&mut self, reason: &str, now: Instant) {
         let pause = match self.next {
             None => RETRY,

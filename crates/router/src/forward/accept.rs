@@ -1,7 +1,7 @@
-//! From a packet as it comes in to the port that it leaves by.
+//! Takes a packet from the port on which it arrives to the port by which it leaves.
 //!
-//! A port in front of a tunnel copies the shim inside in front of packets that leave. It merges the
-//! result of the copy into the shim inside of packets that come in.
+//! A port in front of a tunnel copies the inner shim in front of each departing packet. For
+//! arriving packets, it merges the copy's result back into the inner shim.
 
 use pathmark_cc::Instant;
 use pathmark_shim::ip::{Layout, Version};
@@ -14,10 +14,10 @@ use crate::encapsulation::{Encapsulation, MAX_INSERTED};
 use crate::ip::complete;
 use crate::offload::{Offload, Super};
 
-/// Least MTU of links for IPv6 (RFC 8200 §5). Senders take no notice of a lower one.
+/// Minimum link MTU for IPv6 (RFC 8200 §5). Senders ignore a lower reported MTU.
 const MIN_MTU_V6: u32 = 1280;
 
-/// Examines a packet of `len` bytes that came in on port `from`, and dispatches or refuses it.
+/// Examines a packet of `len` bytes that arrived on port `from`, and dispatches or refuses it.
 pub(super) fn accept(
     router: &mut Router,
     now: Instant,
@@ -53,8 +53,9 @@ pub(super) fn accept(
     }
 }
 
-/// The part of `mtu` that a copy leaves for a packet of `len` bytes, or for a super-packet whose
-/// largest segment has `len` bytes. The first segment stands for all.
+/// Returns the part of `mtu` that remains after inserting a copy into a packet of `len` bytes.
+/// For a super-packet, `len` is the length of its largest segment, and the first segment's
+/// headers decide for all segments.
 pub(super) fn room(
     tunnel: Encapsulation,
     mtu: u32,
@@ -74,7 +75,7 @@ pub(super) fn room(
     }
 }
 
-/// Takes in what came in on a port in front of a tunnel.
+/// Accepts a packet that arrived on a port in front of a tunnel.
 #[cold]
 pub(super) fn accept_tunnelled(
     router: &mut Router,
@@ -107,7 +108,7 @@ pub(super) fn accept_tunnelled(
     }
 }
 
-/// Takes in one packet, without the shim in front of it.
+/// Accepts one packet after removing the shim in front of it.
 fn accept_one(
     router: &mut Router,
     now: Instant,
@@ -168,7 +169,7 @@ fn dispatch_tunnelled(
     router.store.pool.give_buffer(piece);
 }
 
-/// Dispatches one packet, with a copy of its shim in front if there is room.
+/// Dispatches one packet, putting a copy of its shim in front if there is room.
 fn dispatch_one(
     router: &mut Router,
     now: Instant,
@@ -202,7 +203,7 @@ fn dispatch_one(
     }
 }
 
-/// The route of a packet that is no super-packet and fits, and goes where `of` leads.
+/// The route of a single packet that fits the MTU and takes the same way as `of`.
 fn alone(of: &Route, layout: Layout) -> Route {
     Route {
         port: of.port,

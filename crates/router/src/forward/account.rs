@@ -1,6 +1,6 @@
 //! Accounts of packet buffers.
 
-/// Names the account of a port.
+/// Identifies the account of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Account(pub(super) u16);
 

@@ -1,8 +1,8 @@
-//! Which addresses a router forwards between (RFC 1812 §5.3.7, RFC 4291 §2.4).
+//! Addresses between which a router forwards (RFC 1812 §5.3.7, RFC 4291 §2.4).
 
 use std::net::IpAddr;
 
-/// True if a packet may come from this address.
+/// Whether this is a valid source address for a forwarded packet.
 #[inline]
 pub(super) fn is_source(address: IpAddr) -> bool {
     match address {
@@ -19,8 +19,9 @@ pub(super) fn is_source(address: IpAddr) -> bool {
     }
 }
 
-/// True if a packet for the router itself may come from this address: a single host's, which may
-/// be one of the link that it came in on (RFC 1812 §5.3.7, RFC 4291 §2.5.2, §2.5.3, §2.7).
+/// Whether a packet for the router itself may have this source address. It must belong to a
+/// single host, possibly on the link on which the packet arrived (RFC 1812 §5.3.7, RFC 4291
+/// §2.5.2, §2.5.3, §2.7).
 #[inline]
 pub(super) fn is_neighbour(address: IpAddr) -> bool {
     match address {
@@ -32,8 +33,8 @@ pub(super) fn is_neighbour(address: IpAddr) -> bool {
     }
 }
 
-/// True if this address means another host on each link, so that what is for it must not leave by
-/// another port than the one where it was seen (RFC 3927 §7, RFC 4291 §2.5.6).
+/// Whether this address is only unique on one link. Packets to it must therefore leave by the
+/// port on which the address was seen (RFC 3927 §7, RFC 4291 §2.5.6).
 pub(super) fn is_of_one_link(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(a) => a.is_link_local(),
@@ -41,7 +42,7 @@ pub(super) fn is_of_one_link(address: IpAddr) -> bool {
     }
 }
 
-/// True if a packet may be forwarded to this address. Multicast is not routed here.
+/// Whether a packet may be forwarded to this address. Multicast is not routed.
 #[inline]
 pub(super) fn is_destination(address: IpAddr) -> bool {
     is_source(address)

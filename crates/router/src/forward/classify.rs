@@ -1,4 +1,4 @@
-//! Which packets carry feedback, and writing it into them.
+//! Finds the packets that carry feedback, and writes answers into them.
 
 use std::net::IpAddr;
 
@@ -13,15 +13,15 @@ use super::frame::Frame;
 use crate::ip::Prefix;
 use crate::offload::Super;
 
-/// Names packets whose ECN field carries VCP's code. Nothing else's ECN field is ever read or
-/// written.
+/// Selects packets whose ECN field carries VCP's code. The ECN field of any other packet is
+/// never read or written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EcnRule {
-    /// Their DSCP, if that tells them.
+    /// The required DSCP, if any.
     pub dscp: Option<u8>,
-    /// Their UDP source or destination port, if that tells them.
+    /// The required UDP source or destination port, if any.
     pub port: Option<u16>,
-    /// A prefix that holds their source or destination, if that tells them.
+    /// A prefix that must contain the source or the destination, if any.
     pub prefix: Option<Prefix>,
 }
 
@@ -47,12 +47,12 @@ impl EcnRule {
     }
 }
 
-/// A packet that this router, and before it perhaps the kernel of its box, has taken a hop off.
+/// A packet whose TTL this router has decremented, and perhaps its host's kernel before.
 struct Forwarded<'a> {
     bytes: &'a [u8],
     layout: &'a Layout,
     seed: u64,
-    /// What the kernel took off its TTL before.
+    /// Hops that the kernel subtracted from the TTL before the router read the packet.
     before: u8,
 }
 
@@ -74,27 +74,29 @@ impl shim::Outer for Forwarded<'_> {
     }
 }
 
-/// Tells packets with feedback from foreign ones.
+/// Distinguishes packets with feedback from foreign ones.
 #[derive(Clone, Debug, Default)]
 pub struct Classifier {
-    /// Looks for shims in every UDP datagram. Switched off by operators who classify otherwise.
+    /// Whether to look for shims in every UDP datagram. Operators who classify otherwise can
+    /// switch this off.
     pub shims: bool,
-    /// Packets with VCP in the ECN field.
+    /// Packets with VCP in their ECN field.
     pub ecn: Vec<EcnRule>,
     /// Seed of flow hashes.
     pub seed: u64,
 }
 
 impl Classifier {
-    /// What a port needs to know of a packet, and where its feedback is. `before` is what the
-    /// kernel of the box took off its TTL before it came to the router.
+    /// Returns the fields of a packet that a port needs, and the place of its feedback. `before`
+    /// counts the hops that the host's kernel subtracted from the TTL before the router read the
+    /// packet.
     #[inline]
     #[must_use]
     pub fn classify(&self, bytes: &[u8], layout: &Layout, before: u8) -> (Arrival, Carrier) {
         self.classify_first(bytes, layout, layout.len(), before)
     }
 
-    /// What there is to know of a packet whose shim is not believed: as if it bore none.
+    /// Returns the fields of a packet whose shim is not trusted, as if it had none.
     #[cold]
     #[must_use]
     pub fn plain(arrival: Arrival) -> (Arrival, Carrier) {
@@ -105,7 +107,7 @@ impl Classifier {
         (arrival, Carrier::None)
     }
 
-    /// What a port needs to know of packets that it never looks into.
+    /// Returns the fields of a packet for ports that never look into packets.
     #[inline]
     #[must_use]
     pub fn unread(layout: &Layout) -> (Arrival, Carrier) {
@@ -117,8 +119,8 @@ impl Classifier {
         (arrival, Carrier::None)
     }
 
-    /// The same as [`classify`](Self::classify) of the first segment of a super-packet, which is
-    /// to be an IP packet of `packet` bytes.
+    /// Classifies the first segment of a super-packet like [`classify`](Self::classify). Cut
+    /// out, this segment is an IP packet of `packet` bytes.
     #[inline]
     #[must_use]
     pub fn classify_first(
@@ -171,7 +173,7 @@ impl Classifier {
 }
 
 /// Writes a port's answer into a packet, or into segment `index` of a super-packet. A segment
-/// without a sound shim is left alone. `row` remembers the last segment for the next.
+/// without a valid shim stays unchanged. `row` keeps state from one segment to the next.
 #[inline]
 pub fn write_answer(
     frame: &mut Frame,
@@ -183,7 +185,7 @@ pub fn write_answer(
     let target = Target {
         carrier: frame.carrier,
         segment: frame.offload.gso.map(|gso| usize::from(gso.size)),
-        // Where offload leaves the pseudo-header's sum, the checksum does not cover the payload.
+        // If offload left only the pseudo-header's sum, the checksum does not cover the payload.
         checksum: match frame.offload.checksum {
             Some(_) => ChecksumState::Partial,
             None => ChecksumState::Complete,
@@ -192,9 +194,9 @@ pub fn write_answer(
     packet::write_answer(frame.bytes_mut(), &target, index, answer, router, row);
 }
 
-/// True if all packets of a super-packet tell a port the same: none has a shim, or each has one of
-/// the same kind, and of XCP the same one. Packets of one sender that it sent together do, unless
-/// only some bear a shim or a router has stamped them.
+/// Whether all packets of a super-packet carry the same request to a port: either none has a
+/// shim, or all have one of the same kind, and for XCP an identical one. Packets that a sender
+/// sent together usually do, unless only some of them have a shim or are already stamped.
 #[inline]
 pub(super) fn tell_alike(bytes: &[u8], whole: &Super) -> bool {
     if !whole.is_udp() {

@@ -1,4 +1,4 @@
-//! The cloud meter: its messages, estimates and counters.
+//! The cloud meter, with its messages, estimates and counters.
 
 use std::net::IpAddr;
 
@@ -7,55 +7,56 @@ use xcp_edge::{Measurer, Own};
 
 use crate::ip::TokenBucket;
 
-/// Messages that are verified per second, and in one burst: an authenticator takes some
-/// microseconds, and any host can send a wrong one.
+/// Messages verified per second, and in one burst. Verification must be limited because an
+/// authenticator takes a few microseconds to check, and any host can send a wrong one.
 const LOOKED_AT: u32 = 10_000;
 const LOOKED_AT_ONCE: u32 = 1_000;
-/// Upstream routers that are asked about at most.
+/// Maximum number of upstream routers that are probed.
 pub(super) const MOST_NAMED: usize = 64;
 
-/// Measures clouds, and lets others measure theirs.
+/// Measures clouds, and answers other routers that measure theirs.
 #[derive(Debug)]
 pub struct CloudMeter {
     pub(super) own: Own,
     pub(super) port: u16,
     pub(super) measurer: Measurer,
-    /// When ports get the next estimate.
+    /// When ports get their next estimates.
     pub(super) next: Instant,
     estimates: Vec<Estimated>,
-    /// Where upstream routers are gathered.
+    /// Reused buffer for the list of upstream routers.
     pub(super) named: Vec<(Upstream, u64)>,
     pub(super) looks: TokenBucket,
     pub(super) counts: MessageCounts,
 }
 
-/// What became of messages.
+/// Counts messages by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MessageCounts {
-    /// Datagrams for the router's message port.
+    /// Datagrams to the router's message port.
     pub received: u64,
-    /// Those that came too fast to be looked at.
+    /// Datagrams that exceeded the rate limit, and were not examined.
     pub too_many: u64,
-    /// Datagrams that left by a port.
+    /// Datagrams sent through a port.
     pub sent: u64,
-    /// Datagrams without a route, or too long for it.
+    /// Datagrams without a route, or larger than its MTU.
     pub unsent: u64,
 }
 
 /// The last estimate of a cloud.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Estimated {
-    /// The router before the cloud.
+    /// The router upstream of the cloud.
     pub upstream: IpAddr,
-    /// What is left of it.
+    /// The cloud's unused capacity.
     pub estimate: CloudEstimate,
-    /// When that was.
+    /// The time of the estimate.
     pub at: Instant,
 }
 
 impl CloudMeter {
-    /// A meter whose messages go between the UDP ports `port` of routers. `own` has the addresses
-    /// that headers name this router by, and that `measurer` was made with.
+    /// Creates a meter whose messages use the UDP port `port` of all routers. `own` has the
+    /// addresses by which headers name this router; `measurer` must have been created with the
+    /// same ones.
     #[must_use]
     pub fn new(own: Own, port: u16, measurer: Measurer) -> Self {
         Self {
@@ -70,19 +71,19 @@ impl CloudMeter {
         }
     }
 
-    /// Its messages, to look at.
+    /// Returns the measurer, whose state can be inspected.
     #[must_use]
     pub const fn measurer(&self) -> &Measurer {
         &self.measurer
     }
 
-    /// What became of datagrams.
+    /// Counts of datagrams by outcome.
     #[must_use]
     pub const fn counts(&self) -> MessageCounts {
         self.counts
     }
 
-    /// Estimates that hold at `now`.
+    /// Returns the estimates that are still valid at `now`.
     pub fn estimates(&self, now: Instant) -> impl Iterator<Item = &Estimated> {
         let holds = move |known: &&Estimated| now < known.at + known.estimate.valid_for;
         self.estimates.iter().filter(holds)
@@ -99,15 +100,16 @@ impl CloudMeter {
         self.estimates.push(known);
     }
 
-    /// When something is due.
+    /// The time of the next action.
     pub(super) fn deadline(&self) -> Instant {
         let messages = self.measurer.deadline().unwrap_or(Instant::FAR_FUTURE);
         messages.min(self.next)
     }
 }
 
-/// Adds what came from an upstream router. Where there are too many, those from which the most came
-/// are named: made-up addresses of one port leave room for the routers before another.
+/// Adds bytes that arrived from an upstream router. If the list is full, routers with the most
+/// bytes stay in it, so that made-up addresses at one port cannot displace the routers behind
+/// another.
 pub(super) fn gather(named: &mut Vec<(Upstream, u64)>, upstream: Upstream, bytes: u64) {
     if let Some((_, sum)) = named.iter_mut().find(|(known, _)| *known == upstream) {
         *sum = sum.saturating_add(bytes);

@@ -1,9 +1,9 @@
-//! Messages of XCP-i routers (`docs/wire.md`, section 9) in this router: taken in where they are
-//! for its own address, sent along its routes like any packet, and what they tell passed on to the
-//! ports that look for clouds.
+//! Messages between XCP-i routers (`docs/wire.md`, section 9). The router accepts messages to
+//! its own address, sends its own along its routes like any packet, and passes the resulting
+//! estimates to the ports that look for clouds.
 //!
-//! A router that packets of both versions of IP come from has two names, and a cloud behind it is
-//! measured for each: to the one, what comes by the other is foreign.
+//! If a router receives packets of both IP versions, it has two names. A cloud upstream of it is
+//! then measured once per version, because packets of the other version count as foreign.
 
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -19,11 +19,11 @@ use super::router::{Router, Target};
 use super::turns::TICK;
 use crate::offload::Offload;
 
-/// Time between two estimates that are passed to ports.
+/// Time between two estimates for the ports.
 const EVERY: Duration = Duration::from_millis(50);
 
 impl Router {
-    /// From now on it measures clouds with `meter`, or (`None`) does not.
+    /// Measures clouds with `meter` from now on, or stops measuring (`None`).
     pub fn set_cloud_meter(&mut self, meter: Option<CloudMeter>) {
         self.meter = meter.map(Box::new);
         self.meter_due = match self.meter {
@@ -32,7 +32,7 @@ impl Router {
         };
     }
 
-    /// After a change of ports: the ports that measure are looked up again.
+    /// Looks up the measuring ports again after a change of ports.
     pub(super) fn look_for_clouds(&mut self) {
         if let Some(meter) = &mut self.meter {
             meter.next = Instant::ZERO;
@@ -40,13 +40,13 @@ impl Router {
         }
     }
 
-    /// What measures clouds, if something does.
+    /// Returns the cloud meter, if one is set.
     #[must_use]
     pub fn cloud_meter(&self) -> Option<&CloudMeter> {
         self.meter.as_deref()
     }
 
-    /// Bytes that have come through the cloud behind `upstream`, by all ports that count them.
+    /// The bytes that arrived through the cloud behind `upstream`, over all ports that measure.
     fn came_from(&self, upstream: Upstream) -> u64 {
         let mut sum = 0u64;
         for port in self.ports.iter().filter(|port| port.settings.measures) {
@@ -59,9 +59,9 @@ impl Router {
         sum
     }
 
-    /// Takes a UDP packet for the router itself if it is for its message port; false if it is not.
-    /// Each segment of a super-packet is a message: the packets of a train that a host sent may
-    /// come as one.
+    /// Processes a UDP packet for the router itself if it is addressed to the message port;
+    /// otherwise returns false. Each segment of a super-packet is one message, because the
+    /// packets of a train may be coalesced on their way.
     pub(super) fn take_message(
         &mut self,
         now: Instant,
@@ -100,7 +100,7 @@ impl Router {
         taken.is_some()
     }
 
-    /// Does what is due of measuring.
+    /// Performs the measurements that are due.
     #[cold]
     pub(super) fn measure(&mut self, now: Instant) {
         let Some(mut meter) = self.meter.take() else {
@@ -130,7 +130,7 @@ impl Router {
         self.meter = Some(meter);
     }
 
-    /// Tells ports what is left of the clouds before them.
+    /// Passes estimates to the ports: the unused capacity of the clouds before them.
     fn tell_ports(&mut self, now: Instant, meter: &mut CloudMeter) {
         let mut named = std::mem::take(&mut meter.named);
         named.clear();
@@ -153,7 +153,7 @@ impl Router {
         meter.named = named;
     }
 
-    /// Sends the packet in that range of `scratch`, if it has a route; never in fragments.
+    /// Sends the packet at this range of `scratch` if it has a route, but never in fragments.
     fn send_own(&mut self, now: Instant, packet: Range<usize>) -> bool {
         let len = packet.len();
         let bytes = self.scratch.get(packet).unwrap_or(&[]);

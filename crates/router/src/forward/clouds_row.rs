@@ -1,4 +1,4 @@
-//! Three routers in a row, and who sends through them.
+//! A row of three routers, and the senders whose packets pass them.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -77,21 +77,22 @@ pub(super) fn meter(router: u8, secret: &[u8]) -> CloudMeter {
     CloudMeter::new(own, PORT, Measurer::new(edge, 1452))
 }
 
-/// Routers 0, 1 and 2 from the sender to the receiver, the links behind them of 80, 30 and 80
+/// Routers 0, 1 and 2, in order from the sender to the receiver. Their links have 80, 30 and 80
 /// Mbit/s.
 pub(super) struct Row {
     pub(super) now: Instant,
     pub(super) routers: Vec<Router>,
     pub(super) arrived: Vec<Vec<u8>>,
-    /// Messages on their way to the first router, and on the way back.
+    /// Messages on their way to the first router, and their answers on the way back.
     pub(super) requests: Vec<Vec<u8>>,
     pub(super) answers: Vec<Vec<u8>>,
-    /// The sender's packets, one a millisecond each.
+    /// Header forms of the sender's packets; each form has one packet per millisecond.
     pub(super) forms: Vec<Form>,
-    /// Headers of further packets, ten for each of the sender's, name ever new routers.
+    /// Counts made-up routers. With `floods`, ten further packets per sender's packet name a new
+    /// router each.
     pub(super) made_up: u32,
     pub(super) floods: bool,
-    /// What a tunnel in the middle gives all packets for a TTL.
+    /// The TTL that a tunnel in the middle sets in all packets.
     pub(super) tunnel: Option<u8>,
 }
 
@@ -151,7 +152,7 @@ impl Row {
         router.receive(self.now, from, &mut buffer, bytes.len(), Offload::default());
     }
 
-    /// Whatever is due, everywhere.
+    /// Handles everything that is due, at each router.
     fn turn(&mut self) {
         for router in 0..3 {
             let mut out = Vec::new();
@@ -184,7 +185,7 @@ impl Row {
         }
     }
 
-    /// A sender of 10 Mbit/s by XCP for each form of the header, until then.
+    /// Sends XCP packets at 10 Mbit/s for each header form until this time.
     pub(super) fn run(&mut self, until: Duration) {
         let request = XcpRequest {
             rtt_us: 40_000,
@@ -209,8 +210,9 @@ impl Row {
         while self.now < Instant::ZERO + until {
             self.now += Duration::from_micros(20);
             tick += 1;
-            // Each sender has a packet per millisecond, and they take turns: at once they would be
-            // bursts of a sender of twice the rate, of which the estimator sees less left.
+            // Each sender has a packet per millisecond, and the senders take turns. Packets sent
+            // at the same moment would look like bursts of one faster sender, so that the
+            // estimator would see less unused capacity.
             for (packet, turn) in data.iter().zip((0..).step_by(25)) {
                 if (tick + turn).is_multiple_of(50) {
                     self.receive(0, BACK, packet);
@@ -224,7 +226,8 @@ impl Row {
         }
     }
 
-    /// A packet that says that it came through a cloud from another router than any before.
+    /// Returns a packet that claims to have crossed a cloud from a router that no earlier packet
+    /// named.
     fn made_up(&mut self, request: &XcpRequest) -> Vec<u8> {
         self.made_up += 1;
         let address = Ipv4Addr::from_bits(0xC612_0000 + self.made_up);

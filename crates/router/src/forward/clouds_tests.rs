@@ -1,4 +1,5 @@
-//! Three routers in a row, the middle one plain: the last one measures what it leaves.
+//! Three routers in a row, the middle one without XCP: the last one measures its unused
+//! capacity.
 
 #[path = "clouds_row.rs"]
 mod row;
@@ -15,14 +16,14 @@ use super::*;
 use crate::offload::{Gso, GsoKind, Partial};
 use row::{BACK, OUT, PORT, RECEIVER, Row, SENDER, address, address_v6, meter};
 
-/// 10 of 30 Mbit/s are used. The port gets the estimate, the sender's packets are counted in a
-/// virtual router, and no other packets change.
+/// 10 of 30 Mbit/s are used. The port must get the estimate, the sender's packets must be
+/// counted in a virtual router, and no other packets may change.
 #[test]
 fn a_plain_router_in_the_middle_is_measured() {
     measures_over(Form::V4);
 }
 
-/// The same over IPv6, whose headers name the router before the cloud by its IPv6 address.
+/// The same over IPv6, with headers that name the upstream router by its IPv6 address.
 #[test]
 fn a_plain_router_in_the_middle_is_measured_over_ipv6() {
     let row = measures_over(Form::V6);
@@ -40,16 +41,16 @@ fn a_plain_router_in_the_middle_is_measured_over_ipv6() {
     );
 }
 
-/// The same in both at once: to each name of the router before the cloud the other's packets are
-/// foreign.
+/// Both versions at once: for each address of the upstream router, packets of the other version
+/// are foreign.
 #[test]
 fn a_cloud_of_both_versions_of_ip() {
     let mut row = measured();
     row.forms = vec![Form::V4, Form::V6];
     let share = |bytes: i64| bytes as f64 / 3_750_000.0;
     let mut left = BTreeMap::<IpAddr, Vec<f64>>::new();
-    // A train lasts a few milliseconds, and meets more or fewer packets: the first ones are
-    // averaged out after some seconds, and the median counts.
+    // A train lasts a few milliseconds, and meets more or fewer packets. After some seconds, the
+    // first ones are averaged out, and the median counts.
     for half_seconds in 20..=60 {
         row.run(Duration::from_millis(500 * half_seconds));
         let meter = row.routers[2].cloud_meter().unwrap();
@@ -88,7 +89,7 @@ fn measures_over(form: Form) -> Row {
     let clouds = row.clouds();
     assert_eq!((clouds.upstreams, clouds.known), (1, 1));
     assert!(clouds.counted > 2000, "{clouds:?}");
-    // Four seconds of data, and no message, came out at the end.
+    // Four seconds of data, but no messages, must have arrived at the end.
     assert!(
         (3990..=4000).contains(&row.arrived.len()),
         "{}",
@@ -102,7 +103,7 @@ fn measures_over(form: Form) -> Row {
     row
 }
 
-/// Another secret: requests get no answer, and are counted as forged.
+/// With another secret, requests must get no answer, and count as forged.
 #[test]
 fn strangers_get_no_answer() {
     let mut row = Row::new(["xcp-i", "none", "xcp-i[estimate=real]"]);
@@ -116,7 +117,7 @@ fn strangers_get_no_answer() {
     assert_eq!(before.counts().sent, 0);
 }
 
-/// Without a meter, or for another port, a router says what it always says: port unreachable.
+/// Without a meter, or for another port, a router must reply with port unreachable as usual.
 #[test]
 fn other_packets_for_the_router_are_answered_as_before() {
     let mut row = Row::new(["xcp-i", "none", "none"]);
@@ -151,8 +152,9 @@ fn set_ttl(packet: &mut [u8], ttl: u8) {
     packet[10..12].copy_from_slice(&sum.to_be_bytes());
 }
 
-/// The router before the cloud vanishes: its estimate runs out within seconds, packets say that the
-/// cloud is not accounted for, and few requests go out. Once it is back it is asked again.
+/// The upstream router disappears. Its estimate must expire within seconds, packets must report
+/// an unaccounted cloud, and only a few requests may be sent. Once the router is back, it must
+/// be asked again.
 #[test]
 fn a_router_that_vanishes() {
     let mut row = measured();
@@ -173,7 +175,7 @@ fn a_router_that_vanishes() {
     assert!(row.estimate().is_some());
 }
 
-/// A host that records all messages and replays them gets no answer and changes no estimate.
+/// A host that records and replays all messages must get no answer and change no estimate.
 #[test]
 fn messages_that_are_repeated() {
     let mut row = measured();
@@ -200,8 +202,8 @@ fn messages_that_are_repeated() {
     assert_eq!(row.estimate(), known);
 }
 
-/// A thousand made-up routers a second, each of which would be asked: memory is bounded, few
-/// requests leave, and the cloud that is known stays known.
+/// A thousand made-up routers per second, each of which would be asked: memory must be bounded,
+/// few requests may be sent, and the estimate of the known cloud must stay.
 #[test]
 fn made_up_routers_in_headers() {
     let mut row = measured();
@@ -219,8 +221,8 @@ fn made_up_routers_in_headers() {
     assert!(after.unsent - counts.unsent <= 60, "{after:?}");
 }
 
-/// Made-up routers before two ports fill the list of those that are asked about. The one before a
-/// third port, from which more comes, is asked about all the same.
+/// Made-up routers before two ports fill the list of routers to ask. The one before a third
+/// port, with more bytes, must still be asked.
 #[test]
 fn made_up_routers_before_one_port_leave_room_for_those_before_another() {
     let of = |n: u8| Upstream::of(IpAddr::from([192, 0, 2, n])).unwrap();
@@ -240,8 +242,8 @@ fn made_up_routers_before_one_port_leave_room_for_those_before_another() {
     );
 }
 
-/// A tunnel in the cloud gives packets a TTL of its own. The one that they would have without the
-/// cloud hides it, any other makes it longer. Neither does harm.
+/// A tunnel in the cloud sets the TTL of its packets. The value that they would have without the
+/// cloud hides it, and any other makes it seem longer. Both must be harmless.
 #[test]
 fn a_tunnel_that_rewrites_the_ttl() {
     for (ttl, found) in [(63, false), (255, true), (12, true)] {
@@ -254,8 +256,8 @@ fn a_tunnel_that_rewrites_the_ttl() {
     }
 }
 
-/// A flood of forged messages costs no more than ten thousand authenticators a second, and the
-/// cloud stays known as long as an estimate holds.
+/// A flood of forged messages must not cost more than ten thousand authenticators per second,
+/// and the cloud stays known as long as an estimate is valid.
 #[test]
 fn a_flood_of_forged_messages() {
     let mut row = measured();
@@ -277,7 +279,8 @@ fn a_flood_of_forged_messages() {
     assert!(row.estimate().is_some());
 }
 
-/// What a host sends in a row may come as one super-packet: each of its segments is a message.
+/// Packets that a host sends in sequence may arrive as one super-packet, of which each segment
+/// is a message.
 #[test]
 fn messages_in_a_super_packet() {
     let mut row = measured();

@@ -1,8 +1,8 @@
-//! What the router counts besides its links' own counters.
+//! Counters of the router, besides the counters of its links.
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// Packets by what became of them, since the router started.
+        /// Packets by outcome, since the router started.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct Counters {
             $($(#[$doc])* pub $name: u64,)*
@@ -23,8 +23,8 @@ counters! {
     received,
     /// Routed to a port, segments counted.
     forwarded,
-    /// Forwarded by the port that they came in on, so by the shaper of the other direction: most
-    /// often no route names their destination.
+    /// Forwarded by the port on which they arrived, and therefore through the shaper of the
+    /// other direction. Usually no route covers their destination.
     hairpin,
     /// Written to interfaces; a super-packet counts as one.
     written,
@@ -34,23 +34,22 @@ counters! {
     bad_checksum,
     /// A virtio-net header that contradicts its packet.
     bad_offload,
-    /// Multicast, broadcast, link-local, loopback or unspecified addresses: not for routers to
-    /// forward.
+    /// Multicast, broadcast, link-local, loopback or unspecified addresses, which routers must
+    /// not forward.
     not_forwardable,
-    /// IPv6 jumbograms, whose length no header here can say.
+    /// IPv6 jumbograms, whose length does not fit the usual length fields.
     jumbogram,
-    /// From one of the router's own addresses, which no other host may use.
+    /// From one of the router's own addresses, which no other host should use.
     spoofed_own,
-    /// From a source that does not route back to the port that they came in on, where that is
-    /// checked.
+    /// From a source that does not route back to the port of arrival, if that is checked.
     source_check,
     /// ICMP messages for the router with a wrong checksum.
     bad_icmp_checksum,
     /// No route to their destination.
     no_route,
-    /// TTL or hop limit ran out.
+    /// TTL or hop limit expired.
     ttl_exceeded,
-    /// Larger than the next link's MTU, and not to be fragmented.
+    /// Larger than the next link's MTU, and fragmenting is not allowed.
     too_big,
     /// Fragmented on the way.
     fragmented,
@@ -58,11 +57,12 @@ counters! {
     local,
     /// ICMP messages sent.
     icmp_sent,
-    /// ICMP messages that the rate limit held back, or that had no source address.
+    /// ICMP messages that were suppressed by the rate limit, or because they had no source
+    /// address.
     icmp_suppressed,
     /// Dropped because the buffer pool was exhausted.
     no_buffer,
-    /// Waited in an interface while the router did not run for seconds, because it was stopped.
+    /// Waited in an interface for seconds while the router was stopped.
     stale,
     /// Refused by the interface that they were written to.
     write_errors,

@@ -1,5 +1,4 @@
-//! Packets that are cut on their way: super-packets into their segments, large IPv4 packets into
-//! fragments.
+//! Cutting packets in transit: super-packets into segments, large IPv4 packets into fragments.
 
 use pathmark_cc::Instant;
 use pathmark_shim::ip::Layout;
@@ -12,7 +11,7 @@ use crate::ip::{Fragments, complete};
 use crate::offload::{Offload, Super};
 
 impl Router {
-    /// Sends each segment of a super-packet on its own.
+    /// Cuts a super-packet, and sends each segment separately.
     pub(super) fn cut(
         &mut self,
         now: Instant,
@@ -54,7 +53,7 @@ impl Router {
         }
     }
 
-    /// Counts a packet for port `port` for which there is no buffer.
+    /// Counts a packet for port `port` that was dropped for want of a buffer.
     fn no_buffer(&mut self, port: usize) {
         self.counters.no_buffer += 1;
         if let Some(port) = self.ports.get_mut(port) {
@@ -106,7 +105,7 @@ impl Router {
                         (arrival, carrier, 1),
                     );
                 }
-                // The first stands for the packet itself.
+                // The first fragment counts as the packet itself.
                 generated(&mut self.ports, port, usize::saturating_sub(pieces, 1));
             }
             Err(_) => {

@@ -1,22 +1,22 @@
-//! When which port has something to do next, so that ports with nothing to do cost nothing.
+//! Next deadlines of ports, so that idle ports cost nothing.
 
 use pathmark_cc::Instant;
 
-/// Ports among which a look at each is cheaper than keeping order.
+/// Up to this many ports, scanning all of them is cheaper than keeping order.
 const FEW: usize = 8;
 
-/// A time for each of some ports; the earliest is at hand. A binary heap that knows where each port
-/// is.
+/// Stores one time per port, with quick access to the earliest: a binary heap that tracks the
+/// place of each port.
 #[derive(Debug, Default)]
 pub(super) struct Deadlines {
-    /// Ports, the earliest in front.
+    /// Ports in heap order, the earliest first.
     heap: Vec<usize>,
     /// By port: its place in the heap, and its time.
     ports: Vec<(usize, Instant)>,
 }
 
 impl Deadlines {
-    /// Forgets all and takes these times, port by port.
+    /// Replaces everything by these times, one per port.
     pub(super) fn reset(&mut self, times: impl Iterator<Item = Instant>) {
         self.ports = times.enumerate().collect();
         self.heap = (0..self.ports.len()).collect();
@@ -25,7 +25,7 @@ impl Deadlines {
         }
     }
 
-    /// The earliest: port and time.
+    /// The earliest time and its port.
     #[inline]
     pub(super) fn first(&self) -> Option<(usize, Instant)> {
         if self.ports.len() <= FEW {
@@ -38,7 +38,7 @@ impl Deadlines {
         Some((port, self.ports.get(port)?.1))
     }
 
-    /// Changes a port's time.
+    /// Sets the time of a port.
     #[inline]
     pub(super) fn set(&mut self, port: usize, at: Instant) {
         let Some((place, known)) = self.ports.get_mut(port) else {
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// The first is the earliest of all, whatever was changed before.
+        /// The first entry is the earliest of all, regardless of earlier changes.
         #[test]
         fn agrees_with_a_list(
             start in prop::collection::vec(0u64..50, 1..40),

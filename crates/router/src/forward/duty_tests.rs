@@ -1,4 +1,4 @@
-//! What a router owes its neighbours (RFC 1812, RFC 4443), and what it must not do.
+//! A router's duties towards its neighbours (RFC 1812, RFC 4443), and forbidden behaviour.
 
 use pathmark_cc::Instant;
 use pathmark_shim::checksum::Sum;
@@ -83,7 +83,7 @@ fn a_wrong_checksum_gets_no_answer() {
     assert_eq!(router.counters().bad_icmp_checksum, 2);
 }
 
-/// A length of 0 with hop-by-hop options: what follows would be cut off.
+/// A length of 0 with hop-by-hop options would cut off everything behind it.
 #[test]
 fn jumbograms_are_dropped_whole() {
     let mut router = router(1500, None, false);
@@ -108,11 +108,12 @@ fn packets_from_the_routers_own_addresses_are_dropped() {
     assert_eq!(router.counters().spoofed_own, 4);
 }
 
-/// A packet from an address that belongs to no single host is neither answered nor reassembled.
+/// A packet from an address that belongs to no single host must be neither answered nor
+/// reassembled.
 #[test]
 fn the_router_answers_only_unicast_sources() {
     let mut router = router(1500, None, false);
-    // With routes to all of them, which a default route is.
+    // With routes to all of them, such as a default route.
     let mut routes = Routes::new();
     for prefix in ["0.0.0.0/0", "::/0"] {
         routes.insert(prefix.parse().unwrap(), Target::Port(OUT));
@@ -152,8 +153,8 @@ fn the_router_answers_only_unicast_sources() {
     assert_eq!((counters.local, counters.icmp_sent), (0, 0));
 }
 
-/// Who is known on one link only is answered there, wherever other packets to such addresses would
-/// go; an answer that has no way back is counted.
+/// A host that is known on only one link must be answered there, wherever other packets to such
+/// addresses would go. An answer without a way back must be counted.
 #[test]
 fn neighbours_are_answered_on_their_own_link() {
     let mut router = router(1500, None, false);
@@ -179,7 +180,7 @@ fn neighbours_are_answered_on_their_own_link() {
     assert_eq!(router.counters().icmp_suppressed, before + 1);
 }
 
-/// Sources must route back to where their packets came in, where that is asked for.
+/// If configured, sources must route back to the port of arrival.
 #[test]
 fn sources_route_back() {
     let mut router = router(1500, None, false);
@@ -187,7 +188,7 @@ fn sources_route_back() {
     let nowhere = udp("192.0.2.1", DST, 64, 0, &[7; 10]);
     for (checks, passed) in [(false, 3), (true, 1)] {
         router.port_mut(BACK).unwrap().settings.source_check = checks;
-        // A port that was changed is looked at once.
+        // A changed port is looked at once.
         assert!(replies(&mut router).is_empty());
         for packet in [&foreign, &nowhere, &udp(SRC, DST, 64, 0, &[7; 10])] {
             send(&mut router, packet, Offload::default());
@@ -197,7 +198,7 @@ fn sources_route_back() {
     assert_eq!(router.counters().source_check, 2);
 }
 
-/// A ping in pieces is answered, in pieces that fit, as the whole would be.
+/// A fragmented ping must be answered like the whole one, in fragments that fit.
 #[test]
 fn a_fragmented_ping_is_answered() {
     for (source, own, at) in [(SRC, OWN, 20), (SRC6, OWN6, 40)] {

@@ -1,11 +1,11 @@
-//! Routes by the port that packets come in on, and packets that leave where they came in.
+//! Routes by input port, and packets that leave by their input port.
 
 use super::tests::{BACK, OUT, SRC, drain, router, send, udp};
 use super::*;
 use crate::ip::Routes;
 use crate::offload::Offload;
 
-/// A neighbour of the sender's.
+/// A neighbour of the sender.
 const NEAR: &str = "10.0.0.9";
 
 #[test]
@@ -26,7 +26,7 @@ fn what_leaves_where_it_came_in_is_counted_unless_its_entry_has_a_route() {
     send(&mut router, &packet, Offload::default());
     assert_eq!(drain(&mut router, OUT).len(), 1);
     assert_eq!(hairpins(&router), (1, 3));
-    // The common table is what all else goes by.
+    // All other packets follow the common table.
     let near = NEAR.parse().unwrap();
     assert_eq!(router.route(near), Some(Target::Port(BACK)));
 }

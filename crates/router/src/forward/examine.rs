@@ -1,4 +1,4 @@
-//! What must be known of a packet before it is forwarded.
+//! Checks and lookups before a packet is forwarded.
 
 use std::net::IpAddr;
 
@@ -15,8 +15,8 @@ use crate::ip::IcmpError;
 use crate::offload::{Offload, Super};
 
 impl Router {
-    /// A packet of `len` bytes came in on port `from`, at the start of `buffer`, which the router
-    /// may keep and replace by another one of its size.
+    /// Receives a packet of `len` bytes on port `from`. It is at the start of `buffer`, which
+    /// the router may keep, replacing it by another buffer of the same size.
     pub fn receive(
         &mut self,
         now: Instant,
@@ -32,7 +32,7 @@ impl Router {
         }
     }
 
-    /// Checks a packet, finds its port and takes one off its TTL.
+    /// Checks a packet, finds its output port, and decrements its TTL.
     #[inline]
     pub(super) fn examine(
         &mut self,
@@ -48,8 +48,8 @@ impl Router {
         else {
             return Err(Refusal::Malformed);
         };
-        // A length of 0 in front of hop-by-hop options means that these say a larger one (RFC
-        // 2675).
+        // A length of 0 in front of hop-by-hop options means that the options contain a larger
+        // one (RFC 2675).
         if let [0x60..=0x6F, _, _, _, 0, 0, 0, ..] = bytes {
             return Err(Refusal::Jumbogram);
         }
@@ -105,14 +105,14 @@ impl Router {
         })
     }
 
-    /// What the kernel takes off the TTL between port `port`'s interface and a card.
+    /// The hops that the kernel subtracts between port `port`'s interface and a network card.
     #[inline]
     fn kernel_hops(&self, port: usize) -> u8 {
         let forwards = |port: &RouterPort| port.settings.kernel_forwards;
         u8::from(self.ports.get(port).is_some_and(forwards))
     }
 
-    /// True for one of the router's own addresses.
+    /// Whether this is one of the router's own addresses.
     #[inline]
     fn is_own(&self, address: IpAddr) -> bool {
         match self.own.len() {

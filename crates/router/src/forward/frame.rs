@@ -11,18 +11,19 @@ use crate::offload::{GsoKind, Offload};
 pub struct Frame {
     pub(super) buffer: Box<[u8]>,
     len: u32,
-    /// Who answers for the buffer.
+    /// The account that the buffer is charged to.
     pub(super) account: Account,
-    /// What is left undone in it.
+    /// Offload work that is not done yet.
     pub offload: Offload,
-    /// Where its feedback is.
+    /// The place of the feedback.
     pub carrier: Carrier,
-    /// What the box takes off its TTL: the router one, and its kernel what it forwards.
+    /// Hops that this machine subtracts from the TTL: one for the router, and one each time the
+    /// kernel forwards the packet too.
     pub hops: u8,
 }
 
 impl Frame {
-    /// A packet of `len` bytes at the start of `buffer`.
+    /// Creates a frame from a packet of `len` bytes at the start of `buffer`.
     #[must_use]
     pub fn new(buffer: Box<[u8]>, len: usize, offload: Offload) -> Self {
         Self {
@@ -35,14 +36,14 @@ impl Frame {
         }
     }
 
-    /// The packet.
+    /// Returns the packet's bytes.
     #[inline]
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         self.buffer.get(..self.len as usize).unwrap_or(&[])
     }
 
-    /// IP packets that it stands for.
+    /// Number of IP packets that the frame consists of.
     #[inline]
     #[must_use]
     pub fn packets(&self) -> u32 {
@@ -53,7 +54,7 @@ impl Frame {
         payload.div_ceil(gso.size.max(1).into()).max(1)
     }
 
-    /// Bytes of headers of a super-packet up to its payload of UDP or TCP; 0 of another packet.
+    /// Length of a super-packet's headers, including UDP or TCP, and 0 for other packets.
     #[must_use]
     pub fn header_len(&self) -> u16 {
         let Some(gso) = self.offload.gso else {
@@ -70,7 +71,7 @@ impl Frame {
         start + own
     }
 
-    /// The packet, to be rewritten.
+    /// Returns the packet's bytes for rewriting.
     #[inline]
     #[must_use]
     pub fn bytes_mut(&mut self) -> &mut [u8] {
@@ -78,6 +79,6 @@ impl Frame {
     }
 }
 
-/// A packet's record is moved several times on its way: beyond 128 bytes each move is a call of
+/// A frame is moved several times on its way. Beyond 128 bytes, each move would be a call of
 /// `memcpy`.
 const _: () = assert!(size_of::<Popped<Frame>>() <= 128);

@@ -1,4 +1,4 @@
-//! Many ports, of which few have something to do.
+//! Many ports, few of which have work to do.
 
 use pathmark_cc::Instant;
 
@@ -7,7 +7,7 @@ use super::*;
 use crate::ip::Routes;
 use crate::offload::Offload;
 
-/// A packet for one port polls that port, and none of the 1,000 others.
+/// A packet for one port must poll only that port, and none of the 1,000 others.
 #[test]
 fn only_ports_with_something_to_do_are_looked_at() {
     let mut router = router(1500, None, false);
@@ -24,7 +24,7 @@ fn only_ports_with_something_to_do_are_looked_at() {
             Offload::default(),
         );
     }
-    // Each leaves for a millisecond; in between there is nothing to do.
+    // Each packet takes a millisecond, and in between there is nothing to do.
     let (mut now, mut looks, mut sent) = (start, Vec::new(), 0);
     loop {
         while let Some(port) = router.due(now) {
@@ -42,7 +42,7 @@ fn only_ports_with_something_to_do_are_looked_at() {
     assert_eq!(sent, 3);
     assert!(looks.iter().all(|port| *port == 700), "{looks:?}");
     assert!((3..=5).contains(&looks.len()), "{looks:?}");
-    // A port that is changed is looked at once.
+    // A changed port is looked at once.
     router.port_mut(3).unwrap();
     assert_eq!(router.due(now), Some(3));
     assert!(router.poll(now, 3).is_none());

@@ -1,4 +1,4 @@
-//! Ports that share the memory of packet buffers.
+//! Ports that share the memory for packet buffers.
 
 use pathmark_cc::Instant;
 use pathmark_link::DropCause;
@@ -7,7 +7,7 @@ use super::tests::{DST, OUT, SRC, drain, router, send, udp};
 use super::*;
 use crate::offload::Offload;
 
-/// With reserves of a quarter each, of 10 MB less what is for working.
+/// With reserves of a quarter each, of 10 MB minus the working memory.
 fn with_reserves(rate: u64) -> Router {
     let mut router = router(1500, Some(rate), false);
     let mut ports = router.take_ports();
@@ -37,12 +37,12 @@ fn small_packets_fill_their_own_part_only() {
     assert!(refused > 0);
     assert_eq!(router.counters().no_buffer, refused);
     assert_eq!(router.counters().forwarded + refused, 40_000);
-    // Each packet costs the buffer that it is in.
+    // Each packet costs the size of its buffer.
     let most = 10_000_000 - WORKING - 2_400_000;
     assert!((most - 512..=most).contains(&router.held(full)));
     let waiting = full.link.port().depth().packets as usize;
     assert_eq!(router.held(full), 512 * waiting);
-    // The other way everything passes.
+    // In the other direction, every packet passes.
     let back = udp("10.1.0.2", SRC, 64, 0, &[7; 1400]);
     for _ in 0..1_000 {
         send(&mut router, &back, Offload::default());
@@ -51,7 +51,7 @@ fn small_packets_fill_their_own_part_only() {
     assert_eq!(router.ports()[0].link.port().depth().packets, 1_000);
 }
 
-/// A port that goes away leaves nothing behind, and its part is the others' again.
+/// A removed port must leave nothing behind, and the others get its part back.
 #[test]
 fn a_retired_port_gives_back_what_it_held() {
     let mut router = with_reserves(1);

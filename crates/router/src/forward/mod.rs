@@ -1,4 +1,4 @@
-//! The whole router without I/O: packets in, routed, queued, marked, packets out.
+//! The complete router without I/O: it receives, routes, queues and marks packets.
 //!
 //! ```text
 //!   receive ─► checks ─► route ─► TTL ─► MTU ─► cut ─► Link (port and wire) ─► poll

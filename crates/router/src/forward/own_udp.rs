@@ -1,4 +1,4 @@
-//! UDP packets that the router sends itself.
+//! UDP packets that the router itself sends.
 
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
@@ -8,7 +8,7 @@ use pathmark_shim::ip::{Layout, protocol};
 
 use crate::field::{put, put_low};
 
-/// Bytes of the headers of IPv6 and UDP: what stands in front of a payload at most.
+/// Length of the IPv6 and UDP headers, which is the most that precedes a payload.
 pub const HEADERS: u16 = HEADER_V6 + HEADER_UDP;
 const HEADER_V4: u16 = 20;
 const HEADER_V6: u16 = 40;
@@ -16,9 +16,9 @@ const HEADER_UDP: u16 = 8;
 /// TTL, or hop limit.
 const TTL: u8 = 64;
 
-/// Writes the headers of IP and UDP in front of a payload of `len` bytes that stands behind
-/// [`HEADERS`] bytes of room; where the packet is. `None` unless both ends are of one version of
-/// IP.
+/// Writes IP and UDP headers in front of a payload of `len` bytes, which must start at offset
+/// [`HEADERS`]. Returns the range of the packet, or `None` if the ends use different IP
+/// versions.
 pub(super) fn udp_around(
     out: &mut [u8],
     len: usize,
@@ -48,7 +48,7 @@ pub(super) fn udp_around(
         (IpAddr::V6(source), IpAddr::V6(destination)) => {
             let header = out.get_mut(..udp)?;
             header.fill(0);
-            // Version, length of what follows, what that is, hop limit.
+            // Version, payload length, next header, hop limit.
             *header.first_mut()? = 0x60;
             put_low(header, 4, datagram);
             put(header, 6, u16::from(protocol::UDP) << 8 | u16::from(TTL));
@@ -68,7 +68,7 @@ pub(super) fn udp_around(
     let layout = Layout::walk(packet).ok()?;
     let sum = layout.pseudo_header(packet, u32::try_from(datagram).ok()?);
     let sum = sum.bytes(packet.get(udp - begin..)?).finish();
-    // 0 would say that there is none (RFC 768; RFC 8200, section 8.1, allows none).
+    // 0 would mean that there is no checksum (RFC 768; RFC 8200 §8.1 forbids that).
     let sum = if sum == 0 { 0xFFFF } else { sum };
     put(packet, udp - begin + 6, sum);
     Some(begin..end)
@@ -78,7 +78,7 @@ pub(super) fn udp_around(
 mod tests {
     use super::*;
 
-    /// Packets put together by hand, with checksums worked out elsewhere (RFC 791, RFC 8200, RFC
+    /// Packets assembled by hand, with independently computed checksums (RFC 791, RFC 8200, RFC
     /// 768).
     #[test]
     fn packets_are_as_the_rfcs_have_them() {
@@ -96,7 +96,7 @@ mod tests {
                  19fd19fd001837df",
             ),
         ] {
-            // What was there before does not shine through.
+            // Earlier contents of the buffer must not remain in the headers.
             let mut out = vec![0xEE; 100];
             out[48..64].copy_from_slice(&payload);
             let (from, to) = (from.parse().unwrap(), to.parse().unwrap());

@@ -1,8 +1,9 @@
-//! The pool that packet buffers come from, and who may hold how much of it.
+//! The pool of packet buffers, and its limits per port.
 //!
-//! Each port has an account: bytes of buffers that it may always hold, and beyond them what is left
-//! of the part that all share. So a port whose queue is full takes no buffer that another port was
-//! promised. What counts is the size of the buffers, not that of the packets in them.
+//! Each port has an account: a reserve that it can always use, and beyond this reserve a shared
+//! part of the pool. A port whose queue is full can therefore never take a buffer that is
+//! reserved for another port. Accounts are charged the size of the buffers, not of the packets
+//! in them.
 
 use pathmark_cc::{Duration, Instant};
 
@@ -10,41 +11,43 @@ pub(super) use super::account::Account;
 use super::frame::Frame;
 use crate::offload::Offload;
 
-/// Room for any packet that an interface with offloads hands over.
+/// Size that holds any packet from an interface with offloads.
 pub const LARGE: usize = 65_600;
-/// Room for a packet of the usual MTU.
+/// Size that holds a packet of the usual MTU.
 pub const USUAL: usize = 2_048;
-/// Buffer sizes. A packet takes the smallest that holds it, so that a queue of small packets does
-/// not pin large buffers.
+/// Buffer sizes. A packet takes the smallest one that holds it, so that a queue of small packets
+/// does not pin large buffers.
 const CLASSES: [usize; 9] = [256, 512, 1_024, USUAL, 4_096, 10_240, 20_480, 40_960, LARGE];
-/// Bytes of the pool that belong to no port: packets that are being cut, put together or read.
+/// Bytes of the pool that belong to no port. They hold packets that are being read, cut or
+/// assembled.
 pub const WORKING: usize = 4 * LARGE;
 
-/// Bytes of unused buffers that are kept whatever happens.
+/// Bytes of unused buffers that are always kept.
 const SPARE: usize = 1 << 20;
-/// Bytes that the rest of the router has when the system refuses memory for packets: for a status
-/// of hundreds of ports.
+/// Bytes set aside for the rest of the router, for example for a status of hundreds of ports.
+/// They are released once the system refuses memory for packets.
 const OTHERS: usize = 4 << 20;
-/// How long the most that was used at once is remembered.
+/// How long the peak of use is remembered.
 const LOOK: Duration = Duration::from_secs(1);
-/// Buffers released in one step, and the pause until the next: the thread that does it moves
-/// packets.
+/// Buffers released in one step, and the pause before the next step. Steps must be short because
+/// the same thread forwards packets.
 const STEP: usize = 256;
 const PAUSE: Duration = Duration::from_millis(1);
-/// Bytes released after which it is worth to ask the allocator to pass them on.
+/// Released bytes that make it worthwhile to have the allocator return memory to the system.
 const WORTH: usize = 4 << 20;
 
-/// The size of the buffer that a packet of `len` bytes takes; `None` beyond the largest.
+/// Returns the size of the buffer that a packet of `len` bytes takes, or `None` if it exceeds
+/// the largest size.
 #[must_use]
 pub fn cost(len: usize) -> Option<usize> {
     CLASSES.get(class_of(len)).copied()
 }
 
-/// The smallest class that holds `len` bytes; beyond the largest, the number of classes.
+/// Returns the smallest class that holds `len` bytes, or the number of classes if none does.
 #[inline]
 fn class_of(len: usize) -> usize {
     if len <= USUAL {
-        // 256, 512, 1024, 2048: by the leading bit.
+        // 256, 512, 1024, 2048: determined by the leading bit.
         let units = len.saturating_sub(1) >> 8;
         (usize::BITS - units.leading_zeros()) as usize
     } else {
@@ -53,42 +56,42 @@ fn class_of(len: usize) -> usize {
     }
 }
 
-/// What an account holds.
+/// The state of an account.
 #[derive(Clone, Copy, Debug, Default)]
 struct Holding {
     reserve: usize,
-    /// Bytes held; what exceeds the reserve is of the shared part.
+    /// Bytes held. The excess over the reserve comes from the shared part.
     held: usize,
     open: bool,
 }
 
 impl Holding {
-    /// Bytes held of the shared part.
+    /// The bytes held from the shared part.
     fn shared(&self) -> usize {
         self.held.saturating_sub(self.reserve)
     }
 }
 
-/// Buffers of a few sizes, allocated on first use up to a limit, and released again some time after
-/// they were last needed.
+/// Allocates buffers of a few sizes on first use, up to a limit, and releases them some time
+/// after they were last needed.
 #[derive(Debug)]
 pub struct Pool {
     free: [Vec<Box<[u8]>>; CLASSES.len()],
     /// Bytes of all buffers.
     allocated: usize,
-    /// Bytes of those that are not in `free`.
+    /// Bytes of the buffers that are in use, and thus not in `free`.
     used: usize,
     limit: usize,
-    /// Left to the rest of the router once the system refuses memory.
+    /// Memory that is released to the rest of the router once the system refuses more.
     others: Vec<u8>,
     holdings: Vec<Holding>,
     /// Sum of the reserves.
     reserved: usize,
-    /// Sum of what is held beyond them.
+    /// Sum of the bytes held beyond the reserves.
     shared: usize,
-    /// The most that was in use at once since the last look.
+    /// Peak of the bytes in use since the last look.
     peak: usize,
-    /// Bytes that need not be kept, as of the last look, begin here.
+    /// Allocated bytes beyond this value can be released, as of the last look.
     goal: usize,
     look_at: Instant,
     step_at: Instant,
@@ -96,7 +99,7 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// An empty pool that will hold no more than `limit` bytes.
+    /// Creates an empty pool that will never hold more than `limit` bytes.
     #[must_use]
     pub fn new(limit: usize) -> Self {
         Self {
@@ -116,7 +119,7 @@ impl Pool {
         }
     }
 
-    /// A buffer of at least `len` bytes; `None` at the limit, or beyond the largest class.
+    /// Takes a buffer of at least `len` bytes; `None` at the limit, or beyond the largest class.
     #[inline]
     pub fn take(&mut self, len: usize) -> Option<Box<[u8]>> {
         self.take_of(class_of(len))
@@ -135,12 +138,12 @@ impl Pool {
 
     #[cold]
     fn allocate(&mut self, size: usize) -> Option<Box<[u8]>> {
-        // Spare buffers of other sizes make room, the largest first.
+        // Spare buffers of other sizes make room, largest first.
         while self.allocated + size > self.limit && self.release() {}
         if self.allocated + size > self.limit {
             return None;
         }
-        // A system that refuses memory costs packets, not the router.
+        // If the system refuses memory, packets are dropped, but the router continues.
         let mut buffer = Vec::new();
         if buffer.try_reserve_exact(size).is_err() {
             self.limit = self.limit.min(self.allocated);
@@ -152,7 +155,7 @@ impl Pool {
         Some(buffer.into_boxed_slice())
     }
 
-    /// Gives one spare buffer, of the largest there are, back to the allocator.
+    /// Returns one spare buffer, of the largest available size, to the allocator.
     fn release(&mut self) -> bool {
         let Some(buffer) = self.free.iter_mut().rev().find_map(Vec::pop) else {
             return false;
@@ -162,8 +165,9 @@ impl Pool {
         true
     }
 
-    /// The packet at the start of `buffer`: in that buffer, which is replaced by another of its
-    /// size, if it has the size that the packet needs, else in a copy. `None` at the limit.
+    /// Turns the packet at the start of `buffer` into a frame. If `buffer` has just the size
+    /// that the packet needs, the frame takes it and a new one replaces it; otherwise the packet
+    /// is copied. `None` at the limit.
     #[inline(always)]
     pub fn keep(&mut self, buffer: &mut Box<[u8]>, len: usize, offload: Offload) -> Option<Frame> {
         let class = class_of(len);
@@ -175,15 +179,15 @@ impl Pool {
         }
     }
 
-    /// The packet at the start of `buffer` in that buffer, which is replaced by another of its
-    /// size. `None` at the limit.
+    /// Turns `buffer`, with the packet at its start, into a frame without copying, and replaces
+    /// it by a new buffer of the same size. `None` at the limit.
     #[inline]
     pub fn swap(&mut self, buffer: &mut Box<[u8]>, len: usize, offload: Offload) -> Option<Frame> {
         let other = self.take(buffer.len())?;
         Some(Frame::new(std::mem::replace(buffer, other), len, offload))
     }
 
-    /// A copy of a packet; `None` at the limit.
+    /// Copies a packet into a frame; `None` at the limit.
     #[inline]
     pub fn copy(&mut self, bytes: &[u8], offload: Offload) -> Option<Frame> {
         let mut buffer = self.take(bytes.len())?;
@@ -204,7 +208,7 @@ impl Pool {
         self.give_buffer(frame.buffer);
     }
 
-    /// Takes a bare buffer back.
+    /// Takes back a buffer that belongs to no account.
     #[inline]
     pub fn give_buffer(&mut self, buffer: Box<[u8]>) {
         match self.free.get_mut(class_of(buffer.len())) {
@@ -216,19 +220,19 @@ impl Pool {
         }
     }
 
-    /// Bytes held, in use or not.
+    /// Bytes of all buffers, used or unused.
     #[must_use]
     pub fn allocated(&self) -> usize {
         self.allocated
     }
 
-    /// Bytes in use.
+    /// Bytes of buffers in use.
     #[must_use]
     pub fn used(&self) -> usize {
         self.used
     }
 
-    /// Bytes of unused buffers.
+    /// The bytes of unused buffers.
     #[inline]
     fn spare(&self) -> usize {
         self.allocated - self.used
@@ -250,7 +254,7 @@ impl Pool {
         account
     }
 
-    /// Closes an account. What it still holds it holds on its own.
+    /// Closes an account. Bytes that it still holds then count against the shared part.
     pub(super) fn close(&mut self, account: Account) {
         self.set_reserve(account, 0);
         if let Some(holding) = self.holdings.get_mut(usize::from(account.0)) {
@@ -258,7 +262,7 @@ impl Pool {
         }
     }
 
-    /// Changes what an account may always hold.
+    /// Changes the reserve of an account.
     pub(super) fn set_reserve(&mut self, account: Account, reserve: usize) {
         if let Some(holding) = self.holdings.get_mut(usize::from(account.0)) {
             self.reserved -= holding.reserve;
@@ -269,8 +273,8 @@ impl Pool {
         }
     }
 
-    /// Charges a frame to a port's account. False if the port has reached its limit; the frame then
-    /// stays without an account.
+    /// Charges a frame to a port's account. Returns false if the port has reached its limit; the
+    /// frame then stays without an account.
     #[inline(always)]
     pub(super) fn charge(&mut self, frame: &mut Frame, account: Account) -> bool {
         let Some(holding) = self.holdings.get_mut(usize::from(account.0)) else {
@@ -290,14 +294,14 @@ impl Pool {
         true
     }
 
-    /// Bytes of buffers that an account holds.
+    /// The bytes of buffers that an account holds.
     pub(super) fn held(&self, account: Account) -> usize {
         self.holdings
             .get(usize::from(account.0))
             .map_or(0, |holding| holding.held)
     }
 
-    /// When [`tidy`](Self::tidy) has something to do next.
+    /// Returns when [`tidy`](Self::tidy) has work to do next.
     #[must_use]
     pub fn tidy_at(&self) -> Option<Instant> {
         if self.allocated > self.goal && self.spare() > 0 {
@@ -306,8 +310,9 @@ impl Pool {
         (self.spare() > SPARE).then_some(self.look_at)
     }
 
-    /// Releases, a few at a time, buffers that have not been needed for a while. True if that is
-    /// done, and was enough to ask the allocator to pass the memory on to the system.
+    /// Releases, a few at a time, buffers that have not been needed recently. Returns true once
+    /// this is finished and has released enough that the caller should have the allocator return
+    /// memory to the system.
     #[inline]
     pub fn tidy(&mut self, now: Instant) -> bool {
         self.tidy_at().is_some_and(|at| at <= now) && self.tidy_now(now)

@@ -31,7 +31,7 @@ fn a_packet_stays_in_a_buffer_of_its_size() {
     pool.give(kept);
     let again = pool.keep(&mut buffer, 1_400, Offload::default()).unwrap();
     assert_eq!(again.bytes(), &[8; 1_400]);
-    // At the limit the packet is lost, and the buffer stays.
+    // At the limit, the packet is lost, but the buffer stays.
     let mut pool = Pool::new(0);
     buffer.fill(9);
     assert!(pool.keep(&mut buffer, 1_400, Offload::default()).is_none());
@@ -65,8 +65,8 @@ fn frame(pool: &mut Pool, len: usize) -> Frame {
     pool.copy(&vec![0; len], Offload::default()).unwrap()
 }
 
-/// One account takes its reserve and all that is shared; another's reserve is there when it
-/// comes.
+/// One account takes its reserve and the whole shared part; another's reserve must still be
+/// available.
 #[test]
 fn a_reserve_is_kept_whatever_others_hold() {
     let mut pool = Pool::new(WORKING + 100 * USUAL);
@@ -90,7 +90,8 @@ fn a_reserve_is_kept_whatever_others_hold() {
             false => pool.give(frame),
         }
     }
-    // What one gives back of the shared part, the other may have; of a reserve, not.
+    // Bytes that one account returns to the shared part are available to the other, but not
+    // those of its reserve.
     pool.give(held.remove(0));
     let mut late = frame(&mut pool, 1500);
     assert!(pool.charge(&mut late, modest));
@@ -111,8 +112,8 @@ fn a_reserve_is_kept_whatever_others_hold() {
 }
 
 proptest! {
-    /// Whatever comes and goes: what an account holds beyond its reserve is shared, and only
-    /// that.
+    /// Whatever happens, exactly the bytes beyond the accounts' reserves come from the shared
+    /// part.
     #[test]
     fn what_exceeds_reserves_is_shared(
         steps in prop::collection::vec((0usize..3, 0usize..4, 1usize..5_000), 1..200),
@@ -145,8 +146,8 @@ proptest! {
     }
 }
 
-/// A burst's memory comes back within seconds, in small steps, and what is in use all the time
-/// stays.
+/// After a burst, memory must be released within seconds, in small steps, while buffers in
+/// constant use stay.
 #[test]
 fn memory_comes_back() {
     let mut pool = Pool::new(1 << 30);
@@ -177,7 +178,7 @@ fn memory_comes_back() {
         pool.allocated()
     );
     assert_eq!(pool.used(), kept.len() * USUAL);
-    // A queue that empties and fills all the time keeps its buffers.
+    // A queue that empties and fills repeatedly must keep its buffers.
     let mut kept = kept;
     for turn in 0..5_000u64 {
         let now = now + Duration::from_millis(turn);

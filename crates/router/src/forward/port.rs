@@ -1,4 +1,4 @@
-//! A port of the whole router: a link, and what IP needs to know of it.
+//! A port of the complete router: a link, with the settings and counters that IP needs.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -13,34 +13,36 @@ use super::tally::{Tally, TunnelTally};
 use super::trust::Trust;
 use crate::encapsulation::Encapsulation;
 
-/// Time that a super-packet may take on the link and still pass as a whole, in microseconds: below
-/// what shaping promises to smooth.
+/// Maximum time, in microseconds, that a super-packet may take on the link and still pass uncut.
+/// It should stay below the time scale on which shaping promises smooth traffic.
 const WHOLE_MICROS: u64 = 250;
 
-/// What a [`RouterPort`] is made of.
+/// Settings of a [`RouterPort`].
 #[derive(Debug, Default)]
 pub struct PortSettings {
     /// Its name.
     pub name: String,
     /// Largest IP packet in bytes.
     pub mtu: u32,
-    /// The router's own addresses here.
+    /// The router's own addresses on this port.
     pub addresses: Vec<IpAddr>,
-    /// True if packets meet chance one by one (loss, jitter), so that super-packets are always cut.
+    /// True if packets are impaired individually (loss, jitter), so that super-packets must
+    /// always be cut.
     pub per_packet: bool,
-    /// Bytes of packet buffers that it may always hold; beyond them it shares what is left with the
-    /// others.
+    /// Bytes of packet buffers that the port can always use. Beyond them, it shares the rest of
+    /// the pool with other ports.
     pub reserve: usize,
-    /// Sources whose shims it trusts.
+    /// Sources whose shims the port trusts.
     pub shims: Trust,
-    /// Packets that come in here must have a source that routes back here (RFC 3704 §2.2).
+    /// Requires that the source of each arriving packet routes back to this port (RFC 3704
+    /// §2.2).
     pub source_check: bool,
-    /// The tunnel that the port is in front of.
+    /// The tunnel in front of which the port is, if any.
     pub tunnel: Option<Encapsulation>,
-    /// The kernel of the box forwards between its interface and network cards, and so takes one
-    /// off the TTL of each packet there.
+    /// True if the host's kernel forwards between this port's interface and network cards, and
+    /// therefore decrements the TTL of each packet there.
     pub kernel_forwards: bool,
-    /// Its control law gets the estimates of the clouds before the router.
+    /// True if the control law needs estimates of the clouds upstream.
     pub measures: bool,
 }
 
@@ -51,7 +53,7 @@ pub struct RouterPort {
     pub settings: PortSettings,
     /// The link behind it.
     pub link: Link<Frame>,
-    /// Once it belongs to a router: who answers for its packets' buffers.
+    /// The account for its packets' buffers, once it belongs to a router.
     pub(super) account: Account,
     pub(super) not_believed: u64,
     pub(super) tally: Tally,
@@ -59,7 +61,7 @@ pub struct RouterPort {
 }
 
 impl RouterPort {
-    /// A port that belongs to no router yet.
+    /// Creates a port that does not belong to a router yet.
     #[must_use]
     pub fn new(settings: PortSettings, link: Link<Frame>) -> Self {
         Self {
@@ -72,8 +74,8 @@ impl RouterPort {
         }
     }
 
-    /// What the port is to know of `packets` packets: all, or nothing of their shims, which then
-    /// are counted.
+    /// Passes `packets` packets on to the port, with their shims if these are trusted. Otherwise
+    /// removes the feedback and counts the packets.
     #[inline]
     pub(super) fn heed(
         &mut self,
@@ -88,25 +90,25 @@ impl RouterPort {
         Classifier::plain(arrival)
     }
 
-    /// Packets whose shim it did not believe.
+    /// Number of packets whose shim was not trusted.
     #[must_use]
     pub fn not_believed(&self) -> u64 {
         self.not_believed
     }
 
-    /// IP packets that came in and went out here.
+    /// Counts of IP packets that arrived and left here.
     #[must_use]
     pub fn tally(&self) -> &Tally {
         &self.tally
     }
 
-    /// Shims of a tunnel's packets; `None` for a port without a tunnel.
+    /// Counts of shims in a tunnel's packets; `None` for a port without a tunnel.
     #[must_use]
     pub fn tunnel(&self) -> Option<TunnelTally> {
         self.settings.tunnel.map(|_| self.tunnel)
     }
 
-    /// IP packets that wait in the queue or travel on the wire.
+    /// Number of IP packets in the queue and on the wire.
     #[must_use]
     pub fn held_packets(&self) -> u64 {
         self.link.port().depth().packets + self.wire_packets()
@@ -120,19 +122,19 @@ impl RouterPort {
         stats.sent_packets().saturating_sub(left)
     }
 
-    /// Drops what waits and travels.
+    /// Drops all packets in the queue and on the wire.
     pub(super) fn clear(&mut self, now: Instant, owner: &mut dyn Owner<Frame>) {
         self.tally.off_wire += self.wire_packets();
         self.link.clear(now, owner);
     }
 
-    /// Counts packets for which there is no buffer.
+    /// Counts packets that were dropped for want of a buffer.
     pub(super) fn no_buffer(&mut self, packets: u32) {
         self.tally.offered += u64::from(packets);
         self.link.port_mut().refuse(DropCause::NoBuffer, packets);
     }
 
-    /// True if a super-packet of `bytes` in all may pass as a whole.
+    /// Returns true if a super-packet of `bytes` in total may pass uncut.
     #[inline]
     #[must_use]
     pub fn passes_whole(&self, bytes: usize) -> bool {
@@ -142,9 +144,9 @@ impl RouterPort {
         fast && !self.settings.per_packet
     }
 
-    /// The address from which this port sends ICMP messages to a host of the same version as
-    /// `like`. Without an IPv4 address of its own it uses the dummy address of RFC 7600; without an
-    /// IPv6 address it is silent.
+    /// Returns the source address for ICMP messages from this port to a host of the same IP
+    /// version as `like`. Without an IPv4 address, the port uses the dummy address of RFC 7600;
+    /// without an IPv6 address, it sends none.
     #[must_use]
     pub fn source_for(&self, like: IpAddr) -> Option<IpAddr> {
         const DUMMY: Ipv4Addr = Ipv4Addr::new(192, 0, 0, 8);

@@ -37,7 +37,7 @@ fn request(rate: u64, function: Function) -> Vec<u8> {
     payload
 }
 
-/// What comes out of the router for one that is sent from `source`.
+/// Sends a packet from `source` through the router, and returns the request that leaves it.
 fn through(router: &mut Router, source: &str, destination: &str, payload: &[u8]) -> Repr {
     let sent = udp(source, destination, 64, 0x4000, payload);
     send(router, &sent, Offload::default());
@@ -84,14 +84,14 @@ fn the_second_flow_is_denied_and_a_report_passes() {
     assert_eq!((passed.rate, passed.qs_ttl), (Rate::ceil(1000), 200));
 }
 
-/// What the kernel of the box takes off the TTL, the router takes off the QS TTL as well.
+/// The router must subtract the hops of the host's kernel from the QS TTL as well.
 #[test]
 fn the_hops_of_the_box_are_taken_off_the_qs_ttl() {
     let mut router = granting();
     for port in [BACK, OUT] {
         router.port_mut(port).unwrap().settings.kernel_forwards = true;
     }
-    // A port that was changed is due until it is polled.
+    // A changed port is due until it is polled.
     assert!(router.poll(Instant::ZERO, BACK).is_none());
     let asked = request(125_000_000, Function::Request);
     assert_eq!(through(&mut router, SRC, DST, &asked).qs_ttl, 197);

@@ -1,4 +1,5 @@
-//! What becomes of packets that are not forwarded: counted, answered, complained about.
+//! Handles packets that are not forwarded by counting them, answering them, or reporting an
+//! error.
 
 use std::net::IpAddr;
 
@@ -31,18 +32,18 @@ pub(super) enum Refusal {
     Jumbogram,
     /// From one of the router's own addresses.
     SpoofedOwn,
-    /// From where its source does not route back to.
+    /// From a source that does not route back.
     SourceCheck,
     /// For the router itself.
     Local,
-    /// Its sender gets this ICMP error.
+    /// Reported to its sender by this ICMP error.
     Icmp(IcmpError),
 }
 
 impl Refusal {
     fn counted(self) -> Refused {
         match self {
-            // An answer, never a packet that came in.
+            // A port unreachable error answers a local packet; examining never returns it.
             Self::Malformed | Self::Icmp(IcmpError::PortUnreachable) => Refused::Malformed,
             Self::BadChecksum => Refused::BadChecksum,
             Self::BadOffload => Refused::BadOffload,
@@ -58,7 +59,7 @@ impl Refusal {
     }
 }
 
-/// IP packets that a packet as read stands for; 1 if its headers contradict each other.
+/// Number of IP packets in a packet as read, and 1 if its headers contradict each other.
 fn packets_of(bytes: &[u8], offload: Offload) -> u64 {
     let whole = offload.gso.and_then(|gso| {
         let layout = Layout::walk(bytes).ok()?;
@@ -67,7 +68,7 @@ fn packets_of(bytes: &[u8], offload: Offload) -> u64 {
     whole.map_or(1, |whole| whole.segments() as u64)
 }
 
-/// Counts packets that the router makes itself for port `port`.
+/// Counts packets that the router itself creates for port `port`.
 pub(super) fn generated(ports: &mut [RouterPort], port: usize, packets: usize) {
     if let Some(port) = ports.get_mut(port) {
         port.tally.generated += packets as u64;
@@ -117,7 +118,7 @@ impl Router {
         }
     }
 
-    /// Counts what waited in the interface of port `from` while the router did not run.
+    /// Counts a packet that waited in the interface of port `from` while the router was stopped.
     pub fn discard_stale(&mut self, from: usize, bytes: &[u8], offload: Offload) {
         self.counters.stale += 1;
         self.discard(from, Refused::Stale, packets_of(bytes, offload));
@@ -133,7 +134,7 @@ impl Router {
                 self.complain(now, from, bytes, offload, IcmpError::PortUnreachable);
             }
             (Version::V4, protocol::ICMP) | (Version::V6, protocol::ICMPV6) => {
-                // An echo request comes with a complete checksum.
+                // An echo request should arrive with a complete checksum.
                 if offload.checksum.is_none() && !checksum_holds(bytes, &layout) {
                     self.counters.bad_icmp_checksum += 1;
                     return;
@@ -146,12 +147,12 @@ impl Router {
                     false => self.counters.icmp_suppressed += 1,
                 }
             }
-            // Anything else is not for this router to understand.
+            // The router handles no other protocols.
             _ => {}
         }
     }
 
-    /// The port by which an answer to a packet that came in on `from` goes to `destination`.
+    /// The port by which an answer reaches `destination`, if the packet arrived on `from`.
     fn way_back(&self, from: usize, destination: IpAddr) -> Option<usize> {
         if is_of_one_link(destination) {
             return Some(from);
@@ -166,7 +167,7 @@ impl Router {
         Some(self.ports.get(port)?.settings.mtu as usize)
     }
 
-    /// Sends an ICMP error about a packet that came in on port `from`.
+    /// Sends an ICMP error about a packet that arrived on port `from`.
     fn complain(
         &mut self,
         now: Instant,
@@ -175,7 +176,7 @@ impl Router {
         offload: Offload,
         what: IcmpError,
     ) {
-        // About a super-packet: quote its first segment, as the network would have seen it.
+        // For a super-packet, quote its first segment as it would look on the network.
         let mut first = None;
         if let (Some(gso), Ok(layout)) = (offload.gso, Layout::walk(bytes))
             && let Ok(whole) = Super::new(bytes, &layout, gso)
@@ -203,8 +204,8 @@ impl Router {
         }
     }
 
-    /// Sends the packet of `len` bytes in `scratch`, in fragments if need be, as an answer to one
-    /// that came in on port `from`.
+    /// Sends the packet of `len` bytes in `scratch`, fragmented if necessary, in answer to a
+    /// packet that arrived on port `from`.
     fn originate(&mut self, now: Instant, from: usize, len: usize) {
         let bytes = self.scratch.get(..len).unwrap_or(&[]);
         let Ok(layout) = Layout::walk(bytes) else {
@@ -232,7 +233,7 @@ impl Router {
     fn originate_in_pieces(&mut self, now: Instant, port: usize, mut whole: Vec<u8>, mtu: usize) {
         self.next_id = self.next_id.wrapping_add(1);
         if whole.first().is_some_and(|first| first >> 4 == 4) {
-            // Without DF, and with a number that its pieces have in common.
+            // DF must be cleared, and all fragments need a common identification.
             put(&mut whole, 4, self.next_id);
             put(&mut whole, 6, 0);
             put(&mut whole, 10, 0);
@@ -246,7 +247,7 @@ impl Router {
         cut_v6(&whole, mtu, self.next_id.into(), |piece| {
             pieces.push(piece.to_vec());
         });
-        // The first stands for the packet itself.
+        // The first fragment counts as the packet itself.
         generated(&mut self.ports, port, pieces.len().saturating_sub(1));
         for piece in pieces {
             let Ok(layout) = Layout::walk(&piece) else {

@@ -11,24 +11,24 @@ pub(super) struct Route {
     pub(super) port: usize,
     pub(super) layout: Layout,
     pub(super) whole: Option<Super>,
-    /// Its packets fit the next link's MTU.
+    /// True if its packets fit the next link's MTU.
     pub(super) fits: bool,
-    /// What the kernel of the box takes off its TTL.
+    /// Hops that the host's kernel subtracts.
     pub(super) kernel: KernelHops,
 }
 
-/// What the kernel of the box takes off a packet's TTL, because it forwards the packet as well:
-/// between a card and an interface of the router.
+/// Hops that the host's kernel subtracts from a packet's TTL because it forwards the packet too,
+/// between a network card and an interface of the router.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct KernelHops {
-    /// Before the packet comes to the router.
+    /// Before the router reads the packet.
     pub(super) before: u8,
-    /// After it has left the router.
+    /// After the router has written the packet.
     pub(super) behind: u8,
 }
 
 impl KernelHops {
-    /// Notes in a packet what the box takes off its TTL.
+    /// Records in a packet the hops that this machine subtracts.
     #[inline]
     pub(super) fn note(self, frame: &mut Option<Frame>) {
         if let Some(frame) = frame {
@@ -36,7 +36,7 @@ impl KernelHops {
         }
     }
 
-    /// What the whole box takes off.
+    /// The hops that the whole machine subtracts.
     #[inline]
     pub(super) fn hops(self) -> u8 {
         self.before.saturating_add(1).saturating_add(self.behind)

@@ -1,4 +1,4 @@
-//! From an arriving packet to the link on which it leaves.
+//! Forwards a packet from its arrival to the link by which it leaves.
 
 use std::net::IpAddr;
 
@@ -21,25 +21,25 @@ use super::trust::Trust;
 use crate::ip::{Reassembly, RouteTable, Routes, TokenBucket};
 use crate::offload::Offload;
 
-/// Where a route leads.
+/// The target of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     /// Out of the port with this index.
     Port(usize),
-    /// To the router itself.
+    /// The router itself.
     Local,
 }
 
 /// Settings of a [`Router`].
 #[derive(Debug)]
 pub struct RouterConfig {
-    /// Its identity in shims.
+    /// The router's identity in shims.
     pub id: Identity,
-    /// Bytes that packet buffers may take in all.
+    /// Maximum bytes of all packet buffers together.
     pub memory: usize,
     /// Selects the packets that carry feedback.
     pub classifier: Classifier,
-    /// Limit of ICMP messages.
+    /// Rate limit of ICMP messages.
     pub icmp: TokenBucket,
 }
 
@@ -48,28 +48,29 @@ pub struct RouterConfig {
 pub struct Router {
     pub(super) ports: Vec<RouterPort>,
     pub(super) routes: RouteTable<Target>,
-    /// By input port, its own routing table, if it has one.
+    /// Routing tables for packets by their input port, if it has a separate one.
     entries: Vec<Option<RouteTable<Target>>>,
     pub(super) classifier: Classifier,
     pub(super) icmp: TokenBucket,
     pub(super) counters: Counters,
     pub(super) store: PacketStore,
     pub(super) deadlines: Deadlines,
-    /// A port that was polled until it was empty, and when. Its deadline is not known yet.
+    /// The port that was last polled until it was empty, and when. Its next deadline is not
+    /// known yet.
     pub(super) resting: Option<(usize, Instant)>,
-    /// The router's own addresses, in order.
+    /// The router's own addresses, sorted.
     pub(super) own: Vec<IpAddr>,
     pub(super) reassembly: Reassembly,
-    /// Identification of the next packet that the router itself cuts.
+    /// Identification of the next packet that the router fragments on its own behalf.
     pub(super) next_id: u16,
-    /// Buffer in which replies and segments are assembled.
+    /// Buffer for assembling replies and segments.
     pub(super) scratch: Box<[u8]>,
     /// The cloud meter, and its next deadline.
     pub(super) meter: Option<Box<CloudMeter>>,
     pub(super) meter_due: Instant,
 }
 
-/// Buffers of the ports' packets, and the fields of the router's marks.
+/// Packet buffers, and the fields that the router writes into its marks.
 #[derive(Debug)]
 pub(super) struct PacketStore {
     pub(super) pool: Pool,
@@ -110,7 +111,7 @@ impl Owner<Frame> for PacketStore {
 }
 
 impl Router {
-    /// A router without ports and routes.
+    /// Creates a router without ports and routes.
     #[must_use]
     pub fn new(config: RouterConfig) -> Self {
         Self {
@@ -136,16 +137,17 @@ impl Router {
         }
     }
 
-    /// Replaces ports and routes, handing the previous ports out: a reload puts those that stay
-    /// back in. Packets of ports that are dropped should be [`retire`](Self::retire)d first.
+    /// Replaces ports and routes, and returns the previous ports, so that a reload can reuse
+    /// those that stay. Before dropping a port, [`retire`](Self::retire) it.
     pub fn replace(&mut self, ports: Vec<RouterPort>, routes: Routes<Target>) -> Vec<RouterPort> {
         let own = ports.iter().flat_map(|port| &port.settings.addresses);
         let table = route_table(routes, own);
         self.install(ports, table).0
     }
 
-    /// The same with a table made before. It takes no time that grows with the routes; the previous
-    /// table is handed out, so that dropping it does not either.
+    /// Replaces ports and routes like [`replace`](Self::replace), but with a table that was
+    /// compiled before. The time this takes does not grow with the routes. It returns the
+    /// previous table, so that the caller can drop it elsewhere.
     pub fn install(
         &mut self,
         mut ports: Vec<RouterPort>,
@@ -172,31 +174,31 @@ impl Router {
         )
     }
 
-    /// Takes the ports out, for a reload that [`replace`](Self::replace)s them.
+    /// Takes out the ports, for a reload that will [`replace`](Self::replace) them.
     pub fn take_ports(&mut self) -> Vec<RouterPort> {
         std::mem::take(&mut self.ports)
     }
 
-    /// Replaces what does not belong to a port.
+    /// Replaces the settings that do not belong to a port.
     pub fn configure(&mut self, id: Identity, classifier: Classifier, icmp: TokenBucket) {
         self.store.id = id;
         self.classifier = classifier;
         self.icmp = icmp;
     }
 
-    /// The seed of flow and source hashes.
+    /// Returns the seed of flow and source hashes.
     #[must_use]
     pub fn hash_seed(&self) -> u64 {
         self.classifier.seed
     }
 
-    /// Gives the packets of a port that goes away back to the pool.
+    /// Returns the packets of a removed port to the pool.
     pub fn retire(&mut self, now: Instant, mut port: RouterPort) {
         port.clear(now, &mut self.store);
         self.store.pool.close(port.account);
     }
 
-    /// Drops what waits in a port and on its wire.
+    /// Drops all packets in a port's queue and on its wire.
     pub fn clear_port(&mut self, now: Instant, index: usize) {
         if let Some(port) = self.ports.get_mut(index) {
             port.clear(now, &mut self.store);
@@ -204,61 +206,61 @@ impl Router {
         }
     }
 
-    /// The ports.
+    /// Returns the ports.
     #[must_use]
     pub fn ports(&self) -> &[RouterPort] {
         &self.ports
     }
 
-    /// A port, to change it.
+    /// Returns a port that can be changed.
     pub fn port_mut(&mut self, index: usize) -> Option<&mut RouterPort> {
-        // Whatever changes, it is looked at next.
+        // Whatever the change, the port must be looked at next.
         self.wake(index);
         self.ports.get_mut(index)
     }
 
-    /// Counters.
+    /// Returns the router's counters.
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// Counters, for the driver's own events.
+    /// Returns the counters, so that the driver can count its own events.
     pub fn counters_mut(&mut self) -> &mut Counters {
         &mut self.counters
     }
 
-    /// Bytes of packet buffers that the packets of a port take.
+    /// Bytes of packet buffers that a port holds.
     #[must_use]
     pub fn held(&self, port: &RouterPort) -> usize {
         self.store.pool.held(port.account)
     }
 
-    /// The buffer pool, to look at.
+    /// Returns the buffer pool.
     #[must_use]
     pub fn pool(&self) -> &Pool {
         &self.store.pool
     }
 
-    /// The buffer pool.
+    /// Returns the buffer pool for changes.
     pub fn pool_mut(&mut self) -> &mut Pool {
         &mut self.store.pool
     }
 
-    /// Bytes that packet buffers take.
+    /// Bytes of all packet buffers, used or unused.
     #[must_use]
     pub fn memory(&self) -> usize {
         self.store.pool.allocated()
     }
 
-    /// Counts packets that were read from port `from` and go no further.
+    /// Counts packets that were read from port `from` and are not forwarded.
     pub fn discard(&mut self, from: usize, why: Refused, packets: u64) {
         if let Some(port) = self.ports.get_mut(from) {
             port.tally.refuse(why, packets);
         }
     }
 
-    /// Counts packets that were handed to port `port`'s interface: whether it took them.
+    /// Counts packets written to the interface of port `port`, by whether it accepted them.
     #[inline]
     pub fn wrote(&mut self, port: usize, packets: u64, taken: bool) {
         if let Some(port) = self.ports.get_mut(port) {
@@ -328,8 +330,8 @@ impl Router {
             && port.link.port().takes_whole(now, &arrival, packets)
             && (!port.link.port().has_controller() || tell_alike(bytes, whole))
         {
-            // What waits should not pin more than it needs; what goes straight through costs no
-            // copy.
+            // A waiting packet should not pin more memory than it needs, whereas a packet that
+            // passes directly should not cost a copy.
             let waits = port.link.port().depth().packets > 0;
             port.not_believed += if shim { u64::from(packets) } else { 0 };
             let mut frame = match waits {
@@ -366,8 +368,8 @@ impl Router {
         );
     }
 
-    /// Replaces the tables for packets by the port that they come in on (`None`: the common one),
-    /// and hands the previous ones out.
+    /// Replaces the routing tables by input port (`None`: the common table), and returns the
+    /// previous ones.
     pub fn set_entries(
         &mut self,
         entries: Vec<Option<RouteTable<Target>>>,
@@ -375,7 +377,7 @@ impl Router {
         std::mem::replace(&mut self.entries, entries)
     }
 
-    /// The routes of packets that come in on port `from`.
+    /// The routes of packets that arrive on port `from`.
     #[inline]
     pub(super) fn routes_of(&self, from: usize) -> &RouteTable<Target> {
         match self.entries.get(from) {
@@ -384,14 +386,14 @@ impl Router {
         }
     }
 
-    /// Where packets to `destination` go.
+    /// Returns the target for packets to `destination`.
     #[must_use]
     pub fn route(&self, destination: IpAddr) -> Option<Target> {
         self.routes.lookup(destination).copied()
     }
 }
 
-/// A table of routes that knows the router's own addresses.
+/// Compiles a routing table that includes the router's own addresses.
 #[must_use]
 pub fn route_table<'a>(
     mut routes: Routes<Target>,
@@ -403,7 +405,8 @@ pub fn route_table<'a>(
     routes.compile()
 }
 
-/// Hands a packet to a port, if there is a buffer for it that the port may hold.
+/// Hands a packet to a port if there is a buffer and the port may hold it; otherwise counts a
+/// drop.
 #[inline(always)]
 pub(super) fn enqueue(
     ports: &mut [RouterPort],

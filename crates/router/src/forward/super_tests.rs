@@ -1,4 +1,4 @@
-//! Super-packets: passed whole, cut, and marked segment by segment.
+//! Super-packets: passed uncut, cut, and marked segment by segment.
 
 use pathmark_cc::VcpCode;
 use pathmark_link::queue::Limit;
@@ -19,7 +19,7 @@ pub(super) fn super_packet(shims: bool) -> (Vec<u8>, Offload) {
     (bytes, segments_of(1000))
 }
 
-/// Of a super-packet over IPv4, whose segments have `size` bytes of UDP payload.
+/// The offload of a super-packet over IPv4, whose segments have `size` bytes of UDP payload.
 pub(super) fn segments_of(size: u16) -> Offload {
     Offload {
         checksum: Some(Partial {
@@ -36,7 +36,7 @@ pub(super) fn segments_of(size: u16) -> Offload {
 
 #[test]
 fn every_segment_of_a_super_packet_is_marked() {
-    // A link so fast that it passes whole, and one that it is cut for.
+    // A link that is fast enough to pass it uncut, and one for which it is cut.
     for (rate, expected) in [(10_000_000_000, 1), (1_250_000, 20)] {
         let mut router = router(1500, Some(rate), true);
         let (bytes, offload) = super_packet(true);
@@ -78,7 +78,7 @@ fn segments_without_a_sound_shim_are_left_alone() {
 
 #[test]
 fn a_super_packet_with_and_without_shims_is_cut_and_each_packet_classified() {
-    // The first packet does not decide for the others.
+    // The first packet must not decide for the others.
     for bare in [&[0, 1, 2, 5][..], &[5]] {
         let mut router = router(1500, Some(10_000_000_000), true);
         let (mut bytes, offload) = super_packet(true);
@@ -133,7 +133,7 @@ fn a_super_packet_with_large_segments_is_too_big() {
     let (bytes, offload) = super_packet(false);
     send(&mut router, &bytes, offload);
     let out = drain(&mut router, BACK);
-    // The quote is the first segment: 1028 bytes by its own header.
+    // The quote must be the first segment, which has 1028 bytes by its own header.
     assert_eq!(out[0].0[20..22], [3, 4]);
     assert_eq!(out[0].0[30..32], 1028u16.to_be_bytes());
 }

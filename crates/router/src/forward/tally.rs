@@ -1,13 +1,13 @@
-//! What a port counts of IP packets. Each segment of a super-packet is one packet, at every place.
+//! Counters of IP packets at a port. They count each segment of a super-packet as one packet.
 //!
-//! Two sums hold for each port at any time:
+//! Two sums always hold for each port:
 //!
 //! - in: `received = forwarded + refused`;
 //! - out: `offered = drops of the link + too_big + held + written + write_errors`.
 //!
-//! One holds over all ports, as long as none is replaced: `forwarded + generated = offered`.
+//! Over all ports, `forwarded + generated = offered`, as long as no port is replaced.
 
-/// Why a packet that came in is not forwarded.
+/// The reason why an arriving packet is not forwarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Refused {
@@ -15,7 +15,7 @@ pub enum Refused {
     Malformed,
     /// IPv4 header checksum wrong.
     BadChecksum,
-    /// Its virtio-net header contradicts it.
+    /// A virtio-net header that contradicts its packet.
     BadOffload,
     /// Addresses that no router forwards between.
     NotForwardable,
@@ -25,20 +25,20 @@ pub enum Refused {
     SpoofedOwn,
     /// From a source that does not route back.
     SourceCheck,
-    /// For the router itself: delivered, not lost.
+    /// For the router itself, so it is delivered and not lost.
     Local,
-    /// TTL or hop limit ran out.
+    /// TTL or hop limit expired.
     TtlExceeded,
     /// No route to its destination.
     NoRoute,
-    /// Larger than the next link's MTU, and not to be fragmented.
+    /// Larger than the next link's MTU, and fragmenting is not allowed.
     TooBig,
-    /// Waited in the interface while the router did not run.
+    /// Waited in the interface while the router was stopped.
     Stale,
 }
 
 impl Refused {
-    /// Every reason, in the order of [`Tally::refused`].
+    /// All reasons, in the order of [`Tally::refused`].
     pub const ALL: [Self; 12] = [
         Self::Malformed,
         Self::BadChecksum,
@@ -54,7 +54,7 @@ impl Refused {
         Self::Stale,
     ];
 
-    /// Its name in reports.
+    /// Returns the name used in reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -74,37 +74,37 @@ impl Refused {
     }
 }
 
-/// IP packets of one port since it came up.
+/// Counts IP packets of one port since it was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Read from the interface.
     pub received: u64,
-    /// Of these, handed to an output port, which may be this one.
+    /// Read from the interface and handed to an output port, which may be this one.
     pub forwarded: u64,
     refused: [u64; Refused::ALL.len()],
-    /// Made by the router for this output port: ICMP messages, messages about clouds, and every
-    /// fragment of a packet but the first.
+    /// Created by the router for this output port: ICMP messages, messages about clouds, and
+    /// every fragment of a packet except the first.
     pub generated: u64,
-    /// Handed to this output port, whether it had room for them or not.
+    /// Handed to this output port, regardless of whether it had room for them.
     pub offered: u64,
-    /// Larger than this output port's MTU, and not to be cut.
+    /// Larger than this output port's MTU, and fragmenting is not allowed.
     pub too_big: u64,
     /// Written to the interface.
     pub written: u64,
-    /// Refused by the interface, or without an interface to be written to.
+    /// Refused by the interface, or not written because there is no interface.
     pub write_errors: u64,
-    /// Left the wire: handed over to be written, or removed.
+    /// Removed from the wire, either to be written or dropped.
     pub(super) off_wire: u64,
 }
 
 impl Tally {
-    /// Packets that came in here and were not forwarded for this reason.
+    /// Number of arriving packets that were not forwarded for this reason.
     #[must_use]
     pub fn refused(&self, why: Refused) -> u64 {
         self.refused.get(why as usize).copied().unwrap_or(0)
     }
 
-    /// Counts packets that were read and go no further.
+    /// Counts packets that were read and are not forwarded.
     pub(super) fn refuse(&mut self, why: Refused, packets: u64) {
         self.received += packets;
         if let Some(count) = self.refused.get_mut(why as usize) {
@@ -113,14 +113,14 @@ impl Tally {
     }
 }
 
-/// Shims of a tunnel's packets at one port.
+/// Counts shims in a tunnel's packets at one port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TunnelTally {
-    /// Shims that were copied in front of packets that left.
+    /// Shims that were copied in front of departing packets.
     pub copied: u64,
-    /// Copies that came in and were merged into the shim inside.
+    /// Copies in arriving packets that were merged into the inner shim.
     pub merged: u64,
-    /// Shims that were not copied, as the MTU has no room, and copies that were not merged, as they
-    /// were not sound, or none of the shim inside.
+    /// Shims that were not copied because the MTU leaves no room, and copies that were not
+    /// merged because they were invalid or not of the inner shim.
     pub refused: u64,
 }

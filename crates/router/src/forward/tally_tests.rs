@@ -1,4 +1,4 @@
-//! The sums of [`Tally`](super::Tally) hold whatever becomes of packets.
+//! The sums of [`Tally`](super::Tally) must hold for every fate of packets.
 
 use pathmark_cc::{Duration, Instant};
 use pathmark_link::impair::{Loss, Probability, Random};
@@ -9,7 +9,7 @@ use super::tests::*;
 use super::*;
 use crate::offload::Offload;
 
-/// The sums hold; returns all packets received, forwarded and generated, held, and written.
+/// Checks the sums. Returns all packets received, forwarded and generated, held, and written.
 fn balanced(router: &Router) -> [u64; 4] {
     let (mut offered, mut sums) = (0, [0; 4]);
     for port in router.ports() {
@@ -33,7 +33,7 @@ fn balanced(router: &Router) -> [u64; 4] {
     sums
 }
 
-/// Writes as the driver does; every tenth write fails.
+/// Writes like the driver, except that every tenth write fails.
 fn write_all(router: &mut Router, now: Instant) {
     let mut writes = 0u32;
     for port in [BACK, OUT] {
@@ -45,7 +45,7 @@ fn write_all(router: &mut Router, now: Instant) {
     }
 }
 
-/// Bad packets of each kind, super-packets and packets to be cut.
+/// Sends bad packets of each kind, super-packets, and packets to be fragmented.
 fn send_all_kinds(router: &mut Router) {
     let (whole, offload) = super_packet(false);
     let plain = Offload::default();
@@ -53,7 +53,7 @@ fn send_all_kinds(router: &mut Router) {
     for _ in 0..30 {
         send(router, &whole, offload);
         send(router, &small, plain);
-        // To be fragmented; and one that must not be.
+        // One to be fragmented, and one that must not be.
         send(router, &udp(SRC, DST, 64, 0, &[2; 1400]), plain);
         send(router, &udp(SRC, DST, 64, 0x4000, &[2; 1480]), plain);
         // TTL, no route, multicast, the router itself, its own address as a source, garbage.
@@ -67,7 +67,7 @@ fn send_all_kinds(router: &mut Router) {
         let mut wrong = small.clone();
         wrong[10] ^= 1;
         send(router, &wrong, plain);
-        // A super-packet whose TTL runs out: each of its segments is refused.
+        // A super-packet whose TTL expires: each of its segments must be refused.
         let mut old = whole.clone();
         old[8] = 1;
         let sum = u16::from_be_bytes([whole[10], whole[11]]);
@@ -78,8 +78,8 @@ fn send_all_kinds(router: &mut Router) {
     }
 }
 
-/// Every packet that came in is somewhere: with and without a rate, on wires that lose packets and
-/// on long ones, with too little memory, and after ports were cleared.
+/// Every received packet must be accounted for: with and without a rate, on lossy and on long
+/// wires, with too little memory, and after ports were cleared.
 #[test]
 fn packets_received_forwarded_dropped_held_and_written_add_up() {
     let lossy = WireConfig {
@@ -111,7 +111,7 @@ fn packets_received_forwarded_dropped_held_and_written_add_up() {
                 out.link.set_schedule(Schedule::default());
                 send_all_kinds(&mut router);
                 let [received, ..] = balanced(&router);
-                // 20 segments each of two super-packets, and the others.
+                // 20 segments each of two super-packets, plus the others.
                 assert_eq!(received, 30 * (2 * 20 + 11));
                 let refused = |why| router.ports()[BACK].tally().refused(why);
                 assert_eq!(refused(Refused::TtlExceeded), 30 * 21);

@@ -1,4 +1,4 @@
-//! Whole packets through a router without interfaces.
+//! Complete packets through a router without interfaces.
 
 use std::net::IpAddr;
 
@@ -16,7 +16,7 @@ use super::*;
 use crate::ip::{Routes, TokenBucket};
 use crate::offload::{Offload, Partial};
 
-/// Says OVER to everyone.
+/// Answers OVER to every packet.
 #[derive(Debug)]
 struct Over;
 
@@ -69,12 +69,12 @@ pub(super) fn port(name: &str, mtu: u32, rate: Option<u64>, controller: bool) ->
 pub(super) const BACK: usize = 0;
 pub(super) const OUT: usize = 1;
 
-/// Port 0 leads back to the senders, port 1 to everything else that is routed.
+/// Creates a router. Port 0 leads back to the senders, port 1 to all other routes.
 pub(super) fn router(mtu: u32, rate: Option<u64>, controller: bool) -> Router {
     router_of(10_000_000, mtu, rate, controller)
 }
 
-/// The same with `memory` bytes of packet buffers.
+/// The same with `memory` bytes for packet buffers.
 pub(super) fn router_of(memory: usize, mtu: u32, rate: Option<u64>, controller: bool) -> Router {
     let mut router = Router::new(RouterConfig {
         id: Identity::new(77),
@@ -107,7 +107,7 @@ pub(super) fn router_of(memory: usize, mtu: u32, rate: Option<u64>, controller: 
 pub(super) const SRC: &str = "10.0.0.1";
 pub(super) const DST: &str = "10.1.0.2";
 
-/// An IP/UDP packet; the checksum complete.
+/// An IP/UDP packet with a complete checksum.
 pub(super) fn udp(source: &str, destination: &str, ttl: u8, flags: u16, payload: &[u8]) -> Vec<u8> {
     let length = (8 + payload.len()) as u16;
     let mut bytes = Vec::new();

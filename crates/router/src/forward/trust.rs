@@ -1,10 +1,10 @@
-//! Whose shims a port believes.
+//! The sources whose shims a port trusts.
 
 use std::net::IpAddr;
 
 use crate::ip::Prefix;
 
-/// Whose shims a port reads and writes. All others' packets are plain traffic to it.
+/// Selects the shims that a port reads and writes. The port treats all other packets as foreign.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Trust {
     /// The shims of all packets.
@@ -12,17 +12,17 @@ pub enum Trust {
     All,
     /// No shims.
     None,
-    /// Those of packets from these places.
+    /// Shims of packets from these sources or ports.
     From {
-        /// Prefixes that hold their source.
+        /// Prefixes that contain the source.
         prefixes: Vec<Prefix>,
-        /// Ports on which they come in, by index.
+        /// Input ports, by index.
         ports: Vec<usize>,
     },
 }
 
 impl Trust {
-    /// True if packets from `source` that come in on port `from` are believed.
+    /// Returns true if shims from `source` that arrive on port `from` are trusted.
     #[inline]
     #[must_use]
     pub fn covers(&self, from: usize, source: IpAddr) -> bool {

@@ -1,4 +1,4 @@
-//! Shims that a port believes, and those that it does not.
+//! Shims that a port trusts, and shims that it does not.
 
 use super::tests::{DST, OUT, SRC, drain, router, send, shimmed, udp};
 use super::*;
@@ -10,8 +10,8 @@ fn with(trust: Trust) -> Router {
     router
 }
 
-/// What a port with this trust makes of a packet from `SRC` that came in on port 0: true if it
-/// wrote its answer.
+/// Sends a packet from `SRC` that arrives on port 0 to a port with this trust. Returns true if
+/// the port wrote its answer.
 fn is_believed(trust: Trust) -> bool {
     let mut router = with(trust);
     let packet = udp(SRC, DST, 64, 0, &shimmed(100));
@@ -42,7 +42,7 @@ fn by_prefix_or_port_or_not_at_all() {
     assert!(!is_believed(from(&[], &[])));
 }
 
-/// Of a super-packet every packet is counted, and none is written.
+/// Every packet of a super-packet must be counted, and none written.
 #[test]
 fn super_packets_are_plain_as_well() {
     for (rate, wholes) in [(None, 1), (Some(1_000_000), 3)] {

@@ -1,5 +1,5 @@
-//! Packets of tunnels between three routers: entry, middle, exit. The middle one sees packets
-//! outside alone.
+//! Tunnel packets through three routers: entry, middle, exit. The middle one sees only outer
+//! packets.
 
 use pathmark_cc::VcpCode;
 use pathmark_shim::checksum::Sum;
@@ -17,10 +17,10 @@ use crate::offload::Offload;
 const IP: usize = 20;
 const INSERTED: usize = 24;
 
-/// An IP-in-IP packet over IPv4 around a packet of `tail` bytes behind a fresh shim.
+/// An IP-in-IP packet over IPv4, with an inner packet of `tail` bytes after a fresh shim.
 fn tunnelled(flags: u16, tail: usize) -> Vec<u8> {
     let inner = udp("192.168.1.1", "192.168.2.1", 60, 0x4000, &shimmed(tail));
-    // The UDP header is cut out.
+    // Cuts out the UDP header.
     let mut bytes = udp(SRC, DST, 64, flags, &inner);
     bytes.drain(IP..IP + 8);
     let len = bytes.len() as u16;
@@ -32,7 +32,7 @@ fn tunnelled(flags: u16, tail: usize) -> Vec<u8> {
     bytes
 }
 
-/// A router in front of the tunnel, whose packets leave by or come in on port `port`.
+/// A router in front of the tunnel, whose packets leave or arrive by port `port`.
 fn end(port: usize) -> Router {
     let mut router = router(1500, None, false);
     router.port_mut(port).unwrap().settings.tunnel = Some(Encapsulation::IpInIp);
@@ -66,7 +66,7 @@ fn tally(router: &Router, port: usize) -> (u64, u64, u64) {
 fn a_router_that_sees_packets_outside_alone_marks_those_inside() {
     let sent = tunnelled(0x4000, 900);
     let mut middle = router(1500, Some(1_000_000), true);
-    // Without tunnel ports it marks nothing.
+    // Without tunnel ports, it must not mark anything.
     assert_eq!(code_inside(&pass(&mut middle, &sent)), VcpCode::Low);
 
     let (mut entry, mut exit) = (end(OUT), end(BACK));
@@ -78,7 +78,7 @@ fn a_router_that_sees_packets_outside_alone_marks_those_inside() {
     let marked = pass(&mut middle, &outside);
     let arrived = pass(&mut exit, &marked);
     assert_eq!(code_inside(&arrived), VcpCode::Over);
-    // But for the shim with its checksum, and three hops outside, it is what was sent.
+    // Except for the shim with its checksum, and three outer hops, the packet must be unchanged.
     assert_eq!(arrived.len(), sent.len());
     assert_eq!((arrived[8], arrived[9]), (61, protocol::IPV4));
     assert_eq!(arrived[IP..IP + 26], sent[IP..IP + 26]);
@@ -90,7 +90,7 @@ fn a_router_that_sees_packets_outside_alone_marks_those_inside() {
     assert_eq!(exit.ports()[OUT].tunnel(), None);
 }
 
-/// What comes in as a super-packet leaves as packets of the tunnel.
+/// A super-packet must leave as packets of the tunnel.
 #[test]
 fn segments_are_taken_out_one_by_one() {
     let (mut entry, mut exit) = (end(OUT), end(BACK));
@@ -128,7 +128,7 @@ fn what_the_copy_adds_must_fit() {
         u16::from_be_bytes([icmp[6], icmp[7]]),
         (1500 - INSERTED) as u16
     );
-    // What may be fragmented goes without a copy.
+    // A packet that may be fragmented passes without a copy.
     let sent = tunnelled(0, room + 1);
     assert_eq!(pass(&mut entry, &sent)[9..], {
         let mut expected = sent.clone();
@@ -140,7 +140,7 @@ fn what_the_copy_adds_must_fit() {
     assert_eq!(drain(&mut entry, OUT).len(), 2, "fragments");
 }
 
-/// The least MTU of IPv6 has no room for a copy, and no sender takes a lower one.
+/// The minimum MTU of IPv6 has no room for a copy, and senders ignore lower ones.
 #[test]
 fn ipv6_packets_of_the_least_mtu_go_without_a_copy() {
     const HEADER: usize = 40;
@@ -165,7 +165,7 @@ fn ipv6_packets_of_the_least_mtu_go_without_a_copy() {
     }
 }
 
-/// Packets of flows without shims pass as they would without a tunnel port.
+/// Packets of flows without shims must pass as they would without a tunnel port.
 #[test]
 fn other_packets_do_not_change() {
     let (mut entry, mut exit) = (end(OUT), end(BACK));

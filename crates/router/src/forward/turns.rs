@@ -1,4 +1,4 @@
-//! Whose turn it is: ports with nothing to do are never looked at.
+//! Scheduling of ports. Ports without work are never looked at.
 
 use pathmark_cc::{Duration, Instant};
 use pathmark_link::Link;
@@ -6,12 +6,12 @@ use pathmark_link::Link;
 use super::frame::Frame;
 use super::router::Router;
 
-/// The least step of time.
+/// The smallest step of time.
 pub(super) const TICK: Duration = Duration::from_nanos(1);
 
 impl Router {
-    /// The next packet to be written to the interface of `port`. It goes back by
-    /// [`Pool::give`](super::Pool::give).
+    /// Returns the next packet for the interface of `port`. After writing it, return it to the
+    /// pool with [`Pool::give`](super::Pool::give).
     #[inline]
     pub fn poll(&mut self, now: Instant, port: usize) -> Option<Frame> {
         let place = self.ports.get_mut(port)?;
@@ -23,8 +23,8 @@ impl Router {
         frame
     }
 
-    /// A port has nothing more to do at `now`. When it has next is only asked for once it matters:
-    /// most often more packets come first.
+    /// Records that a port has nothing more to do at `now`. Its next deadline is read only when
+    /// it matters, because usually more packets arrive first.
     #[inline]
     fn rest(&mut self, now: Instant, port: usize) {
         if self.resting.is_some_and(|(other, _)| other != port) {
@@ -33,19 +33,19 @@ impl Router {
         self.resting = Some((port, now));
     }
 
-    /// Takes the deadline of the port that was polled last.
+    /// Reads the deadline of the port that was polled last.
     fn settle(&mut self) {
         let Some((port, polled)) = self.resting.take() else {
             return;
         };
         let link = self.ports.get(port).map(|port| &port.link);
         let at = link.and_then(Link::deadline);
-        // Nothing more can happen at the moment of the poll, whatever the link says.
+        // Nothing more can happen at the time of the poll, whatever the link reports.
         let at = at.unwrap_or(Instant::FAR_FUTURE).max(polled + TICK);
         self.deadlines.set(port, at);
     }
 
-    /// A port has something to do now.
+    /// Marks a port as having work now.
     #[inline]
     pub(super) fn wake(&mut self, port: usize) {
         if self.resting.is_some_and(|(resting, _)| resting == port) {
@@ -54,8 +54,8 @@ impl Router {
         self.deadlines.set(port, Instant::ZERO);
     }
 
-    /// A port that has something to do by `now`. Once it has been [`poll`](Self::poll)ed until
-    /// nothing came, it is another one's turn; ports with nothing to do are never looked at.
+    /// Returns a port that has work to do by `now`. [`poll`](Self::poll) it until it returns
+    /// nothing, then call this function again for the next port.
     #[inline]
     #[must_use]
     pub fn due(&mut self, now: Instant) -> Option<usize> {
@@ -67,7 +67,7 @@ impl Router {
         (at <= now).then_some(port)
     }
 
-    /// When some port has something to do next.
+    /// Returns when any port has work to do next.
     #[inline]
     #[must_use]
     pub fn deadline(&mut self) -> Option<Instant> {

@@ -15,10 +15,10 @@ use super::tests::{BACK, DST, OUT, SRC, drain, router, send, udp, udp_checksum_o
 use super::{Identity, Router};
 use crate::offload::{Gso, GsoKind, Offload};
 
-/// What [`Grant`] gives, in bytes per second.
+/// The rate that [`Grant`] grants, in bytes per second.
 const GRANT: i64 = 500 << 16;
 
-/// Grants everyone the same, and remembers what was heard.
+/// Grants the same to everyone, and records the packets that it receives.
 #[derive(Debug)]
 struct Grant {
     heard: std::sync::mpsc::Sender<Carried>,
@@ -80,7 +80,7 @@ fn request(delta: i64) -> XcpRequest {
     }
 }
 
-/// A UDP payload of `len` bytes with a header in front.
+/// A UDP payload of `len` bytes that starts with a header.
 fn headed(form: Form, delta: i64, len: usize) -> Vec<u8> {
     let mut payload = vec![0x55; len];
     let shim = Repr::initial(form, Some(&request(delta)), 64).emit(&mut payload);
@@ -129,8 +129,8 @@ fn headers_of_every_form_are_stamped_over_both_versions_of_ip() {
                     assert!((GRANT - (20 << 16)..=GRANT).contains(&delta), "{delta}");
                 }
             }
-            // What this router has lowered asks for less than the next one's grant: that one only
-            // signs.
+            // After this router has lowered the feedback, the next one could grant more, so it
+            // only stamps the packet.
             send(&mut router, packet, Offload::default());
             let again = drain(&mut router, OUT);
             let _ = heard.recv();
@@ -140,7 +140,7 @@ fn headers_of_every_form_are_stamped_over_both_versions_of_ip() {
     }
 }
 
-/// A super-packet of segments of 600 bytes, each with its own front.
+/// A super-packet with segments of 600 bytes, each with a given front.
 fn super_packet(fronts: &[Vec<u8>]) -> (Vec<u8>, Offload) {
     let mut payload = Vec::new();
     for front in fronts {
@@ -203,8 +203,7 @@ fn a_super_packet_passes_whole_only_if_its_packets_ask_the_same() {
     }
 }
 
-/// A port of either law answers packets of the other kind, and each packet gets an answer that fits
-/// it.
+/// A port of either law must answer packets of the other kind, each with a fitting answer.
 #[test]
 fn kinds_meet_at_a_port() {
     for law in ["xcp", "vcp", "vcp+bise"] {
@@ -246,8 +245,8 @@ fn kinds_meet_at_a_port() {
     }
 }
 
-/// Behind a cloud that a law does not look for, the header goes on naming the router before it: a
-/// port that does look for clouds finds it.
+/// After a cloud that a law does not look for, the header must keep naming the router before it,
+/// so that a port that does look for clouds finds it.
 #[test]
 fn a_law_that_looks_for_no_clouds_does_not_hide_where_one_begins() {
     for law in ["xcp", "vcp", "vcp+bise", "xcp-i", "xcp-i[estimate=real]"] {
@@ -280,8 +279,8 @@ fn a_law_that_looks_for_no_clouds_does_not_hide_where_one_begins() {
     }
 }
 
-/// A box takes one off the TTL for its router, and one wherever its kernel forwards. No hop that
-/// does not take part shows, and hops in front of the box show as before.
+/// A machine subtracts one from the TTL for its router, and one wherever its kernel forwards. No
+/// hop may count as silent, and hops before the machine must show as before.
 #[test]
 fn the_hops_of_the_box_count_as_hops_of_the_router() {
     let own = |before: bool, behind: bool| 1 + u8::from(before) + u8::from(behind);
@@ -324,8 +323,8 @@ fn the_hops_of_the_box_count_as_hops_of_the_router() {
     }
 }
 
-/// What leaves until `count` packets have, within a second: laws with timers never end. Time goes
-/// on by a millisecond at least, because the timers of a port that nobody polls stay due.
+/// Returns `count` departing packets within a second, because laws with timers never end. Time
+/// advances by at least a millisecond, because the timers of a port that nobody polls stay due.
 fn drain_some(router: &mut Router, count: usize) -> Vec<Vec<u8>> {
     let mut out = Vec::new();
     let mut now = Instant::ZERO;

@@ -1,11 +1,11 @@
-//! Completing a checksum that offload left undone.
+//! Completes checksums that offload left incomplete.
 
 use pathmark_shim::checksum::Sum;
 
 use crate::offload::Partial;
 
-/// Sums `bytes` from `partial.start` on and writes the checksum. False, and nothing changed, if its
-/// place lies outside of the packet.
+/// Sums `bytes` from `partial.start` and writes the checksum. If its place is outside the
+/// packet, returns false without changing anything.
 pub fn complete(bytes: &mut [u8], partial: Partial) -> bool {
     let start = usize::from(partial.start);
     let at = start + usize::from(partial.offset);
@@ -14,7 +14,7 @@ pub fn complete(bytes: &mut [u8], partial: Partial) -> bool {
     }
     let mut sum = Sum::new().bytes(bytes.get(start..).unwrap_or(&[])).finish();
     if sum == 0 && partial.offset == 6 {
-        // UDP: 0 would say that there is none (RFC 768).
+        // UDP: 0 would mean that there is no checksum (RFC 768).
         sum = 0xFFFF;
     }
     match bytes.get_mut(at..).and_then(|b| b.first_chunk_mut::<2>()) {

@@ -1,4 +1,5 @@
-//! IPv4 fragmentation on the way (RFC 791 §3.2), for packets without DF that outgrow the next link.
+//! IPv4 fragmentation in transit (RFC 791 §3.2), for packets without DF that exceed the next
+//! link's MTU.
 
 use pathmark_shim::checksum::Sum;
 
@@ -8,17 +9,17 @@ const MORE: u16 = 0x2000;
 const DONT: u16 = 0x4000;
 const OFFSET: u16 = 0x1FFF;
 
-/// Why a packet cannot be fragmented.
+/// The reason why a packet cannot be fragmented.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadFragment {
-    /// It says so: DF.
+    /// DF is set.
     #[error("the packet must not be fragmented")]
     DontFragment,
-    /// Not an IPv4 packet of plausible header and length.
+    /// Not an IPv4 packet with a plausible header and length.
     #[error("not an IPv4 packet")]
     Header,
-    /// The link cannot even hold a header and 8 bytes.
+    /// The link cannot even carry a header and 8 bytes.
     #[error("the link's MTU is too small for any fragment")]
     Mtu,
 }
@@ -28,15 +29,15 @@ pub enum BadFragment {
 pub struct Fragments<'a> {
     header: &'a [u8],
     payload: &'a [u8],
-    /// Payload bytes of each fragment but the last.
+    /// Payload bytes of each fragment except the last.
     size: usize,
-    /// Flags and offset of the whole.
+    /// Flags and offset of the original packet.
     field: u16,
     next: usize,
 }
 
 impl<'a> Fragments<'a> {
-    /// Fragments `packet`, whose checksums must be complete, for a link of `mtu` bytes.
+    /// Prepares to fragment `packet` for a link of `mtu` bytes. Its checksums must be complete.
     ///
     /// # Errors
     /// [`BadFragment`].
@@ -69,8 +70,8 @@ impl<'a> Fragments<'a> {
         })
     }
 
-    /// Writes the next fragment to the front of `out` and returns its length; `None` after the
-    /// last, or if `out` is too short.
+    /// Writes the next fragment to the front of `out` and returns its length. Returns `None`
+    /// after the last one, or if `out` is too short.
     pub fn next_into(&mut self, out: &mut [u8]) -> Option<usize> {
         let start = self.next;
         if start >= self.payload.len() {
@@ -102,8 +103,8 @@ impl<'a> Fragments<'a> {
     }
 }
 
-/// Later fragments keep only the options whose "copied" flag is set; others become no-operations,
-/// so that the header's length stays the same.
+/// Keeps only options with the "copied" flag, which later fragments must repeat. The others
+/// become no-operations, so that the header's length stays the same.
 fn keep_copied_options(header: &mut [u8]) {
     const END: u8 = 0;
     const NO_OPERATION: u8 = 1;
@@ -143,7 +144,7 @@ mod tests {
     }
 
     proptest! {
-        /// Reassembled by offset they are the packet again, whatever the order.
+        /// Reassembled in any order, the fragments result in the original packet.
         #[test]
         fn fragments_reassemble(
             payload in 1usize..5_000,

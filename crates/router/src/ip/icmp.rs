@@ -1,4 +1,5 @@
-//! ICMP and ICMPv6: the errors that a router owes (RFC 1812 §4.3, RFC 4443), and echo replies.
+//! ICMP and ICMPv6: the errors that a router must send (RFC 1812 §4.3, RFC 4443), and echo
+//! replies.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -12,21 +13,21 @@ const MAX_V4: usize = 576;
 const MAX_V6: usize = 1280;
 const TTL: u8 = 64;
 
-/// What went wrong with a packet.
+/// The error to report about a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IcmpError {
-    /// Its TTL or hop limit ran out.
+    /// The TTL or hop limit expired.
     TimeExceeded,
-    /// No route leads to its destination.
+    /// No route covers its destination.
     NoRoute,
-    /// It is for this router, which listens on no UDP port.
+    /// It is addressed to this router, which has no listener on its UDP port.
     PortUnreachable,
-    /// It is larger than the next link's MTU in bytes, and must not be fragmented.
+    /// It exceeds the next link's MTU, given in bytes, and must not be fragmented.
     TooBig(u32),
 }
 
 impl IcmpError {
-    /// Type, code and the four bytes behind the checksum.
+    /// Returns type, code and the four bytes after the checksum.
     fn v4(self) -> (u8, u8, u32) {
         match self {
             Self::TimeExceeded => (11, 0, 0),
@@ -48,10 +49,10 @@ impl IcmpError {
 }
 
 /// Writes the error message about `packet` to the front of `out`, from the router's address
-/// `source`, and returns its length. It quotes as much as RFCs and the room in `out` allow. `None`
-/// where none must be sent: about an ICMP error, a later fragment, or a packet from or to an
-/// address that names no single host (RFC 1812 §4.3.2.7, RFC 4443 §2.4 (e)); or if `source` is of
-/// the other IP version.
+/// `source`, and returns its length. It quotes as much as the RFCs and the room in `out` allow.
+/// Returns `None` if no error may be sent: about an ICMP error, a later fragment, or a packet
+/// from or to an address that is not a single host's (RFC 1812 §4.3.2.7, RFC 4443 §2.4 (e)); or
+/// if `source` has the other IP version.
 #[must_use]
 pub fn error(
     what: IcmpError,
@@ -78,7 +79,7 @@ pub fn error(
             header_v4(out, body, from, to)
         }
         (IpAddr::V6(to), IpAddr::V6(destination), IpAddr::V6(from)) => {
-            // A packet too big is reported to multicast sources' unicast addresses as well (RFC
+            // Packet Too Big must also be sent if the destination is a multicast address (RFC
             // 4443 §2.4 (e.3)).
             let multicast = destination.is_multicast() && !matches!(what, IcmpError::TooBig(_));
             if to.is_multicast() || to.is_unspecified() || to.is_loopback() || multicast {
@@ -94,8 +95,8 @@ pub fn error(
     }
 }
 
-/// Writes the reply to an echo request to the front of `out` and returns its length; `None` if
-/// `packet` is not one.
+/// Writes the reply to an echo request to the front of `out` and returns its length, or `None`
+/// if `packet` is not an echo request.
 #[must_use]
 pub fn echo_reply(packet: &[u8], layout: &Layout, out: &mut [u8]) -> Option<usize> {
     const REQUEST_V4: u8 = 8;
@@ -137,7 +138,8 @@ pub fn echo_reply(packet: &[u8], layout: &Layout, out: &mut [u8]) -> Option<usiz
     }
 }
 
-/// True if the checksum of an ICMP message is right; `false` for what is too short to have one.
+/// Returns true if the checksum of an ICMP message is correct, and false if the message is too
+/// short to have one.
 #[must_use]
 pub fn checksum_holds(packet: &[u8], layout: &Layout) -> bool {
     let message = layout.upper(packet);
@@ -215,7 +217,7 @@ fn header_v6(out: &mut [u8], body: usize, from: Ipv6Addr, to: Ipv6Addr) -> Optio
 fn is_icmp_error(packet: &[u8], layout: &Layout) -> bool {
     let kind = layout.upper(packet).first().copied();
     match layout.version() {
-        // All but queries and their replies.
+        // All types except queries and their replies.
         Version::V4 => {
             layout.protocol() == protocol::ICMP
                 && !matches!(kind, Some(0 | 8 | 9 | 10 | 13..=18 | 42 | 43))

@@ -1,18 +1,20 @@
-//! A token bucket for what the router itself sends (RFC 1812 §4.3.2.8, RFC 4443 §2.4 (f)).
+//! A token bucket for packets that the router itself sends (RFC 1812 §4.3.2.8, RFC 4443 §2.4
+//! (f)).
 
 use pathmark_cc::{Duration, Instant};
 
-/// Admits one event per `interval`, and up to `burst` at once after a pause.
+/// Allows one event per `interval` on average, and up to `burst` at once after a pause.
 #[derive(Clone, Debug)]
 pub struct TokenBucket {
     interval: Duration,
     burst: u32,
-    /// The bucket was, or will be, full at this time.
+    /// The time at which the bucket was or will be full.
     full_at: Instant,
 }
 
 impl TokenBucket {
-    /// `per_second` events on average, up to `burst` at once. 0 per second lets none through.
+    /// Creates a bucket of `per_second` events on average, and up to `burst` at once. A rate of
+    /// 0 allows none.
     #[must_use]
     pub fn new(per_second: u32, burst: u32) -> Self {
         Self {
@@ -24,7 +26,7 @@ impl TokenBucket {
         }
     }
 
-    /// True if an event may happen now, which then counts.
+    /// Takes a token. Returns true if the event may happen now.
     pub fn take(&mut self, now: Instant) -> bool {
         if self.interval == Duration::MAX {
             return false;

@@ -1,6 +1,6 @@
-//! What makes it an IP router: routes, TTL, ICMP, fragmentation.
+//! IP: routes, ICMP, fragmentation, reassembly and checksums.
 //!
-//! Still without I/O: packets in, verdicts and replies out.
+//! These parts still do no I/O. They turn packets into verdicts and replies.
 
 mod checksum;
 mod fragment;

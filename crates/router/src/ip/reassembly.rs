@@ -1,7 +1,7 @@
 //! Reassembly of fragments for the router itself (RFC 791 §3.2, RFC 8200 §4.5).
 //!
-//! A router does not reassemble packets for other hosts. The state that remote hosts can create is
-//! bounded in datagrams, fragments per datagram, total bytes, and time.
+//! A router does not reassemble packets for other hosts. Because remote hosts can create its
+//! state, this state is bounded in datagrams, fragments per datagram, total bytes, and time.
 
 use std::net::IpAddr;
 
@@ -9,31 +9,31 @@ use pathmark_cc::{Duration, Instant};
 
 use crate::field::put;
 
-/// Datagrams that may be incomplete at once.
+/// Maximum number of incomplete datagrams.
 const DATAGRAMS: usize = 16;
-/// Pieces of one datagram.
+/// Maximum number of fragments per datagram.
 const PIECES: usize = 64;
-/// Bytes of all datagrams together.
+/// Maximum bytes of all datagrams together.
 const BYTES: usize = 256 * 1024;
-/// How long a datagram may stay incomplete.
+/// Maximum time that a datagram may stay incomplete.
 const PATIENCE: Duration = Duration::from_secs(15);
 /// Largest IP packet.
 const LARGEST: usize = 65_535;
 
-/// A piece of a datagram.
+/// A fragment of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Piece<'a> {
     key: Key,
-    /// The header in front of the pieces, as it will be in front of the whole.
+    /// The header in front of the fragment data, as it will precede the reassembled packet.
     header: &'a [u8],
     offset: usize,
     more: bool,
     body: &'a [u8],
-    /// Where an IPv6 header says what comes next.
+    /// Offset of an IPv6 header's field that names the next header.
     next_at: usize,
 }
 
-/// What pieces of one datagram have in common.
+/// Fields that all fragments of a datagram share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Key {
     from: IpAddr,
@@ -48,20 +48,20 @@ struct Incomplete {
     since: Instant,
     header: Vec<u8>,
     data: Vec<u8>,
-    /// Where pieces begin and end, in order.
+    /// Start and end of each received fragment, in order.
     known: Vec<(usize, usize)>,
     end: Option<usize>,
 }
 
-/// Datagrams of which pieces have come.
+/// Incomplete datagrams.
 #[derive(Debug, Default)]
 pub struct Reassembly {
     incomplete: Vec<Incomplete>,
 }
 
 impl Reassembly {
-    /// A fragment came. The packet that it completes, if it does: with a header as if it had never
-    /// been cut.
+    /// Adds a fragment. If this completes a packet, returns it with a header as if it had never
+    /// been fragmented.
     pub fn insert(&mut self, now: Instant, packet: &[u8]) -> Option<Vec<u8>> {
         self.incomplete
             .retain(|datagram| now.saturating_since(datagram.since) < PATIENCE);
@@ -83,7 +83,7 @@ impl Reassembly {
         });
         let fits = self.incomplete.get_mut(index)?.add(&piece);
         if fits.is_none() {
-            // Pieces that contradict each other make no packet (RFC 5722).
+            // Contradictory fragments discard the whole datagram (RFC 5722).
             self.incomplete.remove(index);
             return None;
         }
@@ -96,7 +96,7 @@ impl Reassembly {
         None
     }
 
-    /// Bytes that are kept.
+    /// Returns the bytes in memory.
     #[must_use]
     pub fn held(&self) -> usize {
         let sizes = self.incomplete.iter();
@@ -105,7 +105,7 @@ impl Reassembly {
 }
 
 impl Incomplete {
-    /// `None` if the piece contradicts those before.
+    /// Adds a fragment; `None` if it contradicts earlier ones.
     fn add(&mut self, piece: &Piece<'_>) -> Option<()> {
         let (start, end) = (piece.offset, piece.offset + piece.body.len());
         let whole_units = piece.body.len().is_multiple_of(8);
@@ -113,7 +113,7 @@ impl Incomplete {
             return None;
         }
         if self.known.contains(&(start, end)) {
-            // The same once more, as networks may deliver it.
+            // A duplicate, which networks may deliver.
             return (self.data.get(start..end)? == piece.body).then_some(());
         }
         let overlaps = self.known.iter().any(|(a, b)| start < *b && *a < end);
@@ -150,7 +150,7 @@ impl Incomplete {
         self.end == Some(bytes)
     }
 
-    /// The packet. Its IPv4 checksum is not updated: no later step checks it.
+    /// The packet. Its IPv4 checksum is not updated, because no later step checks it.
     fn finish(mut self, from: IpAddr) -> Option<Vec<u8>> {
         let total = self.header.len() + self.data.len();
         match from {
@@ -169,7 +169,7 @@ fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_be_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-/// Takes a fragment apart; `None` if it is none.
+/// Parses a fragment; `None` if the packet is not one.
 fn piece(packet: &[u8]) -> Option<Piece<'_>> {
     match packet.first()? >> 4 {
         4 => piece_v4(packet),
@@ -236,8 +236,8 @@ fn piece_v6(packet: &[u8]) -> Option<Piece<'_>> {
     })
 }
 
-/// Cuts an IPv6 packet that this router sends itself, for a link of `mtu` bytes: each piece is
-/// handed to `send`. Its header has no extensions.
+/// Fragments an IPv6 packet of this router for a link of `mtu` bytes, passing each fragment to
+/// `send`. The packet must not have extension headers.
 pub fn cut_v6(packet: &[u8], mtu: usize, id: u32, mut send: impl FnMut(&[u8])) {
     const FRAGMENT: u8 = 44;
     let Some((header, body)) = packet.split_first_chunk::<40>() else {
@@ -296,7 +296,7 @@ mod tests {
     }
 
     proptest! {
-        /// In whatever order, some of them twice: the last one that is new completes the packet.
+        /// In any order, and with duplicates, the last new fragment completes the packet.
         #[test]
         fn pieces_make_the_packet(
             len in 1_400usize..20_000,
@@ -326,7 +326,7 @@ mod tests {
             prop_assert_eq!(reassembly.held(), 0);
         }
 
-        /// Whatever comes, what is kept stays within its bounds.
+        /// Whatever arrives, the state stays within its bounds.
         #[test]
         fn any_pieces_are_bounded(
             inputs in prop::collection::vec(
@@ -354,13 +354,13 @@ mod tests {
         for piece in &pieces[..2] {
             assert_eq!(reassembly.insert(Instant::ZERO, piece), None);
         }
-        // Overlaps what is known.
+        // Overlaps an earlier fragment.
         let mut liar = pieces[1].clone();
         put(&mut liar, 6, 0x2000 | 10);
         assert_eq!(reassembly.insert(Instant::ZERO, &liar), None);
         assert_eq!(reassembly.held(), 0, "all of it is forgotten");
         assert_eq!(reassembly.insert(Instant::ZERO, &pieces[2]), None);
-        // What stays incomplete goes after a while.
+        // Incomplete datagrams expire.
         assert!(reassembly.held() > 0);
         let late = Instant::ZERO + PATIENCE;
         assert_eq!(reassembly.insert(late, &v4(10)), None);

@@ -14,17 +14,17 @@ use super::table::{Draft, Table};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Prefix(IpNet);
 
-/// Text that is no prefix.
+/// Text that is not a prefix.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PrefixError {
-    /// Not an address, or no such length.
+    /// Not an address, or an impossible length.
     #[error("cannot read the prefix `{0}`: write ADDRESS/LENGTH, as in 10.1.0.0/16 or fd00::/8")]
     Syntax(String),
-    /// Bits are set behind the prefix length.
+    /// Bits are set beyond the prefix length.
     #[error("`{given}` has bits set behind its length: did you mean `{meant}`?")]
     HostBits {
-        /// What was given.
+        /// The given text.
         given: String,
         /// The same without those bits.
         meant: String,
@@ -51,13 +51,13 @@ impl FromStr for Prefix {
 }
 
 impl Prefix {
-    /// True if the prefix holds `address`.
+    /// Returns true if the prefix contains `address`.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
         self.0.contains(&address)
     }
 
-    /// The prefix as address and length.
+    /// Returns the prefix as address and length.
     #[must_use]
     pub fn net(&self) -> IpNet {
         self.0
@@ -65,7 +65,7 @@ impl Prefix {
 }
 
 impl From<IpAddr> for Prefix {
-    /// The host route to `address`.
+    /// Creates the host route to `address`.
     fn from(address: IpAddr) -> Self {
         Self(IpNet::from(address))
     }
@@ -77,7 +77,7 @@ impl fmt::Display for Prefix {
     }
 }
 
-/// Routes with `T` as next hops, to be looked up once they are [compiled](Self::compile).
+/// Routes with `T` as next hops. They can be looked up once they are [compiled](Self::compile).
 #[derive(Clone, Debug)]
 pub struct Routes<T> {
     v4: BTreeMap<Ipv4Net, T>,
@@ -85,7 +85,7 @@ pub struct Routes<T> {
 }
 
 impl<T> Routes<T> {
-    /// None.
+    /// Creates a set without routes.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -94,7 +94,7 @@ impl<T> Routes<T> {
         }
     }
 
-    /// Adds a route, in place of one that the same prefix had before.
+    /// Adds a route, replacing any route for the same prefix.
     pub fn insert(&mut self, prefix: Prefix, next_hop: T) {
         match prefix.0 {
             IpNet::V4(net) => drop(self.v4.insert(net, next_hop)),
@@ -108,7 +108,7 @@ impl<T> Routes<T> {
         self.v4.len() + self.v6.len()
     }
 
-    /// True without any route.
+    /// Returns true if there is no route.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -116,8 +116,8 @@ impl<T> Routes<T> {
 }
 
 impl<T: PartialEq> Routes<T> {
-    /// Makes a table for lookups. Different next hops should be few; routes to more than 2²⁴ of
-    /// them are left out.
+    /// Compiles a table for lookups. It should have few different next hops; routes to more than
+    /// 2²⁴ of them are omitted.
     #[must_use]
     pub fn compile(self) -> RouteTable<T> {
         let mut hops: Vec<T> = Vec::new();
@@ -144,17 +144,17 @@ impl<T> Default for Routes<T> {
     }
 }
 
-/// A routing table that does not change.
+/// An immutable routing table.
 #[derive(Clone, Debug)]
 pub struct RouteTable<T> {
     v4: Table,
     v6: PrefixMap<Ipv6Net, T>,
-    /// Next hops of IPv4 by their numbers.
+    /// IPv4 next hops, indexed by number.
     hops: Vec<T>,
 }
 
 impl<T> RouteTable<T> {
-    /// The next hop of the longest prefix that holds `destination`.
+    /// Returns the next hop of the longest prefix that contains `destination`.
     #[inline]
     #[must_use]
     pub fn lookup(&self, destination: IpAddr) -> Option<&T> {
@@ -166,7 +166,7 @@ impl<T> RouteTable<T> {
 }
 
 impl<T> Default for RouteTable<T> {
-    /// One without any route.
+    /// Creates a table without routes.
     fn default() -> Self {
         Self {
             v4: Table::default(),
@@ -250,7 +250,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against a linear search.
+        /// Compares lookups with a linear search.
         #[test]
         fn agrees_with_the_definition(
             routes in prop::collection::vec((any::<u32>(), 0u8..=32), 0..80),

@@ -1,29 +1,30 @@
-//! IPv4 lookup in a few reads: a table over the first 16 bits, and one over each of the next two
-//! bytes where longer prefixes need it.
+//! IPv4 lookup in a few reads: one table covers the first 16 bits, and further tables cover each
+//! of the next two bytes if longer prefixes need them.
 //!
-//! Each entry holds the longest prefix that covers all of its addresses, so a lookup never goes
-//! back. Tables are put together in full ([`Draft`]) and then packed ([`Table`]): neighbours in a
-//! table over a byte mostly agree, so only the first of each run is kept, and a bit for each place
-//! says whether a run begins there. That makes some 100 bytes of each KiB, and 10⁵ routes of the
-//! global table's lengths fit into a second-level cache.
+//! Each entry holds the longest prefix that covers all of its addresses, so that a lookup never
+//! goes back. Tables are first built in full ([`Draft`]) and then packed ([`Table`]). Because
+//! neighbouring entries of a byte's table mostly agree, packing keeps only the first entry of
+//! each run, and one bit per place records whether a run starts there. This takes about 100
+//! bytes for each KiB, so that 10⁵ routes with the prefix lengths of the global table fit into a
+//! second-level cache.
 
 use std::net::Ipv4Addr;
 
 use ipnet::Ipv4Net;
 
-/// Next hops that a table can tell apart.
+/// Maximum number of next hops in a table.
 const MAX_HOPS: usize = (1 << HOP_BITS) - 1;
 const HOP_BITS: u32 = 24;
 const HOP_MASK: u32 = (1 << HOP_BITS) - 1;
-/// An entry that leads on to a table over the next byte, whose number it holds.
+/// Marks an entry that holds the number of a table over the next byte.
 const DEEPER: u32 = 1 << 31;
 
-/// Either a prefix's length and next hop, or the way to a deeper table.
+/// Either a prefix's length and next hop, or a reference to a deeper table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Entry(u32);
 
 impl Entry {
-    /// No prefix. Next hops count from 1.
+    /// No prefix. Next hops are numbered from 1.
     const NONE: Self = Self(0);
 
     fn leaf(length: u8, hop: u32) -> Self {
@@ -40,10 +41,10 @@ impl Entry {
     }
 }
 
-/// Tables in full.
+/// Unpacked tables.
 #[derive(Debug)]
 pub(super) struct Draft {
-    /// By the first 16 bits.
+    /// Indexed by the first 16 bits.
     first: Box<[Entry]>,
     bytes: Vec<[Entry; 256]>,
 }
@@ -56,8 +57,8 @@ impl Draft {
         }
     }
 
-    /// Adds a route, or replaces that of the same prefix. False, and nothing changed, if `hop` is
-    /// too large.
+    /// Adds a route, replacing any route for the same prefix. If `hop` is too large, returns
+    /// false without changing anything.
     pub(super) fn insert(&mut self, net: Ipv4Net, hop: usize) -> bool {
         let Some(hop) = u32::try_from(hop + 1)
             .ok()
@@ -110,7 +111,7 @@ impl Draft {
         }
     }
 
-    /// The same, packed.
+    /// Packs the tables.
     pub(super) fn pack(&self) -> Table {
         let mut table = Table::default();
         let pack = |entry: &Entry| table.pack(&self.bytes, *entry);
@@ -119,7 +120,7 @@ impl Draft {
     }
 }
 
-/// Makes `leaf` the answer for all addresses of `entry` that no longer prefix covers.
+/// Makes `leaf` the result for all addresses of `entry` that no longer prefix covers.
 fn cover(bytes: &mut [[Entry; 256]], entry: &mut Entry, leaf: Entry) {
     let Some(table) = entry.deeper() else {
         if entry.length() <= leaf.length() {
@@ -139,7 +140,7 @@ fn cover(bytes: &mut [[Entry; 256]], entry: &mut Entry, leaf: Entry) {
     }
 }
 
-/// The number of the table behind `entry`, made now if there is none.
+/// Number of the table below `entry`, and creates the table if necessary.
 fn deepen(bytes: &mut Vec<[Entry; 256]>, entry: &mut Entry) -> usize {
     if let Some(table) = entry.deeper() {
         return table;
@@ -151,21 +152,21 @@ fn deepen(bytes: &mut Vec<[Entry; 256]>, entry: &mut Entry) -> usize {
     table
 }
 
-/// Words of a packed table in front of its runs: a bit for each place where one begins, and how
-/// many begin before each quarter.
+/// Words of a packed table before its runs. They hold one bit per place, set if a run starts
+/// there, and for each quarter the number of runs that start before it.
 const HEADER: usize = 9;
 
 /// Maps addresses to next hops, which the caller numbers from 0 to 2²⁴ − 2.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Table {
-    /// By the first 16 bits; empty without any route.
+    /// Indexed by the first 16 bits; empty if there are no routes.
     first: Box<[Entry]>,
-    /// Packed tables, one behind the other. Who leads to one holds where it begins.
+    /// Consecutive packed tables. Entries that refer to a table hold its start.
     packed: Vec<u32>,
 }
 
 impl Table {
-    /// Packs the tables behind `entry`.
+    /// Packs the tables below `entry`.
     fn pack(&mut self, bytes: &[[Entry; 256]], entry: Entry) -> Entry {
         let Some(table) = entry.deeper().and_then(|table| bytes.get(table)) else {
             return entry;
@@ -197,7 +198,7 @@ impl Table {
         Entry(DEEPER | u32::try_from(begin).unwrap_or(0))
     }
 
-    /// The next hop of the longest prefix that holds `address`.
+    /// The next hop of the longest prefix that contains `address`.
     #[inline]
     pub(super) fn lookup(&self, address: Ipv4Addr) -> Option<usize> {
         let [a, b, c, d] = address.octets();
@@ -210,7 +211,7 @@ impl Table {
         (entry.0 & HOP_MASK).checked_sub(1).map(|hop| hop as usize)
     }
 
-    /// The run that a byte falls into, in the table that begins at `begin`.
+    /// The entry for a byte, in the table that starts at `begin`.
     #[inline]
     fn entry(&self, begin: usize, byte: u8) -> Option<Entry> {
         let (header, runs) = self.packed.get(begin..)?.split_first_chunk::<HEADER>()?;
@@ -220,7 +221,7 @@ impl Table {
         let up_to = (high << 32 | low) & u64::MAX >> (63 - (byte & 63));
         let before = *header[8].to_ne_bytes().get(quarter)?;
         let begun = usize::from(before) + up_to.count_ones() as usize;
-        // The first place always begins a run.
+        // The first place always starts a run.
         runs.get(begun.checked_sub(1)?).map(|run| Entry(*run))
     }
 }

@@ -1,4 +1,4 @@
-//! Coalescing consecutive packets of one flow into a super-packet (GRO).
+//! Coalesces consecutive packets of a flow into a super-packet (GRO).
 
 use pathmark_shim::checksum::Sum;
 
@@ -10,16 +10,17 @@ const PROTOCOL_UDP: u8 = 17;
 /// Flags of a TCP segment that can be coalesced: ACK, and PSH, which ends the super-packet.
 const TCP_ACK: u8 = 0x10;
 const TCP_PSH: u8 = 0x08;
-/// Longest super-packet: an IPv4 total length, or an IPv6 payload length and its header.
+/// Maximum length of a super-packet: an IPv4 total length, or an IPv6 payload length plus its
+/// header.
 const MAX_SUPER: usize = 65_535;
-/// Most packets in one super-packet; bounds the slices of one vectored write.
+/// Maximum packets per super-packet, which also bounds the slices of one vectored write.
 const MAX_SEGMENTS: usize = 64;
-/// Longest header: IPv6, and TCP with all its options.
+/// Maximum header length: IPv6, and TCP with all its options.
 const MAX_HEADER: usize = 100;
 
-/// Packets that can leave as one super-packet: their headers differ only in the fields that
-/// segmentation changes, their payload sizes are equal (the last may be shorter), and their
-/// checksums are all partial, so that no complete checksum is replaced.
+/// Collects packets that can leave as one super-packet. Their headers differ only in fields that
+/// segmentation changes, and their payload sizes are equal, except that the last may be shorter.
+/// All their checksums must be partial, so that no complete checksum is replaced.
 #[derive(Debug)]
 pub struct Coalescer {
     first: Header,
@@ -46,14 +47,14 @@ struct Header {
 }
 
 impl Header {
-    /// `None` if the packet cannot be coalesced.
+    /// Returns `None` if the packet cannot be coalesced.
     fn find(bytes: &[u8], offload: Offload) -> Option<Self> {
         let partial = offload.checksum?;
         if offload.gso.is_some() {
             return None;
         }
         let (upper, protocol) = match bytes {
-            // No options; no fragment: flags and offset but for DF are zero.
+            // No options, and not a fragment: flags other than DF, and the offset, are zero.
             [0x45, _, _, _, _, _, f0, 0, _, protocol, ..] if f0 & 0xBF == 0 => (20, *protocol),
             [first, _, _, _, _, _, next, ..] if first >> 4 == 6 => (40, *next),
             _ => return None,
@@ -83,7 +84,7 @@ impl Header {
 }
 
 impl Coalescer {
-    /// Starts with a packet; `None` if it cannot be coalesced.
+    /// Starts with a packet, or returns `None` if it cannot be coalesced.
     #[must_use]
     pub fn start(bytes: &[u8], offload: Offload) -> Option<Self> {
         let first = Header::find(bytes, offload)?;
@@ -105,7 +106,7 @@ impl Coalescer {
         })
     }
 
-    /// Appends the next packet if it continues the last one.
+    /// Appends the next packet if it continues the last one; otherwise returns false.
     pub fn append(&mut self, bytes: &[u8], offload: Offload) -> bool {
         if self.closed || self.segments == MAX_SEGMENTS || offload != self.offload {
             return false;
@@ -138,8 +139,7 @@ impl Coalescer {
         true
     }
 
-    /// True if segmenting a super-packet with header `first` would make a packet with header `next`
-    /// here.
+    /// Whether segmenting a super-packet with header `first` would produce header `next` here.
     fn continues(&self, first: &[u8], next: &[u8]) -> bool {
         let Header { kind, upper, .. } = self.first;
         let (Some((ip, rest)), Some((next_ip, next_rest))) =
@@ -148,8 +148,9 @@ impl Coalescer {
             return false;
         };
         let same_ip = match (ip, next_ip) {
-            // Version, type of service; flags, TTL, protocol; addresses. Not length and checksum.
-            // The identification increases by 1 per packet, compared only without DF (RFC 6864).
+            // Compares version, type of service, flags, TTL, protocol and addresses, but not
+            // length and checksum. The identification increases by 1 per packet. It is compared
+            // only without DF (RFC 6864).
             (
                 [
                     v,
@@ -187,14 +188,14 @@ impl Coalescer {
                     && addresses == naddresses
                     && (flags & 0x40 != 0 || id == u16::from_be_bytes([*n0, *n1]))
             }
-            // All but the payload length.
+            // All fields except the payload length.
             _ => ip.get(..4) == next_ip.get(..4) && ip.get(6..) == next_ip.get(6..),
         };
         if !same_ip {
             return false;
         }
         if kind == GsoKind::Udp {
-            // Ports; length and checksum differ.
+            // Ports only, because length and checksum differ.
             return rest.get(..4) == next_rest.get(..4);
         }
         let (
@@ -253,26 +254,26 @@ impl Coalescer {
             && tail == ntail
     }
 
-    /// The kind of the super-packet.
+    /// Returns the kind of the super-packet.
     #[must_use]
     pub fn kind(&self) -> GsoKind {
         self.first.kind
     }
 
-    /// Packets so far.
+    /// Number of packets so far.
     #[must_use]
     pub fn segments(&self) -> usize {
         self.segments
     }
 
-    /// Bytes of header in front of each packet's payload.
+    /// Length of the header in front of each packet's payload.
     #[must_use]
     pub fn header_len(&self) -> usize {
         self.first.len
     }
 
-    /// The header of the super-packet, to be followed by the payloads of all its packets, and the
-    /// offloads to request for it. `None` for a single packet, which leaves unchanged.
+    /// Returns the super-packet's header, which the payloads of all packets should follow, and
+    /// its offloads. `None` for a single packet, which leaves unchanged.
     pub fn finish(&mut self) -> Option<(&[u8], Offload)> {
         if self.segments < 2 {
             return None;

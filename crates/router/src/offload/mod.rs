@@ -1,10 +1,10 @@
 //! Segmentation and checksums, which a TUN interface with offloads leaves to its reader.
 //!
-//! With a virtio-net header in front, the kernel hands over packets of up to 64 KiB that a network
-//! card would cut into segments (TSO for TCP, USO for UDP), with checksum fields that hold the sum
-//! of the pseudo-header only. [`VnetHeader`] is that header, [`Super`] cuts such a packet, and
-//! [`Coalescer`] coalesces segments again on their way out: a fast path moves few large packets, a
-//! slow one no bursts.
+//! The kernel puts a virtio-net header in front of each packet ([`VnetHeader`]). It can then
+//! hand over packets of up to 64 KiB, which a network card would cut into segments (TSO for TCP,
+//! USO for UDP). Their checksum fields hold only the sum of the pseudo-header. [`Super`] cuts
+//! such a packet, and [`Coalescer`] coalesces segments again on departure. A fast path therefore
+//! handles few large packets, whereas a slow one has no bursts.
 
 mod coalesce;
 mod split;

@@ -1,4 +1,4 @@
-//! Cutting a super-packet into the packets that it stands for.
+//! Cuts a super-packet into its packets.
 
 use pathmark_shim::checksum::Sum;
 use pathmark_shim::ip::{Fragment, Layout, Version, protocol};
@@ -8,9 +8,9 @@ use crate::field::put_low;
 
 const UDP_HEADER: usize = 8;
 const TCP_HEADER: usize = 20;
-/// FIN and PSH: only the last segment has them.
+/// FIN and PSH, which only the last segment carries.
 const TCP_LAST_FLAGS: u8 = 0x09;
-/// CWR: only the first segment has it.
+/// CWR, which only the first segment carries.
 const TCP_FIRST_FLAGS: u8 = 0x80;
 const TCP_FLAGS_AT: usize = 13;
 const TCP_CHECKSUM_AT: u16 = 16;
@@ -20,23 +20,23 @@ const UDP_CHECKSUM_AT: u16 = 6;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadSuper {
-    /// Its protocol is not the one that its virtio-net header names, or it is a fragment.
+    /// Its protocol differs from that in its virtio-net header, or it is a fragment.
     #[error("a super-packet of another kind than its virtio-net header says")]
     Kind,
-    /// Its headers do not fit.
+    /// Its headers have impossible lengths.
     #[error("a super-packet with impossible headers")]
     Header,
 }
 
-/// A super-packet, checked, ready to be cut.
+/// A super-packet whose headers were checked, ready to be cut.
 #[derive(Clone, Copy, Debug)]
 pub struct Super {
     layout: Layout,
     gso: Gso,
-    /// Where payload starts.
+    /// Offset of the payload.
     header: usize,
     checksum_at: u16,
-    /// Pseudo-header sum of a full segment and of the last one.
+    /// Pseudo-header sums of a full segment and of the last one.
     sums: (u16, u16),
 }
 
@@ -84,19 +84,19 @@ impl Super {
         Ok(this)
     }
 
-    /// How many packets it stands for; at least 1.
+    /// Number of packets in it, at least 1.
     #[must_use]
     pub fn segments(&self) -> usize {
         self.payload().div_ceil(usize::from(self.gso.size)).max(1)
     }
 
-    /// Length in bytes of its largest packet.
+    /// Length of the largest packet, in bytes.
     #[must_use]
     pub fn largest(&self) -> usize {
         self.header + self.payload().min(usize::from(self.gso.size))
     }
 
-    /// Bytes of all its packets together.
+    /// Total bytes of all packets.
     #[must_use]
     pub fn total(&self) -> usize {
         self.segments() * self.header + self.payload()
@@ -110,7 +110,7 @@ impl Super {
         self.payload() - (self.segments() - 1) * usize::from(self.gso.size)
     }
 
-    /// The payload of packet `index`: of UDP or TCP.
+    /// Returns the UDP or TCP payload of packet `index`.
     #[inline]
     #[must_use]
     pub fn segment_payload<'b>(&self, bytes: &'b [u8], index: usize) -> &'b [u8] {
@@ -123,14 +123,14 @@ impl Super {
         rest.get(..size).unwrap_or(rest)
     }
 
-    /// True if it stands for UDP datagrams.
+    /// Returns true if it consists of UDP datagrams.
     #[inline]
     #[must_use]
     pub const fn is_udp(&self) -> bool {
         matches!(self.gso.kind, GsoKind::Udp)
     }
 
-    /// Length in bytes of packet `index`.
+    /// Length of packet `index`, in bytes.
     #[must_use]
     pub fn segment_len(&self, index: usize) -> usize {
         self.header
@@ -141,9 +141,9 @@ impl Super {
             }
     }
 
-    /// Writes packet `index` of the super-packet `bytes` to the front of `out`; returns its length
-    /// and what is left undone in it: its checksum. `None` if there is no such packet or `out` is
-    /// too short.
+    /// Writes packet `index` of the super-packet `bytes` to the front of `out`. Returns its
+    /// length and its offload: the checksum is still partial. `None` if there is no such packet
+    /// or `out` is too short.
     #[inline]
     pub fn segment(&self, bytes: &[u8], index: usize, out: &mut [u8]) -> Option<(usize, Offload)> {
         let last = self.segments() - 1;
@@ -191,7 +191,7 @@ impl Super {
             Version::V4 => {
                 put_low(header, 2, len);
                 if let Some(&[i0, i1]) = header.get(4..).and_then(|b| b.first_chunk::<2>()) {
-                    // Consecutive, as a network card that segments does it.
+                    // Consecutive, as in segmentation by a network card.
                     let id = usize::from(u16::from_be_bytes([i0, i1])).wrapping_add(index);
                     put_low(header, 4, id & 0xFFFF);
                 }

@@ -1,4 +1,4 @@
-//! Cutting and coalescing, with checksums computed by a reference implementation.
+//! Cutting and coalescing, compared with a reference implementation of checksums.
 
 use pathmark_shim::ip::Layout;
 use proptest::prelude::*;
@@ -27,7 +27,7 @@ fn pseudo(bytes: &[u8], upper: usize, protocol: u8) -> Vec<u8> {
     [addresses, &length.to_be_bytes(), &[0, 0, 0, protocol]].concat()
 }
 
-/// Headers of a super-packet over `payload`, checksum field as the kernel leaves it.
+/// Headers of a super-packet over `payload`, with the checksum field as the kernel leaves it.
 fn super_packet(v6: bool, tcp: bool, payload: &[u8]) -> (Vec<u8>, usize) {
     let (upper, protocol) = (if v6 { 40 } else { 20 }, if tcp { 6 } else { 17 });
     let own = if tcp { 32 } else { 8 };
@@ -85,7 +85,7 @@ fn offload_of(v6: bool, tcp: bool, size: u16) -> Offload {
     }
 }
 
-/// What checksum offload does in the end.
+/// Completes a checksum, as offload finally does.
 fn complete(bytes: &mut [u8], partial: Partial) {
     let (start, at) = (
         usize::from(partial.start),
@@ -119,7 +119,8 @@ fn cut(bytes: &[u8], offload: Offload) -> Vec<(Vec<u8>, Offload)> {
 }
 
 proptest! {
-    /// Every segment is a correct packet, and coalescing all segments gives the super-packet again.
+    /// Every segment must be a valid packet, and coalescing all segments must result in the
+    /// super-packet again.
     #[test]
     fn cutting_and_coalescing_are_inverse(
         v6: bool,

@@ -1,6 +1,6 @@
 //! The virtio-net header in front of each packet of a TUN interface (virtio 1.2 §5.1.6).
 
-/// Bytes of the header (without `num_buffers`, which TUN leaves out).
+/// Length of the header (without `num_buffers`, which TUN omits).
 pub const VNET_LEN: usize = 10;
 
 const NEEDS_CHECKSUM: u8 = 1;
@@ -14,16 +14,17 @@ const GSO_ECN: u8 = 0x80;
 /// The header as bytes.
 pub type VnetHeader = [u8; VNET_LEN];
 
-/// A checksum that is still to be completed.
+/// A checksum that still has to be completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Partial {
-    /// Where summing starts: the upper layer's header, in bytes from the start of the packet.
+    /// Where summing starts: offset of the upper-layer header from the start of the packet.
     pub start: u16,
-    /// Where the checksum goes, in bytes from `start`. It holds the pseudo-header's sum.
+    /// Where the checksum belongs, in bytes from `start`. This place holds the pseudo-header's
+    /// sum.
     pub offset: u16,
 }
 
-/// Which kind of super-packet.
+/// The kind of a super-packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GsoKind {
     /// TCP over IPv4.
@@ -34,34 +35,34 @@ pub enum GsoKind {
     Udp,
 }
 
-/// How a super-packet is to be cut.
+/// How a super-packet should be cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gso {
     /// Its kind.
     pub kind: GsoKind,
-    /// Payload bytes of each segment but the last; not 0.
+    /// Payload bytes of each segment except the last; not 0.
     pub size: u16,
     /// TCP: the first segment carries CWR (RFC 3168).
     pub ecn: bool,
 }
 
-/// What is left undone in one packet.
+/// Work that offload leaves to be done in one packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Offload {
-    /// Its checksum, or with `gso` those of its segments.
+    /// Its partial checksum, or with `gso`, those of its segments.
     pub checksum: Option<Partial>,
     /// Its segmentation.
     pub gso: Option<Gso>,
 }
 
-/// A header that means nothing here.
+/// An invalid virtio-net header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadVnet {
-    /// A type of segmentation that was not asked for.
+    /// A type of segmentation that was not requested.
     #[error("unknown kind of super-packet")]
     Kind,
-    /// Segments of no bytes.
+    /// Segments without payload.
     #[error("super-packet with segments of size 0")]
     Size,
     /// A super-packet with complete checksums, which the kernel never makes.
@@ -70,10 +71,10 @@ pub enum BadVnet {
 }
 
 impl Offload {
-    /// Reads the header.
+    /// Parses the header.
     ///
     /// # Errors
-    /// [`BadVnet`]; offsets are checked where they are used.
+    /// [`BadVnet`]. Offsets are checked later, where they are used.
     #[inline]
     pub fn parse(header: &VnetHeader) -> Result<Self, BadVnet> {
         let &[flags, kind, _, _, s0, s1, c0, c1, o0, o1] = header;
@@ -110,7 +111,7 @@ impl Offload {
         })
     }
 
-    /// The header for a packet whose IP and upper-layer headers take `header_len` bytes.
+    /// Returns the header for a packet whose IP and upper-layer headers have `header_len` bytes.
     #[inline]
     #[must_use]
     pub fn emit(&self, header_len: u16) -> VnetHeader {

@@ -1,8 +1,9 @@
-//! What keeps packets from passing by a closed port although rules or routes are gone: a table of
-//! nftables that drops what a `[[steer]]` names and does not leave by its port's interface.
+//! Keeps packets from bypassing a closed port even if rules or routes are missing. A table of
+//! nftables drops packets that a `[[steer]]` selects, unless they leave by the interface of its
+//! port.
 //!
-//! Cards are named twice, by name and by number: a renamed card keeps its number, and one that was
-//! made again keeps its name.
+//! Cards are identified both by name and by number, because a renamed card keeps its number, and
+//! a recreated card keeps its name.
 
 use std::fmt::Write as _;
 
@@ -11,25 +12,25 @@ use super::state::{Link, closed_name};
 use super::step::Step;
 use crate::config::{Config, OnStop, SteerSpec};
 
-/// The whole table.
+/// The complete table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Closed {
     table: u32,
     rules: Vec<String>,
 }
 
-/// Takes the table away.
+/// Deletes the table.
 pub(super) fn delete(table: u32) -> Step {
     Step::Nft(format!("delete table inet {}", closed_name(table)))
 }
 
-/// The table that a configuration asks for; `None` if no port that is steered into is closed.
+/// The table for a configuration; `None` if no port that is steered into is closed.
 pub(super) fn closed(config: &Config, links: &[Link]) -> Option<Closed> {
     let is_closed = |steer: &SteerSpec| {
         let port = config.ports.get(steer.port);
         port.is_some_and(|port| port.host.on_stop == OnStop::Closed)
     };
-    // Later ones need no rules: what they name may take any way.
+    // Later ones need no rules, because their packets may take any way.
     let last = config.steers.iter().rposition(is_closed)?;
     let mut rules = Vec::new();
     for steer in config.steers.iter().take(last + 1) {
@@ -57,14 +58,14 @@ pub(super) fn closed(config: &Config, links: &[Link]) -> Option<Closed> {
     })
 }
 
-/// What matches the cards of a `[[steer]]`.
+/// Returns matches for the cards of a `[[steer]]`.
 fn sources(config: &Config, steer: &SteerSpec, links: &[Link]) -> Vec<String> {
     let Some(from) = steer.from.as_deref() else {
         return vec![String::new()];
     };
     let mut sources = Vec::new();
     match from.contains('*') {
-        // The router's own interfaces are no cards, whatever they are called.
+        // The router's own interfaces never count as cards, whatever their names.
         true => {
             let own = config.ports.iter().filter_map(tun).chain(["lo"]);
             let own: Vec<_> = own.map(|name| format!("\"{name}\"")).collect();
@@ -97,13 +98,12 @@ impl Closed {
         self.table == table
     }
 
-    /// The comments of the rules of a table like this one: each has the same, by which the table is
-    /// known again.
+    /// The comments of such a table's rules. All have the same text, which identifies the table.
     pub(super) fn comments(&self) -> Vec<String> {
         vec![self.digest(); self.rules.len()]
     }
 
-    /// FNV-1a of all rules.
+    /// FNV-1a over all rules.
     fn digest(&self) -> String {
         let bytes = self.rules.iter().flat_map(|rule| rule.bytes().chain([0]));
         let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
@@ -112,16 +112,16 @@ impl Closed {
         format!("vcp-router {hash:016x}")
     }
 
-    /// Puts the table in place of one that may be there, all at once.
+    /// Atomically replaces any existing table by this one.
     pub(super) fn replace(&self) -> Step {
         let (name, digest) = (closed_name(self.table), self.digest());
         let mut text = format!(
             "table inet {name}; delete table inet {name}; table inet {name} {{ chain closed {{ \
              type filter hook forward priority -300; policy accept; "
         );
-        // What a bridge forwards comes here too where br_netfilter is loaded: neighbour discovery,
-        // whose hop limit of 255 no routed packet has any more, and link-local addresses, which no
-        // router forwards.
+        // If br_netfilter is loaded, bridged packets arrive here too. They include neighbour
+        // discovery, with a hop limit of 255 that no routed packet still has, and link-local
+        // addresses, which no router forwards.
         text.push_str("meta pkttype != unicast accept; ip6 hoplimit 255 accept; ");
         text.push_str("ip6 saddr fe80::/10 accept; ip6 daddr fe80::/10 accept; ");
         for rule in &self.rules {

@@ -1,4 +1,4 @@
-//! What of the steering is not as it is asked for, port by port.
+//! Finds differences between the actual and the configured steering, port by port.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -11,33 +11,33 @@ use super::sight::{FoundRule, Sight};
 use super::state::Rule;
 use crate::config::Config;
 
-/// The kernel's own table, whose rule comes first and concerns the box itself.
+/// The kernel's own table, whose rule comes first and is only about this machine's addresses.
 const LOCAL: u32 = 255;
 
-/// Something that takes packets past a port, or keeps them from it.
+/// A fault that leads packets past a port, or keeps them from it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fault {
     /// Index of the port.
     pub(crate) port: usize,
     pub(crate) kind: FaultKind,
-    /// What, and the remedy.
+    /// The fault and its remedy.
     pub(crate) text: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FaultKind {
-    /// There is no interface that packets are to be steered from.
+    /// No interface matches `from`.
     Card,
-    /// A rule of another program's comes before all packets of a `[[steer]]`.
+    /// A rule of another program precedes all packets of a `[[steer]]`.
     Shadow,
-    /// A rule of another program's comes before some packets of a `[[steer]]`.
+    /// A rule of another program precedes some packets of a `[[steer]]`.
     Exception,
-    /// An interface, rule or route of set-up's is not there.
+    /// An interface, rule or route that set-up should have created is missing.
     Missing,
 }
 
 impl Fault {
-    /// With the port's name in front.
+    /// Formats the fault with its port's name in front.
     pub(crate) fn message(&self, config: &Config) -> String {
         let port = config.ports.get(self.port).map_or("?", |port| &port.name);
         format!("port {port}: steering: {}", self.text)
@@ -49,10 +49,10 @@ fn tables(wanted: &Wanted) -> BTreeSet<u32> {
     wanted.rules.iter().map(|rule| rule.table).collect()
 }
 
-/// Asks the kernel and compares; nothing to find where nothing is steered.
+/// Queries the kernel and compares. Without steering, there are no faults.
 ///
 /// # Errors
-/// Those of asking the kernel.
+/// The errors of querying the kernel.
 pub(crate) fn look(config: &Config) -> io::Result<Vec<Fault>> {
     if config.steers.is_empty() {
         return Ok(Vec::new());
@@ -65,7 +65,7 @@ pub(crate) fn look(config: &Config) -> io::Result<Vec<Fault>> {
     Ok(faults(config, &sight))
 }
 
-/// Everything that is wrong, in the order of ports.
+/// All faults, in the order of ports.
 pub(super) fn faults(config: &Config, sight: &Sight) -> Vec<Fault> {
     let names: Vec<&str> = sight.names().collect();
     let wanted = wanted(config, sight.ipv6, &names);
@@ -152,12 +152,12 @@ pub(super) fn faults(config: &Config, sight: &Sight) -> Vec<Fault> {
 }
 
 impl FoundRule {
-    /// It has nothing that a rule of set-up has not.
+    /// Whether it has nothing that a rule of set-up lacks.
     fn is_plain(&self) -> bool {
         !(self.inverted || self.narrow || self.idle)
     }
 
-    /// It takes packets that `wanted` is for.
+    /// Whether it takes packets that `wanted` is meant for.
     fn precedes(&self, wanted: &Rule) -> bool {
         let rule = &self.rule;
         let earlier = rule.v6 == wanted.v6 && rule.priority < wanted.priority;
@@ -181,11 +181,11 @@ impl FoundRule {
         !other(&rule.from, &wanted.from) && marks && overlaps
     }
 
-    /// It takes all of them: the rule is no exception that was made on purpose.
+    /// Whether it takes all of these packets, so that it cannot be an intended exception.
     fn covers(&self, wanted: &Rule) -> bool {
         let rule = &self.rule;
         if self.inverted {
-            // "All but those with a mark", of VPNs.
+            // "All except those with a mark", which VPNs use.
             return true;
         }
         !self.narrow

@@ -1,5 +1,5 @@
-//! What was set up, by its marks alone: without a configuration, or with one that does not hold
-//! together any more.
+//! Identifies everything that was set up only by its marks, either without a configuration, or
+//! with one that is no longer valid.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -11,19 +11,19 @@ use super::SetupError;
 use super::state::{Link, MAIN, State};
 use crate::config::DEFAULT_TABLE;
 
-/// Tables and priorities that belong to one configuration, from its first on.
+/// Number of tables and priorities that belong to one configuration, from its first.
 pub(super) const SPAN: u32 = 256;
 const ALIAS: &str = "vcp-router:";
 
-/// Longest part of a path in an alias, in bytes; an alias has at most 255 (`IFALIASZ`).
+/// Maximum length of the path in an alias, in bytes; an alias has at most 255 (`IFALIASZ`).
 const LONGEST: usize = 200;
 
-/// The alias by which an interface of the configuration `file` with this `table` is known again.
+/// The alias that identifies an interface of the configuration `file` with this `table`.
 pub(super) fn alias(table: u32, file: &str) -> String {
     format!("{ALIAS}{table}:{file}")
 }
 
-/// The path of a configuration as an alias has it.
+/// The path of a configuration, as written in an alias.
 pub(super) fn file(path: &Path) -> String {
     let whole = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let whole = whole.to_string_lossy().replace(char::is_control, "?");
@@ -34,21 +34,21 @@ pub(super) fn file(path: &Path) -> String {
     whole.get(start..).unwrap_or_default().to_owned()
 }
 
-/// The `table` in an alias; `None` for an alias of another program's.
+/// The `table` in an alias; `None` for an alias of another program.
 pub(super) fn table_of(alias: &str) -> Option<u32> {
     let rest = alias.strip_prefix(ALIAS)?;
     rest.split(':').next()?.parse().ok()
 }
 
-/// The configuration that a link was made for, if it is another one than `file` and is still there,
-/// or a program has the link open.
+/// Returns the configuration that a link was created for if it is not `file`, and either still
+/// exists or a program has the link open.
 pub(super) fn other_file<'a>(link: &'a Link, file: &str) -> Option<&'a str> {
     let (_, owner) = link.alias.strip_prefix(ALIAS)?.split_once(':')?;
     (owner != file && (link.held || Path::new(owner).exists())).then_some(owner)
 }
 
-/// The `table` of each configuration that has left marks. Where no interface tells it any more it
-/// is the lowest number that a rule or a route shows, which covers the rest of them.
+/// The `table` of each configuration that has left marks. If no interface shows it, this is the
+/// lowest number in a rule or a route, which covers the others.
 pub(super) fn tables(state: &State) -> BTreeSet<u32> {
     let aliases = state.links.iter().filter_map(|link| table_of(&link.alias));
     let mut tables: BTreeSet<u32> = aliases.collect();
@@ -69,8 +69,9 @@ pub(super) fn tables(state: &State) -> BTreeSet<u32> {
     tables
 }
 
-/// Other values that `table` had before: those in the alias of an interface that is `named`, unless
-/// another configuration may have them still, for some interface with that alias is not.
+/// Returns earlier values of `table`. They are in the aliases of the `named` interfaces, but
+/// excluded if an interface that is not named has the same alias, because another configuration
+/// may still use them.
 pub(super) fn former(state: &State, table: u32, named: &BTreeSet<&str>) -> BTreeSet<u32> {
     let (mut before, mut others) = (BTreeSet::new(), BTreeSet::new());
     for link in &state.links {
@@ -85,7 +86,7 @@ pub(super) fn former(state: &State, table: u32, named: &BTreeSet<&str>) -> BTree
     &before - &others
 }
 
-/// As much of a configuration as tells its marks.
+/// The part of a configuration that determines its marks.
 #[derive(Debug, Deserialize)]
 struct Marks {
     #[serde(default = "default_table")]
@@ -103,11 +104,11 @@ fn default_table() -> u32 {
     DEFAULT_TABLE
 }
 
-/// The tables to take away for the configuration at `path`, as far as it can be read: its own, and
-/// those that it had before. Where it cannot, those of the only configuration that has left marks.
+/// The tables to remove for the configuration at `path`: its own and earlier ones. If it cannot
+/// be read, these are the tables of the only configuration that has left marks.
 ///
 /// # Errors
-/// [`SetupError::Unclear`] if that could be several.
+/// [`SetupError::Unclear`] if several configurations have left marks.
 pub(super) fn tables_for(path: &Path, state: &State) -> Result<BTreeSet<u32>, SetupError> {
     let text = read_regular(path).map_err(|error| error.to_string());
     let marks = text.and_then(|text| {

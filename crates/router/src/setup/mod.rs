@@ -1,22 +1,23 @@
-//! `vcp-router setup` and `teardown`: what the kernel needs around a router, made and taken away
-//! again.
+//! `vcp-router setup` and `teardown` create and remove everything that a router needs in the
+//! kernel.
 //!
 //! ```text
-//!   lan0 ─► rule: iif lan0 ─► table of port "lan" ─► vcp-lan ─► router ─► vcp-wan ─► main table ─► wan0
+//!   lan0 ─► rule: iif lan0 ─► table of port "lan" ─► vcp-lan ─► router ─► vcp-wan ─► main ─► wan0
 //! ```
 //!
-//! - Each port with `tun` gets a persistent interface that belongs to `user`, so that `run` needs
-//!   no capability and the interface outlives it.
-//! - Each port that packets are steered into gets a routing table. Its default routes lead into the
-//!   interface as long as a router holds that (the interface has no carrier otherwise, and routes
-//!   without carrier are ignored). What then follows in the table is the port's `on_stop`: refuse,
-//!   or nothing, so that the main table has its turn.
+//! - Each port with `tun` gets a persistent interface that belongs to `user`, so that `run`
+//!   needs no capability and the interface outlives it.
+//! - Each port that packets are steered into gets a routing table. Its default routes lead into
+//!   the interface as long as a router holds it. Otherwise the interface has no carrier, and
+//!   routes without carrier are ignored. The rest of the table then implements the port's
+//!   `on_stop`: it either rejects packets, or has no further routes, so that the main table is
+//!   next.
 //! - Each `[[steer]]` is a rule that leads to the port's table.
 //!
-//! Interfaces bear an alias, rules and routes a protocol number, by which they are known again:
-//! whatever is not asked for any more is removed, and [`teardown`] needs nothing else (`marks`). A
-//! plan is made from the configuration and the kernel's present state (`plan`); its steps are
-//! commands of iproute2 and writes of sysctls (`step`).
+//! Interfaces carry an alias, rules and routes a protocol number, which identify them later:
+//! entries that are no longer needed are removed, and [`teardown`] needs nothing else (`marks`).
+//! A plan is computed from the configuration and the kernel's present state (`plan`). Its steps
+//! are commands of iproute2 and writes to sysctls (`step`).
 
 mod closed;
 mod faults;
@@ -42,22 +43,22 @@ pub(crate) use faults::{Fault, FaultKind, look};
 pub(crate) use sight::{addresses, messages, table_of};
 pub use step::Step;
 
-/// Whose things are taken away.
+/// Selects the configurations to tear down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whose<'a> {
-    /// Those of this configuration, which need not hold together any more.
+    /// This configuration, which need not be valid any more.
     File(&'a Path),
-    /// Those of the configuration with this `table`.
+    /// The configuration with this `table`.
     Table(u32),
-    /// Those of all that have left marks.
+    /// All that have left marks.
     Everybody,
 }
 
-/// What cannot be set up, and why.
+/// The reason why setting up failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SetupError {
-    /// The configuration is wrong.
+    /// The configuration is invalid.
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// No such user.
@@ -70,7 +71,7 @@ pub enum SetupError {
         command: String,
         /// The package that has it.
         package: &'static str,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
     /// A command failed.
@@ -78,7 +79,7 @@ pub enum SetupError {
     Command {
         /// The command.
         command: String,
-        /// What it said.
+        /// Its error output.
         message: String,
     },
     /// A sysctl cannot be written.
@@ -86,24 +87,24 @@ pub enum SetupError {
     Write {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
-    /// What a command printed is not what iproute2 prints.
+    /// A command's output cannot be parsed.
     #[error("cannot read what `{command}` printed: {message}")]
     Output {
         /// The command.
         command: String,
-        /// What is wrong with it.
+        /// The error in the output.
         message: String,
     },
-    /// An interface of this name exists and is something else.
+    /// An interface with this name exists, but has another kind.
     #[error("{name} exists and is no TUN interface of one queue: choose another name for `tun`")]
     NotTun {
         /// The interface.
         name: String,
     },
-    /// An interface of this name exists only as long as a program holds it.
+    /// An interface with this name exists only as long as a program holds it.
     #[error(
         "{name} exists and ends with the program that made it: stop that program, then set up again"
     )]
@@ -111,10 +112,10 @@ pub enum SetupError {
         /// The interface.
         name: String,
     },
-    /// Another program has an interface, rule, route or table of this name.
+    /// Another program has an interface, rule, route or table in this place.
     #[error("{0}")]
     Taken(String),
-    /// An interface of this name belongs to another user.
+    /// An interface with this name belongs to another user.
     #[error(
         "interface {name} belongs to another user and was not made by set-up: choose another name, \
          or delete it with \"ip link delete dev {name}\" if no program needs it"
@@ -123,7 +124,7 @@ pub enum SetupError {
         /// Its name.
         name: String,
     },
-    /// The configuration that is to be taken away cannot be determined.
+    /// The configuration to tear down cannot be determined.
     #[error(
         "cannot read {}: {message}; there are things of configurations with `table` {tables}: \
          name one by --table, or name no configuration to take all of them away", .path.display()
@@ -133,10 +134,10 @@ pub enum SetupError {
         path: PathBuf,
         /// Why it cannot be read.
         message: String,
-        /// What there is.
+        /// The tables that have marks.
         tables: String,
     },
-    /// Another configuration's interface would be changed or removed.
+    /// An interface of another configuration would be changed or removed.
     #[error(
         "interface {name} belongs to {file} (`table = {table}`): give this configuration another \
          `table` and other names, or take it over with --force"
@@ -144,44 +145,45 @@ pub enum SetupError {
     OtherFile {
         /// The interface.
         name: String,
-        /// The configuration that it was made for.
+        /// The configuration that it was created for.
         file: String,
         /// That configuration's `table`.
         table: u32,
     },
-    /// A program has an interface open that would be removed.
+    /// An interface that a program has open would be removed.
     #[error(
         "interface {0} is in use by a program, most likely a running router: stop it first, or \
          remove the interface nevertheless with --force"
     )]
     Held(String),
-    /// What set-up cannot mend keeps packets from being steered.
+    /// A fault that set-up cannot repair keeps packets from being steered.
     #[error("set up, but packets are not steered as they should: {}", .0.join("; "))]
     Steering(Vec<String>),
-    /// The kernel cannot be asked.
+    /// The kernel cannot be queried.
     #[error("cannot ask the kernel for links, rules and routes: {0}")]
     Kernel(io::Error),
-    /// Standard output takes nothing.
+    /// Standard output cannot be written.
     #[error("cannot print: {0}")]
     Print(io::Error),
 }
 
-/// How [`setup`] and [`teardown`] go about it.
+/// Options of [`setup`] and [`teardown`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SetupOptions {
     /// Only prints the commands.
     pub dry_run: bool,
-    /// Takes over and removes what belongs to another configuration, or is in use.
+    /// Takes over or removes interfaces of another configuration, or in use.
     pub force: bool,
-    /// Steering that set-up cannot mend is a warning: cards may come later.
+    /// Only warns about steering faults that set-up cannot repair, because cards may appear
+    /// later.
     pub boot: bool,
 }
 
-/// Sets up what `path` asks for, and removes what it no longer asks for. Each command is
-/// printed as a shell would take it, before it runs.
+/// Sets up everything that `path` requires, and removes what it no longer requires. Each command
+/// is printed in shell syntax before it runs.
 ///
 /// # Errors
-/// [`SetupError`]; what was done until then stays, and the next call goes on from there.
+/// [`SetupError`]. Completed steps stay in effect, and the next call continues from there.
 pub fn setup(path: &Path, options: SetupOptions) -> Result<(), SetupError> {
     let dry_run = options.dry_run;
     let config = Config::load(path)?;
@@ -205,7 +207,7 @@ pub fn setup(path: &Path, options: SetupOptions) -> Result<(), SetupError> {
     }
     let mut wrong = Vec::new();
     for fault in look(&config).map_err(SetupError::Kernel)? {
-        // Before the commands have run, what they make is missing.
+        // Before the commands have run, the entries that they create are missing.
         if dry_run && fault.kind == FaultKind::Missing {
             continue;
         }
@@ -221,7 +223,8 @@ pub fn setup(path: &Path, options: SetupOptions) -> Result<(), SetupError> {
     }
 }
 
-/// Takes away what [`setup`] made, by the marks that it bears, in the same way.
+/// Removes everything that [`setup`] created, identified by its marks, and prints the commands
+/// likewise.
 ///
 /// # Errors
 /// As for [`setup`].
@@ -258,8 +261,8 @@ pub fn teardown(whose: Whose<'_>, options: SetupOptions) -> Result<(), SetupErro
     run(&steps, options.dry_run, &mut io::stdout().lock())
 }
 
-/// Does `steps`, or with `dry_run` only prints them. A reader of `out` that goes away, or a full
-/// disk, does not stop what was begun.
+/// Runs `steps`, or with `dry_run` only prints them. If `out` fails, because its reader left or
+/// a disk is full, the remaining steps still run.
 fn run(steps: &[Step], dry_run: bool, out: &mut dyn Write) -> Result<(), SetupError> {
     let mut printed = Ok(());
     for step in steps {

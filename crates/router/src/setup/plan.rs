@@ -1,4 +1,4 @@
-//! From what is there to what is asked for: the steps between.
+//! Computes the steps from the kernel's present state to the configured one.
 
 mod commands;
 mod interface;
@@ -18,12 +18,12 @@ pub(super) use interface::Owner;
 use interface::interface;
 pub(super) use wanted::{Wanted, routes, wanted};
 
-/// Least MTU of IPv6 (RFC 8200, section 5).
+/// Minimum MTU of IPv6 (RFC 8200 §5).
 const LEAST_IPV6_MTU: u32 = 1280;
 
-/// Steps to what `config` asks for. Refusing routes come first and rules last, and nothing is
-/// removed before what takes its place is there: at no time does a packet for a closed port find
-/// the main table.
+/// Returns the steps to the state that `config` requires. Refusing routes come first and rules
+/// last, and nothing is removed before its replacement exists. Therefore a packet for a closed
+/// port never reaches the main table.
 pub(super) fn up(
     config: &Config,
     owner: &Owner<'_>,
@@ -42,7 +42,7 @@ pub(super) fn up(
     {
         steps.push(closed.replace());
     }
-    // Routes of an interface end with it.
+    // Routes disappear together with their interface.
     let mut gone = BTreeSet::new();
     let missing = |route: &Route, gone: &BTreeSet<&str>| {
         let flushed = route
@@ -80,7 +80,7 @@ pub(super) fn up(
     let mtus = shrinking(config, state);
     let keeps = |link: &Link| link.held && !owner.force;
     steps.extend(remove(config.table, &named, state, &wanted, &mtus, &keeps));
-    // What the configuration had made before its `table` was changed.
+    // Entries from before the `table` was changed.
     for table in former(state, config.table, &named) {
         let before = remove(table, &named, state, &wanted, &mtus, &keeps);
         let new: Vec<_> = before.filter(|step| !steps.contains(step)).collect();
@@ -89,7 +89,7 @@ pub(super) fn up(
     Ok(steps)
 }
 
-/// Steps to nothing of what was made for the configuration with this `table`.
+/// The steps that remove everything of the configuration with this `table`.
 pub(super) fn down(table: u32, state: &State) -> Vec<Step> {
     let nothing = Wanted {
         rules: Vec::new(),
@@ -100,7 +100,7 @@ pub(super) fn down(table: u32, state: &State) -> Vec<Step> {
     remove(table, &none, state, &nothing, &none, &|_| false).collect()
 }
 
-/// What the operator should know besides.
+/// Returns further warnings for the operator.
 pub(super) fn warnings(config: &Config, state: &State) -> Vec<String> {
     let mut warnings = Vec::new();
     let forwards = |key: &str| {
@@ -155,7 +155,8 @@ pub(super) fn warnings(config: &Config, state: &State) -> Vec<String> {
     warnings
 }
 
-/// Interfaces whose MTU falls below the least of IPv6: the kernel takes their IPv6 routes away.
+/// Interfaces whose MTU would fall below the minimum of IPv6, so that the kernel removes their
+/// IPv6 routes.
 fn shrinking<'a>(config: &'a Config, state: &State) -> BTreeSet<&'a str> {
     let shrinks = |port: &&PortSpec| {
         let link = tun(port).and_then(|name| state.link(name));
@@ -165,8 +166,8 @@ fn shrinking<'a>(config: &'a Config, state: &State) -> BTreeSet<&'a str> {
     ports.filter_map(tun).collect()
 }
 
-/// Fails if an interface that would be changed or removed is another configuration's, or a program
-/// has it open whose configuration is gone.
+/// Fails if an interface that would be changed or removed belongs to another configuration, or
+/// if a program has it open whose configuration no longer exists.
 fn others(config: &Config, owner: &Owner<'_>, state: &State) -> Result<(), SetupError> {
     let named = named(config);
     let concerned = |link: &&Link| {
@@ -185,7 +186,7 @@ fn others(config: &Config, owner: &Owner<'_>, state: &State) -> Result<(), Setup
     Ok(())
 }
 
-/// True if packets of this version of IP are steered.
+/// Whether packets of this IP version are steered.
 fn steers(steer: &SteerSpec, v6: bool) -> bool {
     steer.to.is_empty() || steer.to.iter().any(|to| to.net().addr().is_ipv6() == v6)
 }
@@ -194,8 +195,8 @@ fn in_span(table: u32, number: u32) -> bool {
     (table..table.saturating_add(SPAN)).contains(&number)
 }
 
-/// Fails if another program's rule has one of our priorities or leads to one of our tables, or if
-/// another program's route has the place of one of ours.
+/// Fails if another program's rule has one of our priorities or leads to one of our tables, or
+/// if another program's route is in the place of one of ours.
 fn taken(config: &Config, state: &State, wanted: &Wanted) -> Result<(), SetupError> {
     let occupied = |route: &&Route| wanted.routes.iter().any(|own| own.replaces(route));
     if let Some(route) = state.foreign.iter().find(occupied) {
@@ -222,8 +223,8 @@ fn taken(config: &Config, state: &State, wanted: &Wanted) -> Result<(), SetupErr
     }
 }
 
-/// Steps that remove what bears the marks of the configuration with this `table` and is not wanted;
-/// of its interfaces those that are `named` stay.
+/// Returns steps that remove unneeded entries with the marks of the configuration with this
+/// `table`. Interfaces that are `named` stay.
 fn remove(
     table: u32,
     named: &BTreeSet<&str>,
@@ -261,8 +262,8 @@ fn remove(
             || route.table == MAIN && device.is_some_and(|device| ours.contains(device))
     };
     let stale = |route: &&Route| {
-        // Those of an interface that is removed end with it, and a wanted one may have taken its
-        // place.
+        // Routes of a removed interface disappear with it, and a needed route may have replaced
+        // this one.
         let ends = |device: &str| {
             let shrinks = route.v6 && shrinking.contains(device);
             shrinks || removed.contains(device)

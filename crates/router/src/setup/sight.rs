@@ -1,4 +1,4 @@
-//! What the kernel has of links, rules, routes and addresses, asked without any right (rtnetlink).
+//! Reads links, rules, routes and addresses from the kernel without any privileges (rtnetlink).
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -14,7 +14,7 @@ use crate::tun::sys;
 
 const NLM_F_REQUEST: u16 = 0x1;
 const NLM_F_DUMP: u16 = 0x300;
-/// The list changed while it was made.
+/// The list changed while it was read.
 const NLM_F_DUMP_INTR: u16 = 0x10;
 const NLMSG_ERROR: u16 = 2;
 const NLMSG_DONE: u16 = 3;
@@ -27,10 +27,10 @@ const AF_INET: u8 = 2;
 const AF_INET6: u8 = 10;
 /// Bytes of a message's header.
 const HEADER: usize = 16;
-/// Attempts at a list that changes while it is made.
+/// Number of attempts to read a list that keeps changing.
 const ATTEMPTS: usize = 8;
 
-/// Links, rules and the routes of some tables at one moment.
+/// Links, rules, and the routes of some tables at one time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sight {
     pub(super) cards: Vec<Card>,
@@ -47,24 +47,25 @@ pub(super) struct Card {
     pub(super) up: bool,
 }
 
-/// A policy rule of any program's.
+/// A policy rule of any program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct FoundRule {
-    /// As much as a rule of set-up has; `table` is 0 for a rule that leads to none.
+    /// The part that rules of set-up also have; `table` is 0 for a rule that leads to none.
     pub(super) rule: Rule,
-    /// It matches what its selectors do not.
+    /// True if it matches packets that its selectors do not match.
     pub(super) inverted: bool,
-    /// It has selectors that no rule of set-up has: a source, ports, a mask and the like.
+    /// True if it has further selectors, such as a source, ports, or a mask.
     pub(super) narrow: bool,
-    /// No forwarded packet meets it: it names an interface out, a user, or does nothing.
+    /// True if no forwarded packet can match, because it requires an output interface or a user,
+    /// or does nothing.
     pub(super) idle: bool,
 }
 
 impl Sight {
-    /// Asks the kernel, for routes in `tables` only.
+    /// Queries the kernel, including the routes in `tables`.
     ///
     /// # Errors
-    /// Those of the socket, and what the kernel refuses.
+    /// Errors of the socket, and of the kernel.
     pub(super) fn take(tables: &BTreeSet<u32>) -> io::Result<Self> {
         let mut socket = Asking::new()?;
         let cards = socket.list(RTM_GETLINK, &[0; 16])?;
@@ -82,7 +83,7 @@ impl Sight {
                 request.extend(RTA_TABLE.to_ne_bytes());
                 request.extend(table.to_ne_bytes());
                 let found = match socket.list(RTM_GETROUTE, &request) {
-                    // To the kernel, a table without routes is none.
+                    // The kernel reports a table without routes as missing.
                     Err(error) if error.raw_os_error() == Some(libc::ENOENT) => continue,
                     found => found?,
                 };
@@ -103,7 +104,7 @@ impl Sight {
     }
 }
 
-/// Every interface's addresses, with its name.
+/// The addresses of all interfaces, with the interfaces' names.
 ///
 /// # Errors
 /// As for [`Sight::take`].
@@ -115,7 +116,7 @@ pub(crate) fn addresses() -> io::Result<Vec<(String, IpAddr)>> {
     let found = found.iter().filter_map(|body| {
         let index = u32_at(body, 4)?;
         let name = &cards.iter().find(|card| card.index == index)?.name;
-        // IFA_LOCAL where there is one: of a link between two hosts, IFA_ADDRESS is the other's.
+        // IFA_LOCAL, if present, because on a point-to-point link IFA_ADDRESS is the peer's.
         let of = |kind| attributes(body.get(8..)?).find(|(found, _)| *found == kind);
         let (_, value) = of(2).or_else(|| of(1))?;
         Some((name.clone(), address(value)?))
@@ -150,7 +151,7 @@ impl Asking {
         ))
     }
 
-    /// `None` if the list changed while it was made.
+    /// Returns `None` if the list changed while it was read.
     fn list_once(&mut self, kind: u16, header: &[u8]) -> io::Result<Option<Vec<Vec<u8>>>> {
         self.sequence = self.sequence.wrapping_add(1);
         let mut request = Vec::new();
@@ -187,7 +188,7 @@ impl Asking {
     }
 }
 
-/// Headers and bodies of the messages of one datagram, up to the first that is cut short.
+/// Iterates over headers and bodies of a datagram's messages, up to the first truncated one.
 pub(crate) fn messages(mut rest: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     std::iter::from_fn(move || {
         let len = u32_at(rest, 0)? as usize;
@@ -197,7 +198,7 @@ pub(crate) fn messages(mut rest: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> 
     })
 }
 
-/// The table of a route's message.
+/// The table in a route's message.
 pub(crate) fn table_of(body: &[u8]) -> Option<u32> {
     let long = attributes(body.get(12..)?).find(|(kind, _)| *kind == RTA_TABLE);
     let long = long.and_then(|(_, value)| u32_at(value, 0));
@@ -222,7 +223,7 @@ fn address(value: &[u8]) -> Option<IpAddr> {
     }
 }
 
-/// A rule, of `fib_rule_hdr` and the attributes of `linux/fib_rules.h`.
+/// Parses a rule from `fib_rule_hdr` and the attributes of `linux/fib_rules.h`.
 fn rule(body: &[u8]) -> Option<FoundRule> {
     let byte = |at: usize| body.get(at).copied();
     let (action, flags) = (byte(7)?, u32_at(body, 8)?);
@@ -251,10 +252,10 @@ fn rule(body: &[u8]) -> Option<FoundRule> {
             15 => rule.table = u32_at(value, 0)?,
             16 => found.narrow |= !matches!(u32_at(value, 0)?, 0 | u32::MAX),
             21 => rule.ours = value == [PROTOCOL],
-            // Interface out, VRF, users.
+            // Output interface, VRF, users.
             17 | 20 => found.idle = true,
             19 => found.idle |= value != [0],
-            // Source, tunnel, protocol, ports, and what later kernels have.
+            // Source, tunnel, protocol, ports, and attributes of later kernels.
             2 | 12 | 22 | 23 | 24 | 25.. => found.narrow = true,
             _ => {}
         }
@@ -293,7 +294,7 @@ fn route(body: &[u8], cards: &[Card]) -> Option<Route> {
     match kind {
         // RTN_UNREACHABLE; IPv6 puts such routes on `lo`.
         7 => route.device = None,
-        // RTN_UNICAST to an interface that has gone since.
+        // RTN_UNICAST to an interface that has since disappeared.
         1 if route.device.is_some() => {}
         _ => return None,
     }
@@ -315,7 +316,7 @@ mod tests {
         assert!(found.is_empty() || found.contains(&loopback), "{found:?}");
     }
 
-    /// Whatever the bytes, no panic.
+    /// No truncated message may cause a panic.
     #[test]
     fn half_a_message_is_read_or_left() {
         let mut asking = Asking::new().unwrap();

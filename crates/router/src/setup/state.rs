@@ -1,4 +1,4 @@
-//! What is there: the kernel's interfaces, rules and routes, as iproute2 tells them in JSON.
+//! The kernel's present interfaces, rules and routes, as iproute2 prints them in JSON.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -13,31 +13,31 @@ use super::SetupError;
 use super::step::{Step, ip, nft};
 use super::sysctl::{RP_FILTER, has_ipv6, sysctl, sysctls};
 
-/// Protocol number of our rules and routes: free in iproute2's list of 6.1
+/// Protocol number of our rules and routes, unassigned in iproute2 6.1
 /// (`/etc/iproute2/rt_protos`).
 pub(super) const PROTOCOL: u8 = 118;
 
-/// Prefix of the names of our tables of nftables.
+/// Prefix of the names of our nftables tables.
 const CLOSED: &str = "vcp_router_closed_";
 
 /// The main table's number (`RT_TABLE_MAIN`).
 pub(super) const MAIN: u32 = 254;
 
-/// What concerns us of the kernel's state.
+/// The relevant part of the kernel's state.
 #[derive(Clone, Debug, Default)]
 pub(super) struct State {
     pub(super) links: Vec<Link>,
     pub(super) rules: Vec<Rule>,
     pub(super) routes: Vec<Route>,
-    /// Routes of others' where ours are to be: see [`foreign`].
+    /// Routes of other programs in the places of ours: see [`foreign`].
     pub(super) foreign: Vec<Route>,
-    /// Values of sysctls that exist, of the configured interfaces and of the machine.
+    /// Values of existing sysctls, for the configured interfaces and the whole machine.
     pub(super) sysctls: BTreeMap<PathBuf, String>,
     /// True if new interfaces have IPv6.
     pub(super) ipv6: bool,
-    /// Comments of the rules in tables of nftables that are ours, by `table`.
+    /// Comments of the rules in our nftables tables, by `table`.
     pub(super) closed: BTreeMap<u32, Vec<String>>,
-    /// Why nftables cannot be asked.
+    /// Why nftables cannot be queried.
     pub(super) no_nft: Option<String>,
 }
 
@@ -48,7 +48,7 @@ pub(super) struct Link {
     pub(super) index: u32,
     pub(super) alias: String,
     pub(super) up: bool,
-    /// It has a carrier: of a TUN interface, a program has it open.
+    /// True if it has a carrier: for a TUN interface, a program has it open.
     pub(super) held: bool,
     pub(super) mtu: u32,
     pub(super) txqueuelen: u32,
@@ -56,7 +56,7 @@ pub(super) struct Link {
     pub(super) kind: Kind,
 }
 
-/// What an interface is.
+/// The kind of an interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) enum Kind {
     Tun {
@@ -79,7 +79,7 @@ pub(super) struct Rule {
     pub(super) ours: bool,
 }
 
-/// A route of ours. `device`: its interface; without one it refuses.
+/// One of our routes. Without a `device`, it rejects packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Route {
     pub(super) v6: bool,
@@ -90,7 +90,7 @@ pub(super) struct Route {
 }
 
 impl State {
-    /// Asks `ip`, and reads sysctls: the machine's and those of the interfaces that are `named`.
+    /// Queries `ip`, and reads the sysctls of the machine and of the `named` interfaces.
     pub(super) fn read(named: &BTreeSet<&str>) -> Result<Self, SetupError> {
         let links: Vec<RawLink> = ask("-json -details address show")?;
         let mut state = Self {
@@ -139,8 +139,8 @@ impl State {
     }
 }
 
-/// Routes of others' with the destinations of `wanted` in the same tables. Each is asked for by
-/// itself, for the main table may be long.
+/// Returns other programs' routes with the destinations of `wanted` in the same tables. Each one
+/// is queried separately, because the main table may be long.
 pub(super) fn foreign(wanted: &[Route]) -> Result<Vec<Route>, SetupError> {
     let mut found = Vec::new();
     let keys = wanted.iter().map(|route| (route.v6, route.table, route.to));
@@ -149,7 +149,7 @@ pub(super) fn foreign(wanted: &[Route]) -> Result<Vec<Route>, SetupError> {
         let to = to.map_or("default".to_owned(), |to| to.to_string());
         let command = format!("-json -N {family} route show table {table} exact {to}");
         let routes: Vec<RawRoute> = match ask(&command) {
-            // A table without routes is none to the kernel.
+            // The kernel reports a table without routes as missing.
             Err(SetupError::Command { message, .. }) if message.contains("does not exist") => {
                 continue;
             }
@@ -164,7 +164,7 @@ pub(super) fn foreign(wanted: &[Route]) -> Result<Vec<Route>, SetupError> {
     Ok(found)
 }
 
-/// The name of the table of nftables of the configuration with this `table`.
+/// The name of the nftables table of the configuration with this `table`.
 pub(super) fn closed_name(table: u32) -> String {
     format!("{CLOSED}{table}")
 }
@@ -174,7 +174,7 @@ fn table_of_closed(name: &str) -> Option<u32> {
     name.strip_prefix(CLOSED)?.parse().ok()
 }
 
-/// The tables of nftables that are ours: comments of their rules.
+/// The comments of the rules in our nftables tables.
 fn tables() -> Result<BTreeMap<u32, Vec<String>>, SetupError> {
     let list = |words: &[&str]| {
         let output = nft(words)?;
@@ -197,7 +197,7 @@ fn tables() -> Result<BTreeMap<u32, Vec<String>>, SetupError> {
     Ok(found)
 }
 
-/// What `nft -j` prints, as far as it concerns us.
+/// The relevant part of the output of `nft -j`.
 #[derive(Debug, Deserialize)]
 struct Ruleset {
     nftables: Vec<Entry>,
@@ -228,7 +228,7 @@ fn ask<T: DeserializeOwned>(arguments: &str) -> Result<Vec<T>, SetupError> {
     })
 }
 
-/// Reads a list; some versions print nothing for an empty one.
+/// Parses a list. Some versions print nothing if it is empty.
 pub(super) fn parse<T: DeserializeOwned>(output: &[u8]) -> Result<Vec<T>, serde_json::Error> {
     if output.trim_ascii().is_empty() {
         return Ok(Vec::new());
@@ -360,7 +360,7 @@ impl RawRoute {
     }
 
     pub(super) fn route(&self, v6: bool) -> Option<Route> {
-        // RTN_UNREACHABLE by its number or its name; IPv6 puts such routes on `lo`.
+        // RTN_UNREACHABLE as a number or a name; IPv6 has such routes on `lo`.
         let refuses = matches!(self.kind.as_deref(), Some("7" | "unreachable"));
         Some(Route {
             v6,
@@ -375,7 +375,7 @@ impl RawRoute {
     }
 }
 
-/// `Some(None)` for all destinations, `None` for what is no destination.
+/// Returns `Some(None)` for all destinations, and `None` if the text is not a destination.
 fn destination(text: Option<&str>, length: Option<u8>) -> Option<Option<IpNet>> {
     let text = match text {
         None | Some("default" | "all") => return Some(None),

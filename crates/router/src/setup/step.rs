@@ -1,4 +1,4 @@
-//! One thing to do: a command of iproute2 or nftables, or a sysctl to write.
+//! One step: a command of iproute2 or nftables, or a sysctl to write.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::process::{Command, Output, Stdio};
 
 use super::SetupError;
 
-/// One thing to do. Its text is what a shell would run.
+/// One step. It displays as the equivalent shell command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// `ip` with these arguments.
@@ -24,7 +24,7 @@ impl Step {
         Self::Ip(words.split_whitespace().map(str::to_owned).collect())
     }
 
-    /// Does it.
+    /// Performs the step.
     pub(super) fn run(&self) -> Result<(), SetupError> {
         match self {
             Self::Ip(arguments) => ip(arguments).map(drop),
@@ -39,12 +39,12 @@ impl Step {
     }
 }
 
-/// Runs `ip` to its end; what it printed.
+/// Runs `ip` until it ends, and returns its output.
 pub(super) fn ip(arguments: &[String]) -> Result<Vec<u8>, SetupError> {
     program("ip", "iproute2", arguments)
 }
 
-/// The same with `nft`.
+/// Runs `nft` likewise.
 pub(super) fn nft(arguments: &[&str]) -> Result<Vec<u8>, SetupError> {
     let arguments: Vec<_> = arguments.iter().map(|word| (*word).to_owned()).collect();
     program("nft", "nftables", &arguments)
@@ -56,8 +56,8 @@ fn program(
     arguments: &[String],
 ) -> Result<Vec<u8>, SetupError> {
     let mut command = Command::new(name);
-    // Not every user has the directories of system programs in the path.
-    // An empty element would be the current directory.
+    // Not every user's path has the directories of system programs. An empty element would mean
+    // the current directory.
     const PLACES: &str = "/usr/sbin:/usr/bin:/sbin:/bin";
     let path = match std::env::var("PATH") {
         Ok(path) if !path.is_empty() => format!("{path}:{PLACES}"),
@@ -112,7 +112,7 @@ impl fmt::Display for Step {
     }
 }
 
-/// A word as a shell takes it for one.
+/// Formats a word so that a shell reads it as one word.
 struct Quoted<'a>(&'a str);
 
 impl fmt::Display for Quoted<'_> {

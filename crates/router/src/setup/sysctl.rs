@@ -1,9 +1,10 @@
-//! Sysctls of the network.
+//! Network sysctls.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Source validation of all interfaces: the larger one of this and their own holds.
+/// Source validation of all interfaces. The larger value of this and the interface's own
+/// applies.
 pub(super) const RP_FILTER: &str = "ipv4/conf/all/rp_filter";
 
 /// The file of a sysctl under `net`.
@@ -11,11 +12,12 @@ pub(super) fn sysctl(key: &str) -> PathBuf {
     Path::new("/proc/sys/net").join(key)
 }
 
-/// Sysctls of an interface, by file, with the value that is needed.
+/// The sysctls that an interface needs: files and values.
 pub(super) fn sysctls(name: &str, ipv6: bool) -> impl Iterator<Item = (PathBuf, &'static str)> {
-    // Packets come back with sources that live behind a card, which has validated them; routes
-    // without carrier are ignored, which is how the kernel knows that no router runs; no link-local
-    // address, so that the kernel sends nothing of its own.
+    // Source validation must be off because packets return with sources from behind a card,
+    // which has already validated them. Routes without carrier must be ignored because this is
+    // how the kernel notices that no router runs. There must be no link-local address, so that
+    // the kernel itself sends nothing.
     let v4 = [("rp_filter", "0"), ("ignore_routes_with_linkdown", "1")];
     let v6 = [("addr_gen_mode", "1"), ("ignore_routes_with_linkdown", "1")];
     let of = |family: &str, key: &str| sysctl(&format!("{family}/conf/{name}/{key}"));

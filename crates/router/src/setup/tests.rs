@@ -1,4 +1,4 @@
-//! Plans for kernels in all states.
+//! Plans for kernels in various states.
 
 mod steering;
 
@@ -109,15 +109,15 @@ ip -6 rule add priority 11800 iif eth1 lookup 11801 protocol 118
 ip -4 rule add priority 11801 iif br0 fwmark 7 to 10.0.0.0/8 lookup 11800 protocol 118
 ip -6 rule add priority 11801 iif br0 fwmark 7 to 2001:db8::/32 lookup 11800 protocol 118";
     assert_eq!(steps.join("\n"), expected);
-    // Without IPv6, nothing of it.
+    // Without IPv6, no step may use it.
     let steps = plan(CONFIG, &State::default()).unwrap();
     let v6 = |step: &&String| step.contains("-6") || step.contains("ipv6") || step.contains("::");
-    // The table of nftables is for both versions.
+    // The nftables table is for both versions.
     let mut steps = steps.iter().filter(|step| !step.starts_with("nft"));
     assert!(!steps.any(|step| v6(&step)));
 }
 
-/// A port that opens, one that closes, and what is in others' hands.
+/// A port that is open, one that is closed, and entries of other programs.
 #[test]
 fn what_differs_is_changed_and_nothing_else() {
     let mut state = fresh();
@@ -156,7 +156,7 @@ fn what_differs_is_changed_and_nothing_else() {
     );
     assert_eq!(at("table 9"), None);
 
-    // Another owner: the interface and its routes are replaced.
+    // With another owner, the interface and its routes must be replaced.
     state.links = vec![link("vcp1", "alice", true), link("old", "997", true)];
     state.links[0].alias = String::new();
     assert!(
@@ -169,7 +169,7 @@ fn what_differs_is_changed_and_nothing_else() {
     assert!(at("link delete dev vcp1").unwrap() < at("tuntap add dev vcp1").unwrap());
     assert!(at("-4 route replace default dev vcp1 table 11801").is_some());
     assert_eq!(at("link delete dev old").unwrap(), steps.len() - 1);
-    // By number or by name.
+    // The owner by number or by name.
     for owner in ["997", "vcp-router"] {
         state.links = vec![link("vcp1", owner, true)];
         let steps = plan(CONFIG, &state).unwrap();
@@ -185,7 +185,7 @@ fn what_differs_is_changed_and_nothing_else() {
     state.links[0].kind = Kind::Other;
     let error = plan(CONFIG, &state).unwrap_err().to_string();
     assert!(error.contains("no TUN interface"), "{error}");
-    // What is taken away: what bears our marks.
+    // Entries with our marks must be removed.
     state.links = vec![link("vcp1", "997", true), link("tun9", "997", true)];
     state.links[1].alias = "vcp-router:20000".to_owned();
     let rule = |priority, ours| Rule {
@@ -234,8 +234,8 @@ fn rule(table: u32, from: &str) -> Rule {
     }
 }
 
-/// A configuration with another `table` takes the old one's things away, unless they may be
-/// another configuration's.
+/// A configuration with another `table` must remove its old entries, unless they may belong to
+/// another configuration.
 #[test]
 fn a_changed_table_leaves_nothing_behind() {
     let mut state = fresh();
@@ -286,7 +286,8 @@ fn marks_tell_whose_things_there_are() {
         .collect();
     assert_eq!(all.len(), 5);
 
-    // A file that does not hold together tells its own; one that cannot be read, the only ones.
+    // An invalid file still determines its table. For an unreadable one, the only existing
+    // tables count.
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("router.toml");
     let whose = |text: &str, state: &State| {
@@ -295,7 +296,8 @@ fn marks_tell_whose_things_there_are() {
         Ok::<_, SetupError>(tables.into_iter().collect::<Vec<_>>())
     };
     let wrong = "table = 20000\nuser = 7\nnonsense = true\n[[port]]\nrate = \"x\"\ntun = \"a\"";
-    // Its interface shows what the table was before; another one there is not its own.
+    // Its interface shows its former table, but another interface with this table is not its
+    // own.
     assert_eq!(whose(wrong, &state).unwrap(), [20_000]);
     let both = format!("{wrong}\n[[port]]\ntun = \"b\"");
     assert_eq!(whose(&both, &state).unwrap(), [11_800, 20_000]);
@@ -306,7 +308,7 @@ fn marks_tell_whose_things_there_are() {
     assert_eq!(whose("table = [", &state).unwrap(), [11_800]);
 }
 
-/// Another program's route is neither replaced nor removed later.
+/// Another program's route must be neither replaced nor removed later.
 #[test]
 fn a_route_of_others_is_not_replaced() {
     let mut state = fresh();
@@ -342,7 +344,7 @@ fn what_stands_in_the_way_is_said() {
     };
     assert_eq!(warned("ipv4/ip_forward", "1"), "");
     assert!(warned("ipv4/ip_forward", "0").contains("net.ipv4.ip_forward is 0"));
-    // Of a version of IP only where it is steered.
+    // Only for an IP version that is steered.
     let only = |prefix: &str, ipv6: bool| {
         let text = CONFIG.replace("[[steer]]", &format!("[[steer]]\nto = [\"{prefix}\"]"));
         let text = text.replace("to = [\"10.0.0.0/8\", \"2001:db8::/32\"]\n", "");
@@ -366,7 +368,7 @@ fn what_stands_in_the_way_is_said() {
     assert!(warned(sysctl::RP_FILTER, "1").contains("all.rp_filter is not 0"));
 }
 
-/// As iproute2 6.1 prints it.
+/// Output of iproute2 6.1.
 #[test]
 fn the_kernels_state_is_read() {
     let links =
@@ -430,7 +432,7 @@ fn a_step_is_what_a_shell_runs() {
 }
 
 proptest! {
-    /// Whatever a command prints, it is read or refused.
+    /// Any output must be either parsed or refused.
     #[test]
     fn no_output_is_too_strange(text in concat!(
         r#"(\[)?\{"(ifname|dst|dstlen|fwmark|table|metric|type|priority|mtu)":"#,
@@ -489,8 +491,8 @@ fn set_up_is_completed_although_its_output_has_no_reader() {
     }
 }
 
-/// There is one route to an address, however many ports have it: two would replace each other, and
-/// no set-up would ever be the last one.
+/// There must be only one route to an address, however many ports have it. Otherwise two would
+/// replace each other, and set-up would never be complete.
 #[test]
 fn ports_with_one_address_share_its_route() {
     let text = CONFIG.replace(

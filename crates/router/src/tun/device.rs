@@ -1,4 +1,4 @@
-//! One TUN interface.
+//! A TUN interface.
 
 use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
@@ -9,17 +9,17 @@ use super::sys::{self, Offloads, Unfit};
 use crate::config::Interface;
 use crate::offload::{Offload, VNET_LEN};
 
-/// An interface that cannot be had, and what to do.
+/// The reason why an interface cannot be used, with a remedy.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DeviceError {
-    /// There is no TUN driver.
+    /// The TUN driver is not loaded.
     #[error(
         "there is no /dev/net/tun here: load the kernel module tun, or pass the device into the \
          container"
     )]
     Missing,
-    /// The TUN driver's own device is closed to this user.
+    /// This user may not open the TUN driver's device.
     #[error(
         "the user that runs the router may not open /dev/net/tun: give it mode 0666, as udev does \
          (opening it gives access to the user's own interfaces only)"
@@ -34,7 +34,7 @@ pub enum DeviceError {
         /// The interface.
         name: String,
     },
-    /// Another process has it.
+    /// Another process has the interface open.
     #[error(
         "the TUN interface {name} is in use: stop the program that holds it, or choose another name"
     )]
@@ -42,13 +42,13 @@ pub enum DeviceError {
         /// The interface.
         name: String,
     },
-    /// It is something else.
+    /// The interface has another kind.
     #[error("{name} is there, and is no TUN interface of one queue: choose another name")]
     Other {
         /// The interface.
         name: String,
     },
-    /// Its MTU is another one, and may not be changed.
+    /// It has another MTU, which this user may not change.
     #[error(
         "the TUN interface {name} has an MTU of {has}, the configuration says {wanted}: run \
          `vcp-router setup`, or change `mtu`"
@@ -58,23 +58,23 @@ pub enum DeviceError {
         name: String,
         /// Its MTU.
         has: u32,
-        /// The configuration's.
+        /// The configured MTU.
         wanted: u32,
     },
-    /// It is down, and may not be brought up.
+    /// It is down, and this user may not bring it up.
     #[error("the TUN interface {name} is down: run `vcp-router setup`")]
     Down {
         /// The interface.
         name: String,
     },
-    /// Something else.
+    /// Another error.
     #[error("cannot {what} {name}: {source}")]
     Failed {
-        /// What was tried.
+        /// The operation.
         what: &'static str,
         /// The interface.
         name: String,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
 }
@@ -90,8 +90,8 @@ pub struct Device {
 }
 
 impl Device {
-    /// Opens an interface. One that is opened by name is brought up with `mtu`; a passed
-    /// descriptor's interface is its owner's to configure.
+    /// Opens an interface. If it is given by name, it is brought up with `mtu`. For a passed
+    /// descriptor, the owner must have configured it.
     ///
     /// # Errors
     /// [`DeviceError`].
@@ -99,7 +99,7 @@ impl Device {
         let (file, name) = match interface {
             Interface::Tun(name) => {
                 let file = sys::open_tun(name).map_err(|source| match source.raw_os_error() {
-                    // Of a card, a TAP interface, one of several queues.
+                    // A network card, a TAP interface, or one with several queues.
                     Some(libc::EINVAL) => DeviceError::Other { name: name.clone() },
                     _ => explain(source, name),
                 })?;
@@ -126,8 +126,7 @@ impl Device {
         })
     }
 
-    /// Gives an interface that is open another `mtu`; one of a passed descriptor is its owner's to
-    /// configure.
+    /// Changes an open interface's `mtu`. For a passed descriptor, this is up to the owner.
     ///
     /// # Errors
     /// [`DeviceError`].
@@ -140,7 +139,7 @@ impl Device {
         }
     }
 
-    /// Anything that can be read and written.
+    /// Wraps any file that can be read and written.
     #[cfg(test)]
     pub(super) fn of_file(file: File) -> Self {
         Self {
@@ -164,28 +163,28 @@ impl Device {
         self.offloads
     }
 
-    /// The descriptor to wait for; a closed interface has none, which waiting passes over.
+    /// The descriptor to wait for. A closed interface returns -1, which waiting ignores.
     pub(super) fn fd(&self) -> RawFd {
         if self.lost { -1 } else { self.file.as_raw_fd() }
     }
 
-    /// True once the interface has gone.
+    /// Returns true once the interface is gone.
     #[must_use]
     pub fn is_lost(&self) -> bool {
         self.lost
     }
 
-    /// Stops reading: the interface is gone.
+    /// Stops reading, because the interface is gone.
     pub(super) fn close(&mut self) {
         self.lost = true;
     }
 
-    /// Reads a packet into `start`, and on into `rest` where it is longer: its length, and what is
-    /// left undone in it. `None` if there is none.
+    /// Reads a packet into `start`, and continues in `rest` if it is longer. Returns its length
+    /// and its remaining offload work, or `None` if no packet is waiting.
     ///
     /// # Errors
-    /// Those of the interface; a packet whose header means nothing is
-    /// [`io::ErrorKind::InvalidData`].
+    /// Errors of the interface, or [`io::ErrorKind::InvalidData`] for a packet with an invalid
+    /// virtio-net header.
     #[inline]
     pub fn read(
         &self,
@@ -207,16 +206,16 @@ impl Device {
         }
     }
 
-    /// Writes a packet: virtio-net header first, then its parts.
+    /// Writes a packet, given as a virtio-net header and parts.
     ///
     /// # Errors
-    /// Those of the interface.
+    /// Errors of the interface.
     #[inline]
     pub fn write(&self, parts: &[IoSlice<'_>]) -> io::Result<()> {
         (&self.file).write_vectored(parts).map(drop)
     }
 
-    /// How the kernel is to be asked about the interface; `None`: it cannot be.
+    /// Returns how to query the kernel about the interface; `None` if this is impossible.
     #[must_use]
     pub fn watched(&self) -> Option<Watch> {
         self.watch.clone()
@@ -241,7 +240,7 @@ fn explain(source: io::Error, name: &str) -> DeviceError {
     let name = name.to_owned();
     match source.raw_os_error() {
         Some(libc::ENOENT | libc::ENODEV | libc::ENXIO) => DeviceError::Missing,
-        // By the device's mode; interfaces are refused with EPERM.
+        // Caused by the device's mode; refused interfaces return EPERM.
         Some(libc::EACCES) => DeviceError::Closed,
         Some(libc::EPERM) => DeviceError::Refused { name },
         Some(libc::EBUSY) => DeviceError::Busy { name },

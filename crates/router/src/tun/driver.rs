@@ -1,4 +1,4 @@
-//! The loop: wait, read, forward, write.
+//! The main loop: wait, read, forward, write.
 
 use std::io;
 use std::os::fd::RawFd;
@@ -16,19 +16,19 @@ use super::sys;
 use crate::forward::{Refused, Router};
 use crate::offload::Offload;
 
-/// Packets read from one interface before the others have their turn.
+/// Packets read from one interface before the next one gets its turn.
 const BATCH: usize = 64;
-/// Bytes likewise: half a millisecond at 16 Gbit/s.
+/// The same limit in bytes: half a millisecond at 16 Gbit/s.
 const BATCH_BYTES: usize = 1 << 20;
-/// Bytes read before they are written: small packets gather, a super-packet goes on while it is in
-/// the cache.
+/// Bytes read before writing starts. Small packets accumulate, whereas a super-packet is
+/// forwarded while it is in the cache.
 const FLUSH_BYTES: usize = 32 * 1024;
 
-/// Packets of one interface that are dropped at most because they are old; others are newer.
+/// Maximum number of packets dropped from an interface as stale; further ones must be newer.
 const MOST_STALE: usize = 100_000;
 
-/// How often the loop may wake up for links' deadlines: a rate of many packets per wake-up keeps
-/// its average exactly and is smooth to this time.
+/// Minimum time between wake-ups for deadlines of links. With many packets per wake-up, the
+/// average rate stays exact, and traffic is smooth down to this time scale.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace(pub Duration);
 
@@ -38,26 +38,25 @@ impl Default for Pace {
     }
 }
 
-/// What ended a [`Driver::turn`] besides packets.
+/// The reason why [`Driver::turn`] returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// The watched descriptor with this index is readable.
     Watched(usize),
-    /// The interface of this port is gone, with its namespace perhaps. Nothing is read from it any
-    /// more.
+    /// The interface of this port is gone, for example with its namespace. It is no longer read.
     Lost(usize),
 }
 
-/// An interface that cannot be waited for: nothing will be read from it, as if it were gone.
+/// An interface that cannot be waited for. It is not read, as if it were gone.
 #[derive(Debug)]
 pub struct Deaf {
     /// Its port.
     pub port: usize,
-    /// Why.
+    /// The cause.
     pub source: io::Error,
 }
 
-/// A router and its interfaces, port by port.
+/// A router and its interfaces, one per port.
 #[derive(Debug)]
 pub struct Driver {
     router: Router,
@@ -72,10 +71,10 @@ pub struct Driver {
 }
 
 impl Driver {
-    /// A driver whose ports are yet to come: see [`Self::set_devices`].
+    /// Creates a driver whose ports are added later: see [`Self::set_devices`].
     ///
     /// # Errors
-    /// Those of making a set of descriptors to wait for.
+    /// If the set of descriptors to wait for cannot be created.
     pub fn new(router: Router, pace: Pace) -> io::Result<Self> {
         sys::precise_timers();
         let poller = Poller::new()?;
@@ -97,7 +96,7 @@ impl Driver {
         })
     }
 
-    /// The time now.
+    /// The current time.
     #[inline]
     #[must_use]
     pub fn now(&self) -> Instant {
@@ -110,7 +109,7 @@ impl Driver {
         &self.router
     }
 
-    /// The router, to change it.
+    /// The router, for changes.
     pub fn router_mut(&mut self) -> &mut Router {
         &mut self.router
     }
@@ -121,8 +120,8 @@ impl Driver {
         &self.devices
     }
 
-    /// Replaces the interfaces; returns the previous ones, and which of the new ones cannot be
-    /// waited for. Those count as lost.
+    /// Replaces the interfaces. Returns the previous ones, and those new ones that cannot be
+    /// waited for, which count as lost.
     pub fn set_devices(&mut self, devices: Vec<Device>) -> (Vec<Device>, Vec<Deaf>) {
         self.egress.resize_with(devices.len(), Egress::default);
         let before = std::mem::replace(&mut self.devices, devices);
@@ -141,10 +140,10 @@ impl Driver {
         (before, deaf)
     }
 
-    /// Puts another interface in the place of one that was lost.
+    /// Replaces a lost interface.
     ///
     /// # Errors
-    /// Those of waiting for it; it then counts as lost, too.
+    /// If it cannot be waited for; it then counts as lost, too.
     pub fn replace_device(&mut self, port: usize, device: Device) -> io::Result<()> {
         if let Some(place) = self.devices.get_mut(port) {
             self.poller.remove(place.fd());
@@ -157,10 +156,12 @@ impl Driver {
         Ok(())
     }
 
-    /// Moves packets until one of the `watched` descriptors is readable, or `until` has come.
+    /// Forwards packets until one of the `watched` descriptors is readable, or until the time
+    /// `until`.
     ///
     /// # Errors
-    /// Those of waiting. Errors of single interfaces are counted, and the packets lost.
+    /// Errors of waiting. Errors of single interfaces are only counted, and their packets are
+    /// lost.
     pub fn turn(&mut self, watched: &[RawFd], until: Option<Instant>) -> io::Result<Option<Event>> {
         self.poller.watch(watched)?;
         loop {
@@ -175,7 +176,7 @@ impl Driver {
             while let Some(ready) = self.poller.nth(index) {
                 index += 1;
                 match ready {
-                    // The first one; others are ready in the next turn as well.
+                    // Only the first is reported; others will still be ready in the next turn.
                     Ready::Watched(index) => event = event.or(Some(Event::Watched(index))),
                     Ready::Port(port) => {
                         if let Reading::Lost = self.read(port) {
@@ -196,12 +197,12 @@ impl Driver {
         }
     }
 
-    /// Writes what is due; ports with nothing to do are not looked at.
+    /// Writes all packets that are due, looking only at ports with work to do.
     fn flush(&mut self, now: Instant) {
         while let Some(port) = self.router.due(now) {
             match (self.egress.get_mut(port), self.devices.get(port)) {
                 (Some(egress), Some(device)) => egress.flush(now, &mut self.router, port, device),
-                // A port without interface: what it sends goes nowhere.
+                // The port has no interface, so its packets are dropped.
                 _ => {
                     while let Some(frame) = self.router.poll(now, port) {
                         self.router.wrote(port, frame.packets().into(), false);
@@ -213,7 +214,7 @@ impl Driver {
     }
 
     fn wait(&mut self, now: Instant, until: Option<Instant>) -> io::Result<()> {
-        // What is due sooner waits a little, to be sent together.
+        // Packets that are due earlier wait until then, so that they are sent together.
         let pause = self.gather.pause();
         let pace = pause.max(self.pace.0);
         let links = self.router.deadline().map(|at| at.max(now + pace));
@@ -231,12 +232,12 @@ impl Driver {
             .wait(timeout.map(|timeout| timeout.saturating_sub(pause)));
         let now = self.now();
         self.look_for_absence(now);
-        // What there is to do now takes no time to speak of.
+        // Handling the events takes negligible time.
         self.presence.expect(Some(now));
         waited
     }
 
-    /// Drops what waits, in ports and in their interfaces, if this process did not run for long.
+    /// Drops the packets waiting in ports and interfaces if this process was stopped for long.
     fn look_for_absence(&mut self, now: Instant) {
         if !self.presence.was_absent(now) {
             return;
@@ -256,7 +257,7 @@ impl Driver {
                     Err(error) if error.kind() == io::ErrorKind::InvalidData => {
                         self.router.discard_stale(port, &[], Offload::default());
                     }
-                    // None left; or it is gone, which the next reading tells.
+                    // None left, or the interface is gone, which the next read will report.
                     Ok(None) | Err(_) => break,
                 }
             }
@@ -326,7 +327,7 @@ mod tests {
     use crate::forward::{Classifier, Identity, RouterConfig};
     use crate::ip::TokenBucket;
 
-    /// An interface that epoll refuses (here a file) does not keep others from being read.
+    /// An interface that epoll refuses (here a file) must not keep others from being read.
     #[test]
     fn an_interface_that_epoll_refuses_is_reported_and_others_are_read() {
         let config = RouterConfig {
@@ -349,7 +350,7 @@ mod tests {
         assert_eq!(deaf[0].source.raw_os_error(), Some(libc::EPERM));
         let lost: Vec<_> = driver.devices().iter().map(Device::is_lost).collect();
         assert_eq!(lost, [true, false]);
-        // A packet too short for its header, which is counted.
+        // A packet shorter than its header, which must be counted.
         other.write_all(&[0xFF; 10]).unwrap();
         let soon = driver.now() + Duration::from_millis(10);
         driver.turn(&[], Some(soon)).unwrap();

@@ -1,4 +1,4 @@
-//! Writing packets out; consecutive packets of a flow leave as one super-packet.
+//! Writes packets to interfaces, coalescing consecutive packets of a flow into a super-packet.
 
 use std::io::IoSlice;
 
@@ -6,17 +6,17 @@ use super::device::Device;
 use crate::forward::{Frame, Router};
 use crate::offload::{Coalescer, GsoKind};
 
-/// Slices of one write: virtio-net header, packet header, and the payloads of a super-packet.
+/// Slices per write: virtio-net header, packet header, and the payloads of a super-packet.
 const SLICES: usize = 66;
 
-/// The output of one port. It keeps its allocation between uses.
+/// The output of one port, which keeps its allocation between uses.
 #[derive(Debug, Default)]
 pub struct Egress {
     segments: Vec<Frame>,
 }
 
 impl Egress {
-    /// Writes every packet that has arrived at the far end of `port`'s link.
+    /// Writes all packets that have reached the far end of `port`'s link.
     pub fn flush(
         &mut self,
         now: pathmark_cc::Instant,

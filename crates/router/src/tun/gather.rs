@@ -1,25 +1,26 @@
-//! How long the loop sleeps so that packets gather: each wake-up costs several system calls, and
-//! packets that are handled together share them.
+//! Determines how long the loop sleeps so that packets accumulate. Each wake-up costs several
+//! system calls, which packets handled together share.
 
 use pathmark_cc::{Duration, Instant};
 
-/// The longest sleep; it is also the longest delay that a packet gets by it.
+/// The longest sleep, and thus the longest delay that it adds to a packet.
 const LONGEST: Duration = Duration::from_micros(500);
-/// A shorter sleep gains nothing: at such a rate packets gather while others are handled.
+/// A shorter sleep gains nothing, because at such a rate packets accumulate while others are
+/// handled.
 const SHORTEST: Duration = Duration::from_micros(100);
-/// Packets that one sleep waits for, by the rate of the last ones.
+/// Number of packets to accumulate per sleep, according to the recent rate.
 const PACKETS: u32 = 8;
 /// A super-packet counts as packets of this many bytes.
 const BYTES: usize = 1500;
-/// Weight of the newest wake-up in the mean time between packets is one in this many.
+/// The newest wake-up has a weight of 1 / `WEIGHT` in the mean time between packets.
 const WEIGHT: u32 = 4;
 
-/// The time between packets, as the loop's wake-ups show it.
+/// The time between packets, estimated from the loop's wake-ups.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Gather {
     /// The last wake-up that read packets.
     read_at: Instant,
-    /// Packets that this wake-up has read.
+    /// Packets read in this wake-up.
     packets: u32,
     /// Mean time between two packets.
     interval: Duration,
@@ -34,14 +35,14 @@ impl Gather {
         }
     }
 
-    /// A packet or super-packet of `bytes` was read.
+    /// Records a packet or super-packet of `bytes`.
     pub(super) fn on_packet(&mut self, bytes: usize) {
         let packets = u32::try_from(bytes.div_ceil(BYTES)).unwrap_or(u32::MAX);
         self.packets = self.packets.saturating_add(packets.max(1));
     }
 
-    /// All interfaces that were ready are read, at `now`. A pause in the traffic counts at once, a
-    /// rate that rises by and by.
+    /// Records at `now` that all ready interfaces were read. A pause in traffic counts
+    /// immediately, but an increasing rate only gradually.
     pub(super) fn on_all_read(&mut self, now: Instant) {
         let packets = std::mem::take(&mut self.packets);
         if packets == 0 {
@@ -55,8 +56,8 @@ impl Gather {
         };
     }
 
-    /// How long to sleep before the next packets are read. Not at all where fewer than three would
-    /// come meanwhile: the sleep costs about as much as two wake-ups.
+    /// Returns how long to sleep before reading the next packets. It is zero if fewer than three
+    /// would arrive meanwhile, because a sleep costs about as much as two wake-ups.
     pub(super) fn pause(&self) -> Duration {
         if self.interval > LONGEST / 3 {
             return Duration::ZERO;
@@ -73,8 +74,8 @@ impl Gather {
 mod tests {
     use super::*;
 
-    /// The pause in microseconds after wake-ups: the time since the one before in microseconds, its
-    /// packets, and their size in bytes.
+    /// Returns the pause in microseconds after wake-ups. Each has the time since the previous
+    /// one in microseconds, the number of packets, and their size in bytes.
     fn pause(wakeups: &[(u64, u32, usize)]) -> u128 {
         let mut now = Instant::ZERO;
         let mut gather = Gather::new(now);

@@ -1,4 +1,4 @@
-//! Reading packets in, each to where it can stay.
+//! Reads each packet into a buffer in which it can stay.
 
 use std::io;
 
@@ -6,16 +6,16 @@ use super::device::Device;
 use crate::forward::{LARGE, USUAL};
 use crate::offload::Offload;
 
-/// A packet that was read: the buffer that it begins, which the router may keep and replace, its
-/// length, and what is left undone in it.
+/// A packet that was read: the buffer that it starts in, which the router may keep and replace,
+/// its length, and its remaining offload work.
 pub(super) type Read<'a> = (&'a mut Box<[u8]>, usize, Offload);
 
-/// Buffers to read to.
+/// Buffers for reading.
 #[derive(Debug)]
 pub(super) struct Ingress {
     usual: Box<[u8]>,
     large: Box<[u8]>,
-    /// The last packet filled more than the usual buffer.
+    /// True if the last packet exceeded the usual buffer.
     in_large: bool,
 }
 
@@ -28,11 +28,11 @@ impl Ingress {
         }
     }
 
-    /// The next packet of an interface; `None` if there is none.
+    /// Reads the next packet of an interface; `None` if there is none.
     ///
-    /// Super-packets come in rows, so behind one the next is read to a buffer in which it can stay,
-    /// too. Others are read to one of the usual size, and on into the large one should they be
-    /// longer.
+    /// Because super-packets usually follow each other, the packet after one is read into a
+    /// large buffer, in which it can stay. Others are read into a buffer of the usual size, and
+    /// continue in the large one if they are longer.
     ///
     /// # Errors
     /// See [`Device::read`].

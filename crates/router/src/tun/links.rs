@@ -1,5 +1,4 @@
-//! What the kernel says of an interface (rtnetlink): whether it is there and up, its MTU, and what
-//! it dropped.
+//! Queries the kernel about an interface (rtnetlink): its existence, state, MTU and drops.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -26,44 +25,43 @@ const IFF_LOWER_UP: u32 = 0x1_0000;
 /// Bytes of a message's header, and of the `ifinfomsg` behind it.
 const HEADER: usize = 16;
 const INFO: usize = 16;
-/// Place of `tx_dropped` in `rtnl_link_stats64`.
+/// Index of `tx_dropped` in `rtnl_link_stats64`.
 const TX_DROPPED: usize = 7;
 
-/// An interface at one moment.
+/// An interface's state at one time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkState {
     /// Its number.
     pub index: u32,
-    /// Its name, which may change while it is open.
+    /// Its name, which can change while it is open.
     pub name: String,
-    /// It is up, and a program has it open.
+    /// True if it is up, and a program has it open.
     pub up: bool,
     /// Its MTU in bytes.
     pub mtu: u32,
-    /// What it is.
+    /// Its kind.
     pub kind: LinkKind,
     /// Packets towards the router that the interface dropped, because its queue was full.
     pub dropped: u64,
 }
 
-/// Kinds of interfaces, as far as a router cares.
+/// The kinds of interfaces that a router distinguishes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkKind {
-    /// A TUN interface of one queue: IP packets.
+    /// A TUN interface with one queue: IP packets.
     Tun,
-    /// A TUN interface of several queues, which the router does not open.
+    /// A TUN interface with several queues, which the router does not open.
     MultiQueue,
     /// A TAP interface: Ethernet frames.
     Tap,
-    /// A network card, a bridge, or whatever else.
+    /// Any other, such as a network card or a bridge.
     Other,
 }
 
-/// Looks for an interface in this process's own network namespace; `None`: there is none of this
-/// name.
+/// Finds an interface in this process's own network namespace; `None` if none has this name.
 ///
 /// # Errors
-/// Those of asking the kernel.
+/// Errors of querying the kernel.
 pub fn find(name: &str) -> io::Result<Option<LinkState>> {
     let namespace = Namespace {
         identity: (0, 0),
@@ -76,7 +74,7 @@ pub fn find(name: &str) -> io::Result<Option<LinkState>> {
     }
 }
 
-/// A socket that asks about the interfaces of one network namespace.
+/// A socket for queries about the interfaces of one network namespace.
 #[derive(Debug)]
 struct Namespace {
     /// Device and inode of the namespace.
@@ -85,7 +83,7 @@ struct Namespace {
 }
 
 impl Namespace {
-    /// Asks for an interface by number, or by name where the number is 0.
+    /// Queries an interface by number, or by name if the number is 0.
     fn ask(&self, index: u32, name: &str) -> io::Result<LinkState> {
         let poisoned = |_| io::Error::other("another thread failed while it asked");
         let mut guard = self.socket.lock().map_err(poisoned)?;
@@ -93,7 +91,7 @@ impl Namespace {
         *sequence = sequence.wrapping_add(1);
         socket.write_all(&request(*sequence, index, name))?;
         let mut buffer = vec![0; 32 * 1024];
-        // Answers to requests that were given up may come first.
+        // Answers to abandoned requests may arrive first.
         for _ in 0..16 {
             let len = socket.read(&mut buffer)?;
             if let Some(answer) = answer(buffer.get(..len).unwrap_or_default(), *sequence) {
@@ -104,7 +102,7 @@ impl Namespace {
     }
 }
 
-/// One interface, to be asked about for as long as it is where it was found.
+/// An interface that can be queried as long as it stays in its namespace.
 #[derive(Clone, Debug)]
 pub struct Watch {
     namespace: Arc<Namespace>,
@@ -112,10 +110,10 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// How the interface is now; `None`: it is not there any more.
+    /// Returns the interface's current state; `None` if it no longer exists.
     ///
     /// # Errors
-    /// Those of the socket.
+    /// Errors of the socket.
     pub fn look(&self) -> io::Result<Option<LinkState>> {
         match self.namespace.ask(self.index, "") {
             Ok(state) => Ok(Some(state)),
@@ -127,7 +125,7 @@ impl Watch {
 
 #[cfg(test)]
 impl Watch {
-    /// Of the loopback interface in this process's own namespace.
+    /// Watches the loopback interface in this process's own namespace.
     pub(crate) fn loopback() -> Self {
         let namespace = Namespace {
             identity: identity_of(&own().unwrap()).unwrap(),
@@ -141,15 +139,16 @@ impl Watch {
     }
 }
 
-/// The network namespaces of a router's interfaces, one socket in each.
+/// The network namespaces of a router's interfaces, with one socket each.
 #[derive(Debug, Default)]
 pub struct Namespaces(Vec<Arc<Namespace>>);
 
 impl Namespaces {
-    /// Finds the interface `name` of the TUN descriptor `tun`, in whatever namespace it is. `None`
-    /// if it cannot be asked about: it may be in a namespace that this process must not enter.
+    /// Finds the interface `name` of the TUN descriptor `tun`, in whichever namespace it is.
+    /// `None` if it cannot be queried, for example because this process may not enter its
+    /// namespace.
     pub(super) fn watch(&mut self, tun: RawFd, name: &str) -> Option<Watch> {
-        // The kernel names a namespace only to a process that may administer it. Without that
+        // The kernel returns a namespace only to a process that may administer it. Without this
         // right, the own namespace is a good guess.
         let space = sys::namespace_of(tun).map(File::from).or_else(|_| own());
         let space = space.ok()?;
@@ -179,13 +178,13 @@ fn own() -> io::Result<File> {
     File::open("/proc/thread-self/ns/net")
 }
 
-/// Device and inode, which tell namespaces apart.
+/// Device and inode, which distinguish namespaces.
 fn identity_of(namespace: &File) -> io::Result<(u64, u64)> {
     let found = namespace.metadata()?;
     Ok((found.dev(), found.ino()))
 }
 
-/// Native byte order, as netlink has it.
+/// Builds a request in native byte order, as netlink requires.
 fn request(sequence: u32, index: u32, name: &str) -> Vec<u8> {
     let mut message = Vec::new();
     message.extend(0u32.to_ne_bytes());
@@ -193,7 +192,7 @@ fn request(sequence: u32, index: u32, name: &str) -> Vec<u8> {
     message.extend(NLM_F_REQUEST.to_ne_bytes());
     message.extend(sequence.to_ne_bytes());
     message.extend(0u32.to_ne_bytes());
-    // ifinfomsg: family and type, number, flags and their mask.
+    // ifinfomsg: family and type, number, flags, and their mask.
     message.extend([0; 4]);
     message.extend(index.to_ne_bytes());
     message.extend([0; 8]);
@@ -224,7 +223,7 @@ fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-/// The answer to request `sequence`, if this is it.
+/// The answer if `message` belongs to request `sequence`.
 fn answer(message: &[u8], sequence: u32) -> Option<io::Result<LinkState>> {
     if u32_at(message, 8)? != sequence {
         return None;
@@ -241,13 +240,13 @@ fn answer(message: &[u8], sequence: u32) -> Option<io::Result<LinkState>> {
     }
 }
 
-/// Attributes and their values, up to the first that is cut short.
+/// Iterates over attributes and their values, up to the first truncated one.
 pub(crate) fn attributes(mut rest: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let (len, kind) = (usize::from(u16_at(rest, 0)?), u16_at(rest, 2)?);
         let value = rest.get(4..len)?;
         rest = rest.get(len.next_multiple_of(4)..).unwrap_or_default();
-        // The upper bits say how the value is to be read.
+        // The upper bits are flags about the value's encoding.
         Some((kind & 0x3FFF, value))
     })
 }
@@ -265,8 +264,8 @@ fn kind_of(info: &[u8]) -> LinkKind {
     }
 }
 
-/// A name without its terminating zero. The kernel takes nearly any bytes for one; what a terminal
-/// would act upon becomes `?`.
+/// Returns a name without its terminating zero. The kernel allows nearly any bytes in it, so
+/// control characters become `?`.
 pub(crate) fn printable(name: &[u8]) -> String {
     let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
     let shown = |c: char| if c.is_control() { '?' } else { c };
@@ -332,7 +331,7 @@ mod tests {
         assert_eq!(printable(b""), "");
     }
 
-    /// Whatever the bytes, no panic, and nothing is made of half a message.
+    /// A truncated message must neither cause a panic nor produce a state.
     #[test]
     fn a_message_cut_short_is_no_state() {
         let own = sys::route_socket(None).unwrap();

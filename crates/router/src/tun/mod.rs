@@ -5,9 +5,9 @@
 //!     └ deadlines of shapers and delay lines, signals, requests of the status socket
 //! ```
 //!
-//! One thread moves the packets: at these rates the copies between kernel and process cost more
-//! than all the rest, and those of two directions are not independent of each other (one's ACKs are
-//! the other's clock).
+//! One thread forwards all packets. At these rates, the copies between kernel and process cost
+//! more than everything else, and the two directions are not independent, because the ACKs of
+//! one clock the other.
 
 mod device;
 mod driver;

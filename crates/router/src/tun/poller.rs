@@ -1,4 +1,5 @@
-//! Waiting for interfaces: what an idle one costs does not grow with their number (epoll).
+//! Waits for interfaces with epoll, so that the cost of idle ones does not grow with their
+//! number.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -7,12 +8,12 @@ use pathmark_cc::Duration;
 
 use super::sys;
 
-/// Descriptors reported at once; more are reported in the next turns.
+/// Maximum number of descriptors reported at once; the next turns report the others.
 const EVENTS: usize = 64;
-/// Marks descriptors other than interfaces.
+/// Marks descriptors that are not interfaces.
 const WATCHED: u64 = 1 << 63;
 
-/// What is ready.
+/// A descriptor that is ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ready {
     /// The interface of this port.
@@ -38,17 +39,17 @@ impl Poller {
         })
     }
 
-    /// Waits for the interface of `port`, too.
+    /// Adds the interface of `port`.
     pub(super) fn add(&self, port: usize, fd: RawFd) -> io::Result<()> {
         sys::epoll_add(self.set.as_raw_fd(), fd, port as u64)
     }
 
-    /// Waits for it no longer. One that was not waited for stays so.
+    /// Removes a descriptor. If it was not in the set, nothing happens.
     pub(super) fn remove(&self, fd: RawFd) {
         let _ = sys::epoll_remove(self.set.as_raw_fd(), fd);
     }
 
-    /// Waits for these besides interfaces, in place of those before.
+    /// Waits for these descriptors besides interfaces, replacing the previous ones.
     pub(super) fn watch(&mut self, watched: &[RawFd]) -> io::Result<()> {
         if self.watched == watched {
             return Ok(());
@@ -63,12 +64,12 @@ impl Poller {
         Ok(())
     }
 
-    /// Waits until something is ready, or `timeout` has passed (`None`: for ever).
+    /// Waits until a descriptor is ready, or `timeout` has passed (`None`: forever).
     pub(super) fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         sys::epoll_wait(self.set.as_raw_fd(), &mut self.events, timeout)
     }
 
-    /// What the last wait found.
+    /// The results of the last wait.
     pub(super) fn ready(&self) -> impl Iterator<Item = Ready> + '_ {
         self.events.iter().map(|event| {
             let token = event.u64;
@@ -80,7 +81,7 @@ impl Poller {
         })
     }
 
-    /// The same by number, for those who change something meanwhile.
+    /// The result with this index, for callers that make changes meanwhile.
     pub(super) fn nth(&self, index: usize) -> Option<Ready> {
         self.ready().nth(index)
     }

@@ -1,26 +1,26 @@
-//! Notices that this process did not run for a while: it was stopped. The clock is the monotonic
-//! one, which does not see a machine that was suspended.
+//! Notices that this process did not run for a while, because it was stopped. The monotonic
+//! clock does not count time in which the machine was suspended.
 
 use pathmark_cc::{Duration, Instant};
 
-/// Time without running after which waiting packets are too old to send: a late acknowledgement
-/// would give its sender a round trip that no path has, and with it a retransmission timeout as
-/// long.
+/// Time without running after which waiting packets are too old to send. A late acknowledgement
+/// would give its sender a round trip that no path has, and a retransmission timeout of the same
+/// length.
 const ABSENT: Duration = Duration::from_secs(3);
 
-/// When the loop has to be back.
+/// When the loop must run again.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Presence {
     due: Option<Instant>,
 }
 
 impl Presence {
-    /// The loop runs again at `due` at the latest; `None`: that is not known.
+    /// The loop will run again at `due` at the latest; `None`: unknown.
     pub(super) fn expect(&mut self, due: Option<Instant>) {
         self.due = due;
     }
 
-    /// True if it is back far too late.
+    /// Whether the loop runs far too late.
     pub(super) fn was_absent(&self, now: Instant) -> bool {
         self.due
             .is_some_and(|due| now.saturating_since(due) >= ABSENT)
@@ -40,7 +40,7 @@ mod tests {
         for (now, expected) in [(500, false), (1_000, false), (3_999, false), (4_000, true)] {
             assert_eq!(presence.was_absent(at(now)), expected, "{now}");
         }
-        // A wait without end is over whenever it is.
+        // A wait without a deadline can end at any time.
         presence.expect(None);
         assert!(!presence.was_absent(at(1_000_000)));
     }

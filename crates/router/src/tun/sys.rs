@@ -30,7 +30,7 @@ pub(crate) use wait::{
     epoll, epoll_add, epoll_remove, epoll_wait, hung_up, readable, wait, writable,
 };
 
-/// Returns the last error if a call gave -1.
+/// The last error if a call returned -1.
 fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 {
         Err(io::Error::last_os_error())

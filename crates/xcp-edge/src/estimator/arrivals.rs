@@ -1,67 +1,69 @@
-//! A train as it arrives: what its times say although who reads it may be late.
+//! The arrival times of a train, from which rates can be derived even if the receiver reads
+//! packets late.
 //!
-//! A packet is never read before it came, but it may be read later: a router that is busy with
-//! something else finds several packets at once, a *batch*, and reads them within microseconds. The
-//! last of a batch was read about when it came, those before it were late. So
+//! A packet is never read before it arrives, but it may be read later. For example, a router
+//! that is busy finds several packets at once, a *batch*, and reads them within microseconds.
+//! The last packet of a batch was read about when it arrived, whereas those before it were read
+//! late. Therefore
 //!
-//! - a rate is believed only where it is steady: over three pieces of a row of packets. One packet
-//!   is a piece if that makes sense of most of the train; where times are coarser, pieces have more
-//!   packets;
-//! - a packet came no later than the link needed to carry those that came behind it by the time
-//!   that these were read;
-//! - when packets were sent is as their sender says: where it was held up, the link may have had
-//!   nothing to do, and that time does not count.
+//! - a rate is only trusted if it is steady over three pieces of a row of packets. A piece is
+//!   one packet if this yields results for most of the train; with coarser times, pieces have
+//!   more packets;
+//! - a packet arrived early enough that the link could carry the packets behind it by the times
+//!   at which these were read;
+//! - sending times are those that the sender states. While the sender was held up, the link may
+//!   have been idle, and this time does not count.
 //!
-//! What the port counts for its own traffic meanwhile plays no part in rates. A header may stand
-//! for several packets, and what names the upstream router may have come another way: neither says
-//! what was on the link between two packets of a train.
+//! The port's count of its own traffic during a train plays no part in rates. A header may cover
+//! several packets, and packets that name the upstream router may have taken another path, so
+//! neither shows which bytes the link carried between two packets of a train.
 
 use pathmark_cc::Instant;
 
 use crate::message::MOST_PACKETS;
 
-/// Fastest rows that are kept.
+/// Number of fastest rows that are kept.
 const FASTEST: usize = 3;
-/// A steady rate above this multiple of the whole train's rate is that of a batch. A packet with
-/// others behind it in the queue takes at most this multiple of its own time on the link, for the
+/// A steady rate above this multiple of the whole train's rate belongs to a batch. A packet with
+/// others queued behind it takes at most this multiple of its transmission time, because the
 /// queue of a full link carries as much foreign traffic.
 const MOST_OF_WHOLE: u64 = 2;
-/// Two packets are in one batch if the gap between them is below this part of the train's mean gap,
-/// as a divisor.
+/// Two packets belong to one batch if the gap between them is below the train's mean gap divided
+/// by this number.
 const BATCHED: u64 = 8;
-/// Least packets of a train for a measurement.
+/// Minimum number of packets for a measurement.
 const LEAST_PACKETS: usize = 4;
 
 /// A packet of a train that has arrived.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Arrived {
     pub(crate) at: Instant,
-    /// By its sender's clock, ns.
+    /// Its sending time by the sender's clock, ns.
     pub(crate) sent: u64,
     pub(crate) index: u16,
     /// Bytes of the IP packet.
     pub(crate) bytes: u64,
-    /// What its own traffic had brought by then.
+    /// Bytes of own traffic that had arrived by then.
     pub(crate) own: u64,
 }
 
-/// What a train that kept the link busy met.
+/// The foreign traffic that a train met while it kept the link busy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Met {
-    /// Foreign bytes; below 0 by the errors of times, and where what was counted for its own
-    /// traffic did not cross the link.
+    /// Foreign bytes. Negative because of errors in times, or if counted own traffic did not
+    /// cross the link.
     pub(crate) foreign: i128,
-    /// The time over which they came, ns.
+    /// The time over which they arrived, ns.
     pub(crate) span: u64,
 }
 
-/// See the module.
+/// The arrivals of a train, as described in the module.
 #[derive(Clone, Debug)]
 pub(crate) struct Arrivals {
     number: u32,
     packets: u16,
     arrived: Vec<Arrived>,
-    /// Where [`corrected`](Self::correct) times are put.
+    /// Buffer for [`corrected`](Self::correct) times.
     corrected: Vec<u64>,
 }
 
@@ -76,7 +78,7 @@ impl Default for Arrivals {
     }
 }
 
-/// Time that a link of `capacity` bytes per second takes for `bytes`, ns.
+/// Transmission time of `bytes` on a link of `capacity` bytes per second, ns.
 fn takes(bytes: u64, capacity: u64) -> u64 {
     let took = u128::from(bytes) * 1_000_000_000 / u128::from(capacity.max(1));
     u64::try_from(took).unwrap_or(u64::MAX)
@@ -95,14 +97,14 @@ fn bytes_of(packets: &[Arrived]) -> u64 {
     packets.iter().map(|packet| packet.bytes).sum()
 }
 
-/// What the link carried of them from the first packet's end to the last one's.
+/// Bytes that the link carried from the end of the first packet to the end of the last.
 fn carried_of(packets: &[Arrived]) -> u64 {
     let first = packets.first().map_or(0, |first| first.bytes);
     bytes_of(packets).saturating_sub(first)
 }
 
 impl Arrivals {
-    /// Another train begins. True if the one before it lost packets.
+    /// Starts another train. Returns true if the previous one lost packets.
     pub(crate) fn begin(&mut self, number: u32, packets: u16) -> bool {
         let lost = self.arrived.len() < usize::from(self.packets);
         (self.number, self.packets) = (number, packets);
@@ -110,20 +112,20 @@ impl Arrivals {
         lost
     }
 
-    /// A packet of train `number` came. What is not of the train that began last says nothing.
+    /// Records a packet of train `number`. Packets of earlier trains are ignored.
     pub(crate) fn on_packet(&mut self, number: u32, packet: Arrived) {
         if number == self.number && self.arrived.len() < usize::from(MOST_PACKETS) {
             self.arrived.push(packet);
         }
     }
 
-    /// All packets of the train that began last have come.
+    /// Whether all packets of the latest train have arrived.
     pub(crate) fn is_whole(&self) -> bool {
         self.arrived.len() == usize::from(self.packets)
     }
 
-    /// Bytes per second at which its packets left the narrow link, one after the other. Those of a
-    /// train that is sent as fast as it goes leave the router before the cloud in a row.
+    /// Bytes per second at which packets left the narrow link one after the other. If a train is
+    /// sent as fast as possible, its packets leave the upstream router in a row.
     pub(crate) fn fastest(&self) -> Option<u64> {
         let whole = self.whole()?;
         let mut piece = 1;
@@ -136,7 +138,7 @@ impl Arrivals {
         Some(whole)
     }
 
-    /// The rate of the whole train, from the end of the batch that it begins with.
+    /// The rate of the whole train, from the end of its first batch.
     fn whole(&self) -> Option<u64> {
         let (first, last) = (self.arrived.first()?, self.arrived.last()?);
         let gaps = u64::try_from(self.arrived.len()).unwrap_or(1).max(2) - 1;
@@ -150,9 +152,9 @@ impl Arrivals {
         rate(carried_of(rest), between(rest.first()?, last)).filter(|rate| *rate > 0)
     }
 
-    /// The third highest rate of rows of three pieces at the same rate, each of `piece` packets;
-    /// the highest where there are fewer. `None` if there is none, or if too many pieces of the
-    /// train were faster still, as no link can be.
+    /// The third highest rate of rows with three pieces of equal rate, each of `piece` packets;
+    /// with fewer rows, the highest rate. `None` if there is none, or if too many pieces of the
+    /// train were even faster, which no link can be.
     fn steady(&self, piece: usize, whole: u64) -> Option<u64> {
         let mut fastest = [0; FASTEST];
         for row in self.arrived.windows(3 * piece + 1) {
@@ -179,8 +181,8 @@ impl Arrivals {
         (impossible * 4 <= pieces).then_some(found)
     }
 
-    /// Takes back how late packets were read: each came before those behind it by the time that
-    /// the link took for these, at least.
+    /// Corrects late reading: each packet arrived earlier than those behind it by at least their
+    /// transmission times.
     fn correct(&mut self, capacity: u64) {
         self.corrected.clear();
         let mut behind: Option<(u64, u64)> = None;
@@ -195,7 +197,7 @@ impl Arrivals {
         self.corrected.reverse();
     }
 
-    /// By how much packets were read late on average at least, ns.
+    /// A lower bound for the mean delay of reading packets, ns.
     pub(crate) fn lateness(&mut self, capacity: u64) -> u64 {
         self.correct(capacity);
         let late = self.arrived.iter().zip(&self.corrected);
@@ -204,7 +206,7 @@ impl Arrivals {
         late.checked_div(count).unwrap_or(0)
     }
 
-    /// Least bytes of its own traffic that were counted between two packets, if any were.
+    /// Minimum bytes of own traffic that were counted between two packets, if any.
     pub(crate) fn least_own(&self) -> Option<u64> {
         let pairs = self.arrived.windows(2).map(|pair| match pair {
             [a, b] => b.own.saturating_sub(a.own),
@@ -213,7 +215,7 @@ impl Arrivals {
         pairs.filter(|own| *own > 0).min()
     }
 
-    /// Time between the first packet's arrival and the last one's, ns.
+    /// Time between the arrivals of the first and the last packet, ns.
     pub(crate) fn took(&self) -> u64 {
         match (self.arrived.first(), self.arrived.last()) {
             (Some(first), Some(last)) => between(first, last),
@@ -221,11 +223,11 @@ impl Arrivals {
         }
     }
 
-    /// What the train met while the link was busy: between the first arrival and the last it
-    /// carried the train's bytes, its own traffic's, and the rest. Times in which it had nothing of
-    /// the train to carry, for its sender was held up, count for neither. `None` if that is most of
-    /// the time, or if the train was too fast to meet anything.
-    /// `own` is the rate of its own traffic, bytes per second, if it is counted in lumps.
+    /// Returns the traffic that the train met while the link was busy. Between the first arrival
+    /// and the last, the link carried the train's bytes, own traffic, and foreign traffic. Times
+    /// in which the train could not reach it, because the sender was held up, are excluded.
+    /// `None` if that is most of the time, or if the train was too fast to meet other traffic.
+    /// `own` is the rate of own traffic in bytes per second, if it is counted in lumps.
     pub(crate) fn met(&mut self, capacity: u64, own: Option<u64>) -> Option<Met> {
         self.correct(capacity);
         let (first, last) = (self.arrived.first()?, self.arrived.last()?);
@@ -243,7 +245,7 @@ impl Arrivals {
         let busy = i128::from(took) - i128::from(idle);
         let carried = i128::from(capacity) * busy / 1_000_000_000;
         let own = match own {
-            // While the train came to the link.
+            // While the train arrived at the link.
             Some(rate) => i128::from(rate) * i128::from(span) / 1_000_000_000,
             None => i128::from(last.own.saturating_sub(first.own)),
         };
@@ -253,8 +255,8 @@ impl Arrivals {
         })
     }
 
-    /// Time between the end of a packet on the link and the moment at which the next one came
-    /// there, all together, ns. The shortest time on the way stands for an empty queue.
+    /// Total time between the end of each packet on the link and the arrival of the next one
+    /// there, ns. The shortest delay is assumed to mean an empty queue.
     fn idle(&self, capacity: u64) -> u64 {
         let packets = || self.arrived.iter().zip(&self.corrected);
         let delay = |packet: &Arrived, at: u64| at.wrapping_sub(packet.sent).cast_signed();
@@ -273,7 +275,7 @@ impl Arrivals {
     }
 }
 
-/// Rate of a row of three pieces, if that of each is about the same.
+/// The rate of a row of three pieces if they all have about the same rate.
 fn even(row: &[Arrived], piece: usize) -> Option<u64> {
     let follows = row.windows(2).all(|pair| match pair {
         [a, b] => a.index + 1 == b.index,

@@ -1,23 +1,24 @@
-//! What the narrow link carries, from the fastest arrivals of each train.
+//! The capacity of the narrow link, from the fastest arrivals of each train.
 //!
-//! Foreign packets between those of a train make it slower, so most errors are downwards, and the
-//! highest of several trains is nearest. Packets that are delivered in one go make it faster, so it
-//! is the second highest. A busy link lets few rows of packets through undisturbed, and one that
-//! seems slower than it is seems to have more left: so it is the highest until the two highest have
-//! been about the same.
+//! Foreign packets between those of a train reduce its rate, so most errors are downwards, and
+//! the highest rate of several trains is closest to the truth. But packets delivered in one
+//! batch increase it, so the second highest rate is used. On a busy link, few rows of packets
+//! pass undisturbed. Because underestimating its capacity would make the unused part look
+//! larger, the highest rate is used until the two highest have been about the same.
 
-/// Trains that are remembered.
+/// Number of trains that are remembered.
 const KEPT: usize = 12;
-/// Least trains for the two highest rates to be compared.
+/// Minimum number of trains for comparing the two highest rates.
 const ENOUGH: usize = 4;
-/// Trains after which the capacity counts as known even if the two highest rates differ.
+/// Number of trains after which the capacity counts as known even if the two highest rates
+/// differ.
 const MANY: usize = 8;
-/// Rates that differ by less than this part, as a divisor, are about the same.
+/// Rates are about the same if they differ by less than the higher one divided by this number.
 const SAME: u64 = 8;
-/// A rate above this multiple of the second highest is that of packets delivered in one batch.
+/// A rate above this multiple of the second highest belongs to packets delivered in one batch.
 const BATCH: u64 = 3;
 
-/// See the module.
+/// The capacity of the narrow link, as described in the module.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Capacity {
     rates: [u64; KEPT],
@@ -27,7 +28,7 @@ pub(crate) struct Capacity {
 }
 
 impl Capacity {
-    /// A train's fastest packets came at this rate, bytes per second.
+    /// Records the rate of a train's fastest packets, in bytes per second.
     pub(crate) fn note(&mut self, rate: u64) {
         if let Some(place) = self.rates.get_mut(self.next % KEPT) {
             *place = rate;
@@ -47,12 +48,13 @@ impl Capacity {
         self.best = Some(best).filter(|rate| *rate > 0);
     }
 
-    /// The two highest rates have been about the same, or `MANY` trains have arrived.
+    /// Returns true once the two highest rates have been about the same, or `MANY` trains have
+    /// arrived.
     pub(crate) const fn is_sure(&self) -> bool {
         self.is_sure
     }
 
-    /// Bytes per second.
+    /// The capacity in bytes per second.
     pub(crate) const fn get(&self) -> Option<u64> {
         self.best
     }
@@ -70,14 +72,14 @@ mod tests {
             capacity.note(rate);
             assert_eq!(capacity.get(), Some(best));
         }
-        // A link that became slower is found once the others are forgotten.
+        // If a link becomes slower, this shows once the older trains are forgotten.
         for _ in 0..12 {
             capacity.note(50);
         }
         assert_eq!((capacity.get(), capacity.is_sure()), (Some(50), true));
     }
 
-    /// Three trains of four met foreign packets in between.
+    /// Three of four trains met foreign packets in between.
     #[test]
     fn one_high_rate_is_not_sure() {
         let mut capacity = Capacity::default();

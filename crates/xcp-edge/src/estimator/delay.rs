@@ -1,56 +1,58 @@
 //! The queue in a cloud, from the delay of small packets.
 //!
-//! The clocks of the two routers need not agree: only differences count. The shortest delay of the
-//! last 8 to 16 s, the *base*, stands for an empty queue. Clocks may drift meanwhile: 100 ppm give
-//! about 1 ms. Trains detect a path that became longer ([`doubt`](super::doubt)); the base is then
-//! taken from the last packets. A router that restarts may reset its clock. A packet with a send
-//! time more than 1 s before that of an earlier arrival shows this, and all samples are discarded.
+//! Because only differences count, the clocks of the two routers need not agree. The shortest
+//! delay of the last 8 to 16 s, the *base*, is assumed to mean an empty queue. During this time,
+//! clocks may drift: 100 ppm result in about 1 ms. Trains detect if the path has become longer
+//! ([`doubt`](super::doubt)); the base is then computed again from the last packets. A router
+//! that restarts may reset its clock. This shows in a packet whose sending time is more than 1 s
+//! before that of an earlier arrival, and all samples are then discarded.
 
 use pathmark_cc::{Duration, Instant};
 
-/// Samples that are evaluated together.
+/// Number of samples that are evaluated together.
 const LOOKED_AT: usize = 5;
-/// The shortest time is remembered for one to two of these.
+/// The shortest delay is remembered for one to two of these periods.
 const REMEMBERED: Duration = Duration::from_secs(8);
 
-/// The difference between the delays of consecutive packets is averaged with weight 1 in this.
+/// The difference between the delays of consecutive packets is averaged with a weight of 1 /
+/// `SCATTER_WEIGHT`.
 const SCATTER_WEIGHT: u64 = 16;
 
-/// A send time that lies this far before that of an earlier arrival shows that the sender has reset
-/// its clock, ns. Reordering is shorter.
+/// A sending time that is this much before that of an earlier arrival shows that the sender has
+/// reset its clock, ns. Reordering is shorter.
 const CLOCK_BACK: u64 = 1_000_000_000;
 
 /// The one-way delay of a packet.
 #[derive(Clone, Copy, Debug)]
 struct Sample {
     at: Instant,
-    /// By two clocks: only differences mean something. ns.
+    /// Measured by two clocks, so that only differences are meaningful. ns.
     delay: i64,
     own: u64,
 }
 
-/// The link was busy all the while.
+/// A period in which the link was busy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Full {
-    /// What it carried less what came, bytes per second.
+    /// The bytes that it carried minus those that arrived, per second.
     pub(crate) drain: i64,
-    /// What came of its own traffic, bytes per second.
+    /// Own traffic that arrived, bytes per second.
     pub(crate) own: i64,
-    /// None of its packets was looked at for the one before.
+    /// True if none of its packets belongs to the previous period.
     pub(crate) is_new: bool,
 }
 
-/// See the module.
+/// The delay of small packets, as described in the module.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Delay {
     samples: [Option<Sample>; LOOKED_AT],
     count: u64,
-    /// Shortest times of this span of time and the one before.
+    /// Shortest delays of the current period and the previous one.
     shortest: [Option<i64>; 2],
     since: Instant,
-    /// When the packet that came last was sent, by its sender's clock, ns.
+    /// Sending time of the last packet by its sender's clock, ns.
     sent: u64,
-    /// By how much packets' times differ from one to the next on average, ns.
+    /// Mean difference between the delays of consecutive packets, ns.
     scatter: u64,
 }
 
@@ -85,12 +87,12 @@ impl Delay {
         self.count += 1;
     }
 
-    /// By how much packets' times differ from one to the next on average, ns.
+    /// Mean difference between the delays of consecutive packets, ns.
     pub(crate) const fn scatter(&self) -> u64 {
         self.scatter
     }
 
-    /// The path became longer: the shortest of the last samples becomes the base.
+    /// Resets the base to the shortest of the last samples, because the path has become longer.
     pub(crate) fn reset_base(&mut self) {
         let samples = || self.samples.iter().flatten();
         self.shortest = [samples().map(|sample| sample.delay).min(), None];
@@ -101,7 +103,7 @@ impl Delay {
         self.shortest.iter().flatten().min().copied()
     }
 
-    /// Time that the last packets waited at least, ns; 0 if it is within the noise.
+    /// Minimum waiting time of the last packets, ns; 0 if it is within the noise.
     fn waits(&self, packets: usize, noise: u64) -> i64 {
         let Some(base) = self.base() else {
             return 0;
@@ -114,20 +116,20 @@ impl Delay {
         least.filter(|waits| *waits > noise).unwrap_or(0)
     }
 
-    /// Time that each of the last packets waited at least, ns; `None` if one of them did not.
+    /// Minimum waiting time of the last packets, ns; `None` if one of them did not wait.
     pub(crate) fn waiting(&self, noise: u64) -> Option<u64> {
         let waits = self.waits(LOOKED_AT, noise);
         (waits > 0).then(|| waits.unsigned_abs())
     }
 
-    /// Bytes that wait and do not drain.
+    /// Bytes that are queued without draining.
     pub(crate) fn queue(&self, capacity: u64, noise: u64) -> u64 {
         let waits = u128::from(self.waits(3, noise).unsigned_abs());
         u64::try_from(waits * u128::from(capacity) / 1_000_000_000).unwrap_or(0)
     }
 
-    /// The link was busy for as long as the last packets tell of. That says nothing of now if none
-    /// has come since for as long.
+    /// Returns whether the link was busy over the last packets, with its rates. If no packet has
+    /// arrived since for as long as this period, it is too old.
     pub(crate) fn full(&self, now: Instant, capacity: u64, noise: u64) -> Option<Full> {
         let [Some(first), .., Some(last)] = self.samples else {
             return None;
@@ -140,7 +142,7 @@ impl Delay {
         if took == 0 {
             return None;
         }
-        // A packet more of delay is a packet more in the queue.
+        // An additional packet of delay is an additional packet in the queue.
         let grew = i128::from(last.delay) - i128::from(first.delay);
         let drain = -(i128::from(capacity) * grew / took);
         let own = i128::from(last.own.saturating_sub(first.own)) * 1_000_000_000 / took;
@@ -156,8 +158,8 @@ impl Delay {
 mod tests {
     use super::*;
 
-    /// Five packets 20 ms apart that wait ever longer: the link is full, and for another 80 ms
-    /// without a packet it is known to be.
+    /// Five packets 20 ms apart wait longer and longer, so the link is full. This remains valid
+    /// for another 80 ms without a packet.
     #[test]
     fn a_full_link_is_not_full_for_ever() {
         let mut delay = Delay::default();

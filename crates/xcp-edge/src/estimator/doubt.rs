@@ -1,60 +1,60 @@
-//! Whether packets take longer because they wait, or because the path became longer.
+//! Decides whether packets take longer because they wait, or because the path became longer.
 //!
-//! While packets wait all the time the link is full: it drains the queue by what is left of it. A
-//! train measures what is left without any regard to how long packets take. Where trains find more
-//! left than the queue drains by, again and again, there is no queue: the path became longer, or a
-//! clock was set. Single trains are off by a part of the capacity, so what they find is summed up,
-//! less what they may, and the sum has to reach several times what one is off by (a CUSUM test:
-//! Page, "Continuous inspection schemes", 1954). A queue that other traffic keeps full grows and
-//! shrinks, and each such change resets the sum. Trains that lost packets do not count: foreign
-//! traffic lost packets, too.
+//! While packets always wait, the link is full, and it drains the queue at its unused rate. A
+//! train also measures the unused rate, but independently of delays. If trains repeatedly find a
+//! higher unused rate than the queue's drain rate, there is no queue: the path became longer, or
+//! a clock was set. Because single trains have errors of a fraction of the capacity, their
+//! excess over an allowance is summed up. The sum must reach several times the error of one
+//! train (a CUSUM test: Page, "Continuous inspection schemes", 1954). A queue that other traffic
+//! keeps full grows and shrinks, and each such change resets the sum. Trains that lost packets
+//! do not count, because foreign traffic lost packets as well.
 
 use pathmark_cc::Instant;
 
-/// The part of the capacity that trains may find left in a full link, as a divisor.
+/// The unused rate that trains may find on a full link: the capacity divided by this number.
 const ALLOWED: i128 = 16;
-/// One train counts for at most this part of the capacity, as a divisor.
+/// Maximum contribution of one train: the capacity divided by this number.
 const MOST: i128 = 2;
-/// A wait counts as unchanged if it differs by at most this part, as a divisor, or by at most
-/// `STANDS_TIME` ns.
+/// A wait counts as unchanged if it differs by at most its value divided by this number, or by
+/// at most `STANDS_TIME` ns.
 const STANDS: u64 = 8;
 const STANDS_TIME: u64 = 1_000_000;
-/// The sum has to reach this part of the capacity, as a divisor, plus `SURE_OFF` times the mean
-/// error of a train.
+/// The sum must reach the capacity divided by this number, plus `SURE_OFF` times the mean error
+/// of a train.
 const SURE: i128 = 4;
 const SURE_OFF: i128 = 4;
 
-/// What a train found that came while packets waited.
+/// The findings of a train that arrived while packets waited.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Found {
-    /// Foreign bytes per second that it met.
+    /// Foreign traffic that it met, bytes per second.
     pub(crate) foreign: i64,
-    /// Bytes of its own traffic in all.
+    /// Total bytes of own traffic.
     pub(crate) own: u64,
-    /// Time that packets wait, ns.
+    /// Waiting time of packets, ns.
     pub(crate) waits: u64,
 }
 
-/// See the module.
+/// The test described in the module.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Doubt {
-    /// The train before, if packets have waited since.
+    /// The previous train, if packets have waited since.
     before: Option<(Instant, Found)>,
-    /// Time that packets waited when the sum began, ns.
+    /// Waiting time of packets when the sum started, ns.
     first: u64,
     /// The sum, in bytes per second.
     sum: i128,
 }
 
 impl Doubt {
-    /// A packet did not wait.
+    /// Records a packet that did not wait.
     pub(crate) const fn clear(&mut self) {
         self.before = None;
         self.sum = 0;
     }
 
-    /// A train is over; `off` is the mean error of such trains in bytes per second. True if there
-    /// is no queue.
+    /// Records the end of a train; `off` is the mean error of such trains in bytes per second.
+    /// Returns true if there is no queue.
     pub(crate) fn on_train(&mut self, now: Instant, capacity: u64, off: u64, found: Found) -> bool {
         let before = self.before.replace((now, found));
         let stands = found.waits.abs_diff(self.first) <= (self.first / STANDS).max(STANDS_TIME);
@@ -90,7 +90,7 @@ mod tests {
 
     const CAPACITY: u64 = 1_000_000;
 
-    /// Trains every 400 ms; after how many it is sure, of a hundred.
+    /// Sends trains every 400 ms, and returns after how many of at most a hundred it is sure.
     fn sure_after(off: u64, mut found: impl FnMut(u64) -> (i64, u64, u64)) -> Option<u64> {
         let mut doubt = Doubt::default();
         (0..100).find(|train| {
@@ -104,8 +104,9 @@ mod tests {
         })
     }
 
-    /// Nothing is foreign and its own traffic takes a half, but packets take 3 ms longer: there is
-    /// no queue. Where trains find the rest foreign there is one, also if each is off by a half.
+    /// Without foreign traffic, and with own traffic of half the capacity, packets take 3 ms
+    /// longer: there is no queue. If trains find the other half used by foreign traffic, there
+    /// is one, even if each train has an error of one half.
     #[test]
     fn trains_that_find_more() {
         let own = |train| 200_000 * train;
@@ -128,7 +129,8 @@ mod tests {
         );
     }
 
-    /// A queue of a second that drains by a quarter of the link is a queue.
+    /// A queue of a second that drains at a quarter of the link's rate must be recognized as a
+    /// queue.
     #[test]
     fn a_queue_that_drains() {
         let waits = |train: u64| 1_000_000_000u64.saturating_sub(100_000_000 * train);

@@ -1,42 +1,44 @@
-//! What foreign traffic trains met, on average.
+//! The average foreign traffic that trains met.
 //!
-//! Between the arrivals of a train's first packet and its last the narrow link, always busy,
-//! carried C · (time between them) bytes: the train's, its own traffic's, and the rest. The rest
-//! had arrived at the link while the train did ([`arrivals`](super::arrivals)).
+//! Between the arrivals of a train's first and last packet, the narrow link was always busy, and
+//! carried C · (time between them) bytes of the train, of own traffic, and of foreign traffic.
+//! The foreign bytes arrived at the link along with the train ([`arrivals`](super::arrivals)).
 //!
-//! Its own traffic is what the port counts from the upstream router. What names that router and
-//! came another way was not on the link: then the rest is less than nothing by as much, and what is
-//! left, C less the rest and less its own traffic, is right all the same.
+//! Own traffic is the port's count of bytes from the upstream router. Packets that name this
+//! router but took another path were not on the link. In this case foreign traffic becomes
+//! negative by the same amount, but the unused rate, C minus foreign traffic minus own traffic,
+//! is still correct.
 
 use super::arrivals::Met;
 use super::delay::Full;
 
-/// A train's part in the average.
+/// A train has a weight of 1 / `WEIGHT` in the average.
 const WEIGHT: i64 = 12;
-/// The part of a time in which the link was full: it is measured over much longer than a train.
+/// The same for a period in which the link was full, which is much longer than a train.
 const FULL_WEIGHT: i64 = 4;
 
-/// See the module.
+/// The average described in the module.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Load {
     foreign: i64,
-    /// By trains alone.
+    /// The average over trains only.
     trains: i64,
-    /// By how much single trains are off that, on average.
+    /// Mean deviation of single trains from it.
     scatter: i64,
     samples: u32,
-    /// What the last three trains met: one that was held up shows in none of their medians.
+    /// Results of the last three trains. A single one that was held up does not show in their
+    /// median.
     last: [i64; 3],
 }
 
 impl Load {
-    /// Resets the average; the next train is its first sample.
+    /// Resets the average. The next train is its first sample.
     pub(crate) const fn forget(&mut self) {
         self.samples = 0;
     }
 
-    /// The capacity was taken for `before`, and is now. What is left of it stays the same until
-    /// trains find something else, which counts for more then.
+    /// Adjusts the average to a new estimate of the capacity. Its unused part stays the same
+    /// until trains find another value, which then has more weight.
     pub(crate) fn recount(&mut self, before: u64, now: u64) {
         let bytes = |rate| i64::try_from(rate).unwrap_or(i64::MAX);
         let more = bytes(now).saturating_sub(bytes(before));
@@ -47,7 +49,8 @@ impl Load {
         self.samples = self.samples.min(1);
     }
 
-    /// A train is over. What it met, bytes per second; below 0 by the errors of times.
+    /// Adds a train. Returns the traffic that it met, in bytes per second; negative because of
+    /// errors in times.
     pub(crate) fn finish(&mut self, capacity: u64, met: Met) -> i64 {
         let most = i64::try_from(capacity).unwrap_or(i64::MAX);
         let rate = met.foreign * 1_000_000_000 / i128::from(met.span.max(1));
@@ -68,17 +71,17 @@ impl Load {
         rate
     }
 
-    /// By how much single trains are off on average, bytes per second.
+    /// Mean deviation of single trains, bytes per second.
     pub(crate) fn scatter(&self) -> u64 {
         self.scatter.unsigned_abs()
     }
 
-    /// The link was not full when it seemed so.
+    /// Discards corrections, because the link was not really full.
     pub(crate) const fn was_not_full(&mut self) {
         self.foreign = self.trains;
     }
 
-    /// The link was full for a while.
+    /// Corrects the average by a period in which the link was full.
     pub(crate) fn correct(&mut self, capacity: u64, full: &Full) {
         let capacity = i64::try_from(capacity).unwrap_or(i64::MAX);
         let input = capacity.saturating_sub(full.drain);
@@ -88,12 +91,13 @@ impl Load {
         }
     }
 
-    /// Bytes per second; below nothing by the errors of times, or as the module says.
+    /// Foreign traffic in bytes per second; negative because of errors in times, or as described
+    /// in the module.
     pub(crate) const fn foreign(&self) -> i64 {
         self.foreign
     }
 
-    /// Trains that were counted.
+    /// Number of trains in the average.
     pub(crate) const fn samples(&self) -> u32 {
         self.samples
     }
@@ -113,8 +117,8 @@ mod tests {
         }
     }
 
-    /// Busy trains make a link of 30 Mbit/s look like one of 19 and back. What is left of it stays,
-    /// and one train that is far off afterwards changes little.
+    /// Busy trains make a link of 30 Mbit/s look like one of 19, and back. The unused rate must
+    /// stay the same, and a single outlier afterwards must have little effect.
     #[test]
     fn a_capacity_that_was_misread_leaves_what_is_left() {
         let mut load = Load::default();
@@ -128,7 +132,7 @@ mod tests {
         assert_eq!(load.foreign(), 0);
         load.finish(RATE, met(-2_000_000));
         assert_eq!(load.foreign(), 0);
-        // Two of three late trains count at once: the 40 trains before do not.
+        // Two of three late trains count immediately, despite 40 earlier ones.
         load.finish(RATE, met(-2_000_000));
         assert!(load.foreign() <= -600_000, "{}", load.foreign());
     }

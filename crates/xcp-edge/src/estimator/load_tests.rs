@@ -1,4 +1,4 @@
-//! What measuring takes of links of all rates.
+//! The cost of measuring on links of various rates.
 
 use pathmark_cc::{Duration, Instant};
 
@@ -6,8 +6,8 @@ use super::*;
 
 const PACKET: u16 = 1452;
 
-/// Part of a link of `capacity` bytes per second that trains and small packets take, in 10^-6, over
-/// 600 s, once the first trains have passed.
+/// Share of a link of `capacity` bytes per second that trains and small packets use, in 10^-6,
+/// over 600 s after the first trains.
 fn taken_ppm(capacity: u64) -> u64 {
     let mut now = Instant::ZERO;
     let mut estimator = Estimator::new(now, PACKET);
@@ -23,7 +23,7 @@ fn taken_ppm(capacity: u64) -> u64 {
         let ask = estimator.coming(now, number, &train, Duration::ZERO);
         let span = Duration::from_nanos(train.span());
         assert!(span <= Duration::from_secs(4), "a router refuses {span:?}");
-        // Nothing of it is lost.
+        // No packet of it is lost.
         for index in 0..train.packets {
             estimator.arrivals.on_packet(
                 number,
@@ -41,8 +41,8 @@ fn taken_ppm(capacity: u64) -> u64 {
 
 #[test]
 fn measuring_takes_a_hundredth_of_thin_links_too() {
-    // 1, 2, 5, 10, 30, 100 and 1000 Mbit/s. Below, small packets are no further apart than half a
-    // second.
+    // 1, 2, 5, 10, 30, 100 and 1000 Mbit/s. Below these rates, small packets are still at most
+    // half a second apart.
     for kbit in [1000, 2000, 5000, 10_000, 30_000, 100_000, 1_000_000] {
         let taken = taken_ppm(kbit * 125);
         assert!(taken <= 10_500, "{kbit} kbit/s: {taken}");

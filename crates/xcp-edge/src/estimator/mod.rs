@@ -1,26 +1,27 @@
-//! What a cloud leaves, from trains of packets that crossed it.
+//! Estimates a cloud's unused capacity from trains of packets that crossed it.
 //!
-//! Three things are measured:
+//! It measures three quantities:
 //!
-//! - **Capacity** C of the narrow link ([`capacity`]): packets that wait together in front of it
-//!   leave it one after the other, so the shortest time that a few of them take to arrive is that
-//!   of their bytes at C (packet pairs; here four packets in a row, more where times are coarse:
-//!   [`arrivals`]).
-//! - **Foreign traffic** X ([`load`]): a train sent at a little more than C keeps the link busy
-//!   from its first packet to its last. What the link carried in between and was neither the train
-//!   nor traffic that router k knows for its own came from others (trains that load the path
-//!   themselves, as in pathload and pathChirp; with one train at the rate of the link instead of
-//!   a search, as in Spruce: Strauss, Katabi, Kaashoek, "A measurement study of available bandwidth
-//!   estimation tools", 2003).
-//! - **Queue** ([`delay`]): the delay of small packets in between, less the shortest recent delay,
-//!   gives the queue. While the queue never drains, the link is full. Its growth then gives what is
-//!   available without any model, the link's rate less the arrival rate, and that also corrects X.
+//! - **Capacity** C of the narrow link ([`capacity`]): packets that wait together in front of
+//!   the link leave it one after the other, so the shortest time in which a few of them arrive
+//!   is the transmission time of their bytes at C (packet pairs; here four packets in a row, and
+//!   more if times are coarse: [`arrivals`]).
+//! - **Foreign traffic** X ([`load`]): a train sent slightly faster than C keeps the link busy
+//!   from its first packet to its last. All other bytes that the link carried in between, except
+//!   router k's own traffic, are foreign. (Trains that load the path themselves are known from
+//!   pathload and pathChirp. One train at the rate of the link instead of a search is from
+//!   Spruce: Strauss, Katabi, Kaashoek, "A measurement study of available bandwidth estimation
+//!   tools", 2003.)
+//! - **Queue** ([`delay`]): the delay of small packets in between, minus the shortest recent
+//!   delay, gives the queue. While the queue never drains, the link is full. Its growth then
+//!   gives the unused rate without any model, as the link's rate minus the arrival rate, which
+//!   also corrects X.
 //!
-//! Router k's own traffic through the cloud, known at no cost, is the part of the link's traffic
-//! that is not foreign: this is the passive half of the estimate.
+//! Router k knows its own traffic through the cloud without any cost. This is the passive half
+//! of the estimate.
 //!
-//! Trains take [`LOAD_PPM`] of C over time, and 0.1 s of C for the first estimate. An estimate
-//! holds for three times as long as it took.
+//! Trains use [`LOAD_PPM`] of C over time, and 0.1 s of C for the first estimate. An estimate is
+//! valid for three times as long as it took.
 
 mod arrivals;
 mod capacity;
@@ -42,63 +43,66 @@ use load::Load;
 use scattered::Scattered;
 use turns::Turns;
 
-/// Headers of IPv4 and UDP, and what an IPv6 header has more.
+/// Headers of IPv4 and UDP, and the additional bytes of an IPv6 header.
 const HEADERS: u64 = 28;
 const MORE_V6: u64 = 20;
-/// Part of the capacity that trains take over time, in 10^-6, and most that small packets take.
+/// The share of the capacity for trains over time, in 10^-6, and the maximum for small packets.
 const LOAD_PPM: u64 = 8_000;
 const DELAY_PPM: u64 = 2_000;
-/// Trains for the first estimate, and the least number before there is one.
+/// Number of trains sized for the first estimate, and the minimum number before there is one.
 const FIRST_TRAINS: u32 = 8;
 const TRAINS_FOR_ESTIMATE: u32 = 3;
-/// Time that the first trains take on the link together: 5 % of 2 s.
+/// Time that the first trains take on the link in total: 5 % of 2 s.
 const FIRST_SHARE_MS: u64 = 100;
-/// Rate of a train, in 10^-6 of the capacity, so that a packet of it always waits at the link.
+/// Rate of a train, in 10^-6 of the capacity, chosen so that one of its packets always waits at
+/// the link.
 const FASTER_PPM: u64 = 1_050_000;
-/// One train in this many is sent back to back; the second value holds while C is not known.
+/// One train in this many is sent back to back. The second value applies while C is not sure.
 const CAPACITY_EVERY: u32 = 4;
 const CAPACITY_EVERY_UNSURE: u32 = 2;
-/// Least packets of a train, and those of one for the capacity.
+/// Minimum number of packets in a train, and in one that measures the capacity.
 const LEAST_PACKETS: u16 = 12;
 const CAPACITY_PACKETS: u16 = 16;
-/// Least time that the latter take on the link, ms, so that times may be coarse.
+/// Minimum time that the latter takes on the link in ms, because times may be coarse.
 const CAPACITY_MS: u128 = 2;
-/// The same while the capacity is not sure: more of them find a gap in the traffic of a busy link.
+/// The same while the capacity is not sure, because more packets are more likely to find a gap
+/// in the traffic of a busy link.
 const CAPACITY_PACKETS_UNSURE: u16 = 32;
 const CAPACITY_MS_UNSURE: u128 = 20;
-/// Time between small packets, between the first trains and later.
+/// Time between small packets: between the first trains, and later.
 const FIRST_DELAY_GAP: Duration = Duration::from_millis(10);
 const DELAY_GAP: Duration = Duration::from_millis(20);
-/// Least small packets that are asked for at once, most, and the longest time that they may take,
-/// ns: no router sends a train for longer than twice that.
+/// Minimum and maximum number of small packets per request, and the maximum time that they may
+/// take, ns. No router sends a train that takes longer than twice this time.
 const LEAST_DELAYS: u64 = 4;
 const MOST_DELAYS: u64 = 100;
 const MOST_DELAY_SPAN: u64 = 2_000_000_000;
-/// Own traffic of which more bytes are counted at once is counted in lumps: a header stands for
-/// several packets.
+/// If more bytes of own traffic are counted at once, the count comes in lumps, because a header
+/// covers several packets.
 const LUMP: u64 = 3000;
-/// Foreign traffic below minus this part of the capacity, as a divisor, shows own traffic that came
-/// another way.
+/// If foreign traffic is below minus the capacity divided by this number, own traffic took
+/// another path.
 const ELSEWHERE: u64 = 16;
-/// Above this multiple of the capacity, the count of own traffic says little about foreign traffic.
+/// Above this multiple of the capacity, the count of own traffic is no longer meaningful for
+/// foreign traffic.
 const MOST_OWN: u64 = 4;
-/// Times that differ from packet to packet hide no queue of more than this, ns.
+/// Variation of delays between packets hides no queue of more than this, ns.
 const MOST_SCATTER: u64 = 2_000_000;
-/// There is no estimate if they differ by more than the time of this many packets and by more than
-/// `WILD` ns.
+/// There is no estimate if delays vary by more than the time of this many packets and by more
+/// than `WILD` ns.
 const WILD_PACKETS: u64 = 8;
 const WILD: u64 = 3_000_000;
-/// An estimate holds for this multiple of the time that it took.
+/// An estimate is valid for this multiple of the time that it took.
 const HOLDS: u32 = 3;
 
-/// See the module.
+/// Estimates a cloud, as described in the module.
 #[derive(Clone, Debug)]
 pub struct Estimator {
-    /// UDP payload of trains' packets.
+    /// UDP payload of packets in trains.
     packet: u16,
-    /// Headers in front of it, bytes.
+    /// Headers in front of it, in bytes.
     headers: u64,
-    /// When it began, and how long the first estimate took.
+    /// The start, and the duration of the first estimate.
     began: Instant,
     took: Option<Duration>,
     arrivals: Arrivals,
@@ -107,27 +111,28 @@ pub struct Estimator {
     delay: Delay,
     doubt: Doubt,
     scattered: Scattered,
-    /// By how much packets are read late, on average over some trains, ns.
+    /// Mean delay of reading packets over several trains, ns.
     late: u64,
-    /// Trains that were asked for, small packets excluded.
+    /// Number of requested trains, excluding small packets.
     asked: u32,
-    /// Packets of the next train, which does not come before this.
+    /// Number of packets in the next train, and its earliest time.
     packets: u16,
     next_train: Instant,
     last_probe: Instant,
     /// Bytes of own traffic at the last estimate, and its time.
     own: (u64, Instant),
-    /// The same when the last train ended.
+    /// The same at the end of the last train.
     own_at_train: (u64, Instant),
-    /// Least bytes of it that are counted at once, on average over some trains.
+    /// Minimum bytes of it that are counted at once, averaged over several trains.
     lump: u64,
-    /// The count of own traffic is more than `MOST_OWN` times the capacity.
+    /// True if the count of own traffic exceeds `MOST_OWN` times the capacity.
     flooded: bool,
     turns: Turns,
 }
 
 impl Estimator {
-    /// One that begins now, with trains of packets of `packet` bytes of UDP payload over IPv4.
+    /// Creates an estimator that starts now, with trains of packets of `packet` bytes of UDP
+    /// payload over IPv4.
     #[must_use]
     pub fn new(now: Instant, packet: u16) -> Self {
         Self {
@@ -154,14 +159,14 @@ impl Estimator {
         }
     }
 
-    /// Trains come over IPv6.
+    /// Expects trains over IPv6.
     #[must_use]
     pub const fn over_ipv6(mut self) -> Self {
         self.headers = HEADERS + MORE_V6;
         self
     }
 
-    /// The train that is asked for first: as fast as it can.
+    /// The first train to request: as fast as possible.
     #[must_use]
     pub const fn first_train(packet: u16) -> Train {
         Train {
@@ -175,7 +180,7 @@ impl Estimator {
         }
     }
 
-    /// A train is coming: what to ask for next.
+    /// Records that a train is coming, and returns the next request.
     pub fn coming(&mut self, now: Instant, number: u32, train: &Train, rtt: Duration) -> Ask {
         if train.bytes > LEAST_PROBE {
             let lost = self.arrivals.begin(number, train.packets);
@@ -188,8 +193,8 @@ impl Estimator {
                 at: now,
             };
         }
-        // The next train is asked for so early that it comes when this one ends. On a thin link it
-        // is not time for it yet.
+        // The next train is requested early enough to arrive when this one ends, unless on a
+        // thin link it is not due yet.
         let end = now + Duration::from_nanos(train.span());
         let due = end >= self.next_train;
         Ask {
@@ -198,12 +203,13 @@ impl Estimator {
         }
     }
 
-    /// Packets of the next train: fewer after one that was too much for a queue on the way.
+    /// Sets the number of packets in the next train. It is reduced after a train that exceeded a
+    /// queue on the way.
     fn size(&mut self, lost: bool) {
         let each = u64::from(self.packet) + self.headers;
         let capacity = self.capacity.get().unwrap_or(0);
         let first = capacity * FIRST_SHARE_MS / 1000 / u64::from(FIRST_TRAINS + 2) / each;
-        // A quarter of a second's part of the capacity.
+        // The share of the capacity over a quarter of a second.
         let later = capacity * LOAD_PPM / 1_000_000 / 4 / each;
         let fits = if self.asked < FIRST_TRAINS {
             first
@@ -239,7 +245,7 @@ impl Estimator {
                 lasting(CAPACITY_MS_UNSURE).clamp(CAPACITY_PACKETS, CAPACITY_PACKETS_UNSURE)
             };
             let packets = if self.packets < LEAST_PACKETS {
-                // Trains were too much for a queue on the way.
+                // Trains exceeded a queue on the way.
                 self.packets
             } else {
                 lasting(CAPACITY_MS).min(self.packets).max(least)
@@ -259,7 +265,7 @@ impl Estimator {
         }
     }
 
-    /// Time that a train takes of what all of them may take together, once there were the first.
+    /// Time for which a train uses up the share of all trains, after the first ones.
     fn pause(&self, train: &Train) -> Duration {
         if self.asked < FIRST_TRAINS {
             return Duration::ZERO;
@@ -295,8 +301,8 @@ impl Estimator {
         }
     }
 
-    /// A packet of a train came, when `own` bytes had come through the cloud from that router that
-    /// are its own traffic's.
+    /// Records a packet of a train that arrived after `own` bytes of own traffic from this
+    /// router.
     pub fn on_probe(&mut self, now: Instant, number: u32, probe: &Probe, bytes: usize, own: u64) {
         self.last_probe = now;
         let small = bytes <= usize::from(LEAST_PROBE);
@@ -321,7 +327,7 @@ impl Estimator {
         }
     }
 
-    /// The last packet of a train came.
+    /// Handles the end of a train.
     fn finish(&mut self, now: Instant, own: u64) {
         let before = self.capacity.get();
         if let Some(rate) = self.arrivals.fastest() {
@@ -331,8 +337,9 @@ impl Estimator {
         if let (Some(before), Some(now)) = (before, self.capacity.get())
             && before.abs_diff(now) > before / 8
         {
-            // Trains on a busy link, or another link. A link that became faster and has no queue is
-            // another one: what was foreign by the former capacity says nothing.
+            // Either trains met other traffic, or the link changed. A link that became faster
+            // and has no queue is another link, so foreign traffic computed with the old
+            // capacity is meaningless.
             let faster = now > before && self.delay.waiting(self.noise(now)).is_none();
             if self.took.is_none() || faster {
                 self.load.forget();
@@ -350,7 +357,7 @@ impl Estimator {
             self.lump = self.lump - self.lump / 4 + least / 4;
         }
         let own_rate = self.own_rate(now, own);
-        // What came another way is not held up by the train.
+        // Packets on another path are not held up by the train.
         let elsewhere = self.load.foreign() < -(capacity / ELSEWHERE).cast_signed();
         let at_mean = (self.lump > LUMP || elsewhere).then_some(own_rate);
         self.flooded = own_rate / MOST_OWN > capacity;
@@ -366,8 +373,8 @@ impl Estimator {
         }
     }
 
-    /// Lets the next train follow at once if this one's `rate` shows a faster link. With jitter,
-    /// rates show nothing.
+    /// Lets the next train follow immediately if this one's `rate` shows a faster link. With
+    /// jitter, rates prove nothing.
     fn look_again(&mut self, now: Instant, rate: u64) {
         if self.took.is_some()
             && !self.scattered.somewhat()
@@ -378,7 +385,7 @@ impl Estimator {
         }
     }
 
-    /// Bytes per second of its own traffic since the last train ended.
+    /// Own traffic since the end of the last train, in bytes per second.
     fn own_rate(&mut self, now: Instant, own: u64) -> u64 {
         let (before, since) = core::mem::replace(&mut self.own_at_train, (own, now));
         let bytes = u128::from(own.saturating_sub(before)) * 1_000_000_000;
@@ -386,7 +393,7 @@ impl Estimator {
         u64::try_from(rate).unwrap_or(u64::MAX)
     }
 
-    /// Compares the foreign traffic of a whole train with the queue that the delay shows.
+    /// Compares the foreign traffic of a whole train with the queue that follows from the delay.
     fn doubt(&mut self, now: Instant, capacity: u64, foreign: i64, own: u64) {
         let Some(waits) = self.delay.waiting(self.noise(capacity)) else {
             return;
@@ -417,8 +424,9 @@ impl Estimator {
         }
     }
 
-    /// A delay below this is no queue, ns: the time of two packets, what clocks and schedulers do,
-    /// or where there is jitter three times what packets' times differ by from one to the next.
+    /// A delay below this value does not count as a queue, ns. It is the time of two packets and
+    /// the imprecision of clocks and schedulers; with jitter, it is three times the mean
+    /// variation between packets.
     fn noise(&self, capacity: u64) -> u64 {
         let packet = u64::from(self.packet) + self.headers;
         let packets = 2 * packet * 1_000_000_000 / capacity.max(1);
@@ -430,16 +438,16 @@ impl Estimator {
         packets.max(200_000).max(2 * self.late).max(scatter)
     }
 
-    /// Times are off by too much to tell anything: those of trains, or those of small packets, from
-    /// one to the next by more than a queue changes by.
+    /// Whether times are too inaccurate: either those of trains, or those of small packets,
+    /// which vary more than a queue would.
     fn is_jittery(&self, capacity: u64) -> bool {
         let packet = u64::from(self.packet) + self.headers;
         let packets = WILD_PACKETS * packet * 1_000_000_000 / capacity.max(1);
         self.scattered.is_so() || self.delay.scatter() > packets.max(WILD)
     }
 
-    /// What the cloud leaves now, when `own` bytes have come that are its own traffic's. It is for
-    /// the time since it was asked last. `None`: that is not known, or not any more.
+    /// Returns the cloud's unused capacity over the time since the last call, if `own` bytes of
+    /// own traffic have arrived. `None` if it is not known, or no longer.
     pub fn estimate(&mut self, now: Instant, own: u64) -> Option<CloudEstimate> {
         let (before, since) = self.own;
         let elapsed = u64::try_from((now - since).as_nanos()).unwrap_or(u64::MAX);
@@ -457,9 +465,9 @@ impl Estimator {
         let noise = self.noise(capacity);
         let left = all.saturating_sub(self.load.foreign()).saturating_sub(own);
         let available = match self.delay.full(now, capacity, noise) {
-            // What the link carries, less what comes.
+            // The bytes that the link carries minus those that arrive.
             Some(full) => full.drain,
-            // A link whose queue drains carries more than comes.
+            // A link whose queue drains carries more than arrives.
             None => left.clamp(0, all),
         };
         Some(CloudEstimate {
@@ -470,8 +478,8 @@ impl Estimator {
         })
     }
 
-    /// For how long an estimate holds: three times as long as it took, the first one, or the trains
-    /// that follow on one another since.
+    /// The validity of an estimate: three times as long as it took, which is either the duration
+    /// of the first one or the time between the later trains.
     fn holds(&self, took: Duration, capacity: u64) -> Duration {
         let each = u64::from(self.packet) + self.headers;
         let share = (capacity * LOAD_PPM / 1_000_000).max(1);
@@ -481,19 +489,19 @@ impl Estimator {
             * HOLDS
     }
 
-    /// Bytes per second that are neither its own traffic's nor free, as far as that is known.
+    /// Foreign traffic in bytes per second, if known.
     #[must_use]
     pub fn foreign(&self) -> Option<i64> {
         self.took.map(|_| self.load.foreign())
     }
 
-    /// What the narrow link carries, bytes per second, as far as that is known.
+    /// Capacity of the narrow link in bytes per second, if known.
     #[must_use]
     pub fn capacity(&self) -> Option<u64> {
         self.capacity.get()
     }
 
-    /// How long the first estimate took, once there was one.
+    /// Duration of the first estimate, once there is one.
     #[must_use]
     pub const fn took(&self) -> Option<Duration> {
         self.took

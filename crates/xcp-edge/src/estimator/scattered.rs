@@ -1,25 +1,27 @@
-//! Whether arrival times are accurate enough for an estimate.
+//! Decides whether arrival times are accurate enough for an estimate.
 //!
-//! Where packets are held up at random on their way (jitter), one that came late keeps those behind
-//! it back, and they come together, faster than the link can carry them. So the lateness of packets
-//! ([`Arrivals::lateness`](super::arrivals)) shows it. A reader who is busy now and then spoils
-//! some trains; jitter spoils all of them. So it is the train that is in the lowest quarter of the
-//! latest ones which counts: where it is scattered, too, there is no estimate.
+//! If packets are held up at random on their way (jitter), a late packet also delays those
+//! behind it, so that they arrive together, faster than the link could carry them. Therefore
+//! jitter shows in the lateness of packets ([`Arrivals::lateness`](super::arrivals)). A receiver
+//! that is sometimes busy makes some trains inaccurate, whereas jitter affects all of them. For
+//! this reason, the lowest quartile of the latest trains counts. If even this train is
+//! scattered, there is no estimate.
 
-/// Trains that are looked at, and which of them counts, the least scattered first.
+/// Number of trains that are looked at, and the index of the one that counts, in ascending order
+/// of lateness.
 const KEPT: usize = 12;
 const COUNTS: usize = 3;
-/// Most lateness of packets for an estimate, in 10^-3 of the time that their train takes.
+/// Maximum lateness of packets for an estimate, in 10^-3 of the duration of their train.
 const MOST: u64 = 45;
-/// Lateness at which there are estimates again.
+/// Lateness below which estimates resume.
 const BACK: u64 = 25;
-/// Least lateness that counts as jitter.
+/// Minimum lateness that counts as jitter.
 const SOME: u64 = 12;
 
-/// See the module.
+/// The decision described in the module.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Scattered {
-    /// Lateness of the latest trains, in 10^-3 of the time that they took.
+    /// Lateness of the latest trains, in 10^-3 of their duration.
     trains: [u64; KEPT],
     next: usize,
     is_so: bool,
@@ -27,7 +29,8 @@ pub(crate) struct Scattered {
 }
 
 impl Scattered {
-    /// A train's packets were `late` ns late on average, and the link carried it in `took` ns.
+    /// Records a train whose packets were `late` ns late on average, and which the link carried
+    /// in `took` ns.
     pub(crate) fn note(&mut self, late: u64, took: u64) {
         if let Some(place) = self.trains.get_mut(self.next % KEPT) {
             *place = late.saturating_mul(1000) / took.max(1);
@@ -44,12 +47,12 @@ impl Scattered {
         };
     }
 
-    /// There is jitter.
+    /// Whether there is jitter.
     pub(crate) const fn somewhat(&self) -> bool {
         self.is_somewhat
     }
 
-    /// There is no estimate.
+    /// Whether there must be no estimate.
     pub(crate) const fn is_so(&self) -> bool {
         self.is_so
     }

@@ -1,22 +1,22 @@
-//! Trains out of their turn, where one shows that the link is another one.
+//! Additional trains, after one has shown that the link changed.
 //!
-//! A train in its turn is sent little faster than the link is known to carry, and over a link that
-//! was slow there are seconds or minutes between two of them. So where one arrives faster than
-//! that, the next one follows at once, as fast as it goes. What such trains cost is saved up by
-//! those in their turn.
+//! A regular train is only sent slightly faster than the known capacity, and on a link that was
+//! slow, seconds or minutes pass between two trains. Therefore, if a train arrives faster than
+//! the known capacity, the next one follows immediately, as fast as possible. The cost of such
+//! additional trains is saved up by regular ones.
 
-/// More than the known rate by this part of it, as a divisor, shows another link: half of what
-/// trains are sent faster by, and a little more.
+/// A rate shows another link if it exceeds the known rate by more than this rate divided by this
+/// number. That is slightly more than half of the excess rate of trains.
 const FASTER: u64 = 32;
-/// A train out of turn costs the savings of this many trains in turn. Savings are limited to two
-/// trains, since the second highest rate counts.
+/// An additional train costs the savings of this many regular ones. Savings are limited to two
+/// trains, because the second highest rate counts.
 const COST: u32 = 8;
 const MOST_SAVED: u32 = 2 * COST;
 
-/// See the module.
+/// Schedules additional trains, as described in the module.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Turns {
-    /// The next train is out of its turn.
+    /// True if the next train is an additional one.
     next: bool,
     saved: u32,
 }
@@ -31,15 +31,15 @@ impl Default for Turns {
 }
 
 impl Turns {
-    /// A train begins.
+    /// Records the start of a train.
     pub(crate) fn begin(&mut self) {
         if !core::mem::take(&mut self.next) {
             self.saved = (self.saved + 1).min(MOST_SAVED);
         }
     }
 
-    /// A train came at `rate` where the link is known to carry `capacity`, bytes per second. True
-    /// if the next one is to follow at once.
+    /// Records that a train arrived at `rate`, on a link of known `capacity`, both in bytes per
+    /// second. Returns true if the next one should follow immediately.
     pub(crate) fn on_rate(&mut self, rate: u64, capacity: u64) -> bool {
         if rate > capacity.saturating_add(capacity / FASTER) && self.saved >= COST {
             self.saved -= COST;
@@ -49,7 +49,7 @@ impl Turns {
         false
     }
 
-    /// The next train is out of its turn.
+    /// Whether the next train is an additional one.
     pub(crate) const fn is_next(&self) -> bool {
         self.next
     }
@@ -68,7 +68,8 @@ mod tests {
         assert!(!turns.is_next(), "once");
     }
 
-    /// If every train seems fast, two trains are out of turn at first, then one for eight in turn.
+    /// If every train seems fast, two additional trains are sent at first, then one after eight
+    /// regular ones.
     #[test]
     fn always_faster() {
         let mut turns = Turns::default();

@@ -1,4 +1,4 @@
-//! When flows start, and how much each has to move.
+//! Starts of flows, and the bytes that each must transfer.
 
 use pathmark_cc::Duration;
 use pathmark_link::impair::Random;
@@ -12,7 +12,7 @@ use super::Check;
 const MAX_FLOWS: u32 = 1 << 16;
 
 impl Check<'_> {
-    /// A start for each flow, from the beginning of the run.
+    /// A start for each flow, relative to the start of the run.
     pub(super) fn starts(&self, file: &FileFlow) -> Result<Vec<Duration>, Fault> {
         if let Some(given) = &file.count
             && !(1..=MAX_FLOWS).contains(given.get_ref())
@@ -26,8 +26,8 @@ impl Check<'_> {
         }
     }
 
-    /// Starts as a Poisson process: `count` of them, or all before the flows' stop or the run's
-    /// end.
+    /// Starts as a Poisson process: either `count` of them, or all before the flows' stop or the
+    /// run's end.
     fn poisson_starts(&self, file: &FileFlow, gap: &Spanned<Span>) -> Result<Vec<Duration>, Fault> {
         let mean = gap.get_ref().0;
         if mean.is_zero() {
@@ -114,7 +114,7 @@ impl Check<'_> {
         Ok(starts)
     }
 
-    /// The bytes of each of `count` flows; `None`: as many as go.
+    /// The bytes of each of `count` flows; `None`: as many as possible.
     pub(super) fn sizes(&self, file: &FileFlow, count: usize) -> Result<Vec<Option<u64>>, Fault> {
         let Some(given) = &file.bytes else {
             return Ok(vec![None; count]);

@@ -1,4 +1,4 @@
-//! Flows: names, ways, sources.
+//! Checks of flows: names, ways, sources.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -15,14 +15,14 @@ use super::{Check, PACKET};
 
 /// Packets without a connection or a law.
 const UDP: &str = "udp";
-/// The round trip that forged shims state, unless they are to state another.
+/// The default round trip in forged shims.
 const FORGED_RTT: Duration = Duration::from_millis(20);
-/// Bytes of its smallest packet.
+/// Minimum packet size of udp in bytes.
 const UDP_PACKET: u32 = 64;
-/// Bytes that a flow without a rate on its path may move: memory is bounded by what is under way at
+/// Maximum bytes of a flow without a rate on its path, because they may all be in flight at
 /// once.
 const MOST_UNPACED: u64 = 1 << 28;
-/// Columns of a table, and points of a line.
+/// Limit for the columns of a table and the points of a line.
 const MOST_MILESTONES: usize = 16;
 
 impl Check<'_> {
@@ -40,7 +40,7 @@ impl Check<'_> {
         let mut names = HashSet::new();
         let mut flows = Vec::new();
         for file in files {
-            // `flow.NAME.KEY`, plots and rows of results name a section by its name alone.
+            // `flow.NAME.KEY`, plots and rows of results identify a section only by its name.
             let name = file.name.get_ref();
             if !sections.insert(name) {
                 let message = format!("another [[flow]] is called `{name}` already");
@@ -130,8 +130,8 @@ impl Check<'_> {
         }
     }
 
-    /// The largest packet: the scenario's, or a smaller one; with `udp` also one that no handshake
-    /// fits.
+    /// The largest packet: the scenario's, or a smaller one. With `udp`, it can even be too
+    /// small for a handshake.
     fn flow_packet(&self, file: &FileFlow, udp: bool) -> Result<u16, Fault> {
         let Some(given) = &file.packet else {
             return Ok(self.packet);
@@ -149,7 +149,7 @@ impl Check<'_> {
             })
     }
 
-    /// How many ranges acknowledgements have.
+    /// The maximum number of ranges in acknowledgements.
     fn ack_ranges(&self, file: &FileFlow, udp: bool) -> Result<Option<u32>, Fault> {
         let Some(given) = &file.max_ack_ranges else {
             return Ok(None);
@@ -162,7 +162,7 @@ impl Check<'_> {
         }
     }
 
-    /// The rate that the ends know the path by, in bytes per second.
+    /// The rate that both ends remember for the path, in bytes per second.
     fn known_rate(&self, file: &FileFlow, udp: bool) -> Result<Option<u64>, Fault> {
         let Some(given) = &file.known_rate else {
             return Ok(None);
@@ -175,7 +175,7 @@ impl Check<'_> {
         }
     }
 
-    /// The numbers of bytes whose arrival times are results.
+    /// The numbers of bytes whose arrival times are part of the result.
     fn milestones(&self, file: &FileFlow, udp: bool) -> Result<Vec<u64>, Fault> {
         let Some(given) = &file.milestones else {
             return Ok(Vec::new());
@@ -193,7 +193,7 @@ impl Check<'_> {
         }
     }
 
-    /// What the applications send.
+    /// The application protocol.
     fn app(&self, file: &FileFlow, udp: bool) -> Result<App, Fault> {
         match &file.app {
             Some(given) if udp => Err(self.fault(given.span(), "udp has no connection")),
@@ -201,7 +201,7 @@ impl Check<'_> {
         }
     }
 
-    /// Which end connects: of HTTP the one that asks for the data.
+    /// The end that connects; for HTTP, the one that requests the data.
     fn connects(&self, file: &FileFlow, app: App, udp: bool) -> Result<Connects, Fault> {
         match &file.connects {
             Some(given) if udp => Err(self.fault(given.span(), "udp has no connection")),
@@ -259,7 +259,7 @@ impl Check<'_> {
         }))
     }
 
-    /// The shims of packets without a law.
+    /// The shims of udp packets.
     fn forge(&self, file: &FileFlow, udp: bool) -> Result<Option<Forge>, Fault> {
         let Some(given) = &file.forge else {
             return Ok(None);
@@ -328,8 +328,8 @@ impl Check<'_> {
         Ok([there, back])
     }
 
-    /// Something must take time and something must take turns, or a flow would send without end at
-    /// one instant.
+    /// The path must have a delay and a rate or queue limit, because a flow could otherwise send
+    /// forever at one time.
     fn bounded(
         &self,
         file: &FileFlow,

@@ -1,4 +1,4 @@
-//! Links: names, rates, media, queues that can work.
+//! Checks of links: names, rates, media, queues.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -63,7 +63,7 @@ impl Check<'_> {
         Ok(links)
     }
 
-    /// The index of a node, which exists by being named.
+    /// The index of a node. Nodes exist by being named.
     fn node(&mut self, name: &Spanned<String>) -> usize {
         let name = name.get_ref();
         self.nodes
@@ -125,7 +125,7 @@ impl Check<'_> {
         }
     }
 
-    /// Queues that cannot work, now that it is known what a bandwidth-delay product is.
+    /// Checks the queues once bandwidth-delay products are known.
     pub(super) fn queues(&self, files: &[FileLink], links: &[LinkSetup]) -> Result<(), Fault> {
         let mut link = links.iter();
         for file in files {
@@ -141,7 +141,8 @@ impl Check<'_> {
     }
 }
 
-/// The keys of the other direction of a duplex link: its own, and some of the first one's.
+/// The keys of the other direction of a duplex link: its own ones, with some defaults from the
+/// first direction.
 fn backward(file: &FileLink) -> Direction {
     let there = &file.link;
     let own = file.own.reverse.as_ref();

@@ -1,4 +1,4 @@
-//! What the types of single keys cannot say.
+//! Checks that the types of single keys cannot express.
 
 mod arrivals;
 mod flows;
@@ -19,12 +19,12 @@ use super::{FlowSetup, LinkSetup, Scenario, Stall};
 
 const DEFAULT_SEED: u64 = 1;
 const DEFAULT_PACKET: u32 = 1500;
-/// Smallest packet that a handshake fits, and the largest common one.
+/// From the smallest packet for a handshake to the largest common one.
 const PACKET: std::ops::RangeInclusive<u32> = 512..=9216;
 const DEFAULT_SAMPLE: Duration = Duration::from_millis(100);
 const LEAST_SAMPLE: Duration = Duration::from_millis(1);
 
-/// What a scenario is made of, without the text that it came from.
+/// The parts of a scenario, without the text from which it was read.
 pub(super) struct Parts {
     name: String,
     duration: Duration,
@@ -65,7 +65,7 @@ impl Parts {
     }
 }
 
-/// The file's text, and what is known of all of it.
+/// The file's text, and values that all checks need.
 struct Check<'a> {
     source: &'a Source<'a>,
     duration: Duration,
@@ -128,8 +128,8 @@ pub(super) fn scenario(source: &Source<'_>, file: File, id: &str) -> Result<Part
     })
 }
 
-/// `1bdp` of a link is its rate times the longest propagation round trip of the flows that cross
-/// it.
+/// Computes the round trip for `1bdp` of each link: the longest propagation round trip of the
+/// flows that cross it.
 fn settle_round_trips(links: &mut [LinkSetup], flows: &[FlowSetup]) {
     for flow in flows {
         let all = || flow.path.iter().flatten().copied();

@@ -1,4 +1,4 @@
-//! How fast links are: rates, recordings, models, and the capacity that their ports know.
+//! Rates of links: constant rates, recordings, models, and the capacity that their ports get.
 
 use std::ops::Range;
 use std::path::Path;
@@ -13,7 +13,7 @@ use super::super::model::Wish;
 use super::super::schema::{CapacitySpec, Direction, RateSpec};
 use super::Check;
 
-/// What a recording comes to.
+/// The pace of a recording.
 fn follows(trace: Trace, changes: Vec<ChangeSpec>) -> Pace {
     let bits = trace.mean_rate().saturating_mul(8);
     Pace {
@@ -25,8 +25,8 @@ fn follows(trace: Trace, changes: Vec<ChangeSpec>) -> Pace {
 }
 
 impl Check<'_> {
-    /// How fast a direction of a link is: a rate, or a trace with its mean rate; and what its law
-    /// gets of that.
+    /// The pace of a direction of a link: a rate, or a trace with its mean rate, and the
+    /// capacity for its law.
     pub(super) fn pace(&self, keys: &Direction, link: &str) -> Result<Pace, Fault> {
         let mut pace = match &keys.rate {
             Some(given) => self.rate(given, keys, link)?,

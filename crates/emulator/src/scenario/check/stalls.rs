@@ -1,4 +1,4 @@
-//! Times in which nodes do nothing.
+//! Checks of stalls.
 
 use pathmark_link::keys::Fault;
 
@@ -7,7 +7,7 @@ use super::super::schema::FileStall;
 use super::Check;
 
 impl Check<'_> {
-    /// The stalls in order of their times.
+    /// The stalls, ordered by time.
     pub(super) fn stalls(&self, files: &[FileStall]) -> Result<Vec<Stall>, Fault> {
         let mut stalls: Vec<Stall> = Vec::with_capacity(files.len());
         for file in files {

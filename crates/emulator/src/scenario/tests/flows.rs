@@ -1,4 +1,4 @@
-//! Flows: what they send, and when.
+//! Flows: their data and their start times.
 
 use super::*;
 
@@ -191,7 +191,7 @@ fn starts_are_spread_by_the_seed() {
     );
 }
 
-/// One flow group of the given lines on a link that limits it.
+/// Returns a scenario with one flow group of these lines, on a link that limits it.
 fn arrivals(lines: &str) -> String {
     format!(
         "duration = \"100s\"\n[[link]]\nname = \"l\"\nfrom = \"A\"\nto = \"B\"\nduplex = true\n\
@@ -200,8 +200,8 @@ fn arrivals(lines: &str) -> String {
     )
 }
 
-/// Gaps of a Poisson process are exponential: their mean is what was asked for, and so is their
-/// standard deviation; an e-th part of them is longer than the mean.
+/// Gaps of a Poisson process are exponential: their mean must be the requested one, with an
+/// equal standard deviation, and a fraction of 1/e must be longer than the mean.
 #[test]
 fn starts_as_a_poisson_process() {
     let text = arrivals("bytes = 1000\nstart = \"10s\"\nstart_gap = \"10ms\"");
@@ -209,7 +209,7 @@ fn starts_as_a_poisson_process() {
     let starts: Vec<f64> = (scenario.flows.iter())
         .map(|flow| flow.start.as_secs_f64())
         .collect();
-    // 9000 in the mean, with a standard deviation of 95.
+    // 9000 on average, with a standard deviation of 95.
     assert!((8600..9400).contains(&starts.len()), "{}", starts.len());
     let ends = starts.iter().skip(1).zip(&starts);
     let gaps: Vec<f64> = ends.map(|(b, a)| b - a).collect();
@@ -230,7 +230,7 @@ fn starts_as_a_poisson_process() {
     scenario.set("flow.f.count", "20000").unwrap_err();
 }
 
-/// Each size is drawn as often as any other, and one that is listed twice twice as often.
+/// Each size must be drawn equally often, and one that is listed twice, twice as often.
 #[test]
 fn sizes_are_drawn_from_a_list() {
     let text = arrivals("count = 8000\nbytes = [1000, \"2kB\", 1000, 4000]");
@@ -276,8 +276,8 @@ fn arrivals_that_cannot_be() {
     }
 }
 
-/// `flow.NAME.KEY`, plots and rows of results name a section: numbers behind its name do not tell
-/// two sections apart.
+/// `flow.NAME.KEY`, plots and rows of results select a section by name, so numbers after its
+/// name must not distinguish two sections.
 #[test]
 fn sections_have_names_of_their_own() {
     let flow = |name: &str, more: &str| {

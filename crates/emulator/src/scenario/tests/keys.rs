@@ -1,4 +1,4 @@
-//! Keys that are changed, variants and sweeps.
+//! Changed keys, variants and sweeps.
 
 use super::*;
 
@@ -60,7 +60,7 @@ set = { "flow.ftp.start" = 0, "link.bottleneck.queue" = { kind = "codel", limit 
     let paper = "[[paper]]\nsays = \"x\"\nvariant = \"c\"\n";
     let error = parse(&format!("{GOOD}{several}{paper}")).unwrap_err();
     assert!(error.contains("no variant"), "{error}");
-    // GOOD measures from 10 to 20 s.
+    // GOOD has a measuring window from 10 to 20 s.
     let paper = |window: &str| format!("{GOOD}[[paper]]\nsays = \"x\"\nduring = {window}\n");
     parse(&paper("[\"10s\", \"20s\"]")).unwrap();
     let error = parse(&paper("[\"10s\", \"30s\"]")).unwrap_err();
@@ -90,7 +90,7 @@ fn built_in_scenarios_are_right_and_unknown_names_are_refused() {
     for known in BUILT_IN {
         let scenario = Scenario::load(known.name).unwrap();
         assert_eq!(scenario.id(), known.name);
-        // A note explains the results to their readers.
+        // A note must explain the results.
         let note = scenario.note.as_deref().unwrap_or("");
         assert!(note.len() > 20, "{}: {note}", known.name);
     }

@@ -1,4 +1,4 @@
-//! Links: what they lose, how they queue, what they share, and the ways over them.
+//! Links: losses, queues, shared media, and routing.
 
 use super::*;
 
@@ -74,7 +74,7 @@ fn keys_of_another_kind_of_queue_are_refused() {
     );
 }
 
-/// A run would end by these, after all others of its sweep have been made.
+/// Otherwise a run would fail on these only after all earlier ones of its sweep.
 #[test]
 fn red_that_cannot_work_is_refused() {
     let queue = "kind = \"droptail\", limit = \"1bdp\"";
@@ -121,7 +121,7 @@ fn traces_are_read_from_the_scenarios_directory() {
             &format!("{}No such file", tried("no.trace")),
         ],
     );
-    // Also where the scenario's own path is not a full one.
+    // The message must show the full path even if the scenario's is relative.
     let text = GOOD.replacen("\"10Mbit\"", "{ trace = \"no.trace\" }", 1);
     let here = std::env::current_dir().unwrap().join("no.trace");
     let error = parse(&text).unwrap_err();
@@ -129,7 +129,7 @@ fn traces_are_read_from_the_scenarios_directory() {
         error.contains(&format!("cannot read {}", here.display())),
         "{error}"
     );
-    // A pipe without a writer is refused, where opening it for reading would wait for one.
+    // A pipe without a writer must be refused, because opening it for reading would block.
     let pipe = directory.path().join("pipe.trace");
     let made = std::process::Command::new("mkfifo").arg(&pipe).status();
     assert!(made.unwrap().success());

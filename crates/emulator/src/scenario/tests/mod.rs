@@ -1,4 +1,4 @@
-//! Files as people write them, and the errors that they get.
+//! Typical scenario files, and the errors that they cause.
 
 mod flows;
 mod keys;
@@ -76,7 +76,7 @@ fn a_whole_file() {
     assert_eq!(there.spec.limit(there.rtt), Limit::Bytes(500_000));
     assert_eq!(back.spec.rate.unwrap().bytes(), 125_000);
     assert_eq!(back.spec.delay, there.spec.delay);
-    // One product of its own rate and the flows' round trip.
+    // One bandwidth-delay product of its own rate and the flows' round trip.
     assert_eq!(back.spec.limit(back.rtt), Limit::Bytes(50_000));
     assert!(back.spec.controller.is_none() && back.spec.at.is_empty());
     assert_ne!(back.spec.loss, there.spec.loss);
@@ -90,7 +90,7 @@ fn a_whole_file() {
     assert_eq!(scenario.id(), "test");
 }
 
-/// Replaces a piece of the good file; the error must hold all of `expected`.
+/// Replaces a piece of the good file. The error must contain all of `expected`.
 fn fails(from: &str, to: &str, expected: &[&str]) {
     assert!(GOOD.contains(from), "{from}");
     let error = parse(&GOOD.replacen(from, to, 1)).unwrap_err();

@@ -1,4 +1,4 @@
-//! Nodes that do nothing for a while.
+//! Stalls of nodes.
 
 use super::*;
 

@@ -1,21 +1,21 @@
-//! The token bucket of flows that are set aside.
+//! The token bucket for flows that are set aside.
 
 use pathmark_cc::Instant;
 
-/// The burst: the bytes of 50 ms, and at least a super-packet of `LEAST_BUCKET` bytes.
+/// The burst: the bytes of 50 ms, but at least a super-packet of `LEAST_BUCKET` bytes.
 const BUCKET_NANOS: u64 = 50_000_000;
 const LEAST_BUCKET: u64 = 1 << 16;
 
-/// The bucket that all flows that are set aside share.
+/// The bucket that all flows set aside share.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Bucket {
     pub(super) bytes: u64,
     /// Bytes per second.
     pub(super) rate: u64,
     pub(super) since: Instant,
-    /// What passed in the running epoch, or could have.
+    /// Bytes that passed or could have passed in the current epoch.
     pub(super) brought: u64,
-    /// What came in it.
+    /// Bytes that arrived in this epoch.
     pub(super) came: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Who is beyond their share, and for how long.
+//! Judges which flows exceed their shares, and for how long.
 
 use pathmark_cc::Instant;
 
@@ -6,51 +6,51 @@ use super::super::{Flows, Set, lately};
 use super::bucket::Bucket;
 use super::record::{PERSISTS, Record};
 
-/// Strikes for an epoch beyond the share, doubled if the queue drops a quarter or more. Any other
-/// epoch takes one strike back.
+/// Points for an epoch above the share, doubled if the queue drops a quarter or more. Any other
+/// epoch subtracts one point.
 const OVER: u8 = 2;
 const OVER_RUINED: u8 = 4;
 const RUINED: (u64, u64) = (1, 4);
-/// One strike is forgiven per this number of epochs: 30 s.
+/// One strike is forgiven after this number of epochs: 30 s.
 const FORGIVEN_AFTER: u32 = 150;
-/// The part of a reaction's time that makes a flow a newcomer: a third, less than what it takes to
-/// be set aside.
+/// The fraction of the reaction time in which a flow counts as new: a third, which is less than
+/// it takes to be set aside.
 const NEW: u64 = 3;
-/// Fewer bytes per epoch are never beyond a share: four packets.
+/// Fewer bytes per epoch never exceed a share: four packets.
 const FEW_BYTES: u64 = 4 * 1500;
-/// The queue overflows if it drops more than this part of what arrives, averaged over seconds.
-/// Flows that obey lost up to 15 % for seconds where they were many over 4 ms.
+/// The queue overflows if it drops more than this part of arriving bytes, averaged over seconds.
+/// Responsive flows lost up to 15 % for seconds when there were many over 4 ms.
 const OVERFLOWS: (u64, u64) = (3, 16);
-/// A flow is beyond a share from 33/32 of it on; one that is aside, whose losses are its own, from
-/// 9/8 on.
+/// A flow exceeds a share from 33/32 of it upwards. If it is set aside, so that it causes its
+/// own losses, the factor is 9/8.
 const BEYOND: (u64, u64) = (33, 32);
 const BEYOND_ASIDE: (u64, u64) = (9, 8);
-/// Most steps towards the fair share.
+/// Maximum number of steps towards the fair share.
 const STEPS: u32 = 24;
 
-/// One flow of those that carry feedback, as the running epoch saw it.
+/// A flow with feedback, as observed in the current epoch.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
-    /// Bytes that arrived, and per epoch in the mean.
+    /// Bytes that arrived, and their mean per epoch.
     bytes: u64,
     mean: u64,
     new: bool,
-    /// Aside, and not for being new.
+    /// Set aside individually, not for being new.
     alone: bool,
     aside: bool,
 }
 
-/// What tells newcomers and flows aside from others.
+/// Distinguishes newcomers and flows set aside from others.
 #[derive(Clone, Copy, Debug)]
 struct Lens {
     now: Instant,
-    /// Flows seen in fewer epochs are newcomers, and these are aside.
+    /// Flows seen in fewer epochs are newcomers; whether these are set aside.
     new_until: u8,
     newcomers_aside: bool,
 }
 
 impl Lens {
-    /// The flow at a place, if one that carries feedback is there.
+    /// The flow at a place, if there is one with feedback.
     fn flow(self, set: &Set, way: usize, epochs: u8, record: &Record) -> Option<Seen> {
         let feedback = set.heard_ms.get(way).copied()?;
         let new = epochs < self.new_until;
@@ -65,16 +65,16 @@ impl Lens {
     }
 }
 
-/// Fair shares of an epoch in bytes, and who has them.
+/// Fair shares per epoch in bytes, with the conditions for judging.
 #[derive(Clone, Copy, Debug)]
 struct Shares {
-    /// Of those that the law hears, newcomers together counting as one.
+    /// Of flows that count for the law; newcomers count together as one flow.
     own: u64,
-    /// Of those that are aside, each by itself.
+    /// Of each flow that is set aside.
     aside: u64,
-    /// The queue overflows, and a flow has less than half of a share.
+    /// True if the queue overflows and a flow has less than half of a share.
     harm: bool,
-    /// Newcomers together are beyond their share.
+    /// True if newcomers together exceed their share.
     new_over: bool,
 }
 
@@ -90,8 +90,7 @@ impl Shares {
 }
 
 impl Flows {
-    /// Judges who is beyond their share, at the end of an epoch of `nanos` and before it is folded
-    /// into averages.
+    /// Judges flows at the end of an epoch of `nanos`, before folding it into the averages.
     pub(in super::super) fn judge(&mut self, now: Instant, nanos: u64) {
         let overflows = exceeds(self.heard.mean_dropped, self.heard.mean, OVERFLOWS);
         let pressed = overflows && self.watch.capacity != [0; 2];
@@ -114,7 +113,8 @@ impl Flows {
         self.turn(lens, shares, epochs);
     }
 
-    /// Fair shares where `capacity` bytes could leave, and of what is aside `brought` of `came`.
+    /// Computes fair shares, if `capacity` bytes could leave. Of the `came` bytes of flows set
+    /// aside, `brought` could pass.
     #[cold]
     fn shares(&self, lens: Lens, capacity: u64, pressed: bool, brought: u64, came: u64) -> Shares {
         let each = || {
@@ -126,7 +126,7 @@ impl Flows {
             })
         };
         let sum = |of: fn(&Seen) -> bool| -> u64 { each().filter(of).map(|flow| flow.bytes).sum() };
-        // Flows without a place in the table are newcomers too.
+        // Flows without a place in the table are also newcomers.
         let unplaced = self.heard.bytes.saturating_sub(sum(|flow| !flow.aside));
         let new = match lens.newcomers_aside {
             true => 0,
@@ -160,7 +160,8 @@ impl Flows {
         }
     }
 
-    /// Updates all records at the end of an epoch. Obeying takes `epochs` epochs to show.
+    /// Updates all records at the end of an epoch. Responsive flows need `epochs` epochs to
+    /// react.
     #[cold]
     fn turn(&mut self, lens: Lens, shares: Shares, epochs: u64) {
         let ruined = exceeds(self.heard.mean_dropped, self.heard.mean, RUINED);
@@ -185,10 +186,10 @@ impl Flows {
                 let flow = lens.flow(set, way, epochs, record);
                 let over = flow.is_some_and(|flow| shares.are_exceeded(flow));
                 let limit = match flow {
-                    // Aside as a newcomer already.
+                    // Already set aside as a newcomer.
                     Some(flow) if flow.new && lens.newcomers_aside => u8::MAX,
-                    // Until now, and beyond the share for half of the time: it need not come back
-                    // first.
+                    // It was set aside as a newcomer until now, and exceeded the share half of
+                    // the time, so it need not return first.
                     _ if lens.newcomers_aside
                         && epochs == lens.new_until
                         && record.over >= epochs =>
@@ -214,13 +215,13 @@ impl Flows {
     }
 }
 
-/// True if `bytes` are more than `part` of a share.
+/// Whether `bytes` exceed `part` of a share.
 fn exceeds(bytes: u64, share: u64, part: (u64, u64)) -> bool {
     u128::from(bytes) * u128::from(part.1) > u128::from(share) * u128::from(part.0)
 }
 
-/// The max-min fair share: what flows may have at most for all of them together to have no more
-/// than `capacity`. `u64::MAX` if they have less.
+/// The max-min fair share: the maximum per flow such that all flows together do not exceed
+/// `capacity`. `u64::MAX` if they need less.
 pub(in super::super) fn fair_share<I: Iterator<Item = u64>>(
     capacity: u64,
     flows: impl Fn() -> I,

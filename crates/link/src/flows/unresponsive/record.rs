@@ -1,27 +1,29 @@
-//! What is held against a flow, and for how long it is aside for it.
+//! A flow's record, and the time for which it is set aside.
 
-/// A flow with a record needs a half, then a quarter of the time.
+/// A flow with one strike is set aside after half of the time, with more strikes after a
+/// quarter.
 const LEAST_PART: u8 = 2;
-/// Epochs aside at first, and how often they double: from 2 to 64 s.
+/// Number of epochs for which a flow is first set aside, and the maximum number of doublings:
+/// from 2 to 64 s.
 const FIRST_ASIDE: u16 = 10;
 pub(super) const MOST_STRIKES: u8 = 5;
-/// A flow that is aside comes back if the last epochs beyond its share count less than this.
+/// A flow that is set aside returns if its points are below this value.
 pub(super) const PERSISTS: u8 = 6;
 
-/// What is held against a flow.
+/// A flow's record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Record {
-    /// Epochs beyond its share, two up and one down.
+    /// Points for epochs above its share: two or more up, one down.
     pub(super) over: u8,
-    /// How often it was set aside, less what is forgiven.
+    /// Number of times that it was set aside, minus forgiven ones.
     pub(super) strikes: u8,
-    /// Epochs for which it is aside yet.
+    /// Remaining epochs for which it is set aside.
     pub(super) aside: u16,
 }
 
 impl Record {
-    /// An epoch is over, beyond the share with this weight if it is more than 0. True if the flow
-    /// is set aside now that it has come to `limit`.
+    /// Ends an epoch, with `over` points if it was above the share and 0 otherwise. Returns true
+    /// if the flow reaches `limit` and is now set aside.
     pub(super) fn turn(&mut self, over: u8, limit: u8) -> bool {
         self.over = match over {
             0 => self.over.saturating_sub(1),

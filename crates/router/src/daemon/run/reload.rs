@@ -1,4 +1,4 @@
-//! A new configuration: read in a thread of its own, applied between packets.
+//! A new configuration, read in a separate thread and applied between packets.
 
 use std::sync::Arc;
 
@@ -15,10 +15,11 @@ use crate::stderr::log_line;
 use crate::tun::{Deaf, Device, sys};
 
 impl Daemon<'_> {
-    /// Starts a thread that reads the file as it is now, so that forwarding goes on. The thread has
-    /// a lower priority than this one: on busy cores, a thread of equal priority would use up this
-    /// process's share (or its control group's), and packets would wait for a core. It allocates
-    /// from its own heap (arena), so forwarding does not wait for its locks.
+    /// Starts a thread that reads the file in its present state, so that forwarding continues.
+    /// This thread has a lower priority, because on busy cores a thread of equal priority would
+    /// use up the share of this process (or of its control group), and packets would wait for a
+    /// core. It allocates from a separate heap (arena), so that forwarding does not wait for its
+    /// locks.
     pub(super) fn reload(&mut self) {
         if self.reading.is_some() {
             self.reading = Some(true);
@@ -78,13 +79,13 @@ impl Daemon<'_> {
         let before = std::mem::replace(&mut self.config, Arc::new(config));
         self.steering.follow(Arc::clone(&self.config));
         self.restore_capacities(&before);
-        // Dropping 100,000 routes takes time: a thread does it. If none starts, the routes are
-        // dropped here.
+        // Dropping 100,000 routes takes time, so a separate thread does it. If no thread starts,
+        // the routes are dropped here.
         let drop_it = move || drop((before, replaced));
         let _ = std::thread::Builder::new().spawn(drop_it);
         let now = self.driver.now();
         self.history.clear(self.driver.router(), now);
-        // As with interfaces that are gone: they are opened again, or the router ends.
+        // These count like missing interfaces: they are reopened, or the router ends.
         let config = Arc::clone(&self.config);
         let named = deaf.into_iter().filter_map(|Deaf { port, source }| {
             let name = config.ports.get(port)?.name.clone();
@@ -97,12 +98,12 @@ impl Daemon<'_> {
 }
 
 impl Daemon<'_> {
-    /// Sets again the capacities that clients have set: a port that was rebuilt has lost its own. A
-    /// `capacity` that changed in the file replaces the client's.
+    /// Sets clients' capacities again, because a rebuilt port has lost its own. If `capacity`
+    /// changed in the file, it replaces the client's.
     fn restore_capacities(&mut self, before: &Config) {
         let hints = std::mem::take(&mut self.capacity_hints);
         for hint in still_valid(hints, before, &self.config) {
-            // An error means that the port has no law any more.
+            // An error means that the port no longer has a law.
             let _ = self.set_capacity(&hint);
         }
     }
@@ -121,8 +122,8 @@ fn still_valid(mut hints: Vec<Hint>, before: &Config, now: &Config) -> Vec<Hint>
     hints
 }
 
-/// The port with this name, and its `capacity` in the configuration. An error if none of its
-/// control laws takes one.
+/// Returns the port with this name, and its configured `capacity`, or an error if none of its
+/// control laws uses one.
 pub(super) fn reached(config: &Config, name: &str) -> Result<(usize, Option<RateValue>), String> {
     let mut ports = config.ports.iter().enumerate();
     let Some((index, port)) = ports.find(|(_, port)| port.name == name) else {

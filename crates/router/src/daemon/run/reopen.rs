@@ -1,4 +1,4 @@
-//! Interfaces that are gone.
+//! Reopens missing interfaces.
 
 use std::io;
 use std::sync::Arc;
@@ -10,8 +10,8 @@ use crate::stderr::log_line;
 use crate::tun::{Device, DeviceError, Namespaces};
 
 impl Daemon<'_> {
-    /// Opens interfaces that are gone again. An interface that stays away for 1 s ends the router,
-    /// so that a service manager sees the failure.
+    /// Tries to reopen missing interfaces. If one stays away for 1 s, the router ends, so that a
+    /// service manager sees the failure.
     pub(super) fn reopen(&mut self) -> Result<(), RunError> {
         let config = Arc::clone(&self.config);
         for (name, until) in std::mem::take(&mut self.lost) {
@@ -23,7 +23,7 @@ impl Daemon<'_> {
                 continue;
             }
             let opened = match spec.interface {
-                // What was passed on cannot be had again.
+                // A passed descriptor cannot be opened again.
                 Interface::Fd(fd) => Err(DeviceError::Failed {
                     what: "use descriptor",
                     name: fd.to_string(),
@@ -52,7 +52,7 @@ impl Daemon<'_> {
                 }
                 Err(source) => {
                     let port = spec.name.clone();
-                    // What happened until now is on record.
+                    // The record must include everything up to now.
                     self.stop();
                     return Err(RunError::Lost { port, source });
                 }

@@ -1,4 +1,4 @@
-//! Rules and routes as ip(8) takes them.
+//! Rules and routes in the syntax of ip(8).
 
 use std::fmt;
 
@@ -36,7 +36,8 @@ impl fmt::Display for Rule {
 }
 
 impl Route {
-    /// True for the same destination and metric of the same table, of which there is one.
+    /// Whether both have the same table, destination and metric, of which only one route can
+    /// exist.
     pub(in super::super) fn replaces(&self, other: &Self) -> bool {
         (self.v6, self.table, self.to, self.metric)
             == (other.v6, other.table, other.to, other.metric)

@@ -11,17 +11,17 @@ use super::super::sysctl::sysctls;
 use super::{LEAST_IPV6_MTU, delete};
 use crate::config::{Config, PortSpec};
 
-/// The kernel's own length of a TUN interface's queue.
+/// The kernel's default queue length of a TUN interface.
 const TXQUEUELEN: u32 = 500;
 
-/// Whom the interfaces belong to.
+/// The owner of the interfaces.
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) struct Owner<'a> {
     pub(in super::super) name: &'a str,
     pub(in super::super) uid: u32,
-    /// The configuration, as in aliases.
+    /// The configuration, as written in aliases.
     pub(in super::super) file: &'a str,
-    /// Takes what belongs to other configurations, or is held by a program.
+    /// Whether to take over interfaces of other configurations, or held by a program.
     pub(in super::super) force: bool,
 }
 
@@ -31,7 +31,7 @@ impl Owner<'_> {
     }
 }
 
-/// Steps to one interface; true if its routes end meanwhile.
+/// Returns the steps for one interface, and whether its routes disappear.
 pub(super) fn interface(
     config: &Config,
     port: &PortSpec,
@@ -68,7 +68,7 @@ pub(super) fn interface(
         )));
     }
     if let (Some(found), None) = (found, keeps) {
-        // Set-up replaces only interfaces that it has made.
+        // Set-up must only replace interfaces that it has created.
         if table_of(&found.alias).is_none() {
             return Err(SetupError::Foreign {
                 name: name.to_owned(),
@@ -91,12 +91,13 @@ pub(super) fn interface(
         let words = words.split_whitespace().map(str::to_owned);
         let words = words.chain([owner.name.to_owned(), "vnet_hdr".to_owned()]);
         steps.push(Step::Ip(words.collect()));
-        // At once: should a later step fail, tear-down still knows whose it is.
+        // Marked immediately, so that tear-down can still identify it if a later step fails.
         steps.push(Step::Ip(marked(&format!("link set dev {name}"))));
     }
     let ipv6 = state.ipv6 && port.mtu >= LEAST_IPV6_MTU;
-    // The kernel had taken IPv6 away, sysctls too. It comes back while the interface is down, so
-    // that the sysctls are there before a link-local address is made; routes end with that.
+    // With a smaller MTU, the kernel had removed IPv6, including its sysctls. IPv6 must come
+    // back while the interface is down, so that the sysctls can be set before the kernel
+    // generates a link-local address. Going down removes the routes.
     let grows = ipv6 && keeps.is_some_and(|link| link.mtu < LEAST_IPV6_MTU);
     if grows {
         let mtu = port.mtu;
@@ -136,7 +137,7 @@ pub(super) fn interface(
     }
     for address in keeps.iter().flat_map(|link| &link.addresses) {
         let automatic = matches!(address, IpNet::V6(v6) if v6.addr().is_unicast_link_local());
-        // Below the least MTU, the kernel has taken away all of IPv6 that the interface had.
+        // Below the minimum MTU, the kernel has already removed all IPv6 addresses.
         let ends = matches!(address, IpNet::V6(_)) && port.mtu < LEAST_IPV6_MTU;
         if !automatic && !ends && !port.host.addresses.contains(address) {
             steps.push(Step::ip(format!("address del {address} dev {name}")));

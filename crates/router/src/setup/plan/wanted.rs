@@ -1,4 +1,4 @@
-//! What a configuration asks of the kernel.
+//! The rules and routes that a configuration requires in the kernel.
 
 use std::collections::BTreeSet;
 
@@ -10,24 +10,24 @@ use super::super::state::{MAIN, Route, Rule};
 use super::LEAST_IPV6_MTU;
 use crate::config::{Config, OnStop};
 
-/// Metrics: the interface first, then refusing.
+/// Metrics: the route to the interface first, then the refusing route.
 const METRIC: u32 = 100;
 const METRIC_REFUSE: u32 = 10_000;
 
-/// What a configuration asks for.
+/// Everything that a configuration requires.
 pub(in super::super) struct Wanted {
     pub(in super::super) rules: Vec<Rule>,
     pub(in super::super) routes: Vec<Route>,
-    /// What drops packets that pass by a closed port.
+    /// The table that drops packets bypassing a closed port.
     pub(in super::super) closed: Option<Closed>,
 }
 
-/// The routes that it asks for.
+/// The required routes.
 pub(in super::super) fn routes(config: &Config, ipv6: bool) -> Vec<Route> {
     wanted(config, ipv6, &[]).routes
 }
 
-/// `names`: the interfaces that there are, for patterns.
+/// `names`: the existing interfaces, for patterns.
 pub(in super::super) fn wanted(config: &Config, ipv6: bool, names: &[&str]) -> Wanted {
     let mut rules = Vec::new();
     let mut steered = BTreeSet::new();
@@ -58,11 +58,12 @@ pub(in super::super) fn wanted(config: &Config, ipv6: bool, names: &[&str]) -> W
             for prefix in &steer.to {
                 let net = prefix.net();
                 let v6 = matches!(net, IpNet::V6(_));
-                // The kernel takes no rule for all destinations next to one for some of them.
+                // The kernel rejects a rule for all destinations next to a rule for some of
+                // them.
                 if net.prefix_len() > 0 && all(v6) {
                     continue;
                 }
-                // A rule for all destinations has none.
+                // A rule for all destinations needs no prefix.
                 rules.push(rule(from, v6, Some(net).filter(|net| net.prefix_len() > 0)));
             }
         }
@@ -103,7 +104,8 @@ pub(in super::super) fn wanted(config: &Config, ipv6: bool, names: &[&str]) -> W
                 device: Some(name.to_owned()),
                 metric: METRIC,
             };
-            // Ports may share an address, which is the router's wherever a packet for it goes in.
+            // Ports can share an address. It belongs to the router regardless of the port at
+            // which packets to it arrive.
             if !routes.iter().any(|other: &Route| other.replaces(&route)) {
                 routes.push(route);
             }

@@ -1,11 +1,12 @@
-//! Closed ports, other configurations, and what is wrong with the steering.
+//! Closed ports, other configurations, and faults of the steering.
 
 use super::super::closed::closed;
 use super::super::faults::faults;
 use super::super::sight::{Card, FoundRule, Sight};
 use super::*;
 
-/// What drops packets that pass by: in the order of the rules, so that an earlier one has its way.
+/// The rules that drop bypassing packets, in the order of the configuration, so that earlier
+/// ones take precedence.
 #[test]
 fn closed_ports_are_kept_closed_without_rules() {
     let text = CONFIG
@@ -27,7 +28,8 @@ fn closed_ports_are_kept_closed_without_rules() {
         assert!(script.contains(part), "{part}: {script}");
     }
     assert!(!script.contains("iif 8"), "{script}");
-    // In place, it stays as it is; another card, and it is replaced; no closed port, and it goes.
+    // An existing table stays; with another card, it is replaced; without a closed port, it is
+    // removed.
     let mut state = fresh();
     state.links = links;
     state.closed.insert(11_800, table.comments());
@@ -52,7 +54,7 @@ fn closed_ports_are_kept_closed_without_rules() {
         .map(ToString::to_string)
         .collect();
     assert!(gone.contains(&"nft 'delete table inet vcp_router_closed_11800'".to_owned()));
-    // Without nftables, the rest is done.
+    // Without nftables, all other steps must still run.
     state.no_nft = Some("cannot run `nft`".to_owned());
     assert!(nft(&state, &text).is_empty());
     let said = plan::warnings(&config(&text), &state).join("\n");
@@ -62,7 +64,7 @@ fn closed_ports_are_kept_closed_without_rules() {
     );
 }
 
-/// Another configuration's interfaces, and what a program has open.
+/// Interfaces of another configuration, and those that a program has open.
 #[test]
 fn a_running_router_keeps_what_it_has() {
     let dir = tempfile::tempdir().unwrap();
@@ -75,7 +77,7 @@ fn a_running_router_keeps_what_it_has() {
     let said = |state: &State| plan(CONFIG, state).unwrap_err().to_string();
     let expected = format!("interface first0 belongs to {first} (`table = 11800`)");
     assert!(said(&state).starts_with(&expected), "{}", said(&state));
-    // Its file is gone, but a router runs; then none does.
+    // Its file is gone while a router runs, and then no router runs.
     std::fs::remove_file(&first).unwrap();
     state.links[0].held = true;
     assert!(said(&state).starts_with(&expected));
@@ -96,8 +98,8 @@ fn a_running_router_keeps_what_it_has() {
         ..forced
     };
     assert!(deletes(&up(&config(CONFIG), &own, &state).unwrap()));
-    // A port of this configuration that was taken out while the router runs stays until it has
-    // let go.
+    // An interface that was removed from this configuration must stay until the running router
+    // releases it.
     state.links[0] = tun("old0", 11_800);
     state.links[0].held = true;
     let steps = plan(CONFIG, &state).unwrap();
@@ -107,7 +109,7 @@ fn a_running_router_keeps_what_it_has() {
         said.contains("old0 stays, for a program has it open"),
         "{said}"
     );
-    // One that is for another user now cannot be made again under it.
+    // An open interface cannot be recreated for another user.
     state.links[0] = tun("vcp1", 11_800);
     state.links[0].held = true;
     state.links[0].kind = Kind::Tun {
@@ -118,8 +120,8 @@ fn a_running_router_keeps_what_it_has() {
     assert!(matches!(error, SetupError::Held(name) if name == "vcp1"));
 }
 
-/// The kernel takes IPv6 away from an interface whose MTU falls below 1280: nothing of it is left
-/// to be deleted.
+/// The kernel removes IPv6 from an interface whose MTU falls below 1280, so nothing of it is
+/// left to delete.
 #[test]
 fn a_small_mtu_takes_ipv6_away_by_itself() {
     let mut state = fresh();
@@ -141,7 +143,7 @@ fn a_small_mtu_takes_ipv6_away_by_itself() {
     assert!(steps.iter().any(|step| step.contains("dev vcp1 mtu 1200")));
 }
 
-/// A kernel in which everything is as `text` asks for, with these cards.
+/// A kernel with these cards that has everything `text` requires.
 fn in_place(text: &str, cards: &[&str]) -> Sight {
     let wanted = plan::wanted(&config(text), true, cards);
     let found = |rule: Rule| FoundRule {
@@ -184,7 +186,7 @@ fn every_loss_is_a_fault_with_a_remedy() {
     let missing =
         "port lan: steering: missing: ip -4 rule add priority 11800 iif eth1 lookup 11801";
     one(&|sight| drop(sight.rules.remove(0)), missing);
-    // One that was made narrower is none.
+    // A rule with additional selectors does not count.
     one(&|sight| sight.rules[0].narrow = true, missing);
     one(&|sight| sight.rules[0].rule.ours = false, missing);
     one(
@@ -218,7 +220,7 @@ fn every_loss_is_a_fault_with_a_remedy() {
     );
 }
 
-/// Rules of others, as VPNs and operators make them.
+/// Rules of other programs, such as those of VPNs and operators.
 #[test]
 fn rules_that_come_first_are_distinguished() {
     let lookup = |priority, table| FoundRule {
@@ -245,7 +247,7 @@ fn rules_that_come_first_are_distinguished() {
     not_marked.inverted = true;
     not_marked.rule.mark = Some(51_820);
     assert_eq!(kinds(not_marked), [Shadow, Shadow]);
-    // Later ones, that of the local table, those for what the box itself sends, other cards.
+    // Later rules, that of the local table, those for locally sent packets, and other cards.
     assert!(kinds(lookup(11_900, 254)).is_empty());
     assert!(kinds(lookup(0, 255)).is_empty());
     let mut idle = lookup(100, 9);
@@ -256,7 +258,7 @@ fn rules_that_come_first_are_distinguished() {
     assert!(kinds(other.clone()).is_empty());
     other.rule.from = Some("eth1".to_owned());
     assert_eq!(kinds(other), [Shadow]);
-    // Exceptions that someone has made: one source, one destination, another mark.
+    // Intended exceptions: one source, one destination, another mark.
     let mut source = lookup(100, 254);
     source.narrow = true;
     assert_eq!(kinds(source), [Exception, Exception]);
@@ -272,7 +274,7 @@ fn rules_that_come_first_are_distinguished() {
     assert_eq!(kinds(marked), [Exception]);
 }
 
-/// `from = "eth*"`: each card that is there has its rule, the router's own interfaces have none.
+/// `from = "eth*"`: each existing card needs its rule, but not the router's own interfaces.
 #[test]
 fn a_pattern_is_every_card_that_begins_so() {
     let text = CONFIG.replace("\"eth1\"", "\"eth*\"");
@@ -296,7 +298,7 @@ fn a_pattern_is_every_card_that_begins_so() {
         !steps.iter().any(|step| step.contains("iif vcp")),
         "{steps:?}"
     );
-    // A card that came later has no rule yet; without any card, the message says so.
+    // A later card has no rule yet. Without any card, the message must report this.
     let mut sight = in_place(&text, &["eth1", "br0"]);
     sight.cards[0].name = "eth9".to_owned();
     let first = |sight: &Sight| faults(&config(&text), sight)[0].text.clone();

@@ -1,4 +1,4 @@
-//! Users, groups and rights.
+//! Users, groups and privileges.
 
 use std::ffi::CString;
 use std::io;
@@ -6,14 +6,14 @@ use std::ptr;
 
 use super::check;
 
-/// A user and a group by number.
+/// A numeric user and group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
     pub(crate) user: libc::uid_t,
     pub(crate) group: libc::gid_t,
 }
 
-/// A user of the user database, with their own group. `None`: there is none of this name.
+/// Looks up a user in the user database, with the user's own group. `None`: unknown name.
 pub(crate) fn user(name: &str) -> Option<Identity> {
     let name = CString::new(name).ok()?;
     // SAFETY: the name is a C string; the result points to static memory that is read before any
@@ -25,14 +25,14 @@ pub(crate) fn user(name: &str) -> Option<Identity> {
     })
 }
 
-/// The number of a group. `None`: there is none of this name.
+/// Looks up the number of a group. `None`: unknown name.
 pub(crate) fn group(name: &str) -> Option<libc::gid_t> {
     let name = CString::new(name).ok()?;
     // SAFETY: as in `user`.
     Some(unsafe { libc::getgrnam(name.as_ptr()).as_ref() }?.gr_gid)
 }
 
-/// Becomes `identity`, if given, and gives up all capabilities, for good.
+/// Switches to `identity`, if given, and permanently gives up all capabilities.
 pub(crate) fn drop_privileges(identity: Option<Identity>) -> io::Result<()> {
     #[repr(C)]
     struct Header {
@@ -52,8 +52,8 @@ pub(crate) fn drop_privileges(identity: Option<Identity>) -> io::Result<()> {
             user: libc::geteuid(),
             group: libc::getegid(),
         };
-        // A service manager may have started us as this user already; then there is no right to
-        // change it, and no need.
+        // A service manager may have started us as this user already. Changing the user is then
+        // neither allowed nor necessary.
         if let Some(Identity { user, group }) = identity.filter(|wanted| *wanted != current) {
             check(libc::setgroups(0, ptr::null()))?;
             check(libc::setresgid(group, group, group))?;

@@ -38,8 +38,8 @@ fn ifreq(name: &str) -> io::Result<libc::ifreq> {
     Ok(request)
 }
 
-/// Opens the TUN interface `name`, without packet information and with virtio-net headers; makes it
-/// if there is none.
+/// Opens the TUN interface `name`, without packet information and with virtio-net headers.
+/// Creates it if it does not exist.
 pub(crate) fn open_tun(name: &str) -> io::Result<File> {
     let file = File::options()
         .read(true)
@@ -53,8 +53,8 @@ pub(crate) fn open_tun(name: &str) -> io::Result<File> {
     Ok(file)
 }
 
-/// Takes over a descriptor that was passed to this process, if it is a TUN interface with the right
-/// headers; returns it with the interface's name.
+/// Adopts a descriptor that was passed to this process, if it is a TUN interface with the right
+/// headers. Returns it with the interface's name.
 pub(crate) fn adopt_tun(fd: RawFd) -> io::Result<(File, String)> {
     let mut request = ifreq("")?;
     // SAFETY: TUNGETIFF writes one `ifreq`, which outlives the call; other descriptors refuse it.
@@ -72,8 +72,8 @@ pub(crate) fn adopt_tun(fd: RawFd) -> io::Result<(File, String)> {
     let status = check(unsafe { libc::fcntl(fd, libc::F_GETFL) })?;
     // SAFETY: as above.
     check(unsafe { libc::fcntl(fd, libc::F_SETFL, status | libc::O_NONBLOCK) })?;
-    // A copy of our own: the number stays valid for a later reload that names it again.
-    // SAFETY: F_DUPFD_CLOEXEC gives a new descriptor without another owner.
+    // A duplicate, so that the number stays valid for a later reload that uses it again. SAFETY:
+    // F_DUPFD_CLOEXEC gives a new descriptor without another owner.
     let own = unsafe { OwnedFd::from_raw_fd(check(libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 3))?) };
     let name = request.ifr_name.iter().take_while(|c| **c != 0);
     Ok((
@@ -82,7 +82,7 @@ pub(crate) fn adopt_tun(fd: RawFd) -> io::Result<(File, String)> {
     ))
 }
 
-/// Which offloads an interface got.
+/// The offloads that an interface supports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Offloads {
     /// Checksums and TCP segmentation.
@@ -91,7 +91,7 @@ pub struct Offloads {
     pub udp: bool,
 }
 
-/// Asks for 10-byte virtio-net headers and all offloads that the kernel has.
+/// Requests 10-byte virtio-net headers and all offloads that the kernel supports.
 pub(crate) fn set_offloads(tun: &File) -> io::Result<Offloads> {
     let fd = tun.as_raw_fd();
     let size: libc::c_int = 10;
@@ -113,18 +113,18 @@ pub(crate) fn set_offloads(tun: &File) -> io::Result<Offloads> {
     last
 }
 
-/// What of an interface is not as it should be, and may not be changed by this process.
+/// An interface's property that is wrong and that this process may not change.
 #[derive(Debug)]
 pub(crate) enum Unfit {
     /// It has this MTU.
     Mtu(u32),
     /// It is down.
     Down,
-    /// It cannot even be asked.
+    /// It cannot be queried.
     Failed(io::Error),
 }
 
-/// Sets an interface's MTU and takes it up. No capability is needed if both are set already.
+/// Sets an interface's MTU and brings it up. This needs no capability if both are already set.
 pub(crate) fn bring_up(name: &str, mtu: u32) -> Result<(), Unfit> {
     // SAFETY: a new descriptor without another owner.
     let socket = unsafe {
@@ -168,24 +168,23 @@ pub(crate) fn bring_up(name: &str, mtu: u32) -> Result<(), Unfit> {
 /// `_IO(0x89, 0x4C)`: the network namespace of a socket, or of a TUN descriptor's interface.
 const SIOCGSKNS: libc::c_ulong = 0x894c;
 
-/// The network namespace of a TUN descriptor's interface. The kernel gives it only to a process
-/// that may administer the namespace.
+/// The network namespace of a TUN descriptor's interface. The kernel only allows this to a
+/// process that may administer the namespace.
 pub(crate) fn namespace_of(tun: RawFd) -> io::Result<OwnedFd> {
     // SAFETY: SIOCGSKNS takes no argument and gives a new descriptor without another owner.
     Ok(unsafe { OwnedFd::from_raw_fd(check(libc::ioctl(tun, SIOCGSKNS as _))?) })
 }
 
-/// A socket to ask about interfaces, in the given network namespace or this thread's own. An answer
-/// that does not come is waited for a second.
+/// Opens a socket for queries about interfaces, in the given network namespace or this thread's
+/// own. Waiting for an answer times out after a second.
 pub(crate) fn route_socket(namespace: Option<OwnedFd>) -> io::Result<OwnedFd> {
     let Some(namespace) = namespace else {
         return own_route_socket();
     };
-    // A thread that ends afterwards enters the namespace, so that no other thread is in a wrong
-    // one.
+    // A temporary thread enters the namespace, so that no other thread is in a wrong one.
     let thread = std::thread::Builder::new().name("namespace".to_owned());
     let inside = thread.spawn(move || {
-        // SAFETY: `setns` takes a descriptor, which is open, and changes this thread alone.
+        // SAFETY: `setns` takes a descriptor, which is open, and changes only this thread.
         check(unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) })?;
         own_route_socket()
     })?;

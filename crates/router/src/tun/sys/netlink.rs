@@ -1,4 +1,4 @@
-//! Sockets of rtnetlink that report events, and that filter what they list.
+//! Rtnetlink sockets that report events or filter lists.
 
 use std::io;
 use std::mem::size_of;
@@ -11,8 +11,8 @@ use super::check;
 /// `RTNLGRP_IPV6_RULE` (19), which has no name.
 const GROUPS: u32 = 0x1 | 0x40 | 0x80 | 0x400 | 1 << 18;
 
-/// A socket of this thread's network namespace that becomes readable when a link, a rule or a route
-/// changes. Reading it takes no capability and does not block.
+/// Opens a socket in this thread's network namespace that becomes readable when a link, a rule
+/// or a route changes. Reading it requires no capability and does not block.
 pub(crate) fn route_events() -> io::Result<OwnedFd> {
     let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
     // SAFETY: a new descriptor that nothing else owns.
@@ -38,11 +38,12 @@ pub(crate) fn route_events() -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Has the kernel list only what a request names (Linux 4.20 and later; others list everything).
+/// Makes the kernel list only the entries that a request selects (Linux 4.20 and later; others
+/// list everything).
 pub(crate) fn filter_lists(socket: &impl AsRawFd) {
     let on: libc::c_int = 1;
-    // SAFETY: the value outlives the call, and the length is its own. Without the option the lists
-    // are longer; the reader filters them again.
+    // SAFETY: the value outlives the call, and the length is its own. Without this option, lists
+    // are longer, but the reader filters them again.
     unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),

@@ -1,4 +1,4 @@
-//! This process: its signals, clock, memory and limits.
+//! This process: signals, clock, memory and limits.
 
 use std::fs::File;
 use std::io;
@@ -8,7 +8,7 @@ use std::ptr;
 
 use super::check;
 
-/// What a signal asks for.
+/// The request that a signal makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Signal {
     /// SIGTERM or SIGINT.
@@ -17,12 +17,12 @@ pub(crate) enum Signal {
     Reload,
 }
 
-/// SIGTERM, SIGINT and SIGHUP as a descriptor to wait for.
+/// A descriptor that reports SIGTERM, SIGINT and SIGHUP.
 #[derive(Debug)]
 pub(crate) struct Signals(File);
 
 impl Signals {
-    /// Blocks the signals for this thread and those that it will start.
+    /// Blocks the signals for this thread and for threads that it starts later.
     pub(crate) fn take_over() -> io::Result<Self> {
         // SAFETY: `sigset_t` is plain data that `sigemptyset` initializes; the calls only read or
         // write it.
@@ -49,7 +49,7 @@ impl Signals {
         self.0.as_raw_fd()
     }
 
-    /// The next signal that came, if any.
+    /// The next pending signal, if any.
     pub(crate) fn next(&self) -> Option<Signal> {
         let mut info = [0u8; size_of::<libc::signalfd_siginfo>()];
         let read = io::Read::read(&mut &self.0, &mut info).ok()?;
@@ -62,8 +62,8 @@ impl Signals {
     }
 }
 
-/// Has the allocator pass memory that was freed on to the system, in a thread of its own: it may
-/// take a while.
+/// Makes the allocator return freed memory to the system. Because this may take a while, it
+/// happens in a separate thread.
 pub(crate) fn return_memory() {
     #[cfg(target_env = "gnu")]
     {
@@ -71,27 +71,27 @@ pub(crate) fn return_memory() {
             // SAFETY: `malloc_trim` takes a number and may be called by any thread.
             let _ = unsafe { libc::malloc_trim(0) };
         };
-        // Without a thread for it the memory merely comes back later.
+        // Without a thread, the memory is only returned later.
         let _ = std::thread::Builder::new().spawn(trim);
     }
 }
 
-/// Lets other threads of this process go before this one: ten levels of nice(2), which gives it a
-/// tenth of what an equal one would have of a busy core. Not for a thread that holds locks of the
-/// one that moves packets, such as those of its heap. Failure leaves it an equal.
+/// Lowers the priority of this thread by ten levels of nice(2), so that it gets a tenth of a
+/// busy core compared with a thread of normal priority. Do not use this in a thread that holds
+/// locks of the packet thread, such as those of its heap. If the call fails, the priority stays
+/// normal.
 pub(crate) fn give_way() {
-    // SAFETY: takes a number; Linux changes the calling thread alone.
+    // SAFETY: takes a number; Linux changes only the calling thread.
     let _ = unsafe { libc::nice(10) };
 }
 
-/// Lets this thread wake up on time to a microsecond, instead of the usual 50.
+/// Makes this thread wake up within a microsecond of its timers, instead of the usual 50.
 pub(crate) fn precise_timers() {
-    // SAFETY: PR_SET_TIMERSLACK takes a number. Failure leaves the default, which merely is
-    // coarser.
+    // SAFETY: PR_SET_TIMERSLACK takes a number. If it fails, only the coarser default remains.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1_000 as libc::c_ulong, 0, 0, 0) };
 }
 
-/// Bytes of address space that this process may have (RLIMIT_AS), if that is limited.
+/// The limit of this process's address space in bytes (RLIMIT_AS), if there is one.
 pub(crate) fn address_space() -> Option<u64> {
     let mut limit = libc::rlimit {
         rlim_cur: 0,
@@ -119,7 +119,7 @@ pub(crate) fn random(out: &mut [u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// CLOCK_MONOTONIC in microseconds, as service managers compare it.
+/// CLOCK_MONOTONIC in microseconds, which service managers compare.
 pub(crate) fn monotonic_micros() -> u64 {
     // SAFETY: `timespec` is plain data, for which all zeros is a value.
     let mut time: libc::timespec = unsafe { zeroed() };
@@ -138,8 +138,8 @@ pub(crate) fn thread_seconds() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-/// Lets this process open as many descriptors as it may at all. Failure leaves the limit that there
-/// was.
+/// Raises this process's limit of open descriptors to the maximum. If this fails, the previous
+/// limit remains.
 pub(crate) fn raise_descriptor_limit() {
     let mut limit = libc::rlimit {
         rlim_cur: 0,

@@ -1,4 +1,4 @@
-//! Unix sockets, and what lies where they are to be.
+//! Unix sockets, and the files at their paths.
 
 use std::fs::File;
 use std::io;
@@ -14,20 +14,20 @@ use pathmark_cc::Duration;
 
 use super::{Identity, check};
 
-/// Connects to a Unix stream socket without waiting: a listener whose queue is full gives
-/// [`io::ErrorKind::WouldBlock`], a path without a listener
-/// [`io::ErrorKind::ConnectionRefused`].
+/// Connects to a Unix stream socket without waiting. The error is [`io::ErrorKind::WouldBlock`]
+/// if the listener's queue is full, and [`io::ErrorKind::ConnectionRefused`] if there is no
+/// listener.
 pub(crate) fn try_connect(path: &Path) -> io::Result<OwnedFd> {
     let socket = unix_socket(libc::SOCK_NONBLOCK)?;
     connect(&socket, path)?;
     Ok(socket)
 }
 
-/// Connects to a Unix stream socket, waiting at most so long (more than nothing) for a listener
-/// whose queue is full: then [`io::ErrorKind::TimedOut`].
+/// Connects to a Unix stream socket. If the listener's queue stays full for `patience`, which
+/// must not be zero, the error is [`io::ErrorKind::TimedOut`].
 pub(crate) fn connect_within(path: &Path, patience: Duration) -> io::Result<UnixStream> {
     let socket = UnixStream::from(unix_socket(0)?);
-    // A connect waits as long as a write may (unix(7), SO_SNDTIMEO).
+    // Connecting uses the timeout for writes (unix(7), SO_SNDTIMEO).
     socket.set_write_timeout(Some(patience))?;
     connect(&socket, path).map_err(|error| match error.kind() {
         io::ErrorKind::WouldBlock => io::ErrorKind::TimedOut.into(),
@@ -64,8 +64,8 @@ fn connect(socket: &impl AsRawFd, path: &Path) -> io::Result<()> {
     .map(drop)
 }
 
-/// What lies at `path` itself, to be looked at and handed over, whatever is put in its place
-/// meanwhile. A symbolic link is not followed.
+/// Opens the file at `path` itself, so that it can be examined and handed over even if another
+/// file replaces it meanwhile. Symbolic links are not followed.
 pub(crate) fn place(path: &Path) -> io::Result<File> {
     File::options()
         .read(true)
@@ -75,12 +75,12 @@ pub(crate) fn place(path: &Path) -> io::Result<File> {
 
 /// Changes the mode of a [`place`].
 pub(crate) fn set_mode(place: &File, mode: u32) -> io::Result<()> {
-    // The descriptor's own name, for fchmod(2) does not take such a descriptor.
+    // Uses the descriptor's name, because fchmod(2) does not support such descriptors.
     let name = format!("/proc/self/fd/{}", place.as_raw_fd());
     std::fs::set_permissions(name, std::fs::Permissions::from_mode(mode))
 }
 
-/// Makes a [`place`] another user's.
+/// Changes the owner of a [`place`].
 pub(crate) fn give_to(place: &File, identity: Identity) -> io::Result<()> {
     let Identity { user, group } = identity;
     // SAFETY: the empty path is a C string and means the descriptor, which is open.

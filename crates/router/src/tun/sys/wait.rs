@@ -1,4 +1,4 @@
-//! Waiting for descriptors.
+//! Waits for descriptors.
 
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
@@ -8,8 +8,8 @@ use pathmark_cc::Duration;
 
 use super::check;
 
-/// Waits until a descriptor is readable, or `timeout` has passed (`None`: for ever). True in
-/// `ready` for each that is readable, in the same order. A signal ends the wait early.
+/// Waits until a descriptor is ready, or `timeout` has passed (`None`: forever). Sets `revents`
+/// of each entry. A signal ends the wait early.
 pub(crate) fn wait(fds: &mut Vec<libc::pollfd>, timeout: Option<Duration>) -> io::Result<()> {
     let timeout = timeout.map(|timeout| libc::timespec {
         tv_sec: libc::time_t::try_from(timeout.as_secs()).unwrap_or(libc::time_t::MAX),
@@ -31,13 +31,13 @@ pub(crate) fn wait(fds: &mut Vec<libc::pollfd>, timeout: Option<Duration>) -> io
     }
 }
 
-/// A set of descriptors to wait for.
+/// Creates an epoll set.
 pub(crate) fn epoll() -> io::Result<OwnedFd> {
     // SAFETY: a new descriptor without another owner.
     Ok(unsafe { OwnedFd::from_raw_fd(check(libc::epoll_create1(libc::EPOLL_CLOEXEC))?) })
 }
 
-/// Adds a descriptor that is to be read from.
+/// Adds a descriptor for reading.
 pub(crate) fn epoll_add(set: RawFd, fd: RawFd, token: u64) -> io::Result<()> {
     let mut event = libc::epoll_event {
         events: libc::EPOLLIN as u32,
@@ -47,14 +47,14 @@ pub(crate) fn epoll_add(set: RawFd, fd: RawFd, token: u64) -> io::Result<()> {
     check(unsafe { libc::epoll_ctl(set, libc::EPOLL_CTL_ADD, fd, &mut event) }).map(drop)
 }
 
-/// Takes a descriptor out.
+/// Removes a descriptor.
 pub(crate) fn epoll_remove(set: RawFd, fd: RawFd) -> io::Result<()> {
     // SAFETY: the call takes numbers; a descriptor that is not in the set is refused.
     check(unsafe { libc::epoll_ctl(set, libc::EPOLL_CTL_DEL, fd, ptr::null_mut()) }).map(drop)
 }
 
-/// Fills `events`, up to its capacity, with what is ready, waiting until something is or `timeout`
-/// has passed (`None`: for ever). A signal ends the wait early.
+/// Waits until a descriptor is ready, or `timeout` has passed (`None`: forever), and fills
+/// `events`, up to its capacity. A signal ends the wait early.
 pub(crate) fn epoll_wait(
     set: RawFd,
     events: &mut Vec<libc::epoll_event>,
@@ -83,7 +83,7 @@ pub(crate) fn epoll_wait(
     let found = match libc::c_int::try_from(found).map(check) {
         Ok(Ok(found)) => found,
         Ok(Err(error)) if error.kind() == io::ErrorKind::Interrupted => 0,
-        // Linux before 5.11: the same in two calls.
+        // Linux before 5.11 requires two calls.
         Ok(Err(error)) if matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM)) => {
             wait(&mut vec![readable(set)], timeout)?;
             // SAFETY: as above.
@@ -101,7 +101,7 @@ pub(crate) fn epoll_wait(
     Ok(())
 }
 
-/// An entry for [`wait`].
+/// An entry for [`wait`] that is ready for reading.
 pub(crate) fn readable(fd: RawFd) -> libc::pollfd {
     libc::pollfd {
         fd,
@@ -110,7 +110,7 @@ pub(crate) fn readable(fd: RawFd) -> libc::pollfd {
     }
 }
 
-/// The same for a descriptor that is to be written to.
+/// An entry that is ready for writing.
 pub(crate) fn writable(fd: RawFd) -> libc::pollfd {
     libc::pollfd {
         fd,
@@ -119,7 +119,7 @@ pub(crate) fn writable(fd: RawFd) -> libc::pollfd {
     }
 }
 
-/// An entry that is ready only once the other side has left altogether.
+/// An entry that is ready only once the other side has closed completely.
 pub(crate) fn hung_up(fd: RawFd) -> libc::pollfd {
     libc::pollfd {
         fd,
