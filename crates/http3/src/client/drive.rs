@@ -16,13 +16,16 @@ use crate::fields::PathName;
 /// An entry and its result.
 #[derive(Debug)]
 pub struct Ended<T, E> {
+    /// The path on the server.
     pub path: PathName,
+    /// The result.
     pub outcome: Result<Outcome<T>, E>,
 }
 
 /// The result of an entry that did not fail.
 #[derive(Debug)]
 pub enum Outcome<T> {
+    /// The file was moved.
     Moved(T),
     /// The file, or this number of entries of the directory, was already there.
     Unchanged(u64),

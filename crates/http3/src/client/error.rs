@@ -11,6 +11,7 @@ use crate::wire::LinkError;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the server refused with status {status}{}", reason(*.status, .detail))]
 pub struct Refusal {
+    /// The status code.
     pub status: StatusCode,
     /// The problem details, or else the status code's phrase. Control characters are replaced.
     pub detail: String,
@@ -57,7 +58,9 @@ pub enum GetError {
     /// The content ended early. The part that arrived is kept.
     #[error("the server ended the content after {received} of {announced} bytes; try again")]
     Short {
+        /// Number of bytes received.
         received: u64,
+        /// Number of bytes that the server announced.
         announced: u64,
     },
     /// The content doesn't match the server's digest, so it was removed.
@@ -78,6 +81,7 @@ pub enum GetError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PutError {
+    /// The stream or connection failed.
     #[error("the transfer broke off: {0}")]
     Link(#[from] LinkError),
     /// The server refused.

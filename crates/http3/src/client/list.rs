@@ -24,7 +24,9 @@ const FORM: &str = "it is no listing of this server's form";
 /// directory, because names that contain a slash and the names `.` and `..` are rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
+    /// The file name.
     pub name: Vec<u8>,
+    /// The kind of file.
     pub kind: Kind,
     /// The size in bytes.
     pub size: u64,
