@@ -6,7 +6,7 @@ use sha2::{Digest, Sha256};
 
 use crate::fields::EntityTag;
 
-/// Number of hash bytes in an entity tag.
+/// Hash bytes in an entity tag.
 const TAG_BYTES: usize = 16;
 /// Two changes of a file within this time may get the same timestamp, since a tick of Linux is
 /// at most 10 ms.
@@ -29,7 +29,7 @@ pub fn is_reserved(name: &[u8]) -> bool {
     prefix.is_some_and(|prefix| prefix.eq_ignore_ascii_case(RESERVED_PREFIX))
 }
 
-/// Number of characters of a [`Token`].
+/// Characters of a [`Token`].
 const TOKEN: usize = 32;
 
 /// The name of a resumable upload: 128 random bits in lowercase hexadecimal.

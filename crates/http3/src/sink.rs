@@ -15,7 +15,7 @@ const PIECE: usize = 512 * 1024;
 /// The block size of most file systems in bytes. Blocks of zeros are not written, so that they
 /// become holes.
 const BLOCK: usize = 4096;
-/// Number of bytes to compare at once.
+/// Bytes to compare at once.
 const LINE: usize = 64;
 
 /// Appends bytes to a file that has `position` bytes. Blocks of zeros become holes, and so do

@@ -80,12 +80,10 @@ impl Default for Carried {
 }
 
 impl Carried {
-    /// Returns the direction toward the target.
     pub(crate) const fn up(&self) -> &Meter {
         &self.up
     }
 
-    /// Returns the direction from the target.
     pub(crate) const fn down(&self) -> &Meter {
         &self.down
     }
@@ -153,7 +151,6 @@ impl Flows {
         }))
     }
 
-    /// Adds a flow.
     pub(crate) fn add(
         &self,
         kind: Kind,

@@ -37,7 +37,7 @@ pub enum Outcome<T> {
 pub(super) struct Found<F, E> {
     pub(super) folder: F,
     pub(super) entries: Vec<Listed>,
-    /// Number of entries that are already there.
+    /// Entries that are already there.
     pub(super) kept: usize,
     /// Entries that cannot be moved, with the reason.
     pub(super) unfit: Vec<(Vec<u8>, E)>,

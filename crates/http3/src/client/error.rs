@@ -58,9 +58,9 @@ pub enum GetError {
     /// The content ended early. The part that arrived is kept.
     #[error("the server ended the content after {received} of {announced} bytes; try again")]
     Short {
-        /// Number of bytes received.
+        /// Bytes received.
         received: u64,
-        /// Number of bytes that the server announced.
+        /// Bytes that the server announced.
         announced: u64,
     },
     /// The content doesn't match the server's digest, so it was removed.

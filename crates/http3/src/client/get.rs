@@ -22,7 +22,7 @@ use crate::root::{Attributes, Existing, KeepError, look, open_directory};
 use crate::sink::{Sink, Writer};
 use crate::wire::LinkError;
 
-/// Number of bytes between two SHA-256 marks in the tag file.
+/// Bytes between two SHA-256 marks in the tag file.
 const MARK: u64 = 64 << 20;
 
 /// Options for fetching a file.

@@ -43,11 +43,11 @@ pub struct Listed {
 #[derive(Debug, Default)]
 pub struct ListingReader {
     place: Place,
-    /// Number of bytes of [`BEGIN`] read so far.
+    /// Bytes of [`BEGIN`] read so far.
     begun: usize,
     /// The bytes of the current entry.
     entry: Vec<u8>,
-    /// Number of open brackets in the entry.
+    /// Open brackets in the entry.
     depth: usize,
     /// Whether the next byte is inside a string.
     string: bool,

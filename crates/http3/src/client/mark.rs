@@ -50,7 +50,6 @@ impl TagText {
         })
     }
 
-    /// Formats the tag file.
     pub(super) fn write(&self) -> String {
         let head = format!("{}\n{}\n", self.source, self.tag);
         match &self.mark {

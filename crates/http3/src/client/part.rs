@@ -22,7 +22,7 @@ use crate::sink::Writer;
 
 /// Maximum size of a tag file in bytes.
 const MAX_TAG: u64 = 128 * 1024;
-/// Number of bytes of the name's hash to use.
+/// Bytes of the name's hash to use.
 const HASH: usize = 16;
 
 /// A part in progress, owned by this value.
@@ -174,7 +174,6 @@ fn hash_piece(writer: &mut Writer, end: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Hashes the part on disk.
 pub(super) async fn hash_part(mut writer: Writer, bytes: u64) -> io::Result<Writer> {
     while writer.position < bytes {
         let hashed = blocking(move || {

@@ -142,7 +142,6 @@ impl Client {
         uri.map_err(|error| format!("the path or host has no URI: {error}"))
     }
 
-    /// Sends a request's header section.
     pub(super) async fn request(
         &self,
         method: Method,

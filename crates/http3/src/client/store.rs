@@ -33,7 +33,7 @@ pub struct PutTree {
     pub checksum: bool,
     /// Limits on the files to store.
     pub limits: TreeLimits,
-    /// Number of bytes handed to the transport so far.
+    /// Bytes handed to the transport so far.
     pub sent: Arc<AtomicU64>,
 }
 

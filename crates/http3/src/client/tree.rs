@@ -31,7 +31,7 @@ pub struct GetTree {
     pub checksum: bool,
     /// Limits on the files to fetch.
     pub limits: TreeLimits,
-    /// Number of bytes that have arrived so far.
+    /// Bytes that have arrived so far.
     pub arrived: Arc<AtomicU64>,
 }
 

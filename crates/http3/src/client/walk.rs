@@ -15,7 +15,7 @@ const WAITING: usize = 4096;
 const FOLDERS: usize = 256;
 /// Maximum number of places that one file takes.
 const LARGEST: usize = 16;
-/// Number of bytes of a file for each place.
+/// Bytes of a file for each place.
 const PLACE: u64 = 16 * 1024;
 /// Maximum depth of nested directories, as in the origin.
 const DEPTH: usize = 128;
@@ -198,7 +198,6 @@ impl<F> Walk<F> {
         }
     }
 
-    /// Records that a file has ended.
     pub(super) fn ended(&mut self, file: &Listed) {
         self.places -= weight(file.size);
     }

@@ -17,8 +17,7 @@ pub fn is_obeyed(c: char) -> bool {
         )
 }
 
-/// Converts a name to text. Bytes that aren't UTF-8 are escaped (`\xff`), so that different
-/// names stay different.
+/// Converts a name to text. Bytes that aren't UTF-8 are escaped (`\xff`).
 #[must_use]
 pub fn text_of(name: &[u8]) -> String {
     let mut text = String::with_capacity(name.len());

@@ -36,7 +36,6 @@ impl Counters {
     }
 }
 
-/// Increments a counter.
 pub(super) fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }

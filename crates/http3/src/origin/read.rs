@@ -33,7 +33,6 @@ pub(super) fn refusal(error: &RootError) -> Reply {
     problem(status, &error.to_string())
 }
 
-/// Responds to a GET or HEAD.
 pub(super) async fn read(
     shared: &Arc<Shared>,
     exchange: &mut Exchange,

@@ -251,7 +251,6 @@ impl Exchange {
     }
 }
 
-/// Returns the hasher's digest.
 pub(super) fn digest_of(hasher: Sha256) -> Sha256Digest {
     hasher.finalize().into()
 }

@@ -182,7 +182,6 @@ impl Ask {
     }
 }
 
-/// Returns the lines of a field.
 pub(crate) fn lines<'a>(
     headers: &'a HeaderMap,
     name: &HeaderName,

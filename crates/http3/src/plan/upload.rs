@@ -34,7 +34,7 @@ const LARGEST: u64 = 999_999_999_999_999;
 /// The state of an upload.
 #[derive(Clone, Copy, Debug)]
 pub struct UploadState {
-    /// Number of bytes received so far.
+    /// Bytes received so far.
     pub offset: u64,
     /// The whole upload's length (Upload-Length or Content-Length), if announced.
     pub length: Option<u64>,
@@ -42,7 +42,6 @@ pub struct UploadState {
     pub age: Duration,
 }
 
-/// Returns the value of Upload-Limit.
 fn limit(rules: &Rules, age: Duration) -> String {
     let size = rules.max_file.min(LARGEST);
     format!("max-size={size}, max-age={}", age.as_secs())

@@ -213,7 +213,7 @@ struct Walk<'a> {
     /// The remaining names in reverse order.
     ahead: Vec<Vec<u8>>,
     links: usize,
-    /// Number of directories at the bottom of the stack that `..` can't leave.
+    /// Directories at the bottom of the stack that `..` can't leave.
     floor: usize,
     /// Whether to create missing directories.
     create: bool,

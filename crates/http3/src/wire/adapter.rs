@@ -73,7 +73,6 @@ impl Adapter {
         }
     }
 
-    /// Returns the transport's connection.
     pub(super) const fn connection(&self) -> &driver::Connection {
         &self.connection
     }
@@ -83,17 +82,14 @@ impl Adapter {
         &self.next
     }
 
-    /// Returns the hints for streams.
     pub(super) const fn hints(&self) -> &Hints {
         &self.hints
     }
 
-    /// Converts an error of the connection.
     pub(super) fn connection_error(&self, error: &ConnectionError) -> LinkError {
         LinkError::of_connection(self.connection.close_reason(), error)
     }
 
-    /// Converts an error of a stream.
     pub(super) fn stream_error(&self, error: StreamError) -> LinkError {
         LinkError::of_stream(error, self.connection.close_reason())
     }

@@ -47,7 +47,7 @@ pub struct ClientExchange {
     received: bool,
     /// Whether the stream has become a tunnel.
     left: bool,
-    /// Number of interim responses so far.
+    /// Interim responses so far.
     interim: usize,
     /// The final response, or the failure to receive it, if it arrived while content was being
     /// sent.
@@ -215,7 +215,6 @@ impl ClientLink {
 }
 
 impl ClientExchange {
-    /// Returns the stream's id.
     pub(super) fn id(&self) -> u64 {
         self.stream.id().into_inner()
     }

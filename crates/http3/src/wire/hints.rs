@@ -79,12 +79,10 @@ struct State {
 }
 
 impl Hints {
-    /// Stores a hint for a stream.
     pub(super) fn leave(&self, stream: u64, hint: Hint) {
         self.state().hints.insert(stream, hint);
     }
 
-    /// Takes the hint for a stream.
     pub(super) fn take(&self, stream: u64) -> Option<Hint> {
         self.state().hints.remove(&stream)
     }

@@ -20,7 +20,7 @@ use super::settings::Protocol;
 use super::streams::BidiStream;
 use super::tunnel::{TunnelRecv, TunnelSend, tunnel};
 
-/// Number of bytes by which a HEADERS frame can exceed the limit of a header section. A section
+/// Bytes by which a HEADERS frame can exceed the limit of a header section. A section
 /// just above its limit is answered with status 431, and only one far above it with a reset.
 const MARGIN: u64 = 16 * 1024;
 

@@ -61,7 +61,6 @@ impl UdpFlows {
         self.state().flows.len()
     }
 
-    /// Adds a flow.
     pub(crate) fn add(self: &Arc<Self>) -> UdpFlow {
         let usage = Arc::new(Usage::default());
         usage.last.store(self.now(), Ordering::Relaxed);

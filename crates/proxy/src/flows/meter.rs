@@ -23,7 +23,7 @@ pub(crate) struct Meter {
 #[derive(Debug)]
 struct Window {
     begun: Instant,
-    /// Number of bytes at the beginning.
+    /// Bytes at the beginning.
     bytes: u64,
     blocked: Duration,
     blocked_since: Option<Instant>,
@@ -53,7 +53,6 @@ impl Meter {
         }
     }
 
-    /// Counts bytes.
     pub(crate) fn add(&self, bytes: usize) {
         self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }

@@ -12,11 +12,11 @@ use super::meter::LEAST;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct QueueView {
-    /// Number of datagrams sent.
+    /// Datagrams sent.
     pub sent: u64,
     /// How many of these the queue marked.
     pub marked: u64,
-    /// Number of datagrams that the queue dropped.
+    /// Datagrams that the queue dropped.
     pub dropped: u64,
     /// The median waiting time in milliseconds since the last look at the list, rounded up to
     /// the next bound of the metric's histogram. `None` if no datagram was sent or it is above

@@ -13,7 +13,7 @@ use crate::flows::Meter;
 /// Reads the first bytes of a connection while its flow is being opened.
 pub(super) struct Early<'a> {
     from: Half<'a>,
-    /// Number of bytes that may still be read.
+    /// Bytes that may still be read.
     left: usize,
     meter: &'a Meter,
 }

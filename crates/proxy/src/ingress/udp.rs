@@ -133,7 +133,7 @@ struct Flow<K, O, B> {
     key: K,
     target: Target,
     back: B,
-    /// Number of bytes in its queue.
+    /// Bytes in its queue.
     bytes: Arc<AtomicUsize>,
     listed: Listed,
     flows: Weak<Mutex<Map<K>>>,

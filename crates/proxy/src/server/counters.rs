@@ -73,12 +73,10 @@ counters! {
     marks_refused,
 }
 
-/// Increments a counter.
 pub(super) fn count(counter: &AtomicU64) {
     add(counter, 1);
 }
 
-/// Adds `more` to a counter.
 pub(super) fn add(counter: &AtomicU64, more: usize) {
     counter.fetch_add(more as u64, Ordering::Relaxed);
 }

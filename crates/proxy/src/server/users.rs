@@ -92,7 +92,6 @@ impl Gate {
         }
     }
 
-    /// Returns the current rules.
     pub(super) fn rules(&self) -> Arc<Rules> {
         Arc::clone(&self.rules.borrow())
     }
@@ -115,7 +114,6 @@ impl Gate {
         });
     }
 
-    /// Returns the number of active flows.
     pub(super) fn flows(&self) -> usize {
         self.tcp.load(Ordering::Relaxed) + self.udp.load(Ordering::Relaxed)
     }
@@ -246,7 +244,6 @@ impl Rules {
 }
 
 impl Place {
-    /// Returns the user's name.
     pub(super) fn user(&self) -> &str {
         &self.member.user.name
     }

@@ -42,7 +42,6 @@ impl Dialer {
         }
     }
 
-    /// Returns the proxy.
     pub(super) const fn server(&self) -> &Target {
         &self.server
     }

@@ -74,7 +74,6 @@ impl Keeper {
         Self { state, task }
     }
 
-    /// Returns the current state.
     pub(super) fn now(&self) -> State {
         self.state.borrow().clone()
     }

@@ -43,7 +43,6 @@ impl Changes {
         let _ = timeout(LONGEST, end).await;
     }
 
-    /// Waits for a report.
     async fn report(&self) {
         let Some(socket) = &self.0 else {
             return std::future::pending().await;

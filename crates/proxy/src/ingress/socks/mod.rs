@@ -14,7 +14,6 @@ mod associate;
 pub mod wire;
 
 impl<O: Outbound> Ingress<O> {
-    /// Serves a SOCKS client.
     pub(super) async fn socks(&self, mut local: TcpStream) {
         let handshake = tokio::time::timeout(self.limits().handshake, handshake(&mut local));
         let request = match handshake.await {
