@@ -14,9 +14,9 @@ use crate::root::Root;
 /// Limits on the server resources that clients can use.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Concurrent requests per connection. A GET is only finished when the client has
-    /// acknowledged the response and its acknowledgement has arrived, two round trips after the
-    /// request began.
+    /// Concurrent requests per connection. A GET only frees its place after the client has
+    /// acknowledged the response, and the client can use this place two round trips after the
+    /// request.
     pub requests: u32,
     /// Concurrent requests on all connections, each of which takes a descriptor and at most
     /// about 1 MiB. If there are too few, the slowest request of the host with the most ends for

@@ -225,7 +225,7 @@ impl ClientExchange {
         self.link.adapter.hints().want_parts(self.id());
     }
 
-    /// Announces the approximate size of the content to the transport. It must precede the content.
+    /// Announces the approximate size of the content to the transport. Call this before sending it.
     pub fn announce(&self, bytes: u64) {
         let hint = Hint { priority: 0, bytes };
         let stream = self.stream.id().into_inner();

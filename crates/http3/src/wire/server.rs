@@ -268,7 +268,7 @@ impl ServerExchange {
     }
 
     /// Gives the transport a hint about the response: its urgency (RFC 9218: 0 to 7, where 0 is
-    /// the most urgent) and its approximate size in bytes. It must precede the response.
+    /// the most urgent) and its approximate size in bytes. Call this before responding.
     pub fn hint(&self, urgency: u8, bytes: u64) {
         let priority = -i32::from(urgency);
         let stream = self.stream.send_id().into_inner();

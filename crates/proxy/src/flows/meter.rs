@@ -57,7 +57,7 @@ impl Meter {
         self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// Records whether the receiving side accepts bytes.
+    /// Records whether the receiving side currently accepts no bytes.
     pub(crate) fn set_blocked(&self, blocked: bool) {
         if self.is_blocked.swap(blocked, Ordering::Relaxed) != blocked {
             self.window().set_blocked(blocked, Instant::now());

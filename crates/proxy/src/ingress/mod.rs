@@ -49,7 +49,7 @@ pub struct Limits {
     pub classes: Classes,
 }
 
-/// The usual limit on a flow's early bytes, if they are enabled.
+/// The limit on a flow's early bytes when they are enabled.
 pub const EARLY: usize = 16 * 1024;
 
 impl Default for Limits {

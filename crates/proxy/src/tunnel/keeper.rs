@@ -283,7 +283,7 @@ async fn silence(link: &ClientLink) {
         if !answers(link).await {
             return;
         }
-        // The acknowledgements of the probe's answer don't elicit another answer.
+        // Acknowledgements for the rest of the probe don't elicit answers.
         tokio::time::sleep(LOOK).await;
         before = sent();
     }

@@ -119,7 +119,7 @@ impl FromStr for Laws {
     }
 }
 
-/// A law and the port laws for it.
+/// A law, with its port's law and its guests' law.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Law {
     name: String,
