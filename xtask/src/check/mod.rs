@@ -5,7 +5,7 @@
 //! | `cycle` | top-level modules in the largest import cycle of a crate |
 //! | `arrows` | imports between top-level modules of a crate that are part of a cycle |
 //! | `cyclic` | modules of a crate, its root among them, with a cycle among those beneath them |
-//! | `fields`, `methods`, `impl-files` | fields, methods, and files with `impl` of a largest type |
+//! | `fields`, `methods`, `impl-files` | maxima over a crate's types (files: of inherent `impl`s) |
 //! | `protocols` | files outside laws' and protocols' crates that match or name a protocol |
 //! | `packages` | packages that are built for a library user, the test kit, the router |
 //! | `code`, `files` | lines of code of a crate, and its files of Rust, apart from tests |
