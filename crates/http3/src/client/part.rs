@@ -44,8 +44,8 @@ fn temporary(target: &[u8], more: &[u8]) -> Vec<u8> {
 
 impl PartFile {
     /// Opens or creates the part of `target`. Returns `None` while another transfer holds it. If
-    /// another user has taken its name in a shared directory, the part gets a different name, so
-    /// that later attempts can't find it.
+    /// another user has taken its name in a shared directory, the part gets a different name, which
+    /// later attempts can't find.
     ///
     /// # Errors
     /// Fails if the file can't be opened or created.
