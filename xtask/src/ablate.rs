@@ -1,8 +1,8 @@
-//! `cargo xtask ablate`: the harm grid without a mechanism.
+//! `cargo xtask ablate`: runs the harm grid without some mechanisms.
 //!
-//! Each seed draws the cells of `pathmark emulate --harm`. Each cell runs with three laws and with
-//! `cubic` in their place, once with all mechanisms and once without each of those named. Counts
-//! are paired by seed: a mechanism saves the cells that a law harms without it and not with it.
+//! Each seed draws the cells of `pathmark emulate --harm`. Each cell runs with three laws and
+//! with `cubic` instead, once with all mechanisms and once without each named mechanism. Counts
+//! are paired by seed: a mechanism saves the cells that a law only harms without it.
 
 mod grid;
 mod report;
@@ -42,7 +42,7 @@ pub(crate) struct Args {
     list: bool,
 }
 
-/// Mechanisms of one trial.
+/// The mechanisms of one trial.
 #[derive(Clone, Debug)]
 struct Group(Vec<Mechanism>);
 
@@ -57,7 +57,7 @@ impl std::str::FromStr for Group {
     }
 }
 
-/// Runs the trials. True: they ran.
+/// Runs the trials. Returns true unless there was an error.
 pub(crate) fn run(args: &Args) -> Result<bool> {
     if args.list {
         for mechanism in Mechanism::ALL {
@@ -97,6 +97,6 @@ pub(crate) fn run(args: &Args) -> Result<bool> {
     Ok(true)
 }
 
-/// Held by tests that remove mechanisms: they are removed from the whole process.
+/// Held by tests that remove mechanisms, because this affects the whole process.
 #[cfg(test)]
 static REMOVING: std::sync::Mutex<()> = std::sync::Mutex::new(());

@@ -1,11 +1,11 @@
-//! Work on all cores.
+//! Runs work on all cores.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::Result;
 
-/// What `work` makes of each item, in the order of the items; the first error if there is one.
+/// Returns the results of `work` in the order of the items, or the first error.
 pub(crate) fn on_all_cores<T: Sync, R: Send>(
     items: &[T],
     work: impl Fn(&T) -> Result<R> + Sync,

@@ -1,7 +1,7 @@
 //! `cargo xtask soak`: runs that find more, the longer they take.
 //!
-//! Each draws from seeds that differ from day to day, so that a minute in each run of CI covers
-//! more and more. A failure names its seed.
+//! Each run uses seeds that differ from day to day, so that a minute in each CI run covers more
+//! over time. A failure names its seed.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,9 +9,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
 
-/// Seeds of one part.
+/// Seeds per part.
 const PART: u64 = 200;
-/// Seeds between the first ones of two days.
+/// Distance between the first seeds of consecutive days.
 const OF_A_DAY: u64 = 1_000_000;
 
 /// Arguments of `soak`.
@@ -25,8 +25,8 @@ pub(crate) struct Args {
     seed: Option<u64>,
 }
 
-/// True if all runs went well: transfers over drawn faults until the time is over, then rounds of
-/// connections that are opened, used and ended at random.
+/// Returns true if all runs succeed: transfers over randomly drawn faults until the time has
+/// passed, then rounds of connections that are opened, used and closed at random.
 #[expect(clippy::disallowed_methods, reason = "it runs for a time")]
 pub(crate) fn run(args: &Args) -> Result<bool> {
     let day = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs() / 86_400;
@@ -49,7 +49,7 @@ pub(crate) fn run(args: &Args) -> Result<bool> {
     succeeds(&rounds, &["--rounds", "2"])
 }
 
-/// Builds an example as this program was built, and finds it.
+/// Builds an example in the same profile as this program, and returns its path.
 fn example(name: &str) -> Result<PathBuf> {
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args([
@@ -72,7 +72,7 @@ fn example(name: &str) -> Result<PathBuf> {
     Ok(place.join("examples").join(name))
 }
 
-/// Runs a program; its table is shown where it fails.
+/// Runs a program, and shows its output if it fails.
 fn succeeds(program: &Path, arguments: &[&str]) -> Result<bool> {
     let output = Command::new(program)
         .args(arguments)

@@ -1,5 +1,5 @@
-//! The `pathmark` command, as a library: [`main`] is the command with the laws that the calling
-//! program has registered, and [`demo`] is the demonstration's runs.
+//! The `pathmark` command as a library. [`main`] runs the command with the laws that the calling
+//! program has registered, and [`demo`] has the demonstration's runs.
 
 #![forbid(unsafe_code)]
 

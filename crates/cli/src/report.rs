@@ -1,4 +1,4 @@
-//! The sender's report about the path, which follows a file's hash to the receiver.
+//! The sender's report about the path, which the receiver gets after a file's hash.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,39 +11,40 @@ use pathmark::{Connection, PathReport};
 /// The sending side of a transfer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct SenderReport {
-    /// The congestion controller that ruled at the end.
+    /// The congestion controller that was active at the end.
     pub(crate) algorithm: String,
-    /// The laws that ruled the whole connection. Senders before it existed report none.
+    /// The laws that were active during the connection. Older senders report none.
     #[serde(default)]
     pub(crate) controllers: Controllers,
-    /// The explicit feedback that steered it: `vcp`, `xcp`, or nothing.
+    /// The explicit feedback that controlled it: `vcp`, `xcp`, or nothing.
     pub(crate) feedback: Option<String>,
-    /// Packets that it declared lost, of the whole connection.
+    /// Packets declared lost during the whole connection.
     pub(crate) packets_lost: u64,
     /// Round-trip times in milliseconds.
     pub(crate) rtt_ms: Rtt,
-    /// Shares of the time that each limit bounded it.
+    /// Shares of the time in which each limit applied.
     pub(crate) bounded_by: BoundedBy,
-    /// Why router feedback does not set its window, if its law uses it: `no-answer`, `no-estimate`,
-    /// `plain-hop`, `ttl-rewritten`, `hidden-hop`, `ecn-mark`, `loss`.
+    /// The reason why router feedback doesn't set the window, although the law uses it:
+    /// `no-answer`, `no-estimate`, `plain-hop`, `ttl-rewritten`, `hidden-hop`, `ecn-mark`,
+    /// `loss`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) fallback: Option<String>,
-    /// The fate of ECN marks on its path: `capable` where they survive; the reason why packets
-    /// leave without them (`dropped`, `all-ce`, `bleached`, `remarked`, `backwards`, `missing`);
-    /// `testing` or `unknown` before the first answer; `off`.
+    /// The state of ECN on the path: `capable` if marks survive, the reason why packets are sent
+    /// without ECN (`dropped`, `all-ce`, `bleached`, `remarked`, `backwards`, `missing`),
+    /// `testing` or `unknown` before the first answer, or `off`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) ecn: String,
-    /// The router that bounds the flow, if routers answer.
+    /// The router that limits the flow, if routers answer.
     pub(crate) router_id: Option<u16>,
-    /// The rate to start with that routers approved and that was used, in bits per second.
+    /// The starting rate that routers approved and that was used, in bits per second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) approved_bps: Option<f64>,
-    /// Outcome of the last request for a starting rate, if the law has sent one: `used`, `denied`,
-    /// `revoked`, and so on.
+    /// The result of the last request for a starting rate, if the law sent one: `used`,
+    /// `denied`, `revoked`, and so on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) start: Option<String>,
-    /// The sender knew the path's rate from an earlier connection, and requested it from routers
-    /// before the handshake was complete.
+    /// Whether the sender knew the path's rate from an earlier connection, and requested it from
+    /// routers before the handshake was complete.
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     pub(crate) known_path: bool,
 }
@@ -51,7 +52,7 @@ pub(crate) struct SenderReport {
 /// Round-trip times in milliseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Rtt {
-    /// Least.
+    /// Minimum.
     pub(crate) min: f64,
     /// Mean.
     pub(crate) mean: f64,
@@ -59,30 +60,30 @@ pub(crate) struct Rtt {
     pub(crate) p50: f64,
     /// 99th percentile.
     pub(crate) p99: f64,
-    /// Largest.
+    /// Maximum.
     pub(crate) max: f64,
 }
 
 /// Shares of the time, which add up to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct BoundedBy {
-    /// Nothing was there to send.
+    /// There was nothing to send.
     pub(crate) application: f64,
     /// The peer's flow control.
     pub(crate) peer: f64,
-    /// The peer's limit of streams. Senders before it existed report none.
+    /// The peer's limit on streams. Older senders report none.
     #[serde(default)]
     pub(crate) streams: f64,
     /// The sender's own buffers.
     pub(crate) buffers: f64,
-    /// The congestion window, steered by loss.
+    /// The congestion window, controlled by loss.
     pub(crate) window: f64,
-    /// The congestion window, steered by routers.
+    /// The congestion window, controlled by routers.
     pub(crate) router: f64,
 }
 
 impl BoundedBy {
-    /// The limit with the largest share; none before anything was sent.
+    /// Returns the limit with the largest share, or `None` before anything was sent.
     #[must_use]
     pub(crate) fn largest(&self) -> Option<&'static str> {
         let shares = [
@@ -102,7 +103,7 @@ impl BoundedBy {
     }
 }
 
-/// The explicit feedback that steers the path, or that started it, by its name.
+/// Returns the name of the explicit feedback that controls the path, or with which it started.
 fn feedback_kind(report: &PathReport) -> Option<&'static str> {
     let steers = |seen: &Feedback| report.controller.explicit && !seen.is_answer();
     let steering = report.feedback.as_ref().filter(|seen| steers(seen));
@@ -113,7 +114,6 @@ fn feedback_kind(report: &PathReport) -> Option<&'static str> {
 }
 
 impl SenderReport {
-    /// The figures that `connection` knows now.
     #[must_use]
     pub(crate) fn of(connection: &Connection) -> Self {
         let (report, stats) = (connection.path_report(), connection.stats());
@@ -155,7 +155,7 @@ impl SenderReport {
         }
     }
 
-    /// The bounds that held the sender back, for people: `router 7 93 %, the application 7 %`.
+    /// Explains which limits held back the sender: `router 7 93 %, the application 7 %`.
     #[must_use]
     pub(crate) fn explain(&self) -> String {
         let b = &self.bounded_by;

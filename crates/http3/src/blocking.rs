@@ -1,11 +1,11 @@
-//! Work that blocks, on threads for it.
+//! Runs blocking work on threads for this purpose.
 
 use std::io;
 
-/// Runs `work` on a thread that may block.
+/// Runs `work` on a blocking thread.
 ///
 /// # Errors
-/// If the work panics, or the runtime ends before it has begun.
+/// Fails if the work panics, or if the runtime shuts down before it begins.
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> io::Result<T> {

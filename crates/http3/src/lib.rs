@@ -1,4 +1,4 @@
-//! Files over HTTP/3 (RFC 9114) on pathmark's connections: an origin server and a client.
+//! Files over HTTP/3 (RFC 9114) on pathmark's connections, with an origin server and a client.
 //!
 //! ```text
 //!   request ─► wire ─► plan (pure) ─► root: an open file ─► plan (pure) ─► wire ─► response
@@ -6,8 +6,8 @@
 //!   origin: the above            client: part file ─► Range, If-Range ─► rename
 //! ```
 //!
-//! [`fields`] and [`plan`] are functions of bytes and metadata alone. [`root`] touches the file
-//! system, [`wire`] the connection; [`origin`] and [`client`] join them.
+//! [`fields`] and [`plan`] are pure functions of bytes and metadata. [`root`] accesses the file
+//! system and [`wire`] the connection, and [`origin`] and [`client`] combine them.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(

@@ -1,22 +1,22 @@
-//! A limit of the rate of content.
+//! Limits the rate of content.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Time whose bytes may pass at once after a pause.
+/// How much time's worth of bytes can pass at once after a pause.
 const BURST: Duration = Duration::from_millis(100);
 
-/// A token bucket without I/O: who has taken bytes waits as long as it says.
+/// A token bucket without I/O. Whoever takes bytes should wait for the returned time.
 #[derive(Clone, Copy, Debug)]
 pub struct Bucket {
     /// Bytes per second.
     rate: u64,
-    /// When all that was taken has passed at that rate.
+    /// The time when all bytes taken so far have passed at this rate.
     due: Option<Instant>,
 }
 
 impl Bucket {
-    /// A bucket of this rate in bytes per second, 1 at least.
+    /// Creates a bucket with this rate in bytes per second, which is at least 1.
     #[must_use]
     pub fn new(rate: u64) -> Self {
         Self {
@@ -25,7 +25,7 @@ impl Bucket {
         }
     }
 
-    /// Takes bytes at the time `now`; how long their taker waits.
+    /// Takes bytes at the time `now`, and returns how long to wait.
     pub fn take(&mut self, now: Instant, bytes: u64) -> Duration {
         let earliest = now.checked_sub(BURST).unwrap_or(now);
         let begin = self.due.map_or(earliest, |due| due.max(earliest));
@@ -37,18 +37,18 @@ impl Bucket {
     }
 }
 
-/// A bucket that transfers share.
+/// A bucket shared by transfers.
 #[derive(Clone, Debug)]
 pub struct Pace(Arc<Mutex<Bucket>>);
 
 impl Pace {
-    /// All of them together have this rate in bytes per second.
+    /// Creates a limit on the total rate of these transfers in bytes per second.
     #[must_use]
     pub fn new(rate: u64) -> Self {
         Self(Arc::new(Mutex::new(Bucket::new(rate))))
     }
 
-    /// Waits until bytes may pass.
+    /// Waits until these bytes can pass.
     pub(crate) async fn pass(&self, bytes: usize) {
         #[expect(clippy::disallowed_methods, reason = "this driver owns the clock")]
         let now = Instant::now();
@@ -82,7 +82,7 @@ mod tests {
         let mut bucket = Bucket::new(1000);
         assert_eq!(bucket.take(begin, 100), Duration::ZERO);
         assert_eq!(bucket.take(begin, 100), Duration::from_millis(100));
-        // After a pause the bucket holds one burst.
+        // After a pause, the bucket has one burst.
         let later = begin + Duration::from_secs(3600);
         assert_eq!(bucket.take(later, 1100), Duration::from_secs(1));
         assert!(Bucket::new(0).take(begin, u64::MAX) > Duration::from_secs(1));

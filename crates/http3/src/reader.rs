@@ -1,4 +1,4 @@
-//! A file that is read while its bytes are sent.
+//! Reads a file while its bytes are sent.
 
 use std::fs::File;
 use std::io;
@@ -10,17 +10,17 @@ use tokio::task::JoinHandle;
 
 use crate::root::read_piece;
 
-/// Bytes of a file that are still to be read.
+/// Bytes of a file that have yet to be read.
 pub(crate) struct Reader {
     pub(crate) file: Arc<File>,
     pub(crate) position: u64,
     pub(crate) end: u64,
-    /// Sees what is read.
+    /// Hashes the bytes that are read.
     pub(crate) hasher: Option<Sha256>,
 }
 
 impl Reader {
-    /// Reads a piece on a thread that may block, and hashes it there; an empty one at the end.
+    /// Reads and hashes a piece on a blocking thread. The piece is empty at the end.
     pub(crate) fn next(mut self) -> JoinHandle<io::Result<(Self, Bytes)>> {
         tokio::task::spawn_blocking(move || {
             let piece = read_piece(&self.file, self.position, self.end)?;

@@ -1,4 +1,4 @@
-//! Attributes of a resource in the file system, without a handle on it.
+//! A file's attributes, without an open file.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -6,25 +6,25 @@ use sha2::{Digest, Sha256};
 
 use crate::fields::EntityTag;
 
-/// Bytes of a hash in an entity tag.
+/// Hash bytes in an entity tag.
 const TAG_BYTES: usize = 16;
-/// Two changes of a file within this time may carry the same time stamps: a tick of Linux is 10 ms
-/// at most.
+/// Two changes of a file within this time may get the same timestamp, since a tick of Linux is
+/// at most 10 ms.
 const TICK: Duration = Duration::from_millis(20);
-/// The same for a file system whose time stamps are whole seconds, two at most.
+/// The same for file systems whose timestamps are whole seconds, or even two seconds.
 const COARSE_TICK: Duration = Duration::from_secs(2);
-/// The beginning of names that are pathmark's own; see [`is_reserved`].
+/// The prefix of names that pathmark reserves, see [`is_reserved`].
 pub const RESERVED_PREFIX: &[u8] = b".pathmark-";
-/// The ending of those of unfinished uploads and downloads.
+/// The suffix of unfinished uploads and downloads.
 pub const TEMPORARY_SUFFIX: &[u8] = b".part";
-/// The ending of the names of notes on uploads.
+/// The suffix of notes on uploads.
 const NOTE_SUFFIX: &[u8] = b"-put.part";
 
-/// True for names of unfinished files, of any client, and of servers' keys. An origin neither
-/// lists, serves nor stores them.
+/// Returns true for names of any client's unfinished files and of servers' keys. An origin never
+/// lists, serves or stores them.
 #[must_use]
 pub fn is_reserved(name: &[u8]) -> bool {
-    // Some file systems fold case.
+    // Some file systems ignore case.
     let prefix = name.get(..RESERVED_PREFIX.len());
     prefix.is_some_and(|prefix| prefix.eq_ignore_ascii_case(RESERVED_PREFIX))
 }
@@ -32,24 +32,24 @@ pub fn is_reserved(name: &[u8]) -> bool {
 /// Characters of a [`Token`].
 const TOKEN: usize = 32;
 
-/// The name of an upload that can be resumed: 128 random bits, in lower-case hexadecimal.
+/// The name of a resumable upload: 128 random bits in lowercase hexadecimal.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Token(String);
 
 impl Token {
-    /// The token of these bits.
+    /// Creates a token from these bits.
     #[must_use]
     pub fn of(bits: u128) -> Self {
         Self(format!("{bits:032x}"))
     }
 
-    /// The token in the name of an upload.
+    /// Extracts the token from the name of an upload.
     #[must_use]
     pub fn in_name(name: &[u8]) -> Option<Self> {
         Self::between(name, TEMPORARY_SUFFIX)
     }
 
-    /// The token in the name of the note on an upload.
+    /// Extracts the token from the name of a note on an upload.
     #[must_use]
     pub fn in_note(name: &[u8]) -> Option<Self> {
         Self::between(name, NOTE_SUFFIX)
@@ -62,29 +62,29 @@ impl Token {
         fits.then(|| String::from_utf8(token.to_vec()).ok().map(Self))?
     }
 
-    /// The name of the upload: of the file with its bytes, and of its resource.
+    /// Returns the upload's name, both of its resource and of the file with its bytes.
     #[must_use]
     pub fn name(&self) -> Vec<u8> {
         [RESERVED_PREFIX, self.0.as_bytes(), TEMPORARY_SUFFIX].concat()
     }
 
-    /// The name of the note on it.
+    /// Returns the name of the note.
     #[must_use]
     pub fn note(&self) -> Vec<u8> {
         [RESERVED_PREFIX, self.0.as_bytes(), NOTE_SUFFIX].concat()
     }
 }
 
-/// A time stamp, relative to the Unix epoch.
+/// A timestamp relative to the Unix epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Time {
-    /// Seconds, negative before the epoch.
+    /// Seconds, which are negative before the epoch.
     pub seconds: i64,
-    /// Nanoseconds after that second.
+    /// Nanoseconds after this second.
     pub nanoseconds: u32,
 }
 
-/// The kind of file that a name stands for.
+/// The kind of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A regular file.
@@ -102,17 +102,17 @@ pub enum Kind {
 pub struct Stat {
     /// Its kind.
     pub kind: Kind,
-    /// Bytes.
+    /// The size in bytes.
     pub size: u64,
     /// Permission bits.
     pub mode: u32,
-    /// The time of the last write, which a program may set.
+    /// The modification time, which programs can set.
     pub modified: Time,
-    /// The time of the last change of content or metadata, which no program may set.
+    /// The time when content or metadata last changed, which programs can't set.
     pub changed: Time,
-    /// The device of the file system.
+    /// The file system's device.
     pub device: u64,
-    /// The number of the inode.
+    /// The inode number.
     pub inode: u64,
 }
 
@@ -121,14 +121,14 @@ pub struct Stat {
 pub struct Entry {
     /// Its name.
     pub name: Vec<u8>,
-    /// Its metadata, of a symbolic link itself.
+    /// Its metadata. For a symbolic link, that of the link itself.
     pub stat: Stat,
     /// The target of a symbolic link.
     pub target: Option<Vec<u8>>,
 }
 
 impl Time {
-    /// The time as the standard library has it; the nearest that it represents.
+    /// Converts to the standard library's type, as closely as possible.
     #[must_use]
     pub fn to_system(self) -> SystemTime {
         let seconds = Duration::from_secs(self.seconds.unsigned_abs());
@@ -144,8 +144,9 @@ impl Time {
 }
 
 impl Stat {
-    /// The entity tag at the time `now`. The tag is strong if every later change of the content
-    /// gives another one, and weak while a change could still leave the same time stamps.
+    /// Returns the entity tag at the time `now`. The tag is strong if any later change of the
+    /// content results in a different one. It is weak while a change could still leave the same
+    /// timestamps.
     #[must_use]
     pub fn tag(&self, now: SystemTime) -> EntityTag {
         let mut hasher = Sha256::new();
@@ -161,7 +162,7 @@ impl Stat {
         EntityTag::from_hash(!self.is_settled(now), hash)
     }
 
-    /// True if the last change is long enough ago that the next one gets another time stamp.
+    /// Returns true if the last change is old enough that the next one gets a different timestamp.
     #[must_use]
     pub fn is_settled(&self, now: SystemTime) -> bool {
         let coarse = self.changed.nanoseconds == 0 && self.modified.nanoseconds == 0;
@@ -170,7 +171,7 @@ impl Stat {
         since.is_ok_and(|since| since > tick)
     }
 
-    /// True if both are of one file with the same content, as far as metadata tells.
+    /// Returns true if both are the same file with the same content, judging by the metadata.
     #[must_use]
     pub fn is_same_version(&self, other: &Self) -> bool {
         let version = |stat: &Self| {
@@ -185,7 +186,7 @@ impl Stat {
 pub(crate) mod tests {
     use super::*;
 
-    /// A regular file that was changed 1000.5 s after the epoch.
+    /// Returns a regular file that was changed 1000.5 s after the epoch.
     pub(crate) fn regular(size: u64) -> Stat {
         let time = Time {
             seconds: 1000,
@@ -202,7 +203,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// A time long after the last change of [`regular`].
+    /// Returns a time long after the last change of [`regular`].
     pub(crate) fn later() -> SystemTime {
         UNIX_EPOCH + Duration::from_secs(2000)
     }

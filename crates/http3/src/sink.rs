@@ -1,4 +1,4 @@
-//! A file that is written while more of its content arrives.
+//! Writes a file while more of its content arrives.
 
 use std::fs::File;
 use std::io;
@@ -9,19 +9,20 @@ use bytes::BytesMut;
 use sha2::{Digest, Sha256};
 use tokio::task::JoinHandle;
 
-/// Bytes that are collected while others are written.
+/// Maximum number of bytes to collect while others are being written.
 const PIECE: usize = 512 * 1024;
 
-/// Bytes of a block of most file systems. Blocks of zeros are not written: they become holes.
+/// The block size of most file systems in bytes. Blocks of zeros are not written, so that they
+/// become holes.
 const BLOCK: usize = 4096;
-/// Bytes that are looked at together.
+/// Bytes to compare at once.
 const LINE: usize = 64;
 
-/// Writes bytes at the end of a file, which has `position` bytes. Blocks of zeros become holes, and
-/// so do parts of blocks at either end.
+/// Appends bytes to a file that has `position` bytes. Blocks of zeros become holes, and so do
+/// partial blocks at either end.
 pub(crate) fn append_sparsely(file: &File, bytes: &[u8], position: u64) -> io::Result<()> {
     let to_block = position.next_multiple_of(BLOCK as u64) - position;
-    // Below the length of a block.
+    // Less than the length of a block.
     let first = usize::try_from(to_block).unwrap_or(0).min(bytes.len());
     let write = |data: std::ops::Range<usize>| match bytes.get(data.clone()) {
         Some(piece) if !piece.is_empty() => file.write_all_at(piece, position + data.start as u64),
@@ -53,18 +54,18 @@ fn is_zero(block: &[u8]) -> bool {
     lines.all(|line| line.iter().fold(0, |all, byte| all | byte) == 0)
 }
 
-/// A file with the bytes written so far.
+/// A file and the hash of the bytes written so far.
 #[derive(Debug)]
 pub(crate) struct Writer {
     pub(crate) file: Arc<File>,
     pub(crate) hasher: Sha256,
     pub(crate) position: u64,
-    /// The hasher sees what is written.
+    /// Whether to hash the written bytes.
     hashes: bool,
 }
 
 impl Writer {
-    /// Writes from the beginning of `file` on, which is empty.
+    /// Writes from the beginning of `file`, which must be empty.
     pub(crate) fn new(file: Arc<File>) -> Self {
         Self {
             file,
@@ -74,7 +75,8 @@ impl Writer {
         }
     }
 
-    /// Writes from `position` on, where `file` ends; the hasher has seen all before.
+    /// Writes from `position`, which is the end of `file`. The hasher has processed all bytes
+    /// before.
     pub(crate) fn from(file: Arc<File>, position: u64, hasher: Sha256) -> Self {
         Self {
             position,
@@ -83,7 +85,7 @@ impl Writer {
         }
     }
 
-    /// Writes from `position` on, where `file` ends, and hashes nothing.
+    /// Writes from `position`, which is the end of `file`, without hashing.
     pub(crate) fn after(file: Arc<File>, position: u64) -> Self {
         Self {
             position,
@@ -92,7 +94,7 @@ impl Writer {
         }
     }
 
-    /// Hashes and writes bytes on a thread that may block; returns their memory.
+    /// Hashes and writes bytes on a blocking thread. Returns their buffer for reuse.
     fn write(mut self, mut bytes: BytesMut) -> JoinHandle<io::Result<(Self, BytesMut)>> {
         tokio::task::spawn_blocking(move || {
             if self.hashes {
@@ -106,7 +108,7 @@ impl Writer {
     }
 }
 
-/// Takes content in the order of the file.
+/// Accepts content in the order of the file.
 #[derive(Debug)]
 pub(crate) struct Sink {
     state: State,
@@ -115,7 +117,7 @@ pub(crate) struct Sink {
 
 #[derive(Debug)]
 enum State {
-    /// Nothing is written now.
+    /// Nothing is being written.
     Idle(Writer, BytesMut),
     Writing(JoinHandle<io::Result<(Writer, BytesMut)>>),
     /// Writing failed.
@@ -130,8 +132,8 @@ impl Sink {
         }
     }
 
-    /// Takes bytes. They are written at once, unless others are being written; then this waits only
-    /// once a piece is collected.
+    /// Accepts bytes. They are written immediately, unless others are being written. In that
+    /// case this only waits when a piece has been collected.
     pub(crate) async fn take(&mut self, data: &[u8]) -> io::Result<()> {
         self.arrived.extend_from_slice(data);
         if let State::Writing(writing) = &self.state
@@ -146,7 +148,7 @@ impl Sink {
         Ok(())
     }
 
-    /// Waits for the write under way: the bytes that are written by then, and their hasher.
+    /// Waits for the current write. Returns the number of bytes written so far, and their hasher.
     pub(crate) async fn progress(&mut self) -> io::Result<(u64, Sha256)> {
         let (writer, empty) = self.settle().await?;
         let progress = (writer.position, writer.hasher.clone());
@@ -154,7 +156,7 @@ impl Sink {
         Ok(progress)
     }
 
-    /// Writes what is collected; the whole file's hasher and position.
+    /// Writes the collected bytes. Returns the whole file's hasher and position.
     pub(crate) async fn finish(mut self) -> io::Result<Writer> {
         let (writer, _) = self.settle().await?;
         if self.arrived.is_empty() {
@@ -165,7 +167,7 @@ impl Sink {
         Ok(writer)
     }
 
-    /// Waits for the write under way.
+    /// Waits for the current write.
     async fn settle(&mut self) -> io::Result<(Writer, BytesMut)> {
         match std::mem::replace(&mut self.state, State::Failed) {
             State::Idle(writer, empty) => Ok((writer, empty)),
@@ -218,7 +220,7 @@ mod tests {
             std::io::Seek::rewind(&mut &*file).unwrap();
             (&*file).read_to_end(&mut read).unwrap();
             assert!(read == content, "{length}");
-            // In memory or on a disk, a file system that has holes allocates few blocks.
+            // Both in memory and on disk, a file system that supports holes allocates few blocks.
             let sparse = tempfile::tempfile().unwrap();
             sparse.set_len(1_000_000).unwrap();
             if sparse.metadata().unwrap().blocks() == 0 {
@@ -228,7 +230,7 @@ mod tests {
         }
     }
 
-    /// Pieces as a slow path brings them, which no block begins or ends with.
+    /// Pieces of a slow path, which aren't aligned with blocks.
     #[test]
     fn small_pieces_of_zeros_are_holes() {
         use std::os::unix::fs::MetadataExt;

@@ -1,4 +1,5 @@
-//! Classes of flows by the ports of their targets: weights, and times of idle UDP flows.
+//! Classes of flows by the ports of their targets. A class sets a weight and a timeout for idle
+//! UDP flows.
 
 use std::fmt;
 use std::num::NonZeroU8;
@@ -9,20 +10,20 @@ use std::time::Duration;
 use serde::de::{Error, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
 
-/// Weights above this would have a flow send that many packets in a row.
+/// The maximum weight. A higher one would let a flow send that many packets in a row.
 const MOST_WEIGHT: u8 = 100;
 
-/// Least time of an idle UDP flow (RFC 4787 section 4.3, REQ-5), except at ports up to
-/// [`WELL_KNOWN`].
+/// The minimum timeout of idle UDP flows in seconds (RFC 4787 section 4.3, REQ-5), except for
+/// ports up to [`WELL_KNOWN`].
 const LEAST_IDLE: u64 = 120;
 const WELL_KNOWN: u16 = 1023;
 
-/// Classes in the order of a file: a flow is of the first one that has its port.
+/// Classes in the order of a file. A flow belongs to the first class that has its port.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(from = "Vec<Class>")]
 pub struct Classes(Arc<[Class]>);
 
-/// A class as a file has it.
+/// A class in a file.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Written")]
 struct Class {
@@ -30,13 +31,13 @@ struct Class {
     treatment: Treatment,
 }
 
-/// The treatment of a flow.
+/// How to treat a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Treatment {
-    /// Its share of the window, relative to that of a flow with weight 1.
+    /// The flow's share of the window, relative to a flow with weight 1.
     pub weight: NonZeroU8,
-    /// Time without a datagram after which a UDP flow ends; none where the general one holds.
+    /// Time without a datagram after which a UDP flow ends, or `None` for the general timeout.
     pub udp_idle: Option<Duration>,
 }
 
@@ -58,7 +59,7 @@ struct Written {
     udp_idle_seconds: Option<u64>,
 }
 
-/// A port, or ports from one to another.
+/// A port or an inclusive range of ports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Ports(RangeInclusive<u16>);
 
@@ -69,7 +70,7 @@ impl From<Vec<Class>> for Classes {
 }
 
 impl Classes {
-    /// The treatment of a flow to this port.
+    /// Returns the treatment of a flow to this port.
     #[must_use]
     pub fn of(&self, port: u16) -> Treatment {
         let has = |class: &&Class| class.ports.iter().any(|ports| ports.0.contains(&port));

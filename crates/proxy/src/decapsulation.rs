@@ -1,11 +1,11 @@
-//! The ECN field with which a datagram leaves the tunnel (RFC 6040 section 4.2).
+//! The ECN field of a datagram leaving the tunnel (RFC 6040 section 4.2).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use pathmark_transport::Ecn;
 
-/// The table of RFC 6040 (its figure 4) for a packet inside and the packet that carried it. `None`
-/// is the table's "drop".
+/// Looks up the ECN fields of the inner and the outer packet in RFC 6040's table (figure 4).
+/// `None` is the table's "drop".
 const fn decapsulate(inner: Ecn, outer: Ecn) -> Option<Ecn> {
     match (inner, outer) {
         (Ecn::NotEct, Ecn::Ce) => None,
@@ -15,10 +15,12 @@ const fn decapsulate(inner: Ecn, outer: Ecn) -> Option<Ecn> {
     }
 }
 
-/// The field of a datagram that leaves the tunnel. A datagram for which the table has "drop" leaves
-/// without ECN and is counted. QUIC answers the mark, and a loss would signal it a second time.
+/// Returns the ECN field of a datagram leaving the tunnel. If the table has "drop", the datagram
+/// leaves without ECN and is counted instead. Since QUIC already responds to the mark, a loss
+/// would signal it a second time.
 pub(crate) fn leaving(inner: Ecn, outer: Ecn, refused: &AtomicU64) -> Ecn {
-    // QUIC sets ECT on packets whatever they carry: of the outer field CE alone is the path's.
+    // QUIC sets ECT on every packet regardless of its content. Therefore only CE in the outer
+    // field comes from the path.
     let outer = match outer {
         Ecn::Ce => Ecn::Ce,
         Ecn::NotEct | Ecn::Ect0 | Ecn::Ect1 => Ecn::NotEct,
@@ -53,7 +55,7 @@ mod tests {
         }
     }
 
-    /// QUIC's own ECT changes nothing, and a mark that a datagram cannot have is counted.
+    /// QUIC's own ECT changes nothing, and a mark that a datagram can't carry is counted.
     #[test]
     fn marks_of_the_path_alone_pass_inside() {
         let refused = AtomicU64::new(0);

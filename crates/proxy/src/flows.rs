@@ -1,4 +1,4 @@
-//! The flows under way, with what each has carried.
+//! The active flows, with the traffic that each has carried.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -23,7 +23,7 @@ mod meter;
 mod queue;
 mod waits;
 
-/// The flows of a proxy or of its client. Clones are one list.
+/// The flows of a proxy or of its client. Clones share the same list.
 #[derive(Clone, Debug)]
 pub struct Flows(Arc<Inner>);
 
@@ -32,7 +32,7 @@ struct Inner {
     side: Side,
     flows: Mutex<BTreeMap<u64, Arc<Flow>>>,
     begun: AtomicU64,
-    /// Totals of queues of flows that have ended.
+    /// Totals for the queues of ended flows.
     ended: Mutex<QueueCounts>,
 }
 
@@ -40,17 +40,17 @@ struct Inner {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
-    /// Bytes.
+    /// A byte stream.
     Tcp,
     /// Datagrams.
     Udp,
 }
 
-/// A flow: who began it, where it goes, and what it has carried.
+/// A flow: its originator, its target, and its traffic.
 #[derive(Debug)]
 pub(crate) struct Flow {
     kind: Kind,
-    /// The ingress, or the user.
+    /// The ingress or the user.
     by: String,
     client: Option<SocketAddr>,
     target: Target,
@@ -58,7 +58,7 @@ pub(crate) struct Flow {
     carried: Carried,
 }
 
-/// Payload that was carried.
+/// Payload carried by a flow.
 #[derive(Debug)]
 pub struct Carried {
     up: Meter,
@@ -80,60 +80,60 @@ impl Default for Carried {
 }
 
 impl Carried {
-    /// The direction toward the target.
     pub(crate) const fn up(&self) -> &Meter {
         &self.up
     }
 
-    /// The direction from the target.
     pub(crate) const fn down(&self) -> &Meter {
         &self.down
     }
 
-    /// Datagrams wait in this queue for the path.
+    /// Sets the queue in which datagrams wait for the path.
     pub(crate) fn set_queue(&self, counters: Arc<QueueCounters>) {
         self.queue.set(counters);
     }
 
-    /// Bytes into the path go to this stream.
+    /// Sets the stream that carries bytes into the path.
     pub(crate) fn set_stall(&self, stall: Stall) {
-        // A flow has one stream.
+        // A flow has only one stream.
         let _ = self.stall.set(stall);
     }
 }
 
-/// A flow at one time.
+/// A snapshot of a flow.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct FlowView {
-    /// Increases from flow to flow.
+    /// A number that increases with each flow.
     pub id: u64,
     /// TCP or UDP.
     pub kind: Kind,
-    /// The ingress of a tunnel, or the user of a proxy.
+    /// The tunnel's ingress or the proxy's user.
     pub by: String,
-    /// The application's address; of a proxy's flow, the address of the tunnel.
+    /// The application's address, or that of the tunnel for a proxy's flow.
     pub client: Option<SocketAddr>,
-    /// Where it goes.
+    /// The target.
     pub target: String,
-    /// Seconds since it was begun.
+    /// The flow's age in seconds.
     pub seconds: f64,
-    /// Bytes of payload toward the target.
+    /// Payload bytes toward the target.
     pub bytes_up: u64,
-    /// Bytes of payload from the target.
+    /// Payload bytes from the target.
     pub bytes_down: u64,
-    /// Bits per second toward the target since the last look at the list, a second ago at least.
+    /// Bits per second toward the target since the previous look at the list, which was at least
+    /// a second ago.
     pub rate_up_bps: f64,
     /// Bits per second from the target.
     pub rate_down_bps: f64,
-    /// The sides that a flow waited for in most of that time.
+    /// The sides that the flow mostly waited for in that time.
     #[serde(flatten)]
     pub bounded_by: BoundedBy,
-    /// The queue of a UDP flow in front of the path: toward the target, at a proxy from it.
+    /// A UDP flow's queue in front of the path: toward the target in a tunnel, from the target
+    /// in a proxy.
     pub queue: Option<QueueView>,
 }
 
-/// A flow's place in the list, until it is dropped.
+/// A flow's entry in the list, which is removed by dropping this value.
 #[derive(Debug)]
 pub(crate) struct Listed {
     flows: Flows,
@@ -151,7 +151,6 @@ impl Flows {
         }))
     }
 
-    /// Adds a flow.
     pub(crate) fn add(
         &self,
         kind: Kind,
@@ -176,7 +175,7 @@ impl Flows {
         }
     }
 
-    /// The flows of this time, in the order of their beginnings.
+    /// Returns the active flows, oldest first.
     #[must_use]
     pub fn view(&self) -> Vec<FlowView> {
         let now = Instant::now();
@@ -215,7 +214,7 @@ impl Flows {
         self.lock().iter().map(view).collect()
     }
 
-    /// The numbers of TCP and UDP flows.
+    /// Returns the numbers of TCP and UDP flows.
     #[must_use]
     pub fn count(&self) -> (usize, usize) {
         let flows = self.lock();
@@ -223,10 +222,10 @@ impl Flows {
         (tcp, flows.len() - tcp)
     }
 
-    /// Totals of the queues of all flows so far.
+    /// Returns totals for the queues of all flows so far.
     #[must_use]
     pub fn queues(&self) -> QueueCounts {
-        // A flow that ends meanwhile counts once.
+        // Hold this lock, so that a flow that ends meanwhile is counted only once.
         let flows = self.lock();
         let mut totals = *self.ended();
         for flow in flows.values() {

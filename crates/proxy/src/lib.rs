@@ -1,11 +1,11 @@
-//! TCP and UDP of any application over HTTP/3.
+//! Carries any application's TCP and UDP over HTTP/3.
 //!
 //! ```text
 //!   application ─► ingress ─► outbound: tunnel ══ HTTP/3 ══► proxy: access ─► target
 //! ```
 //!
-//! An ingress accepts flows of applications. An [`Outbound`](outbound::Outbound) carries each flow
-//! to its [`Target`](target::Target).
+//! An ingress accepts flows from applications, and an [`Outbound`](outbound::Outbound) carries
+//! each flow to its [`Target`](target::Target).
 
 #![forbid(unsafe_code)]
 #![cfg_attr(
@@ -29,7 +29,7 @@ pub mod token;
 pub mod tunnel;
 pub mod uri;
 
-/// Bytes for [`set_unread_memory`](pathmark_driver::Endpoint::set_unread_memory) of endpoints with
-/// flows, half of their memory. Flows go on next to some whose receivers have stopped at the full
-/// rate of a long path.
+/// Bytes for [`set_unread_memory`](pathmark_driver::Endpoint::set_unread_memory) of endpoints
+/// with flows, which is half of their memory. It suffices for flows to continue at the full rate
+/// of a long path while the receivers of some others have stopped.
 pub const UNREAD: u64 = 256 << 20;

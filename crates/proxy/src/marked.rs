@@ -1,4 +1,4 @@
-//! UDP sockets with the ECN field of their datagrams' packets (RFC 3168 section 5).
+//! UDP sockets that also transfer the ECN field of datagrams' packets (RFC 3168 section 5).
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::{IpAddr, SocketAddr, SocketAddrV4, SocketAddrV6};
@@ -15,17 +15,17 @@ use pathmark_transport::Ecn;
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
 
-/// A datagram that was received.
+/// A received datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Received {
     pub(crate) length: usize,
     pub(crate) ecn: Ecn,
     pub(crate) from: Option<SocketAddr>,
-    /// Where a transparent socket's datagram was going.
+    /// The original destination of a transparent socket's datagram.
     pub(crate) to: Option<SocketAddr>,
 }
 
-/// Has the kernel report the ECN field of what a socket receives.
+/// Makes the kernel report the ECN field of received packets.
 pub(crate) fn observe(socket: &impl AsFd, is_v4: bool) -> io::Result<()> {
     match is_v4 {
         true => setsockopt(socket, IpRecvTos, &true)?,
@@ -34,7 +34,7 @@ pub(crate) fn observe(socket: &impl AsFd, is_v4: bool) -> io::Result<()> {
     Ok(())
 }
 
-/// Receives a datagram. It may be cancelled.
+/// Receives a datagram. The future can be cancelled without losing any.
 pub(crate) async fn receive(socket: &UdpSocket, buffer: &mut [u8]) -> io::Result<Received> {
     let receive = || {
         let mut control = cmsg_space!(sockaddr_in6, i32);
@@ -76,7 +76,7 @@ fn address(address: &SockaddrStorage) -> Option<SocketAddr> {
     })
 }
 
-/// Sends a datagram: to `to`, or where the socket is connected. Returns its length.
+/// Sends a datagram to `to`, or to the socket's peer by default. Returns its length.
 pub(crate) async fn send(
     socket: &UdpSocket,
     payload: &[u8],
@@ -90,7 +90,7 @@ pub(crate) async fn send(
         };
     }
     let (tos, class) = (ecn as u8, ecn as i32);
-    // The kernel leaves out the message of the other IP version.
+    // The kernel ignores the message for the other IP version.
     let control = [
         ControlMessage::Ipv4Tos(&tos),
         ControlMessage::Ipv6TClass(&class),
@@ -104,7 +104,7 @@ pub(crate) async fn send(
     socket.async_io(Interest::WRITABLE, send).await
 }
 
-/// Sends a packet of a raw transparent socket, from an address that need not be this machine's.
+/// Sends a packet on a raw transparent socket. The source address can belong to another machine.
 pub(crate) async fn send_from(
     socket: &UdpSocket,
     packet: &[u8],
@@ -141,7 +141,7 @@ pub(crate) async fn send_from(
             ]
         }
     };
-    // Raw sockets have no ports.
+    // Raw sockets don't have ports.
     to.set_port(0);
     let to = SockaddrStorage::from(to);
     let send = || {

@@ -1,20 +1,20 @@
-//! HTTP datagrams of a UDP flow: a context and a payload (RFC 9298 section 5). The context tells
-//! the ECN field of the payload's packet, where both sides have the extension of
-//! draft-ietf-masque-connect-udp-ecn-dscp.
+//! HTTP datagrams of a UDP flow, which consist of a context and a payload (RFC 9298 section 5).
+//! If both sides support the extension of draft-ietf-masque-connect-udp-ecn-dscp, the context
+//! also gives the ECN field of the payload's packet.
 
 use pathmark_http3::http::header::{HeaderName, HeaderValue};
 use pathmark_transport::Ecn;
 
-/// The field by which each side names its contexts.
+/// The field with which each side declares its contexts.
 pub(crate) const FIELD: HeaderName = HeaderName::from_static("ecn-dscp-context-id");
-/// The context of UDP payloads without an ECN field, whether the extension is in use or not.
+/// The context of UDP payloads without an ECN field, with or without the extension.
 const PLAIN: u8 = 0;
-/// Bytes of a UDP payload at most: 65,535 less a UDP header.
+/// Maximum length of a UDP payload in bytes: 65,535 minus a UDP header.
 pub(crate) const MOST: usize = 65_527;
-/// Bytes of an HTTP datagram at most: a payload, and a context in its longest form.
+/// Maximum length of an HTTP datagram in bytes: a payload and a context in its longest form.
 pub(crate) const MOST_DATAGRAM: u64 = MOST as u64 + 8;
 
-/// The contexts of one side, of Not-ECT, ECT(1), ECT(0) and CE. Each has one byte.
+/// One side's contexts for Not-ECT, ECT(1), ECT(0) and CE. Each is encoded in one byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Contexts([u8; 4]);
 
@@ -22,23 +22,24 @@ pub(crate) struct Contexts([u8; 4]);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Marking {
     own: Contexts,
-    /// None: the peer does not have the extension.
+    /// `None` if the peer doesn't support the extension.
     peer: Option<Contexts>,
 }
 
 impl Contexts {
-    /// Those of a client, whose numbers are even.
+    /// A client's contexts, which have even numbers.
     pub(crate) const CLIENT: Self = Self([PLAIN, 2, 4, 6]);
-    /// Those of a proxy, whose numbers are odd.
+    /// A proxy's contexts, which have odd numbers.
     pub(crate) const PROXY: Self = Self([PLAIN, 1, 3, 5]);
 
-    /// The field's value: a list of the differentiated services code point 0 and its contexts.
+    /// Formats the field's value: a list of the differentiated services code point 0 and its
+    /// contexts.
     pub(crate) fn value(self) -> Option<HeaderValue> {
         let [plain, ect1, ect0, ce] = self.0;
         HeaderValue::from_str(&format!("(0 {plain} {ect1} {ect0} {ce})")).ok()
     }
 
-    /// The contexts of code point 0 in a field. Those of more than one byte count as none.
+    /// Parses the contexts for code point 0. Contexts longer than one byte are treated as missing.
     pub(crate) fn read(value: &HeaderValue) -> Option<Self> {
         let value = value.to_str().ok()?;
         let lists = value.split('(').skip(1);
@@ -65,7 +66,7 @@ impl Marking {
         Self { own, peer }
     }
 
-    /// The context in front of a payload.
+    /// Returns the context to put in front of a payload.
     pub(crate) fn context(&self, ecn: Ecn) -> u8 {
         match self.peer {
             Some(_) => {
@@ -77,13 +78,13 @@ impl Marking {
                     Ecn::Ce => ce,
                 }
             }
-            // A peer without the extension sends packets without the field.
+            // A peer without the extension always sends packets without the field.
             None => PLAIN,
         }
     }
 
-    /// The context in front of a payload, and the one that says that its packet has CE: none where
-    /// the packet cannot have it.
+    /// Returns the context to put in front of a payload, and the one to use if its packet gets
+    /// CE. The latter is `None` if the packet can't be marked.
     pub(crate) fn contexts(&self, ecn: Ecn) -> (u8, Option<u8>) {
         let can_be_marked = self.peer.is_some() && ecn != Ecn::NotEct;
         (
@@ -92,8 +93,8 @@ impl Marking {
         )
     }
 
-    /// The ECN field and the UDP payload of an HTTP datagram. `None`: it has another context, or
-    /// none.
+    /// Returns the ECN field and the UDP payload of an HTTP datagram, or `None` if its context
+    /// is unknown or missing.
     pub(crate) fn udp<'a>(&self, datagram: &'a [u8]) -> Option<(Ecn, &'a [u8])> {
         let first = datagram.first()?;
         let length = 1_usize << (first >> 6);
@@ -111,7 +112,7 @@ impl Marking {
         let known = |contexts: Contexts| contexts.ecn(context);
         let ecn = match (context, self.peer) {
             (PLAIN, _) => Some(Ecn::NotEct),
-            // Those of either side are for both directions.
+            // Contexts of either side are valid in both directions.
             (_, Some(peer)) => known(peer).or_else(|| known(self.own)),
             (_, None) => None,
         }?;

@@ -1,23 +1,24 @@
-//! Which addresses a proxy connects to.
+//! Decides to which addresses a proxy connects.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::IpNet;
 
-/// Prefixes of a configuration, in addition to those that every proxy denies.
+/// Configured prefixes, in addition to those that every proxy denies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Policy {
-    /// Allowed although a proxy denies them by default.
+    /// Prefixes that are allowed although they are denied by default.
     pub allow: Vec<IpNet>,
-    /// Denied in any case.
+    /// Prefixes that are always denied.
     pub deny: Vec<IpNet>,
 }
 
 impl Policy {
-    /// True if the proxy may connect to an address. `own`: the address is one of its host.
+    /// Returns true if the proxy may connect to an address. `own` is true for addresses of the
+    /// proxy's host.
     #[must_use]
     pub fn allows(&self, address: IpAddr, own: bool) -> bool {
-        // The kernel sends to the IPv4 address of a mapped one.
+        // The kernel sends to the IPv4 address in a mapped one.
         let address = address.to_canonical();
         let within = |prefixes: &[IpNet], address: IpAddr| {
             let mut prefixes = prefixes.iter().map(|prefix| canonical(*prefix));
@@ -31,7 +32,7 @@ impl Policy {
     }
 }
 
-/// A prefix of mapped addresses is one of IPv4.
+/// Converts a prefix of mapped addresses to IPv4.
 fn canonical(prefix: IpNet) -> IpNet {
     let mapped = match prefix.addr().to_canonical() {
         address @ IpAddr::V4(_) if prefix.addr().is_ipv6() => prefix
@@ -43,7 +44,7 @@ fn canonical(prefix: IpNet) -> IpNet {
     mapped.unwrap_or(prefix)
 }
 
-/// True for an address that every host of the Internet may reach.
+/// Returns true for an address that any host on the Internet can reach.
 fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),
@@ -54,8 +55,8 @@ fn is_public(address: IpAddr) -> bool {
     }
 }
 
-/// The registry of RFC 6890, and multicast. 169.254.169.254, where clouds have their metadata, is
-/// link-local.
+/// Excludes the registry of RFC 6890 and multicast. This includes 169.254.169.254 (link-local),
+/// where clouds provide their metadata.
 fn is_public_v4(address: Ipv4Addr) -> bool {
     let shared = matches!(address.octets(), [100, 64..=127, ..]);
     let protocols = matches!(address.octets(), [192, 0, 0, _]);
@@ -73,15 +74,15 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
         || address.is_multicast())
 }
 
-/// Global unicast (2000::/3). Unspecified, loopback, unique local (fc00::/7), link-local
-/// (fe80::/10), site-local and multicast addresses are outside.
+/// Only global unicast (2000::/3) is public. This excludes unspecified, loopback, unique local
+/// (fc00::/7), link-local (fe80::/10), site-local and multicast addresses.
 fn is_public_v6(address: Ipv6Addr) -> bool {
     address.segments()[0] & 0xe000 == 0x2000
 }
 
-/// The IPv4 address that an IPv6 address leads to: of mapped and compatible addresses, NAT64 with
-/// its well-known prefix, 6to4 and Teredo. Where an address of 64:ff9b:1::/48 (RFC 8215) has the
-/// IPv4 address depends on its translator, so that all of that prefix is denied unless allowed.
+/// Returns the IPv4 address embedded in a mapped, compatible, 6to4 or Teredo address, or in one
+/// of NAT64 with its well-known prefix. In 64:ff9b:1::/48 (RFC 8215), its position depends on
+/// the translator, so this prefix is denied unless it is explicitly allowed.
 pub(crate) fn embedded(address: IpAddr) -> Option<IpAddr> {
     let v4 = |high: u16, low: u16| {
         let ([a, b], [c, d]) = (high.to_be_bytes(), low.to_be_bytes());

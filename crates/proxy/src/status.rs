@@ -2,12 +2,12 @@
 
 use crate::outbound::Refusal;
 
-/// The field, in lower case.
+/// The field name in lowercase.
 pub const FIELD: &str = "proxy-status";
-/// The name of this proxy in the field.
+/// This proxy's name in the field.
 const OWN: &str = "pathmark";
 
-/// Each refusal with its status and its error type. The first of a refusal is what a proxy sends.
+/// Each refusal with its status and error type. If a refusal has several, a proxy sends the first.
 const TYPES: [(Refusal, u16, &str); 9] = [
     (Refusal::Refused, 502, "connection_refused"),
     (Refusal::TimedOut, 504, "connection_timeout"),
@@ -20,7 +20,7 @@ const TYPES: [(Refusal, u16, &str); 9] = [
     (Refusal::Busy, 503, "connection_limit_reached"),
 ];
 
-/// The status and the field's value for a refusal.
+/// Returns the status and the field's value for a refusal.
 #[must_use]
 pub fn of(refusal: &Refusal) -> (u16, String) {
     let found = TYPES.iter().find(|(known, ..)| known == refusal);
@@ -30,7 +30,7 @@ pub fn of(refusal: &Refusal) -> (u16, String) {
     (status, format!("{OWN}; error={kind}"))
 }
 
-/// The refusal that a response means.
+/// Converts a response to a refusal.
 #[must_use]
 pub fn read(status: u16, field: Option<&[u8]>) -> Refusal {
     let kind = field.and_then(error_type);
@@ -50,7 +50,7 @@ pub fn read(status: u16, field: Option<&[u8]>) -> Refusal {
     }
 }
 
-/// The first parameter `error` of the list that is a token.
+/// Returns the first parameter `error` in the list that is a token.
 fn error_type(field: &[u8]) -> Option<&[u8]> {
     let (mut quoted, mut escaped) = (false, false);
     let parts = field.split(|byte| {

@@ -1,9 +1,9 @@
-//! Where a flow goes.
+//! The target of a flow.
 
 use std::fmt;
 use std::net::IpAddr;
 
-/// A host by name or address. The proxy resolves names.
+/// A host by name or address. Names are resolved by the proxy.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Host {
     /// A name of at most 255 bytes.
@@ -31,13 +31,13 @@ impl fmt::Display for Target {
     }
 }
 
-/// Why a text names no target.
+/// The reason why a text is not a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TargetError {
-    /// No host, or a host with characters that no name has.
+    /// The host is missing or has invalid characters.
     #[error("a host is a name or an address; an IPv6 address stands in brackets")]
     Host,
-    /// No port.
+    /// The port is missing or invalid.
     #[error("a port is a number from 1 to 65535")]
     Port,
 }
@@ -52,7 +52,7 @@ impl std::str::FromStr for Target {
 }
 
 impl Target {
-    /// A host as text, IPv6 addresses with or without brackets, and a port.
+    /// Creates a target from a host and a port. IPv6 addresses can be in brackets.
     ///
     /// # Errors
     /// [`TargetError`].
@@ -72,14 +72,14 @@ impl Target {
     }
 }
 
-/// A port of digits alone.
+/// Parses a port, which must only have digits.
 pub(crate) fn port(text: &str) -> Result<u16, TargetError> {
     let digits = text.bytes().all(|byte| byte.is_ascii_digit());
     let port = text.parse().ok().filter(|port| digits && *port > 0);
     port.ok_or(TargetError::Port)
 }
 
-/// A name of letters, digits, hyphens, underscores and dots (RFC 1123 section 2.1, and `_`).
+/// Parses a name of letters, digits, hyphens, dots (RFC 1123 section 2.1), and underscores.
 fn name(text: &str) -> Result<String, TargetError> {
     let known = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     match (1..=255).contains(&text.len()) && text.bytes().all(known) {

@@ -8,7 +8,7 @@ use crate::target::{Host, Target, TargetError};
 /// The path before the host.
 const PREFIX: &str = "/.well-known/masque/udp/";
 
-/// The path of a target. Colons of an IPv6 address are percent-encoded.
+/// Formats the path for a target, percent-encoding the colons of an IPv6 address.
 #[must_use]
 pub fn path(target: &Target) -> String {
     let host = match &target.host {
@@ -18,7 +18,7 @@ pub fn path(target: &Target) -> String {
     format!("{PREFIX}{}/{}/", encode_name(host.as_bytes()), target.port)
 }
 
-/// The target of a path.
+/// Parses the target from a path.
 ///
 /// # Errors
 /// [`TargetError`].
@@ -49,7 +49,7 @@ mod tests {
             assert_eq!(path(&parsed), expected);
             assert_eq!(target(expected), Ok(parsed));
         }
-        // Clients may leave unreserved bytes encoded, and colons as they are.
+        // Clients can encode unreserved bytes and leave colons unencoded.
         let plain = target("/.well-known/masque/udp/2001:db8::42/443/");
         assert_eq!(plain.unwrap().to_string(), "[2001:db8::42]:443");
         let encoded = target("/.well-known/masque/udp/%65xample.org/53/");

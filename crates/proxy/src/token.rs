@@ -1,4 +1,4 @@
-//! Bearer tokens (RFC 6750), by which a proxy knows its users.
+//! Bearer tokens (RFC 6750), with which a proxy authenticates its users.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,16 +8,16 @@ use pathmark_http3::http::header::{AUTHORIZATION, HeaderValue, PROXY_AUTHORIZATI
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-/// Characters of a token at least: 16 of base64 have 96 bits.
+/// Minimum length of a token. In base64, 16 characters have 96 bits.
 const SHORTEST: usize = 16;
-/// Characters of a token at most.
+/// Maximum length of a token.
 const LONGEST: usize = 1024;
 
-/// A secret of letters, digits, `-`, `.`, `_` and `~`. It is never shown by `Debug`.
+/// A secret made of letters, digits, `-`, `.`, `_` and `~`. `Debug` never shows it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token(String);
 
-/// A text that is no token.
+/// A text is not a valid token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "a token has {SHORTEST} to {LONGEST} characters, each of them a letter, a digit, `-`, `.`, `_` \
@@ -44,13 +44,13 @@ impl fmt::Debug for Token {
 }
 
 impl Token {
-    /// The token itself.
+    /// Returns the token itself.
     #[must_use]
     pub fn secret(&self) -> &str {
         &self.0
     }
 
-    /// The value of a field with the token, which compression leaves alone.
+    /// Returns a field value with the token, which must not be compressed.
     #[must_use]
     pub fn bearer(&self) -> Option<HeaderValue> {
         let mut value = HeaderValue::from_str(&format!("Bearer {}", self.0)).ok()?;
@@ -58,7 +58,7 @@ impl Token {
         Some(value)
     }
 
-    /// The hash that a proxy keeps.
+    /// Returns the hash that a proxy stores.
     #[must_use]
     pub fn hash(&self) -> TokenHash {
         TokenHash::of(self.0.as_bytes())
@@ -80,7 +80,7 @@ impl TokenHash {
         Self(Sha256::digest(token).into())
     }
 
-    /// The hash of the token that a request has, in either field.
+    /// Returns the hash of the token in either field of a request.
     #[must_use]
     pub fn in_request(headers: &HeaderMap) -> Option<Self> {
         let value = headers.get(PROXY_AUTHORIZATION);
@@ -90,7 +90,7 @@ impl TokenHash {
         bearer.then(|| Self::of(token.trim_ascii()))
     }
 
-    /// Compares in a time that depends on neither hash.
+    /// Compares in constant time.
     #[must_use]
     pub fn matches(&self, other: &Self) -> bool {
         self.0.ct_eq(&other.0).into()

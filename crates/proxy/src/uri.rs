@@ -1,5 +1,5 @@
-//! How a client reaches a proxy, in one line: `pathmark://TOKEN@HOST:PORT?pin=SHA256`. A user with
-//! a certificate has no token.
+//! URIs that describe how to reach a proxy: `pathmark://TOKEN@HOST:PORT?pin=SHA256`. A user with
+//! a certificate doesn't need a token.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,30 +12,31 @@ use crate::token::{BadToken, Token};
 const SCHEME: &str = "pathmark://";
 const PIN: &str = "pin=";
 
-/// A proxy, the token of a user, and the pin of the proxy's certificate. `Debug` shows no token.
+/// A proxy, a user's token, and the pin of the proxy's certificate. `Debug` never shows the token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProxyUri {
-    /// The token; none of a user who is known by a certificate.
+    /// The token, or `None` for a user with a certificate.
     pub token: Option<Token>,
-    /// The proxy.
+    /// The proxy's host and port.
     pub server: Target,
-    /// The SHA-256 of its certificate; without one an authority vouches for it.
+    /// The SHA-256 of its certificate. Without a pin, the certificate must be issued by a
+    /// trusted authority.
     pub pin: Option<Pin>,
 }
 
-/// A text that names no proxy. Messages have no part of the text: it may have a token.
+/// A text is not a valid URI. Messages never include the text, because it may contain a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadUri {
-    /// Another form.
+    /// The form is invalid.
     #[error("the URI of a proxy has the form pathmark://[TOKEN@]HOST:PORT[?pin=SHA256]")]
     Form,
-    /// The token.
+    /// The token is invalid.
     #[error("the token of the URI is wrong: {0}")]
     Token(#[from] BadToken),
-    /// The host or the port.
+    /// The host or port is invalid.
     #[error("the host and port of the URI are wrong: {0}")]
     Server(#[from] TargetError),
-    /// The pin.
+    /// The pin is invalid.
     #[error("the pin of the URI is no SHA-256 in hexadecimal")]
     Pin,
 }
@@ -66,7 +67,7 @@ impl FromStr for ProxyUri {
     }
 }
 
-/// The URI with its token.
+/// Includes the token.
 impl fmt::Display for ProxyUri {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(SCHEME)?;

@@ -1,4 +1,4 @@
-//! The cells of one seed, and how many each law harms.
+//! The cells of one seed, and how many of them each law harms.
 
 use std::fmt;
 use std::ops::ControlFlow;
@@ -13,30 +13,30 @@ use pathmark_lab::harm::{Cell, Group, Roles, draw, judge, split};
 
 use crate::cores::on_all_cores;
 
-/// A run ends after this number of packets, as in `pathmark emulate --harm`.
+/// Maximum number of packets in a run, the same as in `pathmark emulate --harm`.
 const MOST_PACKETS: u64 = 5_000_000;
-/// The laws of the grid, each with the port that serves it and the law of guests there, as in
-/// `pathmark emulate --harm`.
+/// The laws of the grid with their port's law and their guests' law, the same as in `pathmark
+/// emulate --harm`.
 pub(super) const LAWS: [(&str, &str, &str); 3] = [
     ("auto", "xcp", "vcp+bise+wlte"),
     ("vcp+bise+wlte", "vcp+bise", "xcp"),
     ("xcp", "xcp", "vcp+bise+wlte"),
 ];
-/// Runs of `cubic` in the place of those laws, by port; the second serves two laws.
+/// Runs of `cubic` instead of these laws, by port. The second is compared with two laws.
 const BASELINES: [(&str, &str, &str); 2] = [
     ("cubic", "vcp+bise", "xcp"),
     ("cubic", "xcp", "vcp+bise+wlte"),
 ];
-/// Runs of a cell: the laws, then the baselines.
+/// Runs per cell: the laws, then the baselines.
 const RUNS: usize = LAWS.len() + BASELINES.len();
 
-/// Cells.
+/// The cells drawn by one seed.
 pub(super) struct Grid {
     seed: u64,
     cells: Vec<Cell>,
 }
 
-/// A run, and the mechanisms that acted in it.
+/// A run and the mechanisms that were active in it.
 #[derive(Clone)]
 struct Ran {
     result: Arc<RunResult>,
@@ -46,11 +46,11 @@ struct Ran {
 /// The runs of all cells.
 pub(super) struct Runs(Vec<[Ran; RUNS]>);
 
-/// Cells that laws harm, in the order of [`LAWS`].
+/// Numbers of harmed cells in the order of [`LAWS`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Harmed {
     pub(super) all: [usize; LAWS.len()],
-    /// Of the group of silent hops.
+    /// Those in the group of silent hops.
     pub(super) hidden: [usize; LAWS.len()],
 }
 
@@ -65,7 +65,7 @@ impl fmt::Display for Harmed {
 }
 
 impl Grid {
-    /// The cells that `seed` draws.
+    /// Draws cells using `seed`.
     pub(super) fn draw(seed: u64, cells: usize) -> Result<Self> {
         let drawn = split(cells).into_iter();
         let cells: Vec<Cell> = drawn.flat_map(|(group, n)| draw(group, seed, n)).collect();
@@ -73,13 +73,14 @@ impl Grid {
         Ok(Self { seed, cells })
     }
 
-    /// Runs all cells with all mechanisms, on all cores.
+    /// Runs all cells with all mechanisms on all cores.
     pub(super) fn run(&self) -> Result<Runs> {
         let all = on_all_cores(&self.cells, |cell| self.runs(cell, |_| None))?;
         Ok(Runs(all))
     }
 
-    /// Runs all cells without some mechanisms. A run in which none of them acted `before` stays.
+    /// Runs all cells without some mechanisms. A run is reused if none of these was active
+    /// `before`.
     pub(super) fn run_without(&self, removed: &[Mechanism], before: &Runs) -> Result<Runs> {
         let pairs: Vec<_> = self.cells.iter().zip(&before.0).collect();
         remove(removed);
@@ -94,7 +95,7 @@ impl Grid {
         Ok(Runs(all?))
     }
 
-    /// How many cells each law harms.
+    /// Counts the cells that each law harms.
     pub(super) fn judge(&self, runs: &Runs) -> Harmed {
         let mut harmed = Harmed::default();
         for (cell, [auto, vcp, xcp, at_vcp, at_xcp]) in self.cells.iter().zip(&runs.0) {
@@ -114,7 +115,7 @@ impl Grid {
         harmed
     }
 
-    /// The runs of a cell. `known` has those that need not be repeated.
+    /// Performs the runs of a cell, except for those that `known` returns.
     fn runs(&self, cell: &Cell, known: impl Fn(usize) -> Option<Ran>) -> Result<[Ran; RUNS]> {
         let roles = LAWS.into_iter().chain(BASELINES);
         let mut runs = Vec::with_capacity(RUNS);

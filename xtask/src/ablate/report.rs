@@ -1,4 +1,4 @@
-//! What trials found.
+//! The results of trials.
 
 use std::fmt::Write as _;
 
@@ -6,21 +6,21 @@ use serde_json::{Value, json};
 
 use super::grid::{Harmed, LAWS};
 
-/// Trials on the same seeds.
+/// Trials with the same seeds.
 #[derive(Debug)]
 pub(super) struct Report {
     cells: usize,
     seeds: Vec<u64>,
-    /// By seed, with all mechanisms.
+    /// Results with all mechanisms, by seed.
     pub(super) with: Vec<Harmed>,
     pub(super) trials: Vec<Trial>,
 }
 
-/// A trial without a mechanism, or without several.
+/// A trial without one or several mechanisms.
 #[derive(Debug)]
 pub(super) struct Trial {
     pub(super) name: String,
-    /// By seed.
+    /// Results by seed.
     pub(super) without: Vec<Harmed>,
 }
 
@@ -33,13 +33,13 @@ impl Trial {
     }
 }
 
-/// Mean, least and most over seeds.
+/// Mean, minimum and maximum over seeds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Spread {
     mean: f64,
     least: i64,
     most: i64,
-    /// Standard error of the mean.
+    /// The standard error of the mean.
     error: f64,
 }
 
@@ -67,7 +67,7 @@ impl Spread {
     }
 }
 
-/// Which cells are counted.
+/// Selects the cells to count.
 type Count = fn(&Harmed) -> [usize; LAWS.len()];
 
 const ALL: Count = |harmed| harmed.all;
@@ -91,7 +91,7 @@ impl Report {
         }
     }
 
-    /// Cells that a mechanism saves a law, by seed.
+    /// Returns by seed how many cells a mechanism saves a law from harming.
     fn saved(&self, trial: &Trial, count: Count, law: usize) -> Spread {
         let with = column(&self.with, count, law);
         let without = column(&trial.without, count, law);
@@ -103,7 +103,8 @@ impl Report {
         )
     }
 
-    /// A Markdown table: what each law harms with all mechanisms, then what each trial changes.
+    /// Formats a Markdown table: the number of cells that each law harms with all mechanisms,
+    /// then the changes by each trial.
     pub(super) fn table(&self) -> String {
         let mut text = String::new();
         let seeds: Vec<String> = self.seeds.iter().map(u64::to_string).collect();
@@ -144,7 +145,7 @@ impl Report {
         text
     }
 
-    /// The same, by seed.
+    /// Returns the same by seed.
     pub(super) fn json(&self) -> Value {
         let laws = |runs: &[Harmed], count: Count| -> Value {
             let pairs = LAWS.iter().enumerate().map(|(law, (name, ..))| {

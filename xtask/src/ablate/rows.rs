@@ -1,4 +1,4 @@
-//! Scenarios without mechanisms: the figures of each variant, and how they change.
+//! Compares the figures of scenarios' variants with and without mechanisms.
 
 use std::fmt::Write as _;
 
@@ -11,10 +11,10 @@ use pathmark_lab::sweep::cases;
 
 use crate::cores::on_all_cores;
 
-/// A change of a figure by less than this part is not listed.
+/// Minimum relative change of a figure to be listed.
 const LEAST: f64 = 0.03;
 
-/// A figure of a run: its name, and how to find it. `None`: the run does not have it.
+/// A figure's name and a function that returns it, or `None` if the run doesn't have it.
 type Figure = (&'static str, fn(&RunResult) -> Option<f64>);
 
 const FIGURES: [Figure; 4] = [
@@ -44,7 +44,7 @@ fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
-/// A case of a scenario under all seeds.
+/// A case of a scenario with all seeds.
 struct Row {
     name: String,
     runs: Vec<Scenario>,
@@ -53,7 +53,7 @@ struct Row {
 type Measured = [Option<f64>; FIGURES.len()];
 
 /// Runs every case of the scenarios under each seed, with all mechanisms and without each group.
-/// Prints all figures, then those that change by 3 % or more.
+/// Returns a table of all figures, in which changes below 3 % are shown as `=`.
 pub(super) fn run(scenarios: &[String], seeds: &[u64], groups: &[&[Mechanism]]) -> Result<String> {
     let mut rows: Vec<Row> = Vec::new();
     for name in scenarios {
@@ -125,7 +125,7 @@ fn figures(run: &RunResult) -> Measured {
     FIGURES.map(|(_, figure)| figure(run))
 }
 
-/// The mean over seeds of each figure.
+/// Returns the mean of each figure over seeds.
 fn middle(runs: impl Iterator<Item = Measured>) -> Measured {
     let runs: Vec<Measured> = runs.collect();
     std::array::from_fn(|index| mean(runs.iter().filter_map(|run| *run.get(index)?)))

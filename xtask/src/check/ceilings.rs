@@ -1,4 +1,4 @@
-//! Figures that may fall but never rise.
+//! Figures that can fall but must never rise.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,7 +11,7 @@ const HEAD: &str = "\
 # writes those that fell, and new ones. What each section measures: xtask/src/check/mod.rs.
 ";
 
-/// Figures by what they measure and where.
+/// Figures by measure and place.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Figures(BTreeMap<String, BTreeMap<String, u64>>);
 
@@ -39,7 +39,7 @@ impl Figures {
         places.insert(place.to_owned(), value as u64);
     }
 
-    /// Figures that have no ceiling or exceed it, a line each.
+    /// Returns figures that have no ceiling or exceed it, a line each.
     pub(super) fn above(&self, ceilings: &Self) -> Vec<String> {
         let mut lines = Vec::new();
         for (measure, place, value) in self.iter() {
@@ -56,7 +56,7 @@ impl Figures {
         lines
     }
 
-    /// Ceilings without a figure, a line each.
+    /// Returns ceilings without a figure, a line each.
     pub(super) fn gone(&self, ceilings: &Self) -> Vec<String> {
         let gone = |(measure, place, _): &(&str, &str, u64)| self.get(measure, place).is_none();
         let lines = ceilings.iter().filter(gone);
@@ -65,7 +65,7 @@ impl Figures {
             .collect()
     }
 
-    /// These figures as ceilings in place of `former` ones: none is above its former one.
+    /// Returns these figures as ceilings, lowered to `former` ones that are below.
     pub(super) fn lowered(mut self, former: &Self) -> Self {
         for (measure, places) in &mut self.0 {
             for (place, value) in places {
@@ -77,7 +77,7 @@ impl Figures {
         self
     }
 
-    /// How many of these figures are below their ceilings.
+    /// Returns how many of these figures are below their ceilings.
     pub(super) fn below(&self, ceilings: &Self) -> usize {
         let below = |(measure, place, value): &(&str, &str, u64)| {
             ceilings

@@ -1,9 +1,9 @@
-//! Citations: equations of the papers and requirements of the RFCs. Each one is cited by the code
-//! that does it and by a test.
+//! Checks citations of the papers' equations and the RFCs' requirements. Each must be cited by
+//! the code that implements it and by a test.
 //!
-//! A file of [`FILES`] has an entry per equation or requirement. Its key begins with the name of
-//! the paper or the number of the RFC, as in `VCP-ext eq. 11` or `9000 4.1 limits`. A comment cites
-//! the key in square brackets, on one line.
+//! Each file of [`FILES`] has an entry per equation or requirement. Its key begins with the name
+//! of the paper or the number of the RFC, as in `VCP-ext eq. 11` or `9000 4.1 limits`. A comment
+//! cites the key in square brackets, without a line break.
 
 mod page;
 
@@ -20,29 +20,29 @@ use syn::{Attribute, Item, ItemFn};
 use super::crates;
 use super::source::{is_test, of_crate};
 
-/// Where the entries are, relative to the repository.
+/// Paths of the files with entries, relative to the repository.
 pub(super) const FILES: [&str; 4] = [
     "docs/laws/equations.toml",
     "docs/rfc/9000.toml",
     "docs/rfc/9001.toml",
     "docs/rfc/9002.toml",
 ];
-/// Fields of an equation: what it is in words, and why no code computes it.
+/// Fields of an equation: a description in words, and the reason why no code computes it.
 const OF_EQUATIONS: [&str; 2] = ["says", "exception"];
-/// Fields of a requirement: the same, the word of RFC 2119, the role that it binds, other sections
-/// that have it, and how the code differs on purpose.
+/// Fields of a requirement: the same two, the RFC 2119 keyword, the role that it binds, other
+/// sections that repeat it, and intended differences of the code.
 const OF_REQUIREMENTS: [&str; 6] = ["says", "exception", "level", "who", "also", "deviation"];
 /// Values of `level`.
 const LEVELS: [&str; 2] = ["MUST", "MUST NOT"];
 /// Values of `who`.
 const ROLES: [&str; 3] = ["endpoint", "client", "server"];
-/// Most words of a requirement's paraphrase.
+/// Maximum number of words in a requirement's paraphrase.
 const MOST_WORDS: usize = 25;
 
 /// An equation or a requirement.
 #[derive(Debug)]
 struct Entry {
-    /// The file that has it.
+    /// The file that contains it.
     file: &'static str,
     fields: BTreeMap<String, String>,
 }
@@ -51,18 +51,18 @@ struct Entry {
 #[derive(Debug, Default)]
 pub(super) struct Citable(BTreeMap<String, Entry>);
 
-/// Where a key is cited.
+/// The kind of place where a key is cited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Place {
     /// A comment of code that is compiled outside tests.
     Code,
-    /// A comment of a test function, or within it.
+    /// A comment on or within a test function.
     Test,
-    /// A page, or a comment that is of neither kind.
+    /// A page, or any other comment.
     Elsewhere,
 }
 
-/// A key in square brackets, and where it stands.
+/// A key in square brackets and its position.
 #[derive(Debug, PartialEq, Eq)]
 struct Citation {
     key: String,
@@ -71,13 +71,13 @@ struct Citation {
     line: usize,
 }
 
-/// What citations come to.
+/// The result of checking citations.
 pub(super) struct Outcome {
-    /// What is wrong with entries and citations, a line each.
+    /// Faults of entries and citations, a line each.
     pub(super) faults: Vec<String>,
     /// Counts, a line per file with entries.
     pub(super) counts: Vec<String>,
-    /// Generated pages: path and text.
+    /// Generated pages, as path and text.
     pages: Vec<(String, String)>,
 }
 
@@ -94,7 +94,7 @@ impl Entry {
         self.file.starts_with("docs/rfc/")
     }
 
-    /// What is wrong with the key and the fields.
+    /// Returns faults of the key and the fields.
     fn faults(&self, key: &str) -> Vec<String> {
         let mut faults = Vec::new();
         let known: &[&str] = match self.is_requirement() {
@@ -139,8 +139,8 @@ impl Citable {
         Ok(entries)
     }
 
-    /// Adds the entries of `file`, whose text is `text`. Keys of two files differ by their first
-    /// word; one that is twice in a file is no TOML.
+    /// Adds the entries of `file` with the content `text`. Keys in two files differ in their
+    /// first word, and a duplicate within a file is invalid TOML.
     fn add(&mut self, file: &'static str, text: &str) -> Result<()> {
         let found: BTreeMap<String, BTreeMap<String, String>> = toml::from_str(text)?;
         let entries = found.into_iter();
@@ -149,13 +149,13 @@ impl Citable {
         Ok(())
     }
 
-    /// Names of papers and numbers of RFCs: the first words of the keys.
+    /// Returns the names of papers and the numbers of RFCs, which are the first words of keys.
     fn sources(&self) -> BTreeSet<&str> {
         let words = self.0.keys().filter_map(|key| key.split(' ').next());
         words.collect()
     }
 
-    /// Keys of these sources in `text`, each with its line, counted from 1.
+    /// Returns the keys in `text` that belong to these sources, with line numbers counted from 1.
     fn keys_in<'a>(&self, text: &'a str) -> Vec<(usize, &'a str)> {
         let sources = self.sources();
         let is_key = |key: &&str| {
@@ -166,14 +166,14 @@ impl Citable {
         let keys = lines.flat_map(|(index, line)| {
             let after = line.split('[').skip(1);
             let inside = after.filter_map(|rest| rest.split_once(']'));
-            // The text of a link or of a picture is no key.
+            // The text of a link or picture is not a key.
             let inside = inside.filter(|(_, rest)| !rest.starts_with('('));
             inside.map(move |(key, _)| (index + 1, key))
         });
         keys.filter(|(_, key)| is_key(key)).collect()
     }
 
-    /// What is wrong with entries and citations, a line each.
+    /// Returns faults of entries and citations, a line each.
     fn faults(&self, citations: &[Citation]) -> Vec<String> {
         let mut faults = Vec::new();
         let mut said: BTreeMap<&str, &str> = BTreeMap::new();
@@ -215,7 +215,6 @@ impl Citable {
         faults
     }
 
-    /// Counts of the entries of each file.
     fn counts(&self) -> Vec<String> {
         let counts = FILES.into_iter().map(|file| {
             let entries = self.0.values().filter(|entry| entry.file == file);
@@ -228,7 +227,7 @@ impl Citable {
         counts.collect()
     }
 
-    /// Citations in a Rust file; `compiled` if it is compiled outside tests.
+    /// Finds citations in a Rust file. `compiled` is true if it is compiled outside tests.
     fn in_rust(&self, path: &Path, text: &str, compiled: bool) -> Result<Vec<Citation>> {
         let comments: String = text.lines().map(comment).collect();
         let keys = self.keys_in(&comments);
@@ -261,7 +260,7 @@ impl Citable {
 }
 
 impl Outcome {
-    /// Generated pages that differ from `root`'s.
+    /// Returns generated pages that differ from those in `root`.
     pub(super) fn stale(&self, root: &Path) -> Vec<String> {
         let differs = |(path, text): &&(String, String)| {
             fs::read_to_string(root.join(path)).ok().as_ref() != Some(text)
@@ -272,7 +271,6 @@ impl Outcome {
         stale.collect()
     }
 
-    /// Writes the generated pages.
     pub(super) fn write(&self, root: &Path) -> Result<()> {
         for (path, text) in &self.pages {
             fs::write(root.join(path), text).with_context(|| path.clone())?;
@@ -281,7 +279,7 @@ impl Outcome {
     }
 }
 
-/// Reads the repository's entries and citations. `files` are all of its files.
+/// Reads the repository's entries and citations. `files` must list all of its files.
 pub(super) fn check(root: &Path, files: &[PathBuf]) -> Result<Outcome> {
     let compiled = compiled(root)?;
     let entries = Citable::read(root)?;
@@ -316,7 +314,7 @@ pub(super) fn check(root: &Path, files: &[PathBuf]) -> Result<Outcome> {
     })
 }
 
-/// Files of all crates that are compiled outside tests, relative to `root`.
+/// Returns the files of all crates that are compiled outside tests, relative to `root`.
 fn compiled(root: &Path) -> Result<BTreeSet<PathBuf>> {
     let mut compiled = BTreeSet::new();
     for (_, directory) in crates(root)? {
@@ -326,7 +324,7 @@ fn compiled(root: &Path) -> Result<BTreeSet<PathBuf>> {
     Ok(compiled)
 }
 
-/// True for a line that has citations and nothing else.
+/// Returns true for a line that only has citations.
 pub(super) fn only_cites(line: &str) -> bool {
     let cites = |text: &str| {
         text.starts_with('[')
@@ -336,20 +334,21 @@ pub(super) fn only_cites(line: &str) -> bool {
     line.trim_start().strip_prefix("// ").is_some_and(cites)
 }
 
-/// The comment of a line, as a line of its own.
+/// Extracts the comment of a line as a separate line.
 fn comment(line: &str) -> String {
     let text = line.split_once("//").map_or("", |(_, comment)| comment);
     format!("{text}\n")
 }
 
-/// Lines of test functions, and lines that only tests compile.
+/// Lines of test functions, and lines that are only compiled for tests.
 #[derive(Debug, Default)]
 struct Tests {
     functions: Vec<RangeInclusive<usize>>,
     only: Vec<RangeInclusive<usize>>,
 }
 
-/// Lines from the first of `attributes`, which include doc comments, to the end of `item`.
+/// Returns the lines from the first of `attributes`, which include doc comments, to the end of
+/// `item`.
 fn lines(attributes: &[Attribute], item: proc_macro2::Span) -> RangeInclusive<usize> {
     let first = attributes.first().map_or(item, Spanned::span);
     first.start().line..=item.end().line
@@ -362,7 +361,7 @@ impl<'ast> Visit<'ast> for Tests {
             Item::Fn(ItemFn { attrs, .. }) if has_test(attrs) => {
                 self.functions.push(lines(attrs, span));
             }
-            // Property tests stand in a macro, with their attributes.
+            // Property tests are inside a macro, together with their attributes.
             Item::Macro(found) if found.mac.path.is_ident("proptest") => {
                 self.functions.push(lines(&found.attrs, span));
             }
@@ -375,7 +374,7 @@ impl<'ast> Visit<'ast> for Tests {
     }
 }
 
-/// True for `#[test]` and `#[tokio::test]`.
+/// Returns true for `#[test]` and `#[tokio::test]`.
 fn has_test(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| {
         let last = attribute.path().segments.last();

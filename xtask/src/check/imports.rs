@@ -1,4 +1,4 @@
-//! Which modules beneath one parent import which, and the cycles among them.
+//! Finds imports between modules beneath the same parent, and their cycles.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,14 +7,14 @@ use syn::{Item, ItemImpl, ItemMod, ItemUse, UseTree};
 
 use super::source::{Source, is_test};
 
-/// Imports among the modules that are directly beneath one parent, each with all that is beneath
-/// it. An item that the parent re-exports counts as imported from the module that has it.
+/// Imports between the modules directly beneath one parent, where each includes everything
+/// beneath it. An item that the parent re-exports counts as imported from its own module.
 pub(super) struct Imports {
     modules: BTreeSet<String>,
     arrows: BTreeSet<(String, String)>,
 }
 
-/// One for the crate's root, which comes first, and one for each module with modules beneath it.
+/// Returns imports for the crate's root, which is first, and for each module that has submodules.
 pub(super) fn of_crate(sources: &[Source]) -> Vec<Imports> {
     let paths: Vec<Vec<Vec<String>>> = sources.iter().map(paths).collect();
     let parents = sources
@@ -27,7 +27,7 @@ pub(super) fn of_crate(sources: &[Source]) -> Vec<Imports> {
         .collect()
 }
 
-/// All paths of a file, from the crate's root on.
+/// Returns all paths in a file, relative to the crate's root.
 fn paths(source: &Source) -> Vec<Vec<String>> {
     let mut paths = Paths::default();
     paths.visit_file(&source.ast);
@@ -62,7 +62,7 @@ impl Imports {
         Self { modules, arrows }
     }
 
-    /// Modules that `from` reaches by one import or more.
+    /// Returns the modules that `from` reaches by one or more imports.
     fn reached(&self, from: &str) -> BTreeSet<&str> {
         let mut reached = BTreeSet::new();
         let mut open = vec![from];
@@ -77,7 +77,7 @@ impl Imports {
         reached
     }
 
-    /// The modules of the largest cycle, 0 if there is none.
+    /// Returns the number of modules in the largest cycle, or 0 without cycles.
     pub(super) fn largest_cycle(&self) -> usize {
         let reached: BTreeMap<&str, BTreeSet<&str>> = (self.modules.iter())
             .map(|module| (module.as_str(), self.reached(module)))
@@ -94,14 +94,14 @@ impl Imports {
         sizes.max().unwrap_or(0)
     }
 
-    /// Imports that are part of a cycle.
+    /// Returns the number of imports that are part of a cycle.
     pub(super) fn arrows_in_cycles(&self) -> usize {
         let in_cycle = |(from, to): &&(String, String)| self.reached(to).contains(from.as_str());
         self.arrows.iter().filter(in_cycle).count()
     }
 }
 
-/// What the file of `parent` imports from modules beneath it, by name: the module that has it.
+/// Maps names that the file of `parent` imports from modules beneath it to these modules.
 fn exports(
     parent: &[String],
     sources: &[Source],
@@ -114,7 +114,7 @@ fn exports(
             let mut paths = Vec::new();
             flatten(&item.tree, &mut Vec::new(), &mut paths);
             for (mut path, name) in paths {
-                // `self::module::Item` is `module::Item`.
+                // `self::module::Item` is the same as `module::Item`.
                 if path.first().is_some_and(|first| first == "self") {
                     path.remove(0);
                 }
@@ -131,7 +131,7 @@ fn exports(
     exports
 }
 
-/// The path from the crate's root on, of one that begins with `crate`, `self` or `super`.
+/// Converts a path that begins with `crate`, `self` or `super` to one relative to the crate's root.
 fn absolute(module: &[String], path: &[String]) -> Option<Vec<String>> {
     let mut base = match path.first()?.as_str() {
         "crate" => Vec::new(),
@@ -148,7 +148,7 @@ fn absolute(module: &[String], path: &[String]) -> Option<Vec<String>> {
     Some(base)
 }
 
-/// The paths of a `use`, each with the name that it has here.
+/// Lists the paths of a `use` with their local names.
 fn flatten(tree: &UseTree, prefix: &mut Vec<String>, paths: &mut Vec<(Vec<String>, String)>) {
     match tree {
         UseTree::Path(path) => {
@@ -180,7 +180,7 @@ fn with(prefix: &[String], name: String) -> Vec<String> {
     path
 }
 
-/// All paths of a file outside its tests.
+/// All paths in a file outside its tests.
 #[derive(Default)]
 struct Paths {
     found: Vec<Vec<String>>,
@@ -259,7 +259,7 @@ mod tests {
         );
     }
 
-    /// A new name hides no import.
+    /// A renamed item is still an import.
     #[test]
     fn a_renamed_export_is_an_import_of_its_module() {
         for export in ["pub use b::B as Z;", "pub use self::b::Z;"] {

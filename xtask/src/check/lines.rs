@@ -1,4 +1,4 @@
-//! What a crate has: lines of code and files, apart from its tests; and the test programs of all.
+//! Counts each crate's lines of code and files apart from tests, and all test programs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -26,7 +26,7 @@ pub(super) fn measure(root: &Path, files: &[PathBuf], figures: &mut Figures) -> 
     }
     let mut crates: BTreeMap<String, (usize, usize)> = BTreeMap::new();
     for (path, code) in counts {
-        // Its module, whose file may also be `mod.rs` in the folder of that name.
+        // The module's file can also be `mod.rs` in the directory with this name.
         let module = path.with_extension("");
         if !module.ancestors().any(|module| of_tests.contains(module)) {
             let (all, files) = crates.entry(crate_of(path)).or_default();
@@ -43,7 +43,7 @@ pub(super) fn measure(root: &Path, files: &[PathBuf], figures: &mut Figures) -> 
     Ok(())
 }
 
-/// True for a file of Rust beneath `src` that is not one of tests alone by its name.
+/// Returns true for a Rust file beneath `src`, unless its name shows that it only has tests.
 fn is_source(path: &Path) -> bool {
     let is_rust = path.extension().is_some_and(|extension| extension == "rs");
     let mut names = path.iter().map(|name| name.to_string_lossy());
@@ -56,7 +56,7 @@ fn is_source(path: &Path) -> bool {
         })
 }
 
-/// True for `tests/NAME.rs` and `tests/NAME/main.rs` of a package.
+/// Returns true for `tests/NAME.rs` and `tests/NAME/main.rs` of a package.
 fn is_test_program(path: &Path) -> bool {
     let mut names = path.iter().map(|name| name.to_string_lossy());
     names.find(|name| name == "tests" || name == "src") == Some("tests".into())
@@ -76,7 +76,7 @@ fn crate_of(path: &Path) -> String {
     }
 }
 
-/// The folder of the modules that a file declares.
+/// Returns the directory of the modules that a file declares.
 fn beneath(path: &Path) -> PathBuf {
     let module = path.with_extension("");
     let is_root = ["mod", "lib", "main"]
@@ -90,9 +90,9 @@ fn beneath(path: &Path) -> PathBuf {
 
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Counted {
-    /// Lines with something else than a comment, outside of tests.
+    /// Lines outside tests that have more than a comment.
     code: usize,
-    /// Modules in files of their own that only tests compile.
+    /// Modules in separate files that are only compiled for tests.
     test_modules: Vec<String>,
 }
 
@@ -110,7 +110,7 @@ fn count(text: &str) -> Result<Counted> {
     })
 }
 
-/// Items that only tests compile.
+/// Items that are only compiled for tests.
 #[derive(Default)]
 struct Tests {
     lines: Vec<std::ops::RangeInclusive<usize>>,

@@ -1,19 +1,19 @@
-//! `cargo xtask check`: what compilers and tests do not hold.
+//! `cargo xtask check`: checks properties that compilers and tests don't.
 //!
 //! | section of `xtask/ceilings.toml` | counts |
 //! |---|---|
 //! | `cycle` | top-level modules in the largest import cycle of a crate |
 //! | `arrows` | imports between top-level modules of a crate that are part of a cycle |
 //! | `cyclic` | modules of a crate, its root among them, with a cycle among those beneath them |
-//! | `fields`, `methods`, `impl-files` | of the largest type of a crate: its fields, its methods, the files with inherent `impl` blocks of it |
-//! | `protocols` | files outside the laws and the protocols' crates that match on a protocol, or name one |
+//! | `fields`, `methods`, `impl-files` | maxima over a crate's types (files: of inherent `impl`s) |
+//! | `protocols` | files outside laws' and protocols' crates that match or name a protocol |
 //! | `packages` | packages that are built for a library user, the test kit, the router |
 //! | `code`, `files` | lines of code of a crate, and its files of Rust, apart from tests |
 //! | `test-programs` | programs of integration tests, each of which links all that it tests |
 //! | `lines` | lines of a file that has more than 500, but for those that only cite |
 //!
-//! After the ceilings come links within the pages, the book's table of contents, and citations of
-//! equations and requirements (`citations.rs`). `.ci/tools` runs the tools that others keep.
+//! It also checks links within the pages, the book's table of contents, and citations of
+//! equations and requirements (`citations.rs`). `.ci/tools` runs external tools.
 
 mod ceilings;
 mod citations;
@@ -33,9 +33,9 @@ use anyhow::{Context, Result, bail};
 
 use ceilings::Figures;
 
-/// Files of more lines have a ceiling of their own.
+/// Files with more lines have a separate ceiling.
 const MOST_LINES: usize = 500;
-/// Crates of laws and protocols: whatever matches on a protocol there is at home.
+/// Crates of laws and protocols, where matching on a protocol is allowed.
 const AT_HOME: [&str; 6] = [
     "cc",
     "protocols",
@@ -44,7 +44,7 @@ const AT_HOME: [&str; 6] = [
     "xcp-edge",
     "xcp-proto",
 ];
-/// What is counted of packages: a name, and what `cargo tree` is asked.
+/// Packages to count, with a name and the arguments for `cargo tree`.
 const PACKAGES: [(&str, &[&str]); 3] = [
     ("library", &["-p", "pathmark"]),
     ("test kit", &["-p", "pathmark", "--features", "testkit"]),
@@ -59,7 +59,7 @@ pub(crate) struct Args {
     record: bool,
 }
 
-/// True if nothing is above its ceiling and no link or citation is wrong.
+/// Returns true if nothing exceeds its ceiling and all links and citations are valid.
 pub(crate) fn run(args: &Args) -> Result<bool> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let root = root
@@ -67,7 +67,7 @@ pub(crate) fn run(args: &Args) -> Result<bool> {
         .context("this crate has no parent directory")?;
     let file = root.join("xtask/ceilings.toml");
     let files = tracked(root)?;
-    // Markdown below sources describes test data.
+    // Markdown files below sources describe test data.
     let is_page = |path: &&PathBuf| {
         path.extension().is_some_and(|extension| extension == "md")
             && path.iter().all(|part| part != "src")
@@ -97,7 +97,7 @@ pub(crate) fn run(args: &Args) -> Result<bool> {
     Ok(content)
 }
 
-/// Writes ceilings that fell and new ones. A file that is new has at most [`MOST_LINES`] lines.
+/// Writes ceilings that fell and new ones. A new file must have at most [`MOST_LINES`] lines.
 fn record(figures: Figures, former: &Figures, file: &Path) -> Result<bool> {
     let (mut faults, mut new) = (Vec::new(), Vec::new());
     for line in figures.above(former) {
@@ -129,7 +129,7 @@ fn report(what: &str, faults: &[String]) -> bool {
     faults.is_empty()
 }
 
-/// Files that the repository has, relative to `root`.
+/// Returns the repository's files, relative to `root`.
 fn tracked(root: &Path) -> Result<Vec<PathBuf>> {
     let list = output(
         root,
@@ -217,13 +217,13 @@ fn measure(root: &Path, files: &[PathBuf]) -> Result<Figures> {
     Ok(figures)
 }
 
-/// The library's crates and the root package, by name and directory.
+/// Returns the names and directories of the library's crates and the root package.
 fn crates(root: &Path) -> Result<Vec<(String, String)>> {
     let mut crates = vec![("pathmark".to_owned(), ".".to_owned())];
     for entry in fs::read_dir(root.join("crates"))? {
         let entry = entry?;
         let name = entry.file_name().to_string_lossy().into_owned();
-        // A switch of branches leaves directories of ignored files.
+        // Switching branches can leave directories with only ignored files.
         if entry.path().join("Cargo.toml").exists() {
             let directory = format!("crates/{name}");
             crates.push((name, directory));

@@ -1,4 +1,4 @@
-//! Pages: whether their links lead somewhere, and whether the book lists them.
+//! Checks that the pages' links are valid, and that the book lists all pages.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -12,9 +12,9 @@ const SUMMARY: &str = "docs/SUMMARY.md";
 
 /// A page in Markdown.
 pub(super) struct Page {
-    /// Relative to the repository.
+    /// The path relative to the repository.
     pub(super) path: PathBuf,
-    /// Anchors of its headings.
+    /// The anchors of its headings.
     anchors: BTreeSet<String>,
     links: Vec<String>,
 }
@@ -63,7 +63,8 @@ fn page(path: PathBuf, text: &str) -> Page {
     page
 }
 
-/// The anchor that GitHub gives a heading: lower case, spaces as hyphens, without punctuation.
+/// Returns the anchor that GitHub gives a heading: in lowercase, with hyphens instead of spaces,
+/// and without punctuation.
 fn anchor(heading: &str) -> String {
     let kept = heading.trim().chars().filter_map(|c| match c {
         ' ' => Some('-'),
@@ -74,7 +75,8 @@ fn anchor(heading: &str) -> String {
     kept.flat_map(char::to_lowercase).collect()
 }
 
-/// Links within the repository that lead nowhere, a line each. Other sites are not asked.
+/// Returns links within the repository whose target doesn't exist, a line each. Links to other
+/// sites are not checked.
 pub(super) fn dead_links(root: &Path, pages: &[Page]) -> Vec<String> {
     let mut dead = Vec::new();
     for page in pages {
@@ -98,7 +100,7 @@ pub(super) fn dead_links(root: &Path, pages: &[Page]) -> Vec<String> {
     dead
 }
 
-/// Pages of the book that its table of contents lacks or has twice, a line each.
+/// Returns the book's pages that are not listed exactly once in its table of contents, a line each.
 pub(super) fn unlisted(pages: &[Page]) -> Vec<String> {
     let summary = Path::new(SUMMARY);
     let book = summary.parent().unwrap_or(Path::new(""));
@@ -119,7 +121,7 @@ pub(super) fn unlisted(pages: &[Page]) -> Vec<String> {
     faults.collect()
 }
 
-/// The path without `..`.
+/// Resolves `..` in a path.
 fn plain(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for part in path.components() {

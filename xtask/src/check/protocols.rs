@@ -1,4 +1,5 @@
-//! Files that know a protocol: by a pattern or comparison that matches one, or by name.
+//! Finds files that depend on a protocol, either because a pattern or comparison matches one, or
+//! by name.
 
 use proc_macro2::{TokenStream, TokenTree};
 use syn::visit::{self, Visit};
@@ -6,15 +7,15 @@ use syn::{BinOp, Expr, ExprBinary, ItemMod, Macro, Pat};
 
 use super::source::{Source, is_test};
 
-/// Names of protocols, in lower case without underscores, as parts of identifiers.
+/// Names of protocols in lowercase without underscores, as parts of identifiers.
 const NAMES: [&str; 3] = ["vcp", "xcp", "quickstart"];
 
-/// How a file knows a protocol.
+/// How a file depends on a protocol.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Knows {
-    /// A pattern matches one.
+    /// Whether a pattern matches one.
     pub(super) matches: bool,
-    /// An identifier or a text names one.
+    /// Whether an identifier or a text names one.
     pub(super) names: bool,
 }
 
@@ -26,7 +27,7 @@ pub(super) fn knows(source: &Source) -> Knows {
 
 fn names_one(text: &str) -> bool {
     let plain = text.to_lowercase().replace('_', "");
-    // The router's program has a name of its own.
+    // The name of the router's program is allowed.
     let plain = plain.replace("vcp-router", "").replace("vcprouter", "");
     NAMES.iter().any(|name| plain.contains(name))
 }
@@ -36,7 +37,7 @@ struct Found(Knows);
 
 impl Found {
     fn pattern(&mut self, path: &syn::Path) {
-        // A variant of another type: `Kind::Xcp`, not a struct that is taken apart.
+        // Matches a variant of another type such as `Kind::Xcp`, but not a destructured struct.
         let variant =
             path.segments.len() > 1 || path.segments.iter().any(|s| is_constant(&s.ident));
         self.0.matches |= variant
@@ -113,7 +114,7 @@ impl<'ast> Visit<'ast> for Found {
     }
 }
 
-/// The pattern of `matches!(value, pattern)`.
+/// Parses the pattern in `matches!(value, pattern)`.
 fn parse_matches(input: syn::parse::ParseStream<'_>) -> syn::Result<Pat> {
     input.parse::<syn::Expr>()?;
     input.parse::<syn::Token![,]>()?;

@@ -1,4 +1,5 @@
-//! A crate's source files as its module tree has them, without what only tests compile.
+//! Reads a crate's source files by following its module tree, except for those that are only
+//! compiled for tests.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,14 +9,14 @@ use syn::{Attribute, Item};
 
 /// A file of a crate.
 pub(super) struct Source {
-    /// Relative to the repository.
+    /// The path relative to the repository.
     pub(super) path: PathBuf,
-    /// Its module path, without the crate.
+    /// The module path without the crate.
     pub(super) module: Vec<String>,
     pub(super) ast: syn::File,
 }
 
-/// True for `#[test]`, `#[cfg(test)]` and `#[cfg(all(test, …))]`.
+/// Returns true for `#[test]`, `#[cfg(test)]` and `#[cfg(all(test, …))]`.
 pub(super) fn is_test(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| {
         let path = attribute.path();
@@ -33,7 +34,7 @@ pub(super) fn is_test(attributes: &[Attribute]) -> bool {
     })
 }
 
-/// The files of the crate whose root is `src/lib.rs`, or else `src/main.rs`, in `directory`.
+/// Returns the files of the crate in `directory`, whose root is `src/lib.rs` or else `src/main.rs`.
 pub(super) fn of_crate(root: &Path, directory: &str) -> Result<Vec<Source>> {
     let mut sources = Vec::new();
     let src = root.join(directory).join("src");

@@ -1,4 +1,4 @@
-//! How large the largest types of a crate are.
+//! Measures the largest types of a crate.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -8,7 +8,7 @@ use syn::{ImplItem, ItemImpl, ItemMod, ItemStruct, Type};
 
 use super::source::{Source, is_test};
 
-/// A type's fields, methods, and the files with inherent `impl` blocks of it.
+/// A type's numbers of fields and methods, and the files with its inherent `impl` blocks.
 #[derive(Default)]
 struct Size<'a> {
     fields: usize,
@@ -16,7 +16,8 @@ struct Size<'a> {
     files: BTreeSet<&'a Path>,
 }
 
-/// The most of any type of the crate: fields, methods, and files with inherent `impl` blocks.
+/// Returns the maxima over all types of the crate: fields, methods, and files with inherent
+/// `impl` blocks.
 pub(super) fn largest(sources: &[Source]) -> [usize; 3] {
     let mut sizes = Sizes::default();
     for source in sources {
@@ -34,7 +35,7 @@ pub(super) fn largest(sources: &[Source]) -> [usize; 3] {
 
 #[derive(Default)]
 struct Sizes<'a> {
-    /// By top-level module and name: a type has its `impl` blocks in one top-level module.
+    /// Sizes by top-level module and name. A type's `impl` blocks are all in one top-level module.
     by_name: BTreeMap<(String, String), Size<'a>>,
     path: Option<&'a Path>,
     room: String,
@@ -104,7 +105,7 @@ mod tests {
         assert_eq!(largest(&sources), [2, 3, 2]);
     }
 
-    /// Two types of one name in two rooms are two types, whichever is read last.
+    /// Types with the same name in two top-level modules are distinct, regardless of their order.
     #[test]
     fn types_of_one_name_are_kept_apart() {
         let source = |room: &str, text| Source {

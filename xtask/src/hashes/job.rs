@@ -1,4 +1,4 @@
-//! What is hashed.
+//! The jobs whose output is hashed.
 
 use std::fmt::Write as _;
 use std::ops::ControlFlow;
@@ -13,13 +13,13 @@ use sha2::{Digest, Sha256};
 
 use super::stream;
 
-/// The seed of scenarios and cells.
+/// The seed for scenarios and cells.
 const SEED: u64 = 1;
 /// Cells of the harm grid.
 const CELLS: usize = 30;
-/// A cell ends after this number of packets: a law that floods a hop would make it endless.
+/// Maximum number of packets in a cell. Without it, a law that floods a hop could run endlessly.
 const MOST_PACKETS: u64 = 5_000_000;
-/// The laws of cells, by turns, each with the port that it is at home at and the guests' law.
+/// The laws of cells in turn, with their port's law and the guests' law.
 const LAWS: [(&str, &str, &str); 3] = [
     ("auto", "vcp+bise", "xcp"),
     ("vcp+bise+wlte", "vcp+bise", "xcp"),
@@ -39,10 +39,10 @@ enum Work {
     Router { law: &'static str },
 }
 
-/// What came of a job.
+/// The result of a job.
 #[derive(Clone, Debug)]
 pub(super) struct Outcome {
-    /// SHA-256 of its output, in hexadecimal digits.
+    /// The SHA-256 of its output in hexadecimal.
     pub(super) hash: String,
     pub(super) packets: u64,
 }
@@ -58,7 +58,7 @@ impl Outcome {
 }
 
 impl Job {
-    /// The first part of its name: the scenario, `harm` or `router`.
+    /// Returns the first part of its name: the scenario, `harm` or `router`.
     pub(super) fn group(&self) -> &str {
         self.name.split(' ').next().unwrap_or_default()
     }
@@ -70,11 +70,11 @@ impl Job {
                     true => ControlFlow::Break(()),
                     false => ControlFlow::Continue(()),
                 })?;
-                // The account of laws follows from the run, and is no part of it.
+                // The accounting of laws is derived from the run and not hashed.
                 for flow in &mut result.flows {
                     flow.controllers = None;
                 }
-                // How long a run took is for the caller to fill in.
+                // The caller sets the duration of a run.
                 debug_assert!(result.wall_s == 0.0);
                 Ok(Outcome::new(&serde_json::to_vec(&result)?, result.packets))
             }
@@ -83,7 +83,6 @@ impl Job {
     }
 }
 
-/// All of them.
 pub(super) fn all() -> Result<Vec<Job>> {
     let mut jobs = Vec::new();
     for known in BUILT_IN {
@@ -112,7 +111,7 @@ pub(super) fn all() -> Result<Vec<Job>> {
     Ok(jobs)
 }
 
-/// Each variant of a built-in scenario at each point of its sweeps.
+/// Adds each variant of a built-in scenario at each point of its sweeps.
 fn built_in(name: &str, jobs: &mut Vec<Job>) -> Result<()> {
     let seed = Change {
         key: "seed".to_owned(),

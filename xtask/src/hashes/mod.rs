@@ -1,9 +1,9 @@
-//! `cargo xtask hashes`: behaviour, pinned.
+//! `cargo xtask hashes`: detects changes of behaviour.
 //!
-//! Each job is a run whose output is the same on every machine: a variant of a built-in scenario at
-//! a point of its sweeps, a cell of the harm grid, or a stream of packets through a router. The
-//! file `xtask/hashes.txt` has a line per job: the SHA-256 of its output, the packets that it
-//! moves, and its name. The output has no wall times.
+//! Each job is a run whose output is the same on every machine: a variant of a built-in scenario
+//! at a point of its sweeps, a cell of the harm grid, or a stream of packets through a router.
+//! The file `xtask/hashes.txt` has a line per job with the SHA-256 of its output, its number of
+//! packets, and its name. The output excludes wall times.
 
 mod job;
 mod record;
@@ -18,7 +18,7 @@ use record::Record;
 
 use crate::cores::on_all_cores;
 
-/// Packets that `--quick` moves in all, at most, and in one job.
+/// Maximum numbers of packets with `--quick`, in total and per job.
 const QUICK_TOTAL: u64 = 100_000_000;
 const QUICK_JOB: u64 = 4_000_000;
 
@@ -46,7 +46,7 @@ fn file() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("hashes.txt")
 }
 
-/// True if every job has its recorded hash.
+/// Returns true if every job has its recorded hash.
 pub(crate) fn run(args: &Args) -> Result<bool> {
     let mut record = Record::read(&file())?;
     let mut jobs = job::all()?;
@@ -62,7 +62,7 @@ pub(crate) fn run(args: &Args) -> Result<bool> {
     if args.quick {
         jobs = record.quick(jobs, QUICK_TOTAL, QUICK_JOB);
     }
-    // The longest first, so that no core waits for the last one.
+    // Start with the longest, so that all cores finish at about the same time.
     jobs.sort_by_key(|job| std::cmp::Reverse(record.packets(&job.name)));
     let run = |job: &Job| job.run().with_context(|| job.name.clone());
     let outcomes = on_all_cores(&jobs, run)?;

@@ -8,12 +8,12 @@ use anyhow::{Context, Result, bail};
 
 use super::job::{Job, Outcome};
 
-/// Hashes and packets by the job's name.
+/// Hashes and numbers of packets by job.
 #[derive(Debug, Default)]
 pub(super) struct Record(BTreeMap<String, Outcome>);
 
 impl Record {
-    /// The file's lines; an empty record if there is no file.
+    /// Reads the file. The record is empty if the file doesn't exist.
     pub(super) fn read(path: &Path) -> Result<Self> {
         if !path.exists() {
             return Ok(Self::default());
@@ -49,7 +49,7 @@ impl Record {
         self.0.get(name).map(|outcome| outcome.hash.as_str())
     }
 
-    /// Packets of a job; of one without a record, more than any has.
+    /// Returns a job's number of packets, or the maximum for an unrecorded job.
     pub(super) fn packets(&self, name: &str) -> u64 {
         self.0.get(name).map_or(u64::MAX, |outcome| outcome.packets)
     }
@@ -58,15 +58,15 @@ impl Record {
         self.0.insert(name.to_owned(), outcome);
     }
 
-    /// Recorded names without a job.
+    /// Returns recorded names that have no job.
     pub(super) fn unknown(&self, jobs: &[Job]) -> Vec<&str> {
         let known = |name: &&String| !jobs.iter().any(|job| job.name == **name);
         self.0.keys().filter(known).map(String::as_str).collect()
     }
 
-    /// Of these jobs as many as move `total` packets, each `most` at most: first the shortest of
-    /// each group (the first part of its name), then the second shortest of each, and so on. Jobs
-    /// without a record count as short.
+    /// Selects jobs with at most `total` packets together, and at most `most` packets each. It
+    /// begins with the shortest of each group (the first part of its name), then continues with
+    /// the second shortest, and so on. Unrecorded jobs are treated as short.
     pub(super) fn quick(&self, jobs: Vec<Job>, total: u64, most: u64) -> Vec<Job> {
         let packets = |job: &Job| self.0.get(&job.name).map_or(0, |outcome| outcome.packets);
         let mut groups: BTreeMap<String, Vec<Job>> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! A stream of foreign, VCP, XCP and Quick-Start packets through a router without I/O.
+//! Sends a stream of foreign, VCP, XCP and Quick-Start packets through a router without I/O.
 
 use anyhow::{Context, Result};
 use pathmark_cc::{Duration, Instant, LinkAlgorithm, Request, XcpRequest};
@@ -18,15 +18,15 @@ use super::job::Outcome;
 /// The port's laws.
 pub(super) const LAWS: [&str; 6] = ["none", "vcp", "vcp+bise", "xcp", "xcp-i", "quick-start"];
 
-/// Packets of a stream.
+/// Packets in a stream.
 const PACKETS: u64 = 200_000;
-/// The port sends 100 Mbit/s; packets arrive at 80 to 120 % of that by turns, so that its queue
-/// fills and empties.
+/// The port sends 100 Mbit/s. Packets arrive at 80 to 120 % of this rate in turns, so that the
+/// queue fills and empties.
 const RATE: u64 = 12_500_000;
 /// Packets between two changes of the load.
 const TURN: u64 = 5000;
 
-/// Bytes, with the length of each packet and the time at which it left.
+/// Returns the output: the bytes of each packet, preceded by its length and the time when it left.
 pub(super) fn run(law: &str) -> Result<Outcome> {
     let mut router = router(law)?;
     let mut random = Random::new(1, "stream");
@@ -58,7 +58,7 @@ pub(super) fn run(law: &str) -> Result<Outcome> {
     Ok(Outcome::new(&output, PACKETS))
 }
 
-/// All that leaves until `end`.
+/// Appends all packets that leave until `end`.
 fn drain(router: &mut Router, mut now: Instant, end: Instant, output: &mut Vec<u8>) {
     loop {
         while let Some(port) = router.due(now) {
@@ -115,7 +115,7 @@ fn side(port: Port<pathmark_router::forward::Frame>, name: &str) -> RouterPort {
     RouterPort::new(settings, link)
 }
 
-/// An IPv4 packet of one of 64 flows, of which each has one kind of shim, or none.
+/// Creates an IPv4 packet of one of 64 flows, each of which has one kind of shim or none.
 fn packet(random: &mut Random) -> Vec<u8> {
     let flow = random.below(64);
     let rtt = Duration::from_millis(10 + 4 * flow);
@@ -124,7 +124,7 @@ fn packet(random: &mut Random) -> Vec<u8> {
             .emit()
             .to_vec(),
         2 => xcp(rtt, random),
-        // A flow asks with one packet of eight; the others are foreign.
+        // Such a flow has a request in one of eight packets. The others are foreign.
         3 if random.below(8) == 0 => quick_start::Repr {
             function: quick_start::Function::Request,
             rate: quick_start::Rate::floor(1_000_000),
@@ -138,7 +138,7 @@ fn packet(random: &mut Random) -> Vec<u8> {
     };
     let tail = 64 + random.below(1300) as usize;
     let length = (28 + shim.len() + tail) as u16;
-    // Half of the XCP flows have passed two hops that are no XCP routers.
+    // Half of the XCP flows have passed two hops that aren't XCP routers.
     let ttl = if flow % 8 == 2 { 62 } else { 64 };
     let mut bytes = vec![0x45, 0];
     bytes.extend(length.to_be_bytes());
@@ -156,7 +156,7 @@ fn packet(random: &mut Random) -> Vec<u8> {
     bytes
 }
 
-/// A header of a flow with 2 Mbit/s that wishes for more.
+/// Creates a header for a flow with 2 Mbit/s that requests more.
 fn xcp(rtt: Duration, random: &mut Random) -> Vec<u8> {
     let request = XcpRequest {
         rtt_us: rtt.as_micros() as u32,

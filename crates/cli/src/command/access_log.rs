@@ -1,5 +1,5 @@
-//! `serve --access-log`: a line of JSON for each request. Lines are written by a thread of their
-//! own: a disk that is full or a reader that is gone costs lines, and never holds up a transfer.
+//! `serve --access-log`: logs a line of JSON for each request. A separate thread writes the
+//! lines, so that a full disk or a missing reader loses lines but never delays a transfer.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -13,27 +13,27 @@ use serde::Serialize;
 
 use super::output;
 
-/// Lines that wait at most.
+/// Maximum number of waiting lines.
 const WAITING: usize = 4096;
-/// The name that is the standard output.
+/// The name of the standard output.
 const OUT: &str = "-";
 
 /// A request.
 #[derive(Debug, Serialize)]
 pub(super) struct Line<'a> {
-    /// Seconds since 1970-01-01 UTC, when it ended.
+    /// When it ended, in seconds since 1970-01-01 UTC.
     pub(super) time: f64,
-    /// Its name in the list of clients.
+    /// The client's name in the list of clients.
     pub(super) client: Option<&'a str>,
     pub(super) address: String,
     pub(super) method: &'a str,
-    /// As the client wrote it.
+    /// The path as the client sent it.
     pub(super) path: &'a str,
-    /// 0 where it got no response.
+    /// The status, or 0 without a response.
     pub(super) status: u16,
     pub(super) bytes: u64,
     pub(super) seconds: f64,
-    /// The bound that held the sender back most, of the whole connection.
+    /// The limit that held the sender back most, over the whole connection.
     pub(super) bounded_by: Option<&'static str>,
     pub(super) error: Option<&'a str>,
 }
@@ -45,7 +45,7 @@ enum Message {
     Reopen,
 }
 
-/// The log.
+/// The access log.
 #[derive(Clone, Debug)]
 pub(super) struct AccessLog {
     lines: SyncSender<Message>,
@@ -53,10 +53,10 @@ pub(super) struct AccessLog {
 }
 
 impl AccessLog {
-    /// Begins to log to the file, or to the standard output.
+    /// Begins logging to a file or to the standard output.
     ///
     /// # Errors
-    /// Those of opening it, and of the thread.
+    /// Fails if the file can't be opened or the thread can't be started.
     pub(super) fn open(path: &Path) -> anyhow::Result<Self> {
         let opened = open(path).with_context(|| format!("cannot write {}", path.display()))?;
         let (lines, messages) = sync_channel(WAITING);
@@ -68,7 +68,6 @@ impl AccessLog {
         Ok(Self { lines, lost })
     }
 
-    /// Logs a request.
     pub(super) fn log(&self, line: &Line<'_>) {
         let Ok(text) = output::json_text(line) else {
             return;
@@ -80,9 +79,9 @@ impl AccessLog {
         }
     }
 
-    /// Opens the file of the name that it has now: the one before was moved away.
+    /// Reopens the file by its name, after the previous one was moved away.
     pub(super) fn reopen(&self) {
-        // A thread that is that much behind opens it later.
+        // If the queue is full, the thread continues with the old file.
         let _ = self.lines.try_send(Message::Reopen);
     }
 }

@@ -1,4 +1,4 @@
-//! The common part of the clients of files: how they connect, and what they print.
+//! The common part of file clients: connecting, and printing results.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use super::target::Target;
 use super::trust::{HostTrustArgs, ShowArgs};
 use super::{Failure, clients, connect, values};
 
-/// The variable of the environment with a token.
+/// The environment variable with a token.
 const TOKEN: &str = "PATHMARK_TOKEN";
 
 /// Arguments of all clients.
@@ -54,7 +54,8 @@ pub(super) struct MoveArgs {
     pub(super) again: ReconnectArgs,
 }
 
-/// A rate in bytes per second; the least one passes a frame within a server's time limits.
+/// Parses a rate in bytes per second. The minimum suffices to send a frame within a server's
+/// time limits.
 fn rate(text: &str) -> Result<u64, String> {
     match values::bytes(text.strip_suffix("/s").unwrap_or(text))? {
         0..1000 => Err(format!("`{text}` is below 1kB per second")),
@@ -62,7 +63,7 @@ fn rate(text: &str) -> Result<u64, String> {
     }
 }
 
-/// A connection to a server of files.
+/// A connection to a file server.
 pub(super) struct Session {
     pub(super) connection: Connection,
     pub(super) client: Client,
@@ -71,7 +72,6 @@ pub(super) struct Session {
 }
 
 impl MoveArgs {
-    /// Bounds on the resources that a client takes.
     pub(super) fn limits(self) -> ClientLimits {
         ClientLimits {
             pace: self.limit.map(Pace::new),
@@ -79,8 +79,8 @@ impl MoveArgs {
         }
     }
 
-    /// Files under way at once of `most`: with a limit, each has to progress within a server's
-    /// limit of time.
+    /// Returns how many of `most` files to transfer concurrently. With a rate limit, each file
+    /// must still progress within a server's time limit.
     pub(super) fn at_once(self, most: usize) -> usize {
         let rate = self.limit.unwrap_or(u64::MAX) / 32_768;
         usize::try_from(rate).unwrap_or(most).clamp(1, most)
@@ -132,8 +132,8 @@ impl ClientArgs {
 }
 
 impl ClientArgs {
-    /// Uploads that broke off. Without a place for them, only a client that connects again goes on
-    /// with them.
+    /// Returns uploads that can be resumed. If no state is kept, only a client that reconnects
+    /// can resume them.
     pub(super) fn uploads(&self, again: ReconnectArgs) -> Option<Arc<Uploads>> {
         let uploads = self.state.uploads();
         let goes_on = uploads.are_kept() || again.reconnect.is_some();
@@ -142,7 +142,7 @@ impl ClientArgs {
 }
 
 impl Session {
-    /// Closes the connection, and keeps what the server gave for the next one.
+    /// Closes the connection, and keeps the server's token for the next one.
     pub(super) async fn leave(self, stop: &Stop, warnings: &mut Vec<String>) {
         session::leave(&self.connection, stop, session::HTTP3).await;
         if let Some(visit) = self.visit {

@@ -1,12 +1,12 @@
-//! `serve --clients FILE`: who may do what.
+//! `serve --clients FILE`: the clients' rights.
 //!
 //! ```toml
 //! [[client]]
 //! name = "camera"                  # in the log
-//! token-file = "camera.token"      # or token-env = "CAMERA", or pin = "sha256:…" of a certificate;
+//! token-file = "camera.token"      # or token-env = "CAMERA", or a certificate's pin = "sha256:…";
 //!                                  # none: requests without a token or a known certificate
 //! rights = ["get", "list", "put", "overwrite"]
-//! prefix = "cameras/1"             # the directory that it is confined to
+//! prefix = "cameras/1"             # the directory to which it is confined
 //! quota = "10GB"                   # bytes of all files in it
 //! rate = "2MB"                     # per second, both directions together
 //! ```
@@ -31,12 +31,12 @@ use subtle::ConstantTimeEq;
 
 use super::values;
 
-/// Bytes of a token at most.
+/// Maximum length of a token in bytes.
 const LONGEST: u64 = 4096;
-/// Directories of a quota beneath each other at most, as the origin has it.
+/// Maximum depth of directories counted for a quota, as in the origin.
 const DEPTH: usize = 128;
 
-/// The file.
+/// The file's content.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Written {
@@ -66,23 +66,23 @@ enum Right {
     Overwrite,
 }
 
-/// Clients that an operator lists.
+/// The clients listed by an operator.
 #[derive(Debug)]
 pub(super) struct Clients(Vec<Client>);
 
-/// One of them.
+/// A listed client.
 #[derive(Debug)]
 struct Client {
     name: String,
-    /// SHA-256 of its token. The time of a comparison depends on the hash of a guess, not on the
-    /// guess.
+    /// The token's SHA-256. The time of a comparison depends on the hash of a guess rather than
+    /// the guess itself.
     token: Option<[u8; 32]>,
     /// The pin of its certificate.
     pin: Option<Pin>,
     grant: Arc<Grant>,
 }
 
-/// A token from a file or the environment, whose end of line does not count.
+/// Strips the line ending from a token that was read from a file or the environment.
 fn trimmed(token: &str) -> anyhow::Result<&str> {
     let token = token.trim_end_matches(['\r', '\n']);
     let visible = !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic());
@@ -94,7 +94,7 @@ fn trimmed(token: &str) -> anyhow::Result<&str> {
     }
 }
 
-/// The token in a file.
+/// Reads a token from a file.
 pub(super) fn read_token(path: &Path) -> anyhow::Result<String> {
     let read = || {
         let mut text = String::new();
@@ -106,7 +106,7 @@ pub(super) fn read_token(path: &Path) -> anyhow::Result<String> {
     Ok(token.to_owned())
 }
 
-/// The token in a variable of the environment.
+/// Reads a token from an environment variable.
 pub(super) fn token_of(variable: &str) -> anyhow::Result<Option<String>> {
     match std::env::var(variable) {
         Ok(token) => Ok(Some(
@@ -117,7 +117,7 @@ pub(super) fn token_of(variable: &str) -> anyhow::Result<Option<String>> {
     }
 }
 
-/// A fault of a file in one line, with its place.
+/// Formats an error of a file with its line number.
 fn in_line(text: &str, error: &toml::de::Error) -> anyhow::Error {
     let before = error.span().and_then(|span| text.get(..span.start));
     match before {
@@ -154,8 +154,8 @@ impl Clients {
         read().with_context(|| format!("cannot use the clients in {}", path.display()))
     }
 
-    /// Takes the place of an earlier list. Quotas of clients that stay go on: requests under way
-    /// have reserved bytes of them.
+    /// Replaces an earlier list. Clients that are in both keep their quotas, of which active
+    /// requests have reserved bytes.
     pub(super) fn after(mut self, before: &Self) -> Self {
         for client in &mut self.0 {
             let is_same = |other: &&Client| {
@@ -174,19 +174,19 @@ impl Clients {
         self
     }
 
-    /// The rights of the client of this name.
+    /// Returns the rights of the client with this name.
     pub(super) fn grant(&self, name: &str) -> Option<Arc<Grant>> {
         let client = self.0.iter().find(|client| client.name == name);
         client.map(|client| Arc::clone(&client.grant))
     }
 
-    /// True if clients are to be asked for certificates.
+    /// Returns true if the server should request certificates from clients.
     pub(super) fn have_pins(&self) -> bool {
         self.0.iter().any(|client| client.pin.is_some())
     }
 
-    /// The client of a request on a connection whose client has shown a certificate of this pin; or
-    /// else, whether the request has a token. A token counts before a certificate.
+    /// Finds the client by the request's token, or if it has none, by the pin of the certificate
+    /// that the client presented. The error is true if the request has a token.
     fn find<T>(&self, request: &Request<T>, shown: Option<Pin>) -> Result<&Client, bool> {
         let token = request.headers().get(AUTHORIZATION).map(|value| {
             let value = value.as_bytes();
@@ -213,14 +213,14 @@ impl Clients {
         found.ok_or(true)
     }
 
-    /// The name of a request's client.
+    /// Returns the name of a request's client.
     pub(super) fn name<T>(&self, request: &Request<T>, shown: Option<Pin>) -> Option<&str> {
         self.find(request, shown)
             .ok()
             .map(|client| client.name.as_str())
     }
 
-    /// The rights of a request's client.
+    /// Returns the rights of a request's client.
     pub(super) fn admit<T>(
         &self,
         request: &Request<T>,
@@ -317,7 +317,7 @@ impl Client {
     }
 }
 
-/// Names of a directory beneath the root.
+/// Parses a directory beneath the root into names.
 fn prefix(text: &str) -> anyhow::Result<Vec<Vec<u8>>> {
     let names = text.split('/').filter(|name| !name.is_empty());
     let path: String = names
@@ -330,7 +330,7 @@ fn prefix(text: &str) -> anyhow::Result<Vec<Vec<u8>>> {
     Ok(path.with_context(|| format!("prefix `{text}`"))?.names)
 }
 
-/// Bytes of all unfinished uploads in a directory.
+/// Returns the bytes of all unfinished uploads in a directory.
 fn unfinished(directory: &Path) -> u64 {
     let uploads = open_directory(directory).map(|top| find_uploads(&top));
     let bytes = uploads.unwrap_or_default().into_iter();
@@ -339,7 +339,7 @@ fn unfinished(directory: &Path) -> u64 {
         .fold(0, u64::saturating_add)
 }
 
-/// Bytes of all files in a directory; a file that cannot be read counts nothing.
+/// Returns the bytes of all files in a directory, ignoring unreadable ones.
 fn used(directory: &Path, depth: usize) -> u64 {
     use std::os::unix::ffi::OsStrExt;
     let entries = open_directory(directory).and_then(Entries::of);

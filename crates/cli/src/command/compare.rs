@@ -1,4 +1,4 @@
-//! `pathmark compare`: comparison of laws over a grid of paths.
+//! `pathmark compare`: compares laws over a grid of paths.
 
 mod job;
 mod page;
@@ -102,7 +102,7 @@ pub(super) fn compare(args: &Args) -> Outcome {
     Ok(())
 }
 
-/// The file's grid with the options' values in place of its own.
+/// Returns the file's grid, with values replaced by options.
 fn grid(args: &Args) -> anyhow::Result<Grid> {
     let file = match &args.grid {
         None => GridFile::default(),
@@ -125,7 +125,7 @@ fn grid(args: &Args) -> anyhow::Result<Grid> {
     Ok(file.changed_by(options).grid()?)
 }
 
-/// A list as `--sweep` takes it: commas within brackets belong to a value, ranges are written out.
+/// Parses a list like `--sweep`: commas in brackets belong to a value, and ranges are expanded.
 fn values(name: &str, given: Option<&String>) -> anyhow::Result<Option<Values>> {
     let Some(text) = given else { return Ok(None) };
     let list = format!("{name}={text}").parse::<Sweep>();
@@ -136,10 +136,10 @@ fn values(name: &str, given: Option<&String>) -> anyhow::Result<Option<Values>> 
     Ok(Some(Values(list.values)))
 }
 
-/// How long it will take.
+/// Describes the expected duration.
 fn length(grid: &Grid, left: &[&Job]) -> String {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    // The sum of nothing is -0.0, which is printed with its sign.
+    // An empty sum is -0.0, which would be printed with its sign.
     let packets = left.iter().fold(0.0, |sum, job| sum + job.packets);
     let minutes = Grid::core_seconds(packets) / cores as f64 / 60.0;
     let time = match minutes {
@@ -181,7 +181,7 @@ fn show(args: &Args, report: &Report) -> Outcome {
     Ok(())
 }
 
-/// Writes the pictures; returns their names.
+/// Writes the pictures and returns their names.
 fn draw(directory: &Path, report: &Report) -> anyhow::Result<Vec<String>> {
     if too_large(report) {
         output::note!(

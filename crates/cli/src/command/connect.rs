@@ -1,5 +1,4 @@
-//! Connections of clients: whichever address of a server answers first, and whose certificate is
-//! believed.
+//! Connects clients to the address of a server that answers first, and checks its certificate.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -19,23 +18,23 @@ use super::trust::{Judge, Shown};
 use super::{Failure, output, values};
 use pathmark::{ClientConfig, Connection, Endpoint, TransportConfig};
 
-/// Time from an attempt to reach one address of a host to the next one (RFC 8305 section 5).
+/// Delay between attempts to reach the addresses of a host (RFC 8305 section 5).
 const STAGGER: Duration = Duration::from_millis(250);
 
-/// Time without an answer after which the user gets a message, which has to come within 2 s. A
-/// handshake over 600 ms takes less, with a Retry too, unless a packet is lost.
+/// Time without an answer after which the user is informed, which should happen within 2 s.
+/// Unless a packet is lost, a handshake over 600 ms is faster than this, even with a Retry.
 const SILENCE: Duration = Duration::from_millis(1600);
 
-/// Longest attempt to connect: as long as the transport's handshake may take.
+/// Maximum time for an attempt, the same as for the transport's handshake.
 const LONGEST_CONNECT: Duration = Duration::from_secs(30);
 
 /// A connection to a server.
 #[derive(Debug)]
 pub(super) struct Connected<T> {
     pub(super) connection: Connection,
-    /// The time that the handshake took.
+    /// The duration of the handshake.
     pub(super) handshake: Duration,
-    /// The value that was prepared for it.
+    /// The value that was prepared for this connection.
     pub(super) prepared: T,
 }
 
@@ -56,20 +55,20 @@ fn connect_timeout(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// The server that a client connects to, and the way to it.
+/// The server to connect to, and how.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Way<'a> {
     pub(super) target: &'a Target,
     pub(super) trust: Judge<'a>,
     pub(super) limits: ConnectArgs,
-    /// The certificate for servers that ask for one.
+    /// The certificate to present if the server requests one.
     pub(super) shown: Option<&'a Shown>,
     pub(super) stop: &'a Stop,
 }
 
-/// Connects to a server: to whichever of its addresses answers first. They are tried one after the
-/// other, each a moment after the one before, or when that has failed. `before` gets the local and
-/// the remote address before the first packet leaves.
+/// Connects to the address of a server that answers first. Each attempt starts a moment after
+/// the previous one, or as soon as that one has failed. `before` is called with the endpoint and
+/// the remote address before the first packet is sent.
 pub(super) async fn connect<T>(
     way: Way<'_>,
     alpn: &[&[u8]],
@@ -92,7 +91,7 @@ pub(super) async fn connect<T>(
     let config = ClientConfig::new(Arc::new(tls), Arc::new(transport));
     let resolved = Cell::new(false);
     let connecting = async {
-        // A name server that does not answer now may later.
+        // A name server that doesn't answer now might do so later.
         let addresses = target.resolve().await;
         resolved.set(true);
         let addresses = addresses.map_err(|error| NoAnswer(output::explain(&error)));
@@ -136,7 +135,7 @@ pub(super) async fn connect<T>(
     Ok(connected)
 }
 
-/// Connects to whichever of `addresses` answers first.
+/// Connects to the address that answers first.
 async fn race<T, B: FnMut(&Endpoint, SocketAddr) -> T>(
     target: &Target,
     addresses: Vec<SocketAddr>,
@@ -179,7 +178,7 @@ async fn race<T, B: FnMut(&Endpoint, SocketAddr) -> T>(
     }
 }
 
-/// True if a server answered, so that the next attempt fails for the same reason.
+/// Returns true if a server answered, so that another attempt would fail for the same reason.
 fn is_answer(error: &anyhow::Error) -> bool {
     match error.downcast_ref::<ConnectionError>() {
         Some(ConnectionError::PeerTransport(error)) => {
@@ -194,7 +193,7 @@ fn is_answer(error: &anyhow::Error) -> bool {
     }
 }
 
-/// Begins to connect to one address.
+/// Starts connecting to one address.
 fn attempt<T, B: FnMut(&Endpoint, SocketAddr) -> T>(
     target: &Target,
     address: SocketAddr,
@@ -207,7 +206,7 @@ fn attempt<T, B: FnMut(&Endpoint, SocketAddr) -> T>(
         (Ipv6Addr::UNSPECIFIED, 0).into()
     };
     let opened = Endpoint::client(unspecified).context("cannot open a UDP socket");
-    // Before the first packet may leave: the connection's own task sends it, on another core.
+    // Must precede the first packet, which the connection's task can send on another core.
     let started = now();
     let begun = match opened {
         Ok(endpoint) => {
@@ -216,10 +215,10 @@ fn attempt<T, B: FnMut(&Endpoint, SocketAddr) -> T>(
             let connecting = connecting.map_err(Failure::usage)?;
             Ok((endpoint, prepared, connecting))
         }
-        // Of this address's family there may be none on this machine.
+        // This machine may not support this address family.
         Err(error) => Err(error),
     };
-    // An address that was asked for need not be said twice.
+    // Don't repeat an address that the user entered.
     let named = target.host.parse::<IpAddr>().is_err();
     Ok(async move {
         let (_endpoint, prepared, connecting) = begun?;

@@ -1,5 +1,5 @@
-//! The status of a running proxy or tunnel: a Unix socket for `show`, Prometheus metrics over HTTP,
-//! and notifications to the service manager. All three are as `vcp-router` has them.
+//! The status of a running proxy or tunnel: a Unix socket for `show`, Prometheus metrics over
+//! HTTP, and notifications for the service manager. All three work like those of `vcp-router`.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -21,26 +21,26 @@ use tokio::time::timeout;
 
 use super::{Failure, Outcome, output};
 
-/// Time for one request and its answer.
+/// Time limit for one request and its answer.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Clients at once; more wait.
+/// Maximum number of concurrent clients. Others have to wait.
 const CLIENTS: usize = 32;
-/// Pause after a client that could not be accepted, for lack of descriptors for instance.
+/// Pause after failing to accept a client, for example for lack of descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Longest line of a request.
+/// Maximum length of a request line.
 const LONGEST_LINE: u64 = 1_000;
 
-/// A service that has a status.
+/// A service with a status.
 pub(super) trait Shown: Clone + Send + Sync + 'static {
-    /// The state, as one JSON object.
+    /// Returns the state as one JSON object.
     fn json(&self) -> String;
-    /// Prometheus text (version 0.0.4).
+    /// Returns the metrics in Prometheus' text format (version 0.0.4).
     fn metrics(&self) -> String;
-    /// The state in a line, for the service manager.
+    /// Returns the state as a line for the service manager.
     fn line(&self) -> String;
 }
 
-/// The sockets.
+/// The sockets that serve the status.
 pub(super) struct Control {
     unix: Option<(Socket, UnixListener)>,
     metrics: Option<TcpListener>,
@@ -48,7 +48,7 @@ pub(super) struct Control {
 }
 
 impl Control {
-    /// Binds what is configured.
+    /// Binds the configured sockets.
     pub(super) fn bind(path: Option<&Path>, metrics: Option<SocketAddr>) -> Result<Self, Failure> {
         let unix = path.map(|path| {
             let (socket, listener) = bind(path)?;
@@ -68,12 +68,11 @@ impl Control {
         })
     }
 
-    /// Where metrics are.
     pub(super) fn metrics_address(&self) -> Option<SocketAddr> {
         self.metrics.as_ref()?.local_addr().ok()
     }
 
-    /// Serves clients and the service manager, without end.
+    /// Serves clients and notifies the service manager indefinitely.
     pub(super) async fn serve(self, shown: impl Shown) {
         let unix = async {
             let Some((_, listener)) = &self.unix else {
@@ -100,7 +99,7 @@ impl Control {
         let ((), (), ()) = tokio::join!(unix, metrics, supervise(&shown));
     }
 
-    /// Serves a client, once there is room for one.
+    /// Serves a client once there is room for it.
     async fn client<S, T, F>(&self, stream: T, shown: S, exchange: impl FnOnce(T, S) -> F)
     where
         F: Future<Output = std::io::Result<()>> + Send + 'static,
@@ -109,13 +108,13 @@ impl Control {
         let exchange = exchange(stream, shown);
         tokio::spawn(async move {
             let _room = room;
-            // A client that goes, or takes too long, loses its answer alone.
+            // A client that leaves or is too slow only loses its answer.
             let _ = timeout(PATIENCE, exchange).await;
         });
     }
 }
 
-/// Answers a line of the status socket.
+/// Answers a line on the status socket.
 async fn line(
     mut stream: impl AsyncRead + AsyncWrite + Unpin,
     shown: impl Shown,
@@ -132,7 +131,7 @@ async fn line(
     stream.shutdown().await
 }
 
-/// Answers a scrape of metrics.
+/// Answers a request for metrics.
 async fn scrape(
     mut stream: impl AsyncRead + AsyncWrite + Unpin,
     shown: impl Shown,
@@ -157,7 +156,8 @@ async fn scrape(
     stream.shutdown().await
 }
 
-/// The status of the answer to a request, and whether it was HEAD. `None`: more has to come.
+/// Returns the status of the answer, and whether the method was HEAD. Returns `None` if the
+/// request is incomplete.
 fn asked(head: &[u8]) -> Option<(Status, bool)> {
     let request = match http::request(head) {
         Ok(request) => request?,
@@ -171,7 +171,7 @@ fn asked(head: &[u8]) -> Option<(Status, bool)> {
     Some((status, request.method == Method::Head))
 }
 
-/// Reports readiness to the service manager, then keep-alives of the watchdog, and the status.
+/// Notifies the service manager of readiness, then keeps its watchdog alive and updates the status.
 async fn supervise(shown: &impl Shown) {
     let start = super::session::now();
     let mut supervisor = Supervisor::from_environment(Instant::ZERO);
@@ -210,7 +210,7 @@ pub(super) struct ShowArgs {
 }
 
 impl ShowArgs {
-    /// Prints the state of the process that has the socket.
+    /// Prints the state of the process that owns the socket.
     pub(super) fn show(&self, configured: Option<PathBuf>, table: fn(&Value) -> String) -> Outcome {
         let path = self.socket.clone().or(configured).ok_or_else(|| {
             Failure::usage(anyhow!(
@@ -230,7 +230,7 @@ impl ShowArgs {
     }
 }
 
-/// The state of the process that has a socket.
+/// Returns the state of the process that owns a socket.
 pub(super) fn state_of(path: &Path) -> anyhow::Result<Value> {
     Ok(serde_json::from_str(&asked_of(path, &Query::Json)?)?)
 }
@@ -245,7 +245,7 @@ fn asked_of(path: &Path, query: &Query) -> anyhow::Result<String> {
     })
 }
 
-/// The flows of a state as lines of a table.
+/// Appends a state's flows as lines of a table.
 pub(super) fn flow_lines(out: &mut String, state: &Value) {
     let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();
     let flows = state["flows"].as_array().map_or(&[][..], Vec::as_slice);
@@ -287,7 +287,7 @@ pub(super) fn flow_lines(out: &mut String, state: &Value) {
     }
 }
 
-/// A path report as a line.
+/// Formats a path report as a line.
 pub(super) fn path_line(report: &Value) -> String {
     let text = |value: &Value| value.as_str().unwrap_or("none").to_owned();
     let shares = report["bounded_by"].as_object().into_iter().flatten();

@@ -1,4 +1,4 @@
-//! `pathmark demo`: see it work.
+//! `pathmark demo`: shows how it works.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -67,17 +67,17 @@ pub(super) struct Args {
 /// The demonstration's own scenarios.
 const OWN: [&str; 2] = ["clean", "wireless"];
 
-/// When a stack that is not done is cut off.
+/// Time limit for each stack.
 const LIMIT: Duration = Duration::from_secs(110);
 const QUICK_LIMIT: Duration = Duration::from_secs(25);
 
-/// The JSON of the demo.
+/// The JSON output.
 #[derive(Debug, Serialize)]
 struct Figures<'a> {
     runs: Vec<RunFigures<'a>>,
-    /// The runs in one sentence.
+    /// A summary of the runs in one sentence.
     verdict: Option<String>,
-    /// Why the command failed, if it did.
+    /// The reason why the command failed, if it did.
     error: Option<String>,
 }
 
@@ -159,7 +159,7 @@ pub(super) async fn demo(args: Args) -> Outcome {
     say(&args, &path, &measured)
 }
 
-/// A scenario of the emulator in real time, and under the virtual clock.
+/// Runs a scenario of the emulator in real time and under the virtual clock.
 async fn emulated(args: &Args, name: &str, mode: Mode) -> Outcome {
     let mut scenario = pathmark_emulator::Scenario::load(name).map_err(|error| {
         Failure::Usage(anyhow!(
@@ -240,7 +240,8 @@ async fn emulated(args: &Args, name: &str, mode: Mode) -> Outcome {
     Ok(())
 }
 
-/// Namespaces and TUN interfaces where the machine allows them; otherwise a note, and the emulator.
+/// Returns the mode with namespaces and TUN interfaces, if the machine allows them. Otherwise
+/// prints a note and returns the emulator's mode.
 fn mode(in_process: bool) -> Result<Mode, Failure> {
     if in_process {
         return Ok(Mode::InProcess);
@@ -264,7 +265,7 @@ fn mode(in_process: bool) -> Result<Mode, Failure> {
     }
 }
 
-/// A bar per run, until the runs are over.
+/// Shows a bar per run until the runs have ended.
 async fn show(runs: &[Run]) {
     let bars = output::bars(false);
     let style = ProgressStyle::with_template("{prefix:34!} {wide_bar:.cyan/blue} {msg:>22}")

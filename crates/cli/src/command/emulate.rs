@@ -1,4 +1,4 @@
-//! `pathmark emulate`: scenarios under a virtual clock, one or many.
+//! `pathmark emulate`: runs scenarios under a virtual clock.
 
 mod harm;
 mod merge;
@@ -79,7 +79,7 @@ struct Runs<'a> {
     runs: &'a [CaseResult],
 }
 
-/// Set by Ctrl-C: runs end and keep what they have measured.
+/// Set by Ctrl-C. Runs then end, keeping their measurements so far.
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
 pub(super) fn interrupted() -> bool {
@@ -162,7 +162,7 @@ pub(super) fn emulate(args: &Args) -> Outcome {
     Ok(())
 }
 
-/// Leaves out all other variants, if any are named.
+/// Removes all other variants, if any are given.
 fn only_variants(scenario: &mut Scenario, wanted: &[String]) -> anyhow::Result<()> {
     let known: Vec<&str> = scenario.variants.iter().map(|v| v.name.as_str()).collect();
     if let Some(name) = wanted.iter().find(|name| !known.contains(&name.as_str())) {
@@ -215,7 +215,7 @@ fn show(args: &Args, results: &[CaseResult], single: bool, scenario: &Scenario) 
     Ok(())
 }
 
-/// A run for people.
+/// Formats a run for people.
 pub(super) fn table(result: &pathmark_emulator::result::RunResult) -> String {
     table::one(result)
 }
@@ -228,7 +228,7 @@ fn list() -> Outcome {
     Ok(())
 }
 
-/// The first Ctrl-C ends the runs; the second, the program.
+/// Handles Ctrl-C: the first ends the runs, and the second ends the program.
 pub(super) fn watch_for_interrupts() -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
@@ -249,8 +249,8 @@ pub(super) fn watch_for_interrupts() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A checksum of all runs of a list and of the program's version: of two lists with the same one,
-/// runs are the same by their numbers.
+/// Returns a checksum of all runs in a list and of the program's version. If it is the same for
+/// two lists, runs with the same number are equal.
 fn origin(runs: &[(Case, Scenario)]) -> String {
     let mut digest = Sha256::new();
     digest.update(env!("CARGO_PKG_VERSION"));
@@ -262,7 +262,7 @@ fn origin(runs: &[(Case, Scenario)]) -> String {
     bytes.iter().take(8).map(|b| format!("{b:02x}")).collect()
 }
 
-/// The name of a run in its list.
+/// Returns a run's name within its list.
 fn label(case: &Case) -> String {
     let pairs = case.set.iter().map(|(key, value)| format!("{key}={value}"));
     let parts: Vec<String> = case.variant.iter().cloned().chain(pairs).collect();

@@ -6,7 +6,7 @@ use std::time::Duration;
 use pathmark::Connection;
 use pathmark_transport::QueueCounts;
 
-/// Lines of Prometheus' text format, of one program.
+/// A program's metrics in Prometheus' text format.
 pub(super) struct Exposition {
     prefix: &'static str,
     text: String,
@@ -20,7 +20,7 @@ impl Exposition {
         }
     }
 
-    /// A metric with one value for each set of labels, which are as in `{user="a"}` or empty.
+    /// Adds a metric with a value for each set of labels, which are like `{user="a"}` or empty.
     pub(super) fn metric<L: fmt::Display, V: fmt::Display>(
         &mut self,
         name: &str,
@@ -39,12 +39,11 @@ impl Exposition {
         }
     }
 
-    /// A metric with one value.
     pub(super) fn value(&mut self, name: &str, help: &str, value: impl fmt::Display) {
         self.metric(name, help, [("", value)]);
     }
 
-    /// Metrics of a connection.
+    /// Adds a connection's metrics.
     pub(super) fn path(&mut self, connection: &Connection) {
         let (report, stats) = (connection.path_report(), connection.stats());
         let seconds = |time: Option<Duration>| time.unwrap_or_default().as_secs_f64();
@@ -78,7 +77,7 @@ impl Exposition {
         }
     }
 
-    /// Metrics of the queues of UDP flows.
+    /// Adds metrics of UDP flows' queues.
     pub(super) fn queues(&mut self, totals: &QueueCounts) {
         for (name, help, value) in [
             (

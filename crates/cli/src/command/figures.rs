@@ -1,4 +1,4 @@
-//! The figures of a transfer, for people and scripts.
+//! A transfer's figures, for people and scripts.
 
 use serde::Serialize;
 
@@ -9,8 +9,8 @@ use crate::report::{BoundedBy, Rtt, SenderReport};
 use pathmark::Connection;
 use pathmark_lab::text;
 
-/// Keys that `perf`, `get` and `put` share in their JSON. All are there on every exit. A number is
-/// 0 where nothing was measured. Other values are null where they do not exist.
+/// Keys that the JSON of `perf`, `get` and `put` share. They are present on every exit. Numbers
+/// are 0 if nothing was measured, and other missing values are null.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Transfer {
     pub(super) handshake_ms: f64,
@@ -28,20 +28,20 @@ pub(super) struct Transfer {
     pub(super) rtt_ms: Rtt,
     pub(super) cpu_s: f64,
     pub(super) bounded_by: BoundedBy,
-    /// The fate of ECN marks.
+    /// The state of ECN on the path.
     pub(super) ecn: String,
     pub(super) router_id: Option<u16>,
     pub(super) approved_bps: Option<f64>,
     pub(super) start: Option<String>,
-    /// The rate of the path was asked for before the handshake was complete.
+    /// Whether the path's rate was requested before the handshake was complete.
     pub(super) known_path: bool,
     pub(super) warnings: Vec<String>,
-    /// Why the command failed, if it did.
+    /// The reason why the command failed, if it did.
     pub(super) error: Option<String>,
 }
 
 impl Transfer {
-    /// Completes the figures of a transfer that took `seconds`, with what its sender reported.
+    /// Completes the figures of a transfer that took `seconds`, using the sender's report.
     pub(super) fn finish(&mut self, connection: &Connection, sender: &SenderReport, seconds: f64) {
         self.seconds = seconds;
         self.goodput_up_bps = bits_per_second(self.bytes_up, seconds);
@@ -58,7 +58,7 @@ impl Transfer {
         self.start.clone_from(&sender.start);
         self.known_path = sender.known_path;
         self.cpu_s = cpu_seconds();
-        // What is left to read when the process wakes 20 ms late must find room.
+        // Buffers must have room for data that arrives while the process wakes up 20 ms late.
         let rate = self.goodput_up_bps.max(self.goodput_down_bps);
         let buffers = connection.socket_buffers();
         if rate / 8.0 * 0.02 > buffers.receive.min(buffers.send) as f64 {
@@ -66,8 +66,7 @@ impl Transfer {
         }
     }
 
-    /// Adds the figures of a server to those of the servers before it. A figure that cannot
-    /// be added is the last one's.
+    /// Adds another server's figures. For figures that can't be added, the last server's are used.
     pub(super) fn add(&mut self, server: Self) {
         let mut warnings = std::mem::take(&mut self.warnings);
         for warning in server.warnings {
@@ -94,7 +93,7 @@ impl Transfer {
         };
     }
 
-    /// Tells people on stderr how it went and what held the sender back.
+    /// Reports on stderr how the transfer went and which limits held back the sender.
     pub(super) fn tell(&self, sender: &SenderReport) {
         for (bytes, rate, direction) in [
             (self.bytes_up, self.goodput_up_bps, "up"),
@@ -133,7 +132,7 @@ fn bits_per_second(bytes: u64, seconds: f64) -> f64 {
     }
 }
 
-/// Processor time of this process so far, user and system, in seconds.
+/// Returns the user and system CPU time of this process so far in seconds.
 fn cpu_seconds() -> f64 {
     use nix::sys::resource::{UsageWho, getrusage};
     let seconds = |t: nix::sys::time::TimeVal| t.tv_sec() as f64 + t.tv_usec() as f64 * 1e-6;

@@ -1,4 +1,4 @@
-//! The results of the files of a `get` or `put`.
+//! Results of the files of a `get` or `put`.
 
 use std::cell::RefCell;
 
@@ -8,28 +8,28 @@ use super::figures::Transfer;
 use super::reconnect::is_lost;
 use super::{Failure, Outcome, output, session};
 
-/// Files that are under way at once, each of which is open.
+/// Maximum number of concurrent files, each of which is open.
 pub(super) const AT_ONCE: usize = 32;
 
-/// The result of a file, in the JSON of `get` and `put`.
+/// A file's result in the JSON of `get` and `put`.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct FileFigures {
-    /// Its name at the server.
+    /// Its name on the server.
     pub(super) name: String,
     pub(super) bytes: u64,
-    /// `None` if it is not where it should be.
+    /// `None` if the transfer failed.
     pub(super) sha256: Option<String>,
     pub(super) seconds: f64,
     pub(super) resumed_bytes: u64,
-    /// Why it is not where it should be, if so.
+    /// The reason for failing.
     pub(super) error: Option<String>,
-    /// Another connection may bring it.
+    /// Whether another connection might succeed.
     #[serde(skip)]
     pub(super) lost: bool,
 }
 
 impl FileFigures {
-    /// A file that is not where it should be.
+    /// Creates the result of a failed file.
     pub(super) fn failed(name: String, error: String) -> Self {
         Self {
             name,
@@ -38,7 +38,7 @@ impl FileFigures {
         }
     }
 
-    /// A file that failed for this reason.
+    /// Creates the result of a file that failed with this error.
     pub(super) fn broken(name: String, error: &anyhow::Error) -> Self {
         Self {
             lost: is_lost(error),
@@ -47,7 +47,7 @@ impl FileFigures {
     }
 }
 
-/// Files that are under way, by their places on the command line.
+/// Results by position on the command line.
 #[derive(Debug)]
 pub(super) struct UnderWay(RefCell<Vec<Option<FileFigures>>>);
 
@@ -56,14 +56,13 @@ impl UnderWay {
         Self(RefCell::new(vec![None; files]))
     }
 
-    /// One has ended.
     pub(super) fn ended(&self, place: usize, figures: FileFigures) {
         if let Some(slot) = self.0.borrow_mut().get_mut(place) {
             *slot = Some(figures);
         }
     }
 
-    /// All files; those that have not ended by now do not.
+    /// Returns the results of all files. Those without a result were interrupted.
     pub(super) fn into_all(self, name: impl Fn(usize) -> String) -> Vec<FileFigures> {
         let files = self.0.into_inner().into_iter().enumerate();
         let interrupted =
@@ -79,41 +78,40 @@ impl UnderWay {
 pub(super) struct Figures {
     #[serde(flatten)]
     pub(super) transfer: Transfer,
-    /// Files that were there already, which `-r` leaves as they are.
+    /// Files that were already there, which `-r` leaves unchanged.
     pub(super) unchanged: u64,
     pub(super) files: Vec<FileFigures>,
-    /// Bytes of content were sent, of files that did not arrive whole among them.
+    /// Whether content was sent, even for files that did not arrive completely.
     #[serde(skip)]
     pub(super) moved: bool,
 }
 
 impl Figures {
-    /// Nothing was done so far.
+    /// Returns true if nothing was done so far.
     pub(super) const fn is_empty(&self) -> bool {
         self.files.is_empty() && self.transfer.streams == 0 && self.unchanged == 0
     }
 
-    /// The first failure that another connection may undo.
+    /// Returns the first failure that another connection might resolve.
     pub(super) fn lost(&self) -> Option<String> {
         let mut lost = self.files.iter().filter(|file| file.lost);
         lost.find_map(|file| file.error.clone())
     }
 
-    /// Drops failures that another attempt replaces.
+    /// Removes failures that another attempt will replace.
     pub(super) fn forget_lost(&mut self) {
         self.files.retain(|file| !file.lost);
     }
 
-    /// Adds those of the next server.
     pub(super) fn add(&mut self, server: Self) {
         self.transfer.add(server.transfer);
         self.unchanged += server.unchanged;
         self.files.extend(server.files);
     }
 
-    /// Prints the result of each file. JSON is one object. As text, successes go to stdout unless
-    /// `quiet`, and failures to stderr. The transfer's own error, if it has one, is that of all
-    /// that failed.
+    /// Prints the result of each file. With `json`, this is one object. As text, successes go to
+    /// stdout unless `quiet`, and failures to stderr. If the transfer itself has an error, it
+    /// replaces those of the files.
     pub(super) fn say(mut self, json: bool, quiet: bool) -> Outcome {
         let failures = self.files.iter().filter_map(|file| file.error.as_deref());
         let failed = failures.clone().count() as u64;

@@ -1,18 +1,19 @@
-//! Patterns of names: `*`, `?`, `[a-z]` and `[!a-z]`, as shells have them. A name that begins with
-//! a dot matches a pattern that begins with one.
+//! Shell patterns for names: `*`, `?`, `[a-z]` and `[!a-z]`. A name that begins with a dot only
+//! matches a pattern that also does.
 
-/// True if a name has a character that is special in patterns.
+/// Returns true if a name has characters that are special in patterns.
 pub(super) fn is_pattern(name: &[u8]) -> bool {
     name.iter().any(|byte| b"*?[".contains(byte))
 }
 
-/// True if all of a name matches a pattern. It takes time in proportion to both lengths multiplied.
+/// Returns true if a pattern matches all of a name. The time is at most proportional to the
+/// product of both lengths.
 pub(super) fn matches(pattern: &[u8], name: &[u8]) -> bool {
     if name.starts_with(b".") && !pattern.starts_with(b".") {
         return false;
     }
     let (mut rest, mut at) = (pattern, name);
-    // The last `*`: what follows it, and the part of the name that it does not cover yet.
+    // The pattern after the last `*`, and the part of the name that the `*` doesn't cover yet.
     let mut star: Option<(&[u8], &[u8])> = None;
     loop {
         if let Some(after) = rest.strip_prefix(b"*") {
@@ -34,7 +35,7 @@ pub(super) fn matches(pattern: &[u8], name: &[u8]) -> bool {
     }
 }
 
-/// The rest of a pattern whose first character stands for `byte`.
+/// Returns the rest of a pattern if its first character matches `byte`.
 fn one(pattern: &[u8], byte: Option<u8>) -> Option<&[u8]> {
     let byte = byte?;
     match pattern {
@@ -48,14 +49,14 @@ fn one(pattern: &[u8], byte: Option<u8>) -> Option<&[u8]> {
     }
 }
 
-/// A set without its brackets, whether it begins with `!`, and what follows it; none if the
-/// bracket is a character like others.
+/// Parses a set after its opening bracket: the content, whether it is negated, and the rest.
+/// Returns `None` if the bracket is an ordinary character.
 fn set(inside: &[u8]) -> Option<(&[u8], bool, &[u8])> {
     let (negated, inside) = match inside {
         [b'!' | b'^', inside @ ..] => (true, inside),
         inside => (false, inside),
     };
-    // A bracket that comes first is one of the set.
+    // A closing bracket at the beginning belongs to the set.
     let end = inside.iter().skip(1).position(|byte| *byte == b']')? + 1;
     let (set, after) = inside.split_at_checked(end)?;
     Some((set, negated, after.get(1..)?))
@@ -102,7 +103,7 @@ mod tests {
         assert!(is_pattern(b"a[") && !is_pattern(b"a]"));
     }
 
-    /// The same by trying all that a `*` may cover.
+    /// Does the same by trying everything that a `*` could cover.
     fn naive(pattern: &[u8], name: &[u8]) -> bool {
         match (pattern, name) {
             ([], name) => name.is_empty(),
@@ -116,7 +117,7 @@ mod tests {
         }
     }
 
-    /// A target for fuzzing: a pattern, a zero byte, and a name.
+    /// A fuzz target: a pattern, a zero byte, and a name.
     #[test]
     fn patterns_of_any_bytes() {
         bolero::check!().with_iterations(20_000).for_each(|input| {

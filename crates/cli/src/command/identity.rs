@@ -1,11 +1,11 @@
-//! The identity of a server: a certificate with its key, kept from one run to the next.
+//! A server's identity, which is a certificate with its key that persists between runs.
 //!
 //! ```text
 //!   DIRECTORY/../.pathmark-NAME.key    0600, PEM: a self-signed certificate and its private key
 //! ```
 //!
-//! The key of tokens and stateless resets is derived from the private key: a server that was
-//! started again ends the connections of its earlier life at their next packet.
+//! The key for tokens and stateless resets is derived from the private key, so that a restarted
+//! server resets connections of its previous run when their next packet arrives.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
@@ -23,10 +23,10 @@ use tempfile::NamedTempFile;
 
 use super::{Failure, output};
 
-/// Longest file of certificates or keys.
+/// Maximum size of a file with certificates or keys.
 const LONGEST: u64 = 1 << 20;
 
-/// A certificate, and the key of tokens and stateless resets.
+/// A certificate, and the key for tokens and stateless resets.
 #[derive(Debug)]
 pub(super) struct Identity {
     pub(super) tls: TlsServerConfig,
@@ -36,7 +36,7 @@ pub(super) struct Identity {
 }
 
 impl Identity {
-    /// The certificate chain and the private key in two PEM texts.
+    /// Creates an identity from the certificate chain and the private key in PEM.
     pub(super) fn from_pem(chain: &[u8], key: &[u8], alpn: &[&[u8]]) -> anyhow::Result<Self> {
         let tls = TlsServerConfig::from_pem(chain, key, alpn)?;
         let private = PrivateKeyDer::from_pem_slice(key)?;
@@ -51,31 +51,29 @@ impl Identity {
         })
     }
 
-    /// The same once more, as it was read.
+    /// Creates the same identity again from the stored PEM.
     pub(super) fn again(&self, alpn: &[&[u8]]) -> anyhow::Result<Self> {
         let [chain, key] = &self.pem;
         Self::from_pem(chain, key, alpn)
     }
 
-    /// The same, for a server that asks clients for certificates.
     pub(super) fn asking_clients(self) -> anyhow::Result<Self> {
         let tls = self.tls.asking_clients()?;
         Ok(Self { tls, ..self })
     }
 
-    /// A new one.
     pub(super) fn new(alpn: &[&[u8]]) -> anyhow::Result<Self> {
         let pem = self_signed()?;
         Self::from_pem(pem.as_bytes(), pem.as_bytes(), alpn)
     }
 
-    /// The key kept next to `directory`; the first run makes it. Where no file can be made, the run
-    /// has a key of its own, and prints a note on stderr.
+    /// Loads the key kept next to `directory`, which the first run creates. If the file can't be
+    /// created, this run uses a temporary key and prints a note on stderr.
     pub(super) fn kept(directory: &Path, alpn: &[&[u8]]) -> Result<Self, Failure> {
         let path = key_path(directory).map_err(Failure::usage)?;
         let pem = match path.as_deref().map(|path| (path, read_or_make(path, make))) {
             Some((_, Ok(pem))) => pem,
-            // A key that is there and cannot be read is no reason for another one.
+            // An existing key that can't be read must not be replaced.
             Some((path, Err(error))) if is_closed(&error) && path.symlink_metadata().is_err() => {
                 output::note!(
                     "pathmark: cannot keep the server's key as {}: {error}; after a restart \
@@ -113,7 +111,8 @@ impl Identity {
     }
 }
 
-/// The name of the key of a directory's server; none for the root of the file system.
+/// Returns the file name of the key for a directory's server, or `None` for the root of the file
+/// system.
 fn key_path(directory: &Path) -> anyhow::Result<Option<PathBuf>> {
     let directory = directory
         .canonicalize()
@@ -127,7 +126,7 @@ fn key_path(directory: &Path) -> anyhow::Result<Option<PathBuf>> {
     }))
 }
 
-/// True where this user can have no file of the name.
+/// Returns true if this user can't create the file.
 fn is_closed(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -139,7 +138,7 @@ fn is_closed(error: &io::Error) -> bool {
     )
 }
 
-/// A secret in a file, which is made if there is none.
+/// Reads a secret from a file, creating it if necessary.
 pub(super) fn read_or_make(
     path: &Path,
     make: impl Fn() -> io::Result<Vec<u8>>,
@@ -151,13 +150,13 @@ pub(super) fn read_or_make(
         }
         let made = make()?;
         let directory = path.parent().unwrap_or(Path::new("."));
-        // It has mode 0600, and its name when it is whole.
+        // The file has mode 0600, and it is only renamed when it is complete.
         let mut file = NamedTempFile::with_prefix_in(".pathmark-", directory)?;
         file.write_all(&made)?;
         file.as_file().sync_all()?;
         match file.persist_noclobber(path) {
             Ok(_) => {
-                // A directory that cannot be read or synced has the key all the same.
+                // The key exists even if the directory can't be synced.
                 let _ = File::open(directory).and_then(|directory| directory.sync_all());
                 return Ok(made);
             }
@@ -168,7 +167,7 @@ pub(super) fn read_or_make(
     }
 }
 
-/// Reads a secret that no other user may read. No link is followed.
+/// Reads a secret that no other user may read, without following links.
 pub(super) fn read(path: &Path) -> io::Result<Vec<u8>> {
     let file = OpenOptions::new()
         .read(true)
@@ -193,12 +192,12 @@ pub(super) fn read(path: &Path) -> io::Result<Vec<u8>> {
     Ok(pem)
 }
 
-/// A self-signed certificate and its private key as the content of a file.
+/// Creates a file's content with a self-signed certificate and its private key.
 pub(super) fn make() -> io::Result<Vec<u8>> {
     Ok(self_signed().map_err(io::Error::other)?.into_bytes())
 }
 
-/// A self-signed certificate and its private key in PEM.
+/// Creates a self-signed certificate and its private key in PEM.
 fn self_signed() -> anyhow::Result<String> {
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()])
         .map_err(|error| anyhow!("cannot make a self-signed certificate: {error}"))?;
@@ -222,7 +221,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let mine = directory.path().join("secret");
         fs::write(&mine, "secret").unwrap();
-        // Root can give a file away, and to others root's are foreign.
+        // Root can give away a file, and others can use a file of root.
         let (path, owner) = match nix::unistd::geteuid().is_root() {
             true => {
                 std::os::unix::fs::chown(&mine, Some(4242), None).unwrap();
@@ -274,7 +273,7 @@ mod tests {
     #[test]
     fn without_a_place_the_key_is_of_one_run() {
         let here = tempfile::tempdir().unwrap();
-        // Its key's name is too long for a file.
+        // The name of its key is too long for a file.
         let directory = here.path().join("x".repeat(250));
         fs::create_dir(&directory).unwrap();
         assert_ne!(pin(&directory).unwrap(), pin(&directory).unwrap());

@@ -1,4 +1,4 @@
-//! `pathmark ls`: what a server has.
+//! `pathmark ls`: lists a server's directory.
 
 use anyhow::{Context, anyhow};
 use pathmark_cc::Algorithm;
@@ -38,7 +38,7 @@ struct Row {
     target: Option<String>,
 }
 
-/// The JSON.
+/// The JSON output.
 #[derive(Debug, Serialize)]
 struct Listing {
     entries: Vec<Row>,
@@ -96,7 +96,7 @@ pub(super) async fn ls(args: Args, stop: Stop) -> Outcome {
     Ok(())
 }
 
-/// A line for people: kind and permissions, bytes, time in UTC, name.
+/// Formats a line for people: kind and permissions, bytes, time in UTC, name.
 fn line(entry: &Listed, row: &Row) -> String {
     let (kind, slash) = match entry.kind {
         Kind::File => ('-', ""),
@@ -111,7 +111,7 @@ fn line(entry: &Listed, row: &Row) -> String {
             _ => bit,
         })
         .collect();
-    // Times from before 1970 or after 9999 have no such form.
+    // Times before 1970 or after 9999 can't be formatted.
     let time = http_date(entry.modified.to_system()).unwrap_or_default();
     let target = row.target.as_deref().map(|target| format!(" -> {target}"));
     format!(

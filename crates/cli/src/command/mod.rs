@@ -1,7 +1,7 @@
-//! The `pathmark` command: arguments in, exit codes out.
+//! The `pathmark` command.
 //!
-//! Exit codes: 0 done, 1 failed, 2 wrong usage or configuration. With `--json` one JSON object goes
-//! to stdout and nothing else; text for people and progress bars go to stderr.
+//! Exit codes are 0 for success, 1 for failure, and 2 for wrong usage or configuration. With
+//! `--json`, stdout only has one JSON object. Text for people and progress bars go to stderr.
 // `println!` and `eprintln!` panic when the pipe's reader has gone: see `output`.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
@@ -104,14 +104,14 @@ enum Command {
     Perf(perf::Command),
 }
 
-/// Why a command did not do its job.
+/// The reason why a command failed.
 #[derive(Debug)]
 enum Failure {
     /// Wrong usage or configuration: exit code 2.
     Usage(anyhow::Error),
-    /// It failed: exit code 1.
+    /// Any other failure: exit code 1.
     Failed(anyhow::Error),
-    /// Parts of it failed, and each failure was reported: exit code 1.
+    /// Parts failed, and each failure was already reported: exit code 1.
     Reported,
 }
 
@@ -127,7 +127,8 @@ impl<E: Into<anyhow::Error>> From<E> for Failure {
     }
 }
 
-/// First argument that makes this program a router, so that the demo needs no second one.
+/// The first argument that makes this program a router, so that the demo doesn't need a second
+/// program.
 const ROUTER: &str = "vcp-router";
 
 /// The log filter of servers without `RUST_LOG`.
@@ -187,7 +188,7 @@ pub fn main() -> ExitCode {
     ExitCode::from(code)
 }
 
-/// Tells why a command failed, if it did; the exit code.
+/// Reports the reason if a command failed, and returns the exit code.
 fn report(outcome: Outcome, json: bool, is_demo: bool) -> u8 {
     let (error, code) = match outcome {
         Ok(()) => return 0,
@@ -197,7 +198,7 @@ fn report(outcome: Outcome, json: bool, is_demo: bool) -> u8 {
     };
     let error = output::explain(&error);
     if json && code == 1 && !output::has_printed_json() {
-        // Where stdout takes nothing, stderr says that below.
+        // If stdout fails, the error is still reported on stderr below.
         let _ = output::json(&Failed {
             runs: is_demo.then_some([]),
             error: &error,
@@ -217,7 +218,6 @@ struct Failed<'a> {
 }
 
 impl Command {
-    /// `--json` was given.
     const fn json(&self) -> bool {
         match self {
             Self::Demo(args) => args.json,

@@ -1,11 +1,11 @@
-//! The additions of `serve` to an origin's connections: the laws that clients may choose among, a
-//! report of the sender after each file, and a line of the log for each request.
+//! Additions of `serve` to an origin's connections: laws that clients can choose, a report of
+//! the sender after each file, and a log line per request.
 //!
 //! | field | in | value |
 //! |---|---|---|
-//! | `pathmark-law` | request | the law that the client asks for; or `?1` for none in particular |
-//! | `pathmark-law` | response | the law that the server sends by |
-//! | `pathmark-report` | trailer section | [`SenderReport`] in JSON, if the request has `pathmark-law` |
+//! | `pathmark-law` | request | the requested law, or `?1` for any |
+//! | `pathmark-law` | response | the law with which the server sends |
+//! | `pathmark-report` | trailers | [`SenderReport`] in JSON, if the request has `pathmark-law` |
 
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
@@ -25,15 +25,15 @@ use super::clients::Clients;
 use super::session;
 use crate::report::SenderReport;
 
-/// A law.
+/// The field for a law.
 pub(super) const LAW: HeaderName = HeaderName::from_static("pathmark-law");
-/// The request of a client that leaves the choice of the law to the server.
+/// The value with which a client leaves the choice of the law to the server.
 pub(super) const ANY_LAW: &str = "?1";
-/// The sender's report.
+/// The field for the sender's report.
 pub(super) const REPORT: HeaderName = HeaderName::from_static("pathmark-report");
 
-/// The laws that an operator lists. The first is that of the endpoint, for clients that request
-/// none of them.
+/// The laws that an operator lists. The first is the endpoint's, for clients that request none
+/// of them.
 #[derive(Clone, Debug)]
 pub(super) struct Laws(Arc<[Algorithm]>);
 
@@ -42,8 +42,7 @@ impl Laws {
         Self(laws.into())
     }
 
-    /// Which of the laws a client means: the one that it wrote, or else the one of this name with
-    /// the operator's options.
+    /// Finds the law that a client requests, either exactly or by name with the operator's options.
     fn choose(&self, wish: &str) -> Option<usize> {
         let law = Algorithm::parse(wish).ok()?;
         let exactly = self.0.iter().position(|listed| *listed == law);
@@ -53,14 +52,14 @@ impl Laws {
     }
 }
 
-/// State that all connections of a server share.
+/// State shared by all connections of a server.
 #[derive(Clone, Debug)]
 pub(super) struct House {
     pub(super) laws: Laws,
-    /// Those that the operator lists; a new list takes the place of the one before.
+    /// The clients that the operator lists. A new list replaces the previous one.
     pub(super) clients: Option<Arc<RwLock<Arc<Clients>>>>,
     pub(super) log: Option<AccessLog>,
-    /// The proxy at the same port.
+    /// The proxy on the same port.
     pub(super) proxy: Option<Proxy>,
 }
 
@@ -68,18 +67,18 @@ pub(super) struct House {
 #[derive(Debug)]
 pub(super) struct Operator {
     connection: Connection,
-    /// The pin of the certificate that the client has shown.
+    /// The pin of the certificate that the client presented.
     shown: Option<Pin>,
     house: House,
-    /// The proxy's part of the connection.
+    /// The proxy's session for the connection.
     flows: Option<Session>,
-    /// The place of the law that the connection's first choice set. Later choices change nothing:
-    /// each change would begin at a fresh window.
+    /// The index of the law that was chosen first. Later choices are ignored, because each
+    /// change would restart with a fresh window.
     chosen: OnceLock<usize>,
 }
 
 impl Operator {
-    /// That of a connection whose handshake is complete.
+    /// Creates the operator of a connection whose handshake is complete.
     pub(super) fn new(connection: Connection, house: House) -> Self {
         let chain = connection.peer_certificates();
         Self {
@@ -91,7 +90,7 @@ impl Operator {
         }
     }
 
-    /// The law that sends to the client, after its `wish` took effect.
+    /// Applies the client's `wish`, and returns the law that sends to it.
     fn law(&self, wish: &str) -> Option<&Algorithm> {
         let chosen = match self.house.laws.choose(wish) {
             Some(wanted) => *self.chosen.get_or_init(|| {
@@ -100,7 +99,7 @@ impl Operator {
                 {
                     self.connection.set_controller(pathmark::controller(law));
                     if let Some(signal) = pathmark::signal(law) {
-                        // A client without this signal gets the law's fallback.
+                        // A client that doesn't support this signal gets the law's fallback.
                         let _ = self.connection.set_signal(signal);
                     }
                 }
@@ -112,7 +111,7 @@ impl Operator {
     }
 }
 
-/// One field; none if it takes no such value.
+/// Returns a single field, or none if the value is invalid.
 fn field(name: HeaderName, value: &str) -> HeaderMap {
     let mut fields = HeaderMap::new();
     if let Ok(value) = HeaderValue::from_str(value) {
@@ -122,12 +121,12 @@ fn field(name: HeaderName, value: &str) -> HeaderMap {
 }
 
 impl House {
-    /// The rights of the client of this name.
+    /// Returns the rights of the client with this name.
     pub(super) fn grant(&self, name: &str) -> Option<Arc<Grant>> {
         self.clients()?.grant(name)
     }
 
-    /// The clients that are listed now.
+    /// Returns the current list of clients.
     pub(super) fn clients(&self) -> Option<Arc<Clients>> {
         let clients = self.clients.as_ref()?;
         let clients = clients.read().unwrap_or_else(PoisonError::into_inner);
@@ -136,7 +135,7 @@ impl House {
 }
 
 impl Operator {
-    /// Writes a line of the access log.
+    /// Writes a line to the access log.
     fn log(&self, log: &AccessLog, record: &Record<'_>) {
         let clients = self.house.clients();
         let shares = SenderReport::of(&self.connection).bounded_by;
@@ -208,7 +207,7 @@ impl Steward for Operator {
             (&Method::HEAD | &Method::OPTIONS, end) => {
                 tracing::debug!(%client, name, ?end, "looked at");
             }
-            // Clients ask for the listing of a directory before they store it.
+            // Clients request the listing of a directory before storing it.
             (&Method::GET, End::Refused(_)) if record.status == 404 && path.ends_with('/') => {
                 tracing::debug!(%client, name, "there is no such directory");
             }
@@ -236,7 +235,7 @@ mod tests {
             ("vcp+bise+wlte", Some(0)),
             ("xcp", Some(1)),
             ("xcp[form=compact]", Some(2)),
-            // By the name alone: with the operator's options.
+            // Only by name, using the operator's options.
             ("cubic", Some(3)),
             ("cubic[iw=20]", Some(3)),
             ("cubic[iw=10000]", None),

@@ -16,8 +16,8 @@ use tracing_subscriber::EnvFilter;
 
 mod queue;
 
-/// Control characters as escapes (`\u{1b}`): a terminal would obey them, and most of what is
-/// printed holds names that a peer chose. Those in `kept` stay.
+/// Escapes control characters (`\u{1b}`) except those in `kept`. Otherwise a terminal would
+/// interpret them, and most output contains names that a peer chose.
 fn escape<'a>(text: &'a str, kept: &[char]) -> Cow<'a, str> {
     let is_bad = |c: char| is_obeyed(c) && !kept.contains(&c);
     if !text.contains(is_bad) {
@@ -34,13 +34,13 @@ fn escape<'a>(text: &'a str, kept: &[char]) -> Cow<'a, str> {
     Cow::Owned(escaped)
 }
 
-/// A name, or a message from elsewhere, as part of a line.
+/// Escapes a name or a foreign message for use within a line.
 pub(super) fn plain(text: &str) -> Cow<'_, str> {
     escape(text, &[])
 }
 
-/// Sends log lines to stderr: those that `RUST_LOG` asks for, or else those of `usual`, if any.
-/// A command that has `usual` ones is a server: it waits for no reader of its log.
+/// Logs to stderr, filtered by `RUST_LOG` or else by `usual`. Only servers have a `usual`
+/// filter, and their log never waits for a reader.
 pub(super) fn log(usual: Option<&str>) {
     if usual.is_some() {
         queue::begin();
@@ -54,12 +54,12 @@ pub(super) fn log(usual: Option<&str>) {
         .with_env_filter(filter)
         .with_ansi(false)
         .with_writer(|| LogLine)
-        // It would report a failure of stderr on stderr, by `eprintln!`.
+        // Otherwise it would report failures of stderr on stderr using `eprintln!`.
         .log_internal_errors(false)
         .init();
 }
 
-/// Takes one line of the log by each call.
+/// Receives one log line per call.
 struct LogLine;
 
 impl Write for LogLine {
@@ -76,23 +76,22 @@ impl Write for LogLine {
     }
 }
 
-/// A command has printed its object.
+/// Whether a command has printed its object.
 static PRINTED: AtomicBool = AtomicBool::new(false);
 
-/// True once [`json`] was called.
 pub(super) fn has_printed_json() -> bool {
     PRINTED.load(Ordering::Relaxed)
 }
 
-/// Prints the one JSON object of a command.
+/// Prints a command's JSON object.
 pub(super) fn json(value: &impl Serialize) -> anyhow::Result<()> {
     PRINTED.store(true, Ordering::Relaxed);
     let text = json_text(value)?;
     print(&text)
 }
 
-/// JSON escapes U+0000 to U+001F. The other control characters, which stand in strings only, are
-/// written in the same form.
+/// Formats JSON. Since JSON only escapes U+0000 to U+001F, the other control characters, which
+/// only occur in strings, are escaped in the same form.
 pub(super) fn json_text(value: &impl Serialize) -> serde_json::Result<String> {
     let mut text = String::new();
     for c in serde_json::to_string(value)?.chars() {
@@ -106,22 +105,22 @@ pub(super) fn json_text(value: &impl Serialize) -> serde_json::Result<String> {
     Ok(text)
 }
 
-/// Prints what a command reports.
+/// Prints a command's report.
 pub(super) fn text(text: Arguments<'_>) -> anyhow::Result<()> {
     print(&escape(&text.to_string(), &['\n', '\t']))
 }
 
-/// Prints a table in place of what the terminal shows; anywhere else after it.
+/// Prints a table, which on a terminal replaces the previous content.
 pub(super) fn screen(table: &str) -> anyhow::Result<()> {
     let clear = match io::stdout().is_terminal() {
-        // The cursor goes home, and what follows it is erased (ECMA-48).
+        // Moves the cursor home and erases everything after it (ECMA-48).
         true => "\u{1b}[H\u{1b}[J",
         false => "",
     };
     print(&format!("{clear}{}", escape(table, &['\n', '\t'])))
 }
 
-/// Prints a line of what a command reports.
+/// Prints a line of a command's report.
 pub(super) fn line(line: Arguments<'_>) -> anyhow::Result<()> {
     text(format_args!("{line}\n"))
 }
@@ -132,8 +131,8 @@ pub(super) fn page(path: &Path, page: &str) -> anyhow::Result<()> {
     line(format_args!("{}", path.display()))
 }
 
-/// Tells people a line on stderr. One that cannot be written is lost: no job fails for that.
-/// `eprintln!` would panic.
+/// Prints a line for people on stderr. Failures are ignored so that they never fail a job,
+/// whereas `eprintln!` would panic.
 pub(super) fn tell(text: Arguments<'_>) {
     let line = format!("{text}\n");
     let line = escape(&line, &['\n', '\t']).into_owned();
@@ -142,19 +141,20 @@ pub(super) fn tell(text: Arguments<'_>) {
     }
 }
 
-/// Waits until what was told is written, where somebody reads it.
+/// Waits until all lines on stderr are written, if they are being read.
 pub(super) fn settle() {
     queue::settle();
 }
 
-/// Tells as [`tell`] does, with the arguments of `format!`.
+/// Does the same as [`tell`], with the arguments of `format!`.
 macro_rules! note {
     ($($argument:tt)*) => { $crate::command::output::tell(format_args!($($argument)*)) };
 }
 
 pub(super) use note;
 
-/// An error and its causes in one line. A cause that the text before it has is not said again.
+/// Formats an error and its causes in one line. A cause that the text already contains is not
+/// repeated.
 pub(super) fn explain(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain() {
@@ -168,7 +168,7 @@ pub(super) fn explain(error: &anyhow::Error) -> String {
     plain(&text).into_owned()
 }
 
-/// Prints to stdout. A pipe closed by its reader does not count as a failure; a full disk does.
+/// Prints to stdout. A pipe closed by its reader is not an error, but a full disk is.
 fn print(text: &str) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -179,7 +179,7 @@ fn print(text: &str) -> anyhow::Result<()> {
     }
 }
 
-/// Progress bars on stderr; hidden where they are not wanted or stderr is not a terminal.
+/// Returns progress bars on stderr, which are hidden with `quiet` or without a terminal.
 pub(super) fn bars(quiet: bool) -> MultiProgress {
     let target = if !quiet && std::io::stderr().is_terminal() {
         ProgressDrawTarget::stderr_with_hz(10)
@@ -189,7 +189,7 @@ pub(super) fn bars(quiet: bool) -> MultiProgress {
     MultiProgress::with_draw_target(target)
 }
 
-/// A bar that counts bytes.
+/// Returns a bar that counts bytes.
 pub(super) fn byte_bar(bars: &MultiProgress, name: &str, total: u64) -> ProgressBar {
     let bar = bars.add(ProgressBar::new(total));
     let style = ProgressStyle::with_template(
@@ -202,7 +202,7 @@ pub(super) fn byte_bar(bars: &MultiProgress, name: &str, total: u64) -> Progress
     bar
 }
 
-/// A bar that counts entries of a directory, with a message.
+/// Returns a bar with a message that counts a directory's entries.
 pub(super) fn count_bar(bars: &MultiProgress, name: &str) -> ProgressBar {
     let bar = bars.add(ProgressBar::no_length());
     let style = ProgressStyle::with_template("{prefix:24!} {human_pos} entries, {msg}, {elapsed}")
@@ -212,12 +212,12 @@ pub(super) fn count_bar(bars: &MultiProgress, name: &str) -> ProgressBar {
     bar
 }
 
-/// A number of bytes for people.
+/// Formats a number of bytes for people.
 pub(super) fn size(bytes: u64) -> String {
     indicatif::DecimalBytes(bytes).to_string()
 }
 
-/// A bar that counts milliseconds up to `time`.
+/// Returns a bar that counts milliseconds up to `time`.
 pub(super) fn time_bar(bars: &MultiProgress, name: &str, time: Duration) -> ProgressBar {
     let total = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     let bar = bars.add(ProgressBar::new(total));
@@ -236,7 +236,7 @@ mod tests {
 
     use super::*;
 
-    /// ESC, CR, DEL and the C1 set: CSI in one character.
+    /// ESC, CR, DEL, and a character of the C1 set (CSI).
     const HOSTILE: &str = "a\u{1b}[2Jb\rc\u{7f}d\u{9b}31m\ne";
 
     #[test]

@@ -1,4 +1,4 @@
-//! Manual pages and completions, made from the command line's own description.
+//! Generates manual pages and completions from the command line's definition.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,8 +16,8 @@ pub(super) struct Args {
     directory: PathBuf,
 }
 
-/// Writes a page per command (`pathmark.1`, `pathmark-get.1`, …), and completions for bash, zsh and
-/// fish.
+/// Writes a page per command (`pathmark.1`, `pathmark-get.1`, …), and completions for bash, zsh
+/// and fish.
 pub(super) fn pages(args: &Args) -> Outcome {
     let directory = &args.directory;
     let written = write(directory);
@@ -25,7 +25,7 @@ pub(super) fn pages(args: &Args) -> Outcome {
 }
 
 fn write(directory: &Path) -> std::io::Result<()> {
-    // `help` needs no pages of its own.
+    // `help` needs no pages.
     let mut command = Cli::command().disable_help_subcommand(true);
     fs::create_dir_all(directory)?;
     for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {

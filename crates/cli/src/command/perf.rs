@@ -1,7 +1,8 @@
-//! `pathmark perf`: throughput by the QUIC performance protocol (draft-banks-quic-performance).
+//! `pathmark perf`: measures throughput with the QUIC performance protocol
+//! (draft-banks-quic-performance).
 //!
-//! On each bidirectional stream the client sends how many bytes it wants as 8 bytes in network
-//! order, then its upload, then FIN; the server answers with as many bytes as were wanted.
+//! On each bidirectional stream, the client sends the number of bytes it wants (8 bytes in
+//! network order), its upload, and FIN. The server then sends the requested number of bytes.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -26,20 +27,19 @@ use pathmark::{Connection, Endpoint, RecvStream, SendStream};
 use pathmark_lab::text;
 
 const ALPN: &[u8] = b"perf";
-/// The same protocol with [`REPORT`].
+/// The same protocol, extended by [`REPORT`].
 const REPORTING: &[u8] = b"pathmark-perf";
-/// The wish on a stream for the server's report of its own sending side, in JSON, in place of
-/// bytes.
+/// Requests a JSON report of the server's sending side instead of bytes.
 const REPORT: u64 = u64::MAX - 1;
-/// Bytes of a report at most.
+/// Maximum size of a report in bytes.
 const LONGEST_REPORT: usize = 64 * 1024;
-/// Time for the report to arrive.
+/// Time limit for receiving the report.
 const REPORT_TIME: Duration = Duration::from_secs(10);
 
-/// Streams that a client may have open at once.
+/// Maximum number of concurrent streams of a client.
 const MOST_STREAMS: u64 = 1000;
 
-/// Time between two lines about the rate.
+/// Interval between rate messages.
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Sides of the measurement.
@@ -124,7 +124,7 @@ pub(super) async fn server(args: ServerArgs, stop: Stop) -> Outcome {
     Ok(())
 }
 
-/// Answers clients until the endpoint closes.
+/// Serves clients until the endpoint closes.
 async fn accept(endpoint: &Endpoint) {
     while let Some(incoming) = endpoint.accept().await {
         tokio::spawn(async move {
@@ -180,7 +180,7 @@ fn is_reporting(connection: &Connection) -> bool {
     connection.handshake_data().protocol.as_deref() == Some(REPORTING)
 }
 
-/// The server's report of its sending side; none of a server that has none.
+/// Requests the server's report of its sending side, which some servers don't provide.
 async fn report(connection: &Connection) -> Option<SenderReport> {
     if !is_reporting(connection) {
         return None;
@@ -213,19 +213,19 @@ async fn send_zeros(
     Ok(())
 }
 
-/// The JSON of a client.
+/// A client's JSON output.
 #[derive(Debug, Default, Serialize)]
 struct Measured {
-    /// With the figures of the side that sent: of the client where both did.
+    /// Includes the figures of the sending side, which is the client if both send.
     #[serde(flatten)]
     transfer: Transfer,
-    /// The client's report of what it sent.
+    /// The client's report of its sending side.
     up: Option<SenderReport>,
-    /// The server's report of what it sent; none of a server that has none.
+    /// The server's report of its sending side, if it provides one.
     down: Option<SenderReport>,
 }
 
-/// Bytes moved so far, on all streams.
+/// Bytes moved so far on all streams.
 #[derive(Debug, Default)]
 struct Moved {
     up: AtomicU64,
@@ -281,7 +281,7 @@ impl Measured {
     }
 }
 
-/// Measures. The results are in `measured`, however it ends.
+/// Measures. `measured` has the results even if an error is returned.
 async fn measure(args: &ClientArgs, stop: &Stop, measured: &mut Measured) -> Outcome {
     let (upload, mut download) = (args.upload, args.download);
     if upload == 0 && download == 0 {
@@ -320,7 +320,7 @@ async fn measure(args: &ClientArgs, stop: &Stop, measured: &mut Measured) -> Out
         () = stop.stopped() => Err(session::interrupted().into()),
         () = show(args, &bars, &moved, started) => Ok(()),
     };
-    // Nothing that is drawn stays.
+    // Remove everything drawn.
     let _ = bars.clear();
     let seconds = started.elapsed().as_secs_f64();
     transfer.bytes_up = moved.up.load(Ordering::Relaxed);
@@ -356,8 +356,7 @@ async fn measure(args: &ClientArgs, stop: &Stop, measured: &mut Measured) -> Out
     outcome
 }
 
-/// Shows how far a measurement is: a bar of bytes, or of time where that ends it, and a line for
-/// each second.
+/// Shows the progress as a bar of bytes or time, and a line per second.
 async fn show(args: &ClientArgs, bars: &MultiProgress, moved: &Moved, started: Instant) {
     let bytes = args.upload.saturating_add(args.download);
     let bar = match args.time {
@@ -415,8 +414,8 @@ async fn stream(
     };
     tokio::try_join!(sending, receiving)?;
     if upload > 0 {
-        // The upload counts when the server has it: its answer or its acknowledgement of the end
-        // says so.
+        // The upload is complete when the server has received it, as shown by its answer or its
+        // acknowledgement of the end.
         send.stopped().await?;
     }
     Ok(())

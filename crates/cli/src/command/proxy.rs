@@ -1,4 +1,4 @@
-//! `pathmark proxy`: TCP and UDP of known clients, to their targets.
+//! `pathmark proxy`: carries TCP and UDP for authenticated clients.
 
 use std::io::{self, IsTerminal};
 use std::net::SocketAddr;
@@ -27,7 +27,8 @@ pub(super) mod joined;
 mod loaded;
 mod status;
 
-/// Silence after which the proxy sends a packet: flows may be silent for longer than a connection.
+/// Idle time after which the proxy sends a packet, because flows may be idle for longer than the
+/// idle timeout.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
 /// Arguments.
@@ -85,12 +86,12 @@ enum Subcommand {
     Show(ShowArgs),
 }
 
-/// The object that the proxy prints once it accepts connections.
+/// The JSON object that the proxy prints once it accepts connections.
 #[derive(Debug, Serialize)]
 struct Listening {
     listening: SocketAddr,
     pin: Option<String>,
-    /// In the order of the tokens; with `--show-uri`.
+    /// The URIs in the order of the tokens, with `--show-uri`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     uris: Vec<NamedUri>,
 }
@@ -144,12 +145,13 @@ pub(super) fn proxy(args: Args) -> Outcome {
     }
 }
 
-/// Has a server's connections carry flows of proxied applications.
+/// Configures a server's connections to carry proxied flows.
 const fn carry_flows(transport: &mut TransportConfig) {
     transport.keep_alive = Some(KEEP_ALIVE);
 }
 
-/// Changes who has access. `asks`: clients were asked for certificates from the start on.
+/// Changes who has access. `asks` is true if clients have been asked for certificates from the
+/// beginning.
 fn change(proxy: &Proxy, config: &Config, users: &[(String, Credential)], asks: bool) {
     if have_certificates(users) && !asks {
         tracing::warn!(
@@ -161,7 +163,7 @@ fn change(proxy: &Proxy, config: &Config, users: &[(String, Credential)], asks: 
     tracing::info!(users = users.len(), "the configuration was read again");
 }
 
-/// A configuration could not be read again.
+/// Logs that the configuration could not be reloaded.
 fn keep(failure: &Failure) {
     if let Failure::Usage(error) | Failure::Failed(error) = failure {
         let error = output::explain(error);
@@ -199,14 +201,15 @@ async fn serve(args: Args, stop: Stop) -> Outcome {
         }
     })
     .await;
-    // The socket is removed.
+    // Wait so that the socket is removed.
     serving.abort();
     let _ = serving.await;
     tracing::info!(counts = ?proxy.counts(), "stopped");
     Ok(())
 }
 
-/// Prints where the proxy is. A token goes to a terminal alone, unless the user asks for more.
+/// Prints the proxy's address. Tokens are only printed on a terminal, unless the user requests
+/// otherwise.
 fn announce(
     args: &Args,
     loaded: &Loaded,

@@ -1,4 +1,4 @@
-//! `--reconnect`: what a client does when its connection is lost.
+//! `--reconnect`: connects again after the connection is lost.
 
 use std::time::Duration;
 
@@ -8,9 +8,9 @@ use super::output;
 use super::session::{self, Stop};
 use super::values;
 
-/// The wait before the first attempt …
+/// The pause before the first attempt …
 const FIRST: Duration = Duration::from_secs(1);
-/// … which each attempt without progress doubles, up to this.
+/// … which doubles after each attempt without progress, up to this.
 const LONGEST: Duration = Duration::from_secs(60);
 
 /// Whether and how long a client connects again.
@@ -39,12 +39,12 @@ fn time(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// No server answered, so that a later attempt may succeed.
+/// No server answered, so a later attempt may succeed.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(super) struct NoAnswer(pub(super) String);
 
-/// True if another connection may bring what failed.
+/// Returns true if another connection might succeed.
 pub(super) fn is_lost(error: &anyhow::Error) -> bool {
     error.downcast_ref::<NoAnswer>().is_some()
         || error.chain().any(|cause| {
@@ -60,12 +60,12 @@ pub(super) fn is_lost(error: &anyhow::Error) -> bool {
         })
 }
 
-/// The waits between attempts, as a state machine without a clock.
+/// Computes the pauses between attempts, as a state machine without a clock.
 #[derive(Debug)]
 pub(super) struct BackOff {
     /// Time without progress after which the client gives up.
     most: Duration,
-    /// When the last progress was, since the first attempt.
+    /// When progress was last made, since the first attempt.
     progress: Duration,
     wait: Duration,
 }
@@ -79,8 +79,8 @@ impl BackOff {
         }
     }
 
-    /// An attempt has ended at the time `now` since the first one began; `moved`: it moved
-    /// something. How long to wait before the next; none: the client gives up.
+    /// Returns the pause after an attempt that ended at the time `now` since the first one
+    /// began, or `None` to give up. `moved` is true if the attempt made progress.
     pub(super) fn next(&mut self, now: Duration, moved: bool) -> Option<Duration> {
         if moved {
             (self.progress, self.wait) = (now, FIRST);
@@ -92,7 +92,7 @@ impl BackOff {
     }
 }
 
-/// Attempts of a command.
+/// A command's attempts.
 #[derive(Debug)]
 pub(super) struct Attempts {
     began: std::time::Instant,
@@ -109,7 +109,7 @@ impl ReconnectArgs {
 }
 
 impl Attempts {
-    /// Waits before the next attempt; false where there is none.
+    /// Waits before the next attempt. Returns false if there is none.
     pub(super) async fn again(&mut self, stop: &Stop, moved: bool, why: &str) -> bool {
         let Some(back_off) = self.back_off.as_mut().filter(|_| !stop.is_stopped()) else {
             return false;
@@ -143,7 +143,7 @@ mod tests {
             waits.push(wait.as_secs());
             now += wait;
         }
-        // 7 s after the first attempt something moved.
+        // Progress was made 7 s after the first attempt.
         assert_eq!(waits, [1, 2, 4, 1, 2, 4, 8, 16, 32, 37]);
         assert_eq!(
             BackOff::new(Duration::ZERO).next(Duration::ZERO, false),

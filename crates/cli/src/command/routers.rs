@@ -1,4 +1,4 @@
-//! The part of a command in XCP-i: it answers routers that measure the hops between them and this
+//! A command's part in XCP-i: it answers routers that measure the hops between them and this
 //! host, and measures such hops itself.
 
 use std::io::ErrorKind;
@@ -12,7 +12,7 @@ use super::Failure;
 use super::target::Target;
 use pathmark::xcp_i::{HostClouds, HostEdge, RunningEdge, count_hops};
 
-/// The rate of packets for routers that measure, bytes per second: 1 % of 100 Mbit/s.
+/// Maximum rate of packets to measuring routers in bytes per second: 1 % of 100 Mbit/s.
 const ANSWERS_RATE: u64 = 125_000;
 
 /// Whether routers are answered.
@@ -25,7 +25,7 @@ pub(super) struct AnswerArgs {
 }
 
 impl AnswerArgs {
-    /// Begins for a client that stores at `server`.
+    /// Begins answering for a client that stores at `server`.
     pub(super) async fn store(&self, server: &Target) -> Result<Option<RunningEdge>, Failure> {
         let Some(file) = self.answer_routers.as_deref() else {
             return Ok(None);
@@ -46,7 +46,7 @@ pub(super) struct MeasureArgs {
 }
 
 impl MeasureArgs {
-    /// The virtual routers of `config`, if there are to be some.
+    /// Adds virtual routers to `config`, if hops should be measured.
     fn count(&self, config: &mut TransportConfig) -> Option<(&Path, HostClouds)> {
         let secret = self.measure_hops.as_deref()?;
         let clouds = HostClouds::new();
@@ -54,8 +54,8 @@ impl MeasureArgs {
         Some((secret, clouds))
     }
 
-    /// Begins for a server at the address `own`, which also answers routers if it has a secret for
-    /// that.
+    /// Begins for a server at the address `own`, which also answers routers if it has a secret
+    /// for this.
     pub(super) fn serve(
         &self,
         own: IpAddr,
@@ -89,7 +89,7 @@ impl MeasureArgs {
         start().map(Some).map_err(Failure::usage)
     }
 
-    /// Begins for a client of `server`.
+    /// Begins measuring for a client of `server`.
     pub(super) async fn fetch(
         &self,
         server: &Target,
@@ -126,7 +126,7 @@ fn edge(own: IpAddr, file: &Path) -> anyhow::Result<HostEdge> {
     HostEdge::new(own, secret(file)?.as_bytes()).with_context(holds)
 }
 
-/// The address by which this host reaches a server, at the first of its addresses; nothing is sent.
+/// Returns the local address for packets to a server's first address, without sending any.
 async fn own_address(server: &Target) -> Result<IpAddr, Failure> {
     let addresses = server.resolve().await?;
     let Some(to) = addresses.first().copied() else {

@@ -1,4 +1,4 @@
-//! `pathmark serve`: a directory offered to clients over HTTP/3.
+//! `pathmark serve`: serves a directory to clients over HTTP/3.
 
 use std::cell::Cell;
 use std::path::PathBuf;
@@ -69,7 +69,7 @@ pub(super) struct Args {
     pub(super) json: bool,
 }
 
-/// True if SIGHUP has files read again, and does not end the server.
+/// Returns true if SIGHUP reloads files instead of ending the server.
 pub(super) fn reloads(args: &Args) -> bool {
     args.clients.is_some()
         || args.access_log.is_some()
@@ -97,7 +97,7 @@ pub(super) async fn serve(args: Args, stop: Stop) -> Outcome {
     };
     let clients = read_clients().map_err(Failure::usage)?;
     let pins = Cell::new(clients.as_ref().is_some_and(Clients::have_pins));
-    // Clients that nothing is to be known of are not asked for certificates.
+    // Clients are only asked for certificates if any client needs one.
     let asked = || pins.get() || joined.as_ref().is_some_and(Joined::has_certificates);
     let asks = Cell::new(asked());
     let clients = clients.map(|clients| Arc::new(RwLock::new(Arc::new(clients))));
@@ -194,15 +194,15 @@ pub(super) async fn serve(args: Args, stop: Stop) -> Outcome {
         None => session::serve(&endpoint, session::HTTP3, accepting, &stop).await,
     }
     if let Some(status) = status {
-        // The socket is removed.
+        // Wait so that the socket is removed.
         status.abort();
         let _ = status.await;
     }
     Ok(())
 }
 
-/// Accepts connections until the endpoint closes, and returns when what was done for them has
-/// ended: unfinished files that clients were to store are removed then.
+/// Accepts connections until the endpoint closes, and returns when work for them has ended. By
+/// then, clients' unfinished files have been removed.
 async fn accept(endpoint: &Endpoint, origin: Origin, house: House) {
     let mut connections = JoinSet::new();
     let (tended, kept) = (origin.clone(), house.clone());

@@ -1,4 +1,4 @@
-//! The runtime, endpoints and configurations that the commands share.
+//! The runtime, endpoints and configurations shared by the commands.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -18,67 +18,67 @@ use super::values::Listen;
 use super::{Failure, Outcome, output};
 use pathmark::{Connection, Endpoint, ServerConfig, TransportConfig};
 
-/// Silence after which a client sends a packet, so that the connection outlives what either side
-/// does with its disk: a part is hashed, a whole file is synced and read back.
+/// Idle time after which a client sends a packet, so that the connection survives long disk
+/// operations on either side, such as hashing a part or syncing and reading back a whole file.
 pub(super) const KEEP_ALIVE: Duration = Duration::from_secs(5);
 
-/// Longest wait for clients after the server announced its end.
+/// Maximum time to wait for clients after closing the server's connections.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// A client stays this long after it has closed its connection, and answers late packets …
+/// A client stays for this time after closing its connection, in order to answer late packets …
 const LINGER: Duration = Duration::from_millis(20);
-/// … or until its CONNECTION_CLOSE has left, up to this long.
+/// … and waits at most this long for its CONNECTION_CLOSE to be sent.
 const LONGEST_LINGER: Duration = Duration::from_secs(1);
 
-/// Application error codes with which this side closes connections.
+/// Application error codes for closing connections.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Codes {
     done: u32,
     interrupted: u32,
 }
 
-/// Those of HTTP/3 (RFC 9114 section 8.1): H3_NO_ERROR and H3_REQUEST_CANCELLED.
+/// The codes of HTTP/3 (RFC 9114 section 8.1): H3_NO_ERROR and H3_REQUEST_CANCELLED.
 pub(super) const HTTP3: Codes = Codes {
     done: 0x100,
     interrupted: 0x10c,
 };
-/// Those of the performance protocol.
+/// The codes of the performance protocol.
 pub(super) const PERF: Codes = Codes {
     done: 0,
     interrupted: 1,
 };
 
-/// The request to stop by SIGINT (Ctrl-C), SIGTERM or SIGHUP.
+/// The request to stop after SIGINT (Ctrl-C), SIGTERM or SIGHUP.
 #[derive(Clone, Debug)]
 pub(super) struct Stop(watch::Receiver<bool>);
 
 impl Stop {
-    /// There was a signal.
+    /// Returns true after a signal.
     pub(super) fn is_stopped(&self) -> bool {
         *self.0.borrow()
     }
 
-    /// Waits for a signal; ready at once if there was one.
+    /// Waits for a signal, or returns immediately if there was one.
     pub(super) async fn stopped(&self) {
         let mut signalled = self.0.clone();
         if signalled.wait_for(|signalled| *signalled).await.is_err() {
-            // The runtime ends.
+            // The runtime is shutting down.
             std::future::pending::<()>().await;
         }
     }
 }
 
-/// Why a command ends before its work is done.
+/// Returns the error of a command that was interrupted.
 pub(super) fn interrupted() -> anyhow::Error {
     anyhow!("interrupted")
 }
 
-/// Runs a command, which ends soon after its [`Stop`] says so.
+/// Runs a command, which must end soon after its [`Stop`] is signalled.
 pub(super) fn run<F: Future<Output = Outcome>>(command: impl FnOnce(Stop) -> F) -> Outcome {
     run_until(hangup_counts(), command)
 }
 
-/// As [`run`], but SIGHUP is for the command, which has [`Hangups`].
+/// Does the same as [`run`], but leaves SIGHUP to the command, which has [`Hangups`].
 pub(super) fn run_reloading<F: Future<Output = Outcome>>(
     command: impl FnOnce(Stop) -> F,
 ) -> Outcome {
@@ -100,12 +100,12 @@ fn run_until<F: Future<Output = Outcome>>(
         });
         command(Stop(stop)).await
     });
-    // A host name that is looked up, or a disk that syncs, holds up no command that has ended.
+    // Don't wait for a name lookup or disk sync after the command has ended.
     runtime.shutdown_background();
     outcome
 }
 
-/// The same for a command that need not do anything more when it is stopped.
+/// Does the same for a command that can be dropped when it is stopped.
 pub(super) fn run_to_stop(command: impl Future<Output = Outcome>) -> Outcome {
     run(|stop| async move {
         tokio::select! {
@@ -115,8 +115,8 @@ pub(super) fn run_to_stop(command: impl Future<Output = Outcome>) -> Outcome {
     })
 }
 
-/// Closes a connection of a client, and returns once CONNECTION_CLOSE has left. Data of the peer
-/// that arrives later is dropped.
+/// Closes a client's connection, and waits until CONNECTION_CLOSE has been sent. Later data from
+/// the peer is discarded.
 pub(super) async fn leave(connection: &Connection, stop: &Stop, codes: Codes) {
     if connection.close_reason().is_some() {
         return;
@@ -143,7 +143,8 @@ fn runtime() -> anyhow::Result<Runtime> {
         .enable_all()
         .build()
         .context("cannot start the runtime")?;
-    // With a handler, a write beyond a limit of file sizes fails, where it would end the process.
+    // With a handler, exceeding the file size limit makes writing fail instead of killing the
+    // process.
     {
         let _entered = runtime.enter();
         drop(signal(SignalKind::from_raw(libc::SIGXFSZ)));
@@ -151,21 +152,22 @@ fn runtime() -> anyhow::Result<Runtime> {
     Ok(runtime)
 }
 
-/// Ready when SIGINT (Ctrl-C) or SIGTERM comes; `hangup`: or SIGHUP. Handlers of all are installed
-/// by the call, not by the first poll: a command's own first poll may do much of its work.
+/// Completes on SIGINT (Ctrl-C), SIGTERM, or with `hangup` also on SIGHUP. The handlers are
+/// installed by this call rather than by the first poll, because the command's own first poll
+/// may do much of its work.
 fn stopped_by(hangup: bool) -> impl Future<Output = ()> {
     let wait = |kind| {
         let signals = signal(kind);
         async move {
             match signals {
                 Ok(mut signals) => drop(signals.recv().await),
-                // Then it does what it does to any process.
+                // Without a handler, the signal has its default effect.
                 Err(_) => std::future::pending().await,
             }
         }
     };
     let (interrupt, terminate) = (wait(SignalKind::interrupt()), wait(SignalKind::terminate()));
-    // The terminal has gone away, which a command under nohup(1) outlives.
+    // The terminal has closed. Under nohup(1), the command should continue.
     let hangup = hangup.then(|| wait(SignalKind::hangup()));
     let hangup = async move {
         match hangup {
@@ -182,7 +184,8 @@ fn stopped_by(hangup: bool) -> impl Future<Output = ()> {
     }
 }
 
-/// False where SIGHUP is ignored, or where the system does not say so: it stays ignored then.
+/// Returns false if SIGHUP is ignored or the system doesn't report this. In these cases it must
+/// stay ignored.
 fn hangup_counts() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -190,16 +193,15 @@ fn hangup_counts() -> bool {
     mask.is_some_and(|mask| mask & 1 == 0)
 }
 
-/// A stream of SIGHUPs. The process receives them from its creation on and no longer ends.
+/// A stream of SIGHUP signals. Creating it prevents the signal from ending the process.
 pub(super) struct Hangups(Option<Signal>);
 
 impl Hangups {
-    /// A server calls this before it says that it listens.
+    /// Installs the handler. A server must do this before announcing that it listens.
     pub(super) fn new() -> Self {
         Self(signal(SignalKind::hangup()).ok())
     }
 
-    /// Waits for the next SIGHUP.
     pub(super) async fn next(&mut self) {
         let received = match &mut self.0 {
             Some(hangups) => hangups.recv().await,
@@ -211,7 +213,7 @@ impl Hangups {
     }
 }
 
-/// As [`serve`], and SIGHUP is for `reload`.
+/// Does the same as [`serve`], calling `reload` on each SIGHUP.
 pub(super) async fn serve_reloading(
     endpoint: &Endpoint,
     codes: Codes,
@@ -235,7 +237,7 @@ pub(super) async fn serve_reloading(
     serve(endpoint, codes, serving, stop).await;
 }
 
-/// Serves until `stop`, then closes all connections, and waits some seconds for `serving`, which
+/// Serves until `stop`, then closes all connections and waits a few seconds for `serving`, which
 /// ends with the endpoint.
 pub(super) async fn serve(
     endpoint: &Endpoint,
@@ -246,14 +248,14 @@ pub(super) async fn serve(
     let tell = async {
         stop.stopped().await;
         endpoint.close(codes.done, b"the server was stopped");
-        // A disk that syncs, or a file that is hashed, is not waited for any longer.
+        // Don't wait any longer for a disk sync or a file being hashed.
         tokio::time::sleep(FAREWELL).await;
     };
     tokio::select! {
         () = serving => {}
         () = tell => {}
     }
-    // A client that does not answer is not waited for.
+    // Don't wait for clients that don't answer.
     let _ = tokio::time::timeout(FAREWELL, endpoint.wait_idle()).await;
 }
 
@@ -264,7 +266,7 @@ struct Listening {
     pin: Option<String>,
 }
 
-/// The configuration of a server, with the pin of its certificate.
+/// Returns a server's configuration and the pin of its certificate.
 pub(super) fn server_config(
     identity: Identity,
     transport: Arc<TransportConfig>,
@@ -279,7 +281,7 @@ pub(super) fn server_config(
     (config, pin)
 }
 
-/// Binds a server and prints its address and pin.
+/// Binds a server, and prints its address and pin.
 pub(super) fn listen(
     address: &Listen,
     (config, pin): (ServerConfig, Option<String>),
@@ -312,20 +314,20 @@ pub(super) struct DscpArgs {
     pub(super) dscp: u8,
 }
 
-/// The transport's configuration for `--cc` and `--dscp`.
+/// Returns the transport configuration for `--cc` and `--dscp`.
 pub(super) fn transport(algorithm: &Algorithm, marking: DscpArgs) -> TransportConfig {
     let mut config = pathmark::transport_config(algorithm);
     config.dscp = marking.dscp;
     config
 }
 
-/// Wall time, for messages to users.
+/// Returns the current time for measuring durations.
 #[expect(clippy::disallowed_methods, reason = "the command owns its clock")]
 pub(super) fn now() -> std::time::Instant {
     std::time::Instant::now()
 }
 
-/// Time since 1970-01-01 UTC, for what outlives this process.
+/// Returns the time since 1970-01-01 UTC, for data that outlives this process.
 #[expect(clippy::disallowed_methods, reason = "the command owns its clock")]
 pub(super) fn unix_time() -> std::time::Duration {
     let epoch = std::time::UNIX_EPOCH;
@@ -333,7 +335,7 @@ pub(super) fn unix_time() -> std::time::Duration {
     since.unwrap_or_default()
 }
 
-/// Waits before the next look at a lock that another process holds.
+/// Waits before trying again to get another process's lock.
 #[expect(clippy::disallowed_methods, reason = "the command owns its clock")]
 pub(super) fn pause(time: std::time::Duration) {
     std::thread::sleep(time);
@@ -351,7 +353,7 @@ mod tests {
         );
     }
 
-    /// Without a handler the signal would end this process.
+    /// Without a handler, the signal would end this process.
     #[tokio::test]
     async fn a_signal_before_the_first_poll_counts() {
         use nix::sys::signal::{Signal, raise};

@@ -1,4 +1,4 @@
-//! `HOST:PORT/NAME` and `https://HOST/PATH` as written on the command line.
+//! Parses `HOST:PORT/NAME` and `https://HOST/PATH` on the command line.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -16,19 +16,19 @@ use super::Failure;
 
 /// The scheme of URLs.
 const HTTPS: &str = "https://";
-/// The port of URLs that have none.
+/// The default port of URLs.
 const HTTPS_PORT: u16 = 443;
 
-/// A server, and possibly a path on it.
+/// A server, and optionally a path on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Target {
-    /// Host name or address, without brackets.
+    /// Host name or address without brackets.
     pub(super) host: String,
     /// UDP port.
     pub(super) port: u16,
-    /// The part that follows the first `/`.
+    /// The part after the first `/`.
     pub(super) path: Option<PathName>,
-    /// Names may be patterns: it is no URL.
+    /// Whether names can be patterns, which they can't in a URL.
     pub(super) globs: bool,
 }
 
@@ -40,7 +40,7 @@ impl FromStr for Target {
     }
 }
 
-/// Takes names that are not UTF-8, too.
+/// Returns a parser that also accepts names that aren't UTF-8.
 pub(super) fn parser() -> impl TypedValueParser<Value = Target> {
     OsStringValueParser::new().try_map(|text| Target::read(&text))
 }
@@ -64,7 +64,7 @@ impl Target {
         };
         let path = path.strip_prefix(b"/");
         let authority = std::str::from_utf8(authority).map_err(|_| wrong())?;
-        // A port follows the last colon, unless that is within brackets.
+        // The port follows the last colon outside brackets.
         let (host, port) = match authority.rsplit_once(':') {
             Some((host, port)) if !port.ends_with(']') => {
                 (host, port.parse().map_err(|_| wrong())?)
@@ -116,7 +116,7 @@ impl Display for Target {
     }
 }
 
-/// A path for people, without the slash in front.
+/// Formats a path for people, without its first slash.
 pub(super) fn shown(path: &PathName) -> String {
     let mut text = text_of(&path.names.join(&b'/'));
     if path.slash && !text.is_empty() {
@@ -126,7 +126,7 @@ pub(super) fn shown(path: &PathName) -> String {
 }
 
 impl Target {
-    /// `HOST:PORT`, with an IPv6 address in brackets.
+    /// Returns `HOST:PORT`, with an IPv6 address in brackets.
     pub(super) fn server(&self) -> String {
         match self.host.contains(':') {
             true => format!("[{}]:{}", self.host, self.port),
@@ -134,7 +134,7 @@ impl Target {
         }
     }
 
-    /// The authority of the server's URLs.
+    /// Returns the authority of the server's URLs.
     pub(super) fn authority(&self) -> String {
         let server = self.server();
         match server.strip_suffix(":443") {
@@ -143,12 +143,12 @@ impl Target {
         }
     }
 
-    /// The name of the path for people; empty without one.
+    /// Returns the name of the path for people, which is empty without a path.
     pub(super) fn name(&self) -> String {
         self.path.as_ref().map(shown).unwrap_or_default()
     }
 
-    /// The addresses of the host, the best one first: at least one.
+    /// Returns at least one address of the host, the best one first.
     pub(super) async fn resolve(&self) -> anyhow::Result<Vec<SocketAddr>> {
         if let Ok(ip) = self.host.parse::<IpAddr>() {
             return Ok(vec![SocketAddr::new(ip, self.port)]);
@@ -169,7 +169,7 @@ impl Target {
     }
 }
 
-/// Refuses two sources of one final name: the one would take the other's place.
+/// Rejects two sources with the same final name, since one would replace the other.
 pub(super) fn distinct<N: Ord + Debug, S: Display>(
     pairs: impl IntoIterator<Item = (N, S)>,
 ) -> Result<(), Failure> {

@@ -1,4 +1,5 @@
-//! `pathmark top`: the state of a running tunnel or proxy over and over, the fastest flows first.
+//! `pathmark top`: repeatedly shows the state of a running tunnel or proxy, the fastest flows
+//! first.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -38,13 +39,13 @@ pub(super) async fn top(args: Args, stop: Stop) -> Outcome {
         }
         tokio::select! {
             () = tokio::time::sleep(args.interval) => {}
-            // The user has seen enough.
+            // Interrupting is the normal way to end.
             () = stop.stopped() => return Ok(()),
         }
     }
 }
 
-/// Puts the fastest flows first.
+/// Sorts the fastest flows first.
 fn sort(state: &mut Value) {
     let rate = |flow: &Value| {
         let of = |key: &str| flow[key].as_f64().unwrap_or_default();

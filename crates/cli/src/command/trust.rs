@@ -1,4 +1,4 @@
-//! Certificates: whom a client believes, what a server shows.
+//! Certificates: those a client trusts, and those a server presents.
 
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -79,7 +79,7 @@ pub(super) struct Shown {
 }
 
 impl ShowArgs {
-    /// These, or else a certificate and its key in files.
+    /// Returns these arguments, or uses the certificate and key in these files by default.
     pub(super) fn or(&self, chain: Option<&PathBuf>, key: Option<&PathBuf>) -> Self {
         let mut args = self.clone();
         if !args.own_cert && args.client_cert.is_none() {
@@ -88,7 +88,7 @@ impl ShowArgs {
         args
     }
 
-    /// The pin of this user's own certificate, if that is to be shown.
+    /// Returns the pin of this user's own certificate, if it should be presented.
     pub(super) fn own_pin(&self) -> Result<Option<Pin>, Failure> {
         let shown = self.own_cert.then(|| self.read()).transpose()?.flatten();
         let first = shown.map(|shown| CertificateDer::from_pem_slice(&shown.chain));
@@ -96,7 +96,6 @@ impl ShowArgs {
         Ok(first.map(|first| Pin::of(&first)))
     }
 
-    /// Reads the certificate and its key.
     pub(super) fn read(&self) -> Result<Option<Shown>, Failure> {
         let use_of = |path: &Path| format!("cannot use {}", path.display());
         if self.own_cert {
@@ -123,16 +122,16 @@ impl ShowArgs {
     }
 }
 
-/// The servers that a connection accepts.
+/// The servers that a connection trusts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Judge<'a> {
     given: &'a TrustArgs,
-    /// Servers' keys are kept; true: those of new ones too, without a question.
+    /// `Some` if servers' keys are kept. If true, new ones are trusted without asking.
     hosts: Option<bool>,
 }
 
 impl TrustArgs {
-    /// No keys are kept.
+    /// Trusts without keeping keys.
     pub(super) const fn judge(&self) -> Judge<'_> {
         Judge {
             given: self,
@@ -161,7 +160,7 @@ impl TrustArgs {
 }
 
 impl HostTrustArgs {
-    /// Keys are kept where no certificate or authority is given.
+    /// Keeps keys unless a certificate or authority is given.
     pub(super) const fn judge(&self) -> Judge<'_> {
         Judge {
             given: &self.given,
@@ -171,7 +170,8 @@ impl HostTrustArgs {
 }
 
 impl Judge<'_> {
-    /// The configuration of the handshake, which [`check`](Self::check) completes.
+    /// Returns the TLS configuration. If keys are kept, [`check`](Self::check) must follow the
+    /// handshake.
     pub(super) fn config(&self, alpn: &[&[u8]]) -> Result<TlsClientConfig, Failure> {
         let trust = match (self.given.given()?, self.hosts) {
             (Some(trust), _) => trust,
@@ -182,7 +182,7 @@ impl Judge<'_> {
         TlsClientConfig::new(trust, alpn).map_err(Failure::usage)
     }
 
-    /// Checks the server's certificate, before anything is sent to it, unless the handshake did.
+    /// Checks the server's certificate before anything is sent, unless the handshake already did.
     pub(super) async fn check(
         &self,
         connection: &Connection,
@@ -202,15 +202,15 @@ impl Judge<'_> {
     }
 }
 
-/// Believes a server whose key is known, or which an authority vouches for; or else a new one, if
-/// the user does.
+/// Trusts a server whose key is known or whose certificate an authority verifies. A new server
+/// is trusted if the user agrees.
 fn believe(chain: &[Vec<u8>], server: &str, host: &str, trust_new: bool) -> anyhow::Result<()> {
     let pin = Pin::of(chain.first().context("the server shows no certificate")?);
-    // Without a place for it nothing was kept.
+    // Without a place for the file, no keys were kept.
     let hosts = KnownHosts::open();
     let known = match &hosts {
         Ok(hosts) => hosts.pin(server)?.map(|known| (known, hosts.path())),
-        // Keys that were kept must not be passed over.
+        // Kept keys must not be ignored.
         Err(error) if KnownHosts::exists() => {
             return Err(anyhow!(
                 "the keys of known servers cannot be used: {error:#}"
@@ -248,7 +248,7 @@ fn believe(chain: &[Vec<u8>], server: &str, host: &str, trust_new: bool) -> anyh
             path.display()
         ),
         Err(error) => {
-            // Another run may have met another key.
+            // Another run may have kept a different key.
             let now = KnownHosts::open().and_then(|hosts| hosts.pin(server));
             if now.is_ok_and(|now| now.is_some_and(|known| known != pin)) {
                 return Err(error.context(format!("the key of {server} is not the one kept")));
@@ -259,7 +259,7 @@ fn believe(chain: &[Vec<u8>], server: &str, host: &str, trust_new: bool) -> anyh
     Ok(())
 }
 
-/// Asks the terminal, if there is one, whether to believe a server.
+/// Asks on the terminal, if there is one, whether to trust a server.
 fn ask(server: &str, pin: Pin) -> io::Result<bool> {
     let (stdin, mut stderr) = (io::stdin(), io::stderr());
     if !stdin.is_terminal() || !stderr.is_terminal() {
@@ -276,7 +276,8 @@ fn ask(server: &str, pin: Pin) -> io::Result<bool> {
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
 
-/// An authority of the system vouches for the certificate and the host; or why none does.
+/// Checks that an authority of the system verifies the certificate and the host, or returns the
+/// reason why not.
 fn vouched(chain: &[Vec<u8>], host: &str) -> Result<(), String> {
     let roots = system_roots().map_err(|_| "this system has no authorities".to_owned())?;
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
@@ -313,13 +314,13 @@ fn system_roots() -> Result<RootCertStore, Failure> {
 }
 
 impl CertificateArgs {
-    /// The certificate that was given; or else one that is kept next to `directory`, or of this
-    /// run.
-    /// A certificate is given, and none is made.
+    /// Returns true if a certificate was given, so that none has to be created.
     pub(super) const fn is_given(&self) -> bool {
         self.cert.is_some()
     }
 
+    /// Returns the given certificate, or one that is kept next to `directory`, or else a temporary
+    /// one.
     pub(super) fn identity(
         &self,
         directory: Option<&Path>,

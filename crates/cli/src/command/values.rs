@@ -24,7 +24,7 @@ const BYTES: Units = Units {
     ..units::BYTES
 };
 
-/// Units of [`duration`]; a bare number is in seconds.
+/// Units of [`duration`]. Numbers without a unit are seconds.
 const TIME: Units = Units {
     read: &[("m", 60 * SECOND), ("min", 60 * SECOND)],
     bare: Some(SECOND),
@@ -32,11 +32,11 @@ const TIME: Units = Units {
     ..units::TIME
 };
 
-/// A number of bytes: `1500`, `5_000_000`, `64KiB`, `1GB`.
+/// Parses a number of bytes: `1500`, `5_000_000`, `64KiB`, `1GB`.
 pub(super) fn bytes(text: &str) -> Result<u64, String> {
     match BYTES.read(&text.replace('_', "")) {
         Ok(bytes) => Ok(bytes),
-        // More than any transfer has, in any case.
+        // This exceeds any transfer.
         Err(ReadError::TooLarge) => Ok(u64::MAX),
         Err(ReadError::Unit(unit)) if text.starts_with(|c: char| c.is_ascii_digit()) => Err(
             format!("unknown unit `{unit}`; try kB, MB, GB, KiB, MiB or GiB"),
@@ -47,7 +47,7 @@ pub(super) fn bytes(text: &str) -> Result<u64, String> {
     }
 }
 
-/// A length of time: `30s`, `250ms`, `2m`.
+/// Parses a duration: `30s`, `250ms`, `2m`.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
     let wrong = || format!("`{text}` is no length of time such as 30s, 250ms or 2m");
     let nanos: u128 = TIME.read(text).map_err(|_| wrong())?;
@@ -61,18 +61,17 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
 pub(super) struct Listen {
     /// The text as written.
     text: String,
-    /// The addresses to try, in order: the next where the host has none of the first one's version.
+    /// The addresses to try in order. The next one is used if the host lacks the IP version.
     addresses: Vec<SocketAddr>,
 }
 
 impl Listen {
-    /// The address that is tried first.
     pub(super) fn ip(&self) -> IpAddr {
         let first = self.addresses.first();
         first.map_or(Ipv4Addr::UNSPECIFIED.into(), SocketAddr::ip)
     }
 
-    /// Tries `bind` with the addresses.
+    /// Tries `bind` with each address.
     pub(super) fn bind<T>(
         &self,
         mut bind: impl FnMut(SocketAddr) -> io::Result<T>,
@@ -108,14 +107,14 @@ impl Listen {
     }
 }
 
-/// The lowest port that a process without privileges may bind.
+/// Returns the lowest port that an unprivileged process can bind.
 fn first_free_port() -> u32 {
     let setting = std::fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start");
     let port = setting.ok().and_then(|text| text.trim().parse().ok());
     port.unwrap_or(1024)
 }
 
-/// `ADDRESS:PORT`, or `:PORT` or `PORT` for all addresses of both IP versions.
+/// Parses `ADDRESS:PORT`, or `:PORT` or `PORT` for all addresses of both IP versions.
 pub(super) fn listen(text: &str) -> Result<Listen, String> {
     let port = text.strip_prefix(':').unwrap_or(text).parse::<u16>();
     let addresses = match (port, text.parse::<SocketAddr>()) {
@@ -137,16 +136,16 @@ pub(super) fn listen(text: &str) -> Result<Listen, String> {
     })
 }
 
-/// A congestion controller's name with its options.
+/// Parses a congestion controller's name with its options.
 pub(super) fn algorithm(text: &str) -> Result<Algorithm, String> {
     Algorithm::parse(text).map_err(|error| error.to_string())
 }
 
-/// Congestion controllers, in the order that they were written.
+/// Congestion controllers in the given order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Algorithms(pub(super) Vec<Algorithm>);
 
-/// Names with their options between commas: `vcp[alpha=1.0,t_rho=200ms],xcp`.
+/// Parses names with options, separated by commas: `vcp[alpha=1.0,t_rho=200ms],xcp`.
 pub(super) fn algorithms(text: &str) -> Result<Algorithms, String> {
     let mut depth = 0_u32;
     let names = text.split(|c| {
@@ -163,7 +162,7 @@ pub(super) fn algorithms(text: &str) -> Result<Algorithms, String> {
         .map(Algorithms)
 }
 
-/// Bytes in hexadecimal, two digits each.
+/// Formats bytes in hexadecimal with two digits each.
 pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

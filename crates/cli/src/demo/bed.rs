@@ -1,4 +1,4 @@
-//! A test bed for one run: two hosts and a router process between them.
+//! A test bed for one run: two hosts with a router process between them.
 
 use std::net::IpAddr;
 
@@ -13,14 +13,14 @@ use super::scenario::{Scenario, Stack};
 
 pub use pathmark_testbed::chain::RouterProgram;
 
-/// Largest IP packet on the path.
+/// Maximum size of IP packets on the path.
 const MTU: u32 = 1500;
-/// Where the sender of data is.
+/// The sender's address.
 pub const SERVER: IpAddr = SENDER;
-/// Where the receiver is.
+/// The receiver's address.
 pub const CLIENT: IpAddr = RECEIVER;
 
-/// Two hosts and a router between them. Dropped, nothing of it is left.
+/// Two hosts with a router between them, which dropping this removes completely.
 #[derive(Debug)]
 pub struct Bed {
     chain: Chain,
@@ -29,19 +29,19 @@ pub struct Bed {
 /// One row of the router's time series.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sample {
-    /// Seconds of Unix time.
+    /// Unix time in seconds.
     pub unix_s: f64,
-    /// Bytes that left for the wire so far.
+    /// Bytes sent so far.
     pub sent_bytes: f64,
-    /// Bytes that wait.
+    /// Bytes in the queue.
     pub queue_bytes: f64,
 }
 
 impl Bed {
-    /// Builds it and starts the router. Rounds differ in the packets that the router loses.
+    /// Builds the bed and starts the router. Each round loses different packets.
     ///
     /// # Errors
-    /// If the machine forbids namespaces or TUN interfaces, or the router does not start.
+    /// Fails if the machine forbids namespaces or TUN interfaces, or if the router doesn't start.
     pub fn new(
         scenario: &Scenario,
         stack: &Stack,
@@ -80,22 +80,22 @@ queue = {{ kind = "droptail", limit = "4bdp", rtt = "{rtt}ms" }}
         Ok(Self { chain })
     }
 
-    /// The sender's host.
+    /// Returns the sender's host.
     #[must_use]
     pub fn server(&self) -> &Node {
         &self.chain.sender
     }
 
-    /// The receiver's host.
+    /// Returns the receiver's host.
     #[must_use]
     pub fn client(&self) -> &Node {
         &self.chain.receiver
     }
 
-    /// The links as the router sees them: the bottleneck, and its reverse.
+    /// Returns the router's view of the links: the bottleneck and its reverse.
     ///
     /// # Errors
-    /// If the router does not answer.
+    /// Fails if the router doesn't answer.
     pub fn links(&self) -> Result<Vec<LinkResult>> {
         let mut links = links(&self.chain, 0)?;
         for (link, name) in links.iter_mut().zip(["bottleneck", "bottleneck.reverse"]) {
@@ -104,10 +104,10 @@ queue = {{ kind = "droptail", limit = "4bdp", rtt = "{rtt}ms" }}
         Ok(links)
     }
 
-    /// Ends the router and reads its time series of the bottleneck.
+    /// Stops the router and reads its time series of the bottleneck.
     ///
     /// # Errors
-    /// If the file cannot be read.
+    /// Fails if the file can't be read.
     pub fn finish(mut self) -> Result<Vec<Sample>> {
         self.chain.stop(0)?;
         let text = std::fs::read_to_string(self.chain.record(0))?;
@@ -142,10 +142,10 @@ queue = {{ kind = "droptail", limit = "4bdp", rtt = "{rtt}ms" }}
     }
 }
 
-/// The links of a router in a chain as it sees them: forward, reverse.
+/// Returns a router's view of its links: forward and reverse.
 ///
 /// # Errors
-/// If the router does not answer.
+/// Fails if the router doesn't answer.
 pub fn links(chain: &Chain, router: usize) -> Result<Vec<LinkResult>> {
     let text = ask(&chain.control(router), &Query::Json)?;
     let state: Value = serde_json::from_str(&text)?;

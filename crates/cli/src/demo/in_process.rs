@@ -1,5 +1,5 @@
-//! The demonstration inside this process: the emulator's endpoints and router ports under a virtual
-//! clock, for machines that forbid namespaces or TUN interfaces.
+//! Runs the demonstration inside this process, using the emulator's endpoints and router ports
+//! under a virtual clock. It is for machines that forbid namespaces or TUN interfaces.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -14,10 +14,10 @@ use super::meter::Meter;
 use super::run::{Measured, Run, SAMPLE, now};
 use super::scenario::{Scenario, Stack};
 
-/// Runs the flows of `run` for `limit` of simulated time at most. The meters advance meanwhile.
+/// Runs the flows of `run` for at most `limit` of simulated time, advancing the meters.
 ///
 /// # Errors
-/// If the stack is the kernel's.
+/// Fails if the stack is the kernel's.
 pub(super) async fn measure(run: &Run, limit: Duration) -> Result<Measured> {
     let Stack::Pathmark(algorithm) = &run.stack else {
         bail!("the kernel's TCP does not run in-process");
@@ -42,7 +42,7 @@ pub(super) async fn measure(run: &Run, limit: Duration) -> Result<Measured> {
     })
 }
 
-/// The path and the flows in the keys of the emulator's scenario files.
+/// Formats the path and the flows as a scenario file of the emulator.
 fn scenario(run: &Run, algorithm: &Algorithm, port: &str, limit: Duration) -> String {
     let Scenario {
         name,
@@ -74,7 +74,7 @@ reverse = {{ queue = {{ kind = "droptail", limit = "4bdp" }} }}
         SAMPLE.as_millis(),
     );
     for file in 0..*files {
-        // Writing to a string cannot fail.
+        // Writing to a string never fails.
         let _ = write!(
             text,
             r#"[[flow]]
@@ -90,7 +90,7 @@ bytes = {bytes}
     text
 }
 
-/// Collects the time series of the picture, and advances the meters.
+/// Collects the picture's time series, and advances the meters.
 struct Series {
     meters: Vec<Arc<Meter>>,
     bytes_per_ms: f64,
@@ -135,7 +135,7 @@ impl Observer for Series {
 mod tests {
     use super::*;
 
-    /// Figures, meters and time series describe one transfer.
+    /// Figures, meters and time series must describe the same transfer.
     #[tokio::test]
     async fn meters_and_series_agree_with_the_result() {
         let [_, wireless] = Scenario::all(100_000);

@@ -1,4 +1,4 @@
-//! Files over the kernel's TCP, between two nodes of a test bed.
+//! Transfers files over the kernel's TCP, between two nodes of a test bed.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use tokio::task::JoinSet;
 
 use super::meter::Meter;
 
-/// Bytes written at once.
+/// Bytes to write at once.
 const CHUNK: usize = 64 * 1024;
 
-/// Congestion controls that this kernel has.
+/// Returns the congestion controls that this kernel supports.
 #[must_use]
 pub fn available() -> Vec<String> {
     std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control")
@@ -22,21 +22,21 @@ pub fn available() -> Vec<String> {
         .unwrap_or_default()
 }
 
-/// Prepares a node for windows of several bandwidth-delay products.
+/// Allows windows of several bandwidth-delay products on a node.
 ///
 /// # Errors
-/// If a sysctl is refused.
+/// Fails if a sysctl can't be set.
 pub fn tune(node: &Node) -> anyhow::Result<()> {
     node.sysctl("net.ipv4.tcp_rmem", "4096 1048576 67108864")?;
     node.sysctl("net.ipv4.tcp_wmem", "4096 1048576 67108864")?;
     Ok(())
 }
 
-/// Sends one file per meter from `server` (at `address`) to `client`, all at once, and returns when
-/// all have arrived.
+/// Sends one file per meter from `server` (at `address`) to `client`, all concurrently. Returns
+/// when all have arrived.
 ///
 /// # Errors
-/// If a socket cannot be had, or a connection fails.
+/// Fails if a socket can't be created or a connection fails.
 pub async fn transfer(
     server: &Node,
     address: IpAddr,

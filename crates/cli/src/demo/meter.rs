@@ -1,23 +1,23 @@
-//! How far each flow is, seen from outside while it runs.
+//! Tracks the progress of each flow while it runs.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// One flow's progress at the receiver's application.
+/// A flow's progress at the receiver's application.
 #[derive(Debug)]
 pub struct Meter {
-    /// Nothing before the flow begins.
+    /// Unset before the flow begins.
     begun: OnceLock<Instant>,
     wanted: u64,
     delivered: AtomicU64,
-    /// Offset from `begun`; nothing before the first byte.
+    /// Time of the last byte since `begun`, in nanoseconds.
     last: AtomicU64,
     finished: OnceLock<Duration>,
 }
 
 impl Meter {
-    /// A flow of `wanted` bytes that has not begun.
+    /// Creates a meter for `wanted` bytes of a flow that has not begun.
     #[must_use]
     pub fn new(wanted: u64) -> Self {
         Self {
@@ -29,13 +29,13 @@ impl Meter {
         }
     }
 
-    /// The flow begins at `at`: what comes from here on counts, and what it took to prepare files
-    /// and hosts does not. Only the first call counts.
+    /// Begins the flow at `at`, so that preparing files and hosts doesn't count. Only the first
+    /// call has an effect.
     pub fn begin(&self, at: Instant) {
         let _ = self.begun.set(at);
     }
 
-    /// When it began, if it has.
+    /// Returns when it began, if it has.
     #[must_use]
     pub fn begun(&self) -> Option<Instant> {
         self.begun.get().copied()
@@ -47,36 +47,36 @@ impl Meter {
         self.add_at(bytes, elapsed);
     }
 
-    /// Counts bytes delivered this long after the flow's begin.
+    /// Counts bytes delivered this long after the flow began.
     pub fn add_at(&self, bytes: u64, elapsed: Duration) {
         let total = self.delivered.fetch_add(bytes, Ordering::Relaxed) + bytes;
         let nanos = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);
         self.last.store(nanos, Ordering::Relaxed);
         if total >= self.wanted {
-            // Only the first time counts.
+            // Only the first call has an effect.
             let _ = self.finished.set(elapsed);
         }
     }
 
-    /// Bytes so far.
+    /// Returns the delivered bytes so far.
     #[must_use]
     pub fn delivered(&self) -> u64 {
         self.delivered.load(Ordering::Relaxed)
     }
 
-    /// Bytes in all.
+    /// Returns the total number of bytes.
     #[must_use]
     pub fn wanted(&self) -> u64 {
         self.wanted
     }
 
-    /// When the last of all bytes came, counted from the flow's begin.
+    /// Returns the time from the flow's beginning until all bytes were delivered.
     #[must_use]
     pub fn completion(&self) -> Option<Duration> {
         self.finished.get().copied()
     }
 
-    /// Delivered bits per second up to the last byte that came.
+    /// Returns the delivered bits per second until the last byte so far.
     #[must_use]
     pub fn goodput_bps(&self) -> f64 {
         let seconds = self.last.load(Ordering::Relaxed) as f64 * 1e-9;

@@ -1,13 +1,13 @@
-//! The demonstration: five files at once through a slow, far and possibly lossy link, with and
-//! without explicit feedback, and with the kernel's TCP. The experiment of the VCP Linux paper (Li,
-//! Yousefi'zadeh, §IV): 10 Mbit/s, 400 ms round trip, five files of 5 MB.
+//! The demonstration: five concurrent files through a slow, distant and possibly lossy link,
+//! with and without explicit feedback, and with the kernel's TCP. This is the experiment of the
+//! VCP Linux paper (Li, Yousefi'zadeh, §IV): 10 Mbit/s, 400 ms round trip, five files of 5 MB.
 //!
 //! ```text
 //!   node "server" ──tun── vcp-router (10 Mbit/s, 200 ms each way) ──tun── node "client"
 //! ```
 //!
-//! Each run has a test bed of its own, so that all of them go side by side in time. In-process,
-//! each is a run of the emulator.
+//! Each run has its own test bed, so that all of them can run concurrently. In-process, each is
+//! a run of the emulator.
 
 pub mod bed;
 mod in_process;

@@ -1,5 +1,5 @@
-//! A scenario of the emulator in real time: the same laws and ports over TUN interfaces, between
-//! processes and sockets.
+//! Runs a scenario of the emulator in real time: the same laws and ports over TUN interfaces,
+//! between processes and sockets.
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -26,17 +26,17 @@ use pathmark::tls::{TlsClientConfig, TlsServerConfig, Trust};
 use pathmark::{ClientConfig, Endpoint, ServerConfig};
 
 const ALPN: &[u8] = b"pathmark-demo";
-/// Ports of the receivers, one per flow from here on.
+/// Port of the first receiver. Each flow uses the next one.
 const FIRST_PORT: u16 = 5000;
-/// IPv4 and UDP headers.
+/// Size of the IPv4 and UDP headers.
 const HEADERS: u16 = 28;
-/// How much longer than the scenario a run may take to report.
+/// How much longer than the scenario a run can take.
 const GRACE: Duration = Duration::from_secs(1);
 
 /// Runs `scenario` between namespaces of this machine.
 ///
 /// # Errors
-/// If it has something that the test bed cannot show, or the bed cannot be had, or a connection
+/// Fails if the test bed doesn't support the scenario or can't be created, or if a connection
 /// fails.
 pub async fn run(scenario: &Scenario, program: RouterProgram) -> Result<RunResult> {
     let plan = Plan::new(scenario)?;
@@ -123,7 +123,7 @@ pub async fn run(scenario: &Scenario, program: RouterProgram) -> Result<RunResul
 }
 
 impl Plan {
-    /// Bytes of UDP payload that a packet has room for.
+    /// Returns the maximum UDP payload of a packet in bytes.
     fn payload(&self) -> Result<u16> {
         Ok(u16::try_from(self.mtu)?.saturating_sub(HEADERS))
     }
@@ -168,7 +168,7 @@ fn result(
     }
 }
 
-/// The sockets of a flow.
+/// A flow's sockets.
 struct Ends {
     from: UdpSocket,
     to: UdpSocket,
@@ -185,8 +185,8 @@ impl Ends {
     }
 }
 
-/// Moves `bytes` over a connection, as the emulator's flows do: the sender connects, and writes one
-/// stream.
+/// Moves `bytes` over a connection in the same way as the emulator's flows: the sender connects
+/// and writes one stream.
 async fn transfer(
     ends: Ends,
     law: &Algorithm,
@@ -199,7 +199,7 @@ async fn transfer(
     let tls = TlsServerConfig::new(vec![made.cert.der().clone()], key.into(), &[ALPN])?;
     let pin = tls.pin().context("a certificate has a pin")?;
     let mut transport = pathmark::transport_config(law);
-    // The path is known, as it is to the emulator's endpoints.
+    // The path's MTU is known, as it is to the emulator's endpoints.
     (transport.initial_mtu, transport.max_mtu) = (payload, Some(payload));
     let transport = Arc::new(transport);
     let receiver = Endpoint::new(
@@ -214,7 +214,7 @@ async fn transfer(
         while let Some(chunk) = stream.read_chunk().await? {
             counting.add(chunk.len() as u64);
         }
-        // Until the sender closes: it does so when all its data is acknowledged.
+        // The sender closes the connection when all its data is acknowledged.
         let _ = connection.accept_uni().await;
         anyhow::Ok(())
     });
@@ -242,7 +242,7 @@ async fn transfer(
     Ok(report)
 }
 
-/// Sends datagrams at a rate, evenly or as a Poisson process.
+/// Sends datagrams at a rate, either evenly or as a Poisson process.
 async fn datagrams(
     ends: Ends,
     pattern: Pattern,
@@ -262,7 +262,7 @@ async fn datagrams(
         if !wait.is_zero() {
             tokio::time::sleep(wait).await;
         }
-        // What the host's queue does not take is lost, as datagrams are.
+        // Datagrams that exceed the host's queue are lost.
         if from.send_to(&payload, ends.address).await.is_ok() {
             meter.add(size as u64);
         }

@@ -1,5 +1,5 @@
-//! The runs in two panels: the time to the last file over the path with loss, and the queue over
-//! the path without.
+//! Draws the runs in two panels: the time to the last file on the path with loss, and the queue
+//! on the path without.
 
 use std::path::Path;
 
@@ -10,13 +10,13 @@ use super::rounds::{Group, groups};
 use super::run::{Measured, today};
 use super::scenario::Scenario;
 
-/// Width and height of a panel: both together are as wide as a page shows them.
+/// Width and height of a panel. Two fill the width of a page.
 const PANEL: (u32, u32) = (415, 320);
 
-/// Writes the picture as SVG or PNG, by the file's ending.
+/// Writes the picture as SVG or PNG, depending on the file's extension.
 ///
 /// # Errors
-/// If the ending is another one or the file cannot be written.
+/// Fails if the extension is different or the file can't be written.
 pub fn write(
     runs: &[Measured],
     scenario: &Scenario,
@@ -32,10 +32,10 @@ pub fn write(
     Ok(())
 }
 
-/// An error for a file that [`write()`] would refuse.
+/// Checks that [`write()`] supports the extension of a file.
 ///
 /// # Errors
-/// If the ending is neither `svg` nor `png`.
+/// Fails if the extension is neither `svg` nor `png`.
 pub fn check(path: &Path) -> anyhow::Result<()> {
     ending(path)
         .filter(|ending| ["svg", "png"].contains(ending))
@@ -47,7 +47,7 @@ fn ending(path: &Path) -> Option<&str> {
     path.extension()?.to_str()
 }
 
-/// Kernel, machine, date and rounds.
+/// Describes kernel, machine, date and rounds.
 fn origin(rounds: u32) -> String {
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let machine = std::env::consts::ARCH;
@@ -60,7 +60,7 @@ fn origin(rounds: u32) -> String {
 
 fn figure(runs: &[Measured], scenario: &Scenario, origin: &str) -> Figure {
     let groups = groups(runs);
-    // The library's other stacks are in the table.
+    // The library's other stacks are only in the table.
     let first = groups.first().map_or("", Group::stack);
     let shown = |path: &str| {
         let of = |group: &&Group<'_>| {

@@ -1,5 +1,5 @@
-//! A scenario of the emulator as a chain of routers between two hosts, and what of it that cannot
-//! show.
+//! Converts a scenario of the emulator to a chain of routers between two hosts, and rejects
+//! unsupported scenarios.
 
 use std::time::Duration;
 
@@ -9,36 +9,36 @@ use pathmark_emulator::Scenario;
 use pathmark_emulator::scenario::{App, Connects, FlowSetup, LinkSetup, Pattern};
 use pathmark_testbed::chain::Hop;
 
-/// Routers that one machine runs in real time.
+/// Maximum number of routers that one machine runs in real time.
 const MOST_HOPS: usize = 4;
 
-/// The network to build, and the flows over it.
+/// The network to build and its flows.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The routers' ports from the first host to the second, and back.
+    /// The routers' ports from the first host to the second, in both directions.
     pub hops: Vec<Hop>,
-    /// Names of the links of each hop: there and back.
+    /// Names of each hop's links in both directions.
     pub names: Vec<[String; 2]>,
-    /// Largest IP packet.
+    /// Maximum size of an IP packet.
     pub mtu: u32,
-    /// When it ends at the latest.
+    /// The time limit.
     pub limit: Duration,
     /// Flows in the order of the scenario.
     pub flows: Vec<Planned>,
 }
 
-/// One flow.
+/// A planned flow.
 #[derive(Clone, Debug)]
 pub struct Planned {
-    /// The scenario's words of it.
+    /// The flow's setup in the scenario.
     pub setup: FlowSetup,
-    /// It goes from the second host to the first.
+    /// Whether it goes from the second host to the first.
     pub backwards: bool,
     /// Its load.
     pub load: Load,
 }
 
-/// The load of a flow.
+/// A flow's load.
 #[derive(Clone, Debug)]
 pub enum Load {
     /// A number of bytes over a connection.
@@ -48,10 +48,10 @@ pub enum Load {
 }
 
 impl Plan {
-    /// The plan of the test bed for `scenario`.
+    /// Plans the test bed for `scenario`.
     ///
     /// # Errors
-    /// Says which part of the scenario it cannot show.
+    /// Names the part of the scenario that isn't supported.
     pub fn new(scenario: &Scenario) -> Result<Self> {
         let Some(first) = scenario.flows.first() else {
             bail!("there are no flows");
@@ -80,7 +80,7 @@ impl Plan {
             let unlimited = links.filter(|link| link.spec.rate.is_none());
             unlimited.map(|link| link.spec.delay.0).sum()
         };
-        // What links without a rate delay, the first hop does.
+        // The first hop adds the delays of links without a rate.
         let mut before = [delay(there), delay(back)];
         let (mut hops, mut names) = (Vec::new(), Vec::new());
         for (there, back) in forward.iter().zip(&reverse) {
@@ -109,7 +109,7 @@ impl Plan {
     }
 }
 
-/// The links of a way that have a rate.
+/// Returns the links with a rate along a way.
 fn limited<'a>(scenario: &'a Scenario, way: &[usize]) -> Result<Vec<&'a LinkSetup>> {
     let mut found = Vec::new();
     for link in way.iter().filter_map(|index| scenario.links.get(*index)) {

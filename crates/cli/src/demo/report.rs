@@ -1,4 +1,4 @@
-//! The runs side by side: a table and a picture.
+//! Compares the runs in a table and a picture.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use pathmark_lab::plot::{Figure, Line, Panel};
 
 use super::run::Measured;
 
-/// Figures of one run for the table.
+/// One run's figures for the table.
 struct Row {
     completions: Vec<Option<f64>>,
     mean: Option<f64>,
@@ -35,7 +35,7 @@ impl Row {
     }
 }
 
-/// The table for people.
+/// Formats the table for people.
 #[must_use]
 pub fn table(runs: &[Measured]) -> String {
     let files = runs
@@ -44,7 +44,7 @@ pub fn table(runs: &[Measured]) -> String {
         .max()
         .unwrap_or(0);
     let mut out = String::new();
-    // Writing to a string cannot fail.
+    // Writing to a string never fails.
     let _ = writeln!(
         out,
         "{:9} {:24} {:width$} {:>8} {:>8} {:>6} {:>6} {:>9} {:>6} {:>6}",
@@ -87,7 +87,7 @@ pub fn table(runs: &[Measured]) -> String {
     out
 }
 
-/// The picture: throughput of each flow, and the queue, run by run.
+/// Draws each run's throughput per flow and its queue.
 #[must_use]
 pub fn figure(runs: &[Measured]) -> Figure {
     let longest = runs
@@ -159,7 +159,7 @@ pub fn figure(runs: &[Measured]) -> Figure {
     }
 }
 
-/// Means over half a second, so that a curve shows rates and not single packets.
+/// Returns means over half a second, so that a curve shows rates rather than single packets.
 fn smooth(series: &[(f64, f64)]) -> impl Iterator<Item = (f64, f64)> {
     series.chunks(5).map(|chunk| {
         let count = chunk.len().max(1) as f64;

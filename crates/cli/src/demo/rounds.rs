@@ -1,17 +1,17 @@
-//! Rounds of the same runs: what their figures have in the middle, and how far they spread.
+//! Summarizes rounds of the same runs by medians and ranges.
 
 use std::fmt::Write as _;
 
 use super::run::Measured;
 
-/// The least, the median and the greatest of some figures.
+/// The minimum, median and maximum of some figures.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spread {
-    /// The least.
+    /// The minimum.
     pub least: f64,
-    /// The middle one; of an even number the lower one of the two.
+    /// The median, or the lower of the two middle figures.
     pub median: f64,
-    /// The greatest.
+    /// The maximum.
     pub most: f64,
 }
 
@@ -29,31 +29,32 @@ impl Spread {
 /// The rounds of one stack over one path.
 #[derive(Debug)]
 pub struct Group<'a> {
-    /// Its runs, at least one, in the order of the rounds.
+    /// At least one run, in the order of rounds.
     pub runs: Vec<&'a Measured>,
 }
 
 impl Group<'_> {
-    /// The path's name.
+    /// Returns the path's name.
     #[must_use]
     pub fn path(&self) -> &str {
         self.runs.first().map_or("", |run| &run.result.scenario)
     }
 
-    /// The stack's name.
+    /// Returns the stack's name.
     #[must_use]
     pub fn stack(&self) -> &str {
         self.runs.first().map_or("", |run| &run.stack)
     }
 
-    /// Seconds until the last file was complete; nothing if a run did not complete all files.
+    /// Returns the seconds until the last file was complete, or `None` if a run did not complete
+    /// all files.
     #[must_use]
     pub fn last_s(&self) -> Option<Spread> {
         let last: Option<Vec<f64>> = self.runs.iter().map(|run| run.last_s()).collect();
         Spread::of(last?)
     }
 
-    /// Mean queue at the bottleneck, milliseconds.
+    /// Returns the bottleneck's mean queue in milliseconds.
     #[must_use]
     pub fn queue_ms(&self) -> Option<Spread> {
         let links = self.runs.iter().map(|run| run.result.links.first());
@@ -61,7 +62,7 @@ impl Group<'_> {
         Spread::of(queues.collect::<Option<Vec<f64>>>()?)
     }
 
-    /// The run whose last file took the median time, or else the first one.
+    /// Returns the run whose last file took the median time, or else the first run.
     #[must_use]
     pub fn middle(&self) -> Option<&Measured> {
         let median = self.last_s().map(|last| last.median);
@@ -71,7 +72,7 @@ impl Group<'_> {
     }
 }
 
-/// Runs by path and stack, in the order of their first ones.
+/// Groups runs by path and stack, in the order of their first runs.
 #[must_use]
 pub fn groups(runs: &[Measured]) -> Vec<Group<'_>> {
     let mut groups: Vec<Group<'_>> = Vec::new();
@@ -87,11 +88,11 @@ pub fn groups(runs: &[Measured]) -> Vec<Group<'_>> {
     groups
 }
 
-/// Medians and spread for people.
+/// Formats medians and ranges for people.
 #[must_use]
 pub fn table(runs: &[Measured]) -> String {
     let mut out = String::new();
-    // Writing to a string cannot fail.
+    // Writing to a string never fails.
     let _ = writeln!(
         out,
         "{:9} {:24} {:>28} {:>12}",
@@ -113,8 +114,8 @@ pub fn table(runs: &[Measured]) -> String {
     out
 }
 
-/// The runs in one sentence: the first stack compared with the best of the others, over the path
-/// with loss if it is among them.
+/// Compares the first stack with the best of the others in one sentence, for the path with loss
+/// if it is included.
 #[must_use]
 pub fn verdict(runs: &[Measured]) -> Option<String> {
     let groups = groups(runs);
@@ -150,7 +151,7 @@ pub(super) mod tests {
 
     use super::*;
 
-    /// A run whose files take these times.
+    /// Returns a run whose files take these times.
     pub(in crate::demo) fn run(path: &str, stack: &str, files: &[Option<f64>]) -> Measured {
         let flow = |completion_s: &Option<f64>| {
             let flow = serde_json::json!({

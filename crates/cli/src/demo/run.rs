@@ -1,4 +1,4 @@
-//! One run: a scenario with a stack, from the first packet to the result.
+//! One run of a scenario with a stack, from the first packet to the result.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -14,7 +14,7 @@ use super::meter::Meter;
 use super::scenario::{Scenario, Stack};
 use super::transfer::{self, Prepared, SenderFigures};
 
-/// Time between samples of throughput and queue.
+/// Interval between samples of throughput and queue.
 pub const SAMPLE: Duration = Duration::from_millis(100);
 const PORT: u16 = 4433;
 
@@ -27,16 +27,16 @@ pub enum Mode {
     InProcess,
 }
 
-/// A run that is under way or over.
+/// A run in progress or completed.
 #[derive(Debug)]
 pub struct Run {
     /// The path.
     pub scenario: Scenario,
     /// The sending stack.
     pub stack: Stack,
-    /// One per file.
+    /// One meter per file.
     pub meters: Vec<Arc<Meter>>,
-    /// Number of the round, from 1: rounds differ in which packets are lost.
+    /// The round number, counting from 1. Each round loses different packets.
     pub round: u32,
 }
 
@@ -56,7 +56,7 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// Seconds until the last file was complete, if all are.
+    /// Returns the seconds until the last file was complete, if all files are.
     #[must_use]
     pub fn last_s(&self) -> Option<f64> {
         let times = self.result.flows.iter().map(|flow| flow.completion_s);
@@ -66,7 +66,7 @@ impl Measured {
 }
 
 impl Run {
-    /// A run that has not begun.
+    /// Creates a run that has not begun.
     #[must_use]
     pub fn new(scenario: Scenario, stack: Stack) -> Self {
         let meters = (0..scenario.files).map(|_| Arc::new(Meter::new(scenario.bytes)));
@@ -78,11 +78,11 @@ impl Run {
         }
     }
 
-    /// Makes the path and the files, and then runs until all of them have arrived or `limit` is
-    /// over. Time counts from when the hosts and the files are there; in-process it is simulated.
+    /// Creates the path and the files, and runs until all files have arrived or `limit` has
+    /// passed. Time starts when hosts and files are ready. In-process, it is simulated.
     ///
     /// # Errors
-    /// If the path cannot be built or a transfer fails.
+    /// Fails if the path can't be built or a transfer fails.
     pub async fn measure(&self, mode: &Mode, limit: Duration) -> Result<Measured> {
         let program = match mode {
             Mode::Tun(program) => program.clone(),
@@ -106,7 +106,7 @@ impl Run {
         })
     }
 
-    /// All flows begin: now, and the same in seconds of Unix time.
+    /// Begins all flows. Returns the current time, and the same as Unix time in seconds.
     fn begin(&self) -> (Instant, f64) {
         let begun = now();
         for meter in &self.meters {
@@ -202,7 +202,7 @@ impl Run {
     }
 }
 
-/// Watches meters, and turns them into series of throughput.
+/// Converts meters to series of throughput.
 struct Throughput {
     meters: Vec<Arc<Meter>>,
     series: Vec<Vec<(f64, f64)>>,
@@ -216,7 +216,7 @@ impl Throughput {
         }
     }
 
-    /// Samples until `done` is, or `limit` is over (`None`).
+    /// Samples until `done` completes, or returns `None` once `limit` has passed.
     async fn watch<T>(
         &mut self,
         begun: Instant,
@@ -251,7 +251,7 @@ impl Throughput {
     }
 }
 
-/// Wall time of a run.
+/// Returns the time of a run.
 #[expect(
     clippy::disallowed_methods,
     reason = "the demonstration runs in real time"
@@ -270,7 +270,7 @@ pub(super) fn unix_s() -> f64 {
         .map_or(0.0, |since| since.as_secs_f64())
 }
 
-/// Today in UTC, as `2026-01-31`.
+/// Returns the current date in UTC, for example `2026-01-31`.
 #[expect(
     clippy::disallowed_methods,
     reason = "a picture says when it was measured"

@@ -2,25 +2,25 @@
 
 use pathmark_cc::Algorithm;
 
-/// A bottleneck and what is sent through it.
+/// A bottleneck and the files sent through it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scenario {
     /// `clean` or `wireless`.
     pub name: &'static str,
-    /// Rate of the bottleneck, bits per second.
+    /// The bottleneck's rate in bits per second.
     pub rate_bps: u64,
-    /// Delay of the bottleneck, one way, milliseconds.
+    /// The bottleneck's one-way delay in milliseconds.
     pub delay_ms: u64,
-    /// Packets lost at random on the bottleneck, towards the receiver.
+    /// Share of packets randomly lost at the bottleneck, towards the receiver.
     pub loss: f64,
-    /// Files at a time.
+    /// Concurrent files.
     pub files: usize,
-    /// Bytes of each file.
+    /// Bytes per file.
     pub bytes: u64,
 }
 
 impl Scenario {
-    /// Both scenarios, with files of `bytes`.
+    /// Returns both scenarios with files of `bytes`.
     #[must_use]
     pub fn all(bytes: u64) -> [Self; 2] {
         let clean = Self {
@@ -39,21 +39,21 @@ impl Scenario {
         [clean, wireless]
     }
 
-    /// Round-trip time without queues, seconds.
+    /// Returns the round-trip time without queues in seconds.
     #[must_use]
     pub fn rtt_s(&self) -> f64 {
         2.0 * self.delay_ms as f64 * 1e-3
     }
 
-    /// Seconds that all files take at least: their bytes, and 1.5 round trips for the handshake and
-    /// the request.
+    /// Returns the minimum time for all files in seconds: for their bytes, plus 1.5 round trips
+    /// for the handshake and the request.
     #[must_use]
     pub fn floor_s(&self) -> f64 {
         let bits = self.files as f64 * self.bytes as f64 * 8.0;
         bits / self.rate_bps as f64 + 1.5 * self.rtt_s()
     }
 
-    /// Bandwidth-delay product, bytes.
+    /// Returns the bandwidth-delay product in bytes.
     #[must_use]
     pub fn bdp_bytes(&self) -> u64 {
         self.rate_bps / 8 * 2 * self.delay_ms / 1000
@@ -70,7 +70,7 @@ pub enum Stack {
 }
 
 impl Stack {
-    /// Its name in results.
+    /// Returns its name in results.
     #[must_use]
     pub fn name(&self) -> String {
         match self {
@@ -79,7 +79,7 @@ impl Stack {
         }
     }
 
-    /// The link controller that its port runs.
+    /// Returns the link controller of its port.
     #[must_use]
     pub fn link_controller(&self) -> String {
         let port = match self {

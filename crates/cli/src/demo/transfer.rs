@@ -1,4 +1,4 @@
-//! Files over this library, between two sockets.
+//! Transfers files using this library between two sockets.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -25,18 +25,19 @@ use crate::report::SenderReport;
 use pathmark::tls::{TlsClientConfig, TlsServerConfig, Trust};
 use pathmark::{ClientConfig, Connection, Endpoint, ServerConfig};
 
-/// Figures of the sending side of a flow at its end.
+/// A flow's figures at its sender.
 #[derive(Clone, Debug, Default)]
 pub struct SenderFigures {
-    /// Packets that it declared lost.
+    /// Packets declared lost.
     pub packets_lost: u64,
     /// Round-trip times in milliseconds.
     pub rtt_ms: Option<Distribution>,
-    /// Congestion window in bytes, where it is known.
+    /// Congestion window in bytes, if it is known.
     pub cwnd_bytes: Option<MeanMax>,
 }
 
-/// The needs of a transfer before it begins: the files, a place for arriving files, a certificate.
+/// Everything that a transfer needs before it begins: files, a directory for received files, and
+/// a certificate.
 #[derive(Debug)]
 pub struct Prepared {
     there: TempDir,
@@ -44,10 +45,11 @@ pub struct Prepared {
     tls: TlsServerConfig,
 }
 
-/// Makes files of the meters' sizes. A gigabyte takes seconds, which do not count as transfer time.
+/// Creates files of the meters' sizes. A gigabyte takes seconds, which aren't part of the
+/// transfer time.
 ///
 /// # Errors
-/// If a file cannot be written.
+/// Fails if a file can't be written.
 pub async fn prepare(meters: &[Arc<Meter>]) -> Result<Prepared> {
     let sizes: Vec<u64> = meters.iter().map(|meter| meter.wanted()).collect();
     let files = tokio::task::spawn_blocking(move || {
@@ -67,11 +69,11 @@ pub async fn prepare(meters: &[Arc<Meter>]) -> Result<Prepared> {
     })
 }
 
-/// Serves the files that were prepared for `meters` on `server` and fetches them from `clients`
-/// (one socket per meter), all at once; returns when all have arrived.
+/// Serves the prepared files on `server`, and concurrently fetches them from `clients` (one
+/// socket per meter). Returns when all have arrived.
 ///
 /// # Errors
-/// If a connection or a file fails.
+/// Fails if a connection or a file fails.
 pub async fn transfer(
     prepared: Prepared,
     server: UdpSocket,
@@ -83,7 +85,7 @@ pub async fn transfer(
     let Prepared { there, here, tls } = prepared;
     let pin = tls.pin().context("a certificate has a pin")?;
     let mut transport = pathmark::transport_config(algorithm);
-    // The demo's links carry packets of 1500 bytes, whatever a loopback interface carries.
+    // The demo's links carry packets of 1500 bytes, regardless of a loopback interface's MTU.
     transport.max_mtu = Some(1472);
     let transport = Arc::new(transport);
     let config = ServerConfig::new(Arc::new(tls), Arc::clone(&transport));
@@ -118,7 +120,7 @@ pub async fn transfer(
                 }
             });
             fetching.await?;
-            // By now the sender has declared each loss that held up a byte.
+            // By now the sender has declared all losses that delayed the file.
             let sender = senders.report(&source.encode()).unwrap_or_default();
             connection.close(u32::try_from(codes::NO_ERROR)?, b"done");
             let rtt = sender.rtt_ms;
@@ -147,19 +149,19 @@ pub async fn transfer(
     Ok(all)
 }
 
-/// The connections by which files were fetched, by the files' paths.
+/// The connections that fetched files, by path.
 #[derive(Clone, Debug, Default)]
 struct Senders(Arc<Mutex<BTreeMap<String, Connection>>>);
 
 impl Senders {
-    /// The report of the sender of a file now.
+    /// Returns the current report of a file's sender.
     fn report(&self, path: &str) -> Option<SenderReport> {
         let senders = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         senders.get(path).map(SenderReport::of)
     }
 }
 
-/// Notes what is fetched on one connection.
+/// Records the files fetched on one connection.
 #[derive(Debug)]
 struct Note(Connection, Senders);
 
@@ -182,15 +184,14 @@ async fn accept(server: Endpoint, origin: Origin, senders: Senders) {
             };
             if let Ok(connection) = connecting.await {
                 let note = Note(connection.clone(), senders);
-                // How it ends is the client's to report.
+                // The client reports how it ends.
                 let _ = origin.serve_with(connection, Arc::new(note)).await;
             }
         });
     }
 }
 
-/// A file whose bytes do not repeat within a packet, so that a mixed-up order would not go
-/// unnoticed.
+/// Writes a file whose bytes don't repeat within a packet, so that reordered data would be noticed.
 fn write_file(path: &Path, bytes: u64) -> Result<()> {
     let mut file = BufWriter::new(File::create(path)?);
     for index in 0..bytes / 8 {
@@ -209,7 +210,7 @@ fn word(index: u64) -> [u8; 8] {
 mod tests {
     use super::*;
 
-    /// What is made before a transfer takes none of its time, and has the size that was asked for.
+    /// Preparation takes none of the transfer's time and creates files of the requested size.
     #[tokio::test]
     async fn no_flow_begins_before_its_file_is_there() {
         let meters = [0, 3, 8, 100_001].map(|bytes| Arc::new(Meter::new(bytes)));

@@ -1,4 +1,5 @@
-//! The common part of `get` and `put` of directories: tasks that list, tasks that move files.
+//! Drives `get` and `put` of directories, which run as concurrent tasks that list directories
+//! and move files.
 
 use std::fmt::Display;
 use std::future::Future;
@@ -12,12 +13,12 @@ use super::list::Listed;
 use super::walk::{Names, Skipped, TooMany, TreeLimits, Walk, Work};
 use crate::fields::PathName;
 
-/// An entry with its result.
+/// An entry and its result.
 #[derive(Debug)]
 pub struct Ended<T, E> {
-    /// Its path on the server.
+    /// The path on the server.
     pub path: PathName,
-    /// Its result.
+    /// The result.
     pub outcome: Result<Outcome<T>, E>,
 }
 
@@ -26,38 +27,38 @@ pub struct Ended<T, E> {
 pub enum Outcome<T> {
     /// The file was moved.
     Moved(T),
-    /// The file, or this number of entries of the directory, was there already.
+    /// The file, or this number of entries of the directory, was already there.
     Unchanged(u64),
-    /// The entry is nothing that is moved.
+    /// The entry is of a kind that isn't moved.
     Skipped(Skipped),
 }
 
-/// A directory that is listed: what is to be moved of it.
+/// A listed directory and the entries to move.
 pub(super) struct Found<F, E> {
     pub(super) folder: F,
     pub(super) entries: Vec<Listed>,
-    /// Entries that are there already.
+    /// Entries that are already there.
     pub(super) kept: usize,
-    /// Entries that cannot be moved, with why.
+    /// Entries that cannot be moved, with the reason.
     pub(super) unfit: Vec<(Vec<u8>, E)>,
 }
 
-/// One direction.
+/// The direction of a transfer: fetching or storing.
 pub(super) trait Direction: Send + Sync + 'static {
-    /// A directory of this side that files are in.
+    /// A local directory that contains files to move.
     type Folder: Send + Sync + 'static;
-    /// A file that was moved.
+    /// The result of moving a file.
     type Moved: Send + 'static;
-    /// Why an entry was not moved.
+    /// The reason why an entry was not moved.
     type Error: From<TooMany> + From<io::Error> + Display + Send + 'static;
 
-    /// Lists a directory, and leaves out what is there already.
+    /// Lists a directory, and omits entries that are already there.
     fn list(
         self: &Arc<Self>,
         names: &Names,
     ) -> impl Future<Output = Result<Found<Self::Folder, Self::Error>, Self::Error>> + Send;
 
-    /// Moves a file; `last` is true for the first one and for the last ones.
+    /// Moves a file. `headers` is empty except for the first file and the last ones.
     fn file(
         &self,
         path: &PathName,
@@ -73,7 +74,7 @@ enum Done<D: Direction> {
     File(Listed, Ended<D::Moved, D::Error>),
 }
 
-/// The path on the server of names from `top` on.
+/// Returns the path on the server for `names` beneath `top`.
 pub(super) fn beneath(top: &PathName, names: &[Vec<u8>], slash: bool) -> PathName {
     PathName {
         names: [top.names.as_slice(), names].concat(),
@@ -81,11 +82,11 @@ pub(super) fn beneath(top: &PathName, names: &[Vec<u8>], slash: bool) -> PathNam
     }
 }
 
-/// Moves all files. `headers` are fields of the first and the last requests. Links and the
-/// attributes of directories are left in the walk.
+/// Moves all files. `headers` are additional fields for the first and the last requests. Links
+/// and the attributes of directories remain in the returned walk.
 ///
 /// # Errors
-/// [`TooMany`], in the direction's type, and those of a task that panics.
+/// [`TooMany`], in the direction's type, and a panic of a task.
 pub(super) async fn drive<D: Direction>(
     direction: &Arc<D>,
     top: &PathName,

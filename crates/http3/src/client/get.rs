@@ -1,4 +1,4 @@
-//! GET into a part file, which gets its name once it is whole.
+//! Implements GET into a part file, which is renamed to the target once it is complete.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -22,28 +22,28 @@ use crate::root::{Attributes, Existing, KeepError, look, open_directory};
 use crate::sink::{Sink, Writer};
 use crate::wire::LinkError;
 
-/// Bytes between two marks of SHA-256 in the tag file.
+/// Bytes between two SHA-256 marks in the tag file.
 const MARK: u64 = 64 << 20;
 
-/// How a file is fetched.
+/// Options for fetching a file.
 #[derive(Clone, Debug)]
 pub struct Get {
-    /// The fate of a file that has the target's name.
+    /// How to treat an existing file with the target's name.
     pub existing: Existing,
-    /// Further fields of the request.
+    /// Additional request fields.
     pub headers: HeaderMap,
 }
 
 /// A file that was fetched.
 #[derive(Clone, Debug)]
 pub struct Fetched {
-    /// Bytes of the file.
+    /// The file's size in bytes.
     pub bytes: u64,
-    /// Bytes of them that an earlier attempt had fetched.
+    /// How many of these bytes an earlier attempt had already fetched.
     pub resumed: u64,
     /// SHA-256 of the file.
     pub sha256: Sha256Digest,
-    /// The server announced the same digest.
+    /// Whether the server announced the same digest.
     pub verified: bool,
     /// The response's header section.
     pub headers: HeaderMap,
@@ -51,19 +51,19 @@ pub struct Fetched {
     pub trailers: HeaderMap,
 }
 
-/// Where a file goes.
+/// The destination of a fetched file.
 #[derive(Clone, Debug)]
 pub(super) struct Place {
     pub(super) directory: Arc<OwnedFd>,
     pub(super) name: Vec<u8>,
     pub(super) existing: Existing,
     pub(super) attributes: Attributes,
-    /// Bytes that the file must have.
+    /// The required size of the file in bytes, if it is known beforehand.
     pub(super) length: Option<u64>,
 }
 
 impl Client {
-    /// Fetches a file as [`get_with`](Self::get_with), and tells no progress.
+    /// Fetches a file like [`get_with`](Self::get_with), but without reporting progress.
     ///
     /// # Errors
     /// [`GetError`].
@@ -78,8 +78,8 @@ impl Client {
         self.get_with(path, target, how, |_| ()).await
     }
 
-    /// Fetches the file at `path` to `target`. The part that an earlier attempt left of the same
-    /// version is kept, and the request is for the rest.
+    /// Fetches the file at `path` to `target`. If an earlier attempt left a part of the same
+    /// version, only the rest is requested.
     ///
     /// # Errors
     /// [`GetError`].
@@ -106,7 +106,7 @@ impl Client {
         self.get_to(path, place, &headers, progress).await
     }
 
-    /// The same for an open directory.
+    /// Does the same for a directory that is already open.
     pub(super) async fn get_to(
         &self,
         path: &PathName,
@@ -151,7 +151,7 @@ impl Client {
                 (file, writer, 0)
             }
             first => {
-                // The part ends where the content begins.
+                // The part on disk must end exactly where the content begins.
                 let part = file.draft.file();
                 blocking(move || part.set_len(first)).await??;
                 (file, writer, hashed)
@@ -173,7 +173,8 @@ impl Client {
         };
         let received = receive(exchange, arriving, file, writer, &place, progress);
         let mut fetched = match received.await {
-            // A server gives up without an end; why is known by asking for the same version.
+            // The server resets the stream without giving a reason. Requesting the same version
+            // with HEAD shows whether the file changed.
             Err(
                 error @ (GetError::Link(LinkError::Reset { .. })
                 | GetError::Kept(LinkError::Reset { .. })),
@@ -211,7 +212,7 @@ impl Client {
         Ok(exchange)
     }
 
-    /// How the server refuses a request for the version `tag`, if it does.
+    /// Returns the server's refusal of a request for the version `tag`, if it refuses.
     async fn refusal_of(&self, uri: &http::Uri, tag: Option<EntityTag>) -> Option<Refusal> {
         let mut headers = HeaderMap::new();
         set(&mut headers, IF_MATCH, &tag?.to_string());
@@ -232,22 +233,22 @@ pub(super) fn set(headers: &mut HeaderMap, name: HeaderName, value: &str) {
     }
 }
 
-/// Content whose length is not announced leaves half of the free space.
+/// Returns half of the free space, which bounds content of unannounced length.
 fn half_of_free_space(file: &PartFile) -> io::Result<u64> {
     let space = rustix::fs::fstatvfs(file.draft.file())?;
     Ok(space.f_bavail.saturating_mul(space.f_frsize) / 2)
 }
 
-/// The last name of a target.
+/// Returns the last component of the target path.
 fn target_name(target: &Path) -> Result<Vec<u8>, GetError> {
     let name = target.file_name().map(|name| name.as_bytes().to_vec());
     name.ok_or_else(|| GetError::Name(format!("{} is no name of a file", target.display())))
 }
 
-/// A part that is on disk, and a mark in it.
+/// A part found on disk, with its mark if it has one.
 type Lying = (Part, Option<Mark>);
 
-/// Opens the part file, unless the name is taken.
+/// Opens the part file. Fails if the target exists and must be kept.
 fn open((place, source): &(Place, String)) -> Result<(PartFile, Option<Lying>), GetError> {
     if place.existing == Existing::Keep && look(place.directory.as_fd(), &place.name)?.is_some() {
         return Err(KeepError::Exists.into());
@@ -259,14 +260,14 @@ fn open((place, source): &(Place, String)) -> Result<(PartFile, Option<Lying>), 
 }
 
 impl Place {
-    /// The part file of the place, whatever it has.
+    /// Opens the part file for this place, regardless of its content.
     pub(super) fn part_file(&self) -> Result<PartFile, GetError> {
         let file = PartFile::open(Arc::clone(&self.directory), &self.name)?;
         file.ok_or(GetError::Busy)
     }
 }
 
-/// Drops the part: the bytes to come are those of the version `tag`.
+/// Discards the part, because the following bytes belong to the version `tag`.
 async fn restart(
     file: PartFile,
     source: String,
@@ -281,16 +282,16 @@ async fn restart(
     Ok((file, writer))
 }
 
-/// Content that arrives.
+/// Incoming content.
 struct Incoming {
     arriving: Arriving,
-    /// Bytes of it at most.
+    /// The maximum number of bytes to accept.
     most: u64,
-    /// Bytes before it are known by their mark, and were not read.
+    /// Whether the preceding bytes were hashed from a mark, without reading them again.
     unread: bool,
 }
 
-/// Keeps how far a part is that is not whole; the part file.
+/// Saves a mark if the part is still incomplete, and returns the part file.
 async fn mark(
     file: PartFile,
     whole: Option<u64>,
@@ -300,7 +301,7 @@ async fn mark(
         return Ok(file);
     }
     blocking(move || {
-        // Without it the next attempt hashes more.
+        // Without a mark, the next attempt only has to hash more.
         if let Err(error) = file.set_mark(Mark { position, hasher }) {
             tracing::debug!(%error, "a part has no mark");
         }
@@ -309,7 +310,7 @@ async fn mark(
     .await
 }
 
-/// Writes the content to the part file, and gives it its name.
+/// Writes the content to the part file, then renames it to the target.
 async fn receive(
     mut exchange: Exchange,
     Incoming {
@@ -349,9 +350,9 @@ async fn receive(
             exchange.has_all(arriving.first + received);
         }
     };
-    // What arrived before a failure is kept for the next attempt.
+    // Keep the bytes that arrived before a failure, so that the next attempt can resume.
     let writer = sink.finish().await?;
-    // Without a tag the next attempt cannot know the version again.
+    // Without a tag, the next attempt can't tell which version the part belongs to.
     let lost = match writer.position > 0 && arriving.tag.is_some() {
         true => GetError::Kept,
         false => GetError::Link,

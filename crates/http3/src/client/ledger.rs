@@ -1,4 +1,4 @@
-//! The state of an upload that outlives a connection: its resource, and the version of the source.
+//! Records uploads beyond the end of a connection: their resource and the version of the source.
 
 use std::fmt::Debug;
 use std::io;
@@ -11,19 +11,19 @@ use crate::blocking::blocking;
 use crate::resource::Stat;
 use crate::root::Existing;
 
-/// Keeps short texts under keys, as long as an upload may be resumed. Its methods may block.
+/// Keeps short texts under keys for as long as an upload can be resumed. Its methods may block.
 pub trait Ledger: Debug + Send + Sync {
-    /// The text of a key.
+    /// Returns the text for a key.
     fn find(&self, key: &str) -> Option<String>;
 
-    /// Keeps a text, in the place of the one before. A failure costs the resumption alone.
+    /// Keeps a text, replacing the previous one. If this fails, the upload just can't be resumed.
     fn keep(&self, key: &str, text: &str);
 
-    /// Drops the text of a key.
+    /// Removes the text for a key.
     fn forget(&self, key: &str);
 }
 
-/// The place of one upload in the ledger.
+/// The ledger's page for one upload.
 #[derive(Clone, Debug)]
 pub(super) struct Page {
     ledger: Arc<dyn Ledger>,
@@ -32,7 +32,7 @@ pub(super) struct Page {
 }
 
 impl Page {
-    /// The place of the upload of a source to a URI.
+    /// Returns the page for uploading a source to a URI.
     pub(super) fn of(
         ledger: &Arc<dyn Ledger>,
         uri: &Uri,
@@ -57,7 +57,7 @@ impl Page {
         }
     }
 
-    /// The path of the upload's resource, and whether the source is the one that it is of.
+    /// Returns the path of the upload's resource, and whether the source is unchanged.
     pub(super) async fn find(&self) -> io::Result<Option<(String, bool)>> {
         let page = self.clone();
         let text = blocking(move || page.ledger.find(&page.key)).await?;

@@ -1,4 +1,4 @@
-//! Listings of directories, as the origin of this crate writes them.
+//! Reads directory listings in the form that this crate's origin writes.
 
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
@@ -9,71 +9,71 @@ use super::request::Client;
 use crate::fields::{PathName, decode_bytes};
 use crate::resource::{Kind, Time};
 
-/// Bytes of a listing at most: some 500,000 entries.
+/// Maximum size of a listing in bytes, enough for about 500,000 entries.
 const MAX_LISTING: usize = 64 << 20;
-/// Bytes of an entry at most: a name of 255 bytes and a target of 4095, all encoded.
+/// Maximum size of an entry in bytes: a name of 255 bytes and a target of 4095, fully encoded.
 const MAX_ENTRY: usize = 32 << 10;
-/// Bytes of a link's target at most (`PATH_MAX` of Linux).
+/// Maximum length of a link's target in bytes (`PATH_MAX` of Linux).
 const MAX_TARGET: usize = 4095;
-/// The text in front of the entries, without spaces.
+/// The text before the first entry, without whitespace.
 const BEGIN: &[u8] = b"{\"entries\":[";
-/// The error of a listing of another form.
+/// The error for a listing in any other form.
 const FORM: &str = "it is no listing of this server's form";
 
-/// An entry of a directory on a server. Its name is that of a file in the directory: no server has
-/// a name with a slash in it, `.` or `..` accepted.
+/// An entry of a directory on a server. Its name always denotes a file directly inside this
+/// directory, because names that contain a slash and the names `.` and `..` are rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
-    /// Its name.
+    /// The file name.
     pub name: Vec<u8>,
-    /// Its kind.
+    /// The kind of file.
     pub kind: Kind,
-    /// Bytes.
+    /// The size in bytes.
     pub size: u64,
     /// Permission bits.
     pub mode: u32,
-    /// The time of the last write.
+    /// The last modification time.
     pub modified: Time,
-    /// The target of a symbolic link, which may be outside of the directory that is served.
+    /// The target of a symbolic link, which can be outside the served directory.
     pub target: Option<Vec<u8>>,
 }
 
-/// Reads a listing piece by piece. The form is that of this crate's origin: an object whose first
-/// member is `entries`, an array of objects.
+/// Reads a listing piece by piece. It must have the form that this crate's origin writes: an
+/// object whose first member, `entries`, is an array of objects.
 #[derive(Debug, Default)]
 pub struct ListingReader {
     place: Place,
-    /// Bytes of [`BEGIN`] that were read.
+    /// Bytes of [`BEGIN`] read so far.
     begun: usize,
-    /// The entry under way.
+    /// The bytes of the current entry.
     entry: Vec<u8>,
-    /// Open brackets of the entry.
+    /// Open brackets in the entry.
     depth: usize,
-    /// The next byte is within a string.
+    /// Whether the next byte is inside a string.
     string: bool,
-    /// The next byte follows a backslash.
+    /// Whether the next byte follows a backslash.
     escaped: bool,
 }
 
-/// Where in a listing the next byte is.
+/// The position of the next byte in a listing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Place {
-    /// In front of the array.
+    /// Before the array.
     #[default]
     Begin,
-    /// In front of an entry; true: one must follow.
+    /// Before an entry. If true, an entry must follow.
     Between(bool),
-    /// In an entry.
+    /// Inside an entry.
     Entry,
-    /// Behind an entry.
+    /// After an entry.
     Behind,
-    /// Behind the array.
+    /// After the array.
     Rest,
-    /// Behind the object.
+    /// After the object.
     End,
 }
 
-/// An entry in JSON, with members that other servers may leave out.
+/// An entry in JSON. Other servers can omit the members that have a default.
 #[derive(Deserialize)]
 struct Row {
     name: String,
@@ -90,7 +90,7 @@ struct Row {
 }
 
 impl Client {
-    /// The entries of the directory at `path`, in the server's order.
+    /// Lists the directory at `path`, in the server's order.
     ///
     /// # Errors
     /// [`GetError`].
@@ -98,8 +98,8 @@ impl Client {
         self.list_within(path, |_, _| Ok(())).await
     }
 
-    /// The same; `check` gets the number of bytes of each piece that arrives, and that of the
-    /// entries before it.
+    /// Does the same, calling `check` for each piece that arrives with its number of bytes and
+    /// the number of entries before it.
     pub(super) async fn list_within(
         &self,
         path: &PathName,
@@ -141,10 +141,10 @@ impl Client {
     }
 }
 
-/// The entries of a listing in JSON.
+/// Parses a complete listing in JSON.
 ///
 /// # Errors
-/// Names the fault of the listing.
+/// Describes the fault in the listing.
 pub fn parse_listing(content: &[u8]) -> Result<Vec<Listed>, &'static str> {
     let (mut reader, mut entries) = (ListingReader::default(), Vec::new());
     reader.feed(content, &mut entries)?;
@@ -153,10 +153,10 @@ pub fn parse_listing(content: &[u8]) -> Result<Vec<Listed>, &'static str> {
 }
 
 impl ListingReader {
-    /// Reads the next bytes of a listing, and appends the entries that end in them.
+    /// Reads the next bytes of a listing, and appends the entries that are complete.
     ///
     /// # Errors
-    /// Names the fault of the bytes.
+    /// Describes the fault in the bytes.
     pub fn feed(&mut self, bytes: &[u8], entries: &mut Vec<Listed>) -> Result<(), &'static str> {
         for byte in bytes {
             if self.place != Place::Entry && byte.is_ascii_whitespace() {
@@ -195,10 +195,10 @@ impl ListingReader {
         Ok(())
     }
 
-    /// The listing has ended.
+    /// Checks that the listing is complete.
     ///
     /// # Errors
-    /// Names the missing part.
+    /// Fails if the end of the listing is missing.
     pub fn finish(self) -> Result<(), &'static str> {
         match self.place {
             Place::End => Ok(()),
@@ -206,7 +206,7 @@ impl ListingReader {
         }
     }
 
-    /// Takes a byte of an entry.
+    /// Appends a byte to the current entry.
     fn within(&mut self, byte: u8) -> Result<(), &'static str> {
         if self.entry.len() == MAX_ENTRY {
             return Err("it has an entry of more than 32 KiB");
@@ -238,7 +238,7 @@ fn listed(row: Row) -> Result<Listed, &'static str> {
         "symlink" => Kind::Symlink,
         _ => Kind::Special,
     };
-    // Other servers may list no modes.
+    // Other servers may omit modes.
     let usual = if kind == Kind::Directory {
         0o755
     } else {
@@ -331,7 +331,7 @@ mod tests {
     }
 
     proptest! {
-        /// What the origin writes is what the client reads.
+        /// The client reads the origin's listings without loss.
         #[test]
         fn listings_survive(entries in proptest::collection::vec(entries(), 0..5)) {
             let rows = entries.iter().enumerate();

@@ -1,5 +1,6 @@
-//! The content of tag files: the source of a part, its version, and a mark: the state of SHA-256 at
-//! some place of the part, so that a resume hashes the bytes after it alone.
+//! Reads and writes tag files, which hold the source of a part, its version, and a mark. The
+//! mark is the state of SHA-256 at some position in the part, so that resuming only has to hash
+//! the bytes after it.
 //!
 //! ```text
 //!   https://host/path
@@ -12,19 +13,19 @@ use sha2::digest::common::hazmat::{SerializableState, SerializedState};
 
 use crate::fields::EntityTag;
 
-/// SHA-256 of the first bytes of a part.
+/// The SHA-256 state for the first bytes of a part.
 #[derive(Clone, Debug)]
 pub(super) struct Mark {
-    /// Their number.
+    /// The number of these bytes.
     pub(super) position: u64,
-    /// The hasher that has seen them.
+    /// The hasher after these bytes.
     pub(super) hasher: Sha256,
 }
 
 /// The content of a tag file.
 #[derive(Clone, Debug)]
 pub(super) struct TagText {
-    /// The URI that the part is from.
+    /// The URI from which the part was fetched.
     pub(super) source: String,
     /// The strong tag of its version.
     pub(super) tag: EntityTag,
@@ -33,7 +34,7 @@ pub(super) struct TagText {
 }
 
 impl TagText {
-    /// Reads a text; none if it is not what [`write`](Self::write) writes.
+    /// Parses a tag file. Returns `None` if [`write`](Self::write) could not have written it.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let mut lines = text.strip_suffix('\n')?.split('\n');
         let (source, tag, mark) = (lines.next()?, lines.next()?, lines.next());
@@ -49,7 +50,6 @@ impl TagText {
         })
     }
 
-    /// The text.
     pub(super) fn write(&self) -> String {
         let head = format!("{}\n{}\n", self.source, self.tag);
         match &self.mark {
@@ -133,7 +133,7 @@ mod tests {
         assert!(TagText::parse(&format!("{marked}more\n")).is_none());
     }
 
-    /// A target for fuzzing: what is read is written as it was.
+    /// A fuzz target: parsed files must be written back unchanged.
     #[test]
     fn tag_files_of_any_bytes() {
         bolero::check!().with_iterations(20_000).for_each(|input| {

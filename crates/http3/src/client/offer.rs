@@ -1,4 +1,4 @@
-//! The offer of a client to resume an upload, and the answer of the server
+//! The client's offer to resume an upload, and the server's answer
 //! (draft-ietf-httpbis-resumable-upload-12).
 
 use http::header::LOCATION;
@@ -8,20 +8,21 @@ use super::get::set;
 use crate::fields::{INTEROP_VERSION, boolean};
 use crate::plan::{RESUMPTION_SUPPORTED, UPLOAD_COMPLETE, UPLOAD_VERSION, upload_fields};
 
-/// Asks a server to keep what arrives of an upload that breaks off. All of the content follows.
+/// Requests that the server keep incomplete content. This request carries all of the content.
 pub(super) fn resumable(headers: &mut HeaderMap) {
     set(headers, UPLOAD_COMPLETE, boolean(true));
     set(headers, UPLOAD_VERSION, &INTEROP_VERSION.to_string());
 }
 
-/// The path of an upload's resource, which an interim response names.
+/// Returns the path of the upload's resource, if the interim response names one.
 pub(super) fn upload_of(interim: &Response<()>) -> Option<String> {
     let headers = interim.headers();
     if interim.status() != RESUMPTION_SUPPORTED || !upload_fields(headers).same_version {
         return None;
     }
     let location: Uri = headers.get(LOCATION)?.to_str().ok()?.parse().ok()?;
-    // An upload on another host is another server's to judge.
+    // The path is always used on the same host, because another host is not trusted with the
+    // upload.
     let path = location.path_and_query()?.as_str();
     path.starts_with('/').then(|| path.to_owned())
 }

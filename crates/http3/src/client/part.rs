@@ -1,6 +1,7 @@
-//! The part of a file that has arrived, next to its target: `.pathmark-HASH.part`, and in
-//! `.pathmark-HASH-tag.part` the version that the part is of, and a mark of SHA-256. HASH is that
-//! of the target's name, so that temporary names are short, however long that name is.
+//! Manages the part of a file that has arrived. It is next to its target as
+//! `.pathmark-HASH.part`, and `.pathmark-HASH-tag.part` records its version and a mark of
+//! SHA-256. HASH is that of the target's name, so that temporary names stay short even if that
+//! name is long.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -19,21 +20,21 @@ use crate::resource::{RESERVED_PREFIX, TEMPORARY_SUFFIX};
 use crate::root::{Draft, is_taken, read_piece};
 use crate::sink::Writer;
 
-/// Bytes of a tag file at most.
+/// Maximum size of a tag file in bytes.
 const MAX_TAG: u64 = 128 * 1024;
-/// Bytes of the name's hash.
+/// Bytes of the name's hash to use.
 const HASH: usize = 16;
 
-/// A part under way, which this value owns.
+/// A part in progress, owned by this value.
 #[derive(Debug)]
 pub(super) struct PartFile {
     pub(super) draft: Draft,
     directory: Arc<OwnedFd>,
-    /// None where a part that stays could not be known again.
+    /// `None` if a later attempt couldn't recognize the part.
     tag_name: Option<Vec<u8>>,
 }
 
-/// The temporary name of a target, with something before the ending.
+/// Returns the temporary name for a target, with `more` before the ending.
 fn temporary(target: &[u8], more: &[u8]) -> Vec<u8> {
     let hash = Sha256::digest(target);
     let hash = hash.iter().take(HASH);
@@ -42,11 +43,12 @@ fn temporary(target: &[u8], more: &[u8]) -> Vec<u8> {
 }
 
 impl PartFile {
-    /// Opens or creates the part of `target`; `None` while another transfer holds it. Where others
-    /// have its name in a shared directory, the part has another one, which no later attempt finds.
+    /// Opens or creates the part of `target`. Returns `None` while another transfer holds it. If
+    /// another user has taken its name in a shared directory, the part gets a different name, which
+    /// later attempts can't find.
     ///
     /// # Errors
-    /// Those of opening.
+    /// Fails if the file can't be opened or created.
     pub(super) fn open(directory: Arc<OwnedFd>, target: &[u8]) -> io::Result<Option<Self>> {
         let mut draft = match Draft::resume(&directory, temporary(target, b"")) {
             Ok(Some(draft)) => draft,
@@ -69,19 +71,19 @@ impl PartFile {
         }))
     }
 
-    /// The part of a version from `source`, with a mark in it. Without a mark at its end, the last
-    /// byte does not count: it is fetched once more, so that the range of a part that is whole is
-    /// not empty.
+    /// Returns the part of a version from `source`, with its mark. Unless the mark is at its
+    /// end, the last byte is fetched again, because otherwise the range requested for a complete
+    /// part would be empty.
     ///
     /// # Errors
-    /// Those of asking for the size.
+    /// Fails if the size can't be read.
     pub(super) fn part(&self, source: &str) -> io::Result<Option<(Part, Option<Mark>)>> {
         let length = self.draft.file().metadata()?.len();
         let text = self.read_tag().filter(|text| text.source == source);
         let part = text.map(|text| {
             let mark = text.mark.filter(|mark| mark.position <= length);
             let bytes = match &mark {
-                // A mark is before the end of the file.
+                // A mark is always before the end of the whole file.
                 Some(mark) if mark.position == length => length,
                 _ => length.saturating_sub(1),
             };
@@ -91,7 +93,7 @@ impl PartFile {
         Ok(part.filter(|(part, _)| part.bytes > 0))
     }
 
-    /// The content of the tag file; none if it is broken.
+    /// Reads the tag file. Returns `None` if it is missing or invalid.
     fn read_tag(&self) -> Option<TagText> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let name = self.tag_name.as_deref()?;
@@ -102,10 +104,10 @@ impl PartFile {
         TagText::parse(&text)
     }
 
-    /// Keeps a mark of the part; nothing if there is no tag.
+    /// Saves a mark of the part. Does nothing without a tag.
     ///
     /// # Errors
-    /// Those of writing.
+    /// Fails if the tag file can't be written.
     pub(super) fn set_mark(&self, mark: Mark) -> io::Result<()> {
         let (Some(name), Some(mut text)) = (self.tag_name.as_deref(), self.read_tag()) else {
             return Ok(());
@@ -113,16 +115,16 @@ impl PartFile {
         text.mark = Some(mark);
         let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let file = openat(self.directory.as_fd(), name, flags, Mode::empty())?;
-        // A mark is at most as long as the one after it.
+        // Marks never become shorter, so the new text overwrites the old one completely.
         File::from(file).write_all(text.write().as_bytes())
     }
 
-    /// Drops what is there: the bytes to come are those of the version `tag` from `source`.
+    /// Discards the part, because the following bytes belong to the version `tag` from `source`.
     ///
     /// # Errors
-    /// Those of writing.
+    /// Fails if the part or its tag can't be written.
     pub(super) fn restart(&self, source: &str, tag: Option<&EntityTag>) -> io::Result<()> {
-        // In this order old bytes never lie next to the new tag.
+        // In this order, old bytes are never next to the new tag.
         self.draft.file().set_len(0)?;
         self.remove_tag()?;
         let (Some(name), Some(tag)) = (self.tag_name.as_deref(), tag) else {
@@ -140,10 +142,10 @@ impl PartFile {
         file.write_all(text.write().as_bytes())
     }
 
-    /// Removes the tag, before the part gets its own name.
+    /// Removes the tag, which must happen before the part is renamed.
     ///
     /// # Errors
-    /// Those of removing.
+    /// Fails if the tag file can't be removed.
     pub(super) fn remove_tag(&self) -> io::Result<()> {
         let Some(name) = self.tag_name.as_deref() else {
             return Ok(());
@@ -157,14 +159,14 @@ impl PartFile {
     /// Removes the part and its tag.
     ///
     /// # Errors
-    /// Those of removing.
+    /// Fails if either file can't be removed.
     pub(super) fn discard(self) -> io::Result<()> {
         self.remove_tag()?;
         self.draft.discard()
     }
 }
 
-/// Reads and hashes one piece of the part that is on disk.
+/// Hashes one piece of the part on disk.
 fn hash_piece(writer: &mut Writer, end: u64) -> io::Result<()> {
     let piece = read_piece(&writer.file, writer.position, end)?;
     writer.hasher.update(&piece);
@@ -172,7 +174,6 @@ fn hash_piece(writer: &mut Writer, end: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Hashes the part that is on disk.
 pub(super) async fn hash_part(mut writer: Writer, bytes: u64) -> io::Result<Writer> {
     while writer.position < bytes {
         let hashed = blocking(move || {
@@ -204,7 +205,7 @@ mod tests {
         assert_ne!(temporary(b"a", b""), temporary(b"b", b""));
     }
 
-    /// In a shared directory another user may know the name of a part.
+    /// In a shared directory, another user might guess the name of a part.
     #[test]
     fn a_part_that_is_not_ours_is_passed_over() {
         let path = tempfile::tempdir().unwrap();
@@ -259,7 +260,7 @@ mod tests {
         }
         part.restart("here", Some(&known_tag())).unwrap();
         drop(part);
-        // An empty part goes, and its tag with it.
+        // An empty part is removed together with its tag.
         assert_eq!(std::fs::read_dir(path.path()).unwrap().count(), 0);
         let part = open().unwrap();
         part.restart("here", None).unwrap();

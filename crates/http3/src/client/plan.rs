@@ -1,4 +1,4 @@
-//! The meaning of a response to a GET for the part that is there, as pure functions.
+//! Interprets responses to a GET, given the part on disk, as pure functions.
 
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, ETAG};
 use http::{HeaderMap, StatusCode};
@@ -15,33 +15,33 @@ pub(super) struct Part {
     pub(super) tag: EntityTag,
 }
 
-/// The content that a response brings.
+/// The content that a response carries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Arriving {
-    /// The position of its first byte in the file.
+    /// The position of the first byte in the file.
     pub(super) first: u64,
-    /// Bytes of it, if they are announced.
+    /// The number of bytes, if it is announced.
     pub(super) length: Option<u64>,
-    /// A strong tag of the version, by which a later request goes on.
+    /// A strong tag of the version, so that a later request can resume.
     pub(super) tag: Option<EntityTag>,
-    /// The digest of the whole file, unless it comes in the trailer section.
+    /// The digest of the whole file, unless it is in the trailer section.
     pub(super) digest: Option<Sha256Digest>,
 }
 
-/// The step that follows a response.
+/// The next step after a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// Write the content to the file.
     Take(Arriving),
-    /// Drop the part and request the whole file.
+    /// Discard the part and request the whole file.
     Again,
-    /// The response is a refusal, whose content may explain it.
+    /// Report a refusal, whose content may explain the reason.
     Refused,
-    /// The response breaks a rule.
+    /// Fail, because the response violates a rule.
     Broken(&'static str),
 }
 
-/// The step that follows a response to a request for the whole file, or for all behind `part`.
+/// Chooses the next step after a request for the whole file, or for everything after `part`.
 pub(super) fn decide(status: StatusCode, headers: &HeaderMap, part: Option<&Part>) -> Step {
     match (status, part) {
         (StatusCode::OK, _) => take_whole(headers),
@@ -72,7 +72,7 @@ fn take_rest(headers: &HeaderMap, part: &Part) -> Step {
     if ranges.next().is_some() || span.first != part.bytes {
         return Step::Broken("it is another part than the one that was requested");
     }
-    // If-Range promises the same version, and a part names it (RFC 9110 section 15.3.7).
+    // If-Range ensures the same version, and a 206 response must name it (RFC 9110 section 15.3.7).
     if !tag(headers).is_some_and(|tag| tag.matches_strongly(&part.tag)) {
         return Step::Again;
     }
@@ -80,7 +80,7 @@ fn take_rest(headers: &HeaderMap, part: &Part) -> Step {
         Some(size) if span.end() != size => {
             return Step::Broken("it is not all that follows the part on disk");
         }
-        // Neither a size nor a digest would show an end that is missing.
+        // Without a size or a digest, a missing end would go unnoticed.
         None if !matches!(digest_in(headers), Ok(Some(_))) => return Step::Again,
         Some(_) | None => {}
     }
@@ -126,7 +126,7 @@ fn content_length(headers: &HeaderMap) -> Result<Option<u64>, &'static str> {
     }
 }
 
-/// The refusal of a response with this content.
+/// Builds the refusal for a response with this content.
 pub(super) fn refusal(status: StatusCode, headers: &HeaderMap, content: &[u8]) -> Refusal {
     #[derive(Deserialize)]
     struct Problem {
@@ -222,7 +222,7 @@ mod tests {
             assert_eq!(of(&[rest[0], ("etag", tag)]), Step::Again, "{tag}");
         }
         assert_eq!(of(&rest[..1]), Step::Again, "it does not name its version");
-        // Nothing would show an end that is missing.
+        // A missing end would go unnoticed.
         let open = ("content-range", "bytes 10-50/*");
         assert_eq!(of(&[open, rest[1]]), Step::Again);
         let digest = format!("sha-256=:{}=:", "A".repeat(43));

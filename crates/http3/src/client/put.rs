@@ -1,4 +1,4 @@
-//! PUT of a local file.
+//! Implements PUT of a local file.
 
 use std::fs::File;
 use std::io;
@@ -25,24 +25,24 @@ use crate::resource::{Kind, Stat};
 use crate::root::{Cancel, Existing, file_stat, still_has};
 use crate::wire::LinkError;
 
-/// Bytes of the blocks that a system counts.
+/// Size in bytes of the blocks in which `st_blocks` counts.
 const BLOCK: u64 = 512;
 
 /// A file that was stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stored {
-    /// Bytes of the file.
+    /// The file's size in bytes.
     pub bytes: u64,
-    /// Bytes of them that an earlier connection had brought.
+    /// How many of these bytes earlier connections had already brought.
     pub resumed: u64,
     /// SHA-256 of the file.
     pub sha256: Sha256Digest,
-    /// The server announced the same digest of what it stored.
+    /// Whether the server announced the same digest for the stored file.
     pub verified: bool,
 }
 
 impl Client {
-    /// Stores a file as [`put_with`](Self::put_with), and tells no progress.
+    /// Stores a file like [`put_with`](Self::put_with), but without reporting progress.
     ///
     /// # Errors
     /// [`PutError`].
@@ -72,7 +72,7 @@ impl Client {
         Ok(self.put_file(opened, path, how, progress).await?.0)
     }
 
-    /// The same for an open file; true if the server keeps the attributes.
+    /// Does the same for an open file. Also returns whether the server keeps attributes.
     pub(super) async fn put_file(
         &self,
         source: (Arc<File>, Stat),
@@ -118,7 +118,7 @@ impl Client {
         self.stored(exchange, sent, page.as_ref(), (bytes, 0)).await
     }
 
-    /// The result of a file whose content was sent, as far as the server took it.
+    /// Waits for the server's response after its content was sent, and returns the result.
     pub(super) async fn stored(
         &self,
         mut exchange: Exchange,
@@ -129,14 +129,14 @@ impl Client {
         let (sent, hash) = match sent {
             Ok(sent) => sent,
             Err(error) => {
-                // The server is to keep nothing of a source that is of no use.
+                // The source is unusable, so the server should keep nothing of it.
                 drop(exchange);
                 self.give_up(page).await?;
                 return Err(error);
             }
         };
-        // A server that refuses stops the content, and one that has stored it may: the response
-        // says which.
+        // The server may stop reading the content both when it refuses the file and when it has
+        // already stored it. Only the response tells these cases apart.
         let response = match (exchange.response().await, sent) {
             (Ok(response), _) => response,
             (Err(_), Err(error)) | (Err(error), Ok(())) => return Err(error.into()),
@@ -162,7 +162,7 @@ impl Client {
         Ok((stored, response.headers().contains_key(ATTRIBUTES)))
     }
 
-    /// Stores what `read` brings, until it is empty, under `path`.
+    /// Stores the data that `read` returns under `path`, until `read` returns an empty piece.
     ///
     /// # Errors
     /// [`PutError`].
@@ -216,7 +216,7 @@ impl Client {
     }
 }
 
-/// The attributes of a file with its number of bytes of data, where it has holes.
+/// Adds the number of data bytes to the attributes if the file is sparse.
 fn with_data(
     attributes: Option<AttributesField>,
     file: &File,
@@ -232,14 +232,14 @@ fn with_data(
     })
 }
 
-/// True if the upload is complete, or cannot go on.
+/// Returns true if the upload is complete or can't be resumed.
 fn is_over(response: &Response<()>) -> bool {
     let (status, fields) = (response.status(), upload_fields(response.headers()));
     let goes_on = status.is_server_error() || status == StatusCode::CONFLICT;
     fields.complete == Some(true) || !goes_on
 }
 
-/// True if the server announces the digest of what it stored.
+/// Returns true if the server announced the digest of the stored file, and fails if it differs.
 pub(super) fn is_confirmed(
     response: &Response<()>,
     sha256: &Sha256Digest,
@@ -253,7 +253,7 @@ pub(super) fn is_confirmed(
 
 fn open(path: &PathBuf) -> Result<(Arc<File>, Stat), PutError> {
     let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
-    // The bits of these flags fit every type that has them.
+    // These flags are small enough for every integer type that holds them.
     let flags = i32::try_from(flags.bits()).map_err(io::Error::other)?;
     let file = std::fs::OpenOptions::new()
         .read(true)
@@ -264,7 +264,7 @@ fn open(path: &PathBuf) -> Result<(Arc<File>, Stat), PutError> {
     Ok((Arc::new(file), stat))
 }
 
-/// Refuses what is no plain file.
+/// Rejects anything but a regular file of known size.
 pub(super) fn only_plain(file: &File, stat: &Stat) -> Result<(), PutError> {
     match stat.kind {
         Kind::File if stat.size == 0 && file.read_at(&mut [0], 0)? > 0 => Err(PutError::Endless),
@@ -273,11 +273,11 @@ pub(super) fn only_plain(file: &File, stat: &Stat) -> Result<(), PutError> {
     }
 }
 
-/// How the sending of content ended, and the digest of the whole file if all was sent.
+/// The result of sending the content, with the digest of the whole file if all of it was sent.
 pub(super) type Sent = (Result<(), LinkError>, Option<Sha256Digest>);
 
-/// Sends what is left of a file, with the digest of all of it in the trailer section. The resource
-/// of the upload is kept in `page` once the server names it.
+/// Sends the rest of a file, followed by the digest of the whole file in the trailer section.
+/// Once the server names a resource for the upload, it is recorded in `page`.
 pub(super) async fn send(
     exchange: &mut Exchange,
     reader: Reader,
@@ -316,7 +316,7 @@ pub(super) async fn send(
         Ok::<_, io::Error>((is_same, file_stat(&file)?.size))
     });
     let (is_same, size) = looking.await??;
-    // Dropping the exchange resets the request, and the server stores nothing.
+    // Dropping the exchange resets the request, so that the server stores nothing.
     if !is_same {
         return Err(match size < stat.size {
             true => PutError::Shorter,

@@ -1,4 +1,4 @@
-//! Requests of a client, each step of which has a limit of time.
+//! Sends a client's requests, with a time limit on each step.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,42 +15,43 @@ use crate::fields::PathName;
 use crate::pace::Pace;
 use crate::wire::{ClientExchange, ClientLink, LinkError};
 
-/// Bytes of a DATA frame at most, which a server has the limit of time to take.
+/// Maximum payload of a DATA frame in bytes. The server must accept each one within the time limit.
 const FRAME: usize = 16 * 1024;
-/// Bytes per second of the slowest disk whose server is waited for.
+/// The slowest disk of a server to wait for, in bytes per second.
 const SLOWEST_DISK: u64 = 10_000_000;
-/// Bytes of a refusal's content that are read.
+/// Maximum number of bytes to read of a refusal's content.
 const MAX_PROBLEM: usize = 64 * 1024;
 
-/// Bounds on the resources that a server takes of a client.
+/// Limits on the client's resources that a server can use.
 #[derive(Clone, Debug)]
 pub struct ClientLimits {
-    /// Bytes of a header section.
+    /// Maximum size of a header section in bytes.
     pub head_bytes: u64,
-    /// Time for a response to begin, and for its trailer section: a server may hash a file first.
+    /// Time limit for the response to begin and for its trailer section, since a server may hash
+    /// a file first.
     pub answer: Duration,
     /// Time without progress after which a transfer fails.
     pub stall: Duration,
-    /// Bytes of content whose length the server does not announce. No more than half of the free
-    /// space is taken for such content either.
+    /// Maximum number of content bytes if the server announces no length. Such content also
+    /// never takes more than half of the free space.
     pub unannounced: u64,
-    /// The rate of content, in each direction.
+    /// The maximum rate of content in each direction.
     pub pace: Option<Pace>,
 }
 
-/// How far a transfer is.
+/// The progress of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// The transfer begins at this offset of the file's bytes, if their number is announced.
+    /// The transfer begins.
     Begin {
-        /// Bytes of the file.
+        /// The file's size in bytes, if it is announced.
         bytes: Option<u64>,
-        /// Bytes of them that are there already.
+        /// How many of these bytes are already there.
         offset: u64,
     },
     /// This number of further bytes arrived, or was handed to the transport.
     Bytes(u64),
-    /// All bytes and their digest arrived. The file is still to get its name and to be read back.
+    /// All bytes and their digest have arrived. The file must still be renamed and read back.
     Arrived,
 }
 
@@ -66,7 +67,7 @@ impl Default for ClientLimits {
     }
 }
 
-/// Fetches and stores files over one connection. Clones share it.
+/// Fetches and stores files over one connection, which clones share.
 #[derive(Clone)]
 pub struct Client {
     link: ClientLink,
@@ -76,7 +77,7 @@ pub struct Client {
     pub(super) limits: ClientLimits,
 }
 
-/// A request under way.
+/// A request in progress.
 pub(super) struct Exchange {
     link: ClientExchange,
     limits: ClientLimits,
@@ -84,8 +85,8 @@ pub(super) struct Exchange {
 
 impl Client {
     /// Begins HTTP/3 on a connection whose handshake is complete. `authority` is the host of the
-    /// URI, with a port unless it is 443. The connection needs keep-alive packets: a side that
-    /// hashes a large file is silent for longer than the idle timeout.
+    /// URI, with a port unless it is 443. The connection should send keep-alive packets, because
+    /// a side that hashes a large file can be silent for longer than the idle timeout.
     ///
     /// # Errors
     /// [`LinkError`].
@@ -106,7 +107,7 @@ impl Client {
     /// Sends this bearer token (RFC 6750) with each request.
     ///
     /// # Errors
-    /// Names the fault of the token.
+    /// Describes the fault in the token.
     pub fn with_token(mut self, token: &str) -> Result<Self, &'static str> {
         const NONE: &str = "a token has visible characters of ASCII, one at least";
         let visible = !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic());
@@ -117,14 +118,14 @@ impl Client {
         Ok(self)
     }
 
-    /// Keeps in `ledger` what a later client needs to go on with uploads that break off.
+    /// Records uploads in `ledger`, so that a later client can resume those that break off.
     #[must_use]
     pub fn with_ledger(mut self, ledger: Arc<dyn Ledger>) -> Self {
         self.ledger = Some(ledger);
         self
     }
 
-    /// The URI of a path on the same host that is encoded already.
+    /// Returns the URI for an already encoded path on the same host.
     pub(super) fn uri_of(&self, path: &str) -> Option<Uri> {
         let uri = Uri::builder()
             .scheme("https")
@@ -132,7 +133,7 @@ impl Client {
         uri.path_and_query(path).build().ok()
     }
 
-    /// The URI of a path, or the fault of a path that has none.
+    /// Returns the URI for a path, or describes why it has none.
     pub(super) fn uri(&self, path: &PathName) -> Result<Uri, String> {
         let uri = Uri::builder()
             .scheme("https")
@@ -141,7 +142,6 @@ impl Client {
         uri.map_err(|error| format!("the path or host has no URI: {error}"))
     }
 
-    /// Sends a request's head.
     pub(super) async fn request(
         &self,
         method: Method,
@@ -172,18 +172,18 @@ async fn within<T>(
 }
 
 impl Exchange {
-    /// Tells the transport how long the content is.
+    /// Informs the transport of the content's length.
     pub(super) fn announce(&self, bytes: u64) {
         self.link.announce(bytes);
     }
 
-    /// The server reads a file of this number of bytes before it answers.
+    /// Allows more time for the response, because the server reads a file of this size first.
     pub(super) fn allow(&mut self, bytes: u64) {
         self.limits.answer += Duration::from_secs(bytes / SLOWEST_DISK);
     }
 
-    /// All of a file of this number of bytes has arrived, and the server may read it once more
-    /// before it ends the response.
+    /// Allows more time between steps, because the server may read a file of this size again
+    /// after sending all of it.
     pub(super) fn has_all(&mut self, bytes: u64) {
         let reading = Duration::from_secs(bytes / SLOWEST_DISK);
         self.limits.stall = self.limits.stall.max(reading);
@@ -202,7 +202,7 @@ impl Exchange {
         within(self.limits.stall, self.link.finish(trailers)).await
     }
 
-    /// An interim response that has arrived.
+    /// Returns an interim response, if one has arrived.
     pub(super) fn interim(&mut self) -> Option<Response<()>> {
         self.link.interim()
     }
@@ -217,19 +217,19 @@ impl Exchange {
         Ok(data)
     }
 
-    /// Waits until content may pass.
+    /// Waits until the configured pace allows this number of bytes.
     async fn pass(&self, bytes: usize) {
         if let Some(pace) = &self.limits.pace {
             pace.pass(bytes).await;
         }
     }
 
-    /// The trailer section, once the content is read.
+    /// Returns the trailer section, after the content was read.
     pub(super) async fn trailers(&mut self) -> Result<Option<HeaderMap>, LinkError> {
         within(self.limits.answer, self.link.trailers()).await
     }
 
-    /// The refusal whose head `response` is.
+    /// Reads the refusal that begins with `response`.
     pub(super) async fn refusal(&mut self, response: &Response<()>) -> Refusal {
         let mut content = Vec::new();
         let limit = self.limits.stall;
@@ -241,7 +241,7 @@ impl Exchange {
                 }
             }
         };
-        // A refusal that breaks off, or comes byte by byte, is a refusal.
+        // A refusal that breaks off or arrives too slowly is still a refusal.
         let _ = tokio::time::timeout(limit, reading).await;
         refusal(response.status(), response.headers(), &content)
     }

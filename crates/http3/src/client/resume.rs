@@ -1,4 +1,4 @@
-//! Uploads that go on where an earlier connection broke off
+//! Resumes uploads that an earlier connection left incomplete
 //! (draft-ietf-httpbis-resumable-upload-12).
 
 use std::fs::File;
@@ -23,25 +23,25 @@ use crate::reader::Reader;
 use crate::resource::Stat;
 use crate::root::{Existing, hash_file};
 
-/// Bytes of a file whose upload can be resumed, at least: shorter ones are sent again.
+/// Minimum size in bytes for resuming an upload. Smaller files are sent again.
 const LEAST: u64 = 1 << 20;
 
 /// The state of an upload on the server.
 enum There {
-    /// It has this number of bytes.
+    /// The server has this number of bytes.
     Offset(u64),
-    /// It knows of none.
+    /// The server has no such upload.
     Gone,
 }
 
 impl Client {
-    /// The place in the ledger of an upload that is worth it.
+    /// Returns the ledger page for an upload, if the file is large enough to resume.
     pub(super) fn page(&self, uri: &Uri, existing: Existing, source: &Stat) -> Option<Page> {
         let ledger = self.ledger.as_ref().filter(|_| source.size >= LEAST)?;
         Some(Page::of(ledger, uri, existing, source))
     }
 
-    /// Goes on with an upload that broke off; none if there is none to go on with.
+    /// Resumes an upload that broke off. Returns `None` if there is none.
     pub(super) async fn go_on(
         &self,
         page: &Page,
@@ -89,7 +89,7 @@ impl Client {
         set(&mut headers, TRAILER, "Repr-Digest");
         let mut exchange = self.request(Method::PATCH, uri, headers).await?;
         exchange.announce(stat.size - offset);
-        // The server reads all of the file, and reads it back.
+        // The server hashes the whole file and then reads it back.
         exchange.allow(stat.size.saturating_mul(2));
         let sent = send(&mut exchange, reader, stat, None, progress).await;
         let lengths = (stat.size, offset);
@@ -98,7 +98,7 @@ impl Client {
             .map(Some)
     }
 
-    /// How many bytes the server has of an upload.
+    /// Requests the number of bytes that the server has of an upload.
     async fn ask_offset(&self, uri: &Uri) -> Result<There, PutError> {
         let mut headers = HeaderMap::new();
         set(&mut headers, UPLOAD_VERSION, &INTEROP_VERSION.to_string());
@@ -115,14 +115,14 @@ impl Client {
         }
     }
 
-    /// The result of an upload whose end the client did not hear of: the server has the file.
+    /// Returns the result of an upload whose response was lost, if the server has the file.
     async fn is_there(
         &self,
         path: &PathName,
         file: &Arc<File>,
         stat: &Stat,
     ) -> Result<Option<(Stored, bool)>, PutError> {
-        // A server that does not say what it has gets the file once more.
+        // If the server announces no digest, the file is sent again.
         let Ok(Some(there)) = self.digest(path, stat.size).await else {
             return Ok(None);
         };
@@ -137,8 +137,8 @@ impl Client {
         Ok((own == there).then_some((stored, true)))
     }
 
-    /// Tells the server to drop an upload, and forgets it. An upload that stays is removed when its
-    /// time is over.
+    /// Deletes an upload from the server and from the ledger. If deleting it fails, the server
+    /// removes it when its age limit is reached.
     pub(super) async fn give_up(&self, page: Option<&Page>) -> io::Result<()> {
         let Some(page) = page else {
             return Ok(());
@@ -159,7 +159,7 @@ impl Client {
     }
 }
 
-/// Hashes what the server has of a file: the reader of the rest.
+/// Hashes the bytes that the server already has, and returns the reader of the rest.
 async fn skip(file: &Arc<File>, stat: &Stat, offset: u64) -> Result<Reader, PutError> {
     let mut reader = Reader {
         file: Arc::clone(file),

@@ -1,4 +1,4 @@
-//! GET of a file that is small enough to be held in memory, so that a request costs little.
+//! Implements GET of small files, which are held in memory so that each request costs little.
 
 use http::{HeaderMap, Response};
 use sha2::{Digest, Sha256};
@@ -12,12 +12,12 @@ use crate::fields::{PathName, Sha256Digest};
 use crate::plan::digest_in;
 use crate::sink::append_sparsely;
 
-/// Bytes of a small file at most.
+/// Maximum size of a small file in bytes.
 pub(super) const MAX: u64 = 64 * 1024;
 
 impl Client {
-    /// Fetches a file of [`MAX`] bytes at most, whose length the place says. The file is not on
-    /// the disk when this returns: its file system is to be synced.
+    /// Fetches a file of at most [`MAX`] bytes, whose length `place` specifies. The file is not
+    /// yet on disk when this returns, so the caller must sync its file system.
     pub(super) async fn get_small(
         &self,
         path: &PathName,
@@ -44,7 +44,7 @@ impl Client {
     }
 }
 
-/// All of the content, which has this length.
+/// Collects the content, which must have exactly this length.
 async fn collect(exchange: &mut Exchange, length: u64) -> Result<Vec<u8>, GetError> {
     let length = usize::try_from(length).unwrap_or(usize::MAX);
     let mut content = Vec::with_capacity(length);
@@ -87,12 +87,12 @@ async fn check(
     })
 }
 
-/// Writes the content, gives the file its name, and reads back what lies under it.
+/// Writes the content, renames the file to its target, and verifies its content there.
 fn keep(place: &Place, content: &[u8], sha256: &Sha256Digest) -> Result<(), GetError> {
     let mut part = place.part_file()?;
     let file = part.draft.file();
     if file.metadata()?.len() > 0 {
-        // An earlier attempt has left it.
+        // An earlier attempt left this content.
         part.restart("", None)?;
     }
     append_sparsely(&file, content, 0)?;

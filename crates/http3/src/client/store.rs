@@ -1,4 +1,4 @@
-//! PUT of a directory and all beneath it.
+//! Implements PUT of a directory tree.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -24,36 +24,36 @@ use crate::plan::ATTRIBUTES;
 use crate::resource::{Entry, Kind, Stat};
 use crate::root::{Entries, Existing, Tree, file_stat, hash_file, look};
 
-/// How a directory is stored.
+/// Options for storing a directory.
 #[derive(Clone, Debug)]
 pub struct PutTree {
-    /// The fate of files of the server that differ.
+    /// How to treat existing files on the server that differ.
     pub existing: Existing,
-    /// Files of the same size are compared by SHA-256, and not by the time of the last write.
+    /// Whether to compare files of the same size by SHA-256 instead of by modification time.
     pub checksum: bool,
-    /// Bounds on the files that are stored.
+    /// Limits on the files to store.
     pub limits: TreeLimits,
-    /// Bytes that were handed to the transport so far.
+    /// Bytes handed to the transport so far.
     pub sent: Arc<AtomicU64>,
 }
 
-/// State that all tasks share.
+/// State shared by all tasks.
 struct Shared {
     client: Client,
     source: Tree,
     top: PathName,
     how: PutTree,
-    /// The server keeps attributes.
+    /// Whether the server keeps attributes.
     keeps: AtomicBool,
 }
 
 impl Client {
-    /// Stores the directory `source` with all beneath it under `path`. Links come last, and the
-    /// modes and times of directories after them. Entries that fail do not keep others from being
-    /// stored.
+    /// Stores the directory `source` and everything beneath it under `path`. Links are stored
+    /// last, followed by the modes and times of directories. If an entry fails, the others are
+    /// still stored.
     ///
     /// # Errors
-    /// [`PutError`] of the source.
+    /// [`PutError`], if the source can't be read.
     pub async fn put_tree(
         &self,
         source: &Path,
@@ -75,7 +75,7 @@ impl Client {
     }
 }
 
-/// The attributes of an entry of this side.
+/// Returns the attributes of a local entry.
 fn attributes(stat: &Stat) -> AttributesField {
     AttributesField {
         mode: Some(stat.mode),
@@ -84,7 +84,7 @@ fn attributes(stat: &Stat) -> AttributesField {
     }
 }
 
-/// The same of a listed one.
+/// Returns the attributes of a listed entry.
 fn attributes_of(entry: &Listed) -> AttributesField {
     AttributesField {
         mode: Some(entry.mode).filter(|_| entry.kind != Kind::Symlink),
@@ -94,7 +94,7 @@ fn attributes_of(entry: &Listed) -> AttributesField {
     }
 }
 
-/// True if the server's entry is that of this side.
+/// Returns true if the server's entry is the same as the local one.
 fn is_unchanged(own: &Entry, there: &Listed) -> bool {
     match own.stat.kind {
         Kind::Symlink => there.kind == Kind::Symlink && own.target == there.target,
@@ -119,7 +119,7 @@ impl Direction for Shared {
                 .into_iter()
                 .map(|entry| (entry.name.clone(), entry))
                 .collect(),
-            // There is none, or another server lists in another form: all files are stored.
+            // The directory doesn't exist, or the server lists in another form: store all files.
             Err(GetError::Refused(_) | GetError::Response(_)) => BTreeMap::new(),
             Err(GetError::Link(error)) => return Err(error.into()),
             Err(error) => return Err(PutError::Listing(error.to_string())),
@@ -201,7 +201,7 @@ impl Direction for Shared {
 }
 
 impl Shared {
-    /// True if the server has a file with this content.
+    /// Returns true if the server has a file with this content.
     async fn is_same(
         &self,
         path: &PathName,
@@ -217,7 +217,7 @@ impl Shared {
         Ok(own == digest)
     }
 
-    /// Stores links, then the attributes of directories.
+    /// Stores the links, then the attributes of directories.
     async fn complete(
         &self,
         walk: &Walk<OwnedFd>,
@@ -237,14 +237,14 @@ impl Shared {
         if !self.top.names.is_empty()
             && let Some(top) = &top
         {
-            // Its time is set once more when all is in it.
+            // Its time is set again after everything is stored in it.
             self.put_entry(&beneath(&self.top, &[], true), top).await?;
         }
         for (names, link) in &walk.links {
             let path = beneath(&self.top, names, false);
             let stored = match self.keeps.load(Ordering::Relaxed) {
                 true => self.put_entry(&path, &attributes_of(link)).await,
-                // Another server would store an empty file.
+                // A server that doesn't keep attributes would store an empty file instead.
                 false => Err(PutError::NoLinks),
             };
             if let Err(error) = stored {
@@ -267,7 +267,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Stores a link, or a directory.
+    /// Stores a link or a directory.
     async fn put_entry(
         &self,
         path: &PathName,
@@ -293,7 +293,8 @@ impl Shared {
 }
 
 impl Client {
-    /// The SHA-256 of a file of this size on the server, if the server says both.
+    /// Returns the SHA-256 of the server's file, if the server announces one and the file has
+    /// this size.
     pub(super) async fn digest(
         &self,
         path: &PathName,

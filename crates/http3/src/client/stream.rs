@@ -1,4 +1,4 @@
-//! GET of a file that goes elsewhere than to a file, such as to a pipe.
+//! Implements GET of a file into something other than a file, such as a pipe.
 
 use std::io;
 
@@ -14,8 +14,8 @@ use crate::fields::{PathName, Sha256Digest};
 use crate::plan::digest_in;
 
 impl Client {
-    /// Fetches the file at `path`, and gives its content to `write` as it arrives. Whether it is
-    /// the server's file is known at the end alone.
+    /// Fetches the file at `path`, passing its content to `write` as it arrives. The content is
+    /// only verified at the end, so the caller should not trust it before.
     ///
     /// # Errors
     /// [`GetError`].

@@ -1,4 +1,4 @@
-//! GET of a directory and all beneath it.
+//! Implements GET of a directory tree.
 
 use std::collections::BTreeSet;
 use std::os::fd::{AsFd, OwnedFd};
@@ -19,27 +19,27 @@ use crate::fields::PathName;
 use crate::resource::{Kind, Stat, is_reserved};
 use crate::root::{Attributes, Existing, Tree, hash_file, look, set_bits};
 
-/// Bytes of listings that are held at most.
+/// Maximum number of bytes of listings to hold at once.
 const MAX_HELD: usize = 256 << 20;
 
-/// How a directory is fetched.
+/// Options for fetching a directory.
 #[derive(Clone, Debug)]
 pub struct GetTree {
-    /// Further fields of the first and the last request of a file.
+    /// Additional fields for the first and the last file requests.
     pub headers: HeaderMap,
-    /// Files of the same size are compared by SHA-256, and not by the time of the last write.
+    /// Whether to compare files of the same size by SHA-256 instead of by modification time.
     pub checksum: bool,
-    /// Bounds on the files that are fetched.
+    /// Limits on the files to fetch.
     pub limits: TreeLimits,
-    /// Bytes that arrived so far.
+    /// Bytes that have arrived so far.
     pub arrived: Arc<AtomicU64>,
 }
 
-/// A directory of this side.
+/// A local directory.
 #[derive(Debug)]
 struct Folder(Arc<OwnedFd>);
 
-/// State that all tasks share.
+/// State shared by all tasks.
 struct Shared {
     client: Client,
     tree: Tree,
@@ -49,12 +49,12 @@ struct Shared {
 }
 
 impl Client {
-    /// Fetches the directory at `path` with all beneath it into the directory `target`. Links are
-    /// made last. Entries that fail do not keep others from coming. The tree is on the disk when
-    /// this returns.
+    /// Fetches the directory at `path` and everything beneath it into the directory `target`.
+    /// Links are created last. If an entry fails, the others are still fetched. The tree is
+    /// synced to disk before this function returns.
     ///
     /// # Errors
-    /// [`GetError`] of the target, or of a server that lists too much.
+    /// [`GetError`], if the target can't be created or the server lists too much.
     pub async fn get_tree(
         &self,
         path: &PathName,
@@ -79,13 +79,13 @@ impl Client {
     }
 }
 
-/// Bytes that an entry takes.
+/// Returns the memory that an entry takes in bytes.
 fn cost(entry: &Listed) -> usize {
     let target = entry.target.as_ref().map_or(0, Vec::len);
     size_of::<Listed>() + entry.name.len() + target
 }
 
-/// Makes links, then gives directories their modes and times, and waits for the disk.
+/// Creates links, sets the modes and times of directories, and syncs to disk.
 fn complete(
     shared: &Shared,
     walk: &Walk<Folder>,
@@ -122,8 +122,8 @@ fn attributes(entry: &Listed) -> Attributes {
     }
 }
 
-/// True if the file `there` has the size and the time of the last write of `entry`. Whole seconds
-/// are compared where a file system keeps no fractions.
+/// Returns true if the file `there` has the size and modification time of `entry`. Only whole
+/// seconds are compared if the file system stores no fractions.
 fn is_unchanged(there: &Stat, entry: &Listed) -> bool {
     let (one, other) = (there.modified, entry.modified);
     there.kind == Kind::File
@@ -137,7 +137,7 @@ impl Direction for Shared {
     type Moved = Fetched;
     type Error = GetError;
 
-    /// Lists a directory, makes it on this side, and leaves out what is there already.
+    /// Lists a directory, creates it locally, and omits entries that are already there.
     async fn list(self: &Arc<Self>, names: &Names) -> Result<Found<Folder, GetError>, GetError> {
         let path = beneath(&self.top, names, true);
         let mut bytes = 0;
@@ -202,7 +202,7 @@ impl Direction for Shared {
 }
 
 impl Shared {
-    /// False for a file that is there already.
+    /// Returns false for a file that is already there.
     fn wanted(&self, directory: &OwnedFd, entry: &Listed) -> Result<bool, GetError> {
         if is_reserved(&entry.name) {
             let why = "the name is one of those of unfinished files, which no server sends";
@@ -256,8 +256,8 @@ impl Shared {
         fetching.await.map(Outcome::Moved)
     }
 
-    /// True if the file that is there has the SHA-256 that the server says. Its attributes are set
-    /// then.
+    /// Returns true if the local file has the SHA-256 that the server announces. In that case,
+    /// it also sets the file's attributes.
     async fn is_same(&self, path: &PathName, place: &Place) -> Result<bool, GetError> {
         let place = place.clone();
         let (directory, name) = (Arc::clone(&place.directory), place.name.clone());

@@ -1,5 +1,5 @@
-//! The order in which a directory is fetched or stored, as a state machine without I/O: what
-//! comes next, and when it is too much.
+//! Decides in which order a directory is fetched or stored, as a state machine without I/O that
+//! also enforces limits.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -7,28 +7,28 @@ use std::sync::Arc;
 use super::list::Listed;
 use crate::resource::Kind;
 
-/// Listings under way at most.
+/// Maximum number of concurrent listings.
 const LISTINGS: usize = 64;
-/// Files that wait, above which no further directory is listed.
+/// Number of waiting files above which no further directory is listed.
 const WAITING: usize = 4096;
-/// Directories with files that wait or are under way at most: each is open.
+/// Maximum number of directories with waiting or active files, because each stays open.
 const FOLDERS: usize = 256;
-/// Places that one file takes at most.
+/// Maximum number of places that one file takes.
 const LARGEST: usize = 16;
 /// Bytes of a file for each place.
 const PLACE: u64 = 16 * 1024;
-/// Directories beneath each other at most, as the origin has it.
+/// Maximum depth of nested directories, as in the origin.
 const DEPTH: usize = 128;
 
-/// Names from the top of a tree on.
+/// The names that lead from the top of the tree to an entry.
 pub(super) type Names = Vec<Vec<u8>>;
 
 /// The next work of a walk.
 #[derive(Debug)]
 pub(super) enum Work<F> {
-    /// List the directory, at this place of [`Walk::directories`].
+    /// List the directory at this index of [`Walk::directories`].
     List(usize),
-    /// Move a file of the directory at this place, in a folder.
+    /// Move a file of the directory at this index, whose folder is open.
     Move(usize, Arc<F>, Listed),
 }
 
@@ -36,21 +36,21 @@ pub(super) enum Work<F> {
 #[derive(Clone, Debug)]
 pub(super) struct Directory {
     pub(super) names: Names,
-    /// Its entry in the listing above it; none for the top.
+    /// Its entry in the parent's listing, or `None` for the top.
     pub(super) entry: Option<Listed>,
 }
 
-/// A tree of a server under way. `F` is a folder that is open on this side.
+/// A walk through a server's tree. `F` is an open folder on the local side.
 #[derive(Debug)]
 pub(super) struct Walk<F> {
-    /// All directories, each behind the one that it is in.
+    /// All directories, with each parent before its children.
     pub(super) directories: Vec<Directory>,
-    /// Those of them that are to be listed.
+    /// Indices of the directories that are still to be listed.
     unlisted: Vec<usize>,
     files: VecDeque<(usize, Arc<F>, Listed)>,
-    /// Symbolic links, which come last.
+    /// Symbolic links, which are handled last.
     pub(super) links: Vec<(Names, Listed)>,
-    /// Folders of files; some may be gone.
+    /// Folders of files, including some that may be closed already.
     folders: Vec<std::sync::Weak<F>>,
     listings: usize,
     places: usize,
@@ -58,12 +58,12 @@ pub(super) struct Walk<F> {
     limits: TreeLimits,
 }
 
-/// Bounds on the files under way and on the tree.
+/// Limits on the tree and on concurrent transfers.
 #[derive(Clone, Copy, Debug)]
 pub struct TreeLimits {
-    /// Entries of the tree.
+    /// Maximum number of entries in the tree.
     pub entries: usize,
-    /// Places of files under way: a small file takes one, a large one 16.
+    /// Places for concurrent transfers: a small file takes one place, a large one 16.
     pub places: usize,
 }
 
@@ -82,17 +82,17 @@ pub enum Skipped {
     /// It is a device, a socket or a pipe.
     #[error("it is a device, a socket or a pipe")]
     Special,
-    /// Directories are too deep.
+    /// Directories are nested too deeply.
     #[error("it is a directory beneath {DEPTH} others; take that one by itself")]
     Deep,
 }
 
-/// A directory has more entries than are allowed.
+/// A directory has more entries than allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the directory has more than {0} entries; take its directories one by one")]
 pub struct TooMany(pub usize);
 
-/// Places that a file of this size takes.
+/// Returns how many places a file of this size takes.
 fn weight(size: u64) -> usize {
     usize::try_from(size / PLACE)
         .unwrap_or(LARGEST)
@@ -118,10 +118,10 @@ impl<F> Walk<F> {
         }
     }
 
-    /// Work that can begin now; none until other work ends.
+    /// Returns work that can begin now, or `None` until other work ends.
     pub(super) fn next(&mut self) -> Option<Work<F>> {
         if self.listings < LISTINGS && self.files.len() < WAITING && !self.is_full() {
-            // Depth first: the number of unlisted directories stays small in deep trees.
+            // Depth first, so that few directories stay unlisted in deep trees.
             if let Some(place) = self.unlisted.pop() {
                 self.listings += 1;
                 return Some(Work::List(place));
@@ -137,7 +137,7 @@ impl<F> Walk<F> {
         Some(Work::Move(place, folder, file))
     }
 
-    /// As many folders are open as may be.
+    /// Returns true if as many folders are open as allowed.
     fn is_full(&mut self) -> bool {
         if self.folders.len() >= FOLDERS {
             self.folders.retain(|folder| folder.strong_count() > 0);
@@ -145,13 +145,13 @@ impl<F> Walk<F> {
         self.folders.len() + self.listings >= FOLDERS
     }
 
-    /// Nothing else begins once what is under way has ended.
+    /// Returns true if nothing else will begin once the current work has ended.
     pub(super) fn is_last(&self) -> bool {
         self.files.is_empty() && self.unlisted.is_empty() && self.listings == 0
     }
 
-    /// A directory is listed: `kept` entries are there already, and `entries` are not. Those that
-    /// are not fetched come back.
+    /// Records a directory's listing: `kept` entries are already there, and `entries` are not.
+    /// Returns the entries to skip.
     pub(super) fn listed(
         &mut self,
         place: usize,
@@ -190,7 +190,7 @@ impl<F> Walk<F> {
         Ok(skipped)
     }
 
-    /// A directory could not be listed: it gets no attributes.
+    /// Records that a directory couldn't be listed, so that its attributes aren't set.
     pub(super) fn unlisted(&mut self, place: usize) {
         self.listings -= 1;
         if let Some(directory) = self.directories.get_mut(place) {
@@ -198,12 +198,11 @@ impl<F> Walk<F> {
         }
     }
 
-    /// A file has ended.
     pub(super) fn ended(&mut self, file: &Listed) {
         self.places -= weight(file.size);
     }
 
-    /// Names of the directory at this place.
+    /// Returns the names of the directory at this index.
     pub(super) fn names(&self, place: usize) -> Names {
         let directory = self.directories.get(place);
         directory

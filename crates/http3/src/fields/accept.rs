@@ -1,4 +1,4 @@
-//! Accept (RFC 9110 section 12.5.1), as far as the two forms of a listing need it.
+//! Accept (RFC 9110 section 12.5.1), limited to the two forms of a listing.
 
 use super::trim;
 
@@ -11,8 +11,8 @@ pub enum Form {
     Html,
 }
 
-/// The form with the higher weight in the lines of Accept; JSON where both weigh the same or
-/// neither is acceptable.
+/// Returns the form with the higher weight according to Accept. Otherwise, JSON is the default,
+/// even if neither is acceptable.
 #[must_use]
 pub fn preferred_form<'a>(lines: impl IntoIterator<Item = &'a [u8]>) -> Form {
     let (mut json, mut html) = (Weight::default(), Weight::default());
@@ -31,7 +31,7 @@ pub fn preferred_form<'a>(lines: impl IntoIterator<Item = &'a [u8]>) -> Form {
     }
 }
 
-/// The weight of one media type in thousandths; the most specific media range decides.
+/// The weight of one media type in thousandths. The most specific media range takes precedence.
 #[derive(Default)]
 struct Weight {
     specificity: u8,
@@ -57,7 +57,7 @@ impl Weight {
     }
 }
 
-/// The weight of a parameter `q=`, in thousandths.
+/// Parses the weight in a parameter `q=`, in thousandths.
 fn weight(parameter: &[u8]) -> Option<u16> {
     let parameter = trim(parameter);
     let value = parameter

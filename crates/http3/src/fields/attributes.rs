@@ -1,6 +1,7 @@
-//! `pathmark-attributes`, by which a client of this project says what a stored file, link or
-//! directory is to have: `mode=420, time=1700000000, nanoseconds=5, link=:Li4veA==:`. A sparse file
-//! has `data=8192`, which it takes of a disk. All members are optional; others are ignored.
+//! `pathmark-attributes`, by which a client of this project sets the attributes of a stored
+//! file, link or directory: `mode=420, time=1700000000, nanoseconds=5, link=:Li4veA==:`. For a
+//! sparse file, `data=8192` is the number of bytes that it takes on disk. All members are
+//! optional, and others are ignored.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -8,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use super::BadField;
 use super::structured::{Bare, dictionary};
 
-/// Bytes of a link's target at most (`PATH_MAX` of Linux).
+/// Maximum length of a link's target in bytes (`PATH_MAX` of Linux).
 const MAX_TARGET: usize = 4095;
 
 /// The value of the field.
@@ -16,16 +17,16 @@ const MAX_TARGET: usize = 4095;
 pub struct AttributesField {
     /// Permission bits.
     pub mode: Option<u32>,
-    /// The time of the last write: seconds since the Unix epoch, and nanoseconds after that.
+    /// The modification time: seconds since the Unix epoch, and nanoseconds after this second.
     pub modified: Option<(i64, u32)>,
-    /// It is a symbolic link with this target.
+    /// The target, if it is a symbolic link.
     pub link: Option<Vec<u8>>,
-    /// Bytes of a sparse file that are no holes, as far as its client knows.
+    /// How many bytes of a sparse file aren't holes, as far as its client can tell.
     pub data: Option<u64>,
 }
 
 impl AttributesField {
-    /// The value in all lines of the field; `None` if there is none.
+    /// Parses all lines of the field. Returns `None` if there is none.
     ///
     /// # Errors
     /// [`BadField`].
@@ -64,7 +65,7 @@ impl AttributesField {
         Some(field)
     }
 
-    /// The field's value.
+    /// Formats the field's value.
     #[must_use]
     pub fn write(&self) -> String {
         let mode = self.mode.map(|mode| format!("mode={mode}"));

@@ -1,4 +1,4 @@
-//! Content-Range (RFC 9110 section 14.4), written by the origin and read by the client.
+//! Content-Range (RFC 9110 section 14.4), which the origin writes and the client parses.
 
 use std::fmt;
 
@@ -7,14 +7,14 @@ use super::{Span, decimal, trim};
 /// The value of Content-Range with the unit `bytes`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ContentRange {
-    /// These bytes of a representation, whose size may be unknown.
+    /// These bytes of a representation, and its size if it is known.
     Part(Span, Option<u64>),
-    /// Status 416: the size of the representation.
+    /// The size of the representation, for status 416.
     Unsatisfied(u64),
 }
 
 impl ContentRange {
-    /// A field value; `None` for another unit or a value outside the grammar.
+    /// Parses a field value. Returns `None` for another unit or an invalid value.
     #[must_use]
     pub fn parse(value: &[u8]) -> Option<Self> {
         let value = trim(value);

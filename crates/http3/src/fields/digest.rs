@@ -6,13 +6,13 @@ use base64::engine::general_purpose::STANDARD;
 use super::BadField;
 use super::structured::{Bare, dictionary};
 
-/// The algorithm of this crate, by its name in digest fields.
+/// This crate's algorithm, as named in digest fields.
 const SHA_256: &str = "sha-256";
 
-/// SHA-256 of a whole representation.
+/// The SHA-256 of a whole representation.
 pub type Sha256Digest = [u8; 32];
 
-/// All lines of a field as one list.
+/// Joins all lines of a field into one list.
 fn joined<'a>(lines: impl IntoIterator<Item = &'a [u8]>) -> Vec<u8> {
     let mut all = Vec::new();
     for line in lines {
@@ -24,10 +24,10 @@ fn joined<'a>(lines: impl IntoIterator<Item = &'a [u8]>) -> Vec<u8> {
     all
 }
 
-/// The `sha-256` member of Repr-Digest or Content-Digest; `None` where there is none.
+/// Parses the `sha-256` member of Repr-Digest or Content-Digest. Returns `None` if it is missing.
 ///
 /// # Errors
-/// [`BadField`] for a value outside the grammar, or a digest that is not 32 bytes.
+/// [`BadField`], if the value is invalid or the digest doesn't have 32 bytes.
 pub fn sha256_digest<'a>(
     field: &'static str,
     lines: impl IntoIterator<Item = &'a [u8]>,
@@ -40,8 +40,8 @@ pub fn sha256_digest<'a>(
     }
 }
 
-/// The preference for `sha-256` in Want-Repr-Digest: 1 to 10, or 0 where it is not wanted. A value
-/// outside the grammar is no wish: the field is a hint.
+/// Parses the preference for `sha-256` in Want-Repr-Digest: 1 to 10, or 0 if it isn't wanted.
+/// Because the field is only a hint, an invalid value is treated as 0.
 #[must_use]
 pub fn sha256_preference<'a>(lines: impl IntoIterator<Item = &'a [u8]>) -> u8 {
     let members = dictionary(&joined(lines)).unwrap_or_default();
@@ -52,7 +52,7 @@ pub fn sha256_preference<'a>(lines: impl IntoIterator<Item = &'a [u8]>) -> u8 {
     }
 }
 
-/// A value of Repr-Digest.
+/// Formats a value of Repr-Digest.
 #[must_use]
 pub fn sha256_field(digest: &Sha256Digest) -> String {
     format!("{SHA_256}=:{}:", STANDARD.encode(digest))
@@ -68,7 +68,7 @@ mod tests {
         sha256_digest("Repr-Digest", lines.iter().map(|line| line.as_bytes()))
     }
 
-    /// The example of RFC 9530 appendix B.1.
+    /// The example in RFC 9530 appendix B.1.
     #[test]
     fn the_example_of_the_rfc_is_written_and_read() {
         let digest: Sha256Digest = Sha256::digest(b"{\"hello\": \"world\"}\n").into();

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::{BadField, trim};
 
-/// An entity tag: its opaque part without the quotation marks, and whether it is weak.
+/// An entity tag. Its opaque part excludes the quotation marks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EntityTag {
     weak: bool,
@@ -14,29 +14,29 @@ pub struct EntityTag {
 /// The value of If-Match or If-None-Match.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TagList {
-    /// `*`: every existing representation matches.
+    /// `*`, which matches any existing representation.
     Any,
-    /// These tags, possibly none.
+    /// These tags, of which there may be none.
     Tags(Vec<EntityTag>),
 }
 
 impl EntityTag {
-    /// A tag of an opaque part of hexadecimal digits, so that no character needs a check.
+    /// Creates a tag whose opaque part is hexadecimal, so that its characters are always valid.
     #[must_use]
     pub(crate) fn from_hash(weak: bool, hash: &[u8]) -> Self {
         let opaque = hash.iter().map(|byte| format!("{byte:02x}")).collect();
         Self { weak, opaque }
     }
 
-    /// A field value that is one tag, `"opaque"` or `W/"opaque"`. Tags with bytes above 127 are
-    /// refused: no origin of this crate makes one.
+    /// Parses a field value with one tag, `"opaque"` or `W/"opaque"`. Tags with bytes above 127
+    /// are rejected, because this crate's origin never creates them.
     #[must_use]
     pub fn parse(value: &[u8]) -> Option<Self> {
         let (tag, rest) = Self::parse_prefix(trim(value))?;
         rest.is_empty().then_some(tag)
     }
 
-    /// A tag at the beginning of `value`, and what follows it.
+    /// Parses a tag at the beginning of `value`, and also returns the rest.
     fn parse_prefix(value: &[u8]) -> Option<(Self, &[u8])> {
         let (weak, quoted) = match value.strip_prefix(b"W/") {
             Some(rest) => (true, rest),
@@ -53,19 +53,19 @@ impl EntityTag {
         Some((Self { weak, opaque }, rest.strip_prefix(b"\"")?))
     }
 
-    /// True unless the tag begins with `W/`.
+    /// Returns true unless the tag begins with `W/`.
     #[must_use]
     pub const fn is_strong(&self) -> bool {
         !self.weak
     }
 
-    /// Strong comparison (RFC 9110 section 8.8.3.2).
+    /// Compares strongly (RFC 9110 section 8.8.3.2).
     #[must_use]
     pub fn matches_strongly(&self, other: &Self) -> bool {
         !self.weak && !other.weak && self.opaque == other.opaque
     }
 
-    /// Weak comparison.
+    /// Compares weakly.
     #[must_use]
     pub fn matches_weakly(&self, other: &Self) -> bool {
         self.opaque == other.opaque
@@ -80,7 +80,7 @@ impl fmt::Display for EntityTag {
 }
 
 impl TagList {
-    /// The list in all field lines of the name `field`; `None` if there is no line.
+    /// Parses all lines of the field `field`. Returns `None` if there are none.
     ///
     /// # Errors
     /// [`BadField`].
@@ -106,7 +106,7 @@ impl TagList {
         }
     }
 
-    /// One line: tags between commas, empty elements allowed.
+    /// Parses one line of tags separated by commas, where elements can be empty.
     fn parse_line(line: &[u8], tags: &mut Vec<EntityTag>) -> Option<()> {
         let mut rest = trim(line);
         while !rest.is_empty() {
@@ -124,8 +124,8 @@ impl TagList {
         Some(())
     }
 
-    /// True if If-Match with this value holds for a resource with this tag (`None`: no such
-    /// resource).
+    /// Returns true if If-Match with this value holds for a resource's tag, which is `None` if
+    /// the resource doesn't exist.
     #[must_use]
     pub fn holds_strongly(&self, tag: Option<&EntityTag>) -> bool {
         match (self, tag) {
@@ -135,7 +135,7 @@ impl TagList {
         }
     }
 
-    /// True if the list has a tag that weakly matches, so that If-None-Match fails.
+    /// Returns true if any tag in the list matches weakly, so that If-None-Match fails.
     #[must_use]
     pub fn has_weakly(&self, tag: Option<&EntityTag>) -> bool {
         match (self, tag) {
@@ -179,7 +179,7 @@ mod tests {
         }
     }
 
-    /// The table of RFC 9110 section 8.8.3.2.
+    /// The table in RFC 9110 section 8.8.3.2.
     #[test]
     fn comparison_follows_the_table_of_the_rfc() {
         for (one, other, strong, weak) in [

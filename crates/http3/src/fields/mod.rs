@@ -1,6 +1,6 @@
-//! Field values of HTTP as pure functions: bytes in, a value or an error out.
+//! Parses and formats HTTP field values as pure functions.
 //!
-//! Each parser takes what a peer sends and allocates at most a small multiple of its input.
+//! Parsers accept input from peers, and allocate at most a small multiple of its size.
 
 mod accept;
 mod attributes;
@@ -25,12 +25,12 @@ pub use range::{MAX_PARTS, RangeError, RangeSpec, Span, parse_range, resolve_ran
 pub use shown::{is_obeyed, text_of};
 pub use upload::{INTEROP_VERSION, UploadFields, boolean};
 
-/// A field that does not follow its grammar.
+/// A field violates its grammar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("field {0} does not follow its grammar; correct it or leave it out")]
 pub struct BadField(pub &'static str);
 
-/// The input without spaces and tabs around it.
+/// Strips spaces and tabs on both sides.
 fn trim(bytes: &[u8]) -> &[u8] {
     let blank = |byte: &u8| matches!(byte, b' ' | b'\t');
     let start = bytes.iter().position(|byte| !blank(byte));
@@ -41,7 +41,7 @@ fn trim(bytes: &[u8]) -> &[u8] {
     }
 }
 
-/// An unsigned number of decimal digits alone. A number above `u64::MAX` counts as `u64::MAX`: no
+/// Parses an unsigned decimal number. Numbers above `u64::MAX` are reduced to it, because no
 /// file has as many bytes.
 fn decimal(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() {

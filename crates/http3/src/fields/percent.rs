@@ -1,46 +1,46 @@
-//! Paths of request targets: names of any bytes, percent-encoded.
+//! Paths in request targets, whose names are percent-encoded and can contain any bytes.
 
 use std::fmt::Write;
 
-/// Bytes of a name at most (`NAME_MAX` of Linux).
+/// Maximum length of a name in bytes (`NAME_MAX` of Linux).
 pub const MAX_NAME: usize = 255;
 
-/// Names from the root to a resource, decoded. None of them is empty, `.` or `..`, has a NUL or a
-/// slash, or is longer than [`MAX_NAME`].
+/// The decoded names from the root to a resource. None of them is empty, `.` or `..`, contains a
+/// NUL or a slash, or is longer than [`MAX_NAME`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PathName {
-    /// The names; none for the root itself.
+    /// The names, which are empty for the root.
     pub names: Vec<Vec<u8>>,
-    /// The path ends with a slash, so that it means a directory.
+    /// Whether the path ends with a slash and therefore denotes a directory.
     pub slash: bool,
 }
 
-/// A path that is the name of no file.
+/// The reason why a path can't be a file's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PathError {
-    /// The path does not begin with a slash.
+    /// The path doesn't begin with a slash.
     #[error("the path does not begin with /")]
     Relative,
-    /// A percent sign without two hexadecimal digits.
+    /// A percent sign isn't followed by two hexadecimal digits.
     #[error("a % in the path is not followed by two hexadecimal digits; write %25 for a %")]
     Percent,
-    /// An empty name between two slashes.
+    /// A name between two slashes is empty.
     #[error("the path has an empty name between two slashes; leave one slash out")]
     Empty,
-    /// A name `.` or `..`.
+    /// A name is `.` or `..`.
     #[error("the path has a name `.` or `..`; write the path without it")]
     Dots,
-    /// A NUL or an encoded slash in a name.
+    /// A name contains a NUL or an encoded slash.
     #[error("a name in the path has a NUL or a slash, which no file system allows")]
     Forbidden,
-    /// A name longer than [`MAX_NAME`].
+    /// A name is longer than [`MAX_NAME`].
     #[error("a name in the path is longer than {MAX_NAME} bytes, which no file system allows")]
     TooLong,
 }
 
 impl PathName {
-    /// The path of a request target, which begins with a slash. A query is no part of it.
+    /// Parses the path of a request target, which must begin with a slash and exclude the query.
     ///
     /// # Errors
     /// [`PathError`].
@@ -61,7 +61,7 @@ impl PathName {
         Ok(Self { names, slash })
     }
 
-    /// The path in its percent-encoded form.
+    /// Encodes the path.
     #[must_use]
     pub fn encode(&self) -> String {
         let mut path = String::new();
@@ -77,7 +77,7 @@ impl PathName {
 }
 
 fn decode_name(encoded: &[u8]) -> Result<Vec<u8>, PathError> {
-    // Three bytes at most stand for one.
+    // At most three bytes encode one byte.
     if encoded.len() > 3 * MAX_NAME {
         return Err(PathError::TooLong);
     }
@@ -95,7 +95,7 @@ fn decode_name(encoded: &[u8]) -> Result<Vec<u8>, PathError> {
     }
 }
 
-/// The bytes of a percent-encoded text.
+/// Decodes percent-encoded text.
 ///
 /// # Errors
 /// [`PathError::Percent`].
@@ -122,14 +122,13 @@ fn hex(digit: u8) -> Option<u8> {
     u8::try_from(digit).ok()
 }
 
-/// A name in percent-encoded form: every byte that is not unreserved (RFC 3986 section 2.3) is
-/// encoded.
+/// Percent-encodes a name, except for unreserved bytes (RFC 3986 section 2.3).
 #[must_use]
 pub fn encode_name(name: &[u8]) -> String {
     encode(name, b"-._~")
 }
 
-/// Bytes in percent-encoded form with slashes as they are: the target of a symbolic link.
+/// Percent-encodes bytes except for slashes, for example the target of a symbolic link.
 #[must_use]
 pub fn encode_bytes(bytes: &[u8]) -> String {
     encode(bytes, b"-._~/")

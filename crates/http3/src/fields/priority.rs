@@ -1,12 +1,12 @@
-//! Priority (RFC 9218), of which the urgency counts here.
+//! Priority (RFC 9218), of which only the urgency is used.
 
 use super::structured::{Bare, dictionary};
 
 /// The urgency of a request without a Priority field.
 const DEFAULT: u8 = 3;
 
-/// The urgency of a request, from 0, the most urgent, to 7. A value outside the grammar counts as
-/// the default (RFC 9218 section 4).
+/// Parses the urgency of a request from 0, which is most urgent, to 7. For an invalid value, it
+/// returns the default (RFC 9218 section 4).
 #[must_use]
 pub fn urgency<'a>(lines: impl IntoIterator<Item = &'a [u8]>) -> u8 {
     let lines: Vec<&[u8]> = lines.into_iter().collect();

@@ -1,20 +1,20 @@
-//! Range (RFC 9110 section 14.2): which bytes of a file a request selects.
+//! Range (RFC 9110 section 14.2), which selects bytes of a file.
 
 use super::{decimal, trim};
 
-/// Parts of a response at most. More are refused with status 416.
+/// Maximum number of parts in a response. Requests for more get status 416.
 pub const MAX_PARTS: usize = 64;
 
 /// One element of a Range field with the unit `bytes`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RangeSpec {
-    /// From the first position to the last, both included; to the end without a last.
+    /// From the first position to the last, inclusive, or to the end if the last is omitted.
     From(u64, Option<u64>),
-    /// The last bytes of the file, this number of them.
+    /// The given number of bytes at the end of the file.
     Suffix(u64),
 }
 
-/// Bytes of a file: never empty, and inside the file.
+/// A non-empty range of bytes inside a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Span {
     /// The position of the first byte.
@@ -23,33 +23,33 @@ pub struct Span {
     pub length: u64,
 }
 
-/// A range set that gets status 416.
+/// A range set that can't be satisfied and gets status 416.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RangeError {
-    /// No range of the set overlaps the file.
+    /// None of the ranges overlaps the file.
     #[error("no range overlaps the {0} bytes of the file; ask for bytes below its size")]
     Unsatisfiable(u64),
-    /// More parts than [`MAX_PARTS`] remain after overlapping ranges are merged.
+    /// After merging overlapping ranges, there are more than [`MAX_PARTS`].
     #[error("the request selects {0} separate ranges; ask for {MAX_PARTS} at most")]
     TooMany(usize),
 }
 
 impl Span {
-    /// The position behind the last byte.
+    /// Returns the position after the last byte.
     #[must_use]
     pub const fn end(&self) -> u64 {
         self.first.saturating_add(self.length)
     }
 
-    /// The position of the last byte.
+    /// Returns the position of the last byte.
     #[must_use]
     pub const fn last(&self) -> u64 {
         self.end().saturating_sub(1)
     }
 }
 
-/// The range set of a Range field; `None` for another unit or a value outside the grammar, which a
-/// server ignores (RFC 9110 section 14.2).
+/// Parses a Range field. Returns `None` for another unit or an invalid value, which a server
+/// ignores (RFC 9110 section 14.2).
 #[must_use]
 pub fn parse_range(value: &[u8]) -> Option<Vec<RangeSpec>> {
     let equals = value.iter().position(|byte| *byte == b'=')?;
@@ -82,9 +82,9 @@ fn parse_spec(element: &[u8]) -> Option<RangeSpec> {
     }
 }
 
-/// The spans that a range set selects of a file of `size` bytes, in the order of the request.
-/// Where spans overlap, all are sorted and the overlapping ones merged, so that no byte is sent
-/// twice.
+/// Returns the spans of a file of `size` bytes that a range set selects, in the order of the
+/// request. If any overlap, all are sorted and overlapping ones are merged, so that no byte is
+/// sent twice.
 ///
 /// # Errors
 /// [`RangeError`].
@@ -179,7 +179,7 @@ mod tests {
         }
     }
 
-    /// Examples of RFC 9110 section 14.1.2 with a representation of 10000 bytes.
+    /// Examples from RFC 9110 section 14.1.2, for a representation of 10000 bytes.
     #[test]
     fn spans_lie_inside_the_file() {
         for (value, spans) in [
@@ -241,7 +241,7 @@ mod tests {
     }
 
     proptest! {
-        /// The selected bytes are those that the specs name, each once.
+        /// Each byte that the specs select is returned exactly once.
         #[test]
         fn resolved_spans_cover_what_is_named(specs in specs(), size in 0..200_u64) {
             let named = |byte: u64| specs.iter().any(|spec| match *spec {

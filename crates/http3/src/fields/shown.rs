@@ -1,9 +1,9 @@
-//! Names for people, who may not see all characters, nor all bytes.
+//! Displays names to people without harmful characters or invalid bytes.
 
 use std::fmt::Write;
 
-/// True for characters that a terminal, a browser or a reader obeys, or takes for the end of a
-/// line: control characters, separators of lines, marks and overrides of the direction of writing.
+/// Returns true for characters that terminals, browsers or readers may interpret: control
+/// characters, line separators, and marks or overrides of the writing direction.
 #[must_use]
 pub fn is_obeyed(c: char) -> bool {
     c.is_control()
@@ -17,14 +17,14 @@ pub fn is_obeyed(c: char) -> bool {
         )
 }
 
-/// A name as text: bytes that are not UTF-8 are escapes (`\xff`), so that names differ.
+/// Converts a name to text. Bytes that aren't UTF-8 are escaped (`\xff`).
 #[must_use]
 pub fn text_of(name: &[u8]) -> String {
     let mut text = String::with_capacity(name.len());
     for chunk in name.utf8_chunks() {
         text.push_str(chunk.valid());
         for byte in chunk.invalid() {
-            // A string takes all.
+            // Writing to a string never fails.
             let _ = write!(text, "\\x{byte:02x}");
         }
     }

@@ -1,30 +1,30 @@
-//! Dictionaries and items of structured fields (RFC 9651), as far as this crate's fields need them.
+//! Dictionaries and items of structured fields (RFC 9651), limited to the needs of this crate.
 
 use base64::Engine;
 use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 
-/// Decodes byte sequences: padding may be absent (RFC 9651 section 4.2.7).
+/// Decodes byte sequences, whose padding is optional (RFC 9651 section 4.2.7).
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// The value of a member; its parameters are checked and dropped.
+/// The value of a member. Its parameters are validated and dropped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Bare {
     Integer(i64),
     Bytes(Vec<u8>),
     Boolean(bool),
-    /// A type that no field of this crate has.
+    /// A type that none of this crate's fields uses.
     Other,
 }
 
-/// Members of a dictionary at most, repeated keys among them: RFC 9651 section 3.2 asks parsers to
-/// take as many.
+/// Maximum number of members in a dictionary, including repeated keys. RFC 9651 section 3.2
+/// requires parsers to support this number.
 const MAX_MEMBERS: usize = 1024;
 
-/// The value of an item; `None` outside the grammar.
+/// Parses an item. Returns `None` if it is invalid.
 pub(super) fn item(input: &[u8]) -> Option<Bare> {
     let mut rest = Input(skip(input, b" "));
     let value = rest.bare()?;
@@ -32,8 +32,8 @@ pub(super) fn item(input: &[u8]) -> Option<Bare> {
     skip(rest.0, b" ").is_empty().then_some(value)
 }
 
-/// The members of a dictionary in their order, the last of each key; `None` outside the grammar, or
-/// with more than 1024 members.
+/// Parses a dictionary in order, keeping the last member of each key. Returns `None` if it is
+/// invalid or has more than 1024 members.
 pub(super) fn dictionary(input: &[u8]) -> Option<Vec<(String, Bare)>> {
     let mut members: Vec<(String, Bare)> = Vec::new();
     let mut rest = Input(skip(input, b" "));
@@ -59,7 +59,7 @@ pub(super) fn dictionary(input: &[u8]) -> Option<Vec<(String, Bare)>> {
             return None;
         }
         rest.0 = skip(rest.0, b" \t");
-        // A comma at the end.
+        // A trailing comma.
         if rest.0.is_empty() {
             return None;
         }
@@ -74,7 +74,7 @@ fn skip<'a>(input: &'a [u8], blanks: &[u8]) -> &'a [u8] {
         .unwrap_or_default()
 }
 
-/// The bytes that are not parsed yet.
+/// The remaining bytes to parse.
 struct Input<'a>(&'a [u8]);
 
 impl<'a> Input<'a> {
@@ -88,7 +88,7 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// The bytes up to the first that is outside `class`.
+    /// Takes the bytes up to the first one outside `class`.
     fn while_in(&mut self, class: impl Fn(u8) -> bool) -> &'a [u8] {
         let end = self.0.iter().position(|byte| !class(*byte));
         let (taken, rest) = self.0.split_at(end.unwrap_or(self.0.len()));
@@ -107,7 +107,7 @@ impl<'a> Input<'a> {
         String::from_utf8(self.while_in(class).to_vec()).ok()
     }
 
-    /// An item or an inner list.
+    /// Parses an item or an inner list.
     fn member(&mut self) -> Option<Bare> {
         if !self.take(b'(') {
             return self.bare();
@@ -160,7 +160,8 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// An integer of 15 digits at most, or a decimal of 12 before and 3 after the point.
+    /// Parses an integer with at most 15 digits, or a decimal with at most 12 digits before the
+    /// point and 3 after.
     fn number(&mut self) -> Option<Bare> {
         let negative = self.take(b'-');
         let digits = self.while_in(|byte| byte.is_ascii_digit());

@@ -1,26 +1,27 @@
-//! Fields of resumable uploads (draft-ietf-httpbis-resumable-upload-12): items, which are ignored
-//! outside their grammar.
+//! Fields of resumable uploads (draft-ietf-httpbis-resumable-upload-12). Their values are items,
+//! which are ignored if they are invalid.
 
 use super::structured::{Bare, item};
 
-/// The interop version of that draft, by which both sides know it.
+/// The draft's interop version, by which both sides recognize it.
 pub const INTEROP_VERSION: u64 = 8;
 
-/// The fields of a request or a response about an upload.
+/// The fields of a message about an upload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UploadFields {
-    /// Upload-Complete: the content is the last of the upload.
+    /// Upload-Complete: whether the content is the last of the upload.
     pub complete: Option<bool>,
-    /// Upload-Offset: bytes of the upload before the content.
+    /// Upload-Offset: number of bytes before the content.
     pub offset: Option<u64>,
-    /// Upload-Length: bytes of the whole upload.
+    /// Upload-Length: number of bytes in the whole upload.
     pub length: Option<u64>,
-    /// Upload-Draft-Interop-Version is that of this crate.
+    /// Whether Upload-Draft-Interop-Version is that of this crate.
     pub same_version: bool,
 }
 
 impl UploadFields {
-    /// Reads the fields; `line` is the only line of a field, if the message has the field once.
+    /// Parses the fields. `line` must return a field's line, if the message has the field only
+    /// once.
     pub fn read<'a>(line: impl Fn(&'static str) -> Option<&'a [u8]>) -> Self {
         let number = |name| match item(line(name)?)? {
             Bare::Integer(number) => u64::try_from(number).ok(),
@@ -39,7 +40,7 @@ impl UploadFields {
     }
 }
 
-/// The value of an item of type Boolean.
+/// Formats an item of type Boolean.
 #[must_use]
 pub const fn boolean(value: bool) -> &'static str {
     if value { "?1" } else { "?0" }

@@ -1,4 +1,4 @@
-//! How many requests an origin had, and how they ended.
+//! Counts an origin's requests and their ends.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,12 +11,12 @@ pub(super) struct Counters {
     pub(super) broken_off: AtomicU64,
 }
 
-/// Requests since an origin began.
+/// Request counts since an origin began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// All requests whose head arrived, or failed to arrive.
+    /// All requests, including those whose header section failed to arrive.
     pub requests: u64,
-    /// Requests that got a status of 400 or above.
+    /// Requests answered with status 400 or above.
     pub refused: u64,
     /// Requests that made no progress within a time limit.
     pub timed_out: u64,
@@ -36,7 +36,6 @@ impl Counters {
     }
 }
 
-/// Adds one.
 pub(super) fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }

@@ -1,4 +1,4 @@
-//! Digests of files, each computed once per version and by few threads at a time.
+//! Computes digests of files, each only once per version and using few threads.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -14,13 +14,13 @@ use crate::fields::Sha256Digest;
 use crate::resource::Stat;
 use crate::root::{Cancel, Hashing, still_has};
 
-/// Bytes that are hashed before others have their turn: a fraction of a second.
+/// Bytes to hash before others get a turn, which takes a fraction of a second.
 const TURN: u64 = 64 << 20;
-/// Versions whose digests are kept.
+/// Maximum number of cached digests.
 const KEPT: usize = 256;
 
-/// Known digests, and places for threads that compute others. Hosts take turns, so that nobody
-/// waits until the large files of others are hashed.
+/// Caches digests, and limits the threads that compute them. Hosts take turns, so that nobody
+/// has to wait for other hosts' large files.
 #[derive(Debug)]
 pub(super) struct Digests {
     known: Mutex<VecDeque<(Stat, Sha256Digest)>>,
@@ -35,7 +35,7 @@ impl Digests {
         }
     }
 
-    /// The digest of a version, if it is known.
+    /// Returns the digest of a version, if it is cached.
     pub(super) fn known(&self, stat: &Stat) -> Option<Sha256Digest> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let found = known
@@ -44,8 +44,8 @@ impl Digests {
         found.map(|(_, digest)| *digest)
     }
 
-    /// Keeps the digest of a version whose next change will have another time stamp; the oldest
-    /// one goes.
+    /// Caches the digest of a version, replacing the oldest. It is skipped unless `settled`,
+    /// which means that any later change gets a different timestamp.
     pub(super) fn keep(&self, stat: &Stat, settled: bool, digest: Sha256Digest) {
         if !settled {
             return;
@@ -57,8 +57,8 @@ impl Digests {
         known.push_back((*stat, digest));
     }
 
-    /// The digest of an open file, which is computed for `host` by a thread that may block.
-    /// Dropped, the future ends the thread's work.
+    /// Returns the digest of an open file, computing it for `host` on a blocking thread if
+    /// necessary. Dropping the future cancels this work.
     pub(super) async fn of(
         &self,
         host: IpAddr,
@@ -69,7 +69,7 @@ impl Digests {
         let (share, cancel) = (self.places.of(host), Cancel::default());
         let mut hashing = Hashing::default();
         loop {
-            // Another request may have computed it meanwhile.
+            // Meanwhile another request may have computed it.
             if let Some(digest) = self.known(stat) {
                 return Ok(digest);
             }
@@ -89,8 +89,8 @@ impl Digests {
         }
     }
 
-    /// True if an open file still has the content that it had when its metadata was `before`; see
-    /// [`still_has`].
+    /// Returns true if an open file's content hasn't changed since its metadata was `before`.
+    /// See [`still_has`].
     pub(super) async fn still(
         &self,
         file: &Arc<File>,
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
     use crate::root::file_stat;
 
-    /// Files that take long are hashed in turns, so that a small one of another host comes first.
+    /// Large files are hashed in turns, so that another host's small one is not delayed.
     #[tokio::test]
     async fn a_host_with_large_files_holds_up_no_other() {
         let digests = Arc::new(Digests::new(2));

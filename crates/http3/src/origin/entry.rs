@@ -1,4 +1,4 @@
-//! PUT of a link or a directory.
+//! Responds to PUT of a link or a directory.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -16,7 +16,7 @@ use crate::plan::{self, Ask, PutRights, Reply, problem};
 use crate::resource::{Time, is_reserved};
 use crate::root::{Attributes, make_link, names_stat};
 
-/// The attributes that a field asks for, as far as this process's umask allows.
+/// Converts a field's attributes, restricted by this process's umask.
 pub(super) fn attributes(field: &AttributesField) -> Attributes {
     let modified = field.modified.map(|(seconds, nanoseconds)| Time {
         seconds,
@@ -47,7 +47,7 @@ pub(super) fn entry(shared: &Shared, grant: &Grant, ask: &Ask) -> Result<Reply, 
         .unwrap_or_else(PoisonError::into_inner);
     let there = names_stat(directory.as_fd(), name)?;
     let Some(target) = &field.link else {
-        // The name of the path's end is made as those before it are.
+        // The last name of the path is created like those before it.
         let inside = PathName {
             names: [ask.path.names.as_slice(), &[b"x".to_vec()]].concat(),
             slash: false,
@@ -70,7 +70,7 @@ pub(super) fn entry(shared: &Shared, grant: &Grant, ask: &Ask) -> Result<Reply, 
     Ok(created(there.is_none()))
 }
 
-/// The target of a link; none if the name is that of nothing or of something else.
+/// Returns a link's target, or `None` if the name isn't that of a link.
 fn readlink(directory: BorrowedFd<'_>, name: &[u8]) -> io::Result<Option<Vec<u8>>> {
     use rustix::io::Errno;
     match rustix::fs::readlinkat(directory, name, Vec::new()) {

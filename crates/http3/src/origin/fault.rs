@@ -1,4 +1,4 @@
-//! Why a file is not stored, and what its client gets for that.
+//! Reasons why a file is not stored, and the replies to their clients.
 
 use std::io;
 
@@ -9,9 +9,9 @@ use crate::plan::{Reply, problem};
 use crate::root::RootError;
 use crate::wire::LinkError;
 
-/// Why a file is not stored.
+/// The reason why a file is not stored.
 pub(super) enum Fault {
-    /// The client gets this reply.
+    /// The reply to send to the client.
     Reply(Box<Reply>),
     /// The stream failed.
     Link(LinkError),
@@ -56,7 +56,7 @@ impl From<io::Error> for Fault {
     }
 }
 
-/// The reply to a PUT that the server's disk cannot take.
+/// Returns the reply to a PUT after a storage error.
 fn storage(error: &io::Error) -> Reply {
     if let Some(rustix::io::Errno::MFILE | rustix::io::Errno::NFILE) =
         rustix::io::Errno::from_io_error(error)
@@ -92,13 +92,13 @@ fn storage(error: &io::Error) -> Reply {
     problem(status, &detail)
 }
 
-/// The refusal of a file that the client's quota has no room for.
+/// Refuses a file that exceeds the client's quota.
 pub(super) fn over_quota() -> Fault {
     let detail = "the operator lets this client store no more; remove files there first";
     problem(StatusCode::INSUFFICIENT_STORAGE, detail).into()
 }
 
-/// The refusal of a file that the disk has no room for.
+/// Refuses a file that exceeds the free disk space.
 pub(super) fn disk_full() -> Fault {
     storage(&io::ErrorKind::StorageFull.into()).into()
 }

@@ -1,38 +1,38 @@
-//! Rights and budgets of a client.
+//! Rights and budgets of clients.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::pace::Pace;
 use crate::plan::Rules;
 
-/// Rights and budgets of a client. Connections of the client share it.
+/// A client's rights and budgets, shared by all of its connections.
 #[derive(Debug)]
 pub struct Grant {
-    /// The name of the client, to which its unfinished uploads belong; empty for all clients that
-    /// the program does not tell apart.
+    /// The client's name, which owns its unfinished uploads. It is empty for clients that the
+    /// program doesn't distinguish.
     pub name: String,
-    /// Rules for its requests.
+    /// The rules for its requests.
     pub rules: Rules,
-    /// The rate of content in both directions together.
+    /// The content rate of both directions together.
     pub pace: Option<Pace>,
-    /// Bytes that the client may have stored.
+    /// The limit on bytes that the client can store.
     pub quota: Option<Arc<Quota>>,
 }
 
-/// A number of bytes that files may have together.
+/// A limit on the total bytes of files.
 #[derive(Debug)]
 pub struct Quota(Mutex<Budget>);
 
 #[derive(Debug)]
 struct Budget {
     most: u64,
-    /// Bytes of files.
+    /// Bytes of stored files.
     stored: u64,
-    /// Bytes that requests under way have reserved.
+    /// Bytes reserved by current requests.
     reserved: u64,
 }
 
-/// Bytes of a quota for a file that arrives. They are free again when this is dropped.
+/// Part of a quota reserved for an arriving file. Dropping it frees the bytes.
 #[derive(Debug)]
 pub(super) struct Reservation {
     grant: Arc<Grant>,
@@ -40,7 +40,7 @@ pub(super) struct Reservation {
 }
 
 impl Grant {
-    /// One without limits of its own.
+    /// Creates a grant without own limits.
     #[must_use]
     pub const fn of(rules: Rules) -> Self {
         Self {
@@ -51,7 +51,7 @@ impl Grant {
         }
     }
 
-    /// Reserves `bytes`; none if the quota has less.
+    /// Reserves `bytes`, or returns `None` if they exceed the quota.
     pub(super) fn reserve(self: &Arc<Self>, bytes: u64) -> Option<Reservation> {
         let mut reservation = Reservation {
             grant: Arc::clone(self),
@@ -60,7 +60,7 @@ impl Grant {
         reservation.grow_to(bytes).then_some(reservation)
     }
 
-    /// Files of this number of bytes are gone.
+    /// Releases the bytes of removed files.
     pub(super) fn release(&self, bytes: u64) {
         if let Some(quota) = &self.quota {
             quota.remove(bytes);
@@ -69,7 +69,7 @@ impl Grant {
 }
 
 impl Reservation {
-    /// Reserves more, up to `bytes`; false if the quota has less.
+    /// Grows the reservation to `bytes`, or returns false if they exceed the quota.
     pub(super) fn grow_to(&mut self, bytes: u64) -> bool {
         let more = bytes.saturating_sub(self.bytes);
         let fits = match &self.grant.quota {
@@ -82,17 +82,17 @@ impl Reservation {
         fits
     }
 
-    /// A file has `bytes` of what was reserved; the rest is free again.
+    /// Converts `bytes` of the reservation into a stored file, and frees the rest.
     pub(super) fn keep(mut self, bytes: u64) {
         self.end(bytes);
     }
 
-    /// Ends the reservation, and returns `bytes` of removed files to the quota.
+    /// Ends the reservation, and releases `bytes` of removed files.
     pub(super) fn release(self, bytes: u64) {
         self.grant.release(bytes);
     }
 
-    /// Ends the reservation: `stored` bytes of it are those of a file.
+    /// Ends the reservation, of which `stored` bytes become a file.
     fn end(&mut self, stored: u64) {
         let reserved = std::mem::take(&mut self.bytes);
         if let Some(quota) = &self.grant.quota {
@@ -108,7 +108,7 @@ impl Drop for Reservation {
 }
 
 impl Quota {
-    /// A quota of `most` bytes, of which files have `stored` now.
+    /// Creates a quota of `most` bytes, of which `stored` are already used.
     #[must_use]
     pub const fn new(most: u64, stored: u64) -> Self {
         Self(Mutex::new(Budget {
@@ -118,8 +118,8 @@ impl Quota {
         }))
     }
 
-    /// Takes over the limit of another quota, and the bytes that it counted. While requests are
-    /// under way, this quota's own number stays: their files may be counted in part.
+    /// Adopts the limit and the counted bytes of another quota. While requests are active, the
+    /// own count stays, because their files may be counted in part.
     pub fn renew(&self, counted: &Self) {
         let (most, stored) = {
             let counted = counted.budget();
@@ -184,7 +184,7 @@ mod tests {
         drop(grant.reserve(100).unwrap());
         let free = Arc::new(Grant::of(Rules::default()));
         assert!(free.reserve(u64::MAX).is_some());
-        // A quota that is exceeded already takes an empty file.
+        // Even an exceeded quota accepts an empty file.
         assert!(limited(10, 40).reserve(0).is_some());
     }
 
@@ -193,7 +193,7 @@ mod tests {
         let grant = limited(100, 60);
         let under_way = grant.reserve(10).unwrap();
         let quota = grant.quota.as_ref().unwrap();
-        // Five of the ten bytes are on the disk.
+        // Five of the ten bytes are on disk.
         quota.renew(&Quota::new(80, 65));
         assert!(grant.reserve(11).is_none() && grant.reserve(10).is_some());
         under_way.keep(10);

@@ -1,4 +1,4 @@
-//! A file that is stored: its content arrives, its digest is compared, and it gets its name.
+//! Stores a file: receives its content, verifies its digest, and renames it into place.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -26,42 +26,42 @@ use crate::root::{
 use crate::sink::{Sink, Writer};
 use crate::wire::LinkError;
 
-/// A file that is being stored.
+/// A file being stored.
 pub(super) struct Intake {
-    /// The request of the PUT, or the one from when the upload began.
+    /// The PUT request, or the one that began the upload.
     pub(super) ask: Ask,
-    /// The digest in the header section of this request, if it is another one than the PUT.
+    /// The digest in this request's header section, unless it is the PUT itself.
     pub(super) digest: Option<Sha256Digest>,
     pub(super) directory: Arc<OwnedFd>,
     pub(super) draft: Draft,
-    /// Bytes of the client's quota for what is to arrive.
+    /// The client's quota reserved for the content.
     pub(super) reservation: Reservation,
-    /// Bytes of the disk for it.
+    /// Disk space reserved for the content.
     pub(super) promise: Promise,
-    /// The request has an upload that can be resumed.
+    /// The resumable upload, if there is one.
     pub(super) claim: Option<Claim>,
-    /// Bytes that earlier requests have brought.
+    /// Bytes brought by earlier requests.
     pub(super) offset: u64,
     /// Content-Length of this request.
     pub(super) content: Option<u64>,
-    /// Bytes of the whole file, if they are announced.
+    /// The whole file's length, if announced.
     pub(super) length: Option<u64>,
-    /// The content of this request is the last one.
+    /// Whether this request's content is the last.
     pub(super) complete: bool,
 }
 
-/// Bytes that arrived, and their digest if they are the whole file.
+/// The received bytes, with their digest if they are the whole file.
 struct Received {
     bytes: u64,
     digest: Option<Sha256Digest>,
     trailers: Option<HeaderMap>,
 }
 
-/// How a request fails that is not to store anything.
+/// The reason why receiving content failed.
 enum Failure {
-    /// The file is of no use.
+    /// The file is unusable.
     Fault(Fault),
-    /// The request broke off after this number of bytes, which count.
+    /// The request broke off after this number of valid bytes.
     Broken(LinkError, u64),
 }
 
@@ -71,7 +71,7 @@ impl<E: Into<Fault>> From<E> for Failure {
     }
 }
 
-/// Sends 100 (Continue) to a client that expects it before the content.
+/// Sends 100 (Continue) to a client that expects it before sending content.
 pub(super) async fn welcome(exchange: &mut Exchange, ask: &Ask) -> Result<(), LinkError> {
     if !ask.body.expects_continue {
         return Ok(());
@@ -81,7 +81,7 @@ pub(super) async fn welcome(exchange: &mut Exchange, ask: &Ask) -> Result<(), Li
     exchange.respond(interim).await
 }
 
-/// Takes the content of a request in.
+/// Receives the content of a request.
 pub(super) async fn take_in(
     shared: &Arc<Shared>,
     exchange: &mut Exchange,
@@ -120,14 +120,14 @@ pub(super) async fn take_in(
     Ok(reply)
 }
 
-/// Compares the digests of a whole file, and gives it its name.
+/// Verifies the digests of a whole file, and renames it into place.
 async fn complete(
     shared: &Arc<Shared>,
     exchange: &Exchange,
     mut intake: Intake,
     received: Received,
 ) -> Result<Reply, Fault> {
-    // From here on the draft is stored or removed: no later request resumes it.
+    // From here on, the draft is stored or removed, so no later request can resume it.
     intake.draft.set_dropped(Dropped::Removed);
     let (shared, grant) = (Arc::clone(shared), Arc::clone(&exchange.terms.grant));
     let stored = blocking(move || {
@@ -148,7 +148,7 @@ async fn complete(
         let stored = own.map_err(Fault::from).and_then(|own| {
             let known = [ask.body.digest, digest];
             check_digest(known, received.trailers.as_ref(), &own)?;
-            // The file's bytes reach the disk before others wait.
+            // Sync the file's bytes before taking the lock, so that others don't have to wait.
             draft.file().sync_all()?;
             Ok(own)
         });
@@ -168,7 +168,8 @@ async fn complete(
         if let Some(claim) = claim {
             claim.finish();
         }
-        // Upload-Complete in a refusal: the transfer is complete, and its content is at fault.
+        // Upload-Complete in a refusal means that the transfer is complete but its content is at
+        // fault.
         let complete = |reply: Reply| match resumable {
             true => reply.with(plan::UPLOAD_COMPLETE, boolean(true)),
             false => reply,
@@ -182,7 +183,7 @@ async fn complete(
 }
 
 impl Intake {
-    /// The request ends, and nothing of the file stays.
+    /// Ends the request without keeping anything of the file.
     async fn remove(mut self) -> io::Result<()> {
         self.draft.set_dropped(Dropped::Removed);
         blocking(move || {
@@ -195,7 +196,7 @@ impl Intake {
         .await
     }
 
-    /// The request ends after this number of bytes. An upload stays for the next one.
+    /// Ends the request after this number of bytes. An upload is kept for the next request.
     async fn leave(self, shared: &Arc<Shared>, bytes: u64) -> io::Result<()> {
         let Some(claim) = self.claim else {
             drop(self.draft);
@@ -211,7 +212,7 @@ impl Intake {
     }
 }
 
-/// Keeps an upload of this number of bytes when its request ends.
+/// Keeps an upload of this number of bytes after its request.
 pub(super) fn lay_down(shared: &Shared, claim: Claim, draft: Draft, bytes: u64) {
     let stat = file_stat(&draft.file());
     let last = stat.map_or(SystemTime::UNIX_EPOCH, |stat| stat.modified.to_system());
@@ -282,7 +283,7 @@ async fn receive(exchange: &mut Exchange, intake: &mut Intake) -> Result<Receive
         Ok(()) => exchange.trailers().await,
         Err(error) => Err(error),
     };
-    // What arrived before a failure is kept.
+    // Keep the bytes that arrived before a failure.
     let writer = sink.finish().await?;
     let bytes = writer.position.saturating_sub(offset);
     match trailers {
@@ -295,7 +296,7 @@ async fn receive(exchange: &mut Exchange, intake: &mut Intake) -> Result<Receive
     }
 }
 
-/// The next bytes, unless a later request takes the upload over.
+/// Returns the next bytes, unless a later request takes over the upload.
 async fn next(exchange: &mut Exchange, claim: Option<&Claim>) -> Result<Option<Bytes>, LinkError> {
     let Some(claim) = claim else {
         return exchange.data().await;
@@ -307,7 +308,7 @@ async fn next(exchange: &mut Exchange, claim: Option<&Claim>) -> Result<Option<B
     }
 }
 
-/// Compares what arrived with Content-Length.
+/// Compares the received length with Content-Length.
 fn check_length(announced: Option<u64>, received: u64, ended: bool) -> Result<(), Fault> {
     let Some(announced) = announced else {
         return Ok(());
@@ -319,7 +320,7 @@ fn check_length(announced: Option<u64>, received: u64, ended: bool) -> Result<()
     Ok(())
 }
 
-/// Compares the digest with those in header and trailer section.
+/// Compares the digest with those in the header and trailer sections.
 fn check_digest(
     known: [Option<Sha256Digest>; 2],
     trailers: Option<&HeaderMap>,
@@ -339,23 +340,23 @@ fn check_digest(
     Ok(())
 }
 
-/// The bytes of a whole file in its client's quota.
+/// A whole file's share of its client's quota.
 struct Size {
     reservation: Reservation,
-    /// Those that the last request has brought …
+    /// Bytes of the last request.
     bytes: u64,
-    /// … and those of requests before, which count as stored.
+    /// Bytes of earlier requests, which already count as stored.
     offset: u64,
 }
 
 impl Size {
-    /// Nothing of the file stays.
+    /// Releases everything, because the file is not kept.
     fn release(self) {
         self.reservation.release(self.offset);
     }
 }
 
-/// Gives a whole file its name if the preconditions still hold.
+/// Renames a whole file into place if the preconditions still hold.
 fn commit(
     (shared, grant): (&Shared, &Grant),
     ask: &Ask,
@@ -386,9 +387,9 @@ fn unkept(error: KeepError) -> Fault {
     problem(status, &error.to_string()).into()
 }
 
-/// Checks the preconditions and gives the file its name as one step; the bytes of the file that it
-/// replaced. From then on the quota has its bytes, and not those of the other: whoever replaces it
-/// next returns them, even before it is verified.
+/// Checks the preconditions and renames the file, atomically. Returns the size of the replaced
+/// file. From then on the quota includes the new file instead of the replaced one, because
+/// another request may replace it and release its bytes before it is verified.
 fn place(
     (shared, grant): (&Shared, &Grant),
     ask: &Ask,

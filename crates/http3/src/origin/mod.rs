@@ -1,4 +1,4 @@
-//! An origin server of a directory's files.
+//! An origin server for a directory's files.
 
 mod clock;
 mod counters;

@@ -1,8 +1,8 @@
-//! Places for what hosts do at a server at a time, so that no host has what others need.
+//! Limits concurrent use by places, so that no host can exclude others.
 //!
-//! Where all places are taken, one that becomes free goes to the host that has the fewest, and of
-//! those to the one that has waited longest. Some kinds of places do not wait for that: a request
-//! of the host that has the most ends for a host that has fewer.
+//! If all places are taken, the next free one goes to the host that has the fewest. Among
+//! equals, the one that got a place least recently is first. Some kinds of places don't wait for
+//! this: instead, a request of the host with the most is ended if another host has fewer.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv6Addr};
@@ -14,9 +14,9 @@ use tokio::sync::{Notify, oneshot};
 
 use super::clock::instant;
 
-/// Bits of an IPv6 address that a site chooses itself (RFC 6177: a site may have a /48).
+/// Bits of an IPv6 address that a site assigns itself (RFC 6177: a site can have a /48).
 const OWN_BITS: u32 = 80;
-/// Time after which the mean rate of a request says something.
+/// Age from which a request's mean rate is meaningful.
 const YOUNG: Duration = Duration::from_secs(1);
 
 /// All places of one kind.
@@ -26,9 +26,9 @@ pub(super) struct Places(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     most: usize,
-    /// Those of one host at most.
+    /// Maximum per host.
     each: usize,
-    /// A host with fewer ends a request of the host with the most, instead of waiting.
+    /// Whether a host with fewer ends a request of the host with the most instead of waiting.
     displaces: bool,
     state: Mutex<State>,
 }
@@ -36,7 +36,7 @@ struct Inner {
 #[derive(Debug, Default)]
 struct State {
     taken: usize,
-    /// The number of the next place, which is also the order in which they were taken.
+    /// The number of the next place. Numbers also give the order in which places were taken.
     next: u64,
     hosts: BTreeMap<IpAddr, Host>,
 }
@@ -44,14 +44,14 @@ struct State {
 #[derive(Debug, Default)]
 struct Host {
     held: BTreeMap<u64, Arc<Slot>>,
-    /// Places that were told to end, and have not yet.
+    /// Places that were told to end but haven't yet.
     ending: usize,
     waiting: VecDeque<oneshot::Sender<Held>>,
-    /// The number of the place that it took last.
+    /// The number of the place taken last.
     latest: u64,
 }
 
-/// What is known of a place's use.
+/// The use of a place.
 #[derive(Debug)]
 struct Slot {
     began: Instant,
@@ -66,19 +66,19 @@ pub(super) struct Share {
     host: IpAddr,
 }
 
-/// One place. It is free once this is dropped.
+/// One place, which is freed by dropping this value.
 #[derive(Debug)]
 pub(super) struct Held {
     places: Places,
     host: IpAddr,
     number: u64,
     slot: Arc<Slot>,
-    /// The place is given back already.
+    /// Whether the place was already given back.
     ended: bool,
 }
 
 impl Places {
-    /// Places of which one host has `each` at most, and which wait for each other.
+    /// Creates places of which one host can have `each`, and for which others have to wait.
     pub(super) fn new(most: usize, each: usize) -> Self {
         Self(Arc::new(Inner {
             most: most.max(1),
@@ -88,7 +88,8 @@ impl Places {
         }))
     }
 
-    /// Places for which the slowest of the host with the most ends, where there are too few.
+    /// Creates places that displace: if there are too few, the slowest request of the host with
+    /// the most is ended.
     pub(super) fn displacing(most: usize) -> Self {
         let most = most.max(1);
         Self(Arc::new(Inner {
@@ -99,7 +100,7 @@ impl Places {
         }))
     }
 
-    /// Those of a host. Connections of the same site share them.
+    /// Returns the share of a host. All hosts of the same site use the same share.
     pub(super) fn of(&self, host: IpAddr) -> Share {
         Share {
             places: self.clone(),
@@ -111,7 +112,7 @@ impl Places {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives the host a place. The caller has looked whether it may have one.
+    /// Gives the host a place. The caller must check that it may have one.
     fn give(&self, state: &mut State, host: IpAddr) -> Held {
         let number = state.next;
         state.next += 1;
@@ -133,7 +134,7 @@ impl Places {
         }
     }
 
-    /// Gives free places to those who wait.
+    /// Gives free places to waiting hosts.
     fn serve(&self, state: &mut State) {
         while state.taken < self.0.most {
             let may = |host: &Host| !host.waiting.is_empty() && host.count() < self.0.each;
@@ -144,8 +145,8 @@ impl Places {
             };
             let waiting = state.hosts.get_mut(&address);
             let waiting = waiting.and_then(|host| host.waiting.pop_front());
-            // One that does not wait any more takes none: its place must not be given back within
-            // this lock.
+            // Skip waiters that have given up, because giving back their place would need this
+            // lock.
             if let Some(waiting) = waiting.filter(|waiting| !waiting.is_closed()) {
                 let held = self.give(state, address);
                 if let Err(mut held) = waiting.send(held) {
@@ -163,7 +164,8 @@ impl Host {
         self.held.len() + self.ending
     }
 
-    /// The place whose use has brought the fewest bytes for its time, of those that are not young.
+    /// Returns the place with the lowest rate, preferring those old enough to have a meaningful
+    /// rate.
     fn slowest(&self, now: Instant) -> Option<u64> {
         let rate = |slot: &Slot| {
             let age = now.saturating_duration_since(slot.began);
@@ -179,7 +181,7 @@ impl Host {
 }
 
 impl State {
-    /// Tells the slowest of the host with the most to end, if that has `least` or more.
+    /// Displaces the slowest request of the host with the most, if that host has at least `least`.
     fn displace(&mut self, least: usize) -> bool {
         let most = self.hosts.values_mut().max_by_key(|host| host.held.len());
         let Some(host) = most.filter(|host| host.held.len() >= least) else {
@@ -195,7 +197,7 @@ impl State {
         slot.is_some()
     }
 
-    /// A place is free.
+    /// Frees a place.
     fn forget(&mut self, host: IpAddr, number: u64) {
         self.taken = self.taken.saturating_sub(1);
         let Some(entry) = self.hosts.get_mut(&host) else {
@@ -207,7 +209,7 @@ impl State {
         self.tidy(host);
     }
 
-    /// Forgets a host that has nothing and waits for nothing.
+    /// Removes a host that neither has places nor waits.
     fn tidy(&mut self, host: IpAddr) {
         let is_unused = |host: &Host| host.count() == 0 && host.waiting.is_empty();
         if self.hosts.get(&host).is_some_and(is_unused) {
@@ -236,7 +238,7 @@ impl Share {
                 return Some(self.places.give(&mut state, self.host));
             }
             if displaces {
-                // With fewer than two more, both would only exchange their roles.
+                // With a difference below two, both hosts would only exchange roles.
                 state.displace(own + 2);
             }
             let (tell, waiting) = oneshot::channel();
@@ -247,7 +249,7 @@ impl Share {
         waiting.await.ok()
     }
 
-    /// Takes a place at once; none if the host has as many as one may have.
+    /// Takes a place immediately, or returns `None` if the host has reached its limit.
     pub(super) fn take_now(&self) -> Option<Held> {
         let mut state = self.places.state();
         let own = state.hosts.get(&self.host).map_or(0, Host::count);
@@ -265,12 +267,12 @@ impl Share {
 }
 
 impl Held {
-    /// Its use has brought bytes.
+    /// Counts bytes transferred using this place.
     pub(super) fn passed(&self, bytes: usize) {
         self.slot.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// Ready once the place is wanted for another host.
+    /// Completes once another host needs the place.
     pub(super) fn displaced(&self) -> impl Future<Output = ()> + Send + use<> {
         let slot = Arc::clone(&self.slot);
         async move { slot.displaced.notified().await }
@@ -288,7 +290,7 @@ impl Drop for Held {
     }
 }
 
-/// The part of an address that its site does not choose.
+/// Returns the part of an address that identifies its site.
 fn site(host: IpAddr) -> IpAddr {
     match host.to_canonical() {
         IpAddr::V6(host) => Ipv6Addr::from_bits(host.to_bits() >> OWN_BITS << OWN_BITS).into(),
@@ -321,8 +323,8 @@ mod tests {
         assert!(one.take_now().is_none());
     }
 
-    /// Two hosts have all places with slow requests. Each further host gets one at once, of the
-    /// host with the most, whose slowest ends.
+    /// Two hosts have all places with slow requests. Each further host immediately gets one from
+    /// the host with the most, whose slowest request ends.
     #[test]
     fn the_slowest_of_the_host_with_the_most_ends() {
         let places = Places::displacing(9);
@@ -348,7 +350,7 @@ mod tests {
             few.iter()
                 .all(|held| held.displaced().now_or_never().is_none())
         );
-        // The host with the most waits for places behind the others.
+        // The host with the most has to wait behind the others.
         let busy = share(&places, "192.0.2.1");
         let mut own = Box::pin(busy.take());
         assert!(own.as_mut().now_or_never().is_none());
@@ -360,8 +362,8 @@ mod tests {
         assert!(own.now_or_never().unwrap().is_some());
     }
 
-    /// A place that is given back goes to the host that has the fewest, however many requests of
-    /// others wait longer.
+    /// A free place goes to the host that has the fewest, even if many requests of others have
+    /// waited longer.
     #[test]
     fn hosts_take_turns() {
         let places = Places::new(2, 2);
@@ -378,7 +380,7 @@ mod tests {
         held.pop();
         let got = waiting.now_or_never().unwrap().unwrap();
         assert!(queued[0].as_mut().now_or_never().is_none());
-        // One that has given up waiting takes no place.
+        // A waiter that has given up gets no place.
         drop(queued.remove(0));
         drop(got);
         assert!(queued.remove(0).now_or_never().unwrap().is_some());

@@ -1,4 +1,4 @@
-//! GET and HEAD.
+//! Responds to GET and HEAD.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -18,10 +18,10 @@ use crate::plan::{self, Ask, FilePlan, HashAt, Method, Piece, Reply, problem};
 use crate::resource::Stat;
 use crate::root::{Found, RootError, read_piece, still_has};
 
-/// Bytes of a file that is read whole before its response begins.
+/// Largest file in bytes that is read completely before responding.
 const SMALL: u64 = 64 * 1024;
 
-/// The reply to a request for a path that leads to nothing that is served.
+/// Returns the refusal for a path that can't be served.
 pub(super) fn refusal(error: &RootError) -> Reply {
     let status = match error {
         RootError::NotFound => StatusCode::NOT_FOUND,
@@ -33,7 +33,6 @@ pub(super) fn refusal(error: &RootError) -> Reply {
     problem(status, &error.to_string())
 }
 
-/// Responds to a GET or HEAD.
 pub(super) async fn read(
     shared: &Arc<Shared>,
     exchange: &mut Exchange,
@@ -80,15 +79,15 @@ pub(super) async fn read(
     }
 }
 
-/// All of a small file, which costs one visit of a thread that may block.
+/// All of a small file, read in a single visit to a blocking thread.
 struct Content {
     bytes: Bytes,
     digest: Option<Sha256Digest>,
-    /// Nobody wrote to the file as it was read.
+    /// Whether the file stayed unchanged while it was read.
     is_one_version: bool,
 }
 
-/// Reads a file that is small; none if it is not, or cannot be read.
+/// Reads a small file. Returns `None` if it isn't small or can't be read.
 fn load(ask: &Ask, file: &File, stat: &Stat) -> Option<Content> {
     if stat.size > SMALL || ask.method != Method::Get {
         return None;
@@ -122,7 +121,7 @@ async fn send_file(
         HashAt::Never => None,
         HashAt::Begin => {
             let digest = hash(shared, exchange, file, &stat).await?;
-            // A digest of bytes that changed meanwhile would be that of no version.
+            // If the bytes changed meanwhile, the digest would match no version.
             unchanged(shared, exchange, file, stat, Some(digest)).await?;
             Some(digest)
         }
@@ -134,18 +133,18 @@ async fn send_file(
         return Ok(exchange.finish(None).await?);
     }
     if !plan.head.status().is_success() {
-        // A precondition or a range: the response is whole in memory.
+        // A failed precondition or range, for which the response is already in memory.
         let _ = send_content(shared, exchange, plan, file, (&stat, ask.urgency)).await?;
         return Ok(exchange.finish(None).await?);
     }
     let trailer = send_content(shared, exchange, plan, file, (&stat, ask.urgency)).await?;
-    // The client takes a response that is reset for none, whatever its length.
+    // A client discards a response that is reset, regardless of its length.
     unchanged(shared, exchange, file, stat, trailer.or(digest)).await?;
     let trailers = trailer.map(|digest| digest_trailer(&digest));
     Ok(exchange.end(trailers.unwrap_or_default()).await?)
 }
 
-/// Sends head and content of a small file.
+/// Sends header section and content of a small file.
 async fn send_content_of(
     exchange: &mut Exchange,
     mut plan: FilePlan,
@@ -166,7 +165,7 @@ async fn send_content_of(
             Piece::Span(span) => {
                 let place = |at: u64| usize::try_from(at).unwrap_or(usize::MAX);
                 let range = place(span.first)..place(span.end());
-                // Spans are within the size that was read.
+                // Spans are always within the size that was read.
                 content
                     .get(range.clone())
                     .map_or_else(Bytes::new, |_| content.slice(range))
@@ -180,7 +179,7 @@ async fn send_content_of(
     }
 }
 
-/// Sends head and content; the digest for the trailer section.
+/// Sends header section and content. Returns the digest for the trailer section.
 async fn send_content(
     shared: &Shared,
     exchange: &mut Exchange,
@@ -217,7 +216,7 @@ async fn send_content(
         }
         return Ok(digest);
     }
-    // A part is sent while the whole file is hashed.
+    // Send the part while hashing the whole file.
     let hashing = async { Ok(shared.digests.of(host, file, stat, settled).await?) };
     let both = async { tokio::try_join!(sending, hashing) };
     tokio::select! {
@@ -226,7 +225,7 @@ async fn send_content(
     }
 }
 
-/// The digest of a file, unless nobody wants it any more.
+/// Returns the digest of a file, unless it is no longer needed.
 async fn hash(
     shared: &Shared,
     exchange: &Exchange,
@@ -240,7 +239,7 @@ async fn hash(
     }
 }
 
-/// Fails if the content is another one than `before`, whose digest may be known.
+/// Fails if the content differs from that of `before`, whose digest may be known.
 async fn unchanged(
     shared: &Shared,
     exchange: &Exchange,
@@ -258,7 +257,7 @@ async fn unchanged(
     }
 }
 
-/// A trailer section with a digest.
+/// Returns a trailer section with a digest.
 fn digest_trailer(digest: &Sha256Digest) -> HeaderMap {
     let mut trailers = HeaderMap::new();
     if let Ok(value) = HeaderValue::from_str(&sha256_field(digest)) {

@@ -1,4 +1,4 @@
-//! Responses on their way, with a limit of time for each piece.
+//! Sends responses, with a time limit for each piece.
 
 use std::fs::File;
 use std::io;
@@ -18,12 +18,12 @@ use crate::plan::Reply;
 use crate::reader::Reader;
 use crate::wire::{LinkError, ServerExchange};
 
-/// Bytes of a DATA frame at most, which a client has the limit of time to take.
+/// Maximum payload of a DATA frame in bytes. The client must accept each one within the time limit.
 const FRAME: usize = 16 * 1024;
-/// Bytes of a request's content that have to arrive within the limit of time, unless it ends.
+/// Bytes of a request's content that must arrive within the time limit, unless it ends.
 const LEAST: usize = 1024;
 
-/// Why a request did not end as planned.
+/// The reason why a request did not end as planned.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Broken {
     #[error(transparent)]
@@ -34,38 +34,38 @@ pub(super) enum Broken {
     Changed,
 }
 
-/// On what terms a request is responded to.
+/// The terms on which a request is served.
 #[derive(Clone, Debug)]
 pub(super) struct Terms {
     pub(super) stall: Duration,
     pub(super) grant: Arc<Grant>,
 }
 
-/// A request and its response, each step of which has a limit of time.
+/// A request and its response, with a time limit on each step.
 pub(super) struct Exchange {
     pub(super) link: ServerExchange,
     pub(super) request: Request<()>,
     pub(super) steward: Arc<dyn Steward>,
     pub(super) terms: Terms,
-    /// The address of the client.
+    /// The client's address.
     pub(super) host: IpAddr,
-    /// The place of the request among all, until its response is handed to the transport.
+    /// The request's place, held until its response is handed to the transport.
     pub(super) place: Option<places::Held>,
-    /// The status of the response; 0 before it.
+    /// The response's status, or 0 before it is sent.
     pub(super) status: u16,
-    /// Bytes of content that were sent, or stored.
+    /// Bytes of content sent or stored.
     pub(super) bytes: u64,
-    /// Why it is refused.
+    /// The reason for a refusal.
     pub(super) refusal: String,
-    /// The path of the PUT that began the upload that it is about.
+    /// The path of the PUT that began the upload, if the request is about one.
     pub(super) upload: Option<String>,
-    /// Its content is not the last of its upload.
+    /// Whether this content is not the last of its upload.
     pub(super) is_part: bool,
-    /// The request's content is read.
+    /// Whether all of the request's content was read.
     read: bool,
 }
 
-/// Waits for a step as long as the limit.
+/// Runs a step with the time limit.
 pub(super) async fn within<T>(
     limit: Duration,
     step: impl Future<Output = Result<T, LinkError>>,
@@ -98,7 +98,7 @@ impl Exchange {
         }
     }
 
-    /// Adds the steward's fields to the head of a response with a file's content.
+    /// Adds the steward's fields to the header section of a response with a file's content.
     pub(super) fn begin(&self, head: &mut Response<()>) {
         head.headers_mut().extend(self.steward.begin(&self.request));
     }
@@ -110,12 +110,12 @@ impl Exchange {
         self.finish(trailers).await
     }
 
-    /// The response has no content.
+    /// Returns true if the response must have no content.
     pub(super) fn is_head_only(&self) -> bool {
         self.request.method() == Method::HEAD
     }
 
-    /// The next bytes of the request's content; `None` at its end.
+    /// Returns the next bytes of the request's content, or `None` at its end.
     pub(super) async fn data(&mut self) -> Result<Option<Bytes>, LinkError> {
         if self.read {
             return Ok(None);
@@ -130,7 +130,7 @@ impl Exchange {
         Ok(Some(step).filter(|data| !data.is_empty()))
     }
 
-    /// Ready once the place of this request is wanted for another host.
+    /// Completes once another host needs the place of this request.
     fn displaced(&self) -> impl Future<Output = LinkError> + Send + use<> {
         let displaced = self.place.as_ref().map(places::Held::displaced);
         async move {
@@ -142,8 +142,8 @@ impl Exchange {
         }
     }
 
-    /// Ready once nobody wants the response, or the place of this request is wanted for another
-    /// host. Work of the server that takes long ends then.
+    /// Completes once the client doesn't want the response or another host needs this place, so
+    /// that long work can end early.
     pub(super) fn unwanted(&self) -> impl Future<Output = LinkError> + Send + use<> {
         let (gone, displaced) = (self.link.gone(), self.displaced());
         async move {
@@ -154,7 +154,7 @@ impl Exchange {
         }
     }
 
-    /// Content of some length, or all that is left.
+    /// Collects [`LEAST`] bytes of content, or all that remains.
     async fn enough(&mut self) -> Result<Bytes, LinkError> {
         let mut collected = BytesMut::new();
         while let Some(data) = self.link.data().await? {
@@ -195,7 +195,7 @@ impl Exchange {
         Ok(())
     }
 
-    /// Waits until content may pass.
+    /// Counts these bytes and waits for the pace to allow them.
     async fn pass(&self, bytes: usize) {
         if let Some(place) = &self.place {
             place.passed(bytes);
@@ -211,7 +211,7 @@ impl Exchange {
         Ok(())
     }
 
-    /// Sends a response that is whole in memory. The rest of the request is not read.
+    /// Sends a response that is completely in memory, without reading the rest of the request.
     pub(super) async fn reply(
         &mut self,
         reply: &Reply,
@@ -225,7 +225,7 @@ impl Exchange {
         self.finish(None).await
     }
 
-    /// Sends bytes of a file, and gives them to `hasher`. The next piece is read meanwhile.
+    /// Sends bytes of a file and feeds them to `hasher`, while reading the next piece.
     pub(super) async fn send_span(
         &mut self,
         file: &Arc<File>,
@@ -251,7 +251,6 @@ impl Exchange {
     }
 }
 
-/// The digest of what a hasher has seen.
 pub(super) fn digest_of(hasher: Sha256) -> Sha256Digest {
     hasher.finalize().into()
 }

@@ -1,4 +1,4 @@
-//! Connections of an origin, and the requests on them.
+//! Serves the connections of an origin and their requests.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -28,9 +28,9 @@ use crate::plan::{self, Ask, Method, Rules, problem};
 use crate::root::Root;
 use crate::wire::{Incoming, LinkError, ServerExchange, ServerLink, codes};
 
-/// Time between two looks at the age of uploads.
+/// Maximum interval between checks of the uploads' age.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-/// The same where uploads are kept for a short time.
+/// Minimum interval, if uploads are only kept briefly.
 const LEAST_PAUSE: Duration = Duration::from_millis(50);
 
 /// Serves the files of a directory.
@@ -38,7 +38,7 @@ const LEAST_PAUSE: Duration = Duration::from_millis(50);
 pub struct Origin(Arc<Shared>);
 
 impl Origin {
-    /// Serves `root` by the `rules`.
+    /// Creates an origin that serves `root` according to the `rules`.
     #[must_use]
     pub fn new(root: Root, rules: Rules, limits: Limits) -> Self {
         let digests = Digests::new(limits.hashes.max(1));
@@ -60,14 +60,14 @@ impl Origin {
         }))
     }
 
-    /// Requests so far.
+    /// Returns the request counts so far.
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.0.counters.counts()
     }
 
-    /// Removes unfinished uploads whose time is over, also those that an earlier process has left:
-    /// `grant_of` is the grant of a client of this name, if there is one. It does not end.
+    /// Removes expired uploads, including those left by an earlier process. `grant_of` returns
+    /// the grant of the client with a name, if it exists. This future never completes.
     pub async fn tend(&self, grant_of: impl Fn(&str) -> Option<Arc<Grant>>) {
         let shared = &self.0;
         let (looks, age) = (Arc::clone(shared), shared.uploads.limits.age);
@@ -86,7 +86,7 @@ impl Origin {
         }
     }
 
-    /// Responds to requests as [`serve_with`](Self::serve_with), and adds nothing.
+    /// Serves a connection like [`serve_with`](Self::serve_with), but without a steward.
     ///
     /// # Errors
     /// [`LinkError`].
@@ -95,11 +95,11 @@ impl Origin {
     }
 
     /// Responds to the requests of a connection whose handshake is complete, until the client
-    /// closes it. Dropped, the future ends all of them. The caller bounds the number of all
-    /// connections (`ServerConfig::max_connections`).
+    /// closes it. Dropping the future ends all requests. The caller should limit the total
+    /// number of connections (`ServerConfig::max_connections`).
     ///
     /// # Errors
-    /// [`LinkError`] for a connection that ends with an error.
+    /// [`LinkError`], if the connection ends with an error.
     pub async fn serve_with(
         &self,
         connection: driver::Connection,
@@ -120,7 +120,7 @@ impl Origin {
             heads: self.0.heads.of(host),
             streams: Streams::new(connection.clone(), most),
         });
-        // The settings need a stream that the client grants: the limit of a stall bounds the wait.
+        // Sending the settings requires a stream that the client must allow, so limit the wait.
         let begun = async {
             match tunnels {
                 0 => ServerLink::new(connection, limits.head_bytes).await,
@@ -130,7 +130,8 @@ impl Origin {
         let mut link = within(limits.stall, begun).await?;
         let mut requests = JoinSet::new();
         loop {
-            // A client that resets a request opens the next one before this side has ended it.
+            // A client that resets a request can open the next one before this side has ended
+            // the first.
             if requests.len() >= usize::try_from(most).unwrap_or(usize::MAX) {
                 requests.join_next().await;
                 continue;
@@ -142,7 +143,7 @@ impl Origin {
             let incoming = match incoming {
                 Ok(Some(incoming)) => incoming,
                 ended => {
-                    // Each request ends with the connection, and is recorded.
+                    // Each request ends with the connection and is recorded.
                     while requests.join_next().await.is_some() {}
                     return ended.map(drop);
                 }
@@ -154,7 +155,8 @@ impl Origin {
                 match arrived {
                     Ok((request, link)) => {
                         client.streams.request_arrived();
-                        // A request that has only begun takes no memory for its response.
+                        // Boxed so that a request that has only begun needs no memory for its
+                        // response.
                         Box::pin(respond_to(&shared, &client, steward, request, link)).await;
                     }
                     Err(error) => {
@@ -167,7 +169,7 @@ impl Origin {
     }
 }
 
-/// What a connection has of its host's share.
+/// A connection's part of its host's share.
 struct ClientShare {
     host: IpAddr,
     requests: Share,
@@ -175,14 +177,14 @@ struct ClientShare {
     streams: Streams,
 }
 
-/// Streams that a client may open at a time: few, until so many of its requests have arrived.
+/// Limits a client's concurrent streams. The limit is low until enough requests have arrived.
 struct Streams {
     connection: driver::Connection,
     most: u32,
     arrived: AtomicU32,
 }
 
-/// Streams of a connection at first.
+/// Initial limit of concurrent streams.
 const FIRST_STREAMS: u32 = 128;
 
 impl Streams {
@@ -195,8 +197,8 @@ impl Streams {
         }
     }
 
-    /// The head of a request is complete: after so many as the client may have at a time, it may
-    /// have twice as many.
+    /// Counts a complete header section. Once as many requests as the limit have arrived, the
+    /// limit doubles.
     fn request_arrived(&self) {
         let arrived = self
             .arrived
@@ -211,7 +213,7 @@ impl Streams {
     }
 }
 
-/// The head of a request.
+/// Reads the header section of a request.
 async fn arrive(
     shared: &Shared,
     place: Option<Held>,
@@ -227,7 +229,7 @@ async fn arrive(
         .await
 }
 
-/// Responds to one request, and counts and records its end.
+/// Responds to one request, then counts and records its end.
 async fn respond_to(
     shared: &Arc<Shared>,
     client: &ClientShare,
@@ -251,7 +253,7 @@ async fn respond_to(
     };
     let status = exchange.status;
     if end.is_ok() && status < 300 && exchange.request.method() == http::Method::GET {
-        // Meanwhile another request has the place of this one.
+        // Meanwhile another request can use the place of this one.
         end = exchange.link.acknowledged().await.map_err(Broken::from);
     }
     ended(shared, &end);
@@ -325,12 +327,12 @@ async fn respond(
             let reply = plan::options(&ask, rules, age);
             Ok(exchange.reply(&reply, now()).await?)
         }
-        // Without a token there is nothing but GET and HEAD.
+        // Without a token, only GET and HEAD remain.
         _ => read(shared, exchange, &ask).await,
     }
 }
 
-/// Explains a failure of the server that came before its response; a later one resets the stream.
+/// Explains a server failure if no response has begun. Otherwise the stream is reset.
 async fn explain(error: Broken, exchange: &mut Exchange) -> Result<(), Broken> {
     let (status, detail) = match &error {
         _ if exchange.status >= 200 => return Err(error),

@@ -1,4 +1,4 @@
-//! State that the requests of an origin share.
+//! State shared by an origin's requests.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -11,30 +11,31 @@ use super::space::Space;
 use super::uploads::{UploadLimits, Uploads};
 use crate::root::Root;
 
-/// Bounds on the resources that a client takes of a server.
+/// Limits on the server resources that clients can use.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Requests of a connection at a time. The place of a GET is free once the client has
-    /// acknowledged the response and learned of it: two round trips after it was taken.
+    /// Concurrent requests per connection. A GET only frees its place after the client has
+    /// acknowledged the response, and the client can use this place two round trips after the
+    /// request.
     pub requests: u32,
-    /// Requests at a time on all connections: each takes a descriptor and about 1 MiB at most.
-    /// Where they are too few, the slowest request of the host with the most ends for a request of
-    /// a host with fewer. Others wait as long as a stall may last, and get status 503 then.
+    /// Concurrent requests on all connections, each of which takes a descriptor and at most
+    /// about 1 MiB. If there are too few, the slowest request of the host with the most ends for
+    /// a host with fewer. Others wait up to the `stall` limit before getting status 503.
     pub transfers: usize,
-    /// Requests on all connections whose head has begun and is not complete. Where they are too
-    /// few, the oldest one of the host with the most ends.
+    /// Requests on all connections whose header section is incomplete. If there are too few, the
+    /// oldest one of the host with the most ends.
     pub heads: usize,
-    /// Connections of a host; an IPv6 host is a /48.
+    /// Connections per host. For IPv6, a host is a /48.
     pub connections: usize,
-    /// Bytes of a header section.
+    /// Bytes per header section.
     pub head_bytes: u64,
-    /// Time for the head of a request to arrive.
+    /// Time limit for receiving a request's header section.
     pub head_time: Duration,
-    /// Time without progress, in either direction, after which a request is reset.
+    /// Time without progress in either direction after which a request is reset.
     pub stall: Duration,
-    /// Files that are hashed at a time, on all connections. Hosts take turns.
+    /// Files hashed concurrently on all connections. Hosts take turns.
     pub hashes: usize,
-    /// The most that is kept of unfinished uploads.
+    /// Limits on unfinished uploads.
     pub uploads: UploadLimits,
 }
 
@@ -54,25 +55,25 @@ impl Default for Limits {
     }
 }
 
-/// State that all requests use.
+/// State used by all requests.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) root: Root,
-    /// Rights of clients to which the program gives no grant.
+    /// Rights of clients without their own grant.
     pub(super) grant: Arc<Grant>,
     pub(super) limits: Limits,
     pub(super) digests: Digests,
-    /// Space of disks that requests were promised.
+    /// Disk space promised to requests.
     pub(super) space: Arc<Space>,
-    /// Uploads that can be resumed.
+    /// Resumable uploads.
     pub(super) uploads: Arc<Uploads>,
     /// Places for requests.
     pub(super) places: Places,
-    /// Places for requests whose head is not complete.
+    /// Places for requests with an incomplete header section.
     pub(super) heads: Places,
     /// Places for connections.
     pub(super) connections: Places,
-    /// Held while a precondition is checked and its file gets its name.
+    /// Held while checking preconditions and renaming a file.
     pub(super) commits: Mutex<()>,
     pub(super) counters: Counters,
 }

@@ -1,5 +1,5 @@
-//! Space of disks that requests under way were promised. The free space that a file system reports
-//! does not know of bytes that have not arrived yet.
+//! Reserves disk space for active requests, because the free space that a file system reports
+//! doesn't account for bytes that have yet to arrive.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -8,11 +8,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::root::file_stat;
 
-/// Bytes that are promised, for each device.
+/// Promised bytes per device.
 #[derive(Debug, Default)]
 pub(super) struct Space(Mutex<BTreeMap<u64, u64>>);
 
-/// Bytes for one file. They are free for others when this is dropped.
+/// Space promised to one file. Dropping it frees the space for others.
 #[derive(Debug)]
 pub(super) struct Promise {
     space: Arc<Space>,
@@ -21,8 +21,8 @@ pub(super) struct Promise {
 }
 
 impl Space {
-    /// Promises `bytes` on the device of `file`; none if it has less free space that no other file
-    /// was promised.
+    /// Promises `bytes` on the device of `file`. Returns `None` if they exceed the free space
+    /// that is not yet promised.
     pub(super) fn promise(
         self: &Arc<Self>,
         file: &File,
@@ -41,7 +41,7 @@ impl Space {
         let mut promised = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let sum = promised.entry(device).or_default();
         let more = sum.saturating_add(bytes);
-        // An empty file needs none.
+        // An empty file needs no space.
         if bytes > 0 && more > free {
             return None;
         }
@@ -55,7 +55,7 @@ impl Space {
 }
 
 impl Promise {
-    /// Bytes have arrived: the file system counts them from now on.
+    /// Records the arrival of bytes, which the file system accounts for from now on.
     pub(super) fn spend(&mut self, bytes: u64) {
         let spent = bytes.min(self.left);
         self.left -= spent;
@@ -82,7 +82,7 @@ mod tests {
         let mut first = space.take(1, 100, 60).unwrap();
         assert!(space.take(1, 100, 41).is_none());
         assert!(space.take(2, 100, 41).is_some(), "another disk");
-        // 60 bytes have arrived: the file system has 40 left.
+        // After 60 bytes have arrived, the file system has 40 left.
         first.spend(60);
         assert!(space.take(1, 40, 41).is_none());
         assert!(space.take(1, 40, 40).is_some());

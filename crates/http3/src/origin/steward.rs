@@ -1,4 +1,4 @@
-//! Hooks by which the program around an origin takes part in a connection's requests.
+//! Hooks through which a program can take part in an origin's requests.
 
 use std::fmt::Debug;
 use std::pin::Pin;
@@ -11,43 +11,43 @@ use super::grant::Grant;
 use crate::plan::Reply;
 use crate::wire::ServerExchange;
 
-/// Fields of a program's own in responses, and records of requests. There is one for each
-/// connection.
+/// Adds a program's own fields to responses, and records requests. Each connection has its own
+/// steward.
 pub trait Steward: Debug + Send + Sync + 'static {
-    /// The rights of a request's client; `None`: those by the origin's rules.
+    /// Returns the rights of a request's client, or `None` to apply the origin's rules.
     ///
     /// # Errors
-    /// The reply to a client that is not known.
+    /// The reply to an unknown client.
     fn admit(&self, _request: &Request<()>) -> Result<Option<Arc<Grant>>, Box<Reply>> {
         Ok(None)
     }
 
-    /// Fields of the response with a file's content, before its first byte is sent.
+    /// Returns header fields for a response with a file's content, before its first byte is sent.
     fn begin(&self, _request: &Request<()>) -> HeaderMap {
         HeaderMap::new()
     }
 
-    /// Fields of its trailer section, when all of the content is handed to the transport.
+    /// Returns trailer fields, after all of the content was handed to the transport.
     fn end(&self, _request: &Request<()>) -> HeaderMap {
         HeaderMap::new()
     }
 
-    /// Streams of the connection for CONNECT requests, which [`connect`](Self::connect) gets if
-    /// there are any: an origin has no use for them.
+    /// Returns how many streams a connection can have for CONNECT requests. If there are any,
+    /// [`connect`](Self::connect) handles these requests, which are useless to an origin.
     fn tunnels(&self) -> usize {
         0
     }
 
-    /// Responds to a CONNECT request, and returns when its tunnel has ended.
+    /// Responds to a CONNECT request, and completes when its tunnel has ended.
     fn connect(&self, _request: Request<()>, _exchange: ServerExchange) -> Tunnelling<'_> {
         Box::pin(std::future::ready(()))
     }
 
-    /// Another request has ended.
+    /// Records the end of any other request.
     fn ended(&self, _record: &Record<'_>) {}
 }
 
-/// A tunnel under way.
+/// A running tunnel.
 pub type Tunnelling<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 
 /// A steward that adds nothing.
@@ -59,28 +59,28 @@ impl Steward for Idle {}
 /// A request that has ended.
 #[derive(Clone, Copy, Debug)]
 pub struct Record<'a> {
-    /// Its head.
+    /// The request's header section.
     pub request: &'a Request<()>,
-    /// The path of the file that it is about: for an upload, the path of the PUT that began it.
+    /// The path of the file. For an upload, it is that of the PUT that began it.
     pub path: &'a str,
-    /// The status of its response; 0 where there is none.
+    /// The response's status, or 0 without a response.
     pub status: u16,
-    /// Bytes of content that were sent, or stored by a PUT.
+    /// Bytes of content sent, or stored by a PUT.
     pub bytes: u64,
-    /// The time from its head to its end.
+    /// The time from the header section to the end.
     pub took: Duration,
-    /// How it ended.
+    /// How the request ended.
     pub end: End<'a>,
 }
 
 /// How a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End<'a> {
-    /// The client has acknowledged all of the response, or its file is stored.
+    /// The client has acknowledged all of the response, or the file is stored.
     Done,
-    /// Content of an upload is kept, and more is to come.
+    /// Part of an upload was stored, and more content is to follow.
     Part,
-    /// The response is a refusal for this reason.
+    /// The request was refused for this reason.
     Refused(&'a str),
     /// The stream, the connection or the file failed.
     BrokenOff(&'a str),

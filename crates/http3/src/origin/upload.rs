@@ -1,4 +1,4 @@
-//! HEAD, PATCH and DELETE of uploads that can be resumed.
+//! Responds to HEAD, PATCH and DELETE for resumable uploads.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::plan::{self, Ask, Method, PutRights, Reply, UploadState, problem};
 use crate::resource::Token;
 use crate::root::{RootError, Upload, file_stat, names_stat};
 
-/// An upload that the request has.
+/// An upload that this request has claimed.
 struct Held {
     claim: Claim,
     upload: Upload,
@@ -27,7 +27,7 @@ struct Held {
     offset: u64,
 }
 
-/// Responds to a request for the resource of an upload.
+/// Responds to a request for an upload's resource.
 pub(super) async fn upload(
     shared: &Arc<Shared>,
     exchange: &mut Exchange,
@@ -114,7 +114,7 @@ async fn hold(
 }
 
 impl Held {
-    /// Leaves the upload as it is.
+    /// Leaves the upload unchanged.
     async fn put_back(self, shared: &Arc<Shared>) -> Result<(), Fault> {
         let shared = Arc::clone(shared);
         blocking(move || lay_down(&shared, self.claim, self.upload.draft, self.offset)).await?;
@@ -211,8 +211,8 @@ async fn append(
     take_in(shared, exchange, intake).await
 }
 
-/// Whether the content is the last of the upload, and what its PUT asks for, whose rights are those
-/// of now.
+/// Returns whether the content completes the upload, and the original PUT request, which is
+/// checked against current rights.
 fn before_append(exchange: &Exchange, ask: &Ask, held: &Held) -> Result<(bool, Ask), Box<Reply>> {
     let bad = |detail: &str| Box::new(problem(StatusCode::BAD_REQUEST, detail));
     let media = exchange.request.headers().get(CONTENT_TYPE);

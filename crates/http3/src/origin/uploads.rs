@@ -1,5 +1,5 @@
-//! The uploads of an origin that can be resumed: which request has one now, and what is kept of
-//! those that none has.
+//! Tracks the origin's resumable uploads: which request is using each, and which unfinished ones
+//! are kept.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,18 +12,18 @@ use super::grant::Grant;
 use crate::resource::Token;
 use crate::root::Lying;
 
-/// Bounds on the unfinished uploads that are kept.
+/// Limits on kept unfinished uploads.
 #[derive(Clone, Copy, Debug)]
 pub struct UploadLimits {
-    /// Uploads of a client. Its oldest ones make room for the next.
+    /// Uploads per client. The oldest make room for new ones.
     pub each: usize,
-    /// Bytes of a client's uploads, in the same way.
+    /// Bytes of uploads per client, enforced in the same way.
     pub each_bytes: u64,
     /// Uploads of all clients. Further ones are not kept.
     pub all: usize,
-    /// Bytes of the uploads of all clients, in the same way.
+    /// Bytes of uploads of all clients, enforced in the same way.
     pub all_bytes: u64,
-    /// Time after the last byte until an upload is removed.
+    /// Time since the last byte after which an upload is removed.
     pub age: Duration,
 }
 
@@ -39,24 +39,24 @@ impl Default for UploadLimits {
     }
 }
 
-/// The uploads that are known.
+/// All known uploads.
 #[derive(Debug)]
 pub(super) struct Uploads {
     pub(super) limits: UploadLimits,
     table: Mutex<BTreeMap<Token, Known>>,
 }
 
-/// One of them.
+/// A known upload.
 #[derive(Debug)]
 struct Known {
     directory: Vec<Vec<u8>>,
     owner: String,
-    /// The client whose quota has its bytes; none if another process began it.
+    /// The grant whose quota includes its bytes, or `None` if another process began it.
     grant: Option<Arc<Grant>>,
     bytes: u64,
-    /// When the last byte arrived.
+    /// The time when the last byte arrived.
     last: SystemTime,
-    /// The request that has it.
+    /// The request that is using it.
     running: Option<Running>,
 }
 
@@ -66,26 +66,26 @@ struct Running {
     gone: watch::Receiver<()>,
 }
 
-/// An upload that one request has.
+/// An upload claimed by one request.
 #[derive(Debug)]
 pub(super) struct Claim {
     uploads: Arc<Uploads>,
     token: Token,
     stop: watch::Receiver<bool>,
-    /// Those who wait for the end of the request see it dropped.
+    /// Dropping this wakes those that wait for the end of the request.
     gone: watch::Sender<()>,
 }
 
-/// Why a request does not get an upload.
+/// The reason why a request can't claim an upload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unclaimed {
-    /// It is another client's.
+    /// The upload belongs to another client.
     Foreign,
-    /// The request that has it does not end.
+    /// The request that is using it doesn't end.
     Busy,
 }
 
-/// An upload that is to be removed from the disk.
+/// An upload that must be removed from disk.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Evicted {
     pub(super) token: Token,
@@ -106,8 +106,8 @@ impl Uploads {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives an upload in `directory` to a request, once the request that has it has ended: the
-    /// client takes that one for failed.
+    /// Claims an upload in `directory` for a request. A request that is already using it is
+    /// stopped first, because the client has evidently given up on that one.
     pub(super) async fn claim(
         self: &Arc<Self>,
         token: &Token,
@@ -120,7 +120,7 @@ impl Uploads {
                 Ok(claim) => return Ok(claim),
                 Err(gone) => gone,
             };
-            // The sender's end is an error, and what is waited for.
+            // The receiver fails when the sender is dropped, which is the awaited end.
             if tokio::time::timeout(limit, gone.changed()).await.is_err() {
                 return Err(Unclaimed::Busy);
             }
@@ -161,7 +161,7 @@ impl Uploads {
         }))
     }
 
-    /// Takes in what an earlier process has left.
+    /// Adopts uploads left by an earlier process.
     pub(super) fn adopt(&self, lying: Vec<Lying>) {
         let mut table = self.table();
         for upload in lying {
@@ -176,8 +176,8 @@ impl Uploads {
         }
     }
 
-    /// Removes uploads older than the limit from the table, and returns them. The quota of an
-    /// upload that another process began is that of its owner's grant.
+    /// Removes expired uploads from the table and returns them. If another process began an
+    /// upload, its bytes count in the quota of its owner's grant.
     pub(super) fn expired(
         &self,
         now: SystemTime,
@@ -199,7 +199,7 @@ impl Claim {
         &self.token
     }
 
-    /// Ready once another request asks for the upload.
+    /// Completes once another request claims the upload.
     pub(super) async fn stopped(&self) {
         let mut stop = self.stop.clone();
         if stop.wait_for(|stop| *stop).await.is_err() {
@@ -207,20 +207,20 @@ impl Claim {
         }
     }
 
-    /// The request ends, and the upload is gone.
+    /// Ends the request and forgets the upload.
     pub(super) fn finish(self) {
         self.uploads.table().remove(&self.token);
     }
 
-    /// The request ends, and the upload is kept with this number of bytes: what is to be removed
-    /// for that, the upload itself included if it has no room.
+    /// Ends the request and keeps the upload with this number of bytes. Returns the uploads that
+    /// must be removed to make room, which can include the upload itself.
     pub(super) fn keep(self, bytes: u64, last: SystemTime) -> Vec<Evicted> {
         let mut table = self.uploads.table();
         let Some(known) = table.get_mut(&self.token) else {
             return Vec::new();
         };
         (known.bytes, known.last, known.running) = (bytes, last, None);
-        // All that make room are of the same owner.
+        // All of these uploads have the same owner.
         let grant = known.grant.clone();
         let surplus = surplus(&table, &self.uploads.limits, &self.token);
         evict(&mut table, surplus, |_| grant.clone())
@@ -230,7 +230,7 @@ impl Claim {
 impl Drop for Claim {
     fn drop(&mut self) {
         if let Some(known) = self.uploads.table().get_mut(&self.token) {
-            // The one of a request that came later has another channel.
+            // A later request has a different channel, so leave that one.
             let own = self.gone.subscribe();
             known
                 .running
@@ -239,7 +239,7 @@ impl Drop for Claim {
     }
 }
 
-/// Removes uploads from the table, and their bytes from their quotas.
+/// Removes uploads from the table, and their bytes from the quotas.
 fn evict(
     table: &mut Table,
     tokens: Vec<Token>,
@@ -258,7 +258,7 @@ fn evict(
     gone.collect()
 }
 
-/// The uploads beyond the limits, now that the upload `token` is kept.
+/// Returns the uploads that exceed the limits after keeping the upload `token`.
 fn surplus(table: &Table, limits: &UploadLimits, token: &Token) -> Vec<Token> {
     let Some(own) = table.get(token) else {
         return Vec::new();

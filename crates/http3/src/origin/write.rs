@@ -1,4 +1,4 @@
-//! PUT.
+//! Responds to PUT.
 
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
@@ -22,7 +22,7 @@ use crate::plan::{self, Ask, Reply};
 use crate::resource::Token;
 use crate::root::{Draft, Note, RootError, Upload, names_stat};
 
-/// Fields of a request that count once its upload is complete.
+/// Request fields that apply when the upload completes.
 const NOTED: [HeaderName; 4] = [IF_MATCH, IF_NONE_MATCH, plan::ATTRIBUTES, plan::REPR_DIGEST];
 
 /// Stores the content of a PUT.
@@ -35,7 +35,7 @@ pub(super) async fn write(
     end(exchange, stored).await
 }
 
-/// Sends the reply to a request that was to store something.
+/// Sends the reply to a request that stores something.
 pub(super) async fn end(
     exchange: &mut Exchange,
     stored: Result<Reply, Fault>,
@@ -63,7 +63,7 @@ async fn store(shared: &Arc<Shared>, exchange: &mut Exchange, ask: Ask) -> Resul
         Some(_) => plan::whole_length(&ask, 0, None)?,
         None => ask.body.length,
     };
-    // A client that cannot know the resource of an upload sends all at once.
+    // A client that can't learn the upload's resource sends everything at once.
     let resumable = complete.is_some_and(|complete| !complete || ask.upload.same_version);
     let claim = match resumable {
         true => Some(claim(shared, &grant, &ask).await?),
@@ -112,7 +112,7 @@ async fn store(shared: &Arc<Shared>, exchange: &mut Exchange, ask: Ask) -> Resul
     })
 }
 
-/// A new upload, which belongs to this request.
+/// Claims a new upload for this request.
 async fn claim(shared: &Arc<Shared>, grant: &Arc<Grant>, ask: &Ask) -> Result<Claim, Fault> {
     let token = Token::of(rand::random());
     let before = ask
@@ -122,11 +122,11 @@ async fn claim(shared: &Arc<Shared>, grant: &Arc<Grant>, ask: &Ask) -> Result<Cl
         .map_or(&[][..], |(_, rest)| rest);
     let stall = shared.limits.stall;
     let claim = shared.uploads.claim(&token, before, grant, stall).await;
-    // Of 2^128 tokens none comes twice.
+    // A random 128-bit token practically never repeats.
     claim.map_err(|_| std::io::Error::other("the number of an upload came twice").into())
 }
 
-/// The path of an upload's resource, next to the file that it is to be.
+/// Returns the path of an upload's resource, which is next to its file.
 fn location(path: &PathName, token: &Token) -> String {
     let mut names = path.names.clone();
     names.pop();
@@ -158,7 +158,8 @@ struct Begun {
     promise: Promise,
 }
 
-/// Refuses what is plain by now, which spares the transfer, and begins a file.
+/// Begins a file, after checking the conditions that can already be known, which avoids a
+/// useless transfer.
 async fn begin(
     shared: &Arc<Shared>,
     grant: &Arc<Grant>,
@@ -170,7 +171,7 @@ async fn begin(
     let begun = blocking(move || {
         ask.body.length = length;
         let name = ask.path.names.last().map_or(&[][..], Vec::as_slice);
-        // A name that no file has is refused before the directory is looked at.
+        // Reject impossible names before looking at the directory.
         plan::before_write(&ask, &grant.rules, None, now()).or_else(only_name)?;
         let announced = length.unwrap_or(0);
         let reservation = grant.reserve(announced).ok_or_else(over_quota)?;
@@ -198,8 +199,8 @@ async fn begin(
     begun.await?
 }
 
-/// The directory of the file. One that does not exist is made only if the file is not refused
-/// without it.
+/// Opens the file's directory. If it doesn't exist, it is only created if the file is not
+/// refused anyway.
 fn directory(shared: &Shared, grant: &Grant, ask: &Ask, room: u64) -> Result<OwnedFd, Fault> {
     let prefix = grant.rules.prefix.len();
     match shared.root.parent(&ask.path, prefix, false) {
@@ -213,13 +214,13 @@ fn directory(shared: &Shared, grant: &Grant, ask: &Ask, room: u64) -> Result<Own
     Ok(shared.root.parent(&ask.path, prefix, true)?)
 }
 
-/// Bytes of what is announced that the disk needs: holes need none.
+/// Returns how many of the announced bytes need disk space, since holes need none.
 pub(super) fn data_of(ask: &Ask, announced: u64) -> u64 {
     let data = ask.body.attributes.as_ref().and_then(|field| field.data);
     data.map_or(announced, |data| data.min(announced))
 }
 
-/// A refusal that holds whatever the name is for now.
+/// Keeps only refusals that are independent of existing files.
 fn only_name(reply: Box<Reply>) -> Result<(), Box<Reply>> {
     match reply.status {
         StatusCode::PRECONDITION_FAILED => Ok(()),

@@ -1,4 +1,4 @@
-//! Requests as they are read, before their resource is looked at.
+//! Parses requests before their resource is accessed.
 
 use http::header::{
     ACCEPT, ALLOW, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, EXPECT, HeaderName, IF_MATCH,
@@ -23,32 +23,33 @@ pub(crate) const REPR_DIGEST: HeaderName = HeaderName::from_static("repr-digest"
 /// Want-Repr-Digest (RFC 9530).
 pub(crate) const WANT_REPR_DIGEST: HeaderName = HeaderName::from_static("want-repr-digest");
 
-/// The rights of clients to store.
+/// The rights of clients to store files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PutRights {
     /// Nothing.
     #[default]
     None,
-    /// Files under names that are free.
+    /// Files with new names.
     New,
-    /// Files under all names; existing files are replaced.
+    /// Files with any name, replacing existing files.
     Replace,
 }
 
-/// Rules of an operator.
+/// An operator's rules.
 #[derive(Clone, Debug)]
 pub struct Rules {
-    /// Hosts, or hosts with ports, that requests may name. Empty: all. Another one gets status 421.
+    /// Hosts that requests can name, with or without a port. If empty, all are allowed. Others
+    /// get status 421.
     pub authorities: Vec<String>,
-    /// Clients may fetch files.
+    /// Whether clients can fetch files.
     pub get: bool,
-    /// Clients may list directories.
+    /// Whether clients can list directories.
     pub list: bool,
-    /// The right to store.
+    /// The right to store files.
     pub put: PutRights,
-    /// The directory that clients are confined to; none: the root.
+    /// The directory to which clients are confined, or empty for the root.
     pub prefix: Vec<Vec<u8>>,
-    /// Bytes of a stored file at most; more get status 413.
+    /// Maximum size of a stored file in bytes. Larger ones get status 413.
     pub max_file: u64,
 }
 
@@ -65,7 +66,7 @@ impl Default for Rules {
     }
 }
 
-/// A method that the origin knows.
+/// A method that the origin supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
     /// GET.
@@ -95,51 +96,51 @@ pub struct Conditions {
     pub if_unmodified_since: Option<SystemTime>,
 }
 
-/// A request's fields about its content.
+/// Request fields about the content.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Body {
     /// Content-Length.
     pub length: Option<u64>,
     /// The sha-256 digest in the header section.
     pub digest: Option<Sha256Digest>,
-    /// The client waits for status 100.
+    /// Whether the client waits for status 100.
     pub expects_continue: bool,
-    /// Attributes to store with it.
+    /// Attributes to store.
     pub attributes: Option<AttributesField>,
 }
 
-/// A request whose fields are read.
+/// A parsed request.
 #[derive(Clone, Debug)]
 pub struct Ask {
     /// Its method.
     pub method: Method,
     /// Its path.
     pub path: PathName,
-    /// Its preconditions but for If-Range.
+    /// Its preconditions except If-Range.
     pub conditions: Conditions,
     /// The range set of a GET.
     pub range: Option<Vec<RangeSpec>>,
-    /// The tag of If-Range; `Some(None)` for a date or a broken value, which never match.
+    /// The tag of If-Range. `Some(None)` is a date or an invalid value, which never match.
     pub if_range: Option<Option<EntityTag>>,
-    /// The client wants a sha-256 digest.
+    /// Whether the client wants a sha-256 digest.
     pub wants_digest: bool,
-    /// The urgency of the response (RFC 9218), 0 first.
+    /// The urgency of the response (RFC 9218), where 0 is the most urgent.
     pub urgency: u8,
     /// The form of a listing.
     pub form: Form,
-    /// Its fields about its content.
+    /// Its fields about the content.
     pub body: Body,
-    /// The upload whose resource the path is.
+    /// The upload, if the path is that of its resource.
     pub token: Option<Token>,
     /// Its fields about an upload.
     pub upload: UploadFields,
 }
 
 impl Ask {
-    /// Reads the fields of a request.
+    /// Parses the fields of a request.
     ///
     /// # Errors
-    /// The reply that the request gets at once.
+    /// The reply to send immediately.
     pub fn read(request: &Request<()>, rules: &Rules) -> Result<Self, Box<Reply>> {
         let last = request.uri().path().rsplit('/').next();
         let token = last.and_then(|name| Token::in_name(name.as_bytes()));
@@ -181,7 +182,6 @@ impl Ask {
     }
 }
 
-/// The lines of a field.
 pub(crate) fn lines<'a>(
     headers: &'a HeaderMap,
     name: &HeaderName,
@@ -192,24 +192,24 @@ pub(crate) fn lines<'a>(
         .map(http::HeaderValue::as_bytes)
 }
 
-/// The sha-256 digest in a header or trailer section.
+/// Parses the sha-256 digest in a header or trailer section.
 pub(crate) fn digest_in(headers: &HeaderMap) -> Result<Option<Sha256Digest>, BadField> {
     sha256_digest("Repr-Digest", lines(headers, &REPR_DIGEST))
 }
 
-/// The only line of a field; `None` if there are more.
+/// Returns the only line of a field, or `None` if there are more.
 fn only_line<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a [u8]> {
     let mut lines = lines(headers, name);
     let line = lines.next();
     line.filter(|_| lines.next().is_none())
 }
 
-/// The fields of a message about an upload.
+/// Parses a message's fields about an upload.
 pub(crate) fn upload_fields(headers: &HeaderMap) -> UploadFields {
     UploadFields::read(|name| only_line(headers, &HeaderName::from_static(name)))
 }
 
-/// The methods that a path has.
+/// Returns the methods that are allowed on a path.
 pub(super) const fn allowed(rules: &Rules, upload: bool) -> &'static str {
     match (rules.put, upload) {
         (PutRights::None, _) => "GET, HEAD, OPTIONS",
@@ -248,7 +248,7 @@ fn method(method: &http::Method, rules: &Rules, upload: bool) -> Result<Method, 
     Err(reply.with(ALLOW, allowed(rules, upload)).into())
 }
 
-/// Refuses hosts that the operator did not name, and other schemes than `https`.
+/// Rejects hosts that the operator didn't name, and other schemes than `https`.
 fn authority(request: &Request<()>, rules: &Rules) -> Result<(), Box<Reply>> {
     let uri = request.uri();
     let https = uri
@@ -269,7 +269,7 @@ fn authority(request: &Request<()>, rules: &Rules) -> Result<(), Box<Reply>> {
 }
 
 fn conditions(headers: &HeaderMap) -> Result<Conditions, BadField> {
-    // A date that cannot be read is ignored (RFC 9110 sections 13.1.3 and 13.1.4).
+    // An invalid date is ignored (RFC 9110 sections 13.1.3 and 13.1.4).
     let date = |name| {
         let text = std::str::from_utf8(only_line(headers, &name)?).ok()?;
         httpdate::parse_http_date(text).ok()

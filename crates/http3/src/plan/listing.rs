@@ -1,4 +1,5 @@
-//! Listings of directories, entry by entry, so that a directory of any size takes bounded memory.
+//! Renders directory listings entry by entry, so that any size of directory only takes bounded
+//! memory.
 
 use std::sync::LazyLock;
 
@@ -11,7 +12,7 @@ use super::reply::http_date;
 use crate::fields::{Form, PathName, encode_bytes, encode_name, is_obeyed, text_of};
 use crate::resource::{Entry, Kind};
 
-/// The style of pages: that of the browser, light or dark.
+/// The style of pages, which follows the browser's light or dark mode.
 const STYLE: &str = "\
 :root{color-scheme:light dark;font-family:system-ui,sans-serif}\
 body{margin:2rem auto;max-width:60rem;padding:0 1rem}\
@@ -21,15 +22,15 @@ th,td{padding:.3rem .6rem;text-align:left;vertical-align:top;border-bottom:1px s
 td:first-child{width:100%;overflow-wrap:anywhere}\
 :is(th,td)+:is(th,td){text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums}";
 
-/// The Content-Security-Policy of pages: they load and run nothing, and their one style is
-/// [`STYLE`].
+/// The Content-Security-Policy of pages. They can't load or run anything, and their only style
+/// is [`STYLE`].
 pub(super) static POLICY: LazyLock<String> = LazyLock::new(|| {
     let hash = BASE64_STANDARD.encode(Sha256::digest(STYLE));
     format!("default-src 'none'; style-src 'sha256-{hash}'")
 });
 
-/// An entry in JSON. Names and targets are percent-encoded: a string of JSON has no place for
-/// bytes that are no UTF-8.
+/// An entry in JSON. Names and targets are percent-encoded, because JSON strings can't contain
+/// bytes that aren't UTF-8.
 #[derive(Serialize)]
 struct Row<'a> {
     name: &'a str,
@@ -42,7 +43,7 @@ struct Row<'a> {
     target: Option<&'a str>,
 }
 
-/// The text before the first entry.
+/// Returns the text before the first entry.
 #[must_use]
 pub fn begin(form: Form, path: &PathName) -> String {
     match form {
@@ -64,7 +65,7 @@ pub fn begin(form: Form, path: &PathName) -> String {
     }
 }
 
-/// One entry.
+/// Returns the text of one entry.
 #[must_use]
 pub fn entry(form: Form, first: bool, entry: &Entry) -> String {
     match form {
@@ -80,8 +81,8 @@ pub fn entry(form: Form, first: bool, entry: &Entry) -> String {
                 Kind::Symlink | Kind::Special => ("", String::new()),
             };
             let text = escape(&shown(name));
-            // No request is for a device. A name with a colon is no relative reference by itself
-            // (RFC 3986 section 4.2).
+            // Devices can't be requested. A name with a colon must not begin a relative
+            // reference (RFC 3986 section 4.2).
             let link = match stat.kind {
                 Kind::Special => text,
                 _ => format!(
@@ -97,7 +98,7 @@ pub fn entry(form: Form, first: bool, entry: &Entry) -> String {
     }
 }
 
-/// The text after the last entry.
+/// Returns the text after the last entry.
 #[must_use]
 pub const fn end(form: Form) -> &'static str {
     match form {
@@ -126,7 +127,7 @@ fn row(entry: &Entry) -> String {
     serde_json::to_string(&row).unwrap_or_default()
 }
 
-/// A number of bytes for people, rounded down to a tenth of its unit.
+/// Formats a number of bytes for people, rounded down to a tenth of its unit.
 fn size(bytes: u64) -> String {
     let scales = [
         ("EB", 18),
@@ -146,7 +147,7 @@ fn size(bytes: u64) -> String {
     )
 }
 
-/// A name for people, with escapes (`\u{1b}`, `\xff`).
+/// Formats a name for people, using escapes (`\u{1b}`, `\xff`).
 fn shown(name: &[u8]) -> String {
     let mut shown = String::with_capacity(name.len());
     for char in text_of(name).chars() {
@@ -158,7 +159,7 @@ fn shown(name: &[u8]) -> String {
     shown
 }
 
-/// Text in HTML.
+/// Escapes text for HTML.
 fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for char in text.chars() {

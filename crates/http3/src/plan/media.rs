@@ -1,6 +1,6 @@
-//! Media types by the endings of names.
+//! Media types by filename extension.
 
-/// The type of content with the name `name`; other names are bytes.
+/// Returns the media type for `name`, by default arbitrary bytes.
 pub(super) fn media_type(name: &[u8]) -> &'static str {
     let dot = name.iter().rposition(|byte| *byte == b'.');
     let ending = dot

@@ -1,7 +1,7 @@
-//! From a request to a plan of the response, as pure functions: no file is read and no clock.
+//! Plans responses to requests as pure functions, which don't read files or the clock.
 //!
-//! [`Ask::read`] turns a request's head into an [`Ask`]. [`file()`], [`directory`] and
-//! [`before_write`] decide what an ask gets once the resource is known, and [`listing`] renders
+//! [`Ask::read`] turns a request's header section into an [`Ask`]. Once the resource is known,
+//! [`file()`], [`directory`] and [`before_write`] choose the response, and [`listing`] renders
 //! directories.
 
 mod ask;

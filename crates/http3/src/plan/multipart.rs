@@ -1,10 +1,11 @@
-//! Bodies of files: one span, or several as `multipart/byteranges` (RFC 9110 section 14.6).
+//! The content of a file response: one span, or several as `multipart/byteranges` (RFC 9110
+//! section 14.6).
 
 use bytes::Bytes;
 
 use crate::fields::{ContentRange, EntityTag, Span};
 
-/// A piece of a response's content, in order.
+/// A piece of a response's content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Piece {
     /// These bytes.
@@ -14,7 +15,7 @@ pub enum Piece {
 }
 
 impl Piece {
-    /// Bytes of the piece.
+    /// Returns the length of the piece in bytes.
     #[must_use]
     pub fn length(&self) -> u64 {
         match self {
@@ -24,8 +25,8 @@ impl Piece {
     }
 }
 
-/// The boundary between parts: a function of the version, of 128 bits, which the content contains
-/// by accident only.
+/// Returns the boundary between parts. It is derived from the version and has 128 bits, so that
+/// the content only contains it by accident.
 pub(super) fn boundary(tag: &EntityTag) -> String {
     let opaque = tag.to_string();
     let digits = opaque.chars().filter(char::is_ascii_hexdigit);
@@ -33,7 +34,7 @@ pub(super) fn boundary(tag: &EntityTag) -> String {
     format!("pathmark-{digits}")
 }
 
-/// The pieces of a body of several parts.
+/// Returns the pieces of content with several parts.
 pub(super) fn parts(spans: &[Span], size: u64, media_type: &str, boundary: &str) -> Vec<Piece> {
     let mut pieces = Vec::with_capacity(2 * spans.len() + 1);
     let mut line_break = "";

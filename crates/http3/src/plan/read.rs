@@ -1,4 +1,4 @@
-//! GET and HEAD.
+//! Plans responses to GET and HEAD.
 
 use std::time::SystemTime;
 
@@ -18,8 +18,8 @@ use crate::fields::{
 };
 use crate::resource::Stat;
 
-/// Bytes of a file that is hashed before its response begins, so that the digest is in the header
-/// section, which more clients read than the trailer section.
+/// Maximum size in bytes of a file that is hashed before responding. This way the digest is in
+/// the header section, which more clients read than the trailer section.
 const SMALL: u64 = 1 << 20;
 
 /// When the digest of a file is needed.
@@ -29,23 +29,24 @@ pub enum HashAt {
     Never,
     /// Before the response begins.
     Begin,
-    /// In the trailer section, unless it is known before.
+    /// In the trailer section, unless it is already known.
     End,
 }
 
 /// The response to a request for a file.
 #[derive(Debug)]
 pub struct FilePlan {
-    /// Its head.
+    /// Its header section.
     pub head: Response<()>,
     /// Its content.
     pub pieces: Vec<Piece>,
-    /// The digest of the file follows in the trailer section.
+    /// Whether the file's digest follows in the trailer section.
     pub trailer: bool,
 }
 
 impl FilePlan {
-    /// True if the content is the whole file in order, so that sending it can hash it.
+    /// Returns true if the content is the whole file in order, so that it can be hashed while
+    /// sending.
     #[must_use]
     pub fn is_whole(&self, size: u64) -> bool {
         let all = Span {
@@ -60,7 +61,7 @@ impl FilePlan {
     }
 }
 
-/// When the response to `ask` for a file needs its digest.
+/// Returns when the response to `ask` for a file needs its digest.
 #[must_use]
 pub fn hash_at(ask: &Ask, stat: &Stat) -> HashAt {
     match (ask.wants_digest, ask.method) {
@@ -71,8 +72,8 @@ pub fn hash_at(ask: &Ask, stat: &Stat) -> HashAt {
     }
 }
 
-/// The response to a GET or HEAD of a regular file with the metadata `stat`, of whose digest is
-/// known what `digest` says.
+/// Plans the response to a GET or HEAD of a regular file with the metadata `stat` and the
+/// `digest`, if it is known.
 #[must_use]
 pub fn file(ask: &Ask, stat: &Stat, now: SystemTime, digest: Option<&Sha256Digest>) -> FilePlan {
     let tag = stat.tag(now);
@@ -116,7 +117,7 @@ pub fn file(ask: &Ask, stat: &Stat, now: SystemTime, digest: Option<&Sha256Diges
     plan
 }
 
-/// Status and content of a response that has some.
+/// Returns the status and content of a successful response.
 fn content(ask: &Ask, stat: &Stat, tag: &EntityTag, spans: Option<&[Span]>) -> FilePlan {
     let media_type = media_type(ask.path.names.last().map_or(&[], Vec::as_slice));
     let mut headers = HeaderMap::new();
@@ -159,9 +160,9 @@ fn content(ask: &Ask, stat: &Stat, tag: &EntityTag, spans: Option<&[Span]>) -> F
     }
 }
 
-/// The status of a precondition that fails, in the order of RFC 9110 section 13.2.2.
+/// Returns the status of the first failed precondition, in the order of RFC 9110 section 13.2.2.
 fn fails(conditions: &Conditions, tag: &EntityTag, modified: SystemTime) -> Option<StatusCode> {
-    // Fields have whole seconds.
+    // Fields only have whole seconds.
     let newer = |than: &SystemTime| {
         let seconds = |time: &SystemTime| {
             let since = time.duration_since(SystemTime::UNIX_EPOCH);
@@ -225,10 +226,10 @@ fn whole_reply(method: Method, reply: &Reply, now: SystemTime) -> FilePlan {
     }
 }
 
-/// The head of the response with a directory's listing, or a failed precondition.
+/// Returns the header section for a directory's listing, or a failed precondition.
 #[must_use]
 pub fn directory(ask: &Ask) -> Reply {
-    // A directory has no validator: If-Match holds for `*` alone.
+    // A directory has no validator, so that If-Match only holds for `*`.
     let exists = EntityTag::from_hash(true, &[]);
     if let Some(tags) = &ask.conditions.if_match
         && !tags.holds_strongly(Some(&exists))

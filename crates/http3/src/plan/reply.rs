@@ -1,5 +1,4 @@
-//! Responses that a plan consists of: their heads, and bodies that are in memory. Failures have
-//! problem details (RFC 9457).
+//! Responses whose content is in memory. Errors have problem details (RFC 9457).
 
 use std::collections::BTreeMap;
 use std::time::SystemTime;
@@ -11,7 +10,7 @@ use serde::Serialize;
 
 use crate::fields::PathName;
 
-/// A response that is whole in memory.
+/// A response that is completely in memory.
 #[derive(Clone, Debug)]
 pub struct Reply {
     /// Its status.
@@ -20,12 +19,12 @@ pub struct Reply {
     pub headers: HeaderMap,
     /// Its content.
     pub body: Bytes,
-    /// The text of its problem details; empty where it has none.
+    /// The text of its problem details, or empty without any.
     pub detail: String,
 }
 
-/// The members of problem details that this origin uses. Without a type, which is `about:blank`
-/// then, the title is the status code's phrase.
+/// The members of problem details that this origin uses. The default type is `about:blank`,
+/// whose title must be the status code's phrase.
 #[derive(Serialize)]
 struct Problem<'a> {
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
@@ -38,7 +37,7 @@ struct Problem<'a> {
 }
 
 impl Reply {
-    /// A response without content.
+    /// Creates a response without content.
     #[must_use]
     pub fn empty(status: StatusCode) -> Self {
         Self {
@@ -49,14 +48,14 @@ impl Reply {
         }
     }
 
-    /// The same with one more field; a value that no field may have is left out.
+    /// Adds a field. An invalid value is omitted.
     #[must_use]
     pub fn with(mut self, name: HeaderName, value: &str) -> Self {
         set(&mut self.headers, name, value);
         self
     }
 
-    /// The response's head.
+    /// Returns the response's header section.
     #[must_use]
     pub fn head(&self, now: SystemTime) -> Response<()> {
         let mut response = Response::new(());
@@ -67,14 +66,14 @@ impl Reply {
     }
 }
 
-/// A failure with problem details that name a remedy.
+/// Creates an error response with problem details that name a remedy.
 #[must_use]
 pub fn problem(status: StatusCode, detail: &str) -> Reply {
     let title = status.canonical_reason().unwrap_or("Error");
     typed_problem(status, (None, title), detail, &[])
 }
 
-/// The same of a registered type with its title, and with further members.
+/// Does the same with a registered type, its title, and additional members.
 pub(super) fn typed_problem(
     status: StatusCode,
     (kind, title): (Option<&str>, &str),
@@ -98,8 +97,8 @@ pub(super) fn typed_problem(
     reply
 }
 
-/// A redirection from a directory's name without a slash to the one with a slash, so that relative
-/// references of its listing resolve.
+/// Redirects a directory's name without a slash to the one with a slash, so that relative
+/// references in its listing can be resolved.
 #[must_use]
 pub fn redirect_to_directory(path: &PathName) -> Reply {
     let target = PathName {
@@ -111,21 +110,21 @@ pub fn redirect_to_directory(path: &PathName) -> Reply {
         .with(CONTENT_LENGTH, "0")
 }
 
-/// Sets a field; a value that no field may have is left out.
+/// Sets a field. An invalid value is omitted.
 pub(super) fn set(headers: &mut HeaderMap, name: HeaderName, value: &str) {
     if let Ok(value) = HeaderValue::from_str(value) {
         headers.insert(name, value);
     }
 }
 
-/// Sets Date. A time before the epoch, which the field cannot have, is left out.
+/// Sets Date. A time before the epoch can't be represented and is omitted.
 pub(super) fn date(headers: &mut HeaderMap, now: SystemTime) {
     if let Some(now) = http_date(now) {
         set(headers, DATE, &now);
     }
 }
 
-/// A time as HTTP writes it; `None` outside the years 1970 to 9999.
+/// Formats a time for HTTP. Returns `None` outside the years 1970 to 9999.
 #[must_use]
 pub fn http_date(time: SystemTime) -> Option<String> {
     /// Seconds from the epoch to the end of the year 9999.

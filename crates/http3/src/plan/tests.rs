@@ -178,10 +178,10 @@ fn if_range_takes_a_strong_tag_alone() {
         let plan = get(&[("range", "bytes=0-0"), ("if-range", value)]);
         assert_eq!(plan.head.status(), status, "{value}");
     }
-    // A range that is outside of another version is no reason to refuse.
+    // A range outside of a different version is not a reason to refuse.
     let plan = get(&[("range", "bytes=20000-"), ("if-range", "\"other\"")]);
     assert_eq!(plan.head.status(), StatusCode::OK);
-    // While the clock has not moved on, no tag matches strongly.
+    // Until the clock has advanced, no tag matches strongly.
     let fresh = regular(10_000).changed.to_system() + Duration::from_millis(1);
     let weak = regular(10_000).tag(fresh).to_string();
     let ask = ask_with("GET", &[("range", "bytes=0-0"), ("if-range", &weak)]);

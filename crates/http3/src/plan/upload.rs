@@ -1,4 +1,4 @@
-//! Responses about uploads that can be resumed (draft-ietf-httpbis-resumable-upload-12).
+//! Plans responses about resumable uploads (draft-ietf-httpbis-resumable-upload-12).
 
 use std::time::Duration;
 
@@ -22,33 +22,32 @@ pub(crate) const UPLOAD_VERSION: HeaderName =
     HeaderName::from_static("upload-draft-interop-version");
 /// Accept-Patch (RFC 5789).
 const ACCEPT_PATCH: HeaderName = HeaderName::from_static("accept-patch");
-/// The media type of content that is appended to an upload.
+/// The media type for appending content to an upload.
 pub(crate) const PARTIAL_UPLOAD: &str = "application/partial-upload";
 /// The status of the interim response that names an upload's resource.
 pub(crate) const RESUMPTION_SUPPORTED: u16 = 104;
-/// Where the types of problems are registered.
+/// The registry of problem types.
 const TYPES: &str = "https://iana.org/assignments/http-problem-types#";
-/// The largest integer of structured fields.
+/// The largest integer in structured fields.
 const LARGEST: u64 = 999_999_999_999_999;
 
 /// The state of an upload.
 #[derive(Clone, Copy, Debug)]
 pub struct UploadState {
-    /// Bytes that are there.
+    /// Bytes received so far.
     pub offset: u64,
-    /// Bytes of the whole upload (Upload-Length or Content-Length), if announced.
+    /// The whole upload's length (Upload-Length or Content-Length), if announced.
     pub length: Option<u64>,
-    /// How long it is kept from now on without further bytes.
+    /// How long it is kept if no further bytes arrive.
     pub age: Duration,
 }
 
-/// The value of Upload-Limit.
 fn limit(rules: &Rules, age: Duration) -> String {
     let size = rules.max_file.min(LARGEST);
     format!("max-size={size}, max-age={}", age.as_secs())
 }
 
-/// The interim response that names the resource of an upload.
+/// Returns the interim response that names an upload's resource.
 #[must_use]
 pub fn resumable(location: &str, rules: &Rules, age: Duration) -> Response<()> {
     let mut interim = Response::new(());
@@ -62,7 +61,7 @@ pub fn resumable(location: &str, rules: &Rules, age: Duration) -> Response<()> {
     interim
 }
 
-/// The response to content that is not the last of its upload, or to a question for the offset.
+/// Returns the response to incomplete content, or to a request for the offset.
 #[must_use]
 pub fn incomplete(status: StatusCode, state: &UploadState, rules: &Rules) -> Reply {
     let reply = Reply::empty(status)
@@ -76,7 +75,7 @@ pub fn incomplete(status: StatusCode, state: &UploadState, rules: &Rules) -> Rep
     }
 }
 
-/// The refusal of content that does not begin where the upload ends.
+/// Refuses content that doesn't begin where the upload ends.
 #[must_use]
 pub fn wrong_offset(expected: u64, provided: u64) -> Reply {
     let kind = format!("{TYPES}mismatching-upload-offset");
@@ -88,7 +87,7 @@ pub fn wrong_offset(expected: u64, provided: u64) -> Reply {
         .with(UPLOAD_COMPLETE, boolean(false))
 }
 
-/// The refusal of a length that is not the one that was announced.
+/// Refuses a length that differs from the announced one.
 #[must_use]
 pub fn wrong_length() -> Reply {
     let kind = format!("{TYPES}inconsistent-upload-length");
@@ -97,10 +96,10 @@ pub fn wrong_length() -> Reply {
     typed_problem(StatusCode::BAD_REQUEST, (Some(&kind), title), detail, &[])
 }
 
-/// The length of a whole upload that a request announces, whose content begins at `offset`.
+/// Returns the whole upload's length according to a request whose content begins at `offset`.
 ///
 /// # Errors
-/// The refusal of lengths that differ, `known` among them.
+/// The refusal if lengths differ, including `known`.
 pub fn whole_length(ask: &Ask, offset: u64, known: Option<u64>) -> Result<Option<u64>, Box<Reply>> {
     let end = ask.body.length.map(|length| offset.saturating_add(length));
     let last = end.filter(|_| ask.upload.complete == Some(true));
@@ -114,7 +113,7 @@ pub fn whole_length(ask: &Ask, offset: u64, known: Option<u64>) -> Result<Option
     }
 }
 
-/// The response to OPTIONS.
+/// Returns the response to OPTIONS.
 #[must_use]
 pub fn options(ask: &Ask, rules: &Rules, age: Duration) -> Reply {
     let allow = allowed(rules, ask.token.is_some());

@@ -1,4 +1,4 @@
-//! PUT.
+//! Plans responses to PUT.
 
 use std::time::SystemTime;
 
@@ -10,10 +10,10 @@ use super::reply::{Reply, problem};
 use crate::fields::{Sha256Digest, TagList, sha256_field};
 use crate::resource::{Kind, Stat, is_reserved};
 
-/// Refuses a PUT onto a name under which `there` lies now. It is asked twice: before the content
-/// arrives, and before the name changes hands.
+/// Checks whether a PUT must be refused, given the existing file `there`. This should be called
+/// both before the content arrives and before the file is renamed.
 ///
-/// # Errors
+/// The refusal.
 /// The reply that refuses.
 pub fn before_write(
     ask: &Ask,
@@ -59,10 +59,10 @@ pub fn before_write(
     Ok(())
 }
 
-/// Refuses a PUT of a link onto a name under which `there` lies now; `same` is true for a link with
-/// the same target.
+/// Checks whether a PUT of a link must be refused, given the existing file `there`. `same` is
+/// true if it is a link with the same target.
 ///
-/// # Errors
+/// The refusal.
 /// The reply that refuses.
 pub fn before_link(
     ask: &Ask,
@@ -86,9 +86,9 @@ pub fn before_link(
     }
 }
 
-/// True if a link with this target, in a directory beneath `depth` others, leads to a place beneath
-/// the first of them. A name may be that of another link: where clients have directories of their
-/// own (`confined`), no `..` follows a name.
+/// Returns true if the target of a link stays within the top directory. The link's directory is
+/// `depth` levels beneath it. A name in the target may itself be a link. Therefore, if clients
+/// are confined to their own directories (`confined`), no `..` may follow a name.
 #[must_use]
 pub fn is_inside(target: &[u8], depth: usize, confined: bool) -> bool {
     let (mut depth, mut named) = (depth, false);
@@ -107,7 +107,7 @@ pub fn is_inside(target: &[u8], depth: usize, confined: bool) -> bool {
         })
 }
 
-/// The reply to a PUT whose name is taken.
+/// Returns the reply to a PUT whose name is taken.
 fn exists(tags: &TagList) -> Reply {
     let detail = match tags {
         TagList::Any => "there is a file of this name; to replace it, leave If-None-Match out",
@@ -116,7 +116,7 @@ fn exists(tags: &TagList) -> Reply {
     problem(StatusCode::PRECONDITION_FAILED, detail)
 }
 
-/// The reply to content that is longer than the operator allows.
+/// Returns the reply to content that is longer than the operator allows.
 pub(crate) fn too_large(rules: &Rules) -> Reply {
     let detail = format!(
         "the operator allows files of {} bytes at most",
@@ -125,7 +125,7 @@ pub(crate) fn too_large(rules: &Rules) -> Reply {
     problem(StatusCode::PAYLOAD_TOO_LARGE, &detail)
 }
 
-/// The reply to a PUT that is stored.
+/// Returns the reply to a PUT whose file was stored.
 #[must_use]
 pub fn stored(replaced: bool, stat: &Stat, digest: &Sha256Digest, now: SystemTime) -> Reply {
     let status = match replaced {

@@ -1,7 +1,8 @@
-//! Files under temporary names, which get their own names once they are whole.
+//! Files with temporary names, which are renamed when they are complete.
 //!
-//! The owner of a temporary file holds its lock (flock(2)): no other process or task writes,
-//! renames or removes it. The lock ends with the process, so that the next one takes the file over.
+//! The owner of a temporary file holds its lock (flock(2)), so that no other process or task
+//! writes, renames or removes it. The lock is released when the process ends, so that another
+//! one can take over the file.
 
 use std::fs::{File, TryLockError};
 use std::io::{self, ErrorKind};
@@ -21,50 +22,50 @@ use super::tree::Attributes;
 use crate::fields::Sha256Digest;
 use crate::resource::{Kind, RESERVED_PREFIX, Stat, TEMPORARY_SUFFIX};
 
-/// Unfinished uploads of a directory at most.
+/// Maximum number of unfinished uploads in a directory.
 const MAX_AT_ONCE: usize = 1000;
-/// Permission bits of a new file, of which the process's umask takes some.
+/// Permission bits of a new file, before the process's umask is applied.
 const MODE: Mode = Mode::from_raw_mode(0o666);
 
-/// The fate of a file that has the name already.
+/// How to treat an existing file with the same name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Existing {
-    /// It stays, and the new one is refused.
+    /// Keep it and reject the new file.
     Keep,
-    /// The new one takes its place.
+    /// Replace it.
     Replace,
 }
 
-/// The fate of the file of a [`Draft`] that is dropped without a name.
+/// What happens to the file of a [`Draft`] that is dropped before it is renamed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dropped {
-    /// It is removed.
+    /// The file is removed.
     Removed,
-    /// It stays, unless it is empty.
+    /// The file is kept, unless it is empty.
     Bytes,
-    /// It stays.
+    /// The file is kept.
     Kept,
 }
 
-/// Why a whole file did not get its name.
+/// The reason why a complete file was not renamed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeepError {
-    /// Another file has the name and is to stay.
+    /// Another file has the name and must be kept.
     #[error("there is a file of this name already; replace it explicitly, or choose another name")]
     Exists,
-    /// The content under the name is not what was written.
+    /// The content under the name differs from the written one.
     #[error("another transfer or program wrote to the file meanwhile; transfer it again")]
     Changed,
-    /// The name is that of something that is no file and is to stay.
+    /// The name belongs to something other than a file, which must be kept.
     #[error("the name is that of a device, a socket or a pipe, which no file replaces")]
     Special,
-    /// A failure of the file system.
+    /// A file system error.
     #[error(transparent)]
     Storage(#[from] io::Error),
 }
 
-/// True where a temporary name cannot be opened, and another one may be.
+/// Returns true if a temporary name can't be opened but another one might be.
 pub(crate) fn is_taken(error: &io::Error) -> bool {
     let others = [Errno::ACCESS, Errno::PERM];
     let no_files = [Errno::LOOP, Errno::ISDIR, Errno::NXIO, Errno::NODEV];
@@ -72,10 +73,11 @@ pub(crate) fn is_taken(error: &io::Error) -> bool {
     error.kind() == ErrorKind::InvalidInput || Errno::from_io_error(error).is_some_and(taken)
 }
 
-/// Creates a temporary file, or opens the one that lies there; `None` if that went away meanwhile.
+/// Creates a temporary file, or opens an existing one. Returns `None` if that one disappeared
+/// meanwhile.
 ///
-/// Others may create files in a shared directory. What they own, or have linked elsewhere, would be
-/// theirs to read and to write under its final name too, so that it is refused.
+/// In a shared directory, others can create files. If they own a file or have linked it
+/// elsewhere, they could read and write it under its final name too, so it is rejected.
 fn open_temporary(directory: BorrowedFd<'_>, name: &[u8]) -> io::Result<Option<File>> {
     let flags =
         OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
@@ -92,7 +94,7 @@ fn open_temporary(directory: BorrowedFd<'_>, name: &[u8]) -> io::Result<Option<F
     if stat_of(&found).kind != Kind::File {
         return refused("a temporary file's name is that of a device, a socket or a pipe");
     }
-    // The directory's owner can replace any file in it.
+    // The directory's owner can replace any file in it anyway.
     let trusted = [rustix::process::geteuid().as_raw(), within.st_uid];
     if found.st_nlink > 1 || !trusted.contains(&found.st_uid) {
         return refused("a temporary file's name is that of another user's file");
@@ -100,21 +102,21 @@ fn open_temporary(directory: BorrowedFd<'_>, name: &[u8]) -> io::Result<Option<F
     Ok(Some(file))
 }
 
-/// A file under a temporary name that this value owns.
+/// A file with a temporary name, owned by this value.
 #[derive(Debug)]
 pub struct Draft {
     directory: Arc<OwnedFd>,
     file: Arc<File>,
     temporary: Vec<u8>,
-    /// The file has its temporary name.
+    /// Whether the file still has its temporary name.
     owned: bool,
     dropped: Dropped,
     attributes: Attributes,
-    /// Another temporary name, which goes with the file where that is removed.
+    /// Another temporary file, which is removed together with this one.
     companion: Option<Vec<u8>>,
 }
 
-/// A file that has got its name.
+/// A file that has been renamed to its final name.
 #[derive(Debug)]
 #[must_use = "the name reaches the disk once it is verified"]
 pub struct Placed {
@@ -123,10 +125,10 @@ pub struct Placed {
 }
 
 impl Draft {
-    /// A new file in `directory` under the first temporary name that no transfer holds.
+    /// Creates a file in `directory` under the first temporary name that no transfer holds.
     ///
     /// # Errors
-    /// Those of creating it.
+    /// Fails if the file can't be created.
     pub fn fresh(directory: &Arc<OwnedFd>) -> io::Result<Self> {
         let mut refused = None;
         for number in 0..MAX_AT_ONCE {
@@ -134,12 +136,12 @@ impl Draft {
             let name = [RESERVED_PREFIX, number.as_bytes(), TEMPORARY_SUFFIX].concat();
             match Self::claim(directory, name, Dropped::Removed) {
                 Ok(Some(draft)) => {
-                    // A process that was killed may have left bytes.
+                    // A killed process may have left bytes.
                     draft.file.set_len(0)?;
                     return Ok(draft);
                 }
                 Ok(None) => {}
-                // The name is another user's, or no file's.
+                // The name belongs to another user or isn't a file's.
                 Err(error) if is_taken(&error) => refused = Some(error),
                 Err(error) => return Err(error),
             }
@@ -151,11 +153,11 @@ impl Draft {
         }))
     }
 
-    /// The file of this temporary name with what it has, to go on with; `None` while another
-    /// transfer holds it.
+    /// Opens the file with this temporary name, keeping its content in order to resume. Returns
+    /// `None` while another transfer holds it.
     ///
     /// # Errors
-    /// Those of opening it.
+    /// Fails if the file can't be opened.
     pub fn resume(directory: &Arc<OwnedFd>, temporary: Vec<u8>) -> io::Result<Option<Self>> {
         Self::claim(directory, temporary, Dropped::Bytes)
     }
@@ -192,36 +194,36 @@ impl Draft {
                         companion: None,
                     }));
                 }
-                // Its owner renamed or removed it between this process's open and lock.
+                // Its owner renamed or removed it after this process opened it.
                 Ok(_) | Err(Errno::NOENT) => {}
                 Err(error) => return Err(error.into()),
             }
         }
     }
 
-    /// The open file.
+    /// Returns the open file.
     #[must_use]
     pub fn file(&self) -> Arc<File> {
         Arc::clone(&self.file)
     }
 
-    /// The file of this temporary name goes where this one is removed.
+    /// Sets the temporary file that is removed together with this one.
     pub fn set_companion(&mut self, temporary: Vec<u8>) {
         self.companion = Some(temporary);
     }
 
-    /// Sets the fate of the file if this value is dropped.
+    /// Sets what happens to the file if this value is dropped.
     pub const fn set_dropped(&mut self, dropped: Dropped) {
         self.dropped = dropped;
     }
 
-    /// The file gets these attributes with its name.
+    /// Sets the attributes that the file gets when it is renamed.
     pub const fn set_attributes(&mut self, attributes: Attributes) {
         self.attributes = attributes;
     }
 
-    /// Gives a whole file its name, on disk too, and reads back what lies under the name then. It
-    /// blocks as long as the disk takes.
+    /// Syncs and renames a complete file, then reads it back under its final name. This blocks
+    /// until the disk is done.
     ///
     /// # Errors
     /// [`KeepError`].
@@ -235,8 +237,8 @@ impl Draft {
         self.place(name, existing)?.verify(digest)
     }
 
-    /// The same for a file of which some bytes were not read yet: they are read back before it gets
-    /// its name, and a file that is not as it should be is removed.
+    /// Does the same for a file whose first bytes were not read yet. It is therefore read before
+    /// it is renamed, and removed if its digest differs.
     ///
     /// # Errors
     /// [`KeepError`].
@@ -257,7 +259,7 @@ impl Draft {
         Ok(())
     }
 
-    /// Gives a file that is on disk its name.
+    /// Renames a file that is already on disk.
     ///
     /// # Errors
     /// [`KeepError`].
@@ -285,13 +287,13 @@ impl Draft {
             if let Ok((Kind::Special, _)) = before {
                 return Err(KeepError::Special);
             }
-            // The new file has the permission bits of the one that it replaces.
+            // The new file inherits the permission bits of the file it replaces.
             if let Ok((Kind::File, mode)) = before
                 && self.attributes.mode.is_none()
             {
                 let bits = |mode| Mode::from_raw_mode(mode) & Mode::from_raw_mode(0o777);
                 let own = fstat(&*self.file).map_err(failed)?.st_mode;
-                // A file system that keeps no modes has one for all, and may refuse to set it.
+                // A file system without modes has one for all files, and may refuse to set it.
                 if bits(own) != bits(mode) {
                     rustix::fs::fchmod(&*self.file, bits(mode)).map_err(failed)?;
                 }
@@ -301,7 +303,7 @@ impl Draft {
             return renameat(directory, from, directory, name).map_err(failed);
         }
         match renameat_with(directory, from, directory, name, RenameFlags::NOREPLACE) {
-            // A file system without that flag: a second name is never made over a first one.
+            // Without this flag, use a link, which never replaces an existing name.
             Err(Errno::INVAL | Errno::NOSYS) => {
                 linkat(directory, from, directory, name, AtFlags::empty()).map_err(failed)?;
                 unlinkat(directory, from, AtFlags::empty()).map_err(failed)
@@ -310,13 +312,13 @@ impl Draft {
         }
     }
 
-    /// Ends the transfer: true if the file stays.
+    /// Ends the transfer. Returns true if the file is kept.
     #[must_use]
     pub fn end(mut self) -> bool {
         self.settle()
     }
 
-    /// Removes the file where it is not to stay, as far as that goes.
+    /// Removes the file unless it is to be kept. Failures are ignored.
     fn settle(&mut self) -> bool {
         let stays = match self.dropped {
             Dropped::Removed => false,
@@ -327,7 +329,7 @@ impl Draft {
             Dropped::Kept => true,
         };
         if self.owned && !stays {
-            // A file that cannot be removed keeps its temporary name, which no client sees.
+            // If removing fails, the file keeps its temporary name, which clients can't see.
             let _ = self.remove();
         }
         self.owned = false;
@@ -337,14 +339,14 @@ impl Draft {
     /// Removes the file.
     ///
     /// # Errors
-    /// Those of removing.
+    /// Fails if the file can't be removed.
     pub fn discard(mut self) -> io::Result<()> {
         self.remove()
     }
 
     fn remove_companion(&self) {
         if let Some(companion) = &self.companion {
-            // Most often there is none.
+            // Usually there is none.
             let _ = unlinkat(&self.directory, companion.as_slice(), AtFlags::empty());
         }
     }
@@ -361,7 +363,7 @@ impl Draft {
 }
 
 impl Placed {
-    /// Brings the name to the disk, and reads back what lies under it.
+    /// Syncs the name to disk and verifies the content.
     ///
     /// # Errors
     /// [`KeepError`].
@@ -370,7 +372,7 @@ impl Placed {
         self.check(digest)
     }
 
-    /// Reads back what lies under the name. The name may not be on the disk yet.
+    /// Verifies the content under the name, which may not be on disk yet.
     ///
     /// # Errors
     /// [`KeepError`].

@@ -1,4 +1,4 @@
-//! Entries of a directory, piece by piece.
+//! Reads a directory's entries piece by piece.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -9,25 +9,25 @@ use rustix::io::Errno;
 use super::stat_of;
 use crate::resource::{Entry, Kind, is_reserved};
 
-/// Names that are sorted together: the names of a larger directory come in several sorted runs,
-/// so that memory is bounded.
+/// Maximum number of names to sort together. To bound memory, larger directories are returned in
+/// several sorted runs.
 const RUN: usize = 16_384;
-/// Entries of a piece.
+/// Maximum number of entries in a piece.
 const PIECE: usize = 256;
 
-/// The entries of a directory that are not read yet.
+/// Reads the entries of a directory.
 pub struct Entries {
     directory: OwnedFd,
     reader: Dir,
-    /// Names of this run, the next one last.
+    /// The names of this run in reverse order.
     run: Vec<Vec<u8>>,
 }
 
 impl Entries {
-    /// All entries of an open directory but those of unfinished files.
+    /// Reads all entries of an open directory, except for unfinished files.
     ///
     /// # Errors
-    /// Those of reading.
+    /// Fails if the directory can't be read.
     pub fn of(directory: OwnedFd) -> io::Result<Self> {
         let reader = Dir::read_from(directory.as_fd())?;
         Ok(Self {
@@ -37,10 +37,11 @@ impl Entries {
         })
     }
 
-    /// The next entries; none at the end. A name that vanishes meanwhile is left out.
+    /// Returns the next entries, which are empty at the end. Names that disappear meanwhile are
+    /// omitted.
     ///
     /// # Errors
-    /// Those of reading.
+    /// Fails if the directory can't be read.
     pub fn next_piece(&mut self) -> io::Result<Vec<Entry>> {
         let mut piece = Vec::new();
         while piece.len() < PIECE {
@@ -78,7 +79,7 @@ impl Entries {
         let target = match stat.kind {
             Kind::Symlink => match readlinkat(&self.directory, name.as_slice(), Vec::new()) {
                 Ok(target) => Some(target.into_bytes()),
-                // Another file has the name by now.
+                // Meanwhile another file has taken the name.
                 Err(Errno::NOENT | Errno::INVAL) => return Ok(None),
                 Err(error) => return Err(error.into()),
             },

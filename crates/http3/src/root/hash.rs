@@ -1,4 +1,4 @@
-//! Reading open files: piece by piece, or all for the SHA-256.
+//! Reads open files piece by piece, or completely for the SHA-256.
 
 use std::fs::File;
 use std::io;
@@ -13,15 +13,15 @@ use super::file_stat;
 use crate::fields::Sha256Digest;
 use crate::resource::Stat;
 
-/// Bytes read at once.
+/// Bytes to read at once.
 const PIECE: usize = 256 * 1024;
 
-/// Ends the work of another thread once it is dropped.
+/// Cancels the work of another thread when dropped.
 #[derive(Debug, Default)]
 pub struct Cancel(Arc<AtomicBool>);
 
 impl Cancel {
-    /// The flag that the thread reads.
+    /// Returns the flag that the thread should check.
     #[must_use]
     pub fn flag(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.0)
@@ -34,17 +34,17 @@ impl Drop for Cancel {
     }
 }
 
-/// SHA-256 of the whole file.
+/// Returns the SHA-256 of a whole file.
 ///
 /// # Errors
-/// Those of reading; [`io::ErrorKind::Interrupted`] once `cancelled` is set.
+/// Fails if the file can't be read, with [`io::ErrorKind::Interrupted`] once `cancelled` is set.
 pub fn hash_file(file: &File, cancelled: &AtomicBool) -> io::Result<Sha256Digest> {
     let mut hashing = Hashing::default();
     while !hashing.advance(file, u64::MAX, cancelled)? {}
     Ok(hashing.hasher.finalize().into())
 }
 
-/// A file of which a beginning is hashed.
+/// The state of hashing a file.
 #[derive(Debug, Default)]
 pub(crate) struct Hashing {
     pub(crate) hasher: Sha256,
@@ -52,7 +52,7 @@ pub(crate) struct Hashing {
 }
 
 impl Hashing {
-    /// Hashes up to `bytes` more; true at the end of the file.
+    /// Hashes up to `bytes` more. Returns true at the end of the file.
     pub(crate) fn advance(
         &mut self,
         file: &File,
@@ -79,10 +79,9 @@ impl Hashing {
     }
 }
 
-/// True if an open file still has the content that it had when its metadata was `before`. Metadata
-/// also changes without the content, by a link, a mode, or a rename over the file's name, so that
-/// what decides then is the SHA-256 of the content, or the time of the last write where that is not
-/// known.
+/// Returns true if an open file still has the same content as when its metadata was `before`.
+/// Links, modes and renames also change metadata without changing the content. In that case the
+/// SHA-256 decides, or the modification time if the SHA-256 is not known.
 ///
 /// # Errors
 /// As for [`hash_file`].
@@ -104,10 +103,11 @@ pub fn still_has(
     Ok(is_same)
 }
 
-/// The next bytes of a file before `end`, empty there. A file that ends earlier is an error.
+/// Reads the next piece of a file before `end`, which is empty at `end`. A file that ends
+/// earlier is an error.
 ///
 /// # Errors
-/// Those of reading.
+/// Fails if the file can't be read.
 pub fn read_piece(file: &File, from: u64, end: u64) -> io::Result<Bytes> {
     let left = usize::try_from(end.saturating_sub(from)).unwrap_or(PIECE);
     let mut piece = BytesMut::zeroed(left.min(PIECE));

@@ -1,4 +1,4 @@
-//! The directory that an origin serves: names to open files, without a way out of it.
+//! The directory that an origin serves. Names are resolved to open files without a way out of it.
 
 mod draft;
 mod entries;
@@ -23,15 +23,15 @@ use rustix::fs::FileType;
 
 use crate::resource::{Kind, Stat, Time};
 
-/// Metadata of an open file.
+/// Returns the metadata of an open file.
 ///
 /// # Errors
-/// Those of asking for it.
+/// Fails if the metadata can't be read.
 pub fn file_stat(file: &File) -> io::Result<Stat> {
     Ok(stat_of(&rustix::fs::fstat(file)?))
 }
 
-/// Metadata as this crate has it.
+/// Converts metadata to this crate's type.
 pub(crate) fn stat_of(stat: &rustix::fs::Stat) -> Stat {
     let kind = match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => Kind::File,
@@ -39,7 +39,7 @@ pub(crate) fn stat_of(stat: &rustix::fs::Stat) -> Stat {
         FileType::Symlink => Kind::Symlink,
         _ => Kind::Special,
     };
-    // Nanoseconds are below 10^9, and seconds are signed whatever the type says.
+    // Nanoseconds are below 10^9, and seconds are signed regardless of their type.
     let time = |seconds: i64, nanoseconds: u64| Time {
         seconds,
         nanoseconds: u32::try_from(nanoseconds).unwrap_or(0),

@@ -1,5 +1,5 @@
-//! A directory that files, directories and links from elsewhere are written into. No step follows
-//! a symbolic link beneath its top.
+//! A directory to which files, directories and links are written. Symbolic links beneath its top
+//! are never followed.
 
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -15,31 +15,31 @@ use rustix::io::Errno;
 use super::{open_directory, stat_of};
 use crate::resource::{Kind, RESERVED_PREFIX, Stat, TEMPORARY_SUFFIX, Time};
 
-/// How each directory is opened.
+/// Flags for opening directories.
 const DIRECTORY: OFlags = OFlags::RDONLY
     .union(OFlags::DIRECTORY)
     .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC);
-/// Permission bits that a file or directory gets from elsewhere.
+/// Permission bits that can be set from elsewhere.
 const BITS: u32 = 0o777;
 
-/// Metadata that a file or directory gets; nothing by default.
+/// Metadata to set on a file or directory. The default sets nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Attributes {
-    /// Permission bits, of which the process's umask takes some.
+    /// Permission bits, before the process's umask is applied.
     pub mode: Option<u32>,
-    /// The time of the last write.
+    /// The modification time.
     pub modified: Option<Time>,
 }
 
-/// A directory whose content is written.
+/// A directory to write to.
 #[derive(Debug)]
 pub struct Tree {
     top: OwnedFd,
     umask: u32,
 }
 
-/// The process's umask, which Linux tells without a change of it.
+/// Returns the process's umask. Linux reports it in `/proc`, without changing it.
 fn umask() -> u32 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));
@@ -47,7 +47,7 @@ fn umask() -> u32 {
     umask.unwrap_or(0o022)
 }
 
-/// The time of the last write alone.
+/// Returns timestamps that only set the modification time.
 fn timestamps(modified: Time) -> Timestamps {
     Timestamps {
         last_access: Timespec {
@@ -65,7 +65,7 @@ fn mode(bits: u32) -> Mode {
     Mode::from_raw_mode(bits & BITS)
 }
 
-/// The failure of a step of the walk.
+/// Converts an error of a step of the walk.
 fn in_the_way(error: Errno) -> io::Error {
     match error {
         Errno::NOTDIR | Errno::LOOP => io::Error::new(
@@ -78,7 +78,7 @@ fn in_the_way(error: Errno) -> io::Error {
 }
 
 impl Attributes {
-    /// The same, whose mode the process's umask has taken its bits from.
+    /// Applies the process's umask to the mode.
     #[must_use]
     pub fn allowed(self) -> Self {
         static UMASK: OnceLock<u32> = OnceLock::new();
@@ -92,7 +92,7 @@ impl Attributes {
     /// Sets them on an open file or directory.
     ///
     /// # Errors
-    /// Those of setting.
+    /// Fails if they can't be set.
     pub fn set(&self, file: impl AsFd) -> io::Result<()> {
         if let Some(bits) = self.mode
             && fstat(&file)?.st_mode & BITS != bits & BITS
@@ -107,10 +107,10 @@ impl Attributes {
 }
 
 impl Tree {
-    /// The directory at `path`, which is made with those above it where there is none.
+    /// Opens the directory at `path`, creating it and its parents if necessary.
     ///
     /// # Errors
-    /// Those of making and opening.
+    /// Fails if a directory can't be created or opened.
     pub fn make(path: &Path) -> io::Result<Self> {
         std::fs::create_dir_all(path)?;
         Ok(Self {
@@ -119,10 +119,10 @@ impl Tree {
         })
     }
 
-    /// The directory at `path`, which is there.
+    /// Opens the existing directory at `path`.
     ///
     /// # Errors
-    /// Those of opening.
+    /// Fails if the directory can't be opened.
     pub fn open(path: &Path) -> io::Result<Self> {
         Ok(Self {
             top: open_directory(path)?,
@@ -130,18 +130,18 @@ impl Tree {
         })
     }
 
-    /// Attributes whose mode the umask has taken its bits from.
+    /// Applies the umask to the mode.
     #[must_use]
     pub fn allowed(&self, attributes: Attributes) -> Attributes {
         let mode = attributes.mode.map(|mode| mode & BITS & !self.umask);
         Attributes { mode, ..attributes }
     }
 
-    /// Opens the directory that `names` lead to. Those on the way that do not exist are made, for
-    /// this user alone until [`finish`](Self::finish).
+    /// Opens the directory at `names`. Missing directories are created, and are only accessible
+    /// to this user until [`finish`](Self::finish).
     ///
     /// # Errors
-    /// Those of making and opening.
+    /// Fails if a directory can't be created or opened.
     pub fn folder(&self, names: &[Vec<u8>]) -> io::Result<OwnedFd> {
         let mut here = openat(&self.top, ".", DIRECTORY, Mode::empty())?;
         for name in names {
@@ -161,10 +161,10 @@ impl Tree {
         Ok(here)
     }
 
-    /// Opens the directory that `names` lead to, and makes none.
+    /// Opens the directory at `names` without creating any.
     ///
     /// # Errors
-    /// Those of opening.
+    /// Fails if a directory can't be opened.
     pub fn existing(&self, names: &[Vec<u8>]) -> io::Result<OwnedFd> {
         let mut here = openat(&self.top, ".", DIRECTORY, Mode::empty())?;
         for name in names {
@@ -173,38 +173,41 @@ impl Tree {
         Ok(here)
     }
 
-    /// Gives a directory its attributes, once all in it is written.
+    /// Sets a directory's attributes, after everything in it was written.
     ///
     /// # Errors
-    /// Those of opening and setting.
+    /// Fails if the directory can't be opened or its attributes can't be set.
     pub fn finish(&self, names: &[Vec<u8>], attributes: Attributes) -> io::Result<()> {
         self.allowed(attributes).set(self.folder(names)?)
     }
 
-    /// Makes a symbolic link. A file or link of the name goes; false where it is there already.
+    /// Creates a symbolic link, replacing a file or link of this name. Returns false if the same
+    /// link already exists.
     ///
     /// # Errors
-    /// Those of making; [`ErrorKind::IsADirectory`] where a directory has the name.
+    /// Fails if the link can't be created, with [`ErrorKind::IsADirectory`] if a directory has
+    /// the name.
     pub fn link(&self, names: &[Vec<u8>], target: &[u8], modified: Time) -> io::Result<bool> {
         let (name, before) = names.split_last().ok_or(ErrorKind::InvalidInput)?;
         let folder = self.folder(before)?;
         make_link(folder.as_fd(), name, target, Some(modified))
     }
 
-    /// Waits until all that was written is on the disk.
+    /// Syncs everything that was written to disk.
     ///
     /// # Errors
-    /// Those of the disk.
+    /// Fails if the disk does.
     pub fn sync(&self) -> io::Result<()> {
         Ok(rustix::fs::syncfs(&self.top)?)
     }
 }
 
-/// Makes a symbolic link. A file or link of the name goes; false where it is there already. One
-/// caller at a time makes links in a directory.
+/// Creates a symbolic link, replacing a file or link of this name. Returns false if the same
+/// link already exists. Callers must not create links in the same directory concurrently.
 ///
 /// # Errors
-/// Those of making; [`ErrorKind::IsADirectory`] where a directory has the name.
+/// Fails if the link can't be created, with [`ErrorKind::IsADirectory`] if a directory has the
+/// name.
 pub fn make_link(
     folder: BorrowedFd<'_>,
     name: &[u8],
@@ -217,7 +220,7 @@ pub fn make_link(
     let temporary = [RESERVED_PREFIX, b"link", TEMPORARY_SUFFIX].concat();
     if is_new {
         made = &temporary;
-        // Links are made one after the other: an earlier run left it.
+        // Links are created one at a time, so an existing one was left by an earlier run.
         let _ = unlinkat(folder, made, AtFlags::empty());
         symlinkat(target, folder, made)?;
     }
@@ -233,10 +236,11 @@ pub fn make_link(
     Ok(is_new)
 }
 
-/// The entry of a directory with this name, a link itself; `None` if the name is free.
+/// Returns the metadata of a name in a directory without following links, or `None` if the name
+/// is free.
 ///
 /// # Errors
-/// Those of asking.
+/// Fails if the metadata can't be read.
 pub fn look(folder: BorrowedFd<'_>, name: &[u8]) -> io::Result<Option<Stat>> {
     match statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => Ok(Some(stat_of(&stat))),
@@ -245,10 +249,10 @@ pub fn look(folder: BorrowedFd<'_>, name: &[u8]) -> io::Result<Option<Stat>> {
     }
 }
 
-/// Gives a regular file, which has the metadata `there`, the permission bits of `attributes`.
+/// Sets the permission bits of a regular file, whose current metadata is `there`.
 ///
 /// # Errors
-/// Those of setting.
+/// Fails if they can't be set.
 pub fn set_bits(
     folder: BorrowedFd<'_>,
     name: &[u8],

@@ -1,5 +1,5 @@
-//! Uploads that can be resumed: the bytes that have arrived, and a note on them, next to the place
-//! where the file is to be.
+//! Resumable uploads. The bytes that have arrived and a note are next to the final place of the
+//! file.
 //!
 //! ```text
 //!   .pathmark-TOKEN.part        the bytes; locked while a request appends to them
@@ -19,43 +19,43 @@ use super::draft::{Draft, Dropped};
 use super::stat_of;
 use crate::resource::{Kind, Stat, Token};
 
-/// Bytes of a note at most: header fields have 64 KiB together.
+/// Maximum size of a note in bytes. Header fields have at most 64 KiB together.
 const LONGEST: u64 = 256 * 1024;
-/// Directories beneath each other that are searched, as deep as requests lead.
+/// Maximum depth of directories to search, the same as for requests.
 const MAX_DEPTH: usize = 128;
 
-/// The request that began an upload, as far as the server keeps it.
+/// The stored part of the request that began an upload.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Note {
-    /// The name of the client that began it.
+    /// The name of the client.
     pub owner: String,
-    /// The path of the request, as the client wrote it.
+    /// The path of the request, exactly as the client sent it.
     pub path: String,
-    /// Its fields that count once the upload is complete.
+    /// The fields that apply when the upload completes.
     pub fields: Vec<(String, String)>,
-    /// Bytes of the whole upload (Upload-Length or Content-Length), if announced.
+    /// The whole upload's length (Upload-Length or Content-Length), if announced.
     pub length: Option<u64>,
 }
 
-/// An upload that this value holds.
+/// An upload whose lock is held by this value.
 #[derive(Debug)]
 pub struct Upload {
-    /// The file of its bytes.
+    /// The file with its bytes.
     pub draft: Draft,
     /// The note.
     pub note: Note,
 }
 
-/// An upload on the disk.
+/// An upload on disk.
 #[derive(Clone, Debug)]
 pub struct Lying {
     /// Its token.
     pub token: Token,
-    /// The directory that it is in, from the root on.
+    /// Its directory, relative to the root.
     pub directory: Vec<Vec<u8>>,
-    /// The owner in its note.
+    /// The owner according to its note.
     pub owner: String,
-    /// The metadata of its bytes, or of the note where there are none.
+    /// The metadata of its bytes, or of its note if there are none.
     pub stat: Stat,
 }
 
@@ -63,7 +63,7 @@ impl Upload {
     /// Begins an upload.
     ///
     /// # Errors
-    /// Those of writing.
+    /// Fails if the files can't be written.
     pub fn begin(directory: &Arc<OwnedFd>, token: &Token, note: Note) -> io::Result<Self> {
         let text = serde_json::to_vec(&note)?;
         let flags =
@@ -73,16 +73,17 @@ impl Upload {
         let written = File::from(file).write_all(&text);
         let begun = written.and_then(|()| Self::hold(directory, token, note));
         if begun.is_err() {
-            // The failure above is the one that counts.
+            // Report the first error rather than one of removing the note.
             let _ = unlinkat(directory, name.as_slice(), AtFlags::empty());
         }
         begun?.ok_or_else(|| io::ErrorKind::AlreadyExists.into())
     }
 
-    /// The upload of a token; none where there is none, or while another process holds it.
+    /// Opens an upload by its token. Returns `None` if it doesn't exist or another process holds
+    /// it.
     ///
     /// # Errors
-    /// Those of opening.
+    /// Fails if the files can't be opened.
     pub fn open(directory: &Arc<OwnedFd>, token: &Token) -> io::Result<Option<Self>> {
         let Some(note) = read_note(directory.as_fd(), token)? else {
             return Ok(None);
@@ -103,7 +104,7 @@ impl Upload {
     }
 }
 
-/// The note of a token; none where there is none that can be read.
+/// Reads the note for a token. Returns `None` if it doesn't exist or is invalid.
 fn read_note(directory: BorrowedFd<'_>, token: &Token) -> io::Result<Option<Note>> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let file = match openat(directory, token.note().as_slice(), flags, Mode::empty()) {
@@ -116,7 +117,7 @@ fn read_note(directory: BorrowedFd<'_>, token: &Token) -> io::Result<Option<Note
     Ok(serde_json::from_slice(&text).ok())
 }
 
-/// All uploads beneath an open directory. Uploads that cannot be read are left out.
+/// Finds all uploads beneath an open directory, omitting those that can't be read.
 #[must_use]
 pub fn find_uploads(top: &OwnedFd) -> Vec<Lying> {
     let mut found = Vec::new();
@@ -196,7 +197,7 @@ mod tests {
         assert!(Upload::open(&directory, &token).unwrap().is_none());
         assert!(find_uploads(&top).is_empty());
 
-        // One that has no bytes when its request ends was of no use.
+        // An upload without any bytes is useless when its request ends.
         drop(Upload::begin(&directory, &token, note).unwrap());
         assert_eq!(
             std::fs::read_dir(path.path().join("a/b")).unwrap().count(),

@@ -1,5 +1,5 @@
-//! From a path to an open file, name by name. Each step is relative to an open directory, so that
-//! no rename or new link during the walk leads out of the root.
+//! Resolves a path to an open file, name by name. Each step is relative to an open directory, so
+//! that a concurrent rename or new link can't lead out of the root.
 
 use std::fs::File;
 use std::io;
@@ -15,16 +15,16 @@ use super::upload::{Lying, find_uploads};
 use crate::fields::PathName;
 use crate::resource::{Kind, Stat, is_reserved};
 
-/// Symbolic links on the way at most, as in Linux.
+/// Maximum number of symbolic links along a path, as in Linux.
 const MAX_LINKS: usize = 40;
-/// Open directories on the way at most; each takes a descriptor.
+/// Maximum number of open directories along a path, because each takes a descriptor.
 const MAX_DEPTH: usize = 128;
 
-/// A directory and all beneath it.
+/// A directory and everything beneath it.
 #[derive(Debug)]
 pub struct Root(OwnedFd);
 
-/// The end of a path.
+/// The result of resolving a path.
 #[derive(Debug)]
 pub enum Found {
     /// A regular file, open for reading.
@@ -33,29 +33,29 @@ pub enum Found {
     Directory(OwnedFd),
 }
 
-/// A path that leads to nothing that is served.
+/// The reason why a path can't be served.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RootError {
-    /// No file has the name, or a link leads out of the root.
+    /// No file has this name, or a link leads out of the root.
     #[error("there is no file of this name")]
     NotFound,
-    /// The file is a device, a socket or a pipe.
+    /// It is a device, a socket or a pipe.
     #[error("the name is that of a device, a socket or a pipe, which are not served")]
     Special,
-    /// The server process has no permission.
+    /// The server process lacks permission.
     #[error("the server has no permission to open the file; its operator can grant it")]
     Denied,
-    /// The server process has no descriptor or memory left.
+    /// The server process has run out of descriptors or memory.
     #[error(
         "the server has as many files open as its limit allows; its operator can raise the hard \
          limit (ulimit -Hn)"
     )]
     Busy,
-    /// The path has more directories than are made.
+    /// The path has too many directories to create.
     #[error("the path has more than {MAX_DEPTH} directories; choose a shorter one")]
     Deep,
-    /// Another failure.
+    /// Any other error.
     #[error("the server could not open the file: {0}")]
     Storage(io::Error),
 }
@@ -74,7 +74,8 @@ impl From<Errno> for RootError {
     }
 }
 
-/// Flags of every descriptor here: none waits, becomes a terminal or survives an exec.
+/// Flags for all descriptors: they don't block, don't become a controlling terminal, and don't
+/// survive exec.
 const COMMON: OFlags = OFlags::CLOEXEC
     .union(OFlags::NOFOLLOW)
     .union(OFlags::NONBLOCK)
@@ -83,13 +84,14 @@ const COMMON: OFlags = OFlags::CLOEXEC
 /// Opens a directory for reading.
 ///
 /// # Errors
-/// Those of opening.
+/// Fails if the directory can't be opened.
 pub fn open_directory(path: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     Ok(rustix::fs::open(path, flags, Mode::empty())?)
 }
 
-/// Metadata of what a name in a directory is for, a link itself; `None` if the name is free.
+/// Returns the metadata of a name in a directory without following links, or `None` if the name
+/// is free.
 ///
 /// # Errors
 /// [`RootError`].
@@ -102,23 +104,23 @@ pub fn names_stat(directory: BorrowedFd<'_>, name: &[u8]) -> Result<Option<Stat>
 }
 
 impl Root {
-    /// The directory at `path` as a root.
+    /// Opens the directory at `path` as a root.
     ///
     /// # Errors
-    /// Those of opening.
+    /// Fails if the directory can't be opened.
     pub fn open(path: &Path) -> io::Result<Self> {
         open_directory(path).map(Self)
     }
 
-    /// All uploads beneath the root. It blocks as long as the file system does.
+    /// Returns all uploads beneath the root. This blocks for as long as the file system does.
     #[must_use]
     pub fn uploads(&self) -> Vec<Lying> {
         find_uploads(&self.0)
     }
 
-    /// Opens what a path leads to. Symbolic links are followed as long as they stay beneath the
-    /// root; those behind the first `prefix` names, as long as they stay beneath these. It blocks
-    /// as long as the file system does.
+    /// Opens a path. Symbolic links are followed as long as they stay beneath the root. After
+    /// the first `prefix` names, they must even stay beneath these. This blocks for as long as
+    /// the file system does.
     ///
     /// # Errors
     /// [`RootError`].
@@ -132,7 +134,7 @@ impl Root {
                 let file = openat(walk.here(), name.as_slice(), flags, Mode::empty())?;
                 let stat = stat_of(&fstat(&file)?);
                 let file = File::from(file);
-                // The system does not say the size of some files of its own.
+                // For some special files, the system doesn't report the size.
                 let is_endless =
                     || stat.size == 0 && file.read_at(&mut [0], 0).is_ok_and(|read| read > 0);
                 match stat.kind {
@@ -144,8 +146,9 @@ impl Root {
         }
     }
 
-    /// Opens the directory in which the last name of a path is, or would be. Links are followed as
-    /// in [`find`](Self::find). With `create`, directories on the way that do not exist are made.
+    /// Opens the directory that contains the last name of a path, even if that name doesn't
+    /// exist. Links are followed as in [`find`](Self::find). With `create`, missing directories
+    /// are created.
     ///
     /// # Errors
     /// [`RootError`].
@@ -158,7 +161,7 @@ impl Root {
         Ok(self.parent_at(path, prefix, create)?.0)
     }
 
-    /// Opens the last directory of a path that exists.
+    /// Opens the last existing directory of a path.
     ///
     /// # Errors
     /// [`RootError`].
@@ -172,8 +175,8 @@ impl Root {
         }
     }
 
-    /// The same as [`parent`](Self::parent), with the number of directories between it and what
-    /// the first `prefix` names lead to.
+    /// Does the same as [`parent`](Self::parent), and also returns how many directories it is
+    /// beneath the first `prefix` names.
     ///
     /// # Errors
     /// [`RootError`].
@@ -196,23 +199,23 @@ impl Root {
     }
 }
 
-/// Where a walk ends.
+/// The end of a walk.
 enum End {
     Directory,
-    /// A regular file of this name in the last directory.
+    /// A regular file with this name in the last directory.
     File(Vec<u8>),
 }
 
 struct Walk<'a> {
     root: BorrowedFd<'a>,
-    /// Directories from the root's child on.
+    /// Directories on the way, beginning with the root's child.
     stack: Vec<OwnedFd>,
-    /// Names that are still to go, the next one last.
+    /// The remaining names in reverse order.
     ahead: Vec<Vec<u8>>,
     links: usize,
-    /// Directories of the stack that no `..` leaves.
+    /// Directories at the bottom of the stack that `..` can't leave.
     floor: usize,
-    /// Directories that do not exist are made.
+    /// Whether to create missing directories.
     create: bool,
 }
 
@@ -232,13 +235,13 @@ impl<'a> Walk<'a> {
         self.stack.last().map_or(self.root, AsFd::as_fd)
     }
 
-    /// The directory with a descriptor that reads entries.
+    /// Returns a descriptor of the current directory from which entries can be read.
     fn here_readable(&self) -> Result<OwnedFd, RootError> {
         let flags = COMMON | OFlags::RDONLY | OFlags::DIRECTORY;
         Ok(openat(self.here(), ".", flags, Mode::empty())?)
     }
 
-    /// Goes along the names. No link leaves the directory that the first `prefix` of them lead to.
+    /// Follows the names. Links can't leave the directory at the first `prefix` names.
     fn run(&mut self, names: &[Vec<u8>], prefix: usize) -> Result<End, RootError> {
         let (before, beneath) = names.split_at(prefix.min(names.len()));
         match self.go(before)? {
@@ -269,7 +272,7 @@ impl<'a> Walk<'a> {
         Ok(End::Directory)
     }
 
-    /// Goes to one name; a regular file that ends the walk is returned.
+    /// Follows one name. Returns it if it is a regular file at the end.
     fn step(&mut self, name: &[u8]) -> Result<Option<Vec<u8>>, RootError> {
         let look = || statat(self.here(), name, AtFlags::SYMLINK_NOFOLLOW);
         let stat = match look() {
@@ -295,7 +298,7 @@ impl<'a> Walk<'a> {
             Kind::Symlink => {
                 self.links += 1;
                 let target = readlinkat(self.here(), name, Vec::new())?.into_bytes();
-                // An absolute target leads out of the root, whatever it is.
+                // An absolute target always leads out of the root.
                 if self.links > MAX_LINKS || target.is_empty() || target.starts_with(b"/") {
                     return Err(RootError::NotFound);
                 }

@@ -1,4 +1,4 @@
-//! A connection for the `h3` crate.
+//! Adapts a connection for the `h3` crate.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
@@ -13,16 +13,16 @@ use super::frames::Frames;
 use super::hints::Hints;
 use super::streams::{BidiStream, RecvStream, SendStream, short};
 
-/// Bytes of a header section at most, whatever a user allows. Each field counts 32 bytes and more,
-/// and a map of `http` takes 32,768 fields.
+/// Maximum size of a header section in bytes, whatever limit the user sets. Each field counts at
+/// least 32 bytes, and a map of `http` holds at most 32,768 fields.
 const MAX_HEAD: u64 = 512 * 1024;
 
-/// A limit of header sections within what the parsers take.
+/// Reduces a limit of header sections to the range that the parsers support.
 pub(super) fn head_limit(wanted: u64) -> u64 {
     wanted.min(MAX_HEAD)
 }
 
-/// A connection whose handshake is complete, with the limit of frames on its streams.
+/// A connection whose handshake is complete, with the limit for frames on its streams.
 #[derive(Clone, Debug)]
 pub(super) struct Adapter {
     connection: driver::Connection,
@@ -31,12 +31,12 @@ pub(super) struct Adapter {
     next: NextHead,
 }
 
-/// The first frame of the request of the next clone of an [`Opener`].
+/// The first frame of a request, left for the next clone of an [`Opener`].
 #[derive(Clone, Debug, Default)]
 pub(super) struct NextHead(Arc<Mutex<Option<Bytes>>>);
 
-/// Opens streams. A clone takes the head that was left for it: the stream that it opens first
-/// begins with that in place of the frame of `h3`.
+/// Opens streams. A clone takes the head that was left for it, which replaces the frame of `h3`
+/// on the first stream that it opens.
 #[derive(Debug)]
 pub(super) struct Opener {
     adapter: Adapter,
@@ -73,27 +73,23 @@ impl Adapter {
         }
     }
 
-    /// The transport's connection.
     pub(super) const fn connection(&self) -> &driver::Connection {
         &self.connection
     }
 
-    /// The head of the next clone of the opener.
+    /// Returns the place for the head of the opener's next clone.
     pub(super) const fn next(&self) -> &NextHead {
         &self.next
     }
 
-    /// Hints for streams.
     pub(super) const fn hints(&self) -> &Hints {
         &self.hints
     }
 
-    /// A failure of the connection.
     pub(super) fn connection_error(&self, error: &ConnectionError) -> LinkError {
         LinkError::of_connection(self.connection.close_reason(), error)
     }
 
-    /// A failure of a stream.
     pub(super) fn stream_error(&self, error: StreamError) -> LinkError {
         LinkError::of_stream(error, self.connection.close_reason())
     }

@@ -1,4 +1,4 @@
-//! Capsules (RFC 9297 section 3): messages within the content of an extended CONNECT.
+//! Capsules (RFC 9297 section 3), which are messages in the content of an extended CONNECT.
 
 use std::collections::VecDeque;
 
@@ -9,12 +9,13 @@ use super::varint;
 /// DATAGRAM, whose value is an HTTP datagram.
 pub const DATAGRAM: u64 = 0;
 
-/// A DATAGRAM capsule that is longer than the receiver's limit.
+/// A DATAGRAM capsule exceeds the receiver's limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a capsule has {0} bytes, which is above the limit")]
 pub struct CapsuleTooLong(pub u64);
 
-/// Reads the datagrams out of a stream of capsules. Other capsules are skipped, however long.
+/// Extracts datagrams from a stream of capsules, skipping other capsules regardless of their
+/// length.
 #[derive(Debug)]
 pub struct Capsules {
     state: State,
@@ -23,16 +24,16 @@ pub struct Capsules {
 
 #[derive(Debug)]
 enum State {
-    /// Bytes of a type and a length that are not whole yet.
+    /// The bytes of an incomplete type and length.
     Header(Vec<u8>),
     /// The rest of a datagram.
     Datagram { left: usize, value: BytesMut },
-    /// The rest of a capsule of no meaning.
+    /// The rest of an unknown capsule.
     Skip(u64),
 }
 
 impl Capsules {
-    /// Datagrams have `limit` bytes at most.
+    /// Creates a reader for datagrams of at most `limit` bytes.
     #[must_use]
     pub const fn new(limit: u64) -> Self {
         Self {
@@ -41,8 +42,8 @@ impl Capsules {
         }
     }
 
-    /// Appends to `out` the datagrams that the next bytes complete. It keeps at
-    /// most the limit's bytes of another one.
+    /// Appends the datagrams that the next bytes complete to `out`. Of an incomplete datagram,
+    /// at most `limit` bytes are kept.
     ///
     /// # Errors
     /// [`CapsuleTooLong`].
@@ -71,7 +72,7 @@ impl Capsules {
                         value.extend_from_slice(&part);
                         continue;
                     }
-                    // The whole value stands in one piece: no copy is made.
+                    // If the whole value is in one piece, no copy is needed.
                     out.push_back(match value.is_empty() {
                         true => part,
                         false => {
@@ -116,14 +117,14 @@ impl Capsules {
         })
     }
 
-    /// True between two capsules, where the content may end.
+    /// Returns true between two capsules, where the content may end.
     #[must_use]
     pub const fn is_between(&self) -> bool {
         matches!(&self.state, State::Header(head) if head.is_empty())
     }
 }
 
-/// A DATAGRAM capsule with the parts of a datagram.
+/// Encodes a DATAGRAM capsule from the parts of a datagram.
 #[must_use]
 pub fn datagram(parts: [&[u8]; 2]) -> Bytes {
     let length = parts.iter().map(|part| part.len()).sum::<usize>();
@@ -143,7 +144,7 @@ mod tests {
     #[test]
     fn datagrams_come_out_whole_and_others_are_skipped() {
         let mut stream = datagram([b"ab", b"c"]).to_vec();
-        // Type 0x2575 with 300 bytes, an empty one of type 1, and an empty datagram.
+        // Type 0x2575 with 300 bytes, an empty capsule of type 1, and an empty datagram.
         stream.extend_from_slice(b"\x65\x75\x41\x2c");
         stream.extend_from_slice(&[7; 300]);
         stream.extend_from_slice(b"\x01\x00\x00\x00");

@@ -21,42 +21,43 @@ use super::hints::Hint;
 use super::settings::PeerSettings;
 use super::streams::BidiStream;
 
-/// Interim responses before the final one at most.
+/// Maximum number of interim responses before the final one.
 const MAX_INTERIM: usize = 16;
-/// A type of unidirectional streams without a meaning.
+/// A reserved type of unidirectional streams, without any meaning.
 const RESERVED_STREAM: [u8; 1] = [0x21];
 
-/// Begins requests on a connection. The connection is closed when the last clone and the last
+/// Sends requests on a connection. The connection is closed when the last clone and the last
 /// exchange are dropped.
 #[derive(Clone)]
 pub struct ClientLink {
-    /// Cloned under the lock alone: a clone may take a head that was left for it.
+    /// Must only be cloned under the lock, because a clone takes the head that was left for it.
     requests: Arc<Mutex<SendRequest<Opener, Bytes>>>,
     adapter: Adapter,
     peer: watch::Receiver<Option<PeerSettings>>,
-    /// The datagrams of a link with tunnels.
+    /// The datagrams, if the link has tunnels.
     hub: Option<Arc<Hub>>,
 }
 
-/// A request and its response. It is cancelled if it is dropped before its end.
+/// A request and its response. Dropping it before its end cancels the request.
 pub struct ClientExchange {
     stream: RequestStream<BidiStream, Bytes>,
-    /// The request is whole.
+    /// Whether the request is complete.
     sent: bool,
-    /// The response is whole.
+    /// Whether the response is complete.
     received: bool,
-    /// The stream is a tunnel.
+    /// Whether the stream has become a tunnel.
     left: bool,
     /// Interim responses so far.
     interim: usize,
-    /// The final response, or the failure to receive it, that came while the content was sent.
+    /// The final response, or the failure to receive it, if it arrived while content was being
+    /// sent.
     early: Option<Result<Response<()>, LinkError>>,
     link: ClientLink,
 }
 
 impl ClientLink {
-    /// Begins HTTP/3 on a connection whose handshake is complete. A task of the runtime drives the
-    /// connection until it is closed. `max_head` bounds the header sections of responses.
+    /// Begins HTTP/3 on a connection whose handshake is complete. A spawned task drives the
+    /// connection until it is closed. `max_head` limits the header sections of responses.
     ///
     /// # Errors
     /// [`LinkError`].
@@ -64,7 +65,7 @@ impl ClientLink {
         Self::begin(connection, max_head, false).await
     }
 
-    /// The same with HTTP datagrams, for [`connect`](Self::connect).
+    /// Does the same with HTTP datagrams enabled, for [`connect`](Self::connect).
     ///
     /// # Errors
     /// [`LinkError`].
@@ -95,7 +96,7 @@ impl ClientLink {
         tokio::spawn(async move {
             let end = poll_fn(|cx| {
                 let end = driver.poll_close(cx);
-                // What has not arrived is owned, and has the initial values.
+                // Until the peer's SETTINGS arrive, `h3` returns default values as an owned `Cow`.
                 let is_known = tell.borrow().is_some();
                 if let (false, Cow::Borrowed(settings)) = (is_known, shared.settings()) {
                     let settings = PeerSettings {
@@ -117,10 +118,10 @@ impl ClientLink {
         })
     }
 
-    /// The server's settings, once they have arrived.
+    /// Waits for the server's settings.
     ///
     /// # Errors
-    /// [`LinkError`] if the connection ends before.
+    /// [`LinkError`], if the connection ends first.
     pub async fn peer_settings(&self) -> Result<PeerSettings, LinkError> {
         let mut peer = self.peer.clone();
         let arrived = peer.wait_for(Option::is_some).await;
@@ -128,12 +129,12 @@ impl ClientLink {
         settings.ok_or_else(|| self.over())
     }
 
-    /// Sends a stream of a reserved type, which servers ignore (RFC 9114 section 6.2.3), and
-    /// returns true once the server has acknowledged it; false at once where the server allows no
-    /// further stream.
+    /// Sends a stream of a reserved type, which servers must ignore (RFC 9114 section 6.2.3).
+    /// Returns true once the server has acknowledged it, or immediately false if the server
+    /// allows no further stream.
     ///
     /// # Errors
-    /// [`LinkError`] if the connection ends before.
+    /// [`LinkError`], if the connection ends first.
     pub async fn probe(&self) -> Result<bool, LinkError> {
         let mut opening = pin!(self.connection().open_uni());
         let opened = poll_fn(|cx| Poll::Ready(opening.as_mut().poll(cx))).await;
@@ -146,26 +147,26 @@ impl ClientLink {
             stream.finish().ok()?;
             stream.stopped().await.ok()
         };
-        // A server that stops the stream has received it.
+        // A server that stops the stream has received it, too.
         match (probe.await, self.connection().close_reason()) {
             (None, Some(_)) => Err(self.over()),
             _ => Ok(true),
         }
     }
 
-    /// The connection below.
+    /// Returns the underlying connection.
     #[must_use]
     pub const fn connection(&self) -> &driver::Connection {
         self.adapter.connection()
     }
 
-    /// HTTP datagrams that arrived and had no room or no stream.
+    /// Returns the number of arrived HTTP datagrams that were dropped for lack of room or a stream.
     #[must_use]
     pub fn dropped_datagrams(&self) -> u64 {
         self.hub.as_ref().map_or(0, |hub| hub.dropped())
     }
 
-    /// Sends a request's head.
+    /// Sends the header section of a request.
     ///
     /// # Errors
     /// [`LinkError`].
@@ -173,7 +174,7 @@ impl ClientLink {
         self.send_head(head, None).await
     }
 
-    /// Sends a request's head in the form of `frame`, if there is one.
+    /// Sends the header section of a request, using `frame` as its encoding if there is one.
     pub(super) async fn send_head(
         &self,
         head: Request<()>,
@@ -199,7 +200,7 @@ impl ClientLink {
         })
     }
 
-    /// The datagrams of a stream, of a link with tunnels.
+    /// Returns the datagrams of a stream, if the link has tunnels.
     pub(super) fn flow(&self, stream: u64) -> Option<DatagramFlow> {
         self.hub.as_ref().map(|hub| hub.flow(stream))
     }
@@ -214,28 +215,27 @@ impl ClientLink {
 }
 
 impl ClientExchange {
-    /// The stream's number.
     pub(super) fn id(&self) -> u64 {
         self.stream.id().into_inner()
     }
 
-    /// Leaves the stream as it is when the exchange is dropped.
+    /// Keeps the stream open when the exchange is dropped.
     pub(super) fn leave(&mut self) {
         (self.sent, self.left) = (true, true);
         self.link.adapter.hints().want_parts(self.id());
     }
 
-    /// Tells the transport, before the content, about how many bytes it has.
+    /// Announces the approximate size of the content to the transport. Call this before sending it.
     pub fn announce(&self, bytes: u64) {
         let hint = Hint { priority: 0, bytes };
         let stream = self.stream.id().into_inner();
         self.link.adapter.hints().leave(stream, hint);
     }
 
-    /// Sends bytes of the request's content.
+    /// Sends content.
     ///
     /// # Errors
-    /// [`LinkError`]; after [`LinkError::Reset`] the server may have responded all the same.
+    /// [`LinkError`]. Even after [`LinkError::Reset`], the server may have sent a response.
     pub async fn send(&mut self, data: Bytes) -> Result<(), LinkError> {
         if data.is_empty() {
             return Ok(());
@@ -244,8 +244,8 @@ impl ClientExchange {
         sent.map_err(|error| self.link.adapter.stream_error(error))
     }
 
-    /// Ends the request. A server may stop the stream with H3_NO_ERROR before it has read the whole
-    /// request; its response counts (RFC 9114 section 4.1).
+    /// Ends the request. A server can stop the stream with H3_NO_ERROR before reading the whole
+    /// request, in which case its response is still valid (RFC 9114 section 4.1).
     ///
     /// # Errors
     /// [`LinkError`].
@@ -265,12 +265,12 @@ impl ClientExchange {
         self.stream.finish().await
     }
 
-    /// An interim response that has arrived, if there is one. It does not wait.
+    /// Returns an interim response if one has arrived, without waiting.
     pub fn interim(&mut self) -> Option<Response<()>> {
         if self.early.is_some() {
             return None;
         }
-        // What is received is dropped with the future only once it is whole.
+        // Dropping the future loses nothing, because it only removes a response that is complete.
         let received = {
             let mut context = Context::from_waker(Waker::noop());
             pin!(self.receive()).poll(&mut context)
@@ -285,7 +285,7 @@ impl ClientExchange {
         }
     }
 
-    /// The head of the final response.
+    /// Waits for the final response's header section.
     ///
     /// # Errors
     /// [`LinkError`].
@@ -301,7 +301,7 @@ impl ClientExchange {
         }
     }
 
-    /// The head of the next response, interim or final.
+    /// Waits for the next response, either interim or final.
     async fn receive(&mut self) -> Result<Response<()>, LinkError> {
         let response = self.stream.recv_response().await;
         let response = response.map_err(|error| self.link.adapter.stream_error(error))?;
@@ -314,7 +314,7 @@ impl ClientExchange {
         }
     }
 
-    /// The next bytes of the response's content; `None` at its end.
+    /// Returns the next bytes of the response's content, or `None` at its end.
     ///
     /// # Errors
     /// [`LinkError`].
@@ -324,7 +324,7 @@ impl ClientExchange {
         Ok(data.map(|mut data| data.copy_to_bytes(data.remaining())))
     }
 
-    /// The response's trailer section, once [`data`](Self::data) has returned `None`.
+    /// Returns the response's trailer section, once [`data`](Self::data) has returned `None`.
     ///
     /// # Errors
     /// [`LinkError`].
@@ -349,7 +349,7 @@ impl Drop for ClientExchange {
         if self.left {
             return;
         }
-        // The response is whole; only the end of the stream may still arrive.
+        // After a complete response, only the end of the stream can still arrive.
         let code = match self.received {
             true => Code::H3_NO_ERROR,
             false => Code::H3_REQUEST_CANCELLED,

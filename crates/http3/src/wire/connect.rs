@@ -1,4 +1,5 @@
-//! CONNECT: plain for TCP (RFC 9114 section 4.4), extended for other protocols (RFC 9220).
+//! CONNECT requests: plain ones for TCP (RFC 9114 section 4.4), and extended ones for other
+//! protocols (RFC 9220).
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -9,7 +10,7 @@ use super::error::LinkError;
 use super::section;
 use super::tunnel::{TunnelRecv, TunnelSend, tunnel};
 
-/// A CONNECT request whose response has not arrived. It is cancelled if it is dropped.
+/// A CONNECT request whose response has not arrived. Dropping it cancels the request.
 pub struct ClientConnect {
     exchange: ClientExchange,
     link: ClientLink,
@@ -17,8 +18,8 @@ pub struct ClientConnect {
 }
 
 impl ClientLink {
-    /// Sends a CONNECT request; an extended one has a `protocol`, and goes to servers alone whose
-    /// [`peer_settings`](Self::peer_settings) have `connect_protocol`.
+    /// Sends a CONNECT request. An extended one has a `protocol`, and should only be sent to
+    /// servers whose [`peer_settings`](Self::peer_settings) have `connect_protocol`.
     ///
     /// # Errors
     /// [`LinkError`].
@@ -39,7 +40,7 @@ impl ClientLink {
 }
 
 impl ClientConnect {
-    /// The head of the final response.
+    /// Waits for the final response's header section.
     ///
     /// # Errors
     /// [`LinkError`].
@@ -47,17 +48,16 @@ impl ClientConnect {
         self.exchange.response().await
     }
 
-    /// Sends bytes of the content before the response is there. The server may refuse the request
-    /// all the same.
+    /// Sends content before the response has arrived. The server may still refuse the request.
     ///
     /// # Errors
-    /// [`LinkError`]; after [`LinkError::Reset`] the server may have responded.
+    /// [`LinkError`]. Even after [`LinkError::Reset`], the server may have sent a response.
     pub async fn send(&mut self, data: Bytes) -> Result<(), LinkError> {
         self.exchange.send(data).await
     }
 
-    /// After a response of status 2xx: the content each way, and the datagrams of an extended
-    /// CONNECT.
+    /// Takes the content in both directions, and the datagrams of an extended CONNECT. It must
+    /// follow a 2xx response.
     #[must_use]
     pub fn into_tunnel(self) -> Option<(TunnelSend, TunnelRecv, Option<DatagramFlow>)> {
         let Self {
@@ -68,7 +68,7 @@ impl ClientConnect {
         let (stream, hints) = (exchange.id(), link.adapter().hints().clone());
         exchange.leave();
         drop(exchange);
-        // The connection closes with its last user.
+        // The connection closes when its last user is dropped.
         let (send, recv) = tunnel(&hints, stream, (Box::new(link.clone()), Box::new(link)))?;
         Some((send, recv, datagrams))
     }

@@ -1,11 +1,11 @@
-//! HTTP datagrams (RFC 9297): datagrams of a connection, each of one request stream.
+//! HTTP datagrams (RFC 9297): each datagram of a connection belongs to one request stream.
 //!
 //! ```text
 //!   DATAGRAM frame ─► one task per connection ─► queue of the stream ─► its flow
 //!     quarter stream id                            full: the oldest is dropped and counted
 //! ```
 //!
-//! Those that are sent wait in a queue of their stream, too
+//! Outgoing datagrams also wait in a queue per stream
 //! ([`DatagramQueue`](pathmark_driver::DatagramQueue)).
 
 use std::collections::{HashMap, VecDeque};
@@ -23,13 +23,14 @@ use tokio::task::JoinHandle;
 use super::error::{LinkError, codes};
 use super::{streams, varint};
 
-/// Bytes that a flow keeps for its reader; each datagram counts [`OVERHEAD`] more.
+/// Maximum number of bytes that a flow keeps for its reader, counting [`OVERHEAD`] for each
+/// datagram in addition to its length.
 const FLOW_BYTES: usize = 256 * 1024;
 const OVERHEAD: usize = 64;
-/// Datagrams that are kept of streams whose request is not read yet.
+/// Maximum number of datagrams to keep for streams whose request has not been read yet.
 const EARLY: usize = 64;
 
-/// Hands the datagrams of a connection to their streams, as long as it exists.
+/// Distributes the datagrams of a connection to their streams until it is dropped.
 #[derive(Debug)]
 pub(super) struct Hub {
     shared: Arc<Shared>,
@@ -44,14 +45,14 @@ struct Shared {
     dropped: AtomicU64,
 }
 
-/// A datagram, and the ECN field of the packet that it came in.
+/// A datagram, and the ECN field of the packet that carried it.
 type Arrived = (Bytes, Ecn);
 
 #[derive(Default)]
 struct State {
     flows: HashMap<u64, Arc<Queue>>,
     early: VecDeque<(u64, Arrived)>,
-    /// The connection is over.
+    /// Whether the connection has ended.
     over: bool,
 }
 
@@ -69,7 +70,7 @@ struct Waiting {
     over: bool,
 }
 
-/// The datagrams of one stream. The stream has them as long as this exists.
+/// The datagrams of one stream. It receives them until it is dropped.
 pub struct DatagramFlow {
     shared: Arc<Shared>,
     queue: Arc<Queue>,
@@ -77,14 +78,15 @@ pub struct DatagramFlow {
     stream: u64,
 }
 
-/// A datagram was not sent.
+/// The reason why a datagram was not sent.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DatagramRefused {
-    /// It is longer than the path carries, or the peer takes no datagrams: a capsule is left.
+    /// It is longer than the path allows, or the peer doesn't support datagrams. You can send a
+    /// capsule instead.
     #[error("the datagram is longer than the path carries")]
     TooLong,
-    /// The connection is over.
+    /// The connection has ended.
     #[error("the connection is over")]
     Over,
 }
@@ -100,7 +102,7 @@ impl std::fmt::Debug for Shared {
 }
 
 impl Hub {
-    /// Begins to read the datagrams of a connection.
+    /// Starts reading the datagrams of a connection.
     pub(super) fn new(connection: driver::Connection, peer: Arc<SharedState>) -> Self {
         let shared = Arc::new(Shared {
             connection,
@@ -122,12 +124,12 @@ impl Hub {
         Self { shared, task }
     }
 
-    /// The datagrams of a stream from now on, with those that came before its request was read.
+    /// Returns the datagrams of a stream, including those that arrived before its request was read.
     pub(super) fn flow(&self, stream: u64) -> DatagramFlow {
         self.shared.flow(stream)
     }
 
-    /// Datagrams that arrived and had no room or no stream.
+    /// Returns the number of arrived datagrams that were dropped for lack of room or a stream.
     pub(super) fn dropped(&self) -> u64 {
         self.shared.dropped.load(Ordering::Relaxed)
     }
@@ -145,7 +147,7 @@ impl Shared {
         self.dropped.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// `None`: it names no request stream.
+    /// Hands a datagram to its stream. Returns `None` if its prefix isn't a valid stream id.
     fn hand_over(&self, (mut datagram, ecn): Arrived) -> Option<()> {
         let (quarter, rest) = varint::take(&datagram)?;
         let stream = quarter.checked_mul(4).filter(|id| *id <= varint::MAX)?;
@@ -187,7 +189,7 @@ impl Shared {
         }
     }
 
-    /// Readers get what is left, and then the end.
+    /// Marks the end of the connection. Readers get the remaining datagrams first.
     fn end(&self) {
         let mut state = lock(&self.state);
         state.over = true;
@@ -214,7 +216,7 @@ impl Queue {
         self.arrived.notify_one();
     }
 
-    /// The oldest datagram; `None` while there is none.
+    /// Removes the oldest datagram. Returns `None` while the queue is empty.
     fn pop(&self) -> Option<Result<Arrived, LinkError>> {
         let mut waiting = lock(&self.waiting);
         match waiting.datagrams.pop_front() {
@@ -231,8 +233,9 @@ impl Queue {
 }
 
 impl DatagramFlow {
-    /// Queues a datagram of a context with one byte, for a packet with this ECN field. `ce`: the
-    /// context of packets that have CE; without one, the datagram is dropped in place of a mark.
+    /// Queues a datagram with a context of one byte, for a packet with this ECN field. If the
+    /// packet has to be marked with CE, the context is changed to `ce`. Without `ce`, the
+    /// datagram is dropped instead of being marked.
     ///
     /// # Errors
     /// [`DatagramRefused`].
@@ -263,27 +266,27 @@ impl DatagramFlow {
         })
     }
 
-    /// Sets the weight of the flow among the flows and streams of the connection, 1 at first.
+    /// Sets the weight among the connection's flows and streams, which is 1 initially.
     pub fn set_weight(&self, weight: NonZeroU8) {
         self.sending.set_weight(weight);
     }
 
-    /// The counters of the datagrams that were queued.
+    /// Returns the counters of queued datagrams.
     #[must_use]
     pub const fn queue(&self) -> &Arc<QueueCounters> {
         self.sending.counters()
     }
 
-    /// The next datagram, with the ECN field of the packet that it came in. A dropped future loses
-    /// none.
+    /// Waits for the next datagram, and returns it with the ECN field of the packet that carried
+    /// it. Dropping the future loses no datagram.
     ///
     /// # Errors
-    /// [`LinkError`] once the connection is over.
+    /// [`LinkError`], once the connection has ended.
     pub async fn receive(&self) -> Result<(Bytes, Ecn), LinkError> {
         loop {
             let arrived = self.queue.arrived.notified();
             tokio::pin!(arrived);
-            // From here on it hears of the end, too.
+            // Register before checking the queue, so that the end isn't missed either.
             arrived.as_mut().enable();
             if let Some(arrived) = self.queue.pop() {
                 return arrived;

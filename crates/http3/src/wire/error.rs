@@ -1,4 +1,4 @@
-//! How a connection or a stream of HTTP/3 fails.
+//! Errors of HTTP/3 connections and streams.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -10,78 +10,80 @@ use pathmark_transport::wire::TransportErrorCode;
 
 /// Error codes of HTTP/3 (RFC 9114 section 8.1) that this crate sends.
 pub mod codes {
-    /// A datagram or capsule does not follow its format (RFC 9297 section 5.2).
+    /// A datagram or capsule is malformed (RFC 9297 section 5.2).
     pub const DATAGRAM_ERROR: u64 = 0x33;
     /// The connection or stream ends without an error.
     pub const NO_ERROR: u64 = 0x100;
-    /// The sender of the code failed.
+    /// An internal error of the sender.
     pub const INTERNAL_ERROR: u64 = 0x102;
-    /// A frame has no place on its stream.
+    /// A frame is not allowed on its stream.
     pub const FRAME_UNEXPECTED: u64 = 0x105;
-    /// A frame does not follow its format.
+    /// A frame is malformed.
     pub const FRAME_ERROR: u64 = 0x106;
-    /// The peer's behaviour would take too much of this side's resources.
+    /// The peer's behaviour would use too many resources.
     pub const EXCESSIVE_LOAD: u64 = 0x107;
-    /// The server has done nothing for the request, which may be sent again (RFC 9114 section
-    /// 4.1.1).
+    /// The server has not processed the request, so that it can be retried (RFC 9114
+    /// section 4.1.1).
     pub const REQUEST_REJECTED: u64 = 0x10b;
-    /// A client does not want the response any more.
+    /// The client no longer wants the response.
     pub const REQUEST_CANCELLED: u64 = 0x10c;
-    /// The request's stream ended, or stopped to progress, before the request did.
+    /// The request's stream ended or stalled before the request was complete.
     pub const REQUEST_INCOMPLETE: u64 = 0x10d;
-    /// A message does not follow HTTP's rules.
+    /// An HTTP message is malformed.
     pub const MESSAGE_ERROR: u64 = 0x10e;
     /// The TCP connection of a CONNECT request was reset.
     pub const CONNECT_ERROR: u64 = 0x10f;
 }
 
-/// A failure of a connection or stream.
+/// An error of a connection or stream.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LinkError {
-    /// The peer closed the connection without an error, or does not begin further requests.
+    /// The peer closed the connection without an error, or accepts no further requests.
     #[error("the peer closed the connection{}", because(.0))]
     Closed(String),
     /// The connection failed.
     #[error("the connection failed: {0}; connect again")]
     Connection(Lost),
-    /// HTTP/3 on the connection ended.
+    /// HTTP/3 ended on the connection.
     #[error("HTTP/3 on the connection ended: {0}; connect again")]
     Ended(String),
     /// The peer reset or stopped the stream.
     #[error("the peer ended the transfer with the HTTP/3 error code {code:#x}; try again")]
     Reset {
-        /// Its application error code.
+        /// The application error code.
         code: u64,
     },
-    /// The peer's message does not follow the protocol.
+    /// The peer's message violates the protocol.
     #[error("the peer's message does not follow HTTP/3: {0}")]
     Message(String),
     /// A later request for the same upload was received.
     #[error("a later request for the upload took the place of this one")]
     Superseded,
-    /// The server has too few places, and this request was the slowest of the host with the most.
+    /// The server has run out of places, and this request was the slowest of the host with the
+    /// most.
     #[error("the request's place was given to another host, which had fewer; try again")]
     Displaced,
     /// The header section is larger than its receiver allows.
     #[error("the header section takes {size} bytes, and its receiver allows {most}")]
     HeadTooLarge {
-        /// Its size as RFC 9114 section 4.2.2 counts it.
+        /// The size according to RFC 9114 section 4.2.2.
         size: u64,
-        /// The limit.
+        /// The receiver's limit.
         most: u64,
     },
-    /// The peer took longer than the limit.
+    /// The peer made no progress within the time limit.
     #[error("the peer made no progress within the time limit; try again")]
     TimedOut,
 }
 
 impl LinkError {
-    /// The failure of a connection that ended for this `reason`, as the transport says. Without
-    /// one, and where this side closed it, `h3`'s `text` says more.
+    /// Converts the transport's `reason` for the end of a connection. Without a reason, or if
+    /// this side closed the connection, `h3`'s `text` is more informative.
     pub(super) fn of_connection(reason: Option<Lost>, text: &dyn Display) -> Self {
         match reason {
-            // Clients also close with QUIC's code, of either type.
+            // Clients also close with QUIC's NO_ERROR, as either an application or a transport
+            // error.
             Some(Lost::PeerApplication {
                 code: 0 | codes::NO_ERROR,
                 reason,
@@ -94,7 +96,7 @@ impl LinkError {
         }
     }
 
-    /// The failure of a stream, or of its connection for this `reason`.
+    /// Converts an error of a stream or of its connection, which ended for this `reason`.
     pub(super) fn of_stream(error: StreamError, reason: Option<Lost>) -> Self {
         match error {
             StreamError::RemoteTerminate { code, .. } => Self::Reset { code: code.value() },
@@ -104,13 +106,13 @@ impl LinkError {
                 ..
             } => Self::HeadTooLarge { size, most },
             StreamError::StreamError { reason, .. } => Self::Message(reason),
-            // The variants that are left cannot be named outside of `h3`.
+            // The remaining variants cannot be named outside of `h3`.
             error => Self::of_connection(reason, &error),
         }
     }
 }
 
-/// A reason that a peer gave, as the end of a sentence.
+/// Formats a reason from the peer as the end of a sentence.
 fn because(reason: &str) -> String {
     match reason {
         "" => String::new(),
@@ -118,7 +120,7 @@ fn because(reason: &str) -> String {
     }
 }
 
-/// The end of a connection in `h3`'s types.
+/// Converts the end of a connection into `h3`'s type.
 pub(super) fn lost(error: Lost) -> ConnectionErrorIncoming {
     match error {
         Lost::PeerApplication { code, .. } => {
@@ -129,7 +131,7 @@ pub(super) fn lost(error: Lost) -> ConnectionErrorIncoming {
     }
 }
 
-/// The same for a stream that ends with its connection.
+/// Does the same for a stream that ends with its connection.
 pub(super) fn no_stream(error: Lost) -> StreamErrorIncoming {
     StreamErrorIncoming::ConnectionErrorIncoming {
         connection_error: lost(error),

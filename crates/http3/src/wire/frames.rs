@@ -1,9 +1,9 @@
-//! A filter of incoming frames (RFC 9114 section 7.1), in front of the `h3` crate.
+//! A filter for incoming frames (RFC 9114 section 7.1) in front of the `h3` crate.
 //!
-//! `h3` 0.0.8 collects every frame but DATA whole, of whatever length. It takes an empty DATA frame
-//! for the end of the content, and the end of a stream within a DATA frame for one, too. The filter
-//! refuses long frames, drops empty DATA frames and those of unknown types, and knows
-//! whether a stream ends between two frames.
+//! `h3` 0.0.8 buffers every frame except DATA completely, regardless of its length. It treats an
+//! empty DATA frame as the end of the content, and it doesn't detect that a stream ends within a
+//! DATA frame. Therefore this filter rejects long frames, drops empty DATA frames and frames of
+//! unknown types, and detects whether a stream ends between two frames.
 
 use std::collections::VecDeque;
 
@@ -11,48 +11,47 @@ use bytes::{Buf, Bytes};
 
 use super::varint;
 
-/// DATA, the only frame of any length.
+/// DATA, the only frame type without a limit on its length.
 pub(super) const DATA: u64 = 0;
-/// The last type that HTTP/3 defines or reserves; those above are extensions that this side does
-/// not know.
+/// The last type that HTTP/3 defines or reserves. Higher types are unsupported extensions.
 const LAST_KNOWN: u64 = 0x0f;
-/// The stream type of control streams.
+/// The type of control streams.
 const CONTROL: u64 = 0;
 
-/// A frame that is longer than the limit.
+/// A frame exceeds the length limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a frame of type {kind:#x} has {length} bytes, which is above the limit")]
 pub struct FrameTooLong {
-    /// Its type.
+    /// The frame's type.
     pub kind: u64,
-    /// Its length.
+    /// The frame's length.
     pub length: u64,
 }
 
-/// The state of one incoming stream.
+/// The filter's state for one incoming stream.
 #[derive(Debug)]
 pub struct Frames {
     state: State,
-    /// Bytes of a varint or frame header that is not whole yet.
+    /// The bytes of an incomplete varint or frame header.
     head: Vec<u8>,
-    /// Bytes of a frame at most, unless it is DATA.
+    /// Maximum length of a frame in bytes, except for DATA.
     limit: u64,
 }
 
 #[derive(Debug)]
 enum State {
-    /// The type of a unidirectional stream comes first.
+    /// Expects the type of a unidirectional stream.
     StreamType,
-    /// The header of a frame comes next.
+    /// Expects a frame header.
     Header,
-    /// This number of payload bytes comes next, to pass or to drop.
+    /// Expects this number of payload bytes, to pass or to drop.
     Payload { left: u64, pass: bool },
-    /// The stream consists of no frames.
+    /// The stream does not consist of frames.
     Raw,
 }
 
 impl Frames {
-    /// A request stream.
+    /// Creates the filter for a request stream.
     #[must_use]
     pub const fn bidirectional(limit: u64) -> Self {
         Self {
@@ -62,7 +61,7 @@ impl Frames {
         }
     }
 
-    /// A unidirectional stream, of whose types control streams alone have frames.
+    /// Creates the filter for a unidirectional stream. Only control streams have frames.
     #[must_use]
     pub const fn unidirectional(limit: u64) -> Self {
         Self {
@@ -72,7 +71,7 @@ impl Frames {
         }
     }
 
-    /// True if the stream may end here.
+    /// Returns true if the stream may end here.
     #[must_use]
     pub fn is_between(&self) -> bool {
         match self.state {
@@ -82,7 +81,7 @@ impl Frames {
         }
     }
 
-    /// Appends to `out` what passes of the next bytes of the stream.
+    /// Filters the next bytes of the stream, and appends the bytes that pass to `out`.
     ///
     /// # Errors
     /// [`FrameTooLong`].
@@ -156,7 +155,7 @@ impl Frames {
     }
 }
 
-/// Type and length of a frame whose header `bytes` are; `None` while bytes are missing.
+/// Parses a frame header into type and length. Returns `None` while bytes are missing.
 pub(super) fn header(bytes: &[u8]) -> Option<(u64, u64)> {
     let (kind, rest) = varint::take(bytes)?;
     let (length, _) = varint::take(rest)?;
@@ -167,7 +166,8 @@ pub(super) fn header(bytes: &[u8]) -> Option<(u64, u64)> {
 mod tests {
     use super::*;
 
-    /// What passes of `input` in chunks of `chunk` bytes, and whether the stream may end then.
+    /// Filters `input` in chunks of `chunk` bytes. Returns the output and whether the stream may
+    /// end.
     fn pass(
         mut frames: Frames,
         input: &[u8],

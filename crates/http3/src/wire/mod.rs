@@ -1,10 +1,11 @@
-//! HTTP/3 on a connection: the only module that knows the `h3` crate, so that another one can take
-//! its place.
+//! HTTP/3 on a connection. This is the only module that uses the `h3` crate, so that it can be
+//! replaced.
 //!
-//! A server takes [`Incoming`] requests from a [`ServerLink`], a client sends requests on a
-//! [`ClientLink`]; both end in an exchange of one request and its response. This module adds to
-//! `h3` 0.0.8: bounds on frames ([`frames`]), a deadline for heads, a reset of streams that are
-//! dropped before their end, and tunnels: plain and extended CONNECT, HTTP datagrams and capsules.
+//! A server accepts [`Incoming`] requests from a [`ServerLink`], and a client sends requests on
+//! a [`ClientLink`]. Both result in an exchange of one request and its response. This module
+//! adds some features to `h3` 0.0.8: limits on frames ([`frames`]), a deadline for header
+//! sections, a reset of streams that are dropped early, and tunnels with plain and extended
+//! CONNECT, HTTP datagrams and capsules.
 
 mod adapter;
 pub mod capsule;

@@ -1,7 +1,8 @@
-//! Header sections of CONNECT requests: QPACK (RFC 9204) with its static table alone.
+//! Encodes header sections of CONNECT requests using QPACK (RFC 9204) with only its static table.
 //!
-//! `h3` 0.0.8 sends `:scheme` and `:path` with each CONNECT, which a plain one must not have (RFC
-//! 9114 section 4.4), and knows no way to keep a field out of compression contexts.
+//! This is necessary because `h3` 0.0.8 sends `:scheme` and `:path` with each CONNECT, although
+//! a plain one must not have them (RFC 9114 section 4.4). It also can't keep a field out of
+//! compression contexts.
 
 use bytes::Bytes;
 use http::Request;
@@ -16,7 +17,7 @@ const SCHEME_HTTPS: u64 = 23;
 /// The frame type HEADERS.
 const HEADERS: u64 = 1;
 
-/// The HEADERS frame of a CONNECT request; an extended one (RFC 9220) has a `protocol`.
+/// Encodes the HEADERS frame of a CONNECT request. An extended one (RFC 9220) has a `protocol`.
 pub(super) fn connect(request: &Request<()>, protocol: Option<&str>) -> Bytes {
     // Nothing of the dynamic table is required (section 4.5.1).
     let mut section = vec![0, 0];
@@ -45,31 +46,31 @@ pub(super) fn connect(request: &Request<()>, protocol: Option<&str>) -> Bytes {
     frame.into()
 }
 
-/// A field line of the static table (section 4.5.2).
+/// Encodes a field line from the static table (section 4.5.2).
 fn indexed(out: &mut Vec<u8>, index: u64) {
     prefixed(out, 0b1100_0000, 6, index);
 }
 
-/// A value with a name of the static table (section 4.5.4).
+/// Encodes a value whose name is in the static table (section 4.5.4).
 fn named(out: &mut Vec<u8>, name: u64, value: &[u8]) {
     prefixed(out, 0b0101_0000, 4, name);
     text(out, 0, 7, value);
 }
 
-/// A name and a value (section 4.5.6). Intermediaries compress no sensitive one.
+/// Encodes a name and a value (section 4.5.6). Intermediaries must not compress a sensitive one.
 fn literal(out: &mut Vec<u8>, name: &str, value: &[u8], sensitive: bool) {
     let flags = if sensitive { 0b0011_0000 } else { 0b0010_0000 };
     text(out, flags, 3, name.as_bytes());
     text(out, 0, 7, value);
 }
 
-/// A string without Huffman coding, whose length has a prefix of `bits` (section 4.1.2).
+/// Encodes a string without Huffman coding, whose length has a prefix of `bits` (section 4.1.2).
 fn text(out: &mut Vec<u8>, flags: u8, bits: u8, text: &[u8]) {
     prefixed(out, flags, bits, text.len() as u64);
     out.extend_from_slice(text);
 }
 
-/// An integer with a prefix of `bits` (section 4.1.1).
+/// Encodes an integer with a prefix of `bits` (section 4.1.1).
 fn prefixed(out: &mut Vec<u8>, flags: u8, bits: u8, value: u64) {
     let most = (1_u64 << bits) - 1;
     if value < most {
@@ -85,7 +86,7 @@ fn prefixed(out: &mut Vec<u8>, flags: u8, bits: u8, value: u64) {
     out.push(low(rest));
 }
 
-/// The last eight bits.
+/// Returns the lowest eight bits.
 const fn low(value: u64) -> u8 {
     value.to_le_bytes()[0]
 }
@@ -112,7 +113,7 @@ mod tests {
         assert_eq!(&frame[..], &expected[..]);
     }
 
-    /// Examples of RFC 7541 appendix C.1, which QPACK's integers follow.
+    /// The examples of RFC 7541 appendix C.1, whose integer encoding QPACK uses.
     #[test]
     fn integers_with_a_prefix() {
         for (value, bytes) in [(10, &[10][..]), (1337, &[31, 154, 10]), (31, &[31, 0])] {

@@ -20,37 +20,37 @@ use super::settings::Protocol;
 use super::streams::BidiStream;
 use super::tunnel::{TunnelRecv, TunnelSend, tunnel};
 
-/// Bytes of a HEADERS frame above the limit of a header section, so that a section above its limit
-/// gets status 431, and only one far above it a reset.
+/// Bytes by which a HEADERS frame can exceed the limit of a header section. A section
+/// just above its limit is answered with status 431, and only one far above it with a reset.
 const MARGIN: u64 = 16 * 1024;
 
-/// Requests of a connection.
+/// Accepts the requests of a connection.
 pub struct ServerLink {
     connection: Connection<Adapter, Bytes>,
     adapter: Adapter,
-    /// The datagrams of a link with tunnels.
+    /// The datagrams, if the link has tunnels.
     hub: Option<Arc<Hub>>,
 }
 
-/// A request whose head is not read yet.
+/// A request whose header section has not been read yet.
 pub struct Incoming {
     resolver: RequestResolver<Adapter, Bytes>,
     adapter: Adapter,
     hub: Option<Arc<Hub>>,
 }
 
-/// A request and its response. It is reset if it is dropped before [`finish`](Self::finish).
+/// A request and its response. Dropping it before [`finish`](Self::finish) resets the stream.
 pub struct ServerExchange {
     stream: RequestStream<BidiStream, Bytes>,
     adapter: Adapter,
     hub: Option<Arc<Hub>>,
     finished: bool,
-    /// The stream is a tunnel.
+    /// Whether the stream has become a tunnel.
     left: bool,
 }
 
 impl ServerLink {
-    /// Begins HTTP/3 on a connection whose handshake is complete. `max_head` bounds the header
+    /// Begins HTTP/3 on a connection whose handshake is complete. `max_head` limits the header
     /// sections of requests.
     ///
     /// # Errors
@@ -59,7 +59,7 @@ impl ServerLink {
         Self::begin(connection, max_head, false).await
     }
 
-    /// The same with extended CONNECT (RFC 9220) and HTTP datagrams (RFC 9297).
+    /// Does the same with extended CONNECT (RFC 9220) and HTTP datagrams (RFC 9297) enabled.
     ///
     /// # Errors
     /// [`LinkError`].
@@ -95,14 +95,14 @@ impl ServerLink {
         })
     }
 
-    /// HTTP datagrams that arrived and had no room or no stream.
+    /// Returns the number of arrived HTTP datagrams that were dropped for lack of room or a stream.
     #[must_use]
     pub fn dropped_datagrams(&self) -> u64 {
         self.hub.as_ref().map_or(0, |hub| hub.dropped())
     }
 
-    /// The next request; `None` once the client has closed the connection without an error. It may
-    /// be cancelled.
+    /// Waits for the next request. Returns `None` once the client has closed the connection
+    /// without an error. Dropping the future loses no request.
     ///
     /// # Errors
     /// [`LinkError`].
@@ -122,15 +122,15 @@ impl ServerLink {
 }
 
 impl Incoming {
-    /// Reads the head, which has `limit` to arrive.
+    /// Reads the header section, which must arrive within `limit`.
     ///
     /// # Errors
-    /// [`LinkError`]; the stream is reset then, unless a status code explains the failure.
+    /// [`LinkError`]. The stream is then reset, unless a status code explains the failure.
     pub async fn head(self, limit: Duration) -> Result<(Request<()>, ServerExchange), LinkError> {
         self.head_unless(limit, std::future::pending()).await
     }
 
-    /// The same, unless the place of the request is `displaced` before its head has arrived.
+    /// Does the same, but gives up if `displaced` completes before the header section has arrived.
     ///
     /// # Errors
     /// As for [`head`](Self::head).
@@ -185,7 +185,7 @@ impl Incoming {
     }
 }
 
-/// True for fields that HTTP/3 has no use for, and whose message is malformed.
+/// Returns true for connection-specific fields, which make a message malformed in HTTP/3.
 fn is_of_a_connection(headers: &HeaderMap) -> bool {
     let names = [
         CONNECTION,
@@ -199,14 +199,14 @@ fn is_of_a_connection(headers: &HeaderMap) -> bool {
 }
 
 impl ServerExchange {
-    /// The HTTP datagrams of the stream from now on; none without tunnels.
+    /// Receives the stream's HTTP datagrams from now on. Returns `None` without tunnels.
     #[must_use]
     pub fn datagrams(&self) -> Option<DatagramFlow> {
         let hub = self.hub.as_ref()?;
         Some(hub.flow(self.stream.send_id().into_inner()))
     }
 
-    /// After a response of status 2xx to CONNECT: the content each way.
+    /// Takes the content in both directions, after a 2xx response to CONNECT.
     #[must_use]
     pub fn into_tunnel(mut self) -> Option<(TunnelSend, TunnelRecv)> {
         let (stream, hints) = (
@@ -219,14 +219,14 @@ impl ServerExchange {
         tunnel(&hints, stream, (Box::new(()), Box::new(())))
     }
 
-    /// Ends the exchange at once, with an error code of HTTP/3.
+    /// Ends the exchange immediately with an HTTP/3 error code.
     pub fn reset(&mut self, code: u64) {
         self.finished = true;
         self.stream.stop_stream(code.into());
         self.stream.stop_sending(code.into());
     }
 
-    /// The next bytes of the request's content; `None` at its end.
+    /// Returns the next bytes of the request's content, or `None` at its end.
     ///
     /// # Errors
     /// [`LinkError`].
@@ -236,7 +236,7 @@ impl ServerExchange {
         Ok(data.map(|mut data| data.copy_to_bytes(data.remaining())))
     }
 
-    /// The request's trailer section, once [`data`](Self::data) has returned `None`.
+    /// Returns the request's trailer section, once [`data`](Self::data) has returned `None`.
     ///
     /// # Errors
     /// [`LinkError`].
@@ -245,14 +245,14 @@ impl ServerExchange {
         trailers.map_err(|error| self.adapter.stream_error(error))
     }
 
-    /// Waits until the client does not want the response any more, or has gone.
+    /// Waits until the client no longer wants the response or has gone.
     pub fn gone(&self) -> impl Future<Output = LinkError> + Send + use<> {
         let stream = self.stream.send_id().into_inner();
         let gone = self.adapter.hints().gone(stream);
         async move {
             match gone.await {
                 Ok(Some(code)) => LinkError::Reset { code },
-                // All is sent.
+                // The response is acknowledged, so the client can't cancel it any more.
                 Ok(None) => std::future::pending().await,
                 Err(WriteError::ConnectionLost(lost)) => {
                     LinkError::of_connection(Some(lost), &"the connection is lost")
@@ -262,20 +262,20 @@ impl ServerExchange {
         }
     }
 
-    /// Tells the client that the rest of the content is not needed.
+    /// Informs the client that the rest of the content is not needed.
     pub fn stop(&mut self) {
         self.stream.stop_sending(Code::H3_NO_ERROR);
     }
 
-    /// Tells the transport, before the response, how urgent it is (RFC 9218: 0 to 7, the least
-    /// number first) and about how many bytes it has.
+    /// Gives the transport a hint about the response: its urgency (RFC 9218: 0 to 7, where 0 is
+    /// the most urgent) and its approximate size in bytes. Call this before responding.
     pub fn hint(&self, urgency: u8, bytes: u64) {
         let priority = -i32::from(urgency);
         let stream = self.stream.send_id().into_inner();
         self.adapter.hints().leave(stream, Hint { priority, bytes });
     }
 
-    /// Sends a response's head, interim (status 1xx) or final.
+    /// Sends the header section of a response, either interim (status 1xx) or final.
     ///
     /// # Errors
     /// [`LinkError`].
@@ -284,7 +284,7 @@ impl ServerExchange {
         sent.map_err(|error| self.adapter.stream_error(error))
     }
 
-    /// Sends bytes of the content.
+    /// Sends content.
     ///
     /// # Errors
     /// [`LinkError`].
@@ -296,7 +296,7 @@ impl ServerExchange {
         sent.map_err(|error| self.adapter.stream_error(error))
     }
 
-    /// Ends the response. All of it is handed to the transport then.
+    /// Ends the response, after handing all of it to the transport.
     ///
     /// # Errors
     /// [`LinkError`].
@@ -313,18 +313,18 @@ impl ServerExchange {
         Ok(())
     }
 
-    /// Waits until the client has acknowledged all of a finished response, or has closed the
+    /// Waits until the client has acknowledged all of a finished response or closed the
     /// connection without an error.
     ///
     /// # Errors
-    /// [`LinkError`]; [`LinkError::Reset`] if the client does not want the rest.
+    /// [`LinkError`], which is [`LinkError::Reset`] if the client does not want the rest.
     pub async fn acknowledged(&mut self) -> Result<(), LinkError> {
         let stream = self.stream.send_id().into_inner();
         let Some(end) = self.adapter.hints().take_end(stream) else {
             return Ok(());
         };
         match end.await {
-            // Clients also stop with QUIC's code once they have all.
+            // Clients also use QUIC's code to stop a stream that they have completely received.
             Ok(None | Some(0 | codes::NO_ERROR)) => Ok(()),
             Ok(Some(code)) => Err(LinkError::Reset { code }),
             Err(WriteError::ConnectionLost(lost)) => {

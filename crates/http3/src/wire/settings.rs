@@ -1,14 +1,14 @@
-//! Extended CONNECT, as requests and SETTINGS announce it.
+//! Extended CONNECT in requests and SETTINGS.
 
-/// The `:protocol` of an extended CONNECT, as an extension of a request that arrives.
+/// The `:protocol` of an extended CONNECT, stored as an extension of the incoming request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Protocol(pub String);
 
-/// The extensions that the SETTINGS of a peer allow.
+/// The extensions that a peer's SETTINGS allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerSettings {
-    /// Extended CONNECT.
+    /// Whether extended CONNECT is allowed.
     pub connect_protocol: bool,
-    /// HTTP datagrams.
+    /// Whether HTTP datagrams are allowed.
     pub datagrams: bool,
 }

@@ -1,4 +1,4 @@
-//! Streams for the `h3` crate.
+//! Adapts streams for the `h3` crate.
 
 use std::collections::VecDeque;
 use std::io;
@@ -12,28 +12,28 @@ use super::error::{codes, no_stream};
 use super::frames::Frames;
 use super::hints::{Hints, Received};
 
-/// A sending part, with what `h3` has handed over and the connection has no room for yet.
+/// A sending part. It buffers data from `h3` until the connection has room for it.
 pub(super) struct SendStream {
     id: u64,
-    /// Empty once it has left `h3`.
+    /// `None` once the stream has become a tunnel.
     stream: Option<driver::SendStream>,
-    /// The first frame, in place of the one that `h3` writes.
+    /// Replaces the first frame that `h3` writes.
     head: Option<Bytes>,
     writing: Option<Writing>,
     hints: Hints,
 }
 
-/// The bytes that are written.
+/// The bytes being written.
 enum Writing {
     Frame(WriteBuf<Bytes>),
     Head(Bytes),
 }
 
-/// A receiving part behind the filter of frames.
+/// A receiving part behind the frame filter.
 #[derive(Debug)]
 pub(super) struct RecvStream {
     id: u64,
-    /// Empty once it has left `h3`.
+    /// `None` once the stream has become a tunnel.
     received: Option<Received>,
     hints: Hints,
 }
@@ -44,13 +44,13 @@ pub(super) struct BidiStream {
     recv: RecvStream,
 }
 
-/// An error code of HTTP/3, all of which are small (RFC 9114 section 8.1).
+/// Converts an HTTP/3 error code. All of these are small (RFC 9114 section 8.1).
 pub(super) fn short(code: u64) -> u32 {
     u32::try_from(code).unwrap_or(u32::MAX)
 }
 
 fn id(id: u64) -> StreamId {
-    // Both sides count as RFC 9000 section 2.1 says.
+    // Both sides number streams according to RFC 9000 section 2.1.
     StreamId::try_from(id).unwrap_or_else(|_| unreachable!("the transport's ids are below 2^62"))
 }
 
@@ -59,9 +59,9 @@ fn write_error(error: driver::WriteError) -> StreamErrorIncoming {
         driver::WriteError::Stopped(error_code) => {
             StreamErrorIncoming::StreamTerminated { error_code }
         }
-        // This side never writes after its FIN, so the peer sent STOP_SENDING. The peer has also
-        // acknowledged the RESET_STREAM in reply, after which the transport drops the error code.
-        // The response, if one arrives, has the reason.
+        // This side never writes after its FIN, so the peer must have sent STOP_SENDING and then
+        // acknowledged the RESET_STREAM in reply. At that point the transport drops the error
+        // code. If a response arrives, it has the reason.
         driver::WriteError::Closed => StreamErrorIncoming::StreamTerminated {
             error_code: codes::NO_ERROR,
         },
@@ -80,7 +80,7 @@ fn read_error(error: driver::ReadError) -> StreamErrorIncoming {
     }
 }
 
-/// A call for a part that has left `h3`.
+/// Returns the error for calls on a stream that has become a tunnel.
 fn gone() -> StreamErrorIncoming {
     StreamErrorIncoming::Unknown(Box::new(io::Error::other("the stream is a tunnel now")))
 }
@@ -95,7 +95,7 @@ impl Writing {
 }
 
 impl SendStream {
-    /// Its first frame is `head`, if there is one, in place of the one that `h3` writes.
+    /// Creates a sending part. If there is a `head`, it replaces the first frame that `h3` writes.
     pub(super) fn new(stream: driver::SendStream, hints: Hints, head: Option<Bytes>) -> Self {
         Self {
             id: stream.id().as_u64(),
@@ -106,7 +106,7 @@ impl SendStream {
         }
     }
 
-    /// Passes on a hint. The stream has ended if that fails.
+    /// Passes a hint to the transport. This only fails if the stream has ended.
     fn take_hint(&mut self) {
         let hint = self.hints.take(self.id);
         if let (Some(hint), Some(stream)) = (hint, &mut self.stream) {
@@ -147,7 +147,7 @@ impl Drop for RecvStream {
 }
 
 impl Received {
-    /// The next piece that passes the filter.
+    /// Returns the next piece that passes the filter.
     fn poll_piece(
         &mut self,
         cx: &mut Context<'_>,
@@ -168,9 +168,9 @@ impl Received {
         }
     }
 
-    /// Ends a stream that breaks a rule of its own accord.
+    /// Stops a stream that violates a rule.
     fn refuse(&mut self, error_code: u64) -> StreamErrorIncoming {
-        // It fails only if the stream has ended.
+        // This only fails if the stream has already ended.
         let _ = self.stream.stop(short(error_code));
         StreamErrorIncoming::StreamTerminated { error_code }
     }
@@ -198,8 +198,8 @@ impl quic::SendStream<Bytes> for SendStream {
     }
 
     fn send_data<T: Into<WriteBuf<Bytes>>>(&mut self, data: T) -> Result<(), StreamErrorIncoming> {
-        // `h3` waits for the last piece before it hands over the next one, unless its user has
-        // given up that wait: the rest of the piece would be missing.
+        // `h3` waits for the last piece before handing over the next one, unless its user has
+        // given up waiting. In that case the rest of the last piece would be missing.
         let writing = self.writing.as_mut().map(Writing::buffer);
         if writing.is_some_and(|buffer| buffer.has_remaining()) {
             let error = io::Error::other("the piece before this one is not written yet");
@@ -223,7 +223,7 @@ impl quic::SendStream<Bytes> for SendStream {
 
     fn reset(&mut self, code: u64) {
         if let Some(stream) = &mut self.stream {
-            // It fails only if the stream has ended.
+            // This only fails if the stream has already ended.
             let _ = stream.reset(short(code));
         }
     }
@@ -248,7 +248,7 @@ impl quic::RecvStream for RecvStream {
 
     fn stop_sending(&mut self, code: u64) {
         if let Some(received) = &mut self.received {
-            // It fails only if the stream has ended.
+            // This only fails if the stream has already ended.
             let _ = received.stream.stop(short(code));
         }
     }

@@ -1,5 +1,5 @@
-//! The content of a CONNECT stream once its response is sent or received: bytes each way, of which
-//! each direction ends for itself.
+//! The content of a CONNECT stream after its response. It carries bytes in both directions, each
+//! of which ends independently.
 
 use std::io;
 use std::num::NonZeroU8;
@@ -16,31 +16,32 @@ use super::hints::{Hints, Parts, Received};
 use super::streams::short;
 use super::varint;
 
-/// Bytes of a DATA frame at most that is written from a slice.
+/// Maximum payload in bytes of a DATA frame that is written from a slice.
 const MOST_WRITTEN: usize = 64 * 1024;
 
-/// What has to outlive a tunnel: a client's connection closes with its last user.
+/// Keeps a value alive as long as the tunnel, since a client's connection closes when its last
+/// user is dropped.
 pub(super) type Keep = Box<dyn std::any::Any + Send + Sync>;
 
-/// The sending direction. Dropped before [`finish`](Self::finish), it is reset.
+/// The sending direction. Dropping it before [`finish`](Self::finish) resets it.
 pub struct TunnelSend {
     stream: driver::SendStream,
-    /// The header of the frame under way, and its payload: what is not written yet.
+    /// The unwritten bytes of the current frame's header and payload.
     head: Bytes,
     payload: Bytes,
-    /// Finished or reset.
+    /// Whether the direction is finished or reset.
     ended: bool,
-    /// A future after a shutdown: it ends once the peer has all bytes.
+    /// Completes once the peer has acknowledged all bytes. It is created when shutting down.
     acknowledged: Option<Stopped>,
     _keep: Keep,
 }
 
-/// The receiving direction. Dropped before its end, it is stopped.
+/// The receiving direction. Dropping it before its end stops it.
 pub struct TunnelRecv {
     received: Received,
-    /// Payload of the frame under way that has not arrived.
+    /// Payload bytes of the current frame that have not arrived yet.
     left: u64,
-    /// Payload that has arrived and is not read.
+    /// Payload that has arrived but has not been read.
     chunk: Bytes,
     ended: bool,
     _keep: Keep,
@@ -72,18 +73,18 @@ pub(super) fn tunnel(
 }
 
 impl TunnelSend {
-    /// Writes bytes without a copy, and returns once the transport has them.
+    /// Writes bytes without copying them. Returns once the transport has accepted them.
     ///
     /// # Errors
-    /// `ConnectionReset` if the peer has stopped the direction, `NotConnected` without a
-    /// connection.
+    /// `ConnectionReset` if the peer has stopped the direction, or `NotConnected` if the
+    /// connection is lost.
     pub async fn send(&mut self, data: Bytes) -> io::Result<()> {
         std::future::poll_fn(|cx| self.poll_drain(cx)).await?;
         self.begin(data);
         std::future::poll_fn(|cx| self.poll_drain(cx)).await
     }
 
-    /// Ends the direction after what was sent.
+    /// Ends the direction after the bytes that were sent.
     ///
     /// # Errors
     /// As for [`send`](Self::send).
@@ -91,29 +92,29 @@ impl TunnelSend {
         std::future::poll_fn(|cx| self.poll_finish(cx)).await
     }
 
-    /// Ends the direction at once, as a TCP reset does.
+    /// Ends the direction immediately, like a TCP reset.
     pub fn reset(&mut self) {
         self.reset_with(codes::CONNECT_ERROR);
     }
 
-    /// Waits until the peer has stopped the direction: true; or has all of it: false.
+    /// Waits until the peer has stopped the direction (true) or acknowledged all of it (false).
     pub fn stopped(&self) -> impl Future<Output = bool> + Send + use<> {
         let stopped: Stopped = self.stream.stopped();
         async move { !matches!(stopped.await, Ok(None)) }
     }
 
-    /// Says that the direction begins as a TCP connection does: its first bytes, an initial window,
-    /// may be in flight in addition to the congestion window.
+    /// Marks the beginning of a flow like a TCP connection, whose initial window can be in
+    /// flight in addition to the congestion window.
     pub fn start_flow(&self) {
         self.stream.start_flow();
     }
 
-    /// Sets the weight of the direction among the flows and streams of the connection, 1 at first.
+    /// Sets the weight among the connection's flows and streams, which is 1 initially.
     pub fn set_weight(&self, weight: NonZeroU8) {
         self.stream.set_weight(weight);
     }
 
-    /// Tells whether the peer takes no bytes of this stream.
+    /// Returns a handle that reports whether the peer accepts no bytes of this stream.
     #[must_use]
     pub fn stall(&self) -> Stall {
         self.stream.stall()
@@ -122,7 +123,7 @@ impl TunnelSend {
     fn reset_with(&mut self, code: u64) {
         if !self.ended {
             self.ended = true;
-            // It fails only if the stream has ended.
+            // This only fails if the stream has already ended.
             let _ = self.stream.reset(short(code));
         }
     }
@@ -138,7 +139,7 @@ impl TunnelSend {
         self.payload = payload;
     }
 
-    /// Writes the frame under way.
+    /// Writes the current frame.
     fn poll_drain(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         for part in [&mut self.head, &mut self.payload] {
             while part.has_remaining() {
@@ -158,8 +159,8 @@ impl TunnelSend {
     }
 }
 
-/// A failure to write before the direction's end. The transport forgets a stopped stream with the
-/// acknowledgement of the reset.
+/// Converts a write error before the direction's end. The transport returns `Closed` for a
+/// stream that the peer stopped, after the peer has acknowledged the reset.
 fn failed(error: WriteError) -> io::Error {
     match error {
         WriteError::Closed => io::ErrorKind::ConnectionReset.into(),
@@ -183,7 +184,7 @@ impl AsyncWrite for TunnelSend {
         ready!(this.poll_drain(cx))?;
         let data = data.get(..MOST_WRITTEN).unwrap_or(data);
         this.begin(Bytes::copy_from_slice(data));
-        // What finds no room now is written by the next call.
+        // Bytes that don't fit now are written by the next call.
         match this.poll_drain(cx) {
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
             Poll::Ready(Ok(())) | Poll::Pending => Poll::Ready(Ok(data.len())),
@@ -194,7 +195,7 @@ impl AsyncWrite for TunnelSend {
         self.get_mut().poll_drain(cx)
     }
 
-    /// Ready once the peer has all bytes: then the connection may end.
+    /// Completes once the peer has acknowledged all bytes, so that the connection can be closed.
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         ready!(this.poll_finish(cx))?;
@@ -209,23 +210,24 @@ impl AsyncWrite for TunnelSend {
 }
 
 impl TunnelRecv {
-    /// The next bytes; `None` at the end of the direction. A dropped future loses none.
+    /// Returns the next bytes, or `None` at the end of the direction. Dropping the future loses
+    /// no bytes.
     ///
     /// # Errors
-    /// `ConnectionReset` if the peer has reset it, `InvalidData` for frames that a tunnel
-    /// does not have; `NotConnected` without a connection.
+    /// `ConnectionReset` if the peer has reset it, `InvalidData` for frames that are not allowed
+    /// in a tunnel, or `NotConnected` if the connection is lost.
     pub async fn chunk(&mut self) -> io::Result<Option<Bytes>> {
         std::future::poll_fn(|cx| self.poll_chunk(cx)).await
     }
 
-    /// Waits until the peer has reset the direction, or the connection is over.
+    /// Waits until the peer has reset the direction or the connection is lost.
     pub async fn was_reset(&mut self) {
         if let Ok(None) = self.received.stream.received_reset().await {
             std::future::pending::<()>().await;
         }
     }
 
-    /// Ends the direction at once.
+    /// Ends the direction immediately.
     pub fn stop(&mut self) {
         self.stop_with(codes::CONNECT_ERROR);
     }
@@ -233,7 +235,7 @@ impl TunnelRecv {
     fn stop_with(&mut self, code: u64) {
         if !self.ended {
             self.ended = true;
-            // It fails only if the stream has ended.
+            // This only fails if the stream has already ended.
             let _ = self.received.stream.stop(short(code));
         }
     }
@@ -271,7 +273,7 @@ impl TunnelRecv {
         }
     }
 
-    /// Takes what has passed the filter: the header of a frame, or a piece of its payload.
+    /// Takes the next output of the filter: either a frame's header or a piece of its payload.
     fn take(&mut self, piece: Bytes) -> io::Result<()> {
         if self.left > 0 {
             self.left = self.left.saturating_sub(piece.len() as u64);
@@ -283,7 +285,7 @@ impl TunnelRecv {
                 self.left = length;
                 Ok(())
             }
-            // RFC 9114 section 4.4: a tunnel has DATA frames alone.
+            // A tunnel only has DATA frames (RFC 9114 section 4.4).
             _ => Err(self.refuse(codes::FRAME_UNEXPECTED, "a tunnel has DATA frames alone")),
         }
     }

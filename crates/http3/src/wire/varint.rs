@@ -1,9 +1,10 @@
 //! Variable-length integers (RFC 9000 section 16).
 
-/// The largest one.
+/// The largest integer that can be encoded.
 pub(crate) const MAX: u64 = (1 << 62) - 1;
 
-/// An integer at the beginning, and what follows it; `None` while bytes are missing.
+/// Decodes an integer at the beginning, and also returns the rest. Returns `None` while bytes
+/// are missing.
 pub(crate) fn take(bytes: &[u8]) -> Option<(u64, &[u8])> {
     let first = *bytes.first()?;
     let length = 1_usize << (first >> 6);
@@ -17,7 +18,7 @@ pub(crate) fn take(bytes: &[u8]) -> Option<(u64, &[u8])> {
     Some((value, rest))
 }
 
-/// Appends an integer of at most [`MAX`] in its shortest form.
+/// Appends an integer in its shortest form. It must not exceed [`MAX`].
 pub(crate) fn put(out: &mut Vec<u8>, value: u64) {
     let value = value.min(MAX);
     let (length, mark) = match value {

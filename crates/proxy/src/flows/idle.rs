@@ -1,5 +1,6 @@
-//! UDP flows by the time of their last datagram. UDP has no end of a flow, so that most flows of a
-//! list are over: where there are too many, the one that is idle longest ends for another.
+//! Tracks UDP flows by the time of their last datagram. Since UDP doesn't signal the end of a
+//! flow, most flows in a list are already over. If there are too many, the one that has been
+//! idle longest is ended in favor of another.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,11 +10,11 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// Time for which a flow of one query and one answer stays: that of Linux's connection tracking
-/// (`nf_conntrack_udp_timeout`).
+/// Idle timeout of a flow with one query and one answer, the same as in Linux's connection
+/// tracking (`nf_conntrack_udp_timeout`).
 const QUERY: Duration = Duration::from_secs(30);
 
-/// UDP flows of one user, or of one tunnel.
+/// The UDP flows of one user or one tunnel.
 #[derive(Debug)]
 pub(crate) struct UdpFlows {
     began: Instant,
@@ -28,14 +29,14 @@ struct State {
 
 #[derive(Debug, Default)]
 struct Usage {
-    /// Milliseconds from the beginning of the list to the last datagram.
+    /// Milliseconds between the creation of the list and the last datagram.
     last: AtomicU64,
     sent: AtomicU64,
     answered: AtomicU64,
     evicted: Notify,
 }
 
-/// A flow in the list, which it leaves when this is dropped.
+/// A flow's entry in the list, which is removed by dropping this value.
 #[derive(Debug)]
 pub(crate) struct UdpFlow {
     list: Arc<UdpFlows>,
@@ -55,12 +56,11 @@ impl UdpFlows {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Flows that were not evicted.
+    /// Returns the number of flows that weren't evicted.
     pub(crate) fn count(&self) -> usize {
         self.state().flows.len()
     }
 
-    /// Adds a flow.
     pub(crate) fn add(self: &Arc<Self>) -> UdpFlow {
         let usage = Arc::new(Usage::default());
         usage.last.store(self.now(), Ordering::Relaxed);
@@ -76,7 +76,7 @@ impl UdpFlows {
         }
     }
 
-    /// Has the flow end that is idle longest; false where there is none.
+    /// Evicts the flow that has been idle longest. Returns false if there are no flows.
     pub(crate) fn evict(&self) -> bool {
         let mut state = self.state();
         let idle = |(_, usage): &(&u64, &Arc<Usage>)| usage.last.load(Ordering::Relaxed);
@@ -95,12 +95,12 @@ impl UdpFlows {
 }
 
 impl UdpFlow {
-    /// A datagram went to the target.
+    /// Records a datagram to the target.
     pub(crate) fn sent(&self) {
         self.used(&self.usage.sent);
     }
 
-    /// A datagram of the target came back.
+    /// Records a datagram from the target.
     pub(crate) fn answered(&self) {
         self.used(&self.usage.answered);
     }
@@ -110,12 +110,12 @@ impl UdpFlow {
         self.usage.last.store(self.list.now(), Ordering::Relaxed);
     }
 
-    /// Waits until the flow is to end for another.
+    /// Waits until the flow must end in favor of another one.
     pub(crate) async fn evicted(&self) {
         self.usage.evicted.notified().await;
     }
 
-    /// Waits until no datagram has passed for a time, which may change meanwhile.
+    /// Waits until no datagram has passed for the time `limit`, which can change meanwhile.
     pub(crate) async fn idle(&self, limit: impl Fn() -> Duration) {
         loop {
             let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -129,7 +129,7 @@ impl UdpFlow {
             if left.is_zero() {
                 return;
             }
-            // The next datagram may make the time shorter.
+            // The next datagram might shorten the timeout.
             tokio::time::sleep(left.min(QUERY)).await;
         }
     }
@@ -141,7 +141,7 @@ impl Drop for UdpFlow {
     }
 }
 
-/// Lets a message through once a minute.
+/// Limits a message to once per minute.
 #[derive(Debug, Default)]
 pub(crate) struct OnceAMinute(Mutex<Option<Instant>>);
 
@@ -195,7 +195,7 @@ mod tests {
             };
             tokio::join!(flow.idle(|| Duration::from_secs(300)), datagrams);
             let took = began.elapsed().as_secs();
-            // The timer wakes up once in the time of a query.
+            // The timer wakes up once per query timeout.
             assert!(
                 (seconds..seconds + 31).contains(&took),
                 "{sent} {answered}: {took} s"

@@ -1,4 +1,4 @@
-//! Rates of a flow's directions, and what they wait for.
+//! Measures the rates of a flow's directions and the time they wait.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Least time between two looks of which a rate is.
+/// Minimum interval for computing a rate.
 pub(super) const LEAST: Duration = Duration::from_secs(1);
 
-/// A direction of a flow: bytes, and the time in which the receiving side took none.
+/// A flow's direction: its bytes, and the time in which the receiving side accepted none.
 #[derive(Debug)]
 pub(crate) struct Meter {
     bytes: AtomicU64,
@@ -19,22 +19,22 @@ pub(crate) struct Meter {
     window: Mutex<Window>,
 }
 
-/// A time of a direction between two looks at it.
+/// Measures a direction between two looks at it.
 #[derive(Debug)]
 struct Window {
     begun: Instant,
-    /// Bytes at its begin.
+    /// Bytes at the beginning.
     bytes: u64,
     blocked: Duration,
     blocked_since: Option<Instant>,
     last: Option<Rate>,
 }
 
-/// Figures of a direction in a window.
+/// A direction's figures in a window.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Rate {
     pub(super) bps: f64,
-    /// The share of the time in which the receiving side took none.
+    /// The share of time in which the receiving side accepted no bytes.
     pub(super) blocked: f64,
 }
 
@@ -53,19 +53,18 @@ impl Meter {
         }
     }
 
-    /// Counts bytes.
     pub(crate) fn add(&self, bytes: usize) {
         self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// The receiving side takes no bytes, or takes them again.
+    /// Records whether the receiving side currently accepts no bytes.
     pub(crate) fn set_blocked(&self, blocked: bool) {
         if self.is_blocked.swap(blocked, Ordering::Relaxed) != blocked {
             self.window().set_blocked(blocked, Instant::now());
         }
     }
 
-    /// Waits for the receiving side.
+    /// Waits for the receiving side, recording the time as blocked.
     pub(crate) async fn hand_over<F: Future>(&self, handing: F) -> F::Output {
         let mut handing = pin!(handing);
         let handed = poll_fn(|cx| {
@@ -101,7 +100,8 @@ impl Window {
         }
     }
 
-    /// The rate since the last look; of the window before, if that was a moment ago.
+    /// Returns the rate since the last look, or that of the previous window if it was only a
+    /// moment ago.
     fn look(&mut self, bytes: u64, now: Instant) -> Rate {
         let time = now.saturating_duration_since(self.begun);
         if time < LEAST && self.last.is_some() {

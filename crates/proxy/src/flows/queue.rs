@@ -1,4 +1,4 @@
-//! The queue of a flow in front of the path.
+//! A flow's queue in front of the path.
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -8,21 +8,21 @@ use tokio::time::Instant;
 
 use super::meter::LEAST;
 
-/// The datagrams of a flow that wait for the path, and its marks.
+/// A flow's datagrams that wait for the path, and the marks they got.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct QueueView {
-    /// Datagrams that were sent.
+    /// Datagrams sent.
     pub sent: u64,
-    /// Those of them that the queue marked.
+    /// How many of these the queue marked.
     pub marked: u64,
     /// Datagrams that the queue dropped.
     pub dropped: u64,
-    /// Half of the datagrams waited for at most this time since the last look at the list,
-    /// milliseconds, rounded up to the next bound of the metric's histogram. `None`: none was sent,
-    /// or it is above all bounds.
+    /// The median waiting time in milliseconds since the last look at the list, rounded up to
+    /// the next bound of the metric's histogram. `None` if no datagram was sent or it is above
+    /// all bounds.
     pub wait_p50_ms: Option<u64>,
-    /// The same of 99 %.
+    /// The 99th percentile.
     pub wait_p99_ms: Option<u64>,
 }
 
@@ -33,18 +33,18 @@ pub(super) struct Queue {
     window: Mutex<Option<Window>>,
 }
 
-/// A time between two looks.
+/// The interval between two looks.
 #[derive(Debug)]
 struct Window {
     begun: Instant,
     before: QueueCounts,
     waits: [Option<u64>; 2],
-    /// The share of it in which datagrams waited.
+    /// The share of time in which datagrams waited.
     busy: f64,
 }
 
 impl Queue {
-    /// The first one counts.
+    /// Sets the counters. Only the first call has an effect.
     pub(super) fn set(&self, counters: Arc<QueueCounters>) {
         let _ = self.counters.set(counters);
     }
@@ -53,8 +53,8 @@ impl Queue {
         self.counters.get().map(|counters| counters.counts())
     }
 
-    /// The queue of a flow that began then, and the share of the time since the last look in which
-    /// datagrams waited.
+    /// Returns the queue of a flow that began at `began`, and the share of time since the last
+    /// look in which datagrams waited.
     pub(super) fn view(&self, now: Instant, began: Instant) -> Option<(QueueView, f64)> {
         let counts = self.counts()?;
         let mut window = self.window();
@@ -88,7 +88,7 @@ impl Queue {
     }
 }
 
-/// The bound that this share of the waits since `before` keeps.
+/// Returns the bound that this percentage of the waits since `before` doesn't exceed.
 fn quantile(before: &QueueCounts, now: &QueueCounts, percent: u64) -> Option<u64> {
     let waits = now.waits.iter().zip(before.waits);
     let waits: Vec<_> = waits.map(|(now, before)| now - before).collect();

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-/// Whose flows they are.
+/// The position of the flows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
     /// Between applications and the path.
@@ -12,8 +12,8 @@ pub(crate) enum Side {
 }
 
 impl Side {
-    /// Shares of the time in which each direction was held back, up and down, if the one into the
-    /// path was held back for this one.
+    /// Returns the shares of time in which the directions up and down were held back, if `busy`
+    /// is that of the direction into the path.
     pub(super) const fn into_path(self, busy: f64) -> (f64, f64) {
         match self {
             Self::Tunnel => (busy, 0.0),
@@ -21,8 +21,9 @@ impl Side {
         }
     }
 
-    /// The sides that a direction waited for, if its receiver took no bytes for a share `blocked`
-    /// of the time. `stalled`: the far end of the flow takes none now.
+    /// Returns the sides that a direction waited for, if its receiver accepted no bytes for the
+    /// share `blocked` of the time. `stalled` is true if the flow's far end currently accepts
+    /// none.
     fn waits(self, is_up: bool, blocked: f64, stalled: bool) -> Waits {
         let blocked = blocked.min(1.0);
         let idle = 1.0 - blocked;
@@ -44,20 +45,20 @@ impl Side {
     }
 }
 
-/// Shares of the time since the last look at the list in which a direction of a flow waited.
+/// Shares of the time since the last look at the list in which a flow's direction waited.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Waits {
-    /// For the application: it sent nothing, or took nothing.
+    /// For the application to send or to accept bytes.
     pub application: f64,
-    /// For the path between tunnel and proxy, or for what is behind it.
+    /// For the path between tunnel and proxy, or for anything behind it.
     pub path: f64,
-    /// For the target: it sent nothing, or took nothing.
+    /// For the target to send or to accept bytes.
     pub target: f64,
 }
 
 impl Waits {
-    /// The side that was waited for longest.
+    /// Returns the side with the longest wait.
     fn longest(&self) -> &'static str {
         let Self {
             application,
@@ -72,7 +73,7 @@ impl Waits {
     }
 }
 
-/// Waits of a flow.
+/// A flow's waits.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct FlowReport {
@@ -83,7 +84,7 @@ pub struct FlowReport {
 }
 
 impl FlowReport {
-    /// The receivers of the directions took no bytes for these shares of the time.
+    /// Creates the report from the shares of time in which the receivers accepted no bytes.
     pub(super) fn new(side: Side, (up, down): (f64, f64), stalled: bool) -> Self {
         Self {
             up: side.waits(true, up, stalled),
@@ -95,13 +96,13 @@ impl FlowReport {
 /// The sides that a flow waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct BoundedBy {
-    /// The longest wait toward the target: for `application`, `path` or `target`.
+    /// The side with the longest wait toward the target: `application`, `path` or `target`.
     #[serde(rename = "bounded_by_up")]
     pub up: Option<&'static str>,
-    /// The same from the target.
+    /// The same in the direction from the target.
     #[serde(rename = "bounded_by_down")]
     pub down: Option<&'static str>,
-    /// All waits of each direction. `None`: a UDP flow has no queue in front of the path.
+    /// All waits in each direction, or `None` for a UDP flow without a queue in front of the path.
     pub path_report: Option<FlowReport>,
 }
 

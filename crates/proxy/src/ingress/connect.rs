@@ -11,27 +11,27 @@ use crate::outbound::{Outbound, Refusal};
 use crate::status;
 use crate::target::{Target, TargetError};
 
-/// Longest head of a request, bytes.
+/// Maximum length of a request's header section in bytes.
 const LONGEST_HEAD: usize = 16 * 1024;
-/// Most fields of a request.
+/// Maximum number of fields in a request.
 const MOST_FIELDS: usize = 100;
 
-/// Why a request opens no flow, and what its client can do.
+/// The reason why a request opens no flow. Its message suggests a remedy to the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RequestError {
-    /// The head is not complete.
+    /// The header section is incomplete.
     #[error("the request is not complete")]
     Incomplete,
-    /// Another method than CONNECT.
+    /// The method is not CONNECT.
     #[error("this proxy has CONNECT only; set the client's proxy for https, or use SOCKS5")]
     Method,
-    /// Bytes that are no HTTP/1.
+    /// The request is not valid HTTP/1.1.
     #[error("the request is not HTTP/1.1")]
     Syntax,
-    /// A head beyond the bounds.
+    /// The header section exceeds the limits.
     #[error("the request's head is too long")]
     TooLong,
-    /// A host or a port that does not exist.
+    /// The host or port is invalid.
     #[error(transparent)]
     Target(#[from] TargetError),
 }
@@ -47,8 +47,8 @@ impl RequestError {
     }
 }
 
-/// The answer to a client whose flow was refused: what a proxy of HTTP/3 responds, except that a
-/// target that is not allowed is 403 here.
+/// Formats the answer to a client whose flow was refused. It is the response of an HTTP/3 proxy,
+/// except that a denied target results in status 403.
 fn refused(target: &Target, refusal: &Refusal) -> String {
     let (status, field) = match (refusal, status::of(refusal)) {
         (Refusal::Denied, (_, field)) => (403, field),
@@ -65,8 +65,8 @@ fn refused(target: &Target, refusal: &Refusal) -> String {
     )
 }
 
-/// Reads the head of a CONNECT request: its target and length. Bytes that follow belong to the
-/// flow.
+/// Parses the header section of a CONNECT request, and returns its target and length. The
+/// following bytes belong to the flow.
 ///
 /// # Errors
 /// [`RequestError`].
@@ -93,7 +93,7 @@ pub fn request(bytes: &[u8]) -> Result<(Target, usize), RequestError> {
 }
 
 impl<O: Outbound> Ingress<O> {
-    /// Serves an HTTP client: one request, one flow.
+    /// Serves an HTTP client, which sends one request for one flow.
     pub(super) async fn http(&self, mut local: TcpStream) {
         let mut head = Vec::new();
         let read = tokio::time::timeout(self.limits().handshake, read(&mut local, &mut head));
@@ -136,7 +136,7 @@ impl<O: Outbound> Ingress<O> {
     }
 }
 
-/// Reads a request's head. Bytes behind the head may come with it.
+/// Reads a request's header section. `head` may also receive bytes after it.
 async fn read(
     local: &mut TcpStream,
     head: &mut Vec<u8>,

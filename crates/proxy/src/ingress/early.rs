@@ -1,4 +1,4 @@
-//! Bytes of a connection that follow the request of its flow at once.
+//! The early bytes of a connection, which directly follow its flow's request.
 
 use std::io;
 use std::pin::Pin;
@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 use super::splice::Half;
 use crate::flows::Meter;
 
-/// The first bytes of a connection, while its flow is being opened.
+/// Reads the first bytes of a connection while its flow is being opened.
 pub(super) struct Early<'a> {
     from: Half<'a>,
     /// Bytes that may still be read.
@@ -19,7 +19,7 @@ pub(super) struct Early<'a> {
 }
 
 impl<'a> Early<'a> {
-    /// Reads `most` bytes at most.
+    /// Creates a reader of at most `most` bytes.
     pub(super) const fn new(local: &'a TcpStream, most: usize, meter: &'a Meter) -> Self {
         Self {
             from: Half(local),
@@ -30,7 +30,7 @@ impl<'a> Early<'a> {
 }
 
 impl AsyncRead for Early<'_> {
-    /// The reader ends once it has read `most` bytes.
+    /// The reader ends after `most` bytes.
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

@@ -11,29 +11,29 @@ use super::Counters;
 use super::spec::{Bind, Place};
 use crate::marked;
 
-/// Connections that the kernel keeps until they are accepted.
+/// Maximum number of connections that wait in the kernel to be accepted.
 pub(super) const BACKLOG: i32 = 1024;
-/// Pause after a connection could not be accepted; it doubles up to …
+/// Initial pause after failing to accept a connection. It doubles up to …
 const PAUSE: Duration = Duration::from_millis(10);
-/// … this one.
+/// … this pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// Why an ingress cannot listen, and what to do.
+/// The reason why an ingress can't listen. Its message suggests a remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
-    /// Another process has the port.
+    /// Another process uses the port.
     #[error("another process has {0}; choose another port")]
     Taken(SocketAddr),
     /// The address belongs to another machine.
     #[error("this machine does not have the address of {0}; choose one that `ip address` lists")]
     Foreign(SocketAddr),
-    /// The port needs privileges.
+    /// The port requires privileges.
     #[error("{0} needs root or CAP_NET_BIND_SERVICE; choose a port from 1024 on")]
     Denied(SocketAddr),
-    /// A transparent listener needs privileges.
+    /// A transparent listener requires privileges.
     #[error("a transparent listener needs root or CAP_NET_ADMIN")]
     Transparent,
-    /// Anything else.
+    /// Any other error.
     #[error("cannot listen on {0}: {1}")]
     Other(SocketAddr, io::Error),
 }
@@ -56,10 +56,10 @@ impl ListenError {
     }
 }
 
-/// TCP listeners: one for each IP version where the place is of both.
+/// Opens TCP listeners, one for each IP version of the address.
 ///
 /// # Errors
-/// [`ListenError`]; not for an IP version that the machine lacks, where there is another.
+/// [`ListenError`]. Lacking one of two IP versions is not an error.
 pub fn tcp(bind: &Bind) -> Result<Vec<TcpListener>, ListenError> {
     all(bind, Type::STREAM, |socket| socket.set_reuse_address(true))?
         .into_iter()
@@ -72,10 +72,10 @@ pub fn tcp(bind: &Bind) -> Result<Vec<TcpListener>, ListenError> {
         .collect()
 }
 
-/// UDP sockets, as [`tcp`].
+/// Opens UDP sockets like [`tcp`].
 ///
 /// # Errors
-/// As [`tcp`].
+/// The same as [`tcp`].
 pub fn udp(bind: &Bind) -> Result<Vec<UdpSocket>, ListenError> {
     all(bind, Type::DGRAM, |_| Ok(()))?
         .into_iter()
@@ -87,7 +87,7 @@ pub fn udp(bind: &Bind) -> Result<Vec<UdpSocket>, ListenError> {
         .collect()
 }
 
-/// Bound sockets. A port that the system chooses is the same for all of them.
+/// Binds sockets. If the system chooses the port, all of them use the same one.
 fn all(
     bind: &Bind,
     kind: Type,
@@ -115,9 +115,9 @@ fn all(
     }
 }
 
-/// The machine has no addresses of this IP version.
+/// Returns true if the machine doesn't support this IP version.
 pub(super) fn lacks_version(error: &io::Error) -> bool {
-    // EAFNOSUPPORT has a kind of its own on newer compilers only.
+    // Only newer compilers have an error kind for EAFNOSUPPORT.
     const EAFNOSUPPORT: i32 = 97;
     error.kind() == ErrorKind::AddrNotAvailable || error.raw_os_error() == Some(EAFNOSUPPORT)
 }
@@ -142,8 +142,8 @@ fn socket(
     Ok((own, socket))
 }
 
-/// The next connection. An error of accept(2) ends no listener: some are of the connection that was
-/// to be accepted, and a lack of descriptors or memory passes.
+/// Accepts the next connection. Errors of accept(2) don't end the listener, because they either
+/// concern that connection or are a temporary lack of descriptors or memory.
 pub(super) async fn accept(listener: &TcpListener, counters: &Counters) -> (TcpStream, SocketAddr) {
     let mut pause = PAUSE;
     loop {

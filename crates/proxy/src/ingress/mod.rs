@@ -1,7 +1,7 @@
-//! Where flows of applications come in.
+//! Accepts the flows of applications.
 //!
-//! An [`Ingress`] joins connections and datagrams of local listeners with flows of its
-//! [`Outbound`]. Listeners end when their futures are dropped; flows that have begun go on.
+//! An [`Ingress`] joins connections and datagrams of local listeners to flows of its
+//! [`Outbound`]. Dropping a listener's future ends the listener, but not its existing flows.
 
 use std::io;
 use std::net::SocketAddr;
@@ -28,27 +28,28 @@ pub mod splice;
 pub mod transparent;
 mod udp;
 
-/// Longest wait for a client to take the last answer.
+/// Maximum time to wait for a client to receive the last answer.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// Bounds of an ingress.
+/// Limits of an ingress.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// TCP flows at once. Connections beyond wait in the listeners' queues.
+    /// Maximum number of TCP flows. Further connections wait in the listeners' queues.
     pub flows: usize,
-    /// UDP flows at once. For one above that, the flow ends that is idle longest.
+    /// Maximum number of UDP flows. To make room, the flow that has been idle longest ends.
     pub udp_flows: usize,
     /// Time without a datagram after which a UDP flow ends (RFC 4787 section 4.3).
     pub udp_idle: Duration,
-    /// Time for a client to say where it wants to go.
+    /// Time for a client to request its target.
     pub handshake: Duration,
-    /// Bytes of a forwarded or transparent connection that follow its request at once, at most.
+    /// Maximum number of early bytes, which a forwarded or transparent connection sends right
+    /// after its request.
     pub early: usize,
-    /// Treatment of flows by the ports of their targets.
+    /// How to treat flows by the ports of their targets.
     pub classes: Classes,
 }
 
-/// Early bytes of a flow, where it has any.
+/// The limit on a flow's early bytes when they are enabled.
 pub const EARLY: usize = 16 * 1024;
 
 impl Default for Limits {
@@ -65,7 +66,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Time without a datagram after which a UDP flow to this port ends.
+    /// Returns the idle timeout of UDP flows to this port.
     fn udp_idle(&self, port: u16) -> Duration {
         self.classes.of(port).udp_idle.unwrap_or(self.udp_idle)
     }
@@ -74,25 +75,25 @@ impl Limits {
 /// Counters of an ingress.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Counts {
-    /// TCP connections that were accepted.
+    /// Accepted TCP connections.
     pub accepted: u64,
-    /// TCP flows that have ended, however they did.
+    /// TCP flows that have ended for any reason.
     pub ended: u64,
-    /// Flows that were not opened.
+    /// Flows that could not be opened.
     pub refused: u64,
-    /// Those of them for which the proxy knew neither the token nor the certificate.
+    /// How many of these were refused because the proxy could not authenticate the client.
     pub unauthorized: u64,
-    /// TCP flows that a reset ended.
+    /// TCP flows ended by a reset.
     pub reset: u64,
-    /// Clients whose request was wrong or late.
+    /// Clients whose request was invalid or late.
     pub bad_requests: u64,
-    /// Failures of accept(2) or recv(2), such as a lack of descriptors.
+    /// Errors of accept(2) or recv(2), for example a lack of descriptors.
     pub accept_failures: u64,
-    /// UDP flows that were begun.
+    /// UDP flows begun so far.
     pub udp_flows: u64,
-    /// Datagrams that were dropped: they were malformed, or a limit was reached.
+    /// Datagrams dropped because they were malformed or a limit was reached.
     pub dropped: u64,
-    /// Marks of the path that a datagram without ECN could not take on.
+    /// Marks of the path that were lost because the datagram had no ECN.
     pub marks_refused: u64,
     /// Bytes of TCP flows toward targets.
     pub up: u64,
@@ -133,7 +134,8 @@ fn count(counter: &AtomicU64) {
 }
 
 impl Counters {
-    /// Counts a flow of a client that the proxy does not know, and logs the first of a thousand.
+    /// Counts a flow that the proxy refuses for lack of authentication, logging one of every
+    /// thousand.
     fn unauthorized(&self) {
         let before = self.unauthorized.fetch_add(1, Ordering::Relaxed);
         if before.is_multiple_of(1_000) {
@@ -144,7 +146,7 @@ impl Counters {
         }
     }
 
-    /// Counts a failure, and logs the first of a thousand.
+    /// Counts an error, logging one of every thousand.
     fn accept_failed(&self, error: &io::Error) {
         let before = self.accept_failures.fetch_add(1, Ordering::Relaxed);
         if before.is_multiple_of(1_000) {
@@ -153,20 +155,20 @@ impl Counters {
     }
 }
 
-/// The way in which a TCP listener serves a connection.
+/// How a TCP listener serves its connections.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Service {
     /// All connections go to one target.
     Forward(Target),
-    /// Clients name their targets by SOCKS version 5.
+    /// Clients request targets using SOCKS version 5.
     Socks,
-    /// Clients name their targets by HTTP CONNECT.
+    /// Clients request targets using HTTP CONNECT.
     Http,
-    /// Connections that the kernel took from their way to a target, which is their local address.
+    /// The kernel redirects connections. Their local address is the original target.
     Transparent,
 }
 
-/// Joins local listeners with an outbound. Clones share limits and counters.
+/// Joins local listeners to an outbound. Clones share limits and counters.
 #[derive(Clone, Debug)]
 pub struct Ingress<O> {
     outbound: O,
@@ -178,7 +180,7 @@ pub struct Ingress<O> {
     told: Arc<Told>,
 }
 
-/// Limits of which the log tells once a minute.
+/// Limits how often reaching a limit is logged.
 #[derive(Debug, Default)]
 struct Told {
     udp: OnceAMinute,
@@ -186,7 +188,7 @@ struct Told {
 }
 
 impl<O: Outbound> Ingress<O> {
-    /// An ingress without listeners.
+    /// Creates an ingress without listeners.
     pub fn new(outbound: O, limits: Limits) -> Self {
         let room = Arc::new(Semaphore::new(limits.flows));
         Self {
@@ -200,19 +202,19 @@ impl<O: Outbound> Ingress<O> {
         }
     }
 
-    /// The counters so far.
+    /// Returns the counters so far.
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.counters.counts()
     }
 
-    /// The flows under way.
+    /// Returns the active flows.
     #[must_use]
     pub const fn flows(&self) -> &Flows {
         &self.flows
     }
 
-    /// Changes times, early bytes and classes; the numbers of flows stay.
+    /// Changes timeouts, early bytes and classes, but not the numbers of flows.
     pub fn change(&self, limits: Limits) {
         let mut now = self.limits.write().unwrap_or_else(PoisonError::into_inner);
         *now = Limits {
@@ -227,7 +229,7 @@ impl<O: Outbound> Ingress<O> {
         limits.clone()
     }
 
-    /// Accepts connections for a service, without end.
+    /// Accepts connections for a service indefinitely.
     pub async fn serve(&self, listener: TcpListener, service: Service) {
         loop {
             let Ok(room) = Arc::clone(&self.room).acquire_owned().await else {
@@ -239,7 +241,7 @@ impl<O: Outbound> Ingress<O> {
             if service == Service::Transparent
                 && local.local_addr().ok() == listener.local_addr().ok()
             {
-                // The client has named the listener, which is no target.
+                // The client connected to the listener itself, which is not a target.
                 count(&self.counters.bad_requests);
                 continue;
             }
@@ -249,7 +251,7 @@ impl<O: Outbound> Ingress<O> {
         }
     }
 
-    /// Serves one connection to its end.
+    /// Serves one connection until it ends.
     async fn flow(
         &self,
         local: TcpStream,
@@ -267,8 +269,8 @@ impl<O: Outbound> Ingress<O> {
         count(&self.counters.ended);
     }
 
-    /// Joins a connection with a flow to a target. A refusal becomes a reset: the connection
-    /// exists already.
+    /// Joins a connection to a flow to a target. If the flow is refused, the connection is
+    /// reset, because it is already established.
     async fn forward(&self, local: TcpStream, by: &str, target: &Target) {
         splice::reset_on_close(&local);
         let listed = self.list(&local, by, target);
@@ -287,8 +289,8 @@ impl<O: Outbound> Ingress<O> {
         self.flows.add(Kind::Tcp, by, client, target)
     }
 
-    /// Opens a flow for a connection, with its early bytes; none where the connection was reset
-    /// meanwhile.
+    /// Opens a flow for a connection with its early bytes. Returns `None` if the connection is
+    /// reset meanwhile.
     async fn open(
         &self,
         local: &TcpStream,
@@ -320,7 +322,7 @@ impl<O: Outbound> Ingress<O> {
         tracing::debug!(%target, %refusal, "flow refused");
     }
 
-    /// A place for a UDP flow; none where none is allowed.
+    /// Returns a place for a UDP flow, or `None` if none are allowed.
     fn udp_place(&self) -> Option<UdpFlow> {
         let most = self.limits().udp_flows;
         if self.udp.count() >= most {
@@ -337,8 +339,8 @@ impl<O: Outbound> Ingress<O> {
         Some(self.udp.add())
     }
 
-    /// Sends a last answer, and waits for the client to end the connection: closed with bytes that
-    /// were not read, it would be reset, and the answer lost.
+    /// Sends a last answer, and waits for the client to end the connection. Closing it with
+    /// unread bytes would reset it, and the answer would be lost.
     async fn farewell(&self, mut local: TcpStream, answer: &[u8]) {
         let mut ignored = [0; 512];
         let end = async {
@@ -347,11 +349,11 @@ impl<O: Outbound> Ingress<O> {
             while local.read(&mut ignored).await? > 0 {}
             io::Result::Ok(())
         };
-        // Whether the client has taken the answer makes no difference now.
+        // It no longer matters whether the client has received the answer.
         let _ = tokio::time::timeout(FAREWELL, end).await;
     }
 
-    /// Ends a flow whose client has gone before it began.
+    /// Ends a flow whose client left before it began.
     fn give_up(&self, mut read: O::Read, mut write: O::Write) {
         count(&self.counters.reset);
         read.abort();

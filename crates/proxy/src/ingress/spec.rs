@@ -1,12 +1,12 @@
-//! Where ingresses listen and what they forward, in ssh's syntax.
+//! Parses where ingresses listen and what they forward, using the syntax of ssh.
 //!
 //! ```text
 //!   -L [BIND:]PORT:HOST:HOSTPORT[/udp]
 //!   -D [BIND:]PORT
 //! ```
 //!
-//! BIND is an address, IPv6 in brackets, or `localhost`; `*` and an empty one mean all addresses.
-//! Without BIND and its colon a listener is on loopback.
+//! BIND is an address, with IPv6 in brackets, or `localhost`. An empty BIND or `*` means all
+//! addresses. If BIND and its colon are omitted, the listener is on loopback.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -14,23 +14,23 @@ use std::str::FromStr;
 
 use crate::target::{Target, TargetError};
 
-/// Addresses that a listener is on.
+/// The addresses of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Place {
-    /// Loopback, of each IP version that the machine has.
+    /// Loopback for each IP version that the machine supports.
     Loopback,
-    /// All addresses, of each IP version that the machine has.
+    /// All addresses for each IP version that the machine supports.
     All,
     /// This address.
     Address(IpAddr),
 }
 
-/// Where a listener is.
+/// The addresses and port of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Bind {
     /// The addresses.
     pub place: Place,
-    /// The port; 0 leaves it to the system.
+    /// The port, or 0 to let the system choose.
     pub port: u16,
 }
 
@@ -43,48 +43,48 @@ pub enum Protocol {
     Udp,
 }
 
-/// A local port whose flows go to one target.
+/// A local port that forwards its flows to one target.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Forward {
-    /// Where it listens.
+    /// Where to listen.
     pub bind: Bind,
-    /// Where its flows go.
+    /// The target of its flows.
     pub target: Target,
     /// Its kind of traffic.
     pub protocol: Protocol,
 }
 
-/// Why a text is no forward, and what to write.
+/// The reason why a text is invalid. Its message suggests a remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SpecError {
-    /// Too few or too many parts.
+    /// The number of parts is wrong.
     #[error(
         "`{0}` has {1} of the parts [BIND:]PORT:HOST:HOSTPORT; write, for example, \
          8080:example.org:80, and an IPv6 address in brackets"
     )]
     ForwardParts(String, usize),
-    /// Too many parts.
+    /// There are too many parts.
     #[error("`{0}` is not [BIND:]PORT; write, for example, 1080 or 127.0.0.1:1080")]
     BindParts(String),
-    /// An unknown protocol.
+    /// The protocol is unknown.
     #[error("`{0}` is no protocol; write /udp for UDP, and nothing for TCP")]
     Protocol(String),
-    /// A path of a Unix socket, which ssh takes.
+    /// A path of a Unix socket, which only ssh supports.
     #[error("`{0}` is a path; forwards join ports, so write [BIND:]PORT:HOST:HOSTPORT")]
     Path(String),
-    /// An opened bracket that is not closed, or the reverse.
+    /// A bracket lacks its counterpart.
     #[error("`{0}` has a bracket without its pair; write an IPv6 address as [2001:db8::1]")]
     Bracket(String),
-    /// No address to listen on.
+    /// The address to listen on is invalid.
     #[error(
         "`{0}` is no address to listen on; write an address of this machine, an IPv6 address in \
          brackets, localhost, or * for all"
     )]
     Address(String),
-    /// No port to listen on.
+    /// The port to listen on is invalid.
     #[error("`{0}` is no port to listen on; write a number from 0 to 65535, 0 for any free port")]
     Port(String),
-    /// No target.
+    /// The target is invalid.
     #[error("`{0}` is no target: {1}")]
     Target(String, TargetError),
 }
@@ -132,7 +132,7 @@ impl FromStr for Forward {
     }
 }
 
-/// The parts between colons that stand outside brackets.
+/// Splits a text at colons outside brackets.
 fn parts(text: &str) -> Result<Vec<&str>, SpecError> {
     let (mut parts, mut start, mut inside) = (Vec::new(), 0, false);
     for (at, c) in text.char_indices() {
@@ -177,7 +177,7 @@ impl Bind {
         }
     }
 
-    /// The addresses to listen on. The machine may lack all but one of them where there are more.
+    /// Returns the addresses to listen on. If there are several, the machine may lack all but one.
     #[must_use]
     pub fn addresses(&self) -> Vec<SocketAddr> {
         let both =
@@ -189,7 +189,7 @@ impl Bind {
         }
     }
 
-    /// True where only this machine reaches the listener.
+    /// Returns true if only this machine can reach the listener.
     #[must_use]
     pub fn is_local(&self) -> bool {
         match self.place {

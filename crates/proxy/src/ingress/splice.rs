@@ -1,10 +1,11 @@
-//! A local connection and a flow, joined.
+//! Joins a local connection and a flow.
 //!
-//! Each direction ends separately: FIN to shutdown. A reset of either side ends both directions at
-//! once: TCP has no reset of one direction (RFC 9293 section 3.5.3, RFC 9114 section 4.4).
+//! Each direction ends separately, converting a FIN to a shutdown. A reset of either side ends
+//! both directions immediately, because TCP can't reset a single direction (RFC 9293
+//! section 3.5.3, RFC 9114 section 4.4).
 //!
-//! A direction without bytes under way holds no memory: reads go to a buffer of the thread, and
-//! only what the other side does not take at once is kept.
+//! Idle directions hold no memory. Reads use a buffer of the thread, and only bytes that the
+//! other side doesn't accept immediately are kept.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -21,32 +22,32 @@ use tokio::net::TcpStream;
 use crate::flows::Carried;
 use crate::outbound::Abort;
 
-/// Most bytes that one read takes, and so most that a direction holds.
+/// Maximum number of bytes per read, and therefore the maximum that a direction holds.
 const BUFFER: usize = 64 * 1024;
 
-/// Silence after which the kernel asks whether a local peer is still there.
+/// Idle time before TCP keep-alive probes a local peer.
 const KEEP_ALIVE: Duration = Duration::from_secs(120);
 
-/// The same once the peer has ended its direction.
+/// The same after the peer has ended its direction.
 const ENDED: Duration = Duration::from_secs(10);
 
 thread_local! {
     static SCRATCH: RefCell<Box<[u8]>> = RefCell::new(vec![0; BUFFER].into());
 }
 
-/// How a flow went.
+/// The result of a flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
     /// Bytes from the local side to the target.
     pub up: u64,
     /// Bytes from the target to the local side.
     pub down: u64,
-    /// A reset of one side ended the flow.
+    /// Whether a reset of either side ended the flow.
     pub reset: bool,
 }
 
-/// Joins a local connection and a flow until both directions have ended. `early` goes to the target
-/// before what is read.
+/// Joins a local connection and a flow until both directions have ended. `early` is sent to the
+/// target first.
 pub async fn splice<R, W>(
     local: TcpStream,
     early: Vec<u8>,
@@ -58,7 +59,7 @@ where
     W: AsyncWrite + Abort + Unpin,
 {
     prepare(&local);
-    reset_on_close(&local); // Bytes are not complete where the tunnel ends first.
+    reset_on_close(&local); // The bytes are incomplete if the tunnel ends first.
     let (mut from, mut to) = (Half(&local), Half(&local));
     let traffic = {
         let watch = pin!(broken(&local));
@@ -71,7 +72,7 @@ where
     traffic
 }
 
-/// Joins any pair of local halves and a flow until both directions have ended.
+/// Joins any pair of local halves to a flow until both directions have ended.
 pub async fn join<A, B, R, W>(
     (from, to): (&mut A, &mut B),
     early: Vec<u8>,
@@ -114,14 +115,14 @@ where
     }
 }
 
-/// One side was reset, or failed.
+/// One side was reset or failed.
 #[derive(Debug)]
 struct Broken;
 
 /// A direction's state.
 #[derive(Debug)]
 struct Direction {
-    /// Bytes that were read and not written yet: those from `written` on.
+    /// Bytes read but not written yet, which begin at `written`.
     held: Vec<u8>,
     written: usize,
     moved: u64,
@@ -131,7 +132,7 @@ struct Direction {
 #[derive(Debug)]
 enum State {
     Open,
-    /// The source has ended: what is held goes out, then the end.
+    /// The source has ended. Held bytes are written before the end.
     Ending,
     Ended,
 }
@@ -146,7 +147,7 @@ impl Direction {
         }
     }
 
-    /// Moves bytes until nothing can be moved: ready once the direction has ended.
+    /// Moves bytes until nothing more can be moved. Ready once the direction has ended.
     fn poll(
         &mut self,
         cx: &mut Context<'_>,
@@ -170,7 +171,8 @@ impl Direction {
                     Poll::Ready(()) => {}
                     Poll::Pending => {
                         self.held = Vec::new();
-                        // The reader has nothing now: a buffering writer sends what it holds.
+                        // Since the reader has no data now, a buffering writer should send its
+                        // bytes.
                         return match Pin::new(&mut *to).poll_flush(cx) {
                             Poll::Ready(Err(_)) => Poll::Ready(Err(Broken)),
                             _ => Poll::Pending,
@@ -178,7 +180,7 @@ impl Direction {
                     }
                 },
                 State::Ending => {
-                    // The shutdown of stdout flushes nothing.
+                    // Shutting down stdout doesn't flush it.
                     ready!(Pin::new(&mut *to).poll_flush(cx)).map_err(|_| Broken)?;
                     ready!(Pin::new(&mut *to).poll_shutdown(cx)).map_err(|_| Broken)?;
                     self.state = State::Ended;
@@ -188,7 +190,7 @@ impl Direction {
         }
     }
 
-    /// Reads once and writes what the other side takes.
+    /// Reads once and writes the bytes that the other side accepts.
     fn pass(
         &mut self,
         cx: &mut Context<'_>,
@@ -218,7 +220,7 @@ impl Direction {
     }
 }
 
-/// Writes once: at least a byte.
+/// Writes at least one byte.
 fn write(
     cx: &mut Context<'_>,
     to: &mut (impl AsyncWrite + Unpin),
@@ -231,33 +233,34 @@ fn write(
     }
 }
 
-/// Has a local connection send at once, and find out that its peer has gone.
+/// Makes a local connection send immediately and detect that its peer has gone.
 fn prepare(local: &TcpStream) {
-    // Both fail only for a connection that has ended, which the first read finds out.
+    // Both only fail if the connection has ended, which the first read detects.
     let _ = local.set_nodelay(true);
     let _ = SockRef::from(local).set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEP_ALIVE));
 }
 
-/// Has the kernel find out soon whether a local peer that has ended its direction still receives.
-/// One that has closed its socket answers with a reset once its kernel has forgotten that.
+/// Makes the kernel check soon whether a local peer that has ended its direction still receives.
+/// If it has closed its socket, its kernel answers with a reset once it has discarded the
+/// connection.
 fn ask_soon(local: &TcpStream) {
     let often = TcpKeepalive::new().with_time(ENDED).with_interval(ENDED);
     let _ = SockRef::from(local).set_tcp_keepalive(&often);
 }
 
-/// Has the kernel send a reset when the connection is closed.
+/// Makes the kernel send a reset when the connection is closed.
 pub(super) fn reset_on_close(local: &TcpStream) {
-    // This fails only for a connection that has ended.
+    // This only fails if the connection has ended.
     let _ = SockRef::from(local).set_linger(Some(Duration::ZERO));
 }
 
-/// Waits until a connection is reset, whichever direction is being read or written.
+/// Waits until a connection is reset, even if neither direction is being read or written.
 pub(super) async fn broken(local: &TcpStream) {
     loop {
         match local.ready(Interest::ERROR).await {
             Ok(ready) if ready.is_error() => return,
             Ok(_) => {}
-            // The runtime ends.
+            // The runtime is shutting down.
             Err(_) => return,
         }
     }
@@ -354,7 +357,7 @@ mod tests {
         }
     }
 
-    /// A target that takes a few bytes at a time, so that some are held.
+    /// The target accepts only a few bytes at a time, so that some are held.
     #[tokio::test]
     async fn bytes_pass_whole_and_small_segments_at_once() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -392,7 +395,7 @@ mod tests {
         assert_eq!(splice.await.unwrap(), traffic);
     }
 
-    /// Writes that a target does not take yet wait: the memory that they have is bounded.
+    /// While a target accepts no bytes, they are held in a bounded amount of memory.
     #[tokio::test]
     async fn a_direction_holds_one_read_at_most() {
         let mut direction = Direction::new(Vec::new());

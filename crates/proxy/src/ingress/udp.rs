@@ -1,4 +1,4 @@
-//! UDP flows, and the forward of datagrams to one target.
+//! UDP flows, and forwarding datagrams to one target.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -23,32 +23,32 @@ use crate::marked;
 use crate::outbound::{Datagrams, Outbound};
 use crate::target::Target;
 
-/// Longest datagram of UDP over IPv6 (RFC 768: 65,535 bytes less the header).
+/// Maximum payload of UDP over IPv6 in bytes (RFC 768: 65,535 bytes minus the header).
 pub(super) const LONGEST: usize = 65_527;
 
-/// Datagrams that wait for a flow, at most.
+/// Maximum number of datagrams that wait for a flow.
 const QUEUE: usize = 256;
-/// Bytes that wait for a flow, at most.
+/// Maximum number of bytes that wait for a flow.
 const QUEUE_BYTES: usize = 512 * 1024;
 
-/// A flow that was refused stays so for this time, in which its datagrams are dropped.
+/// Time for which a refused flow stays refused. Its datagrams are dropped meanwhile.
 const REFUSED: Duration = Duration::from_secs(1);
 
-/// Pause after an error of a socket.
+/// Pause after a socket error.
 pub(super) const PAUSE: Duration = Duration::from_millis(10);
 
-/// Takes datagrams from a target to the application.
+/// Delivers datagrams from a target to the application.
 pub(super) trait Back: Send + Sync + 'static {
     fn deliver(&self, payload: &[u8], ecn: Ecn) -> impl Future<Output = io::Result<()>> + Send;
 }
 
-/// The flows of a socket. They end when this is dropped.
+/// The flows of a socket, which end when this is dropped.
 #[derive(Debug)]
 pub(super) struct Flows<K>(Arc<Mutex<Map<K>>>);
 
 type Map<K> = HashMap<K, Queue>;
 
-/// Datagrams on the way to a flow.
+/// Datagrams waiting for a flow.
 #[derive(Debug)]
 struct Queue {
     payloads: mpsc::Sender<(Bytes, Ecn)>,
@@ -56,7 +56,7 @@ struct Queue {
 }
 
 impl Queue {
-    /// False where there is no room.
+    /// Returns false if there is no room.
     fn push(&self, (payload, ecn): (&[u8], Ecn)) -> bool {
         let before = self.bytes.fetch_add(payload.len(), Ordering::Relaxed);
         let pushed = before + payload.len() <= QUEUE_BYTES
@@ -80,8 +80,8 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Flows<K> {
         Self(Arc::default())
     }
 
-    /// Gives a datagram to the flow of a key, which begins with it if there is none. Without `back`
-    /// the datagram is dropped.
+    /// Passes a datagram to the flow with this key, which is created if necessary. If `back`
+    /// fails, the datagram is dropped.
     pub(super) fn offer<O: Outbound, B: Back>(
         &self,
         ingress: &Ingress<O>,
@@ -127,7 +127,7 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Flows<K> {
     }
 }
 
-/// One flow.
+/// A flow in progress.
 struct Flow<K, O, B> {
     ingress: Ingress<O>,
     key: K,
@@ -140,10 +140,10 @@ struct Flow<K, O, B> {
     place: UdpFlow,
 }
 
-/// Why a flow ends.
+/// The reason why a flow ends.
 enum End {
     Idle,
-    /// The tunnel ended it, the socket of the application has gone, or another flow has its place.
+    /// The tunnel ended it, the application's socket has gone, or it was evicted.
     Gone,
 }
 
@@ -204,7 +204,7 @@ impl<K: Eq + Hash, O: Outbound, B: Back> Flow<K, O, B> {
         End::Gone
     }
 
-    /// Leaves the map, unless the flow is idle and a datagram has just come.
+    /// Leaves the map, unless the flow is idle and a datagram has just arrived.
     fn leave(&self, queue: &mut mpsc::Receiver<(Bytes, Ecn)>, end: &End) -> bool {
         let Some(flows) = self.flows.upgrade() else {
             return true;
@@ -222,7 +222,8 @@ impl<K: Eq + Hash, O: Outbound, B: Back> Flow<K, O, B> {
     }
 }
 
-/// The next datagram. An error ends no socket: it is of a datagram that was sent before, or passes.
+/// Receives the next datagram. Errors don't end the socket, because they concern an earlier
+/// datagram or are temporary.
 pub(super) async fn receive<O>(
     ingress: &Ingress<O>,
     socket: &UdpSocket,
@@ -243,7 +244,7 @@ pub(super) async fn receive<O>(
     }
 }
 
-/// A socket that its listener owns: it closes with the listener, before the flows have ended.
+/// A socket owned by its listener. It closes with the listener, even before its flows have ended.
 #[derive(Clone, Debug)]
 pub(super) struct Shared(Weak<UdpSocket>);
 
@@ -272,8 +273,8 @@ impl Back for Client {
 }
 
 impl<O: Outbound> Ingress<O> {
-    /// Takes datagrams of any number of clients to one target, without end. Each client has a flow
-    /// of its own.
+    /// Forwards datagrams from any number of clients to one target, indefinitely. Each client
+    /// has a separate flow.
     pub async fn serve_udp(&self, socket: UdpSocket, target: Target) {
         let socket = Arc::new(socket);
         let flows = Flows::new();

@@ -1,4 +1,4 @@
-//! The configuration of a proxy: one TOML file, and the users in another.
+//! The configuration of a proxy, which is a TOML file and a separate file of users.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
@@ -15,17 +15,17 @@ use crate::classes::Classes;
 use crate::policy::Policy;
 use crate::token::{BadToken, Token};
 
-/// Flows of a user, and of all, where nothing else is configured.
+/// Default limits on the flows of a user and of all users.
 const FLOWS_PER_USER: usize = 1_000;
 const FLOWS: usize = 10_000;
-/// The least time of an idle UDP flow (RFC 4787 section 4.3).
+/// The minimum timeout of idle UDP flows in seconds (RFC 4787 section 4.3).
 const LEAST_IDLE: u64 = 120;
 /// The prefix of a certificate's SHA-256.
 const CERTIFICATE: &str = "sha256:";
-/// Characters of a user's name at most.
+/// Maximum length of a user's name.
 const LONGEST_NAME: usize = 64;
 
-/// A fault of a file. No message has a token.
+/// An error in a file. Messages never include a token.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
@@ -34,22 +34,22 @@ pub enum ConfigError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The underlying error.
         source: std::io::Error,
     },
-    /// A line is wrong.
+    /// A line is invalid.
     #[error("{place}:{line}: {what}")]
     Invalid {
-        /// The file, or the environment variable.
+        /// The file or environment variable.
         place: String,
-        /// The line, from 1.
+        /// The line number, counting from 1.
         line: usize,
-        /// The fault.
+        /// A description of the error.
         what: String,
     },
 }
 
-/// A file as it is written.
+/// The file's content.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
@@ -87,45 +87,45 @@ struct Seconds {
     udp_idle: Option<Spanned<u64>>,
 }
 
-/// The configuration of a proxy but for its users. Paths are relative to the file.
+/// A proxy's configuration, except for its users. Paths are relative to the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Address and port to listen on, with the line; none where another server listens.
+    /// Address and port to listen on, with the line number. `None` if another server listens.
     pub listen: Option<(String, usize)>,
     /// The file of users.
     pub tokens: PathBuf,
-    /// The name of the host in URIs.
+    /// The host name to use in URIs.
     pub name: Option<String>,
-    /// Certificate chain and private key in PEM.
+    /// Certificate chain and private key, as PEM files.
     pub certificate: Option<(PathBuf, PathBuf)>,
-    /// Control laws, with the line.
+    /// Congestion control laws, with the line number.
     pub cc: Option<(String, usize)>,
-    /// Addresses.
+    /// Allowed and denied addresses.
     pub policy: Policy,
-    /// Flows of all users at a time.
+    /// Maximum number of flows of all users.
     pub flows: usize,
-    /// Flows of a user at a time.
+    /// Maximum number of flows per user.
     pub flows_per_user: usize,
-    /// Times.
+    /// Timeouts.
     pub times: Times,
-    /// The status socket.
+    /// The socket for status requests.
     pub control: Option<PathBuf>,
-    /// Where Prometheus metrics are served.
+    /// The address that serves Prometheus metrics.
     pub metrics: Option<SocketAddr>,
-    /// Treatment of flows by the ports of their targets.
+    /// How to treat flows by the ports of their targets.
     pub classes: Classes,
 }
 
-/// The proof of a user in a file.
+/// A user's credential in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Credential {
-    /// A token of requests.
+    /// A token that requests carry.
     Token(Token),
     /// The SHA-256 of a certificate.
     Certificate(Pin),
 }
 
-/// A text with its name in messages.
+/// A text and the name to use for it in messages.
 struct Source<'a> {
     place: &'a str,
     text: &'a str,
@@ -157,7 +157,7 @@ impl Source<'_> {
     }
 }
 
-/// An address, or a prefix.
+/// Parses an address or a prefix.
 #[must_use]
 pub fn prefix(text: &str) -> Option<IpNet> {
     let address = || text.parse::<IpAddr>().ok().map(IpNet::from);
@@ -165,7 +165,7 @@ pub fn prefix(text: &str) -> Option<IpNet> {
 }
 
 impl Config {
-    /// Reads and checks a file.
+    /// Reads and validates a file.
     ///
     /// # Errors
     /// [`ConfigError`].
@@ -173,7 +173,7 @@ impl Config {
         Self::parse(path, &read(path)?)
     }
 
-    /// Checks the text of a file.
+    /// Validates the text of a file.
     ///
     /// # Errors
     /// [`ConfigError::Invalid`].
@@ -229,7 +229,7 @@ impl Config {
         })
     }
 
-    /// A configuration without a file.
+    /// Creates a configuration without a file.
     #[must_use]
     pub fn new(tokens: PathBuf, policy: Policy) -> Self {
         Self {
@@ -248,7 +248,7 @@ impl Config {
         }
     }
 
-    /// Access of these users.
+    /// Returns the access of these users.
     #[must_use]
     pub fn access(&self, users: &[(String, Credential)]) -> Access {
         let users = users.iter().map(|(name, credential)| User {
@@ -268,8 +268,9 @@ impl Config {
     }
 }
 
-/// The users of a text: in each line a name and a token, or `sha256:` and the SHA-256 of a
-/// certificate. Empty lines and those that begin with `#` have none. `place` is for messages.
+/// Parses users. Each line has a name and either a token or `sha256:` followed by the SHA-256 of
+/// a certificate. Empty lines and those beginning with `#` are ignored. `place` is used in
+/// messages.
 ///
 /// # Errors
 /// [`ConfigError::Invalid`].

@@ -12,7 +12,7 @@ macro_rules! counters {
             $(pub(super) $name: AtomicU64,)*
         }
 
-        /// Totals since a proxy began.
+        /// Totals since a proxy started.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
         #[non_exhaustive]
         pub struct Counts {
@@ -28,33 +28,33 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Connections of clients.
+    /// Connections from clients.
     connections,
-    /// Requests whose head arrived.
+    /// Requests whose header section arrived.
     requests,
-    /// Requests that are no CONNECT of a target.
+    /// Requests that aren't a valid CONNECT.
     malformed,
-    /// Requests without the token of a user.
+    /// Requests without a user's token or certificate.
     unauthorized,
-    /// Requests above a limit of flows.
+    /// Requests that exceeded a limit on flows.
     busy,
-    /// Requests for targets that are not allowed.
+    /// Requests for targets that aren't allowed.
     denied,
-    /// Requests whose target's name has no address.
+    /// Requests whose target's name could not be resolved.
     unresolved,
-    /// Requests whose target refused, was unreachable or did not answer.
+    /// Requests whose target refused, was unreachable or didn't respond.
     unreached,
     /// TCP flows.
     tcp_flows,
-    /// TCP flows that a reset ended.
+    /// TCP flows ended by a reset.
     tcp_resets,
     /// UDP flows.
     udp_flows,
-    /// UDP flows that ended because nothing arrived.
+    /// UDP flows ended by the idle timeout.
     udp_idle,
-    /// UDP flows that ended for others, because a limit was reached.
+    /// UDP flows ended in favor of others because a limit was reached.
     udp_evicted,
-    /// Flows that ended because their user was revoked.
+    /// Flows ended because their user was revoked.
     revoked,
     /// Bytes from clients to targets.
     bytes_up,
@@ -64,21 +64,19 @@ counters! {
     datagrams_up,
     /// Datagrams from targets to clients.
     datagrams_down,
-    /// Datagrams from targets that went as a capsule.
+    /// Datagrams from targets that were sent as a capsule.
     capsules_down,
-    /// Datagrams of clients without a known context or a flow, above a queue's room, or that the
-    /// socket did not take.
+    /// Datagrams from clients that were dropped because of an unknown context, a missing flow, a
+    /// full queue, or an error of the socket.
     datagrams_dropped,
-    /// Marks of the path from clients that a datagram without ECN could not take on.
+    /// Marks of the path from clients that were lost because the datagram had no ECN.
     marks_refused,
 }
 
-/// Adds one.
 pub(super) fn count(counter: &AtomicU64) {
     add(counter, 1);
 }
 
-/// Adds `more`.
 pub(super) fn add(counter: &AtomicU64, more: usize) {
     counter.fetch_add(more as u64, Ordering::Relaxed);
 }

@@ -1,4 +1,5 @@
-//! The proxy: CONNECT requests of clients in, connections and datagrams to targets out.
+//! The proxy, which accepts CONNECT requests from clients and forwards connections and datagrams
+//! to targets.
 //!
 //! ```text
 //!   request ─► user ─► place ─► target ─► addresses ─► policy ─► socket ─► 200 ─► relay
@@ -32,20 +33,21 @@ use counters::{Counters, count};
 use users::Gate;
 pub use users::{Access, User, UserKey};
 
-/// Bytes of a header section.
+/// Maximum size of a header section in bytes.
 const HEAD_BYTES: u64 = 16 * 1024;
-/// Streams of a connection beyond the flows of a user: requests above the limit get a response.
+/// Streams of a connection beyond its user's limit on flows, so that requests above the limit
+/// still get a response.
 const SPARE_STREAMS: usize = 16;
 
-/// Times of a proxy.
+/// Timeouts of a proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Times {
-    /// For the head of a request to arrive.
+    /// Time for a request's header section to arrive.
     pub head: Duration,
-    /// For a target to be found and connected.
+    /// Time for resolving and connecting to a target.
     pub connect: Duration,
-    /// A UDP flow without a datagram in either direction ends after this time, of at least two
-    /// minutes (RFC 4787 section 4.3).
+    /// Time without a datagram in either direction after which a UDP flow ends. It must be at
+    /// least two minutes (RFC 4787 section 4.3).
     pub udp_idle: Duration,
 }
 
@@ -59,7 +61,7 @@ impl Default for Times {
     }
 }
 
-/// A proxy. Clones are one proxy.
+/// A proxy. Clones refer to the same proxy.
 #[derive(Clone, Debug)]
 pub struct Proxy(Arc<Shared>);
 
@@ -73,12 +75,12 @@ struct Shared {
     denied: Denied,
 }
 
-/// Targets that were denied, of which the log tells once.
+/// Denied targets, each of which is logged only once.
 #[derive(Debug, Default)]
 struct Denied(Mutex<BTreeSet<String>>);
 
 impl Denied {
-    /// Targets that are kept: a client that tries more has them in no log.
+    /// Maximum number of targets to keep. Further ones aren't logged.
     const MOST: usize = 1000;
 
     fn is_new(&self, target: &Target) -> bool {
@@ -87,20 +89,20 @@ impl Denied {
     }
 }
 
-/// A proxy's part of one connection, which is listed as long as this exists.
+/// A proxy's state for one connection, which is listed until this is dropped.
 #[derive(Debug)]
 pub struct Session {
     shared: Arc<Shared>,
     id: usize,
     connection: Connection,
     client: SocketAddr,
-    /// The certificate that the client has shown.
+    /// The certificate that the client presented.
     shown: Option<Pin>,
 }
 
 impl Session {
-    /// Streams of the client for its flows, and for requests above their limit, which get a
-    /// response.
+    /// Returns how many streams the client can open, both for its flows and for requests above
+    /// the limit, which still get a response.
     #[must_use]
     pub fn streams(&self) -> usize {
         2 * self.shared.gate.rules().flows_per_user() + SPARE_STREAMS
@@ -111,7 +113,7 @@ impl Session {
         connection.set_max_concurrent_bi_streams(most);
     }
 
-    /// Responds to a request, and relays the flow that it opens until its end.
+    /// Responds to a request, and relays the flow that it opens until it ends.
     pub async fn respond(&self, request: &Request<()>, exchange: ServerExchange) {
         request::respond(self, request, exchange).await;
     }
@@ -132,7 +134,7 @@ impl Shared {
 }
 
 impl Proxy {
-    /// A proxy for those who have access.
+    /// Creates a proxy for users with `access`.
     #[must_use]
     pub fn new(access: Access, times: Times) -> Self {
         Self(Arc::new(Shared {
@@ -145,36 +147,36 @@ impl Proxy {
         }))
     }
 
-    /// Changes who has access. Flows go on but those of users who are no longer there.
+    /// Changes who has access. Flows continue unless their user has been removed.
     pub fn change(&self, access: Access) {
         self.0.gate.change(access);
     }
 
-    /// Totals so far.
+    /// Returns totals so far.
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.0.counters.counts()
     }
 
-    /// Flows at this time.
+    /// Returns the number of active flows.
     #[must_use]
     pub fn flows(&self) -> usize {
         self.0.gate.flows()
     }
 
-    /// The flows that are open.
+    /// Returns the active flows.
     #[must_use]
     pub fn open_flows(&self) -> &Flows {
         &self.0.flows
     }
 
-    /// The connections of clients.
+    /// Returns the connections of clients.
     #[must_use]
     pub fn connections(&self) -> Vec<Connection> {
         self.0.connections().values().cloned().collect()
     }
 
-    /// Begins to serve flows of a connection whose handshake is complete.
+    /// Begins serving flows on a connection whose handshake is complete.
     #[must_use]
     pub fn session(&self, connection: &Connection) -> Session {
         let shared = Arc::clone(&self.0);
@@ -191,18 +193,18 @@ impl Proxy {
         }
     }
 
-    /// Serves the flows of a connection whose handshake is complete, until the client closes it and
-    /// targets have what it had sent completely. Dropped, the future ends all flows. The caller
-    /// bounds the number of connections.
+    /// Serves the flows of a connection whose handshake is complete, until the client closes it
+    /// and targets have received all data that it sent completely. Dropping the future ends all
+    /// flows. The caller should limit the number of connections.
     ///
     /// # Errors
-    /// [`LinkError`] for a connection that ends with an error.
+    /// [`LinkError`], if the connection ends with an error.
     pub async fn serve(&self, connection: driver::Connection) -> Result<(), LinkError> {
         let shared = &self.0;
         let session = Arc::new(self.session(&connection));
         session.limit_streams(&connection);
         let begun = ServerLink::with_tunnels(connection.clone(), HEAD_BYTES);
-        // The settings need a stream that the client grants.
+        // Sending the settings requires a stream that the client must allow.
         let begun = tokio::time::timeout(shared.times.head, begun).await;
         let mut link = begun.unwrap_or(Err(LinkError::TimedOut))?;
         let served = requests(&session, &connection, &mut link).await;
@@ -221,7 +223,7 @@ async fn requests(
     let mut changes = session.shared.gate.changes();
     let mut flows = JoinSet::new();
     loop {
-        // A client that resets a flow opens the next one before this side has ended it.
+        // A client that resets a flow can open the next one before this side has ended the first.
         let is_full = flows.len() >= session.streams();
         let incoming = tokio::select! {
             incoming = link.next(), if !is_full => incoming,
@@ -234,7 +236,7 @@ async fn requests(
         let incoming = match incoming {
             Ok(Some(incoming)) => incoming,
             ended => {
-                // Most end with the connection.
+                // Most of them end with the connection.
                 while flows.join_next().await.is_some() {}
                 return ended.map(drop);
             }

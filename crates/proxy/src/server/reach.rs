@@ -1,4 +1,4 @@
-//! From a target to a socket: names, policy, attempts.
+//! Connects to targets: resolves names, applies the policy, and tries the addresses.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -15,13 +15,13 @@ use crate::outbound::Refusal;
 use crate::policy::{self, Policy};
 use crate::target::{Host, Target};
 
-/// Time from an attempt to reach one address of a name to the next one (RFC 8305 section 5).
+/// Delay between attempts to reach the addresses of a name (RFC 8305 section 5).
 const STAGGER: Duration = Duration::from_millis(250);
-/// Silence of a TCP connection after which the kernel asks whether the target is there, the time
-/// between two questions, and their number.
+/// TCP keep-alive for targets: idle time before the first probe, interval between probes, and
+/// their number.
 const KEEP_ALIVE: (Duration, Duration, u32) = (Duration::from_secs(60), Duration::from_secs(15), 4);
 
-/// A TCP connection to a target, within `time`.
+/// Opens a TCP connection to a target within `time`.
 pub(super) async fn tcp(
     target: &Target,
     policy: &Policy,
@@ -38,8 +38,8 @@ pub(super) async fn tcp(
         let options = stream
             .set_nodelay(true)
             .and_then(|()| socket.set_tcp_keepalive(&keepalive))
-            // A client that goes before its flow is relayed is a reset, too: the kernel sends RST
-            // when a socket is closed that lingers for no time.
+            // If the client goes away before its flow is relayed, the target should see a reset.
+            // The kernel sends RST when a socket with zero linger time is closed.
             .and_then(|()| socket.set_linger(Some(Duration::ZERO)));
         options.map_err(|error| refusal(&error))?;
         Ok(stream)
@@ -48,7 +48,7 @@ pub(super) async fn tcp(
     connected.unwrap_or(Err(Refusal::TimedOut))
 }
 
-/// A UDP socket connected to a target.
+/// Opens a UDP socket connected to a target.
 pub(super) async fn udp(
     target: &Target,
     policy: &Policy,
@@ -68,7 +68,7 @@ pub(super) async fn udp(
     connected.unwrap_or(Err(Refusal::TimedOut))
 }
 
-/// A UDP socket that takes datagrams of this address alone. No packet is sent.
+/// Opens a UDP socket that only receives datagrams from this address. No packet is sent.
 async fn connected(address: SocketAddr) -> io::Result<UdpSocket> {
     let any: IpAddr = match address {
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
@@ -80,7 +80,7 @@ async fn connected(address: SocketAddr) -> io::Result<UdpSocket> {
     Ok(socket)
 }
 
-/// The addresses of a target that the policy allows, at least one.
+/// Returns the addresses of a target that the policy allows, at least one.
 async fn addresses(target: &Target, policy: &Policy) -> Result<Vec<SocketAddr>, Refusal> {
     let found: Vec<SocketAddr> = match &target.host {
         Host::Address(address) => vec![SocketAddr::new(*address, target.port)],
@@ -112,8 +112,9 @@ async fn addresses(target: &Target, policy: &Policy) -> Result<Vec<SocketAddr>, 
     }
 }
 
-/// True for an address of this host: an interface has it, or the kernel chooses it as the source
-/// of packets to itself. Where it cannot be found out, it is.
+/// Returns true for an address of this host, which means that an interface has it, or that the
+/// kernel would use it as the source of packets to itself. If this can't be determined, it also
+/// returns true.
 async fn is_own(address: SocketAddr) -> bool {
     if interfaces_have(address.ip()).unwrap_or(true) {
         return true;
@@ -121,7 +122,7 @@ async fn is_own(address: SocketAddr) -> bool {
     let source = connected(address).await;
     match source.and_then(|socket| socket.local_addr()) {
         Ok(source) => source.ip() == address.ip(),
-        // Without a route nothing is connected.
+        // Without a route, connecting fails.
         Err(error) => is_scarce(&error),
     }
 }
@@ -139,8 +140,8 @@ fn interfaces_have(address: IpAddr) -> nix::Result<bool> {
     Ok(interfaces.any(|interface| has(interface.address, interface.netmask)))
 }
 
-/// True for the interface's own address, and for the anycast address of the routers of its subnet
-/// (RFC 4291 section 2.6.1), which a host that forwards has as well.
+/// Returns true for the interface's own address and for the anycast address of the routers in
+/// its subnet (RFC 4291 section 2.6.1), which a forwarding host also has.
 fn is_of_interface(address: IpAddr, own: Option<IpAddr>, mask: Option<IpAddr>) -> bool {
     let is_anycast = match (address, own, mask) {
         (IpAddr::V6(address), Some(IpAddr::V6(own)), Some(IpAddr::V6(mask))) => {
@@ -151,8 +152,8 @@ fn is_of_interface(address: IpAddr, own: Option<IpAddr>, mask: Option<IpAddr>) -
     is_anycast || own == Some(address)
 }
 
-/// Connects to whichever address answers first. They are tried one after the other, each a moment
-/// after the one before, or when that has failed.
+/// Connects to the address that answers first. Each attempt starts a moment after the previous
+/// one, or as soon as that one has failed.
 async fn race(addresses: Vec<SocketAddr>) -> Result<TcpStream, Refusal> {
     let mut addresses = addresses.into_iter();
     let (mut attempts, mut last) = (JoinSet::new(), Refusal::Unreachable);
@@ -179,7 +180,7 @@ async fn race(addresses: Vec<SocketAddr>) -> Result<TcpStream, Refusal> {
     }
 }
 
-/// The refusal that a failure to connect means.
+/// Converts a connection error to a refusal.
 fn refusal(error: &io::Error) -> Refusal {
     match error.kind() {
         io::ErrorKind::ConnectionRefused | io::ErrorKind::ConnectionReset => Refusal::Refused,
@@ -190,9 +191,9 @@ fn refusal(error: &io::Error) -> Refusal {
     }
 }
 
-/// True where this host has no descriptor, port or memory left.
+/// Returns true if this host has run out of descriptors, ports or memory.
 fn is_scarce(error: &io::Error) -> bool {
-    // EMFILE and ENFILE have no kind of their own.
+    // EMFILE and ENFILE have no error kind.
     matches!(
         error.kind(),
         io::ErrorKind::OutOfMemory | io::ErrorKind::AddrNotAvailable

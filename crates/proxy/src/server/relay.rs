@@ -1,9 +1,9 @@
-//! Bytes between a tunnel and a TCP connection. A FIN ends its direction alone; a reset of either
-//! side, in either direction, is a reset of the other.
+//! Relays bytes between a tunnel and a TCP connection. A FIN only ends its direction, whereas a
+//! reset of either side in either direction also resets the other side.
 //!
-//! A direction that its client has ended outlives the client's connection, because a client may
-//! leave as soon as the transport has acknowledged all bytes, and the target may not have them by
-//! then.
+//! After the client has ended a direction, this direction outlives the client's connection. This
+//! is necessary because a client can leave as soon as the transport has acknowledged all bytes,
+//! when the target might not have received them yet.
 
 use std::io;
 use std::net::Shutdown;
@@ -19,16 +19,15 @@ use tokio::net::TcpStream;
 use super::counters::{Counters, add};
 use crate::flows::Carried;
 
-/// Bytes that one read of the socket takes: at first, and at most. A flow that fills what it has
-/// gets twice as many.
+/// Initial and maximum number of bytes per socket read. The size doubles when a flow fills it.
 const READ: (usize, usize) = (4 * 1024, 256 * 1024);
-/// Time that a target has to take a piece of data once its client's connection is over.
+/// Time for a target to accept a piece of data after its client's connection has ended.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Relays until both directions have ended. A future that is dropped before resets both sides: the
-/// target's socket lingers for no time.
+/// Relays until both directions have ended. Dropping the future earlier resets both sides,
+/// because the target's socket has zero linger time.
 ///
-/// # Errors
+/// A reset of either side, which has then also been sent to the other side.
 /// A reset of either side, which the other side has got then.
 pub(super) async fn relay(
     target: TcpStream,
@@ -50,7 +49,7 @@ pub(super) async fn relay(
     }
 }
 
-/// From the tunnel to the target.
+/// Relays from the tunnel to the target.
 async fn up(
     target: &TcpStream,
     client: &Connection,
@@ -63,7 +62,7 @@ async fn up(
             error = broken(target) => return Err(error),
         };
         let Some(chunk) = chunk else {
-            // The target may have closed its side already.
+            // The target may have already closed its side.
             let _ = SockRef::from(target).shutdown(Shutdown::Write);
             return Ok(());
         };
@@ -71,14 +70,14 @@ async fn up(
         flow.up().add(chunk.len());
         tokio::select! {
             written = flow.up().hand_over(write_all(target, chunk)) => written?,
-            // A target that reads nothing would hide it for ever.
+            // If the target reads nothing, waiting only for the write would hide a reset forever.
             () = recv.was_reset() => return Err(io::ErrorKind::ConnectionReset.into()),
             () = given_up(client) => return Err(io::ErrorKind::TimedOut.into()),
         }
     }
 }
 
-/// Waits until the client has been gone for as long as a target is waited for then.
+/// Waits until the client is gone and the target has had enough time.
 async fn given_up(client: &Connection) {
     client.closed().await;
     tokio::time::sleep(PATIENCE).await;
@@ -96,7 +95,7 @@ async fn write_all(target: &TcpStream, mut data: Bytes) -> io::Result<()> {
     Ok(())
 }
 
-/// From the target to the tunnel.
+/// Relays from the target to the tunnel.
 async fn down(
     target: &TcpStream,
     send: &mut TunnelSend,
@@ -110,7 +109,7 @@ async fn down(
             ready = target.readable() => ready?,
             _ = &mut stopped => return Err(io::ErrorKind::ConnectionReset.into()),
         }
-        // No buffer waits with a flow that is idle.
+        // Allocated per read, so that idle flows hold no buffer.
         let mut buffer = BytesMut::with_capacity(size);
         let read = match target.try_read_buf(&mut buffer) {
             Ok(0) => return send.finish().await,
@@ -121,7 +120,8 @@ async fn down(
         add(&all.bytes_down, read);
         flow.down().add(read);
         let data = match read * 2 < buffer.capacity() {
-            // A small piece would keep the whole buffer until it is acknowledged.
+            // Copy a small piece, which would otherwise keep the whole buffer until it is
+            // acknowledged.
             true => Bytes::copy_from_slice(&buffer),
             false => buffer.freeze(),
         };
@@ -136,12 +136,12 @@ async fn down(
     }
 }
 
-/// Waits for a reset of the target, or another failure of its connection.
+/// Waits for a reset by the target or another error of its connection.
 async fn broken(target: &TcpStream) -> io::Error {
     match target.ready(Interest::ERROR).await {
         Ok(_) => match target.take_error() {
             Ok(Some(error)) | Err(error) => error,
-            // A read or a write has got it.
+            // A read or a write has already returned it.
             Ok(None) => std::future::pending().await,
         },
         Err(error) => error,

@@ -1,4 +1,4 @@
-//! One request, from its head to the end of its flow.
+//! Handles one request, from its header section to the end of its flow.
 
 use std::sync::Arc;
 
@@ -17,27 +17,27 @@ use crate::target::Target;
 use crate::token::TokenHash;
 use crate::{status, template};
 
-/// Capsules may be on the stream (RFC 9297 section 3.4).
+/// The stream may carry capsules (RFC 9297 section 3.4).
 const CAPSULE_PROTOCOL: HeaderName = HeaderName::from_static("capsule-protocol");
 const PROXY_STATUS: HeaderName = HeaderName::from_static(status::FIELD);
 
-/// The flow that a request asks for.
+/// The flow that a request opens.
 #[derive(Debug, PartialEq, Eq)]
 enum Ask {
     Tcp(Target),
     Udp(Target),
 }
 
-/// A request that asks for nothing that a proxy does.
+/// The reason why a request can't open a flow.
 #[derive(Debug, PartialEq, Eq)]
 enum NoAsk {
-    /// It gets a status.
+    /// Respond with a status.
     Status(StatusCode),
-    /// It breaks a rule of HTTP/3.
+    /// The request violates HTTP/3.
     Malformed,
 }
 
-/// Responds to a request, and relays the flow that it opens until its end.
+/// Responds to a request, and relays the flow that it opens until it ends.
 pub(super) async fn respond(session: &Session, request: &Request<()>, exchange: ServerExchange) {
     count(&session.shared.counters.requests);
     if let Err(error) = take(session, request, exchange).await {
@@ -113,7 +113,7 @@ async fn take(
     };
     tokio::select! {
         ended = relaying => ended,
-        // What is dropped is reset.
+        // Dropping the other future resets the flow.
         () = place.revoked() => {
             count(&shared.counters.revoked);
             Ok(())
@@ -122,7 +122,7 @@ async fn take(
     }
 }
 
-/// Reads the flow that a request asks for.
+/// Parses the flow that a request opens.
 fn ask(request: &Request<()>) -> Result<Ask, NoAsk> {
     let uri = request.uri();
     let protocol = request.extensions().get::<Protocol>();
@@ -136,7 +136,7 @@ fn ask(request: &Request<()>) -> Result<Ask, NoAsk> {
             authority.as_str().parse().map(Ask::Tcp).map_err(bad)
         }
         (&Method::CONNECT, Some(protocol)) if protocol.0 == "connect-udp" => {
-            // A query is no part of the template, and one is none of its paths.
+            // The template has no query, and no path with one matches it.
             let path = uri.path_and_query().map_or("", |path| path.as_str());
             template::target(path).map(Ask::Udp).map_err(bad)
         }
@@ -145,7 +145,7 @@ fn ask(request: &Request<()>) -> Result<Ask, NoAsk> {
     }
 }
 
-/// A flow that has its place.
+/// A flow that was given a place.
 struct Flow<'a> {
     session: &'a Session,
     place: &'a Place,
@@ -186,7 +186,7 @@ impl Flow<'_> {
         contexts: Option<Contexts>,
     ) -> Result<(), LinkError> {
         let (shared, rules) = (&self.session.shared, self.rules);
-        // Clients may send before they have the response.
+        // Clients can send before they receive the response.
         let datagrams = exchange.datagrams();
         let reached = reach::udp(target, rules.policy(), shared.times.connect).await;
         let socket = match reached {
@@ -232,7 +232,7 @@ impl Flow<'_> {
     }
 }
 
-/// Responds that the flow is open, and hands out its content.
+/// Responds that the flow is open, and returns the tunnel for its content.
 async fn accept(
     mut exchange: ServerExchange,
     fields: impl IntoIterator<Item = (HeaderName, HeaderValue)>,
@@ -261,7 +261,7 @@ async fn refuse(
     finish(exchange, status, value.map(|value| (PROXY_STATUS, value))).await
 }
 
-/// Responds that no flow is open.
+/// Responds without opening a flow.
 async fn finish(
     mut exchange: ServerExchange,
     status: StatusCode,

@@ -1,4 +1,4 @@
-//! UDP flows (RFC 9298): datagrams between a tunnel and a UDP socket.
+//! Relays datagrams of UDP flows (RFC 9298) between a tunnel and a UDP socket.
 
 use std::collections::VecDeque;
 use std::io;
@@ -19,7 +19,7 @@ use crate::flows::idle::UdpFlow;
 use crate::marked;
 use crate::payload::{self, MOST, Marking};
 
-/// Relays until the client ends the flow, or nothing arrives for the time of an idle flow.
+/// Relays until the client ends the flow or the idle timeout expires.
 pub(super) async fn relay(
     socket: &UdpSocket,
     (mut send, mut recv): (TunnelSend, TunnelRecv),
@@ -39,14 +39,14 @@ pub(super) async fn relay(
         () = async { while let Ok((datagram, mark)) = datagrams.receive().await {
             out.to_target(&datagram, mark).await;
         } } => {}
-        // The end of the stream is the end of the flow.
+        // The end of the stream ends the flow.
         ended = out.capsules(&mut recv) => if ended.is_err() {
             send.reset();
         },
         () = out.to_client(&mut send, datagrams) => {}
         () = place.idle(|| idle) => count(&shared.counters.udp_idle),
     }
-    // A client that is gone needs no end.
+    // Ignore errors, because the client may be gone.
     let _ = send.finish().await;
 }
 
@@ -59,7 +59,7 @@ struct Out<'a> {
 }
 
 impl Out<'_> {
-    /// Sends the payload of an HTTP datagram to the target. Its packet had this mark.
+    /// Sends the payload of an HTTP datagram to the target. `mark` is the ECN field of its packet.
     async fn to_target(&self, datagram: &[u8], mark: Ecn) {
         let counters = &self.shared.counters;
         let sent = match self.marking.udp(datagram) {
@@ -76,7 +76,8 @@ impl Out<'_> {
                 add(&counters.bytes_up, bytes);
                 self.flow.up().add(bytes);
             }
-            // An ICMP message about an earlier one, or a path that carries less.
+            // Either an ICMP message about an earlier datagram, or this one is too large for the
+            // path.
             Err(_) => count(&counters.datagrams_dropped),
         }
     }
@@ -88,21 +89,21 @@ impl Out<'_> {
             let fed = capsules.feed(chunk, &mut datagrams);
             fed.map_err(io::Error::other)?;
             while let Some(datagram) = datagrams.pop_front() {
-                // Bytes of a stream have no packet of their own.
+                // Stream data doesn't belong to a single packet.
                 self.to_target(&datagram, Ecn::NotEct).await;
             }
         }
         Ok(())
     }
 
-    /// Sends what arrives of the target to the client.
+    /// Sends datagrams from the target to the client.
     async fn to_client(&self, send: &mut TunnelSend, datagrams: &DatagramFlow) {
         let counters = &self.shared.counters;
         let mut buffer = vec![0; MOST];
         loop {
             let received = match marked::receive(self.socket, &mut buffer).await {
                 Ok(received) => received,
-                // An ICMP message about a datagram: the flow goes on.
+                // An ICMP message about a datagram doesn't end the flow.
                 Err(error) if error.raw_os_error().is_some() => continue,
                 Err(_) => return,
             };

@@ -1,4 +1,4 @@
-//! Users of a proxy: tokens and certificates, limits, revocation.
+//! A proxy's users: their tokens and certificates, limits, and revocation.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,35 +18,35 @@ use crate::token::TokenHash;
 pub struct User {
     /// The name in logs.
     pub name: String,
-    /// The proof that requests or the connection carry.
+    /// The credential of requests or of the connection.
     pub key: UserKey,
 }
 
-/// The proof of a user, hashed.
+/// A user's hashed credential.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UserKey {
-    /// The hash of the token that requests have.
+    /// The hash of the token in requests.
     Token(TokenHash),
-    /// The SHA-256 of the certificate that the client shows in the handshake.
+    /// The SHA-256 of the certificate that the client presents in the handshake.
     Certificate(Pin),
 }
 
-/// The users of a proxy, with their limits, addresses and classes of flows.
+/// A proxy's users, with limits, allowed addresses and classes of flows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Access {
     /// The users.
     pub users: Vec<User>,
-    /// The addresses.
+    /// Allowed and denied addresses.
     pub policy: Policy,
-    /// TCP flows of a user at a time, and as many UDP flows.
+    /// Maximum number of TCP flows per user, and of UDP flows.
     pub flows_per_user: usize,
-    /// TCP flows of all users at a time, and as many UDP flows.
+    /// Maximum number of TCP flows of all users, and of UDP flows.
     pub flows: usize,
-    /// Treatment of flows by the ports of their targets.
+    /// How to treat flows by the ports of their targets.
     pub classes: Classes,
 }
 
-/// The rules in force.
+/// The current rules.
 #[derive(Debug)]
 pub(super) struct Gate {
     rules: watch::Sender<Arc<Rules>>,
@@ -60,26 +60,26 @@ pub(super) struct Rules {
     members: Vec<Arc<Member>>,
 }
 
-/// A user with the flows under way.
+/// A user with its active flows.
 #[derive(Debug)]
 pub(super) struct Member {
     user: User,
     tcp: AtomicUsize,
     udp: Arc<UdpFlows>,
     revoked: watch::Sender<bool>,
-    /// A limit has acted.
+    /// Limits how often reaching a limit is logged.
     told: OnceAMinute,
 }
 
-/// The place of a flow among those of its user and of all.
+/// A flow's place among those of its user and of all users.
 #[derive(Debug)]
 pub(super) struct Place {
     member: Arc<Member>,
-    /// Flows of all users of its kind.
+    /// Number of this kind's flows of all users.
     all: Arc<AtomicUsize>,
-    /// Its place among the user's UDP flows, if it is one.
+    /// Its entry among the user's UDP flows, if it is one.
     udp: Option<UdpFlow>,
-    /// Another UDP flow ends for it.
+    /// Whether another UDP flow was ended in favor of this one.
     pub(super) has_evicted: bool,
 }
 
@@ -92,17 +92,16 @@ impl Gate {
         }
     }
 
-    /// The rules now.
     pub(super) fn rules(&self) -> Arc<Rules> {
         Arc::clone(&self.rules.borrow())
     }
 
-    /// Tells when the rules change.
+    /// Returns a receiver that is notified when the rules change.
     pub(super) fn changes(&self) -> watch::Receiver<Arc<Rules>> {
         self.rules.subscribe()
     }
 
-    /// Changes the rules. Flows go on but those of users who are no longer there.
+    /// Changes the rules. Flows continue unless their user has been removed.
     pub(super) fn change(&self, access: Access) {
         self.rules.send_modify(|rules| {
             let new = Rules::new(access, &rules.members);
@@ -115,13 +114,13 @@ impl Gate {
         });
     }
 
-    /// Flows at this time.
     pub(super) fn flows(&self) -> usize {
         self.tcp.load(Ordering::Relaxed) + self.udp.load(Ordering::Relaxed)
     }
 
-    /// A place for a flow of a member; none where a limit of TCP flows is reached. UDP flows have
-    /// limits of their own, where the flow that is idle longest ends for a new one.
+    /// Returns a place for a member's flow, or `None` if a limit on TCP flows is reached. UDP
+    /// flows have separate limits, at which the flow that has been idle longest ends in favor of
+    /// a new one.
     pub(super) fn place(&self, rules: &Rules, member: &Arc<Member>, kind: Kind) -> Option<Place> {
         let placed = match kind {
             Kind::Tcp => self.tcp(&rules.access, member),
@@ -187,7 +186,7 @@ impl Gate {
     }
 }
 
-/// Counts one more unless there are `most`.
+/// Increments the count unless it has reached `most`.
 fn take(flows: &AtomicUsize, most: usize) -> bool {
     let more = |now: usize| (now < most).then_some(now + 1);
     let taken = flows.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
@@ -226,8 +225,8 @@ impl Rules {
         self.access.flows_per_user
     }
 
-    /// The user with a token, or else with a certificate: a token counts before it. Every token is
-    /// compared, whichever matches.
+    /// Finds the user by token, or by certificate if there is no token. All tokens are compared,
+    /// even after a match, so that the time reveals nothing.
     pub(super) fn member(
         &self,
         token: Option<&TokenHash>,
@@ -245,17 +244,16 @@ impl Rules {
 }
 
 impl Place {
-    /// The user's name.
     pub(super) fn user(&self) -> &str {
         &self.member.user.name
     }
 
-    /// The place among the user's UDP flows.
+    /// Returns the entry among the user's UDP flows.
     pub(super) const fn udp(&self) -> Option<&UdpFlow> {
         self.udp.as_ref()
     }
 
-    /// Waits until the flow is to end for another of its user.
+    /// Waits until the flow must end in favor of another one.
     pub(super) async fn evicted(&self) {
         match &self.udp {
             Some(flow) => flow.evicted().await,
@@ -263,10 +261,10 @@ impl Place {
         }
     }
 
-    /// Waits until the user is no longer there.
+    /// Waits until the user is removed.
     pub(super) async fn revoked(&self) {
         let mut revoked = self.member.revoked.subscribe();
-        // The sender is the member's, which this place holds.
+        // The sender belongs to the member, which this place keeps alive.
         let _ = revoked.wait_for(|revoked| *revoked).await;
     }
 }
@@ -314,7 +312,7 @@ mod tests {
         gate.place(&rules, rules.member(Some(&token), None)?, kind)
     }
 
-    /// Idle UDP flows of a user refuse neither TCP nor UDP flows of anybody.
+    /// A user's idle UDP flows don't prevent anybody's TCP or UDP flows.
     #[tokio::test]
     async fn the_longest_idle_udp_flow_ends_for_another() {
         async fn is_evicted(place: &Place) -> bool {
@@ -329,7 +327,7 @@ mod tests {
         assert!(third.has_evicted && is_evicted(&first).await && !is_evicted(&second).await);
         drop(first);
         let _tcp = [place(&gate, "a").unwrap(), place(&gate, "a").unwrap()];
-        // The limit of all: a flow of the user with the most ends.
+        // At the limit of all users, a flow of the user with the most ends.
         let _other = [udp("b"), udp("b")];
         assert!(is_evicted(&second).await && !is_evicted(&third).await);
     }

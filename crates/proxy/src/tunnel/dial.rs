@@ -1,4 +1,4 @@
-//! Connections to a proxy.
+//! Connects to a proxy.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,26 +13,26 @@ use crate::UNREAD;
 use crate::ingress::transparent::rules::OWN;
 use crate::target::{Host, Target};
 
-/// Time from an attempt to reach one address to the next one (RFC 8305 section 5).
+/// Delay between attempts to reach the addresses of a name (RFC 8305 section 5).
 const STAGGER: Duration = Duration::from_millis(250);
 
-/// Time for a name to be resolved.
+/// Time limit for resolving a name.
 const RESOLVING: Duration = Duration::from_secs(3);
-/// Time for all of an attempt: the next one resolves the name again.
+/// Time limit for an attempt. The next one resolves the name again.
 const ATTEMPT: Duration = Duration::from_secs(10);
 
-/// Connects to a proxy. Each time its name is resolved again.
+/// Connects to a proxy, resolving its name each time.
 #[derive(Clone, Debug)]
 pub struct Dialer {
     server: Target,
     config: ClientConfig,
-    /// The addresses that the name had last.
+    /// The addresses from the last resolution.
     last: Arc<Mutex<Vec<SocketAddr>>>,
 }
 
 impl Dialer {
-    /// Connects to `server` with the application protocol
-    /// [`ALPN`](pathmark_http3::wire::ALPN), which `config` has to offer.
+    /// Creates a dialer for `server` with the application protocol
+    /// [`ALPN`](pathmark_http3::wire::ALPN), which `config` must offer.
     #[must_use]
     pub fn new(server: Target, config: ClientConfig) -> Self {
         Self {
@@ -42,20 +42,19 @@ impl Dialer {
         }
     }
 
-    /// The proxy.
     pub(super) const fn server(&self) -> &Target {
         &self.server
     }
 
-    /// A connection whose handshake is complete, to whichever address answers first; or why there
-    /// is none.
+    /// Connects and completes the handshake with the address that answers first, or returns the
+    /// reason for failing.
     pub(super) async fn dial(&self) -> Result<Connection, String> {
         let dialed = tokio::time::timeout(ATTEMPT, self.race()).await;
         dialed.unwrap_or_else(|_| Err("no answer".to_owned()))
     }
 
-    /// The addresses of the name now. Where it cannot be resolved, those that it had last: the
-    /// resolver may be behind the tunnel.
+    /// Resolves the name. If this fails, returns the last known addresses, because the resolver
+    /// might only be reachable through the tunnel.
     async fn resolve(&self, host: &str) -> Result<Vec<SocketAddr>, String> {
         let found = lookup_host((host, self.server.port));
         let found = match tokio::time::timeout(RESOLVING, found).await {
@@ -126,8 +125,8 @@ async fn attempt(
     };
     let failed = |error: &dyn std::fmt::Display| format!("{address}: {error}");
     let endpoint = UdpSocket::bind((any, 0)).and_then(|socket| {
-        // Rules of a transparent listener let marked packets pass. Only those who may set rules
-        // may set a mark.
+        // The rules of a transparent listener let marked packets pass. Setting a mark requires
+        // the same privileges as setting rules, so failing is harmless.
         let _ = SockRef::from(&socket).set_mark(OWN);
         Endpoint::new(socket, None)
     });

@@ -16,18 +16,18 @@ use super::Opened;
 use crate::outbound::{Datagrams, Marks};
 use crate::payload::{self, MOST, Marking};
 
-/// Datagrams of one flow. Those above what the path carries go as capsules. The flow ends once
-/// another connection has taken the place of its own.
+/// The datagrams of one flow. Those too long for the path are sent as capsules. The flow ends
+/// once its connection has been replaced.
 pub struct Flow {
     datagrams: Option<DatagramFlow>,
     send: Mutex<TunnelSend>,
     recv: Mutex<Received>,
     marking: Marking,
-    /// None once it has been.
+    /// `None` once the connection has been replaced.
     replaced: Mutex<Option<Pin<Box<dyn Future<Output = ()> + Send>>>>,
 }
 
-/// Capsules that arrive.
+/// Incoming capsules.
 struct Received {
     stream: TunnelRecv,
     capsules: Capsules,
@@ -57,7 +57,8 @@ impl Flow {
         }
     }
 
-    /// The next HTTP datagram, on either way, with the ECN field of its packet.
+    /// Waits for the next HTTP datagram from either source, and returns it with the ECN field of
+    /// its packet.
     async fn next(&self) -> io::Result<(Bytes, Ecn)> {
         let datagram = async {
             match &self.datagrams {
@@ -78,7 +79,7 @@ impl Flow {
         };
         tokio::select! {
             datagram = datagram => datagram,
-            // Bytes of a stream have no packet of their own.
+            // Stream data doesn't belong to a single packet.
             datagram = capsule => datagram.map(|datagram| (datagram, Ecn::NotEct)),
             () = replaced => Err(io::ErrorKind::NotConnected.into()),
         }
@@ -134,7 +135,7 @@ impl Datagrams for Flow {
     async fn receive_marked(&self) -> io::Result<(Bytes, Marks)> {
         loop {
             let (mut datagram, outer) = self.next().await?;
-            // Other contexts are of extensions that were not asked for.
+            // Other contexts belong to extensions that weren't requested.
             let payload = self.marking.udp(&datagram);
             if let Some((inner, length)) = payload.map(|(ecn, payload)| (ecn, payload.len())) {
                 datagram.advance(datagram.len() - length);

@@ -1,4 +1,4 @@
-//! The connection of a tunnel, which is made again when it is lost.
+//! Keeps a tunnel's connection, reconnecting when it is lost.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -13,25 +13,25 @@ use super::dial::Dialer;
 use super::network::{self, Changes};
 use crate::outbound::Refusal;
 
-/// Bytes of a response's header section.
+/// Maximum size of a response's header section in bytes.
 const HEAD_BYTES: u64 = 64 * 1024;
-/// The pause before an attempt that follows a failure: at first, and at most. It doubles.
+/// Initial and maximum pause after a failed attempt. It doubles each time.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
-/// A proxy that does not answer for this long is reported.
+/// Time without an answer from the proxy after which a warning is logged.
 const SILENCE: Duration = Duration::from_secs(3);
-/// Time for the answer to a probe, before another connection is tried.
+/// Time limit for the answer to a probe, after which another connection is tried.
 const PROBE: Duration = Duration::from_secs(4);
-/// A probe follows this time in which packets have left, whatever has arrived: what arrives says
-/// nothing of the other direction.
+/// Interval with outgoing packets after which a probe is sent. This happens even if packets
+/// arrive, because they don't show that the other direction works.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// A connection, or why there is none.
+/// A connection, or the reason why there is none.
 #[derive(Clone)]
 pub(super) enum State {
     Up(Kept),
     Down(String),
-    /// There is a connection without answers: flows fail at once until there is another one, or it
-    /// answers again.
+    /// The proxy doesn't answer on the connection. Flows fail immediately until it answers again
+    /// or there is another connection.
     Silent,
 }
 
@@ -39,12 +39,12 @@ pub(super) enum State {
 #[derive(Clone)]
 pub(super) struct Kept {
     pub(super) link: ClientLink,
-    /// Its number among those that were kept. Unlike an address, it does not come back.
+    /// Its number among all kept connections. Unlike an address, it is never reused.
     pub(super) id: u64,
 }
 
 impl State {
-    /// Why there is no connection that answers.
+    /// Returns the reason why no connection answers.
     pub(super) fn why(&self) -> String {
         match self {
             Self::Up(_) => "the connection was lost".to_owned(),
@@ -54,7 +54,7 @@ impl State {
     }
 }
 
-/// Keeps a connection as long as it exists.
+/// Keeps a connection until it is dropped.
 pub(super) struct Keeper {
     state: watch::Receiver<State>,
     task: JoinHandle<()>,
@@ -74,12 +74,11 @@ impl Keeper {
         Self { state, task }
     }
 
-    /// The state now.
     pub(super) fn now(&self) -> State {
         self.state.borrow().clone()
     }
 
-    /// A connection, but not the one that was `lost`, which is waited for up to `time`.
+    /// Returns a connection other than the `lost` one, waiting up to `time` for it.
     pub(super) async fn link(&self, lost: Option<u64>, time: Duration) -> Result<Kept, Refusal> {
         let mut state = self.state.clone();
         let decided = |state: &State| match state {
@@ -97,23 +96,23 @@ impl Keeper {
         }
     }
 
-    /// Waits until another connection has taken the place of one.
+    /// Waits until a connection has been replaced by another.
     pub(super) fn replaced(&self, id: u64) -> impl Future<Output = ()> + Send + use<> {
         let mut state = self.state.clone();
         async move {
             let other = |state: &State| matches!(state, State::Up(kept) if kept.id != id);
             if state.wait_for(other).await.is_err() {
-                // The tunnel is dropped; its flows go on.
+                // The tunnel was dropped, but its flows continue.
                 std::future::pending::<()>().await;
             }
         }
     }
 
-    /// Waits until a connection is no longer the one for new flows.
+    /// Waits until a connection is no longer used for new flows.
     pub(super) async fn left(&self, id: u64) {
         let mut state = self.state.clone();
         let other = |state: &State| !matches!(state, State::Up(kept) if kept.id == id);
-        // Without a sender the runtime ends.
+        // The sender is only dropped when the runtime shuts down.
         let _ = state.wait_for(other).await;
     }
 }
@@ -124,7 +123,7 @@ impl Drop for Keeper {
     }
 }
 
-/// Connects, and connects again when the connection is lost.
+/// Connects, and reconnects when the connection is lost.
 async fn keep(dialer: &Dialer, tell: &watch::Sender<State>) {
     let server = dialer.server();
     let changes = Changes::new();
@@ -139,20 +138,20 @@ async fn keep(dialer: &Dialer, tell: &watch::Sender<State>) {
             }
         };
         tell.send_replace(State::Down(why));
-        // A connection that held for a while says that the proxy was there.
+        // If the connection lasted for a while, the proxy was reachable.
         if begun.elapsed() > PAUSE.1 {
             pause = PAUSE.0;
         }
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
-            // Another network may lead to the proxy.
+            // Another network might lead to the proxy.
             () = changes.next() => tracing::info!("the network has changed"),
         }
         pause = (pause * 2).min(PAUSE.1);
     }
 }
 
-/// Connects. Silence of the proxy is logged before the attempt ends.
+/// Connects. If the proxy is silent, this is logged even before the attempt ends.
 async fn soon(dialer: &Dialer) -> Result<ClientLink, String> {
     let mut beginning = pin!(begin(dialer));
     if let Ok(begun) = tokio::time::timeout(SILENCE, &mut beginning).await {
@@ -166,7 +165,8 @@ async fn soon(dialer: &Dialer) -> Result<ClientLink, String> {
     beginning.await
 }
 
-/// Keeps a connection, and the one that replaces it after silence, until it is lost: returns why.
+/// Keeps a connection, and the one that replaces it after silence, until it is lost. Returns the
+/// reason.
 async fn hold(
     dialer: &Dialer,
     changes: &Changes,
@@ -185,7 +185,7 @@ async fn hold(
         tell.send_replace(State::Up(kept.clone()));
         let replaced = tokio::select! {
             lost = connection.closed() => {
-                // This side's own end is no loss.
+                // Closing the connection locally is not a loss.
                 if lost != ConnectionError::LocallyClosed {
                     tracing::warn!(%server, %lost, "connection lost");
                 }
@@ -193,14 +193,14 @@ async fn hold(
             }
             replaced = replace(dialer, changes, &kept, tell) => replaced,
         };
-        // Flows of the one before go on if it answers before its idle timeout. Its next probe may
-        // be later than that.
+        // Flows of the previous connection continue if it answers before its idle timeout. Its
+        // own next probe could come too late for this.
         connection.ping();
         link = replaced;
     }
 }
 
-/// Follows changes of the network with a connection. Returns another one where only that has
+/// Follows network changes with a connection. Returns a new connection once only that one gets
 /// answers.
 async fn replace(
     dialer: &Dialer,
@@ -225,7 +225,7 @@ async fn replace(
                 connection.migrate(None);
             }
             let answers = answers(link).await;
-            // Most changes are of other interfaces.
+            // Most changes concern other interfaces.
             let has_other = from.replace(source) != Some(source);
             if answers {
                 if has_other {
@@ -251,7 +251,7 @@ async fn replace(
     }
 }
 
-/// Connects while a connection is silent; `None` if that has an answer first.
+/// Connects while a connection is silent. Returns `None` if that one gets an answer first.
 async fn another(dialer: &Dialer, link: &ClientLink) -> Option<ClientLink> {
     let answered = async { while !answers(link).await {} };
     let mut answered = pin!(answered);
@@ -271,7 +271,7 @@ async fn another(dialer: &Dialer, link: &ClientLink) -> Option<ClientLink> {
     }
 }
 
-/// Waits until the proxy leaves what is sent to it without an answer.
+/// Waits until the proxy no longer answers packets.
 async fn silence(link: &ClientLink) {
     let sent = || link.connection().stats().packets_sent;
     let mut before = sent();
@@ -283,13 +283,13 @@ async fn silence(link: &ClientLink) {
         if !answers(link).await {
             return;
         }
-        // What acknowledges the rest of the probe asks for none.
+        // Acknowledgements for the rest of the probe don't elicit answers.
         tokio::time::sleep(LOOK).await;
         before = sent();
     }
 }
 
-/// Sends a probe. False: for a while there was no answer to it.
+/// Sends a probe. Returns false if it isn't answered in time.
 async fn answers(link: &ClientLink) -> bool {
     let connection = link.connection();
     let received = connection.stats().packets_received;
@@ -298,7 +298,8 @@ async fn answers(link: &ClientLink) -> bool {
         if link.probe().await? {
             return Ok(());
         }
-        // A proxy that allows no further stream answers this, like anything else that arrives.
+        // If the proxy allows no further stream, it answers this ping. Any other arriving packet
+        // also counts.
         connection.ping();
         while connection.stats().packets_received == received {
             tokio::time::sleep(LOOK / 10).await;
@@ -307,7 +308,7 @@ async fn answers(link: &ClientLink) -> bool {
     };
     match tokio::time::timeout(limit, probing).await {
         Ok(Ok(())) => true,
-        // Its end is reported elsewhere.
+        // The end of the connection is reported elsewhere.
         Ok(Err(_)) => std::future::pending().await,
         Err(_) => false,
     }

@@ -1,4 +1,5 @@
-//! The client of a proxy: flows over one HTTP/3 connection, which is made again when it is lost.
+//! The client of a proxy. It carries flows over one HTTP/3 connection, and reconnects when this
+//! is lost.
 
 mod dial;
 mod flow;
@@ -30,18 +31,18 @@ use crate::target::Target;
 use crate::token::Token;
 use crate::{status, template};
 
-/// Capsules may be on the stream (RFC 9297 section 3.4).
+/// The stream may carry capsules (RFC 9297 section 3.4).
 const CAPSULE_PROTOCOL: HeaderName = HeaderName::from_static("capsule-protocol");
 
-/// Most bytes of a read of early bytes.
+/// Maximum number of early bytes per read.
 const PIECE: usize = 4 * 1024;
 
-/// Times of a tunnel.
+/// Timeouts of a tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TunnelTimes {
-    /// A flow waits this long for a connection to the proxy.
+    /// Time that a flow waits for a connection to the proxy.
     pub wait: Duration,
-    /// A flow waits this long for its target, with the time for the connection.
+    /// Time that a flow waits for its target, including the time for the connection.
     pub open: Duration,
 }
 
@@ -54,8 +55,8 @@ impl Default for TunnelTimes {
     }
 }
 
-/// Flows through a proxy. Clones share one connection, which is closed with the last of them and
-/// of their flows.
+/// Opens flows through a proxy. Clones share one connection, which is closed when the last of
+/// them and of their flows is dropped.
 #[derive(Clone, Debug)]
 pub struct Tunnel(Arc<Inner>);
 
@@ -75,12 +76,12 @@ struct Opened {
     marking: Marking,
 }
 
-/// The connection of a flow.
+/// The number of a flow's connection.
 type Id = u64;
 
 impl Tunnel {
-    /// Begins to connect; a task of the runtime keeps the connection. Without a token the client is
-    /// known by the certificate that it shows.
+    /// Starts connecting in a spawned task, which keeps the connection. Without a token, the
+    /// proxy authenticates the client by its certificate.
     #[must_use]
     pub fn new(dialer: Dialer, token: Option<&Token>, times: TunnelTimes) -> Self {
         Self(Arc::new(Inner {
@@ -91,16 +92,16 @@ impl Tunnel {
         }))
     }
 
-    /// The proxy, as it is named.
+    /// Returns the proxy's host and port.
     #[must_use]
     pub fn server(&self) -> &str {
         &self.0.authority
     }
 
-    /// The connection; or why there is none.
+    /// Returns the connection.
     ///
     /// # Errors
-    /// The reason, for people.
+    /// The reason why there is no connection, as a text for people.
     pub fn connection(&self) -> Result<Connection, String> {
         match self.0.keeper.now() {
             State::Up(kept) => Ok(kept.link.connection().clone()),
@@ -111,13 +112,14 @@ impl Tunnel {
     /// Waits for a connection to the proxy.
     ///
     /// # Errors
-    /// [`Refusal::Proxy`] says why there is none after the time of a flow.
+    /// [`Refusal::Proxy`] with the reason, if there is none within a flow's time limit.
     pub async fn connected(&self) -> Result<(), Refusal> {
         self.0.keeper.link(None, self.0.times.wait).await.map(drop)
     }
 
-    /// Opens a flow. Where the connection is lost or silent before the proxy has responded, the
-    /// next one is waited for, unless early bytes were sent: the target may have them.
+    /// Opens a flow. If the connection is lost or silent before the proxy has responded, the
+    /// next one is used. This must not happen after sending early bytes, because the target may
+    /// have received them.
     async fn open(
         &self,
         uri: String,
@@ -142,7 +144,7 @@ impl Tunnel {
                 };
                 match attempt {
                     Ok(outcome) => return outcome.map(|opened| (opened, id)),
-                    // The target's reset has overtaken the response.
+                    // The target's reset has arrived before the response.
                     Err(LinkError::Reset {
                         code: codes::CONNECT_ERROR,
                     }) => {
@@ -179,7 +181,7 @@ impl Tunnel {
     }
 }
 
-/// Opens a flow on a connection. `sent`: early bytes were.
+/// Opens a flow on a connection. Sets `sent` when early bytes are sent.
 async fn attempt(
     link: &ClientLink,
     (head, protocol): (Request<()>, Option<&str>),
@@ -222,12 +224,12 @@ async fn response(
             response = request.response() => return response,
             read = early.read_buf(&mut piece) => read,
         };
-        // An end or an error waits for the flow.
+        // An end or an error is handled by the flow later.
         if !matches!(read, Ok(1..)) {
             break;
         }
         *sent = true;
-        // A server that takes none has responded.
+        // If the server accepts no more bytes, it has already responded.
         if request.send(piece.freeze()).await.is_err() {
             break;
         }

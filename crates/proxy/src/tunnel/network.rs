@@ -1,4 +1,4 @@
-//! Changes of this host's network, as the kernel reports them (rtnetlink(7)).
+//! Reports changes of this host's network by the kernel (rtnetlink(7)).
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -13,20 +13,20 @@ use nix::sys::socket::{
 };
 use tokio::time::{sleep, timeout};
 
-/// Interfaces, addresses and routes of both IP versions.
+/// Interfaces, addresses and routes for both IP versions.
 const GROUPS: i32 =
     RTMGRP_LINK | RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR | RTMGRP_IPV4_ROUTE | RTMGRP_IPV6_ROUTE;
-/// A change is over after this time without a report …
+/// Time without reports after which a change is complete …
 const SETTLED: Duration = Duration::from_millis(100);
-/// … or this long after its first one.
+/// … or time since its first report, whichever is earlier.
 const LONGEST: Duration = Duration::from_secs(1);
 
-/// Reports of the kernel. The socket is one of netlink, of which the runtime needs no more than
+/// Receives reports from the kernel. This is a netlink socket, from which the runtime only needs
 /// recv(2).
 pub(super) struct Changes(Option<tokio::net::UdpSocket>);
 
 impl Changes {
-    /// Begins to listen. Without a socket there are no reports, which is logged.
+    /// Starts listening. If this fails, it is logged, and there are no reports.
     pub(super) fn new() -> Self {
         let opened = open();
         if let Err(error) = &opened {
@@ -35,20 +35,19 @@ impl Changes {
         Self(opened.ok())
     }
 
-    /// Waits for a change and for its end.
+    /// Waits for a change to complete.
     pub(super) async fn next(&self) {
         self.report().await;
         let end = async { while timeout(SETTLED, self.report()).await.is_ok() {} };
-        // A host whose network changes all the time is looked at once a second.
+        // If a host's network changes constantly, it is checked once per second.
         let _ = timeout(LONGEST, end).await;
     }
 
-    /// Waits for a report.
     async fn report(&self) {
         let Some(socket) = &self.0 else {
             return std::future::pending().await;
         };
-        // ENOBUFS means that reports were lost: a report as well.
+        // ENOBUFS means that reports were lost, which is also treated as a report.
         if socket.recv(&mut [0; 8192]).await.is_err() {
             sleep(SETTLED).await;
         }
@@ -66,7 +65,7 @@ fn open() -> io::Result<tokio::net::UdpSocket> {
     tokio::net::UdpSocket::from_std(UdpSocket::from(socket))
 }
 
-/// The address from which packets leave for a peer. `None`: no route leads there.
+/// Returns the source address of packets to a peer, or `None` if there is no route.
 pub(super) fn source(peer: SocketAddr) -> Option<IpAddr> {
     let any: IpAddr = match peer {
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),

@@ -1,4 +1,4 @@
-//! The tunnel of new flows, which a reload replaces.
+//! The tunnel for new flows, which a reload replaces.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -9,23 +9,23 @@ use super::{Flow, Tunnel};
 use crate::outbound::{Outbound, Refusal};
 use crate::target::Target;
 
-/// The tunnel that new flows take. Flows that have begun keep theirs. Clones share it.
+/// The tunnel for new flows. Existing flows keep theirs. Clones share the same switch.
 #[derive(Clone, Debug)]
 pub struct Switch(Arc<RwLock<Tunnel>>);
 
 impl Switch {
-    /// Begins with a tunnel.
+    /// Creates a switch with its first tunnel.
     #[must_use]
     pub fn new(tunnel: Tunnel) -> Self {
         Self(Arc::new(RwLock::new(tunnel)))
     }
 
-    /// Has new flows take another tunnel.
+    /// Changes the tunnel for new flows.
     pub fn change(&self, tunnel: Tunnel) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = tunnel;
     }
 
-    /// The tunnel that new flows take.
+    /// Returns the tunnel for new flows.
     #[must_use]
     pub fn now(&self) -> Tunnel {
         self.0

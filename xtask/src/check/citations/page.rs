@@ -1,4 +1,5 @@
-//! The generated pages of RFC conformance: requirements by section, and the files that cite each.
+//! Generates the pages of RFC conformance, which list requirements by section and the files that
+//! cite each.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -6,10 +7,10 @@ use std::fmt::Write;
 
 use super::{Citable, Citation, Entry, Place};
 
-/// Most citations are in this directory: tables leave it out.
+/// The directory with most citations, which tables omit.
 const HOME: &str = "crates/transport/src/";
 
-/// RFC, section and slug of a requirement's key.
+/// Splits a requirement's key into RFC, section and slug.
 pub(super) fn parts(key: &str) -> Option<(&str, &str, &str)> {
     let mut words = key.split(' ');
     let (rfc, section, slug) = (words.next()?, words.next()?, words.next()?);
@@ -20,25 +21,24 @@ pub(super) fn parts(key: &str) -> Option<(&str, &str, &str)> {
     (words.next().is_none() && numbers(section) && is_slug).then_some((rfc, section, slug))
 }
 
-/// RFC and page of a file with requirements.
+/// Returns the RFC and the page for a file with requirements.
 pub(super) fn of_rfc(file: &'static str) -> Option<(&'static str, String)> {
     let rfc = file.strip_prefix("docs/rfc/")?.strip_suffix(".toml")?;
     Some((rfc, format!("docs/rfc/{rfc}.md")))
 }
 
-/// A section's numbers, to be put in order.
+/// Parses a section's numbers for sorting.
 fn numbers(section: &str) -> Vec<u16> {
     let parts = section.split('.').map(|part| part.parse().unwrap_or(0));
     parts.collect()
 }
 
-/// Sections in the order of the RFC.
+/// Compares sections by their order in the RFC.
 fn by_section(a: &str, b: &str) -> Ordering {
     numbers(a).cmp(&numbers(b))
 }
 
 impl Citable {
-    /// The page of an RFC.
     pub(super) fn page(&self, rfc: &str, citations: &[Citation]) -> String {
         let of_rfc = self.0.iter().filter_map(|(key, entry)| {
             let (of, section, slug) = parts(key)?;

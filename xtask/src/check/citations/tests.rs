@@ -119,7 +119,7 @@ fn an_entry_has_a_paraphrase_and_no_unknown_field() {
     );
 }
 
-/// A requirement that is whole.
+/// A complete requirement.
 const WHOLE: &str = "['9002 1.1 a']\nlevel = 'MUST'\nwho = 'client'\nsays = 'It counts.'\n";
 
 #[test]

@@ -1,35 +1,34 @@
-//! The runs of a grid: which there are.
+//! The runs of a grid.
 
 use std::collections::BTreeSet;
 
 use pathmark_lab::compare::{Cell, Contestant, Grid, Measured};
 
-/// A cell and a law, to be run with each seed.
+/// A cell and a law to run with each seed.
 #[derive(Clone, Debug)]
 pub(super) struct Job {
-    /// The cell's name and the law's.
+    /// The names of the cell and the law.
     pub(super) name: String,
     pub(super) cell: Cell,
     law: Contestant,
     pub(super) seeds: u32,
-    /// Packets that enter links in all of its runs, about.
+    /// Approximate number of packets that enter links in all runs.
     pub(super) packets: f64,
 }
 
 impl Job {
-    /// The scenario of a seed.
     pub(super) fn scenario(&self, seed: u32) -> String {
         self.cell.scenario(&self.law, u64::from(seed))
     }
 }
 
-/// The name of the job that has the results of a law in a cell.
+/// Returns the name of the job for a law in a cell.
 pub(super) fn name(grid: &Grid, cell: &Cell, law: usize) -> Option<String> {
     let law = grid.laws.get(law)?;
     Some(format!("{} {law}", cell.as_run_by(law)))
 }
 
-/// Every law in every cell, each scenario once.
+/// Returns a job for every law in every cell, without duplicate scenarios.
 pub(super) fn jobs(grid: &Grid) -> Vec<Job> {
     let mut jobs = Vec::new();
     let mut known = BTreeSet::new();
@@ -51,5 +50,5 @@ pub(super) fn jobs(grid: &Grid) -> Vec<Job> {
     jobs
 }
 
-/// Results by job; `None`: an interrupt kept it from its end.
+/// Results by job, with `None` for jobs that aren't complete.
 pub(super) type Done = Vec<Option<Vec<Measured>>>;

@@ -1,4 +1,4 @@
-//! A comparison as a page.
+//! Writes a comparison as a page.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -26,7 +26,7 @@ const READING: &str = "\
     well as the best of the cell: an idle link has no queue. Each sentence ends with the cells in \
     which a law gains or loses most.";
 
-/// Writes `comparison.md` and its pictures into this directory.
+/// Writes `comparison.md` and its pictures to this directory.
 pub(super) fn write(directory: &Path, report: &Report, args: &Args) -> anyhow::Result<()> {
     fs::create_dir_all(directory)
         .with_context(|| format!("cannot make {}", directory.display()))?;
@@ -72,7 +72,7 @@ fn text(report: &Report, args: &Args, pictures: &[String]) -> String {
     text
 }
 
-/// The command as typed, without the place of its output.
+/// Formats the command as typed, without its output directory.
 fn command(args: &Args) -> String {
     let mut words = Vec::new();
     if let Some(grid) = &args.grid {
@@ -95,7 +95,7 @@ fn command(args: &Args) -> String {
     let (mut command, mut column) = ("pathmark compare".to_owned(), 16);
     for word in words {
         let length = word.chars().count();
-        // Room for the backslash of the next line.
+        // Leave room for the backslash.
         if column + 1 + length > 98 {
             command += " \\\n ";
             column = 1;

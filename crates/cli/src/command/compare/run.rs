@@ -1,4 +1,4 @@
-//! The runs of a grid, on all cores.
+//! Runs a grid on all cores.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -14,13 +14,13 @@ use super::super::{emulate, output};
 use super::job::{Done, Job};
 use super::store::Store;
 
-/// A run ends when this multiple of its estimated packets has entered links. A law that floods the
-/// path shows its effect by then.
+/// A run ends when this multiple of its estimated packets has entered links. By then, a law that
+/// floods the path has shown its effect.
 const FLOOD: f64 = 20.0;
 const LEAST_FLOOD: u64 = 2_000_000;
 
-/// Does what is not known yet, the longest jobs first so that all cores end together, and keeps
-/// each result as soon as it is there.
+/// Runs all jobs that aren't known yet, and stores each result immediately. The longest jobs are
+/// first, so that all cores finish together.
 pub(super) fn run_all(jobs: &[Job], known: Done, store: Option<&Store>) -> anyhow::Result<Done> {
     let mut left: Vec<(usize, &Job)> = jobs
         .iter()
@@ -46,7 +46,7 @@ pub(super) fn run_all(jobs: &[Job], known: Done, store: Option<&Store>) -> anyho
                     }
                 }
                 Err(error) => {
-                    // What is wrong with one run is mostly wrong with all.
+                    // An error of one run usually affects all runs.
                     next.store(left.len(), Ordering::Relaxed);
                     if let Ok(mut failed) = failed.lock() {
                         failed.get_or_insert(error);
@@ -69,7 +69,7 @@ pub(super) fn run_all(jobs: &[Job], known: Done, store: Option<&Store>) -> anyho
     done.into_inner().map_err(|_| poisoned())
 }
 
-/// A job's runs, seed by seed; `None`: an interrupt came first.
+/// Runs a job for each seed. Returns `None` if it was interrupted.
 fn run(
     job: &Job,
     bar: &ProgressBar,

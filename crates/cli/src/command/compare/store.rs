@@ -1,8 +1,8 @@
-//! Results on disk, a file for each cell and law, so that a comparison that was stopped goes on
-//! where it was.
+//! Stores results on disk, with a file for each cell and law, so that a stopped comparison can
+//! be resumed.
 //!
-//! A file counts only if its checksum holds and it is of the same program and the same scenarios:
-//! whatever else stands there is run again.
+//! A file is only used if its checksum is valid and it belongs to the same program and
+//! scenarios. Otherwise the cell is run again.
 
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
@@ -15,39 +15,39 @@ use sha2::{Digest, Sha256};
 
 use super::job::{Done, Job};
 
-/// Where the files are.
+/// The directory of the files.
 const FOLDER: &str = "cells";
-/// A file of results has some kilobytes; a larger file is none.
+/// Maximum size of a file. Valid ones have a few kilobytes.
 const MOST_BYTES: u64 = 16 << 20;
-/// Letters of a checksum that stand in names and files.
+/// Checksum letters in names and files.
 const LETTERS: usize = 32;
 
 /// A directory of results.
 #[derive(Debug)]
 pub(super) struct Store {
     folder: PathBuf,
-    /// Checksum of the running program: another one's laws may differ.
+    /// The running program's checksum, because another program's laws may differ.
     program: String,
 }
 
-/// The content of a file.
+/// A file's content.
 #[derive(Debug, Serialize, Deserialize)]
 struct Kept {
     /// The cell and the law, for people.
     job: String,
-    /// Checksum of the program that ran it.
+    /// The checksum of the program that ran it.
     program: String,
-    /// Checksum of the scenarios.
+    /// The checksum of the scenarios.
     scenarios: String,
-    /// The result of each seed.
+    /// The results by seed.
     runs: Vec<Measured>,
-    /// Checksum of all of the above.
+    /// The checksum of all of the above.
     #[serde(default)]
     check: String,
 }
 
 impl Kept {
-    /// The checksum that it ought to have.
+    /// Returns the expected checksum.
     fn sum(&self) -> anyhow::Result<String> {
         let all = (&self.job, &self.program, &self.scenarios, &self.runs);
         Ok(sum(&serde_json::to_vec(&all)?))
@@ -58,13 +58,13 @@ impl Kept {
 enum Found {
     Nothing,
     Good(Vec<Measured>),
-    /// It is of another program, or of another scenario.
+    /// Belongs to another program or scenario.
     Old,
     Damaged,
 }
 
 impl Store {
-    /// The results in this directory, which is made if need be.
+    /// Opens a directory of results, creating it if necessary.
     pub(super) fn open(directory: &Path) -> anyhow::Result<Self> {
         let folder = directory.join(FOLDER);
         fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
@@ -76,7 +76,7 @@ impl Store {
         })
     }
 
-    /// The results that are there, in the order of the jobs, and what to say of them.
+    /// Loads existing results in the order of the jobs, and summarizes them as text.
     pub(super) fn load(&self, jobs: &[Job]) -> anyhow::Result<(Done, String)> {
         let (mut done, mut old, mut damaged) = (Vec::with_capacity(jobs.len()), 0, 0);
         for job in jobs {
@@ -107,7 +107,7 @@ impl Store {
         Ok((done, summary))
     }
 
-    /// Keeps a job's results.
+    /// Stores a job's results.
     pub(super) fn keep(&self, job: &Job, runs: &[Measured]) -> anyhow::Result<()> {
         let mut kept = Kept {
             job: job.name.clone(),
@@ -145,7 +145,8 @@ impl Store {
         })
     }
 
-    /// The job's name as far as file systems and shells like it, and a checksum of all of it.
+    /// Returns the file of a job, whose name is the job's name without special characters and a
+    /// checksum.
     fn path(&self, job: &Job) -> PathBuf {
         let fine = |c: char| c.is_ascii_alphanumeric() || "+-.@".contains(c);
         let name = job.name.chars().map(|c| if fine(c) { c } else { '_' });
@@ -156,7 +157,7 @@ impl Store {
     }
 }
 
-/// Checksum of the scenarios that a job runs.
+/// Returns the checksum of a job's scenarios.
 fn scenarios(job: &Job) -> String {
     let texts: Vec<String> = (1..=job.seeds).map(|seed| job.scenario(seed)).collect();
     sum(texts.concat().as_bytes())
@@ -168,7 +169,7 @@ fn sum(bytes: &[u8]) -> String {
     letters.collect::<String>().chars().take(LETTERS).collect()
 }
 
-/// Writes a file at once or not at all: a reader finds the old one or the new one, whole.
+/// Writes a file atomically, so that readers see either the old or the new content.
 pub(super) fn replace(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     let Some(folder) = path.parent() else {
         bail!("{} is no place for a file", path.display());

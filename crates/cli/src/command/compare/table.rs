@@ -1,11 +1,11 @@
-//! A comparison for people.
+//! Formats a comparison for people.
 
 use pathmark_lab::compare::{Axis, Figure, Report};
 use pathmark_lab::text::dash;
 
 use super::super::emulate::aligned;
 
-/// Most rows of a table in a terminal.
+/// Maximum number of rows of a table in a terminal.
 const MOST_ROWS: usize = 60;
 
 pub(super) fn text(report: &Report) -> String {
@@ -23,13 +23,13 @@ pub(super) fn text(report: &Report) -> String {
     text
 }
 
-/// In how many cells each law is best or as good, figure by figure.
+/// Counts the cells in which each law is best or as good, for each figure.
 pub(super) fn counts(report: &Report) -> String {
     let (header, rows) = count_rows(report);
     aligned(&header, &rows)
 }
 
-/// The header and the rows of [`counts`].
+/// Returns the header and the rows of [`counts`].
 pub(super) fn count_rows(report: &Report) -> (Vec<String>, Vec<Vec<String>>) {
     let figures = Figure::ALL.iter().map(|figure| figure.name().to_owned());
     let header = std::iter::once("best or as good in".to_owned()).chain(figures);
@@ -54,7 +54,7 @@ pub(super) fn count_rows(report: &Report) -> (Vec<String>, Vec<Vec<String>>) {
     (header.collect(), rows.collect())
 }
 
-/// A row for each cell and law: means, and half intervals behind `±`.
+/// Formats a row for each cell and law: means, and half intervals after `±`.
 fn cells(report: &Report) -> String {
     let several = |axis: &Axis| report.values(*axis).len() > 1;
     let axes: Vec<Axis> = Axis::ALL.into_iter().filter(several).collect();
@@ -80,7 +80,7 @@ fn cells(report: &Report) -> String {
                     };
                     let more = if law.is_bound(figure) { ">" } else { "" };
                     let mean = figure.shown(tally.mean);
-                    // One seed tells nothing of what others would give.
+                    // A single seed doesn't show the spread.
                     let interval = match tally.n {
                         0 | 1 => String::new(),
                         _ => format!(" ±{}", figure.shown(tally.ci95)),

@@ -1,4 +1,4 @@
-//! `pathmark merge`: the runs of a sweep, wherever they were made, as one table.
+//! `pathmark merge`: joins the runs of a sweep into one table.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,8 +15,8 @@ use super::super::{Failure, Outcome, output};
 use super::table;
 use super::{Runs, label};
 
-/// Which run a directory holds. Written last, so a directory without it holds a run that did not
-/// end.
+/// The file that identifies a directory's run. Since it is written last, a directory without it
+/// has an incomplete run.
 const CASE: &str = "case.json";
 const RESULT: &str = "result.json";
 
@@ -83,7 +83,7 @@ pub(in super::super) fn merge(args: &Args) -> Outcome {
     Ok(())
 }
 
-/// The runs in the directories in this one, or the one in itself.
+/// Reads the runs in a directory's subdirectories, or the run in the directory itself.
 fn read(directory: &Path) -> anyhow::Result<Vec<CaseResult>> {
     let mut found = Vec::new();
     let entries = fs::read_dir(directory)
@@ -117,7 +117,8 @@ fn load<T: DeserializeOwned>(path: &Path) -> anyhow::Result<Option<T>> {
     Ok(Some(value))
 }
 
-/// A run made twice counts once, the whole one if only one is; runs of different sweeps do not mix.
+/// Adds a run. Repeated runs count once, preferring a complete one. Runs of different sweeps are
+/// rejected.
 fn add(runs: &mut BTreeMap<usize, CaseResult>, run: CaseResult) -> anyhow::Result<()> {
     if let Some(other) = runs.values().next()
         && (&other.case.scenario, other.case.of, keys(&other.case))
@@ -169,12 +170,11 @@ fn keys(case: &Case) -> Vec<&String> {
     case.set.keys().collect()
 }
 
-/// Says which run `directory` holds.
+/// Records which run `directory` has.
 pub(super) fn write_case(directory: &Path, case: &Case) -> anyhow::Result<()> {
     save(&directory.join(CASE), &serde_json::to_vec_pretty(case)?)
 }
 
-/// Writes `runs.json` and `runs.csv`.
 pub(super) fn write(directory: &Path, runs: &[CaseResult]) -> anyhow::Result<()> {
     save(
         &directory.join("runs.json"),
@@ -187,7 +187,7 @@ fn save(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     fs::write(path, bytes).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// Columns behind the keys that were swept.
+/// Columns after the swept keys.
 const FIGURES: &str = "flows,completed,completion_mean_s,goodput_bps,jain,packets_lost,\
     link,utilization,time_to_80_s,queue_mean,queue_max,drops,\
     completion_p50_s,completion_p95_s,completion_p99_s";
@@ -229,7 +229,7 @@ fn csv(runs: &[CaseResult]) -> String {
     lines.join("\n")
 }
 
-/// A cell as RFC 4180 has it.
+/// Quotes a cell according to RFC 4180.
 fn quoted(text: &str) -> String {
     if text.contains([',', '"', '\n']) {
         format!("\"{}\"", text.replace('"', "\"\""))

@@ -1,4 +1,4 @@
-//! Runs on all cores.
+//! Runs scenarios on all cores.
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -14,15 +14,15 @@ use pathmark_lab::sweep::{Case, CaseResult};
 
 use super::super::{output, session};
 
-/// Parts of a run that bars count.
+/// Steps of a run in progress bars.
 const STEPS: u64 = 1000;
 
-/// Where results go.
+/// Where results are written.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Layout<'a> {
-    /// The directory, if they go anywhere.
+    /// The directory, if results are written.
     pub(super) out: Option<&'a Path>,
-    /// A directory in it for each run.
+    /// Whether each run gets a subdirectory.
     pub(super) per_run: bool,
 }
 
@@ -37,8 +37,8 @@ impl Layout<'_> {
     }
 }
 
-/// Runs everything and returns the results in the order of the list; runs that an interrupt kept
-/// from starting are left out.
+/// Runs everything and returns the results in the order of the list, omitting runs that an
+/// interrupt prevented from starting.
 pub(super) fn run_all(
     runs: &[(Case, Scenario)],
     layout: Layout<'_>,
@@ -48,8 +48,8 @@ pub(super) fn run_all(
     })
 }
 
-/// Does `work` for every run, on all cores, and returns what comes of it in the order of the list;
-/// runs that an interrupt kept from starting are left out.
+/// Does `work` for every run on all cores, and returns its results in the order of the list,
+/// omitting runs that an interrupt prevented from starting.
 pub(super) fn each<T: Send>(
     runs: &[(Case, Scenario)],
     work: impl Fn(&Case, &Scenario, &mut Watch<'_>) -> anyhow::Result<T> + Sync,
@@ -71,7 +71,7 @@ pub(super) fn each<T: Send>(
                 done.push((case.index, outcome));
             }
             if failed {
-                // What is wrong with one run is mostly wrong with all.
+                // An error of one run usually affects all runs.
                 next.store(runs.len(), Ordering::Relaxed);
             }
         }
@@ -90,12 +90,12 @@ pub(super) fn each<T: Send>(
     done.into_iter().map(|(_, outcome)| outcome).collect()
 }
 
-/// Moves the bar while a run goes on, ends it when the user wants that, and takes the time.
+/// Advances the bar during a run, ends the run when the user interrupts, and measures its time.
 pub(super) struct Watch<'a> {
     bar: &'a ProgressBar,
     begun: std::time::Instant,
     shown: u64,
-    /// The run was ended before its time.
+    /// Whether the run was ended early.
     pub(super) broken: bool,
 }
 
@@ -109,7 +109,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// For [`Scenario::run`].
+    /// Handles the progress of [`Scenario::run`].
     pub(super) fn progress(&mut self, progress: &Progress) -> ControlFlow<()> {
         let part = share(progress);
         self.bar.inc(part.saturating_sub(self.shown));
@@ -127,7 +127,7 @@ impl<'a> Watch<'a> {
     }
 }
 
-/// The result with the time that it took.
+/// Adds the elapsed time to a result.
 fn timed(begun: std::time::Instant, mut result: RunResult) -> RunResult {
     result.wall_s = begun.elapsed().as_secs_f64();
     result
@@ -151,8 +151,8 @@ fn run(
     Ok(CaseResult { case, result })
 }
 
-/// Runs one scenario until `most` packets have entered links; with a directory, everything about
-/// the run goes into it.
+/// Runs one scenario until `most` packets have entered links. With a directory, all files of the
+/// run are written there.
 pub(super) fn one(
     scenario: &Scenario,
     directory: Option<&Path>,

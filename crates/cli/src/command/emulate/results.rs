@@ -1,5 +1,5 @@
-//! `pathmark emulate --results DIR`: every built-in scenario run, and a page with tables and a
-//! picture made of each.
+//! `pathmark emulate --results DIR`: runs every built-in scenario, and writes a page with tables
+//! and a picture for each.
 
 use std::fs;
 use std::path::Path;
@@ -15,8 +15,7 @@ use pathmark_lab::sweep::{Sweep, cases};
 use super::super::{Failure, Outcome, output};
 use super::pool::{self, Watch};
 
-/// Runs all built-in scenarios, or this one, and writes a page and a picture of each, and their
-/// list.
+/// Runs all built-in scenarios or only this one, and writes their pages, pictures and list.
 pub(super) fn write(directory: &Path, only: Option<&str>, paper_scale: bool) -> Outcome {
     if let Some(name) = only
         && !BUILT_IN.iter().any(|known| known.name == name)

@@ -1,4 +1,4 @@
-//! Results for people.
+//! Formats results for people.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -9,10 +9,10 @@ use pathmark_lab::metric::{Summary, fairness, here, within};
 use pathmark_lab::sweep::CaseResult;
 use pathmark_lab::text::{dash, rate};
 
-/// Flows, and links, that are shown one by one.
+/// Maximum number of flows and of links to show individually.
 const MOST_ROWS: usize = 24;
 
-/// A run.
+/// Formats a run.
 pub(super) fn one(result: &RunResult) -> String {
     let mut text = format!(
         "{}\n{:.1} s simulated in {:.2} s, {} packets, seed {}, Jain's index {:.4}\n\n",
@@ -122,7 +122,7 @@ fn link(link: &LinkResult) -> Vec<String> {
     ]
 }
 
-/// A row per run.
+/// Formats one row per run.
 pub(super) fn many(runs: &[CaseResult]) -> String {
     let keys: BTreeSet<&String> = runs.iter().flat_map(|run| run.case.set.keys()).collect();
     let varied = runs.iter().any(|run| run.case.variant.is_some());
@@ -183,7 +183,7 @@ pub(super) fn many(runs: &[CaseResult]) -> String {
     aligned(&header, &runs.iter().map(row).collect::<Vec<_>>())
 }
 
-/// A paper's statements and the results here.
+/// Compares a paper's statements with the results.
 pub(super) fn paper(runs: &[CaseResult], references: &[Reference]) -> String {
     let header = ["the paper says", "paper", "here", "run"];
     let mut rows = Vec::new();
@@ -217,7 +217,7 @@ pub(super) fn paper(runs: &[CaseResult], references: &[Reference]) -> String {
     aligned(&header.map(str::to_owned), &rows)
 }
 
-/// True if the table of runs shows it already.
+/// Returns true if the table of runs already shows this metric.
 fn has_column(metric: Metric) -> bool {
     !matches!(
         metric,
@@ -239,7 +239,7 @@ fn more(text: &mut String, all: usize, what: &str) {
     }
 }
 
-/// Columns as wide as their widest cell; the first to the left, numbers to the right.
+/// Aligns columns to their widest cell, the first one to the left and others to the right.
 pub(in super::super) fn aligned(header: &[String], rows: &[Vec<String>]) -> String {
     let mut widths = vec![0; header.len()];
     let lines = || std::iter::once(header).chain(rows.iter().map(Vec::as_slice));

@@ -1,4 +1,4 @@
-//! Files one by one.
+//! Fetches individual files.
 
 use std::cell::RefCell;
 use std::ffi::OsStr;
@@ -94,7 +94,7 @@ pub(super) async fn fetch(
     latest.into_inner()
 }
 
-/// The places that show a transfer's progress.
+/// Shows a transfer's progress.
 struct Telling<'a> {
     bar: &'a ProgressBar,
     latest: &'a RefCell<Latest>,
@@ -141,7 +141,7 @@ async fn one(
             let tell = |progress| telling.tell(progress);
             let out = tokio::task::spawn_blocking({
                 let to = job.to.clone();
-                // A pipe opens once it has a reader.
+                // Opening a pipe blocks until it has a reader.
                 move || open(&to)
             });
             let out = Arc::new(
@@ -181,7 +181,7 @@ async fn one(
     })
 }
 
-/// Opens what content is written into, and not replaced by.
+/// Opens a destination that is written to and not replaced.
 fn open(to: &To) -> io::Result<File> {
     match to {
         To::Special(path) => File::options().write(true).open(path),
@@ -189,8 +189,8 @@ fn open(to: &To) -> io::Result<File> {
     }
 }
 
-/// The jobs with the files that patterns match in their places. A file that has the pattern as its
-/// name is meant alone.
+/// Replaces each pattern by the files that match it. A file whose name equals the pattern takes
+/// precedence.
 async fn expand(session: &Session, jobs: &[Job], figures: &mut Figures) -> Vec<Job> {
     let mut expanded: Vec<Job> = Vec::new();
     for job in jobs {

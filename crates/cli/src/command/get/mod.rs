@@ -1,4 +1,4 @@
-//! `pathmark get`: files fetched from a server.
+//! `pathmark get`: fetches files from a server.
 
 mod files;
 mod tree;
@@ -67,48 +67,48 @@ pub(super) struct Args {
     pub(super) client: ClientArgs,
 }
 
-/// Where something goes.
+/// The destination of a job.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum To {
-    /// To this file.
+    /// This file.
     File(PathBuf),
-    /// A directory, to this one.
+    /// This directory, for a directory.
     Tree(PathBuf),
-    /// Files whose names match, into this directory.
+    /// This directory, for all files with matching names.
     Matching(PathBuf),
-    /// Into this device, pipe or socket, which stays.
+    /// This device, pipe or socket, which is written to and not replaced.
     Special(PathBuf),
-    /// To the standard output.
+    /// The standard output.
     Out,
 }
 
-/// Something to fetch.
+/// A target to fetch and its destination.
 #[derive(Clone, Debug)]
 struct Job {
     target: Target,
     to: To,
 }
 
-/// The name of `--output` that is the standard output.
+/// The value of `--output` for the standard output.
 const OUT: &str = "-";
-/// Names that systems have for it: a file that it goes to is written to, not replaced.
+/// System names of the standard output. If it is redirected to a file, that file is written to
+/// and not replaced.
 const SYSTEM_OUT: [&str; 3] = ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"];
 
-/// The files go to the standard output.
+/// Returns true if the files go to the standard output.
 fn is_out(output: &Path) -> bool {
     output.as_os_str() == OUT || SYSTEM_OUT.iter().any(|name| output == Path::new(name))
 }
 
-/// Where a file of the name `path` goes, by what has the name.
+/// Returns the destination for `path`, depending on the kind of an existing file.
 fn to_name(path: PathBuf) -> To {
     match std::fs::metadata(&path) {
         Ok(there) if !there.is_file() && !there.is_dir() => To::Special(path),
-        // A link stays, and the file that it leads to is replaced.
+        // A link is kept, and the file that it refers to is replaced.
         _ => To::File(path),
     }
 }
 
-/// Where `target` goes, one of `all`.
 fn destination(target: &Target, args: &Args) -> anyhow::Result<To> {
     let output = args.output.as_path();
     let last = target.path.as_ref().and_then(|path| path.names.last());
@@ -163,7 +163,7 @@ fn destination(target: &Target, args: &Args) -> anyhow::Result<To> {
     Ok(to_name(path))
 }
 
-/// The files to fetch, each with its place; refuses those that cannot be fetched.
+/// Returns the targets to fetch with their destinations, rejecting those that can't be fetched.
 fn jobs(args: &Args) -> Result<Vec<Job>, Failure> {
     let output = args.output.as_path();
     let one = args.targets.len() == 1 && !output.as_os_str().as_bytes().ends_with(b"/");
@@ -215,8 +215,8 @@ impl To {
     }
 }
 
-/// Notes that a server sent by the law `used`, where the user had `asked` for one. `ruled` is the
-/// one of a combination that ruled.
+/// Warns if the server used a different law than the user `asked` for. `ruled` is the last
+/// active law, if `used` is a combination.
 fn note_law(transfer: &mut Transfer, asked: Option<&str>, used: String, ruled: &str) {
     if let Some(asked) = asked
         && asked != used
@@ -254,7 +254,7 @@ pub(super) async fn get(args: Args, stop: Stop) -> Outcome {
         loop {
             let server = match fetch(&args, &stop, &jobs).await {
                 Ok(server) => server,
-                // The other servers' files may be had all the same, and those that are here stay.
+                // The other servers' files can still be fetched, and fetched ones are kept.
                 Err(Failure::Usage(error)) if figures.is_empty() => {
                     return Err(Failure::Usage(error));
                 }
@@ -277,7 +277,7 @@ pub(super) async fn get(args: Args, stop: Stop) -> Outcome {
     figures.say(args.client.json, args.moving.quiet || is_out)
 }
 
-/// The results of jobs whose server was not reached.
+/// Returns the results of jobs whose server could not be reached.
 fn failed(jobs: &[Job], error: &anyhow::Error) -> Figures {
     let files = jobs.iter().map(|job| {
         let name = job.target.name();
@@ -293,21 +293,21 @@ fn failed(jobs: &[Job], error: &anyhow::Error) -> Figures {
     }
 }
 
-/// The jobs that another connection may complete. Files of a directory that are there already are
-/// left as they are.
+/// Returns the jobs that another connection could complete. In a directory, files that are
+/// already there stay unchanged.
 fn left(jobs: Vec<Job>, ended: &Figures) -> Vec<Job> {
     let lost = ended.files.iter().filter(|file| file.lost);
     let lost: BTreeSet<_> = lost.map(|file| file.name.as_str()).collect();
     let is_left = |job: &Job| match job.to {
         To::Tree(_) | To::Matching(_) => !lost.is_empty(),
-        // What was written to a pipe cannot be taken back.
+        // Bytes written to a pipe can't be taken back.
         To::Out | To::Special(_) => false,
         To::File(_) => lost.contains(job.target.name().as_str()),
     };
     jobs.into_iter().filter(is_left).collect()
 }
 
-/// Fetches what is asked for of one server.
+/// Fetches everything requested from one server.
 async fn fetch(args: &Args, stop: &Stop, jobs: &[Job]) -> Result<Figures, Failure> {
     let algorithm = args.cc.clone().unwrap_or_default();
     let asked = args.cc.as_ref().map(ToString::to_string);
@@ -345,8 +345,7 @@ async fn fetch(args: &Args, stop: &Stop, jobs: &[Job]) -> Result<Figures, Failur
             format!("{name}: the server announced no SHA-256, so only the length was checked");
         transfer.warnings.push(warning);
     }
-    // The time that the disk takes to store and to read back the files does not count, where all
-    // have arrived.
+    // If all files have arrived, exclude the time for storing and reading back.
     let is_broken = figures.files.iter().any(|file| file.error.is_some());
     let seconds = if stop.is_stopped() || is_broken {
         started.elapsed().as_secs_f64()
@@ -361,25 +360,25 @@ async fn fetch(args: &Args, stop: &Stop, jobs: &[Job]) -> Result<Figures, Failur
     Ok(figures)
 }
 
-/// Figures of all files together.
+/// Figures for all files together.
 #[derive(Debug, Default)]
 struct Latest {
-    /// Bytes that arrived, of all files.
+    /// Bytes received for all files.
     bytes: u64,
-    /// When the last file had arrived …
+    /// When the last file arrived …
     seconds: f64,
-    /// … and what its sender reported.
+    /// … and the report of its sender.
     sender: SenderReport,
     algorithm: Option<String>,
-    /// Names of files of which the server announced no SHA-256: the first ones.
+    /// Names of the first files without a SHA-256 from the server.
     unverified: Vec<String>,
 }
 
-/// Names of files without a SHA-256 at most.
+/// Maximum number of names to keep.
 const UNVERIFIED: usize = 20;
 
 impl Latest {
-    /// A file arrived.
+    /// Records that a file arrived.
     fn note(&mut self, seconds: f64, fetched: &Fetched, name: &str) {
         if !fetched.verified && self.unverified.len() < UNVERIFIED {
             self.unverified.push(name.to_owned());
@@ -399,13 +398,13 @@ impl Latest {
     }
 }
 
-/// The fields of requests whose sender is `asked` for a law.
+/// Returns request fields that ask the sender for a law, if `asked` is one.
 fn fields(asked: Option<&str>) -> HeaderMap {
     let law = HeaderValue::from_str(asked.unwrap_or(ANY_LAW)).ok();
     law.into_iter().map(|law| (LAW, law)).collect()
 }
 
-/// A failure with what a user of the commands would not know.
+/// Explains an error in terms that users of the commands understand.
 fn explained(error: GetError, source: &PathName) -> anyhow::Error {
     let directory = PathName {
         names: source.names.clone(),

@@ -1,4 +1,4 @@
-//! Directories with all in them.
+//! Fetches directories and everything in them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,9 +15,9 @@ use super::super::target::shown;
 use super::super::values::hex;
 use super::{Args, Job, Latest, Session, To, fields};
 
-/// Time between two looks at the bytes that arrived.
+/// Interval for showing the bytes that have arrived.
 const TICK: Duration = Duration::from_millis(200);
-/// Places of a large file.
+/// Places that a large file takes.
 const LARGE: usize = 16;
 
 /// Fetches the directories of one server, one after the other.
@@ -88,7 +88,7 @@ pub(super) async fn fetch(
     latest
 }
 
-/// Notes what became of an entry.
+/// Records an entry's result.
 fn note(
     args: &Args,
     figures: &mut Figures,
@@ -133,7 +133,7 @@ fn note(
     Ok(())
 }
 
-/// A failure with what a user of the command would not know.
+/// Explains an error in terms that users of the command understand.
 fn explained(error: GetError, is_directory: bool) -> anyhow::Error {
     match error {
         GetError::Refused(refusal) if is_directory && refusal.status == StatusCode::NOT_FOUND => {

@@ -1,5 +1,5 @@
-//! Lines of a server's log on their way to stderr, which a thread of its own writes: a pipe that
-//! nobody reads costs lines, and never holds up what logs them.
+//! Queues the log lines of a server. A separate thread writes them to stderr, so that a pipe
+//! without a reader loses lines but never delays the logging task.
 
 use std::io::{self, Write};
 use std::sync::OnceLock;
@@ -7,26 +7,26 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
 
-/// Lines that wait at most.
+/// Maximum number of waiting lines.
 const WAITING: usize = 4096;
-/// Time that a process waits for its last lines to be written.
+/// Time to wait at exit until the last lines are written.
 const FAREWELL: Duration = Duration::from_millis(500);
 
 static QUEUE: OnceLock<Queue> = OnceLock::new();
 
 struct Queue {
     messages: SyncSender<Message>,
-    /// Lines that had no room, and of which the log does not tell yet.
+    /// Lines dropped for lack of room that have not been reported yet.
     dropped: AtomicU64,
 }
 
 enum Message {
     Line(String),
-    /// The sender of this waits until all before it is written.
+    /// Dropping the sender signals that all previous lines are written.
     Settle(SyncSender<()>),
 }
 
-/// Lines go to the thread from now on.
+/// Starts passing lines to the thread.
 pub(super) fn begin() {
     let (messages, receiver) = sync_channel(WAITING);
     let dropped = AtomicU64::new(0);
@@ -35,7 +35,8 @@ pub(super) fn begin() {
             write(&receiver, &queue.dropped, &mut io::stderr());
         }
     };
-    // The thread finds its queue. Without a thread lines are written at once.
+    // The queue must be set before the thread starts. Without a thread, lines are written
+    // immediately.
     if QUEUE.set(Queue { messages, dropped }).is_ok() {
         let spawned = std::thread::Builder::new()
             .name("log".to_owned())
@@ -46,7 +47,7 @@ pub(super) fn begin() {
     }
 }
 
-/// Adds a line; gives it back where there is no queue.
+/// Adds a line, or returns it if there is no queue.
 pub(super) fn add(line: String) -> Option<String> {
     let Some(queue) = QUEUE.get() else {
         return Some(line);
@@ -61,7 +62,7 @@ pub(super) fn add(line: String) -> Option<String> {
     }
 }
 
-/// Waits until all lines are written, for as long as a reader deserves.
+/// Waits until all lines are written, for at most [`FAREWELL`].
 pub(super) fn settle() {
     let Some(queue) = QUEUE.get() else {
         return;

@@ -1,4 +1,4 @@
-//! The proxy at the port of `pathmark serve`.
+//! The proxy on the port of `pathmark serve`.
 
 use std::cell::Cell;
 use std::io::{self, IsTerminal};
@@ -16,7 +16,7 @@ use super::loaded::{have_certificates, uris, users};
 use super::status::ProxyStatus;
 use super::{carry_flows, change, keep, print};
 
-/// A proxy whose connections are those of another server.
+/// A proxy that uses another server's connections.
 pub(in super::super) struct Joined {
     path: PathBuf,
     config: Config,
@@ -26,7 +26,8 @@ pub(in super::super) struct Joined {
 }
 
 impl Joined {
-    /// The proxy of a configuration, without the keys that are arguments of the server.
+    /// Loads the proxy from a configuration, which must not have keys that are arguments of the
+    /// server.
     pub(in super::super) fn load(path: &Path) -> Result<Self, Failure> {
         let (config, users) = read(path, true)?;
         Ok(Self {
@@ -38,17 +39,17 @@ impl Joined {
         })
     }
 
-    /// Users are known by certificates now.
+    /// Returns true if any user currently has a certificate.
     pub(in super::super) const fn has_certificates(&self) -> bool {
         self.certificates.get()
     }
 
-    /// Has the server's connections carry flows.
+    /// Configures the server's connections to carry flows.
     pub(in super::super) const fn carry_flows(transport: &mut TransportConfig) {
         carry_flows(transport);
     }
 
-    /// Reads the configuration again.
+    /// Reloads the configuration.
     pub(in super::super) fn reload(&self) {
         match read(&self.path, false) {
             Ok((config, users)) => {
@@ -60,7 +61,7 @@ impl Joined {
         }
     }
 
-    /// Prints the URI of each user to a terminal.
+    /// Prints each user's URI on a terminal.
     pub(in super::super) fn announce(&self, listening: SocketAddr, pin: Option<&str>) -> Outcome {
         if !io::stdout().is_terminal() {
             return Ok(());
@@ -69,12 +70,12 @@ impl Joined {
         print(&uris((&self.config, &self.users), listening, pin)?)
     }
 
-    /// Binds the status socket, and the port of metrics.
+    /// Binds the status socket and the metrics port.
     pub(in super::super) fn control(&self) -> Result<Control, Failure> {
         Control::bind(self.config.control.as_deref(), self.config.metrics)
     }
 
-    /// Answers on the status socket, without end.
+    /// Serves the status socket indefinitely.
     pub(in super::super) fn status(
         &self,
         control: Control,

@@ -1,4 +1,4 @@
-//! The configuration of a proxy with its users, and their URIs.
+//! A proxy's configuration, its users, and their URIs.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -19,10 +19,10 @@ use super::super::identity::{Identity, read, read_or_make};
 use super::super::values::{self, Algorithms, Listen};
 use super::Args;
 
-/// Lines of a name and a token each, where there is no file.
+/// The variable with lines of names and tokens, which is used without a file.
 const TOKENS: &str = "PATHMARK_PROXY_TOKENS";
 
-/// The URI of a user.
+/// A user's URI.
 #[derive(Debug, Serialize)]
 pub(super) struct NamedUri {
     pub(super) name: String,
@@ -38,7 +38,7 @@ pub(super) struct Loaded {
 }
 
 impl Loaded {
-    /// The configuration in a file. With `make`, a file of tokens is created where there is none.
+    /// Loads a configuration file. With `make`, a missing file of tokens is created.
     pub(super) fn of(path: &Path, make: bool) -> Result<Self, Failure> {
         let config = Config::load(path).map_err(Failure::usage)?;
         let at = |line: usize, what: String| {
@@ -63,7 +63,7 @@ impl Loaded {
         })
     }
 
-    /// That of arguments or of the file that they name.
+    /// Loads the configuration from arguments or from the file that they name.
     pub(super) fn from_args(args: &Args, make: bool) -> Result<Self, Failure> {
         if let Some(path) = &args.config {
             return Self::of(path, make);
@@ -87,8 +87,8 @@ impl Loaded {
         self.config.access(&self.users)
     }
 
-    /// The certificate that is configured; or else one that is kept next to the tokens, or of this
-    /// run. With `asks`, clients are asked for theirs.
+    /// Returns the configured certificate, or one that is kept next to the tokens, or else a
+    /// temporary one. With `asks`, clients are asked for certificates.
     pub(super) fn identity(&self, asks: bool) -> Result<Identity, Failure> {
         let tokens = &self.config.tokens;
         let identity = match &self.config.certificate {
@@ -110,13 +110,13 @@ impl Loaded {
     }
 }
 
-/// True if clients are to be asked for certificates.
+/// Returns true if clients should be asked for certificates.
 pub(super) fn have_certificates(users: &[(String, Credential)]) -> bool {
     let mut credentials = users.iter().map(|(_, credential)| credential);
     credentials.any(|credential| matches!(credential, Credential::Certificate(_)))
 }
 
-/// The users of a file, or of the environment.
+/// Returns the users in a file or in the environment.
 pub(super) fn users(path: Option<&Path>, make: bool) -> Result<Vec<(String, Credential)>, Failure> {
     let Some(path) = path else {
         let text = std::env::var(TOKENS).map_err(|_| {
@@ -137,7 +137,7 @@ pub(super) fn users(path: Option<&Path>, make: bool) -> Result<Vec<(String, Cred
     config::users(&path.display().to_string(), &text).map_err(Failure::usage)
 }
 
-/// A token of 128 random bits.
+/// Creates a token of 128 random bits.
 fn random() -> io::Result<String> {
     let mut bytes = [0; 16];
     let provider = rustls::crypto::aws_lc_rs::default_provider();
@@ -146,7 +146,6 @@ fn random() -> io::Result<String> {
     Ok(values::hex(&bytes))
 }
 
-/// The URI of each user.
 pub(super) fn uris(
     (config, users): (&Config, &[(String, Credential)]),
     listening: SocketAddr,
@@ -174,8 +173,8 @@ pub(super) fn uris(
     Ok(uris.collect())
 }
 
-/// The address that clients use: of all addresses that of the default route, as far as there is
-/// one. No packet is sent to the address of documentation.
+/// Returns the address for clients. If the proxy listens on all addresses, it is that of the
+/// default route, if there is one. No packet is sent to the documentation address.
 fn reachable(address: IpAddr) -> IpAddr {
     if !address.is_unspecified() {
         return address;

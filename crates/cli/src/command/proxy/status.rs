@@ -14,7 +14,7 @@ use super::super::exposition::Exposition;
 use super::super::session;
 use crate::report::SenderReport;
 
-/// A proxy and what it has.
+/// A proxy and its address.
 #[derive(Clone)]
 pub(super) struct ProxyStatus {
     began: std::time::Instant,
@@ -44,7 +44,7 @@ struct State {
     flows: Vec<FlowView>,
 }
 
-/// The connection of a client.
+/// A client's connection.
 #[derive(Debug, Serialize)]
 struct Client {
     client: SocketAddr,
@@ -190,11 +190,11 @@ impl Shown for ProxyStatus {
     }
 }
 
-/// The state as people read it.
+/// Formats the state for people.
 pub(in super::super) fn table(state: &Value) -> String {
     let mut out = String::new();
     let listening = state["listening"].as_str().unwrap_or_default();
-    // Writing to a string cannot fail.
+    // Writing to a string never fails.
     let _ = writeln!(out, "proxy      on {listening}");
     for client in state["connections"].as_array().into_iter().flatten() {
         let address = client["client"].as_str().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! `pathmark put`: files stored on a server.
+//! `pathmark put`: stores files on a server.
 
 mod tree;
 
@@ -67,12 +67,12 @@ pub(super) struct Args {
     pub(super) client: ClientArgs,
 }
 
-/// Bytes of the standard input that are read at once.
+/// Bytes to read from the standard input at once.
 const PIECE: usize = 256 * 1024;
 /// The name of the standard input.
 const IN: &str = "-";
 
-/// The files to store, each with its path on the server.
+/// Returns the files to store with their paths on the server.
 fn files(args: &Args) -> Result<Vec<(PathBuf, PathName)>, Failure> {
     let mut files = Vec::new();
     for path in &args.files {
@@ -148,7 +148,7 @@ pub(super) async fn put(args: Args, stop: Stop) -> Outcome {
         if !args.recursive {
             let failed = attempt.files.iter().filter(|file| file.lost);
             let names: BTreeSet<_> = failed.map(|file| file.name.as_str()).collect();
-            // What came from the standard input cannot be read once more.
+            // The standard input can't be read again.
             let is_left = |path: &PathBuf, name: &PathName| {
                 path.as_os_str() != IN && names.contains(shown(name).as_str())
             };
@@ -168,7 +168,7 @@ pub(super) async fn put(args: Args, stop: Stop) -> Outcome {
     figures.say(args.client.json, args.moving.quiet)
 }
 
-/// The results of files whose server was not reached.
+/// Returns the results of files whose server could not be reached.
 fn failed(files: &[(PathBuf, PathName)], error: &anyhow::Error) -> Figures {
     let files = files.iter().map(|(path, name)| {
         let text = format!(
@@ -187,7 +187,7 @@ fn failed(files: &[(PathBuf, PathName)], error: &anyhow::Error) -> Figures {
     }
 }
 
-/// Connects, and stores what is left.
+/// Connects and stores the remaining files.
 async fn attempt(
     args: &Args,
     stop: &Stop,
@@ -241,12 +241,12 @@ async fn attempt(
     Ok(figures)
 }
 
-/// The warning about a server that names no digest.
+/// Formats a warning about a server that announced no digest.
 fn unverified(name: &str) -> String {
     format!("{name}: the server announced no SHA-256 of what it stored")
 }
 
-/// Stores files, several at a time; the bytes of content that were sent.
+/// Stores files concurrently. Also returns the number of content bytes sent.
 async fn store(
     args: &Args,
     stop: &Stop,
@@ -316,7 +316,7 @@ async fn store(
     (files, moved.get())
 }
 
-/// The next bytes of the standard input; none at its end.
+/// Returns the next bytes of the standard input, which are empty at its end.
 async fn read_in() -> io::Result<Bytes> {
     let read = tokio::task::spawn_blocking(|| {
         let mut piece = Vec::with_capacity(PIECE);
@@ -329,7 +329,7 @@ async fn read_in() -> io::Result<Bytes> {
     read.await.map_err(io::Error::other)?
 }
 
-/// A failure with what a user of the commands would not know.
+/// Explains an error in terms that users of the commands understand.
 fn explained(error: PutError, existing: Existing) -> anyhow::Error {
     let PutError::Refused(refusal) = &error else {
         return error.into();

@@ -1,4 +1,4 @@
-//! Directories with all in them.
+//! Stores directories and everything in them.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -19,10 +19,10 @@ use super::super::values::hex;
 use super::super::{Failure, output};
 use super::{Args, explained};
 
-/// Places of a large file.
+/// Places that a large file takes.
 const LARGE: usize = 16;
 
-/// The directories to store, each with its path on the server.
+/// Returns the directories to store with their paths on the server.
 pub(super) fn directories(args: &Args) -> Result<Vec<(PathBuf, PathName)>, Failure> {
     let mut directories = Vec::new();
     for path in &args.files {
@@ -39,7 +39,8 @@ pub(super) fn directories(args: &Args) -> Result<Vec<(PathBuf, PathName)>, Failu
         }
         let mut there = args.target.path.clone().unwrap_or_default();
         there.slash = true;
-        // `.` and `..` have no name: all in them is stored in the server's directory itself.
+        // `.` and `..` have no name, so everything in them is stored in the server's directory
+        // itself.
         let name = path.file_name().map(OsStr::as_bytes).map(<[u8]>::to_vec);
         there.names.extend(name);
         directories.push((path.clone(), there));
@@ -106,7 +107,7 @@ pub(super) async fn store(
     }
 }
 
-/// Notes what became of an entry.
+/// Records an entry's result.
 fn note(
     args: &Args,
     figures: &mut Figures,

@@ -1,10 +1,10 @@
-//! Keys of servers that earlier runs met.
+//! Keys of servers from earlier runs.
 //!
 //! ```text
 //!   $XDG_STATE_HOME/pathmark/known_hosts    0600, a line `HOST:PORT SHA256` for each server
 //! ```
 //!
-//! Unlike tokens, these decide whom a client believes: what is wrong with the file is a failure.
+//! Unlike tokens, keys decide which servers a client trusts, so a fault in the file is an error.
 
 use std::fs;
 use std::io::Write;
@@ -16,21 +16,21 @@ use pathmark_transport::crypto::tls::Pin;
 
 use super::{State, home, own_file, read_own};
 
-/// The file of a user.
+/// A user's file.
 #[derive(Debug)]
 pub(in super::super) struct KnownHosts(State);
 
 impl KnownHosts {
-    /// The file of this user.
+    /// Opens this user's file.
     ///
     /// # Errors
-    /// If this user has no place for it.
+    /// Fails if this user has no place for it.
     pub(in super::super) fn open() -> anyhow::Result<Self> {
         let home = home().context("neither XDG_STATE_HOME nor HOME is an absolute path")?;
         Self::of(&home)
     }
 
-    /// True if this user has a file of that name, of use or not.
+    /// Returns true if this user's file exists, even if it is unusable.
     pub(in super::super) fn exists() -> bool {
         home().is_some_and(|home| fs::symlink_metadata(home.join("pathmark/known_hosts")).is_ok())
     }
@@ -44,7 +44,6 @@ impl KnownHosts {
         })
     }
 
-    /// Where it lies.
     pub(in super::super) fn path(&self) -> PathBuf {
         self.0.directory.join("known_hosts")
     }
@@ -59,10 +58,10 @@ impl KnownHosts {
         }
     }
 
-    /// The pin of `HOST:PORT`, if it is there.
+    /// Returns the pin of `HOST:PORT`, if it is known.
     ///
     /// # Errors
-    /// If the file or its line has something else.
+    /// Fails if the file or the server's line is invalid.
     pub(in super::super) fn pin(&self, server: &str) -> anyhow::Result<Option<Pin>> {
         let text = self.read()?;
         let mut lines = text
@@ -79,10 +78,11 @@ impl KnownHosts {
         })
     }
 
-    /// Keeps the pin of a server.
+    /// Keeps a server's pin.
     ///
     /// # Errors
-    /// If another process has kept another pin meanwhile, and those of writing.
+    /// Fails if another process has meanwhile kept a different pin, or if the file can't be
+    /// written.
     pub(in super::super) fn keep(&self, server: &str, pin: Pin) -> anyhow::Result<()> {
         let _lock = self.0.lock("known_hosts.lock")?;
         match self.pin(server)? {
@@ -98,7 +98,8 @@ impl KnownHosts {
             text.push('\n');
         }
         let new = self.0.directory.join("known_hosts.new");
-        // One that a killed process left may be there; creating the new one fails then.
+        // A killed process may have left this file. If removing fails, creating the new one
+        // fails too.
         let _ = fs::remove_file(&new);
         let mut file = own_file(&new, true)?;
         file.write_all(format!("{text}{server} {pin}\n").as_bytes())?;

@@ -1,5 +1,5 @@
-//! State of `get` and `put` between runs: tokens of servers, in a file of the user's, and uploads
-//! that broke off.
+//! State of `get` and `put` that is kept between runs: servers' tokens in a file of the user,
+//! and interrupted uploads.
 //!
 //! ```text
 //!   $XDG_STATE_HOME/pathmark/servers.json    0600, a new one takes its place by rename(2)
@@ -9,8 +9,9 @@
 //!                            client.key      0600, PEM: the user's certificate and its key
 //! ```
 //!
-//! A run takes a token out and puts the next one in, so no two use the same. A fault of the file
-//! costs a warning and its tokens, never a transfer.
+//! A run removes a token before using it, and adds a new one later, so that two runs never use
+//! the same token. A fault in the file results in a warning and loses its tokens, but the
+//! transfer still succeeds.
 
 pub(super) mod known;
 mod tokens;
@@ -33,11 +34,11 @@ use pathmark::Endpoint;
 
 use tokens::Tokens;
 
-/// A longer file is not read.
+/// Maximum size of a file to read.
 const LONGEST_FILE: u64 = 1 << 18;
-/// How long another process may hold the lock, which takes it a millisecond.
+/// Time to wait for another process's lock, which is normally held for about a millisecond.
 const LOCK_WAIT: Duration = Duration::from_millis(200);
-/// Time between two looks at the lock.
+/// Interval between attempts to lock.
 const LOCK_PAUSE: Duration = Duration::from_millis(2);
 
 /// Whether anything is kept.
@@ -50,45 +51,45 @@ pub(super) struct StateArgs {
     pub(super) no_state: bool,
 }
 
-/// The directory of the file, and whose it is.
+/// The directory of the files and its owner.
 #[derive(Clone, Debug)]
 struct State {
     directory: PathBuf,
     user: u32,
 }
 
-/// A reason not to use the file.
+/// The reason why the file can't be used.
 #[derive(Debug, thiserror::Error)]
 enum StateError {
-    /// It cannot be read or written.
+    /// It can't be read or written.
     #[error("cannot use what was kept of servers in {directory}: {source}")]
     Io {
         directory: PathBuf,
         source: io::Error,
     },
-    /// Others could put things into it.
+    /// Other users could write to it.
     #[error(
         "other users may write to {0}: no tokens are kept there; it must be yours, with mode 0700"
     )]
     Foreign(PathBuf),
-    /// It is somewhere else, perhaps where others may write.
+    /// It is a link to another place, where others may be able to write.
     #[error(
         "{0} is a symbolic link, which is not followed: no tokens are kept there; put a directory \
          of yours with mode 0700 in its place"
     )]
     Link(PathBuf),
-    /// Nothing can be put into it.
+    /// It is not a directory.
     #[error(
         "{0} is no directory: no tokens are kept there; put a directory of yours with mode 0700 in \
          its place"
     )]
     NoDirectory(PathBuf),
-    /// Another process has not let go of it.
+    /// Another process holds its lock for too long.
     #[error("{0} is locked by another process for too long: what was kept of servers is not used")]
     Locked(PathBuf),
 }
 
-/// Why what was in the file counts no more.
+/// The reason why the file's content is discarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 enum Unusable {
     #[error("it is not what pathmark writes")]
@@ -103,8 +104,8 @@ enum Unusable {
     Unreadable,
 }
 
-/// A server that is visited: its token from an earlier run is taken, and one of this run is kept,
-/// at the latest when this is dropped.
+/// A visit to a server. It uses a token of an earlier run, and keeps a new one when it ends or
+/// is dropped.
 #[derive(Debug)]
 pub(super) struct Visit {
     state: State,
@@ -115,8 +116,8 @@ pub(super) struct Visit {
 }
 
 impl StateArgs {
-    /// Before a connection of `endpoint` to `target` at `address` begins: gives the endpoint the
-    /// token of an earlier run. Adds to `warnings` what keeps it from that.
+    /// Gives the endpoint a token of an earlier run, if there is one. This must happen before it
+    /// connects to `target` at `address`. Problems are added to `warnings`.
     pub(super) fn visit(
         self,
         target: &Target,
@@ -149,7 +150,7 @@ impl StateArgs {
 }
 
 impl Visit {
-    /// The connection is over: keeps the token that the server gave.
+    /// Keeps the server's token after the connection has ended.
     pub(super) fn end(&self, warnings: &mut Vec<String>) {
         let Some(token) = self.endpoint.take_token(&self.host) else {
             return;
@@ -163,7 +164,7 @@ impl Visit {
     }
 }
 
-/// Adds a warning, once.
+/// Adds a warning unless it is already there.
 fn warn(warnings: &mut Vec<String>, error: &StateError) {
     let text = error.to_string();
     if !warnings.contains(&text) {
@@ -172,13 +173,13 @@ fn warn(warnings: &mut Vec<String>, error: &StateError) {
 }
 
 impl Drop for Visit {
-    /// A transfer that is broken off leaves its token too. Its warnings are dropped.
+    /// Keeps the token even if a transfer is aborted. Warnings are discarded.
     fn drop(&mut self) {
         self.end(&mut Vec::new());
     }
 }
 
-/// Our address in packets to `address`. Nothing is sent.
+/// Returns the local address of packets to `address`, without sending any.
 fn address_towards(address: SocketAddr) -> io::Result<IpAddr> {
     let unspecified: IpAddr = match address {
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
@@ -189,8 +190,8 @@ fn address_towards(address: SocketAddr) -> io::Result<IpAddr> {
     Ok(socket.local_addr()?.ip())
 }
 
-/// Where programs keep their state: the XDG Base Directory Specification, which has relative and
-/// empty paths ignored. `None`: this user has no such place.
+/// Returns the directory for programs' state according to the XDG Base Directory Specification,
+/// which requires ignoring relative and empty paths. Returns `None` if this user has none.
 fn home() -> Option<PathBuf> {
     let of = |name| {
         std::env::var_os(name)
@@ -200,7 +201,7 @@ fn home() -> Option<PathBuf> {
     of("XDG_STATE_HOME").or_else(|| of("HOME").map(|home| home.join(".local/state")))
 }
 
-/// This user's own certificate with its key, in PEM, and whether this run has made it.
+/// Returns this user's own certificate and key in PEM, and whether this run created them.
 pub(super) fn own_certificate() -> anyhow::Result<(PathBuf, Vec<u8>, bool)> {
     let home = home().context("neither XDG_STATE_HOME nor HOME is an absolute path")?;
     let mut warnings = Vec::new();
@@ -219,11 +220,11 @@ pub(super) fn own_certificate() -> anyhow::Result<(PathBuf, Vec<u8>, bool)> {
 }
 
 impl State {
-    /// The state of `user` below `home`. `None` where there is and can be no directory for it: some
-    /// users have no home, and some homes are read-only.
+    /// Opens the state of `user` below `home`. Returns `None` if the directory can't be created,
+    /// for example because the user's home doesn't exist or is read-only.
     fn open(home: &Path, user: u32, warnings: &mut Vec<String>) -> Option<Self> {
         let directory = home.join("pathmark");
-        // It fails also where something else is in the place of the directory, which is looked at.
+        // This also fails if something else is in the directory's place, which is checked below.
         let _ = DirBuilder::new()
             .recursive(true)
             .mode(0o700)
@@ -239,8 +240,8 @@ impl State {
         None
     }
 
-    /// Changes what is kept, under the lock. Content that cannot be used adds to `warnings` and is
-    /// replaced.
+    /// Changes the kept tokens while holding the lock. Unusable content is replaced, with a
+    /// warning.
     fn update<T>(
         &self,
         warnings: &mut Vec<String>,
@@ -268,7 +269,7 @@ impl State {
         Ok(changed)
     }
 
-    /// The lock of a file, which ends with the process.
+    /// Locks a file. The lock is released when the process ends.
     fn lock(&self, name: &str) -> Result<File, StateError> {
         let path = self.directory.join(name);
         let file = own_file(&path, false).map_err(|source| StateError::Io {
@@ -293,11 +294,10 @@ impl State {
         }
     }
 
-    /// Puts a new file in the place of the former one, without fsync: a crash of the machine may
-    /// lose it.
+    /// Replaces the file without fsync, so it may be lost if the machine crashes.
     fn write(&self, path: &Path, tokens: &Tokens) -> io::Result<()> {
         let new = self.directory.join("servers.new");
-        // One that a killed process left may be read by others.
+        // Others might be able to read a file that a killed process left.
         match fs::remove_file(&new) {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -307,7 +307,8 @@ impl State {
     }
 }
 
-/// Opens a file that no other user may read, and follows no link. With `new`, it must not exist.
+/// Opens a file that no other user may read, without following links. With `new`, it must not
+/// exist.
 fn own_file(path: &Path, new: bool) -> io::Result<File> {
     OpenOptions::new()
         .write(true)
@@ -318,17 +319,18 @@ fn own_file(path: &Path, new: bool) -> io::Result<File> {
         .open(path)
 }
 
-/// The tokens that are kept, or the reason why they do not count.
+/// Reads the kept tokens, or returns the reason why they are unusable.
 fn read(path: &Path, user: u32) -> io::Result<Result<Tokens, Unusable>> {
     let bytes = read_own(path, user)?;
     Ok(bytes.and_then(|bytes| Tokens::parse(&bytes).ok_or(Unusable::Damaged)))
 }
 
-/// The bytes of a file of this user's, none if there is no file; or why they are not read.
+/// Reads a file of this user, or returns the reason why it is unusable. A missing file is
+/// treated as empty.
 fn read_own(path: &Path, user: u32) -> io::Result<Result<Vec<u8>, Unusable>> {
     let opened = OpenOptions::new()
         .read(true)
-        // A pipe under this name must not block the command.
+        // A pipe with this name must not block the command.
         .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
         .open(path);
     let file = match opened {

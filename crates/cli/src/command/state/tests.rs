@@ -17,7 +17,7 @@ fn state(home: &TempDir) -> State {
     state
 }
 
-/// Adds a token; what was warned of.
+/// Adds a token and returns the warnings.
 fn add(state: &State, token: &[u8]) -> Vec<String> {
     let mut warnings = Vec::new();
     let add = |now, tokens: &mut Tokens| tokens.add(now, "a:1", HERE, token);
@@ -25,7 +25,7 @@ fn add(state: &State, token: &[u8]) -> Vec<String> {
     warnings
 }
 
-/// Takes a token out, without a warning.
+/// Removes a token, without any warning.
 fn take(state: &State) -> Option<Vec<u8>> {
     let mut warnings = Vec::new();
     let taken = state.update(&mut warnings, |now, tokens| tokens.take(now, "a:1", HERE));
@@ -47,7 +47,7 @@ fn it_is_kept_for_this_user_alone() {
     assert_eq!(take(&state(&home)), None);
 }
 
-/// Each costs one warning and what was there, and the next run finds a sound file.
+/// Each fault results in one warning and loses the content, and the next run finds a valid file.
 #[test]
 fn what_cannot_be_used_is_replaced_after_one_warning() {
     type Spoil = fn(&Path);
@@ -108,7 +108,7 @@ fn nothing_of_another_users_is_used() {
     assert!(warnings[0].contains("other users"), "{warnings:?}");
 }
 
-/// What stands in the place of the directory is named, and left as it is.
+/// Anything in place of the directory is reported and not changed.
 #[test]
 fn a_path_that_is_not_a_directory_is_reported() {
     type Spoil = fn(&Path);
@@ -156,8 +156,8 @@ fn a_lock_that_stays_is_not_waited_for() {
     add(&state, b"token");
 }
 
-/// Whatever a process leaves that is killed while it writes, the next one goes on with the former
-/// file.
+/// Whatever a process that is killed while writing leaves, the next one continues with the
+/// former file.
 #[test]
 fn a_process_killed_while_it_writes_leaves_the_former_file() {
     let home = TempDir::new().unwrap();
@@ -172,7 +172,7 @@ fn a_process_killed_while_it_writes_leaves_the_former_file() {
     assert_eq!(fs::metadata(file).unwrap().mode() & 0o777, 0o600);
 }
 
-/// Each token comes out once, and none is lost, with several threads at it.
+/// With several threads, each token is returned once and none is lost.
 #[test]
 fn many_at_once_lose_nothing_and_use_nothing_twice() {
     let home = TempDir::new().unwrap();
@@ -184,7 +184,8 @@ fn many_at_once_lose_nothing_and_use_nothing_twice() {
                 let mut taken = Vec::new();
                 for round in 0..20 {
                     let change = |change: &mut dyn FnMut(Duration, &mut Tokens)| {
-                        // A machine under load may hold the others up for longer than one waits.
+                        // On a busy machine, others may hold the lock for longer than the time
+                        // limit.
                         loop {
                             match state.update(&mut Vec::new(), |now, tokens| change(now, tokens)) {
                                 Err(StateError::Locked(_)) => {}

@@ -1,4 +1,4 @@
-//! Tokens of servers, and their form in the file.
+//! Servers' tokens, and their form in the file.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -7,35 +7,35 @@ use serde::{Deserialize, Serialize};
 
 use super::super::values::hex;
 
-/// The form that is written and read. A file of another form is replaced.
+/// The version of the form. A file with another one is replaced.
 const FORM: u32 = 1;
-/// Tokens in all. The oldest make room.
+/// Maximum number of tokens. The oldest make room.
 const MOST: usize = 128;
-/// Tokens of one server, for as many transfers at once.
+/// Maximum number of tokens per server, which allows as many concurrent transfers.
 const OF_A_SERVER: usize = 4;
-/// Longest token that is kept, bytes. A server of this project makes 55 bytes at most.
+/// Maximum length of a token in bytes. This project's servers use at most 55 bytes.
 const LONGEST_TOKEN: usize = 256;
-/// Longest name of a server that is kept: a host name has up to 253 characters.
+/// Maximum length of a server's name. A host name has up to 253 characters.
 const LONGEST_NAME: usize = 300;
-/// Servers of this project take a token for a day.
+/// This project's servers accept a token for a day.
 const LIFETIME: Duration = Duration::from_secs(24 * 3600);
 
-/// A token that proves to a server that this host receives what is sent to its address (RFC 9000,
+/// A token that proves to a server that this host receives packets at its address (RFC 9000
 /// section 8.1.3).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Entry {
     /// `HOST:PORT` as the user wrote it.
     server: String,
-    /// Our address in the connection in which it came: from another it would prove nothing, and
-    /// show that it is the same host.
+    /// The local address of the connection that received the token. From another address, it
+    /// would prove nothing and reveal that it is the same host.
     from: IpAddr,
-    /// When it came, seconds since 1970-01-01 UTC.
+    /// When it was received, in seconds since 1970-01-01 UTC.
     at: u64,
-    /// In hexadecimal.
+    /// The token in hexadecimal.
     token: String,
 }
 
-/// Tokens of servers, the latest last.
+/// Servers' tokens, the latest last.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Tokens {
     form: u32,
@@ -52,8 +52,8 @@ impl Default for Tokens {
 }
 
 impl Tokens {
-    /// Reads a file's bytes. `None`: they do not parse. An empty file holds no tokens: a crash of
-    /// the machine may leave one.
+    /// Parses a file. Returns `None` if it is invalid. An empty file, which a crash of the
+    /// machine may leave, has no tokens.
     pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
         if bytes.is_empty() {
             return Some(Self::default());
@@ -62,12 +62,12 @@ impl Tokens {
         (read.form == FORM).then_some(read)
     }
 
-    /// The bytes of the file.
     pub(super) fn to_bytes(&self) -> serde_json::Result<Vec<u8>> {
         serde_json::to_vec(self)
     }
 
-    /// Takes the latest token of `server` for a host at `from` out: each serves one connection.
+    /// Removes the latest token of `server` for a host at `from`, because each token is valid
+    /// for only one connection.
     pub(super) fn take(&mut self, now: Duration, server: &str, from: IpAddr) -> Option<Vec<u8>> {
         self.forget(now);
         loop {
@@ -80,7 +80,7 @@ impl Tokens {
         }
     }
 
-    /// Adds a token of `server`, given to a host at `from`.
+    /// Adds a token that `server` gave to a host at `from`.
     pub(super) fn add(&mut self, now: Duration, server: &str, from: IpAddr, token: &[u8]) {
         if token.is_empty() || token.len() > LONGEST_TOKEN || server.len() > LONGEST_NAME {
             return;
@@ -104,7 +104,7 @@ impl Tokens {
         self.tokens.drain(..above);
     }
 
-    /// Forgets what is too old, from the future, or longer than what is kept here.
+    /// Removes tokens that are too old, too long, or from the future.
     fn forget(&mut self, now: Duration) {
         let now = now.as_secs();
         self.tokens.retain(|entry| {
@@ -164,8 +164,8 @@ mod tests {
         }
     }
 
-    /// Any number of servers and any tokens leave a bounded file, and one server takes no place of
-    /// another's.
+    /// Any servers and tokens result in a bounded file, and a server can't displace another
+    /// one's token.
     #[test]
     fn the_file_is_bounded_and_one_server_keeps_its_place() {
         let mut tokens = Tokens::default();
@@ -203,7 +203,7 @@ mod tests {
         ] {
             assert_eq!(Tokens::parse(text.as_bytes()), None, "{text}");
         }
-        // Tokens that do not parse are skipped.
+        // Invalid tokens are skipped.
         let entry =
             |token| format!(r#"{{"server":"a:1","from":"::1","at":1000000,"token":"{token}"}}"#);
         let entries = ["0a0B", "", "0", "zz", "é0"].map(entry).join(",");

@@ -1,11 +1,11 @@
-//! Uploads that broke off, so that `put` goes on with them: in memory for `--reconnect`, and in
+//! Interrupted uploads that `put` can resume. They are kept in memory for `--reconnect`, and in
 //! files for later runs.
 //!
 //! ```text
 //!   $XDG_STATE_HOME/pathmark/uploads/KEY    0600; removed when the upload is complete
 //! ```
 //!
-//! A failure of these files costs a later run the resumption, never the transfer.
+//! If these files fail, later runs can't resume uploads, but the transfer itself is not affected.
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder};
@@ -20,17 +20,17 @@ use pathmark_http3::client::Ledger;
 
 use super::{State, StateArgs, home, own_file, read_own};
 
-/// Servers keep an upload for less than this time.
+/// Servers keep uploads for less than this time.
 const LONGEST: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// The uploads of a user that broke off.
+/// A user's interrupted uploads.
 #[derive(Debug)]
 pub(in super::super) struct Uploads {
     memory: Mutex<BTreeMap<String, String>>,
     files: Option<Files>,
 }
 
-/// The directory of the files, and whose it is.
+/// The directory of the files and its owner.
 #[derive(Debug)]
 struct Files {
     directory: PathBuf,
@@ -38,9 +38,9 @@ struct Files {
 }
 
 impl StateArgs {
-    /// Uploads of earlier runs, unless nothing is kept, and of this one.
+    /// Returns the uploads of this run, and those of earlier runs unless no state is kept.
     pub(in super::super) fn uploads(self) -> Uploads {
-        // What is wrong with the place of the state is a warning of the tokens.
+        // Faults of the state's directory are already reported with the tokens.
         let files = || Files::of(&home()?, geteuid().as_raw());
         Uploads {
             memory: Mutex::default(),
@@ -76,7 +76,7 @@ impl Files {
             .inspect_err(|_| drop(fs::remove_file(&new)))
     }
 
-    /// Removes the files of uploads that no server keeps.
+    /// Removes files of uploads that servers no longer keep.
     fn clear(&self) -> io::Result<()> {
         for entry in fs::read_dir(&self.directory)? {
             let entry = entry?;
@@ -90,7 +90,7 @@ impl Files {
 }
 
 impl Uploads {
-    /// True if later runs find them.
+    /// Returns true if later runs can resume uploads.
     pub(in super::super) const fn are_kept(&self) -> bool {
         self.files.is_some()
     }
@@ -118,7 +118,7 @@ impl Ledger for Uploads {
     fn forget(&self, key: &str) {
         self.memory().remove(key);
         if let Some(files) = &self.files {
-            // Most uploads have none.
+            // Most uploads have no file.
             let _ = fs::remove_file(files.directory.join(key));
         }
     }

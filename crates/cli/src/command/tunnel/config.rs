@@ -1,4 +1,4 @@
-//! The configuration of a tunnel, from a file and from arguments.
+//! A tunnel's configuration, from a file and from arguments.
 
 use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr};
@@ -17,7 +17,7 @@ use serde::{Deserialize, Deserializer};
 
 use super::super::values;
 
-/// Flows at once, at most.
+/// Maximum number of flows that can be configured.
 const MOST_FLOWS: u32 = 1_000_000;
 
 /// A configuration file.
@@ -26,9 +26,9 @@ const MOST_FLOWS: u32 = 1_000_000;
 pub(super) struct File {
     /// The proxy's URI.
     pub(super) uri: Option<String>,
-    /// A file that has the URI; relative to this file's directory.
+    /// A file that contains the URI, relative to this file's directory.
     pub(super) uri_file: Option<PathBuf>,
-    /// The client's certificate chain and private key in PEM; relative to this file's directory.
+    /// The client's certificate chain and private key in PEM, relative to this file's directory.
     pub(super) cert: Option<PathBuf>,
     pub(super) key: Option<PathBuf>,
     #[serde(default, deserialize_with = "texts")]
@@ -38,23 +38,23 @@ pub(super) struct File {
     #[serde(default, deserialize_with = "texts")]
     http: Vec<Bind>,
     tproxy: Option<Transparent>,
-    /// First bytes of a connection follow the request at once.
+    /// Whether a connection's first bytes directly follow its request.
     #[serde(default)]
     fast_open: bool,
     #[serde(default)]
     limits: FileLimits,
     #[serde(default)]
     class: Classes,
-    /// The status socket; relative to this file's directory.
+    /// The status socket, relative to this file's directory.
     pub(super) control: Option<PathBuf>,
-    /// Where Prometheus metrics are served.
+    /// The address that serves Prometheus metrics.
     pub(super) metrics: Option<SocketAddr>,
 }
 
-/// Where flows come in.
+/// The listeners that accept flows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Listeners {
-    /// Forwards of ports.
+    /// Port forwards.
     pub(super) forward: Vec<Forward>,
     /// SOCKS5 servers.
     pub(super) socks: Vec<Bind>,
@@ -64,16 +64,16 @@ pub(super) struct Listeners {
     pub(super) tproxy: Option<Transparent>,
 }
 
-/// A transparent listener, and what is to reach it.
+/// A transparent listener, and the packets that should reach it.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Transparent {
     /// Its port.
     pub(super) port: u16,
-    /// Networks that are reached directly, in addition to private ones.
+    /// Networks to reach directly, in addition to private ones.
     #[serde(default, deserialize_with = "texts")]
     pub(super) bypass: Vec<IpNet>,
-    /// Networks whose packets a gateway takes; all where there are none.
+    /// Networks whose packets a gateway redirects, or empty for all.
     #[serde(default, deserialize_with = "texts")]
     pub(super) from: Vec<IpNet>,
 }
@@ -91,7 +91,7 @@ struct FileLimits {
     handshake: Option<Duration>,
 }
 
-/// Strings in the form that arguments have.
+/// Parses strings in the same form as arguments.
 fn texts<'de, T: FromStr<Err: Display>, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Vec<T>, D::Error> {
@@ -107,7 +107,7 @@ fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duratio
     lasting(&text).map(Some).map_err(serde::de::Error::custom)
 }
 
-/// A time above 0.
+/// Parses a duration above 0.
 pub(super) fn lasting(text: &str) -> Result<Duration, String> {
     let time = values::duration(text)?;
     match time.is_zero() {
@@ -116,7 +116,6 @@ pub(super) fn lasting(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// A number of flows.
 fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<usize>, D::Error> {
     let number = u32::deserialize(deserializer)?;
     match number {
@@ -128,11 +127,10 @@ fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<usize>, D
 }
 
 impl File {
-    /// Reads a file.
     pub(super) fn read(path: &Path) -> anyhow::Result<Self> {
         let shown = path.display();
         let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {shown}"))?;
-        // A message shows a line of the file, which may have the token.
+        // toml's own message would show a line of the file, which may contain the token.
         let error = |error: toml::de::Error| {
             let line = error
                 .span()
@@ -188,7 +186,6 @@ impl Listeners {
         *self == Self::default()
     }
 
-    /// Adds those of another list.
     pub(super) fn extend(&mut self, other: Self) {
         self.forward.extend(other.forward);
         self.socks.extend(other.socks);
@@ -196,7 +193,7 @@ impl Listeners {
         self.tproxy = other.tproxy.or(self.tproxy.take());
     }
 
-    /// Warnings to users before the tunnel runs.
+    /// Returns warnings to show before the tunnel runs.
     pub(super) fn warnings(&self) -> Vec<String> {
         let open = |what: &str, bind: &Bind| {
             format!("{what} {bind} serves other machines, without a password")
@@ -209,7 +206,7 @@ impl Listeners {
         foreign.map(|(what, bind)| open(what, bind)).collect()
     }
 
-    /// Two listeners at one port, and a forward whose target is itself.
+    /// Rejects two listeners on the same port.
     pub(super) fn check(&self) -> anyhow::Result<()> {
         let mut taken: Vec<(Bind, Protocol)> = Vec::new();
         let forwards = (self.forward.iter()).map(|forward| (forward.bind, forward.protocol));
@@ -236,7 +233,7 @@ impl Listeners {
     }
 }
 
-/// The URI of a proxy: the one that is given, or else that of a file.
+/// Returns the given URI, or reads it from a file.
 pub(super) fn uri(text: Option<&str>, file: Option<&Path>) -> anyhow::Result<ProxyUri> {
     if let Some(text) = text {
         return Ok(text.trim().parse()?);
@@ -255,12 +252,12 @@ pub(super) fn uri(text: Option<&str>, file: Option<&Path>) -> anyhow::Result<Pro
         .with_context(|| format!("{shown} has no URI of a proxy"))
 }
 
-/// Other users of this machine can read a file with the token.
+/// Returns true if other users of this machine can read a file.
 pub(super) fn is_open_to_others(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|file| file.permissions().mode() & 0o004 != 0)
 }
 
-/// The addresses of the proxy, which packets are to reach directly.
+/// Returns the proxy's addresses, which packets must reach directly.
 pub(super) async fn addresses(uri: &ProxyUri) -> anyhow::Result<Vec<IpAddr>> {
     let target: super::super::target::Target = uri
         .server

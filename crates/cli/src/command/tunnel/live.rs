@@ -1,4 +1,4 @@
-//! The listeners of a tunnel, which a reload changes.
+//! A tunnel's listeners, which a reload can change.
 
 use std::future::poll_fn;
 use std::net::SocketAddr;
@@ -15,7 +15,7 @@ use tokio::task::JoinHandle;
 use super::super::{Failure, output};
 use super::config::Listeners;
 
-/// A listener, as users see it.
+/// A listener as shown to users.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Listening {
     kind: &'static str,
@@ -48,7 +48,7 @@ struct Open {
     sockets: Vec<(Listening, JoinHandle<()>)>,
 }
 
-/// The listeners.
+/// The active listeners.
 pub(super) struct Live {
     ingress: Ingress<Switch>,
     open: Vec<Open>,
@@ -64,8 +64,8 @@ impl Live {
         }
     }
 
-    /// Closes listeners that are no longer wanted, and opens those that are. The others, and flows
-    /// that have begun, go on; UDP flows of a closed listener end.
+    /// Closes listeners that are no longer wanted, and opens new ones. Other listeners and
+    /// existing flows continue, except that UDP flows of a closed listener end.
     pub(super) async fn apply(&mut self, wanted: &Listeners) -> Result<(), Failure> {
         let entries = entries(wanted);
         let (kept, closed): (Vec<_>, Vec<_>) = std::mem::take(&mut self.open)
@@ -74,7 +74,7 @@ impl Live {
         self.open = kept;
         for (_, serving) in closed.into_iter().flat_map(|open| open.sockets) {
             serving.abort();
-            // Then its port is free.
+            // Wait so that the port is free.
             let _ = serving.await;
         }
         let mut applied = Ok(());
@@ -92,12 +92,12 @@ impl Live {
         applied
     }
 
-    /// The listeners of any time.
+    /// Returns the current listeners, which are kept up to date.
     pub(super) fn shown(&self) -> Arc<Mutex<Vec<Listening>>> {
         Arc::clone(&self.shown)
     }
 
-    /// Waits for a listener that has ended, which none does by itself.
+    /// Waits for a listener to end, which doesn't normally happen.
     pub(super) async fn ended(&mut self) -> &'static str {
         poll_fn(|cx| {
             let sockets = self.open.iter_mut().flat_map(|open| &mut open.sockets);
@@ -111,7 +111,7 @@ impl Live {
         .await
     }
 
-    /// Prints where the listeners are.
+    /// Prints the listeners' addresses.
     pub(super) fn announce(&self, json: bool, metrics: Option<SocketAddr>) -> Result<(), Failure> {
         let shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
         let listeners = shown.clone();
@@ -141,7 +141,7 @@ impl Listening {
     }
 }
 
-/// The configured listeners, in order.
+/// Returns the configured listeners in order.
 fn entries(listeners: &Listeners) -> Vec<Entry> {
     let forwards = listeners.forward.iter().cloned().map(Entry::Forward);
     let socks = listeners.socks.iter().copied().map(Entry::Socks);
@@ -151,7 +151,7 @@ fn entries(listeners: &Listeners) -> Vec<Entry> {
     forwards.chain(socks).chain(http).chain(tproxy).collect()
 }
 
-/// Binds the sockets of an entry, and has them accept.
+/// Binds an entry's sockets and starts accepting.
 fn begin(
     ingress: &Ingress<Switch>,
     entry: &Entry,

@@ -1,4 +1,4 @@
-//! `pathmark tunnel`: flows of any application through a proxy.
+//! `pathmark tunnel`: carries any application's flows through a proxy.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -117,18 +117,17 @@ impl Args {
         self.run.json
     }
 
-    /// Stdin and stdout are joined with a flow, so that the log is that of a program beside it.
+    /// Returns true if stdin and stdout carry a flow, so that the log should be short.
     pub(super) const fn is_pipe(&self) -> bool {
         matches!(self.command, Some(Command::Connect(_)))
     }
 
-    /// SIGHUP is for a tunnel with a configuration.
+    /// Returns true if SIGHUP reloads a configuration.
     pub(super) const fn reloads(&self) -> bool {
         self.command.is_none() && self.run.proxy.config.is_some()
     }
 }
 
-/// Runs the command.
 pub(super) async fn tunnel(args: Args, stop: Stop) -> Outcome {
     match args.command {
         Some(Command::Connect(args)) => pipe::pipe(args, stop).await,
@@ -143,7 +142,7 @@ fn check(path: &std::path::Path) -> Outcome {
     let shown = path.display();
     let checked = File::read(path).and_then(|file| {
         file.listeners().check()?;
-        // Arguments, or the environment that the tunnel will have, may name the proxy.
+        // Arguments or the tunnel's environment may also name the proxy.
         uri_without_arguments(&file).transpose()?;
         Ok(file)
     });
@@ -178,7 +177,7 @@ fn readable(path: Option<&std::path::Path>) -> Option<String> {
     ))
 }
 
-/// The URI of the configuration, or else of the environment.
+/// Returns the URI from the configuration, or else from the environment.
 fn uri_without_arguments(file: &File) -> Option<anyhow::Result<ProxyUri>> {
     let text = match file.uri_file {
         Some(_) => None,
@@ -197,24 +196,24 @@ impl ProxyArgs {
             .unwrap_or_default())
     }
 
-    /// The URI: of the arguments, of the configuration, of the environment.
+    /// Returns the URI from the arguments, the configuration, or the environment.
     fn uri(&self, given: Option<&str>, file: &File) -> Result<ProxyUri, Failure> {
         let argument = || config::uri(given, self.uri_file.as_deref());
         let uri = match given.is_some() || self.uri_file.is_some() {
             true => argument(),
-            // That says how to name a proxy.
+            // Its error explains how to name a proxy.
             false => uri_without_arguments(file).unwrap_or_else(argument),
         };
         uri.map_err(Failure::usage)
     }
 
-    /// The certificate that the proxy is to know: of the arguments, of the configuration.
+    /// Returns the client certificate from the arguments or the configuration.
     fn shown(&self, file: &File) -> Result<Option<trust::Shown>, Failure> {
         let shown = self.shown.or(file.cert.as_ref(), file.key.as_ref());
         shown.read()
     }
 
-    /// Begins to connect.
+    /// Starts connecting.
     fn tunnel(&self, uri: &ProxyUri, shown: Option<&trust::Shown>) -> Result<Tunnel, Failure> {
         let trust = match uri.pin {
             Some(pin) => Trust::Pin(pin),
@@ -242,7 +241,7 @@ impl ProxyArgs {
     }
 }
 
-/// The configuration that a tunnel is to follow now.
+/// The configuration that a tunnel should currently have.
 struct Wanted {
     uri: ProxyUri,
     shown: Option<trust::Shown>,
@@ -296,7 +295,8 @@ impl Wanted {
     }
 }
 
-/// `--own-cert` alone makes the certificate, and prints what the proxy's list of users needs.
+/// Returns the pin if `--own-cert` is the only argument, in which case the command only creates
+/// the certificate and prints the pin for the proxy's list of users.
 fn only_pin(given: Option<&str>, args: &RunArgs) -> Result<Option<tls::Pin>, Failure> {
     let RunArgs {
         proxy,
@@ -370,7 +370,7 @@ async fn run(given: Option<&str>, args: RunArgs, stop: Stop) -> Outcome {
             Err(Failure::Reported) => {}
         }
     }
-    // The socket is removed.
+    // Wait so that the socket is removed.
     serving.abort();
     let _ = serving.await;
     // The proxy ends the flows.

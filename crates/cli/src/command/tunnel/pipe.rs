@@ -1,4 +1,4 @@
-//! `pathmark tunnel connect`: stdin and stdout joined with one flow.
+//! `pathmark tunnel connect`: joins stdin and stdout with one flow.
 
 use std::fs::File;
 use std::io;
@@ -46,12 +46,12 @@ pub(super) async fn pipe(args: Args, stop: Stop) -> Outcome {
     let local = (&mut input, &mut output);
     let flow = (&mut read, &mut write);
     let traffic = splice::join(local, Vec::new(), flow, broken, &Carried::default()).await;
-    // The target receives the end or the reset.
+    // Wait so that the target receives the end or the reset.
     if let Ok(connection) = tunnel.connection() {
         session::leave(&connection, &stop, session::HTTP3).await;
     }
     if stop.is_stopped() {
-        // ssh ends its ProxyCommand so, whose messages would stand among those of the session.
+        // ssh stops its ProxyCommand in this way, and messages would appear within the session.
         return Err(Failure::Reported);
     }
     match traffic.reset {
@@ -60,7 +60,7 @@ pub(super) async fn pipe(args: Args, stop: Stop) -> Outcome {
     }
 }
 
-/// Stdout, which is closed with the target's end: its reader may still write.
+/// Stdout. It is closed when the target ends, because its reader may still write.
 struct Output(Stdout);
 
 impl AsyncWrite for Output {

@@ -1,4 +1,4 @@
-//! `pathmark tunnel rules`: what the kernel is asked to bring to the transparent listener.
+//! `pathmark tunnel rules`: makes the kernel redirect packets to the transparent listener.
 
 use std::io::Write;
 use std::path::Path;
@@ -77,14 +77,13 @@ async fn plan(args: &Args) -> Result<Rules, Failure> {
     })
 }
 
-/// Does one step.
 fn run(step: &Step) -> anyhow::Result<()> {
     let (program, package, arguments, input) = match step {
         Step::Nft(commands) => ("nft", "nftables", "-f -", commands.as_str()),
         Step::Ip(words) | Step::TryIp(words) => ("ip", "iproute2", words.as_str(), ""),
     };
     let mut command = Command::new(program);
-    // Not every user has the directories of system programs in the path.
+    // Not every user's path includes the directories of system programs.
     let path = std::env::var("PATH").unwrap_or_default();
     command.env(
         "PATH",
@@ -95,7 +94,7 @@ fn run(step: &Step) -> anyhow::Result<()> {
     let missing = || format!("cannot run {program}: install {package}");
     let mut child = command.spawn().with_context(missing)?;
     if let Some(mut stdin) = child.stdin.take() {
-        // A program that does not read it says why at its end.
+        // A program that doesn't read it explains why when it ends.
         let _ = stdin.write_all(input.as_bytes());
     }
     let ended = child.wait_with_output().with_context(missing)?;

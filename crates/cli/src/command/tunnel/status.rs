@@ -17,7 +17,7 @@ use super::super::session;
 use super::live::{Listening, Live};
 use crate::report::SenderReport;
 
-/// A tunnel and what it has.
+/// A tunnel and its components.
 #[derive(Clone)]
 pub(super) struct TunnelStatus {
     began: Instant,
@@ -32,13 +32,13 @@ struct State {
     version: &'static str,
     pid: u32,
     uptime_s: f64,
-    /// The proxy, as the URI names it.
+    /// The proxy as named in the URI.
     server: String,
     connected: bool,
-    /// The address of the proxy, and the one of this machine.
+    /// The address of the proxy and the local address.
     address: Option<SocketAddr>,
     local: Option<IpAddr>,
-    /// Why there is no connection.
+    /// The reason why there is no connection.
     #[serde(skip_serializing_if = "Option::is_none")]
     why: Option<String>,
     listeners: Vec<Listening>,
@@ -173,12 +173,12 @@ impl Shown for TunnelStatus {
     }
 }
 
-/// The state as people read it.
+/// Formats the state for people.
 pub(in super::super) fn table(state: &Value) -> String {
     let mut out = String::new();
     let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();
     let server = text(&state["server"]);
-    // Writing to a string cannot fail.
+    // Writing to a string never fails.
     let _ = match state["connected"].as_bool() {
         Some(true) => writeln!(
             out,

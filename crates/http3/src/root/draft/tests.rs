@@ -93,8 +93,8 @@ fn a_file_is_for_the_users_of_the_one_that_it_replaces() {
     assert_eq!(mode & 0o777, 0o600);
 }
 
-/// What others have put under a temporary name in a shared directory would be theirs under its
-/// final name, too.
+/// Files that others create under a temporary name in a shared directory would still belong to
+/// them under the final name.
 #[test]
 fn a_file_of_others_under_a_temporary_name_is_passed_over() {
     let path = tempfile::tempdir().unwrap();
@@ -104,7 +104,7 @@ fn a_file_of_others_under_a_temporary_name_is_passed_over() {
     fs::hard_link(&victim, path.path().join(".pathmark-0.part")).unwrap();
     let planted = path.path().join(".pathmark-1.part");
     fs::write(&planted, "planted").unwrap();
-    // Root alone may give files away.
+    // Only root can give away files.
     let is_planted = std::os::unix::fs::chown(&planted, Some(1234), None).is_ok();
     let draft = Draft::fresh(&directory).unwrap();
     let expected: &[u8] = match is_planted {

@@ -137,7 +137,7 @@ fn a_parent_is_that_of_the_last_name() {
     assert!(!directory.path().join("d").exists());
 }
 
-/// A client that is confined to `own` stores links in it.
+/// A client that is confined to `own` stores links there.
 #[test]
 fn links_behind_a_prefix_stay_beneath_it() {
     let directory = tempfile::tempdir().unwrap();

@@ -14,10 +14,10 @@ use super::wire;
 use crate::marked;
 use crate::outbound::Outbound;
 
-/// Longest header in front of a payload: a name of 255 bytes.
+/// Maximum length of the header before a payload, which can have a name of 255 bytes.
 const LONGEST_HEADER: usize = 3 + 2 + 255 + 2;
 
-/// A client that gets datagrams from one target.
+/// A client that receives datagrams from one target.
 struct Client {
     socket: Shared,
     address: SocketAddr,
@@ -32,10 +32,10 @@ impl Back for Client {
 }
 
 impl<O: Outbound> Ingress<O> {
-    /// Relays datagrams of a client until its connection ends.
+    /// Relays a client's datagrams until its connection ends.
     ///
-    /// The socket is on the address that the client reached, and takes datagrams from the client's
-    /// address alone. The first one settles the port, where the request did not.
+    /// The socket uses the local address of the client's connection, and only accepts datagrams
+    /// from the client's address. If the request has no port, the first datagram determines it.
     pub(super) async fn associate(&self, mut local: TcpStream, port: Option<u16>) {
         let Ok((socket, peer)) = open(&local).await else {
             return self.farewell(local, &wire::reply(1, UNSPECIFIED)).await;
@@ -48,7 +48,7 @@ impl<O: Outbound> Ingress<O> {
         }
         let relay = self.relay(socket, peer, port);
         let ended = async {
-            // A client has nothing to say on this connection: what it says is not looked at.
+            // Clients should send nothing on this connection. Any bytes are ignored.
             let mut ignored = [0; 64];
             while local.read(&mut ignored).await.is_ok_and(|read| read > 0) {}
         };
@@ -88,7 +88,7 @@ impl<O: Outbound> Ingress<O> {
 const UNSPECIFIED: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 0);
 
-/// The socket of an association, and the client's address.
+/// Opens the socket of an association, and returns it with the client's address.
 async fn open(local: &TcpStream) -> io::Result<(UdpSocket, SocketAddr)> {
     let mut own = local.local_addr()?;
     own.set_port(0);

@@ -14,7 +14,6 @@ mod associate;
 pub mod wire;
 
 impl<O: Outbound> Ingress<O> {
-    /// Serves a SOCKS client.
     pub(super) async fn socks(&self, mut local: TcpStream) {
         let handshake = tokio::time::timeout(self.limits().handshake, handshake(&mut local));
         let request = match handshake.await {
@@ -53,13 +52,13 @@ impl<O: Outbound> Ingress<O> {
     }
 }
 
-/// The answer to a client that is not served.
+/// The answer to a client that can't be served.
 struct Refused {
     error: SocksError,
     answer: Vec<u8>,
 }
 
-/// Greeting and request of a client. No byte beyond is read.
+/// Reads a client's greeting and request, without reading any further bytes.
 async fn handshake(local: &mut TcpStream) -> io::Result<Result<Request, Refused>> {
     let own = local.local_addr()?;
     let mut bytes = Vec::new();
@@ -81,7 +80,7 @@ async fn handshake(local: &mut TcpStream) -> io::Result<Result<Request, Refused>
         }))
 }
 
-/// Reads as many bytes as a message turns out to have.
+/// Reads a message by requesting the missing bytes until it is complete.
 async fn message<T>(
     local: &mut TcpStream,
     bytes: &mut Vec<u8>,

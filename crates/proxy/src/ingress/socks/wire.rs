@@ -1,4 +1,4 @@
-//! Messages of SOCKS version 5 (RFC 1928), without I/O.
+//! Parses and formats messages of SOCKS version 5 (RFC 1928) without I/O.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -6,46 +6,46 @@ use crate::outbound::Refusal;
 use crate::target::{Host, Target, TargetError};
 
 const VERSION: u8 = 5;
-/// Method "no authentication required" (section 3).
+/// The method "no authentication required" (section 3).
 const NO_AUTHENTICATION: u8 = 0;
 /// Address types (section 5).
 const IPV4: u8 = 1;
 const NAME: u8 = 3;
 const IPV6: u8 = 4;
 
-/// The server's answer to a client that offers "no authentication required".
+/// The answer to a client that offers "no authentication required".
 pub const ACCEPTED: [u8; 2] = [VERSION, NO_AUTHENTICATION];
-/// The server's answer to a client that does not.
+/// The answer to a client that doesn't offer it.
 pub const UNACCEPTABLE: [u8; 2] = [VERSION, 0xff];
 
-/// Why bytes are no message of a client.
+/// The reason why bytes aren't a valid client message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SocksError {
-    /// More bytes are needed: this many from the start of the message.
+    /// The message is incomplete. It has at least this many bytes.
     #[error("the message has at least {0} bytes")]
     Incomplete(usize),
-    /// Another version.
+    /// The version is not 5.
     #[error("version {0} of SOCKS; configure the client for SOCKS5")]
     Version(u8),
-    /// The client insists on authentication.
+    /// The client requires authentication.
     #[error("the client offers no method without authentication; remove its user name")]
     Method,
-    /// A command that no server here has.
+    /// The command is not supported.
     #[error("command {0} is not CONNECT or UDP ASSOCIATE")]
     Command(u8),
-    /// An unknown type of address.
+    /// The address type is unknown.
     #[error("address type {0} is unknown")]
     AddressType(u8),
-    /// A reserved field with a value, or a fragment.
+    /// A reserved field is set, or the datagram is a fragment.
     #[error("a reserved field has a value, or the datagram is a fragment")]
     Reserved,
-    /// A host or a port that does not exist.
+    /// The host or port is invalid.
     #[error(transparent)]
     Target(#[from] TargetError),
 }
 
 impl SocksError {
-    /// The reply code for the error (section 6).
+    /// Returns the reply code for this error (section 6).
     #[must_use]
     pub const fn code(self) -> u8 {
         match self {
@@ -56,7 +56,7 @@ impl SocksError {
     }
 }
 
-/// The reply code for a refusal (section 6). A timeout is what most servers report as code 6.
+/// Returns the reply code for a refusal (section 6). Most servers report a timeout as code 6.
 #[must_use]
 pub const fn code(refusal: &Refusal) -> u8 {
     match refusal {
@@ -74,11 +74,11 @@ pub const fn code(refusal: &Refusal) -> u8 {
 pub enum Request {
     /// CONNECT.
     Connect(Target),
-    /// UDP ASSOCIATE, with the port that the client sends from, where it knows that.
+    /// UDP ASSOCIATE, with the port from which the client sends, if it is known.
     Associate(Option<u16>),
 }
 
-/// Reads fields one after the other.
+/// Reads consecutive fields.
 struct Reader<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -115,7 +115,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A host and a port (section 5). A name in numbers is an address.
+    /// Reads a host and a port (section 5). A name that is a numeric address becomes an address.
     fn address(&mut self) -> Result<(Named<'a>, u16), SocksError> {
         let host = match self.byte()? {
             IPV4 => Named::Address(Ipv4Addr::from(self.array::<4>()?).into()),
@@ -149,7 +149,7 @@ fn target((host, port): (Named<'_>, u16)) -> Result<Target, SocksError> {
     }
 }
 
-/// Reads the methods that a client offers (section 3). Bytes that follow belong to the request.
+/// Parses the methods that a client offers (section 3). The following bytes belong to the request.
 ///
 /// # Errors
 /// [`SocksError`].
@@ -163,7 +163,7 @@ pub fn greeting(bytes: &[u8]) -> Result<usize, SocksError> {
     }
 }
 
-/// Reads a request (section 4). Bytes that follow belong to the flow.
+/// Parses a request (section 4). The following bytes belong to the flow.
 ///
 /// # Errors
 /// [`SocksError`].
@@ -183,7 +183,8 @@ pub fn request(bytes: &[u8]) -> Result<(Request, usize), SocksError> {
     Ok((request, reader.at))
 }
 
-/// A reply with a code, 0 for success, and the address of the server's socket (section 6).
+/// Formats a reply with a code, which is 0 for success, and the address of the server's socket
+/// (section 6).
 #[must_use]
 pub fn reply(code: u8, bound: SocketAddr) -> Vec<u8> {
     let mut reply = vec![VERSION, code, 0];
@@ -191,7 +192,8 @@ pub fn reply(code: u8, bound: SocketAddr) -> Vec<u8> {
     reply
 }
 
-/// Reads a datagram's target and payload (section 7). Fragments are refused, as the section allows.
+/// Parses a datagram's target and payload (section 7). Fragments are rejected, which this
+/// section allows.
 ///
 /// # Errors
 /// [`SocksError`].
@@ -204,8 +206,8 @@ pub fn datagram(bytes: &[u8]) -> Result<(Target, &[u8]), SocksError> {
     Ok((target, bytes.get(reader.at..).unwrap_or_default()))
 }
 
-/// The header of a datagram from a target (section 7). A target that the client named stays a
-/// name: the proxy alone knows its address.
+/// Formats the header of a datagram from a target (section 7). If the client requested a name,
+/// it stays a name, because only the proxy knows its address.
 #[must_use]
 pub fn datagram_header(from: &Target) -> Vec<u8> {
     let mut header = vec![0; 3];

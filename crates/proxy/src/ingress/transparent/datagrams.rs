@@ -1,5 +1,5 @@
-//! Datagrams that the kernel takes from their way to a target. The kernel names the target of each;
-//! answers have the target's address as their source.
+//! Datagrams that the kernel redirects to a transparent socket. The kernel reports each
+//! datagram's original target, whose address must be the source of answers.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -19,7 +19,7 @@ use crate::marked;
 use crate::outbound::Outbound;
 use crate::target::{Host, Target};
 
-/// Makes a socket a transparent one that learns where datagrams were going.
+/// Makes a socket transparent, so that it receives the original targets of datagrams.
 pub(super) fn adopt(socket: Socket, address: SocketAddr) -> io::Result<UdpSocket> {
     match address {
         SocketAddr::V4(_) => setsockopt(&socket, Ipv4OrigDstAddr, &true)?,
@@ -30,27 +30,27 @@ pub(super) fn adopt(socket: Socket, address: SocketAddr) -> io::Result<UdpSocket
     UdpSocket::from_std(socket.into())
 }
 
-/// A datagram's way.
+/// The addresses of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Way {
     from: SocketAddr,
     to: SocketAddr,
 }
 
-/// A client of a target, whose answers come from the target's address.
+/// A client of a target. Its answers are sent from the target's address.
 struct Client {
     source: Source,
     way: Way,
 }
 
-/// How datagrams get the address of a target as their source.
+/// How to send datagrams from a target's address.
 #[derive(Clone)]
 enum Source {
-    /// By a raw socket of all flows, which has no port: services of this machine at the target's
-    /// port are of no concern.
+    /// Uses a raw socket for all flows. Since it has no port, it doesn't conflict with this
+    /// machine's services at the target's port.
     Raw(Arc<UdpSocket>),
-    /// By a socket bound to the target's address, where this process may have no raw sockets. A
-    /// service at that port of all addresses prevents it.
+    /// Uses a socket bound to the target's address, if this process can't open raw sockets. This
+    /// fails if a service uses the same port on all addresses.
     Bound(Arc<UdpSocket>),
 }
 
@@ -85,16 +85,16 @@ impl Back for Client {
     }
 }
 
-/// A raw socket that sends UDP from any address, and receives nothing.
+/// Opens a raw socket that sends UDP from any address and receives nothing.
 fn raw(domain: Domain) -> io::Result<UdpSocket> {
     let socket = Socket::new(domain, Type::RAW, Some(Protocol::UDP))?;
-    // It would get a copy of each datagram for this machine: `ret 0` keeps none.
+    // Otherwise it would receive a copy of each datagram for this machine. `ret 0` drops them all.
     socket.attach_filter(&[SockFilter::new(0x06, 0, 0, 0)])?;
     prepare(&socket, domain == Domain::IPV4)?;
     UdpSocket::from_std(socket.into())
 }
 
-/// A UDP header with its payload (RFC 768, RFC 8200 section 8.1).
+/// Builds a UDP header with its payload (RFC 768, RFC 8200 section 8.1).
 fn udp(from: SocketAddr, to: SocketAddr, payload: &[u8]) -> io::Result<Vec<u8>> {
     let length = u16::try_from(payload.len() + 8).map_err(io::Error::other)?;
     let [from_port, to_port] = [from, to].map(|address| address.port().to_be_bytes());
@@ -108,14 +108,14 @@ fn udp(from: SocketAddr, to: SocketAddr, payload: &[u8]) -> io::Result<Vec<u8>> 
     let sum = words(&pseudo) + words(&ports) + words(&length) + words(payload);
     let sum = (sum & 0xffff) + (sum >> 16);
     let checksum = match !((sum & 0xffff) + (sum >> 16)) as u16 {
-        // 0 says that there is no checksum.
+        // 0 would mean that there is no checksum.
         0 => 0xffff,
         checksum => checksum,
     };
     Ok([&ports[..], &length, &checksum.to_be_bytes(), payload].concat())
 }
 
-/// The sum of 16-bit words (RFC 1071).
+/// Returns the sum of 16-bit words (RFC 1071).
 fn words(bytes: &[u8]) -> u32 {
     let (words, rest) = bytes.as_chunks::<2>();
     let words = words
@@ -126,8 +126,8 @@ fn words(bytes: &[u8]) -> u32 {
 }
 
 impl<O: Outbound> Ingress<O> {
-    /// Takes datagrams to where they were going, without end. Each pair of a client's address and
-    /// a target's has a flow of its own.
+    /// Forwards datagrams to their original targets indefinitely. Each pair of a client's and a
+    /// target's address has a separate flow.
     pub async fn serve_transparent_udp(&self, socket: UdpSocket) {
         let own = socket.local_addr().ok();
         let raw = match raw(own.map_or(Domain::IPV4, Domain::for_address)) {
@@ -154,7 +154,7 @@ impl<O: Outbound> Ingress<O> {
             };
             let way = received.from.zip(received.to);
             let way = way.map(|(from, to)| Way { from, to });
-            // A client that names the listener names no target.
+            // The client sent to the listener itself, which is not a target.
             let Some(way) = way.filter(|way| Some(way.to) != own && way.to.port() != 0) else {
                 count(&self.counters.bad_requests);
                 continue;
@@ -177,7 +177,7 @@ impl<O: Outbound> Ingress<O> {
 mod tests {
     use super::*;
 
-    /// The sum over pseudo-header, header and payload is all ones (RFC 1071).
+    /// The sum over pseudo-header, header and payload must be all ones (RFC 1071).
     #[test]
     fn the_checksum_covers_addresses_ports_and_payload() {
         for (from, to) in [

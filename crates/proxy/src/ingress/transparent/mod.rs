@@ -1,4 +1,4 @@
-//! Connections and datagrams that the kernel takes from their way to a target (TPROXY).
+//! Connections and datagrams that the kernel redirects from their target (TPROXY).
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -15,18 +15,18 @@ use crate::target::{Host, Target};
 mod datagrams;
 pub mod rules;
 
-/// Transparent listeners on loopback: the rules bring packets there.
+/// Opens transparent listeners on loopback, to which the rules redirect packets.
 ///
 /// # Errors
-/// [`ListenError`]; not for an IP version that the machine lacks.
+/// [`ListenError`]. Lacking IPv6 is not an error.
 pub fn tcp(port: u16) -> Result<Vec<TcpListener>, ListenError> {
     all(port, (Type::STREAM, Protocol::TCP), adopt)
 }
 
-/// Transparent sockets for datagrams, as [`tcp`].
+/// Opens transparent sockets for datagrams like [`tcp`].
 ///
 /// # Errors
-/// As [`tcp`].
+/// The same as [`tcp`].
 pub fn udp(port: u16) -> Result<Vec<UdpSocket>, ListenError> {
     all(port, (Type::DGRAM, Protocol::UDP), datagrams::adopt)
 }
@@ -57,14 +57,14 @@ fn all<T>(
 /// Makes a socket a transparent listener.
 ///
 /// # Errors
-/// Those of the kernel: the option needs `CAP_NET_ADMIN`.
+/// Fails if the kernel does. The option requires `CAP_NET_ADMIN`.
 pub fn adopt(socket: Socket, address: SocketAddr) -> io::Result<TcpListener> {
     bind(&socket, address)?;
     socket.listen(BACKLOG)?;
     TcpListener::from_std(socket.into())
 }
 
-/// Binds a transparent socket, to any address.
+/// Binds a transparent socket to any address.
 fn bind(socket: &Socket, address: SocketAddr) -> io::Result<()> {
     socket.set_reuse_address(true)?;
     if address.is_ipv6() {
@@ -74,7 +74,7 @@ fn bind(socket: &Socket, address: SocketAddr) -> io::Result<()> {
     socket.bind(&address.into())
 }
 
-/// Has a socket send from any address.
+/// Allows a socket to send from any address.
 fn prepare(socket: &Socket, is_v4: bool) -> io::Result<()> {
     socket.set_nonblocking(true)?;
     if is_v4 {
@@ -82,12 +82,12 @@ fn prepare(socket: &Socket, is_v4: bool) -> io::Result<()> {
     } else {
         socket.set_ip_transparent_v6(true)?;
     }
-    // Connections inherit the mark, so that the rules let their packets to clients pass.
+    // Connections inherit this mark, so that the rules let their packets to clients pass.
     socket.set_mark(rules::OWN)
 }
 
 impl<O: Outbound> Ingress<O> {
-    /// Joins a connection with a flow to where it was going.
+    /// Joins a connection to a flow to its original target.
     pub(super) async fn transparent(&self, local: TcpStream) {
         let target = match local.local_addr() {
             Ok(address) => Target {

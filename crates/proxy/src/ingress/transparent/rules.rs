@@ -1,4 +1,4 @@
-//! Rules of nftables, a mark and a route, by which the kernel brings packets to a transparent
+//! The nftables rules, mark and route with which the kernel redirects packets to a transparent
 //! listener.
 //!
 //! ```text
@@ -6,24 +6,24 @@
 //!   own ─► output: mark ─► route: lo ─► prerouting ─┴─► rule: fwmark ─► table: local ─► listener
 //! ```
 //!
-//! Packets that would pass an ingress that does not run are dropped.
+//! If the ingress isn't running, its packets are dropped.
 
 use std::fmt;
 use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-/// Mark of packets for the listener.
+/// The mark of packets for the listener.
 pub const MARK: u32 = 0x7076;
-/// Mark of the tunnel's own packets.
+/// The mark of the tunnel's own packets.
 pub const OWN: u32 = 0x7077;
-/// Number of the routing table, and priority of the rule that leads to it.
+/// The number of the routing table, and the priority of the rule that selects it.
 const TABLE: u32 = 11_700;
-/// Name of the table of nftables.
+/// The name of the nftables table.
 const NAME: &str = "pathmark_tunnel";
 
-/// Networks that are not reached through a tunnel: this network, private, shared and link-local
-/// addresses, loopback, multicast, reserved ones (RFC 6890).
+/// Networks that are never reached through a tunnel: this network, private, shared and
+/// link-local addresses, loopback, multicast, and reserved ones (RFC 6890).
 const PRIVATE: [&str; 13] = [
     "0.0.0.0/8",
     "10.0.0.0/8",
@@ -40,27 +40,27 @@ const PRIVATE: [&str; 13] = [
     "ff00::/8",
 ];
 
-/// The packets that reach a transparent listener.
+/// Selects the packets that are redirected to a transparent listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rules {
     /// The listener's port.
     pub port: u16,
     /// Addresses of the tunnel's server.
     pub servers: Vec<IpAddr>,
-    /// Further networks that are reached directly.
+    /// Additional networks to reach directly.
     pub bypass: Vec<IpNet>,
-    /// Networks whose packets are taken on a gateway; all where there are none.
+    /// Networks whose packets are redirected on a gateway, or empty for all.
     pub from: Vec<IpNet>,
 }
 
-/// One thing to do. Its text is what a shell would run.
+/// A step to take. It is displayed as a shell command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// `nft` with these commands.
     Nft(String),
     /// `ip` with these arguments.
     Ip(String),
-    /// `ip` with these arguments, which fails where there is nothing to do.
+    /// `ip` with these arguments, which may fail if there is nothing to do.
     TryIp(String),
 }
 
@@ -74,7 +74,7 @@ impl fmt::Display for Step {
     }
 }
 
-/// The IP versions of a machine, as `ip` has them.
+/// Returns the machine's IP versions as options of `ip`.
 const fn versions(ipv6: bool) -> &'static [&'static str] {
     match ipv6 {
         true => &["-4", "-6"],
@@ -83,7 +83,7 @@ const fn versions(ipv6: bool) -> &'static [&'static str] {
 }
 
 impl Rules {
-    /// Steps that put the rules in place; repeated, they change nothing.
+    /// Returns the steps that install the rules. Repeating them is harmless.
     #[must_use]
     pub fn apply(&self, ipv6: bool) -> Vec<Step> {
         let mut steps = Vec::new();
@@ -100,7 +100,7 @@ impl Rules {
         steps
     }
 
-    /// Steps that remove whatever [`apply`](Self::apply) put in place.
+    /// Returns the steps that remove everything that [`apply`](Self::apply) installed.
     #[must_use]
     pub fn undo(ipv6: bool) -> Vec<Step> {
         let mut steps = vec![Step::Nft(format!(
@@ -113,7 +113,7 @@ impl Rules {
         steps
     }
 
-    /// The commands of nftables. They replace the table as one transaction.
+    /// Returns the nftables commands, which replace the table in one transaction.
     fn table(&self) -> String {
         let servers = self.servers.iter().map(|server| IpNet::from(*server));
         let private = PRIVATE.iter().filter_map(|network| network.parse().ok());
@@ -151,7 +151,7 @@ impl Rules {
         text += &format!("    meta mark {OWN:#x} accept\n");
         text += not_ours;
         text += &format!("    meta mark set {MARK:#x}\n  }}\n");
-        // A socket that is bound to an interface does not follow the route to the listener.
+        // A socket that is bound to an interface doesn't follow the route to the listener.
         text += "  chain postrouting {\n    type filter hook postrouting priority mangle\n";
         text += &format!(
             "    meta mark {MARK:#x} ct direction original oif != lo counter drop\n  }}\n}}\n"
@@ -160,12 +160,12 @@ impl Rules {
     }
 }
 
-/// Removes the rule of a version, if there is one.
+/// Removes the rule for an IP version, if it exists.
 fn no_rule(version: &str) -> Step {
     Step::TryIp(format!("{version} rule delete priority {TABLE}"))
 }
 
-/// A set of each IP version.
+/// Formats a set for each IP version.
 fn sets(name: &str, networks: &[IpNet]) -> String {
     let mut text = String::new();
     for (version, kind) in [(4, "ipv4_addr"), (6, "ipv6_addr")] {

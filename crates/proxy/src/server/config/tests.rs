@@ -1,4 +1,4 @@
-//! The file's keys, values and faults.
+//! Tests for the file's keys, values and errors.
 
 use super::*;
 

@@ -1,5 +1,5 @@
-//! `pathmark emulate --harm`: cells drawn by a seed, each run with laws and with `cubic` in their
-//! place.
+//! `pathmark emulate --harm`: draws cells by a seed, and runs each with the laws and with
+//! `cubic` instead.
 
 pub(super) mod page;
 mod report;
@@ -21,18 +21,18 @@ use super::super::{Failure, Outcome, output};
 use super::pool;
 use report::Report;
 
-/// The law that every other law is compared with.
+/// The law to which all others are compared.
 const BASELINE: &str = "cubic";
-/// Laws that are guests at ports of another law.
+/// Laws that are guests at another law's ports.
 const GUESTS: [&str; 2] = ["xcp", "vcp+bise+wlte"];
 const DEFAULT_LAWS: &str = "auto,vcp+bise+wlte,xcp";
 const DEFAULT_SEED: u64 = 1;
-/// Packets that enter links per second of one core, about, in an optimized build.
+/// Approximate number of packets that enter links per second on one core, in an optimized build.
 const SPEED: f64 = 0.8e6;
-/// A run ends when this number of packets has entered links: a law that floods a hop would make it
-/// endless.
+/// Maximum number of packets that enter links in a run. Without it, a law that floods a hop
+/// could run endlessly.
 const MOST_PACKETS: u64 = 5_000_000;
-/// No grid has more cells.
+/// Maximum number of cells in a grid.
 const MOST_CELLS: usize = 100_000;
 
 /// Arguments.
@@ -60,7 +60,7 @@ pub(super) struct Args {
     at_most: Option<f64>,
 }
 
-/// A number of cells.
+/// Parses a number of cells.
 fn count(text: &str) -> Result<usize, String> {
     let count = text.parse().ok();
     count
@@ -68,7 +68,7 @@ fn count(text: &str) -> Result<usize, String> {
         .ok_or_else(|| format!("write a whole number from 1 to {MOST_CELLS}"))
 }
 
-/// A share of cells.
+/// Parses a share of cells.
 fn share(text: &str) -> Result<f64, String> {
     let share: f64 = text
         .parse()
@@ -81,7 +81,7 @@ fn share(text: &str) -> Result<f64, String> {
 }
 
 impl Args {
-    /// An option that says nothing without `--harm`, if one is given.
+    /// Returns a given option that has no effect without `--harm`.
     pub(super) fn without_harm(&self) -> Option<&'static str> {
         let given = [
             ("--cells", self.cells.is_some()),
@@ -94,7 +94,7 @@ impl Args {
     }
 }
 
-/// `A,B`: control laws.
+/// `A,B`: a list of control laws.
 #[derive(Clone, Debug)]
 struct Laws(Vec<Algorithm>);
 
@@ -119,18 +119,18 @@ impl FromStr for Laws {
     }
 }
 
-/// A law, and where it is at home.
+/// A law, with its port's law and its guests' law.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Law {
     name: String,
     /// The law of marked ports.
     port: String,
-    /// The law of guests at them.
+    /// The law of guests at these ports.
     guest: &'static str,
 }
 
 impl Law {
-    /// A law in a cell: `auto` is at home at ports of both protocols.
+    /// Creates a law for a cell. For `auto`, the cell chooses the protocol of the ports.
     fn new(law: &Algorithm, cell: &Cell) -> Self {
         let port = match law.port() {
             Some(_) if law.to_string().starts_with(Algorithm::DEFAULT) => {
@@ -151,7 +151,7 @@ impl Law {
         }
     }
 
-    /// `cubic` where this law is at home.
+    /// Returns `cubic` at the same ports.
     fn baseline(&self) -> Self {
         Self {
             name: BASELINE.to_owned(),
@@ -167,13 +167,13 @@ impl Law {
         }
     }
 
-    /// As a part of a path.
+    /// Returns a directory name.
     fn directory(&self) -> String {
         plain(&format!("{}-at-{}", self.name, self.port))
     }
 }
 
-/// A name without what file systems and shells do not like.
+/// Replaces characters that are special to file systems and shells.
 fn plain(name: &str) -> String {
     let fine = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
     name.chars()
@@ -226,7 +226,7 @@ pub(super) fn harm(args: &super::Args) -> Outcome {
     }
 }
 
-/// The cells, and how many were asked for: there may be fewer that differ.
+/// Returns the cells, and the requested number, which is larger if not enough distinct cells exist.
 fn cells(args: &Args, seed: u64) -> (Vec<Cell>, usize) {
     if !args.cell.is_empty() {
         return (args.cell.clone(), args.cell.len());
@@ -246,7 +246,7 @@ fn cells(args: &Args, seed: u64) -> (Vec<Cell>, usize) {
     (drawn.flatten().collect(), wanted)
 }
 
-/// Cells by number, each with its laws, and with `cubic` once for each kind of port.
+/// Returns all pairs of a cell's number and a law, with `cubic` once for each kind of port.
 fn jobs(laws: &[Vec<Law>]) -> Vec<(usize, Law)> {
     let mut all: Vec<(usize, Law)> = Vec::new();
     for (cell, laws) in laws.iter().enumerate() {
@@ -260,7 +260,7 @@ fn jobs(laws: &[Vec<Law>]) -> Vec<(usize, Law)> {
     all
 }
 
-/// A run, and where all about it goes, if anywhere.
+/// A run and the directory for its files, if any.
 struct Run {
     scenario: Scenario,
     directory: Option<PathBuf>,
@@ -295,7 +295,7 @@ fn runs(
     Ok(runs)
 }
 
-/// Results in the order of the jobs; `None`: it was kept from its end.
+/// Returns results in the order of the jobs, with `None` for interrupted runs.
 fn run(runs: &[Run], jobs: &[(usize, Law)]) -> anyhow::Result<Vec<Option<RunResult>>> {
     let cases: Vec<(Case, Scenario)> = runs
         .iter()
@@ -328,7 +328,7 @@ fn run(runs: &[Run], jobs: &[(usize, Law)]) -> anyhow::Result<Vec<Option<RunResu
     Ok(results)
 }
 
-/// Says how long it will take, before it does.
+/// Announces the expected duration.
 fn tell_length(cells: &[Cell], jobs: &[(usize, Law)]) {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let packets = jobs.iter().filter_map(|(cell, _)| cells.get(*cell));

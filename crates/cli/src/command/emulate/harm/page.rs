@@ -1,4 +1,4 @@
-//! The report as a page.
+//! Writes the report as a page.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -19,7 +19,7 @@ const READING: &str = "\
     `xcp` ports, `auto` in half of the cells at these and in the others at `vcp+bise` ports, all \
     others at `vcp+bise` ports.";
 
-/// Writes `harm.md` into this directory.
+/// Writes `harm.md` to this directory.
 pub(super) fn write(directory: &Path, report: &Report, laws: &str) -> anyhow::Result<()> {
     fs::create_dir_all(directory)
         .with_context(|| format!("cannot make {}", directory.display()))?;

@@ -1,4 +1,4 @@
-//! The results of the cells.
+//! Results of the cells.
 
 use std::collections::BTreeMap;
 
@@ -8,42 +8,43 @@ use serde::Serialize;
 
 use super::{Law, MOST_PACKETS};
 
-/// All of it; its JSON form.
+/// The complete report in its JSON form.
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
-    /// The seed by which cells were drawn, and from which their runs' randomness comes.
+    /// The seed for drawing cells and for the randomness of their runs.
     pub(super) seed: u64,
-    /// Cells that were wanted.
+    /// Requested cells.
     pub(super) cells: usize,
-    /// Pairs of cell and law that were wanted.
+    /// Requested pairs of cell and law.
     pub(super) wanted: usize,
-    /// Groups and laws.
+    /// Summaries for groups and laws.
     pub(super) summary: Vec<Summary>,
-    /// Pairs of cell and law whose runs came to their end.
+    /// Results of pairs of cell and law whose runs are complete.
     pub(super) results: Vec<Judged>,
 }
 
-/// A law in a group.
+/// A law's summary for a group.
 #[derive(Debug, Serialize)]
 pub(super) struct Summary {
-    /// `None`: all groups together.
+    /// The group, or `None` for all groups together.
     pub(super) group: Option<&'static str>,
     pub(super) law: String,
-    /// Cells that it was judged in.
+    /// Cells in which it was judged.
     pub(super) cells: usize,
     /// Cells that it harms.
     pub(super) harmed: usize,
-    /// The number of them by condition. A cell may count more than once.
+    /// Numbers of these cells by condition. A cell can count several times.
     pub(super) conditions: BTreeMap<Condition, usize>,
-    /// The figure farthest beyond its bound, if any is beyond it.
+    /// The figure that exceeds its bound the most, if any does.
     pub(super) worst: Option<Worst>,
-    /// Cells that it does not harm only because the least flow has more than with `cubic`.
+    /// Cells that it doesn't harm only because the smallest flow gets more than with
+    /// `cubic`.
     pub(super) excused: usize,
-    /// The figure farthest beyond its bound in these.
+    /// The figure that exceeds its bound the most in these cells.
     pub(super) worst_excused: Option<Worst>,
 }
 
-/// A figure and where it is from.
+/// A figure and its cell.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Worst {
     pub(super) cell: String,
@@ -59,28 +60,28 @@ pub(super) struct Judged {
     pub(super) law: String,
     /// The law of marked ports.
     pub(super) port: String,
-    /// It does harm.
+    /// Whether it does harm.
     pub(super) harm: bool,
-    /// One of the two runs was ended for its many packets; its figures are of the time until then.
+    /// Whether one of the two runs was ended early because of its many packets.
     pub(super) cut: bool,
     pub(super) figures: Vec<Compared>,
 }
 
 impl Judged {
-    /// A figure that is beyond its bound, where that is excused and all others are within theirs.
+    /// Returns a figure whose excess is excused, if all others are within their bounds.
     fn excused(&self) -> Option<&Compared> {
         let excused = self.figures.iter().find(|figure| figure.excused);
         excused.filter(|_| !self.harm)
     }
 
-    /// The figures that are beyond their bounds, and are not excused.
+    /// Returns the figures that exceed their bounds without an excuse.
     pub(super) fn harmful(&self) -> impl Iterator<Item = &Compared> {
         self.figures.iter().filter(|figure| figure.harm)
     }
 }
 
 impl Report {
-    /// Judges every cell and law with results against `cubic`'s results in that cell.
+    /// Compares the results of every cell and law with those of `cubic` in the same cell.
     pub(super) fn new<'a>(
         seed: u64,
         cells: &[Cell],
@@ -106,7 +107,7 @@ impl Report {
                 });
             }
         }
-        // The laws are those of each cell; only their ports differ.
+        // All cells have the same laws. Only the ports differ.
         let names: Vec<&str> = laws
             .first()
             .into_iter()
@@ -129,12 +130,11 @@ impl Report {
         }
     }
 
-    /// How far it came.
     pub(super) fn progress(&self) -> String {
         format!("{} of {} were judged", self.results.len(), self.wanted)
     }
 
-    /// The group and law with the largest share of harmed cells, if it is more than this.
+    /// Returns the group and law with the largest share of harmed cells, if it exceeds `most`.
     pub(super) fn above(&self, most: f64) -> Option<String> {
         let share = |summary: &&Summary| summary.harmed as f64 / summary.cells as f64;
         let groups = self.summary.iter().filter(|s| s.group.is_some());
@@ -182,7 +182,7 @@ impl Summary {
     }
 }
 
-/// The worse one of the worst so far and a figure of a cell.
+/// Returns the worse of the worst figure so far and a cell's figure.
 fn worse(worst: Option<Worst>, judged: &Judged, figure: &Compared) -> Option<Worst> {
     worst
         .filter(|worst| worst.figure.beyond >= figure.beyond)

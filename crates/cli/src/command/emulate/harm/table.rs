@@ -1,4 +1,4 @@
-//! The report for people.
+//! Formats the report for people.
 
 use std::fmt::Write as _;
 
@@ -20,7 +20,7 @@ pub(super) fn text(report: &Report) -> String {
     text + &harmed
 }
 
-/// A line for each cell and law that are harmed.
+/// Lists each harmed cell with its law.
 pub(super) fn harmed(report: &Report) -> String {
     let mut text = String::new();
     let harmed: Vec<_> = report.results.iter().filter(|judged| judged.harm).collect();
@@ -41,7 +41,7 @@ pub(super) fn harmed(report: &Report) -> String {
     text
 }
 
-/// The names of the columns of [`row`].
+/// Returns the column names of [`row`].
 pub(super) fn header() -> Vec<String> {
     let conditions = Condition::ALL.map(Condition::name);
     let first = ["group", "law", "cells", "harmed", "excused"];
@@ -51,7 +51,7 @@ pub(super) fn header() -> Vec<String> {
         .collect()
 }
 
-/// A group and law.
+/// Formats a group and law.
 pub(super) fn row(summary: &Summary) -> Vec<String> {
     let mut row = vec![
         summary.group.unwrap_or("all").to_owned(),
@@ -77,7 +77,7 @@ pub(super) fn row(summary: &Summary) -> Vec<String> {
     row
 }
 
-/// `loss 93.10 % (cubic 0.10 %, 42.1 x the bound)`.
+/// Formats a figure: `loss 93.10 % (cubic 0.10 %, 42.1 x the bound)`.
 fn figure(figure: &Compared) -> String {
     format!(
         "{} {} (cubic {}, {} the bound)",
