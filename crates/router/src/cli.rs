@@ -29,104 +29,104 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Opens the interfaces and forwards until SIGTERM; SIGHUP reloads the configuration.
+    /// Open the interfaces and forward until SIGTERM; SIGHUP reloads the configuration.
     Run {
         /// The configuration.
         #[arg(long, value_name = "FILE")]
         config: PathBuf,
-        /// Says on stdout, in one JSON object, that it is ready.
+        /// Print one JSON object on stdout once the router is ready.
         #[arg(long)]
         json: bool,
-        /// Writes a time series of the links as CSV.
+        /// Write a time series of the links to this file as CSV.
         #[arg(long, value_name = "FILE")]
         record: Option<PathBuf>,
-        /// Time between its samples.
+        /// Time between the samples of --record.
         #[arg(long, value_name = "TIME", default_value = "100ms")]
         sample: Span,
     },
-    /// Says what is wrong with a configuration, and what it lacks on this machine.
+    /// Report mistakes in a configuration, and what it lacks on this machine.
     Check {
         /// The configuration.
         #[arg(long, value_name = "FILE")]
         config: PathBuf,
-        /// Prints one JSON object.
+        /// Print one JSON object.
         #[arg(long)]
         json: bool,
-        /// Tries all that `run` would do before it forwards, with the same rights, and undoes it.
+        /// Try everything that `run` does before it forwards, with the same rights, and undo it.
         #[arg(long)]
         probe: bool,
-        /// Reads the file alone, and nothing of this machine: the file is for another one.
+        /// Check only the file, and nothing on this machine: the file is for another one.
         #[arg(long, conflicts_with = "probe")]
         offline: bool,
     },
-    /// Makes what the kernel needs around the router: interfaces, routes and rules. Root's, once
-    /// per boot.
+    /// Create the interfaces, routes and rules that the kernel needs around the router. Run it as
+    /// root, once per boot.
     Setup {
         /// The configuration.
         #[arg(long, value_name = "FILE")]
         config: PathBuf,
-        /// Prints the commands that are needed, and runs none.
+        /// Print the commands that are needed, and run none.
         #[arg(long)]
         dry_run: bool,
-        /// Takes over interfaces of another configuration, and removes those that are in use.
+        /// Take over interfaces of another configuration, and remove interfaces that are in use.
         #[arg(long)]
         force: bool,
-        /// Warns, where it would fail, of interfaces of `from` that are not there and of rules that
-        /// come before its own: at boot, interfaces come later.
+        /// Warn instead of failing if a `from` interface does not exist yet or a foreign rule comes
+        /// first.
         #[arg(long)]
         boot: bool,
     },
-    /// Takes away what `setup` made, by the marks that it bears: of all configurations, unless one
-    /// is named.
+    /// Remove everything that `setup` created, for all configurations unless you give --config or
+    /// --table.
     Teardown {
-        /// The configuration. It need not hold together any more.
+        /// The configuration file; it may be invalid.
         #[arg(long, value_name = "FILE")]
         config: Option<PathBuf>,
-        /// The configuration's `table`, where there is no file any more.
+        /// The configuration's `table`, if the file no longer exists.
         #[arg(long, value_name = "NUMBER", conflicts_with = "config")]
         table: Option<u32>,
-        /// Prints the commands that are needed, and runs none.
+        /// Print the commands that are needed, and run none.
         #[arg(long)]
         dry_run: bool,
-        /// Removes interfaces of another configuration too, and those that are in use.
+        /// Also remove interfaces of another configuration, and interfaces that are in use.
         #[arg(long)]
         force: bool,
     },
-    /// Writes manual pages and completions for shells, for packages.
+    /// Write manual pages and completions for shells, for packages.
     #[command(hide = true)]
     Pages {
         /// Where to.
         directory: PathBuf,
     },
-    /// Has a running router read its configuration again, as SIGHUP does.
+    /// Make a running router reload its configuration, as SIGHUP does.
     Reload {
-        /// Its status socket.
+        /// The router's status socket.
         #[arg(long, value_name = "PATH", default_value = DEFAULT_SOCKET)]
         socket: PathBuf,
-        /// Its configuration, which is checked first and names the status socket (`control`).
+        /// The configuration, which is checked first and names the status socket (`control`).
         #[arg(long, value_name = "FILE", conflicts_with = "socket")]
         config: Option<PathBuf>,
-        /// Waits until the file is in force, or fails with the reason why it is not.
+        /// Wait until the file is in force, or fail with the reason why it is not.
         #[arg(long)]
         wait: bool,
     },
-    /// Shows the state of a running router.
+    /// Show the state of a running router.
     Show {
-        /// Its status socket.
+        /// The router's status socket.
         #[arg(long, value_name = "PATH", default_value = DEFAULT_SOCKET)]
         socket: PathBuf,
-        /// Prints one JSON object.
+        /// Print one JSON object.
         #[arg(long)]
         json: bool,
-        /// Prints Prometheus text.
+        /// Print Prometheus text.
         #[arg(long, conflicts_with = "json")]
         metrics: bool,
     },
-    /// Tells a port of a running router what capacity the link behind it has.
+    /// Report the capacity of the link behind a port to a running router.
     Capacity {
         /// The port's name.
         port: String,
-        /// The capacity, such as 8Mbit; `none`: what the configuration says.
+        /// The capacity, such as 8Mbit; `none` restores that of the configuration.
         rate: String,
         /// The router's status socket.
         #[arg(long, value_name = "PATH", default_value = DEFAULT_SOCKET)]

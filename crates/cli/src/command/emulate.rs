@@ -27,7 +27,7 @@ pub(super) struct Args {
     /// A file, or the name of a built-in scenario
     #[arg(value_name = "SCENARIO", required_unless_present_any = ["list", "results", "harm"])]
     scenario: Option<String>,
-    /// Seed of everything random, in place of the scenario's
+    /// Use this seed for everything random instead of the scenario's
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
     /// Change a key: duration=30s, link.bottleneck.rate=100Mbit, flow.*.algorithm=cubic
@@ -37,13 +37,13 @@ pub(super) struct Args {
     /// combinations
     #[arg(long, value_name = "KEY=V1,V2,…")]
     sweep: Vec<Sweep>,
-    /// Only this variant of the scenario; may be given several times
+    /// Run only this variant of the scenario; may be given several times
     #[arg(long, value_name = "NAME", conflicts_with_all = ["harm", "results"])]
     variant: Vec<String>,
-    /// Only every Nth run of a sweep, from the Ith, counted from 0; `merge` joins the parts
+    /// Run only every Nth run of a sweep, from the Ith (counted from 0); `merge` joins the parts
     #[arg(long, value_name = "I/N", requires = "out")]
     shard: Option<Shard>,
-    /// Where results, time series and plots go; a sweep makes a directory per run
+    /// Write results, time series and plots to this directory; a sweep makes a directory per run
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Print one JSON object at the end
@@ -53,7 +53,7 @@ pub(super) struct Args {
     /// about an hour; with --harm, write harm.md
     #[arg(long, value_name = "DIR", conflicts_with_all = ["set", "sweep", "shard", "out", "json"])]
     results: Option<PathBuf>,
-    /// With more seeds, in some scenarios as many as the papers took: hours
+    /// Use more seeds, in some scenarios as many as the papers did: takes hours
     #[arg(long, requires = "results")]
     paper_scale: bool,
     /// List the built-in scenarios; with --harm, its cells
