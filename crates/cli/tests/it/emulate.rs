@@ -306,6 +306,14 @@ fn wrong_usage_ends_with_exit_code_2() {
         ),
         (&["emulate", text(&path), "--set", "duration"], "KEY=VALUE"),
         (
+            &["emulate", text(&path), "--set", "rate=1Mbit"],
+            "link.NAME.rate",
+        ),
+        (
+            &["emulate", "five-files", "--set", "link.bottleneck.rate=10"],
+            "a bare rate is in bit/s",
+        ),
+        (
             &["emulate", text(&path), "--sweep", "seed=2..1"],
             "must go up",
         ),
