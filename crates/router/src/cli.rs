@@ -83,7 +83,7 @@ enum Command {
         #[arg(long, value_name = "FILE")]
         config: Option<PathBuf>,
         /// The configuration's `table`, if the file no longer exists.
-        #[arg(long, value_name = "NUMBER", conflicts_with = "config")]
+        #[arg(long, value_name = "NUMBER", conflicts_with = "config", value_parser = number)]
         table: Option<u32>,
         /// Print the commands that are needed, and run none.
         #[arg(long)]
@@ -134,6 +134,11 @@ enum Command {
     },
 }
 
+/// A number, for `--table`.
+fn number(text: &str) -> Result<u32, &'static str> {
+    text.parse().map_err(|_| "write a number")
+}
+
 /// The program, with the arguments of the process.
 #[must_use]
 pub fn main() -> ExitCode {
@@ -171,10 +176,7 @@ pub fn main_from(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             probe,
             offline,
         } => check_command(config, json, probe, offline),
-        Command::Pages { directory } => match pages::write(&directory, Arguments::command()) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => fail(1, &error),
-        },
+        Command::Pages { directory } => ended(pages::write(&directory, Arguments::command())),
         Command::Setup {
             config,
             dry_run,
@@ -220,21 +222,23 @@ pub fn main_from(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
                 Ok(named) => named.unwrap_or(socket),
                 Err(error) => return fail(2, &error),
             };
-            match reload::command(&socket, wait) {
-                Ok(()) => ExitCode::SUCCESS,
-                Err(error) => {
-                    log_line!("{error}");
-                    ExitCode::from(1)
-                }
-            }
+            ended(reload::command(&socket, wait))
         }
         Command::Capacity { port, rate, socket } => capacity_command(&socket, &port, &rate),
     }
 }
 
-fn fail(code: u8, error: &dyn std::error::Error) -> ExitCode {
+fn fail(code: u8, error: &dyn std::fmt::Display) -> ExitCode {
     log_line!("{error}");
     ExitCode::from(code)
+}
+
+/// 0, or 1 with the error on stderr.
+fn ended<E: std::fmt::Display>(result: Result<(), E>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => fail(1, &error),
+    }
 }
 
 fn run_command(options: &RunOptions) -> ExitCode {
@@ -267,7 +271,10 @@ fn check_command(path: PathBuf, json: bool, try_it: bool, offline: bool) -> Exit
     match Config::load(&path) {
         Ok(config) => {
             let (ports, routes) = (config.ports.len(), config.routes.len());
-            good = format!("{name}: good, {ports} ports and {routes} routes");
+            good = match routes {
+                0 => format!("{name}: it has no `[[route]]`, so it would drop every packet"),
+                _ => format!("{name}: good, {ports} ports and {routes} routes"),
+            };
             warnings = config.warnings();
             if !offline {
                 let missing = missing(&config).into_iter();
@@ -334,18 +341,9 @@ fn show_command(socket: &std::path::Path, json: bool, metrics: bool) -> ExitCode
 fn capacity_command(socket: &std::path::Path, port: &str, rate: &str) -> ExitCode {
     let query = match Query::capacity(port, rate) {
         Ok(query) => query,
-        Err(error) => {
-            log_line!("{error}");
-            return ExitCode::from(2);
-        }
+        Err(error) => return fail(2, &error),
     };
-    match answer(socket, &query) {
-        Ok(_) => ExitCode::SUCCESS,
-        Err(error) => {
-            log_line!("{error}");
-            ExitCode::from(1)
-        }
-    }
+    ended(answer(socket, &query).map(|_| ()))
 }
 
 /// What the router answers to a question that changes something, or why it does not.
@@ -361,10 +359,7 @@ fn answer(socket: &std::path::Path, query: &Query) -> Result<serde_json::Value, 
 
 /// Prints what a command was asked for: its exit code.
 fn printed(text: &str) -> ExitCode {
-    match print(text) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => fail(1, &error),
-    }
+    ended(print(text))
 }
 
 /// Standard output took not all.
