@@ -124,7 +124,10 @@ fn a_list_of_clients_is_checked_and_read_again() {
     fs::write(&list, &wrong).unwrap();
     house.server.process.signal(Signal::SIGHUP);
     let said = house.server.logged("clients stay as they are", 30);
-    assert!(said.contains("line 12: unknown field `quotas`"), "{said}");
+    assert!(
+        said.contains("line 12: unknown name `quotas`: did you mean"),
+        "{said}"
+    );
     json(&house.get(Some("tell-me")));
     fs::write(&list, CLIENTS.replace("[\"get\", \"list\"]", "[\"list\"]")).unwrap();
     house.server.process.signal(Signal::SIGHUP);
