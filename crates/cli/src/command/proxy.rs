@@ -35,7 +35,7 @@ const KEEP_ALIVE: Duration = Duration::from_secs(10);
 #[command(args_conflicts_with_subcommands = true)]
 pub(super) struct Args {
     /// TOML file with the configuration; SIGHUP reloads it
-    #[arg(long, value_name = "FILE", required_unless_present = "listen")]
+    #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Address and UDP port to listen on; :PORT means all addresses
     #[arg(long, value_name = "ADDR", value_parser = values::listen, conflicts_with = "config")]
