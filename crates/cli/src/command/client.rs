@@ -129,9 +129,7 @@ impl ClientArgs {
             visit,
         })
     }
-}
 
-impl ClientArgs {
     /// Uploads that broke off. Without a place for them, only a client that connects again goes on
     /// with them.
     pub(super) fn uploads(&self, again: ReconnectArgs) -> Option<Arc<Uploads>> {

@@ -106,7 +106,7 @@ fn each_client_has_the_rights_of_its_token() {
         wrong.to_str().unwrap(),
     ];
     refused(&house.run(&wrong, None), "401");
-    refused(&house.put(10, "b", "tell-me"), "stores nothing");
+    refused(&house.put(10, "b", "tell-me"), "the right `put`");
     refused(&house.put(10, "b", "take-this"), "no right to the path");
     json(&house.put(600, "in/b", "take-this"));
     refused(&house.put(600, "in/c", "take-this"), "store no more");
