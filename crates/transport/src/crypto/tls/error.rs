@@ -11,10 +11,10 @@ use super::pin::PinMismatch;
 #[non_exhaustive]
 pub enum TlsConfigError {
     /// The PEM text holds no certificate, or a broken one.
-    #[error("no usable certificate in the PEM text: {0}")]
+    #[error("no usable certificate in the PEM text (-----BEGIN CERTIFICATE-----): {0}")]
     BadCertificate(String),
     /// The PEM text holds no private key, or a broken one.
-    #[error("no usable private key in the PEM text: {0}")]
+    #[error("no usable private key in the PEM text (-----BEGIN PRIVATE KEY-----): {0}")]
     BadKey(String),
     /// Certificate and key do not belong together, or are of a kind that TLS 1.3 does not know.
     #[error("the certificate and its key cannot be used: {0}")]
