@@ -29,111 +29,114 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Opens the interfaces and forwards until SIGTERM; SIGHUP reloads the configuration.
+    /// Open the interfaces and forward until SIGTERM; SIGHUP reloads the configuration.
     Run {
         /// The configuration.
         #[arg(long, value_name = "FILE")]
         config: PathBuf,
-        /// Prints one JSON object to stdout when it is ready.
+        /// Print one JSON object on stdout once the router is ready.
         #[arg(long)]
         json: bool,
-        /// Writes a time series of the links as CSV.
+        /// Write a time series of the links to this file as CSV.
         #[arg(long, value_name = "FILE")]
         record: Option<PathBuf>,
-        /// Time between its samples.
+        /// Time between the samples of --record.
         #[arg(long, value_name = "TIME", default_value = "100ms")]
         sample: Span,
     },
-    /// Reports errors in a configuration, and requirements that this machine does not meet.
+    /// Report mistakes in a configuration, and what it lacks on this machine.
     Check {
         /// The configuration.
         #[arg(long, value_name = "FILE")]
         config: PathBuf,
-        /// Prints one JSON object.
+        /// Print one JSON object.
         #[arg(long)]
         json: bool,
-        /// Tries every step that `run` takes before forwarding, with the same privileges, and
-        /// undoes it.
+        /// Try everything that `run` does before it forwards, with the same rights, and undo it.
         #[arg(long)]
         probe: bool,
-        /// Checks only the file, not this machine, because the file is for another one.
+        /// Check only the file, and nothing on this machine: the file is for another one.
         #[arg(long, conflicts_with = "probe")]
         offline: bool,
     },
-    /// Creates the interfaces, routes and rules that the router needs in the kernel. Requires
+    /// Create the interfaces, routes and rules that the kernel needs around the router. Run it as
     /// root, once per boot.
     Setup {
         /// The configuration.
         #[arg(long, value_name = "FILE")]
         config: PathBuf,
-        /// Prints the necessary commands without running them.
+        /// Print the commands that are needed, and run none.
         #[arg(long)]
         dry_run: bool,
-        /// Takes over interfaces of another configuration, and removes interfaces in use.
+        /// Take over interfaces of another configuration, and remove interfaces that are in use.
         #[arg(long)]
         force: bool,
-        /// Warns, instead of failing, if interfaces of `from` are missing or other rules precede
-        /// its own. Useful at boot, when interfaces may appear later.
+        /// Warn instead of failing if a `from` interface does not exist yet or a foreign rule comes
+        /// first.
         #[arg(long)]
         boot: bool,
     },
-    /// Removes everything that `setup` created, identified by its marks. Without a
-    /// configuration, this covers all of them.
+    /// Remove everything that `setup` created, for all configurations unless you give --config or
+    /// --table.
     Teardown {
-        /// The configuration. It no longer needs to be valid.
+        /// The configuration file; it may be invalid.
         #[arg(long, value_name = "FILE")]
         config: Option<PathBuf>,
-        /// The configuration's `table`, if its file no longer exists.
-        #[arg(long, value_name = "NUMBER", conflicts_with = "config")]
+        /// The configuration's `table`, if the file no longer exists.
+        #[arg(long, value_name = "NUMBER", conflicts_with = "config", value_parser = number)]
         table: Option<u32>,
-        /// Prints the necessary commands without running them.
+        /// Print the commands that are needed, and run none.
         #[arg(long)]
         dry_run: bool,
-        /// Also removes interfaces of another configuration, and interfaces in use.
+        /// Also remove interfaces of another configuration, and interfaces that are in use.
         #[arg(long)]
         force: bool,
     },
-    /// Writes manual pages and shell completions, for packages.
+    /// Write manual pages and completions for shells, for packages.
     #[command(hide = true)]
     Pages {
         /// The output directory.
         directory: PathBuf,
     },
-    /// Makes a running router read its configuration again, as SIGHUP does.
+    /// Make a running router reload its configuration, as SIGHUP does.
     Reload {
         /// The router's status socket.
         #[arg(long, value_name = "PATH", default_value = DEFAULT_SOCKET)]
         socket: PathBuf,
-        /// The router's configuration. It is checked first, and names the status socket
-        /// (`control`).
+        /// The configuration, which is checked first and names the status socket (`control`).
         #[arg(long, value_name = "FILE", conflicts_with = "socket")]
         config: Option<PathBuf>,
-        /// Waits until the configuration is in force, or fails with the reason why it is not.
+        /// Wait until the file is in force, or fail with the reason why it is not.
         #[arg(long)]
         wait: bool,
     },
-    /// Shows the state of a running router.
+    /// Show the state of a running router.
     Show {
         /// The router's status socket.
         #[arg(long, value_name = "PATH", default_value = DEFAULT_SOCKET)]
         socket: PathBuf,
-        /// Prints one JSON object.
+        /// Print one JSON object.
         #[arg(long)]
         json: bool,
-        /// Prints Prometheus text.
+        /// Print Prometheus text.
         #[arg(long, conflicts_with = "json")]
         metrics: bool,
     },
-    /// Sets the capacity of the link behind a port of a running router.
+    /// Report the capacity of the link behind a port to a running router.
     Capacity {
         /// The port's name.
         port: String,
-        /// The capacity, such as 8Mbit, or `none` for the configured value.
+        /// The capacity, such as 8Mbit; `none` restores that of the configuration.
         rate: String,
         /// The router's status socket.
         #[arg(long, value_name = "PATH", default_value = DEFAULT_SOCKET)]
         socket: PathBuf,
     },
+}
+
+/// Parses a number, for `--table`.
+fn number(text: &str) -> Result<u32, &'static str> {
+    text.parse().map_err(|_| "write a number")
 }
 
 /// Runs the program with the arguments of the process.
@@ -173,10 +176,7 @@ pub fn main_from(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             probe,
             offline,
         } => check_command(config, json, probe, offline),
-        Command::Pages { directory } => match pages::write(&directory, Arguments::command()) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => fail(1, &error),
-        },
+        Command::Pages { directory } => ended(pages::write(&directory, Arguments::command())),
         Command::Setup {
             config,
             dry_run,
@@ -222,21 +222,23 @@ pub fn main_from(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
                 Ok(named) => named.unwrap_or(socket),
                 Err(error) => return fail(2, &error),
             };
-            match reload::command(&socket, wait) {
-                Ok(()) => ExitCode::SUCCESS,
-                Err(error) => {
-                    log_line!("{error}");
-                    ExitCode::from(1)
-                }
-            }
+            ended(reload::command(&socket, wait))
         }
         Command::Capacity { port, rate, socket } => capacity_command(&socket, &port, &rate),
     }
 }
 
-fn fail(code: u8, error: &dyn std::error::Error) -> ExitCode {
+fn fail(code: u8, error: &dyn std::fmt::Display) -> ExitCode {
     log_line!("{error}");
     ExitCode::from(code)
+}
+
+/// 0, or 1 with the error on stderr.
+fn ended<E: std::fmt::Display>(result: Result<(), E>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => fail(1, &error),
+    }
 }
 
 fn run_command(options: &RunOptions) -> ExitCode {
@@ -269,7 +271,10 @@ fn check_command(path: PathBuf, json: bool, try_it: bool, offline: bool) -> Exit
     match Config::load(&path) {
         Ok(config) => {
             let (ports, routes) = (config.ports.len(), config.routes.len());
-            good = format!("{name}: good, {ports} ports and {routes} routes");
+            good = match routes {
+                0 => format!("{name}: it has no `[[route]]`, so it would drop every packet"),
+                _ => format!("{name}: good, {ports} ports and {routes} routes"),
+            };
             warnings = config.warnings();
             if !offline {
                 let missing = missing(&config).into_iter();
@@ -336,18 +341,9 @@ fn show_command(socket: &std::path::Path, json: bool, metrics: bool) -> ExitCode
 fn capacity_command(socket: &std::path::Path, port: &str, rate: &str) -> ExitCode {
     let query = match Query::capacity(port, rate) {
         Ok(query) => query,
-        Err(error) => {
-            log_line!("{error}");
-            return ExitCode::from(2);
-        }
+        Err(error) => return fail(2, &error),
     };
-    match answer(socket, &query) {
-        Ok(_) => ExitCode::SUCCESS,
-        Err(error) => {
-            log_line!("{error}");
-            ExitCode::from(1)
-        }
-    }
+    ended(answer(socket, &query).map(|_| ()))
 }
 
 /// Sends a query that changes something, and returns the router's answer or its error.
@@ -363,10 +359,7 @@ fn answer(socket: &std::path::Path, query: &Query) -> Result<serde_json::Value, 
 
 /// Prints a command's output, and returns the exit code.
 fn printed(text: &str) -> ExitCode {
-    match print(text) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => fail(1, &error),
-    }
+    ended(print(text))
 }
 
 /// Standard output could not be written completely.

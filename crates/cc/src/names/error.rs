@@ -5,8 +5,7 @@
 #[non_exhaustive]
 pub enum ParseError {
     /// No such algorithm.
-    #[error("unknown algorithm `{given}`: did you mean `{nearest}`? Known are \
-        {}", .known.join(", "))]
+    #[error("unknown algorithm `{given}`{} are {}", hint(.given, .nearest), .known.join(", "))]
     UnknownName {
         /// What was asked for.
         given: String,
@@ -59,4 +58,14 @@ pub enum ParseError {
         /// What was given.
         given: String,
     },
+}
+
+/// The name that was meant, or who has the one that was given; then "known".
+fn hint(given: &str, nearest: &str) -> String {
+    let edits = strsim::levenshtein(&given.to_ascii_lowercase(), nearest);
+    match edits <= (nearest.len() / 2).max(2) {
+        _ if super::Algorithm::NAMES.contains(&given) => ": only senders have it. Known".to_owned(),
+        true => format!(": did you mean `{nearest}`? Known"),
+        false => ": known".to_owned(),
+    }
 }

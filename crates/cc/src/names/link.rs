@@ -302,13 +302,9 @@ impl LinkAlgorithm {
             }
             _ => {
                 if let Some(own) = PORTS.named(name) {
-                    return match options {
-                        None => Ok(Self {
-                            law: Law::Own(own),
-                            grants: false,
-                        }),
-                        Some(_) => Err(ParseError::NoOptions { name: own.name }),
-                    };
+                    knob::apply(own.name, &[], &mut (), options)?;
+                    let law = Law::Own(own);
+                    return Ok(Self { law, grants: false });
                 }
                 let names = Self::NAMES.iter().copied().chain(PORTS.names());
                 return Err(ParseError::UnknownName {

@@ -91,11 +91,10 @@ fn check(
         return Err(RegisterError::BadName { name });
     }
     // What scenarios call packets without a law.
-    let known = known.contains(&name) || name == "udp" || name == "none";
-    if known || !add() {
-        return Err(RegisterError::Taken { name });
+    match known.contains(&name) || ["udp", "none"].contains(&name) || !add() {
+        true => Err(RegisterError::Taken { name }),
+        false => Ok(()),
     }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -203,10 +203,8 @@ impl Algorithm {
             }
             _ => {
                 if let Some(own) = SENDERS.named(name) {
-                    return match options {
-                        None => Ok(Self { law: Law::Own(own) }),
-                        Some(_) => Err(ParseError::NoOptions { name: own.name }),
-                    };
+                    knob::apply(own.name, &[], &mut (), options)?;
+                    return Ok(Self { law: Law::Own(own) });
                 }
                 let names = Self::NAMES.iter().copied().chain(SENDERS.names());
                 return Err(ParseError::UnknownName {

@@ -36,7 +36,11 @@ fn initial_window_is_an_option() {
 fn errors_name_the_nearest() {
     let text = |given: &str| Algorithm::parse(given).unwrap_err().to_string();
     assert!(text("cubik").contains("did you mean `cubic`"));
-    assert!(text("reno").contains("`newreno`"));
+    assert!(text("reno").contains("did you mean `newreno`"));
+    assert!(text("foo").starts_with("unknown algorithm `foo`: known are vcp"));
+    assert!(text("CUBIC").contains("did you mean `cubic`"));
+    let port = LinkAlgorithm::parse("bbr").unwrap_err().to_string();
+    assert!(port.contains("`bbr`: only senders have it. Known are none"));
     assert!(text("cubic[iv=2]").contains("did you mean `iw`"));
     assert!(text("cubic[iw=0]").contains("from 1 to 10000"));
     assert!(text("cubic[iw=2,iw=3]").contains("twice"));

@@ -31,7 +31,7 @@ pub(super) struct ClientArgs {
     limits: ConnectArgs,
     #[command(flatten)]
     state: StateArgs,
-    /// Send the bearer token in this file; without the option, that in $PATHMARK_TOKEN, if any
+    /// Send the bearer token in this file (default: the one in $PATHMARK_TOKEN, if set)
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
     #[command(flatten)]
@@ -44,10 +44,10 @@ pub(super) struct ClientArgs {
 /// Arguments of clients that move files.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(super) struct MoveArgs {
-    /// Move content at this rate at most, in bytes per second: 500kB, 2MiB
+    /// Limit the rate at which content moves, in bytes per second: 500kB, 2MiB
     #[arg(long, value_name = "RATE", value_parser = rate)]
     limit: Option<u64>,
-    /// Print errors alone
+    /// Print only errors
     #[arg(short, long)]
     pub(super) quiet: bool,
     #[command(flatten)]
@@ -129,9 +129,7 @@ impl ClientArgs {
             visit,
         })
     }
-}
 
-impl ClientArgs {
     /// Returns uploads that can be resumed. If no state is kept, only a client that reconnects
     /// can resume them.
     pub(super) fn uploads(&self, again: ReconnectArgs) -> Option<Arc<Uploads>> {

@@ -24,6 +24,7 @@ use pathmark_http3::origin::{Grant, Quota};
 use pathmark_http3::pace::Pace;
 use pathmark_http3::plan::{PutRights, Reply, Rules, problem};
 use pathmark_http3::root::{Entries, find_uploads, open_directory};
+use pathmark_link::keys::Source;
 use pathmark_transport::crypto::tls::Pin;
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
@@ -117,21 +118,16 @@ pub(super) fn token_of(variable: &str) -> anyhow::Result<Option<String>> {
     }
 }
 
-/// Formats an error of a file with its line number.
-fn in_line(text: &str, error: &toml::de::Error) -> anyhow::Error {
-    let before = error.span().and_then(|span| text.get(..span.start));
-    match before {
-        Some(before) => anyhow!("line {}: {}", before.split('\n').count(), error.message()),
-        None => anyhow!("{}", error.message()),
-    }
-}
-
 impl Clients {
     /// Reads the file at `path` for a server of `directory`.
     pub(super) fn read(path: &Path, directory: &Path) -> anyhow::Result<Self> {
         let read = || {
             let text = std::fs::read_to_string(path)?;
-            let written: Written = toml::from_str(&text).map_err(|error| in_line(&text, &error))?;
+            let source = Source { path, text: &text };
+            let written: Written = toml::from_str(&text).map_err(|error| {
+                let fault = source.syntax(&error);
+                anyhow!("line {}: {}", fault.line, fault.message)
+            })?;
             let beside = path.parent().unwrap_or(Path::new("."));
             let mut clients = Vec::<Client>::new();
             for entry in &written.client {

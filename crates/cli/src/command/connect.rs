@@ -168,7 +168,11 @@ async fn race<T, B: FnMut(&Endpoint, SocketAddr) -> T>(
             None => {}
         }
         if attempts.is_empty() && addresses.len() == 0 {
-            let (server, why) = (target.server(), failed.join("; "));
+            let (server, mut why) = (target.server(), failed.join("; "));
+            if why.contains("TLS alert 120") {
+                why += "; get, put and ls need `pathmark serve` there, perf client needs `pathmark \
+                    perf server`, and tunnel needs `pathmark proxy`";
+            }
             let why = format!("cannot connect to {server}: {why}");
             return Err(match is_final {
                 true => anyhow!(why).into(),

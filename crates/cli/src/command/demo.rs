@@ -10,6 +10,7 @@ use pathmark_cc::Algorithm;
 use pathmark_emulator::scenario::Change;
 use serde::Serialize;
 
+use super::emulate::only_variants;
 use super::{Failure, Outcome, output, values};
 use crate::demo::bed::RouterProgram;
 use crate::demo::plan::Plan;
@@ -166,26 +167,10 @@ async fn emulated(args: &Args, name: &str, mode: Mode) -> Outcome {
             "{error}; `clean` and `wireless` are the demonstration's own"
         ))
     })?;
+    only_variants(&mut scenario, args.variant.as_slice()).map_err(Failure::Usage)?;
     let variants = &scenario.variants;
-    let variant = match &args.variant {
-        Some(name) => Some(
-            variants
-                .iter()
-                .find(|known| known.name == *name)
-                .ok_or_else(|| {
-                    let known: Vec<&str> =
-                        variants.iter().map(|known| known.name.as_str()).collect();
-                    Failure::Usage(anyhow!(
-                        "there is no variant `{name}`; there is {}",
-                        known.join(", ")
-                    ))
-                })?,
-        ),
-        None => variants
-            .iter()
-            .find(|known| known.name == "defaults")
-            .or(variants.first()),
-    };
+    let of_defaults = variants.iter().find(|known| known.name == "defaults");
+    let variant = of_defaults.or(variants.first());
     let changes: Vec<Change> = variant
         .iter()
         .flat_map(|variant| variant.set.clone())
@@ -198,7 +183,7 @@ async fn emulated(args: &Args, name: &str, mode: Mode) -> Outcome {
     }
     let Mode::Tun(program) = mode else {
         return Err(Failure::Usage(anyhow!(
-            "a scenario in real time needs namespaces and TUN interfaces"
+            "--in-process runs only `clean` and `wireless`; use `pathmark emulate {name}`"
         )));
     };
     Plan::new(&scenario).map_err(Failure::Usage)?;

@@ -25,9 +25,9 @@ pub(super) use table::aligned;
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// A file, or the name of a built-in scenario
-    #[arg(value_name = "SCENARIO", required_unless_present_any = ["list", "results", "harm"])]
+    #[arg(value_name = "SCENARIO")]
     scenario: Option<String>,
-    /// Seed of everything random, in place of the scenario's
+    /// Use this seed for everything random instead of the scenario's
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
     /// Change a key: duration=30s, link.bottleneck.rate=100Mbit, flow.*.algorithm=cubic
@@ -37,13 +37,13 @@ pub(super) struct Args {
     /// combinations
     #[arg(long, value_name = "KEY=V1,V2,…")]
     sweep: Vec<Sweep>,
-    /// Only this variant of the scenario; may be given several times
+    /// Run only this variant of the scenario; may be given several times
     #[arg(long, value_name = "NAME", conflicts_with_all = ["harm", "results"])]
     variant: Vec<String>,
-    /// Only every Nth run of a sweep, from the Ith, counted from 0; `merge` joins the parts
+    /// Run only every Nth run of a sweep, from the Ith (counted from 0); `merge` joins the parts
     #[arg(long, value_name = "I/N", requires = "out")]
     shard: Option<Shard>,
-    /// Where results, time series and plots go; a sweep makes a directory per run
+    /// Write results, time series and plots to this directory; a sweep makes a directory per run
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Print one JSON object at the end
@@ -53,14 +53,11 @@ pub(super) struct Args {
     /// about an hour; with --harm, write harm.md
     #[arg(long, value_name = "DIR", conflicts_with_all = ["set", "sweep", "shard", "out", "json"])]
     results: Option<PathBuf>,
-    /// With more seeds, in some scenarios as many as the papers took: hours
+    /// Use more seeds, in some scenarios as many as the papers did: takes hours
     #[arg(long, requires = "results")]
     paper_scale: bool,
     /// List the built-in scenarios; with --harm, its cells
-    #[arg(
-        long,
-        conflicts_with_all = ["scenario", "set", "sweep", "shard", "out", "json", "results"]
-    )]
+    #[arg(long, conflicts_with_all = ["set", "sweep", "shard", "out", "json", "results"])]
     list: bool,
     /// Print the scenario's file, with the changes of --set and --seed, and run nothing
     #[arg(
@@ -91,9 +88,8 @@ pub(super) fn emulate(args: &Args) -> Outcome {
         return harm::harm(args);
     }
     if let Some(option) = args.harm.without_harm() {
-        return Err(Failure::Usage(anyhow!(
-            "{option} is about the harm grid: add --harm"
-        )));
+        let why = anyhow!("{option} is about the harm grid: add --harm");
+        return Err(Failure::Usage(why));
     }
     if let Some(directory) = &args.results {
         if args.seed.is_some() {
@@ -105,9 +101,13 @@ pub(super) fn emulate(args: &Args) -> Outcome {
         watch_for_interrupts()?;
         return results::write(directory, args.scenario.as_deref(), args.paper_scale);
     }
-    let Some(name) = &args.scenario else {
+    if args.list {
         return list();
-    };
+    }
+    let name = args.scenario.as_ref().ok_or_else(|| {
+        let why = "name a SCENARIO: a file, or one that `pathmark emulate --list` shows";
+        Failure::Usage(anyhow!(why))
+    })?;
     let mut scenario = Scenario::load(name).map_err(Failure::usage)?;
     only_variants(&mut scenario, &args.variant).map_err(Failure::Usage)?;
     let mut changes = args.set.clone();
@@ -163,17 +163,15 @@ pub(super) fn emulate(args: &Args) -> Outcome {
 }
 
 /// Removes all other variants, if any are given.
-fn only_variants(scenario: &mut Scenario, wanted: &[String]) -> anyhow::Result<()> {
+pub(super) fn only_variants(scenario: &mut Scenario, wanted: &[String]) -> anyhow::Result<()> {
     let known: Vec<&str> = scenario.variants.iter().map(|v| v.name.as_str()).collect();
     if let Some(name) = wanted.iter().find(|name| !known.contains(&name.as_str())) {
         let names = match known.as_slice() {
-            [] => "it has none".to_owned(),
+            [] => "leave --variant out, as it has none".to_owned(),
             names => format!("it has `{}`", names.join("`, `")),
         };
-        return Err(anyhow!(
-            "{} has no variant `{name}`: {names}",
-            scenario.id()
-        ));
+        let id = scenario.id();
+        return Err(anyhow!("{id} has no variant `{name}`: {names}"));
     }
     if !wanted.is_empty() {
         scenario
@@ -203,8 +201,14 @@ fn show(args: &Args, results: &[CaseResult], single: bool, scenario: &Scenario) 
             }
         }
     }
+    let is_law = |c: &Change| c.key.ends_with(".algorithm") || c.key.ends_with(".controller");
     if !args.json && !scenario.paper.is_empty() {
-        output::text(format_args!("\n{}", table::paper(results, &scenario.paper)))?;
+        match args.set.iter().any(is_law) {
+            true => {
+                output::note!("note: --set changed controllers: the paper's figures do not apply");
+            }
+            false => output::text(format_args!("\n{}", table::paper(results, &scenario.paper)))?,
+        }
     }
     if let (false, Some(note)) = (args.json, &scenario.note) {
         output::line(format_args!("\n{}", note.trim()))?;

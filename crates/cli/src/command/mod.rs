@@ -76,9 +76,9 @@ struct Cli {
 enum Command {
     /// See it work: five files over 10 Mbit/s and 400 ms, next to the kernel's TCP; needs no root
     Demo(demo::Args),
-    /// Offer the files of a directory; store what clients put there if that is allowed
+    /// Offer the files of a directory, and store files from clients if you allow it
     Serve(serve::Args),
-    /// Fetch files; goes on where an earlier attempt broke off
+    /// Fetch files; continue where an earlier attempt stopped
     Get(get::Args),
     /// Store files on a server
     Put(put::Args),

@@ -47,7 +47,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 pub(super) enum Command {
     /// Answer clients
     Server(ServerArgs),
-    /// Measure against a server
+    /// Measure against a server; each direction has a report of its own
     Client(ClientArgs),
 }
 
@@ -69,7 +69,7 @@ pub(super) struct ServerArgs {
     cc: Algorithm,
     #[command(flatten)]
     marking: DscpArgs,
-    /// Have each client prove its address before state is kept for it
+    /// Validate every client's address with a Retry packet first
     #[arg(long)]
     retry: bool,
     /// Print one JSON object once connections are accepted

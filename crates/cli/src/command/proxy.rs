@@ -35,24 +35,24 @@ const KEEP_ALIVE: Duration = Duration::from_secs(10);
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(super) struct Args {
-    /// TOML file with the configuration; SIGHUP has it read again
-    #[arg(long, value_name = "FILE", required_unless_present = "listen")]
+    /// TOML file with the configuration; SIGHUP reloads it
+    #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Address and UDP port to listen on; :PORT means all addresses
     #[arg(long, value_name = "ADDR", value_parser = values::listen, conflicts_with = "config")]
     listen: Option<Listen>,
-    /// File with a name and a token in each line, or sha256: and a certificate's pin; made with a
-    /// token if there is none. The key is next to it. Without a file, $PATHMARK_PROXY_TOKENS has
-    /// the lines
+    /// File with a name and a token (or sha256: and a certificate's pin) on each line. If it does
+    /// not exist, it is created with one token. The server's key is next to it. By default,
+    /// $PATHMARK_PROXY_TOKENS contains the lines
     #[arg(long, value_name = "FILE", conflicts_with = "config")]
     token_file: Option<PathBuf>,
     /// Let clients reach these addresses of the host and its networks, such as 10.0.0.0/8
     #[arg(long, value_name = "CIDR", value_parser = prefix, conflicts_with = "config")]
     allow: Vec<ipnet::IpNet>,
-    /// Print the URI of each user, which has the token, to a pipe or file too
+    /// Print the URI of each user even if stdout is a pipe or a file; each contains a token
     #[arg(long)]
     show_uri: bool,
-    /// Congestion controllers of `config`, or else these
+    /// Congestion controllers that clients may choose from; `cc` in the configuration overrides it
     #[arg(long, value_name = "NAME", value_parser = values::algorithms, default_value = "auto")]
     cc: Algorithms,
     #[command(flatten)]
@@ -70,16 +70,16 @@ pub(super) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Subcommand {
-    /// Check a configuration and its tokens, and do nothing
+    /// Check a configuration and its tokens without starting the proxy
     Check {
         /// TOML file with the configuration
         file: PathBuf,
     },
-    /// Print the URI of each user, which has the token
+    /// Print the URI of each user, which contains the user's token
     Uris {
         /// TOML file with the configuration
         file: PathBuf,
-        /// Print the URI of this user alone: a file for `pathmark tunnel --uri-file`
+        /// Print only the URI of this user, as `pathmark tunnel --uri-file` reads it
         user: Option<String>,
     },
     /// Print the state of a running proxy: its clients, their flows and what limits them

@@ -24,19 +24,9 @@ pub(super) struct ReconnectArgs {
         num_args = 0..=1,
         require_equals = true,
         default_missing_value = "24h",
-        value_parser = time
+        value_parser = values::time
     )]
     pub(super) reconnect: Option<Duration>,
-}
-
-fn time(text: &str) -> Result<Duration, String> {
-    match text
-        .strip_suffix('h')
-        .and_then(|hours| hours.parse::<u32>().ok())
-    {
-        Some(hours) => Ok(Duration::from_secs(u64::from(hours) * 3600)),
-        None => values::duration(text),
-    }
 }
 
 /// No server answered, so a later attempt may succeed.
@@ -149,9 +139,9 @@ mod tests {
             BackOff::new(Duration::ZERO).next(Duration::ZERO, false),
             None
         );
-        assert_eq!(time("24h"), Ok(second(86_400)));
-        assert_eq!(time("90s"), Ok(second(90)));
-        assert!(time("soon").is_err());
+        assert_eq!(values::time("24h"), Ok(second(86_400)));
+        assert_eq!(values::time("90s"), Ok(second(90)));
+        assert!(values::time("soon").is_err());
     }
 
     #[test]

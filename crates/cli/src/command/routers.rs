@@ -18,8 +18,8 @@ const ANSWERS_RATE: u64 = 125_000;
 /// Whether routers are answered.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct AnswerArgs {
-    /// Answer XCP-i routers that measure the hops between this host and them; FILE holds the secret
-    /// that they share with it
+    /// Reply to bandwidth probes from XCP-i routers. FILE contains the secret that they share with
+    /// this host
     #[arg(long, value_name = "FILE")]
     answer_routers: Option<PathBuf>,
 }
@@ -39,8 +39,8 @@ impl AnswerArgs {
 /// Whether hops before this host are measured.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct MeasureArgs {
-    /// Measure what hops between the last XCP-i router and this host leave, where they are no such
-    /// routers, and hold senders to it; FILE holds the secret that the routers share with it
+    /// Measure the bandwidth of the hops between the last XCP-i router and this host, and limit
+    /// senders to it. FILE contains the secret that the routers share with this host
     #[arg(long, value_name = "FILE")]
     measure_hops: Option<PathBuf>,
 }

@@ -38,19 +38,18 @@ pub(super) struct Args {
     /// Let clients store files, and replace files with put --force
     #[arg(long, conflicts_with = "clients")]
     allow_put: bool,
-    /// Serve the clients in this TOML file alone, each with its token and its rights; its keys are
-    /// in docs/clients.md. SIGHUP reads it, --cert and --key again
+    /// Serve only the clients listed in this TOML file, each with its rights (docs/clients.md has
+    /// the format). SIGHUP reloads it, --cert and --key
     #[arg(long, value_name = "FILE")]
     clients: Option<PathBuf>,
     /// Carry TCP and UDP of applications at the same port, as `pathmark proxy` does with this TOML
-    /// file; it has no listen, cert, key and cc. SIGHUP reads it again
+    /// file, which must not set listen, cert, key or cc. SIGHUP reloads it
     #[arg(long, value_name = "FILE")]
     proxy: Option<PathBuf>,
     /// Append a line of JSON for each request to this file; - is the standard output
     #[arg(long, value_name = "FILE")]
     access_log: Option<PathBuf>,
-    /// Congestion controllers that clients may choose among; the first is for all that choose none
-    /// of them
+    /// Congestion controllers that clients may choose from; the first is the default
     #[arg(
         long,
         value_name = "NAME[,NAME…]",

@@ -13,6 +13,7 @@ use clap::builder::{OsStringValueParser, TypedValueParser};
 use pathmark_http3::fields::{PathName, encode_name, text_of};
 
 use super::Failure;
+use super::values::time;
 
 /// The scheme of URLs.
 const HTTPS: &str = "https://";
@@ -53,7 +54,11 @@ impl Target {
             let form = "HOST:PORT, HOST:PORT/NAME or https://HOST[:PORT]/PATH";
             match bytes.strip_prefix(b"http://") {
                 Some(_) => format!("`{text}` is a URL of HTTP over TCP; give {form}"),
-                None => format!("`{text}` is not of the form {form}"),
+                None if text.ends_with(['h', 'm', 's']) && time(&text).is_ok() => format!(
+                    "`{text}` is not a server ({form}); a time follows its option after `=`: \
+                     --reconnect={text}"
+                ),
+                None => format!("`{text}` is not a server: write {form}"),
             }
         };
         let url = bytes.strip_prefix(HTTPS.as_bytes());
@@ -255,6 +260,10 @@ mod tests {
         assert!(Target::read(OsStr::from_bytes(b"\xff:1/b")).is_err());
         let said = "http://a/x".parse::<Target>().unwrap_err();
         assert!(said.contains("over TCP"), "{said}");
+        let said = "1h".parse::<Target>().unwrap_err();
+        assert!(said.contains("--reconnect=1h"), "{said}");
+        let said = "b.txt".parse::<Target>().unwrap_err();
+        assert!(said.contains("write HOST:PORT"), "{said}");
         let authority = |text: &str| text.parse::<Target>().unwrap().authority();
         assert_eq!(authority("https://[::1]/x"), "[::1]");
         assert_eq!(authority("a:443"), "a");

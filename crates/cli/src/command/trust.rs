@@ -23,13 +23,13 @@ use super::{Failure, output};
 #[derive(Clone, Debug, clap::Args)]
 #[group(multiple = false)]
 pub(super) struct TrustArgs {
-    /// Believe the server whose certificate has this SHA-256 (servers print it)
+    /// Trust only the certificate with this SHA-256 fingerprint, which the server prints
     #[arg(long, value_name = "SHA256")]
     pin: Option<Pin>,
-    /// Believe servers certified by the authorities in this PEM file (default: the system's)
+    /// Trust servers certified by the authorities in this PEM file (default: the system's)
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
-    /// Believe any certificate: no protection from hosts that can alter packets
+    /// Trust any certificate: no protection against hosts that can alter packets
     #[arg(long)]
     insecure: bool,
 }
@@ -39,8 +39,8 @@ pub(super) struct TrustArgs {
 pub(super) struct HostTrustArgs {
     #[command(flatten)]
     given: TrustArgs,
-    /// Believe a server that no earlier run met, and keep its key: later runs refuse another one.
-    /// By default the terminal is asked. Keys are in $XDG_STATE_HOME/pathmark/known_hosts
+    /// Trust an unknown server and remember its key: later runs reject a different one. By default,
+    /// you are asked at the terminal. Keys are in $XDG_STATE_HOME/pathmark/known_hosts
     #[arg(long, conflicts_with_all = ["pin", "ca", "insecure"])]
     trust_new: bool,
 }
@@ -51,7 +51,7 @@ pub(super) struct CertificateArgs {
     /// Certificate chain in PEM (default: a self-signed one, whose pin is printed)
     #[arg(long, value_name = "FILE", requires = "key")]
     cert: Option<PathBuf>,
-    /// Its private key in PEM
+    /// Private key of the certificate in PEM
     #[arg(long, value_name = "FILE", requires = "cert")]
     key: Option<PathBuf>,
 }
@@ -59,13 +59,13 @@ pub(super) struct CertificateArgs {
 /// The certificate that a client shows.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(super) struct ShowArgs {
-    /// Show servers that ask for one this certificate, a chain in PEM
+    /// Present this certificate (a chain in PEM) to servers that request one
     #[arg(long, value_name = "FILE", requires = "client_key")]
     client_cert: Option<PathBuf>,
-    /// Its private key in PEM, which no other user may read
+    /// Private key of the certificate in PEM; no other user may be able to read the file
     #[arg(long, value_name = "FILE", requires = "client_cert")]
     client_key: Option<PathBuf>,
-    /// Show servers that ask for one this user's own certificate. The first run makes it, with its
+    /// Present your own certificate to servers that request one. The first run creates it, with its
     /// key, in $XDG_STATE_HOME/pathmark/client.key, and prints its pin
     #[arg(long, conflicts_with = "client_cert")]
     own_cert: bool,

@@ -56,6 +56,17 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
     Ok(Duration::new(seconds, (nanos % second) as u32))
 }
 
+/// The same, or hours.
+pub(super) fn time(text: &str) -> Result<Duration, String> {
+    match text
+        .strip_suffix('h')
+        .and_then(|hours| hours.parse::<u32>().ok())
+    {
+        Some(hours) => Ok(Duration::from_secs(u64::from(hours) * 3600)),
+        None => duration(text),
+    }
+}
+
 /// Where a server listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Listen {

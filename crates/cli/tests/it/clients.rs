@@ -106,7 +106,7 @@ fn each_client_has_the_rights_of_its_token() {
         wrong.to_str().unwrap(),
     ];
     refused(&house.run(&wrong, None), "401");
-    refused(&house.put(10, "b", "tell-me"), "stores nothing");
+    refused(&house.put(10, "b", "tell-me"), "the right `put`");
     refused(&house.put(10, "b", "take-this"), "no right to the path");
     json(&house.put(600, "in/b", "take-this"));
     refused(&house.put(600, "in/c", "take-this"), "store no more");
@@ -124,7 +124,10 @@ fn a_list_of_clients_is_checked_and_read_again() {
     fs::write(&list, &wrong).unwrap();
     house.server.process.signal(Signal::SIGHUP);
     let said = house.server.logged("clients stay as they are", 30);
-    assert!(said.contains("line 12: unknown field `quotas`"), "{said}");
+    assert!(
+        said.contains("line 12: unknown name `quotas`: did you mean"),
+        "{said}"
+    );
     json(&house.get(Some("tell-me")));
     fs::write(&list, CLIENTS.replace("[\"get\", \"list\"]", "[\"list\"]")).unwrap();
     house.server.process.signal(Signal::SIGHUP);

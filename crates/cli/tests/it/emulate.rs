@@ -236,6 +236,14 @@ fn a_paper_s_experiment() {
         "{said}"
     );
     assert!(said.contains("0 of 5 ended"), "{said}");
+
+    // Its statements are about the controllers of its own variants.
+    let changed = ["--set", "duration=2s", "--set", "flow.ftp.algorithm=bbr"];
+    let people = run(&[&["emulate", "vcp-linux-fig3"], &changed[..]].concat());
+    let said = String::from_utf8(people.stdout).unwrap();
+    assert!(!said.contains("the paper says"), "{said}");
+    let said = String::from_utf8(people.stderr).unwrap();
+    assert!(said.contains("figures do not apply"), "{said}");
 }
 
 /// The example of `docs/emulate.md` is what the command prints.
@@ -306,11 +314,28 @@ fn wrong_usage_ends_with_exit_code_2() {
         ),
         (&["emulate", text(&path), "--set", "duration"], "KEY=VALUE"),
         (
+            &["emulate", text(&path), "--set", "rate=1Mbit"],
+            "link.NAME.rate",
+        ),
+        (
+            &["emulate", "five-files", "--set", "link.bottleneck.rate=10"],
+            "a bare rate is in bit/s",
+        ),
+        (
             &["emulate", text(&path), "--sweep", "seed=2..1"],
             "must go up",
         ),
         (&["emulate", text(&path), "--shard", "0/2"], "--out"),
-        (&["emulate"], "SCENARIO"),
+        (&["emulate"], "`pathmark emulate --list` shows"),
+        (
+            &["emulate", "five-files", "--variant", "x"],
+            "leave --variant out",
+        ),
+        (
+            &["demo", "--in-process", "--scenario", "five-files"],
+            "use `pathmark emulate five-files`",
+        ),
+        (&["proxy"], "or --listen ADDR with --token-file FILE"),
         (
             &["emulate", "--harm", "--cell", "hidden/over"],
             "no kind of cell",

@@ -69,6 +69,23 @@ fn mistakes_are_named() {
         (&["get", "http://host/file"], 2, "over TCP"),
         (&["get", "https://host/file?a=b"], 2, "%3F"),
         (
+            &["get", "--reconnect", "1h", &at("file")],
+            2,
+            "--reconnect=1h",
+        ),
+        (&["get", &at("no[1]")], 1, "write `[[]` for a `[`"),
+        (&["get", &at("file"), "--cc", "foo"], 2, "`foo`: known are"),
+        (
+            &["put", "none", "b.txt"],
+            2,
+            "not a server: write HOST:PORT",
+        ),
+        (
+            &["perf", "client", &server.address, "--time", "1s"],
+            1,
+            "needs `pathmark perf server`",
+        ),
+        (
             &["put", "none", &at("")],
             2,
             "cannot read none: No such file",

@@ -542,7 +542,7 @@ fn check_reports_faults() {
             "other.uri",
         ),
         ("socks = [\"1080\"]\nhttp = [\"1080\"]", 2, "two listeners"),
-        ("\n\nsocks = [\"a:1080\"]", 2, "line 3: `a` is no address"),
+        ("\n\nsocks = [\"a:1080\"]", 2, ":3: `a` is no address"),
         ("uri_file = \"proxy.uri\"", 2, "no listener"),
         (
             "cert = 'a.pem'\nkey = 'a.key'\nsocks = ['1080']",
@@ -552,7 +552,7 @@ fn check_reports_faults() {
         ("[limits]\nflows = 0", 2, "from 1 to 1000000"),
         ("[limits]\nudp_flows = 4294967295", 2, "from 1 to 1000000"),
         ("[limits]\nudp_idle = '0s'", 2, "ends each flow at once"),
-        ("[[class]]\nports = [0]", 2, "line 2: "),
+        ("[[class]]\nports = [0]", 2, ".toml:2: "),
     ] {
         std::fs::write(&file, text).unwrap();
         let output = pathmark(&["tunnel", "check", &file]).output().unwrap();

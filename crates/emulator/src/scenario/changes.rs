@@ -19,7 +19,7 @@ pub struct Change {
 
 /// A change without a key, a value, or a `=` between them.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not KEY=VALUE, as in link.bottleneck.rate=100Mbit")]
+#[error("`{0}` is incomplete: write KEY=VALUE, as in link.bottleneck.rate=100Mbit")]
 pub struct BadChange(String);
 
 impl FromStr for Change {

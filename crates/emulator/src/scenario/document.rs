@@ -84,6 +84,9 @@ impl Document {
             message,
         };
         let mut table: Table = toml::from_str(&self.text).map_err(|e| fail(e.to_string()))?;
+        if LinkKeys::NAMES.contains(&key) {
+            return Err(fail(format!("links have this key: write link.NAME.{key}")));
+        }
         let parts: Vec<&str> = key.split('.').collect();
         change(&mut table, &parts, &parse_value(value)).map_err(fail)?;
         let text = toml::to_string(&table).map_err(|e| fail(e.to_string()))?;
@@ -154,13 +157,10 @@ fn change(table: &mut Table, key: &[&str], value: &Value) -> Result<(), String> 
             Ok(())
         }
         [key, rest @ ..] => {
-            let inner = table
-                .entry(*key)
-                .or_insert_with(|| Value::Table(Table::new()));
-            match inner.as_table_mut() {
-                Some(inner) => change(inner, rest, value),
-                None => Err(format!("`{key}` is no table")),
-            }
+            let inner = table.entry(*key).or_insert(Value::Table(Table::new()));
+            let inner = inner.as_table_mut();
+            let inner = inner.ok_or_else(|| format!("`{key}` is no table"))?;
+            change(inner, rest, value)
         }
     }
 }

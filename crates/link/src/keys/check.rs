@@ -241,7 +241,7 @@ impl<R, C> LinkCheck<'_, R, C> {
             Some(Limit::Bytes(bytes)) if bytes < packet => {
                 return fail(match routes {
                     true => "the queue cannot hold one packet of the port's MTU: raise `limit`",
-                    false => "the queue cannot hold one packet: raise `limit`",
+                    false => "no packet fits in the queue: raise `limit` (a bare rate is in bit/s)",
                 });
             }
             _ => {}

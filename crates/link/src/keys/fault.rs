@@ -61,13 +61,11 @@ impl Source<'_> {
         let text = self.text.get(span.clone()).unwrap_or("");
         let value = toml::from_str::<toml::Table>(&format!("rate = {text}"))
             .or_else(|_| toml::from_str::<toml::Table>(text));
-        match value.as_ref().ok().and_then(|table| table.get("rate")) {
-            Some(toml::Value::Integer(_)) => true,
-            Some(toml::Value::Table(inner)) => {
-                matches!(inner.get("rate"), Some(toml::Value::Integer(_)))
-            }
-            _ => false,
+        let mut rate = value.as_ref().ok().and_then(|table| table.get("rate"));
+        if let Some(toml::Value::Table(inner)) = rate {
+            rate = inner.get("rate");
         }
+        matches!(rate, Some(toml::Value::Integer(_)))
     }
 
     /// The key that precedes `at` on a line; for an inline table, the innermost one.
@@ -78,19 +76,13 @@ impl Source<'_> {
         }
         let outer = text.split_once('=')?.0.trim();
         let start = self.text.get(..at)?.rfind('\n').map_or(0, |n| n + 1);
-        let end = self
-            .text
-            .get(at..)?
-            .find(['=', ',', '\n'])
-            .map_or(at, |n| at + n);
+        let rest = self.text.get(at..)?;
+        let end = rest.find(['=', ',', '\n']).map_or(at, |n| at + n);
         let reached = self.text.get(start..at.max(end))?;
         let inner = reached.rsplit(['{', ',']).find_map(|part| {
             let key = part.split('=').next()?.trim();
-            (!key.is_empty()
-                && key
-                    .chars()
-                    .all(|c| c.is_alphanumeric() || c == '_' || c == '-'))
-            .then(|| key.to_owned())
+            let of_keys = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
+            (!key.is_empty() && key.chars().all(of_keys)).then(|| key.to_owned())
         });
         match inner {
             Some(inner) if reached.contains('{') && inner != outer => {
@@ -126,10 +118,12 @@ fn explain(message: &str) -> String {
     }
 }
 
-/// Describes number types by their ranges.
+/// Describes the types of values by the form that you write them in.
 fn plain(message: &str) -> String {
     // The parser's own representation of numbers that exceed 64 bits.
     let message = message.replace("` as i128", "`").replace("` as u128", "`");
+    let address = "an address and a port such as \"127.0.0.1:9464\"";
+    let message = message.replace("invalid socket address syntax", &format!("write {address}"));
     let Some((given, expected)) = message.rsplit_once(", expected ") else {
         return message;
     };
@@ -141,6 +135,11 @@ fn plain(message: &str) -> String {
         "i32" => (i32::MIN.into(), i32::MAX.into()),
         "i64" => (i64::MIN.into(), i64::MAX.into()),
         "f32" | "f64" => return format!("{given}, expected a number"),
+        "a string" => return format!("{given}, expected text in quotes"),
+        "socket address" => return format!("{given}, expected {address}"),
+        "internally tagged enum LossSpec" => {
+            return format!("{given}, expected {{ kind = \"bernoulli\", per = 0.01 }}");
+        }
         _ => return message,
     };
     format!("{given}, expected a whole number from {least} to {most}")

@@ -114,6 +114,8 @@ fn unknown_keys_suggest_the_nearest_of_both() {
         neither.contains("expected one of `name`, `rate`, `capacity`"),
         "{neither}"
     );
+    let loss = error("name = \"l\"\nloss = \"1%\"\n");
+    assert!(loss.contains("{ kind = \"bernoulli\", per"), "{loss}");
     let missing = error("rate = \"1Mbit\"\n");
     assert!(missing.contains("missing field `name`"), "{missing}");
     let inner = error("name = \"l\"\nqueue = { limt = \"1p\" }\n");

@@ -27,8 +27,17 @@ impl Config {
     /// [`ConfigError::Invalid`].
     pub fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
         let source = Source { path, text };
-        let file: File =
-            toml::from_str(text).map_err(|error| ConfigError::Invalid(source.syntax(&error)))?;
+        let file: File = toml::from_str(text).map_err(|error| {
+            let mut fault = source.syntax(&error);
+            let of_all = [
+                "id", "seed", "control", "metrics", "user", "group", "memory", "table",
+            ];
+            let key = fault.key.as_deref().unwrap_or_default();
+            if of_all.contains(&key) && fault.message.starts_with("unknown name") {
+                fault.message = format!("write `{key}` above the first `[[port]]`");
+            }
+            ConfigError::Invalid(fault)
+        })?;
         check::config(&source, file).map_err(ConfigError::Invalid)
     }
 }

@@ -171,10 +171,8 @@ impl Config {
     /// Returns warnings about settings that are probably unintended.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
-        let speaks = self
-            .ports
-            .iter()
-            .any(|port| port.link.laws().next().is_some());
+        let mut ports = self.ports.iter();
+        let speaks = ports.any(|port| port.link.laws().next().is_some());
         let id = "two routers without `id` on a path have the same identity, 1: \
                   add `id`, another one at each router";
         let id = (self.unnamed && speaks).then(|| id.to_owned());

@@ -93,6 +93,15 @@ fn unknown_names_suggest_the_nearest() {
         &[":12:", "did you mean `bernoulli`"],
     );
     fails("[[route]]", "[[rout]]", &["did you mean `route`"]);
+    let metrics = "write `metrics` above the first `[[port]]`";
+    fails("fd = 5", "fd = 5\nmetrics = 9464", &[metrics]);
+    fails("id = 7", "metrics = \"9464\"", &["\"127.0.0.1:9464\""]);
+    fails(
+        "loss = { kind = \"bernoulli\", per = 3e-3 }",
+        "loss = \"1%\"",
+        &["{ kind = "],
+    );
+    fails("\"vcp\"", "\"auto\"", &["`auto`: only senders have it"]);
     fails(
         "port = \"wan\"",
         "port = \"wann\"",

@@ -200,6 +200,11 @@ fn check_looks_at_the_machine() {
         format!("control = {control:?}\n{metrics}\n[[port]]\nname = \"a\"\ntun = \"probe0\"\n")
     };
     write(&good(""));
+    let (_, text) = check(&["--offline"]);
+    assert!(
+        text.contains("no `[[route]]`") && !text.contains(": good,"),
+        "{text}"
+    );
     let (code, text) = check(&["--probe"]);
     assert_eq!(code, Some(0), "{text}");
     assert!(text.contains("it runs here"), "{text}");

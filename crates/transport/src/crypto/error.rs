@@ -17,7 +17,7 @@ pub enum HandshakeError {
     },
     /// The peers have no application protocol in common (ALPN, RFC 7301).
     #[error(
-        "no application protocol in common with the peer; check that both ends name the same one"
+        "no application protocol in common: the client wants another service than this port has"
     )]
     NoApplicationProtocol,
     /// The peer sent a message that TLS allows but QUIC forbids.
@@ -72,8 +72,8 @@ impl HandshakeError {
 pub enum CertificateProblem {
     /// It isn't the pinned certificate.
     #[error(
-        "its SHA-256 is {got}, but {expected} was pinned; if the server's certificate was renewed, \
-         pin the new one"
+        "its SHA-256 is {got}, but {expected} was pinned: this may be an attack; ask the server's \
+         operator for the current pin"
     )]
     PinMismatch {
         /// The pin, in hex.

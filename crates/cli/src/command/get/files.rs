@@ -265,7 +265,11 @@ async fn expand(session: &Session, jobs: &[Job], figures: &mut Figures) -> Vec<J
             }
         }
         if !found {
-            failed(anyhow!("no file of the server matches"));
+            let hint = match pattern.contains(&b'[') {
+                true => "; write `[[]` for a `[`",
+                false => "",
+            };
+            failed(anyhow!("no file of the server matches{hint}"));
         }
     }
     expanded

@@ -56,7 +56,7 @@ pub(super) struct Args {
     max_entries: usize,
     #[command(flatten)]
     moving: MoveArgs,
-    /// Congestion controller that the server is asked to send with; it uses those that it lists
+    /// Ask the server to send with this congestion controller, which its own --cc must list
     #[arg(long, value_name = "NAME", value_parser = values::algorithm)]
     cc: Option<Algorithm>,
     #[command(flatten)]

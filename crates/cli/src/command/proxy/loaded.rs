@@ -69,7 +69,8 @@ impl Loaded {
             return Self::of(path, make);
         }
         let listen = args.listen.clone();
-        let listen = listen.ok_or_else(|| Failure::usage(anyhow!("give --listen or --config")))?;
+        let why = "give --config FILE, or --listen ADDR with --token-file FILE";
+        let listen = listen.ok_or_else(|| Failure::usage(anyhow!(why)))?;
         let policy = Policy {
             allow: args.allow.clone(),
             deny: Vec::new(),

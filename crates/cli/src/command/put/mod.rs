@@ -339,7 +339,7 @@ fn explained(error: PutError, existing: Existing) -> anyhow::Error {
             anyhow!("the server has a file of this name already; --force replaces it")
         }
         (StatusCode::METHOD_NOT_ALLOWED | StatusCode::NOT_IMPLEMENTED, _) => {
-            anyhow!("the server stores nothing (pathmark serve does with --allow-put)")
+            anyhow!("you may not store here: ask the operator for --allow-put or the right `put`")
         }
         _ => error.into(),
     }

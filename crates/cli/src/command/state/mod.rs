@@ -44,9 +44,9 @@ const LOCK_PAUSE: Duration = Duration::from_millis(2);
 /// Whether anything is kept.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(super) struct StateArgs {
-    /// Keep no token of the server for later runs, and use none that was kept. By default its
-    /// token, with which the next transfer starts sooner, is in $XDG_STATE_HOME/pathmark
-    /// (~/.local/state/pathmark), as is what put needs to resume
+    /// Neither read nor write saved state. By default, address tokens and the positions of uploads
+    /// are kept in $XDG_STATE_HOME/pathmark (~/.local/state/pathmark), so that later transfers
+    /// start faster and uploads resume
     #[arg(long)]
     pub(super) no_state: bool,
 }

@@ -8,6 +8,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
+use pathmark_link::keys::Source;
 use pathmark_proxy::classes::Classes;
 use pathmark_proxy::ingress::spec::{Bind, Forward, Protocol};
 use pathmark_proxy::ingress::{EARLY, Limits};
@@ -130,13 +131,11 @@ impl File {
     pub(super) fn read(path: &Path) -> anyhow::Result<Self> {
         let shown = path.display();
         let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {shown}"))?;
-        // toml's own message would show a line of the file, which may contain the token.
+        // The message contains neither the line nor its key, because the line may contain the token.
+        let source = Source { path, text: &text };
         let error = |error: toml::de::Error| {
-            let line = error
-                .span()
-                .map(|span| text.get(..span.start).unwrap_or_default());
-            let line = line.map_or(1, |before| before.matches('\n').count() + 1);
-            anyhow!("{shown}, line {line}: {}", error.message())
+            let fault = source.syntax(&error);
+            anyhow!("{shown}:{}: {}", fault.line, fault.message)
         };
         let mut file: Self = toml::from_str(&text).map_err(error)?;
         if file.uri.is_some() && file.uri_file.is_some() {
@@ -311,14 +310,15 @@ mod tests {
     #[test]
     fn a_fault_has_its_line_and_no_token() {
         for (text, says) in [
+            ("\nsocks = [\"a:1\"]", ":2: `a` is no address to listen on"),
             (
-                "\nsocks = [\"a:1\"]",
-                "line 2: `a` is no address to listen on",
+                "socks = [\"1080\"]\nsock = 1",
+                "unknown name `sock`: did you mean `socks`?",
             ),
-            ("socks = [\"1080\"]\nsock = 1", "unknown field `sock`"),
-            ("[limits]\nudp_idle = \"0s\"", "line 2: a time of 0"),
+            ("[limits]\nudp_idle = \"0s\"", ":2: a time of 0"),
             ("uri = \"a\"\nuri_file = \"b\"", "both uri and uri_file"),
-            ("forward = 5", "line 1: invalid type"),
+            ("forward = 5", ":1: invalid type"),
+            ("socks = [1080]", "expected text in quotes"),
         ] {
             let error = read(text).unwrap_err();
             assert!(error.contains(says), "{error}");

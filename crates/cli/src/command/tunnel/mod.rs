@@ -101,14 +101,14 @@ struct ProxyArgs {
 enum Command {
     /// Join stdin and stdout with one connection: ssh's ProxyCommand
     Connect(pipe::Args),
-    /// Read a configuration and report its faults
+    /// Check a configuration and report its mistakes
     Check {
         /// The TOML file
         file: PathBuf,
     },
     /// Print the state of a running tunnel: its connection, its flows and what limits them
     Show(ShowArgs),
-    /// Bring TCP and UDP of this machine, and of those that it routes for, to --tproxy
+    /// Install the firewall rules that send traffic of this machine and its subnets to --tproxy
     Rules(rules::Args),
 }
 

@@ -31,6 +31,7 @@ fn keys_are_changed_one_by_one() {
     fails("link.bottleneck.rate", "0", "at least 8bit");
     fails("link.bottleneck", "5", "link.NAME.KEY");
     fails("duration.x", "5", "`duration` is no table");
+    fails("rate", "5Mbit", "link.NAME.rate");
     fails("", "5", "KEY=VALUE");
 }
 

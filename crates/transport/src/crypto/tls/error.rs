@@ -11,10 +11,10 @@ use super::pin::PinMismatch;
 #[non_exhaustive]
 pub enum TlsConfigError {
     /// The PEM text contains no certificate, or an invalid one.
-    #[error("no usable certificate in the PEM text: {0}")]
+    #[error("no usable certificate in the PEM text (-----BEGIN CERTIFICATE-----): {0}")]
     BadCertificate(String),
     /// The PEM text contains no private key, or an invalid one.
-    #[error("no usable private key in the PEM text: {0}")]
+    #[error("no usable private key in the PEM text (-----BEGIN PRIVATE KEY-----): {0}")]
     BadKey(String),
     /// Certificate and key don't match, or are of a kind that TLS 1.3 doesn't support.
     #[error("the certificate and its key cannot be used: {0}")]

@@ -39,8 +39,8 @@ const MOST_CELLS: usize = 100_000;
 #[derive(Debug, clap::Args)]
 #[group(skip)]
 pub(super) struct Args {
-    /// Draw scenarios by --seed, run each with laws and with cubic in their place, and report where
-    /// they do worse
+    /// Compare laws with cubic on scenarios drawn at random (by --seed), and list those in which a
+    /// law is worse
     #[arg(long, conflicts_with_all = ["scenario", "set", "sweep", "shard", "paper_scale"])]
     pub(super) harm: bool,
     /// How many cells [default: 150, or the group's part of 150]
