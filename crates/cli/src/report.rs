@@ -84,7 +84,6 @@ pub(crate) struct BoundedBy {
 
 impl BoundedBy {
     /// Returns the limit with the largest share, or `None` before anything was sent.
-    #[must_use]
     pub(crate) fn largest(&self) -> Option<&'static str> {
         let shares = [
             (self.application, "application"),
@@ -114,7 +113,6 @@ fn feedback_kind(report: &PathReport) -> Option<&'static str> {
 }
 
 impl SenderReport {
-    #[must_use]
     pub(crate) fn of(connection: &Connection) -> Self {
         let (report, stats) = (connection.path_report(), connection.stats());
         let ms = |d: Option<std::time::Duration>| d.map_or(0.0, |d| d.as_secs_f64() * 1e3);
@@ -156,7 +154,6 @@ impl SenderReport {
     }
 
     /// Explains which limits held back the sender: `router 7 93 %, the application 7 %`.
-    #[must_use]
     pub(crate) fn explain(&self) -> String {
         let b = &self.bounded_by;
         let router = match self.router_id {

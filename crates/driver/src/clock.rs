@@ -7,7 +7,6 @@ use pathmark_transport::{Duration, Instant};
 
 /// Returns the time of the clock that drives this process's connections, which starts at 1 s with
 /// the first call.
-#[must_use]
 #[expect(clippy::disallowed_methods, reason = "the driver owns the clock")]
 pub fn now() -> Instant {
     static EPOCH: OnceLock<time::Instant> = OnceLock::new();

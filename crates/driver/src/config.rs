@@ -20,7 +20,6 @@ pub struct ServerConfig {
 
 impl ServerConfig {
     /// Creates a configuration from a certificate and transport settings.
-    #[must_use]
     pub fn new(crypto: Arc<dyn ServerCrypto>, transport: Arc<TransportConfig>) -> Self {
         Self {
             crypto,
@@ -94,7 +93,6 @@ pub struct ClientConfig {
 
 impl ClientConfig {
     /// Creates a configuration from the trust in servers and transport settings.
-    #[must_use]
     pub fn new(crypto: Arc<dyn ClientCrypto>, transport: Arc<TransportConfig>) -> Self {
         Self { crypto, transport }
     }

@@ -83,13 +83,11 @@ impl Connection {
     }
 
     /// Returns why the connection is over, or `None` if it isn't.
-    #[must_use]
     pub fn close_reason(&self) -> Option<ConnectionError> {
         self.shared.lock().lost()
     }
 
     /// Returns the peer's address, which can change during the connection.
-    #[must_use]
     pub fn remote_address(&self) -> SocketAddr {
         let mut address = self.shared.lock().core.remote_address();
         // An IPv6 socket names IPv4 addresses in a form of its own.
@@ -99,7 +97,6 @@ impl Connection {
 
     /// Returns the local address at which the peer's packets arrive, if the system reports it, or
     /// `None` before the first one. IPv4 addresses are never IPv4-mapped.
-    #[must_use]
     pub fn local_ip(&self) -> Option<IpAddr> {
         let local = self.shared.lock().core.local_address();
         local.map(|ip| ip.to_canonical())
@@ -107,13 +104,11 @@ impl Connection {
 
     /// Returns a number that no other connection of this process will ever have, not even a later
     /// one after reconnecting.
-    #[must_use]
     pub fn stable_id(&self) -> usize {
         self.shared.id
     }
 
     /// Returns a handle that doesn't keep the connection open.
-    #[must_use]
     pub fn weak_handle(&self) -> WeakConnection {
         WeakConnection(Arc::downgrade(&self.shared))
     }
@@ -144,27 +139,23 @@ impl Connection {
     }
 
     /// Returns the smoothed round-trip time, or `None` before the first sample.
-    #[must_use]
     pub fn rtt(&self) -> Option<std::time::Duration> {
         self.path_report().smoothed_rtt
     }
 
     /// Returns the results of the handshake: application protocol, server name, and whether it
     /// resumed a session.
-    #[must_use]
     pub fn handshake_data(&self) -> HandshakeData {
         self.shared.lock().core.handshake().data()
     }
 
     /// Returns whether early data (0-RTT) was offered, accepted or refused on this connection.
-    #[must_use]
     pub fn early_data(&self) -> EarlyData {
         self.shared.lock().core.handshake().early_data()
     }
 
     /// Returns the peer's certificate chain in DER, beginning with its own, or nothing if it
     /// presented none.
-    #[must_use]
     pub fn peer_certificates(&self) -> Vec<Vec<u8>> {
         self.shared.lock().core.handshake().peer_certificates()
     }
@@ -190,19 +181,16 @@ impl Connection {
 
     /// Returns a report on the path: the controller's state, the routers' latest feedback, and the
     /// limits of this side.
-    #[must_use]
     pub fn path_report(&self) -> PathReport {
         self.shared.lock().core.path_report(clock::now())
     }
 
     /// Returns the counters so far.
-    #[must_use]
     pub fn stats(&self) -> Stats {
         self.shared.lock().core.stats()
     }
 
     /// Returns the sizes of the endpoint's socket buffers, as the kernel granted them.
-    #[must_use]
     pub fn socket_buffers(&self) -> SocketBuffers {
         self.shared.endpoint.socket().buffers()
     }
@@ -262,7 +250,6 @@ pub struct WeakConnection(Weak<Shared>);
 
 impl WeakConnection {
     /// Returns the connection, or `None` if dropping its last [`Connection`] has closed it.
-    #[must_use]
     pub fn upgrade(&self) -> Option<Connection> {
         let shared = self.0.upgrade()?;
         let one_more = |users: usize| (users > 0).then(|| users + 1);

@@ -94,7 +94,6 @@ impl DatagramQueue {
     }
 
     /// Returns the counters of this queue.
-    #[must_use]
     pub const fn counters(&self) -> &Arc<QueueCounters> {
         &self.counters
     }
@@ -108,7 +107,6 @@ impl Drop for DatagramQueue {
 
 impl Connection {
     /// Opens a queue for the datagrams of one flow. Dropping the returned handle closes this queue.
-    #[must_use]
     pub fn datagram_queue(&self) -> DatagramQueue {
         let counters = Arc::<QueueCounters>::default();
         let mut state = self.shared.lock();
@@ -172,7 +170,6 @@ impl Connection {
 
     /// Returns how many bytes a datagram may have so that [`send_datagram`](Self::send_datagram)
     /// will not drop an older one.
-    #[must_use]
     pub fn datagram_send_buffer_space(&self) -> usize {
         self.shared.lock().core.datagrams().send_room()
     }
@@ -215,7 +212,6 @@ impl Connection {
 
     /// Returns the number of bytes of the longest datagram that you can send at the moment, or
     /// `None` if the peer accepts no datagrams. This changes with the path's MTU.
-    #[must_use]
     pub fn max_datagram_size(&self) -> Option<usize> {
         self.shared.lock().core.datagrams().max_size()
     }

@@ -297,20 +297,17 @@ impl Endpoint {
     }
 
     /// Returns the address that the socket is bound to.
-    #[must_use]
     pub fn local_address(&self) -> SocketAddr {
         self.shared.socket().local_address()
     }
 
     /// Returns the sizes of the socket's buffers, as the kernel granted them.
-    #[must_use]
     pub fn socket_buffers(&self) -> SocketBuffers {
         self.shared.socket().buffers()
     }
 
     /// Returns the endpoint's counters, such as datagrams for no connection, control messages that
     /// were cut off, and datagrams that connections' own tasks opened.
-    #[must_use]
     pub fn stats(&self) -> EndpointStats {
         let state = self.shared.lock();
         let mut stats = state.core.stats();
@@ -338,7 +335,6 @@ impl Endpoint {
     }
 
     /// Returns the number of connections, including those that are over but not forgotten yet.
-    #[must_use]
     pub fn connections(&self) -> usize {
         self.shared.lock().alive
     }

@@ -83,13 +83,11 @@ impl Future for Accept<'_> {
 
 impl Incoming {
     /// Returns the client's address, as its packet has it.
-    #[must_use]
     pub fn remote_address(&self) -> Option<SocketAddr> {
         self.inner.as_ref().map(core::Incoming::remote_address)
     }
 
     /// Returns true if the client has proved its address by a token.
-    #[must_use]
     pub fn is_validated(&self) -> bool {
         self.inner
             .as_ref()

@@ -6,7 +6,6 @@ impl Connection {
     /// True once this side has closed the connection and a packet with CONNECTION_CLOSE was built,
     /// which leaves at once. A process that waits for this before it exits spares its peer the idle
     /// timeout.
-    #[must_use]
     pub fn has_sent_close(&self) -> bool {
         self.shared().lock().core.has_sent_close()
     }

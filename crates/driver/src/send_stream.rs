@@ -52,7 +52,6 @@ impl SendStream {
     }
 
     /// Returns the stream's number on the wire.
-    #[must_use]
     pub fn id(&self) -> StreamId {
         self.id
     }
@@ -229,7 +228,6 @@ impl SendStream {
 
     /// Returns a handle that tells whether the stream is only waiting for the peer's credit, and
     /// not for the path. You can use it even after dropping this part.
-    #[must_use]
     pub fn stall(&self) -> Stall {
         Stall {
             shared: Arc::clone(&self.shared),
@@ -265,7 +263,6 @@ pub struct Stall {
 
 impl Stall {
     /// Returns true while the stream has data to send and no credit.
-    #[must_use]
     pub fn is_now(&self) -> bool {
         self.shared.lock().core.streams().is_stalled(self.id)
     }

@@ -42,7 +42,6 @@ pub struct SocketBuffers {
 impl SocketBuffers {
     /// Returns a sentence for each sysctl that you should raise. This is empty if the kernel
     /// granted the requested sizes.
-    #[must_use]
     pub fn advice(&self) -> Vec<String> {
         [
             ("receive", self.receive, "net.core.rmem_max"),

@@ -82,7 +82,6 @@ impl RecvStream {
     }
 
     /// Returns the stream's number on the wire.
-    #[must_use]
     pub fn id(&self) -> StreamId {
         self.id
     }

@@ -120,7 +120,6 @@ impl Controllers {
 
     /// The law with the largest share of the time: `cubic 91 %: plain-hop`. Empty before any
     /// data.
-    #[must_use]
     pub fn largest(&self) -> String {
         self.sorted().first().map_or_else(String::new, |part| {
             let reason = part.fallback.as_ref();
@@ -130,7 +129,6 @@ impl Controllers {
     }
 
     /// All laws as a sentence: `cubic 91 % of the time, 84 % of the bytes (plain-hop); xcp …`.
-    #[must_use]
     pub fn explain(&self) -> String {
         let mut text = String::new();
         for part in self.sorted() {
@@ -153,7 +151,6 @@ impl Controllers {
 
     /// A remedy for a flow whose law requests answers, but which routers did not control for
     /// most of the time or of the bytes; otherwise `None`.
-    #[must_use]
     pub fn remedy(&self) -> Option<String> {
         let without = |part: &&ControllerPart| part.fallback.is_some();
         let sum = |share: fn(&ControllerPart) -> f64| -> f64 {

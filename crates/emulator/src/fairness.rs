@@ -2,7 +2,6 @@
 
 /// (Σx)² / (n·Σx²) over the flows' rates: 1 if all are equal, 1/n if one has everything. 1 if
 /// there are no flows or no rates.
-#[must_use]
 pub fn jain(rates: impl IntoIterator<Item = f64>) -> f64 {
     let (mut count, mut sum, mut squares) = (0.0, 0.0, 0.0);
     for rate in rates {

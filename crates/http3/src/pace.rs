@@ -17,7 +17,6 @@ pub struct Bucket {
 
 impl Bucket {
     /// Creates a bucket with this rate in bytes per second, which is at least 1.
-    #[must_use]
     pub fn new(rate: u64) -> Self {
         Self {
             rate: rate.max(1),
@@ -43,7 +42,6 @@ pub struct Pace(Arc<Mutex<Bucket>>);
 
 impl Pace {
     /// Creates a limit on the total rate of these transfers in bytes per second.
-    #[must_use]
     pub fn new(rate: u64) -> Self {
         Self(Arc::new(Mutex::new(Bucket::new(rate))))
     }

@@ -22,7 +22,6 @@ const NOTE_SUFFIX: &[u8] = b"-put.part";
 
 /// Returns true for names of any client's unfinished files and of servers' keys. An origin never
 /// lists, serves or stores them.
-#[must_use]
 pub fn is_reserved(name: &[u8]) -> bool {
     // Some file systems ignore case.
     let prefix = name.get(..RESERVED_PREFIX.len());
@@ -38,19 +37,16 @@ pub struct Token(String);
 
 impl Token {
     /// Creates a token from these bits.
-    #[must_use]
     pub fn of(bits: u128) -> Self {
         Self(format!("{bits:032x}"))
     }
 
     /// Extracts the token from the name of an upload.
-    #[must_use]
     pub fn in_name(name: &[u8]) -> Option<Self> {
         Self::between(name, TEMPORARY_SUFFIX)
     }
 
     /// Extracts the token from the name of a note on an upload.
-    #[must_use]
     pub fn in_note(name: &[u8]) -> Option<Self> {
         Self::between(name, NOTE_SUFFIX)
     }
@@ -63,13 +59,11 @@ impl Token {
     }
 
     /// Returns the upload's name, both of its resource and of the file with its bytes.
-    #[must_use]
     pub fn name(&self) -> Vec<u8> {
         [RESERVED_PREFIX, self.0.as_bytes(), TEMPORARY_SUFFIX].concat()
     }
 
     /// Returns the name of the note.
-    #[must_use]
     pub fn note(&self) -> Vec<u8> {
         [RESERVED_PREFIX, self.0.as_bytes(), NOTE_SUFFIX].concat()
     }
@@ -129,7 +123,6 @@ pub struct Entry {
 
 impl Time {
     /// Converts to the standard library's type, as closely as possible.
-    #[must_use]
     pub fn to_system(self) -> SystemTime {
         let seconds = Duration::from_secs(self.seconds.unsigned_abs());
         let whole = match self.seconds < 0 {
@@ -147,7 +140,6 @@ impl Stat {
     /// Returns the entity tag at the time `now`. The tag is strong if any later change of the
     /// content results in a different one. It is weak while a change could still leave the same
     /// timestamps.
-    #[must_use]
     pub fn tag(&self, now: SystemTime) -> EntityTag {
         let mut hasher = Sha256::new();
         for number in [self.device, self.inode, self.size] {
@@ -163,7 +155,6 @@ impl Stat {
     }
 
     /// Returns true if the last change is old enough that the next one gets a different timestamp.
-    #[must_use]
     pub fn is_settled(&self, now: SystemTime) -> bool {
         let coarse = self.changed.nanoseconds == 0 && self.modified.nanoseconds == 0;
         let tick = if coarse { COARSE_TICK } else { TICK };
@@ -172,7 +163,6 @@ impl Stat {
     }
 
     /// Returns true if both are the same file with the same content, judging by the metadata.
-    #[must_use]
     pub fn is_same_version(&self, other: &Self) -> bool {
         let version = |stat: &Self| {
             let file = (stat.device, stat.inode);

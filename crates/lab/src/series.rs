@@ -123,7 +123,6 @@ impl Series {
 
     /// How many flows, or links if the quantity is of those, have no curve, because there are more
     /// than seven.
-    #[must_use]
     pub fn left_out(&self, what: Quantity) -> usize {
         let [flows, links] = &self.left_out;
         if what.is_of_links() { links } else { flows }.len()

@@ -124,7 +124,6 @@ impl FromStr for Shard {
 
 impl Shard {
     /// True if the case belongs to this part.
-    #[must_use]
     pub fn holds(self, case: &Case) -> bool {
         case.index % self.of == self.index
     }

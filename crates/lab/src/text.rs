@@ -1,7 +1,6 @@
 //! Figures and paragraphs as text.
 
 /// Bits per second for people.
-#[must_use]
 pub fn rate(bits_per_second: f64) -> String {
     let (scaled, unit) = match bits_per_second {
         b if b >= 1e9 => (b / 1e9, "Gbit/s"),
@@ -12,13 +11,11 @@ pub fn rate(bits_per_second: f64) -> String {
 }
 
 /// What stands where there is no figure.
-#[must_use]
 pub fn dash() -> String {
     "-".to_owned()
 }
 
 /// A paragraph in lines of at most 100 columns; words that are longer stand alone.
-#[must_use]
 pub fn wrapped(paragraph: &str) -> String {
     let mut text = String::new();
     let mut column = 0;

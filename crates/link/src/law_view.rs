@@ -113,7 +113,6 @@ pub struct XcpView {
 const CODES: [VcpCode; 4] = [VcpCode::None, VcpCode::Low, VcpCode::High, VcpCode::Over];
 
 /// A code's name in reports.
-#[must_use]
 pub const fn code_name(code: VcpCode) -> &'static str {
     match code {
         VcpCode::None => "none",
@@ -125,7 +124,6 @@ pub const fn code_name(code: VcpCode) -> &'static str {
 
 impl LawView {
     /// Creates the view of `metrics` of the law with this name.
-    #[must_use]
     pub fn new(law: Option<String>, metrics: &LinkMetrics) -> Self {
         let marked = CODES.iter().zip(metrics.marked);
         Self {

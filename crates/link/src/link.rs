@@ -41,7 +41,6 @@ struct Restarts<P> {
 
 impl<P: 'static> Link<P> {
     /// A link at rest.
-    #[must_use]
     pub fn new(config: LinkConfig<P>) -> Self {
         let mut link = Self {
             port: config.port,
@@ -126,7 +125,6 @@ impl<P: 'static> Link<P> {
 
     /// When [`step`](Self::step) has work to do next.
     #[inline]
-    #[must_use]
     pub fn next_step(&self) -> Instant {
         let schedule = self.schedule.deadline().unwrap_or(Instant::FAR_FUTURE);
         self.port.due().min(schedule)
@@ -157,7 +155,6 @@ impl<P: 'static> Link<P> {
 
     /// Returns a time before which no packet can reach the far end.
     #[inline]
-    #[must_use]
     pub fn next_arrival(&self) -> Instant {
         let schedule = self.schedule.deadline().unwrap_or(Instant::FAR_FUTURE);
         let leaves = self.port.due() + self.wire.delay();
@@ -240,7 +237,6 @@ impl<P: 'static> Link<P> {
 
     /// When [`poll`](Self::poll) has work to do next.
     #[inline]
-    #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
         // Plain minima are fast, which matters because this is called after every step of a
         // link.
@@ -251,7 +247,6 @@ impl<P: 'static> Link<P> {
     }
 
     /// The port.
-    #[must_use]
     pub fn port(&self) -> &Port<P> {
         &self.port
     }
@@ -270,7 +265,6 @@ impl<P: 'static> Link<P> {
     }
 
     /// The wire.
-    #[must_use]
     pub fn wire(&self) -> &Wire<P> {
         &self.wire
     }

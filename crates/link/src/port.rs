@@ -75,14 +75,12 @@ pub struct Departure<P> {
 
 impl<P> Port<P> {
     /// Creates a port with one queue for all packets.
-    #[must_use]
     pub fn new(now: Instant, queue: Box<dyn Queue<P>>, shaper: Shaper) -> Self {
         let depth = queue.depth();
         Self::build(now, Queues::One(queue, depth), shaper)
     }
 
     /// Creates a port that separates packets with feedback from all others.
-    #[must_use]
     pub fn separated(now: Instant, queues: Separation<P>, shaper: Shaper) -> Self {
         Self::build(now, Queues::Two(Box::new(queues)), shaper)
     }
@@ -128,7 +126,6 @@ impl<P> Port<P> {
 
     /// Returns true if a super-packet can pass uncut: it fits completely, and the queue treats
     /// all of its packets alike.
-    #[must_use]
     pub fn takes_whole(&self, now: Instant, arrival: &Arrival, packets: u32) -> bool {
         let bytes = self.on_wire(self.frame(arrival.bytes, packets), packets);
         let mut arrival = *arrival;
@@ -342,7 +339,6 @@ impl<P> Port<P> {
 
     /// When [`poll`](Self::poll) has work to do next.
     #[inline]
-    #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
         let at = self.due();
         (at < Instant::FAR_FUTURE).then_some(at)

@@ -37,7 +37,6 @@ pub struct Schedule {
 
 impl Schedule {
     /// Creates a schedule of changes at offsets from `start`, in any order.
-    #[must_use]
     pub fn new(start: Instant, changes: impl IntoIterator<Item = (Duration, Change)>) -> Self {
         let mut pending: Vec<_> = changes
             .into_iter()
@@ -52,7 +51,6 @@ impl Schedule {
 
     /// The time of the next change.
     #[inline]
-    #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
         self.pending.last().map(|(at, _)| *at)
     }

@@ -41,7 +41,6 @@ impl<P> Separation<P> {
     /// Creates queues for the class that counts for the control law and for the foreign one. The
     /// limit of each should also be `limit`: a class that holds less than its share of the
     /// common room may push out the youngest packets of the other.
-    #[must_use]
     pub fn new(heard: Box<dyn Queue<P>>, foreign: Box<dyn Queue<P>>, limit: Limit) -> Self {
         Self {
             heard: Class::new(heard, limit),

@@ -47,7 +47,6 @@ fn ns_since(now: Instant, earlier: Instant) -> u64 {
 
 impl Shaper {
     /// A shaper at `rate` bytes per second; `None` is unlimited.
-    #[must_use]
     pub fn new(rate: Option<u64>) -> Self {
         let mut shaper = Self {
             rate: None,
@@ -61,7 +60,6 @@ impl Shaper {
     }
 
     /// Creates a shaper that follows `trace`, starting at `now`.
-    #[must_use]
     pub fn following(trace: Arc<Trace>, now: Instant) -> Self {
         let cursor = Cursor::new(trace, now);
         Self {
@@ -74,7 +72,6 @@ impl Shaper {
     }
 
     /// The rate in bytes per second; with a trace, the mean over the present 100 ms.
-    #[must_use]
     pub fn rate(&self) -> Option<u64> {
         self.rate
     }
@@ -127,7 +124,6 @@ impl Shaper {
 
     /// When the next transmission can start.
     #[inline]
-    #[must_use]
     pub fn ready_at(&self) -> Instant {
         self.free_at
     }

@@ -139,13 +139,11 @@ impl Trace {
     }
 
     /// Mean rate of the whole trace, in bytes per second.
-    #[must_use]
     pub fn mean_rate(&self) -> u64 {
         per_second(self.at.len() as u64, self.period)
     }
 
     /// Number of opportunities in each period of `nanos` ns; the last period may be shorter.
-    #[must_use]
     pub fn counts(&self, nanos: u64) -> Vec<u64> {
         let nanos = nanos.max(1);
         let stretches = self.period.div_ceil(nanos);

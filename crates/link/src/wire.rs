@@ -73,7 +73,6 @@ struct Tail {
 
 impl<P> Wire<P> {
     /// Creates an empty wire.
-    #[must_use]
     pub fn new(config: WireConfig) -> Self {
         Self {
             config,
@@ -88,7 +87,6 @@ impl<P> Wire<P> {
     /// Returns true if packets pass directly, because there is no delay, jitter, or loss, and
     /// none is in flight.
     #[inline]
-    #[must_use]
     pub fn is_transparent(&self) -> bool {
         self.config.delay.is_zero()
             && self.config.jitter.is_none()
@@ -97,7 +95,6 @@ impl<P> Wire<P> {
     }
 
     /// Number of packets in flight.
-    #[must_use]
     pub fn in_flight(&self) -> usize {
         self.ordered.len() + self.shuffled.len()
     }
@@ -212,7 +209,6 @@ impl<P> Wire<P> {
 
     /// When the next packet arrives.
     #[inline]
-    #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
         let at = self.due();
         (at < Instant::FAR_FUTURE).then_some(at)

@@ -5,7 +5,6 @@ use pathmark_shim::ip::Layout;
 
 /// What the two bits of an ECN field carry. A field without a code is foreign; the field has no
 /// room for anything but the code.
-#[must_use]
 pub fn read(bits: u8) -> Carried {
     match VcpCode::from_bits(bits) {
         VcpCode::None => Carried::Foreign,
@@ -17,7 +16,6 @@ pub fn read(bits: u8) -> Carried {
 }
 
 /// The field's two bits after a port's answer: the higher code. A field without a code stays.
-#[must_use]
 pub fn marked(bits: u8, answer: &Answer) -> u8 {
     match (VcpCode::from_bits(bits), answer) {
         (VcpCode::None, _) => bits & 3,
@@ -28,7 +26,6 @@ pub fn marked(bits: u8, answer: &Answer) -> u8 {
 
 /// What the ECN field of an IP packet carries.
 #[inline]
-#[must_use]
 pub fn read_packet(bytes: &[u8], layout: &Layout) -> Carried {
     vcp_proto::carried::from_ecn(bytes, layout)
 }

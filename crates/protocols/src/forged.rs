@@ -29,7 +29,6 @@ pub struct Claim {
 pub const NAMES: &[&str] = &["vcp", "xcp"];
 
 /// The kind with this name: one of [`NAMES`].
-#[must_use]
 pub fn kind(name: &str) -> Option<Kind> {
     match name {
         "vcp" => Some(Kind::VCP),
@@ -39,14 +38,12 @@ pub fn kind(name: &str) -> Option<Kind> {
 }
 
 /// True if shims of this kind name the router that they came through last.
-#[must_use]
 pub fn names_router(kind: Kind) -> bool {
     kind == Kind::XCP
 }
 
 /// The shim's bytes: of a BISE sender, or of an XCP sender that states its true rate and asks for
 /// all there is. Empty for other kinds.
-#[must_use]
 pub fn shim(kind: Kind, claim: &Claim) -> Vec<u8> {
     match kind {
         Kind::VCP => {

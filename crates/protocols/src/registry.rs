@@ -90,13 +90,11 @@ pub fn register(protocol: &'static dyn Protocol) -> Result<(), RegisterError> {
 
 /// The registered protocol of this kind.
 #[inline]
-#[must_use]
 pub fn find(kind: u8) -> Option<&'static dyn Protocol> {
     OWN.get(usize::from(kind))?.get().copied()
 }
 
 /// The name of the protocol that feedback is of.
-#[must_use]
 pub fn name_of(feedback: &Feedback) -> Option<&'static str> {
     let [vcp, xcp, quick_start] = NAMES;
     match feedback {

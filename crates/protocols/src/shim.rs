@@ -35,7 +35,6 @@ pub enum Carrier {
 impl Carrier {
     /// True if a shim carries it.
     #[inline]
-    #[must_use]
     pub const fn is_shim(&self) -> bool {
         matches!(self, Self::Vcp(_) | Self::Shim { .. })
     }
@@ -73,7 +72,6 @@ impl Outer for NoHeader {
 /// The fields that control laws read in the shim of a UDP payload; `packet_bytes` is the length of
 /// its IP packet, `ip` its header. [`Carried::Foreign`] if there is none that is known and sound.
 #[inline]
-#[must_use]
 pub fn read(payload: &[u8], packet_bytes: u32, ip: &impl Outer) -> Carried {
     match Contents::classify(payload) {
         Contents::Shim(Kind::VCP) => vcp_proto::carried::from_payload(payload),
@@ -114,7 +112,6 @@ fn read_xcp(payload: &[u8], packet_bytes: u32, ip: &impl Outer) -> Carried {
 
 /// The same for a UDP datagram inside an IP packet, and the place of the shim.
 #[inline]
-#[must_use]
 pub fn find(
     bytes: &[u8],
     udp: &Datagram,
@@ -242,7 +239,6 @@ fn write_own(
 /// has one, or both have one of the same kind. Of XCP and of registered protocols each datagram
 /// states fields of its own, so that the shims must be equal.
 #[inline]
-#[must_use]
 pub fn alike(first: &[u8], other: &[u8]) -> bool {
     fn fields(payload: &[u8]) -> (Option<Kind>, Option<&[u8]>) {
         let Contents::Shim(kind) = Contents::classify(payload) else {

@@ -13,7 +13,6 @@ pub use xcp_proto::HostClouds;
 use crate::registry;
 
 /// The signal of this kind; `None` for a protocol that is not registered.
-#[must_use]
 pub fn signal(explicit: Explicit) -> Option<Arc<dyn Signal>> {
     Some(match explicit {
         Explicit::Vcp(Carrier::Shim) => Arc::new(VcpSignal::default()),
@@ -25,7 +24,6 @@ pub fn signal(explicit: Explicit) -> Option<Arc<dyn Signal>> {
 }
 
 /// The signals that a law reads, its first one first. XCP's counts the clouds of `host`, if given.
-#[must_use]
 pub fn read_by(law: &Algorithm, host: Option<&HostClouds>) -> Vec<Arc<dyn Signal>> {
     let of = |explicit| match (explicit, host) {
         (Explicit::Xcp(form), Some(host)) => {
@@ -39,7 +37,6 @@ pub fn read_by(law: &Algorithm, host: Option<&HostClouds>) -> Vec<Arc<dyn Signal
 
 /// The signals that an endpoint with this law offers: the law's first one, and, if that one
 /// travels in shims, the library's other ones that do. Each side then sends by its own law.
-#[must_use]
 pub fn offered_by(law: &Algorithm) -> Vec<Arc<dyn Signal>> {
     let own = law.explicit().and_then(signal);
     let known: [Arc<dyn Signal>; 3] = [

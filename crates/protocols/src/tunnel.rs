@@ -35,7 +35,6 @@ impl AsMut<[u8]> for Shim {
 }
 
 /// The shim at the start of a UDP payload, if it is sound and one that routers answer.
-#[must_use]
 pub fn lift(payload: &[u8]) -> Option<Shim> {
     if read(payload, 0, &NoHeader) == Carried::Foreign {
         return None;
@@ -53,7 +52,6 @@ pub fn lift(payload: &[u8]) -> Option<Shim> {
 }
 
 /// The copy of the shim inside for the packet outside.
-#[must_use]
 pub fn copy_outward(inner: &Shim, shift: u8) -> Shim {
     let mut copy = *inner;
     // A sound shim that routers answer can be rewritten.
@@ -67,7 +65,6 @@ pub fn copy_outward(inner: &Shim, shift: u8) -> Shim {
 
 /// The shim inside with the result of its copy, as that arrived at the exit. `None` if the copy is
 /// not of its kind and length, or says what no router may say.
-#[must_use]
 pub fn merge_back(inner: &Shim, outer: &Shim, shift: u8) -> Option<Shim> {
     if (inner.kind, inner.len) != (outer.kind, outer.len) {
         return None;

@@ -71,7 +71,6 @@ impl From<Vec<Class>> for Classes {
 
 impl Classes {
     /// Returns the treatment of a flow to this port.
-    #[must_use]
     pub fn of(&self, port: u16) -> Treatment {
         let has = |class: &&Class| class.ports.iter().any(|ports| ports.0.contains(&port));
         let found = self.0.iter().find(has);

@@ -176,7 +176,6 @@ impl Flows {
     }
 
     /// Returns the active flows, oldest first.
-    #[must_use]
     pub fn view(&self) -> Vec<FlowView> {
         let now = Instant::now();
         let view = |(id, flow): (&u64, &Arc<Flow>)| {
@@ -215,7 +214,6 @@ impl Flows {
     }
 
     /// Returns the numbers of TCP and UDP flows.
-    #[must_use]
     pub fn count(&self) -> (usize, usize) {
         let flows = self.lock();
         let tcp = flows.values().filter(|flow| flow.kind == Kind::Tcp).count();
@@ -223,7 +221,6 @@ impl Flows {
     }
 
     /// Returns totals for the queues of all flows so far.
-    #[must_use]
     pub fn queues(&self) -> QueueCounts {
         // Hold this lock, so that a flow that ends meanwhile is counted only once.
         let flows = self.lock();

@@ -16,7 +16,6 @@ pub struct Policy {
 impl Policy {
     /// Returns true if the proxy may connect to an address. `own` is true for addresses of the
     /// proxy's host.
-    #[must_use]
     pub fn allows(&self, address: IpAddr, own: bool) -> bool {
         // The kernel sends to the IPv4 address in a mapped one.
         let address = address.to_canonical();

@@ -21,7 +21,6 @@ const TYPES: [(Refusal, u16, &str); 9] = [
 ];
 
 /// Returns the status and the field's value for a refusal.
-#[must_use]
 pub fn of(refusal: &Refusal) -> (u16, String) {
     let found = TYPES.iter().find(|(known, ..)| known == refusal);
     let (status, kind) = found.map_or((502, "proxy_internal_error"), |(_, status, kind)| {
@@ -31,7 +30,6 @@ pub fn of(refusal: &Refusal) -> (u16, String) {
 }
 
 /// Converts a response to a refusal.
-#[must_use]
 pub fn read(status: u16, field: Option<&[u8]>) -> Refusal {
     let kind = field.and_then(error_type);
     let known = TYPES

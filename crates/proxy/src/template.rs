@@ -9,7 +9,6 @@ use crate::target::{Host, Target, TargetError};
 const PREFIX: &str = "/.well-known/masque/udp/";
 
 /// Formats the path for a target, percent-encoding the colons of an IPv6 address.
-#[must_use]
 pub fn path(target: &Target) -> String {
     let host = match &target.host {
         Host::Name(name) => name.clone(),

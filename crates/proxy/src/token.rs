@@ -45,13 +45,11 @@ impl fmt::Debug for Token {
 
 impl Token {
     /// Returns the token itself.
-    #[must_use]
     pub fn secret(&self) -> &str {
         &self.0
     }
 
     /// Returns a field value with the token, which must not be compressed.
-    #[must_use]
     pub fn bearer(&self) -> Option<HeaderValue> {
         let mut value = HeaderValue::from_str(&format!("Bearer {}", self.0)).ok()?;
         value.set_sensitive(true);
@@ -59,7 +57,6 @@ impl Token {
     }
 
     /// Returns the hash that a proxy stores.
-    #[must_use]
     pub fn hash(&self) -> TokenHash {
         TokenHash::of(self.0.as_bytes())
     }
@@ -81,7 +78,6 @@ impl TokenHash {
     }
 
     /// Returns the hash of the token in either field of a request.
-    #[must_use]
     pub fn in_request(headers: &HeaderMap) -> Option<Self> {
         let value = headers.get(PROXY_AUTHORIZATION);
         let value = value.or_else(|| headers.get(AUTHORIZATION))?.as_bytes();
@@ -91,7 +87,6 @@ impl TokenHash {
     }
 
     /// Compares in constant time.
-    #[must_use]
     pub fn matches(&self, other: &Self) -> bool {
         self.0.ct_eq(&other.0).into()
     }

@@ -7,7 +7,6 @@ use pathmark_shim::quick_start::{Function, Repr};
 /// [`Carried::Foreign`] if there is no valid request, because routers must not change reports
 /// and unknown functions.
 #[inline]
-#[must_use]
 pub fn from_payload(payload: &[u8], source: u32) -> Carried {
     match Repr::parse(payload) {
         Ok(repr) if repr.function.answered().is_some() => Carried::QuickStart(QuickStartCarried {

@@ -43,7 +43,6 @@ pub enum Implausible {
 
 impl Implausible {
     /// Describes the cause in one line.
-    #[must_use]
     pub const fn message(self) -> &'static str {
         match self {
             Self::Count => "not 5 Quick-Start counters",
@@ -89,13 +88,11 @@ impl Totals {
     }
 
     /// Returns true if nothing was counted yet.
-    #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.packets == 0
     }
 
     /// The counters for a FEEDBACK frame, in the order of the table above.
-    #[must_use]
     pub fn encode(&self) -> [u64; LEN] {
         [
             self.packets,

@@ -18,7 +18,6 @@ pub struct QuickStartSignal {
 
 impl QuickStartSignal {
     /// Creates the signal for packets sent with a TTL of 64.
-    #[must_use]
     pub const fn new() -> Self {
         Self { ttl: USUAL_TTL }
     }

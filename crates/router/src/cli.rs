@@ -140,14 +140,12 @@ fn number(text: &str) -> Result<u32, &'static str> {
 }
 
 /// Runs the program with the arguments of the process.
-#[must_use]
 pub fn main() -> ExitCode {
     main_from(std::env::args_os())
 }
 
 /// Runs the program with these arguments, of which the first is its own name. The exit code is 0
 /// for success, 1 for a failure, and 2 for wrong usage or configuration.
-#[must_use]
 pub fn main_from(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments = match Arguments::try_parse_from(arguments) {
         Ok(arguments) => arguments,

@@ -97,7 +97,6 @@ impl Inner {
 
 impl Encapsulation {
     /// Returns the name used in configurations.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::IpInIp => "ipip",
@@ -129,7 +128,6 @@ impl Encapsulation {
     /// Returns the bytes to insert into a packet that leaves for the tunnel's exit. This router
     /// must already have decremented its TTL. `None` if the packet passes unchanged. The source
     /// port that distinguishes inner flows depends on `seed`.
-    #[must_use]
     pub fn insertion(self, bytes: &[u8], layout: &Layout, seed: u64) -> Option<Insertion> {
         let bytes = bytes.get(..layout.len())?;
         let at = match self {
@@ -173,7 +171,6 @@ impl Encapsulation {
     }
 
     /// Returns true if a packet has the UDP port of this tunnel's packets with a shim in front.
-    #[must_use]
     pub fn comes_outside(self, bytes: &[u8], layout: &Layout) -> bool {
         udp_to(self.port(), bytes, layout).is_some()
     }
@@ -220,13 +217,11 @@ impl Encapsulation {
 impl Insertion {
     /// Number of bytes to insert.
     #[expect(clippy::len_without_is_empty, reason = "an insertion is never empty")]
-    #[must_use]
     pub const fn len(&self) -> usize {
         self.len
     }
 
     /// Returns true if they include a shim.
-    #[must_use]
     pub const fn copied(&self) -> bool {
         self.copied
     }

@@ -9,7 +9,6 @@ pub struct Sum(u64);
 
 impl Sum {
     /// The empty sum.
-    #[must_use]
     pub const fn new() -> Self {
         Self(0)
     }
@@ -60,7 +59,6 @@ impl Sum {
 
     /// The sum as 16 bits, not yet complemented.
     #[inline]
-    #[must_use]
     pub const fn fold(self) -> u16 {
         // Upper and lower half added in both halves at once; the carry of the lower one ends where
         // it belongs.
@@ -72,7 +70,6 @@ impl Sum {
 
     /// The checksum: the complement of the sum.
     #[inline]
-    #[must_use]
     pub const fn finish(self) -> u16 {
         !self.fold()
     }
@@ -98,14 +95,12 @@ impl Delta {
     /// The change from `old` to `new`, which start at an even offset of what the checksum covers.
     /// Where the lengths differ, the shorter one counts as filled up with zeros.
     #[inline]
-    #[must_use]
     pub fn between(old: &[u8], new: &[u8]) -> Self {
         Self(Sum::new().bytes(old).complements(new))
     }
 
     /// The change of one 16-bit word.
     #[inline]
-    #[must_use]
     pub const fn word(old: u16, new: u16) -> Self {
         Self(Sum::new().half_word(old).half_word(!new))
     }
@@ -119,7 +114,6 @@ impl Delta {
 
     /// The checksum after the change, of the two that stand for zero 0 (RFC 1624 §3).
     #[inline]
-    #[must_use]
     pub const fn apply(self, checksum: u16) -> u16 {
         match self.0.half_word(checksum).fold() {
             0xFFFF => 0,
@@ -132,7 +126,6 @@ impl Delta {
 ///
 /// 0 means "none" and stays 0 (RFC 768; for IPv6 RFC 6935). A result of 0 is written as 0xFFFF.
 #[inline]
-#[must_use]
 pub const fn update_udp(checksum: u16, delta: Delta) -> u16 {
     if checksum == 0 {
         return 0;

@@ -18,7 +18,6 @@ const PPM: [u32; 8] = [0, 1_000, 3_000, 10_000, 20_000, 50_000, 100_000, 300_000
 const FROM: [u32; 7] = [500, 1_732, 5_477, 14_142, 31_623, 70_711, 173_205];
 
 /// The class of a share of packets in 10⁻⁶.
-#[must_use]
 pub fn encode(ppm: u32) -> u8 {
     FROM.iter()
         .zip(1..)
@@ -29,14 +28,12 @@ pub fn encode(ppm: u32) -> u8 {
 
 /// What a class stands for, in 10⁻⁶. Bits beyond a class's are ignored.
 #[inline]
-#[must_use]
 pub fn decode(class: u8) -> u32 {
     PPM.get(usize::from(class & MASK)).copied().unwrap_or(0)
 }
 
 /// The class after a link that loses `ppm` more; never below `class`.
 #[inline]
-#[must_use]
 pub fn add(class: u8, ppm: u32) -> u8 {
     if ppm == 0 {
         return class & MASK;

@@ -84,7 +84,6 @@ fn look_up<const ZEROS: usize>(byte: u8) -> u16 {
 
 /// The check of `bytes`, which hold a shim up to its check.
 #[inline]
-#[must_use]
 pub fn crc16(bytes: &[u8]) -> u16 {
     !after(0, bytes)
 }

@@ -32,7 +32,6 @@ pub enum Datagram {
 impl Datagram {
     /// Classifies a UDP payload.
     #[inline]
-    #[must_use]
     pub const fn classify(payload: &[u8]) -> Self {
         let Some(&first) = payload.first() else {
             return Self::Other;

@@ -53,14 +53,12 @@ impl Kind {
     pub const FIRST_FREE: Self = Self(3);
 
     /// The kind with this number, if it is one.
-    #[must_use]
     pub const fn new(number: u8) -> Option<Self> {
         if number < 8 { Some(Self(number)) } else { None }
     }
 
     /// The kind of a datagram with this first byte, if it can be a shim.
     #[inline]
-    #[must_use]
     pub const fn from_first_byte(first: u8) -> Option<Self> {
         if first & 0xF8 == 0x08 {
             Some(Self(first & 7))
@@ -70,7 +68,6 @@ impl Kind {
     }
 
     /// Its number, 0…7; also its number in the `explicit_feedback` transport parameter.
-    #[must_use]
     pub const fn number(self) -> u8 {
         self.0
     }
@@ -111,7 +108,6 @@ impl error::Error for FramingError {}
 
 /// The prefix of a shim of `N` bytes. `N` is a multiple of 4 from 8 to 60, or it does not compile.
 #[inline]
-#[must_use]
 pub const fn prefix<const N: usize>(kind: Kind) -> [u8; PREFIX_LEN] {
     const {
         assert!(N.is_multiple_of(4) && N >= MIN_LEN && N <= MAX_LEN);
@@ -182,32 +178,27 @@ impl<'a> Framed<'a> {
     }
 
     /// Its kind.
-    #[must_use]
     pub const fn kind(&self) -> Kind {
         self.kind
     }
 
     /// Its version.
-    #[must_use]
     pub const fn version(&self) -> u8 {
         self.version
     }
 
     /// Its length in bytes, prefix and check included: 8…60.
-    #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "a shim is never empty")]
     pub const fn len(&self) -> usize {
         self.bytes.len()
     }
 
     /// All of it, prefix and check included.
-    #[must_use]
     pub const fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
 
     /// The fields between prefix and check.
-    #[must_use]
     pub fn fields(&self) -> &'a [u8] {
         self.bytes
             .get(PREFIX_LEN..self.bytes.len().saturating_sub(CHECK_LEN))
@@ -303,7 +294,6 @@ pub fn renew_check<const N: usize>(shim: &mut [u8; N]) {
 /// The three words of a 16-byte shim behind its prefix, as they lie in memory: first byte least
 /// significant.
 #[inline]
-#[must_use]
 pub const fn words(shim: &[u8; 16]) -> [u32; 3] {
     let [_, _, _, _, a0, a1, a2, a3, b0, b1, b2, b3, c0, c1, c2, c3] = *shim;
     [
@@ -320,7 +310,6 @@ pub const fn words(shim: &[u8; 16]) -> [u32; 3] {
 /// stays detectable; and the shim stays in registers, where one put together from single bytes in
 /// memory would wait for each of them to be read back.
 #[inline]
-#[must_use]
 pub fn change_fields(shim: &[u8; 16], [first, second, third]: [u32; 3]) -> [u8; 16] {
     let [b0, b1, b2, b3] = first.to_le_bytes();
     let [b4, b5, b6, b7] = second.to_le_bytes();

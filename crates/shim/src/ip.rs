@@ -78,31 +78,26 @@ pub struct Layout {
 
 impl Layout {
     /// IP version.
-    #[must_use]
     pub const fn version(&self) -> Version {
         self.version
     }
 
     /// Which part of a datagram it holds.
-    #[must_use]
     pub const fn fragment(&self) -> Fragment {
         self.fragment
     }
 
     /// Upper-layer protocol; where the walk had to stop, the extension header it stopped at.
-    #[must_use]
     pub const fn protocol(&self) -> u8 {
         self.protocol
     }
 
     /// True if an Authentication Header covers the payload, so that no router may rewrite it.
-    #[must_use]
     pub const fn authenticated(&self) -> bool {
         self.authenticated
     }
 
     /// The packet's own length in bytes, IP header included.
-    #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "a packet is never empty")]
     pub const fn len(&self) -> usize {
         self.end as usize
@@ -110,21 +105,18 @@ impl Layout {
 
     /// Where the upper layer's header begins, in bytes from the start of the packet; equal to
     /// [`len`](Self::len) if there is none to look at.
-    #[must_use]
     pub const fn upper_offset(&self) -> usize {
         self.upper as usize
     }
 
     /// The upper layer's header and payload; empty if there is none to look at.
     #[inline]
-    #[must_use]
     pub fn upper<'b>(&self, bytes: &'b [u8]) -> &'b [u8] {
         bytes.get(self.upper_offset()..self.len()).unwrap_or(&[])
     }
 
     /// Source address.
     #[inline]
-    #[must_use]
     pub fn source(&self, bytes: &[u8]) -> Option<IpAddr> {
         match self.version {
             Version::V4 => v4_at(bytes, 12),
@@ -134,7 +126,6 @@ impl Layout {
 
     /// Destination address (the next one on the way, where an IPv6 routing header names others).
     #[inline]
-    #[must_use]
     pub fn destination(&self, bytes: &[u8]) -> Option<IpAddr> {
         match self.version {
             Version::V4 => v4_at(bytes, 16),
@@ -144,7 +135,6 @@ impl Layout {
 
     /// Source and destination port, for protocols that begin with them and packets that hold them.
     #[inline]
-    #[must_use]
     pub fn ports(&self, bytes: &[u8]) -> Option<(u16, u16)> {
         if !matches!(
             self.protocol,
@@ -158,7 +148,6 @@ impl Layout {
 
     /// Sum over the pseudo-header of an upper layer of `length` bytes (RFC 768, RFC 8200 §8.1), to
     /// start its checksum with.
-    #[must_use]
     pub fn pseudo_header(&self, bytes: &[u8], length: u32) -> Sum {
         let addresses = match self.version {
             Version::V4 => bytes.get(12..20),

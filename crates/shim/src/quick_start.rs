@@ -28,19 +28,16 @@ impl Rate {
     pub const MAX: Self = Self(u16::MAX);
 
     /// The rate with this code.
-    #[must_use]
     pub const fn from_code(code: u16) -> Self {
         Self(code)
     }
 
     /// Its 16 bits.
-    #[must_use]
     pub const fn code(self) -> u16 {
         self.0
     }
 
     /// The largest rate that is not above `bytes_per_second`: what a router grants.
-    #[must_use]
     pub const fn floor(bytes_per_second: u64) -> Self {
         let bits = 64 - bytes_per_second.leading_zeros();
         if bits <= 11 {
@@ -58,7 +55,6 @@ impl Rate {
 
     /// The smallest rate that is not below `bytes_per_second`, or [`MAX`](Self::MAX): what a sender
     /// asks for.
-    #[must_use]
     pub const fn ceil(bytes_per_second: u64) -> Self {
         let floor = Self::floor(bytes_per_second);
         if floor.bytes_per_second() < bytes_per_second {
@@ -69,7 +65,6 @@ impl Rate {
     }
 
     /// In bytes per second.
-    #[must_use]
     pub const fn bytes_per_second(self) -> u64 {
         let mantissa = (self.0 & 0x7FF) as u64;
         match self.0 >> 11 {
@@ -84,7 +79,6 @@ impl Rate {
     /// Each pair of bits belongs to an exponent, from 8 (2 Mbit/s) for the lowest pair to 31 for
     /// the highest. The router draws all pairs of higher exponents again, so a receiver that
     /// reports twice the rate that it got has to guess two bits.
-    #[must_use]
     pub const fn nonce_bits(self) -> u32 {
         (2 * (self.0 >> 11).saturating_sub(7)) as u32
     }
@@ -96,7 +90,6 @@ pub struct RttOctave(u8);
 
 impl RttOctave {
     /// The octave of a time, rounded up; the longest for longer ones.
-    #[must_use]
     pub const fn ceil(micros: u64) -> Self {
         let millis = micros.div_ceil(1000);
         if millis > 1 << 14 {
@@ -112,7 +105,6 @@ impl RttOctave {
     }
 
     /// Its longest time in microseconds. `None`: unknown.
-    #[must_use]
     pub const fn micros(self) -> Option<u64> {
         match self.0 {
             0 => None,
@@ -153,7 +145,6 @@ impl Function {
 
     /// True if a router has answered.
     #[inline]
-    #[must_use]
     pub const fn is_answered(self) -> bool {
         matches!(self, Self::Answered | Self::Kept)
     }
@@ -216,7 +207,6 @@ impl Repr {
     }
 
     /// The shim, sealed.
-    #[must_use]
     pub fn emit(&self) -> [u8; LEN] {
         let [r0, r1] = self.rate.0.to_be_bytes();
         let function = match self.function {

@@ -33,7 +33,6 @@ impl Datagram {
     /// under an Authentication Header, or a UDP length that cannot be. In a first fragment the
     /// payload is what this fragment holds of it.
     #[inline]
-    #[must_use]
     pub fn locate(bytes: &[u8], ip: &Layout) -> Option<Self> {
         if ip.protocol() != protocol::UDP || ip.authenticated() || ip.fragment() == Fragment::Later
         {
@@ -54,21 +53,18 @@ impl Datagram {
 
     /// Source and destination port.
     #[inline]
-    #[must_use]
     pub fn ports(&self, bytes: &[u8]) -> Option<(u16, u16)> {
         let &[s0, s1, d0, d1] = bytes.get(self.header..)?.first_chunk::<4>()?;
         Some((u16::from_be_bytes([s0, s1]), u16::from_be_bytes([d0, d1])))
     }
 
     /// Where the payload begins, in bytes from the start of the packet.
-    #[must_use]
     pub const fn payload_offset(&self) -> usize {
         self.header + HEADER_LEN
     }
 
     /// The payload.
     #[inline]
-    #[must_use]
     pub fn payload<'b>(&self, bytes: &'b [u8]) -> &'b [u8] {
         bytes.get(self.payload_offset()..self.end).unwrap_or(&[])
     }
@@ -128,7 +124,6 @@ impl Datagram {
 
     /// The checksum of the whole datagram, computed in full (0 written as 0xFFFF). Only for a
     /// packet that is not a fragment.
-    #[must_use]
     pub fn compute_checksum(&self, bytes: &[u8], ip: &Layout) -> u16 {
         let datagram = bytes.get(self.header..self.end).unwrap_or(&[]);
         let Some((&[s0, s1, d0, d1, l0, l1, _, _], payload)) =

@@ -28,7 +28,6 @@ pub const RECEIVER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 2, 1));
 
 /// The address that a router of a chain may call its own (`addresses` of a port); the wires know
 /// the way to it.
-#[must_use]
 pub const fn router_address(index: u8) -> IpAddr {
     Addresses::V4.router(index)
 }
@@ -45,7 +44,6 @@ pub enum Addresses {
 
 impl Addresses {
     /// The sender's.
-    #[must_use]
     pub const fn sender(self) -> IpAddr {
         match self {
             Self::V4 => SENDER,
@@ -54,7 +52,6 @@ impl Addresses {
     }
 
     /// The receiver's.
-    #[must_use]
     pub const fn receiver(self) -> IpAddr {
         match self {
             Self::V4 => RECEIVER,
@@ -63,7 +60,6 @@ impl Addresses {
     }
 
     /// A router's: see [`router_address`].
-    #[must_use]
     pub const fn router(self, index: u8) -> IpAddr {
         match self {
             Self::V4 => IpAddr::V4(Ipv4Addr::new(10, 0, 3, index)),
@@ -299,13 +295,11 @@ impl Chain {
     }
 
     /// Status socket of a router.
-    #[must_use]
     pub fn control(&self, index: usize) -> PathBuf {
         self.file(index, "sock")
     }
 
     /// Time series (CSV) that a router writes; whole once it was [`stop`](Self::stop)ped.
-    #[must_use]
     pub fn record(&self, index: usize) -> PathBuf {
         self.file(index, "csv")
     }
@@ -351,7 +345,6 @@ impl Chain {
     }
 
     /// The process of a router that runs.
-    #[must_use]
     pub fn router(&self, index: usize) -> Option<&ChildGuard> {
         self.routers.get(index)?.process.as_ref()
     }

@@ -41,7 +41,6 @@ pub enum Error {
 impl Error {
     /// True if the machine's rules forbid a test bed altogether, as opposed to a mistake in its
     /// use.
-    #[must_use]
     pub fn is_forbidden(&self) -> bool {
         matches!(
             self,

@@ -118,7 +118,6 @@ impl fmt::Debug for Testbed {
 
 impl Node {
     /// Its name, for messages.
-    #[must_use]
     pub fn name(&self) -> &str {
         &self.inner.name
     }
@@ -283,7 +282,6 @@ impl Node {
     }
 
     /// The namespaces as descriptors: user, network.
-    #[must_use]
     pub fn namespaces(&self) -> (BorrowedFd<'_>, BorrowedFd<'_>) {
         (self.inner.user.as_fd(), self.inner.net.as_fd())
     }

@@ -68,7 +68,6 @@ impl ChildGuard {
     }
 
     /// Its process id.
-    #[must_use]
     pub fn id(&self) -> u32 {
         self.child.id()
     }

@@ -107,7 +107,6 @@ pub struct TransportConfig {
 
 impl TransportConfig {
     /// Creates a configuration with default values and the given controller factory.
-    #[must_use]
     pub fn new(controller: Arc<dyn ControllerFactory>) -> Self {
         Self {
             controller,

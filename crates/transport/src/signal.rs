@@ -26,7 +26,6 @@ pub enum Ecn {
 
 impl Ecn {
     /// Reads the field from the two low bits of `bits`; other bits are ignored.
-    #[must_use]
     pub const fn from_bits(bits: u8) -> Self {
         match bits & 3 {
             0 => Self::NotEct,
@@ -68,7 +67,6 @@ pub struct Counters {
 
 impl Counters {
     /// Creates an empty set of counters.
-    #[must_use]
     pub const fn new() -> Self {
         Self {
             values: [0; MAX_COUNTERS],
@@ -90,7 +88,6 @@ impl Counters {
     }
 
     /// Returns the counters in the order in which they were pushed.
-    #[must_use]
     pub fn as_slice(&self) -> &[u64] {
         self.values.get(..usize::from(self.len)).unwrap_or(&[])
     }

@@ -8,7 +8,6 @@ use crate::{ecn, header::Packet};
 /// Reads the shim in front of a UDP payload. Returns [`Carried::Foreign`] if there is no valid
 /// VCP shim, or its code is 0.
 #[inline]
-#[must_use]
 pub fn from_payload(payload: &[u8]) -> Carried {
     match Packet::parse(payload) {
         Ok(packet) => from_packet(&packet),
@@ -18,7 +17,6 @@ pub fn from_payload(payload: &[u8]) -> Carried {
 
 /// Reads a valid shim. Returns [`Carried::Foreign`] if its code is 0.
 #[inline]
-#[must_use]
 pub fn from_packet(packet: &Packet<'_>) -> Carried {
     match packet.code() {
         VcpCode::None => Carried::Foreign,
@@ -34,7 +32,6 @@ pub fn from_packet(packet: &Packet<'_>) -> Carried {
 /// Reads the ECN field of a packet that is known to use it for VCP. Returns [`Carried::Foreign`]
 /// if it is 00.
 #[inline]
-#[must_use]
 pub fn from_ecn(bytes: &[u8], ip: &Layout) -> Carried {
     match ecn::read(bytes, ip) {
         VcpCode::None => Carried::Foreign,

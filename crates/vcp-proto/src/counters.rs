@@ -61,7 +61,6 @@ pub enum Implausible {
 
 impl Implausible {
     /// Describes the cause in one line.
-    #[must_use]
     pub const fn message(self) -> &'static str {
         match self {
             Self::Count => "not 15 VCP counters",
@@ -166,13 +165,11 @@ impl Totals {
     }
 
     /// Returns true if nothing was counted yet.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.packets == [0; 4]
     }
 
     /// The counters for a FEEDBACK frame, in the order of the table above.
-    #[must_use]
     pub fn encode(&self) -> [u64; LEN] {
         let [n0, n1, n2, n3] = self.packets;
         let [b0, b1, b2, b3] = self.bytes;

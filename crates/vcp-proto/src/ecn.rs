@@ -21,7 +21,6 @@ use crate::mark::Outcome;
 
 /// The code in a packet's ECN field.
 #[inline]
-#[must_use]
 pub fn read(bytes: &[u8], ip: &Layout) -> VcpCode {
     ip.ecn(bytes).map_or(VcpCode::None, VcpCode::from_bits)
 }

@@ -61,14 +61,12 @@ impl<'a> Packet<'a> {
 
     /// All bytes of the shim.
     #[inline]
-    #[must_use]
     pub const fn bytes(&self) -> &'a [u8; LEN] {
         self.0
     }
 
     /// The code, as raised by routers so far.
     #[inline]
-    #[must_use]
     pub const fn code(&self) -> VcpCode {
         VcpCode::from_bits(self.0[4] >> CODE_SHIFT)
     }
@@ -76,7 +74,6 @@ impl<'a> Packet<'a> {
     /// Returns true while the sender is willing to follow BISE and every VCP router so far runs
     /// it.
     #[inline]
-    #[must_use]
     pub const fn bise(&self) -> bool {
         self.0[4] & BISE != 0
     }
@@ -84,14 +81,12 @@ impl<'a> Packet<'a> {
     /// Returns true if the sender itself scales by r, so that routers must lower it instead of
     /// mixing marks.
     #[inline]
-    #[must_use]
     pub const fn carries_r(&self) -> bool {
         self.0[4] & CARRIES_R != 0
     }
 
     /// Returns true if the router with the highest load so far runs another law than VCP.
     #[inline]
-    #[must_use]
     pub const fn translated(&self) -> bool {
         self.0[4] & TRANSLATED != 0
     }
@@ -99,49 +94,42 @@ impl<'a> Packet<'a> {
     /// Class of the loss by corruption that the routers so far declare in total, see
     /// [`corruption`].
     #[inline]
-    #[must_use]
     pub const fn corruption(&self) -> u8 {
         self.0[4] & corruption::MASK
     }
 
     /// Number of VCP routers so far; 255 means at least 255.
     #[inline]
-    #[must_use]
     pub const fn hops(&self) -> u8 {
         self.0[5]
     }
 
     /// Identity of the router with the highest load so far.
     #[inline]
-    #[must_use]
     pub const fn router(&self) -> u16 {
         u16::from_be_bytes([self.0[6], self.0[7]])
     }
 
     /// r in 2⁻¹⁶; 65 535 means 1.
     #[inline]
-    #[must_use]
     pub const fn r(&self) -> u16 {
         u16::from_be_bytes([self.0[8], self.0[9]])
     }
 
     /// The longest measuring interval so far, in milliseconds.
     #[inline]
-    #[must_use]
     pub const fn t_rho_ms(&self) -> u16 {
         u16::from_be_bytes([self.0[10], self.0[11]])
     }
 
     /// The highest load so far in 1/128, saturating.
     #[inline]
-    #[must_use]
     pub const fn load_128(&self) -> u8 {
         self.0[12]
     }
 
     /// The sender's minimum RTT, rounded up to its class; `None` if it has measured none.
     #[inline]
-    #[must_use]
     pub const fn min_rtt(&self) -> Option<Duration> {
         rtt_class::decode(self.0[13])
     }
@@ -177,7 +165,6 @@ pub struct Repr {
 impl Repr {
     /// The fields that a sender writes: LOW, and no fields of routers.
     #[inline]
-    #[must_use]
     pub fn initial(request: &Request, carries_r: bool) -> Self {
         Self {
             code: VcpCode::Low,
@@ -196,7 +183,6 @@ impl Repr {
 
     /// Reads the fields of a checked shim.
     #[inline]
-    #[must_use]
     pub const fn parse(packet: &Packet<'_>) -> Self {
         Self {
             code: packet.code(),
@@ -215,7 +201,6 @@ impl Repr {
 
     /// Creates the shim, sealed.
     #[inline]
-    #[must_use]
     pub fn emit(&self) -> [u8; LEN] {
         let mut first = (self.code as u8) << CODE_SHIFT | self.corruption & corruption::MASK;
         if self.bise {

@@ -73,7 +73,6 @@ pub enum Outcome {
 // Works on whole words, because extracting and reassembling fields byte by byte would double the
 // cost.
 #[inline(always)]
-#[must_use]
 pub fn combine(
     packet: &Packet<'_>,
     answer: &VcpAnswer,
@@ -221,14 +220,12 @@ impl Lifted {
 
     /// The shim on arrival.
     #[inline]
-    #[must_use]
     pub const fn packet(&self) -> Packet<'_> {
         Packet::checked(&self.shim)
     }
 
     /// Offset of the UDP payload from the start of the packet.
     #[inline]
-    #[must_use]
     pub const fn payload_offset(&self) -> usize {
         self.at as usize
     }

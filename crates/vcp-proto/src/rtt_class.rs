@@ -16,7 +16,6 @@ const BASE_NS: u64 = 100_000;
 const QUARTERS: [u64; 4] = [4_294_967_296, 5_107_605_667, 6_074_000_999, 7_223_245_205];
 
 /// Returns the class of `rtt`; 0 for `None`.
-#[must_use]
 pub fn encode(rtt: Option<Duration>) -> u8 {
     let Some(rtt) = rtt else { return 0 };
     let ns = u64::try_from(rtt.as_nanos()).unwrap_or(u64::MAX);
@@ -30,7 +29,6 @@ pub fn encode(rtt: Option<Duration>) -> u8 {
 }
 
 /// Returns the upper end of `class`; `None` for 0. Classes above [`MAX`] are decoded as [`MAX`].
-#[must_use]
 #[inline]
 pub const fn decode(class: u8) -> Option<Duration> {
     let class = if class > MAX { MAX } else { class };

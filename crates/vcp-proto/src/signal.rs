@@ -21,7 +21,6 @@ pub struct VcpSignal {
 
 impl VcpSignal {
     /// Creates the signal with r carried in the shim, for packets sent with a TTL of 64.
-    #[must_use]
     pub const fn new() -> Self {
         Self {
             carries_r: true,

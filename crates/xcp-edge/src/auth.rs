@@ -59,7 +59,6 @@ impl From<IpAddr> for Own {
 
 impl Own {
     /// Its address of the same version as `other`; unspecified if it has none.
-    #[must_use]
     pub const fn facing(&self, other: IpAddr) -> IpAddr {
         match other {
             IpAddr::V4(_) => IpAddr::V4(self.v4),
@@ -86,7 +85,6 @@ impl Own {
     /// Returns true if messages can be sent to `other`, because it can be another host's
     /// address, and this router has an address of its version. Link-local addresses do not
     /// identify a host here.
-    #[must_use]
     pub fn reaches(&self, other: IpAddr) -> bool {
         let reserved = match other {
             IpAddr::V4(v4) => v4.is_broadcast() || v4.is_link_local(),

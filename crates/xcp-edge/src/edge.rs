@@ -24,7 +24,6 @@ pub struct Edge {
 
 impl Edge {
     /// Creates a router with the addresses `own`.
-    #[must_use]
     pub fn new(own: impl Into<Own>, key: Key, prober: Prober, requester: Requester) -> Self {
         Self {
             own: own.into(),
@@ -63,20 +62,17 @@ impl Edge {
     }
 
     /// The next deadline.
-    #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
         let both = [self.prober.deadline(), self.requester.deadline()];
         both.into_iter().flatten().min()
     }
 
     /// Datagrams with a wrong authenticator.
-    #[must_use]
     pub const fn forged(&self) -> u64 {
         self.forged
     }
 
     /// Datagrams that are not valid messages, or request a train that is out of range.
-    #[must_use]
     pub const fn foreign(&self) -> u64 {
         self.foreign
     }

@@ -30,7 +30,6 @@ pub struct Measurer {
 impl Measurer {
     /// Creates a measurer from a router's messages. Its trains have packets with `packet` bytes
     /// of UDP payload.
-    #[must_use]
     pub fn new(edge: Edge, packet: u16) -> Self {
         Self {
             edge,
@@ -115,13 +114,11 @@ impl Measurer {
     }
 
     /// The time of the next action.
-    #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
         self.edge.deadline()
     }
 
     /// The router's end of all messages.
-    #[must_use]
     pub const fn edge(&self) -> &Edge {
         &self.edge
     }

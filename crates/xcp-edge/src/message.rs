@@ -39,13 +39,11 @@ pub struct Train {
 
 impl Train {
     /// Time from its first packet to its last, ns.
-    #[must_use]
     pub fn span(&self) -> u64 {
         u64::from(self.gap) * u64::from(self.packets.saturating_sub(1))
     }
 
     /// Total UDP payload of its packets in bytes.
-    #[must_use]
     pub fn total(&self) -> u64 {
         u64::from(self.bytes) * u64::from(self.packets)
     }

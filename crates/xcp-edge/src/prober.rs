@@ -88,7 +88,6 @@ pub struct Prober {
 impl Prober {
     /// Creates a prober with the addresses `own`. `start` must be a random key for this start
     /// only, which nobody else knows.
-    #[must_use]
     pub fn new(now: Instant, own: impl Into<Own>, key: Key, start: Key, limits: Limits) -> Self {
         let own = own.into();
         Self {
@@ -228,7 +227,6 @@ impl Prober {
     }
 
     /// When the next packet is due.
-    #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
         if !self.answers.is_empty() {
             return Some(Instant::ZERO);
@@ -247,7 +245,6 @@ impl Prober {
     }
 
     /// Counters.
-    #[must_use]
     pub fn stats(&self) -> ProberStats {
         ProberStats {
             peers: self.peers.count() as u64,

@@ -208,7 +208,6 @@ const WHOLE: u64 = 1_000_000_000;
 impl Requester {
     /// Creates a requester with the addresses `own`. `run` must be random and different at each
     /// start; `first` is the first train requested from each router.
-    #[must_use]
     pub fn new(now: Instant, own: impl Into<Own>, key: Key, run: u64, first: Train) -> Self {
         Self {
             own: own.into(),
@@ -406,7 +405,6 @@ impl Requester {
     }
 
     /// When something is due.
-    #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
         let missing = WHOLE.saturating_sub(self.strangers);
         let wait = Duration::from_nanos(missing.div_ceil(STRANGERS_PER_SECOND));
@@ -419,7 +417,6 @@ impl Requester {
     }
 
     /// Counters.
-    #[must_use]
     pub fn stats(&self) -> RequesterStats {
         let answering = self.upstreams.iter().filter(|upstream| upstream.proven);
         RequesterStats {

@@ -9,7 +9,6 @@ use crate::header::{Body, Full, Packet};
 /// Reads the shim in front of a UDP payload that arrived in an IP packet of `bytes`. Returns
 /// [`Carried::Foreign`] if there is no valid XCP shim, or one that routers must not change.
 #[inline]
-#[must_use]
 pub fn from_payload(payload: &[u8], bytes: u32) -> Carried {
     read(payload, bytes, |_, _| None)
 }
@@ -18,7 +17,6 @@ pub fn from_payload(payload: &[u8], bytes: u32) -> Carried {
 /// which it leaves this router's machine if that subtracts one, and `source` returns its source
 /// address. The compact form has no room for the upstream router, and thus reports no cloud.
 #[inline]
-#[must_use]
 pub fn from_forwarded(
     payload: &[u8],
     bytes: u32,

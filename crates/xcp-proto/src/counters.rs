@@ -61,7 +61,6 @@ pub enum Implausible {
 
 impl Implausible {
     /// Describes the cause in one line.
-    #[must_use]
     pub const fn message(self) -> &'static str {
         match self {
             Self::Count => "neither 7 nor 8 XCP counters",
@@ -217,7 +216,6 @@ impl Totals {
     }
 
     /// Returns true if nothing was counted yet.
-    #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.packets == 0
     }

@@ -27,7 +27,6 @@ pub const MIN_Q12: i64 = -4096 << (4 * MAX_EXPONENT);
 
 /// [XCP-Linux II-B]: the value of a word, in 2⁻¹² packets.
 #[inline]
-#[must_use]
 pub const fn decode(word: u16) -> i64 {
     let mantissa = (word.cast_signed() >> EXPONENT_BITS) as i64;
     mantissa << (4 * (word & 7))
@@ -36,7 +35,6 @@ pub const fn decode(word: u16) -> i64 {
 /// The word for a value in 2⁻¹² packets: the largest one not above it. Values outside the range
 /// are clamped.
 #[inline]
-#[must_use]
 pub fn encode(value_q12: i64) -> u16 {
     let value = value_q12.clamp(MIN_Q12, MAX_Q12);
     // Shifting right rounds towards −∞.

@@ -81,7 +81,6 @@ impl Format {
 
     /// Returns true if routers must answer it.
     #[inline]
-    #[must_use]
     pub const fn asks(self) -> bool {
         matches!(self, Self::Standard | Self::Uncounted)
     }
@@ -102,7 +101,6 @@ pub enum Form {
 impl Form {
     /// Length of a shim of this form in bytes.
     #[expect(clippy::len_without_is_empty, reason = "a shim is never empty")]
-    #[must_use]
     pub const fn len(self) -> usize {
         match self {
             Self::V4 => LEN_V4,
@@ -159,7 +157,6 @@ impl<'a> Packet<'a> {
 
     /// Its form.
     #[inline]
-    #[must_use]
     pub const fn form(&self) -> Form {
         match self {
             Self::V4(_) => Form::V4,
@@ -170,7 +167,6 @@ impl<'a> Packet<'a> {
 
     /// All bytes of the shim.
     #[inline]
-    #[must_use]
     pub const fn bytes(&self) -> &'a [u8] {
         match self {
             Self::V4(bytes) => bytes.as_slice(),
@@ -181,7 +177,6 @@ impl<'a> Packet<'a> {
 
     /// Its purpose.
     #[inline]
-    #[must_use]
     pub const fn format(&self) -> Format {
         match self.first()[4] >> 4 {
             1 | 5 => Format::Standard,
@@ -192,14 +187,12 @@ impl<'a> Packet<'a> {
 
     /// Returns true once an XCP router has stamped it.
     #[inline]
-    #[must_use]
     pub const fn stamped(&self) -> bool {
         self.first()[4] & STAMPED != 0
     }
 
     /// Returns true if the router that bounds the flow runs another law than XCP.
     #[inline]
-    #[must_use]
     pub const fn translated(&self) -> bool {
         self.first()[4] & TRANSLATED != 0
     }
@@ -207,7 +200,6 @@ impl<'a> Packet<'a> {
     /// Class of the loss by corruption that the routers so far declare in total, see
     /// [`corruption`]. 0 in the compact form, which has no room for it.
     #[inline]
-    #[must_use]
     pub const fn corruption(&self) -> u8 {
         match self {
             Self::V4(_) | Self::V6(_) => self.first()[4] & corruption::MASK,
@@ -217,21 +209,18 @@ impl<'a> Packet<'a> {
 
     /// Returns true if the form has room for the routers' declarations.
     #[inline]
-    #[must_use]
     pub const fn declares(&self) -> bool {
         !matches!(self, Self::Compact(_))
     }
 
     /// The IP TTL that the packet was sent with, minus one per XCP router.
     #[inline]
-    #[must_use]
     pub const fn xcp_ttl(&self) -> u8 {
         self.first()[5]
     }
 
     /// The fields.
     #[inline]
-    #[must_use]
     pub fn repr(&self) -> Repr {
         let body = match self {
             Self::V4(bytes) => Body::Full(full(bytes)),
@@ -250,7 +239,6 @@ impl<'a> Packet<'a> {
 
     /// Identity of the router that bounds the flow; 0 for none.
     #[inline]
-    #[must_use]
     pub const fn router(&self) -> u16 {
         let last = match self {
             Self::V4(bytes) => bytes.last_chunk(),
@@ -276,7 +264,6 @@ pub enum LastRouter {
 impl LastRouter {
     /// The address; `None` before the first router.
     #[inline]
-    #[must_use]
     pub const fn address(self) -> Option<IpAddr> {
         match self {
             Self::V4(v4) if !v4.is_unspecified() => Some(IpAddr::V4(v4)),
@@ -334,7 +321,6 @@ impl Repr {
     /// The fields that a sender writes into a packet sent with this TTL. Without a request, the
     /// header is minimal.
     #[inline]
-    #[must_use]
     pub fn initial(form: Form, request: Option<&XcpRequest>, ttl: u8) -> Self {
         let format = request.map_or(Format::Minimal, |_| Format::Standard);
         let request = request.copied().unwrap_or_default();

@@ -23,7 +23,6 @@ pub struct HostClouds(Arc<Mutex<ReceiverClouds>>);
 
 impl HostClouds {
     /// Creates an empty set.
-    #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
@@ -45,7 +44,6 @@ impl HostClouds {
     }
 
     /// The handling of these clouds.
-    #[must_use]
     pub fn metrics(&self) -> CloudMetrics {
         self.all().metrics()
     }

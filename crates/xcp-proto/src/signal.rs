@@ -22,7 +22,6 @@ pub struct XcpSignal {
 impl XcpSignal {
     /// Creates the signal in the full form, for packets sent with a TTL of 64. The form has room
     /// for IPv4 addresses of routers, or for IPv6 addresses if the path uses IPv6.
-    #[must_use]
     pub const fn new() -> Self {
         Self {
             form: Form::V4,

@@ -43,7 +43,6 @@ pub struct Identity {
 
 impl Identity {
     /// Creates an identity without addresses that subtracts one hop from the IP TTL.
-    #[must_use]
     pub const fn new(id: u16) -> Self {
         Self {
             id,

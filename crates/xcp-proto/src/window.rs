@@ -23,7 +23,6 @@ pub struct Compact {
 
 /// Returns the compact fields for a sender's request. The RTT is rounded up, the window to the
 /// nearest packet, and the feedback down.
-#[must_use]
 pub fn compact(request: &XcpRequest) -> Compact {
     let packet = u64::from(request.packet.max(1));
     let rtt_ms = u16::try_from(request.rtt_us.div_ceil(1000)).unwrap_or(u16::MAX);
@@ -49,7 +48,6 @@ pub fn compact(request: &XcpRequest) -> Compact {
 impl Compact {
     /// Window change in 2⁻¹² packets.
     #[inline]
-    #[must_use]
     pub const fn feedback_q12(&self) -> i64 {
         h_feedback::decode(self.feedback)
     }
@@ -64,7 +62,6 @@ impl Compact {
 
     /// The fields in the rate form, for a packet of `bytes`. The inter-packet time is that of
     /// all packets that the header covers.
-    #[must_use]
     pub fn carried(&self, bytes: u32) -> XcpCarried {
         let one = self.form().carried(bytes);
         XcpCarried {
@@ -75,13 +72,11 @@ impl Compact {
     }
 
     /// The change of rate in 2⁻¹⁶ bytes per second, for a packet of `bytes`, rounded down.
-    #[must_use]
     pub fn delta(&self, bytes: u32) -> i64 {
         self.form().delta(bytes)
     }
 
     /// The feedback word for a lower change of rate, never above the present one.
-    #[must_use]
     pub fn lowered(&self, delta: i64, bytes: u32) -> u16 {
         let word = h_feedback::encode(self.form().feedback_q12(delta, bytes));
         if h_feedback::decode(word) < self.feedback_q12() {

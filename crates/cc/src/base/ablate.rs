@@ -17,7 +17,6 @@ macro_rules! mechanisms {
             pub const ALL: &[Self] = &[$(Self::$variant),+];
 
             /// Its name on the command line.
-            #[must_use]
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Self::$variant => $name,)+
@@ -25,7 +24,6 @@ macro_rules! mechanisms {
             }
 
             /// One clause about it.
-            #[must_use]
             pub const fn what(self) -> &'static str {
                 match self {
                     $(Self::$variant => $what,)+

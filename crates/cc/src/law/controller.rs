@@ -74,7 +74,6 @@ impl Limits {
 
     /// Returns the lowest limit.
     #[inline]
-    #[must_use]
     pub fn least(&self) -> u64 {
         self.peer.min(self.buffer).min(self.application)
     }

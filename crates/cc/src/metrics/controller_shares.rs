@@ -53,7 +53,6 @@ pub struct ControllerChange {
 
 impl ControllerShares {
     /// Creates an empty record, without any ruler.
-    #[must_use]
     pub const fn new() -> Self {
         Self {
             shares: Vec::new(),
@@ -67,7 +66,6 @@ impl ControllerShares {
 
     /// Returns true before the first call of [`note`](Self::note).
     #[inline]
-    #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.begun.is_none()
     }
@@ -121,19 +119,16 @@ impl ControllerShares {
     }
 
     /// Returns the shares, ordered by when each ruler first got the window.
-    #[must_use]
     pub fn shares(&self) -> &[ControllerShare] {
         &self.shares
     }
 
     /// Returns the latest changes, oldest first. The very first is the beginning of the connection.
-    #[must_use]
     pub fn changes(&self) -> &[ControllerChange] {
         &self.changes
     }
 
     /// Returns how many earlier changes were dropped.
-    #[must_use]
     pub const fn forgotten(&self) -> u64 {
         self.forgotten
     }

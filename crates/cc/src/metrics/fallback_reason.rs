@@ -40,14 +40,12 @@ impl FallbackReason {
     ];
 
     /// Looks up a reason by its [name](Self::name).
-    #[must_use]
     pub fn by_name(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|known| known.name() == name)
     }
 
     /// Returns the name for reports: `no-answer`, `no-estimate`, `plain-hop`, `ttl-rewritten`,
     /// `hidden-hop`, `ecn-mark`, `loss`.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::NoAnswer => "no-answer",
@@ -61,7 +59,6 @@ impl FallbackReason {
     }
 
     /// Returns a description for people.
-    #[must_use]
     pub const fn message(self) -> &'static str {
         match self {
             Self::NoAnswer => "no router answers",
@@ -75,7 +72,6 @@ impl FallbackReason {
     }
 
     /// Returns advice for operators on how to let routers control the window.
-    #[must_use]
     pub const fn remedy(self) -> &'static str {
         match self {
             Self::NoAnswer => {

@@ -63,7 +63,6 @@ pub enum QuickStartOutcome {
 
 impl QuickStartOutcome {
     /// Returns the name used in JSON and for people.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Unasked => "unasked",

@@ -62,7 +62,6 @@ pub struct Metrics {
 impl Metrics {
     /// Creates the state of a law without slow-start threshold that doesn't follow feedback. For
     /// others, set the public fields.
-    #[must_use]
     pub const fn new(ruling: &'static str, phase: Phase, window: u64) -> Self {
         Self {
             ruling,
@@ -76,7 +75,6 @@ impl Metrics {
     }
 
     /// Returns the law that controls the window.
-    #[must_use]
     pub const fn ruler(&self) -> Ruler {
         Ruler {
             law: self.ruling,

@@ -325,13 +325,11 @@ impl LinkAlgorithm {
     }
 
     /// True if a port with the law grants starting rates.
-    #[must_use]
     pub const fn grants(&self) -> bool {
         self.grants && !matches!(self.law, Law::None | Law::Own(_))
     }
 
     /// The name without options.
-    #[must_use]
     pub const fn name(&self) -> &'static str {
         match &self.law {
             Law::None => "none",
@@ -343,13 +341,11 @@ impl LinkAlgorithm {
     }
 
     /// True if the law gives feedback to flows all the time, so that they keep its queue short.
-    #[must_use]
     pub const fn has_feedback(&self) -> bool {
         matches!(self.law, Law::Vcp(_) | Law::Xcp(_) | Law::Own(_))
     }
 
     /// True if the law has a capacity of its own, whatever the port's rate.
-    #[must_use]
     pub const fn fixed_capacity(&self) -> bool {
         matches!(
             &self.law,
@@ -362,7 +358,6 @@ impl LinkAlgorithm {
 
     /// The exact estimate of clouds that the law needs, from a caller that knows all links, as an
     /// emulator does.
-    #[must_use]
     pub const fn exact_estimate(&self) -> Option<ExactEstimate> {
         match &self.law {
             Law::Xcp(XcpLinkParams {
@@ -374,7 +369,6 @@ impl LinkAlgorithm {
     }
 
     /// True if the law wants estimates of clouds that are measured with packets.
-    #[must_use]
     pub const fn measured_estimate(&self) -> bool {
         match &self.law {
             Law::Xcp(XcpLinkParams {
@@ -387,7 +381,6 @@ impl LinkAlgorithm {
 
     /// A controller for a port that starts at `now` and sends `bytes_per_second`, net of what the
     /// port subtracts itself. `seed` draws what should differ between ports.
-    #[must_use]
     pub fn controller(
         &self,
         now: Instant,

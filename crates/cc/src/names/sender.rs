@@ -218,7 +218,6 @@ impl Algorithm {
     }
 
     /// The name without options.
-    #[must_use]
     pub fn name(&self) -> &'static str {
         match &self.law {
             Law::Cubic(_) => "cubic",
@@ -235,13 +234,11 @@ impl Algorithm {
     }
 
     /// True if the law reads both VCP's codes and XCP's headers, one protocol at a time.
-    #[must_use]
     pub const fn chooses(&self) -> bool {
         matches!(self.law, Law::Auto(_))
     }
 
     /// The protocol that the law reads, if any; with several, the one that it begins with.
-    #[must_use]
     pub const fn explicit(&self) -> Option<Explicit> {
         match &self.law {
             Law::Cubic(_) | Law::Bbr(_) | Law::NewReno(_) => None,
@@ -254,7 +251,6 @@ impl Algorithm {
     }
 
     /// True if the law asks routers for a rate to start with.
-    #[must_use]
     pub const fn asks_start(&self) -> bool {
         match &self.law {
             Law::Cubic(_) | Law::Bbr(_) | Law::NewReno(_) | Law::Own(_) => false,
@@ -266,7 +262,6 @@ impl Algorithm {
     }
 
     /// Where VCP's codes travel, if the law reads them.
-    #[must_use]
     pub const fn carrier(&self) -> Option<Carrier> {
         match self.explicit() {
             Some(Explicit::Vcp(carrier)) => Some(carrier),
@@ -276,7 +271,6 @@ impl Algorithm {
 
     /// A controller for a path that begins at `now` and carries datagrams of `mtu` bytes of UDP
     /// payload.
-    #[must_use]
     pub fn controller(&self, now: Instant, mtu: u16) -> Box<dyn Controller> {
         match &self.law {
             Law::Cubic(config) => {

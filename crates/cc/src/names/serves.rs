@@ -8,7 +8,6 @@ use crate::signals::{Carrier, Explicit};
 impl Algorithm {
     /// The law of the ports that answer this law's requests; `None` for a law that reads no
     /// router, and for one whose protocol has no registered port.
-    #[must_use]
     pub fn port(&self) -> Option<LinkAlgorithm> {
         let name = match self.explicit()? {
             Explicit::QuickStart => "quick-start",
@@ -22,7 +21,6 @@ impl Algorithm {
     }
 
     /// The signals that the law reads, its first one first.
-    #[must_use]
     pub fn signals(&self) -> Vec<Explicit> {
         let mut signals: Vec<_> = self.explicit().into_iter().collect();
         if self.chooses() {
@@ -36,7 +34,6 @@ impl Algorithm {
 
     /// True if a router may grant the law a large rate at once, so that its peer has to offer a
     /// large window before.
-    #[must_use]
     pub const fn is_granted(&self) -> bool {
         self.asks_start() || matches!(self.explicit(), Some(Explicit::Xcp(_) | Explicit::Own(_)))
     }

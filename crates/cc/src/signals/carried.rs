@@ -23,7 +23,6 @@ impl Carried {
     /// True if the packet carries feedback of a law, so that its sender follows a port's answer. A
     /// request for a starting rate is not evidence of that.
     #[inline]
-    #[must_use]
     pub const fn is_feedback(&self) -> bool {
         matches!(self, Self::Vcp(_) | Self::Xcp(_) | Self::Own(_))
     }

@@ -27,7 +27,6 @@ enum There {
 impl Upstream {
     /// The name of the node with this address. `None` for an unspecified address.
     #[inline]
-    #[must_use]
     pub fn of(address: IpAddr) -> Option<Self> {
         let address = address.to_canonical();
         let mapped = match address {
@@ -42,7 +41,6 @@ impl Upstream {
     }
 
     /// The address that it stands for.
-    #[must_use]
     pub fn address(self) -> IpAddr {
         IpAddr::V6(Ipv6Addr::from(self.octets)).to_canonical()
     }
@@ -51,7 +49,6 @@ impl Upstream {
     ///
     /// A host with one address of such a prefix can mostly use them all (RFC 4291, section 2.5.4;
     /// RFC 8504, section 6.1).
-    #[must_use]
     pub(crate) fn prefix(self) -> Option<[u8; 8]> {
         match self.address() {
             IpAddr::V4(_) => None,

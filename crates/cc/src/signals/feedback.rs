@@ -33,7 +33,6 @@ pub struct Countable {
 
 impl Feedback {
     /// Packets that it reports, and their bytes.
-    #[must_use]
     pub fn counted(&self) -> (u64, u64) {
         let sum = |of: &[u64; 4]| of.iter().fold(0_u64, |sum, &n| sum.saturating_add(n));
         match self {
@@ -45,7 +44,6 @@ impl Feedback {
     }
 
     /// Identity of the router that limits the flow, if the feedback names one.
-    #[must_use]
     pub const fn router(&self) -> Option<u16> {
         let router = match self {
             Self::Vcp(vcp) => vcp.router,
@@ -58,7 +56,6 @@ impl Feedback {
 
     /// The longest time between two decisions of a router on the path, if the feedback has it: a
     /// sender acts once per such an interval.
-    #[must_use]
     pub const fn measuring_interval(&self) -> Option<Duration> {
         let interval = match self {
             Self::Vcp(vcp) => vcp.t_rho,
@@ -73,7 +70,6 @@ impl Feedback {
     }
 
     /// True if it answers one request, so that it stands next to feedback of all packets.
-    #[must_use]
     pub const fn is_answer(&self) -> bool {
         matches!(self, Self::QuickStart(_))
     }

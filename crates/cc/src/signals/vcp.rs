@@ -19,7 +19,6 @@ pub enum VcpCode {
 
 impl VcpCode {
     /// The code in the two low bits of `bits`.
-    #[must_use]
     pub const fn from_bits(bits: u8) -> Self {
         match bits & 3 {
             0 => Self::None,
@@ -68,7 +67,6 @@ pub struct VcpAnswer {
 impl VcpAnswer {
     /// An interval as packets carry it: rounded up, so that no sender acts faster than the router
     /// measures, and at most 65 535.
-    #[must_use]
     pub fn whole_millis(interval: Duration) -> u16 {
         let millis = interval.as_nanos().div_ceil(1_000_000);
         u16::try_from(millis).unwrap_or(u16::MAX)

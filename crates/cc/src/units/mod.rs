@@ -98,7 +98,6 @@ pub const BYTES: Units = Units {
 
 impl Units {
     /// These names, and no number without one; exact.
-    #[must_use]
     pub const fn of(shown: &'static [(&'static str, u64)]) -> Self {
         Self {
             shown,
@@ -111,7 +110,6 @@ impl Units {
     }
 
     /// Numbers without a unit, in multiples of 1 / `one`; exact.
-    #[must_use]
     pub const fn bare(one: u64) -> Self {
         Self {
             bare: Some(one),
@@ -139,7 +137,6 @@ impl Units {
 
     /// The text that [`Self::read`] reads as `value`: in the largest unit that is not above it,
     /// without needless zeros.
-    #[must_use]
     pub fn show(&self, value: u64) -> String {
         let fits = self.shown.iter().find(|(_, one)| *one <= value);
         let bare = ("", self.bare.unwrap_or(1));
@@ -190,7 +187,6 @@ fn scaled(number: &str, one: u128, round: Round) -> Result<u128, ReadError<'stat
 }
 
 /// `value` × 10^-`digits` without needless zeros.
-#[must_use]
 pub fn show_decimal(value: u64, digits: u32) -> String {
     let scale = 10u64.saturating_pow(digits);
     let (whole, fraction) = (value / scale, value % scale);

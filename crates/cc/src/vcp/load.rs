@@ -20,7 +20,6 @@ pub struct Load {
 impl Load {
     /// The load when `lambda` bytes arrived in `interval` and `queue` stood, at a port of
     /// `capacity` bytes per second: [VCP-ext eq. 1].
-    #[must_use]
     pub fn new(
         lambda: u64,
         queue: u64,
@@ -35,7 +34,6 @@ impl Load {
 
     /// The same where the capacity changed on the way: `offered` is its integral over the interval,
     /// in bytes per second times µs.
-    #[must_use]
     pub fn over(lambda: u64, queue: u64, kappa_ppm: u64, gamma_ppm: u64, offered: u128) -> Self {
         let million = u128::from(PPM);
         let lambda = u128::from(lambda.min(MAX_BYTES));
@@ -46,7 +44,6 @@ impl Load {
     }
 
     /// The load if `bytes` of those that it counts had not arrived.
-    #[must_use]
     pub fn without(&self, bytes: u64) -> Self {
         let million = u128::from(PPM);
         let less = u128::from(bytes.min(MAX_BYTES)) * million * million;
@@ -57,13 +54,11 @@ impl Load {
     }
 
     /// True if ρ ≥ num / den, for small fractions.
-    #[must_use]
     pub const fn reaches(&self, num: u64, den: u64) -> bool {
         self.a.saturating_mul(den as u128) >= self.b.saturating_mul(num as u128)
     }
 
     /// [VCP-ext table I]: LOW below 0.8, HIGH below 1, OVER from there.
-    #[must_use]
     pub const fn code(&self) -> VcpCode {
         if self.reaches(1, 1) {
             VcpCode::Over
@@ -75,19 +70,16 @@ impl Load {
     }
 
     /// ρ in 10^-9, rounded down.
-    #[must_use]
     pub fn ppb(&self) -> u64 {
         saturate(self.a.saturating_mul(1_000_000_000) / self.b)
     }
 
     /// ρ in 10^-9, rounded up: what a law that gives less at higher load should use.
-    #[must_use]
     pub fn ppb_ceil(&self) -> u64 {
         saturate(self.a.saturating_mul(1_000_000_000).div_ceil(self.b))
     }
 
     /// ρ in 1/128, rounded down, at most 255.
-    #[must_use]
     pub fn in_128ths(&self) -> u8 {
         u8::try_from(self.a.saturating_mul(128) / self.b).unwrap_or(u8::MAX)
     }

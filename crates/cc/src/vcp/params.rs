@@ -105,7 +105,6 @@ impl Default for VcpParams {
 impl VcpParams {
     /// With BISE's ε (VCP extensions paper, table III), and a first cut half as deep: mixing up to
     /// the ceiling keeps the load steady enough for it.
-    #[must_use]
     pub fn with_bise() -> Self {
         Self {
             beta_ppm: 937_500,
@@ -193,7 +192,6 @@ impl VcpLinkParams {
 
     /// For a port with BISE: it has to measure over more than the RTTs it serves, and its steady
     /// load leaves room for γ = 0.99.
-    #[must_use]
     pub fn with_bise() -> Self {
         Self {
             t_rho: Interval::Auto {

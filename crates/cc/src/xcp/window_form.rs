@@ -31,7 +31,6 @@ pub struct WindowForm {
 impl WindowForm {
     /// The same header in the rate form, for a packet of `bytes` (as the window counts them, and as
     /// routers do).
-    #[must_use]
     pub fn carried(&self, bytes: u32) -> XcpCarried {
         let window = u128::from(self.window_packets);
         let x = (u128::from(self.rtt_us) << X_BITS) / (MICROS * window.max(1));
@@ -45,7 +44,6 @@ impl WindowForm {
     }
 
     /// The rate change in 2^-16 bytes per second, rounded down.
-    #[must_use]
     pub fn delta(&self, bytes: u32) -> i64 {
         if self.rtt_us == 0 {
             return self.feedback_q12.min(0);
@@ -58,7 +56,6 @@ impl WindowForm {
 
     /// The window change in 2^-12 packets that stands for a rate change `delta` in 2^-16 bytes per
     /// second, rounded down.
-    #[must_use]
     pub fn feedback_q12(&self, delta: i64, bytes: u32) -> i64 {
         if self.rtt_us == 0 {
             return delta.min(0);

@@ -23,7 +23,6 @@ pub struct XcpILink {
 
 impl XcpILink {
     /// A port that starts at `now` and sends `capacity` bytes per second.
-    #[must_use]
     pub fn new(now: Instant, capacity: u64, params: XcpLinkParams) -> Self {
         Self {
             table: Table::new(&params),

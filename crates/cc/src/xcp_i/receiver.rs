@@ -31,7 +31,6 @@ impl Default for ReceiverClouds {
 
 impl ReceiverClouds {
     /// None known.
-    #[must_use]
     pub fn new() -> Self {
         let clouds = CloudParams {
             measured: true,
@@ -100,7 +99,6 @@ impl ReceiverClouds {
     }
 
     /// Its counters of clouds.
-    #[must_use]
     pub fn metrics(&self) -> CloudMetrics {
         self.table.metrics(self.counted, self.unknown, self.refused)
     }

@@ -143,7 +143,6 @@ const TUNNELS_LOG: &str = "warn,pathmark_cli=info,pathmark_proxy=info";
 type Outcome = Result<(), Failure>;
 
 /// Runs the command line of this process.
-#[must_use]
 pub fn main() -> ExitCode {
     let mut arguments = std::env::args_os();
     if arguments.nth(1).is_some_and(|first| first == ROUTER) {

@@ -81,13 +81,11 @@ queue = {{ kind = "droptail", limit = "4bdp", rtt = "{rtt}ms" }}
     }
 
     /// Returns the sender's host.
-    #[must_use]
     pub fn server(&self) -> &Node {
         &self.chain.sender
     }
 
     /// Returns the receiver's host.
-    #[must_use]
     pub fn client(&self) -> &Node {
         &self.chain.receiver
     }

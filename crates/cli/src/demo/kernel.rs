@@ -15,7 +15,6 @@ use super::meter::Meter;
 const CHUNK: usize = 64 * 1024;
 
 /// Returns the congestion controls that this kernel supports.
-#[must_use]
 pub fn available() -> Vec<String> {
     std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control")
         .map(|names| names.split_whitespace().map(ToOwned::to_owned).collect())

@@ -18,7 +18,6 @@ pub struct Meter {
 
 impl Meter {
     /// Creates a meter for `wanted` bytes of a flow that has not begun.
-    #[must_use]
     pub fn new(wanted: u64) -> Self {
         Self {
             begun: OnceLock::new(),
@@ -36,7 +35,6 @@ impl Meter {
     }
 
     /// Returns when it began, if it has.
-    #[must_use]
     pub fn begun(&self) -> Option<Instant> {
         self.begun.get().copied()
     }
@@ -59,25 +57,21 @@ impl Meter {
     }
 
     /// Returns the delivered bytes so far.
-    #[must_use]
     pub fn delivered(&self) -> u64 {
         self.delivered.load(Ordering::Relaxed)
     }
 
     /// Returns the total number of bytes.
-    #[must_use]
     pub fn wanted(&self) -> u64 {
         self.wanted
     }
 
     /// Returns the time from the flow's beginning until all bytes were delivered.
-    #[must_use]
     pub fn completion(&self) -> Option<Duration> {
         self.finished.get().copied()
     }
 
     /// Returns the delivered bits per second until the last byte so far.
-    #[must_use]
     pub fn goodput_bps(&self) -> f64 {
         let seconds = self.last.load(Ordering::Relaxed) as f64 * 1e-9;
         if seconds > 0.0 {

@@ -36,7 +36,6 @@ impl Row {
 }
 
 /// Formats the table for people.
-#[must_use]
 pub fn table(runs: &[Measured]) -> String {
     let files = runs
         .iter()
@@ -88,7 +87,6 @@ pub fn table(runs: &[Measured]) -> String {
 }
 
 /// Draws each run's throughput per flow and its queue.
-#[must_use]
 pub fn figure(runs: &[Measured]) -> Figure {
     let longest = runs
         .iter()

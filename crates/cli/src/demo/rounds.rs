@@ -35,27 +35,23 @@ pub struct Group<'a> {
 
 impl Group<'_> {
     /// Returns the path's name.
-    #[must_use]
     pub fn path(&self) -> &str {
         self.runs.first().map_or("", |run| &run.result.scenario)
     }
 
     /// Returns the stack's name.
-    #[must_use]
     pub fn stack(&self) -> &str {
         self.runs.first().map_or("", |run| &run.stack)
     }
 
     /// Returns the seconds until the last file was complete, or `None` if a run did not complete
     /// all files.
-    #[must_use]
     pub fn last_s(&self) -> Option<Spread> {
         let last: Option<Vec<f64>> = self.runs.iter().map(|run| run.last_s()).collect();
         Spread::of(last?)
     }
 
     /// Returns the bottleneck's mean queue in milliseconds.
-    #[must_use]
     pub fn queue_ms(&self) -> Option<Spread> {
         let links = self.runs.iter().map(|run| run.result.links.first());
         let queues = links.map(|link| Some(link?.queue_ms?.mean));
@@ -63,7 +59,6 @@ impl Group<'_> {
     }
 
     /// Returns the run whose last file took the median time, or else the first run.
-    #[must_use]
     pub fn middle(&self) -> Option<&Measured> {
         let median = self.last_s().map(|last| last.median);
         let mut runs = self.runs.iter();
@@ -73,7 +68,6 @@ impl Group<'_> {
 }
 
 /// Groups runs by path and stack, in the order of their first runs.
-#[must_use]
 pub fn groups(runs: &[Measured]) -> Vec<Group<'_>> {
     let mut groups: Vec<Group<'_>> = Vec::new();
     for run in runs {
@@ -89,7 +83,6 @@ pub fn groups(runs: &[Measured]) -> Vec<Group<'_>> {
 }
 
 /// Formats medians and ranges for people.
-#[must_use]
 pub fn table(runs: &[Measured]) -> String {
     let mut out = String::new();
     // Writing to a string never fails.
@@ -116,7 +109,6 @@ pub fn table(runs: &[Measured]) -> String {
 
 /// Compares the first stack with the best of the others in one sentence, for the path with loss
 /// if it is included.
-#[must_use]
 pub fn verdict(runs: &[Measured]) -> Option<String> {
     let groups = groups(runs);
     let path = groups.iter().rev().map(Group::path).next()?;

@@ -57,7 +57,6 @@ pub struct Measured {
 
 impl Measured {
     /// Returns the seconds until the last file was complete, if all files are.
-    #[must_use]
     pub fn last_s(&self) -> Option<f64> {
         let times = self.result.flows.iter().map(|flow| flow.completion_s);
         let times: Option<Vec<f64>> = times.collect();
@@ -67,7 +66,6 @@ impl Measured {
 
 impl Run {
     /// Creates a run that has not begun.
-    #[must_use]
     pub fn new(scenario: Scenario, stack: Stack) -> Self {
         let meters = (0..scenario.files).map(|_| Arc::new(Meter::new(scenario.bytes)));
         Self {

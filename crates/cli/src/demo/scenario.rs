@@ -21,7 +21,6 @@ pub struct Scenario {
 
 impl Scenario {
     /// Returns both scenarios with files of `bytes`.
-    #[must_use]
     pub fn all(bytes: u64) -> [Self; 2] {
         let clean = Self {
             name: "clean",
@@ -40,21 +39,18 @@ impl Scenario {
     }
 
     /// Returns the round-trip time without queues in seconds.
-    #[must_use]
     pub fn rtt_s(&self) -> f64 {
         2.0 * self.delay_ms as f64 * 1e-3
     }
 
     /// Returns the minimum time for all files in seconds: for their bytes, plus 1.5 round trips
     /// for the handshake and the request.
-    #[must_use]
     pub fn floor_s(&self) -> f64 {
         let bits = self.files as f64 * self.bytes as f64 * 8.0;
         bits / self.rate_bps as f64 + 1.5 * self.rtt_s()
     }
 
     /// Returns the bandwidth-delay product in bytes.
-    #[must_use]
     pub fn bdp_bytes(&self) -> u64 {
         self.rate_bps / 8 * 2 * self.delay_ms / 1000
     }
@@ -71,7 +67,6 @@ pub enum Stack {
 
 impl Stack {
     /// Returns its name in results.
-    #[must_use]
     pub fn name(&self) -> String {
         match self {
             Self::Pathmark(algorithm) => format!("pathmark {algorithm}"),
@@ -80,7 +75,6 @@ impl Stack {
     }
 
     /// Returns the link controller of its port.
-    #[must_use]
     pub fn link_controller(&self) -> String {
         let port = match self {
             Self::Pathmark(algorithm) => algorithm.port(),

@@ -55,32 +55,27 @@ impl Figures {
     }
 
     /// All measurements, as `pathmark emulate --json` prints them.
-    #[must_use]
     pub fn result(&self) -> &RunResult {
         &self.result
     }
 
     /// The flow with this name.
-    #[must_use]
     pub fn flow(&self, name: &str) -> Option<&FlowResult> {
         self.result.flows.iter().find(|flow| flow.name == name)
     }
 
     /// The flow with this name, or all flows numbered under it.
-    #[must_use]
     pub fn flows(&self, name: &str) -> Vec<&FlowResult> {
         self.named(name).into_iter().map(|(_, flow)| flow).collect()
     }
 
     /// The link with this name.
-    #[must_use]
     pub fn link(&self, name: &str) -> Option<&LinkResult> {
         self.result.links.iter().find(|link| link.name == name)
     }
 
     /// The bandwidth-delay product of a link in packets: its rate times the longest propagation
     /// round trip of its flows.
-    #[must_use]
     pub fn bdp_packets(&self, link: &str) -> Option<f64> {
         let at = self.result.links.iter().position(|l| l.name == link)?;
         self.bdp.get(at).copied().flatten()
@@ -89,7 +84,6 @@ impl Figures {
     /// Returns how long after the last start these flows began to share fairly for good: from
     /// then on, Jain's index over their goodputs in each second is at least `least`, until the
     /// first of them ends. `None`: never.
-    #[must_use]
     pub fn convergence(&self, flows: &str, least: f64) -> Option<Duration> {
         let members = self.named(flows);
         let start = members.iter().map(|(_, f)| f.start_s).fold(0.0, f64::max);

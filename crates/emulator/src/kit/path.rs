@@ -23,7 +23,6 @@ pub struct Path {
 impl Path {
     /// Creates a path of this rate (`"10Mbit"`) and propagation round trip, with one
     /// bandwidth-delay product of DropTail, no controller and no loss.
-    #[must_use]
     pub fn new(rate: &str, rtt: Duration) -> Self {
         Self {
             rate: rate.to_owned(),
@@ -72,7 +71,6 @@ impl Path {
     }
 
     /// Writes the scenario file for these flows over this path.
-    #[must_use]
     pub fn scenario(&self, flows: &[Flow], duration: Duration) -> String {
         let Self {
             rate,
@@ -113,7 +111,6 @@ pub struct Flow {
 impl Flow {
     /// Creates a flow from `S` to `D` on `cubic` that sends as much as possible, from the start
     /// to the end.
-    #[must_use]
     pub fn new(name: &str) -> Self {
         Self {
             name: name.to_owned(),

@@ -75,7 +75,6 @@ impl Trial {
     }
 
     /// Creates a trial from a scenario.
-    #[must_use]
     pub fn of(scenario: Scenario) -> Self {
         Self {
             scenario,

@@ -56,7 +56,6 @@ pub struct Point {
 
 impl Axis {
     /// Returns true if its points change other keys than its own.
-    #[must_use]
     pub fn has_sets(&self) -> bool {
         let mut all = self.points.iter().flat_map(|point| &point.set);
         all.any(|change| change.key != self.key)
@@ -65,7 +64,6 @@ impl Axis {
 
 impl Point {
     /// Creates a point that sets `key` to `value`.
-    #[must_use]
     pub fn value(key: &str, value: &str) -> Self {
         Self {
             name: value.to_owned(),

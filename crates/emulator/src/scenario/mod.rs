@@ -203,7 +203,6 @@ pub enum ReceiverEstimate {
 
 impl FlowSetup {
     /// The law's name with options, or `udp`.
-    #[must_use]
     pub fn algorithm_name(&self) -> String {
         let law = self.algorithm.as_ref();
         law.map_or_else(|| "udp".to_owned(), ToString::to_string)
@@ -307,7 +306,6 @@ impl Scenario {
     }
 
     /// The text of its file, including all changes.
-    #[must_use]
     pub fn text(&self) -> &str {
         self.document.text()
     }
@@ -315,7 +313,6 @@ impl Scenario {
     /// Writes a link in the form of a router's port configuration: lines of `key = value`, with
     /// the given `delay` instead of its own, and with `queue.rtt`, which defines a
     /// bandwidth-delay product. `None` if the file has no such link.
-    #[must_use]
     pub fn port_lines(&self, link: &LinkSetup, delay: Duration) -> Option<String> {
         let micros = |time: Duration| toml::Value::from(format!("{}us", time.as_micros()));
         let mut port = self.document.port(&link.name)?;
@@ -333,7 +330,6 @@ impl Scenario {
     }
 
     /// The name of the built-in scenario or of the file, without its directory and extension.
-    #[must_use]
     pub fn id(&self) -> &str {
         self.document.id()
     }

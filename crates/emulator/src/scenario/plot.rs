@@ -65,7 +65,6 @@ pub enum Quantity {
 
 impl Quantity {
     /// Headline of a plot.
-    #[must_use]
     pub const fn title(self) -> &'static str {
         match self {
             Self::Windows => "Congestion windows",
@@ -80,7 +79,6 @@ impl Quantity {
     }
 
     /// Label of its axis, with the unit.
-    #[must_use]
     pub const fn unit(self) -> &'static str {
         match self {
             Self::Windows => "window [packets]",
@@ -95,7 +93,6 @@ impl Quantity {
     }
 
     /// Upper end of its axis, if fixed.
-    #[must_use]
     pub const fn most(self) -> Option<f64> {
         match self {
             Self::Use => Some(1.05),
@@ -104,7 +101,6 @@ impl Quantity {
     }
 
     /// Returns true if this is a quantity of links, not of flows.
-    #[must_use]
     pub const fn is_of_links(self) -> bool {
         matches!(self, Self::Use | Self::Queues | Self::Load)
     }

@@ -13,7 +13,6 @@ pub enum Form {
 
 /// Returns the form with the higher weight according to Accept. Otherwise, JSON is the default,
 /// even if neither is acceptable.
-#[must_use]
 pub fn preferred_form<'a>(lines: impl IntoIterator<Item = &'a [u8]>) -> Form {
     let (mut json, mut html) = (Weight::default(), Weight::default());
     for line in lines {

@@ -66,7 +66,6 @@ impl AttributesField {
     }
 
     /// Formats the field's value.
-    #[must_use]
     pub fn write(&self) -> String {
         let mode = self.mode.map(|mode| format!("mode={mode}"));
         let time = self

@@ -15,7 +15,6 @@ pub enum ContentRange {
 
 impl ContentRange {
     /// Parses a field value. Returns `None` for another unit or an invalid value.
-    #[must_use]
     pub fn parse(value: &[u8]) -> Option<Self> {
         let value = trim(value);
         let (unit, rest) = value.split_at_checked(5)?;

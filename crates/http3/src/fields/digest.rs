@@ -42,7 +42,6 @@ pub fn sha256_digest<'a>(
 
 /// Parses the preference for `sha-256` in Want-Repr-Digest: 1 to 10, or 0 if it isn't wanted.
 /// Because the field is only a hint, an invalid value is treated as 0.
-#[must_use]
 pub fn sha256_preference<'a>(lines: impl IntoIterator<Item = &'a [u8]>) -> u8 {
     let members = dictionary(&joined(lines)).unwrap_or_default();
     let wish = members.into_iter().find(|(key, _)| key == SHA_256);
@@ -53,7 +52,6 @@ pub fn sha256_preference<'a>(lines: impl IntoIterator<Item = &'a [u8]>) -> u8 {
 }
 
 /// Formats a value of Repr-Digest.
-#[must_use]
 pub fn sha256_field(digest: &Sha256Digest) -> String {
     format!("{SHA_256}=:{}:", STANDARD.encode(digest))
 }

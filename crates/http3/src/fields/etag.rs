@@ -22,7 +22,6 @@ pub enum TagList {
 
 impl EntityTag {
     /// Creates a tag whose opaque part is hexadecimal, so that its characters are always valid.
-    #[must_use]
     pub(crate) fn from_hash(weak: bool, hash: &[u8]) -> Self {
         let opaque = hash.iter().map(|byte| format!("{byte:02x}")).collect();
         Self { weak, opaque }
@@ -30,7 +29,6 @@ impl EntityTag {
 
     /// Parses a field value with one tag, `"opaque"` or `W/"opaque"`. Tags with bytes above 127
     /// are rejected, because this crate's origin never creates them.
-    #[must_use]
     pub fn parse(value: &[u8]) -> Option<Self> {
         let (tag, rest) = Self::parse_prefix(trim(value))?;
         rest.is_empty().then_some(tag)
@@ -54,19 +52,16 @@ impl EntityTag {
     }
 
     /// Returns true unless the tag begins with `W/`.
-    #[must_use]
     pub const fn is_strong(&self) -> bool {
         !self.weak
     }
 
     /// Compares strongly (RFC 9110 section 8.8.3.2).
-    #[must_use]
     pub fn matches_strongly(&self, other: &Self) -> bool {
         !self.weak && !other.weak && self.opaque == other.opaque
     }
 
     /// Compares weakly.
-    #[must_use]
     pub fn matches_weakly(&self, other: &Self) -> bool {
         self.opaque == other.opaque
     }
@@ -126,7 +121,6 @@ impl TagList {
 
     /// Returns true if If-Match with this value holds for a resource's tag, which is `None` if
     /// the resource doesn't exist.
-    #[must_use]
     pub fn holds_strongly(&self, tag: Option<&EntityTag>) -> bool {
         match (self, tag) {
             (_, None) => false,
@@ -136,7 +130,6 @@ impl TagList {
     }
 
     /// Returns true if any tag in the list matches weakly, so that If-None-Match fails.
-    #[must_use]
     pub fn has_weakly(&self, tag: Option<&EntityTag>) -> bool {
         match (self, tag) {
             (_, None) => false,

@@ -62,7 +62,6 @@ impl PathName {
     }
 
     /// Encodes the path.
-    #[must_use]
     pub fn encode(&self) -> String {
         let mut path = String::new();
         for name in &self.names {
@@ -123,13 +122,11 @@ fn hex(digit: u8) -> Option<u8> {
 }
 
 /// Percent-encodes a name, except for unreserved bytes (RFC 3986 section 2.3).
-#[must_use]
 pub fn encode_name(name: &[u8]) -> String {
     encode(name, b"-._~")
 }
 
 /// Percent-encodes bytes except for slashes, for example the target of a symbolic link.
-#[must_use]
 pub fn encode_bytes(bytes: &[u8]) -> String {
     encode(bytes, b"-._~/")
 }

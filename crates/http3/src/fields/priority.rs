@@ -7,7 +7,6 @@ const DEFAULT: u8 = 3;
 
 /// Parses the urgency of a request from 0, which is most urgent, to 7. For an invalid value, it
 /// returns the default (RFC 9218 section 4).
-#[must_use]
 pub fn urgency<'a>(lines: impl IntoIterator<Item = &'a [u8]>) -> u8 {
     let lines: Vec<&[u8]> = lines.into_iter().collect();
     let members = dictionary(&lines.join(&b", "[..])).unwrap_or_default();

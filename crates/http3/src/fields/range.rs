@@ -36,13 +36,11 @@ pub enum RangeError {
 
 impl Span {
     /// Returns the position after the last byte.
-    #[must_use]
     pub const fn end(&self) -> u64 {
         self.first.saturating_add(self.length)
     }
 
     /// Returns the position of the last byte.
-    #[must_use]
     pub const fn last(&self) -> u64 {
         self.end().saturating_sub(1)
     }
@@ -50,7 +48,6 @@ impl Span {
 
 /// Parses a Range field. Returns `None` for another unit or an invalid value, which a server
 /// ignores (RFC 9110 section 14.2).
-#[must_use]
 pub fn parse_range(value: &[u8]) -> Option<Vec<RangeSpec>> {
     let equals = value.iter().position(|byte| *byte == b'=')?;
     let (unit, set) = value.split_at_checked(equals)?;

@@ -4,7 +4,6 @@ use std::fmt::Write;
 
 /// Returns true for characters that terminals, browsers or readers may interpret: control
 /// characters, line separators, and marks or overrides of the writing direction.
-#[must_use]
 pub fn is_obeyed(c: char) -> bool {
     c.is_control()
         || matches!(
@@ -18,7 +17,6 @@ pub fn is_obeyed(c: char) -> bool {
 }
 
 /// Converts a name to text. Bytes that aren't UTF-8 are escaped (`\xff`).
-#[must_use]
 pub fn text_of(name: &[u8]) -> String {
     let mut text = String::with_capacity(name.len());
     for chunk in name.utf8_chunks() {

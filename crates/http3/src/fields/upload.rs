@@ -41,7 +41,6 @@ impl UploadFields {
 }
 
 /// Formats an item of type Boolean.
-#[must_use]
 pub const fn boolean(value: bool) -> &'static str {
     if value { "?1" } else { "?0" }
 }

@@ -41,7 +41,6 @@ pub(super) struct Reservation {
 
 impl Grant {
     /// Creates a grant without own limits.
-    #[must_use]
     pub const fn of(rules: Rules) -> Self {
         Self {
             name: String::new(),
@@ -109,7 +108,6 @@ impl Drop for Reservation {
 
 impl Quota {
     /// Creates a quota of `most` bytes, of which `stored` are already used.
-    #[must_use]
     pub const fn new(most: u64, stored: u64) -> Self {
         Self(Mutex::new(Budget {
             most,

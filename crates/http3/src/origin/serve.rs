@@ -39,7 +39,6 @@ pub struct Origin(Arc<Shared>);
 
 impl Origin {
     /// Creates an origin that serves `root` according to the `rules`.
-    #[must_use]
     pub fn new(root: Root, rules: Rules, limits: Limits) -> Self {
         let digests = Digests::new(limits.hashes.max(1));
         let places = Places::displacing(limits.transfers);
@@ -61,7 +60,6 @@ impl Origin {
     }
 
     /// Returns the request counts so far.
-    #[must_use]
     pub fn counts(&self) -> Counts {
         self.0.counters.counts()
     }

@@ -44,7 +44,6 @@ struct Row<'a> {
 }
 
 /// Returns the text before the first entry.
-#[must_use]
 pub fn begin(form: Form, path: &PathName) -> String {
     match form {
         Form::Json => "{\"entries\":[".to_owned(),
@@ -66,7 +65,6 @@ pub fn begin(form: Form, path: &PathName) -> String {
 }
 
 /// Returns the text of one entry.
-#[must_use]
 pub fn entry(form: Form, first: bool, entry: &Entry) -> String {
     match form {
         Form::Json => {
@@ -99,7 +97,6 @@ pub fn entry(form: Form, first: bool, entry: &Entry) -> String {
 }
 
 /// Returns the text after the last entry.
-#[must_use]
 pub const fn end(form: Form) -> &'static str {
     match form {
         Form::Json => "\n]}\n",

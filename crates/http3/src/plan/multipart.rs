@@ -16,7 +16,6 @@ pub enum Piece {
 
 impl Piece {
     /// Returns the length of the piece in bytes.
-    #[must_use]
     pub fn length(&self) -> u64 {
         match self {
             Self::Text(text) => text.len() as u64,

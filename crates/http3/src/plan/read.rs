@@ -47,7 +47,6 @@ pub struct FilePlan {
 impl FilePlan {
     /// Returns true if the content is the whole file in order, so that it can be hashed while
     /// sending.
-    #[must_use]
     pub fn is_whole(&self, size: u64) -> bool {
         let all = Span {
             first: 0,
@@ -62,7 +61,6 @@ impl FilePlan {
 }
 
 /// Returns when the response to `ask` for a file needs its digest.
-#[must_use]
 pub fn hash_at(ask: &Ask, stat: &Stat) -> HashAt {
     match (ask.wants_digest, ask.method) {
         (false, _) => HashAt::Never,
@@ -74,7 +72,6 @@ pub fn hash_at(ask: &Ask, stat: &Stat) -> HashAt {
 
 /// Plans the response to a GET or HEAD of a regular file with the metadata `stat` and the
 /// `digest`, if it is known.
-#[must_use]
 pub fn file(ask: &Ask, stat: &Stat, now: SystemTime, digest: Option<&Sha256Digest>) -> FilePlan {
     let tag = stat.tag(now);
     let modified = stat.modified.to_system();
@@ -227,7 +224,6 @@ fn whole_reply(method: Method, reply: &Reply, now: SystemTime) -> FilePlan {
 }
 
 /// Returns the header section for a directory's listing, or a failed precondition.
-#[must_use]
 pub fn directory(ask: &Ask) -> Reply {
     // A directory has no validator, so that If-Match only holds for `*`.
     let exists = EntityTag::from_hash(true, &[]);

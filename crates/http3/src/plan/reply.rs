@@ -38,7 +38,6 @@ struct Problem<'a> {
 
 impl Reply {
     /// Creates a response without content.
-    #[must_use]
     pub fn empty(status: StatusCode) -> Self {
         Self {
             status,
@@ -56,7 +55,6 @@ impl Reply {
     }
 
     /// Returns the response's header section.
-    #[must_use]
     pub fn head(&self, now: SystemTime) -> Response<()> {
         let mut response = Response::new(());
         *response.status_mut() = self.status;
@@ -67,7 +65,6 @@ impl Reply {
 }
 
 /// Creates an error response with problem details that name a remedy.
-#[must_use]
 pub fn problem(status: StatusCode, detail: &str) -> Reply {
     let title = status.canonical_reason().unwrap_or("Error");
     typed_problem(status, (None, title), detail, &[])
@@ -99,7 +96,6 @@ pub(super) fn typed_problem(
 
 /// Redirects a directory's name without a slash to the one with a slash, so that relative
 /// references in its listing can be resolved.
-#[must_use]
 pub fn redirect_to_directory(path: &PathName) -> Reply {
     let target = PathName {
         names: path.names.clone(),
@@ -125,7 +121,6 @@ pub(super) fn date(headers: &mut HeaderMap, now: SystemTime) {
 }
 
 /// Formats a time for HTTP. Returns `None` outside the years 1970 to 9999.
-#[must_use]
 pub fn http_date(time: SystemTime) -> Option<String> {
     /// Seconds from the epoch to the end of the year 9999.
     const LAST: u64 = 253_402_300_799;

@@ -48,7 +48,6 @@ fn limit(rules: &Rules, age: Duration) -> String {
 }
 
 /// Returns the interim response that names an upload's resource.
-#[must_use]
 pub fn resumable(location: &str, rules: &Rules, age: Duration) -> Response<()> {
     let mut interim = Response::new(());
     if let Ok(status) = StatusCode::from_u16(RESUMPTION_SUPPORTED) {
@@ -62,7 +61,6 @@ pub fn resumable(location: &str, rules: &Rules, age: Duration) -> Response<()> {
 }
 
 /// Returns the response to incomplete content, or to a request for the offset.
-#[must_use]
 pub fn incomplete(status: StatusCode, state: &UploadState, rules: &Rules) -> Reply {
     let reply = Reply::empty(status)
         .with(UPLOAD_COMPLETE, boolean(false))
@@ -76,7 +74,6 @@ pub fn incomplete(status: StatusCode, state: &UploadState, rules: &Rules) -> Rep
 }
 
 /// Refuses content that doesn't begin where the upload ends.
-#[must_use]
 pub fn wrong_offset(expected: u64, provided: u64) -> Reply {
     let kind = format!("{TYPES}mismatching-upload-offset");
     let detail = "the content does not begin where the upload ends; send what follows the offset";
@@ -88,7 +85,6 @@ pub fn wrong_offset(expected: u64, provided: u64) -> Reply {
 }
 
 /// Refuses a length that differs from the announced one.
-#[must_use]
 pub fn wrong_length() -> Reply {
     let kind = format!("{TYPES}inconsistent-upload-length");
     let title = "Inconsistent Upload Length Values";
@@ -114,7 +110,6 @@ pub fn whole_length(ask: &Ask, offset: u64, known: Option<u64>) -> Result<Option
 }
 
 /// Returns the response to OPTIONS.
-#[must_use]
 pub fn options(ask: &Ask, rules: &Rules, age: Duration) -> Reply {
     let allow = allowed(rules, ask.token.is_some());
     let reply = Reply::empty(StatusCode::NO_CONTENT).with(ALLOW, allow);

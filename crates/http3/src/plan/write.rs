@@ -89,7 +89,6 @@ pub fn before_link(
 /// Returns true if the target of a link stays within the top directory. The link's directory is
 /// `depth` levels beneath it. A name in the target may itself be a link. Therefore, if clients
 /// are confined to their own directories (`confined`), no `..` may follow a name.
-#[must_use]
 pub fn is_inside(target: &[u8], depth: usize, confined: bool) -> bool {
     let (mut depth, mut named) = (depth, false);
     !target.starts_with(b"/")
@@ -126,7 +125,6 @@ pub(crate) fn too_large(rules: &Rules) -> Reply {
 }
 
 /// Returns the reply to a PUT whose file was stored.
-#[must_use]
 pub fn stored(replaced: bool, stat: &Stat, digest: &Sha256Digest, now: SystemTime) -> Reply {
     let status = match replaced {
         true => StatusCode::NO_CONTENT,

@@ -202,7 +202,6 @@ impl Draft {
     }
 
     /// Returns the open file.
-    #[must_use]
     pub fn file(&self) -> Arc<File> {
         Arc::clone(&self.file)
     }

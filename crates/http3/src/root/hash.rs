@@ -22,7 +22,6 @@ pub struct Cancel(Arc<AtomicBool>);
 
 impl Cancel {
     /// Returns the flag that the thread should check.
-    #[must_use]
     pub fn flag(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.0)
     }

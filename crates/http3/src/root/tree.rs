@@ -131,7 +131,6 @@ impl Tree {
     }
 
     /// Applies the umask to the mode.
-    #[must_use]
     pub fn allowed(&self, attributes: Attributes) -> Attributes {
         let mode = attributes.mode.map(|mode| mode & BITS & !self.umask);
         Attributes { mode, ..attributes }

@@ -118,7 +118,6 @@ fn read_note(directory: BorrowedFd<'_>, token: &Token) -> io::Result<Option<Note
 }
 
 /// Finds all uploads beneath an open directory, omitting those that can't be read.
-#[must_use]
 pub fn find_uploads(top: &OwnedFd) -> Vec<Lying> {
     let mut found = Vec::new();
     search(top.as_fd(), &mut Vec::new(), &mut found);

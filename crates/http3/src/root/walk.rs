@@ -113,7 +113,6 @@ impl Root {
     }
 
     /// Returns all uploads beneath the root. This blocks for as long as the file system does.
-    #[must_use]
     pub fn uploads(&self) -> Vec<Lying> {
         find_uploads(&self.0)
     }

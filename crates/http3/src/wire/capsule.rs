@@ -34,7 +34,6 @@ enum State {
 
 impl Capsules {
     /// Creates a reader for datagrams of at most `limit` bytes.
-    #[must_use]
     pub const fn new(limit: u64) -> Self {
         Self {
             state: State::Header(Vec::new()),
@@ -118,14 +117,12 @@ impl Capsules {
     }
 
     /// Returns true between two capsules, where the content may end.
-    #[must_use]
     pub const fn is_between(&self) -> bool {
         matches!(&self.state, State::Header(head) if head.is_empty())
     }
 }
 
 /// Encodes a DATAGRAM capsule from the parts of a datagram.
-#[must_use]
 pub fn datagram(parts: [&[u8]; 2]) -> Bytes {
     let length = parts.iter().map(|part| part.len()).sum::<usize>();
     let mut capsule = Vec::with_capacity(length + 9);

@@ -155,13 +155,11 @@ impl ClientLink {
     }
 
     /// Returns the underlying connection.
-    #[must_use]
     pub const fn connection(&self) -> &driver::Connection {
         self.adapter.connection()
     }
 
     /// Returns the number of arrived HTTP datagrams that were dropped for lack of room or a stream.
-    #[must_use]
     pub fn dropped_datagrams(&self) -> u64 {
         self.hub.as_ref().map_or(0, |hub| hub.dropped())
     }

@@ -58,7 +58,6 @@ impl ClientConnect {
 
     /// Takes the content in both directions, and the datagrams of an extended CONNECT. It must
     /// follow a 2xx response.
-    #[must_use]
     pub fn into_tunnel(self) -> Option<(TunnelSend, TunnelRecv, Option<DatagramFlow>)> {
         let Self {
             mut exchange,

@@ -272,7 +272,6 @@ impl DatagramFlow {
     }
 
     /// Returns the counters of queued datagrams.
-    #[must_use]
     pub const fn queue(&self) -> &Arc<QueueCounters> {
         self.sending.counters()
     }

@@ -52,7 +52,6 @@ enum State {
 
 impl Frames {
     /// Creates the filter for a request stream.
-    #[must_use]
     pub const fn bidirectional(limit: u64) -> Self {
         Self {
             state: State::Header,
@@ -62,7 +61,6 @@ impl Frames {
     }
 
     /// Creates the filter for a unidirectional stream. Only control streams have frames.
-    #[must_use]
     pub const fn unidirectional(limit: u64) -> Self {
         Self {
             state: State::StreamType,
@@ -72,7 +70,6 @@ impl Frames {
     }
 
     /// Returns true if the stream may end here.
-    #[must_use]
     pub fn is_between(&self) -> bool {
         match self.state {
             State::Header => self.head.is_empty(),

@@ -96,7 +96,6 @@ impl ServerLink {
     }
 
     /// Returns the number of arrived HTTP datagrams that were dropped for lack of room or a stream.
-    #[must_use]
     pub fn dropped_datagrams(&self) -> u64 {
         self.hub.as_ref().map_or(0, |hub| hub.dropped())
     }
@@ -200,7 +199,6 @@ fn is_of_a_connection(headers: &HeaderMap) -> bool {
 
 impl ServerExchange {
     /// Receives the stream's HTTP datagrams from now on. Returns `None` without tunnels.
-    #[must_use]
     pub fn datagrams(&self) -> Option<DatagramFlow> {
         let hub = self.hub.as_ref()?;
         Some(hub.flow(self.stream.send_id().into_inner()))

@@ -115,7 +115,6 @@ impl TunnelSend {
     }
 
     /// Returns a handle that reports whether the peer accepts no bytes of this stream.
-    #[must_use]
     pub fn stall(&self) -> Stall {
         self.stream.stall()
     }

@@ -36,7 +36,6 @@ impl Axis {
     ];
 
     /// Its key in a grid's file.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Rate => "rate",
@@ -81,7 +80,6 @@ pub struct Rate(pub RateValue);
 
 impl Rate {
     /// Bits per second.
-    #[must_use]
     pub fn bps(self) -> f64 {
         self.0.bits as f64
     }

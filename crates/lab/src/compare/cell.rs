@@ -64,7 +64,6 @@ impl fmt::Display for Cell {
 
 impl Cell {
     /// Its value on an axis, as people write it.
-    #[must_use]
     pub fn value(&self, axis: Axis) -> String {
         match axis {
             Axis::Rate => self.rate.to_string(),
@@ -91,7 +90,6 @@ impl Cell {
     }
 
     /// Seconds that the large files keep the bottleneck busy.
-    #[must_use]
     pub fn busy_s(&self) -> f64 {
         let wanted = (ROUND_TRIPS * self.rtt_s()).clamp(SECONDS.0, SECONDS.1);
         let affordable = PACKETS * PACKET * 8.0 / self.rate.bps();
@@ -114,7 +112,6 @@ impl Cell {
 
     /// The least time, seconds, in which all files can arrive: a handshake, the way there, and all
     /// bytes of the files at the bottleneck's rate, with no header around them.
-    #[must_use]
     pub fn floor_s(&self) -> f64 {
         let large = self.large_bytes() * f64::from(self.flows);
         let all = large + self.short_bytes() * f64::from(SHORT);
@@ -122,7 +119,6 @@ impl Cell {
     }
 
     /// The same for one short file that has the path to itself.
-    #[must_use]
     pub fn short_floor_s(&self) -> f64 {
         FIRST_BYTE * self.rtt_s() + self.short_bytes() * 8.0 / self.rate.bps()
     }
@@ -133,7 +129,6 @@ impl Cell {
     }
 
     /// Packets that enter links in a run, about, acknowledgements among them.
-    #[must_use]
     pub fn packets(&self) -> f64 {
         let data = self.large_bytes() * f64::from(self.flows) / 1400.0;
         let links = match self.routers {
@@ -145,7 +140,6 @@ impl Cell {
     }
 
     /// The cell as a scenario file.
-    #[must_use]
     pub fn scenario(&self, contestant: &Contestant, seed: u64) -> String {
         let busy = self.busy_s();
         let mut text = format!(

@@ -45,7 +45,6 @@ pub struct LawReport {
 
 impl LawReport {
     /// Of the runs with each seed.
-    #[must_use]
     pub fn new(law: String, runs: &[Measured]) -> Self {
         Self {
             law,
@@ -57,13 +56,11 @@ impl LawReport {
     }
 
     /// True if the figure is a lower bound.
-    #[must_use]
     pub fn is_bound(&self, figure: Figure) -> bool {
         self.bounds.contains(&figure)
     }
 
     /// Its mean of a figure.
-    #[must_use]
     pub fn mean(&self, figure: Figure) -> Option<f64> {
         self.figures.get(&figure).map(|tally| tally.mean)
     }
@@ -85,19 +82,16 @@ impl CellReport {
     }
 
     /// Its value on an axis.
-    #[must_use]
     pub fn value(&self, axis: Axis) -> &str {
         self.at.get(axis.name()).map_or("", String::as_str)
     }
 
     /// What came of a law.
-    #[must_use]
     pub fn law(&self, name: &str) -> Option<&LawReport> {
         self.laws.iter().find(|law| law.law == name)
     }
 
     /// True if the law is best by this figure, or as good.
-    #[must_use]
     pub fn is_best(&self, figure: Figure, law: &str) -> bool {
         let best = self.best.get(&figure);
         best.is_some_and(|best| best.iter().any(|name| name == law))

@@ -46,7 +46,6 @@ pub enum BadContestant {
 
 impl Contestant {
     /// A law with its own port, or DropTail if it uses no router signal.
-    #[must_use]
     pub fn new(law: Algorithm) -> Self {
         let port = law.port();
         Self {
@@ -57,7 +56,6 @@ impl Contestant {
     }
 
     /// The sender's law.
-    #[must_use]
     pub const fn law(&self) -> &Algorithm {
         &self.law
     }

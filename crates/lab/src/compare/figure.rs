@@ -45,7 +45,6 @@ impl Figure {
     ];
 
     /// Its name.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Completion => "completion",
@@ -58,7 +57,6 @@ impl Figure {
     }
 
     /// What it is, for headlines.
-    #[must_use]
     pub const fn title(self) -> &'static str {
         match self {
             Self::Completion => "completion of all files over the physical floor",
@@ -71,14 +69,12 @@ impl Figure {
     }
 
     /// True if more of it is better.
-    #[must_use]
     pub const fn more_is_better(self) -> bool {
         matches!(self, Self::Utilization | Self::Jain)
     }
 
     /// True if `value` is as good as `best` for people, whatever the seeds: 5 % in times, 0.02 in
     /// shares and indices, 10 % and 1 ms in queues, 10 % in the tail of times.
-    #[must_use]
     pub fn is_close(self, value: f64, best: f64) -> bool {
         match self {
             Self::Completion | Self::ShortMedian => value <= 1.05 * best,
@@ -91,7 +87,6 @@ impl Figure {
     /// True if seeds may be all that tells `value` from `best`, where their intervals overlap: five
     /// times as far apart as what is close. What is further apart is worse, however unsure: a law
     /// that collapses with one seed of three has a wide interval too.
-    #[must_use]
     pub fn is_near(self, value: f64, best: f64) -> bool {
         match self {
             Self::Completion | Self::ShortMedian => value <= 1.25 * best,
@@ -102,13 +97,11 @@ impl Figure {
     }
 
     /// True for times, which are lower bounds where files had not arrived.
-    #[must_use]
     pub const fn is_time(self) -> bool {
         matches!(self, Self::Completion | Self::ShortMedian | Self::ShortTail)
     }
 
     /// From 0, as bad as it is drawn, to 1, as good as can be.
-    #[must_use]
     pub fn goodness(self, value: f64) -> f64 {
         let good = match self {
             Self::Utilization => value,
@@ -122,7 +115,6 @@ impl Figure {
     }
 
     /// What both ends of [`goodness`](Self::goodness) stand for.
-    #[must_use]
     pub const fn ends(self) -> (&'static str, &'static str) {
         match self {
             Self::Utilization => ("1", "0"),
@@ -133,7 +125,6 @@ impl Figure {
     }
 
     /// A value with three significant digits, or two behind the point.
-    #[must_use]
     pub fn shown(self, value: f64) -> String {
         match self {
             Self::Utilization | Self::Jain => format!("{value:.2}"),
@@ -165,7 +156,6 @@ pub struct Measured {
 }
 
 /// Takes the figures of a run of this cell.
-#[must_use]
 pub fn measure(cell: &Cell, run: &RunResult) -> Measured {
     let named = |name: &'static str| {
         let flows = run.flows.iter();

@@ -295,7 +295,6 @@ fn too_many(cells: u64, laws: u64, seeds: u32, runs: u64, hours: u64) -> BadGrid
 
 impl Grid {
     /// The values of an axis, as people write them.
-    #[must_use]
     pub fn values(&self, axis: Axis) -> Vec<String> {
         fn texts<T: fmt::Display>(values: &[T]) -> Vec<String> {
             values.iter().map(ToString::to_string).collect()
@@ -311,7 +310,6 @@ impl Grid {
     }
 
     /// All cells, the last axis turning fastest.
-    #[must_use]
     pub fn cells(&self) -> Vec<Cell> {
         let mut cells = Vec::new();
         for &rate in &self.rate {
@@ -336,7 +334,6 @@ impl Grid {
     }
 
     /// Estimated seconds of one core for a number of packets.
-    #[must_use]
     pub fn core_seconds(packets: f64) -> f64 {
         packets / SPEED
     }

@@ -18,14 +18,12 @@ const MOST_ROWS: usize = 200;
 const MOST_COLUMNS: usize = 40;
 
 /// True if a picture of all cells would be too large to look at.
-#[must_use]
 pub fn too_large(report: &Report) -> bool {
     points(report, &DOWN).len() > MOST_ROWS || points(report, &ACROSS).len() > MOST_COLUMNS
 }
 
 /// The pictures, each with the name of its file without ending: ratios to `cubic`, and each figure
 /// law by law.
-#[must_use]
 pub fn pictures(report: &Report) -> Vec<(String, HeatMap)> {
     if report.cells.is_empty() || too_large(report) {
         return Vec::new();

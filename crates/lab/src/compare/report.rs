@@ -55,7 +55,6 @@ impl Report {
     }
 
     /// The values of an axis that the grid has.
-    #[must_use]
     pub fn values(&self, axis: Axis) -> &[String] {
         self.axes.get(axis.name()).map_or(&[], Vec::as_slice)
     }

@@ -29,7 +29,6 @@ pub struct Tally {
 
 impl Tally {
     /// Of these values; `None` if there are none.
-    #[must_use]
     pub fn new(values: &[f64]) -> Option<Self> {
         let n = values.len();
         if n == 0 {
@@ -55,7 +54,6 @@ impl Tally {
     }
 
     /// True if the intervals of both means overlap, so that seeds alone may cause the difference.
-    #[must_use]
     pub fn overlaps(&self, other: &Self) -> bool {
         (self.mean - other.mean).abs() <= self.ci95 + other.ci95
     }

@@ -40,7 +40,6 @@ impl Rate {
     const BOUNDS: std::ops::RangeInclusive<u64> = 32..=2_000_000;
 
     /// A rate in megabits per second.
-    #[must_use]
     pub const fn mbit(mbit: u64) -> Self {
         Self { kbit: mbit * 1000 }
     }
@@ -55,13 +54,11 @@ impl Rate {
     }
 
     /// As scenarios write it.
-    #[must_use]
     pub fn toml(self) -> String {
         format!("{}kbit", self.kbit)
     }
 
     /// Packets of 1500 bytes in a number of seconds.
-    #[must_use]
     pub fn packets(self, seconds: f64) -> f64 {
         self.kbit as f64 * 1000.0 / 12_000.0 * seconds
     }
@@ -101,7 +98,6 @@ impl Time {
     const BOUNDS: std::ops::RangeInclusive<u64> = 20..=60_000_000;
 
     /// A time in milliseconds.
-    #[must_use]
     pub const fn millis(millis: u64) -> Self {
         Self {
             micros: millis * 1000,
@@ -109,13 +105,11 @@ impl Time {
     }
 
     /// In seconds.
-    #[must_use]
     pub fn seconds(self) -> f64 {
         self.micros as f64 / 1e6
     }
 
     /// One of `parts` equal parts, as scenarios write it.
-    #[must_use]
     pub fn part(self, parts: u64) -> String {
         format!("{}ns", self.micros * 1000 / parts.max(1))
     }
@@ -190,7 +184,6 @@ impl Mix {
     const MOST: u32 = 200;
 
     /// A mix of these two numbers of flows.
-    #[must_use]
     pub const fn new(ours: u32, tcp: u32) -> Self {
         Self { ours, tcp }
     }
@@ -245,7 +238,6 @@ pub struct Percent {
 
 impl Percent {
     /// As a probability.
-    #[must_use]
     pub fn share(self) -> f64 {
         f64::from(self.permille) / 1000.0
     }

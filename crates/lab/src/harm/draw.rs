@@ -23,7 +23,6 @@ const TRIES: usize = 1000;
 
 /// How many of `cells` each group has, in the order of [`Group::ALL`]: as in 150, the rest to the
 /// groups with the largest fractions.
-#[must_use]
 pub fn split(cells: usize) -> Vec<(Group, usize)> {
     let whole = |share: usize| cells * share / CELLS;
     let mut parts: Vec<_> = SHARES.map(|(group, share)| (group, whole(share))).into();
@@ -40,7 +39,6 @@ pub fn split(cells: usize) -> Vec<(Group, usize)> {
 }
 
 /// The first `count` cells of a group that this seed draws, none twice; fewer if there are no more.
-#[must_use]
 pub fn draw(group: Group, seed: u64, count: usize) -> Vec<Cell> {
     let mut dice = Dice(Random::new(seed, group.name()));
     let (mut cells, mut known) = (Vec::new(), HashSet::new());

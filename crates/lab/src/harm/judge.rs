@@ -59,7 +59,6 @@ impl Condition {
     ];
 
     /// Its name.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Goodput => "goodput",
@@ -97,7 +96,6 @@ pub struct Compared {
 
 /// Compares a law's run with `cubic`'s run of the same scenario. Figures that neither of them has
 /// are left out.
-#[must_use]
 pub fn judge(law: &RunResult, cubic: &RunResult) -> Vec<Compared> {
     let both = |figure: fn(&RunResult) -> Option<f64>| figure(law).zip(figure(cubic));
     let least = both(|run| endless(run).map(|f| f.goodput_bps).reduce(f64::min));

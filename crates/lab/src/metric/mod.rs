@@ -39,7 +39,6 @@ pub struct Summary {
 
 impl Summary {
     /// What a run comes down to.
-    #[must_use]
     pub fn new(result: &RunResult) -> Self {
         let mut times: Vec<f64> = result.flows.iter().filter_map(|f| f.completion_s).collect();
         times.sort_by(f64::total_cmp);

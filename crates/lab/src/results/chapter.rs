@@ -38,7 +38,6 @@ pub struct Chapter {
 
 impl Chapter {
     /// A chapter of these runs, without a picture.
-    #[must_use]
     pub fn new(scenario: Scenario, seeds: u32, done: Vec<(Case, RunResult, Series)>) -> Self {
         Self {
             scenario,
@@ -49,7 +48,6 @@ impl Chapter {
     }
 
     /// Number of its runs.
-    #[must_use]
     pub fn runs(&self) -> usize {
         self.groups.iter().map(|group| group.results.len()).sum()
     }

@@ -62,7 +62,6 @@ const READING: [&str; 4] = [
 ];
 
 /// The list of the pages: what they have in common, and a row for each scenario.
-#[must_use]
 pub fn index(scenarios: &[Scenario], paper_scale: bool) -> String {
     let mut text = format!(
         "# Figures\n\n{}\n\n{}",
@@ -81,7 +80,6 @@ pub fn index(scenarios: &[Scenario], paper_scale: bool) -> String {
 }
 
 /// The page of a scenario.
-#[must_use]
 pub fn page(chapter: &Chapter, paper_scale: bool) -> String {
     let id = chapter.scenario.id();
     let mut about = format!("{}.", chapter.scenario.name);

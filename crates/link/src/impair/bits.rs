@@ -39,7 +39,6 @@ pub struct BitErrors {
 impl BitErrors {
     /// Creates a link whose packets are protected by `code`, if any. Probabilities outside 0…1
     /// are clamped.
-    #[must_use]
     pub fn new(rates: BitRates, code: Option<Code>, random: Random) -> Self {
         let mut link = Self {
             rates,
@@ -56,7 +55,6 @@ impl BitErrors {
     }
 
     /// The link's code.
-    #[must_use]
     pub fn code(&self) -> Option<Code> {
         self.code
     }

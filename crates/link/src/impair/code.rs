@@ -59,7 +59,6 @@ struct Cut {
 impl Code {
     /// Bytes on the wire for a packet of `bytes`.
     #[inline]
-    #[must_use]
     pub fn coded(&self, bytes: u32) -> u32 {
         let cut = self.cut(bytes);
         let words = bytes.div_ceil(cut.data).max(1);
@@ -91,7 +90,6 @@ impl Code {
     }
 
     /// Returns true if the words of this code have room for data.
-    #[must_use]
     pub fn is_possible(&self) -> bool {
         let redundancies = [Some(self.redundancy), self.short.map(|s| s.redundancy)];
         redundancies.into_iter().flatten().all(|added| match added {

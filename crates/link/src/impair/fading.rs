@@ -18,7 +18,6 @@ impl Antennas {
 /// The bit error rate at a mean signal-to-noise ratio of `snr_db` per bit: coherent QPSK over
 /// independent Rayleigh fading on each of send × receive paths, with maximum-ratio combining
 /// (Proakis, Digital Communications, §14.4).
-#[must_use]
 pub fn bit_error_rate(snr_db: f64, antennas: Antennas) -> f64 {
     let ways = u32::from(antennas.send.max(1)) * u32::from(antennas.receive.max(1));
     let snr = libm::pow(10.0, snr_db / 10.0) / f64::from(antennas.send.max(1));

@@ -44,7 +44,6 @@ impl Loss {
     }
 
     /// The code that protects packets, if any.
-    #[must_use]
     pub fn code(&self) -> Option<Code> {
         match self {
             Self::Bits(bits) => bits.code(),
@@ -53,7 +52,6 @@ impl Loss {
     }
 
     /// Returns true if packets can be lost.
-    #[must_use]
     pub fn is_some(&self) -> bool {
         !matches!(self, Self::None)
     }
@@ -74,7 +72,6 @@ pub struct GilbertElliott {
 impl GilbertElliott {
     /// Creates a chain in a state drawn from its stationary distribution (the good one if it
     /// never moves).
-    #[must_use]
     pub fn new(
         good_to_bad: Probability,
         bad_to_good: Probability,

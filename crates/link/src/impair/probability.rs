@@ -13,7 +13,6 @@ impl Probability {
     pub const ONE: Self = Self(1 << 32);
 
     /// ⌊p·2^32⌋ for p between 0 and 1; `None` outside this range.
-    #[must_use]
     pub fn new(p: f64) -> Option<Self> {
         // The product is at most 2^32, so the cast is exact except for the intended floor.
         (0.0..=1.0)
@@ -22,7 +21,6 @@ impl Probability {
     }
 
     /// `part` / `whole`, rounded down, at most 1; 0 if `whole` is 0.
-    #[must_use]
     pub fn ratio(part: u64, whole: u64) -> Self {
         let scaled = (u128::from(part) << 32)
             .checked_div(u128::from(whole))
@@ -31,7 +29,6 @@ impl Probability {
     }
 
     /// The value in 2^-32.
-    #[must_use]
     pub const fn q32(self) -> u64 {
         self.0
     }

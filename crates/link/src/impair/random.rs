@@ -11,7 +11,6 @@ pub struct Random(Pcg32);
 
 impl Random {
     /// The generator of component `name` under `seed`.
-    #[must_use]
     pub fn new(seed: u64, name: &str) -> Self {
         // FNV-1a. Any fixed hash would do, but std's may change between releases.
         let stream = name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {

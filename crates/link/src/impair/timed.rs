@@ -31,7 +31,6 @@ pub struct TimedGilbertElliott {
 impl TimedGilbertElliott {
     /// Creates a chain with these mean times in its states; a time of zero counts as one
     /// nanosecond.
-    #[must_use]
     pub fn new(
         good: Duration,
         bad: Duration,

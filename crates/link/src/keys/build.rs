@@ -112,7 +112,6 @@ fn build_port<P: Send + 'static>(
 }
 
 /// Builds the wire of a link from `spec`.
-#[must_use]
 pub fn build_wire(spec: &LinkSpec, context: &LinkContext<'_>) -> WireConfig {
     let jitter = spec.jitter.map(|JitterSpec { max, reorder }| Jitter {
         max: max.0,
@@ -130,7 +129,6 @@ pub fn build_wire(spec: &LinkSpec, context: &LinkContext<'_>) -> WireConfig {
 }
 
 /// Builds the scheduled changes in `spec`, starting at `context.now`.
-#[must_use]
 pub fn build_schedule(spec: &LinkSpec, context: &LinkContext<'_>) -> Schedule {
     let changes = spec.at.iter().flat_map(|change| {
         let what = Change {
@@ -257,7 +255,6 @@ fn build_queue<P: Send + 'static>(
 impl LinkSpec {
     /// The queue's limit; `rtt` is the round-trip time for `bdp`, unless the queue specifies
     /// one.
-    #[must_use]
     pub fn limit(&self, rtt: Option<Duration>) -> Limit {
         let rtt = self.queue.rtt.map(|rtt| rtt.0).or(rtt);
         let bdp = |milli| match self.rate {
@@ -277,7 +274,6 @@ impl LinkSpec {
 
     /// Returns true if packets with feedback are separated from others: as configured, otherwise
     /// if a control law with feedback is in use.
-    #[must_use]
     pub fn separate(&self) -> bool {
         let law = self.controller.as_ref();
         let feedback = law.is_some_and(LinkAlgorithm::has_feedback);
@@ -285,7 +281,6 @@ impl LinkSpec {
     }
 
     /// The control law, with the lower of rate and capacity; `None` without one.
-    #[must_use]
     pub fn controller(
         &self,
         context: &LinkContext<'_>,

@@ -41,7 +41,6 @@ pub struct Source<'a> {
 impl Source<'_> {
     /// Creates a fault at the start of `span`, in bytes of the text; without one, at the first
     /// line.
-    #[must_use]
     pub fn locate(&self, span: Option<Range<usize>>, message: impl Into<String>) -> Fault {
         let at = span.map_or(0, |span| span.start).min(self.text.len());
         let before = self.text.get(..at).unwrap_or("");
@@ -56,7 +55,6 @@ impl Source<'_> {
 
     /// Returns true if the value at `span`, or the `rate` of the inline table there, is a number
     /// without quotes.
-    #[must_use]
     pub fn is_bare(&self, span: &Range<usize>) -> bool {
         let text = self.text.get(span.clone()).unwrap_or("");
         let value = toml::from_str::<toml::Table>(&format!("rate = {text}"))
@@ -93,7 +91,6 @@ impl Source<'_> {
     }
 
     /// Converts an error of the TOML parser, with a message of ours.
-    #[must_use]
     pub fn syntax(&self, error: &toml::de::Error) -> Fault {
         self.locate(error.span(), explain(error.message()))
     }

@@ -155,7 +155,6 @@ impl LinkSpec {
     }
 
     /// The error in the declared corruption, if any.
-    #[must_use]
     pub fn bad_corruption(&self) -> Option<&'static str> {
         if self.corruption > Self::MOST_CORRUPTION {
             return Some(
@@ -169,13 +168,11 @@ impl LinkSpec {
     }
 
     /// Returns true if its control law uses estimates of clouds that are measured by packets.
-    #[must_use]
     pub fn measures_clouds(&self) -> bool {
         self.laws().any(LinkAlgorithm::measured_estimate)
     }
 
     /// Returns true if the port names its router in XCP headers.
-    #[must_use]
     pub fn names_router(&self) -> bool {
         self.laws().any(|law| matches!(law.name(), "xcp" | "xcp-i"))
     }
@@ -190,7 +187,6 @@ impl LinkSpec {
     }
 
     /// Returns true if packets are impaired individually, now or after a scheduled change.
-    #[must_use]
     pub fn is_random(&self) -> bool {
         let lossy = |loss: &Option<LossSpec>| loss.is_some_and(|loss| loss != LossSpec::None);
         lossy(&self.loss)

@@ -108,7 +108,6 @@ pub struct QueueSpec {
 impl QueueSpec {
     /// Returns an error in its keys that does not depend on the link: a key of another kind of
     /// queue, or impossible RED values.
-    #[must_use]
     pub fn unfit(&self) -> Option<String> {
         if let Some(message) = self.misplaced() {
             return Some(message);

@@ -2,7 +2,6 @@
 
 /// Returns the entry of `known` with the smallest edit distance from `given`, if it is at most
 /// two letters or a third of the word.
-#[must_use]
 pub fn nearest<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     known
         .into_iter()

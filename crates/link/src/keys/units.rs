@@ -46,7 +46,6 @@ pub struct Chance(pub f64);
 
 impl Chance {
     /// The fixed-point value for the generator.
-    #[must_use]
     pub fn probability(self) -> Probability {
         Probability::new(self.0).unwrap_or(Probability::ZERO)
     }
@@ -54,7 +53,6 @@ impl Chance {
 
 impl RateValue {
     /// Bytes per second, rounded down.
-    #[must_use]
     pub const fn bytes(self) -> u64 {
         self.bits / 8
     }

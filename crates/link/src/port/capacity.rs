@@ -44,7 +44,6 @@ impl<P> Port<P> {
     }
 
     /// The capacity for the control law, in bytes per second.
-    #[must_use]
     pub fn capacity(&self) -> Option<u64> {
         effective(self.follow.as_deref(), &self.shaper, self.hint)
     }

@@ -17,7 +17,6 @@ pub struct Rebuild<P>(Box<dyn FnMut(Instant) -> Option<Port<P>> + Send>);
 impl<P: 'static> Rebuild<P> {
     /// Uses `build` to create the port. `None` leaves the port without queue and law, so that it
     /// drops all packets.
-    #[must_use]
     pub fn new(build: impl FnMut(Instant) -> Option<Port<P>> + Send + 'static) -> Self {
         Self(Box::new(build))
     }

@@ -8,32 +8,27 @@ use crate::stats::LinkStats;
 
 impl<P> Port<P> {
     /// When the transmitter is or was ready for the next packet.
-    #[must_use]
     pub fn ready_at(&self) -> Instant {
         self.shaper.ready_at()
     }
 
     /// Depth of the queues.
-    #[must_use]
     pub fn depth(&self) -> Depth {
         self.queues.depth()
     }
 
     /// The rate in bytes per second.
-    #[must_use]
     pub fn rate(&self) -> Option<u64> {
         self.shaper.rate()
     }
 
     /// Counters.
-    #[must_use]
     pub fn stats(&self) -> &LinkStats {
         &self.stats
     }
 
     /// Returns true if a control law is installed.
     #[inline]
-    #[must_use]
     pub fn has_controller(&self) -> bool {
         self.law.controller().is_some()
     }
@@ -41,7 +36,6 @@ impl<P> Port<P> {
     /// Returns true if the port looks at the contents of packets, either for a control law or to
     /// separate them.
     #[inline]
-    #[must_use]
     pub fn reads_packets(&self) -> bool {
         self.has_controller() || matches!(self.queues, Queues::Two(_))
     }
@@ -49,7 +43,6 @@ impl<P> Port<P> {
     /// Number of times that flows were set aside because they continued to exceed their fair
     /// share while the queue of feedback overflowed; newcomers that are set aside together count
     /// once.
-    #[must_use]
     pub fn times_set_aside(&self) -> u64 {
         match &self.queues {
             Queues::One(..) => 0,
@@ -58,7 +51,6 @@ impl<P> Port<P> {
     }
 
     /// The control law's state; `None` without one.
-    #[must_use]
     pub fn metrics(&self) -> Option<LinkMetrics> {
         self.law.controller().map(LinkController::metrics)
     }

@@ -21,7 +21,6 @@ pub struct CoDelConfig {
 
 impl CoDelConfig {
     /// The RFC's 5 ms and 100 ms.
-    #[must_use]
     pub fn new(limit: Limit) -> Self {
         Self {
             target: Duration::from_millis(5),
@@ -52,7 +51,6 @@ const MEMORY: u32 = 16;
 
 impl<P: Send> CoDel<P> {
     /// Creates an empty queue.
-    #[must_use]
     pub fn new(config: CoDelConfig) -> Self {
         Self {
             fifo: DropTail::new(config.limit),

@@ -38,7 +38,6 @@ pub struct DropTail<P> {
 impl<P> DropTail<P> {
     /// Creates an empty queue. Memory is allocated on first use, and most of it is released once
     /// the queue is empty.
-    #[must_use]
     pub fn new(limit: Limit) -> Self {
         Self {
             items: VecDeque::new(),

@@ -55,14 +55,12 @@ pub enum Limit {
 impl Limit {
     /// Returns `milli_bdp` thousandths of the bandwidth-delay product of a path with `rate`
     /// bytes per second and `rtt`.
-    #[must_use]
     pub fn bdp(milli_bdp: u64, rate: u64, rtt: core::time::Duration) -> Self {
         let bytes = u128::from(rate) * rtt.as_micros() * u128::from(milli_bdp) / 1_000_000_000;
         Self::Bytes(u64::try_from(bytes).unwrap_or(u64::MAX))
     }
 
     /// Approximate limit in bytes, assuming full packets.
-    #[must_use]
     pub const fn bytes(self) -> u64 {
         match self {
             Self::Packets(packets) => packets.saturating_mul(FULL_PACKET),
@@ -72,7 +70,6 @@ impl Limit {
 
     /// Returns true if a packet of `bytes` still fits behind `depth`.
     #[inline]
-    #[must_use]
     pub fn admits(self, depth: Depth, bytes: u32) -> bool {
         match self {
             Self::Packets(limit) => depth.packets < limit,
@@ -82,7 +79,6 @@ impl Limit {
 
     /// Returns true if `packets` packets with `bytes` in total all fit behind `depth`.
     #[inline]
-    #[must_use]
     pub fn admits_run(self, depth: Depth, packets: u32, bytes: u32) -> bool {
         match self {
             Self::Packets(limit) => depth.packets.saturating_add(u64::from(packets)) <= limit,

@@ -39,7 +39,6 @@ pub struct RedConfig {
 
 impl RedConfig {
     /// The usual parameters: weight 0.002, thresholds 5 and 15 packets, probability 0.1, gentle.
-    #[must_use]
     pub fn new(limit: Limit) -> Self {
         Self {
             weight_q32: 8_589_934,

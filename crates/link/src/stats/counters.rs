@@ -42,7 +42,6 @@ impl DropCause {
     ];
 
     /// The name in reports.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::QueueFull => "queue_full",
@@ -69,19 +68,16 @@ impl Drops {
     }
 
     /// Packets dropped for `cause`.
-    #[must_use]
     pub fn of(&self, cause: DropCause) -> u64 {
         self.0.get(cause as usize).copied().unwrap_or(0)
     }
 
     /// All dropped packets.
-    #[must_use]
     pub fn all(&self) -> u64 {
         self.0.iter().sum()
     }
 
     /// Packets that the queue dropped for any reason.
-    #[must_use]
     pub fn by_queue(&self) -> u64 {
         self.of(DropCause::QueueFull) + self.of(DropCause::Early) + self.of(DropCause::PushedOut)
     }
@@ -140,57 +136,48 @@ impl LinkStats {
     }
 
     /// Packets that arrived.
-    #[must_use]
     pub fn arrived_packets(&self) -> u64 {
         self.arrived_packets
     }
 
     /// IP bytes that arrived.
-    #[must_use]
     pub fn arrived_bytes(&self) -> u64 {
         self.arrived_bytes
     }
 
     /// Packets that left for the wire.
-    #[must_use]
     pub fn sent_packets(&self) -> u64 {
         self.sent_packets
     }
 
     /// IP bytes that left for the wire.
-    #[must_use]
     pub fn sent_bytes(&self) -> u64 {
         self.sent_bytes
     }
 
     /// Drops by cause.
-    #[must_use]
     pub fn drops(&self) -> Drops {
         self.drops
     }
 
     /// The queue in packets, weighted by time.
-    #[must_use]
     pub fn queue_packets(&self, now: Instant) -> Summary {
         self.queue_packets.summary(now)
     }
 
     /// The queue as the time to drain it at the link's current rate, in microseconds, weighted
     /// by time.
-    #[must_use]
     pub fn queue_micros(&self, now: Instant) -> Summary {
         self.queue_micros.summary(now)
     }
 
     /// Queueing delays of departed packets: foreign ones, and those that carry feedback.
-    #[must_use]
     pub fn delays(&self) -> &[Delays; 2] {
         &self.delays
     }
 
     /// Bytes that the link could have carried so far, which is its rate integrated over time. 0
     /// for a link without a rate.
-    #[must_use]
     pub fn capacity_bytes(&self, now: Instant) -> u64 {
         u64::try_from(self.capacity.until(now) / 1_000_000_000).unwrap_or(u64::MAX)
     }

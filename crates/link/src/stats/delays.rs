@@ -40,13 +40,11 @@ impl Delays {
     }
 
     /// Number of all packets.
-    #[must_use]
     pub fn packets(&self) -> u64 {
         self.counts.iter().sum()
     }
 
     /// Sum of all delays in seconds.
-    #[must_use]
     pub fn seconds(&self) -> f64 {
         self.sum_nanos as f64 / 1e9
     }

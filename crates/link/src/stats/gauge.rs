@@ -44,7 +44,6 @@ pub struct Summary {
 
 impl Gauge {
     /// Creates a gauge that is zero since `now`.
-    #[must_use]
     pub fn new(now: Instant) -> Self {
         Self {
             since: now,
@@ -80,7 +79,6 @@ impl Gauge {
     }
 
     /// Statistics up to `now`.
-    #[must_use]
     pub fn summary(&self, now: Instant) -> Summary {
         let pending = now.as_nanos().saturating_sub(self.since.as_nanos());
         let area = self.area + u128::from(self.value) * u128::from(pending);

@@ -203,13 +203,11 @@ impl<O: Outbound> Ingress<O> {
     }
 
     /// Returns the counters so far.
-    #[must_use]
     pub fn counts(&self) -> Counts {
         self.counters.counts()
     }
 
     /// Returns the active flows.
-    #[must_use]
     pub const fn flows(&self) -> &Flows {
         &self.flows
     }

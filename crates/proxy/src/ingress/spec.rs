@@ -178,7 +178,6 @@ impl Bind {
     }
 
     /// Returns the addresses to listen on. If there are several, the machine may lack all but one.
-    #[must_use]
     pub fn addresses(&self) -> Vec<SocketAddr> {
         let both =
             |v4: Ipv4Addr, v6: Ipv6Addr| vec![(v4, self.port).into(), (v6, self.port).into()];
@@ -190,7 +189,6 @@ impl Bind {
     }
 
     /// Returns true if only this machine can reach the listener.
-    #[must_use]
     pub fn is_local(&self) -> bool {
         match self.place {
             Place::Loopback => true,

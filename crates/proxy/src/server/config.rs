@@ -158,7 +158,6 @@ impl Source<'_> {
 }
 
 /// Parses an address or a prefix.
-#[must_use]
 pub fn prefix(text: &str) -> Option<IpNet> {
     let address = || text.parse::<IpAddr>().ok().map(IpNet::from);
     text.parse().ok().or_else(address)
@@ -230,7 +229,6 @@ impl Config {
     }
 
     /// Creates a configuration without a file.
-    #[must_use]
     pub fn new(tokens: PathBuf, policy: Policy) -> Self {
         Self {
             listen: None,
@@ -249,7 +247,6 @@ impl Config {
     }
 
     /// Returns the access of these users.
-    #[must_use]
     pub fn access(&self, users: &[(String, Credential)]) -> Access {
         let users = users.iter().map(|(name, credential)| User {
             name: name.clone(),

@@ -103,7 +103,6 @@ pub struct Session {
 impl Session {
     /// Returns how many streams the client can open, both for its flows and for requests above
     /// the limit, which still get a response.
-    #[must_use]
     pub fn streams(&self) -> usize {
         2 * self.shared.gate.rules().flows_per_user() + SPARE_STREAMS
     }
@@ -135,7 +134,6 @@ impl Shared {
 
 impl Proxy {
     /// Creates a proxy for users with `access`.
-    #[must_use]
     pub fn new(access: Access, times: Times) -> Self {
         Self(Arc::new(Shared {
             gate: Gate::new(access),
@@ -153,31 +151,26 @@ impl Proxy {
     }
 
     /// Returns totals so far.
-    #[must_use]
     pub fn counts(&self) -> Counts {
         self.0.counters.counts()
     }
 
     /// Returns the number of active flows.
-    #[must_use]
     pub fn flows(&self) -> usize {
         self.0.gate.flows()
     }
 
     /// Returns the active flows.
-    #[must_use]
     pub fn open_flows(&self) -> &Flows {
         &self.0.flows
     }
 
     /// Returns the connections of clients.
-    #[must_use]
     pub fn connections(&self) -> Vec<Connection> {
         self.0.connections().values().cloned().collect()
     }
 
     /// Begins serving flows on a connection whose handshake is complete.
-    #[must_use]
     pub fn session(&self, connection: &Connection) -> Session {
         let shared = Arc::clone(&self.0);
         count(&shared.counters.connections);

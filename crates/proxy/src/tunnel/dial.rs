@@ -33,7 +33,6 @@ pub struct Dialer {
 impl Dialer {
     /// Creates a dialer for `server` with the application protocol
     /// [`ALPN`](pathmark_http3::wire::ALPN), which `config` must offer.
-    #[must_use]
     pub fn new(server: Target, config: ClientConfig) -> Self {
         Self {
             server,

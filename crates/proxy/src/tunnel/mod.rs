@@ -82,7 +82,6 @@ type Id = u64;
 impl Tunnel {
     /// Starts connecting in a spawned task, which keeps the connection. Without a token, the
     /// proxy authenticates the client by its certificate.
-    #[must_use]
     pub fn new(dialer: Dialer, token: Option<&Token>, times: TunnelTimes) -> Self {
         Self(Arc::new(Inner {
             authority: dialer.server().to_string(),
@@ -93,7 +92,6 @@ impl Tunnel {
     }
 
     /// Returns the proxy's host and port.
-    #[must_use]
     pub fn server(&self) -> &str {
         &self.0.authority
     }

@@ -15,7 +15,6 @@ pub struct Switch(Arc<RwLock<Tunnel>>);
 
 impl Switch {
     /// Creates a switch with its first tunnel.
-    #[must_use]
     pub fn new(tunnel: Tunnel) -> Self {
         Self(Arc::new(RwLock::new(tunnel)))
     }
@@ -26,7 +25,6 @@ impl Switch {
     }
 
     /// Returns the tunnel for new flows.
-    #[must_use]
     pub fn now(&self) -> Tunnel {
         self.0
             .read()

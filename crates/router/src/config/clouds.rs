@@ -15,7 +15,6 @@ pub struct Secret(String);
 
 impl Secret {
     /// Derives the key.
-    #[must_use]
     pub fn key(&self) -> Option<Key> {
         Key::new(self.0.as_bytes()).ok()
     }

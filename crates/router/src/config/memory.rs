@@ -9,7 +9,6 @@ use crate::forward::{WORKING, cost};
 
 impl Config {
     /// Bytes of packet buffers reserved for a port.
-    #[must_use]
     pub fn reserve(&self, port: &PortSpec) -> u64 {
         port.reserve.map_or_else(|| self.share(), |given| given.0)
     }

@@ -169,7 +169,6 @@ pub struct SteerSpec {
 
 impl Config {
     /// Returns warnings about settings that are probably unintended.
-    #[must_use]
     pub fn warnings(&self) -> Vec<String> {
         let mut ports = self.ports.iter();
         let speaks = ports.any(|port| port.link.laws().next().is_some());

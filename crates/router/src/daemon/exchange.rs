@@ -54,7 +54,6 @@ pub struct Exchange {
 
 impl Exchange {
     /// Starts with a client that has not sent anything yet.
-    #[must_use]
     pub fn new(protocol: Protocol) -> Self {
         Self {
             protocol,
@@ -126,7 +125,6 @@ impl Exchange {
     }
 
     /// Returns the answer with the router's reply; `None`: it did not reply.
-    #[must_use]
     pub fn answer(&self, body: Option<Arc<str>>) -> Answer {
         match (self.protocol, body) {
             (Protocol::Line, Some(body)) => Answer {
@@ -159,19 +157,16 @@ pub(super) fn error_line(error: &str) -> String {
 
 impl Answer {
     /// Length in bytes.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.head.len() + self.body.len()
     }
 
     /// Returns true if there is nothing to send.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// Returns the unsent rest of the head and of the body, after `sent` bytes.
-    #[must_use]
     pub fn rest(&self, sent: usize) -> [&[u8]; 2] {
         let head = self.head.get(sent..).unwrap_or_default();
         let behind = sent.saturating_sub(self.head.len());

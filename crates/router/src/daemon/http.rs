@@ -50,7 +50,6 @@ pub enum Status {
 
 impl Status {
     /// Code and reason phrase.
-    #[must_use]
     pub const fn line(self) -> &'static str {
         match self {
             Self::Ok => "200 OK",
@@ -173,7 +172,6 @@ fn is_token(byte: u8) -> bool {
 }
 
 /// The head of an answer with a body of `length` bytes.
-#[must_use]
 pub fn head(status: Status, length: usize) -> Vec<u8> {
     let kind = match status {
         Status::Ok => "text/plain; version=0.0.4; charset=utf-8",
@@ -192,7 +190,6 @@ pub fn head(status: Status, length: usize) -> Vec<u8> {
 }
 
 /// The body of an answer other than 200.
-#[must_use]
 pub const fn explanation(status: Status) -> &'static str {
     match status {
         Status::Ok => "",

@@ -26,7 +26,6 @@ pub struct Supervisor {
 
 impl Supervisor {
     /// Reads the environment.
-    #[must_use]
     pub fn from_environment(now: Instant) -> Self {
         let text = |key: &str| env::var(key).ok();
         let interval = interval(
@@ -66,7 +65,6 @@ impl Supervisor {
     }
 
     /// When [`Self::beat`] is due next.
-    #[must_use]
     pub fn due(&self) -> Option<Instant> {
         self.interval.map(|_| self.due)
     }

@@ -14,7 +14,6 @@ use crate::tun::{LinkKind, find, sys};
 
 /// Lists everything that is clearly missing or differs from the configuration, one line each,
 /// without changing anything.
-#[must_use]
 pub fn missing(config: &Config) -> Vec<String> {
     let mut found = Vec::new();
     if let Some(user) = config.user.clone()
@@ -102,7 +101,6 @@ fn taken_addresses(config: &Config) -> Vec<String> {
 }
 
 /// Lists settings that are probably unintended, and steps that are not done yet, one line each.
-#[must_use]
 pub fn doubtful(config: &Config, path: &Path) -> Vec<String> {
     let mut found = Vec::new();
     let mode = std::fs::metadata(path).map(|file| file.permissions().mode());

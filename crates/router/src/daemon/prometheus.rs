@@ -217,7 +217,6 @@ const LINK_METRICS: [(&str, &str, &str, Value); 34] = [
 ];
 
 /// Formats the snapshot.
-#[must_use]
 pub(super) fn render(snapshot: &Snapshot) -> String {
     let mut text = String::new();
     // Writing to a string cannot fail.

@@ -91,14 +91,12 @@ impl Classifier {
     /// counts the hops that the host's kernel subtracted from the TTL before the router read the
     /// packet.
     #[inline]
-    #[must_use]
     pub fn classify(&self, bytes: &[u8], layout: &Layout, before: u8) -> (Arrival, Carrier) {
         self.classify_first(bytes, layout, layout.len(), before)
     }
 
     /// Returns the fields of a packet whose shim is not trusted, as if it had none.
     #[cold]
-    #[must_use]
     pub fn plain(arrival: Arrival) -> (Arrival, Carrier) {
         let arrival = Arrival {
             carried: Carried::Foreign,
@@ -109,7 +107,6 @@ impl Classifier {
 
     /// Returns the fields of a packet for ports that never look into packets.
     #[inline]
-    #[must_use]
     pub fn unread(layout: &Layout) -> (Arrival, Carrier) {
         let arrival = Arrival {
             bytes: u32::try_from(layout.len()).unwrap_or(u32::MAX),
@@ -122,7 +119,6 @@ impl Classifier {
     /// Classifies the first segment of a super-packet like [`classify`](Self::classify). Cut
     /// out, this segment is an IP packet of `packet` bytes.
     #[inline]
-    #[must_use]
     pub fn classify_first(
         &self,
         bytes: &[u8],

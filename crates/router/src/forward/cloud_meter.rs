@@ -57,7 +57,6 @@ impl CloudMeter {
     /// Creates a meter whose messages use the UDP port `port` of all routers. `own` has the
     /// addresses by which headers name this router; `measurer` must have been created with the
     /// same ones.
-    #[must_use]
     pub fn new(own: Own, port: u16, measurer: Measurer) -> Self {
         Self {
             own,
@@ -72,13 +71,11 @@ impl CloudMeter {
     }
 
     /// Returns the measurer, whose state can be inspected.
-    #[must_use]
     pub const fn measurer(&self) -> &Measurer {
         &self.measurer
     }
 
     /// Counts of datagrams by outcome.
-    #[must_use]
     pub const fn counts(&self) -> MessageCounts {
         self.counts
     }

@@ -41,7 +41,6 @@ impl Router {
     }
 
     /// Returns the cloud meter, if one is set.
-    #[must_use]
     pub fn cloud_meter(&self) -> Option<&CloudMeter> {
         self.meter.as_deref()
     }

@@ -10,7 +10,6 @@ macro_rules! counters {
 
         impl Counters {
             /// Names and values, for reports.
-            #[must_use]
             pub fn entries(&self) -> Vec<(&'static str, u64)> {
                 vec![$((stringify!($name), self.$name),)*]
             }

@@ -24,7 +24,6 @@ pub struct Frame {
 
 impl Frame {
     /// Creates a frame from a packet of `len` bytes at the start of `buffer`.
-    #[must_use]
     pub fn new(buffer: Box<[u8]>, len: usize, offload: Offload) -> Self {
         Self {
             len: u32::try_from(len.min(buffer.len())).unwrap_or(0),
@@ -38,14 +37,12 @@ impl Frame {
 
     /// Returns the packet's bytes.
     #[inline]
-    #[must_use]
     pub fn bytes(&self) -> &[u8] {
         self.buffer.get(..self.len as usize).unwrap_or(&[])
     }
 
     /// Number of IP packets that the frame consists of.
     #[inline]
-    #[must_use]
     pub fn packets(&self) -> u32 {
         let Some(gso) = self.offload.gso else {
             return 1;
@@ -55,7 +52,6 @@ impl Frame {
     }
 
     /// Length of a super-packet's headers, including UDP or TCP, and 0 for other packets.
-    #[must_use]
     pub fn header_len(&self) -> u16 {
         let Some(gso) = self.offload.gso else {
             return 0;

@@ -38,7 +38,6 @@ const WORTH: usize = 4 << 20;
 
 /// Returns the size of the buffer that a packet of `len` bytes takes, or `None` if it exceeds
 /// the largest size.
-#[must_use]
 pub fn cost(len: usize) -> Option<usize> {
     CLASSES.get(class_of(len)).copied()
 }
@@ -100,7 +99,6 @@ pub struct Pool {
 
 impl Pool {
     /// Creates an empty pool that will never hold more than `limit` bytes.
-    #[must_use]
     pub fn new(limit: usize) -> Self {
         Self {
             free: Default::default(),
@@ -221,13 +219,11 @@ impl Pool {
     }
 
     /// Bytes of all buffers, used or unused.
-    #[must_use]
     pub fn allocated(&self) -> usize {
         self.allocated
     }
 
     /// Bytes of buffers in use.
-    #[must_use]
     pub fn used(&self) -> usize {
         self.used
     }
@@ -302,7 +298,6 @@ impl Pool {
     }
 
     /// Returns when [`tidy`](Self::tidy) has work to do next.
-    #[must_use]
     pub fn tidy_at(&self) -> Option<Instant> {
         if self.allocated > self.goal && self.spare() > 0 {
             return Some(self.step_at);

@@ -62,7 +62,6 @@ pub struct RouterPort {
 
 impl RouterPort {
     /// Creates a port that does not belong to a router yet.
-    #[must_use]
     pub fn new(settings: PortSettings, link: Link<Frame>) -> Self {
         Self {
             settings,
@@ -91,25 +90,21 @@ impl RouterPort {
     }
 
     /// Number of packets whose shim was not trusted.
-    #[must_use]
     pub fn not_believed(&self) -> u64 {
         self.not_believed
     }
 
     /// Counts of IP packets that arrived and left here.
-    #[must_use]
     pub fn tally(&self) -> &Tally {
         &self.tally
     }
 
     /// Counts of shims in a tunnel's packets; `None` for a port without a tunnel.
-    #[must_use]
     pub fn tunnel(&self) -> Option<TunnelTally> {
         self.settings.tunnel.map(|_| self.tunnel)
     }
 
     /// Number of IP packets in the queue and on the wire.
-    #[must_use]
     pub fn held_packets(&self) -> u64 {
         self.link.port().depth().packets + self.wire_packets()
     }
@@ -136,7 +131,6 @@ impl RouterPort {
 
     /// Returns true if a super-packet of `bytes` in total may pass uncut.
     #[inline]
-    #[must_use]
     pub fn passes_whole(&self, bytes: usize) -> bool {
         let fast = self.link.port().rate().is_none_or(|rate| {
             (bytes as u64).saturating_mul(1_000_000) <= rate.saturating_mul(WHOLE_MICROS)
@@ -147,7 +141,6 @@ impl RouterPort {
     /// Returns the source address for ICMP messages from this port to a host of the same IP
     /// version as `like`. Without an IPv4 address, the port uses the dummy address of RFC 7600;
     /// without an IPv6 address, it sends none.
-    #[must_use]
     pub fn source_for(&self, like: IpAddr) -> Option<IpAddr> {
         const DUMMY: Ipv4Addr = Ipv4Addr::new(192, 0, 0, 8);
         let own = self.settings.addresses.iter().copied();

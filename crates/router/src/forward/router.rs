@@ -112,7 +112,6 @@ impl Owner<Frame> for PacketStore {
 
 impl Router {
     /// Creates a router without ports and routes.
-    #[must_use]
     pub fn new(config: RouterConfig) -> Self {
         Self {
             ports: Vec::new(),
@@ -187,7 +186,6 @@ impl Router {
     }
 
     /// Returns the seed of flow and source hashes.
-    #[must_use]
     pub fn hash_seed(&self) -> u64 {
         self.classifier.seed
     }
@@ -207,7 +205,6 @@ impl Router {
     }
 
     /// Returns the ports.
-    #[must_use]
     pub fn ports(&self) -> &[RouterPort] {
         &self.ports
     }
@@ -220,7 +217,6 @@ impl Router {
     }
 
     /// Returns the router's counters.
-    #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
@@ -231,13 +227,11 @@ impl Router {
     }
 
     /// Bytes of packet buffers that a port holds.
-    #[must_use]
     pub fn held(&self, port: &RouterPort) -> usize {
         self.store.pool.held(port.account)
     }
 
     /// Returns the buffer pool.
-    #[must_use]
     pub fn pool(&self) -> &Pool {
         &self.store.pool
     }
@@ -248,7 +242,6 @@ impl Router {
     }
 
     /// Bytes of all packet buffers, used or unused.
-    #[must_use]
     pub fn memory(&self) -> usize {
         self.store.pool.allocated()
     }
@@ -387,14 +380,12 @@ impl Router {
     }
 
     /// Returns the target for packets to `destination`.
-    #[must_use]
     pub fn route(&self, destination: IpAddr) -> Option<Target> {
         self.routes.lookup(destination).copied()
     }
 }
 
 /// Compiles a routing table that includes the router's own addresses.
-#[must_use]
 pub fn route_table<'a>(
     mut routes: Routes<Target>,
     own: impl IntoIterator<Item = &'a IpAddr>,

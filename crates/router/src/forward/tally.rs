@@ -55,7 +55,6 @@ impl Refused {
     ];
 
     /// Returns the name used in reports.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Malformed => "malformed",
@@ -99,7 +98,6 @@ pub struct Tally {
 
 impl Tally {
     /// Number of arriving packets that were not forwarded for this reason.
-    #[must_use]
     pub fn refused(&self, why: Refused) -> u64 {
         self.refused.get(why as usize).copied().unwrap_or(0)
     }

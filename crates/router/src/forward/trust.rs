@@ -24,7 +24,6 @@ pub enum Trust {
 impl Trust {
     /// Returns true if shims from `source` that arrive on port `from` are trusted.
     #[inline]
-    #[must_use]
     pub fn covers(&self, from: usize, source: IpAddr) -> bool {
         match self {
             Self::All => true,

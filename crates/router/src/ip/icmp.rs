@@ -140,7 +140,6 @@ pub fn echo_reply(packet: &[u8], layout: &Layout, out: &mut [u8]) -> Option<usiz
 
 /// Returns true if the checksum of an ICMP message is correct, and false if the message is too
 /// short to have one.
-#[must_use]
 pub fn checksum_holds(packet: &[u8], layout: &Layout) -> bool {
     let message = layout.upper(packet);
     let sum = match layout.version() {

@@ -15,7 +15,6 @@ pub struct TokenBucket {
 impl TokenBucket {
     /// Creates a bucket of `per_second` events on average, and up to `burst` at once. A rate of
     /// 0 allows none.
-    #[must_use]
     pub fn new(per_second: u32, burst: u32) -> Self {
         Self {
             interval: 1_000_000_000u64

@@ -97,7 +97,6 @@ impl Reassembly {
     }
 
     /// Returns the bytes in memory.
-    #[must_use]
     pub fn held(&self) -> usize {
         let sizes = self.incomplete.iter();
         sizes.map(|d| d.data.len() + d.header.len()).sum()

@@ -52,13 +52,11 @@ impl FromStr for Prefix {
 
 impl Prefix {
     /// Returns true if the prefix contains `address`.
-    #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
         self.0.contains(&address)
     }
 
     /// Returns the prefix as address and length.
-    #[must_use]
     pub fn net(&self) -> IpNet {
         self.0
     }
@@ -86,7 +84,6 @@ pub struct Routes<T> {
 
 impl<T> Routes<T> {
     /// Creates a set without routes.
-    #[must_use]
     pub fn new() -> Self {
         Self {
             v4: BTreeMap::new(),
@@ -103,13 +100,11 @@ impl<T> Routes<T> {
     }
 
     /// Number of routes.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.v4.len() + self.v6.len()
     }
 
     /// Returns true if there is no route.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -118,7 +113,6 @@ impl<T> Routes<T> {
 impl<T: PartialEq> Routes<T> {
     /// Compiles a table for lookups. It should have few different next hops; routes to more than
     /// 2²⁴ of them are omitted.
-    #[must_use]
     pub fn compile(self) -> RouteTable<T> {
         let mut hops: Vec<T> = Vec::new();
         let mut draft = Draft::new();
@@ -156,7 +150,6 @@ pub struct RouteTable<T> {
 impl<T> RouteTable<T> {
     /// Returns the next hop of the longest prefix that contains `destination`.
     #[inline]
-    #[must_use]
     pub fn lookup(&self, destination: IpAddr) -> Option<&T> {
         match destination {
             IpAddr::V4(address) => self.hops.get(self.v4.lookup(address)?),

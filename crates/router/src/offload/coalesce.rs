@@ -85,7 +85,6 @@ impl Header {
 
 impl Coalescer {
     /// Starts with a packet, or returns `None` if it cannot be coalesced.
-    #[must_use]
     pub fn start(bytes: &[u8], offload: Offload) -> Option<Self> {
         let first = Header::find(bytes, offload)?;
         let size = bytes.len() - first.len;
@@ -255,19 +254,16 @@ impl Coalescer {
     }
 
     /// Returns the kind of the super-packet.
-    #[must_use]
     pub fn kind(&self) -> GsoKind {
         self.first.kind
     }
 
     /// Number of packets so far.
-    #[must_use]
     pub fn segments(&self) -> usize {
         self.segments
     }
 
     /// Length of the header in front of each packet's payload.
-    #[must_use]
     pub fn header_len(&self) -> usize {
         self.first.len
     }

@@ -85,19 +85,16 @@ impl Super {
     }
 
     /// Number of packets in it, at least 1.
-    #[must_use]
     pub fn segments(&self) -> usize {
         self.payload().div_ceil(usize::from(self.gso.size)).max(1)
     }
 
     /// Length of the largest packet, in bytes.
-    #[must_use]
     pub fn largest(&self) -> usize {
         self.header + self.payload().min(usize::from(self.gso.size))
     }
 
     /// Total bytes of all packets.
-    #[must_use]
     pub fn total(&self) -> usize {
         self.segments() * self.header + self.payload()
     }
@@ -112,7 +109,6 @@ impl Super {
 
     /// Returns the UDP or TCP payload of packet `index`.
     #[inline]
-    #[must_use]
     pub fn segment_payload<'b>(&self, bytes: &'b [u8], index: usize) -> &'b [u8] {
         let size = usize::from(self.gso.size);
         let rest = self
@@ -125,13 +121,11 @@ impl Super {
 
     /// Returns true if it consists of UDP datagrams.
     #[inline]
-    #[must_use]
     pub const fn is_udp(&self) -> bool {
         matches!(self.gso.kind, GsoKind::Udp)
     }
 
     /// Length of packet `index`, in bytes.
-    #[must_use]
     pub fn segment_len(&self, index: usize) -> usize {
         self.header
             + if index + 1 < self.segments() {

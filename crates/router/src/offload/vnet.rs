@@ -113,7 +113,6 @@ impl Offload {
 
     /// Returns the header for a packet whose IP and upper-layer headers have `header_len` bytes.
     #[inline]
-    #[must_use]
     pub fn emit(&self, header_len: u16) -> VnetHeader {
         let mut header = [0; VNET_LEN];
         let [flags, kind, h0, h1, s0, s1, c0, c1, o0, o1] = &mut header;

@@ -152,13 +152,11 @@ impl Device {
     }
 
     /// The interface's name when it was opened.
-    #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
     /// The offloads in use.
-    #[must_use]
     pub fn offloads(&self) -> Offloads {
         self.offloads
     }
@@ -169,7 +167,6 @@ impl Device {
     }
 
     /// Returns true once the interface is gone.
-    #[must_use]
     pub fn is_lost(&self) -> bool {
         self.lost
     }
@@ -216,7 +213,6 @@ impl Device {
     }
 
     /// Returns how to query the kernel about the interface; `None` if this is impossible.
-    #[must_use]
     pub fn watched(&self) -> Option<Watch> {
         self.watch.clone()
     }

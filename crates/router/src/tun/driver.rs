@@ -98,13 +98,11 @@ impl Driver {
 
     /// The current time.
     #[inline]
-    #[must_use]
     pub fn now(&self) -> Instant {
         since(self.start)
     }
 
     /// The router.
-    #[must_use]
     pub fn router(&self) -> &Router {
         &self.router
     }
@@ -115,7 +113,6 @@ impl Driver {
     }
 
     /// The interfaces, in the order of the router's ports.
-    #[must_use]
     pub fn devices(&self) -> &[Device] {
         &self.devices
     }

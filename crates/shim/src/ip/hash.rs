@@ -7,7 +7,6 @@ impl Layout {
     /// shows them. Fragments hash without ports, so that those of one datagram stay together.
     /// A sender without `seed` cannot aim for collisions cheaply.
     #[inline]
-    #[must_use]
     pub fn flow_hash(&self, bytes: &[u8], seed: u64) -> u32 {
         let ports = match self.fragment {
             Fragment::Whole => self.ports(bytes),
@@ -30,7 +29,6 @@ impl Layout {
 
     /// A hash of the packet's source: its IPv4 address, or the 64 bits of its
     /// IPv6 prefix, in which a host may take any address.
-    #[must_use]
     pub fn source_hash(&self, bytes: &[u8], seed: u64) -> u32 {
         let at = match self.version {
             Version::V4 => 12..16,

@@ -7,7 +7,6 @@ use crate::checksum::{Delta, Sum};
 impl Layout {
     /// TTL or hop limit.
     #[inline]
-    #[must_use]
     pub fn ttl(&self, bytes: &[u8]) -> Option<u8> {
         bytes.get(self.ttl_offset()).copied()
     }
@@ -33,14 +32,12 @@ impl Layout {
 
     /// DSCP, 6 bits (RFC 2474).
     #[inline]
-    #[must_use]
     pub fn dscp(&self, bytes: &[u8]) -> Option<u8> {
         Some(self.traffic_class(bytes)? >> 2)
     }
 
     /// ECN field, 2 bits (RFC 3168).
     #[inline]
-    #[must_use]
     pub fn ecn(&self, bytes: &[u8]) -> Option<u8> {
         Some(self.traffic_class(bytes)? & 3)
     }
@@ -59,7 +56,6 @@ impl Layout {
 
     /// DSCP and ECN field in one byte (IPv4 type of service, IPv6 traffic class).
     #[inline]
-    #[must_use]
     pub fn traffic_class(&self, bytes: &[u8]) -> Option<u8> {
         let &[b0, b1] = bytes.first_chunk::<2>()?;
         Some(match self.version {
@@ -96,7 +92,6 @@ impl Layout {
 
     /// True if IPv4's header checksum is right; IPv6 has none, so always true there.
     #[inline]
-    #[must_use]
     pub fn header_checksum_ok(&self, bytes: &[u8]) -> bool {
         if self.version == Version::V6 {
             return true;
@@ -111,7 +106,6 @@ impl Layout {
     }
 
     /// True if the packet must not be fragmented on the way: IPv4's DF flag, IPv6 always.
-    #[must_use]
     pub fn dont_fragment(&self, bytes: &[u8]) -> bool {
         self.version == Version::V6 || bytes.get(6).is_some_and(|flags| flags & 0x40 != 0)
     }

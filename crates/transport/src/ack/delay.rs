@@ -32,7 +32,6 @@ pub struct AckDelay {
 
 impl AckDelay {
     /// Acknowledges every second ack-eliciting packet, after `max_ack_delay` at the latest.
-    #[must_use]
     pub const fn new(max_ack_delay: Duration) -> Self {
         Self {
             threshold: 1,
@@ -51,7 +50,6 @@ impl AckDelay {
 
     /// Acknowledges each ack-eliciting packet immediately, for the Initial and Handshake spaces
     /// (RFC 9000 §13.2.1).
-    #[must_use]
     pub const fn immediate() -> Self {
         let mut delay = Self::new(Duration::ZERO);
         delay.threshold = 0;
@@ -142,14 +140,12 @@ impl AckDelay {
 
     /// Returns the latest time for sending an ACK. Unless this is after `now`, the next
     /// datagram must contain it immediately.
-    #[must_use]
     #[inline]
     pub const fn deadline(&self) -> Option<Instant> {
         self.due_at
     }
 
     /// Returns true if an ACK is due.
-    #[must_use]
     #[inline]
     pub fn due(&self, now: Instant) -> bool {
         self.due_at.is_some_and(|at| at <= now)
@@ -157,14 +153,12 @@ impl AckDelay {
 
     /// Returns true if an ACK would report anything new, so that it is worth adding to any
     /// packet.
-    #[must_use]
     #[inline]
     pub const fn news(&self) -> bool {
         self.news
     }
 
     /// Returns how long ago the largest packet arrived: the delay field of the ACK frame.
-    #[must_use]
     #[inline]
     pub const fn held(&self, now: Instant) -> Duration {
         // [9000 13.2.5 own-delay]
@@ -172,7 +166,6 @@ impl AckDelay {
     }
 
     /// Returns the largest number reported in an ACK.
-    #[must_use]
     pub const fn reported(&self) -> Option<u64> {
         self.reported
     }

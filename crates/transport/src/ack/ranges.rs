@@ -29,7 +29,6 @@ impl Default for ReceivedRanges {
 
 impl ReceivedRanges {
     /// Creates an empty set that keeps at most the `limit` newest ranges (at least 1).
-    #[must_use]
     pub fn new(limit: usize) -> Self {
         Self {
             ranges: VecDeque::new(),
@@ -133,7 +132,6 @@ impl ReceivedRanges {
     }
 
     /// Returns true if `number` was received or is below the floor.
-    #[must_use]
     pub fn contains(&self, number: u64) -> bool {
         number < self.floor
             || self
@@ -144,14 +142,12 @@ impl ReceivedRanges {
     }
 
     /// Returns the largest number received, even if it was pruned.
-    #[must_use]
     #[inline]
     pub const fn largest(&self) -> Option<u64> {
         self.largest
     }
 
     /// Returns the smallest missing number that is at least `from` and below the largest.
-    #[must_use]
     #[inline]
     pub fn first_missing(&self, from: u64) -> Option<u64> {
         let &(first, _) = self.ranges.back()?;
@@ -169,13 +165,11 @@ impl ReceivedRanges {
     }
 
     /// Returns the floor, below which all numbers count as received.
-    #[must_use]
     pub const fn floor(&self) -> u64 {
         self.floor
     }
 
     /// Returns the maximum number of ranges.
-    #[must_use]
     pub const fn limit(&self) -> usize {
         self.limit
     }
@@ -189,13 +183,11 @@ impl ReceivedRanges {
     }
 
     /// Returns the number of ranges.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.ranges.len()
     }
 
     /// Returns true if there is nothing to acknowledge.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }

@@ -28,7 +28,6 @@ pub struct AckRequest {
 
 impl AckRequest {
     /// Creates the state from the peer's transport parameters.
-    #[must_use]
     pub const fn new(max_ack_delay: Duration, min_ack_delay: Option<Duration>) -> Self {
         Self {
             min_delay: min_ack_delay,
@@ -97,7 +96,6 @@ impl AckRequest {
 
     /// Returns the maximum time for which the peer may currently delay an ACK, as part of probe
     /// timeouts.
-    #[must_use]
     pub const fn max_ack_delay(&self) -> Duration {
         self.in_force
     }

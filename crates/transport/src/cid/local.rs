@@ -47,7 +47,6 @@ pub struct LocalIds {
 impl LocalIds {
     /// Starts with the id of the handshake, sequence number 0. If it is empty, no others are
     /// issued.
-    #[must_use]
     pub fn new(first: ConnectionId) -> Self {
         Self {
             entries: vec![Entry {
@@ -101,7 +100,6 @@ impl LocalIds {
 
     /// Returns true if [`next_frame`](Self::next_frame) may return a frame.
     #[inline]
-    #[must_use]
     pub fn has_pending(&self) -> bool {
         !self.pending.is_empty()
     }

@@ -46,7 +46,6 @@ pub struct RemoteIds {
 impl RemoteIds {
     /// Creates the state with the id of the handshake, sequence number 0. `limit` is this
     /// side's `active_connection_id_limit`, 2 to 64.
-    #[must_use]
     pub fn new(first: ConnectionId, limit: u64) -> Self {
         Self {
             current: RemoteId {
@@ -82,7 +81,6 @@ impl RemoteIds {
 
     /// Returns the id for the current path.
     #[inline]
-    #[must_use]
     pub fn current(&self) -> &RemoteId {
         &self.current
     }
@@ -218,7 +216,6 @@ impl RemoteIds {
     }
 
     /// Returns true if a separate id is available for probing a path.
-    #[must_use]
     pub fn has_spare(&self) -> bool {
         !self.spare.is_empty()
     }
@@ -236,7 +233,6 @@ impl RemoteIds {
 
     /// Returns true if the id can still be used, because it is the current one or was returned
     /// by [`allot`](Self::allot).
-    #[must_use]
     pub fn is_held(&self, sequence: u64) -> bool {
         core::iter::once(&self.current)
             .chain(&self.allotted)
@@ -281,7 +277,6 @@ impl RemoteIds {
     /// Returns true if this token, from the end of a datagram that can't be opened, belongs to
     /// an id in use. The peer has then lost the state of the connection (RFC 9000 §10.3.1).
     /// Tokens of unused and retired ids don't count.
-    #[must_use]
     pub fn is_reset(&self, token: &ResetToken) -> bool {
         core::iter::once(&self.current)
             .chain(&self.allotted)
@@ -293,7 +288,6 @@ impl RemoteIds {
 
     /// Returns true if [`next_retirement`](Self::next_retirement) returns anything.
     #[inline]
-    #[must_use]
     pub fn has_pending(&self) -> bool {
         !self.pending.is_empty()
     }

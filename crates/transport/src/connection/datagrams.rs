@@ -32,7 +32,6 @@ impl Datagrams<'_> {
     /// on the path's MTU, the overhead of its packets, and the peer's limit, so it changes with the
     /// path. `None` means that the peer doesn't accept datagrams, or its parameters haven't
     /// arrived.
-    #[must_use]
     pub fn max_size(&self) -> Option<usize> {
         self.sources.max_datagram_size(self.path)
     }
@@ -62,7 +61,6 @@ impl Datagrams<'_> {
     }
 
     /// Returns how long another datagram can be without dropping any from the queue, in bytes.
-    #[must_use]
     pub const fn send_room(&self) -> usize {
         self.sources.datagrams.send_room()
     }
@@ -108,7 +106,6 @@ impl Datagrams<'_> {
 
     /// Returns true if unread datagrams take more than half of their queue, so that you should read
     /// some before opening more packets.
-    #[must_use]
     pub fn pile_up(&self) -> bool {
         self.sources.datagrams.pile_up()
     }

@@ -200,7 +200,6 @@ impl Connection {
     }
 
     /// Returns true once this side has closed the connection and built a CONNECTION_CLOSE.
-    #[must_use]
     pub fn has_sent_close(&self) -> bool {
         self.lifecycle.has_sent_close()
     }
@@ -217,13 +216,11 @@ impl Connection {
 
     /// Returns the size of the largest datagram that can currently be sent, in bytes of UDP
     /// payload.
-    #[must_use]
     pub fn mtu(&self) -> u16 {
         self.paths.path().mtu()
     }
 
     /// Returns which end of the connection this is.
-    #[must_use]
     pub const fn side(&self) -> Side {
         self.side
     }
@@ -244,7 +241,6 @@ impl Connection {
     }
 
     /// Returns the state of the handshake, including the parameters negotiated so far.
-    #[must_use]
     pub const fn handshake(&self) -> &Handshake {
         &self.sources.handshake
     }
@@ -277,7 +273,6 @@ impl Connection {
 
     /// Returns true if `quote`, the beginning of a datagram quoted in an ICMP message, may be from
     /// this connection, because it contains the ID that its packets carry (RFC 9000 §14.2.1).
-    #[must_use]
     pub fn is_quoted_by(&self, quote: &[u8]) -> bool {
         let id = self.sources.control.remote_ids.current().id;
         let len = id.as_slice().len();
@@ -285,7 +280,6 @@ impl Connection {
     }
 
     /// Returns true if [`poll_routing`](Self::poll_routing) would return something.
-    #[must_use]
     pub fn has_routing(&self) -> bool {
         let token = self.sources.control.remote_ids.current().token;
         let moved = self.paths.has_moved_tokens();
@@ -293,7 +287,6 @@ impl Connection {
     }
 
     /// Returns when to call [`handle_timeout`](Self::handle_timeout) if nothing happens earlier.
-    #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
         let timers = self.lifecycle.timers();
         if !self.lifecycle.is_open() {
@@ -325,7 +318,6 @@ impl Connection {
     }
 
     /// Returns the differentiated services code point with which packets should be sent.
-    #[must_use]
     pub fn dscp(&self) -> u8 {
         self.config.dscp & 0x3f
     }
@@ -346,27 +338,23 @@ impl Connection {
     }
 
     /// Returns true from when the handshake is complete on this side until the connection is over.
-    #[must_use]
     pub fn is_established(&self) -> bool {
         self.sources.handshake.is_complete() && self.lifecycle.is_open()
     }
 
     /// Returns true while the handshake is running.
-    #[must_use]
     pub fn is_handshaking(&self) -> bool {
         !self.sources.handshake.is_complete() && self.lifecycle.is_open()
     }
 
     /// Returns true once the connection is over and has nothing left to do, so that you can drop
     /// it.
-    #[must_use]
     pub const fn is_drained(&self) -> bool {
         self.lifecycle.is_gone()
     }
 
     /// Returns until when packets can still arrive, if the peer has closed the connection (RFC 9000
     /// §10.2.2). You can drop the connection earlier if the endpoint drops its datagrams.
-    #[must_use]
     pub fn drains_until(&self) -> Option<Instant> {
         let draining = self.lifecycle.is_draining();
         let until = self.lifecycle.timers().get(Timer::Close);
@@ -374,19 +362,16 @@ impl Connection {
     }
 
     /// Returns why the connection is over, or `None` while it isn't.
-    #[must_use]
     pub const fn error(&self) -> Option<&ConnectionError> {
         self.lifecycle.error()
     }
 
     /// Returns the peer's address.
-    #[must_use]
     pub const fn remote_address(&self) -> SocketAddr {
         self.paths.path().remote()
     }
 
     /// Returns the local address, if the driver provides it.
-    #[must_use]
     pub const fn local_address(&self) -> Option<IpAddr> {
         self.paths.path().local()
     }
@@ -455,14 +440,12 @@ impl Connection {
 
     /// Returns the congestion window of the current path, in bytes.
     #[inline]
-    #[must_use]
     pub fn congestion_window(&self) -> u64 {
         self.paths.path().window()
     }
 
     /// Reports the state of the current path: algorithm, latest feedback, and the limits that keep
     /// the sender from being faster.
-    #[must_use]
     pub fn path_report(&self, now: Instant) -> PathReport {
         let receiving = &self.sources.streams.receiving;
         let receiving = (receiving.window(), receiving.is_limited());
@@ -482,7 +465,6 @@ impl Connection {
     }
 
     /// Returns the counters so far.
-    #[must_use]
     pub fn stats(&self) -> Stats {
         let datagrams = self.sources.datagrams.counts();
         Stats {

@@ -62,25 +62,21 @@ impl RttHistogram {
     }
 
     /// Returns the number of samples.
-    #[must_use]
     pub const fn samples(&self) -> u64 {
         self.samples
     }
 
     /// Returns the minimum sample, or `None` before the first.
-    #[must_use]
     pub fn min(&self) -> Option<Duration> {
         (self.samples > 0).then_some(self.min)
     }
 
     /// Returns the maximum sample, or `None` before the first.
-    #[must_use]
     pub fn max(&self) -> Option<Duration> {
         (self.samples > 0).then_some(self.max)
     }
 
     /// Returns the mean of the samples, or `None` before the first.
-    #[must_use]
     pub fn mean(&self) -> Option<Duration> {
         let nanos = self.sum.as_nanos().checked_div(u128::from(self.samples))?;
         Some(Duration::from_nanos(
@@ -90,7 +86,6 @@ impl RttHistogram {
 
     /// Returns the value that `per_mille` thousandths of the samples don't exceed, rounded up by at
     /// most an eighth, or `None` before the first sample.
-    #[must_use]
     pub fn quantile(&self, per_mille: u16) -> Option<Duration> {
         if self.samples == 0 {
             return None;

@@ -46,7 +46,6 @@ const ALERT_UNEXPECTED_MESSAGE: u8 = 10;
 
 impl HandshakeError {
     /// Returns the TLS alert to send.
-    #[must_use]
     pub const fn alert(&self) -> u8 {
         match self {
             Self::Certificate { alert, .. } | Self::Tls { alert, .. } => *alert,
@@ -57,7 +56,6 @@ impl HandshakeError {
 
     /// Returns the code for CONNECTION_CLOSE: CRYPTO_ERROR with the alert (RFC 9001 §4.8), or
     /// PROTOCOL_VIOLATION for messages that QUIC forbids.
-    #[must_use]
     pub fn code(&self) -> u64 {
         match self {
             Self::Forbidden { .. } => PROTOCOL_VIOLATION,

@@ -134,7 +134,6 @@ impl fmt::Debug for OneRttKeys {
 impl OneRttKeys {
     /// Creates the state with the keys of the handshake's
     /// [`KeyChange::OneRtt`](super::KeyChange::OneRtt).
-    #[must_use]
     pub fn new(keys: Keys, source: Box<dyn PhaseKeys>) -> Self {
         let (local, remote) = (keys.local, keys.remote);
         // By updating well before the limit, we leave time for the acknowledgement.
@@ -172,34 +171,29 @@ impl OneRttKeys {
 
     /// Returns the Key Phase bit for packets sealed now.
     #[inline]
-    #[must_use]
     pub fn phase(&self) -> Phase {
         self.phase
     }
 
     /// Returns the number of key phases since the handshake.
-    #[must_use]
     pub fn generation(&self) -> u64 {
         self.generation
     }
 
     /// Returns the number of bytes that sealing adds.
     #[inline]
-    #[must_use]
     pub fn tag_len(&self) -> usize {
         self.current.local.tag_len()
     }
 
     /// Returns the mask for the header of a packet that this side has sealed.
     #[inline]
-    #[must_use]
     pub fn mask_sent(&self, sample: &[u8; SAMPLE_LEN]) -> [u8; 5] {
         self.header_local.mask(sample)
     }
 
     /// Returns the mask for the header of a received packet.
     #[inline]
-    #[must_use]
     pub fn mask_received(&self, sample: &[u8; SAMPLE_LEN]) -> [u8; 5] {
         self.header_remote.mask(sample)
     }
@@ -390,7 +384,6 @@ impl OneRttKeys {
     /// Returns true if this side may begin an update: the handshake is confirmed, a packet of
     /// the current phase was acknowledged, and three PTOs have elapsed since the last change
     /// (RFC 9001 §6.1, §6.5).
-    #[must_use]
     pub fn may_update(&self, now: Instant) -> bool {
         // [9001 6.1 confirmed-first] [9001 6.1 acknowledged-first]
         self.confirmed && self.acked && now >= self.not_before
@@ -399,7 +392,6 @@ impl OneRttKeys {
     /// Returns true if the current key has sealed enough packets and
     /// [`begin_update`](Self::begin_update) would succeed.
     #[inline]
-    #[must_use]
     pub fn wants_update(&self, now: Instant) -> bool {
         // [9001 5.3 update-before-limit]
         self.sealed >= self.update_after && self.may_update(now)
@@ -417,7 +409,6 @@ impl OneRttKeys {
 
     /// Returns when [`on_time`](Self::on_time) should be called. This may be late, because
     /// [`open`](Self::open) discards old keys as well.
-    #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
         self.previous.as_ref().and_then(|p| p.drop_at)
     }

@@ -12,13 +12,11 @@ pub struct Random(StdRng);
 
 impl Random {
     /// Creates a generator from `seed`.
-    #[must_use]
     pub fn from_seed(seed: [u8; 32]) -> Self {
         Self(StdRng::from_seed(seed))
     }
 
     /// Creates a generator from a short seed, for emulations and tests.
-    #[must_use]
     pub fn from_u64(seed: u64) -> Self {
         Self(StdRng::seed_from_u64(seed))
     }

@@ -21,14 +21,12 @@ pub struct ResetToken([u8; RESET_TOKEN_LEN]);
 
 impl ResetToken {
     /// Creates a token from its bytes.
-    #[must_use]
     pub const fn new(bytes: [u8; RESET_TOKEN_LEN]) -> Self {
         Self(bytes)
     }
 
     /// Derives the token of one of this endpoint's connection ids. It can therefore be computed
     /// again after all state was lost (RFC 9000 §10.3.2).
-    #[must_use]
     pub fn derive(key: &dyn EndpointKey, cid: &[u8]) -> Self {
         // The label separates this use of the keyed hash from others.
         let mut input = [0u8; 6 + 20];
@@ -44,7 +42,6 @@ impl ResetToken {
     }
 
     /// Returns the token at the end of a datagram that is long enough to be a stateless reset.
-    #[must_use]
     pub fn at_end_of(datagram: &[u8]) -> Option<Self> {
         if datagram.len() < MIN_RESET_LEN {
             return None;
@@ -53,7 +50,6 @@ impl ResetToken {
     }
 
     /// Returns its bytes.
-    #[must_use]
     pub const fn as_bytes(&self) -> &[u8; RESET_TOKEN_LEN] {
         &self.0
     }

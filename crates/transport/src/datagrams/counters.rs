@@ -57,7 +57,6 @@ impl AddAssign for QueueCounts {
 
 impl QueueCounters {
     /// Returns the totals so far.
-    #[must_use]
     pub fn counts(&self) -> QueueCounts {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let waits = self.waits.each_ref().map(of);

@@ -60,7 +60,6 @@ enum Refusal {
 impl FirstPacket {
     /// Opens the packet, which must be at the beginning of `datagram`, and the token that it
     /// carries.
-    #[must_use]
     pub fn open(self, received: &Received, datagram: &[u8]) -> OpenedFirst {
         let Self {
             found,

@@ -64,7 +64,6 @@ pub struct EndpointConfig {
 impl EndpointConfig {
     /// Creates a configuration for a client that uses `key`, with default values. For `epoch`, see
     /// the field of this name.
-    #[must_use]
     pub fn new(key: SharedEndpointKey, epoch: Duration) -> Self {
         Self {
             key,

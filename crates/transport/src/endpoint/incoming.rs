@@ -32,25 +32,21 @@ pub struct Incoming {
 
 impl Incoming {
     /// Returns the client's address, according to its packet.
-    #[must_use]
     pub fn remote_address(&self) -> SocketAddr {
         self.received.remote
     }
 
     /// Returns the local address at which the packet arrived, if the driver knows it.
-    #[must_use]
     pub fn local_address(&self) -> Option<IpAddr> {
         self.received.local
     }
 
     /// Returns true if the client has proved its address by presenting a token.
-    #[must_use]
     pub fn is_validated(&self) -> bool {
         self.origin.validated
     }
 
     /// Returns true if you can still send a Retry, because the client hasn't followed one yet.
-    #[must_use]
     pub fn may_retry(&self) -> bool {
         self.origin.retry_scid.is_none()
     }

@@ -148,7 +148,6 @@ pub struct Endpoint {
 
 impl Endpoint {
     /// Creates an endpoint without connections. `random` must be unpredictable to others.
-    #[must_use]
     pub fn new(config: EndpointConfig, mut random: Random) -> Self {
         let limit = || RateLimit::new(config.answers_per_second);
         let demux = Demux::new(&mut random);
@@ -176,7 +175,6 @@ impl Endpoint {
     }
 
     /// Returns counters since the endpoint was created.
-    #[must_use]
     pub fn stats(&self) -> EndpointStats {
         self.stats
     }
@@ -194,20 +192,17 @@ impl Endpoint {
     }
 
     /// Returns how many bytes of memory received data currently takes, over all connections.
-    #[must_use]
     pub fn receive_memory(&self) -> u64 {
         self.memory.held()
     }
 
     /// Returns the number of connections, including clients waiting to be accepted.
-    #[must_use]
     pub fn connections(&self) -> usize {
         self.slots.len()
     }
 
     /// Returns the number of handshakes begun by clients that aren't complete, including failed
     /// ones that aren't forgotten yet.
-    #[must_use]
     pub fn half_open(&self) -> usize {
         self.half_open.count()
     }
@@ -223,7 +218,6 @@ impl Endpoint {
 
     /// Returns true if you can still accept `incoming`: it has neither expired nor had to make
     /// room.
-    #[must_use]
     pub fn is_waiting(&self, incoming: &Incoming) -> bool {
         matches!(
             self.slots.get(incoming.handle.0),

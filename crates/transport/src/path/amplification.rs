@@ -17,14 +17,12 @@ pub struct AmplificationLimit {
 
 impl AmplificationLimit {
     /// Creates the limit for an address that someone else may have forged.
-    #[must_use]
     pub const fn new() -> Self {
         Self::lending(0)
     }
 
     /// Creates the limit for another port of a host known to be the peer's. Up to `bytes` may be
     /// sent there in addition to three times those received.
-    #[must_use]
     pub const fn lending(bytes: u64) -> Self {
         Self {
             validated: false,
@@ -36,7 +34,6 @@ impl AmplificationLimit {
     }
 
     /// Creates an unlimited state, for an address known to be the peer's.
-    #[must_use]
     pub const fn validated() -> Self {
         Self {
             validated: true,
@@ -81,20 +78,17 @@ impl AmplificationLimit {
     }
 
     /// Returns true if there's no limit.
-    #[must_use]
     #[inline]
     pub const fn is_lifted(&self) -> bool {
         self.lifted
     }
 
     /// Returns true if the address was validated.
-    #[must_use]
     pub const fn is_validated(&self) -> bool {
         self.validated
     }
 
     /// Returns the number of bytes that may still be sent.
-    #[must_use]
     #[inline]
     pub const fn available(&self) -> u64 {
         if self.lifted {

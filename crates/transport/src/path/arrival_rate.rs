@@ -47,7 +47,6 @@ impl ArrivalRate {
     }
 
     /// Returns the rate that a later connection may request.
-    #[must_use]
     pub fn known(&self) -> Option<KnownPath> {
         let within = u128::from(self.most) * self.min_rtt.as_nanos() / 1_000_000_000;
         (within > u128::from(WORTH)).then_some(KnownPath {

@@ -18,7 +18,6 @@ pub struct Cadence {
 
 impl Cadence {
     /// Creates the state of a path that hasn't carried anything yet.
-    #[must_use]
     pub const fn new() -> Self {
         Self {
             without: 0,
@@ -28,7 +27,6 @@ impl Cadence {
 
     /// Returns true if the next ack-eliciting packet is the `every`-th, or if no packet carried the
     /// signal for a round trip.
-    #[must_use]
     #[inline]
     pub fn due(&self, now: Instant, every: u32, srtt: Duration) -> bool {
         self.without.saturating_add(1) >= every

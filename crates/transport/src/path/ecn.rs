@@ -32,7 +32,6 @@ impl EcnReceived {
     }
 
     /// Returns the counts to report, or `None` while no packet has carried a mark.
-    #[must_use]
     #[inline]
     pub fn counts(&self) -> Option<EcnCounts> {
         (self.counts != EcnCounts::default()).then_some(self.counts)
@@ -83,7 +82,6 @@ pub enum EcnState {
 
 impl EcnState {
     /// Returns the state in a word, for reports and logs.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Off => "off",
@@ -186,7 +184,6 @@ pub struct EcnValidation {
 impl EcnValidation {
     /// Begins to test a path with `mark`, which is ECT(0) or ECT(1). With [`Ecn::NotEct`], packets
     /// are never marked.
-    #[must_use]
     pub const fn new(mark: Ecn) -> Self {
         Self {
             state: match mark {
@@ -240,7 +237,6 @@ impl EcnValidation {
 
     /// Returns the codepoint of the next ack-eliciting packet. Other packets aren't marked (as in
     /// RFC 3168 §6.1.4), because nothing would show if the path dropped them.
-    #[must_use]
     #[inline]
     pub const fn mark(&self) -> Ecn {
         match self.state {
@@ -251,7 +247,6 @@ impl EcnValidation {
     }
 
     /// Returns the state of validation.
-    #[must_use]
     #[inline]
     pub const fn state(&self) -> EcnState {
         self.state
@@ -268,7 +263,6 @@ impl EcnValidation {
 
     /// Returns true if the next marked packet is a trial. It then shouldn't have anything but the
     /// mark that could make it fail.
-    #[must_use]
     #[inline]
     pub const fn is_tried(&self) -> bool {
         matches!(self.trial, Trial::Due)

@@ -29,7 +29,6 @@ pub struct Counting {
 
 impl Counting {
     /// Begins a new epoch for packets with `signal`. The next packet identifies it.
-    #[must_use]
     pub fn new(signal: &dyn Signal) -> Self {
         Self {
             meter: signal.meter(),
@@ -51,7 +50,6 @@ impl Counting {
 
     /// Returns the epoch and totals for a FEEDBACK frame if they have changed since the last one,
     /// or if a repetition is due because that one may be lost.
-    #[must_use]
     pub fn poll(&self) -> Option<(u64, Counters)> {
         let counters = self.meter.counters()?;
         let due = self.left > 0 || self.returned != Some(counters);
@@ -89,7 +87,6 @@ pub struct Disbelieved {
 
 impl Disbelieved {
     /// Returns the total number of rejected frames.
-    #[must_use]
     pub const fn total(&self) -> u64 {
         let counted = self.form + self.backwards + self.packets + self.sums;
         counted + self.unsent_epochs + self.uncalled_epochs
@@ -177,7 +174,6 @@ impl Default for Returned {
 
 impl Returned {
     /// Creates the state before any packet or frame.
-    #[must_use]
     pub fn new() -> Self {
         Self {
             path_start: 0,
@@ -285,7 +281,6 @@ impl Returned {
     }
 
     /// Returns the number of rejected frames.
-    #[must_use]
     pub const fn disbelieved(&self) -> &Disbelieved {
         &self.disbelieved
     }
@@ -297,7 +292,6 @@ impl Returned {
     }
 
     /// Returns true if a FEEDBACK frame has arrived for this path.
-    #[must_use]
     pub const fn has_feedback(&self) -> bool {
         self.last.is_some()
     }

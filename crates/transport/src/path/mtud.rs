@@ -77,13 +77,11 @@ pub struct Mtud {
 impl Mtud {
     /// Begins at [`BASE_MTU`]. The size never exceeds the configured `ceiling` if this is above the
     /// base.
-    #[must_use]
     pub const fn new(ceiling: u16) -> Self {
         Self::with_base(BASE_MTU, ceiling)
     }
 
     /// Returns the size that the path is known to carry, in bytes of UDP payload.
-    #[must_use]
     pub const fn base(&self) -> u16 {
         self.base
     }
@@ -91,7 +89,6 @@ impl Mtud {
     /// Begins at `base`, which the path is known to carry. The size never exceeds `ceiling` if this
     /// is above the base. With a base at the ceiling, there's nothing to discover and nothing to
     /// fall back to.
-    #[must_use]
     pub const fn with_base(base: u16, ceiling: u16) -> Self {
         let base = if base < LEAST_BASE { LEAST_BASE } else { base };
         let base = if base > LARGEST_MTU {
@@ -138,14 +135,12 @@ impl Mtud {
 
     /// Returns the size of the largest datagram to send, in bytes of UDP payload including the
     /// shim.
-    #[must_use]
     #[inline]
     pub const fn mtu(&self) -> u16 {
         self.current
     }
 
     /// Returns the size of the largest QUIC packet behind a shim of `shim_len` bytes.
-    #[must_use]
     #[inline]
     pub const fn packet_limit(&self, shim_len: u16) -> u16 {
         self.current.saturating_sub(shim_len)
@@ -153,7 +148,6 @@ impl Mtud {
 
     /// Returns the size of the largest datagram for a PTO probe. This is the base from the second
     /// consecutive timeout on, or while a black hole is suspected.
-    #[must_use]
     pub const fn probe_limit(&self, pto_count: u32) -> u16 {
         if pto_count >= 2 || self.suspicion.is_some() {
             self.base
@@ -163,7 +157,6 @@ impl Mtud {
     }
 
     /// Returns how often the path was found to have become narrower.
-    #[must_use]
     pub const fn black_holes(&self) -> u64 {
         self.holes
     }
@@ -208,7 +201,6 @@ impl Mtud {
 
     /// Returns when [`poll_probe`](Self::poll_probe) may return a probe without anything else
     /// happening.
-    #[must_use]
     pub const fn deadline(&self) -> Option<Instant> {
         self.raise_at
     }

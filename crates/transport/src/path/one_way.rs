@@ -124,7 +124,6 @@ pub struct OneWayDelay {
 
 impl OneWayDelay {
     /// Creates the state of an unknown path.
-    #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
@@ -191,13 +190,11 @@ impl OneWayDelay {
     }
 
     /// Returns how often the peer's clock has stepped.
-    #[must_use]
     pub const fn steps(&self) -> u64 {
         self.steps
     }
 
     /// Returns true once the clock has stepped too often to be used on this path.
-    #[must_use]
     pub const fn given_up(&self) -> bool {
         self.given_up
     }

@@ -108,7 +108,6 @@ impl PlainPath {
     };
 
     /// Creates the state of a new path, which is assumed to let shims pass.
-    #[must_use]
     pub const fn new() -> Self {
         Self {
             state: Self::HOPEFUL,
@@ -142,13 +141,11 @@ impl PlainPath {
     }
 
     /// Returns true while single packets with a shim test whether they now get through.
-    #[must_use]
     pub const fn is_tried(&self) -> bool {
         matches!(self.state, State::Trial { .. })
     }
 
     /// Returns true if shims are assumed to get through.
-    #[must_use]
     pub const fn passes_shims(&self) -> bool {
         matches!(self.state, State::Shims { .. })
     }

@@ -42,7 +42,6 @@ pub struct PathValidation {
 impl PathValidation {
     /// Starts an attempt at `now`. `pto` is the larger of the current probe timeout and that of an
     /// unknown path (RFC 9000 §8.2.4).
-    #[must_use]
     pub fn new(now: Instant, pto: Duration) -> Self {
         Self {
             challenges: [None; ATTEMPTS],
@@ -61,7 +60,6 @@ impl PathValidation {
     }
 
     /// Returns true if a PATH_CHALLENGE with fresh random data should be sent.
-    #[must_use]
     pub fn wants_challenge(&self, now: Instant) -> bool {
         self.sent < ATTEMPTS && now >= self.next_at && !self.failed(now)
     }
@@ -81,7 +79,6 @@ impl PathValidation {
 
     /// Processes a PATH_RESPONSE, which may arrive on any path (RFC 9000 §8.2.3). Returns `None` if
     /// it doesn't answer one of our challenges.
-    #[must_use]
     pub fn on_response(&self, now: Instant, data: Data) -> Option<Validated> {
         // [9000 8.2.2 any-path]
         let challenge = self.challenges.iter().flatten().find(|c| c.data == data)?;
@@ -92,20 +89,17 @@ impl PathValidation {
     }
 
     /// Returns when the next challenge is due, if there's another one.
-    #[must_use]
     pub fn next_challenge(&self) -> Option<Instant> {
         (self.sent < ATTEMPTS && self.next_at < self.ends_at).then_some(self.next_at)
     }
 
     /// Returns when [`failed`](Self::failed) becomes true.
-    #[must_use]
     pub const fn deadline(&self) -> Instant {
         self.ends_at
     }
 
     /// Returns true after three periods without a response, because the path isn't usable (RFC 9000
     /// §8.2.4). This includes the case in which the amplification limit prevented every challenge.
-    #[must_use]
     pub fn failed(&self, now: Instant) -> bool {
         now >= self.ends_at
     }
@@ -131,7 +125,6 @@ pub struct PathResponses {
 
 impl PathResponses {
     /// Creates an empty queue.
-    #[must_use]
     pub const fn new() -> Self {
         Self {
             owed: [Owed {
@@ -172,7 +165,6 @@ impl PathResponses {
     }
 
     /// Returns true if no response is owed.
-    #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }

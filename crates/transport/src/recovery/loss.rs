@@ -45,7 +45,6 @@ impl<F> Default for LossDetector<F> {
 
 impl<F> LossDetector<F> {
     /// Creates an empty space.
-    #[must_use]
     pub fn new() -> Self {
         Self {
             sent: SentPackets::new(),
@@ -311,14 +310,12 @@ impl<F> LossDetector<F> {
     }
 
     /// Returns when [`detect`](Self::detect) must run even without an ACK.
-    #[must_use]
     #[inline]
     pub const fn loss_time(&self) -> Option<Instant> {
         self.loss_time
     }
 
     /// Returns when the last ack-eliciting packet was sent, while any is unresolved.
-    #[must_use]
     #[inline]
     pub fn last_ack_eliciting(&self) -> Option<Instant> {
         self.last_ack_eliciting
@@ -326,27 +323,23 @@ impl<F> LossDetector<F> {
     }
 
     /// Returns the largest packet number that the peer acknowledged.
-    #[must_use]
     #[inline]
     pub const fn largest_acked(&self) -> Option<u64> {
         self.largest_acked
     }
 
     /// Returns the unresolved packets.
-    #[must_use]
     #[inline]
     pub const fn sent(&self) -> &SentPackets<F> {
         &self.sent
     }
 
     /// Returns the current reordering thresholds.
-    #[must_use]
     pub const fn reordering(&self) -> &Reordering {
         &self.reordering
     }
 
     /// Returns the number of losses that are remembered, for memory accounting.
-    #[must_use]
     pub fn remembered(&self) -> usize {
         self.losses.len()
     }

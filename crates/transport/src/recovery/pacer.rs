@@ -38,7 +38,6 @@ pub struct Pacer {
 
 impl Pacer {
     /// Creates a full bucket without a rate.
-    #[must_use]
     pub const fn new(now: Instant, mtu: u16) -> Self {
         let capacity = BURST_PACKETS * mtu as u64 * UNIT;
         Self {
@@ -104,7 +103,6 @@ impl Pacer {
 
     /// Returns how many bytes are worth waiting for, so that they can be sent together: a
     /// packet at low rates, a millisecond's worth at high rates, and at most one system call's.
-    #[must_use]
     pub fn batch(&self) -> u64 {
         match self.rate {
             None => BURST_PACKETS * self.mtu,
@@ -144,7 +142,6 @@ impl Pacer {
     }
 
     /// Returns the current rate in bytes per second.
-    #[must_use]
     pub const fn rate(&self) -> Option<u64> {
         self.rate
     }

@@ -27,7 +27,6 @@ impl Default for ProbeTimeout {
 
 impl ProbeTimeout {
     /// Creates the state without any timeout.
-    #[must_use]
     pub const fn new() -> Self {
         Self {
             count: 0,
@@ -42,19 +41,16 @@ impl ProbeTimeout {
     }
 
     /// Returns the upper bound of the backoff.
-    #[must_use]
     pub const fn longest(self) -> Duration {
         self.longest
     }
 
     /// Returns the number of consecutive timeouts without an acknowledgement.
-    #[must_use]
     pub const fn count(self) -> u32 {
         self.count
     }
 
     /// Returns when a timeout armed at `since` fires, given the `period` without backoff.
-    #[must_use]
     pub fn deadline(self, since: Instant, period: Duration) -> Instant {
         // [9002 6.2.1 backoff]
         let backed_off = period.saturating_mul(1 << self.count.min(31));

@@ -50,7 +50,6 @@ impl Default for Reordering {
 
 impl Reordering {
     /// Creates the thresholds of RFC 9002.
-    #[must_use]
     pub const fn new() -> Self {
         Self {
             packets: INITIAL_PACKETS,
@@ -61,7 +60,6 @@ impl Reordering {
     }
 
     /// Returns the packet threshold: a packet is lost once one this much later is acknowledged.
-    #[must_use]
     #[inline]
     pub const fn packets(&self) -> u64 {
         self.packets
@@ -69,7 +67,6 @@ impl Reordering {
 
     /// Returns the time threshold: a packet is lost this long after it was sent if a later one
     /// is acknowledged.
-    #[must_use]
     pub fn time(&self, rtt: &RttEstimator) -> Duration {
         Self::eighths_over(rtt, self.eighths)
     }

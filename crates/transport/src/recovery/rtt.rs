@@ -38,7 +38,6 @@ fn nanos(d: Duration) -> u64 {
 
 impl RttEstimator {
     /// Creates an estimator without samples.
-    #[must_use]
     pub const fn new() -> Self {
         Self { sampled: None }
     }
@@ -90,7 +89,6 @@ impl RttEstimator {
 
     /// Returns [`pto_base`](Self::pto_base) for judging the loss of packets sent at `sent_at`.
     /// For packets sent during an outage, it includes its samples.
-    #[must_use]
     pub(super) fn pto_base_at(&self, sent_at: Instant) -> Duration {
         let outage = self.sampled.as_ref().and_then(|s| s.outage);
         let outage = outage.filter(|(over, _)| sent_at < *over);
@@ -98,7 +96,6 @@ impl RttEstimator {
     }
 
     /// Returns the smoothed RTT.
-    #[must_use]
     pub fn srtt(&self) -> Option<Duration> {
         self.sampled
             .as_ref()
@@ -106,7 +103,6 @@ impl RttEstimator {
     }
 
     /// Returns the RTT variation (mean deviation).
-    #[must_use]
     pub fn variation(&self) -> Option<Duration> {
         self.sampled
             .as_ref()
@@ -114,32 +110,27 @@ impl RttEstimator {
     }
 
     /// Returns the last sample, including the acknowledgement delay.
-    #[must_use]
     pub fn latest(&self) -> Option<Duration> {
         self.sampled.as_ref().map(|s| s.latest)
     }
 
     /// Returns the minimum RTT of this path.
-    #[must_use]
     pub fn min(&self) -> Option<Duration> {
         self.sampled.as_ref().map(|s| s.min)
     }
 
     /// Returns when the first sample was taken (RFC 9002 §7.6.2 ignores earlier losses).
-    #[must_use]
     pub fn first_sample_at(&self) -> Option<Instant> {
         self.sampled.as_ref().map(|s| s.first_at)
     }
 
     /// Returns the smoothed RTT for timers, which is [`INITIAL_RTT`] while unknown.
-    #[must_use]
     pub fn srtt_or_initial(&self) -> Duration {
         self.srtt().unwrap_or(INITIAL_RTT)
     }
 
     /// Returns the larger of the smoothed and the latest RTT, from which loss timers are
     /// derived (RFC 9002 §6.1.2).
-    #[must_use]
     pub fn longest(&self) -> Duration {
         self.sampled.as_ref().map_or(INITIAL_RTT, |s| {
             s.latest.max(Duration::from_nanos(s.srtt_8 / 8))
@@ -148,7 +139,6 @@ impl RttEstimator {
 
     /// Returns the probe timeout without the peer's acknowledgement delay and without backoff
     /// (RFC 9002 §6.2.1): srtt + max(4·rttvar, 1 ms).
-    #[must_use]
     pub fn pto_base(&self) -> Duration {
         let (srtt, var_4) = self
             .sampled

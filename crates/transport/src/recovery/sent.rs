@@ -78,7 +78,6 @@ impl Default for PathNumber {
 
 impl<F> SentPacket<F> {
     /// Returns true if it was sent on a path other than the current one.
-    #[must_use]
     #[inline]
     pub fn is_off_path(&self) -> bool {
         self.path == PathNumber::OTHER
@@ -140,7 +139,6 @@ impl<F> Default for SentPackets<F> {
 
 impl<F> SentPackets<F> {
     /// Creates an empty ring; the first packet may have any number.
-    #[must_use]
     pub const fn new() -> Self {
         Self {
             base: 0,
@@ -156,14 +154,12 @@ impl<F> SentPackets<F> {
     }
 
     /// Returns the number after the largest one sent.
-    #[must_use]
     #[inline]
     pub fn next_number(&self) -> u64 {
         self.base + self.ring.len() as u64
     }
 
     /// Returns the smallest number that may still be unresolved.
-    #[must_use]
     #[inline]
     pub fn base(&self) -> u64 {
         let aside = self.aside.first_key_value();
@@ -171,21 +167,18 @@ impl<F> SentPackets<F> {
     }
 
     /// Returns the bytes in flight on the current path.
-    #[must_use]
     #[inline]
     pub const fn bytes_in_flight(&self) -> u64 {
         self.bytes_in_flight
     }
 
     /// Returns the number of unresolved ack-eliciting packets.
-    #[must_use]
     #[inline]
     pub const fn ack_eliciting(&self) -> u64 {
         self.ack_eliciting
     }
 
     /// Returns the number of slots, including empty ones, as a measure of memory use.
-    #[must_use]
     pub fn span(&self) -> usize {
         self.ring.len() + self.aside.len()
     }
@@ -231,7 +224,6 @@ impl<F> SentPackets<F> {
     }
 
     /// Returns true if any number in `first..=last` is known never to have been sent.
-    #[must_use]
     #[inline]
     pub fn never_sent(&self, first: u64, last: u64) -> bool {
         last >= self.next_number()
@@ -250,14 +242,12 @@ impl<F> SentPackets<F> {
     }
 
     /// Returns true if neither a window nor a retransmission depends on the fate of `packet`.
-    #[must_use]
     #[inline]
     pub fn is_forgettable(&self, packet: &SentPacket<F>) -> bool {
         !packet.ack_eliciting && !self.is_counted(packet)
     }
 
     /// Returns true if `packet` was sent on the current path.
-    #[must_use]
     #[inline]
     pub fn is_on_path(&self, packet: &SentPacket<F>) -> bool {
         packet.path == self.path
@@ -265,7 +255,6 @@ impl<F> SentPackets<F> {
 
     /// Returns packet `number`, if unresolved, as it was inserted. See
     /// [`is_on_path`](Self::is_on_path).
-    #[must_use]
     #[inline]
     pub fn get(&self, number: u64) -> Option<&SentPacket<F>> {
         let Some(index) = number.checked_sub(self.base) else {

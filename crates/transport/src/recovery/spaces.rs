@@ -101,7 +101,6 @@ impl<F> Recovery<F> {
 
     /// Creates the state of a new connection. The peer's `max_ack_delay` is 25 ms until its
     /// transport parameters say otherwise.
-    #[must_use]
     pub fn new(is_client: bool, now: Instant) -> Self {
         Self {
             spaces: core::array::from_fn(|_| LossDetector::new()),
@@ -297,7 +296,6 @@ impl<F> Recovery<F> {
 
     /// Returns when [`on_timeout`](Self::on_timeout) must be called, unless something else
     /// happens first.
-    #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
         match self.loss_time() {
             // [9002 6.2.1 loss-timer-first]
@@ -307,7 +305,6 @@ impl<F> Recovery<F> {
     }
 
     /// Returns the space that the next [`on_timeout`](Self::on_timeout) will concern.
-    #[must_use]
     pub fn timeout_space(&self) -> Option<SpaceId> {
         let due = self.loss_time().or_else(|| self.probe_time());
         due.map(|(_, space)| space)
@@ -338,13 +335,11 @@ impl<F> Recovery<F> {
     }
 
     /// Returns the space of the next probe timeout.
-    #[must_use]
     pub fn probe_space(&self) -> Option<SpaceId> {
         self.probe_time().map(|(_, space)| space)
     }
 
     /// Returns how long after a handshake probe the next probe timeout fires.
-    #[must_use]
     pub fn probe_period(&self) -> Duration {
         let armed = Instant::ZERO;
         let base = self.outage.pto_base(&self.rtt);
@@ -469,21 +464,18 @@ impl<F> Recovery<F> {
     }
 
     /// Returns the bytes in flight on the current path.
-    #[must_use]
     #[inline]
     pub fn bytes_in_flight(&self) -> u64 {
         self.spaces.iter().map(|s| s.sent().bytes_in_flight()).sum()
     }
 
     /// Returns the round-trip times of the current path.
-    #[must_use]
     #[inline]
     pub const fn rtt(&self) -> &RttEstimator {
         &self.rtt
     }
 
     /// Returns the number of consecutive probe timeouts without an acknowledgement.
-    #[must_use]
     #[inline]
     pub const fn pto_count(&self) -> u32 {
         self.pto.count()
@@ -491,19 +483,16 @@ impl<F> Recovery<F> {
 
     /// Returns the probe timeout of the Data space without backoff. Other timers are multiples
     /// of it (RFC 9000 §10.1, §8.2.4).
-    #[must_use]
     pub fn pto(&self) -> Duration {
         self.rtt.pto_base() + self.max_ack_delay
     }
 
     /// Returns the upper bound of the probe timeout's backoff, a share of the idle timeout.
-    #[must_use]
     pub const fn longest_pto(&self) -> Duration {
         self.pto.longest()
     }
 
     /// Returns a packet number space for inspection.
-    #[must_use]
     #[inline]
     pub const fn space(&self, space: SpaceId) -> &LossDetector<F> {
         let [initial, handshake, data] = &self.spaces;

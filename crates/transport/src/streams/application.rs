@@ -161,7 +161,6 @@ impl Streams {
     /// Returns true while a stream has data to send but no credit from the peer, either for the
     /// stream or for the connection, because its application reads more slowly than the path
     /// delivers.
-    #[must_use]
     pub fn is_stalled(&self, id: StreamId) -> bool {
         let send = self
             .records
@@ -237,7 +236,6 @@ impl Streams {
     }
 
     /// Returns the number of streams with at least one part that isn't done.
-    #[must_use]
     pub fn open_streams(&self) -> usize {
         self.records.len()
     }
@@ -263,7 +261,6 @@ impl Streams {
 
     /// Returns true if packets should be built even if there's nothing to send, because the
     /// application is waiting for a stream while the peer has spent its credit on others.
-    #[must_use]
     pub fn wants_preparation(&self) -> bool {
         self.receiving.holds_up_a_reader()
     }

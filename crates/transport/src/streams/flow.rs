@@ -54,7 +54,6 @@ pub struct SendCredit {
 
 impl SendCredit {
     /// Creates an unused credit of `limit` bytes.
-    #[must_use]
     pub fn new(limit: u64) -> Self {
         Self {
             limit,
@@ -63,19 +62,16 @@ impl SendCredit {
     }
 
     /// Returns the bytes that may still be sent.
-    #[must_use]
     pub fn available(&self) -> u64 {
         self.limit.saturating_sub(self.used)
     }
 
     /// Returns the highest limit that the peer has announced.
-    #[must_use]
     pub fn limit(&self) -> u64 {
         self.limit
     }
 
     /// Returns the bytes sent so far, without retransmissions.
-    #[must_use]
     pub fn used(&self) -> u64 {
         self.used
     }
@@ -107,7 +103,6 @@ impl SendCredit {
     }
 
     /// Returns true if a BLOCKED frame with the current limit is still accurate.
-    #[must_use]
     pub fn is_blocked(&self) -> bool {
         self.blocked_at == Some(self.limit) && self.available() == 0
     }
@@ -148,7 +143,6 @@ pub struct ReceiveWindow {
 impl ReceiveWindow {
     /// Creates a window of `initial` bytes, announced in the transport parameters, that can
     /// grow up to `max`.
-    #[must_use]
     pub fn new(initial: u64, max: u64) -> Self {
         let initial = initial.min(varint::MAX);
         Self {
@@ -171,27 +165,23 @@ impl ReceiveWindow {
     }
 
     /// Returns the bytes promised beyond those consumed.
-    #[must_use]
     pub fn window(&self) -> u64 {
         self.window
     }
 
     /// Returns the highest limit announced so far.
-    #[must_use]
     pub fn promised(&self) -> u64 {
         self.promised
     }
 
     /// Returns the bytes of memory that were earned: several round trips' worth of the
     /// application's reading, or the bytes that arrived recently while it waited at a gap.
-    #[must_use]
     pub fn earned(&self) -> u64 {
         self.earned.most()
     }
 
     /// Returns true if the peer has used its whole credit, no more would be promised, and the
     /// credit is less than `most` bytes beyond those consumed.
-    #[must_use]
     pub fn is_used_up(&self, most: u64) -> bool {
         let used = self.peer_waits || self.received == self.promised;
         used && self.next_promise() == self.promised && self.stretched(1, most) > self.promised
@@ -229,13 +219,11 @@ impl ReceiveWindow {
     }
 
     /// Returns the bytes promised beyond those consumed once the full window is announced.
-    #[must_use]
     pub fn allowed(&self) -> u64 {
         self.window.min(self.cap)
     }
 
     /// Returns the bytes that the peer may still send or that aren't consumed yet.
-    #[must_use]
     pub fn outstanding(&self) -> u64 {
         self.promised.saturating_sub(self.consumed)
     }
@@ -246,13 +234,11 @@ impl ReceiveWindow {
 
     /// Returns true while the rate requires a larger window than the configuration or memory
     /// allows.
-    #[must_use]
     pub fn is_limited(&self) -> bool {
         self.wanted > self.max.min(self.cap)
     }
 
     /// Returns the bytes that were received but not consumed yet.
-    #[must_use]
     pub fn pending(&self) -> u64 {
         self.received.saturating_sub(self.consumed)
     }
@@ -303,7 +289,6 @@ impl ReceiveWindow {
     }
 
     /// Returns true if a new limit should be sent.
-    #[must_use]
     pub fn update_due(&self) -> bool {
         let more = self.next_promise().saturating_sub(self.promised);
         // [9000 4.2 credit-unasked]

@@ -28,7 +28,6 @@ const HINTS: usize = 16;
 impl Streams {
     /// Creates a state without streams. The peer allows none until
     /// [`set_peer_limits`](Self::set_peer_limits) is called.
-    #[must_use]
     pub fn new(side: Side, config: StreamsConfig) -> Self {
         Self {
             opening: Opening::new(side, config),
@@ -113,7 +112,6 @@ impl Streams {
 
     /// Returns the limits on the bytes in flight other than the congestion window, while
     /// `in_flight` bytes are in flight.
-    #[must_use]
     pub fn limits(&self, in_flight: u64) -> Limits {
         let connection = self.turns.credit();
         let more = self.account.has_more();

@@ -35,19 +35,16 @@ impl LocalStreams {
     }
 
     /// Returns the number of streams opened so far.
-    #[must_use]
     pub fn opened(&self) -> u64 {
         self.opened
     }
 
     /// Returns the peer's limit.
-    #[must_use]
     pub fn max(&self) -> u64 {
         self.max
     }
 
     /// Returns true while the application waits to open a stream.
-    #[must_use]
     pub fn is_blocked(&self) -> bool {
         self.blocked
     }
@@ -86,7 +83,6 @@ impl LocalStreams {
 
     /// Returns true if a STREAMS_BLOCKED frame is due, because the application waits and none
     /// was sent for this limit.
-    #[must_use]
     pub fn block_due(&self) -> bool {
         self.blocked && self.blocked_at != Some(self.max)
     }
@@ -123,7 +119,6 @@ pub struct RemoteStreams {
 impl RemoteStreams {
     /// Allows `concurrent` streams to be open at once, as announced in the transport
     /// parameters.
-    #[must_use]
     pub fn new(concurrent: u64) -> Self {
         let concurrent = concurrent.min(StreamId::MAX_STREAMS);
         Self {
@@ -167,7 +162,6 @@ impl RemoteStreams {
     }
 
     /// Returns the number of open streams.
-    #[must_use]
     pub fn open(&self) -> u64 {
         self.opened.saturating_sub(self.closed)
     }
@@ -184,7 +178,6 @@ impl RemoteStreams {
 
     /// Returns true if a new limit should be sent, because an eighth of the streams have closed
     /// or the peer waits.
-    #[must_use]
     pub fn update_due(&self) -> bool {
         let more = self.next_promise() - self.promised;
         // [9000 4.6 streams-unasked]

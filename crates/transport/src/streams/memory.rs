@@ -44,7 +44,6 @@ pub struct ReceiveMemory {
 impl ReceiveMemory {
     /// Creates a memory of `limit` bytes, a quarter of which connections can use without having
     /// earned it.
-    #[must_use]
     pub fn new(limit: u64) -> Self {
         Self {
             limit: AtomicU64::new(limit),
@@ -56,7 +55,6 @@ impl ReceiveMemory {
     }
 
     /// Returns the limit in bytes.
-    #[must_use]
     pub fn limit(&self) -> u64 {
         self.limit.load(Ordering::Relaxed)
     }
@@ -74,21 +72,18 @@ impl ReceiveMemory {
     }
 
     /// Returns the bytes of memory in use.
-    #[must_use]
     pub fn held(&self) -> u64 {
         self.held.load(Ordering::Relaxed)
     }
 
     /// Returns the bytes that connections have taken beyond their minimum, by promises or by
     /// buffered data.
-    #[must_use]
     pub fn taken(&self) -> u64 {
         let earned = self.earned.load(Ordering::Relaxed);
         earned + self.unearned.load(Ordering::Relaxed)
     }
 
     /// Returns the initial promise for a new connection that wants `wanted` bytes.
-    #[must_use]
     pub fn first_promise(&self, wanted: u64) -> u64 {
         let most = FLOOR + self.free_unearned() / FIRST_SHARE;
         let mut promise = wanted;

@@ -72,31 +72,26 @@ pub struct Reassembly {
 
 impl Reassembly {
     /// Returns the offset of the next byte to read.
-    #[must_use]
     pub fn base(&self) -> u64 {
         self.base
     }
 
     /// Returns the offset after the highest byte that arrived.
-    #[must_use]
     pub fn highest(&self) -> u64 {
         self.highest
     }
 
     /// Returns the offset of the first gap.
-    #[must_use]
     pub fn frontier(&self) -> u64 {
         self.frontier
     }
 
     /// Returns the number of bytes that can be read.
-    #[must_use]
     pub fn readable(&self) -> u64 {
         self.frontier - self.base
     }
 
     /// Returns the bytes of memory in use, including bookkeeping.
-    #[must_use]
     pub fn memory(&self) -> usize {
         self.held + self.blocks.capacity() * size_of::<Option<Box<Block>>>()
     }
@@ -247,7 +242,6 @@ impl Reassembly {
     }
 
     /// Returns true once [`skip`](Self::skip) was called.
-    #[must_use]
     pub fn is_counted(&self) -> bool {
         self.counted
     }

@@ -63,7 +63,6 @@ pub struct RecvPart {
 
 impl RecvPart {
     /// Creates a part in state Recv, with the stream's window.
-    #[must_use]
     pub fn new(window: ReceiveWindow) -> Self {
         Self {
             buffer: Reassembly::default(),
@@ -78,7 +77,6 @@ impl RecvPart {
 
     /// Returns the state of the part. A stream that the application stopped counts as read once
     /// its end is known.
-    #[must_use]
     pub fn state(&self) -> RecvState {
         match (self.reset, self.reader, self.final_size) {
             (Some(_), Reader::Reading, _) => RecvState::ResetRecvd,
@@ -95,13 +93,11 @@ impl RecvPart {
     }
 
     /// Returns true in the final states DataRead and ResetRead.
-    #[must_use]
     pub fn is_done(&self) -> bool {
         matches!(self.state(), RecvState::DataRead | RecvState::ResetRead)
     }
 
     /// Returns true if a read would return something other than [`ReadError::Blocked`].
-    #[must_use]
     pub fn is_readable(&self) -> bool {
         self.reader != Reader::Reading
             || self.reset.is_some()
@@ -115,20 +111,17 @@ impl RecvPart {
     }
 
     /// Returns true if a MAX_STREAM_DATA frame is due.
-    #[must_use]
     pub fn update_due(&self) -> bool {
         self.wants_more() && self.window.update_due()
     }
 
     /// Returns true while a MAX_STREAM_DATA frame is meaningful: in state Recv while the
     /// application reads.
-    #[must_use]
     pub fn wants_more(&self) -> bool {
         self.final_size.is_none() && self.reader == Reader::Reading
     }
 
     /// Returns the code for a STOP_SENDING frame, while one is meaningful.
-    #[must_use]
     pub fn stop_frame(&self) -> Option<u64> {
         match (self.reader, self.final_size) {
             (Reader::Stopped(code), None) => Some(code),
@@ -311,14 +304,12 @@ impl RecvPart {
     }
 
     /// Returns true if data at `offset` would extend the contiguous data.
-    #[must_use]
     pub fn is_next(&self, offset: u64) -> bool {
         offset <= self.buffer.frontier()
     }
 
     /// Returns true if any of `len` bytes at `offset` would be kept, because the application
     /// reads and hasn't got all of them.
-    #[must_use]
     pub fn keeps(&self, offset: u64, len: usize) -> bool {
         let end = offset.saturating_add(len as u64);
         self.reader == Reader::Reading

@@ -27,19 +27,16 @@ pub struct Schedule {
 
 impl Schedule {
     /// Returns the number of entries.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.len
     }
 
     /// Returns true if no stream is queued.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
     /// Returns the sum of the weights of all entries.
-    #[must_use]
     pub fn weight(&self) -> usize {
         self.weight
     }
@@ -90,7 +87,6 @@ impl Schedule {
     }
 
     /// Returns the stream whose turn it is.
-    #[must_use]
     pub fn first(&self) -> Option<StreamId> {
         self.queues
             .values()

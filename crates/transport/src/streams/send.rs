@@ -70,7 +70,6 @@ const START: u16 = 14_720;
 
 impl SendPart {
     /// Creates a part in state Ready with flow control credit of `limit` bytes.
-    #[must_use]
     pub fn new(limit: u64) -> Self {
         Self {
             buffer: SendBuffer::default(),
@@ -86,7 +85,6 @@ impl SendPart {
     }
 
     /// Returns the state of the part.
-    #[must_use]
     pub fn state(&self) -> SendState {
         match (self.reset, self.fin) {
             (Some((_, true)), _) => SendState::ResetRecvd,
@@ -99,19 +97,16 @@ impl SendPart {
     }
 
     /// Returns true in the final states DataRecvd and ResetRecvd.
-    #[must_use]
     pub fn is_done(&self) -> bool {
         matches!(self.state(), SendState::DataRecvd | SendState::ResetRecvd)
     }
 
     /// Returns the bytes that were written but not acknowledged.
-    #[must_use]
     pub fn unacked(&self) -> u64 {
         self.buffer.unacked()
     }
 
     /// Returns the priority. See [`set_priority`](Self::set_priority).
-    #[must_use]
     pub fn priority(&self) -> i32 {
         self.priority
     }
@@ -152,7 +147,6 @@ impl SendPart {
     }
 
     /// Returns the bytes that the application has yet to write, if known.
-    #[must_use]
     pub fn unwritten(&self) -> Option<u64> {
         match self.fin {
             Fin::Open if self.reset.is_none() => self
@@ -177,7 +171,6 @@ impl SendPart {
 
     /// Returns how many more bytes are worth buffering: those that the peer allows, plus
     /// `ahead` for when it raises the limit.
-    #[must_use]
     pub fn useful(&self, ahead: u64) -> u64 {
         let wanted = self.credit.available().saturating_add(ahead);
         wanted.saturating_sub(self.buffer.unsent())
@@ -248,7 +241,6 @@ impl SendPart {
     }
 
     /// Returns true if data waits for the peer to raise the limit of this stream.
-    #[must_use]
     pub fn is_stalled(&self) -> bool {
         self.buffer.unsent() > 0 && self.credit.available() == 0
     }
@@ -260,14 +252,12 @@ impl SendPart {
     }
 
     /// Returns the limit for a STREAM_DATA_BLOCKED frame, while it is accurate.
-    #[must_use]
     pub fn blocked_at(&self) -> Option<u64> {
         // [9000 3.3 after-the-end]
         (self.reset.is_none() && self.is_stalled()).then(|| self.credit.limit())
     }
 
     /// Returns the code and final size for a RESET_STREAM frame, until it is acknowledged.
-    #[must_use]
     pub fn reset_frame(&self) -> Option<(u64, u64)> {
         match self.reset {
             // [9000 13.3 same-reset]
@@ -278,7 +268,6 @@ impl SendPart {
 
     /// Returns true if a STREAM frame can be sent without the connection's credit: one with
     /// lost data, or with only the end of the stream.
-    #[must_use]
     pub fn has_old(&self) -> bool {
         let fin_alone = self.reset.is_none() && self.fin_due() && self.buffer.unsent() == 0;
         self.buffer.has_lost() || fin_alone
@@ -286,7 +275,6 @@ impl SendPart {
 
     /// Returns the bytes that the peer still allows on this stream. Once nothing more may be
     /// written, only unsent bytes count.
-    #[must_use]
     pub fn allowed(&self) -> u64 {
         match self.check_writable() {
             Ok(()) => self.credit.available(),
@@ -296,14 +284,12 @@ impl SendPart {
 
     /// Returns true if a STREAM frame is within the stream's credit but needs credit of the
     /// connection as well.
-    #[must_use]
     pub fn has_fresh(&self) -> bool {
         self.buffer.unsent() > 0 && self.credit.available() > 0
     }
 
     /// Returns the start offset of the next STREAM frame, and the number of bytes available for
     /// it.
-    #[must_use]
     pub fn next(&self, connection_credit: u64) -> (u64, u64) {
         if let Some(lost) = self.buffer.first_lost() {
             return (lost.start, lost.end - lost.start);

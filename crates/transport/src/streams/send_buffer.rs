@@ -59,51 +59,43 @@ pub struct SendBuffer {
 
 impl SendBuffer {
     /// Returns the bytes written but not acknowledged.
-    #[must_use]
     pub fn unacked(&self) -> u64 {
         self.end - self.base - self.acked.len()
     }
 
     /// Returns the offset after the last byte written.
-    #[must_use]
     pub fn end(&self) -> u64 {
         self.end
     }
 
     /// Returns the first offset that was never sent.
-    #[must_use]
     pub fn sent(&self) -> u64 {
         self.sent
     }
 
     /// Returns the number of bytes that were never sent.
-    #[must_use]
     pub fn unsent(&self) -> u64 {
         self.end - self.sent
     }
 
     /// Returns true if lost bytes wait to be sent again.
-    #[must_use]
     pub fn has_lost(&self) -> bool {
         self.first_lost().is_some()
     }
 
     /// Returns the lost bytes that are sent again next.
-    #[must_use]
     pub fn first_lost(&self) -> Option<Range<u64>> {
         self.lost.first().or_else(|| self.repeats.first())
     }
 
     /// Returns the first range of bytes that were sent but not acknowledged, at most `most` of
     /// them.
-    #[must_use]
     pub fn first_unacked(&self, most: u64) -> Range<u64> {
         let acked = self.acked.first().map_or(self.sent, |acked| acked.start);
         self.base..acked.min(self.base.saturating_add(most))
     }
 
     /// Returns true if everything written was acknowledged.
-    #[must_use]
     pub fn all_acked(&self) -> bool {
         self.base == self.end
     }

@@ -80,7 +80,6 @@ pub struct SentFrames {
 
 impl SentFrames {
     /// Returns true if nothing was written into the packet.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.first.is_none() && self.connection.is_empty()
     }

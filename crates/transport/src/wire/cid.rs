@@ -45,21 +45,18 @@ impl ConnectionId {
 
     /// Returns its bytes.
     #[inline]
-    #[must_use]
     pub fn as_slice(&self) -> &[u8] {
         self.bytes.get(..self.len()).unwrap_or(&[])
     }
 
     /// Returns the length, 0 to 20 bytes.
     #[inline]
-    #[must_use]
     pub const fn len(&self) -> usize {
         self.len as usize
     }
 
     /// Returns true for the connection id of length zero.
     #[inline]
-    #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }

@@ -13,7 +13,6 @@ macro_rules! codes {
             $($(#[doc = $doc])* pub const $name: Self = Self($value);)*
 
             /// The name in RFC 9000 §20.1; `None` for CRYPTO_ERROR codes and unknown ones.
-            #[must_use]
             pub const fn name(self) -> Option<&'static str> {
                 match self.0 {
                     $($value => Some(stringify!($name)),)*
@@ -63,13 +62,11 @@ codes! {
 
 impl TransportErrorCode {
     /// Returns the code for a TLS alert: CRYPTO_ERROR, 0x0100 + alert (RFC 9001 §4.8).
-    #[must_use]
     pub const fn crypto(alert: u8) -> Self {
         Self(0x100 + alert as u64)
     }
 
     /// Returns the TLS alert in a CRYPTO_ERROR code.
-    #[must_use]
     pub fn alert(self) -> Option<u8> {
         self.0
             .checked_sub(0x100)
@@ -107,7 +104,6 @@ pub struct TransportError {
 
 impl TransportError {
     /// Creates an error that no particular frame caused.
-    #[must_use]
     pub fn new(code: TransportErrorCode, reason: impl Into<Cow<'static, str>>) -> Self {
         Self {
             code,

@@ -17,7 +17,6 @@ pub struct Reader<'a> {
 impl<'a> Reader<'a> {
     /// Creates a reader at the start of `bytes`.
     #[inline]
-    #[must_use]
     pub const fn new(bytes: &'a [u8]) -> Self {
         Self {
             rest: bytes,
@@ -27,28 +26,24 @@ impl<'a> Reader<'a> {
 
     /// Returns the number of bytes not yet read.
     #[inline]
-    #[must_use]
     pub const fn remaining(&self) -> usize {
         self.rest.len()
     }
 
     /// Returns true once all bytes are read.
     #[inline]
-    #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
 
     /// Returns the number of bytes read so far.
     #[inline]
-    #[must_use]
     pub const fn position(&self) -> usize {
         self.total - self.rest.len()
     }
 
     /// Returns the bytes not yet read, without reading them.
     #[inline]
-    #[must_use]
     pub const fn rest(&self) -> &'a [u8] {
         self.rest
     }

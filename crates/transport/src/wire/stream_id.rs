@@ -26,14 +26,12 @@ impl Side {
 
     /// Returns true for the client.
     #[inline]
-    #[must_use]
     pub const fn is_client(self) -> bool {
         matches!(self, Self::Client)
     }
 
     /// Returns true for the server.
     #[inline]
-    #[must_use]
     pub const fn is_server(self) -> bool {
         matches!(self, Self::Server)
     }
@@ -59,7 +57,6 @@ impl StreamId {
     /// Returns the id of the `index`-th stream (from 0) that `initiator` opens in direction
     /// `dir`, or `None` from 2^60 on.
     #[inline]
-    #[must_use]
     pub const fn new(initiator: Side, dir: Dir, index: u64) -> Option<Self> {
         if index >= Self::MAX_STREAMS {
             return None;
@@ -71,7 +68,6 @@ impl StreamId {
 
     /// Converts an id from its representation in frames. Returns `None` above 2^62 − 1.
     #[inline]
-    #[must_use]
     pub const fn from_u64(id: u64) -> Option<Self> {
         if id > varint::MAX {
             return None;
@@ -87,14 +83,12 @@ impl StreamId {
 
     /// Returns the id as represented in frames.
     #[inline]
-    #[must_use]
     pub const fn as_u64(self) -> u64 {
         self.0
     }
 
     /// Returns the role of the endpoint that opened the stream.
     #[inline]
-    #[must_use]
     pub const fn initiator(self) -> Side {
         if self.0 & 1 == 0 {
             Side::Client
@@ -105,14 +99,12 @@ impl StreamId {
 
     /// Returns the direction of the stream.
     #[inline]
-    #[must_use]
     pub const fn dir(self) -> Dir {
         if self.0 & 2 == 0 { Dir::Bi } else { Dir::Uni }
     }
 
     /// Returns its index among the streams of its kind, from 0.
     #[inline]
-    #[must_use]
     pub const fn index(self) -> u64 {
         self.0 >> 2
     }

@@ -35,13 +35,11 @@ impl VarInt {
     pub const MAX: Self = Self(MAX);
 
     /// Converts any `u32`.
-    #[must_use]
     pub const fn from_u32(value: u32) -> Self {
         Self(value as u64)
     }
 
     /// Returns the value.
-    #[must_use]
     pub const fn into_inner(self) -> u64 {
         self.0
     }
@@ -80,7 +78,6 @@ impl core::fmt::Display for VarInt {
 /// Returns the length of the shortest encoding of `value`. This is 8 even for values above
 /// [`MAX`], which can't be encoded.
 #[inline]
-#[must_use]
 pub const fn len(value: u64) -> usize {
     if value <= MAX_1 {
         1
@@ -95,7 +92,6 @@ pub const fn len(value: u64) -> usize {
 
 /// Returns the length of the varint that starts with `first`: 1, 2, 4 or 8.
 #[inline]
-#[must_use]
 pub const fn len_from_first(first: u8) -> usize {
     1 << (first >> 6)
 }
@@ -120,7 +116,6 @@ pub const fn encode(value: u64) -> Result<([u8; 8], usize), TooLarge> {
 
 /// Returns the value at the front of `bytes` and its length, or `None` if it is incomplete.
 #[inline]
-#[must_use]
 pub const fn decode(bytes: &[u8]) -> Option<(u64, usize)> {
     let Some(&first) = bytes.first() else {
         return None;

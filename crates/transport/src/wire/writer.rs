@@ -30,7 +30,6 @@ pub struct Writer<'a> {
 impl<'a> Writer<'a> {
     /// Creates a writer at the start of `buffer`.
     #[inline]
-    #[must_use]
     pub const fn new(buffer: &'a mut [u8]) -> Self {
         let limit = buffer.len();
         Self {
@@ -42,21 +41,18 @@ impl<'a> Writer<'a> {
 
     /// Returns the number of bytes written so far.
     #[inline]
-    #[must_use]
     pub const fn position(&self) -> usize {
         self.position
     }
 
     /// Returns the number of bytes that still fit before the limit.
     #[inline]
-    #[must_use]
     pub const fn remaining(&self) -> usize {
         self.limit.saturating_sub(self.position)
     }
 
     /// Returns the limit, a position in the buffer.
     #[inline]
-    #[must_use]
     pub const fn limit(&self) -> usize {
         self.limit
     }
@@ -77,7 +73,6 @@ impl<'a> Writer<'a> {
 
     /// Returns the written bytes.
     #[inline]
-    #[must_use]
     pub fn written(&self) -> &[u8] {
         self.buffer.get(..self.position).unwrap_or(&[])
     }

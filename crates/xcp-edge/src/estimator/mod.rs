@@ -133,7 +133,6 @@ pub struct Estimator {
 impl Estimator {
     /// Creates an estimator that starts now, with trains of packets of `packet` bytes of UDP
     /// payload over IPv4.
-    #[must_use]
     pub fn new(now: Instant, packet: u16) -> Self {
         Self {
             packet: packet.max(LEAST_PROBE),
@@ -167,7 +166,6 @@ impl Estimator {
     }
 
     /// The first train to request: as fast as possible.
-    #[must_use]
     pub const fn first_train(packet: u16) -> Train {
         Train {
             packets: CAPACITY_PACKETS,
@@ -490,19 +488,16 @@ impl Estimator {
     }
 
     /// Foreign traffic in bytes per second, if known.
-    #[must_use]
     pub fn foreign(&self) -> Option<i64> {
         self.took.map(|_| self.load.foreign())
     }
 
     /// Capacity of the narrow link in bytes per second, if known.
-    #[must_use]
     pub fn capacity(&self) -> Option<u64> {
         self.capacity.get()
     }
 
     /// Duration of the first estimate, once there is one.
-    #[must_use]
     pub const fn took(&self) -> Option<Duration> {
         self.took
     }

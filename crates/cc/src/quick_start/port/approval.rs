@@ -8,7 +8,6 @@ use crate::quick_start::params::SHARE;
 
 /// The rate that is approved of `asked`, with `used` used at the busiest time lately and `pending`
 /// approved but not seen yet; all in bytes per second. 0: none.
-#[must_use]
 pub(crate) fn approve(capacity: u64, used: u64, pending: u64, asked: u64) -> u64 {
     let taken = used.saturating_add(pending);
     asked.min(mul_div(capacity, SHARE.0, SHARE.1).saturating_sub(taken))

@@ -47,7 +47,6 @@ pub struct QuickStartLink<L> {
 impl<L: LinkController> QuickStartLink<L> {
     /// The same next to a law with reports of its own: they include requests only after the first
     /// one.
-    #[must_use]
     pub fn with_law(now: Instant, bytes_per_second: u64, seed: u64, law: L) -> Self {
         Self {
             alone: false,
@@ -56,7 +55,6 @@ impl<L: LinkController> QuickStartLink<L> {
     }
 
     /// A port that starts at `now` and sends `bytes_per_second`. `seed` draws nonces.
-    #[must_use]
     pub fn new(now: Instant, bytes_per_second: u64, seed: u64, law: L) -> Self {
         Self {
             law,

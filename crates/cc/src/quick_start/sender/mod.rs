@@ -84,7 +84,6 @@ impl<C: Startable> QuickStart<C> {
     /// `law`, called `name` if that is not its own, over datagrams of `mtu` bytes, which asks for
     /// `wanted` bytes of IP packets per second; `None`: for as much as it can use with an unlimited
     /// window.
-    #[must_use]
     pub fn new(
         name: Option<&'static str>,
         mtu: u16,

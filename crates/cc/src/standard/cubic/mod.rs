@@ -25,7 +25,6 @@ pub type CubicController = LossBased<Cubic, HyStart>;
 
 impl CubicController {
     /// CUBIC with HyStart++ over datagrams of `mtu` bytes, `initial` packets of them first.
-    #[must_use]
     pub fn cubic(mtu: u16, initial: Option<u32>) -> Self {
         Self::new(mtu, initial, Cubic::default(), HyStart::default())
     }

@@ -75,7 +75,6 @@ impl Default for Cubic {
 impl Cubic {
     /// With a cut that leaves `beta_ppm`·10^-6 of the window, in place of RFC 9438's 0.7. Above 1
     /// counts as 1.
-    #[must_use]
     pub const fn with_beta(beta_ppm: u64) -> Self {
         Self {
             cut: Cut::new(beta_ppm),

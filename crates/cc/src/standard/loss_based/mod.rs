@@ -57,7 +57,6 @@ pub struct LossBased<W, S> {
 impl<W: Avoidance, S: StartRule> LossBased<W, S> {
     /// A controller whose path carries datagrams of `mtu` bytes; `initial` packets of them first,
     /// or the initial window of RFC 9002 §7.2.
-    #[must_use]
     pub fn new(mtu: u16, initial: Option<u32>, avoidance: W, start: S) -> Self {
         let mtu = u64::from(mtu.max(1));
         Self {
@@ -85,13 +84,11 @@ impl<W: Avoidance, S: StartRule> LossBased<W, S> {
     }
 
     /// True in slow start.
-    #[must_use]
     pub fn in_slow_start(&self) -> bool {
         self.window < self.ssthresh
     }
 
     /// True from a cut until a packet sent after it is acknowledged.
-    #[must_use]
     pub fn in_recovery(&self) -> bool {
         self.recovery.is_some_and(|recovery| !recovery.over)
     }

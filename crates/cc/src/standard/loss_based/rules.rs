@@ -25,7 +25,6 @@ pub struct Growth {
 
 impl Growth {
     /// RFC 9002 §7.3.1: as much as was acknowledged.
-    #[must_use]
     pub const fn plain(acked: u64) -> Self {
         Self {
             bytes: acked,

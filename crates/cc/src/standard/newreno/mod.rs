@@ -42,7 +42,6 @@ pub type NewReno = LossBased<Reno, SlowStart>;
 
 impl NewReno {
     /// NewReno over datagrams of `mtu` bytes, `initial` packets of them first.
-    #[must_use]
     pub fn newreno(mtu: u16, initial: Option<u32>) -> Self {
         Self::new(mtu, initial, Reno::default(), SlowStart)
     }

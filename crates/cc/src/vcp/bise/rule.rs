@@ -21,7 +21,6 @@ pub struct Bise {
 
 impl Bise {
     /// A port whose load is unknown; `seed` keeps the draws of routers in series apart.
-    #[must_use]
     pub const fn new(params: BiseParams, seed: u64) -> Self {
         let draw = match params.marking {
             Marking::Lottery(draw) => draw,

@@ -79,7 +79,6 @@ pub struct VcpLink<R> {
 
 impl<R: LinkRule> VcpLink<R> {
     /// A port that starts at `now` and sends `capacity` bytes per second.
-    #[must_use]
     pub fn new(now: Instant, capacity: u64, params: VcpLinkParams, rule: R) -> Self {
         let mut link = Self {
             offered: Offered::new(capacity),

@@ -68,7 +68,6 @@ pub(crate) struct VcpLaw<L> {
 impl<L: LossRule> Supervised<VcpLaw<L>> {
     /// A sender whose path begins at `now` and carries datagrams of `mtu` bytes; `name` appears in
     /// reports.
-    #[must_use]
     pub(crate) fn new(
         name: &'static str,
         now: Instant,

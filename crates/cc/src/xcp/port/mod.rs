@@ -95,7 +95,6 @@ pub struct XcpLink {
 
 impl XcpLink {
     /// A port that starts at `now` and sends `capacity` bytes per second.
-    #[must_use]
     pub fn new(now: Instant, capacity: u64, params: XcpLinkParams) -> Self {
         let mut link = Self {
             capacity: 1,

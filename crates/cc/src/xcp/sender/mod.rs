@@ -73,7 +73,6 @@ pub(crate) struct XcpLaw {
 
 impl Supervised<XcpLaw> {
     /// A sender whose path begins at `now` and carries datagrams of `mtu` bytes.
-    #[must_use]
     pub(crate) fn new(now: Instant, mtu: u16, params: XcpParams) -> Self {
         let path = path(now, mtu, &params);
         let window = window::initial(path.mtu, params.initial_window);

@@ -71,7 +71,6 @@ impl Group {
     ];
 
     /// Its name.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Hidden => "hidden",
@@ -117,7 +116,6 @@ macro_rules! cells {
 
         impl Cell {
             /// Its group.
-            #[must_use]
             pub const fn group(&self) -> Group {
                 match self {
                     $(Self::$variant { .. } => Group::$group),+

@@ -10,7 +10,6 @@ const MOST_PACKETS: f64 = 500_000.0;
 impl Cell {
     /// How long it runs at most: long enough for laws that take their time, short enough to be
     /// affordable.
-    #[must_use]
     pub fn seconds(&self) -> f64 {
         let (rate, _) = self.size();
         let rtt = self.longest_rtt().seconds();
@@ -24,7 +23,6 @@ impl Cell {
     }
 
     /// Packets that enter links in a run, about, acknowledgements among them.
-    #[must_use]
     pub fn packets(&self) -> f64 {
         let (rate, links) = self.size();
         1.5 * rate.packets(self.seconds()) * f64::from(links)

@@ -30,7 +30,6 @@ pub struct Roles<'a> {
 
 impl Cell {
     /// The cell as a scenario file.
-    #[must_use]
     pub fn scenario(&self, seed: u64, roles: Roles<'_>) -> String {
         let mut scene = Scene {
             seconds: self.seconds(),
@@ -54,7 +53,6 @@ impl Cell {
 
     /// The law of marked ports for a law that follows the routers, whatever they run: in half of
     /// the cells VCP's, and XCP's in the others.
-    #[must_use]
     pub fn port_for_any(&self) -> &'static str {
         if self.coin("port") { "vcp+bise" } else { "xcp" }
     }

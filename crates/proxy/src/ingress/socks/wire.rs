@@ -46,7 +46,6 @@ pub enum SocksError {
 
 impl SocksError {
     /// Returns the reply code for this error (section 6).
-    #[must_use]
     pub const fn code(self) -> u8 {
         match self {
             Self::Command(_) => 7,
@@ -57,7 +56,6 @@ impl SocksError {
 }
 
 /// Returns the reply code for a refusal (section 6). Most servers report a timeout as code 6.
-#[must_use]
 pub const fn code(refusal: &Refusal) -> u8 {
     match refusal {
         Refusal::Denied => 2,
@@ -185,7 +183,6 @@ pub fn request(bytes: &[u8]) -> Result<(Request, usize), SocksError> {
 
 /// Formats a reply with a code, which is 0 for success, and the address of the server's socket
 /// (section 6).
-#[must_use]
 pub fn reply(code: u8, bound: SocketAddr) -> Vec<u8> {
     let mut reply = vec![VERSION, code, 0];
     push(&mut reply, &Host::Address(bound.ip()), bound.port());
@@ -208,7 +205,6 @@ pub fn datagram(bytes: &[u8]) -> Result<(Target, &[u8]), SocksError> {
 
 /// Formats the header of a datagram from a target (section 7). If the client requested a name,
 /// it stays a name, because only the proxy knows its address.
-#[must_use]
 pub fn datagram_header(from: &Target) -> Vec<u8> {
     let mut header = vec![0; 3];
     push(&mut header, &from.host, from.port);

@@ -84,7 +84,6 @@ const fn versions(ipv6: bool) -> &'static [&'static str] {
 
 impl Rules {
     /// Returns the steps that install the rules. Repeating them is harmless.
-    #[must_use]
     pub fn apply(&self, ipv6: bool) -> Vec<Step> {
         let mut steps = Vec::new();
         for version in versions(ipv6) {
@@ -101,7 +100,6 @@ impl Rules {
     }
 
     /// Returns the steps that remove everything that [`apply`](Self::apply) installed.
-    #[must_use]
     pub fn undo(ipv6: bool) -> Vec<Step> {
         let mut steps = vec![Step::Nft(format!(
             "table inet {NAME}\ndelete table inet {NAME}\n"

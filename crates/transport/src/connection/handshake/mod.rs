@@ -112,7 +112,6 @@ impl Handshake {
     }
 
     /// Returns everything that the handshake has negotiated so far.
-    #[must_use]
     pub fn data(&self) -> HandshakeData {
         self.session.handshake_data()
     }
@@ -132,7 +131,6 @@ impl Handshake {
     }
 
     /// Returns the peer's certificates in DER, with its own first.
-    #[must_use]
     pub fn peer_certificates(&self) -> Vec<Vec<u8>> {
         self.session.peer_certificates()
     }
@@ -140,14 +138,12 @@ impl Handshake {
     /// Returns true once this side has completed the handshake (RFC 9001 §4.1.1). It stays true
     /// after the end of the connection.
     #[inline]
-    #[must_use]
     pub fn is_complete(&self) -> bool {
         self.progress >= Progress::Complete
     }
 
     /// Returns true once the peer is known to have completed the handshake, too (RFC 9001 §4.1.2).
     #[inline]
-    #[must_use]
     pub fn is_confirmed(&self) -> bool {
         self.progress == Progress::Confirmed
     }

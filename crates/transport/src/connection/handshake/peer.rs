@@ -27,7 +27,6 @@ impl Handshake {
     /// Returns true if this side must never [`migrate`](crate::Connection::migrate), because it is
     /// a server or its server is known to have sent `disable_active_migration` (RFC 9000 §9,
     /// §18.2).
-    #[must_use]
     pub fn is_migration_forbidden(&self) -> bool {
         let peer = self.parameters.peer.as_ref();
         !self.side.is_client() || peer.is_some_and(|p| p.disable_active_migration)

@@ -123,13 +123,11 @@ pub(in crate::connection) enum EarlyDecision {
 impl Handshake {
     /// Returns true at a server that may accept early data and hasn't read yet whether there is
     /// any.
-    #[must_use]
     pub const fn may_take_early_data(&self) -> bool {
         self.zero_rtt.undecided
     }
 
     /// Returns the fate of early data (0-RTT).
-    #[must_use]
     pub const fn early_data(&self) -> EarlyData {
         self.zero_rtt.state
     }

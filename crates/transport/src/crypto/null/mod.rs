@@ -47,7 +47,6 @@ struct Policy {
 impl NullCrypto {
     /// Creates a configuration with these application protocols, in order of preference, and
     /// with the usage limits of AES-GCM (RFC 9001 §6.6).
-    #[must_use]
     pub fn new(protocols: &[&[u8]]) -> Self {
         Self {
             protocols: protocols.iter().map(|p| p.to_vec()).collect(),
@@ -156,7 +155,6 @@ pub struct NullEndpointKey(u64);
 
 impl NullEndpointKey {
     /// Creates a key from `seed`.
-    #[must_use]
     pub const fn new(seed: u64) -> Self {
         Self(seed)
     }

@@ -19,19 +19,16 @@ pub struct BadPin;
 
 impl Pin {
     /// Creates a pin from its bytes.
-    #[must_use]
     pub const fn new(sha256: [u8; 32]) -> Self {
         Self(sha256)
     }
 
     /// Returns the pin of a DER certificate.
-    #[must_use]
     pub fn of(certificate: &[u8]) -> Self {
         Self(provider::sha256(certificate))
     }
 
     /// Returns its bytes.
-    #[must_use]
     pub const fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }

@@ -196,7 +196,6 @@ impl TlsServerConfig {
 
     /// Returns the pin that clients can use, or `None` for configurations made by
     /// [`from_rustls`](Self::from_rustls).
-    #[must_use]
     pub fn pin(&self) -> Option<Pin> {
         self.pin
     }

@@ -205,7 +205,6 @@ pub struct ReplayFilter {
 impl ReplayFilter {
     /// Creates a filter for tokens with this `lifetime`, which remembers at most `capacity` of
     /// them per lifetime (about 9 bytes each, twice).
-    #[must_use]
     pub fn new(lifetime: Duration, capacity: usize) -> Self {
         Self {
             lifetime,
@@ -217,7 +216,6 @@ impl ReplayFilter {
     }
 
     /// Returns true if [`first_use`](Self::first_use) would return true; `now` is wall time.
-    #[must_use]
     pub fn is_fresh(&self, id: u64, now: Duration) -> bool {
         if now >= self.turn_ends {
             let remembered = now < self.turn_ends.saturating_add(self.lifetime);

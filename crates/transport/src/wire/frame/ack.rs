@@ -34,7 +34,6 @@ pub struct Ack<'a> {
 impl<'a> Ack<'a> {
     /// Returns the acknowledged ranges: descending, disjoint, and with gaps in between.
     #[inline]
-    #[must_use]
     pub const fn ranges(&self) -> AckRanges<'a> {
         AckRanges {
             next: Some((self.largest, self.first_range)),

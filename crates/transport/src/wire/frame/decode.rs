@@ -40,7 +40,6 @@ pub struct Frames<'a> {
 impl<'a> Frames<'a> {
     /// Creates an iterator over the payload of a decrypted packet.
     #[inline]
-    #[must_use]
     pub const fn new(payload: &'a [u8]) -> Self {
         Self {
             r: Reader::new(payload),
@@ -49,7 +48,6 @@ impl<'a> Frames<'a> {
 
     /// Returns the number of bytes not yet read.
     #[inline]
-    #[must_use]
     pub const fn remaining(&self) -> usize {
         self.r.remaining()
     }

@@ -8,7 +8,6 @@ use crate::wire::{StreamId, WriteError, Writer, varint};
 impl Frame<'_> {
     /// Returns the length of the frame in its shortest form, with a length field in STREAM and
     /// DATAGRAM.
-    #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "a frame never is")]
     pub fn len(&self) -> usize {
         let ty = varint::len(self.ty());
@@ -180,7 +179,6 @@ fn cut(reason: &[u8], room: usize, empty: usize) -> &[u8] {
 }
 
 /// Returns the length of a DATAGRAM frame with a length field.
-#[must_use]
 pub const fn datagram_len(data_len: usize) -> usize {
     1 + varint::len(data_len as u64) + data_len
 }

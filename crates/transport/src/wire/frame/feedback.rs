@@ -56,7 +56,6 @@ impl From<UnexpectedEnd> for Malformed {
 
 impl<'a> Feedback<'a> {
     /// Returns the counters, in order.
-    #[must_use]
     pub fn counters(&self) -> Counters {
         let mut r = Reader::new(self.counters);
         let mut counters = Counters::new();
@@ -102,7 +101,6 @@ impl<'a> Feedback<'a> {
 }
 
 /// Returns the length of a FEEDBACK frame.
-#[must_use]
 pub fn len(kind: u8, epoch: u64, time: u32, counters: &Counters) -> usize {
     let values = counters.as_slice();
     varint::len(types::FEEDBACK)

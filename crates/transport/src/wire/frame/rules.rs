@@ -6,7 +6,6 @@ use crate::wire::{Dir, PacketType, Side};
 impl Frame<'_> {
     /// Returns the type as a number. STREAM and DATAGRAM have their base types, without the
     /// bits that depend on the encoding.
-    #[must_use]
     pub const fn ty(&self) -> FrameType {
         match self {
             Self::Padding(_) => types::PADDING,
@@ -47,7 +46,6 @@ impl Frame<'_> {
     /// Returns true if the frame makes its packet ack-eliciting (RFC 9002 §2). Like ACK,
     /// FEEDBACK does not, because feedback about feedback would never end.
     #[inline]
-    #[must_use]
     pub const fn is_ack_eliciting(&self) -> bool {
         !matches!(
             self,
@@ -63,7 +61,6 @@ impl Frame<'_> {
     /// Returns true for frames that probe a path without migrating the connection to it (RFC
     /// 9000 §9.1).
     #[inline]
-    #[must_use]
     pub const fn is_probing(&self) -> bool {
         matches!(
             self,
@@ -79,7 +76,6 @@ impl Frame<'_> {
     /// excludes RETIRE_CONNECTION_ID. Extensions whose parameters aren't remembered for 0-RTT
     /// are excluded as well.
     #[inline]
-    #[must_use]
     pub const fn allowed_in(&self, packet: PacketType) -> bool {
         match self {
             Self::Padding(_) | Self::Ping | Self::ConnectionClose(_) => true,
@@ -100,7 +96,6 @@ impl Frame<'_> {
     /// PROTOCOL_VIOLATION. Only servers send NEW_TOKEN and HANDSHAKE_DONE (RFC 9000 §19.7,
     /// §19.20).
     #[inline]
-    #[must_use]
     pub const fn allowed_from(&self, sender: Side) -> bool {
         match self {
             Self::NewToken(_) | Self::HandshakeDone => sender.is_server(),

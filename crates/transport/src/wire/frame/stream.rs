@@ -50,7 +50,6 @@ impl StreamHeader {
     /// Returns the number of bytes in front of the data. `data_len` is given if the frame
     /// contains a length.
     #[inline]
-    #[must_use]
     pub const fn len(&self, data_len: Option<usize>) -> usize {
         let offset = if self.offset == 0 {
             0
@@ -69,7 +68,6 @@ impl StreamHeader {
     /// all available data. Returns `None` if no byte fits (or, if nothing is available, if not
     /// even the header fits).
     #[inline]
-    #[must_use]
     pub const fn fit(&self, room: usize, available: usize) -> Option<Fit> {
         let bare = self.len(None);
         if room < bare || (room == bare && available > 0) {
@@ -127,7 +125,6 @@ impl StreamHeader {
 impl Stream<'_> {
     /// Returns the frame without its data.
     #[inline]
-    #[must_use]
     pub const fn header(&self) -> StreamHeader {
         StreamHeader {
             id: self.id,
@@ -138,7 +135,6 @@ impl Stream<'_> {
 
     /// Returns the length of the frame, with or without a length field.
     #[inline]
-    #[must_use]
     pub const fn len(&self, explicit_len: bool) -> usize {
         let data_len = if explicit_len {
             Some(self.data.len())
@@ -168,7 +164,6 @@ impl Stream<'_> {
 impl Crypto<'_> {
     /// Returns the number of bytes in front of `data_len` bytes of data at `offset`.
     #[inline]
-    #[must_use]
     pub const fn header_len(offset: u64, data_len: usize) -> usize {
         1 + varint::len(offset) + varint::len(data_len as u64)
     }
@@ -176,7 +171,6 @@ impl Crypto<'_> {
     /// Returns how many of `available` bytes at `offset` fit into a frame of at most `room`
     /// bytes, or `None` if none does.
     #[inline]
-    #[must_use]
     pub const fn fit(offset: u64, room: usize, available: usize) -> Option<usize> {
         // The size of the length field depends on the data, so start from the maximum and
         // correct it.
@@ -218,7 +212,6 @@ impl Crypto<'_> {
 
     /// Returns the length of the frame.
     #[inline]
-    #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "a frame never is")]
     pub const fn len(&self) -> usize {
         Self::header_len(self.offset, self.data.len()) + self.data.len()

@@ -178,7 +178,6 @@ impl PartialDecode {
     }
 
     /// Returns the destination connection id; `datagram` is the slice that was decoded.
-    #[must_use]
     pub fn dcid<'a>(&'a self, datagram: &'a [u8]) -> &'a [u8] {
         match self {
             Self::Protected(packet) => packet.dcid.as_slice(),
@@ -250,7 +249,6 @@ impl Protected {
     /// the packet is too short for one. Such a packet must be discarded, unless it is a
     /// stateless reset.
     #[inline]
-    #[must_use]
     pub const fn sample(&self) -> Option<Range<usize>> {
         let start = self.number_at + SAMPLE_OFFSET;
         if start + SAMPLE_LEN > self.len {

@@ -55,7 +55,6 @@ pub enum Header<'a> {
 impl Header<'_> {
     /// Returns the type of the packet.
     #[inline]
-    #[must_use]
     pub const fn ty(&self) -> PacketType {
         match self {
             Self::Initial { .. } => PacketType::Initial,
@@ -67,7 +66,6 @@ impl Header<'_> {
 
     /// Returns the packet number.
     #[inline]
-    #[must_use]
     pub const fn number(&self) -> TruncatedNumber {
         match self {
             Self::Initial { number, .. }
@@ -80,7 +78,6 @@ impl Header<'_> {
     /// Returns the length in bytes, including the packet number. The length field of long
     /// headers takes 2 bytes.
     #[inline]
-    #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "it never is")]
     pub const fn len(&self) -> usize {
         const LONG: usize = 1 + 4 + 1 + 1 + 2;
@@ -195,35 +192,30 @@ pub struct Started {
 impl Started {
     /// Returns the type of the packet.
     #[inline]
-    #[must_use]
     pub const fn ty(&self) -> PacketType {
         self.ty
     }
 
     /// Returns the start of the packet.
     #[inline]
-    #[must_use]
     pub const fn start(&self) -> usize {
         self.start
     }
 
     /// Returns the start of the packet number.
     #[inline]
-    #[must_use]
     pub const fn number_at(&self) -> usize {
         self.number_at
     }
 
     /// Returns the start of the frames.
     #[inline]
-    #[must_use]
     pub const fn payload_at(&self) -> usize {
         self.payload_at
     }
 
     /// Returns the range of the header, which is the associated data of the AEAD.
     #[inline]
-    #[must_use]
     pub const fn header(&self) -> Range<usize> {
         self.start..self.payload_at
     }
@@ -231,7 +223,6 @@ impl Started {
     /// Returns the start of the sample for header protection, which is valid once the packet is
     /// encrypted.
     #[inline]
-    #[must_use]
     pub const fn sample_at(&self) -> usize {
         self.number_at + SAMPLE_OFFSET
     }

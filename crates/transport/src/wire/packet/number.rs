@@ -17,7 +17,6 @@ impl TruncatedNumber {
     /// Truncates `full` to as many low bytes (at most 4) as the receiver needs if it might not
     /// have received any packet after `largest_acked` (Appendix A.2).
     #[inline]
-    #[must_use]
     pub const fn new(full: u64, largest_acked: Option<u64>) -> Self {
         let unacked = match largest_acked {
             Some(acked) => full.saturating_sub(acked),
@@ -35,7 +34,6 @@ impl TruncatedNumber {
 
     /// Truncates `full` to its low `len` bytes (1 to 4, clamped).
     #[inline]
-    #[must_use]
     #[expect(
         clippy::cast_possible_truncation,
         reason = "the low bytes are what is asked for"
@@ -54,7 +52,6 @@ impl TruncatedNumber {
 
     /// Returns the length in bytes, 1 to 4.
     #[inline]
-    #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "it never is")]
     pub const fn len(self) -> usize {
         self.len as usize
@@ -62,7 +59,6 @@ impl TruncatedNumber {
 
     /// Returns the low bytes as a number.
     #[inline]
-    #[must_use]
     pub const fn value(self) -> u32 {
         self.value
     }
@@ -70,7 +66,6 @@ impl TruncatedNumber {
     /// Returns the full number closest to `expected`, which is one more than the largest number
     /// received in an authentic packet so far, or 0 (Appendix A.3).
     #[inline]
-    #[must_use]
     pub const fn expand(self, expected: u64) -> u64 {
         let window = 1u64 << (8 * self.len as u32);
         let half = window / 2;

@@ -17,7 +17,6 @@ impl SpaceId {
 
     /// Returns the index: 0, 1 or 2.
     #[inline]
-    #[must_use]
     pub const fn index(self) -> usize {
         self as usize
     }
@@ -40,7 +39,6 @@ pub enum PacketType {
 impl PacketType {
     /// Returns the number space of packets of this type.
     #[inline]
-    #[must_use]
     pub const fn space(self) -> SpaceId {
         match self {
             Self::Initial => SpaceId::Initial,
@@ -51,7 +49,6 @@ impl PacketType {
 
     /// Returns true for packets with a long header.
     #[inline]
-    #[must_use]
     pub const fn is_long(self) -> bool {
         !matches!(self, Self::OneRtt)
     }

@@ -57,7 +57,6 @@ impl EarlyLimits {
     }
 
     /// Returns true if data that respects `other` respects these limits as well.
-    #[must_use]
     pub fn include(&self, other: &Self) -> bool {
         let mut pairs = self.values().into_iter().zip(other.values());
         pairs.all(|(these, others)| these >= others)

@@ -18,7 +18,6 @@ pub struct Grease {
 
 impl Grease {
     /// Returns its id, 31 N + 27.
-    #[must_use]
     pub const fn id(&self) -> u64 {
         // The largest N for which the id is a varint.
         const N: u64 = (varint::MAX - 27) / 31;

@@ -44,13 +44,11 @@ impl SignalKinds {
     }
 
     /// Returns the kinds, in order.
-    #[must_use]
     pub fn as_slice(&self) -> &[u8] {
         self.kinds.get(..usize::from(self.len)).unwrap_or(&[])
     }
 
     /// Returns true if the list contains `kind`.
-    #[must_use]
     pub fn contains(&self, kind: u8) -> bool {
         self.as_slice().contains(&kind)
     }

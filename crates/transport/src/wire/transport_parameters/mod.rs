@@ -154,7 +154,6 @@ pub mod id {
 
     /// Returns true for ids that are reserved so that receivers ignore them: 31 N + 27 (RFC
     /// 9000 §18.1).
-    #[must_use]
     pub const fn is_reserved(id: u64) -> bool {
         id % 31 == 27
     }

@@ -103,7 +103,6 @@ pub struct Bbr {
 impl Bbr {
     /// BBR over datagrams of `mtu` bytes of UDP payload on a path that begins at `now`; `initial`
     /// of them first, or RFC 9002's initial window.
-    #[must_use]
     pub fn new(now: Instant, mtu: u16, initial: Option<u32>) -> Self {
         let mtu = u64::from(mtu.max(1));
         let initial = window::initial(mtu, initial);
