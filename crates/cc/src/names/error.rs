@@ -60,12 +60,12 @@ pub enum ParseError {
     },
 }
 
-/// The name that was meant, or who has the one that was given; then "known".
+/// The name that was probably meant, and the introduction of the known ones.
 fn hint(given: &str, nearest: &str) -> String {
     let edits = strsim::levenshtein(&given.to_ascii_lowercase(), nearest);
-    match edits <= (nearest.len() / 2).max(2) {
-        _ if super::Algorithm::NAMES.contains(&given) => ": only senders have it. Known".to_owned(),
-        true => format!(": did you mean `{nearest}`? Known"),
-        false => ": known".to_owned(),
+    if edits <= (nearest.len() / 2).max(2) {
+        format!(": did you mean `{nearest}`? Known")
+    } else {
+        ": known".to_owned()
     }
 }

@@ -91,10 +91,10 @@ fn check(
         return Err(RegisterError::BadName { name });
     }
     // What scenarios call packets without a law.
-    match known.contains(&name) || ["udp", "none"].contains(&name) || !add() {
-        true => Err(RegisterError::Taken { name }),
-        false => Ok(()),
+    if known.contains(&name) || ["udp", "none"].contains(&name) || !add() {
+        return Err(RegisterError::Taken { name });
     }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -203,11 +203,10 @@ fn show(args: &Args, results: &[CaseResult], single: bool, scenario: &Scenario) 
     }
     let is_law = |c: &Change| c.key.ends_with(".algorithm") || c.key.ends_with(".controller");
     if !args.json && !scenario.paper.is_empty() {
-        match args.set.iter().any(is_law) {
-            true => {
-                output::note!("note: --set changed controllers: the paper's figures do not apply");
-            }
-            false => output::text(format_args!("\n{}", table::paper(results, &scenario.paper)))?,
+        if args.set.iter().any(is_law) {
+            output::note!("note: --set changed controllers: the paper's figures do not apply");
+        } else {
+            output::text(format_args!("\n{}", table::paper(results, &scenario.paper)))?;
         }
     }
     if let (false, Some(note)) = (args.json, &scenario.note) {

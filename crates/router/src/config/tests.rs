@@ -101,7 +101,7 @@ fn unknown_names_suggest_the_nearest() {
         "loss = \"1%\"",
         &["{ kind = "],
     );
-    fails("\"vcp\"", "\"auto\"", &["`auto`: only senders have it"]);
+    fails("\"vcp\"", "\"auto\"", &["`auto`: known are"]);
     fails(
         "port = \"wan\"",
         "port = \"wann\"",

@@ -286,8 +286,7 @@ fn marks_tell_whose_things_there_are() {
         .collect();
     assert_eq!(all.len(), 5);
 
-    // An invalid file still determines its table. For an unreadable one, the only existing
-    // tables count.
+    // An invalid file still determines its table; for an unreadable one, existing tables count.
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("router.toml");
     let whose = |text: &str, state: &State| {
@@ -296,8 +295,7 @@ fn marks_tell_whose_things_there_are() {
         Ok::<_, SetupError>(tables.into_iter().collect::<Vec<_>>())
     };
     let wrong = "table = 20000\nuser = 7\nnonsense = true\n[[port]]\nrate = \"x\"\ntun = \"a\"";
-    // Its interface shows its former table, but another interface with this table is not its
-    // own.
+    // Its interface shows its former table, but another one with this table is not its own.
     assert_eq!(whose(wrong, &state).unwrap(), [20_000]);
     let both = format!("{wrong}\n[[port]]\ntun = \"b\"");
     assert_eq!(whose(&both, &state).unwrap(), [11_800, 20_000]);

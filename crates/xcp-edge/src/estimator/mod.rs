@@ -54,8 +54,7 @@ const FIRST_TRAINS: u32 = 8;
 const TRAINS_FOR_ESTIMATE: u32 = 3;
 /// Time that the first trains take on the link in total: 5 % of 2 s.
 const FIRST_SHARE_MS: u64 = 100;
-/// Rate of a train, in 10^-6 of the capacity, chosen so that one of its packets always waits at
-/// the link.
+/// Rate of a train, in 10^-6 of the capacity, so that one of its packets always waits.
 const FASTER_PPM: u64 = 1_050_000;
 /// One train in this many is sent back to back. The second value applies while C is not sure.
 const CAPACITY_EVERY: u32 = 4;
@@ -65,8 +64,7 @@ const LEAST_PACKETS: u16 = 12;
 const CAPACITY_PACKETS: u16 = 16;
 /// Minimum time that the latter takes on the link in ms, because times may be coarse.
 const CAPACITY_MS: u128 = 2;
-/// The same while the capacity is not sure, because more packets are more likely to find a gap
-/// in the traffic of a busy link.
+/// The same while the capacity is not sure: more packets find a gap in a busy link more likely.
 const CAPACITY_PACKETS_UNSURE: u16 = 32;
 const CAPACITY_MS_UNSURE: u128 = 20;
 /// Time between small packets: between the first trains, and later.
@@ -83,8 +81,7 @@ const LUMP: u64 = 3000;
 /// If foreign traffic is below minus the capacity divided by this number, own traffic took
 /// another path.
 const ELSEWHERE: u64 = 16;
-/// Above this multiple of the capacity, the count of own traffic is no longer meaningful for
-/// foreign traffic.
+/// Above this multiple of the capacity, the count of own traffic doesn't show foreign traffic.
 const MOST_OWN: u64 = 4;
 /// Variation of delays between packets hides no queue of more than this, ns.
 const MOST_SCATTER: u64 = 2_000_000;

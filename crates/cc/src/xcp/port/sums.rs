@@ -220,7 +220,8 @@ impl Sums {
         x.min(stands_for.saturating_mul(guard.most_counted))
     }
 
-    /// Counts the RTT that a packet of `bytes` states. Returns the RTT that it may count for, in µs.
+    /// Counts the RTT that a packet of `bytes` states, and returns the RTT that it may count for,
+    /// in µs.
     #[inline]
     pub(crate) fn count_rtt(&mut self, rtt_us: u32, bytes: u32) -> u64 {
         let size = u64::from(bytes);

@@ -265,9 +265,10 @@ async fn expand(session: &Session, jobs: &[Job], figures: &mut Figures) -> Vec<J
             }
         }
         if !found {
-            let hint = match pattern.contains(&b'[') {
-                true => "; write `[[]` for a `[`",
-                false => "",
+            let hint = if pattern.contains(&b'[') {
+                "; write `[[]` for a `[`"
+            } else {
+                ""
             };
             failed(anyhow!("no file of the server matches{hint}"));
         }

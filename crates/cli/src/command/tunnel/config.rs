@@ -131,7 +131,7 @@ impl File {
     pub(super) fn read(path: &Path) -> anyhow::Result<Self> {
         let shown = path.display();
         let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {shown}"))?;
-        // The message contains neither the line nor its key, because the line may contain the token.
+        // The message contains neither the line nor its key: the line may contain the token.
         let source = Source { path, text: &text };
         let error = |error: toml::de::Error| {
             let fault = source.syntax(&error);

@@ -85,8 +85,7 @@ fn a_client_migrates_with_an_id_of_its_own() {
     assert_eq!(pair.server.get().stats().migrations, 1);
 }
 
-/// A client is followed even if it has nothing to send and no sizes to probe, and also on its
-/// return.
+/// A client is followed even if it has nothing to send or probe, and also on its return.
 #[test]
 fn an_idle_client_is_followed() {
     let mut setup = Setup::default();
@@ -307,8 +306,7 @@ fn home() -> std::net::SocketAddr {
 }
 
 /// RFC 9000 §9.3.3: the server challenges the path that it left. The client's response makes it
-/// return, to the same controller, in a round trip, which is earlier than the client's probe
-/// timeout.
+/// return, to the same controller, in a round trip, before the client's probe timeout.
 #[test]
 fn the_old_path_is_challenged_and_the_return_is_warm() {
     // [9000 9.3.3 old-path]
