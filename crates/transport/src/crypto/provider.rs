@@ -32,7 +32,7 @@ pub(super) fn tls_provider() -> Arc<rustls::crypto::CryptoProvider> {
     Arc::new(provider)
 }
 
-/// Creates an encrypter for session tickets. Only this process has the keys, which change every
+/// Creates an encryptor for session tickets. Only this process has the keys, which change every
 /// six hours; a ticket is valid for twice as long.
 ///
 /// # Errors
