@@ -50,8 +50,8 @@ pub enum BadSweep {
     /// The list is empty, or a place in it is.
     #[error("`{0}` lists no values: write KEY=V1,V2,…")]
     NoValues(String),
-    /// The range ends before it begins, or is too long.
-    #[error("the range `{0}` must go up, over {MOST_CASES} numbers at most")]
+    /// The range ends before it begins, is too long, or is written with a hyphen.
+    #[error("`{0}`: write a range as FIRST..LAST, going up, over {MOST_CASES} numbers at most")]
     Range(String),
     /// Ranges that are in bounds make a list that is not.
     #[error("the list has more than {MOST_CASES} values: write fewer, or shorter ranges")]
@@ -98,6 +98,10 @@ fn split(text: &str) -> impl Iterator<Item = &str> {
 
 /// `FIRST..LAST`, both ends included.
 fn range(text: &str) -> Result<Option<std::ops::RangeInclusive<u64>>, BadSweep> {
+    let is_number = |part: &str| part.parse::<u64>().is_ok();
+    if (text.split_once('-')).is_some_and(|(first, last)| is_number(first) && is_number(last)) {
+        return Err(BadSweep::Range(text.to_owned()));
+    }
     let ends = text
         .split_once("..")
         .and_then(|(first, last)| Some((first.parse().ok()?, last.parse().ok()?)));
@@ -318,7 +322,15 @@ mod tests {
             sweep("link.a.queue={kind=\"red\",min=5},{kind=\"droptail\"}").len(),
             2
         );
-        for wrong in ["", "seed", "=3", "seed=", "seed=1,,2", "seed=3..1"] {
+        for wrong in [
+            "",
+            "seed",
+            "=3",
+            "seed=",
+            "seed=1,,2",
+            "seed=3..1",
+            "seed=1-10",
+        ] {
             assert!(wrong.parse::<Sweep>().is_err(), "{wrong}");
         }
         assert_eq!(sweep("seed=1..100000").len(), MOST_CASES);

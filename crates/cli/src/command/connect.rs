@@ -144,7 +144,7 @@ async fn race<T, B: FnMut(&Endpoint, SocketAddr) -> T>(
 ) -> Result<Connected<T>, Failure> {
     let mut addresses = addresses.into_iter();
     let (mut attempts, mut failed) = (FuturesUnordered::new(), Vec::new());
-    let mut is_final = false;
+    let (mut is_final, mut serves_other) = (false, false);
     loop {
         if let Some(address) = addresses.next() {
             attempts.push(attempt(target, address, config.clone(), &mut before)?);
@@ -163,13 +163,14 @@ async fn race<T, B: FnMut(&Endpoint, SocketAddr) -> T>(
             Some(Ok(connected)) => return Ok(connected),
             Some(Err(error)) => {
                 is_final |= is_answer(&error);
+                serves_other |= is_without_protocol(&error);
                 failed.push(output::explain(&error));
             }
             None => {}
         }
         if attempts.is_empty() && addresses.len() == 0 {
             let (server, mut why) = (target.server(), failed.join("; "));
-            if why.contains("TLS alert 120") {
+            if serves_other {
                 why += "; get, put and ls need `pathmark serve` there, perf client needs `pathmark \
                     perf server`, and tunnel needs `pathmark proxy`";
             }
@@ -195,6 +196,15 @@ fn is_answer(error: &anyhow::Error) -> bool {
         ) => true,
         _ => false,
     }
+}
+
+/// Returns true if the server speaks none of the protocols that the client offers (RFC 7301 §3.2).
+fn is_without_protocol(error: &anyhow::Error) -> bool {
+    const NO_APPLICATION_PROTOCOL: TransportErrorCode = TransportErrorCode::crypto(120);
+    matches!(
+        error.downcast_ref::<ConnectionError>(),
+        Some(ConnectionError::PeerTransport(error)) if error.code == NO_APPLICATION_PROTOCOL
+    )
 }
 
 /// Starts connecting to one address.

@@ -239,10 +239,13 @@ fn a_token_that_the_proxy_does_not_know_is_logged() {
     let other = format!("pathmark://fedcba9876543210@{rest}");
     std::fs::write(bed.path("uri"), other).unwrap();
     let tunnel = bed.tunnel(&["-L", &format!("0:{}:7", TARGETS[0])]);
+    // Before the first flow.
+    tunnel.logged("the proxy knows neither the token nor the certificate: ask its operator");
+    assert_eq!(bed.counted("unauthorized"), 1);
     let mut stream = bed.connect(tunnel.listener("forward"));
     assert!(stream.read(&mut [0]).is_err());
     tunnel.logged("the proxy knows neither the token nor the certificate");
-    assert_eq!(bed.counted("unauthorized"), 1);
+    assert_eq!(bed.counted("unauthorized"), 2);
 }
 
 /// A proxy that is silent is noticed long before the connection is lost. Its flows go on if it

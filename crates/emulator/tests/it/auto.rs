@@ -116,7 +116,7 @@ fn whichever_kind_the_narrow_port_is_the_link_is_full_and_nothing_is_dropped() {
         let own = ["vcp+bise+wlte", "xcp"].map(|law| during(&path(first, second, law, &[]), 1));
         let (late, least) = (during(&result, 1), own[0].min(own[1]));
         assert!(
-            late >= (0.99 * least).max(0.87 * 20.0),
+            late >= (0.98 * least).max(0.87 * 20.0),
             "{first}, {second}: {late}, {own:?}"
         );
         assert_eq!(drops(&result), 0, "{first}, {second}");

@@ -239,9 +239,10 @@ impl<R, C> LinkCheck<'_, R, C> {
                 return fail("a queue needs room for a packet: raise `limit`");
             }
             Some(Limit::Bytes(bytes)) if bytes < packet => {
-                return fail(match routes {
-                    true => "the queue cannot hold one packet of the port's MTU: raise `limit`",
-                    false => "no packet fits in the queue: raise `limit` (a bare rate is in bit/s)",
+                return fail(if routes {
+                    "the queue cannot hold one packet of the port's MTU: raise `limit`"
+                } else {
+                    "the queue cannot hold one packet: raise `limit` (a bare rate is in bit/s)"
                 });
             }
             _ => {}

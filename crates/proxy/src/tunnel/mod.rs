@@ -107,12 +107,12 @@ impl Tunnel {
         }
     }
 
-    /// Waits for a connection to the proxy.
-    ///
-    /// # Errors
-    /// [`Refusal::Proxy`] with the reason, if there is none within a flow's time limit.
-    pub async fn connected(&self) -> Result<(), Refusal> {
-        self.0.keeper.link(None, self.0.times.wait).await.map(drop)
+    /// Asks whether the proxy accepts this client's token or certificate, by requesting a flow to
+    /// port 0. The proxy checks the client first and can't open such a flow.
+    pub async fn is_refused(&self) -> bool {
+        let mut nothing = tokio::io::empty();
+        let opening = self.open("[::]:0".to_owned(), None, &mut nothing);
+        matches!(opening.await, Err(Refusal::Unauthorized))
     }
 
     /// Opens a flow. If the connection is lost or silent before the proxy has responded, the

@@ -10,6 +10,7 @@ use pathmark_cc::Algorithm;
 use pathmark_http3::wire::ALPN;
 use pathmark_proxy::ingress::spec::{Bind, Forward};
 use pathmark_proxy::ingress::{EARLY, Ingress, Limits};
+use pathmark_proxy::outbound::Refusal;
 use pathmark_proxy::tunnel::{Dialer, Switch, Tunnel, TunnelTimes};
 use pathmark_proxy::uri::ProxyUri;
 use pathmark_transport::crypto::tls::{self, TlsClientConfig, Trust};
@@ -314,6 +315,14 @@ fn only_pin(given: Option<&str>, args: &RunArgs) -> Result<Option<tls::Pin>, Fai
     }
 }
 
+/// Logs at the start that the proxy refuses this client, instead of at the first flow.
+async fn report_refusal(tunnel: Tunnel) {
+    if tunnel.is_refused().await {
+        let (proxy, refusal) = (tunnel.server(), Refusal::Unauthorized);
+        tracing::error!(%proxy, "{refusal}: ask its operator for a new URI");
+    }
+}
+
 async fn run(given: Option<&str>, args: RunArgs, stop: Stop) -> Outcome {
     if let Some(pin) = only_pin(given, &args)? {
         return Ok(output::line(format_args!("sha256:{pin}"))?);
@@ -325,7 +334,9 @@ async fn run(given: Option<&str>, args: RunArgs, stop: Stop) -> Outcome {
     }
     let control = Control::bind(wanted.file.control.as_deref(), wanted.file.metrics)?;
     let mut way = (wanted.uri, wanted.shown);
-    let switch = Switch::new(args.proxy.tunnel(&way.0, way.1.as_ref())?);
+    let first = args.proxy.tunnel(&way.0, way.1.as_ref())?;
+    tokio::spawn(report_refusal(first.clone()));
+    let switch = Switch::new(first);
     let ingress = Ingress::new(switch.clone(), wanted.limits);
     let mut listeners = live::Live::new(ingress.clone());
     listeners.apply(&wanted.listeners).await?;
@@ -351,7 +362,9 @@ async fn run(given: Option<&str>, args: RunArgs, stop: Stop) -> Outcome {
             let wanted = Wanted::read(given, &args)?;
             let new = (wanted.uri, wanted.shown);
             if new != way {
-                switch.change(args.proxy.tunnel(&new.0, new.1.as_ref())?);
+                let next = args.proxy.tunnel(&new.0, new.1.as_ref())?;
+                tokio::spawn(report_refusal(next.clone()));
+                switch.change(next);
                 way = new;
             }
             ingress.change(wanted.limits);
