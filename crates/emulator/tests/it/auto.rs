@@ -112,14 +112,19 @@ fn whichever_kind_the_narrow_port_is_the_link_is_full_and_nothing_is_dropped() {
             assert_eq!(drops(&result), 0, "{first}, {second}, {narrow}");
         }
         // Both as narrow: each keeps a part of its own free, so that no law fills them.
-        let result = path(first, second, "auto", &[]);
-        let own = ["vcp+bise+wlte", "xcp"].map(|law| during(&path(first, second, law, &[]), 1));
-        let (late, least) = (during(&result, 1), own[0].min(own[1]));
+        let seeds = ["1", "2", "3", "4", "5"];
+        let runs = |law: &str| seeds.map(|seed| path(first, second, law, &[("seed", seed)]));
+        let mean = |runs: &[RunResult; 5]| runs.iter().map(|run| during(run, 1)).sum::<f64>() / 5.0;
+        let auto = runs("auto");
+        let own = ["vcp+bise+wlte", "xcp"].map(|law| mean(&runs(law)));
+        let (late, least) = (mean(&auto), own[0].min(own[1]));
         assert!(
             late >= (0.98 * least).max(0.87 * 20.0),
             "{first}, {second}: {late}, {own:?}"
         );
-        assert_eq!(drops(&result), 0, "{first}, {second}");
+        for result in &auto {
+            assert_eq!(drops(result), 0, "{first}, {second}");
+        }
     }
 }
 
