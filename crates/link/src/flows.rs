@@ -283,6 +283,8 @@ impl Flows {
             for (way, (((bytes, mean), heard_ms), seen)) in
                 flows.filter(|(_, (_, seen))| **seen > 0)
             {
+                let place = Place { set: index, way };
+                self.watch.compare(place, *bytes, elapsed);
                 let fresh = u64::from(core::mem::take(bytes));
                 *mean =
                     u32::try_from(averaged(u64::from(*mean), fresh, epochs)).unwrap_or(u32::MAX);

@@ -236,6 +236,12 @@ impl<P> Separation<P> {
         }
     }
 
+    /// Records the change of rate that an answer allows a flow, in 2^-16 bytes per second.
+    #[inline]
+    pub(super) fn on_answer(&mut self, flow_hash: u32, delta: i64) {
+        self.flows.on_answer(flow_hash, delta);
+    }
+
     /// The next packet. While both classes wait, it comes from the one behind its share.
     pub(super) fn pop(&mut self, now: Instant, owner: &mut dyn Owner<P>) -> Popped<P> {
         let waits = (self.heard.depth.packets > 0, self.foreign.depth.packets > 0);

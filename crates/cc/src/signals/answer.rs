@@ -20,6 +20,16 @@ pub enum Answer {
 }
 
 impl Answer {
+    /// Returns the change of rate that the answer allows the flow, if it states one, in 2^-16 bytes
+    /// per second.
+    #[inline]
+    pub const fn rate_change(&self) -> Option<i64> {
+        match self {
+            Self::Xcp(answer) => Some(answer.delta),
+            _ => None,
+        }
+    }
+
     /// Adds what the port declares of the link behind it: loss by corruption, in 10^-6 of packets.
     #[inline]
     pub const fn declare(&mut self, ppm: u32) {

@@ -106,6 +106,23 @@ fn a_flood_behind_shims_takes_no_more_than_a_plain_one() {
     }
 }
 
+/// A flow that ignores its answers takes nearly all of an XCP port without any drop, because those
+/// that obey yield. What the port told it gives it away.
+#[test]
+fn a_flow_that_ignores_its_answers_is_set_aside_without_drops() {
+    for (rate, rtt) in [("12Mbit", "20ms"), ("17Mbit", "20ms"), ("17Mbit", "40ms")] {
+        let forged = format!(
+            "rate = \"{rate}\"\nstart = \"5s\"\nforge = {{ shim = \"xcp\", rtt = \"{rtt}\" }}"
+        );
+        let flows = honest("honest", "xcp", 5) + &flow("flood", ENDS, "udp", &forged);
+        let result = run(&port("xcp", 30, &flows));
+        assert!(result.links[0].times_set_aside > 0, "{rate}, {rtt}");
+        for rate in goodputs(&result, "honest") {
+            assert!(rate >= 3.0, "{rate}");
+        }
+    }
+}
+
 /// A port's controller, the law of its flows, and whose shims are forged there.
 const FORGED: [(&str, &str, &str); 3] = [
     ("vcp+bise", "vcp+bise+wlte", "vcp"),

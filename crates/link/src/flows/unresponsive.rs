@@ -1,4 +1,5 @@
-//! Detects flows that continue to exceed their fair share while the queue of feedback overflows.
+//! Detects flows that continue to exceed their fair share while the queue of feedback overflows,
+//! or although their answers tell them to slow down.
 //!
 //! A shim in front of a packet does not prove that its sender obeys. Responsive flows keep the
 //! queue of feedback short, so no flow is judged while it is short. If it overflows for longer
@@ -9,6 +10,11 @@
 //! treated as foreign: they get no answers, do not count in the law's load, and share the part
 //! of the link that no other flow uses. They return after a time that doubles each time, unless
 //! they still send more than can pass.
+//!
+//! No queue overflows while responsive flows yield to one that does not respond. Therefore, the
+//! changes of rate that an XCP port tells a flow are added up, too: a flow that should have given
+//! up more than its rate, but still exceeds the mean while some flow gets less than half of it,
+//! is set aside as well.
 //!
 //! Flows that were seen in only a few epochs are judged together, as one flow, because senders
 //! may change ports.
@@ -47,7 +53,7 @@ pub(crate) struct Watch {
     newcomers: Record,
     /// True if a flow is set aside.
     acting: bool,
-    /// True if a flow has a record.
+    /// True if a flow has a record, or defies its answers.
     busy: bool,
     /// The largest capacity, in bytes per second, in the current period and the last one.
     capacity: [u64; 2],
@@ -188,6 +194,7 @@ impl Watch {
         (self.acting, self.busy) = (false, false);
     }
 
+    #[inline]
     fn record(&mut self, place: Place) -> Option<&mut Record> {
         self.records.get_mut(place.set)?.get_mut(place.way)
     }
@@ -213,6 +220,14 @@ impl Watch {
             || (self.newcomers.aside > 0 && epochs < self.new_until)
     }
 
+    /// Compares an epoch's answers with the change of a flow's bytes per epoch.
+    pub(super) fn compare(&mut self, place: Place, bytes: u32, nanos: u64) {
+        let defies = self
+            .record(place)
+            .is_some_and(|record| record.compare(bytes, nanos));
+        self.busy |= defies;
+    }
+
     /// Number of epochs of `nanos` that responsive flows need to react.
     fn reaction_epochs(&self, nanos: u64) -> u64 {
         let reaction = u64::try_from(self.reaction.as_nanos()).unwrap_or(u64::MAX);
@@ -223,6 +238,15 @@ impl Watch {
 }
 
 impl Flows {
+    /// Records the change of rate that an answer allows a flow, in 2^-16 bytes per second.
+    #[inline]
+    pub(in super::super) fn on_answer(&mut self, flow_hash: u32, delta: i64) {
+        let place = self.find(flow_hash);
+        if let Some(record) = place.and_then(|place| self.watch.record(place)) {
+            record.on_answer(delta);
+        }
+    }
+
     /// Whether a flow is set aside, either at its place or together with all newcomers.
     #[cold]
     pub(super) fn is_aside(&self, place: Option<Place>) -> bool {

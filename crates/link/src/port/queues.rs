@@ -51,6 +51,14 @@ impl<P> Queues<P> {
         }
     }
 
+    /// Records the change of rate that an answer allows a flow, in 2^-16 bytes per second.
+    #[inline]
+    pub(super) fn on_answer(&mut self, flow_hash: u32, delta: i64) {
+        if let Self::Two(separation) = self {
+            separation.on_answer(flow_hash, delta);
+        }
+    }
+
     /// Records that the law dropped a packet of its class.
     #[cold]
     pub(super) fn on_policed(&mut self, bytes: u32) {

@@ -110,9 +110,9 @@ impl Tunnel {
     /// Asks whether the proxy accepts this client's token or certificate, by requesting a flow to
     /// port 0. The proxy checks the client first and can't open such a flow.
     pub async fn is_refused(&self) -> bool {
-        let mut nothing = tokio::io::empty();
-        let opening = self.open("[::]:0".to_owned(), None, &mut nothing);
-        matches!(opening.await, Err(Refusal::Unauthorized))
+        let mut early = tokio::io::empty();
+        let opened = self.open("[::]:0".to_owned(), None, &mut early).await;
+        matches!(opened, Err(Refusal::Unauthorized))
     }
 
     /// Opens a flow. If the connection is lost or silent before the proxy has responded, the

@@ -6,8 +6,8 @@ use super::super::{Flows, Set, lately};
 use super::bucket::Bucket;
 use super::record::{PERSISTS, Record};
 
-/// Points for an epoch above the share, doubled if the queue drops a quarter or more. Any other
-/// epoch subtracts one point.
+/// Points for an epoch above the share, doubled if the queue drops a quarter or more or the flow
+/// defies its answers. Any other epoch subtracts one point.
 const OVER: u8 = 2;
 const OVER_RUINED: u8 = 4;
 const RUINED: (u64, u64) = (1, 4);
@@ -38,6 +38,8 @@ struct Seen {
     /// Set aside individually, not for being new.
     alone: bool,
     aside: bool,
+    /// It did not slow down as its answers told it.
+    defies: bool,
 }
 
 /// Distinguishes newcomers and flows set aside from others.
@@ -61,6 +63,7 @@ impl Lens {
             new,
             alone,
             aside: alone || (new && self.newcomers_aside),
+            defies: !new && record.defies(set.mean.get(way).copied()?),
         })
     }
 }
@@ -76,6 +79,8 @@ struct Shares {
     harm: bool,
     /// True if newcomers together exceed their share.
     new_over: bool,
+    /// The mean per flow, if a flow has less than half of it.
+    mean: Option<u64>,
 }
 
 impl Shares {
@@ -84,7 +89,9 @@ impl Shares {
             flow.bytes > FEW_BYTES && exceeds(flow.bytes, self.aside, BEYOND_ASIDE)
         } else {
             let least = flow.bytes.min(flow.mean);
-            self.harm && least > FEW_BYTES && exceeds(least, self.own, BEYOND)
+            let unequal = |mean| flow.defies && exceeds(least, mean, BEYOND);
+            let harms = self.harm && exceeds(least, self.own, BEYOND);
+            least > FEW_BYTES && (harms || self.mean.is_some_and(unequal))
         }
     }
 }
@@ -152,11 +159,15 @@ impl Flows {
         } else {
             harm && new > FEW_BYTES && exceeds(new, own, BEYOND)
         };
+        let known = || each().filter(|flow| !flow.aside && !flow.new);
+        let mean = sum(|flow| !flow.aside && !flow.new) / (known().count() as u64).max(1);
+        let few = |flow: Seen| flow.bytes.max(flow.mean) <= mean / 2;
         Shares {
             own,
             aside,
             harm,
             new_over,
+            mean: known().any(few).then_some(mean),
         }
     }
 
@@ -171,8 +182,8 @@ impl Flows {
         watch.epochs = watch.epochs.wrapping_add(1);
         let forgives = watch.epochs.is_multiple_of(FORGIVEN_AFTER);
         let (mut acting, mut busy, mut times) = (false, false, 0);
-        let mut turn = |record: &mut Record, over: bool, limit: u8| {
-            times += u64::from(record.turn(if over { weight } else { 0 }, limit));
+        let mut turn = |record: &mut Record, over: u8, limit: u8| {
+            times += u64::from(record.turn(over, limit));
             if forgives {
                 record.forgive();
             }
@@ -184,7 +195,11 @@ impl Flows {
             let ways = epochs.iter().zip(records).enumerate();
             for (way, (&epochs, record)) in ways.filter(|(_, (epochs, _))| **epochs > 0) {
                 let flow = lens.flow(set, way, epochs, record);
-                let over = flow.is_some_and(|flow| shares.are_exceeded(flow));
+                let over = match flow {
+                    Some(flow) if shares.are_exceeded(flow) && flow.defies => OVER_RUINED,
+                    Some(flow) if shares.are_exceeded(flow) => weight,
+                    _ => 0,
+                };
                 let limit = match flow {
                     // Already set aside as a newcomer.
                     Some(flow) if flow.new && lens.newcomers_aside => u8::MAX,
@@ -201,7 +216,8 @@ impl Flows {
                 turn(record, over, limit);
             }
         }
-        turn(&mut watch.newcomers, shares.new_over, limit);
+        let new_over = if shares.new_over { weight } else { 0 };
+        turn(&mut watch.newcomers, new_over, limit);
         if acting && !watch.acting {
             watch.bucket = Bucket {
                 since: lens.now,

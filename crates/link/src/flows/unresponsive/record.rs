@@ -7,6 +7,11 @@ const LEAST_PART: u8 = 2;
 /// from 2 to 64 s.
 const FIRST_ASIDE: u16 = 10;
 pub(super) const MOST_STRIKES: u8 = 5;
+/// This part of what a flow has not obeyed is forgiven per epoch, so that small differences, such
+/// as answers that were lost, do not add up.
+const FADES: u32 = 256;
+/// Flows that obey were told to give up as much as their rate while a round trip passed.
+const DEFIANT: u32 = 2;
 /// A flow that is set aside returns if its points are below this value.
 pub(super) const PERSISTS: u8 = 6;
 
@@ -19,9 +24,38 @@ pub(super) struct Record {
     pub(super) strikes: u8,
     /// Remaining epochs for which it is set aside.
     pub(super) aside: u16,
+    /// The sum of this epoch's answers, in bytes per second.
+    told: i32,
+    /// Bytes in the previous epoch.
+    last: u32,
+    /// By how much the flow should have slowed down but did not, in bytes per epoch.
+    unmet: u32,
 }
 
 impl Record {
+    /// Adds an answer, which lets the flow's rate change by `delta` 2^-16 bytes per second.
+    #[inline]
+    pub(super) fn on_answer(&mut self, delta: i64) {
+        let delta = (delta >> 16).clamp(i32::MIN.into(), i32::MAX.into());
+        self.told = self.told.saturating_add(delta as i32);
+    }
+
+    /// Compares an epoch's answers with the change of the flow's bytes per epoch. Returns true if
+    /// the flow defies them. Rises are no concern, because requests at the start allow them, too.
+    pub(super) fn compare(&mut self, bytes: u32, nanos: u64) -> bool {
+        let told = i128::from(core::mem::take(&mut self.told)) * i128::from(nanos) / 1_000_000_000;
+        let fell = core::mem::replace(&mut self.last, bytes).saturating_sub(bytes);
+        let unmet = i128::from(self.unmet - self.unmet / FADES) - told - i128::from(fell);
+        self.unmet = unmet.clamp(0, u32::MAX.into()) as u32;
+        self.defies(bytes)
+    }
+
+    /// Returns true if answers told the flow to give up `DEFIANT` times its rate, `bytes` per
+    /// epoch, in vain.
+    pub(super) const fn defies(&self, bytes: u32) -> bool {
+        self.unmet / DEFIANT > bytes
+    }
+
     /// Ends an epoch, with `over` points if it was above the share and 0 otherwise. Returns true
     /// if the flow reaches `limit` and is now set aside.
     pub(super) fn turn(&mut self, over: u8, limit: u8) -> bool {
@@ -60,7 +94,7 @@ impl Record {
         }
     }
 
-    pub(super) fn is_clean(&self) -> bool {
-        *self == Self::default()
+    pub(super) const fn is_clean(&self) -> bool {
+        self.over == 0 && self.strikes == 0 && self.aside == 0
     }
 }
