@@ -223,7 +223,7 @@ async fn holes_need_no_room() {
         let more = ask(&link, request("PATCH", &at, &more), b"34").await;
         assert_eq!(more.status(), StatusCode::NO_CONTENT);
         assert_eq!(more.field("upload-offset"), "4");
-        // A client that announces less data than it sends can only use this much.
+        // A client that announces less data than it sends can still use the free room.
         let wrong = [("pathmark-attributes", "data=0")];
         let put = ask(&link, request("PUT", "/wrong", &wrong), b"data").await;
         assert_eq!(put.status(), StatusCode::CREATED);

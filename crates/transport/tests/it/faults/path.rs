@@ -52,7 +52,7 @@ pub(crate) struct Path {
     last: [u64; 2],
     /// The source of the client's last datagram.
     source: Option<SocketAddr>,
-    /// Nothing passes until this time, and the fault that causes this.
+    /// The time until which nothing passes, and the fault that causes this.
     dark: (Instant, usize),
     /// The router's identity, if it marks shims.
     router: Option<u16>,
