@@ -1,11 +1,11 @@
 //! XCP-i at a host (feature `xcp-i`), for hops without XCP between the host and the nearest XCP-i
 //! router.
 //!
-//! If a sender's first XCP-i router lies behind such hops, the sender acts as the router before
-//! them, and [answers](HostEdge::answering) the router that measures these hops. If a receiver's
-//! last XCP-i router lies before such hops, the receiver acts as the router behind them: it
+//! If such hops precede a sender's first XCP-i router, the sender acts as the router before them,
+//! and [answers](HostEdge::answering) the router that measures these hops. If such hops follow a
+//! receiver's last XCP-i router, the receiver acts as the router behind them: it
 //! [measures](HostEdge::measuring) these hops and has virtual routers for them ([`HostClouds`]),
-//! which you put into an endpoint's configuration by calling [`count_hops`]. You must ask for both
+//! which you put into an endpoint's configuration by calling [`count_hops`]. You must request both
 //! explicitly, and both need the secret that the routers share. Messages are those of
 //! `docs/wire.md`, section 9.
 

@@ -256,7 +256,6 @@ async fn waiting_for_room_ends_with_the_connection() {
     assert!(soon("the end", waiting).await.is_err());
 }
 
-/// The default configuration connects, as plain QUIC.
 #[tokio::test]
 async fn the_default_transport_connects() {
     let endpoint = Endpoint::client(loopback()).unwrap();

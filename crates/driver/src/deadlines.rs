@@ -45,7 +45,6 @@ impl<T> Deadlines<T> {
         self.registered.try_remove(key);
     }
 
-    /// Sets or replaces the deadline of `key`.
     pub(super) fn set(&mut self, key: usize, deadline: Instant, item: T) {
         let Some(known) = self.registered.get_mut(key) else {
             return;

@@ -161,7 +161,6 @@ impl Forger {
         self.node.udp(Self::at(0)).unwrap()
     }
 
-    /// Reports an error about a datagram from `ours` to `theirs`.
     fn report(&self, code: u8, ours: SocketAddr, theirs: SocketAddr, quote: &[u8]) {
         let message = unreachable(code, ours, theirs, quote);
         self.raw.send_to(&message, Self::at(0)).unwrap();

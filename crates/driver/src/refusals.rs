@@ -40,7 +40,6 @@ impl Listening {
         Ok(Self(socket))
     }
 
-    /// Waits for the next ICMP error.
     async fn next(&self) -> io::Result<QueuedError> {
         let io = self.0.io()?;
         loop {

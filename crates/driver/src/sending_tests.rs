@@ -113,7 +113,6 @@ async fn ends_that_know_of_a_narrow_path_connect_over_it() {
     }
 }
 
-/// A socket for both IP versions can connect to either.
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn a_socket_for_both_versions_connects_to_either() {

@@ -82,7 +82,6 @@ pub(super) struct State {
     opening: [WaitList; 2],
     /// Tasks that wait for a datagram.
     reading: WaitList,
-    /// Tasks that wait for room to send a datagram.
     sending: WaitList,
     /// Wakers to wake or drop once the state is unlocked.
     pub(super) later: Later,
@@ -124,7 +123,6 @@ pub(super) struct EndpointState {
     /// The socket for new connections, and for answers to datagrams of no connection.
     pub(super) socket: Arc<Socket>,
     pub(super) core: pathmark_transport::endpoint::Endpoint,
-    /// Connections by handle.
     pub(super) connections: Vec<Option<Arc<Shared>>>,
     pub(super) alive: usize,
     /// Clients that want to connect, with the socket at which each has arrived.

@@ -73,7 +73,6 @@ enum Io {
     Own(Arc<dyn DatagramSocket>),
 }
 
-/// A socket of an endpoint.
 #[derive(Debug)]
 pub(super) struct Socket {
     io: Io,

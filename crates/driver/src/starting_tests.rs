@@ -15,7 +15,6 @@ fn loopback() -> SocketAddr {
     "127.0.0.1:0".parse().unwrap()
 }
 
-/// TLS that closes the endpoint before it creates a session.
 fn closing<T>(tls: T) -> (Arc<Tampered<T>>, Arc<OnceLock<Endpoint>>) {
     let endpoint = Arc::new(OnceLock::<Endpoint>::new());
     let closed = Arc::clone(&endpoint);

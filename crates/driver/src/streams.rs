@@ -26,7 +26,6 @@ enum End {
 }
 
 impl End {
-    /// Returns the result of each further read.
     fn repeated<T>(self) -> Result<Option<T>, ReadError> {
         match self {
             Self::Read => Ok(None),

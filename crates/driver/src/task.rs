@@ -52,7 +52,6 @@ pub(super) struct ConnectionTask {
     timer: Timer,
     /// A batch for which the kernel had no room yet.
     unsent: Option<(Box<[u8]>, Transmit)>,
-    /// Waits for this room.
     room: Waiter,
     /// DSCP of all packets sent.
     dscp: u8,

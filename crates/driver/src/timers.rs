@@ -82,7 +82,6 @@ impl<A: Alarm> Timers<A> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends the task.
     pub(super) fn end(&self) {
         let mut state = self.lock();
         state.over = true;

@@ -70,7 +70,6 @@ impl Groups {
         self.spare.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns an empty group.
     pub(super) fn take(&self) -> Group {
         self.spare().pop().unwrap_or_default()
     }
@@ -110,7 +109,6 @@ struct Queue {
     groups: VecDeque<Group>,
     /// Memory of the waiting groups.
     bytes: usize,
-    /// Waker of the task.
     waker: Option<Waker>,
     /// The task has ended.
     closed: bool,

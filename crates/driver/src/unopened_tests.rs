@@ -17,7 +17,6 @@ fn server() -> Endpoint {
     server_with_places(64)
 }
 
-/// Returns a server that allows `handshakes` half-open handshakes at a time.
 fn server_with_places(handshakes: usize) -> Endpoint {
     let crypto = Arc::new(testing::server(&[b"test"]));
     let mut config = ServerConfig::new(crypto, Arc::new(transport()));

@@ -27,7 +27,6 @@ use crate::sys::{self, Enter, Operation};
 /// remove namespaces that have ended, can be seconds behind.
 const READY_WITHIN: Duration = Duration::from_secs(30);
 
-/// Returns the address family of a prefix.
 fn family(prefix: &IpNet) -> AddressFamily {
     match prefix {
         IpNet::V4(_) => AddressFamily::Inet,

@@ -58,7 +58,6 @@ pub(crate) enum Operation<'a> {
     Write { path: &'a CStr, value: &'a [u8] },
 }
 
-/// Returns the effective user and group IDs.
 pub(crate) fn effective_ids() -> (u32, u32) {
     // SAFETY: both calls have no arguments and cannot fail.
     unsafe { (libc::geteuid(), libc::getegid()) }
@@ -142,7 +141,6 @@ pub(crate) fn interface_index(
     }
 }
 
-/// Binds a packet socket to the interface with this index.
 pub(crate) fn bind_frames(socket: BorrowedFd<'_>, index: u32) -> io::Result<()> {
     // SAFETY: an all-zero sockaddr_ll is valid.
     let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
@@ -178,7 +176,6 @@ pub(crate) fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<u
     usize::try_from(got).map_err(|_| io::Error::last_os_error())
 }
 
-/// Binds a socket.
 pub(crate) fn bind(socket: BorrowedFd<'_>, address: SocketAddr) -> io::Result<()> {
     let fd = socket.as_raw_fd();
     // SAFETY: each address structure is valid for the length that is passed with it.
@@ -206,7 +203,6 @@ pub(crate) fn bind(socket: BorrowedFd<'_>, address: SocketAddr) -> io::Result<()
     .map(|_| ())
 }
 
-/// Makes a bound stream socket listen.
 pub(crate) fn listen(socket: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: the arguments are plain numbers.
     unsafe { check(libc::listen(socket.as_raw_fd(), 1024)) }.map(|_| ())

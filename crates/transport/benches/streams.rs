@@ -21,7 +21,6 @@ const TOTAL: usize = 1 << 30;
 const PACKET: usize = 1400;
 /// Packets sent and delivered in a batch, as with segmentation offload.
 const BATCH: usize = 32;
-/// Packets in flight.
 const FLIGHT: usize = 2048;
 const PIECE: usize = 64 * 1024;
 

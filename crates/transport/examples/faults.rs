@@ -44,7 +44,6 @@ fn name(row: usize) -> &'static str {
 
 const USAGE: &str = "faults [--seeds N] [--from SEED] [--state FILE] [--trace]";
 
-/// Adds the result of one seed.
 fn add(table: &mut Table, crypto: &Crypto, seed: u64, trace: bool) {
     let plan = Plan::new(seed);
     let (column, marked, struck) = match run(crypto, seed, trace) {

@@ -17,7 +17,6 @@ use std::time::{Duration, Instant};
 
 use stacks::{Ours, Quinn, S2n, Stack};
 
-/// The stacks by name.
 const STACKS: [&str; 3] = ["pathmark", "s2n-quic", "quinn"];
 /// Connections opened at a time.
 const AT_A_TIME: [usize; 2] = [1, 8];
@@ -110,7 +109,6 @@ fn runtime() -> tokio::runtime::Runtime {
     builder.enable_all().build().expect("a runtime")
 }
 
-/// The rate of handshakes.
 #[derive(Clone, Copy)]
 struct Rate {
     per_second: f64,

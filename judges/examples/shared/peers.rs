@@ -176,7 +176,6 @@ impl Returning {
     }
 }
 
-/// A connection.
 #[derive(Clone, Debug)]
 pub(crate) enum Connection {
     Ours(driver::Connection),
@@ -238,7 +237,6 @@ impl Connection {
     }
 }
 
-/// Converts both parts of a stream.
 fn both(parts: (impl Into<Sender>, impl Into<Receiver>)) -> (Sender, Receiver) {
     (parts.0.into(), parts.1.into())
 }

@@ -81,7 +81,6 @@ impl Receiver {
         })
     }
 
-    /// Reads everything to the end.
     pub(crate) async fn read_to_end(&mut self) -> Result<Vec<u8>, Fault> {
         let mut all = Vec::new();
         while let Some(chunk) = self.read_chunk().await? {

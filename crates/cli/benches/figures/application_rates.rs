@@ -23,7 +23,6 @@ use crate::applications::through::Tunnel;
 use crate::common::foreign::until_open;
 use crate::common::long_path::path;
 
-/// An application and its server.
 struct Application {
     name: &'static str,
     /// The programs that it needs.

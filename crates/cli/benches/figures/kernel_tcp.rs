@@ -9,7 +9,6 @@ use pathmark_cli::demo::kernel;
 use pathmark_cli::demo::run::{Measured, Mode, Run};
 use pathmark_cli::demo::scenario::{Scenario, Stack};
 
-/// Duration of a download.
 const TIME: Duration = Duration::from_secs(30);
 /// More than arrives in this time.
 const BYTES: u64 = 1_000_000_000;

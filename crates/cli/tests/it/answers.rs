@@ -29,7 +29,6 @@ fn commands(address: &str, here: &TempDir) -> Vec<Command> {
     with_trust.into()
 }
 
-/// Runs a command on a host, and returns its output on stderr.
 fn said(host: &Node, mut command: Command) -> (String, Duration) {
     let begun = now();
     command.stdout(Stdio::null()).stderr(Stdio::piped());

@@ -105,7 +105,6 @@ fn of(
     runs
 }
 
-/// Returns the run with this variant and these values.
 fn the<'a>(runs: &'a [Run], variant: &str, set: &[&str]) -> &'a Run {
     let found = runs.iter().find(|run| run.is(variant, set));
     let all: Vec<_> = runs.iter().map(|run| (&run.variant, &run.set)).collect();

@@ -173,7 +173,6 @@ fn a_first_pin_needs_no_restart() {
     assert_eq!(get().status.code(), Some(1));
 }
 
-/// Returns the lines of a log once it has this number of lines.
 fn lines(path: &Path, number: usize) -> Vec<Value> {
     let text = || fs::read_to_string(path).unwrap_or_default();
     until(|| text().lines().count() >= number);

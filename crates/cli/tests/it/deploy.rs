@@ -222,7 +222,6 @@ fn closed(cards: &mut Cards) {
     both(|v6| _ = cards.udp(v6).until_it_passes());
 }
 
-/// Runs `pathmark perf server` in the WAN.
 fn perf_server(cards: &Cards) -> pathmark_testbed::ChildGuard {
     let mut server = Command::new(PATHMARK);
     server.args(["perf", "server", "--listen", "203.0.113.2:4433", "--json"]);

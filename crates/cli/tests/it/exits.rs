@@ -113,7 +113,6 @@ fn each(jobs: &Jobs, servers: &[Server; 2], large: bool) -> Vec<(Vec<String>, St
     all.into_iter().zip(pins.map(Clone::clone)).collect()
 }
 
-/// Waits until a file has contents.
 fn until_there(file: &Path) {
     until(|| fs::metadata(file).is_ok_and(|metadata| metadata.len() > 0));
 }

@@ -80,7 +80,6 @@ impl Server {
     }
 }
 
-/// Returns bytes that depend on the name.
 fn content(name: &str, bytes: usize) -> Vec<u8> {
     let seed = name.bytes().fold(1_u32, |seed, b| seed * 31 + u32::from(b));
     (0..bytes as u32)

@@ -19,7 +19,6 @@ use tempfile::TempDir;
 const FILES: usize = 3_000;
 const AT_ONCE: usize = 32;
 
-/// Starts a server of `directory`, and connects to it.
 async fn connected(directory: &TempDir) -> (Endpoint, Client) {
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     let key = rustls::pki_types::PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());

@@ -12,7 +12,6 @@ use tempfile::TempDir;
 use crate::common::offered::Offered;
 use crate::common::{Server, json, pathmark};
 
-/// Starts a server of `offered` that stores files.
 fn serve(offered: &Offered) -> Server {
     let directory = offered.path().to_str().unwrap();
     Server::start(&["serve", "--dir", directory, "--allow-put"])

@@ -144,7 +144,6 @@ fn tests_that_pages_name_exist() {
     assert!(named > 20, "{named}");
 }
 
-/// Returns the files with an extension beneath a directory.
 fn walk(directory: &Path, extension: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(directory).unwrap() {

@@ -38,7 +38,6 @@ fn target(address: SocketAddr) -> Target {
     address.to_string().parse().unwrap()
 }
 
-/// A target that echoes connections.
 async fn echo() -> Target {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let target = target(listener.local_addr().unwrap());

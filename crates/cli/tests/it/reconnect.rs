@@ -12,7 +12,6 @@ use crate::common::{Process, Server, object, pathmark};
 /// More than both sides buffer of a file in transfer.
 const BYTES: usize = 10_000_000;
 
-/// Starts a server of `offered` at `address`.
 fn serve(offered: &Offered, address: &str) -> Server {
     let directory = offered.path().to_str().unwrap();
     let arguments = [

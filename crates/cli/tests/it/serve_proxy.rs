@@ -153,7 +153,6 @@ fn files_and_flows_have_one_port() {
     assert!(echoes(listeners[0]));
 }
 
-/// With any HTTP/3 client, files and tunnels share a connection.
 #[tokio::test(flavor = "multi_thread")]
 async fn requests_and_tunnels_share_a_connection() {
     let house = House::new(TempDir::new().unwrap(), &format!("a {TOKEN}\n"), &[]);

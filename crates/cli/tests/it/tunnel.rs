@@ -290,7 +290,6 @@ fn a_reload_keeps_flows() {
         .1;
     let mut flow = connect(forward);
     flow.write_all(b"before ").unwrap();
-    // The flow is open.
     while shown()["flows"][0]["bytes_up"] != 7 {
         std::thread::yield_now();
     }
@@ -325,7 +324,6 @@ fn a_reload_keeps_flows() {
     assert_eq!(tunnel.0.wait().unwrap().code(), Some(0));
 }
 
-/// Reads a pipe line by line.
 fn lines(pipe: impl Read + Send + 'static) -> std::sync::mpsc::Receiver<String> {
     let (tell, lines) = std::sync::mpsc::channel();
     std::thread::spawn(move || {

@@ -68,7 +68,6 @@ impl Client {
         }
     }
 
-    /// Reads to the end.
     fn read(&mut self) -> std::io::Result<Vec<u8>> {
         let mut got = Vec::new();
         match self {
@@ -148,7 +147,6 @@ impl Net {
         }
     }
 
-    /// Returns the forward to a target.
     fn forward(&self, target: SocketAddr) -> SocketAddr {
         let listeners = self.tunnel.said["listeners"].as_array().unwrap();
         let target = target.to_string();

@@ -36,9 +36,7 @@ const MIDDLE_ID: u16 = 2;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Tunnel {
-    /// IP in IP by threads of this test.
     IpInIp,
-    /// VXLAN by the kernel.
     Vxlan,
 }
 

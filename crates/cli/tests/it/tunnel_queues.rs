@@ -14,7 +14,6 @@ use serde_json::Value;
 use crate::common::alone;
 use crate::common::mix::{Bed, ECT_0, Figures, Flows, NOT_ECT, Pace, Side, run};
 
-/// Runs `flows` through each ingress.
 fn through_each_ingress(flows: Flows<'_>, check: impl Fn(&[Figures], &[f64], &Value)) {
     let _alone = alone();
     for side in [Side::Client, Side::Proxy] {

@@ -200,7 +200,6 @@ fn a_router_that_stands_still_drops_nothing_of_xcp() {
     });
 }
 
-/// Data and feedback in both directions at once.
 #[test]
 fn both_directions_at_once_by_xcp() {
     let _alone = alone();

@@ -41,7 +41,6 @@ async fn connect(server: SocketAddr, host: u8) -> (Endpoint, Arc<Shared>, Connec
     (endpoint, shared, connection)
 }
 
-/// Returns a frame with one byte of a stream.
 fn byte(stream: u64, offset: u64) -> Frame<'static> {
     Frame::Stream(Stream {
         id: StreamId::new(Side::Client, Dir::Uni, stream).unwrap(),

@@ -27,7 +27,6 @@ const RATE: u64 = 10_000_000;
 const GROWTH: usize = 32 << 20;
 /// Longest time that an honest client may wait for a connection and an answer.
 const WAIT: Duration = Duration::from_secs(2);
-/// Bytes of this answer.
 const ANSWER: usize = 64 << 10;
 const ALPN: &[u8] = b"attacked";
 /// How often a process checks whether its runtime still runs tasks in time.
@@ -149,7 +148,6 @@ fn withstands<A: Attack>(
 struct Fetched {
     connecting: Duration,
     answering: Duration,
-    /// Probe timeouts of the client.
     probe_timeouts: u64,
     packets_lost: u64,
     longest_round_trip: Duration,

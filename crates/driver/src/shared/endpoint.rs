@@ -25,7 +25,6 @@ const REMEMBERED_SERVERS: usize = 64;
 const LONGEST_TOKEN: usize = 512;
 
 impl ReceivedCount {
-    /// Counts `datagrams` that have arrived.
     pub(crate) fn count(&self, datagrams: usize) {
         self.all.fetch_add(datagrams as u64, Ordering::Relaxed);
     }

@@ -22,7 +22,6 @@ pub(crate) struct Later {
 }
 
 impl Later {
-    /// Adds wakers to wake.
     pub(crate) fn wake(&mut self, wakers: impl IntoIterator<Item = Waker>) {
         self.woken.extend(wakers);
     }

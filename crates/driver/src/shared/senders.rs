@@ -52,7 +52,6 @@ impl State {
         self.later.forget(replaced);
     }
 
-    /// Ends the wait of the future with `place`.
     pub(crate) fn leave_end(&mut self, id: StreamId, place: &mut Place) {
         let sender = self.senders.get_mut(&id);
         let stopping = sender.and_then(|sender| sender.stopping.as_mut());

@@ -7,10 +7,8 @@ use std::task::{Context, Poll};
 
 use pathmark_transport::Duration;
 
-/// The timer of this system.
 #[cfg(target_os = "linux")]
 pub(crate) type SystemAlarm = kernel::KernelAlarm;
-/// The timer of this system.
 #[cfg(not(target_os = "linux"))]
 pub(crate) type SystemAlarm = runtime::RuntimeAlarm;
 

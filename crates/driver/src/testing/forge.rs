@@ -30,7 +30,6 @@ pub(crate) fn forging<T>(tls: T) -> Arc<Tampered<T>> {
     })
 }
 
-/// Returns the encoding of frames.
 pub(crate) fn frames(frames: &[Frame<'_>]) -> Vec<u8> {
     let mut buffer = [0; 1200];
     let mut w = Writer::new(&mut buffer);

@@ -17,7 +17,6 @@ pub(crate) fn client(protocols: &[&[u8]]) -> TlsClientConfig {
     TlsClientConfig::new(Trust::Anyone, protocols).unwrap()
 }
 
-/// Returns the server `server.test`.
 pub(crate) fn server(protocols: &[&[u8]]) -> TlsServerConfig {
     static IDENTITY: OnceLock<CertifiedKey<KeyPair>> = OnceLock::new();
     let made = IDENTITY

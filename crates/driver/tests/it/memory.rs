@@ -86,7 +86,6 @@ fn endpoints_at_rest_are_small() {
     });
 }
 
-/// Returns the resident bytes of this process.
 fn resident(process: &str) -> usize {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).expect("Linux has it");
     let line = status

@@ -274,7 +274,6 @@ async fn a_socket_of_the_other_ip_version_takes_no_connection_along() {
     .await;
 }
 
-/// The same socket, but another address of this host.
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn a_connection_moves_to_another_address_of_this_host() {

@@ -33,7 +33,6 @@ to = "D"
 algorithm = "auto"
 "#;
 
-/// Runs `FILE` with changed keys.
 fn run(changes: &[(&str, &str)]) -> RunResult {
     changed(FILE, changes)
 }

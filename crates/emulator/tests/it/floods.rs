@@ -128,7 +128,6 @@ fn stated(forged: Option<&str>, rtt: &str, kbit: u32, more: &str) -> String {
     )
 }
 
-/// Returns the sum over flows whose names begin with `name`.
 fn sum(result: &RunResult, name: &str, of: fn(&FlowResult) -> f64) -> f64 {
     let own = result
         .flows

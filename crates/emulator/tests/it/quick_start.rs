@@ -6,7 +6,6 @@ use std::path::Path;
 use pathmark_emulator::Scenario;
 use pathmark_emulator::result::{QuickStartResult, RunResult};
 
-/// Runs a built-in scenario with changed keys.
 fn run(name: &str, changes: &[(&str, &str)]) -> RunResult {
     let mut scenario = Scenario::load(name).unwrap();
     for (key, value) in changes {

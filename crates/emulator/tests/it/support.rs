@@ -45,7 +45,6 @@ pub(crate) fn changed(text: &str, changes: &[(&str, &str)]) -> RunResult {
     )
 }
 
-/// Runs a built-in scenario with changed keys.
 pub(crate) fn built_in(name: &str, changes: &[(&str, &str)]) -> RunResult {
     of(Scenario::load(name).unwrap(), changes)
 }

@@ -10,7 +10,6 @@ use tokio::net::UdpSocket;
 
 use crate::support::{Served, access, bounded, loopback, target};
 
-/// A target that echoes datagrams.
 async fn echo() -> Target {
     let socket = UdpSocket::bind(loopback()).await.unwrap();
     let target = target(socket.local_addr().unwrap());

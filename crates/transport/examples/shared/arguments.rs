@@ -44,7 +44,6 @@ impl Arguments {
         ExitCode::from(2)
     }
 
-    /// Returns the value of an option.
     pub(crate) fn text(&self, name: &str) -> Option<&str> {
         let given = self.given.iter().find(|(given, _)| given == name);
         given.map(|(_, value)| value.as_str())

@@ -249,7 +249,6 @@ impl Path {
     }
 }
 
-/// The results of a flow.
 #[derive(Debug)]
 struct FlowResult {
     /// Largest memory of sender and receiver, in bandwidth-delay products.

@@ -132,7 +132,6 @@ impl Files {
         self.path("to")
     }
 
-    /// Returns a command of an application.
     pub(crate) fn line(&self, command: &str, target: IpAddr, number: u32) -> String {
         let ssh = "-i {d}/key -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null \
                    -o BatchMode=yes";

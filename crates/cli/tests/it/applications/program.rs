@@ -26,7 +26,6 @@ impl Program {
         Self(command.spawn().unwrap())
     }
 
-    /// Returns its status if it has ended.
     pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
         self.0.try_wait().unwrap()
     }

@@ -91,7 +91,6 @@ impl Running {
         }
     }
 
-    /// Returns the address of a listener.
     pub(crate) fn listener(&self, kind: &str) -> SocketAddr {
         let listeners = self.said["listeners"].as_array().unwrap();
         let address = |listener: &Value| listener["address"].as_str().unwrap().parse().unwrap();

@@ -120,7 +120,6 @@ impl Bed {
         serde_json::from_str(&self.show("--json")).unwrap()
     }
 
-    /// Returns the output of `show` in a format.
     pub(crate) fn show(&self, format: &str) -> String {
         let (command, file) = match self.side {
             Side::Client => ("tunnel", "tunnel.toml"),

@@ -22,7 +22,6 @@ impl Offered {
         &self.path
     }
 
-    /// Returns the path of its server's key.
     #[allow(dead_code, reason = "not all tests look at it")]
     pub(crate) fn key(&self) -> PathBuf {
         self.outer.path().join(".pathmark-data.key")

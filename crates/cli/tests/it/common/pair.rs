@@ -71,7 +71,6 @@ impl Pair {
     }
 }
 
-/// Creates a listener on a node.
 pub(crate) fn listener(node: &Node, address: SocketAddr) -> TcpListener {
     let listener = node.tcp_listener(address).unwrap();
     SockRef::from(&listener).listen(4096).unwrap();
@@ -79,7 +78,6 @@ pub(crate) fn listener(node: &Node, address: SocketAddr) -> TcpListener {
     TcpListener::from_std(listener).unwrap()
 }
 
-/// Connects from a node.
 pub(crate) async fn connect(node: &Node, to: SocketAddr) -> std::io::Result<TcpStream> {
     let socket = node.socket(libc::AF_INET, libc::SOCK_STREAM, 0).unwrap();
     let socket = std::net::TcpStream::from(socket);

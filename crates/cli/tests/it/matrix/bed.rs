@@ -19,7 +19,6 @@ pub(crate) enum Way {
     Put,
 }
 
-/// Returns bytes that depend on position and seed.
 pub(crate) fn content(bytes: usize, seed: u64) -> Vec<u8> {
     let words = (seed..).map(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
     words.flatten().take(bytes).collect()
@@ -66,7 +65,6 @@ impl Drop for Disk {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
     pub(crate) way: Way,
-    /// Bytes of the file.
     pub(crate) bytes: usize,
     /// The destination only has a little more room than the file needs.
     pub(crate) small_disk: bool,
@@ -157,7 +155,6 @@ impl Bed {
         }
     }
 
-    /// Returns the destination directory.
     pub(crate) fn destination(&self) -> &Path {
         match (&self.disk, self.plan.way) {
             (Some(disk), _) => &disk.path,
@@ -166,7 +163,6 @@ impl Bed {
         }
     }
 
-    /// Starts the server, at the address of the previous one.
     pub(crate) fn start_server(&mut self) {
         let directory = match self.plan.way {
             Way::Get => self.offered.path(),
@@ -175,12 +171,10 @@ impl Bed {
         self.server = Some(serve(self.plan, directory, &self.listen));
     }
 
-    /// Kills the server by `kill -9`.
     pub(crate) fn kill_server(&mut self) {
         self.server = None;
     }
 
-    /// Starts a client that transfers from `source` through `address`.
     fn start(&self, source: &Path, address: &str) -> Process {
         let target = format!("{address}/f");
         let mut arguments = match self.plan.way {

@@ -17,7 +17,6 @@ use crate::common::pathmark;
 /// Transferred at 10 MB/s. This exceeds what both sides buffer of a file in transfer.
 const BYTES: usize = 40_000_000;
 
-/// Sets the state of a host's interface.
 fn set(node: &Node, state: &str) {
     let mut ip = Command::new("ip");
     ip.args(["link", "set", "eth0", state]);

@@ -155,7 +155,6 @@ impl Bed {
     }
 }
 
-/// Writes a file of this size and returns its path.
 fn write_file(directory: &Path, bytes: usize) -> String {
     let content: Vec<u8> = (0..bytes as u64 / 8)
         .flat_map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes())

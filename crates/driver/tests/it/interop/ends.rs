@@ -13,7 +13,6 @@ use super::support::streams::{Fault, Receiver, Sender};
 /// A call on an ended half that takes longer than this waits forever.
 const LIMIT: Duration = Duration::from_secs(2);
 
-/// Describes the outcome of one call.
 async fn outcome(call: impl Future<Output = String>) -> String {
     let outcome = tokio::time::timeout(LIMIT, call).await;
     outcome.unwrap_or_else(|_| "waits".to_owned())

@@ -74,7 +74,6 @@ async fn a_nat_that_rebinds_does_not_end_the_connection() {
     .await;
 }
 
-/// Quinn's client moves to another socket on purpose.
 #[tokio::test]
 async fn their_client_may_move_to_another_socket() {
     bounded(async {

@@ -73,7 +73,6 @@ async fn early_questions_get_through_a_path_that_loses_a_tenth() {
     .await;
 }
 
-/// Returns an endpoint and its configuration.
 fn client() -> (Endpoint, ClientConfig) {
     let endpoint = Endpoint::client(loopback()).unwrap();
     (endpoint, options().our_client())

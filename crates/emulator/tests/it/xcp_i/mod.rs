@@ -14,7 +14,6 @@ use pathmark_emulator::result::RunResult;
 
 use crate::support::{drops, link};
 
-/// Runs a variant of a built-in scenario with changed keys.
 pub(crate) fn run(name: &str, variant: &str, changes: &[(&str, &str)]) -> RunResult {
     let mut scenario = Scenario::load(name).unwrap();
     let mut variants = scenario.variants.iter();
@@ -73,7 +72,6 @@ pub(crate) fn clouds(result: &RunResult, link: &str, key: &str) -> u64 {
     link.controller["clouds"][key].as_u64().unwrap()
 }
 
-/// Returns the goodputs of all flows in a measuring window.
 pub(crate) fn goodputs(result: &RunResult, window: usize) -> Vec<f64> {
     let flows = result.windows[window].flows.iter();
     flows.map(|flow| flow.goodput_bps).collect()

@@ -60,7 +60,6 @@ fn transport() -> Arc<TransportConfig> {
     })))
 }
 
-/// Returns a listening endpoint of this library.
 pub(crate) fn listen(identity: &Identity) -> Endpoint {
     let tls = TlsServerConfig::new(identity.chain.clone(), identity.key(), &[ALPN]).unwrap();
     let config = ServerConfig::new(Arc::new(tls), transport());
@@ -102,7 +101,6 @@ pub(crate) fn serve(identity: &Identity, origin: Origin) -> SocketAddr {
     address
 }
 
-/// Returns a client of a server with this identity.
 pub(crate) async fn client(identity: &Identity, to: SocketAddr) -> Client {
     let connection = connect(identity, to).await;
     let client = Client::new(connection, NAME, ClientLimits::default());
@@ -149,7 +147,6 @@ impl Served {
         std::fs::read(self.directory.path().join(name)).unwrap()
     }
 
-    /// Returns the names in the directory.
     pub(crate) fn names(&self) -> Vec<String> {
         names(self.directory.path())
     }
@@ -217,7 +214,6 @@ impl Answer {
     }
 }
 
-/// Sends a request with this content, and reads its response.
 pub(crate) async fn ask(link: &ClientLink, request: Request<()>, content: &[u8]) -> Answer {
     let mut exchange = link.request(request).await.unwrap();
     let sent = exchange.send(content.to_vec().into()).await;

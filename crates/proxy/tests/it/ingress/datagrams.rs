@@ -156,7 +156,6 @@ async fn a_flow_beyond_the_limit_ends_the_longest_idle_one() {
     assert_eq!((counts.udp_flows, counts.dropped), (3, 0));
 }
 
-/// A refused flow is not tried again for each datagram.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refused_flow_drops_its_datagrams() {
     let direct = Direct::default();

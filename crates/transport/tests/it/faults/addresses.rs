@@ -17,7 +17,6 @@ impl Addresses {
         new
     }
 
-    /// Adds an address.
     pub(crate) fn add(&mut self, works: bool) -> IpAddr {
         let ip = IpAddr::from(Ipv4Addr::new(10, 0, 1 + self.known.len() as u8, 1));
         self.known.push((SocketAddr::new(ip, 1000), works));

@@ -20,7 +20,6 @@ pub(crate) type Both = (Arc<dyn ClientCrypto>, Arc<dyn ServerCrypto>);
 pub(crate) struct Crypto {
     null: Arc<NullCrypto>,
     tls: (Arc<TlsClientConfig>, Arc<TlsServerConfig>),
-    /// A server that accepts early data.
     early: Arc<TlsServerConfig>,
 }
 

@@ -36,7 +36,6 @@ pub(crate) struct End {
     pub(super) early: bool,
 }
 
-/// Returns the transport settings of both ends of `plan`.
 pub(crate) fn transport(plan: &Plan) -> TransportConfig {
     let law = match plan.feedback {
         true => "vcp+bise+wlte",

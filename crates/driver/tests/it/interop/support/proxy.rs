@@ -100,7 +100,6 @@ struct Shared {
     passed: Option<Vec<Passed>>,
 }
 
-/// The fate of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Fate {
     drop: bool,
@@ -159,7 +158,6 @@ impl PartialOrd for Held {
 }
 
 impl Proxy {
-    /// Starts a path to `server`.
     pub(crate) async fn start(server: SocketAddr, weather: Weather, seed: u64) -> Self {
         let shared = Arc::new(Mutex::new(Shared {
             weather,

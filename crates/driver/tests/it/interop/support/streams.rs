@@ -18,7 +18,6 @@ pub(crate) enum Fault {
     Reset(u64),
     /// It had ended before.
     Closed,
-    /// The connection ended.
     Lost(End),
 }
 
@@ -160,7 +159,6 @@ impl Receiver {
         }
     }
 
-    /// Reads everything to the end.
     pub(crate) async fn read_to_end(&mut self) -> Result<Vec<u8>, Fault> {
         let mut all = Vec::new();
         while let Some(chunk) = self.read_chunk().await? {

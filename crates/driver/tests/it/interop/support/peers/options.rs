@@ -26,7 +26,6 @@ pub(crate) struct Options {
     pub(crate) keep_alive: Option<Duration>,
     /// Packets are sealed with ChaCha20-Poly1305.
     pub(crate) chacha20: bool,
-    /// Early data is offered and accepted.
     pub(crate) early_data: bool,
     /// Unreliable datagrams are accepted.
     pub(crate) datagrams: bool,
