@@ -19,8 +19,14 @@ use pathmark_transport::crypto::{ExportError, HandshakeData};
 use pathmark_transport::streams::Dir;
 use pathmark_transport::{Signal, VarInt};
 
-/// A QUIC connection. You can clone this cheaply; dropping the last clone closes the connection
-/// with code 0, even if you still hold streams.
+/// A QUIC connection. Clones are cheap handles of the same connection.
+///
+/// A connection ends when you [`close`](Self::close) it or drop its last handle, when the peer
+/// closes or resets it, when it times out, or when its socket or runtime fails. All waiting and
+/// later calls then return the same [`ConnectionError`], as do [`closed`](Self::closed) and
+/// [`close_reason`](Self::close_reason). However, you can still read data that had already arrived.
+///
+/// Dropping the last handle closes the connection with code 0, even if you still hold streams.
 pub struct Connection {
     pub(super) shared: Arc<Shared>,
     /// Where polls of this handle wait.

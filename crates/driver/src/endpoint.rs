@@ -55,10 +55,11 @@ pub enum ConnectError {
     Core(#[from] core::ConnectError),
 }
 
-/// A UDP socket that carries QUIC connections as a client, a server or both. You can clone this
-/// cheaply.
+/// A UDP socket that carries QUIC connections as a client, a server or both. Clones are cheap
+/// handles of the same endpoint.
 ///
 /// After you drop the last clone, no further connections are accepted, but existing ones continue.
+/// To end them as well, call [`close`](Self::close).
 ///
 /// You must create an endpoint inside a tokio runtime that has I/O enabled
 /// ([`enable_all`](tokio::runtime::Builder::enable_all)). A connection's task runs in the runtime
@@ -343,13 +344,14 @@ impl Endpoint {
         self.shared.lock().core.set_unearned_memory(bytes);
     }
 
-    /// Returns the number of connections, including those that have ended but still take up memory.
+    /// Returns the number of connections, including those that have ended but still wait for late
+    /// packets (RFC 9000 §10.2).
     pub fn connections(&self) -> usize {
         self.shared.lock().alive
     }
 
-    /// Closes all connections with an application error code below 2^62 and a reason, and stops
-    /// accepting new ones.
+    /// Closes all connections with an application error code below 2^62 and a reason. Afterwards,
+    /// no connections can be accepted or started.
     pub fn close(&self, code: impl Into<VarInt>, reason: &[u8]) {
         let code = code.into().into_inner();
         let mut state = self.shared.lock();

@@ -97,7 +97,8 @@ impl Incoming {
     /// Accepts the connection and continues with its handshake.
     ///
     /// # Errors
-    /// [`AcceptError`], usually because this call was too late.
+    /// [`AcceptError`] if the client has waited too long or had to make room for another, if the
+    /// endpoint was closed, or if the connection couldn't be started.
     pub fn accept(mut self) -> Result<Connecting, AcceptError> {
         // A socket that was replaced is still read for a few seconds.
         let socket = self.socket.upgrade().ok_or(AcceptError::Expired)?;

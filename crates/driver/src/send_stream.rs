@@ -18,6 +18,9 @@ use pathmark_transport::streams::{self, StreamId};
 
 /// The sending part of a stream.
 ///
+/// You can write until you [`finish`](Self::finish) or [`reset`](Self::reset) the stream, the peer
+/// stops it, or the connection ends. [`stopped`](Self::stopped) returns how it ended.
+///
 /// Dropping this finishes the stream, so that written data is still delivered. To abandon it
 /// instead, call [`reset`](Self::reset).
 #[derive(Debug)]
@@ -149,7 +152,8 @@ impl SendStream {
     /// delivered.
     ///
     /// # Errors
-    /// [`WriteError`] if the stream was already finished, reset or stopped.
+    /// [`WriteError`] if the stream was already finished, reset or stopped, or if the connection is
+    /// over.
     pub fn finish(&mut self) -> Result<(), WriteError> {
         let mut state = self.shared.lock();
         if let Some(error) = state.lost() {
