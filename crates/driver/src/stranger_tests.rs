@@ -55,8 +55,8 @@ async fn turn() {
     .await;
 }
 
-/// Sends `number` forged packets, and returns the largest number that a server handles between two
-/// turns of a task.
+/// Waits until a server has handled `number` forged packets, and returns the largest number between
+/// two turns of a task.
 async fn most_in_one_turn(server: Endpoint, number: usize) -> usize {
     let forged = || server.stats().dropped_forged_initials as usize;
     let (before, mut most) = (forged() / number * number, 0);

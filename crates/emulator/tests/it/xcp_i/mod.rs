@@ -65,7 +65,7 @@ pub(crate) fn timeouts(result: &RunResult) -> u64 {
     flows.filter_map(|flow| flow.timeouts).sum()
 }
 
-/// Returns a count of the port's report on clouds.
+/// Returns the count `key` in the port's report on clouds.
 pub(crate) fn clouds(result: &RunResult, link: &str, key: &str) -> u64 {
     let mut links = result.links.iter();
     let link = links.find(|known| known.name == link).unwrap();
