@@ -1,14 +1,14 @@
-//! Bulk transfer between two processes over a veth pair with offloads, one connection, compared
-//! with quinn in the same run.
+//! Bulk transfer over one connection between two processes, across a veth pair with offloads,
+//! compared with quinn in the same run.
 //!
 //! ```text
 //!   cargo bench --bench bulk                      1 GiB, 5 rounds, the two stacks taking turns
 //!   cargo bench --bench bulk -- --rounds 9 --mib 256
 //! ```
 //!
-//! Prints goodput and processor seconds per GiB of sender and receiver, as medians, with the ratios
-//! to quinn. A process's figures are its own (`getrusage`), from before its socket is opened to the
-//! end of the transfer.
+//! Prints the medians of goodput and of processor seconds per GiB for sender and receiver, with the
+//! ratios to quinn. Each process measures itself (`getrusage`), from before it opens its socket
+//! until the end of the transfer.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
@@ -30,7 +30,7 @@ const CHUNK: usize = 64 * 1024;
 const ALPN: &[u8] = b"bulk";
 static ZEROS: [u8; CHUNK] = [0; CHUNK];
 
-/// What a process tells about its half of a transfer.
+/// The figures that a process reports for its side of a transfer.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Half {
     seconds: f64,
@@ -55,7 +55,7 @@ fn main() -> Result<()> {
     compare(option("--rounds", 5)?, mib)
 }
 
-/// A figure of a sender's and a receiver's half.
+/// Computes a figure from the sender's and the receiver's side.
 type Figure<'a> = &'a dyn Fn(&Half, &Half) -> f64;
 
 fn compare(rounds: u64, mib: u64) -> Result<()> {
@@ -109,7 +109,7 @@ fn per_gib(mib: u64, half: Half) -> f64 {
     half.cpu_s * 1024.0 / mib as f64
 }
 
-/// One transfer in a test bed of its own: the halves of the sender and of the receiver.
+/// Runs one transfer in its own test bed, and returns the sender's and the receiver's side.
 fn transfer(stack: &str, mib: u64) -> Result<(Half, Half)> {
     let bed = Testbed::new()?;
     let (a, b) = (bed.node("sender")?, bed.node("receiver")?);

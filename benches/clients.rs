@@ -1,16 +1,17 @@
-//! Uploads of 1, 8 and 64 clients at once to one server, over loopback: how much of the opening of
-//! packets is done off the task that reads the server's socket, and what that is worth.
+//! Uploads from 1, 8 and 64 clients at once to one server, over loopback. This measures how many
+//! packets are opened by tasks other than the one that reads the server's socket, and how much this
+//! gains.
 //!
 //! ```text
 //!   cargo bench --bench clients                       512 MiB in all, 5 rounds
 //!   cargo bench --bench clients -- --rounds 9 --mib 256 --threads 4
 //! ```
 //!
-//! The server's runtime has one thread, on which the reading task opens everything, or several
-//! (`--threads`, 2), on which connections' tasks open their own packets; the two take turns. The
-//! clients have one thread for each connection, four at most, in the same process. Printed for each
-//! number of clients, as medians: goodput of all, its ratio to that with one thread, and the share
-//! of the datagrams that connections' tasks opened.
+//! The server's runtime either has one thread, on which the reading task opens every packet, or
+//! several (`--threads`, default 2), on which connections' tasks open their own packets. The two
+//! variants alternate. The clients have one thread per connection, up to four, in the same process.
+//! For each number of clients, the bench prints medians of the total goodput, its ratio to the
+//! goodput with one thread, and the share of datagrams that connections' tasks opened.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -73,7 +74,8 @@ fn runtime(threads: usize) -> Result<Runtime> {
     Ok(builder.worker_threads(threads).enable_all().build()?)
 }
 
-/// Goodput of all clients in Mbit/s, and the share of datagrams that connections' tasks opened.
+/// Returns the goodput of all clients in Mbit/s, and the share of datagrams that connections' tasks
+/// opened.
 fn run(threads: usize, clients: usize, mib: usize) -> Result<(f64, f64)> {
     let server = runtime(threads)?;
     let others = runtime(clients.min(4))?;

@@ -1,11 +1,11 @@
-//! An application that brings its own congestion controller:
-//! `cargo run --example custom_controller`. Its law is proved in the tests at the end, over
-//! emulated paths: `cargo test --example custom_controller`.
+//! An application that brings its own congestion controller. Run it with `cargo run --example
+//! custom_controller`. The tests at the end check its law over emulated paths: `cargo test
+//! --example custom_controller`.
 //!
-//! The law here aims at a fixed queueing delay: the window grows while the round trip is less than
-//! 10 ms above the least one seen, the slower the closer it is, and shrinks when it is more. It is
-//! no rival for the laws of `pathmark::cc`, but it is whole: it starts, follows the path, halves on
-//! loss and reports its state.
+//! The law aims at a fixed queueing delay: while the round trip is less than 10 ms above the
+//! minimum seen, the window grows, more slowly the closer it is to this target; above the target,
+//! the window shrinks. It cannot compete with the laws of `pathmark::cc`, but it is complete: it
+//! starts, follows the path, halves its window on loss and reports its state.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -17,13 +17,14 @@ use pathmark::{ClientConfig, Endpoint, ServerConfig, TransportConfig};
 const TARGET: Duration = Duration::from_millis(10);
 const ALPN: &[u8] = b"example";
 
-/// Keeps about [`TARGET`] of queue.
+/// Keeps the queueing delay at about [`TARGET`].
 #[derive(Debug)]
 struct SteadyDelay {
-    /// Bytes.
+    /// Congestion window in bytes.
     window: u64,
     mtu: u64,
-    /// Losses of packets sent before belong to a round trip that was answered already.
+    /// Losses of packets with lower numbers belong to a round trip for which the window was already
+    /// halved.
     recovery_until: u64,
 }
 
@@ -81,7 +82,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let certificate = TlsServerConfig::new(vec![made.cert.der().clone()], key, &[ALPN])?;
     let trust = Trust::Pin(certificate.pin().ok_or("no certificate")?);
 
-    // Every `Fn(Instant, u16) -> Box<dyn Controller>` is a factory: one controller per path.
+    // Any `Fn(Instant, u16) -> Box<dyn Controller>` is a factory, called once for each path.
     let transport = Arc::new(TransportConfig::new(Arc::new(|_now: Instant, mtu: u16| {
         Box::new(SteadyDelay::new(mtu)) as Box<dyn Controller>
     })));
@@ -118,7 +119,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// What the law promises, on paths of the emulator and with the connections of the library.
+/// Checks the law's promises on emulated paths, with real connections of this library.
 #[cfg(test)]
 mod tests {
     use pathmark::testkit::{Figures, Flow, Path, Trial};
@@ -154,7 +155,7 @@ mod tests {
 
     #[test]
     fn a_file_takes_little_longer_than_the_link_needs() -> Result<(), Box<dyn Error>> {
-        // 10 MB at 20 Mbit/s take 4 s.
+        // At 20 Mbit/s, 10 MB take 4 s.
         let path = Path::new("20Mbit", Duration::from_millis(50));
         let figures = run(&path, Flow::new("own").bytes(10_000_000))?;
         let limit = Duration::from_millis(4_800);

@@ -190,12 +190,12 @@ pub fn signal(algorithm: &Algorithm) -> Option<Arc<dyn Signal>> {
     signals::signal(algorithm.explicit()?)
 }
 
-/// The README's example compiles too.
+/// Compiles the README's example as a doctest.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 pub struct Readme;
 
-/// The quick start's program runs.
+/// Runs the quick start's program as a doctest.
 #[cfg(doctest)]
 #[doc = include_str!("../docs/quick-start.md")]
 pub struct QuickStart;

@@ -1,11 +1,11 @@
 //! XCP-i at a host (feature `xcp-i`), for hops without XCP between the host and the nearest XCP-i
 //! router.
 //!
-//! If a sender's first XCP-i router lies behind such hops, the sender acts as the router before
-//! them, and [answers](HostEdge::answering) the router that measures these hops. If a receiver's
-//! last XCP-i router lies before such hops, the receiver acts as the router behind them: it
+//! If such hops precede a sender's first XCP-i router, the sender acts as the router before them,
+//! and [answers](HostEdge::answering) the router that measures these hops. If such hops follow a
+//! receiver's last XCP-i router, the receiver acts as the router behind them: it
 //! [measures](HostEdge::measuring) these hops and has virtual routers for them ([`HostClouds`]),
-//! which you put into an endpoint's configuration by calling [`count_hops`]. You must ask for both
+//! which you put into an endpoint's configuration by calling [`count_hops`]. You must request both
 //! explicitly, and both need the secret that the routers share. Messages are those of
 //! `docs/wire.md`, section 9.
 
@@ -29,19 +29,20 @@ use xcp_edge::{Edge, Estimator, Key, Limits, Measurer, Prober, Requester};
 pub use pathmark_protocols::signals::HostClouds;
 pub use xcp_edge::ShortSecret;
 
-/// UDP port of messages: the routers' default.
+/// UDP port for messages, the default of the routers.
 const PORT: u16 = 6653;
-/// Largest UDP payload of a train's packet: what fits 1500 bytes with either version of IP.
+/// Largest UDP payload of a packet in a train. It fits into 1500 bytes with either version of IP.
 const PACKET: u16 = 1452;
-/// What trains may run ahead, in seconds of their rate.
+/// How far trains can run ahead of their rate, in seconds.
 const AHEAD: u64 = 10;
-/// Time between two estimates.
+/// Interval between estimates.
 const EVERY: Duration = Duration::from_millis(50);
-/// Messages that are read before others are sent: a flood of the port delays no other message.
+/// How many messages are read before sending others, so that flooding the port can't keep this host
+/// from sending.
 const AT_ONCE: usize = 64;
-/// Longest wait for a message.
+/// Longest time to wait for a message.
 const LONG: Duration = Duration::from_millis(500);
-/// Most routers whose clouds are measured.
+/// Largest number of routers whose clouds are measured.
 const MOST_NAMED: usize = 32;
 
 /// Puts a receiver's virtual routers into the configuration of an endpoint, so that packets
@@ -57,7 +58,7 @@ pub fn count_hops(config: &mut TransportConfig, clouds: &HostClouds) {
 pub struct HostEdge {
     own: IpAddr,
     key: Key,
-    /// Bytes per second of trains, over time.
+    /// Bytes per second for trains, on average.
     rate: u64,
     clouds: Option<HostClouds>,
 }
@@ -74,7 +75,6 @@ impl Drop for RunningEdge {
     fn drop(&mut self) {
         self.over.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // The thread returns no result.
             let _ = thread.join();
         }
     }
@@ -155,15 +155,15 @@ impl HostEdge {
     }
 }
 
-/// The thread's.
+/// The state that the thread owns.
 struct Work {
     socket: UdpSocket,
     measurer: Measurer,
     own: IpAddr,
     clouds: Option<HostClouds>,
-    /// Where routers are gathered.
+    /// Scratch space for collecting the routers to measure.
     named: Vec<(Upstream, IpAddr, u64)>,
-    /// When estimates are due.
+    /// When the next estimates are due.
     next: Instant,
     over: Arc<AtomicBool>,
 }
@@ -174,14 +174,14 @@ impl Work {
         while !self.over.load(Ordering::Relaxed) {
             self.tell();
             while let Some(transmit) = self.measurer.poll_transmit(now(), &mut going) {
-                // A packet of a train that is lost here is lost as on the way.
+                // A packet of a train that is lost here counts as lost on the path.
                 let _ = self
                     .socket
                     .send_to(going.get(..transmit.len).unwrap_or(&[]), transmit.to);
             }
             self.wait();
             for _ in 0..AT_ONCE {
-                // An ICMP message about a packet that was sent comes as an error, too.
+                // The socket also reports ICMP messages about earlier packets as errors.
                 let Ok((len, from)) = self.socket.recv_from(&mut coming) else {
                     break;
                 };
@@ -193,18 +193,18 @@ impl Work {
         }
     }
 
-    /// Until a message comes, or something is due.
+    /// Waits until a message arrives or something is due.
     fn wait(&self) {
         let estimates = self.clouds.is_some().then_some(self.next);
         let due = [self.measurer.deadline(), estimates];
         let wait = due.into_iter().flatten().min();
         let wait = wait.map_or(LONG, |at| at.saturating_since(now()).min(LONG));
         let mut sockets = [PollFd::new(self.socket.as_fd(), PollFlags::POLLIN)];
-        // A signal ends it sooner.
+        // A signal can end this wait early, which is harmless.
         let _ = ppoll(&mut sockets, Some(TimeSpec::from(wait)), None);
     }
 
-    /// Tells virtual routers what their hops leave.
+    /// Passes due estimates of the hops' spare capacity to the virtual routers.
     fn tell(&mut self) {
         let now = now();
         let Some(clouds) = self.clouds.as_ref().filter(|_| now >= self.next) else {
@@ -228,7 +228,7 @@ impl Work {
     }
 }
 
-/// Bytes that have come from behind the router at `address`.
+/// Returns the number of bytes that have arrived from behind the router at `address`.
 fn came_from(clouds: &HostClouds, address: IpAddr) -> u64 {
     let mut came = 0;
     clouds.visit(&mut |upstream, bytes| {

@@ -1,4 +1,5 @@
-//! Ends that have met ask for a starting rate before the handshake is complete, over real sockets.
+//! Endpoints that have met before request a starting rate before the handshake is complete, over
+//! real sockets.
 
 use std::sync::Arc;
 
@@ -14,8 +15,8 @@ fn asked(connection: &Connection) -> u64 {
     report.controller.quick_start.unwrap().asked
 }
 
-/// How often client and server had asked in each of three connections, in which a byte is sent:
-/// too little to ask for otherwise.
+/// Returns how many requests client and server had made in each of three connections. Each
+/// connection only carries one byte, which is too little to cause any other request.
 async fn meet(known_to_client: bool, early: bool) -> Vec<(u64, u64)> {
     let made = rcgen::generate_simple_self_signed(["known".to_owned()]).unwrap();
     let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
@@ -45,7 +46,7 @@ async fn meet(known_to_client: bool, early: bool) -> Vec<(u64, u64)> {
             .unwrap();
         let accepting = async { server.accept().await.unwrap().accept().unwrap().await };
         let (ours, theirs) = tokio::try_join!(connecting, accepting).unwrap();
-        // Behind the token and the session.
+        // This byte arrives after the token and the session.
         let mut stream = theirs.open_uni().await.unwrap();
         stream.write_all(b"x").await.unwrap();
         stream.finish().unwrap();

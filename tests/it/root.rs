@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use pathmark::*;
 
-/// Names that an application writes: a server's loop, limits, errors of each call.
+/// Names that a typical application writes: a server's loop, limits, and the errors of each call.
 async fn serve(endpoint: Endpoint) -> Result<(StreamId, u64), Box<dyn std::error::Error>> {
     let incoming: Incoming = endpoint.accept().await.ok_or("closed")?;
     let connecting: Result<Connecting, AcceptError> = incoming.accept();

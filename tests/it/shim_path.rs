@@ -1,5 +1,6 @@
-//! Connections that speak VCP or XCP over paths that do not: something that eats datagrams with a
-//! shim, no router at all, a peer that is plain QUIC, bit errors in shims.
+//! Connections that use VCP or XCP over paths without support for it: a middlebox that drops
+//! datagrams with a shim, no router at all, a peer that only speaks plain QUIC, and bit errors in
+//! shims.
 
 #[path = "../../crates/driver/tests/it/interop/support/proxy.rs"]
 #[expect(dead_code, reason = "other tests use the rest of it")]
@@ -34,8 +35,8 @@ fn loopback() -> SocketAddr {
 
 fn transport(algorithm: &str) -> Arc<TransportConfig> {
     let mut config = pathmark::transport_config(&algorithm.parse().unwrap());
-    // The proxy's faults come by the datagram: as many as on an Ethernet, not the fewer that
-    // loopback's own size makes.
+    // The proxy applies its faults per datagram, so the number of datagrams should be that of an
+    // Ethernet, not the lower one that loopback's MTU would give.
     config.max_mtu = Some(1472);
     Arc::new(config)
 }
@@ -50,7 +51,7 @@ fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::aws_lc_rs::default_provider())
 }
 
-/// A server that steers by `algorithm`, and how a client is to trust it.
+/// Returns a server that uses `algorithm`, and the pin by which clients can trust it.
 fn server(algorithm: &str) -> (Endpoint, Pin) {
     let (certificate, key) = certificate();
     server_with(algorithm, certificate, key)
@@ -73,7 +74,7 @@ fn client(algorithm: &str, pin: Pin) -> (Endpoint, ClientConfig) {
     (Endpoint::client(loopback()).unwrap(), config)
 }
 
-/// Client and server of ours, both by `algorithm`, with a path in between.
+/// Our client and server, both using `algorithm`, with a path in between.
 struct Pair {
     client: Connection,
     server: Connection,
@@ -102,7 +103,7 @@ fn pattern(seed: u64) -> Vec<u8> {
         .collect()
 }
 
-/// Sends a pattern by `send`; the same arrives by what `accepted` turns out to be.
+/// Sends a pattern through `send`, and expects it from the stream that `accepted` resolves to.
 async fn carry<R: AsyncRead + Unpin>(
     mut send: impl AsyncWrite + Unpin,
     accepted: impl Future<Output = R>,
@@ -128,7 +129,7 @@ async fn one_way(from: &Connection, to: &Connection, seed: u64) {
 }
 
 impl Pair {
-    /// Data both ways at once.
+    /// Sends data in both directions at once.
     async fn exchange(&self) {
         tokio::join!(
             one_way(&self.client, &self.server, 1),
@@ -162,8 +163,8 @@ async fn a_path_that_eats_shims_becomes_plain_quic_within_a_few_round_trips() {
                 assert_eq!(stats.shims_received, 0, "{law}: {stats:?}");
                 assert_eq!(report.controller.ruling, "cubic", "{law}: {report:?}");
                 assert!(!report.controller.explicit, "{law}: {report:?}");
-                // Three pairs of probes, and what was under way meanwhile: not a hundredth of the
-                // transfer.
+                // Three pairs of probes and the packets already in flight: less than a hundredth of
+                // the transfer.
                 assert!((1..100).contains(&stats.shims_sent), "{law}: {stats:?}");
             }
             let eaten = pair.proxy.toll().shims_eaten;
@@ -174,7 +175,7 @@ async fn a_path_that_eats_shims_becomes_plain_quic_within_a_few_round_trips() {
     .await;
 }
 
-/// The path changes under way to one that eats shims.
+/// In the middle of a connection, the path begins to drop datagrams with shims.
 #[tokio::test]
 async fn a_path_that_begins_to_eat_shims_becomes_plain_too() {
     bounded(async {
@@ -223,8 +224,8 @@ async fn a_path_without_routers_runs_on_cubic() {
     .await;
 }
 
-/// Both signals are offered, so each side's data carries that of its own law, and another one when
-/// the law is changed.
+/// Since both signals are offered, each side uses the one of its own law, and switches to another
+/// when its law is changed.
 #[tokio::test]
 async fn each_side_sends_by_its_own_law() {
     bounded(async {
@@ -259,8 +260,8 @@ async fn each_side_sends_by_its_own_law() {
     .await;
 }
 
-/// A bit error in a shim is noticed by its check; one in the packet by the packet's. Neither stops
-/// the transfer.
+/// The shim's checksum detects a bit error in the shim, and the packet's authentication one in the
+/// packet. Neither stops the transfer.
 #[tokio::test]
 async fn damaged_shims_are_not_believed() {
     bounded(async {
@@ -302,7 +303,7 @@ async fn shims_survive_a_nat_that_rebinds() {
     .await;
 }
 
-/// No shim where the peer is plain QUIC.
+/// Asserts that no shims are used if the peer is plain QUIC.
 fn assert_plain(ours: &Connection) {
     let (report, stats) = (ours.path_report(), ours.stats());
     assert_eq!(report.signal, None, "{report:?}");

@@ -31,7 +31,7 @@ pub(crate) struct Args {
     /// Cells of each seed
     #[arg(long, value_name = "N", default_value_t = 150)]
     cells: usize,
-    /// Run a scenario, by name or file, in place of the harm grid; can be repeated
+    /// Run a scenario, by name or file, instead of the harm grid; can be repeated
     #[arg(long, value_name = "NAME")]
     scenario: Vec<String>,
     /// Print one JSON object at the end

@@ -16,13 +16,13 @@ use clap::Parser;
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask", version)]
 enum Command {
-    /// Run the harm grid without mechanisms that come from no paper and no RFC
+    /// Run the harm grid without mechanisms that are from no paper and no RFC
     Ablate(ablate::Args),
-    /// Hold the tree to what compilers and tests do not: ceilings, links, citations
+    /// Check what compilers and tests don't: ceilings, links, citations
     Check(check::Args),
     /// Compare what the laws, the emulator and the router do with the recorded hashes
     Hashes(hashes::Args),
-    /// Run transfers over drawn faults for a while, from seeds that differ from day to day
+    /// Run transfers over randomly drawn faults for a while, with seeds that differ from day to day
     Soak(soak::Args),
 }
 

@@ -1,7 +1,7 @@
-//! `cargo xtask soak`: runs that find more, the longer they take.
+//! `cargo xtask soak`: random runs that find more the longer they take.
 //!
-//! Each run uses seeds that differ from day to day, so that a minute in each CI run covers more
-//! over time. A failure names its seed.
+//! The seeds differ from day to day, so that even a minute in each CI run covers more over time. A
+//! failure reports its seed.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -20,7 +20,7 @@ pub(crate) struct Args {
     /// How long to run
     #[arg(long, value_name = "N", default_value_t = 60)]
     seconds: u64,
-    /// The first seed, in place of that of the day
+    /// The first seed, instead of that of the day
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
 }

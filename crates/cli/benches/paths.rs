@@ -1,7 +1,7 @@
-//! Flows over real paths: TUN interfaces, router processes, real time.
-//! `cargo bench --bench paths [-- NAME…]`.
+//! Flows over real paths: TUN interfaces, router processes, real time. `cargo bench --bench paths
+//! [-- NAME…]`.
 //!
-//! | name | path | what is asked |
+//! | name | path | measures |
 //! |---|---|---|
 //! | loss | 100 Mbit/s, 250 ms, one BDP, loss 0, 1e-4, 1e-3, 1e-2 | mean rate of a 30 s download, mean backlog |
 //! | declared | the same, loss 0, 5 and 10 %, declared; VCP and `auto` | share of (1 − loss) |
@@ -10,8 +10,8 @@
 //! | hidden | a 5 Mbit/s DropTail hop before or after a 10 Mbit/s VCP router | the same |
 //! | series | a `vcp` and a `vcp+bise` router in a row | drops, rate |
 //!
-//! Each flow is a download over a connection of its own; the figures come from its receiver and
-//! from the routers.
+//! Each flow is a download over its own connection; the figures are from its receiver and from the
+//! routers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -58,7 +58,7 @@ async fn main() -> Result<()> {
     Ok(())
 }
 
-/// A hop's ports; `queue` in milliseconds of the rate.
+/// Returns a hop's ports; `queue` is in milliseconds at this rate.
 fn hop(mbit: u64, one_way_ms: u64, queue_ms: u64, controller: &str, loss: f64) -> Hop {
     let port = |controller: &str, queue_ms: u64| {
         format!(
@@ -82,7 +82,7 @@ struct Path {
     tls: Arc<TlsClientConfig>,
 }
 
-/// A download under way.
+/// A download in progress.
 struct Flow {
     received: Arc<AtomicU64>,
     task: tokio::task::JoinHandle<()>,
@@ -108,7 +108,7 @@ impl Path {
                 tokio::spawn(async move {
                     let connection = incoming.accept().ok()?.await.ok()?;
                     let mut stream = connection.open_uni().await.ok()?;
-                    // Until the receiver has had enough and closes the connection.
+                    // Until the receiver has enough data and closes the connection.
                     while stream.write_chunk(Bytes::from_static(&ZEROS)).await.is_ok() {}
                     Some(())
                 });
@@ -154,7 +154,7 @@ impl Path {
 }
 
 impl Flow {
-    /// Mean rate over the coming `seconds`, Mbit/s.
+    /// Returns the mean rate over the next `seconds` in Mbit/s.
     async fn rate(&self, seconds: u64) -> f64 {
         let (begun, before) = (now(), self.received.load(Ordering::Relaxed));
         tokio::time::sleep(Duration::from_secs(seconds)).await;

@@ -1,4 +1,4 @@
-//! The `pathmark` command with a law of one's own, named like any other:
+//! The `pathmark` command with your own law, which you can use by its name like any other:
 //!
 //! ```text
 //! cargo run --release --example own_law -- emulate five-files --set flow.ftp.algorithm=gentle
@@ -7,22 +7,22 @@
 //! cargo run --release --example own_law -- compare --algorithms gentle,newreno,bbr --estimate
 //! ```
 //!
-//! `gentle` is NewReno but for two numbers: it grows by half a packet per round trip, and gives an
-//! eighth of its window up where NewReno gives half.
+//! `gentle` differs from NewReno in two numbers: its window grows by half a packet per round trip,
+//! and shrinks by an eighth instead of half.
 
 use std::process::ExitCode;
 
 use pathmark::cc::{Acked, Algorithm, Controller, Instant, Lost, Metrics, Phase};
 
-/// See the file's beginning.
 #[derive(Debug)]
 struct Gentle {
-    /// Bytes.
+    /// Congestion window in bytes.
     window: u64,
-    /// Slow start until then, bytes.
+    /// Slow start ends at this window, in bytes.
     threshold: u64,
     mtu: u64,
-    /// Losses of packets sent before belong to a round trip that was answered already.
+    /// Losses of packets with lower numbers belong to a round trip for which the window was already
+    /// reduced.
     recovery_until: u64,
 }
 

@@ -6,9 +6,9 @@
 //!   cargo bench -p pathmark-driver --bench datagrams -- 5 1000       5 rounds of 1 s each
 //! ```
 //!
-//! The sender sends as fast as its window lets it, and the receiver does nothing but read. Prints
-//! datagrams read per second, the part of those sent that was read, and processor time of both ends
-//! for each that was read.
+//! The sender sends as fast as its window allows, and the receiver only reads. The bench prints how
+//! many datagrams are read per second, their share of those sent, and the processor time of both
+//! ends for each datagram read.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use pathmark_transport::crypto::tls::{TlsClientConfig, TlsServerConfig, Trust};
 
 const ALPN: &[u8] = b"datagrams";
 
-/// The search for the path's MTU ends, and what was sent meanwhile arrives.
+/// During this time, the MTU search ends and the datagrams sent in the meantime arrive.
 const WARM_UP: Duration = Duration::from_millis(300);
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
@@ -64,7 +64,7 @@ impl Identity {
 }
 
 fn main() -> Result<()> {
-    // Without what cargo adds.
+    // Skip the arguments that cargo adds.
     let args = std::env::args().skip(1).filter(|arg| !arg.starts_with('-'));
     let numbers: Vec<u64> = args.map_while(|arg| arg.parse().ok()).collect();
     let rounds = numbers.first().copied().unwrap_or(3);
@@ -103,7 +103,7 @@ fn anywhere() -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], 0))
 }
 
-/// Processor time of this process so far, seconds.
+/// Returns the processor time of this process so far in seconds.
 fn cpu() -> Result<f64> {
     let usage = getrusage(UsageWho::RUSAGE_SELF)?;
     let seconds = |t: nix::sys::time::TimeVal| t.tv_sec() as f64 + t.tv_usec() as f64 * 1e-6;
@@ -115,7 +115,7 @@ fn now() -> Instant {
     Instant::now()
 }
 
-/// What was read meanwhile, of what was sent, and what it cost.
+/// Returns how many datagrams were read during the measurement, how many were sent, and their cost.
 async fn measure(
     time: Duration,
     read: Arc<AtomicU64>,
@@ -123,7 +123,7 @@ async fn measure(
 ) -> Result<Run> {
     let (begun, before) = (now(), cpu()?);
     let sent = sending.await?;
-    // What is under way arrives.
+    // Packets in flight can arrive.
     tokio::time::sleep(Duration::from_millis(200)).await;
     let used = cpu()? - before;
     let read = read.load(Ordering::Relaxed) as f64;

@@ -1,5 +1,5 @@
-//! The public interop runner's cases between this library and quinn, in both roles: a table in
-//! Markdown, as docs/evidence/interop.md has it.
+//! Runs the public interop runner's cases between this library and quinn, in both roles, and prints
+//! the Markdown table of docs/evidence/interop.md.
 //!
 //! `cargo run -p pathmark-driver --example interop [-- CASE…]`
 
@@ -19,7 +19,7 @@ use std::process::ExitCode;
 
 use support::peers::STRANGERS;
 
-/// Those of the runner's that are not run, and why.
+/// The runner's cases that are not run, and why.
 const NOT_RUN: [(&str, &str); 4] = [
     ("http3, v2", "another protocol, another version"),
     (

@@ -1,9 +1,10 @@
-//! Rounds of connections that are opened, used and ended at random by 64 tasks on two threads:
-//! `cargo run --release -p pathmark-driver --example soak [-- --rounds N] [--connections N]`, by
-//! default three rounds of 1000. Prints the table of `evidence/faults.md`. Exit 1 if more than 1
-//! MiB of memory is left behind after the last round than after the first, or more than 2 MiB
-//! after any between, or if more than one connection in a thousand fails. Descriptors that are
-//! not given back and futures that do not resolve end it.
+//! Rounds of connections that 64 tasks on two threads open, use and end at random: `cargo run
+//! --release -p pathmark-driver --example soak [-- --rounds N] [--connections N]`, by default three
+//! rounds of 1000. Prints the table of `evidence/faults.md`.
+//!
+//! The exit code is 1 if memory has grown by more than 1 MiB from the first round to the last, or
+//! by more than 2 MiB to any round in between, or if more than one connection in a thousand fails.
+//! Leaked descriptors and futures that never resolve end the program.
 
 #[path = "../../transport/examples/shared/arguments.rs"]
 mod arguments;
@@ -22,9 +23,9 @@ use process::{descriptors, resident};
 use rounds::{Soak, TASKS};
 use sys::allocated;
 
-/// Most bytes by which memory may grow from the first round to the last.
+/// Largest growth of memory in bytes from the first round to the last.
 const GROWTH: u64 = 1 << 20;
-/// And to any between: buffers that wait to be used again are more where tasks run late.
+/// Largest growth to any round in between. More buffers wait for reuse if tasks run late.
 const GROWTH_BETWEEN: u64 = 2 << 20;
 
 const USAGE: &str = "soak [--rounds N] [--connections N]";

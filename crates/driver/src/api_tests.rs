@@ -1,4 +1,4 @@
-//! Calls that an application finds on endpoints and connections, each over real sockets.
+//! Calls that endpoints and connections offer to an application, each over real sockets.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -28,8 +28,8 @@ fn server_config() -> ServerConfig {
     ServerConfig::new(crypto, Arc::new(transport()))
 }
 
-/// An endpoint has a configuration for its clients once it was given one, all clones the same; a
-/// server's `incoming.await` is the connection, or why there is none.
+/// All clones of an endpoint share the client configuration that it was given. At a server,
+/// `incoming.await` returns the connection or the reason why there is none.
 #[tokio::test]
 async fn connections_begin_with_the_default_configuration() {
     let server = Endpoint::server(server_config(), loopback()).unwrap();
@@ -55,7 +55,7 @@ async fn connections_begin_with_the_default_configuration() {
     drop(connecting);
 }
 
-/// The endpoint's own limits are the application's.
+/// The application can set the endpoint's own limits.
 #[tokio::test]
 async fn an_endpoint_takes_its_configuration() {
     let socket = UdpSocket::bind(loopback()).unwrap();
@@ -69,7 +69,7 @@ async fn an_endpoint_takes_its_configuration() {
     drop(first);
 }
 
-/// A future that is dropped takes no data with it: the next read has what the last one had read.
+/// Dropping a future loses no data: the next read continues where the last completed one ended.
 #[tokio::test]
 async fn reads_that_are_dropped_lose_nothing() {
     let endpoint = Endpoint::client(loopback()).unwrap();
@@ -105,7 +105,7 @@ async fn reads_that_are_dropped_lose_nothing() {
     }
 }
 
-/// Begins to read to the end, and gives up at once: how much the stream keeps.
+/// Starts to read to the end, gives up immediately, and returns how much data the stream keeps.
 fn polled_once(received: &mut RecvStream) -> usize {
     {
         let reading = std::pin::pin!(received.read_to_end(100));
@@ -115,7 +115,7 @@ fn polled_once(received: &mut RecvStream) -> usize {
     received.kept()
 }
 
-/// The number of a connection is not used again when another one takes its place in memory.
+/// A connection's number is not reused even if another one takes its place in memory.
 #[tokio::test]
 async fn numbers_of_connections_are_never_used_again() {
     let mut seen = std::collections::HashSet::new();
@@ -134,7 +134,7 @@ async fn numbers_of_connections_are_never_used_again() {
     }
 }
 
-/// A connection is known by its number and its address, and a weak handle leads to it as long as it
+/// A connection is identified by its number and its address, and a weak handle leads to it while it
 /// is open.
 #[tokio::test]
 async fn a_connection_differs_from_others_and_is_found_by_weak_handles() {
@@ -151,7 +151,7 @@ async fn a_connection_differs_from_others_and_is_found_by_weak_handles() {
     drop(near);
     assert_eq!(again.close_reason(), None);
     drop(again);
-    // The stream keeps the state, and the connection is closed all the same.
+    // The stream keeps the state alive, but the connection is closed all the same.
     assert!(weak.upgrade().is_none());
     let ended = soon("the end", far.closed()).await;
     assert!(matches!(
@@ -162,7 +162,7 @@ async fn a_connection_differs_from_others_and_is_found_by_weak_handles() {
     assert!(weak.clone().upgrade().is_none());
 }
 
-/// The peer may open as many streams at once as it is allowed now.
+/// The peer can open as many streams at once as the new limit allows.
 #[tokio::test]
 async fn the_limit_of_streams_may_be_raised() {
     let mut transport = transport();
@@ -187,8 +187,8 @@ async fn the_limit_of_streams_may_be_raised() {
     drop(first);
 }
 
-/// Datagrams need no configuration. Those that wait for room all arrive, however many are sent and
-/// however little the queue holds; those that do not wait are dropped and counted there.
+/// Datagrams need no configuration. Those that wait for room all arrive, no matter how many are
+/// sent and how small the queue is, whereas those that don't wait may be dropped and counted.
 #[tokio::test]
 async fn datagrams_that_wait_for_room_are_not_dropped() {
     const DATAGRAMS: u32 = 400;
@@ -211,7 +211,7 @@ async fn datagrams_that_wait_for_room_are_not_dropped() {
         for task in tasks.collect::<Vec<_>>() {
             task.await.unwrap();
         }
-        // None is under way for good: a lost one would be missed below.
+        // No datagram may be lost for good, because it would be missing below.
         while near.datagram_send_buffer_space() < 4000 - 64 {
             tokio::task::yield_now().await;
         }
@@ -225,7 +225,7 @@ async fn datagrams_that_wait_for_room_are_not_dropped() {
     };
     soon("datagrams", async { tokio::join!(sending, receiving) }).await;
     assert_eq!(near.stats().datagram_frames_unsent, 0);
-    // Four of these fill the queue at once.
+    // Four of these fill the queue.
     for _ in 0..10 {
         near.send_datagram(Bytes::from_static(&[7; 1000])).unwrap();
     }
@@ -239,7 +239,7 @@ async fn datagrams_that_wait_for_room_are_not_dropped() {
     assert_eq!(refused, Err(SendDatagramError::ConnectionLost(over)));
 }
 
-/// A task that waits for room gets the error at the end.
+/// A task that waits for room gets the error when the connection ends.
 #[tokio::test]
 async fn waiting_for_room_ends_with_the_connection() {
     let mut transport = transport();
@@ -247,7 +247,7 @@ async fn waiting_for_room_ends_with_the_connection() {
     let endpoint = Endpoint::client(loopback()).unwrap();
     let (near, _far) = connected_from(&endpoint, transport).await;
     let data = Bytes::from_static(&[7; 900]);
-    // The task that sends has no turn before the second one waits.
+    // The sending task can't run before the second one waits.
     near.send_datagram(data.clone()).unwrap();
     let mut waiting = Box::pin(near.send_datagram_wait(data));
     let polled = std::future::poll_fn(|cx| std::task::Poll::Ready(waiting.as_mut().poll(cx)));
@@ -256,7 +256,6 @@ async fn waiting_for_room_ends_with_the_connection() {
     assert!(soon("the end", waiting).await.is_err());
 }
 
-/// The default configuration connects, as plain QUIC.
 #[tokio::test]
 async fn the_default_transport_connects() {
     let endpoint = Endpoint::client(loopback()).unwrap();

@@ -1,5 +1,4 @@
-//! What arrives at a socket: many datagrams by one system call, each with the fields of its IP
-//! header.
+//! Receiving: many datagrams per system call, each with the fields of its IP header.
 
 mod own;
 
@@ -21,23 +20,23 @@ use other::ReceiveBatch;
 use super::own_socket::DatagramSocket;
 use own::OwnBatch;
 
-/// Largest UDP payload with GRO, and some lines of a cache more: buffers that begin a multiple of
-/// 64 KiB apart share the same few places of it, and small datagrams fill their beginnings only.
+/// Largest UDP payload with GRO, plus 20 cache lines. If buffers began at multiples of 64 KiB, they
+/// would compete for the same few cache sets, because small datagrams only use the start of each.
 const RECEIVE_BUFFER: usize = 64 * 1024 + 20 * 64;
 
-/// A datagram that arrived.
+/// A datagram that has arrived.
 #[derive(Debug)]
 pub(super) struct Incoming<'a> {
     pub(super) from: SocketAddr,
     pub(super) to: Option<IpAddr>,
     pub(super) ecn: Ecn,
-    /// IP's TTL or hop limit, where it is known.
+    /// IP's TTL or hop limit, if known.
     pub(super) ttl: Option<u8>,
     pub(super) bytes: &'a mut [u8],
 }
 
 impl Incoming<'_> {
-    /// Fields of its IP header.
+    /// Returns the fields of the IP header.
     pub(super) fn received(&self) -> Received {
         Received {
             remote: self.from,
@@ -48,7 +47,7 @@ impl Incoming<'_> {
     }
 }
 
-/// Room for one batch of arriving datagrams, by the kind of their socket.
+/// Buffers for one batch of arriving datagrams, depending on the kind of socket.
 pub(super) struct Batch {
     system: Option<ReceiveBatch>,
     own: Option<OwnBatch>,
@@ -69,7 +68,7 @@ impl Batch {
         }
     }
 
-    /// Takes what has arrived at a socket of the system. True if nothing is left there.
+    /// Receives what has arrived at a system socket. Returns true if nothing is left there.
     pub(super) fn fill_by_system(
         &mut self,
         state: &UdpSocketState,
@@ -80,7 +79,7 @@ impl Batch {
         Ok(batch.is_last())
     }
 
-    /// Takes what has arrived at a socket of the application's own.
+    /// Receives what has arrived at a socket that the application provides.
     pub(super) fn poll_fill_by(
         &mut self,
         cx: &mut Context<'_>,
@@ -90,12 +89,12 @@ impl Batch {
         batch.poll_fill(cx, socket)
     }
 
-    /// Messages of the batch whose control messages were cut off.
+    /// Returns how many messages of the batch had their control messages cut off.
     pub(super) fn cut_off(&self) -> usize {
         self.system.as_ref().map_or(0, ReceiveBatch::cut_off)
     }
 
-    /// The datagrams of the batch in the order of their arrival.
+    /// Iterates over the datagrams of the batch in order of arrival.
     pub(super) fn datagrams(&mut self) -> impl Iterator<Item = Incoming<'_>> {
         let system = self.system.iter_mut().flat_map(ReceiveBatch::datagrams);
         system.chain(self.own.iter_mut().flat_map(OwnBatch::datagrams))
@@ -109,7 +108,7 @@ mod linux {
     use super::super::sys::{CONTROL, Message, Messages};
     use super::*;
 
-    /// Room for one batch of arriving datagrams.
+    /// Buffers for one batch of arriving datagrams.
     pub(crate) struct ReceiveBatch(Messages);
 
     impl ReceiveBatch {
@@ -117,7 +116,7 @@ mod linux {
             Self::with_control_room(CONTROL)
         }
 
-        /// With less room for the control messages of each datagram.
+        /// Creates a batch with less room for the control messages of each datagram.
         pub(crate) fn with_control_room(bytes: usize) -> Self {
             Self(Messages::new(RECEIVE_BUFFER, bytes))
         }
@@ -130,17 +129,17 @@ mod linux {
             self.0.receive(io.as_fd())
         }
 
-        /// Nothing was left at the socket when the batch was taken.
+        /// Returns true if the socket was empty after this batch was received.
         pub(crate) fn is_last(&self) -> bool {
             self.0.is_last()
         }
 
-        /// Messages of the batch whose control messages were cut off.
+        /// Returns how many messages of the batch had their control messages cut off.
         pub(crate) fn cut_off(&self) -> usize {
             self.0.cut_off()
         }
 
-        /// The datagrams of the batch in the order of their arrival.
+        /// Iterates over the datagrams of the batch in order of arrival.
         pub(crate) fn datagrams(&mut self) -> impl Iterator<Item = Incoming<'_>> {
             self.0.iter().flat_map(|message| {
                 let Message {
@@ -151,7 +150,8 @@ mod linux {
                 } = message;
                 let (bytes, segment) = match control.segment {
                     Some(segment) => (bytes, usize::from(segment)),
-                    // Where one datagram ends and the next begins was cut off: they are lost.
+                    // The segment size was cut off, so the datagrams can't be told apart and are
+                    // lost.
                     None if is_control_cut => (&mut [][..], 1),
                     None => {
                         let length = bytes.len();
@@ -178,10 +178,10 @@ mod other {
 
     use super::*;
 
-    /// Messages taken from the kernel by one system call, where it can do so.
+    /// Messages received by one system call, if the kernel supports this.
     const BATCH: usize = 32;
 
-    /// Room for one batch of arriving datagrams.
+    /// Buffers for one batch of arriving datagrams.
     pub(crate) struct ReceiveBatch {
         storage: Box<[u8]>,
         meta: [RecvMeta; BATCH],
@@ -210,17 +210,17 @@ mod other {
             Ok(())
         }
 
-        /// Not known here.
+        /// Always false, because these systems don't report this.
         pub(crate) fn is_last(&self) -> bool {
             false
         }
 
-        /// Not reported here.
+        /// Always 0, because these systems don't report this.
         pub(crate) fn cut_off(&self) -> usize {
             0
         }
 
-        /// The datagrams of the batch in the order of their arrival.
+        /// Iterates over the datagrams of the batch in order of arrival.
         pub(crate) fn datagrams(&mut self) -> impl Iterator<Item = Incoming<'_>> {
             self.storage
                 .chunks_mut(RECEIVE_BUFFER)
@@ -250,7 +250,7 @@ mod tests {
     use super::super::sys::{CONTROL, prepare};
     use super::*;
 
-    /// What one socket of our own received.
+    /// A datagram as one of our own sockets received it.
     #[derive(Debug, PartialEq)]
     struct Seen {
         from: SocketAddr,
@@ -260,9 +260,9 @@ mod tests {
         length: usize,
     }
 
-    /// Sends `bytes` in segments of `segment` with ECT(0) from a socket bound to `from`, which has
-    /// been `prepared`, to one bound to `at`, by its address `to`; what arrives, and how many
-    /// messages whose control messages were cut off.
+    /// Sends `bytes` in segments of `segment` with ECT(0), from a socket bound to `from` after
+    /// `prepare` was applied, to the address `to` of a socket bound to `at`. Returns the datagrams
+    /// that arrive, and the number of messages whose control messages were cut off.
     async fn pass(
         from: &str,
         at: &str,
@@ -318,7 +318,7 @@ mod tests {
                 "127.0.0.1",
             ),
             ("[::1]:0", "[::1]:0", "[::1]:0", "::1", "::1"),
-            // A socket for both versions.
+            // A socket for both IP versions.
             (
                 "127.0.0.1:0",
                 "[::]:0",
@@ -352,14 +352,14 @@ mod tests {
     #[tokio::test]
     async fn what_the_kernel_could_not_say_is_counted_and_not_guessed() {
         let loopback = "127.0.0.1:0";
-        // Room for the size of the segments, which comes first, and for nothing more.
+        // Room for the segment size, which comes first, and nothing else.
         let (_, seen, cut_off) = pass(loopback, loopback, loopback, (30_100, 1000), 24).await;
         assert_eq!((seen.len(), cut_off), (31, 1));
         assert!(
             seen.iter()
                 .all(|s| s.ecn == Ecn::NotEct && s.ttl.is_none() && s.to.is_none())
         );
-        // No room for that either: where one ends and the next begins is unknown.
+        // Not even room for the segment size, so the datagrams can't be told apart.
         let (_, seen, cut_off) = pass(loopback, loopback, loopback, (30_100, 1000), 16).await;
         assert_eq!((seen.len(), cut_off), (0, 1));
     }

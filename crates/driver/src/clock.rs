@@ -11,12 +11,12 @@ use pathmark_transport::{Duration, Instant};
 pub fn now() -> Instant {
     static EPOCH: OnceLock<time::Instant> = OnceLock::new();
     let since = EPOCH.get_or_init(time::Instant::now).elapsed();
-    // Zero is the epoch of no connection: leave room below for arithmetic.
+    // Starting above zero, the epoch, leaves room below for arithmetic.
     Instant::from_nanos(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
         + Duration::from_secs(1)
 }
 
-/// Unix time in seconds, for tokens that expire.
+/// Returns the Unix time, which tokens use for their expiry.
 #[expect(clippy::disallowed_methods, reason = "the driver owns the clock")]
 pub(super) fn unix_time() -> Duration {
     time::SystemTime::now()

@@ -60,7 +60,7 @@ impl ServerConfig {
         self
     }
 
-    /// The configuration with which connections are accepted.
+    /// Converts this into the core's configuration for accepting connections.
     pub(super) fn into_core(self) -> core::ServerConfig {
         core::ServerConfig {
             transport: self.transport,

@@ -16,9 +16,11 @@ use super::waiters::Place;
 use pathmark_transport::connection::{ConnectionError, EarlyData};
 use pathmark_transport::endpoint as core;
 
-/// A connection whose handshake is in progress. Awaiting this returns the connection, or the reason
-/// why there is none. Once the handshake is complete, you get the connection even if the peer has
-/// already closed it. In this case its calls fail, and [`Connection::closed`] returns the reason.
+/// A connection whose handshake is in progress. Await this to get the connection, or the reason why
+/// the handshake failed.
+///
+/// Once the handshake is complete, you get the connection even if the peer has already closed it.
+/// In this case its calls fail, and [`Connection::closed`] returns the reason.
 #[derive(Debug)]
 pub struct Connecting {
     connection: Option<Connection>,
@@ -33,7 +35,7 @@ impl Connecting {
         }
     }
 
-    /// Starts the task of a new connection at `socket`.
+    /// Registers a new connection at `socket` and starts its task.
     pub(super) fn begin(
         endpoint: &Arc<EndpointShared>,
         mut state: MutexGuard<'_, EndpointState>,
@@ -54,8 +56,8 @@ impl Connecting {
             server_name,
         );
         if !Arc::ptr_eq(&socket, &state.socket) {
-            // It was replaced while the connection was started. No other task knows the connection
-            // yet, so its lock is free.
+            // The endpoint's socket was replaced while the connection was starting. Since no other
+            // task knows the connection yet, its lock is free.
             shared.lock().next_socket = Some(Arc::clone(&state.socket));
         }
         if state.connections.len() <= handle.0 {
@@ -67,8 +69,9 @@ impl Connecting {
         }
         let mut refused = None;
         if !datagrams.is_empty() {
-            // Most of a handshake's work, which the connection's own task does, on any core. Before
-            // the connection can be found: what comes next stands behind it.
+            // These datagrams are most of the work of a handshake, so they go to the connection's
+            // own task, which can run on any core. They must be queued before other tasks can find
+            // the connection, so that later datagrams are queued behind them.
             let mut group = endpoint.groups.take();
             for (received, datagram) in &datagrams {
                 group.add(*received, datagram);
@@ -91,27 +94,27 @@ impl Connecting {
     }
 
     /// Returns the connection before its handshake is complete, so that you can use early data
-    /// (0-RTT), together with a future of the outcome for this data. A client can do this if it
-    /// resumes a session whose ticket allows early data, and if its configuration offers this
-    /// (`TlsClientConfig::with_early_data`). By writing now you put data into the client's first
-    /// packet. **An observer can send this data to a server again**: before [`ZeroRtt`] reports a
-    /// complete handshake, you should only write requests that are harmless twice. If the server
-    /// refuses early data, the streams stay, and all of their data will be sent again after the
-    /// handshake, whereas early datagrams are lost. A server can do this if it accepts early data
-    /// (`TlsServerConfig::with_early_data`). Data that you read before [`ZeroRtt`] reports a
-    /// complete handshake could be a replay by an observer, although no session is resumed twice;
-    /// you should therefore only act upon requests that are harmless twice. Answers leave
-    /// immediately. If you await the handshake instead, you will read early data after the client
-    /// has proved its address.
+    /// (0-RTT), together with a future for the outcome of this data.
     ///
-    /// # Errors
-    /// Returns this value if early data is not possible, so that you can await it instead.
+    /// **As a client**, you can do this if the client resumes a session whose ticket allows early
+    /// data, and if its configuration offers it (`TlsClientConfig::with_early_data`). Data that you
+    /// write now is sent in the client's first packet. **An observer can replay this data to a
+    /// server**: before [`ZeroRtt`] reports a complete handshake, you should only write requests
+    /// that are safe to repeat. If the server refuses early data, the streams stay open, and all of
+    /// their data will be sent again after the handshake, whereas early datagrams are lost.
+    ///
+    /// **As a server**, you can do this if your configuration accepts early data
+    /// (`TlsServerConfig::with_early_data`). Although no session is resumed twice, data that you
+    /// read before [`ZeroRtt`] reports a complete handshake could be a replay, so you should only
+    /// act on requests that are safe to repeat. Answers are sent immediately. If you await the
+    /// handshake instead, you will read early data after the client has proved its address.
     pub fn into_0rtt(mut self) -> Result<(Connection, ZeroRtt), Self> {
         let offered = self.connection.as_ref().is_some_and(|connection| {
             let shared = connection.shared();
             let is_undecided = shared.lock().core.handshake().may_take_early_data();
             if is_undecided {
-                // The client's first packet shows it, and may still wait to be opened.
+                // The client's first packet shows whether there is early data, and may still be
+                // waiting to be opened.
                 shared.open_all(clock::now());
             }
             let state = shared.lock();
@@ -153,17 +156,18 @@ impl Future for Connecting {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let Self { connection, place } = &mut *self;
         let Some(connected) = connection else {
-            // Polled again after it was ready.
+            // This future was polled again after it was ready.
             return Poll::Pending;
         };
         let mut state = connected.shared().lock();
-        // What ends right after its handshake, perhaps by a packet of the same batch, was connected
-        // all the same: the task that awaits the handshake learns of the end by the connection.
+        // A connection that ends right after its handshake, perhaps by a packet of the same batch,
+        // was still established. In this case the application learns the reason from the
+        // connection.
         if !state.core.handshake().is_complete() {
             if let Some(error) = state.lost() {
                 return Poll::Ready(Err(error));
             }
-            // A failed handshake is not over until the task has sent its close.
+            // A failed handshake isn't over before the task has sent its close.
             state.wait(Awaited::Progress, place, cx);
             return Poll::Pending;
         }
@@ -200,7 +204,7 @@ impl Future for ZeroRtt {
         let Self { shared, place } = &mut *self;
         let mut state = shared.lock();
         let accepted = state.core.handshake().early_data() == EarlyData::Accepted;
-        // What the handshake has settled stands, also when the connection is over.
+        // The outcome of the handshake remains valid even if the connection is over.
         let settled = match (state.core.handshake().is_complete(), state.lost()) {
             (true, _) => Ok(accepted),
             (false, Some(error)) => Err(error),

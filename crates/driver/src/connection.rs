@@ -19,11 +19,17 @@ use pathmark_transport::crypto::{ExportError, HandshakeData};
 use pathmark_transport::streams::Dir;
 use pathmark_transport::{Signal, VarInt};
 
-/// A QUIC connection. You can clone this cheaply; dropping the last clone closes it with code 0,
-/// even if you still hold streams.
+/// A QUIC connection. Clones are cheap handles of the same connection.
+///
+/// A connection ends when you [`close`](Self::close) it or drop its last handle, when the peer
+/// closes or resets it, when it times out, or when its socket or runtime fails. All waiting and
+/// later calls then return the same [`ConnectionError`], as do [`closed`](Self::closed) and
+/// [`close_reason`](Self::close_reason). However, you can still read data that had already arrived.
+///
+/// Dropping the last handle closes the connection with code 0, even if you still hold streams.
 pub struct Connection {
     pub(super) shared: Arc<Shared>,
-    /// Where this handle's polls wait.
+    /// Where polls of this handle wait.
     pub(super) places: Places,
 }
 
@@ -41,8 +47,10 @@ impl Connection {
     }
 
     /// Closes the connection immediately, with an application error code below 2^62 and a
-    /// human-readable reason. Undelivered data is lost: you should first await
-    /// [`SendStream::stopped`](super::SendStream::stopped) where it matters.
+    /// human-readable reason.
+    ///
+    /// Undelivered data is lost. To make sure that it arrives, await
+    /// [`SendStream::stopped`](super::SendStream::stopped) first.
     pub fn close(&self, code: impl Into<VarInt>, reason: &[u8]) {
         let code = code.into().into_inner();
         self.shared.close(code, Bytes::copy_from_slice(reason));
@@ -62,7 +70,8 @@ impl Connection {
         .await
     }
 
-    /// Waits until the handshake is confirmed: the peer has completed it, too (RFC 9001 §4.1.2).
+    /// Waits until the handshake is confirmed, which means that the peer has completed it as well
+    /// (RFC 9001 §4.1.2).
     ///
     /// # Errors
     /// [`ConnectionError`] if the connection ends before this.
@@ -82,7 +91,7 @@ impl Connection {
         .await
     }
 
-    /// Returns why the connection is over, or `None` if it isn't.
+    /// Returns the reason why the connection is over, or `None` if it is still open.
     pub fn close_reason(&self) -> Option<ConnectionError> {
         self.shared.lock().lost()
     }
@@ -90,7 +99,7 @@ impl Connection {
     /// Returns the peer's address, which can change during the connection.
     pub fn remote_address(&self) -> SocketAddr {
         let mut address = self.shared.lock().core.remote_address();
-        // An IPv6 socket names IPv4 addresses in a form of its own.
+        // An IPv6 socket reports IPv4 addresses as IPv4-mapped.
         address.set_ip(address.ip().to_canonical());
         address
     }
@@ -154,15 +163,15 @@ impl Connection {
         self.shared.lock().core.handshake().early_data()
     }
 
-    /// Returns the peer's certificate chain in DER, beginning with its own, or nothing if it
-    /// presented none.
+    /// Returns the peer's certificate chain in DER, beginning with its own certificate, or an empty
+    /// vector if it presented none.
     pub fn peer_certificates(&self) -> Vec<Vec<u8>> {
         self.shared.lock().core.handshake().peer_certificates()
     }
 
     /// Fills `out` with keying material that only the two sides have, for `label` and `context`
-    /// (RFC 8446 §7.5, RFC 5705). By passing the same label, context and length, both ends get the
-    /// same bytes.
+    /// (RFC 8446 §7.5, RFC 5705). Both ends get the same bytes by passing the same label, context
+    /// and length.
     ///
     /// # Errors
     /// [`ExportError`] before the handshake is complete, or if `out` is too long.
@@ -185,7 +194,7 @@ impl Connection {
         self.shared.lock().core.path_report(clock::now())
     }
 
-    /// Returns the counters so far.
+    /// Returns the connection's counters.
     pub fn stats(&self) -> Stats {
         self.shared.lock().core.stats()
     }
@@ -195,33 +204,34 @@ impl Connection {
         self.shared.endpoint.socket().buffers()
     }
 
-    /// Sets the receive window of the connection, in bytes: how much data the peer may send on all
-    /// streams together before you read it. From then on this window doesn't grow automatically.
-    /// Since streams share it, leaving data unread on some leaves less for the others. Earlier
-    /// promises to the peer stay valid.
+    /// Sets the receive window of the connection in bytes: how much data the peer may send on all
+    /// streams together before you read it.
+    ///
+    /// After this call, the window doesn't grow automatically. Since streams share it, leaving data
+    /// unread on some streams leaves less for the others. Earlier promises to the peer stay valid.
     pub fn set_receive_window(&self, bytes: u64) {
         let mut state = self.shared.lock();
         state.core.streams().set_receive_window(bytes);
         state.wake_driver_for_credit();
     }
 
-    /// Limits the send buffer of all streams together, in bytes. Up to there, its size follows the
-    /// congestion window. Each stream can always buffer 16 KiB.
+    /// Limits the send buffer of all streams together, in bytes. Up to this limit, its size follows
+    /// the congestion window. Each stream can always buffer 16 KiB.
     pub fn set_send_window(&self, bytes: u64) {
         self.shared.lock().core.streams().set_send_window(bytes);
     }
 
-    /// Switches this connection to the controllers of `factory`, immediately starting with a new
-    /// one.
+    /// Switches this connection to the controllers of `factory`. A new controller takes over
+    /// immediately.
     pub fn set_controller(&self, factory: Arc<dyn ControllerFactory>) {
         let mut state = self.shared.lock();
         state.core.set_controller(clock::now(), factory);
         state.wake_driver();
     }
 
-    /// Switches to `signal` in front of this side's packets, as a controller that you have
-    /// [set](Self::set_controller) may need it. This returns false, without changing anything,
-    /// unless both sides offered this kind of signal when connecting.
+    /// Switches to `signal` in front of this side's packets, which a controller that you have
+    /// [set](Self::set_controller) may need. This returns false, without changing anything, unless
+    /// both sides offered this kind of signal when connecting.
     pub fn set_signal(&self, signal: Arc<dyn Signal>) -> bool {
         self.shared.lock().core.set_signal(signal)
     }

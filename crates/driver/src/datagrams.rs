@@ -18,11 +18,11 @@ use pathmark_transport::{DatagramError, Ecn, FlowDatagram, QueueCounters};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SendDatagramError {
-    /// The peer accepts no DATAGRAM frames, or its parameters have not arrived yet.
+    /// The peer doesn't accept DATAGRAM frames, or its parameters have not arrived yet.
     #[error("the peer takes no datagrams")]
     Unsupported,
-    /// The datagram is longer than this number of bytes, which is the limit of path and peer at the
-    /// moment.
+    /// The datagram is longer than this number of bytes, the current limit of the path and the
+    /// peer.
     #[error("a datagram may have {0} bytes at most now")]
     TooLong(usize),
     /// The connection is over.
@@ -39,7 +39,7 @@ impl From<DatagramError> for SendDatagramError {
     }
 }
 
-/// The next datagram with its mark, or a place among those who wait for one.
+/// Returns the next datagram with its ECN field, or registers the task to wait for one.
 fn poll_read(
     shared: &Shared,
     place: &mut Place,
@@ -58,12 +58,13 @@ fn poll_read(
     Poll::Ready(ready)
 }
 
-/// A queue for the datagrams of one flow, so that a flow doesn't delay others. Flows and streams of
-/// a connection that have something to send share its window by weight. If datagrams have waited
-/// longer than 5 ms for an interval, CoDel (RFC 8289) will mark or drop some. This interval is 100
-/// ms, or a round trip if that is longer. Datagrams with ECT(1) are already marked from a wait of 1
-/// ms on (RFC 9331). A datagram that has waited for a whole interval is dropped, unless it is the
-/// last one of its flow.
+/// A queue for the datagrams of one flow, so that flows don't delay each other.
+///
+/// Flows and streams of a connection that have something to send share its window by weight. If
+/// datagrams have waited longer than 5 ms for an interval, CoDel (RFC 8289) will mark or drop some.
+/// This interval is 100 ms, or a round trip if that is longer. Datagrams with ECT(1) are already
+/// marked if they waited for 1 ms (RFC 9331). A datagram that has waited for a whole interval is
+/// dropped, unless it is the last one of its flow.
 #[derive(Debug)]
 pub struct DatagramQueue {
     shared: Arc<Shared>,
@@ -168,8 +169,8 @@ impl Connection {
         .await
     }
 
-    /// Returns how many bytes a datagram may have so that [`send_datagram`](Self::send_datagram)
-    /// will not drop an older one.
+    /// Returns the length in bytes up to which [`send_datagram`](Self::send_datagram) will not drop
+    /// an older datagram.
     pub fn datagram_send_buffer_space(&self) -> usize {
         self.shared.lock().core.datagrams().send_room()
     }
@@ -210,8 +211,8 @@ impl Connection {
         read.map_ok(|(data, _)| data)
     }
 
-    /// Returns the number of bytes of the longest datagram that you can send at the moment, or
-    /// `None` if the peer accepts no datagrams. This changes with the path's MTU.
+    /// Returns the length in bytes of the longest datagram that you can currently send, or `None`
+    /// if the peer doesn't accept datagrams. This changes with the path's MTU.
     pub fn max_datagram_size(&self) -> Option<usize> {
         self.shared.lock().core.datagrams().max_size()
     }

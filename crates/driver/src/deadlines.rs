@@ -1,23 +1,23 @@
-//! One deadline for each of many, the earliest at hand: a binary heap whose entries know their
-//! places.
+//! A set of deadlines with fast access to the earliest: a binary heap whose entries know their
+//! positions.
 
 use slab::Slab;
 
 use pathmark_transport::Instant;
 
-/// Deadlines with what is to be had when they pass. Setting, clearing and taking one costs O(log n)
-/// and allocates only where there were never as many.
+/// Deadlines, each with an item that is returned once it has passed. Setting, clearing and taking a
+/// deadline takes O(log n), and only allocates if there were never as many.
 #[derive(Debug)]
 pub(super) struct Deadlines<T> {
-    /// By key.
+    /// Deadlines by key.
     registered: Slab<Registered<T>>,
-    /// A heap, the earliest first, with the key of each.
+    /// A heap of deadlines with their keys, beginning with the earliest.
     heap: Vec<(Instant, usize)>,
 }
 
 #[derive(Debug)]
 struct Registered<T> {
-    /// Where in the heap, if there is a deadline.
+    /// Position in the heap, if a deadline is set.
     at: Option<usize>,
     item: Option<T>,
 }
@@ -32,7 +32,7 @@ impl<T> Default for Deadlines<T> {
 }
 
 impl<T> Deadlines<T> {
-    /// A key for a deadline that can be set; to be [removed](Self::remove).
+    /// Returns a key for which deadlines can be set. The caller must [remove](Self::remove) it.
     pub(super) fn add(&mut self) -> usize {
         self.registered.insert(Registered {
             at: None,
@@ -45,7 +45,6 @@ impl<T> Deadlines<T> {
         self.registered.try_remove(key);
     }
 
-    /// Sets or replaces the deadline of `key`.
     pub(super) fn set(&mut self, key: usize, deadline: Instant, item: T) {
         let Some(known) = self.registered.get_mut(key) else {
             return;
@@ -66,7 +65,7 @@ impl<T> Deadlines<T> {
         self.settle(at);
     }
 
-    /// Forgets the deadline of `key`, which may be set again.
+    /// Clears the deadline of `key`, which can be set again.
     pub(super) fn clear(&mut self, key: usize) {
         let Some(known) = self.registered.get_mut(key) else {
             return;
@@ -77,12 +76,12 @@ impl<T> Deadlines<T> {
         }
     }
 
-    /// The earliest deadline.
+    /// Returns the earliest deadline.
     pub(super) fn first(&self) -> Option<Instant> {
         self.heap.first().map(|(deadline, _)| *deadline)
     }
 
-    /// Takes what belongs to the earliest deadline, if that has passed.
+    /// Removes and returns the item of the earliest deadline if this has passed.
     pub(super) fn take_due(&mut self, now: Instant) -> Option<T> {
         let (deadline, key) = *self.heap.first()?;
         if deadline > now {
@@ -94,7 +93,7 @@ impl<T> Deadlines<T> {
         known.item.take()
     }
 
-    /// Takes what belongs to all deadlines, which may be set again.
+    /// Removes and returns the items of all deadlines, which can be set again.
     pub(super) fn take_all(&mut self) -> Vec<T> {
         self.heap.clear();
         let registered = self.registered.iter_mut().map(|(_, known)| known);
@@ -115,7 +114,7 @@ impl<T> Deadlines<T> {
         }
     }
 
-    /// Moves the entry at `at` to where it belongs.
+    /// Moves the entry at `at` to its correct position.
     fn settle(&mut self, mut at: usize) {
         while at > 0 && self.deadline(at) < self.deadline((at - 1) / 2) {
             self.swap(at, (at - 1) / 2);
@@ -137,7 +136,7 @@ impl<T> Deadlines<T> {
         self.note(at);
     }
 
-    /// Beyond the end: later than all.
+    /// Returns the deadline at `at`. Positions beyond the end count as later than all others.
     fn deadline(&self, at: usize) -> Instant {
         self.heap
             .get(at)
@@ -150,7 +149,7 @@ impl<T> Deadlines<T> {
         self.note(other);
     }
 
-    /// Tells the entry at `at` where it is.
+    /// Records the position of the entry at `at`.
     fn note(&mut self, at: usize) {
         if let Some((_, key)) = self.heap.get(at)
             && let Some(known) = self.registered.get_mut(*key)
@@ -189,7 +188,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against a table that is searched.
+        /// Compares the heap with a table that is searched linearly.
         #[test]
         fn the_earliest_comes_first(acts in acts()) {
             let mut deadlines = Deadlines::default();

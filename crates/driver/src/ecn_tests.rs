@@ -10,14 +10,14 @@ use super::*;
 use pathmark_transport::Ecn;
 use pathmark_transport::path::EcnState;
 
-/// Datagrams of a train.
+/// Datagrams per train.
 const TRAIN: usize = 20;
-/// Bytes of each.
+/// Bytes per datagram.
 const LENGTH: usize = 1200;
 
 const CODES: [Ecn; 4] = [Ecn::NotEct, Ecn::Ect1, Ecn::Ect0, Ecn::Ce];
 
-/// Bytes with which each datagram carries the number of its train.
+/// Returns a train of datagrams, each filled with the number of this train.
 fn train(number: u16) -> Vec<u8> {
     let datagram: Vec<u8> = number
         .to_be_bytes()
@@ -28,9 +28,9 @@ fn train(number: u16) -> Vec<u8> {
     datagram.repeat(TRAIN)
 }
 
-/// What a router may write between two hosts arrives with each datagram, coalesced or not: trains
-/// that carry another code than those around them do not mix, and none loses its own. The DSCP of
-/// the other socket changes none of them.
+/// Each datagram arrives with the code that a router could have written, whether it was coalesced
+/// or not: trains with different codes don't mix, and none loses its own. The DSCP of the other
+/// socket doesn't change them.
 #[tokio::test]
 async fn each_datagram_arrives_with_the_code_that_it_carried() {
     for (at, from) in [
@@ -46,7 +46,7 @@ async fn each_datagram_arrives_with_the_code_that_it_carried() {
         let mut sender = sending.sender();
         let mut arrived = 0;
         for number in 0..400u16 {
-            // Each code next to each other one.
+            // This puts each code next to each other code.
             let code = |number: u16| CODES[usize::from((number ^ number >> 2) & 3)];
             let bytes = train(number);
             let outgoing = Outgoing {
@@ -63,7 +63,7 @@ async fn each_datagram_arrives_with_the_code_that_it_carried() {
             if number % 4 != 3 {
                 continue;
             }
-            // Four trains at once, so that they may stand in one batch.
+            // Four trains at once, so that they can end up in one batch.
             let expected = usize::from(number + 1) * TRAIN;
             while arrived < expected {
                 bounded(poll_fn(|cx| receiving.poll_receive(cx, &mut batch)))

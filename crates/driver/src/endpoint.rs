@@ -1,4 +1,4 @@
-//! Endpoints, as an application uses them, and the state that their tasks share.
+//! Endpoints, as an application uses them.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -29,14 +29,15 @@ use pathmark_transport::crypto::{Random, SharedEndpointKey, gather_entropy};
 use pathmark_transport::endpoint::{self as core, EndpointConfig, EndpointStats};
 use pathmark_transport::{Instant, VarInt};
 
-/// The cryptography library has gathered entropy.
+/// Set once the cryptography library has started to gather entropy.
 static ENTROPY: Once = Once::new();
 
-/// Why a connection could not begin.
+/// Why a connection could not be started.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// The socket can't reach this address: port 0, or the other IP version.
+    /// The socket can't reach this address, because its port is 0 or because it has the other IP
+    /// version.
     #[error(
         "cannot connect to {0} from this endpoint: port 0, or the other IP version than the \
          socket's"
@@ -49,27 +50,29 @@ pub enum ConnectError {
     /// The endpoint was closed.
     #[error("the endpoint is closed")]
     Closed,
-    /// The connection could not begin, for example because the endpoint has too many.
+    /// The connection could not be started, for example because the endpoint has too many.
     #[error(transparent)]
     Core(#[from] core::ConnectError),
 }
 
-/// A UDP socket that carries QUIC connections as a client, a server or both. It is cheap to clone.
+/// A UDP socket that carries QUIC connections as a client, a server or both. Clones are cheap
+/// handles of the same endpoint.
 ///
-/// After dropping the last clone, no further connections are accepted, but existing ones continue.
+/// After you drop the last clone, no further connections are accepted, but existing ones continue.
+/// To end them as well, call [`close`](Self::close).
 ///
 /// You must create an endpoint inside a tokio runtime that has I/O enabled
 /// ([`enable_all`](tokio::runtime::Builder::enable_all)). A connection's task runs in the runtime
-/// in which you begin it. If you call [`connect`](Self::connect) or
-/// [`Incoming::accept`](super::Incoming::accept) outside any runtime, it runs in the endpoint's
-/// instead. All connections end with the endpoint's runtime.
+/// from which you start it. If you call [`connect`](Self::connect) or
+/// [`Incoming::accept`](super::Incoming::accept) outside any runtime, the task runs in the
+/// endpoint's runtime instead. All connections end with the endpoint's runtime.
 pub struct Endpoint {
     pub(super) shared: Arc<EndpointShared>,
 }
 
 impl Endpoint {
-    /// Creates an endpoint that only connects, bound to `address`. Port 0 lets the system choose
-    /// one.
+    /// Creates an endpoint for outgoing connections only, bound to `address`. If you pass port 0,
+    /// the system chooses a port.
     ///
     /// # Errors
     /// If the socket can't be bound, or outside a tokio runtime.
@@ -77,7 +80,7 @@ impl Endpoint {
         Self::new(std::net::UdpSocket::bind(address)?, None)
     }
 
-    /// Creates an endpoint that accepts connections and can connect, too.
+    /// Creates an endpoint that accepts connections and can also connect.
     ///
     /// # Errors
     /// If the socket can't be bound, or outside a tokio runtime.
@@ -85,7 +88,8 @@ impl Endpoint {
         Self::new(std::net::UdpSocket::bind(address)?, Some(config))
     }
 
-    /// Creates an endpoint on a socket that is already bound. Without `server`, it only connects.
+    /// Creates an endpoint on a socket that is already bound. Without `server`, it can only
+    /// connect.
     ///
     /// # Errors
     /// If the socket can't be used, or outside a tokio runtime.
@@ -93,8 +97,9 @@ impl Endpoint {
         Self::with_config(socket, server, |_| {})
     }
 
-    /// Creates an endpoint after passing its configuration to `adjust`, which gets the defaults
-    /// with the settings of `server`, and can change limits, lifetimes of tokens and memory.
+    /// Creates an endpoint after passing its configuration to `adjust`. This closure gets the
+    /// defaults with the settings of `server`, and can change limits, lifetimes of tokens and
+    /// memory.
     ///
     /// # Errors
     /// If the socket can't be used, or outside a tokio runtime.
@@ -165,14 +170,15 @@ impl Endpoint {
             received: ReceivedCount::default(),
             users: AtomicUsize::new(1),
         });
-        // The first handshake of a process is not to wait for the library's entropy: some 30 ms.
+        // Gather entropy in the background, so that the first handshake of a process doesn't have
+        // to wait some 30 ms for it.
         ENTROPY.call_once(|| drop(tokio::task::spawn_blocking(gather_entropy)));
         tokio::spawn(ReceiveTask::new(Arc::clone(&shared), socket));
         tokio::spawn(TimerTask::new(Arc::clone(&shared.timers)));
         Ok(Self { shared })
     }
 
-    /// Begins a connection to `address` as [`connect_with`](Self::connect_with) does, by using the
+    /// Starts connecting to `address` like [`connect_with`](Self::connect_with), by using the
     /// [default configuration](Self::set_default_client_config).
     ///
     /// # Errors
@@ -189,17 +195,19 @@ impl Endpoint {
     }
 
     /// Sets the configuration that [`connect`](Self::connect) uses, for all clones of this
-    /// endpoint. Connections that have already begun keep theirs.
+    /// endpoint. Connections that have already started keep theirs.
     pub fn set_default_client_config(&self, config: ClientConfig) {
         self.shared.lock().client = Some(config);
     }
 
-    /// Begins a connection to `address`, where the server's certificate must match `server_name`.
+    /// Starts connecting to `address`. The server's certificate must match `server_name`.
+    ///
     /// An endpoint bound to `[::]` can also connect to IPv4 addresses if the system's sockets
     /// support both versions, as on Linux.
     ///
     /// # Errors
-    /// [`ConnectError`]. A failing handshake is reported by [`Connecting`].
+    /// [`ConnectError`] if the connection can't be started. If the handshake fails later,
+    /// [`Connecting`] returns the reason.
     pub fn connect_with(
         &self,
         config: ClientConfig,
@@ -215,7 +223,7 @@ impl Endpoint {
         let interface = interfaces.mtu(clock::now(), &socket, remote, bound(local));
         let mut state = self.shared.lock();
         if !Arc::ptr_eq(&socket, &state.socket) {
-            // It was replaced in the meantime.
+            // The socket was replaced in the meantime.
             drop(state);
             return self.connect_with(config, address, server_name);
         }
@@ -235,7 +243,7 @@ impl Endpoint {
         let prepared = state.core.client(clock::now(), connect)?;
         state.tokens.remove(server_name);
         drop(state);
-        // Without the endpoint's lock: no other task waits while the key exchange is prepared.
+        // The endpoint's lock is free here, so that no other task has to wait for the key exchange.
         let started = prepared.start(clock::now());
         let mut connection = started.map_err(core::ConnectError::from)?;
         if let Some(bytes) = interface {
@@ -256,29 +264,30 @@ impl Endpoint {
     }
 
     /// Removes and returns the latest token that `server_name` issued for a later connection
-    /// (NEW_TOKEN, RFC 9000 §8.1.3), unless a connection has already used it. You can store it for
-    /// one connection of a later process from the same address.
+    /// (NEW_TOKEN, RFC 9000 §8.1.3), unless a connection has already used it. You can store this
+    /// token for a single connection of a later process from the same address.
     pub fn take_token(&self, server_name: &str) -> Option<Bytes> {
         self.shared.lock().tokens.remove(server_name)
     }
 
-    /// Gives this endpoint a token that `server_name` issued to an [earlier](Self::take_token) one,
-    /// so that the next connection to this server uses it. Tokens longer than 512 bytes, or of
-    /// servers beyond the first 64, are dropped.
+    /// Gives this endpoint a token that `server_name` issued to an [earlier](Self::take_token)
+    /// endpoint. The next connection to this server uses it. Tokens longer than 512 bytes are
+    /// dropped, and so are those for servers beyond the first 64.
     pub fn set_token(&self, server_name: &str, token: Bytes) {
         self.shared.remember(server_name, token);
     }
 
-    /// Waits for the next client that asks for a connection, or returns `None` once the endpoint is
-    /// closed.
+    /// Waits for the next client that wants to connect. Returns `None` once the endpoint is closed.
     pub fn accept(&self) -> Accept<'_> {
         Accept::new(&self.shared)
     }
 
-    /// Replaces the configuration with which connections are accepted, for example to change the
-    /// certificate, the protocols or transport settings. Connections that you have accepted keep
-    /// theirs, whereas clients still waiting get the new one. An endpoint that only connected will
-    /// accept from now on. Its key of tokens and resets stays, regardless of the configuration.
+    /// Replaces the configuration for accepting connections, for example to change the certificate,
+    /// the protocols or transport settings.
+    ///
+    /// Connections that you have accepted keep their configuration, whereas clients that are still
+    /// waiting get the new one. An endpoint that could only connect accepts connections from now
+    /// on. The key of its tokens and resets doesn't change, regardless of the configuration.
     ///
     /// # Errors
     /// [`ConnectError::Closed`] if the endpoint was closed.
@@ -296,7 +305,7 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Returns the address that the socket is bound to.
+    /// Returns the address to which the socket is bound.
     pub fn local_address(&self) -> SocketAddr {
         self.shared.socket().local_address()
     }
@@ -319,9 +328,10 @@ impl Endpoint {
     }
 
     /// Sets the memory for data that peers can send before applications read it, in bytes for all
-    /// connections together. The default is 512 MiB ([`EndpointConfig::receive_memory`]). Because a
-    /// connection can take at most half of this, you should set 8 GiB for one of 10 Gbit/s over 720
-    /// ms.
+    /// connections together.
+    ///
+    /// The default is 512 MiB ([`EndpointConfig::receive_memory`]). Because a single connection can
+    /// take at most half of this, you should set 8 GiB for one of 10 Gbit/s over 720 ms.
     pub fn set_receive_memory(&self, bytes: u64) {
         self.shared.lock().core.set_receive_memory(bytes);
     }
@@ -334,13 +344,14 @@ impl Endpoint {
         self.shared.lock().core.set_unearned_memory(bytes);
     }
 
-    /// Returns the number of connections, including those that are over but not forgotten yet.
+    /// Returns the number of connections, including those that have ended but still wait for late
+    /// packets (RFC 9000 §10.2).
     pub fn connections(&self) -> usize {
         self.shared.lock().alive
     }
 
-    /// Closes all connections with an application error code below 2^62 and a reason, and stops
-    /// accepting new ones.
+    /// Closes all connections with an application error code below 2^62 and a reason. Afterwards,
+    /// no connections can be accepted or started.
     pub fn close(&self, code: impl Into<VarInt>, reason: &[u8]) {
         let code = code.into().into_inner();
         let mut state = self.shared.lock();
@@ -364,7 +375,7 @@ impl Endpoint {
     }
 }
 
-/// Unpredictable bytes for seeds and secrets.
+/// Returns random bytes for seeds and secrets.
 fn draw() -> io::Result<[u8; 32]> {
     let mut out = [0; 32];
     getrandom::fill(&mut out).map_err(io::Error::other)?;
@@ -405,7 +416,7 @@ impl fmt::Debug for Endpoint {
     }
 }
 
-/// Waits until no connection is left; dropped, it waits no longer.
+/// Waits until no connection is left. Dropping this ends the wait.
 struct Idle<'a> {
     shared: &'a EndpointShared,
     place: Place,

@@ -1,4 +1,4 @@
-//! The entropy that the cryptography library starts with is there before a handshake asks for it.
+//! The cryptography library has gathered its initial entropy before a handshake needs it.
 
 use std::process::Command;
 
@@ -8,10 +8,10 @@ use nix::sys::time::TimeValLike as _;
 use super::Endpoint;
 use pathmark_transport::crypto::gather_entropy;
 
-/// Set for a process that measures: whether it has an endpoint.
+/// Set for a process that measures; its value says whether to create an endpoint.
 const ROLE: &str = "PATHMARK_ENTROPY";
 
-/// Microseconds that this thread has worked.
+/// Returns the processor time of this thread in microseconds.
 fn worked() -> i64 {
     let usage = getrusage(UsageWho::RUSAGE_THREAD).unwrap();
     (usage.user_time() + usage.system_time()).num_microseconds()
@@ -26,7 +26,7 @@ fn first_randomness() {
     let begun = worked();
     if role == "endpoint" {
         let mut runtime = tokio::runtime::Builder::new_current_thread();
-        // One thread for what blocks: it does one thing after the other.
+        // With one thread for blocking work, tasks run one after the other.
         let runtime = runtime.enable_all().max_blocking_threads(1).build();
         runtime.unwrap().block_on(async {
             let _endpoint = Endpoint::client("127.0.0.1:0".parse().unwrap()).unwrap();
@@ -38,8 +38,8 @@ fn first_randomness() {
     println!("\nworked {} {}", made - begun, worked() - made);
 }
 
-/// What a thread worked in a new process, with an endpoint or without: for that, and for the first
-/// randomness.
+/// Starts a process, with or without an endpoint, and returns the processor time of its thread for
+/// creating this and for the first random bytes.
 fn measure(role: &str) -> (i64, i64) {
     let name = "entropy_tests::first_randomness";
     let child = Command::new(std::env::current_exe().unwrap())
@@ -55,8 +55,8 @@ fn measure(role: &str) -> (i64, i64) {
     figures.expect("it measures")
 }
 
-/// Tens of milliseconds of work, which neither who makes an endpoint nor who begins a handshake
-/// later has to do.
+/// Gathering entropy takes tens of milliseconds, which burden neither the thread that creates an
+/// endpoint nor a later handshake.
 #[test]
 fn an_endpoint_has_entropy_gathered_by_another_thread() {
     let (_, cold) = measure("none");

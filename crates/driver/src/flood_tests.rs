@@ -1,4 +1,4 @@
-//! Floods of frames from one peer over real sockets, while an honest one uploads.
+//! One peer floods the other with frames over real sockets, while an honest one uploads.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,8 +15,8 @@ use pathmark_transport::wire::frame::{ResetStream, StopSending, Stream};
 use pathmark_transport::wire::{Dir, Frame, Side, StreamId};
 use pathmark_transport::{Ecn, Instant, TransportConfig};
 
-/// What an honest peer sends, and for how long it may have to do so during a flood. Alone it takes
-/// a tenth of a second.
+/// What an honest peer sends, and how long this may take during a flood. Without a flood it takes a
+/// tenth of a second.
 const HONEST: usize = 4 << 20;
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(30);
 /// Packets that a flood sends at a time.
@@ -32,7 +32,7 @@ fn loopback() -> SocketAddr {
     "127.0.0.1:0".parse().unwrap()
 }
 
-/// A client of `server`, with what its endpoint shares, and the server's end.
+/// Connects a client to `server`. Returns both ends, and the state of the client's endpoint.
 async fn connect(
     server: &Endpoint,
     config: ClientConfig,
@@ -48,7 +48,8 @@ async fn connect(
     (endpoint, shared, ours, theirs)
 }
 
-/// Sends packets with what `payload` makes for each, until `over` or its connection ends. How many.
+/// Sends packets, each with what `payload` creates, until `over` or until the connection ends.
+/// Returns the number of packets.
 async fn flood(
     endpoint: &Endpoint,
     shared: &Shared,
@@ -63,7 +64,7 @@ async fn flood(
             let now = clock::now();
             let frames = payload(&mut state.core, sent);
             let packets = testing::packets(&mut state.core, now, &frames);
-            // What the connection waits for next.
+            // The connection's task only continues when woken.
             state.wake_driver();
             drop(state);
             for bytes in packets {
@@ -83,10 +84,10 @@ async fn flood(
     sent
 }
 
-/// Floods a server while an honest peer sends [`HONEST`] bytes to it, and until the server has got
-/// packets enough, and as much as `enough` wants to see between two counts; what was sent, and what
-/// the server counted of the flood before and after. On a busy machine the honest peer may be
-/// served before the flood has had a turn.
+/// Floods a server while an honest peer sends [`HONEST`] bytes to it, and until the server has
+/// received enough packets and `enough` is satisfied with its counters. Returns what was sent, and
+/// the server's counters of the flood before and after. On a busy machine, the honest peer may be
+/// served before the flood has started.
 async fn with_an_honest_peer(
     payload: impl Fn(&mut core::Connection, u64) -> Vec<u8>,
     enough: impl Fn(&Stats, &Stats) -> bool,
@@ -95,14 +96,14 @@ async fn with_an_honest_peer(
     let server = Endpoint::server(ServerConfig::new(crypto, honest()), loopback()).unwrap();
     let forging = testing::forging(testing::client(&[b"test"]));
     let mut transport = boundless();
-    // Room for the ids that come for those that only a flood has retired.
+    // Room for the IDs that replace those that only a flood retires.
     transport.active_connection_id_limit = 64;
     let config = ClientConfig::new(forging, Arc::new(transport));
     let (hostile, shared, ours, theirs) = connect(&server, config).await;
     let before = theirs.stats();
     let accepting = theirs.clone();
     let application = tokio::spawn(async move {
-        // It looks at each stream and gives it up.
+        // The server accepts each stream and drops it.
         while accepting.accept_bi().await.is_ok() {}
     });
     let served = AtomicBool::new(false);
@@ -113,7 +114,7 @@ async fn with_an_honest_peer(
         }
     };
     let honest = async {
-        // It begins and ends in the midst of the flood.
+        // This upload starts and ends during the flood.
         let crypto = Arc::new(testing::client(&[b"test"]));
         let config = ClientConfig::new(crypto, honest());
         let (_endpoint, _, client, accepted) = connect(&server, config).await;
@@ -137,18 +138,18 @@ async fn with_an_honest_peer(
         .expect("the honest peer is served, and the flood goes on");
     assert_eq!(received, HONEST);
     application.abort();
-    // The connection that floods broke no rule, at neither end.
+    // The flooding connection has broken no rule, so neither end closes it.
     assert_eq!((ours.close_reason(), theirs.close_reason()), (None, None));
     (sent, before, theirs.stats())
 }
 
-/// Packets of the flood between two counts.
+/// Returns the packets of the flood between two readings of the counters.
 fn arrived(before: &Stats, after: &Stats) -> u64 {
     after.packets_received - before.packets_received
 }
 
-/// The server sends at most `factor` times what it got in the flood; 64 kB come from before and
-/// from its own probes.
+/// The server sends at most `factor` times what it received in the flood. The additional 64 kB are
+/// from before and from its own probes.
 fn in_proportion((sent, before, after): &(u64, Stats, Stats), factor: u64) {
     let received = after.bytes_received - before.bytes_received;
     let answered = after.bytes_sent - before.bytes_sent;
@@ -218,7 +219,7 @@ async fn streams_opened_and_given_up() {
                 final_size: 0,
             }));
             all.push(Frame::StopSending(StopSending { id, error_code: 1 }));
-            // So that the client knows them as ended too.
+            // This ends the streams at the client, too.
             let _ = connection.streams().reset(id, 1);
             let _ = connection.streams().stop(id, 1);
         }
@@ -239,7 +240,7 @@ async fn key_updates_without_end() {
     let enough = |before: &Stats, now: &Stats| now.key_updates > before.key_updates;
     let flooded = with_an_honest_peer(payload, enough).await;
     let updates = flooded.2.key_updates - flooded.1.key_updates;
-    // One needs an acknowledgement of the one before.
+    // Each update requires an acknowledgement of the one before.
     assert!(updates > 0 && updates < flooded.0 / 4, "{updates}");
     in_proportion(&flooded, 1);
 }

@@ -21,10 +21,10 @@ use pathmark_transport::wire::{TransportError, TransportErrorCode};
 /// client.
 #[derive(Debug)]
 pub struct Incoming {
-    /// `None` once decided.
+    /// `None` once the application has decided.
     inner: Option<core::Incoming>,
-    /// Where it asked: it knows this side by the address of that socket, which may be replaced in
-    /// the meantime.
+    /// The socket at which the client's packet arrived. The client knows this side by this socket's
+    /// address, even if the endpoint has another socket by now.
     socket: Weak<Socket>,
     shared: Arc<EndpointShared>,
 }
@@ -82,24 +82,25 @@ impl Future for Accept<'_> {
 }
 
 impl Incoming {
-    /// Returns the client's address, as its packet has it.
+    /// Returns the source address of the client's packet.
     pub fn remote_address(&self) -> Option<SocketAddr> {
         self.inner.as_ref().map(core::Incoming::remote_address)
     }
 
-    /// Returns true if the client has proved its address by a token.
+    /// Returns true if the client has proved its address with a token.
     pub fn is_validated(&self) -> bool {
         self.inner
             .as_ref()
             .is_some_and(core::Incoming::is_validated)
     }
 
-    /// Continues with the handshake.
+    /// Accepts the connection and continues with its handshake.
     ///
     /// # Errors
-    /// [`AcceptError`], usually because this call was too late.
+    /// [`AcceptError`] if the client has waited too long or had to make room for another, if the
+    /// endpoint was closed, or if the connection couldn't be started.
     pub fn accept(mut self) -> Result<Connecting, AcceptError> {
-        // A socket that was replaced is read for some seconds more.
+        // A socket that was replaced is still read for a few seconds.
         let socket = self.socket.upgrade().ok_or(AcceptError::Expired)?;
         let incoming = self.inner.take().ok_or(AcceptError::Expired)?;
         let (remote, local) = (incoming.remote_address(), incoming.local_address());
@@ -109,14 +110,15 @@ impl Incoming {
             .mtu(clock::now(), &socket, remote, local);
         let now = clock::now();
         let prepared = self.shared.lock().core.server(now, &incoming)?;
-        // Without the endpoint's lock: other clients need not wait for this one's TLS session.
+        // The endpoint's lock is free here, so that other clients don't wait for this TLS session.
         let mut started = prepared.start(now);
         if let (Ok(connection), Some(bytes)) = (&mut started, interface) {
             connection.set_interface_mtu(bytes);
         }
         let mut state = self.shared.lock();
         if state.closed {
-            // Closed meanwhile: no task would receive for it, or end it.
+            // The endpoint was closed in the meantime, so no task would receive for the connection
+            // or end it.
             state.core.ignore(incoming);
             return Err(AcceptError::NoServer);
         }
@@ -124,12 +126,12 @@ impl Incoming {
         Ok(Connecting::begin(&self.shared, state, socket, begun, None))
     }
 
-    /// Refuses the client, which will be told so.
+    /// Refuses the connection and informs the client.
     pub fn refuse(self) {
         drop(self);
     }
 
-    /// Sends a Retry packet, so that the client must prove its address before you see it again.
+    /// Sends a Retry packet, so that the client must prove its address before it can connect.
     pub fn retry(mut self) {
         self.answer(core::Endpoint::retry);
     }
@@ -177,7 +179,7 @@ impl IntoFuture for Incoming {
     }
 }
 
-/// Future of a client's connection, by awaiting an [`Incoming`].
+/// Future of a connection from a client, created by awaiting an [`Incoming`].
 #[derive(Debug)]
 #[must_use = "futures do nothing unless awaited"]
 pub struct IncomingFuture(Result<Connecting, ConnectionError>);

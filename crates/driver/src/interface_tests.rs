@@ -1,5 +1,5 @@
-//! Interfaces that carry more than Ethernet, and that change: two hosts in namespaces, joined by
-//! veth pairs.
+//! Interfaces with a larger MTU than Ethernet's, and interfaces that change: two hosts in network
+//! namespaces, joined by veth pairs.
 
 use std::io::{BufRead, BufReader, Lines, Write as _};
 use std::net::SocketAddr;
@@ -15,9 +15,9 @@ use pathmark_transport::{Instant, TransportConfig};
 
 const ALPN: &[u8] = b"interfaces";
 const FORBIDDEN: &str = "this test needs user namespaces; allow them, or run as root";
-/// Set for the process that uploads: where to.
+/// Set for the uploading process; its value is the destination.
 const ROLE: &str = "PATHMARK_UPLOAD_TO";
-/// What each connection uploads: enough for the probes of a search.
+/// Bytes that each connection uploads, enough for the probes of an MTU search.
 const BYTES: usize = 2_000_000;
 
 fn transport(max_mtu: Option<u16>) -> Arc<TransportConfig> {
@@ -33,7 +33,7 @@ pub(super) fn client(max_mtu: Option<u16>) -> ClientConfig {
     ClientConfig::new(Arc::new(crypto), transport(max_mtu))
 }
 
-/// An endpoint on `node` that reads all streams of all who connect.
+/// Returns an endpoint on `node` that reads all streams of all clients.
 pub(super) fn sink(node: &Node, at: &str) -> Endpoint {
     let crypto = Arc::new(testing::server(&[ALPN]));
     let config = ServerConfig::new(crypto, transport(None));
@@ -70,7 +70,7 @@ pub(super) async fn bounded<T>(test: impl Future<Output = T>) -> T {
     done.expect("it is done within a minute")
 }
 
-/// Two hosts, and the addresses of the second.
+/// Creates two hosts, and returns them with the addresses of the second.
 pub(super) fn joined(mtu: u32) -> (Node, Node) {
     let bed = Testbed::new().expect(FORBIDDEN);
     let [a, b] = ["a", "b"].map(|name| bed.node(name).unwrap());
@@ -83,8 +83,8 @@ pub(super) fn joined(mtu: u32) -> (Node, Node) {
     (a, b)
 }
 
-/// The interface becomes narrower while trains of segments are on their way: each connection goes
-/// on at the size that is left, and trains are still sent by one system call.
+/// An interface becomes narrower while trains of segments are in flight. Each connection continues
+/// at the remaining size, and trains are still sent by one system call.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn trains_of_segments_go_on_where_an_interface_becomes_narrower() {
     // [9000 14 no-fragments]
@@ -104,7 +104,7 @@ async fn trains_of_segments_go_on_where_an_interface_becomes_narrower() {
         assert_eq!(connection.path_report().mtu, 8952);
         let sent = connection.stats().bytes_sent;
         let narrowing = async {
-            // Once the second upload is under way.
+            // Once the second upload is in progress.
             while connection.stats().bytes_sent < sent + 1_000_000 {
                 tokio::task::yield_now().await;
             }
@@ -143,7 +143,8 @@ fn uploading_client() {
     });
 }
 
-/// That process: the interfaces that an endpoint looks up are those of its process's namespace.
+/// The uploading process. It needs to be a separate one because an endpoint looks up the interfaces
+/// of its process's namespace.
 struct Uploads {
     input: ChildStdin,
     output: Lines<BufReader<ChildStdout>>,
@@ -167,7 +168,7 @@ impl Uploads {
         }
     }
 
-    /// A connection of its own: its MTU at the end, and how many probes were lost.
+    /// Runs a new connection, and returns its final MTU and the number of lost probes.
     fn next(&mut self) -> (u16, u64) {
         self.input.write_all(b"upload\n").unwrap();
         let figures = self.output.by_ref().find_map(|line| {
@@ -179,8 +180,8 @@ impl Uploads {
     }
 }
 
-/// Packets of 9000 bytes without any configuration, and what becomes of connections that begin
-/// after the interface has changed: of a narrower one at once, of a wider one soon.
+/// Without any configuration, packets have 9000 bytes. Connections that start after the interface
+/// has changed notice a lower MTU immediately, and a higher one soon.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connections_use_what_their_interface_carries_now() {
     for (at, headers) in [("10.0.0.2:4433", 28), ("[fd00::2]:4433", 48)] {
@@ -190,8 +191,8 @@ async fn connections_use_what_their_interface_carries_now() {
             let mut uploads = Uploads::start(&a, at);
             assert_eq!(uploads.next(), (9000 - headers, 0));
             a.set_mtu("eth0", 1500).unwrap();
-            // Perhaps what is remembered of the interface is tried once more; nothing is lost by it
-            // but what the kernel refuses.
+            // A cached value of the interface may be tried once more. Nothing but the packet that
+            // the kernel refuses is lost by this.
             let (mtu, lost) = uploads.next();
             let left = 1500 - headers;
             assert!((left - 11..=left).contains(&mtu), "{mtu} of {left}");

@@ -1,5 +1,4 @@
-//! What interfaces carry, remembered for a moment: to ask the system takes five system calls for
-//! each connection.
+//! A cache of interface MTUs, because querying the system takes five system calls per connection.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,41 +12,42 @@ use super::sys;
 use pathmark_transport::path::ETHERNET_MTU;
 use pathmark_transport::{Duration, Instant};
 
-/// How long an answer of the system is believed. Connections that begin later see what has changed.
-/// Where an interface carries less than it did, the kernel refuses a probe (EMSGSIZE), and what is
-/// remembered costs nothing but that.
+/// How long an answer is cached. Connections that start later will see a change. If an interface's
+/// MTU has become smaller, the kernel refuses a probe (EMSGSIZE), which is the only cost of an
+/// outdated answer.
 const LIFETIME: Duration = Duration::from_secs(1);
-/// Answers remembered at most, of as many peers.
+/// Largest number of cached answers, each for a different peer.
 const REMEMBERED: usize = 64;
 
-/// Bytes of headers in front of a UDP payload: 20 or 40 of IP, and 8 of UDP.
+/// Headers in front of a UDP payload, in bytes: 20 or 40 for IP, and 8 for UDP.
 #[cfg(target_os = "linux")]
 const IPV4_AND_UDP: u32 = 28;
 #[cfg(target_os = "linux")]
 const IPV6_AND_UDP: u32 = 48;
 
-/// What an endpoint knows of the interfaces to its peers.
+/// The MTUs that an endpoint knows for the interfaces to its peers.
 #[derive(Debug, Default)]
 pub(super) struct Interfaces {
     known: Mutex<FxHashMap<Way, Answer>>,
-    /// Called before the system is asked.
+    /// Called before querying the system.
     #[cfg(test)]
     on_ask: Mutex<Option<fn()>>,
 }
 
-/// To a peer, whose port does not matter and is 0, from an address of this host if that is known.
+/// A peer, with port 0 because the port doesn't matter, and the address of this host if known.
 type Way = (SocketAddr, Option<IpAddr>);
 
 #[derive(Clone, Copy, Debug)]
 struct Answer {
-    /// When the system was asked.
+    /// When the system was queried.
     at: Instant,
     mtu: Option<u16>,
 }
 
 impl Interfaces {
-    /// What [`interface_mtu`] returns for the way to a peer of `socket`, or returned within the
-    /// last second. `None` also for a socket of the application's own: no interface is its way.
+    /// Returns [`interface_mtu`] for the way from `socket` to a peer, possibly as cached during the
+    /// last second. This is always `None` for a socket that the application provides, because its
+    /// datagrams don't necessarily use an interface of the system.
     pub(super) fn mtu(
         &self,
         now: Instant,
@@ -78,7 +78,7 @@ impl Interfaces {
         if let Some(on_ask) = *self.on_ask.lock().unwrap() {
             on_ask();
         }
-        // Only the task that asks waits for the system.
+        // The cache isn't locked here, so only this task waits for the system.
         let mtu = ask();
         let mut known = self.lock();
         if known.len() >= REMEMBERED && !known.contains_key(&way) {
@@ -91,7 +91,7 @@ impl Interfaces {
         mtu
     }
 
-    /// Discards the answers: the system is asked again from here on.
+    /// Discards the cached answers.
     pub(super) fn forget(&self) {
         self.lock().clear();
     }
@@ -112,13 +112,13 @@ impl Answer {
     }
 }
 
-/// The local address, if it is one and not any.
+/// Returns the local address unless it is the unspecified one.
 pub(super) fn bound(local: SocketAddr) -> Option<IpAddr> {
     Some(local.ip()).filter(|ip| !ip.is_unspecified())
 }
 
-/// The largest datagram that the interface to `to` carries, bytes of UDP payload, from the address
-/// `from` if that is known. `None`: the system has no value, or none above Ethernet's.
+/// Returns the largest UDP payload in bytes that fits the interface to `to`, from the address
+/// `from` if known. Returns `None` if the system knows no value above Ethernet's.
 pub(super) fn interface_mtu(to: SocketAddr, from: Option<IpAddr>) -> Option<u16> {
     #[cfg(target_os = "linux")]
     {
@@ -130,8 +130,8 @@ pub(super) fn interface_mtu(to: SocketAddr, from: Option<IpAddr>) -> Option<u16>
         };
         let payload = packet.checked_sub(headers)?;
         let payload = u16::try_from(payload).unwrap_or(u16::MAX);
-        // The socket may be of another network namespace: what is narrower there is found by
-        // probes.
+        // Lower values are ignored: the socket may belong to another network namespace, and probes
+        // will find a narrower path there.
         (payload > ETHERNET_MTU).then_some(payload)
     }
     #[cfg(not(target_os = "linux"))]
@@ -163,16 +163,17 @@ mod tests {
             })
         };
         assert_eq!(recall(start, peer(1), None, Some(8972)), Some(8972));
-        // The interface has changed. Another port of the peer is the same way.
+        // The interface has changed, but the answer is cached. Another port of the same peer shares
+        // it.
         let port = SocketAddr::new(peer(1).ip(), 9);
         assert_eq!(recall(later(999), port, None, None), Some(8972));
         assert_eq!(asked.get(), 1);
         assert_eq!(recall(later(1000), peer(1), None, None), None);
-        // No answer is one, too.
+        // Having no answer is cached, too.
         assert_eq!(recall(later(1999), peer(1), None, Some(3000)), None);
         assert_eq!(recall(later(2000), peer(1), None, Some(3000)), Some(3000));
         assert_eq!(asked.get(), 3);
-        // Another peer, and another address of this host, may be behind another interface.
+        // Another peer may be behind another interface, and so may another address of this host.
         let local = Some("10.9.9.9".parse().unwrap());
         assert_eq!(recall(later(2000), peer(2), None, None), None);
         assert_eq!(recall(later(2000), peer(1), local, None), None);
@@ -187,7 +188,7 @@ mod tests {
             assert_eq!(interfaces.recall(now, peer(n), None, || Some(n)), Some(n));
             assert!(interfaces.lock().len() <= REMEMBERED);
         }
-        // The last are among them.
+        // The latest peers are among them.
         let now = Instant::from_millis(1999);
         let known = interfaces.recall(now, peer(9_999), None, || None);
         assert_eq!(known, Some(9_999));

@@ -1,4 +1,4 @@
-//! How late deadlines pass while packets come without a pause.
+//! How late deadlines pass while packets arrive without a pause.
 
 use std::future::poll_fn;
 use std::net::UdpSocket;
@@ -10,13 +10,13 @@ use super::timers::Timer;
 use super::*;
 use pathmark_transport::Duration;
 
-/// Deadlines one after the other.
+/// Number of consecutive deadlines.
 const DEADLINES: usize = 200;
-/// Packets that may be handled from the time that a deadline is set until it has passed: those of
-/// two turns of the task that receives, and some for the time itself.
+/// Packets that may be handled between setting a deadline and the time when it is noticed: those of
+/// two turns of the receiving task, and some for the duration itself.
 const PACKETS: u64 = 700;
 
-/// Sends what no connection is for, as fast as it can, until `over`.
+/// Sends datagrams that belong to no connection as fast as possible, until `over`.
 fn flood(server: std::net::SocketAddr, over: &AtomicBool) {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     while !over.load(Ordering::Relaxed) {
@@ -24,8 +24,8 @@ fn flood(server: std::net::SocketAddr, over: &AtomicBool) {
     }
 }
 
-/// With one thread the runtime looks at its timers and descriptors after many turns of the task
-/// that receives. Deadlines that pass meanwhile are not left until then.
+/// With a single thread, the runtime checks its timers and descriptors only after many turns of the
+/// receiving task. Deadlines that pass in the meantime don't wait for this.
 #[tokio::test]
 async fn deadlines_pass_while_packets_come_without_a_pause() {
     let crypto = Arc::new(testing::server(&[b"test"]));
@@ -38,7 +38,8 @@ async fn deadlines_pass_while_packets_come_without_a_pause() {
         std::thread::spawn(move || flood(address, &over))
     });
     let timing = server.clone();
-    // A task like those of connections: the future that blocks has its turn less often.
+    // This must be a task like those of connections, because the future that blocks runs less
+    // often.
     let timing = tokio::spawn(async move {
         let handled = || {
             let stats = timing.stats();

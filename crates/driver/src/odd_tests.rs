@@ -1,4 +1,4 @@
-//! Odd wakers, odd configurations, and errors of the kernel that pass.
+//! Unusual wakers, unusual configurations, and temporary errors of the kernel.
 
 use std::any::Any;
 use std::future::poll_fn;
@@ -35,7 +35,7 @@ async fn connected(transport: TransportConfig) -> (Connection, Connection, Endpo
     (near, far, server)
 }
 
-/// A task of a simple executor that is gone: no thread will run it.
+/// A task of a simple executor that no longer exists, so that no thread will run the task.
 struct Waits {
     future: Mutex<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
@@ -44,7 +44,7 @@ impl Wake for Waits {
     fn wake(self: Arc<Self>) {}
 }
 
-/// Polls `future` once, as a task that only the resource it waits for holds.
+/// Polls `future` once, as a task that is only kept alive by the resource for which it waits.
 fn leave_waiting(future: impl Future<Output = ()> + Send + 'static) {
     let task = Arc::new(Waits {
         future: Mutex::new(Box::pin(future)),
@@ -55,7 +55,7 @@ fn leave_waiting(future: impl Future<Output = ()> + Send + 'static) {
     assert!(polled.is_pending());
 }
 
-/// The last waker of a task may be the last that holds it: its future goes as it is woken.
+/// A task's last waker may hold its only reference, so that its future is dropped as it is woken.
 #[test]
 fn a_task_may_end_as_it_is_woken() {
     ends("a connection is closed", async {
@@ -71,8 +71,8 @@ fn a_task_may_end_as_it_is_woken() {
     });
 }
 
-/// The same of who waits for an endpoint: for a client, for the endpoint's end, for its last
-/// connection to be over.
+/// The same for tasks that wait at an endpoint for a client, for the endpoint's end, or for the end
+/// of its last connection.
 #[test]
 fn a_task_that_waits_for_an_endpoint_may_end_as_it_is_woken() {
     let incoming = async {
@@ -111,14 +111,14 @@ fn a_task_that_waits_for_an_endpoint_may_end_as_it_is_woken() {
     ends("a connection is over", idle);
 }
 
-/// A waker that holds something, as that of a task holds its future.
+/// A waker that owns a value, as a task's waker owns its future.
 struct Holds(#[expect(dead_code, reason = "held until the waker goes")] Mutex<Box<dyn Any + Send>>);
 
 impl Wake for Holds {
     fn wake(self: Arc<Self>) {}
 }
 
-/// Polls `future` with a waker that is the last to hold `held`, then replaces that waker, or drops
+/// Polls `future` with a waker that is the last owner of `held`, then replaces this waker or drops
 /// the future.
 fn forget_waker(held: impl Any + Send, future: impl Future, replaced: bool) {
     let mut future = Box::pin(future);
@@ -132,8 +132,8 @@ fn forget_waker(held: impl Any + Send, future: impl Future, replaced: bool) {
     }
 }
 
-/// A waker may be the last that holds a task also as another takes its place, or as no task waits
-/// any more: a stream or an endpoint then goes with it.
+/// A waker may also be the last reference to a task when another waker replaces it or when the task
+/// stops waiting. A stream or an endpoint is then dropped with it.
 #[test]
 fn a_task_may_end_as_its_waker_is_forgotten() {
     for replaced in [false, true] {
@@ -172,8 +172,9 @@ fn ends(what: &str, test: impl Future<Output = ()> + Send + 'static) {
     assert!(is_done.recv_timeout(limit).is_ok(), "stands still: {what}");
 }
 
-/// Paths are configured to carry more than the kernel takes: less is tried. Loopback interfaces
-/// carry packets of 65,536 bytes: datagrams of 65,507 over IPv4, but not over IPv6.
+/// If the configured MTU of a path is larger than the kernel accepts, less is tried. Loopback
+/// interfaces carry packets of 65,536 bytes: this allows datagrams of 65,507 bytes over IPv4, but
+/// not over IPv6.
 #[tokio::test]
 async fn what_the_kernel_refuses_as_too_long_leaves_as_less() {
     for (mtu, at) in [
@@ -190,7 +191,8 @@ async fn what_the_kernel_refuses_as_too_long_leaves_as_less() {
         tokio::spawn(async move {
             let far = accepting.accept().await?.accept().ok()?.await.ok()?;
             let read = far.accept_uni().await.ok()?.read_to_end(10_000_000).await;
-            // A connection without a handle ends at once, perhaps before the last acknowledgement.
+            // A connection without a handle ends immediately, perhaps before the last
+            // acknowledgement.
             far.closed().await;
             read.ok()
         });
@@ -213,7 +215,7 @@ async fn what_the_kernel_refuses_as_too_long_leaves_as_less() {
     }
 }
 
-/// The largest batch that a task builds is one that the kernel takes, whatever the MTU.
+/// The kernel accepts the largest batch that a task builds, whatever the MTU.
 #[tokio::test]
 async fn the_kernel_takes_the_largest_batch() {
     let sending = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -221,7 +223,7 @@ async fn the_kernel_takes_the_largest_batch() {
     let to = UdpSocket::bind("127.0.0.1:0").unwrap();
     let mut refused = Vec::new();
     for mtu in 1200..=8972 {
-        // As poll_transmit fills a buffer.
+        // This is how `poll_transmit` fills a buffer.
         let segments = socket.max_segments().min(BATCH_BYTES / mtu);
         let bytes = vec![0; segments * mtu];
         let message = sys::OutgoingMessage {
@@ -240,7 +242,7 @@ async fn the_kernel_takes_the_largest_batch() {
     assert!(refused.is_empty(), "{refused:?}");
 }
 
-/// An error of an earlier datagram does not concern segmentation offload.
+/// An error of an earlier datagram doesn't affect segmentation offload.
 #[tokio::test]
 async fn an_error_that_passes_switches_no_offload_off() {
     let sending = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -249,7 +251,7 @@ async fn an_error_that_passes_switches_no_offload_off() {
         .unwrap()
         .local_addr()
         .unwrap();
-    // A socket that was connected keeps the ICMP error of an earlier datagram.
+    // A connected socket keeps the ICMP error of an earlier datagram.
     sending.connect(closed).unwrap();
     let watching = sending.try_clone().unwrap();
     let socket = Socket::new(sending).unwrap();
@@ -273,13 +275,14 @@ async fn an_error_that_passes_switches_no_offload_off() {
     assert_eq!((sent, socket.max_segments()), (Sent::Done, before));
 }
 
-/// A controller that cannot be made is the end of its connection, also if nothing else happens.
+/// If a controller's creation panics, the connection ends, even if nothing else happens.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_controller_that_panics_as_it_is_made_ends_its_connection() {
     let mut transport = transport();
     transport.max_idle_timeout = None;
     let (near, _far, _server) = connected(transport).await;
-    // What the handshake leaves to do would wake its task: the test were no use, but pass.
+    // The remaining work of the handshake would wake the connection's task, and the test would pass
+    // without testing anything.
     tokio::time::sleep(Duration::from_millis(500)).await;
     let other = near.clone();
     let waiting = tokio::spawn(async move { other.closed().await });
@@ -295,7 +298,7 @@ async fn a_controller_that_panics_as_it_is_made_ends_its_connection() {
     assert_eq!(ended.expect("it ends").unwrap(), ConnectionError::Panicked);
 }
 
-/// The flow label and the interface that an address names are not the peer's (RFC 3493 §3.3).
+/// The flow label and the interface in an address don't belong to the peer (RFC 3493 §3.3).
 #[tokio::test]
 async fn an_address_with_a_flow_label_or_a_scope_connects() {
     let server = server(transport(), "[::1]:0");
@@ -324,7 +327,7 @@ async fn an_address_with_a_flow_label_or_a_scope_connects() {
     assert!(wrong.is_empty(), "{wrong:?}");
 }
 
-/// A token that no connection has used is there for the next.
+/// A token that no connection has used remains available for the next one.
 #[tokio::test]
 async fn a_connection_that_cannot_begin_takes_no_token() {
     let crypto = Arc::new(testing::server(&[b"test"]));

@@ -1,5 +1,5 @@
-//! Opening and accepting streams, as futures, and as polls for callers that cannot await, such as
-//! the traits of HTTP/3 crates.
+//! Opening and accepting streams, as futures and as polls, which callers need if they cannot await,
+//! such as implementations of the traits of HTTP/3 crates.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::waiters::Place;
 use pathmark_transport::connection::ConnectionError;
 use pathmark_transport::streams::{Dir, OpenError, StreamId};
 
-/// What `take` finds, or a place among those who wait for `awaited`.
+/// Returns the result of `take`, or registers the task to wait for `awaited`.
 fn poll(
     shared: &Shared,
     awaited: Awaited,
@@ -31,7 +31,7 @@ fn poll(
     taken
 }
 
-/// A stream of the peer's, or a place among those who wait for one.
+/// Returns a stream that the peer has opened, or registers the task to wait for one.
 fn poll_accept(
     shared: &Shared,
     dir: Dir,
@@ -50,7 +50,7 @@ fn poll_accept(
     })
 }
 
-/// A stream of our own, or a place among those who wait for one.
+/// Opens a stream, or registers the task to wait until this is possible.
 fn poll_open(
     shared: &Shared,
     dir: Dir,
@@ -64,7 +64,7 @@ fn poll_open(
         match state.core.streams().open(dir) {
             Ok(id) => Poll::Ready(Ok(id)),
             Err(OpenError::Limit(_)) => {
-                // STREAMS_BLOCKED may be due.
+                // The core may now have to send STREAMS_BLOCKED.
                 state.wake_driver();
                 Poll::Pending
             }

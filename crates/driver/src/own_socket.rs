@@ -13,7 +13,7 @@ use pathmark_transport::connection::Received;
 pub struct Datagram<'a> {
     /// The destination.
     pub to: SocketAddr,
-    /// The source address at this host. If this is `None`, the socket chooses.
+    /// The source address on this host. If this is `None`, the socket chooses.
     pub from: Option<IpAddr>,
     /// IP ECN field (RFC 3168).
     pub ecn: Ecn,
@@ -24,8 +24,8 @@ pub struct Datagram<'a> {
 }
 
 /// A socket that an application provides, for example a relay, a tunnel or a simulated network, for
-/// [`Endpoint::with_socket`](super::Endpoint::with_socket). Datagrams may be lost, reordered and
-/// repeated, but must be delivered either completely or not at all.
+/// [`Endpoint::with_socket`](super::Endpoint::with_socket). Datagrams can be lost, reordered or
+/// duplicated, but each must be delivered either completely or not at all.
 pub trait DatagramSocket: Debug + Send + Sync + 'static {
     /// Returns the address that this socket has initially. Peers must have the same IP version.
     fn local_address(&self) -> SocketAddr;
@@ -42,16 +42,16 @@ pub trait DatagramSocket: Debug + Send + Sync + 'static {
     /// waker of the most recent call.
     ///
     /// # Errors
-    /// If there will never be room again. This ends the connections at this socket.
+    /// If there will never be room again. This ends the connections that use this socket.
     fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
 
     /// Receives one datagram into `buffer`, which has room for the largest UDP payload, and returns
-    /// its length and the fields of its IP header. A length beyond the buffer counts as the
-    /// buffer's. The socket must wake the waker of the most recent call.
+    /// its length and the fields of its IP header. A length greater than the buffer's is treated as
+    /// the buffer's. The socket must wake the waker of the most recent call.
     ///
     /// # Errors
-    /// If nothing will ever arrive again; each later call must return an error, too. This ends the
-    /// connections at this socket.
+    /// If nothing will ever arrive again; in this case each later call must return an error, too.
+    /// This ends the connections that use this socket.
     fn poll_receive(
         &self,
         cx: &mut Context<'_>,

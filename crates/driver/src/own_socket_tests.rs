@@ -1,4 +1,4 @@
-//! Endpoints on a network in memory, whose sockets have little room, lose datagrams and fail.
+//! Endpoints on an in-memory network whose sockets have little room, lose datagrams, and fail.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -14,9 +14,9 @@ use tokio::io::AsyncReadExt as _;
 use pathmark_transport::connection::{ConnectionError, Received};
 use pathmark_transport::path::EcnState;
 
-/// Datagrams of one sender that may be under way.
+/// Datagrams of one sender that can be in flight.
 const ROOM: usize = 20;
-/// Of `LOST` datagrams one is lost; of `LIE` one is reported as longer than any buffer.
+/// One datagram in `LOST` is lost, and one in `LIE` is reported as longer than any buffer.
 const LOST: u64 = 50;
 const LIE: u64 = 61;
 
@@ -28,9 +28,9 @@ struct Port {
     arrived: VecDeque<(Received, Vec<u8>)>,
     reader: Option<Waker>,
     writer: Option<Waker>,
-    /// Datagrams from here that are under way.
+    /// Datagrams from here that are in flight.
     sent: usize,
-    /// Datagrams from here so far.
+    /// Datagrams sent from here so far.
     count: u64,
     failed: bool,
 }
@@ -165,8 +165,9 @@ async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
     }
 }
 
-/// Three clients upload and download at once over sockets of 20 datagrams each that lose and lie.
-/// One of them is dropped midway, one moves to another socket; the others' bytes are complete.
+/// Three clients upload and download at once over sockets with room for 20 datagrams that lose data
+/// and report wrong lengths. One client is dropped midway, and one moves to another socket; the
+/// data of the others is complete.
 #[tokio::test]
 async fn connections_share_a_network_in_memory() {
     let network = Arc::new(Network::default());
@@ -214,7 +215,7 @@ async fn connections_share_a_network_in_memory() {
     assert!(near.path_report().validated);
 }
 
-/// ECN fields are those that the socket reports.
+/// Connections use the ECN fields that the socket reports.
 #[tokio::test]
 async fn an_own_socket_carries_ecn() {
     let network = Arc::new(Network::default());
@@ -226,7 +227,7 @@ async fn an_own_socket_carries_ecn() {
     assert_eq!(near.path_report().ecn, EcnState::Capable);
 }
 
-/// A socket that fails ends its connections with the reason, and no others.
+/// A failing socket ends its connections with the reason, but no others.
 #[tokio::test]
 async fn an_own_socket_that_fails_ends_its_connections() {
     let network = Arc::new(Network::default());
@@ -243,7 +244,7 @@ async fn an_own_socket_that_fails_ends_its_connections() {
     soon("an upload", upload(&lasting, 100_000)).await;
 }
 
-/// An address that the network does not know costs the handshake's time, and names the reason.
+/// If the network doesn't know the address, the handshake times out and the error names the reason.
 #[tokio::test]
 async fn a_network_that_reaches_no_server_is_the_reason() {
     let network = Arc::new(Network::default());

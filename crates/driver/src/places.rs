@@ -1,11 +1,11 @@
-//! Where the polls of a handle of a connection wait.
+//! Where the polls of a connection handle wait.
 
 use super::shared::{Awaited, Shared};
 use super::waiters::Place;
 use pathmark_transport::streams::Dir;
 
-/// Places of one handle that polls: one for each thing that it can wait for. The handle gives them
-/// back when it is dropped.
+/// The places of one handle that polls, with one place for each event it can wait for. The handle
+/// gives them back when it is dropped.
 #[derive(Debug, Default)]
 pub(super) struct Places {
     pub(super) accept: [Place; 2],
@@ -27,7 +27,7 @@ impl Places {
         self.datagram.is_empty() && streams.all(Place::is_empty)
     }
 
-    /// Gives all places back.
+    /// Gives back all places.
     pub(super) fn leave(&mut self, shared: &Shared) {
         if self.is_empty() {
             return;

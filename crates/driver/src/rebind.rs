@@ -16,38 +16,40 @@ use super::socket::Socket;
 impl Endpoint {
     /// Moves this endpoint to another socket.
     ///
-    /// New connections will begin at `socket`, and connections to servers move there as soon as
-    /// their handshake is confirmed (RFC 9000 §9). So that packets on the way still arrive, the
-    /// former socket is read until no connection has used it for some seconds. A connection stays
-    /// at its socket if it was accepted here (servers do not move), if its server forbids
-    /// migration, or if `socket` cannot reach its server. This is the case for an IPv4 socket and
-    /// an IPv6 address, for example, and between a socket for both versions and one for a single
-    /// version.
+    /// New connections will use `socket`, and connections to servers move there as soon as their
+    /// handshake is confirmed (RFC 9000 §9). So that packets in flight still arrive, the former
+    /// socket is read until no connection has used it for a few seconds.
+    ///
+    /// A connection stays at its socket if it was accepted here (because servers do not migrate),
+    /// if its server forbids migration, or if `socket` cannot reach its server. This is the case
+    /// for an IPv4 socket and an IPv6 address, for example, and between a socket for both versions
+    /// and a socket for a single version.
     ///
     /// # Errors
     /// If the socket cannot be used. In this case nothing has changed.
     pub fn rebind(&self, socket: UdpSocket) -> io::Result<()> {
-        // The socket's events come by the endpoint's runtime.
+        // The endpoint's runtime must deliver the events of the socket.
         let runtime = self.shared.runtime();
         let _entered = runtime.enter();
         self.rebind_by(Socket::new(socket)?);
         Ok(())
     }
 
-    /// Like [`rebind`](Self::rebind), but moves to a socket that the application provides.
+    /// Moves this endpoint like [`rebind`](Self::rebind), but to a socket that the application
+    /// provides.
     pub fn rebind_to(&self, socket: Arc<dyn DatagramSocket>) {
         self.rebind_by(Socket::own(socket));
     }
 
     fn rebind_by(&self, mut socket: Socket) {
-        // They may be others now.
+        // The interfaces may have changed.
         self.shared.interfaces.forget();
         let mut state = self.shared.lock();
         socket.succeed(&state.socket);
         let socket = Arc::new(socket);
         state.socket = Arc::clone(&socket);
         state.core.forget_paths();
-        // The task of the former socket is to look how long it is still needed.
+        // The task of the former socket must check how long this socket is still needed.
         state.receiving.wake();
         let connections: Vec<_> = state.connections.iter().flatten().cloned().collect();
         drop(state);
@@ -55,7 +57,8 @@ impl Endpoint {
         runtime.spawn(ReceiveTask::new(Arc::clone(&self.shared), socket));
         for connection in connections {
             let mut state = connection.lock();
-            // Which may have been replaced meanwhile by another call, and the connection be there.
+            // Another call may have replaced the socket in the meantime and moved the connection
+            // there.
             let current = self.shared.socket();
             if !std::ptr::eq(state.socket.as_ptr(), Arc::as_ptr(&current)) {
                 state.next_socket = Some(current);
@@ -68,18 +71,19 @@ impl Endpoint {
 impl Connection {
     /// Changes the source address of a client's connection.
     ///
-    /// Its datagrams will leave from `local`, an address of this host from which the endpoint's
-    /// socket can send, or, for `None`, from the address that the system chooses. The new path is
-    /// validated and begins with a congestion controller of its own. If no answer arrives there,
-    /// the connection will return to the last path that worked after some seconds. An IPv4 address
-    /// may be IPv4-mapped (RFC 4291, section 2.5.5.2) or not.
+    /// Its datagrams will be sent from `local`, an address of this host from which the endpoint's
+    /// socket can send, or from the address that the system chooses if this is `None`. The new path
+    /// is validated and starts with a new congestion controller. If no answer arrives there, the
+    /// connection returns to the last working path after a few seconds. An IPv4 address can be
+    /// IPv4-mapped (RFC 4291, section 2.5.5.2) or not.
     ///
     /// Returns false, without changing anything, if migration is not possible: because the
-    /// handshake is not confirmed, because the server forbids it or has not given a connection id
-    /// for another path yet, or because the server's address has another IP version than `local`.
+    /// handshake is not confirmed, because the server forbids migration or has not yet issued a
+    /// connection ID for another path, or because the server's address has another IP version than
+    /// `local`.
     pub fn migrate(&self, local: Option<IpAddr>) -> bool {
         let mut state = self.shared.lock();
-        // Any address is the system's choice.
+        // The unspecified address leaves the choice to the system.
         let local = match local.filter(|ip| !ip.to_canonical().is_unspecified()) {
             None => None,
             Some(local) => match source_for(state.core.remote_address(), local) {
@@ -93,8 +97,8 @@ impl Connection {
     }
 }
 
-/// `local` in the form that `remote` has, in which the kernel tells it of what arrives. `None`:
-/// nothing leaves from there for `remote`.
+/// Returns `local` in the form of `remote`, as the kernel reports it for arriving datagrams.
+/// Returns `None` if nothing can be sent from `local` to `remote`.
 fn source_for(remote: SocketAddr, local: IpAddr) -> Option<IpAddr> {
     match (remote.ip().to_canonical(), local.to_canonical()) {
         (IpAddr::V4(_), IpAddr::V4(local)) if remote.is_ipv6() => {
@@ -107,8 +111,8 @@ fn source_for(remote: SocketAddr, local: IpAddr) -> Option<IpAddr> {
 }
 
 impl State {
-    /// Moves to the next socket if there is one and the connection may: returns it. The caller then
-    /// sets what the interface there carries.
+    /// Moves to the next socket if there is one and the connection may migrate, and returns it. The
+    /// caller must then set the MTU of the interface there.
     pub(super) fn take_next_socket(&mut self) -> Option<Arc<Socket>> {
         let next = self.next_socket.take()?;
         let remote = self.core.remote_address();
@@ -124,7 +128,7 @@ impl State {
         }
         let local = bound(next.local_address());
         if !self.core.migrate(clock::now(), local) {
-            // The peer has yet to give an id for another path.
+            // The peer hasn't issued a connection ID for another path yet.
             self.next_socket = Some(next);
             return None;
         }

@@ -1,10 +1,11 @@
 //! The task that receives for all connections of an endpoint.
 //!
-//! Where its runtime has several threads it opens itself what is for the connection that most of a
-//! batch is for (of those for which nothing waits), and leaves the rest to the tasks of the other
-//! connections: so the packets of one connection are not copied, and those of many are decrypted on
-//! all cores. What is for a handshake it leaves to the connection's task in any case, which signs
-//! and checks signatures as it opens that: no other connection waits for it.
+//! If its runtime has several threads, this task only opens the packets of one connection itself:
+//! of the connections that have nothing waiting, the one with the largest share of a batch. It
+//! leaves the rest to the tasks of the other connections. Therefore the packets of a single
+//! connection aren't copied, and those of many connections are decrypted on all cores. Packets of a
+//! handshake are always left to the connection's task, so that signing and checking signatures
+//! doesn't delay other connections.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -24,50 +25,51 @@ use pathmark_transport::connection::ConnectionError;
 use pathmark_transport::endpoint::FirstPacket;
 use pathmark_transport::{Duration, Instant};
 
-/// Receive batches that one turn of the task handles before other tasks get their turn.
+/// Receive batches that the task handles per turn before other tasks can run.
 const BATCHES_PER_TURN: usize = 8;
 
-/// Datagrams for no connection that one turn of the task handles before other tasks get theirs: for
-/// a client's first packet keys are derived, and a batch may hold some two thousand, since the
-/// kernel hands over what one sender has sent together as one message.
+/// Datagrams for no connection that the task handles per turn before other tasks can run. A
+/// client's first packet requires deriving keys, and a batch can hold about two thousand, since the
+/// kernel combines consecutive datagrams of one sender into one message.
 const STRANGERS_PER_TURN: usize = 64;
 
-/// Bytes after which applications get a turn if datagrams pile up that they have not read: their
-/// queue drops the oldest, and a batch may hold twice as much as it takes.
+/// Bytes after which applications get a turn if they haven't read their datagrams. Their queue
+/// drops the oldest datagrams, and a batch can hold twice as much as fits.
 const BEFORE_READERS: usize = 128 * 1024;
 
-/// How long a socket that was replaced is read after its last connection has left it: until what
-/// was under way to there has arrived.
+/// How long a replaced socket is still read after its last connection has left, so that packets in
+/// flight can arrive.
 const LINGER: Duration = Duration::from_secs(3);
 
-/// The task that receives at one socket, for all connections of an endpoint. It ends when no
-/// connection or handle can use it any more.
+/// The task that receives at one socket for all connections of an endpoint. It ends when no
+/// connection or handle can use the socket any more.
 pub(super) struct ReceiveTask {
     batch: Batch,
-    /// Where in the batch the next turn goes on; `None`: all of it is dealt with.
+    /// Position in the batch at which the next turn continues; `None` if the batch is finished.
     rest: Option<usize>,
     /// Datagrams for no connection in this turn.
     strangers: usize,
     shares: Shares,
-    /// Another thread may open packets meanwhile.
+    /// The runtime has other threads, which can open packets at the same time.
     hands_over: bool,
-    /// The answer to a stranger.
+    /// Buffer for answers to datagrams that belong to no connection.
     answer: Vec<u8>,
     place: Place,
-    /// Once the socket was replaced.
+    /// Set once the socket was replaced.
     replaced: Option<Replaced>,
-    /// It has ended in order.
+    /// The task has ended regularly.
     over: bool,
-    /// These go last: who sees the socket closed may count on the memory above being free.
+    /// These fields are dropped last: if an application sees that the socket is closed, the memory
+    /// above is already free.
     socket: Arc<Socket>,
     shared: Arc<EndpointShared>,
 }
 
-/// A socket that was replaced, which is looked after once in a while.
+/// A replaced socket, which is checked from time to time.
 struct Replaced {
     timer: Timer,
     look_at: Instant,
-    /// No connection was at the socket when it was last looked at.
+    /// At the last check, no connection used the socket.
     is_left: bool,
 }
 
@@ -80,14 +82,14 @@ impl Replaced {
         }
     }
 
-    /// True once `socket` has been unused for [`LINGER`].
+    /// Returns true once `socket` has been unused for [`LINGER`].
     fn is_over(&mut self, socket: &Arc<Socket>, cx: &Context<'_>) -> bool {
         loop {
             let now = clock::now();
             if self.timer.poll(cx, now, Some(self.look_at)).is_pending() {
                 return false;
             }
-            // Connections' tasks hold the others.
+            // Connections' tasks hold all other references.
             let left = Arc::strong_count(socket) == 1;
             if left && self.is_left {
                 return true;
@@ -115,8 +117,8 @@ impl ReceiveTask {
         }
     }
 
-    /// Deals with the batch, or with as much of it as may be in this turn. True if it is others'
-    /// turn after that.
+    /// Handles the batch, or as much as fits into this turn. Returns true if other tasks should run
+    /// next.
     fn handle_batch(&mut self) -> bool {
         let now = clock::now();
         let begin = self.rest.take().unwrap_or(0);
@@ -139,9 +141,10 @@ impl ReceiveTask {
                 }
                 Sorted::All => break self.open(now, done, usize::MAX),
             };
-            // What came before is opened here if there is one thread: a handshake that it completes
-            // makes no room for this client. With several, each handshake's packets are left to its
-            // task, and while they wait there it keeps its place for a while.
+            // With a single thread, everything before this packet is opened here, because a
+            // handshake that is now complete needn't make room for this client. With several
+            // threads, packets of handshakes are left to their tasks, and a connection keeps its
+            // place for a while as long as some are waiting there.
             self.open(now, done, at);
             if let Some(datagram) = self.batch.datagrams().nth(at) {
                 let (shared, socket) = (&self.shared, &self.socket);
@@ -156,8 +159,8 @@ impl ReceiveTask {
         pauses
     }
 
-    /// Finds whom the datagrams of the batch from place `from` on are for, up to the first packet
-    /// of a client, or until it may be others' turn.
+    /// Finds the connections for the batch's datagrams from position `from` on, up to a client's
+    /// first packet or the end of the turn.
     fn sort(&mut self, now: Instant, from: usize) -> Sorted {
         let mut sorted = 0;
         for (at, datagram) in self.batch.datagrams().enumerate().skip(from) {
@@ -181,8 +184,8 @@ impl ReceiveTask {
         Sorted::All
     }
 
-    /// Opens the datagrams of the batch that are sorted, which stand at `from..to`, or leaves them
-    /// to the tasks of their connections. True if applications should read before there is more.
+    /// Opens the sorted datagrams of the batch, at positions `from..to`, or leaves them to the
+    /// tasks of their connections. Returns true if applications should read before more are opened.
     fn open(&mut self, now: Instant, from: usize, to: usize) -> bool {
         let Self {
             shared,
@@ -229,7 +232,7 @@ impl ReceiveTask {
     }
 }
 
-/// Threads besides this one run the tasks of this runtime.
+/// Returns true if this runtime has other threads that run tasks.
 fn has_threads() -> bool {
     Handle::try_current().is_ok_and(|runtime| {
         runtime.runtime_flavor() == RuntimeFlavor::MultiThread
@@ -239,20 +242,20 @@ fn has_threads() -> bool {
 
 /// How far the datagrams of a batch are sorted.
 enum Sorted {
-    /// Up to a client's first packet: its place, and itself.
+    /// Up to a client's first packet, with its position.
     First(usize, FirstPacket),
-    /// Up to this place; the rest has to wait.
+    /// Up to this position; the rest must wait.
     Pause(usize),
-    /// Up to this place; the rest may have to wait.
+    /// Up to this position; the rest may have to wait.
     Part(usize),
     All,
 }
 
-/// Whom the datagrams of a batch are for.
+/// The assignment of a batch's datagrams to connections.
 #[derive(Default)]
 struct Shares {
     of_each: Vec<Share>,
-    /// Each datagram's place among the shares; `None`: it is for no connection.
+    /// The index of each datagram's share; `None` if it belongs to no connection.
     owners: Vec<Option<usize>>,
 }
 
@@ -261,7 +264,7 @@ struct Share {
     connection: Arc<Shared>,
     datagrams: usize,
     bytes: usize,
-    /// Where its datagrams are gathered for the connection's task; `None`: they are opened here.
+    /// Collects the datagrams for the connection's task; `None` if they are opened here.
     group: Option<Group>,
 }
 
@@ -289,8 +292,8 @@ impl Shares {
         }
     }
 
-    /// Leaves the shares to the tasks of their connections, all but the largest one of those for
-    /// which nothing waits yet and whose handshake is complete.
+    /// Leaves the shares to the tasks of their connections, except for the largest share among
+    /// connections that have nothing waiting and whose handshake is complete.
     fn hand_over(&mut self) {
         let idle = self.of_each.iter().enumerate();
         let idle = idle.filter(|(_, share)| {
@@ -306,7 +309,8 @@ impl Shares {
 }
 
 impl Share {
-    /// Leaves a group to the connection's task, or opens it where too much waits for that.
+    /// Leaves a group to the connection's task, or opens it here if too much is waiting for that
+    /// task.
     fn push(&self, now: Instant, group: Group) {
         if group.is_empty() {
             return;
@@ -318,8 +322,8 @@ impl Share {
 }
 
 impl ReceiveTask {
-    /// The socket is of no use any more: the connections at it are over, and the endpoint if it
-    /// has no other.
+    /// Ends the connections at this socket because it can't be used any more, and also the endpoint
+    /// if this is its current socket.
     fn fail(&self, error: &ConnectionError) {
         let mut state = self.shared.lock();
         let mut accepting = Wakers::default();
@@ -347,7 +351,7 @@ impl Future for ReceiveTask {
         }
         if this.shared.timers.are_gone() {
             drop(state);
-            // The runtime of the endpoint has ended, and this socket came to it in another.
+            // This socket was added in another runtime, and the endpoint's runtime has ended.
             this.fail(&ConnectionError::RuntimeEnded);
             this.over = true;
             return Poll::Ready(());
@@ -390,7 +394,7 @@ impl Future for ReceiveTask {
 impl Drop for ReceiveTask {
     fn drop(&mut self) {
         if !self.over {
-            // No task reads the socket any more.
+            // No task will read this socket any more.
             self.fail(&match std::thread::panicking() {
                 true => ConnectionError::Panicked,
                 false => ConnectionError::RuntimeEnded,

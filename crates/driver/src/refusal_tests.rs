@@ -1,4 +1,4 @@
-//! Servers that are not there: closed ports, no route, and reports of that which are not true.
+//! Missing servers: closed ports, no route, and false reports of such errors.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -25,7 +25,7 @@ fn client() -> ClientConfig {
     ClientConfig::new(Arc::new(crypto), transport())
 }
 
-/// A server that takes all who come, and holds them.
+/// Returns a server that accepts all clients and keeps their connections.
 fn server(socket: UdpSocket) -> Endpoint {
     let crypto = Arc::new(testing::server(&[ALPN]));
     let server = Endpoint::new(socket, Some(ServerConfig::new(crypto, transport()))).unwrap();
@@ -43,12 +43,12 @@ fn server(socket: UdpSocket) -> Endpoint {
     server
 }
 
-/// A port of this host that no socket has: of an address of the same family as `at`.
+/// Returns a port of this host that no socket uses, at an address of the same family as `at`.
 fn closed_port(at: &str) -> SocketAddr {
     UdpSocket::bind(at).unwrap().local_addr().unwrap()
 }
 
-/// Why there is no connection. Far less than the 30 s of the handshake.
+/// Returns why connecting fails. This must take far less than the 30 s of the handshake timeout.
 async fn why(endpoint: &Endpoint, to: SocketAddr) -> ConnectionError {
     let connecting = endpoint.connect_with(client(), to, "server").unwrap();
     let ended = tokio::time::timeout(Duration::from_secs(2), connecting).await;
@@ -63,7 +63,7 @@ async fn a_closed_port_ends_an_attempt_at_once() {
         ("127.0.0.1:0", "127.0.0.1:0"),
         ("0.0.0.0:0", "127.0.0.1:0"),
         ("[::1]:0", "[::1]:0"),
-        // A socket for both versions.
+        // A socket for both IP versions.
         ("[::]:0", "127.0.0.1:0"),
         ("[::]:0", "[::1]:0"),
     ] {
@@ -76,8 +76,8 @@ async fn a_closed_port_ends_an_attempt_at_once() {
     }
 }
 
-/// Many attempts at one socket: those that are refused end, one to a silent port goes on, and
-/// connections that are established stay, also as the port that they lead to is closed.
+/// Of many attempts at one socket, those that are refused end, whereas one to a silent port
+/// continues. Established connections remain open, even when the port of their server is closed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_refusal_ends_the_attempts_that_it_is_about_and_no_others() {
     // [9000 14.2.1 icmp-validated]
@@ -106,15 +106,15 @@ async fn a_refusal_ends_the_attempts_that_it_is_about_and_no_others() {
 
 const PORT_UNREACHABLE: u8 = 3;
 
-/// An ICMP message (RFC 792, type 3) that quotes the beginning `quote` of a datagram from `ours` to
-/// `theirs`.
+/// Returns an ICMP message (RFC 792, type 3) that quotes the beginning `quote` of a datagram from
+/// `ours` to `theirs`.
 fn unreachable(code: u8, ours: SocketAddr, theirs: SocketAddr, quote: &[u8]) -> Vec<u8> {
     let octets = |address: SocketAddr| match address {
         SocketAddr::V4(v4) => v4.ip().octets(),
         SocketAddr::V6(_) => panic!("IPv4 only"),
     };
     let mut bytes = vec![3, code, 0, 0, 0, 0, 0, 0];
-    // IPv4 header, then UDP header and the quote, of an even number of bytes.
+    // IPv4 header, then UDP header and the quote, which has an even number of bytes.
     let udp = 8 + quote.len() as u8;
     bytes.extend([0x45, 0, 0, 20 + udp, 0, 0, 0x40, 0, 64, 17, 0, 0]);
     bytes.extend(octets(ours));
@@ -133,7 +133,7 @@ fn unreachable(code: u8, ours: SocketAddr, theirs: SocketAddr, quote: &[u8]) -> 
     bytes
 }
 
-/// A host of its own, and who forges ICMP messages there.
+/// A separate host that can forge ICMP messages.
 struct Forger {
     node: Node,
     raw: UdpSocket,
@@ -146,7 +146,7 @@ impl Forger {
         let node = bed.node("a").unwrap();
         let raw = node.socket(libc::AF_INET, libc::SOCK_RAW, libc::IPPROTO_ICMP);
         Self {
-            // It sends as a UDP socket does.
+            // A raw socket sends in the same way as a UDP socket.
             raw: UdpSocket::from(raw.unwrap()),
             node,
             _bed: bed,
@@ -161,14 +161,13 @@ impl Forger {
         self.node.udp(Self::at(0)).unwrap()
     }
 
-    /// Reports on a datagram from `ours` to `theirs`.
     fn report(&self, code: u8, ours: SocketAddr, theirs: SocketAddr, quote: &[u8]) {
         let message = unreachable(code, ours, theirs, quote);
         self.raw.send_to(&message, Self::at(0)).unwrap();
     }
 }
 
-/// A server that says nothing, and the beginning of the first packet to it.
+/// Returns the beginning of the first packet to a silent server.
 async fn first_packet(silent: UdpSocket) -> Vec<u8> {
     silent.set_nonblocking(true).unwrap();
     let silent = tokio::net::UdpSocket::from_std(silent).unwrap();
@@ -177,7 +176,7 @@ async fn first_packet(silent: UdpSocket) -> Vec<u8> {
     packet.to_vec()
 }
 
-/// The same message ends an attempt that has no answer yet, and no established connection.
+/// The same message ends an attempt without an answer, but no established connection.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_report_of_icmp_ends_no_established_connection() {
     // [9000 14.2.1 icmp-validated]
@@ -197,7 +196,7 @@ async fn a_report_of_icmp_ends_no_established_connection() {
             forger.report(PORT_UNREACHABLE, local, to, &quote);
         }
     };
-    // The queue is on meanwhile, and has these reports in it too.
+    // The error queue is on at this time and contains these reports, too.
     forge(there.local_address());
     forge(to);
     let ended = tokio::time::timeout(Duration::from_secs(2), waits).await;
@@ -211,7 +210,7 @@ async fn a_report_of_icmp_ends_no_established_connection() {
     assert!(connection.close_reason().is_none());
 }
 
-/// Whoever guesses ports has no connection ID to quote.
+/// An attacker that guesses ports can't quote the connection ID.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_report_without_the_connection_id_has_no_effect() {
     // [9000 14.2.1 icmp-validated]
@@ -239,7 +238,7 @@ async fn a_report_without_the_connection_id_has_no_effect() {
     assert!(ended.await.is_err(), "it goes on");
 }
 
-/// A route is missing: that ends an attempt if it lasts, and none if it is for a moment.
+/// A missing route only ends an attempt if it lasts, and not if it is temporary.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_host_out_of_reach_ends_an_attempt_after_a_while() {
     const HOST_UNREACHABLE: u8 = 1;
@@ -283,7 +282,7 @@ async fn what_the_kernel_does_not_send_ends_an_attempt_at_once() {
     }
 }
 
-/// No datagram of a handshake has room on the interface: the error says so, and at once.
+/// If no datagram of a handshake fits the interface, the attempt immediately ends with this error.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_interface_that_is_too_narrow_ends_an_attempt_at_once() {
     let bed = Testbed::new().expect(FORBIDDEN);

@@ -1,12 +1,14 @@
 //! ICMP errors during a client's handshake.
 //!
-//! Linux reports them to an unconnected socket by its error queue, if that is switched on
-//! (`IP_RECVERR`, ip(7)). A socket has it on while handshakes of clients run at it: an attempt that
-//! has received nothing from its server ends with the first report that the port is closed. Other
-//! reports may be true for a moment only, as while a route is missing: they end an attempt if they
-//! still come after some probe timeouts. ICMP is not authenticated. So a report counts if it quotes
-//! the connection ID, which nobody off the path knows; and once a packet of the server has opened,
-//! and on established connections, none changes anything.
+//! Linux reports these errors in the error queue of an unconnected socket if that is switched on
+//! (`IP_RECVERR`, ip(7)), which this module does during handshakes of clients. If nothing has
+//! arrived from the server, an attempt ends with the first report that the port is closed. Other
+//! reports may only be temporary, for example while a route is missing, so they end an attempt if
+//! they still arrive after some probe timeouts.
+//!
+//! ICMP is not authenticated. Therefore a report only counts if it quotes the connection ID, which
+//! nobody off the path knows. Once a packet from the server has been opened, and on established
+//! connections, reports are ignored.
 
 use std::future::poll_fn;
 use std::io;
@@ -24,7 +26,7 @@ use super::socket::Socket;
 use super::sys::{self, QueuedError};
 use pathmark_transport::connection::ConnectionError;
 
-/// One handshake's use of the error queue.
+/// A handshake's use of the error queue.
 struct Listening(Arc<Socket>);
 
 impl Listening {
@@ -38,7 +40,6 @@ impl Listening {
         Ok(Self(socket))
     }
 
-    /// The next ICMP error.
     async fn next(&self) -> io::Result<QueuedError> {
         let io = self.0.io()?;
         loop {
@@ -65,27 +66,27 @@ impl Drop for Listening {
         if state.users > 0 {
             return;
         }
-        // It fails only where it never was on.
+        // This only fails if the queue was never switched on.
         let _ = sys::queue_errors(io, false);
         if std::mem::take(&mut state.has_reported) {
             let again = io.as_fd().try_clone_to_owned();
             let fresh = again.and_then(|fd| UdpSocket::from_std(fd.into()));
             state.room = fresh.ok().map(Arc::new);
             drop(state);
-            // Those that wait do so at the former registration.
+            // Waiting tasks are still registered at the former place.
             socket.wake_senders();
         }
     }
 }
 
-/// Ends the handshake of `shared` when ICMP errors report its server out of reach.
+/// Ends the handshake of `shared` when ICMP errors report that its server is unreachable.
 pub(super) fn watch(shared: Arc<Shared>, socket: Arc<Socket>) {
     // The caller may be outside any runtime.
     let runtime = shared.endpoint.runtime();
     let _entered = runtime.enter();
     let Ok(listening) = Listening::new(socket) else {
-        // Then a closed port is found by the timeout of the handshake, as at a socket of the
-        // application's own.
+        // Without a queue, for example at a socket that the application provides, a closed port is
+        // only noticed by the handshake timeout.
         return;
     };
     runtime.spawn(async move {
@@ -119,7 +120,7 @@ async fn is_settled(shared: &Shared) {
     .await;
 }
 
-/// Ends the attempts that an ICMP error is about.
+/// Ends the attempts that an ICMP error concerns.
 fn apply(endpoint: &EndpointShared, socket: &Arc<Socket>, error: &QueuedError) {
     let (Some(to), Some(kind)) = (error.to, refusal(error.number)) else {
         return;
@@ -138,8 +139,8 @@ fn apply(endpoint: &EndpointShared, socket: &Arc<Socket>, error: &QueuedError) {
     }
 }
 
-/// The kind of error for a server's address by the number that Linux derives from ICMP
-/// (net/ipv4/icmp.c, net/ipv6/icmp.c); `None` for those about a single datagram.
+/// Converts the number that Linux derives from ICMP (net/ipv4/icmp.c, net/ipv6/icmp.c) into a kind
+/// of error for a server's address; `None` if it only concerns a single datagram.
 fn refusal(number: i32) -> Option<io::ErrorKind> {
     match number {
         libc::ECONNREFUSED | libc::ENOPROTOOPT => Some(io::ErrorKind::ConnectionRefused),
@@ -151,8 +152,8 @@ fn refusal(number: i32) -> Option<io::ErrorKind> {
 }
 
 impl Shared {
-    /// A client's handshake with the server at `to` runs, no packet of it has opened, and `quote`
-    /// is of a packet to it.
+    /// Returns true if a client's handshake with the server at `to` is in progress, no packet from
+    /// the server has been opened, and `quote` belongs to a packet to it.
     fn has_no_answer_from(&self, to: SocketAddr, quote: &[u8]) -> bool {
         let same = |remote: SocketAddr| {
             let ip = remote.ip().to_canonical();

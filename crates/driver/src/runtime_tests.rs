@@ -1,4 +1,4 @@
-//! Calls outside a runtime, and the error of each side where the other one fails.
+//! Calls outside a runtime, and the error at each end if the other one fails.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -26,8 +26,8 @@ async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
     }
 }
 
-/// No call panics outside a runtime: an endpoint cannot be made there, which is an error; whatever
-/// an endpoint begins there runs in the endpoint's runtime.
+/// No call panics outside a runtime. Creating an endpoint there returns an error, and all that an
+/// endpoint starts there runs in the endpoint's runtime.
 #[test]
 fn calls_outside_a_runtime_fail_or_use_the_endpoints() {
     let server_config = || {
@@ -76,7 +76,7 @@ fn calls_outside_a_runtime_fail_or_use_the_endpoints() {
     ));
 }
 
-/// Panics as it learns of an ACK, or as a packet is sent.
+/// Panics when it is informed of an ACK or of a sent packet.
 #[derive(Debug)]
 struct Panics {
     receiving: bool,
@@ -101,7 +101,7 @@ impl Controller for Panics {
     }
 }
 
-/// A controller that panics ends its connection: the peer gets INTERNAL_ERROR at once.
+/// A controller that panics ends its connection, and the peer immediately gets INTERNAL_ERROR.
 #[tokio::test]
 async fn the_peer_of_a_connection_that_panics_hears_of_it() {
     for receiving in [false, true] {
@@ -129,8 +129,8 @@ async fn the_peer_of_a_connection_that_panics_hears_of_it() {
     }
 }
 
-/// Application codes have 62 bits (RFC 9000 §20.2): those of WebTransport over HTTP/3 pass as they
-/// are.
+/// Application error codes have 62 bits (RFC 9000 §20.2), so that those of WebTransport over HTTP/3
+/// are passed unchanged.
 #[tokio::test]
 async fn codes_of_62_bits_reach_the_peer() {
     for number in [0, 0x52e4_a40f_a8db, VarInt::MAX.into_inner()] {
@@ -156,8 +156,8 @@ async fn codes_of_62_bits_reach_the_peer() {
     assert!(VarInt::try_from(1_u64 << 62).is_err());
 }
 
-/// A writer that waits for the peer's credit learns in the same `select!` that the peer stops it;
-/// the future of the end outlives its part and resolves for all that wait.
+/// In a single `select!`, a writer that waits for the peer's credit also learns that the peer has
+/// stopped the stream. The future of the end outlives its part and resolves for all waiting tasks.
 #[tokio::test]
 async fn the_end_of_a_part_is_awaited_during_writes_and_after_it() {
     let mut transport = transport();
@@ -182,7 +182,7 @@ async fn the_end_of_a_part_is_awaited_during_writes_and_after_it() {
             biased;
             stopped = stopped => stopped,
             written = async {
-                // Until it is stopped there is always something to write.
+                // Until the stream is stopped, there is always something to write.
                 while blocked.write_all(&data).await.is_ok() {}
                 std::future::pending::<()>().await;
             } => panic!("{written:?}"),

@@ -1,5 +1,4 @@
-//! Over sockets: memory for received data is short, and applications read slowly, or one stream
-//! after the other.
+//! Memory for received data is short, and applications read slowly or one stream after the other.
 
 use super::sending_tests::{connected_from, transport};
 use super::*;
@@ -32,22 +31,22 @@ async fn streams_are_read_one_after_the_other_without_memory() {
         };
         let begun = now();
         let both = async { tokio::join!(writing, reading) };
-        // 0.4 s where the machine has nothing else to do.
+        // This takes 0.4 s on an idle machine.
         let done = tokio::time::timeout(Duration::from_secs(10), both).await;
         println!("{:?}", now() - begun);
         assert!(done.is_ok());
     }
 }
 
-/// As many first bytes allowed as by an application that may be granted rates.
+/// As much initial credit as for an application whose connections may be granted rates.
 fn roomy() -> TransportConfig {
     let mut config = transport();
     config.streams = config.streams.with_room_for_grants();
     config
 }
 
-/// Each of many connections to one host has a stream that is read at a trickle, or not at all.
-/// Streams beside them arrive at once.
+/// Each of many connections to one host has a stream that is read slowly or not at all. Other
+/// streams still arrive immediately.
 #[tokio::test]
 async fn streams_next_to_slow_readers_are_not_held_up() {
     const CONNECTIONS: usize = 100;
@@ -76,7 +75,8 @@ async fn streams_next_to_slow_readers_are_not_held_up() {
             });
             pairs.push((ours, theirs));
         }
-        // Until each has sent as much as it may. A report has no event: it is asked for again.
+        // Wait until each peer has sent as much as it may. Reports have no event, so they are
+        // polled.
         for (_, theirs) in &pairs {
             while theirs.stats().bytes_sent < 50_000 || theirs.path_report().in_flight > 0 {
                 tokio::time::sleep(Duration::from_millis(5)).await;
@@ -102,7 +102,7 @@ async fn streams_next_to_slow_readers_are_not_held_up() {
                 worst = worst.max(now() - begun);
             }
             println!("slow readers {reads}: the longest took {worst:?}");
-            // 2 ms where the machine has nothing else to do.
+            // This takes 2 ms on an idle machine.
             assert!(worst < Duration::from_secs(1), "{worst:?}");
         }
     }

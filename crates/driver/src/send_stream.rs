@@ -18,17 +18,20 @@ use pathmark_transport::streams::{self, StreamId};
 
 /// The sending part of a stream.
 ///
+/// You can write until you [`finish`](Self::finish) or [`reset`](Self::reset) the stream, the peer
+/// stops it, or the connection ends. [`stopped`](Self::stopped) returns how it ended.
+///
 /// Dropping this finishes the stream, so that written data is still delivered. To abandon it
 /// instead, call [`reset`](Self::reset).
 #[derive(Debug)]
 pub struct SendStream {
     shared: Arc<Shared>,
     id: StreamId,
-    /// The waker of the last poll is kept for it.
+    /// The connection keeps a waker of the task that polled last.
     waits: bool,
 }
 
-/// A future that waits for a sending part; dropped, it leaves no waker behind.
+/// A future that waits for a sending part. Dropping it removes its waker.
 struct Writing<'a>(&'a mut SendStream);
 
 impl Drop for Writing<'_> {
@@ -42,7 +45,7 @@ impl Drop for Writing<'_> {
 
 impl SendStream {
     pub(super) fn new(shared: Arc<Shared>, id: StreamId) -> Self {
-        // Or the peer has asked to stop before it was accepted.
+        // The peer may have asked to stop before the stream was accepted.
         shared.lock().hold_sender(id);
         Self {
             shared,
@@ -56,8 +59,8 @@ impl SendStream {
         self.id
     }
 
-    /// Writes some of `data` once the send buffer has room, and returns how many bytes. Dropping
-    /// the future before it is ready writes nothing.
+    /// Writes some of `data` once the send buffer has room, and returns the number of bytes
+    /// written. Dropping the future before it is ready writes nothing.
     ///
     /// # Errors
     /// [`WriteError`] if the stream is stopped, finished or reset, or if the connection is over.
@@ -68,9 +71,10 @@ impl SendStream {
 
     /// Writes all of `data`.
     ///
-    /// If you drop the future before it is ready, it may have written a part, and you can't tell
-    /// how much. Where this matters, call [`write`](Self::write) instead, or [`reset`](Self::reset)
-    /// the stream: after [`finish`](Self::finish) the peer will take the part for the whole.
+    /// If you drop the future before it is ready, it may have written a part of the data, and you
+    /// can't tell how much. If this matters, call [`write`](Self::write) instead, or
+    /// [`reset`](Self::reset) the stream. If you called [`finish`](Self::finish), the peer would
+    /// take the part for the whole.
     ///
     /// # Errors
     /// [`WriteError`].
@@ -108,8 +112,8 @@ impl SendStream {
         self.poll_with(cx, |streams, id| streams.write(id, data))
     }
 
-    /// Writes the front of `chunk` without copying, removes it, and returns its number of bytes.
-    /// This wakes tasks as [`poll_write_bytes`](Self::poll_write_bytes) does.
+    /// Writes the front of `chunk` without copying, removes the written part from `chunk`, and
+    /// returns its length. This wakes tasks as [`poll_write_bytes`](Self::poll_write_bytes) does.
     ///
     /// # Errors
     /// [`WriteError`].
@@ -144,10 +148,12 @@ impl SendStream {
         Poll::Ready(result)
     }
 
-    /// Finishes the stream: you can't write any more, but written data will be delivered.
+    /// Finishes the stream. You can't write any more, but data that you have written will be
+    /// delivered.
     ///
     /// # Errors
-    /// [`WriteError`] if the stream was already finished, reset or stopped.
+    /// [`WriteError`] if the stream was already finished, reset or stopped, or if the connection is
+    /// over.
     pub fn finish(&mut self) -> Result<(), WriteError> {
         let mut state = self.shared.lock();
         if let Some(error) = state.lost() {
@@ -166,7 +172,7 @@ impl SendStream {
     /// received yet may never arrive.
     ///
     /// # Errors
-    /// [`WriteError::Closed`] if the stream is already done.
+    /// [`WriteError::Closed`] if the stream has already ended.
     pub fn reset(&mut self, code: impl Into<VarInt>) -> Result<(), WriteError> {
         let mut state = self.shared.lock();
         let result = state.core.streams().reset(self.id, code.into().into());
@@ -178,19 +184,19 @@ impl SendStream {
     /// the same priority take turns.
     ///
     /// # Errors
-    /// [`WriteError::Closed`] if the stream is already done.
+    /// [`WriteError::Closed`] if the stream has already ended.
     pub fn set_priority(&mut self, priority: i32) -> Result<(), WriteError> {
         let mut state = self.shared.lock();
         let result = state.core.streams().set_priority(self.id, priority);
         result.map_err(|_| WriteError::Closed)
     }
 
-    /// Announces that you will write about `bytes` more, such as the size of a file if you know it.
-    /// Routers are then asked for no starting rate that this doesn't need, so that others can get
-    /// it. This is a hint: you can write more or less.
+    /// Announces that you will write about `bytes` more, for example if you know the size of a
+    /// file. The connection then requests no higher starting rate from routers than this needs, so
+    /// that others can get it. This is only a hint: you can write more or less.
     ///
     /// # Errors
-    /// [`WriteError::Closed`] if the stream is already done.
+    /// [`WriteError::Closed`] if the stream has already ended.
     pub fn announce(&mut self, bytes: u64) -> Result<(), WriteError> {
         let mut state = self.shared.lock();
         let result = state.core.streams().announce(self.id, bytes);
@@ -198,8 +204,11 @@ impl SendStream {
     }
 
     /// Waits until the peer has received everything or acknowledged your [`reset`](Self::reset)
-    /// (both `None`), or until it asks you to stop (its application error code). The future is
-    /// `'static`, so that you can use it in a `select!` with writes, and after dropping this part.
+    /// (both return `None`), or until it asks you to stop (which returns its application error
+    /// code).
+    ///
+    /// The future is `'static`, so that you can use it in a `select!` with writes, and after
+    /// dropping this part.
     ///
     /// # Errors
     /// [`WriteError::ConnectionLost`].
@@ -212,22 +221,22 @@ impl SendStream {
         }
     }
 
-    /// Marks the beginning of a flow that would have its own connection elsewhere. The stream's
+    /// Marks the beginning of a flow that would otherwise have its own connection. The stream's
     /// next 14,720 bytes, an initial window (RFC 9002 §7.2), can be in flight in addition to the
-    /// congestion window, until a loss or CE. This has no effect once the stream has ended.
+    /// congestion window, until a loss or CE mark. This has no effect once the stream has ended.
     pub fn start_flow(&self) {
         let _ = self.shared.lock().core.streams().start_flow(self.id);
     }
 
-    /// Sets how many packets the stream sends in its turn among those with data, initially 1. This
-    /// has no effect once the stream has ended.
+    /// Sets how many packets the stream can send per turn when it takes turns with other streams.
+    /// The initial weight is 1. This has no effect once the stream has ended.
     pub fn set_weight(&self, weight: NonZeroU8) {
         let mut state = self.shared.lock();
         let _ = state.core.streams().set_weight(self.id, weight);
     }
 
-    /// Returns a handle that tells whether the stream is only waiting for the peer's credit, and
-    /// not for the path. You can use it even after dropping this part.
+    /// Returns a handle that tells whether the stream is only waiting for flow control credit from
+    /// the peer, rather than for the path. You can use it even after dropping this part.
     pub fn stall(&self) -> Stall {
         Stall {
             shared: Arc::clone(&self.shared),
@@ -253,7 +262,7 @@ impl SendStream {
     }
 }
 
-/// A handle that tells whether the peer's credit for a stream is used up, from
+/// A handle that tells whether a stream has used up the peer's flow control credit, returned by
 /// [`SendStream::stall`].
 #[derive(Clone, Debug)]
 pub struct Stall {
@@ -262,13 +271,13 @@ pub struct Stall {
 }
 
 impl Stall {
-    /// Returns true while the stream has data to send and no credit.
+    /// Returns true while the stream has data to send but no credit.
     pub fn is_now(&self) -> bool {
         self.shared.lock().core.streams().is_stalled(self.id)
     }
 }
 
-/// Future of the end of a sending part, from [`SendStream::stopped`].
+/// Future of the end of a sending part, returned by [`SendStream::stopped`].
 #[derive(Debug)]
 #[must_use = "futures do nothing unless awaited"]
 pub struct Stopped {
@@ -306,7 +315,8 @@ impl Drop for SendStream {
         let mut state = self.shared.lock();
         state.forget_writer(self.id);
         state.release_sender(self.id);
-        // Finished, reset or stopped before: then there is nothing to do.
+        // This fails if the stream was already finished, reset or stopped, and then nothing is left
+        // to do.
         if state.core.streams().finish(self.id).is_ok() {
             state.wake_driver();
         }

@@ -1,4 +1,4 @@
-//! What leaves a socket, and which errors an application gets.
+//! What a socket sends, and which errors an application gets.
 
 use std::future::poll_fn;
 use std::net::{SocketAddr, UdpSocket};
@@ -24,7 +24,7 @@ pub(super) fn client(transport: TransportConfig) -> ClientConfig {
     ClientConfig::new(crypto, Arc::new(transport))
 }
 
-/// The two ends of a connection over `loopback`.
+/// Returns both ends of a connection over `loopback`.
 async fn connected(loopback: &str, transport: TransportConfig) -> (Connection, Connection) {
     let endpoint = Endpoint::client(loopback.parse().unwrap()).unwrap();
     connected_from(&endpoint, transport).await
@@ -74,7 +74,7 @@ async fn what_the_kernel_refuses_to_send_is_the_reason_that_is_reported() {
     let mut transport = transport();
     transport.handshake_timeout = Duration::from_millis(200);
     let endpoint = Endpoint::client("0.0.0.0:0".parse().unwrap()).unwrap();
-    // Broadcasts need an option (socket(7)).
+    // Broadcasts require an option (socket(7)).
     let broadcast = "255.255.255.255:9".parse().unwrap();
     let connecting = endpoint.connect_with(client(transport), broadcast, "server.test");
     let error = connecting.unwrap().await.unwrap_err();
@@ -99,7 +99,8 @@ async fn datagrams_grow_to_what_the_interface_carries() {
     }
 }
 
-/// Old studies used packets of less than 1200 bytes: two ends with such a path configured connect.
+/// Old studies used packets of less than 1200 bytes: two endpoints can connect if they are
+/// configured for such a path.
 #[tokio::test]
 async fn ends_that_know_of_a_narrow_path_connect_over_it() {
     let mut transport = transport();
@@ -112,7 +113,6 @@ async fn ends_that_know_of_a_narrow_path_connect_over_it() {
     }
 }
 
-/// A socket for both IP versions connects to either.
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn a_socket_for_both_versions_connects_to_either() {
@@ -168,7 +168,7 @@ mod linux {
     use super::super::sys::{CONTROL, Messages, prepare};
     use super::*;
 
-    /// The traffic class of the first datagram of a connection to a socket bound to `at`.
+    /// Returns the traffic class of the first datagram of a connection to a socket bound to `at`.
     async fn traffic_class(at: &str, dscp: u8) -> u8 {
         let at: SocketAddr = at.parse().unwrap();
         let receiver = UdpSocket::bind(at).unwrap();
@@ -217,8 +217,8 @@ mod linux {
     }
 }
 
-/// As a reader of bytes sees it, the end may be read again and again, also when the connection is
-/// over since: nothing is missing. Where something is, each read returns the error.
+/// A byte reader can read the end of a complete stream repeatedly, even after the connection is
+/// over. If data is missing, each read returns the error.
 #[tokio::test]
 async fn the_end_of_a_stream_stays_its_end() {
     async fn read(stream: &mut RecvStream) -> Result<usize, std::io::ErrorKind> {

@@ -1,5 +1,5 @@
-//! What connections' tasks, their endpoint and the application share, and how they wait for each
-//! other.
+//! The state that the tasks of connections, their endpoint and the application share, and how they
+//! wait for each other.
 
 mod connection;
 mod endpoint;
@@ -32,62 +32,62 @@ pub(super) use endpoint::{Found, respond};
 use guard::Later;
 use senders::Sender;
 
-/// Bytes of one send batch: with segmentation offload, one system call takes what one datagram may
-/// have.
+/// Bytes per send batch. With segmentation offload, one system call can send as many bytes as the
+/// largest single datagram has.
 pub(super) const BATCH_BYTES: usize = LARGEST_MTU as usize;
 
-/// A connection as its task, its endpoint and the application share it.
+/// A connection, as shared by its task, its endpoint and the application.
 pub(super) struct Shared {
     state: Mutex<State>,
     pub(super) endpoint: Arc<EndpointShared>,
     pub(super) handle: ConnectionHandle,
-    /// Differs from that of every other connection that this process has or had.
+    /// A number that no other connection of this process has or had.
     pub(super) id: usize,
-    /// Datagrams that arrived and are not opened yet.
+    /// Datagrams that have arrived but are not opened yet.
     pub(super) inbox: Inbox,
-    /// Client: what the server was called.
+    /// At a client, the name of the server.
     pub(super) server_name: Option<String>,
-    /// Clones of [`Connection`](super::Connection); streams keep the state but not the connection
-    /// alive.
+    /// Clones of [`Connection`](super::Connection). Streams keep the state alive, but not the
+    /// connection.
     pub(super) users: AtomicUsize,
     /// The handshake is not complete.
     handshaking: AtomicBool,
-    /// Its place is wanted.
+    /// The connection must end because another one needs its place.
     refused: AtomicBool,
 }
 
-/// What of a connection changes under its lock.
+/// The part of a connection that its lock protects.
 pub(super) struct State {
     pub(super) core: Box<core::Connection>,
     pub(super) senders: FxHashMap<StreamId, Sender>,
     pub(super) readers: FxHashMap<StreamId, Waker>,
-    /// Bidirectional streams of the peer's that the application has accepted.
+    /// Bidirectional streams of the peer that the application has accepted.
     accepted: u64,
     pub(super) lost: Option<ConnectionError>,
-    /// Probe timeouts when ICMP first reported the server out of reach, during the handshake.
+    /// The number of probe timeouts when ICMP first reported the server as unreachable during the
+    /// handshake.
     pub(super) out_of_reach: Option<u64>,
     /// Why the kernel refused the last datagram, if it did.
     pub(super) send_error: Option<io::ErrorKind>,
     pub(super) driver: Option<Waker>,
-    /// Where the task sends and the peer's packets arrive.
+    /// The socket from which the task sends and at which the peer's packets arrive.
     pub(super) socket: Weak<Socket>,
-    /// Where the connection is to go on, as soon as it may.
+    /// The socket to which the connection will move as soon as it may.
     pub(super) next_socket: Option<Arc<Socket>>,
-    /// Waiting for the handshake, its confirmation or the end.
+    /// Tasks that wait for the handshake, its confirmation or the end.
     pub(super) progress: WaitList,
-    /// Waiting for the peer to open a stream: bidirectional, unidirectional.
+    /// Tasks that wait for the peer to open a bidirectional or unidirectional stream.
     accepting: [WaitList; 2],
-    /// Waiting for the peer to allow a stream: bidirectional, unidirectional.
+    /// Tasks that wait for the peer to allow a bidirectional or unidirectional stream.
     opening: [WaitList; 2],
-    /// Waiting for a datagram.
+    /// Tasks that wait for a datagram.
     reading: WaitList,
-    /// Waiting for room to send a datagram.
     sending: WaitList,
-    /// What is to be done with wakers once the state is free.
+    /// Wakers to wake or drop once the state is unlocked.
     pub(super) later: Later,
 }
 
-/// The event that a task waits for.
+/// An event that tasks wait for.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Awaited {
     Progress,
@@ -97,44 +97,43 @@ pub(super) enum Awaited {
     DatagramRoom,
 }
 
-/// An endpoint as its tasks, its connections and the application share it.
+/// An endpoint, as shared by its tasks, its connections and the application.
 pub(super) struct EndpointShared {
-    /// That the endpoint was made in.
+    /// The runtime in which the endpoint was created.
     pub(super) runtime: Handle,
     pub(super) timers: Arc<Timers>,
     pub(super) state: Mutex<EndpointState>,
     pub(super) interfaces: Interfaces,
     pub(super) spare: Mutex<Vec<Box<[u8]>>>,
-    /// Datagrams that connections' tasks are to open.
+    /// Groups of datagrams that connections' tasks will open.
     pub(super) groups: Arc<Groups>,
     pub(super) received: ReceivedCount,
     pub(super) users: AtomicUsize,
 }
 
-/// Datagrams for connections, and those of them that the connections' own tasks opened.
+/// Counts the datagrams for connections, and how many of these the connections' own tasks opened.
 #[derive(Debug, Default)]
 pub(super) struct ReceivedCount {
     pub(super) all: AtomicU64,
     pub(super) handed_over: AtomicU64,
 }
 
-/// What of an endpoint changes under its lock.
+/// The part of an endpoint that its lock protects.
 pub(super) struct EndpointState {
-    /// Where connections begin, and what strangers send is answered.
+    /// The socket for new connections, and for answers to datagrams of no connection.
     pub(super) socket: Arc<Socket>,
     pub(super) core: pathmark_transport::endpoint::Endpoint,
-    /// By handle.
     pub(super) connections: Vec<Option<Arc<Shared>>>,
     pub(super) alive: usize,
-    /// Clients that ask, with the socket where they did.
+    /// Clients that want to connect, with the socket at which each has arrived.
     pub(super) incoming: VecDeque<(pathmark_transport::endpoint::Incoming, Weak<Socket>)>,
     pub(super) accepting: WaitList,
     pub(super) idle: WaitList,
-    /// The tasks that receive, one for each socket.
+    /// The tasks that receive, with one for each socket.
     pub(super) receiving: WaitList,
     pub(super) closed: bool,
-    /// What connections begin with unless they are given a configuration.
+    /// The configuration for connections that are started without one.
     pub(super) client: Option<ClientConfig>,
-    /// By server name.
+    /// Tokens by server name.
     pub(super) tokens: FxHashMap<String, Bytes>,
 }

@@ -1,5 +1,5 @@
-//! Slow work, for which only the tasks that need it wait: signatures and their checks, and calls
-//! of the system.
+//! Slow work only delays the tasks that need it: signatures and their verification, and system
+//! calls.
 
 use std::cell::RefCell;
 use std::net::{SocketAddr, UdpSocket};
@@ -22,17 +22,17 @@ async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
     done.unwrap_or_else(|_| panic!("{what}: it waits"))
 }
 
-/// How long a session waits at most, where a thread that waits for it holds up the test as well.
+/// Longest time that a session waits if its blocked thread would also block the test.
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// Where sessions wait until it is opened.
+/// A gate at which sessions wait until it is opened.
 #[derive(Debug, Default)]
 struct Gate {
     is_open: Mutex<bool>,
     opened: Condvar,
     /// A session has waited for too long.
     late: AtomicBool,
-    /// Sessions that have come here.
+    /// Sessions that have reached the gate.
     reached: AtomicUsize,
 }
 
@@ -48,7 +48,7 @@ impl Gate {
         }
     }
 
-    /// Waits until `sessions` sessions are at it.
+    /// Waits until `sessions` sessions have reached the gate.
     async fn reached(&self, sessions: usize) {
         let all = async {
             while self.reached.load(Ordering::Relaxed) < sessions {
@@ -59,7 +59,7 @@ impl Gate {
     }
 }
 
-/// Opens the gate when it is dropped, also where a test fails.
+/// Opens the gate when dropped, so that it also opens if a test fails.
 struct Opener(Arc<Gate>);
 
 impl Drop for Opener {
@@ -71,7 +71,7 @@ impl Drop for Opener {
     }
 }
 
-/// TLS whose first `slow` sessions wait at the gate before they read on, having read `reads` times.
+/// TLS whose first `slow` sessions wait at the gate after reading `reads` times.
 fn slow<T>(tls: T, slow: usize, reads: usize) -> (Arc<Tampered<T>>, Opener) {
     let gate = Arc::new(Gate::default());
     let opener = Opener(Arc::clone(&gate));
@@ -91,7 +91,7 @@ fn slow<T>(tls: T, slow: usize, reads: usize) -> (Arc<Tampered<T>>, Opener) {
     (Tampered::new(tls, begin), opener)
 }
 
-/// A server whose first `sessions` handshakes wait once they have read `reads` times.
+/// Returns a server whose first `sessions` handshakes wait after reading `reads` times.
 fn server(tls: TlsServerConfig, sessions: usize, reads: usize) -> (Endpoint, Opener) {
     let (crypto, opener) = slow(tls, sessions, reads);
     let mut config = ServerConfig::new(crypto, Arc::new(transport()));
@@ -109,7 +109,7 @@ fn connect(endpoint: &Endpoint, server: &Endpoint) -> Connecting {
     connecting.unwrap()
 }
 
-/// A connection of `endpoint` with `server` begins, carries data, and ends.
+/// Connects `endpoint` to `server`, transfers data, and closes the connection.
 async fn goes_on(endpoint: &Endpoint, server: &Endpoint) {
     let uploading = async {
         let connection = connect(endpoint, server).await.unwrap();
@@ -129,8 +129,8 @@ async fn goes_on(endpoint: &Endpoint, server: &Endpoint) {
     soon("others", async { tokio::join!(uploading, reading) }).await;
 }
 
-/// The task that accepts clients does so for all, and signs for none: also where the first packet
-/// decides whether early data is taken.
+/// The task that accepts clients never signs, because this would delay other clients. This holds
+/// even if the first packet decides whether early data is accepted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn who_accepts_does_not_sign() {
     for tls in [tls(), tls().with_early_data(10)] {
@@ -149,7 +149,7 @@ async fn who_accepts_does_not_sign() {
     }
 }
 
-/// A server's handshake is at work on the client's last message: others go on.
+/// While a server's handshake processes the client's last message, other connections continue.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn who_receives_for_a_server_waits_for_no_handshake() {
     let (server, opener) = server(tls(), 1, 1);
@@ -164,7 +164,7 @@ async fn who_receives_for_a_server_waits_for_no_handshake() {
     accepted.unwrap();
 }
 
-/// A client checks what the server has signed: other connections of its endpoint go on.
+/// While a client verifies the server's signature, other connections of its endpoint continue.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn who_receives_for_a_client_waits_for_no_handshake() {
     let (server, _) = server(tls(), 0, 0);
@@ -181,7 +181,7 @@ async fn who_receives_for_a_client_waits_for_no_handshake() {
     accepted.unwrap();
 }
 
-/// Two handshakes that take all places, each at what the server is slow at.
+/// Starts two handshakes that take all places, each at the step at which the server is slow.
 async fn two_at_work(
     greedy: &Endpoint,
     server: &Endpoint,
@@ -197,7 +197,8 @@ async fn two_at_work(
     under_way
 }
 
-/// A handshake at work has to make room for a client of another address, which comes in at once.
+/// A handshake in progress has to make room for a client from another address, which is accepted
+/// immediately.
 #[tokio::test(flavor = "multi_thread", worker_threads = 5)]
 async fn a_handshake_at_work_makes_room() {
     let (server, opener) = server(tls(), 2, 0);
@@ -214,8 +215,8 @@ async fn a_handshake_at_work_makes_room() {
     assert_eq!(ends, [false, true], "the oldest has made room");
 }
 
-/// Clients whose last message is being read keep their places. One of another address waits for
-/// that, and comes in then.
+/// Clients whose last message is being read keep their places. A client from another address has to
+/// wait for this, and is accepted afterwards.
 #[tokio::test(flavor = "multi_thread", worker_threads = 5)]
 async fn a_handshake_whose_last_message_is_being_read_makes_no_room() {
     let (server, opener) = server(tls(), 2, 1);
@@ -246,8 +247,7 @@ thread_local! {
     static FREE: RefCell<Vec<bool>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The system is asked what interfaces carry: no task that wants the connection waits for the
-/// answer.
+/// While the system is queried for the MTU of interfaces, no task that needs the connection waits.
 #[tokio::test]
 async fn a_connection_that_moves_asks_the_system_without_its_lock() {
     let (server, _) = server(tls(), 0, 0);
@@ -272,7 +272,7 @@ async fn a_connection_that_moves_asks_the_system_without_its_lock() {
         };
         soon("the move", moved).await;
     }
-    // What was known before is asked again.
+    // The cached values are discarded and queried again.
     assert_eq!(FREE.take(), [true, true]);
     MOVING.set(None);
 }

@@ -1,5 +1,5 @@
-//! A UDP socket with batches: segmentation offload (GSO), and segment by segment where it is
-//! refused; [`ReceiveBatch`] for the other direction.
+//! A UDP socket that sends batches, by segmentation offload (GSO) or, if this is refused, segment
+//! by segment. [`ReceiveBatch`] is for the other direction.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
@@ -25,7 +25,7 @@ use super::waiters::{Waiter, Waiters};
 use errors::{is_of_one_peer, is_too_long, is_unsupported};
 use pathmark_transport::Ecn;
 
-/// Asked of the kernel for each direction; enough for 20 ms at 2.5 Gbit/s.
+/// Buffer size requested for each direction, which is enough for 20 ms at 2.5 Gbit/s.
 const WANTED_BUFFER: usize = 6 << 20;
 
 /// The buffer sizes that an endpoint requests for its socket, and those that the kernel granted.
@@ -61,7 +61,7 @@ impl SocketBuffers {
     }
 }
 
-/// What a socket sends and receives by.
+/// How a socket sends and receives.
 #[derive(Debug)]
 enum Io {
     /// A non-blocking UDP socket of the system.
@@ -69,45 +69,43 @@ enum Io {
         io: tokio::net::UdpSocket,
         state: UdpSocketState,
     },
-    /// One of the application's own.
+    /// A socket that the application provides.
     Own(Arc<dyn DatagramSocket>),
 }
 
-/// A socket of an endpoint.
 #[derive(Debug)]
 pub(super) struct Socket {
     io: Io,
     buffers: SocketBuffers,
     local: SocketAddr,
-    /// An IPv6 socket for IPv4 packets, too.
+    /// An IPv6 socket that also sends and receives IPv4 packets.
     both_versions: bool,
-    /// Messages whose control messages were cut off, at this socket and those that it
-    /// replaced.
+    /// Messages whose control messages were cut off, at this socket and those that it replaced.
     cut_off: Arc<AtomicU64>,
-    /// Segments that one send may hold: 1 once segmentation offload was refused.
+    /// Largest number of segments per send: 1 once segmentation offload was refused.
     segments: AtomicUsize,
     /// Tasks that wait for room to send.
     senders: Arc<Waiters>,
-    /// Wakes all of them. The runtime keeps one waker per direction.
+    /// Wakes all of these tasks, because the runtime only keeps one waker per direction.
     wakes_senders: Waker,
     #[cfg(target_os = "linux")]
     errors: ErrorQueue,
 }
 
-/// What became of a send.
+/// The result of a send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sent {
-    /// The kernel has taken it.
+    /// The kernel has accepted it.
     Done,
-    /// The kernel has refused it, for this reason. It is lost like any datagram.
+    /// The kernel has refused it for this reason. It counts as lost.
     Failed(io::ErrorKind),
     /// The kernel's buffer is full: call again after [`Socket::poll_writable`].
     Full,
-    /// The interface carries no datagrams of this size.
+    /// The datagram is too large for the interface.
     TooLong,
 }
 
-/// One or more datagrams of one size to one address.
+/// One or more datagrams of the same size for the same address.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Outgoing<'a> {
     pub(super) to: SocketAddr,
@@ -116,7 +114,7 @@ pub(super) struct Outgoing<'a> {
     /// Differentiated services code point (RFC 2474), below 64.
     pub(super) dscp: u8,
     pub(super) bytes: &'a [u8],
-    /// Bytes of each datagram but the last, which may be shorter.
+    /// Bytes of each datagram except for the last, which may be shorter.
     pub(super) segment: usize,
 }
 
@@ -138,7 +136,7 @@ impl Socket {
         Ok(made)
     }
 
-    /// A socket of the application's own.
+    /// Creates a socket from one that the application provides.
     pub(super) fn own(socket: Arc<dyn DatagramSocket>) -> Self {
         let local = socket.local_address();
         Self::by(Io::Own(socket), local, 1)
@@ -164,12 +162,12 @@ impl Socket {
         }
     }
 
-    /// The system's interfaces carry what is sent here.
+    /// Returns true if datagrams from here use the system's interfaces.
     pub(super) fn is_of_system(&self) -> bool {
         matches!(self.io, Io::System { .. })
     }
 
-    /// Room for what arrives here.
+    /// Creates the buffers for a batch of arriving datagrams.
     pub(super) fn batch(&self) -> Batch {
         match self.io {
             Io::System { .. } => Batch::of_system(),
@@ -177,7 +175,7 @@ impl Socket {
         }
     }
 
-    /// Counts on where `former`, which it replaces, does.
+    /// Continues the counter of `former`, the socket that this one replaces.
     pub(super) fn succeed(&mut self, former: &Self) {
         self.cut_off = Arc::clone(&former.cut_off);
     }
@@ -186,8 +184,9 @@ impl Socket {
         self.local
     }
 
-    /// The form in which this socket sends to `address`: an IPv6 one that takes both versions sends
-    /// to IPv4-mapped addresses, an IPv4 one never to those. `None`: it cannot.
+    /// Returns `address` in the form in which this socket sends to it: an IPv6 socket for both
+    /// versions sends to IPv4-mapped addresses, and an IPv4 socket never does. Returns `None` if
+    /// the socket can't reach this address.
     pub(super) fn reaches(&self, address: SocketAddr) -> Option<SocketAddr> {
         let port = address.port();
         let remote = match (address.ip().to_canonical(), self.local) {
@@ -195,8 +194,8 @@ impl Socket {
                 SocketAddr::new(to.to_ipv6_mapped().into(), port)
             }
             (IpAddr::V4(to), SocketAddr::V4(_)) => SocketAddr::new(to.into(), port),
-            // As the kernel names who sent what arrives: without a flow label, and with a scope if
-            // it is link-local.
+            // This is how the kernel reports the source of arriving datagrams: without a flow
+            // label, and with a scope if the address is link-local.
             (IpAddr::V6(to), SocketAddr::V6(local)) if local.ip().to_ipv4_mapped().is_none() => {
                 let scope = match address {
                     SocketAddr::V6(v6) if to.is_unicast_link_local() => v6.scope_id(),
@@ -209,8 +208,8 @@ impl Socket {
         (port != 0).then_some(remote)
     }
 
-    /// True for an IPv6 socket that sends IPv4 packets: it is bound to any address of both
-    /// versions, or to one of IPv4.
+    /// Returns true for a socket that can send IPv4 packets. An IPv6 socket can do so if it is
+    /// bound to the unspecified address of both versions or to an IPv4-mapped address.
     fn sends_ipv4(&self) -> bool {
         match self.local.ip() {
             IpAddr::V4(_) => true,
@@ -224,17 +223,17 @@ impl Socket {
         self.buffers
     }
 
-    /// Messages so far whose control messages were cut off.
+    /// Returns how many messages so far had their control messages cut off.
     pub(super) fn cut_off(&self) -> u64 {
         self.cut_off.load(Ordering::Relaxed)
     }
 
-    /// Segments that one send may hold.
+    /// Returns the largest number of segments per send.
     pub(super) fn max_segments(&self) -> usize {
         self.segments.load(Ordering::Relaxed)
     }
 
-    /// Sends all, or nothing if the kernel's buffer is full.
+    /// Sends everything, or nothing if the kernel's buffer is full.
     pub(super) fn send(&self, outgoing: &Outgoing<'_>) -> Sent {
         let batched = outgoing.bytes.len() > outgoing.segment;
         match self.try_send(outgoing, outgoing.bytes, batched) {
@@ -243,12 +242,12 @@ impl Socket {
             Err(error) if batched => {
                 let sent = self.send_one_by_one(outgoing);
                 if sent == Sent::Done && is_unsupported(&error) {
-                    // The kernel does not do it.
+                    // The kernel doesn't support segmentation offload.
                     self.segments.store(1, Ordering::Relaxed);
                 }
                 sent
             }
-            // ICMP errors of earlier datagrams, perhaps to others, show at the next call, once.
+            // The next call reports ICMP errors of earlier datagrams, perhaps to other peers, once.
             Err(error) if is_of_one_peer(&error) && !is_too_long(&error) => {
                 match self.try_send(outgoing, outgoing.bytes, false) {
                     Ok(()) => Sent::Done,
@@ -260,7 +259,7 @@ impl Socket {
         }
     }
 
-    /// Sends without segmentation offload. Where one segment is too long, all are.
+    /// Sends without segmentation offload. If one segment is too long, all of them are.
     fn send_one_by_one(&self, outgoing: &Outgoing<'_>) -> Sent {
         let mut sent = Sent::Done;
         for segment in outgoing.bytes.chunks(outgoing.segment.max(1)) {
@@ -286,18 +285,18 @@ impl Socket {
         }
     }
 
-    /// A place among the tasks that wait for room to send.
+    /// Returns a place among the tasks that wait for room to send.
     pub(super) fn sender(&self) -> Waiter {
         Waiter::new(&self.senders)
     }
 
-    /// Ready once there may be room to send. `sender` is a place at this socket.
+    /// Waits until there may be room to send. `sender` is a place at this socket.
     pub(super) fn poll_writable(
         &self,
         cx: &Context<'_>,
         sender: &mut Waiter,
     ) -> Poll<io::Result<()>> {
-        // In this order: who is woken between the two is on the list.
+        // Registering first makes sure that a wake-up between these two lines isn't lost.
         sender.wait(cx);
         let room = ready!(self.poll_room(&mut Context::from_waker(&self.wakes_senders)));
         sender.leave();
@@ -315,7 +314,7 @@ impl Socket {
         self.poll_own_room(cx)
     }
 
-    /// Room by the socket's own registration.
+    /// Waits for room by the socket's own registration at the runtime.
     fn poll_own_room(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &self.io {
             Io::System { io, .. } => io.poll_send_ready(cx),
@@ -323,13 +322,13 @@ impl Socket {
         }
     }
 
-    /// Has all tasks that wait for room look again.
+    /// Wakes all tasks that wait for room, so that they check again.
     #[cfg(target_os = "linux")]
     pub(super) fn wake_senders(&self) {
         self.wakes_senders.wake_by_ref();
     }
 
-    /// True if ICMP errors came since the error queue was switched on.
+    /// Returns true if ICMP errors have arrived since the error queue was switched on.
     pub(super) fn has_icmp_errors(&self) -> bool {
         #[cfg(target_os = "linux")]
         return self.errors.lock().has_reported;
@@ -342,10 +341,10 @@ impl Socket {
         &self.errors
     }
 
-    /// The system's socket.
+    /// Returns the system's socket.
     ///
     /// # Errors
-    /// If it is one of the application's own.
+    /// If the application provides the socket.
     #[cfg(target_os = "linux")]
     pub(super) fn io(&self) -> io::Result<&tokio::net::UdpSocket> {
         match &self.io {
@@ -354,7 +353,7 @@ impl Socket {
         }
     }
 
-    /// Fills `batch`, which [`batch`](Self::batch) has made, once something has arrived.
+    /// Waits until something has arrived, and fills `batch`, which [`batch`](Self::batch) created.
     pub(super) fn poll_receive(
         &self,
         cx: &mut Context<'_>,
@@ -416,7 +415,7 @@ fn send_by_system(
     io.try_io(Interest::WRITABLE, || sys::send(io.as_fd(), &message))
 }
 
-/// Without DSCP, for which there is no portable way.
+/// Sends without a DSCP, because there is no portable way to set it.
 #[cfg(not(target_os = "linux"))]
 fn send_by_system(
     io: &tokio::net::UdpSocket,
@@ -437,8 +436,8 @@ fn send_by_system(
     })
 }
 
-/// Errors of earlier datagrams in a row, at most: a socket keeps one at a time, so more of them are
-/// its own and will not end.
+/// Largest number of consecutive errors of earlier datagrams. Since a socket only keeps one at a
+/// time, more errors must be the socket's own and would not end.
 const MOST_ERRORS: u32 = 64;
 
 fn not_sent(outgoing: &Outgoing<'_>, error: &io::Error) -> Sent {
@@ -450,17 +449,17 @@ fn not_sent(outgoing: &Outgoing<'_>, error: &io::Error) -> Sent {
     }
 }
 
-/// Asks for large buffers, and for less until the kernel agrees (it clamps silently or refuses).
+/// Requests large buffers. The kernel may refuse or silently clamp the size.
 fn widen(state: &UdpSocketState, socket: &std::net::UdpSocket) -> io::Result<SocketBuffers> {
     let reference = || UdpSockRef::from(socket);
     if state.recv_buffer_size(reference())? < WANTED_BUFFER {
-        // Refusal leaves the present size, which is reported below.
+        // If this is refused, the current size is kept and reported below.
         let _ = state.set_recv_buffer_size(reference(), WANTED_BUFFER);
     }
     if state.send_buffer_size(reference())? < WANTED_BUFFER {
         let _ = state.set_send_buffer_size(reference(), WANTED_BUFFER);
     }
-    // Linux counts its own bookkeeping in and reports twice what it grants (socket(7)).
+    // Linux includes its own bookkeeping and reports twice the granted size (socket(7)).
     let share = if cfg!(target_os = "linux") { 2 } else { 1 };
     Ok(SocketBuffers {
         wanted: WANTED_BUFFER,

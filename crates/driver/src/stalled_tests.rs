@@ -1,4 +1,4 @@
-//! What becomes of connections whose socket has no room, whose runtime ends, or whose task panics.
+//! Connections whose socket has no room, whose runtime ends, or whose task panics.
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -17,7 +17,7 @@ use pathmark_transport::{Instant, TransportConfig};
 
 const FORBIDDEN: &str = "this test needs user namespaces; allow them, or run as root";
 
-/// A server that accepts all who come, and keeps them.
+/// Returns a server that accepts all clients and keeps their connections.
 fn server() -> Endpoint {
     let crypto = Arc::new(testing::server(&[b"test"]));
     let config = ServerConfig::new(crypto, Arc::new(transport()));
@@ -52,8 +52,8 @@ fn fill(socket: &UdpSocket, to: SocketAddr) {
     panic!("there is always room");
 }
 
-/// An interface that hardly sends: what waits before it fills the socket, which stays full.
-/// Handshakes end in time all the same, and connections that are given up are forgotten.
+/// On an interface that hardly sends, waiting packets fill the socket, which stays full. Handshakes
+/// still end in time, and abandoned connections are removed.
 #[tokio::test]
 async fn deadlines_hold_where_nothing_leaves() {
     let bed = Testbed::new().expect(FORBIDDEN);
@@ -91,8 +91,8 @@ async fn deadlines_hold_where_nothing_leaves() {
     ));
 }
 
-/// Nothing keeps sockets and timers of an endpoint whose runtime has ended before its connections
-/// were over.
+/// After a runtime ends before the connections of its endpoint, no sockets or timers are left
+/// behind.
 #[test]
 fn endpoints_end_with_their_runtime() {
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -119,8 +119,9 @@ fn runtime() -> Runtime {
     builder.worker_threads(2).enable_all().build().unwrap()
 }
 
-/// A connection whose task is in another runtime than its endpoint ends with the endpoint's, at
-/// whichever socket it is: no task receives for it there, or keeps its deadlines.
+/// A connection whose task runs in another runtime than its endpoint ends with the endpoint's
+/// runtime, whichever socket it uses, because no task there receives for it or watches its
+/// deadlines any more.
 #[test]
 fn connections_end_with_the_runtime_of_their_endpoint() {
     for rebinds in [false, true] {
@@ -144,7 +145,8 @@ fn connections_end_with_the_runtime_of_their_endpoint() {
             let ended = soon("closed", connection.closed()).await;
             assert_eq!(ended, ConnectionError::RuntimeEnded);
             soon("wait_idle", endpoint.wait_idle()).await;
-            // Where the socket is not read any more, or was not yet seen to be of no use.
+            // Connecting may still work if the socket isn't read any more or if this wasn't noticed
+            // yet.
             if let Ok(connecting) = connect() {
                 let ended = soon("connecting", connecting).await;
                 assert_eq!(ended.unwrap_err(), ConnectionError::RuntimeEnded);
@@ -161,8 +163,8 @@ fn connections_end_with_the_runtime_of_their_endpoint() {
     }
 }
 
-/// Panics when an acknowledgement arrives, in the task that receives for all, or when application
-/// data leaves, in the connection's own.
+/// Panics in the receiving task when an acknowledgement arrives, or in the connection's own task
+/// when application data is sent.
 #[derive(Debug)]
 struct Panics {
     receiving: bool,
@@ -196,9 +198,9 @@ impl Controller for Panics {
     }
 }
 
-/// One connection's controller panics, as its task sends or as the endpoint's receives: everybody
-/// tasks that wait for that connection get the error, the endpoint forgets it, and the others go
-/// on.
+/// The controller of one connection panics, either in its own task while sending or in the
+/// endpoint's while receiving. All tasks that wait for this connection get the error, the endpoint
+/// removes it, and other connections continue.
 #[tokio::test]
 async fn a_panic_leaves_no_task_waiting() {
     for receiving in [true, false] {
@@ -217,7 +219,7 @@ async fn panicking(receiving: bool) {
     let honest = connect(transport()).await.unwrap();
     let factory =
         move |_: Instant, _: u16| -> Box<dyn Controller> { Box::new(Panics { receiving }) };
-    // It may panic before or after the handshake is over.
+    // The controller may panic before or after the handshake is complete.
     let defect = connect(TransportConfig::new(Arc::new(factory))).await;
     if let Ok(defect) = defect {
         if let Ok(mut stream) = defect.open_uni().await {
@@ -235,13 +237,13 @@ async fn panicking(receiving: bool) {
     assert_eq!(endpoint.shared.lock().core.connections(), 0);
 }
 
-/// The role of a connection of [`many`] that downloads and closes.
+/// The role of a connection in [`many`] that downloads and then closes.
 const HONEST: u8 = 2;
-/// What each downloads.
+/// Bytes that each connection downloads.
 const BYTES: usize = 1_000_000;
 
-/// A server that uploads to all who come. To some by controllers that panic: as it receives (1),
-/// or as it sends (0).
+/// Returns a server that uploads to all clients. The controllers of some connections panic while
+/// receiving (1) or sending (0).
 async fn many(server: Endpoint) {
     while let Some(incoming) = server.accept().await {
         tokio::spawn(async move {
@@ -264,8 +266,8 @@ async fn many(server: Endpoint) {
     }
 }
 
-/// Several threads open packets, of some connections that panic there, for the endpoint or in their
-/// own tasks, and as they send: each of them ends, and all others get what they asked for.
+/// Several threads open packets. Some connections panic in the endpoint's task, some in their own
+/// task, and some while sending. Each of these ends, and all others get the data they requested.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn panics_on_several_threads_end_their_connections_alone() {
     let crypto = Arc::new(testing::server(&[b"test"]));
@@ -274,7 +276,7 @@ async fn panics_on_several_threads_end_their_connections_alone() {
     let serving = tokio::spawn(many(server.clone()));
     let endpoint = Endpoint::client("127.0.0.1:0".parse().unwrap()).unwrap();
     let mut config = transport();
-    // The server has forgotten those that panicked, and answers their packets with a reset.
+    // The server has removed the connections that panicked, and answers their packets with a reset.
     config.keep_alive = Some(Duration::from_millis(50));
     let downloads: Vec<_> = (0..48)
         .map(|n: u8| {
@@ -301,7 +303,7 @@ async fn panics_on_several_threads_end_their_connections_alone() {
     }
     soon("wait_idle", server.wait_idle()).await;
     assert_eq!(server.shared.lock().core.connections(), 0);
-    // Connections' tasks drop what came last as they end.
+    // The tasks of connections drop their last datagrams as they end.
     let dropped = async {
         while server.shared.groups.held() > 0 {
             tokio::task::yield_now().await;

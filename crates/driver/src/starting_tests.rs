@@ -1,7 +1,7 @@
-//! Endpoints that are closed while a connection's TLS session is made.
+//! Endpoints that are closed while a connection's TLS session is being created.
 //!
-//! The session's maker closes the endpoint itself, which needs the endpoint's lock: these tests end
-//! only if it is not held meanwhile.
+//! The code that creates the session closes the endpoint itself, which takes the endpoint's lock.
+//! Therefore these tests only end if the lock is free at that time.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
@@ -15,7 +15,6 @@ fn loopback() -> SocketAddr {
     "127.0.0.1:0".parse().unwrap()
 }
 
-/// TLS whose sessions are made once the endpoint is closed.
 fn closing<T>(tls: T) -> (Arc<Tampered<T>>, Arc<OnceLock<Endpoint>>) {
     let endpoint = Arc::new(OnceLock::<Endpoint>::new());
     let closed = Arc::clone(&endpoint);

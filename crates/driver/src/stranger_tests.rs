@@ -1,4 +1,4 @@
-//! First packets that come many in one message, while other tasks want their turn.
+//! Many first packets arrive in one message, while other tasks need to run.
 
 use std::future::poll_fn;
 use std::net::{SocketAddr, UdpSocket};
@@ -12,7 +12,7 @@ use quinn_udp::{Transmit, UdpSockRef, UdpSocketState};
 use super::*;
 use pathmark_transport::{Instant, TransportConfig};
 
-/// First packets in one message of the kernel's.
+/// First packets in one message from the kernel.
 const TRAIN: usize = 50;
 
 fn transport() -> Arc<TransportConfig> {
@@ -25,12 +25,13 @@ fn loopback() -> SocketAddr {
     "127.0.0.1:0".parse().unwrap()
 }
 
-/// Initial packets in datagrams of full size, each of another client and none authentic.
+/// Returns Initial packets in full-size datagrams, each from another client, and none of them
+/// authentic.
 fn train(number: usize) -> Vec<u8> {
     let mut datagrams = Vec::new();
     for n in 0..TRAIN {
         let mut datagram = vec![0xa5; 1200];
-        // Long header, version 1, a destination id of its own, a source id, no token, a length.
+        // Long header, version 1, a unique destination ID, a source ID, no token, a length.
         datagram[..6].copy_from_slice(&[0xc0, 0, 0, 0, 1, 8]);
         datagram[6..14].copy_from_slice(&((number * TRAIN + n) as u64).to_be_bytes());
         datagram[14] = 8;
@@ -41,7 +42,7 @@ fn train(number: usize) -> Vec<u8> {
     datagrams
 }
 
-/// Lets all other tasks of the thread have one turn.
+/// Gives all other tasks of the thread one turn.
 async fn turn() {
     let mut is_first = true;
     poll_fn(|cx| match std::mem::take(&mut is_first) {
@@ -54,7 +55,8 @@ async fn turn() {
     .await;
 }
 
-/// How many of `number` forged packets a server deals with between two turns of a task, at most.
+/// Waits until a server has handled `number` forged packets, and returns the largest number between
+/// two turns of a task.
 async fn most_in_one_turn(server: Endpoint, number: usize) -> usize {
     let forged = || server.stats().dropped_forged_initials as usize;
     let (before, mut most) = (forged() / number * number, 0);
@@ -68,8 +70,8 @@ async fn most_in_one_turn(server: Endpoint, number: usize) -> usize {
     most
 }
 
-/// A batch of 32 messages may hold some two thousand first packets. Other tasks of the thread have
-/// their turns meanwhile, nothing is passed over, and a client that comes behind them gets in.
+/// A batch of 32 messages can hold about two thousand first packets. Other tasks of the thread get
+/// their turns in between, no packet is skipped, and a client behind them can connect.
 #[tokio::test]
 async fn a_train_of_first_packets_keeps_no_task_from_its_turn() {
     let crypto = Arc::new(testing::server(&[b"test"]));

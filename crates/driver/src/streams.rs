@@ -14,7 +14,7 @@ use super::stream_error::{ReadError, ReadToEndError};
 use pathmark_transport::VarInt;
 use pathmark_transport::streams::{self, StreamId};
 
-/// How a receiving part ended. The stream's state is gone then, so the part keeps this.
+/// How a receiving part ended, which must be kept here because the stream's state is gone by then.
 #[derive(Clone, Copy, Debug)]
 enum End {
     /// Everything was read.
@@ -26,7 +26,6 @@ enum End {
 }
 
 impl End {
-    /// What each further read returns.
     fn repeated<T>(self) -> Result<Option<T>, ReadError> {
         match self {
             Self::Read => Ok(None),
@@ -52,13 +51,13 @@ pub struct RecvStream {
     shared: Arc<Shared>,
     id: StreamId,
     end: Option<End>,
-    /// What [`read_to_end`](Self::read_to_end) has read and not returned.
+    /// Data that [`read_to_end`](Self::read_to_end) has read but not returned.
     kept: BytesMut,
-    /// A waker of the task that polled last is kept for it.
+    /// The connection keeps a waker of the task that polled last.
     waits: bool,
 }
 
-/// A future that waits for a receiving part; dropped, it leaves no waker behind.
+/// A future that waits for a receiving part. Dropping it removes its waker.
 struct Reading<'a>(&'a mut RecvStream);
 
 impl Drop for Reading<'_> {
@@ -86,14 +85,14 @@ impl RecvStream {
         self.id
     }
 
-    /// Bytes that were read and not returned.
+    /// Returns the number of bytes that were read but not returned.
     #[cfg(test)]
     pub(super) fn kept(&self) -> usize {
         self.kept.len()
     }
 
-    /// Reads the next data, in order, into `out`, and returns how many bytes, or `None` at the end,
-    /// even if you call it again. If `out` is empty, it immediately returns `Some(0)`.
+    /// Reads the next data, in order, into `out`, and returns the number of bytes, or `None` at the
+    /// end, even if you call it again. If `out` is empty, it immediately returns `Some(0)`.
     ///
     /// # Errors
     /// [`ReadError`] if the stream is reset or stopped, or if the connection is over and no data is
@@ -187,13 +186,13 @@ impl RecvStream {
         read: impl FnOnce(&mut streams::Streams, StreamId) -> Result<Option<T>, streams::ReadError>,
     ) -> Poll<Result<Option<T>, ReadError>> {
         if let Some(end) = self.end {
-            // Also where the connection is over since: nothing is missing.
+            // This also holds if the connection has ended since, because no data is missing.
             return Poll::Ready(end.repeated());
         }
         let mut state = self.shared.lock();
         let result = match read(state.core.streams(), self.id) {
             Ok(read) => Ok(read),
-            // What had arrived before the connection was lost can still be read.
+            // Data that arrived before the connection was lost can still be read.
             Err(streams::ReadError::Blocked) => match state.lost() {
                 Some(error) => Err(error.into()),
                 None => {
@@ -214,14 +213,16 @@ impl RecvStream {
             Err(ReadError::Reset(code)) => Some(End::Reset(*code)),
             Ok(Some(_)) | Err(_) => None,
         };
-        // Reading may have opened the peer's windows.
+        // Reading may have given the peer more credit.
         state.wake_driver_for_credit();
         Poll::Ready(result)
     }
 
-    /// Waits until the peer resets the stream (its application error code), or until it can't any
-    /// more (`None`) because all data has arrived or you have stopped the stream. Data that you can
-    /// read stays, and dropping the future changes nothing.
+    /// Waits until the peer resets the stream, and returns its application error code. Returns
+    /// `None` once this can't happen any more, because all data has arrived or you have stopped the
+    /// stream.
+    ///
+    /// This doesn't consume data, and dropping the future has no effect.
     ///
     /// # Errors
     /// [`ReadError::ConnectionLost`].
@@ -251,13 +252,13 @@ impl RecvStream {
             (Err(_), _) => None,
         };
         self.end = reset.map(End::Reset);
-        // The peer may open another stream.
+        // The peer may now open another stream.
         state.wake_driver_for_credit();
         Poll::Ready(Ok(reset))
     }
 
     /// Asks the peer to stop sending, with an application error code below 2^62. Data that has
-    /// arrived unread is dropped.
+    /// arrived but is unread is dropped.
     ///
     /// # Errors
     /// [`ReadError::Closed`] if the stream was already read to its end, reset or stopped.

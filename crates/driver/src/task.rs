@@ -1,4 +1,4 @@
-//! The task that drives a connection: sends, keeps deadlines, passes events on.
+//! The task that drives a connection: it sends, watches deadlines and handles events.
 
 use std::future::Future;
 use std::io;
@@ -17,50 +17,49 @@ use pathmark_transport::connection::{ConnectionError, Event, Transmit};
 use pathmark_transport::path::{BASE_MTU, ETHERNET_MTU};
 use pathmark_transport::{Duration, Instant};
 
-/// Batches that one turn of the task sends before other tasks get their turn.
+/// Batches that the task sends per turn before other tasks can run.
 const BATCHES_PER_TURN: usize = 16;
 
-/// Groups of datagrams that one turn of the task opens before it sends: their ACKs are due.
+/// Groups of datagrams that the task opens per turn before it sends, because their ACKs are due.
 const GROUPS_PER_TURN: usize = 4;
 
-/// Connections that are over are forgotten at multiples of this: no task waits for it, and one
-/// wake-up serves all that are due.
+/// Connections that have ended are removed at multiples of this interval. Since no task waits for
+/// this, a single wake-up can handle all that are due.
 const FORGETTING: Duration = Duration::from_millis(10);
 
-/// While the socket has no room, what is due is looked at after this time at the earliest, and
-/// after twice as long each time, since some deadlines only sending can meet …
+/// While the socket has no room, deadlines are first checked after this time, and then after twice
+/// as long each time, because sending is the only way to meet some of them …
 const FULL: Duration = Duration::from_millis(10);
-/// … up to this many times as long.
+/// … up to this multiple.
 const LONGEST_FULL: u32 = 64;
 
 /// Why a turn of sending ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Turn {
-    /// There is no more to send.
+    /// Nothing is left to send.
     Done,
-    /// The kernel has no room. The task is woken when it has.
+    /// The kernel has no room. The task will be woken when it has.
     Full,
-    /// Other tasks get their turn. The task is woken for its next one.
+    /// Other tasks get their turn. The task is woken for its next turn.
     Over,
 }
 
-/// The task that sends what a connection has to send, keeps its deadlines and passes its events on.
-/// It ends when the connection is over and its peer has been given time to receive the close.
+/// The task that sends for a connection, watches its deadlines and handles its events. It ends when
+/// the connection is over and its peer has had time to receive the close.
 pub(super) struct ConnectionTask {
     shared: Arc<Shared>,
     socket: Arc<Socket>,
     timer: Timer,
-    /// A batch that the kernel had no room for yet.
+    /// A batch for which the kernel had no room yet.
     unsent: Option<(Box<[u8]>, Transmit)>,
-    /// Waits for that room.
     room: Waiter,
-    /// Of all that is sent.
+    /// DSCP of all packets sent.
     dscp: u8,
     /// The last send failed.
     failing: bool,
-    /// The pause while the socket has no room, in times of [`FULL`].
+    /// The pause while the socket has no room, in multiples of [`FULL`].
     pause: u32,
-    /// The connection is over, and the endpoint knows.
+    /// The connection is over, and the endpoint has been informed.
     over: bool,
 }
 
@@ -80,8 +79,8 @@ impl ConnectionTask {
         }
     }
 
-    /// Sends batches until there is nothing to send, or the kernel or fairness to other tasks says
-    /// stop.
+    /// Sends batches until there is nothing left to send, the kernel has no room, or other tasks
+    /// should get a turn.
     fn send(&mut self, cx: &mut Context<'_>) -> Turn {
         let endpoint = Arc::clone(&self.shared.endpoint);
         let socket = Arc::clone(&self.socket);
@@ -96,7 +95,7 @@ impl ConnectionTask {
                     let mut state = self.shared.lock();
                     let transmit = state.core.poll_transmit(now, &mut buffer, segments);
                     if state.core.has_routing() {
-                        // The peer may use new ids as soon as they are sent.
+                        // The peer may use new connection IDs as soon as they are sent.
                         endpoint.route(now, self.shared.handle, &mut state.core);
                     }
                     drop(state);
@@ -125,10 +124,10 @@ impl ConnectionTask {
             }
             pending = Some((buffer, transmit));
             match socket.poll_writable(cx, &mut self.room) {
-                // Room was made in the meantime.
+                // There is room in the meantime.
                 Poll::Ready(Ok(())) => {}
                 Poll::Ready(Err(error)) => {
-                    // There will be no room any more.
+                    // There will never be room again.
                     let error = ConnectionError::Socket(error.kind());
                     self.shared.fail(&socket, &error);
                     return Turn::Done;
@@ -144,8 +143,8 @@ impl ConnectionTask {
         Turn::Over
     }
 
-    /// Opens what has arrived and waits, up to some groups, or until the application should read
-    /// DATAGRAM frames first; the task is woken for the rest.
+    /// Opens datagrams that have arrived, up to a few groups, or until the application should read
+    /// DATAGRAM frames first. The task is woken for the rest.
     fn open(&self, cx: &Context<'_>) {
         for _ in 0..GROUPS_PER_TURN {
             if self.shared.inbox.is_empty() {
@@ -166,7 +165,7 @@ impl ConnectionTask {
         }
     }
 
-    /// Goes on at another socket, if the endpoint has got one and the connection may.
+    /// Moves to another socket if the endpoint has one and the connection may migrate.
     fn change_socket(&mut self) {
         let mut state = self.shared.lock();
         if state.next_socket.is_some()
@@ -178,7 +177,7 @@ impl ConnectionTask {
             let mtu = interfaces.mtu(clock::now(), &next, remote, bound(next.local_address()));
             let mtu = mtu.unwrap_or(ETHERNET_MTU);
             self.shared.lock().core.set_interface_mtu(mtu);
-            // A datagram for which the former socket had no room is lost, like any datagram.
+            // A datagram for which the former socket had no room counts as lost.
             if let Some((buffer, _)) = self.unsent.take() {
                 self.shared.endpoint.give_buffer(buffer);
             }
@@ -187,7 +186,7 @@ impl ConnectionTask {
         }
     }
 
-    /// Tells the connection what became of a batch, where that is news.
+    /// Informs the connection about the result of sending a batch, if it needs to know.
     fn note(&mut self, sent: Sent, transmit: &Transmit) {
         match sent {
             Sent::TooLong => {
@@ -199,7 +198,7 @@ impl ConnectionTask {
                     && state.core.stats().packets_received == 0;
                 drop(state);
                 if begins && size <= BASE_MTU {
-                    // No smaller one would do.
+                    // A smaller datagram would not be allowed.
                     let error = ConnectionError::InterfaceTooNarrow(size);
                     self.shared.fail(&self.socket, &error);
                 }
@@ -208,11 +207,11 @@ impl ConnectionTask {
                 self.failing = true;
                 let mut state = self.shared.lock();
                 state.send_error = Some(kind);
-                // An error of a datagram to elsewhere, as an answer to a probe, is not of the path
-                // in use.
+                // An error of a datagram from another address, such as an answer to a probe,
+                // doesn't concern the current path.
                 let in_use = state.core.local_address();
                 if transmit.local.is_some() && transmit.local == in_use && is_address_gone(kind) {
-                    // Perhaps another address leads there. Without one, this is not tried again.
+                    // Another address may work. Without a source address, this is not tried again.
                     state.core.migrate(clock::now(), None);
                 }
                 let is_lost = is_lasting(kind)
@@ -220,8 +219,8 @@ impl ConnectionTask {
                     && state.core.is_handshaking()
                     && state.core.stats().packets_received == 0;
                 drop(state);
-                // The kernel shows ICMP errors by the next call, too: what came from elsewhere has
-                // to last.
+                // The kernel also reports ICMP errors at the next call. Since these can come from
+                // anyone, they only count if they last.
                 let is_lost = is_lost
                     && (!self.socket.has_icmp_errors() || self.shared.is_long_out_of_reach());
                 if is_lost {
@@ -244,8 +243,8 @@ fn next_forgetting(deadline: Instant) -> Instant {
     deadline + FORGETTING.saturating_sub(Duration::from_nanos(over))
 }
 
-/// Errors of the kernel for a source address that this host no longer has: Linux EINVAL or
-/// ENETUNREACH.
+/// Returns true for the kernel's errors about a source address that this host no longer has: EINVAL
+/// or ENETUNREACH on Linux.
 fn is_address_gone(kind: io::ErrorKind) -> bool {
     matches!(
         kind,
@@ -255,8 +254,9 @@ fn is_address_gone(kind: io::ErrorKind) -> bool {
     )
 }
 
-/// Errors of the kernel for a destination that it does not send to: no route, none from this
-/// address, not allowed (Linux ENETUNREACH, EHOSTUNREACH, EADDRNOTAVAIL, EINVAL, EACCES, EPERM).
+/// Returns true for the kernel's errors about a destination to which it can't send: no route, no
+/// route from this address, or not allowed (on Linux ENETUNREACH, EHOSTUNREACH, EADDRNOTAVAIL,
+/// EINVAL, EACCES, EPERM).
 fn is_lasting(kind: io::ErrorKind) -> bool {
     is_address_gone(kind)
         || matches!(
@@ -270,7 +270,7 @@ impl Future for ConnectionTask {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let this = &mut *self;
-        // After a panic the state serves to end the connection, and for nothing else.
+        // After a panic, the state is only used for ending the connection.
         let polled = catch_unwind(AssertUnwindSafe(|| this.turn(cx)));
         if polled.is_err() {
             tracing::error!("a connection panicked, and ends");
@@ -284,13 +284,13 @@ impl Future for ConnectionTask {
 }
 
 impl ConnectionTask {
-    /// One turn of the task.
+    /// Runs one turn of the task.
     fn turn(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let this = self;
-        // A change of the connection from here on wakes this task again.
+        // Any later change of the connection wakes this task again.
         this.shared.lock().driver = Some(cx.waker().clone());
         if this.shared.is_broken() || this.timer.is_gone() {
-            // As after the end of its runtime.
+            // The connection ends as it does with its runtime.
             return Poll::Ready(());
         }
         this.shared.inbox.wait(cx.waker());
@@ -303,13 +303,15 @@ impl ConnectionTask {
             let turn = this.send(cx);
             let now = clock::now();
             if turn == Turn::Over {
-                // It was busy for long, and will be again.
+                // The task was busy for a whole turn and will be again, so it wakes those due
+                // itself.
                 this.shared.endpoint.timers.wake_due(now);
             }
             let shared = Arc::clone(&this.shared);
             let mut state = shared.lock();
             if turn != Turn::Done && state.core.deadline().is_some_and(|at| at <= now) {
-                // A peer's silence, a close, a handshake end in time, also where nothing leaves.
+                // Idle timeouts, closes and handshakes must end in time even if nothing can be
+                // sent.
                 state.core.handle_timeout(now);
             }
             while let Some(event) = state.core.poll_event() {
@@ -322,8 +324,8 @@ impl ConnectionTask {
                 this.over = true;
                 state.wake_later(idle);
                 if state.lost().is_none() {
-                    // It has had to make room, and is refused only after this: the tasks that wait
-                    // get the reason.
+                    // The connection had to make room and is only refused now. Waiting tasks get
+                    // this reason.
                     state.core.refuse(now);
                     let refused = state.core.error().cloned();
                     state.settle(&refused.unwrap_or(ConnectionError::LocallyClosed));
@@ -359,8 +361,9 @@ impl Drop for ConnectionTask {
     fn drop(&mut self) {
         self.shared.inbox.close();
         if !self.over {
-            // Its runtime has ended, or it panicked: tasks elsewhere that wait are woken, and the
-            // endpoint lets go of the connection, which would hold it in turn.
+            // The runtime has ended, or the task has panicked. Tasks in other runtimes must be
+            // woken, and the endpoint must drop the connection, because the two hold references to
+            // each other.
             self.shared.lock().settle(&ConnectionError::RuntimeEnded);
             self.shared.endpoint.abandon(self.shared.handle);
         }

@@ -1,5 +1,5 @@
-//! What a connection's task does for others, and how it handles the kernel's errors. The tests
-//! poll a task of their own for the connection, once.
+//! What a connection's task does for others, and how it handles errors of the kernel. The tests
+//! poll their own task for the connection, once.
 
 use std::future::Future;
 use std::net::{IpAddr, UdpSocket};
@@ -24,7 +24,7 @@ fn endpoint() -> Endpoint {
     Endpoint::client("127.0.0.1:0".parse().unwrap()).unwrap()
 }
 
-/// A task of the connection has one turn. True if it wants another one at once.
+/// Gives a task of the connection one turn. Returns true if it wants another one immediately.
 fn has_a_turn(endpoint: &Endpoint, shared: &Arc<Shared>) -> bool {
     let again = Arc::new(Woken::default());
     let waker = Waker::from(Arc::clone(&again));
@@ -37,7 +37,7 @@ fn has_a_turn(endpoint: &Endpoint, shared: &Arc<Shared>) -> bool {
     again.take()
 }
 
-/// As much as the application has, as fast as it can.
+/// Sends as much as the application has, as fast as possible.
 #[derive(Debug)]
 struct Boundless;
 
@@ -57,14 +57,14 @@ impl Controller for Boundless {
     }
 }
 
-/// Settings of a connection that no window holds back.
+/// Returns settings of a connection that no window limits.
 pub(super) fn boundless() -> TransportConfig {
     let factory = |_: Instant, _: u16| -> Box<dyn Controller> { Box::new(Boundless) };
     TransportConfig::new(Arc::new(factory))
 }
 
-/// A runtime whose threads are busy looks at the kernel's timer late. A task that gives up its turn
-/// with more to send wakes those whose deadlines have passed.
+/// If a runtime's threads are busy, it checks the kernel's timer late. A task that ends its turn
+/// with more data to send therefore wakes the connections whose deadlines have passed.
 #[tokio::test]
 async fn a_task_that_is_busy_for_long_wakes_those_that_are_due() {
     let mut transport = boundless();
@@ -77,7 +77,7 @@ async fn a_task_that_is_busy_for_long_wakes_those_that_are_due() {
     let mut due = Timer::new(&endpoint.shared.timers);
     let woken = Arc::new(Woken::default());
     let waker = Waker::from(Arc::clone(&woken));
-    // From here on no other task has a turn.
+    // From here on, no other task gets a turn.
     let data = vec![7; 8 << 20];
     let written = pin!(stream.write_all(&data)).poll(&mut Context::from_waker(Waker::noop()));
     assert_eq!(written, Poll::Ready(Ok(())));
@@ -94,8 +94,9 @@ async fn a_task_that_is_busy_for_long_wakes_those_that_are_due() {
     assert!(woken.take());
 }
 
-/// An error of a datagram from elsewhere, as the answer to a probe, is not of the path in use: the
-/// kernel refuses a source address that is none of this host's, and the connection stays.
+/// An error of a datagram from another address, such as an answer to a probe, doesn't concern the
+/// current path. Here the kernel refuses a source address that doesn't belong to this host, and the
+/// connection stays on its path.
 #[tokio::test]
 async fn an_answer_that_cannot_leave_moves_no_connection() {
     let elsewhere: IpAddr = [192, 0, 2, 77].into();
@@ -138,14 +139,14 @@ async fn an_answer_that_cannot_leave_moves_no_connection() {
     assert!(before.is_some_and(|local| local.is_loopback()));
 }
 
-/// Where a connection moves to a socket whose interface carries more than the former one's, it
-/// looks for what gets through there.
+/// If a connection moves to a socket whose interface has a higher MTU, it probes for what gets
+/// through there.
 #[tokio::test]
 async fn a_connection_that_moves_tries_what_the_next_interface_carries() {
     let endpoint = endpoint();
     let ends = connected_from(&endpoint, transport()).await;
     ends.0.confirmed().await.unwrap();
-    // As if the interface carried no more than this so far.
+    // Pretend that the interface had no higher MTU so far.
     ends.0.shared().lock().core.set_interface_mtu(1300);
     upload(&ends, 1_000_000).await;
     assert_eq!(ends.0.path_report().mtu, 1300);
@@ -163,8 +164,7 @@ async fn a_connection_that_moves_tries_what_the_next_interface_carries() {
     assert_eq!(ends.0.path_report().mtu, 8972);
 }
 
-/// What a server gives for the next connection is kept up to a bound, of a bounded number of
-/// servers.
+/// Tokens for later connections are kept up to a length limit, for a limited number of servers.
 #[tokio::test]
 async fn tokens_are_remembered_up_to_a_bound() {
     // [9000 8.1.3 own-server]
@@ -183,7 +183,7 @@ async fn tokens_are_remembered_up_to_a_bound() {
     assert_eq!((kept("one more", 100), kept("short", 200)), (0, 200));
 }
 
-/// Tasks of an endpoint and of its connections end with them.
+/// The tasks of an endpoint and of its connections end with them.
 #[test]
 fn an_endpoint_leaves_no_task_behind() {
     for threads in [1, 2] {
@@ -199,7 +199,7 @@ fn an_endpoint_leaves_no_task_behind() {
                     .num_alive_tasks()
             };
             let none = async || {
-                // Nothing tells when a task has ended: it is asked again and again.
+                // No event reports that a task has ended, so this is polled.
                 let ended = async {
                     while tasks() > 0 {
                         tokio::task::yield_now().await;

@@ -1,15 +1,16 @@
-//! Deadlines of all connections of an endpoint, kept by one timer that is finer than the runtime's.
+//! Deadlines of all connections of an endpoint, using one timer that is more precise than the
+//! runtime's.
 //!
 //! ```text
 //!   connection tasks ─ deadline, waker ─► Timers ─ earliest ─► one kernel timer ─► TimerTask ─ wakes those due
 //! ```
 //!
-//! A deadline that moves back, as most do with each packet, costs no system call: the kernel's
-//! timer stays as it is, and is set again when it fires. The task that sets it holds no lock
-//! meanwhile: others that want it set leave that to this task.
+//! Most packets move a deadline back. This costs no system call: the kernel's timer isn't changed
+//! until it fires, and is then set again. A task that sets the timer holds no lock during the
+//! system call; if other tasks want to set it at the same time, they leave this to the first.
 //!
-//! A runtime whose threads are all busy looks at the kernel's timer only after many turns of its
-//! tasks. So the tasks that may be busy for long [wake those due](Timers::wake_due) themselves.
+//! A runtime whose threads are all busy only checks the kernel's timer after many turns of its
+//! tasks. Therefore tasks that may be busy for long [wake those due](Timers::wake_due) themselves.
 
 use std::future::Future;
 use std::io;
@@ -23,26 +24,26 @@ use super::deadlines::Deadlines;
 use super::sys::{Alarm, SystemAlarm};
 use pathmark_transport::Instant;
 
-/// No task sets the kernel's timer.
+/// No task is setting the kernel's timer.
 const UNSET: u8 = 0;
-/// A task sets it.
+/// A task is setting it.
 const SETTING: u8 = 1;
-/// A task sets it, and then sets it once more.
+/// A task is setting it, and must then set it once more.
 const AGAIN: u8 = 2;
 
 /// The deadlines of an endpoint's connections.
 #[derive(Debug)]
 pub(super) struct Timers<A = SystemAlarm> {
     state: Mutex<State>,
-    /// The earliest deadline, in nanoseconds, [`u64::MAX`] if there is none: to see without the
-    /// lock that nothing is due. Changed under the lock.
+    /// The earliest deadline in nanoseconds, or [`u64::MAX`] if there is none. Without taking the
+    /// lock, tasks can use it to see that nothing is due. It only changes under the lock.
     first: AtomicU64,
     alarm: A,
-    /// [`UNSET`], [`SETTING`] or [`AGAIN`]; tasks other than the one that sets the timer change it
-    /// under the lock.
+    /// [`UNSET`], [`SETTING`] or [`AGAIN`]. Tasks change this under the lock, except for the task
+    /// that is setting the timer.
     setting: AtomicU8,
-    /// The task is gone before its time, and with it the kernel's timer: no deadline passes any
-    /// more. Changed under the lock.
+    /// The task has ended prematurely, and the kernel's timer with it, so that no deadline will be
+    /// noticed any more. This only changes under the lock.
     gone: AtomicBool,
     /// Called before the system call.
     #[cfg(test)]
@@ -52,17 +53,19 @@ pub(super) struct Timers<A = SystemAlarm> {
 #[derive(Debug, Default)]
 struct State {
     deadlines: Deadlines<Waker>,
-    /// When the kernel's timer fires, if it is set, or is about to be.
+    /// When the kernel's timer fires, if it is set or about to be.
     armed: Option<Instant>,
-    /// The task that waits for it.
+    /// The task that waits for the timer.
     task: Option<Waker>,
-    /// No task will need a timer any more.
+    /// No task needs a timer any more.
     over: bool,
 }
 
 impl<A: Alarm> Timers<A> {
+    /// Creates the timer.
+    ///
     /// # Errors
-    /// If the kernel gives no timer.
+    /// If the kernel provides no timer.
     pub(super) fn new() -> io::Result<Self> {
         Ok(Self {
             state: Mutex::default(),
@@ -79,7 +82,6 @@ impl<A: Alarm> Timers<A> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends the task.
     pub(super) fn end(&self) {
         let mut state = self.lock();
         state.over = true;
@@ -88,25 +90,26 @@ impl<A: Alarm> Timers<A> {
         }
     }
 
-    /// True if no deadline passes any more: the runtime that the task was in has ended.
+    /// Returns true if deadlines aren't noticed any more because the runtime of the timer task has
+    /// ended.
     pub(super) fn are_gone(&self) -> bool {
         self.gone.load(Ordering::Acquire)
     }
 
-    /// After each change of deadlines.
+    /// Updates the earliest deadline. This must be called after each change.
     fn note_first(&self, state: &State) {
         let first = state.deadlines.first().map_or(u64::MAX, Instant::as_nanos);
         self.first.store(first, Ordering::Relaxed);
     }
 
-    /// Wakes the connections whose deadlines have passed. If none has, this costs next to nothing.
+    /// Wakes the connections whose deadlines have passed. If there are none, this is very cheap.
     pub(super) fn wake_due(&self, now: Instant) {
         while self.first.load(Ordering::Relaxed) <= now.as_nanos() {
             let mut state = self.lock();
             let due = state.deadlines.take_due(now);
             self.note_first(&state);
             drop(state);
-            // The kernel's timer fires for nothing then, and is set again.
+            // The kernel's timer will then fire without need and be set again.
             match due {
                 Some(waker) => waker.wake(),
                 None => return,
@@ -114,7 +117,7 @@ impl<A: Alarm> Timers<A> {
         }
     }
 
-    /// Sees to it that the kernel's timer fires by the earliest deadline.
+    /// Makes sure that the kernel's timer fires no later than the earliest deadline.
     fn arm<'a>(&'a self, mut state: MutexGuard<'a, State>) {
         let Some(first) = state.deadlines.first() else {
             return;
@@ -123,7 +126,7 @@ impl<A: Alarm> Timers<A> {
             return;
         }
         state.armed = Some(first);
-        // What is written here is read under the lock: the order of other memory does not matter.
+        // The lock orders all other memory accesses.
         let order = Ordering::Relaxed;
         if self.setting.swap(AGAIN, order) != UNSET {
             return;
@@ -159,12 +162,12 @@ impl<A: Alarm> Timers<A> {
     }
 }
 
-/// One connection's deadline. Dropped, it is forgotten.
+/// The deadline of one connection. Dropping this removes the deadline.
 #[derive(Debug)]
 pub(super) struct Timer<A: Alarm = SystemAlarm> {
     timers: Arc<Timers<A>>,
     key: usize,
-    /// What was asked for last and has not passed.
+    /// The latest request, unless it has passed.
     set: Option<(Instant, Waker)>,
 }
 
@@ -178,13 +181,13 @@ impl<A: Alarm> Timer<A> {
         }
     }
 
-    /// True if it wakes no task any more.
+    /// Returns true if this timer can't wake tasks any more.
     pub(super) fn is_gone(&self) -> bool {
         self.timers.are_gone()
     }
 
-    /// Ready once `deadline` has passed; otherwise the task is woken then. A deadline in the past
-    /// is ready at once. Where no deadline passes any more the task is woken to see that.
+    /// Returns `Ready` once `deadline` has passed, immediately if it is in the past; otherwise the
+    /// task will be woken then. The task is also woken if the timer task ends.
     pub(super) fn poll(
         &mut self,
         cx: &Context<'_>,
@@ -258,7 +261,8 @@ impl<A: Alarm> Future for TimerTask<A> {
             if state.over {
                 return Poll::Ready(());
             }
-            // Before it looks: a task that sets the timer later wakes it, if the alarm needs that.
+            // This is registered before checking the deadlines, so that a task that sets the timer
+            // later can wake this task if the alarm needs that.
             if state
                 .task
                 .as_ref()
@@ -292,7 +296,7 @@ impl<A: Alarm> Drop for TimerTask<A> {
         if std::mem::replace(&mut state.over, true) {
             return;
         }
-        // Its runtime has ended. Connections' tasks may be in others, and see it.
+        // The runtime has ended. Tasks of connections may be in other runtimes, and must see this.
         self.timers.gone.store(true, Ordering::Release);
         let waiting = state.deadlines.take_all();
         self.timers.note_first(&state);
@@ -315,7 +319,7 @@ mod tests {
     thread_local! {
         /// Deadlines that the kernel's timer was about to be set to.
         static SET: RefCell<Vec<Option<Instant>>> = const { RefCell::new(Vec::new()) };
-        /// Set while the first one is.
+        /// Another timer to set while the first one is being set.
         static OTHER: RefCell<Option<(Timer, Instant)>> = const { RefCell::new(None) };
     }
 
@@ -333,8 +337,8 @@ mod tests {
         assert!(timer.poll(&cx, clock::now(), Some(at)).is_pending());
     }
 
-    /// The task that sets the kernel's timer blocks no other, and sets it once more if an earlier
-    /// deadline comes meanwhile; later ones cost no system call.
+    /// While a task sets the kernel's timer, others aren't blocked. The task sets it again if an
+    /// earlier deadline is added meanwhile, whereas later deadlines cost no system call.
     #[tokio::test]
     async fn the_lock_is_free_while_the_kernels_timer_is_set() {
         let timers = Arc::new(Timers::<SystemAlarm>::new().unwrap());
@@ -353,13 +357,13 @@ mod tests {
         assert_eq!(SET.take(), [Some(earliest)]);
     }
 
-    /// Many tasks on several threads set deadlines near and far, and each passes.
+    /// Many tasks on several threads set near and far deadlines, and each of these is noticed.
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
     async fn each_deadline_passes_whichever_task_sets_the_timer() {
         each_deadline_passes::<SystemAlarm>().await;
     }
 
-    /// Also with the timer of systems that have no other.
+    /// The same with the timer of systems that have no kernel timer.
     #[cfg(target_os = "linux")]
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
     async fn each_deadline_passes_by_the_runtimes_timer() {
@@ -415,7 +419,7 @@ mod tests {
         assert_eq!(due(before), [false; 3]);
         assert_eq!(due(at[0]), [true, true, false]);
         assert_eq!(due(at[0]), [false; 3]);
-        // What is forgotten, and what was moved.
+        // One deadline is removed, and another moved.
         let cx = Context::from_waker(Waker::noop());
         assert!(set[2].poll(&cx, now, None).is_pending());
         assert_eq!(timers.first.load(Ordering::Relaxed), u64::MAX);
@@ -426,11 +430,11 @@ mod tests {
         assert_eq!(timers.first.load(Ordering::Relaxed), u64::MAX);
     }
 
-    /// A timer that sees what is set by the next poll only, and to which a deadline is set just
-    /// after it was polled.
+    /// A timer that only takes effect at the next poll, and for which a deadline is set just after
+    /// that poll.
     #[derive(Debug, Default)]
     struct Overtaken {
-        /// What was set since the last poll.
+        /// The timer was set since the last poll.
         is_set: AtomicBool,
     }
 

@@ -1,5 +1,5 @@
-//! Datagrams that wait until the task of their connection opens them, so that what arrives at one
-//! socket is decrypted on as many cores as the runtime has.
+//! Datagrams that wait until the task of their connection opens them, so that datagrams of a single
+//! socket can be decrypted on all cores of the runtime.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -8,25 +8,25 @@ use std::task::Waker;
 
 use pathmark_transport::connection::Received;
 
-/// Bytes of datagrams after which a [`Group`] is full; its last one may go beyond.
+/// Bytes of datagrams after which a [`Group`] is full; the last datagram may exceed this.
 const GROUP: usize = 64 * 1024;
-/// Bytes that wait for one connection's task, at most, but for one group.
+/// Largest number of bytes waiting for one connection's task, which one more group may exceed.
 const CONNECTION: usize = 1 << 20;
-/// Bytes that wait for all tasks of an endpoint, at most, but for one group.
+/// Largest number of bytes waiting for all tasks of an endpoint, which one more group may exceed.
 const ENDPOINT: usize = 16 << 20;
-/// Empty groups that an endpoint keeps.
+/// Empty groups that an endpoint keeps for reuse.
 const SPARE: usize = 16;
 
-/// Datagrams of one connection in the order of their arrival.
+/// Datagrams of one connection in order of arrival.
 #[derive(Debug, Default)]
 pub(super) struct Group {
     bytes: Vec<u8>,
-    /// Fields of each one's IP header, and its length.
+    /// For each datagram, the fields of its IP header and its length.
     datagrams: Vec<(Received, usize)>,
 }
 
 impl Group {
-    /// Adds a datagram. True if the group is full.
+    /// Adds a datagram, and returns true if the group is now full.
     pub(super) fn add(&mut self, received: Received, datagram: &[u8]) -> bool {
         self.bytes.extend_from_slice(datagram);
         self.datagrams.push((received, datagram.len()));
@@ -37,12 +37,12 @@ impl Group {
         self.datagrams.is_empty()
     }
 
-    /// Datagrams in it.
+    /// Returns the number of datagrams.
     pub(super) fn len(&self) -> usize {
         self.datagrams.len()
     }
 
-    /// Its datagrams, to be opened in place.
+    /// Iterates over the datagrams, which can be opened in place.
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (Received, &mut [u8])> {
         let mut rest = &mut *self.bytes;
         self.datagrams.iter().map(move |(received, len)| {
@@ -52,13 +52,13 @@ impl Group {
         })
     }
 
-    /// Bytes of memory that it takes.
+    /// Returns the memory in bytes that the group takes.
     fn size(&self) -> usize {
         self.bytes.capacity() + self.datagrams.capacity() * size_of::<(Received, usize)>()
     }
 }
 
-/// What an endpoint's groups may take together, and groups to be used again.
+/// Counts the memory of all waiting groups of an endpoint, and keeps groups for reuse.
 #[derive(Debug, Default)]
 pub(super) struct Groups {
     held: AtomicUsize,
@@ -70,37 +70,36 @@ impl Groups {
         self.spare.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// An empty group.
     pub(super) fn take(&self) -> Group {
         self.spare().pop().unwrap_or_default()
     }
 
-    /// Takes a group back whose datagrams were opened.
+    /// Takes back a group after its datagrams were opened.
     pub(super) fn give(&self, mut group: Group) {
         group.bytes.clear();
         group.datagrams.clear();
         let mut spare = self.spare();
-        // A group that grew with a last datagram of 64 KiB is not kept.
+        // A group that has grown by a last datagram of 64 KiB is not kept.
         if spare.len() < SPARE && group.bytes.capacity() <= 2 * GROUP {
             spare.push(group);
         }
     }
 
-    /// Bytes that wait in all inboxes.
+    /// Returns the bytes that wait in all inboxes.
     pub(super) fn held(&self) -> usize {
         self.held.load(Ordering::Relaxed)
     }
 }
 
-/// What waits for the task of one connection.
+/// The datagrams that wait for the task of one connection.
 #[derive(Debug)]
 pub(super) struct Inbox {
     groups: Arc<Groups>,
-    /// Groups in the queue, to see without its lock that there are none.
+    /// Number of groups in the queue, so that tasks can see without its lock that it is empty.
     count: AtomicUsize,
-    /// A group was taken out and is not opened yet.
+    /// A group was taken out but is not completely opened yet.
     opening: AtomicBool,
-    /// A group was opened.
+    /// At least one group was opened.
     has_opened: AtomicBool,
     queue: Mutex<Queue>,
 }
@@ -108,9 +107,8 @@ pub(super) struct Inbox {
 #[derive(Debug, Default)]
 struct Queue {
     groups: VecDeque<Group>,
-    /// What they take.
+    /// Memory of the waiting groups.
     bytes: usize,
-    /// The task's.
     waker: Option<Waker>,
     /// The task has ended.
     closed: bool,
@@ -131,25 +129,25 @@ impl Inbox {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// True if nothing waits.
+    /// Returns true if nothing is waiting.
     pub(super) fn is_empty(&self) -> bool {
         self.count.load(Ordering::Acquire) == 0
     }
 
-    /// True if something waits or is being opened that came after the first group. The first one
-    /// of a server's connection holds what its client sent before it was answered, and so never
-    /// the end of a handshake.
+    /// Returns true if anything after the first group is waiting or being opened. The first group
+    /// of a server's connection contains what the client sent before receiving an answer, so it
+    /// can't complete the handshake.
     pub(super) fn has_unread(&self) -> bool {
-        // In this order: what was taken out is being opened before the queue is seen to be empty.
+        // The order matters: `opening` is set before the queue becomes empty.
         let waits = !self.is_empty() || self.opening.load(Ordering::Acquire);
         waits && self.has_opened.load(Ordering::Relaxed)
     }
 
-    /// Has a group wait. It is given back if too much waits already: the caller opens all that
-    /// waits, and then this. With the task's end everything is dropped.
+    /// Queues a group for the task. If the task has ended, the group is dropped.
     ///
     /// # Errors
-    /// The group.
+    /// Returns the group if too much is waiting already. The caller must then open all waiting
+    /// groups, followed by this one.
     pub(super) fn push(&self, group: Group) -> Result<(), Group> {
         let size = group.size();
         let mut queue = self.lock();
@@ -168,9 +166,9 @@ impl Inbox {
         Ok(())
     }
 
-    /// The group that has waited longest, to be [given back](Groups::give) once it is
-    /// [opened](Self::opened). To be asked by who holds the connection's lock, so that groups are
-    /// opened in their order.
+    /// Takes out the group that has waited longest. The caller must hold the connection's lock, so
+    /// that groups are opened in order. It must call [`opened`](Self::opened) afterwards, and [give
+    /// the group back](Groups::give).
     pub(super) fn pop(&self) -> Option<Group> {
         if self.is_empty() {
             return None;
@@ -185,13 +183,13 @@ impl Inbox {
         Some(group)
     }
 
-    /// The group that was taken out is opened, and the endpoint knows what came of it.
+    /// Reports that the group taken out is opened and that the endpoint has been updated.
     pub(super) fn opened(&self) {
         self.has_opened.store(true, Ordering::Relaxed);
         self.opening.store(false, Ordering::Release);
     }
 
-    /// Has the task woken by the next [`wake`](Self::wake).
+    /// Registers a waker for the next [`wake`](Self::wake).
     pub(super) fn wait(&self, waker: &Waker) {
         let mut queue = self.lock();
         match &mut queue.waker {
@@ -200,7 +198,7 @@ impl Inbox {
         }
     }
 
-    /// Wakes the task: something waits.
+    /// Wakes the task because something is waiting.
     pub(super) fn wake(&self) {
         let waker = self.lock().waker.take();
         if let Some(waker) = waker {
@@ -208,7 +206,7 @@ impl Inbox {
         }
     }
 
-    /// The task has ended: no task opens them any more.
+    /// Reports that the task has ended, and drops all groups.
     pub(super) fn close(&self) {
         let mut queue = self.lock();
         queue.closed = true;
@@ -293,8 +291,8 @@ mod tests {
         assert_eq!(adds, Some(GROUP.div_ceil(1200)));
     }
 
-    /// What waits is bounded, for each connection and for all together, and one that is full takes
-    /// nothing from another.
+    /// Waiting data is limited for each connection and for all together, and a full inbox takes no
+    /// room from another.
     #[test]
     fn no_more_waits_than_may() {
         let groups = Arc::new(Groups::default());
@@ -320,7 +318,7 @@ mod tests {
             fill(inbox);
         });
         assert!(groups.held() >= ENDPOINT && groups.held() < ENDPOINT + size);
-        // Tiny datagrams are counted with their bookkeeping.
+        // For tiny datagrams, the bookkeeping counts as well.
         let before = groups.held();
         inboxes.first().unwrap().close();
         first.push(group(&groups, 0, &[1; 1000])).unwrap();

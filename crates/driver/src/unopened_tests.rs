@@ -17,7 +17,6 @@ fn server() -> Endpoint {
     server_with_places(64)
 }
 
-/// For `handshakes` handshakes at once.
 fn server_with_places(handshakes: usize) -> Endpoint {
     let crypto = Arc::new(testing::server(&[b"test"]));
     let mut config = ServerConfig::new(crypto, Arc::new(transport()));
@@ -47,19 +46,20 @@ async fn upload(server: SocketAddr, number: usize) {
     stream.stopped().await.unwrap();
 }
 
-/// Whose content arrived, whole; `None`: the connection ended before.
+/// Receives an upload and returns the number of its sender, or `None` if the connection ended
+/// before it was complete.
 async fn download(incoming: Incoming) -> Option<usize> {
     let connection = incoming.accept().ok()?.await.ok()?;
     let mut stream = connection.accept_uni().await.ok()?;
     let got = stream.read_to_end(BYTES + 1).await.ok()?;
     let (number, content_got) = got.split_first()?;
     assert_eq!(content_got, content(usize::from(*number)), "{number}");
-    // Until the client knows that it has arrived.
+    // Until the client knows that everything has arrived.
     connection.closed().await;
     Some(usize::from(*number))
 }
 
-/// Lets other tasks run until it is so.
+/// Lets other tasks run until the condition holds.
 async fn until(mut is_so: impl FnMut() -> bool) {
     let deadline = now() + Duration::from_secs(10);
     while !is_so() {
@@ -68,8 +68,8 @@ async fn until(mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Several connections share the socket, and one client is gone midway: the others' data is whole,
-/// packets were opened by tasks of their own, and nothing is kept of any.
+/// Several connections share the socket, and one client disappears midway. The data of the others
+/// is complete, their own tasks have opened packets, and nothing is left in memory.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn packets_of_many_connections_are_opened_by_their_tasks() {
     let server = server();
@@ -85,7 +85,7 @@ async fn packets_of_many_connections_are_opened_by_their_tasks() {
             let connection = connecting.unwrap().await.unwrap();
             let mut stream = connection.open_uni().await.unwrap();
             stream.write_all(&content(0)[..BYTES / 2]).await.unwrap();
-            // With the runtime ends everything, without a word.
+            // With the runtime, everything ends without a close.
             std::mem::forget((endpoint, connection, stream));
         });
     });
@@ -113,12 +113,12 @@ async fn packets_of_many_connections_are_opened_by_their_tasks() {
         0 < stats.handed_over && stats.handed_over < stats.received,
         "{stats:?}"
     );
-    // Connections' tasks drop what came last as they end.
+    // The tasks of connections drop their last datagrams as they end.
     until(|| server.shared.groups.held() == 0).await;
 }
 
-/// The task of one connection does not run. What waits for it is bounded, the task that receives
-/// opens the rest, and others go on.
+/// The task of one connection doesn't run. The data that waits for it is limited, the receiving
+/// task opens the rest, and other connections continue.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_task_that_does_not_run_holds_up_no_other() {
     let server = server();
@@ -131,7 +131,7 @@ async fn a_task_that_does_not_run_holds_up_no_other() {
         let runtime = tokio::runtime::Builder::new_current_thread();
         let runtime = { runtime }.enable_all().build().unwrap();
         let accepted = runtime.block_on(async { incoming.accept().unwrap().await.unwrap() });
-        // From here on its task does not run.
+        // From here on, its task doesn't run.
         (accepted, runtime)
     })
     .join()
@@ -165,13 +165,13 @@ async fn a_task_that_does_not_run_holds_up_no_other() {
         "{waits} groups, {} dropped",
         opened()
     );
-    // The peer's own datagrams may have come behind these.
+    // The peer's own datagrams may have arrived after these.
     until(|| {
         shared.receive_group(now(), Group::default());
         server.shared.groups.held() == 0
     })
     .await;
-    // Others, on the same socket.
+    // Other connections, at the same socket.
     let uploading = tokio::spawn(upload(address, 5));
     let other = server.accept().await.unwrap();
     assert_eq!(download(other).await, Some(5));
@@ -180,7 +180,7 @@ async fn a_task_that_does_not_run_holds_up_no_other() {
     std::thread::spawn(move || drop(runtime)).join().unwrap();
 }
 
-/// Holds a connection's lock on a thread of its own, until the sender is dropped.
+/// Holds a connection's lock on a separate thread, until the sender is dropped.
 fn hold(shared: &Arc<Shared>) -> (std::sync::mpsc::Sender<()>, std::thread::JoinHandle<()>) {
     let shared = Arc::clone(shared);
     let (release, released) = std::sync::mpsc::channel();
@@ -195,8 +195,8 @@ fn hold(shared: &Arc<Shared>) -> (std::sync::mpsc::Sender<()>, std::thread::Join
     (release, holder)
 }
 
-/// The lock of a connection in its handshake is held, as by its task while it signs. What arrives
-/// for it waits, and others go on.
+/// The lock of a connection in its handshake is held, as its task does while signing. Arriving
+/// datagrams wait for it, and other connections continue.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_connection_at_work_holds_up_no_other() {
     let server = server();
@@ -205,7 +205,7 @@ async fn a_connection_at_work_holds_up_no_other() {
     let connecting = endpoint.connect_with(client(transport()), address, "server.test");
     let connecting = connecting.unwrap();
     let incoming = server.accept().await.unwrap();
-    // So that the handshake is not over before the server's lock is held.
+    // This keeps the handshake from completing before the server's lock is held.
     let (go_on, client_holder) = hold(connecting.shared());
     let connecting = tokio::spawn(connecting);
     let accepting = incoming.accept().unwrap();
@@ -214,7 +214,8 @@ async fn a_connection_at_work_holds_up_no_other() {
     let before = waiting();
     drop(go_on);
     client_holder.join().unwrap();
-    // What the client sends next waits: the rest of its handshake, or its first packet again.
+    // The client's next packet waits: the rest of its handshake, or a repetition of its first
+    // packet.
     until(|| waiting() > before).await;
     let uploading = tokio::spawn(upload(address, 5));
     let others = async { download(server.accept().await.unwrap()).await };
@@ -232,8 +233,8 @@ async fn a_connection_at_work_holds_up_no_other() {
     assert_eq!(stream.stopped().await, Ok(None));
 }
 
-/// The last message of a client's handshake waits for a task that does not run, and all places are
-/// taken: a client of another address waits too, and the first one's handshake is completed.
+/// The last message of a client's handshake waits for a task that doesn't run, and all places are
+/// taken. A client from another address has to wait, too, and the first handshake is completed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 6)]
 async fn a_handshake_whose_last_message_waits_makes_no_room() {
     let server = server_with_places(2);
@@ -246,7 +247,7 @@ async fn a_handshake_whose_last_message_waits_makes_no_room() {
         let incoming = server.accept().await.unwrap();
         let (go_on, client_holder) = hold(connecting.shared());
         let accepting = incoming.accept().unwrap();
-        // It has answered.
+        // The server has answered.
         until(|| server.stats().handed_over == n).await;
         let (release, holder) = hold(accepting.shared());
         drop(go_on);

@@ -1,4 +1,5 @@
-//! Tasks that wait for one thing. Each has its own waker here, until it is woken or stops waiting.
+//! Tasks that wait for the same event. Each keeps its own waker here until it is woken or stops
+//! waiting.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -7,7 +8,7 @@ use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Wake, Waker};
 
-/// When a waiter came, counted in waiters.
+/// The position of a waiter in the order of arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Ticket(u64);
 
@@ -25,29 +26,31 @@ impl PartialOrd for Ticket {
     }
 }
 
-/// Wakers of those who wait, in the order in which they came. Each is found in a few steps however
-/// many they are, and takes memory only while it waits.
+/// Wakers of waiting tasks in order of arrival. Finding one takes a logarithmic number of steps,
+/// and a task only takes memory while it waits.
 #[derive(Debug, Default)]
 pub(super) struct WaitList {
     waiting: BTreeMap<Ticket, Waker>,
-    /// Tickets drawn so far.
+    /// Number of tickets issued so far.
     drawn: u64,
 }
 
-/// A waiter's place in a [`WaitList`], empty at first. To be [given back](WaitList::leave).
+/// A waiter's place in a [`WaitList`], which is initially empty. It must be [given
+/// back](WaitList::leave).
 #[derive(Debug, Default)]
 pub(super) struct Place(Option<Ticket>);
 
 impl Place {
-    /// True if there is nothing to give back.
+    /// Returns true if there is nothing to give back.
     pub(super) const fn is_empty(&self) -> bool {
         self.0.is_none()
     }
 }
 
 impl WaitList {
-    /// Has `cx` woken by the next [`wakers`](Self::wakers). Returns the waker that it replaces, to
-    /// be dropped without a lock: it may be the last that holds its task.
+    /// Registers `cx` for the next [`wakers`](Self::wakers). Returns the waker that it replaces,
+    /// which the caller must drop without holding a lock, because it may be the last reference to
+    /// its task.
     #[must_use = "to be dropped without a lock"]
     pub(super) fn wait(&mut self, place: &mut Place, cx: &Context<'_>) -> Option<Waker> {
         let held = place.0.and_then(|ticket| self.waiting.get_mut(&ticket));
@@ -60,35 +63,35 @@ impl WaitList {
         self.waiting.insert(ticket, cx.waker().clone())
     }
 
-    /// Forgets a waiter, and returns its waker as [`wait`](Self::wait) does.
+    /// Removes a waiter, and returns its waker as [`wait`](Self::wait) does.
     #[must_use = "to be dropped without a lock"]
     pub(super) fn leave(&mut self, place: &mut Place) -> Option<Waker> {
         self.waiting.remove(&place.0.take()?)
     }
 
-    /// Takes the wakers of all who wait. Their places are theirs, should they wait again.
+    /// Takes the wakers of all waiting tasks. They can reuse their places to wait again.
     pub(super) fn wakers(&mut self) -> Wakers {
         Wakers(mem::take(&mut self.waiting).into_values())
     }
 
-    /// Wakes all who wait.
+    /// Wakes all waiting tasks.
     pub(super) fn wake(&mut self) {
         self.wakers().for_each(Waker::wake);
     }
 
-    /// True if no task waits.
+    /// Returns true if no task is waiting.
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    /// Those who wait.
+    /// Returns the number of waiting tasks.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.waiting.len()
     }
 }
 
-/// Has `cx` woken in place of whom `waker` would wake; returns that one.
+/// Replaces `waker` with that of `cx` unless both wake the same task. Returns the former waker.
 #[must_use = "to be dropped without a lock"]
 pub(super) fn replace(waker: &mut Waker, cx: &Context<'_>) -> Option<Waker> {
     let is_other = !waker.will_wake(cx.waker());
@@ -108,8 +111,8 @@ impl Iterator for Wakers {
     }
 }
 
-/// One waker that wakes many tasks, for a source that keeps one only: of the tasks that poll a
-/// tokio socket, the last one alone is woken.
+/// A single waker that wakes many tasks, for sources that only keep one. For example, of several
+/// tasks that poll a tokio socket, only the last one would be woken.
 #[derive(Debug, Default)]
 pub(super) struct Waiters {
     list: Mutex<WaitList>,
@@ -132,7 +135,7 @@ impl Wake for Waiters {
     }
 }
 
-/// A task's place among [`Waiters`]; dropped, it waits no longer.
+/// A task's place among [`Waiters`]. Dropping this ends the wait.
 #[derive(Debug)]
 pub(super) struct Waiter {
     waiters: Arc<Waiters>,
@@ -147,12 +150,12 @@ impl Waiter {
         }
     }
 
-    /// Has `cx` woken together with the others.
+    /// Registers `cx` to be woken together with the others.
     pub(super) fn wait(&mut self, cx: &Context<'_>) {
         let _replaced = self.waiters.lock().wait(&mut self.place, cx);
     }
 
-    /// Waits no longer.
+    /// Ends the wait.
     pub(super) fn leave(&mut self) {
         let _forgotten = self.waiters.lock().leave(&mut self.place);
     }
@@ -178,7 +181,7 @@ mod tests {
     use super::*;
 
     thread_local! {
-        /// Comparisons of tickets in this test.
+        /// Number of ticket comparisons in this test.
         static STEPS: Cell<u64> = const { Cell::new(0) };
     }
 
@@ -250,7 +253,7 @@ mod tests {
         assert_eq!(Arc::strong_count(&count), 2);
     }
 
-    /// A place of a waiter that was woken is not that of the one that came next.
+    /// A woken waiter that gives its place back does not remove the next one that arrived.
     #[test]
     fn a_woken_waiter_that_leaves_removes_no_other() {
         let waiters = Arc::new(Waiters::default());
@@ -300,7 +303,7 @@ mod tests {
                 );
             }
             STEPS.set(0);
-            // Forwards, backwards, to and fro.
+            // Forwards, backwards, and in a mixed order.
             for i in 0..WAITERS {
                 assert!(list.leave(&mut places[i * step % WAITERS]).is_some());
             }
@@ -310,7 +313,7 @@ mod tests {
         }
     }
 
-    /// Sends one more datagram once there is room, as connection tasks do.
+    /// Sends another datagram once there is room, as connection tasks do.
     async fn send(socket: &UnixDatagram, shared: &Waker, waiter: &mut Waiter) {
         poll_fn(|cx| {
             loop {
@@ -330,7 +333,7 @@ mod tests {
         .await;
     }
 
-    /// A socket that is full until its peer reads, many tasks that want to send, some of which give
+    /// Many tasks want to send on a socket that is full until its peer reads, and some of them give
     /// up.
     #[tokio::test]
     async fn all_who_wait_at_a_full_socket_get_their_turn() {

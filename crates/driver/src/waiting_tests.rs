@@ -17,7 +17,7 @@ use super::*;
 use pathmark_transport::connection::ConnectionError;
 use pathmark_transport::{Instant, TransportConfig};
 
-/// Polls it a few times and drops it.
+/// Polls a future a few times and drops it.
 fn give_up<T>(future: impl Future<Output = T>) {
     let mut future = pin!(future);
     for _ in 0..3 {
@@ -26,8 +26,8 @@ fn give_up<T>(future: impl Future<Output = T>) {
     }
 }
 
-/// Polls a handle of its own for everything, twice with one waker and once with another, and drops
-/// it.
+/// Polls a separate handle for everything, twice with one waker and once with another, and drops
+/// the handle.
 fn give_up_by_polls(connection: &Connection) {
     let mut handle = connection.clone();
     let other = Arc::new(Count::default());
@@ -56,7 +56,8 @@ impl Wake for Count {
     }
 }
 
-/// A client's connection under way, and the server's end of it before its handshake is complete.
+/// Returns a client's connection in progress, and the server's end of it before its handshake is
+/// complete.
 async fn connecting() -> (Connecting, Connecting) {
     let factory =
         |_: Instant, mtu: u16| -> Box<dyn Controller> { Box::new(NewReno::newreno(mtu, None)) };
@@ -76,14 +77,14 @@ async fn connecting() -> (Connecting, Connecting) {
     (connecting.unwrap(), incoming.accept().unwrap())
 }
 
-/// The two ends of a connection.
+/// Returns both ends of a connection.
 async fn connected() -> (Connection, Connection) {
     let (client, server) = connecting().await;
     tokio::try_join!(client, server).unwrap()
 }
 
-/// Who closes as soon as it is connected was connected: the server gets the connection, and why it
-/// is over, however late it looks.
+/// A connection that the client closes right after the handshake was still established: the server
+/// gets the connection and the reason for its end, no matter how late it looks.
 #[tokio::test]
 async fn a_connection_that_ends_before_it_is_looked_at_is_handed_over() {
     let (client, server) = connecting().await;
@@ -105,8 +106,8 @@ async fn a_connection_that_ends_before_it_is_looked_at_is_handed_over() {
     );
 }
 
-/// A peer asks to stop before the stream is accepted: the application that accepts it gets the
-/// reason.
+/// If a peer asks to stop before the stream is accepted, the application that accepts it is
+/// informed.
 #[tokio::test]
 async fn a_stop_that_comes_before_its_stream_is_accepted_is_reported() {
     let (ours, theirs) = connected().await;
@@ -126,7 +127,8 @@ async fn a_stop_that_comes_before_its_stream_is_accepted_is_reported() {
     assert!(theirs.shared().lock().senders.is_empty());
 }
 
-/// The handles of one connection poll for the same; the peer opens one stream after the other.
+/// Several handles of one connection poll for the same event, and the peer opens one stream after
+/// the other.
 #[tokio::test]
 async fn each_handle_that_polls_gets_its_turn() {
     let (ours, theirs) = connected().await;
@@ -168,8 +170,8 @@ async fn each_handle_that_polls_gets_its_turn() {
     assert_eq!(theirs.shared().lock().waiting_places(), 0);
 }
 
-/// A reader and a writer that are given up keep no waker, and the connection's end wakes those that
-/// poll.
+/// After dropping a reader and a writer, the stream keeps none of their wakers. The connection's
+/// end wakes tasks that poll.
 #[tokio::test]
 async fn a_stream_keeps_no_waker_of_a_future_that_is_dropped() {
     let (mut ours, theirs) = connected().await;
@@ -246,8 +248,8 @@ async fn a_future_that_is_dropped_leaves_no_waker_behind() {
     assert_eq!(shared.lock().waiting_places(), 0);
 }
 
-/// A socket that fails ends its connections for all who wait, and the connections themselves: what
-/// they hold is free long before an idle timeout, which there need not be.
+/// A failing socket ends its connections for all waiting tasks, and also frees the connections'
+/// memory. This takes much less time than an idle timeout, which needn't be set.
 #[tokio::test]
 async fn connections_at_a_socket_that_fails_are_over() {
     let (ours, _theirs) = connected().await;

@@ -1,15 +1,15 @@
-//! A waker that tests look at.
+//! A waker that tests can inspect.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Wake;
 
-/// Whether it was woken.
+/// True if it was woken.
 #[derive(Default)]
 pub(super) struct Woken(AtomicBool);
 
 impl Woken {
-    /// True if it was woken since the last call.
+    /// Returns true if it was woken since the last call.
     pub(super) fn take(&self) -> bool {
         self.0.swap(false, Ordering::Relaxed)
     }

@@ -1,8 +1,8 @@
-//! Bottleneck data packets that the engine carries per second of one core, for a single VCP flow at
-//! 1 Gbit/s. The time includes sender, two links, receiver and acknowledgements.
+//! How many bottleneck data packets per second of one core the engine can simulate, for a single
+//! VCP flow at 1 Gbit/s. The time includes sender, two links, receiver and acknowledgements.
 //!
-//! On Linux the time is that which the thread had a processor, so that what else runs on the
-//! machine counts for little. Fewer than half a million packets per second is a failure.
+//! On Linux, this measures the thread's processor time, so that other programs on the machine
+//! hardly matter. Fewer than half a million packets per second count as a failure.
 
 use std::hint::black_box;
 use std::ops::ControlFlow;
@@ -14,7 +14,7 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use pathmark_emulator::Scenario;
 use pathmark_emulator::result::RunResult;
 
-/// A large initial window, so that nearly all of the run is at full rate.
+/// With a large initial window, almost all of the run is at full rate.
 const GIGABIT: &str = r#"
 duration = "4s"
 
@@ -42,14 +42,14 @@ to = "D"
 algorithm = "vcp[iw=2000]"
 "#;
 
-/// Packets per second that the engine has to reach.
+/// Packets per second that the engine must reach.
 const LEAST: f64 = 500_000.0;
 
-/// Time that this thread had a processor; elsewhere than on Linux, time that passed.
+/// This thread's processor time on Linux; elapsed time on other systems.
 struct CpuTime;
 
 impl CpuTime {
-    /// Nanoseconds since some start.
+    /// Nanoseconds since an arbitrary start.
     #[allow(
         clippy::disallowed_methods,
         reason = "how long a run takes is what is measured"

@@ -1,7 +1,8 @@
-//! Runs a scenario and prints what came of it: `cargo run --release -p pathmark-emulator --example
+//! Runs a scenario and prints the results: `cargo run --release -p pathmark-emulator --example
 //! emulate -- SCENARIO [KEY=VALUE]...`
 //!
-//! With `OUT=DIR` in the environment also time series and the result as JSON go into a directory.
+//! With `OUT=DIR` in the environment, it also writes time series and the result as JSON into this
+//! directory.
 
 use std::ops::ControlFlow;
 use std::path::Path;

@@ -1,4 +1,5 @@
-//! Measures what each rule and option of VCP gains and costs. `docs/laws/vcp.md` has figures of it.
+//! Measures the gains and costs of each rule and option of VCP. `docs/laws/vcp.md` contains some of
+//! its figures.
 //!
 //! `cargo run --release -p pathmark-emulator --example vcp_figures`
 
@@ -8,7 +9,7 @@ use std::path::Path;
 use pathmark_emulator::Scenario;
 use pathmark_emulator::result::RunResult;
 
-/// VCP's sender and port as they are first, then one departure from it at a time.
+/// The default VCP sender and port, followed by variants that each differ in one respect.
 const ROWS: &[(&str, &str)] = &[
     ("vcp+bise+wlte", "vcp+bise"),
     ("vcp+bise+wlte[ai=constant]", "vcp+bise"),
@@ -30,7 +31,8 @@ const ROWS: &[(&str, &str)] = &[
     ("cubic", "none"),
 ];
 
-/// Flows of `sender` at a port of this rate; `flow` and `link` have more lines of their tables.
+/// Flows of `sender` at a port with this rate. `flow` and `link` contain more lines of their
+/// tables.
 struct Run<'a> {
     seconds: u32,
     mbit: u32,
@@ -42,7 +44,7 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Measured over the last ten seconds.
+    /// Runs the scenario, and measures the last ten seconds.
     fn with(&self, seed: u64) -> RunResult {
         let Self {
             seconds,
@@ -67,7 +69,7 @@ impl Run<'_> {
             .expect("it connects")
     }
 
-    /// The mean queue of a run, in % of the bandwidth-delay product.
+    /// Returns the mean queue of a run in % of the bandwidth-delay product.
     fn queue(&self, result: &RunResult) -> f64 {
         let bdp = f64::from(self.mbit) * f64::from(self.rtt_ms) * 125.0 / 1500.0;
         100.0 * result.links[0].queue_packets.mean / bdp
@@ -78,8 +80,8 @@ fn lossy(loss: f64) -> String {
     format!("loss = {{ kind = \"bernoulli\", per = {loss} }}")
 }
 
-/// Five files of 5 MB over 10 Mbit/s and 400 ms: completions in s, mean queue in % of the BDP,
-/// drops.
+/// Five files of 5 MB over 10 Mbit/s and 400 ms. Returns completion times in s, the mean queue in %
+/// of the BDP, and drops.
 fn five_files(sender: &str, port: &str, loss: f64, seed: u64) -> (Vec<f64>, f64, u64) {
     let starts: Vec<_> = (0..5)
         .map(|n| format!("\"{}ms\"", (2 * seed - 1) * n))
@@ -100,12 +102,12 @@ fn five_files(sender: &str, port: &str, loss: f64, seed: u64) -> (Vec<f64>, f64,
     let times: Vec<_> = (result.flows.iter())
         .filter_map(|flow| flow.completion_s)
         .collect();
-    // Of the time until the last is there.
+    // Relative to the time until the last file is complete.
     let part = times.iter().copied().fold(0.0, f64::max) / result.simulated_s;
     (times, run.queue(&result) / part, result.links[0].drops)
 }
 
-/// 30 s over 100 Mbit/s and 250 ms: goodput in Mbit/s, mean queue in % of the BDP.
+/// 30 s over 100 Mbit/s and 250 ms. Returns goodput in Mbit/s, and the mean queue in % of the BDP.
 fn download(sender: &str, port: &str, loss: f64) -> (f64, f64) {
     let run = Run {
         seconds: 30,
@@ -120,8 +122,8 @@ fn download(sender: &str, port: &str, loss: f64) -> (f64, f64) {
     (result.flows[0].goodput_bps / 1e6, run.queue(&result))
 }
 
-/// Share of its fair share that a flow has 50 to 60 s after it joined one that was alone for 20 s,
-/// in %.
+/// Returns the share of a joining flow in % of its fair share, 50 to 60 s after it joined a flow
+/// that had been alone for 20 s.
 fn joiner(sender: &str, port: &str, mbit: u32, rtt_ms: u32) -> f64 {
     let run = Run {
         seconds: 80,

@@ -1,9 +1,9 @@
-//! The origin and the client by themselves, for judges that are no Rust programs.
+//! The origin and the client as a program, for testing them with tools that aren't written in Rust.
 //!
-//! - `files serve DIRECTORY CERTIFICATE` serves a directory on loopback, PUT included, with a
-//!   certificate for `localhost` that it writes in PEM; it prints its port.
+//! - `files serve DIRECTORY CERTIFICATE` serves a directory on loopback, including PUT. It creates
+//!   a certificate for `localhost`, writes it in PEM, and prints its port.
 //! - `files get PORT PIN PATH TARGET` fetches a file from a server on loopback whose certificate
-//!   has this pin; it prints `BYTES RESUMED VERIFIED`.
+//!   has this pin, and prints `BYTES RESUMED VERIFIED`.
 
 use std::error::Error;
 use std::net::{Ipv4Addr, SocketAddr};

@@ -1,9 +1,9 @@
-//! A connection that carries one signal and no other one, built from the transport, a law and the
-//! protocol's crate alone: `cargo run -p pathmark-protocols --example connection -- vcp`, or `xcp`.
+//! A connection that carries a single signal, built only from the transport, a law and the
+//! protocol's crate: `cargo run -p pathmark-protocols --example connection -- vcp`, or `xcp`.
 //!
-//! Both ends offer the signal during the handshake. From then on each packet of data has its header
-//! in front, which routers on the path answer in. On a path without such routers, as here, the
-//! sender falls back to CUBIC.
+//! Both ends offer the signal during the handshake. From then on, each packet with data is preceded
+//! by its header, in which routers on the path can answer. On a path without such routers, as here,
+//! the sender falls back to CUBIC.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use xcp_proto::XcpSignal;
 const PROTOCOL: &[u8] = b"one-signal";
 const BYTES: usize = 1_000_000;
 
-/// The one signal that the law of this name listens to.
+/// Returns the signal that the law with this name uses.
 fn signal(law: &str) -> Result<Arc<dyn Signal>, Box<dyn Error>> {
     match law {
         "vcp" => Ok(Arc::new(VcpSignal::default())),
@@ -37,8 +37,8 @@ fn transport(law: &str) -> Result<Arc<TransportConfig>, Box<dyn Error>> {
     Ok(Arc::new(config))
 }
 
-/// Sends [`BYTES`] to a server in this process. Returns how many arrived, and what the client's
-/// connection reports of its path.
+/// Sends [`BYTES`] to a server in this process. Returns how many arrived, and the path report of
+/// the client's connection.
 async fn transfer(law: &str) -> Result<(usize, PathReport), Box<dyn Error>> {
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()])?;
     let key = made.signing_key.serialize_der().try_into()?;

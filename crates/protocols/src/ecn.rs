@@ -3,8 +3,8 @@
 use pathmark_cc::{Answer, Carried, VcpCarried, VcpCode};
 use pathmark_shim::ip::Layout;
 
-/// What the two bits of an ECN field carry. A field without a code is foreign; the field has no
-/// room for anything but the code.
+/// Returns what the two bits of an ECN field carry. A field without a code is foreign, because the
+/// field has no room for anything else.
 pub fn read(bits: u8) -> Carried {
     match VcpCode::from_bits(bits) {
         VcpCode::None => Carried::Foreign,
@@ -15,7 +15,8 @@ pub fn read(bits: u8) -> Carried {
     }
 }
 
-/// The field's two bits after a port's answer: the higher code. A field without a code stays.
+/// Returns the two bits of the field after a port's answer, taking the higher code. A field without
+/// a code doesn't change.
 pub fn marked(bits: u8, answer: &Answer) -> u8 {
     match (VcpCode::from_bits(bits), answer) {
         (VcpCode::None, _) => bits & 3,
@@ -24,7 +25,7 @@ pub fn marked(bits: u8, answer: &Answer) -> u8 {
     }
 }
 
-/// What the ECN field of an IP packet carries.
+/// Returns what the ECN field of an IP packet carries.
 #[inline]
 pub fn read_packet(bytes: &[u8], layout: &Layout) -> Carried {
     vcp_proto::carried::from_ecn(bytes, layout)

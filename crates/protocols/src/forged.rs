@@ -1,4 +1,4 @@
-//! Shims in front of packets that no law sends, for tests of ports.
+//! Shims for packets that no law would send, for testing ports.
 
 use core::net::Ipv4Addr;
 
@@ -7,12 +7,12 @@ use pathmark_shim::Kind;
 use xcp_proto::Form;
 use xcp_proto::header::{Body, LastRouter};
 
-/// TTL that XCP's header repeats: the one that packets are sent with.
+/// The TTL that XCP's header repeats, with which packets are sent.
 const TTL: u8 = 64;
-/// The rate that an XCP header asks for, in 2^-16 bytes per second: more than any port has.
+/// The rate that an XCP header requests, in 2^-16 bytes per second: more than any port has.
 const WISH: i64 = 1 << 56;
 
-/// What a forged shim states.
+/// The properties that a forged shim claims.
 #[derive(Clone, Copy, Debug)]
 pub struct Claim {
     /// The sender's round trip.
@@ -21,14 +21,14 @@ pub struct Claim {
     pub bytes: u16,
     /// The sender's rate in bytes per second.
     pub rate: u64,
-    /// The router that the packet came through last, if the shim can name one.
+    /// The last router that the packet has passed, if the shim can name one.
     pub last_router: Option<Ipv4Addr>,
 }
 
 /// Names of the kinds that can be forged.
 pub const NAMES: &[&str] = &["vcp", "xcp"];
 
-/// The kind with this name: one of [`NAMES`].
+/// Returns the kind with this name, which must be one of [`NAMES`].
 pub fn kind(name: &str) -> Option<Kind> {
     match name {
         "vcp" => Some(Kind::VCP),
@@ -37,13 +37,13 @@ pub fn kind(name: &str) -> Option<Kind> {
     }
 }
 
-/// True if shims of this kind name the router that they came through last.
+/// Returns true if shims of this kind name the last router that they have passed.
 pub fn names_router(kind: Kind) -> bool {
     kind == Kind::XCP
 }
 
-/// The shim's bytes: of a BISE sender, or of an XCP sender that states its true rate and asks for
-/// all there is. Empty for other kinds.
+/// Returns the shim of a BISE sender, or of an XCP sender that states its true rate and requests
+/// all available capacity. Returns an empty vector for other kinds.
 pub fn shim(kind: Kind, claim: &Claim) -> Vec<u8> {
     match kind {
         Kind::VCP => {
@@ -69,7 +69,7 @@ pub fn shim(kind: Kind, claim: &Claim) -> Vec<u8> {
             {
                 full.last = LastRouter::V4(last);
             }
-            // There is room.
+            // There is enough room.
             let _ = repr.emit(&mut shim);
             shim
         }
@@ -103,7 +103,7 @@ mod tests {
         let Carried::Xcp(xcp) = read(&datagram("xcp"), 1500, &NoHeader) else {
             panic!("XCP");
         };
-        // A packet each millisecond.
+        // One packet per millisecond.
         assert_eq!((xcp.rtt_us, xcp.x), (80_000, (1 << 40) / 1000));
         assert!(NAMES.iter().all(|name| kind(name).is_some()));
     }

@@ -1,15 +1,15 @@
-//! All signalling protocols in one place: VCP, XCP and Quick-Start, and protocols of one's own.
+//! All signalling protocols in one place: VCP, XCP and Quick-Start, and your own protocols.
 //!
-//! Routers, emulator, library and commands read and write shims through this crate and name no
-//! protocol themselves.
+//! Routers, the emulator, the library and the commands read and write shims through this crate, so
+//! that they don't depend on individual protocols.
 //!
-//! | module | holds |
+//! | module | contents |
 //! |---|---|
 //! | [`shim`] | reads the shim of a datagram for a port, and writes the port's answer into it |
-//! | [`packet`] | the same for IP packets, also such as offload will cut up |
+//! | [`packet`] | the same for IP packets, including those that offload will segment |
 //! | [`ecn`] | VCP's code in the IP ECN field |
-//! | [`forged`] | shims of packets that no law sends, for tests of ports |
-//! | [`registry`] | [`Protocol`]: a protocol of one's own, registered once |
+//! | [`forged`] | shims for packets that no law would send, for testing ports |
+//! | [`registry`] | [`Protocol`]: your own protocol, registered once |
 //! | [`tunnel`] | copies a shim in front of a tunnel's packet, and merges the result back |
 //! | `signals` (feature `transport`) | the signals of a law, for endpoints |
 

@@ -1,4 +1,4 @@
-//! Answers in IP packets, also in those that offload will cut up.
+//! Writing answers into IP packets, including those that offload will segment.
 
 use pathmark_cc::Answer;
 use pathmark_shim::ip::Layout;
@@ -12,16 +12,16 @@ use crate::shim::{self, Carrier, Identity};
 /// A packet, or a super-packet whose segments have the same headers.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
-    /// Where its feedback is.
+    /// The part that carries feedback.
     pub carrier: Carrier,
-    /// Bytes of UDP payload of each segment; `None` for a plain packet.
+    /// Bytes of UDP payload per segment; `None` for a plain packet.
     pub segment: Option<usize>,
-    /// What its UDP checksum covers.
+    /// What the UDP checksum covers.
     pub checksum: ChecksumState,
 }
 
 /// Writes a port's answer into a packet, or into segment `index` of a super-packet. A segment
-/// without a sound shim is left alone. `row` remembers the last segment for the next.
+/// without a valid shim is not changed. `row` keeps state between consecutive segments.
 #[inline]
 pub fn write_answer(
     bytes: &mut [u8],
@@ -34,7 +34,8 @@ pub fn write_answer(
     let state = target.checksum;
     match (target.carrier, answer) {
         (Carrier::Vcp(lifted), Answer::Vcp(answer)) if index == 0 => {
-            // The shim that was read on arrival is there: no outcome to check, here and below.
+            // The shim was already read on arrival, so the result needn't be checked, here and
+            // below.
             let _ = lifted.mark(bytes, answer, shim::vcp_router(router), state);
         }
         (Carrier::Vcp(lifted), Answer::Vcp(answer)) if state == ChecksumState::Partial => {
@@ -64,8 +65,8 @@ pub fn write_answer(
     }
 }
 
-/// Writes an answer into a shim that is read again: of another kind than VCP's, or in a later
-/// segment.
+/// Writes an answer into a shim that must be read again, because it is not a VCP shim or belongs to
+/// a later segment.
 fn write_shim(
     bytes: &mut [u8],
     target: &Target,
@@ -79,7 +80,7 @@ fn write_shim(
     let rest = bytes.len().saturating_sub(payload + offset);
     let own = if size > 0 { rest.min(size) } else { rest };
     let packet = u32::try_from(payload + own).unwrap_or(u32::MAX);
-    // False is no error: the segment has no sound shim.
+    // False is not an error: the segment has no valid shim.
     let _ = match target.checksum {
         ChecksumState::Partial => {
             let shim = bytes.get_mut(payload + offset..).unwrap_or(&mut []);
@@ -90,8 +91,8 @@ fn write_shim(
     };
 }
 
-/// Where the payload of a super-packet's segment begins, in bytes from the start of its own
-/// payload.
+/// Returns where the payload of a super-packet's segment begins, in bytes from the start of the
+/// super-packet's payload.
 #[inline]
 fn segment_offset(target: &Target, index: u32) -> usize {
     target.segment.unwrap_or(0) * index as usize

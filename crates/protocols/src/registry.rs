@@ -1,4 +1,4 @@
-//! Protocols of one's own.
+//! Registering your own protocols.
 
 #[cfg(feature = "transport")]
 use std::sync::Arc;
@@ -11,59 +11,59 @@ use pathmark_transport::Signal;
 
 /// Names of the library's protocols, by kind.
 const NAMES: [&str; 3] = ["vcp", "xcp", "quick-start"];
-/// Kinds of shim.
+/// Number of shim kinds.
 const KINDS: usize = 8;
 
-/// The protocols that this process registered, by kind.
+/// The protocols that this process has registered, by kind.
 static OWN: [OnceLock<&'static dyn Protocol>; KINDS] = [const { OnceLock::new() }; KINDS];
 
-/// A signalling protocol of one's own: its shim, and its signal.
+/// Your own signalling protocol, consisting of its shim and its signal.
 ///
-/// Its control laws are registered next to it, the sender's with
-/// [`Algorithm::register`](pathmark_cc::Algorithm::register), the port's with
-/// [`LinkAlgorithm::register`](pathmark_cc::LinkAlgorithm::register). All methods take bytes from
-/// outside: none may panic.
+/// You must register its control laws separately: the sender's by calling
+/// [`Algorithm::register`](pathmark_cc::Algorithm::register), and the port's by calling
+/// [`LinkAlgorithm::register`](pathmark_cc::LinkAlgorithm::register). Since all methods process
+/// bytes from the network, none may panic.
 pub trait Protocol: Send + Sync {
-    /// The number of its shims, of [`Kind::FIRST_FREE`] or more.
+    /// Returns the kind number of its shims, which must be at least [`Kind::FIRST_FREE`].
     fn kind(&self) -> Kind;
 
-    /// Its name in reports.
+    /// Returns its name for reports.
     fn name(&self) -> &'static str;
 
-    /// Its fields in a sound shim at the start of `payload`; `None` if there is none. A port's law
-    /// gets them in [`Carried::Own`](pathmark_cc::Carried::Own).
+    /// Returns the fields of a valid shim at the start of `payload`, or `None` if there is no such
+    /// shim. A port's law gets these fields in [`Carried::Own`](pathmark_cc::Carried::Own).
     fn read(&self, payload: &[u8]) -> Option<[u64; 3]>;
 
-    /// Writes what the port's law put into [`Answer::Own`](pathmark_cc::Answer::Own) into a sound
-    /// shim at the start of `payload`. `router` is the port's identity. False, and nothing
-    /// changed, if there is none. No byte behind the shim may change.
+    /// Writes the words that the port's law put into [`Answer::Own`](pathmark_cc::Answer::Own) into
+    /// a valid shim at the start of `payload`. `router` is the port's identity. Returns false,
+    /// without changing anything, if there is no such shim. Bytes behind the shim must not change.
     fn write(&self, words: [u64; 3], router: u16, payload: &mut [u8]) -> bool;
 
-    /// Merges the result of `outer`, a copy of a shim that crossed a tunnel in front of a packet of
-    /// the tunnel, into `inner`, the shim itself. Both are sound and of the same length. False, and
-    /// nothing changed, if the result is refused. By default the copy replaces the shim, whatever
-    /// routers wrote into it.
+    /// Merges the result of `outer`, a copy of a shim that has crossed a tunnel in front of one of
+    /// the tunnel's packets, into `inner`, the shim itself. Both are valid and have the same
+    /// length. Returns false, without changing anything, if the result is refused. By default, the
+    /// copy replaces the shim, whatever routers wrote into it.
     fn merge(&self, inner: &mut [u8], outer: &[u8]) -> bool {
         inner.copy_from_slice(outer);
         true
     }
 
-    /// The signal of endpoints. One value serves all connections of an endpoint.
+    /// Returns the signal for endpoints. One value serves all connections of an endpoint.
     #[cfg(feature = "transport")]
     fn signal(&self) -> Arc<dyn Signal>;
 }
 
-/// A protocol that cannot be registered.
+/// Why a protocol could not be registered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RegisterError {
-    /// Its kind belongs to another protocol.
+    /// Its kind is used by another protocol.
     #[error("shims of kind {kind} belong to another protocol: choose a free one of 3 to 7")]
     Taken {
-        /// The kind.
+        /// The kind number.
         kind: u8,
     },
-    /// Its name is one of the library's.
+    /// Its name is used by a protocol of the library.
     #[error("`{name}` is a protocol of the library: choose another name")]
     Name {
         /// The name.
@@ -71,7 +71,7 @@ pub enum RegisterError {
     },
 }
 
-/// Makes a protocol known to this process, until it ends.
+/// Registers a protocol in this process. It can't be removed.
 ///
 /// # Errors
 /// [`RegisterError`].
@@ -88,13 +88,13 @@ pub fn register(protocol: &'static dyn Protocol) -> Result<(), RegisterError> {
     slot.set(protocol).map_err(|_| taken)
 }
 
-/// The registered protocol of this kind.
+/// Returns the registered protocol of this kind.
 #[inline]
 pub fn find(kind: u8) -> Option<&'static dyn Protocol> {
     OWN.get(usize::from(kind))?.get().copied()
 }
 
-/// The name of the protocol that feedback is of.
+/// Returns the name of the protocol to which this feedback belongs.
 pub fn name_of(feedback: &Feedback) -> Option<&'static str> {
     let [vcp, xcp, quick_start] = NAMES;
     match feedback {

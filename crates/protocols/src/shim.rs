@@ -18,14 +18,14 @@ pub use xcp_proto::Identity;
 /// Which part of a packet carries feedback.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Carrier {
-    /// None.
+    /// The packet carries none.
     #[default]
     None,
-    /// A VCP shim at the start of the UDP payload; of a super-packet, the first one.
+    /// A VCP shim at the start of the UDP payload; in a super-packet, the first one.
     Vcp(Lifted),
     /// Another shim at the start of the UDP payload.
     Shim {
-        /// Where that payload starts, in bytes from the start of the packet.
+        /// Where this payload starts, in bytes from the start of the packet.
         payload: u16,
     },
     /// The IP ECN field.
@@ -33,25 +33,25 @@ pub enum Carrier {
 }
 
 impl Carrier {
-    /// True if a shim carries it.
+    /// Returns true if a shim carries it.
     #[inline]
     pub const fn is_shim(&self) -> bool {
         matches!(self, Self::Vcp(_) | Self::Shim { .. })
     }
 }
 
-/// The part of an IP header that the reading of shims needs.
+/// The part of an IP header that is needed for reading shims.
 pub trait Outer {
-    /// A hash of the source address.
+    /// Returns a hash of the source address.
     fn source_hash(&self) -> u32;
-    /// The source address.
+    /// Returns the source address.
     fn source(&self) -> Option<IpAddr>;
-    /// The TTL or hop limit that the packet leaves this router's box with if the box takes one off
-    /// it.
+    /// Returns the TTL or hop limit with which the packet leaves this router, provided that the
+    /// router decrements it.
     fn ttl(&self) -> Option<u8>;
 }
 
-/// For a datagram without a known IP header.
+/// Used for a datagram whose IP header is unknown.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoHeader;
 
@@ -69,8 +69,9 @@ impl Outer for NoHeader {
     }
 }
 
-/// The fields that control laws read in the shim of a UDP payload; `packet_bytes` is the length of
-/// its IP packet, `ip` its header. [`Carried::Foreign`] if there is none that is known and sound.
+/// Returns the fields that control laws read from the shim of a UDP payload. `packet_bytes` is the
+/// length of its IP packet, and `ip` is its header. Returns [`Carried::Foreign`] if there is no
+/// shim of a known kind that is valid.
 #[inline]
 pub fn read(payload: &[u8], packet_bytes: u32, ip: &impl Outer) -> Carried {
     match Contents::classify(payload) {
@@ -84,8 +85,8 @@ pub fn read(payload: &[u8], packet_bytes: u32, ip: &impl Outer) -> Carried {
     }
 }
 
-/// A router as VCP's marks name it. A shim without a hop has no answer, so that a host's own port
-/// counts as one.
+/// Returns the router as VCP's marks name it. Because only shims that have passed a hop are
+/// answered, a host's own port counts as a hop.
 pub(crate) fn vcp_router(router: &Identity) -> mark::Router {
     mark::Router {
         id: router.id,
@@ -93,7 +94,7 @@ pub(crate) fn vcp_router(router: &Identity) -> mark::Router {
     }
 }
 
-/// The header of a registered protocol.
+/// Reads the header of a registered protocol.
 fn read_own(kind: Kind, payload: &[u8]) -> Carried {
     let kind = kind.number();
     let words = registry::find(kind).and_then(|own| own.read(payload));
@@ -110,7 +111,7 @@ fn read_xcp(payload: &[u8], packet_bytes: u32, ip: &impl Outer) -> Carried {
     }
 }
 
-/// The same for a UDP datagram inside an IP packet, and the place of the shim.
+/// Like [`read`] for a UDP datagram inside an IP packet, and also returns the position of the shim.
 #[inline]
 pub fn find(
     bytes: &[u8],
@@ -131,7 +132,7 @@ pub fn find(
     }
 }
 
-/// Apart, so that what comes before each packet of VCP stays small.
+/// A separate function, so that the code that runs for each VCP packet stays small.
 #[inline(never)]
 fn find_other(
     kind: Kind,
@@ -153,8 +154,8 @@ fn find_other(
     (carried, Carrier::Shim { payload })
 }
 
-/// Writes a port's answer into the shim in front of a UDP payload. False, and nothing changed, if
-/// there is no such shim.
+/// Writes a port's answer into the shim at the start of a UDP payload. Returns false, without
+/// changing anything, if there is no such shim.
 #[inline]
 pub fn write(payload: &mut [u8], answer: &Answer, packet_bytes: u32, router: &Identity) -> bool {
     match answer {
@@ -178,8 +179,9 @@ pub fn write(payload: &mut [u8], answer: &Answer, packet_bytes: u32, router: &Id
     }
 }
 
-/// Writes a port's answer at `offset` of the payload of a datagram inside an IP packet, whose whole
-/// UDP checksum is renewed. False, and nothing changed, if there is no shim of the answer's kind.
+/// Writes a port's answer at `offset` in the payload of a datagram inside an IP packet, and updates
+/// its complete UDP checksum. Returns false, without changing anything, if there is no shim of the
+/// answer's kind.
 #[inline]
 pub fn write_packet(
     bytes: &mut [u8],
@@ -209,7 +211,7 @@ pub fn write_packet(
     }
 }
 
-/// Writes the answer of a registered protocol's port, and renews the UDP checksum.
+/// Writes the answer of a registered protocol's port, and updates the UDP checksum.
 fn write_own(
     bytes: &mut [u8],
     udp: &Datagram,
@@ -235,9 +237,9 @@ fn write_own(
     own.write(answer.words, router, shim) && udp.replace(bytes, offset, shim)
 }
 
-/// True if a port may read the shim of the first of two datagrams, sent together, for both: neither
-/// has one, or both have one of the same kind. Of XCP and of registered protocols each datagram
-/// states fields of its own, so that the shims must be equal.
+/// Returns true if a port may read the shim of the first of two datagrams that were sent together
+/// for both. This is the case if neither has a shim, or if both have shims of the same kind. With
+/// XCP and registered protocols, each datagram has its own fields, so the shims must be equal.
 #[inline]
 pub fn alike(first: &[u8], other: &[u8]) -> bool {
     fn fields(payload: &[u8]) -> (Option<Kind>, Option<&[u8]>) {

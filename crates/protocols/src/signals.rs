@@ -1,4 +1,4 @@
-//! The signals of a law, for endpoints.
+//! The signals of control laws, for endpoints.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ pub use xcp_proto::HostClouds;
 
 use crate::registry;
 
-/// The signal of this kind; `None` for a protocol that is not registered.
+/// Returns the signal of this kind, or `None` if its protocol is not registered.
 pub fn signal(explicit: Explicit) -> Option<Arc<dyn Signal>> {
     Some(match explicit {
         Explicit::Vcp(Carrier::Shim) => Arc::new(VcpSignal::default()),
@@ -23,7 +23,8 @@ pub fn signal(explicit: Explicit) -> Option<Arc<dyn Signal>> {
     })
 }
 
-/// The signals that a law reads, its first one first. XCP's counts the clouds of `host`, if given.
+/// Returns the signals that a law reads, beginning with its main one. The signal of XCP counts the
+/// clouds of `host`, if given.
 pub fn read_by(law: &Algorithm, host: Option<&HostClouds>) -> Vec<Arc<dyn Signal>> {
     let of = |explicit| match (explicit, host) {
         (Explicit::Xcp(form), Some(host)) => {
@@ -35,8 +36,8 @@ pub fn read_by(law: &Algorithm, host: Option<&HostClouds>) -> Vec<Arc<dyn Signal
     law.signals().into_iter().filter_map(of).collect()
 }
 
-/// The signals that an endpoint with this law offers: the law's first one, and, if that one
-/// travels in shims, the library's other ones that do. Each side then sends by its own law.
+/// Returns the signals that an endpoint with this law offers: the law's main one and, if it travels
+/// in shims, the library's other signals that do. Each side can then use the signal of its own law.
 pub fn offered_by(law: &Algorithm) -> Vec<Arc<dyn Signal>> {
     let own = law.explicit().and_then(signal);
     let known: [Arc<dyn Signal>; 3] = [
@@ -54,7 +55,7 @@ pub fn offered_by(law: &Algorithm) -> Vec<Arc<dyn Signal>> {
     std::iter::once(Arc::clone(&own)).chain(others).collect()
 }
 
-/// Replaces the XCP signals of an endpoint with ones that count the clouds of its host.
+/// Replaces the XCP signals of an endpoint with signals that count the clouds of its host.
 pub fn count_clouds(config: &mut TransportConfig, clouds: &HostClouds) {
     for signal in &mut config.signals {
         let form = match signal.shim_len() {

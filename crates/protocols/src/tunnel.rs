@@ -1,11 +1,12 @@
-//! A shim in front of a tunnel's packet (XCP Linux paper, section VI-D), for routers that cannot
+//! A shim in front of a tunnel's packet (XCP Linux paper, section VI-D), for routers that can't
 //! read the packet inside.
 //!
-//! At the tunnel's entry the shim inside is copied outward. Routers answer the copy. At the exit
-//! its result is merged into the shim inside: the lower grant, the higher code. No router outside
-//! raises what the shim inside allows.
+//! The tunnel's entry copies the inner shim to the outside, where routers answer the copy. The exit
+//! merges the result into the inner shim, taking the lower grant or the higher code. Therefore no
+//! router outside can raise what the inner shim allows.
 //!
-//! `shift` is the IP TTL outside less the IP TTL inside, modulo 256: some shims repeat the TTL.
+//! `shift` is the outer IP TTL minus the inner IP TTL, modulo 256, because some shims repeat the
+//! TTL.
 
 use pathmark_cc::Carried;
 use pathmark_shim::frame::MAX_LEN;
@@ -14,7 +15,7 @@ use pathmark_shim::{Framed, Kind};
 use crate::registry;
 use crate::shim::{NoHeader, read};
 
-/// A shim by itself.
+/// A shim without its packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shim {
     kind: Kind,
@@ -34,7 +35,7 @@ impl AsMut<[u8]> for Shim {
     }
 }
 
-/// The shim at the start of a UDP payload, if it is sound and one that routers answer.
+/// Returns the shim at the start of a UDP payload if it is valid and of a kind that routers answer.
 pub fn lift(payload: &[u8]) -> Option<Shim> {
     if read(payload, 0, &NoHeader) == Carried::Foreign {
         return None;
@@ -51,10 +52,10 @@ pub fn lift(payload: &[u8]) -> Option<Shim> {
     })
 }
 
-/// The copy of the shim inside for the packet outside.
+/// Returns a copy of the inner shim for the outer packet.
 pub fn copy_outward(inner: &Shim, shift: u8) -> Shim {
     let mut copy = *inner;
-    // A sound shim that routers answer can be rewritten.
+    // A valid shim that routers answer can be rewritten.
     let _ = match copy.kind {
         Kind::XCP => xcp_proto::tunnel::shift_ttl(copy.as_mut(), shift),
         Kind::QUICK_START => qs_proto::tunnel::shift_ttl(copy.as_mut(), shift),
@@ -63,8 +64,8 @@ pub fn copy_outward(inner: &Shim, shift: u8) -> Shim {
     copy
 }
 
-/// The shim inside with the result of its copy, as that arrived at the exit. `None` if the copy is
-/// not of its kind and length, or says what no router may say.
+/// Returns the inner shim with the result of its copy, as this arrived at the exit. Returns `None`
+/// if the copy differs in kind or length, or contains an answer that routers may not give.
 pub fn merge_back(inner: &Shim, outer: &Shim, shift: u8) -> Option<Shim> {
     if (inner.kind, inner.len) != (outer.kind, outer.len) {
         return None;

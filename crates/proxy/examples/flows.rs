@@ -1,5 +1,6 @@
-//! Flows through a proxy, for judges: `flows TCP UDP`, with targets that echo as arguments and the
-//! proxy's URI on stdin. It prints a line for each case, and fails with the first that fails.
+//! Flows through a proxy, for testing other implementations: `flows TCP UDP`. The arguments are
+//! targets that echo, and the proxy's URI is read from stdin. It prints a line for each case, and
+//! exits at the first failure.
 
 use std::error::Error;
 use std::io::ErrorKind;

@@ -1,12 +1,12 @@
-//! Two hosts with routers in a row between them.
+//! Two hosts with a row of routers between them.
 //!
 //! ```text
 //!   sender ──tun── router 0 ──tun── wire 0 ──tun── router 1 ── … ──tun── receiver
 //! ```
 //!
-//! Each router is a process of its own; between two routers lies a node that forwards between their
-//! interfaces, as a kernel between two daemons would. Interfaces outlive their router, so that one
-//! can be killed and started again.
+//! Each router is a separate process. Between two routers, a node forwards between their
+//! interfaces, as a kernel between two daemons would. Interfaces outlive their router, so that you
+//! can kill a router and start it again.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read};
@@ -26,24 +26,24 @@ pub const SENDER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 1, 1));
 /// The receiver's address.
 pub const RECEIVER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 2, 1));
 
-/// The address that a router of a chain may call its own (`addresses` of a port); the wires know
-/// the way to it.
+/// Returns the address that a router of a chain can use as its own (`addresses` of a port). The
+/// wires have a route to it.
 pub const fn router_address(index: u8) -> IpAddr {
     Addresses::V4.router(index)
 }
 
-/// Addresses of a chain's hosts and routers, of one version of IP.
+/// Addresses of a chain's hosts and routers, using one IP version.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Addresses {
-    /// IPv4 alone.
+    /// Only IPv4.
     #[default]
     V4,
-    /// IPv6 alone.
+    /// Only IPv6.
     V6,
 }
 
 impl Addresses {
-    /// The sender's.
+    /// Returns the sender's address.
     pub const fn sender(self) -> IpAddr {
         match self {
             Self::V4 => SENDER,
@@ -51,7 +51,7 @@ impl Addresses {
         }
     }
 
-    /// The receiver's.
+    /// Returns the receiver's address.
     pub const fn receiver(self) -> IpAddr {
         match self {
             Self::V4 => RECEIVER,
@@ -59,7 +59,7 @@ impl Addresses {
         }
     }
 
-    /// A router's: see [`router_address`].
+    /// Returns a router's address: see [`router_address`].
     pub const fn router(self, index: u8) -> IpAddr {
         match self {
             Self::V4 => IpAddr::V4(Ipv4Addr::new(10, 0, 3, index)),
@@ -67,7 +67,7 @@ impl Addresses {
         }
     }
 
-    /// The prefix of all addresses.
+    /// Returns the prefix of all addresses.
     fn everywhere(self) -> IpNet {
         match self {
             Self::V4 => Ipv4Net::default().into(),
@@ -76,7 +76,7 @@ impl Addresses {
     }
 }
 
-/// The program that is a router when called with `vcp-router`'s arguments.
+/// The program to run as a router, with the arguments of `vcp-router`.
 #[derive(Clone, Debug)]
 pub struct RouterProgram {
     /// The executable.
@@ -85,7 +85,7 @@ pub struct RouterProgram {
     pub prefix: Vec<String>,
 }
 
-/// One router's two ports, as keys of its configuration (TOML lines, without `name`, `fd` and
+/// The two ports of a router, as keys of its configuration (TOML lines, without `name`, `fd` and
 /// `mtu`).
 #[derive(Clone, Debug, Default)]
 pub struct Hop {
@@ -95,17 +95,17 @@ pub struct Hop {
     pub reverse: String,
 }
 
-/// A chain that cannot be had.
+/// Why a chain could not be created or used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ChainError {
-    /// The test bed cannot.
+    /// The test bed failed.
     #[error(transparent)]
     Testbed(#[from] Error),
     /// A file or a process failed.
     #[error("{what}: {source}")]
     Io {
-        /// What was tried.
+        /// The operation that failed.
         what: &'static str,
         /// Why it failed.
         source: io::Error,
@@ -115,12 +115,12 @@ pub enum ChainError {
     Router(String),
 }
 
-/// Two hosts and the routers between them. Dropped, nothing of it is left.
+/// Two hosts and the routers between them. Dropping this removes everything.
 #[derive(Debug)]
 pub struct Chain {
-    /// The sending host, [`SENDER`] unless the chain has other [`Addresses`].
+    /// The sending host at [`SENDER`], unless the chain uses other [`Addresses`].
     pub sender: Node,
-    /// The receiving host, [`RECEIVER`].
+    /// The receiving host at [`RECEIVER`], likewise.
     pub receiver: Node,
     routers: Vec<Router>,
     program: RouterProgram,
@@ -142,7 +142,7 @@ fn io_error(what: &'static str) -> impl FnOnce(io::Error) -> ChainError {
 }
 
 impl Chain {
-    /// Builds hosts, wires and one router per hop, and starts the routers.
+    /// Creates the hosts, the wires and one router per hop, and starts the routers.
     ///
     /// # Errors
     /// [`ChainError`].
@@ -150,8 +150,8 @@ impl Chain {
         Self::with(program, mtu, hops, Addresses::V4, 1)
     }
 
-    /// The same with other addresses, and a seed of what the first router draws at random; each
-    /// other one has the seed after that.
+    /// Like [`new`](Self::new), with other addresses, and with a seed for the random numbers of the
+    /// first router. Each further router gets the next seed.
     ///
     /// # Errors
     /// [`ChainError`].
@@ -216,8 +216,8 @@ impl Chain {
         Ok(chain)
     }
 
-    /// From now on the wires no longer show in the TTL of what the sender sends, as switches do
-    /// not: each gives packets the TTL that the router before it left of 64. It takes the program
+    /// Hides the wires from the TTL of the sender's packets, as if they were switches: from now on,
+    /// each wire restores the TTL that the previous router left of 64. This needs the program
     /// `nft`.
     ///
     /// # Errors
@@ -242,9 +242,9 @@ impl Chain {
         Ok(())
     }
 
-    /// From now on the kernel of the wire behind router `index` forwards what the sender sends at
-    /// `rate` (as the program `tc` reads it) only: a token bucket with room for two packets, and a
-    /// queue of `packets` packets before it.
+    /// Limits the rate of the wire behind router `index`: from now on, its kernel forwards the
+    /// sender's packets at `rate` (in the syntax of the program `tc`), using a token bucket with
+    /// room for two packets and a queue of `packets` packets in front of it.
     ///
     /// # Errors
     /// [`ChainError`].
@@ -294,20 +294,22 @@ impl Chain {
         )
     }
 
-    /// Status socket of a router.
+    /// Returns the path of a router's status socket.
     pub fn control(&self, index: usize) -> PathBuf {
         self.file(index, "sock")
     }
 
-    /// Time series (CSV) that a router writes; whole once it was [`stop`](Self::stop)ped.
+    /// Returns the path of the time series (CSV) that a router writes. The file is complete after
+    /// [`stop`](Self::stop).
     pub fn record(&self, index: usize) -> PathBuf {
         self.file(index, "csv")
     }
 
-    /// Starts a router, also after it was killed, and waits until it forwards.
+    /// Starts a router, for example after killing it, and waits until it forwards packets. This has
+    /// no effect for an index beyond the last router.
     ///
     /// # Errors
-    /// [`ChainError`]; nothing happens for an index beyond the last router.
+    /// [`ChainError`].
     pub fn start(&mut self, index: usize) -> Result<(), ChainError> {
         let (config, record) = (self.file(index, "toml"), self.record(index));
         let Some(router) = self.routers.get_mut(index) else {
@@ -335,7 +337,7 @@ impl Chain {
         if line.is_empty() {
             let mut reason = String::new();
             if let Some(mut errors) = process.child().stderr.take() {
-                // Whatever it managed to say is all there is.
+                // The router has ended, so its output is complete.
                 let _ = errors.read_to_string(&mut reason);
             }
             return Err(ChainError::Router(reason.trim().to_owned()));
@@ -344,15 +346,15 @@ impl Chain {
         Ok(())
     }
 
-    /// The process of a router that runs.
+    /// Returns the process of a running router.
     pub fn router(&self, index: usize) -> Option<&ChildGuard> {
         self.routers.get(index)?.process.as_ref()
     }
 
-    /// Ends a router at once, as a crash would.
+    /// Kills a router, as a crash would.
     ///
     /// # Errors
-    /// If it has ended already.
+    /// If it has already ended.
     pub fn kill(&mut self, index: usize) -> io::Result<()> {
         match self.routers.get_mut(index).and_then(|r| r.process.take()) {
             Some(mut process) => process.kill().map(drop),
@@ -360,10 +362,10 @@ impl Chain {
         }
     }
 
-    /// Asks a router to end, and waits until it has.
+    /// Asks a router to terminate, and waits until it has ended.
     ///
     /// # Errors
-    /// If it has ended already.
+    /// If it has already ended.
     pub fn stop(&mut self, index: usize) -> io::Result<()> {
         match self.routers.get_mut(index).and_then(|r| r.process.take()) {
             Some(mut process) => {

@@ -1,8 +1,8 @@
-//! What can go wrong with a test bed, said so that one knows what to do.
+//! Errors of a test bed, with messages that say how to fix them.
 
 use std::io;
 
-/// A test bed that cannot be had.
+/// Why a test bed could not be created or used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -13,34 +13,35 @@ pub enum Error {
          or, on Ubuntu, `sysctl kernel.apparmor_restrict_unprivileged_userns=0`, or run as root"
     )]
     UserNamespace(#[source] io::Error),
-    /// The machine forbids network namespaces, or is out of them.
+    /// The machine forbids network namespaces, or has none left.
     #[error("this machine gives no network namespace ({0}); see `sysctl user.max_net_namespaces`")]
     NetworkNamespace(#[source] io::Error),
-    /// `/dev/net/tun` is missing or refused.
+    /// `/dev/net/tun` is missing or can't be opened.
     #[error(
         "no TUN interface to be had ({0}); load the module (`modprobe tun`) and see that \
          /dev/net/tun may be read \
          and written by everyone (`chmod 0666 /dev/net/tun`)"
     )]
     Tun(#[source] io::Error),
-    /// A name that the kernel would not take (empty, too long, or with a slash or a blank).
+    /// A name that the kernel would refuse, because it is empty, too long, or contains a slash or a
+    /// space.
     #[error("`{0}` is no interface name: 1 to 15 letters, digits, `-` or `_`")]
     InterfaceName(String),
     /// The kernel refused to configure something.
     #[error("cannot {what} on node `{node}`: {source}")]
     Configure {
-        /// What was tried.
+        /// The operation that failed.
         what: String,
-        /// Where.
+        /// The node's name.
         node: String,
-        /// The kernel's answer.
+        /// The kernel's error.
         source: io::Error,
     },
 }
 
 impl Error {
-    /// True if the machine's rules forbid a test bed altogether, as opposed to a mistake in its
-    /// use.
+    /// Returns true if the machine's rules forbid test beds, rather than if this one was used
+    /// wrongly.
     pub fn is_forbidden(&self) -> bool {
         matches!(
             self,

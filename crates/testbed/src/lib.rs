@@ -1,4 +1,5 @@
-//! Rootless test bed: hosts, links and routers on one machine, without root and without `ip netns`.
+//! A rootless test bed: hosts, links and routers on one machine, without root and without `ip
+//! netns`.
 //!
 //! ```text
 //!   Testbed ── one user namespace, in which this user is root
@@ -7,13 +8,13 @@
 //!     └─ Node "wire" …     namespaces joined by veth pairs
 //! ```
 //!
-//! A namespace lives as long as a descriptor or a process in it. This crate keeps only descriptors,
-//! and processes started through [`Node::spawn`] die with the process that started them: so nothing
-//! is left behind, also after a crash or Ctrl-C. Interfaces are configured over netlink sockets
-//! that were opened inside the namespace, and sockets for a node can be used from any thread of the
-//! caller, so a test can run an endpoint "on" a node without leaving its process.
+//! A namespace lives as long as a descriptor or a process in it. Since this crate only keeps
+//! descriptors, and processes started through [`Node::spawn`] die with the process that started
+//! them, nothing is left behind, even after a crash or Ctrl-C. Interfaces are configured over
+//! netlink sockets that were opened inside the namespace. Any thread of the caller can use the
+//! sockets of a node, so that a test can run an endpoint "on" a node without leaving its process.
 //!
-//! System calls live in the private `sys` module only.
+//! Only the private `sys` module makes system calls.
 
 pub mod chain;
 mod error;

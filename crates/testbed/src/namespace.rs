@@ -13,13 +13,13 @@ use crate::error::Error;
 use crate::netlink::Netlink;
 use crate::sys::{self, Enter, Operation};
 
-/// A user namespace in which this user is root, and the nodes made in it.
+/// A user namespace in which this user is root, and which contains the nodes.
 #[derive(Clone)]
 pub struct Testbed {
     user: Arc<OwnedFd>,
 }
 
-/// A host or a stretch of wire: a network namespace with its loopback interface up.
+/// A host or a link: a network namespace with its loopback interface up.
 #[derive(Clone)]
 pub struct Node {
     inner: Arc<Inner>,
@@ -32,11 +32,12 @@ struct Inner {
     netlink: Mutex<Netlink>,
 }
 
-/// A TUN interface of a node, seen from the router's side: what the node sends into the interface
-/// is read from the descriptor and what is written to it arrives at the node.
+/// A TUN interface of a node, seen from the router's side. Packets that the node sends through the
+/// interface can be read from the descriptor, and packets written to the descriptor arrive at the
+/// node.
 ///
-/// Packets carry a virtio-net header (`IFF_NO_PI | IFF_VNET_HDR`); the descriptor is non-blocking
-/// and is closed when a program is executed unless it is passed on by [`Node::spawn`].
+/// Packets have a virtio-net header (`IFF_NO_PI | IFF_VNET_HDR`). The descriptor is non-blocking.
+/// It is closed when a program is executed, unless you pass it on with [`Node::spawn`].
 #[derive(Debug)]
 pub struct Tun {
     /// Interface name.
@@ -46,10 +47,10 @@ pub struct Tun {
 }
 
 impl Testbed {
-    /// Makes the user namespace.
+    /// Creates the user namespace.
     ///
     /// # Errors
-    /// [`Error::UserNamespace`] where the machine forbids them.
+    /// [`Error::UserNamespace`] if the machine forbids them.
     pub fn new() -> Result<Self, Error> {
         let (uid, gid) = sys::effective_ids();
         let (uid_map, gid_map) = (format!("0 {uid} 1\n"), format!("0 {gid} 1\n"));
@@ -65,10 +66,10 @@ impl Testbed {
         })
     }
 
-    /// Makes a node. Its name is for messages only.
+    /// Creates a node. Its name is only used in messages.
     ///
     /// # Errors
-    /// [`Error::NetworkNamespace`] where the machine forbids them or runs out of them.
+    /// [`Error::NetworkNamespace`] if the machine forbids them or has none left.
     pub fn node(&self, name: &str) -> Result<Node, Error> {
         let enter = Enter {
             user: self.user.as_fd(),
@@ -94,10 +95,11 @@ impl Testbed {
         Ok(node)
     }
 
-    /// Joins two nodes by a veth pair (with all its offloads), up on both ends.
+    /// Joins two nodes by a veth pair (with all its offloads) that is up at both ends. `mtu` is in
+    /// bytes of IP packet.
     ///
     /// # Errors
-    /// [`Error::Configure`] if the kernel refuses, [`Error::InterfaceName`] for a bad name.
+    /// [`Error::Configure`] if the kernel refuses, [`Error::InterfaceName`] if a name is invalid.
     pub fn veth(&self, a: (&Node, &str), b: (&Node, &str), mtu: u32) -> Result<(), Error> {
         let (name_a, name_b) = (interface_name(a.1)?, interface_name(b.1)?);
         a.0.configure("make a veth pair", |netlink| {
@@ -117,15 +119,16 @@ impl fmt::Debug for Testbed {
 }
 
 impl Node {
-    /// Its name, for messages.
+    /// Returns the name for messages.
     pub fn name(&self) -> &str {
         &self.inner.name
     }
 
-    /// Makes a TUN interface, up, with the given MTU (bytes of IP packet).
+    /// Creates a TUN interface that is up and has the given MTU (bytes of IP packet).
     ///
     /// # Errors
-    /// [`Error::Tun`] if `/dev/net/tun` is refused, [`Error::InterfaceName`], [`Error::Configure`].
+    /// [`Error::Tun`] if `/dev/net/tun` can't be opened, [`Error::InterfaceName`],
+    /// [`Error::Configure`].
     pub fn tun(&self, name: &str, mtu: u32) -> Result<Tun, Error> {
         let raw = interface_name(name)?;
         let fd = sys::run(Some(self.enter()), &Operation::Tun { name: raw })
@@ -144,7 +147,7 @@ impl Node {
     /// Brings an interface up.
     ///
     /// # Errors
-    /// [`Error::Configure`] if there is none of this name, [`Error::InterfaceName`].
+    /// [`Error::Configure`] if there is no interface with this name, [`Error::InterfaceName`].
     pub fn set_up(&self, interface: &str) -> Result<(), Error> {
         let raw = interface_name(interface)?;
         self.configure(&format!("bring {interface} up"), |netlink| {
@@ -155,7 +158,7 @@ impl Node {
     /// Sets an interface's MTU (bytes of IP packet).
     ///
     /// # Errors
-    /// [`Error::Configure`] if there is none of this name or it carries no such packets,
+    /// [`Error::Configure`] if there is no interface with this name or it doesn't support this MTU,
     /// [`Error::InterfaceName`].
     pub fn set_mtu(&self, interface: &str, mtu: u32) -> Result<(), Error> {
         let raw = interface_name(interface)?;
@@ -164,7 +167,7 @@ impl Node {
         })
     }
 
-    /// Gives an interface an address; IPv6 without duplicate address detection.
+    /// Adds an address to an interface. For IPv6, this skips duplicate address detection.
     ///
     /// # Errors
     /// [`Error::Configure`] if the kernel refuses, [`Error::InterfaceName`].
@@ -175,7 +178,7 @@ impl Node {
         })
     }
 
-    /// Routes a prefix out of an interface, through `gateway` if one is named.
+    /// Routes a prefix through an interface, and through `gateway` if this is given.
     ///
     /// # Errors
     /// [`Error::Configure`] if the kernel refuses, [`Error::InterfaceName`].
@@ -191,10 +194,10 @@ impl Node {
         })
     }
 
-    /// Sets a sysctl of this namespace (`net.ipv4.ip_forward`).
+    /// Sets a sysctl of this namespace, such as `net.ipv4.ip_forward`.
     ///
     /// # Errors
-    /// [`Error::Configure`] if there is none of this name or the value is refused.
+    /// [`Error::Configure`] if there is no sysctl with this name or if the value is refused.
     pub fn sysctl(&self, key: &str, value: &str) -> Result<(), Error> {
         let failed = |source| Error::Configure {
             what: format!("set {key} to {value}"),
@@ -215,13 +218,13 @@ impl Node {
     /// Makes the node forward packets between its interfaces (IPv4 and IPv6).
     ///
     /// # Errors
-    /// As [`sysctl`](Self::sysctl).
+    /// As for [`sysctl`](Self::sysctl).
     pub fn forward(&self) -> Result<(), Error> {
         self.sysctl("net.ipv4.ip_forward", "1")?;
         self.sysctl("net.ipv6.conf.all.forwarding", "1")
     }
 
-    /// A socket that sends and receives whole Ethernet frames on one interface (packet(7)).
+    /// Opens a socket that sends and receives whole Ethernet frames on one interface (packet(7)).
     ///
     /// # Errors
     /// [`Error::Configure`] if the kernel refuses, [`Error::InterfaceName`].
@@ -239,7 +242,8 @@ impl Node {
         Ok(socket)
     }
 
-    /// A socket that lives on this node, whichever thread uses it (`libc`'s constants).
+    /// Opens a socket that belongs to this node, no matter which thread uses it. The arguments are
+    /// constants of `libc`.
     ///
     /// # Errors
     /// [`Error::Configure`] if the kernel refuses.
@@ -258,20 +262,20 @@ impl Node {
             })
     }
 
-    /// A UDP socket bound on this node.
+    /// Binds a UDP socket on this node.
     ///
     /// # Errors
-    /// [`Error::Configure`] if the address is not the node's.
+    /// [`Error::Configure`] if the address doesn't belong to the node.
     pub fn udp(&self, address: SocketAddr) -> Result<UdpSocket, Error> {
         let fd = self.socket(domain(address), libc::SOCK_DGRAM, 0)?;
         self.bound(sys::bind(fd.as_fd(), address), address)?;
         Ok(UdpSocket::from(fd))
     }
 
-    /// A TCP listener on this node.
+    /// Creates a TCP listener on this node.
     ///
     /// # Errors
-    /// [`Error::Configure`] if the address is not the node's.
+    /// [`Error::Configure`] if the address doesn't belong to the node.
     pub fn tcp_listener(&self, address: SocketAddr) -> Result<TcpListener, Error> {
         let fd = self.socket(domain(address), libc::SOCK_STREAM, 0)?;
         self.bound(
@@ -281,7 +285,7 @@ impl Node {
         Ok(TcpListener::from(fd))
     }
 
-    /// The namespaces as descriptors: user, network.
+    /// Returns the descriptors of the namespaces: user, network.
     pub fn namespaces(&self) -> (BorrowedFd<'_>, BorrowedFd<'_>) {
         (self.inner.user.as_fd(), self.inner.net.as_fd())
     }

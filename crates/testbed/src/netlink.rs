@@ -1,4 +1,4 @@
-//! Configuring interfaces, addresses and routes of one namespace over a routing netlink socket.
+//! Configures interfaces, addresses and routes of one namespace through a routing netlink socket.
 
 use std::io;
 use std::net::IpAddr;
@@ -23,11 +23,10 @@ use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
 use crate::sys::{self, Enter, Operation};
 
-/// An IPv6 address is waited for so long: on a busy machine the kernel's work queues, which also
-/// take away namespaces that ended, are seconds behind.
+/// How long to wait for an IPv6 address. On a busy machine, the kernel's work queues, which also
+/// remove namespaces that have ended, can be seconds behind.
 const READY_WITHIN: Duration = Duration::from_secs(30);
 
-/// The address family of a prefix.
 fn family(prefix: &IpNet) -> AddressFamily {
     match prefix {
         IpNet::V4(_) => AddressFamily::Inet,
@@ -135,8 +134,8 @@ impl Netlink {
             RouteNetlinkMessage::NewAddress(message),
             NLM_F_CREATE | NLM_F_EXCL,
         )?;
-        // The kernel readies an IPv6 address in a work queue of its own, and routes packets to it
-        // last; until then they are lost.
+        // The kernel prepares an IPv6 address in a work queue, and only routes packets to it at the
+        // end of this. Until then they are lost.
         if address.addr().is_ipv4() {
             return Ok(());
         }
@@ -153,7 +152,7 @@ impl Netlink {
         ))
     }
 
-    /// True if packets to the IPv6 address are taken for this namespace's own.
+    /// Returns true if packets to this IPv6 address are accepted in this namespace.
     fn is_local(&mut self, address: IpAddr) -> io::Result<bool> {
         let mut message = RouteMessage::default();
         message.header.address_family = AddressFamily::Inet6;
@@ -235,13 +234,12 @@ impl Netlink {
         sys::interface_index(self.lookup.as_fd(), interface)
     }
 
-    /// Sends one request and waits for the kernel's acknowledgement of it.
+    /// Sends one request and waits for the kernel's acknowledgement.
     fn request(&mut self, message: RouteNetlinkMessage, flags: u16) -> io::Result<()> {
         self.transact(message, NLM_F_ACK | flags, |_| ())
     }
 
-    /// Sends one request and shows each answer to `on_answer` until the kernel says that it is
-    /// done.
+    /// Sends one request and calls `on_answer` for each answer until the kernel reports the end.
     fn transact(
         &mut self,
         message: RouteNetlinkMessage,

@@ -1,20 +1,20 @@
-//! Tests that need a process of their own.
+//! Tests that need their own process.
 
 use std::process::Command;
 
-/// Names the test, in the environment of the process that is its own.
+/// Names the test in the environment of the process that runs it.
 const OWN: &str = "PATHMARK_TEST_OF_THIS_PROCESS";
 
-/// Runs `test` in a process of its own, which is this test program again with nothing but the test
-/// `name`: its path in the program, for example `memory::connections_at_rest_are_small`.
+/// Runs `test` in its own process, by starting this test program again for the single test `name`,
+/// which is its path in the program, for example `memory::connections_at_rest_are_small`.
 ///
 /// The tests of a program share its process. A test that measures the memory of its process, counts
-/// its descriptors or lowers one of its limits would disturb those that run beside it, and be
-/// disturbed by them.
+/// its descriptors or lowers one of its limits would disturb other tests, and would be disturbed by
+/// them.
 ///
 /// # Panics
 ///
-/// As `test` does, or if the program has no test of that name.
+/// If `test` panics, or if the program has no test with this name.
 pub fn own_process(name: &str, test: impl FnOnce()) {
     if std::env::var(OWN).is_ok_and(|own| own == name) {
         test();

@@ -10,16 +10,17 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use crate::namespace::Node;
 use crate::sys::{self, Namespaces};
 
-/// A running program, ended when this value is dropped.
+/// A running program, which is killed when you drop this value.
 ///
-/// It also ends when the starting process dies, however that happens.
+/// It is also killed when the starting process dies in any way.
 #[derive(Debug)]
 pub struct ChildGuard {
     child: Child,
 }
 
 impl Node {
-    /// Starts `command` on this node. It inherits the descriptors in `inherit` under their numbers.
+    /// Starts `command` on this node. The program inherits the descriptors in `inherit` under the
+    /// same numbers.
     ///
     /// # Errors
     /// Those of [`Command::spawn`] and of entering the namespaces.
@@ -38,11 +39,10 @@ impl Node {
         })
     }
 
-    /// Runs a script of sh(1) to its end or its first failure, with the tools of a superuser:
-    /// returns what it prints.
+    /// Runs a script of sh(1) as root, to its end or its first failure, and returns its output.
     ///
     /// # Errors
-    /// Those of [`spawn`](Self::spawn), and a script that fails.
+    /// Those of [`spawn`](Self::spawn), or if the script fails.
     pub fn script(&self, script: &str) -> io::Result<String> {
         let mut shell = Command::new("sh");
         let path = "/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -62,37 +62,37 @@ impl Node {
 }
 
 impl ChildGuard {
-    /// The running program, to take its pipes.
+    /// Returns the running program, for example to take its pipes.
     pub fn child(&mut self) -> &mut Child {
         &mut self.child
     }
 
-    /// Its process id.
+    /// Returns the process ID.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Asks it to end (SIGTERM).
+    /// Asks the program to terminate (SIGTERM).
     ///
     /// # Errors
-    /// If it is gone already.
+    /// If it has already ended.
     pub fn terminate(&self) -> io::Result<()> {
         sys::kill(self.child.id(), libc::SIGTERM)
     }
 
-    /// Asks it to read its configuration again (SIGHUP).
+    /// Asks the program to reload its configuration (SIGHUP).
     ///
     /// # Errors
-    /// If it is gone already.
+    /// If it has already ended.
     pub fn hang_up(&self) -> io::Result<()> {
         sys::kill(self.child.id(), libc::SIGHUP)
     }
 
-    /// Stops it (SIGSTOP) until [`go_on`](Self::go_on), and returns once each of its threads has
-    /// stopped: one of them takes the signal first.
+    /// Stops the program (SIGSTOP) until [`go_on`](Self::go_on), and returns once all of its
+    /// threads have stopped, because only one thread receives the signal at first.
     ///
     /// # Errors
-    /// If it is gone already.
+    /// If it has already ended.
     pub fn halt(&self) -> io::Result<()> {
         sys::kill(self.child.id(), libc::SIGSTOP)?;
         let tasks = format!("/proc/{}/task", self.child.id());
@@ -113,27 +113,27 @@ impl ChildGuard {
         }
     }
 
-    /// Has it go on (SIGCONT) where it was [`halt`](Self::halt)ed.
+    /// Continues the program (SIGCONT) after [`halt`](Self::halt).
     ///
     /// # Errors
-    /// If it is gone already.
+    /// If it has already ended.
     pub fn go_on(&self) -> io::Result<()> {
         sys::kill(self.child.id(), libc::SIGCONT)
     }
 
-    /// Ends it at once (SIGKILL) and waits.
+    /// Kills the program (SIGKILL) and waits until it has ended.
     ///
     /// # Errors
-    /// If it was waited for already.
+    /// If its end was already waited for.
     pub fn kill(&mut self) -> io::Result<ExitStatus> {
         self.child.kill()?;
         self.child.wait()
     }
 
-    /// Waits until it ends.
+    /// Waits until the program ends.
     ///
     /// # Errors
-    /// If it was waited for already.
+    /// If its end was already waited for.
     pub fn wait(&mut self) -> io::Result<ExitStatus> {
         self.child.wait()
     }
@@ -141,7 +141,7 @@ impl ChildGuard {
 
 impl Drop for ChildGuard {
     fn drop(&mut self) {
-        // Both fail only if the program has ended and was waited for.
+        // Both calls only fail if the end of the program was already waited for.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -149,8 +149,8 @@ impl Drop for ChildGuard {
 
 type Job = (Command, Sender<io::Result<Child>>);
 
-/// The kernel's parent-death signal follows the *thread* that forked. So one thread that lasts as
-/// long as the process starts all programs.
+/// Starts all programs from one thread that lasts as long as the process, because the kernel's
+/// parent-death signal depends on the *thread* that forked.
 fn spawn_from_lasting_thread(command: Command) -> io::Result<Child> {
     static SPAWNER: OnceLock<Mutex<Sender<Job>>> = OnceLock::new();
     let gone = || io::Error::other("the thread that starts programs ended");
@@ -158,8 +158,7 @@ fn spawn_from_lasting_thread(command: Command) -> io::Result<Child> {
         let (jobs, queue) = channel::<Job>();
         std::thread::spawn(move || {
             for (mut command, reply) in queue {
-                // A caller that gave up drops its receiver; the child is then reaped by its own
-                // guard's absence.
+                // If the caller has given up, its receiver is gone. Then no guard reaps the child.
                 let _ = reply.send(command.spawn());
             }
         });

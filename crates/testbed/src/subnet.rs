@@ -1,10 +1,11 @@
-//! A subnet behind a gateway, over both IP versions.
+//! A subnet behind a gateway, with both IP versions.
 //!
 //! ```text
 //!   inside ──a b── gateway ──c d── outside
 //! ```
 //!
-//! The subnet has private addresses, the nodes outside those of documentation (RFC 5737, RFC 3849).
+//! The subnet has private addresses, and the nodes outside have addresses for documentation (RFC
+//! 5737, RFC 3849).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -15,45 +16,45 @@ use crate::{Error, Node, Testbed};
 /// An IPv4 and an IPv6 address.
 pub type Pair = [IpAddr; 2];
 
-/// Addresses of the host inside.
+/// Addresses of the inside host.
 pub const INSIDE: Pair = [
     IpAddr::V4(Ipv4Addr::new(192, 168, 7, 2)),
     IpAddr::V6(Ipv6Addr::new(0xfd00, 7, 0, 0, 0, 0, 0, 2)),
 ];
-/// Addresses of the gateway toward the subnet.
+/// Addresses of the gateway on the side of the subnet.
 pub const GATEWAY_INSIDE: Pair = [
     IpAddr::V4(Ipv4Addr::new(192, 168, 7, 1)),
     IpAddr::V6(Ipv6Addr::new(0xfd00, 7, 0, 0, 0, 0, 0, 1)),
 ];
-/// Addresses of the gateway toward the outside.
+/// Addresses of the gateway on the outside.
 pub const GATEWAY: Pair = [
     IpAddr::V4(Ipv4Addr::new(203, 0, 113, 1)),
     IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 2, 0, 0, 0, 0, 1)),
 ];
-/// Addresses of the host outside.
+/// Addresses of the outside host.
 pub const OUTSIDE: Pair = [
     IpAddr::V4(Ipv4Addr::new(203, 0, 113, 2)),
     IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 2, 0, 0, 0, 0, 2)),
 ];
-/// Others of the host outside.
+/// Other addresses of the outside host.
 pub const OUTSIDE_TOO: Pair = [
     IpAddr::V4(Ipv4Addr::new(203, 0, 113, 3)),
     IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 2, 0, 0, 0, 0, 3)),
 ];
 
-/// The nodes. Dropped, nothing of them is left.
+/// The nodes. Dropping this removes them.
 #[derive(Clone, Debug)]
 pub struct Subnet {
-    /// A host of the subnet.
+    /// A host in the subnet.
     pub inside: Node,
-    /// The gateway, which forwards.
+    /// The gateway, which forwards packets.
     pub gateway: Node,
     /// A host outside, which has a route to the subnet.
     pub outside: Node,
 }
 
 impl Subnet {
-    /// Builds the nodes and joins them with interfaces of 1,500 bytes.
+    /// Creates the nodes and joins them by interfaces with an MTU of 1,500 bytes.
     ///
     /// # Errors
     /// [`Error`].

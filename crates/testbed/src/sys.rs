@@ -1,9 +1,10 @@
-//! The system calls: a forked child enters or makes a namespace, does one thing there, and passes a
+//! System calls: a forked child enters or creates a namespace, does one thing there, and passes a
 //! descriptor back.
 //!
-//! A process with threads cannot change its own user namespace, and its child may call nothing but
-//! async-signal-safe functions until it executes a program. So each operation prepares everything
-//! (strings, structures) before the fork, and the child makes bare system calls and exits.
+//! A process with threads cannot change its own user namespace, and its child can only call
+//! async-signal-safe functions until it executes a program. Therefore each operation prepares
+//! everything (strings, structures) before the fork, and the child makes bare system calls and
+//! exits.
 
 #![allow(
     unsafe_code,
@@ -29,37 +30,36 @@ pub(crate) struct Enter<'a> {
     pub(crate) net: Option<BorrowedFd<'a>>,
 }
 
-/// Descriptors that the new program's first steps need.
+/// Descriptors that the new program needs before it runs.
 #[derive(Debug)]
 pub(crate) struct Namespaces {
     pub(crate) user: OwnedFd,
     pub(crate) net: OwnedFd,
 }
 
-/// One thing to do in a child. Everything it needs is borrowed from before the fork.
+/// One operation in a child, which borrows everything it needs from before the fork.
 pub(crate) enum Operation<'a> {
-    /// Make a user namespace whose root is this user; yields it.
+    /// Create a user namespace whose root is this user, and return it.
     NewUserNamespace {
         uid_map: &'a [u8],
         gid_map: &'a [u8],
     },
-    /// Make a network namespace; yields it.
+    /// Create a network namespace, and return it.
     NewNetNamespace,
-    /// Open a socket; yields it.
+    /// Open a socket, and return it.
     Socket {
         domain: libc::c_int,
         kind: libc::c_int,
         protocol: libc::c_int,
     },
-    /// Open a TUN interface with virtio-net headers; yields its queue.
+    /// Open a TUN interface with virtio-net headers, and return its queue.
     Tun { name: [u8; libc::IFNAMSIZ] },
-    /// Write a file (a sysctl of the namespace); yields nothing.
+    /// Write a file (a sysctl of the namespace), and return nothing.
     Write { path: &'a CStr, value: &'a [u8] },
 }
 
-/// Effective user and group ids.
 pub(crate) fn effective_ids() -> (u32, u32) {
-    // SAFETY: both calls take nothing and cannot fail.
+    // SAFETY: both calls have no arguments and cannot fail.
     unsafe { (libc::geteuid(), libc::getegid()) }
 }
 
@@ -69,8 +69,8 @@ pub(crate) fn run(
     operation: &Operation<'_>,
 ) -> io::Result<Option<OwnedFd>> {
     let (ours, theirs) = socket_pair()?;
-    // SAFETY: the child only makes async-signal-safe system calls on memory prepared before, then
-    // exits.
+    // SAFETY: the child only makes async-signal-safe system calls on memory prepared before, and
+    // then exits.
     let pid = unsafe { libc::fork() };
     match pid {
         -1 => Err(io::Error::last_os_error()),
@@ -89,12 +89,12 @@ pub(crate) fn run(
     }
 }
 
-/// Has `command`'s child enter the namespaces, keep `inherit` open and die with this process,
-/// before it runs its program.
+/// Makes the child of `command` enter the namespaces, keep `inherit` open and die with this
+/// process, before it runs its program.
 pub(crate) fn before_exec(command: &mut Command, namespaces: Namespaces, inherit: Vec<RawFd>) {
-    // SAFETY: takes nothing and cannot fail.
+    // SAFETY: the call has no arguments and cannot fail.
     let parent = unsafe { libc::getpid() };
-    // SAFETY: the closure makes system calls only, on memory and descriptors that it owns or that
+    // SAFETY: the closure only makes system calls, on memory and descriptors that it owns or that
     // the caller of `spawn` keeps open.
     unsafe {
         command.pre_exec(move || {
@@ -116,13 +116,13 @@ fn prepare_exec(user: RawFd, net: RawFd, inherit: &[RawFd], parent: libc::pid_t)
         for fd in inherit {
             check(libc::fcntl(*fd, libc::F_SETFD, 0))?;
         }
-        // Changing credentials clears the parent-death signal: ask again.
+        // Changing credentials clears the parent-death signal, so it must be set again.
         check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL))?;
     }
     Ok(())
 }
 
-/// Index of interface `name` in the namespace of `socket`.
+/// Returns the index of interface `name` in the namespace of `socket`.
 pub(crate) fn interface_index(
     socket: BorrowedFd<'_>,
     name: &[u8; libc::IFNAMSIZ],
@@ -141,7 +141,6 @@ pub(crate) fn interface_index(
     }
 }
 
-/// Binds a packet socket to the interface of this index.
 pub(crate) fn bind_frames(socket: BorrowedFd<'_>, index: u32) -> io::Result<()> {
     // SAFETY: an all-zero sockaddr_ll is valid.
     let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
@@ -149,7 +148,7 @@ pub(crate) fn bind_frames(socket: BorrowedFd<'_>, index: u32) -> io::Result<()> 
     address.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
     address.sll_ifindex = libc::c_int::try_from(index).unwrap_or(0);
     let len = std::mem::size_of::<libc::sockaddr_ll>() as libc::socklen_t;
-    // SAFETY: the address outlives the call, and the length is its own.
+    // SAFETY: the address outlives the call, and the length matches it.
     check(unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), len) }).map(drop)
 }
 
@@ -163,7 +162,7 @@ pub(crate) fn send(socket: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Receives one datagram; the number of bytes.
+/// Receives one datagram, and returns its number of bytes.
 pub(crate) fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
     // SAFETY: `buffer` is writable for its length.
     let got = unsafe {
@@ -177,7 +176,6 @@ pub(crate) fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<u
     usize::try_from(got).map_err(|_| io::Error::last_os_error())
 }
 
-/// Binds a socket.
 pub(crate) fn bind(socket: BorrowedFd<'_>, address: SocketAddr) -> io::Result<()> {
     let fd = socket.as_raw_fd();
     // SAFETY: each address structure is valid for the length that is passed with it.
@@ -205,42 +203,41 @@ pub(crate) fn bind(socket: BorrowedFd<'_>, address: SocketAddr) -> io::Result<()
     .map(|_| ())
 }
 
-/// Makes a bound stream socket listen.
 pub(crate) fn listen(socket: BorrowedFd<'_>) -> io::Result<()> {
-    // SAFETY: takes plain numbers.
+    // SAFETY: the arguments are plain numbers.
     unsafe { check(libc::listen(socket.as_raw_fd(), 1024)) }.map(|_| ())
 }
 
-/// Numbers of the processors that this thread may run on.
+/// Returns the numbers of the processors on which this thread may run.
 pub(crate) fn processors() -> io::Result<Vec<usize>> {
-    // SAFETY: `cpu_set_t` is plain data, for which all zeros is a value.
+    // SAFETY: `cpu_set_t` is plain data, for which all zeros is a valid value.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    // SAFETY: the set outlives the call, and the length is its own.
+    // SAFETY: the set outlives the call, and the length matches it.
     check(unsafe { libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &mut set) })?;
     let all = 0..8 * size_of::<libc::cpu_set_t>();
-    // SAFETY: the number is below what a set holds.
+    // SAFETY: the number is below the size of a set.
     Ok(all
         .filter(|at| unsafe { libc::CPU_ISSET(*at, &set) })
         .collect())
 }
 
-/// Has this thread run on one processor only.
+/// Restricts this thread to one processor.
 pub(crate) fn stay_on(processor: usize) -> io::Result<()> {
     if processor >= 8 * size_of::<libc::cpu_set_t>() {
         return Err(io::ErrorKind::InvalidInput.into());
     }
     // SAFETY: as above.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    // SAFETY: the number is below what a set holds.
+    // SAFETY: the number is below the size of a set.
     unsafe { libc::CPU_SET(processor, &mut set) };
-    // SAFETY: the set outlives the call, and the length is its own.
+    // SAFETY: the set outlives the call, and the length matches it.
     check(unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set) }).map(drop)
 }
 
 /// Sends `signal` to a child that has not been reaped yet.
 pub(crate) fn kill(pid: u32, signal: libc::c_int) -> io::Result<()> {
     let pid = libc::pid_t::try_from(pid).map_err(|_| io::Error::from_raw_os_error(libc::ESRCH))?;
-    // SAFETY: takes plain numbers.
+    // SAFETY: the arguments are plain numbers.
     unsafe { check(libc::kill(pid, signal)) }.map(|_| ())
 }
 
@@ -256,8 +253,8 @@ fn perform(enter: Option<Enter<'_>>, operation: &Operation<'_>) -> Result<Option
         match operation {
             Operation::NewUserNamespace { uid_map, gid_map } => {
                 errno(libc::unshare(libc::CLONE_NEWUSER))?;
-                // Without "deny", an unprivileged process may not map its group. Old kernels lack
-                // the file.
+                // Without "deny", an unprivileged process can't map its group. Old kernels don't
+                // have this file.
                 let _ = write_file(c"/proc/self/setgroups", b"deny");
                 write_file(c"/proc/self/uid_map", uid_map)?;
                 write_file(c"/proc/self/gid_map", gid_map)?;
@@ -331,7 +328,7 @@ fn check(result: libc::c_int) -> io::Result<libc::c_int> {
 
 fn socket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
     let mut pair = [0; 2];
-    // SAFETY: `pair` has room for two descriptors, which are then owned here alone.
+    // SAFETY: `pair` has room for two descriptors, which are then only owned here.
     unsafe {
         check(libc::socketpair(
             libc::AF_UNIX,
@@ -343,7 +340,7 @@ fn socket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
     }
 }
 
-/// Room for one descriptor as ancillary data, aligned as the kernel wants it.
+/// Room for one descriptor as ancillary data, with the alignment that the kernel requires.
 #[repr(C, align(8))]
 struct Ancillary([u8; 64]);
 
@@ -382,8 +379,8 @@ fn receive_reply(socket: RawFd) -> io::Result<Option<OwnedFd>> {
         iov_len: code.len(),
     };
     let mut ancillary = Ancillary([0; 64]);
-    // SAFETY: the message points to locals that outlive the call; a received descriptor is owned
-    // here alone.
+    // SAFETY: the message points to locals that outlive the call; a received descriptor is only
+    // owned here.
     unsafe {
         let mut message: libc::msghdr = std::mem::zeroed();
         message.msg_iov = &mut vector;
@@ -416,7 +413,7 @@ fn receive_reply(socket: RawFd) -> io::Result<Option<OwnedFd>> {
 fn reap(pid: libc::pid_t) -> io::Result<()> {
     let mut status = 0;
     loop {
-        // SAFETY: waits for our own child, which no other code waits for.
+        // SAFETY: waits for our own child, for which no other code waits.
         let result = unsafe { libc::waitpid(pid, &mut status, 0) };
         if result == pid {
             return Ok(());

@@ -1,8 +1,8 @@
-//! Measurements in real time on a machine that has other things to do.
+//! Real-time measurements on a machine that also does other work.
 //!
-//! A test that measures rates or delays of real processes measures the scheduler too. Where a check
-//! fails and threads were held up meanwhile, it says nothing about the code: it is made again. A
-//! check that fails on a machine that held nothing up has failed.
+//! A test that measures rates or delays of real processes also measures the scheduler. If a check
+//! fails while threads were held up, this says nothing about the code, so the check is repeated. If
+//! it fails without any delays, it has failed.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,24 +11,25 @@ use std::time::{Duration, Instant};
 
 use crate::sys;
 
-/// So often a check is made at most.
+/// Largest number of attempts per check.
 const MOST: u32 = 4;
-/// A thread that wakes so late was held up: routers and endpoints were, too.
+/// A thread that wakes this late was held up, so routers and endpoints were held up as well.
 const HELD_UP: Duration = Duration::from_millis(10);
-/// That often a thread looks.
+/// How long a thread sleeps before it checks again.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// Makes a check that measures in real time, and makes it again where it panics and this machine
-/// held threads up by 10 ms or more meanwhile, up to four times in all.
+/// Runs a check that measures in real time. If the check panics while this machine held threads up
+/// by 10 ms or more, it is repeated, up to four attempts in all.
 ///
 /// # Panics
 ///
-/// As `check` does, the last time.
+/// If `check` panics in the last attempt.
 pub fn undisturbed<T>(check: impl Fn() -> T) -> T {
     repeat(|| {
         let over = AtomicBool::new(false);
         thread::scope(|scope| {
-            // One on each of the first 32 processors: a virtual machine may lose one of them alone.
+            // One thread on each of the first 32 processors, because a virtual machine may lose a
+            // single processor.
             let processors = sys::processors().unwrap_or_default();
             let pinned = processors
                 .into_iter()
@@ -64,8 +65,8 @@ fn repeat<T>(mut once: impl FnMut() -> (thread::Result<T>, Duration)) -> T {
     }
 }
 
-/// By how much a thread, on `processor` if it says one, that sleeps for [`LOOK`] at a time woke
-/// late at worst.
+/// Returns the largest delay with which a thread that repeatedly sleeps for [`LOOK`] wakes up. It
+/// runs on `processor` if this is given.
 #[expect(
     clippy::disallowed_methods,
     reason = "the clock and the scheduler are what it measures"
@@ -74,7 +75,7 @@ fn latest(over: &AtomicBool, processor: Option<usize>) -> Duration {
     if let Some(processor) = processor
         && sys::stay_on(processor).is_err()
     {
-        // It may not be used by this process any more.
+        // This process may not be allowed to use it any more.
         return Duration::ZERO;
     }
     let mut latest = Duration::ZERO;
@@ -90,8 +91,8 @@ fn latest(over: &AtomicBool, processor: Option<usize>) -> Duration {
 mod tests {
     use super::*;
 
-    /// How often a check is made that fails the first `failures` times, threads held up by `late`,
-    /// and whether it passes.
+    /// Runs a check that fails the first `failures` times while threads are held up by `late`.
+    /// Returns the number of attempts and whether the check passes.
     fn run(failures: u32, late: Duration) -> (u32, bool) {
         let mut times = 0;
         let passes = catch_unwind(AssertUnwindSafe(|| {

@@ -1,6 +1,6 @@
-//! Two connections in memory, without sockets and without waiting, under the null cipher and under
-//! TLS 1.3: the cost of a packet of a bulk transfer, sent, received and acknowledged, the cost of a
-//! handshake, and of all up to the first byte of an answer.
+//! Two connections in memory, without sockets or waiting, with the null cipher and with TLS 1.3:
+//! the cost of sending, receiving and acknowledging a packet of a bulk transfer, the cost of a
+//! handshake, and that of everything up to the first byte of an answer.
 
 use std::hint::black_box;
 use std::net::SocketAddr;
@@ -17,10 +17,10 @@ use pathmark_transport::{Duration, Instant, TransportConfig};
 
 /// Bytes per measured transfer.
 const CHUNK: usize = 8 << 20;
-/// Datagrams per batch, as one system call with segmentation offload takes them.
+/// Datagrams per batch, as sent by one system call with segmentation offload.
 const SEGMENTS: usize = 40;
 
-/// Window and pace that never bind.
+/// A window and a pace that never limit anything.
 #[derive(Debug)]
 struct Open;
 
@@ -53,7 +53,7 @@ fn address(host: u8) -> SocketAddr {
     SocketAddr::from(([10, 0, 0, host], 443))
 }
 
-/// Hands a batch over, datagram by datagram, in place.
+/// Delivers a batch, datagram by datagram, in place.
 fn deliver(now: Instant, from: u8, to: &mut Connection, transmit: &Transmit, bytes: &mut [u8]) {
     let received = Received {
         remote: address(from),
@@ -66,7 +66,7 @@ fn deliver(now: Instant, from: u8, to: &mut Connection, transmit: &Transmit, byt
     }
 }
 
-/// A client and a server after their handshake.
+/// Returns a client and a server after their handshake.
 fn connected(
     client: Arc<dyn ClientCrypto>,
     server: Arc<dyn ServerCrypto>,
@@ -149,7 +149,7 @@ impl Two {
         two
     }
 
-    /// Moves one chunk; the number of datagrams that it took.
+    /// Transfers one chunk, and returns the number of datagrams.
     fn transfer(&mut self) -> u64 {
         let before = self.client.stats().datagrams_sent;
         let (mut written, mut read) = (0, 0);
@@ -187,7 +187,7 @@ impl Two {
     }
 }
 
-/// Both send what they have, and it arrives at once.
+/// Sends everything that both ends have, and delivers it immediately.
 fn exchange(now: Instant, client: &mut Connection, server: &mut Connection, buffer: &mut [u8]) {
     loop {
         let up = client.poll_transmit(now, buffer, SEGMENTS);
@@ -212,7 +212,7 @@ struct Cipher {
     server: Arc<dyn ServerCrypto>,
 }
 
-/// Null cipher and TLS 1.3, if it is there.
+/// Returns the null cipher and, if available, TLS 1.3.
 fn ciphers() -> Vec<Cipher> {
     let null = Arc::new(NullCrypto::new(&[b"bench"]));
     #[allow(unused_mut, reason = "without rustls there is one")]

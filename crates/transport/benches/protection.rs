@@ -1,5 +1,5 @@
-//! What protection costs per packet of 1200 bytes, and finding its connection. For scale: copying
-//! those bytes.
+//! The cost of protecting a packet of 1200 bytes, and of finding its connection. For comparison:
+//! copying these bytes.
 
 use std::hint::black_box;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -34,7 +34,7 @@ fn keys_of(c: &mut Criterion, name: &str, local: &Keys, remote: &Keys) {
         .seal(1, &mut packet, HEADER)
         .expect("room");
     let mut copy = packet.clone();
-    // Opening destroys the packet: each round copies it first, which `copy` measures alone.
+    // Opening destroys the packet, so each round first copies it, which `copy` measures separately.
     group.bench_function("copy_and_open", |b| {
         b.iter(|| {
             copy.copy_from_slice(black_box(&packet));
@@ -78,7 +78,7 @@ fn demultiplexing(c: &mut Criterion) {
     )));
     let remote = SocketAddr::from((Ipv4Addr::LOCALHOST, 4433));
     let mut buffer = vec![0; 65_536];
-    // The ids of a thousand connections, as their first packets tell them.
+    // The IDs of a thousand connections, as in their first packets.
     let ids: Vec<_> = (0..1000)
         .map(|_| {
             let connect = Connect {

@@ -1,5 +1,5 @@
-//! Loss recovery by the packet: acknowledgements over long, fat and lossy paths, received ranges,
-//! the pacer.
+//! The cost of loss recovery per packet: acknowledgements over long, fat and lossy paths, received
+//! ranges, and the pacer.
 
 use core::{hint::black_box, ops::RangeInclusive};
 use std::collections::VecDeque;
@@ -17,13 +17,13 @@ use pathmark_transport::{
 const PER_ACK: u64 = 256;
 const RTT: Duration = Duration::from_millis(720);
 
-/// A sender in the steady state of a full window, and the receiver's view of what it sent.
+/// A sender in the steady state of a full window, and the receiver's view of its packets.
 struct Flow {
     recovery: Recovery<[u64; 3]>,
     received: ReceivedRanges,
-    /// Packets on their way.
+    /// Packets in flight.
     path: VecDeque<u64>,
-    /// One packet in this many is lost; 0: none.
+    /// One packet in this many is lost; 0 means none.
     lose_every: u64,
     next: u64,
     now: Instant,
@@ -46,7 +46,7 @@ impl Flow {
         for _ in 0..window {
             flow.send();
         }
-        // Two windows on, losses are remembered and forgotten at the same rate.
+        // After two windows, losses are remembered and forgotten at the same rate.
         for _ in 0..4 * window / PER_ACK {
             flow.round();
         }
@@ -72,7 +72,7 @@ impl Flow {
         self.next += 1;
     }
 
-    /// 256 packets leave and 256 arrive, which one ACK frame reports with up to 512 ranges.
+    /// Sends 256 packets and delivers 256, which one ACK frame with up to 512 ranges reports.
     fn round(&mut self) -> u64 {
         for _ in 0..PER_ACK {
             self.send();
@@ -112,7 +112,7 @@ fn acks(c: &mut Criterion) {
     group.finish();
 }
 
-/// An ACK frame that tells nothing new, with 512 ranges: what a flood of them costs.
+/// An ACK frame with 512 ranges that contains nothing new: the cost of a flood of these.
 fn stale(c: &mut Criterion) {
     let mut flow = Flow::new(100_000, 100);
     let ranges: Vec<RangeInclusive<u64>> = flow.received.descending().take(512).collect();

@@ -1,8 +1,10 @@
-//! 1 GiB through send buffer, STREAM frames and reassembly, compared with a copy of as many bytes.
+//! 1 GiB through the send buffer, STREAM frames and reassembly, compared with copying the same
+//! number of bytes.
 //!
-//! Everything that a bulk transfer does outside of packet headers, encryption, recovery and
-//! sockets: the application hands over data, packets of 1,400 bytes are filled, taken apart,
-//! acknowledged, and read in order. With `--bench`, criterion repeats it; otherwise each runs once.
+//! This covers everything that a bulk transfer does besides packet headers, encryption, recovery
+//! and sockets: the application writes data, packets of 1,400 bytes are filled, parsed and
+//! acknowledged, and the data is read in order. With `--bench`, criterion repeats each measurement;
+//! otherwise each runs once.
 
 use core::hint::black_box;
 use std::collections::VecDeque;
@@ -19,7 +21,6 @@ const TOTAL: usize = 1 << 30;
 const PACKET: usize = 1400;
 /// Packets sent and delivered in a batch, as with segmentation offload.
 const BATCH: usize = 32;
-/// Packets in flight.
 const FLIGHT: usize = 2048;
 const PIECE: usize = 64 * 1024;
 
@@ -67,7 +68,7 @@ fn acked(of: &mut Streams, sent: &SentFrames) {
     of.settle_acked(&mut run);
 }
 
-/// How the application hands data over and takes it.
+/// How the application passes and receives data.
 #[derive(Clone, Copy)]
 enum Style {
     /// `write_bytes` and `read_chunk`.
@@ -76,8 +77,8 @@ enum Style {
     Copy,
 }
 
-/// One packet in `lose_every` is lost (0: none), found out after the packets in flight, and sent
-/// again.
+/// Transfers data while one packet in `lose_every` is lost (0: none). The loss is detected after
+/// the packets in flight, and the data is sent again.
 fn transfer(style: Style, lose_every: usize) -> usize {
     let (mut client, mut server, id) = pair();
     let source = Bytes::from(vec![0x5a; PIECE]);
@@ -133,7 +134,7 @@ fn transfer(style: Style, lose_every: usize) -> usize {
             deliver(&mut client, now, w.written());
             acked(&mut server, &sent);
         }
-        // A sender that is held up waits for what is in flight.
+        // A blocked sender waits for the packets in flight.
         let idle = lens == [0; BATCH];
         let keep = match (written < TOTAL, idle) {
             (true, false) => FLIGHT - BATCH,
@@ -152,7 +153,7 @@ fn transfer(style: Style, lose_every: usize) -> usize {
     packets
 }
 
-/// The same bytes copied once, packet by packet, through a buffer as large as the one in flight.
+/// Copies the same bytes once, packet by packet, through a buffer as large as the data in flight.
 fn memcpy() {
     let source = vec![0x5a; FLIGHT * PACKET];
     let mut sink = vec![0; BATCH * PACKET];

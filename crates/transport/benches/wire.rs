@@ -1,4 +1,4 @@
-//! What each packet costs before any cryptography: its header, an ACK, a STREAM frame.
+//! The cost of each packet before any cryptography: its header, an ACK frame, a STREAM frame.
 
 use std::hint::black_box;
 
@@ -9,7 +9,7 @@ use pathmark_transport::wire::{
     ConnectionId, Dir, Frame, Frames, PartialDecode, Side, StreamId, Writer,
 };
 
-/// A 1-RTT packet of 1200 bytes, header plain.
+/// Returns a 1-RTT packet of 1200 bytes with a plain header.
 fn short_packet() -> Vec<u8> {
     let mut buffer = vec![0; 1200];
     let mut w = Writer::new(&mut buffer);

@@ -1,6 +1,6 @@
-//! A driver without a runtime: two threads with a blocking socket each move a megabyte over
+//! A driver without a runtime: two threads, each with a blocking socket, transfer a megabyte over
 //! loopback: `cargo run -p pathmark-transport --example blocking`. Sockets of `std` neither set nor
-//! read IP's ECN field; connections go on without it.
+//! read IP's ECN field, and connections work without it.
 
 use std::{error::Error, net::UdpSocket, sync::Arc, thread, time};
 
@@ -15,7 +15,7 @@ use pathmark_transport::{Duration, Ecn, Instant, TransportConfig};
 
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
-/// A socket, and an endpoint with one connection at most.
+/// A socket, and an endpoint with at most one connection.
 struct Driver {
     socket: UdpSocket,
     endpoint: Endpoint,
@@ -36,7 +36,7 @@ impl Driver {
         })
     }
 
-    /// Runs until its connection is over. The application has a turn after all that happens.
+    /// Runs until its connection is over. After every event, the application gets a turn.
     #[expect(clippy::disallowed_methods, reason = "drivers own clocks and seeds")]
     fn run(mut self, mut turn: impl FnMut(Instant, &mut Connection)) -> Outcome<()> {
         let (begun, mut buffer) = (time::Instant::now(), vec![0; 65_536]);
@@ -57,7 +57,7 @@ impl Driver {
             }
             self.socket.set_read_timeout(wait)?;
             let Ok((len, remote)) = self.socket.recv_from(&mut buffer) else {
-                // Nothing came in time; an error that stays ends the connection by its deadline.
+                // Nothing arrived in time. A permanent error ends the connection by its deadline.
                 continue;
             };
             let now = Instant::ZERO + begun.elapsed();
@@ -83,7 +83,7 @@ impl Driver {
     }
 }
 
-/// Takes one stream of a client's, until the client closes the connection.
+/// Receives one stream from a client, until the client closes the connection.
 fn serve(driver: Driver) -> Outcome<Vec<u8>> {
     let (mut stream, mut received) = (None, Vec::new());
     driver.run(|_, connection| {
@@ -97,7 +97,7 @@ fn serve(driver: Driver) -> Outcome<Vec<u8>> {
     Ok(received)
 }
 
-/// Sends `data` by a stream, and closes the connection once the server has it.
+/// Sends `data` on a stream, and closes the connection once the server has received it.
 fn upload(driver: Driver, mut data: Bytes) -> Outcome<()> {
     let mut stream = None;
     driver.run(|now, connection| {
@@ -110,7 +110,7 @@ fn upload(driver: Driver, mut data: Bytes) -> Outcome<()> {
         stream = stream.or_else(|| streams.open(Dir::Uni).ok());
         let Some(id) = stream else { return };
         while streams.write_bytes(id, &mut data).is_ok_and(|n| n > 0) {}
-        // It may be finished already.
+        // The stream may already be finished.
         let _ = data.is_empty().then(|| streams.finish(id));
     })
 }

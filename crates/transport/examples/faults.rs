@@ -1,10 +1,10 @@
 //! Simulated transfers over faults drawn by seed: `cargo run --release -p pathmark-transport
-//! --example faults [-- --seeds N] [--from SEED] [--state FILE] [--trace]`, by default the seeds
-//! from 0 to 99. Prints the table of `evidence/faults.md`, and every seed that failed. Exit 1 if
-//! any did.
+//! --example faults [-- --seeds N] [--from SEED] [--state FILE] [--trace]`, by default with the
+//! seeds from 0 to 99. Prints the table of `evidence/faults.md`, and every seed that failed. The
+//! exit code is 1 if any failed.
 //!
-//! With `--state` the table so far is kept in a file. Begun again with the same file, it goes on
-//! where it was.
+//! With `--state`, the table so far is kept in a file. If you start the program again with the same
+//! file, it continues from there.
 
 #[path = "shared/arguments.rs"]
 mod arguments;
@@ -19,15 +19,16 @@ use std::{fs, io};
 use arguments::Arguments;
 use simulation::{Crypto, KINDS, Outcome, Plan, run};
 
-/// Rows of the table: all, those with TLS, those with feedback, those with each kind of fault.
+/// Rows of the table: all transfers, those with TLS, those with feedback, and those with each kind
+/// of fault.
 const ROWS: usize = 3 + KINDS.len();
-/// Simulated, complete, noticed, timed out, failed, and how often the fault struck (datagrams or
-/// ends; for feedback, shims that a router wrote into).
+/// Simulated, complete, noticed, timed out, failed, and how often the fault occurred (in datagrams
+/// or ends; for feedback, shims into which a router wrote).
 const COLUMNS: usize = 6;
 const FEEDBACK: usize = 2;
 const FAILED: usize = 4;
 const STRUCK: usize = 5;
-/// Seeds between two notes in the file.
+/// Seeds between two updates of the file.
 const PART: u64 = 1000;
 
 type Table = [[u64; COLUMNS]; ROWS];
@@ -43,7 +44,6 @@ fn name(row: usize) -> &'static str {
 
 const USAGE: &str = "faults [--seeds N] [--from SEED] [--state FILE] [--trace]";
 
-/// Adds what came of one seed.
 fn add(table: &mut Table, crypto: &Crypto, seed: u64, trace: bool) {
     let plan = Plan::new(seed);
     let (column, marked, struck) = match run(crypto, seed, trace) {
@@ -99,7 +99,7 @@ fn part(seeds: std::ops::Range<u64>, trace: bool) -> Table {
     whole
 }
 
-/// The first seed, the next one to be run, and the table.
+/// Returns the first seed, the next seed to run, and the table.
 fn read(file: &str) -> io::Result<Option<(u64, u64, Table)>> {
     let text = match fs::read_to_string(file) {
         Ok(text) => text,
@@ -118,7 +118,7 @@ fn read(file: &str) -> io::Result<Option<(u64, u64, Table)>> {
     }
 }
 
-/// Writes the file whole: under another name first, which is then renamed.
+/// Writes the file atomically: under another name first, which is then renamed.
 fn write(file: &str, from: u64, next: u64, table: &Table) -> io::Result<()> {
     let mut text = format!("{from} {next}\n");
     for row in table {
@@ -132,7 +132,7 @@ fn write(file: &str, from: u64, next: u64, table: &Table) -> io::Result<()> {
     fs::rename(partial, file)
 }
 
-/// What is asked for.
+/// The requested run.
 struct Asked {
     from: u64,
     seeds: u64,

@@ -1,9 +1,9 @@
-//! HTTP/3 over pathmark's connections, with the `h3` crate.
+//! HTTP/3 over pathmark's connections, using the `h3` crate.
 //!
-//! `h3` speaks HTTP/3 over whatever implements its traits. [`Connection`] does so for
-//! [`driver::Connection`], by its polls: what is opened, accepted, read and written waits with one
-//! waker for each, and nothing is boxed. [`serve`] and [`get`] are a server and a client of one
-//! request each; see the tests for both at work.
+//! `h3` speaks HTTP/3 over any transport that implements its traits. [`Connection`] implements them
+//! for [`driver::Connection`] by using its poll-based methods, without boxing any future. Opening,
+//! accepting, reading and writing each keep one waker. [`serve`] and [`get`] are a simple server
+//! and a client for one request; the tests show both in use.
 
 #![forbid(unsafe_code)]
 
@@ -25,19 +25,19 @@ pub use streams::{BidiStream, RecvStream, SendStream};
 /// The application protocol's name in TLS (ALPN, RFC 9114 §3.1).
 pub const ALPN: &[u8] = b"h3";
 
-/// A connection for `h3`. Clones wait for themselves.
+/// A connection for `h3`. Each clone waits independently.
 #[derive(Clone, Debug)]
 pub struct Connection(driver::Connection);
 
 impl Connection {
-    /// Lends `h3` a connection whose handshake is complete.
+    /// Wraps a connection whose handshake is complete.
     #[must_use]
     pub fn new(connection: driver::Connection) -> Self {
         Self(connection)
     }
 }
 
-/// Why a connection is over, in `h3`'s words.
+/// Converts the reason why a connection ended into `h3`'s error.
 fn lost(error: Lost) -> ConnectionErrorIncoming {
     match error {
         Lost::PeerApplication { code, .. } => {
@@ -104,11 +104,11 @@ impl<B: Buf> quic::Connection<B> for Connection {
     }
 }
 
-/// Answers each GET on `connection` with what `content` makes of its path, 404 if that is nothing,
-/// until the client ends the connection.
+/// Answers each GET on `connection` with the body that `content` returns for its path, or with 404
+/// if this is `None`, until the client ends the connection.
 ///
 /// # Errors
-/// What `h3` says of a connection that ended otherwise.
+/// [`ConnectionError`] if the connection ends in any other way.
 pub async fn serve(
     connection: driver::Connection,
     content: impl Fn(&str) -> Option<Bytes>,
@@ -121,7 +121,7 @@ pub async fn serve(
             Err(error) if error.is_h3_no_error() => return Ok(()),
             Err(error) => return Err(error),
         };
-        // A request that fails is its client's business.
+        // A failed request only concerns its client.
         if let Ok((request, mut stream)) = resolver.resolve_request().await {
             let body = content(request.uri().path());
             let mut response = Response::new(());
@@ -136,21 +136,21 @@ pub async fn serve(
     }
 }
 
-/// A GET that failed.
+/// Why a GET failed.
 #[derive(Debug, thiserror::Error)]
 pub enum GetError {
-    /// With its connection.
+    /// The connection failed.
     #[error(transparent)]
     Connection(#[from] ConnectionError),
-    /// Alone.
+    /// Only this request's stream failed.
     #[error(transparent)]
     Stream(#[from] StreamError),
 }
 
-/// GETs `uri` over `connection` and ends it: the status, and all of the body.
+/// GETs `uri` over `connection`, ends the connection, and returns the status and the whole body.
 ///
 /// # Errors
-/// [`GetError`].
+/// [`GetError`] if the connection or the request fails.
 pub async fn get(
     connection: driver::Connection,
     uri: Uri,
@@ -168,7 +168,7 @@ pub async fn get(
             let data = data.copy_to_bytes(data.remaining());
             body.extend_from_slice(&data);
         }
-        // The last sender that is dropped ends the connection.
+        // Dropping the last sender ends the connection.
         drop(sender);
         Ok((response.status(), body))
     };
@@ -177,7 +177,7 @@ pub async fn get(
     answer
 }
 
-/// Runs both to their ends.
+/// Runs both futures to completion.
 async fn both<A, B>(first: impl Future<Output = A>, second: impl Future<Output = B>) -> (A, B) {
     let (mut first, mut second) = (std::pin::pin!(first), std::pin::pin!(second));
     let (mut a, mut b) = (None, None);

@@ -9,8 +9,8 @@ use pathmark_driver as driver;
 
 use super::no_stream;
 
-/// The sending part of a stream, with what `h3` has handed over and the connection has no room for
-/// yet.
+/// The sending part of a stream, with the data that `h3` has handed over but that the connection
+/// had no room for yet.
 pub struct SendStream<B> {
     stream: driver::SendStream,
     writing: Option<WriteBuf<B>>,
@@ -26,13 +26,13 @@ pub struct BidiStream<B> {
     recv: RecvStream,
 }
 
-/// Error codes of HTTP/3 are small (RFC 9114 §8.1).
+/// Shortens an error code: those of HTTP/3 are small (RFC 9114 §8.1).
 pub(super) fn short(code: u64) -> u32 {
     u32::try_from(code).unwrap_or(u32::MAX)
 }
 
 fn id(id: u64) -> StreamId {
-    // Both count as RFC 9000 §2.1 says.
+    // Both libraries number streams as in RFC 9000 §2.1.
     StreamId::try_from(id).unwrap_or_else(|_| unreachable!("an id below 2^62"))
 }
 
@@ -94,8 +94,8 @@ impl<B: Buf> quic::SendStream<B> for SendStream<B> {
     }
 
     fn send_data<T: Into<WriteBuf<B>>>(&mut self, data: T) -> Result<(), StreamErrorIncoming> {
-        // It calls this once the last piece is written, unless its user has given that up: then
-        // the rest of it would be missing.
+        // `h3` only calls this after writing the last piece, unless its user has dropped that
+        // write. In that case the rest of the piece would be missing.
         if self.writing.as_ref().is_some_and(WriteBuf::has_remaining) {
             let error = io::Error::other("a piece before this one is not written yet");
             return Err(StreamErrorIncoming::Unknown(Box::new(error)));
@@ -110,7 +110,7 @@ impl<B: Buf> quic::SendStream<B> for SendStream<B> {
     }
 
     fn reset(&mut self, code: u64) {
-        // Fails only if it is done already.
+        // Fails only if the stream has already ended.
         let _ = self.stream.reset(short(code));
     }
 
@@ -133,7 +133,7 @@ impl quic::RecvStream for RecvStream {
     }
 
     fn stop_sending(&mut self, code: u64) {
-        // Fails only if it is done already.
+        // Fails only if the stream has already ended.
         let _ = self.0.stop(short(code));
     }
 

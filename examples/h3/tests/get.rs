@@ -1,4 +1,4 @@
-//! One GET and many, over real sockets.
+//! A single GET and many at once, over real sockets.
 
 use std::future::poll_fn;
 use std::net::SocketAddr;
@@ -45,7 +45,8 @@ fn content(path: &str) -> Option<Bytes> {
     }
 }
 
-/// A server for as many connections as come, and how to connect to it.
+/// Starts a server for any number of connections, and returns its address with a client's
+/// configuration.
 fn server() -> (SocketAddr, ClientConfig) {
     let (server_config, client_config) = configs();
     let server = Endpoint::server(server_config, loopback()).unwrap();
@@ -55,7 +56,7 @@ fn server() -> (SocketAddr, ClientConfig) {
             let connecting = incoming.accept().unwrap();
             tokio::spawn(async move {
                 let connection = connecting.await.unwrap();
-                // The clients that give up are lost to it.
+                // Connections that clients abandon return an error here.
                 let _ = serve(connection, content).await;
             });
         }
@@ -97,7 +98,7 @@ async fn what_is_asked_for_is_answered() {
     .await;
 }
 
-/// Twenty at once, every third of which is given up.
+/// Of twenty requests at once, every third is abandoned.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_ask_at_once_and_some_give_up() {
     bounded(async {
@@ -126,8 +127,8 @@ async fn many_ask_at_once_and_some_give_up() {
     .await;
 }
 
-/// What is given up half written is not followed by anything else: the peer would take that for
-/// the rest.
+/// After a write is abandoned halfway, nothing else can be sent, because the peer would take it for
+/// the rest of that piece.
 #[tokio::test]
 async fn a_piece_that_is_given_up_is_followed_by_none() {
     bounded(async {
@@ -139,7 +140,7 @@ async fn a_piece_that_is_given_up_is_followed_by_none() {
         let mut stream = sender.send_request(request).await.unwrap();
         let long = Bytes::from(vec![7; 20_000_000]);
         {
-            // More than the send buffer takes.
+            // More than fits into the send buffer.
             let mut sending = pin!(stream.send_data(long));
             let polled = poll_fn(|cx| Poll::Ready(sending.as_mut().poll(cx).is_pending()));
             assert!(polled.await);

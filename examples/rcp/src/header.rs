@@ -11,23 +11,23 @@ use pathmark_shim::frame;
 
 use crate::{KIND, UNANSWERED};
 
-/// Bytes of the shim.
+/// Length of the shim in bytes.
 pub const LEN: usize = 20;
 
-/// Its fields.
+/// The fields of a shim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Repr {
-    /// The least rate that a port offers, in bytes per second, below 2^48; the largest value stands
-    /// for [`UNANSWERED`].
+    /// The lowest rate that a port on the path offers, in bytes per second, below 2^48. On the
+    /// wire, the largest value means [`UNANSWERED`].
     pub rate: u64,
-    /// The sender's smoothed round trip in µs; 0: unknown.
+    /// The sender's smoothed round trip in µs, or 0 if unknown.
     pub rtt_us: u32,
-    /// Identity of the router that offers this rate; 0: none.
+    /// Identity of the router that offers this rate, or 0 if no router does.
     pub router: u16,
 }
 
 impl Repr {
-    /// The fields of a sound shim in front of `payload`.
+    /// Parses the shim in front of `payload`. Returns `None` unless it is a valid RCP shim.
     #[must_use]
     pub fn parse(payload: &[u8]) -> Option<Self> {
         let shim = frame::expect::<LEN>(KIND, payload).ok()?;
@@ -62,7 +62,8 @@ impl Repr {
         })
     }
 
-    /// Writes the shim in front of `payload`. False, and nothing written, if there is no room.
+    /// Writes the shim in front of `payload`. Returns false without writing anything if there is
+    /// not enough room.
     pub fn emit(&self, payload: &mut [u8]) -> bool {
         let Some(room) = payload.first_chunk_mut::<LEN>() else {
             return false;

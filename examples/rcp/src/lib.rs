@@ -1,19 +1,19 @@
-//! RCP, the Rate Control Protocol, as a protocol of one's own (Dukkipati, "Rate Control Protocol
-//! (RCP): Congestion control to make flows complete quickly", PhD thesis, Stanford University,
-//! 2007).
+//! RCP, the Rate Control Protocol, as an example of adding your own protocol (Dukkipati, "Rate
+//! Control Protocol (RCP): Congestion control to make flows complete quickly", PhD thesis, Stanford
+//! University, 2007).
 //!
-//! A router offers one rate R to all flows of a port. Each packet carries a rate, which ports lower
-//! to theirs; the receiver returns it, and the sender sends at it.
+//! A router offers one rate R to all flows of a port. Each packet carries a rate, which ports can
+//! lower to theirs. The receiver returns this rate, and the sender sends at it.
 //!
-//! | file | holds |
+//! | file | contents |
 //! |---|---|
 //! | `header.rs` | the shim: rate, round trip, router |
 //! | `port.rs` | the port's law: equation 1 |
 //! | `sender.rs` | the sender's law |
 //! | `signal.rs` | counters of the receiver, and the signal of endpoints |
 //!
-//! [`register`] makes all of it known to a process. After that, `rcp` is a law and a port's law
-//! like any other: in scenarios, in `compare`, and in `vcp-router`'s configuration.
+//! After you call [`register`], `rcp` names a sender's law and a port's law like any other, in
+//! scenarios, in `compare`, and in the configuration of `vcp-router`.
 //!
 //! ```text
 //! cargo run --release -p pathmark-rcp -- emulate five-files \
@@ -21,9 +21,9 @@
 //! cargo run --release -p pathmark-rcp -- compare --algorithms rcp,xcp,cubic
 //! ```
 //!
-//! **Limits.** The thesis has no response to losses; this sender hands its window to CUBIC for a
-//! round trip after each loss and each CE mark. A receiver can return any rate, as the protocol has
-//! no proof of it.
+//! **Limits.** The thesis doesn't define a response to loss, so this sender hands its window to
+//! CUBIC for a round trip after each loss and each CE mark. Since the protocol cannot prove what
+//! routers offered, a receiver can return any rate.
 
 #![forbid(unsafe_code)]
 
@@ -45,10 +45,11 @@ pub use port::RcpLink;
 pub use sender::RcpSender;
 pub use signal::RcpSignal;
 
-/// The number of RCP's shims.
+/// The kind number of RCP's shims.
 pub const KIND: Kind = Kind::FIRST_FREE;
 
-/// A rate that no port offers, in bytes per second: a packet that no router has answered.
+/// A rate above any that a port offers, in bytes per second. It marks a packet that no router has
+/// answered.
 pub const UNANSWERED: u64 = 1 << 48;
 
 /// The name of both laws.
@@ -91,11 +92,11 @@ impl Protocol for Rcp {
     }
 }
 
-/// Makes RCP known to this process: its shim, its signal and both laws, under the name `rcp`. Only
-/// the first call does something; all have its result.
+/// Registers RCP's shim, its signal and both laws in this process, under the name `rcp`. Only the
+/// first call has an effect; later calls return its result.
 ///
 /// # Errors
-/// If the name or the number of its shims is taken.
+/// If the name or the kind number of its shims is already taken.
 pub fn register() -> Result<(), String> {
     static DONE: OnceLock<Result<(), String>> = OnceLock::new();
     DONE.get_or_init(|| register_all().map_err(|error| error.to_string()))

@@ -6,43 +6,43 @@ use pathmark_cc::{
 
 use crate::KIND;
 
-/// α and β of equation 1, in thousandths: the values of the thesis' simulations.
+/// α and β of equation 1, in thousandths, as in the simulations of the thesis.
 const ALPHA: i128 = 400;
 const BETA: i128 = 226;
-/// The longest time between two updates, unless round trips are shorter (10 ms in the thesis).
+/// Longest time between updates; it is less if round trips are shorter (10 ms in the thesis).
 const LONGEST: Duration = Duration::from_millis(10);
-/// The mean round trip before a packet stated one.
+/// The mean round trip in µs until a packet reports one.
 const FIRST_RTT_US: u64 = 100_000;
-/// The round trips that count: a header with another one counts as the nearest of these, in µs.
+/// Bounds of the round trips that headers report, in µs. Values outside these bounds are clamped.
 const LEAST_RTT_US: u64 = 1_000;
 const MOST_RTT_US: u64 = 10_000_000;
-/// A packet's round trip weighs 1/64 in the mean.
+/// Each packet's round trip has a weight of 1/64 in the mean.
 const WEIGHT: u64 = 64;
-/// The least rate is this part of the capacity, so that packets always come.
+/// R never falls below this fraction of the capacity, so that packets always arrive.
 const LEAST_PART: u64 = 1_000;
 
-/// A capacity that the port's arithmetic has room for, in bytes per second.
+/// Limits a capacity, in bytes per second, to what the port's arithmetic can hold.
 fn bounded(bytes_per_second: u64) -> u64 {
     bytes_per_second.clamp(1, 1 << 40)
 }
 
-/// An RCP port. Its state does not depend on the number of flows.
+/// An RCP port. The size of its state doesn't depend on the number of flows.
 #[derive(Debug)]
 pub struct RcpLink {
-    /// Bytes per second.
+    /// In bytes per second.
     capacity: u64,
-    /// R in 2^-16 bytes per second.
+    /// R in units of 2^-16 bytes per second.
     rate_q16: u64,
     mean_rtt_us: u64,
     /// Bytes that arrived since the last update.
     bytes: u64,
     updated: Instant,
-    /// The next update; `None` while no packets arrive and R is C.
+    /// Time of the next update; `None` while no packets arrive and R equals C.
     next: Option<Instant>,
 }
 
 impl RcpLink {
-    /// A port that starts at `now` and sends `bytes_per_second`.
+    /// Creates a port that starts at `now` and sends `bytes_per_second`.
     #[must_use]
     pub fn new(now: Instant, bytes_per_second: u64) -> Self {
         Self {
@@ -55,7 +55,7 @@ impl RcpLink {
         }
     }
 
-    /// R: what the port offers to each flow, in bytes per second.
+    /// Returns R, the rate that the port offers to each flow, in bytes per second.
     #[must_use]
     pub const fn rate(&self) -> u64 {
         self.rate_q16 >> 16
@@ -77,7 +77,7 @@ impl RcpLink {
         let change = ALPHA * spare - BETA * drain;
         let time = i128::try_from(elapsed.as_micros()).unwrap_or(rtt).min(rtt);
         let rate = i128::from(self.rate_q16);
-        // At most 2^56 · 2^68.
+        // This is less than 2^56 · 2^68.
         let rate = rate + rate * time / rtt * change / (1000 * capacity);
         let least = ((self.capacity << 16) / LEAST_PART).max(1 << 16);
         let rate = u64::try_from(rate.max(0)).unwrap_or(u64::MAX);
@@ -122,7 +122,8 @@ impl LinkController for RcpLink {
     fn on_timer(&mut self, now: Instant, queue: u64) {
         let idle = self.bytes == 0 && queue == 0;
         self.update(now, queue);
-        // A port without traffic offers all of its link, and waits for a packet.
+        // Without traffic, a port that offers its full capacity needs no update until a packet
+        // arrives.
         let rests = idle && self.rate() == self.capacity;
         self.next = (!rests).then(|| now + self.interval());
     }
@@ -155,11 +156,11 @@ mod tests {
         }
     }
 
-    /// Equation 1 by hand: C = 1 MB/s, d = 100 ms, T = 10 ms, R = C.
+    /// Equation 1 calculated by hand: C = 1 MB/s, d = 100 ms, T = 10 ms, R = C.
     #[test]
     fn known_answers() {
         for (bytes, queue, rate) in [
-            // y = C, no queue: nothing changes.
+            // y = C, no queue: R doesn't change.
             (10_000, 0, 1_000_000),
             // y = 2C: 1 + 0.1 · 0.4 · (1 − 2) = 0.96.
             (20_000, 0, 960_000),
@@ -177,7 +178,7 @@ mod tests {
         }
     }
 
-    /// 128 kbit/s: R rises from its least value within some seconds once the queue is gone.
+    /// At 128 kbit/s, R recovers from its minimum within a few seconds once the queue is empty.
     #[test]
     fn a_slow_port_recovers() {
         let mut port = RcpLink::new(Instant::ZERO, 16_000);

@@ -1,7 +1,7 @@
-//! The sender's law: it sends at the rate that came back.
+//! The sender's law: it sends at the rate that the receiver returned.
 //!
-//! CUBIC controls the window where no router answers, from the window of the last answer on, and
-//! for a round trip after each loss or CE mark.
+//! If no router answers, CUBIC takes over, starting from the window of the last answer. It also
+//! controls the window for a round trip after each loss or CE mark.
 
 use pathmark_cc::{
     Acked, Controller, CubicController, Duration, Feedback, Instant, Lost, Metrics, OwnWords,
@@ -10,17 +10,18 @@ use pathmark_cc::{
 
 use crate::{KIND, UNANSWERED};
 
-/// An answer counts for this many round trips.
+/// How many round trips an answer stays valid.
 const SILENT_ROUNDS: u32 = 4;
 
 /// An RCP sender.
 #[derive(Debug)]
 pub struct RcpSender {
-    /// The rate that routers offered last, in bytes per second; `None` while CUBIC controls.
+    /// The latest rate that routers offered, in bytes per second; `None` while CUBIC is in control.
     rate: Option<u64>,
-    /// When that offer arrived.
+    /// When this offer arrived.
     answered: Instant,
-    /// Until then offers do not count: a loss or a CE mark holds for a round trip.
+    /// Offers before this time are ignored, because the response to a loss or CE mark lasts for a
+    /// round trip.
     cut_until: Instant,
     srtt: Duration,
     mtu: u64,
@@ -28,7 +29,7 @@ pub struct RcpSender {
 }
 
 impl RcpSender {
-    /// For datagrams of `mtu` bytes.
+    /// Creates a sender of datagrams of `mtu` bytes.
     #[must_use]
     pub fn new(mtu: u16) -> Self {
         Self {
@@ -41,7 +42,7 @@ impl RcpSender {
         }
     }
 
-    /// CUBIC takes over at the window of the last answer.
+    /// Lets CUBIC take over from the window of the last answer.
     fn leave(&mut self) {
         if self.rate.is_some() {
             let window = self.window();
@@ -206,7 +207,7 @@ mod tests {
         })
     }
 
-    /// A sender with 2.5 MB/s, 200 kB of window, and the time of the last of many answers.
+    /// Returns a sender at 2.5 MB/s with a window of 200 kB, and the time of its latest answer.
     fn answered() -> (RcpSender, Instant) {
         let mut sender = RcpSender::new(1400);
         let mut now = Instant::from_millis(1);

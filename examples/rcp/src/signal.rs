@@ -6,12 +6,12 @@ use pathmark_transport::{Arrived, BadFeedback, Breach, Counters, Meter, Signal};
 use crate::header::{LEN, Repr};
 use crate::{KIND, UNANSWERED};
 
-/// RCP in a shim.
+/// RCP, carried in a shim.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RcpSignal;
 
-/// What a receiver counts, in the order of its counters: packets, their bytes, and rate and router
-/// of the latest packet.
+/// A receiver's counters in wire order: packets, their bytes, and the rate and router of the latest
+/// packet.
 #[derive(Clone, Copy, Debug, Default)]
 struct Totals {
     packets: u64,
@@ -55,7 +55,7 @@ impl Signal for RcpSignal {
             rtt_us: u32::try_from(rtt_us).unwrap_or(u32::MAX),
             router: 0,
         };
-        // The transport gives `shim_len` bytes.
+        // The transport provides `shim_len` bytes.
         let _ = header.emit(shim);
     }
 
@@ -89,7 +89,7 @@ impl Signal for RcpSignal {
 #[derive(Debug, Default)]
 struct RcpMeter {
     totals: Totals,
-    /// The packet number that rate and router are of.
+    /// Number of the packet that carried this rate and router.
     latest: u64,
 }
 

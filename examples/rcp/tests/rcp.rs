@@ -1,4 +1,4 @@
-//! RCP in the emulator, in `compare`, and through a real `vcp-router`, next to XCP and CUBIC.
+//! RCP in the emulator, in `compare`, and through a real `vcp-router`, compared with XCP and CUBIC.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -9,7 +9,7 @@ use pathmark_testbed::chain::{Chain, Hop, RouterProgram, SENDER};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// Three downloads that start 5 s apart and a file of 500 kB at 25 s, over 20 Mbit/s and 80 ms.
+/// Three downloads that start 5 s apart, and a file of 500 kB at 25 s, over 20 Mbit/s and 80 ms.
 fn emulated(law: &str, port: &str) -> Figures {
     pathmark_rcp::register().unwrap();
     let path = Path::new("20Mbit", Duration::from_millis(80))
@@ -33,8 +33,8 @@ fn flows_share_an_emulated_port() {
     rcp.expect()
         .utilization_at_least("bottleneck", 0.9)
         .converges_within("download", 0.98, Duration::from_secs(2))
-        // A flow that starts adds its share before the port has lowered the others' (the thesis
-        // says so, too).
+        // A starting flow adds its share before the port has lowered the shares of the others (as
+        // the thesis also notes).
         .drops_at_most("bottleneck", 20)
         .queue_at_most_bdp("bottleneck", 0.5)
         .completion_within("file", Duration::from_millis(1500))
@@ -104,7 +104,8 @@ fn compare_names_it() {
     println!("{}", serde_json::to_string_pretty(laws).unwrap());
 }
 
-/// Figures of 1 MB that `law`'s sender sent through a router whose port runs `port`.
+/// Returns the figures of fetching 1 MB from a sender that uses `law`, through a router whose port
+/// runs `port`.
 fn fetched(law: &str, port: &str) -> Value {
     let keys = |law: &str| {
         format!(
@@ -147,7 +148,7 @@ fn fetched(law: &str, port: &str) -> Value {
     figures
 }
 
-/// 1 MB takes 0.41 s of the wire and 0.24 s of handshake and request.
+/// Of the total time, 1 MB takes 0.41 s on the wire, and handshake and request 0.24 s.
 #[test]
 fn a_real_router_gives_a_file_its_rate() {
     let rcp = fetched("rcp", "rcp");

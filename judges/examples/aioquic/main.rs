@@ -1,8 +1,8 @@
-//! The public interop runner's cases between this library and aioquic, in both roles: a table in
-//! Markdown, as docs/evidence/interop.md has it.
+//! Runs the public interop runner's cases between this library and aioquic, in both roles, and
+//! prints the Markdown table of docs/evidence/interop.md.
 //!
-//! `judges/aioquic/run.sh [CASE…]` installs aioquic below `target/` first. By itself this takes the
-//! Python that `AIOQUIC_PYTHON` names.
+//! `judges/aioquic/run.sh [CASE…]` first installs aioquic below `target/`. Without this script, the
+//! program uses the Python that `AIOQUIC_PYTHON` names.
 
 #[path = "../../../crates/driver/tests/it/interop/cases.rs"]
 mod cases;

@@ -1,12 +1,13 @@
-//! Full handshakes per second, both ends on one core, of this library, s2n-quic and quinn:
+//! Full handshakes per second of this library, s2n-quic and quinn, with both ends on one core:
 //! `cargo run --release -p pathmark-judges --example handshakes [-- --rounds N] [--seconds N]
-//! [STACK…]`, by default all stacks for a round of one second. Prints a table in Markdown.
+//! [STACK…]`, by default all stacks for one round of one second. Prints a Markdown table.
 //!
 //! Both ends of a stack run in one thread, which stays on one processor. All stacks use rustls with
 //! the same configuration (a P-256 certificate that is verified, X25519, AES-128-GCM), and no
-//! session is resumed. A client opens a connection, waits until it is ready, and closes it; one or
-//! eight of them at a time. The stacks take turns, and the table has the medians of their rounds,
-//! per second, and per second of processor time where others use the processor too.
+//! session is resumed. A client opens a connection, waits until it is ready, and closes it; either
+//! one or eight connections are opened at a time. The stacks take turns. The table contains the
+//! medians over rounds, per second and, in case other programs use the processor too, per second of
+//! processor time.
 
 mod stacks;
 mod tls;
@@ -16,14 +17,13 @@ use std::time::{Duration, Instant};
 
 use stacks::{Ours, Quinn, S2n, Stack};
 
-/// The stacks by name.
 const STACKS: [&str; 3] = ["pathmark", "s2n-quic", "quinn"];
 /// Connections opened at a time.
 const AT_A_TIME: [usize; 2] = [1, 8];
 
 const USAGE: &str = "handshakes [--rounds N] [--seconds N] [pathmark] [s2n-quic] [quinn]";
 
-/// What is asked for.
+/// The requested measurement.
 struct Asked {
     rounds: u64,
     time: Duration,
@@ -31,7 +31,7 @@ struct Asked {
 }
 
 impl Asked {
-    /// `None` if the arguments are not understood.
+    /// Returns `None` if the arguments are invalid.
     fn read(mut arguments: impl Iterator<Item = String>) -> Option<Self> {
         let (mut rounds, mut seconds, mut stacks) = (1, 1, Vec::new());
         while let Some(argument) = arguments.next() {
@@ -97,7 +97,7 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// The scheduler moves this thread no more.
+/// Prevents the scheduler from moving this thread.
 fn stay_on_one_processor() {
     let mut set = rustix::thread::CpuSet::new();
     set.set(rustix::thread::sched_getcpu());
@@ -109,15 +109,14 @@ fn runtime() -> tokio::runtime::Runtime {
     builder.enable_all().build().expect("a runtime")
 }
 
-/// How many handshakes there were.
 #[derive(Clone, Copy)]
 struct Rate {
     per_second: f64,
-    /// Per second that this thread ran, in the kernel too.
+    /// Per second of this thread's processor time, including the kernel's.
     per_cpu_second: f64,
 }
 
-/// How long this thread has run.
+/// Returns this thread's processor time so far.
 fn cpu_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::try_from(time).expect("not negative")
@@ -137,7 +136,7 @@ fn rate(name: &str, at_a_time: usize, time: Duration) -> Rate {
 
 #[expect(clippy::disallowed_methods, reason = "it measures real time")]
 async fn repeat(stack: impl Stack, at_a_time: usize, time: Duration) -> Rate {
-    // What is gathered once, and tables of a size that does.
+    // This warms up one-time work, and tables up to their final size.
     for _ in 0..100 {
         stack.handshake().await;
     }
@@ -168,7 +167,8 @@ async fn repeat(stack: impl Stack, at_a_time: usize, time: Duration) -> Rate {
         })
         .await;
     let (took, cpu) = (began.elapsed(), cpu_time() - cpu_before);
-    // Only what is complete at both ends counts; the last few may not be accepted yet.
+    // Only handshakes that are complete at both ends count; the server may not have accepted the
+    // last few yet.
     let accepted = stack.accepted() - before;
     assert!(
         accepted + 2 * at_a_time as u64 >= done,

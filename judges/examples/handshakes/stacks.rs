@@ -1,4 +1,4 @@
-//! The stacks behind one face: a server that accepts, and a client that connects to it.
+//! A common interface to the stacks: a server that accepts, and a client that connects to it.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -16,14 +16,14 @@ fn loopback() -> SocketAddr {
     (Ipv4Addr::LOCALHOST, 0).into()
 }
 
-/// A server, and a client of it, in this thread.
+/// A server and its client in this thread.
 pub(crate) trait Stack: 'static {
     async fn start(tls: Configs) -> Self;
 
     /// Opens a connection, waits until it is ready, and closes it.
     async fn handshake(&self);
 
-    /// Connections that were ready at the server.
+    /// Returns how many connections have become ready at the server.
     fn accepted(&self) -> u64;
 }
 
@@ -117,7 +117,7 @@ impl Stack for S2n {
             while let Some(mut connection) = server.accept().await {
                 count.add();
                 tokio::spawn(async move {
-                    // Its end.
+                    // This waits for the end of the connection.
                     let _ = connection.accept_bidirectional_stream().await;
                 });
             }

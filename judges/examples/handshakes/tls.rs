@@ -1,15 +1,15 @@
-//! TLS as all stacks use it.
+//! The TLS configuration of all stacks.
 
 use std::sync::Arc;
 
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::PrivatePkcs8KeyDer;
 
-/// What the server's certificate names.
+/// The name in the server's certificate.
 pub(crate) const NAME: &str = "server.test";
 const ALPN: &[u8] = b"handshakes";
 
-/// What both ends are made with.
+/// The configurations of both ends.
 #[derive(Clone)]
 pub(crate) struct Configs {
     pub(crate) client: rustls::ClientConfig,
@@ -17,7 +17,8 @@ pub(crate) struct Configs {
 }
 
 impl Configs {
-    /// A new certificate; X25519 and AES-128-GCM alone; no tickets.
+    /// Creates a new certificate, and configurations with only X25519 and AES-128-GCM and without
+    /// tickets.
     pub(crate) fn new() -> Self {
         let made = rcgen::generate_simple_self_signed([NAME.to_owned()]).expect("made");
         let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());

@@ -1,7 +1,7 @@
-//! The public interop runner's cases between this library and s2n-quic, in both roles: a table in
-//! Markdown, as docs/evidence/interop.md has it.
+//! Runs the public interop runner's cases between this library and s2n-quic, in both roles, and
+//! prints the Markdown table of docs/evidence/interop.md.
 //!
-//! `cargo run -p pathmark-judges --example s2n [-- CASE…]`. All cases are in the test command.
+//! `cargo run -p pathmark-judges --example s2n [-- CASE…]`. The test command runs all cases.
 
 #[path = "../../../crates/driver/tests/it/interop/cases.rs"]
 mod cases;
@@ -48,7 +48,7 @@ async fn main() -> ExitCode {
     roles::judge("s2n-quic", &NOT_RUN).await
 }
 
-/// True if s2n-quic can play its role in `case`.
+/// Returns true if s2n-quic supports its role in `case`.
 #[cfg(test)]
 fn can(case: &str, stacks: cases::Stacks) -> bool {
     roles::can(&NOT_RUN, case, stacks)

@@ -1,4 +1,4 @@
-//! Why something did not work, in another stack's words.
+//! An error with the message of the other stack.
 
 use std::fmt::Display;
 

@@ -1,4 +1,4 @@
-//! Clients, servers and connections of this library and of another stack behind one face.
+//! A common interface to clients, servers and connections of this library and of another stack.
 
 #[path = "../../../crates/driver/tests/it/interop/support/peers/identity.rs"]
 mod identity;
@@ -22,9 +22,9 @@ pub(crate) use pair::Pair;
 use super::streams::{Fault, Receiver, Sender};
 use super::theirs;
 
-/// The protocol that is spoken.
+/// The application protocol.
 const ALPN: &[u8] = b"interop";
-/// What the servers' certificates name.
+/// The name in the servers' certificates.
 pub(crate) const NAME: &str = "server.test";
 
 /// An implementation.
@@ -35,13 +35,13 @@ pub(crate) enum Stack {
 }
 
 impl Stack {
-    /// Its servers end connections whose first packet was damaged.
+    /// Returns true if its servers end connections whose first packet was damaged.
     pub(crate) fn ends_what_begins_damaged(self) -> bool {
         false
     }
 
-    /// Its clients acknowledge packets whose marks they do not count: s2n-quic's, where it is busy,
-    /// up to a hundred of some thousands.
+    /// Returns true if its clients acknowledge packets without counting their ECN marks. A busy
+    /// client of s2n-quic does so for up to a hundred of some thousands.
     pub(crate) fn misses_marks(self) -> bool {
         self == Self::Theirs
     }
@@ -77,7 +77,7 @@ impl Server {
         }
     }
 
-    /// The next connection, its handshake complete.
+    /// Returns the next connection after its handshake is complete.
     pub(crate) async fn accept(&self) -> Result<Connection, Fault> {
         match self {
             Self::Ours(endpoint) => {
@@ -104,7 +104,7 @@ impl Client {
         }
     }
 
-    /// Goes on at another socket.
+    /// Moves the endpoint to another socket.
     pub(crate) fn rebind(&self, socket: UdpSocket) {
         match self {
             Self::Ours(endpoint) => endpoint.rebind(socket).unwrap(),
@@ -128,10 +128,10 @@ impl Client {
     }
 }
 
-/// Says whether a server took early data, once it is known.
+/// Resolves to whether the server accepted early data.
 pub(crate) type Taken = Pin<Box<dyn Future<Output = bool> + Send>>;
 
-/// A client that remembers sessions from one connection to the next.
+/// A client that remembers sessions between connections.
 pub(crate) enum Returning {
     Ours(driver::Endpoint, driver::ClientConfig),
     Theirs(theirs::Returning),
@@ -158,8 +158,8 @@ impl Returning {
         }
     }
 
-    /// A connection before its handshake is complete, and whether the server takes what is sent
-    /// then. The server is one that this has met.
+    /// Connects to a server that this client has met before. Returns the connection before its
+    /// handshake is complete, and whether the server accepts the data sent before then.
     pub(crate) fn connect_early(&self, server: SocketAddr) -> (Connection, Taken) {
         match self {
             Self::Ours(endpoint, config) => {
@@ -176,7 +176,6 @@ impl Returning {
     }
 }
 
-/// A connection.
 #[derive(Clone, Debug)]
 pub(crate) enum Connection {
     Ours(driver::Connection),
@@ -219,7 +218,7 @@ impl Connection {
         }
     }
 
-    /// Asks for new keys; nothing happens if the last update is not over.
+    /// Starts a key update. This has no effect while the previous update is in progress.
     pub(crate) fn update_keys(&self) {
         match self {
             Self::Ours(connection) => {
@@ -229,7 +228,7 @@ impl Connection {
         }
     }
 
-    /// Ours, for what only ours tells.
+    /// Returns the connection if it is ours, for what only our implementation reports.
     pub(crate) fn ours(&self) -> Option<&driver::Connection> {
         match self {
             Self::Ours(connection) => Some(connection),
@@ -238,7 +237,6 @@ impl Connection {
     }
 }
 
-/// Both parts of a stream.
 fn both(parts: (impl Into<Sender>, impl Into<Receiver>)) -> (Sender, Receiver) {
     (parts.0.into(), parts.1.into())
 }

@@ -1,4 +1,4 @@
-//! Cases of the interop runner by this library and another stack, in both roles.
+//! Cases of the interop runner with this library and another stack, in both roles.
 
 use std::process::ExitCode;
 
@@ -6,20 +6,20 @@ use crate::cases::Stacks;
 use crate::support::peers::Stack;
 use crate::table;
 
-/// What the other stack plays.
+/// The role of the other stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     Client,
     Server,
 }
 
-/// A case that the other stack cannot play: in which roles, and why.
+/// A case that the other stack doesn't support: its name, the roles, and the reason.
 pub(crate) type NotRun = (&'static str, &'static [Role], &'static str);
 
-/// Client and server: this library in either role.
+/// Client and server, with this library in either role.
 pub(crate) const STACKS: [Stacks; 2] = [(Stack::Ours, Stack::Theirs), (Stack::Theirs, Stack::Ours)];
 
-/// True unless the other stack cannot play its role in `case`.
+/// Returns true unless the other stack doesn't support its role in `case`.
 pub(crate) fn can(not_run: &[NotRun], case: &str, (client, _): Stacks) -> bool {
     let role = match client {
         Stack::Ours => Role::Server,
@@ -29,7 +29,7 @@ pub(crate) fn can(not_run: &[NotRun], case: &str, (client, _): Stacks) -> bool {
     !not_run.iter().any(cannot)
 }
 
-/// Prints the table of this library and the other stack, which goes by `name`.
+/// Prints the table of this library and the other stack, which is called `name`.
 pub(crate) async fn judge(name: &str, not_run: &[NotRun]) -> ExitCode {
     let titles = [
         &*format!("our client, {name}'s server"),

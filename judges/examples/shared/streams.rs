@@ -1,4 +1,4 @@
-//! Streams of this library and of another stack behind one face.
+//! A common interface to streams of this library and of another stack.
 
 use bytes::Bytes;
 use pathmark_driver as driver;
@@ -81,7 +81,6 @@ impl Receiver {
         })
     }
 
-    /// Everything to the end.
     pub(crate) async fn read_to_end(&mut self) -> Result<Vec<u8>, Fault> {
         let mut all = Vec::new();
         while let Some(chunk) = self.read_chunk().await? {

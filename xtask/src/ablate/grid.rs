@@ -50,7 +50,7 @@ pub(super) struct Runs(Vec<[Ran; RUNS]>);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Harmed {
     pub(super) all: [usize; LAWS.len()],
-    /// Those in the group of silent hops.
+    /// The part of these in the group of hops without feedback.
     pub(super) hidden: [usize; LAWS.len()],
 }
 

@@ -29,7 +29,7 @@ pub(crate) struct Args {
     /// all: under three minutes
     #[arg(long, conflicts_with = "record")]
     quick: bool,
-    /// Write the hashes of this run to the file in place of those that it has
+    /// Write the hashes of this run to the file, replacing the previous ones
     #[arg(long)]
     record: bool,
     /// Only jobs whose name begins with one of these: xcp-i-fig8, `harm`, `router`

@@ -1,9 +1,9 @@
-//! Rates of unmodified applications over 100 Mbit/s and 600 ms, with 1 % loss and without: through
-//! a tunnel that takes their connections by TPROXY, and over the kernel's TCP. Tools that are not
-//! installed are left out, and named. It runs as root.
+//! Rates of unmodified applications over 100 Mbit/s and 600 ms, with and without 1 % loss: through
+//! a tunnel that intercepts their connections by TPROXY, and over the kernel's TCP. Tools that are
+//! not installed are skipped and listed. You must run this as root.
 //!
-//! `PATHMARK_SECONDS` replaces the 60 s of each run, and `PATHMARK_WAYS` is a list of the ways that
-//! run: `vcp`, `xcp`, `auto`, `fallback`, `cubic`, `bbr`.
+//! `PATHMARK_SECONDS` replaces the 60 s of each run, and `PATHMARK_WAYS` lists the ways to run:
+//! `vcp`, `xcp`, `auto`, `fallback`, `cubic`, `bbr`.
 
 mod way;
 
@@ -23,16 +23,15 @@ use crate::applications::through::Tunnel;
 use crate::common::foreign::until_open;
 use crate::common::long_path::path;
 
-/// An application and its server.
 struct Application {
     name: &'static str,
-    /// The programs that it takes.
+    /// The programs that it needs.
     programs: &'static [&'static str],
     port: u16,
-    /// The command of the server. `{d}` is the directory of the files, `{t}` the target.
+    /// The command of the server. `{d}` is the directory of the files, and `{t}` is the target.
     server: &'static str,
-    /// The commands of a client. `{n}` is the number of the client, `{to}` the directory to write
-    /// to, and `{ssh}` has the options of ssh.
+    /// The commands of a client. `{n}` is the number of the client, `{to}` is the directory for
+    /// writing, and `{ssh}` contains the options of ssh.
     down: &'static str,
     up: &'static str,
     clients: u32,
@@ -111,7 +110,7 @@ pub(crate) fn ftp() {
         name: "FTP (curl)",
         programs: &["curl", "vsftpd"],
         port: 2121,
-        // As the first process of a PID namespace it does not survive its first session.
+        // As the first process of a PID namespace, it would not survive its first session.
         server: "timeout 900 vsftpd {d}/vsftpd.conf",
         down: "curl -sf ftp://{t}:2121/0 -o {to}/0",
         up: "curl -sf -T {d}/0 ftp://{t}:2121/to/0",
@@ -164,7 +163,7 @@ fn bytes_in(directory: &Path) -> u64 {
         .sum()
 }
 
-/// The direction of the data is that in which the path loses packets and has the port.
+/// The data goes in the direction in which the path loses packets and has the port.
 fn run(application: &Application, way: &Way, downward: bool) {
     let time = std::env::var("PATHMARK_SECONDS").map_or(60, |text| text.parse().unwrap());
     let time = Duration::from_secs(time);
@@ -208,8 +207,8 @@ fn run(application: &Application, way: &Way, downward: bool) {
         .collect();
     let mut ended = None;
     while began.elapsed() < time && ended.is_none() {
-        // No client ends before its time unless it fails. The standard library cannot wait for
-        // several children with a time limit.
+        // No client ends prematurely unless it fails. The standard library can't wait for several
+        // children with a time limit.
         ended = clients.iter_mut().find_map(Program::ended);
         std::thread::sleep(Duration::from_millis(20));
     }

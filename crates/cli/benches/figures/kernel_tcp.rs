@@ -9,9 +9,8 @@ use pathmark_cli::demo::kernel;
 use pathmark_cli::demo::run::{Measured, Mode, Run};
 use pathmark_cli::demo::scenario::{Scenario, Stack};
 
-/// How long a download takes.
 const TIME: Duration = Duration::from_secs(30);
-/// More than arrives in that time.
+/// More than arrives in this time.
 const BYTES: u64 = 1_000_000_000;
 
 fn path(loss: f64) -> Scenario {

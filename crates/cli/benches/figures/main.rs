@@ -1,12 +1,12 @@
-//! Figures of real processes, printed with their conditions; each needs an idle machine:
+//! Figures of real processes, printed with their conditions. Each needs an idle machine:
 //!
 //! ```sh
 //! cargo bench -p pathmark-cli --bench figures               # their names
 //! cargo bench -p pathmark-cli --bench figures -- tunnel::   # those whose names have this in them
 //! ```
 //!
-//! `PATHMARK_SECONDS` replaces the 60 s of each run of `application_rates`, and `PATHMARK_WAYS` is
-//! a list of the ways that run: `vcp`, `xcp`, `auto`, `fallback`, `cubic`, `bbr`. These run as
+//! `PATHMARK_SECONDS` replaces the 60 s of each run of `application_rates`, and `PATHMARK_WAYS`
+//! lists the ways to run: `vcp`, `xcp`, `auto`, `fallback`, `cubic`, `bbr`. These runs require
 //! root.
 
 #![expect(clippy::disallowed_methods, reason = "these runs are in real time")]
@@ -52,7 +52,7 @@ const RUNS: &[(&str, fn())] = runs![
 ];
 
 fn main() {
-    // Cargo adds an option of its own.
+    // Cargo adds an option.
     let wanted: Vec<String> = std::env::args()
         .skip(1)
         .filter(|argument| !argument.starts_with("--"))

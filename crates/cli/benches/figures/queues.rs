@@ -9,7 +9,7 @@ use pathmark_testbed::chain::{RECEIVER, SENDER};
 
 use crate::common::mix::{Bed, NOT_ECT, Pace, Side, Udp, connect, figures, run, target_tcp};
 
-/// How long bytes of a bulk TCP flow are under way, past the tunnel and through it.
+/// How long bytes of a bulk TCP flow are in flight, past the tunnel and through it.
 pub(crate) fn delays_inside_a_tcp_flow() {
     let time = Duration::from_secs(10);
     for controller in ["none", "vcp"] {
@@ -17,7 +17,7 @@ pub(crate) fn delays_inside_a_tcp_flow() {
         let listener = target_tcp(&bed, 0);
         for (way, to) in [("direct", bed.targets[0]), ("tunnel", bed.forwards[0])] {
             let mut from = connect(&bed.chain.sender, to);
-            // A small buffer of the kernel blocks writes that the path does not carry yet.
+            // With a small buffer, the kernel blocks writes that the path can't carry yet.
             socket2::SockRef::from(&from)
                 .set_send_buffer_size(16 * 1024)
                 .unwrap();

@@ -1,7 +1,7 @@
-//! How long files take, and what scp, an rsync daemon and curl over TCP take for them on the same
-//! path: on loopback, and through routers on TUN interfaces of a test bed. Tools that are not
-//! installed are left out, and named. TCP has the kernel's congestion controller and buffers
-//! (`sysctl net.ipv4.tcp_congestion_control`). Tools other than pathmark run as root.
+//! How long files take, compared with scp, an rsync daemon and curl over TCP on the same path: on
+//! loopback, and through routers on TUN interfaces of a test bed. Tools that are not installed are
+//! skipped and listed. TCP uses the kernel's congestion controller and buffers (`sysctl
+//! net.ipv4.tcp_congestion_control`). Tools other than pathmark run as root.
 
 mod other;
 
@@ -31,8 +31,8 @@ enum Bed {
     Chain(Chain),
 }
 
-/// Routers in a row, each of this rate; half of the round trip each way is spread over them. The
-/// last one loses packets.
+/// Creates a row of routers with this rate, over which each half of the round trip is spread. The
+/// last router loses packets.
 fn chain(rate: &str, rtt_ms: u32, loss: f64, routers: u32, controller: &str) -> Bed {
     let delay = f64::from(rtt_ms) / 2.0 / f64::from(routers);
     let port = |controller: &str, loss: f64| {
@@ -54,7 +54,7 @@ fn chain(rate: &str, rtt_ms: u32, loss: f64, routers: u32, controller: &str) -> 
     Bed::Chain(Chain::new(program, 1500, &hops).unwrap())
 }
 
-/// A process of one of the hosts, which ends with this value.
+/// A process on one of the hosts, which ends with this value.
 enum Running {
     Here(Child),
     There(ChildGuard),
@@ -72,10 +72,10 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         if let Self::Here(child) = self {
-            // A server may have a process for each client. This fails only if all have ended.
+            // A server may have a process for each client. This only fails if all have ended.
             let _ = killpg(Pid::from_raw(child.id().cast_signed()), Signal::SIGKILL);
         }
-        // Both fail only if it has ended already.
+        // Both calls only fail if the process has already ended.
         let _ = self.child().kill();
         let _ = self.child().wait();
     }
@@ -89,7 +89,7 @@ impl Bed {
         }
     }
 
-    /// The host that sends, or the one that receives.
+    /// Returns the sending host if `sends`, otherwise the receiving host.
     const fn node(&self, sends: bool) -> Option<&Node> {
         match (self, sends) {
             (Self::Loopback, _) => None,
@@ -98,7 +98,7 @@ impl Bed {
         }
     }
 
-    /// Starts pathmark on the host that sends, or on the one that receives.
+    /// Starts pathmark on the sending or receiving host.
     fn start(&self, sends: bool, command: Command) -> Running {
         match self.node(sends) {
             None => started(command),
@@ -106,7 +106,7 @@ impl Bed {
         }
     }
 
-    /// The same for another program, with the rights that this user has.
+    /// Starts another program with this user's rights.
     fn start_other(&self, sends: bool, line: &str) -> Running {
         let mut command = in_network(self.node(sends));
         command
@@ -118,12 +118,12 @@ impl Bed {
     }
 }
 
-/// The leader of a process group of its own.
+/// Starts a command as the leader of its own process group.
 fn started(mut command: Command) -> Running {
     Running::Here(command.process_group(0).spawn().unwrap())
 }
 
-/// Bytes of all files beneath a directory.
+/// Returns the total bytes of all files beneath a directory.
 fn bytes_in(directory: &Path) -> u64 {
     let entries = fs::read_dir(directory).unwrap();
     let bytes = entries.filter_map(|entry| {
@@ -137,14 +137,14 @@ fn bytes_in(directory: &Path) -> u64 {
     bytes.sum()
 }
 
-/// Files to be moved, and where to.
+/// Files to transfer, and their destination.
 struct Files {
     outer: TempDir,
     bytes: u64,
 }
 
 impl Files {
-    /// This number of files of this number of bytes each, in the directory `d`.
+    /// Creates `count` files of `bytes` bytes each, in the directory `d`.
     fn new(count: usize, bytes: usize) -> Self {
         let outer = TempDir::new().unwrap();
         fs::create_dir_all(outer.path().join("data/d")).unwrap();
@@ -165,8 +165,8 @@ impl Files {
     }
 }
 
-/// Waits for the end of a client, or until `most` is over; says how long all of it takes, or what
-/// has arrived by then.
+/// Waits for the end of a client, or until `most` is over. Returns how long the whole transfer
+/// took, or how much has arrived by then.
 fn measured(
     name: &str,
     mut client: Running,
@@ -180,13 +180,13 @@ fn measured(
             break Some(status);
         }
         if begun.elapsed() > most {
-            // Pathmark reports at SIGINT what limits it.
+            // At SIGINT, pathmark reports what limits it.
             let pid = Pid::from_raw(client.child().id().cast_signed());
             kill(pid, Signal::SIGINT).unwrap();
             client.child().wait().unwrap();
             break None;
         }
-        // The standard library has no wait for a child with a time limit.
+        // The standard library can't wait for a child with a time limit.
         std::thread::sleep(Duration::from_millis(5));
     };
     let seconds = begun.elapsed().as_secs_f64();
@@ -203,7 +203,7 @@ fn measured(
 
 const PORT: u16 = 4433;
 
-/// Moves the files with pathmark: by `get`, or by `put` from the other host.
+/// Transfers the files with pathmark: by `get`, or by `put` from the other host.
 fn pathmark_moves(bed: &Bed, files: &Files, put: bool, law: &str, most: Duration) {
     let here = TempDir::new().unwrap();
     let (listen, data) = (format!("{}:{PORT}", bed.server()), files.path("data"));
@@ -243,7 +243,7 @@ fn pathmark_moves(bed: &Bed, files: &Files, put: bool, law: &str, most: Duration
     }
 }
 
-/// The rate alone takes 8 s for the content.
+/// At this rate, the content alone takes 8 s.
 pub(crate) fn ten_thousand_small_files_over_10_mbit_and_400_ms() {
     let files = Files::new(10_000, 1000);
     for (controller, law) in [
@@ -282,7 +282,7 @@ pub(crate) fn a_gigabyte_over_200_mbit_250_ms_and_two_routers() {
     }
 }
 
-/// Each for 40 s at most.
+/// Each transfer takes at most 40 s.
 pub(crate) fn tcp_in_comparison_over_200_mbit_and_250_ms() {
     let files = Files::new(1, megabytes(400) * 1_000_000);
     let most = Duration::from_secs(40);

@@ -14,7 +14,8 @@ use crate::common::pair::{Pair, connect, listener, one_node, source};
 
 #[tokio::main]
 pub(crate) async fn flows_at_once() {
-    // The hard limit of descriptors is 20,000 on many machines, and this process has two for each.
+    // On many machines, the hard limit of descriptors is 20,000, and this process has two for each
+    // flow.
     const FLOWS: usize = 9_000;
     let limit = nix::sys::resource::Resource::RLIMIT_NOFILE;
     let (_, hard) = nix::sys::resource::getrlimit(limit).unwrap();
@@ -52,7 +53,7 @@ pub(crate) async fn new_flows() {
     let seconds = std::env::var("PATHMARK_SECONDS").map_or(10, |text| text.parse().unwrap());
     let each = Duration::from_secs(seconds);
     let (_bed, node, pair) = one_node().await;
-    // TIME_WAIT would use up the ports.
+    // Connections in TIME_WAIT would use up the ports.
     node.sysctl("net.ipv4.tcp_tw_reuse", "1").unwrap();
     node.sysctl("net.ipv4.ip_local_port_range", "10000 65000")
         .unwrap();
@@ -112,7 +113,7 @@ pub(crate) async fn loopback() {
     }
 }
 
-/// Reads a flow to its end: how many bytes it had.
+/// Reads a flow to its end, and returns its number of bytes.
 async fn read(node: &Node, from: SocketAddr) -> usize {
     let mut flow = connect(node, from).await.unwrap();
     let (mut buffer, mut got) = (vec![0; 256 * 1024], 0);
@@ -137,7 +138,7 @@ async fn short_flows(law: &str) {
     let to = target.local_addr().unwrap();
     tokio::spawn(source(target, 10_000));
     let pair = Pair::new((bed.server(), SERVER), bed.client(), to);
-    // The tunnel has its connection: a first flow is not counted.
+    // After this flow, which isn't counted, the tunnel has its connection.
     assert_eq!(read(bed.client(), pair.forward).await, 10_000);
     println!("client {CLIENT}, 100 Mbit/s, 600 ms, no loss, a port for {law}");
     for (what, through) in [("direct TCP", to), ("tunnel", pair.forward)] {
@@ -166,7 +167,7 @@ pub(crate) async fn one_flow_over_a_lossy_path() {
         let bed = path(100_000_000, 0.01, law);
         for (port, control) in (7000..).zip(["tunnel", "cubic", "bbr"]) {
             if control != "tunnel" && law != "cubic" {
-                // The kernel's, once, at a port without a law.
+                // The kernel's TCP is only measured once, at a port without a law.
                 continue;
             }
             let target = listener(bed.server(), SocketAddr::new(SERVER, port));

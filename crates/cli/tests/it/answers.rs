@@ -1,4 +1,4 @@
-//! What a client says of a server that it cannot reach, within 2 s.
+//! What a client reports within 2 s about a server that it can't reach.
 
 use std::io::{BufRead, BufReader};
 use std::net::UdpSocket;
@@ -17,7 +17,7 @@ fn now() -> Instant {
     Instant::now()
 }
 
-/// A command of each kind that connects, with the address to connect to.
+/// Returns a command of each kind that connects, for this address.
 fn commands(address: &str, here: &TempDir) -> Vec<Command> {
     let file = here.path().join("f");
     std::fs::write(&file, b"content").unwrap();
@@ -29,7 +29,6 @@ fn commands(address: &str, here: &TempDir) -> Vec<Command> {
     with_trust.into()
 }
 
-/// Runs a command on a host; what it says on stderr when it ends.
 fn said(host: &Node, mut command: Command) -> (String, Duration) {
     let begun = now();
     command.stdout(Stdio::null()).stderr(Stdio::piped());
@@ -57,7 +56,7 @@ fn closed_ports_hosts_out_of_reach_and_wrong_names_are_reported() {
     client.add_address("eth0", at("10.0.1.1/24")).unwrap();
     router.add_address("eth0", at("10.0.1.2/24")).unwrap();
     router.forward().unwrap();
-    // One message of ICMP for each packet: the commands follow each other at once.
+    // Each packet must get an ICMP message, although the commands run in quick succession.
     router.sysctl("net.ipv4.icmp_ratelimit", "0").unwrap();
     let gateway = Some("10.0.1.2".parse().unwrap());
     client
@@ -75,14 +74,14 @@ fn closed_ports_hosts_out_of_reach_and_wrong_names_are_reported() {
             ("10.0.3.1:4433", "unreachable"),
             // There is no route.
             ("192.0.2.1:4433", "unreachable"),
-            // The name servers cannot be reached from this host.
+            // This host can't reach any name server.
             ("none.invalid:4433", "cannot find the host"),
         ] {
             for command in commands(address, &here) {
                 let (text, time) = said(&client, command);
                 println!("{time:?}: {text}");
                 assert!(text.contains(word), "{address}: {text}");
-                // A route may be missing for a moment, so that others than a closed port have time.
+                // A missing route may be temporary, so errors other than a closed port take longer.
                 let most = if word == "unreachable" {
                     SOON * 6
                 } else {
@@ -94,7 +93,7 @@ fn closed_ports_hosts_out_of_reach_and_wrong_names_are_reported() {
     });
 }
 
-/// A host that drops packets looks like a path of 600 ms: the client says that it waits,
+/// A host that drops packets looks like a path of 600 ms: the client reports that it is waiting,
 /// and for how long.
 #[test]
 fn silence_is_reported_while_it_lasts() {

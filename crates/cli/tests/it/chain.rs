@@ -1,7 +1,7 @@
-//! Files through routers in a row, over real sockets and TUN interfaces, between processes of their
-//! own.
+//! Files through a row of routers, over real sockets and TUN interfaces, between separate
+//! processes.
 //!
-//! `PATHMARK_CHAIN_MB=1000 cargo test --release --test it chain` moves a gigabyte.
+//! `PATHMARK_CHAIN_MB=1000 cargo test --release --test it chain` transfers a gigabyte.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -25,7 +25,7 @@ fn megabytes() -> usize {
     std::env::var("PATHMARK_CHAIN_MB").map_or(20, |text| text.parse().unwrap())
 }
 
-/// A hop of 200 Mbit/s and 10 ms each way.
+/// Returns a hop of 200 Mbit/s and 10 ms each way.
 fn hop(controller: &str, more: &str) -> Hop {
     let port = |controller: &str| {
         format!(
@@ -51,14 +51,15 @@ fn pathmark(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_pathmark"));
     command
         .args(arguments)
-        // No run knows of an earlier one.
+        // Each run starts without state of earlier ones.
         .env("XDG_STATE_HOME", "/dev/null")
         .stdin(Stdio::null())
         .stdout(Stdio::piped());
     command
 }
 
-/// `serve` on the sender, `get` on the receiver; `meanwhile` happens once data flows.
+/// Runs `serve` on the sender and `get` on the receiver, and calls `meanwhile` once data is
+/// flowing.
 fn fetch(mut chain: Chain, meanwhile: impl FnOnce(&mut Chain, &Path)) -> Value {
     let (there, here) = (Offered::new(), TempDir::new().unwrap());
     let content = write_file(&there.path().join("file"), megabytes());
@@ -95,7 +96,7 @@ fn a_file_passes_two_routers_that_lose_one_packet_in_a_hundred() {
         assert_eq!(figures["feedback"], "vcp");
         assert!(figures["packets_lost"].as_u64().unwrap() > 0);
         assert!([1, 2].contains(&figures["router_id"].as_u64().unwrap()));
-        // Random loss does not halve the rate: CUBIC would get some 6 Mbit/s here.
+        // Random loss doesn't halve the rate: CUBIC would only get about 6 Mbit/s here.
         assert!(figures["goodput_down_bps"].as_f64().unwrap() > 20e6);
     });
 }
@@ -104,8 +105,8 @@ fn a_file_passes_two_routers_that_lose_one_packet_in_a_hundred() {
 fn a_transfer_outlives_its_router() {
     let chain = Chain::new(program(), 1500, &[hop("vcp+bise", ""), hop("vcp", "")]).unwrap();
     fetch(chain, |chain, here| {
-        // Once a tenth has arrived, the second router crashes, with whatever it holds, and comes
-        // back.
+        // Once a tenth has arrived, the second router crashes, loses the packets in its queue, and
+        // starts again.
         let arrived = || unfinished_bytes(here);
         let whole = megabytes() as u64 * 1_000_000;
         until_unfinished(here, whole / 10);

@@ -1,5 +1,6 @@
-//! Claims of built-in scenarios that no other test has. Runs are those of `docs/evidence/figures`,
-//! some of them shorter. A bound lies between what the page has and what would refute the claim.
+//! Claims of built-in scenarios that no other test checks. The runs are those of
+//! `docs/evidence/figures`, some of them shorter. Each bound is between the page's figure and a
+//! figure that would refute the claim.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -8,7 +9,7 @@ use pathmark_emulator::Scenario;
 use pathmark_emulator::result::{LinkResult, RunResult};
 use pathmark_lab::sweep::{Case, cases};
 
-/// A run: its variant, the values that the sweep set, its result.
+/// A run with its variant, the values that the sweep set, and its result.
 struct Run {
     variant: String,
     /// Values in the order of the page's columns.
@@ -44,7 +45,7 @@ impl Run {
         self.bottleneck().queue_packets.mean
     }
 
-    /// Files that have arrived, and their mean time.
+    /// Returns the number of files that have arrived, and their mean time.
     fn files(&self) -> (usize, f64) {
         let times = self
             .result
@@ -59,12 +60,12 @@ impl Run {
     }
 }
 
-/// The runs of a scenario that are `wanted`, by variant and values.
+/// Returns the runs of a scenario for which `wanted` returns true, given variant and values.
 fn runs(name: &str, changes: &[&str], wanted: impl Fn(&str, &[String]) -> bool) -> Vec<Run> {
     swept(name, changes, &[], wanted)
 }
 
-/// The same once for each value of the sweeps.
+/// Like [`runs`], once for each value of the sweeps.
 fn swept(
     name: &str,
     changes: &[&str],
@@ -104,7 +105,6 @@ fn of(
     runs
 }
 
-/// The run of this variant and these values.
 fn the<'a>(runs: &'a [Run], variant: &str, set: &[&str]) -> &'a Run {
     let found = runs.iter().find(|run| run.is(variant, set));
     let all: Vec<_> = runs.iter().map(|run| (&run.variant, &run.set)).collect();
@@ -313,7 +313,7 @@ fn a_wrong_capacity_has_a_steady_state() {
     let runs = runs("xcp-linux-eq5", &[], |_, _| true);
     let run = |setting| the(&runs, "", &[setting]);
     assert!(run("right").queue() < 20.0);
-    // With the queue in d: 90 packets for a tenth too much, 228 for a fifth.
+    // With the queue in d: 90 packets if the capacity is overstated by a tenth, 228 if by a fifth.
     let (tenth, fifth) = (run("+10 %").queue(), run("+20 %").queue());
     assert!((80.0..110.0).contains(&tenth), "{tenth}");
     assert!((205.0..250.0).contains(&fifth), "{fifth}");
@@ -344,8 +344,8 @@ fn a_granted_start_is_sooner_than_a_slow_start() {
     }
 }
 
-/// Figures 5 and 6 of the XCP/CUBIC paper, the first 30 s of 600: XCP shares evenly and loses
-/// nothing, whichever round trip is longer; CUBIC loses packets, and shares less evenly.
+/// Figures 5 and 6 of the XCP/CUBIC paper, the first 30 s of 600. XCP shares evenly and loses
+/// nothing, whichever round trip is longer, whereas CUBIC loses packets and shares less evenly.
 #[test]
 fn a_second_flow_gets_its_share_by_xcp() {
     for text in [
@@ -366,8 +366,8 @@ fn a_second_flow_gets_its_share_by_xcp() {
     }
 }
 
-/// Figure 7 of the XCP/CUBIC paper, as far as paced senders go: small buffers cost CUBIC rate, and
-/// XCP none.
+/// Figure 7 of the XCP/CUBIC paper, with paced senders: small buffers lower the rate of CUBIC, but
+/// not that of XCP.
 #[test]
 fn small_buffers_cost_paced_xcp_nothing() {
     let short = ["measure=[[\"6s\",\"12s\"]]", "duration=12s"];

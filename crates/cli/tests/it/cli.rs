@@ -1,4 +1,4 @@
-//! The `pathmark` command as a user meets it: files over loopback, exit codes, JSON.
+//! The `pathmark` command from a user's perspective: files over loopback, exit codes, JSON.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -20,7 +20,7 @@ struct Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Both fail only if it has ended already.
+        // Both calls only fail if the process has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -30,7 +30,7 @@ fn pathmark(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_pathmark"));
     command
         .args(arguments)
-        // No run knows of an earlier one.
+        // Each run starts without state of earlier ones.
         .env("XDG_STATE_HOME", "/dev/null")
         .stdin(Stdio::null());
     command
@@ -281,7 +281,7 @@ fn what_is_not_a_plain_file_blocks_no_transfer() {
     let server = serve(there.path());
     let (out, pin) = (here.path().to_str().unwrap(), server.pin.as_str());
     let at = |name: &str| format!("{}/{name}", server.address);
-    // More of them than the server has threads that run its tasks.
+    // More commands than the server has threads for tasks.
     for (name, word) in [
         ("pipe", "a pipe"),
         ("pipe", "a pipe"),
@@ -294,7 +294,7 @@ fn what_is_not_a_plain_file_blocks_no_transfer() {
         assert!(text.contains(word), "{text}");
     }
     json(&run(&["get", &at("a"), "-o", out, "--pin", pin, "--json"]));
-    // It has bytes, and the system says that it has none.
+    // This file has contents, although the system reports a size of zero.
     let endless = run(&["put", "/proc/self/status", &at("status"), "--pin", pin]);
     let text = String::from_utf8_lossy(&endless.stderr);
     assert_eq!(endless.status.code(), Some(1), "{text}");

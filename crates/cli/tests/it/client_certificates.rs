@@ -1,4 +1,4 @@
-//! Clients that are known by their certificates.
+//! Clients that are identified by their certificates.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use crate::common::offered::Offered;
 use crate::common::{Server, pathmark};
 
-/// Makes a certificate and its key, each in a file: the pin.
+/// Creates a certificate and its key in separate files, and returns the pin.
 fn certificate(directory: &Path, name: &str) -> Pin {
     let made = rcgen::generate_simple_self_signed([name.to_owned()]).unwrap();
     let key = directory.join(format!("{name}.key"));
@@ -93,7 +93,7 @@ fn a_client_is_known_by_the_certificate_that_it_shows() {
         key.to_str().unwrap(),
     ];
     assert_eq!(house.get(&mixed).status.code(), Some(2));
-    // A key that others may read.
+    // A key that others can read.
     let key = house.here.path().join("known.key");
     fs::set_permissions(&key, Permissions::from_mode(0o644)).unwrap();
     assert_eq!(house.get_as("known").status.code(), Some(2));

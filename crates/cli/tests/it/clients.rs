@@ -1,4 +1,4 @@
-//! Clients with tokens and rights, the log of requests, and signals that read files again.
+//! Clients with tokens and rights, the access log, and signals for reloading files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -142,7 +142,7 @@ fn a_list_of_clients_is_checked_and_read_again() {
     assert!(String::from_utf8_lossy(&started.stderr).contains("line 12"));
 }
 
-/// A certificate of a client is asked for as soon as the list has the pin of one.
+/// The server requests client certificates as soon as its list contains a pin.
 #[test]
 fn a_first_pin_needs_no_restart() {
     let house = House::new(&[]);
@@ -173,7 +173,6 @@ fn a_first_pin_needs_no_restart() {
     assert_eq!(get().status.code(), Some(1));
 }
 
-/// The lines of a log once there are that many.
 fn lines(path: &Path, number: usize) -> Vec<Value> {
     let text = || fs::read_to_string(path).unwrap_or_default();
     until(|| text().lines().count() >= number);
@@ -214,7 +213,7 @@ fn each_request_is_a_line_of_the_log() {
         ("-".into(), "GET".into(), "/a".into(), 401.into())
     );
     assert!(all[1]["error"].as_str().unwrap().contains("token"));
-    // A file that was moved away is made again.
+    // After a log file is moved away, a new one is created.
     fs::rename(&path, log.path().join("old")).unwrap();
     house.server.process.signal(Signal::SIGHUP);
     house.server.logged("clients are read again", 30);
@@ -230,7 +229,7 @@ fn a_log_that_cannot_be_written_ends_no_server() {
     }
     house.server.logged("cannot write /dev/full", 30);
     json(&house.get(Some("tell-me")));
-    // The reader of the standard output has gone: the test reads its first line alone.
+    // The test only reads the first line, so the reader of standard output is gone.
     let house = House::new(&["--access-log", "-"]);
     for _ in 0..3 {
         json(&house.get(Some("tell-me")));

@@ -1,4 +1,4 @@
-//! `pathmark compare` as a user meets it.
+//! `pathmark compare` from a user's perspective.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// A second for all of it.
+/// Everything takes one second.
 const SMALL: [&str; 15] = [
     "compare",
     "--algorithms",
@@ -40,7 +40,7 @@ fn run(arguments: &[&str]) -> Output {
     command(arguments).output().unwrap()
 }
 
-/// The small grid with more options.
+/// Runs the small grid with additional options.
 fn small(more: &[&str]) -> Output {
     run(&[&SMALL[..], &["--loss", "0,1%"], more].concat())
 }
@@ -88,7 +88,7 @@ fn a_grid_for_people_and_for_scripts() {
         assert!(!cell["best"]["completion"].as_array().unwrap().is_empty());
     }
     assert_eq!(report["sentences"].as_array().unwrap().len(), 6);
-    // CUBIC uses no router signal: its runs are the same with and without a router.
+    // CUBIC uses no router signal, so its runs are the same with and without a router.
     let cubic = |index: usize| &cells[index]["laws"][1]["figures"];
     assert_eq!(cubic(0), cubic(1));
     for name in [
@@ -119,8 +119,8 @@ fn a_run_that_was_stopped_goes_on_and_believes_no_damaged_file() {
     let more = ["--json", "--out", text(&out)];
     let whole = json(&small(&more));
     let cells = files(&out.join("cells"));
-    // One file is gone, one is cut, one has other numbers, one is of another program, and one does
-    // not parse.
+    // One file is missing, one is truncated, one contains other numbers, one is from another
+    // program, and one can't be parsed.
     fs::remove_file(&cells[0]).unwrap();
     let cut = fs::read_to_string(&cells[1]).unwrap();
     fs::write(&cells[1], &cut[..cut.len() / 2]).unwrap();
@@ -147,7 +147,7 @@ fn a_run_that_was_stopped_goes_on_and_believes_no_damaged_file() {
     let nothing = ": 0 runs to do, 0 million packets, about 0 seconds";
     assert!(said(&third).contains(nothing), "{}", said(&third));
     assert_eq!(json(&third), whole);
-    // Other seeds are other runs.
+    // Other seeds result in other runs.
     let fewer = [&more[..], &["--seeds", "1", "--estimate"]].concat();
     let fewer: Vec<&str> = SMALL[..3]
         .iter()
@@ -171,7 +171,7 @@ fn an_interrupt_keeps_what_is_done() {
 
     let directory = TempDir::new().unwrap();
     let out = directory.path().join("out");
-    // Each job is short, and there are enough of them for a while.
+    // Each job is short, and together they take a while.
     let arguments = [
         "compare",
         "--algorithms",
@@ -188,7 +188,7 @@ fn an_interrupt_keeps_what_is_done() {
         text(&out),
     ];
     let child = command(&arguments).spawn().unwrap();
-    // From the first result on, Ctrl-C is listened to.
+    // From the first result on, Ctrl-C is handled.
     let kept = || fs::read_dir(out.join("cells")).is_ok_and(|mut cells| cells.any(is_result));
     while !kept() {
         std::thread::yield_now();

@@ -1,7 +1,8 @@
-//! The demonstration, small: through a router process on TUN interfaces, and in the emulator.
+//! The demonstration on a small scale: through a router process on TUN interfaces, and in the
+//! emulator.
 //!
-//! Where the machine forbids namespaces or TUN, the tests on TUN interfaces fail and say so: there
-//! is no other way to see that packets pass a router.
+//! If the machine forbids namespaces or TUN, the tests on TUN interfaces fail with the reason,
+//! because this is the only way to check that packets pass a router.
 
 use std::process::Command;
 
@@ -34,9 +35,9 @@ fn check_explicit(run: &Value, mode: &str) {
     for flow in flows {
         assert_eq!(flow["completed"], true, "{flow}");
         assert_eq!(flow["bytes_delivered"], 1_000_000);
-        // Two round trips at least, for the handshake and the request.
+        // At least two round trips, for the handshake and the request.
         assert!(flow["completion_s"].as_f64().unwrap() > 0.8);
-        // The smallest round trip is the path's.
+        // The smallest round trip is that of the path.
         let rtt = flow["rtt_ms"]["min"].as_f64().unwrap();
         assert!((400.0..500.0).contains(&rtt), "{rtt}");
     }
@@ -109,7 +110,7 @@ fn a_picture_of_another_kind_is_refused_before_anything_runs() {
     assert!(stderr.contains(".svg or .png"), "{stderr}");
 }
 
-/// Packets that a link dropped or lost are lost to their sender, too.
+/// Packets that a link dropped or lost also count as lost at their sender.
 fn nothing_is_written_unasked_and_losses_are_counted_at_the_end(mode: &[&str]) {
     let here = TempDir::new().unwrap();
     let arguments = ["demo", "--quick", "--scenario", "wireless", "--json"];

@@ -1,8 +1,7 @@
-//! `docs/router/deploy.md`, run from its text: all blocks of commands, between hosts in namespaces.
+//! Runs all blocks of commands in `docs/router/deploy.md`, between hosts in namespaces.
 //!
-//! What stands in for the system is here: paths lead into a directory of the test's own,
-//! `systemctl` starts what the packaged units would start, and the user is the one that namespaces
-//! without root have.
+//! This file replaces the system: paths lead into the test's own directory, `systemctl` starts what
+//! the packaged units would start, and the user is the one available in rootless namespaces.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -21,13 +20,13 @@ const SETUP_UNIT: &str = include_str!("../../../router/packaging/vcp-router-setu
 const UNIT: &str = include_str!("../../../router/packaging/vcp-router.service");
 const PATHMARK: &str = env!("CARGO_BIN_EXE_pathmark");
 
-/// A block of commands and the host that it is for.
+/// A block of commands and the host that runs it.
 struct Block {
     host: String,
     text: String,
 }
 
-/// The blocks under each heading, in order.
+/// Returns the blocks under each heading, in order.
 fn sections() -> Vec<(String, Vec<Block>)> {
     let mut sections = vec![(String::new(), Vec::new())];
     let mut lines = DOCUMENT.lines();
@@ -51,7 +50,7 @@ fn sections() -> Vec<(String, Vec<Block>)> {
     sections
 }
 
-/// A bed in which the document is followed.
+/// A test bed in which the test follows the document.
 struct Reader {
     cards: Cards,
 }
@@ -84,7 +83,7 @@ impl Reader {
         Self { cards }
     }
 
-    /// Follows a section from its beginning to its end; what each block said.
+    /// Follows a section from beginning to end, and returns the output of each block.
     fn follow(&mut self, heading: &str) -> Vec<Said> {
         let sections = sections();
         let found = sections.iter().find(|(name, _)| name == heading);
@@ -127,7 +126,7 @@ impl Reader {
         run(node, command)
     }
 
-    /// What systemd would do, by the units.
+    /// Does what systemd would do according to the units.
     fn systemctl(&mut self, arguments: &str) {
         match arguments {
             "enable --now vcp-router" => {
@@ -154,13 +153,13 @@ impl Reader {
         }
     }
 
-    /// The router of this test reads its file elsewhere.
+    /// Copies the file to where the router of this test reads it.
     fn copy_configuration(&self) {
         let [etc, own] = ["etc/vcp-router.toml", "router.toml"].map(|name| self.cards.path(name));
         fs::copy(etc, own).unwrap();
     }
 
-    /// Runs the first line of a unit that begins so.
+    /// Runs the first line of a unit that begins with this key.
     fn unit(&self, unit: &str, key: &str) {
         let line = unit.lines().find(|line| line.starts_with(key)).unwrap();
         let command = line.split_once("/usr/bin/").unwrap().1;
@@ -186,7 +185,8 @@ fn both(check: impl Fn(bool)) {
     check(true);
 }
 
-/// TCP both ways at the ports' rates, UDP and pings, and nothing by another way.
+/// Checks that TCP passes in both directions at the ports' rates, that UDP and pings pass, and that
+/// nothing uses another way.
 fn passes(cards: &Cards) {
     let time = Duration::from_millis(700);
     both(|v6| {
@@ -207,7 +207,7 @@ fn passes(cards: &Cards) {
     });
 }
 
-/// Nothing passes while the router is dead, and everything once it is back.
+/// Checks that nothing passes while the router is dead, and everything once it is back.
 fn closed(cards: &mut Cards) {
     cards.kill();
     both(|v6| {
@@ -222,7 +222,6 @@ fn closed(cards: &mut Cards) {
     both(|v6| _ = cards.udp(v6).until_it_passes());
 }
 
-/// `pathmark perf server` in the WAN.
 fn perf_server(cards: &Cards) -> pathmark_testbed::ChildGuard {
     let mut server = Command::new(PATHMARK);
     server.args(["perf", "server", "--listen", "203.0.113.2:4433", "--json"]);
@@ -260,7 +259,7 @@ fn two_cards_routed_from_the_documents_text() {
         closed(&mut reader.cards);
         the_steering_is_watched(&mut reader);
 
-        // An endpoint requests feedback, the router answers.
+        // An endpoint requests feedback, and the router answers.
         let _server = perf_server(&reader.cards);
         let said = reader.follow("See that endpoints use it");
         let figures: Value = serde_json::from_str(&said[0].out).unwrap();
@@ -270,7 +269,7 @@ fn two_cards_routed_from_the_documents_text() {
             "{figures}"
         );
         assert_eq!(figures["down"]["feedback"], "vcp", "{figures}");
-        // The box's own kernel is no hop that does not take part.
+        // The box's own kernel doesn't count as a hop without feedback.
         assert!(figures["down"]["fallback"].is_null(), "{figures}");
         for port in ["wan", "lan"] {
             let marked = reader.cards.link(port)["controller"]["marked"].clone();
@@ -281,15 +280,15 @@ fn two_cards_routed_from_the_documents_text() {
         }
         a_pathmark_flow_goes_on(&mut reader.cards);
 
-        // Torn down, nothing is left, and the kernel forwards by itself.
+        // After the teardown, nothing is left, and the kernel forwards packets itself.
         reader.follow(END);
         assert_eq!(shell(&reader.cards.kernel, STATE).out, before);
         both(|v6| reader.cards.udp(v6).until_past());
     });
 }
 
-/// The section's drop-in is the package's. `show` reports what networkd removes, and nothing passes
-/// by.
+/// The section's drop-in matches that of the package. `show` reports what networkd removes, and
+/// nothing bypasses the router.
 fn the_steering_is_watched(reader: &mut Reader) {
     reader.follow(AWAY);
     let drop_in = reader
@@ -335,7 +334,7 @@ fn a_pathmark_flow_goes_on(cards: &mut Cards) {
     client.args(["perf", "client", "203.0.113.2:4433", "--insecure", "--json"]);
     client.args(["--time", "3s"]).stdout(Stdio::piped());
     let mut client = cards.lan.spawn(client, &[]).unwrap();
-    // Each look is a command of its own, which takes some milliseconds.
+    // Each sample is a separate command, which takes some milliseconds.
     let sent = |cards: &Cards| cards.link("lan")["sent_bytes"].as_u64().unwrap();
     let (start, begun) = (sent(cards), Instant::now());
     while sent(cards) < start + 1_000_000 {
@@ -344,7 +343,7 @@ fn a_pathmark_flow_goes_on(cards: &mut Cards) {
     cards.kill();
     cards.start();
     let back = Instant::now();
-    // The counters are the new router's.
+    // The counters are those of the new router.
     while sent(cards) < 100_000 {
         assert!(back.elapsed() < Duration::from_secs(10), "no data flows");
     }
@@ -367,7 +366,7 @@ fn nat_and_a_firewall_from_the_documents_text() {
         }
         let mut reader = Reader::new(Cards::new());
         reader.follow(START);
-        // The section's last block takes the table away; what is before it stays for the checks.
+        // The section's last block removes the table, which the checks need.
         let heading = "With NAT and a firewall";
         let sections = sections();
         let blocks = &sections.iter().find(|(name, _)| name == heading).unwrap().1;
@@ -397,7 +396,7 @@ fn nat_and_a_firewall_from_the_documents_text() {
                 .is_err()
         );
         closed(cards);
-        // Without zones, packets leave with the LAN's addresses: what the document warns of.
+        // Without zones, packets leave with the LAN's addresses, as the document warns.
         let without = Block {
             host: "box".to_owned(),
             text: load.text.replace("ct zone set 1", "accept"),
@@ -431,7 +430,7 @@ fn a_bridge_from_the_documents_text() {
     });
 }
 
-/// An IPv4 packet behind a VLAN tag, which the box is not to route, crosses as it came.
+/// An IPv4 packet behind a VLAN tag, which the box shouldn't route, passes unchanged.
 fn a_tagged_frame_stays_on_the_bridge(cards: &Cards) {
     let address = |node: &Node| -> Vec<u8> {
         let said = shell(node, "ip -o link show dev eth0").out;
@@ -443,7 +442,7 @@ fn a_tagged_frame_stays_on_the_bridge(cards: &Cards) {
     let [from, to] = [&cards.lan, &cards.wan].map(|node| node.frames("eth0").unwrap());
     let [from, to] = [from, to].map(socket2::Socket::from);
     let mut frame = [address(&cards.wan), address(&cards.lan)].concat();
-    // 802.1Q with VLAN 5, then IPv4: a datagram for a port that nothing listens to.
+    // 802.1Q with VLAN 5, then IPv4: a datagram for a port without a listener.
     frame.extend([0x81, 0, 0, 5, 8, 0]);
     let marker = b"behind a tag";
     frame.extend([
@@ -466,7 +465,7 @@ fn a_tagged_frame_stays_on_the_bridge(cards: &Cards) {
     }
 }
 
-/// Whatever is written as a command is run by one of the tests above.
+/// The tests above run every command in the document.
 #[test]
 fn no_block_is_left_out() {
     let run = [

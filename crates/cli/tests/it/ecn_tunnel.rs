@@ -1,12 +1,12 @@
-//! VCP's code in the ECN field, over real sockets and TUN interfaces, through a tunnel that copies
-//! nothing but the traffic class (DSCP and ECN) between inner and outer header, as an encryption
-//! gateway does.
+//! VCP's code in the ECN field, over real sockets and TUN interfaces, through a tunnel that only
+//! copies the traffic class (DSCP and ECN) between inner and outer header, as an encryption gateway
+//! does.
 //!
 //! ```text
 //!   application ── tun9 ── gateway ══ IP in IP ══ vcp-router ══ gateway ── tun9 ── application
 //! ```
 //!
-//! And through a tunnel of the kernel's (VXLAN), whose ends do what RFC 6040 says of the field.
+//! The same through a tunnel of the kernel (VXLAN), whose ends treat the field as in RFC 6040.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -31,7 +31,7 @@ const INNER_MTU: u32 = MTU - 20;
 /// VXLAN takes 50 bytes (RFC 7348 §5).
 const KERNEL_MTU: u32 = MTU - 50;
 
-/// What carries packets past the router.
+/// The tunnel that carries packets past the router.
 #[derive(Clone, Copy, Debug)]
 enum Tunnel {
     /// IP in IP by threads of this test.
@@ -67,7 +67,7 @@ struct Path {
     client: Endpoint,
     config: ClientConfig,
     at: SocketAddr,
-    /// What entered the tunnel, at either end.
+    /// Code points of packets that entered the tunnel at either end.
     seen: Arc<CodePoints>,
     _chain: Chain,
 }
@@ -120,8 +120,8 @@ impl Path {
         }
     }
 
-    /// A connection; `sent` bytes are on their way over it from the server, which is the first of
-    /// the pair.
+    /// Starts a download of `bytes` bytes. Returns its connection and a task that counts the
+    /// received bytes.
     async fn download(&self, bytes: usize) -> (Connection, tokio::task::JoinHandle<usize>) {
         let connecting = self
             .client
@@ -131,7 +131,7 @@ impl Path {
         let sender = theirs.clone();
         tokio::spawn(async move {
             let mut stream = sender.open_uni().await.unwrap();
-            // The test may be over before the transfer is.
+            // The test may end before the transfer.
             if stream.write_all(&vec![7; bytes]).await.is_ok() {
                 let _ = stream.finish();
             }
@@ -143,13 +143,14 @@ impl Path {
         (theirs, receiving)
     }
 
-    /// Mean completion of three files of `bytes` that start together, in seconds.
+    /// Returns the mean completion time in seconds of three files of `bytes` that start together.
     async fn mean_completion(&self, bytes: usize) -> f64 {
         let begun = now();
         let file = || async {
             let (connection, receiving) = self.download(bytes).await;
             assert_eq!(receiving.await.unwrap(), bytes);
-            // The server accepts the connections in any order: none may close before all are done.
+            // The server accepts the connections in any order, so none may close before all are
+            // done.
             (connection, begun.elapsed().as_secs_f64())
         };
         let (a, b, c) = tokio::join!(file(), file(), file());
@@ -165,7 +166,7 @@ fn now() -> Instant {
     Instant::now()
 }
 
-/// Behind a gateway only DSCP tells a router whose ECN field it may write.
+/// Behind a gateway, only DSCP tells a router whose ECN field it may write.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_packet_has_the_code_point_and_the_codes_arrive_with_it() {
     let path = Path::with_dscp("vcp[carrier=ecn]", Some(Tunnel::Own(Exit::Copy)), 46);
@@ -212,14 +213,14 @@ async fn files_take_as_long_as_with_a_shim() {
     }
 }
 
-/// For how many of its smoothed round trips the sender followed codes, from the receiver's first
-/// word on.
+/// Returns for how many of its smoothed round trips the sender followed codes, starting with the
+/// receiver's first feedback.
 async fn believed(exit: Exit) -> f64 {
     let path = Path::new("vcp[carrier=ecn]", Some(Tunnel::Own(exit)));
     let (sender, receiving) = path.download(100_000_000).await;
     let (mut first, mut believed) = (None, 0.0f64);
     let begun = now();
-    // The test samples a report over time: no event reports its changes.
+    // The report is sampled, because no event reports its changes.
     while begun.elapsed() < 20 * RTT {
         tokio::time::sleep(Duration::from_millis(1)).await;
         let report = sender.path_report();

@@ -1,4 +1,4 @@
-//! `pathmark emulate` and `pathmark merge` as a user meets them.
+//! `pathmark emulate` and `pathmark merge` from a user's perspective.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -43,7 +43,7 @@ fn run(arguments: &[&str]) -> Output {
         .unwrap()
 }
 
-/// The one JSON object on stdout, without what differs from run to run: the time that it took.
+/// Returns the single JSON object on stdout, without the wall time, which differs between runs.
 fn json(output: &Output) -> Value {
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{stderr}");
@@ -155,19 +155,19 @@ fn shards_merge_to_what_the_whole_sweep_gives() {
     let (_, last) = header.split_once(",completion_mean_s,").unwrap();
     let behind_the_mean = last.split(',').count();
     for row in csv.lines().skip(1) {
-        // Names of laws may be quoted and have commas; figures have none.
+        // Names of laws may be quoted and contain commas, but figures don't.
         let mut figures = row.rsplitn(behind_the_mean + 2, ',');
         let mut figure = || figures.next().unwrap().parse::<f64>();
         let [p99, p95, p50] = [(); 3].map(|()| figure().unwrap());
         let mean = figures.nth(behind_the_mean - 3).unwrap();
         let mean: f64 = mean.parse().unwrap();
-        // Of two files the median is the faster one, by nearest rank, and p95 the slower one.
+        // By nearest rank, the median of two files is the faster one, and p95 the slower one.
         assert!(((p50 + p95) / 2.0 - mean).abs() < 1e-9, "{row}");
         assert_eq!(p95, p99, "{row}");
     }
 }
 
-/// Shards of one sweep whose runs are not of one experiment: `--set` or the file changed between
+/// Shards of a sweep that belong to different experiments: `--set` or the file changed between
 /// them, or an index is outside the sweep.
 #[test]
 fn runs_of_different_experiments_do_not_merge() {
@@ -214,7 +214,8 @@ fn runs_of_different_experiments_do_not_merge() {
     refused(&second, "none of the 2");
 }
 
-/// The VCP Linux paper's five files: its statements on VCP hold here, and the table shows both.
+/// The VCP Linux paper's five files: its statements on VCP hold here, and the table shows both
+/// results.
 #[test]
 fn a_paper_s_experiment() {
     let result = json(&run(&["emulate", "vcp-linux-fig3", "--json"]));
@@ -228,7 +229,7 @@ fn a_paper_s_experiment() {
     assert!(vcp["result"]["jain"].as_f64().unwrap() > 0.99);
     assert_eq!(vcp["result"]["links"][0]["drops"], 0);
 
-    // One run of each variant, shortened, for the table.
+    // One shortened run of each variant, for the table.
     let people = run(&["emulate", "vcp-linux-fig3", "--set", "duration=2s"]);
     let said = String::from_utf8(people.stdout).unwrap();
     assert!(
@@ -237,7 +238,7 @@ fn a_paper_s_experiment() {
     );
     assert!(said.contains("0 of 5 ended"), "{said}");
 
-    // Its statements are about the controllers of its own variants.
+    // The statements concern the controllers of the scenario's own variants.
     let changed = ["--set", "duration=2s", "--set", "flow.ftp.algorithm=bbr"];
     let people = run(&[&["emulate", "vcp-linux-fig3"], &changed[..]].concat());
     let said = String::from_utf8(people.stdout).unwrap();
@@ -246,7 +247,7 @@ fn a_paper_s_experiment() {
     assert!(said.contains("figures do not apply"), "{said}");
 }
 
-/// The example of `docs/emulate.md` is what the command prints.
+/// The example in `docs/emulate.md` matches the command's output.
 #[test]
 fn the_example_of_the_pages_is_of_today() {
     let page = include_str!("../../../../docs/emulate.md");
@@ -262,7 +263,8 @@ fn the_example_of_the_pages_is_of_today() {
     );
 }
 
-/// One cell of the harm grid by its name: the law compared with `cubic`, and the scenario's file.
+/// A single cell of the harm grid, selected by its name: the law compared with `cubic`, and the
+/// scenario's file.
 #[test]
 fn a_cell_of_the_harm_grid() {
     let directory = TempDir::new().unwrap();
@@ -386,7 +388,7 @@ fn a_scenario_is_shown_with_its_changes() {
         shown.contains("duration = \"7s\"") && shown.contains("seed = 9"),
         "{shown}"
     );
-    // What is shown runs.
+    // The shown scenario can be run.
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("shown.toml");
     fs::write(&path, shown).unwrap();
@@ -418,7 +420,7 @@ fn an_interrupt_ends_a_run_and_keeps_what_was_measured() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // Time series are written while it runs: from the first bytes on, Ctrl-C is listened to.
+    // Time series are written during the run; once the file has bytes, Ctrl-C is handled.
     while fs::metadata(out.join("flows.csv")).map_or(0, |file| file.len()) == 0 {
         std::thread::yield_now();
     }
@@ -451,7 +453,7 @@ fn a_variant_is_run_alone_by_its_name() {
     let rates = |arguments: &[&str]| {
         let value = json(&run(&[&["emulate", path, "--json"], arguments].concat()));
         let runs = value.get("runs").and_then(Value::as_array).cloned();
-        // One run stands alone, several in a list.
+        // A single run is an object, several runs are a list.
         let results: Vec<Value> = match runs {
             Some(runs) => runs.iter().map(|run| run["result"].clone()).collect(),
             None => vec![value],

@@ -1,4 +1,4 @@
-//! Ways in which a command ends: its JSON says which, with the same keys each time.
+//! How commands end: their JSON shows this, always with the same keys.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use crate::common::offered::{Offered, until, until_unfinished};
 use crate::common::{Process, Server, json, object, pathmark};
 
-/// Something that a test asks a server for, in each of the three ways.
+/// A request of a test to a server, in each of the three ways.
 struct Jobs {
     here: TempDir,
 }
@@ -23,13 +23,13 @@ impl Jobs {
     fn new() -> Self {
         let here = TempDir::new().unwrap();
         let file = fs::File::create(here.path().join("up")).unwrap();
-        // A sparse file of 10 GB: the transfer lasts long, and the disk stays empty.
+        // A sparse file of 10 GB: the transfer takes long, but the disk stays empty.
         file.set_len(10_000_000_000).unwrap();
         fs::write(here.path().join("small"), b"small").unwrap();
         Self { here }
     }
 
-    /// `get` and `put` of a large file or a small one, and `perf client`, at `address`.
+    /// Returns `get` and `put` of a large or small file, and `perf client`, at `address`.
     fn at(&self, address: &str, large: bool) -> Vec<Vec<String>> {
         let path = |name: &str| self.here.path().join(name).to_str().unwrap().to_owned();
         let (fetch, store, name) = if large {
@@ -57,7 +57,7 @@ fn start(arguments: &[String], more: &[&str]) -> Process {
     Process::start(&all)
 }
 
-/// The type of each key: a number stays one, what may be absent is null then.
+/// Returns the type of each key. A number is always a number, and an optional value can be null.
 fn types(object: &Value) -> BTreeMap<String, &'static str> {
     let keys = object.as_object().unwrap().iter();
     keys.map(|(key, value)| {
@@ -81,7 +81,7 @@ fn types(object: &Value) -> BTreeMap<String, &'static str> {
     .collect()
 }
 
-/// It failed for the reason `word`, which it says in its object and on stderr.
+/// Checks that a command failed with the reason `word` in its object and on stderr.
 #[track_caller]
 fn failed(output: &Output, word: &str) -> Value {
     let stderr = String::from_utf8_lossy(&output.stderr);
@@ -92,7 +92,7 @@ fn failed(output: &Output, word: &str) -> Value {
     said
 }
 
-/// A server of files, and one of measurements.
+/// Starts a server of files, and one of measurements.
 fn servers(there: &Offered) -> [Server; 2] {
     fs::write(there.path().join("a"), b"0123456789").unwrap();
     let down = fs::File::create(there.path().join("down")).unwrap();
@@ -104,7 +104,7 @@ fn servers(there: &Offered) -> [Server; 2] {
     ]
 }
 
-/// The commands, each with the pin of its server.
+/// Returns the commands, each with the pin of its server.
 fn each(jobs: &Jobs, servers: &[Server; 2], large: bool) -> Vec<(Vec<String>, String)> {
     let [files, perf_server] = servers;
     let mut all = jobs.at(&files.address, large);
@@ -113,12 +113,11 @@ fn each(jobs: &Jobs, servers: &[Server; 2], large: bool) -> Vec<(Vec<String>, St
     all.into_iter().zip(pins.map(Clone::clone)).collect()
 }
 
-/// Returns once a file has bytes.
 fn until_there(file: &Path) {
     until(|| fs::metadata(file).is_ok_and(|metadata| metadata.len() > 0));
 }
 
-/// Returns once an unfinished file in a directory has bytes.
+/// Waits until an unfinished file in a directory has contents.
 fn until_begun(directory: &Path) {
     until_unfinished(directory, 1);
 }
@@ -152,7 +151,7 @@ fn keys_and_types_are_the_same_on_every_exit() {
         let (other, address) = ("00".repeat(32), &small[place].0);
         let not_trusted = failed(&start(address, &["--pin", &other]).finish(), "certificate");
 
-        // What earlier attempts sent is read; then the first packet is this one's.
+        // Discard what earlier attempts sent, so that the first packet belongs to this attempt.
         silent_socket.set_nonblocking(true).unwrap();
         while silent_socket.recv(&mut [0; 2000]).is_ok() {}
         silent_socket.set_nonblocking(false).unwrap();
@@ -165,7 +164,7 @@ fn keys_and_types_are_the_same_on_every_exit() {
         match place {
             0 => until_begun(jobs.here.path()),
             1 => until_begun(there.path()),
-            // The line of the one before was the first.
+            // The first line was that of the previous connection.
             _ => drop(servers[1].logged("gone", 10) + &servers[1].logged("connected", 10)),
         }
         under_way.signal(Signal::SIGTERM);
@@ -188,7 +187,7 @@ fn keys_and_types_are_the_same_on_every_exit() {
     }
 }
 
-/// One of several files is there before the interrupt, and stays a success.
+/// If one of several files is complete before the interrupt, it is reported as a success.
 #[test]
 fn files_done_before_an_interrupt_are_reported_as_done() {
     let there = Offered::new();
@@ -200,7 +199,7 @@ fn files_done_before_an_interrupt_are_reported_as_done() {
     let get = ["get", a, down, "-o", out, "--pin", &files.pin, "--json"];
     let get = Process::start(&get);
     until_there(&jobs.here.path().join("a"));
-    // It is read back meanwhile, and counts then.
+    // The file is read back at this time, and then counts.
     until_begun(jobs.here.path());
     std::thread::park_timeout(Duration::from_millis(500));
     get.signal(Signal::SIGINT);
@@ -264,7 +263,7 @@ fn perf_opens_as_many_streams_as_it_was_asked_for() {
     );
 }
 
-/// The clock of a handshake starts before its first packet leaves, which another thread sends.
+/// The duration of a handshake includes the time until another thread sends its first packet.
 #[test]
 fn a_handshake_takes_a_round_trip_at_least() {
     let server = Server::start(&["perf", "server"]);
@@ -287,7 +286,7 @@ fn a_handshake_takes_a_round_trip_at_least() {
     }
 }
 
-/// 32 files at once need more descriptors than the soft limit has.
+/// 32 files at once need more descriptors than the soft limit allows.
 #[test]
 fn the_limit_of_open_files_is_raised_and_named_where_it_is_hard() {
     let (there, here) = (Offered::new(), TempDir::new().unwrap());

@@ -1,4 +1,4 @@
-//! A server that is 600 ms away: what a command waits for after its work is done.
+//! A server at a distance of 600 ms: how long a command waits after its work is done.
 
 use std::collections::VecDeque;
 use std::net::{SocketAddr, UdpSocket};
@@ -19,8 +19,8 @@ fn now() -> Instant {
     Instant::now()
 }
 
-/// Passes on what arrives at `from`, `one_way` later, by `send`. Its threads end with the
-/// process: they hold nothing but sockets.
+/// Forwards datagrams that arrive at `from` by calling `send` after `one_way`. The threads end with
+/// the process, because they only hold sockets.
 fn pass(
     from: UdpSocket,
     one_way: Duration,
@@ -31,7 +31,7 @@ fn pass(
     std::thread::spawn(move || {
         let mut buffer = [0; 65536];
         loop {
-            // An ICMP error of an earlier packet shows here, once.
+            // An ICMP error of an earlier packet is reported here, once.
             let Ok((length, sender)) = from.recv_from(&mut buffer) else {
                 continue;
             };
@@ -60,7 +60,7 @@ fn pass(
     });
 }
 
-/// An address from which `server` is 600 ms away, for one client at a time.
+/// Returns an address at which `server` is 600 ms away, for one client at a time.
 fn far(server: &str) -> SocketAddr {
     away(server, ONE_WAY)
 }
@@ -74,7 +74,7 @@ fn away(server: &str, one_way: Duration) -> SocketAddr {
     let known = Arc::clone(&client);
     let (to_server, to_client) = (exit.try_clone().unwrap(), near.try_clone().unwrap());
     let note = move |sender| *known.lock().unwrap() = Some(sender);
-    // A closed socket refuses datagrams; they are lost, as packets are.
+    // A closed socket refuses datagrams, which count as lost.
     pass(near, one_way, note, move |bytes| {
         drop(to_server.send(bytes));
     });
@@ -86,16 +86,16 @@ fn away(server: &str, one_way: Duration) -> SocketAddr {
     address
 }
 
-/// Runs a command until it has ended.
+/// Runs a command until it has ended, and returns how long it took.
 fn timed(arguments: &[&str]) -> (Duration, serde_json::Value) {
     let begun = now();
     let output = pathmark(arguments).output().unwrap();
     (begun.elapsed(), json(&output))
 }
 
-/// A handshake and a request of one round trip each are 1.2 s.
+/// A handshake and a request of one round trip each take 1.2 s.
 const WORK: Duration = Duration::from_millis(1200);
-/// Target: 0.1 s. A probe timeout, the least that a closed connection lingers, is 0.9 s.
+/// Target: 0.1 s. A probe timeout, the shortest time that a closed connection lingers, is 0.9 s.
 const REST: Duration = Duration::from_millis(300);
 
 #[test]
@@ -115,7 +115,7 @@ fn get_and_put_end_when_their_work_is_done() {
         let (time, said) = timed(&[&get[..], &pin].concat());
         println!("get: {time:?}");
         assert!((WORK..WORK + REST).contains(&time), "get: {time:?} {said}");
-        // The server knows of the end at once, and not by its idle timeout.
+        // The server learns about the end immediately rather than by its idle timeout.
         let sent = server.logged("sent", 5);
         assert!(sent.contains("bytes=100"), "{sent}");
         let address = far(&server.address).to_string();
@@ -135,7 +135,7 @@ fn perf_ends_with_its_bytes_and_its_server_hears_of_it() {
         for work in ["--download", "--upload"] {
             let (time, said) = timed(&[&client[..], &[work, "100"]].concat());
             println!("perf {work}: {time:?}");
-            // The server's report takes a round trip more.
+            // The server's report takes another round trip.
             assert!(
                 (WORK..WORK + ONE_WAY * 2 + REST).contains(&time),
                 "{work}: {time:?} {said}"

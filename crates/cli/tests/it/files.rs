@@ -1,5 +1,5 @@
-//! The fate of files when several transfers meet, or one is killed; and the rights of a server's
-//! clients. Real sockets and processes.
+//! Transfers that meet or are killed, and the rights of a server's clients. Real sockets and
+//! processes.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -15,7 +15,7 @@ use crate::common::gate::Gate;
 use crate::common::offered::{Offered, settle, unfinished, unfinished_bytes, until};
 use crate::common::{Process, pathmark};
 
-/// Ends a process at once, as `kill -9` does, and returns when it is gone.
+/// Kills a process by `kill -9`, and returns when it has ended.
 fn kill(mut process: Process) {
     process.0.kill().unwrap();
     process.0.wait().unwrap();
@@ -63,7 +63,7 @@ impl Server {
         content
     }
 
-    /// The arguments of a `get` of `names` through `address`.
+    /// Returns the arguments of a `get` of `names` through `address`.
     fn get<'a>(&'a self, targets: &'a [String], out: &'a Path) -> Vec<&'a str> {
         let mut arguments = vec!["get"];
         arguments.extend(targets.iter().map(String::as_str));
@@ -72,7 +72,7 @@ impl Server {
         arguments
     }
 
-    /// The arguments of a `put` of `file` to `target`.
+    /// Returns the arguments of a `put` of `file` to `target`.
     fn put<'a>(&'a self, file: &'a Path, target: &'a str, more: &[&'a str]) -> Vec<&'a str> {
         let file = file.to_str().unwrap();
         let fixed = ["put", file, target, "--pin", &self.pin, "--json"];
@@ -80,7 +80,6 @@ impl Server {
     }
 }
 
-/// Bytes that differ from name to name.
 fn content(name: &str, bytes: usize) -> Vec<u8> {
     let seed = name.bytes().fold(1_u32, |seed, b| seed * 31 + u32::from(b));
     (0..bytes as u32)
@@ -108,8 +107,8 @@ fn json(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// It ended with this exit code and said this on stderr. What was asked for wrongly is not on
-/// stdout; what failed is there, with why.
+/// Checks that a command ended with this exit code and printed `word` on stderr. Usage errors are
+/// not on stdout, whereas failures are, with the reason.
 #[track_caller]
 fn refused(output: &Output, code: i32, word: &str) {
     let text = String::from_utf8_lossy(&output.stderr);
@@ -143,7 +142,7 @@ fn one_of_two_gets_of_one_file_is_killed_midway() {
     );
     let first = Process::start(&server.get(&slow, here.path()));
     until(|| part() > 0);
-    // While the first runs, a second one is refused and changes no file.
+    // While the first command runs, a second one is refused and changes no file.
     let second = run(&server.get(&direct, here.path()));
     refused(&second, 1, "another transfer");
     let there = names(here.path());
@@ -151,10 +150,10 @@ fn one_of_two_gets_of_one_file_is_killed_midway() {
     kill(first);
     let left = part();
     assert!((1..BIG as u64).contains(&left), "{left}");
-    // From the same source it goes on.
+    // With the same source, the transfer continues.
     gate.open();
     let said = json(&run(&server.get(&slow, here.path())));
-    // The last byte is fetched again, so that there is always something to ask for.
+    // The last byte is fetched again, so that there is always something to request.
     assert_eq!(said["files"][0]["resumed_bytes"], left - 1);
     assert!(fs::read(here.path().join("big")).unwrap() == big);
     assert_eq!(names(here.path()), ["big"]);
@@ -189,7 +188,7 @@ fn two_sources_of_one_name_are_refused_before_anything_moves() {
     server.write("y/f", 10);
     let here = TempDir::new().unwrap();
     let at = |name: &str| format!("{}/{name}", server.address);
-    // A host that no packet could reach: it is not even tried.
+    // No packet could reach this host, but it isn't even tried.
     for second in [at("y/f"), at("x/f"), "192.0.2.1:1/f".to_owned()] {
         let both = run(&server.get(&[at("x/f"), second], here.path()));
         refused(&both, 2, "would both become");
@@ -227,7 +226,7 @@ fn two_puts_of_one_name_do_not_mix() {
     until(|| unfinished_bytes(server.directory.path()) > 0);
     json(&run(&server.put(&b, &direct, &[])));
     assert!(fs::read(server.path("f")).unwrap() == content("b", BIG));
-    // The first comes too late: it would replace a file without `--force`.
+    // The first one is too late: it would replace a file without `--force`.
     gate.open();
     refused(&first.finish(), 1, "--force");
     assert!(fs::read(server.path("f")).unwrap() == content("b", BIG));
@@ -235,7 +234,7 @@ fn two_puts_of_one_name_do_not_mix() {
     json(&run(&server.put(&c, &direct, &["--force"])));
     assert!(fs::read(server.path("f")).unwrap() == content("c", BIG));
 
-    // Of two that replace, the one that ends later stays; each reports its own outcome.
+    // If both replace the file, the one that ends later remains; each reports its own outcome.
     let gate = Gate::new(&server.address, SOME);
     let slow = format!("{}/f", gate.address);
     let first = Process::start(&server.put(&a, &slow, &["--force"]));
@@ -324,7 +323,7 @@ fn the_law_is_the_servers() {
     refused(&wrong, 2, "vcp");
 }
 
-/// More than what both sides hold of a file that is under way.
+/// More than both sides buffer of a file in transfer.
 const LARGE: u64 = 16_000_000;
 
 #[test]
@@ -358,7 +357,7 @@ fn a_file_that_changes_while_it_is_fetched_is_reported_and_not_kept() {
     file.write_all_at(b"new", 0).unwrap();
     gate.open();
     refused(&client.finish(), 1, "the file changed while it was sent");
-    // The received part is of no use: the next one begins at byte 0.
+    // The received part can't be used, so the next transfer starts at byte 0.
     let direct = [format!("{}/f", server.address)];
     let said = json(&run(&server.get(&direct, here.path())));
     assert_eq!(said["bytes_down"], LARGE);
@@ -374,7 +373,7 @@ fn a_client_that_is_interrupted_says_so_and_leaves_nothing_unfinished() {
     let server = Server::start(&["--allow-put"]);
     let here = TempDir::new().unwrap();
     let path = here.path().join("f");
-    // A sparse file of 10 GB: the transfer lasts long, and the disk stays empty.
+    // A sparse file of 10 GB: the transfer takes long, but the disk stays empty.
     let file = fs::File::create(&path).unwrap();
     file.set_len(10_000_000_000).unwrap();
     let client = Process::start(&server.put(&path, &server.address, &[]));

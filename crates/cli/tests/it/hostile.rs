@@ -1,5 +1,5 @@
-//! Packets that any host can forge, against a flow that obeys, through a `vcp-router` on TUN
-//! interfaces, between processes of their own.
+//! Packets that any host can forge compete with a well-behaved flow, through a `vcp-router` on TUN
+//! interfaces, between separate processes.
 
 use std::io::{BufRead, BufReader};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
@@ -13,7 +13,7 @@ use pathmark_shim::quick_start;
 use pathmark_testbed::chain::{Chain, Hop, RECEIVER, RouterProgram, SENDER};
 use serde_json::Value;
 
-/// 20 Mbit/s and 40 ms, with 200 ms of buffer.
+/// 20 Mbit/s and 40 ms, with a buffer of 200 ms.
 fn chain(controller: &str) -> Chain {
     let program = RouterProgram {
         program: env!("CARGO_BIN_EXE_pathmark").into(),
@@ -29,8 +29,8 @@ fn chain(controller: &str) -> Chain {
     Chain::new(program, 1500, &[hop]).unwrap()
 }
 
-/// Goodput in Mbit/s of a download that lasts `time`, while `attack` runs with a socket of the
-/// sending host. Its flag is set when the download is over.
+/// Returns the goodput in Mbit/s of a download of `time`, while `attack` runs with a socket of the
+/// sending host. The flag passed to it is set when the download ends.
 fn download(
     controller: &str,
     law: &str,
@@ -52,7 +52,7 @@ fn download(
     said.read_line(&mut line).unwrap();
 
     let any = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
-    // No thread reads this socket; it drops what exceeds its buffer.
+    // No thread reads this socket, which drops what exceeds its buffer.
     let sink = chain.receiver.udp(SocketAddr::new(RECEIVER, 9)).unwrap();
     let forger = chain.sender.udp(any).unwrap();
     forger.connect(sink.local_addr().unwrap()).unwrap();
@@ -77,8 +77,8 @@ fn vcp(rtt: Duration) -> Vec<u8> {
     vcp_proto::Repr::initial(&request, true).emit().to_vec()
 }
 
-/// An XCP header that states this inter-packet time in 2^-40 s, and wants or gives back all there
-/// is.
+/// Returns an XCP header with this inter-packet time in 2^-40 s, which requests everything or gives
+/// everything back.
 fn xcp(rtt: Duration, x: u64, delta: i64) -> Vec<u8> {
     let request = XcpRequest {
         rtt_us: u32::try_from(rtt.as_micros()).unwrap(),
@@ -95,7 +95,8 @@ fn xcp(rtt: Duration, x: u64, delta: i64) -> Vec<u8> {
     shim
 }
 
-/// Shims that say what is worst: the longest and the shortest times, all and less than nothing.
+/// Returns the most harmful shims: with the longest and shortest times, requesting everything or
+/// less than nothing.
 fn worst() -> Vec<Vec<u8>> {
     let (long, short) = (Duration::from_secs(80), Duration::from_micros(100));
     let question = quick_start::Repr {
@@ -115,7 +116,7 @@ fn worst() -> Vec<Vec<u8>> {
     ]
 }
 
-/// Sends one of the worst after the other, each `pause` one.
+/// Sends one of these shims after the other, pausing for `pause` in between.
 fn now_and_then(socket: &UdpSocket, over: &AtomicBool, pause: Duration) {
     let worst = worst();
     for shim in worst.iter().cycle() {
@@ -132,7 +133,7 @@ fn now_and_then(socket: &UdpSocket, over: &AtomicBool, pause: Duration) {
     }
 }
 
-/// Sends 30 Mbit/s of packets of 1250 bytes behind `shim`.
+/// Sends 30 Mbit/s of packets of 1250 bytes preceded by `shim`.
 fn flood(socket: &UdpSocket, over: &AtomicBool, shim: &[u8]) {
     let mut datagram = shim.to_vec();
     datagram.resize(1222, 0);
@@ -170,8 +171,8 @@ fn forged_packets_cost_an_xcp_flow_nothing() {
     forged_packets_cost_nothing("xcp", "xcp");
 }
 
-/// A flood behind shims leaves half and more of what one without leaves over a minute, of which it
-/// takes some seconds until it is seen and senders are back.
+/// Over a minute, a flood with shims leaves at least half of what a flood without shims leaves. Of
+/// this minute, it takes some seconds until the flood is detected and senders have recovered.
 #[test]
 #[ignore = "it takes eight minutes: run it alone, with --release"]
 fn a_flood_behind_shims_leaves_half_of_what_a_plain_one_leaves() {
@@ -180,7 +181,7 @@ fn a_flood_behind_shims_leaves_half_of_what_a_plain_one_leaves() {
     let shims = [
         ("none", Vec::new()),
         ("VCP", vcp(rtt)),
-        // One packet each 333 µs, as it is.
+        // One packet per 333 µs, which is true.
         ("XCP that states 40 ms", xcp(rtt, (1 << 40) / 3000, 1 << 56)),
         (
             "XCP that states 2 s",

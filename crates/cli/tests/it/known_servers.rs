@@ -1,5 +1,4 @@
-//! What `get` and `put` keep of servers from one run to the next: processes of their own, real
-//! sockets.
+//! What `get` and `put` remember about servers between runs: separate processes, real sockets.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -40,8 +39,8 @@ impl Steward for Reports {
     }
 }
 
-/// A server that knows the rate of its clients' paths, and asks for that where a client has proved
-/// its address, by a token or a Retry.
+/// A server that knows the rate of its clients' paths. It requests this rate if a client has proved
+/// its address by a token or a Retry.
 struct Server {
     endpoint: Endpoint,
     address: SocketAddr,
@@ -78,7 +77,7 @@ impl Server {
                         && let Ok(connection) = connecting.await
                     {
                         let reports = Arc::new(Reports(connection.clone()));
-                        // A client that is killed ends it with an error.
+                        // A client that is killed ends the connection with an error.
                         let _ = origin.serve_with(connection, reports).await;
                     }
                 });
@@ -93,12 +92,12 @@ impl Server {
         }
     }
 
-    /// Clients that came without a token, where all must prove their address.
+    /// Returns how many clients had no token, if all must prove their address.
     fn strangers(&self) -> u64 {
         self.endpoint.stats().retries_sent
     }
 
-    /// A command at this server, of a user with this directory for state.
+    /// Starts a command for this server, as a user with this directory for state.
     fn begin(&self, state: &Path, arguments: &[&str]) -> Child {
         let mut command = Command::new(env!("CARGO_BIN_EXE_pathmark"));
         command
@@ -115,7 +114,7 @@ impl Server {
         figures(self.begin(state, arguments)).await
     }
 
-    /// Fetches a file in a process of its own.
+    /// Fetches a file in a separate process.
     async fn get(&self, state: &Path, more: &[&str]) -> Value {
         let here = TempDir::new().unwrap();
         let target = format!("{}/file", self.address);
@@ -126,7 +125,7 @@ impl Server {
     }
 }
 
-/// What a command that has done its job says.
+/// Returns the output of a successful command.
 async fn figures(child: Child) -> Value {
     let ended = tokio::task::spawn_blocking(|| child.wait_with_output());
     let Output {
@@ -152,7 +151,7 @@ async fn a_second_process_is_known_to_the_server() {
         known.push(figures["known_path"].as_bool().unwrap());
     }
     assert_eq!(known, [false, true, true]);
-    // With `--no-state` a run shows no token of earlier runs, and leaves the file as it is.
+    // With `--no-state`, a run uses no token of earlier runs and doesn't change the file.
     let figures = server.get(state.path(), &["--no-state"]).await;
     assert_eq!(figures["known_path"], false);
     assert_eq!(server.get(state.path(), &[]).await["known_path"], true);
@@ -189,7 +188,7 @@ async fn a_damaged_file_costs_a_warning_and_a_round_trip() {
     let figures = server.get(state.path(), &[]).await;
     assert!(warnings(&figures).is_empty());
     assert_eq!(figures["known_path"], true);
-    // A token that the server did not make is worth nothing, and costs no more.
+    // A token that the server didn't issue has no effect, and causes no further delay.
     let written = fs::read_to_string(&file).unwrap();
     let (before, token) = written.split_once("\"token\":\"").unwrap();
     let forged = format!("{before}\"token\":\"00{}", &token[2..]);
@@ -199,7 +198,7 @@ async fn a_damaged_file_costs_a_warning_and_a_round_trip() {
     assert_eq!(figures["known_path"], false);
 }
 
-/// Two at once use no token twice, and both leave theirs; one that is killed does no harm.
+/// Two commands at once use no token twice, and both store theirs; a killed one does no harm.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn several_at_once_and_one_killed_do_no_harm() {
     let (server, state) = (Server::start(RetryPolicy::Never), TempDir::new().unwrap());
@@ -211,10 +210,10 @@ async fn several_at_once_and_one_killed_do_no_harm() {
         .any(|figures| !warnings(figures).is_empty());
     let known = [one, two].map(|figures| figures["known_path"].as_bool().unwrap());
     assert!(known.contains(&true) || locked, "{known:?}");
-    // There are two now, unless one waited for the other.
+    // There are two tokens now, unless one command waited for the other.
     let (one, two) = tokio::join!(server.get(state.path(), &[]), server.get(state.path(), &[]));
     for figures in [one, two] {
-        // Under load one of them may find the file locked for too long, and goes without.
+        // Under load, one of them may find the file locked for too long, and continue without it.
         let others = warnings(&figures).iter().filter(|warning| {
             let text = warning.as_str().unwrap();
             !text.contains("is locked by another process for too long")

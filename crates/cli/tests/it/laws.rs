@@ -1,8 +1,8 @@
-//! What the control laws have to reach with the transport's own connections and the router's own
+//! What the control laws must achieve with the transport's own connections and the router's own
 //! ports, over emulated links.
 //!
-//! Every run is deterministic. Bounds are the project's targets; `docs/laws/vcp.md` has what is
-//! measured.
+//! Every run is deterministic. The bounds are the project's targets; `docs/laws/vcp.md` has the
+//! measured figures.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -19,7 +19,7 @@ fn run(text: &str) -> RunResult {
         .expect("it connects")
 }
 
-/// A bottleneck from `S` to `D`, and what flows over it. `more` goes into the link's table.
+/// A bottleneck from `S` to `D`, and its flows. `more` is added to the link's table.
 fn scenario(seconds: u32, rate: &str, rtt_ms: u32, port: &str, more: &str, flows: &str) -> String {
     format!(
         "duration = \"{seconds}s\"\nseed = 7\n[[link]]\nname = \"bottleneck\"\nfrom = \"S\"\nto \
@@ -43,7 +43,7 @@ fn bottleneck(result: &RunResult) -> &LinkResult {
 
 struct Files {
     mean: f64,
-    /// Last completion over first.
+    /// The last completion time divided by the first.
     spread: f64,
     jain: f64,
 }
@@ -72,7 +72,7 @@ fn five_files(sender: &str, port: &str, more: &str, starts_ms: [u32; 5]) -> RunR
     run(&scenario(120, "10Mbit", 400, port, more, &flows))
 }
 
-/// Packets of 1500 bytes that the path holds.
+/// Returns how many packets of 1500 bytes the path holds.
 fn bdp_packets(mbit: f64, rtt_ms: f64) -> f64 {
     mbit * rtt_ms * 1000.0 / 8.0 / 1500.0
 }
@@ -91,7 +91,8 @@ fn five_files_finish_early_and_together() {
         let files = files(&result);
         let link = bottleneck(&result);
         assert!(files.mean <= 25.0, "{starts:?}: {}", files.mean);
-        // Where in the router's interval the first round trips fall moves this by some hundredths.
+        // The phase of the router's interval at the first round trips changes this by some
+        // hundredths.
         assert!(files.spread <= 1.12, "{starts:?}: {}", files.spread);
         spreads.push(files.spread);
         assert!(files.jain >= 0.99, "{starts:?}: {}", files.jain);
@@ -160,7 +161,7 @@ fn a_second_flow_gets_half_its_fair_share_within_a_minute() {
 
 #[test]
 fn start_up_is_quick_and_stays_within_the_buffer() {
-    // The fluid model of the published rules, and the round trip of the handshake before it.
+    // The fluid model of the published rules, plus the round trip of the preceding handshake.
     for (rate, published) in [("10Mbit", 4.1), ("100Mbit", 5.7)] {
         let result = run(&scenario(
             10,
@@ -179,7 +180,8 @@ fn start_up_is_quick_and_stays_within_the_buffer() {
 
 #[test]
 fn foreign_traffic_in_a_trickle_leaves_the_interval_alone() {
-    // A few plain packets per round trip: what they leave to the law moves all the time.
+    // A few plain packets per round trip, so that the capacity left to the law changes all the
+    // time.
     let mixed = format!(
         "{}[[flow]]\nname = \"trickle\"\nfrom = \"S\"\nto = \"D\"\nalgorithm = \"cubic\"\n\
          receive_window = 6000\n",
@@ -210,12 +212,13 @@ fn without_routers_it_is_cubic() {
         )
     };
     let ((ours, drops), (cubic, cubic_drops)) = (one(BEST), one("cubic"));
-    // Few packets carry a shim once no router has answered.
+    // If no router has answered, only few packets carry a shim.
     assert!(ours >= 0.99 * cubic, "{ours} {cubic}");
     assert!(drops <= 1.1 * cubic_drops, "{drops} {cubic_drops}");
 }
 
-/// A hop from `S` to `R` and one from `R` to `D`, each with its rate and controller; 100 ms in all.
+/// A hop from `S` to `R` and one from `R` to `D`, each with its rate and controller, and 100 ms in
+/// total.
 fn two_hops(hops: [(&str, &str); 2], sender: &str) -> RunResult {
     let hop = |name, from, to, (rate, controller)| {
         format!(
@@ -241,7 +244,7 @@ fn a_bottleneck_that_no_router_announces_is_found() {
         let drops = |result: &RunResult| result.links.iter().map(|link| link.drops).sum::<u64>();
         let (ours, cubic) = (two_hops(hops, BEST), two_hops(hops, "cubic"));
         let (goodput, bar) = (ours.flows[0].goodput_bps, cubic.flows[0].goodput_bps);
-        // A last loss may hold some in-order bytes back on either side.
+        // A last loss may delay some in-order bytes on either side.
         assert!(goodput >= 0.995 * bar, "{goodput} {bar}");
         assert!(drops(&ours) <= drops(&cubic), "{}", drops(&ours));
     }
@@ -264,7 +267,7 @@ fn a_queue_on_the_way_back_is_not_taken_for_one_ahead() {
 
 #[test]
 fn nothing_is_taken_for_lost_where_nothing_is() {
-    // Senders acknowledge what receivers tell them of flow control, in packets without a shim: they
+    // Senders acknowledge the flow control updates of receivers in packets without a shim, which
     // keep their place in the queue.
     let result = run(&scenario(
         12,
@@ -284,9 +287,9 @@ fn nothing_is_taken_for_lost_where_nothing_is() {
     }
 }
 
-/// A long flow over `hops` ports of 20 Mbit/s and 20 ms each, `crossing` flows over each of them:
-/// what the long flow has in the second half of the run, and what the least of the others has, in
-/// Mbit/s.
+/// A long flow over `hops` ports of 20 Mbit/s and 20 ms each, with `crossing` flows over each of
+/// these. Returns the rate of the long flow in the second half of the run, and the lowest rate of
+/// the others, in Mbit/s.
 fn parking_lot(sender: &str, hops: usize, crossing: usize, seed: u64) -> (f64, f64) {
     let mut text = format!("duration = \"40s\"\nseed = {seed}\nmeasure = [[\"20s\", \"40s\"]]\n");
     for hop in 0..hops {
@@ -316,7 +319,7 @@ fn parking_lot(sender: &str, hops: usize, crossing: usize, seed: u64) -> (f64, f
 
 #[test]
 fn a_flow_over_several_bottlenecks_has_what_cubic_has_or_more() {
-    // What CUBIC's long flow has differs by half from seed to seed: losses fall as they fall.
+    // The rate of CUBIC's long flow differs by half between seeds, because losses are random.
     let mean = |sender, hops, crossing| {
         let runs = (1..=3).map(|seed| parking_lot(sender, hops, crossing, seed));
         let (long, least) = runs.fold((0.0, 0.0), |sum, run| (sum.0 + run.0, sum.1 + run.1));
@@ -327,14 +330,14 @@ fn a_flow_over_several_bottlenecks_has_what_cubic_has_or_more() {
         let (bar, _) = mean("cubic", hops, crossing);
         println!("{hops} hops, {crossing} crossing: {ours}, CUBIC {bar}; others {least}");
         assert!(ours >= bar, "{hops}, {crossing}: {ours} {bar}");
-        // Nor does it take more than its share of any of them.
+        // It doesn't take more than its share from any of them, either.
         assert!(ours <= 1.1 * least, "{hops}, {crossing}: {ours} {least}");
     }
 }
 
-/// Through a port without a law the files wait behind the long flows' queue. At the law's own port
-/// CUBIC's files are sparse flows and do not wait: slow start on an idle path, 4 round trips. The
-/// law's files take one more, since they are not to fill the queue at once.
+/// Through a port without a law, files wait behind the queue of the long flows. At the law's own
+/// port, CUBIC's files are sparse flows and don't wait: slow start on an idle path takes 4 round
+/// trips. The law's files take one more, since they must not fill the queue at once.
 #[test]
 fn short_files_among_long_flows_take_no_longer_than_with_cubic() {
     let mean = |sender: &str, port: &str| {

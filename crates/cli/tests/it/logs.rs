@@ -1,4 +1,4 @@
-//! What a server logs, and what a terminal gets of names from elsewhere.
+//! What a server logs, and how a terminal shows names from elsewhere.
 
 use std::fs;
 
@@ -40,7 +40,7 @@ fn names_with_control_characters_reach_no_terminal() {
         }
     }
     for word in ["sent", "refused", "stored"] {
-        // A name with a bracket is looked for in a listing first, which is sent as well.
+        // A name with a bracket is first looked up in a listing, which is also sent.
         let mut lines = std::iter::repeat_with(|| server.logged(word, 10));
         let line = lines.find(|line| !line.contains(r#"name="""#)).unwrap();
         common::no_control_characters(line.as_bytes());
@@ -48,7 +48,7 @@ fn names_with_control_characters_reach_no_terminal() {
     }
 }
 
-/// A log that nobody reads, and whose pipe is full, holds up neither requests nor the end.
+/// If nobody reads the log and its pipe is full, neither requests nor the end are delayed.
 #[test]
 fn a_log_that_nobody_reads_holds_nothing_up() {
     use std::io::{BufRead, BufReader, Write};

@@ -58,7 +58,7 @@ mod units;
 mod xcp;
 mod xcp_i;
 
-/// The program under test.
+/// Returns the program under test.
 fn vcp_router() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_pathmark"));
     command.arg("vcp-router");

@@ -1,4 +1,4 @@
-//! Many small files at once, in one process: what the server confirms is a success.
+//! Many small files at once, in one process: if the server confirms a file, this is a success.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -19,7 +19,6 @@ use tempfile::TempDir;
 const FILES: usize = 3_000;
 const AT_ONCE: usize = 32;
 
-/// A server of `directory`, and a connection to it.
 async fn connected(directory: &TempDir) -> (Endpoint, Client) {
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     let key = rustls::pki_types::PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
@@ -49,8 +48,8 @@ async fn connected(directory: &TempDir) -> (Endpoint, Client) {
     (server, client.await.unwrap())
 }
 
-/// The server drops its part of a stream as soon as it has answered. The client may then have the
-/// end of its own part unsent.
+/// The server drops its part of a stream as soon as it has answered. At this time, the client may
+/// not have sent the end of its own part.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_confirmed_file_is_stored_whatever_became_of_the_stream() {
     let (there, here) = (TempDir::new().unwrap(), TempDir::new().unwrap());

@@ -1,4 +1,5 @@
-//! Usual mistakes at the command line: nothing moves, and the message says what to do next.
+//! Common mistakes at the command line: nothing is transferred, and the message says what to do
+//! next.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -11,7 +12,6 @@ use tempfile::TempDir;
 use crate::common::offered::Offered;
 use crate::common::{Server, json, pathmark};
 
-/// A server of `offered` that stores files.
 fn serve(offered: &Offered) -> Server {
     let directory = offered.path().to_str().unwrap();
     Server::start(&["serve", "--dir", directory, "--allow-put"])
@@ -145,7 +145,7 @@ fn mistakes_are_named() {
     assert_eq!(fs::read_dir(offered.path()).unwrap().count(), 2);
 }
 
-/// Names that are no text differ on the screen as they do on the disk, and can be typed.
+/// Names that are not valid text differ on the screen as they do on the disk, and can be typed.
 #[test]
 fn names_that_are_not_utf_8_differ() {
     let (offered, here) = (Offered::new(), TempDir::new().unwrap());
@@ -174,7 +174,7 @@ fn names_that_are_not_utf_8_differ() {
     assert_eq!(fetched.stdout, names[1], "{}", stderr(&fetched));
 }
 
-/// What is too deep for one run is a failure, in both directions.
+/// Directories that are too deep for one run are failures, in both directions.
 #[test]
 fn directories_that_are_too_deep_are_failures() {
     let (offered, here) = (Offered::new(), TempDir::new().unwrap());

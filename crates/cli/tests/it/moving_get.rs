@@ -1,4 +1,4 @@
-//! A file that is fetched while its client's socket changes.
+//! Fetching a file while the client's socket changes.
 
 use std::io::{BufRead, BufReader};
 use std::net::UdpSocket;
@@ -29,7 +29,8 @@ fn socket() -> UdpSocket {
     UdpSocket::bind("127.0.0.1:0").unwrap()
 }
 
-/// The command serves, the library fetches: under VCP, whose feedback is of one path, and CUBIC.
+/// The command serves and the library fetches, using VCP, whose feedback belongs to one path, and
+/// CUBIC.
 #[tokio::test]
 async fn a_get_goes_on_at_other_sockets() {
     let offered = Offered::new();

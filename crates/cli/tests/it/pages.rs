@@ -1,4 +1,5 @@
-//! The pages of results are those of today: the quick ones are made again and compared.
+//! Checks that the pages of results are up to date: the quick ones are generated again and
+//! compared.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
 
-/// Built-in scenarios of few packets; together they have senders and ports of each kind.
+/// Built-in scenarios with few packets, which together contain senders and ports of each kind.
 const QUICK: [&str; 4] = [
     "five-files",
     "parking-lot",
@@ -14,7 +15,7 @@ const QUICK: [&str; 4] = [
     "xcp-linux-fig5",
 ];
 
-/// What fails here is mended by `pathmark emulate --results docs/evidence/figures`, and by reading
+/// If this fails, run `pathmark emulate --results docs/evidence/figures`, and read
 /// `docs/evidence/reproduction.md`, which quotes the tables.
 #[test]
 fn pages_and_pictures_are_what_their_runs_give() {
@@ -25,7 +26,7 @@ fn pages_and_pictures_are_what_their_runs_give() {
             let path = directory.join(file);
             fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
         };
-        // A picture is many lines: the failure shows the first pair that differs.
+        // Since a picture has many lines, the failure only shows the first pair that differs.
         let (new, old) = (read(directory.path()), read(&docs));
         let differ = new.lines().zip(old.lines()).find(|(new, old)| new != old);
         assert_eq!(differ, None, "{file}");
@@ -47,7 +48,7 @@ fn pages_and_pictures_are_what_their_runs_give() {
     same("index.md");
 }
 
-/// Every page of a scenario stands for one that is built in, and each picture has its page.
+/// Every page belongs to a built-in scenario, and each picture has its page.
 #[test]
 fn every_built_in_scenario_has_its_page() {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/evidence/figures");
@@ -72,7 +73,7 @@ fn every_built_in_scenario_has_its_page() {
     assert!(pictures.iter().all(of_a_page), "{pictures:?}");
 }
 
-/// Numbers with a point or with commas between thousands, without the commas.
+/// Returns the numbers with a point or with commas between thousands, without the commas.
 fn figures(text: &str) -> Vec<String> {
     let numbers = text.split(|c: char| !(c.is_ascii_digit() || c == '.' || c == ','));
     let numbers = numbers.map(|number| number.trim_matches(['.', ',']));
@@ -80,7 +81,7 @@ fn figures(text: &str) -> Vec<String> {
     figures.map(|number| number.replace(',', "")).collect()
 }
 
-/// The pages that a piece of the summary links to, as one text.
+/// Returns the text of all pages to which a part of the summary links.
 fn linked(text: &str) -> String {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/evidence/figures");
     let links = text.split("](figures/").skip(1);
@@ -90,8 +91,8 @@ fn linked(text: &str) -> String {
         .collect()
 }
 
-/// Each figure of a row of `reproduction.md` is on the page that the row links to, or the row above
-/// it; each figure of its prose is on a page that its section links to.
+/// Each figure of a row in `reproduction.md` must be on the page to which this row or the row above
+/// it links. Each figure of its prose must be on a page to which its section links.
 #[test]
 fn the_summary_copies_its_figures() {
     let summary = include_str!("../../../../docs/evidence/reproduction.md");
@@ -115,8 +116,8 @@ fn the_summary_copies_its_figures() {
     assert!(checked > 80, "{checked}");
 }
 
-/// A page names the test that holds what it says: a test that is renamed or removed takes its
-/// sentence along. Names of five words and more are tests'.
+/// Pages name the tests that prove their statements, so these tests must exist. Names with five or
+/// more words are those of tests.
 #[test]
 fn tests_that_pages_name_exist() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -143,7 +144,6 @@ fn tests_that_pages_name_exist() {
     assert!(named > 20, "{named}");
 }
 
-/// Files with an extension beneath a directory.
 fn walk(directory: &Path, extension: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(directory).unwrap() {

@@ -1,4 +1,4 @@
-//! Key figures of the papers' experiments, as the built-in scenarios give them.
+//! Key figures of the papers' experiments, reproduced by the built-in scenarios.
 //! `docs/evidence/figures` has all of them.
 
 use std::ops::ControlFlow;
@@ -8,7 +8,7 @@ use pathmark_emulator::result::{LinkResult, RunResult};
 use pathmark_emulator::scenario::Change;
 use pathmark_lab::sweep::{Sweep, cases};
 
-/// Runs of a built-in scenario: its variant, and its result.
+/// Returns the runs of a built-in scenario, each with its variant and result.
 fn runs(
     name: &str,
     changes: &[&str],
@@ -52,7 +52,7 @@ fn median(values: &[f64]) -> f64 {
 }
 
 fn completion(result: &RunResult) -> f64 {
-    // A file that did not arrive took all the time there was.
+    // A file that did not arrive counts with the whole duration.
     mean(
         result
             .flows
@@ -141,8 +141,8 @@ fn figure_5_time_to_80_percent() {
             queue < 0.5 && our_queue < 0.5,
             "{rate}: {queue}, {our_queue}"
         );
-        // At 10 Mbit/s the two lie within a fifth of a round trip; the faster the link, the more
-        // the defaults gain.
+        // At 10 Mbit/s the two differ by less than a fifth of a round trip; the faster the link,
+        // the more the defaults gain.
         let slack = if rate.ends_with("=10Mbit") { 1.05 } else { 1.0 };
         assert!(ours < slack * published, "{rate}: {ours} s, {published} s");
     }
@@ -213,8 +213,8 @@ fn bursts_of_loss_and_of_lost_acknowledgements() {
     );
     let clean = runs("vcp-linux-fig3", &[], &["seed=1..1"], &["newreno+red"]);
     let clean = mean(clean.iter().map(|(_, result)| completion(result)));
-    // Twelve channels, variant by variant, and the median of three seeds: with 3 % of loss, a flow
-    // may try for long whether it goes with the rate, or end within a burst.
+    // Twelve channels, variant by variant, and the median of three seeds. With 3 % loss, a flow may
+    // take long even if it follows the rate, or may end within a burst.
     let channels = |name: &str| -> Vec<f64> {
         let of = all.iter().filter(|(variant, _)| variant == name);
         let all: Vec<f64> = of.map(|(_, result)| completion(result)).collect();

@@ -1,8 +1,8 @@
-//! The emulator against reality: the same scenario under a virtual clock, and in real time through
-//! router processes on TUN interfaces.
+//! The emulator compared with reality: the same scenario with a virtual clock, and in real time
+//! through router processes on TUN interfaces.
 //!
-//! Where the machine forbids namespaces or TUN, this fails and says so: there is no other way to
-//! know.
+//! If the machine forbids namespaces or TUN, these tests fail with the reason, because there is no
+//! other way to compare them.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -18,7 +18,7 @@ use tokio::task::block_in_place;
 use crate::quick_start::{Served, program};
 
 const TOP: &str = "duration = \"30s\"\n";
-/// With `auto`, where all five ask for a rate to start with at once, mean goodput was 1.3 and 1.4
+/// With `auto`, where all five request a starting rate at once, the mean goodput was 1.3 and 1.4
 /// Mbit/s over TUN, and 0.9 in the emulator.
 const FILES: &str = r#"
 [[flow]]
@@ -30,9 +30,9 @@ count = 5
 bytes = 1_000_000
 "#;
 
-/// The demonstration's path; `more` goes into the link's table. The interval is pinned: 401 ms of
-/// round trip are just below a border of the classes that `auto` goes by, and the first
-/// sample of a machine under load lies beyond it.
+/// The demonstration's path; `more` is added to the link's table. The interval is fixed: a round
+/// trip of 401 ms is just below a boundary of the classes that `auto` uses, and on a machine under
+/// load the first sample exceeds it.
 fn path(more: &str) -> String {
     format!(
         "[[link]]\nname = \"bottleneck\"\nfrom = \"S\"\nto = \"D\"\nduplex = true\nrate \
@@ -134,7 +134,7 @@ async fn what_the_test_bed_cannot_show_is_refused() {
     }
 }
 
-/// A satellite link whose ports answer, with or without routers in front of it that do not.
+/// A satellite link whose ports answer, with or without routers in front of it that don't.
 struct Satellite {
     controller: &'static str,
     plain_hops: bool,
@@ -142,7 +142,7 @@ struct Satellite {
 }
 
 impl Satellite {
-    /// Keys of a port towards the client and of one back.
+    /// Returns the keys of a port toward the client and of one in the other direction.
     fn ports(&self) -> [String; 2] {
         let port = |rate: &str| {
             format!(
@@ -154,8 +154,8 @@ impl Satellite {
         [port("20Mbit"), port("4Mbit")]
     }
 
-    /// Seconds from the end of the handshake to the end of a file, by `serve` and `get`. A router
-    /// without a law and the kernel behind it are two plain hops.
+    /// Returns the seconds from the end of the handshake to the end of a file, using `serve` and
+    /// `get`. A router without a law and the kernel behind it are two plain hops.
     fn real(&self) -> f64 {
         let [forward, reverse] = self.ports();
         let plain = || "rate = \"1Gbit\"\ncontroller = \"none\"\n".to_owned();
@@ -173,7 +173,7 @@ impl Satellite {
         figures["seconds"].as_f64().unwrap()
     }
 
-    /// The same in the emulator, whose flows begin with the handshake.
+    /// Returns the same in the emulator, whose flows begin with the handshake.
     fn emulated(&self) -> f64 {
         let link = |name: &str, ends: [&str; 2], keys: &str| {
             let [from, to] = ends;
@@ -203,8 +203,8 @@ impl Satellite {
     }
 }
 
-/// Downloads take as long as emulated ones do where routers answer, and where other routers on the
-/// path do not.
+/// Downloads take as long as emulated ones if routers answer, and also if other routers on the path
+/// don't.
 #[test]
 fn downloads_behind_plain_hops_take_as_long_as_emulated() {
     for controller in ["vcp+bise", "xcp"] {

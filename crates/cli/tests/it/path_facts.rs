@@ -1,5 +1,5 @@
-//! What a sender learns of a path from kernels: hops that do not mark, by IP's TTL, and sizes that
-//! an interface does not carry. Over real sockets, TUN interfaces and routers.
+//! What a sender learns about a path from kernels: hops that do not mark, by using IP's TTL, and
+//! sizes that an interface doesn't carry. Over real sockets, TUN interfaces and routers.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -26,8 +26,8 @@ fn hop(controller: &str) -> Hop {
     }
 }
 
-/// A sender by `algorithm` that has sent a file through routers with these controllers, over
-/// interfaces of that MTU. Between two routers lies a kernel that forwards.
+/// Returns a sender that uses `algorithm` and has sent a file through routers with these
+/// controllers, over interfaces with this MTU. Between two routers, a kernel forwards the packets.
 async fn sender(algorithm: &str, mtu: u32, controllers: &[&str]) -> Connection {
     let program = RouterProgram {
         program: env!("CARGO_BIN_EXE_pathmark").into(),
@@ -65,7 +65,7 @@ async fn sender(algorithm: &str, mtu: u32, controllers: &[&str]) -> Connection {
     sender
 }
 
-/// `unmarked_hop` of the sender's last feedback.
+/// Returns `unmarked_hop` of the sender's latest feedback.
 async fn unmarked_hop(algorithm: &str, controllers: &[&str]) -> Option<bool> {
     let sender = sender(algorithm, 1500, controllers).await;
     match sender.path_report().feedback {
@@ -93,8 +93,8 @@ async fn hops_that_do_not_mark_show_in_the_ttl() {
     });
 }
 
-/// Whom the sender obeys in the end, and why not routers: past a plain hop it does once a router
-/// was full. XCP-i routers without an estimate say so.
+/// Which controller the sender finally obeys, and why not that of the routers. Past a plain hop, it
+/// obeys routers once one was full. XCP-i routers without an estimate report this.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn why_routers_do_not_steer() {
     block_in_place(|| {
@@ -121,8 +121,8 @@ async fn why_routers_do_not_steer() {
     });
 }
 
-/// On an interface of 1300 bytes, 1272 fit. The kernel refuses larger packets at once, so each size
-/// that is too large is tried once.
+/// On an interface of 1300 bytes, 1272 fit. Since the kernel immediately refuses larger packets,
+/// each size that is too large is only tried once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sizes_that_the_interface_does_not_carry_are_tried_once() {
     let sender = sender("cubic", 1300, &["none"]).await;

@@ -38,7 +38,6 @@ fn target(address: SocketAddr) -> Target {
     address.to_string().parse().unwrap()
 }
 
-/// A target that echoes connections.
 async fn echo() -> Target {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let target = target(listener.local_addr().unwrap());
@@ -54,7 +53,7 @@ async fn echo() -> Target {
     target
 }
 
-/// A place with tokens.
+/// Returns a directory with tokens.
 fn place(tokens: &str) -> TempDir {
     let place = TempDir::new().unwrap();
     write(&place.path().join("tokens"), tokens);
@@ -71,7 +70,7 @@ async fn bounded<T>(test: impl Future<Output = T>) -> T {
     tokio::time::timeout(limit, test).await.expect("in time")
 }
 
-/// Starts a proxy of these arguments, and returns the object that it prints.
+/// Starts a proxy with these arguments, and returns the object that it prints.
 fn start(arguments: &[&str]) -> (Server, serde_json::Value) {
     let mut command = pathmark(&[&["proxy"], arguments, &["--json", "--show-uri"]].concat());
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -152,7 +151,7 @@ async fn a_reload_keeps_flows_and_revokes_tokens() {
         let to = echo().await;
         let (mut kept_read, mut kept_write) = tunnel(uri(0)).tcp(&to).await.unwrap();
         let (mut gone_read, _gone_write) = tunnel(uri(1)).tcp(&to).await.unwrap();
-        // What is wrong changes nothing.
+        // An invalid file changes nothing.
         write(&place.path().join("tokens"), "a\n");
         server.process.signal(Signal::SIGHUP);
         let line = server.logged("stays as it was", 20);

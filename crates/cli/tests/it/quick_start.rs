@@ -1,5 +1,5 @@
-//! Granted starts for real: files through `vcp-router` on TUN interfaces, between processes of
-//! their own.
+//! Granted starts in reality: files through `vcp-router` on TUN interfaces, between separate
+//! processes.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -20,7 +20,7 @@ pub(crate) fn program() -> RouterProgram {
     }
 }
 
-/// 20 Mbit/s and 50 ms each way.
+/// Returns a hop of 20 Mbit/s and 50 ms each way.
 fn hop(controller: &str) -> Hop {
     let port = |controller: &str| {
         format!(
@@ -38,14 +38,14 @@ fn pathmark(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_pathmark"));
     command
         .args(arguments)
-        // No run knows of an earlier one.
+        // Each run starts without state of earlier ones.
         .env("XDG_STATE_HOME", "/dev/null")
         .stdin(Stdio::null())
         .stdout(Stdio::piped());
     command
 }
 
-/// What a server says once it accepts connections.
+/// Returns what a server prints once it accepts connections.
 fn said(process: &mut ChildGuard) -> Value {
     let mut line = String::new();
     BufReader::new(process.child().stdout.take().unwrap())
@@ -54,7 +54,7 @@ fn said(process: &mut ChildGuard) -> Value {
     serde_json::from_str(&line).unwrap()
 }
 
-/// A server of a file.
+/// A server of one file.
 pub(crate) struct Served<'a> {
     chain: &'a Chain,
     _process: ChildGuard,
@@ -64,7 +64,8 @@ pub(crate) struct Served<'a> {
 }
 
 impl<'a> Served<'a> {
-    /// It sends by the first of these laws unless it is asked for another one of them.
+    /// Starts a server that uses the first of these laws, unless the client requests another of
+    /// them.
     pub(crate) fn by(chain: &'a Chain, laws: &str, bytes: usize) -> Self {
         let directory = Offered::new();
         std::fs::write(directory.path().join("file"), vec![7; bytes]).unwrap();
@@ -84,7 +85,7 @@ impl<'a> Served<'a> {
         }
     }
 
-    /// Figures of the file as `get --cc` fetched it, with this directory for state.
+    /// Fetches the file by `get --cc` with this directory for state, and returns the figures.
     pub(crate) fn get(&self, cc: &str, state: &Path) -> Value {
         let here = TempDir::new().unwrap();
         let target = format!("{SENDER}:4433/file");
@@ -105,7 +106,7 @@ impl<'a> Served<'a> {
     }
 }
 
-/// Figures of a file of 1 MB that `get --cc` fetched.
+/// Fetches a file of 1 MB by `get --cc`, and returns the figures.
 fn fetch(chain: &Chain, cc: &str) -> Value {
     let served = Served::by(chain, "vcp+bise+wlte,cubiq,ada,auto,cubic", 1_000_000);
     served.get(cc, Path::new("/dev/null"))
@@ -118,13 +119,13 @@ fn grants(chain: &Chain, router: usize) -> Value {
     state["links"][0]["controller"]["grants"].clone()
 }
 
-/// 1 MB takes 0.42 s of the wire and 0.2 s of the question; slow start from ten packets over 200 ms
-/// takes five round trips more.
+/// 1 MB takes 0.42 s on the wire, and the request takes 0.2 s. Slow start from ten packets over 200
+/// ms would take five round trips more.
 #[test]
 fn two_routers_grant_a_file_its_rate() {
     undisturbed(|| {
-        // Each law has routers of its own: what counts as in use is the busiest 200 ms of the last
-        // second, and a file that ended within it lowers the next grant.
+        // Each law gets new routers, because the rate in use is that of the busiest 200 ms of the
+        // last second, so that a file that ended within this time would lower the next grant.
         let fresh = |cc: &str| {
             let hops = [hop("quick-start"), hop("quick-start")];
             let chain = Chain::new(program(), 1500, &hops).unwrap();
@@ -147,12 +148,12 @@ fn two_routers_grant_a_file_its_rate() {
     });
 }
 
-/// A first download is granted nearly all of an idle link. A second one right after would get
-/// less: what counts as in use is the busiest 200 ms of the last second.
+/// A first download is granted almost all of an idle link. A second download right afterwards would
+/// get less, because the rate in use is that of the busiest 200 ms of the last second.
 #[test]
 fn two_routers_grant_auto_its_rate() {
     undisturbed(|| {
-        // 0.6 of CUBIC's time on an idle machine; on a busy one hosts and routers run late.
+        // 0.6 of CUBIC's time on an idle machine; on a busy one, hosts and routers are late.
         const SHARE: f64 = 0.9;
         for controller in ["vcp+bise", "xcp", "quick-start"] {
             let chain = Chain::new(program(), 1500, &[hop(controller), hop(controller)]).unwrap();
@@ -163,7 +164,7 @@ fn two_routers_grant_auto_its_rate() {
             assert_eq!(figures["start"], "used", "{controller}");
             assert_eq!(figures["packets_lost"], 0, "{controller}");
             let approved = figures["approved_bps"].as_f64().unwrap();
-            // 85 % of 20 Mbit/s, less what the handshake took of one sample.
+            // 85 % of 20 Mbit/s, minus what the handshake took in one sample.
             assert!(
                 (14e6..17.1e6).contains(&approved),
                 "{controller}: {approved}"
@@ -180,13 +181,13 @@ fn two_routers_grant_auto_its_rate() {
     });
 }
 
-/// A request was granted. It is repeated where a machine under load holds the answer up for more
-/// than two round trips.
+/// Checks that a request was granted. It is repeated if a machine under load delays the answer for
+/// more than two round trips.
 fn once_or_twice(grants: &Value) -> bool {
     matches!(grants["granted"].as_u64(), Some(1 | 2))
 }
 
-/// A kernel between the routers takes 1 off the IP TTL and knows nothing of Quick-Start.
+/// A kernel between the routers decrements the IP TTL by 1 and doesn't know Quick-Start.
 #[test]
 fn with_a_plain_router_between_starts_are_careful_and_nothing_stalls() {
     undisturbed(|| {
@@ -197,41 +198,42 @@ fn with_a_plain_router_between_starts_are_careful_and_nothing_stalls() {
             ("vcp+bise", "auto"),
         ] {
             let chain = Chain::new(program(), 1500, &[hop(controller), hop(controller)]).unwrap();
-            // What CUBIC brings would count as in use, and it asks for no grant itself.
+            // The traffic of CUBIC would count as in use, and CUBIC doesn't request a grant.
             let figures = fetch(&chain, cc);
             let plain = fetch(&chain, "cubic");
             println!("{controller}, {cc}: {figures}");
             let seconds = |figures: &Value| figures["seconds"].as_f64().unwrap();
             assert_eq!(figures["packets_lost"], 0, "{controller}, {cc}");
-            // RFC 4782 makes the answer void; `auto` begins with half of the rate.
+            // RFC 4782 makes the answer invalid; `auto` starts at half of the rate.
             if cc == "cubiq" {
                 assert_eq!(figures["approved_bps"], Value::Null, "{controller}, {cc}");
                 assert_eq!(figures["start"], "partial", "{controller}, {cc}");
             } else {
                 assert_eq!(figures["start"], "used", "{controller}, {cc}");
             }
-            // Laws that routers steer may be faster than CUBIC without a grant; none is slower.
+            // Laws that follow routers may be faster than CUBIC without a grant; none is slower.
             let ratio = seconds(&figures) / seconds(&plain);
             let least = if cc == "cubiq" { 0.8 } else { 0.3 };
             assert!(
                 (least..1.3).contains(&ratio),
                 "{controller}, {cc}: {plain} {figures}"
             );
-            // Both granted: that they are not alone shows at the sender.
+            // Both routers granted the request. Only the sender notices the hop without feedback.
             assert!(once_or_twice(&grants(&chain, 0)), "{controller}, {cc}");
             assert!(once_or_twice(&grants(&chain, 1)), "{controller}, {cc}");
         }
     });
 }
 
-/// A port counts as in use what the busiest 200 ms of the last second brought. A router reports no
-/// end of that time, so the test waits for a second and such a period, and 300 ms for timers.
+/// Waits until ports count as idle. A port's rate in use is that of the busiest 200 ms of the last
+/// second. Since a router doesn't report the end of this time, the test waits for a second, such a
+/// period, and 300 ms for timers.
 #[expect(clippy::disallowed_methods, reason = "real time passes at the routers")]
 fn until_ports_are_idle() {
     std::thread::sleep(Duration::from_millis(1500));
 }
 
-/// Figures of the first and of a second process that fetches from a server, of one user.
+/// Returns the figures of two consecutive processes of the same user that fetch from a server.
 fn fetch_twice(chain: &Chain, cc: &str) -> [Value; 2] {
     let state = TempDir::new().unwrap();
     let served = Served::by(chain, cc, 1_000_000);
@@ -246,8 +248,8 @@ fn fetch_twice(chain: &Chain, cc: &str) -> [Value; 2] {
     [first, second]
 }
 
-/// The second begins with the granted flight, and saves the round trip of 200 ms that the first one
-/// asked in.
+/// The second one starts with the granted flight, and saves the round trip of 200 ms that the first
+/// one needed for its request.
 #[test]
 fn a_second_get_of_a_server_begins_with_its_granted_flight() {
     undisturbed(|| {
@@ -264,8 +266,8 @@ fn a_second_get_of_a_server_begins_with_its_granted_flight() {
     });
 }
 
-/// What arrived through a path on which a router does not take part is known as well. That router
-/// approves nothing, and the question costs nothing.
+/// The rate over a path on which a router doesn't take part is remembered as well. This router
+/// approves nothing, and the request costs nothing.
 #[test]
 fn a_second_get_behind_a_plain_router_takes_as_long_as_the_first() {
     undisturbed(|| {

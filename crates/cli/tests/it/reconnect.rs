@@ -1,4 +1,4 @@
-//! Clients that connect again: a server that comes back, and one that never does.
+//! Clients that connect again: to a server that returns, and to one that never does.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -9,10 +9,9 @@ use tempfile::TempDir;
 use crate::common::offered::{Offered, until};
 use crate::common::{Process, Server, object, pathmark};
 
-/// More than both sides hold of a file that is under way.
+/// More than both sides buffer of a file in transfer.
 const BYTES: usize = 10_000_000;
 
-/// A server of `offered` at `address`.
 fn serve(offered: &Offered, address: &str) -> Server {
     let directory = offered.path().to_str().unwrap();
     let arguments = [

@@ -11,7 +11,7 @@ use crate::common::gate::Gate;
 use crate::common::offered::{Offered, settle, until_unfinished};
 use crate::common::{Process, Server, json, pathmark};
 
-/// Writes a new certificate and its key; the certificate's pin.
+/// Writes a new certificate and its key, and returns the certificate's pin.
 fn certify(directory: &Path) -> String {
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     fs::write(directory.join("cert.pem"), made.cert.pem()).unwrap();
@@ -52,7 +52,7 @@ fn a_hangup_renews_the_certificate_and_an_open_transfer_goes_on() {
     json(&list(&new));
     assert_eq!(list(&old).status.code(), Some(1));
 
-    // Files that are of no use leave the server as it is.
+    // Invalid files leave the server unchanged.
     fs::write(&key, "-----BEGIN").unwrap();
     server.process.signal(Signal::SIGHUP);
     server.logged("certificate and key stay as they are", 10);

@@ -1,4 +1,4 @@
-//! Uploads that were interrupted: `put` goes on with them.
+//! Interrupted uploads, which `put` continues.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -50,7 +50,7 @@ impl Scene {
         command
     }
 
-    /// Bytes of the unfinished file on the server.
+    /// Returns the bytes of the unfinished file on the server.
     fn arrived(&self) -> u64 {
         let entries = fs::read_dir(self.offered.path()).unwrap();
         let sizes = entries.filter_map(|entry| entry.unwrap().metadata().ok());
@@ -98,7 +98,7 @@ fn a_client_that_was_killed_goes_on() {
     let output = scene.put(&server, &[]).output().unwrap();
     assert!(resumed(&output) >= 4_000_000, "{output:?}");
     scene.is_stored();
-    // The log has the name of the file, not that of the upload's resource.
+    // The log contains the name of the file rather than that of the upload's resource.
     server.logged("stored client=127.0.0.1", 30);
 }
 
@@ -121,7 +121,7 @@ fn a_server_that_was_killed_takes_the_rest() {
     drop(server);
 }
 
-/// A source with the size and time of another one is sent whole.
+/// A source that was replaced by one with the same size and time is sent from the beginning.
 #[test]
 fn a_source_that_was_replaced_is_sent_whole() {
     let scene = Scene::new();
@@ -136,7 +136,7 @@ fn a_source_that_was_replaced_is_sent_whole() {
     scene.is_stored();
 }
 
-/// Writes other content into a file, whose size and time stay.
+/// Writes other content into a file, keeping its size and time.
 fn rewrite(path: &Path) {
     let modified = fs::metadata(path).unwrap().modified().unwrap();
     let content = fs::read(path).unwrap();

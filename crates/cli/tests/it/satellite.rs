@@ -1,4 +1,4 @@
-//! `docs/start/satellite.md`, run from its text: all blocks of commands, in their own namespaces.
+//! Runs all blocks of commands in `docs/start/satellite.md`, in separate namespaces.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 const DOCUMENT: &str = include_str!("../../../../docs/start/satellite.md");
 
-/// The blocks that are to be run, in one script.
+/// Returns the blocks to run, as one script.
 fn script() -> String {
     let blocks = DOCUMENT.split("\n```sh\n").skip(1);
     let blocks = blocks.map(|block| block.split("\n```\n").next().unwrap());
@@ -19,7 +19,7 @@ fn script() -> String {
     script.join("\n")
 }
 
-/// Puts the two programs that the tutorial calls into a directory.
+/// Copies the two programs that the tutorial calls into a directory.
 fn programs(directory: &Path) {
     let pathmark = env!("CARGO_BIN_EXE_pathmark");
     std::os::unix::fs::symlink(pathmark, directory.join("pathmark")).unwrap();

@@ -57,7 +57,7 @@ impl House {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// Starts a tunnel; the addresses of its listeners, IPv4 only.
+    /// Starts a tunnel, and returns the addresses of its IPv4 listeners.
     fn tunnel(&self, token: &str, arguments: &[&str]) -> (Process, Vec<SocketAddr>) {
         let Server { address, pin, .. } = &self.server;
         let mut command = pathmark(&["tunnel", "--json"]);
@@ -81,7 +81,7 @@ impl House {
     }
 }
 
-/// Writes a file that no other user may read.
+/// Writes a file that no other user can read.
 fn write(path: &Path, text: &str) {
     fs::write(path, text).unwrap();
     fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
@@ -102,7 +102,8 @@ fn echo() -> SocketAddr {
     address
 }
 
-/// A connection through a forward returns what is written: false if it is reset.
+/// Returns true if a connection through a forward returns what is written, and false if it is
+/// reset.
 fn echoes(forward: SocketAddr) -> bool {
     let mut stream = TcpStream::connect(forward).unwrap();
     stream.set_read_timeout(Some(WAIT)).unwrap();
@@ -141,7 +142,7 @@ fn files_and_flows_have_one_port() {
     assert_eq!(shown["counts"]["tcp_flows"], 1);
     assert_eq!(shown["counts"]["udp_flows"], 1);
 
-    // Another token: the tunnel's is revoked, and files are served.
+    // After the token is replaced, the tunnel's token is revoked, but files are still served.
     let tokens = house.place.path().join("tokens");
     write(&tokens, "b fedcba9876543210\n");
     house.server.process.signal(Signal::SIGHUP);
@@ -152,7 +153,6 @@ fn files_and_flows_have_one_port() {
     assert!(echoes(listeners[0]));
 }
 
-/// Any client of HTTP/3: files and tunnels share a connection.
 #[tokio::test(flavor = "multi_thread")]
 async fn requests_and_tunnels_share_a_connection() {
     let house = House::new(TempDir::new().unwrap(), &format!("a {TOKEN}\n"), &[]);
@@ -166,7 +166,7 @@ async fn requests_and_tunnels_share_a_connection() {
     let link = link.await.unwrap();
     let settings = link.peer_settings().await.unwrap();
     assert!(settings.connect_protocol && settings.datagrams);
-    // More than the streams that a server allows at first.
+    // More streams than a server allows at first.
     let probes = async {
         for _ in 0..300 {
             link.probe().await.unwrap();
@@ -205,7 +205,7 @@ async fn requests_and_tunnels_share_a_connection() {
     assert_eq!(&got, b"after");
 }
 
-/// The arguments of `serve` are in the place of these keys.
+/// These keys are replaced by arguments of `serve`.
 #[test]
 fn a_configuration_with_its_own_port_is_refused() {
     let offered = Offered::new();
@@ -229,7 +229,7 @@ fn a_configuration_with_its_own_port_is_refused() {
     }
 }
 
-/// Makes a certificate and its key, each in a file: the pin.
+/// Creates a certificate and its key in separate files, and returns the pin.
 fn certificate(place: &Path, name: &str) -> Pin {
     let made = rcgen::generate_simple_self_signed([name.to_owned()]).unwrap();
     let key = place.join(format!("{name}.key"));
@@ -266,7 +266,7 @@ fn a_user_is_known_by_the_certificate_that_the_tunnel_shows() {
     assert_eq!(output.status.code(), Some(2), "{stderr}");
     assert!(stderr.contains("the URI has no token"), "{stderr}");
 
-    // Its line is gone: flows of an open connection end, and none begins.
+    // After removing the user's line, flows of an open connection end, and no new ones can start.
     let arguments = [
         "--client-cert",
         &place.join("known.pem").display().to_string(),

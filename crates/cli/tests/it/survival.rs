@@ -1,5 +1,5 @@
-//! Transfers that something befalls: correct bytes, or a named failure. Real sockets, processes and
-//! file systems.
+//! Disturbed transfers result in correct bytes or in a failure with its reason. Real sockets,
+//! processes and file systems.
 
 use std::fs::{self, File, FileTimes};
 use std::os::unix::fs::symlink;
@@ -12,7 +12,7 @@ use crate::common;
 use crate::common::offered::{Offered, settle, unfinished_bytes, until_unfinished};
 use crate::common::{Process, Server, json, pathmark};
 
-/// Bytes that do not repeat.
+/// Returns bytes that do not repeat.
 fn content(bytes: usize) -> Vec<u8> {
     let words = (0..bytes as u64 / 8).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
     words.flatten().collect()
@@ -38,7 +38,7 @@ fn get(server: &Server, name: &str, out: &TempDir) -> Output {
     pathmark(&get).output().unwrap()
 }
 
-/// A get that may write files of this number of kB at most.
+/// Runs a `get` that can only write files of up to this number of kB.
 fn limited_get(server: &Server, name: &str, out: &TempDir, most: usize) -> Output {
     let line = format!("ulimit -f {most}; exec \"$0\" \"$@\"");
     let target = format!("{}/{name}", server.address);
@@ -65,7 +65,7 @@ fn names(directory: &Path) -> Vec<String> {
     names
 }
 
-/// A server that is killed and started again ends the transfer, and the next one goes on.
+/// A server that is killed and started again ends the transfer, and the next transfer continues it.
 #[test]
 fn a_get_goes_on_after_its_server_was_killed() {
     let (there, here) = (Offered::new(), TempDir::new().unwrap());
@@ -80,13 +80,13 @@ fn a_get_goes_on_after_its_server_was_killed() {
     failed(&client.finish(), "bytes that arrived are kept");
     let left = unfinished_bytes(here.path());
     let said = json(&get(&server, "large", &here));
-    // The mark at its end says that the part is not whole.
+    // The mark at its end shows that the part is not complete.
     assert_eq!(said["files"][0]["resumed_bytes"], left);
     assert!(fs::read(here.path().join("large")).unwrap() == large);
     assert_eq!(names(here.path()), ["large"]);
 }
 
-/// The client may write files of 1 MB at most, and keeps what it has.
+/// The client can only write files of up to 1 MB, and keeps what it has.
 #[test]
 fn a_broken_get_goes_on_where_it_stopped() {
     let (there, here) = (Offered::new(), TempDir::new().unwrap());
@@ -103,7 +103,7 @@ fn a_broken_get_goes_on_where_it_stopped() {
     assert_eq!(names(here.path()), ["f"]);
 }
 
-/// A part is of no use once its file was written to, though size and times are what they were.
+/// After its file was changed, a part can't be used any more, even if size and time are the same.
 #[test]
 fn a_source_that_changed_between_two_attempts_is_fetched_whole() {
     let (there, here) = (Offered::new(), TempDir::new().unwrap());
@@ -151,12 +151,12 @@ fn a_link_in_the_place_of_the_destination_is_not_followed() {
         let put = pathmark(&[&put[..], more].concat()).output().unwrap();
         failed(&put, "a link");
     }
-    // What a link that leads out names is not there.
+    // A link that leads outside is treated as missing.
     failed(&get(&server, "link", &here), "there is no file");
     assert_eq!(fs::read(&kept).unwrap(), b"keep me");
 }
 
-/// Runs a command where `directory` is a file system of 1 MB.
+/// Runs a command for which `directory` is a file system of 1 MB.
 fn on_a_small_disk(directory: &Path, arguments: &[&str]) -> Command {
     let line = "mount -t tmpfs -o size=1m none \"$0\" && exec \"$@\"";
     let mut command = Command::new("unshare");
@@ -199,7 +199,7 @@ fn a_full_disk_is_named_on_either_side() {
         pathmark(&put).output().unwrap()
     };
     failed(&put(&source, "f"), "disk is full");
-    // What it had stored is removed, so that a smaller file has room.
+    // The stored part is removed, so that a smaller file has room.
     let small = here.path().join("small");
     write(&small, 900_000);
     let output = put(&small, "small");
@@ -246,7 +246,7 @@ fn a_directory_is_listed() {
         &ls(&format!("{}/none", server.address), &[]),
         "no directory of this name",
     );
-    // The name as URLs have it.
+    // The name as encoded in URLs.
     let here = TempDir::new().unwrap();
     let url = format!("https://{}/sub/x%20y", server.address);
     let get = ["get", &url, "-o", here.path().to_str().unwrap()];

@@ -1,4 +1,4 @@
-//! Directories, names for what is fetched, standard input and output, and limits of rate.
+//! Directories, names of fetched files, standard input and output, and rate limits.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use crate::common::offered::Offered;
 use crate::common::{Server, json, object, pathmark};
 
-/// A server of a directory that the test fills first.
+/// Starts a server of a directory that the test fills first.
 fn serve(fill: impl FnOnce(&Path), more: &[&str]) -> (Server, Offered) {
     let offered = Offered::new();
     fill(offered.path());
@@ -122,8 +122,8 @@ fn a_file_gets_another_name_or_goes_to_the_standard_output() {
     }
 }
 
-/// A device, a pipe and a link stay what they are: the content goes into them, and a file that a
-/// link leads to is replaced.
+/// A device, a pipe or a link isn't replaced: the content is written into it. However, a link to a
+/// file is replaced like a file.
 #[test]
 fn content_goes_into_what_is_no_file() {
     use std::os::unix::fs::{FileTypeExt, symlink};
@@ -165,7 +165,7 @@ fn content_goes_into_what_is_no_file() {
     symlink("file", &link).unwrap();
     let get = ["get", &source, "-o", link.to_str().unwrap(), "--json"];
     json(&run(&server, &get));
-    // A link to a file is replaced, as a file is: what it points to may be somebody else's.
+    // A link to a file is replaced like a file, because its target may belong to somebody else.
     assert!(!link.is_symlink() && fs::read(&link).unwrap() == content);
     assert_eq!(fs::read(file).unwrap(), b"before");
     let out = run(&server, &["get", &source, "-o", "/dev/stdout"]);
@@ -202,7 +202,7 @@ fn patterns_match_names_of_the_server() {
             .contains("no file of the server matches")
     );
     assert!(here.path().join("c.txt").exists());
-    // A file that has the pattern as its name is meant alone.
+    // A file that has the pattern as its name is the only match.
     let said = json(&run(
         &server,
         &["get", &at("[2020].mkv"), "-o", out, "--json"],
@@ -283,7 +283,7 @@ fn a_directory_is_stored_as_it_is() {
     let put = ["put", "-r", top.to_str().unwrap(), &server.address];
     let first = run(&server, &[&put[..], &["--json"]].concat());
     let said = object(&first);
-    // A link that leads out of what the server has is refused.
+    // A link that leads out of the server's directory is refused.
     assert_eq!(first.status.code(), Some(1));
     let error = said["error"].as_str().unwrap();
     assert!(

@@ -1,4 +1,4 @@
-//! Whom a client of files believes, and what a server is known by. Real sockets and processes.
+//! Which servers a client of files trusts, and how it identifies them. Real sockets and processes.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -23,13 +23,13 @@ fn serve(there: &Offered, listen: &str, more: &[&str]) -> Server {
     Server::of(pathmark(&[&serve[..], more].concat()))
 }
 
-/// Ends a server as `kill -9` does.
+/// Kills a server as `kill -9` does.
 fn kill(mut server: Server) {
     server.process.0.kill().unwrap();
     server.process.0.wait().unwrap();
 }
 
-/// A user, with a place for what is kept.
+/// A user with a directory for state.
 struct User {
     state: TempDir,
     out: TempDir,
@@ -70,7 +70,7 @@ fn a_new_server_is_believed_once_and_a_changed_key_is_refused() {
     let server = serve(&there, "127.0.0.1:0", &[]);
     let (address, pin) = (server.address.clone(), server.pin.clone());
     let target = format!("{address}/a");
-    // Without a terminal an unknown server is refused, and nothing is kept.
+    // Without a terminal, an unknown server is refused, and nothing is stored.
     refused(
         &user.get(&target, &[]),
         &["is not known", &pin, "--trust-new"],
@@ -86,7 +86,7 @@ fn a_new_server_is_believed_once_and_a_changed_key_is_refused() {
     assert_eq!(mode & 0o777, 0o600);
     assert!(user.get(&target, &[]).status.success());
 
-    // The key is kept next to the directory: the server that was started again is the same one.
+    // The key is stored next to the directory, so a restarted server is recognized.
     let mode = fs::metadata(there.key()).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     kill(server);
@@ -94,7 +94,7 @@ fn a_new_server_is_believed_once_and_a_changed_key_is_refused() {
     assert_eq!(server.pin, pin);
     assert!(user.get(&target, &[]).status.success());
 
-    // Another key at the same address is refused, with what to do; `--trust-new` is no way around.
+    // Another key at the same address is refused with instructions, even with `--trust-new`.
     kill(server);
     fs::remove_file(there.key()).unwrap();
     let server = serve(&there, &address, &[]);
@@ -109,7 +109,7 @@ fn a_new_server_is_believed_once_and_a_changed_key_is_refused() {
     for more in [&[][..], &["--trust-new"]] {
         refused(&user.get(&target, more), &words);
     }
-    // Who gives the pin knows better.
+    // An explicit pin takes precedence.
     assert!(user.get(&target, &["--pin", &server.pin]).status.success());
     let other = "00".repeat(32);
     refused(&user.get(&target, &["--pin", &other]), &["certificate"]);
@@ -132,7 +132,7 @@ fn where_no_key_can_be_kept_it_is_said() {
     assert!(text.contains("is not kept"), "{text}");
 }
 
-/// A certificate of an authority of the system needs no pin, and none is kept.
+/// A certificate from one of the system's authorities needs no pin, and none is stored.
 #[test]
 fn an_authority_of_the_system_vouches_for_names() {
     let (there, user) = (offered(), User::new());
@@ -159,11 +159,11 @@ fn an_authority_of_the_system_vouches_for_names() {
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{text}");
     assert!(!user.known_hosts().exists());
-    // The certificate is not one of this address.
+    // The certificate is not valid for this address.
     refused(&get("127.0.0.1", cert.as_ref()), &["is not known"]);
 }
 
-/// The key of stateless resets is kept with the certificate.
+/// The key of stateless resets is stored with the certificate.
 #[test]
 #[expect(
     clippy::disallowed_methods,
@@ -171,7 +171,7 @@ fn an_authority_of_the_system_vouches_for_names() {
 )]
 fn a_server_that_was_started_again_ends_old_connections_at_once() {
     let (there, user) = (offered(), User::new());
-    // A sparse file of 50 GB: the transfer lasts long, and the disk stays empty.
+    // A sparse file of 50 GB: the transfer takes long, but the disk stays empty.
     let large = fs::File::create(there.path().join("large")).unwrap();
     large.set_len(50_000_000_000).unwrap();
     let server = serve(&there, "127.0.0.1:0", &[]);
@@ -185,7 +185,7 @@ fn a_server_that_was_started_again_ends_old_connections_at_once() {
     let begun = std::time::Instant::now();
     let output = client.finish();
     assert_eq!(output.status.code(), Some(1));
-    // The client's probes are a round trip and some milliseconds apart.
+    // The interval between the client's probes is a round trip and some milliseconds.
     assert!(
         begun.elapsed() < Duration::from_secs(5),
         "{:?}",

@@ -12,7 +12,7 @@ use tokio::runtime::Runtime;
 use crate::common::{Process, pathmark};
 use crate::support::{Served, access, token};
 
-/// A proxy, and the file with the URI of its user.
+/// A proxy, and the file with its user's URI.
 struct Bed {
     directory: tempfile::TempDir,
     uri: String,
@@ -48,7 +48,7 @@ impl Bed {
         self.directory.path().join(name).display().to_string()
     }
 
-    /// Starts a tunnel; the addresses of its listeners, IPv4 only.
+    /// Starts a tunnel, and returns the addresses of its IPv4 listeners.
     fn start(&self, arguments: &[&str]) -> (Process, Vec<(String, SocketAddr)>) {
         let mut command = pathmark(&["tunnel", "--json"]);
         command.args(arguments);
@@ -77,7 +77,7 @@ impl Bed {
     }
 }
 
-/// A TCP target that reads to the end, and returns all of it with a text in front.
+/// A TCP target that reads to the end, and returns everything preceded by a text.
 fn target() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -102,7 +102,7 @@ fn connect(address: SocketAddr) -> TcpStream {
     stream
 }
 
-/// Writes, ends, and reads to the end.
+/// Writes, ends its direction, and reads to the end.
 fn ask(mut stream: TcpStream) -> String {
     stream.write_all(b"this").unwrap();
     stream.shutdown(Shutdown::Write).unwrap();
@@ -226,7 +226,7 @@ fn connect_says_why_there_is_no_connection() {
     }
 }
 
-/// A socket that takes datagrams and answers none, as behind a firewall.
+/// A socket that receives datagrams but never answers, as behind a firewall.
 #[test]
 fn a_network_that_blocks_udp_is_reported_within_3_s() {
     let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -252,8 +252,8 @@ fn a_network_that_blocks_udp_is_reported_within_3_s() {
     assert!(reported.unwrap().is_some());
 }
 
-/// Flows go on; listeners that stay accept; others come and go. A
-/// file with a fault changes nothing.
+/// Existing flows continue, and listeners that stay in the file accept new ones. Listeners can be
+/// added and removed. A file with an error changes nothing.
 #[test]
 fn a_reload_keeps_flows() {
     let bed = Bed::new();
@@ -290,7 +290,6 @@ fn a_reload_keeps_flows() {
         .1;
     let mut flow = connect(forward);
     flow.write_all(b"before ").unwrap();
-    // The flow is open.
     while shown()["flows"][0]["bytes_up"] != 7 {
         std::thread::yield_now();
     }
@@ -314,7 +313,7 @@ fn a_reload_keeps_flows() {
     assert_eq!(ask(connect(forward)), "you wrote this");
     assert_eq!(ask(flow), "you wrote before this");
 
-    // Another token: new flows have it.
+    // After changing the token, new flows use it.
     let other = bed.uri.replace(token("a").secret(), token("b").secret());
     std::fs::write(bed.path("proxy.uri"), other).unwrap();
     tunnel.signal(Signal::SIGHUP);
@@ -325,7 +324,6 @@ fn a_reload_keeps_flows() {
     assert_eq!(tunnel.0.wait().unwrap().code(), Some(0));
 }
 
-/// What comes from a pipe, line by line.
 fn lines(pipe: impl Read + Send + 'static) -> std::sync::mpsc::Receiver<String> {
     let (tell, lines) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
@@ -468,7 +466,7 @@ fn a_token_is_in_no_message() {
     assert!(stderr.contains("--uri-file FILE"), "{stderr}");
 }
 
-/// Bytes of a flow are not complete where the tunnel is stopped or killed.
+/// If the tunnel is stopped or killed, the data of a flow doesn't count as complete.
 #[test]
 fn a_tunnel_that_ends_resets_its_flows_and_leaves_none_at_the_proxy() {
     for signal in [Signal::SIGTERM, Signal::SIGKILL] {
@@ -486,7 +484,7 @@ fn a_tunnel_that_ends_resets_its_flows_and_leaves_none_at_the_proxy() {
         let ended = client.read(&mut [0]).unwrap_err();
         assert_eq!(ended.kind(), ErrorKind::ConnectionReset, "{signal}");
         if signal == Signal::SIGTERM {
-            // The proxy knows at once.
+            // The proxy notices this immediately.
             target
                 .set_read_timeout(Some(Duration::from_secs(5)))
                 .unwrap();
@@ -496,7 +494,8 @@ fn a_tunnel_that_ends_resets_its_flows_and_leaves_none_at_the_proxy() {
     }
 }
 
-/// The own certificate alone is made, and its pin printed, as the proxy's list of users has it.
+/// The client's own certificate can be created without a proxy. Its pin is printed in the format of
+/// the proxy's list of users.
 #[test]
 fn the_pin_of_the_own_certificate_is_printed_without_a_proxy() {
     let state = tempfile::tempdir().unwrap();
@@ -509,7 +508,7 @@ fn the_pin_of_the_own_certificate_is_printed_without_a_proxy() {
     let pin = String::from_utf8(first.stdout).unwrap();
     assert!(pin.starts_with("sha256:") && pin.len() == 72, "{pin}");
     assert_eq!(second.stdout, pin.as_bytes());
-    // A tunnel needs a proxy, and a time that lets its flows live.
+    // A tunnel needs a proxy, and a timeout that keeps its flows alive.
     for (more, says) in [
         (&["-D", "0"][..], "no proxy is named"),
         (&["--udp-idle", "0s"], "ends each flow at once"),

@@ -1,4 +1,5 @@
-//! Ends, resets and refusals of TCP flows by each ingress of `pathmark tunnel`, and without one.
+//! Ends, resets and refusals of TCP flows through each ingress of `pathmark tunnel`, and without
+//! one.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -28,7 +29,7 @@ const WAYS: [Way; 6] = [
     Way::Socks,
     Way::Http,
     Way::Connect,
-    // Its rules take straight connections, too: they come last.
+    // Its rules also intercept direct connections, so it must be the last.
     Way::Transparent,
 ];
 
@@ -38,7 +39,7 @@ enum Failure {
     Reset,
     /// The code of a reply, or the status of a response.
     Code(u16),
-    /// What `connect` prints.
+    /// The output of `connect`.
     Says(String),
 }
 
@@ -67,7 +68,6 @@ impl Client {
         }
     }
 
-    /// Reads to the end.
     fn read(&mut self) -> std::io::Result<Vec<u8>> {
         let mut got = Vec::new();
         match self {
@@ -77,7 +77,7 @@ impl Client {
         .map(|_| got)
     }
 
-    /// Reads, and is reset.
+    /// Reads until the flow is reset.
     #[track_caller]
     fn expect_reset(mut self) {
         let read = self.read();
@@ -89,7 +89,7 @@ impl Client {
         }
     }
 
-    /// Goes away by SIGTERM (SIGHUP, as of ssh(1), does nothing below nohup(1)), or by RST.
+    /// Ends by SIGTERM (SIGHUP, as sent by ssh(1), has no effect below nohup(1)) or by RST.
     fn reset(self) {
         match self {
             Self::Socket(stream) => reset(&stream),
@@ -101,7 +101,7 @@ impl Client {
     }
 }
 
-/// A drop sends RST then.
+/// Makes dropping the stream send RST.
 fn reset(stream: &TcpStream) {
     let linger = Some(Duration::ZERO);
     SockRef::from(stream).set_linger(linger).unwrap();
@@ -115,11 +115,11 @@ struct Net {
     _proxy: Running,
 }
 
-/// The port of the target that serves; others refuse, or are silent.
+/// The port of the target that serves; others refuse or are silent.
 const SERVES: u16 = 7;
 const REFUSES: u16 = 9;
 const SILENT: u16 = 10;
-/// No route leads there.
+/// An address without a route.
 const NOWHERE: &str = "198.51.100.77";
 
 impl Net {
@@ -147,7 +147,6 @@ impl Net {
         }
     }
 
-    /// The forward to a target.
     fn forward(&self, target: SocketAddr) -> SocketAddr {
         let listeners = self.tunnel.said["listeners"].as_array().unwrap();
         let target = target.to_string();
@@ -158,7 +157,7 @@ impl Net {
         addresses.find(SocketAddr::is_ipv4).unwrap()
     }
 
-    /// Asks for a flow to a target.
+    /// Requests a flow to a target.
     fn open(&self, way: Way, target: SocketAddr) -> Result<Client, Failure> {
         let gateway = &self.bed.net.gateway;
         let stream = match way {
@@ -189,7 +188,7 @@ impl Net {
         Ok(Client::Socket(stream))
     }
 
-    /// Both ends of a flow.
+    /// Returns both ends of a flow.
     fn pair(&self, way: Way) -> (Client, TcpStream) {
         let client = self.open(way, serves()).unwrap();
         let (served, _) = self.listener.accept().unwrap();
@@ -202,7 +201,7 @@ fn serves() -> SocketAddr {
     SocketAddr::new(ip(TARGETS[0]), SERVES)
 }
 
-/// One that serves, and those that do not: refused, silent, without a route.
+/// Returns a target that serves, and those that don't: refused, silent, without a route.
 fn targets() -> [SocketAddr; 4] {
     let at = |address, port| SocketAddr::new(ip(address), port);
     [
@@ -273,7 +272,7 @@ fn each_way_ends_flows_as_a_connection_does() {
             assert!(read.join().unwrap().unwrap() == answer, "{way:?}");
         });
 
-        // So does the target's.
+        // So does the target's end.
         let (mut client, mut served) = net.pair(way);
         served.write_all(b"greeting").unwrap();
         served.shutdown(Shutdown::Write).unwrap();

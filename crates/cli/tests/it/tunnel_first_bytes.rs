@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use crate::common::long_path::path;
 use crate::common::pair::{Pair, connect, echo, listener};
 
-/// Round trips until the first byte of a new flow has come back.
+/// Returns the round trips until the first byte of a new flow has been returned.
 async fn first_byte(node: &Node, through: SocketAddr) -> f64 {
     let began = Instant::now();
     let mut flow = connect(node, through).await.unwrap();
@@ -19,7 +19,7 @@ async fn first_byte(node: &Node, through: SocketAddr) -> f64 {
     began.elapsed().as_secs_f64() / 0.6
 }
 
-/// A request and its answer take one round trip, and two where the request waits for the target.
+/// A request and its answer take one round trip, or two if the request waits for the target.
 #[tokio::test(flavor = "multi_thread")]
 async fn first_bytes_go_with_the_request() {
     let bed = path(100_000_000, 0.0, "cubic");
@@ -28,7 +28,7 @@ async fn first_bytes_go_with_the_request() {
     tokio::spawn(echo(target));
     let far = (bed.server(), SERVER);
     let pair = Pair::with(far, bed.client(), to, &["--fast-open"]);
-    // The tunnel has its connection then.
+    // From here on, the tunnel has its connection.
     first_byte(bed.client(), pair.forward).await;
     let early = first_byte(bed.client(), pair.forward).await;
     let direct = first_byte(bed.client(), to).await;

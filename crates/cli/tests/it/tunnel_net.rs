@@ -1,4 +1,4 @@
-//! `pathmark proxy` and `pathmark tunnel` as processes in namespaces, whose network changes.
+//! `pathmark proxy` and `pathmark tunnel` as processes in namespaces whose network changes.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::SocketAddr;
@@ -13,9 +13,9 @@ use crate::common::gateway::{Bed, PROXIES, TARGETS, echoes, echoes_in_the_end, i
 use crate::common::pathmark;
 use crate::support::marked::Marked;
 
-/// The applications know of no tunnel: one socket has two targets, and answers have the source
-/// that the application expects. A service of the gateway at the same port of all addresses, such
-/// as a resolver, makes no difference.
+/// The tunnel is transparent to applications: one socket can have two targets, and answers have the
+/// source that the application expects. A service of the gateway at the same port of all addresses,
+/// such as a resolver, doesn't interfere.
 #[test]
 fn datagrams_of_the_gateway_and_of_a_subnet_take_the_tunnel() {
     let bed = Bed::new();
@@ -49,7 +49,7 @@ fn datagrams_of_the_gateway_and_of_a_subnet_take_the_tunnel() {
             }
         }
     }
-    // Nothing has left the gateway directly: the targets have seen the proxy alone.
+    // Nothing has left the gateway directly, because the targets have only seen the proxy.
     let passed = bed
         .net
         .gateway
@@ -73,8 +73,8 @@ fn datagrams_of_the_gateway_and_of_a_subnet_take_the_tunnel() {
     assert!(!dropped.contains("counter packets 0 "), "{dropped}");
 }
 
-/// Packets of 1,280 bytes, which each path of IPv6 carries (RFC 8200 section 5), pass a path of
-/// 1,500 bytes. Once its MTU is known, none goes as a capsule.
+/// Packets of 1,280 bytes, which every IPv6 path carries (RFC 8200 section 5), fit a path of 1,500
+/// bytes. Once its MTU is known, none is sent as a capsule.
 #[test]
 fn ipv6_packets_of_1280_bytes_pass_a_path_of_1500() {
     let bed = Bed::new();
@@ -84,7 +84,7 @@ fn ipv6_packets_of_1280_bytes_pass_a_path_of_1500() {
     bed.echo(to);
     bed.rules();
     let client = bed.client(&bed.net.inside, "fd00:7::2");
-    // Less the headers of IPv6 and UDP.
+    // Minus the headers of IPv6 and UDP.
     let packet = [7; 1280 - 48];
     let mut got = [0; 2000];
     let whole = (0..100).any(|_| {
@@ -104,7 +104,7 @@ const FIELDS: [u8; 4] = [0, 1, 2, 3];
 /// The same after a mark of the path.
 const MARKED: [u8; 4] = [0, 3, 3, 3];
 
-/// Sends a datagram with each ECN field. They arrive with these.
+/// Sends a datagram with each ECN field, and checks that they arrive with the expected fields.
 #[track_caller]
 fn pass(from: &Marked, to: &Marked, at: SocketAddr, expected: [u8; 4]) -> SocketAddr {
     let mut source = at;
@@ -118,7 +118,7 @@ fn pass(from: &Marked, to: &Marked, at: SocketAddr, expected: [u8; 4]) -> Socket
 }
 
 /// A router between the tunnel and its proxy sets CE on all packets with ECT. A datagram with ECT
-/// leaves the tunnel with CE, and one without ECT as it was (RFC 6040 section 4.2).
+/// leaves the tunnel with CE, and one without ECT is unchanged (RFC 6040 section 4.2).
 #[test]
 fn marks_of_the_path_pass_inside_both_ways() {
     let bed = Bed::new();
@@ -158,7 +158,7 @@ END"
     assert_eq!(bed.counted("marks_refused"), 1);
 }
 
-/// The proxy is killed and comes back, then its name leads to another address.
+/// The proxy is killed and restarts, then its name leads to another address.
 #[test]
 fn a_proxy_that_restarts_and_moves_is_found_again() {
     let bed = Bed::new();
@@ -184,7 +184,7 @@ fn a_proxy_that_restarts_and_moves_is_found_again() {
     let proxy = bed.proxy(PROXIES[0], name);
     tunnel.logged("connection lost");
     tunnel.logged("connected");
-    // A flow of TCP ends with its connection: a proxy cannot continue what another began.
+    // A TCP flow ends with its connection, because a proxy can't continue what another began.
     assert!(!matches!(first.read(&mut [0]), Ok(1)));
     echoes(&mut bed.connect(tcp), b"second");
     echoes_in_the_end(&client, udp, b"second");
@@ -200,7 +200,7 @@ fn a_proxy_that_restarts_and_moves_is_found_again() {
     echoes_in_the_end(&client, udp, b"third");
 }
 
-/// The host of the proxy has two addresses of one network. The kernel sends to the second one from
+/// The proxy's host has two addresses in one network. The kernel sends to the second address from
 /// the first.
 #[test]
 fn the_proxy_reaches_no_address_of_its_own_host() {
@@ -248,8 +248,8 @@ fn a_token_that_the_proxy_does_not_know_is_logged() {
     assert_eq!(bed.counted("unauthorized"), 2);
 }
 
-/// A proxy that is silent is noticed long before the connection is lost. Its flows go on if it
-/// answers again; new ones are refused meanwhile.
+/// A silent proxy is noticed long before the connection is lost. Its flows continue if it answers
+/// again; in the meantime, new ones are refused.
 #[test]
 fn a_proxy_that_is_silent_is_noticed_and_flows_go_on_after_it() {
     let bed = Bed::new();
@@ -276,7 +276,8 @@ fn a_proxy_that_is_silent_is_noticed_and_flows_go_on_after_it() {
     echoes(&mut bed.connect(forward), b"another");
 }
 
-/// Packets of one direction alone are lost. What still arrives of the other one is no answer.
+/// Packets in one direction are lost. What still arrives in the other direction doesn't count as an
+/// answer.
 #[test]
 fn an_outage_of_one_direction_is_noticed_and_new_flows_fail_at_once() {
     let bed = Bed::new();
@@ -312,7 +313,7 @@ fn an_outage_of_one_direction_is_noticed_and_new_flows_fail_at_once() {
         let mut got = [0; 6];
         flow.read_exact(&mut got).unwrap();
         assert_eq!(&got, b"during");
-        // The same connection goes on, or another one is there.
+        // Either the same connection continues, or there is a new one.
         loop {
             let mut flow = bed.connect(forward);
             if flow.write_all(b"x").is_ok() && matches!(flow.read(&mut [0]), Ok(1)) {
@@ -359,7 +360,7 @@ fn rules_are_printed_applied_and_undone() {
     ] {
         assert!(printed.contains(part), "{part}: {printed}");
     }
-    // It has no interface whose routes change meanwhile.
+    // This node has no interface whose routes change in the meantime.
     let gateway = Testbed::new().unwrap().node("gateway").unwrap();
     let run = |command| {
         let mut process = gateway.spawn(command, &[]).unwrap();
@@ -377,7 +378,7 @@ fn rules_are_printed_applied_and_undone() {
     );
     assert_eq!(run(pathmark(&rules)), Some(0));
     assert_eq!(shell(state), applied);
-    // No tunnel runs: packets stay, of sockets that are bound to an interface, too.
+    // While no tunnel runs, packets don't leave, not even those of sockets bound to an interface.
     let link = "ip tuntap add out mode tun; ip addr add 192.0.2.9/24 dev out; ip link set out up; \
                 ip route add default dev out";
     shell(link);
@@ -386,7 +387,7 @@ fn rules_are_printed_applied_and_undone() {
         let socket = socket2::Socket::from(socket);
         socket.bind_device(bound).unwrap();
         let to: SocketAddr = "203.0.113.1:9".parse().unwrap();
-        // The kernel may say that it has dropped the datagram.
+        // The kernel may report that it has dropped the datagram.
         let _ = socket.send_to(b"leak", &to.into());
     }
     let dropped = shell("nft list chain inet pathmark_tunnel postrouting");

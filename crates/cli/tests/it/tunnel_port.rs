@@ -1,5 +1,5 @@
 //! Ports of `vcp-router` in front of a tunnel, over real interfaces: a router in the middle that
-//! sees packets outside alone controls a flow inside.
+//! only sees outer packets controls a flow inside.
 //!
 //! ```text
 //!   application ── gateway ── entry ── wire ── middle ── wire ── exit ── gateway ── application
@@ -30,15 +30,13 @@ const MTU: u32 = 1500;
 /// The tunnel's packets have room for their own headers, a UDP header and the longest shim.
 const INNER_MTU: u32 = 1380;
 const BYTES: usize = 4_000_000;
-/// Place of the router in the middle, and its identity.
+/// Index of the router in the middle, and its identity.
 const MIDDLE: usize = 1;
 const MIDDLE_ID: u16 = 2;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Tunnel {
-    /// IP in IP by threads of this test.
     IpInIp,
-    /// VXLAN by the kernel.
     Vxlan,
 }
 
@@ -51,7 +49,7 @@ impl Tunnel {
     }
 }
 
-/// What a download through the tunnel ended with.
+/// The results of a download through the tunnel.
 struct Run {
     report: PathReport,
     /// Mean queue of the middle router while it was not empty, in milliseconds.
@@ -72,7 +70,7 @@ fn links(chain: &Chain, router: usize) -> Value {
     state["links"].clone()
 }
 
-/// The entry's and the exit's port have the key `tunnel` if `ports`.
+/// If `ports` is true, the ports of entry and exit have the key `tunnel`.
 async fn run(tunnel: Tunnel, ports: bool, algorithm: &str, law: &str) -> Run {
     let key = if ports { tunnel.key() } else { "" };
     let narrow = format!(
@@ -152,8 +150,8 @@ async fn run(tunnel: Tunnel, ports: bool, algorithm: &str, law: &str) -> Run {
     }
 }
 
-/// With tunnel ports the router in the middle controls the flow inside, and its queue stays short.
-/// Without, the sender has no answer, and fills the queue as one without shims does.
+/// With tunnel ports, the router in the middle controls the flow inside, and its queue stays short.
+/// Without them, the sender gets no answer, and fills the queue as a sender without shims does.
 fn the_middle_controls_flows_inside(tunnel: Tunnel) {
     block_in_place(|| {
         undisturbed(|| {
@@ -174,7 +172,7 @@ fn the_middle_controls_flows_inside(tunnel: Tunnel) {
                     assert!(controller.explicit, "{law}: {:?}", with.report);
                     assert_eq!(controller.ruling, law);
                     if law == "vcp" {
-                        // The latest XCP header names a router only if that lowered it.
+                        // The latest XCP header only names a router if this router lowered it.
                         assert_eq!(with.report.router, Some(MIDDLE_ID));
                     }
                     assert!(2.0 * with.queue_ms < cubic.queue_ms, "{law}");

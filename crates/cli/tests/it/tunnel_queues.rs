@@ -1,10 +1,10 @@
-//! Flows of different kinds that share a tunnel: what waits at its ingress, on either side.
+//! Flows of different kinds that share a tunnel: the queues at its ingress, on either side.
 //!
 //! ```text
 //! sender: application ─► tunnel (or proxy) ══ 20 Mbit/s, 40 ms ══► proxy (or tunnel) ─► receiver
 //! ```
 //!
-//! The data goes from left to right: through the client's ingress, or the proxy's.
+//! The data goes from left to right, through the ingress of either the client or the proxy.
 
 use std::time::Duration;
 
@@ -14,7 +14,6 @@ use serde_json::Value;
 use crate::common::alone;
 use crate::common::mix::{Bed, ECT_0, Figures, Flows, NOT_ECT, Pace, Side, run};
 
-/// Runs `flows` through each ingress.
 fn through_each_ingress(flows: Flows<'_>, check: impl Fn(&[Figures], &[f64], &Value)) {
     let _alone = alone();
     for side in [Side::Client, Side::Proxy] {
@@ -40,8 +39,8 @@ fn through(side: Side, flows: Flows<'_>, check: &impl Fn(&[Figures], &[f64], &Va
     check(&figures, &rates, queue.unwrap_or(&Value::Null));
 }
 
-/// A sender that follows marks waits for some milliseconds, where others wait for 100 ms. A quiet
-/// machine has 5 ms at the 99th percentile; the bound leaves room for a busy one.
+/// The packets of a sender that follows marks wait for a few milliseconds, whereas others wait for
+/// 100 ms. On a quiet machine, the 99th percentile is 5 ms; the bound allows for a busy one.
 #[test]
 fn a_scalable_flow_next_to_bulk_tcp_waits_for_some_milliseconds() {
     through_each_ingress((&[(1, Pace::Scalable)], &[0]), |figures, rates, queue| {
@@ -49,20 +48,20 @@ fn a_scalable_flow_next_to_bulk_tcp_waits_for_some_milliseconds() {
         assert!(queue["wait_p99_ms"].as_u64().unwrap() <= 20, "{queue}");
         assert_eq!(udp.lost, 0.0, "{udp:?}");
         assert!(udp.marked > 0.0 && udp.marked < 0.5, "{udp:?}");
-        // Waits for acknowledgements that open the window cost it a part of its share.
+        // Waiting for acknowledgements that open the window costs a part of its share.
         assert!(udp.rate > 1.5e6, "{udp:?}");
         assert!(rates[0] > 6e6, "{rates:?}");
     });
 }
 
-/// A sender that answers no signal pays for itself.
+/// A sender that responds to no signal only harms itself.
 #[test]
 fn a_flow_at_twice_its_share_keeps_a_bounded_queue_and_starves_no_tcp() {
     for ecn in [NOT_ECT, ECT_0] {
         let pace = [(1, Pace::Constant(20e6, ecn))];
         through_each_ingress((&pace, &[0]), |figures, rates, queue| {
             let udp = figures[0];
-            // 20 ms of the path, and what waits for 100 ms at most.
+            // 20 ms of the path, and at most 100 ms of waiting.
             assert!(udp.p99 < 150.0, "{udp:?}");
             assert!(udp.lost > 0.3 && udp.rate > 6e6, "{udp:?}");
             assert!(queue["dropped"].as_u64().unwrap() > 1_000, "{queue}");

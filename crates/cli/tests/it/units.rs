@@ -18,7 +18,7 @@ const UNITS: [&str; 3] = [
     "pathmark-tunnel-rules.service",
 ];
 
-/// systemd finds nothing wrong with the units, where it is installed.
+/// If systemd is installed, it finds no errors in the units.
 #[test]
 fn the_units_hold_together() {
     let directory = tempfile::tempdir().unwrap();
@@ -44,14 +44,14 @@ fn the_units_hold_together() {
     }
 }
 
-/// A file of tokens, which its owner alone may read.
+/// Writes a file of tokens that only its owner can read.
 fn tokens(directory: &Path, token: &str) {
     let path = directory.join("tokens");
     std::fs::write(&path, format!("a {token}\n")).unwrap();
     std::fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
 }
 
-/// The commands take the packaged configurations, with files of the test's own.
+/// The commands accept the packaged configurations with the test's own files.
 #[test]
 fn the_packaged_configurations_have_no_faults() {
     let directory = tempfile::tempdir().unwrap();
@@ -83,7 +83,7 @@ fn the_packaged_configurations_have_no_faults() {
     assert!(uris.contains(":4433?pin="), "{uris}");
 }
 
-/// A socket in the place of the service manager's.
+/// A socket that replaces the service manager's.
 struct Manager(UnixDatagram);
 
 impl Manager {

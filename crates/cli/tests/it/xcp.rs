@@ -1,4 +1,4 @@
-//! XCP for real: files through `vcp-router` on TUN interfaces, between processes of their own,
+//! XCP in reality: files through `vcp-router` on TUN interfaces, between separate processes,
 //! compared with the emulator's results for the same path.
 
 use std::io::{BufRead, BufReader};
@@ -23,18 +23,18 @@ fn program() -> RouterProgram {
     }
 }
 
-/// Room, in time, for packets that wait while a process waits for a processor. A sender that fills
-/// queues fills this one too; XCP's flows leave it nearly empty.
+/// Buffer size for packets that wait while a process waits for a processor. A sender that fills
+/// queues would also fill this one, whereas XCP's flows leave it nearly empty.
 const ROOM: &str = "200ms";
 
-/// Nothing was dropped, and the queue was nearly empty nearly always.
+/// Checks that nothing was dropped and that the queue was almost always nearly empty.
 fn keeps_its_queue_empty(link: &Value) {
     assert_eq!(link["drops"], 0, "{link}");
     let mean = link["queue_ms"]["mean"].as_f64().unwrap();
     assert!(mean < 20.0, "{link}");
 }
 
-/// A port of `rate` and `delay` with room for one bandwidth-delay product of `rtt`.
+/// Returns a port of `rate` and `delay` whose buffer is one bandwidth-delay product of `rtt`.
 fn port(rate: &str, delay: &str, rtt: &str, controller: &str) -> String {
     format!(
         "rate = \"{rate}\"\ndelay = \"{delay}\"\ncontroller = \"{controller}\"\n\
@@ -46,14 +46,14 @@ fn pathmark(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_pathmark"));
     command
         .args(arguments)
-        // No run knows of an earlier one.
+        // Each run starts without state of earlier ones.
         .env("XDG_STATE_HOME", "/dev/null")
         .stdin(Stdio::null())
         .stdout(Stdio::piped());
     command
 }
 
-/// A server of one file, and where it listens.
+/// A server of one file, and its address.
 struct Served {
     _process: ChildGuard,
     _directory: Offered,
@@ -82,7 +82,7 @@ fn serve(chain: &Chain, bytes: usize) -> Served {
     }
 }
 
-/// What a server says once it accepts connections.
+/// Returns what a server prints once it accepts connections.
 fn said(process: &mut ChildGuard) -> Value {
     let mut line = String::new();
     BufReader::new(process.child().stdout.take().unwrap())
@@ -91,7 +91,7 @@ fn said(process: &mut ChildGuard) -> Value {
     serde_json::from_str(&line).unwrap()
 }
 
-/// Fetches the file as often as there are names, all at once; their figures.
+/// Fetches the file `times` times at once, and returns the figures.
 fn fetch(chain: &Chain, served: &Served, cc: &str, times: usize) -> Vec<Value> {
     let directories: Vec<TempDir> = (0..times).map(|_| TempDir::new().unwrap()).collect();
     let clients: Vec<ChildGuard> = directories
@@ -144,7 +144,7 @@ fn a_file_by_xcp_through_a_router() {
         let chain = Chain::new(program(), 1500, &[hop]).unwrap();
         let served = serve(&chain, 20_000_000);
         for cc in ["xcp", "xcp[form=compact]"] {
-            // The server sends by VCP unless asked for another law that it lists.
+            // The server uses VCP unless the client requests another law from its list.
             let figures = fetch(&chain, &served, cc, 1).remove(0);
             println!("{figures}");
             assert_eq!(figures["feedback"], "xcp", "{cc}");
@@ -160,14 +160,14 @@ fn a_file_by_xcp_through_a_router() {
         assert_eq!(law["law"], "xcp");
         assert!(law["stamped"].as_u64().unwrap() > 20_000, "{law}");
         assert!(law["given_bps"].as_f64().unwrap() > 40e6, "{law}");
-        // What foreign packets (handshakes, acknowledgements) take is not XCP's to give.
+        // XCP can't allocate what foreign packets (handshakes, acknowledgements) take.
         let capacity = law["capacity_bps"].as_f64().unwrap();
         assert!((49e6..=50e6).contains(&capacity), "{law}");
     });
 }
 
-/// A router that stands still for a second grants nothing for that time: no queue overflows, and no
-/// round trip takes longer than the path, the stall and 20 ms, and what this machine adds.
+/// A router that is stopped for a second grants nothing during this time. No queue overflows, and
+/// no round trip takes longer than the path, the stop and 20 ms, plus the delays of this machine.
 #[test]
 fn a_router_that_stands_still_drops_nothing_of_xcp() {
     let _alone = alone();
@@ -200,7 +200,6 @@ fn a_router_that_stands_still_drops_nothing_of_xcp() {
     });
 }
 
-/// Data and feedback in both directions at once.
 #[test]
 fn both_directions_at_once_by_xcp() {
     let _alone = alone();
@@ -252,9 +251,9 @@ fn both_directions_at_once_by_xcp() {
     });
 }
 
-/// The paper's figure 5 for real: four flows, 10 Mbit/s, 500 ms. Each moves as much as an XCP flow
-/// does in half a minute; the emulator's files over the same path are done in the same time, but
-/// for what the machine holds up.
+/// Figure 5 of the paper in reality: four flows, 10 Mbit/s, 500 ms. Each transfers as much as an
+/// XCP flow does in half a minute. The emulator's files over the same path finish in the same time,
+/// apart from delays of the machine.
 #[test]
 fn four_flows_of_the_xcp_linux_paper_as_in_the_emulator() {
     let _alone = alone();
@@ -290,10 +289,11 @@ fn four_flows_of_the_xcp_linux_paper_as_in_the_emulator() {
         }));
         let emulated_goodput = mean(&mut emulated.flows.iter().map(|flow| flow.goodput_bps));
         let ratio = real_goodput / emulated_goodput;
-        // `get` counts from the end of the handshake to the end of its answer, emulated flows from
-        // their first packet to their last byte: half a round trip in twenty seconds.
+        // `get` counts from the end of the handshake to the end of its answer, and emulated flows
+        // count from their first packet to their last byte: this is half a round trip in twenty
+        // seconds.
         println!("real {real_goodput:.0} bit/s, emulated {emulated_goodput:.0} bit/s: {ratio:.4}");
-        // 0.999 and 0.992 in two runs, 0.893 in one; why is not known.
+        // 0.999 and 0.992 in two runs, and 0.893 in one, for unknown reasons.
         assert!((0.85..=1.05).contains(&ratio), "{ratio}");
     });
 }

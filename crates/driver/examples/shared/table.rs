@@ -1,18 +1,19 @@
-//! A table in Markdown of the interop runner's cases, with this library in either role.
+//! A Markdown table of the interop runner's cases, with this library in either role.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use super::cases::{self, Stacks};
 
-/// Each case must be done in it, as the runner's must.
+/// Time limit for each case, the same as the runner's.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 const FAILED: &str = "failed";
 
-/// Runs the cases that the program's arguments name, or all, by the pairs of `roles`, whose titles
-/// are `titles`, both at a time, where they are among those that `can` be run. Prints the table,
-/// and what is not run, and why. The program fails if one of them did.
+/// Runs the cases that the program's arguments name, or all cases, with both pairs of `roles` at
+/// the same time, skipping those that can't be run according to `can`. Prints a table with `titles`
+/// as its columns, and the cases that are not run with the reasons. The program fails if any case
+/// fails.
 pub(crate) async fn print(
     titles: [&str; 2],
     roles: [Stacks; 2],
@@ -50,7 +51,7 @@ pub(crate) async fn print(
     }
 }
 
-/// The table's entry for a case.
+/// Returns the table's entry for a case.
 async fn cell(name: &'static str, stacks: Stacks, can: bool) -> String {
     if !can {
         return "not run".to_owned();
@@ -62,7 +63,7 @@ async fn cell(name: &'static str, stacks: Stacks, can: bool) -> String {
     )
 }
 
-/// How long the case took; `None` if it failed, which it prints itself.
+/// Returns how long the case took, or `None` if it failed, after printing the failure.
 #[expect(clippy::disallowed_methods, reason = "it measures real time")]
 async fn passes(name: &'static str, stacks: Stacks) -> Option<Duration> {
     let began = Instant::now();

@@ -1,4 +1,4 @@
-//! What arrives at a socket of the application's own.
+//! Receiving at a socket that the application provides.
 
 use std::io;
 use std::sync::Arc;
@@ -8,13 +8,13 @@ use super::Incoming;
 use crate::own_socket::DatagramSocket;
 use pathmark_transport::connection::Received;
 
-/// Datagrams that are received in a row before the endpoint handles them.
+/// Largest number of datagrams received in a row before the endpoint handles them.
 const BATCH: usize = 16;
 
 /// Largest UDP payload (RFC 768: a length of 16 bits).
 const LARGEST: usize = 65_535;
 
-/// Room for one batch of datagrams from a socket of the application's own.
+/// Buffers for one batch of datagrams from a socket that the application provides.
 pub(super) struct OwnBatch {
     storage: Box<[u8]>,
     filled: Vec<(usize, Received)>,
@@ -28,7 +28,7 @@ impl OwnBatch {
         }
     }
 
-    /// Ready with one datagram or more.
+    /// Returns `Ready` once at least one datagram has been received.
     pub(super) fn poll_fill(
         &mut self,
         cx: &mut Context<'_>,
@@ -40,7 +40,7 @@ impl OwnBatch {
                 Poll::Ready(Ok((length, received))) => {
                     self.filled.push((length.min(buffer.len()), received));
                 }
-                // What has arrived before comes first. A later call meets the error again.
+                // Deliver what has arrived before; a later call will return the error again.
                 _ if !self.filled.is_empty() => break,
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
                 Poll::Pending => return Poll::Pending,
@@ -49,7 +49,7 @@ impl OwnBatch {
         Poll::Ready(Ok(()))
     }
 
-    /// The datagrams of the batch in the order of their arrival.
+    /// Iterates over the datagrams of the batch in order of arrival.
     pub(super) fn datagrams(&mut self) -> impl Iterator<Item = Incoming<'_>> {
         let buffers = self.storage.chunks_mut(LARGEST);
         let both = buffers.zip(&self.filled);

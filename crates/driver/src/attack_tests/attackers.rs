@@ -1,4 +1,4 @@
-//! What attacks: connections whose packets are made by hand, and handshakes that never end.
+//! Attackers: connections whose packets are made by hand, and handshakes that never end.
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -14,20 +14,20 @@ use pathmark_transport::endpoint::{self, ConnectionHandle, EndpointConfig};
 use pathmark_transport::wire::frame::Stream;
 use pathmark_transport::wire::{Dir, Frame, Side, StreamId};
 
-/// Streams of one kind that a peer may open by default.
+/// Streams of one kind that a peer can open by default.
 const STREAMS: u64 = 128;
-/// Pieces in a packet.
+/// Pieces per packet.
 const PIECES: u64 = 120;
 /// Bytes of IPv4 and UDP headers.
 const HEADERS: usize = 28;
 
-/// What an attack sends by one of its connections.
+/// How an attack sends over one of its connections.
 pub(super) trait Attack: Send + 'static {
-    /// Sends something to `server`; its bytes with headers.
+    /// Sends something to `server`, and returns the number of bytes including headers.
     fn send(&mut self, server: SocketAddr) -> usize;
 }
 
-/// A client of `server` at 127.0.1.`host`.
+/// Connects a client at 127.0.1.`host` to `server`.
 async fn connect(server: SocketAddr, host: u8) -> (Endpoint, Arc<Shared>, Connection) {
     let endpoint = Endpoint::client((Ipv4Addr::new(127, 0, 1, host), 0).into()).unwrap();
     let crypto = testing::forging(testing::client(&[ALPN]));
@@ -41,7 +41,6 @@ async fn connect(server: SocketAddr, host: u8) -> (Endpoint, Arc<Shared>, Connec
     (endpoint, shared, connection)
 }
 
-/// A byte of a stream.
 fn byte(stream: u64, offset: u64) -> Frame<'static> {
     Frame::Stream(Stream {
         id: StreamId::new(Side::Client, Dir::Uni, stream).unwrap(),
@@ -54,7 +53,7 @@ fn byte(stream: u64, offset: u64) -> Frame<'static> {
 /// A connection whose packets are made by hand.
 pub(super) struct Forger {
     shared: Arc<Shared>,
-    /// Where the packets leave from, in turn.
+    /// The sockets that send the packets, in turn.
     sockets: Vec<UdpSocket>,
     sent: u64,
     kind: Kind,
@@ -65,11 +64,11 @@ pub(super) struct Forger {
 pub(super) enum Kind {
     /// Pieces of one byte, far apart.
     Pieces,
-    /// All streams that may be opened, and then one byte more on each, in order.
+    /// All streams that can be opened, and then one more byte on each, in order.
     Streams,
-    /// Small packets of whose numbers every second is missing.
+    /// Small packets, skipping every second packet number.
     Gaps,
-    /// Packets from ever other addresses.
+    /// Packets from constantly changing addresses.
     Rebinding,
 }
 
@@ -98,7 +97,7 @@ impl Forger {
         let n = self.sent;
         match self.kind {
             Kind::Pieces => {
-                // Over all streams that may be opened, and the whole of their windows.
+                // Spread over all streams that can be opened, and over their whole windows.
                 let piece = |i: u64| {
                     let i = n * PIECES + i;
                     byte(i % STREAMS, 1 + i / STREAMS * 2 % 200_000)
@@ -107,7 +106,8 @@ impl Forger {
             }
             Kind::Streams => testing::frames(&(0..STREAMS).map(|i| byte(i, n)).collect::<Vec<_>>()),
             Kind::Gaps => testing::frames(&[Frame::Ping]),
-            // Every second of full size, so that the path can be validated if anyone answers.
+            // Every second packet has full size, so that the path can be validated if there is an
+            // answer.
             Kind::Rebinding => {
                 let mut frames = testing::frames(&[Frame::Ping]);
                 frames.resize(if n.is_multiple_of(2) { 1 } else { 1130 }, 0);
@@ -127,7 +127,7 @@ impl Attack for Forger {
             testing::packets(&mut state.core, now, &payload);
         }
         let packets = testing::packets(&mut state.core, now, &payload);
-        // What the connection waits for next.
+        // The connection's task only continues when woken.
         state.wake_driver();
         drop(state);
         self.sent += 1;
@@ -152,13 +152,12 @@ impl Attack for Forger {
     }
 }
 
-/// Begins one handshake after the other, proves its address where that is asked for, and goes on
-/// with none.
+/// Starts one handshake after the other, proves its address if necessary, and completes none.
 pub(super) struct SlowHandshakes {
     socket: UdpSocket,
     crypto: Arc<pathmark_transport::crypto::tls::TlsClientConfig>,
     seed: u64,
-    /// The handshake that was begun last.
+    /// The latest handshake.
     last: Option<Box<core::Connection>>,
 }
 
@@ -214,7 +213,7 @@ impl Attack for SlowHandshakes {
                 ecn: Ecn::NotEct,
                 ttl: None,
             };
-            // Only a Retry: what comes of a handshake is left unanswered.
+            // Only a Retry is processed; all other answers are ignored.
             if let Some(last) = &mut last
                 && bytes[0] & 0xf0 == 0xf0
             {

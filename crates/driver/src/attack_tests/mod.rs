@@ -1,5 +1,6 @@
-//! A server in a process of its own, attacked by 64 connections at once, while an honest client
-//! uses it: what the server's process grows by, and how long the honest client waits.
+//! A server in a separate process is attacked by 64 connections at once while an honest client uses
+//! it. The tests measure by how much the server's process grows, and how long the honest client
+//! waits.
 //!
 //! Linux only: resident memory is read from `/proc`.
 
@@ -18,18 +19,17 @@ use attackers::{Attack, Forger, Kind, SlowHandshakes};
 use pathmark_transport::{Instant, TransportConfig};
 use served::Served;
 
-/// Connections that attack, each from an address of its own.
+/// Attacking connections, each from a different address.
 const ATTACKERS: u8 = 64;
-/// Bits per second of UDP payload and headers, of all of them together.
+/// Rate of all attackers together in bits per second, including headers.
 const RATE: u64 = 10_000_000;
-/// What an attack may cost the server's process above rest.
+/// Largest growth of the server's process during an attack.
 const GROWTH: usize = 32 << 20;
-/// How long an honest client may wait for a connection and an answer over it.
+/// Longest time that an honest client may wait for a connection and an answer.
 const WAIT: Duration = Duration::from_secs(2);
-/// What it fetches each time.
 const ANSWER: usize = 64 << 10;
 const ALPN: &[u8] = b"attacked";
-/// How often a process looks whether its runtime still comes round.
+/// How often a process checks whether its runtime still runs tasks in time.
 const BEAT: Duration = Duration::from_millis(5);
 
 fn transport() -> Arc<TransportConfig> {
@@ -47,7 +47,7 @@ fn runtime(workers: usize) -> tokio::runtime::Runtime {
         .unwrap()
 }
 
-/// Sends `RATE` shared by all, until `over`.
+/// Sends at this connection's share of `RATE`, until `over`.
 async fn attack(mut attack: impl Attack, server: SocketAddr, over: Arc<AtomicBool>) -> u64 {
     let began = clock::now();
     let mut sent = 0;
@@ -57,13 +57,13 @@ async fn attack(mut attack: impl Attack, server: SocketAddr, over: Arc<AtomicBoo
         while sent < due {
             sent += attack.send(server) as u64;
         }
-        // The rate is one over time: what is due next is due then.
+        // The rate is an average over time, so delayed packets are sent later.
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     sent
 }
 
-/// Attacks for `time`, and prints and judges what came of it: what went wrong.
+/// Attacks for `time`, prints and judges the results, and returns what went wrong.
 fn withstands<A: Attack>(
     name: &str,
     time: Duration,
@@ -100,7 +100,7 @@ fn withstands<A: Attack>(
         };
         let mut most = rest;
         let sampling = async {
-            // Nothing tells when the process grows.
+            // No event reports that the process grows.
             loop {
                 most = most.max(served.resident());
                 tokio::time::sleep(Duration::from_millis(10)).await;
@@ -142,13 +142,12 @@ fn withstands<A: Attack>(
     wrong
 }
 
-/// Where the time of a fetch went, for who reads the output.
+/// How the time of a fetch was spent, for readers of the output.
 #[derive(Clone, Copy, Debug, Default)]
 #[expect(dead_code, reason = "some of it is only printed")]
 struct Fetched {
     connecting: Duration,
     answering: Duration,
-    /// Of the client's side.
     probe_timeouts: u64,
     packets_lost: u64,
     longest_round_trip: Duration,
@@ -160,7 +159,7 @@ impl Fetched {
     }
 }
 
-/// A connection of its own, and an answer over it.
+/// Opens a new connection and fetches an answer.
 async fn fetch(endpoint: &Endpoint, server: SocketAddr) -> Fetched {
     let began = clock::now();
     let crypto = Arc::new(testing::client(&[ALPN]));
@@ -184,12 +183,13 @@ async fn fetch(endpoint: &Endpoint, server: SocketAddr) -> Fetched {
     }
 }
 
-/// How late a runtime wakes a task: what a wait may owe to the machine and to other tasks.
+/// How late a runtime wakes a task. Such delays of a fetch are due to the machine and to other
+/// tasks.
 #[derive(Debug, Default)]
 struct Lateness {
-    /// Milliseconds.
+    /// In milliseconds.
     worst: AtomicU64,
-    /// Times that it was 100 ms or more.
+    /// How often it was 100 ms or more.
     often: AtomicU64,
 }
 
@@ -197,7 +197,7 @@ impl Lateness {
     async fn watch(self: Arc<Self>) {
         loop {
             let began = clock::now();
-            // How late this ends is what is measured.
+            // The delay of this sleep is what is measured.
             tokio::time::sleep(BEAT).await;
             let late = clock::now().saturating_since(began).saturating_sub(BEAT);
             let late = late.as_millis() as u64;
@@ -208,7 +208,7 @@ impl Lateness {
     }
 }
 
-/// All kinds one after the other, also those after one that went wrong.
+/// Runs all kinds one after the other, even after one has failed.
 fn all(time: Duration) {
     let mut wrong = Vec::new();
     for kind in Kind::ALL {

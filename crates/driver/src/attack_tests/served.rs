@@ -1,5 +1,5 @@
-//! The server that is attacked, in a process of its own, so that its memory can be measured without
-//! the attackers'.
+//! The attacked server, in a separate process so that its memory can be measured without that of
+//! the attackers.
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 
 use super::*;
 
-/// Set for the process that serves.
+/// Set for the serving process.
 const ROLE: &str = "PATHMARK_ATTACKED_SERVER";
 
 #[test]
@@ -16,7 +16,7 @@ fn attacked_server() {
     if std::env::var_os(ROLE).is_none() {
         return;
     }
-    // Two, so that connections' tasks open what the task that receives hands over.
+    // With two threads, connections' tasks open what the receiving task hands over.
     runtime(2).block_on(async {
         let crypto = Arc::new(testing::server(&[ALPN]));
         let at = (Ipv4Addr::LOCALHOST, 0).into();
@@ -77,7 +77,7 @@ impl Served {
         }
     }
 
-    /// What stands behind `start` in the next line that has it.
+    /// Returns the text after `start` in the next line that contains it.
     fn line(output: &mut impl BufRead, start: &str) -> String {
         loop {
             let mut line = String::new();
@@ -88,7 +88,7 @@ impl Served {
         }
     }
 
-    /// Bytes of it that are in memory.
+    /// Returns the resident memory of the process in bytes.
     pub(super) fn resident(&self) -> usize {
         let path = format!("/proc/{}/status", self.child.id());
         let status = std::fs::read_to_string(path).unwrap();
@@ -97,7 +97,7 @@ impl Served {
         kib.parse::<usize>().unwrap() * 1024
     }
 
-    /// Ends it; what it prints of its endpoint.
+    /// Ends the process, and returns what it prints about its endpoint.
     pub(super) fn end(mut self) -> String {
         drop(self.child.stdin.take());
         let stats = Self::line(&mut self.output, "EndpointStats ");
@@ -108,7 +108,7 @@ impl Served {
 
 impl Drop for Served {
     fn drop(&mut self) {
-        // After a failure in between; else it has ended.
+        // This is needed after a failure; otherwise the process has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,4 +1,4 @@
-//! What a connection's task and the endpoint's do with its state.
+//! How the tasks of a connection and of its endpoint use the connection's state.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -22,11 +22,11 @@ use pathmark_transport::endpoint::ConnectionHandle;
 /// The number of the next connection.
 static NEXT_ID: AtomicUsize = AtomicUsize::new(1);
 
-/// Probe timeouts after the first report of a host or network out of reach, after which another
-/// such report ends an attempt: 3 s where nothing is known of the path.
+/// Number of probe timeouts after the first report of an unreachable host or network, after which
+/// another such report ends an attempt. This is 3 s if nothing is known about the path.
 const PATIENCE: u64 = 2;
 
-/// A place among those who wait for something; dropped, it is given back.
+/// A place among the tasks that wait for an event. Dropping this gives it back.
 pub(crate) struct Waiting<'a> {
     shared: &'a Shared,
     awaited: Awaited,
@@ -92,11 +92,11 @@ impl Shared {
     }
 
     pub(crate) fn lock(&self) -> Guard<'_> {
-        // A panic elsewhere does not make the connection's own state any worse.
+        // A panic elsewhere doesn't damage the connection's own state.
         Guard::new(self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// True if the lock is held.
+    /// Returns true if the lock is held.
     #[cfg(test)]
     pub(crate) fn is_locked(&self) -> bool {
         self.state.try_lock().is_err()
@@ -110,16 +110,17 @@ impl Shared {
         }
     }
 
-    /// Something panicked that held the connection's lock: it may be half changed, and its task
-    /// ends it.
+    /// Returns true if code has panicked while holding the connection's lock. In this case the
+    /// state may be inconsistent, and the task ends the connection.
     pub(crate) fn is_broken(&self) -> bool {
         self.state.is_poisoned()
     }
 
-    /// Ends a broken connection: its peer gets a close at once, not its idle timeout.
+    /// Ends a broken connection by sending its peer a close, so that it needn't wait for the idle
+    /// timeout.
     pub(crate) fn end_broken(&self, socket: &Socket, dscp: u8) {
         let mut buffer = self.endpoint.take_buffer();
-        // The half of the connection that this uses may be the one that panicked.
+        // The part of the connection that this uses may itself be inconsistent.
         let close = catch_unwind(AssertUnwindSafe(|| {
             let core = &mut self.lock().core;
             core.close_after_panic(clock::now(), &mut buffer)
@@ -138,13 +139,14 @@ impl Shared {
         self.lock().settle(&ConnectionError::Panicked);
     }
 
-    /// The handshake is not complete: the holder of the lock perhaps signs, or checks signatures.
-    /// That takes long, and the task that receives for all does not wait for it.
+    /// Returns true while the handshake is not complete. Whoever holds the lock may then be signing
+    /// or checking signatures, which takes too long for the receiving task to wait.
     pub(crate) fn is_handshaking(&self) -> bool {
         self.handshaking.load(Ordering::Relaxed)
     }
 
-    /// The server is reported out of reach. True if that was so some probe timeouts ago as well.
+    /// Records a report that the server is unreachable. Returns true if it was also reported some
+    /// probe timeouts ago.
     pub(crate) fn is_long_out_of_reach(&self) -> bool {
         let mut state = self.lock();
         let timeouts = state.core.stats().probe_timeouts;
@@ -152,8 +154,8 @@ impl Shared {
         timeouts >= since + PATIENCE
     }
 
-    /// A datagram for this connection arrived, later than all that waits to be opened. True if the
-    /// application should have a turn to read DATAGRAM frames before more is opened.
+    /// Opens a datagram that arrived after all those that are waiting. Returns true if the
+    /// application should read DATAGRAM frames before more is opened.
     pub(crate) fn receive(&self, now: Instant, received: &Received, bytes: &mut [u8]) -> bool {
         let mut piles_up = false;
         self.guarded(self.lock(), |state| {
@@ -164,7 +166,7 @@ impl Shared {
         piles_up
     }
 
-    /// The same for datagrams that were to wait, but had no room.
+    /// Opens a group of datagrams for which there was no room to wait.
     pub(crate) fn receive_group(&self, now: Instant, group: Group) {
         self.guarded(self.lock(), |state| {
             while self.open_next(state, now).is_some() {}
@@ -172,7 +174,7 @@ impl Shared {
         });
     }
 
-    /// Opens all that has arrived and waits, for a caller that needs to know now what is in it.
+    /// Opens everything that is waiting, for a caller that needs the contents now.
     pub(crate) fn open_all(&self, now: Instant) {
         if self.inbox.is_empty() {
             return;
@@ -183,13 +185,13 @@ impl Shared {
         });
     }
 
-    /// Opens datagrams outside the connection's own task. A panic (of a controller of the
-    /// application's, say) ends this connection and nothing else. A broken one opens nothing.
+    /// Opens datagrams outside the connection's own task. A panic (for example in the application's
+    /// controller) only ends this connection. If it is broken, nothing is opened.
     fn guarded(&self, state: Guard<'_>, open: impl FnOnce(&mut State)) {
         if self.is_broken() {
             return;
         }
-        // The state is unused after a panic: the lock is poisoned by it.
+        // Unwinding is safe here, because the poisoned lock prevents using the state afterwards.
         let opened = catch_unwind(AssertUnwindSafe(move || {
             let mut state = state;
             open(&mut state);
@@ -200,8 +202,8 @@ impl Shared {
         }
     }
 
-    /// Opens the group of datagrams that has waited longest, and returns how many it held; `None`
-    /// if no group waits.
+    /// Opens the group of datagrams that has waited longest, and returns how many it held, or
+    /// `None` if no group is waiting.
     pub(crate) fn open_next(&self, state: &mut State, now: Instant) -> Option<usize> {
         let group = self.inbox.pop()?;
         let datagrams = group.len();
@@ -225,42 +227,44 @@ impl Shared {
             self.handshaking.store(false, Ordering::Relaxed);
         }
         if state.core.has_routing() || complete {
-            // Before the task, on another thread perhaps, tells the peer of new ids: it may use
-            // them at once. And a handshake that is complete makes no room for others.
+            // This must happen before the task, perhaps on another thread, sends new connection IDs
+            // to the peer, which may use them immediately. Besides, a connection whose handshake is
+            // now complete needn't make room for others.
             self.endpoint.route(now, self.handle, &mut state.core);
         }
     }
 
-    /// Has the task end a handshake whose place is wanted.
+    /// Makes the task end a handshake whose place another connection needs.
     pub(crate) fn refuse(&self) {
         self.refused.store(true, Ordering::Relaxed);
         self.inbox.wake();
     }
 
-    /// True if the task is to end the handshake.
+    /// Returns true if the task must end the handshake.
     pub(crate) fn take_refusal(&self) -> bool {
-        // Only read, as a rule.
+        // The first part avoids writing to this memory in the usual case.
         self.refused.load(Ordering::Relaxed) && self.refused.swap(false, Ordering::Relaxed)
     }
 
-    /// The datagrams of a batch are in: acknowledges, sends and tells the application.
+    /// Wakes the task after receiving a batch, so that it acknowledges, sends and informs the
+    /// application.
     pub(crate) fn received_all(&self) {
         self.lock().wake_driver();
     }
 
-    /// `socket` is of no use any more: ends the connection if it is there.
+    /// Ends the connection if it uses `socket`, which can't be used any more.
     pub(crate) fn fail(&self, socket: &Arc<Socket>, error: &ConnectionError) {
         let mut state = self.lock();
         if std::ptr::eq(state.socket.as_ptr(), Arc::as_ptr(socket)) {
             state.settle(error);
-            // There is nothing to send to the peer by. What the connection holds goes like that of
-            // any that was closed, not with the idle timeout.
+            // No close can be sent to the peer, but the connection's memory is freed as after any
+            // other close, without waiting for the idle timeout.
             state.core.close(clock::now(), 0, Bytes::new());
             state.wake_driver();
         }
     }
 
-    /// Ends the connection from outside its own handles.
+    /// Closes the connection.
     pub(crate) fn close(&self, code: u64, reason: Bytes) {
         let mut state = self.lock();
         state.core.close(clock::now(), code, reason);

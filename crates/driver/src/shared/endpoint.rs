@@ -1,4 +1,4 @@
-//! What an endpoint's tasks do with its state.
+//! How an endpoint's tasks use its state.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -16,20 +16,20 @@ use pathmark_transport::connection::{self as core_connection, Received};
 use pathmark_transport::endpoint::{self as core, ConnectionHandle, DatagramEvent};
 use pathmark_transport::{Ecn, Instant};
 
-/// Send buffers kept for the next batch; beyond them they are freed.
+/// Send buffers kept for reuse; further ones are freed.
 const SPARE_BUFFERS: usize = 4;
-/// Servers whose address-validation token is remembered.
+/// Number of servers whose address validation token is remembered.
 const REMEMBERED_SERVERS: usize = 64;
-/// Longer tokens, bytes, are not kept: with the ClientHello they go into every Initial packet.
+/// Tokens with more bytes are dropped, because every Initial packet must hold the token together
+/// with the ClientHello.
 const LONGEST_TOKEN: usize = 512;
 
 impl ReceivedCount {
-    /// `datagrams` more have arrived.
     pub(crate) fn count(&self, datagrams: usize) {
         self.all.fetch_add(datagrams as u64, Ordering::Relaxed);
     }
 
-    /// A connection's task has opened `datagrams` of them.
+    /// Counts `datagrams` of these that a connection's task has opened.
     pub(crate) fn count_handed_over(&self, datagrams: usize) {
         self.handed_over
             .fetch_add(datagrams as u64, Ordering::Relaxed);
@@ -45,12 +45,11 @@ impl fmt::Debug for EndpointShared {
 }
 
 impl EndpointState {
-    /// Hands a client to the task that accepts next, which is woken once the state is free: a task
-    /// may end, and drop what it holds of the endpoint, as it is woken.
+    /// Queues a client for the next task that accepts. The caller must wake the returned tasks once
+    /// the state is unlocked, because a woken task may end and drop handles of this endpoint.
     fn push_incoming(&mut self, incoming: core::Incoming, socket: &Arc<Socket>) -> Wakers {
         if self.incoming.len() >= self.incoming.capacity() {
-            // Before there are more of them than ever: those that came too late or had to make room
-            // are of no use.
+            // Before the queue grows further, remove clients that expired or had to make room.
             let core = &self.core;
             self.incoming
                 .retain(|(incoming, _)| core.is_waiting(incoming));
@@ -59,7 +58,7 @@ impl EndpointState {
         self.accepting.wakers()
     }
 
-    /// Connections that have had to make room.
+    /// Returns the connections that had to make room.
     fn evicted(&mut self) -> Vec<Arc<Shared>> {
         let Self {
             core, connections, ..
@@ -69,7 +68,7 @@ impl EndpointState {
             .collect()
     }
 
-    /// Accepts no client any more. Tasks that wait for one are to be woken once the state is free.
+    /// Stops accepting clients. The caller must wake the returned tasks once the state is unlocked.
     pub(crate) fn stop_accepting(&mut self) -> Wakers {
         self.closed = true;
         self.core.set_server(None);
@@ -82,21 +81,21 @@ impl EndpointState {
 
 impl EndpointShared {
     pub(crate) fn lock(&self) -> MutexGuard<'_, EndpointState> {
-        // A panic elsewhere does not make the endpoint's own state any worse.
+        // A panic elsewhere doesn't damage the endpoint's own state.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The runtime of the caller, or the endpoint's for a caller outside any.
+    /// Returns the caller's runtime, or the endpoint's if the caller is outside any.
     pub(crate) fn runtime(&self) -> Handle {
         Handle::try_current().unwrap_or_else(|_| self.runtime.clone())
     }
 
-    /// The socket that connections begin at.
+    /// Returns the socket for new connections.
     pub(crate) fn socket(&self) -> Arc<Socket> {
         Arc::clone(&self.lock().socket)
     }
 
-    /// A buffer for one send batch.
+    /// Returns a buffer for one send batch.
     pub(crate) fn take_buffer(&self) -> Box<[u8]> {
         let spare = self.spare().pop();
         spare.unwrap_or_else(|| vec![0; BATCH_BYTES].into_boxed_slice())
@@ -114,13 +113,14 @@ impl EndpointShared {
         self.spare.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// True once no connection is left, and no handle that could begin one.
+    /// Returns true once there is neither a connection left nor a handle that could start one.
     pub(crate) fn is_over(&self, state: &EndpointState) -> bool {
-        // Closed as well: the user of the last handle has the lock only after that counts.
+        // `closed` must be checked as well, because the last handle takes the lock after
+        // decrementing `users`.
         state.closed && state.alive == 0 && self.users.load(Ordering::Acquire) == 0
     }
 
-    /// Ends the endpoint's own tasks, once no handle or connection needs them.
+    /// Ends the endpoint's own tasks once no handle or connection needs them.
     pub(crate) fn end_if_over(&self, state: &mut EndpointState) {
         if self.is_over(state) {
             state.receiving.wake();
@@ -128,7 +128,7 @@ impl EndpointShared {
         }
     }
 
-    /// Takes from a connection the ids to find it by.
+    /// Updates the IDs by which datagrams of a connection are found.
     pub(crate) fn route(
         &self,
         now: Instant,
@@ -138,8 +138,8 @@ impl EndpointShared {
         self.lock().core.route(now, handle, connection);
     }
 
-    /// Takes from a connection what the endpoint must know. `Some`: it is over; its task ends, and
-    /// wakes these once no lock is held.
+    /// Updates the endpoint from the state of a connection. Returns `Some` if the connection is
+    /// over: its task must end, and wake these tasks once no lock is held.
     pub(crate) fn update(
         &self,
         now: Instant,
@@ -153,7 +153,7 @@ impl EndpointShared {
         Some(self.remove(state, handle))
     }
 
-    /// The task of a connection is gone with its runtime, or panicked: no task drives it any more.
+    /// Removes a connection whose task has panicked or ended with its runtime.
     pub(crate) fn abandon(&self, handle: ConnectionHandle) {
         let mut state = self.lock();
         state.core.remove(handle);
@@ -161,7 +161,8 @@ impl EndpointShared {
         idle.for_each(Waker::wake);
     }
 
-    /// Tasks that wait for the end of the last connection, if this was it, are to be woken.
+    /// Removes a connection. If this was the last one, the caller must wake the returned tasks,
+    /// which wait for that.
     fn remove(&self, mut state: MutexGuard<'_, EndpointState>, handle: ConnectionHandle) -> Wakers {
         if let Some(slot) = state.connections.get_mut(handle.0)
             && slot.take().is_some()
@@ -175,7 +176,7 @@ impl EndpointShared {
         state.idle.wakers()
     }
 
-    /// Keeps a token for the next connection to the same server.
+    /// Stores a token for the next connection to the same server.
     pub(crate) fn remember(&self, server_name: &str, token: Bytes) {
         if token.len() > LONGEST_TOKEN {
             return;
@@ -186,8 +187,9 @@ impl EndpointShared {
         }
     }
 
-    /// Finds the connection of a datagram that arrived at `socket`; strangers are answered here,
-    /// with what is put into `answer`. A client's first packet is to be [admitted](Self::admit).
+    /// Finds the connection of a datagram that arrived at `socket`. If there is none, this may send
+    /// an answer, using the buffer `answer`. A client's first packet must be
+    /// [admitted](Self::admit) by the caller.
     pub(crate) fn sort(
         &self,
         now: Instant,
@@ -204,8 +206,7 @@ impl EndpointShared {
         self.act_on(state, event, socket, received, answer)
     }
 
-    /// Opens a client's first packet and admits it, if it is one; those at a socket that was
-    /// replaced are not.
+    /// Opens a client's first packet and admits the client, unless the socket was replaced.
     pub(crate) fn admit(
         &self,
         now: Instant,
@@ -228,7 +229,7 @@ impl EndpointShared {
         self.act_on(state, event, socket, received, answer)
     }
 
-    /// Does what the core made of a datagram.
+    /// Carries out the core's decision about a datagram.
     fn act_on(
         &self,
         mut state: MutexGuard<'_, EndpointState>,
@@ -268,12 +269,12 @@ impl EndpointShared {
     }
 }
 
-/// Whom a datagram is for.
+/// The destination of a datagram.
 pub(crate) enum Found {
     Connection(Arc<Shared>),
     /// A client's first packet, which is not opened yet.
     First(core::FirstPacket),
-    /// No connection, or the datagram is dealt with.
+    /// The datagram belongs to no connection, or is already handled.
     NoConnection,
 }
 
@@ -286,8 +287,8 @@ impl Found {
     }
 }
 
-/// Sends an answer to a stranger. If the kernel has no room it is lost like any datagram;
-/// strangers ask again.
+/// Sends an answer to a datagram of no connection. If the kernel has no room, the answer is lost,
+/// and the peer will try again.
 pub(crate) fn respond(socket: &Socket, to: SocketAddr, from: Option<IpAddr>, bytes: &[u8]) {
     socket.send(&Outgoing {
         to,

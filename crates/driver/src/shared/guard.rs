@@ -1,4 +1,4 @@
-//! A connection's state while it is locked, and the wakers that wait until it is free again.
+//! A connection's locked state, and wakers that must wait until it is unlocked.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::MutexGuard;
@@ -6,16 +6,15 @@ use std::task::Waker;
 
 use super::State;
 
-/// The state, locked. Tasks that its user wakes are woken once it is free again, and wakers of
-/// tasks that stop waiting are dropped then: a task may end, and drop what it holds of the
-/// connection, as it is woken or forgotten.
+/// The locked state. Tasks are only woken, and wakers only dropped, after unlocking it, because a
+/// task that is woken or dropped may end and drop handles of this connection.
 pub(crate) struct Guard<'a> {
     state: MutexGuard<'a, State>,
-    /// Behind the state, so that it goes after that.
+    /// Declared after the state, so that it is dropped after unlocking.
     later: Later,
 }
 
-/// What is done once the state is free.
+/// Work for the time when the state is unlocked.
 #[derive(Default)]
 pub(crate) struct Later {
     woken: Woken,
@@ -23,18 +22,18 @@ pub(crate) struct Later {
 }
 
 impl Later {
-    /// Wakes them.
     pub(crate) fn wake(&mut self, wakers: impl IntoIterator<Item = Waker>) {
         self.woken.extend(wakers);
     }
 
-    /// Drops a waker of a task that waits no longer.
+    /// Adds a waker to drop, because its task isn't waiting any more.
     pub(crate) fn forget(&mut self, waker: Option<Waker>) {
         self.forgotten.extend(waker);
     }
 }
 
-/// Wakers, which are woken when this goes. One alone, as after most packets, takes no memory.
+/// Wakers that are woken when this is dropped. A single waker, as after most packets, needs no
+/// allocation.
 #[derive(Default)]
 struct Woken {
     first: Option<Waker>,
@@ -72,8 +71,8 @@ impl<'a> Guard<'a> {
 impl Drop for Guard<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            // Perhaps in what the application made, a controller or a logger: the connection may be
-            // half changed, and its task is to see that.
+            // This may be a panic in the application's code, for example a controller or a logger.
+            // Since the state may be inconsistent, the task must check it.
             self.state.wake_driver();
         }
         self.later = std::mem::take(&mut self.state.later);
@@ -101,7 +100,7 @@ mod tests {
     use super::*;
     use crate::woken::Woken as WakeFlag;
 
-    /// All are woken, and one alone costs no allocation: it is so after most packets.
+    /// All tasks are woken, and a single waker, as after most packets, needs no allocation.
     #[test]
     fn one_waker_takes_no_memory_and_many_are_all_woken() {
         for count in [0, 1, 2, 50] {

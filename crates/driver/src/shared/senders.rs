@@ -1,4 +1,5 @@
-//! Sending parts as a connection keeps them for the application: wakers, and how each part ended.
+//! A connection's record of the sending parts that the application holds: wakers, and how each part
+//! ended.
 
 use std::task::{Context, Waker};
 
@@ -10,22 +11,23 @@ use pathmark_transport::streams::StreamId;
 /// A sending part that the application holds.
 #[derive(Debug, Default)]
 pub(crate) struct Sender {
-    /// The part itself and futures of its end that the application holds.
+    /// How many handles the application holds: the part itself and futures of its end.
     handles: u32,
     pub(crate) waker: Option<Waker>,
-    /// Those futures that wait. Most parts have none.
+    /// Futures that wait for the end. Most parts have none.
     stopping: Option<Box<WaitList>>,
-    /// How it ended: delivered or its reset acknowledged, or stopped with a code.
+    /// How the part ended: `None` if its data was delivered or its reset acknowledged, or the code
+    /// with which it was stopped.
     end: Option<Option<u64>>,
 }
 
 impl State {
-    /// The application holds a sending part, or a future of its end.
+    /// Counts another handle of a sending part, or a future of its end.
     pub(crate) fn hold_sender(&mut self, id: StreamId) {
         self.senders.entry(id).or_default().handles += 1;
     }
 
-    /// The application has dropped one of them.
+    /// Reports that the application has dropped one of these handles.
     pub(crate) fn release_sender(&mut self, id: StreamId) {
         if let Some(sender) = self.senders.get_mut(&id) {
             sender.handles = sender.handles.saturating_sub(1);
@@ -35,7 +37,7 @@ impl State {
         }
     }
 
-    /// How a sending part ended: see [`SendStream::stopped`](crate::SendStream::stopped).
+    /// Returns how a sending part ended: see [`SendStream::stopped`](crate::SendStream::stopped).
     pub(crate) fn sender_end(&self, id: StreamId) -> Option<Result<Option<u64>, WriteError>> {
         match self.senders.get(&id).and_then(|sender| sender.end) {
             Some(end) => Some(Ok(end)),
@@ -43,14 +45,13 @@ impl State {
         }
     }
 
-    /// Has `cx` woken at the end of a sending part.
+    /// Registers `cx` to be woken at the end of a sending part.
     pub(crate) fn wait_for_end(&mut self, id: StreamId, place: &mut Place, cx: &Context<'_>) {
         let sender = self.senders.entry(id).or_default();
         let replaced = sender.stopping.get_or_insert_default().wait(place, cx);
         self.later.forget(replaced);
     }
 
-    /// The future with `place` waits no longer.
     pub(crate) fn leave_end(&mut self, id: StreamId, place: &mut Place) {
         let sender = self.senders.get_mut(&id);
         let stopping = sender.and_then(|sender| sender.stopping.as_mut());
@@ -58,14 +59,14 @@ impl State {
         self.later.forget(forgotten);
     }
 
-    /// No task waits to write any more.
+    /// Removes the waker of the task that waits to write.
     pub(crate) fn forget_writer(&mut self, id: StreamId) {
         let sender = self.senders.get_mut(&id);
         let forgotten = sender.and_then(|sender| sender.waker.take());
         self.later.forget(forgotten);
     }
 
-    /// Has `cx` woken once a part may be written, or has ended.
+    /// Registers `cx` to be woken once the part can be written or has ended.
     pub(crate) fn wait_to_write(&mut self, id: StreamId, cx: &Context<'_>) {
         let waker = &mut self.senders.entry(id).or_default().waker;
         let replaced = match waker {
@@ -75,7 +76,7 @@ impl State {
         self.later.forget(replaced);
     }
 
-    /// A part may be written, or has ended so.
+    /// Wakes tasks because a part can be written or has ended in this way.
     pub(crate) fn wake_sender(&mut self, id: StreamId, end: Option<Option<u64>>) {
         if let Some(sender) = self.senders.get_mut(&id) {
             sender.end = sender.end.or(end);
@@ -87,7 +88,7 @@ impl State {
         }
     }
 
-    /// The connection is over: wakes all that wait for a sending part.
+    /// Wakes all tasks that wait for a sending part, because the connection is over.
     pub(crate) fn wake_senders(&mut self) {
         for sender in self.senders.values_mut() {
             self.later.wake(sender.waker.take());

@@ -1,4 +1,4 @@
-//! Who waits for what of a connection, and who is woken when.
+//! Which tasks wait for which event of a connection, and when they are woken.
 
 use std::collections::hash_map::Entry;
 use std::task::Context;
@@ -9,7 +9,7 @@ use pathmark_transport::connection::{ConnectionError, Event};
 use pathmark_transport::streams::{Dir, StreamEvent, StreamId};
 
 impl State {
-    /// Places of all who wait.
+    /// Returns the number of waiting tasks.
     #[cfg(test)]
     pub(crate) fn waiting_places(&self) -> usize {
         let both = self.accepting.iter().chain(&self.opening);
@@ -27,18 +27,18 @@ impl State {
         }
     }
 
-    /// Why the connection is over, if it is.
+    /// Returns the reason why the connection is over, if it is.
     pub(crate) fn lost(&self) -> Option<ConnectionError> {
         self.lost.clone()
     }
 
-    /// Has `cx` woken once what it awaits has happened.
+    /// Registers `cx` to be woken once the awaited event has happened.
     pub(crate) fn wait(&mut self, awaited: Awaited, place: &mut Place, cx: &Context<'_>) {
         let replaced = self.waiting(awaited).wait(place, cx);
         self.later.forget(replaced);
     }
 
-    /// The task with `place` waits no longer.
+    /// Ends the wait of the task with `place`.
     pub(crate) fn leave(&mut self, awaited: Awaited, place: &mut Place) {
         let waiting = self.waiting(awaited);
         let forgotten = waiting.leave(place);
@@ -51,29 +51,29 @@ impl State {
         self.later.forget(forgotten);
     }
 
-    /// No task waits to read any more.
+    /// Removes the waker of the task that waits to read.
     pub(crate) fn forget_reader(&mut self, id: StreamId) {
         let forgotten = self.readers.remove(&id);
         self.later.forget(forgotten);
     }
 
-    /// Wakes who waits for it.
+    /// Wakes the tasks that wait for this event.
     fn wake_waiting(&mut self, awaited: Awaited) {
         let wakers = self.waiting(awaited).wakers();
         self.later.wake(wakers);
     }
 
-    /// Wakes others once the state is free.
+    /// Wakes tasks once the state is unlocked.
     pub(crate) fn wake_later(&mut self, wakers: Wakers) {
         self.later.wake(wakers);
     }
 
-    /// Has the task look at the connection.
+    /// Wakes the connection's task.
     pub(crate) fn wake_driver(&mut self) {
         self.later.wake(self.driver.take());
     }
 
-    /// The same, if reading has made credit that the peer should get.
+    /// Wakes the connection's task if reading has created credit that the peer should get.
     pub(crate) fn wake_driver_for_credit(&mut self) {
         if self.driver.is_some() && self.core.streams().wants_to_send() {
             self.wake_driver();
@@ -82,7 +82,8 @@ impl State {
         }
     }
 
-    /// The same, if the peer is to be asked for data that the application waits for.
+    /// Wakes the connection's task if the peer should be asked for data that the application
+    /// awaits.
     pub(crate) fn wake_driver_for_request(&mut self) {
         if self.driver.is_some() && self.core.streams().wants_preparation() {
             self.wake_driver();
@@ -109,7 +110,7 @@ impl State {
             Event::DatagramReceived => self.later.wake(self.reading.wakers()),
             Event::DatagramRoom => self.later.wake(self.sending.wakers()),
             Event::Lost(error) => self.settle(&error),
-            // The task passes tokens on to the endpoint; who asks for the address gets the new one.
+            // The task passes tokens to the endpoint, and applications query the new address.
             Event::NewToken(_) | Event::PathChanged => {}
         }
     }
@@ -128,7 +129,7 @@ impl State {
                     && id.initiator() != self.core.side()
                     && id.index() >= self.accepted
                 {
-                    // The task that accepts it must learn of that.
+                    // The task that accepts the stream must learn about this.
                     self.senders.entry(id).or_default();
                 }
                 self.wake_sender(id, Some(Some(code)));
@@ -136,7 +137,7 @@ impl State {
         }
     }
 
-    /// The application is given a stream of the peer's.
+    /// Records that the application has accepted a stream from the peer.
     pub(crate) fn on_accepted(&mut self, id: StreamId) {
         if id.dir() == Dir::Bi {
             self.accepted = id.index() + 1;
@@ -144,10 +145,10 @@ impl State {
         }
     }
 
-    /// The connection is over: all tasks that wait are woken.
+    /// Ends the connection by waking all waiting tasks.
     pub(crate) fn settle(&mut self, error: &ConnectionError) {
         let error = match (error, self.send_error) {
-            // Nothing arrives where nothing can be sent.
+            // If nothing can be sent, nothing will arrive, so the error of sending is the cause.
             (ConnectionError::TimedOut | ConnectionError::HandshakeTimedOut, Some(kind)) => {
                 ConnectionError::Socket(kind)
             }

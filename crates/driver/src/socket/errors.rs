@@ -1,12 +1,12 @@
-//! Errors of sockets: of one datagram, or of the socket.
+//! Errors of sockets, which concern either one datagram or the whole socket.
 
 use std::io;
 
-/// True for the ICMP error of an earlier datagram, which connected sockets tell: no reason to stop
-/// listening.
+/// Returns true for the ICMP error of an earlier datagram. Connected sockets report these errors,
+/// which are no reason to stop receiving.
 pub(super) fn is_of_one_peer(error: &io::Error) -> bool {
-    // Those of Linux without a kind (net/ipv4/icmp.c, net/ipv6/icmp.c): fragmentation needed, host
-    // or protocol unknown, source route failed, host isolated, bad header.
+    // Linux errors without an `ErrorKind` (net/ipv4/icmp.c, net/ipv6/icmp.c): fragmentation needed,
+    // host or protocol unknown, source route failed, host isolated, bad header.
     #[cfg(target_os = "linux")]
     let known = matches!(
         error.raw_os_error(),
@@ -32,8 +32,8 @@ pub(super) fn is_of_one_peer(error: &io::Error) -> bool {
         )
 }
 
-/// Error numbers of the system that concern one datagram. Systems that are neither Unix
-/// nor Windows have none.
+/// The system's error numbers for a single datagram. Systems that are neither Unix nor Windows have
+/// none.
 mod numbers {
     #[cfg(unix)]
     pub(super) const UNSUPPORTED: &[i32] = &[libc::EIO, libc::EINVAL, libc::EOPNOTSUPP];
@@ -51,13 +51,13 @@ mod numbers {
     pub(super) const TOO_LONG: &[i32] = &[];
 }
 
-/// Errors of kernels and interfaces without segmentation.
+/// Returns true for errors of kernels and interfaces that don't support segmentation offload.
 pub(super) fn is_unsupported(error: &io::Error) -> bool {
     let number = error.raw_os_error();
     number.is_some_and(|number| numbers::UNSUPPORTED.contains(&number))
 }
 
-/// The datagram is larger than the interface carries.
+/// Returns true if the datagram is too large for the interface.
 pub(super) fn is_too_long(error: &io::Error) -> bool {
     let number = error.raw_os_error();
     number.is_some_and(|number| numbers::TOO_LONG.contains(&number))
@@ -67,8 +67,8 @@ pub(super) fn is_too_long(error: &io::Error) -> bool {
 mod tests {
     use super::*;
 
-    /// What Linux makes of ICMP (net/ipv4/icmp.c, net/ipv6/icmp.c) is an earlier datagram's error,
-    /// that of the socket itself is not.
+    /// Errors that Linux derives from ICMP (net/ipv4/icmp.c, net/ipv6/icmp.c) belong to an earlier
+    /// datagram, whereas others belong to the socket itself.
     #[test]
     fn errors_of_one_datagram_end_no_socket() {
         for number in [

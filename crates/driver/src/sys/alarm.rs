@@ -1,5 +1,5 @@
-//! One timer that wakes one task: a kernel timer where there is one, since pacing wants tens of
-//! microseconds and the runtime's tick is a millisecond.
+//! A timer that wakes one task. It uses a kernel timer if the system has one, because pacing needs
+//! tens of microseconds, whereas the runtime's resolution is a millisecond.
 
 use std::fmt;
 use std::io;
@@ -7,30 +7,30 @@ use std::task::{Context, Poll};
 
 use pathmark_transport::Duration;
 
-/// The one that this system has.
 #[cfg(target_os = "linux")]
 pub(crate) type SystemAlarm = kernel::KernelAlarm;
-/// The one that this system has.
 #[cfg(not(target_os = "linux"))]
 pub(crate) type SystemAlarm = runtime::RuntimeAlarm;
 
 #[cfg(all(test, target_os = "linux"))]
 pub(crate) use runtime::RuntimeAlarm;
 
-/// One timer that wakes one task.
+/// A timer that wakes one task.
 pub(crate) trait Alarm: fmt::Debug + Sized {
-    /// What is set is seen by the next poll only, and so the task must be woken. Otherwise the task
-    /// that polled last is.
+    /// If true, setting the timer only takes effect at the next poll, so that the task must be
+    /// woken. Otherwise the timer wakes the task that polled last.
     const NEEDS_ITS_TASK: bool;
 
+    /// Creates a timer.
+    ///
     /// # Errors
-    /// If the kernel gives no timer.
+    /// If the kernel provides no timer.
     fn new() -> io::Result<Self>;
 
-    /// Fires after `left`, and not when it would have fired before.
+    /// Makes the timer fire after `left` instead of the time set before.
     fn set(&self, left: Duration);
 
-    /// Ready once for each time that it fires.
+    /// Returns `Ready` once for each time that the timer fires.
     fn poll(&self, cx: &mut Context<'_>) -> Poll<()>;
 }
 
@@ -49,7 +49,7 @@ mod kernel {
 
     use pathmark_transport::Duration;
 
-    /// A kernel timer as a descriptor.
+    /// A kernel timer, used through a descriptor.
     #[derive(Debug)]
     pub(crate) struct KernelAlarm {
         fd: AsyncFd<OwnedFd>,
@@ -67,7 +67,7 @@ mod kernel {
                 unsafe_code,
                 reason = "the runtime cannot see that it alone holds the descriptor"
             )]
-            // SAFETY: the descriptor is owned, and stays open for as long as it is registered.
+            // SAFETY: the descriptor is owned, and stays open while it is registered.
             let fd = unsafe { AsyncFd::register(fd) }.map_err(io::Error::from)?;
             Ok(Self { fd })
         }
@@ -75,7 +75,7 @@ mod kernel {
         fn set(&self, left: Duration) {
             let value = Timespec {
                 tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
-                // All zero would stop it.
+                // Zero for both fields would stop the timer.
                 tv_nsec: i64::from(left.subsec_nanos()).max(1),
             };
             let interval = Timespec {
@@ -89,7 +89,7 @@ mod kernel {
             if let Err(error) =
                 timerfd_settime(self.fd.get_ref(), TimerfdTimerFlags::empty(), &spec)
             {
-                // The descriptor and the times are valid: there is no other failure.
+                // The descriptor and the times are valid, so this can't fail in other ways.
                 tracing::error!(%error, "a timer could not be set");
             }
         }
@@ -98,12 +98,12 @@ mod kernel {
             loop {
                 let mut ready = match self.fd.poll_read_ready(cx) {
                     Poll::Ready(Ok(ready)) => ready,
-                    // The runtime is shutting down: no task waits for this timer any more.
+                    // The runtime is shutting down, so no task waits for this timer any more.
                     Poll::Ready(Err(_)) | Poll::Pending => return Poll::Pending,
                 };
                 let mut expirations = [0; 8];
                 match rustix::io::read(self.fd.get_ref(), &mut expirations) {
-                    // Set again since it was readable.
+                    // The timer was set again after it became readable.
                     Err(Errno::AGAIN) => ready.clear_ready(),
                     _ => {
                         // Another call would only return that it has not fired again.
@@ -136,9 +136,9 @@ mod runtime {
 
     #[derive(Debug, Default)]
     struct State {
-        /// When it is to fire, if it is set.
+        /// When the timer will fire, if it is set.
         at: Option<Instant>,
-        /// From the first poll on.
+        /// Created by the first poll.
         sleep: Option<Pin<Box<Sleep>>>,
     }
 

@@ -1,6 +1,6 @@
-//! What the kernel reports with a datagram, as control messages (cmsg(3)): a header of length,
-//! level and type, then data, each at a multiple of a word. Levels, types and data are Linux's
-//! (ip(7), ipv6(7), udp(7)).
+//! Control messages (cmsg(3)), in which the kernel reports the properties of a datagram. Each has a
+//! header of length, level and type, followed by data, both aligned to words. Levels, types and
+//! data are those of Linux (ip(7), ipv6(7), udp(7)).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -11,22 +11,22 @@ const WORD: usize = size_of::<usize>();
 /// Bytes of a control message's header.
 const HEADER: usize = WORD + 2 * size_of::<c_int>();
 
-/// What is known of a message. A field that the kernel did not tell is `None`.
+/// The known properties of a message. A field that the kernel didn't report is `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Control {
-    /// The address that it was sent to.
+    /// Destination address.
     pub(crate) to: Option<IpAddr>,
     /// Type of service or traffic class, whose low two bits are ECN.
     pub(crate) tos: Option<u8>,
     /// TTL or hop limit at arrival.
     pub(crate) ttl: Option<u8>,
-    /// Bytes of each datagram but the last, if there are several.
+    /// If there are several datagrams, the bytes of each except for the last.
     pub(crate) segment: Option<u16>,
 }
 
 impl Control {
-    /// Reads control messages up to the end, or up to the first that is cut off. Those of no
-    /// interest are stepped over.
+    /// Reads control messages up to the end, or up to the first that is cut off. Unknown messages
+    /// are skipped.
     pub(super) fn read(bytes: &[u8]) -> Self {
         let mut control = Self::default();
         each(bytes, |level, kind, data| control.note(level, kind, data));
@@ -43,7 +43,7 @@ impl Control {
             (libc::IPPROTO_IP, libc::IP_TTL) | (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT) => {
                 self.ttl = byte(data);
             }
-            // The interface's number and its address come before the address in the packet.
+            // The interface index and the local address precede the address in the packet.
             (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
                 let address = data.get(8..).and_then(|rest| rest.first_chunk::<4>());
                 self.to = address.map(|octets| Ipv4Addr::from(*octets).into());
@@ -57,8 +57,8 @@ impl Control {
     }
 }
 
-/// Gives `note` the level, type and data of each control message up to the end, or up to the first
-/// that is cut off.
+/// Calls `note` with the level, type and data of each control message up to the end, or up to the
+/// first that is cut off.
 pub(super) fn each(mut bytes: &[u8], mut note: impl FnMut(c_int, c_int, &[u8])) {
     while let Some((length, rest)) = bytes.split_first_chunk() {
         let length = usize::from_ne_bytes(*length);

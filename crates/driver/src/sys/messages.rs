@@ -1,4 +1,5 @@
-//! Many datagrams by one system call, with all that the kernel reports on them: recvmmsg(2).
+//! Receiving many datagrams by one system call, with everything that the kernel reports about them:
+//! recvmmsg(2).
 
 use std::array;
 use std::io;
@@ -9,26 +10,26 @@ use std::ptr;
 
 use super::Control;
 
-/// Bytes of control data that one message may bring. What is asked for takes 176 on a socket for
-/// both IP versions; the rest is for options that an application has set on a socket of its own.
+/// Bytes of control messages per message. The options that this library sets need 176 on a socket
+/// for both IP versions; the rest is for options that an application has set on its own socket.
 pub(crate) const CONTROL: usize = 512;
-/// Messages of one call.
+/// Largest number of messages per call.
 const BATCH: usize = 32;
 
-/// Room for the messages of one call: addresses, control data and `size` bytes of data each.
+/// Buffers for the messages of one call: addresses, control messages and `size` bytes of data each.
 pub(crate) struct Messages {
-    /// What the kernel has not written was never touched: memory that is not used costs none.
+    /// Pages that the kernel has never written are never touched, so unused buffers need no memory.
     data: Box<[MaybeUninit<u8>]>,
     size: usize,
     names: Box<[Name; BATCH]>,
     control: Box<[ControlData; BATCH]>,
-    /// Bytes of each control buffer that are offered to the kernel.
+    /// Bytes of each control buffer that the kernel may use.
     control_room: usize,
-    /// Of the latest call.
+    /// Results of the latest call.
     received: Vec<Received>,
 }
 
-/// What a call returns of one message.
+/// The result of a call for one message.
 #[derive(Clone, Copy, Debug)]
 struct Received {
     len: usize,
@@ -37,12 +38,12 @@ struct Received {
     flags: libc::c_int,
 }
 
-/// A message as it arrived: one datagram, or several of one sender that came together.
+/// A message as received: one datagram, or several from one sender that were coalesced.
 #[derive(Debug)]
 pub(crate) struct Message<'a> {
     pub(crate) from: SocketAddr,
     pub(crate) control: Control,
-    /// The kernel had more control messages for it than there was room for.
+    /// There was not enough room for all of its control messages.
     pub(crate) is_control_cut: bool,
     pub(crate) bytes: &'a mut [u8],
 }
@@ -56,8 +57,8 @@ struct Name([u8; size_of::<libc::sockaddr_storage>()]);
 struct ControlData([u8; CONTROL]);
 
 impl Messages {
-    /// Room for messages of `size` bytes, each with `control_room` (at most [`CONTROL`]) bytes of
-    /// control messages.
+    /// Creates buffers for messages of `size` bytes, each with `control_room` bytes of control
+    /// messages, up to [`CONTROL`].
     pub(crate) fn new(size: usize, control_room: usize) -> Self {
         Self {
             data: Box::new_uninit_slice(BATCH * size),
@@ -69,7 +70,7 @@ impl Messages {
         }
     }
 
-    /// Takes what has arrived at a socket, without waiting.
+    /// Receives what has arrived at a socket, without waiting.
     pub(crate) fn receive(&mut self, socket: BorrowedFd<'_>) -> io::Result<()> {
         self.received.clear();
         let mut rooms = self.data.chunks_exact_mut(self.size.max(1));
@@ -81,7 +82,7 @@ impl Messages {
             }
         });
         #[expect(unsafe_code, reason = "C structures that are zero at first")]
-        // SAFETY: all fields are integers and pointers, for which zeros are values.
+        // SAFETY: all fields are integers and pointers, for which zero is a valid value.
         let mut headers: [libc::mmsghdr; BATCH] = unsafe { mem::zeroed() };
         let buffers = parts
             .iter_mut()
@@ -98,9 +99,9 @@ impl Messages {
         }
         let count = loop {
             #[expect(unsafe_code, reason = "recvmmsg(2) takes pointers")]
-            // SAFETY: the descriptor is open, since it is borrowed. Each pointer is to a buffer of
-            // the length in the same entry. The buffer lives in this function or in `self`, which
-            // is borrowed mutably, and nothing else uses one during the call.
+            // SAFETY: the descriptor is open because it is borrowed. Each pointer refers to a
+            // buffer with the length in the same entry. These buffers live in this function or in
+            // `self`, which is mutably borrowed, and nothing else uses them during the call.
             let count = unsafe {
                 libc::recvmmsg(
                     socket.as_raw_fd(),
@@ -134,19 +135,19 @@ impl Messages {
         Ok(())
     }
 
-    /// True if the latest call took all that there was: it had room for more.
+    /// Returns true if the latest call emptied the socket, because it had room for more.
     pub(crate) fn is_last(&self) -> bool {
         self.received.len() < BATCH
     }
 
-    /// Messages of the latest call whose control messages did not fit.
+    /// Returns how many messages of the latest call had their control messages cut off.
     pub(crate) fn cut_off(&self) -> usize {
         let is_cut = |received: &&Received| received.flags & libc::MSG_CTRUNC != 0;
         self.received.iter().filter(is_cut).count()
     }
 
-    /// The messages of the latest call in the order of their arrival. Left out: what is longer than
-    /// its room, and what comes from no IP address.
+    /// Iterates over the messages of the latest call in order of arrival, skipping those that are
+    /// longer than their buffer or don't have an IP address as their source.
     pub(crate) fn iter(&mut self) -> impl Iterator<Item = Message<'_>> {
         let rooms = self.data.chunks_exact_mut(self.size.max(1));
         let buffers = rooms.zip(&*self.names).zip(&*self.control);
@@ -160,8 +161,8 @@ impl Messages {
                 let control = control.0.get(..received.control_len)?;
                 let bytes = room.get_mut(..received.len)?;
                 #[expect(unsafe_code, reason = "the kernel writes into memory of the program's")]
-                // SAFETY: `receive` had the kernel write `len` bytes to the beginning of this room
-                // and no other call has changed it since.
+                // SAFETY: `receive` let the kernel write `len` bytes to the beginning of this
+                // buffer, and no other call has changed it since.
                 let bytes = unsafe { bytes.assume_init_mut() };
                 Some(Message {
                     from: address(name.0.get(..received.name_len)?)?,

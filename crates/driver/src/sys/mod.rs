@@ -1,4 +1,4 @@
-//! System calls that need `unsafe`, each use with its reason.
+//! System calls that need `unsafe`, each with its justification.
 
 mod alarm;
 #[cfg(target_os = "linux")]

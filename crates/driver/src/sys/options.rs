@@ -1,17 +1,16 @@
-//! Options of a socket: what the kernel shall report on each datagram, and the TTL of what is
-//! sent.
+//! Socket options: what the kernel should report about each datagram, and the TTL for sending.
 
 use std::ffi::c_int;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
 
-/// TTL or hop limit of packets sent: receivers compare with what is left of it, and routers' own
-/// counts with the difference.
+/// TTL or hop limit of sent packets. Receivers compare it with the remaining TTL, and routers
+/// compare their own counts with the difference.
 pub(crate) const SENT_TTL: u8 = 64;
 
-/// Has the kernel tell TTL, ECN field and destination of all that arrives, coalesce what belongs
-/// together, and send with [`SENT_TTL`].
+/// Requests TTL, ECN field and destination of arriving datagrams, lets the kernel coalesce
+/// datagrams that belong together, and sends with [`SENT_TTL`].
 pub(crate) fn prepare(socket: &std::net::UdpSocket) -> io::Result<()> {
     let ttl = c_int::from(SENT_TTL);
     let ipv4 = [
@@ -34,27 +33,28 @@ pub(crate) fn prepare(socket: &std::net::UdpSocket) -> io::Result<()> {
         for (name, value) in ipv6 {
             set(socket, libc::IPPROTO_IPV6, name, value)?;
         }
-        // For IPv4 packets, if the socket takes any. Their addresses come as IPv6 ones.
+        // These are for IPv4 packets, if the socket accepts them. It reports their addresses as
+        // IPv6.
         for (name, value) in ipv4 {
             let _ = set(socket, libc::IPPROTO_IP, name, value);
         }
     }
-    // Without it, datagrams come one by one.
+    // Without this option, datagrams arrive one by one.
     let _ = set(socket, libc::SOL_UDP, libc::UDP_GRO, 1);
-    // No code here uses the time of arrival; quinn-udp switches it on.
+    // quinn-udp switches on timestamps, but no code here uses them.
     let _ = set(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 0);
     Ok(())
 }
 
-/// Bytes of the largest IP packet that the interface to `to` carries, or the path as far as the
-/// kernel knows it, from the address `from` if that is known.
+/// Returns the bytes of the largest IP packet for the interface to `to`, or for the path as far as
+/// the kernel knows it, from the address `from` if known.
 pub(crate) fn interface_mtu(to: SocketAddr, from: Option<IpAddr>) -> io::Result<u32> {
     let any = match to {
         SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
         SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
     };
     let socket = UdpSocket::bind((from.unwrap_or(any), 0))?;
-    // Sends nothing: the kernel looks for the route.
+    // This sends nothing, but makes the kernel look up the route.
     socket.connect(to)?;
     let mtu = if to.ip().to_canonical().is_ipv4() {
         get(&socket, libc::IPPROTO_IP, libc::IP_MTU)?
@@ -68,8 +68,8 @@ fn get(socket: &impl AsRawFd, level: c_int, name: c_int) -> io::Result<c_int> {
     let mut value: c_int = 0;
     let mut length = libc::socklen_t::try_from(size_of::<c_int>()).unwrap_or(0);
     #[expect(unsafe_code, reason = "getsockopt(2) takes pointers")]
-    // SAFETY: the descriptor is open, since it is borrowed; the pointers are to a value of the
-    // length that is passed, and to that length, both of which the kernel writes during the call.
+    // SAFETY: the descriptor is open because it is borrowed. The pointers refer to a value with the
+    // given length, and to this length, both of which the kernel writes during the call.
     let result = unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),
@@ -94,8 +94,8 @@ pub(super) fn set(
 ) -> io::Result<()> {
     let length = libc::socklen_t::try_from(size_of::<c_int>()).unwrap_or(0);
     #[expect(unsafe_code, reason = "setsockopt(2) takes a pointer")]
-    // SAFETY: the descriptor is open, since it is borrowed; the pointer is to as many bytes as the
-    // length covers, which the kernel reads during the call.
+    // SAFETY: the descriptor is open because it is borrowed. The pointer refers to as many bytes as
+    // the length says, which the kernel reads during the call.
     let result = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),

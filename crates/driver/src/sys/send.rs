@@ -1,4 +1,4 @@
-//! One datagram, or several of one size, by one system call: sendmsg(2).
+//! Sending one datagram, or several of the same size, by one system call: sendmsg(2).
 
 use std::ffi::c_int;
 use std::io;
@@ -12,39 +12,39 @@ const WORD: usize = size_of::<usize>();
 const HEADER: usize = WORD + 2 * size_of::<c_int>();
 /// Bytes of `in6_pktinfo`, the longest control message.
 const LONGEST: usize = 20;
-/// Room for three: type of service, size of segments, source address.
+/// Room for three control messages: type of service, segment size, source address.
 const ROOM: usize = 3 * (HEADER + LONGEST.next_multiple_of(WORD));
 
-/// What goes into a call.
+/// The arguments of a call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outgoing<'a> {
     pub(crate) to: SocketAddr,
-    /// Source address; the kernel's choice if `None`.
+    /// Source address; if `None`, the kernel chooses.
     pub(crate) from: Option<IpAddr>,
     /// Type of service or traffic class: DSCP in the upper six bits (RFC 2474), ECN in the lower
     /// two (RFC 3168).
     pub(crate) tos: u8,
     pub(crate) bytes: &'a [u8],
-    /// Bytes of each datagram but the last, if there are several.
+    /// If there are several datagrams, the bytes of each except for the last.
     pub(crate) segment: Option<u16>,
 }
 
-/// Sends all or nothing, without waiting.
+/// Sends everything or nothing, without waiting.
 ///
 /// # Errors
-/// Those of sendmsg(2). EMSGSIZE, or EINVAL with segments: the interface carries no datagrams of
-/// this size.
+/// Those of sendmsg(2). EMSGSIZE, or EINVAL with segments, means that the interface carries no
+/// datagrams of this size.
 pub(crate) fn send(socket: BorrowedFd<'_>, outgoing: &Outgoing<'_>) -> io::Result<()> {
     let mut control = Control::new();
     control.write(outgoing);
     let (mut name, name_len) = name(&outgoing.to);
     let mut part = libc::iovec {
-        // sendmsg(2) reads what it points to.
+        // sendmsg(2) only reads this memory.
         iov_base: outgoing.bytes.as_ptr().cast_mut().cast(),
         iov_len: outgoing.bytes.len(),
     };
     #[expect(unsafe_code, reason = "a C structure that is zero at first")]
-    // SAFETY: all fields are integers and pointers, for which zeros are values.
+    // SAFETY: all fields are integers and pointers, for which zero is a valid value.
     let mut header: libc::msghdr = unsafe { mem::zeroed() };
     header.msg_name = name.0.as_mut_ptr().cast();
     header.msg_namelen = name_len;
@@ -54,8 +54,9 @@ pub(crate) fn send(socket: BorrowedFd<'_>, outgoing: &Outgoing<'_>) -> io::Resul
     header.msg_controllen = control.len as _;
     loop {
         #[expect(unsafe_code, reason = "sendmsg(2) takes pointers")]
-        // SAFETY: the descriptor is open, since it is borrowed. Each pointer is to a buffer of the
-        // length in the same field that lives until the call returns; the kernel only reads them.
+        // SAFETY: the descriptor is open because it is borrowed. Each pointer refers to a buffer
+        // with the length in the same field that lives until the call returns; the kernel only
+        // reads them.
         let sent =
             unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const header, libc::MSG_DONTWAIT) };
         if sent >= 0 {
@@ -68,7 +69,7 @@ pub(crate) fn send(socket: BorrowedFd<'_>, outgoing: &Outgoing<'_>) -> io::Resul
     }
 }
 
-/// Control messages to send.
+/// Control messages for sending.
 #[repr(C, align(8))]
 struct Control {
     bytes: [u8; ROOM],
@@ -83,7 +84,8 @@ impl Control {
         }
     }
 
-    /// Writes what `outgoing` asks for. An IPv6 socket sends to IPv4-mapped addresses as IPv4 does.
+    /// Writes the control messages that `outgoing` needs. For IPv4-mapped addresses, an IPv6 socket
+    /// uses those of IPv4.
     fn write(&mut self, outgoing: &Outgoing<'_>) {
         let tos = c_int::from(outgoing.tos).to_ne_bytes();
         if outgoing.to.ip().to_canonical().is_ipv4() {
@@ -97,13 +99,14 @@ impl Control {
         match outgoing.from {
             None => {}
             Some(IpAddr::V4(from)) => {
-                // in_pktinfo: the interface's number, the source address, and one that is not read.
+                // in_pktinfo: the interface index, the source address, and an address that isn't
+                // read.
                 let mut info = [0; 12];
                 info[4..8].copy_from_slice(&from.octets());
                 self.push(libc::IPPROTO_IP, libc::IP_PKTINFO, &info);
             }
             Some(IpAddr::V6(from)) => {
-                // in6_pktinfo: the source address, and the interface's number.
+                // in6_pktinfo: the source address and the interface index.
                 let mut info = [0; LONGEST];
                 info[..16].copy_from_slice(&from.octets());
                 self.push(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &info);
@@ -136,7 +139,7 @@ impl Control {
 #[repr(C, align(8))]
 struct Name([u8; 28]);
 
-/// A `sockaddr_in` or `sockaddr_in6` (ip(7), ipv6(7)), and its length.
+/// Returns a `sockaddr_in` or `sockaddr_in6` (ip(7), ipv6(7)) and its length.
 fn name(address: &SocketAddr) -> (Name, libc::socklen_t) {
     let mut name = Name([0; 28]);
     let family = |family: c_int| u16::try_from(family).unwrap_or(0).to_ne_bytes();
@@ -191,8 +194,8 @@ mod tests {
             });
             let read = Read::read(&control.bytes[..control.len]);
             assert_eq!(read.tos, Some(46 << 2 | 2), "{to}");
-            // Linux reports a datagram's destination in the message that sets a source: only
-            // IPv4's has another place.
+            // Linux reports a datagram's destination in the same kind of message that sets a
+            // source; only IPv4 has a different layout.
             if let Some(IpAddr::V6(_)) = from {
                 assert_eq!(read.to, from);
             }

@@ -1,5 +1,5 @@
-//! Frames that no connection sends, in packets of a connection: they travel to its key as an
-//! unreliable datagram, which the key turns into frames before it seals the packet.
+//! Frames that a connection would never send, inside packets of this connection. They are passed to
+//! its key as an unreliable datagram, which the key turns into frames before sealing the packet.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use pathmark_transport::wire::{Frame, Writer, frame::types};
 
 use super::{Hooks, Tampered};
 
-/// What a datagram begins with whose rest is frames.
+/// The beginning of a datagram whose rest contains frames.
 const MARK: &[u8; 16] = b"frames, not data";
 
-/// TLS whose 1-RTT packets may have what [`packets`] puts into them.
+/// TLS whose 1-RTT packets can carry the frames that [`packets`] puts into them.
 pub(crate) fn forging<T>(tls: T) -> Arc<Tampered<T>> {
     Tampered::new(tls, || {
         let before_read = Box::new(|| {});
@@ -30,7 +30,6 @@ pub(crate) fn forging<T>(tls: T) -> Arc<Tampered<T>> {
     })
 }
 
-/// The bytes of frames.
 pub(crate) fn frames(frames: &[Frame<'_>]) -> Vec<u8> {
     let mut buffer = [0; 1200];
     let mut w = Writer::new(&mut buffer);
@@ -40,7 +39,8 @@ pub(crate) fn frames(frames: &[Frame<'_>]) -> Vec<u8> {
     w.written().to_vec()
 }
 
-/// All datagrams that a connection with keys of [`forging`] sends now; one of them has `frames`.
+/// Returns all datagrams that a connection with keys from [`forging`] sends now, one of which
+/// contains `frames`.
 pub(crate) fn packets(connection: &mut Connection, now: Instant, frames: &[u8]) -> Vec<Vec<u8>> {
     let datagram = [MARK, frames].concat();
     connection.datagrams().send(datagram.into()).unwrap();
@@ -51,7 +51,7 @@ pub(crate) fn packets(connection: &mut Connection, now: Instant, frames: &[u8]) 
     all
 }
 
-/// Turns what has the mark into frames, and seals.
+/// A key that turns marked data into frames before it seals.
 struct Forging(Box<dyn PacketKey>);
 
 impl PacketKey for Forging {
@@ -59,7 +59,8 @@ impl PacketKey for Forging {
         let mut windows = packet.windows(MARK.len()).skip(header_len);
         if let Some(at) = windows.position(|window| window == MARK) {
             let at = header_len + at;
-            // A frame's type and length stand before its data: with the mark they become PADDING.
+            // A frame's type and length precede its data: together with the mark they become
+            // PADDING.
             let [kind, length] = [packet[at - 3], packet[at - 2]];
             let is_long = u64::from(kind) == types::DATAGRAM_LEN && length >> 6 == 1;
             let begin = if is_long { at - 3 } else { at - 2 };

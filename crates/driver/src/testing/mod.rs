@@ -1,5 +1,5 @@
-//! TLS for tests: with a certificate that they make, with a test's code on its way, and with
-//! frames that no connection sends.
+//! TLS for tests: with a generated certificate, with test code in between, and with frames that no
+//! connection sends.
 
 mod forge;
 mod tampered;
@@ -12,12 +12,11 @@ use rcgen::{CertifiedKey, KeyPair};
 pub(crate) use forge::{forging, frames, packets};
 pub(crate) use tampered::{Hooks, Tampered};
 
-/// A client that trusts every server.
+/// Returns a client that trusts every server.
 pub(crate) fn client(protocols: &[&[u8]]) -> TlsClientConfig {
     TlsClientConfig::new(Trust::Anyone, protocols).unwrap()
 }
 
-/// The server `server.test`.
 pub(crate) fn server(protocols: &[&[u8]]) -> TlsServerConfig {
     static IDENTITY: OnceLock<CertifiedKey<KeyPair>> = OnceLock::new();
     let made = IDENTITY

@@ -1,4 +1,4 @@
-//! TLS with a test's code between a connection and its session.
+//! TLS with test code between a connection and its session.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,15 +9,15 @@ use pathmark_transport::crypto::{
     KeyChange, Keys, RETRY_TAG_LEN, ServerCrypto, Session, Side, StartError,
 };
 
-/// What happens in one session.
+/// What the test changes in one session.
 pub(crate) struct Hooks {
-    /// Before it reads.
+    /// Called before the session reads.
     pub(crate) before_read: Box<dyn FnMut() + Send + Sync>,
-    /// To keys, before the connection has them.
+    /// Applied to keys before the connection gets them.
     pub(crate) keys: fn(KeyChange) -> KeyChange,
 }
 
-/// TLS that asks a test's code before it makes a session, and what shall happen there.
+/// TLS that asks the test, before creating each session, what to change there.
 pub(crate) struct Tampered<T> {
     tls: T,
     begin: Box<dyn Fn() -> Option<Hooks> + Send + Sync>,

@@ -1,5 +1,5 @@
-//! Sockets for IPv6, for both versions of IP, and for the other one than before; and clients that
-//! ask while a server's socket is replaced.
+//! IPv6 sockets, sockets for both IP versions, and moves between versions; and clients that arrive
+//! while a server's socket is being replaced.
 #![cfg(target_os = "linux")]
 
 use std::future::Future;
@@ -15,7 +15,7 @@ use pathmark_transport::crypto::tls::{TlsClientConfig, TlsServerConfig, Trust};
 use vcp_proto::VcpSignal;
 
 const ALPN: &[u8] = b"test";
-/// No test needs a tenth of it on an idle machine.
+/// Time limit for every test. On an idle machine, none needs a tenth of it.
 const PATIENCE: Duration = Duration::from_secs(60);
 const LENGTH: usize = 1 << 20;
 
@@ -27,7 +27,7 @@ fn at(address: &str) -> SocketAddr {
     address.parse().unwrap()
 }
 
-/// A server on IPv4, and what its clients need. Both send shims.
+/// Returns an IPv4 server, and what its clients need. Both ends send shims.
 fn server() -> (Endpoint, ClientConfig) {
     let algorithm = Algorithm::parse("vcp+bise+wlte").unwrap();
     let factory = move |now, mtu| algorithm.controller(now, mtu);
@@ -44,7 +44,7 @@ fn server() -> (Endpoint, ClientConfig) {
     (server, ClientConfig::new(Arc::new(tls), transport))
 }
 
-/// Both ends of a connection, its handshake confirmed.
+/// Returns both ends of a connection after its handshake is confirmed.
 async fn connect(
     client: &Endpoint,
     config: ClientConfig,
@@ -72,15 +72,15 @@ async fn transfer(from: &Connection, to: &Connection) {
     assert_eq!(received, LENGTH);
 }
 
-/// Waits for figures that no event tells of; the test's time limit bounds it.
+/// Polls a condition that has no event. The test's time limit applies.
 async fn until(condition: impl Fn() -> bool) {
     while !condition() {
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
 }
 
-/// A socket for both versions of IP names IPv4 addresses in a form of IPv6. One for IPv6 alone
-/// knows that form, and sends nothing there.
+/// A socket for both IP versions reports IPv4 addresses as IPv4-mapped. An IPv6-only socket accepts
+/// this form, but can't send to such addresses.
 #[tokio::test]
 async fn a_socket_for_ipv6_alone_takes_no_ipv4_connection_along() {
     bounded(async {
@@ -93,7 +93,7 @@ async fn a_socket_for_ipv6_alone_takes_no_ipv4_connection_along() {
         transfer(&theirs, &ours).await;
         assert_eq!(theirs.remote_address(), before);
         assert_eq!(ours.stats().migrations, 0);
-        // One for both versions does.
+        // A socket for both versions can.
         client.rebind(UdpSocket::bind("[::]:0").unwrap()).unwrap();
         let port = client.local_address().port();
         until(|| theirs.remote_address().port() == port).await;
@@ -102,8 +102,8 @@ async fn a_socket_for_ipv6_alone_takes_no_ipv4_connection_along() {
     .await;
 }
 
-/// An address of IPv4 may be named in either form. What packets to the server cannot come from is
-/// refused.
+/// An IPv4 address can be given in either form. An address from which packets can't reach the
+/// server is refused.
 #[tokio::test]
 async fn an_address_to_move_to_is_taken_in_the_form_of_the_socket() {
     bounded(async {
@@ -115,14 +115,14 @@ async fn an_address_to_move_to_is_taken_in_the_form_of_the_socket() {
         for (count, address, expected) in [
             (1, "127.0.0.2", [127, 0, 0, 2]),
             (2, "::ffff:127.0.0.3", [127, 0, 0, 3]),
-            // Any: the system's choice.
+            // The unspecified address: the system chooses.
             (3, "::", [127, 0, 0, 1]),
             (4, "0.0.0.0", [127, 0, 0, 1]),
         ] {
             assert!(ours.migrate(named(address)), "{address}");
             until(|| ours.stats().migrations == count).await;
             until(|| theirs.remote_address() == (expected, port).into()).await;
-            // Shims of packets count where the connection is.
+            // Shims are only counted at the connection's current address.
             let before = ours.stats().shims_received;
             transfer(&theirs, &ours).await;
             assert!(ours.stats().shims_received > before, "{address}");
@@ -134,7 +134,7 @@ async fn an_address_to_move_to_is_taken_in_the_form_of_the_socket() {
     .await;
 }
 
-/// A socket for IPv4 sends from no address of IPv6.
+/// An IPv4 socket can't send from an IPv6 address.
 #[tokio::test]
 async fn an_address_of_the_other_version_is_refused() {
     bounded(async {
@@ -151,8 +151,8 @@ async fn an_address_of_the_other_version_is_refused() {
     .await;
 }
 
-/// Clients whose first packets came to a former socket are answered from there: they know the
-/// server by that address.
+/// Clients whose first packets arrived at a former socket get their answer from there, because they
+/// know the server by that address.
 #[tokio::test]
 async fn clients_that_ask_while_the_socket_changes_are_answered_where_they_asked() {
     bounded(async {
@@ -167,7 +167,8 @@ async fn clients_that_ask_while_the_socket_changes_are_answered_where_they_asked
         let connecting = async { tokio::join!(connect(), connect(), connect()) };
         let serving = async {
             let accept = || async { server.accept().await.unwrap() };
-            // One was taken and is not decided upon, one is unwanted, one waits to be taken.
+            // One client was taken but not decided upon, one is unwanted, and one waits to be
+            // taken.
             let (taken, unwanted) = (accept().await, accept().await);
             until(|| server.stats().incoming == 3).await;
             let new = UdpSocket::bind("127.0.0.1:0").unwrap();

@@ -1,4 +1,4 @@
-//! What connections cost in descriptors: nothing. The limit of the process is lowered.
+//! Connections need no descriptors, as shown with a lowered limit of the process.
 #![cfg(unix)]
 
 use std::sync::Arc;
@@ -12,12 +12,12 @@ use pathmark_transport::TransportConfig;
 use pathmark_transport::crypto::tls::{TlsClientConfig, TlsServerConfig, Trust};
 use tokio::runtime::Runtime;
 
-/// Connections, both of whose ends are in this process.
+/// Number of connections, both of whose ends are in this process.
 const CONNECTIONS: usize = 300;
-/// Descriptors that the process may have.
+/// Number of descriptors that the process may have.
 const DESCRIPTORS: u64 = 64;
 
-/// Sends `length` bytes there, and returns how many came back.
+/// Sends `length` bytes, and returns how many were sent back.
 async fn echo(connection: &Connection, length: usize) -> usize {
     let (mut send, mut recv) = connection.open_bi().await.unwrap();
     send.write_all(&vec![7; length]).await.unwrap();
@@ -69,7 +69,8 @@ async fn many_connections() {
             let connecting = client.connect_with(config, address, "localhost").unwrap();
             connections.push(connecting.await.unwrap());
         }
-        // Enough that its packets are paced: each waits for its timer again and again.
+        // Enough data for its packets to be paced, so that each connection waits for its timer
+        // repeatedly.
         let using: Vec<_> = connections
             .iter()
             .map(|connection| {
@@ -80,7 +81,7 @@ async fn many_connections() {
         for task in using {
             assert_eq!(task.await.unwrap(), 50_000);
         }
-        // While all of them are there, the process can open what else it needs.
+        // With all connections open, the process can still open other files.
         let files: Vec<_> = (0..DESCRIPTORS / 2)
             .map(|_| std::net::UdpSocket::bind(loopback).unwrap())
             .collect();

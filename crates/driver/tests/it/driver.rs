@@ -37,7 +37,7 @@ fn loopback() -> SocketAddr {
     "127.0.0.1:0".parse().unwrap()
 }
 
-/// Two connected ends and their endpoints.
+/// Returns two connected ends with their endpoints.
 async fn pair() -> ((Endpoint, Connection), (Endpoint, Connection)) {
     let (server_config, client_config) = configs();
     let server = Endpoint::server(server_config, loopback()).unwrap();
@@ -197,8 +197,8 @@ async fn one_endpoint_serves_many_connections_and_streams() {
     assert_eq!(sums, vec![149 * 150 / 2; 20]);
 }
 
-/// Begins `count` connections on a fresh endpoint before any of them has sent, gives up each tenth,
-/// and uses the others.
+/// Starts `count` connections on a new endpoint before any of them has sent a packet, drops each
+/// tenth, and uses the others.
 async fn begun_at_once(count: usize) {
     let (server_config, client_config) = configs();
     let server = Endpoint::server(server_config, loopback()).unwrap();
@@ -207,7 +207,7 @@ async fn begun_at_once(count: usize) {
         while let Some(incoming) = server.accept().await {
             let connecting = incoming.accept().unwrap();
             tokio::spawn(async move {
-                // The client may have given up.
+                // The client may have dropped it.
                 let Ok(connection) = connecting.await else {
                     return;
                 };
@@ -259,7 +259,7 @@ async fn many_connections_begun_at_once_all_come_about() {
     begun_at_once(64).await;
 }
 
-/// Segmentation offload coalesces what is sent here, all the way to the receiver.
+/// Segmentation offload keeps what is sent here coalesced all the way to the receiver.
 #[tokio::test]
 async fn ecn_holds_with_coalesced_datagrams() {
     let ((client, ours), (server, theirs)) = pair().await;
@@ -278,7 +278,7 @@ async fn ecn_holds_with_coalesced_datagrams() {
     assert_eq!((client.stats().cut_off, server.stats().cut_off), (0, 0));
 }
 
-/// A connected socket tells of ICMP errors, which end one datagram's way and nothing else.
+/// A connected socket reports ICMP errors, which only concern a single datagram.
 #[tokio::test]
 async fn an_endpoint_outlives_what_icmp_says() {
     let (server_config, client_config) = configs();
@@ -287,10 +287,10 @@ async fn an_endpoint_outlives_what_icmp_says() {
     drop(place);
     let socket = std::net::UdpSocket::bind(loopback()).unwrap();
     socket.connect(address).unwrap();
-    // The port is unused: the next call at this socket returns the error.
+    // The port is unused, so the next call at this socket returns the error.
     socket.send(b"?").unwrap();
     let client = Endpoint::new(socket, None).unwrap();
-    // The runtime asks the kernel what is ready: of its answers the endpoint's was due first.
+    // When the runtime asks the kernel which sockets are ready, the endpoint's was due first.
     let other = tokio::net::UdpSocket::bind(loopback()).await.unwrap();
     let own = other.local_addr().unwrap();
     other.send_to(b"!", own).await.unwrap();

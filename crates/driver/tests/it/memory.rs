@@ -1,7 +1,7 @@
-//! What connections cost in memory: at rest, and while strangers flood the server.
+//! The memory that connections need, both at rest and during a flood at the server.
 //!
-//! The server is a process of its own, so that its memory is measured without its clients' and
-//! attackers'. Linux only: resident memory is read from `/proc`.
+//! The server is a separate process, so that its memory is measured without that of its clients and
+//! attackers. Linux only: resident memory is read from `/proc`.
 #![cfg(target_os = "linux")]
 
 use std::io::{BufRead, BufReader};
@@ -23,22 +23,22 @@ const ALPN: &[u8] = b"memory";
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
 
-/// Connections at rest, and what each may cost either side.
+/// Number of connections at rest, and the largest memory of each at either side.
 const CONNECTIONS: usize = 500;
 const AT_REST: usize = 50 * KIB;
-/// What a flood may cost the server above rest.
+/// Largest memory for a flood at the server, above that at rest.
 const FLOOD: usize = 32 * MIB;
-/// Addresses from which strangers send, each a socket.
+/// Number of attacking addresses, each with its own socket.
 const STRANGERS: usize = 256;
-/// Datagrams that each sends: in all a second or two of what loopback carries.
+/// Datagrams that each sends. In total, loopback needs a second or two for these.
 const DATAGRAMS: usize = 800;
-/// What an honest client fetches in the midst of it.
+/// Bytes that an honest client fetches during the flood.
 const HONEST: usize = 8 * MIB;
 
-/// Says to the server's process whether it asks strangers to prove their address.
+/// Tells the server's process whether clients must prove their address.
 const ROLE: &str = "PATHMARK_MEMORY_SERVER";
 
-/// Runs only as a child of the tests below, as their server.
+/// Only runs as a child process of the tests below, as their server.
 #[test]
 fn role_of_a_server() {
     match std::env::var(ROLE).as_deref() {
@@ -48,12 +48,12 @@ fn role_of_a_server() {
     }
 }
 
-/// Endpoints at rest, and what each may cost: its tasks and timers, and not the room for a whole
-/// receive batch (2 MiB), which is never touched.
+/// Number of endpoints at rest, and the largest memory of each. This includes tasks and timers, but
+/// not the buffers of a whole receive batch (2 MiB), which are never touched.
 const ENDPOINTS: usize = 200;
 const ENDPOINT: usize = 300 * KIB;
 
-/// Also where the allocator hands out memory that was used before.
+/// This also holds if the allocator reuses memory that was touched before.
 #[test]
 fn endpoints_at_rest_are_small() {
     own_process("memory::endpoints_at_rest_are_small", || {
@@ -63,7 +63,7 @@ fn endpoints_at_rest_are_small() {
                 let endpoints = (0..count).map(|_| Endpoint::client(address).expect("a socket"));
                 endpoints.collect()
             };
-            // From here on the allocator takes large pieces from its heap.
+            // From here on, the allocator takes large pieces from its heap.
             for _ in 0..4 {
                 drop(make(2));
                 while tokio::runtime::Handle::current()
@@ -86,7 +86,6 @@ fn endpoints_at_rest_are_small() {
     });
 }
 
-/// Bytes of this process that are in memory.
 fn resident(process: &str) -> usize {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).expect("Linux has it");
     let line = status
@@ -111,8 +110,8 @@ fn transport() -> Arc<TransportConfig> {
     Arc::new(config)
 }
 
-/// The server's part: prints where it listens, sends every client as many bytes as it asks for, and
-/// ends when its standard input does.
+/// The server's part: prints its address, sends each client as many bytes as it requests, and ends
+/// when its standard input is closed.
 fn serve(retry: Option<RetryPolicy>) {
     runtime().block_on(async {
         let made = rcgen::generate_simple_self_signed(["server.test".to_owned()]).expect("made");
@@ -168,7 +167,7 @@ async fn answer(connection: &Connection) {
     }
 }
 
-/// Asks for `length` bytes and counts what comes.
+/// Requests `length` bytes, and counts those that arrive.
 async fn fetch(connection: &Connection, length: usize) -> usize {
     let (mut send, mut recv) = connection.open_bi().await.expect("a stream");
     send.write_all(&(length as u64).to_be_bytes())
@@ -186,13 +185,13 @@ async fn fetch(connection: &Connection, length: usize) -> usize {
 /// The server's process.
 struct Server {
     child: Child,
-    /// Its end is the server's.
+    /// Closing this ends the server.
     input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
     address: SocketAddr,
 }
 
-/// What a server's process says after `word`; the test program's own lines are passed over.
+/// Returns what a server's process prints after `word`, skipping the test program's own lines.
 fn said(output: &mut impl BufRead, word: &str) -> String {
     let mut lines = output.lines().map(|line| line.expect("a line"));
     lines
@@ -223,7 +222,7 @@ impl Server {
         resident(&self.child.id().to_string())
     }
 
-    /// Ends it; what it prints of its endpoint.
+    /// Ends the process, and returns what it prints about its endpoint.
     fn end(mut self) -> String {
         self.input = None;
         let stats = said(&mut self.output, "stats ");
@@ -234,7 +233,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // After a failure in between; else it has ended.
+        // This is needed after a failure; otherwise the process has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -251,7 +250,7 @@ async fn connect(endpoint: &Endpoint, config: &ClientConfig, server: SocketAddr)
     connecting.expect("begun").await.expect("connected")
 }
 
-/// Connections that have been used and are silent now.
+/// Connections that have been used and are idle now.
 #[test]
 fn connections_at_rest_are_small() {
     own_process("memory::connections_at_rest_are_small", || {
@@ -265,8 +264,8 @@ fn connections_at_rest_are_small() {
                     assert_eq!(fetch(&connection, 20_000).await, 20_000);
                     connections.push(connection);
                 }
-                // Until acknowledgements are through and the path carries an Ethernet's datagrams.
-                // A report has no event: it is asked for again and again.
+                // Wait until acknowledgements have arrived and the path carries datagrams of
+                // Ethernet's size. Reports have no event, so they are polled.
                 for connection in &connections {
                     connection.confirmed().await.expect("confirmed");
                     while connection.path_report().mtu < 1472
@@ -277,7 +276,7 @@ fn connections_at_rest_are_small() {
                 }
                 connections
             };
-            // What is paid once is not a connection's.
+            // One-time costs don't belong to a connection.
             let first = open(20).await;
             let before = (resident("self"), server.resident());
             let rest = open(CONNECTIONS).await;
@@ -297,8 +296,8 @@ fn connections_at_rest_are_small() {
     });
 }
 
-/// First packets of real clients, taken from the wire: handshakes that are never completed, and
-/// every second time the end of such a handshake, which fails a connection as soon as it has begun.
+/// Returns first packets of real clients, whose handshakes are never completed. Each is followed by
+/// the packet that abandons its handshake, which ends a connection as soon as it has started.
 fn first_packets(count: usize) -> Vec<Vec<u8>> {
     runtime().block_on(async {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
@@ -321,7 +320,7 @@ fn first_packets(count: usize) -> Vec<Vec<u8>> {
     })
 }
 
-/// Strangers by the hundred send garbage and first packets as fast as they can.
+/// Hundreds of attackers send garbage and first packets as fast as possible.
 fn flood(server: SocketAddr, packets: &[Vec<u8>]) -> u64 {
     let sockets: Vec<UdpSocket> = (0..STRANGERS)
         .map(|_| {
@@ -341,7 +340,7 @@ fn flood(server: SocketAddr, packets: &[Vec<u8>]) -> u64 {
                 word.copy_from_slice(&draw.to_be_bytes());
             }
             match (n + m) % 4 {
-                // Initials that do not open, unknown versions, short headers.
+                // Initial packets that can't be opened, unknown versions, short headers.
                 0 => garbage[..6].copy_from_slice(&[0xc0, 0, 0, 0, 1, 8]),
                 1 => garbage[0] = 0xc0,
                 2 => garbage[0] = 0x41,
@@ -372,13 +371,13 @@ fn a_flood_costs_bounded_memory_and_the_server_goes_on_serving() {
                 let rest = server.resident();
                 let attackers = tokio::task::spawn_blocking(move || flood(address, &packets));
                 let mut tasks = JoinSet::new();
-                // One that was there before, and one that comes in the midst of it.
+                // A connection that existed before, and one that starts during the flood.
                 tasks.spawn(async move { fetch(&connection, HONEST).await });
                 tasks.spawn(async move {
                     let connection = connect(&endpoint, &config, address).await;
                     fetch(&connection, HONEST).await
                 });
-                // The process's size is sampled: nothing tells when it grows.
+                // The size of the process is sampled, because no event reports its growth.
                 let mut most = rest;
                 while !attackers.is_finished() || !tasks.is_empty() {
                     tokio::select! {
@@ -399,7 +398,7 @@ fn a_flood_costs_bounded_memory_and_the_server_goes_on_serving() {
     );
 }
 
-/// The bound on handshakes holds where Retry does not keep strangers out, or where they have proved
+/// The limit on handshakes also works if Retry doesn't keep attackers out, or if they have proved
 /// their address.
 #[test]
 fn as_many_half_open_handshakes_as_are_allowed_are_bounded_too() {
@@ -414,8 +413,8 @@ fn as_many_half_open_handshakes_as_are_allowed_are_bounded_too() {
                 assert_eq!(fetch(&connection, HONEST).await, HONEST);
                 let rest = server.resident();
                 flood(server.address, &packets);
-                // Those that are there are served on; by the end of it the flood has been worked
-                // off.
+                // Existing connections are still served. By the end of this, the flood has been
+                // processed.
                 assert_eq!(fetch(&connection, HONEST).await, HONEST);
                 let grown = server.resident().saturating_sub(rest);
                 println!(

@@ -1,4 +1,4 @@
-//! Endpoints whose socket is replaced while connections run, and servers whose configuration is.
+//! Replacing an endpoint's socket or a server's configuration while connections are in use.
 
 use std::future::Future;
 use std::net::{SocketAddr, UdpSocket};
@@ -14,7 +14,7 @@ use pathmark_transport::connection::ConnectionError;
 use pathmark_transport::crypto::tls::{Pin, TlsClientConfig, TlsServerConfig, Trust};
 
 const ALPN: &[u8] = b"test";
-/// No test needs a tenth of it on an idle machine.
+/// Time limit for every test. On an idle machine, none needs a tenth of it.
 const PATIENCE: Duration = Duration::from_secs(60);
 const LENGTH: usize = 8 << 20;
 
@@ -27,7 +27,7 @@ fn transport() -> TransportConfig {
     TransportConfig::new(Arc::new(move |now, mtu| algorithm.controller(now, mtu)))
 }
 
-/// A server's configuration with a certificate of its own, and what pins that.
+/// Returns a server's configuration with its own certificate, and the pin for it.
 fn server_config(transport: TransportConfig) -> (ServerConfig, Pin) {
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     let key = rustls::pki_types::PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
@@ -45,7 +45,7 @@ async fn bounded<T>(test: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, test).await.expect("in time")
 }
 
-/// A server and what clients need.
+/// A server and what its clients need.
 struct Server {
     endpoint: Endpoint,
     client: ClientConfig,
@@ -60,7 +60,7 @@ impl Server {
         }
     }
 
-    /// The two ends of a connection from `client`, its handshake confirmed.
+    /// Returns both ends of a connection from `client` after its handshake is confirmed.
     async fn connect(&self, client: &Endpoint) -> (Connection, Connection) {
         let address = self.endpoint.local_address();
         let connecting = client.connect_with(self.client.clone(), address, "localhost");
@@ -87,7 +87,7 @@ async fn write(mut stream: SendStream, length: usize, seed: u8) {
     assert_eq!(stream.stopped().await, Ok(None));
 }
 
-/// Reads to the end; `at_quarter` is called once a quarter has come.
+/// Reads to the end, and calls `at_quarter` once a quarter has arrived.
 async fn read(mut stream: RecvStream, length: usize, seed: u8, at_quarter: impl FnOnce()) {
     let (mut at, mut at_quarter) = (0, Some(at_quarter));
     while let Some(chunk) = stream.read_chunk().await.unwrap() {
@@ -104,7 +104,7 @@ async fn read(mut stream: RecvStream, length: usize, seed: u8, at_quarter: impl 
     assert_eq!(at, length);
 }
 
-/// `from` sends to `to`, and a quarter of the way something happens.
+/// Sends from `from` to `to`, and calls `at_quarter` once a quarter has arrived.
 async fn transfer(from: &Connection, to: &Connection, seed: u8, at_quarter: impl FnOnce()) {
     let sending = async { write(from.open_uni().await.unwrap(), LENGTH, seed).await };
     let receiving = async {
@@ -114,7 +114,7 @@ async fn transfer(from: &Connection, to: &Connection, seed: u8, at_quarter: impl
     tokio::join!(sending, receiving);
 }
 
-/// Waits for figures that no event tells of; the test's time limit bounds it.
+/// Polls a condition that has no event. The test's time limit applies.
 async fn until(condition: impl Fn() -> bool) {
     while !condition() {
         tokio::time::sleep(Duration::from_millis(2)).await;
@@ -148,7 +148,7 @@ async fn a_transfer_goes_on_at_another_socket_in_either_direction() {
     .await;
 }
 
-/// Three connections to two servers, one of which is given up the moment that the socket changes.
+/// Three connections to two servers move, and one of them is dropped when the socket changes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn all_connections_of_an_endpoint_move_and_one_may_be_dropped() {
     bounded(async {
@@ -174,7 +174,8 @@ async fn all_connections_of_an_endpoint_move_and_one_may_be_dropped() {
     .await;
 }
 
-/// What is begun at the former socket is completed there, and moves then.
+/// A handshake that started at the former socket is completed there, and the connection moves
+/// afterwards.
 #[tokio::test]
 async fn a_handshake_under_way_is_completed_and_moves_afterwards() {
     bounded(async {
@@ -182,7 +183,7 @@ async fn a_handshake_under_way_is_completed_and_moves_afterwards() {
         let client = Endpoint::client(loopback()).unwrap();
         let address = server.endpoint.local_address();
         let connecting = client.connect_with(server.client.clone(), address, "localhost");
-        // Nothing has been sent yet: the endpoint's tasks have had no turn.
+        // Nothing has been sent yet, because the endpoint's tasks haven't run.
         client.rebind(socket()).unwrap();
         let (ours, theirs) = tokio::try_join!(connecting.unwrap(), server.accept()).unwrap();
         transfer(&ours, &theirs, 3, || ()).await;
@@ -192,7 +193,7 @@ async fn a_handshake_under_way_is_completed_and_moves_afterwards() {
     .await;
 }
 
-/// RFC 9000 §18.2: its client must not use another address.
+/// RFC 9000 §18.2: the client of such a server must not use another address.
 #[tokio::test]
 async fn a_server_that_forbids_to_move_is_obeyed() {
     bounded(async {
@@ -207,7 +208,7 @@ async fn a_server_that_forbids_to_move_is_obeyed() {
         transfer(&theirs, &ours, 2, || ()).await;
         assert_eq!(theirs.remote_address(), before);
         assert_eq!(ours.stats().migrations, 0);
-        // What begins now begins at the new socket.
+        // A connection that starts now uses the new socket.
         let (_second, theirs) = server.connect(&client).await;
         assert_eq!(theirs.remote_address(), client.local_address());
         assert_ne!(client.local_address(), before);
@@ -234,7 +235,7 @@ async fn accepted_connections_stay_and_new_ones_come_to_the_new_socket() {
     .await;
 }
 
-/// Once no connection uses it any more, its port is free for others.
+/// Once no connection uses the socket any more, its port is free for others.
 #[tokio::test]
 async fn a_former_socket_is_let_go() {
     bounded(async {
@@ -255,7 +256,7 @@ async fn a_former_socket_is_let_go() {
     .await;
 }
 
-/// A socket that cannot reach the server is for other servers.
+/// A socket that can't reach the server is only used for other servers.
 #[tokio::test]
 async fn a_socket_of_the_other_ip_version_takes_no_connection_along() {
     bounded(async {
@@ -273,7 +274,6 @@ async fn a_socket_of_the_other_ip_version_takes_no_connection_along() {
     .await;
 }
 
-/// The same socket, another address of this host.
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn a_connection_moves_to_another_address_of_this_host() {
@@ -288,7 +288,7 @@ async fn a_connection_moves_to_another_address_of_this_host() {
         })
         .await;
         until(|| theirs.remote_address() == expected).await;
-        // An address that is none of this host's: the transfer goes on from one that is.
+        // The address doesn't belong to this host, so the transfer continues from one that does.
         transfer(&ours, &theirs, 2, || {
             assert!(ours.migrate(Some([192, 0, 2, 77].into())));
         })
@@ -299,8 +299,8 @@ async fn a_connection_moves_to_another_address_of_this_host() {
     .await;
 }
 
-/// A certificate is replaced: connections go on, clients of the new one come in, those who pin the
-/// old one do not.
+/// After a certificate is replaced, existing connections continue. Clients that trust the new one
+/// can connect, but those that pin the old one can't.
 #[tokio::test]
 async fn a_server_changes_its_certificate_while_it_runs() {
     bounded(async {
@@ -308,7 +308,7 @@ async fn a_server_changes_its_certificate_while_it_runs() {
         let client = Endpoint::client(loopback()).unwrap();
         let (ours, theirs) = server.connect(&client).await;
         let old = server.client.clone();
-        // One that waits to be accepted gets the new configuration as well.
+        // A connection that waits to be accepted also gets the new configuration.
         let address = server.endpoint.local_address();
         let waiting = tokio::spawn(
             client
@@ -353,7 +353,7 @@ async fn a_server_changes_its_certificate_while_it_runs() {
     .await;
 }
 
-/// An endpoint that only connected accepts, once it has a server configuration.
+/// An endpoint that could only connect accepts connections once it has a server configuration.
 #[tokio::test]
 async fn a_client_becomes_a_server() {
     bounded(async {

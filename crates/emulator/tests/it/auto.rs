@@ -1,11 +1,11 @@
-//! `auto` with real endpoints: whatever the routers speak, and while they change.
+//! `auto` with real endpoints, with any protocol of the routers, and while it changes.
 
 use pathmark_emulator::result::RunResult;
 
 use crate::support::{built_in, changed, drops};
 
-/// One download over two links of 20 and 20 Mbit/s, 100 ms in all, one bandwidth-delay product
-/// each.
+/// One download over two links of 20 and 20 Mbit/s and 100 ms in total, with buffers of one
+/// bandwidth-delay product each.
 const FILE: &str = r#"
 duration = "30s"
 measure = [ ["5s", "10s"], ["15s", "30s"] ]
@@ -33,12 +33,11 @@ to = "D"
 algorithm = "auto"
 "#;
 
-/// `FILE` with keys changed.
 fn run(changes: &[(&str, &str)]) -> RunResult {
     changed(FILE, changes)
 }
 
-/// The same with controllers and an algorithm.
+/// The same with these controllers and this algorithm.
 fn path(first: &str, second: &str, algorithm: &str, more: &[(&str, &str)]) -> RunResult {
     let mut changes = vec![
         ("link.first.controller", first),
@@ -53,7 +52,7 @@ fn goodput(result: &RunResult) -> f64 {
     result.flows[0].goodput_bps / 1e6
 }
 
-/// Goodput in a measuring window, Mbit/s.
+/// Returns the goodput in a measuring window in Mbit/s.
 fn during(result: &RunResult, window: usize) -> f64 {
     result.windows[window].flows[0].goodput_bps / 1e6
 }
@@ -75,7 +74,8 @@ fn on_a_path_of_one_kind_it_does_as_the_law_of_that_kind_does() {
             assert_eq!(drops(&auto), 0, "{port}");
         }
         let queue = |result: &RunResult| result.links[0].queue_packets.max;
-        // Over `vcp+bise` the end of growth queues 26 packets more in one or two seeds of ten.
+        // Over `vcp+bise`, the end of growth queues 26 additional packets in one or two of ten
+        // seeds.
         let mut queues = ["1", "2", "3", "4", "5"]
             .map(|seed| queue(&path(port, port, "auto", &[("seed", seed)])));
         queues.sort_by(f64::total_cmp);
@@ -84,8 +84,8 @@ fn on_a_path_of_one_kind_it_does_as_the_law_of_that_kind_does() {
     }
 }
 
-/// A router that knows nothing of ours shows in the TTL. It is wide, and all losses are random: the
-/// ports keep the window, whatever their law.
+/// A router that doesn't know our protocols is visible in the TTL. It has a high rate, and all
+/// losses are random, so that ports keep control of the window, whatever their law.
 #[test]
 fn a_plain_hop_that_shows_and_random_loss_leave_routers_in_control() {
     for (port, own) in [("vcp+bise", "vcp+bise+wlte"), ("xcp", "xcp")] {
@@ -107,11 +107,11 @@ fn whichever_kind_the_narrow_port_is_the_link_is_full_and_nothing_is_dropped() {
             let rate = format!("link.{wide}.rate");
             let result = path(first, second, "auto", &[(&rate, "40Mbit")]);
             let late = during(&result, 1);
-            // 1444 of 1500 bytes, less shims and QUIC's own.
+            // 1444 of 1500 bytes, minus shims and QUIC's own overhead.
             assert!(late >= 0.9 * 20.0, "{first}, {second}, {narrow}: {late}");
             assert_eq!(drops(&result), 0, "{first}, {second}, {narrow}");
         }
-        // Both as narrow: each keeps a part of its own free, so that no law fills them.
+        // Both have the same rate: each keeps a part of its own free, so that no law fills them.
         let seeds = ["1", "2", "3", "4", "5"];
         let runs = |law: &str| seeds.map(|seed| path(first, second, law, &[("seed", seed)]));
         let mean = |runs: &[RunResult; 5]| runs.iter().map(|run| during(run, 1)).sum::<f64>() / 5.0;
@@ -150,7 +150,7 @@ fn a_port_that_changes_its_law_under_a_flow_neither_stalls_nor_floods_it() {
         let result = path("none", before, "auto", &changes);
         let [first, turn, late] = [0, 1, 2].map(|window| during(&result, window));
         assert!(first >= 17.0, "{before} to {after}: {first}");
-        // A queue that CUBIC has filled has to go first.
+        // A queue that CUBIC has filled must drain first.
         let least = if before == "none" { 0.7 } else { 0.85 };
         assert!(
             turn >= least * first,
@@ -163,8 +163,8 @@ fn a_port_that_changes_its_law_under_a_flow_neither_stalls_nor_floods_it() {
     }
 }
 
-/// A port that only grants gives 85 % of an idle link. Regular slow start from there on would fill
-/// the queue before it shows; the 15 % that are left fit.
+/// A port that only grants starts gives 85 % of an idle link. Regular slow start from there would
+/// fill the queue before this shows; the remaining 15 % fit.
 #[test]
 fn at_a_port_that_only_grants_an_idle_link_is_full_soon_and_its_queue_is_not() {
     for (rate, delay, rtt, duration) in [
@@ -192,8 +192,8 @@ fn at_a_port_that_only_grants_an_idle_link_is_full_soon_and_its_queue_is_not() {
     }
 }
 
-/// A newcomer at such a port, where another flow takes half of the rate, reaches its share. It
-/// loses less than a queue's worth of packets and takes nothing from the other flow.
+/// At such a port, where another flow uses half of the rate, a newcomer reaches its share. It loses
+/// fewer packets than fit into the queue, and takes nothing from the other flow.
 #[test]
 fn at_a_port_that_only_grants_a_newcomer_gets_to_its_share() {
     for delay in ["20ms", "50ms", "250ms"] {
@@ -235,9 +235,9 @@ start = "5s"
     }
 }
 
-/// A radio link of 100 Mbit/s and 500 ms that loses 30 % and says so. A third of the questions for
-/// a rate is lost, a third of the answers, a third of the headers and of the granted flight, and
-/// none of that is a hidden hop. 70 Mbit/s is all that could come.
+/// A radio link of 100 Mbit/s and 500 ms that loses 30 % and declares this. A third of the requests
+/// for a rate is lost, as is a third of the answers, of the headers and of the granted flight, but
+/// none of this is due to a hidden hop. At most 70 Mbit/s can arrive.
 #[test]
 fn declared_loss_of_a_third_holds_no_start_back() {
     for controller in ["xcp", "vcp+bise"] {

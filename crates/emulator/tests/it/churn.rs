@@ -1,5 +1,5 @@
-//! Files that come one after another at random, as clients of a server fetch them: each is to end
-//! about as soon as it would with `cubic`.
+//! Files at random times, as clients of a server fetch them: each should take about as long as with
+//! `cubic`.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -31,7 +31,7 @@ start_gap = "{gap}"
     )
 }
 
-/// Mean time that a file takes, in seconds, over two seeds.
+/// Returns the mean time per file in seconds, over two seeds.
 fn mean(text: &str, algorithm: &str, controller: &str) -> f64 {
     let runs = [1, 2].map(|seed| {
         let mut scenario = Scenario::parse(Path::new("churn.toml"), text).unwrap();
@@ -45,8 +45,8 @@ fn mean(text: &str, algorithm: &str, controller: &str) -> f64 {
     runs.iter().sum::<f64>() / 2.0
 }
 
-/// Flows that end take their rate with them, and those that begin are denied a start at a busy
-/// port: with the laws' own pace alone they pile up.
+/// The rate of flows that end is lost, and new flows are refused a start at a busy port. With the
+/// laws' own growth alone, flows would pile up.
 #[test]
 fn files_that_come_at_random_end_about_as_soon_as_with_cubic() {
     for (rate, delay, gap, bytes, xcp, vcp) in [

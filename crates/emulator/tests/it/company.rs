@@ -6,7 +6,7 @@ use crate::support::{flow, goodputs, link, mean, run};
 
 const ENDS: [&str; 2] = ["A", "B"];
 
-/// Names, laws and numbers of flows that begin within a second, as scenarios have them.
+/// Returns flows that start within a second, from names, laws and numbers as in scenarios.
 fn flows(flows: &[(&str, &str, u32)]) -> String {
     let spread = |(name, algorithm, count): &(&str, &str, u32)| {
         let more = format!("count = {count}\nstart_spread = \"1s\"");
@@ -15,7 +15,7 @@ fn flows(flows: &[(&str, &str, u32)]) -> String {
     flows.iter().map(spread).collect()
 }
 
-/// A port of 20 Mbit/s with a round trip of 40 ms for 40 s, the last 20 of which are measured.
+/// A port of 20 Mbit/s with a round trip of 40 ms for 40 s, of which the last 20 are measured.
 fn at_port(port: &str, of: &[(&str, &str, u32)], seed: u64) -> RunResult {
     let more = format!("controller = \"{port}\"\n{QUEUE}");
     let link = link("port", ENDS, "20Mbit", "20ms", &more);
@@ -61,12 +61,13 @@ fn an_xcp_flow_that_joins_a_vcp_flow_at_its_port_gets_to_its_share() {
     let link = link("port", ENDS, "20Mbit", "20ms", &more);
     let result = over(&link, ("6s", "9s"), &flows, 1);
     let own = mean(&goodputs(&result, "ours"));
-    // Half of 18.5. It was 6.0 while the first headers of a flow held its own later ones down.
+    // Half of 18.5. It would be 6.0 if the first headers of a flow held down its own later ones.
     assert!(own >= 8.0, "{own} of 20 Mbit/s");
 }
 
-/// A VCP flow that begins at an XCP port with a long round trip leaves XCP flows their shares. It
-/// once grew unmeasured to three times its share, and the XCP flows had a tenth of theirs for 12 s.
+/// A VCP flow that starts at an XCP port with a long round trip leaves XCP flows their shares. If
+/// its growth weren't measured, it would reach three times its share, and leave the XCP flows a
+/// tenth of theirs for 12 s.
 #[test]
 fn a_vcp_flow_at_an_xcp_port_does_not_grow_unseen() {
     let flows = flows(&[("guest", "vcp+bise+wlte", 1), ("ours", "xcp", 2)]);
@@ -80,9 +81,9 @@ fn a_vcp_flow_at_an_xcp_port_does_not_grow_unseen() {
     assert!(shares.iter().all(|share| *share >= 0.5), "{shares:?}");
 }
 
-/// A port whose interval is much shorter than the round trips of its flows gives a second time
-/// before the first shows. So the mean RTT counts VCP flows as well as XCP flows, of which one may
-/// have a much shorter round trip.
+/// A port whose interval is much shorter than the round trips of its flows grants again before the
+/// first grant shows. Therefore the mean RTT includes VCP flows as well as XCP flows, which may
+/// include one with a much shorter round trip.
 #[test]
 fn vcp_flows_at_an_xcp_port_leave_its_buffer_free() {
     for law in ["vcp", "vcp+bise+wlte"] {
@@ -117,8 +118,8 @@ fn vcp_flows_at_an_xcp_port_leave_its_buffer_free() {
     }
 }
 
-/// XCP flows at a VCP port get the growth that VCP flows derive from its codes. They got a quarter
-/// more while they alone grew under LOW, and in the first interval after an OVER.
+/// XCP flows at a VCP port get the growth that VCP flows derive from its codes. They would get a
+/// quarter more if only they grew at LOW and in the first interval after OVER.
 #[test]
 fn xcp_flows_at_a_vcp_port_have_what_its_own_flows_have() {
     for (own, guests) in [(1, 1), (3, 1)] {
@@ -137,7 +138,7 @@ fn xcp_flows_at_a_vcp_port_have_what_its_own_flows_have() {
     }
 }
 
-/// What fast and slow flows send each in Mbit/s, and the mean queue in packets.
+/// Returns the rates of each fast and slow flow in Mbit/s, and the mean queue in packets.
 fn apart(law: &str, mbit: u32, fast: (u32, u32, u32), slow: (u32, u32)) -> (f64, f64, f64) {
     let ((quick, rtt, packet), (few, long)) = (fast, slow);
     let port =

@@ -1,4 +1,4 @@
-//! Runs of the engine, held to what can be said of them beforehand.
+//! Runs of the engine, compared with what can be predicted.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -14,7 +14,7 @@ fn scenario(text: &str) -> Scenario {
     Scenario::parse(Path::new("test.toml"), text).unwrap()
 }
 
-/// One link of 10 Mbit/s with a round trip of 40 ms, and whatever flows.
+/// One link of 10 Mbit/s with a round trip of 40 ms, and any flows.
 fn single(link: &str, flows: &str) -> Scenario {
     scenario(&format!(
         r#"duration = "60s"
@@ -39,7 +39,8 @@ algorithm = "cubic"
 bytes = 2_000_000
 "#;
 
-/// Over HTTP as alone every byte arrives once, whoever connects. A download waits for a request.
+/// With HTTP as without it, every byte arrives once, whichever end connects. A download waits for a
+/// request.
 #[test]
 fn http_flows_deliver_what_bulk_flows_do() {
     let with = |more: &str| {
@@ -63,8 +64,8 @@ fn http_flows_deliver_what_bulk_flows_do() {
         })
     };
     each(2_000_000);
-    // These fit into the first window. HTTP adds a header and the time to open the file, a download
-    // also half a round trip for its request.
+    // These fit into the first window. HTTP adds a header and the time for opening the file, and a
+    // download also half a round trip for its request.
     let [bulk, upload, download] = each(8_000);
     let (late, later) = (upload - bulk, download - bulk);
     assert!((0.0005..0.003).contains(&late), "{late}");
@@ -81,7 +82,7 @@ fn http_flows_deliver_what_bulk_flows_do() {
     );
 }
 
-/// The account of laws is one of all the time, and has the reason of each.
+/// The accounting of laws covers the whole time, with the reason for each.
 #[test]
 fn results_say_which_law_had_the_window() {
     let flow = FILE.replace("cubic", "vcp+bise+wlte");
@@ -146,8 +147,8 @@ fn a_file_takes_what_the_link_takes() {
         panic!("one flow")
     };
     assert!(flow.completed && flow.bytes_delivered == 2_000_000);
-    // 2 MB in packets of 1500 bytes, of which some 50 are headers and tags, take 1.66 s at 10
-    // Mbit/s; the handshake a round trip, slow start a few more.
+    // 2 MB in packets of 1500 bytes, of which about 50 are headers and tags, take 1.66 s at 10
+    // Mbit/s; the handshake takes a round trip, and slow start a few more.
     let seconds = flow.completion_s.unwrap();
     assert!((1.70..2.1).contains(&seconds), "{seconds}");
     assert!(
@@ -162,8 +163,8 @@ fn a_file_takes_what_the_link_takes() {
     assert!(flow.packets_sent.unwrap() > 2_000_000 / 1472);
 }
 
-/// The last byte's milestone is the end of the file; one beyond it is never reached. Losses of
-/// windows that cover the run are all that the sender declared.
+/// The last byte's milestone is the end of the file, and a later milestone is never reached. The
+/// losses in windows that cover the run are all losses that the sender declared.
 #[test]
 fn results_tell_when_so_many_bytes_had_arrived_and_what_windows_lost() {
     let loss = r#"loss = { kind = "bernoulli", per = 0.01 }"#;
@@ -178,7 +179,7 @@ fn results_tell_when_so_many_bytes_had_arrived_and_what_windows_lost() {
         panic!("four milestones")
     };
     assert_eq!((few.bytes, more.bytes), (10_000, 3_000_000));
-    // The handshake's round trip, and half of one.
+    // The handshake's round trip, and half of another.
     let first = few.after_s.unwrap();
     assert!((0.06..0.09).contains(&first), "{first}");
     let completion = flow.completion_s.unwrap();
@@ -198,7 +199,7 @@ fn packets_are_as_large_as_the_scenario_says() {
     let result = run(&small);
     let flow = &result.flows[0];
     let sent = (flow.packets_sent.unwrap() - flow.packets_lost.unwrap()) as f64;
-    // 1040 bytes less 28 of IP and UDP, 16 of tag and some 20 of QUIC.
+    // 1040 bytes minus 28 for IP and UDP, 16 for the tag and about 20 for QUIC.
     let ideal = 2e6 / 976.0;
     assert!((0.99..1.03).contains(&(sent / ideal)), "{sent} for {ideal}");
 }
@@ -233,7 +234,7 @@ algorithm = "newreno"
     };
     let forward = one.goodput_bps + two.goodput_bps;
     assert!((8.5e6..9.7e6).contains(&forward), "{forward}");
-    // Its acknowledgements wait behind data and come in bursts, so a lone flow leaves some of its
+    // Its acknowledgements wait behind data and arrive in bursts, so a lone flow leaves some of its
     // link unused.
     assert!(back.goodput_bps > 7.0e6, "{}", back.goodput_bps);
     for link in &window.links {
@@ -275,11 +276,11 @@ fn a_receiver_window_bounds_the_rate() {
     let mut narrow = single("", FILE);
     narrow.set("flow.f.receive_window", "16KiB").unwrap();
     let goodput = run(&narrow).flows[0].goodput_bps;
-    // A window per round trip of 40 ms and a bit: 3.3 Mbit/s at most.
+    // One window per round trip of slightly more than 40 ms: at most 3.3 Mbit/s.
     assert!((1.5e6..3.3e6).contains(&goodput), "{goodput}");
 }
 
-/// What one range leaves out is sent again, and everything arrives all the same.
+/// Data that a single range omits is sent again, but everything still arrives.
 #[test]
 fn acknowledgements_of_one_range_make_senders_repeat_what_arrived() {
     let lossy = "controller = \"xcp\"\nloss = { kind = \"bernoulli\", per = 0.01 }";
@@ -301,7 +302,8 @@ fn acknowledgements_of_one_range_make_senders_repeat_what_arrived() {
     );
 }
 
-/// A full way back holds one product of rate and round trip, as the way there does: 40 ms here.
+/// A full reverse path holds one product of rate and round trip, as the forward path does: 40 ms
+/// here.
 #[test]
 fn the_queue_of_the_way_back_has_room_for_one_product() {
     let back = FILE.replace("\"A\"", "\"X\"").replace("\"B\"", "\"A\"");
@@ -394,12 +396,12 @@ stop = "50s"
     let [steady, burst, back, noise] = &result.flows[..] else {
         panic!("four flows")
     };
-    // Megabits over the minute.
+    // Megabits during the minute.
     let megabits = |bytes: u64| bytes as f64 * 8e-6;
     assert!((megabits(steady.bytes_delivered) - 60.0).abs() < 0.2);
     assert!((megabits(burst.bytes_delivered) - 30.0).abs() < 0.2);
     assert!((megabits(back.bytes_delivered) - 60.0).abs() < 0.2);
-    // 40 s of 1500-byte packets: 3333 of them, with a standard deviation of 58, less headers.
+    // 40 s of 1500-byte packets: 3333, with a standard deviation of 58, minus headers.
     let sent = noise.packets_sent.unwrap() as f64;
     assert!((sent - 3333.0).abs() < 200.0, "{sent}");
     assert_eq!(noise.algorithm, "udp");
@@ -407,8 +409,9 @@ stop = "50s"
     assert_eq!(noise.packets_lost, None);
 }
 
-/// One CUBIC flow fills 10 Mbit/s at 40 ms. A large DropTail keeps hundreds of milliseconds of it
-/// waiting, CoDel tens at most, for less than a tenth of the goodput.
+/// One CUBIC flow fills 10 Mbit/s at 40 ms. With a large DropTail queue, packets wait for hundreds
+/// of milliseconds; with CoDel they wait for tens at most, at the cost of less than a tenth of the
+/// goodput.
 #[test]
 fn codel_keeps_what_waits_short() {
     let flow = r#"
@@ -434,8 +437,8 @@ algorithm = "cubic"
     assert!(codel.links[0].drops > 0);
 }
 
-/// One code for all packets protects acknowledgements worse than data; protecting short packets
-/// better brings them back, and what the code adds costs its share of the link.
+/// A single code for all packets protects acknowledgements worse than data. Protecting short
+/// packets better brings them back, and the added redundancy takes its share of the link.
 #[test]
 fn a_code_for_short_packets_brings_acknowledgements_back() {
     let loss = |fec: &str| {
@@ -462,7 +465,7 @@ fn a_code_for_short_packets_brings_acknowledgements_back() {
     assert!((0.48..0.58).contains(&ratio), "{ratio}");
 }
 
-/// 100 ms of 12 Mbit/s, 100 ms of nothing, again and again: what a backlogged flow gets is what the
+/// The link repeats 100 ms of 12 Mbit/s and 100 ms of nothing: a backlogged flow gets what the
 /// trace offers.
 #[test]
 fn a_trace_is_used_to_the_full() {
@@ -511,7 +514,7 @@ algorithm = "cubic"
     assert!(result.windows[0].flows[0].goodput_bps > 0.5 * ideal);
 }
 
-/// Data, their acknowledgements and other traffic take turns on a hub; together they fill it.
+/// Data, acknowledgements and other traffic take turns on a hub; together they fill it.
 #[test]
 fn links_of_one_medium_share_its_rate() {
     let udp = r#"

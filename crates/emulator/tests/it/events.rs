@@ -13,7 +13,7 @@ fn parse(text: &str) -> Result<Scenario, String> {
     Scenario::parse(Path::new("test.toml"), text).map_err(|error| error.to_string())
 }
 
-/// Two flows of `law` over 10 Mbit/s and 60 ms, with these keys at the link.
+/// Two flows of `law` over 10 Mbit/s and 60 ms, with these keys of the link.
 fn path(law: &str, keys: &str) -> String {
     format!(
         r#"duration = "40s"
@@ -48,9 +48,9 @@ fn flows_go_on_after_a_restart() {
         let before = run(&path(law, &plain));
         let after = run(&path(law, &restart));
         assert_eq!(before.links[0].restart_losses, 0);
-        // Nothing is different until then.
+        // Until then, nothing differs.
         assert_eq!(before.windows[0], after.windows[0], "{law}");
-        // Half a second at 10 Mbit/s is 417 packets; senders stop when nothing comes back.
+        // Half a second at 10 Mbit/s is 417 packets; senders stop if nothing is returned.
         let lost = after.links[0].restart_losses;
         assert!((10..1000).contains(&lost), "{law}: {lost}");
         assert_eq!(
@@ -66,7 +66,8 @@ fn flows_go_on_after_a_restart() {
     }
 }
 
-/// A law that a change put in charge is there again after a restart; so is one of the caller's.
+/// A law selected by a change is active again after a restart, and so is a law provided by the
+/// caller.
 #[test]
 fn a_restart_brings_the_law_back() {
     let at = "at = [{ t = \"5s\", controller = \"xcp\" }, { t = \"20s\", restart = true }]";
@@ -74,7 +75,7 @@ fn a_restart_brings_the_law_back() {
     let used = result.windows[1].links[0].utilization.unwrap();
     assert!(used > 0.9, "{used}");
     assert!(result.windows[1].jain > 0.95, "{}", result.windows[1].jain);
-    // At VCP's port XCP's senders are CUBIC, which drops.
+    // At VCP's port, XCP's senders use CUBIC, which causes drops.
     assert_eq!(result.windows[1].links[0].drops, 0);
 
     let built = std::sync::Arc::new(std::sync::atomic::AtomicU32::new(0));
@@ -97,8 +98,8 @@ fn a_restart_brings_the_law_back() {
         .unwrap();
 }
 
-/// The router runs again when the last of its restarts is over, and nothing that waits is forgotten
-/// on the way: what is lost and what arrives are all there is.
+/// The router runs again when the last of its restarts is over. No packet is forgotten: the lost
+/// and the received packets add up to all of them.
 #[test]
 fn restarts_may_overlap() {
     let at = "at = [{ t = \"10s\", restart = \"8s\" }, { t = \"11s\", restart = \"2s\" }]";
@@ -107,12 +108,12 @@ fn restarts_may_overlap() {
     let result = run(&text);
     let lost = result.links[0].restart_losses;
     let sent = result.flows[0].packets_sent.unwrap();
-    // Eight seconds of 500 packets each.
+    // Eight seconds with 500 packets each.
     assert!((3990..=4010).contains(&lost), "{lost}");
     assert_eq!(result.flows[0].bytes_delivered / 1472, sent - lost);
 }
 
-/// After a restart, `capacity = "auto"` measures from the start: earlier deliveries do not count.
+/// After a restart, `capacity = "auto"` only counts deliveries since the restart.
 #[test]
 fn a_restarted_port_follows_from_then_on() {
     let keys = "controller = \"xcp\"\ncapacity = \"auto\"\nat = [{ t = \"20s\", restart = true }]";
@@ -137,7 +138,7 @@ fn restarts_that_cannot_be_read() {
     assert_eq!(run(&never).links[0].restart_losses, 0);
 }
 
-/// A port has the capacity of the slow link behind it in `capacity`. The slow link has no control
+/// `capacity` of a port is the capacity of the slow link behind it. The slow link has no control
 /// law.
 #[test]
 fn a_port_without_a_rate_takes_its_capacity_key() {
@@ -184,8 +185,8 @@ count = 2
     assert!(error.contains("has no bound"), "{error}");
 }
 
-/// A bad state lasts 100 ms after 1.9 s and loses everything: 5 % of a steady stream of packets,
-/// in bursts that grow with the rate.
+/// A bad state follows 1.9 s of a good one, lasts 100 ms and loses everything: 5 % of a steady
+/// stream of packets, in bursts that grow with the rate.
 #[test]
 fn losses_that_follow_the_clock() {
     let text = |rate: &str| {
@@ -213,7 +214,7 @@ packet = 125
     };
     for (rate, packets) in [("10kbit", 6_000.0), ("1Mbit", 600_000.0)] {
         let share = run(&text(rate)).links[0].random_losses as f64 / packets;
-        // 300 bad states: a standard error of some 6 % of the share.
+        // 300 bad states: a standard error of about 6 % of the share.
         assert!((share - 0.05).abs() < 0.01, "{rate}: {share}");
     }
     let broken = text("1Mbit").replace("100ms", "0s");
@@ -223,8 +224,8 @@ packet = 125
     assert!(parse(&missing).unwrap_err().contains("good"));
 }
 
-/// A law that the process registered runs by its name, in files and after changes, and gets the
-/// signal that it registered for.
+/// A registered law can be used by its name, in files and in changes, and gets the signal with
+/// which it was registered.
 #[test]
 fn a_law_of_ones_own_is_named_in_a_scenario() {
     let window = |packets: u64| {

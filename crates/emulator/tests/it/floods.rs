@@ -1,4 +1,4 @@
-//! Floods behind forged shims at a port of 20 Mbit/s, against flows that obey.
+//! Floods with forged shims compete with well-behaved flows at a port of 20 Mbit/s.
 
 use pathmark_emulator::result::{FlowResult, RunResult};
 
@@ -6,7 +6,7 @@ use crate::support::{flow, goodputs, link, run};
 
 const ENDS: [&str; 2] = ["A", "B"];
 
-/// A port of 20 Mbit/s with a round trip of 40 ms, the last half of `seconds` measured.
+/// A port of 20 Mbit/s with a round trip of 40 ms. The last half of `seconds` is measured.
 fn port(controller: &str, seconds: u32, flows: &str) -> String {
     let half = seconds / 2;
     let more =
@@ -30,12 +30,13 @@ fn flood(forge: &str, count: u32) -> String {
     flow("flood", ENDS, "udp", &more)
 }
 
-/// What flows whose names begin so get together in the measured half, in Mbit/s.
+/// Returns the total goodput in Mbit/s of flows whose names begin with `name`, in the measured
+/// half.
 fn goodput(result: &RunResult, name: &str) -> f64 {
     goodputs(result, name).iter().sum()
 }
 
-/// Floods by name: the scenario's key, and in how many flows.
+/// Floods by name: the scenario's key, and the number of flows.
 const FLOODS: [(&str, &str, u32); 8] = [
     ("plain", "", 1),
     ("VCP", r#"forge = { shim = "vcp" }"#, 1),
@@ -82,8 +83,8 @@ fn table() {
     }
 }
 
-/// A shim in front of a flood gains no rate: a flow that obeys keeps at least what a plain flood of
-/// the same rate leaves, less 3 %.
+/// Shims don't increase the rate of a flood: a well-behaved flow keeps at least what a plain flood
+/// of the same rate leaves, minus 3 %.
 #[test]
 fn a_flood_behind_shims_takes_no_more_than_a_plain_one() {
     for (controller, law) in [(PORTS[0], LAWS[0]), (PORTS[1], LAWS[1])] {
@@ -107,7 +108,7 @@ fn a_flood_behind_shims_takes_no_more_than_a_plain_one() {
 }
 
 /// A flow that ignores its answers takes nearly all of an XCP port without any drop, because those
-/// that obey yield. What the port told it gives it away.
+/// that obey yield. The port sets it aside by comparing its rate with the answers.
 #[test]
 fn a_flow_that_ignores_its_answers_is_set_aside_without_drops() {
     for (rate, rtt) in [("12Mbit", "20ms"), ("17Mbit", "20ms"), ("17Mbit", "40ms")] {
@@ -123,17 +124,17 @@ fn a_flow_that_ignores_its_answers_is_set_aside_without_drops() {
     }
 }
 
-/// A port's controller, the law of its flows, and whose shims are forged there.
+/// A port's controller, the law of its flows, and the kind of forged shims.
 const FORGED: [(&str, &str, &str); 3] = [
     ("vcp+bise", "vcp+bise+wlte", "vcp"),
     ("xcp", "xcp", "xcp"),
     ("xcp-i", "xcp-i", "xcp"),
 ];
-/// What forged shims state.
+/// The round trip that forged shims claim.
 const STATED: &str = "100s";
 
-/// Packets of 1000 bytes at `kbit` per second: plain ones, or behind the shims `forged` that state
-/// a round trip of `rtt`.
+/// Packets of 1000 bytes at `kbit` per second: plain, or with `forged` shims that claim a round
+/// trip of `rtt`.
 fn stated(forged: Option<&str>, rtt: &str, kbit: u32, more: &str) -> String {
     let forge = forged.map_or_else(String::new, |shim| {
         format!("forge = {{ shim = \"{shim}\", rtt = \"{rtt}\" }}\n")
@@ -144,7 +145,6 @@ fn stated(forged: Option<&str>, rtt: &str, kbit: u32, more: &str) -> String {
     )
 }
 
-/// Sum over flows whose names begin so.
 fn sum(result: &RunResult, name: &str, of: fn(&FlowResult) -> f64) -> f64 {
     let own = result
         .flows
@@ -156,7 +156,7 @@ fn sum(result: &RunResult, name: &str, of: fn(&FlowResult) -> f64) -> f64 {
 /// A port with forged packets for `seconds`.
 #[derive(Clone, Copy)]
 struct Cell<'a> {
-    /// Of [`FORGED`].
+    /// An entry of [`FORGED`].
     port: (&'a str, &'a str, &'a str),
     seconds: u32,
     rtt: &'a str,
@@ -166,7 +166,7 @@ struct Cell<'a> {
 }
 
 impl Cell<'_> {
-    /// A cell whose forged packets state [`STATED`] all the time.
+    /// Returns a cell whose forged packets always claim [`STATED`].
     fn of(port: (&'static str, &'static str, &'static str), seconds: u32, kbit: u32) -> Self {
         Self {
             port,
@@ -177,8 +177,8 @@ impl Cell<'_> {
         }
     }
 
-    /// What flows get next to packets that state a long round trip, as a share of what they get
-    /// next to plain ones: mean over `seeds`.
+    /// Returns what flows get next to packets that claim a long round trip, divided by what they
+    /// get next to plain packets, as the mean over `seeds`.
     fn kept(&self, flows: &str, seeds: &[u32], of: fn(&FlowResult) -> f64) -> f64 {
         let (controller, _, shim) = self.port;
         let [plain, forged] = [None, Some(shim)].map(|forged| {
@@ -192,7 +192,7 @@ impl Cell<'_> {
     }
 }
 
-/// Six uploads of 2 MB, one after the other.
+/// Six consecutive uploads of 2 MB.
 fn uploads(law: &str) -> String {
     honest("honest", law, 6)
         + "bytes = 2000000\nstart = [\"5s\", \"10s\", \"15s\", \"20s\", \"25s\", \"30s\"]\n"
@@ -206,7 +206,7 @@ fn delivered(flow: &FlowResult) -> f64 {
     flow.bytes_delivered as f64
 }
 
-/// Uploads of 2 MB at a port that is otherwise idle, and next to two flows that last.
+/// Uploads of 2 MB at an otherwise idle port, and next to two long flows.
 #[test]
 fn forged_round_trips_slow_no_uploads() {
     for port in FORGED {
@@ -224,7 +224,8 @@ fn forged_round_trips_slow_no_uploads() {
     }
 }
 
-/// Round trips that are just plausible next to those of 40 ms cost more, but not without bound.
+/// Forged round trips that are barely plausible next to those of 40 ms cost more, but only up to a
+/// limit.
 #[test]
 fn long_round_trips_that_are_plausible_slow_uploads_by_half_at_most() {
     for port in &FORGED[1..] {
@@ -239,8 +240,8 @@ fn long_round_trips_that_are_plausible_slow_uploads_by_half_at_most() {
     }
 }
 
-/// Flows that begin with the packets or before them, within the first 30 s: intervals that are too
-/// long cost most there. And one that begins when the packets end.
+/// Flows start with the packets or before them, within the first 30 s, when intervals that are too
+/// long cost most. Another flow starts when the packets end.
 #[test]
 fn forged_round_trips_take_little_from_flows() {
     for port in FORGED {
@@ -270,9 +271,9 @@ fn forged_round_trips_take_little_from_flows() {
     }
 }
 
-/// Cells in which everybody obeys: at ports of both kinds, laws alone and together, over round
-/// trips from 4 ms to 800 ms, with rates that fall and come back, joins, mice, pauses, floods of
-/// plain traffic.
+/// Cells in which all flows are well-behaved: at ports of both kinds, one law or several, over
+/// round trips from 4 ms to 800 ms, with rates that fall and recover, joining flows, short flows,
+/// pauses, and floods of plain traffic.
 fn honest_cells() -> Vec<(String, String)> {
     let mut cells = Vec::new();
     let mut add = |name: &str, text: String| cells.push((name.to_owned(), text));
@@ -343,7 +344,7 @@ fn no_flow_that_obeys_is_set_aside() {
     assert_eq!(set_aside.collect::<Vec<_>>(), Vec::<String>::new());
 }
 
-/// Floods that docs/router/security.md says are not held back, or not wholly.
+/// Floods that, according to docs/router/security.md, are not or not completely held back.
 #[test]
 #[ignore = "a table: run it alone, with --nocapture"]
 fn what_remains() {

@@ -1,14 +1,14 @@
-//! Fuzz targets of the readers of scenarios and of traces.
+//! Fuzz targets for the parsers of scenarios and traces.
 //!
-//! `cargo test` runs it over a bounded number of random inputs; a fuzzer drives the same function
-//! for as long as one likes: `cargo bolero test -p pathmark-emulator scenarios`.
+//! `cargo test` runs each over a limited number of random inputs. A fuzzer can run the same
+//! functions for as long as you like: `cargo bolero test -p pathmark-emulator scenarios`.
 
 use std::path::Path;
 
 use pathmark_emulator::Scenario;
 
 const ITERATIONS: usize = 20_000;
-/// Pieces that a file is put together from, so that random bytes get past the first line.
+/// Pieces of files, so that random bytes get past the first line.
 const WORDS: &[&str] = &[
     "duration = \"1s\"\n",
     "packet = ",
@@ -56,7 +56,7 @@ const WORDS: &[&str] = &[
     "0",
 ];
 
-/// Whatever is written, the reader answers: a scenario or an error of one line.
+/// For any input, the parser returns a scenario or an error of one line.
 #[test]
 fn scenarios() {
     bolero::check!()
@@ -78,14 +78,14 @@ fn scenarios() {
         });
 }
 
-/// Whatever is in a trace's file, it is read or refused, and has a rate if it is read.
+/// Any trace file is either accepted or refused, and has a rate if it is accepted.
 #[test]
 fn traces() {
     bolero::check!()
         .with_iterations(ITERATIONS)
         .with_max_len(200)
         .for_each(|input: &[u8]| {
-            // Mostly digits and lines, so that random bytes are numbers at times.
+            // Mostly digits and line ends, so that random bytes are sometimes numbers.
             let letters = b"0123456789\n\n\n\r -x\t18446744073709551615\n";
             let text: Vec<u8> = input
                 .iter()

@@ -1,4 +1,4 @@
-//! The test kit: controllers of one's own in flows and ports, and bounds that tell what they saw.
+//! The test kit: your own controllers in flows and ports, and bounds that report what they found.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -38,7 +38,7 @@ fn path() -> Path {
     Path::new("10Mbit", RTT)
 }
 
-/// 25 kB in flight over 40 ms are 5 Mbit/s, whatever else happens.
+/// 25 kB in flight over 40 ms are 5 Mbit/s, regardless of anything else.
 #[test]
 fn a_controller_of_ones_own_runs() {
     let flows = [Flow::new("own")];
@@ -49,7 +49,7 @@ fn a_controller_of_ones_own_runs() {
         .unwrap();
     assert_eq!(figures.flow("own").unwrap().algorithm, "fixed");
     let goodput = figures.flow("own").unwrap().goodput_bps;
-    // Less what headers and delayed acknowledgements take.
+    // Minus what headers and delayed acknowledgements take.
     assert!((4.0e6..5.0e6).contains(&goodput), "{goodput}");
     assert!((figures.bdp_packets("bottleneck").unwrap() - 50_000.0 / 1500.0).abs() < 0.1);
     let met = figures
@@ -107,7 +107,7 @@ fn a_missed_bound_is_reported_with_all_figures() {
     says(4, &["MISSED", "never"]);
 }
 
-/// Equal windows share alike from the second one's first second on; windows of 1 to 3 never do.
+/// Equal windows share equally from the second flow's first second on; windows of 1 to 3 never do.
 #[test]
 fn convergence_is_measured_from_the_last_start() {
     let starts = [Duration::ZERO, Duration::from_secs(5)];
@@ -137,7 +137,7 @@ fn convergence_is_measured_from_the_last_start() {
     assert!(text.contains("2 of 2") && text.contains("never"), "{text}");
 }
 
-/// Says OVER to everybody.
+/// Answers OVER to every packet.
 #[derive(Debug)]
 struct Grim;
 
@@ -181,7 +181,7 @@ fn a_port_of_ones_own_is_obeyed() {
     );
 }
 
-/// Stores the loss by corruption of the last feedback, in 10^-6.
+/// Stores the corruption loss of the latest feedback, in 10^-6.
 #[derive(Debug)]
 struct DeclaredLoss(Arc<AtomicU32>, Fixed);
 
@@ -211,8 +211,8 @@ impl Controller for DeclaredLoss {
     }
 }
 
-/// Two ports declare 5 and 1 % of loss behind them: the feedback carries the class nearest to 6 %.
-/// It carries 0 if no port declares loss.
+/// Two ports declare a loss of 5 and 1 % behind them, so the feedback contains the class nearest to
+/// 6 %. If no port declares loss, it contains 0.
 #[test]
 fn feedback_carries_what_ports_declare() {
     let scenario = |law: &str, first: &str, second: &str| {

@@ -1,4 +1,4 @@
-//! Scenarios under a virtual clock.
+//! Scenarios with a virtual clock.
 
 mod auto;
 mod churn;

@@ -1,4 +1,4 @@
-//! Memory of a run depends on what is under way, not on how long it is.
+//! The memory of a run depends on the data in flight rather than on the run's duration.
 #![cfg(target_os = "linux")]
 
 use std::ops::ControlFlow;
@@ -25,7 +25,7 @@ to = "B"
 algorithm = "vcp[iw=300]"
 "#;
 
-/// The most memory that this process ever had, KiB.
+/// Returns the peak memory of this process in KiB.
 fn peak() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

@@ -1,11 +1,12 @@
-//! A link that is away for a second or three, with all that is under way in the queue before it.
+//! A link fails for a second or three, and everything in flight is in the queue before it.
 
 use std::ops::ControlFlow;
 use std::path::Path;
 
 use pathmark_emulator::Scenario;
 
-/// What flows have in the half minute from an outage of a link of 100 Mbit/s on, in Mbit/s.
+/// Returns the goodput of flows in Mbit/s during the half minute after an outage of a link of 100
+/// Mbit/s.
 fn after(algorithm: &str, flows: u32, delay: &str, outage: u64) -> f64 {
     let back = 30_000 + outage;
     let text = format!(
@@ -37,8 +38,9 @@ start_spread = "1s"
     goodputs.sum::<f64>() / 1e6
 }
 
-/// What the port's own queue dropped meanwhile, and how late the rest came, was taken for a hop
-/// that says nothing: CUBIC ruled for half a minute, and `auto` had 56 to 68 Mbit/s over 400 ms.
+/// Packets that the port's own queue drops during the outage, and the delay of the others, must not
+/// be mistaken for a hop without feedback. Otherwise CUBIC would control the window for half a
+/// minute, and `auto` would get 56 to 68 Mbit/s over 400 ms.
 #[test]
 fn an_outage_is_no_hop_that_says_nothing() {
     for (flows, delay, outage) in [

@@ -1,4 +1,4 @@
-//! What a run leaves in a directory.
+//! The files that a run writes into a directory.
 
 use std::ops::ControlFlow;
 
@@ -27,12 +27,12 @@ fn series_and_result() {
     assert_eq!(headings[..3], ["time_s", "flow", "cwnd_bytes"]);
     let rows: Vec<_> = rows.collect();
     assert!(rows.iter().all(|row| row.len() == headings.len()));
-    // Two flows, a point every 100 ms from 0 on, and one at the end.
+    // Two flows, with a point every 100 ms starting at 0, and one at the end.
     let points = (result.simulated_s * 10.0).floor() as usize + 2;
     assert_eq!(rows.len(), 2 * points);
     let last: Vec<_> = rows[rows.len() - 2..].iter().map(|row| row[6]).collect();
     assert_eq!(last, ["1000000", "1000000"]);
-    // At first there is no answer; at the end a VCP router has answered.
+    // At first there is no answer; at the end, a VCP router has answered.
     assert_eq!(headings[9], "fallback");
     assert_eq!([rows[2][9], rows[rows.len() - 1][9]], ["no-answer", ""]);
     let goodput = |row: &Vec<&str>| row[5].parse::<f64>().unwrap();
@@ -48,8 +48,8 @@ fn series_and_result() {
     assert!(links.contains(",bottleneck.reverse,"));
 }
 
-/// Packets of a capture: time in ns, and bytes. Written from the format's description, not from the
-/// writer.
+/// Returns the packets of a capture: time in ns, and bytes. This follows the format's description
+/// instead of the code that writes it.
 fn packets(capture: &[u8]) -> Vec<(u64, Vec<u8>)> {
     let word = |at: usize| u32::from_le_bytes(capture[at..at + 4].try_into().unwrap());
     let (mut at, mut found) = (0, Vec::new());
@@ -94,8 +94,8 @@ fn a_capture_holds_what_came_out_of_the_link() {
     let (result, bytes) = capture(directory.path());
     let packets = packets(&bytes);
     let sent = result.flows[0].packets_sent.unwrap();
-    // None was lost; the handshake's packets share datagrams, and the last may be under way when
-    // all is delivered.
+    // None was lost. The handshake's packets share datagrams, and the last packet may be in flight
+    // when all data is delivered.
     let missing = sent - packets.len() as u64;
     assert!(missing < 12, "{missing} of {sent}");
     assert!(packets.is_sorted_by_key(|(time, _)| *time));
@@ -121,7 +121,7 @@ fn a_capture_holds_what_came_out_of_the_link() {
     assert!(!none.exists(), "the scenario captures one direction only");
 }
 
-/// The same before Wireshark's own reader.
+/// The same with Wireshark's own parser.
 #[test]
 fn tshark_reads_a_capture() {
     if let Err(error) = std::process::Command::new("tshark")

@@ -1,4 +1,4 @@
-//! Laws that ask no router, over paths where none answers.
+//! Laws that use no router signal, and paths on which no router answers.
 
 use pathmark_cc::Duration;
 use pathmark_emulator::kit::{Figures, Flow, Path, Trial};
@@ -16,8 +16,8 @@ fn alone(path: &Path, law: &str, seconds: u64) -> Figures {
     trial.run().unwrap()
 }
 
-/// Linux drops 1,250 packets over one BDP of buffer before it settles; RFC 9406 with few
-/// acknowledgements per round trip 2,065.
+/// Linux drops 1,250 packets over a buffer of one BDP before it settles; RFC 9406 with few
+/// acknowledgements per round trip drops 2,065.
 #[test]
 fn cubic_leaves_slow_start_before_the_queue_overflows() {
     for (queue, drops) in [("0.5bdp", 1000), ("1bdp", 400), ("3bdp", 400)] {
@@ -31,8 +31,8 @@ fn cubic_leaves_slow_start_before_the_queue_overflows() {
     }
 }
 
-/// Linux's BBR, version 1, carries 87, 85 and 79 Mbit/s over such a real path with no loss, 0.1 and
-/// 1 %.
+/// On such a real path, BBR version 1 of Linux achieves 87, 85 and 79 Mbit/s with no loss, 0.1 %
+/// and 1 %.
 #[test]
 fn bbr_fills_a_long_path_with_and_without_loss() {
     for (loss, goodput) in [(0.0, 86e6), (1e-3, 83e6), (1e-2, 76e6)] {
@@ -47,7 +47,8 @@ fn bbr_fills_a_long_path_with_and_without_loss() {
     }
 }
 
-/// A law that follows routers, where none answers and losses are random: its fallback's rate.
+/// If no router answers and losses are random, a law that follows routers achieves the rate of its
+/// fallback.
 #[test]
 fn the_fallback_fills_a_long_path_with_loss() {
     let path = long_fat().loss(1e-2);
@@ -58,7 +59,7 @@ fn the_fallback_fills_a_long_path_with_loss() {
     }
 }
 
-/// Neither starves the other, from a fifth of a BDP of buffer to four.
+/// Neither starves the other, with buffers from a fifth of a BDP to four.
 #[test]
 fn bbr_and_cubic_share_a_queue() {
     for queue in ["0.2bdp", "1bdp", "4bdp"] {
@@ -94,14 +95,15 @@ fn bbr_flows_share_a_path() {
     met.unwrap_or_else(|missed| panic!("{missed}"));
 }
 
-/// Where no router answers the fallback is what it is by itself, but for the shims that ask.
+/// If no router answers, the fallback behaves as it does on its own, apart from the shims with
+/// requests.
 #[test]
 fn vcp_falls_back_to_a_configured_bbr() {
     let path = long_fat().loss(1e-2);
     let figures = alone(&path, "vcp+bise+wlte[fallback=bbr]", 60);
     let met = figures.expect().goodput_at_least("f", 76e6).met();
     met.unwrap_or_else(|missed| panic!("{missed}"));
-    // And where one answers, it is the routers' window that counts.
+    // If a router answers, its window counts.
     let path = long_fat().port("vcp+bise");
     let figures = alone(&path, "vcp+bise+wlte[fallback=bbr]", 60);
     let met = figures

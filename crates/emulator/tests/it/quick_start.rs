@@ -1,4 +1,4 @@
-//! Granted starts with real endpoints: the key numbers of their scenarios.
+//! Granted starts with real endpoints: the key figures of their scenarios.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -6,7 +6,6 @@ use std::path::Path;
 use pathmark_emulator::Scenario;
 use pathmark_emulator::result::{QuickStartResult, RunResult};
 
-/// A built-in scenario with keys changed.
 fn run(name: &str, changes: &[(&str, &str)]) -> RunResult {
     let mut scenario = Scenario::load(name).unwrap();
     for (key, value) in changes {
@@ -19,8 +18,8 @@ fn asked(result: &RunResult, flow: usize) -> QuickStartResult {
     result.flows[flow].quick_start.clone().unwrap()
 }
 
-/// Round trips of 60 ms from the first data, which follow the handshake's one, until the link is
-/// used to 80 %.
+/// Returns the round trips of 60 ms from the first data, which follow that of the handshake, until
+/// the link is used to 80 %.
 fn rounds(result: &RunResult) -> f64 {
     result.links[0].time_to_80_s.unwrap() / 0.06 - 1.0
 }
@@ -77,8 +76,9 @@ fn a_hop_that_does_not_take_part_leaves_all_as_with_cubic() {
     assert!(granted < 0.7 * took, "{granted} {took}");
 }
 
-/// A plain router behind a VCP port makes its grant void. Files of 1 MB that have the path to
-/// themselves had to wait until the port's interval was over, since it counted the grant.
+/// A plain router behind a VCP port makes its grant invalid. Although the port counts this grant
+/// until its interval is over, files of 1 MB that have the path to themselves must not wait for
+/// this.
 #[test]
 fn a_void_grant_does_not_hold_back_the_file_that_asked() {
     let files = |algorithm: &str| {
@@ -100,11 +100,11 @@ fn a_void_grant_does_not_hold_back_the_file_that_asked() {
     assert!(auto < 1.25 * cubic, "{auto} {cubic}");
 }
 
-/// Files come at random to a port that 80 % of its capacity goes through. Ports keep what carries
-/// their law's shim in a queue of its own. A question goes ahead of its flow's first shim, so it
-/// waits in the other queue, and packets behind it may overtake it. It is not lost by that: counted
-/// as lost, 44 and 22 of the 92 that ask had their answer too late. Half of the files take no
-/// longer than with CUBIC.
+/// Files arrive at random at a port that is used to 80 % of its capacity. Ports keep packets with
+/// their law's shim in a separate queue. A request precedes its flow's first shim, so it waits in
+/// the other queue, and later packets may overtake it. This must not count as a loss of the
+/// request: otherwise, 44 and 22 of 92 requests would get their answer too late. Half of the files
+/// take no longer than with CUBIC.
 #[test]
 fn questions_at_a_busy_port_are_answered_in_time() {
     let files = |port, law| {
@@ -137,7 +137,7 @@ fn questions_at_a_busy_port_are_answered_in_time() {
     }
 }
 
-/// As figure 7 of the paper says: the second request is refused.
+/// As in figure 7 of the paper, the second request is refused.
 #[test]
 fn of_two_flows_that_begin_together_one_is_granted() {
     let changes = [
@@ -154,9 +154,9 @@ fn of_two_flows_that_begin_together_one_is_granted() {
     assert_eq!(counts, (&1.into(), &1.into()));
 }
 
-/// Figure 3 of the paper at a tenth of its rate and size, for ends that have met before: their
-/// routers have answered when the handshake is complete. The floor is the time that the bytes take
-/// and one and a half round trips; downloads take half of one more until they can begin.
+/// Figure 3 of the paper at a tenth of its rate and size, for endpoints that have met before: their
+/// routers have answered when the handshake is complete. The lower bound is the transmission time
+/// of the bytes plus one and a half round trips; downloads need another half until they can begin.
 #[test]
 fn ends_that_have_met_begin_with_what_they_are_granted() {
     let took = |law: &str, port: &str, delay: u64, connects: &str, known: bool| {
@@ -201,8 +201,8 @@ fn ends_that_have_met_begin_with_what_they_are_granted() {
             let over = download / (floor + rtt / 2.0);
             assert!(over <= 1.25, "{law} {port} {rtt}: {over}");
             if delay > 100 {
-                // A round trip later without, less what the first packets have shown by then; and
-                // what is asked for takes one to send.
+                // Otherwise it takes another round trip, minus what the first packets have shown by
+                // then; and sending the requested amount takes one.
                 let unknown = took(law, port, delay, "receiver", false);
                 let saved = (unknown - download) / rtt;
                 assert!((0.85..1.25).contains(&saved), "{law} {port}: {saved}");
@@ -211,7 +211,7 @@ fn ends_that_have_met_begin_with_what_they_are_granted() {
     }
 }
 
-/// A scenario of one link, `R` to `D`, behind an unlimited one.
+/// Returns a scenario with one link, `R` to `D`, behind an unlimited one.
 fn scenario(rate: &str, delay: &str, controller: &str, rest: &str) -> Scenario {
     let text = format!(
         "duration = \"8s\"
@@ -251,7 +251,7 @@ const LAWS: [(&str, &str); 2] = [
     ("xcp[start=quick-start]", "xcp"),
 ];
 
-/// These, and `auto` at ports of both kinds, which requests a starting rate by default.
+/// These laws, and `auto` at ports of both kinds, which requests a starting rate by default.
 const LAWS_AND_AUTO: [(&str, &str); 4] = [LAWS[0], LAWS[1], ("auto", "xcp"), ("auto", "vcp+bise")];
 
 #[test]
@@ -266,7 +266,7 @@ fn with_a_grant_every_law_fills_an_idle_link_within_four_round_trips() {
             scenario.set("duration", end).unwrap();
             let result = scenario.run(|_| ControlFlow::Continue(())).unwrap();
             let link = &result.links[0];
-            // The handshake takes one.
+            // The handshake takes one round trip.
             let rounds = link.time_to_80_s.unwrap() / rtt - 1.0;
             assert!(rounds <= 4.0, "{algorithm} {rate}: {rounds}");
             let queue = link.queue_ms.unwrap().max / 1e3 / rtt;
@@ -289,14 +289,14 @@ fn twenty_that_begin_within_a_round_trip_drop_nothing_and_leave_others_theirs() 
         let scenario = scenario("100Mbit", "50ms", controller, &flows);
         let result = scenario.run(|_| ControlFlow::Continue(())).unwrap();
         assert_eq!(result.links[0].drops, 0, "{algorithm}");
-        // A fair share is a 21st of the link from then on.
+        // From then on, a fair share is a 21st of the link.
         let fair = (4.0 * 50e6 + 4.0 * 100e6 / 21.0) / 8.0;
         let old = result.flows[0].goodput_bps;
         assert!(old >= 0.95 * fair, "{algorithm}: {old} of {fair}");
     }
 }
 
-/// The first of them is granted all that is free.
+/// The first of them is granted all free capacity.
 #[test]
 fn twenty_that_begin_together_on_an_idle_link_share_it() {
     for (algorithm, controller) in LAWS_AND_AUTO {

@@ -1,10 +1,10 @@
-//! Routers and hosts that do nothing for a second, and links that all but stop.
+//! Routers and hosts that are stopped for a second, and links that almost stop.
 
 use pathmark_emulator::result::RunResult;
 
 use crate::support::run;
 
-/// 10 Mbit/s and 400 ms, and what `more` adds to it.
+/// A path of 10 Mbit/s and 400 ms, with `more` added.
 fn path(controller: &str, at: &str, more: &str) -> String {
     format!(
         r#"
@@ -36,9 +36,9 @@ fn udp(stall: &str) -> RunResult {
     run(&path("none", "", &format!("{flow}{stall}")))
 }
 
-/// 1.2 Mbit/s are 100 packets of 1500 bytes per second. A router that stands still for a second
-/// hands over 100 packets at once, one more or less, and loses none. A sending host makes none
-/// meanwhile. Where the receiver stands still nothing queues at the port.
+/// 1.2 Mbit/s are 100 packets of 1500 bytes per second. A router that is stopped for a second
+/// receives about 100 packets at once, and loses none. A stopped sending host creates no packets in
+/// this time. If the receiver is stopped, nothing queues at the port.
 #[test]
 fn what_comes_during_a_stall_waits() {
     let plain = udp("").flows[0].bytes_delivered / 1472;
@@ -59,8 +59,8 @@ fn what_comes_during_a_stall_waits() {
     }
 }
 
-/// Five flows over a router or a sending host that stands still for a second. What XCP took for an
-/// idle link it gave away on top of what flows had.
+/// Five flows over a router or a sending host that is stopped for a second. XCP must not mistake
+/// this for an idle link and grant its capacity in addition to what flows have.
 #[test]
 fn nothing_is_granted_for_time_in_which_a_port_did_not_run() {
     for node in ["R", "S"] {
@@ -93,8 +93,8 @@ fn nothing_is_granted_for_time_in_which_a_port_did_not_run() {
     }
 }
 
-/// After a second at 1 kbit/s a packet that had begun to leave then kept the port for 12 s, after
-/// one at 8 bit/s for 25 minutes.
+/// A packet whose transmission begins just before the rate returns must not occupy the port at the
+/// old rate: this would take 12 s at 1 kbit/s, and 25 minutes at 8 bit/s.
 #[test]
 fn a_rate_that_returns_is_used_at_once() {
     for slow in ["\"8bit\"", "\"1kbit\"", "0"] {

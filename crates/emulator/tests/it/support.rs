@@ -1,4 +1,4 @@
-//! Scenarios from a few words, and what flows and links of their results have.
+//! Builds scenarios from a few words, and returns figures of flows and links.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -6,7 +6,8 @@ use std::path::Path;
 use pathmark_emulator::Scenario;
 use pathmark_emulator::result::RunResult;
 
-/// A link in both directions; `rate` may be empty, and `more` has more lines of its table.
+/// Returns a link in both directions. `rate` can be empty, and `more` contains more lines of its
+/// table.
 pub(crate) fn link(
     name: &str,
     [from, to]: [&str; 2],
@@ -24,7 +25,7 @@ pub(crate) fn link(
     )
 }
 
-/// Flows of one name; `more` has more lines of their table.
+/// Returns flows with the same name. `more` contains more lines of their table.
 pub(crate) fn flow(name: &str, [from, to]: [&str; 2], algorithm: &str, more: &str) -> String {
     format!(
         "[[flow]]\nname = \"{name}\"\nfrom = \"{from}\"\nto = \"{to}\"\n\
@@ -36,7 +37,7 @@ pub(crate) fn run(text: &str) -> RunResult {
     changed(text, &[])
 }
 
-/// The scenario of this text with keys changed.
+/// Runs the scenario in this text with changed keys.
 pub(crate) fn changed(text: &str, changes: &[(&str, &str)]) -> RunResult {
     of(
         Scenario::parse(Path::new("test.toml"), text).unwrap(),
@@ -44,7 +45,6 @@ pub(crate) fn changed(text: &str, changes: &[(&str, &str)]) -> RunResult {
     )
 }
 
-/// A built-in scenario with keys changed.
 pub(crate) fn built_in(name: &str, changes: &[(&str, &str)]) -> RunResult {
     of(Scenario::load(name).unwrap(), changes)
 }
@@ -56,14 +56,14 @@ fn of(mut scenario: Scenario, changes: &[(&str, &str)]) -> RunResult {
     scenario.run(|_| ControlFlow::Continue(())).unwrap()
 }
 
-/// Goodputs in the last window of flows whose names begin so, in Mbit/s.
+/// Returns the goodputs in Mbit/s of flows whose names begin with `name`, in the last window.
 pub(crate) fn goodputs(result: &RunResult, name: &str) -> Vec<f64> {
     let flows = result.windows.last().unwrap().flows.iter();
     let own = flows.filter(|flow| flow.name.starts_with(name));
     own.map(|flow| flow.goodput_bps / 1e6).collect()
 }
 
-/// Packets that queues of all links dropped.
+/// Returns the packets that the queues of all links dropped.
 pub(crate) fn drops(result: &RunResult) -> u64 {
     result.links.iter().map(|link| link.drops).sum()
 }
@@ -72,7 +72,7 @@ pub(crate) fn mean(of: &[f64]) -> f64 {
     of.iter().sum::<f64>() / of.len() as f64
 }
 
-/// Jain's index of fairness.
+/// Returns Jain's index of fairness.
 pub(crate) fn jain(shares: &[f64]) -> f64 {
     let sum: f64 = shares.iter().sum();
     sum * sum / (shares.len() as f64 * shares.iter().map(|share| share * share).sum::<f64>())

@@ -21,7 +21,7 @@ fn run(model: &str, seed: u64, law: &str, port: &str) -> RunResult {
     support::run(&text(model, seed, law, port))
 }
 
-/// Utilization, and mean queue in milliseconds of the mean rate.
+/// Returns the utilization, and the mean queue in milliseconds at the mean rate.
 fn figures(run: &RunResult) -> (f64, f64) {
     let link = &run.links[0];
     let mean_rate = 10e6;
@@ -29,7 +29,8 @@ fn figures(run: &RunResult) -> (f64, f64) {
     (link.utilization.unwrap(), queue)
 }
 
-/// Means over seeds 1 to 10: traces of one model differ by more than laws on one trace do.
+/// Returns means over seeds 1 to 10, because traces of one model differ by more than laws on one
+/// trace.
 fn mean(model: &str, law: &str, port: &str) -> (f64, f64) {
     const SEEDS: u64 = 10;
     let each = (1..=SEEDS).map(|seed| figures(&run(model, seed, law, port)));
@@ -62,7 +63,8 @@ fn satellites_are_used_for_nine_tenths_with_little_queue() {
     }
 }
 
-/// VCP's codes reach 0.90 on neither: rates step by more than a code says within a round trip.
+/// VCP's codes reach 0.90 on neither, because rates change by more than a code allows within a
+/// round trip.
 #[test]
 fn cells_and_wifi_are_used_better_than_by_cubic_over_codel() {
     let laws = [
@@ -85,7 +87,7 @@ fn cells_and_wifi_are_used_better_than_by_cubic_over_codel() {
     }
 }
 
-/// A link of constant rate and one whose rate changes by plan: the port measures their rates.
+/// A link with a constant rate, and one whose rate changes as planned: the port measures both.
 #[test]
 fn a_constant_rate_is_found_and_a_change_is_followed() {
     for at in ["", "at = [{ t = \"20s\", rate = \"2Mbit\" }]\n"] {
@@ -105,7 +107,7 @@ fn a_constant_rate_is_found_and_a_change_is_followed() {
     }
 }
 
-/// Errors of bad values name what to write.
+/// Errors about invalid values say what to write instead.
 #[test]
 fn what_cannot_be_is_refused() {
     let refusal = |from: &str, to: &str| {

@@ -6,7 +6,7 @@ use crate::support::{drops, flow, goodputs, jain, link, mean, run};
 
 const BEST: &str = "vcp+bise+wlte";
 
-/// Utilization of a link in the last window.
+/// Returns the utilization of a link in the last window.
 fn used(result: &RunResult, name: &str) -> f64 {
     let mut links = result.windows.last().unwrap().links.iter();
     let link = links.find(|link| link.name == name).unwrap();
@@ -55,7 +55,7 @@ fn one_to_twenty_flows_fill_the_link_evenly() {
     }
 }
 
-/// Foreign packets have their 40 %, and VCP takes the rest without a queue.
+/// Foreign packets keep their 40 %, and VCP uses the rest without a queue.
 #[test]
 fn foreign_traffic_counts_and_vcp_makes_room() {
     let port = "controller = \"vcp+bise\"\nqueue = { limit = \"1bdp\" }";
@@ -96,7 +96,7 @@ fn plain_and_bise_ports_in_a_row_neither_drop_nor_stall() {
     }
 }
 
-/// Mean completion of five files of 5 MB over 10 Mbit/s and 400 ms.
+/// Returns the mean completion time of five files of 5 MB over 10 Mbit/s and 400 ms.
 fn five_files(law: &str, controller: &str) -> f64 {
     let more = "bytes = 5_000_000\ncount = 5\nstart_spread = \"15ms\"";
     let result = run(&("duration = \"120s\"\n".to_owned()
@@ -127,8 +127,8 @@ fn the_ecn_field_carries_plain_vcp_as_well() {
     assert!((alone / cubic - 1.0).abs() <= 0.01, "{alone} {cubic}");
 }
 
-/// Share of packets that the plain hop drops, and goodput of the least flow in Mbit/s, over 30 s;
-/// the mean of runs whose second flow starts at other times.
+/// Returns the share of packets that the plain hop drops, and the lowest goodput of a flow in
+/// Mbit/s, over 30 s, as the mean of runs with different start times of the second flow.
 fn beside_a_plain_hop(
     algorithm: &str,
     controller: &str,
@@ -167,7 +167,7 @@ fn beside_a_plain_hop(
     (mean(&runs.map(|run| run.0)), mean(&runs.map(|run| run.1)))
 }
 
-/// Where the narrow hop gives no feedback, no law does worse than CUBIC.
+/// If the narrow hop gives no feedback, no law performs worse than CUBIC.
 #[test]
 fn a_shallow_hop_that_says_nothing_is_not_flooded() {
     for (plain_mbit, limit) in [(5, 8), (20, 20), (40, 8)] {
@@ -182,7 +182,7 @@ fn a_shallow_hop_that_says_nothing_is_not_flooded() {
                      {cubic_least}"
                 );
                 assert!(loss <= 2.0 * cubic_loss + 0.02, "{case}");
-                // Where the marked port is as wide, `vcp` without BISE starts slowly.
+                // If the marked port has the same rate, `vcp` without BISE starts slowly.
                 let part = if algorithm == "vcp" { 0.3 } else { 0.5 };
                 assert!(least >= part * cubic_least, "{case}");
             }

@@ -1,4 +1,4 @@
-//! XCP with real endpoints: the key numbers of its scenarios.
+//! XCP with real endpoints: the key figures of its scenarios.
 
 use crate::support::{built_in as run, goodputs, jain};
 
@@ -26,15 +26,15 @@ fn four_flows_of_figure_5() {
         .unwrap();
     assert!(link.utilization.unwrap() >= 0.98, "{link:?}");
     assert_eq!(result.links[0].drops, 0);
-    // A bandwidth-delay product is 417 packets.
+    // The bandwidth-delay product is 417 packets.
     assert!(link.queue_packets.mean <= 0.03 * 417.0, "{link:?}");
     assert!(jain(&goodputs(&result, "f")) >= 0.999);
 }
 
 #[test]
 fn start_up_over_a_gigabit() {
-    // Two packets sent at once tell nothing about the path: the window then grows eightfold at most
-    // per round trip.
+    // Two packets sent at once reveal nothing about the path, so the window then grows at most
+    // eightfold per round trip.
     for (algorithm, most) in [("xcp", 4.0), ("xcp[iw=2]", 6.0)] {
         let result = run(
             "xcp-cubic-startup",
@@ -54,9 +54,9 @@ fn a_receivers_limit_of_64_kb() {
         &with(&[("flow.f.receive_window", "64kB"), ("duration", "60s")]),
     );
     let flow = &result.flows[0];
-    // 64 kB of stream are 69.6 kB of packets.
+    // 64 kB of stream data are 69.6 kB of packets.
     assert!(flow.cwnd_bytes.unwrap().max <= 1.1 * 69_600.0, "{flow:?}");
-    // The paper's sender runs away.
+    // The window of the paper's sender grows without bound.
     let naive = run(
         "xcp-linux-fig8-9",
         &[
@@ -89,8 +89,8 @@ fn a_contended_hub_whose_capacity_is_measured() {
     let fixed = hub("xcp[capacity=10Mbit]");
     let auto = hub("xcp[capacity=auto]");
     let sum = |result| goodputs(result, "f").iter().sum::<f64>();
-    // A port that believes in too much is always backlogged: what it sends is what there is. One
-    // that measures keeps hardly a queue, and leaves turns on the hub to others.
+    // A port that assumes too high a capacity always has a backlog, and sends all that is
+    // available. A port that measures has hardly a queue, and leaves turns on the hub to others.
     assert!(
         sum(&auto) >= 0.92 * sum(&fixed),
         "{} {}",
@@ -103,8 +103,8 @@ fn a_contended_hub_whose_capacity_is_measured() {
     assert_eq!(auto.links[0].drops, 0);
 }
 
-/// The paper's sender takes no loss for congestion; a plain hop behind the bottleneck does not
-/// lower its rate.
+/// The paper's sender doesn't treat loss as congestion, so a plain hop behind the bottleneck
+/// doesn't lower its rate.
 #[test]
 fn the_papers_sender_fills_a_link_before_a_plain_hop() {
     let hub = |medium: &[(&str, &str)]| {
@@ -122,7 +122,7 @@ fn the_papers_sender_fills_a_link_before_a_plain_hop() {
     };
     let (used, _) = hub(&[]);
     assert!(used >= 0.9, "{used}");
-    // Half of a hub is not the 10 Mbit/s that the port believes in.
+    // Half of a hub is less than the 10 Mbit/s that the port assumes.
     let (used, queue) = hub(&[("link.bottleneck.medium", "hub")]);
     assert!(used >= 0.85 && queue >= 100.0, "{used} {queue}");
 }

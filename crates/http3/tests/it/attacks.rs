@@ -1,5 +1,5 @@
-//! Clients that take time and memory, and files that change: the origin keeps its limits, and other
-//! clients get their responses.
+//! Clients that waste time and memory, and files that change: the origin keeps its limits, and
+//! other clients get their responses.
 
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -42,14 +42,14 @@ async fn requests_without_progress_are_reset() {
         for (_, mut recv) in silent {
             assert!(recv.read_chunk().await.is_err());
         }
-        // A PUT that stops, one that brings a byte at a time, and a GET that is not read.
+        // A PUT that stops, one that sends a byte at a time, and a GET whose response isn't read.
         let link = served.link().await;
         let mut put = link.request(request("PUT", "/x", &[])).await.unwrap();
         put.send(b"begin"[..].into()).await.unwrap();
         let mut drip = link.request(request("PUT", "/y", &[])).await.unwrap();
         let dripping = tokio::spawn(async move {
             while drip.send(b"y"[..].into()).await.is_ok() {
-                // The client's pace is the attack: 20 bytes per second.
+                // This pace is the attack: 20 bytes per second.
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         });
@@ -59,7 +59,7 @@ async fn requests_without_progress_are_reset() {
         let fine = ask(&link, request("GET", "/small", &[]), b"").await;
         assert_eq!(fine.content, b"small");
         dripping.await.unwrap();
-        // The origin counts and reports no event, so the count is sampled.
+        // The origin's counts are polled, because no event reports changes.
         while served.origin.counts().timed_out < 7 {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
@@ -68,7 +68,7 @@ async fn requests_without_progress_are_reset() {
     .await;
 }
 
-/// A file that changes during its response: the client must not take the response for whole.
+/// If a file changes during its response, the client must not accept the response as complete.
 #[tokio::test]
 async fn a_file_that_changes_meanwhile_breaks_its_response() {
     bounded(async {
@@ -97,8 +97,9 @@ async fn a_file_that_changes_meanwhile_breaks_its_response() {
     .await;
 }
 
-/// Metadata of a file changes, and its name leads to another file: what was sent is what the file
-/// had, in both directions. A write whose time is set back is a change all the same.
+/// If only the metadata of a file changes, or its name leads to another file, then the transferred
+/// content is that of the original file, in both directions. A write still counts as a change if
+/// the time is set back.
 #[tokio::test]
 async fn metadata_alone_breaks_no_transfer() {
     fn link(file: &Path) {
@@ -151,7 +152,7 @@ async fn metadata_alone_breaks_no_transfer() {
             let from = path("/file");
             let getting = client.get_with(&from, &own, how, |now| once(now, &there));
             let got = getting.await;
-            // What was read before the change is whole as well.
+            // If the file was read before the change, the response is complete, too.
             assert!(got.is_ok() || name == "write", "get, {name}: {got:?}");
             if got.is_ok() {
                 let fetched = std::fs::read(&own).unwrap();
@@ -185,8 +186,8 @@ async fn metadata_alone_breaks_no_transfer() {
     .await;
 }
 
-/// A header section above the limit gets a status, and a frame far above it a reset; the origin
-/// goes on.
+/// A header section above the limit gets a status, and a frame far above it a reset. The origin
+/// continues to serve.
 #[tokio::test]
 async fn large_heads_are_refused() {
     bounded(async {
@@ -213,8 +214,8 @@ async fn large_heads_are_refused() {
     .await;
 }
 
-/// A thousand requests without an end, on ten connections: each is reset in time, and a client that
-/// asks properly meanwhile gets its file.
+/// A thousand requests that never end, on ten connections: each is reset in time, and in the
+/// meantime another client gets its file.
 #[tokio::test]
 async fn a_thousand_slow_requests_stop_no_other() {
     bounded(async {
@@ -230,7 +231,7 @@ async fn a_thousand_slow_requests_stop_no_other() {
             let connection = connect(&served.identity, served.address).await;
             for _ in 0..100 {
                 let (mut send, recv) = connection.open_bi().await.unwrap();
-                // A frame header and a half.
+                // One and a half frame headers.
                 send.write_all(b"\x01\x40\x80\x00").await.unwrap();
                 silent.push((connection.clone(), send, recv));
             }
@@ -246,8 +247,8 @@ async fn a_thousand_slow_requests_stop_no_other() {
     .await;
 }
 
-/// Requests that have only begun are bounded: those above the bound end at once, and not when their
-/// time is over. A host that asks properly is served meanwhile.
+/// The number of incomplete requests is limited. Those above the limit end immediately instead of
+/// timing out. In the meantime, another host is served.
 #[tokio::test]
 async fn requests_that_have_begun_are_bounded() {
     bounded(async {
@@ -282,7 +283,7 @@ async fn requests_that_have_begun_are_bounded() {
         let fine = ask(&link, request("GET", "/small", &[]), b"").await;
         assert_eq!(fine.content, b"small");
         assert_eq!(served.origin.counts().timed_out, 0);
-        // A client has few streams until its requests arrive.
+        // A client can only open few streams until its requests arrive.
         let connection = connect(&served.identity, served.address).await;
         let mut streams = Vec::new();
         while let Ok(stream) =
@@ -295,8 +296,8 @@ async fn requests_that_have_begun_are_bounded() {
     .await;
 }
 
-/// Two hosts hold all places with slow requests. A third one gets its file at once, and keeps its
-/// place for a request of its own.
+/// Two hosts occupy all places with slow requests. A third host gets its file immediately, and
+/// keeps its place for another request.
 #[tokio::test]
 async fn slow_requests_of_two_hosts_hold_up_no_third() {
     bounded(async {
@@ -326,7 +327,7 @@ async fn slow_requests_of_two_hosts_hold_up_no_third() {
                 held.push((link.clone(), put));
             }
         }
-        // The file system reports no event to this test, so the directory is sampled.
+        // The directory is polled, because the file system reports no event to this test.
         while served.names().len() < 9 {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
@@ -344,7 +345,7 @@ async fn slow_requests_of_two_hosts_hold_up_no_third() {
     .await;
 }
 
-/// Digests of large files end with those who want them, and hold up nobody else's.
+/// Hashing large files ends with the clients that requested it, and doesn't delay others.
 #[tokio::test]
 async fn hashing_ends_with_its_client() {
     bounded(async {
@@ -371,7 +372,7 @@ async fn hashing_ends_with_its_client() {
         let other = ClientLink::new(other, 64 * 1024).await.unwrap();
         let answer = ask(&other, request("HEAD", "/small", &wanted), b"").await;
         assert!(answer.field("repr-digest").starts_with("sha-256="));
-        // The origin counts and reports no event, so the count is sampled.
+        // The origin's counts are polled, because no event reports changes.
         let ended = async |count: u64| {
             while served.origin.counts().broken_off < count {
                 tokio::time::sleep(Duration::from_millis(10)).await;
@@ -385,7 +386,7 @@ async fn hashing_ends_with_its_client() {
     .await;
 }
 
-/// A client that holds all places: others get a status that tells them to come back.
+/// While one client occupies all places, others get a status that tells them to try again.
 #[tokio::test]
 async fn requests_above_the_limit_of_all_connections_are_refused() {
     bounded(async {
@@ -403,7 +404,7 @@ async fn requests_above_the_limit_of_all_connections_are_refused() {
         let link = served.link().await;
         let mut put = link.request(request("PUT", "/x", &[])).await.unwrap();
         put.send(content(2000).into()).await.unwrap();
-        // The file system reports no event to this test, so the directory is sampled.
+        // The directory is polled, because the file system reports no event to this test.
         while served.names() == ["small"] {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
@@ -412,7 +413,7 @@ async fn requests_above_the_limit_of_all_connections_are_refused() {
         let holding = async {
             for _ in 0..10 {
                 put.send(content(2000).into()).await.unwrap();
-                // The client's pace: a transfer of a second, which never stalls for 300 ms.
+                // This pace makes the transfer take a second without ever stalling for 300 ms.
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
             put.finish(None).await.unwrap();
@@ -428,7 +429,8 @@ async fn requests_above_the_limit_of_all_connections_are_refused() {
     .await;
 }
 
-/// A host that holds its places with content that never ends: another host gets its file at once.
+/// While one host occupies its places with content that never ends, another host gets its file
+/// immediately.
 #[tokio::test]
 async fn no_host_holds_the_places_of_others() {
     bounded(async {
@@ -450,7 +452,7 @@ async fn no_host_holds_the_places_of_others() {
             put.send(content(2000).into()).await.unwrap();
             held.push((link, put));
         }
-        // The file system reports no event to this test, so the directory is sampled.
+        // The directory is polled, because the file system reports no event to this test.
         while served.names().len() < 8 {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
@@ -458,7 +460,7 @@ async fn no_host_holds_the_places_of_others() {
         let connection = connect_from(from, &served.identity, served.address).await;
         let link = ClientLink::new(connection, 64 * 1024).await.unwrap();
         let asking = ask(&link, request("GET", "/small", &[]), b"");
-        // Less than a stall, after which the places are free.
+        // Less than the stall timeout, after which the places are free.
         let answer = tokio::time::timeout(Duration::from_secs(10), asking).await;
         assert_eq!(answer.expect("a place").content, b"small");
     })

@@ -1,7 +1,7 @@
-//! Fuzz targets of everything that parses bytes of a peer.
+//! Fuzz targets for everything that parses a peer's bytes.
 //!
-//! `cargo test` runs each over a bounded number of random inputs; a fuzzer drives the same
-//! functions for as long as one likes: `cargo bolero test -p pathmark-http3 fields` (libFuzzer).
+//! `cargo test` runs each over a limited number of random inputs. A fuzzer can run the same
+//! functions for as long as you like: `cargo bolero test -p pathmark-http3 fields` (libFuzzer).
 
 use std::collections::VecDeque;
 
@@ -20,10 +20,10 @@ use pathmark_http3::wire::frames::{FrameTooLong, Frames};
 
 /// Random inputs per target in `cargo test`.
 const ITERATIONS: usize = 50_000;
-/// Longest random input, bytes.
+/// Largest length of a random input in bytes.
 const MAX_LEN: usize = 256;
 
-/// Values that are read: written again and read again, they are the same.
+/// Values that can be read are the same after writing and reading them again.
 fn field_values(input: &[u8]) {
     if let Some(tag) = EntityTag::parse(input) {
         assert_eq!(EntityTag::parse(tag.to_string().as_bytes()), Some(tag));
@@ -71,7 +71,8 @@ fn field_values(input: &[u8]) {
     let _ = preferred_form([input]);
 }
 
-/// A number of bytes of a listing's first piece, then its entries: pieces do not matter.
+/// The input consists of the length of a listing's first piece, and its entries. How a listing is
+/// split doesn't matter.
 fn listings(input: &[u8]) {
     let Some((first, entries)) = input.split_first() else {
         return;
@@ -86,7 +87,8 @@ fn listings(input: &[u8]) {
     assert_eq!(fed.map(|()| pieces), parse_listing(&text));
 }
 
-/// A size of 8 bytes, then a range set: the spans lie inside the file, apart from each other.
+/// The input consists of a size of 8 bytes and a range set. The spans lie inside the file and don't
+/// overlap.
 fn range_sets(input: &[u8]) {
     let Some((size, set)) = input.split_first_chunk::<8>() else {
         return;
@@ -107,7 +109,8 @@ fn range_sets(input: &[u8]) {
     }
 }
 
-/// Lines `name: value` after a path: the plan of a request with them announces its length.
+/// The input consists of a path and lines of `name: value`. The plan of a request with these fields
+/// announces its length.
 fn plans(input: &[u8]) {
     const NAMES: [&str; 8] = [
         "range",
@@ -172,7 +175,8 @@ fn plans(input: &[u8]) {
     }
 }
 
-/// A chunk size, then a stream: what passes the filter depends on no chunk's borders.
+/// The input consists of a chunk size and a stream. The output of the filter doesn't depend on
+/// where chunks end.
 fn filters(input: &[u8]) {
     let Some((chunk, stream)) = input.split_first() else {
         return;

@@ -1,5 +1,5 @@
 //! Frames in every order, with every length and cut anywhere, on request and control streams of a
-//! live origin: nothing panics, and an honest client gets its file.
+//! live origin. Nothing panics, and an honest client gets its file.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -12,13 +12,13 @@ use proptest::test_runner::TestRunner;
 
 use crate::support::{Served, ask, bounded, connect, request};
 
-/// Connections with garbage.
+/// Number of connections that send garbage.
 const CONNECTIONS: usize = 150;
 
 static PANICS: AtomicUsize = AtomicUsize::new(0);
 
-/// Field sections in QPACK without a table: GET and PUT of `/x` at `localhost`, one without a path,
-/// one with a length that is none, and trailers with a digest.
+/// Field sections in QPACK without a dynamic table: GET and PUT of `/x` at `localhost`, a request
+/// without a path, one with an invalid length, and trailers with a digest.
 fn sections() -> impl Strategy<Value = Vec<u8>> {
     let authority = b"\x50\x09localhost";
     let path = b"\x51\x02/x";
@@ -60,7 +60,7 @@ fn frames() -> impl Strategy<Value = Vec<u8>> {
     proptest::collection::vec(one, 1..6).prop_map(|frames| frames.concat())
 }
 
-/// Bytes of a stream, the number of them that are sent, and how the stream ends.
+/// Bytes of a stream, how many of these are sent, and how the stream ends.
 fn streams() -> impl Strategy<Value = Vec<(Vec<u8>, usize, u8)>> {
     let begun = prop_oneof![
         3 => Just(Vec::new()),

@@ -1,5 +1,5 @@
 //! Devices, sockets and pipes in the served directory, and a directory that changes while it is
-//! read.
+//! being read.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -21,7 +21,7 @@ use tempfile::TempDir;
 use crate::support;
 use crate::support::{Identity, Served, ask, bounded, client, path, request, serve};
 
-/// Fetches all of the server; each entry with what became of it.
+/// Fetches everything from the server, and returns the result for each entry.
 async fn fetch_all(client: &Client, target: &Path) -> Vec<(String, Result<&'static str, String>)> {
     let how = GetTree {
         headers: HeaderMap::new(),
@@ -82,7 +82,7 @@ async fn sockets_and_pipes_are_named_and_neither_sent_nor_replaced() {
     .await;
 }
 
-/// No device is opened: a tape would rewind, and a terminal would wait.
+/// Devices are never opened, because a tape would rewind and a terminal would wait.
 #[tokio::test]
 async fn devices_are_not_served() {
     bounded(async {
@@ -113,18 +113,18 @@ async fn devices_are_not_served() {
 const INSIDE: &[u8] = b"inside";
 const SECRET: &[u8] = b"secret";
 
-/// Repeats `make` until it succeeds, and removes what has the name in between: the server makes
-/// directories.
+/// Repeats `make` until it succeeds, removing whatever has this name in between, because the server
+/// creates directories.
 fn place(name: &Path, make: impl Fn() -> std::io::Result<()>) {
     while make().is_err() {
-        // One of them fails; the other one may, while the server stores a file there.
+        // One of these calls fails; the other may fail while the server stores a file there.
         let _ = fs::remove_file(name);
         let _ = fs::remove_dir_all(name);
     }
 }
 
-/// Moves files and directories about until `over`: each name is that of a file, of a directory, of
-/// a link out of the root and of nothing, in turn.
+/// Moves files and directories around until `over`: each name in turn belongs to a file, a
+/// directory, a link out of the root, and nothing.
 fn churn(top: &Path, outside: &Path, over: &AtomicBool) {
     let (directory, file) = (top.join("d"), top.join("d/f"));
     let (away, spare) = (top.join("away"), top.join("d/spare"));
@@ -146,7 +146,7 @@ fn churn(top: &Path, outside: &Path, over: &AtomicBool) {
     }
 }
 
-/// No file beneath a directory, links left out, has bytes of the secret.
+/// Checks that no file beneath a directory, without following links, contains bytes of the secret.
 fn assert_clean(directory: &Path) {
     for entry in fs::read_dir(directory).unwrap() {
         let entry = entry.unwrap();
@@ -160,8 +160,7 @@ fn assert_clean(directory: &Path) {
     }
 }
 
-/// What is fetched lies beneath the root, whatever takes the place of names meanwhile; what is
-/// stored does, too.
+/// Whatever replaces a name in the meantime, only files beneath the root are fetched or stored.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_directory_that_changes_during_the_walk_leads_nowhere() {
     bounded(async {

@@ -1,4 +1,4 @@
-//! Requests at the limits of their fields: each gets a status, and the next one its file.
+//! Requests at the limits of their fields: each gets a status, and the next request gets its file.
 
 use pathmark_http3::fields::{AttributesField, sha256_field};
 use pathmark_http3::origin::Limits;
@@ -10,7 +10,7 @@ use crate::support::{Served, ask, bounded, content, request};
 
 const FILE: usize = 100_000;
 
-/// The status of a GET with these ranges, and the content.
+/// Sends a GET with these ranges, and returns its status and content.
 async fn ranged(served: &Served, ranges: &str) -> (u16, Vec<u8>) {
     let link = served.link().await;
     let fields = [("range", ranges)];
@@ -29,10 +29,10 @@ async fn ranges_are_bounded_by_the_file() {
             (format!("bytes=0-{last}"), 206, &file[..]),
             (format!("bytes={}-{last}", FILE - 1), 206, &file[FILE - 1..]),
             (format!("bytes=-{last}"), 206, &file),
-            // Ranges that overlap are one.
+            // Overlapping ranges are merged.
             ("bytes=10-20,15-30,5-12".to_owned(), 206, &file[5..=30]),
             (format!("bytes=0-{last}0"), 206, &file),
-            // What is no range is no field.
+            // A field with an invalid range is ignored.
             ("bytes=9-3".to_owned(), 200, &file),
             ("bytes=--1".to_owned(), 200, &file),
             ("lines=0-3".to_owned(), 200, &file),
@@ -75,7 +75,7 @@ async fn a_thousand_ranges_are_one_or_refused() {
     .await;
 }
 
-/// A GET for each, and for each that is not refused as a name a PUT.
+/// Sends a GET for each name and, unless the name is refused, a PUT.
 #[tokio::test]
 async fn names_of_no_file_get_a_status() {
     bounded(async {
@@ -114,7 +114,7 @@ async fn names_of_no_file_get_a_status() {
     .await;
 }
 
-/// A field section that the limit does not hold.
+/// The field section exceeds the limit.
 #[tokio::test]
 async fn a_name_of_64_kilobytes_gets_a_status() {
     bounded(async {
@@ -124,7 +124,7 @@ async fn a_name_of_64_kilobytes_gets_a_status() {
         let long = format!("/{}", "x".repeat(65_000));
         for method in ["GET", "PUT", "HEAD"] {
             let mut exchange = link.request(request(method, &long, &[])).await.unwrap();
-            // The server may have refused, and stopped the stream, by now.
+            // By now, the server may have refused the request and stopped the stream.
             let _ = exchange.finish(None).await;
             let status = exchange.response().await.unwrap().status();
             assert!(status.is_client_error(), "{method}: {status}");
@@ -156,7 +156,7 @@ async fn false_lengths_and_digests_store_nothing() {
         ] {
             let put = request("PUT", "/f", &[(name, value)]);
             let answer = ask(&link, put, b"content").await;
-            // 507 where the disk has no room for the length.
+            // 507 if the disk has no room for this length.
             assert!(answer.status().as_u16() >= 400, "{name}: {value}");
             assert!(served.names().is_empty(), "{name}: {value}");
         }
@@ -166,7 +166,7 @@ async fn false_lengths_and_digests_store_nothing() {
     .await;
 }
 
-/// A client that is confined to a directory stores links in it, and asks for the directory itself.
+/// A client confined to a directory stores links there, and requests the directory itself.
 #[tokio::test]
 async fn no_link_leads_a_client_out_of_its_directory() {
     bounded(async {
@@ -212,7 +212,7 @@ async fn no_link_leads_a_client_out_of_its_directory() {
                 .as_u16(),
             403
         );
-        // One that was there before, or that another client stored.
+        // A link that already existed, or that another client stored.
         std::os::unix::fs::symlink("../other", at("own/way")).unwrap();
         for (method, path) in [
             ("GET", "/own/way/file"),

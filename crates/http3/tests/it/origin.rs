@@ -1,4 +1,4 @@
-//! The origin over real sockets, asked by requests of every kind.
+//! The origin over real sockets, with requests of every kind.
 
 use std::time::Duration;
 
@@ -74,12 +74,12 @@ async fn a_digest_is_in_the_header_or_the_trailer_section() {
         let small = ask(&link, request("GET", "/small", &[wish]), b"").await;
         let expected = sha256_field(&Sha256::digest(b"small").into());
         assert_eq!(small.field("repr-digest"), expected);
-        // A part of a file whose digest is not known: all of it is hashed meanwhile.
+        // A range of a file whose digest isn't known yet: the whole file is hashed in the meantime.
         let range = [wish, ("range", "bytes=-5")];
         let part = ask(&link, request("GET", "/large", &range), b"").await;
         assert_eq!(part.content, &large[LARGE - 5..]);
         assert_eq!(in_trailer(&part), digest);
-        // Known by now.
+        // By now the digest is known.
         let whole = ask(&link, request("GET", "/large", &[wish]), b"").await;
         assert_eq!(whole.field("repr-digest"), digest);
         let head = ask(&link, request("HEAD", "/large", &[wish]), b"").await;
@@ -265,8 +265,8 @@ async fn two_writers_of_one_name_do_not_mix() {
     .await;
 }
 
-/// A server may answer and stop a request before it has read its end (RFC 9114 section 4.1). By the
-/// time of the end the transport has forgotten the stream's sending part.
+/// A server can answer and stop a request before it has read its end (RFC 9114 section 4.1). When
+/// the request ends, the transport has already forgotten the stream's sending part.
 #[tokio::test]
 async fn a_response_counts_after_its_request_was_stopped() {
     bounded(async {
@@ -275,7 +275,7 @@ async fn a_response_counts_after_its_request_was_stopped() {
         let mut exchange = link.request(request("GET", "/none", &[])).await.unwrap();
         let response = exchange.response().await.unwrap();
         assert_eq!(response.status(), StatusCode::NOT_FOUND);
-        // Round trips, with which the reset is acknowledged.
+        // Round trips during which the reset is acknowledged.
         for _ in 0..3 {
             let other = ask(&link, request("GET", "/none", &[]), b"").await;
             assert_eq!(other.status(), StatusCode::NOT_FOUND);

@@ -1,4 +1,5 @@
-//! Another QUIC stack as a judge: quinn, with the `h3` crate's own adapter, as client and server.
+//! Interoperability with another QUIC stack: quinn, with the `h3` crate's own adapter, as client
+//! and server.
 
 use std::future::poll_fn;
 use std::net::SocketAddr;
@@ -52,7 +53,7 @@ async fn quinn_client(identity: &Identity, to: SocketAddr) -> Sender {
 
 async fn ask(sender: &mut Sender, request: Request<()>, body: &[u8]) -> (Response<()>, Vec<u8>) {
     let mut stream = sender.send_request(request).await.unwrap();
-    // A server that refuses stops the content.
+    // A server that refuses the request stops the content.
     let sent = stream.send_data(Bytes::copy_from_slice(body)).await;
     if sent.is_ok() {
         let _ = stream.finish().await;
@@ -98,7 +99,7 @@ async fn quinn_fetches_and_stores_at_the_origin() {
     .await;
 }
 
-/// A server on quinn that serves one content with ranges, and breaks off its first response.
+/// Starts a server on quinn that serves one content with ranges, and aborts its first response.
 fn quinn_server(identity: &Identity, body: Vec<u8>) -> SocketAddr {
     let tls = rustls::ServerConfig::builder_with_provider(provider());
     let tls = tls

@@ -1,4 +1,4 @@
-//! The room that uploads and files have: quotas, disks, budgets and time.
+//! Limits on uploads and files: quotas, disks, budgets and time.
 
 use std::time::Duration;
 
@@ -46,7 +46,7 @@ async fn an_upload_is_of_one_client_and_has_its_time() {
             ask(&link, request("HEAD", &at, &[]), b"").await.status(),
             204
         );
-        // What lies there is of the quota.
+        // Existing files count toward the quota.
         let put = ask(&link, request("PUT", "/more", &[]), b"12345").await;
         assert_eq!(put.status(), StatusCode::INSUFFICIENT_STORAGE);
         until(|| names(directory.path()).is_empty()).await;
@@ -60,8 +60,8 @@ async fn an_upload_is_of_one_client_and_has_its_time() {
     .await;
 }
 
-/// Files that replace each other before they are verified: the quota has the bytes of the one that
-/// stays, no more and no less.
+/// Several files with the same name are uploaded at once, before they are verified. The quota
+/// counts exactly the bytes of the file that remains.
 #[tokio::test(flavor = "multi_thread")]
 async fn puts_that_race_for_a_name_count_as_what_stays() {
     bounded(async {
@@ -108,7 +108,7 @@ async fn what_an_earlier_process_left_is_removed_in_time() {
             age: Duration::from_millis(10),
             ..limits
         };
-        // The quota has six bytes of the upload.
+        // The upload's six bytes count toward the quota.
         let second = house_with(directory.path(), limits, (10, 6));
         until(|| names(&directory.path().join("sub")).is_empty()).await;
         let put = request("PUT", "/more", &[]);
@@ -118,8 +118,8 @@ async fn what_an_earlier_process_left_is_removed_in_time() {
     .await;
 }
 
-/// Two clients that each announce more than half of the quota: one of them is refused before its
-/// content is read, and one that breaks off frees what it reserved.
+/// Two clients each announce more than half of the quota. One of them is refused before its content
+/// is read, and a client that aborts frees what it has reserved.
 #[tokio::test]
 async fn concurrent_puts_share_a_quota() {
     bounded(async {
@@ -135,13 +135,14 @@ async fn concurrent_puts_share_a_quota() {
         until(|| !names(directory.path()).is_empty()).await;
         let second = ask(&link, request("PUT", "/second", &announced), b"").await;
         assert_eq!(second.status(), StatusCode::INSUFFICIENT_STORAGE);
-        // It is killed midway.
+        // The first upload is aborted midway.
         drop(first);
         until(|| names(directory.path()).is_empty()).await;
         let second = ask(&link, request("PUT", "/second", &announced), &content(600)).await;
         assert_eq!(second.status(), StatusCode::CREATED);
 
-        // Of 20 at once, as many are stored as there is room for, with and without a length.
+        // Of 20 uploads at once, with and without a length, as many are stored as there is room
+        // for.
         let put = async |n: usize| {
             let fields = [("content-length", "100")];
             let fields = if n.is_multiple_of(2) {
@@ -162,7 +163,7 @@ async fn concurrent_puts_share_a_quota() {
         let sizes = names(directory.path()).into_iter();
         let sizes = sizes.map(|name| directory.path().join(name).metadata().unwrap().len());
         assert_eq!(sizes.sum::<u64>(), 600 + 100 * stored as u64);
-        // What the refused ones had reserved is free.
+        // The room that the refused uploads had reserved is free again.
         for n in 100..104 - stored {
             assert_eq!(put(n).await, 201);
         }
@@ -183,14 +184,14 @@ async fn a_length_that_the_disk_cannot_hold_is_refused_before_the_content() {
         ];
         for path in ["/huge", "/new/below/huge"] {
             let mut exchange = link.request(request("PUT", path, &huge)).await.unwrap();
-            // Nothing is sent.
+            // No content is sent.
             let answer = exchange.response().await.unwrap();
             assert_eq!(answer.status(), StatusCode::INSUFFICIENT_STORAGE);
         }
         let condition = request("PUT", "/new/name", &[("if-match", "\"version\"")]);
         let answer = ask(&link, condition, b"content").await;
         assert_eq!(answer.status(), StatusCode::PRECONDITION_FAILED);
-        // No directory is made, either.
+        // No directory is created, either.
         assert!(served.names().is_empty());
         let fine = ask(&link, request("PUT", "/new/name", &[]), b"content").await;
         assert_eq!(fine.status(), StatusCode::CREATED);
@@ -198,7 +199,7 @@ async fn a_length_that_the_disk_cannot_hold_is_refused_before_the_content() {
     .await;
 }
 
-/// A file with holes needs the room of its data alone, also when it comes in parts.
+/// A file with holes only needs room for its data, even if it arrives in parts.
 #[tokio::test]
 async fn holes_need_no_room() {
     bounded(async {
@@ -222,7 +223,7 @@ async fn holes_need_no_room() {
         let more = ask(&link, request("PATCH", &at, &more), b"34").await;
         assert_eq!(more.status(), StatusCode::NO_CONTENT);
         assert_eq!(more.field("upload-offset"), "4");
-        // A client that has less than it says gets what there is.
+        // A client that announces less data than it sends can still use the free room.
         let wrong = [("pathmark-attributes", "data=0")];
         let put = ask(&link, request("PUT", "/wrong", &wrong), b"data").await;
         assert_eq!(put.status(), StatusCode::CREATED);

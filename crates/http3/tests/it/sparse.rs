@@ -1,4 +1,4 @@
-//! Runs of zeros are holes on the other side, also of a file that comes in two parts.
+//! Runs of zeros become holes on the other side, even if a file arrives in two parts.
 
 use std::path::Path;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use pathmark_http3::root::Existing;
 
 use crate::support::{Served, bounded, content, names, path};
 
-/// Returns once an unfinished file has bytes.
+/// Waits until an unfinished file has contents.
 async fn arrives(directory: &Path) {
     let has_bytes = |name: &String| {
         let part = directory.join(name).metadata();
@@ -32,7 +32,7 @@ async fn sparse_files_stay_sparse() {
         std::os::unix::fs::FileExt::write_all_at(&file, &content(10_000), 30_000_001).unwrap();
         let has_holes = |path: &std::path::Path| path.metadata().unwrap().blocks() < 10_000;
         if !has_holes(&source) {
-            // The file system has none.
+            // The file system doesn't support holes.
             return;
         }
         let client = served.client().await;
@@ -42,7 +42,7 @@ async fn sparse_files_stay_sparse() {
             .unwrap();
         let stored = served.directory.path().join("file");
         assert!(has_holes(&stored), "{:?}", stored.metadata());
-        // Its tag is strong by then.
+        // By then, its tag is strong.
         tokio::time::sleep(Duration::from_millis(50)).await;
         let target = here.path().join("target");
         let wanted = path("/file");
@@ -52,7 +52,7 @@ async fn sparse_files_stay_sparse() {
             }
             () = arrives(here.path()) => {}
         }
-        // A piece that is being written then is written to its end.
+        // If a piece is being written at this time, the write is completed.
         tokio::time::sleep(Duration::from_millis(100)).await;
         let fetched = client
             .get(&path("/file"), &target, Existing::Keep)

@@ -1,4 +1,4 @@
-//! The client over real sockets: against the origin, and against servers that break rules.
+//! The client over real sockets, with the origin and with servers that break rules.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -77,7 +77,7 @@ async fn directories_are_listed() {
     .await;
 }
 
-/// Fetches until a part of this size is on disk, and gives up then.
+/// Fetches until a part of this size is on disk, and then gives up.
 async fn fetch_part(served: &Served, target: &std::path::Path, bytes: u64) {
     let client = served.client().await;
     let directory = target.parent().unwrap();
@@ -99,7 +99,7 @@ async fn fetch_part(served: &Served, target: &std::path::Path, bytes: u64) {
             }
         } => {}
     }
-    // A piece that is being written then is written to its end.
+    // If a piece is being written at this time, the write is completed.
     tokio::time::sleep(Duration::from_millis(100)).await;
 }
 
@@ -124,7 +124,7 @@ async fn a_get_goes_on_where_it_stopped() {
         assert!(std::fs::read(&target).unwrap() == first);
         assert_eq!(names(here.path()).len(), 1);
 
-        // Another version of the same size is fetched whole.
+        // Another version with the same size is fetched completely.
         std::fs::remove_file(&target).unwrap();
         fetch_part(&served, &target, 1_000_000).await;
         let second: Vec<u8> = first.iter().rev().copied().collect();
@@ -136,8 +136,8 @@ async fn a_get_goes_on_where_it_stopped() {
         assert_eq!(fetched.resumed, 0);
         assert!(std::fs::read(&target).unwrap() == second);
 
-        // Bytes of the part that changed on disk are found by the digest, whether they are hashed
-        // at the beginning or read back at the end, before the file has its name.
+        // Bytes of the part that have changed on disk are detected by the digest before the file
+        // gets its name, whether they are hashed at the beginning or read back at the end.
         std::fs::remove_file(&target).unwrap();
         fetch_part(&served, &target, 1_000_000).await;
         let part = std::fs::read_dir(here.path())
@@ -193,7 +193,7 @@ async fn puts_are_confirmed() {
     .await;
 }
 
-/// A source that changes meanwhile is not stored, and leaves nothing.
+/// If a source changes in the meantime, it is not stored and leaves nothing behind.
 #[tokio::test]
 async fn a_put_of_a_file_that_changes_is_cancelled() {
     bounded(async {
@@ -226,7 +226,7 @@ async fn a_put_of_a_file_that_changes_is_cancelled() {
     .await;
 }
 
-/// A client of a server that responds to each request by `respond`.
+/// Returns a client of a server that answers each request by calling `respond`.
 async fn against<F>(respond: impl Fn(ServerExchange) -> F + Send + 'static) -> Client
 where
     F: Future<Output = ()> + Send,
@@ -339,7 +339,7 @@ async fn a_response_that_breaks_off_leaves_a_part() {
         let got = client.get(&path("/x"), &target, Existing::Keep).await;
         assert!(matches!(got, Err(GetError::Kept(_))), "{got:?}");
         assert_eq!(names(here.path()).len(), 2);
-        // Without a tag nothing resumes, and the error does not say so.
+        // Without a tag, no transfer can resume, and the error doesn't suggest it.
         let client = against(|mut exchange| async move {
             let fields = [("content-length", "1000")];
             exchange.respond(head(200, &fields)).await.unwrap();
@@ -350,7 +350,7 @@ async fn a_response_that_breaks_off_leaves_a_part() {
         let untagged = here.path().join("untagged");
         let got = client.get(&path("/x"), &untagged, Existing::Keep).await;
         assert!(matches!(got, Err(GetError::Link(_))), "{got:?}");
-        // All content, but no end: the last byte is enough then.
+        // After all of the content without an end, the last byte is enough.
         let first = Arc::new(AtomicBool::new(true));
         let client = against(move |mut exchange| {
             let first = first.swap(false, Ordering::Relaxed);
@@ -378,7 +378,7 @@ async fn a_response_that_breaks_off_leaves_a_part() {
             .unwrap();
         assert_eq!((got.bytes, got.resumed), (5, 4));
         assert_eq!(std::fs::read(&whole).unwrap(), b"hello");
-        // A server that says nothing.
+        // A server that sends nothing.
         let client = against(|exchange| async move {
             tokio::time::sleep(Duration::from_secs(60)).await;
             drop(exchange);

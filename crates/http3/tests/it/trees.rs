@@ -29,7 +29,7 @@ fn how(checksum: bool) -> GetTree {
     }
 }
 
-/// What a fetch of `path` said of each entry, by its name.
+/// Fetches `path`, and returns the result for each entry by its name.
 async fn fetch(
     client: &Client,
     path: &str,
@@ -104,13 +104,13 @@ async fn a_tree_comes_with_names_modes_times_links_and_empty_directories() {
     );
     assert_eq!(fs::read_dir(&target).unwrap().count(), 3);
 
-    // A second time nothing comes, but for what has changed.
+    // The second time, only what has changed is fetched.
     fs::write(target.join("sub/none"), "more").unwrap();
     let (ended, all) = fetch(&client, "/top", &target, false).await;
     ended.unwrap();
     assert_eq!(all.len(), 2, "{all:?}");
     assert_eq!(fs::read(target.join("sub/none")).unwrap(), b"");
-    // The same size and another content with the same time: by its digest.
+    // Other content with the same size and time is detected by its digest.
     fs::write(target.join(name), "other").unwrap();
     let file = fs::File::open(target.join(name)).unwrap();
     file.set_modified(old).unwrap();
@@ -150,10 +150,10 @@ async fn what_is_in_the_way_is_named_and_the_rest_comes() {
     assert!(all.len() == 1 && all[0].1.is_err(), "{all:?}");
 }
 
-/// What a hostile server answers to a path: status, and content.
+/// The answer of a hostile server to a path: status and content.
 type Script = fn(&str, usize) -> (StatusCode, String);
 
-/// A client of a server that follows a script.
+/// Returns a client of a server that follows a script.
 async fn hostile(script: Script) -> Client {
     let identity = Identity::new();
     let endpoint = listen(&identity);
@@ -210,7 +210,7 @@ async fn a_link_of_the_server_is_no_way_out() {
     let (ended, _) = fetch(&client, "/", &target, false).await;
     ended.unwrap();
     assert_eq!(fs::read_link(target.join("out2")).unwrap(), Path::new(".."));
-    // The next time the server says that the link is a directory.
+    // The second time, the server claims that the link is a directory.
     let client = hostile(|path, _| match path {
         "/" => listing(r#"{"name":"out2","kind":"directory"},{"name":"f","kind":"file","size":1}"#),
         "/out2/" => listing(r#"{"name":"victim","kind":"file","size":1}"#),

@@ -1,4 +1,4 @@
-//! Uploads that go on where they broke off.
+//! Uploads that continue where they were interrupted.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,7 +17,7 @@ use sha2::{Digest, Sha256};
 use crate::support::house::house;
 use crate::support::{Answer, Served, ask, bounded, content, path, request};
 
-/// What a client remembers.
+/// The client's memory of unfinished uploads.
 #[derive(Debug, Default)]
 struct Memory(Mutex<BTreeMap<String, String>>);
 
@@ -44,7 +44,7 @@ impl Memory {
     }
 }
 
-/// Bytes of the unfinished file in a directory.
+/// Returns the bytes of the unfinished file in a directory.
 fn lying(directory: &Path) -> u64 {
     let entries = std::fs::read_dir(directory).unwrap();
     let sizes = entries.filter_map(|entry| entry.unwrap().metadata().ok());
@@ -59,7 +59,7 @@ async fn until(reached: impl Fn() -> bool) {
 
 const LENGTH: usize = 60_000_000;
 
-/// A server, a source, and a client that remembers.
+/// A server, a source, and a client that remembers uploads.
 struct Scene {
     served: Served,
     here: tempfile::TempDir,
@@ -86,7 +86,7 @@ impl Scene {
         client.put(&source, &path("/stored"), Existing::Keep).await
     }
 
-    /// Breaks an upload off when this number of bytes is there.
+    /// Interrupts an upload once this number of bytes has arrived.
     async fn break_off(&self, bytes: u64) {
         let client = self.client().await;
         let enough = || lying(self.served.directory.path()) >= bytes && self.memory.len() == 1;
@@ -114,13 +114,13 @@ async fn a_put_goes_on_where_it_broke_off() {
     .await;
 }
 
-/// A server of the same directory that was started again, and knows nothing of the one before.
+/// The same directory is served by a restarted server that has no memory of the previous one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_put_goes_on_with_another_server_process() {
     bounded(async {
         let scene = Scene::new();
         scene.break_off(2_000_000).await;
-        // The first server has ended the request by the time that its file is not locked.
+        // Once its file isn't locked any more, the first server has ended the request.
         let origin = house(
             scene.served.directory.path(),
             UploadLimits::default(),
@@ -156,7 +156,7 @@ async fn a_source_that_changed_is_sent_again_and_a_lost_answer_is_found() {
             "the upload of the old source is gone"
         );
 
-        // The server has the file, and the client still takes the upload for unfinished.
+        // The server has the complete file, but the client still considers the upload unfinished.
         std::fs::remove_file(scene.served.directory.path().join("stored")).unwrap();
         scene.break_off(2_000_000).await;
         let remembered = scene.memory.0.lock().unwrap().clone();
@@ -168,7 +168,7 @@ async fn a_source_that_changed_is_sent_again_and_a_lost_answer_is_found() {
     .await;
 }
 
-/// Bytes that changed on the server's disk are found before the file gets its name.
+/// Bytes that have changed on the server's disk are detected before the file gets its name.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_damaged_upload_gets_no_name() {
     bounded(async {
@@ -196,7 +196,7 @@ async fn a_damaged_upload_gets_no_name() {
 const VERSION: (&str, &str) = ("upload-draft-interop-version", "8");
 const MEDIA: (&str, &str) = ("content-type", "application/partial-upload");
 
-/// A part of an upload, sent to its resource.
+/// Sends a part of an upload to its resource.
 async fn append(link: &ClientLink, at: &str, offset: &str, last: &str, content: &[u8]) -> Answer {
     let length = content.len().to_string();
     let fields = [
@@ -242,7 +242,7 @@ async fn an_upload_comes_in_parts_from_a_foreign_client() {
             fields.map(|name| look.field(name)),
             ["3", "13", "?0", "no-store"]
         );
-        // It is neither served nor listed, nor a place for another file.
+        // The unfinished file is neither served nor listed, and no other file can be stored there.
         assert_eq!(
             ask(&link, request("GET", &at, &[]), b"").await.status(),
             404

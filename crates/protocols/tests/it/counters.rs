@@ -1,8 +1,8 @@
-//! Counters of bytes of any kind.
+//! Counters read from arbitrary bytes.
 
 use pathmark_cc::Countable;
 
-/// What was sent at most, then two sets of counters, the older one first.
+/// Returns an upper bound of what was sent, and two sets of counters, beginning with the older one.
 pub(crate) fn read(input: &[u8]) -> Option<(Countable, Vec<u64>, Vec<u64>)> {
     let (numbers, _) = input.as_chunks::<8>();
     let mut numbers = numbers.iter().map(|&bytes| u64::from_be_bytes(bytes));

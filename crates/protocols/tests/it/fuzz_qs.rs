@@ -1,8 +1,8 @@
-//! Fuzz targets of the answering rule and of the counters.
+//! Fuzz targets for the answering rule and the counters.
 //!
-//! `cargo test` runs each over its corpus in `__fuzz__` and a bounded number of random inputs; a
-//! fuzzer drives the same functions for as long as one likes:
-//! `cargo bolero test -p pathmark-protocols fuzz_qs::shims` (libFuzzer).
+//! `cargo test` runs each over its corpus in `__fuzz__` and a limited number of random inputs. A
+//! fuzzer can run the same functions for as long as you like: `cargo bolero test -p
+//! pathmark-protocols fuzz_qs::shims` (libFuzzer).
 
 use pathmark_cc::{Carried, Countable, QuickStartAnswer};
 use pathmark_shim::quick_start::{Function, Rate, Repr};
@@ -15,12 +15,12 @@ use crate::counters;
 
 /// Random inputs per target in `cargo test`, in addition to the corpus.
 const ITERATIONS: usize = 200_000;
-/// Longest random input, bytes.
+/// Largest length of a random input in bytes.
 const MAX_LEN: usize = 256;
 
-/// An answer of 16 bytes, then a datagram: it is answered if and only if it starts with a sound
-/// request that was not denied yet, and then only lowered. The same with prefix and check put
-/// right.
+/// The input consists of an answer of 16 bytes and a datagram. The datagram is answered if and only
+/// if it starts with a valid request that was not denied yet, and the request can only be lowered.
+/// The same is tested after correcting prefix and check.
 fn shim(input: &[u8]) {
     let Some((answer, datagram)) = input.split_first_chunk::<16>() else {
         return;
@@ -68,7 +68,7 @@ fn answer_one(answer: &QuickStartAnswer, datagram: &[u8]) {
     }
 }
 
-/// What is accepted of two sets of counters adds up.
+/// If two sets of counters are accepted, their difference is consistent.
 fn feedback(input: &[u8]) {
     let Some((sent, older, newer)) = counters::read(input) else {
         return;

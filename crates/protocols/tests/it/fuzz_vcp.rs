@@ -1,8 +1,8 @@
-//! Fuzz targets of the VCP shim, the marking rule and the counters.
+//! Fuzz targets for the VCP shim, the marking rule and the counters.
 //!
-//! `cargo test` runs each over its corpus in `__fuzz__` and a bounded number of random inputs; a
-//! fuzzer drives the same functions for as long as one likes:
-//! `cargo bolero test -p pathmark-protocols fuzz_vcp::shims` (libFuzzer).
+//! `cargo test` runs each over its corpus in `__fuzz__` and a limited number of random inputs. A
+//! fuzzer can run the same functions for as long as you like: `cargo bolero test -p
+//! pathmark-protocols fuzz_vcp::shims` (libFuzzer).
 
 use pathmark_cc::{Carried, Countable, Feedback, VcpAnswer, VcpCode};
 use pathmark_shim::{Kind, frame};
@@ -16,11 +16,12 @@ use crate::counters;
 
 /// Random inputs per target in `cargo test`, in addition to the corpus.
 const ITERATIONS: usize = 200_000;
-/// Longest random input, bytes.
+/// Largest length of a random input in bytes.
 const MAX_LEN: usize = 256;
 
-/// An answer of 8 bytes, then a datagram: it is marked if and only if it starts with a sound VCP
-/// shim, and then only raised. The same with prefix and check put right.
+/// The input consists of an answer of 8 bytes and a datagram. The datagram is marked if and only if
+/// it starts with a valid VCP shim, and the mark can only be raised. The same is tested after
+/// correcting prefix and check.
 fn shim(input: &[u8]) {
     let Some((answer, datagram)) = input.split_first_chunk::<8>() else {
         return;
@@ -73,7 +74,7 @@ fn mark_one(&[code, with_r, r0, r1, t0, t1, corruption, load_128]: &[u8; 8], dat
     );
 }
 
-/// What is accepted of two sets of counters adds up.
+/// If two sets of counters are accepted, their difference is consistent.
 fn feedback(input: &[u8]) {
     let Some((sent, older, newer)) = counters::read(input) else {
         return;

@@ -1,8 +1,8 @@
-//! Fuzz targets of the XCP shim, the stamping rule, the 16-bit feedback and the counters.
+//! Fuzz targets for the XCP shim, the stamping rule, the 16-bit feedback and the counters.
 //!
-//! `cargo test` runs each over its corpus in `__fuzz__` and a bounded number of random inputs; a
-//! fuzzer drives the same functions for as long as one likes:
-//! `cargo bolero test -p pathmark-protocols fuzz_xcp::shims` (libFuzzer).
+//! `cargo test` runs each over its corpus in `__fuzz__` and a limited number of random inputs. A
+//! fuzzer can run the same functions for as long as you like: `cargo bolero test -p
+//! pathmark-protocols fuzz_xcp::shims` (libFuzzer).
 
 use pathmark_cc::{Carried, CloudAnswer, Countable, XcpAnswer};
 use pathmark_shim::{Kind, frame};
@@ -15,12 +15,13 @@ use crate::counters;
 
 /// Random inputs per target in `cargo test`, in addition to the corpus.
 const ITERATIONS: usize = 200_000;
-/// Longest random input, bytes.
+/// Largest length of a random input in bytes.
 const MAX_LEN: usize = 256;
 
-/// An answer of 8 bytes, whose lowest two bits are also what it says of a cloud, then a datagram:
-/// it is stamped if and only if it starts with a sound XCP shim that asks, and then only lowered.
-/// The same with prefix and check put right, in each form.
+/// The input consists of an answer of 8 bytes, whose lowest two bits are also the answer about a
+/// cloud, and a datagram. The datagram is stamped if and only if it starts with a valid XCP shim
+/// with a request, and the request can only be lowered. The same is tested after correcting prefix
+/// and check, in each form.
 fn shim(input: &[u8]) {
     let Some((answer, datagram)) = input.split_first_chunk::<8>() else {
         return;
@@ -102,7 +103,7 @@ fn stamp_one(answer: &XcpAnswer, datagram: &[u8]) {
     assert!(delta(&repr) <= delta(&before));
     assert_eq!(repr.router, if answer.bounding { 7 } else { before.router });
 
-    // What a receiver makes of it.
+    // How a receiver reads it.
     let mut totals = Totals::default();
     for congested in [false, true] {
         totals.count(&after, 1500, Some(60), congested);
@@ -119,8 +120,8 @@ fn stamp_one(answer: &XcpAnswer, datagram: &[u8]) {
     assert!(feedback.corruption_ppm <= 300_000);
 }
 
-/// A value, then a word: what is written reads as no more, and every word is written back as what
-/// it means.
+/// The input consists of a value and a word. An encoded value never decodes to more than the value,
+/// and encoding the meaning of any word returns this word.
 fn word(input: &[u8]) {
     let Some((value, rest)) = input.split_first_chunk::<8>() else {
         return;
@@ -134,7 +135,7 @@ fn word(input: &[u8]) {
     }
 }
 
-/// What is accepted of two sets of counters adds up.
+/// If two sets of counters are accepted, their difference is consistent.
 fn feedback(input: &[u8]) {
     let Some((sent, older, newer)) = counters::read(input) else {
         return;

@@ -1,4 +1,5 @@
-//! The protocols' headers against their document, on bytes of any kind, and side by side.
+//! The protocols' headers: agreement with their document, arbitrary bytes, and several protocols at
+//! once.
 
 mod counters;
 mod fuzz_qs;

@@ -1,4 +1,5 @@
-//! A registered protocol: its shims in datagrams and packets, and who may register.
+//! A registered protocol: its shims in datagrams and packets, and which protocols can be
+//! registered.
 
 use std::thread;
 
@@ -14,7 +15,7 @@ use pathmark_shim::udp::{ChecksumState, Datagram};
 
 const LEN: usize = 12;
 
-/// Shims of 12 bytes with one field of 32 bits, which ports lower, and the last router's identity.
+/// Shims of 12 bytes with a 32-bit field, which ports lower, and the last router's identity.
 struct Lowered {
     kind: u8,
     name: &'static str,
@@ -69,7 +70,7 @@ fn carried(kind: u8, field: u64) -> Carried {
     Carried::Own(OwnWords { kind, words })
 }
 
-/// An IPv4 packet with a UDP datagram whose checksum is right.
+/// Returns an IPv4 packet with a UDP datagram whose checksum is correct.
 fn packet(payload: &[u8]) -> Vec<u8> {
     let total = u16::try_from(28 + payload.len()).unwrap().to_be_bytes();
     let udp = u16::try_from(8 + payload.len()).unwrap().to_be_bytes();
@@ -102,13 +103,13 @@ fn shims_are_read_and_answered() {
     register(&LOWERED).unwrap();
     assert_eq!(read(&unread, 1500, &NoHeader), carried(KIND, 900));
 
-    // Outside a tunnel: by default the copy's fields replace those inside.
+    // Outside a tunnel: by default the copy's fields replace those of the inner shim.
     let inner = lift(&unread).unwrap();
     let outer = lift(&shim(KIND, 950, 8)).unwrap();
     assert_eq!(copy_outward(&inner, 3), inner);
     assert_eq!(merge_back(&inner, &outer, 3), Some(outer));
 
-    // A datagram by itself: only its shim changes, and only downwards.
+    // In a separate datagram, only the shim changes, and its field is only lowered.
     let router = Identity::new(3);
     let mut payload = unread.clone();
     assert!(write(&mut payload, &answer(KIND, 500), 1500, &router));
@@ -123,7 +124,7 @@ fn shims_are_read_and_answered() {
     payload[5] ^= 1;
     assert_eq!(read(&payload, 1500, &NoHeader), Carried::Foreign);
 
-    // Inside a packet: the checksum stays the one that a sender would compute.
+    // In a packet, the checksum remains the one that a sender would compute.
     let mut bytes = packet(&unread);
     let (ip, udp) = located(&bytes);
     let (seen, carrier) = find(&bytes, &udp, 1500, &NoHeader);
@@ -150,7 +151,7 @@ fn shims_are_read_and_answered() {
     let renewed = udp.compute_checksum(&bytes, &ip);
     assert_eq!(bytes[26..28], renewed.to_be_bytes());
 
-    // The second segment of a super-packet, whose checksum offload completes later.
+    // The second segment of a super-packet, whose checksum is completed later by offload.
     let mut two = packet(&[&unread[..], &unread].concat());
     let target = Target {
         segment: Some(unread.len()),

@@ -1,4 +1,4 @@
-//! Shims in front of a tunnel's packet: copied at the entry, answered, merged at the exit.
+//! Shims in front of a tunnel's packet: copied at the entry, answered, and merged at the exit.
 
 use pathmark_cc::{Answer, Duration, QuickStartAnswer, VcpAnswer, VcpCode, XcpAnswer};
 use pathmark_protocols::forged::{Claim, kind, shim};
@@ -56,8 +56,8 @@ fn answers() -> [(Vec<u8>, Answer); 3] {
     ]
 }
 
-/// A router that answers the copy leaves in the shim inside what it would have left there itself,
-/// if it takes nothing off the TTL.
+/// If a router answers the copy without decrementing the TTL, the inner shim ends up as if this
+/// router had answered it directly.
 #[test]
 fn a_copy_brings_back_the_answer() {
     let router = Identity::new(9);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// All of them by name.
+/// Returns all vectors by name.
 fn all() -> BTreeMap<String, Vec<u8>> {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/wire.md");
     let text = std::fs::read_to_string(path).unwrap();
@@ -32,7 +32,7 @@ pub(crate) fn vector(name: &str) -> Vec<u8> {
         .unwrap_or_else(|| panic!("no vector {name}"))
 }
 
-/// Vectors that the modules of this program hold the code to.
+/// Vectors that the modules of this program check.
 const USED: [&str; 31] = [
     "check",
     "edge-acknowledgement",

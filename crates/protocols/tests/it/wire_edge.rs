@@ -1,4 +1,4 @@
-//! Holds the code to the test vectors of messages in `docs/wire.md`, and that file to the code.
+//! Checks that the code and the test vectors of messages in `docs/wire.md` agree.
 
 use std::net::IpAddr;
 

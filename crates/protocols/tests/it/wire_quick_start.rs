@@ -1,4 +1,4 @@
-//! Holds the code to Quick-Start's test vectors of `docs/wire.md`, and that file to the code.
+//! Checks that the code and Quick-Start's test vectors of `docs/wire.md` agree.
 
 use pathmark_cc::{Duration, QuickStartAnswer, QuickStartPurpose, QuickStartRequest, Request};
 use pathmark_shim::quick_start::{LEN, Rate, Repr};

@@ -1,4 +1,4 @@
-//! Holds the code to the test vectors of `docs/wire.md`, and that file to the code.
+//! Checks that the code and the test vectors of `docs/wire.md` agree.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ fn first_mark() -> VcpAnswer {
     }
 }
 
-/// What the sender knows of `packets` packets.
+/// Returns what the sender knows about `packets` packets.
 fn sent(packets: u64) -> Countable {
     Countable {
         packets,
@@ -157,8 +157,7 @@ fn inside_an_ip_packet() {
 #[test]
 fn transport_parameter() {
     let parameters = TransportParameters::decode(&vector("parameter"), Side::Client);
-    // A client's parameters also hold its source connection id; what matters is that the kinds are
-    // read.
+    // A client's parameters also contain its source connection ID, but here only the kinds matter.
     let kinds = match parameters {
         Ok(parameters) => parameters.explicit_feedback.unwrap(),
         Err(error) => panic!("{error}"),

@@ -1,4 +1,4 @@
-//! Holds the code to XCP's test vectors of `docs/wire.md`, and that file to the code.
+//! Checks that the code and XCP's test vectors of `docs/wire.md` agree.
 
 use pathmark_cc::{Countable, Request, XcpAnswer, XcpRequest};
 use pathmark_transport::{
@@ -113,7 +113,7 @@ fn a_compact_shim_and_a_router() {
     assert_eq!(shim, vector("xcp-compact-stamped"));
 }
 
-/// The values that the text names.
+/// The values that the page names.
 #[test]
 fn feedback_words() {
     for (q12, word) in [

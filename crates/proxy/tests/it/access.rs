@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::support::{Served, access, bounded, echo, listener};
 
-/// A connection that has used its streams gets more once the limit is raised.
+/// After the limit is raised, an existing connection that has used all of its streams gets more.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_raised_limit_holds_for_connections_that_are_there() {
     bounded(async {
@@ -67,7 +67,7 @@ async fn a_user_above_the_limit_disturbs_no_other() {
         let mut answer = [0; 5];
         read.read_exact(&mut answer).await.unwrap();
         assert_eq!(served.proxy.counts().busy, 30);
-        // A place is free again once a flow has ended.
+        // Places are free again once flows have ended.
         held.clear();
         while served.proxy.flows() > 1 {
             tokio::task::yield_now().await;
@@ -98,7 +98,7 @@ async fn a_revoked_user_loses_flows_and_others_keep_them() {
     .await;
 }
 
-/// `localhost` is an address of the host, whichever name leads to it.
+/// `localhost` is an address of the host, whichever name resolves to it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_name_that_leads_to_a_denied_address_is_denied() {
     bounded(async {

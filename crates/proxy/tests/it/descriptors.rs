@@ -1,4 +1,4 @@
-//! A process without free descriptors: its listeners outlive that.
+//! Listeners survive if the process has no free descriptors.
 
 use std::fs::File;
 use std::time::Duration;

@@ -1,8 +1,8 @@
-//! Fuzz targets of what users and clients of ingresses write.
+//! Fuzz targets for what users and clients of ingresses write.
 //!
-//! `cargo test` runs each over its corpus in `__fuzz__` and a bounded number of random inputs; a
-//! fuzzer drives the same functions for as long as one likes:
-//! `cargo bolero test -p pathmark-proxy socks` (libFuzzer).
+//! `cargo test` runs each over its corpus in `__fuzz__` and a limited number of random inputs. A
+//! fuzzer can run the same functions for as long as you like: `cargo bolero test -p pathmark-proxy
+//! socks` (libFuzzer).
 
 use pathmark_proxy::ingress::connect;
 use pathmark_proxy::ingress::socks::wire::{self, Request, SocksError};
@@ -10,10 +10,10 @@ use pathmark_proxy::ingress::spec::{Bind, Forward};
 
 /// Random inputs per target in `cargo test`, in addition to the corpus.
 const ITERATIONS: usize = 200_000;
-/// Longest random input, bytes.
+/// Largest length of a random input in bytes.
 const MAX_LEN: usize = 300;
 
-/// What is a forward or a listener shows itself in a text that means the same.
+/// A valid forward or listener is displayed as a text with the same meaning.
 fn spec(input: &[u8]) {
     let Ok(text) = str::from_utf8(input) else {
         return;
@@ -26,8 +26,8 @@ fn spec(input: &[u8]) {
     }
 }
 
-/// A message lies inside its bytes, and is incomplete in all shorter ones, which ask for no more
-/// bytes than it has.
+/// A message ends within its bytes. All shorter prefixes are incomplete, and don't request more
+/// bytes than the message has.
 fn prefixes<T: PartialEq + std::fmt::Debug>(
     input: &[u8],
     length: usize,
@@ -76,7 +76,7 @@ fn specs() {
         .with_max_len(MAX_LEN)
         .for_each(|input: &[u8]| {
             spec(input);
-            // Bytes that stand in forwards more often than in random texts.
+            // These bytes are more frequent in forwards than in random texts.
             const COMMON: &[u8] = b"0123456789abf:::::[]*./-/udp";
             let common = input
                 .iter()

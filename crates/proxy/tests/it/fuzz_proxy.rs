@@ -1,7 +1,7 @@
-//! Fuzz targets of what clients and servers of a proxy write, and of its files.
+//! Fuzz targets for what clients and servers of a proxy write, and for its files.
 //!
-//! `cargo test` runs each over a bounded number of random inputs; a fuzzer drives the same
-//! functions for as long as one likes: `cargo bolero test -p pathmark-proxy capsules` (libFuzzer).
+//! `cargo test` runs each over a limited number of random inputs. A fuzzer can run the same
+//! functions for as long as you like: `cargo bolero test -p pathmark-proxy capsules` (libFuzzer).
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -14,9 +14,9 @@ use pathmark_proxy::{status, template};
 
 /// Random inputs per target in `cargo test`.
 const ITERATIONS: usize = 100_000;
-/// Longest random input, bytes.
+/// Largest length of a random input in bytes.
 const MAX_LEN: usize = 200;
-/// Bytes of a datagram at most.
+/// Largest length of a datagram in bytes.
 const LIMIT: u64 = 40;
 
 fn fuzz(name: &str, target: impl Fn(&[u8]) + std::panic::RefUnwindSafe) {
@@ -26,7 +26,7 @@ fn fuzz(name: &str, target: impl Fn(&[u8]) + std::panic::RefUnwindSafe) {
         .for_each(|input: &[u8]| target(input));
 }
 
-/// How a stream is cut changes no datagram, and none is above the limit.
+/// How a stream is split doesn't change any datagram, and none exceeds the limit.
 #[test]
 fn capsules() {
     fuzz("capsules", |input| {
@@ -48,7 +48,7 @@ fn capsules() {
     });
 }
 
-/// The datagrams before the first fault, and whether there was one.
+/// Returns the datagrams before the first error, and whether there was one.
 fn read(input: &[u8], chunk: usize) -> (Vec<Bytes>, bool) {
     let (mut capsules, mut out) = (Capsules::new(LIMIT), VecDeque::new());
     let mut parts = input.chunks(chunk).map(Bytes::copy_from_slice);

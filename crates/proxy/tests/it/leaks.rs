@@ -1,4 +1,4 @@
-//! Many flows, and what they leave.
+//! Many flows, and what they leave behind.
 
 use std::time::Duration;
 
@@ -14,12 +14,12 @@ use tokio::runtime::Runtime;
 
 use crate::support::{Served, access};
 
-/// Descriptors of this process.
+/// Returns the number of open descriptors of this process.
 fn open() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count()
 }
 
-/// Flows that end in each way leave no descriptor, place or entry.
+/// No matter how flows end, they leave no descriptor, place or entry behind.
 #[test]
 fn many_flows_leave_nothing() {
     own_process("leaks::many_flows_leave_nothing", || {

@@ -1,4 +1,4 @@
-//! Flows whose receivers read nothing, next to others.
+//! Flows whose receivers read nothing, next to other flows.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::support::{Served, access, bounded, echo, listener, loopback, target};
 
-/// Bytes that each other flow carries.
+/// Bytes that each of the other flows carries.
 const SOME: usize = 1 << 20;
 
 async fn write_on(mut to: impl AsyncWrite + Unpin) {
@@ -34,7 +34,7 @@ async fn receivers_that_read_nothing_hold_up_no_other_flow() {
         });
         let mut kept = Vec::new();
         for number in 1..4 {
-            // Both ends send, and read nothing.
+            // Both ends send without reading.
             let (read, write) = tunnel.tcp(&at_stuck).await.unwrap();
             let (far, _) = stuck.accept().await.unwrap();
             let (far_read, far_write) = far.into_split();
@@ -43,7 +43,8 @@ async fn receivers_that_read_nothing_hold_up_no_other_flow() {
                 tokio::spawn(write_on(far_write)),
             ];
             kept.push((read, far_read, writing));
-            // No event reports that both directions are full: the counters stop, or a second ends.
+            // No event reports that both directions are full, so this waits until the counters stop
+            // or a second has passed.
             let until = Instant::now() + Duration::from_secs(1);
             let mut before = None;
             while Instant::now() < until && before != Some(served.proxy.counts()) {

@@ -15,7 +15,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::support::{Served, access, bounded, echo, listener, loopback, target};
 
-/// A drop sends RST then.
+/// Makes dropping the stream send RST.
 fn reset(stream: TcpStream) {
     SockRef::from(&stream)
         .set_linger(Some(Duration::ZERO))
@@ -56,7 +56,7 @@ async fn each_side_may_end_first() {
         let tunnel = served.tunnel("a");
         let (mut read, mut write) = tunnel.tcp(&to).await.unwrap();
         let (mut stream, _) = listener.accept().await.unwrap();
-        // The target ends, and still receives.
+        // The target ends its direction, and still receives.
         stream.write_all(b"bye").await.unwrap();
         stream.shutdown().await.unwrap();
         let mut received = Vec::new();
@@ -66,7 +66,7 @@ async fn each_side_may_end_first() {
         let mut late = [0; 4];
         stream.read_exact(&mut late).await.unwrap();
         assert_eq!(&late, b"late");
-        // The client ends.
+        // The client ends its direction.
         write.shutdown().await.unwrap();
         assert_eq!(stream.read(&mut late).await.unwrap(), 0);
     })
@@ -86,7 +86,7 @@ async fn a_reset_of_the_target_is_one_for_the_client() {
         reset(stream);
         let error = read.read_u8().await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::ConnectionReset);
-        // After the client's end too, while it reads nothing.
+        // The same after the client has ended its direction and reads nothing.
         let (mut read, mut write) = tunnel.tcp(&to).await.unwrap();
         let (mut stream, _) = listener.accept().await.unwrap();
         write.shutdown().await.unwrap();
@@ -128,7 +128,7 @@ async fn a_reset_of_the_client_is_one_for_the_target() {
         let served = Served::new(access(&["a"]));
         let (listener, to) = listener().await;
         let tunnel = served.tunnel("a");
-        // Either direction: of both, TCP has one reset.
+        // One direction at a time, because TCP has a single reset for both.
         for direction in 0..2 {
             let (mut read, mut write) = tunnel.tcp(&to).await.unwrap();
             let (mut stream, _) = listener.accept().await.unwrap();
@@ -141,7 +141,7 @@ async fn a_reset_of_the_client_is_one_for_the_target() {
             let error = stream.read_u8().await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{direction}");
         }
-        // A target that does not read gets it as well.
+        // A target that doesn't read gets the reset, too.
         let (_read, mut write) = tunnel.tcp(&to).await.unwrap();
         let (stream, _) = listener.accept().await.unwrap();
         let fill = async {
@@ -173,8 +173,8 @@ async fn a_tunnel_that_ends_resets_its_targets() {
     .await;
 }
 
-/// A client leaves once all that it has sent is acknowledged. A target that has ended its own
-/// direction and reads slowly receives the rest after that, and the end.
+/// A client leaves once everything that it has sent is acknowledged. A target that has ended its
+/// own direction and reads slowly still receives the rest, followed by the end.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_client_has_ended_arrives_after_its_connection_is_over() {
     bounded(async {
@@ -182,7 +182,7 @@ async fn what_a_client_has_ended_arrives_after_its_connection_is_over() {
         let (listener, to) = listener().await;
         SockRef::from(&listener).set_recv_buffer_size(4096).unwrap();
         let (tunnel, sent) = (served.tunnel("a"), vec![7; 4 << 20]);
-        // Several, which end together.
+        // Several targets, which end at the same time.
         let mut targets = Vec::new();
         let mut flows = tokio::task::JoinSet::new();
         for _ in 0..3 {
@@ -255,7 +255,7 @@ async fn refusals_have_their_reason() {
         }
         assert_eq!(refused("127.0.0.66:80").await, Refusal::Denied);
         assert_eq!(refused("no-such-host.invalid:80").await, Refusal::Name);
-        // Its queue of connections is full: the kernel drops further SYNs.
+        // Its queue of connections is full, so the kernel drops further SYNs.
         let silent =
             socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
         silent.bind(&loopback().into()).unwrap();
@@ -349,7 +349,7 @@ async fn without_a_proxy_a_flow_fails_within_its_time() {
     .await;
 }
 
-/// Serves a forward to a target; its address.
+/// Creates a forward to a target, and returns its address.
 fn forward(ingress: &Ingress<Tunnel>, to: Target) -> SocketAddr {
     let listener = std::net::TcpListener::bind(loopback()).unwrap();
     listener.set_nonblocking(true).unwrap();
@@ -360,7 +360,7 @@ fn forward(ingress: &Ingress<Tunnel>, to: Target) -> SocketAddr {
     address
 }
 
-/// Both ends tell that a flow waits for a target that reads nothing.
+/// Both ends report that a flow waits for a target that reads nothing.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_target_that_reads_nothing_is_waited_for() {
     bounded(async {
@@ -375,7 +375,7 @@ async fn a_target_that_reads_nothing_is_waited_for() {
         let writing = async { while client.write_all(&zeros).await.is_ok() {} };
         let looking = async {
             loop {
-                // Nothing tells when a report of the last second changes.
+                // No event reports that a report of the last second changes.
                 tokio::time::sleep(Duration::from_millis(10)).await;
                 let all = views().map(|flows| flows.into_iter().next().unwrap());
                 if all.iter().all(|flow| flow.bounded_by.up == Some("target")) {
@@ -393,8 +393,7 @@ async fn a_target_that_reads_nothing_is_waited_for() {
     .await;
 }
 
-/// Early bytes arrive once, in front of the others; those of a flow that is refused are lost with
-/// a reset.
+/// Early bytes arrive once, before all others. If the flow is refused, they are lost with a reset.
 #[tokio::test(flavor = "multi_thread")]
 async fn early_bytes_follow_the_request() {
     bounded(async {
@@ -423,7 +422,7 @@ async fn early_bytes_follow_the_request() {
             assert!(got == sent, "{length}");
         }
         drop(listener);
-        // Each step may find the reset.
+        // Each step may encounter the reset.
         let refused = async {
             let mut client = TcpStream::connect(forwarded).await?;
             client.write_all(b"early").await?;

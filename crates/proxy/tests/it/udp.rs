@@ -10,7 +10,6 @@ use tokio::net::UdpSocket;
 
 use crate::support::{Served, access, bounded, loopback, target};
 
-/// A target that echoes datagrams.
 async fn echo() -> Target {
     let socket = UdpSocket::bind(loopback()).await.unwrap();
     let target = target(socket.local_addr().unwrap());
@@ -45,8 +44,8 @@ async fn datagrams_of_every_size_come_back() {
     .await;
 }
 
-/// Sockets that were used once and are open: UDP flows of a user have a limit of their own, and the
-/// one that is idle longest ends for a new one.
+/// Sockets that were used once stay open. UDP flows of a user have a separate limit, and a new flow
+/// ends the one that has been idle longest.
 #[tokio::test(flavor = "multi_thread")]
 async fn idle_flows_keep_nobody_from_new_ones() {
     bounded(async {
@@ -66,12 +65,12 @@ async fn idle_flows_keep_nobody_from_new_ones() {
             (counts.udp_flows, counts.udp_evicted, counts.busy),
             (50, 30, 0)
         );
-        // The last ones go on, and the first ones have ended.
+        // The last flows continue, and the first ones have ended.
         let last = idle.last().unwrap();
         last.send(Bytes::from_static(b"again")).await.unwrap();
         assert_eq!(last.receive().await.unwrap(), "again");
         assert!(idle[0].receive().await.is_err());
-        // TCP of the user, and UDP of another.
+        // A TCP flow of this user, and a UDP flow of another.
         let (listener, target) = crate::support::listener().await;
         let flow = tunnel.tcp(&target).await.unwrap();
         listener.accept().await.unwrap();
@@ -135,7 +134,7 @@ async fn a_target_that_is_not_there_ends_no_flow() {
         let address = socket.local_addr().unwrap();
         drop(socket);
         let flow = served.tunnel("a").udp(&target(address)).await.unwrap();
-        // ICMP says that no one listens.
+        // ICMP reports that nobody is listening.
         flow.send(Bytes::from_static(b"1")).await.unwrap();
         flow.send(Bytes::from_static(b"2")).await.unwrap();
         while served.proxy.counts().datagrams_up + served.proxy.counts().datagrams_dropped < 2 {
@@ -143,7 +142,7 @@ async fn a_target_that_is_not_there_ends_no_flow() {
         }
         let socket = UdpSocket::bind(address).await.unwrap();
         let mut buffer = [0; 10];
-        // An error of the datagram before may take the place of this one.
+        // The error of the previous datagram may be reported instead of this one's.
         let arrived = async {
             loop {
                 flow.send(Bytes::from_static(b"3")).await.unwrap();
@@ -184,7 +183,7 @@ async fn an_idle_flow_ends_and_its_place_is_free() {
     .await;
 }
 
-/// A flow of which one direction alone is used, for several times that of an idle one.
+/// A flow that is only used in one direction, for several times as long as the idle timeout.
 #[tokio::test(flavor = "multi_thread")]
 async fn one_direction_in_use_keeps_the_flow() {
     bounded(async {

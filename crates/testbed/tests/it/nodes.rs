@@ -1,5 +1,5 @@
-//! Nodes, links and processes on the real kernel. Where the machine forbids namespaces these tests
-//! fail and say why: there is no other way to see that packets pass.
+//! Nodes, links and processes on the real kernel. If the machine forbids namespaces, these tests
+//! fail and give the reason, because this is the only way to check that packets pass.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
@@ -16,7 +16,7 @@ fn prefix(text: &str) -> IpNet {
     text.parse().unwrap()
 }
 
-/// Copies packets between two TUN interfaces until `stop` is set: the simplest router.
+/// Copies packets between two TUN interfaces until `stop` is set, as the simplest possible router.
 fn copy_between(a: OwnedFd, b: OwnedFd, stop: &Arc<AtomicBool>) -> std::thread::JoinHandle<u64> {
     let stop = Arc::clone(stop);
     std::thread::spawn(move || {
@@ -136,7 +136,7 @@ fn mistakes_are_named() {
     assert!("10.0.0".parse::<IpNet>().is_err());
 }
 
-/// Runs only as a child of the test below: starts a program on a node, prints its id and waits to
+/// Only runs as a child of the test below: starts a program on a node, prints its ID and waits to
 /// be killed.
 #[test]
 fn role_of_a_process_that_crashes() {
@@ -146,8 +146,8 @@ fn role_of_a_process_that_crashes() {
     let bed = Testbed::new().unwrap();
     let node = bed.node("host").unwrap();
     let mut command = Command::new("cat");
-    // The input of `cat` stays open while this process lives. Without a death signal, `cat`
-    // outlives it only if another process holds the pipe: the test does.
+    // The input of `cat` stays open while this process lives. Without a death signal, `cat` only
+    // outlives it if another process holds the pipe, as the test does.
     command.stdin(Stdio::inherit()).stdout(Stdio::null());
     let child = node.spawn(command, &[]).unwrap();
     println!("child {}", child.id());
@@ -171,7 +171,7 @@ fn a_crash_leaves_no_process_behind() {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    // Held to the end, so that only the parent's death can end the program.
+    // Held until the end, so that only the parent's death can end the program.
     let _input = crashing.stdin.take();
     let id = BufReader::new(crashing.stdout.take().unwrap())
         .lines()
@@ -182,8 +182,8 @@ fn a_crash_leaves_no_process_behind() {
     assert!(std::fs::exists(&status).unwrap());
     crashing.kill().unwrap();
     crashing.wait().unwrap();
-    // The kernel delivers the signal when the parent is gone; the zombie is reaped by init in its
-    // own time.
+    // The kernel delivers the signal when the parent is gone; init reaps the zombie at some later
+    // time.
     let ended = || std::fs::read_to_string(&status).map_or(true, |text| text.contains(") Z"));
     let mut patience = 2_000_000;
     while !ended() && patience > 0 {

@@ -1,8 +1,8 @@
-//! What a program is called with: options by name, most with a value.
+//! A program's arguments: options by name, most of which have a value.
 
 use std::process::ExitCode;
 
-/// The options that were given, each known and with a value where it has one.
+/// The given options, all of which are known and have a value if they need one.
 #[derive(Debug)]
 pub(crate) struct Arguments {
     given: Vec<(String, String)>,
@@ -10,10 +10,10 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    /// `options` have a value, `flags` have none.
+    /// Parses the program's arguments. `options` have a value, and `flags` have none.
     ///
     /// # Errors
-    /// The exit code 2, after the usage was printed.
+    /// Exit code 2, after printing the usage.
     pub(crate) fn read(
         usage: &'static str,
         options: &[&str],
@@ -38,20 +38,21 @@ impl Arguments {
         Ok(read)
     }
 
-    /// Says what was wrong and how the program is called.
+    /// Prints what was wrong, and the usage.
     fn refuse(&self, wrong: &str) -> ExitCode {
         eprintln!("{wrong}: not understood\nusage: {}", self.usage);
         ExitCode::from(2)
     }
 
-    /// The value of an option.
     pub(crate) fn text(&self, name: &str) -> Option<&str> {
         let given = self.given.iter().find(|(given, _)| given == name);
         given.map(|(_, value)| value.as_str())
     }
 
+    /// Returns the value of an option as a number.
+    ///
     /// # Errors
-    /// As [`read`](Self::read), if the value is no number.
+    /// As for [`read`](Self::read), if the value is not a number.
     pub(crate) fn number(&self, name: &str, default: u64) -> Result<u64, ExitCode> {
         self.text(name).map_or(Ok(default), |text| {
             let number = text.parse();

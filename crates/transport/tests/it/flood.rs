@@ -1,5 +1,5 @@
-//! A flood of garbage and half-open handshakes costs an endpoint bounded memory, and it goes on
-//! serving.
+//! A flood of garbage and half-open handshakes only needs limited memory at an endpoint, which
+//! continues to serve.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -47,7 +47,7 @@ fn from(n: u32) -> Received {
     }
 }
 
-/// What a connection has to send, datagram by datagram.
+/// Returns what a connection has to send, by datagram.
 fn transmits(now: Instant, connection: &mut Connection) -> Vec<Vec<u8>> {
     let mut datagrams = Vec::new();
     let mut buffer = vec![0; 65_536];
@@ -65,7 +65,7 @@ struct Server {
 }
 
 impl Server {
-    /// Takes a datagram; what goes back to its sender.
+    /// Handles a datagram, and returns the answers to its sender.
     fn take(&mut self, now: Instant, received: Received, datagram: &mut [u8]) -> Vec<Vec<u8>> {
         let mut answer = Vec::new();
         let handle = match self.endpoint.handle(now, &received, datagram, &mut answer) {
@@ -100,7 +100,7 @@ impl Server {
         out
     }
 
-    /// Lets time pass until `end`, each connection by its own deadlines.
+    /// Lets time pass until `end`, following each connection's deadlines.
     fn run_timers(&mut self, end: Instant) {
         let endpoint = &mut self.endpoint;
         self.connections.retain_mut(|(handle, connection)| {
@@ -126,8 +126,7 @@ impl Server {
     }
 }
 
-/// Opens a connection to the server and sees it established on both sides; false if it does not
-/// come to that.
+/// Opens a connection to the server. Returns true if it is established on both sides.
 fn serves(server: &mut Server, crypto: &Arc<dyn ClientCrypto>, now: Instant, n: u32) -> bool {
     let mut client = endpoint(None, RetryPolicy::Never, u64::from(n) + 1000);
     let connect = Connect {
@@ -157,7 +156,7 @@ fn serves(server: &mut Server, crypto: &Arc<dyn ClientCrypto>, now: Instant, n: 
     false
 }
 
-/// Floods a server; by how many bytes memory grew.
+/// Floods a server, and returns by how many bytes memory has grown.
 fn flood(
     server_crypto: &Arc<dyn ServerCrypto>,
     client_crypto: &Arc<dyn ClientCrypto>,
@@ -178,7 +177,7 @@ fn flood(
     let mut garbage = [0; 1200];
     for n in 0..60_000u32 {
         now += Duration::from_micros(20);
-        // A client's first packet with an address of its own, never followed up.
+        // A client's first packet from a new address, without any further packets.
         if n.is_multiple_of(4) {
             let mut client = endpoint(None, RetryPolicy::Never, u64::from(n) + 5_000_000);
             let connect = Connect {
@@ -194,7 +193,7 @@ fn flood(
                 server.take(now, from(100 + n), &mut datagram);
             }
         }
-        // Garbage: long headers of version 1, of other versions, short headers.
+        // Garbage: long headers of version 1, of other versions, and short headers.
         random.fill(&mut garbage);
         match n % 3 {
             0 => garbage[..6].copy_from_slice(&[0xc0, 0, 0, 0, 1, 8]),
@@ -207,12 +206,12 @@ fn flood(
     let stats = server.endpoint.stats();
     if retry == RetryPolicy::Never {
         assert_eq!(server.endpoint.half_open(), 512, "{stats:?}");
-        // Handshakes that come to nothing time out, and there is room again.
+        // Incomplete handshakes time out, so that there is room again.
         server.run_timers(now + Duration::from_secs(120));
         now += Duration::from_secs(120);
         assert_eq!(server.endpoint.half_open(), 0);
     } else {
-        // In the midst of it, those who prove their address are served.
+        // During the flood, clients that prove their address are served.
         assert!(stats.retries_sent > 10_000, "{stats:?}");
     }
     assert!(

@@ -1,8 +1,8 @@
-//! Fuzz targets of what strangers can reach: tokens, handshake bytes, an endpoint's datagrams.
+//! Fuzz targets for what strangers can reach: tokens, handshake bytes, and an endpoint's datagrams.
 //!
-//! `cargo test` runs each over its corpus in `__fuzz__` and a bounded number of random inputs; a
-//! fuzzer drives the same functions for as long as one likes:
-//! `cargo bolero test -p pathmark-transport tokens` (libFuzzer).
+//! `cargo test` runs each over its corpus in `__fuzz__` and a limited number of random inputs. A
+//! fuzzer can run the same functions for as long as you like: `cargo bolero test -p
+//! pathmark-transport tokens` (libFuzzer).
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use pathmark_transport::{Duration, Ecn, Instant};
 
 /// Random inputs per target in `cargo test`, in addition to the corpus.
 const ITERATIONS: usize = 50_000;
-/// Longest random input, bytes.
+/// Largest length of a random input in bytes.
 const MAX_LEN: usize = 1400;
 
 const NOW: Duration = Duration::from_secs(1_700_000_000);
@@ -29,8 +29,8 @@ fn client(port: u16) -> SocketAddr {
     SocketAddr::from((Ipv4Addr::new(192, 0, 2, 1), port))
 }
 
-/// A token as it comes, and the same bytes sealed by our own key: whatever they contain, there is
-/// an answer.
+/// Opens the input as a token, and the same bytes sealed with our own key. Whatever they contain,
+/// there is a result.
 fn open_token(input: &[u8]) {
     let key = NullEndpointKey::new(1);
     let dcid = ConnectionId::new(input.get(..8).unwrap_or(&[])).expect("short enough");
@@ -47,7 +47,7 @@ fn open_token(input: &[u8]) {
     let _ = token::open(&key, &sealed, client(1), &dcid, NOW);
 }
 
-/// Handshake bytes for a server and for a client, cut at the offset in the first byte.
+/// Gives handshake bytes to a server and to a client, split at the offset in the first byte.
 fn handshake(input: &[u8]) {
     let Some((&cut, bytes)) = input.split_first() else {
         return;
@@ -70,8 +70,9 @@ fn handshake(input: &[u8]) {
     }
 }
 
-/// Datagrams of 400 bytes and what remains, at a server that has a connection or two and demands
-/// proofs of address at times. Odd first bytes ask for padding to a size that first packets need.
+/// Sends datagrams of 400 bytes, and the remainder, to a server with one or two connections that
+/// sometimes requires proofs of address. Odd first bytes request padding to the size that first
+/// packets need.
 fn endpoint(input: &[u8]) {
     let Some((&choice, bytes)) = input.split_first() else {
         return;

@@ -1,8 +1,8 @@
-//! Fuzz targets of the wire formats.
+//! Fuzz targets for the wire formats.
 //!
-//! `cargo test` runs each over its corpus in `__fuzz__` and a bounded number of random inputs; a
-//! fuzzer drives the same functions for as long as one likes:
-//! `cargo bolero test -p pathmark-transport frames` (libFuzzer).
+//! `cargo test` runs each over its corpus in `__fuzz__` and a limited number of random inputs. A
+//! fuzzer can run the same functions for as long as you like: `cargo bolero test -p
+//! pathmark-transport frames` (libFuzzer).
 
 use pathmark_transport::wire::packet::VersionNegotiation;
 use pathmark_transport::wire::packet::{PlainHeader, SAMPLE_LEN, TAG_LEN};
@@ -12,10 +12,11 @@ use pathmark_transport::wire::{
 
 /// Random inputs per target in `cargo test`, in addition to the corpus.
 const ITERATIONS: usize = 200_000;
-/// Longest random input, bytes.
+/// Largest length of a random input in bytes.
 const MAX_LEN: usize = 512;
 
-/// A length of our connection ids, then a datagram: it splits into packets that lie inside it.
+/// The input consists of the length of our connection IDs and a datagram, which is split into
+/// packets inside it.
 fn datagram(input: &[u8]) {
     let Some((&cid_len, mut rest)) = input.split_first() else {
         return;
@@ -56,7 +57,8 @@ fn datagram(input: &[u8]) {
     }
 }
 
-/// A payload: its frames are read to the first error, and each is written and read again as it was.
+/// The input is a payload. Its frames are read up to the first error, and each is the same after
+/// writing and reading it again.
 fn payload(input: &[u8]) {
     let mut buffer = [0; 2048];
     let mut frames = Frames::new(input);
@@ -76,7 +78,7 @@ fn payload(input: &[u8]) {
         assert_eq!(w.position(), frame.len());
         let mut again = Frames::new(w.written());
         match (frame, again.next()) {
-            // These keep bytes that need not be in their shortest form.
+            // These keep bytes that needn't have the shortest encoding.
             (Frame::Ack(a), Some(Ok(Frame::Ack(b)))) => {
                 assert!(a.ranges().eq(b.ranges()) && a.ecn == b.ecn && a.delay == b.delay);
             }
@@ -90,7 +92,8 @@ fn payload(input: &[u8]) {
     }
 }
 
-/// Who sends, then transport parameters: what is accepted is written and read again as it was.
+/// The input consists of the sender's role and transport parameters. Accepted parameters are the
+/// same after writing and reading them again.
 fn parameters(input: &[u8]) {
     let Some((&sender, bytes)) = input.split_first() else {
         return;

@@ -1,9 +1,9 @@
-//! Fuzz target of what a sender believes of a receiver: counters, epochs and clocks, in every
+//! Fuzz target for what a sender accepts from a receiver: counters, epochs and clocks, in every
 //! order.
 //!
-//! `cargo test` runs it over its corpus in `__fuzz__` and a bounded number of random inputs; a
-//! fuzzer drives the same function for as long as one likes:
-//! `cargo bolero test -p pathmark-transport peers_words` (libFuzzer).
+//! `cargo test` runs it over its corpus in `__fuzz__` and a limited number of random inputs. A
+//! fuzzer can run the same function for as long as you like: `cargo bolero test -p
+//! pathmark-transport peers_words` (libFuzzer).
 
 use pathmark_cc::{Countable, Feedback, Request, VcpFeedback};
 use pathmark_transport::path::{OneWayDelay, Returned, Sample};
@@ -12,7 +12,7 @@ use pathmark_transport::{BadFeedback, Breach, Counters, Duration, Instant, Meter
 
 /// Random inputs in `cargo test`, in addition to the corpus.
 const ITERATIONS: usize = 50_000;
-/// Longest random input, bytes.
+/// Largest length of a random input in bytes.
 const MAX_LEN: usize = 1024;
 
 /// Counts packets and their bytes.
@@ -64,12 +64,12 @@ impl Signal for Counts {
     }
 }
 
-/// Words of 8 bytes: what the sender does, and what the peer sends.
+/// The input consists of words of 8 bytes: actions of the sender, and what the peer sends.
 fn words(input: &[u8]) {
     let mut returned = Returned::new();
     let mut clock = OneWayDelay::new();
     let (mut next, mut now) = (0_u64, Instant::from_micros(0));
-    // Of this path: packets and bytes sent, and believed.
+    // On this path: packets and bytes that were sent and that were accepted as received.
     let (mut sent, mut believed) = ((0, 0), (0, 0));
     let mut frames = 0;
     let (words, _) = input.as_chunks::<8>();

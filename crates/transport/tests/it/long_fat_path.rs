@@ -1,7 +1,7 @@
-//! Flows over long fat paths, 1 Gbit/s × 400 ms and 10 Gbit/s × 720 ms, within a budget of the
-//! receiving endpoint: what they hold in memory on either side, how fast they are, and whether they
-//! report what limits them. Two connections under a virtual clock, and an allocator that counts
-//! whose memory it gives.
+//! Flows over long fat paths, 1 Gbit/s × 400 ms and 10 Gbit/s × 720 ms, within a memory budget of
+//! the receiving endpoint: how much memory they need on either side, how fast they are, and whether
+//! they report what limits them. This uses two connections with a virtual clock, and an allocator
+//! that counts each side's memory.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -19,14 +19,14 @@ use crate::memory::{forget, most, of};
 
 /// Default memory that endpoints share among their connections.
 const DEFAULT: u64 = 512 << 20;
-/// Fill the path, and then some; what comes in the second half counts as its rate.
+/// Longer than necessary to fill the path; the rate is measured in the second half.
 const TIME: Duration = Duration::from_secs(8);
 
 #[derive(Clone, Copy, Debug)]
 struct Link {
     /// Bytes per second.
     rate: u64,
-    /// Of one way.
+    /// One-way delay.
     delay: Duration,
     /// Largest datagram.
     mtu: u16,
@@ -51,13 +51,13 @@ const FATTER: Link = Link {
 };
 
 impl Link {
-    /// Bytes that the path holds.
+    /// Returns the bytes that the path holds.
     const fn bdp(&self) -> u64 {
         self.rate * 2 * self.delay.as_millis() as u64 / 1000
     }
 }
 
-/// The window that the path holds, paced at its rate, whatever is lost.
+/// A window that fills the path, paced at its rate, regardless of losses.
 #[derive(Debug)]
 struct Full(Link);
 
@@ -89,7 +89,7 @@ fn address(side: usize) -> SocketAddr {
     SocketAddr::from(([10, 0, 0, side as u8], 443))
 }
 
-/// One end, and what is on its way to it.
+/// One end, and the datagrams in flight to it.
 struct End {
     side: usize,
     connection: Box<Connection>,
@@ -168,7 +168,7 @@ impl Path {
         path
     }
 
-    /// What end `index` has to send goes on its way.
+    /// Sends what the end `index` has to send.
     fn transmit(&mut self, index: usize) {
         let arrives = self.now + self.link.delay;
         loop {
@@ -188,7 +188,7 @@ impl Path {
         }
     }
 
-    /// The next thing happens. False if nothing ever will.
+    /// Processes the next event. Returns false if there will never be another one.
     fn step(&mut self) -> bool {
         let next = |end: &End| {
             let arrival = end.arriving.front().map(|(at, _)| *at);
@@ -226,8 +226,8 @@ impl Path {
         true
     }
 
-    /// The sender's application writes what the transport takes, the receiver's reads what is
-    /// there. Bytes read.
+    /// The sender's application writes as much as the transport accepts, and the receiver's reads
+    /// everything available. Returns the bytes read.
     fn applications(&mut self, stream: StreamId, data: &[u8]) -> u64 {
         let sender = &mut self.ends[0].connection;
         of(1, || {
@@ -249,20 +249,19 @@ impl Path {
     }
 }
 
-/// What became of a flow.
 #[derive(Debug)]
 struct FlowResult {
-    /// The most that sender and receiver held, in bandwidth-delay products.
+    /// Largest memory of sender and receiver, in bandwidth-delay products.
     most: [f64; 2],
-    /// Share of the path's rate that the application got in the second half.
+    /// The application's share of the path's rate in the second half.
     rate: f64,
-    /// The receiver reports that it limits the flow, at the end.
+    /// The receiver reports at the end that it limits the flow.
     receive_limited: bool,
-    /// Share of its time for which the sender reports that the peer's credit bounded it.
+    /// Share of time during which the sender was limited by the peer's credit, as it reports.
     bounded_by_peer: f64,
 }
 
-/// A flow over `link` to a receiver whose endpoint has `memory` bytes for received data.
+/// Runs a flow over `link` to a receiver whose endpoint has `memory` bytes for received data.
 fn flow(link: Link, memory: u64) -> FlowResult {
     for side in 1..3 {
         forget(side);
@@ -294,7 +293,7 @@ fn flow(link: Link, memory: u64) -> FlowResult {
     outcome
 }
 
-/// The tests take turns, since each needs gigabytes of memory.
+/// Tests run one at a time, since each needs gigabytes of memory.
 static TURN: Mutex<()> = Mutex::new(());
 
 #[test]
@@ -310,8 +309,8 @@ fn a_gigabit_over_400_ms_has_its_rate_by_default() {
     }
 }
 
-/// As `docs/transport.md` says: five bandwidth-delay products are 4.5 GB, and a connection may
-/// hold half of what its endpoint may.
+/// As in `docs/transport.md`: five bandwidth-delay products are 4.5 GB, and a connection can use
+/// half of its endpoint's memory.
 #[test]
 fn ten_gigabits_over_720_ms_have_their_rate_with_8_gib() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -321,7 +320,7 @@ fn ten_gigabits_over_720_ms_have_their_rate_with_8_gib() {
     assert!(outcome.most.iter().all(|most| *most <= 3.0), "{outcome:?}");
 }
 
-/// Both sides report why it is no faster, and the receiver keeps within its budget.
+/// Both sides report why the flow is no faster, and the receiver stays within its budget.
 #[test]
 fn ten_gigabits_over_720_ms_are_limited_by_default_and_say_so() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! Connections without sockets, under a virtual clock.
+//! Connections without sockets, using a virtual clock.
 
 mod faults;
 mod flood;

@@ -1,17 +1,16 @@
-//! An allocator that counts what each thread takes and gives back, so that tests can run beside
-//! each other. A test that shares the memory of its thread out to several sides says whose part
-//! runs.
+//! An allocator that counts memory per thread, so that tests can run in parallel. A test that
+//! simulates several sides in one thread declares which side's code is running.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-/// Side 0 is that of all parts which belong to no side.
+/// Side 0 is for code that belongs to no side.
 const SIDES: usize = 3;
 
 thread_local! {
-    /// Whose part runs.
+    /// The side whose code is running.
     static SIDE: Cell<usize> = const { Cell::new(0) };
-    /// Bytes that each holds, and the most that it ever did.
+    /// Bytes that each side holds, and the maximum so far.
     static HELD: [Cell<isize>; SIDES] = const { [const { Cell::new(0) }; SIDES] };
     static MOST: [Cell<isize>; SIDES] = const { [const { Cell::new(0) }; SIDES] };
 }
@@ -35,12 +34,12 @@ fn size(layout: Layout) -> isize {
 }
 
 #[expect(unsafe_code, reason = "an allocator is unsafe by its trait")]
-// SAFETY: everything is handed on to the system's allocator unchanged; counting allocates nothing,
-// as the cells of a thread need neither lazy initialisation nor a destructor.
+// SAFETY: everything is passed unchanged to the system's allocator. Counting doesn't allocate,
+// because these thread-local cells need neither lazy initialization nor a destructor.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(size(layout));
-        // SAFETY: the caller's contract is the system allocator's.
+        // SAFETY: the caller's contract is that of the system's allocator.
         unsafe { System.alloc(layout) }
     }
 
@@ -63,7 +62,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// Runs a part of `side` and counts what it takes and gives back as that side's.
+/// Runs `part`, and counts its allocations for `side`.
 pub(crate) fn of<T>(side: usize, part: impl FnOnce() -> T) -> T {
     SIDE.set(side);
     let result = part();
@@ -71,12 +70,12 @@ pub(crate) fn of<T>(side: usize, part: impl FnOnce() -> T) -> T {
     result
 }
 
-/// The most bytes that `side` of this thread ever held.
+/// Returns the largest number of bytes that `side` of this thread has held.
 pub(crate) fn most(side: usize) -> isize {
     MOST.with(|most| most[side].get())
 }
 
-/// Counts `side` anew from what it holds, as if that were nothing.
+/// Restarts counting for `side`, treating what it holds as zero.
 pub(crate) fn forget(side: usize) {
     HELD.with(|held| held[side].set(0));
     MOST.with(|most| most[side].set(0));

@@ -1,4 +1,4 @@
-//! The process that aioquic runs in, one for all cases, and how it is asked: see `peer.py`.
+//! The process that runs aioquic for all cases, and the requests to it: see `peer.py`.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -11,13 +11,13 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 
 use super::fault::Fault;
 
-/// It ends with its standard input, which this process holds.
+/// The process, which ends when its standard input is closed.
 struct Running {
     _child: Child,
     address: SocketAddr,
 }
 
-/// Its address; the first call starts it.
+/// Returns the address of the process. The first call starts it.
 fn address() -> SocketAddr {
     static RUNNING: OnceLock<Running> = OnceLock::new();
     RUNNING.get_or_init(start).address
@@ -51,12 +51,13 @@ fn answer(line: &[u8]) -> Result<Value, Fault> {
     }
 }
 
-/// Asks, and waits for the answer some milliseconds: only for what is done at once.
+/// Sends a request and waits a few milliseconds for the answer, for requests that are answered
+/// immediately.
 pub(super) fn ask_now(request: &Value) -> Result<(Value, TcpStream), Fault> {
     let mut stream = TcpStream::connect(address())?;
     writeln!(stream, "{request}")?;
     let mut line = Vec::new();
-    // Not a byte more than the line.
+    // Read exactly one line, because what follows belongs to the stream.
     while line.last() != Some(&b'\n') {
         let mut byte = [0];
         stream.read_exact(&mut byte)?;
@@ -65,14 +66,14 @@ pub(super) fn ask_now(request: &Value) -> Result<(Value, TcpStream), Fault> {
     Ok((answer(&line)?, stream))
 }
 
-/// A TCP connection that has become a stream, and the answer that came first.
+/// A TCP connection that has become a stream, and the answer that preceded this.
 pub(super) struct Answered {
     pub(super) answer: Value,
     pub(super) from: tokio::io::BufReader<OwnedReadHalf>,
     pub(super) to: OwnedWriteHalf,
 }
 
-/// Asks, and waits for the answer however long it takes.
+/// Sends a request and waits for the answer, no matter how long this takes.
 pub(super) async fn ask(request: &Value) -> Result<Answered, Fault> {
     let stream = tokio::net::TcpStream::connect(address()).await?;
     let (from, mut to) = stream.into_split();

@@ -1,4 +1,5 @@
-//! What the cases need of aioquic. A stream of it is a TCP connection to its process.
+//! The parts of aioquic that the cases need. Each of its streams is a TCP connection to its
+//! process.
 
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::sync::{Arc, OnceLock};
@@ -13,15 +14,15 @@ use super::fault::Fault;
 use super::peers::{Identity, Options, Taken, loopback};
 use super::process::{ask, ask_now};
 
-/// Streams of a connection that this process may open at aioquic's at a time: each takes a
-/// descriptor in either process.
+/// Streams per connection of aioquic that this process can open at a time, because each needs a
+/// descriptor in both processes.
 const STREAMS: usize = 100;
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// An endpoint of aioquic's: its number. It ends with the TCP connection.
+/// The number of an endpoint of aioquic, which ends with the TCP connection.
 #[derive(Debug)]
 struct Endpoint {
     number: u64,
@@ -29,7 +30,7 @@ struct Endpoint {
 }
 
 impl Endpoint {
-    /// Begins an endpoint; what the answer says besides its number.
+    /// Starts an endpoint, and returns it with the answer.
     fn begin(options: &Options, mut request: Value) -> (Self, Value) {
         request["alpn"] = std::str::from_utf8(options.alpn).unwrap().into();
         request["idle"] = options.idle.map_or(60.0, |idle| idle.as_secs_f64()).into();
@@ -93,7 +94,7 @@ impl Server {
     }
 }
 
-/// It is set up by the first that connects.
+/// The endpoint is created by the first connection.
 #[derive(Debug)]
 pub(crate) struct Client {
     at: SocketAddr,
@@ -108,7 +109,7 @@ impl Client {
         }
     }
 
-    /// Goes on at a socket of its own with the same address.
+    /// Moves the endpoint to its own socket with the same address.
     pub(crate) fn rebind(&self, socket: UdpSocket) {
         let to = socket.local_addr().unwrap();
         drop(socket);
@@ -150,7 +151,7 @@ impl Returning {
     }
 }
 
-/// Its number, and what bounds the streams that are open.
+/// The connection's number, and the limit on its open streams.
 #[derive(Clone, Debug)]
 pub(crate) struct Connection(u64, Arc<Semaphore>);
 
@@ -160,7 +161,7 @@ impl Connection {
         Ok(Self(number, Arc::new(Semaphore::new(STREAMS))))
     }
 
-    /// A stream, opened or taken.
+    /// Opens or accepts a stream.
     async fn stream(&self, act: &str, unidirectional: bool) -> Result<(Sender, Receiver), Fault> {
         let place = match act {
             "open" => Some(Arc::clone(&self.1).acquire_owned().await?),
@@ -202,7 +203,7 @@ impl Connection {
     }
 }
 
-/// Dropping what it holds ends the stream.
+/// Dropping the inner value ends the stream.
 #[derive(Debug)]
 pub(crate) struct Sender(Option<OwnedWriteHalf>);
 
@@ -226,7 +227,7 @@ impl Sender {
 #[derive(Debug)]
 pub(crate) struct Receiver {
     tcp: BufReader<OwnedReadHalf>,
-    /// One that this process opened counts among its open ones until it is dropped.
+    /// A stream that this process opened counts as open until this is dropped.
     _place: Option<OwnedSemaphorePermit>,
 }
 

@@ -1,5 +1,5 @@
-//! What the cases of the interop runner need: this library and s2n-quic behind one face, and the
-//! proxy and the data of the transport's own tests.
+//! Support for the cases of the interop runner: a common interface to this library and s2n-quic,
+//! and the proxy and the data of the transport's own tests.
 
 #[path = "../../../../crates/driver/tests/it/interop/support/data.rs"]
 #[expect(dead_code, reason = "other tests use more of it")]

@@ -1,4 +1,4 @@
-//! What the cases need of s2n-quic.
+//! The parts of s2n-quic that the cases need.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use tokio::sync::Mutex;
 use super::fault::Fault;
 use super::peers::{NAME, Options, Taken, loopback};
 
-/// As long as a case may take: handshakes over bad paths do not end earlier.
+/// The time limit of a case, so that handshakes over bad paths don't end earlier.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn limits(options: &Options) -> Limits {
@@ -26,7 +26,7 @@ fn limits(options: &Options) -> Limits {
     }
 }
 
-/// Which clients are to prove their address first.
+/// Decides which clients must prove their address first.
 struct Admission {
     retry: bool,
 }
@@ -99,7 +99,7 @@ async fn connect(
     Ok(client.connect(connect).await?.into())
 }
 
-/// It is set up for each connection.
+/// The client is set up for each connection.
 #[derive(Debug)]
 pub(crate) struct Client(SocketAddr);
 
@@ -140,7 +140,7 @@ impl Returning {
 #[derive(Clone, Debug)]
 pub(crate) struct Connection {
     handle: Handle,
-    /// Streams that the other end opens: bidirectional, unidirectional.
+    /// Accept the streams that the other end opens: bidirectional, unidirectional.
     bi: Arc<Mutex<BidirectionalStreamAcceptor>>,
     uni: Arc<Mutex<ReceiveStreamAcceptor>>,
 }

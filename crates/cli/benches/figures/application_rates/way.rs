@@ -1,6 +1,6 @@
 //! Ways from an application to its target.
 
-/// What carries the connections, and at what port.
+/// The transport of the connections, and the port's law.
 pub(crate) struct Way {
     pub(crate) name: &'static str,
     /// The law of the router's port.

@@ -9,14 +9,14 @@ use tempfile::TempDir;
 use super::{Bed, Files, measured};
 use crate::common::foreign::until_open;
 
-/// A program other than pathmark, the command of its server, and the port of that.
+/// A program other than pathmark, the command of its server, and the server's port.
 struct Tool {
     name: &'static str,
     server: String,
     port: u16,
 }
 
-/// Runs `client`, which gets the directory to write to.
+/// Runs `client`, which gets the directory for writing.
 fn other(
     Tool { name, server, port }: Tool,
     client: impl Fn(&str) -> String,
@@ -38,11 +38,11 @@ fn other(
     measured(name, client, begun, most, files, here.path());
 }
 
-/// scp, an rsync daemon and, for a single file, curl with HTTP/1.1.
+/// Runs scp, an rsync daemon and, for a single file, curl with HTTP/1.1.
 pub(crate) fn others(bed: &Bed, files: &Files, is_single: bool, most: Duration) {
     let host = bed.server();
     let (data, key) = (files.path("data"), files.path("key"));
-    // The files of a measurement before this one may have a key.
+    // The files of an earlier measurement may include a key.
     let _ = fs::remove_file(&key);
     let keygen = Command::new("ssh-keygen")
         .args(["-q", "-t", "ed25519", "-N", "", "-f", &key])

@@ -1,4 +1,4 @@
-//! Files that applications move, and the configuration of servers.
+//! Files that applications transfer, and the configuration of servers.
 
 use std::fs;
 use std::net::IpAddr;
@@ -8,9 +8,9 @@ use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
 
-/// More than the path carries in the time of a run.
+/// More than the path carries during a run.
 const BYTES: u64 = 4 << 30;
-/// Takes the body of a request as a file.
+/// Stores the body of a request as a file.
 const TAKES: &str = "
 import http.server, sys
 
@@ -38,7 +38,7 @@ impl Files {
     pub(crate) fn new() -> Self {
         let directory = TempDir::new_in("/dev/shm").unwrap();
         let files = Self(directory);
-        // The server of FTP reads as another user, which may write in one directory.
+        // The FTP server reads as another user, which can write in one directory.
         fs::set_permissions(files.0.path(), PermissionsExt::from_mode(0o755)).unwrap();
         fs::create_dir(files.to()).unwrap();
         fs::set_permissions(files.to(), PermissionsExt::from_mode(0o777)).unwrap();
@@ -53,10 +53,10 @@ impl Files {
             .stdin(Stdio::null())
             .status();
         if keygen.is_ok_and(|status| status.success()) {
-            // sshd starts only where it finds this directory.
+            // sshd only starts if this directory exists.
             fs::create_dir_all("/run/sshd").unwrap();
         }
-        // smbd has its state in one directory, where these are others each by default.
+        // smbd keeps its state in one directory; by default, there are several.
         fs::create_dir(files.path("state")).unwrap();
         let state = [
             "state directory",
@@ -110,7 +110,7 @@ impl Files {
                      {state}[d]\npath = {d}\nguest ok = yes\nread only = no\n"
                 ),
             ),
-            // What smbclient is to do is one argument.
+            // The commands for smbclient are a single argument.
             (
                 "smb",
                 "target=$1\nshift\nexec smbclient //$target/d --port=1445 --no-pass \
@@ -132,7 +132,6 @@ impl Files {
         self.path("to")
     }
 
-    /// A command of an application.
     pub(crate) fn line(&self, command: &str, target: IpAddr, number: u32) -> String {
         let ssh = "-i {d}/key -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null \
                    -o BatchMode=yes";

@@ -9,12 +9,12 @@ use pathmark_testbed::Node;
 
 use crate::common::foreign::in_network;
 
-/// A process with the rights of this user, in a PID namespace: its children end with this value,
-/// too, as those that lead sessions of their own.
+/// A process with the rights of this user in a PID namespace. Its children end with this value,
+/// including those that lead their own sessions.
 pub(crate) struct Program(Child);
 
 impl Program {
-    /// Starts it in the network of a node.
+    /// Starts a program in the network of a node.
     pub(crate) fn start(node: &Node, line: &str, errors: Stdio) -> Self {
         let mut command = in_network(Some(node));
         command.args(["unshare", "--pid", "--fork", "--kill-child"]);
@@ -26,7 +26,6 @@ impl Program {
         Self(command.spawn().unwrap())
     }
 
-    /// Its status, if it has ended.
     pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
         self.0.try_wait().unwrap()
     }
@@ -34,7 +33,7 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // This fails only if all have ended.
+        // This only fails if all have ended.
         let _ = killpg(Pid::from_raw(self.0.id().cast_signed()), Signal::SIGKILL);
         let _ = self.0.wait();
     }

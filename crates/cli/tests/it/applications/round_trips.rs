@@ -1,4 +1,4 @@
-//! The table of `docs/applications/long-link.md`: round trips that programs take for 10 kB.
+//! The table of `docs/applications/long-link.md`: how many round trips programs need for 10 kB.
 
 use std::fs;
 use std::net::IpAddr;
@@ -16,7 +16,7 @@ use crate::common::foreign::until_open;
 use crate::common::long_path::path;
 
 const PAGE: &str = "../../docs/applications/long-link.md";
-/// The programs of clients and servers, without which no row can be measured.
+/// The programs of clients and servers that are required for measuring the rows.
 const PROGRAMS: [&str; 10] = [
     "curl",
     "git",
@@ -90,7 +90,7 @@ fn run(command: &str, arguments: &[&str], directory: &Path) {
     );
 }
 
-/// A file of 10 kB, a repository that has it, and a certificate.
+/// Prepares a file of 10 kB, a repository that contains it, and a certificate.
 fn prepared() -> Files {
     let files = Files::new();
     let d = files.path("");
@@ -108,7 +108,7 @@ fn prepared() -> Files {
     files
 }
 
-/// Round trips of each client on one way, all at once.
+/// Returns the round trips of each client on one way, all measured at once.
 fn measured(way: Column) -> Vec<f64> {
     let files = prepared();
     let bed: Bed = path(100_000_000, 0.0, "cubic");
@@ -155,7 +155,7 @@ fn measured(way: Column) -> Vec<f64> {
                 *took = Some(began.elapsed().as_secs_f64() / RTT_S);
             }
         }
-        // The standard library cannot wait for several children with a time limit.
+        // The standard library can't wait for several children with a time limit.
         std::thread::sleep(Duration::from_millis(5));
     }
     clients.iter().filter_map(|(_, took)| *took).collect()
@@ -194,8 +194,8 @@ fn programs_take_the_round_trips_that_the_page_says() {
         let cells = line.expect(name).split('|').map(str::trim);
         let there: Vec<f64> = cells.filter_map(|cell| cell.parse().ok()).collect();
         assert_eq!(there.len(), here.len(), "{name}");
-        // Other work adds to each figure, and a slow machine adds about the same to all of them.
-        // The first column has the kernel's own connections, so it shows how much.
+        // Other work on the machine adds to each figure, and a slow machine adds about the same to
+        // all of them. The first column uses the kernel's own connections, so it shows how much.
         let slow = (here[0] - there[0]).clamp(0.0, 3.0);
         for (here, there) in here.into_iter().zip(there) {
             let range = there - 0.1..there + 1.5 + slow;

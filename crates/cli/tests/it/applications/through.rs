@@ -1,4 +1,4 @@
-//! The tunnel that takes the connections of applications.
+//! The tunnel that intercepts the connections of applications.
 
 use std::fs;
 use std::net::IpAddr;
@@ -10,13 +10,13 @@ use super::files::Files;
 use crate::common::gateway::Running;
 use crate::common::pathmark;
 
-/// A proxy at the target's host, and a tunnel at the other one that takes its connections.
+/// A proxy at the target's host, and a tunnel at the other host that intercepts its connections.
 pub(crate) struct Tunnel {
     _running: [Running; 2],
 }
 
 impl Tunnel {
-    /// With more arguments of the tunnel.
+    /// Like `new`, with additional arguments of the tunnel.
     pub(crate) fn new(
         near: &Node,
         (far, address): (&Node, IpAddr),

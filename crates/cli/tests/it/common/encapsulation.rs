@@ -19,23 +19,23 @@ const IP_IN_IP: i32 = 4;
 const UDP: u8 = 17;
 const VNET_HEADER: usize = 10;
 
-/// UDP datagrams that entered a tunnel, by their differentiated services code point.
+/// UDP datagrams that entered a tunnel, counted by their differentiated services code point.
 pub(crate) type CodePoints = [AtomicU64; 64];
 
-/// What the gateway at the far end makes of the outer ECN field.
+/// How the gateway at the far end treats the outer ECN field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// It takes the place of the inner one.
+    /// It replaces the inner field.
     Copy,
-    /// RFC 6040 §4.2: of what routers did outside only the more severe survives, and ECT(0) counts
+    /// RFC 6040 §4.2: only the more severe of the outer and inner marks survives, and ECT(0) counts
     /// as less than ECT(1).
     Rfc6040,
-    /// All packets leave with this one: 0 where something bleaches the field.
+    /// All packets leave with this field: 0 simulates a hop that bleaches it.
     Always(u8),
 }
 
 impl Exit {
-    /// The ECN field that arrives; `None` where the packet must be dropped.
+    /// Returns the ECN field that arrives, or `None` if the packet must be dropped.
     fn ecn(self, outer: u8, inner: u8) -> Option<u8> {
         match (self, outer, inner) {
             (Self::Copy, _, _) => Some(outer),
@@ -48,7 +48,7 @@ impl Exit {
     }
 }
 
-/// RFC 1071.
+/// Computes the checksum of RFC 1071.
 fn ip_checksum(header: &mut [u8]) {
     header[10..12].fill(0);
     let words = header
@@ -67,7 +67,7 @@ fn octets(address: IpAddr) -> [u8; 4] {
     }
 }
 
-/// `inner` behind an outer header with its traffic class.
+/// Returns `inner` behind an outer header with the same traffic class.
 fn encapsulate(inner: &[u8], from: IpAddr, to: IpAddr) -> Vec<u8> {
     let total = u16::try_from(OUTER_HEADER + inner.len()).unwrap();
     let mut outer = vec![0x45, inner[1]];
@@ -80,7 +80,7 @@ fn encapsulate(inner: &[u8], from: IpAddr, to: IpAddr) -> Vec<u8> {
     outer
 }
 
-/// The packet inside, with a vnet header in front. `None` if it is to be dropped.
+/// Returns the inner packet preceded by a vnet header, or `None` if it must be dropped.
 fn decapsulate(outer: &[u8], exit: Exit) -> Option<Vec<u8>> {
     let inner = outer.get(OUTER_HEADER..)?;
     let mut packet = vec![0; VNET_HEADER];
@@ -92,8 +92,8 @@ fn decapsulate(outer: &[u8], exit: Exit) -> Option<Vec<u8>> {
     Some(packet)
 }
 
-/// One end of the tunnel, for inner packets of at most `mtu` bytes: an interface and a raw socket
-/// of `node`. Its threads live as long as the process.
+/// Creates one end of the tunnel, for inner packets of at most `mtu` bytes: an interface and a raw
+/// socket of `node`. Its threads live as long as the process.
 pub(crate) fn gateway(
     node: &Node,
     own: (IpAddr, IpAddr),
@@ -113,7 +113,7 @@ pub(crate) fn gateway(
         Socket::from(fd.unwrap())
     };
     let (sending, mut arriving) = (raw(nix::libc::IPPROTO_RAW), raw(IP_IN_IP));
-    // A flag of the descriptor, whatever it is of.
+    // This sets a flag of the descriptor, which needn't be a socket.
     let descriptor = Socket::from(tun.fd);
     descriptor.set_nonblocking(false).unwrap();
     let mut from_host = File::from(OwnedFd::from(descriptor));
@@ -123,12 +123,12 @@ pub(crate) fn gateway(
         let mut buffer = [0; 2048];
         while let Ok(len) = from_host.read(&mut buffer) {
             let packet = buffer.get(VNET_HEADER..len).unwrap_or(&[]);
-            // What is not IPv4 is the kernel's own talk about neighbours.
+            // Packets other than IPv4 are the kernel's own neighbour discovery.
             if packet.first().is_some_and(|byte| byte >> 4 == 4) {
                 if packet.get(9) == Some(&UDP) {
                     seen[usize::from(packet[1] >> 2)].fetch_add(1, Ordering::Relaxed);
                 }
-                // What the interface has no room for is lost, as on any link.
+                // Packets for which the interface has no room are lost.
                 let _ = sending.send_to(&encapsulate(packet, outer, outer_peer), &to);
             }
         }
@@ -143,7 +143,7 @@ pub(crate) fn gateway(
     });
 }
 
-/// The same of the kernel's VXLAN.
+/// Creates one end of the kernel's VXLAN.
 pub(crate) fn kernel_gateway(
     node: &Node,
     (inner, outer): (IpAddr, IpAddr),

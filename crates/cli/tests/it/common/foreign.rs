@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use pathmark_testbed::Node;
 
-/// A command in the network of a node, or in that of the test: its program is the first argument.
+/// Returns a command in the network of a node or of the test. Its first argument is the program.
 pub(crate) fn in_network(node: Option<&Node>) -> Command {
     let Some(node) = node else {
         return Command::new("env");
@@ -19,7 +19,7 @@ pub(crate) fn in_network(node: Option<&Node>) -> Command {
     command
 }
 
-/// Waits until a server takes connections, for 10 s at most.
+/// Waits up to 10 s until a server accepts connections.
 pub(crate) fn until_open(node: Option<&Node>, address: IpAddr, port: u16) {
     for _ in 0..500 {
         let mut probe = in_network(node);
@@ -28,7 +28,7 @@ pub(crate) fn until_open(node: Option<&Node>, address: IpAddr, port: u16) {
         if opened.success() {
             return;
         }
-        // A foreign server does not report that it listens.
+        // Other servers don't report that they are listening.
         std::thread::sleep(Duration::from_millis(20));
     }
     panic!("no server at port {port}");

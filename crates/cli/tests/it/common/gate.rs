@@ -1,10 +1,10 @@
-//! A relay that holds a transfer midway.
+//! A relay that holds up a transfer midway.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::{Arc, Condvar, Mutex};
 
-/// A relay between clients and a server that passes a number of bytes each way, then none until it
-/// is opened.
+/// A relay between clients and a server. It passes a number of bytes, then nothing until it is
+/// opened.
 #[derive(Clone)]
 pub(crate) struct Gate {
     pub(crate) address: SocketAddr,
@@ -12,7 +12,7 @@ pub(crate) struct Gate {
 }
 
 impl Gate {
-    /// A gate in front of `server` for one client, which lets `bytes` through in each direction
+    /// Creates a gate in front of `server` for one client. It passes `bytes` in both directions
     /// together.
     pub(crate) fn new(server: &str, bytes: u64) -> Self {
         let near = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -26,14 +26,14 @@ impl Gate {
         let (to_server, from_server) = (far.try_clone().unwrap(), far);
         let (from_client, to_client) = (near.try_clone().unwrap(), near);
         let (known, this) = (Arc::clone(&client), gate.clone());
-        // The threads end with the process: they hold nothing but sockets.
+        // The threads end with the process, because they only hold sockets.
         std::thread::spawn(move || {
             let mut buffer = [0; 65536];
             while let Ok((length, from)) = from_client.recv_from(&mut buffer) {
                 *known.lock().unwrap() = Some(from);
                 this.pass(length);
-                // A server or client that is gone refuses; what it would have said is lost, as
-                // packets are.
+                // If the server or client is gone, its socket refuses the datagram, which counts as
+                // lost.
                 let _ = to_server.send(&buffer[..length]);
             }
         });
@@ -41,7 +41,7 @@ impl Gate {
         std::thread::spawn(move || {
             let mut buffer = [0; 65536];
             loop {
-                // An ICMP error of an earlier packet shows here, once.
+                // An ICMP error of an earlier packet is reported here, once.
                 let Ok(length) = from_server.recv(&mut buffer) else {
                     continue;
                 };
@@ -53,7 +53,7 @@ impl Gate {
         gate
     }
 
-    /// Waits until `bytes` bytes may pass.
+    /// Waits until `bytes` more bytes may pass.
     fn pass(&self, bytes: usize) {
         let (left, changed) = &*self.left;
         let mut left = changed
@@ -62,7 +62,7 @@ impl Gate {
         *left -= bytes as u64;
     }
 
-    /// From now on everything passes.
+    /// Lets everything pass from now on.
     pub(crate) fn open(&self) {
         *self.left.0.lock().unwrap() = u64::MAX;
         self.left.1.notify_all();

@@ -20,7 +20,7 @@ use crate::common::pathmark;
 pub(crate) const WAIT: Duration = Duration::from_secs(30);
 /// Addresses of the proxy.
 pub(crate) const PROXIES: [&str; 2] = ["203.0.113.2", "203.0.113.3"];
-/// Addresses of targets, on the node outside.
+/// Addresses of targets on the outside node.
 pub(crate) const TARGETS: [&str; 4] = [
     "198.51.100.9",
     "198.51.100.10",
@@ -36,7 +36,7 @@ pub(crate) struct Bed {
 /// A process on a node.
 pub(crate) struct Running {
     pub(crate) guard: ChildGuard,
-    /// The object that it has printed.
+    /// The JSON object that it has printed.
     pub(crate) said: Value,
     log: Mutex<Receiver<String>>,
 }
@@ -72,13 +72,13 @@ impl Running {
         }
     }
 
-    /// Waits for a line of the log that has `words`.
+    /// Waits for a log line that contains `words`.
     #[track_caller]
     pub(crate) fn logged(&self, words: &str) {
         self.logged_within(words, WAIT);
     }
 
-    /// The same, with this time from one line to the next.
+    /// Like [`logged`](Self::logged), with this time limit between two lines.
     #[track_caller]
     pub(crate) fn logged_within(&self, words: &str, time: Duration) {
         let mut before = Vec::new();
@@ -91,7 +91,6 @@ impl Running {
         }
     }
 
-    /// The address of a listener.
     pub(crate) fn listener(&self, kind: &str) -> SocketAddr {
         let listeners = self.said["listeners"].as_array().unwrap();
         let address = |listener: &Value| listener["address"].as_str().unwrap().parse().unwrap();
@@ -105,7 +104,7 @@ impl Running {
 }
 
 impl Drop for Running {
-    /// Shows the log of a test that fails.
+    /// Prints the log if the test fails.
     fn drop(&mut self) {
         if std::thread::panicking() {
             for line in self.log.get_mut().unwrap().try_iter() {
@@ -131,7 +130,7 @@ impl Bed {
         self.directory.path().join(name).display().to_string()
     }
 
-    /// Starts a proxy, and writes its URI, with `name` in place of its address if there is one.
+    /// Starts a proxy and writes its URI, with `name` instead of its address if given.
     pub(crate) fn proxy(&self, address: &str, name: Option<&str>) -> Running {
         let config = self.path("proxy.toml");
         let text = format!(
@@ -148,7 +147,7 @@ impl Bed {
         proxy
     }
 
-    /// Starts a tunnel that finds names in the file `hosts`.
+    /// Starts a tunnel that looks up names in the file `hosts`.
     pub(crate) fn tunnel(&self, arguments: &[&str]) -> Running {
         let mut command = Command::new("unshare");
         let script = "mount --bind \"$0\" /etc/hosts && exec \"$@\"";
@@ -166,7 +165,7 @@ impl Bed {
         tunnel
     }
 
-    /// A counter of the proxy.
+    /// Returns a counter of the proxy.
     pub(crate) fn counted(&self, name: &str) -> u64 {
         let show = [
             "proxy",
@@ -187,7 +186,7 @@ impl Bed {
         assert!(rules.wait().unwrap().success());
     }
 
-    /// A target that returns each datagram.
+    /// Starts a target that returns each datagram.
     pub(crate) fn echo(&self, address: SocketAddr) {
         let socket = self.net.outside.udp(address).unwrap();
         std::thread::spawn(move || {
@@ -198,7 +197,7 @@ impl Bed {
         });
     }
 
-    /// A target that returns what it reads.
+    /// Starts a target that returns what it reads.
     pub(crate) fn echo_tcp(&self, address: SocketAddr) {
         let listener = self.net.outside.tcp_listener(address).unwrap();
         std::thread::spawn(move || {
@@ -217,7 +216,7 @@ impl Bed {
         socket
     }
 
-    /// A connection on the gateway itself.
+    /// Connects from the gateway itself.
     pub(crate) fn connect(&self, to: SocketAddr) -> TcpStream {
         let socket = self.net.gateway.socket(libc::AF_INET, libc::SOCK_STREAM, 0);
         let socket = socket2::Socket::from(socket.unwrap());
@@ -236,7 +235,7 @@ pub(crate) fn echoes(stream: &mut TcpStream, text: &[u8]) {
     assert_eq!(got, text);
 }
 
-/// Sends a datagram until it comes back: those of a connection that was lost are lost.
+/// Sends a datagram until it is returned, because those of a lost connection are lost.
 #[track_caller]
 pub(crate) fn echoes_in_the_end(socket: &UdpSocket, to: SocketAddr, text: &[u8]) {
     socket

@@ -4,8 +4,8 @@ use pathmark_cli::demo::bed::{Bed, RouterProgram};
 use pathmark_cli::demo::kernel;
 use pathmark_cli::demo::scenario::{Scenario, Stack};
 
-/// The router has a port for `law` toward the client, which loses packets with this probability.
-/// The kernel's windows suit the path.
+/// Creates a path whose router has a port for `law` toward the client, which loses packets with
+/// this probability. The kernel's windows are large enough for this path.
 pub(crate) fn path(rate_bps: u64, loss: f64, law: &str) -> Bed {
     let scenario = Scenario {
         name: "tunnel",

@@ -26,7 +26,7 @@ const ECT_1: u8 = 1;
 pub(crate) const ECT_0: u8 = 2;
 pub(crate) const CE: u8 = 3;
 
-/// The side whose ingress has the data.
+/// The side at whose ingress the data enters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
     Client,
@@ -47,7 +47,7 @@ const CLASS: &str = "[[class]]\nports = [7004]\nweight = 3\n";
 pub(crate) struct Bed {
     pub(crate) chain: Chain,
     side: Side,
-    /// By [`FORWARDS`].
+    /// In the order of [`FORWARDS`].
     pub(crate) forwards: [SocketAddr; FORWARDS.len()],
     pub(crate) targets: [SocketAddr; FORWARDS.len()],
     directory: tempfile::TempDir,
@@ -55,7 +55,8 @@ pub(crate) struct Bed {
 }
 
 impl Bed {
-    /// A path whose port toward the receiver has `controller`, with a tunnel whose law is `law`.
+    /// Creates a path whose port toward the receiver has `controller`, with a tunnel that uses
+    /// `law`.
     pub(crate) fn new(side: Side, controller: &str, loss: f64, law: &str) -> Self {
         let port = |controller: &str| {
             format!(
@@ -114,12 +115,11 @@ impl Bed {
         }
     }
 
-    /// What `show --json` says of the side whose ingress has the data.
+    /// Returns the output of `show --json` at the side where the data enters.
     pub(crate) fn shown(&self) -> Value {
         serde_json::from_str(&self.show("--json")).unwrap()
     }
 
-    /// What `show` says in a format.
     pub(crate) fn show(&self, format: &str) -> String {
         let (command, file) = match self.side {
             Side::Client => ("tunnel", "tunnel.toml"),
@@ -131,7 +131,7 @@ impl Bed {
         String::from_utf8(show.output().unwrap().stdout).unwrap()
     }
 
-    /// The nodes of the tunnel's client and of the proxy.
+    /// Returns the nodes of the tunnel's client and of the proxy.
     pub(crate) fn nodes(&self) -> [&Node; 2] {
         let Chain {
             sender, receiver, ..
@@ -143,7 +143,7 @@ impl Bed {
     }
 }
 
-/// A connection of TCP on which bytes go as fast as they are taken.
+/// A TCP connection that sends as fast as possible.
 pub(crate) struct Bulk {
     got: Arc<AtomicU64>,
     stop: Arc<AtomicBool>,
@@ -157,7 +157,7 @@ pub(crate) fn connect(node: &Node, to: SocketAddr) -> TcpStream {
 }
 
 impl Bulk {
-    /// A flow through the forward at `place`, whose target is `listener`.
+    /// Opens a flow through the forward at `place`, whose target is `listener`.
     pub(crate) fn new(bed: &Bed, place: usize, listener: &TcpListener) -> Self {
         let [near, _] = bed.nodes();
         let client = connect(near, bed.forwards[place]);
@@ -192,11 +192,11 @@ impl Drop for Bulk {
     }
 }
 
-/// A datagram that arrived.
+/// A datagram that has arrived.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrived {
     pub(crate) number: u64,
-    /// Since the start of the run.
+    /// Time since the start of the run.
     pub(crate) sent: Duration,
     pub(crate) delay: Duration,
     pub(crate) ecn: u8,
@@ -205,13 +205,13 @@ pub(crate) struct Arrived {
 /// How a UDP flow sends.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Pace {
-    /// Bits of payload each second, and the ECN field.
+    /// Bits of payload per second, and the ECN field.
     Constant(f64, u8),
-    /// ECT(1): the rate falls by half the share of marks in each round, and rises otherwise.
+    /// ECT(1): in each round, the rate is reduced by half the share of marks, or rises otherwise.
     Scalable,
 }
 
-/// A UDP flow; its datagrams arrive in order of their arrival.
+/// A UDP flow, with its datagrams in order of arrival.
 pub(crate) struct Udp {
     sending: JoinHandle<u64>,
     arrived: Receiver<Arrived>,
@@ -295,14 +295,14 @@ impl Udp {
         Self { sending, arrived }
     }
 
-    /// How many were sent, and what arrived.
+    /// Returns how many datagrams were sent, and which arrived.
     pub(crate) fn finish(self) -> (u64, Vec<Arrived>) {
         let sent = self.sending.join().unwrap();
         (sent, self.arrived.iter().collect())
     }
 }
 
-/// Sends until the end: how many datagrams.
+/// Sends until the end, and returns the number of datagrams.
 fn send(socket: &UdpSocket, pace: Pace, (start, time): (Instant, Duration)) -> u64 {
     const ROUND: Duration = Duration::from_millis(50);
     let (mut rate, ecn) = match pace {
@@ -360,11 +360,11 @@ pub(crate) fn target_tcp(bed: &Bed, place: usize) -> TcpListener {
 #[derive(Clone, Copy, Debug)]
 #[expect(dead_code, reason = "some are printed alone")]
 pub(crate) struct Figures {
-    /// Bits of payload each second.
+    /// Bits of payload per second.
     pub(crate) rate: f64,
     pub(crate) lost: f64,
     pub(crate) marked: f64,
-    /// Delays at the median, at 99 % and at most, milliseconds.
+    /// Median, 99th percentile and maximum of the delay in milliseconds.
     pub(crate) p50: f64,
     pub(crate) p99: f64,
     pub(crate) most: f64,
@@ -392,10 +392,10 @@ pub(crate) fn figures(arrived: &[Arrived], (from, to): (Duration, Duration)) -> 
     }
 }
 
-/// Flows by the places of their forwards: UDP flows, and bulk TCP flows.
+/// UDP flows and bulk TCP flows, with the places of their forwards.
 pub(crate) type Flows<'a> = (&'a [(usize, Pace)], &'a [usize]);
 
-/// Runs flows: figures of the UDP flows, and rates of the TCP flows.
+/// Runs flows, and returns the figures of the UDP flows and the rates of the TCP flows.
 pub(crate) fn run(
     bed: &Bed,
     (udp, tcp): Flows<'_>,
@@ -415,7 +415,7 @@ pub(crate) fn run(
     let flows: Vec<_> = flows.collect();
     thread::sleep(warm.saturating_sub(start.elapsed()));
     let (before, since): (Vec<_>, _) = (bulks.iter().map(Bulk::bytes).collect(), start.elapsed());
-    // Waits are those since the last look.
+    // Waiting times are counted since the last call of `show`.
     bed.shown();
     thread::sleep(time.saturating_sub(start.elapsed()));
     let spent = (start.elapsed() - since).as_secs_f64();

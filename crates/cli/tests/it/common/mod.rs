@@ -19,8 +19,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-/// Tests that measure rates or delays of real processes hold this lock: they run one at a time,
-/// because two of them would measure each other.
+/// Tests that measure rates or delays of real processes hold this lock. They run one at a time,
+/// because they would otherwise measure each other.
 pub(crate) fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -30,7 +30,7 @@ pub(crate) fn pathmark(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_pathmark"));
     command
         .args(arguments)
-        // No run knows of an earlier one.
+        // Each run starts without state of earlier ones.
         .env("XDG_STATE_HOME", "/dev/null")
         .env_remove("RUST_LOG")
         .stdin(Stdio::null());
@@ -52,7 +52,7 @@ impl Process {
         nix::sys::signal::kill(pid, signal).unwrap();
     }
 
-    /// Waits for its end, and for what it printed.
+    /// Waits until the process ends, and returns its output.
     pub(crate) fn finish(mut self) -> Output {
         let stdout = self.0.stdout.take().unwrap();
         let stderr = self.0.stderr.take().unwrap();
@@ -78,7 +78,7 @@ fn read(mut from: impl std::io::Read) -> Vec<u8> {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Both fail only if it has ended already.
+        // Both calls only fail if the process has already ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -109,7 +109,7 @@ impl Server {
         let said: Value = serde_json::from_str(&line).unwrap();
         let stderr = process.0.stderr.take().unwrap();
         let (lines, log) = std::sync::mpsc::channel();
-        // It ends with the server.
+        // This thread ends with the server.
         std::thread::spawn(move || {
             for line in BufReader::new(stderr).lines().map_while(Result::ok) {
                 if lines.send(line).is_err() {
@@ -125,7 +125,7 @@ impl Server {
         }
     }
 
-    /// The next line of the log that has `word` in it, within `seconds`.
+    /// Returns the next log line that contains `word`, which must appear within `seconds`.
     #[track_caller]
     pub(crate) fn logged(&self, word: &str, seconds: u64) -> String {
         let wait = std::time::Duration::from_secs(seconds);
@@ -146,7 +146,7 @@ pub(crate) fn json(output: &Output) -> Value {
     object(output)
 }
 
-/// The one object that it printed.
+/// Returns the single JSON object that was printed.
 #[track_caller]
 pub(crate) fn object(output: &Output) -> Value {
     let stdout = String::from_utf8_lossy(&output.stdout);
@@ -154,7 +154,7 @@ pub(crate) fn object(output: &Output) -> Value {
     serde_json::from_str(&stdout).unwrap()
 }
 
-/// No byte of what it printed is a control character but the ends of lines.
+/// Checks that the output contains no control characters except for line ends.
 #[track_caller]
 pub(crate) fn no_control_characters(printed: &[u8]) {
     let text = String::from_utf8_lossy(printed);

@@ -1,10 +1,10 @@
-//! A directory for `pathmark serve`, whose key lies next to it.
+//! A directory for `pathmark serve`, with the key next to it.
 
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
-/// A directory in a temporary one, which goes with all that is in it.
+/// A directory in a temporary one. Dropping this removes it with its contents.
 pub(crate) struct Offered {
     path: PathBuf,
     outer: TempDir,
@@ -22,7 +22,6 @@ impl Offered {
         &self.path
     }
 
-    /// Where the key of its server is.
     #[allow(dead_code, reason = "not all tests look at it")]
     pub(crate) fn key(&self) -> PathBuf {
         self.outer.path().join(".pathmark-data.key")
@@ -35,8 +34,8 @@ impl AsRef<Path> for Offered {
     }
 }
 
-/// Returns once the next change of a file gets another time stamp: before that its entity tag is
-/// weak.
+/// Waits until the next change of a file gets another time stamp, because until then its entity tag
+/// is weak.
 #[allow(dead_code, reason = "not all tests need it")]
 pub(crate) fn settle(path: &Path) {
     let age = || {
@@ -48,7 +47,7 @@ pub(crate) fn settle(path: &Path) {
     }
 }
 
-/// The largest unfinished file in a directory, and its bytes.
+/// Returns the largest unfinished file in a directory, with its bytes.
 #[allow(dead_code, reason = "not all tests look at it")]
 pub(crate) fn unfinished(directory: &Path) -> Option<(PathBuf, u64)> {
     let entries = std::fs::read_dir(directory).unwrap();
@@ -64,13 +63,14 @@ pub(crate) fn unfinished(directory: &Path) -> Option<(PathBuf, u64)> {
     files.max_by_key(|(_, bytes)| *bytes)
 }
 
-/// Bytes of an unfinished file in a directory; 0 if there is none.
+/// Returns the bytes of the unfinished file in a directory, or 0 if there is none.
 #[allow(dead_code, reason = "not all tests look at it")]
 pub(crate) fn unfinished_bytes(directory: &Path) -> u64 {
     unfinished(directory).map_or(0, |(_, bytes)| bytes)
 }
 
-/// Returns once `true_by_now` is: what a test waits for and never comes is a failure, not a hang.
+/// Waits until `true_by_now` returns true. If this never happens, the test fails instead of
+/// hanging.
 #[allow(dead_code, reason = "not all tests wait")]
 #[expect(clippy::disallowed_methods, reason = "other processes in real time")]
 pub(crate) fn until(true_by_now: impl Fn() -> bool) {
@@ -82,7 +82,7 @@ pub(crate) fn until(true_by_now: impl Fn() -> bool) {
     }
 }
 
-/// Returns once an unfinished file in a directory has this number of bytes.
+/// Waits until an unfinished file in a directory has this number of bytes.
 #[allow(dead_code, reason = "not all tests wait for one")]
 pub(crate) fn until_unfinished(directory: &Path, bytes: u64) {
     until(|| unfinished_bytes(directory) >= bytes);

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_pathmark");
 
-/// Starts the program with `--json` on a node, with the first line that it prints.
+/// Starts the program with `--json` on a node, and returns it with the first line that it prints.
 pub(crate) fn start(node: &Node, arguments: &[&str]) -> (ChildGuard, Value) {
     let mut command = Command::new(PROGRAM);
     command.args(arguments).arg("--json").stdin(Stdio::null());

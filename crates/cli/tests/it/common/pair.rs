@@ -23,7 +23,7 @@ impl Pair {
         Self::with(far, near, target, &[])
     }
 
-    /// With more arguments of the tunnel.
+    /// Like `new`, with additional arguments of the tunnel.
     pub(crate) fn with(
         (far, address): (&Node, IpAddr),
         near: &Node,
@@ -56,7 +56,7 @@ impl Pair {
         }
     }
 
-    /// Descriptors and resident memory in MiB of the proxy and of the tunnel.
+    /// Returns the descriptors and the resident memory in MiB of the proxy and of the tunnel.
     pub(crate) fn taken(&self) -> String {
         let of = |guard: &ChildGuard| {
             let process = format!("/proc/{}", guard.id());
@@ -71,7 +71,6 @@ impl Pair {
     }
 }
 
-/// A listener of a node.
 pub(crate) fn listener(node: &Node, address: SocketAddr) -> TcpListener {
     let listener = node.tcp_listener(address).unwrap();
     SockRef::from(&listener).listen(4096).unwrap();
@@ -79,7 +78,6 @@ pub(crate) fn listener(node: &Node, address: SocketAddr) -> TcpListener {
     TcpListener::from_std(listener).unwrap()
 }
 
-/// Connects from a node.
 pub(crate) async fn connect(node: &Node, to: SocketAddr) -> std::io::Result<TcpStream> {
     let socket = node.socket(libc::AF_INET, libc::SOCK_STREAM, 0).unwrap();
     let socket = std::net::TcpStream::from(socket);
@@ -87,7 +85,7 @@ pub(crate) async fn connect(node: &Node, to: SocketAddr) -> std::io::Result<TcpS
     TcpSocket::from_std_stream(socket).connect(to).await
 }
 
-/// Answers each byte with one, until the client ends.
+/// Answers each byte with one byte until the client ends.
 pub(crate) async fn echo(listener: TcpListener) {
     loop {
         let Ok((mut stream, _)) = listener.accept().await else {
@@ -122,7 +120,7 @@ pub(crate) async fn source(listener: TcpListener, bytes: usize) {
     }
 }
 
-/// One node, on whose loopback all is.
+/// Runs everything on the loopback interface of one node.
 pub(crate) async fn one_node() -> (Testbed, Node, Pair) {
     let bed = Testbed::new().unwrap();
     let node = bed.node("all").unwrap();

@@ -1,4 +1,4 @@
-//! A transfer of the file `f` through a relay that holds it midway, and what is there afterwards.
+//! A transfer of the file `f` through a relay that holds it up midway, and checks of the outcome.
 
 use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind};
@@ -19,19 +19,18 @@ pub(crate) enum Way {
     Put,
 }
 
-/// Bytes that differ from place to place and from seed to seed.
 pub(crate) fn content(bytes: usize, seed: u64) -> Vec<u8> {
     let words = (seed..).map(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
     words.flatten().take(bytes).collect()
 }
 
-/// A file system of a few megabytes, in a mount namespace of its own.
+/// A file system of a few megabytes, in a separate mount namespace.
 struct Disk {
     holder: Child,
     path: PathBuf,
 }
 
-/// Bytes of a [`Disk`].
+/// Size of a [`Disk`] in bytes.
 const DISK: usize = 3_000_000;
 
 impl Disk {
@@ -56,21 +55,20 @@ impl Disk {
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        // Both fail only if it has ended already.
+        // Both calls only fail if the process has already ended.
         let _ = self.holder.kill();
         let _ = self.holder.wait();
     }
 }
 
-/// What a [`Bed`] is made of.
+/// The setup of a [`Bed`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
     pub(crate) way: Way,
-    /// Bytes of the file.
     pub(crate) bytes: usize,
-    /// The destination has little more room than the file takes.
+    /// The destination only has a little more room than the file needs.
     pub(crate) small_disk: bool,
-    /// The processes have no capabilities, so that permission bits hold for root, too.
+    /// The processes have no capabilities, so that permission bits also apply to root.
     pub(crate) unprivileged: bool,
     /// Further arguments of the client.
     pub(crate) more: &'static [&'static str],
@@ -85,15 +83,15 @@ pub(crate) struct Bed {
     disk: Option<Disk>,
     offered: Offered,
     here: TempDir,
-    /// What the file at the destination has to be.
+    /// The expected content of the file at the destination.
     pub(crate) expected: Vec<u8>,
 }
 
-/// Passes the handshake and some of the file.
+/// Enough for the handshake and some of the file.
 const SOME: u64 = 500_000;
 
-/// A command. With `unprivileged` it runs in a user namespace of its own, without capabilities
-/// outside of it.
+/// Returns a command. With `unprivileged`, it runs in a separate user namespace, without
+/// capabilities outside of this.
 fn command(plan: Plan, arguments: &[&str]) -> Command {
     let command = pathmark(arguments);
     if !plan.unprivileged {
@@ -157,7 +155,6 @@ impl Bed {
         }
     }
 
-    /// The directory that the file goes to.
     pub(crate) fn destination(&self) -> &Path {
         match (&self.disk, self.plan.way) {
             (Some(disk), _) => &disk.path,
@@ -166,7 +163,6 @@ impl Bed {
         }
     }
 
-    /// Starts the server, at the address of the one before it.
     pub(crate) fn start_server(&mut self) {
         let directory = match self.plan.way {
             Way::Get => self.offered.path(),
@@ -175,12 +171,10 @@ impl Bed {
         self.server = Some(serve(self.plan, directory, &self.listen));
     }
 
-    /// Ends the server at once, as `kill -9` does.
     pub(crate) fn kill_server(&mut self) {
         self.server = None;
     }
 
-    /// Starts a client that transfers from `source` through `address`.
     fn start(&self, source: &Path, address: &str) -> Process {
         let target = format!("{address}/f");
         let mut arguments = match self.plan.way {
@@ -194,19 +188,19 @@ impl Bed {
         Process(command.spawn().unwrap())
     }
 
-    /// Starts the transfer, and returns once it is held midway.
+    /// Starts the transfer, and returns once it is held up midway.
     pub(crate) fn begin(&self) -> Process {
         let client = self.start(&self.source(), &self.gate.address.to_string());
         until_unfinished(self.destination(), 1);
         client
     }
 
-    /// Runs another transfer to the same name, past the relay: of `source`, where it is a `put`.
+    /// Runs another transfer to the same name, bypassing the relay; a `put` transfers `source`.
     pub(crate) fn directly(&self, source: &Path) -> Output {
         self.start(source, &self.listen).finish()
     }
 
-    /// Runs a command that moves two files to the same name.
+    /// Runs a command that transfers two files to the same name.
     pub(crate) fn both(&self, one: &Path, two: &Path) -> Output {
         let target = |path: &Path| format!("{}{}", self.listen, path.to_str().unwrap());
         let (from_one, from_two) = (target(one), target(two));
@@ -227,7 +221,8 @@ impl Bed {
             .unwrap()
     }
 
-    /// Runs the transfer once more: it succeeds, and leaves the file alone.
+    /// Repeats the transfer, which must succeed. `resumes` says whether a `get` uses the received
+    /// part.
     pub(crate) fn again(&self, resumes: bool) {
         let said = json(
             &self
@@ -241,7 +236,8 @@ impl Bed {
         self.is_whole();
     }
 
-    /// The file is there with the right bytes. Unfinished files of uploads may be kept for later.
+    /// Checks that the file is complete and correct. Unfinished files of uploads can be kept for
+    /// later.
     pub(crate) fn is_whole(&self) {
         let path = self.destination().join("f");
         assert!(!path.is_symlink() && fs::read(path).unwrap() == self.expected);
@@ -251,7 +247,8 @@ impl Bed {
         }
     }
 
-    /// In addition to `others` files the destination has nothing but the part of one transfer.
+    /// Checks that apart from `others` files, the destination only contains the part of one
+    /// transfer.
     pub(crate) fn has_parts_alone(&self, others: usize) {
         let names = self.names();
         let is_part = |name: &&String| name.starts_with(".pathmark-") && name.ends_with(".part");
@@ -270,24 +267,24 @@ impl Bed {
         names
     }
 
-    /// Gives the file's name at the destination to a symbolic link that leads out of it.
+    /// Creates a symbolic link with the file's name at the destination that leads outside.
     pub(crate) fn plant_link(&self) {
         fs::write(self.aside(OUTSIDE), KEPT).unwrap();
         symlink(self.aside(OUTSIDE), self.destination().join("f")).unwrap();
     }
 
-    /// Takes all room that is left on a small disk.
+    /// Uses up all remaining room on a small disk.
     pub(crate) fn fill_disk(&self) {
         let full = fs::write(self.destination().join("other"), vec![1; DISK]);
         assert_eq!(full.unwrap_err().kind(), ErrorKind::StorageFull);
     }
 
-    /// Makes room on a small disk.
+    /// Frees room on a small disk.
     pub(crate) fn free_space(&self) {
         fs::remove_file(self.destination().join("other")).unwrap();
     }
 
-    /// A place for further files of a test.
+    /// Returns a path for further files of a test.
     pub(crate) fn aside(&self, name: &str) -> PathBuf {
         self.offered.key().with_file_name(name)
     }

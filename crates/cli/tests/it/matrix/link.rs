@@ -1,4 +1,4 @@
-//! A link between two hosts of a test bed that goes down while a file is under way.
+//! A link between two hosts of a test bed that goes down during a transfer.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -14,18 +14,17 @@ use super::bed::{Way, content};
 use crate::common::offered::{Offered, until_unfinished};
 use crate::common::pathmark;
 
-/// At 10 MB/s; it exceeds what both sides hold of a file that is under way.
+/// Transferred at 10 MB/s. This exceeds what both sides buffer of a file in transfer.
 const BYTES: usize = 40_000_000;
 
-/// Sets the state of the interface of a host.
 fn set(node: &Node, state: &str) {
     let mut ip = Command::new("ip");
     ip.args(["link", "set", "eth0", state]);
     assert!(node.spawn(ip, &[]).unwrap().wait().unwrap().success());
 }
 
-/// Takes the interface of the server or of the client down for `time`, midway in a transfer. The
-/// host with that interface has no route then.
+/// Takes the interface of the server or the client down for `time`, midway in a transfer. During
+/// this time, the host with that interface has no route.
 #[expect(clippy::disallowed_methods, reason = "the time that the link is down")]
 fn cell(way: Way, at_server: bool, time: Duration) {
     let bed = Testbed::new().unwrap();
@@ -80,7 +79,7 @@ fn down_for(time: Duration) {
     });
 }
 
-/// Less than the idle timeout of 30 s: the connection goes on.
+/// This is less than the idle timeout of 30 s, so the connection survives.
 #[test]
 fn the_link_is_down_for_8_s() {
     down_for(Duration::from_secs(8));

@@ -1,9 +1,10 @@
-//! What may befall a transfer: in each case the bytes at the destination are right, or the command
-//! fails with exit code 1 and says why; nothing is left but the part of the file, and the next
-//! transfer succeeds. Real processes, which are killed, and real file systems and links.
+//! Events that can disturb a transfer. In each case, either the bytes at the destination are
+//! correct, or the command fails with exit code 1 and the reason. Only the part of the file is
+//! left, and the next transfer succeeds. These tests kill real processes, and use real file systems
+//! and links.
 //!
-//! `cargo test --test it matrix -- --ignored` takes a link down for a minute, where the other tests
-//! take it down for 8 s.
+//! `cargo test --test it matrix -- --ignored` takes a link down for a minute, whereas the other
+//! tests take it down for 8 s.
 
 mod bed;
 mod link;
@@ -22,11 +23,11 @@ use crate::common::offered::settle;
 /// How the command ends.
 #[derive(Clone, Copy, Debug)]
 enum End {
-    /// The file is there.
+    /// The file is complete.
     Done,
-    /// Exit code 1, with this on stderr, and no file.
+    /// Exit code 1, with this text on stderr, and no file.
     Failed(&'static str),
-    /// The same; another file has the name.
+    /// The same, but another file has the name.
     Kept(&'static str),
     /// By SIGKILL, and no file.
     Killed,
@@ -39,13 +40,13 @@ struct Row {
     small_disk: bool,
     unprivileged: bool,
     more: &'static [&'static str],
-    /// What happens while the transfer is held midway.
+    /// The event while the transfer is held up midway.
     befalls: fn(&mut Bed, &mut Process),
     get: End,
     put: End,
-    /// What undoes it, so that the same command succeeds.
+    /// Undoes the event, so that the same command succeeds.
     mended: fn(&mut Bed),
-    /// The next `get` has no need of the bytes that arrived.
+    /// The next `get` doesn't need the bytes that have arrived.
     resumes: bool,
 }
 
@@ -63,11 +64,11 @@ const ROW: Row = Row {
     resumes: true,
 };
 
-/// More than both sides hold of a file that is under way.
+/// More than both sides buffer of a file in transfer.
 const LARGE: usize = 16_000_000;
 
 impl Row {
-    /// Both directions at once.
+    /// Runs both directions at once.
     fn run(self) {
         thread::scope(|scope| {
             scope.spawn(|| self.cell(Way::Get));
@@ -129,7 +130,7 @@ fn the_client_is_killed() {
     .run();
 }
 
-/// The client hears of it after its idle timeout of 30 s.
+/// The client notices this by its idle timeout of 30 s.
 #[test]
 fn the_server_is_killed() {
     Row {
@@ -220,7 +221,7 @@ fn the_source_is_changed_and_its_size_and_times_are_restored() {
     .run();
 }
 
-/// Of two `get`s the first one goes on, of two `put`s the one that ends first has the name.
+/// Of two `get`s, the first one continues; of two `put`s, the one that ends first gets the name.
 #[test]
 fn another_transfer_writes_to_the_name() {
     Row {
@@ -243,7 +244,7 @@ fn another_transfer_writes_to_the_name() {
     .run();
 }
 
-/// Nothing is moved: the command line is wrong.
+/// Nothing is transferred, because the command line is wrong.
 #[test]
 fn two_sources_have_one_name() {
     for command in ["get", "put"] {
@@ -284,7 +285,8 @@ fn the_permission_to_write_is_lost() {
     .run();
 }
 
-/// `get` replaces a link as it replaces a file; `put` replaces no link, with `--force` neither.
+/// `get` replaces a link as it replaces a file; `put` never replaces a link, not even with
+/// `--force`.
 #[test]
 fn a_symbolic_link_gets_the_name() {
     let row = Row {

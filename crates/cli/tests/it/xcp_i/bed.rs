@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use crate::common::offered::Offered;
 
-/// What the narrow link of each chain carries, in bits per second.
+/// Rate of the narrow link in each chain, in bits per second.
 pub(crate) const NARROW: f64 = 30e6;
 
 fn program() -> RouterProgram {
@@ -26,14 +26,14 @@ fn pathmark(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_pathmark"));
     command
         .args(arguments)
-        // No run knows of an earlier one.
+        // Each run starts without state of earlier ones.
         .env("XDG_STATE_HOME", "/dev/null")
         .stdin(Stdio::null())
         .stdout(Stdio::piped());
     command
 }
 
-/// Keys of a port of `rate` with 10 ms behind it.
+/// Returns the keys of a port of `rate` with 10 ms behind it.
 fn port(rate: &str, controller: &str) -> String {
     format!(
         "rate = \"{rate}\"\ndelay = \"10ms\"\ncontroller = \"{controller}\"\n\
@@ -47,14 +47,14 @@ pub(crate) const MEASURES: &str = "xcp-i[estimate=real]";
 
 const SECRET: &str = "known to both ends of the cloud";
 
-/// A file with the secret that hosts and routers share.
+/// Returns the path of a file with the secret that hosts and routers share.
 pub(crate) fn secret_file(directory: &TempDir) -> String {
     let file = directory.path().join("secret");
     std::fs::write(&file, format!("{SECRET}\n")).unwrap();
     file.to_str().unwrap().to_owned()
 }
 
-/// Routers in a row from the sender to the receiver, each by the rate and the law of its port.
+/// A row of routers from the sender to the receiver, each with the rate and the law of its port.
 pub(crate) struct Bed {
     pub(crate) chain: Chain,
     addresses: Addresses,
@@ -92,29 +92,29 @@ impl Bed {
         }
     }
 
-    /// The same with senders that follow another law.
+    /// Returns the same with senders that follow another law.
     pub(crate) fn by(self, law: &'static str) -> Self {
         Self { law, ..self }
     }
 
-    /// What a router says of itself.
+    /// Returns a router's report.
     pub(crate) fn show(&self, router: usize) -> Value {
         let query = pathmark_router::daemon::Query::Json;
         let answer = pathmark_router::daemon::ask(&self.chain.control(router), &query).unwrap();
         serde_json::from_str(&answer).unwrap()
     }
 
-    /// Packets that a router's queue towards the receiver dropped.
+    /// Returns how many packets a router's queue toward the receiver has dropped.
     pub(crate) fn drops(&self, router: usize) -> u64 {
         self.show(router)["links"][0]["drops"].as_u64().unwrap()
     }
 
-    /// Fetches a file of this size; the client's figures.
+    /// Fetches a file of this size, and returns the client's figures.
     pub(crate) fn get(&self, bytes: usize) -> Value {
         self.get_with(bytes, &[], &[])
     }
 
-    /// The same with further arguments of server and client.
+    /// Fetches with additional arguments of server and client.
     pub(crate) fn get_with(&self, bytes: usize, of_server: &[&str], of_client: &[&str]) -> Value {
         let directory = Offered::new();
         write_file(directory.path(), bytes);
@@ -136,7 +136,7 @@ impl Bed {
         figures_of(&self.chain.receiver, &[&get, of_client].concat())
     }
 
-    /// Stores a file of this size from the sending host; the client's figures.
+    /// Stores a file of this size from the sending host, and returns the client's figures.
     pub(crate) fn put_with(&self, bytes: usize, of_client: &[&str]) -> Value {
         let (from, into) = (TempDir::new().unwrap(), Offered::new());
         let file = write_file(from.path(), bytes);
@@ -155,7 +155,6 @@ impl Bed {
     }
 }
 
-/// Writes a file of this size and returns its path.
 fn write_file(directory: &Path, bytes: usize) -> String {
     let content: Vec<u8> = (0..bytes as u64 / 8)
         .flat_map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes())
@@ -165,7 +164,7 @@ fn write_file(directory: &Path, bytes: usize) -> String {
     file.to_str().unwrap().to_owned()
 }
 
-/// A server, and what it says of itself.
+/// Starts a server, and returns it with what it prints.
 fn serve(node: &Node, listen: &str, directory: &Offered, more: &[&str]) -> (ChildGuard, Value) {
     let path = directory.path().to_str().unwrap();
     let serve = ["serve", "--listen", listen, "--dir", path, "--json"];
@@ -178,7 +177,7 @@ fn serve(node: &Node, listen: &str, directory: &Offered, more: &[&str]) -> (Chil
     (server, serde_json::from_str(&line).unwrap())
 }
 
-/// The figures of a client that did what it was to do.
+/// Returns the figures of a successful client.
 fn figures_of(node: &Node, arguments: &[&str]) -> Value {
     let mut client = node.spawn(pathmark(arguments), &[]).unwrap();
     let output = client.child().stdout.take().unwrap();

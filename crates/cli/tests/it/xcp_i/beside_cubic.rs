@@ -1,4 +1,4 @@
-//! The kernel in the middle, with its TCP CUBIC on the same path.
+//! A kernel in the middle of the path, with its TCP CUBIC on the same path.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -19,7 +19,7 @@ fn around_a_kernel() -> Bed {
     bed
 }
 
-/// Sends by the kernel's TCP CUBIC, sender to receiver, until it is dropped.
+/// Sends with the kernel's TCP CUBIC, from sender to receiver, until it is dropped.
 struct KernelCubic {
     came: Arc<AtomicU64>,
     over: Arc<AtomicBool>,
@@ -78,7 +78,7 @@ impl Drop for KernelCubic {
     }
 }
 
-/// The kernel forwards in the middle: its token bucket is measured, and the file takes its rate.
+/// The kernel forwards in the middle: its token bucket is measured, and the file uses its rate.
 /// With the kernel's CUBIC on the path, each gets at least 15 %.
 #[test]
 fn the_kernel_in_the_middle() {
@@ -101,8 +101,8 @@ fn the_kernel_in_the_middle() {
     assert!((0.15..=0.85).contains(&share), "{share}");
 }
 
-/// Shares next to the kernel's CUBIC, file by file, for short and for long ones. Every second run
-/// has this library's CUBIC in XCP-i's place.
+/// Shares next to the kernel's CUBIC, for short and long files. Every second run uses this
+/// library's CUBIC instead of XCP-i.
 #[test]
 #[ignore = "ten minutes of measuring: cargo test --test it xcp_i -- --ignored --nocapture"]
 fn shares_next_to_the_kernels_cubic() {

@@ -1,6 +1,6 @@
-//! XCP-i for real: routers on TUN interfaces, one of them plain, so that the one behind it, or the
-//! receiving host, has to measure what it leaves. The emulator's results for the same path are the
-//! reference.
+//! XCP-i in reality: routers on TUN interfaces, one of which is plain, so that the router behind
+//! it, or the receiving host, has to measure its spare capacity. The reference is the emulator's
+//! result for the same path.
 
 mod bed;
 mod beside_cubic;
@@ -17,14 +17,14 @@ use tempfile::TempDir;
 
 use crate::common::alone;
 
-/// The plain router in the middle.
+/// The plain router is in the middle.
 const MIDDLE: [(&str, &str); 3] = [("80Mbit", LOOKS), ("30Mbit", "none"), ("80Mbit", MEASURES)];
-/// The plain router before the first XCP-i router.
+/// The plain router is before the first XCP-i router.
 const FIRST: [(&str, &str); 2] = [("30Mbit", "none"), ("80Mbit", MEASURES)];
-/// The plain router behind the last XCP-i router.
+/// The plain router is behind the last XCP-i router.
 const LAST: [(&str, &str); 2] = [("80Mbit", LOOKS), ("30Mbit", "none")];
 
-/// The goodput of such a file where the same path is emulated, in bits per second.
+/// Returns the goodput of such a file on the same path in the emulator, in bits per second.
 fn emulated(bytes: usize) -> f64 {
     let link = |name: &str, from: &str, to: &str, rate: &str, law: &str| {
         format!(
@@ -53,13 +53,13 @@ fn goodput(figures: &Value) -> f64 {
     figures["goodput_down_bps"].as_f64().unwrap()
 }
 
-/// What a router knows of the one cloud before it.
+/// Returns what a router knows about the single cloud before it.
 fn known(shown: &Value) -> &Value {
     &shown["xcp_i"]["clouds"][0]
 }
 
-/// A file through the cloud: about the emulator's goodput, hardly a packet lost, and the port says
-/// what it knows.
+/// A file passes through the cloud with about the emulator's goodput and hardly any loss, and the
+/// port reports what it knows.
 #[test]
 fn a_plain_router_in_the_middle() {
     let _alone = alone();
@@ -71,7 +71,7 @@ fn a_plain_router_in_the_middle() {
         let clouds = &last["links"][0]["controller"]["clouds"];
         println!("{figures}\n{}\n{clouds}", last["xcp_i"]);
         assert_eq!(figures["feedback"], "xcp");
-        // Packets before the first estimate are not counted: its time depends on the machine.
+        // Packets before the first estimate are not counted, and its time depends on the machine.
         assert!(clouds["counted"].as_u64().unwrap() > 4_000, "{clouds}");
         capacity_is_known(&last);
         let (real, emulated) = (goodput(&figures), emulated(BYTES));
@@ -85,16 +85,16 @@ fn a_plain_router_in_the_middle() {
     });
 }
 
-/// The rate of the narrow link was found. Trains share it with the file. Routers of a machine under
-/// load also forward late, and at the end of the file the link seemed as slow as 17.9 Mbit/s (28 in
-/// another run).
+/// Checks that the rate of the narrow link was found. Trains share the link with the file. On a
+/// machine under load, routers also forward late, and at the end of the file the link seemed as
+/// slow as 17.9 Mbit/s (28 in another run).
 fn capacity_is_known(shown: &Value) {
     let known = known(shown);
     let capacity = known["capacity_bps"].as_f64().unwrap();
     assert!((10e6..=40e6).contains(&capacity), "{known}");
 }
 
-/// The first router on the way looks for clouds, the one before it is plain: the sending host
+/// The first router on the path looks for clouds, and the one before it is plain. The sending host
 /// answers requests, and the virtual router has the rate of the plain one.
 #[test]
 fn the_sending_host_answers() {
@@ -118,7 +118,7 @@ fn sender_answers(addresses: Addresses, bytes: usize) {
     assert!(bed.drops(0) <= 100);
 }
 
-/// The same where a client stores a file: it is the one that answers.
+/// The same if a client stores a file: then the client answers.
 #[test]
 fn the_client_that_stores_answers() {
     let _alone = alone();
@@ -137,14 +137,14 @@ fn the_client_that_stores_answers() {
     });
 }
 
-/// The last router on the way is plain, the one before it an XCP-i router: the receiving host
-/// measures what the plain one leaves, and has the virtual router for it.
+/// The last router on the path is plain, and the one before it is an XCP-i router. The receiving
+/// host measures the spare capacity of the plain router, and has the virtual router for it.
 #[test]
 fn the_receiving_host_measures() {
     let _alone = alone();
     undisturbed(|| {
         let bed = receiver_measures(Addresses::V4, 16_000_000);
-        // Without the secret nothing is measured, and the sender looks after itself.
+        // Without the secret, nothing is measured, and the sender controls itself.
         let directory = TempDir::new().unwrap();
         let secret = secret_file(&directory);
         std::fs::write(&secret, "something else that is long enough\n").unwrap();
@@ -171,8 +171,8 @@ fn receiver_measures(addresses: Addresses, bytes: usize) -> Bed {
     bed
 }
 
-/// No node has an IPv4 address: headers name routers by their IPv6 addresses, and messages go
-/// between these. Routers and hosts measure a plain router's capacity as over IPv4.
+/// No node has an IPv4 address, so headers name routers by their IPv6 addresses, and messages use
+/// these. Routers and hosts measure a plain router's capacity as they do over IPv4.
 #[test]
 fn addresses_of_ipv6_alone() {
     let _alone = alone();

@@ -1,4 +1,4 @@
-//! Much data both ways at once.
+//! Large transfers in both directions at once.
 
 use super::support::bounded;
 use super::support::data;
@@ -6,7 +6,7 @@ use super::support::peers::{Connection, Options, Pair, STRANGERS, Stack};
 
 const LENGTH: u64 = 64 << 20;
 
-/// Sends on one stream and receives on another; true if what came is what the other side sent.
+/// Sends on one stream and receives on another, and returns what was sent and what arrived.
 async fn exchange(connection: Connection, own: u64) -> (data::Fingerprint, data::Fingerprint) {
     let sending = async {
         let mut sender = connection.open_uni().await.unwrap();
@@ -28,7 +28,7 @@ async fn both_ways(stacks: (Stack, Stack)) {
     let (client, server) = (client.await.unwrap(), server.await.unwrap());
     assert_eq!(client.0, server.1, "client to server, {stacks:?}");
     assert_eq!(server.0, client.1, "server to client, {stacks:?}");
-    // Loopback carries whatever they try: discovery went to its end.
+    // Loopback carries every probed size, so the MTU search has reached its end.
     for side in [&pair.client, &pair.server] {
         let highest = if side.ours().is_some() { 1472 } else { 1452 };
         assert!(side.mtu() >= highest - 20, "{} {stacks:?}", side.mtu());

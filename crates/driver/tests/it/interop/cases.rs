@@ -1,5 +1,5 @@
-//! The cases of the public interop runner, as far as they apply, over a proxy that behaves like its
-//! networks. Each is what its name says at <https://interop.seemann.io>.
+//! The applicable cases of the public interop runner, over a proxy that behaves like its networks.
+//! They have the names and meanings of <https://interop.seemann.io>.
 
 use std::future::Future;
 use std::net::{Ipv4Addr, UdpSocket};
@@ -20,7 +20,7 @@ use super::zero_rtt;
 /// Client and server.
 pub(crate) type Stacks = (Stack, Stack);
 
-/// All cases that apply, in the runner's order.
+/// All applicable cases, in the runner's order.
 pub(crate) const NAMES: [&str; 20] = [
     "handshake",
     "transfer",
@@ -44,11 +44,11 @@ pub(crate) const NAMES: [&str; 20] = [
     "connectionmigration",
 ];
 
-/// Handshakes of the cases with much loss or corruption.
+/// Number of handshakes in the cases with heavy loss or corruption.
 const HANDSHAKES: u64 = 20;
 const MIB: u64 = 1 << 20;
 
-/// Runs one case. It panics where the case fails.
+/// Runs one case, and panics if it fails.
 pub(crate) async fn run(name: &str, stacks: Stacks) {
     let fair = Weather {
         delay: Duration::from_millis(15),
@@ -103,7 +103,8 @@ pub(crate) async fn run(name: &str, stacks: Stacks) {
     }
 }
 
-/// The client asks for files of these lengths, each on a stream of its own, and gets them whole.
+/// The client requests files of these lengths, each on its own stream, and must get all of them
+/// completely.
 async fn download(client: &Connection, server: &Connection, lengths: &[u64]) {
     let serving = async {
         let mut tasks = Vec::new();
@@ -113,7 +114,7 @@ async fn download(client: &Connection, server: &Connection, lengths: &[u64]) {
                 let asked = receiver.read_to_end().await.unwrap();
                 let number = |at: usize| u64::from_be_bytes(*asked[at..].first_chunk().unwrap());
                 let sent = data::send(&mut sender, number(0), number(8)).await.unwrap();
-                // That its last acknowledgement is lost is the client's end's business.
+                // Losing the last acknowledgement only concerns the client's end.
                 let _ = sender.stopped().await;
                 (number(0), sent)
             }));
@@ -151,7 +152,7 @@ async fn download(client: &Connection, server: &Connection, lengths: &[u64]) {
     assert!(lengths_received.eq(lengths.iter().copied()));
 }
 
-/// Two ends with a proxy between them.
+/// Connects two ends through a proxy.
 async fn pair(stacks: Stacks, options: &Options, weather: Weather, seed: u64) -> (Proxy, Pair) {
     let server = Server::start(stacks.1, options);
     let proxy = Proxy::start(server.address(), weather, seed).await;
@@ -193,7 +194,7 @@ async fn retry(stacks: Stacks) {
     assert!(proxy.take_record().iter().any(is_retry), "no Retry");
 }
 
-/// Once a quarter of a file has come, `then` is called.
+/// Calls `then` once a quarter of a file has arrived.
 async fn midway(pair: &Pair, length: u64, then: impl Future<Output = ()>) {
     let reached = AtomicBool::new(false);
     let transfer = async {
@@ -225,7 +226,7 @@ async fn blackhole(stacks: Stacks) {
     let (proxy, pair) = pair(stacks, &Options::default(), fair, 1).await;
     midway(&pair, 20 * MIB, async {
         proxy.set_weather(Weather { drop: 1000, ..fair });
-        // The case itself: the public runner's blackhole lasts two seconds.
+        // This is the case itself: the public runner's blackhole lasts two seconds.
         tokio::time::sleep(Duration::from_secs(2)).await;
         proxy.set_weather(fair);
     })
@@ -243,7 +244,7 @@ async fn key_update(stacks: Stacks) {
     }
 }
 
-/// Loopback keeps marks; no proxy in between, which would not.
+/// Loopback preserves ECN marks, but the proxy would not, so there is none in between.
 async fn ecn(stacks: Stacks) {
     let pair = Pair::new(stacks, &Options::default()).await;
     midway(&pair, 4 * MIB, async {}).await;
@@ -252,7 +253,7 @@ async fn ecn(stacks: Stacks) {
         if let Some(ours) = side.ours() {
             until(|| match ours.path_report().ecn {
                 EcnState::Capable => true,
-                // RFC 9000 §13.4.2.1: then nothing is marked any more.
+                // RFC 9000 §13.4.2.1: from then on nothing is marked.
                 EcnState::Failed(EcnFailure::Bleached) => stacks.0.misses_marks(),
                 _ => false,
             })
@@ -261,7 +262,7 @@ async fn ecn(stacks: Stacks) {
     }
 }
 
-/// The server's certificates do not fit into three times what the client sends at first.
+/// The server's certificates don't fit into three times what the client sends at first.
 async fn amplification_limit(stacks: Stacks) {
     let options = Options {
         identity: Identity::long(),
@@ -292,7 +293,8 @@ async fn amplification_limit(stacks: Stacks) {
     assert!(limited, "the limit was never near: {answered} for {asked}");
 }
 
-/// True if one of the datagram's packets is a Handshake packet: it proves the client's address.
+/// Returns true if one of the datagram's packets is a Handshake packet, which proves the client's
+/// address.
 fn has_handshake(mut datagram: &[u8]) -> bool {
     while let Ok(PartialDecode::Protected(found)) = PartialDecode::new(datagram, 8) {
         match found.ty {
@@ -308,7 +310,7 @@ fn has_handshake(mut datagram: &[u8]) -> bool {
     false
 }
 
-/// Many handshakes, each followed by a short file, over paths of their own.
+/// Runs many handshakes, each followed by a short file, over separate paths.
 async fn handshakes(stacks: Stacks, weather: Weather) {
     let tasks: Vec<_> = (0..HANDSHAKES)
         .map(|seed| tokio::spawn(over(stacks, weather, seed, &[1024])))
@@ -332,7 +334,7 @@ async fn ipv6(stacks: Stacks) {
     download(&ours, &theirs, &[MIB]).await;
 }
 
-/// The client's NAT gives it another port, and another address perhaps.
+/// The client's NAT assigns it another port, and possibly another address.
 async fn rebind(stacks: Stacks, to: Ipv4Addr) {
     let fair = Weather {
         delay: Duration::from_millis(5),

@@ -1,4 +1,4 @@
-//! How connections end on purpose.
+//! Closing connections on purpose.
 
 use super::support::bounded;
 use super::support::peers::{Client, End, Options, Pair, STRANGERS, Server};
@@ -31,7 +31,7 @@ async fn applications_close_with_code_and_reason() {
     .await;
 }
 
-/// A reason that does not fit is cut, not withheld.
+/// A reason that is too long is truncated rather than omitted.
 #[tokio::test]
 async fn a_long_reason_is_cut() {
     bounded(async {
@@ -53,8 +53,7 @@ async fn a_long_reason_is_cut() {
     .await;
 }
 
-/// All that goes is over soon: an endpoint that is closed waits for its peers no longer than it
-/// must.
+/// A closed endpoint becomes idle soon, because it waits for its peers no longer than necessary.
 #[tokio::test]
 async fn endpoints_close_and_become_idle() {
     bounded(async {

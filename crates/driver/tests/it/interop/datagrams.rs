@@ -1,4 +1,4 @@
-//! Unreliable datagrams (RFC 9221), both ways and over a path that loses some.
+//! Unreliable datagrams (RFC 9221) in both directions, and over a path that loses some.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,8 +35,8 @@ impl Connection {
     }
 }
 
-/// Sends numbered datagrams, the longest that can be; how many arrived, each as it was sent and
-/// once.
+/// Sends numbered datagrams up to the longest possible. Returns how many arrived, and checks that
+/// each is unchanged and arrived only once.
 async fn pass(from: &Connection, to: &Connection) -> usize {
     let sending = async {
         for n in 0..COUNT {
@@ -44,10 +44,11 @@ async fn pass(from: &Connection, to: &Connection) -> usize {
             let mut data = vec![n as u8; length];
             data[..4].copy_from_slice(&n.to_be_bytes());
             from.send_datagram(data.into());
-            // A pace, so that no queue of either stack is full: full ones drop datagrams.
+            // Sending slowly keeps the queues of both stacks from filling up and dropping
+            // datagrams.
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        // The stream's end shows that no more come, however much of them was lost.
+        // The end of the stream shows that no more will arrive, no matter how many were lost.
         let mut stream = from.open_uni().await.unwrap();
         stream.write_all(b"all sent").await.unwrap();
         stream.finish().unwrap();
@@ -88,7 +89,7 @@ async fn they_arrive_both_ways() {
             let pair = Pair::new(stacks, &options()).await;
             for (from, to) in [(&pair.client, &pair.server), (&pair.server, &pair.client)] {
                 let arrived = pass(from, to).await;
-                // A busy machine's sockets may overflow.
+                // On a busy machine, sockets may overflow.
                 assert!(arrived > COUNT as usize / 2, "{stacks:?} {arrived}");
             }
         }
@@ -115,7 +116,8 @@ async fn what_a_path_loses_is_lost() {
     .await;
 }
 
-/// Ours returns an error when the other side takes none, and each of two readers gets its own.
+/// Our side returns an error if the peer doesn't accept datagrams, and each of two readers gets its
+/// own.
 #[tokio::test]
 async fn two_may_read_and_one_may_give_up() {
     bounded(async {

@@ -1,5 +1,5 @@
-//! Every way in which a half of a stream ends, and what each call on it then returns: one table,
-//! for quinn and this library. Where the two differ on purpose, the table has both results.
+//! All ways in which a half of a stream can end, and what each call on it then returns: one table
+//! for quinn and this library. If the two differ on purpose, the table contains both results.
 
 use std::io;
 use std::time::Duration;
@@ -10,10 +10,9 @@ use super::support::bounded;
 use super::support::peers::{Connection, End, Options, Pair, STRANGERS, Stack};
 use super::support::streams::{Fault, Receiver, Sender};
 
-/// A call that takes longer on a half that has ended waits for good.
+/// A call on an ended half that takes longer than this waits forever.
 const LIMIT: Duration = Duration::from_secs(2);
 
-/// The outcome of one call, in words.
 async fn outcome(call: impl Future<Output = String>) -> String {
     let outcome = tokio::time::timeout(LIMIT, call).await;
     outcome.unwrap_or_else(|_| "waits".to_owned())
@@ -77,7 +76,7 @@ async fn send(call: &str, half: &mut Sender) -> String {
     }
 }
 
-/// States of a sending half, with what the calls of [`SENDING`] return in each.
+/// States of a sending half, each with what the calls of [`SENDING`] return.
 const SENT: [(&str, [&str; 7]); 8] = [
     (
         "finished",
@@ -177,7 +176,7 @@ const SENT: [(&str, [&str; 7]); 8] = [
     ),
 ];
 
-/// A sending half of `subject`'s in this state.
+/// Brings a sending half of `subject` into this state.
 async fn sender(state: &str, subject: &Connection, peer: &Connection) -> (Sender, Receiver) {
     let mut half = subject.open_uni().await.unwrap();
     half.write_all(b"begun").await.unwrap();
@@ -196,7 +195,7 @@ async fn sender(state: &str, subject: &Connection, peer: &Connection) -> (Sender
         "reset and acknowledged" => {
             half.reset(8).unwrap();
             while other.read_chunk().await != Err(Fault::Reset(8)) {}
-            // What the peer sends next comes with the acknowledgement.
+            // The peer's next packet also carries the acknowledgement.
             let mut next = peer.open_uni().await.unwrap();
             next.write_all(b"next").await.unwrap();
             let mut next = subject.accept_uni().await.unwrap();
@@ -246,7 +245,7 @@ async fn receive(call: &str, half: &mut Receiver) -> String {
     }
 }
 
-/// States of a receiving half, with what the calls of [`RECEIVING`] return in each.
+/// States of a receiving half, each with what the calls of [`RECEIVING`] return.
 const RECEIVED: [(&str, [&str; 8]); 8] = [
     (
         "read to the end",
@@ -333,7 +332,7 @@ const RECEIVED: [(&str, [&str; 8]); 8] = [
     ),
 ];
 
-/// A receiving half of `subject`'s in this state.
+/// Brings a receiving half of `subject` into this state.
 async fn receiver(state: &str, subject: &Connection, peer: &Connection) -> (Receiver, Sender) {
     let mut other = peer.open_uni().await.unwrap();
     other.write_all(b"begun").await.unwrap();
@@ -349,7 +348,7 @@ async fn receiver(state: &str, subject: &Connection, peer: &Connection) -> (Rece
         }
         "complete and unread" => {
             other.finish().unwrap();
-            // Its acknowledgement shows that all has arrived.
+            // The acknowledgement shows that everything has arrived.
             assert_eq!(other.stopped().await, Ok(None));
         }
         "reset and read" => {
@@ -374,34 +373,34 @@ async fn receiver(state: &str, subject: &Connection, peer: &Connection) -> (Rece
     (half, other)
 }
 
-/// Where quinn 0.11 returns something else: state, call, and what it returns.
+/// The results that differ in quinn 0.11: state, call, and result.
 const OTHERWISE: [(&str, &str, &str); 27] = [
-    // Its future of the end misses an acknowledgement that comes later.
+    // Its future of the end misses an acknowledgement that arrives later.
     ("reset", "stopped", "waits"),
     ("finished and reset", "stopped", "waits"),
-    // A part that the peer stopped may be finished or reset, which changes nothing.
+    // A part that the peer stopped can still be finished or reset, without any effect.
     ("stopped by the peer", "finish", "ok"),
     ("stopped by the peer", "reset", "ok"),
     ("stopped by the peer", "shutdown", "0 bytes"),
-    // The same for parts of a connection that is over.
+    // The same applies to parts of a connection that is over.
     ("closed by the peer", "finish", "ok"),
     ("closed by the peer", "shutdown", "0 bytes"),
     ("closed here", "finish", "ok"),
     ("closed here", "shutdown", "0 bytes"),
     // It waits until the data is read.
     ("complete and unread", "received_reset", "waits"),
-    // After the error a reset looks like a clean end: truncation that a wrapper may miss.
+    // After the error, a reset looks like a clean end, so that a wrapper may miss a truncation.
     ("reset and read", "read", "end"),
     ("reset and read", "read_chunk", "end"),
     ("reset and read", "read_to_end", "0 bytes"),
     ("reset and read", "AsyncRead", "0 bytes"),
-    // The code is reported once.
+    // The code is only reported once.
     ("reset and reported", "read", "closed"),
     ("reset and reported", "read_chunk", "closed"),
     ("reset and reported", "read_to_end", "closed"),
     ("reset and reported", "received_reset", "none"),
     ("reset and reported", "AsyncRead", "NotConnected"),
-    // Its own stop looks like a clean end, too.
+    // A local stop looks like a clean end, too.
     ("stopped here", "read", "end"),
     ("stopped here", "read_chunk", "end"),
     ("stopped here", "read_to_end", "0 bytes"),
@@ -451,7 +450,7 @@ async fn each_end_of_a_half_answers_each_call() {
                     let (mut half, _other) = receiver(state, &pair.client, &pair.server).await;
                     let got = outcome(receive(call, &mut half)).await;
                     check(state, call, got, ours);
-                    // A second time, for the ends that are to stay.
+                    // Call it again, because the end must be permanent.
                     let got = outcome(receive(call, &mut half)).await;
                     let again = match (state, call) {
                         ("complete and unread", "read" | "read_chunk") => "end",

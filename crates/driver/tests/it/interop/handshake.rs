@@ -1,4 +1,4 @@
-//! Handshakes: application protocol, certificates, and what is wrong with them.
+//! Handshakes: application protocol, certificates, and errors in them.
 
 use pathmark_driver::{ClientConfig, Endpoint};
 use pathmark_transport::crypto::tls::{Pin, TlsClientConfig, Trust};
@@ -33,7 +33,7 @@ async fn both_sides_agree_on_protocol_name_and_certificate() {
     .await;
 }
 
-/// The errors of the two ends when a handshake fails.
+/// Returns the errors at both ends of a handshake that must fail.
 async fn failure(stacks: (Stack, Stack), client: &Options, server: &Options) -> (End, End) {
     let listening = Server::start(stacks.1, server);
     let connecting = Client::start(stacks.0);
@@ -44,7 +44,7 @@ async fn failure(stacks: (Stack, Stack), client: &Options, server: &Options) -> 
     (ours.unwrap_err(), theirs.unwrap_err())
 }
 
-/// On several threads, ids are in use the moment that they are given.
+/// On several threads, connection IDs are used as soon as they are issued.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn hundreds_of_connections_one_after_the_other() {
     bounded(async {

@@ -1,4 +1,4 @@
-//! Silence: timeouts and what prevents them (RFC 9000 §10.1).
+//! Idle timeouts, and how to prevent them (RFC 9000 §10.1).
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ fn with(idle: Option<Duration>, keep_alive: Option<Duration>) -> Options {
     }
 }
 
-/// Both ends notice, by the lesser of both rules, without a word to each other.
+/// Both ends notice, after the shorter of the two timeouts, without sending a packet.
 #[tokio::test]
 async fn silence_ends_the_connection_at_both_ends() {
     bounded(async {
@@ -46,7 +46,7 @@ async fn silence_ends_the_connection_at_both_ends() {
     .await;
 }
 
-/// Either side alone can keep the connection alive.
+/// Either side can keep the connection alive.
 #[tokio::test]
 async fn keep_alive_outlives_the_timeout() {
     bounded(async {
@@ -61,7 +61,7 @@ async fn keep_alive_outlives_the_timeout() {
                     listening.accept()
                 );
                 let (ours, theirs) = (ours.unwrap(), theirs.unwrap());
-                // Over when one of the two ends, or this time has passed.
+                // Ends if one of the two ends or if this time has passed.
                 let ended = async { tokio::join!(ours.closed(), theirs.closed()) };
                 let ended = tokio::time::timeout(3 * SHORT, ended).await;
                 assert!(ended.is_err(), "{ended:?} {stacks:?}");

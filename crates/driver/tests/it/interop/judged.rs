@@ -1,15 +1,15 @@
-//! The interop runner's cases in the test command: all that can be run, in both roles, several at a
-//! time. Tests with another stack than quinn are these, too.
+//! The interop runner's cases as tests: all that can be run, in both roles, several at a time. This
+//! also tests other stacks besides quinn.
 
 use std::time::Duration;
 
 use super::cases::{NAMES, run};
 use super::{STACKS, can};
 
-/// Each case must be done in it, as the runner's must.
+/// Time limit for each case, the same as the runner's.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Every third case, from number `first` on.
+/// Runs every third case, starting from number `first`.
 async fn each_third(first: usize) {
     for name in NAMES.into_iter().skip(first).step_by(3) {
         for stacks in STACKS {

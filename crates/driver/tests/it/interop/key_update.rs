@@ -1,4 +1,4 @@
-//! Key updates by either side, while data flows (RFC 9001 §6).
+//! Key updates by either side, while data is being transferred (RFC 9001 §6).
 
 use super::support::bounded;
 use super::support::data;
@@ -6,7 +6,8 @@ use super::support::peers::{Connection, Options, PAIRINGS, Pair};
 
 const UPDATES: u64 = 6;
 
-/// A few packets there and back, so that both sides have seen each other's newest keys.
+/// Exchanges a few packets in both directions, so that both sides have seen each other's newest
+/// keys.
 async fn round(pair: &Pair, n: u64) {
     let asking = async {
         let (mut sender, mut receiver) = pair.client.open_bi().await.unwrap();
@@ -38,7 +39,7 @@ async fn either_side_may_update_keys_again_and_again() {
             round(&pair, 0).await;
             let mut rounds = 1;
             for updater in [&pair.client, &pair.server] {
-                // Both of ours count every update of either side.
+                // Our side counts every update by either side.
                 let counting = updates(&pair.client).or(updates(&pair.server)).unwrap_or(0);
                 let mut done = 0;
                 while done < UPDATES {

@@ -1,4 +1,4 @@
-//! Clients whose address changes: NAT rebinding, and sockets that move (RFC 9000 §9).
+//! Clients whose address changes: NAT rebinding, and moving to another socket (RFC 9000 §9).
 
 use std::net::UdpSocket;
 
@@ -11,7 +11,7 @@ use super::support::{bounded, until};
 
 const LENGTH: u64 = 4 << 20;
 
-/// `from` sends to `to`; once a quarter has come, `disturb` is called.
+/// Sends from `from` to `to`, and calls `disturb` once a quarter has arrived.
 async fn disturbed(from: &Connection, to: &Connection, seed: u64, disturb: impl FnOnce()) {
     let sending = async {
         let mut sender = from.open_uni().await.unwrap();
@@ -36,12 +36,12 @@ async fn disturbed(from: &Connection, to: &Connection, seed: u64, disturb: impl 
     assert_eq!(sent, received);
 }
 
-/// Our side has validated as many new paths, and trusts the last one with large datagrams.
+/// Checks that our side has validated `times` new paths, and uses large datagrams on the last one.
 async fn moved(side: &Connection, times: u64) {
     let Some(ours) = side.ours() else {
         return;
     };
-    // The data may be through before a response that was lost has been asked for again.
+    // The transfer may end before a lost response is requested again.
     until(|| ours.stats().migrations == times).await;
     ours.ping();
     until(|| ours.path_report().mtu > 1400).await;
@@ -49,8 +49,8 @@ async fn moved(side: &Connection, times: u64) {
     assert!(report.validated, "{report:?}");
 }
 
-/// The client knows nothing of it: its NAT gives it another port, once in the midst of an upload
-/// and once in the midst of a download.
+/// The client doesn't notice that its NAT assigns another port, once during an upload and once
+/// during a download.
 #[tokio::test]
 async fn a_nat_that_rebinds_does_not_end_the_connection() {
     bounded(async {
@@ -64,7 +64,7 @@ async fn a_nat_that_rebinds_does_not_end_the_connection() {
             let between = pair.server.remote_address();
             assert_ne!(before, between, "{stacks:?}");
 
-            // While the server sends, only the client's acknowledgements tell of the new port.
+            // While the server sends, only the client's acknowledgements show the new port.
             disturbed(&pair.server, &pair.client, 2, || proxy.rebind()).await;
             let after = pair.server.remote_address();
             assert_ne!(between, after, "{stacks:?}");
@@ -74,7 +74,6 @@ async fn a_nat_that_rebinds_does_not_end_the_connection() {
     .await;
 }
 
-/// Quinn's client moves to another socket, on purpose.
 #[tokio::test]
 async fn their_client_may_move_to_another_socket() {
     bounded(async {
@@ -97,7 +96,7 @@ async fn their_client_may_move_to_another_socket() {
             assert_ne!(before, pair.server.remote_address());
         }
         moved(&pair.server, 3).await;
-        // Loopback keeps ECN marks, on the last path as on the first.
+        // Loopback preserves ECN marks, on the last path as on the first.
         let ours = pair.server.ours().unwrap();
         until(|| ours.path_report().ecn == EcnState::Capable).await;
     })

@@ -1,4 +1,4 @@
-//! The transport judged by others: each test runs a client and a server of different making (this
+//! Interoperability: each test runs a client and a server of different implementations (this
 //! library and quinn), over real sockets on loopback.
 
 mod support;
@@ -27,7 +27,7 @@ mod zero_rtt_tests;
 use cases::Stacks;
 use support::peers::STRANGERS as STACKS;
 
-/// True for all cases: quinn plays both roles of each.
+/// Always true, because quinn can play both roles in each case.
 fn can(_: &str, _: Stacks) -> bool {
     true
 }

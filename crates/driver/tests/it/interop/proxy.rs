@@ -1,4 +1,4 @@
-//! Transfers over paths that drop, reorder, duplicate, corrupt and delay.
+//! Transfers over paths that drop, reorder, duplicate, corrupt and delay packets.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::support::proxy::{Proxy, Toll, Weather};
 
 const SEEDS: [u64; 3] = [1, 2, 3];
 
-/// All at once.
+/// All faults at once.
 const STORM: Weather = Weather {
     drop: 20,
     duplicate: 20,
@@ -19,7 +19,8 @@ const STORM: Weather = Weather {
     ..Weather::FAIR
 };
 
-/// Data both ways on `streams` streams each; what came is what was sent.
+/// Transfers data in both directions on `streams` streams each, and checks that it arrives
+/// unchanged.
 async fn exchange(pair: &Pair, seed: u64, streams: u64, length: u64) {
     let one_way = |from: Connection, to: Connection, seed: u64| async move {
         let sending = async {
@@ -27,7 +28,7 @@ async fn exchange(pair: &Pair, seed: u64, streams: u64, length: u64) {
             for n in 0..streams {
                 let mut sender = from.open_uni().await.unwrap();
                 sending.push(tokio::spawn(async move {
-                    // The first bytes tell which stream this is.
+                    // The first bytes identify the stream.
                     sender.write_all(&[n as u8]).await.unwrap();
                     let sent = data::send(&mut sender, seed + n, length).await.unwrap();
                     assert_eq!(sender.stopped().await, Ok(None));
@@ -63,7 +64,7 @@ async fn exchange(pair: &Pair, seed: u64, streams: u64, length: u64) {
     );
 }
 
-/// A transfer between `stacks` through `weather`; returns what the path did.
+/// Runs a transfer between `stacks` through `weather`, and returns the path's counts of faults.
 async fn through(stacks: (Stack, Stack), weather: Weather, seed: u64) -> Toll {
     let options = Options::default();
     let server = Server::start(stacks.1, &options);
@@ -73,7 +74,7 @@ async fn through(stacks: (Stack, Stack), weather: Weather, seed: u64) -> Toll {
     proxy.end().await
 }
 
-/// The same for every pairing and seed, at once; what each path did.
+/// The same for every pairing and seed at once; returns the counts of each path.
 async fn everyone_through(weather: Weather, seeds: &[u64]) -> Vec<Toll> {
     let mut running = Vec::new();
     for stacks in PAIRINGS {
@@ -120,7 +121,7 @@ async fn everything_arrives_with_a_tenth_of_all_datagrams_lost() {
     .await;
 }
 
-/// Everything twice, and half of it late.
+/// Every datagram arrives twice, and half of them late.
 #[tokio::test]
 async fn everything_arrives_with_echoes_and_overtaking() {
     bounded(async {
@@ -136,14 +137,14 @@ async fn everything_arrives_with_echoes_and_overtaking() {
     .await;
 }
 
-/// A handshake alone, through loss that hits each of its flights under some seed.
+/// Only a handshake, through loss that hits each of its flights with some seed.
 #[tokio::test]
 async fn handshakes_survive_loss_and_corruption() {
     bounded(async {
         let weather = |server| Weather {
             drop: 200,
             duplicate: 100,
-            // Quinn's server ends a connection whose first packet does not open.
+            // Quinn's server ends a connection whose first packet can't be opened.
             corrupt: if server == Stack::Quinn { 0 } else { 100 },
             reorder: 100,
             ..Weather::FAIR
@@ -171,7 +172,8 @@ async fn handshakes_survive_loss_and_corruption() {
     .await;
 }
 
-/// The path stops carrying the size that was found: our side goes back and finds what fits.
+/// The path stops carrying the size that was found, so our side goes back and finds a size that
+/// fits.
 #[tokio::test]
 async fn a_path_that_shrinks_is_noticed() {
     bounded(async {
@@ -198,7 +200,7 @@ async fn a_path_that_shrinks_is_noticed() {
     .await;
 }
 
-/// Random loss, however much, is not mistaken for a path that shrank.
+/// Random loss, however heavy, is not mistaken for a lower MTU.
 #[tokio::test]
 async fn loss_is_not_mistaken_for_a_smaller_path() {
     bounded(async {

@@ -1,4 +1,4 @@
-//! Servers that lost their memory: stateless reset (RFC 9000 §10.3).
+//! Servers that have lost their state: stateless reset (RFC 9000 §10.3).
 
 use std::sync::Arc;
 
@@ -21,8 +21,8 @@ fn keyed() -> Options {
     }
 }
 
-/// The path leads to another server with the same key, as after a restart; the client hears at its
-/// next word that its connection is gone.
+/// The path leads to another server with the same key, as after a restart. With its next packet,
+/// the client learns that its connection is gone.
 #[tokio::test]
 async fn a_server_that_forgot_resets_the_connection() {
     bounded(async {
@@ -38,7 +38,7 @@ async fn a_server_that_forgot_resets_the_connection() {
 
             let second = Server::start(stacks.1, &options);
             proxy.set_server(second.address());
-            // Its success proves nothing: the reset may be quicker.
+            // The result doesn't matter, because the reset may arrive earlier.
             let _ = sender.write_all(&[2; 5000]).await;
             assert_eq!(pair.client.closed().await, End::Reset, "{stacks:?}");
             if let Server::Ours(endpoint) = &second {

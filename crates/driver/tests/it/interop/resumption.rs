@@ -1,9 +1,9 @@
-//! Sessions that are resumed (RFC 8446 §2.2), by either stack's client at either stack's server.
+//! Resumed sessions (RFC 8446 §2.2), with clients and servers of either stack.
 
 use super::support::peers::{Options, Returning, Server, Stack};
 
-/// Connects, asks and is answered; whether the handshake was resumed, as far as one of ours
-/// knows it.
+/// Connects, sends a request and gets the answer. Returns whether the handshake was resumed, as far
+/// as an end of ours can tell.
 pub(crate) async fn visit(client: &Returning, server: &Server) -> bool {
     let (client, accepted) = tokio::join!(client.connect(server.address()), server.accept());
     let accepted = accepted.unwrap();
@@ -18,7 +18,7 @@ pub(crate) async fn visit(client: &Returning, server: &Server) -> bool {
         let (mut sender, mut receiver) = client.open_bi().await.unwrap();
         sender.write_all(b"a question").await.unwrap();
         sender.finish().unwrap();
-        // Tickets are on their way before the answer.
+        // Tickets are sent before the answer.
         assert_eq!(receiver.read_to_end().await.unwrap(), b"a question");
     };
     tokio::join!(answering, asking);
@@ -29,7 +29,7 @@ pub(crate) async fn visit(client: &Returning, server: &Server) -> bool {
     ours.handshake_data().resumed
 }
 
-/// The client's later connections are resumed, as far as the server knows of the session.
+/// The client's later connections are resumed if the server knows the session.
 pub(crate) async fn resumes(stacks: (Stack, Stack)) {
     let options = Options::default();
     let server = Server::start(stacks.1, &options);
@@ -38,7 +38,7 @@ pub(crate) async fn resumes(stacks: (Stack, Stack)) {
     for _ in 0..5 {
         assert!(visit(&client, &server).await, "{stacks:?}");
     }
-    // One that knows nothing of those sessions, at another port.
+    // A server at another port that doesn't know these sessions.
     let other = Server::start(stacks.1, &options);
     assert!(!visit(&client, &other).await, "{stacks:?}");
     assert!(visit(&client, &other).await, "{stacks:?}");

@@ -1,4 +1,4 @@
-//! Resumption among all stacks at hand.
+//! Resumption in all pairings of the available stacks.
 
 use super::resumption::resumes;
 use super::support::bounded;

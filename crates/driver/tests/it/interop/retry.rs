@@ -1,4 +1,4 @@
-//! Retry: clients that prove their address first (RFC 9000 §8.1).
+//! Retry: clients must prove their address first (RFC 9000 §8.1).
 
 use super::support::bounded;
 use super::support::data;
@@ -11,7 +11,7 @@ fn proving() -> Options {
     }
 }
 
-/// Something goes through a stream and arrives.
+/// Sends data through a stream and checks that it arrives.
 async fn talk(from: &Connection, to: &Connection) {
     let sending = async {
         let mut sender = from.open_uni().await.unwrap();
@@ -39,7 +39,7 @@ async fn clients_prove_their_address_and_go_on() {
                     let stats = endpoint.stats();
                     assert_eq!((stats.retries_sent, stats.incoming), (1, 1), "{stats:?}");
                 }
-                // Its own loop accepts no client without a token.
+                // The loop in this server's own code doesn't accept clients without a token.
                 Server::Quinn { .. } => {}
             }
         }
@@ -47,7 +47,8 @@ async fn clients_prove_their_address_and_go_on() {
     .await;
 }
 
-/// Tokens that a server gave in the first connection spare the second one the Retry, once each.
+/// With tokens that a server issued in the first connection, the second one needs no Retry. Each
+/// token only works once.
 #[tokio::test]
 async fn a_token_from_before_spares_the_retry() {
     bounded(async {
@@ -59,7 +60,7 @@ async fn a_token_from_before_spares_the_retry() {
         for client in [Stack::Quinn, Stack::Ours] {
             let before = endpoint.stats();
             let client = Client::start(client);
-            // One configuration, which keeps what servers gave.
+            // A single configuration, because it stores the servers' tokens.
             let config = options.quinn_client();
             let connect = || async {
                 match &client {
@@ -74,7 +75,8 @@ async fn a_token_from_before_spares_the_retry() {
             for _ in 0..2 {
                 let (ours, theirs) = tokio::join!(connect(), server.accept());
                 let (ours, theirs) = (ours, theirs.unwrap());
-                // The token comes after the handshake; data sent after it show that it is there.
+                // The token arrives after the handshake, and data sent after it show that it has
+                // arrived.
                 talk(&theirs, &ours).await;
                 talk(&ours, &theirs).await;
             }

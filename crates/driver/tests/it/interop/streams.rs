@@ -6,7 +6,8 @@ use super::support::peers::{Connection, Options, Pair, STRANGERS};
 use super::support::streams::{Fault, Receiver, Sender};
 
 const STREAMS: u64 = 1000;
-/// Opened at a time: more than either side allows, so that limits are met and raised.
+/// Streams opened at a time. This is more than either side allows, so that limits are reached and
+/// raised.
 const AT_ONCE: u64 = 250;
 
 async fn echo((mut sender, mut receiver): (Sender, Receiver)) {
@@ -17,7 +18,8 @@ async fn echo((mut sender, mut receiver): (Sender, Receiver)) {
     assert_eq!(sender.stopped().await, Ok(None));
 }
 
-/// One side opens them all, the other sends back what comes; lengths differ, and some are empty.
+/// One side opens all streams, and the other sends everything back. Lengths differ, and some
+/// streams are empty.
 async fn thousand(opener: &Connection, other: &Connection) {
     let serving = {
         let other = other.clone();
@@ -66,7 +68,7 @@ async fn a_thousand_streams_from_either_side() {
     .await;
 }
 
-/// `from` opens a stream and gets as far as its first bytes at `to`.
+/// `from` opens a stream and sends until its first bytes have arrived at `to`.
 async fn begun(from: &Connection, to: &Connection) -> (Sender, Receiver) {
     let mut sender = from.open_uni().await.unwrap();
     sender.write_all(b"begun").await.unwrap();
@@ -92,7 +94,7 @@ async fn resets_and_stops_carry_their_codes() {
                 let end = sender.write_all(b"more").await;
                 assert_eq!(end, Err(Fault::Stopped(0x2345_6789)), "{stacks:?}");
 
-                // One direction ends early, the other lives on.
+                // One direction ends early, and the other continues.
                 let (mut sender, mut receiver) = from.open_bi().await.unwrap();
                 sender.write_all(b"ask").await.unwrap();
                 let (mut back, mut asked) = to.accept_bi().await.unwrap();
@@ -107,8 +109,8 @@ async fn resets_and_stops_carry_their_codes() {
     .await;
 }
 
-/// A stream that is abandoned with megabytes under way gives its credit back: the connection does
-/// not run dry.
+/// A stream that is abandoned with megabytes in flight gives its credit back, so that the
+/// connection doesn't stall.
 #[tokio::test]
 async fn abandoned_streams_give_their_credit_back() {
     bounded(async {

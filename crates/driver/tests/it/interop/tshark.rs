@@ -1,4 +1,4 @@
-//! What Wireshark's dissector makes of our packets, given the keys.
+//! Checks that Wireshark's dissector, given the keys, understands our packets.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -11,19 +11,19 @@ use super::support::data;
 use super::support::peers::{Options, Pair, Server, Stack};
 use super::support::proxy::{Proxy, Weather};
 
-/// This test's name, to run it again by.
+/// The name of this test, for running it again.
 const NAME: &str = "interop::tshark::a_handshake_and_a_transfer_dissect_without_errors";
 const KEY_LOG: &str = "SSLKEYLOGFILE";
 const LENGTH: u64 = 1 << 20;
 
-/// Where the capture and the keys go.
+/// Path of the capture and the keys.
 fn scratch(name: &str) -> PathBuf {
     let file = format!("{name}-{}", std::process::id());
     Path::new(env!("CARGO_TARGET_TMPDIR")).join(file)
 }
 
-/// The transport writes its keys where the environment says at the start of a process. So the test
-/// runs a second time, with the environment set.
+/// The transport writes its keys to the file that the environment names when the process starts.
+/// Therefore the test runs itself again with this variable set.
 #[test]
 fn a_handshake_and_a_transfer_dissect_without_errors() {
     if let Err(error) = Command::new("tshark").arg("--version").output() {
@@ -58,7 +58,7 @@ fn a_handshake_and_a_transfer_dissect_without_errors() {
     std::fs::remove_file(keys).unwrap();
 }
 
-/// A connection with streams, resets, updates of keys and an end; returns it as a capture.
+/// Runs a connection with streams, resets, key updates and a close, and returns a capture of it.
 async fn transfer() -> Vec<u8> {
     let options = Options {
         retry: true,
@@ -94,7 +94,7 @@ async fn transfer() -> Vec<u8> {
     capture::pcapng(&proxy.take_record())
 }
 
-/// Lines of what tshark finds: the `fields` of packets that pass `filter`, separated by tabs.
+/// Returns tshark's output lines: the `fields` of packets that pass `filter`, separated by tabs.
 fn tshark(capture: &Path, keys: &OsStr, filter: &str, fields: &[&str]) -> Vec<String> {
     let mut key_log = std::ffi::OsString::from("tls.keylog_file:");
     key_log.push(keys);
@@ -115,7 +115,7 @@ fn judge(capture: &Path, keys: &OsStr) {
     let all = find("udp", &["frame.number"]).len();
     let quic = find("quic", &["frame.number"]).len();
     assert_eq!(quic, all, "every datagram is QUIC");
-    // Notes apart, the dissector objects to nothing: neither to form nor to protection.
+    // Apart from notes, the dissector reports no errors of format or protection.
     let objections = find(
         // Warnings and errors.
         "_ws.malformed || _ws.expert.severity >= 0x600000",
@@ -123,7 +123,7 @@ fn judge(capture: &Path, keys: &OsStr) {
     );
     assert!(objections.is_empty(), "{objections:#?}");
 
-    // It has read every packet's frames.
+    // It has read the frames of every packet.
     let mut frames = BTreeMap::<u64, usize>::new();
     for line in find("quic.frame_type", &["quic.frame_type"]) {
         for frame in line.split(',') {
@@ -162,7 +162,7 @@ fn judge(capture: &Path, keys: &OsStr) {
         "{types:?}"
     );
 
-    // Both key phases were read.
+    // It has read both key phases.
     for phase in ["0", "1"] {
         let filter = format!("quic.key_phase == {phase} && quic.frame_type");
         assert!(
@@ -171,7 +171,7 @@ fn judge(capture: &Path, keys: &OsStr) {
         );
     }
 
-    // And the data are all there, in hexadecimal digits.
+    // All of the data is there, as hexadecimal digits.
     let digits: usize = find("quic.stream_data", &["quic.stream_data"])
         .iter()
         .flat_map(|line| line.split(','))
@@ -184,7 +184,7 @@ fn judge(capture: &Path, keys: &OsStr) {
     );
 }
 
-/// A number as tshark prints it.
+/// Parses a number as tshark prints it.
 fn number(text: &str) -> u64 {
     let parsed = match text.strip_prefix("0x") {
         Some(hex) => u64::from_str_radix(hex, 16),

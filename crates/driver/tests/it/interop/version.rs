@@ -1,4 +1,4 @@
-//! Versions that one side does not support (RFC 9000 §6, RFC 8999).
+//! Versions that one side doesn't support (RFC 9000 §6, RFC 8999).
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -8,13 +8,13 @@ use tokio::net::UdpSocket;
 use super::support::bounded;
 use super::support::peers::{Client, End, Options, Server, Stack};
 
-/// Reserved to force negotiation (RFC 9000 §15).
+/// A version that is reserved to force negotiation (RFC 9000 §15).
 const GREASE: u32 = 0x1a2a_3a4a;
 
-/// A draft that quinn knows and this library does not: draft-ietf-quic-transport-29.
+/// A draft that quinn supports and this library doesn't: draft-ietf-quic-transport-29.
 const DRAFT: u32 = 0xff00_001d;
 
-/// What begins like a client's first packet of version `version`.
+/// Returns a datagram that begins like a client's first packet with `version`.
 fn first_packet(version: u32, length: usize) -> Vec<u8> {
     let mut packet = vec![0xc3];
     packet.extend(version.to_be_bytes());
@@ -30,7 +30,8 @@ async fn an_unknown_version_is_answered_with_those_spoken() {
         let server = Server::start(Stack::Ours, &Options::default());
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         socket.connect(server.address()).await.unwrap();
-        // Too small to be answered; the answer to the second one is the first that comes.
+        // The first packet is too small for an answer, so the answer to the second one arrives
+        // first.
         socket.send(&first_packet(GREASE + 1, 1199)).await.unwrap();
         socket.send(&first_packet(GREASE, 1200)).await.unwrap();
         let mut answer = [0; 1500];

@@ -1,4 +1,4 @@
-//! Early data (0-RTT, RFC 9001 §4.6), by either stack's client at either stack's server.
+//! Early data (0-RTT, RFC 9001 §4.6), with clients and servers of either stack.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use super::support::data;
 use super::support::peers::{Options, Returning, Server, Stack};
 use super::support::proxy::{Proxy, Weather};
 
-/// Files that a client asks for, and their bytes.
+/// Files that a client requests, and their length in bytes.
 const FILES: u64 = 40;
 const LENGTH: u64 = 10_000;
 
@@ -21,8 +21,8 @@ pub(crate) fn options() -> Options {
     }
 }
 
-/// The client asks for files before the handshake is complete and gets them whole. True if the
-/// server took the questions then.
+/// The client requests files before the handshake is complete, and must get them completely.
+/// Returns true if the server accepted these requests as early data.
 pub(crate) async fn fetch(client: &Returning, server: &Server, address: SocketAddr) -> bool {
     let serving = async {
         let accepted = server.accept().await.unwrap();
@@ -33,7 +33,7 @@ pub(crate) async fn fetch(client: &Returning, server: &Server, address: SocketAd
                 let asked = receiver.read_to_end().await.unwrap();
                 let seed = u64::from_be_bytes(asked.try_into().unwrap());
                 let sent = data::send(&mut sender, seed, LENGTH).await.unwrap();
-                // That its last acknowledgement is lost is the client's end's business.
+                // Losing the last acknowledgement only concerns the client's end.
                 let _ = sender.stopped().await;
                 (seed, sent)
             }));
@@ -65,7 +65,7 @@ pub(crate) async fn fetch(client: &Returning, server: &Server, address: SocketAd
     accepted
 }
 
-/// Bytes of a datagram that are 0-RTT packets.
+/// Returns how many bytes of a datagram are 0-RTT packets.
 fn early_bytes(mut datagram: &[u8]) -> usize {
     let mut bytes = 0;
     while let Ok(PartialDecode::Protected(found)) = PartialDecode::new(datagram, 8) {
@@ -77,10 +77,10 @@ fn early_bytes(mut datagram: &[u8]) -> usize {
     bytes
 }
 
-/// The runner's case: all questions of the second connection are early data.
+/// The runner's case: all requests of the second connection are early data.
 pub(crate) async fn asks_early(stacks: (Stack, Stack)) {
     let server = Server::start(stacks.1, &options());
-    // Long enough to ask before the server's first answer, also on a busy machine.
+    // Long enough to send requests before the server's first answer, even on a busy machine.
     let weather = Weather {
         delay: Duration::from_millis(100),
         ..Weather::FAIR
@@ -88,7 +88,7 @@ pub(crate) async fn asks_early(stacks: (Stack, Stack)) {
     let client = Returning::new(stacks.0, &options());
     assert!(!visit(&client, &server).await);
     for seed in 0..3 {
-        // A proxy has one client: some clients have a socket for each connection.
+        // A proxy serves a single client, but some clients use a new socket for each connection.
         let proxy = Proxy::start(server.address(), weather, seed).await;
         proxy.record();
         assert!(fetch(&client, &server, proxy.address()).await, "refused");

@@ -1,5 +1,4 @@
-//! Early data in the test command: in all pairings, refused, over a bad path, and through the
-//! driver's own calls.
+//! Early data as tests: in all pairings, refused, over a bad path, and by the driver's own calls.
 
 use std::time::Duration;
 
@@ -24,7 +23,7 @@ async fn what_another_server_refuses_is_asked_again_after_the_handshake() {
             let client = Returning::new(Stack::Ours, &options());
             let server = Server::start(theirs, &options());
             visit(&client, &server).await;
-            // One that knows nothing of the session, and one that takes no early data from anyone.
+            // One server that doesn't know the session, and one that never accepts early data.
             let other = Server::start(theirs, &options());
             assert!(!fetch(&client, &other, other.address()).await, "{theirs:?}");
             let plain = Server::start(theirs, &Options::default());
@@ -46,7 +45,7 @@ async fn quinn_hears_that_its_early_data_is_refused() {
         let (taken, accepted) = tokio::join!(taken, other.accept());
         assert!(!taken);
         drop((connection, accepted));
-        // No server resumed the session: another one is as good as ever.
+        // Since no server resumed the session, a new one still works.
         visit(&client, &server).await;
         assert!(fetch(&client, &server, server.address()).await);
     })
@@ -74,7 +73,6 @@ async fn early_questions_get_through_a_path_that_loses_a_tenth() {
     .await;
 }
 
-/// An endpoint and its configuration.
 fn client() -> (Endpoint, ClientConfig) {
     let endpoint = Endpoint::client(loopback()).unwrap();
     (endpoint, options().our_client())

@@ -1,5 +1,5 @@
-//! A hundredth of the soak: `cargo run --release -p pathmark-transport --example soak` runs the
-//! whole.
+//! A hundredth of the soak, which `cargo run --release -p pathmark-driver --example soak` runs
+//! completely.
 #![cfg(target_os = "linux")]
 
 mod process;
@@ -13,10 +13,10 @@ use process::resident;
 use rounds::Soak;
 use sys::allocated;
 
-/// Connections of a round, and rounds after the first. A hundredth of the whole.
+/// Connections per round, and rounds after the first: a hundredth of the soak.
 const CONNECTIONS: u64 = 5_000;
 const ROUNDS: u64 = 1;
-/// Most bytes by which memory may grow over all rounds after the first.
+/// Largest growth of memory in bytes over all rounds after the first.
 const GROWTH: u64 = 1 << 20;
 
 #[test]

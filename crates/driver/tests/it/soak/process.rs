@@ -1,6 +1,6 @@
-//! What a process has: memory and descriptors. Linux only: read from `/proc`.
+//! Memory and descriptors of a process, read from `/proc` (Linux only).
 
-/// Bytes in memory.
+/// Returns the resident memory in bytes.
 pub(crate) fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("Linux has it");
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -8,13 +8,14 @@ pub(crate) fn resident() -> u64 {
     kib.parse::<u64>().expect("a number") * 1024
 }
 
-/// Open descriptors.
+/// Returns the number of open descriptors.
 pub(crate) fn descriptors() -> usize {
     let all = std::fs::read_dir("/proc/self/fd").expect("Linux has it");
     all.count()
 }
 
-/// Datagrams that the kernel has dropped because a socket of this process, still open, was full.
+/// Returns how many datagrams the kernel has dropped because a socket of this process, which is
+/// still open, was full.
 pub(crate) fn datagrams_dropped() -> u64 {
     let links = std::fs::read_dir("/proc/self/fd").expect("Linux has it");
     let own: Vec<String> = links

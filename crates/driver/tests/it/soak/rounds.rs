@@ -1,6 +1,6 @@
-//! Rounds of connections that are opened, used and ended in every way that there is, over a proxy
-//! that drops and delays. The server is the same for all rounds; each has a client endpoint and a
-//! proxy of its own.
+//! Rounds of connections that are opened, used and ended in every possible way, over a proxy that
+//! drops and delays. All rounds use the same server, but each has its own client endpoint and
+//! proxy.
 
 #[expect(dead_code, reason = "the proxy can do more than is asked of it here")]
 #[path = "../interop/support/proxy.rs"]
@@ -27,41 +27,42 @@ use tokio::time::{Instant, timeout};
 use super::process::{datagrams_dropped, descriptors};
 use proxy::{Proxy, Weather};
 
-/// Tasks that open connections at a time.
+/// Tasks that open connections at the same time.
 pub(crate) const TASKS: u64 = 64;
 /// No future may take longer.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Most bytes of a stream.
+/// Largest number of bytes per stream.
 const MOST: u64 = 20_000;
-/// What the server is asked by the first byte of a stream: send back all, read nothing, close the
-/// connection.
+/// Requests to the server in the first byte of a stream: send everything back, read nothing, close
+/// the connection.
 const ECHO: u8 = 0;
 const LEAVE: u8 = 1;
 const CLOSE: u8 = 2;
 
-/// What connections came to.
+/// How the connections ended.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
-    /// Ended by the client's close, by its dropped handles, by the server, before the handshake was
-    /// over.
+    /// Ended by the client's close, by dropping its handles, by the server, or before the handshake
+    /// was complete.
     pub(crate) closed: AtomicU64,
     pub(crate) dropped: AtomicU64,
     pub(crate) closed_by_server: AtomicU64,
     pub(crate) given_up: AtomicU64,
-    /// To be given up before the handshake was over, but that was sooner; then dropped.
+    /// Handshakes that were complete before they could be abandoned; these connections were then
+    /// dropped.
     pub(crate) before_given_up: AtomicU64,
-    /// The server's close was lost: a reset or the client's idle timeout ended the connection.
+    /// The server's close was lost, so a reset or the client's idle timeout ended the connection.
     pub(crate) unheard: AtomicU64,
     /// Ended by themselves.
     pub(crate) failed: AtomicU64,
-    /// Streams whose bytes all came back, and those that were given up.
+    /// Streams whose bytes were all sent back, and those that were abandoned.
     pub(crate) echoed: AtomicU64,
     pub(crate) abandoned: AtomicU64,
     /// Futures that were dropped before they were ready.
     pub(crate) cancelled: AtomicU64,
 }
 
-/// A connection failed at `stage`, `since` it was begun.
+/// Records that a connection failed at `stage`, `since` it was started.
 fn failed(counts: &Counts, stage: &str, since: Instant, error: &ConnectionError) {
     eprintln!("failed while {stage}, after {:?}: {error}", since.elapsed());
     count(&counts.failed);
@@ -81,8 +82,9 @@ pub(crate) struct Soak {
 fn transport() -> Arc<TransportConfig> {
     let law = Algorithm::parse("cubic").expect("known");
     let mut config = TransportConfig::new(Arc::new(move |now, mtu| law.controller(now, mtu)));
-    // A peer whose close was lost is not waited for long. Within 3 s a handshake sends its first
-    // packet and the probes of one timeout, which on a busy machine find sockets full together.
+    // If a close is lost, the peer shouldn't wait for long. Within 3 s a handshake sends its first
+    // packet and the probes of one timeout, and on a busy machine sockets may be full for all of
+    // these.
     config.max_idle_timeout = Some(Duration::from_secs(10));
     config.handshake_timeout = Duration::from_secs(10);
     Arc::new(config)
@@ -92,7 +94,7 @@ fn loopback() -> SocketAddr {
     "127.0.0.1:0".parse().expect("an address")
 }
 
-/// Resolves within [`PATIENCE`], or the run fails.
+/// Waits for `future`, and makes the run fail after [`PATIENCE`].
 async fn resolved<T>(what: &str, future: impl Future<Output = T>) -> T {
     match timeout(PATIENCE, future).await {
         Ok(result) => result,
@@ -133,7 +135,7 @@ impl Soak {
         let trust = Trust::Pin(tls.pin().expect("a pin"));
         let client = TlsClientConfig::new(trust, &[b"soak"]).expect("usable");
         let mut config = ServerConfig::new(Arc::new(tls), transport());
-        // As many as are used in the first round: later ones leave nothing more.
+        // As many as the first round uses, so that later ones don't add any.
         config.remembered_tokens(1000);
         let server = Endpoint::server(config, loopback()).expect("a socket");
         let accepting = server.clone();
@@ -155,8 +157,8 @@ impl Soak {
         }
     }
 
-    /// One round. Returns when no connection is left at either end, and the process has the
-    /// descriptors back that it began with.
+    /// Runs one round. This returns when neither end has a connection left and the process has as
+    /// many descriptors as at the beginning.
     pub(crate) async fn round(&self, seed: u64, connections: u64) {
         let before = descriptors();
         let weather = Weather {
@@ -193,7 +195,7 @@ impl Soak {
         println!("round {seed}: {toll:?}, {full} dropped by full sockets");
         assert!(toll.dropped > 0 && toll.reordered > 0, "{toll:?}");
         drop(endpoint);
-        // Nothing tells when the endpoint's own tasks have ended: it is asked again and again.
+        // No event reports that the endpoint's own tasks have ended, so this is polled.
         let back = async {
             while descriptors() != before {
                 tokio::time::sleep(Duration::from_millis(1)).await;
@@ -203,7 +205,7 @@ impl Soak {
     }
 }
 
-/// One connection's life.
+/// Runs one connection from beginning to end.
 async fn live(
     endpoint: &Endpoint,
     config: &ClientConfig,
@@ -249,7 +251,7 @@ async fn live(
         }
     }
     match random.below(4) {
-        // In the midst of what the streams do.
+        // While streams are in use.
         0 => {
             connection.close(1, b"enough");
             resolved("closed", connection.closed()).await;
@@ -265,7 +267,8 @@ async fn live(
                 Err(ConnectionError::PeerApplication { code: 9, .. }) => {
                     count(&counts.closed_by_server);
                 }
-                // Its close was lost, and is repeated only if the peer sends something soon.
+                // The peer's close was lost, and is only repeated if this side sends something
+                // soon.
                 Err(ConnectionError::TimedOut | ConnectionError::Reset) => {
                     count(&counts.unheard);
                 }
@@ -283,7 +286,7 @@ async fn live(
     }
 }
 
-/// One stream's life. Errors are those of connections that end meanwhile.
+/// Runs one stream from beginning to end. Errors are due to connections that end in the meantime.
 async fn talk(connection: &Connection, mut random: Random, counts: &Counts) {
     let Ok((mut send, mut recv)) = resolved("open_bi", connection.open_bi()).await else {
         return count(&counts.abandoned);

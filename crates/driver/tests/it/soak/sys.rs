@@ -1,5 +1,5 @@
-//! Counts what is allocated. The process's size shows less: it keeps what is freed for later, in
-//! pieces.
+//! Counts allocated bytes. The size of the process is less precise, because it keeps freed pieces
+//! for later.
 #![expect(
     unsafe_code,
     reason = "an allocator is unsafe to write; this one hands all on"
@@ -10,22 +10,22 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 static ALLOCATED: AtomicU64 = AtomicU64::new(0);
 
-/// The system's allocator, and a count.
+/// The system's allocator with a counter.
 struct Counting;
 
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-/// Bytes that are allocated and not freed.
+/// Returns the bytes that are allocated and not freed.
 pub(crate) fn allocated() -> u64 {
     ALLOCATED.load(Ordering::Relaxed)
 }
 
-// SAFETY: every call goes to the system's allocator as it came.
+// SAFETY: every call is passed unchanged to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATED.fetch_add(layout.size() as u64, Ordering::Relaxed);
-        // SAFETY: the caller's promises are those that are asked for here.
+        // SAFETY: the caller guarantees what this call requires.
         unsafe { System.alloc(layout) }
     }
 

@@ -1,10 +1,10 @@
-//! A measured cloud behind a geostationary satellite: a round trip of 540 ms, and so few trains
-//! that for many of them in a row none meets an idle link.
+//! A measured cloud behind a geostationary satellite. With a round trip of 540 ms, there are so few
+//! trains that many consecutive trains find the link busy.
 
 use super::{MEASURES, around_a_cloud};
 use crate::support::{changed, flow, link};
 
-/// Goodput in the window, bit/s, and packets that the cloud dropped.
+/// Returns the goodput in the window in bit/s, and the packets that the cloud dropped.
 fn seen(law: &str, seed: u64) -> (f64, u64) {
     let text = "duration = \"60s\"\nmeasure = [[\"10s\", \"60s\"]]\n".to_owned()
         + &around_a_cloud("250ms")
@@ -16,9 +16,9 @@ fn seen(law: &str, seed: u64) -> (f64, u64) {
     (result.windows[0].flows[0].goodput_bps, cloud.drops)
 }
 
-/// Trains on the full link show less than its capacity. The port takes that for the same link, and
-/// one train does not replace the estimate of foreign traffic. Such a replacement grew a queue
-/// until it dropped thousands of packets.
+/// On the full link, trains show less than its capacity. The port recognizes that the link is the
+/// same, so that a single train doesn't replace the estimate of foreign traffic. Otherwise, a queue
+/// would grow until thousands of packets are dropped.
 #[test]
 fn a_full_link_is_no_slower_link() {
     for seed in 2..=4 {
@@ -30,7 +30,8 @@ fn a_full_link_is_no_slower_link() {
                 goodput >= 0.96 * cubic,
                 "{law}, seed {seed}: {goodput} {cubic}"
             );
-            // `auto` begins with half of a granted rate, which a full cloud may not carry.
+            // `auto` starts with half of a granted rate, which a full cloud may not be able to
+            // carry.
             assert!(drops == 0 || law == "auto", "{law}, seed {seed}");
         }
     }

@@ -1,5 +1,5 @@
-//! XCP-i: the key numbers of its scenarios. Rates and amounts are IP bytes at the links, as the
-//! XCP-i paper's are.
+//! XCP-i: the key figures of its scenarios. Rates and amounts are IP bytes at the links, as in the
+//! XCP-i paper.
 
 mod far;
 mod paper;
@@ -14,7 +14,6 @@ use pathmark_emulator::result::RunResult;
 
 use crate::support::{drops, link};
 
-/// A variant of a built-in scenario, with keys changed.
 pub(crate) fn run(name: &str, variant: &str, changes: &[(&str, &str)]) -> RunResult {
     let mut scenario = Scenario::load(name).unwrap();
     let mut variants = scenario.variants.iter();
@@ -66,21 +65,20 @@ pub(crate) fn timeouts(result: &RunResult) -> u64 {
     flows.filter_map(|flow| flow.timeouts).sum()
 }
 
-/// What a port says of clouds.
+/// Returns the count `key` in the port's report on clouds.
 pub(crate) fn clouds(result: &RunResult, link: &str, key: &str) -> u64 {
     let mut links = result.links.iter();
     let link = links.find(|known| known.name == link).unwrap();
     link.controller["clouds"][key].as_u64().unwrap()
 }
 
-/// Goodputs of all flows in a measuring window.
 pub(crate) fn goodputs(result: &RunResult, window: usize) -> Vec<f64> {
     let flows = result.windows[window].flows.iter();
     flows.map(|flow| flow.goodput_bps).collect()
 }
 
-/// Without an estimate the port reports an unknown cloud. The sender behaves as where no router
-/// looks for clouds.
+/// Without an estimate, the port reports an unknown cloud. The sender then behaves as if no router
+/// looked for clouds.
 #[test]
 fn without_an_estimate_ports_report_an_unknown_cloud() {
     let result = run(
@@ -96,7 +94,7 @@ fn without_an_estimate_ports_report_an_unknown_cloud() {
         utilization(&plain, "bottleneck"),
     );
     assert!((here - there).abs() <= 0.02, "{here} {there}");
-    // The reasons of the fallback differ.
+    // The reasons for the fallback differ.
     let short = [("measure", "[]"), ("duration", "5s")];
     let counted = run("xcp-i-fig2", "xcp-i", &short);
     let no_port = run(
@@ -122,7 +120,7 @@ fn without_an_estimate_ports_report_an_unknown_cloud() {
     );
 }
 
-/// A header on every eighth packet stands for the others also in a virtual router.
+/// A header on every eighth packet also represents the others in a virtual router.
 #[test]
 fn headers_on_every_eighth_packet() {
     let result = run(
@@ -134,7 +132,7 @@ fn headers_on_every_eighth_packet() {
     assert_eq!((drops(&result), timeouts(&result)), (0, 0));
 }
 
-/// Figure 2 with estimates that are measured: at least 0.95 of XCP at every router, no loss.
+/// Figure 2 with measured estimates: at least 0.95 of XCP at every router, and no loss.
 #[test]
 fn a_plain_bottleneck_is_measured() {
     let all = utilization(&run("xcp-i-fig2", "all-xcp", &[]), "bottleneck");
@@ -147,10 +145,10 @@ fn a_plain_bottleneck_is_measured() {
     }
 }
 
-/// `auto` does the same by itself, since the routers answer in XCP's own terms: it names the router
-/// before the cloud in a full header on every n-th packet. So it gets more than `xcp-i`, which has
-/// one in each, also on a thin link, and 0.95 of CUBIC's goodput there or more, which fills the
-/// queue.
+/// `auto` does the same on its own, since the routers answer with XCP's own feedback: it names the
+/// router before the cloud in a full header on every n-th packet. Therefore it gets more than
+/// `xcp-i`, which has such a header in each packet, even on a slow link, and at least 0.95 of the
+/// goodput of CUBIC, which fills the queue.
 #[test]
 fn auto_goes_by_measured_clouds() {
     for (rate, most_drops) in [("30Mbit", 0), ("3Mbit", 20)] {
@@ -183,7 +181,7 @@ fn auto_goes_by_measured_clouds() {
     }
 }
 
-/// The router between two clouds measures the first, and lets the second be measured.
+/// The router between two clouds measures the first one, and lets the second one be measured.
 #[test]
 fn two_clouds_in_a_row_are_measured() {
     let real = "xcp-i[estimate=real]";
@@ -204,7 +202,7 @@ fn two_clouds_in_a_row_are_measured() {
     assert_eq!((drops(&result), timeouts(&result)), (0, 0));
 }
 
-/// Figure 4, routers only near the receiver: the sender is the one before the cloud.
+/// Figure 4, with routers only near the receiver: the sender acts as the router before the cloud.
 #[test]
 fn a_cloud_at_the_sender() {
     let result = run("xcp-i-fig4", "receiver, xcp-i", &[]);
@@ -213,8 +211,8 @@ fn a_cloud_at_the_sender() {
     assert_eq!(clouds(&result, "second", "unknown"), 0);
 }
 
-/// Figure 4, routers only near the sender: the receiver is behind the cloud. It has an exact
-/// estimate of what the cloud leaves, or measures it.
+/// Figure 4, with routers only near the sender: the receiver is behind the cloud. It either has an
+/// exact estimate of the cloud's spare capacity, or measures it.
 #[test]
 fn a_cloud_at_the_receiver() {
     for (variant, least) in [("sender, xcp-i", 0.98), ("sender, xcp-i, measured", 0.95)] {

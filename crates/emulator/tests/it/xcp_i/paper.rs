@@ -4,8 +4,8 @@ use super::{clouds, goodputs, late, run, timeouts, utilization};
 use crate::support::{drops, jain};
 use pathmark_emulator::result::RunResult;
 
-/// Figures 2 and 6: as good as XCP at every router within 1 % where one is plain, and nearly so
-/// where two are: 0.985 there, of 0.995.
+/// Figures 2 and 6: within 1 % of XCP at every router if one router is plain, and almost if two
+/// are: 0.985 instead of 0.995.
 #[test]
 fn plain_bottlenecks_are_as_good_as_xcp_routers() {
     for (scenario, link, least) in [
@@ -22,8 +22,8 @@ fn plain_bottlenecks_are_as_good_as_xcp_routers() {
     }
 }
 
-/// Figure 2: behind a plain router the paper's sender overloads the narrow link and times out, and
-/// has less of it than TCP. No rule of this library's has its window.
+/// Figure 2: behind a plain router, the paper's sender overloads the narrow link and times out, so
+/// that it gets less of the link than TCP. No rule of this library limits its window.
 #[test]
 fn the_papers_sender_collapses_behind_a_plain_router() {
     let tcp = utilization(&run("xcp-i-fig2", "tcp", &[]), "bottleneck");
@@ -36,7 +36,7 @@ fn the_papers_sender_collapses_behind_a_plain_router() {
     }
 }
 
-/// Equation 1 as it stands, with an estimate in about each interval, drops nothing either.
+/// Unmodified equation 1, with an estimate in almost every interval, drops nothing, either.
 #[test]
 fn equation_1_as_it_stands() {
     let result = run("xcp-i-fig2", "xcp-i, paper", &[]);
@@ -46,7 +46,7 @@ fn equation_1_as_it_stands() {
     assert_eq!(result.flows[0].fallback, None);
 }
 
-/// Figure 8: two clouds into one link of the sum of their rates; the mean over seeds.
+/// Figure 8: two clouds in front of a link with the sum of their rates; the mean over seeds.
 #[test]
 fn two_clouds_merge() {
     const SEEDS: u32 = 4;
@@ -58,11 +58,12 @@ fn two_clouds_merge() {
         assert_eq!((drops(&result), timeouts(&result)), (0, 0));
     }
     let [i, j] = sums.map(|sum| sum / f64::from(SEEDS));
-    // The paper's 28 and 10 Mbit/s; 27.96 here, where i has 27.94 to 28.01 by seed.
+    // The paper has 28 and 10 Mbit/s; here i has a mean of 27.96, and 27.94 to 28.01 depending on
+    // the seed.
     assert!(i >= 27.9 && j >= 9.5, "{i} {j}");
 }
 
-/// Figure 10: two flows within one cloud share it evenly, and the link behind is full.
+/// Figure 10: two flows within one cloud share it evenly, and the link behind it is full.
 #[test]
 fn flows_in_one_cloud_share_it() {
     const SEEDS: u32 = 4;
@@ -87,8 +88,7 @@ fn flows_in_one_cloud_share_it() {
     assert!(full <= 50.0 * f64::from(SEEDS) && full >= 47.5 * f64::from(SEEDS));
 }
 
-/// Figure 12: two ports behind one cloud, each with a virtual router of its own; the mean over
-/// seeds.
+/// Figure 12: two ports behind one cloud, each with its own virtual router; the mean over seeds.
 #[test]
 fn a_cloud_forks() {
     const SEEDS: u32 = 4;
@@ -107,8 +107,8 @@ fn a_cloud_forks() {
     }
 }
 
-/// Figure 13: what the links of both clouds carry in 20 s, start included, is the paper's amount or
-/// more, in MB: both together, and j, whose cloud is the slower one. Means over seeds.
+/// Figure 13: the links of both clouds carry at least as much as in the paper in 20 s, including
+/// the start, in MB: both together, and j, whose cloud is slower. Means over seeds.
 #[test]
 fn fast_clouds_merge() {
     const SEEDS: u32 = 2;
@@ -135,7 +135,7 @@ fn fast_clouds_merge() {
     }
 }
 
-/// Figure 13 with estimates that are measured: 800 MB in 20 s, both together.
+/// Figure 13 with measured estimates: 800 MB in 20 s, both together.
 #[test]
 fn fast_clouds_are_measured() {
     let result = run("xcp-i-fig13", "measured", &[]);
@@ -149,14 +149,15 @@ fn fast_clouds_are_measured() {
     assert_eq!((drops(&result), timeouts(&result)), (0, 0));
 }
 
-/// The Linux study's hybrid networks: with a router behind the plain queue nothing is dropped. A
-/// receiver that measures needs packets before it has an estimate, so that 246 to 347 packets are
-/// dropped at the start, where CUBIC drops 678 to 772 (seeds 1 to 5). Shares are even, and goodput
-/// is nearly TCP's.
+/// The Linux study's hybrid networks. With a router behind the plain queue, nothing is dropped.
+/// Since a receiver that measures needs packets before it has an estimate, 246 to 347 packets are
+/// dropped at the start, whereas CUBIC drops 678 to 772 (seeds 1 to 5). Shares are even, and
+/// goodput is nearly that of TCP.
 ///
-/// CUBIC fills the link to 0.9998 from 60 s on, and its packets have no headers: 0.997 and 1.002 of
-/// its goodput there, 0.990 where the receiver measures. NewReno, as in the study's figure 5, loses
-/// more by its cuts in case 1: 1.012 and 1.005 of its goodput, and 1.000 in case 2.
+/// CUBIC fills the link to 0.9998 from 60 s on, and its packets have no headers. XCP-i reaches
+/// 0.997 and 1.002 of its goodput there, and 0.990 if the receiver measures. NewReno, as in the
+/// study's figure 5, loses more by reducing its window in case 1: 1.012 and 1.005 of its goodput,
+/// and 1.000 in case 2.
 #[test]
 fn hybrid_networks_of_the_linux_study() {
     let window = |result: &RunResult| {

@@ -1,10 +1,10 @@
-//! Measured clouds whose delay changes: goodput relative to CUBIC's over the same path.
+//! Measured clouds whose delay changes: goodput relative to that of CUBIC over the same path.
 
 use super::{clouds, goodputs, run};
 
-/// Goodput of XCP-i over a measured cloud of 30 Mbit/s and 60 ms, as a share of CUBIC's in its
-/// place, and the number of packets marked with an unknown cloud. `keys` go to the cloud's narrow
-/// link. Both are means over seeds, since jitter may hide a cloud in one run and not in another.
+/// Returns the goodput of XCP-i over a measured cloud of 30 Mbit/s and 60 ms, divided by that of
+/// CUBIC, and the number of packets that are marked with an unknown cloud. `keys` are added to the
+/// cloud's narrow link. Both are means over seeds, since jitter may hide a cloud in some runs.
 fn relative_to_cubic(keys: &[(&str, &str)]) -> (f64, u64) {
     const SEEDS: u64 = 5;
     let runs = (1..=SEEDS).map(|seed| with_seed(&seed.to_string(), keys));
@@ -46,7 +46,7 @@ fn longer_paths() {
     }
 }
 
-/// With 5 ms of jitter, trains give no estimate: the port reports none, and senders fall back to
+/// With 5 ms of jitter, trains yield no estimate. The port reports this, and senders fall back to
 /// standard control.
 #[test]
 fn jitter() {

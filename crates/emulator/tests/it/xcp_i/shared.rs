@@ -1,9 +1,9 @@
-//! Clouds that others use too: other XCP-i routers, foreign packets, CUBIC.
+//! Clouds shared with others: other XCP-i routers, foreign packets, CUBIC.
 
 use super::{MEASURES, around_a_cloud, clouds, goodputs, late, run, timeouts};
 use crate::support::{self, drops, flow, jain, link};
 
-/// Figure 14: two paths that share nothing but the cloud, and a flow that joins when it is full.
+/// Figure 14: two paths that only share the cloud, and a flow that joins when it is full.
 #[test]
 fn a_cloud_is_shared() {
     for seed in ["1", "2", "3"] {
@@ -18,8 +18,8 @@ fn a_cloud_is_shared() {
     }
 }
 
-/// A flow joins another one that fills the cloud, through the same edge routers: the shares of the
-/// last 5 of 30 round trips since its start are even.
+/// A flow joins another one that fills the cloud, through the same edge routers: in the last 5 of
+/// 30 round trips since its start, the shares are even.
 #[test]
 fn a_full_cloud_is_joined_through_the_same_routers() {
     for variant in ["xcp-i", "xcp-i, measured"] {
@@ -41,7 +41,7 @@ fn a_full_cloud_is_joined_through_the_same_routers() {
     }
 }
 
-/// Figure 14 with estimates that are measured: each takes the other's flow for foreign.
+/// Figure 14 with measured estimates: each router treats the other's flow as foreign.
 #[test]
 fn a_shared_cloud_is_measured() {
     let result = run("xcp-i-fig14", "xcp-i, measured", &[]);
@@ -51,7 +51,7 @@ fn a_shared_cloud_is_measured() {
     assert_eq!((drops(&result), timeouts(&result)), (0, 0));
 }
 
-/// Foreign packets in the cloud, which come as they like: what they leave is used, and they lose
+/// Foreign packets arrive in the cloud at random: XCP-i uses what they leave, and they lose
 /// nothing.
 #[test]
 fn foreign_traffic_is_left_what_it_takes() {
@@ -71,8 +71,8 @@ fn foreign_traffic_is_left_what_it_takes() {
     assert!(foreign >= 14e6 && ours >= 9e6, "{ours} {foreign}");
 }
 
-/// One CUBIC flow shares the cloud. Each side gets 30 to 70 % in the mean over seeds, with an exact
-/// estimate and a measured one. Once it has ended, the cloud is accounted for again.
+/// One CUBIC flow shares the cloud. In the mean over seeds, each side gets 30 to 70 %, with an
+/// exact or a measured estimate. Once CUBIC has ended, the cloud's estimate is followed again.
 #[test]
 fn shares_with_cubic() {
     for variant in ["xcp-i", "xcp-i, measured"] {
@@ -96,9 +96,9 @@ fn shares_with_cubic() {
     }
 }
 
-/// A file that comes to a queue of one bandwidth-delay product which CUBIC keeps full: by XCP-i it
-/// takes little longer than by CUBIC in its place, whose start is as slow there, and a long one has
-/// 30 to 70 % of the link.
+/// A file arrives at a queue of one bandwidth-delay product that CUBIC keeps full. With XCP-i it
+/// takes little longer than with CUBIC, whose start is just as slow there, and a long file gets 30
+/// to 70 % of the link.
 #[test]
 fn newcomers_where_cubic_keeps_the_queue_full() {
     let plain = "reverse = { controller = \"none\" }";
@@ -117,7 +117,7 @@ fn newcomers_where_cubic_keeps_the_queue_full() {
         let more = format!("bytes = {bytes}\nstart = \"{start}\"");
         let result = support::run(&(text.clone() + &flow("f", ["S", "D"], law, &more)));
         let mut flows = result.flows.iter();
-        // Of what applications can have of the link at most.
+        // A share of the largest possible goodput on this link.
         flows.find(|flow| flow.name == "f").unwrap().goodput_bps / 28e6
     };
     let starts = ["0.1s", "3s", "6.3s", "10s"];

@@ -1,10 +1,10 @@
-//! Traffic that names an upstream router and did not come through the cloud behind it.
+//! Traffic that names an upstream router but didn't pass the cloud behind it.
 
 use super::{MEASURES, around_a_cloud};
 use crate::support::{flow, link, run};
 
-/// Goodput over a cloud of 30 Mbit/s in which others have 6. From 10 s on another sender sends
-/// packets to the port behind it that claim to have come through it.
+/// Returns the goodput over a cloud of 30 Mbit/s, of which other traffic takes 6. From 10 s on,
+/// another sender sends packets to the port behind the cloud that claim to have passed it.
 fn goodput(algorithm: &str, stray: &str) -> f64 {
     let udp = |rate: &str, more: &str| format!("rate = \"{rate}\"\npoisson = true\n{more}");
     let forged = "start = \"10s\"\npacket = 1000\n\

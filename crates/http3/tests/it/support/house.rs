@@ -14,7 +14,7 @@ use pathmark_http3::wire::ClientLink;
 
 use super::{Identity, NAME, connect, listen};
 
-/// Rights by the field `client`.
+/// Rights, selected by the field `client`.
 #[derive(Debug)]
 struct Clients(BTreeMap<&'static str, Arc<Grant>>);
 
@@ -38,7 +38,7 @@ fn grant(name: &str, (quota, used): (u64, u64)) -> Arc<Grant> {
     })
 }
 
-/// An origin of a directory whose clients have a quota each.
+/// An origin of a directory whose clients each have a quota.
 pub(crate) struct House {
     identity: Identity,
     address: SocketAddr,
@@ -57,12 +57,12 @@ impl House {
     }
 }
 
-/// One whose quota is free.
+/// Returns an origin whose quotas are unused.
 pub(crate) fn house(directory: &Path, uploads: UploadLimits, quota: u64) -> House {
     house_with(directory, uploads, (quota, 0))
 }
 
-/// One whose clients have a quota of which some bytes are used.
+/// Returns an origin whose quotas are partly used.
 pub(crate) fn house_with(directory: &Path, uploads: UploadLimits, quota: (u64, u64)) -> House {
     let limits = Limits {
         uploads,

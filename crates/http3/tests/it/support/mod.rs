@@ -27,7 +27,7 @@ pub(crate) fn loopback() -> SocketAddr {
     "127.0.0.1:0".parse().unwrap()
 }
 
-/// Fails a test that takes too long.
+/// Makes a test fail if it takes too long.
 pub(crate) async fn bounded<T>(test: impl Future<Output = T>) -> T {
     let limit = Duration::from_secs(60);
     tokio::time::timeout(limit, test).await.expect("in time")
@@ -60,14 +60,13 @@ fn transport() -> Arc<TransportConfig> {
     })))
 }
 
-/// A listening endpoint of this library.
 pub(crate) fn listen(identity: &Identity) -> Endpoint {
     let tls = TlsServerConfig::new(identity.chain.clone(), identity.key(), &[ALPN]).unwrap();
     let config = ServerConfig::new(Arc::new(tls), transport());
     Endpoint::server(config, loopback()).unwrap()
 }
 
-/// A connection of this library to a server with this identity.
+/// Connects this library to a server with this identity.
 pub(crate) async fn connect(identity: &Identity, to: SocketAddr) -> Connection {
     connect_from(loopback(), identity, to).await
 }
@@ -86,7 +85,7 @@ pub(crate) async fn connect_from(
     connecting.await.unwrap()
 }
 
-/// Serves all that connect to the address.
+/// Serves all clients, and returns the server's address.
 pub(crate) fn serve(identity: &Identity, origin: Origin) -> SocketAddr {
     let endpoint = listen(identity);
     let address = endpoint.local_address();
@@ -102,7 +101,6 @@ pub(crate) fn serve(identity: &Identity, origin: Origin) -> SocketAddr {
     address
 }
 
-/// A client of a server with this identity.
 pub(crate) async fn client(identity: &Identity, to: SocketAddr) -> Client {
     let connection = connect(identity, to).await;
     let client = Client::new(connection, NAME, ClientLimits::default());
@@ -139,7 +137,7 @@ impl Served {
         }
     }
 
-    /// Writes a file, and waits until its time stamps are those of no later change.
+    /// Writes a file, and waits until a later change would get other time stamps.
     pub(crate) async fn write(&self, name: impl AsRef<Path>, content: &[u8]) {
         std::fs::write(self.directory.path().join(name), content).unwrap();
         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -149,7 +147,6 @@ impl Served {
         std::fs::read(self.directory.path().join(name)).unwrap()
     }
 
-    /// Names in the directory.
     pub(crate) fn names(&self) -> Vec<String> {
         names(self.directory.path())
     }
@@ -164,7 +161,7 @@ impl Served {
     }
 }
 
-/// Names in a directory, sorted.
+/// Returns the names in a directory, sorted.
 pub(crate) fn names(directory: &Path) -> Vec<String> {
     let names = std::fs::read_dir(directory).unwrap();
     let names = names.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned());
@@ -177,7 +174,7 @@ pub(crate) fn path(path: &str) -> PathName {
     PathName::parse(path.as_bytes()).unwrap()
 }
 
-/// Bytes that differ from place to place.
+/// Returns bytes that depend on their position.
 pub(crate) fn content(length: usize) -> Vec<u8> {
     let mut state = 1_u32;
     let next = || {
@@ -187,7 +184,7 @@ pub(crate) fn content(length: usize) -> Vec<u8> {
     std::iter::repeat_with(next).take(length).collect()
 }
 
-/// A request to the origin's host.
+/// Returns a request to the origin's host.
 pub(crate) fn request(method: &str, target: &str, fields: &[(&str, &str)]) -> Request<()> {
     let mut request = Request::builder()
         .method(method)
@@ -198,7 +195,7 @@ pub(crate) fn request(method: &str, target: &str, fields: &[(&str, &str)]) -> Re
     request.body(()).unwrap()
 }
 
-/// A whole response.
+/// A complete response.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) head: Response<()>,
@@ -217,7 +214,6 @@ impl Answer {
     }
 }
 
-/// Sends a request with this content, and reads its response.
 pub(crate) async fn ask(link: &ClientLink, request: Request<()>, content: &[u8]) -> Answer {
     let mut exchange = link.request(request).await.unwrap();
     let sent = exchange.send(content.to_vec().into()).await;

@@ -23,7 +23,7 @@ pub(crate) enum Way {
 
 pub(crate) const WAYS: [Way; 4] = [Way::Straight, Way::Forward, Way::Socks, Way::Http];
 
-/// Every wait of a test has an end.
+/// Limits every wait of a test.
 pub(crate) async fn within<T>(future: impl Future<Output = T>) -> T {
     let waited = tokio::time::timeout(Duration::from_secs(30), future).await;
     waited.expect("nothing came within 30 s")
@@ -55,7 +55,7 @@ impl<O: Outbound> Bed<O> {
         address
     }
 
-    /// Connects to a target. `Err` has what the ingress answers: a reply code, or a status.
+    /// Connects to a target. `Err` contains the answer of the ingress: a reply code or a status.
     pub(crate) async fn connect(&self, way: Way, target: &Target) -> Result<TcpStream, u16> {
         match way {
             Way::Straight => {
@@ -72,7 +72,7 @@ impl<O: Outbound> Bed<O> {
     }
 }
 
-/// The bytes of a SOCKS target by name.
+/// Returns the encoding of a SOCKS target by name.
 pub(crate) fn socks_address(target: &Target) -> Vec<u8> {
     let text = target.to_string();
     let (host, port) = text.rsplit_once(':').unwrap();
@@ -111,7 +111,7 @@ async fn http(ingress: SocketAddr, target: &Target) -> Result<TcpStream, u16> {
     }
 }
 
-/// Reads the head of an answer and not a byte more.
+/// Reads exactly the head of an answer.
 pub(crate) async fn head(stream: &mut TcpStream) -> String {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
@@ -120,7 +120,7 @@ pub(crate) async fn head(stream: &mut TcpStream) -> String {
     String::from_utf8(head).unwrap()
 }
 
-/// A listener on loopback, as a target.
+/// Returns a listener on loopback, and the target to reach it.
 pub(crate) async fn target() -> (TcpListener, Target) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let target = listener.local_addr().unwrap().to_string().parse().unwrap();

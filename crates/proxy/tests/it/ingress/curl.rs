@@ -1,4 +1,4 @@
-//! curl as a judge of SOCKS and HTTP CONNECT.
+//! Tests SOCKS and HTTP CONNECT with curl.
 
 use std::process::Stdio;
 
@@ -9,10 +9,10 @@ use tokio::process::Command;
 use super::bed::{Bed, head, target, within};
 use super::direct::Direct;
 
-/// What curl prints and its exit code.
+/// Runs curl, and returns its output and exit code.
 async fn curl(arguments: &[&str]) -> (String, Option<i32>) {
     let mut curl = Command::new("curl");
-    // The environment of the tests may name proxies of its own.
+    // The environment of the tests may configure a proxy.
     for name in [
         "http_proxy",
         "https_proxy",

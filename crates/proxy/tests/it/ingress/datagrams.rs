@@ -14,7 +14,7 @@ use super::bed::{Bed, socks_address, within};
 use super::direct::Direct;
 use crate::support::{Served, access};
 
-/// A target that returns each datagram with the sender's port in front of it.
+/// A target that returns each datagram preceded by the sender's port.
 async fn echo(address: &str) -> Target {
     let socket = UdpSocket::bind(address).await.unwrap();
     let target = socket.local_addr().unwrap().to_string().parse().unwrap();
@@ -23,7 +23,7 @@ async fn echo(address: &str) -> Target {
         loop {
             let (length, from) = socket.recv_from(&mut buffer).await.unwrap();
             let answer = match length {
-                // No room for a port.
+                // There is no room for a port.
                 60_000.. => buffer[..length].to_vec(),
                 _ => [&from.port().to_be_bytes(), &buffer[..length]].concat(),
             };
@@ -52,7 +52,7 @@ async fn client(to: SocketAddr) -> UdpSocket {
     client
 }
 
-/// Sends a payload and returns what comes back.
+/// Sends a payload and returns the answer.
 async fn ask(client: &UdpSocket, payload: &[u8]) -> Vec<u8> {
     client.send(payload).await.unwrap();
     let mut buffer = vec![0; 65_535];
@@ -103,7 +103,7 @@ async fn whole(bed: &Bed<impl Outbound>) {
         let (from, got) = association.ask(&target, &payload).await;
         assert_eq!((from, &got[2..]), (target.clone(), &payload[..]), "{size}");
     }
-    // The longest over IPv4.
+    // The longest payload over IPv4.
     let payload = vec![1; 65_507];
     assert_eq!(ask(&forward, &payload).await, payload);
 }
@@ -119,7 +119,7 @@ async fn a_flow_ends_when_it_is_idle_and_begins_again() {
     let address = forward(&bed, &echo("127.0.0.1:0").await);
     let (first, second) = (client(address).await, client(address).await);
     assert_eq!(ask(&first, b"a").await[2..], *b"a");
-    // The second has no room until the first's flow has ended.
+    // The second flow has no room until the first has ended.
     let served = async {
         let mut got = [0; 8];
         loop {
@@ -134,7 +134,7 @@ async fn a_flow_ends_when_it_is_idle_and_begins_again() {
     assert!(bed.ingress.counts().udp_flows >= 2);
 }
 
-/// For a flow beyond the limit, the one ends that is idle longest.
+/// When a flow exceeds the limit, the one that has been idle longest ends.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_flow_beyond_the_limit_ends_the_longest_idle_one() {
     let limits = Limits {
@@ -146,17 +146,16 @@ async fn a_flow_beyond_the_limit_ends_the_longest_idle_one() {
     let (first, second) = (client(address).await, client(address).await);
     let third = client(address).await;
     assert_eq!(ask(&first, b"a").await[2..], *b"a");
-    // Another millisecond, in which flows count their time.
+    // This takes another millisecond, the unit of the flows' time.
     tokio::time::sleep(Duration::from_millis(5)).await;
     let of_second = ask(&second, b"b").await;
     assert_eq!(ask(&third, b"c").await[2..], *b"c");
-    // The flow of the second has the same port at the target.
+    // The second client's flow still has the same port at the target.
     assert_eq!(ask(&second, b"b").await, of_second);
     let counts = bed.ingress.counts();
     assert_eq!((counts.udp_flows, counts.dropped), (3, 0));
 }
 
-/// A refused flow is not tried again with each datagram.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refused_flow_drops_its_datagrams() {
     let direct = Direct::default();
@@ -175,7 +174,7 @@ async fn a_refused_flow_drops_its_datagrams() {
     assert_eq!((direct.asked().len(), bed.ingress.counts().refused), (1, 1));
 }
 
-/// A SOCKS client's association.
+/// The association of a SOCKS client.
 struct Association {
     control: TcpStream,
     socket: UdpSocket,
@@ -261,7 +260,8 @@ async fn an_association_is_its_clients_alone_and_ends_with_it() {
     assert_eq!((counts.udp_flows, counts.dropped), (1, 4));
     association.control.shutdown().await.unwrap();
     assert_eq!(within(association.control.read(&mut [0])).await.unwrap(), 0);
-    // The socket is closed: the kernel answers for it, and the answer fails the next send.
+    // The socket is closed, so the kernel answers instead, and the next send returns this as an
+    // error.
     let refused = async {
         loop {
             match association.socket.send(&datagram).await {
@@ -273,7 +273,7 @@ async fn an_association_is_its_clients_alone_and_ends_with_it() {
     assert_eq!(within(refused).await, std::io::ErrorKind::ConnectionRefused);
 }
 
-/// A flow that the proxy refuses stays for a second: the socket of its listener does not.
+/// A flow that the proxy refuses remains for a second, but not the socket of its listener.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_socket_closes_before_its_flows_have_ended() {
     let bed = Bed::new(Direct::refusing(Refusal::Busy));

@@ -1,4 +1,4 @@
-//! An outbound over sockets of this machine.
+//! An outbound that uses sockets of this machine.
 
 use std::collections::HashMap;
 use std::io;
@@ -17,22 +17,22 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpStream, UdpSocket};
 
-/// After this time a target that does not answer counts as silent.
+/// A target that doesn't answer within this time counts as silent.
 const SILENCE: Duration = Duration::from_millis(300);
 
 #[derive(Clone, Default)]
 pub(crate) struct Direct {
     names: Arc<HashMap<String, IpAddr>>,
-    /// Where targets are, in place of their own addresses.
+    /// The address to use instead of those of targets.
     elsewhere: Option<SocketAddr>,
-    /// What was to be opened.
+    /// The targets that were requested.
     asked: Arc<Mutex<Vec<Target>>>,
-    /// Refuses all flows.
+    /// If set, all flows are refused.
     refusal: Option<Refusal>,
 }
 
 impl Direct {
-    /// Resolves these names and no others.
+    /// Resolves only these names.
     pub(crate) fn with_names(names: &[(&str, &str)]) -> Self {
         let names = names
             .iter()
@@ -50,7 +50,7 @@ impl Direct {
         }
     }
 
-    /// Takes all flows to one address.
+    /// Connects all flows to one address.
     pub(crate) fn to(address: SocketAddr) -> Self {
         Self {
             elsewhere: Some(address),
@@ -135,7 +135,7 @@ impl Abort for Reader {
 
 impl Abort for Writer {
     fn abort(&mut self) {
-        // Dropped, it would send FIN.
+        // Dropping this half would send FIN.
         if let Some(half) = self.0.take() {
             reset_on_close(half.as_ref());
             half.forget();

@@ -1,4 +1,4 @@
-//! Ends, resets and refusals of flows, by each way.
+//! Ends, resets and refusals of flows, on each way.
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -13,7 +13,7 @@ use tokio::net::{TcpListener, TcpStream};
 use super::bed::{Bed, WAYS, Way, reset, target, within};
 use super::direct::Direct;
 
-/// Both ends of a flow by some way.
+/// Returns both ends of a flow on some way.
 async fn pair(bed: &Bed<impl Outbound>, way: Way) -> (TcpStream, TcpStream) {
     let (listener, target) = target().await;
     let (client, served) =
@@ -29,7 +29,7 @@ async fn a_clients_end_leaves_the_other_direction_open(bed: &Bed<impl Outbound>)
         let mut request = String::new();
         within(served.read_to_string(&mut request)).await.unwrap();
         assert_eq!(request, "request", "{way:?}");
-        // More than the buffers on the way hold.
+        // More than all buffers on the way can hold.
         let answer = vec![7; 8 << 20];
         let sent = async {
             served.write_all(&answer).await.unwrap();
@@ -75,12 +75,12 @@ async fn a_reset_reaches_the_other_side_as_a_reset(bed: &Bed<impl Outbound>) {
     }
 }
 
-/// The splice reads nothing from the client while the target takes no bytes.
+/// The splice reads nothing from the client while the target accepts no bytes.
 async fn a_reset_passes_a_direction_that_is_full(bed: &Bed<impl Outbound>) {
     for way in WAYS {
         let (client, mut served) = pair(bed, way).await;
         let mut sent = 0;
-        // What fits into the kernel's buffers on the way is known when no more is taken for long.
+        // The kernel's buffers on the way are full when nothing more is accepted for a long time.
         while let Ok(wrote) = tokio::time::timeout(std::time::Duration::from_millis(200), async {
             client.writable().await.unwrap();
             client.try_write(&[0; 65_536])
@@ -103,20 +103,20 @@ async fn a_reset_passes_a_direction_that_is_full(bed: &Bed<impl Outbound>) {
     }
 }
 
-/// After FIN the other direction is silent, and the client is reset then.
+/// After FIN, the other direction is silent, and then the client is reset.
 async fn a_reset_after_an_end_ends_the_silent_direction(bed: &Bed<impl Outbound>) {
     for way in WAYS {
         let (mut client, mut served) = pair(bed, way).await;
         client.shutdown().await.unwrap();
         assert_eq!(within(served.read(&mut [0])).await.unwrap(), 0);
         reset(client);
-        // The kernel reports it to a writer.
+        // The kernel only reports this to a writer.
         within(async { while served.write_all(&[0; 1024]).await.is_ok() {} }).await;
     }
 }
 
-/// With Nagle's algorithm on any side, the second segment of each pair waits for an acknowledgement
-/// that its receiver delays by 40 ms.
+/// With Nagle's algorithm on any side, the second segment of each pair would wait for an
+/// acknowledgement that its receiver delays by 40 ms.
 async fn small_segments_do_not_wait_for_acknowledgements(bed: &Bed<impl Outbound>) {
     const PAIRS: u32 = 50;
     for way in WAYS {
@@ -142,7 +142,7 @@ async fn small_segments_do_not_wait_for_acknowledgements(bed: &Bed<impl Outbound
     }
 }
 
-/// A listener whose queue is full: SYNs get no answer.
+/// Returns a listener whose queue is full, so that SYNs get no answer.
 fn silent() -> (Socket, Vec<Socket>, Target) {
     let listener = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
@@ -160,7 +160,7 @@ fn silent() -> (Socket, Vec<Socket>, Target) {
     (listener, waiting, target)
 }
 
-/// A port without a listener: bound, so that no other test gets it.
+/// Returns a port without a listener. It is bound, so that no other test can use it.
 fn closed() -> (Socket, Target) {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
@@ -174,7 +174,7 @@ async fn a_refusal_has_its_cause() {
     let (_bound, refused) = closed();
     let (_listener, _waiting, silent) = silent();
     let name = "missing.invalid:80".parse().unwrap();
-    // TCP has no broadcast, so no route leads there (tcp(7): ENETUNREACH).
+    // TCP has no broadcast, so there is no route (tcp(7): ENETUNREACH).
     let unreachable = "255.255.255.255:80".parse().unwrap();
     let bed = Bed::new(Direct::default());
     for (target, socks, http) in [
@@ -223,7 +223,7 @@ async fn a_refusal_of_the_proxy_has_its_cause() {
     }
 }
 
-/// Each of these for flows that leave directly, and for flows through a proxy.
+/// Runs each test with direct flows, and with flows through a proxy.
 macro_rules! by_both {
     ($($name:ident),* $(,)?) => {
         mod directly {
@@ -263,7 +263,7 @@ by_both!(
     refusals_have_their_causes,
 );
 
-/// The proxy resolves: this machine, which does not know the name, is not asked.
+/// The proxy resolves names. This machine doesn't know the name and isn't asked.
 #[tokio::test(flavor = "multi_thread")]
 async fn names_travel_to_the_proxy() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -298,7 +298,7 @@ async fn a_flow_that_is_killed_does_not_disturb_others(bed: &Bed<impl Outbound>)
     }
 }
 
-/// A client that goes before the target answers ends the attempt.
+/// A client that leaves before the target answers ends the attempt.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_goes_early_opens_no_flow() {
     let (_listener, _waiting, silent) = silent();

@@ -1,4 +1,4 @@
-//! Ingresses with real sockets: each way behaves as a connection without a tunnel does.
+//! Ingresses with real sockets: each way behaves like a connection without a tunnel.
 
 mod bed;
 mod curl;

@@ -1,4 +1,4 @@
-//! What clients of SOCKS and HTTP say.
+//! Messages from SOCKS and HTTP clients.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use tokio::net::TcpStream;
 use super::bed::{Bed, head, socks_address, target, within};
 use super::direct::Direct;
 
-/// All that an ingress answers to some bytes.
+/// Returns everything that an ingress answers to some bytes.
 async fn answer(bed: &Bed<Direct>, service: Service, bytes: &[u8]) -> Vec<u8> {
     let mut client = TcpStream::connect(bed.listen(service)).await.unwrap();
     client.write_all(bytes).await.unwrap();
@@ -80,7 +80,7 @@ async fn a_client_that_says_nothing_is_left() {
     assert_eq!(bed.ingress.counts().bad_requests, 2);
 }
 
-/// Clients need not wait for an answer before they send what the target is to get.
+/// Clients can send data for the target without waiting for an answer.
 #[tokio::test(flavor = "multi_thread")]
 async fn bytes_behind_a_request_reach_the_target() {
     let (listener, target) = target().await;

@@ -1,4 +1,4 @@
-//! A transparent listener on a gateway, with the rules that bring packets to it.
+//! A transparent listener on a gateway, with the rules that redirect packets to it.
 //!
 //! ```text
 //!   inside ──── gateway ──── outside
@@ -22,7 +22,7 @@ use super::direct::Direct;
 const PORT: u16 = 12_345;
 /// Addresses that no node has.
 const NOWHERE: [&str; 2] = ["198.51.100.9", "2001:db8:9::9"];
-/// The server of the tunnel, on the node outside.
+/// The server of the tunnel, on the outside node.
 const SERVER: [IpAddr; 2] = OUTSIDE_TOO;
 
 struct Bed(Subnet);
@@ -55,7 +55,8 @@ impl Bed {
             loop {
                 let socket = Socket::from(socket(&self.gateway, address));
                 match transparent::adopt(socket, address) {
-                    // A process that another test begins has the last listener until its exec.
+                    // A process started by another test inherits the previous listener until its
+                    // exec.
                     Err(error) if error.kind() == ErrorKind::AddrInUse => {
                         std::thread::yield_now();
                     }
@@ -79,7 +80,7 @@ fn socket(node: &Node, address: SocketAddr) -> std::os::fd::OwnedFd {
     node.socket(domain, libc::SOCK_STREAM, 0).unwrap()
 }
 
-/// Connects from a node, with a mark if it is to have one.
+/// Connects from a node, with a mark if given.
 async fn connect(node: &Node, to: SocketAddr, mark: Option<u32>) -> std::io::Result<TcpStream> {
     let socket = Socket::from(socket(node, to));
     socket.set_nonblocking(true).unwrap();
@@ -111,7 +112,7 @@ async fn flows_of_the_gateway_and_of_a_subnet_take_the_tunnel() {
     let direct = Direct::to(far.local_addr().unwrap());
     let ingress = Ingress::new(direct.clone(), Limits::default());
     let _listeners = bed.listen(&ingress);
-    // Twice: what is there is replaced.
+    // Twice, because existing rules are replaced.
     bed.run(&rules().apply(true));
     bed.run(&rules().apply(true));
     for (node, name) in [(&bed.inside, "inside"), (&bed.gateway, "gateway")] {
@@ -139,7 +140,8 @@ async fn flows_of_the_gateway_and_of_a_subnet_take_the_tunnel() {
     }
 }
 
-/// The connection exists when the proxy refuses the flow: a reset is what is left to say.
+/// The connection already exists when the proxy refuses the flow, so a reset is the only possible
+/// answer.
 #[tokio::test(flavor = "multi_thread")]
 async fn each_refusal_is_a_reset_and_a_reset_reaches_the_target() {
     let bed = Bed::new();
@@ -209,7 +211,7 @@ async fn what_is_exempt_goes_directly() {
     assert_eq!(direct.asked(), []);
 }
 
-/// While no ingress listens nothing goes directly; without the rules all does.
+/// While no ingress is listening, nothing passes directly, but without the rules everything does.
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_passes_a_tunnel_that_is_down() {
     let bed = Bed::new();
@@ -225,7 +227,7 @@ async fn nothing_passes_a_tunnel_that_is_down() {
                 let node = node.clone();
                 async move { connect(&node, to, None).await }
             });
-            // The SYN has been dropped, or has arrived.
+            // The SYN has been dropped or has arrived.
             let dropped = async {
                 while drops(&bed.gateway) == 0 {
                     tokio::time::sleep(std::time::Duration::from_millis(5)).await;
@@ -263,14 +265,14 @@ async fn nothing_passes_a_tunnel_that_is_down() {
     assert!(within(pair).await.0.is_ok());
 }
 
-/// Packets that the rules have dropped.
+/// Returns the packets that the rules have dropped.
 fn drops(node: &Node) -> u64 {
     let text = node.script("nft list table inet pathmark_tunnel").unwrap();
     let (_, count) = text.split_once("counter packets ").unwrap();
     count.split(' ').next().unwrap().parse().unwrap()
 }
 
-/// A client that names the listener itself would begin a flow that comes back to it.
+/// A client that connects to the listener itself would start a flow that returns to it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_listener_is_no_target_of_its_own() {
     let bed = Bed::new();

@@ -1,4 +1,4 @@
-//! Sockets that choose and learn the ECN field of their packets.
+//! Sockets that set and read the ECN field of their packets.
 
 use std::io::IoSliceMut;
 use std::net::{SocketAddr, UdpSocket};
@@ -8,7 +8,7 @@ use nix::cmsg_space;
 use nix::sys::socket::sockopt::{IpRecvTos, Ipv4Tos, Ipv6RecvTClass, Ipv6TClass};
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg, setsockopt};
 
-/// A socket that learns the field of what it receives.
+/// A socket that reads the ECN field of received packets.
 pub(crate) struct Marked(UdpSocket);
 
 impl Marked {

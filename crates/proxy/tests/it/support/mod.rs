@@ -21,7 +21,7 @@ use rustls::pki_types::PrivatePkcs8KeyDer;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
 
-/// Fails a test that takes too long.
+/// Makes a test fail if it takes too long.
 pub(crate) async fn bounded<T>(test: impl Future<Output = T>) -> T {
     let limit = Duration::from_secs(60);
     tokio::time::timeout(limit, test).await.expect("in time")
@@ -35,7 +35,7 @@ pub(crate) fn target(address: SocketAddr) -> Target {
     address.to_string().parse().unwrap()
 }
 
-/// A listener, and the target that it is.
+/// Returns a listener, and the target to reach it.
 pub(crate) async fn listener() -> (TcpListener, Target) {
     let listener = TcpListener::bind(loopback()).await.unwrap();
     let target = target(listener.local_addr().unwrap());
@@ -65,7 +65,7 @@ pub(crate) fn user(name: &str) -> User {
     }
 }
 
-/// Access of these users to loopback addresses.
+/// Returns access rights of these users to loopback addresses.
 pub(crate) fn access(users: &[&str]) -> Access {
     Access {
         users: users.iter().map(|name| user(name)).collect(),
@@ -86,7 +86,7 @@ fn transport() -> Arc<TransportConfig> {
     })))
 }
 
-/// A proxy that serves.
+/// A running proxy.
 pub(crate) struct Served {
     pub(crate) proxy: Proxy,
     pub(crate) address: SocketAddr,
@@ -128,7 +128,7 @@ impl Served {
         }
     }
 
-    /// Serves on the same port again.
+    /// Starts again on the same port.
     pub(crate) fn again(&mut self) {
         self.endpoint = Some(serve(&self.proxy, &self.tls, self.address));
     }

@@ -160,7 +160,7 @@ fn a_client_returns_from_an_address_that_does_not_work() {
     }
 }
 
-/// A client moves for good. Before an answer arrives, it tries an address that doesn't work, and
+/// A client moves permanently. Before an answer arrives, it tries an address that doesn't work, and
 /// returns.
 #[test]
 fn a_client_returns_to_an_address_without_an_answer_yet() {

@@ -1,4 +1,4 @@
-//! What both ends write and read, and whether it is what the other wrote.
+//! Checks that each end reads what the other has written.
 
 use std::collections::BTreeMap;
 
@@ -9,16 +9,16 @@ use super::plan::Plan;
 pub(crate) const CLIENT: usize = 0;
 pub(crate) const SERVER: usize = 1;
 
-/// Code of resets and stops.
+/// Error code of resets and stops.
 const CODE: u64 = 7;
 
 /// One direction at one end.
 #[derive(Clone, Copy, Debug, Default)]
 struct Part {
-    /// Bytes of the whole, and those written or read.
+    /// Total bytes, and bytes written or read so far.
     total: u64,
     at: u64,
-    /// Bytes written or read, after which to give up.
+    /// Number of bytes written or read after which to give up.
     gives_up_at: Option<u64>,
     /// The peer will give up.
     may_end_early: bool,
@@ -32,16 +32,16 @@ struct Exchange {
     read: Part,
 }
 
-/// Each stream is opened by the client. It sends its bytes up, the server its bytes down.
+/// All streams are opened by the client, which sends its bytes on them, as does the server.
 #[derive(Debug)]
 pub(crate) struct Application {
     side: usize,
     exchanges: Vec<Exchange>,
-    /// By id, for those that were opened.
+    /// The opened streams by ID.
     known: BTreeMap<StreamId, usize>,
 }
 
-/// The byte at `offset` of what `side` sends on stream `index`.
+/// Returns the byte at `offset` of the data that `side` sends on stream `index`.
 pub(crate) fn byte(side: usize, index: usize, offset: u64) -> u8 {
     let mixed = (offset + 1)
         .wrapping_mul(0x9e37_79b9_7f4a_7c15)
@@ -78,21 +78,21 @@ impl Application {
         }
     }
 
-    /// Everything was written, and everything was read.
+    /// Returns true if everything was written and read.
     pub(crate) fn is_done(&self) -> bool {
         self.exchanges.iter().all(|e| e.write.done && e.read.done)
     }
 
-    /// Bytes written and read so far, for people.
+    /// Returns the bytes written and read so far, for printing.
     pub(crate) fn state(&self) -> Vec<[u64; 4]> {
         let of = |e: &Exchange| [e.write.at, e.write.total, e.read.at, e.read.total];
         self.exchanges.iter().map(of).collect()
     }
 
-    /// Does all that can be done now; reads only if it `reads`.
+    /// Does everything that is possible now, but only reads if `reads` is true.
     ///
     /// # Errors
-    /// Data that was not sent so, or an error that cannot be.
+    /// Data that differs from what was sent, or an impossible error.
     pub(crate) fn run(&mut self, streams: &mut Streams, reads: bool) -> Result<(), String> {
         if self.side == CLIENT {
             for index in 0..self.exchanges.len() {

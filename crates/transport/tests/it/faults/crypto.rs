@@ -1,4 +1,4 @@
-//! Both kinds of cryptography, with and without TLS, and sessions that are resumed.
+//! Cryptography with and without TLS, and resumed sessions.
 
 use std::sync::Arc;
 
@@ -13,14 +13,13 @@ use super::world::{Outcome, World};
 
 const PROTOCOLS: [&[u8]; 1] = [b"faults"];
 
-/// What the two ends of a simulation use.
+/// The cryptography of the two ends of a simulation.
 pub(crate) type Both = (Arc<dyn ClientCrypto>, Arc<dyn ServerCrypto>);
 
-/// What every simulation of a process shares.
+/// Shared by all simulations of a process.
 pub(crate) struct Crypto {
     null: Arc<NullCrypto>,
     tls: (Arc<TlsClientConfig>, Arc<TlsServerConfig>),
-    /// A server that takes early data.
     early: Arc<TlsServerConfig>,
 }
 
@@ -43,10 +42,10 @@ impl Crypto {
         }
     }
 
-    /// What `plan` asks for, where ends begin with `transport`.
+    /// Returns what `plan` needs, with both ends using `transport`.
     ///
     /// # Errors
-    /// If the connection failed in which the client gets a session.
+    /// If the connection in which the client should get a session failed.
     pub(crate) fn of(&self, plan: &Plan, transport: &TransportConfig) -> Result<Both, String> {
         let Some(early) = plan.early else {
             return Ok(match plan.tls {
@@ -81,7 +80,8 @@ impl Crypto {
         let client = NullCrypto::new(&PROTOCOLS).with_early_parameters(&remembered);
         let client = Arc::new(client);
         Ok(match early {
-            // A server that is short of memory promises less than before, and so refuses.
+            // A server with scarce memory promises less than before, and therefore refuses early
+            // data.
             Early::Taken if plan.shortage.is_none() => (client.clone(), client),
             Early::Taken | Early::Refused => (client, self.null.clone()),
         })

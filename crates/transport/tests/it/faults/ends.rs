@@ -18,10 +18,10 @@ use super::applications::{Application, CLIENT, SERVER};
 use super::messages::Messages;
 use super::plan::{Move, Plan};
 
-/// Memory for datagrams that wait, bytes: less than all of them.
+/// Memory for waiting datagrams in bytes, which is less than all of them need.
 const DATAGRAM_MEMORY: usize = 20_000;
 
-/// One of them.
+/// One of the two ends.
 pub(crate) struct End {
     pub(super) endpoint: Endpoint,
     pub(super) connection: Option<(ConnectionHandle, Box<Connection>)>,
@@ -30,13 +30,12 @@ pub(crate) struct End {
     pub(super) error: Option<ConnectionError>,
     pub(super) asleep_until: Option<Instant>,
     pub(super) dead: bool,
-    /// By how much its clock is ahead of the other's.
+    /// How far its clock is ahead of the other end's.
     pub(super) ahead: Duration,
     /// The peer has decided on early data.
     pub(super) early: bool,
 }
 
-/// How both ends of `plan` talk.
 pub(crate) fn transport(plan: &Plan) -> TransportConfig {
     let law = match plan.feedback {
         true => "vcp+bise+wlte",
@@ -76,7 +75,7 @@ pub(crate) fn server_config(
     config
 }
 
-/// Both, the client with a connection that it begins.
+/// Returns both ends. The client has already started a connection.
 pub(crate) fn ends(
     now: Instant,
     plan: &Plan,
@@ -87,7 +86,8 @@ pub(crate) fn ends(
     random: &mut Random,
 ) -> [End; 2] {
     let mut patient = transport(plan);
-    // A client that only waits has nothing to tell the server of its new address by.
+    // Otherwise a client that only waits would send nothing from which the server could learn its
+    // new address.
     patient.keep_alive = Some(Duration::from_secs(3));
     let ahead = [0, 1].map(|_| Duration::from_micros(random.below(10_000_000_000)));
     let mut client = Endpoint::new(endpoint_config(plan, key), random.fork());
@@ -117,7 +117,7 @@ pub(crate) fn ends(
     ]
 }
 
-/// The client moves, if it may now.
+/// Moves the client if this is possible now.
 pub(crate) fn move_on(
     connection: &mut Connection,
     now: Instant,

@@ -1,4 +1,4 @@
-//! What happens to the ends and the path.
+//! Incidents at the ends and on the path.
 
 use pathmark_transport::connection::ConnectionError;
 use pathmark_transport::endpoint::Endpoint;
@@ -9,7 +9,7 @@ use super::plan::Incident;
 use super::world::World;
 
 impl World {
-    /// Incidents whose time has come.
+    /// Lets the incidents happen whose time has come.
     pub(super) fn happen(&mut self) {
         let client = self.ends[CLIENT].connection.as_ref();
         let confirmed = client.is_some_and(|(_, connection)| connection.handshake().is_confirmed());

@@ -1,4 +1,4 @@
-//! Unreliable datagrams of both ends: what arrives was sent so, and arrives once.
+//! Unreliable datagrams in both directions: each must arrive as it was sent, and only once.
 
 use std::collections::BTreeSet;
 
@@ -6,22 +6,22 @@ use pathmark_transport::Connection;
 
 use super::applications::byte;
 
-/// Longest that is tried, bytes: more than some paths carry.
+/// Largest tested length in bytes, which exceeds what some paths carry.
 const LONGEST: u32 = 1400;
-/// Bytes for the datagram's number.
+/// Bytes that contain the datagram's number.
 const INDEX: usize = 4;
 
-/// What one end sends and has got.
+/// The datagrams that one end sends and has received.
 #[derive(Debug)]
 pub(crate) struct Messages {
     side: usize,
-    /// To be sent by this end, and by the other.
+    /// Number of datagrams that this end and the other must send.
     totals: [u32; 2],
     sent: u32,
     got: BTreeSet<u32>,
 }
 
-/// Datagram `index` of `side` with up to `longest` bytes.
+/// Returns datagram `index` of `side`, with up to `longest` bytes.
 fn content(side: usize, index: u32, longest: usize) -> Vec<u8> {
     let len = (index.wrapping_mul(0x9e37_79b9) >> 8) % LONGEST;
     let len = (len as usize).min(longest).max(INDEX);
@@ -40,17 +40,17 @@ impl Messages {
         }
     }
 
-    /// How many have arrived.
+    /// Returns how many have arrived.
     pub(crate) fn arrived(&self) -> u64 {
         self.got.len() as u64
     }
 
-    /// Sends what can be sent, and reads what has arrived.
+    /// Sends as many datagrams as possible, and reads those that have arrived.
     ///
     /// # Errors
-    /// What was not sent so, or came twice.
+    /// A datagram that differs from what was sent, or that arrived twice.
     pub(crate) fn run(&mut self, connection: &mut Connection) -> Result<(), String> {
-        // Some at a time: among streams, and after what happens meanwhile.
+        // Only a few at a time, so that they are sent between streams and after incidents.
         for _ in 0..3 {
             let Some(longest) = connection
                 .datagrams()

@@ -1,22 +1,22 @@
-//! A thousand simulated transfers over faults; `cargo run --release --example faults` runs any
+//! A thousand simulated transfers over faults. `cargo run --release --example faults` runs any
 //! number.
 
 mod simulation;
 
 use simulation::{Crypto, KINDS, Outcome, Plan, Struck, run};
 
-/// What came of some seeds.
+/// The results of several seeds.
 #[derive(Default)]
 struct Tally {
     noticed: u64,
     timed_out: u64,
-    /// Plans with each kind, and those in which it struck, and how often.
+    /// For each kind, how many plans have it, in how many of these it occurred, and how often.
     planned: Struck,
     struck_in: Struck,
     struck: Struck,
     tls: u64,
     feedback: u64,
-    /// Transfers with shims that routers wrote into.
+    /// Transfers with shims into which routers wrote.
     marked: u64,
 }
 
@@ -38,7 +38,7 @@ impl Tally {
             self.planned[kind] += u64::from(planned);
             self.struck_in[kind] += u64::from(struck[kind] > 0);
             self.struck[kind] += struck[kind];
-            // What a plan leaves out does not happen.
+            // Faults that a plan omits don't occur.
             assert!(planned || struck[kind] == 0, "seed {seed}: {}", KINDS[kind]);
         }
     }
@@ -80,14 +80,14 @@ fn a_thousand_transfers_over_faults() {
             all.merge(&thread.join().expect("all went well"));
         }
     });
-    // One plan in eight has an end that goes; some are through before.
+    // In one of eight plans an end disappears, but some transfers are complete before that.
     assert!((20..200).contains(&all.noticed), "{}", all.noticed);
     assert!(all.timed_out <= 5, "{}", all.timed_out);
     assert_eq!(all.tls, 100);
     assert!((400..600).contains(&all.feedback), "{}", all.feedback);
     assert!(10 * all.marked >= 9 * all.feedback, "{}", all.marked);
-    // Each kind is planned often, left out often, and strikes where it is planned: most transfers
-    // are still under way then.
+    // Each kind is planned often, omitted often, and usually occurs if planned, because most
+    // transfers are still in progress at that time.
     for (kind, name) in KINDS.iter().enumerate() {
         let (planned, struck_in) = (all.planned[kind], all.struck_in[kind]);
         println!("{name}: {planned} {struck_in} {}", all.struck[kind]);

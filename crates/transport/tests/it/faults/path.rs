@@ -1,4 +1,4 @@
-//! The path between both ends: what becomes of a datagram under way.
+//! The path between both ends, and what it does to datagrams.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -13,10 +13,10 @@ use super::addresses::Addresses;
 use super::applications::{CLIENT, SERVER};
 use super::plan::{KINDS, Plan};
 
-/// How often each of [`KINDS`] struck: datagrams, or ends.
+/// How often each of [`KINDS`] occurred, counted in datagrams or ends.
 pub(crate) type Struck = [u64; KINDS.len()];
 
-/// Places in [`KINDS`].
+/// Indices into [`KINDS`].
 pub(crate) const LOSS: usize = 0;
 pub(crate) const DUPLICATION: usize = 1;
 pub(crate) const REORDERING: usize = 2;
@@ -48,17 +48,17 @@ pub(crate) struct Path {
     random: Random,
     flying: BinaryHeap<Reverse<Flying>>,
     order: u64,
-    /// The last that arrived at each end.
+    /// The number of the last datagram that arrived at each end.
     last: [u64; 2],
-    /// Where the client's last one came from.
+    /// The source of the client's last datagram.
     source: Option<SocketAddr>,
-    /// Nothing passes until then, and why.
+    /// The time until which nothing passes, and the fault that causes this.
     dark: (Instant, usize),
-    /// Its number, if it marks shims.
+    /// The router's identity, if it marks shims.
     router: Option<u16>,
-    /// How often each kind of fault struck.
+    /// How often each kind of fault occurred.
     pub(crate) struck: Struck,
-    /// Shims that the router wrote into.
+    /// Number of shims into which the router wrote.
     pub(crate) marked: u64,
 }
 
@@ -78,14 +78,15 @@ impl Path {
         }
     }
 
-    /// Nothing passes until `end`.
+    /// Lets nothing pass until `end`.
     pub(crate) fn darken(&mut self, end: Instant) {
         if end > self.dark.0 {
             self.dark = (end, OUTAGE);
         }
     }
 
-    /// The router dies with what is under way; from `end` on another forwards, which marks or not.
+    /// Kills the router with everything in flight. From `end` on, another router forwards, which
+    /// marks packets or not.
     pub(crate) fn kill_router(&mut self, end: Instant, marks: bool) {
         self.struck[ROUTER_KILLED] += self.flying.len() as u64;
         self.flying.clear();
@@ -99,7 +100,7 @@ impl Path {
         ppm > 0 && self.random.below(1_000_000) < ppm
     }
 
-    /// The router's word, now this and now that.
+    /// Returns varying answers of the router.
     fn answer(&mut self) -> VcpAnswer {
         let (code, load_128) = match self.random.below(10) {
             0..6 => (VcpCode::Low, 90),
@@ -116,7 +117,7 @@ impl Path {
         }
     }
 
-    /// A datagram of the end `side` meets its fate. False: it is lost.
+    /// Sends a datagram of the end `side`. Returns false if it is lost.
     pub(crate) fn send(
         &mut self,
         now: Instant,
@@ -168,16 +169,16 @@ impl Path {
         true
     }
 
-    /// When the next datagram arrives.
+    /// Returns when the next datagram arrives.
     pub(crate) fn next(&self) -> Option<Instant> {
         self.flying.peek().map(|Reverse(datagram)| datagram.at)
     }
 
-    /// The next datagram that has arrived where the client has the addresses `client`.
+    /// Returns the next datagram that has arrived if the client has the addresses `client`.
     pub(crate) fn arrive(&mut self, now: Instant, client: &Addresses) -> Option<Flying> {
         while self.next().is_some_and(|at| at <= now) {
             let Reverse(datagram) = self.flying.pop()?;
-            // What is sent to an address that the client has left arrives nowhere.
+            // Datagrams to an address that the client has left are lost.
             if datagram.to == CLIENT && !client.has(datagram.address) {
                 continue;
             }

@@ -1,43 +1,43 @@
-//! What a seed draws: a path with its faults, and what is transferred over it.
+//! What a seed determines: a path with its faults, and what is transferred over it.
 
 use pathmark_transport::Duration;
 use pathmark_transport::crypto::Random;
 
-/// One in a million times this.
+/// Parts per million.
 type Ppm = u64;
 
-/// An event that happens to one end or to the path, a while after the beginning.
+/// An event that affects one end or the path, some time after the beginning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Incident {
-    /// The client's address changes, and it does not know.
+    /// The client's address changes without its knowledge.
     Rebinding,
-    /// The client moves to another address of its own.
+    /// The client moves to another of its own addresses.
     Migration(Move),
     /// The path carries nothing for this time.
     Outage(Duration),
-    /// The router dies with all that is under way. For this time the path carries nothing; then
-    /// another router forwards, which marks packets (true), or knows nothing of shims.
+    /// The router dies with everything in flight. For this time the path carries nothing; then
+    /// another router forwards, which either marks packets (true) or doesn't know shims.
     RouterKilled(Duration, bool),
-    /// An end (0: client, 1: server) stands still for this time: its clock jumps.
+    /// An end (0: client, 1: server) is stopped for this time, so that its clock jumps.
     Sleep(usize, Duration),
     /// An end is gone for good.
     Death(usize),
-    /// The server forgets its connections, but knows its key.
+    /// The server forgets its connections, but still has its key.
     Restart,
 }
 
 /// How a client moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Move {
-    /// To another socket, for good.
+    /// To another socket, permanently.
     Leave,
-    /// To an address that works.
+    /// To a working address.
     Try,
-    /// To one that carries nothing: it has to come back.
+    /// To an address without a working path, so that it must return.
     TryInVain,
 }
 
-/// What becomes of early data.
+/// What happens to early data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Early {
     Taken,
@@ -47,13 +47,13 @@ pub(crate) enum Early {
 /// Too little memory for received data at both ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shortage {
-    /// Bytes of each endpoint.
+    /// Memory of each endpoint in bytes.
     pub(crate) bytes: u64,
-    /// How long after the beginning each end begins to read.
+    /// How long after the beginning each end starts to read.
     pub(crate) unread: [Duration; 2],
 }
 
-/// Kinds of faults, and of what is rarely used.
+/// Kinds of faults, and of rarely used features.
 pub(crate) const KINDS: [&str; 14] = [
     "loss",
     "duplication",
@@ -71,12 +71,12 @@ pub(crate) const KINDS: [&str; 14] = [
     "short of memory",
 ];
 
-/// What one seed stands for.
+/// The plan of one seed.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) seed: u64,
     pub(crate) tls: bool,
-    /// Routers tell their load, and both ends send by it; else by loss alone.
+    /// Routers report their load, and both ends follow it; otherwise they only respond to loss.
     pub(crate) feedback: bool,
     pub(crate) latency: Duration,
     pub(crate) loss: Ppm,
@@ -87,11 +87,11 @@ pub(crate) struct Plan {
     pub(crate) incidents: Vec<(Duration, Incident)>,
     /// Bytes up and down of each stream.
     pub(crate) streams: Vec<[u64; 2]>,
-    /// Streams of which a direction is reset half-way: stream, end that sends.
+    /// Streams of which a direction is reset halfway: stream, sending end.
     pub(crate) resets: Vec<(usize, usize)>,
-    /// The same for readers that stop: stream, end that reads.
+    /// The same for readers that stop: stream, reading end.
     pub(crate) stops: Vec<(usize, usize)>,
-    /// 1-RTT packets after which keys are updated.
+    /// Number of 1-RTT packets after which keys are updated.
     pub(crate) key_update_after: u64,
     /// DATAGRAM frames of each end.
     pub(crate) datagrams: [u32; 2],
@@ -101,8 +101,8 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// Draws a plan. Each kind of fault is left out of every second plan or more, and none has
-    /// them all.
+    /// Draws a plan. Each kind of fault is omitted from at least every second plan, and no plan has
+    /// all of them.
     pub(crate) fn new(seed: u64) -> Self {
         let mut random = Random::from_u64(seed ^ 0x5eed_0000_0000);
         let below = |random: &mut Random, n| random.below(n);
@@ -210,7 +210,8 @@ impl Plan {
         plan
     }
 
-    /// The same two ends before, without a fault: the client gets its session there.
+    /// Returns an earlier connection of the same ends without faults, in which the client gets its
+    /// session.
     pub(crate) fn meeting(&self) -> Self {
         Self {
             loss: 0,
@@ -228,13 +229,13 @@ impl Plan {
         }
     }
 
-    /// When the end `side` begins to read, after the beginning.
+    /// Returns how long after the beginning the end `side` starts to read.
     pub(crate) fn unread(&self, side: usize) -> Duration {
         self.shortage
             .map_or(Duration::ZERO, |short| short.unread[side])
     }
 
-    /// Which of [`KINDS`] it has.
+    /// Returns which of [`KINDS`] this plan has.
     pub(crate) fn kinds(&self) -> [bool; KINDS.len()] {
         let has = |test: fn(&Incident) -> bool| self.incidents.iter().any(|(_, i)| test(i));
         [
@@ -255,7 +256,7 @@ impl Plan {
         ]
     }
 
-    /// True if nothing may arrive for a while.
+    /// Returns true if nothing may arrive for a while.
     pub(crate) fn is_dark(&self) -> bool {
         let dark = |i: &Incident| {
             matches!(
@@ -266,7 +267,7 @@ impl Plan {
         self.incidents.iter().any(|(_, incident)| dark(incident))
     }
 
-    /// True if an end goes for good, so that the transfer need not be completed.
+    /// Returns true if an end disappears permanently, so that the transfer needn't complete.
     pub(crate) fn is_fatal(&self) -> bool {
         let fatal = |i: &Incident| matches!(i, Incident::Death(_) | Incident::Restart);
         self.incidents.iter().any(|(_, incident)| fatal(incident))

@@ -1,11 +1,11 @@
-//! Transfers over faults that a seed draws: loss, duplication, reordering, corruption, truncation,
-//! rebinding, a path that dies for a while, a router that is killed, clocks that jump, an end that
-//! dies or forgets, a client that moves, memory that is short. Some resume a session with early
-//! data, or send datagrams as well as streams. Each seed leaves some kinds out; one in ten has
-//! TLS.
+//! Transfers over faults that a seed determines: loss, duplication, reordering, corruption,
+//! truncation, NAT rebinding, a path that is dead for a while, a killed router, clocks that jump,
+//! an end that dies or loses its state, a client that migrates, and scarce memory. Some resume a
+//! session with early data, or send datagrams as well as streams. Each seed omits some kinds, and
+//! one in ten uses TLS.
 //!
-//! Nothing may arrive that was not sent so, no connection may hang or panic, and every transfer
-//! whose ends live is completed.
+//! All data must arrive as it was sent, no connection may hang or panic, and every transfer whose
+//! ends stay alive must complete.
 
 #[path = "addresses.rs"]
 mod addresses;
@@ -33,20 +33,20 @@ pub(crate) use path::Struck;
 pub(crate) use plan::{KINDS, Plan};
 pub(crate) use world::{Outcome, World};
 
-/// What came of a seed.
+/// The result of a seed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Report {
     pub(crate) outcome: Outcome,
     pub(crate) struck: Struck,
-    /// Shims that routers wrote into.
+    /// Number of shims into which routers wrote.
     pub(crate) marked: u64,
 }
 
-/// Runs what `seed` stands for, and counts how often each kind of fault struck; `trace`: prints
-/// each datagram.
+/// Runs the plan of `seed`, and counts how often each kind of fault occurred. `trace` prints each
+/// datagram.
 ///
 /// # Errors
-/// What went wrong, for people.
+/// A description of what went wrong.
 pub(crate) fn run(crypto: &Crypto, seed: u64, trace: bool) -> Result<Report, String> {
     let plan = Plan::new(seed);
     let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| {

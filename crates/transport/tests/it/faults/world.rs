@@ -18,19 +18,21 @@ use super::ends::{End, ends, move_on, server_config};
 use super::path::{DATAGRAMS, EARLY_DATA, Flying, Path, SHORTAGE, Struck};
 use super::plan::{Incident, Move, Plan};
 
-/// Longer than any transfer may take: three outages and what the worst loss costs.
+/// Longer than any transfer can take: three outages and the cost of the worst loss.
 const LIMIT: Duration = Duration::from_secs(600);
-/// Steps without progress of time that no sane connection takes.
+/// Number of steps without progress of time that only a faulty connection would take.
 const STILL: u32 = 2000;
 
-/// An end that is gone after its idle timeout may answer the other's next packet with a reset.
+/// Returns true for an idle timeout. An end that has timed out may answer the other's next packet
+/// with a reset.
 fn timed_out(error: &ConnectionError) -> bool {
     [ConnectionError::TimedOut, ConnectionError::Reset].contains(error)
 }
 
-/// An error that no fault of a path causes: one end reports that the other breaks the rules.
+/// Returns true for an error that no fault of a path can cause, because it accuses the other end of
+/// breaking the rules.
 fn breaks_rules(error: &ConnectionError) -> bool {
-    // An application's close that packets of the handshake tell (RFC 9000 §10.2.3).
+    // An application's close that is sent in packets of the handshake (RFC 9000 §10.2.3).
     let closed = TransportErrorCode::APPLICATION_ERROR;
     let early = matches!(error, ConnectionError::PeerTransport(close) if close.code == closed);
     !early
@@ -46,11 +48,11 @@ fn breaks_rules(error: &ConnectionError) -> bool {
 /// How a simulation ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// All arrived, and both ends closed.
+    /// Everything arrived, and both ends closed.
     Complete,
-    /// An end was gone, and the other noticed.
+    /// One end was gone, and the other noticed.
     Noticed,
-    /// The path was dark or an end stood still, and nothing got through before the idle timeout.
+    /// The path was dead or an end was stopped, and nothing got through before the idle timeout.
     TimedOut,
 }
 
@@ -61,15 +63,15 @@ pub(crate) struct World {
     pub(super) addresses: Addresses,
     server: SocketAddr,
     pub(super) path: Path,
-    /// Arrived while an end slept.
+    /// Datagrams that arrived while an end slept.
     kept: Vec<Flying>,
     pub(super) random: Random,
     pub(super) incidents: Vec<(Duration, Incident)>,
-    /// When the handshake was over: incidents are counted from here.
+    /// When the handshake was complete, from which incidents are counted.
     pub(super) begun: Option<Instant>,
-    /// When an end was gone, what ends had failed by before.
+    /// Set when an end was gone, with the errors of both ends before then.
     pub(super) gone: Option<[Option<ConnectionError>; 2]>,
-    /// Where the client is to move to, as soon as it may.
+    /// The moves that the client must make as soon as it may.
     pub(super) moving: VecDeque<Move>,
     buffer: Vec<u8>,
     pub(super) config: EndpointConfig,
@@ -110,10 +112,10 @@ impl World {
         self
     }
 
-    /// Runs to the end.
+    /// Runs the simulation to its end.
     ///
     /// # Errors
-    /// What went wrong, for people.
+    /// A description of what went wrong.
     pub(crate) fn run(&mut self) -> Result<Outcome, String> {
         let end = self.now + LIMIT;
         let mut still = 0;
@@ -142,7 +144,7 @@ impl World {
         }
     }
 
-    /// How often each kind of fault struck.
+    /// Returns how often each kind of fault occurred.
     pub(crate) fn struck(&self) -> Struck {
         let mut struck = self.path.struck;
         for end in &self.ends {
@@ -153,12 +155,12 @@ impl World {
         struck
     }
 
-    /// Shims that routers wrote into.
+    /// Returns the number of shims into which routers wrote.
     pub(crate) fn marked(&self) -> u64 {
         self.path.marked
     }
 
-    /// What both ends report of the path, for people.
+    /// Returns both ends' reports of the path, for printing.
     fn reports(&self) -> [Option<String>; 2] {
         self.ends.each_ref().map(|end| {
             let (_, connection) = end.connection.as_ref()?;
@@ -171,7 +173,7 @@ impl World {
         })
     }
 
-    /// Both ends are over and forgotten, or gone.
+    /// Returns true if both ends are over and forgotten, or gone.
     fn is_over(&self) -> bool {
         self.ends
             .iter()
@@ -187,7 +189,7 @@ impl World {
         if done {
             return Ok(Outcome::Complete);
         }
-        // What came before an end was gone has no excuse by it.
+        // Errors before an end was gone can't be explained by this.
         let before = self.gone.as_ref().unwrap_or(&errors);
         if before.iter().all(Option::is_none) {
             return Ok(Outcome::Noticed);
@@ -227,7 +229,7 @@ impl World {
             .min()
     }
 
-    /// Timers, the application, and all that is to be sent.
+    /// Handles timers and the application, and sends everything that is due.
     fn drive(&mut self, side: usize) -> Result<(), String> {
         let end = &mut self.ends[side];
         if end.asleep_until.is_some_and(|at| at <= self.now) {
@@ -277,8 +279,8 @@ impl World {
                 self.plan.unread(side).is_zero() || reads_at.is_some_and(|at| at <= self.now);
             end.application.run(connection.streams(), reads)?;
             end.messages.run(connection)?;
-            // The client knows when both have everything: what it sent is acknowledged, what it
-            // wanted was read. For a server that reads late, `server_has_read` shows that.
+            // The client knows when both ends have everything: what it sent is acknowledged, and
+            // what it wanted was read. If the server reads late, `server_has_read` shows this.
             let open = connection.streams().open_streams();
             let all = end.application.is_done() && open == 0 && server_has_read;
             if side == CLIENT && all && connection.is_established() {
@@ -312,7 +314,7 @@ impl World {
         }
     }
 
-    /// A datagram meets its fate.
+    /// Sends a datagram, which the path may change or lose.
     fn send(&mut self, side: usize, local: Option<IpAddr>, address: SocketAddr, bytes: Vec<u8>) {
         let from = match side {
             CLIENT => self.addresses.source(local),
@@ -333,7 +335,7 @@ impl World {
                 continue;
             }
             if self.ends[to].asleep_until.is_some() {
-                // A socket's buffer.
+                // The size of a socket's buffer.
                 if self.kept.len() < 200 {
                     self.kept.push(datagram);
                 }
@@ -368,8 +370,8 @@ impl World {
                     end.endpoint.route(now, handle, connection);
                 }
             }
-            // The first one is the client's. Others begin with its first packet again, late, or
-            // after a restart.
+            // The first client is the simulated one. Others are caused by its first packet if this
+            // arrives late or after a restart.
             DatagramEvent::Incoming(incoming)
                 if end.connection.is_none() && end.error.is_none() =>
             {

@@ -1,5 +1,4 @@
-//! Datagrams as a capture file (pcapng, draft-ietf-opsawg-pcapng), with the headers that they had
-//! on no wire.
+//! Writes datagrams to a capture file (pcapng, draft-ietf-opsawg-pcapng), with made-up headers.
 
 use std::time::Duration;
 
@@ -10,21 +9,21 @@ const LINKTYPE_RAW: u16 = 101;
 const IPV4_HEADER: usize = 20;
 const UDP_HEADER: usize = 8;
 
-/// IPv4 address and port of an end, as the capture shows them.
+/// IPv4 address and port that the capture shows for the client.
 pub(crate) const CLIENT: ([u8; 4], u16) = ([192, 0, 2, 1], 50_000);
-/// The same of the server; 443 is where dissectors expect QUIC.
+/// The same for the server. Dissectors expect QUIC at port 443.
 pub(crate) const SERVER: ([u8; 4], u16) = ([192, 0, 2, 2], 443);
 
-/// A capture file of these datagrams.
+/// Returns a capture file of these datagrams.
 pub(crate) fn pcapng(passed: &[Passed]) -> Vec<u8> {
     let mut file = Vec::new();
-    // Section header: byte-order magic, version 1.0, length unknown.
+    // Section header: byte-order magic, version 1.0, unknown length.
     let mut body = 0x1a2b_3c4d_u32.to_le_bytes().to_vec();
     body.extend(1u16.to_le_bytes());
     body.extend(0u16.to_le_bytes());
     body.extend((-1i64).to_le_bytes());
     block(&mut file, 0x0a0d_0d0a, &body);
-    // One interface; times count microseconds by default.
+    // One interface. By default, times are in microseconds.
     let mut body = LINKTYPE_RAW.to_le_bytes().to_vec();
     body.extend(0u16.to_le_bytes());
     body.extend(0u32.to_le_bytes());
@@ -44,7 +43,7 @@ pub(crate) fn pcapng(passed: &[Passed]) -> Vec<u8> {
     file
 }
 
-/// Some day, so that times look like times.
+/// An arbitrary day, so that the times look realistic.
 fn micros(at: Duration) -> u64 {
     let day = Duration::from_secs(1_750_000_000);
     u64::try_from((day + at).as_micros()).unwrap()
@@ -60,7 +59,7 @@ fn block(file: &mut Vec<u8>, kind: u32, body: &[u8]) {
     file.extend(length.to_le_bytes());
 }
 
-/// The datagram as an IPv4 packet, checksums included.
+/// Returns the datagram as an IPv4 packet, including checksums.
 fn packet(passed: &Passed) -> Vec<u8> {
     let (from, to) = if passed.from_client {
         (CLIENT, SERVER)
@@ -94,7 +93,7 @@ fn packet(passed: &Passed) -> Vec<u8> {
     ip
 }
 
-/// The Internet checksum's sum (RFC 1071), not complemented.
+/// Returns the sum of the Internet checksum (RFC 1071), not complemented.
 fn sum(initial: u32, bytes: &[u8]) -> u16 {
     let mut sum = initial;
     for pair in bytes.chunks(2) {

@@ -1,21 +1,21 @@
-//! Data that both ends can make from a seed, and its hash.
+//! Data that both ends can generate from a seed, and its hash.
 
 use aws_lc_rs::digest::{Context, SHA256};
 
 use super::proxy::mix;
 use super::streams::{Fault, Receiver, Sender};
 
-/// Bytes made and written at a time.
+/// Bytes generated and written at a time.
 const PIECE: usize = 64 * 1024;
 
-/// SHA-256 and length of what went through a stream.
+/// SHA-256 and length of the data of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fingerprint {
     pub(crate) length: u64,
     pub(crate) sha256: Vec<u8>,
 }
 
-/// Writes `length` bytes that follow from `seed`, and finishes the stream.
+/// Writes `length` bytes generated from `seed`, and finishes the stream.
 pub(crate) async fn send(
     sender: &mut Sender,
     seed: u64,
@@ -47,7 +47,7 @@ pub(crate) async fn receive(receiver: &mut Receiver) -> Result<Fingerprint, Faul
     receive_and(receiver, |_| ()).await
 }
 
-/// Reads to the end, and tells `progress` after each piece how many bytes have come.
+/// Reads to the end, and after each piece calls `progress` with the number of bytes so far.
 pub(crate) async fn receive_and(
     receiver: &mut Receiver,
     mut progress: impl FnMut(u64),
@@ -65,7 +65,8 @@ pub(crate) async fn receive_and(
     })
 }
 
-/// Reads a stream whose first byte is a number of its own, to the end: the number, and the rest.
+/// Reads to the end a stream that begins with a number of one byte. Returns this number and the
+/// fingerprint of the rest.
 pub(crate) async fn receive_numbered(receiver: &mut Receiver) -> Result<(u8, Fingerprint), Fault> {
     let mut hash = Context::new(&SHA256);
     let (mut number, mut length) = (None, 0);

@@ -1,5 +1,5 @@
-//! What the tests share: both implementations behind one face, data with its hash, a path that
-//! misbehaves.
+//! Shared by the tests: a common interface to both implementations, data with its hash, and an
+//! unreliable path.
 
 pub(crate) mod capture;
 pub(crate) mod data;
@@ -13,10 +13,10 @@ use std::time::Duration;
 
 pub(crate) use until::until;
 
-/// What every test must be done in; none needs a tenth of it on an idle machine.
+/// Time limit for every test. On an idle machine, none needs a tenth of it.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Runs `test` to its end, within bounds.
+/// Runs `test` to completion within the time limit.
 pub(crate) async fn bounded<T>(test: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, test)
         .await

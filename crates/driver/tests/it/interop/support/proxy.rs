@@ -1,7 +1,7 @@
-//! A path between one client and one server that misbehaves by rule and seed.
+//! An unreliable path between one client and one server, controlled by rules and a seed.
 //!
-//! What becomes of the n-th datagram of a direction follows from the seed, the direction and n
-//! alone, not from the time of its arrival. Loopback only; the proxy ends when it is dropped.
+//! The fate of the n-th datagram of a direction only depends on the seed, the direction and n, and
+//! not on its time of arrival. This works on loopback only; the proxy ends when it is dropped.
 
 use std::collections::BinaryHeap;
 use std::io;
@@ -15,9 +15,9 @@ use tokio::time::Instant;
 
 /// Largest datagram that passes.
 const MAX_DATAGRAM: usize = 65_536;
-/// Datagrams on the way at a time; more are dropped, as at any queue.
+/// Datagrams that can be in flight at a time. Others are dropped, as by any queue.
 const MAX_HELD: usize = 16_384;
-/// Datagrams taken from a socket before the other's turn.
+/// Datagrams read from one socket before the other's turn.
 const BURST: usize = 64;
 
 /// A bijection of 64-bit numbers whose outputs look random (SplitMix64's finalizer).
@@ -28,27 +28,27 @@ pub(crate) fn mix(mut z: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// How a path treats datagrams. Shares are in thousandths.
+/// How a path treats datagrams. Probabilities are in thousandths.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Weather {
     pub(crate) drop: u16,
     pub(crate) duplicate: u16,
-    /// One to eight bits flip.
+    /// One to eight bits are flipped.
     pub(crate) corrupt: u16,
-    /// Held back for [`hold`](Self::hold), so that later ones overtake.
+    /// The datagram is held back for [`hold`](Self::hold), so that later ones overtake it.
     pub(crate) reorder: u16,
     pub(crate) hold: Duration,
-    /// Of every datagram, one way.
+    /// One-way delay of every datagram.
     pub(crate) delay: Duration,
-    /// Larger datagrams vanish, bytes of UDP payload.
+    /// Datagrams with more bytes of UDP payload are dropped.
     pub(crate) mtu: usize,
-    /// Datagrams vanish that no QUIC version 1 packet begins like, but a shim does (first byte 8 to
-    /// 15).
+    /// Datagrams are dropped if they begin like a shim (first byte 8 to 15), which no packet of
+    /// QUIC version 1 does.
     pub(crate) eats_shims: bool,
 }
 
 impl Weather {
-    /// Nothing happens.
+    /// A path without faults.
     pub(crate) const FAIR: Self = Self {
         drop: 0,
         duplicate: 0,
@@ -61,7 +61,7 @@ impl Weather {
     };
 }
 
-/// What happened to datagrams.
+/// How many datagrams suffered each fault.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Toll {
     pub(crate) passed: u64,
@@ -76,13 +76,13 @@ pub(crate) struct Toll {
 /// A datagram that passed, as it arrived at the proxy.
 #[derive(Clone, Debug)]
 pub(crate) struct Passed {
-    /// Since the proxy began.
+    /// Time since the proxy started.
     pub(crate) at: Duration,
     pub(crate) from_client: bool,
     pub(crate) bytes: Vec<u8>,
 }
 
-/// The proxy; clients send to [`address`](Self::address).
+/// The proxy. Clients send to its [`address`](Self::address).
 #[derive(Debug)]
 pub(crate) struct Proxy {
     address: SocketAddr,
@@ -95,18 +95,17 @@ struct Shared {
     weather: Weather,
     server: SocketAddr,
     toll: Toll,
-    /// The next datagram to the server leaves from a new port, as after a NAT's restart.
+    /// The next datagram to the server will be sent from a new port, as after a restart of a NAT.
     rebind: Option<Ipv4Addr>,
     passed: Option<Vec<Passed>>,
 }
 
-/// What becomes of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Fate {
     drop: bool,
     duplicate: bool,
     reorder: bool,
-    /// Draws the bits that flip.
+    /// Random number that selects the flipped bits.
     corrupt: Option<u64>,
 }
 
@@ -135,11 +134,11 @@ fn corrupt(bytes: &mut [u8], mut draw: u64) {
     }
 }
 
-/// A datagram on its way.
+/// A datagram in flight.
 #[derive(Debug, PartialEq, Eq)]
 struct Held {
     due: Instant,
-    /// Order among those due at once.
+    /// Order among datagrams due at the same time.
     serial: u64,
     from_client: bool,
     bytes: Vec<u8>,
@@ -147,7 +146,7 @@ struct Held {
 
 impl Ord for Held {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        // The heap gives the greatest first: that is to be the earliest.
+        // The heap returns the greatest entry first, which must be the earliest datagram.
         (other.due, other.serial).cmp(&(self.due, self.serial))
     }
 }
@@ -159,7 +158,6 @@ impl PartialOrd for Held {
 }
 
 impl Proxy {
-    /// A path to `server`.
     pub(crate) async fn start(server: SocketAddr, weather: Weather, seed: u64) -> Self {
         let shared = Arc::new(Mutex::new(Shared {
             weather,
@@ -190,7 +188,7 @@ impl Proxy {
         }
     }
 
-    /// Where clients send.
+    /// Returns the address to which clients send.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
@@ -199,7 +197,7 @@ impl Proxy {
         lock(&self.shared)
     }
 
-    /// Ends it, and waits until its sockets are closed. Returns what happened.
+    /// Ends the proxy, waits until its sockets are closed, and returns the counts of faults.
     pub(crate) async fn end(mut self) -> Toll {
         self.task.abort();
         let _ = (&mut self.task).await;
@@ -210,13 +208,13 @@ impl Proxy {
         self.lock().weather = weather;
     }
 
-    /// From now on the client's datagrams go to another server.
+    /// From now on, sends the client's datagrams to another server.
     pub(crate) fn set_server(&self, server: SocketAddr) {
         self.lock().server = server;
     }
 
-    /// From now on the server sees the client at another port, and what it sends to the old one is
-    /// lost.
+    /// From now on, the server sees the client at another port, and what it sends to the old port
+    /// is lost.
     pub(crate) fn rebind(&self) {
         self.rebind_at(Ipv4Addr::LOCALHOST);
     }
@@ -235,7 +233,7 @@ impl Proxy {
         self.lock().passed = Some(Vec::new());
     }
 
-    /// The copies.
+    /// Returns the copies.
     pub(crate) fn take_record(&self) -> Vec<Passed> {
         self.lock().passed.take().unwrap_or_default()
     }
@@ -258,13 +256,13 @@ async fn bind() -> io::Result<UdpSocket> {
 /// The proxy's task.
 struct Path {
     shared: Arc<Mutex<Shared>>,
-    /// Towards the client.
+    /// Socket on the client's side.
     front: UdpSocket,
-    /// Towards the server.
+    /// Socket on the server's side.
     back: UdpSocket,
     client: Option<SocketAddr>,
     seed: u64,
-    /// Datagrams so far, from the server and from the client.
+    /// Number of datagrams so far from the server and from the client.
     counts: [u64; 2],
     held: BinaryHeap<Held>,
     serial: u64,
@@ -291,7 +289,7 @@ impl Path {
         }
     }
 
-    /// Takes what has arrived from one side.
+    /// Receives what has arrived from one side.
     async fn take(&mut self, from_client: bool, buffer: &mut [u8]) {
         for _ in 0..BURST {
             let socket = if from_client { &self.front } else { &self.back };
@@ -302,7 +300,8 @@ impl Path {
                     }
                     self.judge(from_client, &buffer[..length]).await;
                 }
-                // A refused datagram of ours shows as an error; only an empty queue ends the turn.
+                // An ICMP refusal of an earlier datagram is also reported as an error, so only an
+                // empty queue ends the turn.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(_) => {}
             }
@@ -356,7 +355,7 @@ impl Path {
         for copy in 0..=u32::from(fate.duplicate) {
             self.serial += 1;
             self.held.push(Held {
-                // The copy comes a little later, as over another route.
+                // The copy arrives a little later, as over another route.
                 due: due + Duration::from_millis(1) * copy,
                 serial: self.serial,
                 from_client,
@@ -365,7 +364,7 @@ impl Path {
         }
     }
 
-    /// Sends on what is due.
+    /// Sends the datagrams that are due.
     async fn release(&mut self) {
         let now = Instant::now();
         while let Some(first) = self.held.peek() {
@@ -375,7 +374,7 @@ impl Path {
             let Some(held) = self.held.pop() else {
                 return;
             };
-            // What the kernel refuses is lost, like any datagram.
+            // What the kernel refuses counts as lost.
             let _ = if held.from_client {
                 let server = lock(&self.shared).server;
                 self.back.send_to(&held.bytes, server).await

@@ -1,4 +1,4 @@
-//! Streams of either implementation behind one face.
+//! A common interface to streams of either implementation.
 
 use std::io;
 
@@ -18,7 +18,6 @@ pub(crate) enum Fault {
     Reset(u64),
     /// It had ended before.
     Closed,
-    /// The connection ended.
     Lost(End),
 }
 
@@ -131,7 +130,7 @@ impl Receiver {
         })
     }
 
-    /// By tokio's trait.
+    /// Reads using tokio's trait.
     pub(crate) async fn read_io(&mut self, out: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::Ours(stream) => AsyncReadExt::read(stream, out).await,
@@ -139,7 +138,7 @@ impl Receiver {
         }
     }
 
-    /// Waits until the writer has reset it (its code) or cannot any more.
+    /// Waits until the writer has reset it (its code) or cannot do so any more.
     pub(crate) async fn received_reset(&mut self) -> Result<Option<u64>, Fault> {
         match self {
             Self::Ours(stream) => Ok(stream.received_reset().await?),
@@ -160,7 +159,6 @@ impl Receiver {
         }
     }
 
-    /// Everything to the end.
     pub(crate) async fn read_to_end(&mut self) -> Result<Vec<u8>, Fault> {
         let mut all = Vec::new();
         while let Some(chunk) = self.read_chunk().await? {

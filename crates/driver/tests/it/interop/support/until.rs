@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-/// Waits for a condition without an event: counters of the other stacks, which are polled. The
-/// caller bounds the whole.
+/// Polls a condition that has no event, such as the counters of other stacks. The caller limits the
+/// time.
 pub(crate) async fn until(condition: impl Fn() -> bool) {
     while !condition() {
         tokio::time::sleep(Duration::from_millis(2)).await;

@@ -10,14 +10,14 @@ use rustls::pki_types::CertificateDer;
 
 use super::super::streams::{Receiver, Sender};
 
-/// A connection.
+/// A connection of either implementation.
 #[derive(Clone, Debug)]
 pub(crate) enum Connection {
     Ours(driver::Connection),
     Quinn(quinn::Connection),
 }
 
-/// Why a connection ended, in words of neither implementation.
+/// Why a connection ended, independent of the implementation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     /// The peer's application closed it.
@@ -38,7 +38,7 @@ pub(crate) enum End {
 
 impl From<ConnectionError> for End {
     fn from(error: ConnectionError) -> Self {
-        // Tests compare codes; who looks into a failure wants the words.
+        // Tests only compare codes, but the message helps when looking into a failure.
         eprintln!("our side: {error}");
         match error {
             ConnectionError::Transport(error) => Self::Transport(error.code.0),
@@ -146,7 +146,7 @@ impl Connection {
         }
     }
 
-    /// The protocol that was agreed, and at a server the name that the client asked for.
+    /// Returns the negotiated protocol and, at a server, the name that the client requested.
     pub(crate) fn agreed(&self) -> (Option<Vec<u8>>, Option<String>) {
         match self {
             Self::Ours(connection) => {
@@ -161,7 +161,7 @@ impl Connection {
         }
     }
 
-    /// The peer's certificates in DER.
+    /// Returns the peer's certificates in DER.
     pub(crate) fn certificates(&self) -> Vec<Vec<u8>> {
         match self {
             Self::Ours(connection) => connection.peer_certificates(),
@@ -173,7 +173,7 @@ impl Connection {
         }
     }
 
-    /// Asks for new keys; nothing happens if the last update is not over.
+    /// Starts a key update. This has no effect while the previous update is in progress.
     pub(crate) fn update_keys(&self) {
         match self {
             Self::Ours(connection) => {
@@ -183,7 +183,7 @@ impl Connection {
         }
     }
 
-    /// Largest datagram that this side sends, bytes of UDP payload.
+    /// Returns the largest datagram that this side sends, in bytes of UDP payload.
     pub(crate) fn mtu(&self) -> u16 {
         match self {
             Self::Ours(connection) => connection.path_report().mtu,
@@ -191,7 +191,7 @@ impl Connection {
         }
     }
 
-    /// Ours, for what only ours tells.
+    /// Returns the connection if it is ours, for what only our implementation reports.
     pub(crate) fn ours(&self) -> Option<&driver::Connection> {
         match self {
             Self::Ours(connection) => Some(connection),

@@ -8,7 +8,7 @@ use pathmark_driver as driver;
 
 use super::{Connection, End, Options, Stack, loopback};
 
-/// Connection ids that any server may have given, so that one answers for another.
+/// Accepts connection IDs from any server, so that one server responds to another's.
 struct AnyIds;
 
 impl quinn::ConnectionIdGenerator for AnyIds {
@@ -56,7 +56,7 @@ impl Server {
                 let mut config = quinn::EndpointConfig::default();
                 if let Some(keys) = &options.key {
                     config.reset_key(Arc::clone(&keys.quinn));
-                    // By default it drops ids that are none of its own without a word.
+                    // By default, quinn silently drops packets with IDs that it didn't issue.
                     config.cid_generator(|| Box::new(AnyIds));
                 }
                 Self::quinn_at(config, options, at)
@@ -85,7 +85,7 @@ impl Server {
         }
     }
 
-    /// The next connection, its handshake complete.
+    /// Returns the next connection after its handshake is complete.
     pub(crate) async fn accept(&self) -> Result<Connection, End> {
         match self {
             Self::Ours(endpoint) => {
@@ -117,7 +117,7 @@ impl Client {
         }
     }
 
-    /// Goes on at another socket.
+    /// Moves the endpoint to another socket.
     pub(crate) fn rebind(&self, socket: std::net::UdpSocket) {
         match self {
             Self::Ours(endpoint) => endpoint.rebind(socket).unwrap(),

@@ -1,4 +1,4 @@
-//! Certificates that the tests make.
+//! Certificates that the tests generate.
 
 use std::sync::{Arc, OnceLock};
 
@@ -8,7 +8,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
 use super::NAME;
 
-/// A certificate authority and the server that it certifies.
+/// A certificate authority and a server that it has certified.
 pub(crate) struct Identity {
     pub(crate) authority: CertificateDer<'static>,
     pub(crate) chain: Vec<CertificateDer<'static>>,
@@ -33,13 +33,13 @@ impl Identity {
         }
     }
 
-    /// The one that clients trust.
+    /// The authority that clients trust.
     pub(crate) fn trusted() -> &'static Self {
         static IDENTITY: OnceLock<Identity> = OnceLock::new();
         IDENTITY.get_or_init(|| Self::new("a trusted authority"))
     }
 
-    /// The same with unnecessary certificates: more than three first datagrams hold.
+    /// The same with additional certificates, so that they don't fit into three initial datagrams.
     pub(crate) fn long() -> &'static Self {
         static IDENTITY: OnceLock<Identity> = OnceLock::new();
         IDENTITY.get_or_init(|| {
@@ -53,7 +53,7 @@ impl Identity {
         })
     }
 
-    /// One that they do not know.
+    /// An authority that clients don't know.
     pub(crate) fn foreign() -> &'static Self {
         static IDENTITY: OnceLock<Identity> = OnceLock::new();
         IDENTITY.get_or_init(|| Self::new("a foreign authority"))

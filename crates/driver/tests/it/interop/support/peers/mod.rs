@@ -1,4 +1,4 @@
-//! Clients, servers and connections of either implementation behind one face.
+//! A common interface to clients, servers and connections of either implementation.
 
 mod connection;
 mod endpoints;
@@ -18,7 +18,7 @@ pub(crate) use returning::Returning;
 
 /// The application protocol of the tests.
 pub(crate) const ALPN: &[u8] = b"interop";
-/// What the servers' certificates name.
+/// The name in the servers' certificates.
 pub(crate) const NAME: &str = "server.test";
 
 /// An implementation.
@@ -29,23 +29,24 @@ pub(crate) enum Stack {
 }
 
 impl Stack {
-    /// Its servers end connections whose first packet was damaged (PROTOCOL_VIOLATION).
+    /// Returns true if its servers end connections whose first packet was damaged
+    /// (PROTOCOL_VIOLATION).
     pub(crate) fn ends_what_begins_damaged(self) -> bool {
         self == Self::Quinn
     }
 
-    /// Its clients acknowledge packets whose marks they do not count.
+    /// Returns true if its clients acknowledge packets without counting their ECN marks.
     #[expect(clippy::unused_self, reason = "of other stacks some do")]
     pub(crate) const fn misses_marks(self) -> bool {
         false
     }
 }
 
-/// Client and server of different making: (client, server).
+/// (client, server) of different implementations.
 pub(crate) const STRANGERS: [(Stack, Stack); 2] =
     [(Stack::Ours, Stack::Quinn), (Stack::Quinn, Stack::Ours)];
 
-/// The same, and ours with itself.
+/// The same, and our client with our server.
 pub(crate) const PAIRINGS: [(Stack, Stack); 3] = [
     (Stack::Ours, Stack::Quinn),
     (Stack::Quinn, Stack::Ours),

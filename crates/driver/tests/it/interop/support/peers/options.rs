@@ -1,4 +1,4 @@
-//! How an endpoint is set up, in the form that each implementation wants.
+//! Options of an endpoint, converted for each implementation.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,28 +13,27 @@ use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 
 use super::{ALPN, Identity, NAME};
 
-/// How an endpoint is set up. Everything else is at its default.
+/// Options of an endpoint. Everything else has its default value.
 #[derive(Clone)]
 pub(crate) struct Options {
     pub(crate) identity: &'static Identity,
     pub(crate) alpn: &'static [u8],
     /// The name that a client expects in the certificate.
     pub(crate) name: &'static str,
-    /// Server: every client proves its address first.
+    /// At a server: every client must prove its address first.
     pub(crate) retry: bool,
     pub(crate) idle: Option<Duration>,
     pub(crate) keep_alive: Option<Duration>,
     /// Packets are sealed with ChaCha20-Poly1305.
     pub(crate) chacha20: bool,
-    /// Early data is offered, and taken.
     pub(crate) early_data: bool,
-    /// Unreliable datagrams are taken.
+    /// Unreliable datagrams are accepted.
     pub(crate) datagrams: bool,
-    /// Server: the key of tokens and resets, for one that is to know another's.
+    /// At a server: the key of tokens and resets, for a server that shares another's.
     pub(crate) key: Option<EndpointKeys>,
 }
 
-/// The key of tokens and resets in both implementations' form.
+/// The key of tokens and resets, in the form of either implementation.
 #[derive(Clone)]
 pub(crate) struct EndpointKeys {
     pub(crate) ours: SharedEndpointKey,
@@ -66,7 +65,7 @@ impl Options {
         config.max_idle_timeout = self.idle;
         config.keep_alive = self.keep_alive;
         config.datagrams.receive_bytes = if self.datagrams { 1 << 20 } else { 0 };
-        // As far as the other stack goes, whatever a loopback interface carries.
+        // The same limit as that of the other stack, although loopback interfaces carry more.
         config.max_mtu = Some(1472);
         Arc::new(config)
     }
@@ -113,7 +112,7 @@ impl Options {
         driver::ClientConfig::new(Arc::new(tls), self.transport())
     }
 
-    /// What rustls makes of the options for a server.
+    /// Returns rustls's configuration of a server with these options.
     pub(crate) fn rustls_server(&self) -> rustls::ServerConfig {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let mut tls = rustls::ServerConfig::builder_with_provider(provider)
@@ -134,7 +133,7 @@ impl Options {
         config
     }
 
-    /// What rustls makes of the options for a client.
+    /// Returns rustls's configuration of a client with these options.
     pub(crate) fn rustls_client(&self) -> rustls::ClientConfig {
         let mut provider = rustls::crypto::aws_lc_rs::default_provider();
         if self.chacha20 {
@@ -152,7 +151,7 @@ impl Options {
     }
 
     pub(crate) fn quinn_client(&self) -> quinn::ClientConfig {
-        // Initial packets are sealed with AES-128 in any case.
+        // Initial packets are always sealed with AES-128.
         let initial = rustls::crypto::aws_lc_rs::cipher_suite::TLS13_AES_128_GCM_SHA256;
         let initial = initial
             .tls13()

@@ -1,10 +1,10 @@
-//! A client and a server, connected.
+//! A connected client and server.
 
 use std::net::SocketAddr;
 
 use super::{Client, Connection, Options, Server, Stack, loopback};
 
-/// Two connected ends, and the endpoints that keep them.
+/// Two connected ends, and the endpoints that keep them alive.
 #[derive(Debug)]
 pub(crate) struct Pair {
     pub(crate) client: Connection,
@@ -14,14 +14,14 @@ pub(crate) struct Pair {
 }
 
 impl Pair {
-    /// Connects the two stacks, (client, server), with nothing in between.
+    /// Connects the two stacks, (client, server), directly.
     pub(crate) async fn new(stacks: (Stack, Stack), options: &Options) -> Self {
         let server = Server::start(stacks.1, options);
         let address = server.address();
         Self::to(stacks.0, server, address, options).await
     }
 
-    /// Connects a client to `server` by `address`.
+    /// Connects a client to `server` through `address`.
     pub(crate) async fn to(
         client: Stack,
         server_endpoint: Server,

@@ -1,4 +1,4 @@
-//! Clients that come back.
+//! Clients that connect again.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -8,10 +8,10 @@ use pathmark_driver as driver;
 
 use super::{Connection, NAME, Options, Stack, loopback};
 
-/// Says whether a server took early data, once it is known.
+/// Resolves to whether the server accepted early data.
 pub(crate) type Taken = Pin<Box<dyn Future<Output = bool> + Send>>;
 
-/// A client that remembers sessions from one connection to the next.
+/// A client that remembers sessions between connections.
 pub(crate) enum Returning {
     Ours(driver::Endpoint, driver::ClientConfig),
     Quinn(quinn::Endpoint, quinn::ClientConfig),
@@ -44,8 +44,8 @@ impl Returning {
         }
     }
 
-    /// A connection before its handshake is complete, and whether the server takes what is sent
-    /// then. The server is one that this has met.
+    /// Connects to a server that this client has met before. Returns the connection before its
+    /// handshake is complete, and whether the server accepts the data sent before then.
     pub(crate) fn connect_early(&self, server: SocketAddr) -> (Connection, Taken) {
         match self {
             Self::Ours(endpoint, config) => {
