@@ -189,7 +189,7 @@ pub(crate) trait ExplicitLaw: fmt::Debug + Send {
         let _ = (now, path, rounds);
     }
 
-    /// Returns granted bytes beyond `window`. `rules` is true if the law is in control.
+    /// Gives back granted bytes beyond `window`. `rules` is true if the law is in control.
     fn give_back(&mut self, now: Instant, path: &mut Path, window: u64, rules: bool);
 
     /// Gives up part of a granted window because of losses, while in control, and continues with
