@@ -16,7 +16,7 @@ pub struct CloudMetrics {
     pub refused: u64,
     /// Upstream routers that were forgotten.
     pub forgotten: u64,
-    /// How often others were found to keep a cloud's queue full, so that senders were left to
-    /// compete with them as CUBIC does.
+    /// How often others were found to keep a cloud's queue full, so that senders had to compete
+    /// with them like CUBIC.
     pub crowded: u64,
 }
