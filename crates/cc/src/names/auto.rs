@@ -10,11 +10,11 @@ use crate::supervise::FallbackLaw;
 /// Options of `auto`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct AutoConfig {
-    /// Initial window in packets; RFC 9002's if `None`.
+    /// Initial window in packets, or RFC 9002's with `None`.
     pub(super) initial_window: Option<u32>,
-    /// The law where no router answers.
+    /// Law used while no router answers.
     pub(super) fallback: FallbackLaw,
-    /// Asks routers for a rate to start with.
+    /// True if it asks routers for a starting rate.
     pub(super) asks_start: bool,
 }
 
@@ -28,7 +28,7 @@ impl Default for AutoConfig {
     }
 }
 
-/// The table of them.
+/// Table of these options.
 pub(super) const AUTO: &[Knob<AutoConfig>] = &[
     Knob {
         key: "iw",

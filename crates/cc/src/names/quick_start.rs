@@ -8,15 +8,15 @@ use crate::quick_start::AfterGrant;
 use crate::standard::cubic::BETA_2008_PPM;
 use crate::standard::slow_start::MAX_SSTHRESH;
 
-/// What `rate` takes.
+/// Values of `rate`.
 const RATE: &str = "the rate that is asked for, such as 1Gbit, or `auto`: as much as can be used";
 
 /// Options of ADA.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct AdaConfig {
-    /// Initial window in packets; RFC 9002's if `None`.
+    /// Initial window in packets, or RFC 9002's with `None`.
     pub(super) initial_window: Option<u32>,
-    /// The rate to ask for, in bytes of IP packets per second.
+    /// Rate to ask for in bytes of IP packets per second, or as much as can be used with `None`.
     pub(super) rate: Option<u64>,
 }
 

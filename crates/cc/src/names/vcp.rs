@@ -17,11 +17,11 @@ use crate::vcp::{AiBase, AiGrowth, VcpParams, Wlte};
 pub(super) struct VcpConfig {
     pub(super) params: VcpParams,
     pub(super) wlte: Option<Wlte>,
-    /// Asks routers for a rate to start with.
+    /// True if it asks routers for a starting rate.
     pub(super) asks_start: bool,
-    /// The papers' sender, without any rule of this library's.
+    /// True for the papers' sender, without any of this library's rules.
     pub(super) published: bool,
-    /// That sender runs on a TCP with SACK.
+    /// True if this sender uses a TCP with SACK.
     pub(super) sack: bool,
 }
 
@@ -264,7 +264,7 @@ pub(super) const WLTE: &[Knob<VcpConfig>] = &[Knob {
     show: |config| show_switch(config.wlte.is_some_and(|wlte| wlte.pure)),
 }];
 
-/// A measuring interval.
+/// Parses a measuring interval.
 pub(super) fn interval(text: &str) -> Option<Duration> {
     let interval = duration(text)?;
     (Duration::from_millis(1)..=Duration::from_millis(65_535))

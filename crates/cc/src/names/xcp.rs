@@ -151,10 +151,10 @@ pub(super) const SENDER: &[Knob<XcpParams>] = &[
     },
 ];
 
-/// A sender's parameters.
+/// Parses a sender's parameters.
 ///
-/// # Errors
-/// As the options', and where options of this library's rules stand with `paper`.
+/// # Errors Returns errors of the options, or a conflict if options of this library's rules are
+/// combined with `paper`, or `fallback=bbr` with `pace=no`.
 pub(super) fn sender(name: &'static str, options: Option<&str>) -> Result<XcpParams, ParseError> {
     let mut params = XcpParams::default();
     knob::apply(name, &[SENDER], &mut params, options)?;
@@ -278,7 +278,7 @@ pub(super) const LINK: &[Knob<XcpLinkParams>] = &[
     },
 ];
 
-/// What a port is called.
+/// Returns the name of a port's law.
 pub(super) const fn link_name(params: &XcpLinkParams) -> &'static str {
     match params.clouds {
         Some(_) => "xcp-i",
@@ -286,7 +286,7 @@ pub(super) const fn link_name(params: &XcpLinkParams) -> &'static str {
     }
 }
 
-/// Tables of options of a port.
+/// Returns the tables of a port's options.
 pub(super) const fn link_knobs(params: &XcpLinkParams) -> Knobs<'static, XcpLinkParams> {
     match params.clouds {
         Some(_) => &[LINK, CLOUDS],
@@ -304,7 +304,7 @@ fn show_exact(params: &XcpLinkParams, show: impl FnOnce(&ExactEstimate) -> Strin
     show(exact.unwrap_or(&ExactEstimate::default()))
 }
 
-/// Options of a port that looks for clouds.
+/// Options of a port that detects clouds.
 pub(super) const CLOUDS: &[Knob<XcpLinkParams>] = &[
     Knob {
         key: "estimate",
