@@ -279,7 +279,8 @@ impl LinkAlgorithm {
 
     /// Parses a name, which can be followed by options in brackets.
     ///
-    /// # Errors Returns a [`ParseError`] that describes the problem and suggests a solution.
+    /// # Errors
+    /// Returns a [`ParseError`] that describes the problem and suggests a solution.
     pub fn parse(text: &str) -> Result<Self, ParseError> {
         let (name, options) = knob::split(text)?;
         let law = match name {

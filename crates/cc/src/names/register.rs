@@ -38,8 +38,9 @@ impl Algorithm {
     /// is the signal that the law reads. `build` creates a controller for a path that begins at the
     /// given time, with datagrams of the given number of bytes of UDP payload.
     ///
-    /// # Errors Returns a [`RegisterError`] if the name is invalid or already taken, or if `hears`
-    /// has an invalid protocol number.
+    /// # Errors
+    /// Returns a [`RegisterError`] if the name is invalid or already taken, or if `hears` has an
+    /// invalid protocol number.
     pub fn register(
         name: &'static str,
         hears: Option<Explicit>,
@@ -59,8 +60,9 @@ impl LinkAlgorithm {
     /// ([`Algorithm::port`]). `build` creates a controller for a port that starts at the given time
     /// with the given bytes per second; the last argument is a seed.
     ///
-    /// # Errors Returns a [`RegisterError`] if the name is invalid or already taken, or if `kind`
-    /// is invalid.
+    /// # Errors
+    /// Returns a [`RegisterError`] if the name is invalid or already taken, or if `kind` is
+    /// invalid.
     pub fn register(
         name: &'static str,
         kind: u8,

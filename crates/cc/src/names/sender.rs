@@ -159,7 +159,8 @@ impl Algorithm {
 
     /// Parses a name, which can be followed by options in brackets.
     ///
-    /// # Errors Returns a [`ParseError`] that describes the problem and suggests a solution.
+    /// # Errors
+    /// Returns a [`ParseError`] that describes the problem and suggests a solution.
     pub fn parse(text: &str) -> Result<Self, ParseError> {
         let (name, options) = knob::split(text)?;
         let law = match name {

@@ -153,8 +153,9 @@ pub(super) const SENDER: &[Knob<XcpParams>] = &[
 
 /// Parses a sender's parameters.
 ///
-/// # Errors Returns errors of the options, or a conflict if options of this library's rules are
-/// combined with `paper`, or `fallback=bbr` with `pace=no`.
+/// # Errors
+/// Returns errors of the options, or a conflict if options of this library's rules are combined
+/// with `paper`, or `fallback=bbr` with `pace=no`.
 pub(super) fn sender(name: &'static str, options: Option<&str>) -> Result<XcpParams, ParseError> {
     let mut params = XcpParams::default();
     knob::apply(name, &[SENDER], &mut params, options)?;

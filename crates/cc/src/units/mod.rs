@@ -119,8 +119,9 @@ impl Units {
 
     /// Parses a quantity, and returns it in its smallest unit.
     ///
-    /// # Errors Returns the first of these: an unknown unit, not a number, a part below the
-    /// smallest unit, or a number that exceeds the type's maximum.
+    /// # Errors
+    /// Returns the first of these: an unknown unit, not a number, a part below the smallest unit,
+    /// or a number that exceeds the type's maximum.
     pub fn read<'a, T: TryFrom<u128>>(&self, text: &'a str) -> Result<T, ReadError<'a>> {
         let text = text.trim();
         let end = text.find(|c: char| !matches!(c, '0'..='9' | '.' | '_'));
