@@ -26,7 +26,6 @@ pub(crate) struct Judge {
     translated: u64,
     /// Consecutive round trips in favor of a change.
     rounds: u32,
-    /// Time of the last change.
     changed: Option<Instant>,
     /// Minimum number of round trips before the next change.
     stay: u32,
@@ -90,7 +89,6 @@ impl Judge {
         self.changed.is_none_or(|at| now >= at + patience)
     }
 
-    /// Handles a change of the law.
     pub(crate) fn on_change(&mut self, now: Instant, srtt: Duration) {
         let soon = self
             .changed

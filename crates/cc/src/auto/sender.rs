@@ -37,7 +37,6 @@ const FAMILIAR_ROUNDS: u32 = 32;
 /// one.
 const PATIENCE_ROUNDS: u32 = 3;
 
-/// The active law.
 #[derive(Clone, Debug)]
 enum Law {
     Xcp(XcpLaw),

@@ -43,7 +43,6 @@ pub(crate) fn div_rem(wide: u128, divisor: u128) -> (u64, u128) {
 pub(crate) struct Carry(u128);
 
 impl Carry {
-    /// No remainder.
     pub(crate) const NONE: Self = Self(0);
 
     /// Adds `numerator / divisor` and returns the whole part of the sum.
@@ -59,7 +58,6 @@ impl Carry {
         whole
     }
 
-    /// Discards the remainder.
     pub(crate) fn clear(&mut self) {
         self.0 = 0;
     }

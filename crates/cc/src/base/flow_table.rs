@@ -22,21 +22,18 @@ impl<T: Copy, const SETS: usize, const WAYS: usize, const BIT: u32> FlowTable<T,
         }
     }
 
-    /// Returns the number of a hash's set.
     #[inline]
     pub(crate) const fn index(flow_hash: u32) -> usize {
         // Hashes may be weak in some bits, so mix all of them.
         (flow_hash.wrapping_mul(0x9E37_79B1) >> BIT) as usize % SETS
     }
 
-    /// Returns the places of a hash.
     #[inline]
     #[allow(clippy::indexing_slicing, reason = "an index is less than SETS")]
     pub(crate) const fn set(&self, flow_hash: u32) -> &[T; WAYS] {
         &self.sets[Self::index(flow_hash)]
     }
 
-    /// Returns the places of a hash for modification.
     #[inline]
     #[allow(clippy::indexing_slicing, reason = "an index is less than SETS")]
     pub(crate) const fn set_mut(&mut self, flow_hash: u32) -> &mut [T; WAYS] {
@@ -51,13 +48,11 @@ impl<T: Copy, const SETS: usize, const WAYS: usize, const BIT: u32> FlowTable<T,
         Some(Self::index(flow_hash) * WAYS + way)
     }
 
-    /// Returns all places, ordered by set.
     #[inline]
     pub(crate) const fn all(&self) -> &[T] {
         self.sets.as_flattened()
     }
 
-    /// Returns all places for modification, ordered by set.
     #[inline]
     pub(crate) const fn all_mut(&mut self) -> &mut [T] {
         self.sets.as_flattened_mut()
@@ -65,13 +60,11 @@ impl<T: Copy, const SETS: usize, const WAYS: usize, const BIT: u32> FlowTable<T,
 }
 
 impl<T: Copy, const SETS: usize, const BIT: u32> FlowTable<T, SETS, 1, BIT> {
-    /// Returns the only place of a hash.
     #[inline]
     pub(crate) const fn get(&self, flow_hash: u32) -> &T {
         &self.set(flow_hash)[0]
     }
 
-    /// Returns the only place of a hash for modification.
     #[inline]
     pub(crate) const fn get_mut(&mut self, flow_hash: u32) -> &mut T {
         &mut self.set_mut(flow_hash)[0]
@@ -95,7 +88,6 @@ mod tests {
         Some(place)
     }
 
-    /// Returns four flows of a set.
     fn of_set(set: usize) -> [u32; 4] {
         let mut flows = (0..).filter(|flow| Aged::index(*flow) == set);
         [(); 4].map(|()| flows.next().unwrap())

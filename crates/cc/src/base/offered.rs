@@ -26,7 +26,6 @@ impl Offered {
         }
     }
 
-    /// Begins an interval.
     pub(crate) const fn begin(&mut self) {
         self.since_us = 0;
         self.before = 0;

@@ -55,7 +55,6 @@ pub(crate) struct RttSketch {
     buckets: Box<[Bucket]>,
     /// Bytes of all packets, with or without a stated RTT.
     all: u64,
-    /// Bytes of packets with a stated RTT.
     stated: u64,
     /// Time in which `all` arrived, decayed in the same way, and the current tick's length, in µs.
     over: u64,
@@ -77,12 +76,10 @@ impl RttSketch {
         }
     }
 
-    /// Returns the bytes with a stated RTT.
     pub(crate) const fn stated(&self) -> u64 {
         self.stated
     }
 
-    /// Returns the bytes of all packets.
     pub(crate) const fn all(&self) -> u64 {
         self.all
     }

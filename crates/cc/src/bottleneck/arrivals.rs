@@ -15,16 +15,13 @@ const GROWTH_ROUNDS: usize = 4;
 /// A round trip with fewer packets counts as one with few packets.
 const FEW_PACKETS: u64 = 24;
 
-/// Delivery rates of recent round trips.
 #[derive(Clone, Debug)]
 pub(super) struct Arrivals {
     since: Instant,
-    /// Bytes in the current round trip.
     bytes: u64,
     packets: u64,
     /// True if the window limited the sender in the current round trip.
     limited: bool,
-    /// Packets in the previous round trip.
     last_packets: u64,
     /// Bytes per second in each of the previous round trips, starting with the latest.
     rates: [u64; GROWTH_ROUNDS],
@@ -113,13 +110,11 @@ impl Arrivals {
         self.most_bytes = [0; 2];
     }
 
-    /// Returns true if the delivery rate has grown over the last few round trips.
     pub(super) const fn is_growing(&self) -> bool {
         let [latest, .., oldest] = self.rates;
         latest > oldest.saturating_add(oldest / GROWTH)
     }
 
-    /// Returns true if only few packets are in flight.
     pub(super) const fn are_few(&self) -> bool {
         self.delivered() > 0 && self.last_packets < FEW_PACKETS
     }

@@ -19,7 +19,6 @@ const LOWER_PACKETS: u64 = 2048;
 const TWICE_ROUNDS: u32 = 60;
 /// Round trips without a trial after a false alarm, doubled for each further one.
 const CALM_ROUNDS: u32 = 10;
-/// Round trips without a trial after an attestation.
 const ATTESTED_ROUNDS: u32 = 40;
 const MOST_DOUBLINGS: u32 = 5;
 /// If losses during a trial correlate with long delays by this many standard deviations, they are
@@ -30,7 +29,7 @@ const UNLIKELY: u64 = 3;
 const CERTAIN: u64 = 5;
 const LEANING_PPM: u64 = 10_000;
 /// If loss is declared, a trial waits this many round trips for growth, while the window has fewer
-/// packets than [`GROWTH_WINDOW`], arrivals grow, or the window is at least twice what arrives.
+/// packets than [`GROWTH_WINDOW`], arrivals grow, or the window is at least twice the arrivals.
 pub(super) const WAIT_ROUNDS: u32 = 32;
 const GROWTH_WINDOW: u64 = 1024;
 /// CUBIC starts with at most this share of the previous window, as after any loss (RFC 9438 §4.6).
@@ -219,7 +218,7 @@ impl HiddenHop {
         // Arrivals per round trip include those from the overflowing queue.
         let most = mul_div(before, CUT.0, CUT.1);
         let window = window.min(most).max(2 * self.mtu);
-        // A start can end before a full round trip of what the path carries has arrived.
+        // A start can end before a full round trip at the path's capacity has arrived.
         let taken = mul_div(before, 1_000_000 - ppm.min(1_000_000), 2_000_000);
         let proven = self.arrivals.proven(srtt).max(taken).min(most).max(window);
         self.tolerance.forget();
@@ -280,11 +279,9 @@ impl HiddenHop {
     }
 }
 
-/// Losses beyond those tolerated.
 #[derive(Clone, Copy, Debug)]
 enum Trigger {
     /// More than chance and bursts could explain, and than a trial could attest.
     Flood(Sample),
-    /// Enough for a trial.
     Above(Sample),
 }

@@ -14,26 +14,21 @@ const SLACK: Duration = Duration::from_millis(1);
 /// Consecutive samples that must show a queue before multiplicative increase stops.
 const QUEUEING_RUN: u8 = 8;
 
-/// Returns true if packets queued for this time show a queue.
 #[inline]
 fn is_queue(queued_ns: u64, min_rtt: Duration) -> bool {
     queued_ns.saturating_sub(nanos(SLACK)).saturating_mul(4) > nanos(min_rtt)
 }
 
-/// Tracks queueing delays.
 #[derive(Clone, Debug)]
 pub(crate) struct DelayWatch {
     round_since: Instant,
-    /// Minimum queueing delay in the current round trip.
     round_min: Duration,
-    /// True if the peer reports its clock.
     clock_reported: bool,
     /// Queueing delay in nanoseconds, smoothed like the RTT (RFC 9002 §5.3).
     smoothed: Option<u64>,
     /// Queueing delay on the way back, at most the minimum RTT; zero if it's too short to be a
     /// queue.
     behind: Duration,
-    /// Consecutive samples that show a queue.
     delayed_run: u8,
     /// True if the minimum delay of the previous round trip shows a queue.
     delayed: bool,

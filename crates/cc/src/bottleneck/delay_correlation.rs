@@ -45,7 +45,6 @@ impl Count {
     }
 }
 
-/// Compares the delays before losses with all delays.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct DelayCorrelation {
     /// Running median of delays in ns.

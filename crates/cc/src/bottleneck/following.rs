@@ -6,17 +6,14 @@
 use super::delay_correlation::DelayCorrelation;
 use crate::base::ablate::{Mechanism, without};
 
-/// Number of packets whose delays are remembered.
 const SAMPLES: usize = 64;
 
-/// Matches losses with delays.
 #[derive(Clone, Debug)]
 pub(crate) struct Following {
     /// Packet numbers, and whether the packet's delay was above the median.
     samples: [(u64, bool); SAMPLES],
     count: u64,
     leaning: DelayCorrelation,
-    /// The last packet that was lost.
     lost: Option<u64>,
 }
 

@@ -15,7 +15,7 @@ pub(super) const MUCH_PPM: u64 = 100_000;
 const SIGMAS: u64 = 2;
 /// Acknowledgements that must report losses. An interruption of the path shows in a single one.
 const EVENTS: u32 = 3;
-/// Afterwards, the bound exceeds what arrives per round trip by this part.
+/// Afterwards, the bound exceeds the arrivals of a round trip by this part.
 const RETURN_STEP: u64 = 4;
 /// A round trip shows what the path carries if at most this part of its packets was acknowledged
 /// while the sender had another limit than the window.
@@ -23,10 +23,8 @@ const OTHERWISE: u64 = 8;
 /// Consecutive round trips with little loss after which the bound ends. By then, the path may carry
 /// less than the old window, which would therefore never be reached again.
 const CLEAN_ROUNDS: u8 = 16;
-/// Minimum bound of the window in packets.
 const LEAST_PACKETS: u64 = 4;
 
-/// Detects high loss in round trips.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct HighLossCap {
     acked: u64,
@@ -39,9 +37,7 @@ pub(super) struct HighLossCap {
     now: bool,
     /// Upper bound of the window in bytes after a round trip with high loss.
     held: Option<u64>,
-    /// The window in bytes when this bound was set.
     before: u64,
-    /// Round trips since the last one with high loss.
     clean: u8,
 }
 
@@ -95,13 +91,11 @@ impl HighLossCap {
         }
     }
 
-    /// Returns true while the window must not grow.
     #[inline]
     pub(super) const fn now(&self) -> bool {
         self.now
     }
 
-    /// Returns the upper bound of the window in bytes.
     #[inline]
     pub(super) fn cap(&self) -> u64 {
         self.held.unwrap_or(u64::MAX)
@@ -139,7 +133,7 @@ mod tests {
         round(&mut losing, 60, &[10, 10, 20], 100);
         assert!(losing.now());
         assert_eq!(losing.cap(), 60 * MTU);
-        // It returns by a quarter of what arrives.
+        // It rises by a quarter of the arrivals.
         round(&mut losing, 60, &[], 60);
         assert!(!losing.now());
         assert_eq!(losing.cap(), 75 * MTU);

@@ -9,9 +9,7 @@ use crate::base::arith::{mul_div, saturate};
 /// Loss beyond the tolerated loss that isn't worth a verdict, in 10^-6.
 pub(crate) const SLACK_PPM: u64 = 20_000;
 
-/// Packets in a group.
 pub(crate) const GROUP: u8 = 16;
-/// Number of groups that are remembered.
 pub(crate) const GROUPS: usize = 64;
 /// Unit of dispersion.
 const ONE: u64 = 16;
@@ -25,7 +23,6 @@ const INTERRUPTION: u64 = 3 * GROUP as u64;
 /// forwards a small part of very many packets does this all the time.
 const APART: u64 = 8 * GROUP as u64;
 
-/// Number of packets, and of those that were lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sample {
     pub(crate) packets: u64,
@@ -36,19 +33,16 @@ pub(crate) struct Sample {
 }
 
 impl Sample {
-    /// Returns the share of lost packets in 10^-6.
     pub(crate) fn ppm(&self) -> u64 {
         mul_div(self.lost, 1_000_000, self.packets)
     }
 
-    /// Returns the standard deviation of this share in 10^-6.
     pub(crate) fn sigma_ppm(&self) -> u64 {
         let p = self.ppm().min(1_000_000);
         let single = p * (1_000_000 - p);
         mul_div(single, self.dispersion.max(ONE), ONE * self.packets.max(1)).isqrt()
     }
 
-    /// Combines two samples.
     pub(crate) fn and(&self, other: &Self) -> Self {
         Self {
             packets: self.packets + other.packets,
@@ -68,7 +62,6 @@ impl Sample {
     }
 }
 
-/// Sums over groups.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sum {
     groups: u64,
@@ -114,7 +107,6 @@ impl Sum {
     }
 }
 
-/// The latest outcomes.
 #[derive(Clone, Debug)]
 pub(crate) struct LossRecord {
     groups: [u8; GROUPS],
@@ -127,7 +119,6 @@ pub(crate) struct LossRecord {
     open_lost: u8,
     /// True if the previous group was lost completely.
     interrupted: bool,
-    /// Packets delivered since the last interruption.
     delivered: u64,
 }
 
@@ -259,7 +250,6 @@ impl LossRecord {
         (self.sum.groups > 0).then(|| self.sum.sample())
     }
 
-    /// Starts a new record.
     pub(crate) fn clear(&mut self) {
         *self = Self {
             delivered: self.delivered,

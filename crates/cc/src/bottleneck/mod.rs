@@ -6,8 +6,8 @@
 //! (`docs/laws/silent-hops.md` lists the bounds):
 //!
 //! ```text
-//!   step.rs               the window is at most a few times what has arrived
-//!   high_loss.rs          heavy loss in a round trip: no growth, and the window is what arrived
+//!   step.rs               the window is at most a few times the arrivals
+//!   high_loss.rs          heavy loss in a round trip: no growth, and the window is the arrivals
 //!   delay_correlation.rs  losses correlated with long delays, even among random ones: never attested,
 //!                         and above 1 % with 5 standard deviations …               ─► CUBIC
 //!   tolerance.rs          losses that routers declare or a trial attested are random ─► routers
@@ -54,7 +54,7 @@ use tolerance::Tolerance;
 use train::Trains;
 use trial::Trial;
 
-/// Factors that bound the window by what has arrived in a round trip.
+/// Factors that bound the window by the arrivals of a round trip.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Step {
     /// Factor if TTLs show a hop that writes no feedback.
@@ -64,18 +64,13 @@ pub(crate) struct Step {
     pub(crate) unknown: Option<u64>,
 }
 
-/// Result of examining the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Finding {
-    /// Nothing changes.
     Clear,
-    /// CUBIC must take over.
     Appeared(TakeOver),
-    /// Routers control the window again.
     Gone,
 }
 
-/// Values that CUBIC starts with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TakeOver {
     /// CUBIC's window in bytes.
@@ -88,7 +83,6 @@ pub(crate) struct TakeOver {
 enum State {
     /// Routers control the window, and no trial may begin before this time.
     Routers(Instant),
-    /// A trial is running.
     Trial(Trial),
     Cubic(Ruled),
 }
@@ -104,7 +98,6 @@ pub(crate) struct HiddenHop {
     following: Following,
     record: LossRecord,
     tolerance: Tolerance,
-    /// True if TTLs show a hop that writes no feedback.
     partly: bool,
     losing: HighLossCap,
     mtu: u64,
@@ -116,7 +109,7 @@ pub(crate) struct HiddenHop {
     before: u64,
     /// Upper bound of the window during a trial in bytes.
     trial_cap: u64,
-    /// Upper bound of the window in bytes, based on what has arrived (`step.rs`).
+    /// Upper bound of the window in bytes, based on arrivals (`step.rs`).
     step_cap: u64,
     /// The window in bytes that every hop with feedback has granted.
     granted: u64,
@@ -158,12 +151,11 @@ impl HiddenHop {
         }
     }
 
-    /// Adapts to another law's bounds.
     pub(crate) const fn set_step(&mut self, step: Step) {
         self.step = step;
     }
 
-    /// Returns control to routers and ends any trial, but keeps what was learned about losses.
+    /// Returns control to routers and ends any trial, but keeps the knowledge about losses.
     pub(crate) fn restart(&mut self, now: Instant) {
         if !matches!(self.state, State::Routers(_)) {
             self.state = State::Routers(now);
@@ -174,7 +166,7 @@ impl HiddenHop {
         self.losing.clear();
     }
 
-    /// Handles an idle period: what arrived before it must not bound the window.
+    /// Handles an idle period, because earlier arrivals must not bound the window.
     pub(crate) fn on_idle(&mut self) {
         self.losing.clear();
     }
@@ -185,7 +177,7 @@ impl HiddenHop {
         matches!(self.state, State::Cubic(_))
     }
 
-    /// Returns the upper bound of the window in bytes, given by a trial, by what has arrived and by
+    /// Returns the upper bound of the window in bytes, given by a trial, by arrivals and by
     /// recent heavy loss.
     #[inline]
     pub(crate) fn cap(&self) -> u64 {
@@ -259,7 +251,6 @@ impl HiddenHop {
         }
     }
 
-    /// Returns true if TTLs show a hop that writes no feedback.
     pub(crate) const fn is_shown(&self) -> bool {
         self.partly
     }
@@ -268,7 +259,6 @@ impl HiddenHop {
         self.mtu = mtu;
     }
 
-    /// Handles sending packet `number`.
     #[inline]
     pub(crate) fn on_sent(&mut self, number: u64) {
         self.last_sent = self.last_sent.max(number);

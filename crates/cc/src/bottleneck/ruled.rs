@@ -12,7 +12,6 @@ const MOST_DOUBLINGS: u32 = 5;
 /// It also returns control when a router sends OVER after this many round trips without loss.
 const LOSSLESS_ROUNDS: u32 = 8;
 
-/// Current state of the path.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Look {
     pub(super) now: Instant,
@@ -21,13 +20,10 @@ pub(super) struct Look {
     pub(super) window: u64,
     /// The last time at which a router reported that its own hop is full.
     pub(super) over: Option<Instant>,
-    /// True if there's no queue.
     pub(super) calm: bool,
-    /// How often CUBIC has been in control before.
     pub(super) relapses: u32,
 }
 
-/// State while CUBIC is in control.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ruled {
     /// The largest window at which a packet was lost, in bytes.

@@ -1,4 +1,4 @@
-//! Limit of the window to a few times what has arrived.
+//! Limit of the window to a few times the arrivals of a round trip.
 //!
 //! Routers may grant all of a fast link at once. However, the bottleneck may be a hop without
 //! feedback, and its losses only become known a round trip later.
@@ -33,13 +33,13 @@ const QUEUEING_STEP: u64 = 4;
 const SURE_OF_TRAIN: (u64, u64) = (7, 8);
 
 impl HiddenHop {
-    /// Limits the next round trip's window by what has arrived in a round trip.
+    /// Limits the next round trip's window by the arrivals of a round trip.
     pub(super) fn limit_step(&mut self, srtt: Duration) {
         let arrived = self.arrivals.proven(srtt);
         let least = FIRST_WINDOW * self.mtu;
         let random = self.tolerance.undeclared_ppm();
         self.step_cap = if random > 0 {
-            // What was sent for these arrivals, plus a quarter.
+            // The bytes sent for these arrivals, plus a quarter.
             let sent = mul_div(arrived, 1_000_000, 1_000_000 - random.min(900_000));
             sent.saturating_add(sent / ATTESTED_STEP).max(least)
         } else if self.partly {

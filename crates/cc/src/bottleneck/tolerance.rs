@@ -21,7 +21,6 @@ pub(super) const fn packets_for(ppm: u64) -> u64 {
 /// Round trips for which an attestation is valid, plus or minus a quarter.
 const HOLDS_ROUNDS: u64 = 300;
 
-/// Share of losses that doesn't change the window.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tolerance {
     declared_ppm: u64,
@@ -47,13 +46,11 @@ impl Tolerance {
         self.attested_ppm.max(self.declared_ppm)
     }
 
-    /// Returns the attested loss in 10^-6.
     #[cfg(test)]
     pub(crate) const fn attested_ppm(&self) -> u64 {
         self.attested_ppm
     }
 
-    /// Returns the declared loss in 10^-6.
     pub(super) const fn declared_ppm(&self) -> u64 {
         self.declared_ppm
     }
@@ -87,7 +84,6 @@ impl Tolerance {
         self.attested_ppm = self.attested_ppm.min(ppm);
     }
 
-    /// Ends an attestation that is too old.
     pub(crate) fn age(&mut self, now: Instant) {
         if self.until.is_some_and(|until| now >= until) {
             self.until = None;
@@ -95,7 +91,6 @@ impl Tolerance {
         }
     }
 
-    /// Discards the attestation.
     pub(crate) fn forget(&mut self) {
         self.until = None;
         self.attested_ppm = 0;

@@ -32,7 +32,6 @@ const SPREAD: u64 = 4;
 /// The maximum covers one to two spans of this many round trips.
 const SPAN_ROUNDS: u8 = 8;
 
-/// Measures trains of packets.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Trains {
     /// Times at which the first and the last packet of the current train were sent.
@@ -55,7 +54,6 @@ pub(super) struct Trains {
     /// First packets that have arrived, and those that were lost.
     arrived: u32,
     lost: u32,
-    /// True if many of the first packets were lost.
     overflowed: bool,
     /// True if a train was complete, or if enough packets have arrived without loss.
     whole: bool,
@@ -136,7 +134,7 @@ impl Trains {
         self.overflowed
     }
 
-    /// Returns true while no train has measured what the path carries, but one soon may.
+    /// Returns true while no train has measured the path's capacity, but one soon may.
     pub(super) const fn is_unsure(&self) -> bool {
         self.unsure
     }
@@ -201,7 +199,6 @@ impl Trains {
         true
     }
 
-    /// Ends a round trip.
     pub(super) fn turn(&mut self) {
         self.rounds += 1;
         if self.rounds >= SPAN_ROUNDS {

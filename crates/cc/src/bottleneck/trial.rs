@@ -103,7 +103,6 @@ impl Trial {
         self.pace
     }
 
-    /// Returns the loss that triggered the trial, in 10^-6.
     pub(crate) fn trigger_ppm(&self) -> u64 {
         self.trigger.ppm()
     }

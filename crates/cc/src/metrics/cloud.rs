@@ -10,7 +10,7 @@ pub struct CloudMetrics {
     pub known: u32,
     /// Packets that arrived through a known cloud.
     pub counted: u64,
-    /// Packets that arrived through an unknown cloud; their senders were told so.
+    /// Packets that arrived through an unknown cloud, which their senders were informed about.
     pub unknown: u64,
     /// Packets whose upstream router couldn't be remembered because there was no room.
     pub refused: u64,

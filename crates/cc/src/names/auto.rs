@@ -7,14 +7,11 @@ use super::common::{
 use super::knob::Knob;
 use crate::supervise::FallbackLaw;
 
-/// Options of `auto`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct AutoConfig {
     /// Initial window in packets, or RFC 9002's with `None`.
     pub(super) initial_window: Option<u32>,
-    /// Law used while no router answers.
     pub(super) fallback: FallbackLaw,
-    /// True if it asks routers for a starting rate.
     pub(super) asks_start: bool,
 }
 
@@ -28,7 +25,6 @@ impl Default for AutoConfig {
     }
 }
 
-/// Table of these options.
 pub(super) const AUTO: &[Knob<AutoConfig>] = &[
     Knob {
         key: "iw",

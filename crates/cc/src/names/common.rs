@@ -3,29 +3,22 @@
 use super::value;
 use crate::supervise::FallbackLaw;
 
-/// Values of `hystart`.
 pub(super) const HYSTART: &str =
     "`yes` (HyStart++ ends slow start before the queue overflows) or `no`";
 
-/// Values of `beta`.
 pub(super) const BETA: &str =
     "what a cut leaves of the window, from 0.1 to 0.999999 (RFC 9438: 0.7; CUBIC of 2008: 0.8)";
 
-/// Values of `pace`.
 pub(super) const PACE: &str =
     "`yes`, or `no` (what the window lets go leaves at once, as in the papers' simulations)";
 
-/// Maximum initial window in packets.
 const MAX_INITIAL_WINDOW: u32 = 10_000;
 
-/// Values of `iw`.
 pub(super) const INITIAL_WINDOW: &str = "a number of packets from 1 to 10000, or `auto`";
 
-/// Values of `start`.
 pub(super) const START: &str =
     "`law` (as the law itself starts) or `quick-start` (with a rate that routers are asked for)";
 
-/// Values of `fallback`.
 pub(super) const FALLBACK: &str = "`cubic` or `bbr`: the law where no router answers";
 
 /// Parses a law that can replace the routers.
@@ -37,7 +30,6 @@ pub(super) fn fallback(text: &str) -> Option<FallbackLaw> {
     }
 }
 
-/// Returns the text that [`fallback`] parses.
 pub(super) fn show_fallback(law: FallbackLaw) -> String {
     match law {
         FallbackLaw::Cubic => "cubic",
@@ -46,7 +38,6 @@ pub(super) fn show_fallback(law: FallbackLaw) -> String {
     .to_owned()
 }
 
-/// Returns true for `quick-start`.
 pub(super) fn asks_start(text: &str) -> Option<bool> {
     match text {
         "law" => Some(false),
@@ -55,7 +46,6 @@ pub(super) fn asks_start(text: &str) -> Option<bool> {
     }
 }
 
-/// Returns the text that [`asks_start`] parses.
 pub(super) fn show_asks_start(asks: bool) -> String {
     if asks { "quick-start" } else { "law" }.to_owned()
 }
@@ -71,7 +61,6 @@ pub(super) fn initial_window(text: &str) -> Option<Option<u32>> {
         .then_some(Some(packets))
 }
 
-/// Returns the text that [`initial_window`] parses.
 pub(super) fn show_initial_window(packets: Option<u32>) -> String {
     packets.map_or_else(|| "auto".to_owned(), |packets| packets.to_string())
 }

@@ -6,7 +6,6 @@ use core::fmt;
 use super::error::ParseError;
 use super::value;
 
-/// An option of a configuration `C`.
 pub(crate) struct Knob<C> {
     pub(crate) key: &'static str,
     /// Accepted values, which complete "write …" in an error.

@@ -25,7 +25,6 @@ const AUTO_CEILING: Duration = VcpLinkParams::AUTO_CEILING;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkAlgorithm {
     law: Law,
-    /// True if the port also grants starting rates.
     grants: bool,
 }
 
@@ -38,7 +37,6 @@ enum Law {
     Own(OwnPort),
 }
 
-/// A VCP port with or without BISE.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct VcpLinkConfig {
     params: VcpLinkParams,

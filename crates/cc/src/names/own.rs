@@ -10,17 +10,13 @@ use crate::signals::Explicit;
 type Build = dyn Fn(Instant, u16) -> Box<dyn Controller> + Send + Sync;
 type BuildPort = dyn Fn(Instant, u64, u64) -> Box<dyn LinkController> + Send + Sync;
 
-/// Registered laws of senders.
 pub(super) static SENDERS: Registry<OwnLaw> = Registry::new();
-/// Registered laws of ports.
 pub(super) static PORTS: Registry<OwnPort> = Registry::new();
 
-/// A law with a name.
 pub(super) trait Named: Clone {
     fn name(&self) -> &'static str;
 }
 
-/// Laws with distinct names.
 pub(super) struct Registry<T>(RwLock<Vec<T>>);
 
 impl<T: Named> Registry<T> {
@@ -38,25 +34,21 @@ impl<T: Named> Registry<T> {
         is_new
     }
 
-    /// Returns the first law for which `wanted` returns true.
     pub(super) fn find(&self, wanted: impl Fn(&T) -> bool) -> Option<T> {
         let laws = self.0.read().unwrap_or_else(PoisonError::into_inner);
         laws.iter().find(|law| wanted(law)).cloned()
     }
 
-    /// Returns the law with this name.
     pub(super) fn named(&self, name: &str) -> Option<T> {
         self.find(|law| law.name() == name)
     }
 
-    /// Returns all names.
     pub(super) fn names(&self) -> Vec<&'static str> {
         let laws = self.0.read().unwrap_or_else(PoisonError::into_inner);
         laws.iter().map(Named::name).collect()
     }
 }
 
-/// A registered law of senders.
 #[derive(Clone)]
 pub(super) struct OwnLaw {
     pub(super) name: &'static str,
@@ -83,7 +75,6 @@ impl OwnLaw {
     }
 }
 
-/// A registered law of ports.
 #[derive(Clone)]
 pub(super) struct OwnPort {
     pub(super) name: &'static str,

@@ -8,10 +8,8 @@ use crate::quick_start::AfterGrant;
 use crate::standard::cubic::BETA_2008_PPM;
 use crate::standard::slow_start::MAX_SSTHRESH;
 
-/// Values of `rate`.
 const RATE: &str = "the rate that is asked for, such as 1Gbit, or `auto`: as much as can be used";
 
-/// Options of ADA.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct AdaConfig {
     /// Initial window in packets, or RFC 9002's with `None`.
@@ -39,7 +37,6 @@ fn limited(text: &str) -> Option<Option<u32>> {
     (packets >= 2).then_some(Some(packets))
 }
 
-/// Options of CUBIQ.
 pub(super) const CUBIQ: &[Knob<CubiqParams>] = &[
     Knob {
         key: "paper",
@@ -128,7 +125,6 @@ pub(super) const CUBIQ: &[Knob<CubiqParams>] = &[
     },
 ];
 
-/// Options of ADA.
 pub(super) const ADA: &[Knob<AdaConfig>] = &[
     Knob {
         key: "iw",

@@ -42,24 +42,21 @@ enum Law {
     Vcp(VcpConfig),
     Auto(AutoConfig),
     Xcp(XcpParams),
-    /// The same, with headers that mark where clouds begin.
+    /// XCP with headers that mark the beginning of clouds.
     XcpI(XcpParams),
     Own(OwnLaw),
 }
 
-/// Options of laws that only have an initial window.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct InitialConfig {
     /// Initial window in packets, or RFC 9002's with `None`.
     initial_window: Option<u32>,
 }
 
-/// Options of CUBIC.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct CubicConfig {
     /// Initial window in packets, or RFC 9002's with `None`.
     initial_window: Option<u32>,
-    /// True if HyStart++ ends slow start.
     hystart: bool,
     /// Share of the window that remains after a cut, in 10^-6.
     beta_ppm: u64,
@@ -331,7 +328,6 @@ fn initial_only(name: &'static str, options: Option<&str>) -> Result<InitialConf
     Ok(config)
 }
 
-/// Returns the tables of a VCP sender's options.
 fn vcp_knobs(config: &VcpConfig) -> [&'static [Knob<VcpConfig>]; 3] {
     let bise = config
         .params

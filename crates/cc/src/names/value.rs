@@ -17,7 +17,6 @@ pub(crate) fn duration(text: &str) -> Option<Duration> {
     TIME.read(text).ok().map(Duration::from_nanos)
 }
 
-/// Returns the text that [`duration`] parses.
 pub(crate) fn show_duration(d: Duration) -> String {
     TIME.show(nanos(d))
 }
@@ -31,7 +30,6 @@ pub(crate) fn rate(text: &str) -> Option<u64> {
         .then_some(bytes)
 }
 
-/// Returns the text that [`rate`] parses.
 pub(crate) fn show_rate(bytes_per_second: u64) -> String {
     RATE.show(bytes_per_second.saturating_mul(8))
 }
@@ -45,7 +43,6 @@ pub(crate) fn switch(text: &str) -> Option<bool> {
     }
 }
 
-/// Returns the text that [`switch`] parses.
 pub(crate) fn show_switch(on: bool) -> String {
     if on { "yes" } else { "no" }.to_owned()
 }
@@ -72,7 +69,6 @@ pub(crate) fn ppm(text: &str, least: u64, most: u64) -> Option<u64> {
     (least..=most).contains(&value).then_some(value)
 }
 
-/// Returns the text that [`ppm`] parses.
 pub(crate) fn show_ppm(value: u64) -> String {
     show_decimal(value, 6)
 }

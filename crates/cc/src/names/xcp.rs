@@ -15,7 +15,6 @@ use crate::signals::XcpForm;
 use crate::supervise::FallbackLaw;
 use crate::xcp::{CloudParams, ExactEstimate, XcpCapacity, XcpLinkParams, XcpLoss, XcpParams};
 
-/// Options of a sender.
 pub(super) const SENDER: &[Knob<XcpParams>] = &[
     Knob {
         key: "paper",
@@ -174,7 +173,6 @@ pub(super) fn sender(name: &'static str, options: Option<&str>) -> Result<XcpPar
     Ok(params)
 }
 
-/// Options of a port.
 pub(super) const LINK: &[Knob<XcpLinkParams>] = &[
     Knob {
         key: "paper",
@@ -279,7 +277,6 @@ pub(super) const LINK: &[Knob<XcpLinkParams>] = &[
     },
 ];
 
-/// Returns the name of a port's law.
 pub(super) const fn link_name(params: &XcpLinkParams) -> &'static str {
     match params.clouds {
         Some(_) => "xcp-i",
@@ -287,7 +284,6 @@ pub(super) const fn link_name(params: &XcpLinkParams) -> &'static str {
     }
 }
 
-/// Returns the tables of a port's options.
 pub(super) const fn link_knobs(params: &XcpLinkParams) -> Knobs<'static, XcpLinkParams> {
     match params.clouds {
         Some(_) => &[LINK, CLOUDS],
@@ -305,7 +301,6 @@ fn show_exact(params: &XcpLinkParams, show: impl FnOnce(&ExactEstimate) -> Strin
     show(exact.unwrap_or(&ExactEstimate::default()))
 }
 
-/// Options of a port that detects clouds.
 pub(super) const CLOUDS: &[Knob<XcpLinkParams>] = &[
     Knob {
         key: "estimate",

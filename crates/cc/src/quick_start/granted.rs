@@ -6,7 +6,6 @@
 use crate::base::Instant;
 use crate::base::arith::{mul_div, ns_since};
 
-/// Sum of granted rates that haven't begun.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Granted {
     /// Bytes per second.
@@ -25,7 +24,6 @@ impl Granted {
         }
     }
 
-    /// Returns the granted rate that hasn't begun, in bytes per second.
     #[inline]
     pub(crate) const fn rate(&self) -> u64 {
         self.rate
@@ -55,7 +53,6 @@ impl Granted {
         self.since = now;
     }
 
-    /// Begins an interval.
     pub(crate) fn begin(&mut self, now: Instant) {
         self.bytes = 0;
         self.since = now;
@@ -72,7 +69,6 @@ impl Granted {
     }
 }
 
-/// Returns the bytes at `rate` between two times.
 fn worth(rate: u64, from: Instant, to: Instant) -> u64 {
     mul_div(rate, ns_since(to, from), 1_000_000_000)
 }

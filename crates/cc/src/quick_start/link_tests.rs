@@ -214,7 +214,7 @@ fn what_is_in_use_is_not_granted() {
     }
     let got = ask(&mut port, 900, &request(1, GBIT, 100));
     assert_eq!(got, GBIT * 35 / 100);
-    // A second later, none of it counts.
+    // A second later, this no longer counts.
     let got = ask(&mut port, 2500, &request(2, GBIT, 100));
     assert!(got > GBIT * 84 / 100);
     let mut full = self::port();

@@ -59,7 +59,6 @@ fn granted_behind<C: Startable>(law: C, heard: bool, rate: u64, plain: u8) -> Qu
     sender
 }
 
-/// Sends the granted flight.
 fn fly<C: Startable>(sender: &mut QuickStart<C>) {
     for number in 10..1010 {
         let now = Instant::from_micros(100_000 + 100 * number);
@@ -115,7 +114,7 @@ fn deliveries_confirm_what_half_a_start_left_of_the_grant() {
     }
 }
 
-/// The answer to a repeated question includes what headers gave.
+/// The answer to a repeated question includes the rate given in headers.
 #[test]
 fn an_answer_to_a_repeated_question_takes_the_place_of_what_headers_gave() {
     let mut sender = XcpSender::new(at(0), MTU, XcpParams::default());

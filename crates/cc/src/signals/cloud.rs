@@ -76,7 +76,7 @@ pub enum CloudAnswer {
     /// There's a cloud, but the port doesn't look for clouds. The header continues to name the
     /// router before the cloud, so that a later port finds a cloud that begins there.
     Passed,
-    /// The answer considers what the cloud can carry. The cloud's hops are subtracted from
+    /// The answer considers the cloud's capacity. The cloud's hops are subtracted from
     /// `xcp_ttl`.
     Counted {
         /// See [`Cloud::hops`].

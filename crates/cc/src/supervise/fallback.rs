@@ -71,7 +71,6 @@ impl Fallback {
         self.cubic.take_over(window);
     }
 
-    /// Returns the law in control.
     pub(crate) fn law(&self) -> &(dyn Startable + 'static) {
         match &self.bbr {
             Some(bbr) if self.modelled => &**bbr,

@@ -13,7 +13,7 @@ impl<L: LawSet> Startable for Supervised<L> {
     }
 
     fn begin_with(&mut self, now: Instant, window: u64) -> bool {
-        // Rates granted in headers before the answer come on top, because routers deducted them.
+        // Rates granted in earlier headers are added, because routers deducted them.
         let given = if self.explicit() {
             self.laws.law().granted_before(&self.path)
         } else {

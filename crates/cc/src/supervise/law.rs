@@ -11,7 +11,6 @@ use crate::signals::{Feedback, Request};
 /// Selects the events used in the search for hops without feedback.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Search {
-    /// Acknowledgements.
     pub(crate) acks: bool,
     /// Losses while routers answer the packets.
     pub(crate) losses: bool,
@@ -128,7 +127,6 @@ pub(crate) trait ExplicitLaw: fmt::Debug + Send {
         true
     }
 
-    /// Handles acknowledged packets.
     fn on_ack(&mut self, now: Instant, path: &mut Path, acked: &Acked) {
         let _ = (now, path, acked);
     }

@@ -11,26 +11,20 @@ use crate::signals::{Feedback, Request};
 
 /// One or more laws, of which one is active.
 pub(crate) trait LawSet: fmt::Debug + Send {
-    /// Returns the active law.
     fn law(&self) -> &dyn ExplicitLaw;
 
-    /// Returns the active law for modification.
     fn law_mut(&mut self) -> &mut dyn ExplicitLaw;
 
-    /// Handles sending a packet.
     fn on_sent(&mut self, sent: &Sent) {
         let _ = sent;
     }
 
-    /// Handles feedback.
     fn on_feedback(&mut self, now: Instant, path: &mut Path, feedback: &Feedback, acked: &Acked);
 
-    /// Handles acknowledged packets.
     fn on_ack(&mut self, now: Instant) {
         let _ = now;
     }
 
-    /// Handles lost packets.
     fn on_loss(&mut self, now: Instant, lost: &Lost) {
         let _ = (now, lost);
     }

@@ -78,7 +78,6 @@ impl ModeSelector {
         }
     }
 
-    /// Returns true while routers are in control.
     #[inline]
     pub(crate) const fn routers(&self) -> bool {
         self.routers

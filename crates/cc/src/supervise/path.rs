@@ -16,7 +16,6 @@ pub(crate) const TYPICAL_RTT: Duration = Duration::from_millis(100);
 pub(crate) struct Path {
     /// Largest datagram in bytes of UDP payload.
     pub(crate) mtu: u64,
-    /// Standard control that can replace the routers.
     pub(crate) fallback: Fallback,
     /// Whether routers answer.
     pub(crate) mode: ModeSelector,
@@ -94,7 +93,6 @@ impl Path {
         self.fallback.on_sent(now, sent)
     }
 
-    /// Handles an RTT sample.
     #[inline]
     pub(super) fn on_rtt(&mut self, now: Instant, rtt: Option<Duration>) {
         if let Some(rtt) = rtt {

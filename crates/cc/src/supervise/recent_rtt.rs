@@ -20,7 +20,6 @@ const MOST_TIMES: u32 = 2;
 pub(crate) struct RecentRtt {
     most: [Duration; 2],
     last: Duration,
-    /// Time of the latest sample.
     at: Option<Instant>,
     samples: u8,
     since: Instant,

@@ -1,4 +1,4 @@
-//! Tests with known values, and of parsing what was printed.
+//! Tests with known values, and of parsing printed values.
 
 use proptest::prelude::*;
 

@@ -15,7 +15,7 @@ fn asked() -> (QuickStart<AutoSender>, QuickStartRequest) {
 }
 
 /// The answer arrives before any router's header. Until enough of the first packets have arrived to
-/// measure what the path carries, a grant is limited to an initial window.
+/// measure the path's capacity, a grant is limited to an initial window.
 #[test]
 fn a_grant_that_no_router_steers_waits_for_the_first_packets() {
     let (mut sender, request) = asked();

@@ -237,7 +237,6 @@ impl<L: LinkController> QuickStartLink<L> {
         (worth >= CREDIT_BYTES).then_some(own)
     }
 
-    /// Ends grants whose time is over.
     #[inline]
     fn settle(&mut self, now: Instant) {
         if self.pending.is_due(now) {
@@ -268,7 +267,6 @@ impl<L: LinkController> QuickStartLink<L> {
         }
     }
 
-    /// Counts a packet or a run of packets.
     #[inline]
     fn count(&mut self, now: Instant, arrival: &Arrival) {
         if now < self.calm_until {

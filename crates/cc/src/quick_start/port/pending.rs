@@ -29,17 +29,15 @@ use crate::quick_start::params::{
 /// Rates of a grant in bytes per second.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Granting {
-    /// The granted rate.
     pub(super) rate: u64,
-    /// The part of it that was reported to the port's law.
+    /// Part of the rate that was reported to the port's law.
     pub(super) reported: u64,
-    /// The rate from which it was taken.
+    /// Rate from which it was taken.
     pub(super) of: u64,
     /// How often the flow's answer was lost before.
     pub(super) repeats: u32,
 }
 
-/// A flow's grant.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Grant {
     flow: u32,
@@ -119,7 +117,6 @@ impl Grant {
     }
 }
 
-/// Use of a grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Settled {
     pub(crate) source: u32,
@@ -200,7 +197,6 @@ impl Pending {
         rtt / 2 <= shown.min(self.most_rtt())
     }
 
-    /// Returns the grant of `flow`.
     pub(super) fn grant(&self, flow: u32) -> Option<Grant> {
         let mut places = self.grants.set(flow).iter().flatten();
         let own = places.find(|grant| grant.flow == flow && !grant.is_over);
@@ -306,7 +302,6 @@ impl Pending {
         Some(reported)
     }
 
-    /// Returns true if no grant is remembered.
     #[inline]
     pub(crate) const fn is_empty(&self) -> bool {
         self.used == 0

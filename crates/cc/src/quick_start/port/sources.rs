@@ -11,7 +11,6 @@ use crate::quick_start::params::{
 /// One source, or several with the same hash.
 #[derive(Clone, Copy, Debug)]
 struct Source {
-    /// Requests in the current period.
     asked: u16,
     /// Maximum granted rate in bytes per second.
     bound: u64,

@@ -4,11 +4,9 @@ use crate::base::arith::{mul_div, nanos, ns_since};
 use crate::base::{Duration, Instant};
 use crate::quick_start::params::{SAMPLE, SAMPLES};
 
-/// Bytes in samples of time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Usage {
     started: Instant,
-    /// Bytes in the current sample.
     bytes: u64,
     past: [u64; SAMPLES],
     next: usize,
@@ -39,7 +37,6 @@ impl Usage {
         self.bytes = self.bytes.saturating_add(bytes);
     }
 
-    /// Returns the end of the current sample.
     pub(crate) fn sample_ends(&self) -> Instant {
         self.started + SAMPLE
     }

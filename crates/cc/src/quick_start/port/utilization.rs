@@ -11,29 +11,24 @@ const ALL: u64 = 1_000_000;
 /// Each grant moves the mean by this part of the difference.
 const PART: u64 = 4;
 
-/// Mean over the latest grants.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct GrantUtilization {
     ppm: u64,
 }
 
 impl GrantUtilization {
-    /// Creates the mean before any grant, so that grants count fully.
     pub(crate) const fn new() -> Self {
         Self { ppm: ALL }
     }
 
-    /// Returns the part of `rate` that counts.
     pub(crate) fn part(&self, rate: u64) -> u64 {
         mul_div(rate, self.ppm, ALL)
     }
 
-    /// Handles a grant that was used.
     pub(crate) const fn on_used(&mut self) {
         self.ppm += (ALL - self.ppm) / PART;
     }
 
-    /// Handles a grant that wasn't used.
     pub(crate) const fn on_unused(&mut self) {
         self.ppm -= self.ppm / PART;
     }

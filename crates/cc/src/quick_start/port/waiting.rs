@@ -2,7 +2,6 @@
 
 use crate::base::Instant;
 
-/// Number of flows that are remembered.
 const FLOWS: usize = 64;
 
 #[derive(Clone, Copy, Debug)]
@@ -15,7 +14,6 @@ struct Asker {
     unmet: u64,
 }
 
-/// The latest flows that have asked.
 #[derive(Debug)]
 pub(super) struct Waiting {
     askers: Box<[Option<Asker>; FLOWS]>,

@@ -9,13 +9,11 @@ use super::question::Question;
 use crate::base::ablate::{Mechanism, without};
 use crate::signals::QuickStartRequest;
 
-/// State of the second question.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum ConfirmQuestion {
     No,
     /// The next packet of the flight may ask.
     Due,
-    /// A packet with the question is being built.
     Asking(QuickStartRequest),
     Asked(Question),
 }

@@ -31,7 +31,6 @@ pub(super) const HEADERS: u64 = 28;
 enum State {
     /// May ask.
     Ready,
-    /// A packet with the question is being built.
     Asking(QuickStartRequest),
     Asked(Question),
     Flight(Flight),

@@ -4,15 +4,12 @@ use crate::base::{Duration, Instant};
 use crate::law::Acked;
 use crate::signals::{QuickStartFeedback, QuickStartRequest};
 
-/// A question that was sent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Question {
     pub(super) request: QuickStartRequest,
     pub(super) number: u64,
     pub(super) at: Instant,
-    /// True if its packet was acknowledged.
     pub(super) arrived: bool,
-    /// True if it was sent before the handshake was complete.
     pub(super) ahead: bool,
 }
 
@@ -21,14 +18,11 @@ pub(super) struct Question {
 pub(super) enum Proof {
     /// It doesn't answer this question. The right answer may still arrive.
     Stale,
-    /// It arrived too late.
     Late,
     Denied,
-    /// The rate exceeds the request.
     Above,
     /// No router answered, or the receiver can't determine whether every hop took part.
     Partial,
-    /// The nonce is wrong.
     Forged,
     /// The approved rate in bytes of IP packets per second.
     Approved(u64),
