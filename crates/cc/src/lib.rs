@@ -28,10 +28,10 @@
 //! | `standard` | CUBIC, NewReno, BBR, slow start |
 //! | `bottleneck` | detecting a hop that limits the flow without announcing anything |
 //! | `quick_start` | starting rates: both halves |
-//! | `cubiq`, `ada` | standard laws with such a start |
-//! | `supervise` | the frame of senders that follow routers: their law, or a standard one |
+//! | `cubiq`, `ada` | standard laws that can start at a granted rate |
+//! | `supervise` | the frame of senders that follow routers, and can switch to a standard law |
 //! | `vcp`, `xcp` | the laws of VCP (with BISE and WLTE) and of XCP: sender and port |
-//! | `xcp_i` | XCP ports that look for clouds |
+//! | `xcp_i` | XCP ports that detect clouds |
 //! | `auto` | the sender that follows the routers' protocol |
 //! | `names` | names and options of all laws |
 

@@ -1,34 +1,33 @@
-//! Whether the narrow port runs the other law.
+//! Decides whether the bottleneck port runs the other law.
 
 use crate::base::arith::{nanos, ns_since};
 use crate::base::{Duration, Instant};
 
-/// Of the packets of a round trip that routers answered, this share has to come back in translation
-/// (or none of them, to end a count): the numerator and the denominator.
+/// Share of a round trip's answered packets (numerator and denominator) that must return translated
+/// …
 const SHARE: (u64, u64) = (3, 4);
-/// … for this many round trips in a row.
+/// … for this many consecutive round trips.
 const ROUNDS: u32 = 2;
-/// Round trips between two changes, at least …
+/// Minimum number of round trips between two changes …
 const LEAST_STAY: u32 = 8;
-/// … which double with each change that comes soon after another, up to this many.
+/// … which doubles with each change that follows soon after another, up to this many.
 const MOST_STAY: u32 = 512;
-/// A change after this multiple of the least stay is not soon.
+/// A change is soon if it happens within this multiple of the current stay.
 const LONG: u32 = 4;
 
-/// Counts packets of a round trip by whose answer bounds them.
+/// Counts a round trip's packets by the law of the port that limits them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Judge {
-    /// When the running round trip began.
+    /// Beginning of the current round trip.
     since: Option<Instant>,
-    /// Packets that came back in it with a router's answer.
+    /// Packets that returned with a router's answer in the current round trip.
     answered: u64,
-    /// Those of them that a port of another law bounds.
+    /// Those of them that were limited by a port with another law.
     translated: u64,
-    /// Round trips in a row that spoke for a change.
+    /// Consecutive round trips in favor of a change.
     rounds: u32,
-    /// The last change.
     changed: Option<Instant>,
-    /// Round trips to stay.
+    /// Minimum number of round trips before the next change.
     stay: u32,
 }
 
@@ -44,8 +43,9 @@ impl Judge {
         }
     }
 
-    /// `packets` more came back with an answer, `translated` or not. True if it is time to change:
-    /// at once with the first answer of a path, and over round trips later.
+    /// Handles the return of `packets` with an answer that was or wasn't `translated`. Returns true
+    /// if the law must change, which happens immediately at the path's first answer, and only after
+    /// several round trips later.
     #[inline]
     pub(crate) fn hear(
         &mut self,
@@ -59,7 +59,7 @@ impl Judge {
         }
         let Some(since) = self.since else {
             self.since = Some(now);
-            // Nothing is under way that a change could disturb.
+            // Nothing is in flight that a change could disturb.
             return translated && self.changed.is_none();
         };
         self.answered = self.answered.saturating_add(packets);
@@ -84,18 +84,17 @@ impl Judge {
         self.rounds >= ROUNDS && stayed
     }
 
-    /// No change within `patience`.
+    /// Returns true if there was no change within `patience`.
     pub(crate) fn is_settled(&self, now: Instant, patience: Duration) -> bool {
         self.changed.is_none_or(|at| now >= at + patience)
     }
 
-    /// The law has changed.
     pub(crate) fn on_change(&mut self, now: Instant, srtt: Duration) {
         let soon = self
             .changed
             .is_some_and(|at| now < at + srtt.saturating_mul(self.stay.saturating_mul(LONG)));
         *self = Self {
-            // Answers to earlier packets no longer count.
+            // Answers to earlier packets don't count.
             since: Some(now),
             changed: Some(now),
             stay: if soon {
@@ -115,7 +114,7 @@ mod tests {
 
     const RTT: Duration = Duration::from_millis(100);
 
-    /// Round trips, reported ten packets at a time, until a change is due.
+    /// Returns how many round trips pass before a change is due, reporting ten packets at a time.
     fn rounds_until(judge: &mut Judge, from: Instant, translated: impl Fn(u64) -> bool) -> u64 {
         for tenth in 1..100_000 {
             let now = from + ms(10 * tenth);
@@ -137,7 +136,7 @@ mod tests {
         let mut judge = Judge::new();
         assert!(!judge.hear(Instant::ZERO, RTT, 1, false));
         assert_eq!(rounds_until(&mut judge, Instant::ZERO, |_| true), 2);
-        // Two ports that bound it by turns.
+        // Two ports limit the flow in turn.
         assert_eq!(
             rounds_until(&mut judge, Instant::ZERO, |n| n % 2 == 0),
             u64::MAX
@@ -157,7 +156,7 @@ mod tests {
             stays.push(rounds);
         }
         assert_eq!(stays, [8, 16, 32, 64, 128, 256, 512, 512, 512]);
-        // After a long time the stay starts from its least value.
+        // After a long time, the stay starts from its minimum again.
         now += ms(100 * 5000);
         judge.on_change(now, RTT);
         assert_eq!(rounds_until(&mut judge, now, |_| true), 8);

@@ -1,4 +1,4 @@
-//! The sender: one law at a time, and the choice between them.
+//! The sender, which uses one law at a time and selects it.
 
 use super::judge::Judge;
 use crate::base::{Duration, Instant, window};
@@ -8,44 +8,45 @@ use crate::supervise::{ExplicitLaw, FallbackLaw, LawSet, Path, Supervised, feed}
 use crate::vcp::{VcpLaw, VcpParams, Wlte};
 use crate::xcp::{self, XcpLaw, XcpParams};
 
-/// What the law is called while VCP's codes rule.
+/// Name of the law while VCP controls the window.
 const VCP: &str = "vcp+bise+wlte";
 
-/// With a smaller window, in packets, each of them has a header, in the compact form, …
+/// If the window has fewer packets than this, each packet has a header in compact form …
 const SMALL_WINDOW: u64 = 12;
-/// … unless the round trip is shorter: that form states it in whole milliseconds.
+/// … unless the RTT is below this, because that form states it in whole milliseconds.
 const SHORT_RTT: Duration = Duration::from_millis(16);
-/// That form has no room for the declared loss either, which has to be known where losses are
-/// judged: one header in `FULL_EVERY` is full for `LOSSY_ROUNDS` round trips after each loss.
+/// The compact form doesn't have room for declared loss, which is necessary for judging losses.
+/// Therefore one header in `FULL_EVERY` is full for `LOSSY_ROUNDS` round trips after each loss.
 const FULL_EVERY: u8 = 4;
 const LOSSY_ROUNDS: u32 = 4;
-/// Otherwise every n-th packet has one in the full form: a dozen per round trip, n within these
-/// bounds. 36 bytes on every third are 12 per packet, less than VCP's 16.
+/// Otherwise every n-th packet has a header in full form, so that there are about a dozen per round
+/// trip, with n within these bounds. 36 bytes on every third packet are 12 per packet, which is
+/// less than VCP's 16.
 const EVERY: (u64, u64) = (3, 8);
 
-/// Round trips after which a granted start is settled.
+/// Round trips after which a granted start has settled.
 const SETTLED_ROUNDS: u32 = 3;
 
-/// Round trips without growth after a new port appears: its first answers are not based on a whole
-/// interval …
+/// Round trips without growth after a new port appears, because its first answers aren't based on a
+/// whole interval …
 const STRANGE_ROUNDS: u32 = 3;
 /// … and after which such a pause may recur.
 const FAMILIAR_ROUNDS: u32 = 32;
 
-/// Feedback of the other protocol for this many round trips means that the peer knows no other.
+/// If all feedback uses the other protocol for this many round trips, the peer doesn't know this
+/// one.
 const PATIENCE_ROUNDS: u32 = 3;
 
-/// The law in charge.
 #[derive(Clone, Debug)]
 enum Law {
     Xcp(XcpLaw),
     Vcp(VcpLaw<Wlte>),
 }
 
-/// A sender that follows the law of the port that bounds it.
+/// Sender that uses the law of the port that limits it.
 pub(crate) type AutoSender = Supervised<AutoLaw>;
 
-/// The law of the port that bounds the flow.
+/// State of the law selection.
 #[derive(Clone, Debug)]
 pub(crate) struct AutoLaw {
     law: Law,
@@ -53,25 +54,25 @@ pub(crate) struct AutoLaw {
     judge: Judge,
     /// Headers sent, modulo [`FULL_EVERY`].
     headers: u8,
-    /// The time until which a recent loss counts.
+    /// Time until which a recent loss counts.
     lossy_until: Option<Instant>,
-    /// Feedback of the law's own protocol has come since the last change.
+    /// True if feedback of the law's own protocol has arrived since the last change.
     native: bool,
-    /// When the first answer came that was no longer in it.
+    /// Time of the first answer after that which was translated.
     strange: Option<Instant>,
-    /// No feedback yet since a change on a path that was in use.
+    /// True before the first feedback after a change on a path that was in use.
     fresh: bool,
-    /// Until then a granted start is under way.
+    /// Time until which a granted start is in progress.
     starting_until: Option<Instant>,
-    /// Since then all feedback is of the other protocol.
+    /// Time since which all feedback has used the other protocol.
     misunderstood: Option<Instant>,
-    /// The peer knows one protocol only.
+    /// True if the peer knows only one protocol.
     fixed: bool,
 }
 
 impl Supervised<AutoLaw> {
-    /// A sender whose path begins at `now` and carries datagrams of `mtu` bytes; where no router
-    /// answers, `fallback` rules.
+    /// Creates a sender for a path that begins at `now` with datagrams of `mtu` bytes. While no
+    /// router answers, `fallback` controls the window.
     pub(crate) fn new(
         now: Instant,
         mtu: u16,
@@ -102,8 +103,8 @@ impl Supervised<AutoLaw> {
 }
 
 impl AutoLaw {
-    /// Changes to the other law. Window and evidence go over; while CUBIC has the window because of
-    /// a hidden hop, it keeps it.
+    /// Changes to the other law, and passes on the window and the evidence. If CUBIC controls the
+    /// window because of a hidden hop, it remains in control.
     fn change(&mut self, now: Instant, path: &mut Path) {
         let starting = self.starting_until.filter(|&until| now < until);
         let window = self.law().own_window(path);
@@ -132,8 +133,8 @@ impl AutoLaw {
         self.strange = None;
     }
 
-    /// Notes whether an answer was of the law's own protocol. True if it was not, and its port has
-    /// just appeared: the port's measurement is incomplete before an interval is over.
+    /// Notes whether an answer was translated. Returns true if it was, and its port has just
+    /// appeared, because a port's measurement is incomplete before the end of an interval.
     fn is_strange(&mut self, now: Instant, srtt: Duration, translated: bool) -> bool {
         if !translated {
             self.native = true;
@@ -145,8 +146,8 @@ impl AutoLaw {
         self.native && now < *self.strange.get_or_insert(now) + while_new
     }
 
-    /// Feedback of the other protocol came: of packets from before a change, or the peer knows no
-    /// other.
+    /// Handles feedback of the other protocol. Either its packets were sent before a change, or the
+    /// peer doesn't know this protocol.
     fn on_other(&mut self, now: Instant, path: &mut Path) {
         path.note_feedback();
         let since = *self.misunderstood.get_or_insert(now);
@@ -158,7 +159,7 @@ impl AutoLaw {
         }
     }
 
-    /// The form of XCP's header, and every how many packets it comes.
+    /// Returns the form of XCP's header, and n if every n-th packet carries it.
     fn form(&self, path: &Path) -> (XcpForm, u32) {
         let packets = self.law().in_flight(path) / path.mtu;
         let short = path.smoothed.is_some_and(|srtt| srtt < SHORT_RTT);
@@ -240,7 +241,7 @@ impl LawSet for AutoLaw {
             self.law_mut().wait_for_measure(now, path, 1);
         }
         feed(self.law_mut(), now, path, &heard, acked);
-        // Now that it is known how long the port measures.
+        // By now, it is known for how long the port measures.
         let measures = matches!(self.law, Law::Vcp(_)) && answered > 0;
         if measures && core::mem::take(&mut self.fresh) {
             self.law_mut().wait_for_measure(now, path, 1);
@@ -271,7 +272,7 @@ impl LawSet for AutoLaw {
         match &self.law {
             Law::Xcp(_) => Request {
                 signal: Some(Explicit::Xcp(self.form(path).0)),
-                // For a peer that knows nothing but VCP.
+                // For a peer that only knows VCP.
                 bise: true,
                 ..request
             },

@@ -14,7 +14,7 @@ use crate::testing::{acked, lost, ms, sent};
 const MTU: u16 = 1200;
 const RTT: Duration = Duration::from_millis(100);
 
-/// A path of which every round trip brings ten packets back.
+/// A path over which ten packets return per round trip.
 struct Path {
     law: AutoSender,
     now: Instant,
@@ -30,7 +30,7 @@ impl Path {
         }
     }
 
-    /// A tenth of a round trip: a packet is sent, and this comes back of an earlier one.
+    /// A tenth of a round trip: a packet is sent, and an earlier packet returns with this feedback.
     fn step(&mut self, feedback: Option<Feedback>) {
         self.now += ms(10);
         self.law.on_limits(self.now, &Limits::NONE);
@@ -68,13 +68,13 @@ fn xcp(stamped: u64, delta: i64, translated: bool) -> Option<Feedback> {
         bytes: 1200,
         hops: 1,
         translated,
-        // A port names itself where it lowers the request.
+        // A port names itself if it lowers the request.
         router: u16::from(delta > 0),
         ..XcpFeedback::default()
     }))
 }
 
-/// One packet under `code`.
+/// One packet with `code`.
 fn vcp(code: usize, translated: bool) -> Option<Feedback> {
     let mut feedback = VcpFeedback {
         t_rho: ms(200),
@@ -100,7 +100,7 @@ fn it_asks_in_xcp_until_a_port_of_vcp_bounds_it_and_keeps_its_window() {
     path.rounds(3, xcp(1, 0, true));
     assert_eq!(path.asks_in(), Explicit::Vcp(Carrier::Shim));
     assert_eq!(path.law.window(), before);
-    // XCP feedback still in flight counts as an answer, and changes nothing.
+    // XCP feedback still in flight counts as an answer, but doesn't change anything.
     path.rounds(1, xcp(1, 50_000, true));
     assert_eq!(path.law.window(), before);
     assert!(path.law.metrics().explicit);
@@ -108,7 +108,7 @@ fn it_asks_in_xcp_until_a_port_of_vcp_bounds_it_and_keeps_its_window() {
     assert_eq!(path.law.metrics().ruling, "vcp+bise+wlte");
     let grown = path.law.window();
     assert!((before..=before + 2 * u64::from(MTU)).contains(&grown));
-    // The port becomes one of XCP's.
+    // The port changes to XCP.
     for _ in 0..12 {
         if !path.asks_xcp() {
             path.rounds(1, vcp(2, true));
@@ -133,7 +133,7 @@ fn the_first_answer_of_a_path_decides_at_once() {
     );
 }
 
-/// `feedback`, over a path on which TTLs show a hop that is not one of this library's routers.
+/// `feedback` over a path on which TTLs show a hop that isn't one of this library's routers.
 fn shown(feedback: Option<Feedback>) -> Option<Feedback> {
     feedback.map(|feedback| match feedback {
         Feedback::Xcp(xcp) => Feedback::Xcp(XcpFeedback {
@@ -148,8 +148,8 @@ fn shown(feedback: Option<Feedback>) -> Option<Feedback> {
     })
 }
 
-/// A server writes a few small streams before its data, so that its first headers ask for nothing:
-/// the port says which law it runs all the same, and the sender follows it at once.
+/// If a server writes a few small streams before its data, its first headers don't request
+/// anything. The port still indicates its law, which the sender follows immediately.
 #[test]
 fn a_port_that_was_asked_for_nothing_is_known_by_its_answers() {
     let mut path = Path::new();
@@ -159,7 +159,7 @@ fn a_port_that_was_asked_for_nothing_is_known_by_its_answers() {
     assert_eq!(path.law.metrics().ruling, "vcp+bise+wlte");
 }
 
-/// A hop that drops half of the packets, until CUBIC has the window.
+/// A hop drops half of the packets until CUBIC controls the window.
 fn overflow(path: &mut Path, feedback: Option<Feedback>) {
     let end = path.now + RTT * 200;
     while path.law.metrics().explicit {
@@ -172,9 +172,9 @@ fn overflow(path: &mut Path, feedback: Option<Feedback>) {
     assert_eq!(path.law.metrics().ruling, "cubic");
 }
 
-/// The law in force is that of the port that answers, whatever happened before: in each of these
-/// states of the path, 20 round trips of answers of either kind lead to that kind's law. CUBIC's
-/// window stays CUBIC's.
+/// The active law is that of the answering port, whatever happened before. From each of these
+/// states, 20 round trips of answers of either kind lead to this kind's law. If CUBIC controls the
+/// window, it remains in control.
 #[test]
 fn from_every_state_answers_of_either_kind_lead_to_its_law() {
     type Step = fn(&mut Path);
@@ -208,7 +208,7 @@ fn from_every_state_answers_of_either_kind_lead_to_its_law() {
             for by_vcp in kinds {
                 for _ in 0..200 {
                     let before = (path.asks_xcp(), path.law.may_start());
-                    // A port answers in the protocol that it is asked in.
+                    // A port answers in the requested protocol.
                     let answer = if before.0 {
                         xcp(1, 0, by_vcp)
                     } else {
@@ -237,7 +237,7 @@ fn without_routers_cubic_rules_and_one_that_comes_is_found() {
     path.rounds(4, vcp(2, false));
     assert_eq!(path.law.metrics().ruling, "vcp+bise+wlte");
     assert!(path.law.window() >= before);
-    // And it goes again.
+    // The router disappears again.
     path.rounds(4, vcp(0, false));
     assert_eq!(path.law.metrics().ruling, "cubic");
 }
@@ -248,7 +248,7 @@ fn a_peer_that_knows_one_language_has_that_one() {
     path.rounds(8, vcp(1, false));
     assert_eq!(path.asks_in(), Explicit::Vcp(Carrier::Shim));
     assert_eq!(path.law.metrics().ruling, "vcp+bise+wlte");
-    // For good: there is nothing else to be had.
+    // Permanently, because there's no alternative.
     path.rounds(40, vcp(1, true));
     assert_eq!(path.asks_in(), Explicit::Vcp(Carrier::Shim));
 }
@@ -256,7 +256,7 @@ fn a_peer_that_knows_one_language_has_that_one() {
 #[test]
 fn headers_cost_no_more_than_vcps_sixteen_bytes() {
     let bytes = |form| match form {
-        // Over IPv6; 36 over IPv4.
+        // Over IPv6; over IPv4 it's 36.
         XcpForm::Full => 48,
         XcpForm::Compact => 16,
     };
@@ -275,10 +275,10 @@ fn headers_cost_no_more_than_vcps_sixteen_bytes() {
     }
 }
 
-/// What routers declare is in the full form alone: it has to be known before losses are judged.
+/// Routers' declarations are only in the full form, and must be known before losses are judged.
 #[test]
 fn declared_loss_is_asked_about_after_losses_also_where_windows_are_small() {
-    // Of eight packets, those with the full form.
+    // Returns which of eight packets use the full form.
     let full = |path: &mut Path| {
         let is_full = |path: &Path| path.asks_in() == Explicit::Xcp(XcpForm::Full);
         let each = (0..8).map(|_| {
@@ -310,7 +310,7 @@ fn a_granted_window_goes_over_to_the_other_law_and_waits_for_its_measure() {
     assert_eq!(path.asks_in(), Explicit::Vcp(Carrier::Shim));
     let window = path.law.window();
     assert!(window >= 1_000_000);
-    // LOW does not show yet what was granted.
+    // LOW doesn't reflect the grant yet.
     path.rounds(1, vcp(1, false));
     assert_eq!(path.law.window(), window);
     path.law.give_up(path.now, 12_000, 50_000, path.number);
@@ -321,8 +321,8 @@ fn a_granted_window_goes_over_to_the_other_law_and_waits_for_its_measure() {
     assert_eq!(path.law.window(), 30_000);
 }
 
-/// Whatever comes in whatever order: no panic, a window of a packet at least, and never more than
-/// eight times of what it was.
+/// Whatever arrives in whatever order, there's no panic, and the window has at least one packet and
+/// never grows to more than eight times its previous size.
 #[test]
 fn anything_may_come_at_any_time() {
     let mut state = 0x2545_F491_4F6C_DD1D_u64;
@@ -368,7 +368,7 @@ fn started() -> QuickStart<AutoSender> {
     sender
 }
 
-/// It asks with the next packet, which is `number`, and nine others follow.
+/// Asks with the next packet, which is `number`, and sends nine others.
 fn question(sender: &mut QuickStart<AutoSender>, now: Instant, number: u64) -> QuickStartRequest {
     assert!(sender.asks(), "{number}");
     let request = sender.ask(now, number, &Limits::NONE).unwrap();
@@ -396,8 +396,8 @@ fn approved(request: &QuickStartRequest, rate: u64) -> Feedback {
     })
 }
 
-/// `ruled`: XCP's headers come back first, in translation or not, and bring the port's law to
-/// light before the question is answered.
+/// `ruled`: XCP's headers return first, translated or not, and reveal the port's law before the
+/// question is answered.
 #[test]
 fn a_granted_start_is_asked_about_again_and_given_back() {
     for ruled in [None, xcp(1, 0, true), xcp(1, 0, false)] {
@@ -408,7 +408,7 @@ fn a_granted_start_is_asked_about_again_and_given_back() {
             hear(&mut sender, back, 1, feedback);
         }
         hear(&mut sender, back, 0, &approved(&first, 10_000_000));
-        // What is sent before the port is known is on the sender's own account.
+        // What is sent before the port is known isn't covered by a port's answer.
         let mut number = 10;
         let mut now = back;
         let mut second = None;
@@ -421,7 +421,7 @@ fn a_granted_start_is_asked_about_again_and_given_back() {
                 sender.on_sent(now, &sent(number, 1200));
             }
             now += ms(10);
-            // Of packets before the flight first, then of the flight.
+            // Feedback of packets before the flight, followed by feedback of the flight.
             let old = xcp(1, 0, true).unwrap();
             hear(&mut sender, now, 2, &old);
             hear(&mut sender, now, number, &vcp(1, false).unwrap());
@@ -465,7 +465,7 @@ fn a_denied_start_is_asked_for_twice_more() {
     }
 }
 
-/// XCP rules when the answer comes.
+/// Routers are in control when the answer arrives.
 #[test]
 fn what_is_taken_back_is_given_back_under_either_law() {
     for law in [xcp(1, 1000, false), vcp(2, false)] {

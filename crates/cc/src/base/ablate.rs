@@ -1,29 +1,29 @@
-//! Mechanisms that come from no paper and no RFC, and that a trial can switch off.
+//! Mechanisms that aren't from any paper or RFC, and can be switched off for experiments.
 //!
-//! Without the crate's feature `ablate`, [`without`] is a constant `false`: the compiler removes
-//! the question. With it, the process asks one atomic number, which `remove` sets.
+//! Without the crate's feature `ablate`, [`without`] is a constant `false`, so the compiler removes
+//! the check. With this feature, it reads an atomic number that `remove` sets.
 
-/// Declares the mechanisms: variant, name on the command line, and what it does.
+/// Declares mechanisms with variant, name on the command line, and description.
 macro_rules! mechanisms {
     ($($variant:ident $name:literal $what:literal;)+) => {
-        /// A mechanism.
+        /// A mechanism that can be switched off.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Mechanism {
             $(#[doc = $what] $variant,)+
         }
 
         impl Mechanism {
-            /// All of them.
+            /// All mechanisms.
             pub const ALL: &[Self] = &[$(Self::$variant),+];
 
-            /// Its name on the command line.
+            /// Returns the name on the command line.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Self::$variant => $name,)+
                 }
             }
 
-            /// One clause about it.
+            /// Returns a short description.
             pub const fn what(self) -> &'static str {
                 match self {
                     $(Self::$variant => $what,)+
@@ -69,8 +69,8 @@ impl std::str::FromStr for Mechanism {
 #[cfg(feature = "ablate")]
 static REMOVED: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
 
-/// Switches mechanisms off in this process, from now on. A law that runs already keeps the state
-/// that they left.
+/// Switches mechanisms off in this process from now on. Laws that are already running keep the
+/// state that results from them.
 #[cfg(feature = "ablate")]
 pub fn remove(mechanisms: &[Mechanism]) {
     let bits = mechanisms
@@ -84,8 +84,8 @@ thread_local! {
     static ASKED: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
 }
 
-/// Runs `work` in this thread, and returns which mechanisms it asked for: without the others it
-/// does the same.
+/// Runs `work` in this thread, and returns the mechanisms that it has checked. Without any of the
+/// others, it would do the same.
 #[cfg(feature = "ablate")]
 pub fn asked<T>(work: impl FnOnce() -> T) -> (T, Vec<Mechanism>) {
     ASKED.set(0);
@@ -98,7 +98,8 @@ pub fn asked<T>(work: impl FnOnce() -> T) -> (T, Vec<Mechanism>) {
     )
 }
 
-/// True if a trial runs without the mechanism. A mechanism asks last, where it would act.
+/// Returns true if the mechanism is switched off. A mechanism must be checked last, only if it
+/// would have an effect.
 #[cfg(feature = "ablate")]
 #[inline]
 pub(crate) fn without(mechanism: Mechanism) -> bool {
@@ -106,7 +107,7 @@ pub(crate) fn without(mechanism: Mechanism) -> bool {
     REMOVED.load(std::sync::atomic::Ordering::Relaxed) & 1 << mechanism as u32 != 0
 }
 
-/// True if a trial runs without the mechanism: never in this build.
+/// Returns true if the mechanism is switched off, which is never the case in this build.
 #[cfg(not(feature = "ablate"))]
 #[inline(always)]
 pub(crate) const fn without(_: Mechanism) -> bool {

@@ -1,15 +1,15 @@
-//! Integer arithmetic that loses nothing: wide products, carried remainders, an integer cube root.
+//! Exact integer arithmetic: wide products, carried remainders, and an integer cube root.
 
 use super::time::{Duration, Instant};
 
-/// Million: the unit of shares in configuration, and µs per second.
+/// A million: the unit of shares in configuration, and µs per second.
 pub(crate) const PPM: u64 = 1_000_000;
 
-/// Most that any window, queue or byte count may reach: 2^57 bytes, a thousand times what 1 TB/s
-/// sends in 65.5 s.
+/// Maximum for any window, queue or byte count: 2^57 bytes, a thousand times what 1 TB/s sends in
+/// 65.5 s.
 pub(crate) const MAX_BYTES: u64 = 1 << 57;
 
-/// `a * b / c`, rounded down, saturating. `c` = 0 counts as 1.
+/// Returns `a * b / c`, rounded down and saturating. If `c` is 0, it counts as 1.
 #[inline]
 pub(crate) fn mul_div(a: u64, b: u64, c: u64) -> u64 {
     match a.checked_mul(b) {
@@ -18,13 +18,13 @@ pub(crate) fn mul_div(a: u64, b: u64, c: u64) -> u64 {
     }
 }
 
-/// `wide` as u64, the largest u64 if it does not fit.
+/// Returns `wide` as u64, saturating.
 #[inline]
 pub(crate) fn saturate(wide: u128) -> u64 {
     u64::try_from(wide).unwrap_or(u64::MAX)
 }
 
-/// `wide / divisor` and the remainder, by the machine's own division wherever both fit 64 bits.
+/// Returns `wide / divisor` and the remainder, using 64-bit division if both fit.
 #[inline]
 pub(crate) fn div_rem(wide: u128, divisor: u128) -> (u64, u128) {
     let divisor = divisor.max(1);
@@ -38,45 +38,42 @@ pub(crate) fn div_rem(wide: u128, divisor: u128) -> (u64, u128) {
     }
 }
 
-/// A sum of quotients whose remainders are kept, so that many small shares add up without bias.
+/// A sum of quotients that keeps remainders, so that many small shares add up without bias.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Carry(u128);
 
 impl Carry {
-    /// Nothing carried.
     pub(crate) const NONE: Self = Self(0);
 
-    /// Adds `numerator / divisor`; returns the whole part of what has piled up.
+    /// Adds `numerator / divisor` and returns the whole part of the sum.
     ///
-    /// The divisor may change from call to call: the remainder is then worth a little more or less,
-    /// by less than one unit of the result in all.
+    /// The divisor may change from call to call. The remainder then changes its value a little, by
+    /// less than one unit of the result in total.
     #[inline]
     pub(crate) fn add(&mut self, numerator: u128, divisor: u128) -> u64 {
-        // A remainder from a larger divisor must not come out as more than the one unit it stands
-        // for.
+        // A remainder from a larger divisor must not result in more than one unit.
         let carried = self.0.min(divisor.saturating_sub(1));
         let (whole, rest) = div_rem(carried.saturating_add(numerator), divisor);
         self.0 = rest;
         whole
     }
 
-    /// Forgets the remainder.
     pub(crate) fn clear(&mut self) {
         self.0 = 0;
     }
 }
 
-/// SplitMix64's output function.
+/// Applies SplitMix64's output function.
 pub(crate) const fn scramble(mut z: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
     z ^ (z >> 31)
 }
 
-/// The largest integer whose cube is not above `n`.
+/// Returns the largest integer whose cube is at most `n`.
 pub(crate) fn cbrt(n: u128) -> u64 {
     let mut root: u128 = 0;
-    // 2^43 cubed exceeds u128; the highest possible bit of the root is 42.
+    // 2^43 cubed exceeds u128, so the root's highest possible bit is 42.
     for bit in (0..=42).rev() {
         let trial = root | (1 << bit);
         if trial
@@ -90,7 +87,7 @@ pub(crate) fn cbrt(n: u128) -> u64 {
     saturate(root)
 }
 
-/// Whole microseconds of `d`, saturating.
+/// Returns the whole microseconds in `d`, saturating.
 #[inline]
 pub(crate) fn micros(d: Duration) -> u64 {
     d.as_secs()
@@ -98,7 +95,7 @@ pub(crate) fn micros(d: Duration) -> u64 {
         .saturating_add(u64::from(d.subsec_micros()))
 }
 
-/// Nanoseconds of `d`, saturating.
+/// Returns the nanoseconds in `d`, saturating.
 #[inline]
 pub(crate) fn nanos(d: Duration) -> u64 {
     d.as_secs()
@@ -106,14 +103,15 @@ pub(crate) fn nanos(d: Duration) -> u64 {
         .saturating_add(u64::from(d.subsec_nanos()))
 }
 
-/// Nanoseconds from `then` to `now`, 0 if `then` is later: what hot paths compare, since a
-/// [`Duration`] costs a division.
+/// Returns the nanoseconds from `then` to `now`, or 0 if `then` is later. Hot paths compare these
+/// because a [`Duration`] requires a division.
 #[inline]
 pub(crate) const fn ns_since(now: Instant, then: Instant) -> u64 {
     now.as_nanos().saturating_sub(then.as_nanos())
 }
 
-/// Bytes per second that move `bytes` in `time`, times `num / den`; at least 1.
+/// Returns the bytes per second that transfer `bytes` in `time`, multiplied by `num / den`; at
+/// least 1.
 #[inline]
 pub(crate) fn rate(bytes: u64, time: Duration, num: u64, den: u64) -> u64 {
     let time = nanos(time).max(1);

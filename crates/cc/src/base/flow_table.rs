@@ -1,60 +1,58 @@
-//! A table of fixed size for the state of flows, by the hash of a flow.
+//! Table of fixed size with states of flows, selected by a hash of the flow.
 //!
-//! A hash selects a set of `WAYS` places. The owner of the table decides which of them is a flow's,
-//! and when a place may go to another flow. With one way, all flows of a set count as one.
+//! A hash selects a set of `WAYS` places. The table's owner decides which of them belongs to a
+//! flow, and when a place may be given to another flow. With one way, all flows of a set count as
+//! one.
 
-/// `SETS` is a power of two. Bit `BIT` of the mixed hash is the lowest of the number of a set.
+/// Table with `SETS` sets, which must be a power of two, of `WAYS` places each. Bit `BIT` of the
+/// mixed hash is the lowest bit of the set's number.
 #[derive(Clone, Debug)]
 pub(crate) struct FlowTable<T, const SETS: usize, const WAYS: usize, const BIT: u32> {
     sets: Box<[[T; WAYS]; SETS]>,
 }
 
 impl<T: Copy, const SETS: usize, const WAYS: usize, const BIT: u32> FlowTable<T, SETS, WAYS, BIT> {
-    /// A table in which each place is `empty`.
+    /// Creates a table in which each place is `empty`.
     pub(crate) fn new(empty: T) -> Self {
         const { assert!(SETS.is_power_of_two() && SETS.ilog2() + BIT <= u32::BITS) };
         let sets = vec![[empty; WAYS]; SETS].try_into();
         Self {
-            // From the heap: the other way goes over the stack, and is never taken.
+            // Allocated on the heap. The other branch would use the stack, but is never taken.
             sets: sets.unwrap_or_else(|_| Box::new([[empty; WAYS]; SETS])),
         }
     }
 
-    /// The number of a hash's set.
     #[inline]
     pub(crate) const fn index(flow_hash: u32) -> usize {
-        // Hashes may be weak in some bits: fold all of them in.
+        // Hashes may be weak in some bits, so mix all of them.
         (flow_hash.wrapping_mul(0x9E37_79B1) >> BIT) as usize % SETS
     }
 
-    /// The places of a hash.
     #[inline]
     #[allow(clippy::indexing_slicing, reason = "an index is less than SETS")]
     pub(crate) const fn set(&self, flow_hash: u32) -> &[T; WAYS] {
         &self.sets[Self::index(flow_hash)]
     }
 
-    /// The places of a hash.
     #[inline]
     #[allow(clippy::indexing_slicing, reason = "an index is less than SETS")]
     pub(crate) const fn set_mut(&mut self, flow_hash: u32) -> &mut [T; WAYS] {
         &mut self.sets[Self::index(flow_hash)]
     }
 
-    /// The first place of a hash for which `is` holds, as an index into [`all`](Self::all).
+    /// Returns the first place of a hash for which `is` returns true, as an index into
+    /// [`all`](Self::all).
     #[inline]
     pub(crate) fn position(&self, flow_hash: u32, is: impl Fn(&T) -> bool) -> Option<usize> {
         let way = self.set(flow_hash).iter().position(is)?;
         Some(Self::index(flow_hash) * WAYS + way)
     }
 
-    /// All places, set by set.
     #[inline]
     pub(crate) const fn all(&self) -> &[T] {
         self.sets.as_flattened()
     }
 
-    /// All places, set by set.
     #[inline]
     pub(crate) const fn all_mut(&mut self) -> &mut [T] {
         self.sets.as_flattened_mut()
@@ -62,13 +60,11 @@ impl<T: Copy, const SETS: usize, const WAYS: usize, const BIT: u32> FlowTable<T,
 }
 
 impl<T: Copy, const SETS: usize, const BIT: u32> FlowTable<T, SETS, 1, BIT> {
-    /// The only place of a hash.
     #[inline]
     pub(crate) const fn get(&self, flow_hash: u32) -> &T {
         &self.set(flow_hash)[0]
     }
 
-    /// The only place of a hash.
     #[inline]
     pub(crate) const fn get_mut(&mut self, flow_hash: u32) -> &mut T {
         &mut self.set_mut(flow_hash)[0]
@@ -79,11 +75,11 @@ impl<T: Copy, const SETS: usize, const BIT: u32> FlowTable<T, SETS, 1, BIT> {
 mod tests {
     use super::*;
 
-    /// Flows with the interval in which each was seen.
+    /// Flows, and the interval in which each was last seen.
     type Aged = FlowTable<Option<(u32, u64)>, 4, 2, 30>;
 
-    /// The place that `flow` gets in interval `now`: its own, or the first one that is free or was
-    /// not seen for two intervals.
+    /// Returns the place of `flow` in interval `now`, which is its own, or the first that is free
+    /// or wasn't seen for two intervals.
     fn enter(table: &mut Aged, flow: u32, now: u64) -> Option<usize> {
         let own = table.position(flow, |place| place.is_some_and(|(of, _)| of == flow));
         let old = |place: &Option<(u32, u64)>| place.is_none_or(|(_, seen)| seen + 2 < now);
@@ -92,7 +88,6 @@ mod tests {
         Some(place)
     }
 
-    /// Four flows of a set.
     fn of_set(set: usize) -> [u32; 4] {
         let mut flows = (0..).filter(|flow| Aged::index(*flow) == set);
         [(); 4].map(|()| flows.next().unwrap())
@@ -131,7 +126,7 @@ mod tests {
         assert_eq!(of_set(3).map(|flow| *table.get(flow)), [11; 4]);
     }
 
-    /// What ports do depends on which flows share a place. 2 · 0x9E3779B1 is 0x3C6EF362.
+    /// Ports depend on which flows share a place. 2 · 0x9E3779B1 is 0x3C6EF362.
     #[test]
     fn the_bits_of_a_set_are_these() {
         assert_eq!(

@@ -1,4 +1,4 @@
-//! Time, integer arithmetic, meters and the table of flows that laws of all kinds use.
+//! Time, integer arithmetic, meters and the table of flows, for all kinds of laws.
 
 #[cfg_attr(
     not(feature = "ablate"),

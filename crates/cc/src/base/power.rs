@@ -7,14 +7,14 @@ const BITS: u32 = 60;
 /// ln 2 in Q60.
 const LN_2: u128 = 799_144_290_325_165_979;
 
-/// Largest exponent that [`expm1`] takes, in Q60: e^7 is 1,096.6.
+/// Largest exponent accepted by [`expm1`], in Q60; e^7 is 1,096.6.
 pub(crate) const MAX_EXPONENT: u128 = 7 * ONE;
 
-/// Results of [`expm1`] are rounded to the nearest multiple of 2^-44: powers up to 101 that are a
-/// multiple in theory are returned exactly (ε is at most 100).
+/// Results of [`expm1`] are rounded to the nearest multiple of 2^-44, so that powers up to 101 that
+/// are multiples in theory are returned exactly (ε is at most 100).
 const ROUNDED_BITS: u32 = 16;
 
-/// ln(1 + num / den) in Q60. `num` above 2^64 − 1 counts as 2^64 − 1, `den` = 0 as 1.
+/// Returns ln(1 + num / den) in Q60. `num` saturates at 2^64 − 1, and a `den` of 0 counts as 1.
 pub(crate) fn ln1p(num: u128, den: u128) -> u128 {
     let mut x = ONE + (num.min(u128::from(u64::MAX)) << BITS) / den.max(1);
     let mut doublings = 0;
@@ -34,10 +34,10 @@ pub(crate) fn ln1p(num: u128, den: u128) -> u128 {
     2 * sum + doublings * LN_2
 }
 
-/// e^y − 1 for `y` and the result in Q60. `y` above [`MAX_EXPONENT`] counts as that.
+/// Returns e^y − 1 for `y`, both in Q60. `y` saturates at [`MAX_EXPONENT`].
 pub(crate) fn expm1(y: u128) -> u128 {
-    // The series of e^z − 1 for z ≤ 1/4, then as many doublings of the exponent:
-    // e^2z − 1 = 2m + m², m = e^z − 1.
+    // Use the series of e^z − 1 for z ≤ 1/4, followed by the required doublings of the exponent:
+    // with m = e^z − 1, e^2z − 1 = 2m + m².
     let (mut z, mut doublings) = (y.min(MAX_EXPONENT), 0);
     while z > ONE / 4 {
         z >>= 1;
@@ -55,7 +55,7 @@ pub(crate) fn expm1(y: u128) -> u128 {
     ((m + (1 << (ROUNDED_BITS - 1))) >> ROUNDED_BITS) << ROUNDED_BITS
 }
 
-/// `a²` in Q60 for `a` below 2^14.
+/// Returns `a²` in Q60 for `a` below 2^14.
 const fn square(a: u128) -> u128 {
     let (whole, part) = (a >> BITS, a & (ONE - 1));
     ((whole * whole) << BITS) + 2 * whole * part + ((part * part) >> BITS)
@@ -80,7 +80,7 @@ mod tests {
         assert_eq!(ln1p(u128::MAX, 1), ln1p(u128::from(u64::MAX), 1));
     }
 
-    /// Powers whose result is whole come out whole, at any number of doublings.
+    /// Whole results are exact, regardless of the number of doublings.
     #[test]
     fn whole_results_are_exact() {
         assert_eq!(expm1(0), 0);

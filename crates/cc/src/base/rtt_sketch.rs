@@ -1,36 +1,35 @@
-//! The RTTs that a port's packets stated within the last ticks.
+//! RTTs stated by a port's recent packets.
 //!
-//! A shim is public, so an RTT weighs as much as the packet that states it: percentiles here are
-//! over *bytes*. Old bytes decay.
+//! Because anyone can write a shim, an RTT is weighted by the bytes of the packets that state it:
+//! percentiles here are over *bytes*. Old bytes decay.
 
 use super::arith::{micros, mul_div, saturate};
 use super::time::{Duration, Instant};
 
-/// Buckets of RTTs: four to each octave of microseconds, up to 2^32 µs.
+/// Buckets of RTTs, with four in each octave of microseconds up to 2^32 µs.
 const BUCKETS: usize = 4 * 32;
-/// Bytes count for less by a quarter after each quarter of an interval, but no sooner and no later
-/// than this.
+/// Bytes are reduced by a quarter after each quarter of an interval, limited to these times.
 const TICK: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(1));
-/// That makes their sum worth this many ticks of traffic.
+/// Therefore their sum is worth this many ticks of traffic.
 const TICKS: u32 = 4;
-/// The sketch is emptied after this long without a packet that states an RTT.
+/// The sketch is cleared after this time without a packet that states an RTT.
 const SILENCE: Duration = Duration::from_secs(10);
-/// The share of bytes whose RTTs are served, as a divisor.
+/// Share of bytes whose RTTs are considered, as a divisor.
 const MANY: u64 = 3;
-/// The share of bytes whose RTTs are served up to [`STRETCH`] times those of `MANY`.
+/// Share of bytes whose RTTs are considered up to [`STRETCH`] times those of `MANY`, as a divisor.
 pub(crate) const FEW: u64 = 10;
-/// A tenth over a satellite (600 ms) next to flows of 40 ms keeps its share of the link with this.
-/// With half of it that tenth loses a sixth.
+/// With this value, a tenth over a satellite (600 ms) keeps its share of the link next to flows of
+/// 40 ms. With half of it, this tenth loses a sixth.
 pub(crate) const STRETCH: u64 = 16;
-/// Below half of the capacity the shortest RTT rules that this number of bytes have, or a tenth of
-/// those that state one.
+/// Below half of the capacity, the shortest RTT counts that this number of bytes have, or a tenth
+/// of those that state one.
 pub(crate) const WORTH: u64 = 16 * 1500;
-/// Below this part of the capacity the shortest RTTs rule.
+/// Below this part of the capacity, the shortest RTTs count.
 const LIGHT: u64 = 2;
-/// No bucket counts further, so that sums cannot overflow.
+/// Maximum of a bucket, so that sums can't overflow.
 const MOST_BYTES: u64 = 1 << 44;
 
-/// Bytes whose packets stated an RTT of this bucket.
+/// Bytes whose packets stated an RTT in this bucket.
 #[derive(Clone, Copy, Debug, Default)]
 struct Bucket {
     bytes: u64,
@@ -50,15 +49,14 @@ impl Bucket {
     }
 }
 
-/// Bytes by the RTT that their packets stated, see the module.
+/// Bytes by the RTT that their packets stated.
 #[derive(Clone, Debug)]
 pub(crate) struct RttSketch {
     buckets: Box<[Bucket]>,
-    /// Bytes of all packets, whether or not they stated an RTT.
+    /// Bytes of all packets, with or without a stated RTT.
     all: u64,
-    /// Bytes of those that did.
     stated: u64,
-    /// Time over which `all` came, decayed as it is, and the running tick's length, in µs.
+    /// Time in which `all` arrived, decayed in the same way, and the current tick's length, in µs.
     over: u64,
     tick: u64,
     next_tick: Instant,
@@ -78,17 +76,16 @@ impl RttSketch {
         }
     }
 
-    /// Bytes that stated an RTT.
     pub(crate) const fn stated(&self) -> u64 {
         self.stated
     }
 
-    /// Bytes of all packets.
     pub(crate) const fn all(&self) -> u64 {
         self.all
     }
 
-    /// True if less than half of what a link of `capacity` bytes per second carries arrived.
+    /// Returns true if less than half of what a link of `capacity` bytes per second carries has
+    /// arrived.
     pub(crate) fn is_light(&self, capacity: u64) -> bool {
         let over = (self.over + self.tick).max(micros(TICK.0 * TICKS));
         self.all < mul_div(capacity / LIGHT, over, 1_000_000)
@@ -100,8 +97,8 @@ impl RttSketch {
         usize::try_from(u64::from(octave) * 4 + quarter).map_or(BUCKETS - 1, |i| i.min(BUCKETS - 1))
     }
 
-    /// Counts a packet's bytes under the RTT that it states. True if the bucket was empty, or now
-    /// reaches `WORTH`.
+    /// Adds a packet's bytes to the bucket of its stated RTT. Returns true if this bucket was
+    /// empty, or now reaches `WORTH`.
     #[inline]
     pub(crate) fn count(&mut self, now: Instant, bytes: u32, rtt: Option<Duration>) -> bool {
         let bytes = u64::from(bytes);
@@ -123,7 +120,7 @@ impl RttSketch {
         before == 0 || (before < WORTH && bucket.bytes >= WORTH)
     }
 
-    /// Decays old bytes; empties the sketch after `SILENCE`. An interval is `t_rho` long.
+    /// Decays old bytes, and clears the sketch after `SILENCE`. An interval has length `t_rho`.
     pub(crate) fn age(&mut self, now: Instant, t_rho: Duration) {
         if now - self.last_stated > SILENCE {
             *self = Self::new(now);
@@ -143,7 +140,7 @@ impl RttSketch {
         }
     }
 
-    /// The RTT in µs that is served of those that are long, by shares of `all` bytes divided by
+    /// Returns the longest RTT in µs that is considered, based on shares of `all` bytes divided by
     /// `part`.
     pub(crate) fn long(&self, all: u64, part: u64) -> Option<u64> {
         let many = self.longest(all, MANY * part)?;
@@ -151,8 +148,8 @@ impl RttSketch {
         Some(few.min(many.saturating_mul(STRETCH)))
     }
 
-    /// The shortest RTT in µs: `WORTH` bytes, or a part 1 / `FEW` of the bytes that state one,
-    /// have it or a shorter one.
+    /// Returns the shortest RTT in µs that is considered: `WORTH` bytes, or more than 1 / `FEW` of
+    /// the bytes with a stated RTT, have this RTT or a shorter one.
     pub(crate) fn short(&self) -> Option<u64> {
         let mut below = 0;
         let known = self.buckets.iter().filter(|bucket| bucket.bytes > 0);
@@ -165,8 +162,9 @@ impl RttSketch {
         None
     }
 
-    /// The RTT in µs that rules at a link of `capacity` bytes per second: the shortest below half
-    /// of that, what a third of the bytes needs above.
+    /// Returns the RTT in µs that counts at a link of `capacity` bytes per second. It is the
+    /// shortest below half of that load. Above it, it is the longest RTT such that a third of the
+    /// bytes have it or a longer one.
     pub(crate) fn reference(&self, capacity: u64) -> Option<u64> {
         if self.is_light(capacity) {
             self.short()
@@ -175,14 +173,14 @@ impl RttSketch {
         }
     }
 
-    /// The longest RTT in µs that is plausible next to that.
+    /// Returns the longest RTT in µs that is plausible in comparison with the reference.
     pub(crate) fn plausible(&self, capacity: u64) -> u64 {
         let reference = self.reference(capacity);
         reference.map_or(u64::MAX, |rtt| rtt.saturating_mul(STRETCH))
     }
 
-    /// The longest RTT in µs that is served if those of a share 1 / `beyond` of `all` bytes are
-    /// not.
+    /// Returns the longest RTT in µs that is considered if a share 1 / `beyond` of `all` bytes may
+    /// have longer ones.
     fn longest(&self, all: u64, beyond: u64) -> Option<u64> {
         let mut above = 0;
         for bucket in self.buckets.iter().rev() {
@@ -194,7 +192,7 @@ impl RttSketch {
         None
     }
 
-    /// Bytes whose packets stated more than this.
+    /// Returns the bytes whose packets stated more than this RTT.
     pub(crate) fn above(&self, rtt_us: u64) -> u64 {
         let longer = self.buckets.iter().filter(|b| b.rtt_us() > rtt_us);
         longer.map(|bucket| bucket.bytes).sum()
@@ -212,8 +210,8 @@ mod tests {
         Instant::ZERO + ms(millis)
     }
 
-    /// A second in which a `part` in 1000 of the bytes of a link in use states `long` and the
-    /// others 40 ms.
+    /// In a second of a link in use, `part` in 1000 of the bytes state `long`, and the others 40
+    /// ms.
     fn mixed(part: u32, long: Duration) -> RttSketch {
         let mut sketch = RttSketch::new(at(0));
         for packet in 0..2000 {

@@ -1,48 +1,49 @@
-//! Points in time as nanoseconds since an epoch that the driver chooses.
+//! Points in time as nanoseconds since an epoch chosen by the driver.
 
 use core::ops::{Add, AddAssign, Sub};
 
 pub use core::time::Duration;
 
-/// A point in time: nanoseconds since the driver's epoch (process start, or 0 in the emulator).
+/// A point in time in nanoseconds since the driver's epoch, which is the start of the process, or 0
+/// in the emulator.
 ///
-/// Arithmetic saturates: time that goes nowhere or overflows never panics.
+/// Arithmetic saturates, so negative and overflowing times never panic.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Instant(u64);
 
 impl Instant {
     /// The driver's epoch.
     pub const ZERO: Self = Self(0);
-    /// Later than everything: a deadline that never comes.
+    /// Later than any other time, for deadlines that never arrive.
     pub const FAR_FUTURE: Self = Self(u64::MAX);
 
-    /// The instant `nanos` nanoseconds after the epoch.
+    /// Returns the time `nanos` nanoseconds after the epoch.
     pub const fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
     }
 
-    /// The instant `micros` microseconds after the epoch.
+    /// Returns the time `micros` microseconds after the epoch.
     pub const fn from_micros(micros: u64) -> Self {
         Self(micros.saturating_mul(1_000))
     }
 
-    /// The instant `millis` milliseconds after the epoch.
+    /// Returns the time `millis` milliseconds after the epoch.
     pub const fn from_millis(millis: u64) -> Self {
         Self(millis.saturating_mul(1_000_000))
     }
 
-    /// Nanoseconds since the epoch.
+    /// Returns the nanoseconds since the epoch.
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
-    /// Time since `earlier`, zero if `earlier` is later.
+    /// Returns the time since `earlier`, or zero if `earlier` is later.
     pub const fn saturating_since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 }
 
-/// Saturating, and without the 128 bits that `as_nanos` takes.
+/// Returns the nanoseconds, saturating, without the 128 bits of `as_nanos`.
 #[inline]
 fn nanos(d: Duration) -> u64 {
     match d.as_secs().checked_mul(1_000_000_000) {
@@ -73,7 +74,7 @@ impl Sub<Duration> for Instant {
 
 impl Sub for Instant {
     type Output = Duration;
-    /// Time since `rhs`, zero if `rhs` is later.
+    /// Returns the time since `rhs`, or zero if `rhs` is later.
     fn sub(self, rhs: Self) -> Duration {
         self.saturating_since(rhs)
     }

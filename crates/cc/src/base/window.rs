@@ -1,7 +1,7 @@
-//! Initial and least windows.
+//! Initial and minimum windows.
 
-/// Initial window in bytes: `packets` datagrams if given, else RFC 9002 §7.2's ten, at most 14 720
-/// bytes but at least two.
+/// Returns the initial window in bytes: `packets` datagrams if given, or that of RFC 9002 §7.2,
+/// which is ten datagrams, but at most 14 720 bytes unless two datagrams are more.
 pub(crate) fn initial(mtu: u64, packets: Option<u32>) -> u64 {
     match packets {
         Some(packets) => mtu.saturating_mul(u64::from(packets.max(1))),
@@ -9,7 +9,7 @@ pub(crate) fn initial(mtu: u64, packets: Option<u32>) -> u64 {
     }
 }
 
-/// Least window of loss-based laws: two datagrams (RFC 9002 §7.2).
+/// Returns the minimum window of loss-based laws, which is two datagrams (RFC 9002 §7.2).
 pub(crate) const fn loss_based_floor(mtu: u64) -> u64 {
     2 * mtu
 }

@@ -1,36 +1,33 @@
-//! What arrives: bytes per second, round trip by round trip.
+//! Delivery rate of each round trip in bytes per second.
 
 use super::window_of;
 use crate::base::arith::{nanos, ns_since, rate};
 use crate::base::{Duration, Instant};
 use crate::law::Acked;
 
-/// The maximum delivered is kept over one to two spans of this many round trips in which the window
-/// limited the sender.
+/// The maximum covers one to two spans of this many round trips in which the window limited the
+/// sender.
 const SPAN_ROUNDS: u32 = 8;
-/// While delivery grows by more than 1/`GROWTH` in `GROWTH_ROUNDS` round trips, no hop is
+/// While the delivery rate grows by more than 1/`GROWTH` in `GROWTH_ROUNDS` round trips, no hop is
 /// overloaded.
 const GROWTH: u64 = 4;
 const GROWTH_ROUNDS: usize = 4;
-/// A round trip with fewer packets counts as one with few.
+/// A round trip with fewer packets counts as one with few packets.
 const FEW_PACKETS: u64 = 24;
 
-/// Rates of delivery.
 #[derive(Clone, Debug)]
 pub(super) struct Arrivals {
     since: Instant,
-    /// Of the running round trip.
     bytes: u64,
     packets: u64,
-    /// The window bounded the sender in it.
+    /// True if the window limited the sender in the current round trip.
     limited: bool,
-    /// Packets of the last whole one.
     last_packets: u64,
-    /// Bytes per second over each of the last whole round trips, the latest first.
+    /// Bytes per second in each of the previous round trips, starting with the latest.
     rates: [u64; GROWTH_ROUNDS],
-    /// The most of the running and the last span.
+    /// Maximum of these rates in the current and the previous span.
     most: [u64; 2],
-    /// The most bytes of a round trip, likewise.
+    /// Maximum bytes per round trip in the same spans.
     most_bytes: [u64; 2],
     rounds: u32,
 }
@@ -50,7 +47,7 @@ impl Arrivals {
         }
     }
 
-    /// True if a round trip is over.
+    /// Returns true if a round trip is over.
     #[inline]
     pub(super) fn on_ack(&mut self, now: Instant, acked: &Acked) -> bool {
         let elapsed = ns_since(now, self.since);
@@ -69,7 +66,7 @@ impl Arrivals {
         self.since = now;
         self.bytes = 0;
         self.last_packets = core::mem::take(&mut self.packets);
-        // What an application had to send is no evidence that the path carries less.
+        // If the application had little to send, this doesn't show that the path carries less.
         self.rounds += u32::from(core::mem::take(&mut self.limited));
         if self.rounds >= SPAN_ROUNDS {
             self.rounds = 0;
@@ -82,13 +79,14 @@ impl Arrivals {
         self.rates[0] = delivered;
     }
 
-    /// Bytes per second over the last whole round trip; 0 before there was one.
+    /// Returns bytes per second in the previous round trip, or 0 if there wasn't any.
     #[inline]
     pub(super) const fn delivered(&self) -> u64 {
         self.rates[0]
     }
 
-    /// Bytes per second, as far as is known in the middle of a round trip.
+    /// Returns the current bytes per second, including the current round trip after its first
+    /// third.
     pub(super) fn now(&self, now: Instant, srtt: Duration) -> u64 {
         let elapsed = ns_since(now, self.since);
         if elapsed < nanos(srtt) / 3 {
@@ -98,27 +96,25 @@ impl Arrivals {
         self.delivered().max(running)
     }
 
-    /// The most bytes of a round trip in the last spans. Where round trips have become longer, by a
-    /// queue or by another route, at most what arrived in one: the figure of a fast path proves
-    /// nothing about a slow one with a standing queue.
+    /// Returns the maximum bytes per round trip in the recent spans. If round trips have become
+    /// longer because of a queue or another route, the maximum isn't scaled up, because what a fast
+    /// path carried doesn't prove anything about a slow path with a standing queue.
     pub(super) fn proven(&self, srtt: Duration) -> u64 {
         let bytes = self.most_bytes[0].max(self.most_bytes[1]);
         window_of(self.most[0].max(self.most[1]), srtt).min(bytes)
     }
 
-    /// The path has changed.
+    /// Discards the maximum, because the path has changed.
     pub(super) const fn forget_most(&mut self) {
         self.most = [0; 2];
         self.most_bytes = [0; 2];
     }
 
-    /// More arrives than some round trips ago.
     pub(super) const fn is_growing(&self) -> bool {
         let [latest, .., oldest] = self.rates;
         latest > oldest.saturating_add(oldest / GROWTH)
     }
 
-    /// Few packets are on their way.
     pub(super) const fn are_few(&self) -> bool {
         self.delivered() > 0 && self.last_packets < FEW_PACKETS
     }
@@ -129,8 +125,7 @@ mod tests {
     use super::*;
     use crate::testing::{acked, ms};
 
-    /// A queue of 7 s stands where 400 ms were: earlier rates do not apply to the current round
-    /// trip.
+    /// A queue extends round trips from 400 ms to 7 s. Earlier rates don't apply to these.
     #[test]
     fn what_arrived_in_shorter_round_trips_proves_no_more_for_longer_ones() {
         let mut arrivals = Arrivals::new(Instant::ZERO);
@@ -144,7 +139,7 @@ mod tests {
         assert!((95_000..=105_000).contains(&arrivals.proven(ms(100))));
     }
 
-    /// A thousandth of the rate for a while because there is no more to send.
+    /// For a while, the application only has a hundredth of the rate to send.
     #[test]
     fn round_trips_that_the_application_bounds_disprove_nothing() {
         let mut arrivals = Arrivals::new(Instant::ZERO);

@@ -1,5 +1,5 @@
-//! From what was seen to who rules: when trials begin, what follows from their verdicts, and when
-//! CUBIC takes over and hands back.
+//! Decisions about who controls the window: when trials begin, what follows from their verdicts,
+//! and when CUBIC takes over or returns control.
 
 use super::losses::SLACK_PPM;
 use super::losses::Sample;
@@ -12,42 +12,43 @@ use crate::base::arith::{mul_div, rate};
 use crate::base::{Duration, Instant};
 use crate::law::Acked;
 
-/// Packets after which fewer losses than are tolerated lower what is tolerated.
+/// Packets after which lower loss than tolerated reduces the tolerance.
 const LOWER_PACKETS: u64 = 2048;
-/// Where losses are bursty, or some loss is known to be random, two trials within this many round
+/// If losses are bursty, or some loss is known to be random, two trials within this many round
 /// trips must find a hidden hop.
 const TWICE_ROUNDS: u32 = 60;
-/// Round trips without a trial after a false alarm; each further one doubles that.
+/// Round trips without a trial after a false alarm, doubled for each further one.
 const CALM_ROUNDS: u32 = 10;
-/// … and after an attestation.
 const ATTESTED_ROUNDS: u32 = 40;
 const MOST_DOUBLINGS: u32 = 5;
-/// Standard deviations by which the losses that a trial leaves must be correlated with long delays
-/// to be a hidden hop's …
+/// If losses during a trial correlate with long delays by this many standard deviations, they are
+/// due to a hidden hop.
 const UNLIKELY: u64 = 3;
-/// … and by which, at a loss of [`LEANING_PPM`] and more, a queue overflows without a trial.
+/// With this correlation and a loss of at least [`LEANING_PPM`], a queue overflows, and no trial is
+/// needed.
 const CERTAIN: u64 = 5;
 const LEANING_PPM: u64 = 10_000;
-/// A trial waits this many round trips for growth, while the window has fewer packets than
-/// [`GROWTH_WINDOW`], more and more arrives, or the window allowed is much more than has arrived.
+/// If loss is declared, a trial waits this many round trips for growth, while the window has fewer
+/// packets than [`GROWTH_WINDOW`], arrivals grow, or the window is at least twice the arrivals.
 pub(super) const WAIT_ROUNDS: u32 = 32;
 const GROWTH_WINDOW: u64 = 1024;
-/// CUBIC begins with at most this part of the window before, as after any loss (RFC 9438 §4.6).
+/// CUBIC starts with at most this share of the previous window, as after any loss (RFC 9438 §4.6).
 const CUT: (u64, u64) = (7, 10);
-/// Standard deviations by which loss may exceed what is declared by chance.
+/// Standard deviations by which loss may exceed the declared loss by chance.
 const LIKELY: u64 = 2;
 
 impl HiddenHop {
-    /// True if losses are correlated with long delays for certain, and are at least 1 %: whatever
-    /// part of them is random, a queue overflows. A trial need not show it, since one sender among
-    /// many cannot.
+    /// Returns true if at least 1 % is lost, and losses correlate with long delays beyond doubt.
+    /// Then a queue overflows, even if some of the losses are random. A trial isn't required to
+    /// confirm this, because one sender among many can't change the queue.
     pub(super) fn leaning_is_loss(&self) -> bool {
         let lost = self.record.recent().map_or(0, |seen| seen.ppm());
         lost >= LEANING_PPM && self.following.leans(CERTAIN)
     }
 
-    /// True if the loss is at most what routers declare, and the window may soon grow: a trial of
-    /// few packets takes dozens of round trips, in which nothing grows.
+    /// Returns true if the loss is at most what routers declare, and the window may soon grow.
+    /// Waiting is better here, because a trial with few packets takes dozens of round trips without
+    /// growth.
     fn waits_for_growth(&self, now: Instant, srtt: Duration, window: u64) -> bool {
         let declared = self.tolerance.declared_ppm();
         let arrived = window_of(self.arrivals.delivered(), srtt);
@@ -60,8 +61,8 @@ impl HiddenHop {
             && !without(Mechanism::Wait)
     }
 
-    /// True if the loss is at most what routers declare, to which a queue's losses would be added:
-    /// the delays before them are then no evidence of a queue. A trial still looks at them.
+    /// Returns true if the loss is at most what routers declare. A queue's losses would add to
+    /// that, so delays before losses aren't evidence of a queue. A trial still considers them.
     pub(super) fn is_as_declared(&self) -> bool {
         let declared = self.tolerance.declared_ppm();
         declared > 0
@@ -118,7 +119,7 @@ impl HiddenHop {
         }
     }
 
-    /// Losses may be worth a trial; soon after a false alarm (`calm`) fewer are.
+    /// Checks whether losses are worth a trial. Soon after a false alarm (`calm`), fewer are.
     pub(super) fn on_trigger(
         &mut self,
         now: Instant,
@@ -127,10 +128,10 @@ impl HiddenHop {
         window: u64,
     ) -> Finding {
         match self.trigger(calm) {
-            // More than any trial could attest.
+            // No trial could attest this much.
             Some(Trigger::Flood(seen)) => {
                 let path = window_of(self.arrivals.now(now, srtt), srtt).min(window);
-                // What arrived before was another path.
+                // Earlier arrivals belong to a different path.
                 self.arrivals.forget_most();
                 self.appear(now, seen.ppm(), window, path, srtt)
             }
@@ -147,12 +148,12 @@ impl HiddenHop {
         }
     }
 
-    /// Bytes per second that are sent and that arrive at a window of `window` bytes while losses
-    /// are as `seen`.
+    /// Returns the sending rate and the arrival rate in bytes per second at a window of `window`
+    /// bytes and the loss in `seen`.
     fn rates(&self, now: Instant, seen: &Sample, srtt: Duration, window: u64) -> (u64, u64) {
         let arrived = 1_000_000u64.saturating_sub(seen.ppm()).max(1);
-        // In a start, arrivals of the last round trip are much less than the path takes: half of
-        // the rate that follows from window and loss.
+        // During a start, the last round trip delivered much less than the path can carry.
+        // Therefore use at least half of the rate that follows from window and loss.
         let half = rate(mul_div(window, arrived, 1_000_000), srtt, 1, 2);
         let arriving = self.arrivals.now(now, srtt).max(half);
         (mul_div(arriving, 1_000_000, arrived), arriving)
@@ -214,10 +215,10 @@ impl HiddenHop {
         window: u64,
         srtt: Duration,
     ) -> Finding {
-        // What arrives per round trip holds the queue that overflows.
+        // Arrivals per round trip include those from the overflowing queue.
         let most = mul_div(before, CUT.0, CUT.1);
         let window = window.min(most).max(2 * self.mtu);
-        // A start may end before a round trip of what the path takes has arrived.
+        // A start can end before a full round trip at the path's capacity has arrived.
         let taken = mul_div(before, 1_000_000 - ppm.min(1_000_000), 2_000_000);
         let proven = self.arrivals.proven(srtt).max(taken).min(most).max(window);
         self.tolerance.forget();
@@ -256,10 +257,10 @@ impl HiddenHop {
         Finding::Gone
     }
 
-    /// Loss beyond what is tolerated that is worth a trial: much more, soon after one (`calm`) or
-    /// while more arrives than before.
+    /// Returns loss beyond the tolerated loss if it is worth a trial. It must be much higher soon
+    /// after a false alarm or attestation (`calm`), or while arrivals grow.
     fn trigger(&self, calm: bool) -> Option<Trigger> {
-        // A hop that overflows delivers no more.
+        // An overflowing hop wouldn't deliver more.
         let tolerated = if self.arrivals.is_growing() {
             self.tolerance.expected_ppm()
         } else {
@@ -268,7 +269,7 @@ impl HiddenHop {
         if let Some(seen) = trigger::flood(&self.record, self.tolerance.expected_ppm()) {
             return Some(Trigger::Flood(seen));
         }
-        // At such high loss, a record of some packets has 2 % more by chance.
+        // At such high loss, a short record exceeds it by 2 % by chance.
         let slack = if calm || self.arrivals.is_growing() || tolerated > MOST_PPM {
             high_loss::MUCH_PPM
         } else {
@@ -278,11 +279,9 @@ impl HiddenHop {
     }
 }
 
-/// Losses beyond what is tolerated.
 #[derive(Clone, Copy, Debug)]
 enum Trigger {
-    /// More than chance and bursts explain, and than a trial could attest.
+    /// More than chance and bursts could explain, and than a trial could attest.
     Flood(Sample),
-    /// To be tried.
     Above(Sample),
 }

@@ -1,41 +1,36 @@
-//! Queues that no router announces, as delay shows them.
+//! Detection of queues by delay, which no router announces.
 //!
-//! A queue shows in the delay on the way to the receiver, where the peer reports its clock, else in
-//! the RTT. The RTT alone would count a queue on the way back, which this sender does not cause, as
-//! one ahead.
+//! The delay on the way to the receiver is used if the peer reports its clock, and the RTT
+//! otherwise. The RTT doesn't distinguish a queue on the way back, which this sender doesn't cause,
+//! from one ahead.
 
 use crate::base::arith::{nanos, ns_since};
 use crate::base::{Duration, Instant};
 use crate::law::Acked;
 
-/// Delay that counts as queueing: a quarter of the least RTT, and a millisecond more, so that
-/// jitter on short paths does not.
+/// Delay counts as queueing if it exceeds a quarter of the minimum RTT by this, so that jitter on
+/// short paths doesn't count.
 const SLACK: Duration = Duration::from_millis(1);
-/// Samples in a row that show a queue before MI stops.
+/// Consecutive samples that must show a queue before multiplicative increase stops.
 const QUEUEING_RUN: u8 = 8;
 
-/// True if packets that were queued for so long show a queue.
 #[inline]
 fn is_queue(queued_ns: u64, min_rtt: Duration) -> bool {
     queued_ns.saturating_sub(nanos(SLACK)).saturating_mul(4) > nanos(min_rtt)
 }
 
-/// Watches delays.
 #[derive(Clone, Debug)]
 pub(crate) struct DelayWatch {
     round_since: Instant,
-    /// Least delay in queues.
     round_min: Duration,
-    /// The peer reports its clock.
     clock_reported: bool,
-    /// The delay in queues in nanoseconds, smoothed as the RTT is (RFC 9002 §5.3).
+    /// Queueing delay in nanoseconds, smoothed like the RTT (RFC 9002 §5.3).
     smoothed: Option<u64>,
-    /// How much longer the way back takes than it did once, if that is a queue, and up to the least
-    /// RTT.
+    /// Queueing delay on the way back, at most the minimum RTT; zero if it's too short to be a
+    /// queue.
     behind: Duration,
-    /// Samples in a row that show a queue.
     delayed_run: u8,
-    /// The least delay of the last whole round shows a queue.
+    /// True if the minimum delay of the previous round trip shows a queue.
     delayed: bool,
 }
 
@@ -52,25 +47,26 @@ impl DelayWatch {
         }
     }
 
-    /// True while samples in a row show a queue.
+    /// Returns true if the latest consecutive samples show a queue.
     #[inline]
     pub(crate) const fn is_queueing(&self) -> bool {
         self.delayed_run >= QUEUEING_RUN
     }
 
-    /// True if the least delay of the last whole round shows a queue.
+    /// Returns true if the minimum delay of the previous round trip shows a queue.
     pub(crate) const fn is_delayed(&self) -> bool {
         self.delayed
     }
 
-    /// The queue on the way back: it is part of every round trip, and this sender does not cause
-    /// it.
+    /// Returns the queueing delay on the way back. It is part of every RTT, although this sender
+    /// doesn't cause it.
     #[inline]
     pub(crate) const fn behind(&self) -> Duration {
         self.behind
     }
 
-    /// An acknowledgement came: for how long its packet queued, and whether a round trip is over.
+    /// Handles an acknowledgement. Returns its packet's queueing delay in nanoseconds, and whether
+    /// a round trip is over.
     #[inline]
     pub(crate) fn on_ack(&mut self, now: Instant, acked: &Acked) -> (Option<u64>, bool) {
         let queued = self.queued(acked);
@@ -95,8 +91,8 @@ impl DelayWatch {
         (queued.map(nanos), over)
     }
 
-    /// For how long the acknowledged packet queued. A peer that reports its clock does not with
-    /// every acknowledgement; RTTs in between are no substitute.
+    /// Returns the acknowledged packet's queueing delay. A peer that reports its clock doesn't do
+    /// so with every acknowledgement, but RTTs in between aren't a substitute.
     fn queued(&mut self, acked: &Acked) -> Option<Duration> {
         self.clock_reported |= acked.forward_delay.is_some();
         if self.clock_reported {
@@ -108,7 +104,7 @@ impl DelayWatch {
 
     #[cold]
     fn end_round(&mut self, now: Instant, srtt: Duration, min_rtt: Duration) {
-        // Where nothing was measured, nothing has changed.
+        // Without a measurement, keep the previous result.
         if self.round_min < Duration::MAX {
             self.delayed = is_queue(nanos(self.round_min), min_rtt);
         }
@@ -116,7 +112,8 @@ impl DelayWatch {
         self.round_min = Duration::MAX;
         let ahead = Duration::from_nanos(self.smoothed.unwrap_or(0));
         let behind = srtt.saturating_sub(min_rtt).saturating_sub(ahead);
-        // A bloated way back must not slow down everybody at a router: no more than as much again.
+        // A bloated way back must not slow down all flows at a router, so it's limited to the
+        // minimum RTT.
         self.behind = if self.clock_reported && is_queue(nanos(behind), min_rtt) {
             behind.min(min_rtt)
         } else {

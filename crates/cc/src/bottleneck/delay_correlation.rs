@@ -1,29 +1,30 @@
-//! Do losses lie behind longer delays than other packets do?
+//! Correlation of losses with delay: are losses preceded by longer delays than other packets?
 //!
-//! A queue that drops is full, and the packet before the dropped one has waited in it. Random
-//! losses on the way are independent of delay: as many of them lie behind packets with more than
-//! the median delay as other packets do. The correlation needs no long queue. It shows behind a
-//! buffer of a few packets, in a path with other queues, and among random losses, if there are
-//! enough losses.
+//! A queue that drops packets is full, so the packet before a drop has waited in it. Random losses,
+//! however, are independent of delay: they follow long delays (those above the median) as often as
+//! other packets do. This test doesn't need a long queue. It also works for a buffer of a few
+//! packets, on a path with other queues, and among random losses, provided that there are enough
+//! losses.
 //!
-//! The delay of an arrival is that of the sample before it, as it is for a loss: where one ACK
-//! acknowledges many packets, more of both lie behind the sample before. Samples must exclude the
-//! time that the receiver held the ACK back: it holds back the one for the packet before a loss.
+//! Each arrival is attributed to the delay of the sample before it, like a loss, because if one ACK
+//! acknowledges many packets, both are more likely to follow the previous sample. Samples must
+//! exclude the time for which the receiver held back the ACK, because it holds back the one for the
+//! packet before a loss.
 
-/// From this many losses on, losses and packets count half.
+/// Losses and packets are halved when this many losses are counted.
 const MOST_LOSSES: u64 = 192;
-/// Fewer losses, or fewer packets, give no result.
+/// Fewer losses or fewer packets don't give a result.
 const LEAST_LOSSES: u64 = 16;
 const LEAST_PACKETS: u64 = 64;
-/// From this many packets on, they count half, so that products never overflow.
+/// Packets are halved when this many are counted, so that products never overflow.
 const MOST_PACKETS: u64 = 1 << 24;
 /// Number of delays over which their mean distance from the median is smoothed.
 const SMOOTHED: u64 = 64;
-/// The median moves by 1/`STEP` of that distance, and by `LEAST_STEP` ns at least.
+/// The median moves by 1/`STEP` of this distance, and by at least `LEAST_STEP` ns.
 const STEP: u64 = 16;
 const LEAST_STEP: u64 = 100;
 
-/// Packets, and those of them with a long delay.
+/// Number of packets, and of those that follow a long delay.
 #[derive(Clone, Copy, Debug, Default)]
 struct Count {
     all: u64,
@@ -44,19 +45,18 @@ impl Count {
     }
 }
 
-/// Compares the delays before losses with all delays.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct DelayCorrelation {
-    /// The running median of delays in ns.
+    /// Running median of delays in ns.
     median: Option<u64>,
-    /// How far delays are from it in the mean, in ns, times [`SMOOTHED`].
+    /// Mean distance of delays from the median in ns, times [`SMOOTHED`].
     spread: u64,
     packets: Count,
     losses: Count,
 }
 
 impl DelayCorrelation {
-    /// A packet queued for `delay_ns`. True if that is long: more than the median.
+    /// Adds a packet's queueing delay. Returns true if it's long, i.e. above the median.
     #[inline]
     pub(super) fn on_delay(&mut self, delay_ns: u64) -> bool {
         let Some(median) = self.median else {
@@ -71,7 +71,7 @@ impl DelayCorrelation {
         long
     }
 
-    /// `packets` packets arrived behind one whose delay was `long`.
+    /// Adds `packets` packets that arrived after one whose delay was `long`.
     #[inline]
     pub(super) fn on_packets(&mut self, packets: u64, long: bool) {
         self.packets.add(packets.min(MOST_PACKETS), long);
@@ -80,7 +80,7 @@ impl DelayCorrelation {
         }
     }
 
-    /// Packets were lost together behind one whose delay was `long`.
+    /// Adds one loss event after a packet whose delay was `long`.
     pub(super) const fn on_loss(&mut self, long: bool) {
         self.losses.add(1, long);
         if self.losses.all >= MOST_LOSSES {
@@ -89,14 +89,15 @@ impl DelayCorrelation {
         }
     }
 
-    /// True if the share of losses behind long delays exceeds the share of packets there by `z`
-    /// standard deviations and more.
+    /// Returns true if the share of losses after long delays exceeds the share of packets after
+    /// long delays by more than `z` standard deviations.
     pub(super) fn is_clear(&self, z: u64) -> bool {
         let (n, packets) = (self.losses.all, self.packets.all);
         if n < LEAST_LOSSES || packets < LEAST_PACKETS {
             return false;
         }
-        // With the share a/b of packets: k − n·a/b > z·√(n·a·(b − a))/b, all times b.
+        // With a/b, the share of packets: k − n·a/b > z·√(n·a·(b − a))/b, where both sides are
+        // multiplied by b.
         let (a, b) = (self.packets.long, packets);
         let above = (self.losses.long * b).saturating_sub(n * a);
         let variance = n * a * (b - a);
@@ -108,9 +109,9 @@ impl DelayCorrelation {
 mod tests {
     use super::*;
 
-    /// 4000 packets behind a queue of at most eight that changes by one at most from packet to
-    /// packet, with up to `other` ns of queues elsewhere. Losses come by `lost`, of the queue and a
-    /// draw in 10^-3.
+    /// Sends 4000 packets through a queue of at most eight, which changes by at most one from
+    /// packet to packet, with up to `other` ns of queueing elsewhere. `lost` decides about losses,
+    /// based on the queue and a random number below 1000.
     fn run(seed: u64, other: u64, lost: fn(u64, u64) -> bool) -> DelayCorrelation {
         let mut leaning = DelayCorrelation::default();
         let (mut state, mut queue, mut long) = (seed, 4u64, false);
@@ -133,7 +134,7 @@ mod tests {
         leaning
     }
 
-    /// How many of a hundred runs are clear by `z` standard deviations.
+    /// Returns how many of a hundred runs show a correlation by `z` standard deviations.
     fn clear(z: u64, other: u64, lost: fn(u64, u64) -> bool) -> usize {
         (0..100)
             .filter(|seed| run(*seed, other, lost).is_clear(z))
@@ -144,10 +145,10 @@ mod tests {
     fn drops_of_a_full_queue_lean_to_long_delays() {
         let full = |queue, draw| queue == 8 && draw < 300;
         assert_eq!(clear(5, 0, full), 100);
-        // Another queue on the way is as long as this one.
+        // Another queue on the path is just as long.
         let with_other = clear(3, 8_000_000, full);
         assert!(with_other >= 90, "{with_other} of 100");
-        // Twice as much is lost at random.
+        // In addition, 2 % is lost at random.
         let mixed = |queue, draw| (queue == 8 && draw < 300) || draw >= 980;
         let mixed = clear(3, 0, mixed);
         assert!(mixed >= 90, "{mixed} of 100");

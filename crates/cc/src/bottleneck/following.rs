@@ -1,22 +1,19 @@
-//! Losses that follow delay: a queue that overflows delays the packets before the one that it
-//! drops.
+//! Losses that follow delay: before an overflowing queue drops a packet, it delays the packets
+//! ahead of that one.
 //!
 //! Each loss is matched with the delay of the packet before it (`delay_correlation.rs`).
 
 use super::delay_correlation::DelayCorrelation;
 use crate::base::ablate::{Mechanism, without};
 
-/// Delays of packets that are remembered.
 const SAMPLES: usize = 64;
 
-/// Compares losses with delays.
 #[derive(Clone, Debug)]
 pub(crate) struct Following {
-    /// Of packets: number, and whether the delay was longer than the median.
+    /// Packet numbers, and whether the packet's delay was above the median.
     samples: [(u64, bool); SAMPLES],
     count: u64,
     leaning: DelayCorrelation,
-    /// The packet that was lost last.
     lost: Option<u64>,
 }
 
@@ -30,19 +27,19 @@ impl Following {
         }
     }
 
-    /// True if losses lie behind longer delays than other packets do, by `z` standard deviations
-    /// and more: also where delays range over little, and where some of the loss is random.
+    /// Returns true if losses follow longer delays than other packets do, by more than `z` standard
+    /// deviations. This also works if delays hardly vary, and if some of the loss is random.
     pub(crate) fn leans(&self, z: u64) -> bool {
         self.leaning.is_clear(z) && !without(Mechanism::Correlation)
     }
 
-    /// Drops the record: the path has changed.
+    /// Discards the correlation, because the path has changed.
     pub(crate) fn forget(&mut self) {
         self.leaning = DelayCorrelation::default();
     }
 
-    /// Packet `number`, the last one of `packets`, queued for `delay_ns`. `counts`: a loss at this
-    /// time would count as well, since no router reports that its own queue is full.
+    /// Handles the delay of packet `number`, the last of `packets`. `counts` is true if a loss at
+    /// this time would count, too, because no router reports that its own queue is full.
     #[inline]
     pub(crate) fn on_delay(&mut self, number: u64, packets: u64, delay_ns: u64, counts: bool) {
         if counts && let Some(longer) = self.delay_before(number.saturating_sub(1)) {
@@ -55,7 +52,7 @@ impl Following {
         self.count += 1;
     }
 
-    /// Whether the latest packet up to `number` had a delay longer than the median.
+    /// Returns whether the latest known packet up to `number` had a delay above the median.
     fn delay_before(&self, number: u64) -> Option<bool> {
         let kept = self.count.min(SAMPLES as u64);
         (1..=kept)
@@ -67,8 +64,8 @@ impl Following {
             .map(|(_, longer)| *longer)
     }
 
-    /// Packets up to `number` were lost together. Consecutive packets that are reported lost one by
-    /// one count as one loss.
+    /// Handles the loss of packets up to `number`. If consecutive packets are reported lost one by
+    /// one, they count as one loss.
     pub(crate) fn on_loss(&mut self, number: u64) {
         if let Some(longer) = self.delay_before(number)
             && self

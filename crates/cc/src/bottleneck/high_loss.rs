@@ -1,51 +1,48 @@
-//! Round trips with a loss too high for the window to grow, whatever routers grant.
+//! Round trips with a loss so high that the window must not grow, whatever routers grant.
 //!
-//! Only a trial shows whether the loss comes from a hidden hop. Until then the window must not
-//! grow, and lost packets need not be sent: the window is what arrived. That holds only where the
-//! window was the limit: an application that pauses gives no such bound.
+//! Only a trial can show whether the loss is caused by a hidden hop. Until then, the window must
+//! not grow, and sending packets that will be lost is useless, so the window is limited to what
+//! arrived. This only applies if the window was the limit, because an application that pauses
+//! doesn't provide such a bound.
 
 use crate::base::ablate::{Mechanism, without};
 use crate::base::arith::mul_div;
 
-/// Loss of a round trip beyond what is tolerated, in 10^-6. A trial attests more only where routers
+/// Loss of a round trip beyond the expected loss, in 10^-6. A trial only attests more if routers
 /// declare it.
 pub(super) const MUCH_PPM: u64 = 100_000;
-/// Standard deviations by which the loss must be above that …
+/// Standard deviations by which the loss must exceed this.
 const SIGMAS: u64 = 2;
-/// … and acknowledgements that must report losses. An interruption of the path shows in one.
+/// Acknowledgements that must report losses. An interruption of the path shows in a single one.
 const EVENTS: u32 = 3;
-/// Afterwards the window returns by this part of what arrives per round trip.
+/// Afterwards, the bound exceeds the arrivals of a round trip by this part.
 const RETURN_STEP: u64 = 4;
 /// A round trip shows what the path carries if at most this part of its packets was acknowledged
-/// while another limit than the window held the sender.
+/// while the sender had another limit than the window.
 const OTHERWISE: u64 = 8;
-/// Round trips in a row with little loss after which the bound ends: the old window may be more
-/// than the path carries by now, so that it is never reached again.
+/// Consecutive round trips with little loss after which the bound ends. By then, the path may carry
+/// less than the old window, which would therefore never be reached again.
 const CLEAN_ROUNDS: u8 = 16;
-/// The window is never held to fewer packets.
 const LEAST_PACKETS: u64 = 4;
 
-/// Watches round trips.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct HighLossCap {
     acked: u64,
-    /// Packets of `acked` that came while another limit than the window held the sender.
+    /// Packets of `acked` that arrived while the sender had another limit than the window.
     otherwise: u64,
-    /// That was so in the round trip before, whose packets arrive in this one.
+    /// True if this was the case in the previous round trip, whose packets arrive in this one.
     paused: bool,
     lost: u64,
     events: u32,
     now: bool,
-    /// No larger window, in bytes, since a round trip lost much.
+    /// Upper bound of the window in bytes after a round trip with high loss.
     held: Option<u64>,
-    /// The window when that began, in bytes.
     before: u64,
-    /// Round trips since one lost much.
     clean: u8,
 }
 
 impl HighLossCap {
-    /// Packets arrived; `limited` if the window kept the sender from sending more.
+    /// Handles the arrival of packets. `limited` is true if the window limited the sender.
     #[inline]
     pub(super) fn on_acked(&mut self, packets: u64, limited: bool) {
         self.acked = self.acked.saturating_add(packets).min(1 << 32);
@@ -54,7 +51,7 @@ impl HighLossCap {
         }
     }
 
-    /// `packets` packets were lost; a loss of `tolerated`, in 10^-6, is tolerated.
+    /// Handles the loss of `packets` packets. A loss of `tolerated`, in 10^-6, is expected.
     pub(super) fn on_lost(&mut self, packets: u64, tolerated: u64) {
         self.lost = self.lost.saturating_add(packets).min(1 << 32);
         self.events = self.events.saturating_add(1);
@@ -69,7 +66,7 @@ impl HighLossCap {
             && !without(Mechanism::HighLoss)
     }
 
-    /// A round trip is over, in which `arrived` bytes arrived at a window of `window` bytes.
+    /// Ends a round trip, in which `arrived` bytes arrived at a window of `window` bytes.
     pub(super) fn turn(&mut self, tolerated: u64, arrived: u64, window: u64, mtu: u64) {
         self.now = self.is_much(tolerated);
         let pauses = self.acked == 0 || self.otherwise > self.acked / OTHERWISE;
@@ -87,26 +84,24 @@ impl HighLossCap {
             self.clean = 0;
         } else if let Some(held) = self.held {
             self.clean = self.clean.saturating_add(1);
-            // Where the capacity moves, less arrives at times although nothing is lost.
+            // If the capacity varies, less arrives at times even if nothing is lost.
             let cap = arrived.saturating_add(arrived / RETURN_STEP).max(held);
             let holds = cap < self.before && self.clean < CLEAN_ROUNDS;
             self.held = holds.then_some(cap);
         }
     }
 
-    /// True while nothing may grow.
     #[inline]
     pub(super) const fn now(&self) -> bool {
         self.now
     }
 
-    /// Upper bound of the window, in bytes.
     #[inline]
     pub(super) fn cap(&self) -> u64 {
         self.held.unwrap_or(u64::MAX)
     }
 
-    /// Another law rules, or this one starts over.
+    /// Starts over, because another law takes control, this one restarts, or the sender was idle.
     pub(super) fn clear(&mut self) {
         *self = Self::default();
     }
@@ -122,7 +117,7 @@ mod tests {
         ended(losing, acked, 0, lost, window);
     }
 
-    /// Of `acked` packets `otherwise` arrived while the application had no more.
+    /// Of the `acked` packets, `otherwise` arrived while the application had nothing more to send.
     fn ended(losing: &mut HighLossCap, acked: u64, otherwise: u64, lost: &[u64], window: u64) {
         losing.on_acked(acked - otherwise, true);
         losing.on_acked(otherwise, false);
@@ -138,7 +133,7 @@ mod tests {
         round(&mut losing, 60, &[10, 10, 20], 100);
         assert!(losing.now());
         assert_eq!(losing.cap(), 60 * MTU);
-        // It returns by a quarter of what arrives.
+        // It rises by a quarter of the arrivals.
         round(&mut losing, 60, &[], 60);
         assert!(!losing.now());
         assert_eq!(losing.cap(), 75 * MTU);
@@ -152,7 +147,7 @@ mod tests {
     fn a_window_that_the_path_no_longer_carries_is_not_asked_for_for_ever() {
         let mut losing = HighLossCap::default();
         round(&mut losing, 60, &[10, 10, 20], 100);
-        // The capacity has become a fifth, and moves: what less arrives is no loss.
+        // The capacity has fallen to a fifth and varies. Lower arrivals aren't loss.
         for (arrived, cap) in [(20, 60), (10, 60), (20, 60), (5, 60), (52, 65), (20, 65)] {
             round(&mut losing, arrived, &[], 60);
             assert_eq!(losing.cap(), cap * MTU, "{arrived}");
@@ -169,15 +164,15 @@ mod tests {
     fn what_arrives_while_the_application_pauses_is_no_bound() {
         let mut losing = HighLossCap::default();
         round(&mut losing, 60, &[10, 10, 20], 100);
-        // The application has less, then nothing, then as much as goes: what it sent before that
-        // arrives a round trip later.
+        // The application has less to send, then nothing, then enough to use the whole window. What
+        // it sent before arrives a round trip later.
         ended(&mut losing, 30, 30, &[], 60);
         ended(&mut losing, 0, 0, &[], 60);
         ended(&mut losing, 2, 0, &[], 60);
         assert_eq!(losing.cap(), 60 * MTU);
         round(&mut losing, 60, &[], 60);
         assert_eq!(losing.cap(), 75 * MTU);
-        // Nor is it where much of it is lost: growth ends, and that is all.
+        // Neither are its arrivals if many packets are lost: only growth stops.
         let mut losing = HighLossCap::default();
         ended(&mut losing, 10, 10, &[3, 3, 4], 100);
         assert!(losing.now());

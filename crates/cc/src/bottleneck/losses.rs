@@ -1,54 +1,48 @@
-//! What share of the packets is lost, and how sure that is.
+//! The share of packets that is lost, and its uncertainty.
 //!
-//! Outcomes are gathered in groups of 16 packets, in the order in which they become known. The
+//! Outcomes are collected in groups of 16 packets, in the order in which they become known. The
 //! variance between groups shows how bursty losses are: a share of 5 % in bursts of five is known
-//! far less well than in single losses.
+//! much less precisely than one of single losses.
 
 use crate::base::arith::{mul_div, saturate};
 
-/// Losses above what is tolerated that are not worth a verdict, in 10^-6.
+/// Loss beyond the tolerated loss that isn't worth a verdict, in 10^-6.
 pub(crate) const SLACK_PPM: u64 = 20_000;
 
-/// Packets of a group.
 pub(crate) const GROUP: u8 = 16;
-/// Groups that are remembered.
 pub(crate) const GROUPS: usize = 64;
-/// One, as dispersion is counted.
+/// Unit of dispersion.
 const ONE: u64 = 16;
-/// Dispersion beyond this is not believed: eight times that of single losses.
+/// Maximum dispersion, which is eight times that of single losses.
 const MOST_DISPERSION: u64 = 8 * ONE;
-/// From this many groups on, old ones count half, so that products of sums never overflow.
+/// Sums are halved when they include this many groups, so that products never overflow.
 const MOST_GROUPS: u64 = 1 << 24;
-/// Packets lost at once that are an interruption of the path …
+/// This many packets lost at once are an interruption of the path …
 const INTERRUPTION: u64 = 3 * GROUP as u64;
-/// … unless the one before was fewer delivered packets ago: a hop that passes few of very many
-/// packets does that all the time.
+/// … unless the previous interruption was fewer delivered packets ago, because a hop that only
+/// forwards a small part of very many packets does this all the time.
 const APART: u64 = 8 * GROUP as u64;
 
-/// Packets looked at, and those of them that were lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sample {
     pub(crate) packets: u64,
     pub(crate) lost: u64,
-    /// Variance of the losses per group over that of single independent losses, in sixteenths; 0 if
-    /// nothing was looked at.
+    /// Variance of losses per group relative to that of independent single losses, in sixteenths,
+    /// or 0 if there's no data.
     pub(crate) dispersion: u64,
 }
 
 impl Sample {
-    /// Share lost in 10^-6.
     pub(crate) fn ppm(&self) -> u64 {
         mul_div(self.lost, 1_000_000, self.packets)
     }
 
-    /// Standard deviation of the share in 10^-6.
     pub(crate) fn sigma_ppm(&self) -> u64 {
         let p = self.ppm().min(1_000_000);
         let single = p * (1_000_000 - p);
         mul_div(single, self.dispersion.max(ONE), ONE * self.packets.max(1)).isqrt()
     }
 
-    /// Both together.
     pub(crate) fn and(&self, other: &Self) -> Self {
         Self {
             packets: self.packets + other.packets,
@@ -57,8 +51,8 @@ impl Sample {
         }
     }
 
-    /// True if the share of `self` is above that of `other` by at least `z` standard deviations of
-    /// the difference (two-proportion test with the pooled share).
+    /// Returns true if the share of `self` exceeds that of `other` by more than `z` standard
+    /// deviations of the difference (two-proportion test with the pooled share).
     pub(crate) fn is_above(&self, other: &Self, z: u64) -> bool {
         let pooled = self.and(other);
         let p = pooled.ppm().min(1_000_000);
@@ -68,7 +62,6 @@ impl Sample {
     }
 }
 
-/// Groups added up.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sum {
     groups: u64,
@@ -91,10 +84,10 @@ impl Sum {
 
     fn sample(&self) -> Sample {
         let packets = self.groups * u64::from(GROUP);
-        // Variance of a group's losses, m(m − 1) times, over that of a binomial distribution.
+        // Variance of a group's losses times m(m − 1), divided by that of a binomial distribution.
         let square = u128::from(self.lost) * u128::from(self.lost);
         let spread = u128::from(self.groups) * u128::from(self.squares);
-        // Halves were rounded down.
+        // Halving rounds down.
         let spread = spread.saturating_sub(square);
         let single = mul_div(
             self.lost * (packets - self.lost),
@@ -114,20 +107,18 @@ impl Sum {
     }
 }
 
-/// The latest outcomes.
 #[derive(Clone, Debug)]
 pub(crate) struct LossRecord {
     groups: [u8; GROUPS],
     next: usize,
     filled: usize,
-    /// All groups since the record began.
+    /// Sum of all groups since the record began.
     sum: Sum,
-    /// Outcomes of the group that is not complete yet.
+    /// Outcomes in the incomplete group.
     open: u8,
     open_lost: u8,
-    /// The group before was lost as a whole.
+    /// True if the previous group was lost completely.
     interrupted: bool,
-    /// Packets delivered since the last interruption.
     delivered: u64,
 }
 
@@ -147,7 +138,7 @@ impl Default for LossRecord {
 }
 
 impl LossRecord {
-    /// `packets` were acknowledged. True if a group became complete.
+    /// Handles the acknowledgement of `packets`. Returns true if this completed a group.
     #[inline]
     pub(crate) fn on_acked(&mut self, packets: u64) -> bool {
         self.delivered = self.delivered.saturating_add(packets);
@@ -168,7 +159,7 @@ impl LossRecord {
         self.open = (more % u64::from(GROUP)) as u8;
     }
 
-    /// `packets` were lost. True if a group became complete.
+    /// Handles the loss of `packets`. Returns true if this completed a group.
     pub(crate) fn on_lost(&mut self, packets: u64) -> bool {
         if packets >= INTERRUPTION && self.delivered >= APART {
             self.interrupt();
@@ -192,19 +183,19 @@ impl LossRecord {
         if lost >= GROUP && self.delivered >= APART {
             self.interrupt();
         } else if core::mem::take(&mut self.interrupted) && lost > 0 {
-            // The end of the interruption.
+            // The interruption ends here.
         } else {
             self.push(lost);
         }
     }
 
-    /// The path was interrupted: those losses are no evidence of how much it can carry.
+    /// Handles an interruption of the path, whose losses don't show how much it can carry.
     fn interrupt(&mut self) {
         self.open = 0;
         self.open_lost = 0;
         self.delivered = 0;
         if !core::mem::replace(&mut self.interrupted, true) && self.filled > 0 {
-            // The group in which it began no longer counts.
+            // Discard the group in which it began.
             self.next = (self.next + GROUPS - 1) % GROUPS;
             self.filled -= 1;
         }
@@ -219,12 +210,12 @@ impl LossRecord {
         self.filled = (self.filled + 1).min(GROUPS);
     }
 
-    /// Packets in complete groups since the record began.
+    /// Returns the number of packets in complete groups since the record began.
     pub(crate) const fn packets(&self) -> u64 {
         self.sum.groups * GROUP as u64
     }
 
-    /// The latest `groups` complete groups. `None`: fewer are complete.
+    /// Returns the latest `groups` complete groups, or `None` if there are fewer.
     pub(crate) fn latest(&self, groups: usize) -> Option<Sample> {
         if groups == 0 || groups > self.filled {
             return None;
@@ -237,12 +228,13 @@ impl LossRecord {
         Some(sum.sample())
     }
 
-    /// The latest complete groups, as many as are remembered. `None`: there are none.
+    /// Returns all remembered groups, or `None` if none is complete.
     pub(crate) fn recent(&self) -> Option<Sample> {
         self.latest(self.filled)
     }
 
-    /// The fewest losses in any of the latest `groups` complete groups, if that many are complete.
+    /// Returns the lowest number of losses in any of the latest `groups` complete groups, or `None`
+    /// if there are fewer.
     pub(crate) fn fewest(&self, groups: usize) -> Option<u8> {
         if groups > self.filled {
             return None;
@@ -253,12 +245,11 @@ impl LossRecord {
             .copied()
     }
 
-    /// All since the record began. `None`: nothing.
+    /// Returns everything since the record began, or `None` if no group is complete.
     pub(crate) fn all(&self) -> Option<Sample> {
         (self.sum.groups > 0).then(|| self.sum.sample())
     }
 
-    /// Starts over.
     pub(crate) fn clear(&mut self) {
         *self = Self {
             delivered: self.delivered,

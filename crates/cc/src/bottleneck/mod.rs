@@ -1,24 +1,25 @@
-//! A bottleneck that no router announces.
+//! Detection of a bottleneck that no router announces.
 //!
-//! Marks and grants describe the routers that write them. If packets are lost or queue somewhere
-//! else, the narrow hop is another one, and a law that follows the routers alone would overload it.
-//! Losses are examined in this order (`docs/laws/silent-hops.md` has the bounds):
+//! Marks and grants only describe the routers that write them. If packets are lost or queued
+//! somewhere else, the bottleneck is another hop, which a law that only follows routers would
+//! overload. This module calls it a hidden hop, and examines losses in the following order
+//! (`docs/laws/silent-hops.md` lists the bounds):
 //!
 //! ```text
-//!   step.rs               the window is at most a few times what has arrived
-//!   high_loss.rs          a round trip with heavy loss: no growth, and a window of what arrived
-//!   delay_correlation.rs  losses correlated with long delays, among random ones: never attested,
+//!   step.rs               the window is at most a few times the arrivals
+//!   high_loss.rs          heavy loss in a round trip: no growth, and the window is the arrivals
+//!   delay_correlation.rs  losses correlated with long delays, even among random ones: never attested,
 //!                         and above 1 % with 5 standard deviations …               ─► CUBIC
 //!   tolerance.rs          losses that routers declare or a trial attested are random ─► routers
-//!   trial.rs              more than that: send less, and see whether the loss goes
+//!   trial.rs              more than that: send less, and see whether the loss falls
 //!                                                                      ─► CUBIC, or attested
 //! ```
 //!
-//! While CUBIC rules, every loss counts, as it does for the other flows at that hop, and the
-//! routers' feedback stays an upper bound.
+//! While CUBIC controls the window, every loss counts, as it does for the other flows at this hop,
+//! and the routers' feedback remains an upper bound.
 //!
-//! TTLs that show a hop without feedback make a start more careful: the window is at most a few
-//! times what has arrived. They never choose the law, because most such hops are wide.
+//! If TTLs show a hop without feedback, starts become more careful: the window is at most a few
+//! times what has arrived. However, TTLs never select the law, because most such hops are wide.
 
 mod arrivals;
 mod decide;
@@ -53,46 +54,43 @@ use tolerance::Tolerance;
 use train::Trains;
 use trial::Trial;
 
-/// How many times what has arrived in a round trip a law may send in the next one.
+/// Factors that bound the window by the arrivals of a round trip.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Step {
-    /// Where TTLs show a hop that writes no feedback.
+    /// Factor if TTLs show a hop that writes no feedback.
     pub(crate) partly: u64,
-    /// Elsewhere, unless packets sent at once show that the path carries more. `None`: only routers
-    /// limit the window.
+    /// Factor otherwise, unless packets sent at once show that the path carries more. With `None`,
+    /// only routers limit the window.
     pub(crate) unknown: Option<u64>,
 }
 
-/// The result of one look at the watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Finding {
-    /// Nothing changes.
     Clear,
-    /// CUBIC has to take over.
     Appeared(TakeOver),
-    /// Routers rule again.
     Gone,
 }
 
-/// What CUBIC begins with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TakeOver {
-    /// Its window, in bytes.
+    /// CUBIC's window in bytes.
     pub(crate) window: u64,
-    /// Bytes delivered per round trip in the last few round trips: slow start ends there.
+    /// Bytes delivered per round trip in recent round trips, at which slow start ends.
     pub(crate) proven: u64,
 }
 
 #[derive(Clone, Debug)]
 enum State {
-    /// Routers rule; no trial before the time given.
+    /// Routers control the window, and no trial may begin before this time.
     Routers(Instant),
-    /// A trial runs.
     Trial(Trial),
     Cubic(Ruled),
 }
 
-/// Watches losses, delays and the routers' feedback.
+/// Looks for a hidden hop, based on losses, delays and the routers' feedback.
+///
+/// Its `State` is under the control of routers, in a trial, or under the control of CUBIC.
+/// [`on_loss`](Self::on_loss) starts trials and CUBIC; [`on_ack`](Self::on_ack) ends them.
 #[derive(Clone, Debug)]
 pub(crate) struct HiddenHop {
     state: State,
@@ -100,7 +98,6 @@ pub(crate) struct HiddenHop {
     following: Following,
     record: LossRecord,
     tolerance: Tolerance,
-    /// TTLs show a hop that writes no feedback.
     partly: bool,
     losing: HighLossCap,
     mtu: u64,
@@ -108,26 +105,26 @@ pub(crate) struct HiddenHop {
     trains: Trains,
     last_sent: u64,
     arrivals: Arrivals,
-    /// The window before the trial, in bytes.
+    /// The window before the trial in bytes.
     before: u64,
-    /// The window under trial, in bytes.
+    /// Upper bound of the window during a trial in bytes.
     trial_cap: u64,
-    /// Where TTLs show a hop that writes no feedback: the window is at most this, in bytes, a few
-    /// times what has arrived in a round trip.
+    /// Upper bound of the window in bytes, based on arrivals (`step.rs`).
     step_cap: u64,
-    /// The window that every hop of the path has granted, in bytes.
+    /// The window in bytes that every hop with feedback has granted.
     granted: u64,
     began: Instant,
     over: Option<Instant>,
     alarms: u32,
     relapses: u32,
-    /// A trial with bursty losses found a hidden hop: a second one before this time confirms it.
+    /// Set after a trial with bursty losses found a hidden hop. A second one before this time
+    /// confirms it.
     suspected_until: Option<Instant>,
 }
 
 impl HiddenHop {
-    /// A path of which nothing is known, of datagrams of `mtu` bytes, for a law that may have
-    /// `step` times the window at once that has proved to arrive.
+    /// Creates the state for a new path with datagrams of `mtu` bytes. `step` bounds the window by
+    /// what has arrived.
     pub(crate) fn new(now: Instant, mtu: u64, step: Step) -> Self {
         Self {
             step,
@@ -154,12 +151,11 @@ impl HiddenHop {
         }
     }
 
-    /// Another law goes on.
     pub(crate) const fn set_step(&mut self, step: Step) {
         self.step = step;
     }
 
-    /// Routers rule again, from an empty trial state: what was learned about losses stays.
+    /// Returns control to routers and ends any trial, but keeps the knowledge about losses.
     pub(crate) fn restart(&mut self, now: Instant) {
         if !matches!(self.state, State::Routers(_)) {
             self.state = State::Routers(now);
@@ -170,25 +166,25 @@ impl HiddenHop {
         self.losing.clear();
     }
 
-    /// The sender was idle: what arrived before that holds no window.
+    /// Handles an idle period, because earlier arrivals must not bound the window.
     pub(crate) fn on_idle(&mut self) {
         self.losing.clear();
     }
 
-    /// True while CUBIC rules because of it.
+    /// Returns true while CUBIC controls the window because of a hidden hop.
     #[inline]
     pub(crate) const fn rules(&self) -> bool {
         matches!(self.state, State::Cubic(_))
     }
 
-    /// Upper bound of the window in bytes: while a trial runs, and where the window would be many
-    /// times what has arrived.
+    /// Returns the upper bound of the window in bytes, given by a trial, by arrivals and by
+    /// recent heavy loss.
     #[inline]
     pub(crate) fn cap(&self) -> u64 {
         self.trial_cap.min(self.step_cap).min(self.losing.cap())
     }
 
-    /// Upper bound of the pace while a trial runs, in bytes per second.
+    /// Returns the upper bound of the pace in bytes per second during a trial.
     #[inline]
     pub(crate) fn pace(&self) -> Option<u64> {
         match &self.state {
@@ -197,53 +193,55 @@ impl HiddenHop {
         }
     }
 
-    /// True while a trial runs or a queue stands that no router is known to own: no growth then.
+    /// Returns true if the window must not grow, either because a trial is running or because there
+    /// is a queue that might not belong to any router.
     #[inline]
     pub(crate) const fn is_braked(&self) -> bool {
         self.delay.is_queueing() || matches!(self.state, State::Trial(_))
     }
 
-    /// True while this or a recent round trip lost too much for a window of `window` bytes to grow,
-    /// whatever routers grant. It covers a window above what may be sent where loss is attested,
-    /// too: routers see only what is sent and would go on granting.
+    /// Returns true if a window of `window` bytes must not grow regardless of grants, because this
+    /// or a recent round trip lost too much. This includes windows above the bound that applies to
+    /// attested loss, because routers only see what is sent, and would continue to grant.
     #[inline]
     pub(crate) fn holds(&self, window: u64) -> bool {
         let attested = self.tolerance.undeclared_ppm() > 0;
         self.losing.now() || window >= self.losing.cap() || (attested && window >= self.step_cap)
     }
 
-    /// True while requests must not ask for more: a trial runs, or CUBIC rules.
+    /// Returns true if requests must not ask for more, because a trial is running or CUBIC is in
+    /// control.
     #[inline]
     pub(crate) const fn asks_nothing(&self) -> bool {
         !matches!(self.state, State::Routers(_))
     }
 
-    /// The queue on the way back: it is part of every round trip, and this sender does not cause
-    /// it.
+    /// Returns the queueing delay on the way back. It is part of every RTT, although this sender
+    /// doesn't cause it.
     #[inline]
     pub(crate) const fn behind(&self) -> Duration {
         self.delay.behind()
     }
 
-    /// Sets the loss to corruption that routers declare, in 10^-6.
+    /// Sets the share of packets in 10^-6 that is lost to corruption according to routers.
     #[inline]
     pub(crate) fn declare(&mut self, ppm: u64, srtt: Duration) {
         if ppm == self.tolerance.declared_ppm() {
             return;
         }
         self.tolerance.declare(ppm);
-        // The first losses may have come before the first feedback.
+        // The first losses may have been reported before the first feedback.
         if self.trains.on_declared(self.tolerance.expected_ppm()) {
             self.limit_step(srtt);
         }
     }
 
-    /// Expected loss, in 10^-6: declared, or attested.
+    /// Returns the expected loss in 10^-6, which is either declared or attested.
     pub(crate) fn expected_loss_ppm(&self) -> u64 {
         self.tolerance.expected_ppm()
     }
 
-    /// Whether TTLs show a hop that writes no feedback; `None`: the TTLs cannot be compared.
+    /// Sets whether TTLs show a hop that writes no feedback, or `None` if they can't be compared.
     #[inline]
     pub(crate) fn set_partly(&mut self, shown: Option<bool>, srtt: Duration) {
         let partly = shown == Some(true);
@@ -253,29 +251,27 @@ impl HiddenHop {
         }
     }
 
-    /// True if TTLs show a hop that writes no feedback.
     pub(crate) const fn is_shown(&self) -> bool {
         self.partly
     }
 
-    /// The largest datagram changed.
     pub(crate) fn set_mtu(&mut self, mtu: u64) {
         self.mtu = mtu;
     }
 
-    /// Packet `number` was sent.
     #[inline]
     pub(crate) fn on_sent(&mut self, number: u64) {
         self.last_sent = self.last_sent.max(number);
     }
 
-    /// A router sent OVER, or left less than CUBIC has: its own hop is the narrow one.
+    /// Handles an OVER, or feedback that leaves less than CUBIC's window: the router's own hop is
+    /// the bottleneck.
     #[inline]
     pub(crate) fn on_over(&mut self, now: Instant) {
         self.over = Some(now);
     }
 
-    /// An acknowledgement came before any router's feedback: the first packets still show what the
+    /// Handles an acknowledgement before any router's feedback. Its packets already show what the
     /// path carries.
     #[inline]
     pub(crate) fn on_first_ack(&mut self, acked: &Acked) {
@@ -284,7 +280,7 @@ impl HiddenHop {
         }
     }
 
-    /// Packets were lost, also before any router's feedback.
+    /// Handles losses, including those before any router's feedback.
     pub(crate) fn on_first_loss(&mut self, lost: &Lost) {
         let expected = self.tolerance.expected_ppm();
         if self.trains.on_loss(lost.packets, expected) {
@@ -292,8 +288,8 @@ impl HiddenHop {
         }
     }
 
-    /// An acknowledgement came while the window was `window` bytes. A router announces its own
-    /// queue within `patience`.
+    /// Handles an acknowledgement at a window of `window` bytes. Routers announce their own queue
+    /// within `patience`.
     #[inline]
     pub(crate) fn on_ack(
         &mut self,
@@ -314,7 +310,7 @@ impl HiddenHop {
             self.losing
                 .turn(self.tolerance.expected_ppm(), arrived, window, self.mtu);
         }
-        // What is lost at such times does not count.
+        // Losses at such times don't count, so acknowledgements don't either.
         let counts = !self.announced(now, patience, acked.srtt);
         self.losing.on_acked(acked.packets, acked.window_limited);
         if let Some(delay) = delay {
@@ -328,9 +324,9 @@ impl HiddenHop {
         self.look(now, acked, window)
     }
 
-    /// Packets were lost while the window was `window` bytes; deliveries before `now` are already
-    /// counted. A router whose own queue overflows sends OVER for up to `patience`: losses about
-    /// that time are not a hidden hop's, and give CUBIC no reason to go on ruling.
+    /// Handles losses at a window of `window` bytes; deliveries before `now` are already counted. A
+    /// router whose own queue overflows sends OVER within `patience`. Losses around that time
+    /// aren't caused by a hidden hop, and are no reason for CUBIC to stay in control.
     pub(crate) fn on_loss(
         &mut self,
         now: Instant,
@@ -367,13 +363,14 @@ impl HiddenHop {
         }
     }
 
-    /// True if a router sent OVER within the last `patience` and one round trip.
+    /// Returns true if a router sent OVER within the last `patience` plus one round trip, and no
+    /// trial is running.
     fn announced(&self, now: Instant, patience: Duration, srtt: Duration) -> bool {
         self.over.is_some_and(|at| now - at <= patience + srtt)
             && matches!(self.state, State::Routers(_) | State::Cubic(_))
     }
 
-    /// True if what becomes of packet `number` is part of the record.
+    /// Returns true if the outcome of packet `number` belongs to the record.
     fn counts(&self, number: u64) -> bool {
         match &self.state {
             State::Trial(trial) => trial.counts(number),
@@ -382,18 +379,20 @@ impl HiddenHop {
     }
 }
 
-/// Bytes that `pace` bytes per second are in a round trip.
+/// Returns the bytes sent per round trip at `pace` bytes per second.
 fn window_of(pace: u64, srtt: Duration) -> u64 {
     mul_div(pace, nanos(srtt), 1_000_000_000)
 }
 
-/// The least pace of a trial, bytes per second: two packets per round trip. Acknowledgements end
-/// trials, so some packets must be sent, also where nothing was delivered over the last round trip.
+/// Returns the lowest pace of a trial in bytes per second, which is two packets per round trip.
+/// Because trials are ended by acknowledgements, some packets must be sent even if nothing was
+/// delivered in the last round trip.
 fn least_pace(srtt: Duration, mtu: u64) -> u64 {
     rate(2 * mtu, srtt, 1, 1).max(1)
 }
 
-/// The window under trial: the pace bounds the sender, and the window is a little larger.
+/// Returns the window during a trial, which is slightly larger than the pace needs, so that the
+/// pace limits the sender.
 fn cap(pace: u64, srtt: Duration, mtu: u64) -> u64 {
     let window = window_of(pace, srtt);
     window.saturating_add(window / 8).saturating_add(2 * mtu)

@@ -1,21 +1,21 @@
-//! What the watch makes of a queue that others fill too, packet by packet.
+//! Tests of hidden hop detection at a queue shared with other senders, packet by packet.
 
 use super::*;
 use crate::testing::{acked, lost, ms};
 
 const MTU: u64 = 1500;
 const RTT: Duration = Duration::from_millis(100);
-/// Time that a packet takes to leave the queue, in µs: 12 Mbit/s.
+/// Time that a packet takes to leave the queue in µs, at 12 Mbit/s.
 const SLOT: u64 = 1000;
 
-/// A hop that serves one packet per slot. Others send one with a chance of `others`, this sender
-/// one in every fifth slot.
+/// A hop that serves one packet per slot. Others send a packet with a probability of `others`, and
+/// this sender in every fifth slot.
 struct Hop {
     watch: HiddenHop,
     random: u64,
-    /// Packets that the hop has room for.
+    /// Packets that fit into the queue.
     room: u64,
-    /// Chances in 10^-3.
+    /// Probabilities in 10^-3.
     others: u64,
     loss: u64,
     queue: u64,
@@ -23,7 +23,7 @@ struct Hop {
     number: u64,
     dropped: u64,
     appeared: Option<TakeOver>,
-    /// Losses leant to long delays, for certain.
+    /// True if losses were correlated with long delays beyond doubt.
     leant: bool,
 }
 
@@ -52,7 +52,7 @@ impl Hop {
         (z ^ (z >> 31)) % 1000
     }
 
-    /// Sends until this sender has sent `packets`.
+    /// Runs until this sender has sent `packets`.
     fn run(&mut self, packets: u64) {
         while self.number < packets {
             self.slot += 1;
@@ -95,8 +95,8 @@ const ANY_STEP: Step = Step {
     unknown: None,
 };
 
-/// About 2 % of drops next to 1 % of random loss: too little for a trial, and no trial of one
-/// sender among several would change it.
+/// About 2 % are dropped in addition to 1 % of random loss. This is too little for a trial, and a
+/// trial by one sender among several wouldn't change it.
 #[test]
 fn drops_of_a_short_queue_next_to_random_loss_are_no_random_loss() {
     for seed in 1..=20 {
@@ -121,7 +121,7 @@ fn random_loss_beside_a_queue_that_comes_and_goes_is_random() {
     }
 }
 
-/// One ACK acknowledges up to forty packets where delays are short, and two where they are long. A
+/// While delays are short, one ACK acknowledges up to forty packets, and two while they are long. A
 /// tenth of the packets is lost.
 #[test]
 fn random_loss_between_uneven_acknowledgements_is_random() {
@@ -151,8 +151,9 @@ fn random_loss_between_uneven_acknowledgements_is_random() {
     assert!((0..100).all(|seed| !leans(seed, 5)));
 }
 
-/// Delays are short while a router reports that its own queue is full, and losses of that time are
-/// left out. Its packets must be left out too: among them all losses would lie behind long delays.
+/// Delays are short while a router reports that its own queue is full, and losses at such times are
+/// ignored. The packets must be ignored, too. Otherwise, all counted losses would seem to follow
+/// long delays.
 #[test]
 fn packets_of_times_whose_losses_do_not_count_do_not_count_either() {
     let leans = |counts_while_announced: bool| {
@@ -174,8 +175,8 @@ fn packets_of_times_whose_losses_do_not_count_do_not_count_either() {
     assert!(leans(true), "the delays are such that it matters");
 }
 
-/// A hop takes 100 packets per second of what XCP routers behind it would grant: its queue, and not
-/// the path, makes round trips longer.
+/// A hop carries 100 packets per second, less than the XCP routers behind it would grant. Therefore
+/// its queue makes round trips longer, not the path.
 #[test]
 fn a_queue_that_stands_is_no_reason_for_a_larger_window() {
     let step = Step {

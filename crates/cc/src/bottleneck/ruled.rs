@@ -1,43 +1,40 @@
-//! While CUBIC rules for a hidden hop: until when.
+//! Control by CUBIC because of a hidden hop, and its end.
 
 use crate::base::arith::mul_div;
 use crate::base::{Duration, Instant};
 
-/// CUBIC hands back after this many round trips with `LEAVE_SHARE` of the largest window at which a
-/// loss came; each relapse doubles the time, `MOST_DOUBLINGS` times at most.
+/// CUBIC returns control after its window has exceeded `LEAVE_SHARE` of the largest one at which a
+/// packet was lost for this many round trips. Each relapse doubles this time, up to
+/// `MOST_DOUBLINGS` times.
 const LEAVE_ROUNDS: u32 = 20;
 const LEAVE_SHARE: (u64, u64) = (5, 4);
 const MOST_DOUBLINGS: u32 = 5;
-/// … or at a router's OVER, after this many round trips without a loss.
+/// It also returns control when a router sends OVER after this many round trips without loss.
 const LOSSLESS_ROUNDS: u32 = 8;
 
-/// What the path shows at the moment.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Look {
     pub(super) now: Instant,
     pub(super) srtt: Duration,
     /// CUBIC's window in bytes.
     pub(super) window: u64,
-    /// The last time that a router reported that its own hop is full.
+    /// The last time at which a router reported that its own hop is full.
     pub(super) over: Option<Instant>,
-    /// No queue stands.
     pub(super) calm: bool,
-    /// How often CUBIC has ruled before.
     pub(super) relapses: u32,
 }
 
-/// CUBIC rules.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ruled {
-    /// The largest window at which a loss came, in bytes.
+    /// The largest window at which a packet was lost, in bytes.
     largest: u64,
-    /// Since when the window is well above that.
+    /// Time since which the window has been well above this.
     above: Option<Instant>,
     last_loss: Instant,
 }
 
 impl Ruled {
-    /// CUBIC took over at up to `largest` bytes.
+    /// Starts with a largest window of `largest` bytes.
     pub(super) const fn new(now: Instant, largest: u64) -> Self {
         Self {
             largest,
@@ -46,14 +43,15 @@ impl Ruled {
         }
     }
 
-    /// Packets were lost at a window of `window` bytes.
+    /// Handles losses at a window of `window` bytes.
     pub(super) fn on_loss(&mut self, now: Instant, window: u64) {
         self.last_loss = now;
         self.largest = self.largest.max(window);
         self.above = None;
     }
 
-    /// A round trip, or some packets, later: true if the hop is gone, or no longer the narrow one.
+    /// Returns true if the hop has disappeared, or is no longer the bottleneck. Called at least
+    /// once per round trip.
     pub(super) fn is_gone(&mut self, look: &Look) -> bool {
         let Look { now, srtt, .. } = *look;
         if look.window > mul_div(self.largest, LEAVE_SHARE.0, LEAVE_SHARE.1) {

@@ -1,4 +1,4 @@
-//! The watch on simulated paths: hops without feedback, links that lose, routes that change.
+//! Tests on simulated paths with hops without feedback, lossy links, and changing routes.
 
 mod declared;
 
@@ -12,8 +12,8 @@ const STEP: Step = Step {
 const MTU: u64 = 1500;
 const RTT: Duration = Duration::from_millis(100);
 
-/// A path, a round trip at a time: a sender of `window` packets, a hop that passes `capacity` of
-/// them, random loss.
+/// A path simulated by round trips, with a sender of `window` packets, a hop that forwards
+/// `capacity` packets, and random loss.
 struct Path {
     watch: HiddenHop,
     round: u64,
@@ -24,7 +24,7 @@ struct Path {
     loss: u64,
     burst: u64,
     random: u64,
-    /// Queueing delay ahead, in ms, by the window in packets.
+    /// Queueing delay ahead in ms, depending on the window in packets.
     queue: fn(u64) -> u64,
     appeared: Option<TakeOver>,
     gone: u32,
@@ -70,7 +70,7 @@ impl Path {
         }
     }
 
-    /// One round trip. While a trial runs its pace bounds the sender.
+    /// Simulates one round trip. A trial's pace limits the sender.
     fn run_round(&mut self) {
         let begin = RTT * u32::try_from(self.round).unwrap();
         let paced = self.watch.pace().map_or(u64::MAX, |pace| pace / 10 / MTU);
@@ -88,7 +88,7 @@ impl Path {
             }
             let corrupted = burst > 0;
             burst = burst.saturating_sub(1);
-            // The hop takes its capacity, evenly spread over the round trip.
+            // The hop's capacity is spread evenly over the round trip.
             let room = self.capacity.saturating_mul(n + 1) / packets;
             let overflows = passed >= room.max(1).min(self.capacity);
             passed += u64::from(!overflows);
@@ -160,7 +160,7 @@ fn random_loss_is_attested_and_routers_go_on_ruling() {
 
 #[test]
 fn more_loss_than_can_be_random_is_cubics_if_nobody_declares_it() {
-    // A tenth takes more packets than so few per round trip are in a trial.
+    // Attesting a tenth takes more packets than a trial has at so few per round trip.
     for (window, loss) in [(12, 100_000), (300, 200_000)] {
         let mut path = Path::new(window, 3);
         path.loss = loss;
@@ -188,7 +188,7 @@ fn an_interruption_says_nothing_about_capacity() {
         path.capacity = 0;
         let dead = path.window;
         path.window = 300;
-        // Lost at once, as recovery declares them.
+        // Recovery declares all of them lost at once.
         let now = Instant::ZERO + RTT * 30;
         let mut gap = lost(path.number + 300, path.number + 300, RTT);
         gap.packets = 300 * rounds;
@@ -233,8 +233,8 @@ fn losses_that_a_router_announces_are_no_hidden_hops() {
     assert!(path.watch.rules(), "they are no longer announced");
 }
 
-/// A sender misled by losses of its start, for example: what its own router's short queue drops
-/// from then on keeps CUBIC no longer than other routers' feedback would.
+/// This could be a sender misled by losses during its start. After that, losses in its own router's
+/// short queue must not keep CUBIC in control longer than other routers' feedback would.
 #[test]
 fn losses_that_a_router_announces_do_not_keep_cubic_ruling() {
     for announces in [true, false] {
@@ -263,7 +263,7 @@ fn now(path: &Path) -> Instant {
     Instant::ZERO + RTT * u32::try_from(path.round).unwrap()
 }
 
-/// TTLs that show a hop without feedback say nothing about how wide it is.
+/// TTLs that show a hop without feedback don't say anything about its capacity.
 #[test]
 fn a_hop_that_shows_never_takes_the_window_by_itself() {
     for shown in [None, Some(false), Some(true)] {
@@ -311,8 +311,9 @@ fn chance_in_random_loss_shows_no_hop() {
     }
 }
 
-/// A start behind packets that left one by one: they arrived as slowly as they were sent, so they
-/// show no narrow hop, and all of the grant may be sent. Packets that a hop spread do show one.
+/// A start after packets that were sent one by one. Because they arrived as slowly as they were
+/// sent, they don't show a narrow hop, and the full grant may be used. Packets spread by a hop do
+/// show one.
 #[test]
 fn packets_that_were_sent_slowly_do_not_narrow_a_grant() {
     for (sent_us, queued_us, allowed) in [(1000, 0, 400_000), (0, 1000, 131_250)] {

@@ -1,70 +1,70 @@
-//! How fast packets that were sent at once arrive: no faster than the narrowest hop sends them.
+//! Measurement of how fast packets sent at once arrive, which is no faster than the narrowest hop
+//! sends them.
 //!
-//! A sender that begins with ten packets at once learns from how they spread on the way what the
-//! path can carry, before it has filled it. Other traffic, jitter and receivers that take packets
-//! in batches disturb that: where it narrows a bound, growth of a few times per round trip is left.
-//! Packets that are paced arrive as they were sent, which shows what a path carries at least, and
-//! not what it carries at most.
+//! A sender that begins with ten packets at once learns what the path can carry from how far they
+//! are spread, even before filling it. Other traffic, jitter, and receivers that process packets in
+//! batches disturb this measurement. If this makes a bound too low, the window can still grow by a
+//! factor per round trip. Paced packets arrive as they were sent, so they only show what a path
+//! carries at least, but not at most.
 
 use crate::base::ablate::{Mechanism, without};
 use crate::base::arith::{mul_div, nanos, ns_since};
 use crate::base::{Duration, Instant};
 use crate::law::Acked;
 
-/// Packets of a train, without those of its first acknowledgement.
+/// Packets in a train, excluding those of its first acknowledgement.
 const LEAST_PACKETS: u64 = 5;
-/// With this many arrivals and no loss, packets still in flight no longer matter. Losses after more
-/// arrivals are not those of the first packets.
+/// After this many arrivals without loss, packets still in flight no longer matter. After more
+/// arrivals, losses don't belong to the first packets.
 const FIRST: u64 = 20;
-/// They were sent within this part of a round trip.
+/// Packets of a train were sent within this part of a round trip.
 const TOGETHER: u64 = 16;
-/// Less spread comes from the receiver's own batches, or from a report that cannot be checked.
+/// Less spread could be caused by the receiver's own batches, or by a report that can't be
+/// verified.
 const LEAST_SPREAD: Duration = Duration::from_micros(40);
-/// Where a queue is too short for the first packets, `OVERFLOW.0` of them and one in `OVERFLOW.1`
-/// are lost …
+/// If a queue is too short for the first packets, at least `OVERFLOW.0` and one in `OVERFLOW.1` are
+/// lost.
 const OVERFLOW: (u32, u32) = (3, 4);
-/// … beyond the expected loss by this many standard deviations, where some loss is expected.
+/// If some loss is expected, losses must exceed it by this many standard deviations.
 const SIGMAS: u64 = 2;
-/// A hop has spread packets that take this many times as long to arrive as to be sent.
+/// If packets take this many times as long to arrive as to be sent, a hop has spread them.
 const SPREAD: u64 = 4;
-/// The most of one to two spans of this many round trips counts.
+/// The maximum covers one to two spans of this many round trips.
 const SPAN_ROUNDS: u8 = 8;
 
-/// Trains of packets.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Trains {
-    /// When the first and the last packet of the running train were sent.
+    /// Times at which the first and the last packet of the current train were sent.
     began: Option<Instant>,
     ended: Instant,
-    /// Arrival of the first and of the last one, on a clock of its own, in ns.
+    /// Arrival times in ns of these packets, relative to a clock of their own.
     first: u64,
     last: u64,
     bytes: u64,
     packets: u64,
-    /// Bytes and packets of the train that arrived after the last one whose arrival is known.
+    /// Bytes and packets of the train after the last packet whose arrival time is known.
     since_last: (u64, u64),
-    /// The receiver's clock has reported an arrival.
+    /// True if the receiver's clock has reported an arrival.
     clocked: bool,
-    /// Bytes per second, the most of the running and of the last span.
+    /// Maximum bytes per second in the current and the previous span.
     most: [u64; 2],
-    /// The same of trains that a hop spread.
+    /// The same for trains that were spread by a hop.
     spread: [u64; 2],
     rounds: u8,
-    /// Of the first packets: those that have arrived, and those that were lost.
+    /// First packets that have arrived, and those that were lost.
     arrived: u32,
     lost: u32,
-    /// Many of them were lost.
     overflowed: bool,
-    /// A train came whole, or as many packets as one has and none was lost or under way.
+    /// True if a train was complete, or if enough packets have arrived without loss.
     whole: bool,
-    /// `whole` is false, and some of many first packets are in flight or were lost: they may show a
-    /// hop slower than the routers' feedback.
+    /// True if `whole` is false, and some of the first packets were lost, or many are in flight:
+    /// these may still show a hop slower than the routers' feedback.
     unsure: bool,
 }
 
 impl Trains {
-    /// An acknowledgement came. True if a train ended with a rate, or if
-    /// [`is_unsure`](Self::is_unsure) changed.
+    /// Handles an acknowledgement. Returns true if a train has measured a rate, or if
+    /// [`is_unsure`](Self::is_unsure) has changed.
     #[inline]
     pub(super) fn on_ack(&mut self, acked: &Acked) -> bool {
         let Some(rtt) = acked.rtt.filter(|_| !without(Mechanism::Train)) else {
@@ -75,11 +75,13 @@ impl Trains {
         let packets = u32::try_from(acked.packets).unwrap_or(u32::MAX);
         self.arrived = self.arrived.saturating_add(packets);
         if !self.whole {
-            // Packets under way, of the size of those that arrived.
+            // Bytes in flight. There are many if more than `LEAST_PACKETS` of the acknowledged size
+            // were in flight before.
             let left = acked.in_flight_before.saturating_sub(acked.bytes);
             let many = acked.bytes.saturating_mul(LEAST_PACKETS);
             let many = acked.in_flight_before.saturating_mul(acked.packets) > many;
-            // One acknowledgement of many packets gives no rate, and the others may be lost.
+            // A single acknowledgement of many packets doesn't give a rate, and the rest may be
+            // lost.
             let enough = if left == 0 { LEAST_PACKETS } else { FIRST };
             let arrived = u64::from(self.arrived);
             self.whole =
@@ -89,8 +91,8 @@ impl Trains {
         measured || self.unsure != before
     }
 
-    /// `packets` packets were lost, at an expected loss of `expected`, in 10^-6. True if
-    /// [`overflowed`](Self::overflowed) changed.
+    /// Handles the loss of `packets` packets while a loss of `expected`, in 10^-6, is expected.
+    /// Returns true if [`overflowed`](Self::overflowed) has changed.
     #[inline]
     pub(super) fn on_loss(&mut self, packets: u64, expected: u64) -> bool {
         let known = self.whole && u64::from(self.arrived) > FIRST;
@@ -106,7 +108,7 @@ impl Trains {
         changed
     }
 
-    /// Many of the first packets were lost, at an expected loss of `expected`.
+    /// Returns true if many of the first packets were lost, considering the expected loss.
     fn is_much(&self, expected: u64) -> bool {
         let sent = u64::from(self.arrived) + u64::from(self.lost);
         let lost = u64::from(self.lost);
@@ -118,21 +120,21 @@ impl Trains {
         self.lost >= OVERFLOW.0 && more >= (sent / u64::from(OVERFLOW.1)).max(1)
     }
 
-    /// Routers declare a loss of `expected`. True if the loss of the first packets is at most that,
-    /// and had counted as an overflow.
+    /// Handles a change of the expected loss. Returns true if the loss of the first packets had
+    /// counted as an overflow, but is covered by `expected`.
     pub(super) fn on_declared(&mut self, expected: u64) -> bool {
         let cleared = self.overflowed && !self.is_much(expected);
         self.overflowed &= !cleared;
         cleared
     }
 
-    /// True if many of the first packets were lost, and no train since has measured what the path
-    /// carries: the queue of some hop is shorter than what was sent at once.
+    /// Returns true if many of the first packets were lost, because some hop's queue is shorter
+    /// than what was sent at once, and no train has since been spread by a hop.
     pub(super) const fn overflowed(&self) -> bool {
         self.overflowed
     }
 
-    /// True while no train has measured what the path carries and one may soon.
+    /// Returns true while no train has measured the path's capacity, but one soon may.
     pub(super) const fn is_unsure(&self) -> bool {
         self.unsure
     }
@@ -140,8 +142,8 @@ impl Trains {
     fn add(&mut self, acked: &Acked, rtt: Duration) -> bool {
         if acked.forward_delay.is_some() != self.clocked {
             if self.clocked {
-                // Round trips include the way back and the receiver's delay. Mixed with arrival
-                // times of the receiver's clock they would yield any rate.
+                // RTTs include the way back and the receiver's delay, so mixing them with the
+                // receiver's clock would give arbitrary rates.
                 if self.holds(acked) {
                     self.since_last.0 = self.since_last.0.saturating_add(acked.bytes);
                     self.since_last.1 = self.since_last.1.saturating_add(acked.packets);
@@ -172,7 +174,7 @@ impl Trains {
         false
     }
 
-    /// The packet belongs to the running train.
+    /// Returns true if the packet belongs to the current train.
     fn holds(&self, acked: &Acked) -> bool {
         self.began.is_some_and(|began| {
             acked.sent_at >= began && ns_since(acked.sent_at, began) <= nanos(acked.srtt) / TOGETHER
@@ -197,7 +199,6 @@ impl Trains {
         true
     }
 
-    /// A round trip is over.
     pub(super) fn turn(&mut self) {
         self.rounds += 1;
         if self.rounds >= SPAN_ROUNDS {
@@ -207,13 +208,14 @@ impl Trains {
         }
     }
 
-    /// What the path carries by the trains, in bytes per second. 0: not measured.
+    /// Returns the rate in bytes per second at which trains have arrived, or 0 if it wasn't
+    /// measured.
     pub(super) fn rate(&self) -> u64 {
         self.most[0].max(self.most[1])
     }
 
-    /// What the narrowest hop carries, in bytes per second, less what others sent through it
-    /// meanwhile. `None`: no train was spread by a hop.
+    /// Returns the capacity of the narrowest hop in bytes per second, minus other traffic at the
+    /// time. `None` if no hop has spread a train.
     pub(super) fn narrowest(&self) -> Option<u64> {
         Some(self.spread[0].max(self.spread[1])).filter(|&rate| rate > 0)
     }
@@ -224,8 +226,8 @@ mod tests {
     use super::*;
     use crate::testing::{acked, ms};
 
-    /// Ten packets of 1000 bytes, sent at once, of which each queues `gap_us` longer than the one
-    /// before.
+    /// Acknowledges ten packets of 1000 bytes that were sent at once, each queued for `gap_us`
+    /// longer than the one before.
     fn train(trains: &mut Trains, sent: Instant, gap_us: u64) {
         for n in 0..10 {
             let queued = Duration::from_micros(n * gap_us);
@@ -252,7 +254,7 @@ mod tests {
         assert_eq!(trains.rate(), 250_000, "the path has changed");
     }
 
-    /// Paced packets show no narrow hop, however evenly they arrive.
+    /// Paced packets don't show a narrow hop, however evenly they arrive.
     #[test]
     fn only_a_train_that_a_hop_spread_tells_what_the_hop_carries() {
         let mut trains = Trains::default();
@@ -274,8 +276,8 @@ mod tests {
         assert_eq!(trains.narrowest(), None, "long ago");
     }
 
-    /// The receiver's clock reports every third packet. Round trips of the others include its
-    /// delay: none of them begins or ends a train, and all of them count.
+    /// The receiver's clock only reports every third packet. RTTs of the others include the
+    /// receiver's delay, so they must not begin or end a train, but they all count.
     #[test]
     fn arrivals_by_the_clock_and_by_round_trips_are_not_mixed() {
         for held in [0, 9] {
@@ -296,8 +298,8 @@ mod tests {
         }
     }
 
-    /// A grant waits for the first packets, which were sent at once: while most of them are in
-    /// flight, or after some were lost, until enough have arrived to measure what the path carries.
+    /// A grant waits for the first packets, which were sent at once: while most are in flight, or
+    /// after some were lost, until enough have arrived to measure what the path carries.
     #[test]
     fn the_first_packets_are_waited_for() {
         let first = |n: u64, left: u64| {
@@ -316,7 +318,7 @@ mod tests {
             "they have come"
         );
 
-        // A queue of three packets: the others are lost, and so are most of the next ones.
+        // A queue only holds three packets. The others are lost, as are most of the following ones.
         let mut trains = Trains::default();
         for n in 0..3 {
             trains.on_ack(&first(n, 9 - n));
@@ -333,7 +335,7 @@ mod tests {
         assert!(!trains.is_unsure());
         assert_eq!(trains.narrowest(), Some(1_000_000));
 
-        // One acknowledgement covers most of them: the others may be lost.
+        // A single acknowledgement covers most packets, and the others may be lost.
         let of_seven = |n: u64, left: u64| {
             let mut ack = first(n, left);
             (ack.bytes, ack.packets) = (7000, 7);
@@ -351,13 +353,13 @@ mod tests {
             assert!(!lost.on_ack(&ack) && lost.is_unsure(), "{n}");
         }
 
-        // Few packets at first: there is nothing to wait for.
+        // Only few packets are sent at first, so there's nothing to wait for.
         let mut trains = Trains::default();
         trains.on_ack(&first(0, 2));
         assert!(!trains.is_unsure());
     }
 
-    /// Losses that routers declare, before or after the declaration arrives, are not an overflow.
+    /// Losses that routers declare aren't an overflow, even if the declaration arrives later.
     #[test]
     fn losses_as_declared_overflow_no_queue() {
         let mut first = Trains::default();
@@ -368,7 +370,7 @@ mod tests {
         assert!((0..3).any(|_| first.on_loss(1, 0)) && first.overflowed());
         assert!(first.on_declared(300_000) && !first.overflowed());
         assert!(!(0..6).any(|_| known.on_loss(1, 300_000)), "six of 13");
-        // Beyond chance they are.
+        // Beyond chance, they are.
         assert!((0..20).any(|_| known.on_loss(1, 300_000)) && known.overflowed());
         assert!(!known.on_declared(300_000));
     }

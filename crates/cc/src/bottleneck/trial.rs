@@ -1,9 +1,9 @@
-//! A trial: does the loss go when the sender sends less?
+//! Trials, which find out whether loss falls if the sender sends less.
 //!
-//! Random loss takes the same share at any rate; a queue or policer that overflows drops the
-//! excess. So the sender sends less, in at most two steps, and compares. The pace of a step is set
-//! once: a pace that follows the delivered rate round by round would shrink under random loss as
-//! well, by its share each time.
+//! Random loss takes the same share at any rate, whereas an overflowing queue or policer drops the
+//! excess. Therefore the sender reduces its rate in at most two steps and compares the loss. Each
+//! step sets the pace only once. If the pace followed the delivery rate in each round trip, it
+//! would also shrink under random loss, by this loss each time.
 
 use super::losses::{LossRecord, SLACK_PPM, Sample};
 use super::tolerance::packets_for;
@@ -11,66 +11,68 @@ use super::trigger::is_too_much;
 use crate::base::arith::mul_div;
 use crate::base::{Duration, Instant};
 
-/// What of the rate before remains in the first step, and of that in the second.
+/// Share of the previous rate that remains in the first step, and of the first step's in the
+/// second.
 const FIRST: (u64, u64) = (85, 100);
 const SECOND: (u64, u64) = (80, 100);
-/// Round trips after which the path shows a new pace.
+/// Round trips after which a new pace has taken effect on the path.
 const SETTLE_ROUNDS: u32 = 2;
-/// Standard deviations for the verdict of the first step …
+/// Standard deviations for the verdict of the first step, including a fall to a quarter.
 const SURE: u64 = 3;
-/// … for that of the second …
+/// Standard deviations for the verdict of the second step.
 const LIKELY: u64 = 2;
-/// … and for one that the loss is half or less of what it was, whatever is left of it; for a
-/// quarter those of the first step do.
+/// Standard deviations for a fall to half, regardless of what remains.
 const CERTAIN: u64 = 5;
-/// Loss that is neither chance nor a burst. Where a third of it went, it came from the rate; others
-/// may still send too much.
+/// Loss that is neither chance nor a burst. If a third of it disappears, it was caused by the rate,
+/// although other senders may still send too much.
 const FLOOD_PPM: u64 = 300_000;
 const FLOOD_DISPERSION: u64 = 40;
 const FLOOD_LEFT: (u64, u64) = (2, 3);
-/// Least and greatest number of packets of a step, times the dispersion of losses …
+/// Minimum and maximum number of packets in a step, multiplied by the dispersion of losses.
 const LEAST_PACKETS: u64 = 48;
 const MOST_PACKETS: u64 = 2400;
 const SECOND_LEAST_PACKETS: u64 = 480;
-/// … and the losses that are expected in it, at the share of the trigger.
+/// Losses expected in the first step at the triggering loss.
 const EXPECTED_LOSSES: u64 = 24;
-/// A step ends after this many round trips with the packets it has.
+/// A step ends after this many round trips, regardless of the number of packets.
 const MOST_ROUNDS: u32 = 40;
 
-/// What came of it.
+/// Verdict of a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// Loss went with the rate: a hop without feedback is overloaded.
+    /// Loss depends on the rate, so a hop without feedback is overloaded.
     Hidden,
-    /// The loss that began the trial was chance.
+    /// The loss that triggered the trial was chance.
     FalseAlarm,
-    /// The loss at any rate, in 10^-6.
+    /// Loss doesn't depend on the rate, and has this value in 10^-6.
     Random(u64),
 }
 
-/// A running trial.
+/// A running trial, in its first step while `first` is `None`. [`settle`](Self::settle) begins to
+/// count packets, and [`judge`](Self::judge) moves to the second step or ends the trial.
 #[derive(Clone, Debug)]
 pub(crate) struct Trial {
-    /// The loss at the rate before the trial: of the packets that began it, and of those in flight
-    /// then. The former are the first of many records with a high count: their mean is too high.
+    /// Loss at the rate before the trial, of the packets that triggered it and those in flight at
+    /// that time. The former are biased upwards, because they were selected for their high loss
+    /// from many records.
     trigger: Sample,
-    /// The last packet sent at that rate.
+    /// Last packet sent at the previous rate.
     last_before: u64,
-    /// Of the first step, once it is over.
+    /// Loss of the first step, after it has ended.
     first: Option<Sample>,
     pace: u64,
-    /// No lower pace, whatever arrives.
+    /// Minimum pace, regardless of arrivals.
     least: u64,
     settled_at: Instant,
     ends: Instant,
-    /// Packets from here on count. `None`: the path does not show the pace yet.
+    /// Packets count from this number on. `None` while the pace hasn't taken effect yet.
     from: Option<u64>,
     wanted: u64,
 }
 
 impl Trial {
-    /// A trial begins after packet `last_sent`: of `sent` bytes per second `delivered` arrive, with
-    /// losses as in `trigger`. At least `least` bytes per second will be sent.
+    /// Begins a trial after packet `last_sent`. Of `sent` bytes per second, `delivered` arrive,
+    /// with the losses in `trigger`. The pace is at least `least` bytes per second.
     pub(crate) fn new(
         now: Instant,
         last_sent: u64,
@@ -96,23 +98,22 @@ impl Trial {
         }
     }
 
-    /// Bytes per second that may be sent.
+    /// Returns the pace in bytes per second.
     pub(crate) const fn pace(&self) -> u64 {
         self.pace
     }
 
-    /// The loss that began it, in 10^-6.
     pub(crate) fn trigger_ppm(&self) -> u64 {
         self.trigger.ppm()
     }
 
-    /// How bursty the losses have been so far, in sixteenths.
+    /// Returns the dispersion of losses so far, in sixteenths.
     pub(crate) fn dispersion(&self) -> u64 {
         let first = self.first.map_or(0, |first| first.dispersion);
         self.trigger.dispersion.max(first)
     }
 
-    /// True if what becomes of packet `number` counts.
+    /// Returns true if the outcome of packet `number` counts.
     pub(crate) fn counts(&self, number: u64) -> bool {
         match self.from {
             Some(from) => number >= from,
@@ -120,8 +121,9 @@ impl Trial {
         }
     }
 
-    /// Time goes on: packets after `last_sent` may count from now on, in a fresh record. The pace
-    /// in a start is a guess, and falls to the `delivered` bytes per second.
+    /// Begins counting packets after `last_sent` in a fresh record, once the pace has taken effect.
+    /// In the first step, the pace also falls to `delivered` bytes per second, because the pace set
+    /// during a start is only a guess.
     pub(crate) fn settle(
         &mut self,
         now: Instant,
@@ -144,9 +146,9 @@ impl Trial {
         record.clear();
     }
 
-    /// Looks at the fates of the packets that count; loss up to `limit`, in 10^-6, is no worse than
-    /// it was before, and more than `most` is never random. `None`: it goes on, maybe with another
-    /// pace and a fresh record.
+    /// Judges the outcomes of packets that count. Loss up to `limit`, in 10^-6, is tolerated, and
+    /// loss above `most` is never random. Returns `None` if the trial continues, possibly with
+    /// another pace and a fresh record.
     pub(crate) fn judge(
         &mut self,
         now: Instant,
@@ -160,7 +162,8 @@ impl Trial {
             let seen = record.all().filter(|seen| seen.packets >= LEAST_PACKETS);
             is_too_much(&self.trigger, most) || seen.is_some_and(|seen| is_too_much(&seen, most))
         };
-        // Only the rate that the path carries is left to measure, and that shows by now.
+        // Such loss can't be random. The trial only continued to measure the rate that the path
+        // carries, which is known by now.
         if self.from.is_some() && too_much() {
             return Some(Verdict::Hidden);
         }
@@ -182,14 +185,14 @@ impl Trial {
         let Some(first) = self.first else {
             return self.judge_first(now, seen, record, limit, srtt);
         };
-        // What the first step lost, if it was too much for a hidden hop, as it would be now.
+        // At a hidden hop, loss would fall from p to p_h in the second step. The midpoint decides.
         let both = first.and(&seen);
         let p = first.ppm();
         let middle = (p + hidden_ppm(p)) / 2;
         let pooled = both.ppm();
         let went =
             (seen.ppm() < middle && first.is_above(&seen, LIKELY)) || self.leaves_little(&both);
-        // Loss of about a tenth in few packets means that others send too much.
+        // Loss of about a tenth in few packets indicates that other senders send too much.
         let few = pooled > limit && both.packets < packets_for(pooled.saturating_sub(SLACK_PPM));
         Some(if went || few || pooled > most + SLACK_PPM {
             Verdict::Hidden
@@ -198,7 +201,7 @@ impl Trial {
         })
     }
 
-    /// Of the loss that began the trial, half or less is left, for certain.
+    /// Returns true if certainly at most half of the triggering loss remains.
     fn leaves_little(&self, seen: &Sample) -> bool {
         let part =
             |n: u64, z| self.trigger.ppm() >= n * seen.ppm() && self.trigger.is_above(seen, z);
@@ -237,14 +240,14 @@ impl Trial {
     }
 }
 
-/// The loss at a hidden hop, in 10^-6, once the rate was lowered by the second step: p_h = max(0, 1
-/// − (1 − p) / f).
+/// Returns the loss in 10^-6 to which p would fall at a hidden hop in the second step: p_h = max(0,
+/// 1 − (1 − p) / f).
 fn hidden_ppm(p: u64) -> u64 {
     1_000_000u64.saturating_sub(mul_div(1_000_000u64.saturating_sub(p), SECOND.1, SECOND.0))
 }
 
-/// Packets that distinguish p from p_h with 2.5 standard deviations each: 2 · 2.5² · p(1 − p) /
-/// (½(p − p_h))².
+/// Returns the number of packets that distinguish p from p_h by 2.5 standard deviations each: 2 ·
+/// 2.5² · p(1 − p) / (½(p − p_h))².
 fn second_packets(first: &Sample) -> u64 {
     let p = first.ppm().min(1_000_000);
     let half = (p.saturating_sub(hidden_ppm(p)) / 2).max(1);

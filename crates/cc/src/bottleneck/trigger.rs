@@ -1,31 +1,32 @@
-//! When losses are worth a trial.
+//! Decides which losses are worth a trial.
 
 use super::losses::SLACK_PPM;
 use super::losses::{self, LossRecord, Sample};
 
-/// Loss beyond the expected one, in 10^-6, over `FLOOD_GROUPS` groups with some losses in each,
-/// that is neither chance nor a burst: CUBIC takes over without a trial.
+/// Loss beyond the expected loss, in 10^-6, in `FLOOD_GROUPS` groups with at least `FLOOD_EACH`
+/// losses each. It is neither chance nor a burst, so CUBIC takes over without a trial.
 const FLOOD_PPM: u64 = 350_000;
 const FLOOD_GROUPS: usize = 6;
 const FLOOD_EACH: u8 = 4;
-/// Groups that are looked at, and the standard deviations in halves that the loss must be above the
-/// limit by.
+/// Numbers of groups to examine, and the number of half standard deviations by which their loss
+/// must exceed the limit.
 const LOOKS: [(usize, u64); 3] = [(8, 6), (25, 3), (losses::GROUPS, 3)];
-/// The same where few packets are sent, so that so few groups are several round trips.
+/// The same if few packets are sent, because even three groups then take several round trips. Each
+/// must have at least `FEW_EACH` losses.
 const FEW: (usize, u64) = (3, 6);
 const FEW_EACH: u8 = 3;
-/// From this dispersion on, in sixteenths, losses are bursty …
+/// Losses with at least this dispersion, in sixteenths, are bursty …
 const BURSTY: u64 = 40;
-/// … unless the loss is above this, in 10^-6, which bursts do not reach.
+/// … unless they exceed the limit by this, in 10^-6, because bursts don't cause so much loss.
 const BURSTS_PPM: u64 = 200_000;
 
-/// Standard deviations that chance does not reach, although each group is another look.
+/// Standard deviations that chance doesn't reach, even though each group is another chance.
 const SURE: u64 = 4;
 
-/// Standard deviations in halves for loss that is more than any trial attests.
+/// Half standard deviations for loss beyond what any trial attests.
 const TOO_MUCH: u64 = 5;
 
-/// True if more than `limit` is lost, in 10^-6, and not by chance, however often one looks.
+/// Returns true if the loss exceeds `limit`, in 10^-6, beyond what repeated looks find by chance.
 pub(super) fn surely_above(record: &LossRecord, limit: u64) -> bool {
     LOOKS.iter().any(|&(groups, _)| {
         let seen = record.latest(groups);
@@ -33,30 +34,31 @@ pub(super) fn surely_above(record: &LossRecord, limit: u64) -> bool {
     })
 }
 
-/// True if the loss is so far above `most`, in 10^-6, that no trial could attest it.
+/// Returns true if the loss is so far above `most`, in 10^-6, that no trial could attest it.
 pub(super) fn is_too_much(seen: &Sample, most: u64) -> bool {
     seen.ppm() > most + SLACK_PPM + TOO_MUCH * seen.sigma_ppm() / 2
 }
 
-/// True if a share of losses may be that of bursts above `limit`.
+/// Returns true if loss above `limit` may be caused by bursts.
 pub(super) const fn may_be_bursts(ppm: u64, dispersion: u64, limit: u64) -> bool {
     dispersion >= BURSTY && is_moderate(ppm, limit)
 }
 
-/// True if it is not more above `limit` than bursts bring.
+/// Returns true if the loss doesn't exceed `limit` by more than bursts can cause.
 pub(super) const fn is_moderate(ppm: u64, limit: u64) -> bool {
     ppm < limit + BURSTS_PPM
 }
 
-/// Loss that no chance and no burst explains, where `expected` is declared or attested, in 10^-6.
+/// Returns loss that neither chance nor bursts explain. `expected` is the declared or attested loss
+/// in 10^-6.
 pub(super) fn flood(record: &LossRecord, expected: u64) -> Option<Sample> {
     let seen = record.latest(FLOOD_GROUPS)?;
     let each = record.fewest(FLOOD_GROUPS) >= Some(FLOOD_EACH);
     (each && seen.ppm() > expected + FLOOD_PPM).then_some(seen)
 }
 
-/// Loss above `limit`, in 10^-6, for certain enough to try; `few` packets may be sent per round
-/// trip.
+/// Returns loss that exceeds `limit`, in 10^-6, clearly enough for a trial. `few` is true if few
+/// packets are sent per round trip.
 pub(super) fn above(record: &LossRecord, limit: u64, few: bool) -> Option<Sample> {
     let few = few && record.fewest(FEW.0) >= Some(FEW_EACH);
     few.then_some(&FEW)
@@ -64,7 +66,7 @@ pub(super) fn above(record: &LossRecord, limit: u64, few: bool) -> Option<Sample
         .chain(&LOOKS)
         .find_map(|&(groups, half_sigmas)| {
             let seen = record.latest(groups)?;
-            // A few bursts make a short record look bad.
+            // A few bursts can dominate a short record.
             let bursts =
                 groups < losses::GROUPS && may_be_bursts(seen.ppm(), seen.dispersion, limit);
             let much = seen.ppm() > limit + half_sigmas * seen.sigma_ppm() / 2;

@@ -10,13 +10,13 @@ pub struct CloudMetrics {
     pub known: u32,
     /// Packets that arrived through a known cloud.
     pub counted: u64,
-    /// Packets that arrived through an unknown cloud; their senders were told so.
+    /// Packets that arrived through an unknown cloud, which their senders were informed about.
     pub unknown: u64,
     /// Packets whose upstream router couldn't be remembered because there was no room.
     pub refused: u64,
     /// Upstream routers that were forgotten.
     pub forgotten: u64,
-    /// How often others were found to keep a cloud's queue full, so that senders were left to
-    /// compete with them as CUBIC does.
+    /// How often others were found to keep a cloud's queue full, so that senders had to compete
+    /// with them like CUBIC.
     pub crowded: u64,
 }

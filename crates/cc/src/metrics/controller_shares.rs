@@ -174,7 +174,8 @@ mod tests {
         assert_eq!(shares.forgotten(), 0);
     }
 
-    /// A law that changes at each acknowledgement, and one that makes up names, cost no memory.
+    /// Neither a law that changes at each acknowledgement nor one that makes up names takes
+    /// unbounded memory.
     #[test]
     fn memory_is_bounded() {
         const NAMES: [&str; 16] = [
@@ -189,7 +190,7 @@ mod tests {
         assert_eq!(shares.changes().len(), MOST_CHANGES);
         let time: Duration = shares.shares().iter().map(|share| share.time).sum();
         assert_eq!(time.as_millis(), 1599);
-        // Of each 16 names, 12 and the rest together are told apart.
+        // Of each 16 names, 12 are distinguished from each other and from the rest.
         assert_eq!(shares.forgotten(), 1300 - MOST_CHANGES as u64);
     }
 }

@@ -49,13 +49,13 @@ pub struct Metrics {
     pub phase: Phase,
     /// Window in bytes.
     pub window: u64,
-    /// Slow-start threshold in bytes, where the law has one.
+    /// Slow-start threshold in bytes, if the law has one.
     pub ssthresh: Option<u64>,
     /// True if the path's feedback controls the window, and false while the law falls back.
     pub explicit: bool,
     /// Reason why routers don't control the window, if the law asks them.
     pub fallback: Option<FallbackReason>,
-    /// Results of questions for a starting rate, if the law asks such.
+    /// Results of questions for a starting rate, if the law asks for one.
     pub quick_start: Option<QuickStartMetrics>,
 }
 

@@ -7,14 +7,11 @@ use super::common::{
 use super::knob::Knob;
 use crate::supervise::FallbackLaw;
 
-/// Options of `auto`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct AutoConfig {
-    /// Initial window in packets; RFC 9002's if `None`.
+    /// Initial window in packets, or RFC 9002's with `None`.
     pub(super) initial_window: Option<u32>,
-    /// The law where no router answers.
     pub(super) fallback: FallbackLaw,
-    /// Asks routers for a rate to start with.
     pub(super) asks_start: bool,
 }
 
@@ -28,7 +25,6 @@ impl Default for AutoConfig {
     }
 }
 
-/// The table of them.
 pub(super) const AUTO: &[Knob<AutoConfig>] = &[
     Knob {
         key: "iw",

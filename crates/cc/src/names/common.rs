@@ -1,34 +1,27 @@
-//! Options that several laws have.
+//! Options shared by several laws.
 
 use super::value;
 use crate::supervise::FallbackLaw;
 
-/// What `hystart` takes.
 pub(super) const HYSTART: &str =
     "`yes` (HyStart++ ends slow start before the queue overflows) or `no`";
 
-/// What `beta` takes.
 pub(super) const BETA: &str =
     "what a cut leaves of the window, from 0.1 to 0.999999 (RFC 9438: 0.7; CUBIC of 2008: 0.8)";
 
-/// What `pace` takes.
 pub(super) const PACE: &str =
     "`yes`, or `no` (what the window lets go leaves at once, as in the papers' simulations)";
 
-/// Most packets that an initial window may have.
 const MAX_INITIAL_WINDOW: u32 = 10_000;
 
-/// What `iw` takes.
 pub(super) const INITIAL_WINDOW: &str = "a number of packets from 1 to 10000, or `auto`";
 
-/// What `start` takes.
 pub(super) const START: &str =
     "`law` (as the law itself starts) or `quick-start` (with a rate that routers are asked for)";
 
-/// What `fallback` takes.
 pub(super) const FALLBACK: &str = "`cubic` or `bbr`: the law where no router answers";
 
-/// A law in the routers' place.
+/// Parses a law that can replace the routers.
 pub(super) fn fallback(text: &str) -> Option<FallbackLaw> {
     match text {
         "cubic" => Some(FallbackLaw::Cubic),
@@ -37,7 +30,6 @@ pub(super) fn fallback(text: &str) -> Option<FallbackLaw> {
     }
 }
 
-/// The text that [`fallback`] reads.
 pub(super) fn show_fallback(law: FallbackLaw) -> String {
     match law {
         FallbackLaw::Cubic => "cubic",
@@ -46,7 +38,6 @@ pub(super) fn show_fallback(law: FallbackLaw) -> String {
     .to_owned()
 }
 
-/// True for `quick-start`.
 pub(super) fn asks_start(text: &str) -> Option<bool> {
     match text {
         "law" => Some(false),
@@ -55,12 +46,11 @@ pub(super) fn asks_start(text: &str) -> Option<bool> {
     }
 }
 
-/// The text that [`asks_start`] reads.
 pub(super) fn show_asks_start(asks: bool) -> String {
     if asks { "quick-start" } else { "law" }.to_owned()
 }
 
-/// `auto`, or packets.
+/// Parses a number of packets, or `None` for `auto`.
 pub(super) fn initial_window(text: &str) -> Option<Option<u32>> {
     if text == "auto" {
         return Some(None);
@@ -71,7 +61,6 @@ pub(super) fn initial_window(text: &str) -> Option<Option<u32>> {
         .then_some(Some(packets))
 }
 
-/// The text that [`initial_window`] reads.
 pub(super) fn show_initial_window(packets: Option<u32>) -> String {
     packets.map_or_else(|| "auto".to_owned(), |packets| packets.to_string())
 }

@@ -1,66 +1,66 @@
-//! What can be wrong with an algorithm's name.
+//! Errors in names of algorithms.
 
-/// A name of an algorithm, or an option in its brackets, that cannot be understood.
+/// Error in the name of an algorithm, or in an option in its brackets.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ParseError {
-    /// No such algorithm.
+    /// There's no algorithm with this name.
     #[error("unknown algorithm `{given}`{} are {}", hint(.given, .nearest), .known.join(", "))]
     UnknownName {
-        /// What was asked for.
+        /// The name that was given.
         given: String,
-        /// The known name that looks most like it.
+        /// The known name that is most similar.
         nearest: &'static str,
         /// All known names.
         known: &'static [&'static str],
     },
-    /// The algorithm has no such option.
+    /// The algorithm doesn't have this option.
     #[error("`{name}` has no option `{given}`: did you mean `{nearest}`?")]
     UnknownOption {
-        /// The algorithm.
+        /// The algorithm's name.
         name: &'static str,
-        /// What was asked for.
+        /// The option that was given.
         given: String,
-        /// The known option that looks most like it.
+        /// The known option that is most similar.
         nearest: &'static str,
     },
-    /// The algorithm has no options at all.
+    /// The algorithm doesn't have any options.
     #[error("`{name}` takes no options: write `{name}` without brackets")]
     NoOptions {
-        /// The algorithm.
+        /// The algorithm's name.
         name: &'static str,
     },
-    /// An option's value cannot be understood or is out of range.
+    /// The value of an option can't be parsed or is out of range.
     #[error("option `{option}` cannot be `{given}`: write {expects}")]
     BadValue {
-        /// The option.
+        /// The option's name.
         option: &'static str,
-        /// Its value.
+        /// The value that was given.
         given: String,
-        /// What it takes.
+        /// The values that it accepts.
         expects: &'static str,
     },
-    /// An option stands twice.
+    /// An option is given twice.
     #[error("option `{option}` is given twice: keep one")]
     Repeated {
-        /// The option.
+        /// The option's name.
         option: &'static str,
     },
-    /// Options that exclude each other, or miss something.
+    /// Options exclude each other, or require another one.
     #[error("options do not fit together: {why}")]
     Conflict {
-        /// What is wrong and what to do.
+        /// Description of the problem and its solution.
         why: &'static str,
     },
-    /// Brackets or separators are out of place.
+    /// Brackets or separators are missing or misplaced.
     #[error("cannot read `{given}`: write NAME or NAME[option=value,option=value]")]
     Syntax {
-        /// What was given.
+        /// The text that was given.
         given: String,
     },
 }
 
-/// The name that was probably meant, and the introduction of the known ones.
+/// Suggests the name that was probably meant, and introduces the known names.
 fn hint(given: &str, nearest: &str) -> String {
     let edits = strsim::levenshtein(&given.to_ascii_lowercase(), nearest);
     if edits <= (nearest.len() / 2).max(2) {

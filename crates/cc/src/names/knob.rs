@@ -1,22 +1,22 @@
-//! Options in brackets, each a row of a table: key, what it takes, how it is set and shown.
+//! Options in brackets. Each is a row of a table with its key, its accepted values, and how to
+//! parse and print it.
 
 use core::fmt;
 
 use super::error::ParseError;
 use super::value;
 
-/// One option of a configuration `C`.
 pub(crate) struct Knob<C> {
     pub(crate) key: &'static str,
-    /// Completes "write …" in an error.
+    /// Accepted values, which complete "write …" in an error.
     pub(crate) expects: &'static str,
-    /// Sets it from text; `None` if the text cannot be understood or is out of range.
+    /// Sets the option from text. Returns `None` if the text can't be parsed or is out of range.
     pub(crate) set: fn(&mut C, &str) -> Option<()>,
-    /// The text that sets it to what it is.
+    /// Returns the text that sets the option to its current value.
     pub(crate) show: fn(&C) -> String,
 }
 
-/// Splits `NAME[options]`; options are what stands between the brackets.
+/// Splits `NAME[options]` into the name and the text between the brackets.
 pub(crate) fn split(text: &str) -> Result<(&str, Option<&str>), ParseError> {
     let syntax = || ParseError::Syntax {
         given: text.to_owned(),
@@ -35,10 +35,10 @@ pub(crate) fn split(text: &str) -> Result<(&str, Option<&str>), ParseError> {
     }
 }
 
-/// A table of options, in pieces that several algorithms may share.
+/// A table of options, whose parts may be shared by several algorithms.
 pub(crate) type Knobs<'a, C> = &'a [&'static [Knob<C>]];
 
-/// Applies `options` (`key=value,key=value`) to `config`, in the order in which they stand.
+/// Applies `options` (`key=value,key=value`) to `config` in the given order.
 pub(crate) fn apply<C>(
     name: &'static str,
     knobs: Knobs<'_, C>,
@@ -74,7 +74,7 @@ pub(crate) fn apply<C>(
     Ok(())
 }
 
-/// Writes `name` and those options that differ from `default`.
+/// Prints `name` and all options that differ from `default`.
 pub(crate) fn show<C>(
     f: &mut fmt::Formatter<'_>,
     name: &str,

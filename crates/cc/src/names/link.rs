@@ -1,4 +1,4 @@
-//! Ports' laws by name.
+//! Names of ports' laws.
 
 use core::fmt;
 use core::str::FromStr;
@@ -18,14 +18,13 @@ use crate::vcp::{
 use crate::xcp::{CloudParams, ExactEstimate, XcpCapacity, XcpLink, XcpLinkParams};
 use crate::xcp_i::XcpILink;
 
-/// Longest automatic interval unless `t_rho_max` says otherwise.
+/// Longest automatic interval unless changed by `t_rho_max`.
 const AUTO_CEILING: Duration = VcpLinkParams::AUTO_CEILING;
 
 /// A port's law and its options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkAlgorithm {
     law: Law,
-    /// The port also grants starting rates.
     grants: bool,
 }
 
@@ -38,7 +37,6 @@ enum Law {
     Own(OwnPort),
 }
 
-/// A VCP port with or without BISE.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct VcpLinkConfig {
     params: VcpLinkParams,
@@ -274,13 +272,13 @@ fn show_bise(config: &VcpLinkConfig, show: impl FnOnce(&BiseParams) -> String) -
 }
 
 impl LinkAlgorithm {
-    /// All names, without options.
+    /// All names without options. Registered laws aren't included.
     pub const NAMES: &[&str] = &["none", "vcp", "vcp+bise", "xcp", "xcp-i", "quick-start"];
 
-    /// Reads a name, with options in brackets.
+    /// Parses a name, which can be followed by options in brackets.
     ///
     /// # Errors
-    /// [`ParseError`] says what is wrong and what to write instead.
+    /// Returns a [`ParseError`] that describes the problem and suggests a solution.
     pub fn parse(text: &str) -> Result<Self, ParseError> {
         let (name, options) = knob::split(text)?;
         let law = match name {
@@ -317,19 +315,19 @@ impl LinkAlgorithm {
         Ok(Self { law, grants: true })
     }
 
-    /// Sets whether the port also grants starting rates. The default is that it does.
+    /// Sets whether the port also grants starting rates, which it does by default.
     #[must_use]
     pub const fn with_grants(mut self, grants: bool) -> Self {
         self.grants = grants;
         self
     }
 
-    /// True if a port with the law grants starting rates.
+    /// Returns true if a port with this law grants starting rates.
     pub const fn grants(&self) -> bool {
         self.grants && !matches!(self.law, Law::None | Law::Own(_))
     }
 
-    /// The name without options.
+    /// Returns the name without options.
     pub const fn name(&self) -> &'static str {
         match &self.law {
             Law::None => "none",
@@ -340,12 +338,13 @@ impl LinkAlgorithm {
         }
     }
 
-    /// True if the law gives feedback to flows all the time, so that they keep its queue short.
+    /// Returns true if the law continuously gives feedback to flows, so that they keep its queue
+    /// short.
     pub const fn has_feedback(&self) -> bool {
         matches!(self.law, Law::Vcp(_) | Law::Xcp(_) | Law::Own(_))
     }
 
-    /// True if the law has a capacity of its own, whatever the port's rate.
+    /// Returns true if the law has its own capacity, regardless of the port's rate.
     pub const fn fixed_capacity(&self) -> bool {
         matches!(
             &self.law,
@@ -356,8 +355,8 @@ impl LinkAlgorithm {
         )
     }
 
-    /// The exact estimate of clouds that the law needs, from a caller that knows all links, as an
-    /// emulator does.
+    /// Returns the exact estimate of clouds that the law needs. It must be provided by a caller
+    /// that knows all links, such as an emulator.
     pub const fn exact_estimate(&self) -> Option<ExactEstimate> {
         match &self.law {
             Law::Xcp(XcpLinkParams {
@@ -368,7 +367,7 @@ impl LinkAlgorithm {
         }
     }
 
-    /// True if the law wants estimates of clouds that are measured with packets.
+    /// Returns true if the law uses estimates of clouds that are measured with packets.
     pub const fn measured_estimate(&self) -> bool {
         match &self.law {
             Law::Xcp(XcpLinkParams {
@@ -379,8 +378,9 @@ impl LinkAlgorithm {
         }
     }
 
-    /// A controller for a port that starts at `now` and sends `bytes_per_second`, net of what the
-    /// port subtracts itself. `seed` draws what should differ between ports.
+    /// Creates a controller for a port that starts at `now` with a capacity of `bytes_per_second`,
+    /// after deductions made by the port itself. `seed` determines random numbers that should
+    /// differ between ports.
     pub fn controller(
         &self,
         now: Instant,
@@ -414,7 +414,7 @@ impl LinkAlgorithm {
     }
 }
 
-/// `law`; with a seed, its port also grants starting rates.
+/// Boxes `law`. If there is a seed, its port also grants starting rates.
 fn granting<L: LinkController + 'static>(
     now: Instant,
     rate: u64,

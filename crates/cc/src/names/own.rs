@@ -1,4 +1,4 @@
-//! Laws that the process registered, under names of their own.
+//! Laws registered by this process, which have their own names.
 
 use core::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -10,17 +10,13 @@ use crate::signals::Explicit;
 type Build = dyn Fn(Instant, u16) -> Box<dyn Controller> + Send + Sync;
 type BuildPort = dyn Fn(Instant, u64, u64) -> Box<dyn LinkController> + Send + Sync;
 
-/// The senders' laws of this process.
 pub(super) static SENDERS: Registry<OwnLaw> = Registry::new();
-/// Its ports' laws.
 pub(super) static PORTS: Registry<OwnPort> = Registry::new();
 
-/// A law with a name.
 pub(super) trait Named: Clone {
     fn name(&self) -> &'static str;
 }
 
-/// Laws of which no two have the same name.
 pub(super) struct Registry<T>(RwLock<Vec<T>>);
 
 impl<T: Named> Registry<T> {
@@ -28,7 +24,7 @@ impl<T: Named> Registry<T> {
         Self(RwLock::new(Vec::new()))
     }
 
-    /// False if there is a law of its name.
+    /// Adds a law. Returns false if there is already one with its name.
     pub(super) fn add(&self, law: T) -> bool {
         let mut laws = self.0.write().unwrap_or_else(PoisonError::into_inner);
         let is_new = laws.iter().all(|other| other.name() != law.name());
@@ -38,29 +34,25 @@ impl<T: Named> Registry<T> {
         is_new
     }
 
-    /// The first law that is wanted.
     pub(super) fn find(&self, wanted: impl Fn(&T) -> bool) -> Option<T> {
         let laws = self.0.read().unwrap_or_else(PoisonError::into_inner);
         laws.iter().find(|law| wanted(law)).cloned()
     }
 
-    /// The law of this name.
     pub(super) fn named(&self, name: &str) -> Option<T> {
         self.find(|law| law.name() == name)
     }
 
-    /// All names.
     pub(super) fn names(&self) -> Vec<&'static str> {
         let laws = self.0.read().unwrap_or_else(PoisonError::into_inner);
         laws.iter().map(Named::name).collect()
     }
 }
 
-/// A sender's law.
 #[derive(Clone)]
 pub(super) struct OwnLaw {
     pub(super) name: &'static str,
-    /// Whose answers it reads.
+    /// The signal that it reads.
     pub(super) hears: Option<Explicit>,
     build: Arc<Build>,
 }
@@ -83,11 +75,10 @@ impl OwnLaw {
     }
 }
 
-/// A port's law.
 #[derive(Clone)]
 pub(super) struct OwnPort {
     pub(super) name: &'static str,
-    /// The number of the protocol that it answers, 3 to 7.
+    /// Number of the protocol that it answers, from 3 to 7.
     pub(super) kind: u8,
     build: Arc<BuildPort>,
 }

@@ -8,15 +8,13 @@ use crate::quick_start::AfterGrant;
 use crate::standard::cubic::BETA_2008_PPM;
 use crate::standard::slow_start::MAX_SSTHRESH;
 
-/// What `rate` takes.
 const RATE: &str = "the rate that is asked for, such as 1Gbit, or `auto`: as much as can be used";
 
-/// Options of ADA.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct AdaConfig {
-    /// Initial window in packets; RFC 9002's if `None`.
+    /// Initial window in packets, or RFC 9002's with `None`.
     pub(super) initial_window: Option<u32>,
-    /// The rate to ask for, in bytes of IP packets per second.
+    /// Rate to ask for in bytes of IP packets per second, or as much as can be used with `None`.
     pub(super) rate: Option<u64>,
 }
 
@@ -39,7 +37,6 @@ fn limited(text: &str) -> Option<Option<u32>> {
     (packets >= 2).then_some(Some(packets))
 }
 
-/// Options of CUBIQ.
 pub(super) const CUBIQ: &[Knob<CubiqParams>] = &[
     Knob {
         key: "paper",
@@ -128,7 +125,6 @@ pub(super) const CUBIQ: &[Knob<CubiqParams>] = &[
     },
 ];
 
-/// Options of ADA.
 pub(super) const ADA: &[Knob<AdaConfig>] = &[
     Knob {
         key: "iw",

@@ -1,4 +1,4 @@
-//! The way to make a law of one's own known by name.
+//! Registration of your own laws.
 
 use super::link::LinkAlgorithm;
 use super::own::{OwnLaw, OwnPort, PORTS, SENDERS};
@@ -7,38 +7,40 @@ use crate::base::Instant;
 use crate::law::{Controller, LinkController};
 use crate::signals::Explicit;
 
-/// A law that cannot be registered.
+/// Reason why a law can't be registered.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RegisterError {
-    /// There is such a law.
+    /// There's already a law with this name.
     #[error("there is an algorithm `{name}` already: choose another name")]
     Taken {
-        /// The name.
+        /// The name that was given.
         name: &'static str,
     },
-    /// The number is one of the library's protocols, or above 7.
+    /// The number isn't one of those for your own protocols, which are 3 to 7.
     #[error("{kind} is not the number of a protocol of one's own: write 3 to 7")]
     BadKind {
-        /// The number.
+        /// The number that was given.
         kind: u8,
     },
-    /// The name cannot be written where algorithms are named.
+    /// The name contains other characters than lower-case letters, digits, `-`, `_`, `.` and `+`,
+    /// or is empty.
     #[error("`{name}` is no name: write lower-case letters, digits, `-`, `_`, `.` and `+`")]
     BadName {
-        /// The name.
+        /// The name that was given.
         name: &'static str,
     },
 }
 
 impl Algorithm {
-    /// Makes a sender's law of the caller's own known to this process, so that it can be named
-    /// wherever a law of this library can: in scenarios, to `parse`, on command lines. `hears` is
-    /// the signal that it reads; `build` makes a controller for a path that begins at an instant
-    /// and carries datagrams of the given bytes of UDP payload.
+    /// Registers your own law of a sender in this process. You can then use its name like those of
+    /// this library's laws, for example in scenarios, with `parse`, and on command lines. `hears`
+    /// is the signal that the law reads. `build` creates a controller for a path that begins at the
+    /// given time, with datagrams of the given number of bytes of UDP payload.
     ///
     /// # Errors
-    /// [`RegisterError`].
+    /// Returns a [`RegisterError`] if the name is invalid or already taken, or if `hears` has an
+    /// invalid protocol number.
     pub fn register(
         name: &'static str,
         hears: Option<Explicit>,
@@ -53,13 +55,14 @@ impl Algorithm {
 }
 
 impl LinkAlgorithm {
-    /// Makes a port's law of the caller's own known to this process. `kind` is the number of the
-    /// protocol that it answers, 3 to 7; senders' laws that read this protocol are then at home at
-    /// such a port ([`Algorithm::port`]). `build` makes a controller for a port that starts at an
-    /// instant and sends the given bytes per second; the last argument is a seed.
+    /// Registers your own law of a port in this process. `kind` is the number of the protocol that
+    /// it answers, from 3 to 7. Senders' laws that read this protocol will use this port
+    /// ([`Algorithm::port`]). `build` creates a controller for a port that starts at the given time
+    /// with the given bytes per second; the last argument is a seed.
     ///
     /// # Errors
-    /// [`RegisterError`].
+    /// Returns a [`RegisterError`] if the name is invalid or already taken, or if `kind` is
+    /// invalid.
     pub fn register(
         name: &'static str,
         kind: u8,
@@ -71,7 +74,8 @@ impl LinkAlgorithm {
     }
 }
 
-/// Kinds 0 to 2 of shims are the library's, and there are eight.
+/// Checks that a kind is one of those for registered protocols. There are eight kinds of shims, of
+/// which 0 to 2 are the library's.
 fn check_kind(kind: u8) -> Result<(), RegisterError> {
     match kind {
         3..=7 => Ok(()),
@@ -79,7 +83,7 @@ fn check_kind(kind: u8) -> Result<(), RegisterError> {
     }
 }
 
-/// Adds a law under a name that can be written and that none of the library has.
+/// Adds a law if its name is valid and isn't already taken.
 fn check(
     name: &'static str,
     known: &[&str],
@@ -90,7 +94,7 @@ fn check(
     if name.is_empty() || !name.bytes().all(fits) {
         return Err(RegisterError::BadName { name });
     }
-    // What scenarios call packets without a law.
+    // Scenarios use these names for packets without a law.
     if known.contains(&name) || ["udp", "none"].contains(&name) || !add() {
         return Err(RegisterError::Taken { name });
     }

@@ -1,4 +1,4 @@
-//! Senders' laws by name.
+//! Names of senders' laws.
 
 use core::fmt;
 use core::str::FromStr;
@@ -42,28 +42,25 @@ enum Law {
     Vcp(VcpConfig),
     Auto(AutoConfig),
     Xcp(XcpParams),
-    /// The same with headers that mark where clouds begin.
+    /// XCP with headers that mark the beginning of clouds.
     XcpI(XcpParams),
     Own(OwnLaw),
 }
 
-/// Options of laws that have no others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct InitialConfig {
-    /// Initial window in packets; RFC 9002's if `None`.
+    /// Initial window in packets, or RFC 9002's with `None`.
     initial_window: Option<u32>,
 }
 
-/// Options of CUBIC.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct CubicConfig {
-    /// Initial window in packets; RFC 9002's if `None`.
+    /// Initial window in packets, or RFC 9002's with `None`.
     initial_window: Option<u32>,
-    /// HyStart++ ends slow start.
     hystart: bool,
-    /// What a cut leaves of the window, in 10^-6.
+    /// Share of the window that remains after a cut, in 10^-6.
     beta_ppm: u64,
-    /// Spread a window over its round trip.
+    /// True if packets are paced over the RTT.
     paced: bool,
 }
 
@@ -128,7 +125,7 @@ pub(super) const INITIAL: &[Knob<InitialConfig>] = &[Knob {
 }];
 
 impl Default for Algorithm {
-    /// [`Algorithm::DEFAULT`].
+    /// Returns [`Algorithm::DEFAULT`].
     fn default() -> Self {
         Self {
             law: Law::Auto(AutoConfig::default()),
@@ -137,11 +134,11 @@ impl Default for Algorithm {
 }
 
 impl Algorithm {
-    /// The library's choice: the law of the port that bounds the path, CUBIC where no router
-    /// answers. `docs/laws/auto.md` has figures.
+    /// Name of the default law, which follows the law of the bottleneck port, and uses CUBIC while
+    /// no router answers. `docs/laws/auto.md` contains measurements.
     pub const DEFAULT: &str = "auto";
 
-    /// All names, without options.
+    /// All names without options. Registered laws aren't included.
     pub const NAMES: &[&str] = &[
         "vcp+bise+wlte",
         "vcp",
@@ -157,10 +154,10 @@ impl Algorithm {
         Self::DEFAULT,
     ];
 
-    /// Reads a name, with options in brackets.
+    /// Parses a name, which can be followed by options in brackets.
     ///
     /// # Errors
-    /// [`ParseError`] says what is wrong and what to write instead.
+    /// Returns a [`ParseError`] that describes the problem and suggests a solution.
     pub fn parse(text: &str) -> Result<Self, ParseError> {
         let (name, options) = knob::split(text)?;
         let law = match name {
@@ -217,7 +214,7 @@ impl Algorithm {
         Ok(Self { law })
     }
 
-    /// The name without options.
+    /// Returns the name without options.
     pub fn name(&self) -> &'static str {
         match &self.law {
             Law::Cubic(_) => "cubic",
@@ -233,12 +230,13 @@ impl Algorithm {
         }
     }
 
-    /// True if the law reads both VCP's codes and XCP's headers, one protocol at a time.
+    /// Returns true if the law reads both VCP's codes and XCP's headers, one protocol at a time.
     pub const fn chooses(&self) -> bool {
         matches!(self.law, Law::Auto(_))
     }
 
-    /// The protocol that the law reads, if any; with several, the one that it begins with.
+    /// Returns the protocol that the law reads, if any. If there are several, this is the one that
+    /// it begins with.
     pub const fn explicit(&self) -> Option<Explicit> {
         match &self.law {
             Law::Cubic(_) | Law::Bbr(_) | Law::NewReno(_) => None,
@@ -250,7 +248,7 @@ impl Algorithm {
         }
     }
 
-    /// True if the law asks routers for a rate to start with.
+    /// Returns true if the law asks routers for a starting rate.
     pub const fn asks_start(&self) -> bool {
         match &self.law {
             Law::Cubic(_) | Law::Bbr(_) | Law::NewReno(_) | Law::Own(_) => false,
@@ -261,7 +259,7 @@ impl Algorithm {
         }
     }
 
-    /// Where VCP's codes travel, if the law reads them.
+    /// Returns the carrier of VCP's codes, if the law reads them.
     pub const fn carrier(&self) -> Option<Carrier> {
         match self.explicit() {
             Some(Explicit::Vcp(carrier)) => Some(carrier),
@@ -269,7 +267,7 @@ impl Algorithm {
         }
     }
 
-    /// A controller for a path that begins at `now` and carries datagrams of `mtu` bytes of UDP
+    /// Creates a controller for a path that begins at `now`, with datagrams of `mtu` bytes of UDP
     /// payload.
     pub fn controller(&self, now: Instant, mtu: u16) -> Box<dyn Controller> {
         match &self.law {
@@ -330,7 +328,6 @@ fn initial_only(name: &'static str, options: Option<&str>) -> Result<InitialConf
     Ok(config)
 }
 
-/// Tables of options of a VCP sender.
 fn vcp_knobs(config: &VcpConfig) -> [&'static [Knob<VcpConfig>]; 3] {
     let bise = config
         .params
@@ -357,7 +354,7 @@ fn vcp_family(mut config: VcpConfig, options: Option<&str>) -> Result<VcpConfig,
     Ok(config)
 }
 
-/// `law`, with a question for a starting rate if it `asks`.
+/// Boxes `law`, which asks for a starting rate if `asks` is true.
 fn started<C: Startable + 'static>(asks: bool, mtu: u16, law: C) -> Box<dyn Controller> {
     if asks {
         let after = AfterGrant::Avoidance;

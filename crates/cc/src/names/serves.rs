@@ -1,4 +1,4 @@
-//! Which ports and which signals serve a sender's law.
+//! Ports and signals that a sender's law uses.
 
 use super::link::LinkAlgorithm;
 use super::own::PORTS;
@@ -6,8 +6,8 @@ use super::sender::Algorithm;
 use crate::signals::{Carrier, Explicit};
 
 impl Algorithm {
-    /// The law of the ports that answer this law's requests; `None` for a law that reads no
-    /// router, and for one whose protocol has no registered port.
+    /// Returns the law of ports that answer this law's requests, or `None` if this law doesn't read
+    /// any routers' answers, or if its protocol doesn't have a registered port.
     pub fn port(&self) -> Option<LinkAlgorithm> {
         let name = match self.explicit()? {
             Explicit::QuickStart => "quick-start",
@@ -20,7 +20,7 @@ impl Algorithm {
         LinkAlgorithm::parse(name).ok()
     }
 
-    /// The signals that the law reads, its first one first.
+    /// Returns the signals that the law reads, starting with the one that it begins with.
     pub fn signals(&self) -> Vec<Explicit> {
         let mut signals: Vec<_> = self.explicit().into_iter().collect();
         if self.chooses() {
@@ -32,8 +32,8 @@ impl Algorithm {
         signals
     }
 
-    /// True if a router may grant the law a large rate at once, so that its peer has to offer a
-    /// large window before.
+    /// Returns true if a router may grant the law a large rate at once, so that its peer must offer
+    /// a large window beforehand.
     pub const fn is_granted(&self) -> bool {
         self.asks_start() || matches!(self.explicit(), Some(Explicit::Xcp(_) | Explicit::Own(_)))
     }

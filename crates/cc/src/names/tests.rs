@@ -1,4 +1,4 @@
-//! Names, options and their errors.
+//! Tests of names, options, and errors.
 
 use super::*;
 use crate::base::{Duration, Instant};
@@ -110,7 +110,7 @@ fn options_of_the_vcp_family_survive_a_round_trip() {
     ] {
         assert_eq!(LinkAlgorithm::parse(text).unwrap().to_string(), text);
     }
-    // Defaults are not spelled out.
+    // Defaults aren't printed.
     assert_eq!(
         LinkAlgorithm::parse("vcp+bise[t_rho=auto,k=0.33,marking=carried]").unwrap(),
         LinkAlgorithm::parse("vcp+bise").unwrap()
@@ -222,8 +222,8 @@ fn who_asks_for_a_start_says_so() {
     }
 }
 
-/// A law in any wrapper, with grants or behind clouds, receives the call that flows were set aside:
-/// the long RTTs that they claimed no longer make its interval.
+/// Every law, whether it grants rates or detects clouds, must handle flows being set aside: the
+/// long RTTs that they claimed no longer determine its interval.
 #[test]
 fn every_law_forgets_what_flows_claimed_that_are_set_aside() {
     let names = ["vcp+bise", "xcp", "xcp-i"];
@@ -273,7 +273,7 @@ fn every_law_forgets_what_flows_claimed_that_are_set_aside() {
     }
 }
 
-/// Each option stands in a table of its law's page.
+/// Each option must be in a table on its law's page.
 #[test]
 fn pages_have_every_option() {
     fn keys<C>(table: &[knob::Knob<C>]) -> impl Iterator<Item = &'static str> {
@@ -308,14 +308,15 @@ fn pages_have_every_option() {
     }
 }
 
-/// What reports call a fallback or a starting rate is explained where users look it up.
+/// All names of fallback reasons and of starting rates' results in reports must be explained on the
+/// users' pages.
 #[test]
 fn pages_have_every_value_of_reports() {
     use QuickStartOutcome::*;
     let outcomes = [
         Unasked, Waiting, Denied, Unanswered, Partial, Refused, Unused, Used, Lowered, Revoked,
     ];
-    // A new outcome does not compile here: add it above, too.
+    // If this doesn't compile because there's a new outcome, add it above, too.
     let name = |outcome: QuickStartOutcome| match outcome {
         Unasked | Waiting | Denied | Unanswered | Partial | Refused | Unused | Used | Lowered
         | Revoked => outcome.name(),

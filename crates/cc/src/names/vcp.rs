@@ -12,16 +12,14 @@ use crate::base::Duration;
 use crate::signals::Carrier;
 use crate::vcp::{AiBase, AiGrowth, VcpParams, Wlte};
 
-/// A VCP sender with or without its extensions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct VcpConfig {
     pub(super) params: VcpParams,
     pub(super) wlte: Option<Wlte>,
-    /// Asks routers for a rate to start with.
     pub(super) asks_start: bool,
-    /// The papers' sender, without any rule of this library's.
+    /// True for the papers' sender, without any of this library's rules.
     pub(super) published: bool,
-    /// That sender runs on a TCP with SACK.
+    /// True if this sender uses a TCP with SACK.
     pub(super) sack: bool,
 }
 
@@ -50,7 +48,6 @@ impl VcpConfig {
     }
 }
 
-/// Options of every VCP sender.
 pub(super) const COMMON: &[Knob<VcpConfig>] = &[
     Knob {
         key: "paper",
@@ -235,7 +232,6 @@ pub(super) const COMMON: &[Knob<VcpConfig>] = &[
     },
 ];
 
-/// Further options with BISE.
 pub(super) const BISE: &[Knob<VcpConfig>] = &[Knob {
     key: "bise_epsilon",
     expects: "ε under BISE from 0.000001 to 100, such as 10",
@@ -251,7 +247,6 @@ pub(super) const BISE: &[Knob<VcpConfig>] = &[Knob {
     },
 }];
 
-/// Further options with WLTE.
 pub(super) const WLTE: &[Knob<VcpConfig>] = &[Knob {
     key: "pure",
     expects: "`yes` or `no`",
@@ -264,7 +259,6 @@ pub(super) const WLTE: &[Knob<VcpConfig>] = &[Knob {
     show: |config| show_switch(config.wlte.is_some_and(|wlte| wlte.pure)),
 }];
 
-/// A measuring interval.
 pub(super) fn interval(text: &str) -> Option<Duration> {
     let interval = duration(text)?;
     (Duration::from_millis(1)..=Duration::from_millis(65_535))

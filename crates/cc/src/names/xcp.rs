@@ -15,7 +15,6 @@ use crate::signals::XcpForm;
 use crate::supervise::FallbackLaw;
 use crate::xcp::{CloudParams, ExactEstimate, XcpCapacity, XcpLinkParams, XcpLoss, XcpParams};
 
-/// Options of a sender.
 pub(super) const SENDER: &[Knob<XcpParams>] = &[
     Knob {
         key: "paper",
@@ -151,10 +150,11 @@ pub(super) const SENDER: &[Knob<XcpParams>] = &[
     },
 ];
 
-/// A sender's parameters.
+/// Parses a sender's parameters.
 ///
 /// # Errors
-/// As the options', and where options of this library's rules stand with `paper`.
+/// Returns errors of the options, or a conflict if options of this library's rules are combined
+/// with `paper`, or `fallback=bbr` with `pace=no`.
 pub(super) fn sender(name: &'static str, options: Option<&str>) -> Result<XcpParams, ParseError> {
     let mut params = XcpParams::default();
     knob::apply(name, &[SENDER], &mut params, options)?;
@@ -173,7 +173,6 @@ pub(super) fn sender(name: &'static str, options: Option<&str>) -> Result<XcpPar
     Ok(params)
 }
 
-/// Options of a port.
 pub(super) const LINK: &[Knob<XcpLinkParams>] = &[
     Knob {
         key: "paper",
@@ -278,7 +277,6 @@ pub(super) const LINK: &[Knob<XcpLinkParams>] = &[
     },
 ];
 
-/// What a port is called.
 pub(super) const fn link_name(params: &XcpLinkParams) -> &'static str {
     match params.clouds {
         Some(_) => "xcp-i",
@@ -286,7 +284,6 @@ pub(super) const fn link_name(params: &XcpLinkParams) -> &'static str {
     }
 }
 
-/// Tables of options of a port.
 pub(super) const fn link_knobs(params: &XcpLinkParams) -> Knobs<'static, XcpLinkParams> {
     match params.clouds {
         Some(_) => &[LINK, CLOUDS],
@@ -304,7 +301,6 @@ fn show_exact(params: &XcpLinkParams, show: impl FnOnce(&ExactEstimate) -> Strin
     show(exact.unwrap_or(&ExactEstimate::default()))
 }
 
-/// Options of a port that looks for clouds.
 pub(super) const CLOUDS: &[Knob<XcpLinkParams>] = &[
     Knob {
         key: "estimate",

@@ -1,4 +1,4 @@
-//! The sender's handling of questions that left before the handshake was complete.
+//! Tests of questions sent before the handshake is complete.
 
 use super::sender_tests::{GBIT, MTU, RTT, ack, answer, at, cubiq, fly, hear};
 use crate::cubiq::Cubiq;
@@ -27,7 +27,7 @@ fn ask_ahead(sender: &mut Cubiq, known: &KnownPath) -> QuickStartRequest {
     request
 }
 
-/// Asks as always, with packet `number`.
+/// Asks as usual, with packet `number`.
 fn ask_again(sender: &mut Cubiq, millis: u64, number: u64) -> QuickStartRequest {
     assert!(sender.asks());
     let request = sender.ask(at(millis), NONCE + number, &Limits::NONE);
@@ -35,7 +35,7 @@ fn ask_again(sender: &mut Cubiq, millis: u64, number: u64) -> QuickStartRequest 
     request.unwrap()
 }
 
-/// The answer comes with the acknowledgement of packet `number`.
+/// Receives the answer with the acknowledgement of packet `number`.
 fn hear_of(sender: &mut Cubiq, millis: u64, number: u64, answer: QuickStartFeedback) {
     let feedback = Feedback::QuickStart(answer);
     sender.on_feedback(at(millis), &feedback, &ack(number, 1472));
@@ -52,13 +52,13 @@ fn what_is_known_is_asked_for_and_no_more_than_is_wanted() {
         ..KNOWN
     };
     assert_eq!(ask_ahead(&mut cubiq(None), &known).rtt, Some(ms(RTT)));
-    // The first window carries as much: 14,720 bytes, less headers, in 60 ms.
+    // The first window carries the same: 14,720 bytes, minus headers, in 60 ms.
     let window = 14_720 * 1500 / u64::from(MTU) * 1000 / RTT;
     for (rate, worth) in [(window, false), (window + 200, true), (0, false)] {
         let asked = cubiq(None).ask_ahead(at(0), 1, &KnownPath { rate, ..known });
         assert_eq!(asked.is_some(), worth, "{rate}");
     }
-    // Not once the handshake is complete.
+    // After the handshake is complete, it no longer asks.
     let mut sender = cubiq(None);
     sender.on_handshake_rtt(at(60), ms(RTT));
     assert!(sender.ask_ahead(at(60), 1, &KNOWN).is_none());
@@ -68,7 +68,7 @@ fn what_is_known_is_asked_for_and_no_more_than_is_wanted() {
 fn a_grant_that_was_asked_for_ahead_starts_the_flow() {
     let mut sender = cubiq(None);
     let request = ask_ahead(&mut sender, &KNOWN);
-    // A probe timeout of the handshake is no answer.
+    // A probe timeout of the handshake isn't an answer.
     sender.on_probe_timeout(at(50));
     sender.on_handshake_rtt(at(60), ms(RTT));
     hear(&mut sender, 60, answer(&request, GBIT / 2));
@@ -79,7 +79,8 @@ fn a_grant_that_was_asked_for_ahead_starts_the_flow() {
     assert_eq!((metrics(&sender).asked, metrics(&sender).late), (1, 0));
 }
 
-/// Denied, worth less than the first window, refused with the early data: the first flight asks.
+/// If the question is denied, worth less than the first window, or refused with the early data, the
+/// first flight asks.
 #[test]
 fn where_nothing_comes_of_it_the_first_flight_asks_as_if_it_had_not() {
     for case in 0..3 {
@@ -98,7 +99,7 @@ fn where_nothing_comes_of_it_the_first_flight_asks_as_if_it_had_not() {
         assert_eq!(request.rate, u64::MAX);
         hear_of(&mut sender, 121, 1, answer(&request, GBIT));
         assert!(sender.window() > window, "{case}");
-        // Lost, it may be repeated as often as any first question.
+        // If it is lost, it may be repeated as often as any first question.
         let mut sender = cubiq(None);
         ask_ahead(&mut sender, &KNOWN);
         sender.on_question_lost(at(30), 0);
@@ -111,8 +112,8 @@ fn where_nothing_comes_of_it_the_first_flight_asks_as_if_it_had_not() {
     }
 }
 
-/// The client's first packet was lost: the server could not read the question, which came before
-/// the packet that was sent again.
+/// The client's first packet was lost. The server couldn't read the question, because it arrived
+/// before the retransmission.
 #[test]
 fn a_question_that_a_slow_handshake_left_behind_does_not_count() {
     let mut sender = cubiq(None);
@@ -120,7 +121,7 @@ fn a_question_that_a_slow_handshake_left_behind_does_not_count() {
     sender.on_probe_timeout(at(1000));
     sender.on_handshake_rtt(at(1060), ms(RTT));
     let request = ask_again(&mut sender, 1060, 1);
-    // An answer to the first after all.
+    // The first question is answered after all.
     hear_of(&mut sender, 1100, 1, answer(&old, GBIT));
     assert_eq!((metrics(&sender).late, metrics(&sender).forged), (1, 0));
     assert_eq!(sender.window(), 14_720);

@@ -1,18 +1,16 @@
-//! Starting rates that a port has granted and that have not come yet, as bytes of the running
-//! interval of its law.
+//! Granted rates whose traffic hasn't begun, as bytes in the current interval of a port's law.
 //!
-//! A rate granted at any time in an interval counts for the whole of it: flows that receive the
-//! load only after that must not take the same capacity.
+//! A rate granted at any time in an interval counts for the whole interval, so that flows that only
+//! receive the load later don't take the same capacity.
 
 use crate::base::Instant;
 use crate::base::arith::{mul_div, ns_since};
 
-/// See the module.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Granted {
     /// Bytes per second.
     rate: u64,
-    /// Bytes of the interval up to `since`.
+    /// Bytes in the interval until `since`.
     bytes: u64,
     since: Instant,
 }
@@ -26,27 +24,26 @@ impl Granted {
         }
     }
 
-    /// What is granted and has not come, in bytes per second.
     #[inline]
     pub(crate) const fn rate(&self) -> u64 {
         self.rate
     }
 
-    /// `rate` more is granted, in an interval that began at `started`.
+    /// Adds a grant of `rate` in an interval that began at `started`.
     pub(crate) fn add(&mut self, now: Instant, started: Instant, rate: u64) {
         self.settle(now);
         self.rate = self.rate.saturating_add(rate);
         self.bytes = self.bytes.saturating_add(worth(rate, started, now));
     }
 
-    /// `rate` of it begins to come, or does not.
+    /// Removes `rate`, because its traffic has begun or won't.
     pub(crate) fn take(&mut self, now: Instant, rate: u64) {
         self.settle(now);
         self.rate = self.rate.saturating_sub(rate);
     }
 
-    /// `rate` of it that began to come at `began` does not come after all: in the running interval,
-    /// which began at `started`, nothing of it counts.
+    /// Removes bytes of a `rate` whose traffic seemed to begin at `began`, but is missing. In the
+    /// current interval, which began at `started`, it no longer counts.
     pub(crate) fn forget(&mut self, began: Instant, started: Instant, rate: u64) {
         self.bytes = self.bytes.saturating_sub(worth(rate, started, began));
     }
@@ -56,13 +53,12 @@ impl Granted {
         self.since = now;
     }
 
-    /// An interval begins.
     pub(crate) fn begin(&mut self, now: Instant) {
         self.bytes = 0;
         self.since = now;
     }
 
-    /// Bytes that it stands for from the interval's beginning until `end`.
+    /// Returns the bytes in the interval until `end`.
     #[inline]
     pub(crate) fn until(&self, end: Instant) -> u64 {
         if self.rate == 0 {
@@ -73,7 +69,6 @@ impl Granted {
     }
 }
 
-/// Bytes at `rate` from one time to another.
 fn worth(rate: u64, from: Instant, to: Instant) -> u64 {
     mul_div(rate, ns_since(to, from), 1_000_000_000)
 }
@@ -113,7 +108,7 @@ mod tests {
         assert_eq!(granted.until(at(1300)), 2_000 + 300);
         granted.forget(at(1200), at(1000), 10_000);
         assert_eq!(granted.until(at(1300)), 300);
-        // It counted in an interval that is over.
+        // It counted in an earlier interval.
         granted.begin(at(2000));
         granted.forget(at(1200), at(2000), 10_000);
         assert_eq!(granted.until(at(2100)), 100);

@@ -1,4 +1,4 @@
-//! Flows that begin together: the part that the first gives back, and the shares of the others.
+//! Flows that begin together: the first gives back a part, from which the others get their shares.
 
 use super::*;
 use crate::base::Instant;
@@ -38,7 +38,7 @@ fn question(flow: u32, rate: u64, keeps: bool) -> Arrival {
     }
 }
 
-/// What is approved. `None`: the question was left alone.
+/// Returns the approved rate, or `None` if the question passed unchanged.
 fn ask(port: &mut (impl LinkController + ?Sized), millis: u64, question: &Arrival) -> Option<u64> {
     port.on_arrival(at(millis), question, 0);
     match port.on_departure(at(millis), question, 0) {
@@ -58,7 +58,7 @@ fn of_flows_that_begin_together_each_has_its_share_after_the_second_question() {
         let got = ask(&mut port, soon, &question(flow, u64::MAX, false));
         assert_eq!(got, Some(0), "{flow}");
     }
-    // The first question's own bytes are none of what was used before.
+    // The first question's own bytes don't count as used before.
     let share = CAPACITY * 85 / 100 / 20;
     let mut sum = ask(&mut port, 100, &question(0, all, true)).unwrap();
     assert_eq!(sum, share);
@@ -74,13 +74,13 @@ fn of_flows_that_begin_together_each_has_its_share_after_the_second_question() {
         assert_eq!(kept, Some(share), "{flow}");
     }
     assert_eq!(port.metrics().grants.unwrap().lowered, 1);
-    // A flow that did not ask with the others is not one of them.
+    // A flow that didn't ask with the others isn't one of them.
     assert_eq!(ask(&mut port, 130, &question(99, u64::MAX, false)), Some(0));
 }
 
-/// A question waits in the port's queue while first windows arrive: these do not count as used next
-/// to the grants of the asking flows. A flow that asks again before the first has given back gets
-/// its share when it asks a third time.
+/// While a question waits in the port's queue, first windows arrive, which must not count as used
+/// in addition to the grants of the asking flows. A flow that asks again before the first has given
+/// back gets its share when it asks a third time.
 #[test]
 fn what_is_dealt_out_is_what_was_free_before_the_first_question() {
     let mut port = vcp();
@@ -115,7 +115,7 @@ fn what_is_dealt_out_is_what_was_free_before_the_first_question() {
     assert!((all / 5 - 2000..=all / 5).contains(&share), "{share}");
 }
 
-/// A flow that asks later than an eighth of a round trip after the grant did not begin with it.
+/// A flow that asks more than an eighth of a round trip after the grant didn't begin with it.
 #[test]
 fn a_later_flow_leaves_the_grant_as_it_is() {
     let mut port = vcp();
@@ -138,14 +138,14 @@ fn alone_a_flow_keeps_what_it_has_and_strangers_are_left_alone() {
     let mut port = vcp();
     let all = ask(&mut port, 0, &question(0, u64::MAX, false)).unwrap();
     assert_eq!(ask(&mut port, 100, &question(0, all, true)), Some(all));
-    // A port before this one lowered it.
+    // An earlier port lowered it.
     assert_eq!(ask(&mut port, 110, &question(0, 5000, true)), Some(5000));
     assert_eq!(ask(&mut port, 120, &question(5, all, true)), None);
     assert_eq!(ask(&mut port, 130, &question(0, 0, true)), None);
 }
 
-/// Whatever law a port runs: a start that XCP was to even out by itself left one of five files at
-/// 16 s and four at 22 s.
+/// This applies to every law: when XCP was left to even out a start by itself, one of five files
+/// ended at 16 s and four at 22 s.
 #[test]
 fn every_port_shares_a_start() {
     let xcp = XcpLink::new(at(0), CAPACITY, XcpLinkParams::default());
@@ -185,7 +185,7 @@ fn a_flow_that_gives_nothing_back_leaves_nothing_for_others() {
     assert!(port.metrics().grants.unwrap().pending <= all);
 }
 
-/// Thousands of askers: what is approved at once is never more than the port grants.
+/// Even if thousands ask, no more is approved at once than the port grants.
 #[test]
 fn a_crowd_is_promised_no_more_than_there_is() {
     let mut port = vcp();
@@ -203,7 +203,7 @@ fn a_crowd_is_promised_no_more_than_there_is() {
     }
 }
 
-/// A VCP sender that routers steer and that asked with packet 0.
+/// A VCP sender under the control of routers, which asked with packet 0.
 fn asked() -> (QuickStart<VcpSender<Halving>>, QuickStartRequest) {
     let law = VcpSender::new("vcp", at(0), MTU, VcpParams::with_bise(), Halving);
     let mut sender = QuickStart::new(None, MTU, None, AfterGrant::Avoidance, law);
@@ -249,7 +249,8 @@ fn hear(
     sender.on_ack(at(millis), &ack);
 }
 
-/// The same with a grant of 10⁷ bytes per second, that asked with packet 10 whether it may keep it.
+/// The same sender with a grant of 10⁷ bytes per second, which asked with packet 10 whether it may
+/// keep it.
 fn granted() -> (QuickStart<VcpSender<Halving>>, QuickStartRequest) {
     let (mut sender, request) = asked();
     hear(&mut sender, RTT, 0, &request, 10_000_000);
@@ -290,7 +291,7 @@ fn what_proves_nothing_takes_nothing() {
         let window = sender.window();
         let mut rate = 1_000_000;
         bend(&mut second, &mut rate);
-        // The last one's answer comes too late.
+        // The last answer arrives too late.
         let millis = if index == 3 { 3 * RTT + 60 } else { 2 * RTT };
         hear(&mut sender, millis, 10, &second, rate);
         assert!(sender.window() >= window * 9 / 10, "{index}");
@@ -317,7 +318,8 @@ fn a_denied_sender_asks_twice_more_and_gives_nothing_back() {
     assert!(!denied.asks());
     assert_eq!(denied.metrics().quick_start.unwrap().denied, 3);
 
-    // The rate free next to another flow's grant is less than the first window: as if denied.
+    // If the rate left by another flow's grant is less than the first window, this is like a
+    // denial.
     let (mut small, request) = asked();
     hear(&mut small, RTT, 0, &request, 10_000);
     assert!(small.asks() && small.window() < 50_000);

@@ -1,4 +1,4 @@
-//! Grants at a port with a law: the law's accounting of them.
+//! Grants at a port, and how its law counts them.
 
 use super::*;
 use crate::base::Instant;
@@ -25,7 +25,7 @@ fn carrying(flow: u32, carried: Carried) -> Arrival {
     }
 }
 
-/// What is approved of a request for all, with an RTT of up to 128 ms.
+/// Returns the approved rate for a request of everything, with an RTT of up to 128 ms.
 fn ask(port: &mut impl LinkController, millis: u64, flow: u32) -> u64 {
     ask_over(port, millis, flow, 128)
 }
@@ -67,7 +67,7 @@ fn a_grant_raises_the_load_of_the_whole_running_interval() {
             if millis == 200 + late {
                 granted = ask(&mut port, millis, 2);
             }
-            // A half of the capacity.
+            // Half of the capacity.
             let run = Arrival {
                 bytes: 6250,
                 ..carrying(1, Carried::Foreign)
@@ -80,9 +80,9 @@ fn a_grant_raises_the_load_of_the_whole_running_interval() {
         assert!((CAPACITY / 3..CAPACITY / 2).contains(&granted), "{granted}");
         port.on_timer(at(400), 0);
         let load = port.metrics().load_ppb;
-        // The earliest is given up shortly before the interval ends.
+        // The earliest grant is given up shortly before the interval ends.
         assert!((815_000_000..870_000_000).contains(&load), "{late}: {load}");
-        // Nothing of it comes: later intervals show what there is.
+        // Nothing arrives, and later intervals only show actual traffic.
         for millis in 400..800 {
             let run = Arrival {
                 bytes: 6250,
@@ -99,8 +99,8 @@ fn a_grant_raises_the_load_of_the_whole_running_interval() {
     }
 }
 
-/// A link in use grants nothing on credit to a flight that would come after its grant has ended,
-/// and little to a source that leaves its grants unused, however often its question comes.
+/// A link in use doesn't grant anything on credit to a flight that would arrive after its grant has
+/// ended, and only little to a source that leaves its grants unused, however often it asks.
 #[test]
 fn forged_questions_take_little_of_a_link_in_use() {
     for (rtt, least, most) in [(80_000, 0.0, 0.0), (2_100, 0.0, 0.0), (1_000, 0.3, 0.6)] {
@@ -121,8 +121,8 @@ fn forged_questions_take_little_of_a_link_in_use() {
     }
 }
 
-/// A hop behind the port takes no part, so that the flow may not use what it was granted: it goes
-/// on with some packets.
+/// A hop behind the port doesn't take part, so the flow must not use its grant, and continues with
+/// a few packets.
 #[test]
 fn a_grant_that_a_flow_goes_on_without_counts_for_nothing() {
     let mut port = vcp();
@@ -156,7 +156,7 @@ fn requests_under_false_names_take_nobodys_rate() {
     let mut port = vcp();
     let (mut worst, mut shown) = (0, 0);
     for millis in 0..60_000 {
-        // Another address each time, and nothing is ever sent.
+        // The address changes each time, and nothing is ever sent.
         if millis % 200 == 50 {
             let flow = u32::try_from(millis).unwrap();
             let _ = ask(&mut port, millis, flow);
@@ -182,7 +182,7 @@ fn requests_under_false_names_take_nobodys_rate() {
 fn growth_stops_as_soon_as_a_rate_is_granted() {
     let mut port = vcp();
     let _ = ask(&mut port, 0, 2);
-    // Until then the whole link was granted to the first flow.
+    // Before that, the whole link was granted to the first flow.
     assert!(port.metrics().r_q32.unwrap() < 1 << 26);
 }
 
@@ -197,7 +197,7 @@ fn header(delta: i64) -> Carried {
     })
 }
 
-/// What a flow's packet is given, in bytes per second.
+/// Returns the rate given to a flow's packet in bytes per second.
 fn given(port: &mut impl LinkController, millis: u64, flow: u32) -> i64 {
     let packet = carrying(flow, header(1 << 50));
     port.on_arrival(at(millis), &packet, 0);
@@ -232,8 +232,8 @@ fn an_xcp_port_promises_no_more_than_it_has() {
     }
 }
 
-/// Headers promised the rest of the link to the very flow whose answer was lost: it asks for a
-/// total, and is granted it. What was promised to others is not.
+/// Headers promised the rest of the link to a flow whose answer was lost. Because it asks for a
+/// total, it is granted what it was promised, but not what others were promised.
 #[test]
 fn who_asks_again_is_granted_what_headers_promised_it_and_nobody_else() {
     for (other, expected) in [(1, CAPACITY * 85 / 100), (2, CAPACITY / 20)] {
@@ -248,12 +248,12 @@ fn who_asks_again_is_granted_what_headers_promised_it_and_nobody_else() {
     }
 }
 
-/// A port that keeps plain packets apart does not report the arrival of a question to its law.
+/// A port that keeps plain packets apart doesn't report a question's arrival to its law.
 #[test]
 fn what_was_promised_before_a_pause_is_free_for_a_question_that_comes_first() {
     for (pause, used) in [(100, CAPACITY), (3000, 0), (1_000_000, 0)] {
         let mut port = xcp(XcpLinkParams::default());
-        // A flow takes what the port has, and does not come.
+        // A flow is given all that the port has, but doesn't send it.
         for n in 0..40 {
             let _ = given(&mut port, n / 10, 2);
         }
@@ -276,8 +276,8 @@ fn what_was_promised_before_a_pause_is_free_for_a_question_that_comes_first() {
     }
 }
 
-/// The first packets of a flow whose law is not settled yet carry VCP's codes, and an idle port
-/// keeps a guest's share for it. That is no reason to refuse it, but one to refuse others.
+/// The first packets of a flow whose law isn't settled yet carry VCP's codes, and an idle port
+/// keeps a guest's share for it. This share must be granted to this flow, but not to others.
 #[test]
 fn what_an_idle_xcp_port_keeps_for_a_guest_is_granted_to_it_and_to_nobody_else() {
     for code in [VcpCode::None, VcpCode::Low] {
@@ -296,14 +296,14 @@ fn what_an_idle_xcp_port_keeps_for_a_guest_is_granted_to_it_and_to_nobody_else()
             }
             let granted = ask(&mut port, 1, asker);
             let most = CAPACITY * 85 / 100;
-            // Four packets within 200 ms are in use.
+            // Four packets within 200 ms count as used.
             let free = if asker == 1 {
                 most - 30_000
             } else {
                 CAPACITY / 20
             };
             assert!(granted.abs_diff(free) <= 1, "{code:?} {asker}: {granted}");
-            // The rest is little: a second one has what newcomers may have at most.
+            // Little remains: a second flow gets the maximum for newcomers.
             let next = ask(&mut port, 2, 3);
             assert!(next <= CAPACITY / 20, "{code:?} {asker}: {next}");
             let sum = granted + next;
@@ -321,7 +321,7 @@ fn a_policer_knows_of_grants() {
     let mut port = xcp(params);
     let granted = ask(&mut port, 0, 1);
     assert!(granted > CAPACITY * 8 / 10);
-    // A round trip later it sends that, and states it.
+    // A round trip later, it sends at this rate and states it.
     let packets = granted / 10 / 1500;
     let mut refused = 0;
     for n in 0..packets {

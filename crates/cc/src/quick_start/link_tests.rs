@@ -1,4 +1,4 @@
-//! A port that grants.
+//! Tests of a granting port.
 
 use super::params::{GRANTS, PER_SOURCE};
 use super::*;
@@ -37,7 +37,7 @@ pub(super) fn foreign(bytes: u32) -> Arrival {
     }
 }
 
-/// What is approved of a request that comes by at `at` milliseconds.
+/// Returns the approved rate for a request that arrives at `at` milliseconds.
 pub(super) fn ask(port: &mut QuickStartLink<Passive>, at: u64, arrival: &Arrival) -> u64 {
     let now = Instant::from_millis(at);
     port.on_arrival(now, arrival, 0);
@@ -52,9 +52,9 @@ fn an_idle_port_grants_85_percent_once() {
     let mut port = port();
     let all = GBIT * 85 / 100;
     let got = ask(&mut port, 0, &request(1, u64::MAX, 100));
-    // The request's own 1500 bytes are in use: 7500 B/s over 200 ms.
+    // The request's own 1500 bytes count as used: 7500 B/s over 200 ms.
     assert_eq!(got, all - 7500);
-    // Nothing is left for a second flow until the first one's traffic must have come.
+    // Nothing is left for a second flow until the first one's traffic must have arrived.
     assert_eq!(ask(&mut port, 149, &request(2, GBIT, 100)), 0);
     assert!(ask(&mut port, 151, &request(3, GBIT, 100)) > all - 30_000);
     let metrics = port.metrics().grants.unwrap();
@@ -87,8 +87,8 @@ fn a_grant_without_traffic_is_waited_for_a_round_trip_and_a_quarter() {
     assert_eq!(metrics(&port).unused, 1);
 }
 
-/// A server asks before it has measured a round trip: the port assumes one second. The flight
-/// arrives after 200 ms, and the law must not count it in addition to the promised rate.
+/// A server asks before it has measured the RTT, so the port assumes one second. When the flight
+/// arrives after 200 ms, the law must not count it in addition to the promised rate.
 #[test]
 fn a_flight_that_comes_before_the_stated_round_trip_is_over_has_come() {
     for stated in [None, Some(ms(1000))] {
@@ -99,7 +99,7 @@ fn a_flight_that_comes_before_the_stated_round_trip_is_over_has_come() {
         }
         let granted = ask(&mut port, 0, &request);
         assert!(granted > GBIT / 3);
-        // An initial window and a handshake, in twenty packets.
+        // An initial window and a handshake in twenty packets.
         for _ in 0..20 {
             packet(&mut port, 10, 1, 1500);
         }
@@ -116,7 +116,7 @@ fn a_flight_that_comes_before_the_stated_round_trip_is_over_has_come() {
 fn a_grant_counts_until_its_traffic_shows_in_what_is_used() {
     let mut port = port();
     assert!(ask(&mut port, 0, &request(1, GBIT, 1000)) > 0);
-    // The first window, and the flight's first packet.
+    // The first window, followed by the flight's first packet.
     packet(&mut port, 1, 1, 15_000);
     packet(&mut port, 1000, 1, 1500);
     assert_eq!(ask(&mut port, 1399, &request(2, GBIT, 1000)), 0);
@@ -135,7 +135,7 @@ fn one_packet_of_a_stranger_holds_the_port_for_little_more_than_a_second() {
 
 #[test]
 fn a_stranger_who_asks_on_and_on_is_granted_little() {
-    // From one flow and from many, which claim RTTs of all lengths.
+    // Questions of one flow or many, which claim RTTs of all lengths.
     for flows in [1, 1000] {
         for stated in [1, 100, 1024, 16_384] {
             let mut port = port();
@@ -169,7 +169,7 @@ fn flights_show_the_round_trips_that_are_believed() {
         }
     }
     assert_eq!(metrics(&port).unused, 1, "it was not believed at first");
-    // By now it is: 2048 ms are.
+    // By now, up to 2048 ms are accepted.
     ask(&mut port, 50_000, &request(9, GBIT, 2048));
     assert_eq!(ask(&mut port, 52_500, &request(10, GBIT, 100)), 0);
     assert!(ask(&mut port, 52_600, &request(11, GBIT, 100)) > 0);
@@ -184,7 +184,7 @@ fn a_source_behind_a_narrower_hop_is_granted_again() {
         if let Carried::QuickStart(asked) = &mut arrival.carried {
             asked.source = 7;
         }
-        // A fifth of it is what it makes use of.
+        // It uses a fifth of it.
         assert_eq!(ask(&mut port, 3000 * n, &arrival), GBIT / 2);
         for at in 90..190 {
             packet(&mut port, 3000 * n + at, flow, 12_500);
@@ -200,7 +200,7 @@ fn who_asks_again_takes_the_place_of_the_former_grant() {
         let got = ask(&mut port, at, &request(1, GBIT / 2, 1000));
         assert_eq!((got, metrics(&port).pending), (GBIT / 2, got));
     }
-    // Nothing has come of three: an eighth is what it gets.
+    // Three grants were unused, so it gets an eighth.
     let got = ask(&mut port, 300, &request(1, GBIT, 1000));
     assert_eq!((got, metrics(&port).pending), (GBIT / 16, got));
 }
@@ -208,13 +208,13 @@ fn who_asks_again_takes_the_place_of_the_former_grant() {
 #[test]
 fn what_is_in_use_is_not_granted() {
     let mut port = port();
-    // Half of the capacity over 200 ms.
+    // Uses half of the capacity over 200 ms.
     for n in 0..200 {
         port.on_arrival(Instant::from_millis(n), &foreign(62_500), 0);
     }
     let got = ask(&mut port, 900, &request(1, GBIT, 100));
     assert_eq!(got, GBIT * 35 / 100);
-    // A second later nothing of it is left.
+    // A second later, this no longer counts.
     let got = ask(&mut port, 2500, &request(2, GBIT, 100));
     assert!(got > GBIT * 84 / 100);
     let mut full = self::port();
@@ -244,7 +244,7 @@ fn a_source_that_asks_by_the_thousand_is_denied() {
     let metrics = port.metrics().grants.unwrap();
     assert_eq!(metrics.denied_source, 1000 - u64::from(PER_SOURCE));
     assert_eq!(metrics.pending, 1000 * u64::from(PER_SOURCE));
-    // Another one is not held back by it.
+    // Another source isn't affected.
     assert_eq!(ask(&mut port, 6, &request(5000, 1000, 100)), 1000);
 }
 
@@ -258,7 +258,7 @@ fn a_thousand_sources_fill_the_table_and_no_more() {
     assert_eq!(granted, GRANTS);
     let metrics = port.metrics().grants.unwrap();
     assert_eq!(metrics.denied_room, 1000 - GRANTS as u64);
-    // Grants that count no longer make room, whatever RTT was stated.
+    // Grants that no longer count make room, whatever RTT was stated.
     assert_eq!(ask(&mut port, 1500, &request(1, 1000, 100)), 1000);
     assert_eq!(port.metrics().grants.unwrap().pending, 1000);
 }
@@ -288,8 +288,8 @@ fn nonces_are_drawn_anew() {
     assert_ne!(draw(), draw());
 }
 
-/// An answer that is lost behind the port brings the question again: it is worth as much, whatever
-/// the flow sends meanwhile.
+/// If an answer is lost behind the port, the question is repeated. It is granted the same, whatever
+/// the flow has sent in the meantime.
 #[test]
 fn a_question_that_comes_again_is_granted_as_much_twice() {
     for meanwhile in [0, 20_000] {
@@ -306,7 +306,7 @@ fn a_question_that_comes_again_is_granted_as_much_twice() {
     }
 }
 
-/// A request with a long stated RTT gets no longer for it than the believed RTT.
+/// A request with a long stated RTT only has the time that follows from the accepted RTT.
 #[test]
 fn a_question_that_comes_again_late_is_held_against_its_source() {
     for (at, full) in [(2_900, true), (6_000, false)] {
@@ -317,7 +317,7 @@ fn a_question_that_comes_again_late_is_held_against_its_source() {
     }
 }
 
-/// For others of that source it counts as unused meanwhile.
+/// Until then, it counts as unused for other flows of this source.
 #[test]
 fn a_grant_that_is_not_used_is_held_against_its_source_until_it_is_asked_for_again() {
     let mut port = port();
@@ -327,7 +327,7 @@ fn a_grant_that_is_not_used_is_held_against_its_source_until_it_is_asked_for_aga
         asked.source = 1;
     }
     assert_eq!(ask(&mut port, 200, &other), first / 8);
-    // Not all, as some is the other's.
+    // It doesn't get everything, because the other flow has some.
     let got = ask(&mut port, 210, &request(1, GBIT, 100));
     assert!(got > first * 6 / 8, "{got}");
 }
@@ -355,8 +355,8 @@ impl LinkController for GrantLog {
     }
 }
 
-/// Packets of a flow that asked show that its grant is used also where the law does not receive
-/// plain ones.
+/// Packets of a flow that asked show the use of its grant even if the law doesn't receive plain
+/// packets.
 #[test]
 fn plain_packets_at_a_port_that_keeps_them_apart_use_a_grant() {
     let reported = std::sync::Arc::default();
@@ -368,10 +368,10 @@ fn plain_packets_at_a_port_that_keeps_them_apart_use_a_grant() {
         let Answer::QuickStart(answer) = port.on_departure(now, &asks, 0) else {
             panic!("no answer");
         };
-        // All of it counts, since those before used theirs.
+        // All of it counts, because earlier flows used theirs.
         assert_eq!(reported.lock().unwrap().last(), Some(&answer.approved));
         assert_eq!(port.metrics().grants.unwrap().outstanding, answer.approved);
-        // The same question once more is none of them.
+        // A repetition of the question isn't one of its packets.
         port.on_unheard(Instant::from_millis(at + 90), &asks);
         assert_eq!(port.metrics().grants.unwrap().outstanding, answer.approved);
         for later in 100..200 {

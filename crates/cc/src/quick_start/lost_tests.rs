@@ -1,4 +1,4 @@
-//! The sender's handling of a lost question, and of answers around its loss.
+//! Tests of lost questions, and of answers around their loss.
 
 use super::sender_tests::{GBIT, MTU, RTT, ack, answer, ask, at, cubiq, fly, hear};
 use crate::ada::Ada;
@@ -22,7 +22,7 @@ fn repeat(sender: &mut Cubiq, millis: u64, number: u64) -> QuickStartRequest {
     request.unwrap()
 }
 
-/// Losses of what asks, known a round trip and a half later each.
+/// The packets that ask are lost, which is detected one and a half round trips later.
 #[test]
 fn a_lost_question_is_asked_again_a_few_times_and_cuts_nothing() {
     let mut sender = cubiq(Some(GBIT));
@@ -34,7 +34,7 @@ fn a_lost_question_is_asked_again_a_few_times_and_cuts_nothing() {
         assert!(sender.asks(), "{number}");
         assert_eq!(repeat(&mut sender, millis, number + 100).rate, GBIT);
     }
-    // The third time is the last.
+    // The third question is the last.
     assert_eq!((metrics(&sender).asked, metrics(&sender).repeated), (3, 2));
     sender.on_question_lost(at(270), 200);
     assert!(!sender.asks());
@@ -44,7 +44,7 @@ fn a_lost_question_is_asked_again_a_few_times_and_cuts_nothing() {
     assert!(sender.asks());
 }
 
-/// The law receives the losses of other packets, which are no evidence about the question's packet.
+/// The law receives losses of other packets, which aren't evidence about the question's packet.
 #[test]
 fn losses_beside_the_question_are_the_laws_own() {
     for number in [3, 9] {
@@ -68,13 +68,13 @@ fn the_answer_to_a_repeated_question_counts_and_the_first_ones_does_not() {
         let acked = acked(10, 1472, ms(RTT));
         sender.on_feedback(at(millis), &Feedback::QuickStart(answer), &acked);
     };
-    // The first was not lost after all: its answer is none to the second.
+    // The first wasn't lost after all, but its answer doesn't answer the second.
     hear(&mut sender, 149, answer(&first, GBIT));
     assert_eq!((metrics(&sender).late, metrics(&sender).granted), (1, 0));
     hear(&mut sender, 150, answer(&second, GBIT / 2));
     assert_eq!(metrics(&sender).granted, GBIT / 2);
     assert!(sender.window() > 3_000_000);
-    // Twice the same adds nothing.
+    // A repeated answer doesn't change anything.
     let window = sender.window();
     hear(&mut sender, 151, answer(&second, GBIT / 2));
     assert_eq!((metrics(&sender).late, sender.window()), (2, window));
@@ -91,8 +91,8 @@ fn the_answer_to_a_question_that_counts_as_lost_is_late_where_none_was_asked_sin
     assert!(sender.asks(), "its repetition is still to come");
 }
 
-/// Nothing came back at all before the time for the answer was over: the question is asked again
-/// once something does, or once it is known to be lost, for as long as questions are repeated.
+/// Nothing returns before the time for the answer is over. The question is repeated once something
+/// returns or its loss is detected, within the time for repetitions.
 #[test]
 fn after_a_probe_timeout_the_question_is_asked_again_within_bounds() {
     for (found, asks) in [(130, true), (6 * RTT, true), (6 * RTT + 1, false)] {
@@ -116,7 +116,7 @@ fn after_a_probe_timeout_the_question_is_asked_again_within_bounds() {
     }
 }
 
-/// The answer was lost: the time for it is over, and acknowledgements come.
+/// The answer was lost. After the time for it is over, acknowledgements arrive.
 #[test]
 fn an_answer_that_does_not_come_is_asked_for_again_and_counts_then() {
     let mut sender = cubiq(Some(GBIT));
@@ -131,7 +131,7 @@ fn an_answer_that_does_not_come_is_asked_for_again_and_counts_then() {
     assert_eq!(metrics(&sender).granted, GBIT / 2);
 }
 
-/// A peer that never answers, or a second late, is asked three times, and costs nothing else.
+/// A peer that never answers, or a second late, is asked three times, without other effects.
 #[test]
 fn who_never_answers_or_a_second_late_costs_three_questions() {
     let mut sender = cubiq(Some(GBIT));
@@ -153,7 +153,8 @@ fn who_never_answers_or_a_second_late_costs_three_questions() {
     assert_eq!(sender.window(), window);
 }
 
-/// A question for the granted rate, in the flight: the rate stays, and the flight goes on.
+/// The lost question asked to keep the granted rate. The rate doesn't change, and the flight
+/// continues.
 #[test]
 fn a_lost_question_is_no_loss_of_the_flight() {
     let mut sender = Ada::ada(MTU, None, Some(GBIT));
@@ -166,7 +167,7 @@ fn a_lost_question_is_no_loss_of_the_flight() {
     assert_eq!(sender.metrics().quick_start.unwrap().revoked, 0);
 }
 
-/// Half of what was sent before the flight is lost: nothing is started with.
+/// Half of what was sent before the flight is lost, so the grant isn't used.
 #[test]
 fn nothing_is_started_with_where_much_is_lost_beside_questions() {
     let mut sender = cubiq(Some(GBIT));

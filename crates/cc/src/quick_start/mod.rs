@@ -1,5 +1,5 @@
-//! Quick-Start (RFC 4782): one question for a starting rate, in place of up to ten round trips of
-//! slow start.
+//! Quick-Start (RFC 4782): a question for a starting rate, instead of up to ten round trips of slow
+//! start.
 //!
 //! ```text
 //!   sender                     routers                        sender, one RTT later
@@ -7,8 +7,8 @@
 //!                              free, and remembers it         one RTT, then its own law
 //! ```
 //!
-//! [`QuickStartLink`] adds a router's part to any law of a port, [`QuickStart`] adds a sender's to
-//! any law that is [`Startable`].
+//! [`QuickStartLink`] adds the router's part to any law of a port, and [`QuickStart`] adds the
+//! sender's part to any law that is [`Startable`].
 
 #[cfg(test)]
 mod ahead_tests;

@@ -1,5 +1,5 @@
-//! A granting port next to RFC 4782's rule in `f64`: 0.85·C less what the busiest 200 ms of the
-//! last second used, less what is approved and may still come.
+//! Compares a granting port with RFC 4782's rule in `f64`: 0.85·C, minus what the busiest 200 ms of
+//! the last second used, minus what has been approved and may still arrive.
 
 use proptest::prelude::*;
 
@@ -8,11 +8,11 @@ use super::link_tests::{ask, foreign, request};
 use crate::base::Instant;
 use crate::law::{LinkController, Passive};
 
-/// Keeps every packet and every approval; times in milliseconds, rates in bytes per second.
+/// Stores all packets and approvals. Times are in milliseconds and rates in bytes per second.
 #[derive(Debug, Default)]
 struct Oracle {
     packets: Vec<(u64, f64)>,
-    /// Rates, and when they are no longer expected.
+    /// Rates, and the times after which they are no longer expected.
     approved: Vec<(f64, f64)>,
 }
 

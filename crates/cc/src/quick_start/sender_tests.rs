@@ -1,4 +1,4 @@
-//! The sender's handling of answers.
+//! Tests of the sender's handling of answers.
 
 use super::*;
 use crate::ada::Ada;
@@ -19,7 +19,7 @@ pub(super) fn at(millis: u64) -> Instant {
     Instant::from_millis(millis)
 }
 
-/// An answer that approves all that was asked for.
+/// Creates an answer that approves `rate`.
 pub(super) fn answer(request: &QuickStartRequest, rate: u64) -> QuickStartFeedback {
     QuickStartFeedback {
         packets: 1,
@@ -65,7 +65,7 @@ pub(super) fn cubiq(rate: Option<u64>) -> Cubiq {
     )
 }
 
-/// Sends packets `first..end` of 1472 bytes from 60 ms on, one per 100 µs.
+/// Sends packets `first..end` of 1472 bytes, starting at 60 ms with one per 100 µs.
 pub(super) fn fly<C: Startable>(sender: &mut QuickStart<C>, first: u64, end: u64) {
     for number in first..end {
         let now = Instant::from_micros(60_000 + (number - first) * 100);
@@ -148,13 +148,13 @@ fn a_loss_of_the_flight_leads_back() {
         assert_eq!(sender.window(), 14_720);
         let half = if landed { 401 * 1472 / 2 } else { 2 * 1472 };
         assert_eq!(sender.metrics().ssthresh, Some(half));
-        // What arrives of it after that counts too.
+        // Later arrivals of the flight count, too.
         sender.on_ack(at(130), &ack(2599, 2000 * 1472));
         let half = if landed { 2401 * 1472 / 2 } else { 1000 * 1472 };
         assert_eq!(sender.metrics().ssthresh, Some(half));
         assert_eq!(sender.window(), 14_720);
         assert_eq!(sender.metrics().quick_start.unwrap().revoked, 1);
-        // The rest of the flight's losses are of the same event, and nothing is asked again.
+        // Further losses in the flight belong to the same event, and the sender doesn't ask again.
         sender.on_loss(at(127), &lost(2500, 2600, ms(RTT)));
         assert_eq!(sender.window(), 14_720);
         sender.on_restart(at(10_000), ms(5000));
@@ -174,7 +174,7 @@ fn marks_of_the_flight_lead_back_too() {
 }
 
 /// Losses are reported after the acknowledgement that shows them, and those of the last packets by
-/// an acknowledgement of packets behind the flight (RFC 4782 §4.6).
+/// an acknowledgement of packets after the flight (RFC 4782 §4.6).
 #[test]
 fn losses_of_the_flights_last_packets_lead_back() {
     let revoked = |acked_at: &[(u64, u64)]| {
@@ -197,7 +197,7 @@ fn losses_of_the_flights_last_packets_lead_back() {
     };
     assert_eq!(revoked(&[(181, 602)]), 1);
     assert_eq!(revoked(&[(181, 602), (182, 650)]), 1);
-    // A round trip later they are not attributed to the flight.
+    // A round trip later, losses aren't attributed to the flight.
     assert_eq!(revoked(&[(181, 602), (242, 18_109)]), 0);
 }
 
@@ -243,7 +243,7 @@ fn answers_that_prove_nothing_are_counted_and_change_nothing() {
         sender.on_restart(at(10_000), ms(5000));
         assert_eq!(sender.asks(), asks_again, "{index}");
     }
-    // Bits that a lower rate may spoil prove nothing either way.
+    // Bits that a lower rate may overwrite don't prove anything.
     let mut sender = cubiq(Some(GBIT));
     let request = ask(&mut sender);
     let mut answer = answer(&request, GBIT / 2);
@@ -264,7 +264,7 @@ fn late_and_uncalled_answers_are_ignored() {
     let metrics = sender.metrics().quick_start.unwrap();
     assert_eq!((metrics.late, metrics.denied), (2, 1));
 
-    // A second answer to the same question adds nothing.
+    // A second answer to the same question doesn't change anything.
     let mut sender = cubiq(Some(GBIT));
     let request = ask(&mut sender);
     hear(&mut sender, 60, answer(&request, GBIT / 2));
@@ -297,7 +297,7 @@ fn an_answer_to_an_earlier_question_is_none_to_the_one_in_flight() {
         let acked = ack(largest, 1472);
         sender.on_feedback(at(1060), &Feedback::QuickStart(answer), &acked);
     };
-    // Totals reported twice: all of it as it should be, but for the count.
+    // Totals reported twice: everything is valid except for the count.
     let good = answer(&second, GBIT / 2);
     let repeated = QuickStartFeedback {
         packets: 0,
@@ -305,14 +305,14 @@ fn an_answer_to_an_earlier_question_is_none_to_the_one_in_flight() {
         ..good
     };
     hear(&mut sender, 20, repeated);
-    // Before the packet that asks has arrived.
+    // The asking packet hasn't arrived yet.
     hear(&mut sender, 19, good);
-    // The first question's, denied or not.
+    // The answer to the first question, whether denied or not.
     hear(&mut sender, 20, answer(&first, GBIT / 2));
     let metrics = sender.metrics().quick_start.unwrap();
     assert_eq!((metrics.late, metrics.forged, metrics.denied), (3, 0, 1));
     assert_eq!(metrics.granted, 0);
-    // The real one still counts, also behind the acknowledgement of its packet.
+    // The valid answer still counts, even after the acknowledgement of its packet.
     sender.on_ack(at(1060), &ack(20, 1472));
     hear(&mut sender, 0, good);
     assert_eq!(sender.metrics().quick_start.unwrap().granted, GBIT / 2);
@@ -348,7 +348,7 @@ fn silence_during_the_flight_gives_the_window_back() {
     assert_eq!(sender.window(), 14_720);
     assert_eq!(sender.metrics().ssthresh, None);
     assert_eq!(sender.metrics().quick_start.unwrap().revoked, 1);
-    // It was the way back after all: the law goes on by itself.
+    // The problem was on the way back, and the law continues by itself.
     sender.on_ack(at(201), &ack(599, 590 * 1472));
     assert!(sender.window() > 14_720);
 }
@@ -361,11 +361,11 @@ fn who_has_little_to_send_does_not_ask() {
     limits.application = 14_720;
     assert_eq!(sender.ask(at(0), 1, &limits), None);
     assert!(sender.asks());
-    // A flow with more data asks for what a round trip can take.
+    // A flow with more data asks for what fits into a round trip.
     limits.application = 147_200;
     let request = sender.ask(at(0), 1, &limits).unwrap();
     assert_eq!(request.rate, 147_200 * 1500 / 1472 * 1000 / RTT);
-    // A packet that was not built after all may ask again.
+    // If the packet wasn't built after all, the next may ask.
     assert!(sender.asks());
     sender.on_sent(
         at(0),
@@ -377,8 +377,8 @@ fn who_has_little_to_send_does_not_ask() {
     assert_eq!(sender.metrics().quick_start.unwrap().asked, 0);
 }
 
-/// A packet was to ask and was not sent. The next packet's record marks it as one without a
-/// question: its shim carries the law's own request.
+/// A packet that was about to ask wasn't sent. The next packet is recorded as one without a
+/// question, because its shim carries the law's own request.
 #[test]
 fn a_packet_that_does_not_ask_is_not_taken_for_a_question() {
     let mut sender = cubiq(Some(GBIT));

@@ -11,20 +11,20 @@ use crate::standard::loss_based::{Avoidance, StartRule};
 /// How a law continues after a granted flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AfterGrant {
-    /// As it would with that window: in slow start, before anything was lost.
+    /// As it would with this window, i.e. in slow start before anything was lost.
     SlowStart,
-    /// In congestion avoidance: the threshold is the part of the grant that was used.
+    /// In congestion avoidance. The threshold is the used part of the grant.
     Avoidance,
-    /// In slow start up to the free part of the path: a port grants 85 % of its capacity at most,
-    /// less what is used, so the other 15 % fit as well. The capacity is the measured one, or else
-    /// the grant's if nothing is in use. As [`SlowStart`](Self::SlowStart) where the path carries
-    /// many times more.
+    /// In slow start up to the free part of the path. Because a port grants at most 85 % of its
+    /// capacity, minus usage, the other 15 % fit as well. The capacity is the measured one, or the
+    /// one that follows from the grant if nothing else is in use. If the path carries many times
+    /// more than the grant, this works like [`SlowStart`](Self::SlowStart).
     WhatFits,
 }
 
 impl AfterGrant {
-    /// Where slow start ends, in bytes, of a law that used `used` of `granted` bytes, over a path
-    /// measured to carry `shown`. `None`: where it would have ended anyway.
+    /// Returns the bytes at which slow start ends after using `used` of `granted` bytes, over a
+    /// path measured to carry `shown`. `None` if the end doesn't change.
     pub(super) fn threshold(self, used: u64, granted: u64, shown: Option<u64>) -> Option<u64> {
         match self {
             Self::SlowStart => None,
@@ -39,82 +39,85 @@ impl AfterGrant {
     }
 }
 
-/// A grant of less than one in `SMALL_GRANT` of the path's measured capacity means that others have
-/// most of it: half of an equal share next to one other flow.
+/// If a grant is below the path's measured capacity divided by this, others use most of it. It's
+/// half of an equal share with one other flow.
 const SMALL_GRANT: u64 = 4;
 
 /// A law that [`QuickStart`](super::sender::QuickStart) can start.
 pub trait Startable: Controller {
-    /// False where the law knows of a bottleneck that no router announces: a grant does not cover
-    /// that one.
+    /// Returns false if the law knows of a bottleneck that no router announces, and that a grant
+    /// wouldn't cover.
     fn may_start(&self) -> bool {
         true
     }
 
-    /// `window` bytes are granted, and sent from now on. True if the law's own window has become
-    /// that and routers go on steering it: their feedback about the flight is then handled by the
-    /// law, and so are single losses. Without feedback so far, the call is repeated when the first
-    /// packet of the flight has been acknowledged.
+    /// Begins to send a grant of `window` bytes. Returns true if this becomes the law's own window
+    /// under the control of routers. Then the law also handles their feedback about the flight, and
+    /// single losses. Without feedback so far, this is called again when the flight's first packet
+    /// has been acknowledged.
     fn begin_with(&mut self, now: Instant, window: u64) -> bool {
         let _ = (now, window);
         false
     }
 
-    /// The same where the answer to the first question was lost: `window` includes the grants in
-    /// headers.
+    /// Like [`begin_with`](Self::begin_with), if the answer to the first question was lost or
+    /// denied. `window` includes earlier grants in headers.
     fn begin_again_with(&mut self, now: Instant, window: u64) -> bool {
         self.begin_with(now, window)
     }
 
-    /// Upper bound of a granted window that no router steers yet, in bytes, by the packets sent
-    /// before.
+    /// Returns the upper bound in bytes that earlier packets imply for a granted window that isn't
+    /// under the control of routers yet.
     fn verified_grant(&self) -> u64 {
         u64::MAX
     }
 
-    /// The window that the path carries by packets sent at once, in bytes, if they measured it.
+    /// Returns the window in bytes that the path carries, if packets sent at once have measured it.
     fn measured_window(&self) -> Option<u64> {
         None
     }
 
-    /// `window` bytes were granted, and are in flight. Slow start ends at `threshold` bytes;
-    /// `None`: where it would have ended anyway.
+    /// Starts after a grant of `window` bytes, which are in flight. Slow start ends at `threshold`
+    /// bytes, or doesn't change with `None`.
     fn start_with(&mut self, now: Instant, window: u64, threshold: Option<u64>);
 
-    /// The first of a granted flight arrived, and the window is used after `rounds` more round
-    /// trips: what routers have measured until then is not a sign of room.
+    /// Handles the arrival of a granted flight's first packet. Because the window will only be in
+    /// use after `rounds` more round trips, routers' earlier measurements don't indicate room.
     fn wait_for_measure(&mut self, now: Instant, rounds: u32) {
         let _ = (now, rounds);
     }
 
-    /// `window` bytes of what routers granted are confirmed by what arrives.
+    /// Handles arrivals that confirm `window` bytes of the grant.
     fn confirm(&mut self, window: u64) {
         let _ = window;
     }
 
-    /// Routers leave `window` bytes of what they granted.
+    /// Gives back granted bytes beyond `window`.
     fn give_back(&mut self, now: Instant, window: u64);
 
-    /// The window of [`begin_with`](Self::begin_with) is not sent: its time was over before, or no
-    /// acknowledgement came.
+    /// Ends a grant announced by [`begin_with`](Self::begin_with) that isn't sent, because it
+    /// expired or no acknowledgement arrived.
     fn not_begun(&mut self) {}
 
-    /// Part of a granted window was lost: starts over with `window` bytes, and slow start ends at
-    /// `threshold` bytes. Losses of packets up to `last_sent` are of the same event.
+    /// Gives up a granted window of which a part was lost. Starts over with `window` bytes, and
+    /// slow start ends at `threshold` bytes. Losses of packets up to `last_sent` belong to the same
+    /// event.
     fn give_up(&mut self, now: Instant, window: u64, threshold: u64, last_sent: u64);
 
-    /// The share of packets lost at random, in 10^-6, that routers declare or the law has attested.
+    /// Returns the share of random losses in 10^-6, either declared by routers or attested by the
+    /// law.
     fn expected_loss_ppm(&self) -> u64 {
         0
     }
 
-    /// The window that could be used within a round trip, in bytes, where the sender is bound by
+    /// Returns the window in bytes that could be used within a round trip by a sender with
     /// `limits`.
     fn usable(&self, limits: &Limits) -> u64 {
         limits.least()
     }
 
-    /// More of the flight that was given up arrived: slow start may go on to `threshold` bytes.
+    /// Raises the threshold of slow start to `threshold` bytes, because more of the flight that was
+    /// given up has arrived.
     fn raise_threshold(&mut self, threshold: u64);
 }
 
@@ -140,7 +143,7 @@ impl<W: Avoidance, S: StartRule> Startable for LossBased<W, S> {
     }
 }
 
-/// BBR goes on by its model of the path, which packets of a granted flight improve.
+/// BBR continues with its model of the path, which packets of a granted flight improve.
 impl Startable for Bbr {
     fn start_with(&mut self, _now: Instant, _window: u64, _threshold: Option<u64>) {}
 
@@ -163,7 +166,7 @@ mod tests {
         // Others use half of 1700.
         assert_eq!(what_fits(Some(1700)), Some(850 + 255));
         assert_eq!(what_fits(Some(3400)), Some(850 + 510));
-        // Others have most of the path: as CUBIC does.
+        // Others use most of the path, so this works like CUBIC.
         assert_eq!(what_fits(Some(3404)), None);
         assert_eq!(AfterGrant::Avoidance.threshold(800, 850, None), Some(800));
         assert_eq!(AfterGrant::SlowStart.threshold(800, 850, None), None);

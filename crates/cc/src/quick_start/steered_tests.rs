@@ -1,4 +1,4 @@
-//! Grants at a sender with a law: the law's accounting of them.
+//! Grants at a sender whose law is under the control of routers.
 
 use super::*;
 use crate::base::Instant;
@@ -16,18 +16,18 @@ fn at(millis: u64) -> Instant {
     Instant::from_millis(millis)
 }
 
-/// An XCP sender that routers steer, with a granted window of 1000 packets.
+/// Creates an XCP sender under the control of routers with a granted window of 1000 packets.
 fn granted() -> QuickStart<XcpSender> {
     granted_to(XcpSender::new(at(0), MTU, XcpParams::default()), true)
 }
 
-/// `law` with a granted window of 1000 packets; `heard`: an XCP router has answered by then.
+/// Grants 1000 packets to `law`. `heard` is true if an XCP router has already answered.
 fn granted_to<C: Startable>(law: C, heard: bool) -> QuickStart<C> {
     granted_behind(law, heard, 15_000_000, 0)
 }
 
-/// `law` with a grant of `rate` bytes per second, of whose routers TTLs show that they do not
-/// include `plain` hops.
+/// Grants `rate` bytes per second to `law` on a path on which TTLs show `plain` hops that don't
+/// take part.
 fn granted_behind<C: Startable>(law: C, heard: bool, rate: u64, plain: u8) -> QuickStart<C> {
     let mut sender = QuickStart::new(None, MTU, None, AfterGrant::Avoidance, law);
     sender.on_handshake_rtt(at(0), ms(100));
@@ -59,7 +59,6 @@ fn granted_behind<C: Startable>(law: C, heard: bool, rate: u64, plain: u8) -> Qu
     sender
 }
 
-/// Sends the granted flight.
 fn fly<C: Startable>(sender: &mut QuickStart<C>) {
     for number in 10..1010 {
         let now = Instant::from_micros(100_000 + 100 * number);
@@ -67,8 +66,8 @@ fn fly<C: Startable>(sender: &mut QuickStart<C>) {
     }
 }
 
-/// The answer may come before the first feedback of a router, in the same packet. Single losses of
-/// the flight are handled by the law then as well.
+/// The answer may arrive before a router's first feedback, in the same packet. The law must then
+/// still handle single losses of the flight.
 #[test]
 fn routers_that_are_heard_behind_the_answer_steer_the_flight() {
     let law = || XcpSender::new(at(0), MTU, XcpParams::default());
@@ -91,8 +90,8 @@ fn routers_that_are_heard_behind_the_answer_steer_the_flight() {
     }
 }
 
-/// Behind a hop that takes no part, a flight has half of the grant, or an initial window where that
-/// is more, and deliveries of the flight confirm the rest.
+/// Behind a hop that doesn't take part, a flight has half of the grant, or an initial window if
+/// this is more. Deliveries of the flight confirm the rest.
 #[test]
 fn deliveries_confirm_what_half_a_start_left_of_the_grant() {
     for (packets, first) in [(1000, 500), (16, 10)] {
@@ -115,7 +114,7 @@ fn deliveries_confirm_what_half_a_start_left_of_the_grant() {
     }
 }
 
-/// What headers gave is part of the answer to a question that was asked again.
+/// The answer to a repeated question includes the rate given in headers.
 #[test]
 fn an_answer_to_a_repeated_question_takes_the_place_of_what_headers_gave() {
     let mut sender = XcpSender::new(at(0), MTU, XcpParams::default());
@@ -161,11 +160,11 @@ fn headers_state_the_granted_window_from_the_first_packet_on() {
     assert!(sender.window() >= window * 9 / 10);
 }
 
-/// No XCP router's feedback has arrived yet, and the grant is not sent.
+/// No XCP router's feedback has arrived yet, and the grant isn't used.
 #[test]
 fn headers_state_no_granted_window_that_is_not_used() {
     let ends: [fn(&mut QuickStart<XcpSender>); 3] = [
-        // The flow's first packet leaves when the grant's time is over.
+        // The flow's first packet is only sent when the grant has expired.
         |sender| {
             sender.on_sent(at(400), &sent(10, 1472));
         },
@@ -185,7 +184,7 @@ fn headers_state_no_granted_window_that_is_not_used() {
     }
 }
 
-/// A law that counts the losses reported to it.
+/// A law that counts reported losses.
 #[derive(Debug, Default)]
 struct LossLog {
     window: u64,
@@ -232,8 +231,8 @@ impl Startable for LossLog {
     }
 }
 
-/// A hop that no router announces shows before the answer, or before the question: a router's grant
-/// does not cover what it carries.
+/// A hop that no router announces is detected before the answer or before the question. Routers'
+/// grants don't consider what it carries.
 #[test]
 fn behind_a_hidden_hop_nothing_is_asked_and_no_grant_used() {
     let law = LossLog {
@@ -241,7 +240,7 @@ fn behind_a_hidden_hop_nothing_is_asked_and_no_grant_used() {
         behind_hidden_hop: true,
         ..LossLog::default()
     };
-    // It showed once the question was on its way.
+    // It was detected while the question was in flight.
     let sender = granted_to(law, true);
     let metrics = sender.metrics().quick_start.unwrap();
     assert_eq!((metrics.approved, metrics.granted), (1, 0));
@@ -252,7 +251,7 @@ fn behind_a_hidden_hop_nothing_is_asked_and_no_grant_used() {
         sender.metrics().quick_start.unwrap().outcome,
         QuickStartOutcome::Used
     );
-    // After a pause another question would be due.
+    // After a pause, the sender would ask again.
     sender.on_sent(at(10_000), &sent(10, 1472));
     sender.on_restart(at(20_000), ms(10_000));
     assert!(sender.asks());
@@ -260,7 +259,7 @@ fn behind_a_hidden_hop_nothing_is_asked_and_no_grant_used() {
     assert!(!sender.asks());
 }
 
-/// The granted flight of a law that counts, of which 20 of 100 packets and more are lost.
+/// Creates a granted flight of this law, of which 20 in every 100 packets are lost.
 fn lossy_flight(expected_ppm: u64) -> QuickStart<LossLog> {
     let law = LossLog {
         window: 14_720,

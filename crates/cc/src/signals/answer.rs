@@ -1,15 +1,15 @@
-//! What a port writes into a departing packet.
+//! Answers that ports write into departing packets.
 
 use super::{Carried, CloudAnswer, OwnWords, QuickStartAnswer, VcpAnswer, XcpAnswer};
 
-/// What the link half wants written into a departing packet; the protocol's crate does the writing.
+/// Answer of a link half to a departing packet, to be written by the protocol's crate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Answer {
-    /// Leave the packet alone.
+    /// Leave the packet unchanged.
     #[default]
     None,
-    /// Mark a VCP packet (only ever raising what it finds).
+    /// Mark a VCP packet, which can only raise its code.
     Vcp(VcpAnswer),
     /// Stamp an XCP packet.
     Xcp(XcpAnswer),
@@ -30,7 +30,7 @@ impl Answer {
         }
     }
 
-    /// Adds what the port declares of the link behind it: loss by corruption, in 10^-6 of packets.
+    /// Sets the corruption that the port declares for the link behind it, in 10^-6 of packets.
     #[inline]
     pub const fn declare(&mut self, ppm: u32) {
         match self {
@@ -40,8 +40,8 @@ impl Answer {
         }
     }
 
-    /// Completes a law's answer to a packet that `carried` this if the answer leaves the packet's
-    /// cloud out: such a law does not look for clouds.
+    /// Completes the answer of a law that doesn't look for clouds: if the packet that `carried`
+    /// this has a cloud that the answer ignores, the cloud is passed on.
     #[inline]
     pub const fn pass_cloud(&mut self, carried: &Carried) {
         if let (Self::Xcp(answer), Carried::Xcp(header)) = (self, carried)

@@ -1,46 +1,48 @@
-//! What an arriving packet carries.
+//! Contents of arriving packets.
 
 use super::{OwnWords, QuickStartCarried, VcpCarried, XcpCarried};
 
-/// The fields of an arriving packet that control laws read.
+/// Fields of an arriving packet that control laws read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Carried {
-    /// Nothing that a law reads (TCP, plain UDP, ACK-only packets …).
+    /// Nothing that any law reads, as in TCP, plain UDP or ACK-only packets.
     #[default]
     Foreign,
     /// A VCP shim, or VCP's code in the ECN field.
     Vcp(VcpCarried),
     /// An XCP header.
     Xcp(XcpCarried),
-    /// A request for a starting rate. Its flow may be of any kind.
+    /// A request for a starting rate, in a flow of any kind.
     QuickStart(QuickStartCarried),
     /// A header of a registered protocol.
     Own(OwnWords),
 }
 
 impl Carried {
-    /// True if the packet carries feedback of a law, so that its sender follows a port's answer. A
-    /// request for a starting rate is not evidence of that.
+    /// Returns true if the packet carries feedback of a law, so that its sender follows a port's
+    /// answer. A request for a starting rate doesn't show this.
     #[inline]
     pub const fn is_feedback(&self) -> bool {
         matches!(self, Self::Vcp(_) | Self::Xcp(_) | Self::Own(_))
     }
 }
 
-/// A packet at the port.
+/// A packet that arrives at a port.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival {
-    /// Size that the link will carry, in bytes: IP packet plus the configured frame overhead.
+    /// Size in bytes that the link will carry, which is the IP packet plus the configured frame
+    /// overhead.
     pub bytes: u32,
-    /// A hash of the packet's flow (addresses, ports, protocol), for sketches of bounded size.
+    /// Hash of the packet's flow (addresses, ports, protocol), for sketches of bounded size.
     pub flow_hash: u32,
-    /// What it carries.
+    /// Contents of the packet.
     pub carried: Carried,
 }
 
 impl Arrival {
-    /// The packets of a run one by one: equal sizes, and what is left over with the last.
+    /// Returns the packets of a run one by one. Their sizes are equal, except that the last
+    /// includes the remainder.
     #[inline]
     pub fn each(&self, packets: u32) -> impl Iterator<Item = Self> {
         let packets = packets.max(1);

@@ -1,18 +1,18 @@
-//! Clouds: hops between two XCP routers that are not XCP routers themselves (the XCP-i paper,
-//! Lopez-Pacheco, Pham, Lefèvre, section II-B).
+//! Clouds, which are hops between two XCP routers that aren't XCP routers themselves (the XCP-i
+//! paper, Lopez-Pacheco, Pham, Lefèvre, section II-B).
 
 use core::net::{IpAddr, Ipv6Addr};
 
 use crate::base::Duration;
 
-/// Identifies the XCP router or host that sent a packet into a cloud, by its address.
+/// The XCP router or host that sent a packet into a cloud, identified by its address.
 ///
-/// What a packet carries stays small, since ports move it often: bytes have no alignment, and the
-/// last one has values to spare, in which the compiler keeps what kind of a packet it is.
+/// Ports move packet contents often, so these must be small. Bytes have no alignment, and the last
+/// byte has unused values, in which the compiler encodes the kind of the packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(C)]
 pub struct Upstream {
-    /// An address, IPv4 as IPv4-mapped (RFC 4291, section 2.5.5.2).
+    /// An address; IPv4 addresses are IPv4-mapped (RFC 4291, section 2.5.5.2).
     octets: [u8; 16],
     there: There,
 }
@@ -25,7 +25,7 @@ enum There {
 }
 
 impl Upstream {
-    /// The name of the node with this address. `None` for an unspecified address.
+    /// Returns the identity of the node with this address, or `None` for an unspecified address.
     #[inline]
     pub fn of(address: IpAddr) -> Option<Self> {
         let address = address.to_canonical();
@@ -40,15 +40,15 @@ impl Upstream {
         (!address.is_unspecified()).then_some(name)
     }
 
-    /// The address that it stands for.
+    /// Returns the node's address.
     pub fn address(self) -> IpAddr {
         IpAddr::V6(Ipv6Addr::from(self.octets)).to_canonical()
     }
 
-    /// The first 64 bits of an IPv6 address; `None` for an IPv4 address.
+    /// Returns the first 64 bits of an IPv6 address, or `None` for an IPv4 address.
     ///
-    /// A host with one address of such a prefix can mostly use them all (RFC 4291, section 2.5.4;
-    /// RFC 8504, section 6.1).
+    /// A host with one address in such a prefix can usually use all of them (RFC 4291, section
+    /// 2.5.4; RFC 8504, section 6.1).
     pub(crate) fn prefix(self) -> Option<[u8; 8]> {
         match self.address() {
             IpAddr::V4(_) => None,
@@ -57,49 +57,50 @@ impl Upstream {
     }
 }
 
-/// A cloud that a packet came through on its way to this port.
+/// A cloud through which a packet arrived at this port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Cloud {
-    /// The node that sent the packet into it.
+    /// Node that sent the packet into the cloud.
     pub upstream: Upstream,
-    /// What its hops took off the IP TTL, modulo 256.
+    /// IP TTL subtracted by the cloud's hops, modulo 256.
     pub hops: u8,
 }
 
-/// A port's result for the cloud that a packet came through.
+/// A port's result for the cloud through which a packet arrived.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CloudAnswer {
-    /// There is none.
+    /// There's no cloud.
     #[default]
     None,
-    /// There is one, and the port does not look for them. The header goes on naming the router
-    /// before the cloud, so that a port behind this one finds a cloud that begins there.
+    /// There's a cloud, but the port doesn't look for clouds. The header continues to name the
+    /// router before the cloud, so that a later port finds a cloud that begins there.
     Passed,
-    /// The answer is within what the cloud can carry. Its hops are taken off `xcp_ttl`.
+    /// The answer considers the cloud's capacity. The cloud's hops are subtracted from
+    /// `xcp_ttl`.
     Counted {
-        /// As in [`Cloud::hops`].
+        /// See [`Cloud::hops`].
         hops: u8,
     },
-    /// The cloud's capacity is unknown. Its hops are taken off `xcp_ttl`, and the header states
-    /// from here on that its feedback ignores one of its clouds.
+    /// The cloud's capacity is unknown. Its hops are subtracted from `xcp_ttl`, and from now on the
+    /// header states that its feedback ignores one of its clouds.
     Unknown {
-        /// As in [`Cloud::hops`].
+        /// See [`Cloud::hops`].
         hops: u8,
     },
 }
 
-/// What is left of a cloud's narrowest link.
+/// Remaining capacity of a cloud's narrowest link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CloudEstimate {
-    /// Capacity less what arrives at the link, in bytes per second; negative if more arrives than
-    /// it carries.
+    /// Capacity minus arrivals at the link, in bytes per second. Negative if more arrives than it
+    /// carries.
     pub available: i64,
-    /// What the link carries, in bytes per second; 0 if that is not known.
+    /// Capacity of the link in bytes per second, or 0 if unknown.
     pub capacity: u64,
-    /// Bytes that wait in front of it and do not drain; 0 if that is not known.
+    /// Persistent queue in front of the link in bytes, or 0 if unknown.
     pub queue: u64,
-    /// For how long the estimate may be used.
+    /// Time for which the estimate may be used.
     pub valid_for: Duration,
 }
 
@@ -114,14 +115,14 @@ mod tests {
             let address: IpAddr = text.parse().unwrap();
             assert_eq!(Upstream::of(address).unwrap().address(), address);
         }
-        // One router has one name, however its IPv4 address is written.
+        // A router only has one name, however its IPv4 address is written.
         let mapped: IpAddr = "::ffff:192.0.2.11".parse().unwrap();
         let plain: IpAddr = "192.0.2.11".parse().unwrap();
         assert_eq!(Upstream::of(mapped), Upstream::of(plain));
         for text in ["0.0.0.0", "::", "::ffff:0.0.0.0"] {
             assert_eq!(Upstream::of(text.parse().unwrap()), None, "{text}");
         }
-        // The last 64 bits distinguish two routers, and not two prefixes.
+        // The last 64 bits distinguish two routers, but not two prefixes.
         let name = |text: &str| Upstream::of(text.parse().unwrap()).unwrap();
         assert_ne!(name("2001:db8::1"), name("2001:db8::2"));
         assert_eq!(name("2001:db8::1").prefix(), name("2001:db8::2").prefix());
@@ -132,7 +133,7 @@ mod tests {
         assert_eq!(name("192.0.2.11").prefix(), None);
     }
 
-    /// Ports move what a packet carries several times.
+    /// Ports move packet contents several times.
     #[test]
     fn what_a_packet_carries_is_small() {
         assert!(size_of::<Carried>() <= 40);

@@ -1,16 +1,16 @@
-//! The kinds of signals.
+//! Kinds of signals.
 
 use super::{Carrier, XcpForm};
 
-/// The protocol that a law reads, and its carrier.
+/// Protocol that a law reads, and how it is carried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Explicit {
     /// VCP's codes.
     Vcp(Carrier),
     /// XCP's headers.
     Xcp(XcpForm),
-    /// Quick-Start's, to one question.
+    /// Quick-Start, for a single question.
     QuickStart,
-    /// The headers of the registered protocol with this number, 0 to 7.
+    /// Headers of the registered protocol with this number, from 0 to 7.
     Own(u8),
 }

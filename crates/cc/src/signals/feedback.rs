@@ -1,10 +1,10 @@
-//! The receiver's report since the last one, as differences of its cumulative counters.
+//! Reports of the receiver, as differences between its cumulative counters.
 
 use crate::base::Duration;
 
 use super::{OwnFeedback, QuickStartFeedback, VcpFeedback, XcpFeedback};
 
-/// One difference between two states of the receiver's counters (see the FEEDBACK frame).
+/// Difference between two states of the receiver's counters (see the FEEDBACK frame).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Feedback {
@@ -12,27 +12,27 @@ pub enum Feedback {
     Vcp(VcpFeedback),
     /// XCP rate changes summed by the receiver.
     Xcp(XcpFeedback),
-    /// A starting rate that routers left of the one asked for.
+    /// The part of a requested starting rate that routers have left.
     QuickStart(QuickStartFeedback),
-    /// What headers of a registered protocol brought.
+    /// Contents of a registered protocol's headers.
     Own(OwnFeedback),
 }
 
-/// The most that a receiver can have counted in a path epoch: what its sender sent with the signal
-/// since the epoch began, without what an earlier epoch reported. The receiver's totals are its
-/// claim; this is the sender's own count.
+/// Maximum that a receiver can have counted in a path epoch, which is what its sender sent with the
+/// signal since the epoch began, without what was reported for an earlier epoch. Because the
+/// receiver's totals are only claims, senders check them against this count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Countable {
-    /// Packets.
+    /// Number of packets.
     pub packets: u64,
-    /// Their bytes of UDP payload, shim included.
+    /// Their bytes of UDP payload, including the shim.
     pub bytes: u64,
-    /// Bytes of the longest packet that was sent with the signal on the path.
+    /// Size in bytes of the longest packet sent with the signal on the path.
     pub longest: u64,
 }
 
 impl Feedback {
-    /// Packets that it reports, and their bytes.
+    /// Returns the numbers of reported packets and of their bytes.
     pub fn counted(&self) -> (u64, u64) {
         let sum = |of: &[u64; 4]| of.iter().fold(0_u64, |sum, &n| sum.saturating_add(n));
         match self {
@@ -43,7 +43,7 @@ impl Feedback {
         }
     }
 
-    /// Identity of the router that limits the flow, if the feedback names one.
+    /// Returns the identity of the router that limits the flow, if it's known.
     pub const fn router(&self) -> Option<u16> {
         let router = match self {
             Self::Vcp(vcp) => vcp.router,
@@ -54,8 +54,8 @@ impl Feedback {
         if router == 0 { None } else { Some(router) }
     }
 
-    /// The longest time between two decisions of a router on the path, if the feedback has it: a
-    /// sender acts once per such an interval.
+    /// Returns the longest time between two decisions of a router on the path, if it's known.
+    /// Senders react once per such interval.
     pub const fn measuring_interval(&self) -> Option<Duration> {
         let interval = match self {
             Self::Vcp(vcp) => vcp.t_rho,
@@ -69,7 +69,8 @@ impl Feedback {
         }
     }
 
-    /// True if it answers one request, so that it stands next to feedback of all packets.
+    /// Returns true for an answer to a single request, which accompanies feedback about all
+    /// packets.
     pub const fn is_answer(&self) -> bool {
         matches!(self, Self::QuickStart(_))
     }

@@ -1,7 +1,7 @@
-//! What packets carry between senders, ports and receivers, apart from its encoding.
+//! Contents of packets between senders, ports and receivers, regardless of their encoding.
 //!
-//! A sender writes a [`Request`] into a packet. A port reads what the packet [`Carried`] and
-//! writes an [`Answer`]. The receiver counts answers; the sender gets the differences as
+//! A sender writes a [`Request`] into a packet. A port reads what the packet [`Carried`], and
+//! writes an [`Answer`]. The receiver counts answers, and the sender receives the differences as
 //! [`Feedback`].
 
 mod answer;

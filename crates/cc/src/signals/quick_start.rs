@@ -1,82 +1,83 @@
-//! The messages between sender, routers and receiver.
+//! Quick-Start's messages between sender, routers and receiver.
 
 use crate::base::Duration;
 
 /// The purpose of a sender's question.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum QuickStartPurpose {
-    /// A rate to start with.
+    /// To receive a rate to start with.
     #[default]
     Start,
-    /// Whether it may keep the rate granted a round trip ago: others may have asked since.
+    /// To keep the rate granted a round trip ago, although others may have asked since.
     Keep,
-    /// A report of the rate that was approved and is used (RFC 4782 §3.1). Routers change nothing.
+    /// To report the approved rate that is used (RFC 4782 §3.1). Routers don't change anything.
     Report,
 }
 
 /// A sender's question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QuickStartRequest {
-    /// The requested rate, in bytes of IP packets per second. 0 in a report: nothing was approved.
+    /// Requested rate in bytes of IP packets per second. In a report, 0 means that nothing was
+    /// approved.
     pub rate: u64,
-    /// The purpose.
+    /// Purpose of the question.
     pub purpose: QuickStartPurpose,
-    /// IP TTL less QS TTL, modulo 256, as the packet leaves. Random.
+    /// IP TTL minus QS TTL, modulo 256, when sent. Must be random.
     pub ttl_difference: u8,
-    /// Random; 48 bits are carried.
+    /// Random nonce, of which 48 bits are carried.
     pub nonce: u64,
-    /// The sender's round-trip time, if it knows one.
+    /// The sender's RTT, if known.
     pub rtt: Option<Duration>,
 }
 
-/// Data about a path before the first packet on it: from an earlier connection, or by
-/// configuration. It is requested, and never used without a grant.
+/// What is known about a path before the first packet, from an earlier connection or by
+/// configuration. The rate is only requested, and never used without a grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KnownPath {
-    /// The rate that it carried, in bytes of IP packets per second.
+    /// Rate that the path has carried, in bytes of IP packets per second.
     pub rate: u64,
-    /// Its round-trip time, if that is known.
+    /// RTT of the path, if known.
     pub rtt: Option<Duration>,
 }
 
-/// A question at a router.
+/// A question that arrives at a router.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QuickStartCarried {
-    /// The rest of the requested rate, in bytes of IP packets per second. 0: denied already.
+    /// Remaining rate in bytes of IP packets per second, or 0 if it was already denied.
     pub rate: u64,
-    /// The sender's round-trip time, rounded up, if it states one.
+    /// The sender's RTT, rounded up, if stated.
     pub rtt: Option<Duration>,
-    /// A hash of the packet's source address.
+    /// Hash of the packet's source address.
     pub source: u32,
-    /// It asks whether it may keep its grant.
+    /// True if it asks to keep a grant.
     pub keeps: bool,
 }
 
 /// A router's answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QuickStartAnswer {
-    /// The highest rate that it approves, in bytes of IP packets per second. 0: denied.
+    /// Highest rate that it approves, in bytes of IP packets per second, or 0 to deny.
     pub approved: u64,
-    /// Random bits for the part of the nonce that a lower rate spoils.
+    /// Random bits for the part of the nonce that a lower rate overwrites.
     pub random: u64,
 }
 
-/// An answer as the receiver returned it.
+/// An answer as returned by the receiver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QuickStartFeedback {
-    /// Questions that arrived since the previous feedback, and bytes of their packets.
+    /// Questions that arrived since the previous feedback.
     pub packets: u64,
     /// Bytes of UDP payload of these packets.
     pub bytes: u64,
-    /// The rate left of the latest question, in bytes of IP packets per second.
+    /// Remaining rate of the latest question, in bytes of IP packets per second.
     pub rate: u64,
-    /// IP TTL less QS TTL, modulo 256, of that packet as it arrived. `None`: the receiver cannot
-    /// read TTLs.
+    /// IP TTL minus QS TTL, modulo 256, when this packet arrived. `None` if the receiver can't read
+    /// TTLs.
     pub ttl_difference: Option<u8>,
-    /// A router has answered it: a rate that no router examined is not an approval.
+    /// True if a router has answered. A rate that no router has examined isn't an approval.
     pub answered: bool,
-    /// Its nonce.
+    /// Nonce of the latest question.
     pub nonce: u64,
-    /// Low bits of a nonce that remain as sent down to this rate.
+    /// Number of low bits of the nonce that remain unchanged down to this rate.
     pub nonce_bits: u32,
 }

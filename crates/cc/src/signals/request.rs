@@ -1,28 +1,29 @@
-//! What a sender asks of routers.
+//! Requests from senders to routers.
 
 use super::{Explicit, OwnWords, QuickStartRequest, XcpRequest};
 use crate::base::Duration;
 
-/// The sender's request to the routers: it goes into the shim of the next packet.
+/// Request from a sender to the routers, which is written into the next packet's shim.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Request {
-    /// The signal that is to carry it, for laws that read several. `None`, and where the peer does
-    /// not know that one: the connection's own.
+    /// Signal that should carry the request, for laws that read several. With `None`, or if the
+    /// peer doesn't know this signal, the connection's own is used.
     pub signal: Option<Explicit>,
-    /// VCP: the sender would follow BISE's large ε.
+    /// VCP: true if the sender supports BISE's large ε.
     pub bise: bool,
-    /// Least RTT of this path, with queues on the way back if they stand, for routers that size
-    /// their interval by it. `None`: the controller has no sample yet; the transport then writes
-    /// the handshake's.
+    /// Minimum RTT of this path, including standing queues on the way back, for routers that derive
+    /// their interval from it. With `None`, the controller doesn't have a sample yet, and the
+    /// transport writes the handshake's.
     pub min_rtt: Option<Duration>,
-    /// The path is one of IPv6: addresses of its routers take 16 bytes. The transport writes it.
+    /// True if the path uses IPv6, so that addresses of its routers take 16 bytes. Set by the
+    /// transport.
     pub ipv6: bool,
-    /// XCP: the fields of the next packet's header. `None`: the packet carries no header, or the
-    /// one that routers skip.
+    /// XCP: fields of the next packet's header. With `None`, the packet carries no header, or one
+    /// that routers ignore.
     pub xcp: Option<XcpRequest>,
-    /// Quick-Start: the rate to start with. `None`: the next packet does not ask for one.
+    /// Quick-Start: question for a starting rate. With `None`, the next packet doesn't ask for one.
     pub quick_start: Option<QuickStartRequest>,
-    /// A registered protocol: the fields of the next packet's header.
+    /// A registered protocol: fields of the next packet's header.
     pub own: Option<OwnWords>,
 }

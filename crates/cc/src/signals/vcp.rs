@@ -1,4 +1,4 @@
-//! VCP: the code, its carrier, and what packets, ports and receivers add to it.
+//! VCP: code, carrier, and the related fields of packets, ports and receivers.
 
 use crate::base::Duration;
 
@@ -13,12 +13,12 @@ pub enum VcpCode {
     Low = 1,
     /// Load from 80 % to below 100 %.
     High = 2,
-    /// Load of 100 % and above.
+    /// Load of at least 100 %.
     Over = 3,
 }
 
 impl VcpCode {
-    /// The code in the two low bits of `bits`.
+    /// Returns the code in the two low bits of `bits`.
     pub const fn from_bits(bits: u8) -> Self {
         match bits & 3 {
             0 => Self::None,
@@ -29,92 +29,94 @@ impl VcpCode {
     }
 }
 
-/// The fields of a VCP packet that the link half reads.
+/// Fields of a VCP packet that the link half reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VcpCarried {
-    /// Its code as it arrived.
+    /// Code of the packet on arrival.
     pub code: VcpCode,
-    /// The sender's least RTT, if it stated one.
+    /// The sender's minimum RTT, if stated.
     pub min_rtt: Option<Duration>,
-    /// The sender would follow BISE's large ε.
+    /// True if the sender supports BISE's large ε.
     pub bise: bool,
-    /// The shim has room for r (false for the ECN carrier).
+    /// True if the shim has room for r, which is not the case for the ECN carrier.
     pub carries_r: bool,
 }
 
-/// A VCP router's mark: every field is *combined* with the packet's value.
+/// A VCP router's mark. Each field is *combined* with the packet's value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VcpAnswer {
-    /// This port's code; the packet keeps the higher one.
+    /// This port's code. The packet keeps the higher code.
     pub code: VcpCode,
-    /// r in 2^-16, 65 535 standing for 1; the packet keeps the lower one. `None`: this port runs no
-    /// BISE.
+    /// r in 2^-16, where 65 535 represents 1, or `None` if this port doesn't run BISE. The packet
+    /// keeps the lower value.
     pub r: Option<u16>,
-    /// This port's measuring interval in milliseconds ([`whole_millis`](Self::whole_millis)); the
-    /// packet keeps the longer one.
+    /// This port's measuring interval in milliseconds ([`whole_millis`](Self::whole_millis)). The
+    /// packet keeps the longer interval.
     pub t_rho_ms: u16,
-    /// This port's load in 1/128, saturating; the packet keeps the higher one with its router's id.
+    /// This port's load in 1/128, saturating. The packet keeps the higher load with its router's
+    /// identity.
     pub load_128: u8,
-    /// The port runs another law and expresses that law's answer in VCP's terms. The packet keeps
-    /// this with the load.
+    /// True if the port runs another law, and translates its answer into VCP's terms. The packet
+    /// keeps this with the load.
     pub translated: bool,
-    /// Loss by corruption that the port declares for the link behind it, in 10^-6 of packets; added
-    /// to what the packet says. The port's to fill in
-    /// ([`Answer::declare`](super::Answer::declare)), not the law's.
+    /// Loss by corruption that the port declares for the link behind it, in 10^-6 of packets, which
+    /// is added to the packet's value. It is set by the port
+    /// ([`Answer::declare`](super::Answer::declare)) instead of the law.
     pub corruption_ppm: u32,
 }
 
 impl VcpAnswer {
-    /// An interval as packets carry it: rounded up, so that no sender acts faster than the router
-    /// measures, and at most 65 535.
+    /// Returns an interval as carried in packets, at most 65 535 ms. It is rounded up, so that no
+    /// sender reacts faster than the router measures.
     pub fn whole_millis(interval: Duration) -> u16 {
         let millis = interval.as_nanos().div_ceil(1_000_000);
         u16::try_from(millis).unwrap_or(u16::MAX)
     }
 }
 
-/// VCP: packets and bytes that arrived under each code since the previous feedback.
+/// VCP: packets and bytes that arrived with each code since the previous feedback.
 ///
-/// Index 0 counts packets that no VCP router marked (code 0, or a code with hop count 0):
-/// they are *no signal*, however many there are.
+/// Index 0 counts packets that no VCP router has marked (code 0, or a code with hop count 0). These
+/// are *no signal*, regardless of their number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VcpFeedback {
     /// Packets per code: none, LOW, HIGH, OVER.
     pub packets: [u64; 4],
-    /// Bytes of those packets, as the receiver counts them (UDP payload), per code.
+    /// Bytes of these packets per code, as the receiver counts them (UDP payload).
     pub bytes: [u64; 4],
-    /// Sum of r over the LOW packets, in 2^-16 (BISE with r carried in the shim; 65 536 stands for
-    /// 1). Without a BISE router on the path each LOW packet contributes 65 536.
+    /// Sum of r over LOW packets in 2^-16 (BISE with r carried in the shim), where 65 536
+    /// represents 1. Without a BISE router on the path, each LOW packet contributes 65 536.
     pub sum_r: u64,
-    /// The largest t_ρ that any router on the path wrote, in the latest packet.
+    /// Largest t_ρ written by any router on the path, from the latest packet.
     pub t_rho: Duration,
-    /// VCP routers on the path, from the latest packet.
+    /// Number of VCP routers on the path, from the latest packet.
     pub hops: u8,
-    /// True while every VCP router on the path runs BISE, from the latest packet.
+    /// True if every VCP router on the path runs BISE, from the latest packet.
     pub bise: bool,
-    /// True if r is carried in the shim; false if the router mixes LOW and HIGH marks by lottery.
+    /// True if r is carried in the shim, and false if the router mixes LOW and HIGH marks by
+    /// lottery.
     pub carried_r: bool,
-    /// Identity of the router with the highest load, from the latest packet. 0: none.
+    /// Identity of the router with the highest load, from the latest packet, or 0 if there is none.
     pub router: u16,
-    /// Its load in 1/128. From 128 on it is OVER, and HIGH then means that this flow has too little
-    /// to be cut.
+    /// Load of this router in 1/128. From 128 on it is OVER, and HIGH then means that this flow's
+    /// rate is too low for a cut.
     pub load_128: u8,
-    /// That router runs another law, and its answer is translated into VCP's terms.
+    /// True if this router runs another law, and has translated its answer into VCP's terms.
     pub translated: bool,
-    /// Loss by corruption that the routers on the path declare together, in 10^-6 of packets (a
-    /// class of it, at most 300 000), from the latest packet. 0: none declared. The declaration is
-    /// not proven: a law bounds its response to it.
+    /// Total loss by corruption that the routers on the path declare, in 10^-6 of packets, from the
+    /// latest packet. It is a class, at most 300 000, or 0 if nothing was declared. Because
+    /// declarations aren't proven, laws must limit their response.
     pub corruption_ppm: u32,
-    /// True if the packets' IP TTL at the receiver shows a hop that is not a VCP router. `None` if
-    /// the receiver cannot read TTLs.
+    /// True if the packets' IP TTL at the receiver shows a hop that isn't a VCP router, or `None`
+    /// if the receiver can't read TTLs.
     pub unmarked_hop: Option<bool>,
 }
 
-/// Where the code travels.
+/// Carrier of the code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carrier {
-    /// In the shim in front of the datagram.
+    /// The shim in front of the datagram.
     Shim,
-    /// In the IP ECN field.
+    /// The IP ECN field.
     Ecn,
 }

@@ -1,107 +1,109 @@
-//! The fields of XCP packets, apart from their encoding: request, header at a router, a router's
+//! Fields of XCP packets, regardless of their encoding: request, header at a router, and router's
 //! answer.
 
 use super::cloud::{Cloud, CloudAnswer};
 
-/// How XCP headers travel.
+/// Encoding of XCP headers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum XcpForm {
-    /// RTT in µs, inter-packet time and feedback with their fractions.
+    /// RTT in µs, and inter-packet time and feedback with their fractions.
     #[default]
     Full,
-    /// Three 16-bit fields, for thin links: RTT in ms, window in packets, feedback as a window
+    /// Three 16-bit fields for thin links: RTT in ms, window in packets, and feedback as a window
     /// change with a 13-bit mantissa (XCP Linux paper, section II-B).
     Compact,
 }
 
-/// What a sender writes into the header of its next packet.
+/// Fields that a sender writes into the header of its next packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct XcpRequest {
-    /// Smoothed RTT in µs; 0 while unknown, and then the header takes no share of anything.
+    /// Smoothed RTT in µs, or 0 if unknown, in which case the header doesn't get a share of
+    /// anything.
     pub rtt_us: u32,
-    /// Inter-packet time in 2^-40 s: what the packets that this header stands for take at the
-    /// sender's rate; 0 while unknown.
+    /// Inter-packet time in 2^-40 s, i.e. the time for the packets represented by this header at
+    /// the sender's rate, or 0 if unknown.
     pub x: u64,
-    /// Change of rate asked for, in 2^-16 bytes per second.
+    /// Requested change of the rate in 2^-16 bytes per second.
     pub delta: i64,
-    /// Packets that this header stands for, itself included: more than 1 if only every n-th packet
-    /// carries one.
+    /// Number of packets that this header represents, including its own. It is more than 1 if only
+    /// every n-th packet carries a header.
     pub covers: u16,
-    /// The window that goes with `x`, in bytes: the least of the congestion window and every other
-    /// limit. The compact form carries it instead of `x`, in packets of [`packet`](Self::packet)
-    /// bytes.
+    /// Window in bytes that belongs to `x`, which is the minimum of the congestion window and all
+    /// other limits. The compact form carries it instead of `x`, in packets of
+    /// [`packet`](Self::packet) bytes.
     pub window: u64,
-    /// Bytes of a full packet as [`window`](Self::window) counts them.
+    /// Size of a full packet in bytes, as counted by [`window`](Self::window).
     pub packet: u16,
 }
 
-/// The fields of an XCP header that the link half reads.
+/// Fields of an XCP header that the link half reads.
 ///
-/// The compact form is brought to this one by [`WindowForm`](crate::xcp::WindowForm). A header of
-/// the *minimal* format (draft-falk-xcp-spec-03, section 3.2) has all fields 0.
+/// The compact form is converted to this form by [`WindowForm`](crate::xcp::WindowForm). In a
+/// header of the *minimal* format (draft-falk-xcp-spec-03, section 3.2), all fields are 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct XcpCarried {
-    /// The sender's smoothed RTT in µs; 0: unknown.
+    /// The sender's smoothed RTT in µs, or 0 if unknown.
     pub rtt_us: u32,
-    /// Inter-packet time in 2^-40 s; 0: unknown.
+    /// Inter-packet time in 2^-40 s, or 0 if unknown.
     pub x: u64,
-    /// Change of rate that all hops so far would grant, in 2^-16 bytes per second.
+    /// Change of the rate that all hops so far would grant, in 2^-16 bytes per second.
     pub delta: i64,
-    /// Packets that the header stands for; 0 counts as 1.
+    /// Number of packets that the header represents; 0 counts as 1.
     pub covers: u16,
-    /// Hops since the last XCP router that are not XCP routers, if the header can show them and
-    /// there are any.
+    /// Hops since the last XCP router that aren't XCP routers, if there are any and the header can
+    /// show them.
     pub cloud: Option<Cloud>,
 }
 
 /// A router's stamp.
 ///
-/// The packet counts as stamped from then on, whether or not the answer lowers anything.
+/// From then on, the packet counts as stamped, even if the answer doesn't lower anything.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct XcpAnswer {
-    /// The new value of the header, in 2^-16 bytes per second; never above the old one.
+    /// New value of the header in 2^-16 bytes per second, at most the old value.
     pub delta: i64,
-    /// True if this port lowered it: its identity is then the one that bounds the flow.
+    /// True if this port lowered the value, so that its identity is the one that limits the flow.
     pub bounding: bool,
-    /// The port runs another law and expresses that law's answer in XCP's rates. The header keeps
-    /// this with the identity.
+    /// True if the port runs another law, and translates its answer into XCP's rates. The header
+    /// keeps this with the identity.
     pub translated: bool,
-    /// Loss by corruption that the port declares for the link behind it, in 10^-6 of packets; added
-    /// to what the header says. The port's to fill in
-    /// ([`Answer::declare`](super::answer::Answer::declare)), not the law's.
+    /// Loss by corruption that the port declares for the link behind it, in 10^-6 of packets, which
+    /// is added to the header's value. It is set by the port
+    /// ([`Answer::declare`](super::answer::Answer::declare)) instead of the law.
     pub corruption_ppm: u32,
-    /// What becomes of the cloud that the packet came through.
+    /// Result for the cloud through which the packet arrived.
     pub cloud: CloudAnswer,
 }
 
-/// XCP: what headers brought since the previous feedback.
+/// XCP: contents of headers received since the previous feedback.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct XcpFeedback {
-    /// Sum of the rate changes that the headers of *stamped* packets brought, in 2^-16 bytes per
-    /// second. An unstamped header brings back its sender's request, which no router has granted:
-    /// it counts for nothing.
+    /// Sum of rate changes in the headers of *stamped* packets, in 2^-16 bytes per second. An
+    /// unstamped header returns its sender's request, which no router has granted, so it doesn't
+    /// count.
     pub delta: i64,
-    /// Packets that carried a header that routers read.
+    /// Packets with a header that routers read.
     pub packets: u64,
-    /// Those of them that an XCP router stamped. All others are *no signal*.
+    /// Packets among these that an XCP router has stamped. The others are *no signal*.
     pub stamped: u64,
     /// Bytes of all packets with a header, as the receiver counts them (UDP payload).
     pub bytes: u64,
-    /// XCP routers on the path by `xcp_ttl`, from the latest packet.
+    /// Number of XCP routers on the path according to `xcp_ttl`, from the latest packet.
     pub hops: u8,
-    /// Loss by corruption that the routers on the path declare together, as in
+    /// Total loss by corruption that the routers on the path declare, see
     /// [`VcpFeedback::corruption_ppm`](super::VcpFeedback::corruption_ppm).
     pub corruption_ppm: u32,
-    /// True if `xcp_ttl` and the IP TTL at the receiver show a hop that is not an XCP router, from
-    /// the latest packet. `None` if the receiver cannot read TTLs, or the TTL was rewritten on the
+    /// True if `xcp_ttl` and the IP TTL at the receiver show a hop that isn't an XCP router, from
+    /// the latest packet. `None` if the receiver can't read TTLs, or the TTL was rewritten on the
     /// way.
     pub unmarked_hop: Option<bool>,
-    /// … and an XCP-i router has found that hop, but does not know what it can carry.
+    /// True if, in addition, an XCP-i router has found this hop but doesn't know its capacity.
     pub uncounted: bool,
-    /// The IP TTL at the receiver is above `xcp_ttl`: it was rewritten on the way.
+    /// True if the IP TTL at the receiver exceeds `xcp_ttl`, because it was rewritten on the way.
     pub ttl_rewritten: bool,
-    /// Identity of the router that last lowered the request, from the latest packet. 0: none.
+    /// Identity of the router that last lowered the request, from the latest packet, or 0 if there
+    /// is none.
     pub router: u16,
-    /// That router runs another law, and its answer is translated into XCP's rates.
+    /// True if this router runs another law, and has translated its answer into XCP's rates.
     pub translated: bool,
 }

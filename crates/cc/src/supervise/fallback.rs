@@ -1,8 +1,8 @@
-//! Standard congestion control in the place of routers' answers.
+//! Standard congestion control, used instead of routers' answers.
 //!
-//! Where no router answers, CUBIC rules or, if configured, BBR. Where routers answer and a hop
-//! without feedback is the narrow one, CUBIC rules: its cuts show when such a hop is gone
-//! (`bottleneck`).
+//! While no router answers, the window is controlled by CUBIC or, if configured, BBR. If routers
+//! answer but a hop without feedback is the bottleneck, it's always controlled by CUBIC, because
+//! CUBIC's cuts show when such a hop has disappeared (`bottleneck`).
 
 use crate::base::{Duration, Instant};
 use crate::law::{Acked, Controller, PacketState, Sent};
@@ -10,7 +10,7 @@ use crate::quick_start::Startable;
 use crate::standard::CubicController;
 use crate::standard::bbr::Bbr;
 
-/// The law that rules a path on which no router answers.
+/// Law that controls the window on a path without answering routers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FallbackLaw {
     /// CUBIC (RFC 9438).
@@ -20,12 +20,12 @@ pub enum FallbackLaw {
     Bbr,
 }
 
-/// The law in the routers' place.
+/// Standard laws that can replace the routers' law.
 #[derive(Clone, Debug)]
 pub(crate) struct Fallback {
     cubic: CubicController,
     bbr: Option<Box<Bbr>>,
-    /// BBR rules, and not CUBIC.
+    /// True if BBR is in control instead of CUBIC.
     modelled: bool,
 }
 
@@ -42,14 +42,14 @@ impl Fallback {
         }
     }
 
-    /// Routers no longer answer: goes on with `window` bytes, which they have allowed on a path
-    /// whose least and smoothed RTT are `least` and `srtt`.
+    /// Takes over because routers no longer answer, and continues with `window` bytes, which they
+    /// have allowed. The path's minimum and smoothed RTT are `least` and `srtt`.
     pub(super) fn take_over(&mut self, now: Instant, window: u64, least: Duration, srtt: Duration) {
         self.cubic.take_over(window);
         self.enter_model(now, least, srtt);
     }
 
-    /// The same where CUBIC has the window: BBR, if configured, goes on with it.
+    /// Continues with CUBIC's window, using BBR if configured.
     pub(super) fn enter_model(&mut self, now: Instant, least: Duration, srtt: Duration) {
         if let Some(bbr) = &mut self.bbr {
             self.modelled = true;
@@ -57,20 +57,20 @@ impl Fallback {
         }
     }
 
-    /// A hop without feedback is the narrow one: CUBIC goes on with `window` bytes, in slow start
-    /// up to `ssthresh`.
+    /// Takes over because a hop without feedback is the bottleneck. CUBIC continues with `window`
+    /// bytes, in slow start up to `ssthresh`.
     pub(super) fn take_over_below(&mut self, now: Instant, window: u64, ssthresh: u64) {
         self.modelled = false;
         self.cubic.take_over_below(now, window, ssthresh);
     }
 
-    /// Routers answer, and a loss or a mark means congestion: CUBIC goes on with `window` bytes.
+    /// Takes over because of a loss or mark that indicates congestion, although routers answer.
+    /// CUBIC continues with `window` bytes.
     pub(crate) fn take_over_as_cubic(&mut self, window: u64) {
         self.modelled = false;
         self.cubic.take_over(window);
     }
 
-    /// The law that rules.
     pub(crate) fn law(&self) -> &(dyn Startable + 'static) {
         match &self.bbr {
             Some(bbr) if self.modelled => &**bbr,
@@ -78,7 +78,8 @@ impl Fallback {
         }
     }
 
-    /// The law that rules, for its events. Packets sent and the largest datagram are both laws'.
+    /// Returns the law in control for its events. Sent packets and MTU changes go to both laws
+    /// instead.
     pub(crate) fn law_mut(&mut self) -> &mut (dyn Startable + 'static) {
         match &mut self.bbr {
             Some(bbr) if self.modelled => &mut **bbr,

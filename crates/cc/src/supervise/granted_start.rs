@@ -1,5 +1,5 @@
-//! A sender that starts with a rate which routers granted: where routers answer, the law goes on
-//! from there, and the fallback otherwise.
+//! Starts with a rate granted by routers. If routers answer, their law continues from there, and
+//! otherwise the fallback does.
 
 use super::law_set::LawSet;
 use super::sender::Supervised;
@@ -13,7 +13,7 @@ impl<L: LawSet> Startable for Supervised<L> {
     }
 
     fn begin_with(&mut self, now: Instant, window: u64) -> bool {
-        // What headers were granted before the answer is not part of it: routers took that off.
+        // Rates granted in earlier headers are added, because routers deducted them.
         let given = if self.explicit() {
             self.laws.law().granted_before(&self.path)
         } else {
@@ -63,7 +63,7 @@ impl<L: LawSet> Startable for Supervised<L> {
     fn confirm(&mut self, window: u64) {
         if self.explicit() {
             self.path.hidden.confirm(window, self.path.rtt());
-            // The port has counted the whole grant already, so its answers won't bring the rest.
+            // The port has already counted the full grant, so its answers won't provide the rest.
             self.laws.law_mut().floor(window);
         }
     }

@@ -1,4 +1,4 @@
-//! Laws whose window follows routers, as the frame sees them.
+//! Interface between the frame and laws whose window follows routers.
 
 use core::fmt;
 
@@ -8,46 +8,45 @@ use crate::law::{Acked, Limits, Lost, Sent};
 use crate::metrics::{FallbackReason, Metrics};
 use crate::signals::{Feedback, Request};
 
-/// What of the acknowledgements and losses the search for hops without feedback looks at.
+/// Selects the events used in the search for hops without feedback.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Search {
-    /// Acknowledgements.
     pub(crate) acks: bool,
-    /// Losses while routers answer.
+    /// Losses while routers answer the packets.
     pub(crate) losses: bool,
-    /// Losses of the first packets.
+    /// Losses before that.
     pub(crate) first_losses: bool,
 }
 
-/// What ended the law's control of the window.
+/// Reason why a law's control of the window ended.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum End {
     /// Routers no longer answer.
     NoAnswer,
-    /// A hop without feedback is the narrow one; CUBIC begins with this window.
+    /// A hop without feedback is the bottleneck. CUBIC begins with this window in bytes.
     HiddenHop(u64),
 }
 
 /// A law whose window follows routers' feedback. The frame, [`Supervised`](super::Supervised),
-/// decides when it has the window and feeds the standard law otherwise.
+/// decides when the law controls the window, and feeds a standard law otherwise.
 ///
-/// Events whose description ends with "while the law rules" come only then.
+/// Some methods are only called while the law is in control, as documented below.
 pub(crate) trait ExplicitLaw: fmt::Debug + Send {
-    // When the law has the window.
+    // Control of the window.
 
-    /// The law has the window from now on, with `window` bytes.
+    /// Takes control of the window with `window` bytes.
     fn begin(&mut self, now: Instant, window: u64);
 
-    /// The law has the window no longer.
+    /// Loses control of the window.
     fn end(&mut self, now: Instant, end: End);
 
-    /// True while standard control has the window for a reason of the law's own, although routers
-    /// answer.
+    /// Returns true while the law leaves the window to standard control for a reason of its own,
+    /// although routers answer.
     fn yields(&self) -> bool {
         false
     }
 
-    /// True while the law has the window.
+    /// Returns true while the law controls the window.
     #[inline]
     fn rules(&self, path: &Path) -> bool {
         path.answered() && !self.yields()
@@ -55,10 +54,10 @@ pub(crate) trait ExplicitLaw: fmt::Debug + Send {
 
     // The window.
 
-    /// The window by the routers' feedback, in bytes.
+    /// Returns the window in bytes that follows from the routers' feedback.
     fn steered(&self, path: &Path) -> u64;
 
-    /// The window of the law that rules.
+    /// Returns the window in bytes of the law in control.
     #[inline]
     fn own_window(&self, path: &Path) -> u64 {
         if self.rules(path) {
@@ -68,12 +67,13 @@ pub(crate) trait ExplicitLaw: fmt::Debug + Send {
         }
     }
 
-    /// What may be in flight by the window, while the law rules.
+    /// Returns how many bytes may be in flight according to the routers' feedback. Only called
+    /// while in control.
     fn sendable(&self, path: &Path) -> u64 {
         self.steered(path)
     }
 
-    /// What may be in flight by the window of the law that rules.
+    /// Returns how many bytes may be in flight according to the law in control.
     #[inline]
     fn in_flight(&self, path: &Path) -> u64 {
         if self.rules(path) {
@@ -83,126 +83,128 @@ pub(crate) trait ExplicitLaw: fmt::Debug + Send {
         }
     }
 
-    /// Windows per round trip at which packets leave while the law rules, as a fraction. `None`:
-    /// what any window lets go leaves at once.
+    /// Returns the pace as a fraction in windows per RTT, applied while in control. With `None`,
+    /// packets leave immediately whenever a window allows, even that of the standard law.
     fn pace(&self) -> Option<(u64, u64)>;
 
-    /// Not above `bytes`.
+    /// Limits the window to at most `bytes`.
     fn cap(&mut self, bytes: u64);
 
-    /// Not below `bytes`.
+    /// Raises the window to at least `bytes`.
     fn floor(&mut self, bytes: u64);
 
-    // The search for hops without feedback.
+    // Search for hops without feedback.
 
-    /// What the search looks at.
+    /// Returns the events used in the search.
     fn search(&self) -> Search;
 
-    /// The time within which routers announce a queue of their own.
+    /// Returns the time within which routers announce their own queue.
     fn patience(&self, srtt: Duration) -> Duration;
 
     // Events.
 
-    /// A packet was sent; the value is kept with it.
+    /// Handles sending a packet. Returns the value to be stored with it.
     fn on_sent(&mut self, path: &Path, sent: &Sent) -> u64 {
         let _ = (path, sent);
         0
     }
 
-    /// Packets that came back, unanswered and by three kinds of answers. `None`: the feedback is
-    /// not of the law's protocol.
+    /// Returns the numbers of packets that returned unanswered, and with each of three kinds of
+    /// answers. `None` if the feedback doesn't belong to the law's protocol.
     fn answers(&self, feedback: &Feedback) -> Option<[u64; 4]>;
 
-    /// The RTT sample of an acknowledgement counts for the feedback that comes with it.
+    /// Returns true if the RTT sample of an acknowledgement already applies to its feedback.
     fn samples_first(&self) -> bool {
         false
     }
 
-    /// Feedback of the law's protocol came.
+    /// Handles feedback of the law's protocol.
     fn on_feedback(&mut self, now: Instant, path: &mut Path, feedback: &Feedback, acked: &Acked);
 
-    /// True if acknowledgements without feedback mean that routers do not answer.
+    /// Returns true if acknowledgements without feedback mean that routers don't answer.
     fn misses_feedback(&self, path: &Path) -> bool {
         let _ = path;
         true
     }
 
-    /// Packets were acknowledged.
     fn on_ack(&mut self, now: Instant, path: &mut Path, acked: &Acked) {
         let _ = (now, path, acked);
     }
 
-    /// Packets were acknowledged while the law rules.
+    /// Handles acknowledged packets while in control.
     fn on_ruled_ack(&mut self, now: Instant, path: &Path, acked: &Acked) {
         let _ = (now, path, acked);
     }
 
-    /// Packets were lost while the law rules.
+    /// Handles lost packets while in control.
     fn on_loss(&mut self, now: Instant, path: &mut Path, lost: &Lost);
 
-    /// A queue marked a packet that was sent at `sent_at`, while the law rules.
+    /// Handles the marking of a packet sent at `sent_at` while in control.
     fn on_marked(&mut self, now: Instant, path: &mut Path, sent_at: Instant);
 
-    /// Persistent congestion while the law rules.
+    /// Handles persistent congestion while in control.
     fn on_persistent_congestion(&mut self, now: Instant, path: &Path);
 
-    /// The last loss was none, while the law rules.
+    /// Handles a spurious loss while in control.
     fn on_spurious_loss(&mut self) {}
 
-    /// Nothing was sent for `idle`, while the law rules.
+    /// Handles restarting after a pause of `idle` while in control.
     fn on_restart(&mut self, now: Instant, path: &Path, idle: Duration);
 
-    /// Other bounds of the sender than the window.
+    /// Receives the sender's limits other than the window.
     fn on_limits(&mut self, limits: &Limits) {
         let _ = limits;
     }
 
     // Requests.
 
-    /// The request in the next packet.
+    /// Returns the request for the next packet.
     fn request(&self, path: &Path) -> Request;
 
-    /// The request rides on each n-th packet, where `round` packets are sent per round trip.
+    /// Returns n if every n-th packet should carry the request, where `round` packets are sent per
+    /// round trip.
     fn signal_every(&self, path: &Path, round: u64) -> u32;
 
     // Granted starts.
 
-    /// What the law has been granted before, beyond the initial window.
+    /// Returns the bytes granted earlier, beyond the initial window.
     fn granted_before(&self, path: &Path) -> u64 {
         let _ = path;
         0
     }
 
-    /// `window` bytes are granted while the law rules.
+    /// Starts with a grant of `window` bytes while in control.
     fn begin_granted(&mut self, now: Instant, path: &Path, window: u64);
 
-    /// A granted flight of `window` bytes leaves before any router's feedback; 0: it is over.
+    /// Handles sending a granted flight of `window` bytes before any router's feedback, or its end
+    /// (0).
     fn state_flight(&mut self, window: u64) {
         let _ = window;
     }
 
-    /// As [`Startable::wait_for_measure`](crate::quick_start::Startable::wait_for_measure).
+    /// See [`Startable::wait_for_measure`](crate::quick_start::Startable::wait_for_measure).
     fn wait_for_measure(&mut self, now: Instant, path: &Path, rounds: u32) {
         let _ = (now, path, rounds);
     }
 
-    /// Routers leave `window` bytes of what they granted; `rules`: the law does.
+    /// Gives back granted bytes beyond `window`. `rules` is true if the law is in control.
     fn give_back(&mut self, now: Instant, path: &mut Path, window: u64, rules: bool);
 
-    /// Part of a granted window was lost while the law rules: goes on with `window` bytes.
+    /// Gives up part of a granted window because of losses, while in control, and continues with
+    /// `window` bytes.
     fn give_up(&mut self, now: Instant, window: u64, last_sent: u64);
 
-    /// As [`Startable::usable`](crate::quick_start::Startable::usable).
+    /// See [`Startable::usable`](crate::quick_start::Startable::usable).
     fn usable(&self, limits: &Limits) -> u64 {
-        // What the peer and the buffer allow grows with what is granted.
+        // The limits of the peer and of the buffer grow with the grant.
         limits.application
     }
 
     // Reports.
 
-    /// State for reports, while the law rules.
+    /// Returns the state for reports while in control.
     fn metrics(&self, path: &Path) -> Metrics;
 
-    /// Why it does not rule.
+    /// Returns why the law isn't in control.
     fn reason(&self, path: &Path) -> FallbackReason;
 }

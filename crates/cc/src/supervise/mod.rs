@@ -1,9 +1,10 @@
-//! Which law controls the window: the routers' or a standard one.
+//! Decides whether the window is controlled by the law that follows routers, or by a standard law.
 //!
-//! [`Supervised`] is the frame of every sender that follows routers. It keeps what does not depend
-//! on their protocol (`path.rs`): whether they answer (`mode.rs`), standard control in their place
-//! (`fallback.rs`), the search for hops without feedback ([`bottleneck`](crate::bottleneck)), round
-//! trips and packet numbers. A law ([`ExplicitLaw`]) turns feedback into a window and a request.
+//! [`Supervised`] is the frame of every sender that follows routers. It contains everything that
+//! doesn't depend on their protocol (`path.rs`): whether they answer (`mode.rs`), standard control
+//! that can replace them (`fallback.rs`), the search for hops without feedback
+//! ([`bottleneck`](crate::bottleneck)), RTTs, and packet numbers. A law ([`ExplicitLaw`]) turns
+//! feedback into a window and a request.
 
 mod fallback;
 mod granted_start;

@@ -1,18 +1,18 @@
-//! Which law rules the window: the path's routers, or CUBIC.
+//! Selects routers or standard control, based on the answers.
 //!
-//! Senders stamp LOW themselves, so a path without VCP routers would look forever idle. Every path
-//! therefore starts on CUBIC. It changes to VCP with the first code in which a router has counted
-//! itself, and back when such codes stay away.
+//! Senders stamp LOW themselves, so a path without VCP routers would always look idle. Therefore
+//! every path starts under standard control. Routers take over with the first code for which a
+//! router has counted itself, and lose control when codes are no longer counted.
 //!
-//! The ECN field does not show that a router was there. On that carrier CUBIC rules until the first
-//! HIGH or OVER, and a field that shows nothing else from the start counts as a constant that some
-//! box writes.
+//! The ECN field doesn't show whether a router was there. With this carrier, standard control
+//! continues until the first HIGH or OVER. If the field never shows anything else from the start,
+//! it's considered to be a constant that a middlebox writes.
 
 use crate::base::arith::{nanos, ns_since};
 use crate::base::{Duration, Instant};
 use crate::signals::Carrier;
 
-/// A change of rule.
+/// A change of control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
     Stays,
@@ -20,30 +20,32 @@ pub(crate) enum Change {
     ToFallback,
 }
 
-/// Round trips for which marked codes must have come before they rule again.
+/// Round trips with marked codes after which routers regain control.
 const RETURN_ROUNDS: u32 = 2;
-/// Acknowledgements without any feedback for this many round trips mean that the path removes it …
+/// Acknowledgements without feedback for this many round trips mean that the path removes it …
 const SILENT_ROUNDS: u32 = 2;
-/// … with this many packets: only some carry a request, and under heavy loss few are acknowledged.
+/// … if they include this many packets. Only some packets carry a request, and under heavy loss few
+/// are acknowledged.
 const SILENT_PACKETS: u8 = 16;
-/// Unmarked packets in a row that prove nothing: every second probe goes without a shim.
+/// Consecutive unmarked packets that don't prove anything, because every other probe is sent
+/// without a shim.
 const UNMARKED_PROBES: u64 = 3;
-/// Where no router has answered, one packet in `UNANSWERED_PROBE` carries a request, or one in a
-/// quarter of the window if that is more. That finds a router that is added.
+/// If no router has answered, one packet in `UNANSWERED_PROBE` carries a request, or fewer with
+/// large windows (one in a quarter of the window), so that a new router will be found.
 const UNANSWERED_PROBE: u64 = 32;
 
-/// A code that is constant for this many round trips from the start of the path is fixed.
+/// A code that is constant for this many round trips, beginning with the path, is fixed.
 const CONSTANT_ROUNDS: u32 = 2;
 
-/// The codes seen on an ECN path since it began.
+/// Codes seen since an ECN path began.
 #[derive(Clone, Copy, Debug, Default)]
 struct EcnHistory {
-    /// Bit n: code n was seen.
+    /// Bit n is set if code n was seen.
     seen: u8,
     raised_since: Option<Instant>,
 }
 
-/// Selects the law that rules.
+/// Selects routers or standard control.
 #[derive(Clone, Debug)]
 pub(crate) struct ModeSelector {
     ecn: Option<EcnHistory>,
@@ -52,12 +54,12 @@ pub(crate) struct ModeSelector {
     marked_since: Option<Instant>,
     last_marked: Instant,
     unmarked_since: Option<Instant>,
-    /// They have been unmarked for long enough that the path counts as one without a marking
+    /// True if packets have been unmarked for so long that the path seems to have no marking
     /// router.
     unmarked_path: bool,
-    /// Packets that came back unmarked since the last mark.
+    /// Unmarked packets since the last mark.
     unmarked_packets: u64,
-    /// Packets that were acknowledged without feedback since the last mark, up to 255.
+    /// Packets acknowledged without feedback since the last mark, at most 255.
     silent_packets: u8,
 }
 
@@ -76,27 +78,26 @@ impl ModeSelector {
         }
     }
 
-    /// True while routers rule.
     #[inline]
     pub(crate) const fn routers(&self) -> bool {
         self.routers
     }
 
-    /// True while packets come back without marks: more than the probes that are sent without a
-    /// shim on purpose.
+    /// Returns true while packets return without marks, considering that some probes are
+    /// deliberately sent without a shim.
     pub(crate) const fn unmarked(&self) -> bool {
         self.unmarked_packets > UNMARKED_PROBES
     }
 
-    /// On a path known to have no router that answers, one packet in this many carries a request,
-    /// where `round` packets are sent per round trip. `None`: all packets may carry one.
+    /// Returns n if only every n-th packet carries a request, because no router answers on this
+    /// path; `round` packets are sent per round trip. `None` if all packets may carry one.
     #[inline]
     pub(crate) fn probe_interval(&self, round: u64) -> Option<u32> {
         self.unmarked_path
             .then(|| u32::try_from(UNANSWERED_PROBE.max(round / 4)).unwrap_or(u32::MAX))
     }
 
-    /// Packets per code came back.
+    /// Handles the return of packets; the counts are given per code.
     #[inline]
     pub(crate) fn on_codes(&mut self, now: Instant, srtt: Duration, packets: &[u64; 4]) -> Change {
         let [none, low, high, over] = *packets;
@@ -134,7 +135,7 @@ impl ModeSelector {
         Change::Stays
     }
 
-    /// On the ECN carrier: `Some` if the codes are not to be followed.
+    /// Returns `Some` if codes of the ECN carrier must not be followed.
     fn judge_ecn(
         &mut self,
         now: Instant,
@@ -150,7 +151,7 @@ impl ModeSelector {
         if high | over > 0 {
             history.raised_since.get_or_insert(now);
         }
-        // Without a HIGH or OVER so far, the presence of a router is unknown.
+        // Without a HIGH or OVER, there might not be any router.
         let Some(since) = history.raised_since else {
             return Some(Change::Stays);
         };
@@ -159,7 +160,7 @@ impl ModeSelector {
         constant.then(|| self.fall_back())
     }
 
-    /// Packets came back that no router marked, or without any feedback at all.
+    /// Handles packets that no router marked, or that returned without feedback.
     fn on_unmarked(&mut self, now: Instant, patience: Duration) -> Change {
         let since = *self.unmarked_since.get_or_insert(now);
         if now - since >= patience {
@@ -171,7 +172,7 @@ impl ModeSelector {
         }
     }
 
-    /// `packets` packets were acknowledged without feedback.
+    /// Handles `packets` acknowledged without feedback.
     #[inline]
     pub(crate) fn on_silence(&mut self, now: Instant, srtt: Duration, packets: u64) -> Change {
         if !self.routers {
@@ -200,8 +201,8 @@ mod tests {
     use super::*;
     use crate::testing::ms;
 
-    /// Under heavy loss, with requests on some packets only, two acknowledgements may be all that
-    /// comes within two round trips.
+    /// Under heavy loss, and with requests on only some packets, there may be only two
+    /// acknowledgements within two round trips.
     #[test]
     fn few_acknowledgements_without_feedback_are_no_silence() {
         let at = Instant::from_millis;
@@ -216,7 +217,7 @@ mod tests {
             assert_eq!(change == Change::ToFallback, silent, "{packets}");
             assert_eq!(mode.routers(), !silent);
         }
-        // Feedback ends it.
+        // Feedback ends the silence.
         let mut mode = ModeSelector::new(at(0), Carrier::Shim);
         let _ = mode.on_codes(at(0), ms(100), &[0, 1, 0, 0]);
         for n in 1..20 {

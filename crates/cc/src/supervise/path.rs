@@ -1,4 +1,4 @@
-//! The state of a path that does not depend on the routers' protocol.
+//! State of a path that doesn't depend on the routers' protocol.
 
 use super::fallback::{Fallback, FallbackLaw};
 use super::mode::ModeSelector;
@@ -8,37 +8,37 @@ use crate::bottleneck::{HiddenHop, Step};
 use crate::law::{Acked, Limits, PacketState, Sent};
 use crate::signals::Carrier;
 
-/// Round trip assumed while none is measured (the simulator of the VCP papers' typical RTT).
+/// RTT assumed before a measurement, which is the typical RTT in the VCP papers' simulator.
 pub(crate) const TYPICAL_RTT: Duration = Duration::from_millis(100);
 
-/// What a path is known to be, whichever law controls the window.
+/// Knowledge about a path, regardless of the law that controls the window.
 #[derive(Clone, Debug)]
 pub(crate) struct Path {
-    /// Largest datagram, bytes of UDP payload.
+    /// Largest datagram in bytes of UDP payload.
     pub(crate) mtu: u64,
-    /// Standard control in the routers' place.
     pub(crate) fallback: Fallback,
     /// Whether routers answer.
     pub(crate) mode: ModeSelector,
     /// Losses and delays as evidence of hops without feedback.
     pub(crate) hidden: HiddenHop,
-    /// The smoothed RTT, no longer than recent samples.
+    /// Smoothed RTT, limited by recent samples.
     pub(crate) srtt: Option<Duration>,
-    /// The smoothed RTT as the transport has it.
+    /// The transport's smoothed RTT.
     pub(crate) smoothed: Option<Duration>,
     recent: RecentRtt,
     pub(crate) min_rtt: Option<Duration>,
     /// Largest packet number sent.
     pub(crate) last_sent: u64,
-    /// The latest bounds of the sender other than the window.
+    /// Current limits of the sender other than the window.
     pub(crate) limits: Limits,
-    /// Feedback came with the acknowledgement that is being processed.
+    /// True if the acknowledgement being processed carried feedback.
     pub(super) fed: bool,
 }
 
 impl Path {
-    /// A path that begins at `now` and carries datagrams of `mtu` bytes; `initial` of them first,
-    /// or RFC 9002's initial window. `step`: how fast the law's window may grow.
+    /// Creates the state of a path that begins at `now` with datagrams of `mtu` bytes. The initial
+    /// window is `initial` datagrams, or RFC 9002's with `None`. `step` limits how fast the law's
+    /// window may grow.
     pub(crate) fn new(
         now: Instant,
         mtu: u16,
@@ -62,26 +62,26 @@ impl Path {
         }
     }
 
-    /// The smoothed RTT, or a typical one.
+    /// Returns the smoothed RTT, or a typical RTT before a measurement.
     #[inline]
     pub(crate) fn rtt(&self) -> Duration {
         self.srtt.unwrap_or(TYPICAL_RTT)
     }
 
-    /// True while routers answer and no hop without feedback is the narrow one.
+    /// Returns true while routers answer and the bottleneck isn't a hop without feedback.
     #[inline]
     pub(crate) const fn answered(&self) -> bool {
         self.mode.routers() && !self.hidden.rules()
     }
 
-    /// Another law goes on from here, whose window may grow by `step`. Feedback for the law before
-    /// is not feedback for it.
+    /// Switches to another law, whose window may grow by `step`. Feedback received for the previous
+    /// law doesn't count for it.
     pub(crate) const fn exchange(&mut self, step: Step) {
         self.hidden.set_step(step);
         self.fed = false;
     }
 
-    /// Feedback came that counts as an answer, whatever its protocol.
+    /// Notes feedback that counts as an answer, whatever its protocol.
     pub(crate) const fn note_feedback(&mut self) {
         self.fed = true;
     }
@@ -93,7 +93,6 @@ impl Path {
         self.fallback.on_sent(now, sent)
     }
 
-    /// A round trip took `rtt`.
     #[inline]
     pub(super) fn on_rtt(&mut self, now: Instant, rtt: Option<Duration>) {
         if let Some(rtt) = rtt {

@@ -1,26 +1,25 @@
-//! Recent round trips, for laws that scale by the smoothed one.
+//! Recent RTTs, for laws that scale with the smoothed RTT.
 //!
-//! The smoothed round trip forgets an eighth of itself per sample or more. After an interruption,
-//! whose packets waited for seconds, it stays long for many round trips, and a law that scales by
-//! it grows that much too fast. So it counts for no more than the longest of the latest samples,
-//! and for no more than twice the very latest one: the first packets that waited for nothing show
-//! that the interruption is over.
+//! Each sample only replaces an eighth of the smoothed RTT. After an interruption with packets
+//! delayed by seconds, it therefore remains long for many round trips, and a law that scales with
+//! it would grow too fast. Therefore these laws use at most the longest of the latest samples, and
+//! at most twice the very latest sample, because the first packets without delay show that the
+//! interruption is over.
 
 use crate::base::{Duration, Instant};
 
-/// Samples of a span at least; it also lasts for a round trip. The longest sample of the running
-/// and of the last whole span counts.
+/// Minimum number of samples in a span, which also lasts for at least a round trip. The longest
+/// sample of the current and of the previous span counts.
 const SPAN: u8 = 4;
 
-/// The smoothed round trip counts for at most this multiple of the latest sample.
+/// The smoothed RTT counts up to this multiple of the latest sample.
 const MOST_TIMES: u32 = 2;
 
-/// The longest of the latest samples.
+/// The longest of the latest RTT samples.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RecentRtt {
     most: [Duration; 2],
     last: Duration,
-    /// When the latest sample came.
     at: Option<Instant>,
     samples: u8,
     since: Instant,
@@ -37,8 +36,8 @@ impl RecentRtt {
         }
     }
 
-    /// A round trip took `rtt`. A sample that is reported twice, with an acknowledgement's feedback
-    /// and with the acknowledgement, counts once.
+    /// Adds an RTT sample. A sample reported twice, with an acknowledgement and with its feedback,
+    /// only counts once.
     #[inline]
     pub(crate) fn on_sample(&mut self, now: Instant, rtt: Duration) {
         if self.at.replace(now) == Some(now) && self.last == rtt {
@@ -54,7 +53,7 @@ impl RecentRtt {
         self.last = rtt;
     }
 
-    /// The smoothed round trip, or the longest recent sample if that is shorter.
+    /// Returns the smoothed RTT, limited by recent samples.
     #[inline]
     pub(crate) fn bound(&self, srtt: Duration) -> Duration {
         let longest = self.most[0].max(self.most[1]);

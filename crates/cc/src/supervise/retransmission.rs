@@ -1,25 +1,27 @@
-//! A TCP sender's retransmission timeout, for laws as their papers publish them.
+//! A TCP sender's retransmission timeout, for laws as published in their papers.
 //!
-//! QUIC repairs every loss as soon as an acknowledgement shows it, and so has no retransmission
-//! timeout. The papers' senders are TCPs: a *timeout* sets their window to one packet, and what a
-//! *fast retransmit* does is the law's business. This module says when the TCP in a law's place
-//! would time out. It follows that TCP's cumulative acknowledgement in packet numbers:
+//! QUIC repairs each loss as soon as an acknowledgement shows it, so it doesn't need a
+//! retransmission timeout. The papers' senders, however, are TCPs: a *timeout* sets their window to
+//! one packet, whereas the reaction to a *fast retransmit* depends on the law. This module
+//! determines when a TCP sender with this law would time out. For this, it keeps track of TCP's
+//! cumulative acknowledgement in packet numbers:
 //!
 //! - The timer restarts when the cumulative acknowledgement advances (RFC 6298, section 5.3).
-//! - A loss holds it until the repair, the next packet sent, is acknowledged. A lost repair holds
-//!   it until the timeout: these TCPs do not detect the loss of a retransmission.
-//! - With SACK all losses of a window are repaired at once. Without it the first one is; a second
-//!   one of the same window waits for the timeout, as no further fast retransmit is allowed below
-//!   the highest packet sent (RFC 6582, section 3.2, and the simulator's Reno). The window, which
-//!   counts from the cumulative acknowledgement, then lets no packet go.
-//! - Without SACK lost packets keep their places in the window, which counts from the cumulative
-//!   acknowledgement, until that passes them.
-//! - With fewer than four packets in flight three duplicate acknowledgements do not come.
-//! - A timeout sends all again that was in flight. No RTT is measured until that is acknowledged
-//!   (RFC 6298, section 3), and a loss of it waits for the next timeout, which takes twice as long.
+//! - A loss stops the cumulative acknowledgement until its repair, which is the next packet sent,
+//!   is acknowledged. If the repair is lost, it stops until the timeout, because these TCPs don't
+//!   detect the loss of a retransmission.
+//! - With SACK, all losses of a window are repaired at once. Without SACK, only the first one is. A
+//!   second loss in the same window waits for the timeout, because no further fast retransmit is
+//!   allowed below the highest packet sent (RFC 6582, section 3.2, and the simulator's Reno). Until
+//!   then, no packet fits into the window, which counts from the cumulative acknowledgement.
+//! - Without SACK, lost packets also occupy the window until the cumulative acknowledgement passes
+//!   them.
+//! - With fewer than four packets in flight, there can't be three duplicate acknowledgements.
+//! - A timeout retransmits everything in flight. Until this is acknowledged, no RTT is measured
+//!   (RFC 6298, section 3), and another loss waits for the next timeout, which takes twice as long.
 //!
-//! The timer is RFC 6298's with the least timeout of Linux and of the ns-2 simulator, 200 ms. A
-//! timeout is noticed with the next event after it is due.
+//! The timer follows RFC 6298, with the minimum timeout of Linux and of the ns-2 simulator, 200 ms.
+//! A timeout is noticed at the next event after it is due.
 
 use core::ops::RangeInclusive;
 use std::collections::VecDeque;
@@ -27,15 +29,15 @@ use std::collections::VecDeque;
 use crate::base::{Duration, Instant};
 use crate::law::{Acked, Lost, Sent};
 
-/// Least timeout: `TCP_RTO_MIN` of Linux, `minrto_` of ns-2.
+/// Minimum timeout: `TCP_RTO_MIN` of Linux, `minrto_` of ns-2.
 const LEAST: Duration = Duration::from_millis(200);
-/// Longest timeout (RFC 6298, section 2.5).
+/// Maximum timeout (RFC 6298, section 2.5).
 const LONGEST: Duration = Duration::from_secs(60);
 /// Timeout before the first RTT sample (RFC 6298, section 2.1).
 const FIRST: Duration = Duration::from_secs(1);
-/// Duplicate acknowledgements that cause a fast retransmit, and packets that must follow one.
+/// Duplicate acknowledgements that cause a fast retransmit, and packets that must follow a repair.
 const DUPLICATES: u64 = 3;
-/// Repairs that are followed one by one; further ones join the last.
+/// Repairs that are tracked individually; further ones are merged into the last.
 const MOST_REPAIRS: usize = 16;
 
 /// Packet numbers that carry repairs of losses reported together.
@@ -45,7 +47,7 @@ struct Repair {
     lost: bool,
 }
 
-/// See the module.
+/// Tracks when a TCP sender would time out. See the module's documentation.
 #[derive(Clone, Debug)]
 pub(crate) struct RetransmissionTimeout {
     sack: bool,
@@ -53,24 +55,25 @@ pub(crate) struct RetransmissionTimeout {
     rtt: Option<(Duration, Duration)>,
     /// Doublings of the timeout since the last RTT sample.
     backoff: u32,
-    /// When the cumulative acknowledgement advanced last; `None` while nothing is in flight.
+    /// When the cumulative acknowledgement last advanced; `None` while nothing is in flight.
     since: Option<Instant>,
     repairs: VecDeque<Repair>,
-    /// Losses of the running window that no fast retransmit repairs.
+    /// True if losses in the current window aren't repaired by a fast retransmit.
     unrepaired: bool,
-    /// Largest packet number acknowledged, and sent.
+    /// Largest packet numbers acknowledged and sent.
     acked: Option<u64>,
     sent: Option<u64>,
-    /// Packets in flight, and bytes that were lost since the cumulative acknowledgement advanced.
+    /// Packets in flight, and bytes lost since the cumulative acknowledgement advanced.
     flight: u64,
     missing: u64,
-    /// Packets up to here were sent before the last timeout, and packets up to there send them
-    /// again.
+    /// Packets up to the first number were sent before the last timeout, and packets up to the
+    /// second number retransmit them.
     resent: Option<(u64, u64)>,
 }
 
 impl RetransmissionTimeout {
-    /// A sender whose receiver reports losses beyond the first one (`sack`) or does not.
+    /// Creates the state. `sack` is true if the receiver reports all losses instead of only the
+    /// first one.
     pub(crate) fn new(sack: bool) -> Self {
         Self {
             sack,
@@ -87,7 +90,8 @@ impl RetransmissionTimeout {
         }
     }
 
-    /// Packet numbers are kept with packets: see [`PacketState`](crate::law::PacketState).
+    /// Handles sending a packet. The caller stores the number with each packet, see
+    /// [`PacketState`](crate::law::PacketState).
     pub(crate) fn on_sent(&mut self, now: Instant, sent: &Sent) {
         self.sent = self.sent.max(Some(sent.packet_number));
         self.flight = sent.in_flight / sent.bytes.max(1);
@@ -96,12 +100,13 @@ impl RetransmissionTimeout {
         }
     }
 
-    /// True while a loss waits for the timeout and the window lets no packet go.
+    /// Returns true while a loss waits for the timeout and no packet fits into the window.
     pub(crate) fn holds_back(&self) -> bool {
         self.unrepaired && self.repairs.is_empty()
     }
 
-    /// What a window of `bytes` leaves for packets in flight, one packet of `mtu` bytes at least.
+    /// Returns how many bytes may be in flight with a window of `bytes`, at least a packet of `mtu`
+    /// bytes.
     pub(crate) fn leaves(&self, bytes: u64, mtu: u64) -> u64 {
         let left = if self.holds_back() {
             0
@@ -111,7 +116,7 @@ impl RetransmissionTimeout {
         left.max(mtu)
     }
 
-    /// Packets were acknowledged. True: a timeout came before.
+    /// Handles acknowledged packets. Returns true if a timeout occurred before.
     pub(crate) fn on_ack(&mut self, now: Instant, acked: &Acked) -> bool {
         let timeout = self.on_time(now);
         self.confirm_repairs(now, acked);
@@ -125,7 +130,7 @@ impl RetransmissionTimeout {
             }
         }
         if acked.in_flight_before <= acked.bytes {
-            // All is acknowledged.
+            // Everything is acknowledged.
             (self.since, self.unrepaired) = (None, false);
             self.repairs.clear();
         }
@@ -135,8 +140,8 @@ impl RetransmissionTimeout {
         timeout
     }
 
-    /// Packets were lost; the smallest number among them is their `first_state`. True: a fast
-    /// retransmit, the first one of its window.
+    /// Handles lost packets; their `first_state` must contain the smallest number. Returns true if
+    /// this is a fast retransmit, and the first one of its window.
     pub(crate) fn on_loss(&mut self, lost: &Lost, mtu: u64) -> bool {
         let first = lost.first_state.explicit;
         if let Some((before, again)) = self.resent {
@@ -177,7 +182,7 @@ impl RetransmissionTimeout {
         !held
     }
 
-    /// A probe timeout fired, or any other event came. True: a timeout came before.
+    /// Handles a probe timeout or any other event. Returns true if a timeout occurred before.
     pub(crate) fn on_time(&mut self, now: Instant) -> bool {
         let due = self
             .since
@@ -195,7 +200,7 @@ impl RetransmissionTimeout {
         due
     }
 
-    /// True if an acknowledgement up to `largest` is one of new data, not a duplicate.
+    /// Returns true if an acknowledgement up to `largest` covers new data, so it isn't a duplicate.
     pub(crate) fn is_new(&self, largest: u64) -> bool {
         !self.is_held() && self.resent.is_none_or(|(before, _)| largest > before)
     }
@@ -217,9 +222,9 @@ impl RetransmissionTimeout {
         }
     }
 
-    /// Repairs at the front that are known to have arrived let the cumulative acknowledgement
-    /// advance. Losses are reported after the acknowledgement that shows them, so what counts for
-    /// several packets is the acknowledgement before.
+    /// Removes the first repairs that have arrived, which advances the cumulative acknowledgement.
+    /// Because losses are only reported after the acknowledgement that shows them, repairs of
+    /// several packets are judged by the previous acknowledgement.
     fn confirm_repairs(&mut self, now: Instant, acked: &Acked) {
         while let Some(first) = self.repairs.front() {
             let end = *first.numbers.end();

@@ -1,4 +1,5 @@
-//! The frame of every law that follows routers: whose window counts, and what each law is fed.
+//! Frame of every law that follows routers. It decides whose window counts, and passes events to
+//! the laws.
 
 use super::law_set::LawSet;
 use super::path::Path;
@@ -10,10 +11,10 @@ use crate::law::{Acked, Controller, Limits, Lost, PacketState, Sent, UNPACED};
 use crate::metrics::Metrics;
 use crate::signals::{Feedback, Request};
 
-/// A sender of a law that follows routers.
+/// Sender with a law that follows routers.
 ///
-/// The window is the fallback's until a router has answered, while answers stay away, and while a
-/// hop without feedback is the narrow one; it is the law's otherwise.
+/// The fallback controls the window until a router has answered, while routers don't answer, and
+/// while a hop without feedback is the bottleneck. Otherwise, the law does.
 #[derive(Clone, Debug)]
 pub(crate) struct Supervised<L> {
     pub(super) path: Path,
@@ -21,12 +22,12 @@ pub(crate) struct Supervised<L> {
 }
 
 impl<L: LawSet> Supervised<L> {
-    /// `laws` on a path in the state `path`.
+    /// Creates a sender with `laws` on a path in state `path`.
     pub(crate) const fn on(path: Path, laws: L) -> Self {
         Self { path, laws }
     }
 
-    /// True while the routers' feedback steers the window.
+    /// Returns true while the routers' feedback controls the window.
     #[inline]
     pub(super) fn explicit(&self) -> bool {
         self.laws.law().rules(&self.path)

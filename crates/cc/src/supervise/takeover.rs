@@ -1,4 +1,4 @@
-//! From the law to standard control and back.
+//! Switches from the law to standard control and back.
 
 use super::law::{End, ExplicitLaw};
 use super::mode::Change;
@@ -8,7 +8,7 @@ use crate::bottleneck::Finding;
 use crate::law::Acked;
 use crate::signals::Feedback;
 
-/// Feedback for `law`: it says whether routers answer, and then steers.
+/// Passes feedback to `law`, after deciding whether routers answer.
 pub(crate) fn feed(
     law: &mut dyn ExplicitLaw,
     now: Instant,
@@ -21,7 +21,7 @@ pub(crate) fn feed(
     };
     path.note_feedback();
     if law.samples_first() {
-        // The packets that bring this show how long the path is now.
+        // The packets that carry this feedback show the current RTT.
         path.on_rtt(now, acked.rtt);
     }
     if acked.srtt > Duration::ZERO {
@@ -32,7 +32,7 @@ pub(crate) fn feed(
     law.on_feedback(now, path, feedback, acked);
 }
 
-/// Routers begin to answer, or no longer do.
+/// Follows routers that begin or cease to answer.
 pub(super) fn obey(law: &mut dyn ExplicitLaw, now: Instant, path: &mut Path, change: Change) {
     match change {
         Change::Stays => {}
@@ -43,7 +43,7 @@ pub(super) fn obey(law: &mut dyn ExplicitLaw, now: Instant, path: &mut Path, cha
         Change::ToFallback => {
             let srtt = path.rtt();
             let least = path.min_rtt.unwrap_or(srtt);
-            // CUBIC may have the window already.
+            // CUBIC may already control the window.
             if path.hidden.rules() || law.yields() {
                 path.fallback.enter_model(now, least, srtt);
             } else {
@@ -56,7 +56,7 @@ pub(super) fn obey(law: &mut dyn ExplicitLaw, now: Instant, path: &mut Path, cha
     }
 }
 
-/// A hop without feedback has become the narrow one, or is it no longer.
+/// Follows the appearance or disappearance of a hop without feedback that is the bottleneck.
 pub(super) fn follow(law: &mut dyn ExplicitLaw, now: Instant, path: &mut Path, finding: Finding) {
     match finding {
         Finding::Clear => {}

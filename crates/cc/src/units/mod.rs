@@ -1,32 +1,32 @@
-//! Numbers with units, read and shown exactly, in integers.
+//! Numbers with units, parsed and printed exactly as integers.
 //!
-//! [`RATE`], [`TIME`] and [`BYTES`] are the units that all texts share. A place that reads further
-//! names, or rounds in another way, has a [`Units`] of its own.
+//! [`RATE`], [`TIME`] and [`BYTES`] are the units that all texts share. If you need to parse
+//! further names, or to round differently, create your own [`Units`].
 
 #[cfg(test)]
 mod tests;
 
-/// What becomes of a number that is no multiple of the smallest unit, such as `1.5ns`.
+/// Handling of a number that isn't a multiple of the smallest unit, such as `1.5ns`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Round {
-    /// An error.
+    /// Return an error.
     Exact,
-    /// The next smaller multiple.
+    /// Round down to a multiple.
     Down,
-    /// The nearest multiple; a half rounds up.
+    /// Round to the nearest multiple; a half rounds up.
     Nearest,
 }
 
-/// Why a text is no number with a unit.
+/// Reason why a text isn't a number with a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReadError<'a> {
-    /// The text in front of the unit is no decimal number.
+    /// The text before the unit isn't a decimal number.
     #[error("no number")]
     Number,
-    /// The unit, empty if there is none.
+    /// The unit is unknown, or missing if the text is empty.
     #[error("no unit `{0}`")]
     Unit(&'a str),
-    /// The type of the result does not hold the number.
+    /// The number doesn't fit into the type of the result.
     #[error("the number is too large")]
     TooLarge,
     /// The number has a part below the smallest unit.
@@ -34,24 +34,24 @@ pub enum ReadError<'a> {
     Inexact,
 }
 
-/// The texts that stand for a quantity.
+/// Set of units for a quantity.
 ///
-/// Each is a decimal number (`12`, `1.25`, `.5`, `5_000`) and a unit. Spaces may stand around and
-/// between them.
+/// A text consists of a decimal number (`12`, `1.25`, `.5`, `5_000`) and a unit, with optional
+/// spaces around and between these.
 #[derive(Clone, Copy, Debug)]
 pub struct Units {
-    /// Names that [`Self::show`] writes and [`Self::read`] reads, the largest first, each with its
-    /// multiple of the smallest unit: a power of ten.
+    /// Names that [`Self::show`] prints and [`Self::read`] accepts, beginning with the largest.
+    /// Each has its multiple of the smallest unit, which must be a power of ten.
     pub shown: &'static [(&'static str, u64)],
-    /// Further names that [`Self::read`] reads, in any order.
+    /// Further names that [`Self::read`] accepts, in any order.
     pub read: &'static [(&'static str, u64)],
-    /// What a number without a unit counts; `None` if it is an error.
+    /// Multiple of the smallest unit for a number without a unit, or `None` if this is an error.
     pub bare: Option<u64>,
-    /// An ending that any name may have, such as `/s`.
+    /// Optional suffix of any name, such as `/s`.
     pub ending: &'static str,
-    /// True where 0 needs no unit: 0 with any unit or without is 0.
+    /// True if 0 is accepted with any unit or without one.
     pub free_zero: bool,
-    /// What becomes of a part below the smallest unit.
+    /// Handling of a part below the smallest unit.
     pub round: Round,
 }
 
@@ -97,7 +97,7 @@ pub const BYTES: Units = Units {
 };
 
 impl Units {
-    /// These names, and no number without one; exact.
+    /// Creates exact units with these names. A number without a unit is an error.
     pub const fn of(shown: &'static [(&'static str, u64)]) -> Self {
         Self {
             shown,
@@ -109,7 +109,7 @@ impl Units {
         }
     }
 
-    /// Numbers without a unit, in multiples of 1 / `one`; exact.
+    /// Creates units for exact numbers without a unit, in multiples of 1 / `one`.
     pub const fn bare(one: u64) -> Self {
         Self {
             bare: Some(one),
@@ -117,11 +117,11 @@ impl Units {
         }
     }
 
-    /// The quantity in its smallest unit.
+    /// Parses a quantity, and returns it in its smallest unit.
     ///
     /// # Errors
-    /// The first of: an unknown unit, no number, a part below the smallest unit, a number above the
-    /// type's largest.
+    /// Returns the first of these: an unknown unit, not a number, a part below the smallest unit,
+    /// or a number that exceeds the type's maximum.
     pub fn read<'a, T: TryFrom<u128>>(&self, text: &'a str) -> Result<T, ReadError<'a>> {
         let text = text.trim();
         let end = text.find(|c: char| !matches!(c, '0'..='9' | '.' | '_'));
@@ -135,8 +135,8 @@ impl Units {
         T::try_from(units).map_err(|_| ReadError::TooLarge)
     }
 
-    /// The text that [`Self::read`] reads as `value`: in the largest unit that is not above it,
-    /// without needless zeros.
+    /// Returns the text that [`Self::read`] parses as `value`. It uses the largest unit that
+    /// doesn't exceed the value, without trailing zeros.
     pub fn show(&self, value: u64) -> String {
         let fits = self.shown.iter().find(|(_, one)| *one <= value);
         let bare = ("", self.bare.unwrap_or(1));
@@ -145,7 +145,7 @@ impl Units {
         format!("{}{name}", show_decimal(value, digits))
     }
 
-    /// How many of the smallest unit one `unit` has.
+    /// Returns the multiple of the smallest unit for `unit`.
     fn one(&self, unit: &str) -> Option<u64> {
         if unit.is_empty() {
             return self.bare;
@@ -156,7 +156,7 @@ impl Units {
     }
 }
 
-/// `number` × `one`.
+/// Returns `number` × `one`.
 fn scaled(number: &str, one: u128, round: Round) -> Result<u128, ReadError<'static>> {
     let digits = |part: &str| -> Vec<u128> {
         let digits = part.chars().filter_map(|c| c.to_digit(10));
@@ -167,8 +167,8 @@ fn scaled(number: &str, one: u128, round: Round) -> Result<u128, ReadError<'stat
     if fraction.contains('.') || whole.is_empty() && parts.is_empty() {
         return Err(ReadError::Number);
     }
-    // 0.abc · one = (a · one + (b · one + c · one / 10) / 10) / 10, and rounding each quotient down
-    // rounds the whole down.
+    // 0.abc · one = (a · one + (b · one + c · one / 10) / 10) / 10. Rounding down each quotient
+    // also rounds down the total.
     let (mut below, mut rest, mut exact) = (0, 0, true);
     for digit in parts.into_iter().rev() {
         let sum = digit * one + below;
@@ -186,7 +186,7 @@ fn scaled(number: &str, one: u128, round: Round) -> Result<u128, ReadError<'stat
     scaled.ok_or(ReadError::TooLarge)
 }
 
-/// `value` × 10^-`digits` without needless zeros.
+/// Returns `value` × 10^-`digits` without trailing zeros.
 pub fn show_decimal(value: u64, digits: u32) -> String {
     let scale = 10u64.saturating_pow(digits);
     let (whole, fraction) = (value / scale, value % scale);

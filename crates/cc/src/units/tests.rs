@@ -1,4 +1,4 @@
-//! Texts with known values, and that what is shown reads back.
+//! Tests with known values, and of parsing printed values.
 
 use proptest::prelude::*;
 
@@ -115,7 +115,7 @@ proptest! {
         }
     }
 
-    /// Against one product of wide integers.
+    /// Compares with a single product of wide integers.
     #[test]
     fn fractions_are_exact(whole in 0u64..1 << 40, nanos in 0u64..SECOND, one in 1u64..1 << 40) {
         let text = format!("{whole}.{nanos:09}");
@@ -129,7 +129,8 @@ proptest! {
         prop_assert_eq!(units(Round::Exact).read(&text), expected);
     }
 
-    /// Any text, most of them close to a quantity: no panic, and what reads is shown and read.
+    /// Any text, usually similar to a quantity, must not panic, and what is parsed must survive
+    /// printing and parsing.
     #[test]
     fn any_text_is_an_error_or_a_value(
         text in prop_oneof![

@@ -1,10 +1,10 @@
-//! A granted start is limited by what the first packets show, under either law.
+//! The first packets limit a granted start with either law.
 
 use super::*;
 
 const MTU_BYTES: u64 = MTU as u64;
 
-/// The first ten packets left, and the first of them came back without any router's feedback.
+/// Sends the first ten packets, of which the first returns without any router's feedback.
 fn asked() -> (QuickStart<AutoSender>, QuickStartRequest) {
     let mut sender = started();
     let request = question(&mut sender, Instant::ZERO, 0);
@@ -14,8 +14,8 @@ fn asked() -> (QuickStart<AutoSender>, QuickStartRequest) {
     (sender, request)
 }
 
-/// The answer comes before any router's header: until enough of the first packets have arrived to
-/// measure what the path carries, a grant is at most a first window.
+/// The answer arrives before any router's header. Until enough of the first packets have arrived to
+/// measure the path's capacity, a grant is limited to an initial window.
 #[test]
 fn a_grant_that_no_router_steers_waits_for_the_first_packets() {
     let (mut sender, request) = asked();
@@ -33,7 +33,7 @@ fn a_grant_that_no_router_steers_waits_for_the_first_packets() {
         sender.pacing_rate()
     );
 
-    // They come 1 ms apart: 1.2 MB/s, 120 kB in a round trip, and seven eighths of it.
+    // They arrive 1 ms apart: 1.2 MB/s, 120 kB per round trip, and seven eighths of this.
     for n in 1..10 {
         let mut ack = acked(n, MTU_BYTES, RTT + ms(n));
         (ack.min_rtt, ack.srtt) = (RTT, RTT);
@@ -44,7 +44,7 @@ fn a_grant_that_no_router_steers_waits_for_the_first_packets() {
     assert!((95_000..=125_000).contains(&window), "{window}");
 }
 
-/// Where they come all at once the grant is used.
+/// If all of them arrive at once, the grant is used.
 #[test]
 fn first_packets_that_come_at_once_bound_no_grant() {
     let (mut sender, request) = asked();
@@ -60,7 +60,7 @@ fn first_packets_that_come_at_once_bound_no_grant() {
     assert!(sender.window() > 900_000, "{}", sender.window());
 }
 
-/// Most of them are lost: nothing of the grant is sent.
+/// Most of them are lost, so none of the grant is sent.
 #[test]
 fn a_grant_that_no_router_steers_ends_with_the_loss_of_the_first_packets() {
     let (mut sender, request) = asked();
@@ -80,8 +80,8 @@ fn a_grant_that_no_router_steers_ends_with_the_loss_of_the_first_packets() {
     );
 }
 
-/// XCP's routers answer, and eight of the first ten packets are lost: their grants, or what they
-/// leave, are used as in a slow start.
+/// XCP routers answer, and eight of the first ten packets are lost. Their grants, or what they
+/// leave, are used as in slow start.
 #[test]
 fn after_most_first_packets_were_lost_the_window_grows_as_in_a_slow_start() {
     let mut law = AutoSender::new(Instant::ZERO, MTU, None, FallbackLaw::Cubic);
@@ -100,7 +100,7 @@ fn after_most_first_packets_were_lost_the_window_grows_as_in_a_slow_start() {
 
     let (mut number, mut window) = (12, law.window());
     for _ in 0..4 {
-        // What is paced arrives as it was sent, so it shows no hop.
+        // Paced packets arrive as they were sent, so they don't show a hop.
         let packets = window / MTU_BYTES;
         for n in 0..packets {
             number += 1;

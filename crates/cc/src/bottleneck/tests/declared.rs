@@ -1,8 +1,8 @@
-//! Loss that routers declare.
+//! Tests of loss that routers declare.
 
 use super::*;
 
-/// A path that loses 30 %, which its routers declare.
+/// Creates a path with 30 % of loss, which its routers declare.
 fn losing(window: u64, seed: u64) -> Path {
     let mut path = Path::new(window, seed);
     path.loss = 300_000;
@@ -10,7 +10,7 @@ fn losing(window: u64, seed: u64) -> Path {
     path
 }
 
-/// A third of a record of 96 packets is lost often enough by chance alone where 30 % are lost.
+/// At 30 % of loss, a record of 96 packets often loses a third by chance.
 #[test]
 fn loss_that_routers_declare_is_attested_before_it_can_look_like_a_flood() {
     let mut misjudged = 0;
@@ -21,7 +21,7 @@ fn loss_that_routers_declare_is_attested_before_it_can_look_like_a_flood() {
         misjudged += u32::from(path.appeared.is_some());
     }
     assert!(misjudged <= 1, "{misjudged}");
-    // A declaration of 30 % does not hide a hop that drops a third, or two.
+    // Declaring 30 % doesn't conceal a hop that drops one or two thirds.
     for capacity in [1300, 600] {
         let mut path = Path::new(2000, 5);
         path.watch.declare(300_000, RTT);
@@ -31,7 +31,7 @@ fn loss_that_routers_declare_is_attested_before_it_can_look_like_a_flood() {
     }
 }
 
-/// Where 30 % are lost, a record of 1024 packets often has 2 % more by chance.
+/// At 30 % of loss, a record of 1024 packets often exceeds this by 2 % by chance.
 #[test]
 fn what_is_declared_and_attested_begins_no_further_trials_by_chance() {
     let mut tried = 0;
@@ -46,7 +46,7 @@ fn what_is_declared_and_attested_begins_no_further_trials_by_chance() {
     assert!(tried <= 40, "of 2000 round trips {tried} were under trial");
 }
 
-/// Losses about an announced overload do not count, nor does what arrives then.
+/// Neither losses nor arrivals count around an announced overload.
 #[test]
 fn what_arrives_beside_announced_losses_lowers_no_attestation() {
     let mut path = losing(2000, 1);
@@ -65,7 +65,8 @@ fn what_arrives_beside_announced_losses_lowers_no_attestation() {
     );
 }
 
-/// A hop that passes less than is sent is found, whatever is declared, also next to random loss.
+/// A hop that forwards less than is sent is found regardless of declarations, even among random
+/// losses.
 #[test]
 fn a_declaration_hides_no_hop_from_a_window_that_grows() {
     for (capacity, loss) in [(100, 0), (450, 0), (2000, 0), (3000, 0), (1000, 200_000)] {
@@ -90,7 +91,7 @@ fn declared_loss_is_no_reason_for_a_trial_and_a_forged_class_hides_no_hop() {
         path.run_round();
         assert_eq!(path.watch.pace(), None);
     }
-    // All is declared to be random; beyond a tenth that counts only once it is attested.
+    // All loss is declared to be random. However, beyond a tenth it only counts once attested.
     let mut path = Path::new(300, 5);
     path.watch.declare(1_000_000, RTT);
     path.capacity = 150;
@@ -98,8 +99,8 @@ fn declared_loss_is_no_reason_for_a_trial_and_a_forged_class_hides_no_hop() {
     assert!(path.watch.rules(), "{:?} {}", path.appeared, path.gone);
 }
 
-/// Losses behind long delays, as they occur by chance where one acknowledgement reports a burst, do
-/// not count as a queue's while the loss is at most the declared one.
+/// Losses after long delays can occur by chance if a single acknowledgement reports a burst. They
+/// don't indicate a queue while the loss is at most the declared loss.
 #[test]
 fn losses_as_declared_that_lean_to_long_delays_are_no_queue() {
     for declared in [0, 300_000] {
@@ -112,7 +113,7 @@ fn losses_as_declared_that_lean_to_long_delays_are_no_queue() {
             let long = n / 20 % 2 == 0;
             let mut ack = acked(number, MTU, RTT + ms(if long { 3 } else { 0 }));
             ack.min_rtt = RTT;
-            // Of ten packets four are lost behind a long delay, and two behind a short one.
+            // Of ten packets, four are lost after a long delay, and two after a short one.
             let lost_here = n % 10 < if long { 4 } else { 2 };
             let finding = if lost_here {
                 watch.on_loss(now, &lost(number, number + 100, RTT), ms(200), 100 * MTU)
@@ -125,7 +126,8 @@ fn losses_as_declared_that_lean_to_long_delays_are_no_queue() {
     }
 }
 
-/// A trial of few packets takes dozens of round trips: growth is waited for, and not for ever.
+/// Because a trial with few packets takes dozens of round trips, it waits for growth, but not
+/// forever.
 #[test]
 fn declared_losses_of_few_packets_wait_for_growth_before_a_trial() {
     let mut path = losing(20, 3);
@@ -138,7 +140,7 @@ fn declared_losses_of_few_packets_wait_for_growth_before_a_trial() {
         path.watch.pace().is_some()
     });
     assert!(tried);
-    // More than is declared is tried at once.
+    // Loss above the declared loss leads to a trial immediately.
     let mut path = Path::new(20, 3);
     path.loss = 600_000;
     path.watch.declare(300_000, RTT);

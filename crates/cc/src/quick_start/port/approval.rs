@@ -1,13 +1,14 @@
-//! How much a router approves (RFC 4782 §3.3 and appendix D).
+//! Rate that a router approves (RFC 4782 §3.3 and appendix D).
 //!
-//! The RFC's two limits, on what is in use when a request is looked at and on what is approved in
-//! all, are the same share here, as in ns-2.
+//! As in ns-2, the RFC's two limits have the same share: on the rate in use when a request is
+//! examined, and on the total approved rate.
 
 use crate::base::arith::mul_div;
 use crate::quick_start::params::SHARE;
 
-/// The rate that is approved of `asked`, with `used` used at the busiest time lately and `pending`
-/// approved but not seen yet; all in bytes per second. 0: none.
+/// Returns the approved rate for a request of `asked`, or 0. `used` is the rate used at the busiest
+/// recent time, and `pending` has been approved but not seen yet. All rates are in bytes per
+/// second.
 pub(crate) fn approve(capacity: u64, used: u64, pending: u64, asked: u64) -> u64 {
     let taken = used.saturating_add(pending);
     asked.min(mul_div(capacity, SHARE.0, SHARE.1).saturating_sub(taken))
@@ -19,17 +20,17 @@ mod tests {
 
     use super::*;
 
-    /// The rate of RFC 4782's code N in bits per second (§3.1).
+    /// Returns the rate of RFC 4782's code N in bits per second (§3.1).
     fn rate(n: u32) -> u64 {
         if n == 0 { 0 } else { 40_000 << n }
     }
 
-    /// The largest code whose rate is not above `bits`.
+    /// Returns the largest code whose rate is at most `bits`.
     fn down(bits: u64) -> u32 {
         (0..=15).rev().find(|&n| rate(n) <= bits).unwrap_or(0)
     }
 
-    /// The least code whose rate is not below `bits`, or the largest.
+    /// Returns the smallest code whose rate is at least `bits`, or the largest code.
     fn up(bits: u64) -> u32 {
         (0..=15).find(|&n| rate(n) >= bits).unwrap_or(15)
     }
@@ -49,8 +50,8 @@ mod tests {
         }
     }
 
-    /// Capacity, share of it in use, bits per second approved lately, code asked for, code
-    /// approved.
+    /// The values are capacity, percentage in use, bits per second approved recently, requested
+    /// code, and approved code.
     #[test]
     fn known_answers() {
         for (capacity, percent, recent, asked, approved) in [

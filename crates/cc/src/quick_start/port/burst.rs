@@ -1,24 +1,23 @@
-//! Flows that begin together at a port: the first is granted all that is free and gives back what
-//! exceeds its share a round trip later; the others then get theirs of it.
+//! Flows that begin together at a port. The first is granted all that is free, and gives back what
+//! exceeds its share a round trip later. The others then get their shares.
 
 use crate::base::ablate::{Mechanism, without};
 use crate::base::arith::{nanos, ns_since};
 use crate::base::{Duration, Instant};
 use crate::quick_start::params::{SAMPLE, UNKNOWN_RTT};
 
-/// Round trips after the first grant until the returned rate is dealt out.
+/// Round trips after the first grant for which returned rate is dealt out.
 const ROUNDS: u32 = 4;
 
-/// The latest flows that begin together.
+/// The latest flows that began together.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Burst {
-    /// Time of the first grant, and the rate that was free, in bytes per second.
+    /// Time of the first grant, and the rate that was free at that time in bytes per second.
     at: Instant,
     of: u64,
     lasts: Duration,
     given_back: bool,
-    /// When the first of the latest questions arrived, and the rate used before it, in bytes per
-    /// second.
+    /// Time of the first of the latest questions, and the rate used before it in bytes per second.
     asked: Option<(Instant, u64)>,
 }
 
@@ -33,8 +32,9 @@ impl Burst {
         }
     }
 
-    /// A question arrived while `used` bytes per second are used. It may wait in a queue while the
-    /// first windows of the asking flows arrive, which do not count as used next to their grants.
+    /// Handles a question that arrived while `used` bytes per second are in use. It may wait in a
+    /// queue while the first windows of the asking flows arrive, which must not count in addition
+    /// to their grants.
     pub(super) fn on_question(&mut self, now: Instant, used: u64) {
         self.asked = self.asked_lately(now).or(Some((now, used)));
     }
@@ -44,7 +44,7 @@ impl Burst {
             .filter(|&(at, _)| ns_since(now, at) < nanos(SAMPLE))
     }
 
-    /// The rate used before the asking flows came, where `used` bytes per second are used.
+    /// Returns the rate used before the asking flows arrived, given the current usage of `used`.
     pub(super) fn used_before(&self, now: Instant, used: u64) -> u64 {
         let lately = self.asked_lately(now);
         lately.map_or(used, |(_, before)| before.min(used))
@@ -54,7 +54,7 @@ impl Burst {
         ns_since(now, self.at) < nanos(self.lasts)
     }
 
-    /// A flow with a round-trip time of `rtt` got a grant out of `free` bytes per second.
+    /// Handles a grant from `free` bytes per second to a flow with an RTT of `rtt`.
     pub(super) fn on_grant(&mut self, now: Instant, free: u64, rtt: Option<Duration>) {
         if !self.lasts(now) {
             *self = Self {
@@ -67,13 +67,13 @@ impl Burst {
         }
     }
 
-    /// A flow with a grant at `at` gives part of it back.
+    /// Handles a flow with a grant at `at` that gives part of it back.
     pub(super) fn on_given_back(&mut self, at: Instant) {
         self.given_back |= at == self.at;
     }
 
-    /// The time since which flows belong to it, and the rate that they share, in bytes per second.
-    /// `None`: nothing.
+    /// Returns the time since which flows share a start, and the rate in bytes per second that they
+    /// share, or `None` if nothing was given back.
     pub(super) fn given_back(&self, now: Instant) -> Option<(Instant, u64)> {
         let shared = self.given_back && self.lasts(now) && !without(Mechanism::Burst);
         shared.then_some((self.at, self.of))

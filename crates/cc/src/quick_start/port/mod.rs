@@ -1,4 +1,4 @@
-//! The router's part, next to the law of a port.
+//! The router's part, which wraps the law of a port.
 
 mod approval;
 mod burst;
@@ -38,15 +38,15 @@ pub struct QuickStartLink<L> {
     kept: GrantUtilization,
     random: u64,
     metrics: GrantMetrics,
-    /// Until then packets are only counted: no grant is remembered, no sample of the usage ends.
+    /// Until this time, packets are only counted: no grant is remembered, and no usage sample ends.
     calm_until: Instant,
-    /// Reports include requests before there was one.
+    /// True if reports include grants even before the first request.
     alone: bool,
 }
 
 impl<L: LinkController> QuickStartLink<L> {
-    /// The same next to a law with reports of its own: they include requests only after the first
-    /// one.
+    /// Creates a port like [`new`](Self::new), whose law has reports of its own. They only include
+    /// grants after the first request.
     pub fn with_law(now: Instant, bytes_per_second: u64, seed: u64, law: L) -> Self {
         Self {
             alone: false,
@@ -54,7 +54,8 @@ impl<L: LinkController> QuickStartLink<L> {
         }
     }
 
-    /// A port that starts at `now` and sends `bytes_per_second`. `seed` draws nonces.
+    /// Creates a port at time `now` with a capacity of `bytes_per_second`. `seed` determines
+    /// nonces.
     pub fn new(now: Instant, bytes_per_second: u64, seed: u64, law: L) -> Self {
         Self {
             law,
@@ -72,8 +73,7 @@ impl<L: LinkController> QuickStartLink<L> {
         }
     }
 
-    /// Answers a request of flow `flow`. A request that was denied on its way counts and costs
-    /// nothing here.
+    /// Answers a request of flow `flow`. If another hop has already denied it, it is only counted.
     fn answer(&mut self, now: Instant, flow: u32, asked: &QuickStartCarried) -> Answer {
         self.metrics.requests += 1;
         if asked.rate == 0 {
@@ -110,13 +110,13 @@ impl<L: LinkController> QuickStartLink<L> {
         let free = approve(self.capacity, used, counting, u64::MAX);
         let credit = self.credit();
         let dealt = self.burst.given_back(now);
-        // It has a share of the rate that another flow gives back.
+        // True if the flow has a share of the rate that another flow gave back.
         let shared = dealt.is_some_and(|(since, _)| self.waiting.has(flow, since));
         answer.approved = match dealt {
             None => free.min(wanted),
             Some(left) => self.share_given_back(flow, left, free).min(wanted),
         };
-        // A dealt-out rate is an equal share already.
+        // A rate that is dealt out is already an equal share.
         if dealt.is_none()
             && let Some(own) = self.credit_of(credit, most, asked)
         {
@@ -125,7 +125,7 @@ impl<L: LinkController> QuickStartLink<L> {
         self.waiting.add(now, flow, wanted - answer.approved);
         if answer.approved > 0 {
             self.metrics.granted += 1;
-            // The rate that flows which ask together share.
+            // Rate shared by flows that ask together.
             let before = self.burst.used_before(now, used);
             let of = approve(self.capacity, before, counting, u64::MAX);
             if free >= answer.approved {
@@ -140,7 +140,7 @@ impl<L: LinkController> QuickStartLink<L> {
                 rate: answer.approved,
                 reported,
                 of: dealt.map_or(of.max(credit), |_| u64::MAX),
-                // A grant on credit is not repeated.
+                // A grant on credit isn't repeated.
                 repeats: match dealt.is_none() && free < answer.approved {
                     true => REPEATS,
                     false => repeats,
@@ -160,9 +160,9 @@ impl<L: LinkController> QuickStartLink<L> {
         Answer::QuickStart(answer)
     }
 
-    /// Forgets the grant of `flow`, which requests a total and not an increase. Returns how often
-    /// its answer seems to have been lost: a lost answer brings the same question again, and does
-    /// not count against the source.
+    /// Discards the previous grant of `flow`, because it requests a total instead of an increase.
+    /// Returns how often its answer seems to have been lost, in which case the same question is
+    /// repeated and doesn't count against the source.
     fn forget_before(&mut self, now: Instant, flow: u32) -> u32 {
         let Some((before, soon)) = self.pending.take(now, flow) else {
             return 0;
@@ -183,8 +183,8 @@ impl<L: LinkController> QuickStartLink<L> {
         if again { before.repeats + 1 } else { 0 }
     }
 
-    /// Flow `flow` asks whether it may keep its grant. Without a record of the grant the question
-    /// is left alone, and the flow keeps it.
+    /// Answers flow `flow`, which asks whether it may keep its grant. If the grant isn't known
+    /// here, the question passes unchanged, and the flow keeps it.
     fn answer_keeper(&mut self, now: Instant, flow: u32, asked: &QuickStartCarried) -> Answer {
         if asked.rate == 0 || !self.sources.admit(now, asked.source) {
             return Answer::None;
@@ -193,7 +193,7 @@ impl<L: LinkController> QuickStartLink<L> {
             return Answer::None;
         };
         let mut approved = asked.rate;
-        // Others count by the rate that they requested, and an equal share each at most.
+        // Other flows count with the rate that they requested, up to an equal share.
         let rtt = asked.rtt.map(|rtt| self.pending.believed(rtt));
         let until = grant.at + rtt.unwrap_or_default() / TOGETHER;
         let (others, unmet) = self.waiting.others(flow, grant.at, until);
@@ -211,8 +211,8 @@ impl<L: LinkController> QuickStartLink<L> {
         })
     }
 
-    /// The rate of a flow while `of` is dealt out among those that asked at `since` or later: an
-    /// equal share if it is one of them, else the `free` rate.
+    /// Returns the rate for a flow while `of` is dealt out among flows that have asked since
+    /// `since`: an equal share if the flow is one of them, or what remains of the `free` rate.
     fn share_given_back(&self, flow: u32, (since, of): (Instant, u64), free: u64) -> u64 {
         if !self.waiting.has(flow, since) {
             return free.saturating_sub(of);
@@ -221,15 +221,15 @@ impl<L: LinkController> QuickStartLink<L> {
         approve(self.capacity, 0, self.pending.counting(), of / (others + 1))
     }
 
-    /// The rate that new flows may have together although all is in use, in bytes per second.
+    /// Returns the rate in bytes per second that new flows may have together even if all is in use.
     fn credit(&self) -> u64 {
         let most = mul_div(self.capacity, self.law.room_percent(), 100);
         most.saturating_sub(self.pending.counting())
     }
 
-    /// Half of the `credit` that is left, where it helps a source that may have `most`. Nothing is
-    /// granted on credit to a source that leaves its grants unused, or to a flight that would
-    /// arrive too late.
+    /// Returns half of the remaining `credit` if this helps a source that may have at most `most`.
+    /// Nothing is granted on credit to a source that leaves its grants unused, or to a flight that
+    /// would arrive too late.
     fn credit_of(&self, credit: u64, most: u64, asked: &QuickStartCarried) -> Option<u64> {
         let own = (credit / 2).min(most);
         let rtt = asked.rtt.filter(|rtt| self.pending.is_plausible(*rtt))?;
@@ -237,7 +237,6 @@ impl<L: LinkController> QuickStartLink<L> {
         (worth >= CREDIT_BYTES).then_some(own)
     }
 
-    /// Ends grants whose time is over.
     #[inline]
     fn settle(&mut self, now: Instant) {
         if self.pending.is_due(now) {
@@ -268,7 +267,6 @@ impl<L: LinkController> QuickStartLink<L> {
         }
     }
 
-    /// A packet, or a run of them, came.
     #[inline]
     fn count(&mut self, now: Instant, arrival: &Arrival) {
         if now < self.calm_until {
@@ -278,8 +276,8 @@ impl<L: LinkController> QuickStartLink<L> {
         }
     }
 
-    /// The same, with the changes by time or a grant. It is a separate function so that the code
-    /// for each packet stays small.
+    /// Counts packets and handles changes that are due. It is a separate function so that the code
+    /// for each packet remains small.
     #[inline(never)]
     fn count_and_look(&mut self, now: Instant, arrival: &Arrival) {
         self.settle(now);
@@ -292,7 +290,7 @@ impl<L: LinkController> QuickStartLink<L> {
         }
     }
 
-    /// A question for a starting rate came; it may wait before it is answered.
+    /// Notes a question for a starting rate, which may wait in a queue before it is answered.
     #[inline]
     fn note_question(&mut self, now: Instant, arrival: &Arrival) {
         if let Carried::QuickStart(asked) = arrival.carried
@@ -304,8 +302,8 @@ impl<L: LinkController> QuickStartLink<L> {
         }
     }
 
-    /// `Some`: a granted flight begins with this packet; the rate of the grant that was reported to
-    /// the law. A question is not part of a flight.
+    /// If a granted flight begins with this packet, returns the rate of its grant that was reported
+    /// to the law. Questions aren't part of a flight.
     fn begun(&mut self, now: Instant, arrival: &Arrival) -> Option<u64> {
         match arrival.carried {
             Carried::QuickStart(_) => None,
@@ -316,7 +314,7 @@ impl<L: LinkController> QuickStartLink<L> {
         }
     }
 
-    /// The next number of a sequence (SplitMix64).
+    /// Returns the next number of a sequence (SplitMix64).
     fn draw(&mut self) -> u64 {
         self.random = self.random.wrapping_add(0x9E37_79B9_7F4A_7C15);
         scramble(self.random)
@@ -347,7 +345,7 @@ impl<L: LinkController> LinkController for QuickStartLink<L> {
         self.law.on_arrivals(now, run, packets, queue);
     }
 
-    /// The law's link shrinks by the bytes of the grant, so for the law the grant is over.
+    /// Ends the flow's grant for the law, because its link already shrinks by these bytes.
     #[inline]
     fn on_unheard(&mut self, now: Instant, arrival: &Arrival) {
         self.note_question(now, arrival);

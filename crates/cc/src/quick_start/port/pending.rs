@@ -1,4 +1,4 @@
-//! Grants whose traffic has not arrived yet, or has only just arrived.
+//! Grants whose traffic hasn't arrived yet, or has only just arrived.
 //!
 //! ```text
 //!   request ───── flight expected ──────────── counts no longer ───── over
@@ -7,15 +7,15 @@
 //!                                a packet      first packet
 //! ```
 //!
-//! Half an RTT after the flight's first packet the port compares the bytes that arrived with the
-//! grant. If they are less than an eighth of it, the flow goes on without its grant, which counts
-//! no longer.
+//! Half an RTT after the flight's first packet, the port compares the bytes that have arrived with
+//! the grant. If they are less than an eighth of it, the flow continues without its grant, which no
+//! longer counts.
 //!
-//! The grant is forgotten after six RTTs. Until then the flow may ask again as if for the first
-//! time: the answer may have been lost.
+//! The grant is forgotten after six RTTs. Until then, the flow may repeat its question as if for
+//! the first time, because the answer may have been lost.
 //!
-//! The request states the RTT. The port believes at most a second, or twice the mean RTT of the
-//! flights so far, if that is more.
+//! Requests state the RTT. The port accepts at most a second, or twice the mean RTT of the flights
+//! so far, whichever is larger.
 
 use crate::base::arith::{mul_div, nanos, ns_since};
 use crate::base::flow_table::FlowTable;
@@ -26,62 +26,62 @@ use crate::quick_start::params::{
     MEMORY_RTTS, PATIENCE_RTTS, REPEAT_TIME, SHOWN_PART, TRUSTED_RTT, UNKNOWN_RTT, WAYS,
 };
 
-/// Rates of a grant, in bytes per second.
+/// Rates of a grant in bytes per second.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Granting {
-    /// The granted rate.
     pub(super) rate: u64,
-    /// The part of it that was reported to the port's law.
+    /// Part of the rate that was reported to the port's law.
     pub(super) reported: u64,
-    /// The rate that it was taken from.
+    /// Rate from which it was taken.
     pub(super) of: u64,
     /// How often the flow's answer was lost before.
     pub(super) repeats: u32,
 }
 
-/// A flow's grant.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Grant {
     flow: u32,
     source: u32,
-    /// Bytes per second, and the part of it that was reported to the port's law.
+    /// The granted rate in bytes per second, and the part of it that was reported to the port's
+    /// law.
     pub(super) rate: u64,
     pub(super) reported: u64,
-    /// The rate that could be granted then, in bytes per second.
+    /// The rate in bytes per second that could be granted at that time.
     pub(super) of: u64,
     pub(super) at: Instant,
     repeats: u32,
-    /// The believed RTT of the request.
+    /// RTT stated in the request.
     rtt: Duration,
-    /// The first packet that can be of the granted flight, and the bytes within a round trip from
-    /// there on.
+    /// Arrival of the first packet that can belong to the granted flight, and the bytes within a
+    /// round trip from then on.
     first: Option<Instant>,
     bytes: u64,
-    /// When to see whether they are those of a granted flight. `None`: that is settled.
+    /// Time at which to check whether they are a granted flight; `None` after that.
     look_at: Option<Instant>,
     /// Bytes that arrived before the flight could be expected.
     early: u64,
-    /// Counts as approved.
+    /// True while it counts as approved.
     counts: bool,
-    /// An unused grant counts no longer from then on.
+    /// Time after which an unused grant no longer counts.
     patience: Instant,
     counts_until: Instant,
     until: Instant,
-    /// [`settle`](Pending::settle) has reported its use: nothing in time, or all that arrived.
+    /// True if [`settle`](Pending::settle) has reported its use, either because it wasn't used in
+    /// time or with all arrivals.
     judged: bool,
-    /// `until` has passed: later packets are not part of its flight.
+    /// True if `until` has passed, so that later packets aren't part of its flight.
     is_over: bool,
-    /// A flow that asks again before then may have lost the answer.
+    /// If a flow asks again before this time, the answer may have been lost.
     asks_until: Instant,
 }
 
 impl Grant {
-    /// Approved, and none of it has arrived.
+    /// Returns true if the grant counts and none of it has arrived.
     const fn is_outstanding(&self) -> bool {
         self.counts && self.first.is_none()
     }
 
-    /// The next change without a packet.
+    /// Returns the time of the next change that happens without a packet.
     fn next(&self) -> Instant {
         match (self.counts, self.first) {
             (false, _) if self.is_over => self.asks_until,
@@ -94,8 +94,8 @@ impl Grant {
         }
     }
 
-    /// Compares, once and when it is time, the bytes since its first packet with the grant. `Some`:
-    /// they are less than an eighth; the time of the first packet.
+    /// Compares the bytes since the first packet with the grant, once and not before it's time.
+    /// Returns the time of the first packet if they are less than an eighth of what is expected.
     fn look(&mut self, now: Instant) -> Option<Instant> {
         let first = self.first?;
         self.look_at.take_if(|at| now >= *at)?;
@@ -104,7 +104,7 @@ impl Grant {
         (self.bytes < expected / SHOWN_PART).then_some(first)
     }
 
-    /// The use of the grant so far, at the believed RTT.
+    /// Returns the use of the grant so far, at the stated RTT.
     fn settled(&self) -> Settled {
         Settled {
             source: self.source,
@@ -117,33 +117,33 @@ impl Grant {
     }
 }
 
-/// The use of a grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Settled {
     pub(crate) source: u32,
-    /// The granted and the used rate, in bytes per second.
+    /// Granted and used rate in bytes per second.
     pub(crate) granted: u64,
     pub(crate) shown: u64,
-    /// `Some`: it was outstanding until now. The rate reported to the law, in bytes per second.
+    /// If it was outstanding until now, the rate reported to the law in bytes per second.
     pub(crate) outstanding: Option<u64>,
-    /// Its use was reported before.
+    /// True if its use has been reported before.
     pub(crate) judged: bool,
     /// How often the flow's answer was lost before.
     pub(crate) repeats: u32,
 }
 
-/// A bounded table of grants, a few places for each hash of a flow.
+/// Table of grants with a fixed size and a few places for each hash of a flow.
 #[derive(Debug)]
 pub(crate) struct Pending {
     grants: FlowTable<Option<Grant>, { GRANTS / WAYS }, WAYS, 16>,
     /// Places in use.
     used: usize,
-    /// Rates of those that count, and of those whose traffic has not arrived; in bytes per second.
+    /// Total rates of grants that count, and of those whose traffic hasn't arrived, in bytes per
+    /// second.
     counting: u64,
     outstanding: u64,
-    /// The next change without a packet.
+    /// Time of the next change that happens without a packet.
     next: Instant,
-    /// Mean of the RTTs that flights have shown; 0: none yet.
+    /// Mean RTT of flights, or 0 if there weren't any.
     mean_ns: u64,
 }
 
@@ -159,7 +159,8 @@ impl Pending {
         }
     }
 
-    /// The place for a grant to `flow`: a free one, or one that counts no longer.
+    /// Returns a place for a grant to `flow`, either a free one or that of a grant that no longer
+    /// counts.
     fn place(&mut self, flow: u32) -> Option<&mut Option<Grant>> {
         let rank = |place: &Option<Grant>| match place {
             None => 0,
@@ -171,23 +172,23 @@ impl Pending {
         best.filter(|place| rank(place) < 2)
     }
 
-    /// True if a grant to `flow` can be remembered.
+    /// Returns true if there is a place for a grant to `flow`.
     pub(crate) fn has_room(&mut self, flow: u32) -> bool {
         self.place(flow).is_some()
     }
 
-    /// The longest RTT that is believed.
+    /// Returns the longest RTT that is accepted.
     fn most_rtt(&self) -> Duration {
         TRUSTED_RTT.max(Duration::from_nanos(self.mean_ns.saturating_mul(2)))
     }
 
-    /// The believed part of the stated RTT `rtt`.
+    /// Limits a stated RTT to what is accepted.
     pub(crate) fn believed(&self, rtt: Duration) -> Duration {
         rtt.min(self.most_rtt())
     }
 
-    /// True if a flight over a round trip of `rtt` arrives while its grant counts, by the RTTs of
-    /// earlier flights. A request states the upper end of an octave.
+    /// Returns true if a flight with an RTT of `rtt` will arrive while its grant counts, judging by
+    /// the RTTs of earlier flights. Requests state the upper end of an octave.
     pub(crate) fn is_plausible(&self, rtt: Duration) -> bool {
         let shown = match self.mean_ns {
             0 => Duration::MAX,
@@ -196,14 +197,13 @@ impl Pending {
         rtt / 2 <= shown.min(self.most_rtt())
     }
 
-    /// The grant of `flow`.
     pub(super) fn grant(&self, flow: u32) -> Option<Grant> {
         let mut places = self.grants.set(flow).iter().flatten();
         let own = places.find(|grant| grant.flow == flow && !grant.is_over);
         own.copied()
     }
 
-    /// Leaves at most `rate` bytes per second of its grant to `flow`.
+    /// Lowers the grant of `flow` to at most `rate` bytes per second.
     pub(super) fn lower(&mut self, flow: u32, rate: u64) {
         let mut own = self.grants.set_mut(flow).iter_mut().flatten();
         if let Some(grant) = own.find(|grant| grant.flow == flow) {
@@ -212,7 +212,7 @@ impl Pending {
         self.add_up();
     }
 
-    /// Forgets the grant of `flow`, which asks again. The flag is true if that is soon enough for
+    /// Removes the grant of `flow`, which asks again. The flag is true if this is soon enough for
     /// the answer to have been lost.
     pub(crate) fn take(&mut self, now: Instant, flow: u32) -> Option<(Settled, bool)> {
         let mut places = self.grants.set_mut(flow).iter_mut();
@@ -222,7 +222,7 @@ impl Pending {
         Some((grant.settled(), now < grant.asks_until))
     }
 
-    /// Remembers a grant to `flow`, which has none.
+    /// Adds a grant to `flow`, which doesn't have any.
     pub(crate) fn put(
         &mut self,
         now: Instant,
@@ -265,7 +265,7 @@ impl Pending {
         self.add_up();
     }
 
-    /// `bytes` of `flow` arrived. `Some`: they are the first of an outstanding granted flight; the
+    /// Handles the arrival of `bytes` of `flow`. If a granted flight begins with them, returns the
     /// rate that was reported to the law.
     #[inline]
     pub(crate) fn on_bytes(&mut self, now: Instant, flow: u32, bytes: u64) -> Option<u64> {
@@ -278,9 +278,9 @@ impl Pending {
     fn count(&mut self, now: Instant, flow: u32, bytes: u64) -> Option<u64> {
         let mut own = self.grants.set_mut(flow).iter_mut().flatten();
         let grant = own.find(|grant| grant.flow == flow && !grant.is_over)?;
-        // A stated RTT is rounded up to at most twice its value, and some requests state none.
-        // Earlier packets are part of the first window. Bytes beyond that are part of the flight,
-        // which is counted as it arrives, and not twice.
+        // A stated RTT is rounded up to at most twice its value, and some requests don't state any.
+        // Earlier packets belong to the first window. Bytes beyond this belong to the flight, which
+        // is counted as it arrives and must not count twice.
         if now < grant.at + grant.rtt / 2 {
             grant.early = grant.early.saturating_add(bytes);
             if grant.early <= FIRST_WINDOW {
@@ -302,24 +302,23 @@ impl Pending {
         Some(reported)
     }
 
-    /// True if no grant is remembered.
     #[inline]
     pub(crate) const fn is_empty(&self) -> bool {
         self.used == 0
     }
 
-    /// True if [`settle`](Self::settle) has something to do.
+    /// Returns true if [`settle`](Self::settle) has something to do.
     #[inline]
     pub(crate) fn is_due(&self, now: Instant) -> bool {
         now >= self.next
     }
 
-    /// Ends grants whose time is over; `over` receives those that were not used in time, and the
-    /// use of the others.
+    /// Ends grants whose time is over. `over` receives those that weren't used in time, and the use
+    /// of the others.
     #[cold]
     pub(crate) fn settle(&mut self, now: Instant, mut over: impl FnMut(Settled)) {
         let mut mean = self.mean_ns;
-        // A packet long after a small grant is not a sample of the round trip.
+        // A packet that arrives long after a small grant isn't an RTT sample.
         let most = nanos(self.most_rtt());
         for place in self.grants.all_mut() {
             let Some(grant) = place else { continue };
@@ -353,8 +352,8 @@ impl Pending {
         self.add_up();
     }
 
-    /// A grant of which less than an eighth has arrived: the time of its first packet, and the rate
-    /// reported to the law. It counts no longer.
+    /// Ends a grant of which less than an eighth has arrived. Returns the time of its first packet,
+    /// and the rate that was reported to the law.
     #[cold]
     pub(crate) fn take_unused(&mut self, now: Instant) -> Option<(Instant, u64)> {
         let grants = self.grants.all_mut().iter_mut();
@@ -383,19 +382,19 @@ impl Pending {
         }
     }
 
-    /// Rates of all grants that count, in bytes per second.
+    /// Returns the total rate of grants that count, in bytes per second.
     pub(crate) const fn counting(&self) -> u64 {
         self.counting
     }
 
-    /// The part of it that `source` has.
+    /// Returns the part of this rate that belongs to `source`.
     pub(crate) fn of_source(&self, source: u32) -> u64 {
         let own = self.grants.all().iter().flatten();
         let own = own.filter(|grant| grant.counts && grant.source == source);
         own.fold(0, |sum, grant| sum.saturating_add(grant.rate))
     }
 
-    /// The part of all grants that has not arrived yet.
+    /// Returns the part of this rate whose traffic hasn't arrived yet.
     pub(crate) const fn outstanding(&self) -> u64 {
         self.outstanding
     }
@@ -410,8 +409,8 @@ mod tests {
     use super::*;
     use crate::testing::ms;
 
-    /// A window comes once per round trip, so that the time for a look passes without a packet, and
-    /// so does the time in which the grant counts where round trips are long.
+    /// A window arrives once per round trip, so the time of the check passes without a packet. With
+    /// long RTTs, this is also true for the time until which the grant counts.
     #[test]
     fn a_flow_that_goes_on_without_its_grant_is_found_with_its_next_packet() {
         for rtt in [60, 500, 900] {
@@ -437,8 +436,8 @@ mod tests {
         }
     }
 
-    /// A packet long after a small grant is not a sample of the round trip: the believed RTT stays
-    /// short.
+    /// A packet that arrives long after a small grant isn't an RTT sample, so the accepted RTT
+    /// remains short.
     #[test]
     fn what_is_believed_grows_by_little_whatever_is_told_and_shown() {
         let mut pending = Pending::new();

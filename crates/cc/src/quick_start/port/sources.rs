@@ -1,4 +1,4 @@
-//! The questions of each source, and the use of its grants.
+//! Requests of each source, and the use of its grants.
 
 use super::pending::Settled;
 use crate::base::Instant;
@@ -8,15 +8,14 @@ use crate::quick_start::params::{
     FORGIVEN_AFTER, LEAST_PART, PER_SOURCE, REUSE, SOURCE_PERIOD, SOURCES,
 };
 
-/// One source, or several of the same hash.
+/// One source, or several with the same hash.
 #[derive(Clone, Copy, Debug)]
 struct Source {
-    /// Requests of the running second.
     asked: u16,
-    /// The most that it is granted, in bytes per second.
+    /// Maximum granted rate in bytes per second.
     bound: u64,
     bound_at: Instant,
-    /// The same before the last grant was settled.
+    /// The same values before the last grant was settled.
     before: (u64, Instant),
 }
 
@@ -41,7 +40,7 @@ impl Sources {
         }
     }
 
-    /// `source` asks. False: too often.
+    /// Handles a question of `source`. Returns false if there are too many.
     pub(crate) fn admit(&mut self, now: Instant, source: u32) -> bool {
         if ns_since(now, self.started) >= nanos(SOURCE_PERIOD) {
             self.started = now;
@@ -55,7 +54,7 @@ impl Sources {
         admitted
     }
 
-    /// The most that `source` may be granted, in bytes per second.
+    /// Returns the maximum rate in bytes per second that `source` may be granted.
     pub(crate) fn most(&self, now: Instant, source: u32) -> u64 {
         let source = self.sources.get(source);
         let doublings = ns_since(now, source.bound_at) / nanos(FORGIVEN_AFTER);
@@ -65,7 +64,7 @@ impl Sources {
             .map_or(u64::MAX, |doublings| source.bound << doublings)
     }
 
-    /// What was settled last of `source` is not held against it: its answer was lost.
+    /// Reverts the latest reduction for `source`, because the answer was lost.
     pub(crate) fn take_back(&mut self, source: u32) {
         let source = self.sources.get_mut(source);
         if source.before.0 > source.bound {
@@ -73,7 +72,7 @@ impl Sources {
         }
     }
 
-    /// A grant at a port of `capacity` bytes per second is over.
+    /// Handles the end of a grant at a port with `capacity` bytes per second.
     pub(crate) fn on_settled(&mut self, now: Instant, settled: &Settled, capacity: u64) {
         let before = self.most(now, settled.source);
         let shown = settled.shown.saturating_mul(REUSE);

@@ -1,14 +1,12 @@
-//! How busy a port was lately.
+//! Recent usage of a port.
 
 use crate::base::arith::{mul_div, nanos, ns_since};
 use crate::base::{Duration, Instant};
 use crate::quick_start::params::{SAMPLE, SAMPLES};
 
-/// Bytes per sample of time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Usage {
     started: Instant,
-    /// Bytes of the running sample.
     bytes: u64,
     past: [u64; SAMPLES],
     next: usize,
@@ -24,7 +22,7 @@ impl Usage {
         }
     }
 
-    /// `bytes` came by.
+    /// Adds `bytes` that have arrived.
     #[inline]
     pub(crate) fn add(&mut self, now: Instant, bytes: u64) {
         if ns_since(now, self.started) >= nanos(SAMPLE) {
@@ -33,22 +31,21 @@ impl Usage {
         self.add_to_sample(bytes);
     }
 
-    /// The same before the running sample [ends](Self::sample_ends).
+    /// Adds `bytes` before the current sample [ends](Self::sample_ends).
     #[inline]
     pub(crate) const fn add_to_sample(&mut self, bytes: u64) {
         self.bytes = self.bytes.saturating_add(bytes);
     }
 
-    /// When the running sample ends.
     pub(crate) fn sample_ends(&self) -> Instant {
         self.started + SAMPLE
     }
 
-    /// Ends samples whose time has passed. All bytes counted are of the first of them.
+    /// Ends samples whose time has passed. All counted bytes belong to the first of them.
     #[cold]
     fn turn(&mut self, now: Instant) {
         let passed = ns_since(now, self.started) / nanos(SAMPLE);
-        // One more than there are pushes the first of them out again.
+        // One step more than there are samples also removes the first one again.
         for _ in 0..passed.min(SAMPLES as u64 + 1) {
             if let Some(slot) = self.past.get_mut(self.next) {
                 *slot = core::mem::take(&mut self.bytes);
@@ -60,7 +57,7 @@ impl Usage {
         self.started += later;
     }
 
-    /// The rate of the busiest sample, in bytes per second.
+    /// Returns the rate of the busiest sample in bytes per second.
     pub(crate) fn peak(&mut self, now: Instant) -> u64 {
         self.add(now, 0);
         let most = self.past.iter().fold(self.bytes, |most, &b| most.max(b));
@@ -84,7 +81,7 @@ mod tests {
         assert_eq!(usage.peak(at(1199)), 5000);
         assert_eq!(usage.peak(at(1200)), 1500);
         assert_eq!(usage.peak(at(1400)), 0);
-        // A pause of hours is one step.
+        // A pause of many hours is processed in one step.
         usage.add(at(1500), 1000);
         assert_eq!(usage.peak(at(100_000_000)), 0);
         assert_eq!(usage.peak(Instant::FAR_FUTURE), 0);

@@ -1,39 +1,34 @@
-//! The part of the granted rates that is used.
+//! Share of granted rates that is used.
 //!
-//! Anyone can write a request, with any source address. A grant counts as input of the port's law
-//! only by the part of grants that flows have used lately: a source that asks and never sends keeps
-//! others from grants, and reduces their rates only for some requests.
+//! Anyone can send a request with any source address. Therefore grants only count as input of the
+//! port's law in proportion to the share that flows have recently used. A source that asks without
+//! ever sending keeps others from getting grants, but only reduces their rates for a few requests.
 
 use crate::base::arith::mul_div;
 
-/// One, in 10^-6.
+/// One in 10^-6.
 const ALL: u64 = 1_000_000;
-/// Each grant moves the mean by this part of the way.
+/// Each grant moves the mean by this part of the difference.
 const PART: u64 = 4;
 
-/// A mean over the latest grants.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct GrantUtilization {
     ppm: u64,
 }
 
 impl GrantUtilization {
-    /// Nothing was granted yet: all of it counts.
     pub(crate) const fn new() -> Self {
         Self { ppm: ALL }
     }
 
-    /// The part of `rate` that counts.
     pub(crate) fn part(&self, rate: u64) -> u64 {
         mul_div(rate, self.ppm, ALL)
     }
 
-    /// A flow has used its grant.
     pub(crate) const fn on_used(&mut self) {
         self.ppm += (ALL - self.ppm) / PART;
     }
 
-    /// A grant was not used.
     pub(crate) const fn on_unused(&mut self) {
         self.ppm -= self.ppm / PART;
     }

@@ -1,22 +1,19 @@
-//! Flows that asked for a starting rate lately, and the rate that each was not granted.
+//! Flows that have recently asked for a starting rate, and the rate that each was not granted.
 
 use crate::base::Instant;
 
-/// Flows that are remembered: the latest.
 const FLOWS: usize = 64;
 
-/// A flow that asked.
 #[derive(Clone, Copy, Debug)]
 struct Asker {
     flow: u32,
-    /// Its first question, and its last one: a denied question is repeated.
+    /// Times of its first and its last question, because a denied question is repeated.
     first: Instant,
     at: Instant,
-    /// Bytes per second that it requested and was not granted.
+    /// Requested bytes per second that weren't granted.
     unmet: u64,
 }
 
-/// The latest flows that asked.
 #[derive(Debug)]
 pub(super) struct Waiting {
     askers: Box<[Option<Asker>; FLOWS]>,
@@ -31,7 +28,7 @@ impl Waiting {
         }
     }
 
-    /// `flow` asked and was not granted `unmet` bytes per second of its request.
+    /// Adds a question of `flow`, of which `unmet` bytes per second weren't granted.
     pub(super) fn add(&mut self, now: Instant, flow: u32, unmet: u64) {
         let asker = Asker {
             flow,
@@ -53,14 +50,14 @@ impl Waiting {
         self.next = (self.next + 1) % FLOWS;
     }
 
-    /// True if `flow` asked at `since` or later and was not granted all of its request.
+    /// Returns true if `flow` has asked since `since` and wasn't granted its full request.
     pub(super) fn has(&self, flow: u32, since: Instant) -> bool {
         let mut askers = self.askers.iter().flatten();
         askers.any(|asker| asker.flow == flow && asker.at >= since && asker.unmet > 0)
     }
 
-    /// Flows other than `flow` that asked from `since` until `until`, and the sum of their unmet
-    /// requests, in bytes per second.
+    /// Returns the number of other flows than `flow` that asked between `since` and `until`, and
+    /// the sum of their unmet requests in bytes per second.
     pub(super) fn others(&self, flow: u32, since: Instant, until: Instant) -> (u64, u64) {
         let askers = self.askers.iter().flatten();
         let times = since..=until;

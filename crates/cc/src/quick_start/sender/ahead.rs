@@ -1,6 +1,7 @@
-//! A question that leaves before the handshake is complete, for a rate that is known of the path.
+//! Questions sent before the handshake is complete, for a known rate of the path.
 //!
-//! Where nothing comes of it the sender asks with its first flight, as if it had not asked before.
+//! If such a question isn't successful, the sender asks again with its first flight, as if it
+//! hadn't asked before.
 
 use super::{QuickStart, State};
 use crate::base::arith::{mul_div, nanos};
@@ -9,7 +10,7 @@ use crate::quick_start::startable::Startable;
 use crate::signals::{KnownPath, QuickStartPurpose, QuickStartRequest};
 
 impl<C: Startable> QuickStart<C> {
-    /// A question for `rate`; `random` is drawn for it alone.
+    /// Creates a question for `rate`. `random` must not be used for anything else.
     pub(super) fn request_for(&mut self, rate: u64, random: u64) -> QuickStartRequest {
         let [difference, _, nonce @ ..] = random.to_be_bytes();
         let nonce = nonce
@@ -25,7 +26,7 @@ impl<C: Startable> QuickStart<C> {
         }
     }
 
-    /// The question for what is known, if it is worth one.
+    /// Returns the question for a known rate, if this is worth asking for.
     pub(super) fn question_ahead(
         &mut self,
         random: u64,
@@ -34,7 +35,7 @@ impl<C: Startable> QuickStart<C> {
         let rate = known.rate.min(self.wanted);
         let first = self.srtt.is_none() && self.first_asked.is_none();
         let ready = matches!(self.state, State::Ready | State::Asking(_));
-        // What the first window carries in any case is worth no question.
+        // A rate that the first window carries anyway isn't worth a question.
         let small = known.rtt.is_some_and(|rtt| {
             mul_div(self.of_payload(rate), nanos(rtt), 1_000_000_000) <= self.law.window()
         });
@@ -48,8 +49,9 @@ impl<C: Startable> QuickStart<C> {
         Some(request)
     }
 
-    /// The handshake is complete. A question whose answer should have come by now has not reached
-    /// the peer, which could make nothing of it before the handshake's packets.
+    /// Handles the completion of the handshake. If the answer should have arrived by now, the
+    /// question hasn't reached the peer, or arrived before the handshake's packets and couldn't be
+    /// processed.
     pub(super) fn settle_ahead(&mut self, now: Instant, srtt: Duration) {
         if let State::Asked(question) = self.state
             && question.ahead
@@ -59,8 +61,8 @@ impl<C: Startable> QuickStart<C> {
         }
     }
 
-    /// Nothing came of a question that left before the handshake was complete: the first flight may
-    /// ask.
+    /// Discards an unsuccessful question from before the completion of the handshake, so that the
+    /// first flight may ask.
     pub(super) fn forget_question(&mut self) {
         self.first_asked = None;
         self.state = State::Ready;

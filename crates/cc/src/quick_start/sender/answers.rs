@@ -15,15 +15,16 @@ use crate::quick_start::startable::Startable;
 use crate::signals::QuickStartFeedback;
 
 impl<C: Startable> QuickStart<C> {
-    /// The question brings no grant.
+    /// Ends a question without a grant.
     pub(super) fn deny(&mut self, outcome: QuickStartOutcome) {
         self.metrics.denied += 1;
         self.metrics.outcome = outcome;
         self.state = State::Over;
     }
 
-    /// The packet with the question was lost: another may get through. Repetition is limited, since
-    /// a hop may drop every packet with a shim that it does not know.
+    /// Allows another question, because the packet with the question was lost. The number of
+    /// repetitions is limited, because a hop may drop every packet with a shim that it doesn't
+    /// know.
     pub(super) fn ask_again(&mut self, now: Instant) {
         self.unanswered = None;
         let srtt = self.srtt.unwrap_or_default();
@@ -36,7 +37,7 @@ impl<C: Startable> QuickStart<C> {
         }
     }
 
-    /// Accepts an answer as far as it is proven (RFC 4782 §4.4).
+    /// Accepts an answer if it is proven (RFC 4782 §4.4).
     pub(super) fn on_answer(&mut self, now: Instant, answer: &QuickStartFeedback, acked: &Acked) {
         if let ConfirmQuestion::Asked(question) = self.confirm {
             return self.on_second_answer(now, &question, answer, acked);
@@ -79,7 +80,8 @@ impl<C: Startable> QuickStart<C> {
         self.deny(outcome);
     }
 
-    /// A flow that was granted all may give part of it back: asks again.
+    /// Allows another question, because a flow that was granted everything may give part of it
+    /// back.
     fn ask_for_share(&mut self) {
         if self.shares && self.again < DENIED_AGAIN {
             self.again += 1;
@@ -88,14 +90,15 @@ impl<C: Startable> QuickStart<C> {
         }
     }
 
-    /// `granted` bytes of IP packets per second are approved. The flight has one in `part` of them.
+    /// Begins a flight after an approval of `granted` bytes of IP packets per second. The flight's
+    /// rate is this divided by `part`.
     fn begin(&mut self, now: Instant, granted: u64, part: u64, question: &Question, acked: &Acked) {
         self.metrics.approved += 1;
         let rate = self.of_payload(granted);
         let whole = mul_div(rate, nanos(acked.min_rtt), 1_000_000_000);
         let too_little = whole <= self.law.window();
         if question.ahead && too_little {
-            // By now the amount of data to send is known.
+            // By now, the amount of data to send is known.
             self.metrics.outcome = QuickStartOutcome::Unused;
             return self.forget_question();
         }
@@ -111,15 +114,16 @@ impl<C: Startable> QuickStart<C> {
         }
         self.metrics.granted = granted;
         self.metrics.outcome = QuickStartOutcome::Used;
-        // Part of a small grant may be less than what is sent without one.
+        // Part of a small grant may be less than what can be sent without it.
         let window = (whole / part).max(self.law.window());
         let pace = mul_div(rate, window, whole);
-        // A rate that is dealt out again is a share of all, including earlier grants in headers.
+        // A rate that is dealt out again is a share of everything, including earlier grants in
+        // headers.
         let steered = if self.repeats > 0 || self.again > 0 {
             self.law.begin_again_with(now, window)
         } else {
-            // The first packet of a flight behind the handshake begins a start at the port: it has
-            // the law's header.
+            // If the question was sent during the handshake, the flight's first packet must carry
+            // the law's header instead, because the start at the port begins with it.
             if self.shares && !question.ahead {
                 self.confirm = ConfirmQuestion::Due;
             }
@@ -138,7 +142,8 @@ impl<C: Startable> QuickStart<C> {
         });
     }
 
-    /// True if at least one in four of the bytes sent before the flight is lost.
+    /// Returns true if at least one in four of the bytes before the flight is lost beyond the
+    /// expected loss.
     pub(super) fn loses_before(&self) -> bool {
         let (arrived, lost) = self.before;
         let unexpected = self.unexpected(lost, arrived);
@@ -146,14 +151,14 @@ impl<C: Startable> QuickStart<C> {
         lost >= FIRST_LOST.0 * self.mtu && unexpected >= sent / FIRST_LOST.1
     }
 
-    /// Of `lost` bytes, with `delivered` ones delivered, those beyond the loss that the law
-    /// expects.
+    /// Returns how many of `lost` bytes exceed the expected loss, if `delivered` bytes were
+    /// delivered.
     pub(super) fn unexpected(&self, lost: u64, delivered: u64) -> u64 {
         let sent = lost.saturating_add(delivered);
         lost.saturating_sub(mul_div(sent, self.law.expected_loss_ppm(), 1_000_000))
     }
 
-    /// An answer came while the second question was in flight.
+    /// Handles an answer while the second question is in flight.
     fn on_second_answer(
         &mut self,
         now: Instant,
@@ -202,7 +207,7 @@ impl<C: Startable> QuickStart<C> {
         self.confirm = ConfirmQuestion::No;
     }
 
-    /// True while the law follows the grant.
+    /// Returns true while the law follows the grant.
     const fn is_underway(&self) -> bool {
         matches!(
             self.state,
@@ -210,7 +215,8 @@ impl<C: Startable> QuickStart<C> {
         )
     }
 
-    /// The rate to ask for where `limits` bound the sender. `None`: its window is enough for it.
+    /// Returns the rate to ask for with the sender's `limits`, or `None` if its window is
+    /// sufficient.
     pub(super) fn usable_rate(&self, limits: &Limits) -> Option<u64> {
         let usable = self.law.usable(limits);
         if usable <= self.law.window() {
@@ -224,7 +230,7 @@ impl<C: Startable> QuickStart<C> {
         Some(self.wanted.min(most))
     }
 
-    /// How long an answer may take.
+    /// Returns how long an answer may take.
     pub(super) fn patience(&self, srtt: Duration) -> Duration {
         let known = self.srtt.map_or(srtt, |known| known.max(srtt));
         known.saturating_mul(ANSWER_RTTS)

@@ -1,4 +1,4 @@
-//! The packets sent because of a grant, from the first packet to the last acknowledgement.
+//! Packets sent because of a grant, from the first packet to the last acknowledgement.
 
 use super::confirm::ConfirmQuestion;
 use super::{QuickStart, State};
@@ -7,48 +7,47 @@ use crate::law::Limit;
 use crate::metrics::QuickStartOutcome;
 use crate::quick_start::startable::Startable;
 
-/// A flight that loses one packet in `GIVEN_UP` beyond the expected loss, and at least this number
-/// of packets, is given up also by laws that do not react to losses.
+/// A flight is given up if it loses this number of packets, and one in `GIVEN_UP` beyond the
+/// expected loss, even if the law doesn't react to losses.
 const GIVEN_UP: u64 = 8;
-/// … by this many standard deviations, where some loss is expected.
+/// If some loss is expected, it must be exceeded by this many standard deviations.
 const SIGMAS: u64 = 3;
 
-/// A granted flight.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Flight {
-    /// Bytes per second and bytes in flight, of UDP payload.
+    /// Pace in bytes per second and window in bytes, both counted in UDP payload.
     pub(super) pace: u64,
     pub(super) window: u64,
-    /// What routers granted, in bytes: more than the window where a hop did not take part.
+    /// Granted bytes, which exceed the window if a hop didn't take part.
     pub(super) granted: u64,
-    /// The law has made the grant its own window.
+    /// True if the law has made the grant its own window.
     pub(super) steered: bool,
-    /// It must have begun by then.
+    /// Time by which it must have begun.
     pub(super) until: Instant,
-    /// Its packets so far.
+    /// Numbers of its first and its latest packet.
     pub(super) packets: Option<(u64, u64)>,
     pub(super) started: Instant,
     pub(super) bytes: u64,
     pub(super) lost: u64,
 }
 
-/// A flight of which the first packet was acknowledged.
+/// A flight whose first packet was acknowledged.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Landing {
     pub(super) packets: (u64, u64),
     pub(super) sent: (Instant, Instant),
-    /// A packet behind it was acknowledged: losses of its last packets show until one beyond this
-    /// number is.
+    /// Set when a packet after the flight was acknowledged. Losses of the flight's last packets may
+    /// still be reported until a packet beyond this number is acknowledged.
     pub(super) until: Option<u64>,
     pub(super) delivered: u64,
-    /// Bytes that were used, and those granted that deliveries of the flight have yet to confirm.
+    /// Bytes used, and granted bytes that the flight's deliveries have yet to confirm.
     pub(super) used: u64,
     pub(super) unconfirmed: u64,
     pub(super) steered: bool,
     pub(super) lost: u64,
 }
 
-/// A flight with losses. Until it is settled its deliveries count.
+/// A flight with losses, whose deliveries count until it is settled.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Falling {
     pub(super) last_sent: u64,
@@ -56,25 +55,26 @@ pub(super) struct Falling {
 }
 
 impl<C: Startable> QuickStart<C> {
-    /// The first packet of a flight was acknowledged: from now on the law continues with the window
-    /// that was used.
+    /// Handles the acknowledgement of a flight's first packet. From now on, the law continues with
+    /// the window that was used.
     pub(super) fn land(&mut self, now: Instant, flight: &Flight, delivered: u64) {
         let Some(packets) = flight.packets else {
             return;
         };
         let used = flight.window.min(flight.bytes).max(self.initial);
-        // A steered law has gone on from there already, and the peer's flow control may yet grow.
+        // A steered law has already continued from there, and the peer's flow control may still
+        // grow.
         let unwanted = self.last_limit == Limit::Application && used < flight.window / 2;
-        // Routers whose first feedback comes only now steer from here on.
+        // Routers whose first feedback arrives only now are in control from here on.
         let late = !flight.steered && self.law.begin_with(now, used);
         let steered = flight.steered || late;
         if !steered || unwanted {
-            // A share of all leaves no more than its part of what ports never grant.
+            // A share of everything doesn't leave more than its part of what ports never grant.
             let shown = self.law.measured_window().filter(|_| self.again == 0);
             let granted = flight.window;
             let threshold = self.after.threshold(used, granted, shown);
-            // The peer's flow control, which grows by what arrives, may have held the flight back.
-            // Then the window is what was granted, and slow start is over.
+            // The peer's flow control, which grows with arrivals, may have limited the flight. Then
+            // the window is the grant, and slow start is over.
             let held = threshold.is_some_and(|threshold| threshold > used)
                 && matches!(self.last_limit, Limit::Peer | Limit::Buffer)
                 && !unwanted;
@@ -83,7 +83,7 @@ impl<C: Startable> QuickStart<C> {
                 _ => self.law.start_with(now, used, threshold),
             }
         } else {
-            // One more round trip where the peer's flow control has to grow for it.
+            // Wait one more round trip if the peer's flow control must grow.
             let all = used >= flight.window / 4 * 3;
             self.law.wait_for_measure(now, if all { 1 } else { 2 });
         }
@@ -104,8 +104,7 @@ impl<C: Startable> QuickStart<C> {
         });
     }
 
-    /// Routers whose first feedback comes with the answer, or behind it, steer the flight from here
-    /// on.
+    /// Hands the flight to routers whose first feedback arrives with the answer or after it.
     pub(super) fn steer_late(&mut self, now: Instant) {
         let State::Flight(flight) = self.state else {
             return;
@@ -119,7 +118,8 @@ impl<C: Startable> QuickStart<C> {
         });
     }
 
-    /// The granted rate is not available: as if it had never been (RFC 4782 §4.6).
+    /// Revokes the grant, because the granted rate isn't available, as if it had never existed (RFC
+    /// 4782 §4.6).
     pub(super) fn revoke(&mut self, now: Instant, last_sent: u64, delivered: u64) {
         self.metrics.revoked += 1;
         self.metrics.outcome = QuickStartOutcome::Revoked;
@@ -132,8 +132,8 @@ impl<C: Startable> QuickStart<C> {
         self.law.give_up(now, self.initial, threshold, last_sent);
     }
 
-    /// `lost` bytes more of the flight are lost, and `delivered` are not: true if routers go on
-    /// steering it.
+    /// Handles the loss of another `lost` bytes of the flight, of which `delivered` bytes have
+    /// arrived. Returns true if routers remain in control of it.
     pub(super) fn is_steered_through(&mut self, lost: u64, delivered: u64) -> bool {
         let (steered, sum) = match &mut self.state {
             State::Flight(flight) => (flight.steered, &mut flight.lost),
@@ -144,7 +144,7 @@ impl<C: Startable> QuickStart<C> {
         let sum = *sum;
         let few = sum < GIVEN_UP * self.mtu;
         let most = delivered.saturating_add(sum) / GIVEN_UP;
-        // Where loss is expected, chance brings more of it.
+        // If loss is expected, it may be higher by chance.
         let chance = match self.law.expected_loss_ppm() {
             0 => 0,
             _ => SIGMAS * (sum / self.mtu).isqrt() * self.mtu,
@@ -152,7 +152,8 @@ impl<C: Startable> QuickStart<C> {
         steered && (few || self.unexpected(sum, delivered) < most.saturating_add(chance))
     }
 
-    /// Bytes of the flight that arrived, if packet `number` or what was sent at `sent_at` is of it.
+    /// Returns the bytes of the flight that have arrived, if packet `number`, or what was sent at
+    /// `sent_at`, belongs to it.
     pub(super) fn of_flight(&self, number: Option<u64>, sent_at: Instant) -> Option<u64> {
         match &self.state {
             State::Flight(flight) => {

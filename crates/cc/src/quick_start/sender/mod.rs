@@ -1,4 +1,4 @@
-//! The sender's part, around any law that can start with a granted window.
+//! The sender's part, which wraps any law that can start with a granted window.
 //!
 //! ```text
 //!   Ready ──ask──► Asked ──approved──► Flight ──first ACK of it──► Landing ──last ACK of it──► Over
@@ -23,57 +23,60 @@ use confirm::ConfirmQuestion;
 use flight::{Falling, Flight, Landing};
 use question::Question;
 
-/// Bytes of IPv4 and UDP headers around a datagram: rates in requests count them, windows do not.
+/// Bytes of IPv4 and UDP headers around a datagram, which count in requested rates, but not in
+/// windows.
 pub(super) const HEADERS: u64 = 28;
 
 #[derive(Clone, Copy, Debug)]
 enum State {
     /// May ask.
     Ready,
-    /// A packet with the question is being built.
     Asking(QuickStartRequest),
     Asked(Question),
     Flight(Flight),
     Landing(Landing),
     Falling(Falling),
-    /// No question before a pause.
+    /// No question until after a pause.
     Over,
-    /// No further question.
+    /// No further questions.
     Never,
 }
 
-/// Starts the law `C` with a rate that routers grant.
+/// Starts the law `C` with a rate granted by routers.
+///
+/// An approved rate begins a flight. When its first packet is acknowledged, the law continues with
+/// the window that was used; a loss in the flight usually revokes the grant.
 #[derive(Debug)]
 pub struct QuickStart<C> {
     pub(super) law: C,
-    /// In reports; the law's own if `None`.
+    /// Name for reports, or `None` for the law's own.
     pub(super) name: Option<&'static str>,
     pub(super) mtu: u64,
-    /// The initial window, to which a loss leads back.
+    /// Initial window, to which the law returns after a loss.
     pub(super) initial: u64,
-    /// The rate to ask for at most, in bytes of IP packets per second.
+    /// Maximum rate to ask for, in bytes of IP packets per second.
     pub(super) wanted: u64,
     pub(super) after: AfterGrant,
-    /// It asks again: whether it may keep its grant, and for the rate that others give back.
+    /// True if it asks again, to keep its grant and for the rate that others give back.
     pub(super) shares: bool,
     pub(super) srtt: Option<Duration>,
     state: State,
     confirm: ConfirmQuestion,
-    /// Nonces of the latest question and of the one before.
+    /// Nonces of the latest and of the previous question.
     pub(super) nonce: Option<u64>,
     pub(super) earlier: Option<u64>,
-    /// Bytes since the question and before the flight that arrived, and that were lost.
+    /// Bytes that arrived and that were lost between the question and the flight.
     pub(super) before: (u64, u64),
-    /// How often a question that was denied has been asked again.
+    /// How often a denied question has been repeated.
     pub(super) again: u32,
-    /// When the question was first asked, and how often its packets were lost.
+    /// Time of the first question.
     pub(super) first_asked: Option<Instant>,
-    /// The packet of the question without an answer in time, until its fate is known.
+    /// Packet with a question that wasn't answered in time, until it's known whether it was lost.
     pub(super) unanswered: Option<u64>,
     pub(super) repeats: u32,
-    /// The current question leaves before the handshake is complete.
+    /// True if the current question is sent before the handshake is complete.
     pub(super) ahead: bool,
-    /// An answer was forged: no further question.
+    /// True after a forged answer, which ends questions.
     pub(super) barred: bool,
     pub(super) last_sent: (u64, Instant),
     pub(super) last_limit: Limit,
@@ -81,9 +84,9 @@ pub struct QuickStart<C> {
 }
 
 impl<C: Startable> QuickStart<C> {
-    /// `law`, called `name` if that is not its own, over datagrams of `mtu` bytes, which asks for
-    /// `wanted` bytes of IP packets per second; `None`: for as much as it can use with an unlimited
-    /// window.
+    /// Wraps `law`, which is reported as `name` if this is given, for datagrams of `mtu` bytes. It
+    /// asks for up to `wanted` bytes of IP packets per second, or with `None` for as much as it can
+    /// use with an unlimited window.
     pub fn new(
         name: Option<&'static str>,
         mtu: u16,
@@ -117,7 +120,8 @@ impl<C: Startable> QuickStart<C> {
         }
     }
 
-    /// Asks once, as RFC 4782 does: keeps its grant, and accepts a denial.
+    /// Limits the law to a single question as in RFC 4782, so that it keeps its grant and accepts a
+    /// denial.
     #[must_use]
     pub fn asking_once(self) -> Self {
         Self {
@@ -126,8 +130,9 @@ impl<C: Startable> QuickStart<C> {
         }
     }
 
-    /// The grant in bytes per round trip, up to what the path is measured to carry. The flight of a
-    /// question that left during the handshake has no first packets before it.
+    /// Returns the granted bytes per round trip, limited by what the path has been measured to
+    /// carry. If the question was sent during the handshake, there are no earlier packets that
+    /// could measure it.
     #[inline]
     fn carried(&self, flight: &Flight) -> u64 {
         if self.ahead {
@@ -136,13 +141,13 @@ impl<C: Startable> QuickStart<C> {
         flight.window.min(self.law.verified_grant())
     }
 
-    /// A rate of IP packets as one of UDP payload.
+    /// Converts a rate of IP packets to one of UDP payload.
     pub(super) fn of_payload(&self, rate: u64) -> u64 {
         mul_div(rate, self.mtu, self.mtu + HEADERS)
     }
 }
 
-// A method that is not passed on would silently be the trait's own.
+// A missing method would silently use the trait's default.
 #[deny(clippy::missing_trait_methods)]
 impl<C: Startable> Controller for QuickStart<C> {
     #[inline]
@@ -150,7 +155,7 @@ impl<C: Startable> Controller for QuickStart<C> {
         self.last_sent = (sent.packet_number, now);
         self.last_limit = sent.limit;
         let mut reported = *sent;
-        // The shim of a packet with a question carries the question, and not the law's request.
+        // The shim of this packet carries the question instead of the law's request.
         if let ConfirmQuestion::Asking(request) = self.confirm {
             reported.signal = false;
             self.confirm = if sent.signal {
@@ -190,7 +195,7 @@ impl<C: Startable> Controller for QuickStart<C> {
                     *last = sent.packet_number;
                     flight.bytes = flight.bytes.saturating_add(sent.bytes);
                 } else if now > flight.until {
-                    // An earlier approval is not what is free now.
+                    // An earlier approval doesn't show what is free now.
                     self.metrics.granted = 0;
                     self.metrics.late += 1;
                     self.metrics.outcome = QuickStartOutcome::Unused;
@@ -252,7 +257,7 @@ impl<C: Startable> Controller for QuickStart<C> {
                     if acked.largest > landing.packets.1 {
                         landing.until = Some(self.last_sent.0);
                     }
-                    // What arrives of the flight confirms as much more of the grant.
+                    // Arrivals of the flight confirm as many bytes of the rest of the grant.
                     let confirmed = landing.delivered.min(landing.unconfirmed);
                     if confirmed > 0 {
                         self.law.confirm(landing.used + confirmed);
@@ -297,7 +302,7 @@ impl<C: Startable> Controller for QuickStart<C> {
         {
             self.revoke(now, lost.last_sent, delivered);
         }
-        // The loss that ended a grant reaches the law as well; it cuts no second time.
+        // The loss that ended a grant is also passed to the law, which doesn't cut twice.
         self.law.on_loss(now, lost);
     }
 
@@ -311,10 +316,10 @@ impl<C: Startable> Controller for QuickStart<C> {
     }
 
     fn on_probe_timeout(&mut self, now: Instant) {
-        // No acknowledgement came in time, so what the path carries is unknown. It need not be a
-        // loss.
+        // No acknowledgement arrived in time, so it's unknown what the path carries. This isn't
+        // necessarily a loss.
         match self.state {
-            // The timeout is the handshake's: there is no answer before that is complete.
+            // This is the handshake's timeout. There can't be an answer before its completion.
             State::Asked(question) if question.ahead && self.srtt.is_none() => {}
             State::Asked(question) => {
                 self.deny(QuickStartOutcome::Unanswered);
@@ -344,8 +349,8 @@ impl<C: Startable> Controller for QuickStart<C> {
     }
 
     fn on_restart(&mut self, now: Instant, idle: Duration) {
-        // At most one question per round trip, and the capacity used before the pause may be taken
-        // by now.
+        // At most one question per round trip is allowed, and the capacity used before the pause
+        // may be taken by now.
         if let (State::Over | State::Landing(_), Some(srtt)) = (self.state, self.srtt)
             && idle > srtt
         {
@@ -415,7 +420,7 @@ impl<C: Startable> Controller for QuickStart<C> {
             self.metrics.granted
         } else {
             let Some(rate) = self.usable_rate(limits) else {
-                // Nor does the packet ask that was to ask before and was not sent.
+                // The packet that was about to ask wasn't sent and doesn't ask either.
                 if let State::Asking(_) = self.state {
                     self.state = State::Ready;
                 }
@@ -457,7 +462,7 @@ impl<C: Startable> Controller for QuickStart<C> {
                 self.deny(QuickStartOutcome::Denied);
                 self.ask_again(now);
             }
-            // The time for its answer was over before its loss was known.
+            // The time for its answer was over before its loss was detected.
             (State::Over, _) if self.unanswered == Some(number) => self.ask_again(now),
             (_, ConfirmQuestion::Asked(question)) if question.number == number => {
                 self.confirm = ConfirmQuestion::No;

@@ -1,49 +1,43 @@
-//! A question in flight, and what its answer proves.
+//! A question in flight, and the proof in its answer.
 
 use crate::base::{Duration, Instant};
 use crate::law::Acked;
 use crate::signals::{QuickStartFeedback, QuickStartRequest};
 
-/// A question that left.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Question {
     pub(super) request: QuickStartRequest,
     pub(super) number: u64,
     pub(super) at: Instant,
-    /// Its packet was acknowledged.
     pub(super) arrived: bool,
-    /// It left before the handshake was complete.
     pub(super) ahead: bool,
 }
 
-/// The result of an answer (RFC 4782 §4.4).
+/// Result of checking an answer (RFC 4782 §4.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Proof {
-    /// It does not answer this question. The right one may yet arrive.
+    /// It doesn't answer this question. The right answer may still arrive.
     Stale,
-    /// It arrives too late.
     Late,
     Denied,
-    /// More than was requested.
     Above,
-    /// No router answered, or the receiver cannot determine whether every hop took part.
+    /// No router answered, or the receiver can't determine whether every hop took part.
     Partial,
-    /// A wrong nonce.
     Forged,
-    /// The approved rate, in bytes of IP packets per second.
+    /// The approved rate in bytes of IP packets per second.
     Approved(u64),
-    /// The same, where TTLs show a hop that did not take part.
+    /// The same, but TTLs show a hop that didn't take part.
     ApprovedByRouters(u64),
 }
 
 impl Question {
-    /// True if the time for an answer, `patience`, is over.
+    /// Returns true if the time for an answer, `patience`, is over.
     pub(super) fn is_over(&self, now: Instant, patience: Duration) -> bool {
         now > self.at + patience
     }
 
-    /// Checks `answer`, which came with the acknowledgement `acked`; `earlier` is the nonce of the
-    /// question before.
+    /// Checks `answer`, which arrived with the acknowledgement `acked`. `earlier` is the previous
+    /// question's nonce.
     pub(super) fn judge(
         &self,
         now: Instant,
@@ -53,8 +47,8 @@ impl Question {
         earlier: Option<u64>,
     ) -> Proof {
         let request = &self.request;
-        // Counters that count no further request, come before the packet that asked has arrived, or
-        // show the request before, answer an earlier one.
+        // These answer an earlier question: counters that don't include another request, that
+        // arrive before the asking packet, or that show the previous request.
         let arrived = self.arrived || acked.largest >= self.number;
         let differs = |nonce| (answer.nonce ^ nonce) & kept(answer.nonce_bits) != 0;
         let forged = differs(request.nonce);
@@ -67,7 +61,7 @@ impl Question {
         if answer.rate == 0 {
             return Proof::Denied;
         }
-        // The wire rounds what is asked for up by 1/2048 at most.
+        // The wire format rounds the requested rate up by at most 1/2048.
         if answer.rate > request.rate.saturating_add(request.rate / 1024 + 1) {
             return Proof::Above;
         }
@@ -86,7 +80,7 @@ impl Question {
     }
 }
 
-/// The low `bits` of a nonce.
+/// Returns a mask of the low `bits` of a nonce.
 fn kept(bits: u32) -> u64 {
     1_u64.checked_shl(bits).map_or(u64::MAX, |bit| bit - 1)
 }
