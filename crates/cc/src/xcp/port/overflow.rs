@@ -4,14 +4,14 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Overflow {
     No,
-    /// In the running interval.
+    /// In the current interval.
     Now,
-    /// In the one before: nothing is given until an interval without drops has passed.
+    /// In the previous interval: nothing is given until an interval without drops has passed.
     Before,
 }
 
 impl Overflow {
-    /// The next interval begins.
+    /// The state in the next interval.
     pub(crate) const fn turn(self) -> Self {
         match self {
             Self::Now => Self::Before,

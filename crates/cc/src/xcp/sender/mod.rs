@@ -28,8 +28,8 @@ use steering::Steering;
 
 /// Losses up to this number of round trips after a large decrease by a router count as announced.
 const PATIENCE_ROUNDS: u32 = 4;
-/// Multiple of the proven arrivals that may be sent at once, because the first grant may cover all of
-/// a fast link in front of a slow link.
+/// Multiple of the proven arrivals that may be sent at once, because the first grant may cover all
+/// of a fast link in front of a slow link.
 const STEP: u64 = 4;
 /// The same multiple if packets that were sent together do not spread out.
 const UNKNOWN_STEP: u64 = 8;
