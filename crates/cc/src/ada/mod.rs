@@ -11,7 +11,7 @@ use crate::standard::{LossBased, Reno, SlowStart};
 pub(crate) type Ada = QuickStart<LossBased<Reno, SlowStart>>;
 
 impl Ada {
-    /// ADA over datagrams of `mtu` bytes, which begins with `initial` packets and asks for `rate`
+    /// ADA for datagrams of `mtu` bytes, which begins with `initial` packets and requests `rate`
     /// bytes of IP packets per second.
     pub(crate) fn ada(mtu: u16, initial: Option<u32>, rate: Option<u64>) -> Self {
         let law = LossBased::new(mtu, initial, Reno::default(), SlowStart);

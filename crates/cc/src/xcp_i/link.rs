@@ -22,7 +22,7 @@ pub struct XcpILink {
 }
 
 impl XcpILink {
-    /// A port that starts at `now` and sends `capacity` bytes per second.
+    /// Creates a port that starts at `now` and sends `capacity` bytes per second.
     pub fn new(now: Instant, capacity: u64, params: XcpLinkParams) -> Self {
         Self {
             table: Table::new(&params),
@@ -40,8 +40,8 @@ impl XcpILink {
         &self.table
     }
 
-    /// The packet as its virtual router sees it: all packets that its header stands for came
-    /// through the cloud.
+    /// The packet for its virtual router, enlarged because all packets that its header stands for
+    /// passed through the cloud.
     #[inline]
     fn through(&self, packet: &Arrival, header: &XcpCarried) -> Arrival {
         Arrival {
@@ -57,7 +57,7 @@ impl XcpILink {
         }
     }
 
-    /// A packet that came through a cloud leaves.
+    /// Answers a packet that arrived through a cloud and is leaving.
     #[inline]
     fn answer(
         &mut self,
@@ -102,7 +102,7 @@ fn with_cloud(answer: Answer, cloud: CloudAnswer) -> Answer {
     }
 }
 
-/// The cloud that a packet came through.
+/// The cloud through which a packet arrived.
 #[inline]
 const fn cloud_of(packet: &Arrival) -> Option<(&XcpCarried, Cloud)> {
     match &packet.carried {
