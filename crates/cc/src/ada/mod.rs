@@ -1,7 +1,7 @@
-//! ADA: NewReno that starts with a rate which routers granted, and in congestion avoidance.
+//! ADA: NewReno that starts with a rate granted by routers, and in congestion avoidance.
 //!
 //! Welzl, Abfalterer, Gjessing, "XCP vs. CUBIC with Quick-Start", section II: the slow-start
-//! threshold is set from the grant, so the flow never probes by slow start. The paper does not
+//! threshold is derived from the grant, so the flow never probes by slow start. The paper does not
 //! print the formula; here the threshold is the part of the granted window that was used.
 
 use crate::quick_start::{AfterGrant, QuickStart};
