@@ -58,7 +58,7 @@ impl From<IpAddr> for Own {
 }
 
 impl Own {
-    /// Its address of the same version as `other`; unspecified if it has none.
+    /// Returns its address of the same version as `other`; unspecified if it has none.
     pub const fn facing(&self, other: IpAddr) -> IpAddr {
         match other {
             IpAddr::V4(_) => IpAddr::V4(self.v4),
