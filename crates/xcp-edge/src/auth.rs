@@ -135,7 +135,6 @@ impl Key {
         mac.begins_with(tag)
     }
 
-    /// Computes the authenticator of these bytes.
     pub(crate) fn tag(&self, route: &Route, bytes: &[u8]) -> [u8; TAG] {
         let mut mac = self.begin(route);
         mac.update(bytes);

@@ -31,7 +31,6 @@ struct Peer {
     seen: Instant,
 }
 
-/// The result of admission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Admission {
     /// It can be answered with a train.
@@ -44,7 +43,6 @@ pub(crate) enum Admission {
     Full,
 }
 
-/// The admitted requesters, as described in the module.
 #[derive(Clone, Debug)]
 pub(crate) struct Peers {
     own: Own,
@@ -86,7 +84,6 @@ impl Peers {
             .map_or(0, |proof: &[u8; 8]| u64::from_be_bytes(*proof))
     }
 
-    /// Creates a token for the requester at `to`.
     pub(crate) fn token(&self, now: Instant, to: SocketAddr, run: u64) -> Token {
         let issued = self.clock(now);
         Token {
@@ -149,7 +146,6 @@ impl Peers {
         }
     }
 
-    /// Number of requesters that are stored.
     pub(crate) fn count(&self) -> usize {
         self.peers.len()
     }

@@ -29,7 +29,6 @@ const INACTIVE: Duration = Duration::from_secs(10);
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Minimum timeout of a request, and its initial value.
 const LEAST_TIMEOUT: Duration = Duration::from_millis(200);
-/// Maximum timeout.
 const MOST_TIMEOUT: Duration = Duration::from_secs(5);
 /// Number of requests without an acknowledgement before silence.
 const TRIES: usize = 3;
@@ -262,7 +261,6 @@ impl Requester {
         true
     }
 
-    /// Whether the router at `address` is stored.
     pub(crate) fn keeps(&self, address: SocketAddr) -> bool {
         self.upstreams.iter().any(|kept| kept.address == address)
     }

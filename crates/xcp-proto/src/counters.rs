@@ -35,7 +35,6 @@ pub const LEN: usize = 7;
 
 /// Maximum of totals (the largest QUIC varint), at which feedback ends. No flow gets this far.
 const CEILING: u64 = (1 << 62) - 1;
-/// Bits of the sum.
 const SUM_BITS: u32 = 62;
 /// In the flags: the named router runs another law.
 const FLAG_TRANSLATED: u8 = 1 << 3;

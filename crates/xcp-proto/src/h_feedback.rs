@@ -15,9 +15,7 @@
 
 /// Range of the mantissa.
 const MANTISSA: core::ops::RangeInclusive<i64> = -4096..=4095;
-/// Bits of the exponent.
 const EXPONENT_BITS: u32 = 3;
-/// Largest exponent.
 const MAX_EXPONENT: u32 = 7;
 
 /// The largest value, in 2⁻¹² packets.

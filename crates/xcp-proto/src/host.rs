@@ -59,7 +59,6 @@ pub(crate) struct Arrivals {
 }
 
 impl Arrivals {
-    /// Creates the state of a connection at this host.
     pub(crate) const fn new(host: HostClouds) -> Self {
         Self { host, latest: None }
     }

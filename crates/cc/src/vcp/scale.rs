@@ -9,7 +9,6 @@ use crate::supervise::TYPICAL_RTT;
 /// Largest ε_s, in 2^-32: a window multiplied by a thousand per round trip.
 const MAX_EPSILON_Q32: u64 = 1000 << 32;
 
-/// Gains per round trip.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Gains {
     /// ε_s in 2^-32 per acknowledged byte, from VCP's ε.
@@ -34,7 +33,6 @@ pub(crate) struct Scaling {
 /// An ε, prepared for exponentiation.
 #[derive(Clone, Copy, Debug)]
 struct Epsilon {
-    /// [`ln_gain`] of ε.
     ln_gain: u64,
     /// Maximum number of intervals whose gain one round trip may use, in 10^-6.
     cap_ppm: Option<u64>,

@@ -41,7 +41,6 @@ const NOT_FOREIGN: i64 = 10;
 /// Number of estimates over which rates are averaged.
 const AVERAGED: i64 = 16;
 
-/// The state of the detection.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LossBasedCompetitor {
     is_there: bool,
@@ -101,7 +100,6 @@ impl LossBasedCompetitor {
         self.is_there
     }
 
-    /// True if others fill the queue.
     #[inline]
     pub(crate) const fn is_there(&self) -> bool {
         self.is_there

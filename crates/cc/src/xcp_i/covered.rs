@@ -23,7 +23,6 @@ impl Covered {
         }
     }
 
-    /// Counts a packet.
     #[inline]
     pub(crate) fn count(&mut self, now: Instant, arrival: &Arrival) {
         if now - self.since >= COVERED_WINDOW {

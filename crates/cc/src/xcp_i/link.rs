@@ -34,7 +34,6 @@ impl XcpILink {
         }
     }
 
-    /// Its virtual routers, for tests.
     #[cfg(test)]
     pub(super) const fn table(&self) -> &Table {
         &self.table
@@ -102,7 +101,6 @@ fn with_cloud(answer: Answer, cloud: CloudAnswer) -> Answer {
     }
 }
 
-/// The cloud through which a packet arrived.
 #[inline]
 const fn cloud_of(packet: &Arrival) -> Option<(&XcpCarried, Cloud)> {
     match &packet.carried {

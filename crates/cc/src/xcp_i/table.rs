@@ -33,7 +33,6 @@ use crate::signals::{Answer, Arrival, Carried, CloudEstimate, Upstream, XcpAnswe
 use crate::xcp::XcpCapacity;
 use crate::xcp::{XcpLink, XcpLinkParams};
 
-/// The table of upstream routers.
 #[derive(Clone, Debug)]
 pub(crate) struct Table {
     entries: Vec<Entry>,
@@ -48,7 +47,6 @@ pub(crate) struct Table {
     swept: Instant,
 }
 
-/// An upstream router.
 #[derive(Clone, Debug)]
 struct Entry {
     upstream: Upstream,
@@ -113,7 +111,6 @@ fn averaged(before: u64, latest: u64, elapsed: u128, round_trip: Duration) -> u6
     u64::try_from(sum / round_trip).unwrap_or(u64::MAX)
 }
 
-/// The answer that gives nothing.
 fn nothing(packet: &Arrival) -> XcpAnswer {
     let asked = match &packet.carried {
         Carried::Xcp(header) => header.delta,
@@ -127,7 +124,6 @@ fn nothing(packet: &Arrival) -> XcpAnswer {
 }
 
 impl Table {
-    /// Creates the table of a port with these parameters.
     pub(crate) fn new(params: &XcpLinkParams) -> Self {
         let params = XcpLinkParams {
             overhead: 0,
@@ -348,7 +344,6 @@ impl Table {
         }
     }
 
-    /// The virtual router of the cloud behind `upstream`, for tests.
     #[cfg(test)]
     pub(crate) fn link(&self, upstream: Upstream) -> Option<&XcpLink> {
         let mut entries = self.entries.iter();

@@ -57,7 +57,6 @@ pub(crate) struct Met {
     pub(crate) span: u64,
 }
 
-/// The arrivals of a train, as described in the module.
 #[derive(Clone, Debug)]
 pub(crate) struct Arrivals {
     number: u32,

@@ -18,7 +18,6 @@ const SAME: u64 = 8;
 /// A rate above this multiple of the second highest belongs to packets delivered in one batch.
 const BATCH: u64 = 3;
 
-/// The capacity of the narrow link, as described in the module.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Capacity {
     rates: [u64; KEPT],
@@ -54,7 +53,6 @@ impl Capacity {
         self.is_sure
     }
 
-    /// The capacity in bytes per second.
     pub(crate) const fn get(&self) -> Option<u64> {
         self.best
     }

@@ -42,7 +42,6 @@ pub(crate) struct Full {
     pub(crate) is_new: bool,
 }
 
-/// The delay of small packets, as described in the module.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Delay {
     samples: [Option<Sample>; LOOKED_AT],

@@ -17,7 +17,6 @@ const WEIGHT: i64 = 12;
 /// The same for a period in which the link was full, which is much longer than a train.
 const FULL_WEIGHT: i64 = 4;
 
-/// The average described in the module.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Load {
     foreign: i64,
@@ -97,7 +96,6 @@ impl Load {
         self.foreign
     }
 
-    /// Number of trains in the average.
     pub(crate) const fn samples(&self) -> u32 {
         self.samples
     }

@@ -221,7 +221,6 @@ impl Estimator {
         };
     }
 
-    /// The next train.
     fn next(&self) -> Train {
         let each = u128::from(self.packet) + u128::from(self.headers);
         let capacity = self.capacity.get();
@@ -323,7 +322,6 @@ impl Estimator {
         }
     }
 
-    /// Handles the end of a train.
     fn finish(&mut self, now: Instant, own: u64) {
         let before = self.capacity.get();
         if let Some(rate) = self.arrivals.fastest() {

@@ -18,7 +18,6 @@ const BACK: u64 = 25;
 /// Minimum lateness that counts as jitter.
 const SOME: u64 = 12;
 
-/// The decision described in the module.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Scattered {
     /// Lateness of the latest trains, in 10^-3 of their duration.

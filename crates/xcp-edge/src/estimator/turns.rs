@@ -13,7 +13,6 @@ const FASTER: u64 = 32;
 const COST: u32 = 8;
 const MOST_SAVED: u32 = 2 * COST;
 
-/// Schedules additional trains, as described in the module.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Turns {
     /// True if the next train is an additional train.
@@ -31,7 +30,6 @@ impl Default for Turns {
 }
 
 impl Turns {
-    /// Records the start of a train.
     pub(crate) fn begin(&mut self) {
         if !core::mem::take(&mut self.next) {
             self.saved = (self.saved + 1).min(MOST_SAVED);

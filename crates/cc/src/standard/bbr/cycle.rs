@@ -39,7 +39,6 @@ impl State {
         }
     }
 
-    /// True in the states of ProbeBW.
     pub(super) const fn is_probe_bw(self) -> bool {
         matches!(self, Self::Down | Self::Cruise | Self::Refill | Self::Up)
     }

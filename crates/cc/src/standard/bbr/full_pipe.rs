@@ -3,7 +3,6 @@
 
 use super::params::{FULL_GROWTH, FULL_ROUNDS, UNIT};
 
-/// The estimator of a full pipe.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct FullPipe {
     /// `BBR.full_bw_reached`: the pipe was full once.

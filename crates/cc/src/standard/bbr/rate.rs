@@ -53,7 +53,6 @@ pub(super) struct RateSample {
     pub(super) app_limited: bool,
 }
 
-/// Takes samples of the delivery rate.
 #[derive(Clone, Debug)]
 pub(super) struct Sampler {
     ring: Box<[Snapshot; RING]>,
@@ -103,7 +102,6 @@ impl Sampler {
         self.delivered
     }
 
-    /// True while samples are limited by the application.
     pub(super) const fn is_app_limited(&self) -> bool {
         self.app_limited.is_some()
     }
@@ -148,7 +146,6 @@ impl Sampler {
         }
     }
 
-    /// The snapshot of a packet, unless it is too old.
     fn snapshot(&self, state: PacketState) -> Option<Snapshot> {
         let number = state.standard >> (IN_FLIGHT_BITS + 1);
         let age = self.latest.wrapping_sub(number) & NUMBER_MASK;

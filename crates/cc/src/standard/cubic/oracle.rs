@@ -14,7 +14,6 @@ pub(crate) fn w(t: f64, k: f64, w_max: f64) -> f64 {
     C * (t - k).powi(3) + w_max
 }
 
-/// One stage of congestion avoidance, acknowledgement by acknowledgement.
 #[derive(Debug)]
 pub(crate) struct Stage {
     pub(crate) window: f64,

@@ -48,7 +48,6 @@ const CERTAIN_THRESHOLDS: u32 = 2;
 /// that a path is not full.
 const RATE_GROWTH: (u64, u64) = (3, 2);
 
-/// The state of conservative slow start.
 #[derive(Clone, Copy, Debug)]
 struct Conservative {
     /// The minimum RTT of the samples that led to it.
@@ -77,7 +76,6 @@ impl Span {
     }
 }
 
-/// The bytes that a round has delivered so far.
 #[derive(Clone, Copy, Debug, Default)]
 struct Delivered {
     since: Option<Instant>,

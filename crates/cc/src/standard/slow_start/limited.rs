@@ -9,7 +9,6 @@ use crate::standard::loss_based::{Growth, StartRule};
 /// `max_ssthresh` in packets if none is configured: the value of RFC 3742's tests.
 pub(crate) const MAX_SSTHRESH: u32 = 100;
 
-/// A start rule with limited growth.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limited {
     rule: Ending,

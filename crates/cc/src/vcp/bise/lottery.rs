@@ -6,7 +6,6 @@ use crate::base::arith::scramble;
 /// 2^32 / φ, the step whose multiples are spread most evenly.
 const GOLDEN_STEP: u32 = 0x9E37_79B9;
 
-/// The state of the lottery.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lottery {
     draw: Draw,

@@ -12,7 +12,6 @@ use crate::vcp::rule::{LinkRule, Mark};
 pub struct Bise {
     params: BiseParams,
     r_q32: u64,
-    /// r as written in the shim.
     r_shim: u16,
     /// The code for packets that follow r, which is LOW up to the ceiling.
     code: VcpCode,

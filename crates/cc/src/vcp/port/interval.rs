@@ -90,13 +90,11 @@ impl TRho {
         }
     }
 
-    /// The length with which the port measures.
     #[inline]
     pub(crate) const fn current(&self) -> Duration {
         self.current
     }
 
-    /// The interval that packets advertise, in milliseconds.
     #[inline]
     pub(crate) const fn advertised_ms(&self) -> u16 {
         self.advertised_ms

@@ -208,7 +208,6 @@ impl<R: LinkRule> VcpLink<R> {
         self.offered.total(interval) + waits * u128::from(kappa) / u128::from(gamma.max(1))
     }
 
-    /// Ends the interval and begins the next.
     fn close(&mut self, now: Instant, queue: u64) {
         let elapsed = now - self.meter.started();
         if micros(elapsed) == 0 {

@@ -79,7 +79,6 @@ const EMPTY: Slot = Slot {
     small: false,
 };
 
-/// Bytes and factors of flows.
 #[derive(Clone, Debug)]
 pub(crate) struct Shares {
     slots: Slots,
@@ -104,7 +103,6 @@ impl Shares {
         }
     }
 
-    /// Counts a packet of a flow.
     #[inline]
     pub(crate) fn count(&mut self, flow_hash: u32, bytes: u32) {
         let slot = self.slots.get_mut(flow_hash);
@@ -165,7 +163,6 @@ impl Shares {
         self.lift = u16::try_from(lift).unwrap_or(u16::MAX);
     }
 
-    /// Forgets all flows.
     pub(crate) fn clear(&mut self) {
         self.slots.all_mut().fill(EMPTY);
         (self.total, self.small, self.lift) = (0, 0, 0);

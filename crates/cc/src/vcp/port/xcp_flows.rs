@@ -98,7 +98,6 @@ impl XcpFlows {
     }
 }
 
-/// The port's current code and r.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PortState {
     pub(crate) code: VcpCode,
@@ -121,7 +120,6 @@ pub(crate) const fn rtt_class(header: &XcpCarried) -> Option<Duration> {
 }
 
 impl XcpFlows {
-    /// The answer to an XCP header in a packet of `bytes` bytes.
     #[inline]
     pub(crate) fn answer(&self, said: PortState, header: &XcpCarried, bytes: u32) -> XcpAnswer {
         let share = if header.x == 0 || header.rtt_us == 0 {

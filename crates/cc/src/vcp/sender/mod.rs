@@ -48,7 +48,6 @@ struct Halving {
     before: u64,
 }
 
-/// A VCP sender; `L` is the reaction to losses.
 pub(crate) type VcpSender<L> = Supervised<VcpLaw<L>>;
 
 /// VCP's law; `L` is the reaction to losses.
@@ -83,7 +82,6 @@ impl<L: LossRule> Supervised<VcpLaw<L>> {
 }
 
 impl<L: LossRule> VcpLaw<L> {
-    /// Creates the law with a window of `window` bytes.
     fn new(name: &'static str, now: Instant, window: u64, params: VcpParams, loss_rule: L) -> Self {
         Self {
             name,

@@ -28,7 +28,6 @@ impl Cut {
         self.freeze_until = Some((thaw, thaw + srtt));
     }
 
-    /// The stage at `now`.
     #[inline]
     pub(crate) fn stage(&mut self, now: Instant) -> Stage {
         match self.freeze_until {

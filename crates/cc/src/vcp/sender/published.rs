@@ -21,7 +21,6 @@ pub(crate) struct PublishedLoss {
     pub(crate) sack: bool,
 }
 
-/// The state of the published sender.
 #[derive(Clone, Debug)]
 pub(crate) struct PublishedVcp {
     name: &'static str,

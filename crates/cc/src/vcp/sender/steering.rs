@@ -30,7 +30,6 @@ const GIVEN_BACK: u64 = 16;
 /// Load in 1/128 at which a port starts to send OVER.
 const FULL_128: u8 = 128;
 
-/// The latest feedback from routers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Latest {
     /// LOW, with BISE's large ε.
@@ -83,7 +82,6 @@ impl Steering {
         }
     }
 
-    /// The window in bytes.
     #[inline]
     pub(crate) const fn bytes(&self) -> u64 {
         self.window.bytes()
@@ -102,7 +100,6 @@ impl Steering {
         self.cut.is_recent()
     }
 
-    /// Takes over the window from another law.
     pub(crate) fn take_over(&mut self, now: Instant, window: u64) {
         self.window = Window::new(window);
         self.cut.clear();
@@ -289,7 +286,6 @@ impl Steering {
         self.ai.reset(now);
     }
 
-    /// Lowers the window to `bytes` if it is larger.
     pub(crate) fn cap(&mut self, bytes: u64) {
         self.window.cap(bytes);
         self.last_feedback = None;
@@ -302,7 +298,6 @@ impl Steering {
         self.ai.hold(now);
     }
 
-    /// Raises the window to `bytes` if it is smaller.
     pub(crate) fn floor(&mut self, bytes: u64) {
         self.window.floor(bytes);
     }

@@ -3,7 +3,6 @@
 
 use crate::base::arith::{Carry, PPM, saturate};
 
-/// Largest window in 2^-16 bytes.
 const MAX_Q16: u64 = (1 << 62) - 1;
 
 /// A congestion window with a fraction.

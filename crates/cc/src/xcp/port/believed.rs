@@ -8,7 +8,6 @@
 
 /// One part in `FEW` of the bytes may exceed a level.
 const FEW: u64 = 32;
-/// The factor by which a level decreases.
 const SHRINKS: (u64, u64) = (3, 4);
 
 /// A level, in any unit, and the bytes of the current interval that exceed it (`above`) or three

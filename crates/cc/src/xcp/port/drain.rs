@@ -36,7 +36,6 @@ struct Stretch {
     packets: u32,
 }
 
-/// Measures the rate at which a port drains.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DrainMeter {
     /// The estimate, in bytes per second.
@@ -70,7 +69,6 @@ impl DrainMeter {
         }
     }
 
-    /// The estimate, in bytes per second.
     #[inline]
     pub(crate) const fn believed(&self) -> u64 {
         self.believed

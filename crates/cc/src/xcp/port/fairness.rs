@@ -25,7 +25,6 @@ pub(crate) struct Pools {
     per_byte: Ratio,
 }
 
-/// The result for one packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Settled {
     /// The rate change to write into the header.
@@ -63,17 +62,14 @@ impl Pools {
         self.positive = self.positive.saturating_sub(rate);
     }
 
-    /// The rest of the positive pool.
     pub(crate) const fn positive_left(&self) -> u64 {
         self.positive
     }
 
-    /// Empties the positive pool.
     pub(crate) const fn give_nothing(&mut self) {
         self.positive = 0;
     }
 
-    /// The rest of the negative pool.
     pub(crate) const fn negative_left(&self) -> u64 {
         self.negative
     }

@@ -226,7 +226,6 @@ impl XcpLink {
         }
     }
 
-    /// Ends the interval.
     pub(super) fn close(&mut self, now: Instant) {
         let elapsed = ns_since(now, self.started);
         if elapsed == 0 {

@@ -37,11 +37,9 @@ struct Slot {
     /// Ticks of the first and of the last packet; 0: never.
     first: u32,
     last: u32,
-    /// Remaining credit.
     credit: u32,
 }
 
-/// The table of known flows.
 #[derive(Clone, Debug)]
 pub(crate) struct Known {
     slots: Slots,
@@ -54,7 +52,6 @@ pub(crate) struct Known {
     most: u64,
 }
 
-/// Whether a header counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Admission {
     /// The flow was seen before the current interval and has credit left.

@@ -156,7 +156,6 @@ impl XcpLink {
         self.stated_spare = Some(spare);
     }
 
-    /// Mean RTT over the packets of the flows.
     pub(crate) const fn mean_rtt(&self) -> Duration {
         Duration::from_micros(self.mean_rtt_us)
     }
@@ -167,7 +166,6 @@ impl XcpLink {
         ns_since(now, self.last_arrival) > self.idle_ns && queue == 0
     }
 
-    /// Handles a flow that starts with `bytes_per_second`.
     fn took_start(&mut self, now: Instant, flow_hash: u32, bytes_per_second: u64) {
         // It requested a total, which includes its share as a VCP flow.
         if self.start.is_some() {

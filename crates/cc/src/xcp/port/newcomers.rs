@@ -12,7 +12,6 @@ pub(super) const YOUNG_INTERVALS: u32 = 8;
 /// While flows are young, this multiple of the usual share is shuffled.
 const YOUNG_SHUFFLE: u64 = 3;
 
-/// The state of new flows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Newcomers {
     /// Positive feedback left for new flows in the current interval, in 2^-16 bytes per second.
@@ -40,7 +39,6 @@ impl Newcomers {
         };
     }
 
-    /// Positive feedback left for new flows.
     #[inline]
     pub(crate) const fn left(&self) -> u64 {
         self.left
@@ -54,13 +52,11 @@ impl Newcomers {
         }
     }
 
-    /// Counts a packet of a new flow.
     #[inline]
     pub(crate) fn count(&mut self, bytes: u32) {
         self.bytes = self.bytes.saturating_add(u64::from(bytes));
     }
 
-    /// True while some flows count as young.
     pub(crate) const fn are_young(&self) -> bool {
         self.young > 0
     }

@@ -1,6 +1,5 @@
 //! Tail drops of the port's queue.
 
-/// Whether the queue overflowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Overflow {
     No,
@@ -11,7 +10,6 @@ pub(crate) enum Overflow {
 }
 
 impl Overflow {
-    /// The state in the next interval.
     pub(crate) const fn turn(self) -> Self {
         match self {
             Self::Now => Self::Before,

@@ -39,7 +39,6 @@ const GRANT_INTERVALS: u64 = 3;
 /// Assumed size of packets sent with a grant, in bytes.
 const GRANT_BYTES: u32 = 1500;
 
-/// The state of one flow.
 #[derive(Clone, Copy, Debug, Default)]
 struct Entry {
     flow_hash: u32,
@@ -63,11 +62,9 @@ struct Entry {
     x_tokens: u64,
 }
 
-/// Watches the flows of a port.
 #[derive(Clone, Debug)]
 pub(crate) struct Policer {
     entries: Entries,
-    /// Number of the current interval.
     interval: u64,
     started: Instant,
     length: Duration,
@@ -88,12 +85,10 @@ impl Policer {
         }
     }
 
-    /// Number of packets refused so far.
     pub(crate) const fn refused(&self) -> u64 {
         self.refused
     }
 
-    /// Begins an interval of this length.
     pub(crate) const fn begin(&mut self, length: Duration) {
         self.interval += 1;
         self.length = length;
@@ -107,7 +102,6 @@ impl Policer {
         }
     }
 
-    /// Sets the length of the current interval.
     pub(crate) const fn lasts(&mut self, length: Duration) {
         self.length = length;
     }
@@ -167,7 +161,6 @@ impl Policer {
         Some(self.latest)
     }
 
-    /// Records the answer with which a packet of the flow left.
     #[inline]
     pub(crate) fn on_answer(&mut self, flow_hash: u32, answer: &XcpAnswer) {
         let place = self.find(flow_hash);

@@ -8,7 +8,6 @@ pub(crate) struct Ratio {
     shift: u32,
 }
 
-/// Significant bits of the mantissa.
 const BITS: u32 = 63;
 
 impl Ratio {

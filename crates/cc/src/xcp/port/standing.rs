@@ -36,7 +36,6 @@ impl StandingQueue {
         self.bytes
     }
 
-    /// Records that the queue is `queue` bytes long.
     #[inline]
     pub(crate) fn sample(&mut self, now: Instant, queue: u64, mean_rtt_us: u64, capacity: u64) {
         self.least = self.least.min(queue);

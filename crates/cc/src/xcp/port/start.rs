@@ -30,7 +30,6 @@ pub(crate) struct Start {
     heard: Heard,
 }
 
-/// The flows whose headers have arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Heard {
     None,
@@ -48,7 +47,6 @@ impl Start {
         }
     }
 
-    /// Records a header of `flow`.
     #[inline]
     pub(crate) fn hear(&mut self, flow: u32) {
         self.heard = match self.heard {

@@ -42,7 +42,6 @@ pub(crate) struct WeightedRtt {
     pub(crate) x_rtt: u128,
 }
 
-/// Limits for header fields.
 #[derive(Clone, Copy, Debug)]
 struct Guard {
     /// RTT in µs.
@@ -195,7 +194,6 @@ impl Sums {
         u64::from(bytes) * u64::from(header.covers.min(most).max(1))
     }
 
-    /// Counts a packet's bytes.
     #[inline]
     pub(crate) fn count(&mut self, bytes: u32) {
         self.bytes = self.bytes.saturating_add(u64::from(bytes)).min(MAX_BYTES);
@@ -244,17 +242,14 @@ impl Sums {
         self.x_rtt += u128::from(x) * u128::from(rtt);
     }
 
-    /// Bytes so far.
     pub(crate) const fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Sum of inter-packet times, in 2^-40 s.
     pub(crate) const fn x(&self) -> u128 {
         self.x
     }
 
-    /// The longest stated RTT, in µs.
     pub(crate) fn stated_us(&self) -> u64 {
         u64::from(self.longest_rtt.min(MOST_RTT))
     }

@@ -20,7 +20,6 @@ pub(crate) struct Totals {
 }
 
 impl Totals {
-    /// Records that a flow's rate changes by `delta`.
     #[inline]
     pub(crate) fn add(&mut self, delta: i64) {
         if delta > 0 {

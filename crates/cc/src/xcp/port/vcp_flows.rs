@@ -58,7 +58,6 @@ const INITIAL_PACKETS: u64 = 10;
 /// often than every interval counts for the intervals between.
 const STALE: u64 = 4;
 
-/// The mark of a VCP packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct VcpMark {
     pub(crate) code: VcpCode,
@@ -102,11 +101,9 @@ const EMPTY: Slot = Slot {
     reported_for: 1,
 };
 
-/// VCP flows at an XCP port.
 #[derive(Clone, Debug)]
 pub(crate) struct VcpFlows {
     slots: Slots,
-    /// Number of the current interval.
     interval: u64,
     /// Length of the last interval in ns.
     last_ns: u64,
@@ -149,7 +146,6 @@ impl VcpFlows {
         }
     }
 
-    /// The interval that packets carry.
     pub(crate) const fn stated_interval(&self) -> Duration {
         self.advertised
     }
@@ -260,7 +256,6 @@ impl VcpFlows {
         given
     }
 
-    /// Forgets all flows.
     pub(crate) fn clear(&mut self) {
         self.interval += STALE + 1;
         (self.active, self.stating, self.rtts_us) = (0, 0, 0);
@@ -269,7 +264,6 @@ impl VcpFlows {
 }
 
 impl Slot {
-    /// The state after a flow's first packet.
     fn new(now: Instant, packet: u32, last_ns: u64) -> Self {
         let initial = u64::from(packet).saturating_mul(INITIAL_PACKETS);
         Self {

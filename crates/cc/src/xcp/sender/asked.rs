@@ -23,7 +23,6 @@ pub(crate) struct Asked {
 const HALF: u64 = 1 << 63;
 
 impl Asked {
-    /// Records that a header requests `delta`.
     #[inline]
     pub(crate) const fn on_sent(&mut self, delta: i64) {
         if delta > 0 {

@@ -14,7 +14,6 @@ const TAKEN: u64 = 32;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EndToEnd {
     since: Instant,
-    /// The window at the start of the round trip.
     window: u64,
     shadow: Steering,
 }

@@ -42,7 +42,6 @@ const KEPT_ROUNDS: u32 = 3;
 /// pacer limits the rate.
 const PACE: (u64, u64) = (33, 32);
 
-/// An XCP sender.
 pub(crate) type XcpSender = Supervised<XcpLaw>;
 
 /// XCP's law. Its window follows the routers' grants (`steering`), unless standard control has
@@ -91,7 +90,6 @@ pub(crate) fn path(now: Instant, mtu: u16, params: &XcpParams) -> Path {
 }
 
 impl XcpLaw {
-    /// Creates the law with a window of `window` bytes.
     pub(crate) fn new(now: Instant, window: u64, params: XcpParams) -> Self {
         Self {
             steering: Steering::new(now, window),
@@ -132,7 +130,6 @@ impl XcpLaw {
         }
     }
 
-    /// The window does not age before `until`.
     pub(crate) const fn keep_until(&mut self, until: Instant) {
         self.steering.keep_until(until);
     }

@@ -19,7 +19,6 @@ use crate::xcp::params::XcpParams;
 /// If packets are paced, they leave slightly faster than one window per round trip.
 const PACE: (u64, u64) = (33, 32);
 
-/// The state of the published sender.
 #[derive(Clone, Debug)]
 pub(crate) struct PublishedXcp {
     params: XcpParams,

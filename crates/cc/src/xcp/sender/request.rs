@@ -22,7 +22,6 @@ pub(crate) struct Wish {
 }
 
 impl Wish {
-    /// Builds the header.
     pub(crate) fn request(&self) -> XcpRequest {
         let window = self.window.max(1);
         let rtt_us = micros(self.srtt).max(1);

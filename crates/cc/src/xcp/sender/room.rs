@@ -9,7 +9,6 @@ const SLACK: u64 = 16;
 /// Room that grew by more than this part of itself in a round trip is still growing.
 const GROWS: u64 = 8;
 
-/// Tracks the room over round trips.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
     limits: Limits,

@@ -7,7 +7,6 @@ use crate::xcp::params::MAX_INTERVAL;
 
 /// Fraction bits of the window, and of rates.
 const BITS: u32 = 16;
-/// Largest window in 2^-16 bytes.
 const MAX_Q16: i128 = (1 << 62) - 1;
 const MICROS: i128 = 1_000_000;
 /// More halvings leave nothing.

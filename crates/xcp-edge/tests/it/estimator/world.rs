@@ -214,7 +214,6 @@ impl World {
         self
     }
 
-    /// The upstream router's clock.
     pub(crate) fn its_clock(&self) -> Instant {
         let faster = i128::from(self.now) * i128::from(self.drift) / 1_000_000;
         let here = self.ahead.wrapping_add(self.now);
@@ -229,7 +228,6 @@ impl World {
         Some(self.now + here as u64)
     }
 
-    /// Restarts the upstream router: its clock starts at 0, and its state is lost.
     pub(crate) fn restart(&mut self) {
         self.ahead = 0u64.wrapping_sub(self.now);
         let limits = Limits {
@@ -305,7 +303,6 @@ impl World {
         }
     }
 
-    /// Runs everything until `end`.
     pub(crate) fn run(&mut self, end: Duration) {
         let end = end.as_nanos() as u64;
         let upstream = SocketAddr::new(address(1), 7000);

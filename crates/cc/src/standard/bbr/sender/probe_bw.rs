@@ -11,7 +11,6 @@ use crate::standard::bbr::params::{
 };
 use crate::standard::bbr::rate::RateSample;
 
-/// The state of the bandwidth probe.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Probe {
     pub(super) acks: AckPhase,

@@ -49,7 +49,6 @@ fn sender_with_small_start() -> VcpSender<Halving> {
     VcpSender::new("vcp", at(0), 1500, params, Halving)
 }
 
-/// One acknowledgement with codes.
 fn ack(sender: &mut impl Controller, now: u64, packets: [u64; 4]) {
     ack_with(sender, now, packets, RTT);
 }

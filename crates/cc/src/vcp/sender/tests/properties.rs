@@ -66,7 +66,6 @@ proptest! {
     }
 }
 
-/// An event for a sender.
 #[derive(Clone, Copy, Debug)]
 struct Event {
     /// Time since the previous event.

@@ -7,7 +7,6 @@ use crate::signals::XcpCarried;
 use crate::xcp::oracle::{Header, Router};
 use crate::xcp::port::XcpLink;
 
-/// A flow of a trace.
 #[derive(Clone, Copy, Debug)]
 struct Source {
     rtt_us: u32,
