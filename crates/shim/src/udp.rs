@@ -71,8 +71,8 @@ impl Datagram {
     }
 
     /// Replaces `N` bytes of the payload at `offset` (in bytes from the start of the payload) with
-    /// the result of `rewrite`, and updates the UDP checksum. If some of the bytes are missing, or
-    /// `rewrite` returns `None`, returns false without changing anything.
+    /// the result of `rewrite`, and updates a complete UDP checksum. If some of the bytes are
+    /// missing, or `rewrite` returns `None`, returns false without changing anything.
     ///
     /// The update is incremental, so damage to the rest of the datagram remains detectable.
     #[inline]

@@ -17,7 +17,7 @@ pub struct CloudParams {
 /// An exact estimate, for the experiments of the XCP-i paper (section IV).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExactEstimate {
-    /// Largest error in either direction, as a share in 10^-6 of what the cloud leaves to XCP.
+    /// Largest error in either direction, as a share in 10^-6 of the capacity left to XCP.
     pub error_ppm: u64,
     /// Time between two estimates.
     pub every: Duration,

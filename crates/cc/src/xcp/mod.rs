@@ -1,5 +1,5 @@
 //! XCP, the eXplicit Control Protocol. Each packet requests a change of rate, and each router
-//! lowers the request to what it can grant.
+//! lowers the request as far as necessary.
 //!
 //! ```text
 //!   port/      sums.rs, standing.rs: y, d, q of an interval ─► efficiency.rs: F ─► fairness.rs: share per packet

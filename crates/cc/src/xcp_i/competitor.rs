@@ -17,26 +17,24 @@ use crate::base::arith::ns_since;
 use crate::base::{Duration, Instant};
 use crate::signals::CloudEstimate;
 
-/// The queue that counts is this part of a round trip, as a divisor,
+/// Divisor of a round trip: a queue of this part counts if foreign traffic has one part in
+/// `FOREIGN` of the capacity. Half of the queue counts if foreign traffic has half of the capacity.
 const QUEUE: u128 = 4;
-/// with foreign traffic of this part of the capacity, as a divisor. Half of this queue also counts
-/// if foreign traffic has half of the capacity.
 const FOREIGN: i64 = 10;
 const MOSTLY_FOREIGN: i64 = 2;
 /// A queue that persists for this time means that others fill it.
 const LONG: Duration = Duration::from_secs(1);
-/// Foreign traffic below this part of the capacity, as a divisor, for the same time means that the
-/// competitors are gone.
+/// Competitors are gone once foreign traffic has been below one part in `GONE` of the capacity for
+/// the same time.
 const GONE: i64 = 20;
-/// Own traffic below this part of the capacity, as a divisor, is almost nothing: half the share if
-/// a port's maximum number of routers share the capacity.
+/// Own traffic below one part in `STARVES` of the capacity is almost nothing: half the share if a
+/// port's maximum number of routers share it.
 const STARVES: i64 = 64;
-/// Own traffic below the next part of the capacity is also almost nothing if it has fewer than this
-/// number of bytes per round trip: two packets of one flow, whose minimum window is one packet.
+/// Below one part in `STARVES_BY_WINDOW`, it is almost nothing if it has fewer bytes per round trip
+/// than two packets of one flow, whose minimum window is one packet.
 const LEAST_WINDOW: u128 = 2 * 1500;
 const STARVES_BY_WINDOW: i64 = 16;
-/// Both apply only while the part of the capacity that is not foreign, as a divisor, is below this
-/// part.
+/// Both apply only while less than one part in `NOT_FOREIGN` of the capacity is not foreign.
 const NOT_FOREIGN: i64 = 10;
 /// Number of estimates over which rates are averaged.
 const AVERAGED: i64 = 16;

@@ -124,8 +124,8 @@ pub(super) fn crossing(
     Some(at(many))
 }
 
-/// `InflightAtLoss`: the bytes in flight at which losses crossed the threshold, if the last `bytes`
-/// bytes of them were lost last.
+/// `InflightAtLoss`: the bytes in flight at which losses crossed the threshold with a packet of
+/// `bytes` bytes.
 pub(super) fn in_flight_at_loss(sample: &RateSample, bytes: u64) -> u64 {
     let before = sample.tx_in_flight.saturating_sub(bytes);
     let lost_before = sample.lost.saturating_sub(bytes);

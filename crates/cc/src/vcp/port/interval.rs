@@ -204,7 +204,7 @@ impl Auto {
         self.target(None).max(START).min(self.ceiling)
     }
 
-    /// True if less than half of what the link could carry arrived recently.
+    /// True if less than half of the capacity arrived recently.
     fn is_light(&self) -> bool {
         self.sketch.is_light(self.capacity)
     }

@@ -118,7 +118,7 @@ impl<L: LossRule> VcpLaw<L> {
         }
     }
 
-    /// Ends a granted start when codes reflect the grant: limits the window to what was used.
+    /// Ends a granted start when codes reflect the grant: limits the window to the used part.
     fn end_start(&mut self, path: &mut Path) {
         let srtt = path.rtt();
         let granted = path.hidden.granted_window(srtt);

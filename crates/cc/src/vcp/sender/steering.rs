@@ -95,7 +95,7 @@ impl Steering {
         self.latest
     }
 
-    /// True until the effect of a cut returns.
+    /// True during FREEZE and GRACE after a cut.
     pub(crate) const fn is_cut(&self) -> bool {
         self.cut.is_recent()
     }

@@ -43,7 +43,6 @@ impl DepartureCompensation {
     }
 
     /// Ends an interval with `input` at a port of `capacity`, with `net` given minus taken so far.
-    /// Returns what may be given in addition to the law's `total`.
     pub(crate) fn on_interval(&mut self, input: u64, capacity: u64, net: i128, total: i64) -> i64 {
         let (input, capacity) = (i128::from(input), i128::from(capacity));
         let given = net - core::mem::replace(&mut self.net, net);

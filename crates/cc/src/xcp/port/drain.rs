@@ -19,9 +19,9 @@ const MOST_GAP: Duration = Duration::from_secs(2);
 const GAIN: i128 = 4;
 /// The estimate is slightly below the measurement, so that the queue drains.
 const MARGIN: (u64, u64) = (63, 64);
-/// Growth of the estimate per interval without a queue, as a part of it.
+/// The estimate grows by this part per interval without a queue,
 const PROBE: u64 = 50;
-/// The estimate grows if this part of it is used.
+/// if this part of the estimate is used.
 const FULL: (u64, u64) = (19, 20);
 /// Bounds of the estimate, in bytes per second.
 const LEAST: u64 = 1_000;

@@ -8,9 +8,8 @@ use crate::base::arith::PPM;
 use crate::xcp::fixed::{MOST_RATE_Q16, RATE_BITS, rate_q16};
 use crate::xcp::params::XcpLinkParams;
 
-/// Computes the aggregate feedback in 2^-16 bytes per second from capacity and input rate (2^-16
-/// bytes per second), persistent and wanted queue (bytes), and mean RTT (µs). [XCP-i II-A
-/// controller].
+/// [XCP-i II-A controller]: the aggregate feedback in 2^-16 bytes per second, from capacity and
+/// input rate (2^-16 bytes per second), persistent and wanted queue (bytes), and mean RTT (µs).
 pub(crate) fn aggregate(
     params: &XcpLinkParams,
     capacity_q16: u64,

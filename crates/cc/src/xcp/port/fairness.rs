@@ -15,9 +15,9 @@ const MOST_DELTA: i64 = 1 << 62;
 /// The feedback to distribute in one interval, in 2^-16 bytes per second.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Pools {
-    /// What can still be given.
+    /// The rate that can still be given.
     positive: u64,
-    /// What can still be taken.
+    /// The rate that can still be taken.
     negative: u64,
     /// Given per 2^-40 s of inter-packet time.
     per_x: Ratio,
@@ -74,7 +74,7 @@ impl Pools {
         self.negative
     }
 
-    /// What a flow whose inter-packet times add up to `x` is given per interval.
+    /// The grant per interval to a flow whose inter-packet times add up to `x`.
     pub(crate) fn share(&self, x: u64) -> u64 {
         self.per_x.times_floor(x).min(self.positive)
     }

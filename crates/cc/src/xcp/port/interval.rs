@@ -19,9 +19,9 @@ use crate::xcp::params::{
 };
 
 impl XcpLink {
-    /// Upper limit of what is given, or shuffled, per interval: what the buffer can absorb if all
-    /// of it arrives at once. While traffic begins, the mean RTT is still growing, so the longest
-    /// RTT counts.
+    /// Upper limit of grants, or of the shuffle, per interval, which the buffer must absorb if they
+    /// arrive at once. While traffic begins, the mean RTT is still growing, so the longest RTT
+    /// counts.
     pub(super) fn absorbed(&self) -> u64 {
         if !self.params.guard {
             return u64::MAX;

@@ -361,7 +361,7 @@ impl LinkController for XcpLink {
     }
 
     fn promised(&self, now: Instant, flow_hash: u32) -> u64 {
-        // Later, what was promised becomes visible within a round trip.
+        // Later, promises become visible within a round trip.
         let Some(start) = &self.start else { return 0 };
         // The flows with that promise are gone. A port that separates plain packets does not report
         // the arrival of a request, which would have begun another start.

@@ -1,4 +1,4 @@
-//! Limits what new flows are given, and shuffles more for them.
+//! Limits grants to new flows, and shuffles more for them.
 
 use crate::base::ablate::{Mechanism, without};
 use crate::base::arith::PPM;

@@ -28,10 +28,10 @@ const BURST_PACKETS: u64 = 10;
 const LEAST_PACKETS: u64 = 2;
 /// Number of intervals after which negative feedback must have taken effect.
 const DELAY: usize = 2;
-/// The allowance drifts to the actual sending rate: upwards by this part of the difference, for
-/// rounding and lost answers,
+/// The allowance drifts up to the sending rate by this part of the difference, because of rounding
+/// and lost answers.
 const DRIFT_UP: u64 = 32;
-/// and downwards by this part of what is unused.
+/// It drifts down by this part of the unused rate.
 const DRIFT_DOWN: u64 = 8;
 
 /// Number of intervals within which a starting flow uses its grant.
@@ -57,7 +57,7 @@ struct Entry {
     taken: u64,
     /// Taken in the intervals before, oldest first.
     taken_before: [u64; DELAY],
-    /// What may be sent at once, in bytes and in 2^-40 s of inter-packet time.
+    /// Tokens in bytes, and in 2^-40 s of inter-packet time.
     tokens: u64,
     x_tokens: u64,
 }
@@ -233,7 +233,7 @@ impl Entry {
         let elapsed = ns_since(now, self.last).min(2 * nanos(length));
         self.last = now;
         let passed = elapsed + elapsed / SLACK;
-        // What was given can return within the interval.
+        // Grants can take effect within the interval.
         let rate = self.allowed.saturating_add(self.given) >> 16;
         let burst = mul_div(rate, nanos(length) / SLACK, 1_000_000_000) + BURST_PACKETS * size;
         let more = mul_div(rate, passed, 1_000_000_000);

@@ -13,8 +13,8 @@ pub(crate) struct StandingQueue {
     due: Instant,
 }
 
-/// Length of one observation in ns: half of what remains of the mean RTT once the queue has
-/// drained, and at least 2 ms.
+/// Length of one observation in ns: half of the rest of the mean RTT once the queue has drained,
+/// and at least 2 ms.
 pub(crate) fn look_ns(mean_rtt_us: u64, queue: u64, capacity: u64) -> u64 {
     let draining = mul_div(queue, 1_000_000_000, capacity);
     let left = mean_rtt_us.saturating_mul(1_000).saturating_sub(draining);

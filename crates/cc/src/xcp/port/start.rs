@@ -1,5 +1,4 @@
-//! The start of traffic on an idle port: the first grants, and a record of them until they are
-//! used.
+//! The start of traffic on an idle port: the first grants, recorded until they are used.
 
 use crate::base::arith::mul_div;
 use crate::xcp::fixed::to_q16;
@@ -13,8 +12,7 @@ const ARRIVED: (i128, i128) = (19, 20);
 /// grants.
 const INTERVALS: u32 = 3;
 
-/// What the first interval may give, in 2^-16 bytes per second, if the capacity is `capacity` bytes
-/// per second.
+/// Grants of the first interval in 2^-16 bytes per second, for `capacity` bytes per second.
 pub(crate) fn first(capacity: u64) -> u64 {
     mul_div(to_q16(capacity), FIRST_SHARE.0, FIRST_SHARE.1)
 }

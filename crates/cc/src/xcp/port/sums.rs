@@ -273,8 +273,8 @@ fn own(header: &XcpCarried, most_rtt: u32) -> u64 {
     u64::from(header.rtt_us.min(most_rtt)) * X_PER_MICRO
 }
 
-/// As published: a header without an RTT does not take part. The result is limited to what sums can
-/// hold.
+/// As published: a header without an RTT does not take part. The result is limited so that sums do
+/// not overflow.
 #[inline]
 fn as_stated(header: &XcpCarried) -> u64 {
     if header.rtt_us == 0 {

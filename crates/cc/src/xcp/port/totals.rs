@@ -1,4 +1,4 @@
-//! What a port has seen and given, for its start and for reports.
+//! Measurements and grants of a port, for its start and for reports.
 
 /// Measurements of the last interval, in 2^-16 bytes per second.
 #[derive(Clone, Copy, Debug, Default)]

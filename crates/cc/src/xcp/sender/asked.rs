@@ -12,8 +12,8 @@ pub(crate) struct Asked {
     sent: u64,
     /// Requests of all packets up to the largest acknowledged packet.
     acked: u64,
-    /// What can still be granted from the newest acknowledgement (`open`) and from the previous one
-    /// (`before`), because feedback can arrive late.
+    /// Requests that can still be granted: of the newest acknowledgement (`open`), and of the
+    /// previous acknowledgement (`before`), because feedback can arrive late.
     open: u64,
     before: u64,
 }

@@ -1,4 +1,4 @@
-//! What the sender requests from routers, and which answers count.
+//! Requests to routers, and the part of their answers that counts.
 
 use super::XcpLaw;
 use super::request::Wish;
@@ -50,10 +50,10 @@ impl XcpLaw {
         }
     }
 
-    /// True while the sender could not use more: because a trial is running, because CUBIC controls
-    /// the window and losses hold it, or because a hop without feedback has been found and the
-    /// grant already exceeds what may be sent before some of it has arrived. Otherwise, routers
-    /// that do not see a grant being used would give it again and again.
+    /// True while the sender could not use more: during a trial, while CUBIC rules, while losses
+    /// hold the window, or if a hop without feedback is visible and the grant exceeds the bytes
+    /// that may be sent before some have arrived. Otherwise, routers that do not see a grant being
+    /// used would give it again and again.
     fn asks_nothing(&self, path: &Path) -> bool {
         let own = self.steering.bytes();
         let ahead = path.hidden.is_shown() && own > path.hidden.cap();

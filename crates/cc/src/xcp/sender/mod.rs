@@ -59,9 +59,10 @@ pub(crate) struct XcpLaw {
     room: Room,
     /// Positive feedback for packets up to this number does not count.
     void_until: Option<u64>,
-    /// Up to this packet number, feedback covers more than the rest of a granted start.
+    /// Feedback for packets up to this number does not count, because it also covers the part of a
+    /// granted start that was given back.
     shared_until: Option<u64>,
-    /// Bytes and packets sent since the last header, including the packet that carried it.
+    /// Bytes sent since the last header, including its packet, and packets sent after it.
     headed_bytes: u64,
     headed_packets: u16,
     /// The application had no more data to send.
@@ -161,7 +162,7 @@ impl ExplicitLaw for XcpLaw {
         self.end_to_end.is_some()
     }
 
-    /// Limits the window to what flow control, buffer and application have room for.
+    /// Limits the window to the room that flow control, buffer and application leave.
     #[inline]
     fn steered(&self, path: &Path) -> u64 {
         let own = self.steering.bytes().min(path.hidden.cap());

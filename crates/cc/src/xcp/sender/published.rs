@@ -26,7 +26,7 @@ pub(crate) struct PublishedXcp {
     steering: Steering,
     timeout: RetransmissionTimeout,
     srtt: Option<Duration>,
-    /// Bytes and packets sent since the last header, including the packet that carried it.
+    /// Bytes sent since the last header, including its packet, and packets sent after it.
     headed_bytes: u64,
     headed_packets: u16,
     /// Negative feedback has arrived.

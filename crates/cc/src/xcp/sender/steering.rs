@@ -22,7 +22,7 @@ pub(crate) struct Steering {
     kept_until: Instant,
 }
 
-/// The running round trip, for ageing.
+/// The current round trip, for ageing.
 #[derive(Clone, Copy, Debug)]
 struct Round {
     since: Instant,
@@ -94,9 +94,9 @@ impl Steering {
         }
     }
 
-    /// Handles an acknowledgement. A round trip in which the window did not limit the sender halves
-    /// the distance to what was used (draft-falk-xcp-spec-03, section 4.1.3.1, with p = ½), but not
-    /// below `floor` bytes. Returns true at the end of a round trip.
+    /// Handles an acknowledgement. After a round trip in which it did not limit the sender, the
+    /// window falls halfway to the bytes used, but not below `floor` bytes (draft-falk-xcp-spec-03,
+    /// section 4.1.3.1, with p = ½). Returns true at the end of a round trip.
     #[inline]
     pub(crate) fn age(
         &mut self,

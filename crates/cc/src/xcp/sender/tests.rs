@@ -81,7 +81,7 @@ fn before_the_round_trip_is_known_nothing_is_asked() {
 }
 
 /// After an interruption, the smoothed round trip is that of packets that waited. The first
-/// feedback for a packet that did not wait counts for its own round trip, or at most twice of it.
+/// feedback for a packet that did not wait counts for at most twice its own round trip.
 #[test]
 fn the_first_feedback_after_an_interruption_counts_for_its_own_round_trip() {
     let mut sender = sender(XcpParams::default());
@@ -191,8 +191,8 @@ fn the_least_limit_is_told_and_no_more_is_asked_than_fits_it() {
     assert!(request(&naive).delta > 1 << 40);
 }
 
-/// Behind a visible hop without feedback, the window is at most a few times what has arrived.
-/// Routers that do not see a grant being used would give the same again in each round trip.
+/// Behind a visible hop without feedback, the window is at most a few times the bytes that have
+/// arrived. Routers that do not see a grant being used would give it again in each round trip.
 #[test]
 fn a_grant_that_may_not_be_used_yet_is_not_asked_for_again() {
     let mut sender = sender(XcpParams::default());

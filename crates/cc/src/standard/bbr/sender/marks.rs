@@ -21,8 +21,7 @@ impl Bbr {
         let newest = self.newest;
         match self.state {
             State::Startup => self.fill_pipe(),
-            // The mark is for packets of the probe or, in its first round trip, for the packets
-            // before.
+            // Marks are for the probe's packets or, in its first round trip, for those it adds to.
             State::Refill => self.too_much(now, &newest),
             _ if self.probe.sampling => self.too_much(now, &newest),
             // The end of the round trip lowers the short-term bounds.

@@ -72,13 +72,13 @@ fn eager(rtt_us: u32, x: u64) -> XcpCarried {
     }
 }
 
-/// What the first packet of an interval gets, and the rest of the pools.
+/// The settlement of an interval's first packet, and the rest of the pools.
 fn first(mut pools: Pools, wanted: i64, x: u64) -> (Settled, u64, u64) {
     let settled = pools.settle(wanted, x, 1500);
     (settled, pools.positive_left(), pools.negative_left())
 }
 
-/// Reciprocals may cost one unit of what is given and one of what is taken.
+/// Reciprocals may cost one unit in each direction.
 fn near(got: i64, want: i64) {
     assert!((want - 2..=want).contains(&got), "{got}, not {want}");
 }

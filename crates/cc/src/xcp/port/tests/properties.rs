@@ -73,8 +73,8 @@ proptest! {
         prop_assert!(pools.positive_left() <= positive && pools.negative_left() <= negative);
     }
 
-    /// Flows that were active all the time get the same, whatever their packets are; what is taken
-    /// depends on bytes.
+    /// Flows that were active all the time get the same, whatever their packets are, and lose
+    /// according to their bytes.
     #[test]
     fn equal_shares(
         gain in 1i64 << 20..1i64 << 50,
