@@ -4,7 +4,6 @@
 //! Data packets do not contain the time at which they entered the cloud. The gap between two of
 //! them gives the narrow link's rate if they waited there together, and otherwise their sender's
 //! pace. A port cannot distinguish these cases.
-//! port cannot distinguish the two.
 
 use rand_pcg::{
     Pcg64Mcg,

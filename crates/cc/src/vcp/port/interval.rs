@@ -16,7 +16,6 @@
 //!   most doubles.
 //! - The interval is never shorter than the time of 64 full packets, computed from the mean
 //!   capacity over several seconds and not from the current capacity.
-//!   seconds, not by that of the moment.
 
 use crate::base::arith::{micros, mul_div};
 use crate::base::rtt_sketch::{FEW, RttSketch, WORTH};

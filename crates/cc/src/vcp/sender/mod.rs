@@ -32,8 +32,8 @@ const ASK_IN_VAIN: u64 = 64;
 /// A window that does not grow leaves slightly faster than once per round trip.
 const STEADY_PACE: (u64, u64) = (33, 32);
 
-/// Under LOW, windows grow 2.6-fold per round trip at ε = 10, and what arrives becomes known a
-/// round trip later.
+/// Under LOW, windows grow 2.6-fold per round trip at ε = 10, and arrivals become known a round
+/// trip later.
 const STEP: Step = Step {
     partly: 8,
     unknown: None,

@@ -19,7 +19,7 @@ const AI_RULES_R_Q16: u64 = (1 << 16) / 100;
 /// However far α has grown, AI adds at most this share of the window per interval.
 const AI_PER_INTERVAL: (u64, u64) = (1, 4);
 
-/// AI must not undo what others are cut by meanwhile, so it adds at most this share of the window
+/// AI must not undo the cuts of other flows meanwhile, so it adds at most this share of the window
 /// per interval, whatever α is.
 const AI_WHILE_SPARED: (u64, u64) = (1, 16);
 

@@ -19,9 +19,9 @@ const MOST_GAP: Duration = Duration::from_secs(2);
 const GAIN: i128 = 4;
 /// The estimate is slightly below the measurement, so that the queue drains.
 const MARGIN: (u64, u64) = (63, 64);
-/// The estimate grows by this part per interval without a queue,
+/// If the estimate is used without a queue, it grows by this part per interval.
 const PROBE: u64 = 50;
-/// if this part of the estimate is used.
+/// The share of the estimate that must be used.
 const FULL: (u64, u64) = (19, 20);
 /// Bounds of the estimate, in bytes per second.
 const LEAST: u64 = 1_000;

@@ -11,7 +11,6 @@
 //!
 //! A hash in a table of fixed size identifies a flow. Flows in the same slot count together, and
 //! the allowance per slot grows with the number of flows.
-//! many flows the allowance per slot grows accordingly.
 
 use crate::base::Instant;
 use crate::base::ablate::{Mechanism, without};
