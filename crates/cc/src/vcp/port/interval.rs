@@ -9,9 +9,9 @@
 //! - Below half of the capacity, the shortest RTTs decide: those of 16 full packets, or of a tenth
 //!   of the bytes. The interval falls to the length for these RTTs immediately, because a long
 //!   interval would slow starts.
-//! - Above, the longest RTTs decide: a third of the bytes lengthens the interval as far as
-//!   necessary, and a tenth of the bytes up to sixteen times as far. The interval falls, half an
-//!   octave at a time, once half of these shares needs less.
+//! - Above, the longest RTTs decide: a third of the bytes lengthens the interval as far as it
+//!   needs, and a tenth of the bytes up to sixteen times the need of the third. The interval falls,
+//!   half an octave at a time, once half of these shares needs less.
 //! - The interval rises by a factor of at most 1 + x if a share x of the bytes needs more, so it at
 //!   most doubles.
 //! - The interval is never shorter than the time of 64 full packets, computed from the mean

@@ -265,8 +265,8 @@ impl ExplicitLaw for XcpLaw {
             self.hear_while_hidden(now, path, delta);
             return;
         }
-        // During a trial, the sender sends less than routers allow to see the effect, so it must
-        // not take more. Routers do not know of a hop with heavy loss either.
+        // During a trial, the sender sends less than routers allow, so it accepts no increase. The
+        // same applies behind a hop with heavy loss, of which routers do not know.
         let held = path.hidden.pace().is_some() || path.hidden.holds(self.steering.bytes());
         let delta = if held { delta.min(0) } else { delta };
         let (floor, fallback) = (path.mtu, path.fallback.window());
