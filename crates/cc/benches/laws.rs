@@ -1,4 +1,4 @@
-//! What the laws cost per packet and per acknowledgement.
+//! Costs of the laws per packet and per acknowledgement.
 
 use std::hint::black_box;
 
@@ -12,8 +12,8 @@ use pathmark_cc::{
 const RTT: Duration = Duration::from_millis(100);
 const GAP: Duration = Duration::from_micros(120);
 
-/// A port at full load, one packet in and one out per 120 µs. What is measured is the pair, and the
-/// mark alone.
+/// A port at full load, with one packet in and one out per 120 µs. Measures both together, and the
+/// mark separately.
 fn ports(c: &mut Criterion) {
     let mut group = c.benchmark_group("port");
     for name in ["vcp", "vcp+bise", "vcp+bise[marking=lottery]"] {
@@ -52,7 +52,7 @@ fn ports(c: &mut Criterion) {
     group.finish();
 }
 
-/// An XCP port at full load, 64 flows: one packet in and one out. What is measured is the pair.
+/// An XCP port at full load with 64 flows: one packet in and one out, measured together.
 fn xcp_ports(c: &mut Criterion) {
     let mut group = c.benchmark_group("port");
     for name in [
@@ -66,7 +66,7 @@ fn xcp_ports(c: &mut Criterion) {
             .expect("a known name")
             .controller(Instant::ZERO, 12_500_000, 1);
         port.on_buffer(1_250_000);
-        // A port that estimates clouds has a virtual router for one.
+        // A port that estimates clouds has a virtual router for one cloud.
         let cloud = name.contains("real").then(|| Cloud {
             upstream: Upstream::of([192, 0, 2, 1].into()).expect("an address"),
             hops: 2,
@@ -98,7 +98,7 @@ fn xcp_ports(c: &mut Criterion) {
     group.finish();
 }
 
-/// A port that grants starting rates: a question in each packet of 64 flows, and one packet in 64.
+/// A port that grants starting rates: a request in each packet of 64 flows, or in one packet of 64.
 fn granting_ports(c: &mut Criterion) {
     let mut group = c.benchmark_group("port");
     for (name, every) in [("each packet asks", 1), ("one in 64 asks", 64)] {
@@ -136,7 +136,7 @@ fn granting_ports(c: &mut Criterion) {
     group.finish();
 }
 
-/// A loss of one packet in each round trip, between acknowledgements of others.
+/// The loss of one packet per round trip, between acknowledgements of others.
 fn losses(c: &mut Criterion) {
     let mut group = c.benchmark_group("sender");
     for &name in Algorithm::NAMES {
@@ -168,7 +168,8 @@ fn losses(c: &mut Criterion) {
     group.finish();
 }
 
-/// `auto` with the first answer of an XCP or VCP router: it leaves CUBIC for that law.
+/// `auto` with the first answer of an XCP or VCP router, where it changes from CUBIC to the
+/// router's law.
 fn changes_of_law(c: &mut Criterion) {
     let mut group = c.benchmark_group("auto");
     let algorithm = Algorithm::parse("auto").expect("a known name");
@@ -219,7 +220,7 @@ fn changes_of_law(c: &mut Criterion) {
     group.finish();
 }
 
-/// A sender in congestion avoidance, or under a mix of LOW and HIGH, two packets per
+/// A sender in congestion avoidance, or under a mix of LOW and HIGH, with two packets per
 /// acknowledgement.
 fn senders(c: &mut Criterion) {
     let mut group = c.benchmark_group("sender");
@@ -252,7 +253,7 @@ fn senders(c: &mut Criterion) {
                 ..VcpFeedback::default()
             })
         };
-        // Out of slow start.
+        // Leaves slow start.
         sender.on_congestion_experienced(now, Instant::ZERO, 0);
         let granted = |delta: i64| {
             Feedback::Xcp(XcpFeedback {
@@ -269,7 +270,7 @@ fn senders(c: &mut Criterion) {
             b.iter(|| {
                 now += GAP;
                 number += 2;
-                // The smoothed RTT wanders a little, as it does.
+                // The smoothed RTT varies slightly, as usual.
                 let srtt = RTT + Duration::from_micros(number % 800);
                 let acked = acked(number, srtt);
                 match explicit {

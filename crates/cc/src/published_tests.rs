@@ -1,4 +1,5 @@
-//! The papers' senders: what their losses do, and that nothing of this library's has the window.
+//! The papers' senders: the effects of losses, and that no rule of this library controls their
+//! window.
 
 use proptest::prelude::*;
 
@@ -15,7 +16,7 @@ fn at(millis: u64) -> Instant {
     Instant::from_millis(millis)
 }
 
-/// `packets` more in flight than this one.
+/// Packet `number`, with `packets` other packets in flight.
 fn flying(number: u64, packets: u64) -> Sent {
     Sent {
         in_flight: (packets + 1) * MTU,
@@ -54,8 +55,8 @@ fn begun(sack: bool) -> RetransmissionTimeout {
     timer
 }
 
-/// Milliseconds until the timeout, if one comes while each packet from `next` on is acknowledged,
-/// one per 10 ms.
+/// Milliseconds until the timeout, if it occurs while each packet from `next` is acknowledged, one
+/// per 10 ms.
 fn until_timeout(timer: &mut RetransmissionTimeout, next: u64) -> Option<u64> {
     (0..200).find_map(|step| {
         let now = 120 + step * 10;
@@ -110,7 +111,7 @@ fn silence_is_a_timeout_and_the_next_one_takes_twice_as_long() {
     let mut timer = begun(true);
     assert!(!timer.on_time(at(399)));
     assert!(timer.on_time(at(400)));
-    // Packets sent before are sent again: their losses change nothing.
+    // Earlier packets are sent again, so their losses have no effect.
     assert!(!timer.on_loss(&lost(1..=20, 20), MTU));
     assert!(!timer.on_time(at(999)));
     assert!(timer.on_time(at(1000)));
@@ -146,8 +147,8 @@ fn law(text: &str) -> Box<dyn Controller> {
     law
 }
 
-/// A fast retransmit halves the window of VCP and leaves that of the others; a timeout sets all to
-/// one packet.
+/// A fast retransmit halves the window of VCP and leaves the others unchanged; a timeout sets all
+/// windows to one packet.
 #[test]
 fn losses_do_what_the_papers_say() {
     for text in PUBLISHED {
@@ -245,8 +246,8 @@ fn event() -> impl Strategy<Value = Event> {
 }
 
 proptest! {
-    /// Whatever comes, a paper's sender reports its own law, no fallback and no question, and
-    /// keeps a window of a packet.
+    /// Whatever happens, a paper's sender reports its own law, no fallback and no request for a
+    /// starting rate, and keeps a window of a packet.
     #[test]
     fn no_rule_of_ours_ever_has_the_window(events in prop::collection::vec(event(), 1..120)) {
         for text in PUBLISHED {

@@ -17,7 +17,7 @@ pub(crate) fn sent(packet_number: u64, bytes: u64) -> Sent {
     }
 }
 
-/// `bytes` acknowledged up to `largest`, all RTTs `rtt`, window-limited.
+/// An acknowledgement of `bytes` up to `largest`, with `rtt` as all RTTs, limited by the window.
 pub(crate) fn acked(largest: u64, bytes: u64, rtt: Duration) -> Acked {
     Acked {
         bytes,
@@ -34,7 +34,7 @@ pub(crate) fn acked(largest: u64, bytes: u64, rtt: Duration) -> Acked {
     }
 }
 
-/// One packet lost, `last_sent` sent by then.
+/// The loss of one packet when `last_sent` was the last packet sent.
 pub(crate) fn lost(largest: u64, last_sent: u64, rtt: Duration) -> Lost {
     Lost {
         bytes: 1000,

@@ -27,9 +27,9 @@ pub enum Outcome {
 /// Mask of a nonce.
 const NONCE: u64 = (1 << 48) - 1;
 
-/// Answers the request at the start of a UDP payload. `hops` counts the hops that this router's
-/// machine subtracts from the IP TTL: 1, more if its kernel forwards the packet as well, or 0 at
-/// a host's own port.
+/// Answers the request at the start of a UDP payload. `hops` is the number of hops that this
+/// router's machine subtracts from the IP TTL: usually 1, more if its kernel forwards the packet as
+/// well, or 0 at a host's own port.
 #[inline]
 pub fn answer_payload(payload: &mut [u8], answer: &QuickStartAnswer, hops: u8) -> Outcome {
     match payload.first_chunk_mut::<LEN>() {

@@ -1,4 +1,5 @@
-//! A copy of a request in front of a tunnel's packet, and the inner request.
+//! Prepares a copy of a request in front of a tunnel's packet, and merges it into the inner
+//! request.
 //!
 //! | inner field | becomes |
 //! |---|---|
@@ -7,8 +8,8 @@
 //! | QS TTL | as far from the IP TTL as in the copy; 0 if the rate is 0 |
 //! | nonce | bits that belong to the rate stay; others become the copy's if its rate is lower |
 //!
-//! The sender's round trip stays unchanged. Hops of the tunnel that do not answer show in the QS
-//! TTL.
+//! The sender's round trip stays unchanged. Hops of the tunnel that do not answer become visible in
+//! the QS TTL.
 
 use pathmark_shim::quick_start::{LEN, Rate, Repr};
 
@@ -52,7 +53,7 @@ fn merged(inner: &[u8], outer: &[u8], shift: u8) -> Option<Repr> {
     })
 }
 
-/// The QS TTL of a packet whose IP TTL is `shift` higher.
+/// The QS TTL for a packet whose IP TTL is `shift` higher.
 fn shifted(repr: &Repr, shift: u8) -> u8 {
     match repr.rate == Rate::default() {
         true => 0,

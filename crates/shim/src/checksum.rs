@@ -1,19 +1,19 @@
 //! The Internet checksum (RFC 1071) and its incremental update (RFC 1624).
 
-/// A sum in ones' complement that is being gathered.
+/// A sum in ones' complement that is being computed.
 ///
-/// Held in the machine's byte order, which such a sum does not care about (RFC 1071 §2 (B)), and
-/// folded once, at the end.
+/// It is stored in the machine's byte order, which does not matter for these sums (RFC 1071 §2
+/// (B)), and folded once at the end.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sum(u64);
 
 impl Sum {
-    /// The empty sum.
+    /// Creates an empty sum.
     pub const fn new() -> Self {
         Self(0)
     }
 
-    /// Adds bytes as big-endian 16-bit words; an odd last byte is padded with zero, so only the
+    /// Adds bytes as big-endian 16-bit words. An odd last byte is padded with zero, so only the
     /// last call may have an odd number of bytes.
     #[inline]
     #[must_use]
@@ -30,7 +30,7 @@ impl Sum {
         self.word(number.to_be_bytes())
     }
 
-    /// Adds the complements of bytes: what takes them away, if they were added before.
+    /// Adds the complements of bytes, which removes them if they were added before.
     #[inline]
     #[must_use]
     fn complements(self, bytes: &[u8]) -> Self {
@@ -45,8 +45,9 @@ impl Sum {
         self.word([b0, b1, 0, 0])
     }
 
-    /// 2³² ≡ 1 modulo 2¹⁶−1, so words of four bytes add up just as well as those of two, half as
-    /// often. It would take 2³² of them to overflow, and an IP packet has at most 2¹⁴.
+    /// Because 2³² ≡ 1 modulo 2¹⁶−1, adding words of four bytes gives the same sum as words of two
+    /// with half as many additions. An overflow would need 2³² words, but an IP packet has at most
+    /// 2¹⁴.
     #[inline]
     const fn word(self, word: [u8; 4]) -> Self {
         Self(self.0.wrapping_add(u32::from_ne_bytes(word) as u64))
@@ -57,25 +58,25 @@ impl Sum {
         Self(self.0.wrapping_add(!u32::from_ne_bytes(word) as u64))
     }
 
-    /// The sum as 16 bits, not yet complemented.
+    /// Returns the sum as 16 bits, without complementing it.
     #[inline]
     pub const fn fold(self) -> u16 {
-        // Upper and lower half added in both halves at once; the carry of the lower one ends where
-        // it belongs.
+        // Adds upper and lower half in both halves at once, so that the carry of the lower half
+        // ends in the right place.
         let sum = self.0.wrapping_add(self.0.rotate_left(32)) >> 32;
         let sum = sum as u32;
         let sum = (sum.wrapping_add(sum.rotate_left(16)) >> 16) as u16;
         u16::from_be_bytes(sum.to_ne_bytes())
     }
 
-    /// The checksum: the complement of the sum.
+    /// Returns the checksum: the complement of the sum.
     #[inline]
     pub const fn finish(self) -> u16 {
         !self.fold()
     }
 }
 
-/// Words of four bytes, and what is left, filled up with zeros.
+/// Splits bytes into words of four bytes and the rest, padded with zeros.
 #[inline]
 fn words(bytes: &[u8]) -> (&[[u8; 4]], [u8; 4]) {
     let (words, rest) = bytes.as_chunks::<4>();
@@ -86,14 +87,14 @@ fn words(bytes: &[u8]) -> (&[[u8; 4]], [u8; 4]) {
     (words, last)
 }
 
-/// What replacing some bytes does to a checksum that covers them: m + ~m', to be added to the
-/// checksum. That is equation 3 of RFC 1624, complemented.
+/// The effect of replacing bytes on a checksum that covers them: m + ~m', to be added to the
+/// checksum. This is equation 3 of RFC 1624, complemented.
 #[derive(Clone, Copy, Debug)]
 pub struct Delta(Sum);
 
 impl Delta {
-    /// The change from `old` to `new`, which start at an even offset of what the checksum covers.
-    /// Where the lengths differ, the shorter one counts as filled up with zeros.
+    /// The change from `old` to `new`, which start at an even offset of the covered data. If the
+    /// lengths differ, the shorter slice counts as padded with zeros.
     #[inline]
     pub fn between(old: &[u8], new: &[u8]) -> Self {
         Self(Sum::new().bytes(old).complements(new))
@@ -112,7 +113,8 @@ impl Delta {
         Self(Sum::new().half_word(self.0.fold().swap_bytes()))
     }
 
-    /// The checksum after the change, of the two that stand for zero 0 (RFC 1624 §3).
+    /// Returns the checksum after the change. Of its two representations of zero, it uses 0 (RFC
+    /// 1624 §3).
     #[inline]
     pub const fn apply(self, checksum: u16) -> u16 {
         match self.0.half_word(checksum).fold() {
@@ -122,7 +124,7 @@ impl Delta {
     }
 }
 
-/// The UDP checksum after a change, where the field is a whole checksum.
+/// Updates a complete UDP checksum after a change.
 ///
 /// 0 means "none" and stays 0 (RFC 768; for IPv6 RFC 6935). A result of 0 is written as 0xFFFF.
 #[inline]
@@ -130,7 +132,7 @@ pub const fn update_udp(checksum: u16, delta: Delta) -> u16 {
     if checksum == 0 {
         return 0;
     }
-    // Never 0: a sum of anything but zeros in ones' complement is not.
+    // Never 0, because a sum in ones' complement is 0 only if all words are 0.
     delta.0.half_word(checksum).fold()
 }
 
@@ -187,8 +189,8 @@ mod tests {
             prop_assert_eq!(Sum::new().bytes(&a).bytes(&b).finish(), plain(&[a, b].concat()));
         }
 
-        /// Unless all bytes are zero (impossible in a pseudo-header's company), the update is the
-        /// full sum.
+        /// Unless all bytes are zero (which is impossible with a pseudo-header), the update equals
+        /// the full sum.
         #[test]
         fn incremental_equals_full(
             mut bytes in proptest::collection::vec(any::<u8>(), 40..200),

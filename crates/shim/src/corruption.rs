@@ -1,23 +1,23 @@
-//! The loss by corruption that routers declare for the links behind their ports, in three bits.
+//! The loss by corruption that routers declare for the links after their ports, in three bits.
 //!
 //! | class | 0 | 1 | 2 | 3 | 4 | 5 | 6 | 7 |
 //! |---|---|---|---|---|---|---|---|---|
 //! | stands for | nothing declared | 0.1 % | 0.3 % | 1 % | 2 % | 5 % | 10 % | 30 % |
 //!
-//! A share becomes the class that is nearest to it as a ratio, and no class below 0.05 %. A router
-//! adds its own share to the one that the class it finds stands for, so the sum over hops is as
-//! exact as the classes are.
+//! A share is encoded as the class whose ratio to it is nearest to 1, or as class 0 if it is below
+//! 0.05 %. A router adds its own share to the share of the class that it finds, so the sum over
+//! hops is as exact as the classes are.
 
 /// The bits of a class.
 pub const MASK: u8 = 7;
 
-/// What the classes stand for, in 10⁻⁶.
+/// The shares of the classes, in 10⁻⁶.
 const PPM: [u32; 8] = [0, 1_000, 3_000, 10_000, 20_000, 50_000, 100_000, 300_000];
 
-/// Where classes 1 to 7 begin, in 10⁻⁶: between two classes their geometric mean.
+/// The lower ends of classes 1 to 7, in 10⁻⁶. Between two classes, this is their geometric mean.
 const FROM: [u32; 7] = [500, 1_732, 5_477, 14_142, 31_623, 70_711, 173_205];
 
-/// The class of a share of packets in 10⁻⁶.
+/// Returns the class of a share of packets in 10⁻⁶.
 pub fn encode(ppm: u32) -> u8 {
     FROM.iter()
         .zip(1..)
@@ -26,13 +26,13 @@ pub fn encode(ppm: u32) -> u8 {
         .map_or(0, |(_, class)| class)
 }
 
-/// What a class stands for, in 10⁻⁶. Bits beyond a class's are ignored.
+/// Returns the share of a class, in 10⁻⁶. Bits outside [`MASK`] are ignored.
 #[inline]
 pub fn decode(class: u8) -> u32 {
     PPM.get(usize::from(class & MASK)).copied().unwrap_or(0)
 }
 
-/// The class after a link that loses `ppm` more; never below `class`.
+/// Returns the class after a link that loses another `ppm`. It is never below `class`.
 #[inline]
 pub fn add(class: u8, ppm: u32) -> u8 {
     if ppm == 0 {
@@ -74,7 +74,7 @@ mod tests {
 
     #[test]
     fn hops_add_up() {
-        // 1 % twice is 2 %, 5 % twice 10 %; 2 % twice is nearer to 5 % than to 2 %.
+        // Twice 1 % is 2 %, and twice 5 % is 10 %. Twice 2 % is nearer to 5 % than to 2 %.
         assert_eq!(add(3, 10_000), 4);
         assert_eq!(add(5, 50_000), 6);
         assert_eq!(add(4, 20_000), 5);
@@ -100,7 +100,8 @@ mod tests {
         #[test]
         fn between_the_ends_it_is_within_the_square_root_of_a_step(ppm in 577u32..519_000) {
             let ratio = f64::from(decode(encode(ppm))) / f64::from(ppm);
-            // The widest step is from 0.3 to 1 %: its root is 1.83; one more in 10⁻⁶ for rounding.
+            // The widest step is from 0.3 to 1 %, whose square root is 1.83; 10⁻⁶ is added for
+            // rounding.
             prop_assert!((0.547..1.83).contains(&ratio), "{ratio}");
         }
     }

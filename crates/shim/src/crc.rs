@@ -1,28 +1,29 @@
 //! The check over a shim: a 16-bit cyclic redundancy check.
 //!
 //! Polynomial x¹⁶+x¹⁴+x¹³+x¹²+x⁸+x⁵+x⁴+x²+1 (0x17135), most significant bit first, start value 0,
-//! result inverted; the check of the ASCII digits 1 to 9 is 0x5E33. Chosen by trying all 2¹⁵
-//! polynomials: this one (like its reciprocal) keeps Hamming distance 5 longest, 135 bits check
-//! included, among those that keep distance 4 up to 480. So any four flipped bits in a shim of 16
-//! bytes, any three in every shim, and every burst of up to 16 bits are found; other damage passes
-//! with probability 2⁻¹⁶. Well-known polynomials do worse at one of these two lengths: 0x11021 has
-//! distance 4 at 128 bits, and two flips 151 bits apart cancel under 0x13D65. A sum in ones'
-//! complement would be cheaper to renew, but lets two opposite flips in one column pass.
+//! result inverted; the check of the ASCII digits 1 to 9 is 0x5E33. It was chosen by trying all 2¹⁵
+//! polynomials: among those that keep Hamming distance 4 up to 480 bits, this polynomial (like its
+//! reciprocal) keeps distance 5 longest, up to 135 bits including the check. Therefore any four
+//! flipped bits in a shim of 16 bytes, any three in every shim, and every burst of up to 16 bits
+//! are detected. Other damage passes with probability 2⁻¹⁶. Well-known polynomials are worse at one
+//! of these two lengths: 0x11021 has distance 4 at 128 bits, and two flips 151 bits apart cancel
+//! under 0x13D65. A sum in ones' complement would be cheaper to update, but would not detect two
+//! opposite flips in the same column.
 //!
-//! Ten bytes go through independent table reads in one step. What the prefix adds is known
-//! beforehand, so one step is all that the check of a 16-byte shim costs.
+//! Ten bytes are processed in one step with independent table lookups. Because the contribution of
+//! the prefix is known in advance, the check of a 16-byte shim needs only one step.
 
 const POLYNOMIAL: u16 = 0x7135;
-/// Bytes that one step takes at most.
+/// Maximum number of bytes per step.
 const STEP: usize = 10;
 
-/// Of a step's bytes, those whose table entries have their bytes swapped.
+/// Number of bytes in a step whose table entries have their bytes swapped.
 ///
-/// Sums of either sort meet only at the end, after one more swap. So the compiler has to keep two
-/// short chains of dependent additions, and cannot make one long one of them.
+/// Sums of both kinds are combined only at the end, after another swap. This forces the compiler to
+/// keep two short chains of dependent additions, instead of merging them into a long chain.
 const SWAPPED: usize = 6;
 
-/// `TABLES[k][b]`: remainder of byte `b` followed by `k` zero bytes, swapped where `k` is below
+/// `TABLES[k][b]` is the remainder of byte `b` followed by `k` zero bytes, swapped if `k` is below
 /// [`SWAPPED`]. 5 KiB.
 static TABLES: [[u16; 256]; STEP] = tables();
 
@@ -70,11 +71,11 @@ const fn tables() -> [[u16; 256]; STEP] {
     tables
 }
 
-/// `ZEROS`: how many bytes of the block follow this one.
+/// `ZEROS` is the number of bytes of the block that follow this byte.
 #[inline]
 fn look_up<const ZEROS: usize>(byte: u8) -> u16 {
     const { assert!(ZEROS < STEP) };
-    // Neither `get` can miss; the compiler knows it and drops both checks.
+    // Neither `get` can fail; the compiler recognizes this and removes both checks.
     TABLES
         .get(ZEROS)
         .and_then(|table| table.get(usize::from(byte)))
@@ -82,13 +83,13 @@ fn look_up<const ZEROS: usize>(byte: u8) -> u16 {
         .unwrap_or(0)
 }
 
-/// The check of `bytes`, which hold a shim up to its check.
+/// Computes the check of `bytes`, which contain a shim up to its check.
 #[inline]
 pub fn crc16(bytes: &[u8]) -> u16 {
     !after(0, bytes)
 }
 
-/// Remainder of `bytes` after those whose remainder is `crc`.
+/// Remainder of `bytes` after bytes whose remainder is `crc`.
 #[inline]
 pub(crate) fn after(crc: u16, bytes: &[u8]) -> u16 {
     let (blocks, rest) = bytes.as_chunks::<STEP>();
@@ -103,7 +104,7 @@ pub(crate) fn after(crc: u16, bytes: &[u8]) -> u16 {
     })
 }
 
-/// Remainder of ten bytes, as it is written behind them.
+/// Remainder of ten bytes, in the byte order in which it is written after them.
 #[inline]
 pub(crate) fn ten([b0, b1, b2, b3, b4, b5, b6, b7, b8, b9]: [u8; STEP]) -> [u8; 2] {
     let front = look_up::<9>(b0) ^ look_up::<8>(b1) ^ look_up::<7>(b2) ^ look_up::<6>(b3);
@@ -116,8 +117,8 @@ pub(crate) fn ten([b0, b1, b2, b3, b4, b5, b6, b7, b8, b9]: [u8; STEP]) -> [u8; 
     (front.swap_bytes() ^ back).to_le_bytes()
 }
 
-/// Remainder of `prefix` followed by `zeros` bytes of zero, for constants: remainders of parts at
-/// their places add up.
+/// Remainder of `prefix` followed by `zeros` zero bytes, for constants: the remainders of parts at
+/// their positions add up.
 pub(crate) const fn prefix_remainder(prefix: [u8; 4], zeros: usize) -> u16 {
     let prefix = u32::from_be_bytes(prefix);
     let mut crc = 0u16;
@@ -170,7 +171,7 @@ mod tests {
         }
     }
 
-    /// What each single flipped bit of a `len`-byte shim (its check included) does to the
+    /// The effect of each single flipped bit of a `len`-byte shim (including its check) on the
     /// comparison.
     fn syndromes(len: usize) -> Vec<u16> {
         let mut all = Vec::new();
@@ -183,8 +184,8 @@ mod tests {
         all
     }
 
-    /// Flips add up linearly, so a set of flips passes unnoticed if and only if its syndromes sum
-    /// to 0.
+    /// Flips add up linearly, so a set of flips is undetected if and only if its syndromes sum to
+    /// 0.
     #[test]
     fn four_flipped_bits_in_16_bytes_are_found() {
         let single = syndromes(16);
@@ -192,7 +193,8 @@ mod tests {
         assert!(single.iter().all(|&s| seen.insert(s)), "two flips cancel");
         for (i, a) in single.iter().enumerate() {
             for b in &single[..i] {
-                // Equal to 0: two; to a single one: three; to another pair: four.
+                // If it equals 0, two flips cancel; if it equals a single syndrome, three; and
+                // another pair, four.
                 assert!(seen.insert(a ^ b), "four or fewer flips cancel");
             }
         }
@@ -214,8 +216,8 @@ mod tests {
     fn bursts_of_16_bits_are_found() {
         for len in [8, 16, 36, 48, 60] {
             let single = syndromes(len);
-            // 2^16 patterns at every place would be slow for nothing: a burst's syndrome is x^n
-            // times the pattern's.
+            // 2^16 patterns at every position would be unnecessarily slow: a burst's syndrome is
+            // x^n times the pattern's.
             for window in single.windows(16).take(24) {
                 let mut sums = HashSet::from([0u16]);
                 for s in window {

@@ -1,4 +1,4 @@
-//! What a datagram is, by its first byte.
+//! Classifies datagrams by their first byte.
 //!
 //! ```text
 //!   first byte     RFC 9443               here
@@ -11,14 +11,14 @@
 //! ```
 //!
 //! A QUIC v1 packet always has one of the two top bits set, unless both sides agreed to grease the
-//! fixed bit (RFC 9287): an endpoint that offers shims does not offer that.
+//! fixed bit (RFC 9287), which endpoints that offer shims do not offer.
 
 use crate::Kind;
 
 /// The class of a datagram by its first byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Datagram {
-    /// Perhaps a shim of this kind: its prefix and check decide ([`crate::Framed::parse`]).
+    /// Possibly a shim of this kind, depending on its prefix and check ([`crate::Framed::parse`]).
     Shim(Kind),
     /// A QUIC packet with a long header, of any version (version negotiation may clear the fixed
     /// bit).

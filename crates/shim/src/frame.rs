@@ -12,13 +12,12 @@
 //!   check  16-bit cyclic redundancy check ([`crate::crc16`]) over everything before it
 //! ```
 //!
-//! Every kind and every version has this prefix, so unknown ones can be recognised and stepped
-//! over.
+//! Every kind and every version has this prefix, so unknown shims can be recognized and skipped.
 //!
-//! **False positives.** A router that looks into every UDP datagram takes foreign random bytes for
-//! a shim with probability 2⁻⁵ (first byte) · 2⁻⁴ (version) · 2⁻⁴ (the kind's length) · 2⁻¹⁶
-//! (magic) · 2⁻¹⁶ (check) = 2⁻⁴⁵. The check detects accidents. It does not authenticate: any
-//! host that can write a datagram can write a valid check.
+//! **False positives.** A router that examines every UDP datagram takes random bytes of other
+//! protocols for a shim with probability 2⁻⁵ (first byte) · 2⁻⁴ (version) · 2⁻⁴ (the kind's length)
+//! · 2⁻¹⁶ (magic) · 2⁻¹⁶ (check) = 2⁻⁴⁵. The check detects accidental damage but does not
+//! authenticate: any host that can write a datagram can write a valid check.
 
 use core::{error, fmt};
 
@@ -37,7 +36,7 @@ pub const VERSION: u8 = 1;
 /// Bytes 2 and 3 of every shim.
 pub const MAGIC: u16 = 0x7A3D;
 
-/// What kind of header a shim is: 0…7.
+/// The kind of a shim: 0…7.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Kind(u8);
 
@@ -49,15 +48,15 @@ impl Kind {
     /// Quick-Start: rate request.
     pub const QUICK_START: Self = Self(2);
 
-    /// The first of the kinds that no protocol here has.
+    /// The first kind that no protocol here uses.
     pub const FIRST_FREE: Self = Self(3);
 
-    /// The kind with this number, if it is one.
+    /// Returns the kind with this number, or `None` if there is no such kind.
     pub const fn new(number: u8) -> Option<Self> {
         if number < 8 { Some(Self(number)) } else { None }
     }
 
-    /// The kind of a datagram with this first byte, if it can be a shim.
+    /// Returns the kind of a datagram with this first byte, if it can be a shim.
     #[inline]
     pub const fn from_first_byte(first: u8) -> Option<Self> {
         if first & 0xF8 == 0x08 {
@@ -67,27 +66,27 @@ impl Kind {
         }
     }
 
-    /// Its number, 0…7; also its number in the `explicit_feedback` transport parameter.
+    /// The kind's number, 0…7, also used in the `explicit_feedback` transport parameter.
     pub const fn number(self) -> u8 {
         self.0
     }
 }
 
-/// Why bytes are not (such) a shim.
+/// The reason why bytes are not a shim of the expected form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FramingError {
-    /// The first byte or the magic is not a shim's: something else.
+    /// The first byte or the magic is not that of a shim.
     NotShim,
-    /// The length field is below 2 words, or not that of the expected kind.
+    /// The length field is below 2 words, or differs from the length of the expected kind.
     Length,
-    /// Fewer bytes than the prefix, or than the length field says.
+    /// There are fewer bytes than the prefix or than the length field requires.
     Truncated,
-    /// The check does not match: damaged, not to be believed.
+    /// The check does not match, so the shim is damaged and must not be trusted.
     Check,
-    /// A sound shim of another kind than asked for.
+    /// The shim is valid, but of another kind than expected.
     Kind,
-    /// A sound shim of another version than this crate reads.
+    /// The shim is valid, but of a version that this crate does not read.
     Version,
 }
 
@@ -106,7 +105,7 @@ impl fmt::Display for FramingError {
 
 impl error::Error for FramingError {}
 
-/// The prefix of a shim of `N` bytes. `N` is a multiple of 4 from 8 to 60, or it does not compile.
+/// The prefix of a shim of `N` bytes. Does not compile unless `N` is a multiple of 4 from 8 to 60.
 #[inline]
 pub const fn prefix<const N: usize>(kind: Kind) -> [u8; PREFIX_LEN] {
     const {
@@ -118,8 +117,8 @@ pub const fn prefix<const N: usize>(kind: Kind) -> [u8; PREFIX_LEN] {
     [0x08 | kind.number(), VERSION << 4 | words, m0, m1]
 }
 
-/// How many bytes the shim in front of `datagram` takes, by its prefix alone: to step over a shim
-/// that is unknown or whose check failed.
+/// Returns the length of the shim at the start of `datagram` according to its prefix, so that you
+/// can skip a shim that is unknown or whose check failed.
 ///
 /// # Errors
 /// [`FramingError::NotShim`], [`FramingError::Length`] or [`FramingError::Truncated`].
@@ -144,7 +143,7 @@ pub fn declared_len(datagram: &[u8]) -> Result<usize, FramingError> {
     }
 }
 
-/// A sound shim of any kind and version: a checked view. Its methods never fail.
+/// A checked view of a valid shim of any kind and version. Its methods never fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Framed<'a> {
     bytes: &'a [u8],
@@ -153,7 +152,7 @@ pub struct Framed<'a> {
 }
 
 impl<'a> Framed<'a> {
-    /// Checks the shim in front of `datagram`; what follows it is not looked at.
+    /// Checks the shim at the start of `datagram`, ignoring the bytes after it.
     ///
     /// # Errors
     /// [`FramingError`], but neither `Kind` nor `Version`.
@@ -187,13 +186,13 @@ impl<'a> Framed<'a> {
         self.version
     }
 
-    /// Its length in bytes, prefix and check included: 8…60.
+    /// Length in bytes, including prefix and check: 8…60.
     #[expect(clippy::len_without_is_empty, reason = "a shim is never empty")]
     pub const fn len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// All of it, prefix and check included.
+    /// All bytes of the shim, including prefix and check.
     pub const fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
@@ -206,7 +205,7 @@ impl<'a> Framed<'a> {
     }
 }
 
-/// Checks that `datagram` starts with a sound shim of `kind`, of this crate's version and of `N`
+/// Checks that `datagram` starts with a valid shim of `kind` with this crate's version and `N`
 /// bytes.
 ///
 /// # Errors
@@ -225,7 +224,7 @@ pub fn expect<const N: usize>(kind: Kind, datagram: &[u8]) -> Result<&[u8; N], F
     Ok(bytes)
 }
 
-/// The check that belongs over these fields behind this kind's prefix.
+/// Computes the check for these fields after this kind's prefix.
 #[inline]
 fn check<const N: usize>(kind: Kind, shim: &[u8; N]) -> [u8; CHECK_LEN] {
     let fields = shim.get(PREFIX_LEN..N - CHECK_LEN).unwrap_or(&[]);
@@ -237,7 +236,7 @@ fn check<const N: usize>(kind: Kind, shim: &[u8; N]) -> [u8; CHECK_LEN] {
     (fields ^ prefix.swap_bytes()).to_le_bytes()
 }
 
-/// What a prefix adds to the check: one constant per kind for each length in use.
+/// The contribution of a prefix to the check: one constant per kind for each length in use.
 #[inline]
 fn prefix_remainder<const N: usize>(kind: Kind) -> u16 {
     const fn of<const N: usize>(number: u8) -> u16 {
@@ -260,7 +259,7 @@ fn prefix_remainder<const N: usize>(kind: Kind) -> u16 {
     .unwrap_or(0)
 }
 
-/// What is wrong with a shim whose prefix is not that of `kind` and `N`.
+/// Returns the error for a shim whose prefix is not that of `kind` and `N`.
 #[cold]
 fn explain<const N: usize>(kind: Kind, datagram: &[u8]) -> FramingError {
     match Framed::parse(datagram) {
@@ -283,7 +282,7 @@ pub fn seal<const N: usize>(kind: Kind, shim: &mut [u8; N]) {
     }
 }
 
-/// Renews the check after fields were rewritten.
+/// Updates the check after fields were rewritten.
 #[inline]
 pub fn renew_check<const N: usize>(shim: &mut [u8; N]) {
     if let Some((covered, check)) = shim.split_last_chunk_mut::<CHECK_LEN>() {
@@ -291,8 +290,8 @@ pub fn renew_check<const N: usize>(shim: &mut [u8; N]) {
     }
 }
 
-/// The three words of a 16-byte shim behind its prefix, as they lie in memory: first byte least
-/// significant.
+/// Returns the three words of a 16-byte shim after its prefix in memory order, with the first byte
+/// least significant.
 #[inline]
 pub const fn words(shim: &[u8; 16]) -> [u32; 3] {
     let [_, _, _, _, a0, a1, a2, a3, b0, b1, b2, b3, c0, c1, c2, c3] = *shim;
@@ -303,12 +302,12 @@ pub const fn words(shim: &[u8; 16]) -> [u32; 3] {
     ]
 }
 
-/// The 16-byte shim with `change`, laid out as its [`words`], added to its fields bit by bit. Bits
-/// at the place of the check do not count.
+/// Returns the 16-byte shim after XORing `change`, in the order of [`words`], into its fields. Bits
+/// at the position of the check are ignored.
 ///
-/// The check is renewed from the change alone, so damage that happens to the fields in between
-/// stays detectable; and the shim stays in registers, where one put together from single bytes in
-/// memory would wait for each of them to be read back.
+/// The check is updated using only the change, so that damage to the fields in the meantime remains
+/// detectable. In addition, the shim stays in registers, because a shim assembled from single bytes
+/// in memory would have to wait for all of them to be read back.
 #[inline]
 pub fn change_fields(shim: &[u8; 16], [first, second, third]: [u32; 3]) -> [u8; 16] {
     let [b0, b1, b2, b3] = first.to_le_bytes();

@@ -14,7 +14,7 @@ fn known_answer() {
     let mut shim = [0; 8];
     seal(Kind::QUICK_START, &mut shim);
     assert_eq!(shim[..6], [0x0A, 0x12, 0x7A, 0x3D, 0, 0]);
-    // Long division by hand of 0A 12 7A 3D 00 00 0000 by 0x17135, inverted.
+    // Long division of 0A 12 7A 3D 00 00 0000 by 0x17135 by hand, inverted.
     let mut remainder: u64 = 0x0A12_7A3D_0000_0000;
     for bit in (16..64).rev() {
         if remainder >> bit & 1 == 1 {
@@ -88,7 +88,7 @@ fn errors() {
     assert_eq!(FramingError::Check.to_string(), "shim with a wrong check");
 }
 
-/// One, two or three flipped bits in a shim of 16 bytes: never believed.
+/// One, two or three flipped bits in a shim of 16 bytes are always detected.
 #[test]
 fn up_to_three_flipped_bits_are_never_believed() {
     let shim = sealed::<16>(Kind::VCP, 0xC3);
@@ -124,7 +124,7 @@ proptest! {
         prop_assert_eq!(changed, new);
     }
 
-    /// A check that was wrong stays wrong.
+    /// A wrong check remains wrong.
     #[test]
     fn changes_hide_no_damage(
         mut shim in proptest::array::uniform16(any::<u8>()),

@@ -1,9 +1,10 @@
-//! IP packets as a router or a marking host sees them: where things are, and the few fields it
-//! rewrites.
+//! IP packets from the view of a router or a marking host: the positions of their parts, and the
+//! few fields that routers rewrite.
 //!
-//! [`Layout::walk`] checks a packet's headers once; the layout holds no borrow, so that a router
-//! may store it next to a queued packet and rewrite that later. Methods take the packet's bytes
-//! again. Given other bytes than those walked they read what is there, or nothing, and never panic.
+//! [`Layout::walk`] checks a packet's headers once. The layout does not borrow the packet, so that
+//! a router can store it next to a queued packet and rewrite the packet later. Methods take the
+//! packet's bytes again. If these are not the bytes that were walked, methods read whatever is
+//! there, or nothing, and never panic.
 
 mod hash;
 mod rewrite;
@@ -15,7 +16,7 @@ use crate::checksum::Sum;
 
 pub use walk::WalkError;
 
-/// Protocol numbers that matter here (IANA "Assigned Internet Protocol Numbers").
+/// Protocol numbers used here (IANA "Assigned Internet Protocol Numbers").
 pub mod protocol {
     /// ICMP for IPv4.
     pub const ICMP: u8 = 1;
@@ -50,29 +51,29 @@ pub enum Version {
     V6,
 }
 
-/// Which part of a datagram a packet holds.
+/// The part of a datagram that a packet contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fragment {
-    /// All of it (an "atomic" fragment of RFC 6946 too).
+    /// The whole datagram, or an "atomic" fragment (RFC 6946).
     Whole,
-    /// The beginning, upper-layer header included as far as it fits.
+    /// The beginning, including as much of the upper-layer header as fits.
     First,
-    /// A later part: its payload means nothing without the first.
+    /// A later part, whose payload is meaningless without the first.
     Later,
 }
 
-/// Where the parts of one IP packet are. Small enough to be passed in registers.
+/// The positions of an IP packet's parts. Small enough to be passed in registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// First byte of the upper layer; `end` if the walk stopped before it.
+    /// Offset of the first byte of the upper layer; `end` if the walk stopped before it.
     upper: u32,
-    /// One past the last byte of the packet.
+    /// Offset after the last byte of the packet.
     end: u32,
     /// Upper-layer protocol, or the header at which the walk stopped.
     protocol: u8,
     version: Version,
     fragment: Fragment,
-    /// An Authentication Header covers the payload (RFC 4302).
+    /// True if an Authentication Header covers the payload (RFC 4302).
     authenticated: bool,
 }
 
@@ -82,12 +83,12 @@ impl Layout {
         self.version
     }
 
-    /// Which part of a datagram it holds.
+    /// The part of a datagram that the packet contains.
     pub const fn fragment(&self) -> Fragment {
         self.fragment
     }
 
-    /// Upper-layer protocol; where the walk had to stop, the extension header it stopped at.
+    /// Upper-layer protocol, or the extension header at which the walk had to stop.
     pub const fn protocol(&self) -> u8 {
         self.protocol
     }
@@ -97,19 +98,19 @@ impl Layout {
         self.authenticated
     }
 
-    /// The packet's own length in bytes, IP header included.
+    /// The packet's own length in bytes, including the IP header.
     #[expect(clippy::len_without_is_empty, reason = "a packet is never empty")]
     pub const fn len(&self) -> usize {
         self.end as usize
     }
 
-    /// Where the upper layer's header begins, in bytes from the start of the packet; equal to
-    /// [`len`](Self::len) if there is none to look at.
+    /// Offset of the upper layer's header in bytes from the start of the packet; equal to
+    /// [`len`](Self::len) if no header is accessible.
     pub const fn upper_offset(&self) -> usize {
         self.upper as usize
     }
 
-    /// The upper layer's header and payload; empty if there is none to look at.
+    /// The upper layer's header and payload; empty if no header is accessible.
     #[inline]
     pub fn upper<'b>(&self, bytes: &'b [u8]) -> &'b [u8] {
         bytes.get(self.upper_offset()..self.len()).unwrap_or(&[])
@@ -124,7 +125,8 @@ impl Layout {
         }
     }
 
-    /// Destination address (the next one on the way, where an IPv6 routing header names others).
+    /// Destination address, or the next address on the way if an IPv6 routing header contains
+    /// others.
     #[inline]
     pub fn destination(&self, bytes: &[u8]) -> Option<IpAddr> {
         match self.version {
@@ -133,7 +135,7 @@ impl Layout {
         }
     }
 
-    /// Source and destination port, for protocols that begin with them and packets that hold them.
+    /// Source and destination port, if the protocol begins with ports and the packet contains them.
     #[inline]
     pub fn ports(&self, bytes: &[u8]) -> Option<(u16, u16)> {
         if !matches!(
@@ -146,8 +148,8 @@ impl Layout {
         Some((u16::from_be_bytes([s0, s1]), u16::from_be_bytes([d0, d1])))
     }
 
-    /// Sum over the pseudo-header of an upper layer of `length` bytes (RFC 768, RFC 8200 §8.1), to
-    /// start its checksum with.
+    /// Returns the sum over the pseudo-header of an upper layer of `length` bytes (RFC 768, RFC
+    /// 8200 §8.1), with which its checksum starts.
     pub fn pseudo_header(&self, bytes: &[u8], length: u32) -> Sum {
         let addresses = match self.version {
             Version::V4 => bytes.get(12..20),

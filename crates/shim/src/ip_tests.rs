@@ -3,7 +3,7 @@ use std::{vec, vec::Vec};
 
 use super::*;
 
-/// An IPv4 packet, its header checksum summed up plainly.
+/// An IPv4 packet with a plainly computed header checksum.
 fn v4(options: &[u8], fragment: u16, protocol: u8, payload: &[u8]) -> Vec<u8> {
     let header = 20 + options.len();
     let len = u16::try_from(header + payload.len()).unwrap().to_be_bytes();
@@ -224,7 +224,7 @@ proptest! {
         }
     }
 
-    /// A flow keeps its hash whatever routers rewrite; other flows get others.
+    /// A flow keeps its hash whatever routers rewrite, and other flows get other hashes.
     #[test]
     fn flow_hash(seed: u64, port: u16, ttl in 2..255u8, ecn in 0..4u8) {
         let mut udp = UDP;
@@ -240,7 +240,7 @@ proptest! {
         }
     }
 
-    /// Any bytes, and a layout of other bytes: nothing panics.
+    /// Arbitrary bytes, even with a layout of other bytes, do not cause panics.
     #[test]
     fn arbitrary_bytes_never_panic(
         mut bytes in proptest::collection::vec(
@@ -277,7 +277,8 @@ proptest! {
     }
 }
 
-/// 2¹⁶ flows that differ in their ports only, in 2¹⁰ buckets: none has more than twice its share.
+/// Of 2¹⁰ buckets for 2¹⁶ flows that differ only in their ports, none gets more than twice its
+/// share.
 #[test]
 fn flow_hash_spreads() {
     let mut buckets = vec![0u32; 1024];

@@ -1,4 +1,4 @@
-//! The small header that stands in front of a datagram and that routers rewrite in flight.
+//! The small header in front of a datagram that routers rewrite in flight.
 //!
 //! ```text
 //!   IP ─ UDP ─┬─ shim (8…60 bytes) ─┬─ QUIC packet, encrypted
@@ -6,18 +6,18 @@
 //!             └ routers read and rewrite this, and nothing behind it
 //! ```
 //!
-//! - [`demux`]: is this datagram a shim, QUIC, or something else?
+//! - [`demux`]: whether a datagram is a shim, QUIC, or something else.
 //! - [`frame`]: prefix, length, magic and check of every kind of shim; the fields belong to the
 //!   protocol's crate.
 //! - [`ip`] and [`udp`]: from the first byte of an IP packet to the UDP payload, and the few
 //!   rewrites of a router.
 //! - [`checksum`]: the Internet checksum and its incremental update.
-//! - [`quick_start`]: the one kind of shim that needs no crate of its own.
+//! - [`quick_start`]: the only kind of shim whose fields are in this crate.
 //!
-//! Views are parsed once and checked in full; typed representations hold legal values only. No
-//! function of this crate panics, whatever bytes and offsets it is given: bytes that are not there
-//! read as an error or `None`, and a write to them is refused. Nothing here allocates, so the crate
-//! is `no_std`.
+//! Views are checked completely when they are parsed, and typed representations contain only legal
+//! values. No function of this crate panics, whatever bytes and offsets it is given: missing bytes
+//! result in an error or `None`, and writes to them are refused. This crate does not allocate, so
+//! it is `no_std`.
 
 #![no_std]
 #![forbid(unsafe_code)]

@@ -1,4 +1,4 @@
-//! Quick-Start as a shim (kind 2, 16 bytes): one question for a starting rate.
+//! Quick-Start as a shim (kind 2, 16 bytes): a request for a starting rate.
 //!
 //! ```text
 //!    0 … 3    4    5    6        7                8 … 13    14   15
@@ -7,19 +7,20 @@
 //!   └────────┴─────────┴────────┴────────────────┴─────────┴─────────┘
 //! ```
 //!
-//! Roles of the fields as in RFC 4782 §3. Its rate code, a power of two times 40 kbit/s, is too
-//! coarse (1 Gbit/s is granted as 655 Mbit/s), so the rate here is a 16-bit float, see [`Rate`].
-//! The round-trip time is added: a router remembers a grant until its traffic has come.
+//! Fields have the same roles as in RFC 4782 §3. However, its rate code, a power of two times 40
+//! kbit/s, is too coarse (1 Gbit/s is granted as 655 Mbit/s), so the rate here is a 16-bit float,
+//! see [`Rate`]. The round-trip time is an addition, because a router remembers a grant until its
+//! traffic has arrived.
 
 use crate::frame::{self, FramingError, Kind};
 
 /// Bytes of a Quick-Start shim.
 pub const LEN: usize = 16;
 
-/// A rate in 16 bits: 5 bits of exponent e above 11 bits of mantissa m.
+/// A rate in 16 bits: 5 bits of exponent e, followed by 11 bits of mantissa m.
 ///
-/// In bytes per second: m for e = 0, (2048 + m) · 2^(e−1) above, so from 0 to 4.4·10¹² in steps of
-/// at most 1/2048. The order of the codes is the order of the rates.
+/// In bytes per second, it is m for e = 0, and otherwise (2048 + m) · 2^(e−1): from 0 to 4.4·10¹²
+/// in steps of at most 1/2048. Codes have the same order as rates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Rate(u16);
 
@@ -32,12 +33,12 @@ impl Rate {
         Self(code)
     }
 
-    /// Its 16 bits.
+    /// The 16 bits of the rate.
     pub const fn code(self) -> u16 {
         self.0
     }
 
-    /// The largest rate that is not above `bytes_per_second`: what a router grants.
+    /// Returns the largest rate that is not above `bytes_per_second`, which routers grant.
     pub const fn floor(bytes_per_second: u64) -> Self {
         let bits = 64 - bytes_per_second.leading_zeros();
         if bits <= 11 {
@@ -53,8 +54,8 @@ impl Rate {
         Self(code)
     }
 
-    /// The smallest rate that is not below `bytes_per_second`, or [`MAX`](Self::MAX): what a sender
-    /// asks for.
+    /// Returns the smallest rate that is not below `bytes_per_second`, or [`MAX`](Self::MAX), which
+    /// senders request.
     pub const fn ceil(bytes_per_second: u64) -> Self {
         let floor = Self::floor(bytes_per_second);
         if floor.bytes_per_second() < bytes_per_second {
@@ -64,7 +65,7 @@ impl Rate {
         }
     }
 
-    /// In bytes per second.
+    /// The rate in bytes per second.
     pub const fn bytes_per_second(self) -> u64 {
         let mantissa = (self.0 & 0x7FF) as u64;
         match self.0 >> 11 {
@@ -73,23 +74,24 @@ impl Rate {
         }
     }
 
-    /// Low bits of a nonce that a router leaves unchanged when it lowers the rate to this one
-    /// (RFC 4782 §3.4).
+    /// Number of low bits of a nonce that a router leaves unchanged when it lowers the rate to this
+    /// rate (RFC 4782 §3.4).
     ///
     /// Each pair of bits belongs to an exponent, from 8 (2 Mbit/s) for the lowest pair to 31 for
-    /// the highest. The router draws all pairs of higher exponents again, so a receiver that
-    /// reports twice the rate that it got has to guess two bits.
+    /// the highest. The router replaces all pairs of higher exponents with random bits, so a
+    /// receiver that reports twice the received rate has to guess two bits.
     pub const fn nonce_bits(self) -> u32 {
         (2 * (self.0 >> 11).saturating_sub(7)) as u32
     }
 }
 
-/// A round-trip time in 4 bits: 0 unknown, else n for up to 2^(n−1) ms, from 1 ms to 16.384 s.
+/// A round-trip time in 4 bits: 0 if unknown, otherwise n for up to 2^(n−1) ms, from 1 ms to 16.384
+/// s.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RttOctave(u8);
 
 impl RttOctave {
-    /// The octave of a time, rounded up; the longest for longer ones.
+    /// Returns the octave of a time, rounded up. Longer times give the longest octave.
     pub const fn ceil(micros: u64) -> Self {
         let millis = micros.div_ceil(1000);
         if millis > 1 << 14 {
@@ -104,7 +106,7 @@ impl RttOctave {
         Self(power.trailing_zeros() as u8 + 1)
     }
 
-    /// Its longest time in microseconds. `None`: unknown.
+    /// The octave's longest time in microseconds. `None`: unknown.
     pub const fn micros(self) -> Option<u64> {
         match self.0 {
             0 => None,
@@ -113,26 +115,26 @@ impl RttOctave {
     }
 }
 
-/// What a Quick-Start shim is for (RFC 4782 §3.1).
+/// The purpose of a Quick-Start shim (RFC 4782 §3.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Function {
-    /// A request that routers lower, before any has answered it.
+    /// A request that routers lower, before any router has answered it.
     Request,
-    /// The same after one.
+    /// A request that a router has answered.
     Answered,
-    /// The sender asks, a round trip after it was granted the rate, whether it may keep it, before
-    /// any router has answered.
+    /// A query, sent a round trip after the rate was granted, whether the sender may keep the rate,
+    /// before any router has answered it.
     Keep,
-    /// The same after one.
+    /// A query that a router has answered.
     Kept,
     /// The sender reports the rate that was approved.
     Report,
-    /// A number that this crate does not know: routers leave the shim alone.
+    /// A number that this crate does not know; routers do not change the shim.
     Unknown(u8),
 }
 
 impl Function {
-    /// What a router makes of it that answers. `None`: it leaves the shim alone.
+    /// Returns the function after a router's answer, or `None` if routers do not change the shim.
     #[inline]
     #[must_use]
     pub const fn answered(self) -> Option<Self> {
@@ -143,7 +145,7 @@ impl Function {
         }
     }
 
-    /// True if a router has answered.
+    /// Returns true if a router has answered.
     #[inline]
     pub const fn is_answered(self) -> bool {
         matches!(self, Self::Answered | Self::Kept)
@@ -153,21 +155,21 @@ impl Function {
 /// The fields of a Quick-Start shim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Repr {
-    /// Request or report.
+    /// The purpose of the shim.
     pub function: Function,
-    /// The rate asked for, granted so far, or approved. 0: denied.
+    /// The requested rate, the rate granted so far, or the approved rate. 0: denied.
     pub rate: Rate,
-    /// Lowered with the IP TTL by each router that takes part, so that the difference tells whether
-    /// all did.
+    /// Decremented together with the IP TTL by each router with Quick-Start, so that the difference
+    /// shows whether all routers took part.
     pub qs_ttl: u8,
     /// The sender's round-trip time.
     pub rtt: RttOctave,
-    /// Random; its lower 48 bits are carried.
+    /// Random number, of which the lower 48 bits are carried.
     pub nonce: u64,
 }
 
 impl Repr {
-    /// Reads the shim in front of `datagram`.
+    /// Reads the shim at the start of `datagram`.
     ///
     /// # Errors
     /// [`FramingError`].
@@ -206,7 +208,7 @@ impl Repr {
         })
     }
 
-    /// The shim, sealed.
+    /// Creates the shim, sealed.
     pub fn emit(&self) -> [u8; LEN] {
         let [r0, r1] = self.rate.0.to_be_bytes();
         let function = match self.function {
@@ -262,7 +264,7 @@ mod tests {
             assert_eq!(Rate::ceil(rate).code(), code, "{rate}");
             assert_eq!(Rate::from_code(code).bytes_per_second(), rate);
         }
-        // 1 Gbit/s = 125·10⁶ B/s = 3814.697… · 2¹⁵, so between 3814 and 3815.
+        // 1 Gbit/s = 125·10⁶ B/s = 3814.697… · 2¹⁵, which is between 3814 and 3815.
         assert_eq!(Rate::floor(125_000_000).bytes_per_second(), 3814 << 15);
         assert_eq!(Rate::ceil(125_000_000).bytes_per_second(), 3815 << 15);
         assert_eq!(Rate::floor(u64::MAX), Rate::MAX);

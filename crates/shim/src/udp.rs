@@ -1,4 +1,4 @@
-//! UDP datagrams inside IP packets: where the payload is, and rewriting a part of it.
+//! UDP datagrams inside IP packets: finding the payload, and rewriting parts of it.
 
 use crate::{
     checksum::{self, Delta},
@@ -8,18 +8,19 @@ use crate::{
 /// Bytes of a UDP header.
 pub const HEADER_LEN: usize = 8;
 
-/// What the UDP checksum field holds while a packet is inside a host.
+/// The contents of the UDP checksum field while a packet is inside a host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ChecksumState {
-    /// A whole checksum, or 0 for none: as on a wire.
+    /// A complete checksum, or 0 for none, as on a wire.
     #[default]
     Complete,
-    /// The pseudo-header's sum only, which checksum offload will complete over the payload. It does
-    /// not depend on the payload, so a rewrite leaves it alone.
+    /// The pseudo-header's sum only, to which checksum offload will add the payload. Because it
+    /// does not depend on the payload, rewriting leaves it unchanged.
     Partial,
 }
 
-/// Where a UDP datagram is inside an IP packet. Like [`Layout`] it holds no borrow.
+/// The position of a UDP datagram inside an IP packet. Like [`Layout`], it does not borrow the
+/// packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Datagram {
     header: usize,
@@ -29,9 +30,9 @@ pub struct Datagram {
 impl Datagram {
     /// Finds the UDP datagram of a packet that was walked.
     ///
-    /// `None` if there is none that may be rewritten: another protocol, a later fragment, a payload
-    /// under an Authentication Header, or a UDP length that cannot be. In a first fragment the
-    /// payload is what this fragment holds of it.
+    /// Returns `None` if there is none that may be rewritten: another protocol, a later fragment, a
+    /// payload under an Authentication Header, or an impossible UDP length. In a first fragment,
+    /// the payload is the part that the fragment contains.
     #[inline]
     pub fn locate(bytes: &[u8], ip: &Layout) -> Option<Self> {
         if ip.protocol() != protocol::UDP || ip.authenticated() || ip.fragment() == Fragment::Later
@@ -58,7 +59,7 @@ impl Datagram {
         Some((u16::from_be_bytes([s0, s1]), u16::from_be_bytes([d0, d1])))
     }
 
-    /// Where the payload begins, in bytes from the start of the packet.
+    /// Offset of the payload in bytes from the start of the packet.
     pub const fn payload_offset(&self) -> usize {
         self.header + HEADER_LEN
     }
@@ -69,12 +70,11 @@ impl Datagram {
         bytes.get(self.payload_offset()..self.end).unwrap_or(&[])
     }
 
-    /// Replaces `N` bytes of the payload from `offset` on (bytes from the start of the payload) by
-    /// what `rewrite` makes of them, and renews the UDP checksum from the difference. False, and
-    /// nothing changed, if they are not all there or `rewrite` returns `None`.
+    /// Replaces `N` bytes of the payload at `offset` (in bytes from the start of the payload) with
+    /// the result of `rewrite`, and updates a complete UDP checksum. If some of the bytes are
+    /// missing, or `rewrite` returns `None`, returns false without changing anything.
     ///
-    /// The update is incremental, so damage done to the rest of the datagram before or after stays
-    /// detectable.
+    /// The update is incremental, so damage to the rest of the datagram remains detectable.
     #[inline]
     pub fn rewrite<const N: usize>(
         &self,
@@ -107,9 +107,9 @@ impl Datagram {
         true
     }
 
-    /// Replaces the bytes of the payload from `offset` on (bytes from the start of the payload) by
-    /// `new`, and renews the whole UDP checksum from the difference. False, and nothing changed, if
-    /// they are not all there or `new` has an odd length.
+    /// Replaces bytes of the payload at `offset` (in bytes from the start of the payload) with
+    /// `new`, and updates the complete UDP checksum incrementally. If some of the bytes are
+    /// missing, or `new` has an odd length, returns false without changing anything.
     pub fn replace(&self, bytes: &mut [u8], offset: usize, new: &[u8]) -> bool {
         let old = self.payload(bytes).get(offset..).unwrap_or_default();
         let (pairs, rest) = new.as_chunks::<2>();
@@ -122,8 +122,8 @@ impl Datagram {
             .all(|(at, pair)| self.rewrite(bytes, at, ChecksumState::Complete, |_| Some(*pair)))
     }
 
-    /// The checksum of the whole datagram, computed in full (0 written as 0xFFFF). Only for a
-    /// packet that is not a fragment.
+    /// Computes the checksum of the whole datagram (0 is returned as 0xFFFF). Only for packets that
+    /// are not fragments.
     pub fn compute_checksum(&self, bytes: &[u8], ip: &Layout) -> u16 {
         let datagram = bytes.get(self.header..self.end).unwrap_or(&[]);
         let Some((&[s0, s1, d0, d1, l0, l1, _, _], payload)) =

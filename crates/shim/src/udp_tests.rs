@@ -3,7 +3,7 @@ use std::{vec, vec::Vec};
 
 use super::*;
 
-/// IPv4, UDP from port 0x3039 to 0x0035, payload given; header checksum not filled in.
+/// An IPv4 packet with UDP from port 0x3039 to 0x0035 and this payload, without a header checksum.
 fn packet(fragment: u16, udp_len: u16, payload: &[u8]) -> Vec<u8> {
     let total = u16::try_from(28 + payload.len()).unwrap().to_be_bytes();
     let fragment = fragment.to_be_bytes();
@@ -54,10 +54,10 @@ fn located() {
     assert_eq!(udp.payload(&bytes), b"abcd");
     assert_eq!(udp.ports(&bytes), Some((12345, 53)));
 
-    // Bytes behind the UDP length are not payload.
+    // Bytes after the UDP length do not belong to the payload.
     let bytes = packet(0, 10, b"abcd");
     assert_eq!(locate(&bytes).unwrap().payload(&bytes), b"ab");
-    // A first fragment holds a part; a later one holds nothing to see.
+    // A first fragment contains a part of the payload, and a later fragment nothing accessible.
     let bytes = packet(0x2000, 1000, b"abcd");
     assert_eq!(locate(&bytes).unwrap().payload(&bytes), b"abcd");
     assert_eq!(locate(&packet(0x2001, 12, b"abcd")), None);
@@ -107,7 +107,7 @@ fn rewrites_out_of_reach_are_refused() {
     assert_eq!(bytes[26..28], [0, 0], "no checksum stays none");
 }
 
-/// The checksum after a replacement is the one that a sender computes, at odd places too.
+/// After a replacement, the checksum equals the one that a sender computes, also at odd offsets.
 #[test]
 fn replaced_bytes_renew_the_checksum() {
     let mut bytes = packet(0, 8 + 11, b"abcdefghijk");

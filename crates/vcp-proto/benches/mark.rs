@@ -1,8 +1,8 @@
-//! What marking a packet costs, with a copy of that packet for scale.
+//! The cost of marking a packet, with the cost of copying it for comparison.
 //!
-//! `parse and rewrite` is the whole of what a router does to a shim: check it, combine the answer,
-//! renew its check and the UDP checksum, with the packet's layout known. `from the IP header` walks
-//! the packet as well.
+//! `parse and rewrite` covers everything that a router does to a shim if the packet's layout is
+//! known: checking it, combining the answer, and updating its check and the UDP checksum.
+//! `from the IP header` walks the packet as well.
 
 use std::{hint::black_box, time::Duration};
 
@@ -48,8 +48,8 @@ fn benches(c: &mut Criterion) {
         b.iter(|| black_box(&mut copy[..]).copy_from_slice(black_box(&fresh)));
     });
 
-    // A router's next packet is another one: several in turn, so that no iteration waits for the
-    // last one's writes.
+    // A router's next packet is a different packet, so several packets are used in turn, and no
+    // iteration waits for the writes of the previous iteration.
     let mut bytes = packet();
     let ip = Layout::walk(&bytes).unwrap();
     let udp = Datagram::locate(&bytes, &ip).unwrap();

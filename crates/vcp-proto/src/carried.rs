@@ -1,4 +1,4 @@
-//! Reads a packet's fields for the link half of the law.
+//! Reads a packet's fields for a port's law.
 
 use pathmark_cc::{Carried, VcpCarried, VcpCode};
 use pathmark_shim::ip::Layout;

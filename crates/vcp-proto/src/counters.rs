@@ -100,7 +100,7 @@ struct Latest {
     bise: bool,
     carried_r: bool,
     translated: bool,
-    /// Class of the declared loss by corruption.
+    /// Class of the declared loss by corruption, see [`corruption`].
     corruption: u8,
     router: u16,
     load_128: u8,
@@ -108,7 +108,7 @@ struct Latest {
 }
 
 impl Totals {
-    /// Counts a packet by its shim. `None`: the shim was invalid, so the packet counts as one
+    /// Counts a packet by its shim. `None`: the shim was invalid, so the packet counts as a packet
     /// without a signal.
     #[inline]
     pub fn count_shim(&mut self, shim: Option<&Packet<'_>>, bytes: u64, ttl: Option<u8>) {
@@ -291,8 +291,8 @@ impl Totals {
             load_128: latest.load_128,
             translated: latest.translated,
             unmarked_hop: match (sent_ttl, latest.ttl) {
-                // A higher TTL than it was sent with must have been rewritten on the way, so it
-                // is meaningless.
+                // If the TTL is higher than the packet was sent with, it must have been rewritten
+                // on the way, so it is meaningless.
                 (Some(sent), Some(arrived)) => sent
                     .checked_sub(arrived)
                     .map(|ip_hops| ip_hops > latest.hops),

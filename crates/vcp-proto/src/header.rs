@@ -28,7 +28,7 @@ use crate::rtt_class;
 /// Length of a VCP shim in bytes.
 pub const LEN: usize = 16;
 
-/// r as a sender writes it, before a BISE router lowers it.
+/// r as written by a sender, before a BISE router lowers it.
 pub const R_ONE: u16 = u16::MAX;
 
 pub(crate) const CODE_SHIFT: u8 = 6;

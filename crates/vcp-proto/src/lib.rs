@@ -11,14 +11,14 @@
 //!   ([`Repr`]).
 //! - [`mark`]: the marking rule, which never lowers a code, in a header or in an IP packet.
 //! - [`ecn`]: the other carrier, the IP ECN field, for paths that preserve nothing else.
-//! - [`carried`]: a packet's fields for the link half of the law.
+//! - [`carried`]: reads a packet's fields for a port's law.
 //! - [`counters`]: the counters of a receiver, and their interpretation by a sender.
 //! - [`rtt_class`]: a round-trip time in one byte.
 //! - [`tunnel`]: merging a copy of a shim outside a tunnel into the inner shim.
 //! - `signal` (feature `transport`): both carriers as signals of the transport.
 //!
-//! The laws themselves are in `pathmark-cc`; this crate has the bytes and the rules of both
-//! ends. No input makes it panic or allocate.
+//! The laws themselves are in `pathmark-cc`; this crate contains the byte formats and the rules of
+//! both ends. No input makes it panic or allocate.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(

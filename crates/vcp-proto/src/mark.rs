@@ -1,7 +1,7 @@
 //! The marking rule, by which a router writes into a VCP shim.
 //!
-//! Every field is combined with the packet's present one, so that the order of two routers only
-//! matters if both report the same load:
+//! Every field is combined with its current value in the packet, so that the order of two routers
+//! matters only if both report the same load:
 //!
 //! | field | becomes |
 //! |---|---|
@@ -36,10 +36,10 @@ const TRANSLATED: u32 = header::TRANSLATED as u32;
 const HOPS: u32 = 0xFF00;
 const ONE_HOP: u32 = 0x0100;
 const ROUTER: u32 = 0xFFFF_0000;
-// in the second, once its bytes are swapped,
+// in the second word, after swapping its bytes,
 const R: u32 = 0xFFFF_0000;
 const T_RHO: u32 = 0xFFFF;
-// and in the third.
+// and in the third word.
 const LOAD: u32 = 0xFF;
 
 /// The identity of a router in marks.
@@ -173,8 +173,8 @@ impl Row {
 /// as `state` allows. `offset` is 0, or the start of a later segment in a packet that offload
 /// will cut.
 ///
-/// A first fragment is marked if it contains the whole shim; a [`Datagram`] is never found in a
-/// later one.
+/// A first fragment is marked if it contains the whole shim. A [`Datagram`] is never found in later
+/// fragments.
 #[inline]
 pub fn mark_packet(
     bytes: &mut [u8],

@@ -1,8 +1,8 @@
 //! A minimum round-trip time in one byte, in quarter octaves from 100 µs.
 //!
-//! Class 0 means "not measured yet". Class c ≥ 1 means times above 100 µs · 2^((c−2)/4) up to
-//! and including 100 µs · 2^((c−1)/4). It is decoded as the upper end, because a router that
-//! measures slightly too long serves a flow better than one that measures too short.
+//! Class 0 means "not measured yet". Class c ≥ 1 means times above 100 µs · 2^((c−2)/4) up to and
+//! including 100 µs · 2^((c−1)/4). It is decoded as the upper end, because a router that measures
+//! for slightly too long serves a flow better than a router that measures for too short a time.
 
 use core::time::Duration;
 
@@ -19,8 +19,8 @@ const QUARTERS: [u64; 4] = [4_294_967_296, 5_107_605_667, 6_074_000_999, 7_223_2
 pub fn encode(rtt: Option<Duration>) -> u8 {
     let Some(rtt) = rtt else { return 0 };
     let ns = u64::try_from(rtt.as_nanos()).unwrap_or(u64::MAX);
-    // Starts with the first class of the octave below the time's own, and takes at most five
-    // steps.
+    // Starts with the first class of the octave below the octave of the time, and takes at most
+    // five steps.
     let octave = (ns / BASE_NS).checked_ilog2().unwrap_or(0);
     let first = u8::try_from(octave * 4 + 1).unwrap_or(MAX);
     (first..MAX)

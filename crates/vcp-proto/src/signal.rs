@@ -36,8 +36,8 @@ impl VcpSignal {
         self
     }
 
-    /// Sets the TTL that packets are sent with, which allows detecting hops without a VCP
-    /// router. `None`: unknown.
+    /// Sets the TTL with which packets are sent, which allows detecting hops without a VCP router.
+    /// `None`: unknown.
     #[must_use]
     pub const fn with_sent_ttl(mut self, ttl: Option<u8>) -> Self {
         self.sent_ttl = ttl;
@@ -90,7 +90,7 @@ impl Signal for VcpSignal {
 pub struct VcpEcnSignal;
 
 impl VcpEcnSignal {
-    /// Its kind, beyond the eight kinds of shims.
+    /// The signal's kind, which is outside the eight kinds of shims.
     pub const KIND: u8 = 0x10;
 }
 
@@ -103,7 +103,7 @@ impl Signal for VcpEcnSignal {
         0
     }
 
-    /// LOW.
+    /// Sends LOW.
     fn ecn(&self) -> Option<Ecn> {
         Some(Ecn::from_bits(VcpCode::Low as u8))
     }
@@ -124,7 +124,8 @@ impl Signal for VcpEcnSignal {
     }
 }
 
-/// Counts packets that carry a shim. Packets sent without one are not VCP's and must not count.
+/// Counts packets that carry a shim. Packets without a shim do not belong to VCP and must not
+/// count.
 #[derive(Debug, Default)]
 struct ShimMeter(Totals);
 

@@ -1,4 +1,4 @@
-//! A copy of a VCP shim in front of a tunnel's packet, and the inner shim.
+//! Merges a copy of a VCP shim in front of a tunnel's packet into the inner shim.
 //!
 //! | inner field | becomes |
 //! |---|---|
@@ -140,7 +140,7 @@ mod tests {
         assert!(!merge(&mut fresh().emit()[..15], &over.emit()));
     }
 
-    /// Whether no field of `a` lets a sender send more than the same field of `b`.
+    /// True if no field of `a` lets a sender send more than the same field of `b`.
     fn allows_no_more(a: &Repr, b: &Repr) -> bool {
         a.code >= b.code
             && a.r <= b.r

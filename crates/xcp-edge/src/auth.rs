@@ -58,7 +58,7 @@ impl From<IpAddr> for Own {
 }
 
 impl Own {
-    /// Its address of the same version as `other`; unspecified if it has none.
+    /// Returns its address of the same version as `other`; unspecified if it has none.
     pub const fn facing(&self, other: IpAddr) -> IpAddr {
         match other {
             IpAddr::V4(_) => IpAddr::V4(self.v4),
@@ -135,7 +135,6 @@ impl Key {
         mac.begins_with(tag)
     }
 
-    /// Computes the authenticator of these bytes.
     pub(crate) fn tag(&self, route: &Route, bytes: &[u8]) -> [u8; TAG] {
         let mut mac = self.begin(route);
         mac.update(bytes);

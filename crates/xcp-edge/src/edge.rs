@@ -35,7 +35,7 @@ impl Edge {
         }
     }
 
-    /// Handles a datagram. If it was not created with the secret, it is only counted.
+    /// Handles a datagram. A datagram that was not created with the secret is only counted.
     pub fn on_datagram(
         &mut self,
         now: Instant,
@@ -67,12 +67,12 @@ impl Edge {
         both.into_iter().flatten().min()
     }
 
-    /// Datagrams with a wrong authenticator.
+    /// Number of datagrams with a wrong authenticator.
     pub const fn forged(&self) -> u64 {
         self.forged
     }
 
-    /// Datagrams that are not valid messages, or request a train that is out of range.
+    /// Number of datagrams that are not valid messages, or that request a train out of range.
     pub const fn foreign(&self) -> u64 {
         self.foreign
     }

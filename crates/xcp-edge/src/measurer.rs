@@ -9,7 +9,6 @@ use crate::edge::Edge;
 use crate::estimator::Estimator;
 use crate::requester::{MOST_UPSTREAMS, Received, Step};
 
-/// A cloud that is measured.
 #[derive(Debug)]
 struct Cloud {
     from: SocketAddr,

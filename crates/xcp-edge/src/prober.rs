@@ -207,9 +207,9 @@ impl Prober {
         };
         let (to, bytes) = (under.to, under.train.bytes);
         under.next += 1;
-        // A sender that was late for long must not catch up, because the rate matters, and
-        // packets that accumulate here would be sent too fast. But timers may be coarser than a
-        // gap.
+        // A sender that was late for a long time must not catch up, because the rate matters, and
+        // packets that accumulate here would be sent too fast. However, timers may be coarser than
+        // a gap.
         let gap = Duration::from_nanos(u64::from(under.train.gap));
         let steady = under.due + gap;
         under.due = if steady + gap.max(LATE) < now {
@@ -234,7 +234,7 @@ impl Prober {
         self.heads().map(|(_, under)| under.due).min()
     }
 
-    /// The first train of each requester. Its second one waits until this has ended.
+    /// The first train of each requester, whose second train waits until the first has ended.
     fn heads(&self) -> impl Iterator<Item = (usize, &Under)> {
         let earlier = |place, to| {
             let mut earlier = self.trains.iter().take(place);

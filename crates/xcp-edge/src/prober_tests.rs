@@ -63,7 +63,7 @@ fn token(prober: &mut Prober, now: Instant) -> Token {
     }
 }
 
-/// A first request must get only a token, and no more bytes than it has; the next one gets the
+/// A first request must get only a token, in no more bytes than it has. The next request gets the
 /// train, at its gap.
 #[test]
 fn trains_go_to_proven_addresses_only() {
@@ -152,7 +152,7 @@ fn the_budget_holds() {
     assert!(stats.refused > 0);
 }
 
-/// More proven requesters than there is room for.
+/// There are more proven requesters than places.
 #[test]
 fn the_table_is_bounded() {
     let mut prober = prober(1 << 40, 1 << 40);
@@ -172,7 +172,7 @@ fn the_table_is_bounded() {
         let _ = sent(&mut prober, at(millis));
     }
     assert_eq!(prober.deadline(), None);
-    // Entries without requests make room.
+    // Entries without requests are replaced.
     ask(&mut prober, at(31_000), peer(2000), 1, 1, Token::default());
     let proof = token(&mut prober, at(31_000));
     ask(&mut prober, at(31_001), peer(2000), 1, 2, proof);

@@ -1,11 +1,10 @@
 //! Admission of requests, and protection against replay.
 //!
-//! A requester proves its address by a token that was sent there. Issuing a token keeps no
-//! state. Only requesters with a fresh token get an entry, which holds the highest request
-//! number of their run. Another run of the same requester (after a restart) needs a token
-//! younger than that of the previous run, so that no message of the old run counts again. Tokens
-//! depend on a key of this start, so that messages from before this router's start do not count
-//! either.
+//! A requester proves its address with a token that was sent to this address. Issuing a token needs
+//! no state. Only requesters with a fresh token get an entry, which contains the highest request
+//! number of their run. Another run of the same requester (after a restart) needs a token younger
+//! than that of the previous run, so that no message of the old run counts again. Tokens depend on
+//! a key of this start, so that messages from before this router's start do not count either.
 
 use core::net::SocketAddr;
 
@@ -32,7 +31,6 @@ struct Peer {
     seen: Instant,
 }
 
-/// The result of admission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Admission {
     /// It can be answered with a train.
@@ -45,7 +43,6 @@ pub(crate) enum Admission {
     Full,
 }
 
-/// The admitted requesters, as described in the module.
 #[derive(Clone, Debug)]
 pub(crate) struct Peers {
     own: Own,
@@ -87,7 +84,6 @@ impl Peers {
             .map_or(0, |proof: &[u8; 8]| u64::from_be_bytes(*proof))
     }
 
-    /// Creates a token for the requester at `to`.
     pub(crate) fn token(&self, now: Instant, to: SocketAddr, run: u64) -> Token {
         let issued = self.clock(now);
         Token {
@@ -150,7 +146,6 @@ impl Peers {
         }
     }
 
-    /// Number of requesters that are stored.
     pub(crate) fn count(&self) -> usize {
         self.peers.len()
     }

@@ -21,7 +21,7 @@ use crate::message::{Body, Message, Probe, Token, Train};
 
 /// Maximum number of upstream routers.
 pub(crate) const MOST_UPSTREAMS: usize = 32;
-/// Maximum number of those without an acknowledgement that share an IPv6 prefix of 64 bits.
+/// Maximum number of routers without an acknowledgement that share an IPv6 prefix of 64 bits.
 const MOST_OF_PREFIX: usize = 8;
 /// Time without packets after which a router is forgotten.
 const INACTIVE: Duration = Duration::from_secs(10);
@@ -29,7 +29,6 @@ const INACTIVE: Duration = Duration::from_secs(10);
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Minimum timeout of a request, and its initial value.
 const LEAST_TIMEOUT: Duration = Duration::from_millis(200);
-/// Maximum timeout.
 const MOST_TIMEOUT: Duration = Duration::from_secs(5);
 /// Number of requests without an acknowledgement before silence.
 const TRIES: usize = 3;
@@ -105,11 +104,11 @@ pub struct RequesterStats {
     pub no_room: u64,
     /// Number of upstream routers that are stored.
     pub upstreams: u64,
-    /// Number of those that acknowledge requests.
+    /// Number of upstream routers that acknowledge requests.
     pub answering: u64,
 }
 
-/// A request that waits for its acknowledgement: its tries, and the timeout of the last one.
+/// A request that waits for its acknowledgement: its tries, and the timeout of the last try.
 #[derive(Clone, Copy, Debug, Default)]
 struct Pending {
     tries: [Option<(u32, Instant)>; TRIES],
@@ -262,7 +261,6 @@ impl Requester {
         true
     }
 
-    /// Whether the router at `address` is stored.
     pub(crate) fn keeps(&self, address: SocketAddr) -> bool {
         self.upstreams.iter().any(|kept| kept.address == address)
     }
@@ -326,7 +324,7 @@ impl Requester {
         upstream.token = token;
         upstream.state = State::Ready;
         if train.packets == 0 {
-            // The first such answer contains the token; a second one is a refusal.
+            // The first such answer contains the token, and a second such answer is a refusal.
             upstream.ask.at = if upstream.tokened { now + REFUSED } else { now };
             let refused = u64::from(upstream.tokened);
             upstream.tokened = !upstream.tokened;
@@ -404,7 +402,7 @@ impl Requester {
         self.filled = now;
     }
 
-    /// When something is due.
+    /// Returns when the next action is due.
     pub fn deadline(&self) -> Option<Instant> {
         let missing = WHOLE.saturating_sub(self.strangers);
         let wait = Duration::from_nanos(missing.div_ceil(STRANGERS_PER_SECOND));

@@ -44,8 +44,8 @@ fn acknowledge(requester: &mut Requester, now: Instant, packets: u16) -> Option<
     requester.on_answer(now, upstream(1), &message, 64)
 }
 
-/// Three tries, each with twice the previous timeout; then silence until a packet arrives from
-/// there again, and for at least a second, or two the next time.
+/// Three tries, each with twice the previous timeout, are followed by silence until a packet
+/// arrives from there again, and for at least a second, or two the next time.
 #[test]
 fn a_router_that_does_not_answer_is_left_in_peace() {
     let mut requester = requester();

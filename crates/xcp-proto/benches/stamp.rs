@@ -1,4 +1,4 @@
-//! What a router spends per packet on reading and stamping an XCP shim.
+//! The time that a router needs per packet for reading and stamping an XCP shim.
 
 use std::hint::black_box;
 
@@ -40,7 +40,7 @@ fn stamping(c: &mut Criterion) {
         let udp = Datagram::locate(&bytes, &layout).expect("UDP");
         c.bench_function(&format!("read and stamp, {name}"), |b| {
             b.iter(|| {
-                // As it came, so that each round lowers.
+                // Restores the original shim, so that each round lowers it.
                 bytes[28..76].copy_from_slice(&original[28..76]);
                 let carried = carried::from_payload(udp.payload(black_box(&bytes)), 1228);
                 black_box(carried);

@@ -1,4 +1,4 @@
-//! Reads a packet's fields for the link half of the law.
+//! Reads a packet's fields for a port's law.
 
 use core::net::IpAddr;
 
@@ -6,16 +6,16 @@ use pathmark_cc::{Carried, Cloud, Upstream, XcpCarried};
 
 use crate::header::{Body, Full, Packet};
 
-/// Reads the shim in front of a UDP payload that arrived in an IP packet of `bytes`. Returns
-/// [`Carried::Foreign`] if there is no valid XCP shim, or one that routers must not change.
+/// Reads the shim in front of a UDP payload that arrived in an IP packet of `bytes` bytes. Returns
+/// [`Carried::Foreign`] if there is no valid XCP shim, or if routers must not change it.
 #[inline]
 pub fn from_payload(payload: &[u8], bytes: u32) -> Carried {
     read(payload, bytes, |_, _| None)
 }
 
-/// Reads the same, plus the cloud that the packet crossed. `ttl` is the IP TTL or hop limit with
-/// which it leaves this router's machine if that subtracts one, and `source` returns its source
-/// address. The compact form has no room for the upstream router, and thus reports no cloud.
+/// Reads the same, and the cloud that the packet crossed. `ttl` is the IP TTL or hop limit with
+/// which it leaves this router's machine if the machine subtracts one, and `source` returns its
+/// source address. The compact form has no room for the upstream router, so it reports no cloud.
 #[inline]
 pub fn from_forwarded(
     payload: &[u8],

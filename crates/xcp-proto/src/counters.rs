@@ -18,10 +18,10 @@
 //! of the latest earlier packet whose form has room for it; bit 3: the named router runs another
 //! law; bit 4: a router found a cloud without an estimate.
 //!
-//! A header that no router has stamped only returns its sender's request, and counts for
-//! nothing. A packet whose IP ECN field is "congestion experienced" only adds negative changes.
-//! Each header counts for at most 2⁵⁶ in either direction (1 TB/s), so that differences are
-//! exact up to 31 headers even if all of them are wrong.
+//! A header that no router has stamped only contains its sender's request, and is not added to the
+//! sum. A packet whose IP ECN field is "congestion experienced" only adds negative changes. Each
+//! header counts for at most 2⁵⁶ in either direction (1 TB/s), so that differences are exact up to
+//! 31 headers even if all of them are wrong.
 
 use core::{error, fmt};
 
@@ -35,19 +35,18 @@ pub const LEN: usize = 7;
 
 /// Maximum of totals (the largest QUIC varint), at which feedback ends. No flow gets this far.
 const CEILING: u64 = (1 << 62) - 1;
-/// Bits of the sum.
 const SUM_BITS: u32 = 62;
-/// In the last counter: the named router runs another law.
+/// In the flags: the named router runs another law.
 const FLAG_TRANSLATED: u8 = 1 << 3;
-/// In the last counter: a router found a cloud whose capacity it does not know.
+/// In the flags: a router found a cloud without knowing its capacity.
 const FLAG_UNCOUNTED: u8 = 1 << 4;
-/// Maximum change that one header counts for, in 2⁻¹⁶ bytes per second.
+/// Largest change that one header counts for, in 2⁻¹⁶ bytes per second.
 pub const MOST: i64 = 1 << 56;
 /// Impossible counters, which the sender ignores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Implausible {
-    /// Neither [`LEN`] counters nor one more.
+    /// Neither [`LEN`] nor [`LEN`] + 1 counters.
     Count,
     /// A field is out of its range.
     Range,
@@ -110,14 +109,14 @@ pub(crate) struct Counted {
     /// True if its form has room for the routers' declarations.
     declares: bool,
     bytes: u64,
-    /// In 2⁻¹⁶ bytes per second; `None`: no router has stamped it.
+    /// In 2⁻¹⁶ bytes per second; `None`: no router has stamped the header.
     delta: Option<i64>,
-    /// The maximum that it counts for.
+    /// The largest change that the header counts for.
     most: i64,
 }
 
 impl Counted {
-    /// Returns `None` for a header of a format without a request.
+    /// Reads a packet. Returns `None` for a header of a format without a request.
     #[inline]
     pub(crate) fn read(
         header: &Packet<'_>,
@@ -152,8 +151,8 @@ impl Counted {
         })
     }
 
-    /// Lowers the contribution of a packet from a cloud after the last router. If the cloud is
-    /// `known`, its virtual router grants `delta` of the request.
+    /// Lowers the contribution of a packet that crossed a cloud after the last router. If the cloud
+    /// is `known`, its virtual router grants `delta` of the request.
     #[cfg(feature = "transport")]
     pub(crate) const fn lower(&mut self, delta: i64, known: bool) {
         if !known {
@@ -165,7 +164,7 @@ impl Counted {
         {
             *given = delta;
         }
-        // This cloud is accounted for, but an earlier one may not be, and must still show.
+        // This cloud is accounted for, but an earlier cloud may not be, and must remain visible.
         if let Some(ttl) = self.latest.ttl
             && !self.latest.uncounted
         {
@@ -322,8 +321,8 @@ impl Totals {
             bytes,
             hops: sent_ttl.map_or(0, |sent| sent.saturating_sub(latest.xcp_ttl)),
             unmarked_hop: latest.ttl.and_then(|ttl| {
-                // An IP TTL above the XCP TTL must have been rewritten on the way, so it is
-                // meaningless.
+                // If the IP TTL is above the XCP TTL, it must have been rewritten on the way, so it
+                // is meaningless.
                 (ttl <= latest.xcp_ttl).then_some(ttl < latest.xcp_ttl)
             }),
             uncounted: latest.uncounted,

@@ -112,8 +112,8 @@ fn what_counts() {
     assert!(feedback.translated);
     assert!(!feedback.uncounted);
 
-    // The same for a router with a cloud that it does not know, which counts as a hop without an
-    // answer.
+    // The same for a router with a cloud that it does not know, which counts as a hop without
+    // feedback.
     let mut uncounted = header(0, true, 62, 5);
     uncounted[4] |= 0x20;
     frame::renew_check(uncounted.first_chunk_mut::<36>().unwrap());

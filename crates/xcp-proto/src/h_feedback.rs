@@ -8,16 +8,14 @@
 //!   └─────────────────────┴─────┘
 //! ```
 //!
-//! From 2⁻¹² packets up to 268 369 920 and down to −268 435 456 (the paper's 2²⁸ is reached on the
-//! negative side only), with a relative error below 1/256 from 1/16 packet on. Written values are
-//! rounded down, so that no router grants more than it has, and with the least exponent that fits;
-//! zero is word 0.
+//! Values range from 2⁻¹² packets up to 268 369 920 and down to −268 435 456 (the paper's 2²⁸ is
+//! only reached on the negative side), with a relative error below 1/256 for values of at least
+//! 1/16 packet. Written values are rounded down, so that no router grants more than it has, and use
+//! the smallest exponent that fits. Zero is word 0.
 
 /// Range of the mantissa.
 const MANTISSA: core::ops::RangeInclusive<i64> = -4096..=4095;
-/// Bits of the exponent.
 const EXPONENT_BITS: u32 = 3;
-/// Largest exponent.
 const MAX_EXPONENT: u32 = 7;
 
 /// The largest value, in 2⁻¹² packets.
@@ -32,8 +30,8 @@ pub const fn decode(word: u16) -> i64 {
     mantissa << (4 * (word & 7))
 }
 
-/// The word for a value in 2⁻¹² packets: the largest one not above it. Values outside the range
-/// are clamped.
+/// Returns the word for a value in 2⁻¹² packets: the largest that is not above it. Values outside
+/// the range are clamped.
 #[inline]
 pub fn encode(value_q12: i64) -> u16 {
     let value = value_q12.clamp(MIN_Q12, MAX_Q12);
@@ -108,7 +106,7 @@ mod tests {
         }
     }
 
-    /// Values are rounded down, by less than 1/256 from 1/16 packet upwards, and never
+    /// Values are rounded down, by less than 1/256 for values of at least 1/16 packet, and never
     /// reordered.
     #[test]
     fn rounding() {

@@ -31,26 +31,26 @@ impl HostClouds {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Passes an estimate of the unused capacity after the router `upstream`, at `now` by the
-    /// clock of the connections.
+    /// Passes an estimate of the unused capacity after the router `upstream`, made at `now`
+    /// according to the clock of the connections.
     pub fn tell(&self, now: Instant, upstream: Upstream, estimate: &CloudEstimate) {
         self.all().on_estimate(now, upstream, estimate);
     }
 
-    /// Calls `visit` for each router before such hops, with the IP bytes that have arrived from
-    /// it.
+    /// Calls `visit` for each router in front of these hops, with the IP bytes that have arrived
+    /// from it.
     pub fn visit(&self, visit: &mut dyn FnMut(Upstream, u64)) {
         self.all().visit(visit);
     }
 
-    /// The handling of these clouds.
+    /// Returns the counters of these clouds.
     pub fn metrics(&self) -> CloudMetrics {
         self.all().metrics()
     }
 }
 
-/// Packets of one connection. Packets from a cloud take the shared lock, so that the measuring
-/// program knows the bytes that have arrived by now.
+/// The packets of one connection. Packets that crossed a cloud take the shared lock, so that the
+/// measuring program knows the bytes that have arrived so far.
 #[derive(Debug)]
 pub(crate) struct Arrivals {
     host: HostClouds,
@@ -59,7 +59,6 @@ pub(crate) struct Arrivals {
 }
 
 impl Arrivals {
-    /// Creates the state of a connection at this host.
     pub(crate) const fn new(host: HostClouds) -> Self {
         Self { host, latest: None }
     }
@@ -72,7 +71,7 @@ impl Arrivals {
         arrived: &Arrived<'_>,
     ) {
         let number = arrived.number;
-        // A header covers the packets sent since the last one, which cannot be more than the
+        // A header covers the packets sent since the previous header, which cannot be more than the
         // packet numbers in between.
         let since = self
             .latest
@@ -90,8 +89,8 @@ impl Arrivals {
 }
 
 /// Returns the fields of the header, the cloud that the packet crossed, and the IP bytes that it
-/// covers, for at most `packets` packets. `None` if a router sent it directly to this host, or
-/// if the header does not show the cloud.
+/// covers, limited to `packets` packets. `None` if a router sent it directly to this host, or if
+/// the header does not show the cloud.
 fn through(
     header: &Packet<'_>,
     packets: u64,

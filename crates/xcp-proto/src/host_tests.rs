@@ -142,8 +142,8 @@ fn what_goes_back_is_what_the_cloud_leaves() {
     }
 }
 
-/// A packet directly from a router, one from a router without an address, and one without a
-/// stamp must be handled as without virtual routers.
+/// A packet directly from a router, a packet from a router without an address, and a packet without
+/// a stamp must be handled as without virtual routers.
 #[test]
 fn others_are_left_alone() {
     let host = HostClouds::new();
@@ -164,7 +164,7 @@ fn others_are_left_alone() {
     assert_eq!(host.metrics().upstreams, 0);
 }
 
-/// A header must not cover more packets than packet numbers since the last one.
+/// A header must not cover more packets than the packet numbers since the previous header.
 #[test]
 fn headers_stand_for_packets_that_were_sent() {
     for (skipped, covers, counted) in [(0, 1, 1), (0, 60_000, 1), (7, 8, 8), (99, 60_000, 64)] {

@@ -13,15 +13,15 @@
 //! - [`window`]: conversion between the compact form's window and the laws' rates.
 //! - [`stamp`]: a router's answers, which never raise the feedback, in a header or in an IP
 //!   packet.
-//! - [`carried`]: a packet's fields for the link half of the law.
+//! - [`carried`]: reads a packet's fields for a port's law.
 //! - [`counters`]: the counters of a receiver, and their interpretation by a sender.
 //! - [`tunnel`]: merging a copy of a shim outside a tunnel into the inner shim.
 //! - `signal` (feature `transport`): XCP as a signal of the transport.
 //! - `host` (feature `transport`): virtual routers of a receiver behind hops without XCP
 //!   routers.
 //!
-//! The laws themselves are in `pathmark-cc`; this crate has the bytes and the rules of both
-//! ends. No input makes it panic or allocate.
+//! The laws themselves are in `pathmark-cc`; this crate contains the byte formats and the rules of
+//! both ends. No input makes it panic or allocate.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(

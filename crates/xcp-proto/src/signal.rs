@@ -37,7 +37,7 @@ impl XcpSignal {
         self
     }
 
-    /// Sets the TTL that packets are sent with. If it differs from the IP header's, hops without
+    /// Sets the TTL with which packets are sent. If it differs from the IP header's, hops without
     /// an XCP router cannot be detected.
     #[must_use]
     pub const fn with_sent_ttl(mut self, ttl: u8) -> Self {
@@ -45,7 +45,7 @@ impl XcpSignal {
         self
     }
 
-    /// Passes arriving packets that crossed hops without XCP routers through the host's virtual
+    /// Handles arriving packets that crossed hops without XCP routers with the host's virtual
     /// routers.
     #[must_use]
     pub fn with_host_clouds(mut self, host: HostClouds) -> Self {
@@ -55,8 +55,8 @@ impl XcpSignal {
 }
 
 impl XcpSignal {
-    /// The form of the header for this request: the one that it names, if any, with room for the
-    /// addresses of the path's routers.
+    /// The form of the header for this request: the form that the request names, if any, with room
+    /// for the addresses of the path's routers.
     #[inline]
     const fn form_of(&self, request: &Request) -> Form {
         match (request.signal, self.form) {
@@ -67,7 +67,7 @@ impl XcpSignal {
     }
 }
 
-/// The full form for a path of IPv6 or IPv4, if the configured form is `own`.
+/// The full form for a path that uses IPv6 or IPv4, if the configured form is `own`.
 #[inline]
 const fn full(own: Form, ipv6: bool) -> Form {
     match own {

@@ -11,9 +11,10 @@
 //! | translated | whether its law is another, if it lowered the feedback or none before has |
 //! | corruption | in the full form, the class of its total with this router's declared loss |
 //!
-//! XCP-i routers also subtract the hops of a cloud before them from xcp_ttl, which counts modulo
-//! 256. After a cloud that the port does not look for, the last router stays unchanged. All other
-//! fields stay as the sender wrote them, as does every header in the minimal format.
+//! XCP-i routers also subtract the hops of a cloud in front of them from xcp_ttl, which counts
+//! modulo 256. After a cloud that the port does not look for, the last router stays unchanged. All
+//! other fields stay as the sender wrote them, and a header in the minimal format is not changed at
+//! all.
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 
@@ -95,10 +96,9 @@ pub fn stamp_payload(
     })
 }
 
-/// Stamps the shim at `offset` of a UDP payload inside an IP packet, and updates the UDP
-/// checksum as `state` allows. `offset` is 0, or the start of a later segment in a packet that
-/// offload will cut; `bytes` is the length of the IP packet, or of the one that the segment
-/// becomes.
+/// Stamps the shim at `offset` of a UDP payload inside an IP packet, and updates the UDP checksum
+/// as `state` allows. `offset` is 0, or the start of a later segment in a packet that offload will
+/// cut. `bytes` is the length of the IP packet, or of the packet that the segment will become.
 #[inline]
 pub fn stamp_packet(
     packet: &mut [u8],
@@ -131,7 +131,7 @@ const fn outcome(stamped: bool) -> Outcome {
     }
 }
 
-/// The form that the length field implies; without a shim, an arbitrary one.
+/// The form according to the length field; arbitrary without a shim.
 #[inline]
 fn form(payload: &[u8]) -> Form {
     match payload.get(1).map(|byte| usize::from(byte & 0x0F) * 4) {
@@ -220,7 +220,7 @@ fn compact(
 ) -> Option<[u8; LEN_COMPACT]> {
     let (mut new, packet) = begin(shim, router.hops)?;
     pass_cloud(&mut new, answer.cloud);
-    // If the port only passes a request on, its word must stay exactly the same.
+    // If the port only passes a request on, its feedback word must not change.
     if answer.bounding {
         if let crate::header::Body::Compact(fields) = packet.repr().body {
             let word = fields.lowered(answer.delta, bytes);
@@ -235,7 +235,7 @@ fn compact(
     Some(new)
 }
 
-/// Checks the shim, and returns a copy that is marked as stamped by a router of this many hops.
+/// Checks the shim, and returns a copy that is stamped by a router that subtracts `hops` hops.
 #[inline]
 fn begin<const N: usize>(shim: &[u8; N], hops: u8) -> Option<([u8; N], Packet<'_>)> {
     let packet = Packet::parse(shim).ok()?;

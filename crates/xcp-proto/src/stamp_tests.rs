@@ -107,7 +107,7 @@ fn a_compact_header_is_lowered_in_packets() {
     let stamped = Packet::parse(&bytes).unwrap().repr();
     assert_eq!(delta(&stamped), 2607);
     assert_eq!((stamped.xcp_ttl, stamped.router), (63, 0xABCD));
-    // If it is only passed on, the word must stay the same.
+    // If the request is only passed on, the word must stay the same.
     let Carried::Xcp(read) = carried::from_payload(&bytes, 1500) else {
         panic!("XCP")
     };
@@ -121,7 +121,7 @@ fn a_compact_header_is_lowered_in_packets() {
     assert_eq!((again.body, again.router), (stamped.body, 0xABCD));
 }
 
-/// The compact form has no room for ports' declarations; its covers stay.
+/// The compact form has no room for ports' declarations, and keeps its covers.
 #[test]
 fn declared_corruption_adds_up_in_the_full_form() {
     let request = pathmark_cc::XcpRequest {
@@ -209,8 +209,8 @@ fn packet(v6: bool, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The specification's vector: two routers without XCP after the sender, an XCP-i router, and
-/// one directly behind it.
+/// The specification's example: two routers without XCP after the sender, an XCP-i router, and
+/// another XCP-i router directly behind it.
 #[test]
 fn a_cloud_shows_to_the_first_router_behind_it() {
     let request = pathmark_cc::XcpRequest {

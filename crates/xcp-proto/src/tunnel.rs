@@ -1,4 +1,4 @@
-//! A copy of an XCP shim in front of a tunnel's packet, and the inner shim.
+//! Prepares a copy of an XCP shim in front of a tunnel's packet, and merges it into the inner shim.
 //!
 //! | inner field | becomes |
 //! |---|---|

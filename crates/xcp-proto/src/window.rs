@@ -76,7 +76,7 @@ impl Compact {
         self.form().delta(bytes)
     }
 
-    /// The feedback word for a lower change of rate, never above the present one.
+    /// The feedback word for a lower change of rate; never above the current feedback.
     pub fn lowered(&self, delta: i64, bytes: u32) -> u16 {
         let word = h_feedback::encode(self.form().feedback_q12(delta, bytes));
         if h_feedback::decode(word) < self.feedback_q12() {
@@ -142,13 +142,13 @@ mod tests {
     }
 
     proptest! {
-        /// A decoded request gives at most what was requested, and little less; lowering never
-        /// raises.
+        /// A decoded request gives at most what was requested, and not much less, and lowering
+        /// never raises it.
         #[test]
         fn rounding(
             rtt_ms in 1..65_000u32, packets in 1..65_535u64, packet in 512..9000u16,
             delta in -(1i64 << 45)..1 << 45,
-            // Changes of rate are bounded by 2⁶² either way.
+            // Changes of rate are bounded by 2⁶² in both directions.
             lower in -(1i64 << 62)..=i64::MAX,
         ) {
             let request = XcpRequest {

@@ -1,7 +1,7 @@
-//! ADA: NewReno that starts with a rate which routers granted, and in congestion avoidance.
+//! ADA: NewReno that starts with a rate granted by routers, and in congestion avoidance.
 //!
 //! Welzl, Abfalterer, Gjessing, "XCP vs. CUBIC with Quick-Start", section II: the slow-start
-//! threshold is set from the grant, so the flow never probes by slow start. The paper does not
+//! threshold is derived from the grant, so the flow never probes by slow start. The paper does not
 //! print the formula; here the threshold is the part of the granted window that was used.
 
 use crate::quick_start::{AfterGrant, QuickStart};
@@ -11,7 +11,7 @@ use crate::standard::{LossBased, Reno, SlowStart};
 pub(crate) type Ada = QuickStart<LossBased<Reno, SlowStart>>;
 
 impl Ada {
-    /// ADA over datagrams of `mtu` bytes, which begins with `initial` packets and asks for `rate`
+    /// ADA for datagrams of `mtu` bytes, which begins with `initial` packets and requests `rate`
     /// bytes of IP packets per second.
     pub(crate) fn ada(mtu: u16, initial: Option<u32>, rate: Option<u64>) -> Self {
         let law = LossBased::new(mtu, initial, Reno::default(), SlowStart);

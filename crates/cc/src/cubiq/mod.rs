@@ -1,8 +1,9 @@
-//! CUBIQ: CUBIC that starts with a rate which routers granted.
+//! CUBIQ: CUBIC that starts with a rate granted by routers.
 //!
 //! Welzl, Abfalterer, Gjessing, "XCP vs. CUBIC with Quick-Start", section II. After the granted
-//! flight slow start goes on; the paper found Limited Slow-Start (RFC 3742, `limited`) no better.
-//! `hystart` lets HyStart++ end it before the queue overflows, which the paper does not do.
+//! flight, slow start continues; the paper found that Limited Slow-Start (RFC 3742, `limited`) was
+//! no better. With `hystart`, HyStart++ ends slow start before the queue overflows, unlike in the
+//! paper.
 
 use crate::quick_start::{AfterGrant, QuickStart};
 use crate::standard::LossBased;
@@ -17,17 +18,18 @@ pub(crate) type Cubiq = QuickStart<LossBased<Cubic, Limited>>;
 pub(crate) struct CubiqParams {
     /// Initial window in packets; RFC 9002's if `None`.
     pub(crate) initial_window: Option<u32>,
-    /// The rate to ask for, in bytes of IP packets per second; what can be used if `None`.
+    /// The rate to request, in bytes of IP packets per second. If `None`, the rate that can be
+    /// used.
     pub(crate) rate: Option<u64>,
-    /// HyStart++ ends slow start.
+    /// Lets HyStart++ end slow start.
     pub(crate) hystart: bool,
-    /// Slow start is limited beyond this many packets.
+    /// Limits slow start beyond this number of packets.
     pub(crate) limited: Option<u32>,
     /// What follows the granted flight.
     pub(crate) after: AfterGrant,
-    /// What a cut leaves of the window, in 10^-6.
+    /// The share of the window that a cut leaves, in 10^-6.
     pub(crate) beta_ppm: u64,
-    /// Spread a window over its round trip. The granted flight is paced in any case.
+    /// Spreads a window over its round trip. The granted flight is always paced.
     pub(crate) paced: bool,
 }
 
@@ -46,7 +48,7 @@ impl Default for CubiqParams {
 }
 
 impl Cubiq {
-    /// CUBIQ over datagrams of `mtu` bytes.
+    /// CUBIQ for datagrams of `mtu` bytes.
     pub(crate) fn cubiq(mtu: u16, params: &CubiqParams) -> Self {
         let start = Limited::new(Ending::new(params.hystart), params.limited);
         let rule = Cubic::with_beta(params.beta_ppm);

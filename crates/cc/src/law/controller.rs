@@ -231,14 +231,15 @@ pub trait Controller: Send + fmt::Debug {
         Request::default()
     }
 
-    /// Returns true if the law would ask routers for a starting rate, provided that the sender has
-    /// more to send than its window holds. Because it is called for each packet, it must be cheap.
+    /// Returns true if the law would request a starting rate from routers, provided that the sender
+    /// has more to send than its window holds. Because it is called for each packet, it must be
+    /// cheap.
     fn asks(&self) -> bool {
         false
     }
 
-    /// Returns the question for a starting rate that the next packet carries instead of the
-    /// request, or `None` if asking wouldn't gain anything. The next [`on_sent`](Self::on_sent) is
+    /// Returns the request for a starting rate that the next packet carries instead of the usual
+    /// request, or `None` if this wouldn't gain anything. The next [`on_sent`](Self::on_sent) is
     /// for that packet. Only called while the law [asks](Self::asks). `random` is a fresh random
     /// number for the law to use.
     fn ask(&mut self, now: Instant, random: u64, limits: &Limits) -> Option<QuickStartRequest> {
@@ -246,9 +247,9 @@ pub trait Controller: Send + fmt::Debug {
         None
     }
 
-    /// Returns a question for a starting rate based on the `known` state of the path, for asking
-    /// before the handshake is complete and before there's anything to send. `None` if asking
-    /// wouldn't gain anything or the law has already asked. Otherwise, this works like
+    /// Returns a request for a starting rate based on the `known` state of the path, to be sent
+    /// before the handshake is complete and before there's any data. `None` if this wouldn't gain
+    /// anything or the law has already sent a request. Otherwise, this works like
     /// [`ask`](Self::ask).
     fn ask_ahead(
         &mut self,
@@ -260,7 +261,7 @@ pub trait Controller: Send + fmt::Debug {
         None
     }
 
-    /// Handles the loss of packet `number`, which asked for a starting rate. It isn't included in
+    /// Handles the loss of packet `number`, which requested a starting rate. It isn't included in
     /// any [`on_loss`](Self::on_loss), because a hop may drop packets that it doesn't know.
     fn on_question_lost(&mut self, now: Instant, number: u64) {
         let _ = (now, number);

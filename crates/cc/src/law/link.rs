@@ -103,9 +103,9 @@ pub trait LinkController: Send + fmt::Debug {
         let _ = (now, flow_hash);
         0
     }
-    /// Like [`promised`](Self::promised), for a flow that asks again because the answer was lost,
-    /// often together with other feedback. Because such a flow uses the larger of both rates, this
-    /// also excludes any rate promised to it in headers.
+    /// Like [`promised`](Self::promised), for a flow that repeats its request because the answer
+    /// was lost, often together with other feedback. Because such a flow uses the larger of both
+    /// rates, this also excludes any rate promised to it in headers.
     fn promised_again(&self, now: Instant, flow_hash: u32) -> u64 {
         self.promised(now, flow_hash)
     }
@@ -138,7 +138,7 @@ pub trait LinkController: Send + fmt::Debug {
     }
 
     /// Handles a packet, or a run of packets, of a flow whose packets the law doesn't receive,
-    /// because the port keeps such flows apart. The flow may have asked for a starting rate.
+    /// because the port keeps such flows apart. The flow may have requested a starting rate.
     fn on_unheard(&mut self, now: Instant, arrival: &Arrival) {
         let _ = (now, arrival);
     }

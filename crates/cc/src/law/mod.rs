@@ -1,4 +1,4 @@
-//! Traits of control laws: the sender's half, the port's half, and the reaction to losses.
+//! Traits of control laws: the sender's part, the port's part, and the reaction to losses.
 
 mod controller;
 mod link;

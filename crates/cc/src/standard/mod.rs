@@ -1,4 +1,4 @@
-//! Laws that read no router: CUBIC, NewReno, BBR, and how they start.
+//! Laws that do not use feedback from routers: CUBIC, NewReno, BBR, and how they start.
 
 pub(crate) mod bbr;
 pub(crate) mod cubic;

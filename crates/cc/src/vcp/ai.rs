@@ -1,4 +1,4 @@
-//! α over time: how AI develops while no OVER comes.
+//! The growth of α, the increment of AI, while no OVER arrives.
 
 use super::params::AiGrowth;
 use crate::base::arith::{micros, mul_div, ns_since};
@@ -9,14 +9,14 @@ const EIGHTHS_Q16: [u64; 8] = [
     65_536, 71_467, 77_935, 84_989, 92_681, 101_070, 110_217, 120_193,
 ];
 
-/// Most doublings.
+/// Maximum number of doublings.
 const MAX_DOUBLINGS: u64 = 24;
 
 /// How far α has grown, and since when.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AiClock {
     since: Instant,
-    /// Eighths of a doubling that the present cycle began with.
+    /// Eighths of a doubling at the start of the current cycle.
     base: u64,
 }
 
@@ -34,7 +34,7 @@ impl AiClock {
         self.base.saturating_add(grown).min(8 * MAX_DOUBLINGS)
     }
 
-    /// A router sent OVER: all its flows begin a cycle.
+    /// Handles an OVER from a router, after which all of its flows begin a new cycle.
     #[inline]
     pub(crate) fn on_over(&mut self, now: Instant, t_rho: Duration, growth: AiGrowth) {
         if let AiGrowth::Doubling { intervals } = growth
@@ -45,23 +45,23 @@ impl AiClock {
         self.since = now;
     }
 
-    /// OVER goes on although the window was cut: of the doublings half are left once more.
+    /// Halves the remaining doublings again because OVER continues although the window was cut.
     pub(crate) const fn halve(&mut self) {
         self.base /= 2;
     }
 
-    /// AI is not what moves the window now: the clock stands.
+    /// Stops the clock because AI does not determine the window at the moment.
     #[inline]
     pub(crate) fn hold(&mut self, now: Instant) {
         self.since = now;
     }
 
-    /// The window is another law's: begin without history.
+    /// Restarts without history, because another law controls the window.
     pub(crate) fn reset(&mut self, now: Instant) {
         *self = Self::new(now);
     }
 
-    /// α as it is now, from α_s in 2^-16 packets.
+    /// The current α, computed from α_s in 2^-16 packets.
     #[inline]
     pub(crate) fn alpha_q16(
         &self,

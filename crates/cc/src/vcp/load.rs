@@ -1,11 +1,11 @@
-//! The load factor ρ = (λ + κ·q̃) / (γ·C·t_ρ), kept as a fraction so that every decision is exact.
+//! The load factor ρ = (λ + κ·q̃) / (γ·C·t_ρ), kept as a fraction so that all decisions are exact.
 
 use super::params::{HIGH_LOAD, QueueFilter, VcpLinkParams};
 use crate::base::arith::{MAX_BYTES, PPM, micros, saturate};
 use crate::base::{Duration, Instant};
 use crate::signals::VcpCode;
 
-/// Most queue samples taken late in one go.
+/// Maximum number of late queue samples taken at once.
 const MAX_LATE_SAMPLES: u64 = 1 << 10;
 
 /// The load of one interval.
@@ -18,8 +18,8 @@ pub struct Load {
 }
 
 impl Load {
-    /// The load when `lambda` bytes arrived in `interval` and `queue` stood, at a port of
-    /// `capacity` bytes per second: [VCP-ext eq. 1].
+    /// Computes the load if `lambda` bytes arrived in `interval` and the persistent queue was
+    /// `queue` bytes, at a port of `capacity` bytes per second: [VCP-ext eq. 1].
     pub fn new(
         lambda: u64,
         queue: u64,
@@ -32,8 +32,8 @@ impl Load {
         Self::over(lambda, queue, kappa_ppm, gamma_ppm, offered)
     }
 
-    /// The same where the capacity changed on the way: `offered` is its integral over the interval,
-    /// in bytes per second times µs.
+    /// The same for a capacity that changed during the interval: `offered` is its integral over the
+    /// interval, in bytes per second times µs.
     pub fn over(lambda: u64, queue: u64, kappa_ppm: u64, gamma_ppm: u64, offered: u128) -> Self {
         let million = u128::from(PPM);
         let lambda = u128::from(lambda.min(MAX_BYTES));
@@ -43,7 +43,7 @@ impl Load {
         Self { a, b }
     }
 
-    /// The load if `bytes` of those that it counts had not arrived.
+    /// The load if `bytes` of the counted bytes had not arrived.
     pub fn without(&self, bytes: u64) -> Self {
         let million = u128::from(PPM);
         let less = u128::from(bytes.min(MAX_BYTES)) * million * million;
@@ -58,7 +58,7 @@ impl Load {
         self.a.saturating_mul(den as u128) >= self.b.saturating_mul(num as u128)
     }
 
-    /// [VCP-ext table I]: LOW below 0.8, HIGH below 1, OVER from there.
+    /// [VCP-ext table I]: LOW below 0.8, HIGH below 1, otherwise OVER.
     pub const fn code(&self) -> VcpCode {
         if self.reaches(1, 1) {
             VcpCode::Over
@@ -74,18 +74,18 @@ impl Load {
         saturate(self.a.saturating_mul(1_000_000_000) / self.b)
     }
 
-    /// ρ in 10^-9, rounded up: what a law that gives less at higher load should use.
+    /// ρ in 10^-9, rounded up, for laws that give less at a higher load.
     pub fn ppb_ceil(&self) -> u64 {
         saturate(self.a.saturating_mul(1_000_000_000).div_ceil(self.b))
     }
 
-    /// ρ in 1/128, rounded down, at most 255.
+    /// ρ in 1/128, rounded down, and limited to 255.
     pub fn in_128ths(&self) -> u8 {
         u8::try_from(self.a.saturating_mul(128) / self.b).unwrap_or(u8::MAX)
     }
 }
 
-/// Counts arrivals and samples the queue over one interval after another.
+/// Counts arrivals and samples the queue in consecutive intervals.
 #[derive(Clone, Debug)]
 pub(crate) struct LoadMeter {
     filter: QueueFilter,
@@ -116,7 +116,6 @@ impl LoadMeter {
         meter
     }
 
-    /// Begins an interval.
     pub(crate) fn begin(&mut self, now: Instant) {
         self.started = now;
         self.lambda = 0;
@@ -138,14 +137,14 @@ impl LoadMeter {
         self.persistent
     }
 
-    /// Counts `bytes` that arrived, whatever they carry and whether or not the queue takes them.
+    /// Counts `bytes` that arrived, whatever they carry and whether or not the queue accepts them.
     #[inline]
     pub(crate) fn count(&mut self, bytes: u32) {
         self.lambda = self.lambda.saturating_add(u64::from(bytes));
     }
 
-    /// Takes the samples that are due. `queue` is what stood since the last event, so late samples
-    /// are exact ones.
+    /// Takes all samples that are due. `queue` is the length since the last event, so late samples
+    /// are exact.
     #[inline]
     pub(crate) fn sample(&mut self, now: Instant, queue: u64) {
         if now >= self.next_sample {
@@ -168,15 +167,14 @@ impl LoadMeter {
         };
     }
 
-    /// Folds the interval's queue samples into the persistent queue; `queue` stands in if there is
-    /// none.
+    /// Updates the persistent queue with the interval's samples, or with `queue` if there are none.
     pub(crate) fn settle_queue(&mut self, queue: u64) {
         let mean = match self.samples {
             0 => queue,
             n => saturate(self.sample_sum.div_ceil(u128::from(n))),
         };
         self.persistent = match self.filter {
-            // Rounded up: load that is taken into account is never understated.
+            // Rounded up, so that the load is never understated.
             QueueFilter::LowPass => {
                 (3 * self.persistent.min(MAX_BYTES) + mean.min(MAX_BYTES)).div_ceil(4)
             }

@@ -1,13 +1,13 @@
 //! VCP, the Variable-structure congestion Control Protocol: two bits of load per packet.
 //!
-//! A router marks whether its load is below 80 %, below 100 % or above; a sender responds with
+//! A router marks whether its load is below 80 %, below 100 %, or above. A sender responds with
 //! multiplicative increase (MI), additive increase (AI) or multiplicative decrease (MD).
 //!
 //! ```text
 //!   port/      load.rs: ρ = (λ + κ·q) / (γ·C·t_ρ)  ─►  LOW │ HIGH │ OVER  ─►  packet
 //!                                                                          │
 //!   sender/    steering.rs: MI │ AI │ MD  ◄── scale.rs: ε, α per round trip ◄─┘ (counted by the receiver)
-//!              supervise, bottleneck: or CUBIC, where no router answers for the path
+//!              supervise, bottleneck: or CUBIC, if no router answers for the path
 //! ```
 //!
 //! Sources: Xia, Subramanian, Stoica, Kalyanaraman, "One More Bit Is Enough" (SIGCOMM 2005); the

@@ -1,4 +1,4 @@
-//! VCP's sender in `f64` and packets, straight from the VCP extensions paper, eq. 2–6, one
+//! VCP's sender in `f64` and packets, straight from eq. 2–6 of the VCP extensions paper, one
 //! acknowledged packet at a time.
 
 pub(crate) fn epsilon_s(epsilon: f64, rtt: f64, t_rho: f64, cap: f64) -> f64 {
@@ -9,7 +9,8 @@ pub(crate) fn alpha_s(alpha: f64, rtt: f64, t_rho: f64) -> f64 {
     alpha * (rtt / t_rho).powi(2)
 }
 
-/// A window whose growth is kept apart, so that tiny increments survive next to a huge window.
+/// A window whose growth is stored separately, so that tiny increments are not lost in a huge
+/// window.
 #[derive(Debug)]
 pub(crate) struct Window {
     start: f64,

@@ -1,30 +1,30 @@
 //! VCP's parameters, with units and sources. "VCP" is Xia et al., "One More Bit Is Enough" (SIGCOMM
-//! 2005), as the VCP extensions paper (Ikeda et al.) restates it; times and shares are integers.
+//! 2005), as restated by the VCP extensions paper (Ikeda et al.). Times and shares are integers.
 
 use crate::base::Duration;
 use crate::base::arith::PPM;
 use crate::signals::Carrier;
 use crate::supervise::FallbackLaw;
 
-/// Load from which a port sends HIGH, as a share of its usable capacity: 0.8 (VCP, table I).
+/// Load at which a port starts to send HIGH, as a share of its usable capacity: 0.8 (VCP, table I).
 pub(crate) const HIGH_LOAD: (u64, u64) = (4, 5);
 
 /// BISE's ε (VCP extensions paper, table III).
 pub(crate) const EPSILON_PPM: u64 = 10_000_000;
 
-/// MI with a small ε may use the gain of at most this many intervals in one round trip, in 10^-6
-/// (the authors' simulator).
+/// With a small ε, MI may use the gain of at most this many intervals per round trip, in 10^-6 (the
+/// authors' simulator).
 pub(crate) const MAX_INTERVALS_PPM: u64 = 2_500_000;
 
-/// MI with ε above 1 only that of one: else an interval shorter than the RTT would mean ×400 per
-/// round trip.
+/// With ε above 1, MI may use the gain of one interval only. Otherwise an interval shorter than the
+/// RTT would multiply the window by 400 per round trip.
 pub(crate) const MAX_INTERVALS_STEEP_PPM: u64 = PPM;
 
-/// RTTs beyond this multiple of the base scale AI linearly, not by the square (the authors'
-/// simulator).
+/// For RTTs beyond this multiple of the base, AI scales linearly instead of quadratically (the
+/// authors' simulator).
 pub(crate) const AI_CLAMP: u64 = 5;
 
-/// What RTTs are compared with when AI is scaled.
+/// The reference with which RTTs are compared for the scaling of AI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AiBase {
     /// The measuring interval t_ρ (VCP extensions paper, eq. 5).
@@ -33,14 +33,14 @@ pub enum AiBase {
     Fixed(Duration),
 }
 
-/// How AI develops while no OVER comes.
+/// How AI develops while no OVER arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AiGrowth {
-    /// α stays what it is (the paper).
+    /// α stays constant (the paper).
     Constant,
-    /// α doubles after each `intervals` intervals without OVER, and starts over with it. All flows
-    /// of a bottleneck see the same OVERs, so they keep adding equal amounts, and the time to
-    /// refill a cut grows with the logarithm of the window only.
+    /// α doubles after each `intervals` intervals without OVER, and starts again after an OVER.
+    /// Because all flows of a bottleneck see the same OVERs, they keep adding equal amounts, and
+    /// the time to recover from a cut grows only with the logarithm of the window.
     Doubling {
         /// Intervals per doubling.
         intervals: u32,
@@ -56,28 +56,29 @@ pub struct VcpParams {
     pub epsilon_ppm: u64,
     /// α of AI per round trip, in 10^-6 packets.
     pub alpha_ppm: u64,
-    /// β of MD, in 10^-6: what a cut leaves.
+    /// β of MD, in 10^-6: the share of the window that a cut leaves.
     pub beta_ppm: u64,
-    /// What a further cut leaves if the overload outlasts the one before, in 10^-6.
+    /// The share that a further cut leaves if the overload outlasts the previous cut, in 10^-6.
     pub beta_again_ppm: u64,
-    /// Measuring interval assumed where routers do not advertise theirs (the ECN field cannot).
+    /// Measuring interval that is assumed if routers do not advertise theirs (the ECN field
+    /// cannot).
     pub t_rho: Duration,
-    /// What RTTs are compared with when AI is scaled.
+    /// The reference with which RTTs are compared for the scaling of AI.
     pub ai_base: AiBase,
-    /// Scale AI linearly beyond [five bases](AiBase), not by the square.
+    /// Scales AI linearly beyond [five bases](AiBase), instead of quadratically.
     pub ai_clamp: bool,
-    /// Use the gain of 2.5 intervals at most in one round trip, with ε above 1 of one. The paper's
-    /// equation 6 has no such bound.
+    /// Limits the gain per round trip to that of 2.5 intervals, or of one interval if ε is above 1.
+    /// Equation 6 of the paper has no such bound.
     pub mi_cap: bool,
-    /// How AI develops while no OVER comes.
+    /// How AI develops while no OVER arrives.
     pub ai_growth: AiGrowth,
-    /// For experiments: ignore every code, not only OVER, while a cut works its way round.
+    /// For experiments: ignores every code, not only OVER, until a cut has taken effect.
     pub freeze_all: bool,
-    /// Where the code travels.
+    /// The field that carries the code.
     pub carrier: Carrier,
-    /// The law that rules where no router answers.
+    /// The law that controls the window if no router answers.
     pub fallback: FallbackLaw,
-    /// BISE's ε in 10^-6, if the sender follows it where all routers run it.
+    /// BISE's ε in 10^-6, if the sender follows BISE where all routers run it.
     pub bise_epsilon_ppm: Option<u64>,
 }
 
@@ -103,8 +104,8 @@ impl Default for VcpParams {
 }
 
 impl VcpParams {
-    /// With BISE's ε (VCP extensions paper, table III), and a first cut half as deep: mixing up to
-    /// the ceiling keeps the load steady enough for it.
+    /// With BISE's ε (VCP extensions paper, table III), and a first cut half as deep, because
+    /// mixing up to the ceiling keeps the load steady enough for it.
     pub fn with_bise() -> Self {
         Self {
             beta_ppm: 937_500,
@@ -113,7 +114,7 @@ impl VcpParams {
         }
     }
 
-    /// The same with the papers' own rules wherever the defaults depart from them.
+    /// Selects the papers' rules where the defaults differ from them.
     pub fn as_published(&mut self) {
         self.ai_growth = AiGrowth::Constant;
         self.ai_clamp = false;
@@ -124,23 +125,23 @@ impl VcpParams {
     }
 }
 
-/// How a port turns queue samples into its persistent queue.
+/// How a port computes its persistent queue from queue samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueueFilter {
-    /// A quarter of the interval's mean, three quarters of what was before.
+    /// A quarter of the interval's mean, plus three quarters of the previous value.
     LowPass,
     /// The interval's mean.
     Mean,
-    /// The interval's least sample.
+    /// The interval's smallest sample.
     Min,
 }
 
-/// How long a port measures.
+/// The length of a port's measuring interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interval {
-    /// A fixed time.
+    /// A fixed length.
     Fixed(Duration),
-    /// Two and a half times the 90th percentile of its flows' least RTTs, never longer than this.
+    /// Two and a half times the 90th percentile of the flows' minimum RTTs, up to a ceiling.
     Auto {
         /// Longest interval.
         ceiling: Duration,
@@ -160,14 +161,14 @@ pub struct VcpLinkParams {
     pub gamma_ppm: u64,
     /// How queue samples become the persistent queue.
     pub queue: QueueFilter,
-    /// Begin an interval with the first packet after idleness, and close it as soon as it is OVER
-    /// for certain.
+    /// Begins an interval with the first packet after idleness, and ends it as soon as it is
+    /// certainly OVER.
     pub restart: bool,
-    /// While MI grows as fast as it can, lower r within the interval for this share of what has
-    /// come, in 10^-6; 0: never.
+    /// While MI grows as fast as possible, lowers r within the interval for this share of the
+    /// arrivals, in 10^-6; 0: never.
     pub foresee_ppm: u64,
-    /// Where r travels in the shim, send a larger one to flows with less than the mean, and a
-    /// smaller one to those with more.
+    /// If r is carried in the shim, sends a larger r to flows below the mean rate, and a smaller r
+    /// to flows above it.
     pub equalize: bool,
 }
 
@@ -187,11 +188,11 @@ impl Default for VcpLinkParams {
 }
 
 impl VcpLinkParams {
-    /// Longest automatic interval by default.
+    /// Default of the longest automatic interval.
     pub const AUTO_CEILING: Duration = Duration::from_secs(10);
 
-    /// For a port with BISE: it has to measure over more than the RTTs it serves, and its steady
-    /// load leaves room for γ = 0.99.
+    /// For a port with BISE, which must measure over more than the RTTs that it serves, and whose
+    /// steady load leaves room for γ = 0.99.
     pub fn with_bise() -> Self {
         Self {
             t_rho: Interval::Auto {
@@ -202,7 +203,7 @@ impl VcpLinkParams {
         }
     }
 
-    /// The same with the papers' own rules wherever the defaults depart from them.
+    /// Selects the papers' rules where the defaults differ from them.
     pub fn as_published(&mut self) {
         self.restart = false;
         self.foresee_ppm = 0;

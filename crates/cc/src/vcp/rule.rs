@@ -1,46 +1,46 @@
-//! A port's mark at a given load: VCP's three codes, or those with an extension mixed in.
+//! A port's mark at a given load: VCP's three codes, possibly combined with an extension.
 
 use core::fmt;
 
 use super::load::Load;
 use crate::signals::{VcpCarried, VcpCode};
 
-/// The fields that a rule sets in one packet. Interval and load are the port's.
+/// The fields that a rule sets in a packet. Interval and load are set by the port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
     /// The code.
     pub code: VcpCode,
-    /// BISE's r in 2^-16, 65 535 standing for 1. `None`: this port runs no BISE.
+    /// BISE's r in 2^-16, with 65 535 for 1. `None`: this port does not run BISE.
     pub r: Option<u16>,
 }
 
-/// A link rule: from loads to marks.
+/// A link rule, which computes marks from loads.
 pub trait LinkRule: Clone + Send + fmt::Debug {
-    /// An interval ended with this load.
+    /// Handles the end of an interval with this load.
     fn on_load(&mut self, load: &Load);
 
-    /// The running interval's load will be this or more.
+    /// Handles a load that is a lower bound for the load of the current interval.
     fn on_progress(&mut self, load: &Load) {
         let _ = load;
     }
 
-    /// The load is unknown: nothing has been measured since the port was idle.
+    /// The load is unknown, because nothing has been measured since the port was idle.
     fn on_idle(&mut self);
 
-    /// The mark for a packet, where VCP's own code would be `code`.
+    /// The mark for a packet for which VCP's own code would be `code`.
     fn mark(&mut self, code: VcpCode, carried: &VcpCarried) -> Mark;
 
-    /// True if each flow gets an r of its own, which may differ between flows.
+    /// True if each flow gets its own r, which may differ between flows.
     fn tells_r(&self) -> bool {
         false
     }
 
-    /// The ε in 10^-6 that senders follow r with. `None`: no BISE.
+    /// The ε in 10^-6 with which senders follow r. `None`: no BISE.
     fn epsilon_ppm(&self) -> Option<u64> {
         None
     }
 
-    /// BISE's r in 2^-32 for reports.
+    /// BISE's r in 2^-32, for reports.
     fn r_q32(&self) -> Option<u64> {
         None
     }

@@ -1,4 +1,4 @@
-//! RTT scaling: what ε and α per interval mean per round trip.
+//! RTT scaling: converts ε and α per interval to gains per round trip.
 
 use super::params::{AI_CLAMP, AiBase, MAX_INTERVALS_PPM, MAX_INTERVALS_STEEP_PPM, VcpParams};
 use crate::base::Duration;
@@ -6,37 +6,35 @@ use crate::base::arith::{PPM, micros, saturate};
 use crate::base::power::{expm1, ln1p};
 use crate::supervise::TYPICAL_RTT;
 
-/// Largest ε_s that is used, in 2^-32: a window times a thousand per round trip.
+/// Largest ε_s, in 2^-32: a window multiplied by a thousand per round trip.
 const MAX_EPSILON_Q32: u64 = 1000 << 32;
 
-/// Gains per round trip.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Gains {
     /// ε_s in 2^-32 per acknowledged byte, from VCP's ε.
     pub(crate) mild_q32: u64,
-    /// The same from BISE's ε; r is still to be applied.
+    /// The same from BISE's ε, before r is applied.
     pub(crate) steep_q32: u64,
     /// α_s in 2^-16 packets per window.
     pub(crate) alpha_q16: u64,
 }
 
-/// The gains, kept until what they depend on changes.
+/// Cached gains.
 #[derive(Clone, Debug)]
 pub(crate) struct Scaling {
     mild: Epsilon,
     steep: Option<Epsilon>,
-    /// Inputs of the gains at hand.
+    /// Inputs of the cached gains.
     rtt_us: u64,
     t_rho: Duration,
     gains: Gains,
 }
 
-/// An ε, ready to be raised to powers.
+/// An ε, prepared for exponentiation.
 #[derive(Clone, Copy, Debug)]
 struct Epsilon {
-    /// [`ln_gain`] of ε.
     ln_gain: u64,
-    /// Most intervals whose gain one round trip may use, in 10^-6.
+    /// Maximum number of intervals whose gain one round trip may use, in 10^-6.
     cap_ppm: Option<u64>,
 }
 
@@ -64,11 +62,11 @@ impl Scaling {
         scaling
     }
 
-    /// The gains for a round trip of `srtt`, where routers measure over `t_rho`.
+    /// The gains for a round trip of `srtt`, if routers measure over `t_rho`.
     #[inline]
     pub(crate) fn gains(&mut self, params: &VcpParams, srtt: Duration, t_rho: Duration) -> Gains {
         let rtt_us = micros(srtt).max(1);
-        // Gains rise with the RTT, so those of an RTT up to 1/64 shorter err on the careful side.
+        // Gains grow with the RTT, so gains for an RTT up to 1/64 shorter are slightly too careful.
         let close = rtt_us >= self.rtt_us && rtt_us - self.rtt_us <= self.rtt_us / 64;
         if !(close && t_rho == self.t_rho) {
             self.update(params, rtt_us, t_rho);
@@ -97,7 +95,7 @@ impl Scaling {
     }
 }
 
-/// Most intervals whose gain one round trip may use, in 10^-6.
+/// Maximum number of intervals whose gain one round trip may use, in 10^-6.
 fn cap_ppm(epsilon_ppm: u64) -> u64 {
     if epsilon_ppm > PPM {
         MAX_INTERVALS_STEEP_PPM
@@ -106,12 +104,12 @@ fn cap_ppm(epsilon_ppm: u64) -> u64 {
     }
 }
 
-/// ln(1 + ε) in 2^-60. Exact for ε below 2^23; options allow 100 at most.
+/// ln(1 + ε) in 2^-60. Exact for ε below 2^23; options allow values up to 100.
 pub(crate) fn ln_gain(epsilon_ppm: u64) -> u64 {
     saturate(ln1p(epsilon_ppm.into(), PPM.into()))
 }
 
-/// [VCP-ext eq. 6]: ε_s = (1 + ε)^x − 1 with x = rtt / t_ρ, at most `cap_ppm`, in 2^-32, rounded
+/// [VCP-ext eq. 6]: ε_s = (1 + ε)^x − 1 with x = rtt / t_ρ, limited to `cap_ppm`, in 2^-32, rounded
 /// down.
 pub(crate) fn epsilon_q32(ln_gain: u64, rtt_us: u64, t_rho_us: u64, cap_ppm: Option<u64>) -> u64 {
     let times = |num: u64, den: u64| u128::from(ln_gain) * u128::from(num) / u128::from(den.max(1));
@@ -120,14 +118,14 @@ pub(crate) fn epsilon_q32(ln_gain: u64, rtt_us: u64, t_rho_us: u64, cap_ppm: Opt
     saturate(expm1(exponent) >> 28).min(MAX_EPSILON_Q32)
 }
 
-/// Where AI's scaling is linear instead of quadratic (the authors' simulator).
+/// When AI scales linearly instead of quadratically (the authors' simulator).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Clamp {
-    /// Nowhere.
+    /// Never.
     None,
-    /// Beyond five bases.
+    /// For RTTs beyond five bases.
     Long,
-    /// There, and below a fifth of one.
+    /// For RTTs beyond five bases, and below a fifth of a base.
     Both,
 }
 

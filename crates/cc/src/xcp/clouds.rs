@@ -1,27 +1,27 @@
-//! How an XCP port looks for clouds (XCP-i). Shares are integers in 10^-6.
+//! How an XCP port detects and measures clouds (XCP-i). Shares are integers in 10^-6.
 
 use crate::base::Duration;
 
-/// How clouds are looked for.
+/// How a port handles clouds, the stretches of a path without XCP routers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CloudParams {
-    /// The exact estimate of an emulator, which knows all links; `None`: there is none.
+    /// Takes exact estimates from an emulator, which knows all links. `None`: no exact estimates.
     pub exact: Option<ExactEstimate>,
-    /// Clouds are measured, with packets through them.
+    /// Measures clouds by sending packets through them.
     pub measured: bool,
-    /// The paper's virtual router: its equation 1 as it stands, with the bandwidth of the latest
-    /// estimate and the port's own queue, and no rule for clouds that others share or fill.
+    /// Runs the paper's virtual router: its equation 1 unchanged, with the bandwidth of the latest
+    /// estimate and the port's own queue, without rules for clouds that others share or fill.
     pub published: bool,
 }
 
-/// An exact estimate: for the XCP-i paper's experiments (its section IV).
+/// An exact estimate, for the experiments of the XCP-i paper (section IV).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExactEstimate {
-    /// It is wrong by up to this share of what the cloud leaves to XCP, either way, in 10^-6.
+    /// Largest error in either direction, as a share in 10^-6 of the capacity left to XCP.
     pub error_ppm: u64,
     /// Time between two estimates.
     pub every: Duration,
-    /// Time for which it is wrong by the same share.
+    /// Time for which the relative error remains the same.
     pub hold: Duration,
 }
 

@@ -1,5 +1,5 @@
-//! XCP, the eXplicit Control Protocol: each packet asks for a change of rate, each router lowers it
-//! to what it can grant.
+//! XCP, the eXplicit Control Protocol. Each packet requests a change of rate, and each router
+//! lowers the request as far as necessary.
 //!
 //! ```text
 //!   port/      sums.rs, standing.rs: y, d, q of an interval ─► efficiency.rs: F ─► fairness.rs: share per packet
@@ -7,10 +7,10 @@
 //!   sender/    request.rs: RTT, X, wish ─► header ─► routers lower the wish ─► receiver sums ┘─► window += Σ · srtt
 //! ```
 //!
-//! Rates are computed in the *rate form*; headers of the papers' window form are brought to it
-//! (`window_form.rs`). All state is integer. Scales and bounds (the XCP Linux paper's section II-E
-//! for this implementation), for capacities from 10^3 to 10^12 B/s, RTTs up to 65.535 s, packets up
-//! to 9000 bytes and up to 2^20 flows:
+//! Computations use the *rate form*; headers in the papers' window form are converted to it
+//! (`window_form.rs`). All state is integer. The following table gives scales and bounds (section
+//! II-E of the XCP Linux paper, for this implementation), for capacities from 10^3 to 10^12 B/s,
+//! RTTs up to 65.535 s, packets up to 9000 bytes and up to 2^20 flows:
 //!
 //! | quantity | type | unit | bits at most |
 //! |---|---|---|---|
@@ -27,7 +27,7 @@
 //! | window | u64 | 2^-16 B | 62 |
 //! | Σ feedback · RTT | i128 | 2^-16 B/s · µs | 89 |
 //!
-//! What is given rounds down, what is taken rounds up.
+//! Amounts that are given are rounded down, and amounts that are taken are rounded up.
 //!
 //! Sources: Katabi, Handley, Rohrs, "Congestion Control for High Bandwidth-Delay Product Networks"
 //! (SIGCOMM 2002); draft-falk-xcp-spec-03 (rate form); the XCP Linux paper (Zhang, Henderson).

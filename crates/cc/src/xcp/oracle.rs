@@ -1,7 +1,7 @@
-//! XCP's router straight from the papers, in `f64` and without a thought for speed: what tests hold
-//! the integers to.
+//! XCP's router written straight from the papers in `f64`, without regard to speed. Tests compare
+//! the integer implementation with it.
 
-/// A packet's header as numbers: inter-packet time and RTT in seconds, feedback in bytes per
+/// The fields of a packet's header: inter-packet time and RTT in seconds, feedback in bytes per
 /// second.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Header {
@@ -18,7 +18,7 @@ pub(crate) struct Router {
     input: f64,
     sum_x: f64,
     sum_x_rtt: f64,
-    /// Of the interval that ended.
+    /// The values of the interval that just ended.
     frozen_x: f64,
     frozen_input: f64,
     pub(crate) mean_rtt: f64,
@@ -61,7 +61,7 @@ impl Router {
         (self.input, self.sum_x, self.sum_x_rtt) = (0.0, 0.0, 0.0);
     }
 
-    /// The feedback that the packet leaves with.
+    /// The feedback with which the packet leaves.
     pub(crate) fn departure(&mut self, header: &Header) -> f64 {
         let share = |pool: f64, part: f64, whole: f64, left: f64| {
             if whole > 0.0 {
@@ -91,14 +91,15 @@ impl Router {
     }
 }
 
-/// The window form (Katabi et al., section 3.5): one interval's ξ_p and ξ_n, windows in bytes.
+/// The window form (Katabi et al., section 3.5): ξ_p and ξ_n of one interval, with windows in
+/// bytes.
 pub(crate) struct WindowRouter {
     per_p: f64,
     per_n: f64,
 }
 
 impl WindowRouter {
-    /// From the packets of an interval as (RTT, window, size), the capacity and the queue.
+    /// `packets` contains the (RTT, window, size) of each packet in the interval.
     pub(crate) fn new(
         packets: &[(f64, f64, f64)],
         capacity: f64,
@@ -109,11 +110,11 @@ impl WindowRouter {
         let sum_rs_w = sum(&|(r, w, s)| r * s / w);
         let d = sum(&|(r, w, s)| r * r * s / w) / sum_rs_w;
         let bytes = sum(&|(_, _, s)| *s);
-        // φ and h are bytes per mean RTT; the interval may last another time.
+        // φ and h are in bytes per mean RTT; the interval can be longer or shorter than that.
         let y = bytes / elapsed * d;
         let phi = 0.4 * d * (capacity - bytes / elapsed) - 0.226 * queue;
         let h = (0.1 * y - phi.abs()).max(0.0);
-        // Sums over one mean RTT.
+        // Scales sums to one mean RTT.
         let scale = d / elapsed;
         Self {
             per_p: (h + phi.max(0.0)) / (d * sum_rs_w * scale) * scale,

@@ -1,36 +1,36 @@
-//! The papers' window form: a header that carries window and window change instead of inter-packet
-//! time and rate change.
+//! The papers' window form: a header that carries the window and a window change instead of
+//! inter-packet time and rate change.
 //!
-//! A port computes in rates (see the module's docs); this brings a header of the window form to the
-//! rate form and the answer back: X = rtt · s / cwnd, Δrate = Δcwnd / rtt. Each conversion rounds
-//! to the less aggressive side.
+//! Because a port computes in rates (see the docs of `xcp`), a header in the window form is
+//! converted to the rate form, and the answer is converted back: X = rtt · s / cwnd, Δrate = Δcwnd
+//! / rtt. Each conversion rounds to the less aggressive side.
 
 use super::fixed::RATE_BITS;
 use crate::base::arith::saturate;
 use crate::signals::XcpCarried;
 
-/// Fraction bits of a window change in packets: the least that the compact form can write.
+/// Fraction bits of a window change in packets, from the smallest change in the compact form.
 const FEEDBACK_BITS: u32 = 12;
 /// Fraction bits of an inter-packet time in seconds.
 const X_BITS: u32 = 40;
 const MICROS: u128 = 1_000_000;
-/// No rate change is larger, in 2^-16 bytes per second.
+/// Largest absolute rate change, in 2^-16 bytes per second.
 const MOST: i128 = 1 << 62;
 
 /// A header in the window form.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WindowForm {
-    /// The sender's smoothed RTT in µs; 0: unknown.
+    /// Smoothed RTT of the sender in µs; 0: unknown.
     pub rtt_us: u32,
-    /// Its window in packets; 0: unknown.
+    /// Window of the sender in packets; 0: unknown.
     pub window_packets: u32,
-    /// Window change asked for per packet, in 2^-12 packets.
+    /// Requested window change per packet, in 2^-12 packets.
     pub feedback_q12: i64,
 }
 
 impl WindowForm {
-    /// The same header in the rate form, for a packet of `bytes` (as the window counts them, and as
-    /// routers do).
+    /// Converts the header to the rate form, for a packet of `bytes` bytes (as both the window and
+    /// routers count them).
     pub fn carried(&self, bytes: u32) -> XcpCarried {
         let window = u128::from(self.window_packets);
         let x = (u128::from(self.rtt_us) << X_BITS) / (MICROS * window.max(1));
@@ -54,8 +54,8 @@ impl WindowForm {
         i64::try_from(delta.clamp(-MOST, MOST)).unwrap_or(0)
     }
 
-    /// The window change in 2^-12 packets that stands for a rate change `delta` in 2^-16 bytes per
-    /// second, rounded down.
+    /// Converts a rate change `delta` in 2^-16 bytes per second to a window change in 2^-12
+    /// packets, rounded down.
     pub fn feedback_q12(&self, delta: i64, bytes: u32) -> i64 {
         if self.rtt_us == 0 {
             return delta.min(0);

@@ -1,59 +1,59 @@
-//! Foreign traffic that keeps a cloud's queue full at any rate of the virtual router.
+//! Detects foreign traffic that keeps a cloud's queue full whatever the virtual router's rate is.
 //!
-//! Loss-based senders keep a queue full. A virtual router that takes every standing queue back
-//! leaves such a cloud to them (the XCP-i paper, section V-B, does not consider it). So where a
-//! queue of a part of a round trip stands for a second although a part of the traffic is foreign,
-//! the port reports that the cloud is not accounted for: senders then share it as CUBIC does,
-//! within what routers allow. It is accounted for again once hardly any foreign traffic is left.
+//! Loss-based senders keep a queue full. A virtual router that tries to drain every persistent
+//! queue would leave the cloud to them (the XCP-i paper, section V-B, does not consider this case).
+//! Therefore, if a queue of a part of a round trip persists for a second while part of the traffic
+//! is foreign, the port reports that the cloud is not accounted for. Senders then share it as CUBIC
+//! does, within the limits of routers. The cloud is accounted for again once hardly any foreign
+//! traffic is left.
 //!
-//! The queueing delay shows only relative to the shortest recent time. Where foreign traffic kept
-//! the queue full from the beginning, that time includes most of the queue. So the cloud is also
-//! unaccounted for if own flows ask for more for a second and have next to nothing, while foreign
-//! traffic has nearly all. The minimum of a flow is next to nothing as well: a packet per round
-//! trip.
+//! The queueing delay is measured relative to the shortest recent time. If foreign traffic has kept
+//! the queue full from the beginning, this time includes most of the queue. Therefore the cloud is
+//! also unaccounted for if own flows request more for a second and have almost nothing, while
+//! foreign traffic has nearly everything. The minimum of a flow, a packet per round trip, counts as
+//! almost nothing as well.
 
 use crate::base::arith::ns_since;
 use crate::base::{Duration, Instant};
 use crate::signals::CloudEstimate;
 
-/// A queue of this part of a round trip, as a divisor …
+/// Divisor of a round trip: a queue of this part counts if foreign traffic has one part in
+/// `FOREIGN` of the capacity. Half of the queue counts if foreign traffic has half of the capacity.
 const QUEUE: u128 = 4;
-/// … with foreign traffic of this part of the capacity, as a divisor, or half of that queue with
-/// foreign traffic of half of the capacity …
 const FOREIGN: i64 = 10;
 const MOSTLY_FOREIGN: i64 = 2;
-/// … for so long means that others fill it.
+/// A queue that persists for this time means that others fill it.
 const LONG: Duration = Duration::from_secs(1);
-/// Foreign traffic below this part of the capacity, as a divisor, for as long, means that they are
-/// gone.
+/// Competitors are gone once foreign traffic has been below one part in `GONE` of the capacity for
+/// the same time.
 const GONE: i64 = 20;
-/// Own traffic below this part of the capacity, as a divisor, is next to nothing: half the share of
-/// as many routers as a port keeps …
+/// Own traffic below one part in `STARVES` of the capacity is almost nothing: half the share if a
+/// port's maximum number of routers share it.
 const STARVES: i64 = 64;
-/// … and less than this number of bytes per round trip below this part of it: two packets of one
-/// flow, whose least window is one …
+/// Below one part in `STARVES_BY_WINDOW`, it is almost nothing if it has fewer bytes per round trip
+/// than two packets of one flow, whose minimum window is one packet.
 const LEAST_WINDOW: u128 = 2 * 1500;
 const STARVES_BY_WINDOW: i64 = 16;
-/// … while the part of the capacity, as a divisor, that is not foreign is below this.
+/// Both apply only while less than one part in `NOT_FOREIGN` of the capacity is not foreign.
 const NOT_FOREIGN: i64 = 10;
-/// Estimates that are averaged.
+/// Number of estimates over which rates are averaged.
 const AVERAGED: i64 = 16;
 
-/// See the module.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LossBasedCompetitor {
     is_there: bool,
-    /// Foreign bytes per second, and own ones, averaged: single estimates are a packet or two off.
+    /// Foreign and own bytes per second, averaged because single estimates differ by a packet or
+    /// two.
     foreign: i64,
     own: i64,
-    /// Since when the opposite seems true.
+    /// When the opposite of `is_there` began to seem true.
     doubted: Option<Instant>,
 }
 
 impl LossBasedCompetitor {
-    /// An estimate came, over a time in which the virtual router's own flows had `own` bytes per
-    /// second; `want` is true if one of them was refused a request lately. True if foreign traffic
-    /// has begun to fill the queue.
+    /// Handles an estimate for a period in which the virtual router's own flows had `own` bytes per
+    /// second; `want` is true if a request of one of them was refused recently. Returns true if
+    /// foreign traffic has begun to fill the queue.
     pub(crate) fn learn(
         &mut self,
         now: Instant,
@@ -98,7 +98,6 @@ impl LossBasedCompetitor {
         self.is_there
     }
 
-    /// Others fill the queue.
     #[inline]
     pub(crate) const fn is_there(&self) -> bool {
         self.is_there
@@ -134,9 +133,9 @@ mod tests {
         crowd.learn(now, &estimate(0, queue), own, want, rtt)
     }
 
-    /// A queue that stood from the beginning does not show. Flows that have a thousandth and want
-    /// more have waited for long enough after a second; those that have a 25th, that want no
-    /// more, or that began less than a second ago, have not.
+    /// A queue that existed from the beginning cannot be measured. Flows that have a thousandth of
+    /// the capacity and want more are detected after a second, unlike flows that have a 25th, that
+    /// want no more, or that began less than a second ago.
     #[test]
     fn who_is_left_nothing() {
         let mut crowd = LossBasedCompetitor::default();
@@ -153,7 +152,7 @@ mod tests {
         }
     }
 
-    /// Over a path that holds 50 packets, what a flow sends at least is a 50th of the link.
+    /// On a path that holds 50 packets, the minimum of a flow is a 50th of the link.
     #[test]
     fn the_least_window_of_a_thin_cloud() {
         for (own, found) in [(1_500, true), (2_900, true), (3_500, false)] {
@@ -169,7 +168,7 @@ mod tests {
         }
     }
 
-    /// A quarter of a round trip is 25 ms, 25 000 bytes.
+    /// A quarter of a round trip is 25 ms, or 25 000 bytes.
     #[test]
     fn a_queue_that_others_keep() {
         let mut crowd = LossBasedCompetitor::default();
@@ -178,7 +177,7 @@ mod tests {
         }
         assert!((1000..1010).any(|millis| learn(&mut crowd, millis, 200_000, 25_000)));
         assert!(crowd.is_there());
-        // Half of it is ours: they are still there.
+        // Half of the traffic is ours, so they are still there.
         for millis in 1010..5000 {
             assert!(!learn(&mut crowd, millis, 500_000, 0));
         }
@@ -189,7 +188,7 @@ mod tests {
         assert!(!crowd.is_there());
     }
 
-    /// Half of that, with traffic that is mostly foreign.
+    /// Half of this queue, with traffic that is mostly foreign.
     #[test]
     fn a_shorter_queue_of_many() {
         let mut crowd = LossBasedCompetitor::default();
@@ -197,14 +196,13 @@ mod tests {
         assert!((1000..1100).contains(&found.unwrap()), "{found:?}");
     }
 
-    /// A queue of the own flows, a short one, and one that drains now and then, do not count as a
-    /// crowd.
+    /// A queue caused by own flows, a short queue, and a queue that sometimes drains do not count.
     #[test]
     fn other_queues() {
         for (own, queue, drains) in [
             (950_000, 90_000, false),
             (600_000, 24_000, false),
-            // As much as 32 virtual routers keep that share a cloud.
+            // The queue that 32 virtual routers sharing a cloud keep.
             (200_000, 8_000, false),
             (200_000, 90_000, true),
         ] {

@@ -1,10 +1,10 @@
-//! How many packets a header may stand for: no more than come without one.
+//! How many packets a header may stand for, which is limited by the packets without a header.
 
 use super::params::{COVERED_WINDOW, MOST_COVERS};
 use crate::base::Instant;
 use crate::signals::{Arrival, Carried};
 
-/// Bytes with and without headers.
+/// Counts bytes with and without headers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Covered {
     since: Instant,
@@ -23,7 +23,6 @@ impl Covered {
         }
     }
 
-    /// A packet arrived.
     #[inline]
     pub(crate) fn count(&mut self, now: Instant, arrival: &Arrival) {
         if now - self.since >= COVERED_WINDOW {
@@ -45,7 +44,7 @@ impl Covered {
         (self.since, self.all, self.headed) = (now, 0, 0);
     }
 
-    /// Packets that a header with the field `covers` stands for.
+    /// Number of packets that a header with the field `covers` stands for.
     #[inline]
     pub(crate) fn believed(&self, covers: u16) -> u32 {
         u32::from(covers.clamp(1, self.most))

@@ -22,7 +22,7 @@ pub struct XcpILink {
 }
 
 impl XcpILink {
-    /// A port that starts at `now` and sends `capacity` bytes per second.
+    /// Creates a port that starts at `now` and sends `capacity` bytes per second.
     pub fn new(now: Instant, capacity: u64, params: XcpLinkParams) -> Self {
         Self {
             table: Table::new(&params),
@@ -34,14 +34,13 @@ impl XcpILink {
         }
     }
 
-    /// Its virtual routers, for tests.
     #[cfg(test)]
     pub(super) const fn table(&self) -> &Table {
         &self.table
     }
 
-    /// The packet as its virtual router sees it: all packets that its header stands for came
-    /// through the cloud.
+    /// The packet for its virtual router, enlarged because all packets that its header stands for
+    /// passed through the cloud.
     #[inline]
     fn through(&self, packet: &Arrival, header: &XcpCarried) -> Arrival {
         Arrival {
@@ -57,7 +56,7 @@ impl XcpILink {
         }
     }
 
-    /// A packet that came through a cloud leaves.
+    /// Answers a packet that arrived through a cloud and is leaving.
     #[inline]
     fn answer(
         &mut self,
@@ -102,7 +101,6 @@ fn with_cloud(answer: Answer, cloud: CloudAnswer) -> Answer {
     }
 }
 
-/// The cloud that a packet came through.
 #[inline]
 const fn cloud_of(packet: &Arrival) -> Option<(&XcpCarried, Cloud)> {
     match &packet.carried {

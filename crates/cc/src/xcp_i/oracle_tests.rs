@@ -1,4 +1,4 @@
-//! A virtual router's capacity next to the module's equations in `f64`.
+//! Compares a virtual router's capacity with the module's equations in `f64`.
 
 use proptest::prelude::*;
 
@@ -85,7 +85,7 @@ proptest! {
 
 const CAPACITY_I64: i64 = CAPACITY as i64;
 
-/// [XCP-i eq. 1] as it stands, in the rate form: α·BW − β·Q/d in each interval, whatever comes. BW
+/// [XCP-i eq. 1] unchanged, in the rate form: α·BW − β·Q/d in each interval, whatever arrives. BW
 /// is 2 MB/s, the port's own queue 30 kB, and d 100 ms: 800 000 − 67 800 B/s.
 #[test]
 fn the_papers_virtual_router_gives_the_known_answer() {
@@ -120,7 +120,7 @@ fn the_papers_virtual_router_gives_the_known_answer() {
         }
         let link = port.table().link(upstream(1)).unwrap();
         let given = link.metrics().xcp.unwrap().aggregate;
-        // The mean RTT is whole µs, rounded down.
+        // The mean RTT is rounded down to whole µs.
         assert!((732_198..=732_201).contains(&given), "{gap_ms} ms: {given}");
     }
 }

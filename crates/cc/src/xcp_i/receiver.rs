@@ -1,8 +1,8 @@
-//! A receiver behind a cloud: hops that are not XCP routers lie between the last router and itself
+//! A receiver behind a cloud, with hops between the last router and itself that are not XCP routers
 //! (the XCP-i paper, section III-B).
 //!
-//! It has the virtual routers that a port behind that cloud would have, and no port: requests are
-//! lowered before they go back to their senders.
+//! It has the virtual routers that a port behind the cloud would have, but no port: requests are
+//! lowered before they are returned to their senders.
 
 use super::table::Table;
 use crate::base::Instant;
@@ -12,9 +12,10 @@ use crate::signals::{
 };
 use crate::xcp::{CloudParams, XcpLinkParams};
 
-/// The virtual routers of a receiver. Its caller [estimates](Self::on_estimate) the clouds.
+/// The virtual routers of a receiver. The caller [estimates](Self::on_estimate) the clouds.
 ///
-/// It keeps 32 upstream routers, as ports do, and one whose cloud is known takes some 100 kB.
+/// Up to 32 upstream routers are stored, as in ports, and each router with a known cloud needs
+/// about 100 kB.
 #[derive(Clone, Debug)]
 pub struct ReceiverClouds {
     table: Table,
@@ -30,7 +31,7 @@ impl Default for ReceiverClouds {
 }
 
 impl ReceiverClouds {
-    /// None known.
+    /// Creates the state without any upstream routers.
     pub fn new() -> Self {
         let clouds = CloudParams {
             measured: true,
@@ -47,9 +48,9 @@ impl ReceiverClouds {
         }
     }
 
-    /// A packet came out of `cloud` with this header, which holds the rest of its sender's request.
-    /// `bytes` are those of the IP packets that it stands for. The answer's `delta` is what goes
-    /// back.
+    /// Handles a packet that arrived from `cloud` with this header, which contains the rest of its
+    /// sender's request. `bytes` is the size of all IP packets that it stands for. The answer's
+    /// `delta` should be returned to the sender.
     pub fn on_packet(
         &mut self,
         now: Instant,
@@ -87,18 +88,18 @@ impl ReceiverClouds {
         }
     }
 
-    /// What is left of the cloud behind `upstream`, from now on. Nothing, unless packets come from
-    /// there.
+    /// Records an estimate of the capacity left in the cloud behind `upstream`. Ignored unless
+    /// packets arrive from this router.
     pub fn on_estimate(&mut self, now: Instant, upstream: Upstream, estimate: &CloudEstimate) {
         self.table.on_estimate(now, upstream, estimate);
     }
 
-    /// Shows each upstream router, with the bytes that have come from it.
+    /// Calls `visit` for each upstream router, with the number of bytes received from it.
     pub fn visit(&self, visit: &mut dyn FnMut(Upstream, u64)) {
         self.table.visit(visit);
     }
 
-    /// Its counters of clouds.
+    /// The counters of clouds.
     pub fn metrics(&self) -> CloudMetrics {
         self.table.metrics(self.counted, self.unknown, self.refused)
     }

@@ -1,23 +1,24 @@
-//! The upstream routers that packets name, each with the cloud behind it: bounded, and forgotten
-//! when nothing comes from them.
+//! The upstream routers that packets name, each with the cloud behind it. The table is bounded, and
+//! routers are forgotten if no packets arrive from them.
 //!
-//! Anyone can write any address into a header. An upstream router whose cloud has no estimate holds
-//! its place for a second and then makes room; one whose cloud is known holds it as long as its
-//! packets come. So forged addresses push out nothing that works, and a true one finds a place
-//! within seconds. A host with an IPv6 prefix of 64 bits may send from any address of it: at most a
-//! quarter of the places are for upstream routers of one such prefix without an estimate.
+//! Anyone can write any address into a header. An upstream router whose cloud has no estimate keeps
+//! its place for a second and can then be replaced, while a router with a known cloud keeps its
+//! place as long as its packets arrive. Therefore forged addresses do not push out routers with a
+//! working estimate, and a true address finds a place within seconds. A host with an IPv6 prefix of
+//! 64 bits can send from any address of this prefix, so at most a quarter of the places are for
+//! routers of one prefix without an estimate.
 //!
-//! **Clouds that are shared.** Ports that know nothing of each other may have a virtual router each
-//! for one and the same link. Each takes what the others use for foreign traffic, and sees the same
-//! available bandwidth. So a virtual router leaves a part s of what its own flows have, and takes
-//! the like part g of the link's capacity C, on top of equation 1:
+//! **Shared clouds.** Ports that do not know of each other can each have a virtual router for the
+//! same link. Each of them treats the traffic of the others as foreign, and sees the same available
+//! bandwidth. Therefore a virtual router leaves a part s of its own flows' rate, and takes a
+//! similar part g of the link's capacity C, in addition to equation 1:
 //!
 //! F = α·BW − β·Q/d + g·C − s·y
 //!
-//! What is taken is the same for all, what is left grows with what one has, so that shares become
-//! equal (Chiu and Jain, "Analysis of the increase and decrease algorithms", 1989) within 1/s = 50
-//! intervals or so. With g a little below s, one virtual router alone fills (α + g)/(α + s) = 0.998
-//! of the link; N of them keep a queue of (N·g − s)/(N·β) of a bandwidth-delay product, at most 8
+//! All take the same rate, and leave more the more they have, so that shares become equal (Chiu and
+//! Jain, "Analysis of the increase and decrease algorithms", 1989) within about 1/s = 50 intervals.
+//! With g slightly below s, a single virtual router fills (α + g)/(α + s) = 0.998 of the link. N
+//! virtual routers keep a queue of (N·g − s)/(N·β) of a bandwidth-delay product, which is at most 8
 //! %.
 
 use super::competitor::LossBasedCompetitor;
@@ -32,43 +33,41 @@ use crate::signals::{Answer, Arrival, Carried, CloudEstimate, Upstream, XcpAnswe
 use crate::xcp::XcpCapacity;
 use crate::xcp::{XcpLink, XcpLinkParams};
 
-/// See the module.
 #[derive(Clone, Debug)]
 pub(crate) struct Table {
     entries: Vec<Entry>,
-    /// Where the last packet's was.
+    /// Index of the last packet's entry.
     latest: usize,
     params: XcpLinkParams,
-    /// The clouds are estimated.
+    /// True if the clouds are estimated.
     estimated: bool,
     forgotten: u64,
     crowded: u64,
-    /// When inactive ones were looked for, the last time.
+    /// Time of the last search for inactive entries.
     swept: Instant,
 }
 
-/// An upstream router.
 #[derive(Clone, Debug)]
 struct Entry {
     upstream: Upstream,
     since: Instant,
     last_packet: Instant,
-    /// Bytes since the last estimate, or since the first packet, and when that was.
+    /// Bytes since the last estimate or the first packet, and the time of this event.
     bytes: u64,
     bytes_since: Instant,
     /// Bytes since the first packet.
     total: u64,
-    /// The virtual router, once there was an estimate.
+    /// The virtual router, if there has been an estimate.
     link: Option<Box<XcpLink>>,
-    /// What is left to it, in bytes per second, averaged over a round trip.
+    /// The capacity left to it, in bytes per second, averaged over a round trip.
     left: u64,
-    /// Bytes that wait in the cloud.
+    /// Bytes queued in the cloud.
     queue: u64,
-    /// The estimate may be used until then.
+    /// The estimate may be used until this time.
     until: Instant,
-    /// Others that keep its queue full.
+    /// Foreign traffic that keeps the cloud's queue full.
     crowd: LossBasedCompetitor,
-    /// When a packet asked for more than it got, the last time.
+    /// When a packet last requested more than it was granted.
     refused: Option<Instant>,
 }
 
@@ -87,8 +86,8 @@ impl Entry {
     }
 }
 
-/// What the rule for shared clouds adds to the capacity of a virtual router whose flows have `own`
-/// bytes per second: (g·C − s·y)/α.
+/// The amount that the rule for shared clouds adds to the capacity of a virtual router whose flows
+/// have `own` bytes per second: (g·C − s·y)/α.
 fn shared(params: &XcpLinkParams, capacity: u64, own: i64) -> i64 {
     if capacity == 0 {
         return 0;
@@ -99,12 +98,12 @@ fn shared(params: &XcpLinkParams, capacity: u64, own: i64) -> i64 {
     i64::try_from(change).unwrap_or(0)
 }
 
-/// The rate left, as an exponential average over a round trip: `before` is the average so far,
-/// `latest` the rate over the last `elapsed` nanoseconds.
+/// The remaining rate, as an exponential average over a round trip. `before` is the average so far,
+/// and `latest` is the rate over the last `elapsed` nanoseconds.
 ///
-/// Packets that an estimate counts before the queue, and those that are counted behind it, are not
-/// the same ones, and a header may stand for several: a few packets more or less of a short time
-/// are a large part of it. A virtual router measures its input over a round trip, too.
+/// The packets that an estimate counts before the queue are not the same as those counted behind
+/// it, and a header can stand for several packets, so a few packets make a large difference in a
+/// short period. A virtual router measures its input over a round trip, too.
 fn averaged(before: u64, latest: u64, elapsed: u128, round_trip: Duration) -> u64 {
     let round_trip = round_trip.as_nanos().max(elapsed);
     let kept = u128::from(before) * (round_trip - elapsed);
@@ -112,7 +111,6 @@ fn averaged(before: u64, latest: u64, elapsed: u128, round_trip: Duration) -> u6
     u64::try_from(sum / round_trip).unwrap_or(u64::MAX)
 }
 
-/// The answer that gives nothing.
 fn nothing(packet: &Arrival) -> XcpAnswer {
     let asked = match &packet.carried {
         Carried::Xcp(header) => header.delta,
@@ -126,7 +124,6 @@ fn nothing(packet: &Arrival) -> XcpAnswer {
 }
 
 impl Table {
-    /// Of a port with these parameters.
     pub(crate) fn new(params: &XcpLinkParams) -> Self {
         let params = XcpLinkParams {
             overhead: 0,
@@ -157,12 +154,12 @@ impl Table {
         self.entries.get_mut(self.latest)
     }
 
-    /// Virtual routers are the paper's: the queue that counts is the port's own.
+    /// True for the paper's virtual routers, for which the port's own queue counts.
     fn is_published(&self) -> bool {
         self.params.clouds.is_some_and(|clouds| clouds.published)
     }
 
-    /// The entry of an upstream router from which a packet came; `None` if there is no room for it.
+    /// The entry of an upstream router that sent a packet, or `None` if there is no room for it.
     #[inline]
     fn enter(&mut self, now: Instant, upstream: Upstream) -> Option<&mut Entry> {
         if self.find(upstream).is_none() {
@@ -203,7 +200,7 @@ impl Table {
         Some(())
     }
 
-    /// A packet arrived from an upstream router. False if there is no room for that.
+    /// Counts a packet from an upstream router. False if there is no room for this router.
     #[inline]
     pub(crate) fn on_arrival(
         &mut self,
@@ -229,8 +226,8 @@ impl Table {
         true
     }
 
-    /// The virtual router's answer to a packet that leaves; `None` if its cloud is not known. While
-    /// the first estimate is awaited nothing is given.
+    /// The virtual router's answer to a departing packet, or `None` if its cloud is not known.
+    /// While the first estimate is awaited, nothing is given.
     #[inline]
     pub(crate) fn on_departure(
         &mut self,
@@ -260,7 +257,8 @@ impl Table {
         }
     }
 
-    /// An estimate of the cloud behind `upstream`. Nothing, unless packets come from there.
+    /// Records an estimate of the cloud behind `upstream`. Ignored unless packets arrive from this
+    /// router.
     pub(crate) fn on_estimate(
         &mut self,
         now: Instant,
@@ -287,7 +285,7 @@ impl Table {
         let elapsed = u128::from(ns_since(now, entry.bytes_since).max(1));
         let own = u128::from(entry.bytes) * 1_000_000_000 / elapsed;
         let own = i64::try_from(own).unwrap_or(i64::MAX);
-        // Traffic on another path shares nothing.
+        // Traffic on another path does not share the link.
         let most = i64::try_from(estimate.capacity).unwrap_or(i64::MAX);
         let shared = shared(params, estimate.capacity, own.min(most));
         let left = own
@@ -313,14 +311,14 @@ impl Table {
         }
     }
 
-    /// Shows each upstream router, with the bytes that have come from it.
+    /// Calls `visit` for each upstream router, with the number of bytes received from it.
     pub(crate) fn visit(&self, visit: &mut dyn FnMut(Upstream, u64)) {
         for entry in &self.entries {
             visit(entry.upstream, entry.total);
         }
     }
 
-    /// Upstream routers without packets make room, also when no other one needs it.
+    /// Removes upstream routers without packets, even if no other router needs the place.
     #[cold]
     fn sweep(&mut self, now: Instant) {
         self.swept = now;
@@ -331,7 +329,7 @@ impl Table {
         self.forgotten = self.forgotten.saturating_add(gone as u64);
     }
 
-    /// The counters, with the packets counted, unknown, and without room.
+    /// The counters, including the numbers of packets counted, unknown, and without room.
     pub(crate) fn metrics(&self, counted: u64, unknown: u64, refused: u64) -> CloudMetrics {
         let known = self.entries.iter().filter(|entry| entry.link.is_some());
         let count = |n| u32::try_from(n).unwrap_or(u32::MAX);
@@ -346,7 +344,6 @@ impl Table {
         }
     }
 
-    /// The virtual router of the cloud behind `upstream`, for tests.
     #[cfg(test)]
     pub(crate) fn link(&self, upstream: Upstream) -> Option<&XcpLink> {
         let mut entries = self.entries.iter();

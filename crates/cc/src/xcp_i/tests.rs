@@ -1,4 +1,4 @@
-//! Virtual routers against known answers, without an estimate, and against forged headers.
+//! Tests virtual routers with known answers, without an estimate, and with forged headers.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -15,7 +15,7 @@ use crate::signals::{
 use crate::testing::ms;
 use crate::xcp::{CloudParams, XcpLink, XcpLinkParams};
 
-/// The port's own link: never the narrow one.
+/// Capacity of the port's own link, which is never the bottleneck.
 pub(super) const CAPACITY: u64 = 100_000_000;
 /// More than any router would give.
 const EAGER: i64 = 1 << 60;
@@ -67,7 +67,7 @@ fn clouds(port: &XcpILink) -> CloudMetrics {
 }
 
 /// A flow with a round trip of 100 ms behind the port, which follows its feedback from one interval
-/// to the next, in bytes per second.
+/// to the next. In bytes per second.
 fn obeys(port: &mut XcpILink, interval: u64, rate: f64) -> f64 {
     let packets = (rate / 10_000.0) as u64;
     let header = XcpCarried {
@@ -85,9 +85,10 @@ fn obeys(port: &mut XcpILink, interval: u64, rate: f64) -> f64 {
     rate + change as f64 / 65_536.0
 }
 
-/// A cloud of 4.75 MB/s with an estimate in every tenth interval: what is left of it is given once,
-/// not ten times over. Given in each, it would come to 16 MB/s by the second estimate. (Feedback to
-/// a flow shows two intervals later here, hence some overshoot.)
+/// A cloud of 4.75 MB/s with an estimate in every tenth interval: the remaining capacity is given
+/// once, and not ten times. If it were given in each interval, the rate would reach 16 MB/s by the
+/// second estimate. (Here, feedback to a flow takes effect two intervals later, which causes some
+/// overshoot.)
 #[test]
 fn an_estimate_is_not_given_again_and_again() {
     let params = XcpLinkParams {
@@ -117,7 +118,7 @@ fn an_estimate_is_not_given_again_and_again() {
     assert!((rate - 4_750_000.0).abs() <= 0.02 * 4_750_000.0, "{sent:?}");
 }
 
-/// C_v = BW + y_v(t_e), also where more arrives at the cloud's link than it carries.
+/// C_v = BW + y_v(t_e), also if more arrives at the cloud's link than it can carry.
 #[test]
 fn capacity_is_what_is_left_and_what_is_used() {
     for (available, capacity) in [(3_750_000, 4_750_000), (-250_000, 750_000), (-1 << 60, 1)] {
@@ -136,9 +137,9 @@ fn capacity_is_what_is_left_and_what_is_used() {
     }
 }
 
-/// An estimate of a short time may count some packets more or less than the port does: capacity is
-/// averaged over a round trip, here of ten estimates. The exponential average of what alternates by
-/// ± A is within A/19 of its mean.
+/// An estimate over a short time may count several packets more or fewer than the port does, so
+/// capacity is averaged over a round trip, here of ten estimates. The exponential average of a
+/// value that alternates by ± A is within A/19 of its mean.
 #[test]
 fn capacity_is_averaged_over_a_round_trip() {
     let mut port = XcpILink::new(Instant::ZERO, CAPACITY, published());
@@ -167,8 +168,8 @@ fn capacity_is_averaged_over_a_round_trip() {
     }
 }
 
-/// Where the link's rate is known, a virtual router leaves a part of what its flows have, and takes
-/// a like part of the rate.
+/// If the link's rate is known, a virtual router leaves a part of its flows' rate, and takes a
+/// similar part of the link's rate.
 #[test]
 fn shared_clouds_become_even() {
     let mut port = XcpILink::new(Instant::ZERO, CAPACITY, published());
@@ -230,13 +231,13 @@ fn without_an_estimate_it_is_xcp_and_says_so() {
         deltas.push(answer.delta);
     }
     assert_eq!((clouds(&port).counted, clouds(&port).unknown), (201, 799));
-    // Packets that came straight from an XCP router are none of a cloud's.
+    // Packets directly from an XCP router do not belong to a cloud.
     let direct = pass(&mut port, Instant::from_millis(1001), &packet(None, header));
     assert_eq!(direct.cloud, CloudAnswer::None);
 }
 
-/// Where clouds are estimated, packets through a cloud get nothing before its first estimate, for a
-/// second.
+/// If clouds are estimated, packets through a cloud get nothing before its first estimate, for up
+/// to a second.
 #[test]
 fn the_first_estimate_is_awaited() {
     let params = XcpLinkParams {
@@ -271,8 +272,8 @@ fn the_first_estimate_is_awaited() {
     }
 }
 
-/// Made-up addresses: memory is bounded, a cloud that is known stays known, and another one finds a
-/// place.
+/// With invented addresses, memory is bounded, a known cloud remains known, and another router
+/// finds a place.
 #[test]
 fn made_up_addresses_push_out_nothing_that_works() {
     let mut port = XcpILink::new(Instant::ZERO, CAPACITY, published());
@@ -304,9 +305,9 @@ fn made_up_addresses_push_out_nothing_that_works() {
     assert!(clouds(&port).refused > 0 && clouds(&port).forgotten > 0);
 }
 
-/// A host that sends from ever new addresses of its IPv6 prefix: places are left for routers of
-/// other prefixes, also for one that comes when all that is going on, and one of the same prefix
-/// with an earlier estimate keeps its own.
+/// A host sends from many addresses of its IPv6 prefix. Places remain for routers of other
+/// prefixes, even for a router that arrives during the flood, and a router of the same prefix with
+/// an earlier estimate keeps its place.
 #[test]
 fn one_prefix_does_not_fill_the_table() {
     const FLOOD: u64 = 0x2001_0DB8_0000_0001;
@@ -342,7 +343,7 @@ fn one_prefix_does_not_fill_the_table() {
     assert!(clouds(&port).refused > 0 && clouds(&port).forgotten > 0);
 }
 
-/// Upstream routers that vanish make room, known or not.
+/// Upstream routers that disappear are removed, whether known or not.
 #[test]
 fn upstream_routers_that_vanish_are_forgotten() {
     let mut port = XcpILink::new(Instant::ZERO, CAPACITY, published());
@@ -368,8 +369,8 @@ fn upstream_routers_that_vanish_are_forgotten() {
     assert!(port.table().link(upstream(77)).is_none());
 }
 
-/// They do so also while no other needs their places: they would be named, and estimates requested,
-/// for ever.
+/// They are removed even if no other router needs their places, because otherwise they would be
+/// named, and estimates requested, forever.
 #[test]
 fn a_flood_of_upstream_routers_is_forgotten_once_it_ends() {
     let mut port = XcpILink::new(Instant::ZERO, CAPACITY, published());
@@ -378,7 +379,7 @@ fn a_flood_of_upstream_routers_is_forgotten_once_it_ends() {
         pass(&mut port, Instant::ZERO, &packet(Some(1 + number), header));
     }
     assert_eq!(clouds(&port).upstreams as usize, MOST_UPSTREAMS);
-    // One goes on.
+    // One router continues.
     for second in 1..=25 {
         let now = Instant::ZERO + Duration::from_secs(second);
         pass(&mut port, now, &packet(Some(7), header));
@@ -389,7 +390,7 @@ fn a_flood_of_upstream_routers_is_forgotten_once_it_ends() {
     assert_eq!(clouds(&port).forgotten as usize, MOST_UPSTREAMS - 1);
 }
 
-/// A header on every n-th packet stands for the others, as far as packets come without one.
+/// A header on every n-th packet stands for the others, as far as packets without a header arrive.
 #[test]
 fn headers_stand_for_packets_without_one() {
     for (bare, covers, believed) in [(7, 8, 8), (0, 1, 1), (0, 60_000, 1)] {
@@ -419,7 +420,7 @@ fn headers_stand_for_packets_without_one() {
 }
 
 proptest! {
-    /// Whatever comes, nothing is raised, nothing overflows, and the table is bounded.
+    /// Whatever arrives, no request is raised, nothing overflows, and the table is bounded.
     #[test]
     fn nothing_is_raised(
         guard: bool,

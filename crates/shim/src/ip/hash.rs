@@ -1,11 +1,11 @@
-//! Which flow or host a packet is of.
+//! Hashes that identify the flow or host of a packet.
 
 use super::{Fragment, Layout, Version};
 
 impl Layout {
-    /// A hash of the packet's flow: addresses, protocol, and ports where every packet of the flow
-    /// shows them. Fragments hash without ports, so that those of one datagram stay together.
-    /// A sender without `seed` cannot aim for collisions cheaply.
+    /// A hash of the packet's flow: addresses, protocol, and ports if every packet of the flow
+    /// contains them. Fragments are hashed without ports, so that all fragments of a datagram have
+    /// the same hash. Without knowing `seed`, a sender cannot cheaply cause collisions.
     #[inline]
     pub fn flow_hash(&self, bytes: &[u8], seed: u64) -> u32 {
         let ports = match self.fragment {
@@ -27,8 +27,8 @@ impl Layout {
         folded(hash)
     }
 
-    /// A hash of the packet's source: its IPv4 address, or the 64 bits of its
-    /// IPv6 prefix, in which a host may take any address.
+    /// A hash of the packet's source: its IPv4 address, or the 64 bits of its IPv6 prefix, because
+    /// a host can use any address of this prefix.
     pub fn source_hash(&self, bytes: &[u8], seed: u64) -> u32 {
         let at = match self.version {
             Version::V4 => 12..16,
@@ -52,7 +52,8 @@ const fn folded(hash: u64) -> u32 {
     }
 }
 
-/// Both halves of the 128-bit product, folded: every bit of the result depends on every bit of `a`.
+/// Both halves of the 128-bit product, folded, so that every bit of the result depends on every bit
+/// of `a`.
 #[inline]
 const fn fold_multiply(a: u64, b: u64) -> u64 {
     let product = a as u128 * b as u128;

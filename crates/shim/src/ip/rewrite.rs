@@ -1,4 +1,4 @@
-//! The fields that routers read and rewrite on the way.
+//! The fields that routers read and rewrite.
 
 use super::walk::V4_HEADER;
 use super::{Layout, Version};
@@ -18,9 +18,9 @@ impl Layout {
         }
     }
 
-    /// Takes one off the TTL or hop limit, IPv4's header checksum renewed, and returns what is
-    /// left. `None`, and nothing changed, if that would be 0: the packet must not be forwarded (RFC
-    /// 1812 §5.3.1).
+    /// Decrements the TTL or hop limit, updates IPv4's header checksum, and returns the new value.
+    /// If it would be 0, returns `None` without changing anything, because the packet must not be
+    /// forwarded (RFC 1812 §5.3.1).
     #[inline]
     pub fn decrement_ttl(&self, bytes: &mut [u8]) -> Option<u8> {
         let old = self.ttl(bytes)?;
@@ -42,13 +42,15 @@ impl Layout {
         Some(self.traffic_class(bytes)? & 3)
     }
 
-    /// Writes the low 6 bits of `dscp`. False, and nothing changed, if the bytes are not there.
+    /// Writes the low 6 bits of `dscp`. If the bytes are missing, returns false without changing
+    /// anything.
     #[inline]
     pub fn set_dscp(&self, bytes: &mut [u8], dscp: u8) -> bool {
         self.update_traffic_class(bytes, |old| dscp << 2 | old & 3)
     }
 
-    /// Writes the low 2 bits of `ecn`. False, and nothing changed, if the bytes are not there.
+    /// Writes the low 2 bits of `ecn`. If the bytes are missing, returns false without changing
+    /// anything.
     #[inline]
     pub fn set_ecn(&self, bytes: &mut [u8], ecn: u8) -> bool {
         self.update_traffic_class(bytes, |old| old & !3 | ecn & 3)
@@ -90,7 +92,8 @@ impl Layout {
         }
     }
 
-    /// True if IPv4's header checksum is right; IPv6 has none, so always true there.
+    /// Returns true if IPv4's header checksum is correct. IPv6 has none, so the result is always
+    /// true.
     #[inline]
     pub fn header_checksum_ok(&self, bytes: &[u8]) -> bool {
         if self.version == Version::V6 {
@@ -105,7 +108,8 @@ impl Layout {
             .is_some_and(|header| Sum::new().bytes(header).finish() == 0)
     }
 
-    /// True if the packet must not be fragmented on the way: IPv4's DF flag, IPv6 always.
+    /// Returns true if the packet must not be fragmented on the way: IPv4's DF flag, always for
+    /// IPv6.
     pub fn dont_fragment(&self, bytes: &[u8]) -> bool {
         self.version == Version::V6 || bytes.get(6).is_some_and(|flags| flags & 0x40 != 0)
     }

@@ -1,4 +1,4 @@
-//! From the first byte of an IP packet to its upper layer.
+//! Walks an IP packet from its first byte to its upper layer.
 
 use core::{error, fmt};
 
@@ -6,18 +6,18 @@ use super::{Fragment, Layout, Version, protocol};
 
 pub(super) const V4_HEADER: u16 = 20;
 const V6_HEADER: u16 = 40;
-/// IPv6 extension headers that are walked; a packet with more is forwarded unread.
+/// Maximum number of IPv6 extension headers; a packet with more is forwarded without reading them.
 const MAX_EXTENSIONS: usize = 8;
 
-/// Why bytes are not an IP packet.
+/// The reason why bytes are not an IP packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WalkError {
-    /// No byte at all, or a version that is neither 4 nor 6.
+    /// There is no byte at all, or the version is neither 4 nor 6.
     Version,
-    /// Fewer bytes than a header or than the packet's own length field.
+    /// There are fewer bytes than a header, or than the packet's own length field states.
     Truncated,
-    /// IPv4 header length below 20 bytes, or beyond the packet's total length.
+    /// The IPv4 header length is below 20 bytes, or exceeds the packet's total length.
     HeaderLength,
 }
 
@@ -34,13 +34,13 @@ impl fmt::Display for WalkError {
 impl error::Error for WalkError {}
 
 impl Layout {
-    /// Checks the IP header, options and extension headers in front of `bytes`. Bytes behind the
-    /// packet's own length (a link's padding) are ignored. The IPv4 header checksum is not verified
-    /// here, see [`header_checksum_ok`](Self::header_checksum_ok).
+    /// Checks the IP header, options and extension headers at the start of `bytes`. Bytes after the
+    /// packet's own length (a link's padding) are ignored. The IPv4 header checksum is not
+    /// verified, see [`header_checksum_ok`](Self::header_checksum_ok).
     ///
     /// # Errors
-    /// [`WalkError`]. IPv6 extension headers that are cut short, unknown or too many are no error:
-    /// such a packet has no upper layer to look at, but can be forwarded.
+    /// [`WalkError`]. IPv6 extension headers that are truncated, unknown or too many are not
+    /// errors: such a packet has no accessible upper layer, but can be forwarded.
     #[inline]
     pub fn walk(bytes: &[u8]) -> Result<Self, WalkError> {
         match bytes.first().map(|first| first >> 4) {
@@ -106,15 +106,16 @@ impl Layout {
         Ok(layout)
     }
 
-    /// Walks extension headers (RFC 8200 §4) from `self.upper` on. Takes and returns the layout by
-    /// value, so that packets without any need not put theirs into memory.
+    /// Walks extension headers (RFC 8200 §4), starting at `self.upper`. Takes and returns the
+    /// layout by value, so that packets without extension headers do not have to write theirs to
+    /// memory.
     #[cold]
     fn extensions(mut self, bytes: &[u8], mut next: u8) -> Self {
         let mut at = self.upper;
         for _ in 0..MAX_EXTENSIONS {
             self.protocol = next;
             if !is_extension(next) {
-                // A last header longer than the packet leaves nothing behind it.
+                // If the last header is longer than the packet, nothing follows it.
                 self.upper = at.min(self.end);
                 return self;
             }

@@ -1,7 +1,7 @@
-//! Fuzz targets of the shim's frame and of IP packets.
+//! Fuzz targets for the shim's frame and for IP packets.
 //!
-//! `cargo test` runs each over its corpus in `__fuzz__` and a bounded number of random inputs; a
-//! fuzzer drives the same functions for as long as one likes:
+//! `cargo test` runs each target over its corpus in `__fuzz__` and a bounded number of random
+//! inputs. A fuzzer runs the same functions without a time limit:
 //! `cargo bolero test -p pathmark-shim packets` (libFuzzer).
 
 use pathmark_shim::{
@@ -13,13 +13,13 @@ use pathmark_shim::{
     udp::{ChecksumState, Datagram},
 };
 
-/// Random inputs per target in `cargo test`, in addition to the corpus.
+/// Number of random inputs per target in `cargo test`, in addition to the corpus.
 const ITERATIONS: usize = 200_000;
-/// Longest random input, bytes.
+/// Length of the longest random input, in bytes.
 const MAX_LEN: usize = 256;
 
-/// A datagram: what is believed is whole, and its check is right. The same with the check put
-/// right.
+/// A datagram: an accepted shim must be complete, and its check correct. The same with a corrected
+/// check.
 fn datagram(input: &[u8]) {
     let _ = quick_start::Repr::parse(input);
     let declared = frame::declared_len(input);
@@ -49,8 +49,9 @@ fn datagram(input: &[u8]) {
     }
 }
 
-/// The same bytes as an IP packet that may well be UDP: version, lengths and protocol put right,
-/// for chance would hardly ever have it so. The first byte chooses what stays as it was.
+/// The same bytes as an IP packet that is likely to be UDP: version, lengths and protocol are
+/// corrected, because random bytes would hardly ever match. The first byte selects what is not
+/// corrected.
 fn shaped(input: &[u8]) -> Vec<u8> {
     let Some((&choice, rest)) = input.split_first() else {
         return Vec::new();
@@ -86,8 +87,8 @@ fn shaped(input: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// An IP packet: its parts lie inside it, and rewrites keep its length, its check sums and
-/// everything else.
+/// An IP packet: its parts must be inside it, and rewrites must preserve its length, its checksums
+/// and everything else.
 fn packet(input: &[u8]) {
     let Ok(ip) = Layout::walk(input) else { return };
     assert!(ip.len() <= input.len());

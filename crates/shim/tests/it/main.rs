@@ -1,3 +1,3 @@
-//! The shim on bytes of any kind.
+//! Tests the shim with arbitrary bytes.
 
 mod fuzz_shim;

@@ -1,8 +1,8 @@
 //! The arrival times of a train, from which rates can be derived even if the receiver reads
 //! packets late.
 //!
-//! A packet is never read before it arrives, but it may be read later. For example, a router
-//! that is busy finds several packets at once, a *batch*, and reads them within microseconds.
+//! A packet is never read before it arrives, but it may be read later. For example, a busy router
+//! finds several packets at once, a *batch*, and reads them within microseconds.
 //! The last packet of a batch was read about when it arrived, whereas those before it were read
 //! late. Therefore
 //!
@@ -57,7 +57,6 @@ pub(crate) struct Met {
     pub(crate) span: u64,
 }
 
-/// The arrivals of a train, as described in the module.
 #[derive(Clone, Debug)]
 pub(crate) struct Arrivals {
     number: u32,
@@ -119,7 +118,7 @@ impl Arrivals {
         }
     }
 
-    /// Whether all packets of the latest train have arrived.
+    /// Returns true if all packets of the latest train have arrived.
     pub(crate) fn is_whole(&self) -> bool {
         self.arrived.len() == usize::from(self.packets)
     }
@@ -152,9 +151,9 @@ impl Arrivals {
         rate(carried_of(rest), between(rest.first()?, last)).filter(|rate| *rate > 0)
     }
 
-    /// The third highest rate of rows with three pieces of equal rate, each of `piece` packets;
-    /// with fewer rows, the highest rate. `None` if there is none, or if too many pieces of the
-    /// train were even faster, which no link can be.
+    /// Returns the third highest rate of rows with three pieces of equal rate, each of `piece`
+    /// packets, or the highest rate if there are fewer rows. `None` if there is no such row, or if
+    /// too many pieces of the train were even faster, which is impossible on any link.
     fn steady(&self, piece: usize, whole: u64) -> Option<u64> {
         let mut fastest = [0; FASTEST];
         for row in self.arrived.windows(3 * piece + 1) {

@@ -1,10 +1,10 @@
 //! The capacity of the narrow link, from the fastest arrivals of each train.
 //!
-//! Foreign packets between those of a train reduce its rate, so most errors are downwards, and
-//! the highest rate of several trains is closest to the truth. But packets delivered in one
-//! batch increase it, so the second highest rate is used. On a busy link, few rows of packets
-//! pass undisturbed. Because underestimating its capacity would make the unused part look
-//! larger, the highest rate is used until the two highest have been about the same.
+//! Foreign packets between the packets of a train reduce its rate, so most errors are downwards,
+//! and the highest rate of several trains is closest to the truth. However, packets delivered in
+//! one batch increase the rate, so the second highest rate is used. On a busy link, few rows of
+//! packets pass undisturbed. Because underestimating its capacity would make the unused part look
+//! larger, the highest rate is used until the two highest rates have been about the same.
 
 /// Number of trains that are remembered.
 const KEPT: usize = 12;
@@ -18,7 +18,6 @@ const SAME: u64 = 8;
 /// A rate above this multiple of the second highest belongs to packets delivered in one batch.
 const BATCH: u64 = 3;
 
-/// The capacity of the narrow link, as described in the module.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Capacity {
     rates: [u64; KEPT],
@@ -54,7 +53,6 @@ impl Capacity {
         self.is_sure
     }
 
-    /// The capacity in bytes per second.
     pub(crate) const fn get(&self) -> Option<u64> {
         self.best
     }
@@ -72,14 +70,14 @@ mod tests {
             capacity.note(rate);
             assert_eq!(capacity.get(), Some(best));
         }
-        // If a link becomes slower, this shows once the older trains are forgotten.
+        // If a link becomes slower, this becomes visible once the older trains are forgotten.
         for _ in 0..12 {
             capacity.note(50);
         }
         assert_eq!((capacity.get(), capacity.is_sure()), (Some(50), true));
     }
 
-    /// Three of four trains met foreign packets in between.
+    /// Three of four trains encountered foreign packets in between.
     #[test]
     fn one_high_rate_is_not_sure() {
         let mut capacity = Capacity::default();

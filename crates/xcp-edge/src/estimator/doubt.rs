@@ -35,7 +35,6 @@ pub(crate) struct Found {
     pub(crate) waits: u64,
 }
 
-/// The test described in the module.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Doubt {
     /// The previous train, if packets have waited since.

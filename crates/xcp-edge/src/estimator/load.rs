@@ -1,4 +1,4 @@
-//! The average foreign traffic that trains met.
+//! The average foreign traffic that trains encountered.
 //!
 //! Between the arrivals of a train's first and last packet, the narrow link was always busy, and
 //! carried C · (time between them) bytes of the train, of own traffic, and of foreign traffic.
@@ -17,7 +17,6 @@ const WEIGHT: i64 = 12;
 /// The same for a period in which the link was full, which is much longer than a train.
 const FULL_WEIGHT: i64 = 4;
 
-/// The average described in the module.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Load {
     foreign: i64,
@@ -26,8 +25,8 @@ pub(crate) struct Load {
     /// Mean deviation of single trains from it.
     scatter: i64,
     samples: u32,
-    /// Results of the last three trains. A single one that was held up does not show in their
-    /// median.
+    /// Results of the last three trains. Their median is not affected by a single train that was
+    /// held up.
     last: [i64; 3],
 }
 
@@ -49,8 +48,8 @@ impl Load {
         self.samples = self.samples.min(1);
     }
 
-    /// Adds a train. Returns the traffic that it met, in bytes per second; negative because of
-    /// errors in times.
+    /// Adds a train. Returns the traffic that it encountered, in bytes per second, which can be
+    /// negative because of errors in times.
     pub(crate) fn finish(&mut self, capacity: u64, met: Met) -> i64 {
         let most = i64::try_from(capacity).unwrap_or(i64::MAX);
         let rate = met.foreign * 1_000_000_000 / i128::from(met.span.max(1));
@@ -91,13 +90,12 @@ impl Load {
         }
     }
 
-    /// Foreign traffic in bytes per second; negative because of errors in times, or as described
-    /// in the module.
+    /// Foreign traffic in bytes per second, which can be negative because of errors in times, or as
+    /// described in the module.
     pub(crate) const fn foreign(&self) -> i64 {
         self.foreign
     }
 
-    /// Number of trains in the average.
     pub(crate) const fn samples(&self) -> u32 {
         self.samples
     }

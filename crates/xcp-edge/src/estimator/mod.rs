@@ -17,8 +17,8 @@
 //!   gives the unused rate without any model, as the link's rate minus the arrival rate, which
 //!   also corrects X.
 //!
-//! Router k knows its own traffic through the cloud without any cost. This is the passive half
-//! of the estimate.
+//! Router k knows its own traffic through the cloud without any cost. This is the passive half of
+//! the estimate.
 //!
 //! Trains use [`LOAD_PPM`] of C over time, and 0.1 s of C for the first estimate. An estimate is
 //! valid for three times as long as it took.
@@ -56,15 +56,16 @@ const TRAINS_FOR_ESTIMATE: u32 = 3;
 const FIRST_SHARE_MS: u64 = 100;
 /// Rate of a train, in 10^-6 of the capacity, so that one of its packets always waits.
 const FASTER_PPM: u64 = 1_050_000;
-/// One train in this many is sent back to back. The second value applies while C is not sure.
+/// One train in this number is sent back to back. The second value applies while C is not sure.
 const CAPACITY_EVERY: u32 = 4;
 const CAPACITY_EVERY_UNSURE: u32 = 2;
-/// Minimum number of packets in a train, and in one that measures the capacity.
+/// Minimum number of packets in a train, and in a train that measures the capacity.
 const LEAST_PACKETS: u16 = 12;
 const CAPACITY_PACKETS: u16 = 16;
-/// Minimum time that the latter takes on the link in ms, because times may be coarse.
+/// Minimum time that a train for the capacity takes on the link in ms, because times may be coarse.
 const CAPACITY_MS: u128 = 2;
-/// The same while the capacity is not sure: more packets find a gap in a busy link more likely.
+/// The same while the capacity is not sure, because more packets are more likely to find a gap on a
+/// busy link.
 const CAPACITY_PACKETS_UNSURE: u16 = 32;
 const CAPACITY_MS_UNSURE: u128 = 20;
 /// Time between small packets: between the first trains, and later.
@@ -83,7 +84,7 @@ const LUMP: u64 = 3000;
 const ELSEWHERE: u64 = 16;
 /// Above this multiple of the capacity, the count of own traffic doesn't show foreign traffic.
 const MOST_OWN: u64 = 4;
-/// Variation of delays between packets hides no queue of more than this, ns.
+/// Maximum size of a queue that a variation of delays between packets may hide, ns.
 const MOST_SCATTER: u64 = 2_000_000;
 /// There is no estimate if delays vary by more than the time of this many packets and by more
 /// than `WILD` ns.
@@ -188,8 +189,8 @@ impl Estimator {
                 at: now,
             };
         }
-        // The next train is requested early enough to arrive when this one ends, unless on a
-        // thin link it is not due yet.
+        // The next train is requested early enough to arrive when this train ends, unless it is not
+        // due yet on a thin link.
         let end = now + Duration::from_nanos(train.span());
         let due = end >= self.next_train;
         Ask {
@@ -220,7 +221,6 @@ impl Estimator {
         };
     }
 
-    /// The next train.
     fn next(&self) -> Train {
         let each = u128::from(self.packet) + u128::from(self.headers);
         let capacity = self.capacity.get();
@@ -322,7 +322,6 @@ impl Estimator {
         }
     }
 
-    /// Handles the end of a train.
     fn finish(&mut self, now: Instant, own: u64) {
         let before = self.capacity.get();
         if let Some(rate) = self.arrivals.fastest() {
@@ -332,8 +331,8 @@ impl Estimator {
         if let (Some(before), Some(now)) = (before, self.capacity.get())
             && before.abs_diff(now) > before / 8
         {
-            // Either trains met other traffic, or the link changed. A link that became faster
-            // and has no queue is another link, so foreign traffic computed with the old
+            // Either trains encountered other traffic, or the link changed. A link that became
+            // faster and has no queue is another link, so foreign traffic computed with the old
             // capacity is meaningless.
             let faster = now > before && self.delay.waiting(self.noise(now)).is_none();
             if self.took.is_none() || faster {
@@ -433,8 +432,8 @@ impl Estimator {
         packets.max(200_000).max(2 * self.late).max(scatter)
     }
 
-    /// Whether times are too inaccurate: either those of trains, or those of small packets,
-    /// which vary more than a queue would.
+    /// Returns true if times are too inaccurate, either for trains or for small packets, whose
+    /// delays then vary more than a queue would cause.
     fn is_jittery(&self, capacity: u64) -> bool {
         let packet = u64::from(self.packet) + self.headers;
         let packets = WILD_PACKETS * packet * 1_000_000_000 / capacity.max(1);

@@ -1,11 +1,11 @@
 //! Decides whether arrival times are accurate enough for an estimate.
 //!
-//! If packets are held up at random on their way (jitter), a late packet also delays those
-//! behind it, so that they arrive together, faster than the link could carry them. Therefore
-//! jitter shows in the lateness of packets ([`Arrivals::lateness`](super::arrivals)). A receiver
-//! that is sometimes busy makes some trains inaccurate, whereas jitter affects all of them. For
-//! this reason, the lowest quartile of the latest trains counts. If even this train is
-//! scattered, there is no estimate.
+//! If packets are held up at random on their way (jitter), a late packet also delays those behind
+//! it, so that they arrive together, faster than the link could carry them. Therefore jitter is
+//! visible in the lateness of packets ([`Arrivals::lateness`](super::arrivals)). A receiver that is
+//! sometimes busy makes some trains inaccurate, whereas jitter affects all of them. For this
+//! reason, the lowest quartile of the latest trains counts. If even this train is scattered, there
+//! is no estimate.
 
 /// Number of trains that are looked at, and the index of the one that counts, in ascending order
 /// of lateness.
@@ -18,7 +18,6 @@ const BACK: u64 = 25;
 /// Minimum lateness that counts as jitter.
 const SOME: u64 = 12;
 
-/// The decision described in the module.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Scattered {
     /// Lateness of the latest trains, in 10^-3 of their duration.
@@ -47,12 +46,12 @@ impl Scattered {
         };
     }
 
-    /// Whether there is jitter.
+    /// Returns true if there is jitter.
     pub(crate) const fn somewhat(&self) -> bool {
         self.is_somewhat
     }
 
-    /// Whether there must be no estimate.
+    /// Returns true if there must be no estimate.
     pub(crate) const fn is_so(&self) -> bool {
         self.is_so
     }

@@ -1,22 +1,21 @@
-//! Additional trains, after one has shown that the link changed.
+//! Additional trains, after a train has shown that the link changed.
 //!
 //! A regular train is only sent slightly faster than the known capacity, and on a link that was
-//! slow, seconds or minutes pass between two trains. Therefore, if a train arrives faster than
-//! the known capacity, the next one follows immediately, as fast as possible. The cost of such
-//! additional trains is saved up by regular ones.
+//! slow, seconds or minutes pass between two trains. Therefore, if a train arrives faster than the
+//! known capacity, the next train follows immediately, as fast as possible. Regular trains save up
+//! the cost of these additional trains.
 
 /// A rate shows another link if it exceeds the known rate by more than this rate divided by this
 /// number. That is slightly more than half of the excess rate of trains.
 const FASTER: u64 = 32;
-/// An additional train costs the savings of this many regular ones. Savings are limited to two
-/// trains, because the second highest rate counts.
+/// An additional train costs the savings of this number of regular trains. Savings are limited to
+/// two additional trains, because the second highest rate counts.
 const COST: u32 = 8;
 const MOST_SAVED: u32 = 2 * COST;
 
-/// Schedules additional trains, as described in the module.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Turns {
-    /// True if the next train is an additional one.
+    /// True if the next train is an additional train.
     next: bool,
     saved: u32,
 }
@@ -31,7 +30,6 @@ impl Default for Turns {
 }
 
 impl Turns {
-    /// Records the start of a train.
     pub(crate) fn begin(&mut self) {
         if !core::mem::take(&mut self.next) {
             self.saved = (self.saved + 1).min(MOST_SAVED);
@@ -39,7 +37,7 @@ impl Turns {
     }
 
     /// Records that a train arrived at `rate`, on a link of known `capacity`, both in bytes per
-    /// second. Returns true if the next one should follow immediately.
+    /// second. Returns true if the next train should follow immediately.
     pub(crate) fn on_rate(&mut self, rate: u64, capacity: u64) -> bool {
         if rate > capacity.saturating_add(capacity / FASTER) && self.saved >= COST {
             self.saved -= COST;
@@ -49,7 +47,7 @@ impl Turns {
         false
     }
 
-    /// Whether the next train is an additional one.
+    /// Returns true if the next train is an additional train.
     pub(crate) const fn is_next(&self) -> bool {
         self.next
     }

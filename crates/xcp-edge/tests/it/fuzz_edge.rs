@@ -1,8 +1,8 @@
-//! Fuzz target of messages between edge routers.
+//! Fuzz target for messages between edge routers.
 //!
-//! `cargo test` runs it over its corpus in `__fuzz__` and a bounded number of random inputs; a
-//! fuzzer drives the same function for as long as one likes: `cargo bolero test -p xcp-edge
-//! messages` (libFuzzer).
+//! `cargo test` runs it over its corpus in `__fuzz__` and a bounded number of random inputs. A
+//! fuzzer runs the same function without a time limit: `cargo bolero test -p xcp-edge messages`
+//! (libFuzzer).
 
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -11,9 +11,9 @@ use xcp_edge::{
     Body, CONTROL_LEN, Edge, Key, Limits, Message, Prober, Requester, Route, Step, Train,
 };
 
-/// Random inputs in `cargo test`, in addition to the corpus.
+/// Number of random inputs in `cargo test`, in addition to the corpus.
 const ITERATIONS: usize = 20_000;
-/// Longest random input, bytes.
+/// Length of the longest random input, in bytes.
 const MAX_LEN: usize = 512;
 
 const OWN: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
@@ -34,8 +34,8 @@ fn edge() -> Edge {
     Edge::new(OWN, key(), prober, requester)
 }
 
-/// Datagrams with and without the secret: answers stay within the budget, and answers to an
-/// unproven address are no longer than the requests.
+/// Datagrams with and without the secret: answers must stay within the budget, and answers to an
+/// unproven address must not be longer than the requests.
 fn datagrams(input: &[u8]) {
     let mut edge = edge();
     let from = SocketAddr::from(([192, 0, 2, 2], 9));
@@ -71,16 +71,16 @@ fn datagrams(input: &[u8]) {
     assert!(edge.prober.stats().peers <= 1);
 }
 
-/// A message out of random bytes.
+/// A message from random bytes.
 fn message(bytes: &[u8]) -> Option<Message> {
     let (head, rest) = bytes.split_first_chunk::<9>()?;
     let mut sealed = [0; 64];
-    // Through the reader's own format, so that every field may be anything.
+    // Uses the reader's format, so that every field can have any value.
     sealed[0..4].copy_from_slice(&[4, 0x10 | (head[0] % 3 + 1), 0x7A, 0x3D]);
     sealed[11] = 1;
     let room = rest.len().min(36);
     sealed[12..12 + room].copy_from_slice(&rest[..room]);
-    // A message is put together from what such bytes would mean.
+    // The message is assembled from the meaning of these bytes.
     let number = u32::from_be_bytes([sealed[12], sealed[13], sealed[14], sealed[15]]);
     let field = |at: usize| u64::from_be_bytes(sealed[at..at + 8].try_into().expect("8 bytes"));
     let token = xcp_edge::Token {

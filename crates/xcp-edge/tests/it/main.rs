@@ -1,4 +1,4 @@
-//! Estimation and messages of XCP-i against their document.
+//! Tests estimation and messages of XCP-i against their documentation.
 
 mod estimator;
 mod fuzz_edge;

@@ -1,9 +1,9 @@
-//! What the arrivals of data packets alone show, compared with trains: why estimates use trains,
-//! and data packets are only counted (`docs/laws/xcp-i.md`).
+//! What the arrivals of data packets show by themselves, compared with trains. This is why
+//! estimates use trains, while data packets are only counted (`docs/laws/xcp-i.md`).
 //!
-//! Data packets do not carry the time at which they entered the cloud. The gap between two of them
-//! gives the narrow link's rate if they waited there together, and otherwise their sender's pace. A
-//! port cannot distinguish the two.
+//! Data packets do not contain the time at which they entered the cloud. The gap between two of
+//! them gives the narrow link's rate if they waited there together, and otherwise their sender's
+//! pace. A port cannot distinguish these cases.
 
 use rand_pcg::{
     Pcg64Mcg,
@@ -12,19 +12,19 @@ use rand_pcg::{
 
 /// Bytes of a data packet.
 const PACKET: f64 = 1000.0;
-/// The link before the cloud, over the narrow one.
+/// Rate of the link in front of the cloud, relative to the narrow link.
 const FASTER: f64 = 80.0 / 30.0;
-/// Packets of a row, and rows of which the third fastest counts, as with trains.
+/// Number of packets in a row. As with trains, the third fastest row counts.
 const ROW: usize = 4;
 
-/// A random number of more than 0 up to 1.
+/// A random number above 0 and up to 1.
 fn uniform(random: &mut Pcg64Mcg) -> f64 {
     ((random.next_u64() >> 11) + 1) as f64 / (1u64 << 53) as f64
 }
 
 /// Times at which data packets leave the narrow link of `capacity` bytes per second, over ten
-/// seconds. They come in groups of `group`, at `share` of the capacity on average, and foreign
-/// packets of 731 bytes in the mean take `foreign` of it as a Poisson process.
+/// seconds. They arrive in groups of `group`, at `share` of the capacity on average. Foreign
+/// packets with a mean size of 731 bytes use `foreign` of the capacity as a Poisson process.
 fn arrivals(capacity: f64, share: f64, group: usize, foreign: f64, seed: u64) -> Vec<f64> {
     let mut random = Pcg64Mcg::seed_from_u64(seed);
     let mut others = Vec::new();
@@ -56,8 +56,8 @@ fn arrivals(capacity: f64, share: f64, group: usize, foreign: f64, seed: u64) ->
     left
 }
 
-/// The rate of the third fastest row per second of packets that arrive at a steady pace, median
-/// over the seconds.
+/// The rate of the third fastest row per second of packets that arrive at a steady pace, as the
+/// median over all seconds.
 fn fastest_rows(arrivals: &[f64]) -> f64 {
     let mut seconds = vec![Vec::new(); 11];
     for row in arrivals.windows(ROW) {
@@ -80,9 +80,9 @@ fn fastest_rows(arrivals: &[f64]) -> f64 {
     rates.get(rates.len() / 2).copied().unwrap_or(0.0)
 }
 
-/// The narrow link's rate from data packets. The packets of a pacing sender, such as XCP's, show
-/// its pace; with foreign traffic they show the link's rate if they wait together often enough.
-/// Groups of ten show the link's rate. Arrivals do not show which of these it was.
+/// The narrow link's rate computed from data packets. The packets of a pacing sender, such as
+/// XCP's, show its pace, or, with foreign traffic, the link's rate if they wait together often
+/// enough. Groups of ten show the link's rate. Arrivals do not show which of these cases applies.
 #[test]
 fn data_packets_show_their_senders_pace() {
     let capacity = 30e6 / 8.0;
@@ -100,7 +100,7 @@ fn data_packets_show_their_senders_pace() {
             println!("data {share}, groups of {group}, foreign {foreign}: {found:.3} of the rate");
             let expected = match (group, foreign > 0.0) {
                 (1, false) => share,
-                // The pace, by the few rows that waited together a little more.
+                // The pace, increased slightly by the few rows that waited together.
                 (1, true) if share < 0.3 => 0.23,
                 _ => 1.0,
             };

@@ -1,4 +1,4 @@
-//! How much more is acknowledged at once than the path's rate explains (draft-ietf-ccwg-bbr,
+//! Acknowledgements in excess of what the path's rate explains (draft-ietf-ccwg-bbr,
 //! "BBR.extra_acked").
 
 use super::filters::Windowed;
@@ -28,13 +28,14 @@ impl Aggregation {
         self.extra.max()
     }
 
-    /// Idleness does not count as aggregation.
+    /// Starts a new measurement, so that idleness does not count as aggregation.
     pub(super) const fn restart(&mut self, now: Instant) {
         self.since = now;
         self.delivered = 0;
     }
 
-    /// `acked` bytes came in `round` at a path of `bw` bytes per second; `steady` after Startup.
+    /// Records that `acked` bytes were acknowledged in `round` on a path with `bw` bytes per
+    /// second; `steady` is true after Startup.
     pub(super) fn on_ack(
         &mut self,
         now: Instant,

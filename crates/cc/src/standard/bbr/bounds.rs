@@ -1,5 +1,5 @@
-//! Bounds of rate and window from losses (draft-ietf-ccwg-bbr, "Updating the Model Upon Packet
-//! Loss").
+//! Bounds of rate and window that follow from losses (draft-ietf-ccwg-bbr, "Updating the Model Upon
+//! Packet Loss").
 
 use super::params::{BETA, HEADROOM, LOSS_THRESHOLD, UNIT};
 use super::rate::RateSample;
@@ -8,7 +8,7 @@ use crate::base::arith::mul_div;
 /// No bound.
 pub(super) const NONE: u64 = u64::MAX;
 
-/// Bounds that losses set, in bytes and bytes per second.
+/// The bounds that losses set, in bytes and bytes per second.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
     /// `BBR.bw_shortterm`.
@@ -36,8 +36,8 @@ impl Bounds {
         self.short = NONE;
     }
 
-    /// A round trip with loss while the rate was not being raised: the latest delivery, at least
-    /// 0.7 of the bound before.
+    /// Lowers the short-term bounds after a round trip with loss in which the rate was not raised,
+    /// to the latest delivery or 0.7 of the previous bound, whichever is larger.
     pub(super) fn lower(&mut self, max_bw: u64, window: u64, latest: &Latest) {
         let less = |bound: u64, first: u64, delivered: u64| {
             let bound = if bound == NONE { first } else { bound };
@@ -47,7 +47,7 @@ impl Bounds {
         self.short = less(self.short, window, latest.delivered);
     }
 
-    /// `InflightWithHeadroom`: the long-term bound less what is left to others.
+    /// `InflightWithHeadroom`: the long-term bound minus the part that is left to others.
     pub(super) fn with_headroom(&self, mtu: u64, floor: u64) -> u64 {
         if self.long == NONE {
             return NONE;
@@ -56,7 +56,7 @@ impl Bounds {
         self.long.saturating_sub(headroom).max(floor)
     }
 
-    /// At least what was before a loss that was none.
+    /// Raises the bounds to their values before a spurious loss.
     pub(super) fn restore(&mut self, before: &Self) {
         self.rate = self.rate.max(before.rate);
         self.short = self.short.max(before.short);
@@ -64,7 +64,7 @@ impl Bounds {
     }
 }
 
-/// Maxima of the running round trip: `BBR.bw_latest`, `BBR.inflight_latest`.
+/// Maxima of the current round trip: `BBR.bw_latest`, `BBR.inflight_latest`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Latest {
     pub(super) rate: u64,
@@ -78,13 +78,14 @@ impl Latest {
     }
 }
 
-/// `IsInflightTooHigh`: more was lost than is accepted.
+/// `IsInflightTooHigh`: the losses exceed the accepted share.
 pub(super) fn too_high(sample: &RateSample) -> bool {
     sample.lost > mul_div(sample.tx_in_flight, LOSS_THRESHOLD, UNIT)
 }
 
-/// The first of `packets` packets, lost together, with which losses cross the threshold, or `None`.
-/// Samples are of the `oldest` and the `newest`; those between are taken for evenly spread.
+/// Finds the first of `packets` packets, lost together, at which losses cross the threshold.
+/// `oldest` and `newest` are the samples of the first and the last packet, between which packets
+/// are assumed to be evenly spread.
 pub(super) fn crossing(
     oldest: &RateSample,
     newest: &RateSample,
@@ -107,7 +108,7 @@ pub(super) fn crossing(
     if too_high(&at(0)) {
         return Some(at(0));
     }
-    // Both change evenly: from the crossing on losses are too many.
+    // Both values change evenly, so losses remain too high after the crossing.
     let (mut few, mut many) = (0, steps);
     if !too_high(&at(many)) {
         return None;
@@ -123,8 +124,8 @@ pub(super) fn crossing(
     Some(at(many))
 }
 
-/// `InflightAtLoss`: the bytes in flight at which losses crossed the threshold, where `bytes` of
-/// them were lost at last.
+/// `InflightAtLoss`: the bytes in flight at which losses crossed the threshold with a packet of
+/// `bytes` bytes.
 pub(super) fn in_flight_at_loss(sample: &RateSample, bytes: u64) -> u64 {
     let before = sample.tx_in_flight.saturating_sub(bytes);
     let lost_before = sample.lost.saturating_sub(bytes);

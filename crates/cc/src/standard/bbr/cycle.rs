@@ -1,5 +1,5 @@
-//! States, and the gains that belong to them (draft-ietf-ccwg-bbr, "Summary of Control Behavior in
-//! the State Machine").
+//! States and their gains (draft-ietf-ccwg-bbr, "Summary of Control Behavior in the State
+//! Machine").
 
 use super::params::{
     CWND_GAIN, DOWN_PACING_GAIN, DRAIN_PACING_GAIN, PROBE_RTT_CWND_GAIN, STARTUP_PACING_GAIN, UNIT,
@@ -39,28 +39,27 @@ impl State {
         }
     }
 
-    /// One of ProbeBW's.
     pub(super) const fn is_probe_bw(self) -> bool {
         matches!(self, Self::Down | Self::Cruise | Self::Refill | Self::Up)
     }
 
-    /// The rate is being raised: losses are answered by the long-term bound alone (`IsProbingBW`).
+    /// `IsProbingBW`: the rate is being raised, so losses affect only the long-term bound.
     pub(super) const fn accelerates(self) -> bool {
         matches!(self, Self::Startup | Self::Refill | Self::Up)
     }
 }
 
-/// `BBR.ack_phase`: the part of a probe that acknowledgements belong to.
+/// `BBR.ack_phase`: the part of a probe to which acknowledgements belong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AckPhase {
-    /// Of none.
+    /// No probe.
     Init,
     /// The pipe is being filled.
     Refilling,
     /// The probe has begun.
     Starting,
-    /// They are of it.
+    /// The acknowledgements are for packets of the probe.
     Feedback,
-    /// It is over, and they still are.
+    /// The probe is over, but acknowledgements for its packets still arrive.
     Stopping,
 }

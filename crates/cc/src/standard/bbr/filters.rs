@@ -1,6 +1,6 @@
 //! Windowed maxima.
 
-/// The largest value of the running and of the last ProbeBW cycle (`BBR.max_bw_filter`).
+/// The largest value of the current and the previous ProbeBW cycle (`BBR.max_bw_filter`).
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct TwoCycles {
     last: u64,
@@ -16,7 +16,7 @@ impl TwoCycles {
         self.running = self.running.max(value);
     }
 
-    /// A cycle ends. One that saw nothing is none.
+    /// Ends a cycle, unless it had no values.
     pub(super) fn advance(&mut self) {
         if self.running > 0 {
             self.last = self.running;
@@ -25,8 +25,8 @@ impl TwoCycles {
     }
 }
 
-/// The largest of three successive maxima over a window of round trips, after Kathleen Nichols'
-/// filter (Linux, `lib/win_minmax.c`).
+/// The maximum over a window of round trips, computed from three successive maxima as in Kathleen
+/// Nichols' filter (Linux, `lib/win_minmax.c`).
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Windowed {
     best: [Entry; 3],
@@ -44,7 +44,7 @@ impl Windowed {
         best.value
     }
 
-    /// Adds a value of `round`; values that are `window` rounds old are forgotten.
+    /// Adds a value of `round` and forgets values that are at least `window` rounds old.
     pub(super) fn add(&mut self, round: u64, value: u64, window: u64) {
         let new = Entry { round, value };
         let [best, second, third] = &mut self.best;
@@ -59,7 +59,7 @@ impl Windowed {
         } else if value >= third.value {
             *third = new;
         }
-        // What is too old makes way, and each part of the window has an entry of its own.
+        // Values that are too old are replaced, and each part of the window gets its own entry.
         if age(best) >= window {
             self.best = [*second, *third, new];
             let [best, second, third] = self.best;

@@ -1,14 +1,13 @@
-//! The path's least RTT, and the time of its next measurement (draft-ietf-ccwg-bbr, "ProbeRTT
-//! Logic").
+//! The path's minimum RTT and when it is measured again (draft-ietf-ccwg-bbr, "ProbeRTT Logic").
 
 use super::params::{MIN_RTT_FILTER, PROBE_RTT_INTERVAL};
 use crate::base::{Duration, Instant};
 
-/// `BBR.min_rtt` over ten seconds, out of the least one of each five.
+/// `BBR.min_rtt` over ten seconds, computed from minima over five seconds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MinRtt {
     least: Option<(Duration, Instant)>,
-    /// `BBR.probe_rtt_min_delay` and its stamp.
+    /// `BBR.probe_rtt_min_delay` and its timestamp.
     recent: Option<Duration>,
     recent_at: Instant,
     expired: bool,
@@ -24,17 +23,17 @@ impl MinRtt {
         }
     }
 
-    /// `BBR.min_rtt`, once there is one.
+    /// `BBR.min_rtt`, if it is known.
     pub(super) fn get(&self) -> Option<Duration> {
         self.least.map(|(rtt, _)| rtt)
     }
 
-    /// Nothing as short was seen for five seconds: ProbeRTT is due.
+    /// True if no RTT as short was seen for five seconds, so that ProbeRTT is due.
     pub(super) const fn expired(&self) -> bool {
         self.expired
     }
 
-    /// The handshake's RTT, before any packet's.
+    /// Starts with the handshake's RTT if no packet has been measured.
     pub(super) fn start(&mut self, now: Instant, rtt: Duration) {
         self.least.get_or_insert((rtt, now));
     }
@@ -56,7 +55,7 @@ impl MinRtt {
         }
     }
 
-    /// A probe has ended: the next one comes five seconds from `now`.
+    /// Records the end of a probe: the next probe is due five seconds after `now`.
     pub(super) const fn schedule(&mut self, now: Instant) {
         self.recent_at = now;
     }

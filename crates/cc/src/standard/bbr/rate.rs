@@ -1,19 +1,19 @@
 //! Delivery rate samples (draft-ietf-ccwg-bbr, "Delivery Rate Samples").
 //!
-//! The draft keeps six numbers with each packet. They change only with acknowledgements and losses,
-//! so packets that leave between two of those share one [`Snapshot`]: a ring keeps the latest, and
-//! a packet keeps the number of its own, the bytes in flight, and whether the application was the
-//! limit. A snapshot is no younger than its packets and at most [`SPACING`] of a round trip older:
-//! samples then span that much more than a round trip.
+//! The draft stores six numbers with each packet. They change only with acknowledgements and
+//! losses, so packets that leave between two of these events share one [`Snapshot`]. A ring keeps
+//! the latest snapshots, and a packet stores the number of its snapshot, the bytes in flight, and
+//! whether the application was the limit. A snapshot is older than its packets by at most
+//! 1/[`SPACING`] of a round trip, so samples span up to that much more than a round trip.
 
 use crate::base::arith::{nanos, ns_since, rate};
 use crate::base::{Duration, Instant};
 use crate::law::{Acked, Lost, PacketState, Sent};
 
-/// Snapshots kept: four round trips of them at [`SPACING`]. Packets that are older give no sample,
-/// as after an outage; the round trip that spaces snapshots has grown by then.
+/// Number of snapshots kept: four round trips of snapshots at [`SPACING`]. Older packets give no
+/// sample, for example after an outage, but the round trip that spaces snapshots has grown by then.
 const RING: usize = 128;
-/// Snapshots of a round trip at most.
+/// Maximum number of snapshots per round trip.
 const SPACING: u64 = 32;
 
 /// Bits of a packet's state: number of its snapshot, application limit, bytes in flight.
@@ -22,7 +22,7 @@ const IN_FLIGHT_BITS: u32 = 40;
 const NUMBER_MASK: u64 = (1 << NUMBER_BITS) - 1;
 const IN_FLIGHT_MASK: u64 = (1 << IN_FLIGHT_BITS) - 1;
 
-/// The connection as a packet left.
+/// The state of the connection when a packet left.
 #[derive(Clone, Copy, Debug, Default)]
 struct Snapshot {
     number: u64,
@@ -34,39 +34,38 @@ struct Snapshot {
     first_sent: Instant,
 }
 
-/// The sample of an acknowledged packet (`RS` of the draft).
+/// The sample of an acknowledged packet (`RS` in the draft).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct RateSample {
     /// Bytes per second; 0: no reliable sample.
     pub(super) rate: u64,
-    /// Bytes delivered while the packet was on its way.
+    /// Bytes delivered while the packet was in flight.
     pub(super) delivered: u64,
-    /// `C.delivered` as it was sent.
+    /// `C.delivered` when the packet was sent.
     pub(super) prior_delivered: u64,
     /// Bytes newly acknowledged.
     pub(super) acked: u64,
-    /// Bytes declared lost while the packet was on its way.
+    /// Bytes declared lost while the packet was in flight.
     pub(super) lost: u64,
-    /// Bytes in flight as it was sent, itself included.
+    /// Bytes in flight when the packet was sent, including the packet.
     pub(super) tx_in_flight: u64,
-    /// The application had less to send than the path would have carried.
+    /// The application had less to send than the path could have carried.
     pub(super) app_limited: bool,
 }
 
-/// Takes the samples.
 #[derive(Clone, Debug)]
 pub(super) struct Sampler {
     ring: Box<[Snapshot; RING]>,
     /// Number of the latest snapshot.
     latest: u64,
-    /// Acknowledgements or losses have come since.
+    /// True if acknowledgements or losses have arrived since the latest snapshot.
     moved: bool,
     taken: Instant,
     delivered: u64,
     lost: u64,
     delivered_at: Instant,
     first_sent: Instant,
-    /// `C.app_limited`: samples are bounded by the application until more than this is delivered.
+    /// `C.app_limited`: samples are limited by the application until more than this is delivered.
     app_limited: Option<u64>,
 }
 
@@ -90,7 +89,7 @@ impl Sampler {
         }
     }
 
-    /// A sampler for which packets in flight give no sample.
+    /// A new sampler, for which packets already in flight give no sample.
     pub(super) fn restarted(&self, now: Instant) -> Self {
         let mut sampler = Self::new(now);
         sampler.latest = self.latest.wrapping_add(RING as u64);
@@ -103,17 +102,17 @@ impl Sampler {
         self.delivered
     }
 
-    /// Samples are bounded by the application for now.
     pub(super) const fn is_app_limited(&self) -> bool {
         self.app_limited.is_some()
     }
 
-    /// The application limits the sender until what is in flight has been delivered.
+    /// Records that the application limits the sender until everything in flight has been
+    /// delivered.
     pub(super) fn mark_app_limited(&mut self, in_flight: u64) {
         self.app_limited = Some(self.delivered.saturating_add(in_flight).max(1));
     }
 
-    /// A packet leaves; `rtt` is what the present ones take, queues included.
+    /// Records a packet; `rtt` is the current round trip, including queues.
     pub(super) fn on_sent(&mut self, now: Instant, sent: &Sent, rtt: Duration) -> PacketState {
         if sent.in_flight <= sent.bytes {
             self.delivered_at = now;
@@ -147,7 +146,6 @@ impl Sampler {
         }
     }
 
-    /// The snapshot of a packet, unless it is too old.
     fn snapshot(&self, state: PacketState) -> Option<Snapshot> {
         let number = state.standard >> (IN_FLIGHT_BITS + 1);
         let age = self.latest.wrapping_sub(number) & NUMBER_MASK;
@@ -156,7 +154,7 @@ impl Sampler {
         (snapshot.number == number).then_some(snapshot)
     }
 
-    /// Packets were acknowledged. `None`: the newest of them is too old for a sample.
+    /// Handles an acknowledgement. Returns `None` if its newest packet is too old for a sample.
     pub(super) fn on_ack(&mut self, now: Instant, acked: &Acked) -> Option<RateSample> {
         self.moved = true;
         self.delivered = self.delivered.saturating_add(acked.bytes);
@@ -165,14 +163,15 @@ impl Sampler {
         if self.app_limited.is_some_and(|until| self.delivered > until) {
             self.app_limited = None;
         }
-        // Of an acknowledgement that comes late the newest packet may be older than one before.
+        // The newest packet of a late acknowledgement can be older than that of a previous
+        // acknowledgement.
         self.first_sent = self.first_sent.max(acked.sent_at);
         let snapshot = snapshot?;
         let send = ns_since(acked.sent_at, snapshot.first_sent);
         let ack = ns_since(now, snapshot.delivered_at);
         let interval = send.max(ack);
         let delivered = self.delivered.saturating_sub(snapshot.delivered);
-        // That much cannot have been delivered in less than the least RTT.
+        // This amount cannot have been delivered in less than the minimum RTT.
         let reliable = interval > 0 && interval >= nanos(acked.min_rtt);
         Some(RateSample {
             rate: if reliable {
@@ -189,8 +188,8 @@ impl Sampler {
         })
     }
 
-    /// Packets were lost. Samples of the oldest of them, as if the others were not lost yet, and of
-    /// the newest; `None` if that is too old.
+    /// Handles lost packets. Returns the sample of the oldest packet, as if the others were not
+    /// lost yet, and the sample of the newest, or `None` if the newest is too old.
     pub(super) fn on_loss(&mut self, lost: &Lost) -> Option<(RateSample, RateSample)> {
         self.moved = true;
         let one = lost.bytes / lost.packets.max(1);

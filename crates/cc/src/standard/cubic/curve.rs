@@ -3,7 +3,7 @@
 use super::params::{C_DIVISOR, C_NUMERATOR, MAX_OFFSET_US};
 use crate::base::arith::{MAX_BYTES, cbrt, saturate};
 
-/// One curve: where it flattens, and when.
+/// A cubic curve, with its plateau and the time when it is reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Curve {
     /// W_max in bytes.
@@ -13,7 +13,8 @@ pub(crate) struct Curve {
 }
 
 impl Curve {
-    /// The curve that leads from `window` to `w_max`; flat at once if `window` is not below it.
+    /// The curve from `window` to `w_max`. It starts on its plateau if `window` is not below
+    /// `w_max`.
     pub(crate) fn new(w_max: u64, window: u64, mtu: u64) -> Self {
         let w_max = w_max.min(MAX_BYTES);
         let gap = u128::from(w_max.saturating_sub(window));
@@ -24,7 +25,7 @@ impl Curve {
         }
     }
 
-    /// W(t) in bytes, the cubic part rounded toward zero.
+    /// W(t) in bytes, with the cubic part rounded toward zero.
     #[inline]
     pub(crate) fn at(&self, t_us: u64, mtu: u64) -> u64 {
         let (offset, rising) = if t_us >= self.k_us {

@@ -1,9 +1,9 @@
-//! CUBIC (RFC 9438): the window follows a cubic function of the time since the last cut, so that it
-//! lingers where the last loss was and leaves that plateau ever faster.
+//! CUBIC (RFC 9438): the window is a cubic function of the time since the last cut, so that it
+//! remains near the size at which the last loss occurred for a while, and then grows ever faster.
 //!
-//! The window rule is [`Cubic`]; slow start and its early end are
-//! [HyStart++](super::slow_start::HyStart), recovery periods and the way back from spurious losses
-//! are [`LossBased`]'s. Everything is in bytes and microseconds, in integers.
+//! The window rule is [`Cubic`]. Slow start and its early end are implemented by
+//! [HyStart++](super::slow_start::HyStart), recovery periods and undoing spurious losses by
+//! [`LossBased`]. All values are integers in bytes and microseconds.
 
 mod curve;
 mod params;
@@ -24,7 +24,8 @@ use super::slow_start::HyStart;
 pub type CubicController = LossBased<Cubic, HyStart>;
 
 impl CubicController {
-    /// CUBIC with HyStart++ over datagrams of `mtu` bytes, `initial` packets of them first.
+    /// CUBIC with HyStart++ for datagrams of `mtu` bytes, with an initial window of `initial`
+    /// packets.
     pub fn cubic(mtu: u16, initial: Option<u32>) -> Self {
         Self::new(mtu, initial, Cubic::default(), HyStart::default())
     }

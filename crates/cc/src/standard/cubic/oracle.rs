@@ -14,12 +14,11 @@ pub(crate) fn w(t: f64, k: f64, w_max: f64) -> f64 {
     C * (t - k).powi(3) + w_max
 }
 
-/// One stage of congestion avoidance, acknowledgement by acknowledgement.
 #[derive(Debug)]
 pub(crate) struct Stage {
     pub(crate) window: f64,
-    /// Growth since the start, in a variable of its own so that tiny increments survive next to a
-    /// huge window.
+    /// Growth since the start, stored separately so that tiny increments are not lost in a huge
+    /// window.
     pub(crate) grown: f64,
     w_max: f64,
     k: f64,

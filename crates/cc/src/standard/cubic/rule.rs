@@ -12,19 +12,19 @@ use crate::standard::loss_based::{Avoidance, Cause};
 struct Epoch {
     started: Instant,
     curve: Curve,
-    /// The window that Reno would have by now, in bytes (RFC 9438 §4.3).
+    /// The window that Reno would have now, in bytes (RFC 9438 §4.3).
     w_est: u64,
-    /// When the window was last used, and since when it is not: that time does not count.
+    /// When the window was last used, and since when it is unused. Unused time does not count.
     used_at: Instant,
     unused_since: Option<Instant>,
 }
 
-/// β and what follows from it, as reduced fractions.
+/// β and the values that follow from it, as reduced fractions.
 #[derive(Clone, Copy, Debug)]
 struct Cut {
-    /// β: what a cut leaves of the window.
+    /// β: the share of the window that a cut leaves.
     beta: (u64, u64),
-    /// (1 + β) / 2: fast convergence remembers this much of a window that was cut before it
+    /// (1 + β) / 2: fast convergence remembers this share of a window that was cut before it
     /// regained its maximum (RFC 9438 §4.7).
     fast_convergence: (u64, u64),
     /// α = 3 (1 − β) / (1 + β): the additive increase that makes the Reno-friendly estimate as
@@ -58,7 +58,7 @@ const fn reduced(num: u64, den: u64) -> (u64, u64) {
 pub struct Cubic {
     cut: Cut,
     epoch: Option<Epoch>,
-    /// W_max for the next epoch, in bytes; 0: none, the next epoch starts on its plateau.
+    /// W_max of the next epoch, in bytes. 0: the next epoch starts on its plateau.
     w_max: u64,
     /// The window before the last cut (`cwnd_prior`).
     prior: u64,
@@ -73,8 +73,8 @@ impl Default for Cubic {
 }
 
 impl Cubic {
-    /// With a cut that leaves `beta_ppm`·10^-6 of the window, in place of RFC 9438's 0.7. Above 1
-    /// counts as 1.
+    /// Uses a cut that leaves `beta_ppm`·10^-6 of the window, instead of RFC 9438's 0.7. Values
+    /// above 1 count as 1.
     pub const fn with_beta(beta_ppm: u64) -> Self {
         Self {
             cut: Cut::new(beta_ppm),
@@ -101,10 +101,10 @@ impl Cubic {
         }
     }
 
-    /// What Reno's estimate grows by for `acked` bytes.
+    /// How much Reno's estimate grows for `acked` bytes.
     fn friendly_growth(&mut self, acked: u64, w_est: u64, window: u64, mtu: u64) -> u64 {
-        // Once level with the window before the cut, Reno's own slope of one datagram per round
-        // (RFC 9438 §4.3).
+        // After reaching the window before the cut, Reno's own slope of one datagram per round
+        // applies (RFC 9438 §4.3).
         let (num, den) = if w_est >= self.prior {
             (1, 1)
         } else {
@@ -133,7 +133,7 @@ impl Avoidance for Cubic {
         self.epoch = Some(epoch);
 
         let t = micros(now - epoch.started);
-        // Reno-friendly region (RFC 9438 §4.3): where Reno would have more, have as much.
+        // Reno-friendly region (RFC 9438 §4.3): the window is never smaller than Reno's.
         if epoch.curve.at(t, mtu) < epoch.w_est {
             return epoch.w_est.saturating_sub(window);
         }
@@ -148,7 +148,7 @@ impl Avoidance for Cubic {
 
     fn on_congestion(&mut self, _now: Instant, window: u64, _mtu: u64, _cause: Cause) -> u64 {
         // Fast convergence (RFC 9438 §4.7): a window that did not regain its maximum leaves room
-        // for newcomers.
+        // for new flows.
         self.w_max = if window < self.w_max {
             mul_div(
                 window,

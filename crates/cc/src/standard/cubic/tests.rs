@@ -1,4 +1,4 @@
-//! Known answers of RFC 9438's formulas, and the integer rule against the oracle.
+//! Known answers of RFC 9438's formulas, and a comparison of the integer rule with the oracle.
 
 use proptest::prelude::*;
 
@@ -46,7 +46,7 @@ fn curve_gives_the_known_answers() {
 #[test]
 fn one_ack_moves_towards_the_target() {
     let mut rule = Cubic::default();
-    // A cut from 100 packets, then avoidance at 70.
+    // A cut from 100 packets, followed by avoidance at 70.
     let window = rule.on_congestion(us(0), 100 * MSS, MSS, Cause::Loss);
     assert_eq!(window, 70 * MSS);
     let _ = rule.on_ack(us(0), &acked(1, 0, ms(100)), window, MSS);
@@ -78,8 +78,8 @@ fn reno_estimate_grows_by_nine_seventeenths_per_round() {
     let mut rule = Cubic::default();
     let window = rule.on_congestion(us(0), 100 * MSS, MSS, Cause::Loss);
     let mut total = 0;
-    // At a tiny RTT the cubic curve stands still, so the estimate rules: 70.52941176 after one
-    // round of 70.
+    // With a tiny RTT the cubic curve is constant, so the estimate determines the window:
+    // 70.52941176 after one round of 70.
     for _ in 0..70 {
         total += rule.on_ack(us(0), &acked(1, MSS, Duration::ZERO), window, MSS);
     }
@@ -93,7 +93,7 @@ fn avoidance_without_a_loss_starts_on_its_plateau() {
     let mut controller = CubicController::cubic(1500, Some(100));
     controller.take_over(100 * MSS);
     controller.on_ack(us(0), &acked(1, MSS, ms(100)));
-    // K = 0: after a second W = 100.4.
+    // K = 0: W = 100.4 after a second.
     let mut now = 0;
     for n in 0..1000u64 {
         now += 1000;
@@ -116,7 +116,7 @@ fn unused_time_does_not_count() {
         } else {
             0
         };
-        // The pause lasted from 0.5 s to the next use.
+        // The pause lasts from 0.5 s to the next use.
         let resumed = 500_000 + shift;
         let _ = rule.on_ack(us(resumed), &acked(1, 0, ms(100)), window, MSS);
         rule.on_ack(us(resumed + 500_000), &acked(1, MSS, ms(100)), window, MSS)
@@ -134,7 +134,7 @@ fn marked_packets_cut_as_losses_do() {
 }
 
 proptest! {
-    /// W(t) within 10^-8 and 2 bytes of the real function.
+    /// W(t) differs from the real function by at most 10^-8 and 2 bytes.
     #[test]
     fn curve_equals_the_function(
         mtu in 512u64..=9000,
@@ -166,8 +166,8 @@ proptest! {
         prop_assert_eq!(curve.at(curve.k_us, mtu), w_max);
     }
 
-    /// A stage of avoidance follows the oracle; it never shrinks and grows by half a window per
-    /// round at most.
+    /// A stage of avoidance follows the oracle. It never shrinks, and grows by at most half a
+    /// window per round.
     #[test]
     fn stage_follows_the_oracle(
         mtu in 512u64..=9000,
@@ -199,7 +199,7 @@ proptest! {
         }
         let expected = stage.grown * m;
         let got = (window - start) as f64;
-        // K is floored to 1 µs and each of the acknowledgements may round by a byte.
+        // K is rounded down to 1 µs, and each acknowledgement may round by a byte.
         let tolerance = expected * 1e-4 + 1e-6 * window as f64 + 8.0 * rounds as f64 * 2.0;
         prop_assert!((got - expected).abs() <= tolerance, "{} {} ± {}", got, expected, tolerance);
     }

@@ -1,11 +1,11 @@
-//! Congestion control that learns from losses (RFC 9002 §7): a window rule and a start rule, put
-//! together.
+//! Congestion control based on losses (RFC 9002 §7): a window rule combined with a start rule.
 //!
-//! [`LossBased`] holds what every such law shares: the window, the slow-start threshold, recovery
-//! periods with one cut each, persistent congestion, and the recovery from a spurious loss. The
-//! *window rule* ([`Avoidance`]) sets how the window grows in congestion avoidance and how far it
-//! is cut; the *start rule* ([`StartRule`]) sets how it grows before the first cut and when to stop
-//! without one. `cubic` is `LossBased<Cubic, HyStart>`, `newreno` is `LossBased<Reno, SlowStart>`.
+//! [`LossBased`] contains everything that these laws share: the window, the slow-start threshold,
+//! recovery periods with one cut each, persistent congestion, and the recovery from a spurious
+//! loss. The *window rule* ([`Avoidance`]) determines how the window grows in congestion avoidance,
+//! and how far it is cut. The *start rule* ([`StartRule`]) determines how it grows before the first
+//! cut, and when to stop without a cut. `cubic` is `LossBased<Cubic, HyStart>`, and `newreno` is
+//! `LossBased<Reno, SlowStart>`.
 
 mod rules;
 #[cfg(test)]
@@ -18,12 +18,12 @@ use crate::base::{Duration, Instant, window};
 use crate::law::{Acked, Controller, Lost, PacketState, Sent, UNPACED};
 use crate::metrics::{Metrics, Phase};
 
-/// The slow-start threshold before anything was lost.
+/// The slow-start threshold before the first loss.
 const UNSET: u64 = u64::MAX;
 
-/// One cut is made per recovery period; it lasts until a packet sent after its start is
-/// acknowledged (RFC 9002 §7.3.2). News of packets sent before it, which may come after its end,
-/// cuts no more.
+/// A recovery period, in which only one cut is made. It lasts until a packet sent after its start
+/// is acknowledged (RFC 9002 §7.3.2). News of packets sent before its start causes no further cut,
+/// even if it arrives after its end.
 #[derive(Clone, Copy, Debug)]
 struct Recovery {
     started: Instant,
@@ -31,7 +31,7 @@ struct Recovery {
     over: bool,
 }
 
-/// What to go back to if the last loss event turns out to be none (RFC 9438 §4.9).
+/// The state to restore if the last loss event turns out to be spurious (RFC 9438 §4.9).
 #[derive(Clone, Debug)]
 struct Undo<W> {
     window: u64,
@@ -39,7 +39,9 @@ struct Undo<W> {
     avoidance: W,
 }
 
-/// A loss-based controller: window rule `W`, start rule `S`.
+/// A loss-based controller with window rule `W` and start rule `S`. It is in slow start while its
+/// window is below the threshold, and otherwise in congestion avoidance. Losses and marks begin a
+/// recovery period, which ends with an acknowledgement.
 #[derive(Clone, Debug)]
 pub struct LossBased<W, S> {
     mtu: u64,
@@ -55,8 +57,8 @@ pub struct LossBased<W, S> {
 }
 
 impl<W: Avoidance, S: StartRule> LossBased<W, S> {
-    /// A controller whose path carries datagrams of `mtu` bytes; `initial` packets of them first,
-    /// or the initial window of RFC 9002 §7.2.
+    /// Creates a controller for datagrams of `mtu` bytes, with an initial window of `initial`
+    /// packets, or the initial window of RFC 9002 §7.2.
     pub fn new(mtu: u16, initial: Option<u32>, avoidance: W, start: S) -> Self {
         let mtu = u64::from(mtu.max(1));
         Self {
@@ -73,7 +75,8 @@ impl<W: Avoidance, S: StartRule> LossBased<W, S> {
         }
     }
 
-    /// With `paced` false, for comparison, what the window lets go leaves at once.
+    /// Turns pacing on or off. Without pacing, for comparisons, everything that the window allows
+    /// leaves immediately.
     #[must_use]
     pub fn with_pace(self, paced: bool) -> Self {
         Self { paced, ..self }
@@ -93,7 +96,7 @@ impl<W: Avoidance, S: StartRule> LossBased<W, S> {
         self.recovery.is_some_and(|recovery| !recovery.over)
     }
 
-    /// Takes over at `window` bytes, in congestion avoidance: another law held the path until now.
+    /// Takes over from another law with `window` bytes, in congestion avoidance.
     pub fn take_over(&mut self, window: u64) {
         self.window = window.clamp(self.floor(), MAX_BYTES);
         self.ssthresh = self.window;
@@ -101,8 +104,8 @@ impl<W: Avoidance, S: StartRule> LossBased<W, S> {
         self.undo = None;
     }
 
-    /// Takes over at `window` bytes, in slow start up to `ssthresh` bytes: what the path is known
-    /// to carry. Losses and marks of what was sent before are what `window` answers.
+    /// Takes over with `window` bytes, in slow start up to `ssthresh` bytes, which the path is
+    /// known to carry. `window` already accounts for losses and marks of earlier packets.
     pub(crate) fn take_over_below(&mut self, now: Instant, window: u64, ssthresh: u64) {
         self.begin_at(window, ssthresh);
         self.recovery = Some(Recovery {
@@ -112,14 +115,14 @@ impl<W: Avoidance, S: StartRule> LossBased<W, S> {
         });
     }
 
-    /// Goes on with `window` bytes, in slow start up to `ssthresh` bytes: what the path is known to
-    /// carry.
+    /// Continues with `window` bytes, in slow start up to `ssthresh` bytes, which the path is known
+    /// to carry.
     pub(crate) fn begin_at(&mut self, window: u64, ssthresh: u64) {
         self.take_over(window);
         self.ssthresh = ssthresh.max(self.window);
     }
 
-    /// Begins again at `window` bytes in slow start, as on a new path.
+    /// Starts again with `window` bytes in slow start, as on a new path.
     pub fn start_over(&mut self, window: u64) {
         self.window = window.clamp(self.floor(), MAX_BYTES);
         self.ssthresh = UNSET;
@@ -127,12 +130,12 @@ impl<W: Avoidance, S: StartRule> LossBased<W, S> {
         self.undo = None;
     }
 
-    /// Goes on with `window` bytes, if that is more, in the phase that it is in.
+    /// Raises the window to `window` bytes if that is more, and remains in the current phase.
     pub(crate) fn raise(&mut self, window: u64) {
         self.window = self.window.max(window).min(MAX_BYTES);
     }
 
-    /// Goes on with `window` bytes, if that is less, in congestion avoidance.
+    /// Lowers the window to `window` bytes if that is less, and enters congestion avoidance.
     pub(crate) fn cap(&mut self, window: u64) {
         if window < self.window {
             self.take_over(window);
@@ -153,8 +156,8 @@ impl<W: Avoidance, S: StartRule> LossBased<W, S> {
         });
     }
 
-    /// If slow start has not resumed yet after [`fall_back`](Self::fall_back): it may go on to
-    /// `threshold` bytes.
+    /// Allows slow start to continue up to `threshold` bytes, if it has not resumed yet after
+    /// [`fall_back`](Self::fall_back).
     pub(crate) fn allow(&mut self, threshold: u64) {
         if self.in_recovery() {
             self.ssthresh = self.ssthresh.max(threshold);
@@ -183,7 +186,8 @@ impl<W: Avoidance, S: StartRule> LossBased<W, S> {
 
     fn grow(&mut self, now: Instant, acked: &Acked) {
         let added = if self.in_slow_start() {
-            // The start rule belongs to the first slow start; later ones know where to stop.
+            // The start rule applies to the first slow start only, because later slow starts know
+            // where to stop.
             let growth = if self.ssthresh == UNSET {
                 self.start.on_ack(acked, self.last_sent)
             } else {
@@ -192,8 +196,8 @@ impl<W: Avoidance, S: StartRule> LossBased<W, S> {
             if growth.leave {
                 self.ssthresh = self.window;
             }
-            // Bytes beyond the threshold belong to avoidance; ignoring them is the less aggressive
-            // side.
+            // Bytes beyond the threshold belong to avoidance. They are ignored, which is the less
+            // aggressive choice.
             let bytes = self.start.limited(growth.bytes, self.window, self.mtu);
             bytes.min(self.ssthresh.saturating_sub(self.window))
         } else {
@@ -245,7 +249,8 @@ impl<W: Avoidance, S: StartRule> Controller for LossBased<W, S> {
             .recovery
             .is_some_and(|recovery| sent_at <= recovery.started);
         if covered {
-            // The cut answers a mark too, whatever its losses turn out to be.
+            // The cut is also for a mark, so it must remain even if its losses turn out to be
+            // spurious.
             self.undo = None;
         } else {
             self.cut(now, Cause::Marked, last_sent);
@@ -253,7 +258,7 @@ impl<W: Avoidance, S: StartRule> Controller for LossBased<W, S> {
     }
 
     fn on_persistent_congestion(&mut self, now: Instant) {
-        // The losses that established it have cut already; what remains is RFC 9002 §7.6.2.
+        // The losses that established it have cut already; the rest is RFC 9002 §7.6.2.
         if !self.in_recovery() {
             self.cut(now, Cause::Loss, self.last_sent);
         }
@@ -291,7 +296,7 @@ impl<W: Avoidance, S: StartRule> Controller for LossBased<W, S> {
 
     #[inline]
     fn pacing_rate(&self) -> Option<u64> {
-        // Slow start doubles per round: at N = 1.25 the pacer would hold it back (RFC 9002 §7.7
+        // Slow start doubles the window per round, so N = 1.25 would hold it back (RFC 9002 §7.7
         // leaves N open).
         let srtt = self.srtt?;
         if !self.paced {

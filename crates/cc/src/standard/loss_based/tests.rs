@@ -1,4 +1,4 @@
-//! What all loss-based laws share, seen through NewReno.
+//! The common behaviour of all loss-based laws, tested with NewReno.
 
 use crate::base::{Duration, Instant};
 use crate::law::Controller;
@@ -27,15 +27,15 @@ fn one_cut_per_recovery_period() {
     reno.on_loss(at(100), &lost(5, 39, RTT));
     assert_eq!(reno.window(), 20_000);
     assert_eq!(reno.metrics().phase, Phase::Recovery);
-    // The rest of the same flight: no further cut, no growth.
+    // The rest of the same flight causes no further cut and no growth.
     reno.on_loss(at(110), &lost(39, 50, RTT));
     reno.on_ack(at(110), &acked(38, 10_000, RTT));
     assert_eq!(reno.window(), 20_000);
-    // A packet sent after the cut ends the period; the next loss cuts again.
+    // A packet sent after the cut ends the period, so the next loss cuts again.
     reno.on_ack(at(200), &acked(40, 1000, RTT));
     assert_eq!(reno.window(), 20_050);
-    // A packet of the flight before the cut that is missed only now is part of what the cut
-    // answered.
+    // A packet of the flight before the cut, whose loss is noticed only now, is already covered by
+    // the cut.
     reno.on_loss(at(205), &lost(39, 60, RTT));
     assert_eq!(reno.window(), 20_050);
     reno.on_loss(at(210), &lost(41, 60, RTT));
@@ -92,7 +92,7 @@ fn a_spurious_loss_is_undone() {
     cubic.on_spurious_loss(at(150));
     assert_eq!(cubic.window(), 100_000);
     assert_eq!(cubic.metrics().phase, Phase::Startup);
-    // Nothing to undo twice, and nothing after a collapse.
+    // A loss can be undone only once, and not after a collapse.
     cubic.on_spurious_loss(at(160));
     assert_eq!(cubic.window(), 100_000);
     cubic.on_loss(at(300), &lost(105, 120, RTT));
@@ -122,7 +122,7 @@ fn slow_start_is_paced_at_twice_the_rate() {
     assert_eq!(reno.pacing_rate(), Some(68_750));
 }
 
-/// CUBIC's curve goes on after an idle time as if that had not been (RFC 9438 §5.8).
+/// After an idle time, CUBIC's curve continues as if the time had not passed (RFC 9438 §5.8).
 #[test]
 fn idle_time_is_none_of_the_curves() {
     let window_after = |idle: u64| {
@@ -143,7 +143,7 @@ fn idle_time_is_none_of_the_curves() {
     assert!(window_after(60_000).abs_diff(without) <= 100, "{without}");
 }
 
-/// A mark that a loss's cut has answered stays answered when the loss was none.
+/// A mark that was covered by a loss's cut remains covered if the loss turns out to be spurious.
 #[test]
 fn a_covered_mark_keeps_the_cut_of_a_spurious_loss() {
     let mut reno = NewReno::newreno(1000, Some(40));
@@ -153,7 +153,7 @@ fn a_covered_mark_keeps_the_cut_of_a_spurious_loss() {
     assert_eq!(reno.window(), 20_000);
 }
 
-/// The window at a handover answers the losses of what was sent before it; growth goes on.
+/// The window at a handover accounts for losses of earlier packets, and growth continues.
 #[test]
 fn losses_from_before_a_handover_cut_no_more() {
     let mut cubic = CubicController::cubic(1000, Some(100));

@@ -1,5 +1,5 @@
-//! NewReno's window rule as RFC 9002 §7.3 states it: one datagram per round trip, half on
-//! congestion.
+//! NewReno's window rule according to RFC 9002 §7.3: grows by one datagram per round trip, and
+//! halves on congestion.
 
 #[cfg(test)]
 mod tests;
@@ -41,7 +41,7 @@ impl Avoidance for Reno {
 pub type NewReno = LossBased<Reno, SlowStart>;
 
 impl NewReno {
-    /// NewReno over datagrams of `mtu` bytes, `initial` packets of them first.
+    /// NewReno for datagrams of `mtu` bytes, with an initial window of `initial` packets.
     pub fn newreno(mtu: u16, initial: Option<u32>) -> Self {
         Self::new(mtu, initial, Reno::default(), SlowStart)
     }

@@ -1,4 +1,4 @@
-//! One datagram per round trip, exactly.
+//! Grows by exactly one datagram per round trip.
 
 use proptest::prelude::*;
 

@@ -1,20 +1,22 @@
 //! HyStart++ (RFC 9406): slow start that ends when the RTT rises, before the queue overflows.
 //!
-//! A rise of the round's least RTT leads into *conservative slow start*, which grows at a quarter
-//! of the speed for five rounds. If the RTT falls back meanwhile, the rise was jitter and slow
-//! start resumes; otherwise congestion avoidance begins.
+//! A rise of the round's minimum RTT leads to *conservative slow start*, which grows at a quarter
+//! of the speed for five rounds. If the RTT falls again during this time, the rise was jitter, and
+//! slow start resumes. Otherwise congestion avoidance begins.
 //!
-//! Two things are looked for besides, since the RFC counts on an acknowledgement for every other
-//! packet and on rounds whose first packets already meet the queue:
+//! The RFC assumes an acknowledgement for every other packet, and rounds whose first packets
+//! already meet the queue. This implementation therefore also handles three other cases:
 //!
-//! - *Few acknowledgements.* This transport asks for 16 per window or 8 per round trip. Four
-//!   samples that stand for 16 packets count like the RFC's eight, which are those of 16 packets.
-//! - *A rise within a round.* The round's least RTT is that of its first packets, so a queue that
-//!   grows behind them is seen a round later, when the window has doubled again. So each group of
-//!   samples is compared with the longest RTT of the round before: above that by the threshold is a
-//!   rise, and above it by a quarter of the least RTT, or two thresholds, is a queue for certain
-//!   that ends slow start at once. Jitter lengthens the longest RTT of the round before as well.
-//! - *A rise without a queue of this sender.* Where the RTT stays long, but half as much again is
+//! - *Few acknowledgements.* This transport requests 16 acknowledgements per window, or 8 per round
+//!   trip. Four samples that stand for 16 packets count like the RFC's eight samples, which stand
+//!   for 16 packets.
+//! - *A rise within a round.* The round's minimum RTT is that of its first packets, so a queue that
+//!   grows behind them is noticed only a round later, when the window has doubled again. Therefore
+//!   each group of samples is compared with the longest RTT of the previous round. Exceeding it by
+//!   the threshold is a rise. Exceeding it by a quarter of the minimum RTT, or two thresholds,
+//!   indicates a queue with certainty and immediately ends slow start. Jitter lengthens the longest
+//!   RTT of the previous round as well.
+//! - *A rise without a queue of this sender.* If the RTT stays long, but half as much again is
 //!   delivered per time as at the beginning of conservative slow start, the path is not full.
 
 use crate::base::arith::{mul_div, rate};
@@ -22,44 +24,43 @@ use crate::base::{Duration, Instant};
 use crate::law::Acked;
 use crate::standard::loss_based::{Growth, StartRule};
 
-/// RFC 9406 §4.3: least and most rise that counts, as a share of the last round's least RTT in
-/// between.
+/// RFC 9406 §4.3: the smallest and the largest rise that counts, and between them the share of the
+/// last round's minimum RTT.
 const MIN_RTT_THRESH: Duration = Duration::from_millis(4);
 const MAX_RTT_THRESH: Duration = Duration::from_millis(16);
 const MIN_RTT_DIVISOR: u32 = 8;
 /// RFC 9406 §4.3: a round with fewer samples is not judged.
 const N_RTT_SAMPLE: u32 = 8;
-/// RFC 9406 §4.3: conservative slow start's slowness and length.
+/// RFC 9406 §4.3: slowness and length of conservative slow start.
 const CSS_GROWTH_DIVISOR: u64 = 4;
 const CSS_ROUNDS: u32 = 5;
 
-/// Packets that as many samples stand for, where each other packet is acknowledged (RFC 9000
-/// §13.2.2).
+/// Number of packets that `N_RTT_SAMPLE` samples stand for if every other packet is acknowledged
+/// (RFC 9000 §13.2.2).
 const PACKETS_OF_SAMPLES: u64 = 2 * N_RTT_SAMPLE as u64;
-/// Fewer samples do not make a group, however many packets they stand for.
+/// Minimum number of samples in a group, however many packets they stand for.
 const LEAST_SAMPLES: u32 = 4;
-/// A queue is certain above this part of the least RTT, or these many thresholds.
+/// A queue is certain above this part of the minimum RTT, or this number of thresholds.
 const CERTAIN_DIVISOR: u32 = 4;
 const CERTAIN_THRESHOLDS: u32 = 2;
 
-/// Growth of the delivered rate, from the first whole round of conservative slow start on, of a
-/// path that is not full.
+/// Growth of the delivery rate since the first whole round of conservative slow start that shows
+/// that a path is not full.
 const RATE_GROWTH: (u64, u64) = (3, 2);
 
-/// Conservative slow start.
 #[derive(Clone, Copy, Debug)]
 struct Conservative {
-    /// The least RTT of the samples that led into it.
+    /// The minimum RTT of the samples that led to it.
     baseline: Duration,
-    /// Rounds it has lasted.
+    /// Number of completed rounds.
     rounds: u32,
-    /// Bytes per second that its first whole round delivered.
+    /// Delivery rate of its first whole round, in bytes per second.
     rate: Option<u64>,
-    /// Bytes acknowledged that have not made a whole byte of growth yet.
+    /// Acknowledged bytes that have not made up a whole byte of growth yet.
     carried: u64,
 }
 
-/// RTTs of a round.
+/// The range of RTTs in a round.
 #[derive(Clone, Copy, Debug)]
 struct Span {
     min: Duration,
@@ -75,7 +76,6 @@ impl Span {
     }
 }
 
-/// What a round has delivered so far.
 #[derive(Clone, Copy, Debug, Default)]
 struct Delivered {
     since: Option<Instant>,
@@ -83,8 +83,8 @@ struct Delivered {
 }
 
 impl Delivered {
-    /// The round ends at `now`, and the next one begins. Its rate in bytes per second, if it is
-    /// known.
+    /// Ends the round at `now` and begins the next. Returns the rate of the round in bytes per
+    /// second, if it is known.
     fn end(&mut self, now: Option<Instant>) -> Option<u64> {
         let ended = core::mem::replace(
             self,
@@ -107,7 +107,8 @@ struct Group {
 }
 
 impl Group {
-    /// Takes a sample that stands for `packets`. The group's least RTT, once it has enough.
+    /// Adds a sample that stands for `packets`. Returns the group's minimum RTT once it has enough
+    /// samples.
     fn add(&mut self, rtt: Duration, packets: u64) -> Option<Duration> {
         self.samples = self.samples.saturating_add(1);
         self.packets = self.packets.saturating_add(packets);
@@ -122,17 +123,17 @@ impl Group {
     }
 }
 
-/// HyStart++ as a start rule. Growth per acknowledgement is not limited (L = ∞), since the
+/// HyStart++ as a start rule. Growth per acknowledgement is not limited (L = ∞), because the
 /// transport paces.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HyStart {
-    /// The round ends when a packet beyond this one is acknowledged.
+    /// The round ends when a packet after this one is acknowledged.
     round_end: Option<u64>,
-    /// RTTs of the last round before conservative slow start, if it has begun; of the last one
-    /// otherwise.
+    /// RTTs of the last round before conservative slow start if it has begun, otherwise of the last
+    /// round.
     last: Option<Span>,
     current: Option<Span>,
-    /// This round's samples that stand for enough packets to be judged by their least one.
+    /// True if this round's samples stand for enough packets to be judged by their minimum.
     enough: bool,
     samples: Group,
     group: Group,
@@ -140,13 +141,13 @@ pub struct HyStart {
     conservative: Option<Conservative>,
 }
 
-/// How much the least RTT must rise over `last_min` to count (RFC 9406 §4.2).
+/// How much the minimum RTT must rise over `last_min` to count (RFC 9406 §4.2).
 pub(crate) fn rtt_threshold(last_min: Duration) -> Duration {
     (last_min / MIN_RTT_DIVISOR).clamp(MIN_RTT_THRESH, MAX_RTT_THRESH)
 }
 
 impl HyStart {
-    /// Follows rounds. Returns true if conservative slow start has run its course.
+    /// Follows rounds. Returns true if conservative slow start is over.
     fn follow_rounds(&mut self, acked: &Acked, last_sent: u64) -> bool {
         let ends = self.round_end.is_none_or(|end| acked.largest > end);
         let mut spent = false;
@@ -161,7 +162,8 @@ impl HyStart {
         spent
     }
 
-    /// A round has ended that delivered `rate`. Returns as [`follow_rounds`](Self::follow_rounds).
+    /// Ends a round with delivery rate `rate`. Returns the same as
+    /// [`follow_rounds`](Self::follow_rounds).
     fn end_round(&mut self, rate: Option<u64>) -> bool {
         let ended = self.current.take();
         self.enough = false;
@@ -179,14 +181,15 @@ impl HyStart {
             if !grows {
                 return css.rounds >= CSS_ROUNDS;
             }
-            // More arrives as more is sent: the RTT has risen, but not for a queue of ours.
+            // The delivery rate grows with the sending rate, so the rise of the RTT is not due to
+            // our queue.
             self.conservative = None;
         }
         self.last = ended;
         false
     }
 
-    /// Looks at a sample that stands for `packets`. Returns true if a queue stands for certain.
+    /// Evaluates a sample that stands for `packets`. Returns true if there certainly is a queue.
     fn watch(&mut self, rtt: Duration, packets: u64) -> bool {
         let current = Span::with(self.current, rtt);
         self.current = Some(current);
@@ -217,7 +220,7 @@ impl HyStart {
         false
     }
 
-    /// Conservative slow start begins; what is measured from now on is compared with `baseline`.
+    /// Begins conservative slow start; from now on, RTTs are compared with `baseline`.
     fn conserve(&mut self, baseline: Duration) {
         if self.conservative.is_some() {
             return;

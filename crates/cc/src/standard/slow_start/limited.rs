@@ -1,15 +1,14 @@
-//! Limited Slow-Start (RFC 3742): beyond `max_ssthresh` the window grows by about half of that in a
-//! round trip, instead of by all that was acknowledged.
+//! Limited Slow-Start (RFC 3742): above `max_ssthresh`, the window grows by about half of
+//! `max_ssthresh` per round trip, instead of by everything that was acknowledged.
 
 use super::Ending;
 use crate::base::arith::Carry;
 use crate::law::Acked;
 use crate::standard::loss_based::{Growth, StartRule};
 
-/// `max_ssthresh` in packets where none is configured: the value of RFC 3742's tests.
+/// `max_ssthresh` in packets if none is configured: the value of RFC 3742's tests.
 pub(crate) const MAX_SSTHRESH: u32 = 100;
 
-/// A start rule whose growth is limited.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limited {
     rule: Ending,
@@ -33,7 +32,7 @@ impl StartRule for Limited {
         self.rule.on_ack(acked, last_sent)
     }
 
-    /// The K-th part of it, for K = int(cwnd / (0.5 max_ssthresh)).
+    /// Returns 1/K of the growth, with K = int(cwnd / (0.5 max_ssthresh)).
     fn limited(&mut self, bytes: u64, window: u64, mtu: u64) -> u64 {
         let Some(most) = self.most else {
             return bytes;
@@ -62,8 +61,8 @@ mod tests {
         Limited::new(Ending::new(false), most)
     }
 
-    /// RFC 3742, section 2: `max_ssthresh` of 100 packets, the window in packets, and how many
-    /// acknowledgements of one packet each then make the window one packet larger.
+    /// RFC 3742, section 2, for `max_ssthresh` of 100 packets: the window in packets, and the
+    /// number of acknowledgements of one packet each that make the window one packet larger.
     #[test]
     fn the_rfcs_growth() {
         for (window, acknowledgements) in [
@@ -82,15 +81,15 @@ mod tests {
                 let each = (0..acknowledgements).map(|_| rule.limited(MSS, window * MSS, MSS));
                 each.sum()
             };
-            // What is left of a division is not lost.
+            // The remainder of a division is not lost.
             let all = grown(&mut rule, 60 * acknowledgements);
             assert_eq!(all, 60 * MSS, "{window}");
             assert_eq!(limited(None).limited(MSS, window * MSS, MSS), MSS);
         }
     }
 
-    /// The RFC: log2(max_ssthresh) + (cwnd - max_ssthresh) / (max_ssthresh / 2) round trips at
-    /// most. Slow start itself takes log2(cwnd).
+    /// According to the RFC, the start takes up to log2(max_ssthresh) + (cwnd - max_ssthresh) /
+    /// (max_ssthresh / 2) round trips. Slow start without a limit takes log2(cwnd).
     #[test]
     fn the_rfcs_round_trips() {
         let rounds = |most: Option<u32>, until: u64| {
@@ -107,10 +106,10 @@ mod tests {
             rounds
         };
         assert_eq!(rounds(None, 1024), 9);
-        // From 2 packets to 128, and then (1000 - 128) / 50.
+        // From 2 packets to 128, followed by (1000 - 128) / 50.
         let limited = rounds(Some(100), 1000);
         assert!((6 + 13..=6 + 18).contains(&limited), "{limited}");
-        // Each 5000 packets more are 100 round trips more.
+        // Every 5000 additional packets take 100 additional round trips.
         let more = rounds(Some(100), 15_000) - rounds(Some(100), 10_000);
         assert!((98..=100).contains(&more), "{more}");
     }

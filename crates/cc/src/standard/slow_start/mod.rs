@@ -11,7 +11,7 @@ pub(crate) use limited::{Limited, MAX_SSTHRESH};
 use super::loss_based::{Growth, StartRule};
 use crate::law::Acked;
 
-/// Slow start that only a loss ends, or HyStart++ too.
+/// Slow start that ends only with a loss, or HyStart++, which can end earlier.
 #[derive(Clone, Copy, Debug)]
 #[expect(
     clippy::large_enum_variant,
@@ -41,8 +41,7 @@ impl StartRule for Ending {
     }
 }
 
-/// Slow start as in RFC 9002 §7.3.1: the window grows by what is acknowledged, until something is
-/// lost.
+/// Slow start as in RFC 9002 §7.3.1: the window grows by what is acknowledged, until a loss.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SlowStart;
 

@@ -1,12 +1,12 @@
-//! HyStart++ round by round.
+//! Tests HyStart++ round by round.
 
 use super::hystart::rtt_threshold;
 use super::*;
 use crate::base::Instant;
 use crate::testing::{acked, ms};
 
-/// One round of `samples` acknowledgements, `first` the first packet number; returns bytes grown
-/// and whether it left.
+/// One round of `samples` acknowledgements, beginning with packet number `first`. Returns the
+/// growth in bytes, and whether slow start ended.
 fn round(rule: &mut HyStart, first: u64, samples: u64, rtt: u64) -> (u64, bool) {
     let mut grown = 0;
     let mut left = false;
@@ -38,7 +38,7 @@ fn rising_rtt_slows_down_and_leaves_after_five_rounds() {
     let mut rule = HyStart::default();
     round(&mut rule, 0, 20, 100);
     round(&mut rule, 20, 20, 100);
-    // The eighth sample of the round decides; from it on a quarter of the growth.
+    // The eighth sample of the round decides; afterwards growth is a quarter.
     assert_eq!(round(&mut rule, 40, 20, 113), (7_000 + 13 * 250, false));
     let mut rounds = 0;
     for n in 3..20 {
@@ -71,7 +71,7 @@ fn few_samples_say_nothing() {
     }
 }
 
-/// One round of `rtts` in milliseconds, each the sample of an acknowledgement of `packets`.
+/// One round with `rtts` in milliseconds, each sampled by an acknowledgement of `packets` packets.
 fn sparse(rule: &mut HyStart, first: u64, packets: u64, rtts: &[u64]) -> (u64, bool) {
     let mut grown = 0;
     let mut left = false;
@@ -93,7 +93,7 @@ fn few_acknowledgements_of_many_packets_tell() {
     let mut rule = HyStart::default();
     sparse(&mut rule, 0, 10, &[100; 8]);
     sparse(&mut rule, 80, 10, &[100; 8]);
-    // The fourth sample decides: from it on a quarter of the growth.
+    // The fourth sample decides; afterwards growth is a quarter.
     let grown = sparse(&mut rule, 160, 10, &[113; 8]);
     assert_eq!(grown, (3 * 10_000 + 5 * 2_500, false));
 }
@@ -117,8 +117,8 @@ fn a_rise_that_each_round_has_does_not_end_slow_start() {
     }
 }
 
-/// A longer route, or jitter that keeps packets in order: the RTT rises for good, and nothing is
-/// full.
+/// A longer route, or jitter that keeps packets in order: the RTT rises permanently, but no queue
+/// is full.
 #[test]
 fn a_rise_without_a_queue_resumes_slow_start() {
     let mut rule = HyStart::default();

@@ -1,22 +1,21 @@
-//! The choice of packets that stay LOW when r is encoded by lottery.
+//! Chooses which packets stay LOW when r is encoded by lottery.
 
 use super::params::Draw;
 use crate::base::arith::scramble;
 
-/// 2^32 / φ: the step whose multiples spread most evenly.
+/// 2^32 / φ, the step whose multiples are spread most evenly.
 const GOLDEN_STEP: u32 = 0x9E37_79B9;
 
-/// The state of the draw.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lottery {
     draw: Draw,
-    /// Weyl: the current point. Diffusion: the error carried. Random: unused.
+    /// The current point for Weyl, or the carried error for diffusion. Not used for random draws.
     point: u32,
     random: u64,
 }
 
 impl Lottery {
-    /// `seed` keeps the draws of routers in series apart.
+    /// Creates a lottery; `seed` makes the draws of routers in series independent.
     pub(crate) const fn new(draw: Draw, seed: u64) -> Self {
         let mixed = scramble(seed);
         Self {
@@ -38,7 +37,7 @@ impl Lottery {
         }
     }
 
-    /// [VCP-ext eq. 7]: true for a share `r_q32` of the calls.
+    /// [VCP-ext eq. 7]: returns true for a share `r_q32` of the calls.
     #[inline]
     pub(crate) const fn take(&mut self, r_q32: u64) -> bool {
         match self.draw {
@@ -52,7 +51,7 @@ impl Lottery {
                 sum >> 32 != 0
             }
             Draw::Random => {
-                // SplitMix64: one addition and a scramble, any seed will do.
+                // SplitMix64, which needs only an addition and a scramble, and accepts any seed.
                 self.random = self.random.wrapping_add(0x9E37_79B9_7F4A_7C15);
                 scramble(self.random) >> 32 < r_q32
             }

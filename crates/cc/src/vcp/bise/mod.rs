@@ -1,9 +1,9 @@
 //! BISE, the Bandwidth-Independent Start-up Extension of VCP (VCP extensions paper, section IV-A).
 //!
-//! While a port is below its ceiling it mixes MI and AI in the ratio r that lets the load approach
-//! its target in a time that does not depend on capacity: r = k (ρ∞ − ρ) / (ε ρ). Senders
-//! follow with a large ε, so that r alone decides. A link rule: [`VcpLink`](super::port::VcpLink)
-//! measures, [`Bise`] sets the marks.
+//! While a port is below its ceiling, it mixes MI and AI in a ratio r for which the load approaches
+//! its target in a time that does not depend on the capacity: r = k (ρ∞ − ρ) / (ε ρ). Senders use a
+//! large ε, so that only r determines their growth. BISE is a link rule:
+//! [`VcpLink`](super::port::VcpLink) measures, and [`Bise`] sets the marks.
 
 mod lottery;
 mod params;

@@ -7,20 +7,20 @@ use crate::signals::{VcpCarried, VcpCode};
 use crate::vcp::load::Load;
 use crate::vcp::rule::{LinkRule, Mark};
 
-/// BISE's half of a port.
+/// BISE's part of a port.
 #[derive(Clone, Copy, Debug)]
 pub struct Bise {
     params: BiseParams,
     r_q32: u64,
-    /// r as it stands in the shim.
     r_shim: u16,
-    /// The code for packets that follow r: LOW up to the ceiling.
+    /// The code for packets that follow r, which is LOW up to the ceiling.
     code: VcpCode,
     lottery: Lottery,
 }
 
 impl Bise {
-    /// A port whose load is unknown; `seed` keeps the draws of routers in series apart.
+    /// Creates the rule for a port without a measured load; `seed` makes the draws of routers in
+    /// series independent.
     pub const fn new(params: BiseParams, seed: u64) -> Self {
         let draw = match params.marking {
             Marking::Lottery(draw) => draw,
@@ -51,7 +51,7 @@ impl LinkRule for Bise {
     }
 
     fn on_progress(&mut self, load: &Load) {
-        // The best case of the next interval applies already.
+        // The largest r of the next interval applies now.
         self.set(self.r_q32.min(ratio_at(&self.params, load)));
     }
 
@@ -70,7 +70,7 @@ impl LinkRule for Bise {
             Marking::Carried => Mark { code, r },
             Marking::Lottery(_) if carried.bise || !carried.carries_r => Mark {
                 code: match self.code {
-                    // Only packets that are LOW still are worth a draw.
+                    // Only packets that are still LOW need a draw.
                     VcpCode::Low
                         if carried.code <= VcpCode::Low && !self.lottery.take(self.r_q32) =>
                     {
@@ -78,7 +78,7 @@ impl LinkRule for Bise {
                     }
                     code => code,
                 },
-                // The lottery encodes r already: LOW packets count in full.
+                // The lottery already encodes r, so LOW packets count in full.
                 r: Some(u16::MAX),
             },
             Marking::Lottery(_) => Mark {

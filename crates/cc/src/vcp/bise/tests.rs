@@ -60,8 +60,8 @@ fn a_shorter_reference_gives_the_known_answers() {
     }
 }
 
-/// [VCP-ext eq. 12] has the ideal track. In the start each load is the one that [VCP-ext eq. 10]
-/// aims at, once r is below 1, and follows from r by [VCP-ext eq. 9].
+/// [VCP-ext eq. 12] gives the ideal track. During the start, once r is below 1, each load is the
+/// target of [VCP-ext eq. 10], and follows from r by [VCP-ext eq. 9].
 #[test]
 fn the_ideal_track_and_the_fluid_start() {
     for (n, rho) in [
@@ -75,7 +75,7 @@ fn the_ideal_track_and_the_fluid_start() {
     ] {
         assert!((oracle::ideal_track(0.33, 1.0, n) - rho).abs() < 1e-12);
     }
-    // rtt = t_ρ, from ρ = 0.01, with the integer ratio.
+    // rtt = t_ρ, starting at ρ = 0.01, with the integer ratio.
     let mut rho: f64 = 0.01;
     for (next, r) in [
         (0.11, 1.0),
@@ -164,7 +164,7 @@ fn carried_marks_stay_low_up_to_the_ceiling() {
     assert_eq!(mark.code, VcpCode::Low);
     // r = 0.33 × 0.1 / (10 × 0.9), rounded down.
     assert_eq!(mark.r, Some(240));
-    // A sender that would not follow r gets VCP's own code.
+    // A sender that does not follow r gets VCP's own code.
     let plain = VcpCarried {
         bise: false,
         ..steep()
@@ -198,7 +198,7 @@ fn lottery_marks_share_r_of_the_packets() {
             .filter(|_| bise.mark(VcpCode::Low, &steep()).code == VcpCode::Low)
             .count();
         assert!((2540..=2800).contains(&low), "{draw:?}: {low} of 2670");
-        // Above the ceiling nothing is mixed.
+        // Above the ceiling, nothing is mixed.
         bise.on_load(&load(900_000_000));
         assert_eq!(bise.mark(VcpCode::High, &steep()).code, VcpCode::High);
         bise.on_load(&load(1_100_000_000));
@@ -247,7 +247,7 @@ proptest! {
         prop_assert_eq!(r == 0, ppb >= ceiling * 1000);
     }
 
-    /// Weyl within ±(4 + log2 N / 2), diffusion within ±1, of every run of N packets.
+    /// In every run of N packets, Weyl is within ±(4 + log2 N / 2), and diffusion within ±1.
     #[test]
     fn lotteries_count_right(
         r_q32 in 0u64..=ONE_Q32,

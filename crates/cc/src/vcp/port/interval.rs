@@ -1,19 +1,21 @@
-//! How long a port measures: a fixed time, or one that follows the RTTs of its traffic.
+//! The length of a port's measuring interval: fixed, or following the RTTs of its traffic.
 //!
-//! A load measured over less than a round trip shows bursts, and BISE's growth then overshoots; one
-//! measured over much more reacts late. The VCP extensions paper uses two and a half times the
-//! longest RTT served. "Longest" is a percentile over *bytes*: a shim is public, so a packet's RTT
-//! weighs as much as the packet, and no share x of the bytes costs the others more than about x.
+//! A load measured over less than a round trip shows bursts, so that BISE's growth overshoots. A
+//! load measured over much more reacts late. The VCP extensions paper uses two and a half times the
+//! longest RTT served. Here, "longest" is a percentile over *bytes*: because anyone can write a
+//! shim, a packet's RTT weighs as much as the packet, so that a share x of the bytes costs the
+//! others no more than about x.
 //!
-//! - Below half of the capacity the shortest RTTs rule: those of 16 full packets, or of a tenth of
-//!   the bytes. The interval falls to what they need at once. A long interval slows starts there.
-//! - Above, the longest RTTs rule: a third of the bytes lengthens the interval as far as it needs,
-//!   a tenth up to sixteen times what the third needs. The interval falls, half an octave at a
-//!   time, once half of these shares needs less.
-//! - The interval rises by a factor of 1 + x at most, for a share x of bytes that need more, so
-//!   twice at most.
-//! - The time of 64 full packets is the least of it. That time goes by the mean capacity of some
-//!   seconds, not by that of the moment.
+//! - Below half of the capacity, the shortest RTTs decide: those of 16 full packets, or of a tenth
+//!   of the bytes. The interval falls to the length for these RTTs immediately, because a long
+//!   interval would slow starts.
+//! - Above, the longest RTTs decide: a third of the bytes lengthens the interval as far as it
+//!   needs, and a tenth of the bytes up to sixteen times the need of the third. The interval falls,
+//!   half an octave at a time, once half of these shares needs less.
+//! - The interval rises by a factor of at most 1 + x if a share x of the bytes needs more, so it at
+//!   most doubles.
+//! - The interval is never shorter than the time of 64 full packets, computed from the mean
+//!   capacity over several seconds and not from the current capacity.
 
 use crate::base::arith::{micros, mul_div};
 use crate::base::rtt_sketch::{FEW, RttSketch, WORTH};
@@ -21,25 +23,25 @@ use crate::base::{Duration, Instant};
 use crate::signals::VcpAnswer;
 use crate::vcp::params::Interval;
 
-/// The same shares for falling are smaller, so that a flow with about as much does not make the
-/// interval swing.
+/// Divides the shares for falling, so that a flow with about these shares does not make the
+/// interval oscillate.
 const FALLING: u64 = 2;
 /// t_ρ = 2.5 × RTT (VCP extensions paper, section V). Packets carry the upper end of a quarter
-/// octave; the RTT is taken from its middle, so this is 2.5 · 2^(−1/8).
+/// octave, but the RTT is taken from its middle, so the factor is 2.5 · 2^(−1/8).
 const RTT_FACTOR: (u64, u64) = (2293, 1000);
-/// Where an automatic interval begins.
+/// Initial length of an automatic interval.
 const START: Duration = Duration::from_secs(1);
-/// Never below this, nor below the time of 64 full packets.
+/// Smallest interval; the time of 64 full packets is another lower limit.
 const LEAST: Duration = Duration::from_millis(50);
 const LEAST_BYTES: u64 = 64 * 1500;
-/// Not below this for so long after an interval with less than half of the mean capacity: a link
-/// that comes and goes within an interval would be measured in its pauses alone.
+/// Smallest interval for this long after an interval with less than half of the mean capacity.
+/// Otherwise, a link that comes and goes within an interval would be measured only in its pauses.
 const LEAST_UNEVEN: Duration = Duration::from_millis(200);
 const UNEVEN_FOR: Duration = Duration::from_secs(2);
-/// Time over which the capacity is averaged for that.
+/// Time over which the mean capacity is computed.
 const CAPACITY_OVER: Duration = Duration::from_secs(10);
-/// It falls by half an octave (√½) in this time at most, and only if the target is a quarter octave
-/// away or more.
+/// The interval falls by at most half an octave (√½) in this time, and only if the target is at
+/// least a quarter octave away.
 const LOWER_EVERY: Duration = Duration::from_millis(500);
 const HALF_OCTAVE: (u64, u64) = (707_107, 1_000_000);
 const QUARTER_OCTAVE: (u64, u64) = (840_896, 1_000_000);
@@ -47,9 +49,8 @@ const QUARTER_OCTAVE: (u64, u64) = (840_896, 1_000_000);
 struct Auto {
     sketch: RttSketch,
     ceiling: Duration,
-    /// Mean capacity in bytes per second.
     capacity: u64,
-    /// The link offered much less than that not long ago: until when that counts.
+    /// The link recently offered much less than the mean; until when this counts.
     uneven_until: Instant,
     uneven: bool,
     lowered: Instant,
@@ -59,13 +60,13 @@ struct Auto {
 #[derive(Clone, Debug)]
 pub(crate) struct TRho {
     current: Duration,
-    /// The same as packets carry it, at hand for each of them.
+    /// The current interval as packets carry it, stored for fast access.
     advertised_ms: u16,
     auto: Option<Auto>,
 }
 
 impl TRho {
-    /// At a port of `capacity` bytes per second.
+    /// Creates the interval of a port with `capacity` bytes per second.
     pub(crate) fn new(now: Instant, interval: Interval, capacity: u64) -> Self {
         let (current, auto) = match interval {
             Interval::Fixed(current) => (current.max(Duration::from_millis(1)), None),
@@ -88,20 +89,18 @@ impl TRho {
         }
     }
 
-    /// The interval as it is measured.
     #[inline]
     pub(crate) const fn current(&self) -> Duration {
         self.current
     }
 
-    /// The interval that packets advertise.
     #[inline]
     pub(crate) const fn advertised_ms(&self) -> u16 {
         self.advertised_ms
     }
 
-    /// A packet arrived that may carry its flow's least RTT. True if the interval needs a
-    /// [review](Self::review).
+    /// Counts a packet, which may carry its flow's minimum RTT. Returns true if the interval needs
+    /// a [review](Self::review).
     #[inline]
     pub(crate) fn see(&mut self, now: Instant, bytes: u32, rtt: Option<Duration>) -> bool {
         match &mut self.auto {
@@ -110,8 +109,8 @@ impl TRho {
         }
     }
 
-    /// An interval of length `elapsed` has ended, in which the link could carry `capacity` bytes
-    /// per second. True if the next one is of another length.
+    /// Ends an interval of length `elapsed`, in which the link could carry `capacity` bytes per
+    /// second. Returns true if the next interval has a different length.
     #[cold]
     pub(crate) fn on_interval(&mut self, now: Instant, elapsed: Duration, capacity: u64) -> bool {
         let Some(auto) = &mut self.auto else {
@@ -139,8 +138,7 @@ impl TRho {
         self.take(before)
     }
 
-    /// Follows the traffic within an interval: downwards only. True if the interval is of another
-    /// length now.
+    /// Shortens the interval if the traffic requires it. Returns true if its length changed.
     #[cold]
     pub(crate) fn review(&mut self, now: Instant) -> bool {
         let before = self.current;
@@ -151,7 +149,7 @@ impl TRho {
         self.take(before)
     }
 
-    /// Drops what packets stated so far, as if the port had been silent.
+    /// Forgets the RTTs that packets stated so far, as if the port had been silent.
     pub(crate) fn forget(&mut self, now: Instant) {
         let before = self.current;
         if let Some(auto) = &mut self.auto {
@@ -161,7 +159,8 @@ impl TRho {
         self.take(before);
     }
 
-    /// The measured interval is also advertised. True if it differs from `before`.
+    /// Makes the measured interval equal to the advertised interval. True if it differs from
+    /// `before`.
     fn take(&mut self, before: Duration) -> bool {
         self.advertised_ms = VcpAnswer::whole_millis(self.current);
         self.current = Duration::from_millis(u64::from(self.advertised_ms));
@@ -190,7 +189,7 @@ impl TRho {
 }
 
 impl Auto {
-    /// The interval that serves an RTT.
+    /// The interval for an RTT.
     fn target(&self, rtt_us: Option<u64>) -> Duration {
         let wanted = mul_div(rtt_us.unwrap_or(0), RTT_FACTOR.0, RTT_FACTOR.1);
         let packets = mul_div(LEAST_BYTES, 1_000_000, self.capacity);
@@ -204,18 +203,18 @@ impl Auto {
         self.target(None).max(START).min(self.ceiling)
     }
 
-    /// True if less than half of what the link could carry came lately.
+    /// True if less than half of the capacity arrived recently.
     fn is_light(&self) -> bool {
         self.sketch.is_light(self.capacity)
     }
 
-    /// What a longer interval than `current` may grow to in one step.
+    /// The length to which an interval of length `current` may grow in one step.
     fn risen(&self, current: Duration) -> Duration {
         let all = self.sketch.all().max(1);
         let rtt = if !self.is_light() {
             self.sketch.long(all, 1)
         } else if self.sketch.stated().saturating_mul(FEW) < WORTH {
-            // Single packets lengthen nothing.
+            // Single packets do not lengthen the interval.
             None
         } else {
             self.sketch.short()
@@ -226,8 +225,8 @@ impl Auto {
         }
         let served = mul_div(micros(current), RTT_FACTOR.1, RTT_FACTOR.0);
         let longer = if self.target(None) > current {
-            // The packets of a slow link take longer; this follows from the capacity, not from a
-            // header.
+            // The packets of a slow link take longer. This follows from the capacity, and not from
+            // a header.
             all
         } else {
             self.sketch.above(served).min(all)

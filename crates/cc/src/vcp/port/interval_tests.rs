@@ -11,7 +11,7 @@ fn auto() -> TRho {
     TRho::new(Instant::ZERO, Interval::Auto { ceiling }, CAPACITY)
 }
 
-/// A port through which packets go in even spacing.
+/// A port that packets pass at even intervals.
 struct Port {
     t_rho: TRho,
     now: Instant,
@@ -31,7 +31,7 @@ impl Port {
         }
     }
 
-    /// For `time`, `flows` send: bytes per millisecond and the RTT that their packets state.
+    /// Lets `flows` send for `time`: bytes per millisecond and the RTT stated in their packets.
     fn run(&mut self, time: Duration, capacity: u64, flows: &[(u32, Duration)]) {
         for _ in 0..time.as_millis() {
             self.now += ms(1);
@@ -64,7 +64,7 @@ impl Port {
     }
 }
 
-/// Of 2500 bytes per millisecond.
+/// A share of 2500 bytes per millisecond, in percent.
 fn of(share: u32, rtt_ms: u64) -> (u32, Duration) {
     (25 * share, ms(rtt_ms))
 }
@@ -76,14 +76,15 @@ fn the_first_flow_replaces_the_assumption() {
     assert!(t_rho.see(Instant::ZERO, 1500, Some(ms(40))));
     assert!(t_rho.review(Instant::ZERO));
     assert_eq!((t_rho.current(), t_rho.advertised_ms()), (ms(92), 92));
-    // One that takes longer and sends as much changes nothing: the shortest RTTs rule.
+    // A flow with a longer RTT that sends as much does not change the interval, because the
+    // shortest RTTs decide.
     assert!(t_rho.see(Instant::ZERO, 1500, Some(ms(400))));
     assert!(!t_rho.review(Instant::ZERO));
     assert_eq!(t_rho.current(), ms(92));
 }
 
-/// Below half of the capacity a flow of a short RTT is served with its first packets, however long
-/// the RTT that others stated.
+/// Below half of the capacity, the first packets of a flow with a short RTT determine the interval,
+/// however long the RTTs of other flows are.
 #[test]
 fn the_shortest_rule_a_light_port() {
     for share in [2, 12, 40] {
@@ -97,8 +98,9 @@ fn the_shortest_rule_a_light_port() {
     }
 }
 
-/// Above half of the capacity less than a tenth of the bytes lengthens nothing, and less than a
-/// third by STRETCH, whatever RTT their packets state and however long they go on.
+/// Above half of the capacity, less than a tenth of the bytes does not lengthen the interval, and
+/// less than a third lengthens it by at most STRETCH, whatever RTT their packets state and however
+/// long they continue.
 #[test]
 fn a_share_stretches_it_by_so_much() {
     for (share, most) in [
@@ -125,21 +127,21 @@ fn rises_twofold_per_interval_at_most_and_falls_within_seconds() {
     let mut port = Port::new();
     port.run(ms(3000), CAPACITY, &[of(100, 40)]);
     assert_eq!(port.millis(), 92);
-    // The path became long: 92, 184, … once a tenth of the recent bytes states it.
+    // The path becomes long: 92, 184, … once a tenth of the recent bytes states the longer RTT.
     port.intervals = 0;
     while port.millis() < 1147 {
         port.run(ms(1), CAPACITY, &[of(100, 500)]);
         assert!(port.intervals < 12, "{}", port.millis());
     }
     assert_eq!(port.millis(), 1147);
-    // And short again.
+    // The path becomes short again.
     port.run(ms(5000), CAPACITY, &[of(100, 40)]);
     assert!(port.millis() < 230, "{}", port.millis());
     port.run(ms(2000), CAPACITY, &[of(100, 40)]);
     assert!(port.millis() < 110, "{}", port.millis());
 }
 
-/// A tenth of the bytes is served, if that takes some intervals more; a twentieth is not.
+/// A tenth of the bytes gets its interval, after several more intervals, but a twentieth does not.
 #[test]
 fn bytes_decide() {
     let mut port = Port::new();
@@ -148,14 +150,14 @@ fn bytes_decide() {
     assert_eq!(port.millis(), 92);
     port.run(ms(10_000), CAPACITY, &[of(85, 40), of(15, 400)]);
     assert_eq!(port.millis(), 918);
-    // With a little less it stays served.
+    // With slightly fewer bytes, it keeps its interval.
     port.run(ms(10_000), CAPACITY, &[of(92, 40), of(8, 400)]);
     assert_eq!(port.millis(), 918);
     port.run(ms(10_000), CAPACITY, &[of(97, 40), of(3, 400)]);
     assert!(port.millis() < 110, "{}", port.millis());
 }
 
-/// One forged packet, one per second, and one as the first of all: classes 80 and 1, small and
+/// One forged packet, one per second, or one as the very first packet: classes 80 and 1, small and
 /// large.
 #[test]
 fn single_packets_do_not_count() {
@@ -195,15 +197,15 @@ fn a_packet_now_and_then_leaves_an_idle_port_alone() {
     assert_eq!(port.millis(), 184);
 }
 
-/// An outage of the link is no reason to measure for much longer: the floor of 64 packets goes by
-/// the mean capacity, and a link with pauses is measured over a short time.
+/// An outage does not lengthen the interval much: the minimum of 64 packets is computed from the
+/// mean capacity, and a link with pauses is measured over a short time.
 #[test]
 fn outages_and_slow_links() {
     for (outage, most) in [(300, 200), (5000, 200)] {
         let mut port = Port::new();
         port.run(ms(20_000), CAPACITY, &[of(100, 40)]);
         assert_eq!(port.millis(), 92);
-        // Nothing leaves, and a packet arrives now and then.
+        // Nothing leaves, and packets arrive occasionally.
         for _ in 0..outage / 100 {
             port.run(ms(1), 0, &[(1500, ms(40))]);
             port.run(ms(99), 0, &[]);
@@ -212,10 +214,11 @@ fn outages_and_slow_links() {
         port.run(ms(6000), CAPACITY, &[of(100, 40)]);
         assert!(port.millis() < 110, "{}", port.millis());
     }
-    // A link that stays slow measures over enough packets.
+    // A link that remains slow measures over enough packets.
     let mut port = Port::new();
     port.run(ms(60_000), 50_000, &[(50, ms(40))]);
-    // 96 000 bytes at 50 000 per second, and a little less while the mean still knows better times.
+    // 96 000 bytes at 50 000 per second, or slightly less while the mean still includes a higher
+    // capacity.
     assert!((1700..1921).contains(&port.millis()), "{}", port.millis());
 }
 
@@ -224,10 +227,10 @@ fn never_beyond_the_ceiling_nor_below_the_floor() {
     let mut port = Port::new();
     port.run(ms(120_000), CAPACITY, &[of(100, 60_000)]);
     assert_eq!(port.millis(), 10_000);
-    // Within seconds.
+    // The interval falls within seconds.
     port.run(ms(20_000), CAPACITY, &[(2500, Duration::from_micros(100))]);
     assert!((50..60).contains(&port.millis()), "{}", port.millis());
-    // Silent flows are forgotten: nothing is known again.
+    // Silent flows are forgotten, so that nothing is known again.
     port.run(ms(11_000), CAPACITY, &[]);
     assert_eq!(port.millis(), 1000);
 }

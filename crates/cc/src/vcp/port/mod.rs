@@ -1,4 +1,4 @@
-//! The router's half: one per output port.
+//! VCP's law for an output port of a router.
 
 mod interval;
 mod shares;
@@ -24,61 +24,62 @@ use interval::TRho;
 use shares::Shares;
 use xcp_flows::{PortState, XcpFlows};
 
-/// A running interval is compared with the advertised load after each quarter of a full load and
+/// The current interval is compared with the advertised load after each quarter of a full load and
 /// each eighth of its time.
 const LOOKS_BY_LOAD: u64 = 4;
 const LOOKS_BY_TIME: u32 = 8;
 
-/// From this r on, a half, MI grows as fast as it can for all that the router knows.
+/// At or above this r, a half, MI grows as fast as possible as far as the router knows.
 const BLIND_R_Q32: u64 = 1 << 31;
 
 /// Load in 1/128 up to which small flows grow faster than others: 17/16. While others make room the
-/// port is OVER, but with more than that there is a queue to be drained first.
+/// port is OVER, but at a higher load there is a queue to drain first.
 const ROOM_FOR_SMALL_128: u8 = 136;
 
-/// A VCP port; `R` is the extension that it mixes in.
+/// A VCP port, with the extension rule `R`.
 #[derive(Clone, Debug)]
 pub struct VcpLink<R> {
     params: VcpLinkParams,
     offered: Offered,
-    /// How long packets may wait on purpose, since the capacity moves.
+    /// How long packets may wait on purpose because the capacity varies.
     wait: Duration,
     t_rho: TRho,
     meter: LoadMeter,
     granted: Granted,
-    /// What each flow has, where r may differ between them.
+    /// The bytes of each flow, if r may differ between flows.
     shares: Option<Shares>,
     shares_since: Instant,
-    /// When the running interval is over, at hand for each packet.
+    /// End of the current interval, stored for fast access.
     ends: Instant,
     rule: R,
-    /// XCP flows at the port, and the rates that they are sent.
+    /// XCP flows at the port, and the rates sent to them.
     xcp_flows: XcpFlows,
     code: VcpCode,
-    /// The load that the code and r follow; `None`: nothing has been measured since the port woke.
+    /// The load that determines code and r; `None`: nothing has been measured since the port woke
+    /// up.
     said: Option<Load>,
     load_128: u8,
-    /// The interval that this load is of, and the bytes in it that grants stood for.
+    /// The interval of this load, and the bytes in it that belong to grants.
     said_for: Duration,
     said_granted: u64,
-    /// λ from which the running interval is OVER for certain.
+    /// λ from which the current interval is certainly OVER.
     full: u64,
-    /// λ or time at which the running interval is next compared with the advertised load.
+    /// λ or time of the next comparison of the current interval with the advertised load.
     next_look: u64,
     next_look_at: Instant,
-    /// Nothing has been measured since the port woke.
+    /// Nothing has been measured since the port woke up.
     unknown: bool,
-    /// The last load was too small for an estimate: r lets MI rule for the whole running interval.
+    /// The last load was too small for an estimate, so r lets MI determine the current interval.
     blind: bool,
-    /// No packet came during the whole last interval.
+    /// No packet arrived during the whole last interval.
     idle: bool,
-    /// The queue had no room for a packet: up to then packets leave with OVER, whatever the load.
+    /// After a queue overflow, packets leave with OVER until this time, whatever the load.
     over_until: Instant,
     marked: [u64; 4],
 }
 
 impl<R: LinkRule> VcpLink<R> {
-    /// A port that starts at `now` and sends `capacity` bytes per second.
+    /// Creates a port that starts at `now` and sends `capacity` bytes per second.
     pub fn new(now: Instant, capacity: u64, params: VcpLinkParams, rule: R) -> Self {
         let mut link = Self {
             offered: Offered::new(capacity),
@@ -112,7 +113,7 @@ impl<R: LinkRule> VcpLink<R> {
         link
     }
 
-    /// γ·∫C dt − κ·q̃ in bytes for the whole running interval, rounded up.
+    /// Sets γ·∫C dt − κ·q̃ in bytes for the whole current interval, rounded up.
     fn set_full(&mut self) {
         let million = u128::from(PPM);
         let offered = self.carried(self.t_rho.current());
@@ -129,8 +130,8 @@ impl<R: LinkRule> VcpLink<R> {
         self.next_look_at = now + self.t_rho.current() / LOOKS_BY_TIME;
     }
 
-    /// A quarter of the interval's capacity has arrived: act at once if the load has passed the
-    /// last interval's, or is OVER.
+    /// Handles a part of the interval's capacity or time that has passed: reacts immediately if the
+    /// load has exceeded that of the last interval, or is OVER.
     #[cold]
     fn look(&mut self, now: Instant, queue: u64) {
         if self.lambda(now) >= self.full {
@@ -150,7 +151,8 @@ impl<R: LinkRule> VcpLink<R> {
         }
     }
 
-    /// Lowers r for the bytes of the running interval so far, and for those that grants will bring.
+    /// Lowers r for the bytes of the current interval so far, and for the bytes that grants will
+    /// bring.
     fn foresee(&mut self) {
         if without(Mechanism::Foresee) {
             return;
@@ -170,18 +172,18 @@ impl<R: LinkRule> VcpLink<R> {
         self.rule.on_progress(&load);
     }
 
-    /// The load of the running interval so far, with the bytes that grants will bring.
+    /// λ of the current interval so far, including bytes that grants will bring.
     fn lambda(&self, now: Instant) -> u64 {
         let lambda = self.meter.lambda();
         lambda.saturating_add(self.granted.until(now))
     }
 
-    /// The load that the code and r follow, in 10^-9.
+    /// The load that determines code and r, in 10^-9.
     fn load_ppb(&self) -> u64 {
         self.said.as_ref().map_or(0, Load::ppb)
     }
 
-    /// Bytes of the running interval that r is to be lowered for.
+    /// Bytes of the current interval for which r should be lowered.
     fn foreseen(&self) -> u64 {
         let bytes = u128::from(self.meter.lambda()) * u128::from(self.params.foresee_ppm);
         saturate(bytes / u128::from(PPM))
@@ -197,15 +199,15 @@ impl<R: LinkRule> VcpLink<R> {
         )
     }
 
-    /// What the link could carry in the running interval's first `interval`, in bytes per second
-    /// times µs, and what may wait on purpose, which counts in the load as all that waits does.
+    /// What the link could carry in the first `interval` of the current interval, in bytes per
+    /// second times µs, plus what may wait on purpose, because everything that waits counts in the
+    /// load.
     fn carried(&self, interval: Duration) -> u128 {
         let waits = u128::from(self.offered.mean(interval)) * u128::from(micros(self.wait));
         let (kappa, gamma) = (self.params.kappa_ppm, self.params.gamma_ppm);
         self.offered.total(interval) + waits * u128::from(kappa) / u128::from(gamma.max(1))
     }
 
-    /// Ends the interval and begins the next.
     fn close(&mut self, now: Instant, queue: u64) {
         let elapsed = now - self.meter.started();
         if micros(elapsed) == 0 {
@@ -228,7 +230,7 @@ impl<R: LinkRule> VcpLink<R> {
         self.set_full();
     }
 
-    /// Code and r follow `load`.
+    /// Sets code and r according to `load`.
     fn say(&mut self, load: Load) {
         self.code = load.code();
         self.load_128 = load.in_128ths();
@@ -236,8 +238,8 @@ impl<R: LinkRule> VcpLink<R> {
         self.said = Some(load);
     }
 
-    /// An interval that was cut short need not have seen every flow: its bytes count with the next
-    /// one's.
+    /// Settles the shares. An interval that was cut short may not have seen every flow, so its
+    /// bytes count with those of the next interval.
     fn settle_shares(&mut self, now: Instant) {
         if let Some(shares) = &mut self.shares
             && now - self.shares_since >= self.t_rho.current() / 2
@@ -247,7 +249,8 @@ impl<R: LinkRule> VcpLink<R> {
         }
     }
 
-    /// The first packet after idleness: earlier measurements do not apply to the new traffic.
+    /// Handles the first packet after idleness, when earlier measurements do not apply to the new
+    /// traffic.
     fn wake(&mut self, now: Instant) {
         self.idle = false;
         self.unknown = true;
@@ -263,14 +266,14 @@ impl<R: LinkRule> VcpLink<R> {
         self.begin(now);
     }
 
-    /// True for an interval's length from the last tail drop on: as long as senders freeze after a
-    /// cut, so that one drop makes them cut once.
+    /// True during one interval after the last tail drop. Senders freeze after a cut for the same
+    /// time, so that one drop makes them cut once.
     #[inline]
     fn overflows(&self, now: Instant) -> bool {
         now < self.over_until
     }
 
-    /// `code`, or OVER where the queue overflows, also for flows that are otherwise spared.
+    /// `code`, or OVER if the queue overflows, also for flows that are otherwise spared.
     #[inline]
     fn raised(&self, now: Instant, code: VcpCode) -> VcpCode {
         if self.overflows(now) {
@@ -300,8 +303,8 @@ impl<R: LinkRule> VcpLink<R> {
         self.xcp_flows.answer(said, header, packet.bytes)
     }
 
-    /// The mark of one flow, where the port's mark is `mark`. OVER becomes HIGH for small flows
-    /// only if they read the load too; r is raised only for flows that follow it.
+    /// The mark of one flow, derived from the port's `mark`. OVER becomes HIGH for small flows only
+    /// if they read the load too, and r is raised only for flows that follow it.
     #[inline]
     fn for_flow(&self, flow_hash: u32, mark: Mark, carried: &VcpCarried) -> Mark {
         let (Some(shares), Some(r)) = (&self.shares, mark.r) else {
@@ -366,7 +369,7 @@ impl<R: LinkRule> LinkController for VcpLink<R> {
 
     #[inline]
     fn on_arrivals(&mut self, now: Instant, run: &Arrival, _packets: u32, queue: u64) {
-        // Bytes are counted, not packets.
+        // Only bytes are counted, not packets.
         self.on_arrival(now, run, queue);
     }
 
@@ -399,7 +402,7 @@ impl<R: LinkRule> LinkController for VcpLink<R> {
     }
 
     fn on_drop(&mut self, now: Instant, _packet: &Arrival) {
-        // The load of an interval may lie below 1 while bursts overflow a short queue.
+        // The load of an interval may be below 1 although bursts overflow a short queue.
         self.over_until = now + self.t_rho.current();
     }
 
@@ -417,7 +420,7 @@ impl<R: LinkRule> LinkController for VcpLink<R> {
 
     #[inline]
     fn deadline(&self) -> Option<Instant> {
-        // An idle port has nothing to measure until a packet wakes it.
+        // An idle port has nothing to measure until a packet wakes it up.
         let asleep = self.idle && self.params.restart;
         debug_assert_eq!(self.ends, self.meter.started() + self.t_rho.current());
         (!asleep).then_some(self.ends)
@@ -430,15 +433,16 @@ impl<R: LinkRule> LinkController for VcpLink<R> {
     }
 
     fn on_capacity(&mut self, now: Instant, bytes_per_second: u64) {
-        // The running interval goes on: however often the capacity moves, loads are measured over
-        // whole intervals.
+        // The current interval continues, so that loads are measured over whole intervals however
+        // often the capacity changes.
         let elapsed = now - self.meter.started();
         if self.offered.change(elapsed, bytes_per_second) {
             self.set_full();
         }
     }
 
-    /// Much: by codes alone a new flow gets to its share only within tens of round trips.
+    /// A large share, because with codes only, a new flow reaches its share after tens of round
+    /// trips.
     fn room_percent(&self) -> u64 {
         70
     }
@@ -456,7 +460,7 @@ impl<R: LinkRule> LinkController for VcpLink<R> {
     fn on_grant_unused(&mut self, _now: Instant, began: Instant, bytes_per_second: u64) {
         let started = self.meter.started();
         self.granted.forget(began, started, bytes_per_second);
-        // Code and r were lowered for it, in the interval before as well.
+        // Code and r were lowered for it, in the previous interval as well.
         if let Some(load) = self.said {
             let counted = mul_div(bytes_per_second, nanos(self.said_for), 1_000_000_000);
             let counted = counted.min(self.said_granted);

@@ -1,24 +1,24 @@
-//! The recent rate of each flow, and the feedback that follows from it: an r of its own, and
-//! whether OVER applies to it.
+//! Tracks the recent rate of each flow, which determines its own r and whether OVER applies to it.
 //!
 //! Under MI each flow grows in proportion to its rate, so the shares of the first round trips would
-//! last until many cuts have evened them out. A port whose r travels in the shim can send each flow
-//! an r of its own: multiplied by the mean of all flows' bytes over its own, at most twice and at
-//! least an eighth, then such that together they grow as with the port's r. Within those limits all
-//! flows grow by equal amounts, as under AI, but as fast as the load allows.
+//! persist until many cuts have evened them out. A port that carries r in the shim can send each
+//! flow its own r: multiplied by the mean of all flows' bytes over the flow's bytes (at most twice
+//! and at least an eighth), then scaled so that all flows together grow as with the port's r.
+//! Within these limits all flows grow by equal amounts, as under AI, but as fast as the load
+//! allows.
 //!
 //! OVER is for flows that have about their share or more. A flow with less than seven eighths of
-//! the level receives HIGH instead. Without that, a flow over several bottlenecks would be cut once
-//! for each of them and starve next to flows that cross only one. The level is the mean over bytes,
-//! not over flows: the share of the average byte's flow. A large number of small flows does not
-//! lower it.
+//! the level receives HIGH instead. Otherwise, a flow over several bottlenecks would be cut once
+//! for each of them, and would starve next to flows that cross only one. The level is the mean over
+//! bytes, not over flows: the share of the average byte's flow. A large number of small flows does
+//! not lower it.
 //!
-//! A flow with less than a quarter of the level, a short or a young one, need not wait for AI
-//! either. Unless the port is far beyond OVER, it receives LOW with an r that lets it grow as in
-//! slow start, as long as all such flows together add little.
+//! A flow with less than a quarter of the level, which is short or young, does not need to wait for
+//! AI either. Unless the load of the port is far above OVER, it receives LOW with an r that lets it
+//! grow as in slow start, as long as all these flows together add little.
 //!
-//! A hash in a table of fixed size identifies a flow. Two in one slot count as one with the bytes
-//! of both: AI and MD still even out what MI then withholds from them.
+//! A hash in a table of fixed size identifies a flow. Flows in the same slot count as one flow with
+//! the bytes of both. AI and MD still even out what MI then withholds from them.
 
 use crate::base::ablate::{Mechanism, without};
 use crate::base::arith::{PPM, mul_div, saturate};
@@ -30,40 +30,40 @@ type Slots = FlowTable<Slot, 1024, 1, 22>;
 /// A factor of one.
 const ONE_Q8: u16 = 1 << 8;
 
-/// Factors before they are scaled to the same growth together. More than twice would keep a
-/// newcomer under MI while AI would help it more.
+/// Limits of factors before they are scaled to the same total growth. More than twice would keep a
+/// new flow under MI when AI would help it more.
 const LEAST_Q8: u64 = 1 << 5;
 const MOST_Q8: u64 = 1 << 9;
 
 /// Flows with less than this share of the level are spared OVER. A larger share lets flows come
-/// closer to each other; near one, noise in the counters would decide which flow is cut.
+/// closer to each other, but near 1, noise in the counters would decide which flow is cut.
 const SPARED_BELOW: (u64, u64) = (7, 8);
 
-/// Flows with less than one in `SMALL` of the level are small.
+/// Flows with less than 1/`SMALL` of the level are small.
 const SMALL: u64 = 4;
 
-/// Growth of a small flow per interval at most, in 10^-6 of its bytes: 2^2.5 − 1, as in slow start
+/// Largest growth of a small flow per interval, in 10^-6 of its bytes: 2^2.5 − 1, as in slow start
 /// over two and a half round trips.
 const MOST_GROWTH_PPM: u64 = 4_656_854;
 
-/// All small flows together grow by one in `GROWTH_TOGETHER` of all bytes per interval at most.
+/// All small flows together grow by at most 1/`GROWTH_TOGETHER` of all bytes per interval.
 const GROWTH_TOGETHER: u64 = 8;
 
-/// Part of the earlier bytes that remains: three quarters. An interval holds two and a half round
-/// trips, so one flow's bursts fall into it twice and another's three times; a mean over some
-/// intervals is free of that.
+/// Part of the earlier bytes that remains: three quarters. An interval contains two and a half
+/// round trips, so it can contain two bursts of one flow and three of another. A mean over several
+/// intervals avoids this effect.
 const KEPT: (u64, u64) = (3, 4);
 
-/// No slot counts further, so that sums cannot overflow.
+/// Upper limit of a slot's bytes, so that sums cannot overflow.
 const MOST_BYTES: u64 = 1 << 44;
 
 #[derive(Clone, Copy, Debug)]
 struct Slot {
-    /// Bytes lately.
+    /// Recent bytes.
     bytes: u64,
-    /// What r is multiplied with, in 2^-8.
+    /// The factor for r, in 2^-8.
     factor_q8: u16,
-    /// Some of them since the last interval.
+    /// A packet arrived since the last interval.
     active: bool,
     /// It has less than seven eighths of the level, so OVER does not apply to it.
     spared: bool,
@@ -79,21 +79,20 @@ const EMPTY: Slot = Slot {
     small: false,
 };
 
-/// Bytes and factors of flows.
 #[derive(Clone, Debug)]
 pub(crate) struct Shares {
     slots: Slots,
-    /// The ε in 10^-6 that senders follow r with.
+    /// The ε in 10^-6 with which senders follow r.
     epsilon_ppm: u64,
     /// Bytes in all slots, and in those of small flows.
     total: u64,
     small: u64,
-    /// The least r of small flows in 2^-16.
+    /// The smallest r of small flows, in 2^-16.
     lift: u16,
 }
 
 impl Shares {
-    /// An empty table, for senders that follow r with this ε.
+    /// Creates an empty table, for senders that follow r with this ε.
     pub(crate) fn new(epsilon_ppm: u64) -> Self {
         Self {
             slots: Slots::new(EMPTY),
@@ -104,7 +103,6 @@ impl Shares {
         }
     }
 
-    /// A packet of a flow arrived.
     #[inline]
     pub(crate) fn count(&mut self, flow_hash: u32, bytes: u32) {
         let slot = self.slots.get_mut(flow_hash);
@@ -116,7 +114,7 @@ impl Shares {
         }
     }
 
-    /// A packet without a request arrived: it counts if another packet of its flow carried one.
+    /// Counts a packet without a request if its flow is in the table.
     #[inline]
     pub(crate) fn count_silent(&mut self, flow_hash: u32, bytes: u32) {
         if self.slots.get(flow_hash).bytes > 0 {
@@ -124,7 +122,7 @@ impl Shares {
         }
     }
 
-    /// The r of a flow, from the port's r; both in 2^-16, 65 535 standing for 1.
+    /// The r of a flow, computed from the port's r; both in 2^-16, with 65 535 for 1.
     #[inline]
     pub(crate) fn grant(&self, flow_hash: u32, r: u16) -> u16 {
         let factor = self.slots.get(flow_hash).factor_q8;
@@ -137,21 +135,21 @@ impl Shares {
         }
     }
 
-    /// True if OVER does not apply to this flow: it has less than seven eighths of the level, or no
-    /// bytes yet.
+    /// True if OVER does not apply to this flow, because it has less than seven eighths of the
+    /// level, or no bytes yet.
     #[inline]
     pub(crate) fn spares(&self, flow_hash: u32) -> bool {
         self.slots.get(flow_hash).spared && !without(Mechanism::Spared)
     }
 
-    /// The r in 2^-16 that a small flow has at least; 0 for all others.
+    /// The minimum r of a small flow, in 2^-16; 0 for all other flows.
     #[inline]
     pub(crate) fn lift(&self, flow_hash: u32) -> u16 {
         let small = self.slots.get(flow_hash).small && !without(Mechanism::Lift);
         if small { self.lift } else { 0 }
     }
 
-    /// The growth of small flows, from the bytes so far.
+    /// Sets the growth of small flows from the bytes so far.
     #[cold]
     pub(crate) fn set_lift(&mut self) {
         let growth_ppm = match self.small {
@@ -165,16 +163,15 @@ impl Shares {
         self.lift = u16::try_from(lift).unwrap_or(u16::MAX);
     }
 
-    /// Forgets all flows.
     pub(crate) fn clear(&mut self) {
         self.slots.all_mut().fill(EMPTY);
         (self.total, self.small, self.lift) = (0, 0, 0);
     }
 
-    /// An interval has passed: its bytes make the next one's factors.
+    /// Ends an interval and computes the factors of the next interval.
     #[cold]
     pub(crate) fn settle(&mut self) {
-        // Ignore flows that sent nothing in this interval.
+        // Ignores flows that sent nothing in this interval.
         for slot in self.slots.all_mut().iter_mut().filter(|slot| !slot.active) {
             slot.bytes = 0;
         }
@@ -187,7 +184,7 @@ impl Shares {
         self.small = self.small * KEPT.0 / KEPT.1;
     }
 
-    /// Factors, and the spared and small flows, from the bytes so far.
+    /// Computes factors, and the spared and small flows, from the bytes so far.
     #[cold]
     pub(crate) fn weigh(&mut self) {
         let (mut sum, mut squares, mut count) = (0, 0, 0);
@@ -235,10 +232,11 @@ mod tests {
         shares.count(1, 30_000);
         shares.count(2, 10_000);
         shares.weigh();
-        // Mean 20 000: two thirds and twice, which makes 20 000 + 20 000 bytes grow like 40 000.
+        // The mean is 20 000: factors of two thirds and two make 20 000 + 20 000 bytes grow like 40
+        // 000.
         assert_eq!(shares.grant(1, 3000), 1992);
         assert_eq!(shares.grant(2, 3000), 6000);
-        // A new flow: twice at most.
+        // A new flow gets the maximum factor of two.
         assert_eq!(shares.grant(3, 3000), 6000);
         assert_eq!(shares.grant(2, u16::MAX), u16::MAX);
         shares.clear();
@@ -278,14 +276,14 @@ mod tests {
             shares.count(flow, bytes);
         }
         shares.weigh();
-        // The level is 36 518, seven eighths of it 31 953.
+        // The level is 36 518, and seven eighths of it are 31 953.
         assert_eq!(
             [1, 2, 3].map(|flow| shares.spares(flow)),
             [false, true, false]
         );
-        // A new flow has less than that.
+        // A new flow has less than this.
         assert!(shares.spares(4));
-        // Some hundred small ones hardly lower the level.
+        // Several hundred small flows hardly lower the level.
         for flow in 100..600 {
             shares.count(flow, 10);
         }
@@ -311,11 +309,11 @@ mod tests {
         shares.count(1, 900_000);
         shares.count(2, 2_000);
         shares.settle();
-        // 2^2.5 − 1 over ε, also for one that comes now.
+        // (2^2.5 − 1) / ε, also for a flow that arrives now.
         let most = 30_519;
         assert_eq!([1, 2, 3].map(|flow| shares.lift(flow)), [0, most, most]);
-        // Several hundred of them come: together they grow by an eighth of all bytes. The bytes
-        // before count by three quarters.
+        // Many of them arrive, and together they grow by an eighth of all bytes. Three quarters of
+        // the earlier bytes count.
         let before = 902_000 * 3 / 4;
         let crowd = 200_000;
         for flow in 1000..1100 {
@@ -328,7 +326,7 @@ mod tests {
         assert!((lift * 10.0 / growth - 1.0).abs() < 3e-2, "{lift} {growth}");
         shares.clear();
         assert_eq!(shares.lift(2), 0);
-        // Where no sender follows r there is no lift.
+        // If no sender follows r, there is no lift.
         let mut shares = Shares::new(0);
         shares.count(1, 900_000);
         shares.settle();
@@ -351,8 +349,8 @@ mod tests {
     }
 
     proptest! {
-        /// At least one flow always receives OVER, and so does each flow with more bytes than one
-        /// that receives it.
+        /// At least one flow always receives OVER, and so does each flow with more bytes than a
+        /// flow that receives it.
         #[test]
         fn the_largest_are_never_spared(bytes in prop::collection::vec(1u32..100_000_000, 1..40)) {
             let mut shares = Shares::new(10 * PPM);
@@ -369,7 +367,8 @@ mod tests {
             }
         }
 
-        /// Together flows grow as with one r for all, and a flow with more bytes gets no larger r.
+        /// All flows together grow as with one r for all, and a flow with more bytes gets no larger
+        /// r.
         #[test]
         fn the_sum_stays(bytes in prop::collection::vec(1000u32..100_000_000, 1..40)) {
             let mut shares = Shares::new(10 * PPM);

@@ -1,4 +1,4 @@
-//! The port: intervals and the marks of packets.
+//! Tests of the port: intervals and marks.
 
 use proptest::prelude::*;
 
@@ -117,7 +117,7 @@ fn queue_samples_are_those_between_events() {
         ..VcpLinkParams::default()
     };
     let mut link = VcpLink::new(at(0), CAPACITY, params, Plain);
-    // 10 000 B stood from 0 to 100 ms, 30 000 B from there: ten samples each.
+    // The queue is 10 000 B from 0 to 100 ms and 30 000 B afterwards: ten samples each.
     link.on_arrival(at(100), &foreign(20_000), 10_000);
     link.on_timer(at(200), 30_000);
     assert_eq!(link.metrics().persistent_queue, 20_000);
@@ -141,7 +141,8 @@ fn an_idle_port_sleeps_and_begins_with_the_next_packet() {
     offer(&mut link, 1230, 2_000_000);
     link.on_timer(at(1430), 0);
     assert_eq!(link.metrics().code, VcpCode::High);
-    // A whole interval without packets: asleep again, and the old code is forgotten on waking.
+    // After a whole interval without packets the port is asleep again, and forgets the old code on
+    // waking.
     link.on_timer(at(1630), 0);
     assert_eq!(link.deadline(), None);
     link.on_arrival(at(9000), &packet(1500), 0);
@@ -161,8 +162,8 @@ fn an_interval_closes_early_once_it_is_full() {
     assert_eq!(link.deadline(), Some(at(280)));
 }
 
-/// From a tail drop on packets leave with OVER, until a whole interval has passed without one; with
-/// BISE as without, and XCP packets get negative feedback.
+/// After a tail drop, packets leave with OVER until a whole interval has passed without a drop,
+/// with and without BISE, and XCP packets get negative feedback.
 #[test]
 fn tail_drops_are_over_until_an_interval_without_them() {
     fn drops<R: LinkRule>(mut link: VcpLink<R>) {
@@ -175,7 +176,7 @@ fn tail_drops_are_over_until_an_interval_without_them() {
         link.on_drop(at(50), &packet(1500));
         assert_eq!(code(&mut link, 60), VcpCode::Over);
         end(&mut link, 200);
-        // An interval's length from there on, with another drop near its end.
+        // For the length of an interval from then on, with another drop near its end.
         assert_eq!(code(&mut link, 210), VcpCode::Over);
         link.on_drop(at(240), &packet(1500));
         end(&mut link, 400);
@@ -239,7 +240,7 @@ fn the_first_interval_does_not_promise_what_it_has_already_used() {
     );
     link.on_arrival(at(0), &packet(1500), 0);
     assert_eq!(answer(&mut link, at(0)).r, Some(u16::MAX));
-    // Half a full load came: r is what it would be at ρ = 0.5 and not 1.
+    // Half a full load has arrived, so r has the value for ρ = 0.5, and not 1.
     for n in 0..50u64 {
         link.on_arrival(at(n), &packet(25_000), 0);
     }
@@ -264,15 +265,15 @@ fn while_mi_rules_half_of_what_has_come_lowers_r_within_the_interval() {
         }
         answer(&mut link, at(251)).r.unwrap()
     };
-    // A load of 0.006: r is 1. Half of the half load that came since makes it what it is at ρ =
-    // 0.25: 0.099.
+    // With a load of 0.006, r is 1. Half of the half load that arrived since then gives r the value
+    // for ρ = 0.25: 0.099.
     assert_eq!(r(0, 15_000), u16::MAX);
     assert!(
         (6300..=8200).contains(&r(500_000, 15_000)),
         "{}",
         r(500_000, 15_000)
     );
-    // A load of 0.1 gives an estimate: r stays.
+    // A load of 0.1 gives an estimate, so r does not change.
     let known = r(0, 250_000);
     assert!((17_000..=20_000).contains(&known), "{known}");
     assert_eq!(r(500_000, 250_000), known);
@@ -281,8 +282,8 @@ fn while_mi_rules_half_of_what_has_come_lowers_r_within_the_interval() {
 #[test]
 fn a_changing_capacity_counts_for_as_long_as_it_lasted() {
     let mut link = plain(false);
-    // A quarter of the interval at a tenth: 0.775 of the capacity on average, so that 0.7 of it is
-    // a load of 0.92.
+    // For a quarter of the interval the capacity is a tenth: 0.775 of the capacity on average, of
+    // which 0.7 of the capacity is a load of 0.92.
     link.on_capacity(at(100), CAPACITY / 10);
     link.on_capacity(at(150), CAPACITY);
     link.on_arrival(at(160), &packet(1_750_000), 0);
@@ -291,7 +292,7 @@ fn a_changing_capacity_counts_for_as_long_as_it_lasted() {
     let expected = 0.7 / (0.775 * 0.98);
     let measured = link.metrics().load_ppb as f64 / 1e9;
     assert!((measured - expected).abs() < 1e-3, "{measured} {expected}");
-    // A tenth for the whole interval.
+    // The capacity is a tenth for the whole interval.
     link.on_capacity(at(200), CAPACITY / 10);
     link.on_arrival(at(300), &packet(250_000), 0);
     link.on_timer(at(400), 0);
@@ -315,7 +316,7 @@ fn over_is_not_for_a_flow_with_little() {
     };
     let rule = Bise::new(BiseParams::default(), 1);
     let mut link = VcpLink::new(at(0), CAPACITY, params, rule);
-    // Three tenths are the medium flow's, one the small one's.
+    // The medium flow has three tenths, and the small flow one tenth.
     let mut interval = |begin: u64, packets: u64| {
         for n in 0..packets {
             let flow = match n % 10 {
@@ -340,7 +341,7 @@ fn over_is_not_for_a_flow_with_little() {
             },
         )
     };
-    // 1.02 of what γ leaves. A flow that cannot read the load gets OVER in any case.
+    // 1.02 of what γ leaves. A flow that cannot read the load always gets OVER.
     let marks = interval(0, 1683);
     let codes = marks.map(|(code, _)| code);
     assert_eq!(
@@ -379,7 +380,7 @@ fn a_capacity_told_again_and_again_leaves_the_interval_alone() {
     let mut link = plain(true);
     link.on_arrival(at(0), &packet(250_000), 0);
     for tick in 1..4 {
-        // What others leave moves a little every 50 ms.
+        // The rest of the capacity varies slightly every 50 ms.
         link.on_capacity(at(50 * tick), CAPACITY - tick * 1000);
         assert_eq!(link.metrics().load_ppb, 0);
         assert_eq!(link.deadline(), Some(at(200)));
@@ -422,7 +423,7 @@ fn intervals_are_rounded_up() {
 }
 
 proptest! {
-    /// Whatever arrives whenever, nothing panics, deadlines do not stand still, and marks count up.
+    /// Any arrivals at any time do not panic, deadlines advance, and marks are counted.
     #[test]
     fn any_traffic_is_survived(
         events in prop::collection::vec(
@@ -476,7 +477,7 @@ proptest! {
     }
 }
 
-/// Where packets may wait on purpose, a full link is no overload before they do.
+/// If packets may wait on purpose, a full link is not overloaded before they do.
 #[test]
 fn what_may_wait_counts_as_capacity() {
     let load = |wait: Duration, restart: bool| {
@@ -486,8 +487,8 @@ fn what_may_wait_counts_as_capacity() {
         link.on_timer(at(200), 0);
         link.metrics().load_ppb
     };
-    // 2.5 MB in 200 ms at 12.5 MB/s: 1 / 0.98, or a hundredth more where an interval ends some
-    // packets early. 40 ms of it, halved by κ, are a tenth of the time.
+    // 2.5 MB in 200 ms at 12.5 MB/s: 1 / 0.98, or a hundredth more if an interval ends some packets
+    // early. Waiting for 40 ms, halved by κ, is a tenth of the time.
     let near = |load: u64, per_mille: u64| load / 1_000_000 - per_mille <= 12;
     assert!(near(load(Duration::ZERO, true), 1020));
     assert!(near(load(ms(40), true), 925));

@@ -1,10 +1,10 @@
-//! XCP packets at a VCP port: the port's code, expressed in XCP's rates.
+//! XCP packets at a VCP port: expresses the port's code in XCP's rates.
 //!
-//! Over a measuring interval an XCP flow changes as a VCP flow of the same rate would: OVER takes
-//! what a multiplicative decrease takes, spread over the interval; LOW and HIGH give what additive
-//! increase would, with α as far as senders have grown it since the last OVER; LOW also gives what
-//! the port's r gives a BISE sender of the same round trip. A port without BISE gives no
-//! multiplicative increase.
+//! Over a measuring interval, an XCP flow changes as a VCP flow with the same rate would. OVER
+//! takes as much as a multiplicative decrease, spread over the interval. LOW and HIGH give as much
+//! as additive increase, with α as far as senders have grown it since the last OVER. In addition,
+//! LOW gives as much as the port's r gives a BISE sender with the same round trip. A port without
+//! BISE gives no multiplicative increase.
 
 use crate::base::arith::{PPM, micros, mul_div, saturate};
 use crate::base::{Duration, Instant};
@@ -13,38 +13,38 @@ use crate::vcp::ai::AiClock;
 use crate::vcp::params::AiGrowth;
 use crate::vcp::scale::{epsilon_q32, ln_gain};
 
-/// What an OVER takes of a rate: an eighth (β = 0.875), or half of that at first where BISE keeps
-/// the load steady.
+/// OVER takes one part in `CUT` of a rate (β = 0.875), or half of that at first if BISE keeps the
+/// load steady.
 const CUT: u64 = 8;
 const FIRST_CUT_WITH_BISE: u64 = 16;
-/// Senders add at most a quarter of their window per interval by AI, however far α has grown.
+/// However far α has grown, AI adds at most a quarter of the window per interval.
 const MOST_AI: u128 = 4;
-/// r from which on LOW is MI's more than AI's, in 2^-32: α does not grow meanwhile.
+/// Above this r, in 2^-32, MI dominates LOW, so α does not grow.
 const MI_RULES_R_Q32: u64 = (1 << 32) / 100;
 /// Senders double α per interval without OVER.
 const GROWTH: AiGrowth = AiGrowth::Doubling { intervals: 1 };
-/// ε_s is tabled for round trips in 1/`PARTS` of an interval, up to a whole one: senders with a
-/// large ε use one interval at most. Senders with ε ≤ 1 use up to 2.5 intervals; XCP flows then
-/// grow more slowly than these.
+/// ε_s is tabulated for round trips in 1/`PARTS` of an interval, up to a whole interval, because
+/// senders with a large ε use at most one interval. Senders with ε ≤ 1 use up to 2.5 intervals, so
+/// XCP flows grow more slowly than these.
 const PARTS: u64 = 32;
-/// No rate change is larger, in 2^-16 bytes per second.
+/// Largest absolute rate change, in 2^-16 bytes per second.
 const MOST: u64 = 1 << 62;
 
-/// The AI and cuts of VCP senders at the port, followed from interval to interval.
+/// The AI and cuts of VCP senders at the port, followed over intervals.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct XcpFlows {
     ai: AiClock,
     /// α in 2^-16 packets per interval and interval.
     alpha_q16: u64,
-    /// What an OVER takes in the running interval is the rate over this.
+    /// OVER takes one part in `cut` of a rate in the current interval.
     cut: u64,
     over: bool,
-    /// ε_s per round trip, in 2^-32, by parts of an interval that it takes.
+    /// ε_s per round trip, in 2^-32, indexed by the round trip in parts of an interval.
     steps: [u64; PARTS as usize + 1],
 }
 
 impl XcpFlows {
-    /// `epsilon_ppm`: the ε that senders follow r with, in 10^-6, if they do.
+    /// `epsilon_ppm` is the ε in 10^-6 with which senders follow r, if they do.
     pub(crate) fn new(now: Instant, epsilon_ppm: Option<u64>) -> Self {
         let gain = ln_gain(epsilon_ppm.unwrap_or(0));
         let mut steps = [0; PARTS as usize + 1];
@@ -60,7 +60,7 @@ impl XcpFlows {
         }
     }
 
-    /// An interval of length `t_rho` is over, with this code and r.
+    /// Ends an interval of length `t_rho`, with this code and r.
     pub(crate) fn on_interval(
         &mut self,
         now: Instant,
@@ -72,17 +72,17 @@ impl XcpFlows {
         let mi_rules = code == VcpCode::Low && r_q32.is_none_or(|r| r > MI_RULES_R_Q32);
         match (over, self.over) {
             (true, false) => self.ai.on_over(now, t_rho, GROWTH),
-            // Senders' first cut was given back meanwhile.
+            // The senders' first cut has been given back meanwhile.
             (true, true) => {
                 self.ai.halve();
                 self.ai.hold(now);
             }
-            // They received OVER until now.
+            // They have received OVER until now.
             (false, true) => self.ai.hold(now),
             (false, false) if mi_rules => self.ai.hold(now),
             (false, false) => {}
         }
-        // Senders' α goes on growing while the interval runs: what it is halfway through.
+        // Senders' α continues to grow during the interval, so use the value at its midpoint.
         let at = if over || mi_rules {
             now
         } else {
@@ -98,7 +98,6 @@ impl XcpFlows {
     }
 }
 
-/// The port's current code and r.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PortState {
     pub(crate) code: VcpCode,
@@ -107,8 +106,8 @@ pub(crate) struct PortState {
     pub(crate) t_rho: Duration,
 }
 
-/// A header's RTT as a class, an eighth of an octave wide at most: intervals follow the least value
-/// of a sender's RTT in classes, and a smoothed RTT moves with each packet.
+/// A header's RTT rounded up to a class, at most an eighth of an octave wide, because intervals
+/// follow the minimum of a sender's RTT in classes, while a smoothed RTT changes with each packet.
 #[inline]
 pub(crate) const fn rtt_class(header: &XcpCarried) -> Option<Duration> {
     if header.rtt_us == 0 {
@@ -121,7 +120,6 @@ pub(crate) const fn rtt_class(header: &XcpCarried) -> Option<Duration> {
 }
 
 impl XcpFlows {
-    /// The answer to an XCP header in a packet of `bytes`.
     #[inline]
     pub(crate) fn answer(&self, said: PortState, header: &XcpCarried, bytes: u32) -> XcpAnswer {
         let share = if header.x == 0 || header.rtt_us == 0 {
@@ -137,7 +135,7 @@ impl XcpFlows {
         }
     }
 
-    /// ε_s in 2^-32 of a round trip of `rtt_us`, where an interval has `t_us`.
+    /// ε_s in 2^-32 for a round trip of `rtt_us` µs and an interval of `t_us` µs.
     #[inline]
     fn step_q32(&self, rtt_us: u32, t_us: u128) -> u64 {
         let rtt = u128::from(rtt_us).min(t_us);
@@ -149,8 +147,8 @@ impl XcpFlows {
         below + mul_div(above - below, parts & 0xFFFF, 1 << 16)
     }
 
-    /// The packet's part of the change, in 2^-16 bytes per second. The header's packets are X of an
-    /// interval's t_ρ, and a rate of s/X.
+    /// The packet's part of the change, in 2^-16 bytes per second. The packets of a header are X of
+    /// an interval's t_ρ, and have a rate of s/X.
     #[inline]
     fn share(&self, said: PortState, header: &XcpCarried, bytes: u32) -> i64 {
         let (million, t_us) = (u128::from(PPM), u128::from(micros(said.t_rho).max(1)));
@@ -161,8 +159,8 @@ impl XcpFlows {
             let taken = saturate(whole.div_ceil(t_us * u128::from(self.cut))).min(MOST);
             return -taken.cast_signed();
         }
-        // α packets per interval and interval, as α scaled by (rtt/t_ρ)² per round trip:
-        // α·s·X/t_ρ².
+        // α packets per interval and interval, which corresponds to α scaled by (rtt/t_ρ)² per
+        // round trip: α·s·X/t_ρ².
         let x = u128::from(header.x.min(1 << 47));
         let packet = (u128::from(bytes) * u128::from(self.alpha_q16)) >> 16;
         let per_interval = ((packet * x) >> 24) * million / t_us;
@@ -221,17 +219,17 @@ mod tests {
         let mixed = sum(&flows, VcpCode::Low, Some(66));
         let growth = 2.0 * (11f64.sqrt() - 1.0) * 66.0 / 65_536.0;
         near(mixed, rate * growth + 7500.0);
-        // α doubles per interval, and is taken from the middle of the one that begins …
+        // α doubles per interval, and its value at the middle of the new interval counts.
         let t_rho = Duration::from_millis(200);
         let at = Instant::from_millis;
         flows.on_interval(at(600), t_rho, VcpCode::High, Some(0));
         near(sum(&flows, VcpCode::High, None), 8.0 * 2f64.sqrt() * 7500.0);
-        // … and the first OVER with BISE takes half.
+        // The first OVER with BISE takes half.
         flows.on_interval(at(800), t_rho, VcpCode::Over, Some(0));
         near(sum(&flows, VcpCode::Over, None), -rate / 16.0);
         flows.on_interval(at(1000), t_rho, VcpCode::Over, Some(0));
         near(sum(&flows, VcpCode::Over, None), -rate / 8.0);
-        // However long, a quarter of the rate per interval at most.
+        // Even after a long time, AI adds at most a quarter of the rate per interval.
         flows.on_interval(at(1200), t_rho, VcpCode::High, Some(0));
         flows.on_interval(at(60_000), t_rho, VcpCode::High, Some(0));
         near(sum(&flows, VcpCode::High, None), rate / 4.0);
@@ -247,7 +245,7 @@ mod tests {
             flows.on_interval(at(interval), t_rho, VcpCode::High, Some(0));
             flows.alpha_q16 as f64 / 65_536.0
         });
-        // Senders receive OVER for one interval. From then on 2^t per interval: ∫ 2^t dt.
+        // Senders receive OVER for one interval. From then on α is 2^t per interval: ∫ 2^t dt.
         let (sum, senders) = (alpha.sum::<f64>(), 15.0 / 2f64.ln());
         assert!((sum / senders - 1.0).abs() < 0.03, "{sum} {senders}");
         // Senders whose cut was given back keep half of the doublings.

@@ -1,4 +1,4 @@
-//! Bytes acknowledged per round trip: what the path has shown it can take.
+//! Bytes acknowledged per round trip, which the path has shown it can carry.
 
 use crate::base::arith::{nanos, ns_since};
 use crate::base::{Duration, Instant};
@@ -21,7 +21,8 @@ impl Delivered {
         self.current = self.current.saturating_add(bytes);
     }
 
-    /// Bytes of the last round trip in which something came.
+    /// The larger number of bytes of the last round trip with acknowledgements and of the current
+    /// one.
     pub(crate) fn per_round(&self) -> u64 {
         self.last_round.max(self.current)
     }

@@ -1,4 +1,4 @@
-//! The sender's half: reaction to codes and losses, and the resulting window.
+//! The sender: its reaction to codes and losses, and the resulting window.
 
 mod delivered;
 mod phase;
@@ -22,17 +22,17 @@ use crate::supervise::{End, ExplicitLaw, Path, Search, Supervised};
 use delivered::Delivered;
 use steering::{Latest, Moment, Steering};
 
-/// What CE in the IP header leaves: β of RFC 9438.
+/// The share of the window that CE in the IP header leaves: β of RFC 9438.
 const CE_SHARE_PPM: u64 = 700_000;
 
-/// While CUBIC rules for long, few packets carry requests: where routers answer but are not the
-/// bottleneck, one per round trip and one in `ASK_IN_VAIN` at least.
+/// While CUBIC rules for a long time, few packets carry requests. If routers answer but are not the
+/// bottleneck, one packet per round trip and at least one in `ASK_IN_VAIN` carries a request.
 const ASK_IN_VAIN: u64 = 64;
 
-/// A window that does not grow leaves a little faster than once per round trip.
+/// A window that does not grow leaves slightly faster than once per round trip.
 const STEADY_PACE: (u64, u64) = (33, 32);
 
-/// Under LOW windows grow 2.6-fold in a round trip at ε = 10, and what arrives is known a round
+/// Under LOW, windows grow 2.6-fold per round trip at ε = 10, and arrivals become known a round
 /// trip later.
 const STEP: Step = Step {
     partly: 8,
@@ -44,11 +44,10 @@ const STEP: Step = Step {
 struct Halving {
     /// Losses up to this packet number belong to the same round trip.
     last_sent: u64,
-    /// The window before, in bytes, while it may come back; 0 then.
+    /// The window before the loss, in bytes, while it can be restored; otherwise 0.
     before: u64,
 }
 
-/// A VCP sender; `L` is the reaction to losses.
 pub(crate) type VcpSender<L> = Supervised<VcpLaw<L>>;
 
 /// VCP's law; `L` is the reaction to losses.
@@ -61,13 +60,13 @@ pub(crate) struct VcpLaw<L> {
     delivered: Delivered,
     halving: Option<Halving>,
     marked_at: Option<Instant>,
-    /// No growth before: codes do not show yet what was granted.
+    /// The window does not grow until then, because codes do not reflect the grant yet.
     held_until: Option<Instant>,
 }
 
 impl<L: LossRule> Supervised<VcpLaw<L>> {
-    /// A sender whose path begins at `now` and carries datagrams of `mtu` bytes; `name` appears in
-    /// reports.
+    /// Creates a sender for a path that begins at `now` and carries datagrams of `mtu` bytes;
+    /// `name` appears in reports.
     pub(crate) fn new(
         name: &'static str,
         now: Instant,
@@ -83,7 +82,6 @@ impl<L: LossRule> Supervised<VcpLaw<L>> {
 }
 
 impl<L: LossRule> VcpLaw<L> {
-    /// The law with `window` bytes.
     fn new(name: &'static str, now: Instant, window: u64, params: VcpParams, loss_rule: L) -> Self {
         Self {
             name,
@@ -97,7 +95,7 @@ impl<L: LossRule> VcpLaw<L> {
         }
     }
 
-    /// Goes on where another law has left off, with `window` bytes.
+    /// Continues with `window` bytes after another law.
     pub(crate) fn enter(
         name: &'static str,
         now: Instant,
@@ -112,14 +110,15 @@ impl<L: LossRule> VcpLaw<L> {
         Self::new(name, now, window, params, L::default())
     }
 
-    /// Something else has cut the window since it was halved, or another law has it.
+    /// Makes a halved window permanent, because it was cut for another reason since then, or
+    /// another law controls it.
     fn keep_halved(&mut self) {
         if let Some(halving) = &mut self.halving {
             halving.before = 0;
         }
     }
 
-    /// Codes show by now what was granted: they go on from what was made use of.
+    /// Ends a granted start when codes reflect the grant: limits the window to the used part.
     fn end_start(&mut self, path: &mut Path) {
         let srtt = path.rtt();
         let granted = path.hidden.granted_window(srtt);
@@ -146,9 +145,9 @@ impl<L: LossRule> ExplicitLaw for VcpLaw<L> {
     }
 
     fn pace(&self) -> Option<(u64, u64)> {
-        // Under fast growth the pacer must not hold back what the window has just been given.
+        // During fast growth, the pacer must not hold back what has just been added to the window.
         Some(match self.steering.latest() {
-            // Nothing is given: a window that opens late must not leave at once.
+            // The window does not grow, so a window that opens late must not leave immediately.
             _ if self.held_until.is_some() => STEADY_PACE,
             Latest::LowSteep => (2, 1),
             Latest::Low | Latest::Raised => (5, 4),
@@ -216,7 +215,8 @@ impl<L: LossRule> ExplicitLaw for VcpLaw<L> {
         }
     }
 
-    /// While a hidden bottleneck has given CUBIC the window, most packets carry no request.
+    /// While CUBIC controls the window because of a bottleneck without feedback, most packets carry
+    /// no request.
     fn misses_feedback(&self, path: &Path) -> bool {
         !path.hidden.rules()
     }
@@ -270,8 +270,8 @@ impl<L: LossRule> ExplicitLaw for VcpLaw<L> {
     }
 
     fn on_restart(&mut self, now: Instant, path: &Path, idle: Duration) {
-        // What other flows left of the path is unknown after more than about a retransmission
-        // timeout.
+        // After about a retransmission timeout, it is unknown how much other flows left of the
+        // path.
         if idle > path.rtt().saturating_mul(2) {
             let window = initial(path.mtu, self.params.initial_window);
             let proven = self.delivered.per_round().saturating_mul(2);
@@ -282,8 +282,8 @@ impl<L: LossRule> ExplicitLaw for VcpLaw<L> {
     fn request(&self, path: &Path) -> Request {
         Request {
             bise: self.params.bise_epsilon_ppm.is_some(),
-            // Routers size their interval by it: feedback takes this long to show, with queues on
-            // the way back and longer routes.
+            // Routers derive their interval from this RTT. Feedback takes this long to have an
+            // effect, including queues on the way back and longer routes.
             min_rtt: path.min_rtt.map(|least| least + path.hidden.behind()),
             ..Request::default()
         }
@@ -318,7 +318,7 @@ impl<L: LossRule> ExplicitLaw for VcpLaw<L> {
 
     fn give_up(&mut self, now: Instant, window: u64, last_sent: u64) {
         self.steering.take_over(now, window);
-        // That was the cut for what was lost until then.
+        // This was the cut for everything lost until then.
         self.halving = Some(Halving {
             last_sent,
             before: window,

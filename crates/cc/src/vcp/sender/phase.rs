@@ -1,12 +1,11 @@
 //! The time after a cut in which further OVERs are ignored.
 //!
-//! A cut needs one round trip to reach the router, one interval to be measured and one round trip
-//! to return. The sender ignores OVER for an interval (FREEZE) and takes it as HIGH for one round
-//! trip more (GRACE).
+//! A cut needs one round trip to reach the router, one interval to be measured, and one round trip
+//! to return. The sender ignores OVER for an interval (FREEZE) and treats it as HIGH for another
+//! round trip (GRACE).
 
 use crate::base::{Duration, Instant};
 
-/// NORMAL, FREEZE or GRACE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
     Normal,
@@ -14,22 +13,21 @@ pub(crate) enum Stage {
     Grace,
 }
 
-/// The time of the last cut, if it still matters.
+/// The time of the last cut, while it is relevant.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Cut {
     freeze_until: Option<(Instant, Instant)>,
-    /// When the last GRACE ended.
+    /// End of the last GRACE.
     ended: Option<Instant>,
 }
 
 impl Cut {
-    /// A cut was made: FREEZE for `t_rho`, GRACE for `srtt` after it.
+    /// Records a cut: FREEZE for `t_rho`, followed by GRACE for `srtt`.
     pub(crate) fn made(&mut self, now: Instant, t_rho: Duration, srtt: Duration) {
         let thaw = now + t_rho;
         self.freeze_until = Some((thaw, thaw + srtt));
     }
 
-    /// The stage at `now`.
     #[inline]
     pub(crate) fn stage(&mut self, now: Instant) -> Stage {
         match self.freeze_until {
@@ -44,12 +42,13 @@ impl Cut {
         }
     }
 
-    /// True if OVER has gone on since the last cut: its GRACE ended less than `srtt` ago.
+    /// True if OVER has continued since the last cut, whose GRACE ended less than `srtt` ago.
     pub(crate) fn goes_on(&self, now: Instant, srtt: Duration) -> bool {
         self.ended.is_some_and(|end| now - end < srtt)
     }
 
-    /// For reports: the stage at the time of the last call of [`stage`](Self::stage).
+    /// For reports: whether the stage at the last call of [`stage`](Self::stage) was FREEZE or
+    /// GRACE.
     pub(crate) const fn is_recent(&self) -> bool {
         self.freeze_until.is_some()
     }

@@ -1,8 +1,8 @@
-//! The sender of the VCP papers, without any rule of this library's.
+//! The sender of the VCP papers, without this library's additional rules.
 //!
-//! Codes steer the window from the first one on. A fast retransmit halves it, as in TCP, or leaves
-//! it (WLTE; VCP extensions paper, section IV-B); a timeout sets it to one packet. The sender looks
-//! for no hop that does not answer, and no other law ever has its window.
+//! Codes control the window from the first code on. A fast retransmit halves it, as in TCP, or
+//! leaves it unchanged (WLTE; VCP extensions paper, section IV-B). A timeout sets it to one packet.
+//! The sender doesn't look for hops without feedback, and never hands its window to another law.
 
 use super::steering::{Latest, Moment, Steering};
 use crate::base::{Duration, Instant, window};
@@ -12,16 +12,15 @@ use crate::signals::{Feedback, Request};
 use crate::supervise::{RetransmissionTimeout, TYPICAL_RTT};
 use crate::vcp::params::VcpParams;
 
-/// What losses mean to the papers' senders.
+/// How the papers' senders interpret losses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PublishedLoss {
-    /// A fast retransmit leaves the window (WLTE).
+    /// A fast retransmit leaves the window unchanged (WLTE).
     pub(crate) wlte: bool,
-    /// The sender runs on a TCP with SACK.
+    /// The sender runs over a TCP with SACK.
     pub(crate) sack: bool,
 }
 
-/// See the module.
 #[derive(Clone, Debug)]
 pub(crate) struct PublishedVcp {
     name: &'static str,
@@ -37,8 +36,8 @@ pub(crate) struct PublishedVcp {
 }
 
 impl PublishedVcp {
-    /// A sender whose path begins at `now` and carries datagrams of `mtu` bytes; `name` appears in
-    /// reports.
+    /// Creates a sender for a path that begins at `now` and carries datagrams of `mtu` bytes;
+    /// `name` appears in reports.
     pub(crate) fn new(
         name: &'static str,
         now: Instant,
@@ -116,7 +115,7 @@ impl Controller for PublishedVcp {
         self.obey(now, timeout);
     }
 
-    /// No packet of several round trips arrived: the timeout has come or is due.
+    /// No packet arrived for several round trips, so the timeout has expired or is due.
     fn on_persistent_congestion(&mut self, now: Instant) {
         self.obey(now, true);
     }

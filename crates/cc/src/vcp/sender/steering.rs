@@ -1,4 +1,4 @@
-//! From codes to the window: MI under LOW, AI under HIGH, MD under OVER.
+//! Computes the window from codes: MI under LOW, AI under HIGH, MD under OVER.
 
 use super::phase::{Cut, Stage};
 use super::window::Window;
@@ -9,51 +9,50 @@ use crate::vcp::ai::AiClock;
 use crate::vcp::params::VcpParams;
 use crate::vcp::scale::{Gains, Scaling};
 
-/// Intervals that a router may claim; others are clamped.
+/// Bounds of a router's interval; values outside are clamped.
 const LEAST_T_RHO: Duration = Duration::from_millis(1);
 const LONGEST_T_RHO: Duration = Duration::from_millis(65_535);
 
-/// r up to which LOW is AI's more than MI's: from then on α may grow.
+/// Up to this r, LOW is dominated by AI, so α may grow.
 const AI_RULES_R_Q16: u64 = (1 << 16) / 100;
 
-/// However far α has grown, AI adds this share of the window per interval at most.
+/// However far α has grown, AI adds at most this share of the window per interval.
 const AI_PER_INTERVAL: (u64, u64) = (1, 4);
 
-/// What AI adds must not undo what others are cut by meanwhile: this share of the window per
-/// interval, α or not.
+/// AI must not undo the cuts of other flows meanwhile, so it adds at most this share of the window
+/// per interval, whatever α is.
 const AI_WHILE_SPARED: (u64, u64) = (1, 16);
 
-/// A cut of which growth gives back half and more does not end the overload: 1/16 of the window.
+/// If growth gives back at least half of a cut (1/16 of the window), the cut does not end the
+/// overload.
 const GIVEN_BACK: u64 = 16;
 
-/// Load in 1/128 from which a port sends OVER.
+/// Load in 1/128 at which a port starts to send OVER.
 const FULL_128: u8 = 128;
 
-/// The latest feedback of routers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Latest {
     /// LOW, with BISE's large ε.
     LowSteep,
-    /// LOW.
     Low,
     /// HIGH or OVER.
     #[default]
     Raised,
 }
 
-/// The sender's side of the moment at which feedback comes.
+/// The sender's state when feedback arrives.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moment {
     pub(crate) now: Instant,
     pub(crate) srtt: Duration,
     pub(crate) mtu: u64,
-    /// The window bounded the sender.
+    /// The window limited the sender.
     pub(crate) limited: bool,
-    /// A queue stands at a hop that codes do not cover: no MI.
+    /// A queue persists at a hop that codes do not cover, so MI is suspended.
     pub(crate) braked: bool,
 }
 
-/// The window under the routers' rule.
+/// The window while routers control it.
 #[derive(Clone, Debug)]
 pub(crate) struct Steering {
     window: Window,
@@ -64,7 +63,7 @@ pub(crate) struct Steering {
     latest: Latest,
     last_feedback: Option<Instant>,
     last_over: Option<Instant>,
-    /// The window before the last cut for OVER, bytes.
+    /// The window before the last cut for OVER, in bytes.
     cut_from: u64,
 }
 
@@ -83,7 +82,6 @@ impl Steering {
         }
     }
 
-    /// Window in bytes.
     #[inline]
     pub(crate) const fn bytes(&self) -> u64 {
         self.window.bytes()
@@ -97,12 +95,11 @@ impl Steering {
         self.latest
     }
 
-    /// True while a cut works its way round.
+    /// True during FREEZE and GRACE after a cut.
     pub(crate) const fn is_cut(&self) -> bool {
         self.cut.is_recent()
     }
 
-    /// Takes the window over from another law.
     pub(crate) fn take_over(&mut self, now: Instant, window: u64) {
         self.window = Window::new(window);
         self.cut.clear();
@@ -110,7 +107,7 @@ impl Steering {
         self.last_feedback = None;
     }
 
-    /// A router's interval; 0 where the carrier has no field for it.
+    /// Records a router's interval, which is 0 if the carrier has no field for it.
     #[inline]
     pub(crate) fn hear_t_rho(&mut self, t_rho: Duration) {
         if t_rho > Duration::ZERO {
@@ -118,7 +115,7 @@ impl Steering {
         }
     }
 
-    /// Applies a batch of codes: MI, then AI, then MD, the order that leaves the smallest window.
+    /// Applies a batch of codes in the order MI, AI, MD, which results in the smallest window.
     pub(crate) fn apply(&mut self, params: &VcpParams, moment: Moment, feedback: &VcpFeedback) {
         let Moment { now, srtt, .. } = moment;
         let [_, low_packets, high_packets, over_packets] = feedback.packets;
@@ -142,7 +139,7 @@ impl Steering {
             return;
         }
         if is_spared(feedback) {
-            // α starts over with that of the flows that are cut.
+            // α restarts together with that of the flows that are cut.
             self.ai.on_over(now, self.t_rho.max(srtt), params.ai_growth);
         }
         if moment.limited {
@@ -165,7 +162,7 @@ impl Steering {
     ) {
         let [_, low, high, over] = feedback.bytes;
         let over = if stage == Stage::Grace { over } else { 0 };
-        // Late feedback is no longer current: one round trip's worth at most.
+        // Late feedback is out of date, so it counts for at most one round trip.
         let worth = if late { self.window.bytes() } else { u64::MAX };
         let low = low.min(worth);
         let raised = high.saturating_add(over).min(worth);
@@ -176,7 +173,7 @@ impl Steering {
         let (epsilon_q32, low_ai) = match (params.bise_epsilon_ppm, feedback.bise) {
             // One round leaves w·(1 + ε_s·r) + (1 − r)·α_s: [VCP-ext eq. 8].
             (Some(_), true) => (r_epsilon, low - mul_div(low, r_q16, 1 << 16)),
-            // BISE somewhere but not everywhere: neither router's limit is passed.
+            // Some routers run BISE and some do not: stay within the limits of both.
             (Some(_), false) => (r_epsilon.min(gains.mild_q32), 0),
             (None, _) => (gains.mild_q32, 0),
         };
@@ -188,7 +185,7 @@ impl Steering {
         } else {
             Window::mi(low, epsilon_q32)
         };
-        // At most twice the window from one acknowledgement.
+        // One acknowledgement can at most double the window.
         let most = self.window.bytes().saturating_mul(2);
         self.window.add(mi);
         let acked = low_ai.saturating_add(raised);
@@ -197,8 +194,8 @@ impl Steering {
         self.window.cap(most);
     }
 
-    /// What AI adds for `acked` bytes, in 2^-16 bytes; `spared`: a port is OVER and others make
-    /// room.
+    /// The AI increment for `acked` bytes, in 2^-16 bytes. `spared`: a port is OVER and other flows
+    /// make room.
     fn additive(
         &mut self,
         params: &VcpParams,
@@ -217,14 +214,14 @@ impl Steering {
         } else if alpha_q16 == gains.alpha_q16 {
             alpha_q16
         } else {
-            // α itself in any case.
+            // At least α itself.
             self.share_of_window(AI_PER_INTERVAL, srtt, mtu)
                 .max(gains.alpha_q16)
         };
         self.window.ai(acked, alpha_q16.min(limit), mtu)
     }
 
-    /// A share of the window per interval as AI counts, in 2^-16 packets per window: w/mtu ·
+    /// A share of the window per interval in the unit of AI, 2^-16 packets per window: w/mtu ·
     /// rtt/t_ρ · share.
     fn share_of_window(&self, (num, den): (u64, u64), srtt: Duration, mtu: u64) -> u64 {
         let share = mul_div(self.window.bytes(), num << 16, den * mtu);
@@ -256,7 +253,7 @@ impl Steering {
         }
     }
 
-    /// OVER while another law has the window: true if it calls for a cut now.
+    /// Handles an OVER while another law controls the window. True if it requires a cut now.
     pub(crate) fn over_elsewhere(&mut self, now: Instant, srtt: Duration) -> bool {
         self.last_over = Some(now);
         let due = self.cut.stage(now) == Stage::Normal;
@@ -266,14 +263,15 @@ impl Steering {
         due
     }
 
-    /// A queue that is not a VCP router's marked packets: an OVER, cut as another law would cut.
+    /// Handles a mark from a queue that is not in a VCP router like an OVER, but cuts as another
+    /// law would.
     pub(crate) fn on_marked(&mut self, now: Instant, share_ppm: u64, srtt: Duration, mtu: u64) {
         self.window.md(share_ppm, mtu);
         self.cut.made(now, self.t_rho, srtt);
         self.ai.reset(now);
     }
 
-    /// A loss that counts: leaves half. Returns the bytes there were.
+    /// Halves the window after a loss that counts. Returns the bytes before.
     pub(crate) fn halve(&mut self, now: Instant, mtu: u64) -> u64 {
         let before = self.window.bytes();
         self.window.md(PPM / 2, mtu);
@@ -281,40 +279,38 @@ impl Steering {
         before
     }
 
-    /// Persistent congestion: one packet, nothing pending.
+    /// Handles persistent congestion: the window becomes one packet, and nothing is pending.
     pub(crate) fn collapse(&mut self, now: Instant, mtu: u64) {
         self.window = Window::new(mtu);
         self.cut.clear();
         self.ai.reset(now);
     }
 
-    /// Not above `bytes`.
     pub(crate) fn cap(&mut self, bytes: u64) {
         self.window.cap(bytes);
         self.last_feedback = None;
     }
 
-    /// Limits the window to `bytes` after an idle time. α has not grown in it: an OVER would have
-    /// been missed.
+    /// Limits the window to `bytes` after an idle time, during which α did not grow because an OVER
+    /// would have been missed.
     pub(crate) fn cap_after_idle(&mut self, now: Instant, bytes: u64) {
         self.cap(bytes);
         self.ai.hold(now);
     }
 
-    /// Not below `bytes`.
     pub(crate) fn floor(&mut self, bytes: u64) {
         self.window.floor(bytes);
     }
 }
 
-/// A port is OVER, but it is others that have to make room.
+/// True if a port is OVER, but other flows must make room.
 #[inline]
 const fn is_spared(feedback: &VcpFeedback) -> bool {
     let [_, _, high, over] = feedback.packets;
     high > 0 && over == 0 && feedback.load_128 >= FULL_128
 }
 
-/// Mean r over the LOW packets in 2^-16; 1 where there are none.
+/// Mean r over the LOW packets in 2^-16; 1 if there are no LOW packets.
 #[inline]
 fn mean_r_q16(feedback: &VcpFeedback) -> u64 {
     match feedback.packets {

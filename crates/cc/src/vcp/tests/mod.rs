@@ -1,4 +1,4 @@
-//! Known answers of the laws; what the sender does with them is in `sender_tests`.
+//! Known answers of the laws; `sender_tests` tests how the sender uses them.
 
 mod properties;
 mod window;
@@ -40,7 +40,7 @@ fn load_gives_the_known_answers() {
     }
 }
 
-/// The least whole number of bytes that is not below `num/den` of γ·C·T − κ·q, by long division in
+/// The smallest number of bytes that is not below `num/den` of γ·C·T − κ·q, by long division in
 /// parts.
 fn border(capacity: u64, t_us: u64, queue: u64, num: u128, den: u128) -> Option<u64> {
     // γ·C·T·num/den in 10^-12 bytes, as quotient and remainder of 10^12·den.
@@ -98,7 +98,7 @@ proptest! {
 
 // Scaling.
 
-/// The binary logarithm of a natural one in 2^-60.
+/// Converts a natural logarithm in 2^-60 to a binary logarithm.
 fn log2(ln_q60: u64) -> f64 {
     ln_q60 as f64 / 2f64.powi(60) / core::f64::consts::LN_2
 }
@@ -133,15 +133,15 @@ fn steep_scaling_gives_the_known_answers() {
     assert!((6_912_744_000..=6_912_744_001).contains(&got), "{got}");
     let tenth = epsilon_q32(steep, 100_000, 1_250_000, Some(1_000_000)) as f64 / 4_294_967_296.0;
     assert!((tenth - 0.211_466_515_268_381_9).abs() < 1e-9);
-    // Beyond one interval per round trip the gain stays at ε.
+    // Above one interval per round trip, the gain remains ε.
     assert_eq!(
         epsilon_q32(steep, 3_000_000, 1_250_000, Some(1_000_000)) >> 32,
         epsilon_q32(steep, 1_250_000, 1_250_000, Some(1_000_000)) >> 32
     );
 }
 
-/// Five intervals per round trip: equation 6 has 1.0625^5 − 1, equation 5 α · 25. The bounds are
-/// the authors' simulator's and the library's, not the paper's form's.
+/// With five intervals per round trip, equation 6 gives 1.0625^5 − 1, and equation 5 gives α · 25.
+/// The bounds are from the authors' simulator and from this library, not from the paper.
 #[test]
 fn the_papers_form_has_no_bounds_on_its_gains() {
     let (rtt, t_rho) = (Duration::from_millis(1000), Duration::from_millis(200));

@@ -1,4 +1,4 @@
-//! What holds of the window whatever the codes.
+//! Properties of the window for arbitrary codes.
 
 use proptest::prelude::*;
 
@@ -31,7 +31,7 @@ proptest! {
         let q32 = epsilon_q32(ln_gain(ppm), rtt_us, t_rho_us, Some(cap_ppm));
         let got = Window::mi(acked, q32) as f64 / 65_536.0;
         let exact = acked as f64 * oracle::epsilon_s(epsilon, rtt_us as f64, t_rho_us as f64, cap);
-        // The oracle's own 2^x − 1 is good to 2^-52 of the power, not of the difference.
+        // The oracle's 2^x − 1 is accurate to 2^-52 of the power, not of the difference.
         let (acked, own) = (acked as f64, exact * 1e-12);
         let up = acked * 2f64.powi(-44) + own;
         let tolerance = acked * 2f64.powi(-32) + 2f64.powi(-16) + up;
@@ -39,7 +39,7 @@ proptest! {
         prop_assert!((got - exact).abs() <= tolerance, "{} {} ± {}", got, exact, tolerance);
     }
 
-    /// AI at a fixed window adds up to the exact sum within one unit.
+    /// At a fixed window, AI adds up to the exact sum within one unit.
     #[test]
     fn ai_adds_up(
         mtu in 512u64..=9000,
@@ -58,7 +58,7 @@ proptest! {
         prop_assert_eq!(sum, exact / divisor);
     }
 
-    /// Many rounds against the oracle, with the growth kept apart.
+    /// Compares many rounds with the oracle, which stores the growth separately.
     #[test]
     fn windows_follow_the_oracle(
         mtu in 512u64..=9000,
@@ -84,7 +84,7 @@ proptest! {
         }
         let got = (window.q16() - ((start * mtu) << 16)) as f64 / 65_536.0;
         let expected = exact.grown() * mtu as f64;
-        // α_s itself is rounded down to 2^-16 packets; the divisor to whole bytes.
+        // α_s itself is rounded down to 2^-16 packets, and the divisor to whole bytes.
         let alpha_exact = oracle::alpha_s(1.0, rtt_us as f64, t_rho_us as f64) * 65_536.0;
         let rounding = if low {
             1e-6
@@ -97,8 +97,8 @@ proptest! {
         prop_assert!(exact.packets() >= start as f64);
     }
 
-    /// Whatever codes come, the window stays at or above a packet, never more than doubles per
-    /// acknowledgement, and is cut once per interval and round trip at most.
+    /// For any codes, the window is at least a packet, at most doubles per acknowledgement, and is
+    /// cut at most once per interval and round trip.
     #[test]
     fn any_codes_keep_the_window_sane(
         batches in prop::collection::vec((0u64..50, 0u64..50, 0u64..50, 0u64..400), 1..200),

@@ -1,4 +1,4 @@
-//! The window, and what codes make of it.
+//! Tests how codes change the window.
 
 use crate::base::Instant;
 use crate::signals::VcpFeedback;
@@ -35,7 +35,7 @@ fn ten_rounds_of_low_and_of_high() {
         "{}",
         packets(&low)
     );
-    // AI divides by whole bytes of the window, hence the wider margin.
+    // AI divides by whole bytes of the window, so the margin is wider.
     assert!(
         (packets(&high) - 12.371_469_444_820).abs() < 1e-4,
         "{}",
@@ -95,7 +95,7 @@ fn one_cut_then_freeze_then_grace() {
 
 #[test]
 fn a_batch_is_mi_then_ai_then_md() {
-    // At rtt = t_ρ, ε_s = 0.0625 and α_s = 1.
+    // With rtt = t_ρ, ε_s = 0.0625 and α_s = 1.
     let params = params();
     let mut steering = Steering::new(Instant::ZERO, 20 * MTU, &params);
     let moment = Moment {
@@ -112,7 +112,8 @@ fn a_batch_is_mi_then_ai_then_md() {
 
 #[test]
 fn an_over_that_is_meant_for_others_begins_a_cycle_without_a_cut() {
-    // After 10 intervals of HIGH α is 2^10 times what it was; an OVER leaves half of the doublings.
+    // After 10 intervals of HIGH, α has grown by a factor of 2^10; an OVER leaves half of the
+    // doublings.
     let params = VcpParams {
         ai_growth: AiGrowth::Doubling { intervals: 1 },
         ..params()
@@ -122,7 +123,7 @@ fn an_over_that_is_meant_for_others_begins_a_cycle_without_a_cut() {
         let mut steering = Steering::new(Instant::ZERO, window, &params);
         steering.apply(&params, moment(2000), &word);
         let before = steering.bytes();
-        // A window's worth of HIGH: α_s, a quarter of α, packets.
+        // A window's worth of HIGH: α_s packets, which is a quarter of α.
         steering.apply(&params, moment(2001), &codes(0, before / MTU, 0));
         (before, (steering.bytes() - before) / MTU)
     };
@@ -153,7 +154,7 @@ fn feedback_that_was_away_counts_for_one_round_trip() {
         "{}",
         steering.bytes()
     );
-    // And never more than double from one acknowledgement.
+    // One acknowledgement can at most double the window.
     let mut steering = Steering::new(Instant::ZERO, 20 * MTU, &params);
     steering.apply(&params, moment(0), &codes(1_000_000, 0, 0));
     assert_eq!(steering.bytes(), 40 * MTU);
@@ -188,12 +189,12 @@ fn r_splits_low_between_mi_and_ai() {
         ..codes(100, 0, 0)
     };
     steering.apply(&params, moment(0), &feedback);
-    // r = ¼: 100 packets × (11^0.4 − 1)/4, then 75 packets of AI at α_s = 0.16.
+    // r = ¼: 100 packets × (11^0.4 − 1)/4, followed by 75 packets of AI at α_s = 0.16.
     let mi = 25.0 * (11f64.powf(0.4) - 1.0);
     let expected = 100.0 + mi + 75.0 * 0.16 / (100.0 + mi);
     let window = steering.bytes() as f64 / MTU as f64;
     assert!((window - expected).abs() < 1e-3, "{window} {expected}");
-    // Where a router on the way runs no BISE, neither its MI nor r is exceeded.
+    // If a router on the way does not run BISE, neither its MI nor r is exceeded.
     let mut mixed = Steering::new(Instant::ZERO, 100 * MTU, &params);
     mixed.hear_t_rho(ms(250));
     let feedback = VcpFeedback {
@@ -212,7 +213,7 @@ fn alpha_doubles_per_interval_and_starts_over_at_half_the_way() {
         ai_growth: AiGrowth::Doubling { intervals: 1 },
         ..VcpParams::default()
     };
-    // A round trip of HIGH at rtt = t_ρ adds α packets, far below a quarter of the window.
+    // With rtt = t_ρ, a round trip of HIGH adds α packets, far below a quarter of the window.
     let mut steering = Steering::new(Instant::ZERO, 10_000 * MTU, &params);
     let mut added = |now_ms: u64, over: bool| {
         let moment = Moment {
@@ -232,7 +233,7 @@ fn alpha_doubles_per_interval_and_starts_over_at_half_the_way() {
         let got = added(now, false);
         assert!((got - alpha).abs() < 0.02 * alpha, "{now}: {got} {alpha}");
     }
-    // After four doublings and an OVER: two are kept.
+    // After four doublings and an OVER, two doublings are kept.
     let got = added(800, true);
     assert!((got - 16.0).abs() < 0.3, "{got}");
     let got = added(800, false);
@@ -256,8 +257,8 @@ fn grown_alpha_stays_below_a_quarter_of_the_window_per_interval() {
     assert!(steering.bytes() > 1000 * MTU);
 }
 
-/// After an outage, or a long time without OVER, α is large; taken for HIGH in GRACE, OVER would
-/// give back what the cut took, for good.
+/// After an outage, or a long time without OVER, α is large. If OVER were treated as HIGH in GRACE,
+/// it would permanently give back what the cut took.
 #[test]
 fn an_overload_that_lasts_is_cut_however_far_alpha_had_grown() {
     let params = VcpParams::default();

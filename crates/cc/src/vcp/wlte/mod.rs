@@ -1,9 +1,10 @@
-//! WLTE, the Wireless Loss Tolerant Extension of VCP (VCP extensions paper, section IV-B): where
-//! routers announce congestion, a loss they did not announce is corruption, and the window stays.
+//! WLTE, the Wireless Loss Tolerant Extension of VCP (VCP extensions paper, section IV-B): if
+//! routers announce congestion, a loss that they did not announce is corruption and leaves the
+//! window unchanged.
 //!
-//! A loss rule. The paper trusts that every hop is a VCP router. Outside of [`pure`](Wlte::pure)
-//! the sender does not: it asks whether a hop that writes nothing is overloaded
-//! (`crate::bottleneck`), and CUBIC rules while that is so.
+//! WLTE is a loss rule. The paper assumes that every hop is a VCP router. Unless
+//! [`pure`](Wlte::pure) is set, the sender does not: it tests whether a hop without feedback is
+//! overloaded (`crate::bottleneck`), and CUBIC controls the window in this case.
 
 #[cfg(test)]
 mod tests;
@@ -13,7 +14,7 @@ use crate::law::{LossRule, LossView, Verdict};
 /// WLTE's loss rule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wlte {
-    /// No loss is ever congestion (the paper).
+    /// Never treats a loss as congestion (the paper).
     pub pure: bool,
 }
 

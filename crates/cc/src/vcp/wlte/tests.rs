@@ -1,4 +1,4 @@
-//! Which losses count.
+//! Tests which losses count as congestion.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! A port's answer to a packet.
+//! How a port answers a packet.
 
 use super::XcpLink;
 use super::overflow::Overflow;
@@ -18,7 +18,7 @@ impl XcpLink {
             self.sums.x_granted(header, bytes)
         };
         if x == 0 {
-            // A header that states no window is given nothing.
+            // A header without a window is granted nothing.
             return XcpAnswer {
                 delta: header.delta.min(0),
                 bounding: header.delta > 0,
@@ -31,7 +31,7 @@ impl XcpLink {
             .as_ref()
             .is_some_and(|known| !known.is_known(flow_hash));
         let most = if new { self.newcomers.left() } else { u64::MAX };
-        // A flow gives back at most the rate that it has, whatever RTT it states.
+        // A flow gives back at most its current rate, whatever RTT it states.
         let wanted = if header.delta < 0 && self.params.guard {
             let rtt_us = u64::from(header.rtt_us).max(self.mean_rtt_us / RTT_SPREAD);
             header.delta.max(-whole_rate(stands_for, rtt_us))
@@ -82,7 +82,7 @@ fn whole_rate(bytes: u64, rtt_us: u64) -> i64 {
     rate_q16(bytes, rtt_us * 1000).cast_signed()
 }
 
-/// The rate change next to `delta` that is a window change by whole packets.
+/// The nearest rate change to `delta` that changes the window by whole packets.
 #[cold]
 fn whole_packets(delta: i64, rtt_us: u32, bytes: u32) -> i64 {
     let form = WindowForm {

@@ -1,18 +1,17 @@
-//! Plausibility levels of header fields: a level is exceeded by at most a few percent of the bytes.
+//! Plausibility levels of header fields. At most a few percent of the bytes exceed a level.
 //!
-//! A header is public: anyone can write one. So a header counts by its bytes, which have a cost for
-//! its sender: X per byte and RTT count up to a multiple of a level that nearly all bytes keep to.
-//! A level is found from the header fields *before* anything is cut off, so that cutting never
-//! feeds on itself. It doubles at most once per interval, while more than one part in 32 of the
-//! bytes lie above it; it shrinks by a quarter once as few lie above three quarters of it.
+//! Anyone can write a header, so a header counts according to its bytes, which cost its sender
+//! something: X per byte and RTT count up to a multiple of a level that nearly all bytes stay
+//! below. A level is computed from the header fields *before* anything is cut off, so that cutting
+//! never influences itself. It doubles at most once per interval, while more than one part in 32 of
+//! the bytes exceeds it, and shrinks by a quarter when as few bytes exceed three quarters of it.
 
-/// One part in `FEW` of the bytes may lie above a level.
+/// One part in `FEW` of the bytes may exceed a level.
 const FEW: u64 = 32;
-/// Factor by which a level decreases.
 const SHRINKS: (u64, u64) = (3, 4);
 
-/// A level, in any unit, and the bytes of the running interval above it and above three quarters of
-/// it.
+/// A level, in any unit, and the bytes of the current interval that exceed it (`above`) or three
+/// quarters of it (`near`).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Level {
     at: u64,
@@ -34,7 +33,8 @@ impl Level {
         self.at
     }
 
-    /// A header carries `value`, where the level would be `at`, and stands for `bytes`.
+    /// Counts a header that carries `value` and stands for `bytes`. The level in the same unit is
+    /// `at`.
     #[inline]
     pub(crate) const fn count(&mut self, value: u64, at: u64, bytes: u64) {
         if value > at - at / 4 {
@@ -45,7 +45,7 @@ impl Level {
         }
     }
 
-    /// The interval is over; its headers stood for `bytes`.
+    /// Ends the interval, whose headers stood for `bytes`, and adapts the level.
     pub(crate) fn turn(&mut self, bytes: u64, least: u64) {
         let few = bytes / FEW;
         let at = if self.above > few {
@@ -65,7 +65,7 @@ mod tests {
 
     use super::*;
 
-    /// A level after `intervals` in which `values` come with their bytes.
+    /// A level after `intervals` intervals, each with all `values` and their bytes.
     fn settle(mut level: Level, values: &[(u64, u64)], intervals: u32) -> Level {
         for _ in 0..intervals {
             let at = level.at();
@@ -91,7 +91,7 @@ mod tests {
     }
 
     proptest! {
-        /// From wherever it begins, it comes to lie between the value and a third more.
+        /// From any start, the level converges to between the value and a third more.
         #[test]
         fn finds_the_value(value in 1_000u64..1 << 40, start in 1u64..1 << 50) {
             let level = settle(Level::new(start), &[(value, 1500)], 140);

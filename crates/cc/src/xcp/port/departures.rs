@@ -1,37 +1,38 @@
-//! The rate that flows take with them when they end.
+//! Compensates for the rate that flows take with them when they end.
 //!
-//! α·(C − y) gives flows the free capacity. Where short flows come and go all the time, the rate of
-//! those that end is missing once more an interval later: positive feedback never fills the link,
-//! flows pile up and each has little. So the port compares what arrived with what flows were given,
-//! and gives the mean difference in addition, as far as there is room.
+//! α·(C − y) gives the free capacity to flows. If short flows start and end all the time, however,
+//! the rate of those that end is missing again an interval later. Positive feedback then never
+//! fills the link, so flows pile up and each of them has little. Therefore the port compares the
+//! arrivals with what flows were given, and gives the mean difference in addition, as far as there
+//! is room.
 
 use super::newcomers::YOUNG_INTERVALS;
 use crate::base::ablate::{Mechanism, without};
 
-/// Each interval moves the mean by this part of the way.
+/// Each interval moves the mean by this part of the difference.
 const PART: i128 = 4;
-/// One interval counts for no more than this part of the capacity.
+/// Limits the effect of one interval to this part of the capacity.
 const MOST: i128 = 4;
-/// All that is given keeps this part of the capacity free.
+/// Grants leave this part of the capacity free.
 const FREE: i128 = 50;
 
-/// Intervals after a start in which nothing is added: flows that began together are all young, and
-/// none of them has ended.
+/// Number of intervals after a start in which nothing is added, because flows that started together
+/// are all young and none of them has ended.
 const WAIT: u32 = YOUNG_INTERVALS;
 
-/// A mean over intervals; rates in 2^-16 bytes per second.
+/// The mean missing rate over intervals; rates in 2^-16 bytes per second.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DepartureCompensation {
     mean: i128,
-    /// Input of the running interval if no flow ends.
+    /// The input of the current interval if no flow ends.
     expected: Option<i128>,
-    /// Given minus taken when the last interval ended.
+    /// Total given minus total taken at the end of the last interval.
     net: i128,
     wait: u32,
 }
 
 impl DepartureCompensation {
-    /// Traffic begins where `net` was given minus taken before.
+    /// Starts with new traffic; `net` is the total given minus the total taken before.
     pub(crate) const fn new(net: i128) -> Self {
         Self {
             mean: 0,
@@ -41,8 +42,7 @@ impl DepartureCompensation {
         }
     }
 
-    /// An interval ended in which `input` arrived, with `net` given minus taken so far, at a port
-    /// of `capacity`. Returns what may be given in addition to the law's `total`.
+    /// Ends an interval with `input` at a port of `capacity`, with `net` given minus taken so far.
     pub(crate) fn on_interval(&mut self, input: u64, capacity: u64, net: i128, total: i64) -> i64 {
         let (input, capacity) = (i128::from(input), i128::from(capacity));
         let given = net - core::mem::replace(&mut self.net, net);
@@ -55,7 +55,7 @@ impl DepartureCompensation {
         if total < 0 || self.wait > 0 {
             return 0;
         }
-        // This is added to what was given in this interval, less the flows that end.
+        // The additional grant adds to the grants of this interval, minus the flows that end.
         let room = capacity - capacity / FREE - input - given + self.mean - i128::from(total);
         match i64::try_from(self.mean.min(room)).unwrap_or(0) {
             more if more > 0 && !without(Mechanism::Departures) => more,
@@ -70,9 +70,9 @@ mod tests {
 
     const CAPACITY: u64 = 1_000_000;
 
-    /// What comes per interval after `intervals` at a port that has the law's 0.4 of what is free,
-    /// and this if `helped`: what it gives in an interval comes in the next, where `ends` less
-    /// comes.
+    /// Simulates a port that gives 0.4 of the free capacity, plus the compensation if `helped`, for
+    /// `intervals`. What is given in one interval arrives in the next, minus `ends`. Returns the
+    /// final input and whether something was added.
     fn run(intervals: u32, ends: i64, helped: bool) -> (i64, bool) {
         let mut leaving = DepartureCompensation::new(0);
         let (mut input, mut net, mut coming, mut added) = (500_000_i64, 0_i128, 0, false);
@@ -106,7 +106,7 @@ mod tests {
         let mut leaving = DepartureCompensation::new(0);
         let _ = leaving.on_interval(900_000, CAPACITY, 0, 0);
         for _ in 0..20 {
-            // All that came is gone, and comes again.
+            // All arrivals disappear and return.
             let _ = leaving.on_interval(0, CAPACITY, 0, 0);
             let more = leaving.on_interval(970_000, CAPACITY, 0, 0);
             assert!((0..=250_000).contains(&more), "{more}");

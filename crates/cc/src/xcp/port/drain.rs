@@ -1,33 +1,33 @@
-//! The actual rate of a link: for links that are shared, or change, while the port is not informed
-//! (the XCP Linux paper leaves that open in section IV-B).
+//! Measures the actual rate of a link that is shared or changes without the port being informed (an
+//! open question in section IV-B of the XCP Linux paper).
 //!
-//! While packets wait, the next one leaves as soon as the link takes it. So bytes over time of a
-//! busy stretch of at least ten packets are the link's rate, whatever else it carries. Without a
-//! backlog there is no measurement: if the traffic still fills the estimate, it grows by a fiftieth
-//! per interval until a queue forms.
+//! While packets wait, the next packet leaves as soon as the link accepts it. Therefore, bytes over
+//! time of a busy period of at least ten packets give the link's rate, whatever else it carries.
+//! Without a backlog, nothing can be measured. If the traffic still fills the estimate, it grows by
+//! a fiftieth per interval until a queue forms.
 
 use crate::base::arith::{mul_div, ns_since};
 use crate::base::{Duration, Instant};
 
-/// Least number of packets in a busy stretch …
+/// The minimum number of packets in a busy period.
 const LEAST_PACKETS: u32 = 10;
-/// … and lasts for this part of the mean RTT: transmitters work in bursts.
+/// A busy period lasts at least this part of the mean RTT, because transmitters work in bursts.
 const PART_OF_RTT: u32 = 8;
-/// A longer pause between two packets ends the busy stretch.
+/// A longer pause between two packets ends the busy period.
 const MOST_GAP: Duration = Duration::from_secs(2);
-/// One stretch moves the estimate by a quarter of the way.
+/// Each busy period moves the estimate by this part of the difference.
 const GAIN: i128 = 4;
-/// The estimate is a little below the measurement, so that the queue drains.
+/// The estimate is slightly below the measurement, so that the queue drains.
 const MARGIN: (u64, u64) = (63, 64);
-/// Growth of the estimate per interval without a queue …
+/// If the estimate is used without a queue, it grows by this part per interval.
 const PROBE: u64 = 50;
-/// … if this part of it is used.
+/// The share of the estimate that must be used.
 const FULL: (u64, u64) = (19, 20);
-/// Least and largest belief, in bytes per second.
+/// Bounds of the estimate, in bytes per second.
 const LEAST: u64 = 1_000;
 const MOST: u64 = 1_000_000_000_000;
 
-/// A stretch during which packets always waited.
+/// A period during which packets always waited.
 #[derive(Clone, Copy, Debug)]
 struct Stretch {
     since: Instant,
@@ -36,17 +36,16 @@ struct Stretch {
     packets: u32,
 }
 
-/// Measures a port's drain.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DrainMeter {
-    /// Bytes per second.
+    /// The estimate, in bytes per second.
     believed: u64,
     /// The port's configured rate, an upper bound.
     port: u64,
     stretch: Option<Stretch>,
-    /// Bytes of the packet that left last.
+    /// Size in bytes of the packet that left last.
     leaving: u32,
-    /// A stretch ended in the running interval.
+    /// A busy period ended in the current interval.
     measured: bool,
 }
 
@@ -62,7 +61,7 @@ impl DrainMeter {
         }
     }
 
-    /// The port's own rate changed.
+    /// Restarts with the port's own rate if it changed.
     pub(crate) fn set_port(&mut self, port: u64) {
         let port = port.clamp(LEAST, MOST);
         if port != self.port {
@@ -70,14 +69,13 @@ impl DrainMeter {
         }
     }
 
-    /// Bytes per second.
     #[inline]
     pub(crate) const fn believed(&self) -> u64 {
         self.believed
     }
 
-    /// A packet of `bytes` begins to leave; others wait behind it if `backlogged`. True if that
-    /// changed the estimate.
+    /// Handles the start of a departure of `bytes` bytes, behind which others wait if `backlogged`.
+    /// Returns true if the estimate changed.
     #[inline]
     pub(crate) fn on_departure(
         &mut self,
@@ -129,8 +127,8 @@ impl DrainMeter {
         self.measured = true;
     }
 
-    /// A control interval is over in which `input` bytes per second came and `standing` bytes did
-    /// not drain.
+    /// Ends a control interval with an input of `input` bytes per second and a queue of `standing`
+    /// bytes that did not drain.
     pub(crate) fn on_interval(&mut self, input: u64, standing: u64) {
         let used = input >= mul_div(self.believed, FULL.0, FULL.1);
         if used && standing == 0 && !self.measured {
@@ -146,7 +144,8 @@ mod tests {
     use super::*;
     use crate::testing::ms;
 
-    /// `packets` of 1250 bytes leave back to back at `rate` bytes per second from `start` on.
+    /// Sends `packets` packets of 1250 bytes back to back at `rate` bytes per second, beginning at
+    /// `start`.
     fn drain(meter: &mut DrainMeter, start: Instant, packets: u64, rate: u64) -> Instant {
         let mut now = start;
         for _ in 0..packets {
@@ -185,7 +184,7 @@ mod tests {
         let _ = drain(&mut meter, Instant::ZERO, 400, 625_000);
         meter.on_interval(700_000, 10_000);
         let before = meter.believed();
-        // A queue stands, or the traffic is less than the estimate.
+        // There is a persistent queue, or the traffic is less than the estimate.
         meter.on_interval(700_000, 10_000);
         meter.on_interval(before / 2, 0);
         assert_eq!(meter.believed(), before);

@@ -1,4 +1,4 @@
-//! A port's intervals: when one begins and ends, and what it has to give.
+//! A port's control intervals: when they begin and end, and how much they can give.
 
 use super::XcpLink;
 use super::departures::DepartureCompensation;
@@ -19,9 +19,9 @@ use crate::xcp::params::{
 };
 
 impl XcpLink {
-    /// Upper limit of what is given, or shuffled, per interval: what the buffer can absorb if all
-    /// of it arrives at once. While traffic begins the mean RTT is still growing, so the longest
-    /// one counts.
+    /// Upper limit of grants, or of the shuffle, per interval, which the buffer must absorb if they
+    /// arrive at once. While traffic begins, the mean RTT is still growing, so the longest RTT
+    /// counts.
     pub(super) fn absorbed(&self) -> u64 {
         if !self.params.guard {
             return u64::MAX;
@@ -33,9 +33,9 @@ impl XcpLink {
         absorbed_q16(self.buffer, rtt_us)
     }
 
-    /// The first packet after idleness: earlier measurements do not apply to the new traffic. All
-    /// capacity is spare, so the first interval may give its share of that. Each new flow gets a
-    /// single flow's share, limited by the pool.
+    /// Handles the first packet after idleness, when earlier measurements no longer apply. All
+    /// capacity is spare, so the first interval may give its share of the capacity. Each new flow
+    /// gets a single flow's share, limited by the pool.
     #[cold]
     pub(super) fn wake(&mut self, now: Instant, header: Option<&XcpCarried>) {
         self.mean_rtt_us = micros(INITIAL_INTERVAL);
@@ -64,25 +64,25 @@ impl XcpLink {
         }
     }
 
-    /// True if a header that comes after idleness states more than the window that a flow begins
-    /// with: its traffic goes on, as after a stall of its host.
+    /// True if a header after idleness states more than the initial window of a flow, because then
+    /// its traffic continues, for example after a stall of its host.
     #[cold]
     pub(super) fn goes_on(&self, now: Instant, header: Option<&XcpCarried>, bytes: u32) -> bool {
-        // A granted flight begins, and states what it was granted.
+        // This is the beginning of a granted flight, which states its grant.
         let granted = self.flight_at == now;
         let knows = self.params.guard && self.totals.intervals > 0 && !granted;
         let Some(header) = header.filter(|_| knows) else {
             return false;
         };
-        // Bytes over X are a rate, and a rate times an RTT is a window.
+        // Bytes divided by X give a rate, and a rate times an RTT gives a window.
         let rtt = (u128::from(header.rtt_us) << 40) / 1_000_000;
         let bytes = u128::from(bytes) * u128::from(header.covers.max(1));
         let window = bytes * rtt / u128::from(header.x.max(1));
         window > u128::from(FIRST_WINDOW)
     }
 
-    /// The flows already have their windows, and their sum shows within an interval: until then
-    /// nothing is given.
+    /// Begins an interval without grants: the flows already have their windows, whose sum becomes
+    /// visible within an interval.
     #[cold]
     pub(super) fn resume(&mut self, now: Instant) {
         self.begin(now);
@@ -115,8 +115,8 @@ impl XcpLink {
         }
     }
 
-    /// What the link could carry in the running interval, `elapsed` nanoseconds long so far, in
-    /// bytes per second.
+    /// The mean capacity during the current interval, which has lasted `elapsed` nanoseconds so
+    /// far, in bytes per second.
     fn mean_capacity(&self, elapsed: u64) -> u64 {
         match &self.drain {
             Some(drain) => drain.believed().max(1),
@@ -124,19 +124,19 @@ impl XcpLink {
         }
     }
 
-    /// The length of an interval by the mean RTT.
+    /// The length of an interval according to the mean RTT.
     pub(super) fn control_interval(&self) -> Duration {
         Duration::from_micros(self.mean_rtt_us).clamp(MIN_INTERVAL, MAX_INTERVAL)
     }
 
-    /// The longest stated RTT bounds how long flows may be silent.
+    /// Updates the longest stated RTT, which bounds how long flows can pause.
     pub(super) fn note_reported(&mut self) {
         self.stated_us = self.stated_us.max(self.sums.stated_us());
         let pause = nanos(self.interval).max(self.stated_us * 1000);
         self.idle_ns = pause.saturating_mul(u64::from(IDLE_INTERVALS));
     }
 
-    /// When to look at the running interval, of which `left` remains.
+    /// The time until the next check of the current interval, of which `left` remains.
     pub(super) fn look(&self, left: Duration) -> Duration {
         if self.params.guard {
             left.min(LONGEST_LOOK)
@@ -145,12 +145,12 @@ impl XcpLink {
         }
     }
 
-    /// The running interval is due: over, unless it is a long one and no shorter RTTs show in it.
+    /// Ends the current interval, or, if it is long, checks whether shorter RTTs have appeared.
     #[cold]
     pub(super) fn look_or_close(&mut self, now: Instant) {
         let elapsed = now - self.started;
         if elapsed < self.interval {
-            // One flow at least must have shown for half of the time.
+            // At least one flow must have been visible for half of the time.
             let x = self.sums.x() + self.vcp_flows.rtts(elapsed).x;
             let shown = x >= u128::from(x_of(elapsed) / 2);
             let mean = self.shown_rtt_us(elapsed).filter(|_| shown);
@@ -162,14 +162,13 @@ impl XcpLink {
         self.close(now);
     }
 
-    /// The longest RTT in µs that is plausible next to those of the other bytes.
+    /// The longest RTT in µs that is plausible given the RTTs of the other bytes.
     fn plausible_rtt_us(&self) -> u64 {
         let rtts = self.rtts.as_ref();
         rtts.map_or(u64::MAX, |rtts| rtts.plausible(self.capacity))
     }
 
-    /// The mean RTT of the flows, XCP's and VCP's, that the interval showed in `elapsed`, bounded
-    /// by the RTT that its bytes need.
+    /// The mean RTT of XCP and VCP flows during `elapsed`, bounded by the RTT that the bytes show.
     fn shown_rtt_us(&self, elapsed: Duration) -> Option<u64> {
         let mean = self.sums.mean_rtt_us(self.vcp_flows.rtts(elapsed))?;
         let Some(rtts) = &self.rtts else {
@@ -188,8 +187,8 @@ impl XcpLink {
         Some(mean.min(needed.saturating_mul(slack)))
     }
 
-    /// Packets stated an RTT that was not known: an interval that is no longer plausible ends once
-    /// one of the RTTs that rule is over.
+    /// Reacts to a change in the known RTTs: an interval that is implausibly long now ends after
+    /// the reference RTT.
     #[cold]
     pub(super) fn review(&mut self) {
         if self.waking || micros(self.interval) <= self.plausible_rtt_us() {
@@ -202,7 +201,7 @@ impl XcpLink {
         }
     }
 
-    /// The mean RTT of the interval, as far as it is believed at once. False: it rises by more.
+    /// Sets the mean RTT of the interval, limiting its growth. False if the growth was limited.
     pub(super) fn learn_mean_rtt(&mut self, elapsed: Duration) -> bool {
         let Some(mean) = self.shown_rtt_us(elapsed) else {
             self.forget_mean_rtt();
@@ -218,8 +217,8 @@ impl XcpLink {
         mean <= most
     }
 
-    /// No header stated an RTT for a whole interval: the mean of flows that left applies less and
-    /// less to those that are there.
+    /// Lets the mean RTT decay after an interval in which no header stated an RTT, because the mean
+    /// of flows that left applies less and less to the remaining flows.
     pub(super) fn forget_mean_rtt(&mut self) {
         if self.params.guard {
             let least = self.mean_rtt_us.min(micros(INITIAL_INTERVAL));
@@ -227,7 +226,6 @@ impl XcpLink {
         }
     }
 
-    /// The interval is over.
     pub(super) fn close(&mut self, now: Instant) {
         let elapsed = ns_since(now, self.started);
         if elapsed == 0 {
@@ -241,7 +239,7 @@ impl XcpLink {
             drain.on_interval(seen >> 16, queue);
             self.capacity = drain.believed();
         }
-        // A grant that has not arrived counts as traffic.
+        // A grant whose packets have not arrived counts as traffic.
         let granted = self.granted.until(now);
         let input = rate_q16(bytes.saturating_add(granted), elapsed);
         let capacity = match self.stated_spare {
@@ -265,7 +263,7 @@ impl XcpLink {
         if self.start.is_some() {
             self.leaving = DepartureCompensation::new(net);
         }
-        // Only while flows start and end often, as for shuffling.
+        // Only while flows start and end often, as with shuffling.
         let more = self.leaving.on_interval(input, capacity, net, total);
         if self.params.guard && self.newcomers.are_young() {
             total = total.saturating_add(more);
@@ -309,7 +307,7 @@ impl XcpLink {
         }
     }
 
-    /// The first interval lasts as long as the RTTs that show, if they are shorter than it.
+    /// Ends the first interval after the mean RTT that headers show, if it is shorter.
     #[cold]
     pub(super) fn settle_first_interval(&mut self) {
         self.note_reported();
@@ -323,7 +321,7 @@ impl XcpLink {
         }
     }
 
-    /// The longest time after which feedback shows: while traffic begins, intervals are shorter
+    /// The longest time until feedback takes effect: while traffic begins, intervals are shorter
     /// than RTTs.
     pub(super) fn longest(&self) -> Duration {
         let stated = self.stated_us.min(self.sums.most_rtt_us());

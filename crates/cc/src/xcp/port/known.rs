@@ -1,15 +1,16 @@
-//! Flows seen before, and the time that their headers may add up to, so that headers forged for one
-//! packet each count for little.
+//! Recognizes flows seen before, and limits how much time their headers can account for, so that
+//! headers forged for one packet each have little effect.
 //!
-//! The sender of a header states its inter-packet time. What it may count for is bounded by flow: a
-//! flow seen before the running interval counts up to the time that has passed since; the first
-//! headers of any other flow count for nothing in the sums, and together they may have a quarter of
-//! what is given. A new flow waits for one interval at most; a thousand forged flows of one packet
-//! each change no mean. Time is counted as it passes and not by intervals: a flow whose packets are
-//! further apart than an interval counts for the time between them.
+//! The sender of a header states its inter-packet time, which counts within a limit per flow. A
+//! flow seen before the current interval counts up to the time that has passed since then. The
+//! first headers of any other flow do not count in the sums, and all such headers together may get
+//! a quarter of what is given. A new flow waits for one interval at most, and a thousand forged
+//! flows of one packet each do not change the means. Credit accumulates with time and not per
+//! interval, so that a flow whose packets are further apart than an interval counts for the time
+//! between them.
 //!
-//! A hash in a table of fixed size identifies a flow; flows in one slot count together, and with
-//! many flows the allowance per slot grows accordingly.
+//! A hash in a table of fixed size identifies a flow. Flows in the same slot count together, and
+//! the allowance per slot grows with the number of flows.
 
 use crate::base::Instant;
 use crate::base::ablate::{Mechanism, without};
@@ -20,57 +21,54 @@ const SLOTS: usize = 1 << 13;
 /// The highest 13 bits of the mixed hash select a slot.
 type Slots = FlowTable<Slot, SLOTS, 1, 19>;
 
-/// Time in ticks of 2^18 ns, credit in 2^-26 s.
+/// Time is in ticks of 2^18 ns, credit in 2^-26 s.
 const TICK_BITS: u32 = 18;
-/// Inter-packet times in 2^-40 s become credit.
+/// Shift that converts inter-packet times in 2^-40 s to credit.
 const CREDIT_BITS: u32 = 14;
-/// Credit per tick of a flow whose headers are true: 2^18 ns in 2^-26 s.
+/// Credit per tick of a flow with true headers: 2^18 ns in 2^-26 s.
 const PER_TICK: u64 = 17_592;
-/// A slot may count for three times the mean of all slots besides.
+/// In addition, a slot may count for three times the mean of all slots.
 const SPREAD: u64 = 3;
 
-/// One slot, times in ticks since the port began.
+/// One slot, with times in ticks since the port started.
 #[derive(Clone, Copy, Debug, Default)]
 struct Slot {
-    /// When its first packet came, and when the last; 0: never.
+    /// Ticks of the first and of the last packet; 0: never.
     first: u32,
     last: u32,
-    /// What it may still count for.
     credit: u32,
 }
 
-/// See the module.
 #[derive(Clone, Debug)]
 pub(crate) struct Known {
     slots: Slots,
-    /// When the running interval began, in ticks.
+    /// Start of the current interval, in ticks.
     began: u32,
-    /// Ticks after which a flow is forgotten.
+    /// Number of ticks after which a flow is forgotten.
     remembered: u32,
-    /// Credit per tick, and at most.
+    /// Credit per tick, and the largest credit.
     per_tick: u64,
     most: u64,
 }
 
-/// What a header may count for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Admission {
-    /// Its flow was here before and is within its time.
+    /// The flow was seen before the current interval and has credit left.
     Known,
-    /// It was not.
+    /// The flow was not seen before.
     New,
-    /// It was, and has had its time.
+    /// The flow was seen before, but has used up its credit.
     Exhausted,
 }
 
-/// Instants before the first tick count as in it, so that 0 stands for never.
+/// Instants before the first tick count as the first, so that 0 can stand for never.
 #[inline]
 fn tick(now: Instant) -> u32 {
     let ticks = (now.as_nanos() >> TICK_BITS) & u64::from(u32::MAX);
     u32::try_from(ticks).unwrap_or(1).max(1)
 }
 
-/// Ticks wrap within 13 days.
+/// True if `tick` is before `other`. Ticks wrap after 13 days.
 #[inline]
 const fn before(tick: u32, other: u32) -> bool {
     let age = other.wrapping_sub(tick);
@@ -88,11 +86,11 @@ impl Known {
         }
     }
 
-    /// An interval begins at `now`. In the last, headers added up to `flows` flows. A flow may
-    /// count for `burst` of inter-packet times at once, in 2^-40 s, and may pause for as long.
+    /// Starts an interval at `now`. In the last interval, headers added up to `flows` flows. A flow
+    /// may use up to `burst` of inter-packet times at once, in 2^-40 s, and may pause for as long.
     pub(crate) fn begin(&mut self, now: Instant, flows: u64, burst: u64) {
         self.began = tick(now);
-        // Forgotten after a pause twice as long.
+        // A flow is forgotten after a pause twice as long.
         let ticks = (burst >> CREDIT_BITS) / (PER_TICK / 2);
         self.remembered = u32::try_from(ticks).unwrap_or(u32::MAX).saturating_add(2);
         let spread =
@@ -101,7 +99,7 @@ impl Known {
         self.most = (burst >> CREDIT_BITS).max(1);
     }
 
-    /// A header of the flow arrives with inter-packet time `x`, in 2^-40 s.
+    /// Counts a header of the flow with inter-packet time `x`, in 2^-40 s.
     #[inline]
     pub(crate) fn count(&mut self, now: Instant, flow_hash: u32, x: u64) -> Admission {
         let now = tick(now);
@@ -120,14 +118,14 @@ impl Known {
         } else {
             u64::from(slot.credit).saturating_add(more).min(most)
         };
-        // Rounded up: what is less than a unit is not free.
+        // Rounded up, so that less than a unit is not free.
         let cost = (x >> CREDIT_BITS) + 1;
         let left = credit.checked_sub(cost).unwrap_or(credit);
         slot.credit = u32::try_from(left).unwrap_or(u32::MAX);
         if !before(slot.first, began) && !without(Mechanism::Known) {
             return Admission::New;
         }
-        // Kept near, so that ticks may wrap.
+        // Kept close to `began`, so that ticks may wrap.
         slot.first = began.wrapping_sub(1);
         if cost > credit {
             Admission::Exhausted
@@ -136,7 +134,7 @@ impl Known {
         }
     }
 
-    /// The flow's header leaves.
+    /// True if the flow of a departing header was seen before the current interval.
     #[inline]
     pub(crate) fn is_known(&self, flow_hash: u32) -> bool {
         let slot = self.slots.get(flow_hash);
@@ -164,7 +162,7 @@ mod tests {
         assert!(!known.is_known(7));
         known.begin(at(100), 0, 200 * MS);
         assert!(known.is_known(7));
-        // As much as time passes, and a quarter more.
+        // As much as the time that passes, and a quarter more.
         let mut counted = 0;
         for n in 0..1000 {
             let standing = known.count(at(100 + n), 7, 2 * MS);
@@ -172,7 +170,7 @@ mod tests {
         }
         assert!((1250..=1500).contains(&counted), "{counted} ms");
         assert_eq!(known.count(at(1100), 8, MS), Admission::New);
-        // Away for long.
+        // After a long pause.
         known.begin(at(2000), 0, 200 * MS);
         assert_eq!(known.count(at(2001), 7, MS), Admission::New);
     }

@@ -1,4 +1,4 @@
-//! The router's half: one per output port.
+//! XCP's law for an output port of a router.
 
 mod answers;
 mod believed;
@@ -44,39 +44,40 @@ use sums::Sums;
 use totals::{Seen, Totals};
 use vcp_flows::VcpFlows;
 
-/// An XCP port.
+/// The state of an XCP output port.
 ///
-/// Driven by packets alone: an interval ends with the first packet that comes once it is over.
+/// Only packets drive it: an interval ends with the first packet after its end.
 #[derive(Clone, Debug)]
 pub struct XcpLink {
     params: XcpLinkParams,
-    /// Bytes per second at the moment, and what the link could carry in the running interval.
+    /// Current capacity in bytes per second, and the mean capacity of the current interval
+    /// (`offered`).
     capacity: u64,
     offered: Offered,
-    /// Where the capacity is measured.
+    /// Present if the capacity is measured.
     drain: Option<DrainMeter>,
-    /// How long packets may wait on purpose, since the capacity moves.
+    /// How long packets may wait on purpose because the capacity varies.
     wait: Duration,
-    /// What the port's queue can hold, in bytes.
+    /// Size of the port's queue, in bytes.
     buffer: u64,
     started: Instant,
     interval: Duration,
-    /// When the running interval is over, or is to be looked at.
+    /// End or next check of the current interval.
     due: Instant,
     last_arrival: Instant,
     /// The longest RTT stated lately, in µs.
     stated_us: u64,
-    /// A longer pause means that the port was idle.
+    /// A longer pause, in ns, means that the port was idle.
     idle_ns: u64,
-    /// The traffic begins, or begins again: nothing is known of it.
+    /// The traffic is beginning or beginning again, so nothing is known about it.
     waking: bool,
     start: Option<Start>,
     mean_rtt_us: u64,
     sums: Sums,
-    /// Which RTTs the bytes of headers stated; `None`: everything is believed.
+    /// The RTTs that the bytes of headers stated; `None`: all RTTs are trusted.
     rtts: Option<RttSketch>,
     granted: Granted,
-    /// When the first packet of a granted flight came last.
+    /// Arrival of the first packet of the last granted flight.
     flight_at: Instant,
     queue: StandingQueue,
     pools: Pools,
@@ -86,7 +87,7 @@ pub struct XcpLink {
     newcomers: Newcomers,
     leaving: DepartureCompensation,
     policer: Option<Policer>,
-    /// Spare bandwidth in bytes per second, where another part measures it.
+    /// Spare bandwidth in bytes per second, if another part measures it.
     stated_spare: Option<i64>,
     overflow: Overflow,
     seen: Seen,
@@ -94,7 +95,7 @@ pub struct XcpLink {
 }
 
 impl XcpLink {
-    /// A port that starts at `now` and sends `capacity` bytes per second.
+    /// Creates a port that starts at `now` and sends `capacity` bytes per second.
     pub fn new(now: Instant, capacity: u64, params: XcpLinkParams) -> Self {
         let mut link = Self {
             capacity: 1,
@@ -149,25 +150,24 @@ impl XcpLink {
         }
     }
 
-    /// Spare is a measured rate, in B/s, and not what the capacity leaves: [XCP-i eq. 1].
+    /// Sets the spare bandwidth, in B/s, to a measured rate instead of the rest of the capacity:
+    /// [XCP-i eq. 1].
     pub(crate) const fn set_spare(&mut self, spare: i64) {
         self.stated_spare = Some(spare);
     }
 
-    /// Mean RTT over its flows' packets.
     pub(crate) const fn mean_rtt(&self) -> Duration {
         Duration::from_micros(self.mean_rtt_us)
     }
 
-    /// True if no packet has come for long enough that the next one begins new traffic.
+    /// True if no packet has arrived for so long that the next packet begins new traffic.
     #[inline]
     fn is_silent(&self, now: Instant, queue: u64) -> bool {
         ns_since(now, self.last_arrival) > self.idle_ns && queue == 0
     }
 
-    /// A flow starts with `bytes_per_second`.
     fn took_start(&mut self, now: Instant, flow_hash: u32, bytes_per_second: u64) {
-        // It asked for a total, which includes its share as a VCP flow.
+        // It requested a total, which includes its share as a VCP flow.
         if self.start.is_some() {
             let own = self.vcp_flows.take_back(flow_hash);
             self.totals.add(-own);
@@ -250,7 +250,7 @@ impl LinkController for XcpLink {
                 if standing == Admission::New {
                     self.newcomers.count(size);
                 }
-                // At first no flow is known.
+                // At the start, no flow is known.
                 if self.waking || standing == Admission::Known {
                     self.sums.count_header(header, x);
                 }
@@ -312,8 +312,8 @@ impl LinkController for XcpLink {
         }
     }
 
-    /// Nothing is given until an interval without drops has passed; drops of plain traffic are no
-    /// evidence about the flows that feedback reaches.
+    /// Stops grants until an interval without drops has passed. Drops of plain traffic do not
+    /// count, because they are no evidence about flows that receive feedback.
     fn on_drop(&mut self, _now: Instant, packet: &Arrival) {
         let ours = !matches!(packet.carried, Carried::QuickStart(_) | Carried::Foreign);
         if self.params.guard && ours {
@@ -322,7 +322,7 @@ impl LinkController for XcpLink {
         }
     }
 
-    /// Resets the mean RTT and its consequences; the traffic goes on.
+    /// Resets the mean RTT and everything that depends on it, while the traffic continues.
     fn on_set_aside(&mut self, now: Instant) {
         if self.params.guard {
             self.mean_rtt_us = micros(INITIAL_INTERVAL);
@@ -355,16 +355,16 @@ impl LinkController for XcpLink {
         self.buffer = bytes;
     }
 
-    /// Little: the pools bring a new flow to its share within some round trips.
+    /// A small share, because the pools bring a new flow to its share within a few round trips.
     fn room_percent(&self) -> u64 {
         10
     }
 
     fn promised(&self, now: Instant, flow_hash: u32) -> u64 {
-        // Later on, what was promised shows within a round trip.
+        // Later, promises become visible within a round trip.
         let Some(start) = &self.start else { return 0 };
-        // The flows with that promise are gone. A port that keeps plain packets apart does not
-        // report the arrival of a request, which would have begun another start.
+        // The flows with that promise are gone. A port that separates plain packets does not report
+        // the arrival of a request, which would have begun another start.
         if self.is_silent(now, 0) {
             return 0;
         }

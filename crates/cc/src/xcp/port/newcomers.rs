@@ -1,25 +1,24 @@
-//! New flows: the limit on what they are given, and the additional shuffling for them.
+//! Limits grants to new flows, and shuffles more for them.
 
 use crate::base::ablate::{Mechanism, without};
 use crate::base::arith::PPM;
 
-/// New flows together may have this part of the positive feedback.
+/// All new flows together may get this part of the positive feedback.
 const PART: u64 = 4;
-/// Flows that begin count as such if they bring this part of the bytes …
+/// New flows count as young if they send this part of the bytes.
 const BYTES: u64 = 64;
-/// … and for this many intervals …
+/// Number of intervals during which flows count as young.
 pub(super) const YOUNG_INTERVALS: u32 = 8;
-/// … in which this multiple of the usual share is shuffled.
+/// While flows are young, this multiple of the usual share is shuffled.
 const YOUNG_SHUFFLE: u64 = 3;
 
-/// See the module.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Newcomers {
-    /// Positive feedback left for them in the running interval, in 2^-16 bytes per second.
+    /// Positive feedback left for new flows in the current interval, in 2^-16 bytes per second.
     left: u64,
-    /// Bytes that they sent in it.
+    /// Bytes that new flows sent in this interval.
     bytes: u64,
-    /// Intervals for which new flows still count as young.
+    /// Number of intervals for which flows still count as young.
     young: u32,
 }
 
@@ -32,7 +31,7 @@ impl Newcomers {
         }
     }
 
-    /// An interval begins that may give `positive`; `None`: all flows are new.
+    /// Starts an interval that may give `positive`; `None`: all flows are new.
     pub(crate) const fn begin(&mut self, positive: Option<u64>) {
         self.left = match positive {
             Some(positive) => positive / PART,
@@ -40,13 +39,12 @@ impl Newcomers {
         };
     }
 
-    /// Positive feedback left.
     #[inline]
     pub(crate) const fn left(&self) -> u64 {
         self.left
     }
 
-    /// A new flow is given `delta`.
+    /// Records that a new flow was given `delta`.
     #[inline]
     pub(crate) const fn take(&mut self, delta: i64) {
         if delta > 0 {
@@ -54,20 +52,18 @@ impl Newcomers {
         }
     }
 
-    /// A new flow sends a packet.
     #[inline]
     pub(crate) fn count(&mut self, bytes: u32) {
         self.bytes = self.bytes.saturating_add(u64::from(bytes));
     }
 
-    /// True while some count as young.
     pub(crate) const fn are_young(&self) -> bool {
         self.young > 0
     }
 
-    /// The part of the traffic to shuffle after an interval of `bytes`, of `usual`, in 10^-6. It is
-    /// more while new flows bring a part of the traffic, so that short ones get a fair share before
-    /// they end.
+    /// The part of the traffic to shuffle after an interval of `bytes`, in 10^-6; normally `usual`.
+    /// It is larger while new flows send part of the traffic, so that short flows get a fair share
+    /// before they end.
     pub(crate) fn shuffle_ppm(&mut self, bytes: u64, usual: u64) -> u64 {
         self.young = self.young.saturating_sub(1);
         let new = core::mem::take(&mut self.bytes);

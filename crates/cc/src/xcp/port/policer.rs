@@ -1,13 +1,13 @@
-//! Policing of flows that send more than they state or ignore negative feedback (the XCP Linux
-//! paper, section VI-D, asks for it).
+//! Polices flows that send more than they state or ignore negative feedback (the XCP Linux paper,
+//! section VI-D, asks for this).
 //!
-//! Two quantities reveal such a flow. If it sends more than it states, its inter-packet times add
-//! up to more than the time passed. If it ignores negative feedback, it has a rate that no sum of
-//! answers leads to: the port adds up the answers that it gave and compares. Both are token
-//! buckets: a packet beyond them is dropped before it counts for anything.
+//! Two quantities reveal these flows. If a flow sends more than it states, its inter-packet times
+//! add up to more than the time that passed. If it ignores negative feedback, its rate differs from
+//! the sum of the answers, so the port adds up its answers and compares. Both quantities are token
+//! buckets, and packets that exceed them are dropped before they count for anything.
 //!
 //! The table has a fixed number of entries. If all entries of a flow's set were seen within the
-//! last intervals, a new flow passes unwatched. Flows without XCP headers are not policed.
+//! last intervals, a new flow passes unpoliced. Flows without XCP headers are not policed.
 
 use crate::base::arith::{mul_div, nanos, ns_since};
 use crate::base::flow_table::FlowTable;
@@ -18,60 +18,58 @@ use crate::xcp::fixed::{rate_q16, x_of};
 /// The highest eight bits of the mixed hash select four entries.
 type Entries = FlowTable<Entry, 256, 4, 24>;
 
-/// An entry not seen for this many intervals may go to another flow.
+/// An entry not seen for this many intervals may be reused for another flow.
 const STALE: u64 = 8;
-/// Slack of rates and times: a quarter.
+/// Slack of rates and times: one part in `SLACK`.
 const SLACK: u64 = 4;
-/// Packets in a bucket besides: an initial window.
+/// Additional packets in a bucket: an initial window.
 const BURST_PACKETS: u64 = 10;
 /// Packets per interval that a flow may always send.
 const LEAST_PACKETS: u64 = 2;
-/// Intervals after which negative feedback shows at the latest.
+/// Number of intervals after which negative feedback must have taken effect.
 const DELAY: usize = 2;
-/// The allowance drifts to the actual sending rate: up by this part, for rounding and lost answers
-/// …
+/// The allowance drifts up to the sending rate by this part of the difference, because of rounding
+/// and lost answers.
 const DRIFT_UP: u64 = 32;
-/// … down by what is left unused.
+/// It drifts down by this part of the unused rate.
 const DRIFT_DOWN: u64 = 8;
 
-/// Intervals within which a flow that starts uses its grant …
+/// Number of intervals within which a starting flow uses its grant.
 const GRANT_INTERVALS: u64 = 3;
-/// … with packets of about this many bytes.
+/// Assumed size of packets sent with a grant, in bytes.
 const GRANT_BYTES: u32 = 1500;
 
-/// One flow.
 #[derive(Clone, Copy, Debug, Default)]
 struct Entry {
     flow_hash: u32,
-    /// The last interval in which it was seen; 0: none.
+    /// The last interval in which the flow was seen; 0: none.
     interval: u64,
     last: Instant,
-    /// The rate that answers have led to, in 2^-16 bytes per second.
+    /// The rate that results from the answers, in 2^-16 bytes per second.
     allowed: u64,
-    /// Until this interval the allowance does not drift down: a granted flight is yet to come.
+    /// Until this interval the allowance does not drift downwards, because a granted flight has yet
+    /// to arrive.
     kept_until: u64,
-    /// Admitted in the running interval, in bytes.
+    /// Bytes admitted in the current interval.
     bytes: u64,
-    /// Given and taken in the running interval, in 2^-16 bytes per second.
+    /// Given and taken in the current interval, in 2^-16 bytes per second.
     given: u64,
     taken: u64,
-    /// Taken before that.
+    /// Taken in the intervals before, oldest first.
     taken_before: [u64; DELAY],
-    /// What may be sent at once, in bytes and in 2^-40 s of inter-packet time.
+    /// Tokens in bytes, and in 2^-40 s of inter-packet time.
     tokens: u64,
     x_tokens: u64,
 }
 
-/// The port's watch.
 #[derive(Clone, Debug)]
 pub(crate) struct Policer {
     entries: Entries,
-    /// Number of the running interval.
     interval: u64,
     started: Instant,
     length: Duration,
     refused: u64,
-    /// Where the flow of the last packet is.
+    /// Index of the last packet's flow.
     latest: usize,
 }
 
@@ -87,18 +85,16 @@ impl Policer {
         }
     }
 
-    /// Packets refused so far.
     pub(crate) const fn refused(&self) -> u64 {
         self.refused
     }
 
-    /// An interval begins, of this length.
     pub(crate) const fn begin(&mut self, length: Duration) {
         self.interval += 1;
         self.length = length;
     }
 
-    /// The next interval, of this length, if the running one is over.
+    /// Begins the next interval, with this length, if the current interval is over.
     pub(crate) fn turn(&mut self, now: Instant, length: Duration) {
         if ns_since(now, self.started) >= nanos(self.length) {
             self.started = now;
@@ -106,13 +102,12 @@ impl Policer {
         }
     }
 
-    /// Sets the length of the running interval.
     pub(crate) const fn lasts(&mut self, length: Duration) {
         self.length = length;
     }
 
-    /// Where a flow is. A packet often leaves before another arrives: where the last one was is
-    /// looked at first.
+    /// Index of a flow's entry. The last index is checked first, because a packet often leaves
+    /// before another arrives.
     #[inline]
     fn find(&mut self, flow_hash: u32) -> Option<usize> {
         let is = |entry: &Entry| entry.interval > 0 && entry.flow_hash == flow_hash;
@@ -122,7 +117,7 @@ impl Policer {
         Some(self.latest)
     }
 
-    /// A packet with an XCP header, or (`None`) without one: true if it is to pass.
+    /// True if a packet with an XCP header, or without (`None`), may pass.
     #[inline]
     pub(crate) fn admits(
         &mut self,
@@ -144,7 +139,7 @@ impl Policer {
         admitted
     }
 
-    /// The flow may start with `rate`, in 2^-16 bytes per second, within the next intervals.
+    /// Lets the flow start with `rate`, in 2^-16 bytes per second, within the next intervals.
     pub(crate) fn on_granted(&mut self, now: Instant, flow_hash: u32, rate: u64) {
         let place = self
             .find(flow_hash)
@@ -155,7 +150,7 @@ impl Policer {
         }
     }
 
-    /// A place for a flow that has none, if one of its set may be taken.
+    /// Claims an entry for a new flow if an entry of its set may be reused.
     #[cold]
     fn claim(&mut self, now: Instant, flow_hash: u32, bytes: u32) -> Option<usize> {
         let (interval, length) = (self.interval, self.length);
@@ -166,7 +161,6 @@ impl Policer {
         Some(self.latest)
     }
 
-    /// A packet of the flow left with this answer.
     #[inline]
     pub(crate) fn on_answer(&mut self, flow_hash: u32, answer: &XcpAnswer) {
         let place = self.find(flow_hash);
@@ -182,7 +176,7 @@ impl Policer {
     }
 }
 
-/// The rate of `packets` packets of `bytes` per interval of `length`.
+/// The rate of `packets` packets of `bytes` bytes per interval of `length`.
 fn packets_per(length: Duration, packets: u64, bytes: u32) -> u64 {
     rate_q16(packets * u64::from(bytes), nanos(length))
 }
@@ -200,7 +194,7 @@ impl Entry {
         }
     }
 
-    /// A new interval: answers and bytes sent make the new allowance.
+    /// Begins a new interval: answers and bytes sent determine the new allowance.
     fn turn(&mut self, interval: u64, length: Duration, bytes: u32) {
         let sent = rate_q16(self.bytes, nanos(length));
         let [oldest, newer] = self.taken_before;
@@ -239,11 +233,11 @@ impl Entry {
         let elapsed = ns_since(now, self.last).min(2 * nanos(length));
         self.last = now;
         let passed = elapsed + elapsed / SLACK;
-        // What was given may be back within the interval.
+        // Grants can take effect within the interval.
         let rate = self.allowed.saturating_add(self.given) >> 16;
         let burst = mul_div(rate, nanos(length) / SLACK, 1_000_000_000) + BURST_PACKETS * size;
         let more = mul_div(rate, passed, 1_000_000_000);
-        // What is less than a byte of a slow flow's is paid by the burst.
+        // For slow flows, the burst covers fractions of a byte.
         self.tokens = self.tokens.saturating_add(more).min(burst.max(self.tokens));
         let x_more = x_of(Duration::from_nanos(passed));
         let x = header.map_or(0, |header| header.x);
@@ -264,9 +258,9 @@ mod tests {
     use super::*;
     use crate::testing::ms;
 
-    /// A flow of 1500-byte packets that states 100 per interval of 100 ms and sends `times` as
-    /// many, for `intervals`. Each packet is answered with `answer` in bytes per second. Returns
-    /// the share admitted in the last ten intervals.
+    /// Simulates a flow of 1500-byte packets that states 100 packets per interval of 100 ms and
+    /// sends `times` as many, for `intervals`. Each packet is answered with `answer` in bytes per
+    /// second. Returns the share admitted in the last ten intervals.
     fn admitted(times: u64, intervals: u64, answer: i64) -> f64 {
         let mut policer = Policer::new();
         let header = XcpCarried {
@@ -327,7 +321,7 @@ mod tests {
             }
             let now = Instant::from_millis(100 + n);
             assert!(policer.admits(now, 77, Some(&header), 1500), "{n}");
-            // Its packets without a header, and other traffic.
+            // The flow's packets without a header, and other traffic.
             assert!(policer.admits(now, 78, None, 1500));
         }
         assert_eq!(policer.refused(), 0);

@@ -1,23 +1,22 @@
-//! A quotient that many numbers are multiplied with: one division per interval, a multiplication
-//! and a shift per packet.
+//! A quotient by which many numbers are multiplied, so that only one division per interval is
+//! necessary, and a multiplication and a shift per packet.
 
-/// A ratio in floating form: 63 significant bits and a shift, rounded to one side.
+/// A ratio in floating form: a mantissa of 63 significant bits and a shift, rounded to one side.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ratio {
     mantissa: u64,
     shift: u32,
 }
 
-/// Significant bits.
 const BITS: u32 = 63;
 
 impl Ratio {
-    /// `num / den`, rounded down; 0 if `den` is 0. `num` is below 2^63.
+    /// `num / den`, rounded down; 0 if `den` is 0. `num` must be below 2^63.
     pub(crate) fn floor(num: u64, den: u128) -> Self {
         Self::new(num, den, |wide, den| wide / den)
     }
 
-    /// `num / den`, rounded up; 0 if `den` is 0. `num` is below 2^63.
+    /// `num / den`, rounded up; 0 if `den` is 0. `num` must be below 2^63.
     pub(crate) fn ceil(num: u64, den: u128) -> Self {
         Self::new(num, den, u128::div_ceil)
     }
@@ -28,8 +27,7 @@ impl Ratio {
         }
         let num_bits = u64::BITS - num.leading_zeros();
         let den_bits = u128::BITS - den.leading_zeros();
-        // The quotient then has BITS - 1 or BITS bits, as far as the numerator can be shifted at
-        // all.
+        // The quotient then has BITS - 1 or BITS bits, as far as the numerator can be shifted.
         let shift = (BITS - 1 + den_bits)
             .saturating_sub(num_bits)
             .min(u128::BITS - 1 - num_bits);
@@ -40,14 +38,14 @@ impl Ratio {
         }
     }
 
-    /// `factor` × the ratio, rounded down, saturating.
+    /// `factor` times the ratio, rounded down, saturating.
     #[inline]
     pub(crate) fn times_floor(self, factor: u64) -> u64 {
         let product = u128::from(factor) * u128::from(self.mantissa);
         crate::base::arith::saturate(product >> self.shift)
     }
 
-    /// `factor` × the ratio, rounded up, saturating.
+    /// `factor` times the ratio, rounded up, saturating.
     #[inline]
     pub(crate) fn times_ceil(self, factor: u64) -> u64 {
         let product = u128::from(factor) * u128::from(self.mantissa);
@@ -77,7 +75,8 @@ mod tests {
     }
 
     proptest! {
-        /// Never on the wrong side of the exact quotient, and off by one unit or 2^-57 of it.
+        /// The result is never on the wrong side of the exact quotient, and differs from it by at
+        /// most one unit or 2^-57 of it.
         #[test]
         fn brackets_the_exact_quotient(
             num in 1u64..1 << 62, num_shift in 0u32..62,

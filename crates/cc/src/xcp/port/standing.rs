@@ -1,20 +1,20 @@
-//! The persistent queue: what does not drain within about half a round trip.
+//! The persistent queue, which does not drain within about half a round trip.
 
 use crate::base::Instant;
 use crate::base::arith::{mul_div, nanos, ns_since};
 use crate::xcp::params::LEAST_QUEUE_INTERVAL;
 
-/// Watches for the least length between looks.
+/// Measures the minimum length of the queue per observation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StandingQueue {
     bytes: u64,
     least: u64,
-    /// When the running look ends.
+    /// End of the current observation.
     due: Instant,
 }
 
-/// How long one look takes, in ns: half of what remains of the mean RTT once the queue has drained,
-/// 2 ms at least.
+/// Length of one observation in ns: half of the rest of the mean RTT once the queue has drained,
+/// and at least 2 ms.
 pub(crate) fn look_ns(mean_rtt_us: u64, queue: u64, capacity: u64) -> u64 {
     let draining = mul_div(queue, 1_000_000_000, capacity);
     let left = mean_rtt_us.saturating_mul(1_000).saturating_sub(draining);
@@ -30,13 +30,12 @@ impl StandingQueue {
         }
     }
 
-    /// Bytes that did not drain during the last look.
+    /// Bytes that did not drain during the last observation.
     #[inline]
     pub(crate) const fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// The queue is `queue` bytes long.
     #[inline]
     pub(crate) fn sample(&mut self, now: Instant, queue: u64, mean_rtt_us: u64, capacity: u64) {
         self.least = self.least.min(queue);
@@ -48,7 +47,7 @@ impl StandingQueue {
     #[cold]
     fn turn(&mut self, now: Instant, queue: u64, mean_rtt_us: u64, capacity: u64) {
         let look = look_ns(mean_rtt_us, queue, capacity);
-        // After a pause the least length was that before it.
+        // After a pause, the minimum length is from the time before the pause.
         let paused = ns_since(now, self.due) > look;
         self.bytes = if paused { queue } else { self.least };
         self.least = queue;

@@ -1,33 +1,33 @@
-//! Traffic that begins on an idle port: the first grants, and a record of them until they are used.
+//! The start of traffic on an idle port: the first grants, recorded until they are used.
 
 use crate::base::arith::mul_div;
 use crate::xcp::fixed::to_q16;
 
-/// What an idle port gives in its first interval: this part of the capacity. What it gives then and
-/// later adds up to no more than all of it, so more than α at first is no risk.
+/// The part of the capacity that an idle port gives in its first interval. It can safely be more
+/// than α because all grants together, including later ones, do not exceed the capacity.
 const FIRST_SHARE: (u64, u64) = (4, 5);
-/// The start is over once this part of what was given has arrived …
+/// The start is over once this part of the grants has arrived.
 const ARRIVED: (i128, i128) = (19, 20);
-/// … or after this many intervals of full length, if flows do not use their grants.
+/// The start is also over after this number of intervals of full length, if flows do not use their
+/// grants.
 const INTERVALS: u32 = 3;
 
-/// What the first interval may give, in 2^-16 bytes per second, of `capacity` bytes per second.
+/// Grants of the first interval in 2^-16 bytes per second, for `capacity` bytes per second.
 pub(crate) fn first(capacity: u64) -> u64 {
     mul_div(to_q16(capacity), FIRST_SHARE.0, FIRST_SHARE.1)
 }
 
-/// A start that is not over: most of what was given is yet to come.
+/// A start that is not over: most of the grants have yet to arrive.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Start {
-    /// Given minus taken when it began, in 2^-16 bytes per second.
+    /// Total given minus total taken at the beginning of the start, in 2^-16 bytes per second.
     net: i128,
     intervals: u32,
     full: u32,
-    /// The flow of all headers so far, if they are of one.
+    /// Whether all headers so far are from the same flow.
     heard: Heard,
 }
 
-/// The flows whose headers have arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Heard {
     None,
@@ -45,7 +45,6 @@ impl Start {
         }
     }
 
-    /// A header of `flow` came.
     #[inline]
     pub(crate) fn hear(&mut self, flow: u32) {
         self.heard = match self.heard {
@@ -55,20 +54,20 @@ impl Start {
         };
     }
 
-    /// True if all that was given went to `flow`.
+    /// True if everything was given to `flow`.
     pub(crate) fn is_alone(&self, flow: u32) -> bool {
         self.heard == Heard::One(flow)
     }
 
-    /// What was given more than taken since it began, of `net` so far.
+    /// Given minus taken since the start began; `net` is the current total.
     pub(crate) const fn promised(&self, net: i128) -> i128 {
         net - self.net
     }
 
-    /// An interval is over in which `input` arrived, of full length or (`false`) still growing to
-    /// it. Until now the port has given `net` more than taken. `Some`: the first interval's share
-    /// of what neither arrives nor has been promised, or `total` if that is more, as far as there
-    /// is room. `None`: the start is over.
+    /// Ends an interval with `input`, which had its full length (`full`) or was still growing to
+    /// it. So far the port has given `net` more than it has taken. Returns `Some` with the first
+    /// interval's share of what neither arrives nor has been promised, or with `total` if that is
+    /// more, as far as there is room. Returns `None` if the start is over.
     pub(crate) fn within(
         &mut self,
         total: i64,

@@ -1,4 +1,4 @@
-//! Sums over what arrives during a control interval.
+//! Sums over the arrivals during a control interval.
 
 use super::believed::Level;
 use crate::base::Duration;
@@ -7,30 +7,31 @@ use crate::signals::XcpCarried;
 use crate::xcp::fixed::{X_PER_MICRO, x_of};
 use crate::xcp::params::{COVERS_SPREAD, GRANT_SPREAD, IMPLAUSIBLE_SPREAD, RTT_SPREAD, X_SPREAD};
 
-/// The level of X per byte before anything was measured: none.
+/// The level of X per byte before anything was measured: no limit.
 const NO_LEVEL: u64 = u64::MAX >> 8;
 
 /// The longest RTT that counts, in µs.
 const MOST_RTT: u32 = 65_535_000;
 
-/// Sums over the packets of an interval, and what a header may count for in them.
+/// Sums over the packets of an interval, and limits for how much a header counts in them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sums {
-    /// Bytes of all traffic, of packets that headers stand for, and of packets that state an RTT.
+    /// Bytes of all traffic, of packets with headers, and of packets that state an RTT.
     bytes: u64,
     headed: u64,
     stated: u64,
     /// Inter-packet times in 2^-40 s.
     x: u128,
-    /// Inter-packet times times RTTs, in 2^-40 s · µs.
+    /// Inter-packet times multiplied by RTTs, in 2^-40 s · µs.
     x_rtt: u128,
-    /// Bytes times RTTs, in µs.
+    /// Bytes multiplied by RTTs, in µs.
     bytes_rtt: u128,
-    /// The longest RTT that a packet stated, in µs.
+    /// The longest stated RTT, in µs.
     longest_rtt: u32,
-    /// Bytes that headers with plausible RTTs stand for, and their inter-packet times.
+    /// Bytes that headers with plausible RTTs stand for, and the inter-packet times of these
+    /// headers.
     plausible: (u64, u128),
-    /// `None`: all is believed, as published.
+    /// `None`: all headers are trusted, as published.
     guard: Option<Guard>,
 }
 
@@ -41,28 +42,28 @@ pub(crate) struct WeightedRtt {
     pub(crate) x_rtt: u128,
 }
 
-/// What is believed.
 #[derive(Clone, Copy, Debug)]
 struct Guard {
     /// RTT in µs.
     rtt: Level,
     /// X per byte, in 2^-40 s.
     x_byte: Level,
-    /// Packets that a header may stand for: what came without one, last time.
+    /// Number of packets that a header may stand for, from the packets without a header in the last
+    /// interval.
     covers: u16,
-    /// No RTT counts as more, in µs.
+    /// The largest RTT that counts, in µs.
     most_rtt: u32,
-    /// RTTs above this, in µs, are not plausible.
+    /// RTTs above this value, in µs, are implausible.
     most_plausible: u64,
-    /// The most X per byte that counts of a header whose RTT is not plausible, in 2^-40 s.
+    /// The largest X per byte that counts for a header with an implausible RTT, in 2^-40 s.
     most_implausible: u64,
-    /// No X per byte counts as more in what is measured, and in what is given.
+    /// The largest X per byte that counts in measurements, and in grants.
     most_counted: u64,
     most_granted: u64,
 }
 
 impl Guard {
-    /// Bytes that a header stands for, as far as such packets were seen.
+    /// Bytes that a header stands for, limited by the packets seen without a header.
     #[inline]
     fn stands_for(&self, header: &XcpCarried, bytes: u32) -> u64 {
         if header.covers <= 1 {
@@ -76,8 +77,8 @@ impl Guard {
         u64::from(header.rtt_us) <= self.most_plausible
     }
 
-    /// The inter-packet time of a header, bounded by its RTT. Where the RTT is not plausible, the
-    /// bytes that the header stands for bound it too.
+    /// The inter-packet time of a header, bounded by its RTT. If the RTT is implausible, the bytes
+    /// that the header stands for bound it as well.
     #[inline]
     fn x(&self, header: &XcpCarried, stands_for: u64) -> u64 {
         let x = header.x.min(own(header, self.most_rtt));
@@ -88,8 +89,8 @@ impl Guard {
         }
     }
 
-    /// Packets that one header may settle for, where flows have headers on a different part of
-    /// their packets.
+    /// Number of packets that one header may settle for. It is higher because flows can have
+    /// headers on different parts of their packets.
     #[inline]
     const fn most_covers(&self) -> u16 {
         match self.covers {
@@ -109,7 +110,7 @@ impl Guard {
 }
 
 impl Sums {
-    /// Nothing yet. `rtt_us`: where to look for RTTs first; `None`: everything is believed.
+    /// Creates empty sums. `rtt_us` is the initial level of RTTs; `None`: all headers are trusted.
     pub(crate) fn new(rtt_us: Option<u64>) -> Self {
         Self {
             bytes: 0,
@@ -137,11 +138,11 @@ impl Sums {
         }
     }
 
-    /// The next interval: its levels follow from this one. RTTs above `plausible_us` are not
-    /// plausible in it.
+    /// Starts the next interval, with levels from the last interval. RTTs above `plausible_us` are
+    /// implausible in it.
     pub(crate) fn turn(&mut self, plausible_us: u64) {
         if let Some(guard) = &mut self.guard {
-            // A flow's first headers do not count yet: no level follows from them.
+            // A flow's first headers do not count yet, so no level follows from them.
             if guard.x_byte.at() != NO_LEVEL {
                 guard.x_byte.turn(self.headed, 1);
             } else if self.x > 0 {
@@ -171,8 +172,8 @@ impl Sums {
             .map_or(u64::from(MOST_RTT), |guard| u64::from(guard.most_rtt))
     }
 
-    /// A departing packet's inter-packet time as far as its share may follow from it; 0 if its
-    /// header takes no part.
+    /// The part of a departing packet's inter-packet time on which its share may be based; 0 if its
+    /// header does not take part.
     #[inline]
     pub(crate) fn x_granted(&self, header: &XcpCarried, bytes: u32) -> u64 {
         match &self.guard {
@@ -185,22 +186,21 @@ impl Sums {
         }
     }
 
-    /// Bytes that a departing packet's header settles for: no more packets than a few times what
-    /// came without a header.
+    /// Bytes that a departing packet's header settles for, limited to a few times the packets
+    /// without a header.
     #[inline]
     pub(crate) fn settles_for(&self, header: &XcpCarried, bytes: u32) -> u64 {
         let most = self.guard.as_ref().map_or(u16::MAX, Guard::most_covers);
         u64::from(bytes) * u64::from(header.covers.min(most).max(1))
     }
 
-    /// Counts a packet's bytes.
     #[inline]
     pub(crate) fn count(&mut self, bytes: u32) {
         self.bytes = self.bytes.saturating_add(u64::from(bytes)).min(MAX_BYTES);
     }
 
-    /// Records the header of a packet of `bytes`, believed or not. Returns the inter-packet time
-    /// that it may count for.
+    /// Records the header of a packet of `bytes`, whether it is trusted or not. Returns the
+    /// inter-packet time that counts.
     #[inline]
     pub(crate) fn hear(&mut self, header: &XcpCarried, bytes: u32) -> u64 {
         self.headed = self.headed.saturating_add(u64::from(bytes)).min(MAX_BYTES);
@@ -220,8 +220,7 @@ impl Sums {
         x.min(stands_for.saturating_mul(guard.most_counted))
     }
 
-    /// Counts the RTT that a packet of `bytes` states, and returns the RTT that it may count for,
-    /// in µs.
+    /// Counts the RTT that a packet of `bytes` states, and returns the part that counts, in µs.
     #[inline]
     pub(crate) fn count_rtt(&mut self, rtt_us: u32, bytes: u32) -> u64 {
         let size = u64::from(bytes);
@@ -235,7 +234,7 @@ impl Sums {
         rtt
     }
 
-    /// Counts its header, with inter-packet time `x`.
+    /// Adds a header with inter-packet time `x` to the sums.
     #[inline]
     pub(crate) fn count_header(&mut self, header: &XcpCarried, x: u64) {
         let rtt = u64::from(header.rtt_us).min(self.most_rtt_us());
@@ -243,17 +242,14 @@ impl Sums {
         self.x_rtt += u128::from(x) * u128::from(rtt);
     }
 
-    /// Bytes so far.
     pub(crate) const fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Sum of inter-packet times, in 2^-40 s.
     pub(crate) const fn x(&self) -> u128 {
         self.x
     }
 
-    /// The longest stated RTT, in µs.
     pub(crate) fn stated_us(&self) -> u64 {
         u64::from(self.longest_rtt.min(MOST_RTT))
     }
@@ -263,22 +259,22 @@ impl Sums {
         saturate(self.bytes_rtt / u128::from(self.stated.max(1))).max(1)
     }
 
-    /// Mean RTT in µs, weighted by inter-packet times, so that each flow counts alike. Flows
-    /// without headers add `others`. `None`: no flow stated one.
+    /// Mean RTT in µs, weighted by inter-packet times, so that all flows count equally. Flows
+    /// without headers contribute `others`. `None`: no flow stated an RTT.
     pub(crate) fn mean_rtt_us(&self, others: WeightedRtt) -> Option<u64> {
         let x = self.x + others.x;
         (x > 0).then(|| saturate((self.x_rtt + others.x_rtt) / x).max(1))
     }
 }
 
-/// The inter-packet time of a window of one packet.
+/// The inter-packet time of a flow with a window of one packet.
 #[inline]
 fn own(header: &XcpCarried, most_rtt: u32) -> u64 {
     u64::from(header.rtt_us.min(most_rtt)) * X_PER_MICRO
 }
 
-/// As published: a header without an RTT takes no part. The result is limited to what sums can
-/// hold.
+/// As published: a header without an RTT does not take part. The result is limited so that sums do
+/// not overflow.
 #[inline]
 fn as_stated(header: &XcpCarried) -> u64 {
     if header.rtt_us == 0 {
@@ -287,8 +283,8 @@ fn as_stated(header: &XcpCarried) -> u64 {
     header.x.min(u64::from(MOST_RTT) * X_PER_MICRO)
 }
 
-/// What a packet has of its flow's window, as inter-packet time of a flow whose RTT is `interval`:
-/// half of the interval at most.
+/// A packet's part of its flow's window, as the inter-packet time of a flow whose RTT is
+/// `interval`; limited to half of the interval.
 #[cold]
 pub(crate) fn x_of_window(header: &XcpCarried, interval: Duration) -> u64 {
     let whole = x_of(interval);
@@ -311,7 +307,8 @@ mod tests {
 
     #[test]
     fn a_first_flow_counts_for_what_it_says_once_it_is_known() {
-        // Others without headers were there before: the first interval with a header counts none.
+        // Flows without headers were there before, so the first interval with a header does not
+        // count it.
         let mut sums = Sums::new(Some(50_000));
         for _ in 0..20 {
             sums.count(1500);
@@ -330,7 +327,7 @@ mod tests {
             assert_eq!(sums.x(), expected);
             sums.turn(u64::MAX);
         }
-        // From then on one header counts for little more.
+        // From then on, a single header has limited influence.
         let slow = XcpCarried {
             x: 80_000 * X_PER_MICRO,
             ..HEADER
@@ -338,8 +335,8 @@ mod tests {
         assert!(sums.hear(&slow, 1500) < slow.x);
     }
 
-    /// An interval of honest headers and of others with an RTT of 100 s, a tenth as many. Returns
-    /// the mean RTTs over flows and over bytes, and what one of the others counts for.
+    /// Simulates an interval of honest headers, and a tenth as many with an RTT of 100 s. Returns
+    /// the mean RTTs over flows and over bytes, and the X that counts for one of the long RTTs.
     fn next_to_long_rtts(sums: &mut Sums, plausible_us: u64) -> (u64, u64, u64) {
         let long = XcpCarried {
             rtt_us: 100_000_000,

@@ -1,6 +1,6 @@
-//! What a port has seen and given, for its start and for reports.
+//! Measurements and grants of a port, for its start and for reports.
 
-/// What the last interval showed, in 2^-16 bytes per second.
+/// Measurements of the last interval, in 2^-16 bytes per second.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Seen {
     pub(crate) input: u64,
@@ -20,7 +20,6 @@ pub(crate) struct Totals {
 }
 
 impl Totals {
-    /// A flow's rate changes by `delta`.
     #[inline]
     pub(crate) fn add(&mut self, delta: i64) {
         if delta > 0 {
@@ -30,7 +29,7 @@ impl Totals {
         }
     }
 
-    /// What was given more than taken.
+    /// Total given minus total taken.
     pub(crate) fn net(&self) -> i128 {
         i128::try_from(self.given).unwrap_or(i128::MAX)
             - i128::try_from(self.taken).unwrap_or(i128::MAX)

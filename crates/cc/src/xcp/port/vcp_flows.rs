@@ -1,20 +1,22 @@
-//! VCP packets at an XCP port: XCP's feedback for their flows, expressed in VCP's codes.
+//! VCP packets at an XCP port: expresses XCP's feedback for their flows in VCP's codes.
 //!
 //! An XCP flow that is active for a whole interval gets an equal share of the positive pool and a
-//! share of the negative one by its bytes. A VCP flow is due the same: the port keeps the rate that
-//! an XCP flow in its place would have, and compares it with the flow's measured rate. A rate below
-//! it gets LOW, with the r that makes a BISE sender grow by half of the difference. A rate more
-//! than a sixteenth above it gets OVER, which takes an eighth. Between them the code is HIGH, under
-//! which senders keep their additive increase.
+//! share of the negative pool according to its bytes. A VCP flow should get the same. Therefore the
+//! port computes the rate that an XCP flow would have instead, the due rate, and compares it with
+//! the flow's measured rate. A flow below its due rate gets LOW, with the r that makes a BISE
+//! sender grow by half of the difference. A flow more than a sixteenth above it gets OVER, which
+//! takes an eighth. Between them the code is HIGH, under which senders keep their additive
+//! increase.
 //!
-//! The effect of a code starts to show a round trip after the port wrote it, and takes another one
-//! to show in full. So rates are compared once per *look*: the code is sent in its first interval,
-//! then the flow's round trip passes, and its last interval is measured. A sender that received LOW
-//! during the whole look would keep growing before its rate is measured, and end at several times
-//! the due rate: it receives HIGH after the first interval. A flow more than a third above its due
-//! rate receives OVER for all of a look; senders cut once per interval and round trip.
+//! The effect of a code becomes visible a round trip after the port wrote it, and complete after
+//! another round trip. Rates are therefore compared once per *look*: the code is sent in its first
+//! interval, then the flow's round trip passes, and the last interval is measured. A sender that
+//! received LOW during the whole look would continue growing before its rate is measured, and would
+//! end at several times the due rate, so it receives HIGH after the first interval. A flow more
+//! than a third above its due rate receives OVER during the entire look, because senders cut only
+//! once per interval and round trip.
 //!
-//! A hash in a table of fixed size identifies a flow; two in one slot count as one.
+//! A hash in a table of fixed size identifies a flow, and flows in the same slot count as one flow.
 
 use super::fairness::Pools;
 use super::sums::WeightedRtt;
@@ -27,37 +29,39 @@ use crate::xcp::fixed::{rate_q16, x_of};
 /// The highest ten bits of the mixed hash select a slot.
 type Slots = FlowTable<Slot, 1024, 1, 22>;
 
-/// Least interval that VCP packets carry, half of VCP's usual one; else the port's own.
+/// The smallest interval that VCP packets carry, half of VCP's usual interval. Longer intervals are
+/// the port's own.
 const LEAST_INTERVAL: Duration = Duration::from_millis(100);
-/// Most intervals that a look waits for a round trip, however long an RTT the flow states.
+/// Maximum number of intervals in which a look waits for a round trip, whatever RTT the flow
+/// states.
 const LONGEST_WAIT: u64 = 8;
-/// Intervals of a look besides those: the first carries the code, and the last is measured.
+/// Number of additional intervals of a look: the first carries the code, and the last is measured.
 const STATED_AND_MEASURED: u64 = 2;
-/// A rate above what is due by this part of itself is OVER.
+/// A rate that exceeds the due rate by more than this part of itself is OVER.
 const TOO_MUCH: u64 = 16;
-/// The due rate is between 1/`SPREAD` and `SPREAD` times the flow's rate, as a flow that does not
-/// use it loses it …
+/// The due rate is between 1/`SPREAD` and `SPREAD` times the flow's rate, because a flow that does
+/// not use its due rate loses it.
 const SPREAD: u64 = 2;
-/// … by a quarter per look.
+/// Factor by which an unused due rate shrinks per look.
 const UNUSED: (u64, u64) = (3, 4);
-/// The growth of r = 1 per look: ten times the rate (ε of BISE). The r sent covers half of the
-/// difference.
+/// Twice the growth for r = 1 per look, which is ten times the rate (ε of BISE), because the r sent
+/// covers half of the difference.
 const BISE_EPSILON: u64 = 20;
-/// What LOW gives a VCP sender without BISE per interval: a sixteenth (ε = 0.0625).
+/// A VCP sender without BISE grows by this part of its rate per interval under LOW (ε = 0.0625).
 const PLAIN_LOW: u64 = 16;
-/// A rate above what is due by this part of that is OVER for a whole look.
+/// A rate that exceeds the due rate by more than this part of the due rate is OVER for a whole
+/// look.
 const FAR_TOO_MUCH: u64 = 3;
-/// Packets that a flow is taken to have before it was seen for a whole interval.
+/// Window in packets that a flow is assumed to have before it has been seen for a whole interval.
 const INITIAL_PACKETS: u64 = 10;
-/// A flow seen again after this many intervals is another one; one seen less often counts for the
-/// intervals between.
+/// A flow seen again after more than this many intervals counts as a new flow; a flow seen less
+/// often than every interval counts for the intervals between.
 const STALE: u64 = 4;
 
-/// The mark of a VCP packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct VcpMark {
     pub(crate) code: VcpCode,
-    /// r of a BISE sender, in 2^-16, 65 535 standing for 1.
+    /// r of a BISE sender, in 2^-16; 65 535 means 1.
     pub(crate) r: u16,
 }
 
@@ -66,20 +70,20 @@ struct Slot {
     /// The interval to which `bytes` belongs.
     interval: u64,
     bytes: u64,
-    /// When the running part of a look began, and what came since.
+    /// Start of the current part of a look, and the bytes since then.
     since: Instant,
     seen: u64,
-    /// Parts of the running look that are over, of `parts`: the last one is measured.
+    /// Completed parts of the current look, out of `parts`. The last part is measured.
     part: u64,
     parts: u64,
     /// The rate that an XCP flow would have, in 2^-16 bytes per second.
     due: u64,
-    /// What it was given more than taken, in 2^-16 bytes per second.
+    /// Given minus taken, in 2^-16 bytes per second.
     given: i64,
-    /// What is missing, as a share of the rate, in 2^-16.
+    /// The missing rate, as a share of the flow's rate in 2^-16.
     surplus_q16: u64,
     code: VcpCode,
-    /// Parts of a look that carry the code; the others carry HIGH.
+    /// Number of parts of a look that carry the code; the others carry HIGH.
     reported_for: u64,
 }
 
@@ -97,19 +101,17 @@ const EMPTY: Slot = Slot {
     reported_for: 1,
 };
 
-/// VCP flows at the port.
 #[derive(Clone, Debug)]
 pub(crate) struct VcpFlows {
     slots: Slots,
-    /// Number of the running interval.
     interval: u64,
-    /// Length of the last one in ns.
+    /// Length of the last interval in ns.
     last_ns: u64,
     advertised: Duration,
-    /// What a flow that was there all the time is given.
+    /// The share of a flow that was active during the whole interval.
     share: u64,
-    /// Flows seen in the running interval, those of them that stated an RTT, and the sum of these
-    /// RTTs in µs.
+    /// Number of flows seen in the current interval, number of these flows that stated an RTT, and
+    /// sum of these RTTs in µs.
     active: u64,
     stating: u64,
     rtts_us: u64,
@@ -129,13 +131,13 @@ impl VcpFlows {
         }
     }
 
-    /// Flows seen in the interval that ends: each counts like an XCP flow that was there all the
-    /// time.
+    /// Number of flows seen in the current interval, each of which counts as an XCP flow that was
+    /// active during the whole interval.
     pub(crate) const fn active(&self) -> u64 {
         self.active
     }
 
-    /// Their RTTs, each weighted like that of an XCP flow that was there for `elapsed`.
+    /// RTTs of the flows, each weighted like that of an XCP flow active for `elapsed`.
     pub(crate) fn rtts(&self, elapsed: Duration) -> WeightedRtt {
         let x = u128::from(x_of(elapsed));
         WeightedRtt {
@@ -144,13 +146,12 @@ impl VcpFlows {
         }
     }
 
-    /// The interval that packets carry.
     pub(crate) const fn stated_interval(&self) -> Duration {
         self.advertised
     }
 
-    /// An interval of length `last` is over; each flow's share of the next one's positive pool is
-    /// `share`.
+    /// Ends an interval of length `last`; the next interval has length `next`, and each flow's
+    /// share of its positive pool is `share`.
     pub(crate) fn begin(&mut self, last: Duration, next: Duration, share: u64) {
         self.interval += 1;
         self.last_ns = nanos(last).max(1);
@@ -159,7 +160,7 @@ impl VcpFlows {
         (self.active, self.stating, self.rtts_us) = (0, 0, 0);
     }
 
-    /// A packet of a flow arrived. Returns the net change of the pools: given minus taken.
+    /// Counts an arriving packet of a flow. Returns the net change: given minus taken.
     #[inline]
     pub(crate) fn count(
         &mut self,
@@ -198,8 +199,9 @@ impl VcpFlows {
         net
     }
 
-    /// A packet without a request arrived: [`count`](Self::count) applies if another packet of its
-    /// flow carried one lately. A VCP sender whose window is CUBIC's puts requests on few packets.
+    /// Counts a packet without a request, with [`count`](Self::count), if another packet of its
+    /// flow carried a request lately. A VCP sender controlled by CUBIC puts requests on few packets
+    /// only.
     #[inline]
     pub(crate) fn count_silent(
         &mut self,
@@ -220,8 +222,8 @@ impl VcpFlows {
     pub(crate) fn mark(&self, flow_hash: u32, bise: bool) -> VcpMark {
         let slot = self.slots.get(flow_hash);
         let (r, reported_for) = match (slot.code, bise) {
-            // Without BISE a LOW gives a sixteenth: its number of intervals makes up half of the
-            // difference.
+            // Without BISE, LOW gives a sixteenth per interval, so the number of LOW intervals
+            // makes up half of the difference.
             (VcpCode::Low, false) => {
                 let step = (1 << 16) / PLAIN_LOW;
                 (0, (slot.surplus_q16 + step / 2) / step)
@@ -237,7 +239,7 @@ impl VcpFlows {
         }
     }
 
-    /// Given minus taken for a flow seen lately, in 2^-16 bytes per second.
+    /// Given minus taken for a flow seen lately, and at least 0, in 2^-16 bytes per second.
     pub(crate) fn given(&self, flow_hash: u32) -> i64 {
         let slot = self.slots.get(flow_hash);
         if self.interval - slot.interval <= STALE {
@@ -247,14 +249,13 @@ impl VcpFlows {
         }
     }
 
-    /// The same, which counts as taken back from now on.
+    /// Returns the same amount and counts it as taken back.
     pub(crate) fn take_back(&mut self, flow_hash: u32) -> i64 {
         let given = self.given(flow_hash);
         self.slots.get_mut(flow_hash).given -= given;
         given
     }
 
-    /// Forgets all flows.
     pub(crate) fn clear(&mut self) {
         self.interval += STALE + 1;
         (self.active, self.stating, self.rtts_us) = (0, 0, 0);
@@ -263,7 +264,6 @@ impl VcpFlows {
 }
 
 impl Slot {
-    /// A flow's first packet.
     fn new(now: Instant, packet: u32, last_ns: u64) -> Self {
         let initial = u64::from(packet).saturating_mul(INITIAL_PACKETS);
         Self {
@@ -273,8 +273,8 @@ impl Slot {
         }
     }
 
-    /// A flow's first packet of an interval: the share for the last one's bytes changes the due
-    /// rate.
+    /// Settles a flow at its first packet of an interval: the share and the bytes of the last
+    /// interval change the due rate.
     fn settle(&mut self, share: u64, pools: &mut Pools) -> i64 {
         let net = pools.settle_flow(share, self.bytes);
         self.due = self.due.saturating_add_signed(net);
@@ -282,11 +282,11 @@ impl Slot {
         net
     }
 
-    /// Compares rates, if a look is over. Packets carry an interval of `advertised` ns; the flow's
-    /// round trip is `rtt` ns, or 0 if unknown.
+    /// Compares rates if a look is over. Packets carry an interval of `advertised` ns, and the
+    /// flow's round trip is `rtt` ns (0 if unknown).
     fn turn(&mut self, now: Instant, advertised: u64, rtt: u64) {
         let passed = ns_since(now, self.since);
-        // Intervals begin with packets, so one may be a little shorter than another.
+        // Intervals begin with packets, so they can differ slightly in length.
         if passed < advertised - advertised / 8 {
             return;
         }
@@ -310,7 +310,7 @@ impl Slot {
         self.judge(rate);
     }
 
-    /// The code that brings the flow from `rate` to the due rate.
+    /// Chooses the code that brings the flow from `rate` to the due rate.
     fn judge(&mut self, rate: u64) {
         let rate = rate.max(1);
         self.surplus_q16 = 0;
@@ -353,8 +353,8 @@ mod tests {
         assert_eq!(guests.mark(2, true).code, VcpCode::Over);
     }
 
-    /// Codes of the packets of one flow whose due rate always covers its request, interval by
-    /// interval.
+    /// Codes, interval by interval, of the packets of a flow whose due rate is always above its
+    /// rate.
     fn reported_in_turn(rtt: Option<Duration>, bise: bool) -> Vec<VcpCode> {
         let (mut guests, interval) = (VcpFlows::new(), Duration::from_millis(100));
         let in_interval = |n: u64| {
@@ -369,8 +369,8 @@ mod tests {
         (0..18).map(in_interval).collect()
     }
 
-    /// The effect of a code shows after a round trip: until the rate is measured the flow stops
-    /// growing.
+    /// The effect of a code becomes visible after a round trip, so the flow stops growing until its
+    /// rate is measured.
     #[test]
     fn a_flow_grows_in_one_interval_of_a_look_that_lasts_for_its_round_trip() {
         let runs = |codes: &[VcpCode]| -> Vec<usize> {
@@ -387,7 +387,7 @@ mod tests {
             let later = apart.get(1..).unwrap();
             assert!(later.iter().all(|n| *n == look), "{rtt:?}: {codes:?}");
         }
-        // Also with an absurdly long stated round trip.
+        // The same with an absurdly long stated round trip.
         let codes = reported_in_turn(Some(Duration::from_secs(3600)), true);
         assert!(runs(&codes).contains(&10), "{codes:?}");
         // A sixteenth per interval is too little growth to wait for.

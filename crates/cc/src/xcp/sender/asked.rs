@@ -1,28 +1,28 @@
-//! The sum of requests, so that feedback above it is rejected.
+//! Tracks the sum of requests, so that feedback above this sum is rejected.
 //!
-//! Each sent packet keeps the sum of all requests so far. An acknowledgement then gives the sum of
-//! the requests that it covers; positive feedback beyond that is not from a router, since each
-//! router only lowers a request.
+//! Each sent packet stores the sum of all requests so far, so that an acknowledgement gives the sum
+//! of the requests that it covers. Positive feedback beyond this sum cannot be from a router,
+//! because routers only lower requests.
 
-/// Requests, in 2^-16 bytes per second.
+/// Sums of requests, in 2^-16 bytes per second.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Asked {
-    /// Of all packets sent, modulo 2^64. Those of the packets in flight add up to less than half of
-    /// that.
+    /// Requests of all packets sent, modulo 2^64. The requests in flight add up to less than half
+    /// of the modulus.
     sent: u64,
-    /// Of all packets up to the largest acknowledged one.
+    /// Requests of all packets up to the largest acknowledged packet.
     acked: u64,
-    /// What may still be granted: by the newest acknowledgement, and by the one before it, whose
-    /// feedback may come late.
+    /// Requests that can still be granted: of the newest acknowledgement (`open`), and of the
+    /// previous acknowledgement (`before`), because feedback can arrive late.
     open: u64,
     before: u64,
 }
 
-/// No difference is larger, so that a wrapped one does not count as a large request.
+/// Upper bound of valid differences, so that a wrapped difference does not count as a large
+/// request.
 const HALF: u64 = 1 << 63;
 
 impl Asked {
-    /// A header requests `delta`.
     #[inline]
     pub(crate) const fn on_sent(&mut self, delta: i64) {
         if delta > 0 {
@@ -30,13 +30,13 @@ impl Asked {
         }
     }
 
-    /// What to keep with the packet.
+    /// The state to store with the packet.
     #[inline]
     pub(crate) const fn state(&self) -> u64 {
         self.sent
     }
 
-    /// An acknowledgement came whose largest packet kept `state`.
+    /// Records an acknowledgement whose largest packet stored `state`.
     #[inline]
     pub(crate) const fn on_ack(&mut self, state: u64) {
         let news = state.wrapping_sub(self.acked);
@@ -47,7 +47,7 @@ impl Asked {
         }
     }
 
-    /// The part of `delta` that was requested.
+    /// The part of `delta` that was requested. Negative feedback is returned unchanged.
     #[inline]
     pub(crate) fn grant(&mut self, delta: i64) -> i64 {
         let Ok(positive) = u64::try_from(delta) else {

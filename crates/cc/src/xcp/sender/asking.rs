@@ -1,4 +1,4 @@
-//! What is asked of the routers, and what counts of their answers.
+//! Requests to routers, and the part of their answers that counts.
 
 use super::XcpLaw;
 use super::request::Wish;
@@ -7,11 +7,11 @@ use crate::law::{Acked, Limits};
 use crate::signals::{XcpFeedback, XcpRequest};
 use crate::supervise::{ExplicitLaw, Path};
 
-/// A limit within this part of the window above it is near.
+/// A limit is near if it exceeds the window by at most this part of the window.
 const NEAR: u64 = 8;
 
 impl XcpLaw {
-    /// What was granted, as far as it counts.
+    /// The part of the feedback that counts as granted.
     pub(super) fn granted(&mut self, feedback: &XcpFeedback, acked: &Acked) -> i64 {
         if acked.packets > 0 {
             self.asked.on_ack(acked.state.explicit);
@@ -32,9 +32,9 @@ impl XcpLaw {
         delta
     }
 
-    /// The window that could be made use of. What the application has is certain; the peer's flow
-    /// control and the send buffer usually grow with what is granted, so they count once the window
-    /// comes near them.
+    /// The largest window that the sender could use. The amount of application data is certain. The
+    /// peer's flow control and the send buffer, however, usually grow with the grants, so they
+    /// count only once the window comes near them.
     fn useful_window(&self, own: u64) -> u64 {
         let Limits {
             peer,
@@ -50,9 +50,10 @@ impl XcpLaw {
         }
     }
 
-    /// True while more could not be used: a trial runs, CUBIC rules, losses hold the window, or,
-    /// behind a visible hop without feedback, the grant is already more than may be sent before
-    /// some of it has arrived. Routers that do not see a grant used would give it again and again.
+    /// True while the sender could not use more: during a trial, while CUBIC rules, while losses
+    /// hold the window, or if a hop without feedback is visible and the grant exceeds the bytes
+    /// that may be sent before some have arrived. Otherwise, routers that do not see a grant being
+    /// used would give it again and again.
     fn asks_nothing(&self, path: &Path) -> bool {
         let own = self.steering.bytes();
         let ahead = path.hidden.is_shown() && own > path.hidden.cap();
@@ -60,7 +61,8 @@ impl XcpLaw {
         held || path.hidden.asks_nothing()
     }
 
-    /// The header for the next packet, and for those without one since the last.
+    /// The header of the next packet, which also stands for the packets without a header since the
+    /// last.
     pub(super) fn next_header(&self, path: &Path) -> XcpRequest {
         let packets = self.headed_packets.saturating_add(1);
         let Some(srtt) = path.srtt else {

@@ -1,6 +1,6 @@
-//! Standard congestion control in place of XCP (draft-falk-xcp-spec-03, sections 4.1.3.2 and 5.1):
-//! after a loss that means congestion CUBIC has the window, until routers would have left less of
-//! it over a whole round trip.
+//! Standard congestion control instead of XCP (draft-falk-xcp-spec-03, sections 4.1.3.2 and 5.1).
+//! After a loss that means congestion, CUBIC controls the window until a whole round trip has
+//! passed in which routers would have left less.
 
 use super::steering::Steering;
 use crate::base::arith::{nanos, ns_since};
@@ -10,11 +10,10 @@ use crate::base::{Duration, Instant};
 /// feedback.
 const TAKEN: u64 = 32;
 
-/// The window by the routers' feedback in the running round trip.
+/// The window that the routers' feedback would give in the current round trip.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EndToEnd {
     since: Instant,
-    /// The window when it began.
     window: u64,
     shadow: Steering,
 }
@@ -28,9 +27,10 @@ impl EndToEnd {
         }
     }
 
-    /// While a hidden hop is the narrow one and requests ask for nothing: routers changed the rate.
-    /// `Some`: over a round trip they took more than a thirty-second of the `window`, so their own
-    /// hop is narrower, and this many bytes are left.
+    /// Applies a rate change from routers while a hop without feedback is the bottleneck and
+    /// requests ask for nothing. Returns `Some` with the remaining bytes if the routers took more
+    /// than a thirty-second of the `window` over a round trip, because then their own hop is
+    /// narrower.
     pub(crate) fn on_taken(
         &mut self,
         now: Instant,
@@ -49,8 +49,8 @@ impl EndToEnd {
         (left < before - before / TAKEN).then_some(left)
     }
 
-    /// Routers changed the rate. `Some`: they leave less than the `window` of standard control, so
-    /// they rule again, with this many bytes.
+    /// Applies a rate change from routers. Returns `Some` with the bytes of their window if they
+    /// leave less than the `window` of standard control, so that they control the sender again.
     pub(crate) fn on_feedback(
         &mut self,
         now: Instant,

@@ -1,4 +1,4 @@
-//! The sender's half: requests, grants, and the resulting window.
+//! The sender: requests, grants, and the resulting window.
 
 mod asked;
 mod asking;
@@ -26,53 +26,56 @@ use end_to_end::EndToEnd;
 use room::Room;
 use steering::Steering;
 
-/// Losses up to this many round trips after a router took back much are announced ones.
+/// Losses up to this number of round trips after a large decrease by a router count as announced.
 const PATIENCE_ROUNDS: u32 = 4;
-/// The first grant may be all of a fast link, with a slow one behind it.
+/// Multiple of the proven arrivals that may be sent at once, because the first grant may cover all
+/// of a fast link in front of a slow link.
 const STEP: u64 = 4;
-/// … and it may be twice that where packets sent at once do not spread.
+/// The same multiple if packets that were sent together do not spread out.
 const UNKNOWN_STEP: u64 = 8;
-/// In a window of fewer packets, the part of a packet counts.
+/// In a window of fewer packets, the fraction of a packet matters.
 const FEW_PACKETS: u64 = 8;
-/// Round trips for which a grant is kept although it is not used: the peer's flow control may have
-/// to grow for it first.
+/// Number of round trips for which an unused grant is kept, because the peer's flow control may
+/// have to grow first.
 const KEPT_ROUNDS: u32 = 3;
-/// Packets leave a little faster than the window per round trip, so that the window and not the
-/// pacer bounds the rate.
+/// Packets leave slightly faster than one window per round trip, so that the window and not the
+/// pacer limits the rate.
 const PACE: (u64, u64) = (33, 32);
 
-/// An XCP sender.
 pub(crate) type XcpSender = Supervised<XcpLaw>;
 
-/// XCP's law.
+/// XCP's law. Its window follows the routers' grants (`steering`), unless standard control has
+/// taken over although routers answer (`end_to_end`).
 #[derive(Clone, Debug)]
 pub(crate) struct XcpLaw {
     params: XcpParams,
     steering: Steering,
-    /// Standard control rules although routers stamp.
+    /// Set while standard control rules although routers stamp packets.
     end_to_end: Option<EndToEnd>,
-    /// … for this reason. For a hop that does not answer: the sign of it.
+    /// `reason` says why. `hop` is the sign by which a hop without feedback was found.
     reason: FallbackReason,
     hop: FallbackReason,
     asked: Asked,
     room: Room,
-    /// Grants to packets up to here do not count.
+    /// Positive feedback for packets up to this number does not count.
     void_until: Option<u64>,
-    /// Feedback for packets up to here covers more than what remained of a granted start.
+    /// Feedback for packets up to this number does not count, because it also covers the part of a
+    /// granted start that was given back.
     shared_until: Option<u64>,
-    /// Bytes and packets sent since the last header, itself included.
+    /// Bytes sent since the last header, including its packet, and packets sent after it.
     headed_bytes: u64,
     headed_packets: u16,
-    /// The application had nothing more to send.
+    /// The application had no more data to send.
     at_an_end: bool,
     /// Negative feedback has arrived.
     settled: bool,
-    /// The window of a granted flight that leaves before any router's feedback; 0: none does.
+    /// The window of a granted flight that leaves before any feedback from routers; 0: no such
+    /// flight.
     stated: u64,
 }
 
 impl Supervised<XcpLaw> {
-    /// A sender whose path begins at `now` and carries datagrams of `mtu` bytes.
+    /// Creates a sender for a path that begins at `now` and carries datagrams of `mtu` bytes.
     pub(crate) fn new(now: Instant, mtu: u16, params: XcpParams) -> Self {
         let path = path(now, mtu, &params);
         let window = window::initial(path.mtu, params.initial_window);
@@ -80,7 +83,7 @@ impl Supervised<XcpLaw> {
     }
 }
 
-/// The state of a path on which an XCP sender begins.
+/// The state of a path at the start of an XCP sender.
 pub(crate) fn path(now: Instant, mtu: u16, params: &XcpParams) -> Path {
     let (initial, fallback) = (params.initial_window, params.fallback);
     let step = XcpLaw::step(params);
@@ -88,7 +91,6 @@ pub(crate) fn path(now: Instant, mtu: u16, params: &XcpParams) -> Path {
 }
 
 impl XcpLaw {
-    /// The law with `window` bytes.
     pub(crate) fn new(now: Instant, window: u64, params: XcpParams) -> Self {
         Self {
             steering: Steering::new(now, window),
@@ -108,8 +110,8 @@ impl XcpLaw {
         }
     }
 
-    /// Goes on where another law has left off, with `window` bytes; packets so far had no header.
-    /// While CUBIC has the window because of a hidden hop, it keeps it.
+    /// Continues with `window` bytes after another law; packets sent so far had no header. If CUBIC
+    /// controls the window because of a hop without feedback, it keeps control.
     pub(crate) fn enter(now: Instant, path: &mut Path, window: u64, params: XcpParams) -> Self {
         path.exchange(Self::step(&params));
         let mut law = Self::new(now, window, params);
@@ -129,7 +131,6 @@ impl XcpLaw {
         }
     }
 
-    /// The window does not age before.
     pub(crate) const fn keep_until(&mut self, until: Instant) {
         self.steering.keep_until(until);
     }
@@ -161,7 +162,7 @@ impl ExplicitLaw for XcpLaw {
         self.end_to_end.is_some()
     }
 
-    /// No more of the window than there is room for.
+    /// Limits the window to the room that flow control, buffer and application leave.
     #[inline]
     fn steered(&self, path: &Path) -> u64 {
         let own = self.steering.bytes().min(path.hidden.cap());
@@ -176,9 +177,9 @@ impl ExplicitLaw for XcpLaw {
         }
     }
 
-    /// A small window has room for the packet that it holds a part of, and for two at least: pacing
-    /// keeps the rate. Otherwise a window of 1.9 packets sends one, whose acknowledgement waits for
-    /// a second.
+    /// Rounds a small window up to whole packets, and to at least two, because pacing keeps the
+    /// rate. Otherwise a window of 1.9 packets would send only one packet, whose acknowledgement
+    /// would be delayed for a second.
     #[inline]
     fn sendable(&self, path: &Path) -> u64 {
         let own = self.steered(path);
@@ -201,8 +202,8 @@ impl ExplicitLaw for XcpLaw {
         self.steering.floor(bytes);
     }
 
-    /// A sender with `loss=ignore` does not search, and then no bound applies that only the search
-    /// would lift.
+    /// A sender with `loss=ignore` does not search, so that bounds which only the search could lift
+    /// do not apply.
     #[inline]
     fn search(&self) -> Search {
         let searches = self.params.loss != XcpLoss::Ignore;
@@ -264,8 +265,8 @@ impl ExplicitLaw for XcpLaw {
             self.hear_while_hidden(now, path, delta);
             return;
         }
-        // A trial sends less than routers allow, to see the effect: requests ask for no more.
-        // Routers do not know of a hop with heavy loss either.
+        // During a trial, the sender sends less than routers allow, so it accepts no increase. The
+        // same applies behind a hop with heavy loss, of which routers do not know.
         let held = path.hidden.pace().is_some() || path.hidden.holds(self.steering.bytes());
         let delta = if held { delta.min(0) } else { delta };
         let (floor, fallback) = (path.mtu, path.fallback.window());
@@ -280,7 +281,7 @@ impl ExplicitLaw for XcpLaw {
         }
     }
 
-    /// A round trip in which the window was not used ages it.
+    /// Ages the window after a round trip in which it was not used.
     #[inline]
     fn on_ruled_ack(&mut self, now: Instant, path: &Path, acked: &Acked) {
         if self.params.naive {
@@ -302,8 +303,8 @@ impl ExplicitLaw for XcpLaw {
         }
     }
 
-    /// A queue that is not an XCP router's marks packets: the sender responds to its marks as RFC
-    /// 3168 requires.
+    /// A mark can only be set by a queue that is not in an XCP router, so the sender responds to it
+    /// as RFC 3168 requires.
     fn on_marked(&mut self, now: Instant, path: &mut Path, _sent_at: Instant) {
         if self.params.loss != XcpLoss::Ignore {
             self.go_end_to_end(now, path, FallbackReason::EcnMark);

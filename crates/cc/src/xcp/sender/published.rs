@@ -1,10 +1,10 @@
-//! The sender of the XCP papers, without any rule of this library's.
+//! The sender of the XCP papers, without this library's additional rules.
 //!
-//! The window changes only by the feedback in headers, not below one packet (XCP-i paper, section
-//! II-A). A fast retransmit leaves it, and a timeout sets it to one packet (XCP Linux paper,
-//! section II-C.2; XCP-i paper, section II-A; XCP/CUBIC paper, section III-D). The sender states
-//! its window whatever else bounds it, and requests all it can get. It looks for no hop that does
-//! not answer, and no other law ever has its window.
+//! The window changes only by the feedback in headers, and never falls below one packet (XCP-i
+//! paper, section II-A). A fast retransmit leaves it unchanged, and a timeout sets it to one packet
+//! (XCP Linux paper, section II-C.2; XCP-i paper, section II-A; XCP/CUBIC paper, section III-D).
+//! The sender states its window whatever else limits it, and always requests as much as possible.
+//! It doesn't look for hops without feedback, and never hands its window to another law.
 
 use super::request::Wish;
 use super::steering::Steering;
@@ -16,10 +16,9 @@ use crate::signals::{Feedback, Request, XcpRequest};
 use crate::supervise::RetransmissionTimeout;
 use crate::xcp::params::XcpParams;
 
-/// Packets leave a little faster than the window per round trip where they are paced.
+/// If packets are paced, they leave slightly faster than one window per round trip.
 const PACE: (u64, u64) = (33, 32);
 
-/// See the module.
 #[derive(Clone, Debug)]
 pub(crate) struct PublishedXcp {
     params: XcpParams,
@@ -27,7 +26,7 @@ pub(crate) struct PublishedXcp {
     steering: Steering,
     timeout: RetransmissionTimeout,
     srtt: Option<Duration>,
-    /// Bytes and packets sent since the last header, itself included.
+    /// Bytes sent since the last header, including its packet, and packets sent after it.
     headed_bytes: u64,
     headed_packets: u16,
     /// Negative feedback has arrived.
@@ -35,7 +34,7 @@ pub(crate) struct PublishedXcp {
 }
 
 impl PublishedXcp {
-    /// A sender whose path begins at `now` and carries datagrams of `mtu` bytes.
+    /// Creates a sender for a path that begins at `now` and carries datagrams of `mtu` bytes.
     pub(crate) fn new(now: Instant, mtu: u16, params: XcpParams) -> Self {
         let mtu = u64::from(mtu.max(1));
         Self {
@@ -127,7 +126,7 @@ impl Controller for PublishedXcp {
         self.obey(now, timeout);
     }
 
-    /// No packet of several round trips arrived: the timeout has come or is due.
+    /// No packet arrived for several round trips, so the timeout has expired or is due.
     fn on_persistent_congestion(&mut self, now: Instant) {
         self.obey(now, true);
     }

@@ -1,18 +1,18 @@
-//! What flow control, send buffer and application leave for the window, over a round trip.
+//! How much room flow control, send buffer and application leave for the window during a round
+//! trip.
 
 use crate::law::Limits;
 
-/// How far the window may be above what there is room for, so that the room and not the window is
-/// what bounds.
+/// How far the window may exceed the room (as a part of the room), so that the room and not the
+/// window is the limit.
 const SLACK: u64 = 16;
 /// Room that grew by more than this part of itself in a round trip is still growing.
 const GROWS: u64 = 8;
 
-/// The room for the window.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
     limits: Limits,
-    /// The most in the running round trip, and in the one before.
+    /// The largest room in the current round trip (`most`) and in the previous one (`before`).
     most: u64,
     before: u64,
 }
@@ -35,15 +35,14 @@ impl Room {
         &self.limits
     }
 
-    /// The largest window that is of any use at the moment.
+    /// The largest window that is currently useful.
     #[inline]
     pub(crate) fn largest(&self) -> u64 {
         let least = self.limits.least();
         least.saturating_add(least / SLACK)
     }
 
-    /// A round trip is over. `Some`: there was no more room than that in all of it, and it does not
-    /// grow.
+    /// Ends a round trip. Returns `Some` with a bound for the window if the room is not growing.
     pub(crate) fn turn(&mut self) -> Option<u64> {
         let least = self.limits.least();
         let most = core::mem::replace(&mut self.most, least);

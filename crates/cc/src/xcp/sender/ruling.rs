@@ -1,4 +1,4 @@
-//! Standard control in the routers' place although they answer.
+//! Standard control that replaces the routers' control although they answer.
 
 use super::XcpLaw;
 use super::end_to_end::EndToEnd;
@@ -8,7 +8,7 @@ use crate::signals::XcpFeedback;
 use crate::supervise::{ExplicitLaw, Path};
 use crate::xcp::params::XcpLoss;
 
-/// How a hop that does not answer shows, if there is one.
+/// The sign by which a hop without feedback was found.
 pub(super) fn hop_shown_by(feedback: &XcpFeedback) -> FallbackReason {
     if feedback.uncounted {
         FallbackReason::NoEstimate
@@ -22,7 +22,7 @@ pub(super) fn hop_shown_by(feedback: &XcpFeedback) -> FallbackReason {
 }
 
 impl XcpLaw {
-    /// Standard control takes over because of `reason`.
+    /// Hands control to CUBIC because of `reason`.
     pub(super) fn go_end_to_end(&mut self, now: Instant, path: &mut Path, reason: FallbackReason) {
         let window = self.steered(path);
         self.reason = reason;
@@ -38,7 +38,7 @@ impl XcpLaw {
         }
     }
 
-    /// Routers answered while a hidden hop is the narrow one.
+    /// Handles the routers' answers while a hop without feedback is the bottleneck.
     pub(super) fn hear_while_hidden(&mut self, now: Instant, path: &mut Path, delta: i64) {
         let (floor, window) = (path.mtu, path.fallback.window());
         let srtt = path.rtt();

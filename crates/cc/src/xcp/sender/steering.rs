@@ -1,4 +1,4 @@
-//! The window under the routers' rule: it changes by what routers grant, and ages while it is not
+//! The window while routers control it: it changes by the routers' grants, and ages while it is not
 //! used.
 
 use crate::base::arith::{micros, nanos, ns_since};
@@ -7,28 +7,27 @@ use crate::xcp::params::MAX_INTERVAL;
 
 /// Fraction bits of the window, and of rates.
 const BITS: u32 = 16;
-/// Largest window in 2^-16 bytes.
 const MAX_Q16: i128 = (1 << 62) - 1;
 const MICROS: i128 = 1_000_000;
-/// Halvings beyond this leave nothing.
+/// More halvings leave nothing.
 const MOST_HALVINGS: u64 = 62;
 
-/// A congestion window with its fraction.
+/// A congestion window with a fraction.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Steering {
     q16: i128,
-    /// What has not made a whole 2^-16 byte yet, in 2^-16 bytes per second · µs.
+    /// The remainder below 2^-16 bytes, in 2^-16 bytes per second · µs.
     rest: i128,
     round: Round,
     kept_until: Instant,
 }
 
-/// The running round trip, for ageing.
+/// The current round trip, for ageing.
 #[derive(Clone, Copy, Debug)]
 struct Round {
     since: Instant,
     bytes: u64,
-    /// The window bounded the sender at some point.
+    /// True if the window limited the sender at some point.
     limited: bool,
 }
 
@@ -52,12 +51,12 @@ impl Steering {
         }
     }
 
-    /// Until then the window does not age.
+    /// Prevents ageing before `until`.
     pub(crate) const fn keep_until(&mut self, until: Instant) {
         self.kept_until = until;
     }
 
-    /// Whole bytes.
+    /// The window in whole bytes, rounded down.
     #[inline]
     pub(crate) fn bytes(&self) -> u64 {
         u64::try_from(self.q16 >> BITS).unwrap_or(0)
@@ -68,8 +67,8 @@ impl Steering {
         self.q16
     }
 
-    /// Routers changed the rate by `delta` in 2^-16 bytes per second: the window follows by as much
-    /// per round trip, not below `floor` bytes. [XCP-i II-A window].
+    /// Applies a rate change `delta` in 2^-16 bytes per second: the window changes by this amount
+    /// times the round trip, but does not fall below `floor` bytes. [XCP-i II-A window].
     #[inline]
     pub(crate) fn apply(&mut self, delta: i64, srtt: Duration, floor: u64) {
         let rtt = i128::from(micros(srtt.min(MAX_INTERVAL)).max(1));
@@ -80,13 +79,13 @@ impl Steering {
         self.floor(floor);
     }
 
-    /// Not above `bytes`.
+    /// Lowers the window to `bytes` if it is larger.
     #[inline]
     pub(crate) fn cap(&mut self, bytes: u64) {
         self.q16 = self.q16.min((i128::from(bytes) + 1) << BITS);
     }
 
-    /// Not below `bytes`.
+    /// Raises the window to `bytes` if it is smaller.
     pub(crate) fn floor(&mut self, bytes: u64) {
         let least = i128::from(bytes) << BITS;
         if self.q16 < least {
@@ -95,9 +94,9 @@ impl Steering {
         }
     }
 
-    /// An acknowledgement came: a round trip in which the window was not used brings it half way to
-    /// what was (draft-falk-xcp-spec-03, section 4.1.3.1, with p = ½), but not below `floor` bytes.
-    /// True if a round trip is over.
+    /// Handles an acknowledgement. After a round trip in which it did not limit the sender, the
+    /// window falls halfway to the bytes used, but not below `floor` bytes (draft-falk-xcp-spec-03,
+    /// section 4.1.3.1, with p = ½). Returns true at the end of a round trip.
     #[inline]
     pub(crate) fn age(
         &mut self,
@@ -119,7 +118,7 @@ impl Steering {
         true
     }
 
-    /// Nothing was sent for `idle`: as many round trips of ageing.
+    /// Ages the window by the number of round trips in `idle`, during which nothing was sent.
     pub(crate) fn idle(&mut self, now: Instant, idle: Duration, srtt: Duration, floor: u64) {
         let rounds = nanos(idle) / nanos(srtt).max(1);
         self.halve_towards(floor, rounds);
@@ -168,7 +167,7 @@ mod tests {
             bytes.push(window.bytes());
         }
         assert_eq!(bytes, [675_000, 387_500, 243_750, 171_875]);
-        // Used at some point of the round: it stays.
+        // The window was used at some point of the round, so it does not change.
         let _ = window.age(Instant::from_millis(450), rtt, 10, true, 1500);
         let _ = window.age(Instant::from_millis(500), rtt, 10, false, 1500);
         assert_eq!(window.bytes(), 171_875);

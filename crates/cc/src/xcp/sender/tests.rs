@@ -1,4 +1,4 @@
-//! The sender half.
+//! Tests of the sender.
 
 mod fallback;
 
@@ -31,7 +31,7 @@ fn request(sender: &XcpSender) -> XcpRequest {
     sender.request().xcp.expect("an XCP sender asks")
 }
 
-/// Sends packet `number` and gets `delta` for it a round trip later.
+/// Sends packet `number`, and delivers `delta` for it a round trip later.
 fn round(sender: &mut XcpSender, now: Instant, number: u64, delta: i64) {
     round_with(sender, now, number, &granted(delta, 1));
 }
@@ -80,8 +80,8 @@ fn before_the_round_trip_is_known_nothing_is_asked() {
     assert_eq!(asked.covers, 1);
 }
 
-/// After an interruption the smoothed round trip is of packets that waited. The first feedback of
-/// one that did not counts for its own round trip: twice of it at most.
+/// After an interruption, the smoothed round trip is that of packets that waited. The first
+/// feedback for a packet that did not wait counts for at most twice its own round trip.
 #[test]
 fn the_first_feedback_after_an_interruption_counts_for_its_own_round_trip() {
     let mut sender = sender(XcpParams::default());
@@ -102,7 +102,7 @@ fn the_first_feedback_after_an_interruption_counts_for_its_own_round_trip() {
     for number in 0..8 {
         tell(number, 5000, 5000, 0);
     }
-    // 100 kB/s more over 20 ms are 2 kB, over 4.4 s 440 kB.
+    // 100 kB/s more over 20 ms are 2 kB; over 4.4 s they would be 440 kB.
     let grown = tell(8, 20, 4400, 100_000 << 16);
     assert!((2_000..=4_000).contains(&grown), "{grown}");
 }
@@ -172,7 +172,7 @@ fn the_least_limit_is_told_and_no_more_is_asked_than_fits_it() {
     let header = request(&sender);
     assert_eq!((header.window, header.delta), (64_000, 0));
     assert_eq!(header.x, (100 << 40) / 1000 * 1500 / 64_000);
-    // More room than window: asked for as far as that goes.
+    // If there is more room than the window, the request covers it.
     let limits = Limits {
         buffer: own.window + 10_000,
         ..Limits::NONE
@@ -181,7 +181,7 @@ fn the_least_limit_is_told_and_no_more_is_asked_than_fits_it() {
     let header = request(&sender);
     let want = 100_000.0 * 1500.0 / own.window as f64;
     assert!((header.delta as f64 / 65_536.0 - want).abs() < 1.0);
-    // The paper's sender states its window all the same, and requests everything.
+    // The paper's sender still states its window, and requests everything.
     let mut naive = self::sender(XcpParams {
         naive: true,
         ..XcpParams::default()
@@ -191,8 +191,8 @@ fn the_least_limit_is_told_and_no_more_is_asked_than_fits_it() {
     assert!(request(&naive).delta > 1 << 40);
 }
 
-/// Behind a visible hop without feedback, the window is at most a few times what has arrived.
-/// Routers that do not see a grant used would give the same again in each round trip.
+/// Behind a visible hop without feedback, the window is at most a few times the bytes that have
+/// arrived. Routers that do not see a grant being used would give it again in each round trip.
 #[test]
 fn a_grant_that_may_not_be_used_yet_is_not_asked_for_again() {
     let mut sender = sender(XcpParams::default());
@@ -209,7 +209,7 @@ fn a_grant_that_may_not_be_used_yet_is_not_asked_for_again() {
     // Of 1.7 MB granted.
     assert_eq!(sender.window(), 40 * 1500);
     assert_eq!(request(&sender).delta, 0);
-    // All of it was sent, and arrives.
+    // Everything was sent, and arrives.
     let mut number = 2;
     for turn in 1..9 {
         let now = Instant::from_millis(100 * turn);
@@ -230,7 +230,7 @@ fn nobody_is_believed_who_grants_more_than_was_asked() {
     });
     let before = sender.window();
     round(&mut sender, Instant::ZERO, 0, 1 << 55);
-    // 200 kB/s were desired, over ten packets; the first asked for a tenth of what was missing.
+    // 200 kB/s were desired, over ten packets; the first requested a tenth of the missing rate.
     let asked = (200_000.0 - before as f64 * 10.0) * 1500.0 / before as f64;
     let grown = (sender.window() - before) as f64;
     assert!((grown - asked / 10.0).abs() <= 1.0, "{grown} {asked}");
@@ -263,7 +263,8 @@ fn unstamped_packets_are_no_feedback_and_cubic_rules() {
 fn losses_mean_what_the_policy_says() {
     for (loss, unmarked_hop, cuts) in [
         (XcpLoss::Hybrid, false, false),
-        // A hop that writes nothing is there; a single loss does not show that it is narrow.
+        // There is a hop without feedback, but a single loss does not show that it is the
+        // bottleneck.
         (XcpLoss::Hybrid, true, false),
         (XcpLoss::Ignore, true, false),
         (XcpLoss::Fallback, false, true),
@@ -294,7 +295,8 @@ fn losses_mean_what_the_policy_says() {
     }
 }
 
-/// A bound that a search for hidden hops would lift does not apply without such a search.
+/// A bound that only a search for hops without feedback could lift does not apply without this
+/// search.
 #[test]
 fn who_ignores_loss_uses_what_is_granted_past_a_hop_that_is_no_router() {
     let mut windows = Vec::new();
@@ -337,7 +339,7 @@ fn standard_control_rules_until_routers_would_leave_less() {
     round(&mut sender, Instant::ZERO, 0, 1 << 36);
     sender.on_loss(Instant::from_millis(100), &lost(1, 1, ms(100)));
     assert!(!sender.metrics().explicit);
-    // Routers give: they would leave more, so the halved window stays.
+    // Routers give, so they would leave more, and the halved window remains.
     for number in 2..6 {
         round(
             &mut sender,
@@ -347,7 +349,7 @@ fn standard_control_rules_until_routers_would_leave_less() {
         );
         assert!(!sender.metrics().explicit, "{number}");
     }
-    // Routers take for a whole round trip.
+    // Routers take during a whole round trip.
     for number in 6..10 {
         round(
             &mut sender,
@@ -389,8 +391,8 @@ fn idleness_ages_the_window() {
 }
 
 proptest! {
-    /// Any pattern of acknowledgements: the window changes by the sum of the feedback times the
-    /// RTT, to a unit.
+    /// For any pattern of acknowledgements, the window changes by the sum of the feedback
+    /// multiplied by the RTT, exact to a unit.
     #[test]
     fn sums_are_exact(
         deltas in prop::collection::vec(0i64..1 << 40, 1..200),
@@ -406,7 +408,7 @@ proptest! {
         prop_assert!((window.q16() - want).abs() <= 1);
     }
 
-    /// What is granted in all is never more than what was asked for in all.
+    /// The sum of grants never exceeds the sum of requests.
     #[test]
     fn grants_stay_below_wishes(
         wishes in prop::collection::vec((0i64..1 << 50, any::<i64>(), any::<bool>()), 1..100),
@@ -427,7 +429,8 @@ proptest! {
         asked.on_ack(u64::MAX / 3);
     }
 
-    /// Any feedback in any order: a window from one packet to the requested one, no panic.
+    /// Any feedback in any order leaves a window between one packet and the requested one, and does
+    /// not panic.
     #[test]
     fn nothing_breaks_it(
         events in prop::collection::vec(

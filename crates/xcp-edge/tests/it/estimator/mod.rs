@@ -1,5 +1,5 @@
-//! The estimator against a link that a test knows: error, load, and what becomes of it when the
-//! link or the other router does not behave.
+//! Tests the estimator with a link that the test knows: errors, load, and what happens when the
+//! link or the other router misbehaves.
 
 mod own;
 mod paths;
@@ -14,9 +14,9 @@ pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// Error of what is said to be available and probing load, over links of 30 to 300 Mbit/s of which
-/// foreign packets take 0 to 80 %. The error is a share of the link: what a virtual router gives
-/// too much or too little.
+/// Error of the estimated unused capacity and probing load, on links of 30 to 300 Mbit/s of which
+/// foreign packets use 0 to 80 %. The error is a share of the link, which is what a virtual router
+/// would give too much or too little.
 #[test]
 fn error_and_load() {
     for capacity in [30e6 / 8.0, 100e6 / 8.0, 300e6 / 8.0] {
@@ -56,10 +56,10 @@ fn error_and_load() {
     }
 }
 
-/// The same with routers that are processes on a busy machine: what they read comes in batches, and
-/// what they send is late. Held up for up to 0.3 ms at once, they err by little more, and know the
-/// link for 99 % of the time; for up to 4 ms, more than a train takes, a slow link is still known
-/// for nine tenths of it.
+/// The same with routers that are processes on a busy machine: they read packets in batches, and
+/// send them late. If they are held up for up to 0.3 ms at once, errors are only slightly larger,
+/// and there is an estimate for 99 % of the time. If they are held up for up to 4 ms, which is
+/// longer than a train, there is still an estimate of a slow link for nine tenths of the time.
 #[test]
 fn error_on_a_busy_machine() {
     let slow = 30e6 / 8.0;
@@ -104,8 +104,8 @@ pub(crate) fn known(world: &mut World) -> Option<f64> {
     Some(estimate.available as f64 / 1e9 / world.capacity)
 }
 
-/// The upstream router vanishes: its estimate runs out, it gets three requests, then one row of
-/// three after each silence.
+/// The upstream router disappears: its estimate expires, and it gets three requests, followed by
+/// another three after each silence.
 #[test]
 fn a_router_that_vanishes() {
     let mut world = World::new(30e6 / 8.0, 0.4, 1);
@@ -123,7 +123,7 @@ fn a_router_that_vanishes() {
     assert!((available - 0.6).abs() <= 0.2, "{available}");
 }
 
-/// Its clock is a day ahead and 100 ppm fast: neither shows.
+/// The upstream router's clock is a day ahead and 100 ppm fast, without any effect.
 #[test]
 fn clocks_that_differ() {
     let mut world = World::new(30e6 / 8.0, 0.4, 1);
@@ -138,8 +138,8 @@ fn clocks_that_differ() {
     assert!(error <= 0.1, "{error}");
 }
 
-/// The upstream router restarts, and its clock begins at 0 again: no queue is seen where there is
-/// none, and the estimate of the cloud stays.
+/// The upstream router restarts, and its clock starts at 0 again: no queue is detected, because
+/// there is none, and the estimate of the cloud remains.
 #[test]
 fn a_router_that_restarts() {
     let mut world = World::new(30e6 / 8.0, 0.4, 1);
@@ -174,7 +174,7 @@ fn a_shallow_queue() {
     assert!(error <= 0.15, "{error}");
 }
 
-/// The link becomes slower and faster again: that is found within fifteen seconds.
+/// The link becomes slower and then faster again, which is detected within fifteen seconds.
 #[test]
 fn a_link_that_changes() {
     let mut world = World::new(100e6 / 8.0, 0.0, 1);
@@ -188,9 +188,9 @@ fn a_link_that_changes() {
     }
 }
 
-/// A thin link becomes many times faster: that is found before trains have come in their turn, of
-/// which there is one in 3.6 s over 5 Mbit/s, and one in 18 s over 1 Mbit/s. It is worth no more
-/// probing than usual.
+/// A thin link becomes many times faster. This is detected before several regular trains have
+/// arrived, of which there is one in 3.6 s on 5 Mbit/s, and one in 18 s on 1 Mbit/s. It does not
+/// cost more probing than usual.
 #[test]
 fn a_thin_link_that_becomes_fast() {
     for (before, after, within) in [(5e6, 60e6, 9), (5e6, 10e6, 9), (1e6, 30e6, 27)] {
@@ -213,8 +213,8 @@ fn a_thin_link_that_becomes_fast() {
     }
 }
 
-/// A sender that makes up when its packets left, anywhere on its clock, stops nothing, and is
-/// measured again once it tells the truth.
+/// A sender that invents sending times, anywhere on its clock, breaks nothing, and is measured
+/// again once its times are correct.
 #[test]
 fn times_that_are_made_up() {
     let mut world = World::new(30e6 / 8.0, 0.4, 1);
@@ -223,7 +223,7 @@ fn times_that_are_made_up() {
     world.jitter = 0;
     let now = world.instant();
     let times = [0, u64::MAX, 1 << 62, u64::MAX / 2, 1 << 63, 1 << 40];
-    // The second half of them never goes back.
+    // In the second half of them, times never decrease.
     let falling = times.iter().cycle().take(300).copied();
     let rising = (0..300).map(|step| (1 << 62) + step * (1 << 54));
     for sent in falling.chain(rising) {

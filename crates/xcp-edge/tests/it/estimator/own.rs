@@ -1,4 +1,4 @@
-//! What is counted for the router's own traffic, and is not what crossed the link at that time.
+//! Counted own traffic that did not cross the link at that time.
 
 use pathmark_cc::Duration;
 
@@ -8,8 +8,8 @@ use super::{known, median};
 /// Rates of 5, 30 and 300 Mbit/s, in bytes per second.
 const RATES: [f64; 3] = [5e6 / 8.0, 30e6 / 8.0, 300e6 / 8.0];
 
-/// Several flows of which each eighth or sixteenth packet stands for the others: what is counted
-/// between two packets of a train came long before, and must not make the link look faster.
+/// In several flows, each eighth or sixteenth packet stands for the others. Bytes counted between
+/// two packets of a train then arrived long before, and must not make the link look faster.
 #[test]
 fn lumps_of_several_flows_make_no_capacity() {
     for rate in RATES {
@@ -42,9 +42,9 @@ fn lumps_of_several_flows_make_no_capacity() {
     }
 }
 
-/// Traffic that names the upstream router and came another way is counted for its own. What is left
-/// of the link is known all the same; there is no estimate where far more came than the link
-/// carries.
+/// Traffic that names the upstream router but took another path is counted as own traffic. The
+/// unused capacity is still known, but there is no estimate if far more arrived than the link can
+/// carry.
 #[test]
 fn own_traffic_that_came_another_way() {
     for (stray, lump) in [(0.1, 1), (0.5, 1), (0.5, 8), (1.0, 1), (3.0, 1), (3.0, 8)] {
@@ -68,8 +68,8 @@ fn own_traffic_that_came_another_way() {
     }
 }
 
-/// 25 s of a link whose own traffic has 0.3 of it and foreign traffic 0.2. From 10 s on `stray`
-/// times as much as it carries comes another way.
+/// 25 s on a link of which own traffic uses 0.3 and foreign traffic 0.2. After 10 s, `stray` times
+/// the link's capacity arrives on another path.
 fn with_strays(stray: f64, lump: u64, seed: u64) -> World {
     let mut world = World::new(30e6 / 8.0, 0.2, seed);
     (world.own_share, world.lump) = (0.3, lump);

@@ -1,4 +1,4 @@
-//! Paths whose delay is not what it was.
+//! Paths whose delay changes.
 
 use pathmark_cc::Duration;
 
@@ -28,8 +28,9 @@ fn error(shares: &[f64], available: f64) -> f64 {
     )
 }
 
-/// The path becomes longer, and the link is free as before: known again after two seconds where
-/// nothing is foreign, after six where trains are off by a third of the link each.
+/// The path becomes longer, while the link is as free as before. The unused capacity is known again
+/// after two seconds without foreign traffic, and after six seconds if single trains have errors of
+/// a third of the link.
 #[test]
 fn a_path_that_becomes_longer() {
     for (rate, foreign, own) in [
@@ -65,7 +66,7 @@ fn a_path_that_becomes_longer() {
     }
 }
 
-/// A path that is 20 ms longer for four of eight seconds.
+/// A path that is 20 ms longer for four of every eight seconds.
 #[test]
 fn a_path_that_flaps() {
     for (foreign, own) in [(0.0, 0.6), (0.4, 0.0)] {
@@ -84,8 +85,8 @@ fn a_path_that_flaps() {
     }
 }
 
-/// Where one header stands for eight packets of its own traffic, and these come unevenly, what is
-/// left is known nevertheless: all of it would seem to be taken if only whole lumps counted.
+/// If one header stands for eight packets of own traffic, and these arrive unevenly, the unused
+/// capacity is still known. If only whole lumps counted, everything would seem to be in use.
 #[test]
 fn own_traffic_in_lumps() {
     for rate in [30e6, 300e6] {
@@ -107,9 +108,9 @@ fn own_traffic_in_lumps() {
     }
 }
 
-/// Jitter that keeps the order: from 5 ms on there is no estimate for most of the time. Below that,
-/// at 30 Mbit/s, estimates are within 30 % of the link. At 300 Mbit/s jitter of 0.5 to 2 ms
-/// makes trains wrong by half of the link, and does not always show.
+/// Jitter that keeps the order: at 5 ms or more, there is no estimate for most of the time. With
+/// less jitter, estimates at 30 Mbit/s are within 30 % of the link. At 300 Mbit/s, jitter of 0.5 to
+/// 2 ms makes trains wrong by half of the link, and is not always detected.
 #[test]
 fn jitter() {
     let mut wrong = Vec::new();

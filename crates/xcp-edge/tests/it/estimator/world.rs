@@ -1,4 +1,4 @@
-//! A link between two routers that a test knows, with foreign traffic and their own.
+//! A link between two routers that the test knows, with foreign traffic and their own traffic.
 
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::collections::VecDeque;
@@ -16,7 +16,7 @@ fn address(n: u8) -> IpAddr {
     IpAddr::V4(Ipv4Addr::new(192, 0, 2, n))
 }
 
-/// Packets that come as in a Poisson process, of 40, 576 and 1500 bytes as on the internet.
+/// Packets that arrive as in a Poisson process, of 40, 576 and 1500 bytes as on the internet.
 pub(crate) struct Cross {
     rate: f64,
     next: u64,
@@ -34,22 +34,22 @@ impl Cross {
             4..6 => 576.0,
             _ => 1500.0,
         };
-        // Mean 731 bytes.
+        // The mean is 731 bytes.
         let gap = -self.uniform().max(1e-12).ln() * 731.2 / self.rate;
         self.next += (gap * 1e9) as u64;
         bytes as u64
     }
 }
 
-/// A process that is not always running: when it is, it looks at what came meanwhile.
+/// A process that is not always running. When it runs, it handles what has arrived in the meantime.
 pub(crate) struct Process {
-    /// Share of the time in which it is held up, and for how long at most at once, ns.
+    /// Share of the time in which it is held up, and the longest time at once, ns.
     share: f64,
     most: f64,
     begins: u64,
     ends: u64,
     random: Pcg64Mcg,
-    /// It does one thing after the other, each of which takes some time, ns.
+    /// It performs one action after the other, each of which takes some time, ns.
     free: u64,
     each: u64,
 }
@@ -71,7 +71,7 @@ impl Process {
         (self.random.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// When it gets to do what is there from `at` on. Times do not fall from call to call.
+    /// When it can handle what is available from `at`. Times must not decrease from call to call.
     fn runs(&mut self, at: u64) -> u64 {
         if self.share <= 0.0 {
             return at;
@@ -92,7 +92,7 @@ impl Process {
     }
 }
 
-/// A link between two routers, with a queue before it.
+/// A link between two routers, with a queue in front of it.
 pub(crate) struct World {
     pub(crate) now: u64,
     pub(crate) capacity: f64,
@@ -109,30 +109,32 @@ pub(crate) struct World {
     pub(crate) probe_bytes: u64,
     pub(crate) dropped: u64,
     pub(crate) first: Option<Duration>,
-    /// The upstream router hears nothing any more.
+    /// True if the upstream router receives nothing any more.
     pub(crate) gone: bool,
-    /// By how much its clock is ahead, ns, and how much faster it goes, in 10^-6.
+    /// How far its clock is ahead, ns, and how much faster it is, in 10^-6.
     pub(crate) ahead: u64,
     pub(crate) drift: i64,
-    /// Time from the link to the downstream router, and by how much more it may take, in order, ns.
+    /// Time from the link to the downstream router, and the largest additional time, which keeps
+    /// the order, ns.
     pub(crate) delay: u64,
     pub(crate) jitter: u64,
     pub(crate) random: Pcg64Mcg,
     pub(crate) last_there: u64,
-    /// The routers' own traffic: its part of the link, when its next packet comes, and bytes of it
+    /// The routers' own traffic: its share of the link, the time of its next packet, and the bytes
     /// that have arrived.
     pub(crate) own_share: f64,
     pub(crate) own_next: f64,
     pub(crate) own_there: VecDeque<u64>,
     pub(crate) own: u64,
-    /// Traffic that is counted for its own and does not cross the link: its rate as a part of the
-    /// link's, and when its next packet comes.
+    /// Traffic that is counted as own traffic but does not cross the link: its rate as a share of
+    /// the link's, and the time of its next packet.
     pub(crate) stray_share: f64,
     pub(crate) stray_next: f64,
-    /// Packets of a flow that are counted at once, and those of each flow that were not yet.
+    /// Number of packets of a flow that are counted at once, and the uncounted packets of each
+    /// flow.
     pub(crate) lump: u64,
     pub(crate) uncounted: Vec<u64>,
-    /// The processes of the routers before, in and behind the cloud.
+    /// The processes of the routers in front of, in and behind the cloud.
     pub(crate) sender: Process,
     pub(crate) middle: Process,
     pub(crate) reader: Process,
@@ -142,7 +144,7 @@ pub(crate) const DELAY: u64 = 15_000_000;
 /// Bytes of a packet of the routers' own traffic.
 const OWN_PACKET: f64 = 1000.0;
 
-/// A router; `run` tells one start of it from another.
+/// A router; `run` distinguishes its starts.
 fn edge(n: u8, run: u8, limits: Limits, start: Instant) -> Edge {
     let key = || Key::new(&[1; 32]).unwrap();
     let own = Key::new(&[run; 32]).unwrap();
@@ -212,14 +214,13 @@ impl World {
         self
     }
 
-    /// The upstream router's clock.
     pub(crate) fn its_clock(&self) -> Instant {
         let faster = i128::from(self.now) * i128::from(self.drift) / 1_000_000;
         let here = self.ahead.wrapping_add(self.now);
         Instant::from_nanos(here.wrapping_add_signed(faster as i64))
     }
 
-    /// When something is due there, by the clock of this one.
+    /// When an action is due at the upstream router, on the clock of the downstream router.
     pub(crate) fn its_deadline(&self) -> Option<u64> {
         let at = self.upstream.deadline()?.as_nanos();
         let wait = u128::from(at.saturating_sub(self.its_clock().as_nanos())) * 1_000_000;
@@ -227,7 +228,6 @@ impl World {
         Some(self.now + here as u64)
     }
 
-    /// Restarts the upstream router: its clock begins at 0, and its state is lost.
     pub(crate) fn restart(&mut self) {
         self.ahead = 0u64.wrapping_sub(self.now);
         let limits = Limits {
@@ -242,7 +242,8 @@ impl World {
         Instant::from_nanos(self.now)
     }
 
-    /// A packet arrives at the link at `at`; when it has crossed it, if there was room.
+    /// Handles a packet that arrives at the link at `at`. Returns when it has crossed the link, if
+    /// there was room.
     pub(crate) fn cross_link(&mut self, at: f64, bytes: f64) -> Option<u64> {
         let waits = (self.free - at).max(0.0) * self.capacity;
         if waits + bytes > self.limit {
@@ -251,7 +252,7 @@ impl World {
         }
         self.free = self.free.max(at) + bytes / self.capacity;
         let leaves = self.middle.runs(self.free as u64);
-        // What is due by then leaves at once.
+        // Everything that is due by then leaves immediately.
         if leaves > self.middle.free {
             self.middle.did(leaves);
         }
@@ -263,8 +264,8 @@ impl World {
         Some(self.last_there)
     }
 
-    /// What comes into the link until now: foreign packets, and its own traffic's at a pace that
-    /// varies.
+    /// Handles the packets that arrive at the link until now: foreign packets, and own packets at a
+    /// varying pace.
     pub(crate) fn traffic(&mut self) {
         loop {
             let own = (self.own_share > 0.0).then_some(self.own_next as u64);
@@ -302,7 +303,6 @@ impl World {
         }
     }
 
-    /// Everything until `end`.
     pub(crate) fn run(&mut self, end: Duration) {
         let end = end.as_nanos() as u64;
         let upstream = SocketAddr::new(address(1), 7000);

@@ -1,4 +1,4 @@
-//! What losses change, and the way back from one that was none (draft-ietf-ccwg-bbr, "Updating the
+//! The effects of losses, and how spurious losses are undone (draft-ietf-ccwg-bbr, "Updating the
 //! Model Upon Packet Loss").
 
 use super::Bbr;
@@ -10,7 +10,7 @@ use crate::standard::bbr::cycle::State;
 use crate::standard::bbr::params::{BETA, STARTUP_LOSS_RANGES, UNIT};
 use crate::standard::bbr::rate::RateSample;
 
-/// The round trip as losses count it, and what to go back to.
+/// The round trip for counting losses, and the state to restore.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Losses {
     /// `BBR.loss_round_delivered`.
@@ -19,13 +19,13 @@ pub(super) struct Losses {
     started: bool,
     /// `BBR.is_loss_in_round`.
     lossy: bool,
-    /// Ranges of packets that were lost in the running round trip.
+    /// Number of packet ranges that were lost in the current round trip.
     ranges: u64,
-    /// Before the first loss of the round trip.
+    /// The bounds before the first loss of the round trip.
     bounds: Bounds,
-    /// `BBR.undo_state`: the state that losses have ended since.
+    /// `BBR.undo_state`: the state that losses have ended since then.
     state: Option<State>,
-    /// Marks have come since: there is no way back.
+    /// Marks have arrived since then, so nothing may be undone.
     pub(super) marked: bool,
 }
 
@@ -77,7 +77,7 @@ impl Bbr {
         self.fill_pipe();
     }
 
-    /// Startup ends at the latest delivered rate.
+    /// Ends Startup at the latest delivered rate.
     pub(super) fn fill_pipe(&mut self) {
         self.full.reached = true;
         self.full.now = true;

@@ -1,4 +1,4 @@
-//! The controller: events become model and state, and those become pace and window.
+//! The controller: events update the model and the state, which determine pace and window.
 
 mod congestion;
 mod marks;
@@ -22,18 +22,19 @@ use crate::metrics::{Metrics, Phase};
 use congestion::Losses;
 use probe_bw::Probe;
 
-/// A round trip before any was measured, for the first pace (`InitPacingRate`).
+/// A round trip for the first pace, before any was measured (`InitPacingRate`).
 const FIRST_RTT: Duration = Duration::from_millis(1);
 /// Largest `C.send_quantum`.
 const MAX_QUANTUM: u64 = 64 * 1024;
 
-/// Round trips by packets (`BBR.round_count`).
+/// Round trips, counted by packets (`BBR.round_count`).
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Rounds {
     pub(super) count: u64,
-    /// The running acknowledgement began one.
+    /// True if the current acknowledgement began a round trip.
     pub(super) started: bool,
-    /// It ends when a packet that left after this many delivered bytes is acknowledged.
+    /// The round trip ends when a packet that left after this number of delivered bytes is
+    /// acknowledged.
     ends_at: u64,
 }
 
@@ -59,7 +60,8 @@ struct Use {
     last: bool,
 }
 
-/// The controller `bbr`.
+/// The controller `bbr`. Acknowledgements move its `state` from Startup through Drain to the cycle
+/// of ProbeBW and ProbeRTT.
 #[derive(Clone, Debug)]
 pub struct Bbr {
     pub(super) mtu: u64,
@@ -73,7 +75,7 @@ pub struct Bbr {
     /// `BBR.bw`.
     pub(super) bw: u64,
     pub(super) min_rtt: MinRtt,
-    /// The latest RTT or the smoothed one, whichever is longer.
+    /// The latest RTT or the smoothed RTT, whichever is longer.
     srtt: Duration,
     pub(super) aggregation: Aggregation,
     pub(super) full: FullPipe,
@@ -81,9 +83,9 @@ pub struct Bbr {
     pub(super) latest: Latest,
     probe: Probe,
     losses: Losses,
-    /// When marks were last answered.
+    /// When the controller last responded to marks.
     pub(super) marked_at: Option<Instant>,
-    /// Of the latest acknowledgement.
+    /// The sample of the latest acknowledgement.
     pub(super) newest: RateSample,
     drain_round: u64,
     /// `BBR.idle_restart`.
@@ -93,7 +95,7 @@ pub struct Bbr {
     pub(super) probe_rtt_round: bool,
     /// `BBR.prior_cwnd`.
     prior_window: u64,
-    /// Loss recovery lasts until a packet beyond this one is acknowledged.
+    /// Loss recovery lasts until a packet after this one is acknowledged.
     pub(super) recovery_end: Option<u64>,
     pub(super) in_flight: u64,
     last_sent: u64,
@@ -101,8 +103,8 @@ pub struct Bbr {
 }
 
 impl Bbr {
-    /// BBR over datagrams of `mtu` bytes of UDP payload on a path that begins at `now`; `initial`
-    /// of them first, or RFC 9002's initial window.
+    /// Creates BBR for datagrams of `mtu` bytes of UDP payload on a path that begins at `now`. The
+    /// initial window is `initial` datagrams, or that of RFC 9002.
     pub fn new(now: Instant, mtu: u16, initial: Option<u32>) -> Self {
         let mtu = u64::from(mtu.max(1));
         let initial = window::initial(mtu, initial);
@@ -138,9 +140,9 @@ impl Bbr {
         }
     }
 
-    /// Goes on at `now` with `window` bytes per round trip of `srtt`, which another law has found
-    /// the path to carry; `least` is its least RTT. It is in ProbeBW, so a probe follows within
-    /// three seconds. What was measured before counts no more.
+    /// Continues at `now` with `window` bytes per round trip of `srtt`, which the path can carry
+    /// according to another law; `least` is the path's minimum RTT. The state becomes ProbeBW, so
+    /// that a probe follows within three seconds. Earlier measurements no longer count.
     pub(crate) fn take_over(&mut self, now: Instant, window: u64, least: Duration, srtt: Duration) {
         let window = window.clamp(self.floor(), MAX_BYTES);
         *self = Self {
@@ -333,7 +335,7 @@ impl Controller for Bbr {
                 last: self.used.running,
             };
         }
-        // The round trip is judged before the recovery that it was ends.
+        // The round trip is judged before the recovery that it belongs to ends.
         self.note_delivery(&sample);
         if recovered {
             self.recovery_end = None;
@@ -375,7 +377,7 @@ impl Controller for Bbr {
         self.undo_loss();
     }
 
-    /// The pace is taken from here, before the first packet.
+    /// Called before the first packet, because that packet's pace depends on it.
     fn on_restart(&mut self, now: Instant, _idle: Duration) {
         self.restart(now);
     }

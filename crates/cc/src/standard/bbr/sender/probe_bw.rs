@@ -1,4 +1,4 @@
-//! ProbeBW: the cycle that raises the rate for a while, lowers it and then keeps it
+//! ProbeBW: the cycle that raises the rate for a while, lowers it, and then keeps it
 //! (draft-ietf-ccwg-bbr, "ProbeBW Algorithm Details").
 
 use super::Bbr;
@@ -11,7 +11,6 @@ use crate::standard::bbr::params::{
 };
 use crate::standard::bbr::rate::RateSample;
 
-/// The bandwidth probe.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Probe {
     pub(super) acks: AckPhase,
@@ -22,7 +21,7 @@ pub(super) struct Probe {
     precautionary: bool,
     /// `BBR.rounds_since_probe_up`.
     pub(super) rounds: u64,
-    /// The end of a cycle has not reached the filter of the rate yet.
+    /// The filter of the rate has not advanced yet since the end of the last cycle.
     cycle_over: bool,
     /// `BBR.cycle_stamp`, `BBR.bw_probe_wait`.
     cycle_began: Instant,
@@ -136,7 +135,7 @@ impl Bbr {
         self.full.now || self.queues()
     }
 
-    /// The path's rate is what was known of it, and more is in flight than it holds.
+    /// True if the path's rate has not grown, and more is in flight than the path holds.
     fn queues(&self) -> bool {
         let rate = self.max_bw.max();
         self.full.stands_at(rate) && self.in_flight > self.multiple(rate, QUEUEING_GAIN)
@@ -169,8 +168,8 @@ impl Bbr {
     }
 
     /// `AdvanceMaxBwFilter`, with the first round trip after a cycle in which the application is
-    /// not the limit. The draft leaves it out where that is not the cycle's last: where ProbeRTT
-    /// ends each cycle, a rate that is long gone would stay.
+    /// not the limit. The draft skips the advance if this round trip is not the last of the cycle,
+    /// but then an outdated rate would persist if ProbeRTT ended each cycle.
     fn advance_filter(&mut self, sample: &RateSample) {
         let says = self.rounds.started && self.state.is_probe_bw() && !sample.app_limited;
         if self.probe.cycle_over && says {

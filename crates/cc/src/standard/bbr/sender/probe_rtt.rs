@@ -1,5 +1,5 @@
-//! ProbeRTT: so little in flight for a while that no queue of ours stands (draft-ietf-ccwg-bbr,
-//! "ProbeRTT Logic").
+//! ProbeRTT: for a short time, keeps so little in flight that this sender causes no queue
+//! (draft-ietf-ccwg-bbr, "ProbeRTT Logic").
 
 use super::Bbr;
 use crate::base::Instant;
@@ -27,7 +27,7 @@ impl Bbr {
 
     /// `HandleProbeRTT`.
     fn hold(&mut self, now: Instant) {
-        // Low rates are of our own making.
+        // ProbeRTT itself causes the low rates.
         self.sampler.mark_app_limited(self.in_flight);
         if self.probe_rtt_until.is_none() {
             if self.in_flight <= self.probe_rtt_window() {

@@ -29,11 +29,11 @@ fn gains_of_the_states() {
     }
 }
 
-/// Three round trips with less than a quarter of growth.
+/// Three round trips in which the rate grows by less than a quarter.
 #[test]
 fn a_pipe_is_full_after_three_rounds_without_growth() {
     let mut full = FullPipe::default();
-    // 313 is a quarter more than 250; 391 and what follows are less than that of 313.
+    // 313 is a quarter more than 250; 391 and the following rates are not a quarter more than 313.
     for rate in [100, 200, 250, 312, 313, 390, 391] {
         full.on_round(rate);
         assert!(!full.now && !full.reached, "{rate}");
@@ -44,7 +44,7 @@ fn a_pipe_is_full_after_three_rounds_without_growth() {
     assert!(full.reached && !full.now);
 }
 
-/// 1 BDP of ten packets per 1 ms of RTT, and 2.77 of it first.
+/// 1 BDP of ten packets per 1 ms of RTT, multiplied by 2.77 at first.
 #[test]
 fn the_first_pace_is_the_initial_window_per_round_trip() {
     let mut bbr = Bbr::new(Instant::ZERO, 1200, None);
@@ -72,12 +72,13 @@ fn two_percent_is_accepted() {
 #[test]
 fn in_flight_at_the_crossing_of_the_threshold() {
     assert_eq!(in_flight_at_loss(&lost_of(3_000, 100_000), 2_000), 98_979);
-    // Crossed before this loss already.
+    // The threshold was already crossed before this loss.
     assert_eq!(in_flight_at_loss(&lost_of(9_000, 100_000), 2_000), 98_000);
 }
 
-/// Fifty packets of 1000 bytes, lost together: sent at once the second crosses 2 % of the 52,000
-/// bytes then in flight; sent over a round trip, with as much in flight all the time, the third.
+/// Fifty packets of 1000 bytes are lost together. If they were sent at once, the second crosses 2 %
+/// of the 52,000 bytes in flight at the time. If they were sent over a round trip, with as much in
+/// flight all the time, the third does.
 #[test]
 fn of_packets_lost_together_the_one_that_crosses_counts() {
     let newest = lost_of(50_000, 100_000);
@@ -91,7 +92,7 @@ fn of_packets_lost_together_the_one_that_crosses_counts() {
     assert!(crossing(&lost_of(500, 100_000), &lost_of(2_000, 100_000), 4).is_none());
 }
 
-/// max(latest, 0.7 · bound), from max_bw and window on.
+/// max(latest, 0.7 · bound), starting from max_bw and the window.
 #[test]
 fn bounds_fall_to_what_is_delivered() {
     let mut bounds = Bounds::default();
@@ -107,7 +108,7 @@ fn bounds_fall_to_what_is_delivered() {
     assert_eq!((bounds.rate, bounds.short), (NONE, NONE));
 }
 
-/// 15 % or a packet, and never below four packets.
+/// 15 % or a packet, and never less than four packets.
 #[test]
 fn headroom_is_left_to_others() {
     let with = |long| Bounds {
@@ -133,8 +134,8 @@ fn the_bandwidth_filter_spans_two_cycles() {
     assert_eq!(filter.max(), 8);
 }
 
-/// Against all values of the window; the filter may forget a value that later ones outlived, but
-/// never returns more.
+/// Compares with all values of the window. The filter may forget a value that later values
+/// outlived, but never returns more.
 #[test]
 fn the_windowed_maximum_forgets_after_its_window() {
     let mut filter = Windowed::default();
@@ -152,7 +153,7 @@ fn the_windowed_maximum_forgets_after_its_window() {
     }
 }
 
-/// The least of ten seconds; five without as short an RTT call for a probe.
+/// The minimum of ten seconds; five seconds without such a short RTT require a probe.
 #[test]
 fn the_least_rtt_is_renewed() {
     let at = Instant::from_millis;

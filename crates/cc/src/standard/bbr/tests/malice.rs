@@ -1,4 +1,4 @@
-//! Any input in any order: no panic, and a window and a pace that can be used.
+//! Arbitrary inputs in any order do not panic, and leave a usable window and pace.
 
 use proptest::prelude::*;
 

@@ -6,7 +6,7 @@ use crate::law::Controller;
 use crate::standard::bbr::bounds::NONE;
 use crate::standard::bbr::cycle::State;
 
-/// Mean bytes waiting over `ms`, and bytes per second delivered.
+/// Mean queue in bytes over `ms`, and the delivery rate in bytes per second.
 fn queue_and_goodput(run: &mut Run, ms: u64) -> (u64, u64) {
     let (mut sum, mut looks) = (0, 0);
     let before = run.delivered;
@@ -17,8 +17,8 @@ fn queue_and_goodput(run: &mut Run, ms: u64) -> (u64, u64) {
     (sum / looks, (run.delivered - before) * 1000 / ms)
 }
 
-/// 40 Mbit/s, 50 ms, a buffer of four BDP, marks from a tenth of a BDP on: Startup ends by the
-/// first marks, so the queue is never as long as without them, and the rate stays.
+/// 40 Mbit/s, 50 ms, a buffer of four BDP, and marks above a tenth of a BDP. Startup ends with the
+/// first marks, so the queue is always shorter than without marks, while the rate is the same.
 #[test]
 fn a_queue_that_marks_stays_shorter() {
     let bdp = 40 * 125_000 / 20;
@@ -34,13 +34,13 @@ fn a_queue_that_marks_stays_shorter() {
     let (longest, mean, goodput) = of(NONE);
     let marked = of(bdp / 10);
     assert!(marked.0 < longest, "{marked:?} {longest}");
-    // Packets rarely wait in either.
+    // Packets rarely wait in either case.
     assert!(marked.1.max(mean) < 2 * MTU, "{marked:?} {mean}");
     assert!(marked.2 > goodput / 10 * 9, "{marked:?} {goodput}");
 }
 
-/// One mark while the rate is kept: the bounds fall once, at the end of the round trip, and no loss
-/// that was none brings them back.
+/// One mark while the rate is kept: the bounds fall once, at the end of the round trip, and a
+/// spurious loss does not restore them.
 #[test]
 fn marks_of_a_round_trip_lower_the_bounds_once_and_for_good() {
     let mut run = Run::new(10, 50, 1000);
@@ -54,14 +54,14 @@ fn marks_of_a_round_trip_lower_the_bounds_once_and_for_good() {
     run.run(150, |_| ());
     let short = run.bbr.bounds.short;
     assert_ne!(short, NONE);
-    // Marks of packets sent before the response change nothing.
+    // Marks of packets sent before the response have no effect.
     run.bbr.on_congestion_experienced(now, now, u64::MAX);
     run.run(150, |_| ());
     run.bbr.on_spurious_loss(Instant::from_nanos(run.now));
     assert_eq!(run.bbr.bounds.short, short);
 }
 
-/// A mark ends a probe as losses of more than 2 % would.
+/// A mark ends a probe like a loss of more than 2 %.
 #[test]
 fn a_mark_ends_a_probe() {
     let mut run = Run::new(10, 50, 1000);

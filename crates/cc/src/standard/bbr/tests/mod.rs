@@ -1,4 +1,5 @@
-//! BBR against the draft's known answers, a slow oracle, and paths that its model leaves out.
+//! Tests BBR with the draft's known answers, a slow oracle, and paths that its model does not
+//! cover.
 
 mod answers;
 mod malice;

@@ -1,5 +1,5 @@
-//! A path for one flow: a queue in front of a link, a delay, acknowledgements one by one or in
-//! batches.
+//! A path for one flow: a queue in front of a link, a delay, and acknowledgements, which are sent
+//! one by one or in batches.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -10,7 +10,7 @@ use crate::standard::bbr::sender::Bbr;
 
 pub(super) const MTU: u64 = 1500;
 const SECOND: u64 = 1_000_000_000;
-/// Packets acknowledged beyond one that condemn it (RFC 9002 §6.1.1).
+/// A packet is lost once this number of later packets has been acknowledged (RFC 9002 §6.1.1).
 const REORDERING: u64 = 3;
 
 #[derive(Debug)]
@@ -25,18 +25,18 @@ pub(super) struct Run {
     /// Bytes per second, and the round trip without a queue in nanoseconds.
     pub(super) rate: u64,
     pub(super) rtt: u64,
-    /// Bytes that may wait.
+    /// Size of the queue in bytes.
     pub(super) buffer: u64,
-    /// Packets that find this many bytes waiting are marked.
+    /// Packets that find this number of bytes in the queue are marked.
     pub(super) mark_from: u64,
-    /// Loss by chance, in 10^-6.
+    /// Random loss, in 10^-6.
     pub(super) loss_ppm: u64,
-    /// Acknowledgements come at multiples of this many nanoseconds.
+    /// Acknowledgements arrive at multiples of this number of nanoseconds.
     pub(super) batch: u64,
-    /// Nothing passes.
+    /// Drops everything.
     pub(super) outage: bool,
-    /// Nanoseconds between writes of the application, and packets per write; `None`: it always has
-    /// some.
+    /// Nanoseconds between the application's writes, and packets per write. `None`: it always has
+    /// data.
     pub(super) writes: Option<(u64, u64)>,
     /// Bytes delivered and packets dropped so far.
     pub(super) delivered: u64,
@@ -50,7 +50,7 @@ pub(super) struct Run {
     flying: VecDeque<Option<Flying>>,
     first: u64,
     in_flight: u64,
-    /// By arrival and number: whether it is marked.
+    /// Marked or not, by arrival and number.
     acks: BTreeMap<(u64, u64), bool>,
     largest: u64,
     srtt: u64,
@@ -59,7 +59,7 @@ pub(super) struct Run {
 }
 
 impl Run {
-    /// `mbit` and milliseconds; a buffer of `buffer` packets.
+    /// `mbit` Mbit/s, a round trip in milliseconds, and a buffer of `buffer` packets.
     pub(super) fn new(mbit: u64, rtt_ms: u64, buffer: u64) -> Self {
         let rtt = rtt_ms * 1_000_000;
         let mut bbr = Bbr::new(Instant::ZERO, 1500, None);
@@ -98,14 +98,14 @@ impl Run {
         self.free_at.saturating_sub(self.now) * self.rate / SECOND
     }
 
-    /// Bytes per second delivered within the next `ms`.
+    /// Bytes per second delivered during the next `ms`.
     pub(super) fn goodput(&mut self, ms: u64) -> u64 {
         let before = self.delivered;
         self.run(ms, |_| ());
         (self.delivered - before) * 1000 / ms
     }
 
-    /// Goes on for `ms`; `look` sees each acknowledgement's end.
+    /// Continues for `ms` milliseconds, and calls `look` after each acknowledgement.
     pub(super) fn run(&mut self, ms: u64, mut look: impl FnMut(&Self)) {
         let end = self.now + ms * 1_000_000;
         loop {
@@ -246,7 +246,7 @@ impl Run {
         let mut newest: Option<(u64, Flying)> = None;
         let mut oldest: Option<(u64, PacketState)> = None;
         for number in self.first..(self.largest + 1).saturating_sub(REORDERING) {
-            // Those on their way are late, not lost.
+            // Packets on their way are late, not lost.
             if let Some(packet) = self.take(number) {
                 lost += 1;
                 let before = newest.as_ref().map(|(before, _)| *before);

@@ -1,4 +1,4 @@
-//! What comes of BBR over paths, among them such as its model leaves out.
+//! Runs BBR over various paths, some of which its model does not cover.
 
 use super::path::{MTU, Run};
 use crate::law::Controller;
@@ -14,8 +14,8 @@ fn assert_near(value: u64, of: u64, percent: u64) {
     assert!(ok, "{value} is not within {percent} % of {of}");
 }
 
-/// Startup, Drain and ProbeBW in turn (DOWN is over at once where nothing waits), with the
-/// bandwidth within 2 % and no more than the BDP in flight at the end of Drain.
+/// Startup, Drain and ProbeBW follow each other (DOWN ends immediately if nothing waits), the
+/// bandwidth is within 2 %, and at the end of Drain no more than the BDP is in flight.
 #[test]
 fn startup_finds_the_bandwidth_and_drain_empties_the_queue() {
     let mut run = path(1000);
@@ -47,12 +47,12 @@ fn a_path_is_used_with_little_queue_and_no_loss() {
     });
     assert!(run.delivered - before > 20 * run.rate * 94 / 100);
     assert_eq!(run.drops, drops);
-    // Each probe makes a queue of a quarter of the BDP (100 kB).
+    // Each probe causes a queue of a quarter of the BDP (100 kB).
     let mean = waiting / looks;
     assert!(mean <= 12_000, "{mean}");
 }
 
-/// DOWN, CRUISE, REFILL and UP follow each other, and UP comes each three seconds at least.
+/// DOWN, CRUISE, REFILL and UP follow each other, and UP recurs at least every three seconds.
 #[test]
 fn the_bandwidth_is_probed_in_cycles() {
     let mut run = path(1000);
@@ -69,7 +69,7 @@ fn the_bandwidth_is_probed_in_cycles() {
     assert_eq!(seen[up + 2], State::Cruise);
 }
 
-/// Each five seconds half a BDP in flight for 200 ms, and then as before.
+/// Every five seconds, half a BDP is in flight for 200 ms; then everything is as before.
 #[test]
 fn probe_rtt_comes_and_goes() {
     let mut run = path(1000);
@@ -110,8 +110,8 @@ fn a_tenth_of_the_bandwidth_is_found() {
     let mut run = Run::new(100, 40, 300);
     run.run(5_000, |_| ());
     run.rate /= 10;
-    // Until the bandwidth of two cycles is forgotten the long-term bound is all that holds: 300
-    // packets wait.
+    // Until the bandwidth of two cycles is forgotten, only the long-term bound limits the queue:
+    // 300 packets wait.
     run.run(15_000, |_| ());
     assert!(run.bbr.max_bw.max() < run.rate * 130 / 100);
     let (sent, drops) = (run.delivered, run.drops);
@@ -120,7 +120,7 @@ fn a_tenth_of_the_bandwidth_is_found() {
     assert!(lost < 5, "{lost} %");
 }
 
-/// 16 ms of acknowledgements at once.
+/// Acknowledgements of 16 ms arrive at once.
 #[test]
 fn aggregated_acknowledgements_do_not_stall_it() {
     let mut run = path(1000);
@@ -188,8 +188,8 @@ fn random_loss_of_one_percent_costs_little() {
     assert!(goodput > run.rate * 80 / 100, "{goodput}");
 }
 
-/// Each cycle ends with ProbeRTT, since the queue is never empty: the old rate is forgotten all the
-/// same, and then the queue is.
+/// Each cycle ends with ProbeRTT, because the queue is never empty. Nevertheless the old rate is
+/// forgotten, and then the queue drains.
 #[test]
 fn a_tenth_of_the_bandwidth_before_a_long_buffer_is_found() {
     for first in [2_000, 2_700, 3_000, 3_900] {
@@ -203,12 +203,12 @@ fn a_tenth_of_the_bandwidth_before_a_long_buffer_is_found() {
             waiting += run.waiting();
             looks += 1;
         });
-        // The BDP is 12.5 kB, the buffer holds 2.4 MB.
+        // The BDP is 12.5 kB, and the buffer holds 2.4 MB.
         assert!(waiting / looks < 50_000, "{first}: {}", waiting / looks);
     }
 }
 
-/// A queue of five least RTTs and more: snapshots still reach back a round trip.
+/// With a queue of at least five minimum RTTs, snapshots still reach back a round trip.
 #[test]
 fn a_queue_many_times_the_least_rtt_is_sampled() {
     let mut run = Run::new(100, 10, 1600);

@@ -1,4 +1,4 @@
-//! Losses in a probe as a bound of the bytes in flight.
+//! Losses during a probe bound the bytes in flight.
 
 use super::path::{MTU, Run};
 use crate::base::Instant;
@@ -6,8 +6,8 @@ use crate::law::{Controller, Limit, Lost, Sent};
 use crate::standard::bbr::cycle::State;
 use crate::testing::{lost, ms};
 
-/// The bytes in flight were the same all through the round trip of which a third is lost: the bound
-/// is that, although one acknowledgement reports all the losses.
+/// The bytes in flight were constant during a round trip of which a third is lost. They become the
+/// bound, although one acknowledgement reports all losses.
 #[test]
 fn a_round_trip_of_losses_told_at_once_bounds_to_where_they_began() {
     let mut run = Run::new(10, 50, 1000);
@@ -46,8 +46,8 @@ fn a_round_trip_of_losses_told_at_once_bounds_to_where_they_began() {
     );
 }
 
-/// After idleness in a probe the first packets leave at the path's rate: the pace is set before any
-/// of them.
+/// After idleness during a probe, the first packets leave at the path's rate, because the pace is
+/// set before them.
 #[test]
 fn a_restart_paces_at_the_bandwidth() {
     let mut run = Run::new(10, 50, 1000);

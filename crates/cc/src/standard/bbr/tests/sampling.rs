@@ -1,4 +1,4 @@
-//! Delivery rates, compared with a slow oracle that keeps everything with each packet.
+//! Delivery rates, compared with a slow oracle that stores all values with each packet.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::testing::{acked, ms};
 const BYTES: u64 = 1000;
 const RTT: u64 = 40;
 
-/// The draft's algorithm to the letter, in seconds.
+/// The draft's algorithm, implemented literally, in seconds.
 #[derive(Default)]
 struct Oracle {
     delivered: f64,
@@ -33,7 +33,7 @@ impl Oracle {
         self.packets.insert(number, state);
     }
 
-    /// Packets up to `largest` are acknowledged. Bytes per second.
+    /// Acknowledges all packets up to `largest`. Returns bytes per second.
     fn ack(&mut self, largest: u64, now: f64) -> f64 {
         let rest = self.packets.split_off(&(largest + 1));
         let count = self.packets.len();
@@ -49,7 +49,7 @@ impl Oracle {
 }
 
 struct Both {
-    /// What spaces snapshots.
+    /// The round trip that spaces snapshots.
     rtt: u64,
     sampler: Sampler,
     oracle: Oracle,
@@ -83,7 +83,7 @@ impl Both {
         self.oracle.send(number, micros as f64 / 1e6);
     }
 
-    /// All up to `largest`: sampled and exact rate.
+    /// Acknowledges all packets up to `largest`. Returns the sample and the exact rate.
     fn ack(&mut self, micros: u64, largest: u64) -> (crate::standard::bbr::rate::RateSample, f64) {
         let now = Instant::from_micros(micros);
         let (sent_at, state) = self.states[largest as usize];
@@ -105,7 +105,7 @@ fn a_steady_flow_has_its_rate() {
         both.send(n * 1000, Limit::Window);
         if n >= 40 {
             let (sample, exact) = both.ack(n * 1000 + 1, n - 40);
-            // Before, packets were sent while nothing had been delivered.
+            // Earlier packets were sent before anything had been delivered.
             if n >= 130 {
                 assert_eq!(sample.rate, 1_000_000);
                 assert!((exact - 1e6).abs() < 1.0, "{exact}");
@@ -114,7 +114,7 @@ fn a_steady_flow_has_its_rate() {
     }
 }
 
-/// Acknowledgements that come at once give at most the sending rate of their packets.
+/// Acknowledgements that arrive at once yield at most the sending rate of their packets.
 #[test]
 fn compressed_acknowledgements_do_not_raise_the_rate() {
     let mut both = Both::new(RTT);
@@ -127,7 +127,7 @@ fn compressed_acknowledgements_do_not_raise_the_rate() {
     }
 }
 
-/// Samples are marked until all that was in flight at the pause is delivered.
+/// Samples are marked until everything that was in flight at the pause has been delivered.
 #[test]
 fn an_application_that_pauses_marks_its_samples() {
     let mut both = Both::new(RTT);
@@ -147,7 +147,8 @@ fn an_application_that_pauses_marks_its_samples() {
 }
 
 proptest! {
-    /// Any gaps, any batches of acknowledgements, a snapshot for each of them: as the oracle.
+    /// Any gaps and batches of acknowledgements, with a snapshot for each of them, give the
+    /// oracle's rates.
     #[test]
     fn rates_are_the_oracles(
         gaps in prop::collection::vec(100u64..3000, 300),

@@ -20,8 +20,8 @@ fn send(bbr: &mut Bbr, at: Instant, number: u64, in_flight: u64) -> PacketState 
 }
 
 /// Ten packets, of which the first is acknowledged after a round trip. Then one acknowledgement
-/// reports `packets` lost ones in `ranges` ranges. After another round trip one of a packet that
-/// was sent meanwhile comes.
+/// reports `packets` lost packets in `ranges` ranges. After another round trip, a packet that was
+/// sent in the meantime is acknowledged.
 fn after_a_round_with(packets: u64, ranges: u64) -> Bbr {
     let mut bbr = Bbr::new(Instant::ZERO, 1200, None);
     bbr.on_handshake_rtt(Instant::ZERO, ms(100));
@@ -52,8 +52,8 @@ fn after_a_round_with(packets: u64, ranges: u64) -> Bbr {
     bbr
 }
 
-/// Six ranges end it however few acknowledgements report them: receivers may acknowledge a round
-/// trip's packets by two.
+/// Six ranges end Startup, however few acknowledgements report them, because receivers may
+/// acknowledge two packets at once.
 #[test]
 fn ranges_count_and_not_acknowledgements() {
     let bbr = after_a_round_with(6, 6);
@@ -73,8 +73,8 @@ fn five_ranges_or_one_long_one_do_not() {
     }
 }
 
-/// The usual order: what ends the round trip is a packet that was sent after the first loss, and it
-/// ends recovery too.
+/// The usual order: the packet that ends the round trip was sent after the first loss, and ends
+/// recovery too.
 #[test]
 fn the_packet_that_ends_recovery_judges_the_round_trip() {
     let mut bbr = Bbr::new(Instant::ZERO, 1200, None);

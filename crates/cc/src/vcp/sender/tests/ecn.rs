@@ -16,7 +16,7 @@ fn ecn() -> VcpSender<Halving> {
     VcpSender::new("vcp", at(0), 1500, params, Halving)
 }
 
-/// As the ECN field carries it: no hop count, no interval, no flags.
+/// Feedback as carried by the ECN field: no hop count, no interval, no flags.
 fn ecn_ack(sender: &mut impl Controller, now: u64, packets: [u64; 4]) {
     let total: u64 = packets.iter().sum();
     let mut ack = acked(now, total * MTU, RTT);
@@ -55,7 +55,7 @@ fn a_constant_ecn_field_is_found_within_three_round_trips() {
             ecn_ack(&mut sender, now, constant);
             assert!(!sender.metrics().explicit);
         }
-        // Another code proves that it lives.
+        // Another code proves that the signal works.
         for now in (3000..3500).step_by(20) {
             ecn_ack(&mut sender, now, [0, 1, 1, 0]);
         }

@@ -6,8 +6,8 @@ use crate::testing::{acked, lost, ms};
 use crate::vcp::sender::VcpSender;
 use crate::vcp::wlte::Wlte;
 
-/// Acknowledgements of a path that queues `queue(window)` ms ahead, codes LOW, until `done` or 20 s
-/// later.
+/// Acknowledgements of a path with a queue of `queue(window)` ms and LOW codes, until `done` or for
+/// 20 s.
 fn queue_ahead(
     sender: &mut VcpSender<Wlte>,
     mut now: u64,
@@ -43,7 +43,7 @@ fn a_queue_under_low_stops_mi() {
     for now in (100..2000).step_by(10) {
         ack(&mut sender, now, [0, 2, 0, 0]);
     }
-    // Every RTT shows a queue, every code is LOW.
+    // Every RTT shows a queue, and every code is LOW.
     for now in (2000..2080).step_by(10) {
         ack_with(&mut sender, now, [0, 2, 0, 0], ms(140));
     }
@@ -117,7 +117,7 @@ fn an_over_is_obeyed_while_cubic_rules_for_a_hidden_bottleneck() {
 fn an_application_that_pauses_after_much_loss_keeps_its_window() {
     let mut sender = sender(Wlte { pure: false });
     let mut now = 100;
-    // A round trip of some packets, under HIGH.
+    // A round trip of `packets` packets under HIGH.
     let mut round = |sender: &mut VcpSender<Wlte>, packets: u64, lossy: bool| {
         for n in 0..packets {
             let mut ack = acked(2 * now + n, MTU, RTT);
@@ -176,7 +176,8 @@ fn some_packets_ask_while_cubic_rules_for_a_hidden_bottleneck() {
     let mut now = overflow(&mut sender, 2000);
     let every = u64::from(sender.signal_every());
     assert_eq!(every, (sender.window() / MTU).min(64));
-    // Acknowledgements of packets without a request bring no feedback, and that is not silence.
+    // Acknowledgements of packets without a request carry no feedback, which does not count as
+    // silence.
     for _ in 0..20 {
         now += 10;
         let mut ack = plain_ack(now);
@@ -184,7 +185,7 @@ fn some_packets_ask_while_cubic_rules_for_a_hidden_bottleneck() {
         sender.on_ack(at(now), &ack);
     }
     assert_eq!(sender.metrics().ruling, "cubic");
-    // The hop is gone: CUBIC grows well beyond, and routers rule again.
+    // The hop is gone, so CUBIC grows far beyond its window, and routers rule again.
     let from = now;
     while !sender.metrics().explicit {
         now += 10;

@@ -1,4 +1,4 @@
-//! The law that rules, and the effect of losses.
+//! Tests which law rules, and the effect of losses.
 
 mod ecn;
 mod hidden_hops;
@@ -49,7 +49,6 @@ fn sender_with_small_start() -> VcpSender<Halving> {
     VcpSender::new("vcp", at(0), 1500, params, Halving)
 }
 
-/// One acknowledgement with codes.
 fn ack(sender: &mut impl Controller, now: u64, packets: [u64; 4]) {
     ack_with(sender, now, packets, RTT);
 }
@@ -78,7 +77,7 @@ fn cubic_rules_until_the_first_mark() {
         cubic.on_ack(at(now), &plain_ack(now));
         assert_eq!(sender.window(), cubic.window());
     }
-    // Unmarked codes are not a signal, however low.
+    // Packets without a code are not a signal.
     ack(&mut sender, 103, [5, 0, 0, 0]);
     assert_eq!(sender.metrics().ruling, "cubic");
     ack(&mut sender, 104, [0, 1, 0, 0]);
@@ -86,8 +85,8 @@ fn cubic_rules_until_the_first_mark() {
     assert!(sender.metrics().explicit);
 }
 
-/// BBR in the routers' place: as `bbr` by itself until the first mark, and with the routers' window
-/// after them.
+/// BBR instead of routers behaves like `bbr` until the first mark, and with the routers' window
+/// after the marks end.
 #[test]
 fn bbr_rules_where_it_is_the_fallback() {
     let algorithm = |text: &str| Algorithm::parse(text).unwrap().controller(at(0), 1500);
@@ -268,7 +267,7 @@ fn idleness_leaves_twice_what_the_path_has_carried() {
     );
 }
 
-/// α grows while no OVER comes, and idleness does not count as such.
+/// α grows while no OVER arrives, but not during idleness.
 #[test]
 fn alpha_does_not_grow_by_idleness() {
     let growth_after = |idle: u64| {
@@ -285,7 +284,7 @@ fn alpha_does_not_grow_by_idleness() {
     assert!(growth_after(10_000) <= growth_after(0) * 3 / 2);
 }
 
-/// What a mark or another law has cut since does not come back with a loss that was none.
+/// A cut by a mark or another law since a loss remains if the loss was spurious.
 #[test]
 fn a_spurious_loss_undoes_no_later_cut() {
     let halved = || {

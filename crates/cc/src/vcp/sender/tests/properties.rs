@@ -1,4 +1,4 @@
-//! Anything at all may happen to a sender.
+//! Arbitrary events for a sender.
 
 use proptest::prelude::*;
 
@@ -11,8 +11,8 @@ use crate::testing::{acked, lost, ms, sent};
 use crate::vcp::wlte::Wlte;
 
 proptest! {
-    /// No order of events and no field's value takes any controller below its floor, to nonsense,
-    /// or to a panic.
+    /// No order of events and no field's value takes a controller below its minimum, to invalid
+    /// values, or to a panic.
     #[test]
     fn any_events_are_survived(
         name in prop::sample::select(Algorithm::NAMES),
@@ -66,21 +66,20 @@ proptest! {
     }
 }
 
-/// What happens to a sender.
 #[derive(Clone, Copy, Debug)]
 struct Event {
-    /// Time since the last one.
+    /// Time since the previous event.
     after: u64,
     /// 0 to 3: acknowledged packets with this code; 4: without feedback; 5: a loss.
     kind: usize,
     packets: u64,
-    /// Milliseconds in queues.
+    /// Queueing delay in milliseconds.
     queued: u64,
 }
 
 proptest! {
-    /// At any feedback, delays and losses, a sender that has something to send sends a packet per
-    /// round trip, whose acknowledgement brings the next feedback.
+    /// With any feedback, delays and losses, a sender that has data sends at least a packet per
+    /// round trip, whose acknowledgement carries the next feedback.
     #[test]
     fn no_word_and_no_trial_stops_a_sender(
         events in proptest::collection::vec(

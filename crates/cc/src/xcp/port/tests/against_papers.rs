@@ -1,4 +1,4 @@
-//! Millions of packets, compared with the papers' router in `f64`.
+//! Compares millions of packets with the papers' router in `f64`.
 
 use super::{CAPACITY, EAGER, metrics, packet, published, stamp};
 use crate::base::Instant;
@@ -7,7 +7,6 @@ use crate::signals::XcpCarried;
 use crate::xcp::oracle::{Header, Router};
 use crate::xcp::port::XcpLink;
 
-/// A flow of a trace.
 #[derive(Clone, Copy, Debug)]
 struct Source {
     rtt_us: u32,
@@ -51,8 +50,8 @@ fn close_to(what: &str, got: f64, want: f64, relative: f64, absolute: f64) {
     );
 }
 
-/// Runs `packets` packets of `sources` through a port and the oracle side by side. Loads swing
-/// around the capacity, the queue with them.
+/// Runs `packets` packets of `sources` through a port and the oracle side by side. The loads
+/// oscillate around the capacity, and the queue with them.
 fn trace(capacity: u64, sources: &mut [Source], packets: u64, seed: u64) {
     let mut link = XcpLink::new(Instant::ZERO, capacity, published());
     let mut oracle = Router::new(capacity as f64);
@@ -67,7 +66,7 @@ fn trace(capacity: u64, sources: &mut [Source], packets: u64, seed: u64) {
             .unwrap();
         let source = &mut sources[at];
         let now = source.next;
-        // Each window swings by half, slowly, each in its own time.
+        // Each window slowly varies by half, with its own period.
         let swing = ((now >> 28).wrapping_add(at as u64 * 7)) % 16;
         let window = source.window * (16 + swing) / 24;
         let moment = Source {
@@ -112,8 +111,8 @@ fn trace(capacity: u64, sources: &mut [Source], packets: u64, seed: u64) {
         let answer = stamp(link.on_departure(instant, &arrival, queue));
         let want = oracle.departure(&exact(&header, moment.bytes));
         assert!(answer.delta <= delta, "a wish only ever shrinks");
-        // A mean RTT in whole µs moves the queue's part of F; and the sum of what is left drifts
-        // with every rounding.
+        // Rounding the mean RTT to whole µs changes the queue's part of F, and the sum of the
+        // remaining pools drifts with every rounding.
         let own = oracle.positive * exact(&header, moment.bytes).x;
         close_to(
             "feedback",
@@ -153,7 +152,7 @@ fn slow_fast_and_long_paths_agree_with_the_paper() {
         })
         .collect();
     trace(50_000_000_000, &mut sources, 1_000_000, 2);
-    // 2 MB/s over 20 s of RTT.
+    // 2 MB/s with an RTT of 20 s.
     let mut sources = [Source {
         rtt_us: 20_000_000,
         window: 40_000_000,

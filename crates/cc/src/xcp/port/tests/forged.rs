@@ -1,4 +1,4 @@
-//! Effect of one forged packet in each interval on the feedback of other flows.
+//! Effect of one forged packet per interval on the feedback of other flows.
 
 use super::{CAPACITY, EAGER, eager, metrics, packet, stamp};
 use crate::base::Instant;
@@ -11,12 +11,12 @@ use crate::xcp::port::XcpLink;
 
 const RTT_US: u32 = 100_000;
 
-/// What a port with 1.2 times the traffic that it can carry takes from its honest flows in a
-/// second, in 2^-16 bytes per second, where a forged packet of 84 bytes comes early in each
-/// interval. Of the honest flows' packets one in `covers` has a header.
+/// Returns how much a port with 1.2 times its capacity takes from its honest flows in a second, in
+/// 2^-16 bytes per second, if a forged packet of 84 bytes arrives early in each interval. One in
+/// `covers` packets of the honest flows has a header.
 fn taken(forged: Option<XcpCarried>, covers: u16) -> i64 {
     let mut link = XcpLink::new(Instant::ZERO, CAPACITY, XcpLinkParams::default());
-    // Ten flows, whose 1000 packets each in a second are 100 in a round trip.
+    // Ten flows with 1000 packets per second each, or 100 per round trip.
     let header = XcpCarried {
         covers,
         ..eager(RTT_US, u64::from(covers) * x_of(ms(1)))
@@ -93,8 +93,8 @@ fn a_forged_packet_in_each_interval_takes_no_reduction_from_others() {
     }
 }
 
-/// Flows whose headers stand for eight packets, next to others with one on each: all lose by their
-/// bytes.
+/// Flows whose headers stand for eight packets share the port with flows that have a header on each
+/// packet: all lose according to their bytes.
 #[test]
 fn few_headers_that_stand_for_many_packets_pay_for_all_of_them() {
     let mut link = XcpLink::new(Instant::ZERO, CAPACITY, XcpLinkParams::default());

@@ -1,5 +1,5 @@
-//! The link half against known answers; `against_papers.rs` has the papers' form in `f64`,
-//! `properties.rs` senders that mean harm.
+//! Tests the port with known answers. `against_papers.rs` compares it with the papers' form in
+//! `f64`, and `properties.rs` tests malicious senders.
 
 mod against_papers;
 mod forged;
@@ -20,7 +20,6 @@ use crate::xcp::params::XcpLinkParams;
 
 const CAPACITY: u64 = 12_500_000;
 
-/// As published.
 fn published() -> XcpLinkParams {
     XcpLinkParams {
         guard: false,
@@ -49,7 +48,7 @@ fn metrics(link: &XcpLink) -> XcpLinkMetrics {
 
 // Known answers.
 
-/// An interval of 100 ms at 12.5 MB/s, 1500-byte packets: groups of (packets, X in 2^-40 s).
+/// An interval of 100 ms at 12.5 MB/s with 1500-byte packets, in groups of (packets, X in 2^-40 s).
 fn pools(groups: &[(u64, u64)], queue: u64, mean_rtt_us: u64) -> (i64, Pools) {
     let packets: u64 = groups.iter().map(|(packets, _)| packets).sum();
     let sum_x = groups.iter().map(|(n, x)| u128::from(n * x)).sum();
@@ -62,7 +61,7 @@ fn pools(groups: &[(u64, u64)], queue: u64, mean_rtt_us: u64) -> (i64, Pools) {
 
 const EAGER: i64 = 1 << 61;
 
-/// What a packet carries whose sender wants more than any port has.
+/// The header of a sender that wants more than any port has.
 fn eager(rtt_us: u32, x: u64) -> XcpCarried {
     XcpCarried {
         rtt_us,
@@ -73,13 +72,13 @@ fn eager(rtt_us: u32, x: u64) -> XcpCarried {
     }
 }
 
-/// What the first packet of an interval gets, and what remains of the pools.
+/// The settlement of an interval's first packet, and the rest of the pools.
 fn first(mut pools: Pools, wanted: i64, x: u64) -> (Settled, u64, u64) {
     let settled = pools.settle(wanted, x, 1500);
     (settled, pools.positive_left(), pools.negative_left())
 }
 
-/// The reciprocals may cost one unit of what is given and of what is taken.
+/// Reciprocals may cost one unit in each direction.
 fn near(got: i64, want: i64) {
     assert!((want - 2..=want).contains(&got), "{got}, not {want}");
 }
@@ -113,7 +112,7 @@ fn a_full_link_is_shuffled() {
     assert_eq!((81_592_320_000 - positive) >> 16, 20_750);
     assert_eq!((80_281_600_000 - negative) >> 16, 1475);
     near(first(pools, EAGER, fast).0.delta, 50_995_199 - 96_724_820);
-    // Wants 1000: 18 274.1 more are taken than its bytes call for.
+    // It wants 1000, so 18 274.1 more are taken than for its bytes.
     let (settled, positive, negative) = first(pools, 1000 << 16, slow);
     assert_eq!((settled.delta, settled.bounding), (1000 << 16, false));
     assert_eq!((positive >> 16, negative >> 16), (1_224_249, 1_205_249));
@@ -153,7 +152,7 @@ fn the_queue_is_watched_for_half_of_what_remains_of_a_round_trip() {
 
 // Intervals, idleness, capacity.
 
-/// A full port after some seconds, whose capacity moves by `step` up and down every 20 ms, and
+/// A full port after several seconds, whose capacity rises and falls by `step` every 20 ms, and
 /// where packets may wait for `wait`.
 fn moved(params: XcpLinkParams, step: u64, wait: Duration) -> XcpLinkMetrics {
     let mut link = XcpLink::new(Instant::ZERO, CAPACITY, params);
@@ -182,7 +181,7 @@ fn a_capacity_that_moves_counts_by_its_mean_and_what_may_wait_is_given() {
             assert!(spare.abs() < most, "{step}: {spare}");
         }
     }
-    // β · 30 ms / 100 ms of the capacity, and the papers' port gives nothing for it.
+    // β · 30 ms / 100 ms of the capacity; the papers' port gives nothing for it.
     let given = |params, wait| moved(params, 0, wait).aggregate;
     let more = given(usual(), ms(30)) - given(usual(), Duration::ZERO);
     assert!((800_000..=850_000).contains(&more), "{more}");
@@ -206,7 +205,7 @@ fn the_first_packets_after_idleness_are_given_at_most_one_interval_of_the_share(
     }
     let most = 4 * i64::try_from(CAPACITY).unwrap() / 5;
     assert!((most * 99 / 100..=most).contains(&given), "{given}");
-    // As published they are given nothing before an interval has passed.
+    // As published, they get nothing before an interval has passed.
     let mut link = XcpLink::new(Instant::ZERO, CAPACITY, published());
     let arrival = packet(1, 1500, header);
     link.on_arrival(Instant::from_millis(1000), &arrival, 0);
@@ -214,7 +213,7 @@ fn the_first_packets_after_idleness_are_given_at_most_one_interval_of_the_share(
     assert_eq!(answer.delta, 0);
 }
 
-/// The port's interval and mean RTT after each packet of one flow, from its first on.
+/// The port's interval and mean RTT after each packet of one flow, beginning with its first packet.
 fn intervals(params: XcpLinkParams, rtt_us: u32, packets: u64) -> Vec<(Duration, Duration)> {
     let mut link = XcpLink::new(Instant::ZERO, CAPACITY, params);
     let header = eager(rtt_us, u64::from(rtt_us) * 1_099_512 / 100);
@@ -242,10 +241,10 @@ fn a_port_that_wakes_begins_with_its_own_interval_and_doubles_it_at_most() {
             "{seen:?}"
         );
     }
-    // Shorter ones count at once.
+    // Shorter RTTs count immediately.
     let seen = intervals(XcpLinkParams::default(), 5_000, 1000);
     assert_eq!(seen, [(ms(50), ms(50)), (ms(10), ms(5))]);
-    // As published, what one interval shows is the next one's length.
+    // As published, an interval determines the length of the next interval.
     let seen = intervals(published(), 3_000_000, 1000);
     assert_eq!(seen, [(ms(50), ms(50)), (ms(3000), ms(3000))]);
 }
@@ -275,8 +274,8 @@ fn a_long_interval_ends_within_seconds_of_shorter_round_trips() {
     }
 }
 
-/// Mean RTT of a port at 20 Mbit/s whose packets state 50 ms, of which one in `each` is replaced by
-/// a forged one of 84 bytes.
+/// Mean RTT of a port at 20 Mbit/s whose packets state 50 ms, while one in `each` packets is
+/// replaced by a forged packet of 84 bytes.
 fn mean_rtt_with(params: XcpLinkParams, forged: XcpCarried, each: u64) -> Duration {
     let mut link = XcpLink::new(Instant::ZERO, 2_500_000, params);
     let honest = eager(50_000, x_of(ms(50)) * 4 / 83);
@@ -290,7 +289,7 @@ fn mean_rtt_with(params: XcpLinkParams, forged: XcpCarried, each: u64) -> Durati
         let now = Instant::from_micros(600 * n);
         link.on_arrival(now, &arrival, 0);
         let _ = link.on_departure(now, &arrival, 0);
-        // The first interval, which has nothing to go by, may be off by twice.
+        // The first interval, which has no measurements, may differ by a factor of two.
         if n > 1000 {
             worst = worst.max(metrics(&link).mean_rtt);
         }
@@ -307,12 +306,12 @@ fn few_bytes_move_the_mean_rtt_by_little() {
         covers: u16::MAX,
         cloud: None,
     };
-    // One in 500 packets, of 84 bytes: 0.01 % of the bytes; one in 50: 0.1 %.
+    // One in 500 packets, with 84 bytes, is 0.01 % of the bytes; one in 50 is 0.1 %.
     for (each, most) in [(500, 53), (50, 60)] {
         let mean = mean_rtt_with(XcpLinkParams::default(), huge, each);
         assert!(mean <= ms(most), "1 in {each}: {mean:?}");
     }
-    // As published, everything is believed.
+    // As published, all headers are trusted.
     let mean = mean_rtt_with(published(), huge, 500);
     assert!(mean >= ms(60_000), "{mean:?}");
 }
@@ -342,7 +341,7 @@ fn after_a_drop_nothing_is_given_until_an_interval_without_drops_has_passed() {
     }
     let silent = |from: u64, to: u64| !given.iter().any(|n| (from..to).contains(n));
     assert!(given.contains(&449), "{given:?}");
-    // The rest of the interval with the drop, and the whole one after it.
+    // The rest of the interval with the drop, and the whole interval after it.
     assert!(silent(450, 600) && given.contains(&660), "{given:?}");
     assert!(given.contains(&851), "{given:?}");
 }
@@ -406,7 +405,7 @@ fn a_vcp_packet_is_told_the_same_in_codes() {
         }),
     };
     let mut codes = [0; 4];
-    // 100 packets per interval of 50 ms are 2.4 times what the link takes.
+    // 100 packets per interval of 50 ms are 2.4 times the capacity.
     for n in 0..2000u64 {
         let now = Instant::from_micros(500 * n);
         let arrival = vcp(VcpCode::Low);
@@ -419,7 +418,7 @@ fn a_vcp_packet_is_told_the_same_in_codes() {
             other => panic!("{other:?}"),
         }
     }
-    // All but what the first look takes.
+    // All packets except those of the first look.
     assert!(codes[3] >= 1400, "{codes:?}");
     let erased = vcp(VcpCode::None);
     assert_eq!(
@@ -428,8 +427,8 @@ fn a_vcp_packet_is_told_the_same_in_codes() {
     );
 }
 
-/// A host stalls for a second with a window of 100 packets under way, which fills the link: what
-/// an idle link's first interval gives would come on top.
+/// A host stalls for a second with a window of 100 packets in flight, which fills the link. The
+/// grants of an idle link's first interval would be added to this window.
 #[test]
 fn a_flow_that_goes_on_after_a_silence_is_given_nothing_at_first() {
     // 125 packets of 1500 bytes in 100 ms are more than half of the link.

@@ -16,7 +16,7 @@ use crate::xcp::port::efficiency::aggregate;
 use crate::xcp::port::fairness::{Pools, shuffle};
 use crate::xcp::window_form::WindowForm;
 
-/// `share_ppm` of what `capacity` bytes per second are in `time_us` µs.
+/// The share `share_ppm` of the bytes that `capacity` bytes per second carry in `time_us` µs.
 fn share_of(capacity: u64, share_ppm: u64, time_us: u64) -> u64 {
     let bytes = u128::from(capacity) * u128::from(share_ppm) * u128::from(time_us);
     u64::try_from(bytes / 1_000_000_000_000).unwrap()
@@ -25,7 +25,7 @@ fn share_of(capacity: u64, share_ppm: u64, time_us: u64) -> u64 {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// F to 3 units of 2^-16 B/s and what a mean RTT in µs costs.
+    /// F is exact within 3 units of 2^-16 B/s and the rounding of a mean RTT in µs.
     #[test]
     fn the_aggregate_is_exact(
         capacity in 1_000u64..1_000_000_000_000, capacity_shift in 0u32..30,
@@ -48,7 +48,7 @@ proptest! {
         prop_assert!((got - want).abs() <= slack, "{got} {want}");
     }
 
-    /// What one interval gives and takes is what its pools hold, to the unit, whatever is asked.
+    /// One interval gives and takes exactly what its pools hold, whatever is requested.
     #[test]
     fn pools_pay_what_they_hold(
         aggregate in -(1i64 << 56)..1i64 << 56, moved in 0u64..1 << 56,
@@ -73,8 +73,8 @@ proptest! {
         prop_assert!(pools.positive_left() <= positive && pools.negative_left() <= negative);
     }
 
-    /// Flows that were there all the time are given the same, whatever their packets; what is taken
-    /// goes by bytes.
+    /// Flows that were active all the time get the same, whatever their packets are, and lose
+    /// according to their bytes.
     #[test]
     fn equal_shares(
         gain in 1i64 << 20..1i64 << 50,
@@ -94,8 +94,8 @@ proptest! {
         }
     }
 
-    /// The rate form inside, the papers' window form outside: a header of theirs is answered as
-    /// their router would: [XCP-Linux II-E.2].
+    /// The port computes in rates, but answers a header in the papers' window form as their router
+    /// would: [XCP-Linux II-E.2].
     #[test]
     fn equals_the_window_form(
         flows in prop::collection::vec((10u32..900, 4u32..2000), 1..8),
@@ -145,7 +145,7 @@ proptest! {
         }
     }
 
-    /// Whatever arrives, whenever: no panic, no wish raised, no state out of bounds.
+    /// Arbitrary arrivals do not panic, raise a request, or take the state out of bounds.
     #[test]
     fn malice_changes_nothing_it_should_not(
         capacity in 1u64..=1_000_000_000_000, buffer in any::<u64>(),

@@ -1,10 +1,10 @@
-//! A sender's report of the reason why routers do not rule.
+//! Tests how a sender reports why routers do not rule.
 
 use super::*;
 use crate::metrics::FallbackReason;
 use crate::names::Algorithm;
 
-/// While CUBIC has the window, reports contain the reason.
+/// While CUBIC controls the window, reports contain the reason.
 #[test]
 fn why_routers_do_not_rule() {
     let first = |loss, feedback: XcpFeedback| {
@@ -48,7 +48,7 @@ fn why_routers_do_not_rule() {
     for (feedback, expected) in [
         (stamped, None),
         (unstamped, Some(FallbackReason::NoAnswer)),
-        // Such a hop may be wide.
+        // This hop may not be the bottleneck.
         (shown, None),
         (uncounted, None),
     ] {
@@ -79,7 +79,7 @@ fn why_routers_do_not_rule() {
         (silent, FallbackReason::HiddenHop),
     ] {
         let mut sender = first(XcpLoss::Hybrid, feedback);
-        // Every second packet is lost: more than any trial could attest.
+        // Every second packet is lost, which is more than any trial could attest.
         for number in 0..400 {
             let now = Instant::from_millis(100 + 10 * number);
             let _ = sender.on_sent(now, &sent(2 * number + 1, 1500));
@@ -97,8 +97,8 @@ fn why_routers_do_not_rule() {
     }
 }
 
-/// BBR in the routers' place: as `bbr` by itself until the first stamp. A mark on a path whose
-/// routers answer hands the window to CUBIC, and the end of answers to BBR.
+/// BBR instead of routers behaves like `bbr` until the first stamp. A mark on a path whose routers
+/// answer hands the window to CUBIC, and the end of answers hands it to BBR.
 #[test]
 fn bbr_rules_where_it_is_the_fallback() {
     for name in ["xcp", "auto"] {
@@ -130,7 +130,8 @@ fn bbr_rules_where_it_is_the_fallback() {
             assert_eq!(sender.pacing_rate(), bbr.pacing_rate(), "{name}");
         }
         assert_eq!(sender.metrics().ruling, "bbr");
-        // What the packet's header requested is kept apart from BBR's state, so its grant counts.
+        // The request in the packet's header is stored separately from BBR's state, so its grant
+        // counts.
         let window = sender.window();
         step(&mut *sender, 20, Some(&granted(100_000 << 16, 1)));
         assert_eq!(sender.metrics().ruling, "xcp", "{name}");
