@@ -25,8 +25,15 @@ impl Figures {
         Ok(Self(figures))
     }
 
+    /// Writes the figures. The reason next to a ceiling that was raised stays until it falls.
     pub(super) fn write(&self, path: &Path) -> Result<()> {
-        let text = format!("{HEAD}\n{}", toml::to_string(&self.0)?);
+        let former = fs::read_to_string(path).unwrap_or_default();
+        let mut text = format!("{HEAD}\n{}", toml::to_string(&self.0)?);
+        for line in former.lines() {
+            if let Some((ceiling, _)) = line.split_once(" # ") {
+                text = text.replace(&format!("\n{ceiling}\n"), &format!("\n{line}\n"));
+            }
+        }
         fs::write(path, text).with_context(|| path.display().to_string())
     }
 
@@ -138,6 +145,12 @@ mod tests {
         let path = std::env::temp_dir().join(format!("ceilings-{}.toml", std::process::id()));
         let written = figures(&[("docs/a.md", 3)]);
         written.write(&path).unwrap();
+        let text = fs::read_to_string(&path)
+            .unwrap()
+            .replace("= 3", "= 3 # why");
+        fs::write(&path, &text).unwrap();
+        written.write(&path).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), text);
         let read = Figures::read(&path).unwrap();
         std::fs::remove_file(&path).unwrap();
         assert_eq!(read, written);

@@ -39,8 +39,7 @@ algorithm = "cubic"
 bytes = 2_000_000
 "#;
 
-/// With HTTP as without it, every byte arrives once, whichever end connects. A download waits for a
-/// request.
+/// With or without HTTP, every byte arrives once, whichever end connects.
 #[test]
 fn http_flows_deliver_what_bulk_flows_do() {
     let with = |more: &str| {
@@ -234,8 +233,7 @@ algorithm = "newreno"
     };
     let forward = one.goodput_bps + two.goodput_bps;
     assert!((8.5e6..9.7e6).contains(&forward), "{forward}");
-    // Its acknowledgements wait behind data and arrive in bursts, so a lone flow leaves some of its
-    // link unused.
+    // Its acknowledgements wait behind data, so a single flow leaves some of its link unused.
     assert!(back.goodput_bps > 7.0e6, "{}", back.goodput_bps);
     for link in &window.links {
         assert!(link.utilization.unwrap() > 0.8);
@@ -302,8 +300,7 @@ fn acknowledgements_of_one_range_make_senders_repeat_what_arrived() {
     );
 }
 
-/// A full reverse path holds one product of rate and round trip, as the forward path does: 40 ms
-/// here.
+/// A full reverse path holds one product of rate and round trip, here 40 ms.
 #[test]
 fn the_queue_of_the_way_back_has_room_for_one_product() {
     let back = FILE.replace("\"A\"", "\"X\"").replace("\"B\"", "\"A\"");
