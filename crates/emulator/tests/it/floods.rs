@@ -332,6 +332,14 @@ fn honest_cells() -> Vec<(String, String)> {
             port(controller, 40, &(both.clone() + &flood("", 1))),
         );
     }
+    // Flows with less than a packet per round trip next to a long round trip.
+    let [near, far] = [("near", "1ms", 5), ("far", "400ms", 1)].map(|(name, delay, count)| {
+        let [from, to] = [name, "A"];
+        let access = link(&format!("to {name}"), [from, to], "1Gbit", delay, "");
+        access + &flow(name, [from, "B"], "xcp", &format!("count = {count}\n"))
+    });
+    let text = port("xcp", 60, &(near + &far)).replace("20ms", "0ms");
+    cells.push(("2 and 800 ms".to_owned(), text));
     cells
 }
 

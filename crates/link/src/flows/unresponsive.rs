@@ -13,7 +13,7 @@
 //!
 //! No queue overflows while responsive flows yield to one that does not respond. Therefore, the
 //! changes of rate that an XCP port tells a flow are added up, too: a flow that should have given
-//! up more than its rate, but still exceeds the mean while some flow gets less than half of it,
+//! up twice its rate, but still exceeds twice the mean while some flow gets less than half of it,
 //! is set aside as well.
 //!
 //! Flows that were seen in only a few epochs are judged together, as one flow, because senders

@@ -25,6 +25,9 @@ const OVERFLOWS: (u64, u64) = (3, 16);
 /// own losses, the factor is 9/8.
 const BEYOND: (u64, u64) = (33, 32);
 const BEYOND_ASIDE: (u64, u64) = (9, 8);
+/// The same for a flow that defies its answers, relative to the mean. Honest flows with less than a
+/// packet per round trip can't obey exactly.
+const BEYOND_DEFIANT: (u64, u64) = (2, 1);
 /// Maximum number of steps towards the fair share.
 const STEPS: u32 = 24;
 
@@ -89,7 +92,7 @@ impl Shares {
             flow.bytes > FEW_BYTES && exceeds(flow.bytes, self.aside, BEYOND_ASIDE)
         } else {
             let least = flow.bytes.min(flow.mean);
-            let unequal = |mean| flow.defies && exceeds(least, mean, BEYOND);
+            let unequal = |mean| flow.defies && exceeds(least, mean, BEYOND_DEFIANT);
             let harms = self.harm && exceeds(least, self.own, BEYOND);
             least > FEW_BYTES && (harms || self.mean.is_some_and(unequal))
         }
