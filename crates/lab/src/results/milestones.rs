@@ -86,7 +86,6 @@ pub(super) fn panel(chapter: &Chapter, plot: &Plot, shown: &[&Group]) -> Option<
         y_label: what.unit().to_owned(),
         x_max: plot.x_max,
         y_max: plot.y_max,
-        log_x: true,
         lines,
         ..Panel::default()
     })
