@@ -19,7 +19,9 @@ pub(super) fn table(text: &mut String, chapter: &Chapter) {
         return;
     }
     let windows = &chapter.scenario.measure;
-    let mut header: Vec<String> = ["run", "flow", "goodput", "lost"].map(str::to_owned).into();
+    let mut header: Vec<String> = ["run", "flow", "goodput", "lost [packets]"]
+        .map(str::to_owned)
+        .into();
     header.extend(windows.iter().map(|(from, to)| {
         let (from, to) = (from.as_secs_f64(), to.as_secs_f64());
         format!("lost, {from} to {to} s")
