@@ -1,6 +1,7 @@
 //! Line charts and heat maps as SVG and PNG, with a font of their own so that they look the same on
 //! every machine.
 
+mod axis;
 mod bars;
 mod clip;
 mod heat;
@@ -14,9 +15,11 @@ use std::path::Path;
 use std::sync::Once;
 
 use plotters::coord::Shift;
+use plotters::coord::ranged1d::Ranged;
 use plotters::prelude::*;
 use plotters::style::register_font;
 
+use axis::Axis;
 pub use heat::{HeatCell, HeatColour, HeatMap, HeatPanel};
 use paint::{Paint, paints};
 use text::{fitting, headline, short, three_digits};
@@ -44,7 +47,7 @@ pub struct Figure {
     pub footer: Option<String>,
 }
 
-/// One chart.
+/// One chart. Axes of marked lines and of bars are logarithmic if values span decades.
 #[derive(Clone, Debug, Default)]
 pub struct Panel {
     /// Headline.
@@ -57,8 +60,6 @@ pub struct Panel {
     pub x_max: Option<f64>,
     /// End of the vertical axis; by default the highest point.
     pub y_max: Option<f64>,
-    /// Logarithmic horizontal axis.
-    pub log_x: bool,
     /// Names for x = 0, 1, … instead of numbers. Points of marked lines are bars.
     pub categories: Vec<String>,
     /// The lines.
@@ -87,6 +88,9 @@ pub struct Line {
 /// Sizes of a panel that stands alone in its row, and of others.
 const ALONE: (u32, u32) = (760, 330);
 const PANEL: (u32, u32) = (415, 270);
+/// Horizontal and vertical axes over more than these ratios are logarithmic.
+const SPAN: f64 = 40.0;
+const LONG_SPAN: f64 = 100.0;
 const HEAD: u32 = 48;
 const FOOT: u32 = 22;
 
@@ -158,29 +162,8 @@ impl Panel {
         area: &DrawingArea<B, Shift>,
         paints: &[Paint],
     ) -> Result<(), DrawingAreaErrorKind<B::ErrorType>> {
-        let points = || self.lines.iter().flat_map(|line| &line.points);
-        let least_x = points().map(|p| p.0).fold(f64::INFINITY, f64::min);
-        let bars = || {
-            self.lines
-                .iter()
-                .flat_map(|line| &line.bars)
-                .map(|bar| bar.2)
-        };
-        let most = |values: &mut dyn Iterator<Item = f64>| values.fold(0.0, f64::max);
-        let x_max = self
-            .x_max
-            .unwrap_or_else(|| most(&mut points().map(|p| p.0)));
-        // Numbers stand above bars.
-        let room = if self.categories.is_empty() {
-            1.05
-        } else {
-            1.12
-        };
-        let y_max = self
-            .y_max
-            .unwrap_or_else(|| room * most(&mut points().map(|p| p.1).chain(bars())));
-        // An axis needs an extent, also of a run in which nothing happened.
-        let (x_max, y_max) = (positive(x_max), positive(y_max));
+        let (x, y) = self.axes();
+        let ends = (x.range().end, y.range().end);
         let legend = self.legend(paints, area.dim_in_pixel().0);
         let rows = legend.iter().map(|entry| entry.row + 1).max().unwrap_or(0);
         let letters = self.title.chars().count();
@@ -196,36 +179,47 @@ impl Panel {
             .margin_right(16)
             .x_label_area_size(36)
             .y_label_area_size(60);
-        if !self.categories.is_empty() {
-            let x_max = self.categories.len() as f64 - 0.5;
-            let mut chart = builder.build_cartesian_2d(-0.5..x_max, 0.0..y_max)?;
-            self.draw_on(&mut chart, paints, (x_max, y_max))
-        } else if self.log_x && least_x > 0.0 && least_x < x_max {
-            let mut chart = builder.build_cartesian_2d((least_x..x_max).log_scale(), 0.0..y_max)?;
-            self.draw_on(&mut chart, paints, (x_max, y_max))
-        } else {
-            // From 0, unless that would leave half of the axis empty.
-            let from = if least_x < x_max && 2.0 * least_x > x_max {
-                least_x
-            } else {
-                0.0
-            };
-            let mut chart = builder.build_cartesian_2d(from..x_max, 0.0..y_max)?;
-            self.draw_on(&mut chart, paints, (x_max, y_max))
-        }
+        let mut chart = builder.build_cartesian_2d(x, y)?;
+        self.draw_on(&mut chart, paints, ends)
     }
 
-    fn draw_on<'a, B, X>(
+    /// Both axes.
+    fn axes(&self) -> (Axis, Axis) {
+        let points = || self.lines.iter().flat_map(|line| &line.points);
+        let bars = self.lines.iter().flat_map(|line| &line.bars);
+        let (xs, ys) = (points().map(|p| p.0), points().map(|p| p.1));
+        let most = |values: &mut dyn Iterator<Item = f64>| values.fold(0.0, f64::max);
+        let least_x = xs.clone().fold(f64::INFINITY, f64::min);
+        let has_bars = !self.categories.is_empty();
+        // An axis needs an extent, also of a run in which nothing happened.
+        let x_max = positive(self.x_max.unwrap_or_else(|| most(&mut xs.clone())));
+        // Numbers stand above bars.
+        let room = if has_bars { 1.12 } else { 1.05 };
+        let y_most = most(&mut ys.clone().chain(bars.map(|bar| bar.2)));
+        let y_max = positive(self.y_max.unwrap_or(room * y_most));
+        let is_marked = self.lines.iter().any(|line| line.marked);
+        let log_x = (is_marked && !has_bars)
+            .then(|| Axis::log(xs, x_max, SPAN))
+            .flatten();
+        let free = self.y_max.is_none() && is_marked && (has_bars || log_x.is_some());
+        let log_y = free.then(|| Axis::log(ys, y_max, LONG_SPAN)).flatten();
+        let x = log_x.unwrap_or_else(|| {
+            Axis::linear(match least_x {
+                _ if has_bars => -0.5..self.categories.len() as f64 - 0.5,
+                // From 0, unless that would leave half of the axis empty.
+                least if least < x_max && 2.0 * least > x_max => least..x_max,
+                _ => 0.0..x_max,
+            })
+        });
+        (x, log_y.unwrap_or_else(|| Axis::linear(0.0..y_max)))
+    }
+
+    fn draw_on<'a, B: DrawingBackend + 'a>(
         &self,
-        chart: &mut ChartContext<'a, B, Cartesian2d<X, plotters::coord::types::RangedCoordf64>>,
+        chart: &mut ChartContext<'a, B, Cartesian2d<Axis, Axis>>,
         paints: &[Paint],
         (x_max, y_max): (f64, f64),
-    ) -> Result<(), DrawingAreaErrorKind<B::ErrorType>>
-    where
-        B: DrawingBackend + 'a,
-        X: plotters::coord::ranged1d::Ranged<ValueType = f64>
-            + plotters::coord::ranged1d::ValueFormatter<f64>,
-    {
+    ) -> Result<(), DrawingAreaErrorKind<B::ErrorType>> {
         let name = |x: &f64| {
             if self.categories.is_empty() {
                 short(*x)

@@ -10,7 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
-use pathmark_lab::compare::{Grid, GridFile, Report, Values, pictures, too_large};
+use pathmark_lab::compare::{Grid, GridFile, Report, Values, overview, pictures, too_large};
 use pathmark_lab::sweep::{BadSweep, Sweep};
 
 use super::{Failure, Outcome, emulate, output};
@@ -189,6 +189,10 @@ fn draw(directory: &Path, report: &Report) -> anyhow::Result<Vec<String>> {
         );
     }
     let mut names = Vec::new();
+    if !report.cells.is_empty() {
+        overview(report).write_svg(&directory.join("compare.svg"))?;
+        names.push("compare".to_owned());
+    }
     for (name, map) in pictures(report) {
         map.write_svg(&directory.join(format!("{name}.svg")))?;
         names.push(name);

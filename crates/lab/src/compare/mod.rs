@@ -28,6 +28,6 @@ pub use cell_report::{CellReport, LawReport};
 pub use contestant::{BadContestant, Contestant};
 pub use figure::{Figure, Measured, measure};
 pub use grid::{BadGrid, Grid, GridFile, Values};
-pub use picture::{pictures, too_large};
+pub use picture::{overview, pictures, too_large};
 pub use report::Report;
 pub use tally::Tally;

@@ -5,10 +5,12 @@ use super::cell_report::CellReport;
 use super::figure::Figure;
 use super::report::Report;
 use super::sentence::capitalized;
-use crate::plot::{HeatCell, HeatColour, HeatMap, HeatPanel};
+use crate::plot::{self, HeatCell, HeatColour, HeatMap, HeatPanel, Line, Panel};
 
 /// Panels next to each other that are readable on a page.
 const PANELS: usize = 2;
+/// Width and height of a panel of the overview, pixels.
+const OVERVIEW: (u32, u32) = (760, 230);
 
 /// What stands across; all other axes stand down.
 const ACROSS: [Axis; 2] = [Axis::Rate, Axis::Rtt];
@@ -22,17 +24,70 @@ pub fn too_large(report: &Report) -> bool {
     points(report, &DOWN).len() > MOST_ROWS || points(report, &ACROSS).len() > MOST_COLUMNS
 }
 
-/// The pictures, each with the name of its file without ending: ratios to `cubic`, and each figure
-/// law by law.
+/// The pictures of all cells, each with the name of its file without ending: each figure law by law.
 pub fn pictures(report: &Report) -> Vec<(String, HeatMap)> {
     if report.cells.is_empty() || too_large(report) {
         return Vec::new();
     }
-    let mut all = vec![("compare".to_owned(), ratios(report))];
     let shown = Figure::ALL.into_iter();
     let shown = shown.filter(|figure| report.cells.iter().any(|c| c.best.contains_key(figure)));
-    all.extend(shown.map(|figure| (format!("compare-{figure}"), values(report, figure))));
-    all
+    let named = shown.map(|figure| (format!("compare-{figure}"), values(report, figure)));
+    named.collect()
+}
+
+/// The picture of what matters most: how long each law takes for the large files, with and without
+/// routers.
+pub fn overview(report: &Report) -> plot::Figure {
+    let routers = report.values(Axis::Routers).iter();
+    plot::Figure {
+        title: capitalized(Figure::Completion.title()),
+        columns: 1,
+        panels: routers.map(|value| spans(report, value)).collect(),
+        panel_size: Some(OVERVIEW),
+        footer: Some(format!(
+            "Bars: medians of the cells' means over {} seeds. Strokes: least and greatest. \
+             Unfinished files count until the end.",
+            report.seeds
+        )),
+    }
+}
+
+/// A law's median, least and greatest completion over the floor in cells with these routers.
+fn spans(report: &Report, routers: &str) -> Panel {
+    let is_shown = |cell: &&CellReport| cell.value(Axis::Routers) == routers;
+    let cells = report.cells.iter().filter(is_shown);
+    let lines = report.laws.iter().enumerate().map(|(place, law)| {
+        let means = cells.clone().filter_map(|cell| cell.law(law));
+        let means = means.filter_map(|law| law.mean(Figure::Completion));
+        let mut means: Vec<f64> = means.collect();
+        means.sort_by(f64::total_cmp);
+        let x = place as f64;
+        let span = means.first().zip(means.last());
+        Line {
+            label: Some(law.clone()),
+            points: (means.get(means.len() / 2).iter())
+                .map(|median| (x, **median))
+                .collect(),
+            bars: span
+                .map(|(least, most)| (x, *least, *most))
+                .into_iter()
+                .collect(),
+            marked: true,
+            ..Line::default()
+        }
+    });
+    Panel {
+        title: format!(
+            "{}, {} cells",
+            words(Axis::Routers, routers),
+            cells.clone().count()
+        ),
+        y_label: "completion / floor".to_owned(),
+        categories: report.laws.clone(),
+        without_legend: true,
+        lines: lines.collect(),
+        ..Panel::default()
+    }
 }
 
 /// Values of some axes, in all combinations, the last turning fastest.
@@ -118,65 +173,6 @@ fn table(report: &Report, cell: impl Fn(&CellReport) -> HeatCell) -> Vec<Vec<Hea
         each.collect()
     };
     points(report, &DOWN).iter().map(row).collect()
-}
-
-/// The law that others are compared with.
-const BASELINE: &str = "cubic";
-
-/// The time of the large files over that of [`BASELINE`], a panel for each other law; the times
-/// themselves where the grid does not have it.
-fn ratios(report: &Report) -> HeatMap {
-    let figure = Figure::Completion;
-    if !report.laws.iter().any(|law| law == BASELINE) {
-        return values(report, figure);
-    }
-    let laws = report.laws.iter().filter(|law| *law != BASELINE);
-    let panels: Vec<HeatPanel> = laws
-        .map(|law| HeatPanel {
-            title: law.clone(),
-            cells: table(report, |cell| ratio_cell(cell, law, figure)),
-        })
-        .collect();
-    let about = format!(
-        "Means over {} seeds; below 1: sooner than {BASELINE}; >: at least; <: at most",
-        report.seeds
-    );
-    HeatMap {
-        legend: vec![
-            ("half of the time".to_owned(), HeatColour::Good(1.0)),
-            ("the same".to_owned(), HeatColour::Good(0.5)),
-            ("twice the time".to_owned(), HeatColour::Good(0.0)),
-        ],
-        columns: panels.len().clamp(1, PANELS),
-        panels,
-        ..framed(
-            report,
-            format!("Completion time over that of {BASELINE}"),
-            &about,
-        )
-    }
-}
-
-fn ratio_cell(cell: &CellReport, law: &str, figure: Figure) -> HeatCell {
-    let mean = |name: &str| {
-        let law = cell.law(name)?;
-        Some((law.mean(figure)?, law.is_bound(figure)))
-    };
-    let (Some((own, own_bound)), Some((base, base_bound))) = (mean(law), mean(BASELINE)) else {
-        return HeatCell::default();
-    };
-    let ratio = own / base;
-    // Two bounds have no ratio.
-    let sign = match (own_bound, base_bound) {
-        (false, false) => "",
-        (true, false) => ">",
-        (false, true) => "<",
-        (true, true) => return HeatCell::default(),
-    };
-    HeatCell {
-        colours: vec![HeatColour::Good(0.5 - ratio.log2() / 2.0)],
-        text: format!("{sign}{ratio:.2}"),
-    }
 }
 
 /// One figure, a panel for each law.

@@ -184,7 +184,7 @@ fn real_runs_come_to_plausible_figures() {
         .into_iter()
         .map(|(name, _)| name)
         .collect();
-    assert_eq!(names.len(), 7);
+    assert_eq!(names.len(), 6);
     assert!(names.iter().any(|name| name == "compare-fct-p95"));
 }
 
@@ -255,39 +255,37 @@ fn an_idle_link_has_no_best_queue() {
     assert_eq!(best[&Figure::Utilization], ["bbr"]);
 }
 
-/// A panel for each law but `cubic`, with the ratio to it; bounds are signs.
+/// A panel for each number of routers, a bar with its span for each law.
 #[test]
-fn the_first_picture_has_ratios_to_cubic() {
+fn the_overview_has_medians_and_spans() {
     let grid = file(
-        "algorithms = [\"xcp\", \"cubic\", \"bbr\"]\nseeds = 1\nrate = \"1Mbit\"\n\
-         rtt = \"1ms\"\nbuffer = \"1bdp\"\nloss = 0\nflows = 1\nrouters = 1\n",
+        "algorithms = [\"xcp\", \"cubic\"]\nseeds = 1\nrate = \"1Mbit\"\nrtt = \"1ms\"\n\
+         buffer = \"1bdp\"\nloss = [0, 0.1, 0.2]\nflows = 1\nrouters = [\"none\", \"1\"]\n",
     )
     .unwrap();
-    let panels = |times: [(f64, bool); 3]| {
-        let report = Report::new(&grid, |_, law| {
-            let (time, bound) = times[law];
-            let bounds = bound.then_some(Figure::Completion);
-            Some(vec![Measured {
-                figures: [(Figure::Completion, time)].into(),
-                bounds: bounds.into_iter().collect(),
-                ..Measured::default()
-            }])
-        });
-        let (name, map) = pictures(&report).into_iter().next().unwrap();
-        assert_eq!(name, "compare");
-        let shown = |panel: crate::plot::HeatPanel| {
-            let cell = panel.cells[0][0].clone();
-            (panel.title, cell.text, cell.colours)
-        };
-        map.panels.into_iter().map(shown).collect::<Vec<_>>()
+    let mut times = (1..).map(f64::from);
+    let report = Report::new(&grid, |_, _| {
+        Some(vec![Measured {
+            figures: [(Figure::Completion, times.next()?)].into(),
+            ..Measured::default()
+        }])
+    });
+    let panels = overview(&report).panels;
+    let titles: Vec<&str> = panels.iter().map(|panel| panel.title.as_str()).collect();
+    assert_eq!(titles, ["no router, 3 cells", "router answers, 3 cells"]);
+    let of = |law: &str| {
+        let cells = report
+            .cells
+            .iter()
+            .filter(|cell| cell.value(Axis::Routers) == "none");
+        let own = cells.filter_map(|cell| cell.law(law)?.mean(Figure::Completion));
+        own.collect::<Vec<f64>>()
     };
-    let good = |share| vec![crate::plot::HeatColour::Good(share)];
-    let exact = panels([(1.0, false), (2.0, false), (4.0, false)]);
-    assert_eq!(exact[0], ("xcp".to_owned(), "0.50".to_owned(), good(1.0)));
-    assert_eq!(exact[1], ("bbr".to_owned(), "2.00".to_owned(), good(0.0)));
-    assert_eq!(exact.len(), 2);
-    let bounds = panels([(1.0, false), (2.0, true), (4.0, true)]);
-    assert_eq!((bounds[0].1.as_str(), bounds[1].1.as_str()), ("<0.50", ""));
+    for (place, law) in ["xcp", "cubic"].iter().enumerate() {
+        let (line, own) = (&panels[0].lines[place], of(law));
+        assert_eq!(line.points, [(place as f64, own[1])]);
+        assert_eq!(line.bars, [(place as f64, own[0], own[2])]);
+    }
 }
 
 /// Known answer by hand: 10 Mbit/s and 100 ms keep the bottleneck busy for the least of 10 s, which

@@ -6,7 +6,7 @@ use pathmark_emulator::result::RunResult;
 use pathmark_emulator::scenario::Quantity;
 
 /// The picture of one run.
-pub(super) fn figure(series: &Series, result: &RunResult) -> Figure {
+pub(super) fn figure(series: &Series, result: &RunResult, run: &str) -> Figure {
     let x_max = result.simulated_s;
     let shown = [
         Quantity::Goodputs,
@@ -16,7 +16,10 @@ pub(super) fn figure(series: &Series, result: &RunResult) -> Figure {
         Quantity::RoundTrips,
     ];
     Figure {
-        title: result.scenario.clone(),
+        title: match run {
+            "" => result.scenario.clone(),
+            run => format!("{}: {run}", result.scenario),
+        },
         columns: 2,
         panels: shown.map(|what| panel(series, what, x_max)).into(),
         ..Figure::default()

@@ -45,14 +45,15 @@ impl<P: FnMut(&Progress) -> ControlFlow<()>> PlottedOutputs<P> {
         })
     }
 
-    /// Writes what is left: the result, and the plot.
+    /// Writes what is left: the result, and the plot, whose title has this name of the run.
+    /// Returns what the plot was drawn from.
     ///
     /// # Errors
     /// [`PlottedError`] if that, or anything before it, could not be written.
-    pub fn finish(self, result: &RunResult) -> Result<(), PlottedError> {
+    pub fn finish(self, result: &RunResult, run: &str) -> Result<Series, PlottedError> {
         self.outputs.finish(result)?;
-        chart::figure(&self.series, result).write_svg(&self.plot)?;
-        Ok(())
+        chart::figure(&self.series, result, run).write_svg(&self.plot)?;
+        Ok(self.series)
     }
 }
 

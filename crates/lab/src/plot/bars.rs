@@ -1,10 +1,9 @@
 //! Bars for points of categories: nothing joins what has no order.
 
-use plotters::coord::ranged1d::{Ranged, ValueFormatter};
-use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
+use super::axis::Axis;
 use super::paint::Paint;
 use super::text::{short, three_digits};
 use super::{Line, Panel};
@@ -46,16 +45,12 @@ fn bars<'a>(panel: &'a Panel, paints: &[Paint]) -> Vec<(Bar<'a>, f64)> {
 }
 
 /// Draws the bars of a panel with categories.
-pub(super) fn draw<'a, B, X>(
+pub(super) fn draw<'a, B: DrawingBackend + 'a>(
     panel: &Panel,
     paints: &[Paint],
-    chart: &mut ChartContext<'a, B, Cartesian2d<X, RangedCoordf64>>,
+    chart: &mut ChartContext<'a, B, Cartesian2d<Axis, Axis>>,
     y_max: f64,
-) -> Result<(), DrawingAreaErrorKind<B::ErrorType>>
-where
-    B: DrawingBackend + 'a,
-    X: Ranged<ValueType = f64> + ValueFormatter<f64>,
-{
+) -> Result<(), DrawingAreaErrorKind<B::ErrorType>> {
     let bars = bars(panel, paints);
     let numbered = bars.len() <= MOST_NUMBERS;
     for ((left, y, line, colour), width) in bars {

@@ -56,14 +56,16 @@ pub enum HeatColour {
     Of(usize),
 }
 
-const CELL: (i32, i32) = (48, 17);
+const CELL: (i32, i32) = (48, 19);
 const LETTER: i32 = 7;
+/// Size of most letters. At the width of a page they still have 10 pixels.
+const SIZE: f64 = 14.0;
 /// Width of a letter of a panel's headline, pixels.
 const TITLE_LETTER: i32 = 8;
 const MARGIN: i32 = 12;
 const TOP: i32 = 58;
-const LEGEND: i32 = 22;
-const LINE: i32 = 14;
+const LEGEND: i32 = 26;
+const LINE: i32 = 15;
 
 impl HeatColour {
     fn rgb(self) -> RGBColor {
@@ -160,7 +162,7 @@ impl HeatMap {
         area.fill(&WHITE).map_err(failure)?;
         let left = Pos::new(HPos::Left, VPos::Top);
         text(area, &self.title, (MARGIN, 10), 18.0, BLACK, left).map_err(failure)?;
-        text(area, &self.subtitle, (MARGIN, 36), 12.0, BLACK, left).map_err(failure)?;
+        text(area, &self.subtitle, (MARGIN, 36), SIZE, BLACK, left).map_err(failure)?;
         self.draw_legend(area).map_err(failure)?;
         let (wide, high) = self.panel_size();
         let columns = self.columns();
@@ -195,7 +197,7 @@ impl HeatMap {
             area.draw(&Rectangle::new(square, colour.rgb().filled()))?;
             area.draw(&Rectangle::new(square, BLACK.mix(0.4)))?;
             let left = Pos::new(HPos::Left, VPos::Top);
-            text(area, name, (x + 17, TOP), 12.0, BLACK, left)?;
+            text(area, name, (x + 17, TOP), SIZE, BLACK, left)?;
             x += Self::entry_width(name);
         }
         Ok(())
@@ -210,7 +212,7 @@ impl HeatMap {
         let right = Pos::new(HPos::Right, VPos::Center);
         for (index, name) in self.rows.iter().enumerate() {
             let middle = top + int(index) * CELL.1 + CELL.1 / 2;
-            text(area, name, (x - 6, middle), 11.0, BLACK, right)?;
+            text(area, name, (x - 6, middle), SIZE, BLACK, right)?;
         }
         Ok(())
     }
@@ -222,13 +224,13 @@ impl HeatMap {
         (x, y): (i32, i32),
     ) -> Drawn<B> {
         let left = Pos::new(HPos::Left, VPos::Top);
-        text(area, &panel.title, (x, y), 13.0, BLACK, left)?;
+        text(area, &panel.title, (x, y), 16.0, BLACK, left)?;
         let centre = Pos::new(HPos::Center, VPos::Top);
         for (column, lines) in self.heads.iter().enumerate() {
             let middle = x + int(column) * CELL.0 + CELL.0 / 2;
             for (line, head) in lines.iter().enumerate() {
                 let at = (middle, y + 4 + (int(line) + 1) * LINE);
-                text(area, head, at, 10.0, BLACK, centre)?;
+                text(area, head, at, 13.0, BLACK, centre)?;
             }
         }
         let top = y + (self.head_lines() + 1) * LINE + 8;
@@ -265,7 +267,7 @@ impl HeatCell {
         };
         let middle = (x + CELL.0 / 2, y + CELL.1 / 2);
         let centre = Pos::new(HPos::Center, VPos::Center);
-        text(area, &self.text, middle, 11.0, ink, centre)
+        text(area, &self.text, middle, SIZE, ink, centre)
     }
 }
 

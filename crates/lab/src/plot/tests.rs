@@ -11,15 +11,15 @@ fn figure() -> Figure {
             })
             .collect()
     };
-    let panel = |title: &str, log_x| Panel {
+    let panel = |title: &str, marked| Panel {
         title: title.into(),
         x_label: "time [s]".into(),
         y_label: "throughput [Mbit/s]".into(),
-        log_x,
         lines: vec![
             Line {
                 label: Some("one".into()),
                 points: wave(0.0),
+                marked,
                 ..Line::default()
             },
             Line {

@@ -8,9 +8,6 @@ use super::milestones;
 use crate::metric;
 use crate::plot::{Figure, Line, Panel};
 
-/// An axis over more than this ratio is logarithmic.
-const DECADES: f64 = 40.0;
-
 /// The picture of a chapter: its scenario's plots, or what fits.
 pub fn figure(chapter: &Chapter) -> Figure {
     let own = &chapter.scenario.plots;
@@ -38,10 +35,19 @@ pub fn figure(chapter: &Chapter) -> Figure {
             (_, false, true) => format!("{name} (seed 1)"),
             (seeds, false, false) => format!("{name} (means of {seeds} seeds)"),
         },
-        columns: panels.len().clamp(1, 2),
+        columns: match panels.iter().any(has_long_names) {
+            true => 1,
+            false => panels.len().clamp(1, 2),
+        },
         panels,
         ..Figure::default()
     }
+}
+
+/// Names of categories that do not fit next to each other in half of a page.
+fn has_long_names(panel: &Panel) -> bool {
+    let letters = panel.categories.iter().map(|name| name.chars().count() + 1);
+    letters.sum::<usize>() > 48
 }
 
 /// Each metric of the paper over the first sweep, or goodput and queue over time.
@@ -122,7 +128,10 @@ fn over_sweep(chapter: &Chapter, plot: &Plot, metric: Metric, shown: &[&Group]) 
         .iter()
         .map(|point| point.name.as_str())
         .collect();
+    // A line through one point or two would claim what lies between them: they are bars.
     let numbers: Option<Vec<f64>> = names.iter().map(|name| number(name)).collect();
+    let numbers = numbers.filter(|_| names.len() > 2);
+    let unit_of = if numbers.is_some() { &names[..] } else { &[] };
     let mut lines: Vec<Line> = Vec::new();
     let (mut points, mut missing) = (0, 0);
     for group in shown {
@@ -169,27 +178,21 @@ fn over_sweep(chapter: &Chapter, plot: &Plot, metric: Metric, shown: &[&Group]) 
         line.points.sort_by(|a, b| a.0.total_cmp(&b.0));
     }
     let (_, y_label) = metric::names(metric);
-    let log_x = numbers.as_ref().is_some_and(|numbers| {
-        let least = numbers.iter().copied().fold(f64::MAX, f64::min);
-        let most = numbers.iter().copied().fold(0.0, f64::max);
-        least > 0.0 && most / least > DECADES
-    });
     Some(Panel {
         title: plot
             .title
             .clone()
             .unwrap_or_else(|| metric::title(metric).to_owned()),
         x_label: match missing {
-            0 => x_label(&axis.key, &names),
+            0 => x_label(&axis.key, unit_of),
             _ => format!(
                 "{}; {missing} of {points} points have no value: see the table",
-                x_label(&axis.key, &names)
+                x_label(&axis.key, unit_of)
             ),
         },
         y_label: y_label.to_owned(),
         x_max: plot.x_max,
         y_max: plot.y_max,
-        log_x,
         categories: match numbers {
             Some(_) => Vec::new(),
             None => names.iter().map(|name| (*name).to_owned()).collect(),

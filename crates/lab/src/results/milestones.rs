@@ -19,7 +19,9 @@ pub(super) fn table(text: &mut String, chapter: &Chapter) {
         return;
     }
     let windows = &chapter.scenario.measure;
-    let mut header: Vec<String> = ["run", "flow", "goodput", "lost"].map(str::to_owned).into();
+    let mut header: Vec<String> = ["run", "flow", "goodput", "lost [packets]"]
+        .map(str::to_owned)
+        .into();
     header.extend(windows.iter().map(|(from, to)| {
         let (from, to) = (from.as_secs_f64(), to.as_secs_f64());
         format!("lost, {from} to {to} s")
@@ -86,7 +88,6 @@ pub(super) fn panel(chapter: &Chapter, plot: &Plot, shown: &[&Group]) -> Option<
         y_label: what.unit().to_owned(),
         x_max: plot.x_max,
         y_max: plot.y_max,
-        log_x: true,
         lines,
         ..Panel::default()
     })

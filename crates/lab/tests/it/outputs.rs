@@ -90,7 +90,7 @@ fn runs_do_not_depend_on_when_and_where_they_are_made() {
         let go_on = |_: &Progress| ControlFlow::Continue(());
         let mut outputs = PlottedOutputs::create(directory.path(), go_on).unwrap();
         let result = scenario.run_with(&mut outputs).unwrap();
-        outputs.finish(&result).unwrap();
+        outputs.finish(&result, "").unwrap();
         files(directory.path())
     };
     let whole: Vec<_> = cases()

@@ -10,12 +10,15 @@ use indicatif::{ProgressBar, ProgressStyle};
 use pathmark_emulator::result::RunResult;
 use pathmark_emulator::{Progress, Scenario};
 use pathmark_lab::outputs::PlottedOutputs;
+use pathmark_lab::series::Series;
 use pathmark_lab::sweep::{Case, CaseResult};
 
 use super::super::{output, session};
 
 /// Steps of a run in progress bars.
 const STEPS: u64 = 1000;
+/// Runs that one picture can show.
+pub(super) const MOST_DRAWN: usize = 100;
 
 /// Where results are written.
 #[derive(Clone, Copy, Debug)]
@@ -42,7 +45,7 @@ impl Layout<'_> {
 pub(super) fn run_all(
     runs: &[(Case, Scenario)],
     layout: Layout<'_>,
-) -> anyhow::Result<Vec<CaseResult>> {
+) -> anyhow::Result<Vec<(CaseResult, Series)>> {
     each(runs, |case, scenario, watch| {
         run(case, scenario, layout, watch)
     })
@@ -138,9 +141,16 @@ fn run(
     scenario: &Scenario,
     layout: Layout<'_>,
     watch: &mut Watch<'_>,
-) -> anyhow::Result<CaseResult> {
+) -> anyhow::Result<(CaseResult, Series)> {
     let directory = layout.directory(case);
-    let result = one(scenario, directory.as_deref(), u64::MAX, watch)?;
+    let name = super::label(case);
+    let (result, series) = one(scenario, directory.as_deref(), &name, u64::MAX, watch)?;
+    // Curves of many runs would fill the memory, and no picture could show them.
+    let series = if case.of > MOST_DRAWN {
+        Series::default()
+    } else {
+        series
+    };
     let case = Case {
         interrupted: watch.broken,
         ..case.clone()
@@ -148,29 +158,30 @@ fn run(
     if let (Some(directory), true) = (&directory, layout.per_run) {
         super::merge::write_case(directory, &case)?;
     }
-    Ok(CaseResult { case, result })
+    Ok((CaseResult { case, result }, series))
 }
 
 /// Runs one scenario until `most` packets have entered links. With a directory, all files of the
-/// run are written there.
+/// run are written there; its plot's title has this name.
 pub(super) fn one(
     scenario: &Scenario,
     directory: Option<&Path>,
+    name: &str,
     most: u64,
     watch: &mut Watch<'_>,
-) -> anyhow::Result<RunResult> {
+) -> anyhow::Result<(RunResult, Series)> {
     let begun = watch.begun;
     let mut progress = |now: &Progress| match watch.progress(now) {
         ControlFlow::Continue(()) if now.packets >= most => ControlFlow::Break(()),
         flow => flow,
     };
     let Some(directory) = directory else {
-        return Ok(timed(begun, scenario.run(progress)?));
+        return Ok((timed(begun, scenario.run(progress)?), Series::default()));
     };
     let mut outputs = PlottedOutputs::create(directory, &mut progress)?;
     let result = timed(begun, scenario.run_with(&mut outputs)?);
-    outputs.finish(&result)?;
-    Ok(result)
+    let series = outputs.finish(&result, name)?;
+    Ok((result, series))
 }
 
 fn share(progress: &Progress) -> u64 {

@@ -35,7 +35,8 @@ pub(super) fn write(directory: &Path, only: Option<&str>, paper_scale: bool) -> 
     let scenarios = scenarios.collect::<Result<Vec<_>, _>>()?;
     output::page(&directory.join("index.md"), &index(&scenarios, paper_scale))?;
     let asked = |scenario: &&Scenario| only.is_none_or(|name| name == scenario.id());
-    for scenario in scenarios.iter().filter(asked) {
+    let wanted: Vec<&Scenario> = scenarios.iter().filter(asked).collect();
+    for (place, scenario) in wanted.iter().enumerate() {
         let id = scenario.id();
         let mut chapter = run(scenario, paper_scale)?;
         if super::interrupted() {
@@ -46,7 +47,8 @@ pub(super) fn write(directory: &Path, only: Option<&str>, paper_scale: bool) -> 
         if chapter.picture {
             figure.write_svg(&directory.join(format!("{id}.svg")))?;
         }
-        output::note!("{id}: {} runs", chapter.runs());
+        let of = wanted.len();
+        output::note!("{} of {of}: {id}, {} runs", place + 1, chapter.runs());
         output::page(
             &directory.join(format!("{id}.md")),
             &page(&chapter, paper_scale),

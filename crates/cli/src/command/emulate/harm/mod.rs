@@ -316,7 +316,8 @@ fn run(runs: &[Run], jobs: &[(usize, Law)]) -> anyhow::Result<Vec<Option<RunResu
         let directory = runs
             .get(case.index)
             .and_then(|run| run.directory.as_deref());
-        let result = pool::one(scenario, directory, MOST_PACKETS, watch)?;
+        let name = super::label(case);
+        let (result, _) = pool::one(scenario, directory, &name, MOST_PACKETS, watch)?;
         Ok((case.index, (!watch.broken).then_some(result)))
     })?;
     let mut results = vec![None; runs.len()];
