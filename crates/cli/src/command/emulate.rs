@@ -47,8 +47,8 @@ pub(super) struct Args {
     /// Run only every Nth run of a sweep, from the Ith (counted from 0); `merge` joins the parts
     #[arg(long, value_name = "I/N", requires = "out")]
     shard: Option<Shard>,
-    /// Write results, time series and plots to this directory; a sweep makes a directory per run and
-    /// one plot of up to 100 runs
+    /// Write results, time series and plots to this directory; a sweep makes a directory per run
+    /// and one plot of up to 100 runs
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Print one JSON object at the end

@@ -24,7 +24,7 @@ pub fn too_large(report: &Report) -> bool {
     points(report, &DOWN).len() > MOST_ROWS || points(report, &ACROSS).len() > MOST_COLUMNS
 }
 
-/// The pictures of all cells, each with the name of its file without ending: each figure law by law.
+/// The pictures of all cells, one per figure, each with the name of its file without ending.
 pub fn pictures(report: &Report) -> Vec<(String, HeatMap)> {
     if report.cells.is_empty() || too_large(report) {
         return Vec::new();
