@@ -3,7 +3,6 @@
 
 mod axis;
 mod bars;
-mod clip;
 mod heat;
 mod legend;
 mod paint;
@@ -20,7 +19,7 @@ use plotters::prelude::*;
 use plotters::style::register_font;
 
 use axis::Axis;
-pub use heat::{HeatCell, HeatColour, HeatMap, HeatPanel};
+pub use heat::{HeatCell, HeatMap, HeatPanel};
 use paint::{Paint, paints};
 use text::{fitting, headline, short, three_digits};
 
@@ -245,7 +244,7 @@ impl Panel {
         let mut next = paints.iter();
         let mut labels_above = 1;
         for line in &self.lines {
-            let clipped = clip::clip(&line.points, x_max, y_max);
+            let clipped = axis::clip(&line.points, x_max, y_max);
             if line.reference || line.expected_of.is_some() {
                 let paint = line.expected_of.and_then(|index| paints.get(index));
                 let colour = paint.map_or(BLACK, |paint| paint.colour);
@@ -329,10 +328,8 @@ fn highest(mut above: Vec<(f64, f64)>) -> (Vec<(f64, f64)>, usize) {
 impl Panel {
     /// The name that stands at `x`, if one does.
     fn category(&self, x: f64) -> String {
-        let named = self.categories.iter().enumerate();
-        let found = named
-            .map(|(index, name)| (index as f64, name))
-            .find(|(index, _)| (index - x).abs() < 1e-6);
+        let mut named = self.categories.iter().enumerate();
+        let found = named.find(|(index, _)| (*index as f64 - x).abs() < 1e-6);
         found.map_or_else(String::new, |(_, name)| name.clone())
     }
 }

@@ -11,11 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, anyhow};
 use pathmark_emulator::Scenario;
-use pathmark_emulator::result::RunResult;
 use pathmark_emulator::scenario::{Axis, BUILT_IN, Change};
-use pathmark_lab::plot::Figure;
 use pathmark_lab::results::{Chapter, figure};
-use pathmark_lab::series::Series;
 use pathmark_lab::sweep::{Case, CaseResult, Shard, Sweep, cases};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
@@ -23,7 +20,7 @@ use sha2::{Digest, Sha256};
 use super::{Failure, Outcome, output};
 
 pub(super) use merge::{Args as MergeArgs, merge};
-pub(super) use table::aligned;
+pub(super) use table::{aligned, one as table};
 
 /// Arguments.
 #[derive(Debug, clap::Args)]
@@ -160,7 +157,10 @@ pub(super) fn emulate(args: &Args) -> Outcome {
     {
         let done = results.iter().zip(curves);
         let done = done.map(|(run, curves)| (run.case.clone(), run.result.clone(), curves));
-        let picture = overlay(&scenario, &args.sweep, done.collect());
+        let mut drawn = scenario.clone();
+        let sweeps = args.sweep.iter().filter(|sweep| sweep.key != "seed");
+        drawn.sweeps.splice(..0, sweeps.map(Axis::from));
+        let picture = figure(&Chapter::new(drawn, done.collect()));
         picture.write_svg(&directory.join("plot.svg"))?;
     }
     show(args, &results, single, &scenario)?;
@@ -192,19 +192,6 @@ pub(super) fn only_variants(scenario: &mut Scenario, wanted: &[String]) -> anyho
             .retain(|variant| wanted.contains(&variant.name));
     }
     Ok(())
-}
-
-/// Draws all runs in one picture: the scenario's own plots, or its figures over the first sweep.
-fn overlay(scenario: &Scenario, sweeps: &[Sweep], runs: Vec<(Case, RunResult, Series)>) -> Figure {
-    let (seeds, others): (Vec<&Sweep>, Vec<&Sweep>) =
-        sweeps.iter().partition(|sweep| sweep.key == "seed");
-    let seeds = seeds.first().map_or(1, |sweep| sweep.values.len());
-    let mut scenario = scenario.clone();
-    scenario
-        .sweeps
-        .splice(..0, others.into_iter().map(Axis::from));
-    let seeds = u32::try_from(seeds).unwrap_or(u32::MAX);
-    figure(&Chapter::new(scenario, seeds, runs))
 }
 
 fn show(args: &Args, results: &[CaseResult], single: bool, scenario: &Scenario) -> Outcome {
@@ -242,11 +229,6 @@ fn show(args: &Args, results: &[CaseResult], single: bool, scenario: &Scenario) 
         output::line(format_args!("in {}", directory.display()))?;
     }
     Ok(())
-}
-
-/// Formats a run for people.
-pub(super) fn table(result: &RunResult) -> String {
-    table::one(result)
 }
 
 fn list() -> Outcome {

@@ -5,7 +5,7 @@ use super::cell_report::CellReport;
 use super::figure::Figure;
 use super::report::Report;
 use super::sentence::capitalized;
-use crate::plot::{self, HeatCell, HeatColour, HeatMap, HeatPanel, Line, Panel};
+use crate::plot::{self, HeatCell, HeatMap, HeatPanel, Line, Panel};
 
 /// Panels next to each other that are readable on a page.
 const PANELS: usize = 2;
@@ -143,24 +143,6 @@ fn fixed(report: &Report) -> String {
     all.join(", ")
 }
 
-fn framed(report: &Report, title: String, about: &str) -> HeatMap {
-    let fixed = fixed(report);
-    let dot = if fixed.is_empty() { "" } else { ". All: " };
-    HeatMap {
-        title,
-        subtitle: format!("{about}{dot}{fixed}"),
-        rows: points(report, &DOWN)
-            .iter()
-            .map(|point| row_name(report, point))
-            .collect(),
-        heads: points(report, &ACROSS)
-            .into_iter()
-            .map(|point| point.into_iter().map(|(_, value)| value).collect())
-            .collect(),
-        ..HeatMap::default()
-    }
-}
-
 /// A table of all cells.
 fn table(report: &Report, cell: impl Fn(&CellReport) -> HeatCell) -> Vec<Vec<HeatCell>> {
     let across = points(report, &ACROSS);
@@ -178,27 +160,27 @@ fn table(report: &Report, cell: impl Fn(&CellReport) -> HeatCell) -> Vec<Vec<Hea
 /// One figure, a panel for each law.
 fn values(report: &Report, figure: Figure) -> HeatMap {
     let (good, bad) = figure.ends();
-    let about = format!(
-        "Means over {} seeds; > before a number: at least, since files had not arrived",
-        report.seeds
-    );
-    let title = capitalized(figure.title());
+    let fixed = fixed(report);
+    let dot = if fixed.is_empty() { "" } else { ". All: " };
+    let panel = |law: &String| HeatPanel {
+        title: law.clone(),
+        cells: table(report, |cell| value_cell(cell, law, figure)),
+    };
+    let down = points(report, &DOWN);
+    let values = |point: Vec<(Axis, String)>| point.into_iter().map(|(_, value)| value).collect();
     HeatMap {
-        legend: vec![
-            (good.to_owned(), HeatColour::Good(1.0)),
-            ("half way".to_owned(), HeatColour::Good(0.5)),
-            (bad.to_owned(), HeatColour::Good(0.0)),
-        ],
+        title: capitalized(figure.title()),
+        subtitle: format!(
+            "Means over {} seeds; >: at least, since files had not arrived{dot}{fixed}",
+            report.seeds
+        ),
+        legend: [(good, 1.0), ("half way", 0.5), (bad, 0.0)]
+            .map(|(name, good)| (name.to_owned(), good))
+            .into(),
         columns: report.laws.len().clamp(1, PANELS),
-        panels: report
-            .laws
-            .iter()
-            .map(|law| HeatPanel {
-                title: law.clone(),
-                cells: table(report, |cell| value_cell(cell, law, figure)),
-            })
-            .collect(),
-        ..framed(report, title, &about)
+        rows: down.iter().map(|point| row_name(report, point)).collect(),
+        heads: points(report, &ACROSS).into_iter().map(values).collect(),
+        panels: report.laws.iter().map(panel).collect(),
     }
 }
 
@@ -211,7 +193,7 @@ fn value_cell(cell: &CellReport, law: &str, figure: Figure) -> HeatCell {
     };
     let more = if law.is_bound(figure) { ">" } else { "" };
     HeatCell {
-        colours: vec![HeatColour::Good(figure.goodness(tally.mean))],
+        good: Some(figure.goodness(tally.mean)),
         text: format!("{more}{}", figure.shown(tally.mean)),
     }
 }

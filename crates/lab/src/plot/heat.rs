@@ -6,7 +6,6 @@ use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use super::paint::colour;
 use super::{PlotError, failed, load_font};
 
 /// Panels of the same rows and columns, laid out in lines.
@@ -16,8 +15,8 @@ pub struct HeatMap {
     pub title: String,
     /// A line below it.
     pub subtitle: String,
-    /// What colours mean: their names.
-    pub legend: Vec<(String, HeatColour)>,
+    /// What colours mean: their names, and how good they are.
+    pub legend: Vec<(String, f64)>,
     /// Panels in a line.
     pub columns: usize,
     /// Names of the rows, the same for all panels.
@@ -37,23 +36,13 @@ pub struct HeatPanel {
     pub cells: Vec<Vec<HeatCell>>,
 }
 
-/// One cell: vertical stripes of colours, and text on them.
+/// One cell: a colour, and text on it.
 #[derive(Clone, Debug, Default)]
 pub struct HeatCell {
-    /// Its colours; empty: nothing was measured.
-    pub colours: Vec<HeatColour>,
-    /// What stands on them.
+    /// How good it is, from 0 to 1; without it nothing was measured.
+    pub good: Option<f64>,
+    /// What stands on it.
     pub text: String,
-}
-
-/// A colour of a cell.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum HeatColour {
-    /// From 0, bad, to 1, good: vermilion over white to blue, which stay apart for those who do
-    /// not see all colours.
-    Good(f64),
-    /// One of the colours that lines have.
-    Of(usize),
 }
 
 const CELL: (i32, i32) = (48, 19);
@@ -67,29 +56,23 @@ const TOP: i32 = 58;
 const LEGEND: i32 = 26;
 const LINE: i32 = 15;
 
-impl HeatColour {
-    fn rgb(self) -> RGBColor {
-        match self {
-            Self::Of(number) => colour(number),
-            Self::Good(share) => {
-                let share = share.clamp(0.0, 1.0);
-                let (end, part) = if share < 0.5 {
-                    (RGBColor(213, 94, 0), 1.0 - 2.0 * share)
-                } else {
-                    (RGBColor(0, 114, 178), 2.0 * share - 1.0)
-                };
-                let mix = |end: u8| (255.0 + (f64::from(end) - 255.0) * part).round() as u8;
-                RGBColor(mix(end.0), mix(end.1), mix(end.2))
-            }
-        }
-    }
+/// From 0, bad, to 1, good: vermilion over white to blue, which stay apart for those who do not see
+/// all colours.
+fn colour(good: f64) -> RGBColor {
+    let good = good.clamp(0.0, 1.0);
+    let (end, part) = if good < 0.5 {
+        (RGBColor(213, 94, 0), 1.0 - 2.0 * good)
+    } else {
+        (RGBColor(0, 114, 178), 2.0 * good - 1.0)
+    };
+    let mix = |end: u8| (255.0 + (f64::from(end) - 255.0) * part).round() as u8;
+    RGBColor(mix(end.0), mix(end.1), mix(end.2))
+}
 
-    /// Black or white, whichever is read better on it (luma of ITU-R BT.601).
-    fn ink(self) -> RGBColor {
-        let RGBColor(r, g, b) = self.rgb();
-        let luma = 0.299 * f64::from(r) + 0.587 * f64::from(g) + 0.114 * f64::from(b);
-        if luma > 110.0 { BLACK } else { WHITE }
-    }
+/// Black or white, whichever is read better on this colour (luma of ITU-R BT.601).
+fn ink(RGBColor(r, g, b): RGBColor) -> RGBColor {
+    let luma = 0.299 * f64::from(r) + 0.587 * f64::from(g) + 0.114 * f64::from(b);
+    if luma > 110.0 { BLACK } else { WHITE }
 }
 
 impl HeatMap {
@@ -100,16 +83,6 @@ impl HeatMap {
     pub fn write_svg(&self, path: &Path) -> Result<(), PlotError> {
         load_font();
         let area = SVGBackend::new(path, self.size()).into_drawing_area();
-        self.draw(&area).map_err(|reason| failed(path, reason))
-    }
-
-    /// Writes it as PNG.
-    ///
-    /// # Errors
-    /// If the file cannot be written.
-    pub fn write_png(&self, path: &Path) -> Result<(), PlotError> {
-        load_font();
-        let area = BitMapBackend::new(path, self.size()).into_drawing_area();
         self.draw(&area).map_err(|reason| failed(path, reason))
     }
 
@@ -192,9 +165,9 @@ impl HeatMap {
 
     fn draw_legend<B: DrawingBackend>(&self, area: &DrawingArea<B, Shift>) -> Drawn<B> {
         let mut x = MARGIN;
-        for (name, colour) in &self.legend {
+        for (name, good) in &self.legend {
             let square = [(x, TOP), (x + 12, TOP + 12)];
-            area.draw(&Rectangle::new(square, colour.rgb().filled()))?;
+            area.draw(&Rectangle::new(square, colour(*good).filled()))?;
             area.draw(&Rectangle::new(square, BLACK.mix(0.4)))?;
             let left = Pos::new(HPos::Left, VPos::Top);
             text(area, name, (x + 17, TOP), SIZE, BLACK, left)?;
@@ -252,22 +225,13 @@ impl HeatCell {
         area: &DrawingArea<B, Shift>,
         (x, y): (i32, i32),
     ) -> Drawn<B> {
-        let stripes = int(self.colours.len());
-        for (index, colour) in self.colours.iter().enumerate() {
-            let edge = |index: i32| x + CELL.0 * index / stripes.max(1);
-            let index = int(index);
-            let stripe = [(edge(index), y), (edge(index + 1), y + CELL.1)];
-            area.draw(&Rectangle::new(stripe, colour.rgb().filled()))?;
-        }
         let frame = [(x, y), (x + CELL.0, y + CELL.1)];
+        let colour = self.good.map_or(WHITE, colour);
+        area.draw(&Rectangle::new(frame, colour.filled()))?;
         area.draw(&Rectangle::new(frame, WHITE))?;
-        let ink = match self.colours.as_slice() {
-            [only] => only.ink(),
-            _ => BLACK,
-        };
         let middle = (x + CELL.0 / 2, y + CELL.1 / 2);
         let centre = Pos::new(HPos::Center, VPos::Center);
-        text(area, &self.text, middle, SIZE, ink, centre)
+        text(area, &self.text, middle, SIZE, ink(colour), centre)
     }
 }
 
@@ -296,21 +260,20 @@ mod tests {
 
     #[test]
     fn a_map_carries_its_words_and_colours() {
-        let cell = |text: &str, colours: &[HeatColour]| HeatCell {
-            colours: colours.to_vec(),
-            text: text.to_owned(),
-        };
         let map = HeatMap {
             title: "Where laws are best".to_owned(),
-            legend: vec![("one".to_owned(), HeatColour::Of(0))],
+            legend: vec![("one".to_owned(), 0.0)],
             columns: 2,
             rows: vec!["a row".to_owned()],
             heads: vec![vec!["10Mbit".to_owned(), "20ms".to_owned()], vec![]],
             panels: vec![HeatPanel {
                 title: "left".to_owned(),
                 cells: vec![vec![
-                    cell("0.97", &[HeatColour::Good(1.0)]),
-                    cell("", &[HeatColour::Of(0), HeatColour::Of(1)]),
+                    HeatCell {
+                        good: Some(1.0),
+                        text: "0.97".to_owned(),
+                    },
+                    HeatCell::default(),
                 ]],
             }],
             ..HeatMap::default()
@@ -350,7 +313,7 @@ mod tests {
             cells: vec![vec![HeatCell::default()]],
         };
         let map = HeatMap {
-            legend: vec![("a law with a long name".to_owned(), HeatColour::Of(0)); 9],
+            legend: vec![("a law with a long name".to_owned(), 0.0); 9],
             columns: 3,
             rows: vec!["row".to_owned()],
             heads: vec![vec!["10Mbit".to_owned()]],
@@ -378,9 +341,9 @@ mod tests {
 
     #[test]
     fn ends_of_the_scale() {
-        assert_eq!(HeatColour::Good(0.5).rgb(), RGBColor(255, 255, 255));
-        assert_eq!(HeatColour::Good(9.0).rgb(), RGBColor(0, 114, 178));
-        assert_eq!(HeatColour::Good(-1.0).rgb(), RGBColor(213, 94, 0));
-        assert_eq!(HeatColour::Good(f64::NAN).rgb(), RGBColor(0, 0, 0));
+        assert_eq!(colour(0.5), RGBColor(255, 255, 255));
+        assert_eq!(colour(9.0), RGBColor(0, 114, 178));
+        assert_eq!(colour(-1.0), RGBColor(213, 94, 0));
+        assert_eq!(colour(f64::NAN), RGBColor(0, 0, 0));
     }
 }

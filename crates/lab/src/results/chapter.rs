@@ -30,7 +30,7 @@ impl Group {
 pub struct Chapter {
     pub(super) scenario: Scenario,
     /// Seeds that its figures are means over.
-    pub(super) seeds: u32,
+    pub(super) seeds: usize,
     pub(super) groups: Vec<Group>,
     /// A picture of it stands next to the page.
     pub picture: bool,
@@ -38,11 +38,13 @@ pub struct Chapter {
 
 impl Chapter {
     /// A chapter of these runs, without a picture.
-    pub fn new(scenario: Scenario, seeds: u32, done: Vec<(Case, RunResult, Series)>) -> Self {
+    pub fn new(scenario: Scenario, done: Vec<(Case, RunResult, Series)>) -> Self {
+        let groups = grouped(done);
+        let seeds = groups.iter().map(|group| group.results.len()).max();
         Self {
             scenario,
-            seeds,
-            groups: grouped(done),
+            seeds: seeds.unwrap_or(0),
+            groups,
             picture: false,
         }
     }

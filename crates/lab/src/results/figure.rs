@@ -123,11 +123,8 @@ fn over_sweep(chapter: &Chapter, plot: &Plot, metric: Metric, shown: &[&Group]) 
         Some(key) => chapter.scenario.sweeps.iter().find(|axis| axis.key == *key),
         None => chapter.scenario.sweeps.first(),
     }?;
-    let names: Vec<&str> = axis
-        .points
-        .iter()
-        .map(|point| point.name.as_str())
-        .collect();
+    let names = axis.points.iter().map(|point| point.name.as_str());
+    let names: Vec<&str> = names.collect();
     // A line through one point or two would claim what lies between them: they are bars.
     let numbers: Option<Vec<f64>> = names.iter().map(|name| number(name)).collect();
     let numbers = numbers.filter(|_| names.len() > 2);
@@ -242,18 +239,13 @@ fn over_time(
         lines.extend(expected);
         return vec![panel(title, lines)];
     }
-    let most = shown
-        .iter()
-        .flat_map(|g| own(g, plot, what))
-        .flat_map(|(_, points)| points);
-    let y_max = plot
-        .y_max
-        .or(Some(1.05 * most.map(|p| p.1).fold(0.0, f64::max)));
-    let last = shown
-        .iter()
-        .flat_map(|g| own(g, plot, what))
-        .flat_map(|(_, points)| points);
-    let x_max = plot.x_max.or(Some(last.map(|p| p.0).fold(0.0, f64::max)));
+    let curves = || shown.iter().flat_map(|group| own(group, plot, what));
+    let points = || curves().flat_map(|(_, points)| points);
+    let highest = points().map(|p| p.1).fold(0.0, f64::max);
+    let y_max = plot.y_max.or(Some(1.05 * highest));
+    let x_max = plot
+        .x_max
+        .or(Some(points().map(|p| p.0).fold(0.0, f64::max)));
     let each = shown.iter().map(|group| {
         let lines = own(group, plot, what).map(|(name, points)| Line {
             label: Some(name.to_owned()),

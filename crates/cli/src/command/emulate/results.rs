@@ -80,7 +80,7 @@ fn run(scenario: &Scenario, paper_scale: bool) -> Result<Chapter, Failure> {
         one(scenario, over_time && first, watch)
             .map(|(result, series)| (case.clone(), result, series))
     })?;
-    Ok(Chapter::new(scenario.clone(), seeds, done))
+    Ok(Chapter::new(scenario.clone(), done))
 }
 
 fn one(

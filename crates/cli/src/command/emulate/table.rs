@@ -13,7 +13,7 @@ use pathmark_lab::text::{dash, rate};
 const MOST_ROWS: usize = 24;
 
 /// Formats a run.
-pub(super) fn one(result: &RunResult) -> String {
+pub(in super::super) fn one(result: &RunResult) -> String {
     let mut text = format!(
         "{}\n{:.1} s simulated in {:.2} s, {} packets, seed {}, Jain's index {:.4}\n\n",
         result.scenario,
