@@ -12,7 +12,7 @@ use crate::config::Config;
 use crate::daemon::{Query, RunError, RunOptions, ask, doubtful, missing, probe, run};
 use crate::setup::{SetupError, SetupOptions, Whose, setup, teardown};
 use crate::show;
-use crate::stderr::log_line;
+use crate::stderr::{self, log_line};
 
 mod pages;
 mod reload;
@@ -240,10 +240,16 @@ fn ended<E: std::fmt::Display>(result: Result<(), E>) -> ExitCode {
 }
 
 fn run_command(options: &RunOptions) -> ExitCode {
-    match run(options) {
+    let code = match run(options) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => fail(run_code(&error), &error),
-    }
+        Err(error) => {
+            // Signals are blocked by now, so nothing else would end a write that blocks.
+            let _ = stderr::start();
+            fail(run_code(&error), &error)
+        }
+    };
+    stderr::finish();
+    code
 }
 
 /// Returns 2 for errors in the configuration, and 1 for all others.

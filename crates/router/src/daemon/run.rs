@@ -4,7 +4,6 @@ mod reload;
 mod reopen;
 
 use std::fs::File;
-use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
@@ -26,7 +25,7 @@ use super::snapshot::{Reload, Snapshot, Surroundings, seconds};
 use super::socket::{self, Socket};
 use super::steering::Steering;
 use crate::config::Config;
-use crate::stderr::log_line;
+use crate::stderr::{self, To, log_line};
 use crate::tun::sys::{self, Signal, Signals};
 use crate::tun::{Deaf, Driver, Event, Pace};
 
@@ -138,9 +137,6 @@ fn identity(user: &str, group: Option<&str>) -> Result<sys::Identity, RunError> 
 /// [`RunError`].
 pub fn run(options: &RunOptions) -> Result<(), RunError> {
     let config = Config::load(&options.config)?;
-    if let Some(warning) = headroom::too_little(config.memory.0) {
-        log_line!("warning: {warning}");
-    }
     let signals = Signals::take_over().map_err(system("watch for signals"))?;
     let Prepared {
         config,
@@ -155,6 +151,10 @@ pub fn run(options: &RunOptions) -> Result<(), RunError> {
     } = prepare(config, options)?;
     // Privileges are per thread, and this is still the only thread.
     sys::drop_privileges(identity).map_err(system("give up privileges"))?;
+    stderr::start().map_err(system("start a thread"))?;
+    if let Some(warning) = headroom::too_little(config.memory.0) {
+        log_line!("warning: {warning}");
+    }
     let epoch = unix_now() - seconds(driver.now());
     let recorder = record
         .map(|file| {
@@ -246,9 +246,7 @@ impl Daemon<'_> {
                 "metrics": self.metrics,
                 "ports": ports.collect::<Vec<_>>(),
             });
-            let mut stdout = io::stdout().lock();
-            // An error means that nothing reads stdout, so that nothing needs this line.
-            let _ = writeln!(stdout, "{line}").and_then(|()| stdout.flush());
+            stderr::put(To::Stdout, format!("{line}\n"));
         }
         let (ports, routes) = (self.config.ports.len(), self.config.routes.len());
         self.supervisor

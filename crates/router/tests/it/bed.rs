@@ -121,12 +121,17 @@ impl Bed {
     }
 
     fn spawn(&self) -> ChildGuard {
+        self.spawn_with(Stdio::piped(), Stdio::piped())
+    }
+
+    /// Starts a router that writes to these.
+    pub(crate) fn spawn_with(&self, stdout: Stdio, stderr: Stdio) -> ChildGuard {
         let mut command = Command::new(env!("CARGO_BIN_EXE_vcp-router"));
         command
             .args(["run", "--json", "--config"])
             .arg(self.path("router.toml"));
         command.arg("--record").arg(self.path("record.csv"));
-        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.stdout(stdout).stderr(stderr);
         let inherit = self.tuns.each_ref().map(|tun| tun.fd.as_fd());
         self.middle.spawn(command, &inherit).unwrap()
     }

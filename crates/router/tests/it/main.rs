@@ -19,6 +19,7 @@ mod steering;
 mod systemd;
 mod trust;
 mod tun;
+mod unread;
 mod want;
 mod watched;
 
