@@ -84,8 +84,9 @@ pub use quick_start::{AfterGrant, QuickStart, QuickStartLink, Startable};
 pub use signals::{
     Answer, Arrival, Carried, Carrier, Cloud, CloudAnswer, CloudEstimate, Countable, Explicit,
     Feedback, KnownPath, OwnFeedback, OwnWords, QuickStartAnswer, QuickStartCarried,
-    QuickStartFeedback, QuickStartPurpose, QuickStartRequest, Request, Upstream, VcpAnswer,
-    VcpCarried, VcpCode, VcpFeedback, XcpAnswer, XcpCarried, XcpFeedback, XcpForm, XcpRequest,
+    QuickStartFeedback, QuickStartPurpose, QuickStartRequest, RateChange, Request, Upstream,
+    VcpAnswer, VcpCarried, VcpCode, VcpFeedback, XcpAnswer, XcpCarried, XcpFeedback, XcpForm,
+    XcpRequest,
 };
 pub use standard::{
     Avoidance, Bbr, Cause, Cubic, CubicController, Growth, HyStart, LossBased, NewReno, Reno,

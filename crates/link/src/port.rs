@@ -276,7 +276,7 @@ impl<P> Port<P> {
         let mut answer = self.law.on_departure(now, arrival, queue);
         answer.declare(self.corruption_ppm);
         answer.pass_cloud(&arrival.carried);
-        if let Some(change) = answer.rate_change() {
+        if let Some(change) = answer.rate_change(arrival) {
             self.queues.on_answer(arrival.flow_hash, change);
         }
         if answer != Answer::None {

@@ -12,7 +12,7 @@ mod class;
 mod unused;
 mod window;
 
-use pathmark_cc::{Arrival, Carried, Duration, Instant};
+use pathmark_cc::{Arrival, Carried, Duration, Instant, RateChange};
 
 use crate::flows::{Flows, Kind, Look, WHOLE_Q16, Watch};
 use crate::owner::Owner;
@@ -236,10 +236,10 @@ impl<P> Separation<P> {
         }
     }
 
-    /// Records the change of rate that an answer allows a flow, in 2^-16 bytes per second.
+    /// Records the change of rate that an answer allows a flow.
     #[inline]
-    pub(super) fn on_answer(&mut self, flow_hash: u32, delta: i64) {
-        self.flows.on_answer(flow_hash, delta);
+    pub(super) fn on_answer(&mut self, flow_hash: u32, change: RateChange) {
+        self.flows.on_answer(flow_hash, change);
     }
 
     /// The next packet. While both classes wait, it comes from the one behind its share.

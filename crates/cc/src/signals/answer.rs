@@ -1,6 +1,6 @@
 //! Answers that ports write into departing packets.
 
-use super::{Carried, CloudAnswer, OwnWords, QuickStartAnswer, VcpAnswer, XcpAnswer};
+use super::{Arrival, Carried, CloudAnswer, OwnWords, QuickStartAnswer, VcpAnswer, XcpAnswer};
 
 /// Answer of a link half to a departing packet, to be written by the protocol's crate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,15 +19,36 @@ pub enum Answer {
     Own(OwnWords),
 }
 
+/// The change of rate that an answer allows a flow ([`Answer::rate_change`]).
+#[derive(Clone, Copy, Debug)]
+pub struct RateChange {
+    /// In 2^-16 bytes per second.
+    pub delta: i64,
+    /// True if the flow may grow, but by less than it requested.
+    pub is_short: bool,
+    /// Rate in bytes per second of `LEAST_PACKETS` per round trip, below which windows are too small
+    /// to follow answers exactly.
+    pub floor: u64,
+}
+
+impl RateChange {
+    const LEAST_PACKETS: u64 = 4;
+}
+
 impl Answer {
-    /// Returns the change of rate that the answer allows the flow, if it states one, in 2^-16 bytes
-    /// per second.
+    /// Returns the change of rate that the answer to this packet allows the flow, if it states one.
     #[inline]
-    pub const fn rate_change(&self) -> Option<i64> {
-        match self {
-            Self::Xcp(answer) => Some(answer.delta),
-            _ => None,
-        }
+    pub fn rate_change(&self, arrival: &Arrival) -> Option<RateChange> {
+        let (Self::Xcp(answer), Carried::Xcp(request)) = (self, &arrival.carried) else {
+            return None;
+        };
+        let nanos = u64::from(request.rtt_us) * 1_000;
+        let window = u64::from(arrival.bytes) * RateChange::LEAST_PACKETS;
+        Some(RateChange {
+            delta: answer.delta,
+            is_short: answer.delta > 0 && answer.delta < request.delta,
+            floor: (window * 1_000_000_000).checked_div(nanos).unwrap_or(0),
+        })
     }
 
     /// Sets the corruption that the port declares for the link behind it, in 10^-6 of packets.

@@ -15,7 +15,7 @@ mod request;
 mod vcp;
 mod xcp;
 
-pub use answer::Answer;
+pub use answer::{Answer, RateChange};
 pub use carried::{Arrival, Carried};
 pub use cloud::{Cloud, CloudAnswer, CloudEstimate, Upstream};
 pub use explicit::Explicit;

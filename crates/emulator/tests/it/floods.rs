@@ -332,14 +332,28 @@ fn honest_cells() -> Vec<(String, String)> {
             port(controller, 40, &(both.clone() + &flood("", 1))),
         );
     }
-    // Flows with less than a packet per round trip next to a long round trip.
-    let [near, far] = [("near", "1ms", 5), ("far", "400ms", 1)].map(|(name, delay, count)| {
-        let [from, to] = [name, "A"];
-        let access = link(&format!("to {name}"), [from, to], "1Gbit", delay, "");
-        access + &flow(name, [from, "B"], "xcp", &format!("count = {count}\n"))
-    });
-    let text = port("xcp", 60, &(near + &far)).replace("20ms", "0ms");
-    cells.push(("2 and 800 ms".to_owned(), text));
+    // Flows with few packets per round trip can't follow their answers, and others have little
+    // because they need little or have a long round trip.
+    let trickles = |law, count| honest("small", law, count) + "rate = \"64kbit\"\n";
+    for (law, count, delay) in [
+        ("xcp", 3, "0.2ms"),
+        ("auto", 10, "2ms"),
+        ("auto", 40, "5ms"),
+    ] {
+        let text = port("xcp", 60, &(honest("own", law, count) + &trickles(law, 1)));
+        cells.push((format!("{count} over {delay}"), text.replace("20ms", delay)));
+    }
+    for (near, small) in [(5, 0), (3, 10)] {
+        let flows = [("near", "1ms", near), ("far", "400ms", 1)].map(|(name, delay, count)| {
+            let access = link(&format!("to {name}"), [name, "A"], "1Gbit", delay, "");
+            access + &flow(name, [name, "B"], "xcp", &format!("count = {count}\n"))
+        });
+        let mut text = port("xcp", 60, &flows.concat()).replace("20ms", "0ms");
+        if small > 0 {
+            text += &trickles("xcp", small);
+        }
+        cells.push((format!("2 and 800 ms, {small}"), text));
+    }
     cells
 }
 

@@ -1,6 +1,6 @@
 //! A port's queue or queues.
 
-use pathmark_cc::{Arrival, Carried, Instant};
+use pathmark_cc::{Arrival, Carried, Instant, RateChange};
 
 use crate::owner::Owner;
 use crate::queue::{Depth, Limit, Popped, Queue};
@@ -51,11 +51,11 @@ impl<P> Queues<P> {
         }
     }
 
-    /// Records the change of rate that an answer allows a flow, in 2^-16 bytes per second.
+    /// Records the change of rate that an answer allows a flow.
     #[inline]
-    pub(super) fn on_answer(&mut self, flow_hash: u32, delta: i64) {
+    pub(super) fn on_answer(&mut self, flow_hash: u32, change: RateChange) {
         if let Self::Two(separation) = self {
-            separation.on_answer(flow_hash, delta);
+            separation.on_answer(flow_hash, change);
         }
     }
 

@@ -25,8 +25,7 @@ const OVERFLOWS: (u64, u64) = (3, 16);
 /// own losses, the factor is 9/8.
 const BEYOND: (u64, u64) = (33, 32);
 const BEYOND_ASIDE: (u64, u64) = (9, 8);
-/// The same for a flow that defies its answers, relative to the mean. Honest flows with less than a
-/// packet per round trip can't obey exactly.
+/// The same for a flow that defies its answers, relative to the mean.
 const BEYOND_DEFIANT: (u64, u64) = (2, 1);
 /// Maximum number of steps towards the fair share.
 const STEPS: u32 = 24;
@@ -43,6 +42,8 @@ struct Seen {
     aside: bool,
     /// It did not slow down as its answers told it.
     defies: bool,
+    /// It got less than it requested.
+    is_short: bool,
 }
 
 /// Distinguishes newcomers and flows set aside from others.
@@ -66,6 +67,7 @@ impl Lens {
             new,
             alone,
             aside: alone || (new && self.newcomers_aside),
+            is_short: record.is_short,
             defies: !new && record.defies(set.mean.get(way).copied()?),
         })
     }
@@ -82,7 +84,7 @@ struct Shares {
     harm: bool,
     /// True if newcomers together exceed their share.
     new_over: bool,
-    /// The mean per flow, if a flow has less than half of it.
+    /// The mean per flow, if a flow has less than half of it and requests more.
     mean: Option<u64>,
 }
 
@@ -164,7 +166,7 @@ impl Flows {
         };
         let known = || each().filter(|flow| !flow.aside && !flow.new);
         let mean = sum(|flow| !flow.aside && !flow.new) / (known().count() as u64).max(1);
-        let few = |flow: Seen| flow.bytes.max(flow.mean) <= mean / 2;
+        let few = |flow: Seen| flow.is_short && flow.bytes.max(flow.mean) <= mean / 2;
         Shares {
             own,
             aside,

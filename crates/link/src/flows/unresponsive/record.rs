@@ -1,5 +1,7 @@
 //! A flow's record, and the time for which it is set aside.
 
+use pathmark_cc::RateChange;
+
 /// A flow with one strike is set aside after half of the time, with more strikes after a
 /// quarter.
 const LEAST_PART: u8 = 2;
@@ -28,23 +30,34 @@ pub(super) struct Record {
     told: i32,
     /// Bytes in the previous epoch.
     last: u32,
+    /// The rate below which the flow can't follow its answers exactly, in bytes per second.
+    floor: u64,
+    /// True if the flow got less than it requested in this epoch.
+    pub(super) is_short: bool,
     /// By how much the flow should have slowed down but did not, in bytes per epoch.
     unmet: u32,
 }
 
 impl Record {
-    /// Adds an answer, which lets the flow's rate change by `delta` 2^-16 bytes per second.
     #[inline]
-    pub(super) fn on_answer(&mut self, delta: i64) {
-        let delta = (delta >> 16).clamp(i32::MIN.into(), i32::MAX.into());
+    pub(super) fn on_answer(&mut self, change: RateChange) {
+        let delta = (change.delta >> 16).clamp(i32::MIN.into(), i32::MAX.into());
         self.told = self.told.saturating_add(delta as i32);
+        self.floor = change.floor;
+        self.is_short |= change.is_short;
     }
 
     /// Compares an epoch's answers with the change of the flow's bytes per epoch. Returns true if
     /// the flow defies them. Rises are no concern, because requests at the start allow them, too.
     pub(super) fn compare(&mut self, bytes: u32, nanos: u64) -> bool {
-        let told = i128::from(core::mem::take(&mut self.told)) * i128::from(nanos) / 1_000_000_000;
+        let in_epoch = |rate: i128| rate * i128::from(nanos) / 1_000_000_000;
+        let told = in_epoch(core::mem::take(&mut self.told).into());
         let fell = core::mem::replace(&mut self.last, bytes).saturating_sub(bytes);
+        self.is_short = false;
+        if i128::from(bytes) <= in_epoch(self.floor.into()) {
+            self.unmet = 0;
+            return false;
+        }
         let unmet = i128::from(self.unmet - self.unmet / FADES) - told - i128::from(fell);
         self.unmet = unmet.clamp(0, u32::MAX.into()) as u32;
         self.defies(bytes)
