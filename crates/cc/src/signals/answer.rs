@@ -26,7 +26,7 @@ pub struct RateChange {
     pub delta: i64,
     /// True if the flow may grow, but by less than it requested.
     pub is_short: bool,
-    /// Rate in bytes per second of `LEAST_PACKETS` per round trip, below which windows are too small
+    /// Rate of `LEAST_PACKETS` per round trip in bytes per second. Below it, windows are too small
     /// to follow answers exactly.
     pub floor: u64,
 }
