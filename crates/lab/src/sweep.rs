@@ -51,7 +51,7 @@ pub enum BadSweep {
     #[error("`{0}` lists no values: write KEY=V1,V2,…")]
     NoValues(String),
     /// The range ends before it begins, is too long, or is written with a hyphen.
-    #[error("`{0}`: write a range as FIRST..LAST, going up, over {MOST_CASES} numbers at most")]
+    #[error("the range `{0}` must go up, over {MOST_CASES} numbers at most: write FIRST..LAST")]
     Range(String),
     /// Ranges that are in bounds make a list that is not.
     #[error("the list has more than {MOST_CASES} values: write fewer, or shorter ranges")]
