@@ -44,15 +44,8 @@ pub(super) fn is_missing(table: u32) -> bool {
 /// with the priority of its rules. If the table is gone too, its rules name the card.
 pub(super) fn renamed<'a>(config: &'a Config, state: &'a State) -> Vec<(u32, &'a Link)> {
     let names: Vec<&str> = state.links.iter().map(|link| link.name.as_str()).collect();
-    let froms = || {
-        config
-            .steers
-            .iter()
-            .filter_map(|steer| steer.from.as_deref())
-    };
-    let cards: Vec<_> = froms()
-        .flat_map(|from| config.cards(from, &names))
-        .collect();
+    let froms = config.steers.iter().flat_map(|steer| &steer.from);
+    let cards: Vec<_> = froms.flat_map(|from| config.cards(from, &names)).collect();
     let mut renamed = Vec::new();
     for (priority, steer) in (config.table..).zip(&config.steers) {
         let Some(from) = steer.from.as_deref() else {
@@ -66,11 +59,9 @@ pub(super) fn renamed<'a>(config: &'a Config, state: &'a State) -> Vec<(u32, &'a
             None => {
                 let is = |name: &Option<String>| name.as_ref() == Some(&link.name);
                 let mut rules = state.rules.iter().filter(|rule| rule.ours);
-                let exists = config
-                    .cards(from, &names)
-                    .iter()
-                    .any(|card| names.contains(card));
-                !exists && rules.any(|rule| rule.priority == priority && is(&rule.from))
+                let of_steer = config.cards(from, &names);
+                !of_steer.iter().any(|card| names.contains(card))
+                    && rules.any(|rule| rule.priority == priority && is(&rule.from))
             }
         };
         let links = state.links.iter().filter(is_known);

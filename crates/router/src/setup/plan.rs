@@ -33,7 +33,11 @@ pub(super) fn up(
     let mut wanted = wanted(config, state.ipv6, &names);
     wanted.closed = closed(config, state);
     // A renamed card is steered as before, so that it stays closed without the table.
-    for (priority, card) in closed::renamed(config, state) {
+    let closes = wanted.closed.is_some();
+    for (priority, card) in closed::renamed(config, state)
+        .into_iter()
+        .filter(|_| closes)
+    {
         let rules = wanted.rules.iter().filter(|rule| rule.priority == priority);
         let from = |rule: &Rule| Rule {
             from: Some(card.name.clone()),

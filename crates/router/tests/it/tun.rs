@@ -366,10 +366,7 @@ fn no_thread_keeps_a_privilege() {
         }
         assert_eq!(field("NoNewPrivs:"), 1, "{status}");
     }
-    assert_eq!(
-        threads, 6,
-        "packets, log, clients, interfaces, steering, record"
-    );
+    assert_eq!(threads, 6, "packets, log, clients, links, steering, record");
 }
 
 #[test]
