@@ -335,7 +335,10 @@ fn show_command(socket: &std::path::Path, json: bool, metrics: bool) -> ExitCode
     match ask(socket, &query) {
         Ok(text) if json || metrics => printed(&text),
         Ok(text) => match serde_json::from_str::<serde_json::Value>(&text) {
-            Ok(state) => printed(&show::table(&state)),
+            Ok(state) => match (printed(&show::table(&state)), show::is_steered(&state)) {
+                (ExitCode::SUCCESS, false) => ExitCode::FAILURE,
+                (code, _) => code,
+            },
             Err(error) => fail(1, &error),
         },
         Err(error) => fail(1, &error),

@@ -5,6 +5,11 @@ use std::fmt::Write as _;
 use pathmark_link::keys::{ByteCount, RateValue};
 use serde_json::Value;
 
+/// Whether packets are steered into every port as configured.
+pub(crate) fn is_steered(state: &Value) -> bool {
+    links(state).all(|link| link.pointer("/steering/ok") != Some(&Value::Bool(false)))
+}
+
 /// Formats tables of links, interfaces and counters.
 pub(crate) fn table(state: &Value) -> String {
     let mut out = String::new();

@@ -282,9 +282,9 @@ async fn ecn_holds_with_coalesced_datagrams() {
 #[tokio::test]
 async fn an_endpoint_outlives_what_icmp_says() {
     let (server_config, client_config) = configs();
-    let place = std::net::UdpSocket::bind(loopback()).unwrap();
-    let address = place.local_addr().unwrap();
-    drop(place);
+    // A port below those that the kernel assigns, so that no other test gets it meanwhile.
+    let free = |port: &u16| std::net::UdpSocket::bind((loopback().ip(), *port)).is_ok();
+    let address = SocketAddr::new(loopback().ip(), (20_000..30_000).find(free).unwrap());
     let socket = std::net::UdpSocket::bind(loopback()).unwrap();
     socket.connect(address).unwrap();
     // The port is unused, so the next call at this socket returns the error.

@@ -67,11 +67,21 @@ pub fn missing(config: &Config) -> Vec<String> {
     // If the kernel cannot be queried, `setup` will report it.
     found.extend(headroom::too_little(config.memory.0));
     let faults = look(config).unwrap_or_default();
-    let others = faults
-        .iter()
-        .filter(|fault| matches!(fault.kind, FaultKind::Card | FaultKind::Shadow));
+    let others = faults.iter().filter(|fault| match fault.kind {
+        FaultKind::Card | FaultKind::Shadow => true,
+        FaultKind::Open => is_set_up(config),
+        FaultKind::Exception | FaultKind::Missing => false,
+    });
     found.extend(others.map(|fault| fault.message(config)));
     found
+}
+
+/// Whether set-up has run. If it has not, everything is missing.
+fn is_set_up(config: &Config) -> bool {
+    config.ports.iter().any(|port| match &port.interface {
+        Interface::Tun(name) => find(name).is_ok_and(|link| link.is_some()),
+        Interface::Fd(_) => false,
+    })
 }
 
 /// Finds addresses of ports that other interfaces also have. The kernel would keep packets to
@@ -111,15 +121,10 @@ pub fn doubtful(config: &Config, path: &Path) -> Vec<String> {
         ));
     }
     let faults = look(config).unwrap_or_default();
-    // If nothing has been set up yet, everything is missing.
-    let is_set_up = config.ports.iter().any(|port| match &port.interface {
-        Interface::Tun(name) => find(name).is_ok_and(|link| link.is_some()),
-        Interface::Fd(_) => false,
-    });
     let worth = |kind| match kind {
         FaultKind::Exception => true,
-        FaultKind::Missing => is_set_up,
-        FaultKind::Card | FaultKind::Shadow => false,
+        FaultKind::Missing => is_set_up(config),
+        FaultKind::Card | FaultKind::Shadow | FaultKind::Open => false,
     };
     let faults = faults.iter().filter(|fault| worth(fault.kind));
     found.extend(faults.map(|fault| fault.message(config)));

@@ -215,7 +215,7 @@ impl Watcher {
                 _ => {}
             }
         }
-        let mendable = |fault: &&Fault| fault.kind == FaultKind::Missing;
+        let mendable = |fault: &&Fault| fault.kind.is_mended_by_setup();
         match seen.iter().flatten().find(mendable) {
             Some(fault) => self.request.repeat(&fault.text, now()),
             None => self.request.next = None,

@@ -5,11 +5,12 @@ use std::io;
 
 use pathmark_link::keys::nearest;
 
+use super::closed;
 use super::interfaces::tun;
 use super::plan::{Wanted, wanted};
 use super::sight::{FoundRule, Sight};
-use super::state::Rule;
-use crate::config::Config;
+use super::state::{Rule, closed_name};
+use crate::config::{Config, OnStop};
 
 /// The kernel's own table, whose rule comes first and is only about this machine's addresses.
 const LOCAL: u32 = 255;
@@ -34,6 +35,15 @@ pub(crate) enum FaultKind {
     Exception,
     /// An interface, rule or route that set-up should have created is missing.
     Missing,
+    /// The table that keeps packets from bypassing closed ports is missing.
+    Open,
+}
+
+impl FaultKind {
+    /// Whether set-up repairs it.
+    pub(crate) fn is_mended_by_setup(self) -> bool {
+        matches!(self, Self::Missing | Self::Open)
+    }
 }
 
 impl Fault {
@@ -61,7 +71,8 @@ pub(crate) fn look(config: &Config) -> io::Result<Vec<Fault>> {
         .steers
         .iter()
         .map(|steer| config.table_of(steer.port));
-    let sight = Sight::take(&tables.collect())?;
+    let mut sight = Sight::take(&tables.collect())?;
+    sight.open = closed::is_missing(config.table);
     Ok(faults(config, &sight))
 }
 
@@ -97,6 +108,11 @@ pub(super) fn faults(config: &Config, sight: &Sight) -> Vec<Fault> {
         let Some(name) = tun(spec).filter(|_| steered) else {
             continue;
         };
+        if sight.open && spec.host.on_stop == OnStop::Closed {
+            let name = closed_name(config.table);
+            let text = format!("the table {name} of nftables is missing: {setup}");
+            fault(port, FaultKind::Open, text);
+        }
         match sight.cards.iter().find(|card| card.name == name) {
             None => {
                 let text = format!("there is no interface {name}: {setup}");

@@ -208,7 +208,7 @@ pub fn setup(path: &Path, options: SetupOptions) -> Result<(), SetupError> {
     let mut wrong = Vec::new();
     for fault in look(&config).map_err(SetupError::Kernel)? {
         // Before the commands have run, the entries that they create are missing.
-        if dry_run && fault.kind == FaultKind::Missing {
+        if dry_run && fault.kind.is_mended_by_setup() {
             continue;
         }
         let text = fault.message(&config);

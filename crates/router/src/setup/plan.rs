@@ -31,7 +31,21 @@ pub(super) fn up(
 ) -> Result<Vec<Step>, SetupError> {
     let names: Vec<&str> = state.links.iter().map(|link| link.name.as_str()).collect();
     let mut wanted = wanted(config, state.ipv6, &names);
-    wanted.closed = closed(config, &state.links);
+    wanted.closed = closed(config, state);
+    // A renamed card is steered as before, so that it stays closed without the table.
+    let closes = wanted.closed.is_some();
+    for (priority, card) in closed::renamed(config, state)
+        .into_iter()
+        .filter(|_| closes)
+    {
+        let rules = wanted.rules.iter().filter(|rule| rule.priority == priority);
+        let from = |rule: &Rule| Rule {
+            from: Some(card.name.clone()),
+            ..rule.clone()
+        };
+        let rules: Vec<_> = rules.map(from).collect();
+        wanted.rules.extend(rules);
+    }
     taken(config, state, &wanted)?;
     if !owner.force {
         others(config, owner, state)?;
@@ -136,7 +150,7 @@ pub(super) fn warnings(config: &Config, state: &State) -> Vec<String> {
                 .to_owned(),
         );
     }
-    if let (Some(why), Some(_)) = (&state.no_nft, closed(config, &state.links)) {
+    if let (Some(why), Some(_)) = (&state.no_nft, closed(config, state)) {
         warnings.push(format!(
             "{why}: closed ports hang on rules and routes alone, which other programs may remove"
         ));

@@ -37,6 +37,8 @@ pub(crate) struct Sight {
     pub(super) rules: Vec<FoundRule>,
     pub(super) routes: Vec<Route>,
     pub(super) ipv6: bool,
+    /// True if the table for closed ports is missing.
+    pub(super) open: bool,
 }
 
 /// An interface.
@@ -96,6 +98,7 @@ impl Sight {
             rules,
             routes,
             ipv6,
+            open: false,
         })
     }
 

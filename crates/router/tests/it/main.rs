@@ -6,6 +6,7 @@ mod background;
 mod bed;
 mod card_rates;
 mod cards;
+mod closed;
 mod deploy;
 mod floods;
 mod fuzz_control;

@@ -15,7 +15,9 @@ fn closed_ports_are_kept_closed_without_rules() {
     let mut links = vec![tun("vcp1", 11_800), Link::default(), Link::default()];
     (links[1].name, links[1].index) = ("eth3".to_owned(), 7);
     (links[2].name, links[2].index) = ("wlan0".to_owned(), 8);
-    let table = closed(&config(&text), &links).unwrap();
+    let mut state = fresh();
+    state.links = links;
+    let table = closed(&config(&text), &state).unwrap();
     let script = table.replace().to_string();
     for part in [
         "iifname \"eth*\" iifname != { \"vcp0\", \"vcp1\", \"vcp2\", \"lo\" } \
@@ -30,8 +32,6 @@ fn closed_ports_are_kept_closed_without_rules() {
     assert!(!script.contains("iif 8"), "{script}");
     // An existing table stays; with another card, it is replaced; without a closed port, it is
     // removed.
-    let mut state = fresh();
-    state.links = links;
     state.closed.insert(11_800, table.comments());
     let nft = |state: &State, text: &str| {
         let steps = plan(text, state).unwrap();
@@ -41,6 +41,23 @@ fn closed_ports_are_kept_closed_without_rules() {
             .collect::<Vec<_>>()
     };
     assert!(nft(&state, &text).is_empty());
+    // A renamed card is still known, also by its rules if the table is gone; but not if the file
+    // no longer has what it was selected by.
+    state.links[1].name = "other0".to_owned();
+    assert!(nft(&state, &text).is_empty());
+    let rule = "ip -4 rule add priority 11800 iif other0 lookup 11801 protocol 118";
+    state.links.push(Link {
+        name: "eth4".to_owned(),
+        index: 10,
+        ..Link::default()
+    });
+    assert!(plan(&text, &state).unwrap().contains(&rule.to_owned()));
+    let script = |state: &State, text: &str| nft(state, text).concat();
+    assert!(script(&state, &text).contains("iif 7 drop"));
+    let elsewhere = text.replace("eth*", "lan0");
+    assert!(!script(&state, &elsewhere).contains("iif 7 "));
+    state.links.pop();
+    state.links[1].name = "eth3".to_owned();
     state.links[1].index = 9;
     assert_eq!(nft(&state, &text).len(), 1);
     let open = text.replace("tun = \"vcp", "on_stop = \"open\"\ntun = \"vcp");
@@ -48,7 +65,7 @@ fn closed_ports_are_kept_closed_without_rules() {
         nft(&state, &open),
         ["nft 'delete table inet vcp_router_closed_11800'"]
     );
-    assert_eq!(closed(&config(&open), &state.links), None);
+    assert_eq!(closed(&config(&open), &state), None);
     let gone: Vec<_> = down(11_800, &state)
         .iter()
         .map(ToString::to_string)
@@ -164,6 +181,7 @@ fn in_place(text: &str, cards: &[&str]) -> Sight {
         rules: wanted.rules.into_iter().map(found).collect(),
         routes: wanted.routes,
         ipv6: true,
+        open: false,
     }
 }
 
