@@ -44,8 +44,8 @@ pub(super) fn is_missing(table: u32) -> bool {
 /// with the priority of its rules. If the table is gone too, its rules name the card.
 pub(super) fn renamed<'a>(config: &'a Config, state: &'a State) -> Vec<(u32, &'a Link)> {
     let names: Vec<&str> = state.links.iter().map(|link| link.name.as_str()).collect();
-    let selectors = config.steers.iter().flat_map(|steer| &steer.from);
-    let cards: Vec<_> = selectors.flat_map(|from| config.cards(from, &names)).collect();
+    let named = config.steers.iter().flat_map(|steer| &steer.from);
+    let cards: Vec<_> = named.flat_map(|from| config.cards(from, &names)).collect();
     let mut renamed = Vec::new();
     for (priority, steer) in (config.table..).zip(&config.steers) {
         let Some(from) = steer.from.as_deref() else {
