@@ -277,7 +277,7 @@ impl<P> Port<P> {
         answer.declare(self.corruption_ppm);
         answer.pass_cloud(&arrival.carried);
         if let Some(change) = answer.rate_change(arrival) {
-            self.queues.on_answer(arrival.flow_hash, change);
+            self.queues.on_answer(arrival, change);
         }
         if answer != Answer::None {
             owner.mark_one(run, index, &answer);

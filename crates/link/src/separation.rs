@@ -238,8 +238,8 @@ impl<P> Separation<P> {
 
     /// Records the change of rate that an answer allows a flow.
     #[inline]
-    pub(super) fn on_answer(&mut self, flow_hash: u32, change: RateChange) {
-        self.flows.on_answer(flow_hash, change);
+    pub(super) fn on_answer(&mut self, arrival: &Arrival, change: RateChange) {
+        self.flows.on_answer(arrival, change);
     }
 
     /// The next packet. While both classes wait, it comes from the one behind its share.

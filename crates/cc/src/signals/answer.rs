@@ -24,15 +24,8 @@ pub enum Answer {
 pub struct RateChange {
     /// In 2^-16 bytes per second.
     pub delta: i64,
-    /// True if the flow may grow, but by less than it requested.
-    pub is_short: bool,
-    /// Rate of `LEAST_PACKETS` per round trip in bytes per second. Below it, windows are too small
-    /// to follow answers exactly.
-    pub floor: u64,
-}
-
-impl RateChange {
-    const LEAST_PACKETS: u64 = 4;
+    /// The flow's round trip in µs, or 0 if unknown.
+    pub rtt_us: u32,
 }
 
 impl Answer {
@@ -42,12 +35,9 @@ impl Answer {
         let (Self::Xcp(answer), Carried::Xcp(request)) = (self, &arrival.carried) else {
             return None;
         };
-        let nanos = u64::from(request.rtt_us) * 1_000;
-        let window = u64::from(arrival.bytes) * RateChange::LEAST_PACKETS;
         Some(RateChange {
             delta: answer.delta,
-            is_short: answer.delta > 0 && answer.delta < request.delta,
-            floor: (window * 1_000_000_000).checked_div(nanos).unwrap_or(0),
+            rtt_us: request.rtt_us,
         })
     }
 

@@ -335,24 +335,38 @@ fn honest_cells() -> Vec<(String, String)> {
     // Flows with few packets per round trip can't follow their answers, and others have little
     // because they need little or have a long round trip.
     let trickles = |law, count| honest("small", law, count) + "rate = \"64kbit\"\n";
-    for (law, count, delay) in [
-        ("xcp", 3, "0.2ms"),
-        ("auto", 10, "2ms"),
-        ("auto", 40, "5ms"),
+    for (law, count, small, rate, delay) in [
+        ("xcp", 3, 1, "100Mbit", "0.2ms"),
+        ("xcp", 3, 20, "100Mbit", "0.2ms"),
+        ("auto", 10, 60, "50Mbit", "2ms"),
+        ("auto", 40, 1, "100Mbit", "2.5ms"),
     ] {
-        let text = port("xcp", 60, &(honest("own", law, count) + &trickles(law, 1)));
-        cells.push((format!("{count} over {delay}"), text.replace("20ms", delay)));
+        let text = port(
+            "xcp",
+            60,
+            &(honest("own", law, count) + &trickles(law, small)),
+        );
+        let text = text.replace("20Mbit", rate).replace("20ms", delay);
+        cells.push((format!("{count} and {small} over {delay}"), text));
     }
-    for (near, small) in [(5, 0), (3, 10)] {
-        let flows = [("near", "1ms", near), ("far", "400ms", 1)].map(|(name, delay, count)| {
+    let late = honest("late", "xcp", 1) + "start = \"20s\"\n";
+    let text = port("xcp", 60, &(honest("own", "xcp", 10) + &late));
+    cells.push((
+        "a late one over 2 ms".to_owned(),
+        text.replace("20ms", "1ms"),
+    ));
+    for (near, small, start) in [(5, 0, 0), (3, 10, 0), (10, 0, 20), (10, 10, 20)] {
+        let flows = [("near", "1ms", near, 0), ("far", "400ms", 1, start)];
+        let flows = flows.map(|(name, delay, count, start)| {
             let access = link(&format!("to {name}"), [name, "A"], "1Gbit", delay, "");
-            access + &flow(name, [name, "B"], "xcp", &format!("count = {count}\n"))
+            let more = format!("count = {count}\nstart = \"{start}s\"\n");
+            access + &flow(name, [name, "B"], "xcp", &more)
         });
         let mut text = port("xcp", 60, &flows.concat()).replace("20ms", "0ms");
         if small > 0 {
             text += &trickles("xcp", small);
         }
-        cells.push((format!("2 and 800 ms, {small}"), text));
+        cells.push((format!("2 and 800 ms, {near} and {small}, {start}"), text));
     }
     cells
 }

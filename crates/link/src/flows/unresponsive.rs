@@ -13,8 +13,8 @@
 //!
 //! No queue overflows while responsive flows yield to one that does not respond. Therefore, the
 //! changes of rate that an XCP port tells a flow are added up, too: a flow that should have given
-//! up twice its rate, but still exceeds twice the mean while a flow that requests more gets less
-//! than half of it, is set aside as well.
+//! up twice its rate, but still exceeds the mean while some flow gets less than half of it, is set
+//! aside as well.
 //!
 //! Flows that were seen in only a few epochs are judged together, as one flow, because senders
 //! may change ports.
@@ -23,7 +23,7 @@ mod bucket;
 mod judge;
 mod record;
 
-use pathmark_cc::{Duration, Instant, RateChange};
+use pathmark_cc::{Arrival, Duration, Instant, RateChange};
 
 use super::{Flows, Place, WAYS};
 use bucket::Bucket;
@@ -240,10 +240,10 @@ impl Watch {
 impl Flows {
     /// Records the change of rate that an answer allows a flow.
     #[inline]
-    pub(in super::super) fn on_answer(&mut self, flow_hash: u32, change: RateChange) {
-        let place = self.find(flow_hash);
+    pub(in super::super) fn on_answer(&mut self, arrival: &Arrival, change: RateChange) {
+        let place = self.find(arrival.flow_hash);
         if let Some(record) = place.and_then(|place| self.watch.record(place)) {
-            record.on_answer(change);
+            record.on_answer(arrival.bytes, change);
         }
     }
 

@@ -53,9 +53,9 @@ impl<P> Queues<P> {
 
     /// Records the change of rate that an answer allows a flow.
     #[inline]
-    pub(super) fn on_answer(&mut self, flow_hash: u32, change: RateChange) {
+    pub(super) fn on_answer(&mut self, arrival: &Arrival, change: RateChange) {
         if let Self::Two(separation) = self {
-            separation.on_answer(flow_hash, change);
+            separation.on_answer(arrival, change);
         }
     }
 

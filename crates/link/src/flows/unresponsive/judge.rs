@@ -25,8 +25,6 @@ const OVERFLOWS: (u64, u64) = (3, 16);
 /// own losses, the factor is 9/8.
 const BEYOND: (u64, u64) = (33, 32);
 const BEYOND_ASIDE: (u64, u64) = (9, 8);
-/// The same for a flow that defies its answers, relative to the mean.
-const BEYOND_DEFIANT: (u64, u64) = (2, 1);
 /// Maximum number of steps towards the fair share.
 const STEPS: u32 = 24;
 
@@ -42,8 +40,6 @@ struct Seen {
     aside: bool,
     /// It did not slow down as its answers told it.
     defies: bool,
-    /// It got less than it requested.
-    is_short: bool,
 }
 
 /// Distinguishes newcomers and flows set aside from others.
@@ -67,7 +63,6 @@ impl Lens {
             new,
             alone,
             aside: alone || (new && self.newcomers_aside),
-            is_short: record.is_short,
             defies: !new && record.defies(set.mean.get(way).copied()?),
         })
     }
@@ -84,7 +79,7 @@ struct Shares {
     harm: bool,
     /// True if newcomers together exceed their share.
     new_over: bool,
-    /// The mean per flow, if a flow has less than half of it and requests more.
+    /// The mean per flow, if a flow has less than half of it.
     mean: Option<u64>,
 }
 
@@ -94,7 +89,7 @@ impl Shares {
             flow.bytes > FEW_BYTES && exceeds(flow.bytes, self.aside, BEYOND_ASIDE)
         } else {
             let least = flow.bytes.min(flow.mean);
-            let unequal = |mean| flow.defies && exceeds(least, mean, BEYOND_DEFIANT);
+            let unequal = |mean| flow.defies && exceeds(least, mean, BEYOND);
             let harms = self.harm && exceeds(least, self.own, BEYOND);
             least > FEW_BYTES && (harms || self.mean.is_some_and(unequal))
         }
@@ -166,7 +161,7 @@ impl Flows {
         };
         let known = || each().filter(|flow| !flow.aside && !flow.new);
         let mean = sum(|flow| !flow.aside && !flow.new) / (known().count() as u64).max(1);
-        let few = |flow: Seen| flow.is_short && flow.bytes.max(flow.mean) <= mean / 2;
+        let few = |flow: Seen| flow.bytes.max(flow.mean) <= mean / 2;
         Shares {
             own,
             aside,

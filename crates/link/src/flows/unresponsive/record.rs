@@ -14,6 +14,9 @@ pub(super) const MOST_STRIKES: u8 = 5;
 const FADES: u32 = 256;
 /// Flows that obey were told to give up as much as their rate while a round trip passed.
 const DEFIANT: u32 = 2;
+/// A flow with at most this number of packets per round trip is not judged by its answers. Senders
+/// use windows of whole packets, at least two, so they can't follow small changes there.
+const LEAST_PACKETS: u128 = 4;
 /// A flow that is set aside returns if its points are below this value.
 pub(super) const PERSISTS: u8 = 6;
 
@@ -30,31 +33,29 @@ pub(super) struct Record {
     told: i32,
     /// Bytes in the previous epoch.
     last: u32,
-    /// The rate below which the flow can't follow its answers exactly, in bytes per second.
-    floor: u64,
-    /// True if the flow got less than it requested in this epoch.
-    pub(super) is_short: bool,
+    /// Bytes of the last packet with an answer, and the round trip that it stated, in µs.
+    packet: u32,
+    rtt_us: u32,
     /// By how much the flow should have slowed down but did not, in bytes per epoch.
     unmet: u32,
 }
 
 impl Record {
     #[inline]
-    pub(super) fn on_answer(&mut self, change: RateChange) {
+    pub(super) fn on_answer(&mut self, packet: u32, change: RateChange) {
         let delta = (change.delta >> 16).clamp(i32::MIN.into(), i32::MAX.into());
         self.told = self.told.saturating_add(delta as i32);
-        self.floor = change.floor;
-        self.is_short |= change.is_short;
+        (self.packet, self.rtt_us) = (packet, change.rtt_us);
     }
 
     /// Compares an epoch's answers with the change of the flow's bytes per epoch. Returns true if
     /// the flow defies them. Rises are no concern, because requests at the start allow them, too.
     pub(super) fn compare(&mut self, bytes: u32, nanos: u64) -> bool {
-        let in_epoch = |rate: i128| rate * i128::from(nanos) / 1_000_000_000;
-        let told = in_epoch(core::mem::take(&mut self.told).into());
+        let told = i128::from(core::mem::take(&mut self.told)) * i128::from(nanos) / 1_000_000_000;
         let fell = core::mem::replace(&mut self.last, bytes).saturating_sub(bytes);
-        self.is_short = false;
-        if i128::from(bytes) <= in_epoch(self.floor.into()) {
+        let in_round_trip = u128::from(bytes) * u128::from(self.rtt_us) * 1_000;
+        let least = u128::from(self.packet) * LEAST_PACKETS * u128::from(nanos);
+        if self.rtt_us > 0 && in_round_trip <= least {
             self.unmet = 0;
             return false;
         }
