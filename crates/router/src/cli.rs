@@ -10,9 +10,9 @@ use pathmark_link::keys::Span;
 
 use crate::config::Config;
 use crate::daemon::{Query, RunError, RunOptions, ask, doubtful, missing, probe, run};
+use crate::output::{self, log_line};
 use crate::setup::{SetupError, SetupOptions, Whose, setup, teardown};
 use crate::show;
-use crate::stderr::{self, log_line};
 
 mod pages;
 mod reload;
@@ -244,11 +244,11 @@ fn run_command(options: &RunOptions) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // Signals are blocked by now, so nothing else would end a write that blocks.
-            let _ = stderr::start();
+            let _ = output::start();
             fail(run_code(&error), &error)
         }
     };
-    stderr::finish();
+    output::finish();
     code
 }
 

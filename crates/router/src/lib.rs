@@ -46,10 +46,10 @@ pub mod forward;
 pub mod ip;
 pub mod offload;
 #[cfg(feature = "daemon")]
+mod output;
+#[cfg(feature = "daemon")]
 pub mod setup;
 #[cfg(feature = "daemon")]
 mod show;
-#[cfg(feature = "daemon")]
-mod stderr;
 #[cfg(feature = "daemon")]
 pub mod tun;

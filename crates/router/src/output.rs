@@ -113,7 +113,7 @@ fn write(to: To, line: &str) {
 
 /// Logs a [`line`] from the arguments of `format!`.
 macro_rules! log_line {
-    ($($argument:tt)*) => { $crate::stderr::line(format_args!($($argument)*)) };
+    ($($argument:tt)*) => { $crate::output::line(format_args!($($argument)*)) };
 }
 
 pub(crate) use log_line;

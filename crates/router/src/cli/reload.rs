@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::answer;
 use crate::config::{Config, ConfigError};
 use crate::daemon::Query;
-use crate::stderr::log_line;
+use crate::output::log_line;
 
 /// Interval at which a running reload is polled.
 const LOOK: Duration = Duration::from_millis(20);

@@ -25,7 +25,7 @@ use super::snapshot::{Reload, Snapshot, Surroundings, seconds};
 use super::socket::{self, Socket};
 use super::steering::Steering;
 use crate::config::Config;
-use crate::stderr::{self, To, log_line};
+use crate::output::{self, To, log_line};
 use crate::tun::sys::{self, Signal, Signals};
 use crate::tun::{Deaf, Driver, Event, Pace};
 
@@ -151,7 +151,7 @@ pub fn run(options: &RunOptions) -> Result<(), RunError> {
     } = prepare(config, options)?;
     // Privileges are per thread, and this is still the only thread.
     sys::drop_privileges(identity).map_err(system("give up privileges"))?;
-    stderr::start().map_err(system("start a thread"))?;
+    output::start().map_err(system("start a thread"))?;
     if let Some(warning) = headroom::too_little(config.memory.0) {
         log_line!("warning: {warning}");
     }
@@ -246,7 +246,7 @@ impl Daemon<'_> {
                 "metrics": self.metrics,
                 "ports": ports.collect::<Vec<_>>(),
             });
-            stderr::put(To::Stdout, format!("{line}\n"));
+            output::put(To::Stdout, format!("{line}\n"));
         }
         let (ports, routes) = (self.config.ports.len(), self.config.routes.len());
         self.supervisor

@@ -19,8 +19,8 @@ use serde::Serialize;
 
 use super::wake::wake;
 use crate::config::Config;
+use crate::output::log_line;
 use crate::setup::{Fault, FaultKind, look, messages, table_of};
-use crate::stderr::log_line;
 use crate::tun::links::u16_at;
 use crate::tun::sys;
 

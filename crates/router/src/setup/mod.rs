@@ -36,7 +36,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use crate::config::{Config, ConfigError};
-use crate::stderr::log_line;
+use crate::output::log_line;
 use crate::tun::sys;
 
 pub(crate) use faults::{Fault, FaultKind, look};

@@ -11,7 +11,7 @@ use super::super::run_error::{RunError, system};
 use super::super::snapshot::seconds;
 use super::{Daemon, PATIENCE, unix_now};
 use crate::config::{Config, PortSpec};
-use crate::stderr::log_line;
+use crate::output::log_line;
 use crate::tun::{Deaf, Device, sys};
 
 impl Daemon<'_> {

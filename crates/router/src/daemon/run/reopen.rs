@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::super::run_error::RunError;
 use super::Daemon;
 use crate::config::Interface;
-use crate::stderr::log_line;
+use crate::output::log_line;
 use crate::tun::{Device, DeviceError, Namespaces};
 
 impl Daemon<'_> {
