@@ -318,8 +318,8 @@ fn only_pin(given: Option<&str>, args: &RunArgs) -> Result<Option<tls::Pin>, Fai
 /// Logs at the start that the proxy refuses this client, instead of at the first flow.
 async fn report_refusal(tunnel: Tunnel) {
     if tunnel.is_refused().await {
-        let (proxy, refusal) = (tunnel.server(), Refusal::Unauthorized);
-        tracing::error!(%proxy, "{refusal}: ask its operator for a new URI");
+        let refusal = Refusal::Unauthorized;
+        tracing::error!(proxy = %tunnel.server(), "{refusal}: ask its operator to add one");
     }
 }
 
@@ -334,9 +334,11 @@ async fn run(given: Option<&str>, args: RunArgs, stop: Stop) -> Outcome {
     }
     let control = Control::bind(wanted.file.control.as_deref(), wanted.file.metrics)?;
     let mut way = (wanted.uri, wanted.shown);
-    let first = args.proxy.tunnel(&way.0, way.1.as_ref())?;
-    tokio::spawn(report_refusal(first.clone()));
-    let switch = Switch::new(first);
+    let open = |way: &(ProxyUri, Option<trust::Shown>)| {
+        let tunnel = args.proxy.tunnel(&way.0, way.1.as_ref());
+        tunnel.inspect(|tunnel| drop(tokio::spawn(report_refusal(tunnel.clone()))))
+    };
+    let switch = Switch::new(open(&way)?);
     let ingress = Ingress::new(switch.clone(), wanted.limits);
     let mut listeners = live::Live::new(ingress.clone());
     listeners.apply(&wanted.listeners).await?;
@@ -362,11 +364,9 @@ async fn run(given: Option<&str>, args: RunArgs, stop: Stop) -> Outcome {
             let wanted = Wanted::read(given, &args)?;
             let new = (wanted.uri, wanted.shown);
             if new != way {
-                let next = args.proxy.tunnel(&new.0, new.1.as_ref())?;
-                tokio::spawn(report_refusal(next.clone()));
-                switch.change(next);
-                way = new;
+                switch.change(open(&new)?);
             }
+            way = new;
             ingress.change(wanted.limits);
             listeners.apply(&wanted.listeners).await
         };
