@@ -201,7 +201,9 @@ impl Panel {
             .then(|| Axis::log(xs, x_max, SPAN))
             .flatten();
         let free = self.y_max.is_none() && is_marked && (has_bars || log_x.is_some());
-        let log_y = free.then(|| Axis::log(ys, y_max, LONG_SPAN)).flatten();
+        // The least bar has a height, too.
+        let log_y = (free.then(|| Axis::log(ys.chain(has_bars.then_some(0.0)), y_max, LONG_SPAN)))
+            .flatten();
         let x = log_x.unwrap_or_else(|| {
             Axis::linear(match least_x {
                 _ if has_bars => -0.5..self.categories.len() as f64 - 0.5,

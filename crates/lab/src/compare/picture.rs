@@ -1,4 +1,4 @@
-//! A grid's report as heat maps.
+//! A grid's report as an overview and heat maps.
 
 use super::axis::Axis;
 use super::cell_report::CellReport;
@@ -65,13 +65,10 @@ fn spans(report: &Report, routers: &str) -> Panel {
         let span = means.first().zip(means.last());
         Line {
             label: Some(law.clone()),
-            points: (means.get(means.len() / 2).iter())
+            points: (means.get(means.len().saturating_sub(1) / 2).iter())
                 .map(|median| (x, **median))
                 .collect(),
-            bars: span
-                .map(|(least, most)| (x, *least, *most))
-                .into_iter()
-                .collect(),
+            bars: (span.map(|(least, most)| (x, *least, *most)).into_iter()).collect(),
             marked: true,
             ..Line::default()
         }
