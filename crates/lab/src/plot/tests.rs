@@ -129,3 +129,36 @@ fn categories_are_bars() {
         assert_eq!(svg.matches(&filled).count(), count, "{colour}: {svg}");
     }
 }
+
+/// On a logarithmic axis, too, where the least value could have a bar without a height.
+#[test]
+fn the_least_bar_has_a_height() {
+    let line = |label: &str, value| Line {
+        label: Some(label.into()),
+        points: vec![(0.0, value)],
+        marked: true,
+        ..Line::default()
+    };
+    let figure = Figure {
+        panels: vec![Panel {
+            categories: vec!["lossy".into()],
+            lines: vec![line("auto", 900.0), line("cubic", 0.5)],
+            ..Panel::default()
+        }],
+        ..Figure::default()
+    };
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("least.svg");
+    figure.write_svg(&path).unwrap();
+    let svg = std::fs::read_to_string(path).unwrap();
+    let colour = "fill=\"#5A5A5A\" stroke=\"none\"";
+    let bars = svg.lines().filter(|line| line.contains(colour));
+    let height = |bar: &str| -> u32 {
+        let (_, rest) = bar.split_once("height=\"").unwrap();
+        rest.split('"').next().unwrap().parse().unwrap()
+    };
+    // The bar, and the square in the legend.
+    let heights: Vec<u32> = bars.map(height).collect();
+    assert_eq!(heights.len(), 2, "{svg}");
+    assert!(heights.iter().all(|height| *height >= 5), "{heights:?}");
+}
