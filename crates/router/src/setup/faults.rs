@@ -99,7 +99,7 @@ pub(super) fn faults(config: &Config, sight: &Sight) -> Vec<Fault> {
         };
         let meant = nearest(from, names.iter().copied());
         let hint = meant.map_or_else(String::new, |meant| format!("; did you mean {meant}?"));
-        let text = format!("{what}: mend `from`, or make the interface{hint}");
+        let text = format!("{what}: correct `from`, or make the interface{hint}");
         fault(steer.port, FaultKind::Card, text);
     }
     let setup = "run `vcp-router setup`";

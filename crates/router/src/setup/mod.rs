@@ -157,7 +157,7 @@ pub enum SetupError {
     )]
     Held(String),
     /// A fault that set-up cannot repair keeps packets from being steered.
-    #[error("set up, but packets are not steered as they should: {}", .0.join("; "))]
+    #[error("even after these commands, packets are not steered: {}", .0.join("; "))]
     Steering(Vec<String>),
     /// The kernel cannot be queried.
     #[error("cannot ask the kernel for links, rules and routes: {0}")]

@@ -47,7 +47,7 @@ const LOSSES: [Loss; 6] = [
         name: "renamed card",
         does: "ip link set lan0 down; ip link set lan0 name other0; ip link set other0 up",
         port: "lan",
-        reason: "there is no interface lan0: mend `from`",
+        reason: "there is no interface lan0: correct `from`",
         undoes: "ip link set other0 down; ip link set other0 name lan0; ip link set lan0 up; \
                  ip address add fd00:1::1/64 dev lan0 nodad",
     },
@@ -209,7 +209,7 @@ fn what_takes_packets_past_a_port_is_refused() {
     assert_eq!(cards.tool("check", &[]).code, Some(0));
 
     std::fs::write(&file, text.replace("\"lan0\"", "\"lan00\"")).unwrap();
-    let absent = "port lan: steering: there is no interface lan00: mend `from`, or make the \
+    let absent = "port lan: steering: there is no interface lan00: correct `from`, or make the \
                   interface; did you mean lan0?";
     fails(&cards.tool("check", &[]), &[absent]);
     assert_eq!(cards.tool("check", &["--offline"]).code, Some(0));

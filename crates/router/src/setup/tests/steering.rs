@@ -218,7 +218,7 @@ fn every_loss_is_a_fault_with_a_remedy() {
     let gone = |name: &'static str| move |sight: &mut Sight| sight.cards.retain(|c| c.name != name);
     one(
         &gone("eth1"),
-        "port lan: steering: there is no interface eth1: mend `from`",
+        "port lan: steering: there is no interface eth1: correct `from`",
     );
     one(
         &gone("vcp0"),
@@ -233,7 +233,7 @@ fn every_loss_is_a_fault_with_a_remedy() {
             gone("eth1")(sight);
             sight.cards[0].name = "eth0".to_owned();
         },
-        "port lan: steering: there is no interface eth1: mend `from`, or make the interface; did \
+        "port lan: steering: there is no interface eth1: correct `from`, or make the interface; did \
          you mean eth0?",
     );
 }
