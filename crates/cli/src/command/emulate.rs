@@ -214,16 +214,20 @@ fn show(args: &Args, results: &[CaseResult], single: bool, scenario: &Scenario) 
             }
         }
     }
-    let is_law = |c: &Change| c.key.ends_with(".algorithm") || c.key.ends_with(".controller");
-    if !args.json && !scenario.paper.is_empty() {
-        if args.set.iter().any(is_law) {
-            output::note!("note: --set changed controllers: the paper's figures do not apply");
-        } else {
+    let mut keys =
+        (args.set.iter().map(|set| &set.key)).chain(args.sweep.iter().map(|axis| &axis.key));
+    let is_same = |key: &str| ["duration", "seed"].contains(&key) || key.ends_with(".capture");
+    if !keys.all(|key| is_same(key)) {
+        if !args.json && !scenario.paper.is_empty() {
+            output::note!("note: the experiment was changed: the paper's figures do not apply");
+        }
+    } else if !args.json {
+        if !scenario.paper.is_empty() {
             output::text(format_args!("\n{}", table::paper(results, &scenario.paper)))?;
         }
-    }
-    if let (false, Some(note)) = (args.json, &scenario.note) {
-        output::line(format_args!("\n{}", note.trim()))?;
+        if let Some(note) = &scenario.note {
+            output::line(format_args!("\n{}", note.trim()))?;
+        }
     }
     if let (Some(directory), false) = (&args.out, args.json) {
         output::line(format_args!("in {}", directory.display()))?;

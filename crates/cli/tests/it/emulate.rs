@@ -238,13 +238,37 @@ fn a_paper_s_experiment() {
     );
     assert!(said.contains("0 of 5 ended"), "{said}");
 
-    // The statements concern the controllers of the scenario's own variants.
-    let changed = ["--set", "duration=2s", "--set", "flow.ftp.algorithm=bbr"];
-    let people = run(&[&["emulate", "vcp-linux-fig3"], &changed[..]].concat());
-    let said = String::from_utf8(people.stdout).unwrap();
-    assert!(!said.contains("the paper says"), "{said}");
-    let said = String::from_utf8(people.stderr).unwrap();
-    assert!(said.contains("figures do not apply"), "{said}");
+    // The statements and the note concern the scenario's own paths and controllers.
+    for change in ["flow.ftp.algorithm=bbr", "link.bottleneck.rate=50Mbit"] {
+        for kind in ["--set", "--sweep"] {
+            let changed = [
+                "emulate",
+                "vcp-linux-fig3",
+                "--set",
+                "duration=2s",
+                kind,
+                change,
+            ];
+            let people = run(&changed);
+            let said = String::from_utf8(people.stdout).unwrap();
+            assert!(!said.contains("the paper says"), "{changed:?}: {said}");
+            let said = String::from_utf8(people.stderr).unwrap();
+            assert!(said.contains("figures do not apply"), "{changed:?}: {said}");
+        }
+    }
+    let note = |set| {
+        let brief = [
+            "emulate",
+            "five-files",
+            "--set",
+            "duration=2s",
+            "--set",
+            set,
+        ];
+        String::from_utf8(run(&brief).stdout).unwrap()
+    };
+    assert!(note("seed=2").contains("The wire alone takes"));
+    assert!(!note("link.bottleneck.rate=50Mbit").contains("The wire alone takes"));
 }
 
 /// The example in `docs/emulate.md` matches the command's output.
