@@ -93,12 +93,9 @@ impl BoundedBy {
             (self.window, "window"),
             (self.router, "router"),
         ];
-        let largest = shares
-            .into_iter()
-            .max_by(|one, other| one.0.total_cmp(&other.0));
-        largest
-            .filter(|(share, _)| *share > 0.0)
-            .map(|(_, name)| name)
+        let largest = (shares.into_iter()).max_by(|one, other| one.0.total_cmp(&other.0));
+        let (share, name) = largest?;
+        (share > 0.0).then_some(name)
     }
 }
 

@@ -75,10 +75,8 @@ impl Transfer {
             }
         }
         let seconds = self.seconds + server.seconds;
-        let (bytes_up, bytes_down) = (
-            self.bytes_up + server.bytes_up,
-            self.bytes_down + server.bytes_down,
-        );
+        let bytes_up = self.bytes_up + server.bytes_up;
+        let bytes_down = self.bytes_down + server.bytes_down;
         *self = Self {
             handshake_ms: self.handshake_ms + server.handshake_ms,
             seconds,
@@ -115,7 +113,8 @@ impl Transfer {
         if !ruled.is_empty() {
             output::note!("ruled by: {ruled}");
         }
-        if let Some(remedy) = self.controllers.remedy() {
+        // Shorter transfers would gain little.
+        if let Some(remedy) = self.controllers.remedy().filter(|_| self.seconds >= 1.0) {
             output::note!("note: {remedy}");
         }
         for warning in &self.warnings {

@@ -239,34 +239,17 @@ fn a_paper_s_experiment() {
     assert!(said.contains("0 of 5 ended"), "{said}");
 
     // The statements and the note concern the scenario's own paths and controllers.
+    let brief = |name, kind, change| run(&["emulate", name, "--set", "duration=2s", kind, change]);
     for change in ["flow.ftp.algorithm=bbr", "link.bottleneck.rate=50Mbit"] {
         for kind in ["--set", "--sweep"] {
-            let changed = [
-                "emulate",
-                "vcp-linux-fig3",
-                "--set",
-                "duration=2s",
-                kind,
-                change,
-            ];
-            let people = run(&changed);
+            let people = brief("vcp-linux-fig3", kind, change);
             let said = String::from_utf8(people.stdout).unwrap();
-            assert!(!said.contains("the paper says"), "{changed:?}: {said}");
+            assert!(!said.contains("the paper says"), "{change}: {said}");
             let said = String::from_utf8(people.stderr).unwrap();
-            assert!(said.contains("figures do not apply"), "{changed:?}: {said}");
+            assert!(said.contains("figures do not apply"), "{change}: {said}");
         }
     }
-    let note = |set| {
-        let brief = [
-            "emulate",
-            "five-files",
-            "--set",
-            "duration=2s",
-            "--set",
-            set,
-        ];
-        String::from_utf8(run(&brief).stdout).unwrap()
-    };
+    let note = |set| String::from_utf8(brief("five-files", "--set", set).stdout).unwrap();
     assert!(note("seed=2").contains("The wire alone takes"));
     assert!(!note("link.bottleneck.rate=50Mbit").contains("The wire alone takes"));
 }
