@@ -84,8 +84,8 @@ const LINK_METRICS: [(&str, &str, &str, Value); 34] = [
     (
         "interface_up",
         "gauge",
-        "1 if the interface is there and known to be up, else 0.",
-        |l| Some(f64::from(u8::from(l.interface_state == "up"))),
+        "1 if the interface is up, 0 if it is down or gone; none if the kernel cannot be queried.",
+        |l| (l.interface_state != "unknown").then(|| f64::from(l.interface_state == "up")),
     ),
     (
         "interface_mtu_bytes",
@@ -225,13 +225,6 @@ pub(super) fn render(snapshot: &Snapshot) -> String {
 }
 
 fn write(out: &mut String, snapshot: &Snapshot) -> std::fmt::Result {
-    head(
-        out,
-        "uptime_seconds",
-        "gauge",
-        "Time since the router started.",
-    )?;
-    writeln!(out, "vcp_router_uptime_seconds {}", snapshot.uptime_s)?;
     let build = snapshot.build;
     head(out, "build_info", "gauge", "The program.")?;
     writeln!(
@@ -242,28 +235,23 @@ fn write(out: &mut String, snapshot: &Snapshot) -> std::fmt::Result {
     let reload = &snapshot.reload;
     for (name, kind, help, value) in [
         (
+            "uptime_seconds",
+            "gauge",
+            "Time since the router started.",
+            snapshot.uptime_s,
+        ),
+        (
             "config_generation",
             "gauge",
             "How often a configuration was put in force.",
-            reload.generation,
+            reload.generation as f64,
         ),
         (
             "reload_failures_total",
             "counter",
             "Reloads that failed and changed nothing.",
-            reload.failures,
+            reload.failures as f64,
         ),
-        (
-            "last_reload_ok",
-            "gauge",
-            "0 if the last reload failed, else 1.",
-            u64::from(reload.ok),
-        ),
-    ] {
-        head(out, name, kind, help)?;
-        writeln!(out, "vcp_router_{name} {value}")?;
-    }
-    for (name, kind, help, value) in [
         (
             "reload_success",
             "gauge",
@@ -282,12 +270,16 @@ fn write(out: &mut String, snapshot: &Snapshot) -> std::fmt::Result {
             "Processor time of the thread that moves packets; a rate of 1 is all of a core.",
             snapshot.packet_thread_busy_s,
         ),
+        (
+            "memory_bytes",
+            "gauge",
+            "Bytes of packet buffers.",
+            snapshot.memory_bytes as f64,
+        ),
     ] {
         head(out, name, kind, help)?;
         writeln!(out, "vcp_router_{name} {value}")?;
     }
-    head(out, "memory_bytes", "gauge", "Bytes of packet buffers.")?;
-    writeln!(out, "vcp_router_memory_bytes {}", snapshot.memory_bytes)?;
     head(
         out,
         "packets_total",
@@ -305,7 +297,7 @@ fn write(out: &mut String, snapshot: &Snapshot) -> std::fmt::Result {
             if let Some(value) = value(link) {
                 writeln!(
                     out,
-                    "vcp_router_{name}{{link=\"{}\"}} {value}",
+                    "vcp_router_{name}{{port=\"{}\"}} {value}",
                     escaped(&link.name)
                 )?;
             }
@@ -331,10 +323,10 @@ fn write(out: &mut String, snapshot: &Snapshot) -> std::fmt::Result {
     )?;
     for link in &snapshot.links {
         for (cause, value) in &link.drops_by_cause {
-            let link = escaped(&link.name);
+            let port = escaped(&link.name);
             writeln!(
                 out,
-                "vcp_router_link_drops_total{{link=\"{link}\",cause=\"{cause}\"}} {value}"
+                "vcp_router_link_drops_total{{port=\"{port}\",cause=\"{cause}\"}} {value}"
             )?;
         }
     }
@@ -346,10 +338,10 @@ fn write(out: &mut String, snapshot: &Snapshot) -> std::fmt::Result {
     )?;
     for link in &snapshot.links {
         for (code, value) in &link.controller.marked {
-            let link = escaped(&link.name);
+            let port = escaped(&link.name);
             writeln!(
                 out,
-                "vcp_router_link_marked_packets_total{{link=\"{link}\",code=\"{code}\"}} {value}"
+                "vcp_router_link_marked_packets_total{{port=\"{port}\",code=\"{code}\"}} {value}"
             )?;
         }
     }
