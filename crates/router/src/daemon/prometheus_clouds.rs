@@ -6,7 +6,7 @@ use std::fmt::{Result, Write};
 use pathmark_link::law_view::{CloudsView, GrantsView};
 
 use super::clouds::{CloudView, MeterView};
-use super::exposition::{escaped, head};
+use super::exposition::{counts, head, per_port};
 use super::snapshot::{LinkView, Snapshot};
 
 /// Name, type, help, value.
@@ -169,19 +169,14 @@ fn per_link<T>(
     }
     for (name, kind, help, value) in metrics {
         let name = format!("link_{prefix}_{name}");
-        head(out, &name, kind, help)?;
-        for link in links {
-            if let Some(view) = view(link) {
-                let (port, value) = (escaped(&link.name), value(&view));
-                writeln!(out, "vcp_router_{name}{{port=\"{port}\"}} {value}")?;
-            }
-        }
+        per_port(out, (&name, kind, help), links, |link| {
+            view(link).as_ref().map(value)
+        })?;
     }
     Ok(())
 }
 
 fn denied(out: &mut String, links: &[LinkView]) -> Result {
-    let with = |link: &LinkView| Some((escaped(&link.name), link.controller.grants?));
     if links.iter().all(|link| link.controller.grants.is_none()) {
         return Ok(());
     }
@@ -193,16 +188,14 @@ fn denied(out: &mut String, links: &[LinkView]) -> Result {
         "Requests that were denied, by cause: nothing is left, too many of one source, no more can \
          be remembered.",
     )?;
-    for (port, grants) in links.iter().filter_map(with) {
-        for (cause, value) in [
-            ("busy", grants.denied_busy),
-            ("source", grants.denied_source),
-            ("room", grants.denied_room),
-        ] {
-            writeln!(
-                out,
-                "vcp_router_{name}{{port=\"{port}\",cause=\"{cause}\"}} {value}"
-            )?;
+    for link in links {
+        if let Some(grants) = link.controller.grants {
+            let causes = [
+                (&"busy", &grants.denied_busy),
+                (&"source", &grants.denied_source),
+                (&"room", &grants.denied_room),
+            ];
+            counts(out, (name, "cause"), link, causes)?;
         }
     }
     Ok(())
