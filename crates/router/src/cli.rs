@@ -1,9 +1,11 @@
 //! The command line of `vcp-router`.
 
+use std::error::Error;
 use std::ffi::OsString;
-use std::io::{self, Write};
-use std::path::PathBuf;
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use pathmark_link::keys::Span;
@@ -13,6 +15,7 @@ use crate::daemon::{Query, RunError, RunOptions, ask, doubtful, missing, probe, 
 use crate::output::{self, log_line};
 use crate::setup::{SetupError, SetupOptions, Whose, setup, teardown};
 use crate::show;
+use crate::tun::sys;
 
 mod pages;
 mod reload;
@@ -115,9 +118,13 @@ enum Command {
         /// The router's status socket.
         #[arg(long, value_name = "PATH", default_value = DEFAULT_SOCKET)]
         socket: PathBuf,
-        /// Print one JSON object.
+        /// Print one JSON object, or with --watch one per line.
         #[arg(long)]
         json: bool,
+        /// Print again every so many seconds, until you stop it or the router ends.
+        #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1",
+            value_parser = clap::value_parser!(u32).range(1..), conflicts_with = "metrics")]
+        watch: Option<u32>,
         /// Print Prometheus text.
         #[arg(long, conflicts_with = "json")]
         metrics: bool,
@@ -166,7 +173,7 @@ pub fn main_from(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             config,
             json,
             record,
-            sample: sample.0.max(std::time::Duration::from_millis(1)),
+            sample: sample.0.max(Duration::from_millis(1)),
         }),
         Command::Check {
             config,
@@ -209,8 +216,12 @@ pub fn main_from(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Show {
             socket,
             json,
+            watch: seconds,
             metrics,
-        } => show_command(&socket, json, metrics),
+        } => match seconds {
+            Some(seconds) => ended(watch(&socket, json, seconds)),
+            None => show_command(&socket, json, metrics),
+        },
         Command::Reload {
             socket,
             config,
@@ -294,7 +305,7 @@ fn check_command(path: PathBuf, json: bool, try_it: bool, offline: bool) -> Exit
             config: path,
             json: false,
             record: None,
-            sample: std::time::Duration::from_secs(1),
+            sample: Duration::from_secs(1),
         })
     {
         code = run_code(&error);
@@ -324,28 +335,58 @@ fn check_command(path: PathBuf, json: bool, try_it: bool, offline: bool) -> Exit
     for warning in &warnings {
         log_line!("{name}: {warning}");
     }
-    match errors.is_empty() {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::from(code),
+    ExitCode::from(if errors.is_empty() { 0 } else { code })
+}
+
+/// What `show` prints, and whether packets are steered into every port as configured.
+fn shown(socket: &Path, json: bool, metrics: bool) -> Result<(String, bool), Box<dyn Error>> {
+    let query = if metrics { Query::Metrics } else { Query::Json };
+    let text = ask(socket, &query)?;
+    if metrics {
+        return Ok((text, true));
+    }
+    // A router that ends may leave half of an answer.
+    match serde_json::from_str(&text) {
+        Ok(_) if json => Ok((text, true)),
+        Ok(state) => Ok((show::table(&state), show::is_steered(&state))),
+        Err(error) => Err(format!("the router's answer is not complete: {error}").into()),
     }
 }
 
-fn show_command(socket: &std::path::Path, json: bool, metrics: bool) -> ExitCode {
-    let query = if metrics { Query::Metrics } else { Query::Json };
-    match ask(socket, &query) {
-        Ok(text) if json || metrics => printed(&text),
-        Ok(text) => match serde_json::from_str::<serde_json::Value>(&text) {
-            Ok(state) => match (printed(&show::table(&state)), show::is_steered(&state)) {
-                (ExitCode::SUCCESS, false) => ExitCode::FAILURE,
-                (code, _) => code,
-            },
-            Err(error) => fail(1, &error),
-        },
+fn show_command(socket: &Path, json: bool, metrics: bool) -> ExitCode {
+    let shown = shown(socket, json, metrics);
+    match shown.and_then(|(text, steered)| Ok(print(&text).map(|()| steered)?)) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
         Err(error) => fail(1, &error),
     }
 }
 
-fn capacity_command(socket: &std::path::Path, port: &str, rate: &str) -> ExitCode {
+/// Shows the state every `seconds` until the router ends. A thread ends the process after a signal,
+/// or when nobody reads any more, so that neither has to wait for a write or for the router.
+fn watch(socket: &Path, json: bool, seconds: u32) -> Result<(), Box<dyn Error>> {
+    let signals = sys::Signals::take_over()?;
+    std::thread::Builder::new().spawn(move || {
+        let stdout = sys::hung_up(libc::STDOUT_FILENO);
+        let mut fds = vec![sys::readable(signals.fd()), stdout];
+        while sys::wait(&mut fds, None).is_ok() && fds.iter().all(|fd| fd.revents == 0) {}
+        std::process::exit(0)
+    })?;
+    let (before, after) = match (json, io::stdout().is_terminal()) {
+        (true, _) => ("", ""),
+        (_, true) => ("\x1b[H\x1b[2J", ""),
+        (_, false) => ("", "\n"),
+    };
+    #[expect(clippy::disallowed_methods, reason = "a command waits in real time")]
+    let sleep = std::thread::sleep;
+    loop {
+        let (text, _) = shown(socket, json, false)?;
+        print(&format!("{before}{text}{after}"))?;
+        sleep(Duration::from_secs(seconds.into()));
+    }
+}
+
+fn capacity_command(socket: &Path, port: &str, rate: &str) -> ExitCode {
     let query = match Query::capacity(port, rate) {
         Ok(query) => query,
         Err(error) => return fail(2, &error),
@@ -354,7 +395,7 @@ fn capacity_command(socket: &std::path::Path, port: &str, rate: &str) -> ExitCod
 }
 
 /// Sends a query that changes something, and returns the router's answer or its error.
-fn answer(socket: &std::path::Path, query: &Query) -> Result<serde_json::Value, String> {
+fn answer(socket: &Path, query: &Query) -> Result<serde_json::Value, String> {
     let text = ask(socket, query).map_err(|error| error.to_string())?;
     let answer: serde_json::Value =
         serde_json::from_str(&text).map_err(|error| error.to_string())?;
@@ -362,11 +403,6 @@ fn answer(socket: &std::path::Path, query: &Query) -> Result<serde_json::Value, 
         Some(error) => Err(error.to_owned()),
         None => Ok(answer),
     }
-}
-
-/// Prints a command's output, and returns the exit code.
-fn printed(text: &str) -> ExitCode {
-    ended(print(text))
 }
 
 /// Standard output could not be written completely.

@@ -1,13 +1,32 @@
 //! A snapshot in Prometheus' text format (version 0.0.4).
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use super::exposition::{escaped, head};
+use super::exposition::{counts, escaped, head, per_port};
 use super::prometheus_clouds;
 use super::prometheus_packets;
 use super::snapshot::{LinkView, Snapshot};
 
 type Value = fn(&LinkView) -> Option<f64>;
+
+type Counts = fn(&LinkView) -> &BTreeMap<&'static str, u64>;
+
+/// Counts per link by something: name, help, label, counts.
+const LINK_COUNTS: [(&str, &str, &str, Counts); 2] = [
+    (
+        "link_drops_total",
+        "Dropped packets by cause.",
+        "cause",
+        |l| &l.drops_by_cause,
+    ),
+    (
+        "link_marked_packets_total",
+        "Packets that left with each code.",
+        "code",
+        |l| &l.controller.marked,
+    ),
+];
 
 /// Metrics per link: name, type, help, value.
 const LINK_METRICS: [(&str, &str, &str, Value); 34] = [
@@ -84,8 +103,8 @@ const LINK_METRICS: [(&str, &str, &str, Value); 34] = [
     (
         "interface_up",
         "gauge",
-        "1 if the interface is there and known to be up, else 0.",
-        |l| Some(f64::from(u8::from(l.interface_state == "up"))),
+        "1 if the interface is up, 0 if it is down or gone; none if the kernel cannot be queried.",
+        |l| (l.interface_state != "unknown").then(|| f64::from(l.interface_state == "up")),
     ),
     (
         "interface_mtu_bytes",
@@ -225,14 +244,7 @@ pub(super) fn render(snapshot: &Snapshot) -> String {
 }
 
 fn write(out: &mut String, snapshot: &Snapshot) -> std::fmt::Result {
-    head(
-        out,
-        "uptime_seconds",
-        "gauge",
-        "Time since the router started.",
-    )?;
-    writeln!(out, "vcp_router_uptime_seconds {}", snapshot.uptime_s)?;
-    let build = snapshot.build;
+    let (build, links) = (snapshot.build, &snapshot.links);
     head(out, "build_info", "gauge", "The program.")?;
     writeln!(
         out,
@@ -242,28 +254,23 @@ fn write(out: &mut String, snapshot: &Snapshot) -> std::fmt::Result {
     let reload = &snapshot.reload;
     for (name, kind, help, value) in [
         (
+            "uptime_seconds",
+            "gauge",
+            "Time since the router started.",
+            snapshot.uptime_s,
+        ),
+        (
             "config_generation",
             "gauge",
             "How often a configuration was put in force.",
-            reload.generation,
+            reload.generation as f64,
         ),
         (
             "reload_failures_total",
             "counter",
             "Reloads that failed and changed nothing.",
-            reload.failures,
+            reload.failures as f64,
         ),
-        (
-            "last_reload_ok",
-            "gauge",
-            "0 if the last reload failed, else 1.",
-            u64::from(reload.ok),
-        ),
-    ] {
-        head(out, name, kind, help)?;
-        writeln!(out, "vcp_router_{name} {value}")?;
-    }
-    for (name, kind, help, value) in [
         (
             "reload_success",
             "gauge",
@@ -282,12 +289,16 @@ fn write(out: &mut String, snapshot: &Snapshot) -> std::fmt::Result {
             "Processor time of the thread that moves packets; a rate of 1 is all of a core.",
             snapshot.packet_thread_busy_s,
         ),
+        (
+            "memory_bytes",
+            "gauge",
+            "Bytes of packet buffers.",
+            snapshot.memory_bytes as f64,
+        ),
     ] {
         head(out, name, kind, help)?;
         writeln!(out, "vcp_router_{name} {value}")?;
     }
-    head(out, "memory_bytes", "gauge", "Bytes of packet buffers.")?;
-    writeln!(out, "vcp_router_memory_bytes {}", snapshot.memory_bytes)?;
     head(
         out,
         "packets_total",
@@ -300,57 +311,18 @@ fn write(out: &mut String, snapshot: &Snapshot) -> std::fmt::Result {
     }
     for (name, kind, help, value) in LINK_METRICS {
         let name = format!("link_{name}");
-        head(out, &name, kind, help)?;
-        for link in &snapshot.links {
-            if let Some(value) = value(link) {
-                writeln!(
-                    out,
-                    "vcp_router_{name}{{link=\"{}\"}} {value}",
-                    escaped(&link.name)
-                )?;
-            }
-        }
+        per_port(out, (&name, kind, help), links, value)?;
     }
-    head(
-        out,
-        "steering_ok",
-        "gauge",
-        "1 if packets are steered into the port as the configuration asks for, else 0.",
-    )?;
-    for link in &snapshot.links {
-        if let Some(steering) = &link.steering {
-            let (port, ok) = (escaped(&link.name), u8::from(steering.ok));
-            writeln!(out, "vcp_router_steering_ok{{port=\"{port}\"}} {ok}")?;
-        }
-    }
-    head(
-        out,
-        "link_drops_total",
-        "counter",
-        "Dropped packets by cause.",
-    )?;
-    for link in &snapshot.links {
-        for (cause, value) in &link.drops_by_cause {
-            let link = escaped(&link.name);
-            writeln!(
-                out,
-                "vcp_router_link_drops_total{{link=\"{link}\",cause=\"{cause}\"}} {value}"
-            )?;
-        }
-    }
-    head(
-        out,
-        "link_marked_packets_total",
-        "counter",
-        "Packets that left with each code.",
-    )?;
-    for link in &snapshot.links {
-        for (code, value) in &link.controller.marked {
-            let link = escaped(&link.name);
-            writeln!(
-                out,
-                "vcp_router_link_marked_packets_total{{link=\"{link}\",code=\"{code}\"}} {value}"
-            )?;
+    let help = "1 if packets are steered into the port as the configuration asks for, else 0.";
+    per_port(out, ("steering_ok", "gauge", help), links, |link| {
+        link.steering
+            .as_ref()
+            .map(|steering| f64::from(steering.ok))
+    })?;
+    for (name, help, label, of) in LINK_COUNTS {
+        head(out, name, "counter", help)?;
+        for link in links {
+            counts(out, (name, label), link, of(link))?;
         }
     }
     delays(out, snapshot)?;
@@ -365,17 +337,14 @@ fn delays(out: &mut String, snapshot: &Snapshot) -> std::fmt::Result {
     for link in &snapshot.links {
         for (class, delays) in ["plain", "feedback"].into_iter().zip(&link.delays) {
             let labels = format!("port=\"{}\",class=\"{class}\"", escaped(&link.name));
-            for (bound, count) in delays.cumulative() {
-                writeln!(
-                    out,
-                    "vcp_router_{NAME}_bucket{{{labels},le=\"{bound}\"}} {count}"
-                )?;
-            }
             let (all, sum) = (delays.packets(), delays.seconds());
-            writeln!(
-                out,
-                "vcp_router_{NAME}_bucket{{{labels},le=\"+Inf\"}} {all}"
-            )?;
+            let bounds = delays
+                .cumulative()
+                .map(|(le, count)| (le.to_string(), count));
+            for (le, count) in bounds.chain([("+Inf".to_owned(), all)]) {
+                let labels = format!("{labels},le=\"{le}\"");
+                writeln!(out, "vcp_router_{NAME}_bucket{{{labels}}} {count}")?;
+            }
             writeln!(out, "vcp_router_{NAME}_sum{{{labels}}} {sum}")?;
             writeln!(out, "vcp_router_{NAME}_count{{{labels}}} {all}")?;
         }

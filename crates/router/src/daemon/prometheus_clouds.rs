@@ -6,7 +6,7 @@ use std::fmt::{Result, Write};
 use pathmark_link::law_view::{CloudsView, GrantsView};
 
 use super::clouds::{CloudView, MeterView};
-use super::exposition::{escaped, head};
+use super::exposition::{counts, head, per_port};
 use super::snapshot::{LinkView, Snapshot};
 
 /// Name, type, help, value.
@@ -169,19 +169,14 @@ fn per_link<T>(
     }
     for (name, kind, help, value) in metrics {
         let name = format!("link_{prefix}_{name}");
-        head(out, &name, kind, help)?;
-        for link in links {
-            if let Some(view) = view(link) {
-                let (link, value) = (escaped(&link.name), value(&view));
-                writeln!(out, "vcp_router_{name}{{link=\"{link}\"}} {value}")?;
-            }
-        }
+        per_port(out, (&name, kind, help), links, |link| {
+            view(link).as_ref().map(value)
+        })?;
     }
     Ok(())
 }
 
 fn denied(out: &mut String, links: &[LinkView]) -> Result {
-    let with = |link: &LinkView| Some((escaped(&link.name), link.controller.grants?));
     if links.iter().all(|link| link.controller.grants.is_none()) {
         return Ok(());
     }
@@ -193,16 +188,14 @@ fn denied(out: &mut String, links: &[LinkView]) -> Result {
         "Requests that were denied, by cause: nothing is left, too many of one source, no more can \
          be remembered.",
     )?;
-    for (link, grants) in links.iter().filter_map(with) {
-        for (cause, value) in [
-            ("busy", grants.denied_busy),
-            ("source", grants.denied_source),
-            ("room", grants.denied_room),
-        ] {
-            writeln!(
-                out,
-                "vcp_router_{name}{{link=\"{link}\",cause=\"{cause}\"}} {value}"
-            )?;
+    for link in links {
+        if let Some(grants) = link.controller.grants {
+            let causes = [
+                (&"busy", &grants.denied_busy),
+                (&"source", &grants.denied_source),
+                (&"room", &grants.denied_room),
+            ];
+            counts(out, (name, "cause"), link, causes)?;
         }
     }
     Ok(())
@@ -285,22 +278,22 @@ mod tests {
         });
         let text = render(&snapshot);
         for line in [
-            "link_clouds_upstreams{link=\"b\"} 1",
-            "link_clouds_known{link=\"b\"} 2",
-            "link_clouds_counted_packets_total{link=\"b\"} 3",
-            "link_clouds_unknown_packets_total{link=\"b\"} 4",
-            "link_clouds_refused_packets_total{link=\"b\"} 5",
-            "link_clouds_forgotten_total{link=\"b\"} 6",
-            "link_clouds_crowded_total{link=\"b\"} 7",
-            "link_grants_requests_total{link=\"b\"} 1",
-            "link_grants_granted_total{link=\"b\"} 2",
-            "link_grants_denied_total{link=\"b\",cause=\"busy\"} 3",
-            "link_grants_denied_total{link=\"b\",cause=\"source\"} 4",
-            "link_grants_denied_total{link=\"b\",cause=\"room\"} 5",
-            "link_grants_unused_total{link=\"b\"} 6",
-            "link_grants_lowered_total{link=\"b\"} 7",
-            "link_grants_pending_bits_per_second{link=\"b\"} 8",
-            "link_grants_outstanding_bits_per_second{link=\"b\"} 9",
+            "link_clouds_upstreams{port=\"b\"} 1",
+            "link_clouds_known{port=\"b\"} 2",
+            "link_clouds_counted_packets_total{port=\"b\"} 3",
+            "link_clouds_unknown_packets_total{port=\"b\"} 4",
+            "link_clouds_refused_packets_total{port=\"b\"} 5",
+            "link_clouds_forgotten_total{port=\"b\"} 6",
+            "link_clouds_crowded_total{port=\"b\"} 7",
+            "link_grants_requests_total{port=\"b\"} 1",
+            "link_grants_granted_total{port=\"b\"} 2",
+            "link_grants_denied_total{port=\"b\",cause=\"busy\"} 3",
+            "link_grants_denied_total{port=\"b\",cause=\"source\"} 4",
+            "link_grants_denied_total{port=\"b\",cause=\"room\"} 5",
+            "link_grants_unused_total{port=\"b\"} 6",
+            "link_grants_lowered_total{port=\"b\"} 7",
+            "link_grants_pending_bits_per_second{port=\"b\"} 8",
+            "link_grants_outstanding_bits_per_second{port=\"b\"} 9",
             "xcp_i_events_total{event=\"forged\"} 11",
             "xcp_i_events_total{event=\"replayed\"} 12",
             "cloud_capacity_bits_per_second{upstream=\"fd00::1\"} 30000000",
@@ -312,6 +305,6 @@ mod tests {
             let found = text.lines().filter(|found| *found == line).count();
             assert_eq!(found, 1, "{line}: {text}");
         }
-        assert!(!text.contains("clouds_known{link=\"a\"}"), "{text}");
+        assert!(!text.contains("clouds_known{port=\"a\"}"), "{text}");
     }
 }

@@ -1,11 +1,10 @@
 //! Counts of IP packets of each port, in Prometheus' text format.
 
-use std::collections::BTreeMap;
-use std::fmt::{Result, Write};
+use std::fmt::Result;
 
-use super::exposition::{escaped, head};
+use super::exposition::{counts, head, per_port};
 use super::packets::PacketsView;
-use super::snapshot::{LinkView, Snapshot};
+use super::snapshot::Snapshot;
 
 /// Name, type, help, value.
 type Metric = (
@@ -56,11 +55,9 @@ const METRICS: [Metric; 6] = [
 
 pub(super) fn write(out: &mut String, snapshot: &Snapshot) -> Result {
     for (name, kind, help, value) in METRICS {
-        head(out, name, kind, help)?;
-        for link in &snapshot.links {
-            let (port, value) = (escaped(&link.name), value(&link.packets));
-            writeln!(out, "vcp_router_{name}{{port=\"{port}\"}} {value}")?;
-        }
+        per_port(out, (name, kind, help), &snapshot.links, |link| {
+            Some(value(&link.packets) as f64)
+        })?;
     }
     head(
         out,
@@ -70,8 +67,13 @@ pub(super) fn write(out: &mut String, snapshot: &Snapshot) -> Result {
          for the router itself) or not written (direction out).",
     )?;
     for link in &snapshot.links {
-        dropped(out, link, "in", &link.packets.dropped_in)?;
-        dropped(out, link, "out", &link.packets.dropped_out)?;
+        let packets = &link.packets;
+        for (labels, reasons) in [
+            ("direction=\"in\",reason", &packets.dropped_in),
+            ("direction=\"out\",reason", &packets.dropped_out),
+        ] {
+            counts(out, ("port_dropped_packets_total", labels), link, reasons)?;
+        }
     }
     head(
         out,
@@ -80,38 +82,14 @@ pub(super) fn write(out: &mut String, snapshot: &Snapshot) -> Result {
         "Shims in front of a tunnel's packets: copied, merged, or refused.",
     )?;
     for link in &snapshot.links {
-        let Some(tunnel) = link.packets.tunnel else {
-            continue;
-        };
-        let port = escaped(&link.name);
-        for (result, shims) in [
-            ("copied", tunnel.copied),
-            ("merged", tunnel.merged),
-            ("refused", tunnel.refused),
-        ] {
-            let labels = format!("port=\"{port}\",result=\"{result}\"");
-            writeln!(
-                out,
-                "vcp_router_port_tunnel_shims_total{{{labels}}} {shims}"
-            )?;
+        if let Some(tunnel) = link.packets.tunnel {
+            let results = [
+                (&"copied", &tunnel.copied),
+                (&"merged", &tunnel.merged),
+                (&"refused", &tunnel.refused),
+            ];
+            counts(out, ("port_tunnel_shims_total", "result"), link, results)?;
         }
-    }
-    Ok(())
-}
-
-fn dropped(
-    out: &mut String,
-    link: &LinkView,
-    direction: &str,
-    reasons: &BTreeMap<&'static str, u64>,
-) -> Result {
-    let port = escaped(&link.name);
-    for (reason, count) in reasons {
-        writeln!(
-            out,
-            "vcp_router_port_dropped_packets_total{{port=\"{port}\",direction=\"{direction}\",\
-             reason=\"{reason}\"}} {count}"
-        )?;
     }
     Ok(())
 }

@@ -2,6 +2,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "these tests run in real time")]
 
+mod alerts;
 mod background;
 mod bed;
 mod card_rates;

@@ -1,9 +1,14 @@
 //! The status socket and the metrics address under clients of every kind.
 
-use std::io::{self, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
+use std::process::{ChildStdout, Stdio};
 use std::time::{Duration, Instant};
+
+use pathmark_testbed::ChildGuard;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
 
 use crate::bed::{Bed, vcp_router};
 
@@ -220,4 +225,63 @@ fn nothing_but_a_dead_socket_is_replaced() {
             .status
             .success()
     );
+}
+
+/// `show --watch` and the lines that it prints.
+fn watch(bed: &Bed, arguments: &[&str]) -> (ChildGuard, BufReader<ChildStdout>) {
+    let mut command = crate::vcp_router();
+    command.arg("show").args(arguments);
+    command.arg("--socket").arg(bed.path("control.sock"));
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = bed.middle.spawn(command, &[]).unwrap();
+    let stdout = BufReader::new(child.child().stdout.take().unwrap());
+    (child, stdout)
+}
+
+/// Exit code and stderr of a process that ends by itself.
+fn ended(mut child: ChildGuard) -> (Option<i32>, String) {
+    let stderr = io::read_to_string(child.child().stderr.take().unwrap()).unwrap();
+    (child.wait().unwrap().code(), stderr)
+}
+
+#[test]
+fn a_watch_goes_on_until_the_router_ends() {
+    let mut bed = Bed::with("", "rate = \"10Mbit\"");
+    let (child, stdout) = watch(&bed, &["--watch", "--json"]);
+    let mut lines = stdout.lines().map(Result::unwrap);
+    let mut uptime = || {
+        let state: Value = serde_json::from_str(&lines.next().unwrap()).unwrap();
+        state["uptime_s"].as_f64().unwrap()
+    };
+    let times = [uptime(), uptime(), uptime()];
+    for pair in times.windows(2) {
+        assert!(pair[1] - pair[0] > 0.9, "{times:?}");
+    }
+    bed.router().kill().unwrap();
+    let (code, stderr) = ended(child);
+    assert_eq!(code, Some(1), "{stderr}");
+    assert!(stderr.contains("no router answers on "), "{stderr}");
+}
+
+/// Neither a reader that leaves nor Ctrl-C has to wait for the next time.
+#[test]
+fn a_watch_ends_without_a_reader_and_after_a_signal() {
+    let bed = Bed::with("", "rate = \"10Mbit\"");
+    let (child, stdout) = watch(&bed, &["--watch"]);
+    let lines: Vec<_> = stdout.lines().map(Result::unwrap).take(30).collect();
+    let blocks: Vec<_> = lines.split(|line| line.is_empty()).collect();
+    assert!(blocks.len() > 1, "{lines:?}");
+    assert!(blocks[0][0].starts_with("LINK ") && blocks[1][0] == blocks[0][0]);
+    assert_eq!(ended(child), (Some(0), String::new()));
+
+    let (child, mut stdout) = watch(&bed, &["--watch", "3600"]);
+    stdout.read_line(&mut String::new()).unwrap();
+    drop(stdout);
+    assert_eq!(ended(child), (Some(0), String::new()));
+
+    let (child, mut stdout) = watch(&bed, &["--watch=3600"]);
+    stdout.read_line(&mut String::new()).unwrap();
+    let id = Pid::from_raw(child.id().try_into().unwrap()).unwrap();
+    kill_process(id, Signal::INT).unwrap();
+    assert_eq!(ended(child), (Some(0), String::new()));
 }

@@ -302,7 +302,7 @@ fn status_has_three_formats() {
     let metrics = vcp_router(&["show", "--metrics", "--socket", socket]);
     let metrics = String::from_utf8(metrics.stdout).unwrap();
     assert!(
-        metrics.contains("vcp_router_link_sent_packets_total{link=\"right\"} 1"),
+        metrics.contains("vcp_router_link_sent_packets_total{port=\"right\"} 1"),
         "{metrics}"
     );
 }
@@ -330,7 +330,7 @@ fn prometheus_is_answered_over_tcp() {
     };
     assert!(header("Content-Type: ").starts_with("text/plain; version=0.0.4"));
     assert_eq!(header("Content-Length: "), body.len().to_string());
-    let sample = "vcp_router_link_sent_packets_total{link=\"right\"} 1\n";
+    let sample = "vcp_router_link_sent_packets_total{port=\"right\"} 1\n";
     assert!(body.contains(sample), "{body}");
     // Each sample belongs to a family that was described before it.
     for line in body.lines().filter(|line| !line.starts_with('#')) {
@@ -404,7 +404,7 @@ fn a_port_without_a_rate_uses_the_capacity_that_is_set() {
     );
     let metrics = vcp_router(&["show", "--metrics", "--socket", socket]);
     let metrics = String::from_utf8(metrics.stdout).unwrap();
-    let line = "vcp_router_link_xcp_capacity_bits_per_second{link=\"right\"} 20000000";
+    let line = "vcp_router_link_xcp_capacity_bits_per_second{port=\"right\"} 20000000";
     assert!(metrics.contains(line), "{metrics}");
 }
 

@@ -103,27 +103,23 @@ pub(crate) fn epoll_wait(
 
 /// An entry for [`wait`] that is ready for reading.
 pub(crate) fn readable(fd: RawFd) -> libc::pollfd {
-    libc::pollfd {
-        fd,
-        events: libc::POLLIN,
-        revents: 0,
-    }
+    entry(fd, libc::POLLIN)
 }
 
 /// An entry that is ready for writing.
 pub(crate) fn writable(fd: RawFd) -> libc::pollfd {
-    libc::pollfd {
-        fd,
-        events: libc::POLLOUT,
-        revents: 0,
-    }
+    entry(fd, libc::POLLOUT)
 }
 
 /// An entry that is ready only once the other side has closed completely.
 pub(crate) fn hung_up(fd: RawFd) -> libc::pollfd {
+    entry(fd, 0)
+}
+
+fn entry(fd: RawFd, events: libc::c_short) -> libc::pollfd {
     libc::pollfd {
         fd,
-        events: 0,
+        events,
         revents: 0,
     }
 }
