@@ -4,6 +4,7 @@
 
 mod background;
 mod bed;
+mod capacity;
 mod card_rates;
 mod cards;
 mod closed;
