@@ -143,10 +143,12 @@ fn a_reported_capacity_is_seen_until_it_expires() {
 /// A report that a reload ends must not come back with a later law.
 #[test]
 fn a_report_ends_with_its_law() {
-    let law = "rate = \"25Mbit\"\ncontroller = \"xcp\"";
-    let mut bed = Bed::with("", law);
+    // With the same queue, reloads keep the port.
+    let none = "rate = \"25Mbit\"\nqueue = { separate = false }";
+    let law = format!("{none}\ncontroller = \"xcp\"");
+    let mut bed = Bed::with("", &law);
     assert!(capacity(&bed, &["right", "8Mbit"]).status.success());
-    for keys in ["rate = \"25Mbit\"", law] {
+    for keys in [none, &law] {
         bed.configure("", keys);
         let reloaded = bed.reload();
         assert!(reloaded.contains("reloaded, generation"), "{reloaded}");
