@@ -133,8 +133,13 @@ enum Command {
     Capacity {
         /// The port's name.
         port: String,
-        /// The capacity, such as 8Mbit; `none` restores that of the configuration.
+        /// The capacity, such as 8Mbit, or 0 while the link is away; `none` restores that of the
+        /// configuration.
         rate: String,
+        /// Restore that of the configuration unless another report follows within this time, such
+        /// as 5s.
+        #[arg(long = "for", value_name = "TIME")]
+        hold: Option<Span>,
         /// The router's status socket.
         #[arg(long, value_name = "PATH", default_value = DEFAULT_SOCKET)]
         socket: PathBuf,
@@ -233,7 +238,15 @@ pub fn main_from(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             };
             ended(reload::command(&socket, wait))
         }
-        Command::Capacity { port, rate, socket } => capacity_command(&socket, &port, &rate),
+        Command::Capacity {
+            port,
+            rate,
+            hold,
+            socket,
+        } => match Query::capacity(&port, &rate, hold) {
+            Ok(query) => ended(answer(&socket, &query).map(|_| ())),
+            Err(error) => fail(2, &error),
+        },
     }
 }
 
@@ -384,14 +397,6 @@ fn watch(socket: &Path, json: bool, seconds: u32) -> Result<(), Box<dyn Error>> 
         print(&format!("{before}{text}{after}"))?;
         sleep(Duration::from_secs(seconds.into()));
     }
-}
-
-fn capacity_command(socket: &Path, port: &str, rate: &str) -> ExitCode {
-    let query = match Query::capacity(port, rate) {
-        Ok(query) => query,
-        Err(error) => return fail(2, &error),
-    };
-    ended(answer(socket, &query).map(|_| ()))
 }
 
 /// Sends a query that changes something, and returns the router's answer or its error.

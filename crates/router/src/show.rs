@@ -13,12 +13,20 @@ pub(crate) fn is_steered(state: &Value) -> bool {
 /// Formats tables of links, interfaces and counters.
 pub(crate) fn table(state: &Value) -> String {
     let mut out = String::new();
+    // Only while a capacity is reported.
+    let reported = |link: &Value| rate(link.get("reported_capacity_bps").unwrap_or(&Value::Null));
+    let has_reports = links(state).any(|link| reported(link) != "-");
+    let column = |text: &str| match has_reports {
+        true => format!(" {text:>10}"),
+        false => String::new(),
+    };
     // Writing to a string cannot fail, here and below.
     let _ = writeln!(
         out,
-        "{:<16} {:>10} {:>10} {:>10} {:>6} {:>6} {:>9} {:>9} {:>9} {:>8} {:>6} {:>7} {:<5}",
+        "{:<16} {:>10}{} {:>10} {:>10} {:>6} {:>6} {:>9} {:>9} {:>9} {:>8} {:>6} {:>7} {:<5}",
         "LINK",
         "RATE",
+        column("REPORTED"),
         "SENT 1s",
         "SENT 10s",
         "UTIL",
@@ -41,10 +49,11 @@ pub(crate) fn table(state: &Value) -> String {
             .map_or_else(|| "-".to_owned(), |ms| format!("{ms:.0}ms"));
         let _ = writeln!(
             out,
-            "{:<16} {:>10} {:>10} {:>10} {:>6} {:>6} {:>9.2} {:>9.1} {:>9.1} {:>8} {:>6} {:>7} \
+            "{:<16} {:>10}{} {:>10} {:>10} {:>6} {:>6} {:>9.2} {:>9.1} {:>9.1} {:>8} {:>6} {:>7} \
              {:<5}",
             field("/name").as_str().unwrap_or(""),
             rate(field("/rate_bps")),
+            column(&reported(link)),
             sent("1s"),
             sent("10s"),
             utilization("1s"),
@@ -164,8 +173,7 @@ fn program(state: &Value) -> String {
 /// Formats the extra values of XCP ports, or nothing if there are none.
 fn xcp_table(state: &Value) -> String {
     let mut out = String::new();
-    let links = state.get("links").and_then(|links| links.as_array());
-    for link in links.into_iter().flatten() {
+    for link in links(state) {
         let field = |key: &str| link.pointer(&format!("/controller/{key}"));
         let number = |key: &str| field(key).and_then(Value::as_f64);
         let Some(mean_rtt) = number("mean_rtt_ms") else {
@@ -198,9 +206,7 @@ fn xcp_table(state: &Value) -> String {
         let _ = writeln!(
             out,
             "{:<16} {:>7.0}ms {:>7.0}ms {:>11} {:>11} {:>8.0}B {:>11} {:>11} {:>11} {:>9} {:>7}",
-            link.get("name")
-                .and_then(|name| name.as_str())
-                .unwrap_or(""),
+            link.get("name").and_then(Value::as_str).unwrap_or(""),
             number("interval_ms").unwrap_or(0.0),
             mean_rtt,
             rate("capacity_bps"),

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use pathmark_cc::{Answer, Arrival, Carried, Duration, Instant};
+use pathmark_cc::{Answer, Arrival, Carried, Duration, Instant, VcpCarried, VcpCode, XcpCarried};
 use pathmark_link::keys::{LinkContext, build_link};
 use pathmark_link::{DropCause, Owner};
 use proptest::prelude::*;
@@ -240,6 +240,76 @@ proptest! {
         }
         link.clear(now, &mut log);
         prop_assert_eq!(got + log.drops, sent as usize);
+    }
+}
+
+/// A client may report any capacity at any time. A law may not fail on it, and must work as
+/// before afterwards.
+#[test]
+fn laws_survive_every_reported_capacity() {
+    const CAPACITY: u64 = 10_000_000 / 8;
+    let carried = [
+        Carried::Foreign,
+        Carried::Vcp(VcpCarried {
+            code: VcpCode::Low,
+            min_rtt: Some(Duration::from_millis(100)),
+            bise: true,
+            carries_r: true,
+        }),
+        Carried::Xcp(XcpCarried {
+            rtt_us: 100_000,
+            x: 1 << 33,
+            delta: 1 << 40,
+            covers: 1,
+            cloud: None,
+        }),
+    ];
+    for law in LAWS[1..].iter().chain(&["xcp-i", "quick-start"]) {
+        let text = format!(
+            "id = 1\n[[port]]\nname = \"a\"\ntun = \"a0\"\ncapacity = \"10Mbit\"\n\
+             controller = \"{law}\"\n"
+        );
+        let config = Config::parse(Path::new("router.toml"), &text).unwrap();
+        let mut now = Instant::from_millis(1);
+        let context = LinkContext {
+            now,
+            seed: 1,
+            name: "a",
+            rtt: None,
+        };
+        let mut link = build_link::<u32>(&config.ports[0].link, &context).unwrap();
+        let (mut log, mut got, mut sent, mut before) = (Log::default(), 0, 0, None);
+        for capacity in [
+            CAPACITY,
+            1,
+            u64::MAX / 8,
+            1,
+            CAPACITY,
+            u64::MAX / 8,
+            CAPACITY,
+        ] {
+            link.port_mut().set_capacity(now, Some(capacity));
+            for step in 0..4000 {
+                let arrival = Arrival {
+                    bytes: 1200,
+                    flow_hash: step % 3,
+                    carried: carried[step as usize % 3],
+                };
+                link.arrive(now, arrival, step, &mut log);
+                sent += 1;
+                while link.poll(now, &mut log).is_some() {
+                    got += 1;
+                }
+                now += Duration::from_millis(5);
+            }
+            let metrics = link.port().metrics().unwrap();
+            if capacity == CAPACITY {
+                let (interval, load) = *before.get_or_insert((metrics.interval, metrics.load_ppb));
+                assert_eq!(metrics.interval, interval, "{law}");
+                assert!(metrics.load_ppb.abs_diff(load) <= load / 10, "{law}");
+            }
+        }
+        assert_eq!(got + log.drops, sent, "{law}");
     }
 }
 

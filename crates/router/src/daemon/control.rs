@@ -10,13 +10,17 @@ use super::run_error::RunError;
 use super::snapshot::Snapshot;
 use super::wake::{clear, wake};
 
+/// The reported capacity that a port's laws get, in bits per second (`None`: withdrawn), or an
+/// error in one line if no law of the port takes it.
+pub(super) type Taken = Result<Option<u64>, String>;
+
 /// A request to the forwarding thread.
 #[derive(Debug)]
 pub(super) enum Request {
     /// Reply with the current state.
     Snapshot(SyncSender<Snapshot>),
-    /// Set a port's capacity; the reply is an error if that changes nothing.
-    Capacity(Hint, SyncSender<Result<(), String>>),
+    /// Take or withdraw the report of a port's capacity.
+    Capacity(Hint, SyncSender<Taken>),
     /// Read the configuration again; the reply is the count of ended reloads, this one included.
     Reload(SyncSender<u64>),
     /// Apply the configuration that was read, or log why reading failed.
@@ -103,8 +107,7 @@ impl ControlClient {
         self.ask(Request::Snapshot)
     }
 
-    /// The reply is an error, in one line, if no port with a control law takes the capacity.
-    pub(super) fn capacity(&self, hint: Hint) -> Option<Receiver<Result<(), String>>> {
+    pub(super) fn capacity(&self, hint: Hint) -> Option<Receiver<Taken>> {
         self.ask(|reply| Request::Capacity(hint, reply))
     }
 

@@ -2,6 +2,7 @@
 
 mod ask;
 mod assemble;
+mod capacity;
 mod clouds;
 mod control;
 pub mod exchange;
@@ -37,6 +38,6 @@ pub use query::{Hint, Query};
 pub use rates::Rates;
 pub use run::{RunOptions, run};
 pub use run_error::RunError;
-pub use snapshot::{Build, Lately, LinkView, QueueView, Reload, Snapshot};
+pub use snapshot::{Build, Lately, LinkView, QueueView, RateView, Reload, Snapshot};
 pub use socket::{ControlError, Socket, bind};
 pub use steering::SteeringState;

@@ -29,10 +29,16 @@ const LINK_COUNTS: [(&str, &str, &str, Counts); 2] = [
 ];
 
 /// Metrics per link: name, type, help, value.
-const LINK_METRICS: [(&str, &str, &str, Value); 34] = [
+const LINK_METRICS: [(&str, &str, &str, Value); 35] = [
     ("rate_bits_per_second", "gauge", "Rate of the link.", |l| {
-        l.rate_bps
+        l.rate.rate_bps
     }),
+    (
+        "reported_capacity_bits_per_second",
+        "gauge",
+        "Capacity that a client reports for the link behind the port, at most the port's rate.",
+        |l| l.rate.reported_capacity_bps,
+    ),
     (
         "utilization_ratio",
         "gauge",

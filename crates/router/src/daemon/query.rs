@@ -2,10 +2,14 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
-use pathmark_link::keys::RateValue;
+use pathmark_link::keys::{RateValue, Span};
 
 use crate::config::{PORT_NAME, is_port_name};
+
+/// The least capacity that a law can use: one byte per second.
+const LEAST: RateValue = RateValue { bits: 8 };
 
 /// A client's query.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,8 +30,10 @@ pub enum Query {
 pub struct Hint {
     /// The port's name.
     pub port: String,
-    /// The capacity; `None`: the configured value.
+    /// The capacity, at least 8 bit/s; `None`: the configured value.
     pub rate: Option<RateValue>,
+    /// Time after which the report expires; `None`: never.
+    pub hold: Option<Duration>,
 }
 
 impl fmt::Display for Query {
@@ -36,34 +42,43 @@ impl fmt::Display for Query {
             Self::Json => f.write_str("json"),
             Self::Metrics => f.write_str("metrics"),
             Self::Reload => f.write_str("reload"),
-            Self::Capacity(Hint { port, rate }) => match rate {
-                Some(rate) => write!(f, "capacity {port} {}bit", rate.bits),
-                None => write!(f, "capacity {port} none"),
-            },
+            Self::Capacity(Hint { port, rate, hold }) => {
+                match rate {
+                    Some(rate) => write!(f, "capacity {port} {}bit", rate.bits)?,
+                    None => write!(f, "capacity {port} none")?,
+                }
+                hold.map_or(Ok(()), |hold| write!(f, " for {}ns", hold.as_nanos()))
+            }
         }
     }
 }
 
 impl Query {
     /// Creates a query that sets the capacity of a port's law to `rate`, which is a rate as in
-    /// files, or `none`.
+    /// files, or `none`. A rate below 8 bit/s, also `0`, counts as 8 bit/s, because laws need
+    /// a capacity of at least one byte per second. The capacity expires after `hold`.
     ///
     /// # Errors
-    /// A line about an invalid name or rate.
-    pub fn capacity(port: &str, rate: &str) -> Result<Self, String> {
+    /// A line about an invalid name, rate or time.
+    pub fn capacity(port: &str, rate: &str, hold: Option<Span>) -> Result<Self, String> {
         let rate = match rate {
+            "none" if hold.is_some() => return Err("`none` never expires".to_owned()),
             "none" => None,
-            rate => match rate.parse::<RateValue>() {
-                Ok(rate) if rate.bytes() > 0 => Some(rate),
-                Err(error) => return Err(error.to_string()),
-                Ok(_) => return Err("a capacity is at least 8bit, or none".to_owned()),
-            },
+            "0" => Some(LEAST),
+            rate => {
+                let rate = rate.parse::<RateValue>();
+                Some(rate.map_err(|error| error.to_string())?.max(LEAST))
+            }
         };
+        let hold = hold.map(|hold| hold.0);
+        if hold.is_some_and(|hold| hold.is_zero()) {
+            return Err("a report that expires holds for longer than 0".to_owned());
+        }
         if !is_port_name(port) {
             return Err(format!("no port is called {port:?}: {PORT_NAME}"));
         }
         let port = port.to_owned();
-        Ok(Self::Capacity(Hint { port, rate }))
+        Ok(Self::Capacity(Hint { port, rate, hold }))
     }
 }
 
@@ -78,11 +93,73 @@ impl FromStr for Query {
             "reload" => return Ok(Self::Reload),
             _ => {}
         }
-        // A port's name may contain spaces, but a rate cannot.
-        let hint = line.strip_prefix("capacity ");
-        let Some((port, rate)) = hint.and_then(|hint| hint.trim_start().rsplit_once(' ')) else {
-            return Err("ask for json, metrics, reload or capacity PORT RATE".to_owned());
+        // A port's name may contain spaces and `for`; a rate is one word, and no time.
+        let hint = line.strip_prefix("capacity ").unwrap_or_default();
+        let Some((port, rate)) = last_word(hint) else {
+            return Err("ask for json, metrics, reload, capacity PORT RATE [for TIME]".to_owned());
         };
-        Self::capacity(port.trim_end(), rate)
+        let timed = port.strip_suffix(" for").and_then(last_word);
+        match (timed, rate.parse()) {
+            (Some((port, rate)), Ok(hold)) => Self::capacity(port, rate, Some(hold)),
+            _ => Self::capacity(port, rate, None),
+        }
+    }
+}
+
+/// Splits a text before its last word.
+fn last_word(text: &str) -> Option<(&str, &str)> {
+    let (before, word) = text.trim().rsplit_once(' ')?;
+    Some((before.trim_end(), word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_may_expire() {
+        let hint = |line: &str| match line.parse() {
+            Ok(Query::Capacity(Hint { port, rate, hold })) => {
+                (port, rate.map(|rate| rate.bits), hold)
+            }
+            other => panic!("{line}: {other:?}"),
+        };
+        let five = Some(Duration::from_secs(5));
+        for (line, port, bits, hold) in [
+            ("capacity wan 8Mbit", "wan", Some(8_000_000), None),
+            ("capacity wan 8Mbit for 5s", "wan", Some(8_000_000), five),
+            (
+                "capacity  wan  8Mbit  for  5s ",
+                "wan",
+                Some(8_000_000),
+                five,
+            ),
+            ("capacity wan none", "wan", None, None),
+            // The least that a law can use.
+            ("capacity wan 0", "wan", Some(8), None),
+            ("capacity wan 0 for 5s", "wan", Some(8), five),
+            ("capacity wan 7bit", "wan", Some(8), None),
+            // Names with `for`.
+            ("capacity a for 8Mbit", "a for", Some(8_000_000), None),
+            ("capacity a for 0", "a for", Some(8), None),
+            (
+                "capacity a for b 8Mbit for 5s",
+                "a for b",
+                Some(8_000_000),
+                five,
+            ),
+        ] {
+            assert_eq!(hint(line), (port.to_owned(), bits, hold), "{line}");
+        }
+        for (line, part) in [
+            ("capacity wan none for 5s", "`none` never expires"),
+            ("capacity wan 8Mbit for 0s", "longer than 0"),
+            ("capacity wan 8Mbit for 5parsec", "5parsec"),
+            ("capacity wan fast for 5s", "fast"),
+            ("capacity wan", "capacity PORT RATE [for TIME]"),
+        ] {
+            let error = line.parse::<Query>().unwrap_err();
+            assert!(error.contains(part), "{line}: {error}");
+        }
     }
 }

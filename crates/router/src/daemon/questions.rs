@@ -11,11 +11,11 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::{Duration, Instant};
 
-use super::control::ControlClient;
+use super::control::{ControlClient, Taken};
 use super::exchange::error_line;
 use super::kernel::{Kernel, Looks};
 use super::prometheus;
-use super::query::{Hint, Query};
+use super::query::Query;
 use super::snapshot::Snapshot;
 use crate::tun::{LinkState, Watch};
 
@@ -39,7 +39,7 @@ enum Open {
     State(Receiver<Snapshot>),
     /// A snapshot without the kernel's state of interfaces, which may arrive until the deadline.
     Kernel(Box<Snapshot>, Receiver<Looks>, Instant),
-    Change(Hint, Receiver<Result<(), String>>),
+    Change(String, Receiver<Taken>),
     Reload(Receiver<u64>),
 }
 
@@ -168,7 +168,7 @@ impl Questions {
                 .and_then(|asker| match &asker.query {
                     Query::Capacity(hint) => {
                         let answer = self.client.capacity(hint.clone())?;
-                        Some(Open::Change(hint.clone(), answer))
+                        Some(Open::Change(hint.port.clone(), answer))
                     }
                     _ => self.client.reload().map(Open::Reload),
                 });
@@ -221,9 +221,9 @@ impl Open {
                 Err(TryRecvError::Empty) => Answered::Yet(Self::State(answer)),
                 Err(TryRecvError::Disconnected) => Answered::With(Answer::Nothing),
             },
-            Self::Change(hint, answer) => match answer.try_recv() {
-                Ok(result) => Answered::With(Answer::Line(changed(&hint, result))),
-                Err(TryRecvError::Empty) => Answered::Yet(Self::Change(hint, answer)),
+            Self::Change(port, answer) => match answer.try_recv() {
+                Ok(result) => Answered::With(Answer::Line(changed(&port, result))),
+                Err(TryRecvError::Empty) => Answered::Yet(Self::Change(port, answer)),
                 Err(TryRecvError::Disconnected) => Answered::With(Answer::Nothing),
             },
             Self::Reload(answer) => match answer.try_recv() {
@@ -235,10 +235,9 @@ impl Open {
     }
 }
 
-fn changed(hint: &Hint, result: Result<(), String>) -> String {
-    let (port, bits) = (&hint.port, hint.rate.map(|rate| rate.bits));
+fn changed(port: &str, result: Taken) -> String {
     match result {
-        Ok(()) => serde_json::json!({ "port": port, "capacity_bps": bits }).to_string() + "\n",
+        Ok(bits) => serde_json::json!({ "port": port, "capacity_bps": bits }).to_string() + "\n",
         Err(error) => error_line(&error),
     }
 }

@@ -11,9 +11,11 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use pathmark_cc::{Duration, Instant};
+use pathmark_link::keys::RateValue;
 
 use super::assemble::{plan, put_in_force, router};
-use super::control::{self, ControlClient, ControlServer, Request};
+use super::capacity::{Reports, reached};
+use super::control::{self, ControlClient, ControlServer, Request, Taken};
 use super::headroom;
 use super::notify::Supervisor;
 use super::query::Hint;
@@ -192,7 +194,7 @@ pub fn run(options: &RunOptions) -> Result<(), RunError> {
         reader,
         reading: None,
         lost: Vec::new(),
-        capacity_hints: Vec::new(),
+        reports: Reports::default(),
         metrics,
         _socket: socket,
     };
@@ -217,8 +219,8 @@ struct Daemon<'a> {
     reading: Option<bool>,
     /// Ports whose interface is gone, and the time at which the router gives up.
     lost: Vec<(String, Instant)>,
-    /// Capacities that clients have set for ports.
-    capacity_hints: Vec<Hint>,
+    /// Capacities that clients report for ports.
+    reports: Reports,
     /// Address that serves Prometheus text.
     metrics: Option<SocketAddr>,
     _socket: Option<Socket>,
@@ -265,13 +267,20 @@ impl Daemon<'_> {
             let sample = self.recorder.is_some().then_some(next_sample);
             let attempt = (!self.lost.is_empty()).then_some(next_attempt);
             let beat = self.supervisor.due();
-            let until = [sample, attempt, beat, Some(self.history.due())];
-            let until = until.into_iter().flatten().min();
-            let event = self.driver.turn(&watched, until);
+            let until = [sample, attempt, beat, self.reports.due()];
+            let until = until.into_iter().flatten();
+            let until = until.fold(self.history.due(), Instant::min);
+            let event = self.driver.turn(&watched, Some(until));
             let now = self.driver.now();
             self.supervisor.beat(now);
             if self.history.due() <= now {
                 self.history.sample(self.driver.router(), now);
+            }
+            while let Some(port) = self.reports.expired(now) {
+                log_line!(
+                    "port {port}: reports of its capacity stopped; it is as configured again"
+                );
+                self.give_capacity(&port);
             }
             if sample.is_some_and(|due| due <= now) {
                 next_sample = self.sample(next_sample);
@@ -313,7 +322,7 @@ impl Daemon<'_> {
         // A client that has left in the meantime needs no answer.
         match request {
             Request::Snapshot(reply) => drop(reply.try_send(self.snapshot())),
-            Request::Capacity(hint, reply) => drop(reply.try_send(self.set_capacity(&hint))),
+            Request::Capacity(hint, reply) => drop(reply.try_send(self.report(&hint))),
             Request::Reload(reply) => {
                 self.reload();
                 // A running reload may have read the file before the latest change.
@@ -324,19 +333,36 @@ impl Daemon<'_> {
         }
     }
 
-    /// Sets a port's capacity. Reloads keep it unless the port's `capacity` changes in the file.
-    fn set_capacity(&mut self, hint: &Hint) -> Result<(), String> {
-        let (index, configured) = reload::reached(&self.config, &hint.port)?;
+    /// Takes or withdraws a report of a port's capacity. Reloads keep it unless the port's
+    /// `capacity` changes in the file.
+    fn report(&mut self, hint: &Hint) -> Taken {
+        let (index, _) = reached(&self.config, &hint.port)?;
+        let before = self.reports.of(&hint.port).map(|report| report.rate);
+        if let Some(line) = self.reports.set(hint, self.driver.now()) {
+            log_line!("{line}");
+        }
+        // The same capacity again would make a law forget for a moment how much of it other
+        // traffic takes.
+        if before != hint.rate {
+            self.give_capacity(&hint.port);
+        }
+        let port = self.driver.router().ports().get(index);
+        let rate = port.and_then(|port| port.link.port().rate());
+        let report = self.reports.of(&hint.port);
+        Ok(report.map(|report| report.taken(rate)))
+    }
+
+    /// Gives a port's laws its reported capacity, or the configured one if none is reported.
+    fn give_capacity(&mut self, name: &str) {
         let now = self.driver.now();
-        let rate = hint.rate.or(configured).map(|rate| rate.bytes());
-        if let Some(port) = self.driver.router_mut().port_mut(index) {
-            port.link.port_mut().set_capacity(now, rate);
+        let mut ports = self.config.ports.iter().enumerate();
+        if let Some((index, spec)) = ports.find(|(_, port)| port.name == name)
+            && let Some(port) = self.driver.router_mut().port_mut(index)
+        {
+            let reported = self.reports.of(name).map(|report| report.rate);
+            let capacity = reported.or(spec.link.capacity).map(RateValue::bytes);
+            port.link.port_mut().set_capacity(now, capacity);
         }
-        self.capacity_hints.retain(|set| set.port != hint.port);
-        if hint.rate.is_some() {
-            self.capacity_hints.push(hint.clone());
-        }
-        Ok(())
     }
 
     fn sample(&self, due: Instant) -> Instant {
@@ -363,6 +389,7 @@ impl Daemon<'_> {
             reload: &self.reloads,
             metrics: self.metrics,
             steering: &self.steering.states(),
+            reports: &self.reports,
         };
         Snapshot::take(self.driver.router(), self.driver.now(), around)
     }

@@ -8,6 +8,7 @@ use pathmark_link::law_view::LawView;
 use pathmark_link::{Delays, DropCause, Summary};
 use serde::Serialize;
 
+use super::capacity::{Report, Reports};
 use super::clouds::MeterView;
 use super::kernel::{Looks, Watches};
 use super::packets::PacketsView;
@@ -128,13 +129,14 @@ impl Reload {
     }
 }
 
-/// A link. The first eight keys are those of a result's links.
+/// A link. The first eight keys, apart from the reported capacity, are those of a result's links.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct LinkView {
     /// The port's name.
     pub name: String,
-    /// Rate in bits per second; `None`: unlimited.
-    pub rate_bps: Option<f64>,
+    /// Rate and reported capacity.
+    #[serde(flatten)]
+    pub rate: RateView,
     /// IP bytes sent divided by the rate's integral over time, since the port was created.
     pub utilization: Option<f64>,
     /// Always `None`, because a router does not know its flows' round-trip times.
@@ -197,6 +199,17 @@ pub struct LinkView {
     pub(super) watch: Option<Watch>,
 }
 
+/// The rate of a link, and the capacity that a client reports for the link behind it.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct RateView {
+    /// Rate in bits per second; `None`: unlimited.
+    pub rate_bps: Option<f64>,
+    /// The reported capacity in bits per second, at most the rate; `None`: none is reported.
+    pub reported_capacity_bps: Option<f64>,
+    /// Seconds until the report expires; `None`: it does not.
+    pub reported_capacity_expires_s: Option<f64>,
+}
+
 /// Rates over two periods.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Lately {
@@ -234,6 +247,7 @@ pub(super) struct Surroundings<'a> {
     pub(super) metrics: Option<SocketAddr>,
     /// By name.
     pub(super) steering: &'a States,
+    pub(super) reports: &'a Reports,
 }
 
 impl Snapshot {
@@ -242,7 +256,9 @@ impl Snapshot {
         let links = router.ports().iter().enumerate().map(|(index, port)| {
             let over = |span| around.history.rates(index, port, now, span);
             let device = around.devices.get(index);
+            let report = around.reports.of(&port.settings.name);
             LinkView {
+                rate: RateView::take(port.link.port().rate(), report, now),
                 interface: device.map_or_else(String::new, |device| device.name().to_owned()),
                 interface_state: match device.is_some_and(Device::is_lost) {
                     true => "gone",
@@ -306,7 +322,6 @@ impl LinkView {
         let causes = DropCause::ALL.map(|cause| (cause.name(), drops.of(cause)));
         Self {
             name: router_port.settings.name.clone(),
-            rate_bps: port.rate().map(|rate| rate as f64 * 8.0),
             utilization: (capacity > 0).then(|| stats.sent_bytes() as f64 / capacity as f64),
             time_to_80_s: None,
             queue_packets: QueueView::new(stats.queue_packets(now), 1.0),
@@ -327,6 +342,19 @@ impl LinkView {
             packets: PacketsView::take(router_port),
             delays: *stats.delays(),
             ..Self::default()
+        }
+    }
+}
+
+impl RateView {
+    /// Of a port with `rate` bytes per second, at `now`.
+    fn take(rate: Option<u64>, report: Option<&Report>, now: Instant) -> Self {
+        let until = report.and_then(|report| report.until);
+        Self {
+            rate_bps: rate.map(|rate| rate as f64 * 8.0),
+            reported_capacity_bps: report.map(|report| report.taken(rate) as f64),
+            reported_capacity_expires_s: until
+                .map(|until| until.saturating_since(now).as_secs_f64()),
         }
     }
 }

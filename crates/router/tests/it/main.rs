@@ -5,6 +5,7 @@
 mod alerts;
 mod background;
 mod bed;
+mod capacity;
 mod card_rates;
 mod cards;
 mod closed;

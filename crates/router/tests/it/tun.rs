@@ -370,45 +370,6 @@ fn no_thread_keeps_a_privilege() {
 }
 
 #[test]
-fn a_port_without_a_rate_uses_the_capacity_that_is_set() {
-    let bed = Bed::with("", "capacity = \"20Mbit\"\ncontroller = \"xcp\"");
-    let socket = bed.path("control.sock");
-    let socket = socket.to_str().unwrap();
-    let set = |arguments: &[&str]| {
-        let arguments = [&["capacity", "--socket", socket], arguments].concat();
-        vcp_router(&arguments)
-    };
-    let reckons = || bed.link("right")["controller"]["capacity_bps"].clone();
-    assert_eq!(reckons(), 20e6);
-    assert!(set(&["right", "8Mbit"]).status.success());
-    assert_eq!(reckons(), 8e6);
-    assert!(set(&["right", "none"]).status.success());
-    assert_eq!(reckons(), 20e6);
-    for (arguments, code, part) in [
-        (["middle", "8Mbit"], 1, "no port is called `middle`"),
-        (["right", "8parsec"], 2, "8parsec"),
-        (["right", "1bit"], 2, "at least 8bit"),
-    ] {
-        let output = set(&arguments);
-        let text = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(code), "{text}");
-        assert!(text.contains(part), "{text}");
-    }
-    assert_eq!(reckons(), 20e6);
-
-    let table = vcp_router(&["show", "--socket", socket]);
-    let table = String::from_utf8(table.stdout).unwrap();
-    assert!(
-        table.contains("MEAN RTT") && table.contains("20Mbit"),
-        "{table}"
-    );
-    let metrics = vcp_router(&["show", "--metrics", "--socket", socket]);
-    let metrics = String::from_utf8(metrics.stdout).unwrap();
-    let line = "vcp_router_link_xcp_capacity_bits_per_second{port=\"right\"} 20000000";
-    assert!(metrics.contains(line), "{metrics}");
-}
-
-#[test]
 fn what_is_wrong_is_said_in_one_line() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("router.toml");

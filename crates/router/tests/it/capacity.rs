@@ -1,0 +1,158 @@
+//! Capacities that clients report for the link behind a port.
+
+use std::io::{self, Read, Write};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::thread;
+use std::time::Instant;
+
+use serde_json::Value;
+
+use super::bed::{Bed, vcp_router};
+
+/// Runs `vcp-router capacity` with these arguments.
+fn capacity(bed: &Bed, arguments: &[&str]) -> std::process::Output {
+    let socket = bed.path("control.sock");
+    let socket = ["capacity", "--socket", socket.to_str().unwrap()];
+    vcp_router(&[&socket, arguments].concat())
+}
+
+#[test]
+fn a_port_without_a_rate_uses_the_capacity_that_is_set() {
+    let bed = Bed::with("", "capacity = \"20Mbit\"\ncontroller = \"xcp\"");
+    let socket = bed.path("control.sock");
+    let socket = socket.to_str().unwrap();
+    let set = |arguments: &[&str]| capacity(&bed, arguments);
+    let reckons = || bed.link("right")["controller"]["capacity_bps"].clone();
+    assert_eq!(reckons(), 20e6);
+    assert!(set(&["right", "8Mbit"]).status.success());
+    assert_eq!(reckons(), 8e6);
+    assert!(set(&["right", "none"]).status.success());
+    assert_eq!(reckons(), 20e6);
+    for (arguments, code, part) in [
+        (["middle", "8Mbit"], 1, "no port is called `middle`"),
+        (["right", "8parsec"], 2, "8parsec"),
+        (["left", "8Mbit"], 1, "no control law"),
+    ] {
+        let output = set(&arguments);
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(code), "{text}");
+        assert!(text.contains(part), "{text}");
+    }
+    assert_eq!(reckons(), 20e6);
+
+    let table = vcp_router(&["show", "--socket", socket]);
+    let table = String::from_utf8(table.stdout).unwrap();
+    assert!(
+        table.contains("MEAN RTT") && table.contains("20Mbit"),
+        "{table}"
+    );
+    let metrics = vcp_router(&["show", "--metrics", "--socket", socket]);
+    let metrics = String::from_utf8(metrics.stdout).unwrap();
+    let line = "vcp_router_link_xcp_capacity_bits_per_second{port=\"right\"} 20000000";
+    assert!(metrics.contains(line), "{metrics}");
+}
+
+/// What the laws get, and all that shows it: while it is reported, and afterwards.
+#[test]
+fn a_reported_capacity_is_seen_until_it_expires() {
+    let mut bed = Bed::with("", "rate = \"25Mbit\"\ncontroller = \"xcp\"");
+    let socket = bed.path("control.sock");
+    let say = |line: &str| -> Value {
+        let mut stream = UnixStream::connect(&socket).unwrap();
+        stream.write_all(line.as_bytes()).unwrap();
+        stream.shutdown(Shutdown::Write).unwrap();
+        serde_json::from_str(&io::read_to_string(stream).unwrap()).unwrap()
+    };
+    let show = |form: &[&str]| {
+        let output = vcp_router(&[&["show", "--socket", socket.to_str().unwrap()], form].concat());
+        String::from_utf8(output.stdout).unwrap()
+    };
+    // The law's capacity, and the report.
+    let seen = |bed: &Bed| {
+        let link = bed.link("right");
+        let law = link["controller"]["capacity_bps"].as_f64();
+        (law.unwrap(), link["reported_capacity_bps"].as_f64())
+    };
+    const METRIC: &str = "vcp_router_link_reported_capacity_bits_per_second{port=\"right\"}";
+    assert_eq!(seen(&bed), (25e6, None));
+    assert!(!show(&[]).contains("REPORTED") && !show(&["--metrics"]).contains(METRIC));
+
+    for rate in ["8Mbit", "8Mbit", "10Mbit"] {
+        assert!(capacity(&bed, &["right", rate]).status.success());
+    }
+    assert_eq!(seen(&bed), (10e6, Some(10e6)));
+    assert!(bed.link("right")["reported_capacity_expires_s"].is_null());
+    let table = show(&[]);
+    assert!(
+        table.contains("REPORTED") && table.contains("10Mbit"),
+        "{table}"
+    );
+    let metrics = show(&["--metrics"]);
+    assert!(
+        metrics.contains(&format!("{METRIC} 10000000\n")),
+        "{metrics}"
+    );
+
+    // At most the rate, and at least what a law can use.
+    let taken = |line: &str| say(line)["capacity_bps"].as_f64();
+    assert_eq!(taken("capacity right 100Gbit\n"), Some(25e6));
+    assert_eq!(seen(&bed), (25e6, Some(25e6)));
+    assert_eq!(taken("capacity right 0\n"), Some(8.0));
+    assert_eq!(seen(&bed), (8.0, Some(8.0)));
+    assert_eq!(taken("capacity right none\n"), None);
+    assert_eq!(seen(&bed), (25e6, None));
+
+    // A reload keeps the report and the time of its end.
+    let start = Instant::now();
+    assert!(
+        capacity(&bed, &["right", "6Mbit", "--for", "3s"])
+            .status
+            .success()
+    );
+    assert_eq!(seen(&bed), (6e6, Some(6e6)));
+    let expires = bed.link("right")["reported_capacity_expires_s"].as_f64();
+    assert!(expires.is_some_and(|left| left <= 3.0), "{expires:?}");
+    bed.configure("", "rate = \"24Mbit\"\ncontroller = \"xcp\"");
+    bed.router().hang_up().unwrap();
+    while bed.link("right")["rate_bps"] != 24e6 {
+        thread::yield_now();
+    }
+    while seen(&bed).1 == Some(6e6) {
+        thread::yield_now();
+    }
+    let took = start.elapsed();
+    assert!((3..10).contains(&took.as_secs()), "{took:?}");
+    assert_eq!(seen(&bed), (24e6, None));
+
+    bed.router().terminate().unwrap();
+    let mut log = String::new();
+    let stderr = bed.router().child().stderr.as_mut().unwrap();
+    stderr.read_to_string(&mut log).unwrap();
+    for (line, times) in [
+        ("port right: its capacity is reported as 8Mbit", 1),
+        ("port right: its capacity is reported as 6Mbit", 1),
+        ("port right: its capacity is reported", 2),
+        ("port right: its capacity is as configured again", 1),
+        ("port right: reports of its capacity stopped", 1),
+    ] {
+        assert_eq!(log.matches(line).count(), times, "{line}: {log}");
+    }
+}
+
+/// A report that a reload ends must not come back with a later law.
+#[test]
+fn a_report_ends_with_its_law() {
+    // With the same queue, reloads keep the port.
+    let none = "rate = \"25Mbit\"\nqueue = { separate = false }";
+    let law = format!("{none}\ncontroller = \"xcp\"");
+    let mut bed = Bed::with("", &law);
+    assert!(capacity(&bed, &["right", "8Mbit"]).status.success());
+    for keys in [none, &law] {
+        bed.configure("", keys);
+        let reloaded = bed.reload();
+        assert!(reloaded.contains("reloaded, generation"), "{reloaded}");
+        assert!(bed.link("right")["reported_capacity_bps"].is_null());
+    }
+    assert_eq!(bed.link("right")["controller"]["capacity_bps"], 25e6);
+}
