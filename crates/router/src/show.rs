@@ -10,62 +10,55 @@ pub(crate) fn is_steered(state: &Value) -> bool {
     links(state).all(|link| link.pointer("/steering/ok") != Some(&Value::Bool(false)))
 }
 
+/// A row of a table of 80 columns: a name, and cells that are aligned to the right.
+fn row<T: AsRef<str>>(name: &str, columns: &[(&str, usize)], cells: &[T]) -> String {
+    let mut out = format!("{name:<10}");
+    for ((_, width), cell) in columns.iter().zip(cells) {
+        // Writing to a string cannot fail, here and below.
+        let _ = write!(out, " {:>width$}", cell.as_ref());
+    }
+    out + "\n"
+}
+
+/// The row with the columns' titles.
+fn head(name: &str, columns: &[(&str, usize)]) -> String {
+    let titles: Vec<&str> = columns.iter().map(|(title, _)| *title).collect();
+    row(name, columns, &titles)
+}
+
 /// Formats tables of links, interfaces and counters.
 pub(crate) fn table(state: &Value) -> String {
-    let mut out = String::new();
+    let mut columns = vec![
+        ("RATE", 10),
+        ("SENT 1s", 10),
+        ("UTIL", 5),
+        ("QUEUE ms", 9),
+        ("DROPS/s", 8),
+        ("LOAD", 5),
+        ("CODE", 5),
+    ];
     // Only while a capacity is reported.
     let reported = |link: &Value| rate(link.get("reported_capacity_bps").unwrap_or(&Value::Null));
     let has_reports = links(state).any(|link| reported(link) != "-");
-    let column = |text: &str| match has_reports {
-        true => format!(" {text:>10}"),
-        false => String::new(),
-    };
-    // Writing to a string cannot fail, here and below.
-    let _ = writeln!(
-        out,
-        "{:<16} {:>10}{} {:>10} {:>10} {:>6} {:>6} {:>9} {:>9} {:>9} {:>8} {:>6} {:>7} {:<5}",
-        "LINK",
-        "RATE",
-        column("REPORTED"),
-        "SENT 1s",
-        "SENT 10s",
-        "UTIL",
-        "10s",
-        "QUEUE ms",
-        "DROPS/s",
-        "10s",
-        "LOST",
-        "LOAD",
-        "T_RHO",
-        "CODE"
-    );
+    if has_reports {
+        columns.insert(1, ("REPORTED", 10));
+    }
+    let mut out = head("LINK", &columns);
     for link in links(state) {
         let field = |pointer: &str| link.pointer(pointer).unwrap_or(&Value::Null);
-        let sent = |over: &str| rate(field(&format!("/rates/{over}/sent_bps")));
-        let utilization = |over: &str| percent(field(&format!("/rates/{over}/utilization")));
-        let drops = |over: &str| number(field(&format!("/rates/{over}/drops_pps")));
-        let interval = field("/controller/interval_ms")
-            .as_f64()
-            .map_or_else(|| "-".to_owned(), |ms| format!("{ms:.0}ms"));
-        let _ = writeln!(
-            out,
-            "{:<16} {:>10}{} {:>10} {:>10} {:>6} {:>6} {:>9.2} {:>9.1} {:>9.1} {:>8} {:>6} {:>7} \
-             {:<5}",
-            field("/name").as_str().unwrap_or(""),
+        let mut cells = vec![
             rate(field("/rate_bps")),
-            column(&reported(link)),
-            sent("1s"),
-            sent("10s"),
-            utilization("1s"),
-            utilization("10s"),
-            number(field("/queue_ms/now")),
-            drops("1s"),
-            drops("10s"),
-            number(field("/random_losses")),
+            rate(field("/rates/1s/sent_bps")),
+            percent(field("/rates/1s/utilization")),
+            format!("{:.2}", number(field("/queue_ms/now"))),
+            format!("{:.1}", number(field("/rates/1s/drops_pps"))),
             percent(field("/controller/load")),
-            interval,
-            field("/controller/code").as_str().unwrap_or("-"),
-        );
+            field("/controller/code").as_str().unwrap_or("-").to_owned(),
+        ];
+        if has_reports {
+            cells.insert(1, reported(link));
+        }
+        out += &row(name(link), &columns, &cells);
     }
     out.push_str(&xcp_table(state));
     out.push_str(&interfaces(state));
@@ -82,6 +75,10 @@ pub(crate) fn table(state: &Value) -> String {
 fn links(state: &Value) -> impl Iterator<Item = &Value> {
     let links = state.get("links").and_then(Value::as_array);
     links.into_iter().flatten()
+}
+
+fn name(link: &Value) -> &str {
+    link.get("name").and_then(Value::as_str).unwrap_or("?")
 }
 
 fn number(value: &Value) -> f64 {
@@ -106,46 +103,49 @@ fn rate(value: &Value) -> String {
 
 /// Formats the interfaces, and the drops of their ports by cause.
 fn interfaces(state: &Value) -> String {
-    let mut out = String::new();
-    let _ = writeln!(
-        out,
-        "{:<16} {:<16} {:<8} {:<8} {:>6} {:>10} {:>9} DROPS BY CAUSE",
-        "LINK", "INTERFACE", "STATE", "STEERING", "MTU", "IN DROPS", "MEMORY"
-    );
+    const COLUMNS: [(&str, usize); 5] = [
+        ("INTERFACE", 15),
+        ("STATE", 7),
+        ("STEERING", 8),
+        ("IN DROPS", 8),
+        ("MEMORY", 9),
+    ];
+    let mut out = head("LINK", &COLUMNS);
     for link in links(state) {
-        let text = |key: &str| link.get(key).and_then(Value::as_str).unwrap_or("?");
-        let count = |key: &str| {
-            let count = link.get(key).and_then(Value::as_u64);
-            count.map_or_else(|| "-".to_owned(), |count| count.to_string())
+        let text = |key: &str| {
+            link.get(key)
+                .and_then(Value::as_str)
+                .unwrap_or("?")
+                .to_owned()
         };
-        let memory = link.get("memory_bytes").and_then(Value::as_u64);
-        let _ = write!(
-            out,
-            "{:<16} {:<16} {:<8} {:<8} {:>6} {:>10} {:>9}",
-            text("name"),
+        let count = |key: &str| link.get(key).and_then(Value::as_u64);
+        let steering = match link.pointer("/steering/ok").and_then(Value::as_bool) {
+            Some(true) => "ok",
+            Some(false) => "missing",
+            None => "-",
+        };
+        let drops =
+            count("interface_drops").map_or_else(|| "-".to_owned(), |count| count.to_string());
+        let cells = [
             text("interface"),
             text("interface_state"),
-            match link.pointer("/steering/ok").and_then(Value::as_bool) {
-                Some(true) => "ok",
-                Some(false) => "missing",
-                None => "-",
-            },
-            count("interface_mtu"),
-            count("interface_drops"),
-            ByteCount(memory.unwrap_or(0)).to_string(),
-        );
+            steering.to_owned(),
+            drops,
+            ByteCount(count("memory_bytes").unwrap_or(0)).to_string(),
+        ];
+        out += &row(name(link), &COLUMNS, &cells);
+    }
+    for link in links(state) {
         let causes = link.get("drops_by_cause").and_then(Value::as_object);
         for (cause, count) in causes.into_iter().flatten() {
             if count.as_u64() != Some(0) {
-                let _ = write!(out, " {cause}={count}");
+                let _ = writeln!(out, "{:<10} drops, {cause}: {count}", name(link));
             }
         }
-        out.push('\n');
     }
     for link in links(state) {
         if let Some(reason) = link.pointer("/steering/reason").and_then(Value::as_str) {
-            let name = link.get("name").and_then(Value::as_str).unwrap_or("?");
-            let _ = writeln!(out, "steering of {name} is missing: {reason}");
+            let _ = writeln!(out, "steering of {} is missing: {reason}", name(link));
         }
     }
     out
@@ -172,52 +172,40 @@ fn program(state: &Value) -> String {
 
 /// Formats the extra values of XCP ports, or nothing if there are none.
 fn xcp_table(state: &Value) -> String {
+    const COLUMNS: [(&str, usize); 7] = [
+        ("MEAN RTT", 8),
+        ("CAPACITY", 10),
+        ("SPARE", 10),
+        ("FEEDBACK", 10),
+        ("QUEUE", 8),
+        ("STAMPED", 9),
+        ("POLICED", 8),
+    ];
     let mut out = String::new();
     for link in links(state) {
-        let field = |key: &str| link.pointer(&format!("/controller/{key}"));
-        let number = |key: &str| field(key).and_then(Value::as_f64);
+        let number = |key: &str| link.pointer(&format!("/controller/{key}"))?.as_f64();
         let Some(mean_rtt) = number("mean_rtt_ms") else {
             continue;
         };
         let rate = |key: &str| {
             let bits = number(key).unwrap_or(0.0);
             let sign = if bits < 0.0 { "-" } else { "" };
-            let bits = bits.abs() as u64;
-            format!("{sign}{}", RateValue { bits })
+            sign.to_owned() + &self::rate(&bits.abs().into())
         };
+        let count = |key: &str| number(key).unwrap_or(0.0).to_string();
         if out.is_empty() {
-            // Writing to a string cannot fail.
-            let _ = writeln!(
-                out,
-                "{:<16} {:>9} {:>9} {:>11} {:>11} {:>9} {:>11} {:>11} {:>11} {:>9} {:>7}",
-                "XCP",
-                "INTERVAL",
-                "MEAN RTT",
-                "CAPACITY",
-                "SPARE",
-                "QUEUE",
-                "FEEDBACK",
-                "GIVEN",
-                "TAKEN",
-                "STAMPED",
-                "POLICED"
-            );
+            out = head("XCP", &COLUMNS);
         }
-        let _ = writeln!(
-            out,
-            "{:<16} {:>7.0}ms {:>7.0}ms {:>11} {:>11} {:>8.0}B {:>11} {:>11} {:>11} {:>9} {:>7}",
-            link.get("name").and_then(Value::as_str).unwrap_or(""),
-            number("interval_ms").unwrap_or(0.0),
-            mean_rtt,
+        let cells = [
+            format!("{mean_rtt:.0}ms"),
             rate("capacity_bps"),
             rate("spare_bps"),
-            number("persistent_queue_bytes").unwrap_or(0.0),
             rate("feedback_bps"),
-            rate("given_bps"),
-            rate("taken_bps"),
-            number("stamped").unwrap_or(0.0),
-            number("policed").unwrap_or(0.0),
-        );
+            format!("{:.0}B", number("persistent_queue_bytes").unwrap_or(0.0)),
+            count("stamped"),
+            count("policed"),
+        ];
+        out += &row(name(link), &COLUMNS, &cells);
     }
     out
 }

@@ -107,7 +107,7 @@ fn a_full_queue_takes_nothing_that_another_port_was_promised() {
     let table = vcp_router(&["show", "--socket", socket.to_str().unwrap()]);
     let table = String::from_utf8(table.stdout).unwrap();
     assert!(
-        table.contains(" queue_full=") || table.contains(" no_buffer="),
+        table.contains(" queue_full: ") || table.contains(" no_buffer: "),
         "{table}"
     );
 

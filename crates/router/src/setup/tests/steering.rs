@@ -233,8 +233,8 @@ fn every_loss_is_a_fault_with_a_remedy() {
             gone("eth1")(sight);
             sight.cards[0].name = "eth0".to_owned();
         },
-        "port lan: steering: there is no interface eth1: correct `from`, or make the interface; did \
-         you mean eth0?",
+        "port lan: steering: there is no interface eth1: correct `from`, or make the interface; \
+         did you mean eth0?",
     );
 }
 
