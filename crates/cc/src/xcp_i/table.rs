@@ -9,7 +9,7 @@
 //! routers of one prefix without an estimate.
 //!
 //! **Shared clouds.** Ports that do not know of each other can each have a virtual router for the
-//! same link. Each of them treats the traffic of the others as foreign, and sees the same available
+//! same link. Each treats the traffic of the others as foreign, and sees the same available
 //! bandwidth. Therefore a virtual router leaves a part s of its own flows' rate, and takes a
 //! similar part g of the link's capacity C, in addition to equation 1:
 //!
