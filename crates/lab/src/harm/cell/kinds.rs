@@ -142,8 +142,8 @@ cells! {
         /// Propagation round trip.
         rtt: Time,
     },
-    /// A marked link that is handed from satellite to satellite: out for a while, then another
-    /// delay and rate.
+    /// A marked link that is handed over between satellites: an outage, then another delay and
+    /// rate.
     Handover = Outage "handover" {
         /// Its rate, about.
         rate: Rate,
@@ -169,13 +169,13 @@ cells! {
         rate: Rate,
         /// How many.
         hops: Count,
-        /// Flows over all of them.
+        /// Flows over all links.
         long: Count,
         /// Flows across each.
         cross: Mix,
         /// Room of their queues.
         buffer: Buffer,
-        /// Propagation round trip over all of them.
+        /// Propagation round trip over all links.
         rtt: Time,
     },
     /// The same, each link a tenth slower than the one before.
@@ -184,13 +184,13 @@ cells! {
         rate: Rate,
         /// How many.
         hops: Count,
-        /// Flows over all of them.
+        /// Flows over all links.
         long: Count,
         /// Flows across each.
         cross: Mix,
         /// Room of their queues.
         buffer: Buffer,
-        /// Propagation round trip over all of them.
+        /// Propagation round trip over all links.
         rtt: Time,
     },
     /// A marked link with jitter that keeps the order.
