@@ -13,8 +13,8 @@
 //!
 //! No queue overflows while responsive flows yield to one that does not respond. Therefore, the
 //! changes of rate that an XCP port tells a flow are added up, too: a flow that should have given
-//! up twice its rate, but still exceeds the mean while some flow gets less than half of it, is set
-//! aside as well.
+//! up twice its rate, but still exceeds the mean while some flow gets less than half the mean, is
+//! set aside as well.
 //!
 //! Flows that were seen in only a few epochs are judged together, as one flow, because senders
 //! may change ports.
@@ -79,8 +79,7 @@ pub(crate) struct Watch {
 /// The port's state at the time of a look.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Look {
-    /// The law's capacity, and the part of it left to flows that are set aside, in bytes per
-    /// second.
+    /// The law's capacity, and the part left to flows that are set aside, in bytes per second.
     pub(crate) capacity: u64,
     pub(crate) left: u64,
     /// The port's rate.
