@@ -115,7 +115,7 @@ impl Delay {
         least.filter(|waits| *waits > noise).unwrap_or(0)
     }
 
-    /// Minimum waiting time of the last packets, ns; `None` if one of them did not wait.
+    /// Minimum waiting time of the last packets, ns; `None` if a packet did not wait.
     pub(crate) fn waiting(&self, noise: u64) -> Option<u64> {
         let waits = self.waits(LOOKED_AT, noise);
         (waits > 0).then(|| waits.unsigned_abs())
