@@ -133,7 +133,7 @@ impl Totals {
     /// in the epoch so far.
     ///
     /// # Errors
-    /// [`Implausible`]: the counters contradict `older` or what was sent.
+    /// [`Implausible`]: the counters contradict `older` or the sent packets.
     pub fn since(&self, older: &Self, most: &Countable) -> Result<QuickStartFeedback, Implausible> {
         if self.packets > most.packets {
             return Err(Implausible::MorePacketsThanSent);
