@@ -21,8 +21,8 @@ pub const CELLS: usize = 150;
 /// Number of draws in a row without a new cell, after which all cells of the group are known.
 const TRIES: usize = 1000;
 
-/// Returns the number of cells per group in the order of [`Group::ALL`], in proportion to those of
-/// 150. The groups with the largest fractions get the remainder.
+/// Splits `cells` into groups, in the order of [`Group::ALL`], with the proportions of 150 cells.
+/// The groups with the largest fractions get the remainder.
 pub fn split(cells: usize) -> Vec<(Group, usize)> {
     let whole = |share: usize| cells * share / CELLS;
     let mut parts: Vec<_> = SHARES.map(|(group, share)| (group, whole(share))).into();
