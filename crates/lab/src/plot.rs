@@ -63,7 +63,7 @@ pub struct Panel {
     pub categories: Vec<String>,
     /// The lines.
     pub lines: Vec<Line>,
-    /// True if there is no legend, because categories or the title name the lines.
+    /// No legend, because categories or the title name the lines.
     pub without_legend: bool,
 }
 
@@ -74,12 +74,12 @@ pub struct Line {
     pub label: Option<String>,
     /// Its points, ordered by x.
     pub points: Vec<(f64, f64)>,
-    /// True for a bound or a reference, which is dashed and grey, and not in the legend.
+    /// A bound or a reference: dashed, grey, and not in the legend.
     pub reference: bool,
     /// Index of the panel's line whose expected values this line shows, dashed and in the same
     /// colour.
     pub expected_of: Option<usize>,
-    /// True if the points are marked.
+    /// The points are marked.
     pub marked: bool,
     /// Error bars: x, lower end, and upper end.
     pub bars: Vec<(f64, f64, f64)>,
@@ -88,7 +88,7 @@ pub struct Line {
 /// Sizes of panels that are alone in a row, and of others.
 const ALONE: (u32, u32) = (760, 330);
 const PANEL: (u32, u32) = (415, 270);
-/// Horizontal and vertical axes are logarithmic if their values span more than these ratios.
+/// Horizontal and vertical axes are logarithmic beyond these ratios of values.
 const SPAN: f64 = 40.0;
 const LONG_SPAN: f64 = 100.0;
 const HEAD: u32 = 48;
@@ -308,7 +308,7 @@ impl Panel {
         self.lines.iter().filter(own)
     }
 
-    /// Returns the labels of these lines, which are empty for lines without a label.
+    /// Returns these lines' labels, or empty texts.
     fn labels(&self) -> Vec<&str> {
         let labels = self.drawn().map(|line| line.label.as_deref());
         labels.map(Option::unwrap_or_default).collect()
@@ -355,8 +355,7 @@ fn failed(path: &Path, reason: String) -> PlotError {
 fn load_font() {
     static LOADED: Once = Once::new();
     LOADED.call_once(|| {
-        // This only fails for bytes that do not parse as a font, and the test below covers the
-        // embedded font.
+        // This only fails for an invalid font, which the test below excludes.
         let _ = register_font("sans-serif", FontStyle::Normal, dejavu::sans::regular());
     });
 }

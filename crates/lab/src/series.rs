@@ -6,9 +6,9 @@ use std::ops::ControlFlow;
 use pathmark_emulator::observe::{Observer, Progress, Sample};
 use pathmark_emulator::scenario::{Plot, Quantity, Scenario, Shown};
 
-/// Maximum number of points of a curve. Beyond it, neighbours are averaged.
+/// Maximum points of a curve. Beyond it, neighbours are averaged.
 const MOST_POINTS: usize = 1024;
-/// Maximum number of curves per quantity, because more cannot be distinguished by colour.
+/// Maximum curves per quantity, because more cannot be distinguished by colour.
 const MOST_CURVES: usize = 7;
 
 /// A curve of bounded length: means over ever longer spans.
@@ -166,7 +166,7 @@ pub struct Recorder<P> {
 }
 
 impl<P: FnMut(&Progress) -> ControlFlow<()>> Recorder<P> {
-    /// Creates a recorder; `progress` as for [`Observer::progress`].
+    /// Creates a recorder with `progress` as in [`Observer::progress`].
     pub fn new(progress: P) -> Self {
         Self {
             series: Series::default(),

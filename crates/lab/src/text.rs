@@ -1,6 +1,6 @@
 //! Formats figures and paragraphs as text.
 
-/// Formats a rate given in bits per second.
+/// Formats a rate in bits per second.
 pub fn rate(bits_per_second: f64) -> String {
     let (scaled, unit) = match bits_per_second {
         b if b >= 1e9 => (b / 1e9, "Gbit/s"),

@@ -59,7 +59,7 @@ mod tests {
         }
     }
 
-    /// A measuring window as a run only has the delivered, lost and dropped packets of this window.
+    /// As a run, a measuring window only has its own deliveries, losses and drops.
     #[test]
     fn a_window_is_measured_as_a_run() {
         let mut result = RunResult {

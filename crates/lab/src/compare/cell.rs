@@ -13,15 +13,14 @@ use super::contestant::Contestant;
 const PACKET: f64 = 1500.0;
 /// Data packets of a run, unless its path is so long that this is only a few round trips.
 const PACKETS: f64 = 300_000.0;
-/// Round trips for which all files together keep the bottleneck busy, if this is within these
-/// limits in seconds.
+/// Round trips for which all files together keep the bottleneck busy, and its limits in seconds.
 const ROUND_TRIPS: f64 = 60.0;
 const SECONDS: (f64, f64) = (10.0, 30.0);
 /// Minimum number of round trips.
 const LEAST_ROUND_TRIPS: f64 = 10.0;
 /// A run ends after this multiple of its floor.
 const PATIENCE: f64 = 8.0;
-/// Round trips until the first byte arrives: one for the handshake, and half of one for the byte.
+/// Round trips until the first byte arrives: the handshake and the one-way delay.
 const FIRST_BYTE: f64 = 1.5;
 /// Number of short files in a run, and their maximum size in bytes. Together, they are at most a
 /// tenth of the large files.
@@ -46,7 +45,7 @@ pub struct Cell {
     pub buffer: Room,
     /// Share of data packets lost at random behind the bottleneck.
     pub loss: Loss,
-    /// Number of large files that share the bottleneck.
+    /// Number of large files.
     pub flows: u32,
     /// The routers that answer.
     pub routers: Routers,
@@ -90,7 +89,7 @@ impl Cell {
         self.rtt.0.as_secs_f64()
     }
 
-    /// Returns the seconds for which the large files keep the bottleneck busy.
+    /// Returns how long the large files keep the bottleneck busy, in seconds.
     pub fn busy_s(&self) -> f64 {
         let wanted = (ROUND_TRIPS * self.rtt_s()).clamp(SECONDS.0, SECONDS.1);
         let affordable = PACKETS * PACKET * 8.0 / self.rate.bps();

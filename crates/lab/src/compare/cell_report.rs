@@ -44,7 +44,7 @@ pub struct LawReport {
 }
 
 impl LawReport {
-    /// Makes the report on the runs with all seeds.
+    /// Summarizes the runs with all seeds.
     pub fn new(law: String, runs: &[Measured]) -> Self {
         Self {
             law,

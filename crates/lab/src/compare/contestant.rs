@@ -14,7 +14,7 @@ pub struct Contestant {
     named: bool,
 }
 
-/// The law or queue of routers that answer.
+/// The law or queue of answering routers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Port {
     /// A DropTail queue without answers.
@@ -25,7 +25,7 @@ enum Port {
     Controller(LinkAlgorithm),
 }
 
-/// Error for text that does not name a law or a port.
+/// Error for an unknown law or port.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadContestant {
@@ -45,7 +45,7 @@ pub enum BadContestant {
 }
 
 impl Contestant {
-    /// Creates a law with its own port, or with DropTail if the law does not use router signals.
+    /// Creates a law with its own port, or with DropTail without router signals.
     pub fn new(law: Algorithm) -> Self {
         let port = law.port();
         Self {

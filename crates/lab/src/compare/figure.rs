@@ -87,8 +87,8 @@ impl Figure {
 
     /// True if only the seeds may cause the difference between `value` and `best`, provided that
     /// their intervals overlap. The limit is five times that of [`is_close`](Self::is_close). A
-    /// larger difference is worse even if it is uncertain, because a law that collapses with one
-    /// seed of three also has a wide interval.
+    /// larger difference is worse even if uncertain, because a law that collapses with one seed of
+    /// three also has a wide interval.
     pub fn is_near(self, value: f64, best: f64) -> bool {
         match self {
             Self::Completion | Self::ShortMedian => value <= 1.25 * best,
@@ -116,7 +116,7 @@ impl Figure {
         good.clamp(0.0, 1.0)
     }
 
-    /// Returns the values at both ends of [`goodness`](Self::goodness), starting with the best.
+    /// Returns the best and the worst value of [`goodness`](Self::goodness).
     pub const fn ends(self) -> (&'static str, &'static str) {
         match self {
             Self::Utilization => ("1", "0"),
@@ -226,7 +226,7 @@ pub fn measure(cell: &Cell, run: &RunResult) -> Measured {
 /// The time that a file took.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Took {
-    /// Seconds, or a lower bound in seconds if the file had not `ended`.
+    /// Seconds, or a lower bound if it had not `ended`.
     seconds: f64,
     ended: bool,
 }

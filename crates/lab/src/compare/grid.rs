@@ -13,7 +13,7 @@ use super::contestant::{BadContestant, Contestant};
 
 /// Maximum number of seeds per cell and law.
 const MOST_SEEDS: u32 = 1000;
-/// Maximum number of runs. More would take days.
+/// Maximum number of runs, because more take days.
 const MOST_RUNS: u64 = 200_000;
 /// Approximate number of packets that enter links per second of one core, in an optimized build.
 const SPEED: f64 = 0.8e6;

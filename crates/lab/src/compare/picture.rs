@@ -12,7 +12,7 @@ const PANELS: usize = 2;
 /// Width and height of a panel of the overview in pixels.
 const OVERVIEW: (u32, u32) = (760, 230);
 
-/// Axes of the columns. All other axes are those of the rows.
+/// Axes of the columns, and axes of the rows.
 const ACROSS: [Axis; 2] = [Axis::Rate, Axis::Rtt];
 const DOWN: [Axis; 4] = [Axis::Routers, Axis::Flows, Axis::Loss, Axis::Buffer];
 /// Maximum numbers of rows and columns of a readable picture.

@@ -28,7 +28,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Computes the tally of these values, or `None` if there are none.
+    /// Computes the tally, or `None` without values.
     pub fn new(values: &[f64]) -> Option<Self> {
         let n = values.len();
         if n == 0 {

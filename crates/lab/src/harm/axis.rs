@@ -25,7 +25,7 @@ fn bad(given: &str, what: &'static str, example: &'static str) -> BadAxis {
     }
 }
 
-/// Parses a whole number in its only spelling: digits without a sign or a leading zero.
+/// Parses a whole number without a sign or a leading zero.
 fn number<T: FromStr + ToString>(text: &str) -> Option<T> {
     text.parse().ok().filter(|n: &T| n.to_string() == text)
 }
@@ -59,7 +59,7 @@ impl Rate {
         format!("{}kbit", self.kbit)
     }
 
-    /// Returns the number of packets of 1500 bytes in a number of seconds.
+    /// Returns the packets of 1500 bytes in `seconds`.
     pub fn packets(self, seconds: f64) -> f64 {
         self.kbit as f64 * 1000.0 / 12_000.0 * seconds
     }
@@ -105,12 +105,12 @@ impl Time {
         }
     }
 
-    /// Returns the time in seconds.
+    /// Converts to seconds.
     pub fn seconds(self) -> f64 {
         self.micros as f64 / 1e6
     }
 
-    /// Returns one of `parts` equal parts, in the form used in scenarios.
+    /// Returns one of `parts` equal parts as in scenarios.
     pub fn part(self, parts: u64) -> String {
         format!("{}ns", self.micros * 1000 / parts.max(1))
     }
@@ -238,7 +238,7 @@ pub struct Percent {
 }
 
 impl Percent {
-    /// Returns the share as a probability.
+    /// Converts to a probability.
     pub fn share(self) -> f64 {
         f64::from(self.permille) / 1000.0
     }

@@ -18,7 +18,7 @@ const SHARES: [(Group, usize); 6] = [
 ];
 /// Default number of cells.
 pub const CELLS: usize = 150;
-/// Number of draws in a row without a new cell, after which all cells of the group are known.
+/// Draws in a row without a new cell after which all are known.
 const TRIES: usize = 1000;
 
 /// Splits `cells` into groups, in the order of [`Group::ALL`], with the proportions of 150 cells.

@@ -85,13 +85,12 @@ pub struct Compared {
     pub law: f64,
     /// With `cubic`.
     pub cubic: f64,
-    /// The figure's ratio to its bound, or the inverse if higher figures are better. Above 1 is
-    /// harm.
+    /// Ratio to the bound, inverted if higher figures are better. Above 1 is harm.
     pub beyond: f64,
     /// True if the law does harm.
     pub harm: bool,
-    /// True if the figure is beyond its bound, but excused because the least flow has clearly more
-    /// than with `cubic`.
+    /// True if `beyond` is above 1, but excused because the least flow has clearly more than with
+    /// `cubic`.
     pub excused: bool,
 }
 
@@ -178,7 +177,7 @@ fn loss(run: &RunResult) -> Option<f64> {
     (sent > 0).then(|| dropped as f64 / sent as f64)
 }
 
-/// A file that did not arrive counts with the time from its start to the run's end.
+/// A file that did not arrive counts until the run's end.
 fn completion(run: &RunResult) -> Option<f64> {
     let files = ours(run).filter(|flow| flow.bytes_requested.is_some());
     let times = files.map(|f| f.completion_s.unwrap_or(run.simulated_s - f.start_s));
@@ -206,7 +205,7 @@ fn p99(run: &RunResult) -> BTreeMap<&str, f64> {
     means.map(|(name, (n, sum))| (name, sum / n)).collect()
 }
 
-/// Returns the figures of the class in which the law's are worst.
+/// Returns the figures of the law's worst class.
 fn round_trips(law: &RunResult, cubic: &RunResult) -> Option<(f64, f64)> {
     let (law, cubic) = (p99(law), p99(cubic));
     let pairs = law

@@ -1,4 +1,4 @@
-//! Metrics of a run, or of several runs that only differ in their seeds.
+//! Metrics of a run, or of several runs with different seeds.
 
 use std::collections::HashSet;
 
@@ -137,8 +137,8 @@ fn only(result: &RunResult, name: &str) -> RunResult {
     }
 }
 
-/// Returns a metric of one run, with `flow` as in a scenario's `[[paper]]`, or `None` if there is
-/// none, for example because files did not arrive.
+/// Returns a run's metric, or `None` if, for example, files did not arrive; `flow` as in a
+/// scenario's `[[paper]]`.
 pub fn value(result: &RunResult, metric: Metric, flow: Option<&str>) -> Option<f64> {
     let own = flow.map(|name| only(result, name));
     let summary = Summary::new(own.as_ref().unwrap_or(result));
@@ -178,14 +178,13 @@ pub fn value(result: &RunResult, metric: Metric, flow: Option<&str>) -> Option<f
     }
 }
 
-/// Returns the metric's mean over runs that only differ in their seeds, or `None` if a run has
-/// none.
+/// Returns a metric's mean over runs with different seeds, or `None` if a run has none.
 fn mean(results: &[&RunResult], metric: Metric, flow: Option<&str>) -> Option<f64> {
     spread(results, metric, flow).map(|(_, mean, _)| mean)
 }
 
-/// Returns the metric's least, mean and greatest value over runs that only differ in their seeds,
-/// or `None` if a run has none.
+/// Returns a metric's least, mean and greatest value over runs with different seeds, or `None` if a
+/// run has none.
 pub fn spread(
     results: &[&RunResult],
     metric: Metric,

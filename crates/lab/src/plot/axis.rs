@@ -122,7 +122,7 @@ pub(super) fn clip(points: &[(f64, f64)], x_max: f64, y_max: f64) -> Clipped {
     clipped
 }
 
-/// Returns the position at which a line from `a` to `b` has the height `y`.
+/// Returns where a line from `a` to `b` has the height `y`.
 fn along(a: (f64, f64), b: (f64, f64), y: f64) -> f64 {
     a.0 + (b.0 - a.0) * (y - a.1) / (b.1 - a.1)
 }

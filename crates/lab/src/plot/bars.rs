@@ -1,4 +1,4 @@
-//! Bars for points of categories, because categories have no order in which a line could join them.
+//! Bars for points of categories, because lines would suggest an order.
 
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};

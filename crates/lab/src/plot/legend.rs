@@ -17,7 +17,7 @@ const LETTER: u32 = 7;
 pub(super) struct Entry<'a> {
     label: &'a str,
     paint: Paint,
-    /// True for a bar, false for a line.
+    /// A bar instead of a line.
     bar: bool,
     x: u32,
     pub(super) row: u32,

@@ -21,7 +21,7 @@ const MOST_COLOURS: usize = 3 * FIRST_COLOURS.len();
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Paint {
     pub(super) colour: RGBColor,
-    /// Numbers of pixels alternately drawn and left out. `None` for a solid line.
+    /// Pixels drawn and left out in turn, or `None` for a solid line.
     pub(super) dash: Option<(i32, i32)>,
 }
 
@@ -75,9 +75,9 @@ fn law(label: &str) -> Option<Paint> {
     Some(longest.1)
 }
 
-/// Returns the paints of the labels of several panels, in order. Lines with the same label are the
-/// same in all panels. The second line of a law is lighter, the third is darker, and further lines
-/// are dashed. A label without a law gets the next colour that no law has here.
+/// Returns the paints of the labels of several panels, in order. A label has the same paint in all
+/// panels. The second line of a law is lighter, the third darker, and further lines are dashed. A
+/// label without a law gets the next colour that no law has here.
 pub(super) fn paints(panels: &[Vec<&str>]) -> Vec<Vec<Paint>> {
     let labels = || panels.iter().flatten().copied();
     let of_laws: Vec<RGBColor> = labels().filter_map(law).map(|paint| paint.colour).collect();

@@ -1,7 +1,7 @@
 //! Texts in pictures: headlines that fit, and short numbers.
 
-/// Fits a headline into one line with letters as large as possible, or into two lines if it would
-/// be small in one. Returns the lines and the size of the letters.
+/// Fits a headline into one line, or into two if the letters would be small. Returns the lines and
+/// the letters' size.
 pub(super) fn headline(title: &str, width: f64) -> (Vec<String>, f64) {
     let letters = title.chars().count();
     if fitting(letters, width) >= 14.0 {

@@ -50,8 +50,7 @@ fn has_long_names(panel: &Panel) -> bool {
     letters.sum::<usize>() > 48
 }
 
-/// Returns the default plots: each metric of the paper over the first sweep, or goodput and queue
-/// over time.
+/// Default plots: each metric of the paper over the first sweep, or goodput and queue over time.
 fn fitting(chapter: &Chapter) -> Vec<Plot> {
     let plot = |show| Plot {
         title: None,
@@ -200,8 +199,8 @@ fn over_sweep(chapter: &Chapter, plot: &Plot, metric: Metric, shown: &[&Group]) 
     })
 }
 
-/// For links, draws one panel with a line per run. For flows, does the same if each run has one
-/// flow, and otherwise draws a panel per run.
+/// Draws one panel with a line per run for links or if each run has one flow, and otherwise a panel
+/// per run.
 fn over_time(
     chapter: &Chapter,
     plot: &Plot,

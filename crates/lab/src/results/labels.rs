@@ -5,7 +5,7 @@ use pathmark_emulator::scenario::Plot;
 
 use super::chapter::{Chapter, Group};
 
-/// Returns the values that distinguish a line from the others of its panel.
+/// Returns the values that distinguish a line in its panel.
 pub(super) fn label(
     chapter: &Chapter,
     group: &Group,
@@ -26,8 +26,7 @@ pub(super) fn label(
     variant.chain(set).collect::<Vec<_>>().join(", ")
 }
 
-/// Returns the quantity of a swept key with its unit, or the key's last part if the quantity is
-/// unknown.
+/// Returns a swept key's quantity with its unit, or the key's last part if unknown.
 fn axis_label(key: &str) -> &str {
     if key.ends_with("fec.rate") {
         return "code rate";
@@ -43,7 +42,7 @@ fn axis_label(key: &str) -> &str {
     }
 }
 
-/// Returns the same, but adds the unit if all values are times, because these are drawn in seconds.
+/// Adds the unit if all values are times, because these are drawn in seconds.
 pub(super) fn x_label(key: &str, values: &[&str]) -> String {
     let is_time = |text: &&str| text.ends_with('s') && number(text).is_some();
     let label = axis_label(key);

@@ -130,7 +130,7 @@ fn about<'a>(chapter: &'a Chapter, says: &'a Reference) -> impl Iterator<Item = 
 
 /// A group's value, by which groups are ordered.
 struct Cell {
-    /// The mean, or infinity if there is none, for example because flows did not end.
+    /// The mean, or infinity without one.
     value: f64,
     /// Number of flows that ended although others did not.
     ended: usize,
@@ -138,8 +138,8 @@ struct Cell {
     shown: String,
 }
 
-/// Returns the span from the least to the greatest value. Among groups in which flows did not end,
-/// the worst is the group in which the fewest ended.
+/// Returns the span from the least to the greatest value. If flows did not end, the group in which
+/// the fewest ended is the worst.
 fn span(cells: &mut [Cell]) -> String {
     let order = |a: &Cell, b: &Cell| a.value.total_cmp(&b.value).then(b.ended.cmp(&a.ended));
     cells.sort_by(order);
@@ -266,7 +266,7 @@ fn ruled_by(group: &Group) -> String {
     if law.is_empty() { dash() } else { law }
 }
 
-/// True if a row of the paper uses this metric, or a picture shows it.
+/// True if the paper or a picture uses this metric.
 fn asks_for(chapter: &Chapter, metric: Metric) -> bool {
     let scenario = &chapter.scenario;
     let mut rows = scenario.paper.iter();
@@ -298,7 +298,7 @@ mod tests {
 
     use super::*;
 
-    /// In any order of the rows, the worst is the row in which the fewest flows ended.
+    /// In any order, the row in which the fewest flows ended is the worst.
     #[test]
     fn a_span_ends_where_the_fewest_flows_ended() {
         let cell = |seconds: Option<f64>, ended| Cell {

@@ -88,7 +88,7 @@ impl Sparse {
     /// waits in the other class.
     pub(super) fn turn(&mut self, heard: bool, sent: u64, owed: u64, flows: &Sums) {
         let fair = sent * ONE_FLOW_Q8 / flows.flows_q8();
-        // If the class has few bytes, half of these may be less than a few packets.
+        // If the class has few bytes, half may be less than a few packets.
         let half = sent.max(owed) / 2;
         let class = self.class_mut(heard);
         class.each = FEW_BYTES.min(half).max(fair / 2);

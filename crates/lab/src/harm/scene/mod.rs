@@ -46,14 +46,13 @@ impl Cell {
         )
     }
 
-    /// Returns true for half of all cells: a different half for each question, but the same for
-    /// every seed.
+    /// True for half of all cells: another half for each question, but the same for every seed.
     fn coin(&self, question: &str) -> bool {
         Random::new(0, &format!("{self} {question}")).below(2) == 1
     }
 
-    /// Returns the law of marked ports for a law that follows routers of any law: VCP's in half of
-    /// the cells, and XCP's in the others.
+    /// Returns the law of marked ports for a law that follows any router: VCP's in half of the
+    /// cells, otherwise XCP's.
     pub fn port_for_any(&self) -> &'static str {
         if self.coin("port") { "vcp+bise" } else { "xcp" }
     }

@@ -141,7 +141,7 @@ impl Scene<'_> {
         }
     }
 
-    /// Adds this number of outages at equal distances.
+    /// This number of outages, evenly spread.
     pub(super) fn outages(&self, rate: Rate, outage: Time, times: Count) -> String {
         let mut changes = Vec::new();
         for number in 1..=times.0 {
