@@ -1,12 +1,13 @@
-//! Flows that send little: sparse flows (RFC 8290, section 5.2.2).
+//! Flows that send only a few bytes: sparse flows (RFC 8290, section 5.2.2).
 //!
-//! A connection's first packets, a lookup, a call, acknowledgements, or a sender that lost most
-//! of its window do not build up a queue, but would have to wait behind the queue of larger flows
-//! in their class. Therefore they pass first, as long as each sends less than half of the mean per
-//! flow, and all together send less than half of the class's bytes. A quarter of this allowance,
-//! and at least two packets if this leaves a quarter, is reserved for flows that were seen in only
-//! one epoch, which get no more. A sender that changes ports with each packet thus leaves the rest
-//! to lasting sparse flows, which in turn leave new connections their part.
+//! Some senders do not build up a queue: a connection's first packets, a lookup, a call,
+//! acknowledgements, or a sender that lost most of its window. However, their packets would have to
+//! wait behind the queue of larger flows in their class. Therefore, these packets pass first, as
+//! long as each sends less than half of the mean per flow, and all together send less than half of
+//! the class's bytes. A quarter of this allowance, and at least two packets if this leaves a
+//! quarter, is reserved for flows that were seen in only one epoch, which get no more. A sender
+//! that changes ports with each packet thus leaves the rest to lasting sparse flows, which in turn
+//! leave new connections their part.
 //!
 //! No packet overtakes an earlier one of the same flow, because a flow only passes first after
 //! its last packet in its class's queue has left. Flows without a place in the table wait in the

@@ -1,4 +1,4 @@
-//! First in, first out; packets that do not fit are dropped on arrival.
+//! First in, first out, dropping packets on arrival if they do not fit.
 
 use std::collections::VecDeque;
 

@@ -17,8 +17,8 @@
 //!   gives the unused rate without any model, as the link's rate minus the arrival rate, which
 //!   also corrects X.
 //!
-//! Router k knows its own traffic through the cloud without any cost. This is the passive half of
-//! the estimate.
+//! Router k already knows its own traffic through the cloud, which is the passive half of the
+//! estimate.
 //!
 //! Trains use [`LOAD_PPM`] of C over time, and 0.1 s of C for the first estimate. An estimate is
 //! valid for three times as long as it took.
