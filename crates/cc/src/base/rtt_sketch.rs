@@ -84,8 +84,7 @@ impl RttSketch {
         self.all
     }
 
-    /// Returns true if the arrivals are less than half of a link's capacity (`capacity` in bytes
-    /// per second).
+    /// Returns true if the arrivals are below half of a link's `capacity` in bytes per second.
     pub(crate) fn is_light(&self, capacity: u64) -> bool {
         let over = (self.over + self.tick).max(micros(TICK.0 * TICKS));
         self.all < mul_div(capacity / LIGHT, over, 1_000_000)

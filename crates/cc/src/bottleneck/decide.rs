@@ -46,9 +46,9 @@ impl HiddenHop {
         lost >= LEANING_PPM && self.following.leans(CERTAIN)
     }
 
-    /// Returns true if the loss does not exceed the loss that routers declare, and the window may
-    /// soon grow. Waiting is then better, because a trial with few packets takes dozens of round
-    /// trips without growth.
+    /// Returns true if the loss does not exceed the declared loss, and the window may soon grow.
+    /// Waiting is then better, because a trial with few packets takes dozens of round trips without
+    /// growth.
     fn waits_for_growth(&self, now: Instant, srtt: Duration, window: u64) -> bool {
         let declared = self.tolerance.declared_ppm();
         let arrived = window_of(self.arrivals.delivered(), srtt);
@@ -62,8 +62,8 @@ impl HiddenHop {
     }
 
     /// Returns true if the loss does not exceed the loss that routers declare. A queue's losses
-    /// would add to the declared loss, so delays before losses aren't evidence of a queue. A trial
-    /// still considers them.
+    /// would be additional, so delays before losses aren't evidence of a queue. A trial still
+    /// considers them.
     pub(super) fn is_as_declared(&self) -> bool {
         let declared = self.tolerance.declared_ppm();
         declared > 0

@@ -2,8 +2,8 @@
 //!
 //! Only a trial can show whether the loss is caused by a hidden hop. Until then, the window must
 //! not grow, and sending packets that will be lost is useless, so the window is limited to the
-//! arrivals. This only applies if the window was the limit, because an application that pauses
-//! doesn't provide such a bound.
+//! arrivals. This limit only applies if the window limited the sender, because an application that
+//! pauses doesn't provide such a bound.
 
 use crate::base::ablate::{Mechanism, without};
 use crate::base::arith::mul_div;

@@ -1,11 +1,11 @@
-//! Measurement of how fast packets sent at once arrive, which is no faster than the narrowest hop
+//! Measures how fast packets sent at once arrive, which cannot be faster than the narrowest hop
 //! sends them.
 //!
 //! A sender that begins with ten packets at once learns the path's capacity from their spread, even
 //! before filling the path. Other traffic, jitter, and receivers that process packets in batches
 //! disturb this measurement. If this makes a bound too low, the window can still grow by a factor
 //! per round trip. Paced packets arrive as they were sent, so they only show a lower bound of the
-//! path's capacity, but no upper bound.
+//! path's capacity.
 
 use crate::base::ablate::{Mechanism, without};
 use crate::base::arith::{mul_div, nanos, ns_since};

@@ -23,7 +23,7 @@ const BURSTS_PPM: u64 = 200_000;
 /// Standard deviations that chance doesn't reach, even though each group is another chance.
 const SURE: u64 = 4;
 
-/// Half standard deviations for loss beyond the loss that any trial attests.
+/// Half standard deviations for loss that no trial could attest.
 const TOO_MUCH: u64 = 5;
 
 /// Returns true if the loss exceeds `limit`, in 10^-6, by more than repeated looks would find by

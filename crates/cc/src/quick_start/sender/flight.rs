@@ -69,7 +69,7 @@ impl<C: Startable> QuickStart<C> {
         let late = !flight.steered && self.law.begin_with(now, used);
         let steered = flight.steered || late;
         if !steered || unwanted {
-            // If the question was repeated, the grant is a share, and only leaves its own part of
+            // After a repeated question, the grant is a share, which only leaves its own part of
             // the capacity that ports never grant.
             let shown = self.law.measured_window().filter(|_| self.again == 0);
             let granted = flight.window;
