@@ -3,7 +3,7 @@
 //! ```text
 //!   sweep    a scenario ──► runs: its variants, the values of its sweeps
 //!   compare  a grid of paths ──► contestants, run in each cell ──► a report
-//!   harm     a grid of situations ──► what a law costs flows of others
+//!   harm     a grid of situations ──► figures of a law that are worse than CUBIC's
 //!   metric   a run ──► one number; results: tables and pictures of numbers, next to papers'
 //!   plot     lines and heat maps as SVG and PNG
 //! ```

@@ -13,11 +13,11 @@ use pathmark_emulator::scenario::{
 /// More runs than this are probably a mistake.
 const MOST_CASES: usize = 100_000;
 
-/// `KEY=V1,V2,…`: a key and the values that it takes one after the other. Whole numbers may be
-/// written `FIRST..LAST`. Commas within brackets, braces and quotes belong to the value.
+/// `KEY=V1,V2,…`: a key and its values, one per run. Whole numbers may be written `FIRST..LAST`.
+/// Commas within brackets, braces and quotes belong to the value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sweep {
-    /// As [`Scenario::set`] takes it.
+    /// A key as in [`Scenario::set`].
     pub key: String,
     /// At least one value.
     pub values: Vec<String>,
@@ -56,7 +56,7 @@ pub enum BadSweep {
     /// All ranges are within bounds, but the whole list is too long.
     #[error("the list has more than {MOST_CASES} values: write fewer, or shorter ranges")]
     Long,
-    /// Not a part of a whole.
+    /// Not a valid part of a list.
     #[error("`{0}` is no part of a list: write I/N with I from 0 to N - 1")]
     Shard(String),
 }

@@ -14,7 +14,7 @@ pub enum Axis {
     Rate,
     /// The path's propagation round trip.
     Rtt,
-    /// Room of the bottleneck's queue.
+    /// Size of the bottleneck's queue.
     Buffer,
     /// Share of data packets that are lost at random.
     Loss,
@@ -162,7 +162,7 @@ impl fmt::Display for Room {
             LimitSpec::Packets(packets) => write!(f, "{packets}p"),
             LimitSpec::Bytes(bytes) => {
                 let count = ByteCount(bytes);
-                // The exact number, unless the short text says it.
+                // The exact number, unless the short text is exact.
                 match count.to_string() {
                     short if short.parse() == Ok(count) => f.write_str(&short),
                     _ => write!(f, "{bytes}B"),

@@ -41,7 +41,7 @@ pub struct Cell {
     pub rate: Rate,
     /// Propagation round trip.
     pub rtt: Rtt,
-    /// Room of the bottleneck's queue.
+    /// Size of the bottleneck's queue.
     pub buffer: Room,
     /// Share of data packets lost at random behind the bottleneck.
     pub loss: Loss,

@@ -116,7 +116,7 @@ impl Figure {
         good.clamp(0.0, 1.0)
     }
 
-    /// Returns the best and the worst value of [`goodness`](Self::goodness).
+    /// Returns the figure's values at both ends of [`goodness`](Self::goodness), best first.
     pub const fn ends(self) -> (&'static str, &'static str) {
         match self {
             Self::Utilization => ("1", "0"),

@@ -51,7 +51,7 @@ pub struct GridFile {
     pub rate: Option<Values>,
     /// Propagation round trip.
     pub rtt: Option<Values>,
-    /// Room of the bottleneck's queue.
+    /// Size of the bottleneck's queue.
     pub buffer: Option<Values>,
     /// Share of data packets that are lost at random.
     pub loss: Option<Values>,

@@ -349,9 +349,9 @@ words! {
 words! {
     /// Whether the port declares the loss rate of the link behind it.
     Declared: "whether the loss is declared" {
-        /// It does.
+        /// The port declares it.
         Declared = "declared",
-        /// It does not.
+        /// The port does not declare it.
         Undeclared = "undeclared",
     }
 }

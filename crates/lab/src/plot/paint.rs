@@ -56,8 +56,8 @@ const fn dashed(red: u8, green: u8, blue: u8, drawn: i32, left_out: i32) -> Pain
 }
 
 /// Returns the paint of the law with whose name the label begins, as `kernel CUBIC`,
-/// `auto-at-port`, `cubic, 40ms` and `vcp1` do, or whose name follows a colon, as in `defaults:
-/// xcp`. The longest name counts.
+/// `auto-at-port`, `cubic, 40ms` and `vcp1` do, or whose name follows a colon, as in
+/// `defaults: xcp`. The longest name counts.
 fn law(label: &str) -> Option<Paint> {
     let label = label.to_lowercase();
     let label = label.rsplit(": ").next().unwrap_or(&label);

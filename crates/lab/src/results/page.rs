@@ -29,7 +29,7 @@ const COLUMNS: [Metric; 13] = [
     Metric::Lost,
 ];
 
-/// Columns only for scenarios that ask for them.
+/// Columns only for scenarios that request them.
 const ON_REQUEST: [Metric; 3] = [
     Metric::LateGoodput,
     Metric::CompletionMedian,

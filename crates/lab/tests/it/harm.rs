@@ -1,5 +1,5 @@
 //! A small part of the harm grid: in the first cheap cells that a seed draws in a group, neither
-//! `auto` nor `vcp+bise+wlte` nor `xcp` do harm.
+//! `auto` nor `vcp+bise+wlte` nor `xcp` does harm.
 //!
 //! `pathmark emulate --harm` runs the whole grid. The seed is the number of the chapter that
 //! requires the grid, and was not selected for its figures.
@@ -90,8 +90,8 @@ fn outages_and_low_rates() {
 #[test]
 fn several_bottlenecks() {
     // The slowest of VCP's four flows over five ports has less than half of the others' rate, so
-    // goodput lost to fairness is not excused there. All four flows together have the goodput that
-    // is lost.
+    // goodput lost to fairness is not excused there. However, all four flows together get more than
+    // with CUBIC.
     let cell: Cell = "hops/lot-5M-x5-x3-4+0-50p-240ms".parse().unwrap();
     let vcp = LAWS[1];
     let uneven = format!("{cell} {}: goodput", vcp.law);
