@@ -20,7 +20,7 @@ enum Command {
     Ablate(ablate::Args),
     /// Check what compilers and tests don't: ceilings, links, citations
     Check(check::Args),
-    /// Compare what the laws, the emulator and the router do with the recorded hashes
+    /// Compare results of the laws, the emulator and the router with the recorded hashes
     Hashes(hashes::Args),
     /// Run transfers over randomly drawn faults for a while, with seeds that differ from day to day
     Soak(soak::Args),

@@ -6,9 +6,9 @@
 //!   a run in real time ────┴──► RunResult ──► JSON (the contract), CSV
 //! ```
 //!
-//! A [`Scenario`] is read and checked, possibly changed key by key, and run. The same scenario
-//! and seed give the same result on every machine. Runs under a virtual clock and over real
-//! interfaces both have a [`result::RunResult`], so that they can be compared.
+//! A [`Scenario`] is read and checked, can be changed key by key, and is then run. The same
+//! scenario and seed give the same result on every machine. Runs under a virtual clock and over
+//! real interfaces both have a [`result::RunResult`], so that they can be compared.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(

@@ -110,7 +110,7 @@ pub struct QuickStartResult {
     pub asked: u64,
     /// Rate of the last request.
     pub wanted_bps: f64,
-    /// The part of it that was approved and used; 0 for none.
+    /// The rate that was approved and used; 0 for none.
     pub granted_bps: f64,
     /// Requests that were denied, not answered, or answered without a valid proof.
     pub denied: u64,

@@ -1,15 +1,15 @@
-//! Experiments with the emulator: many runs of a scenario, and what they come down to.
+//! Experiments with the emulator: many runs of a scenario, and their results.
 //!
 //! ```text
 //!   sweep    a scenario ──► runs: its variants, the values of its sweeps
 //!   compare  a grid of paths ──► contestants, run in each cell ──► a report
-//!   harm     a grid of situations ──► what a law costs flows of others
+//!   harm     a grid of situations ──► figures of a law that are worse than CUBIC's
 //!   metric   a run ──► one number; results: tables and pictures of numbers, next to papers'
 //!   plot     lines and heat maps as SVG and PNG
 //! ```
 //!
-//! The emulator itself, [`pathmark_emulator`], runs one scenario and draws nothing, so that a test
-//! of a control law builds no plotting library.
+//! The emulator itself, [`pathmark_emulator`], runs one scenario without drawing, so that tests of
+//! a control law do not have to build a plotting library.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(

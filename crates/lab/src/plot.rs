@@ -1,4 +1,4 @@
-//! Line charts and heat maps as SVG and PNG, with a font of their own so that they look the same on
+//! Line charts and heat maps as SVG and PNG, with an embedded font, so that they look the same on
 //! every machine.
 
 mod axis;
@@ -23,7 +23,7 @@ pub use heat::{HeatCell, HeatMap, HeatPanel};
 use paint::{Paint, paints};
 use text::{fitting, headline, short, three_digits};
 
-/// A chart that cannot be written.
+/// Error when writing a chart.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot write the plot {path}: {reason}")]
 pub struct PlotError {
@@ -42,7 +42,7 @@ pub struct Figure {
     pub panels: Vec<Panel>,
     /// Width and height of a panel, pixels. By default a figure is about as wide as a page.
     pub panel_size: Option<(u32, u32)>,
-    /// A line at the bottom, such as where the figures are from.
+    /// A line at the bottom, for example about the source of the figures.
     pub footer: Option<String>,
 }
 
@@ -51,50 +51,51 @@ pub struct Figure {
 pub struct Panel {
     /// Headline.
     pub title: String,
-    /// What the horizontal axis shows, with its unit.
+    /// Quantity of the horizontal axis, with its unit.
     pub x_label: String,
-    /// What the vertical axis shows, with its unit.
+    /// Quantity of the vertical axis, with its unit.
     pub y_label: String,
-    /// End of the horizontal axis; by default the last point.
+    /// End of the horizontal axis. The default is the last point.
     pub x_max: Option<f64>,
-    /// End of the vertical axis; by default the highest point.
+    /// End of the vertical axis. The default is the highest point.
     pub y_max: Option<f64>,
     /// Names for x = 0, 1, … instead of numbers. Points of marked lines are bars.
     pub categories: Vec<String>,
     /// The lines.
     pub lines: Vec<Line>,
-    /// No legend: categories or the title name the lines.
+    /// No legend, because categories or the title name the lines.
     pub without_legend: bool,
 }
 
 /// One line of a chart.
 #[derive(Clone, Debug, Default)]
 pub struct Line {
-    /// Its name in the legend; without one it is not in the legend.
+    /// The name in the legend. Without a name, the line isn't in the legend.
     pub label: Option<String>,
     /// Its points, ordered by x.
     pub points: Vec<(f64, f64)>,
-    /// Drawn dashed and grey, not in the legend: a bound or a reference.
+    /// A bound or a reference: dashed, grey, and not in the legend.
     pub reference: bool,
-    /// Drawn dashed in the colour of this line of the panel: what was expected of it.
+    /// Index of the panel's line whose expected values this line shows, dashed and in the same
+    /// colour.
     pub expected_of: Option<usize>,
-    /// Its points are marked.
+    /// The points are marked.
     pub marked: bool,
-    /// Error bars: at which x, from where, to where.
+    /// Error bars: x, lower end, and upper end.
     pub bars: Vec<(f64, f64, f64)>,
 }
 
-/// Sizes of a panel that stands alone in its row, and of others.
+/// Sizes of panels that are alone in a row, and of others.
 const ALONE: (u32, u32) = (760, 330);
 const PANEL: (u32, u32) = (415, 270);
-/// Horizontal and vertical axes over more than these ratios are logarithmic.
+/// Horizontal and vertical axes are logarithmic beyond these ratios of values.
 const SPAN: f64 = 40.0;
 const LONG_SPAN: f64 = 100.0;
 const HEAD: u32 = 48;
 const FOOT: u32 = 22;
 
 impl Figure {
-    /// Writes it as SVG.
+    /// Writes the figure as SVG.
     ///
     /// # Errors
     /// If the file cannot be written.
@@ -104,7 +105,7 @@ impl Figure {
         self.draw(&area).map_err(|reason| failed(path, reason))
     }
 
-    /// Writes it as PNG.
+    /// Writes the figure as PNG.
     ///
     /// # Errors
     /// If the file cannot be written.
@@ -190,9 +191,9 @@ impl Panel {
         let most = |values: &mut dyn Iterator<Item = f64>| values.fold(0.0, f64::max);
         let least_x = xs.clone().fold(f64::INFINITY, f64::min);
         let has_bars = !self.categories.is_empty();
-        // An axis needs an extent, also of a run in which nothing happened.
+        // An axis needs an extent, even for a run in which nothing happened.
         let x_max = positive(self.x_max.unwrap_or_else(|| most(&mut xs.clone())));
-        // Numbers stand above bars.
+        // There are numbers above bars.
         let room = if has_bars { 1.12 } else { 1.05 };
         let y_most = most(&mut ys.clone().chain(bars.map(|bar| bar.2)));
         let y_max = positive(self.y_max.unwrap_or(room * y_most));
@@ -201,7 +202,7 @@ impl Panel {
             .then(|| Axis::log(xs, x_max, SPAN))
             .flatten();
         let free = self.y_max.is_none() && is_marked && (has_bars || log_x.is_some());
-        // The least bar has a height, too.
+        // The smallest bar must also have a height.
         let log_y = (free.then(|| Axis::log(ys.chain(has_bars.then_some(0.0)), y_max, LONG_SPAN)))
             .flatten();
         let x = log_x.unwrap_or_else(|| {
@@ -283,7 +284,7 @@ impl Panel {
                 let ends = vec![(x, low), (x, high.min(y_max))];
                 PathElement::new(ends, colour.stroke_width(1))
             }))?;
-            // Where the line leaves the axes, how high it goes: the highest few.
+            // Labels where the line leaves the axes show the highest peaks.
             let (above, more) = highest(clipped.above);
             let labels = above.len();
             let lowered = if above.is_empty() { 0 } else { 11 };
@@ -295,30 +296,30 @@ impl Panel {
                 }
                 EmptyElement::at((x, y_max)) + Text::new(text, (-6, labels_above), style)
             }))?;
-            // The next line's stand below.
+            // The next line's labels are below these.
             labels_above += lowered;
         }
         Ok(())
     }
 
-    /// The lines that have a paint of their own.
+    /// Returns the lines that have their own paint.
     fn drawn(&self) -> impl Iterator<Item = &Line> {
         let own = |line: &&Line| !line.reference && line.expected_of.is_none();
         self.lines.iter().filter(own)
     }
 
-    /// Their labels, empty where they have none.
+    /// Returns these lines' labels, or empty texts.
     fn labels(&self) -> Vec<&str> {
         let labels = self.drawn().map(|line| line.label.as_deref());
         labels.map(Option::unwrap_or_default).collect()
     }
 }
 
-/// Most labels of a line for what lies above the axis.
+/// Maximum number of labels per line for peaks above the axis.
 const MOST_ABOVE: usize = 3;
 
-/// The peaks above the axis that get a label, from left to right, and how many lower ones there
-/// are.
+/// Returns the peaks above the axis that get a label, from left to right, and the number of other,
+/// lower peaks.
 fn highest(mut above: Vec<(f64, f64)>) -> (Vec<(f64, f64)>, usize) {
     above.sort_by(|a, b| b.1.total_cmp(&a.1));
     let more = above.len().saturating_sub(MOST_ABOVE);
@@ -328,7 +329,7 @@ fn highest(mut above: Vec<(f64, f64)>) -> (Vec<(f64, f64)>, usize) {
 }
 
 impl Panel {
-    /// The name that stands at `x`, if one does.
+    /// Returns the name at `x`, if there is one.
     fn category(&self, x: f64) -> String {
         let mut named = self.categories.iter().enumerate();
         let found = named.find(|(index, _)| (*index as f64 - x).abs() < 1e-6);
@@ -354,7 +355,7 @@ fn failed(path: &Path, reason: String) -> PlotError {
 fn load_font() {
     static LOADED: Once = Once::new();
     LOADED.call_once(|| {
-        // It fails for bytes that do not parse as a font; the test below covers these.
+        // This only fails for an invalid font, which the test below excludes.
         let _ = register_font("sans-serif", FontStyle::Normal, dejavu::sans::regular());
     });
 }

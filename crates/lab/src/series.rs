@@ -6,25 +6,25 @@ use std::ops::ControlFlow;
 use pathmark_emulator::observe::{Observer, Progress, Sample};
 use pathmark_emulator::scenario::{Plot, Quantity, Scenario, Shown};
 
-/// Most points of a curve; beyond, neighbours are joined.
+/// Maximum points of a curve. Beyond it, neighbours are averaged.
 const MOST_POINTS: usize = 1024;
-/// Most curves of a quantity: more cannot be distinguished by colour.
+/// Maximum curves per quantity, because more cannot be distinguished by colour.
 const MOST_CURVES: usize = 7;
 
 /// A curve of bounded length: means over ever longer spans.
 #[derive(Clone, Debug)]
 struct Curve {
     points: Vec<(f64, f64)>,
-    /// Values that make a point.
+    /// Number of values per point.
     span: u32,
     /// Values since the last point, and their sum.
     pending: (u32, f64),
-    /// Pictures show it until then: a full curve takes no later points.
+    /// End of the time that pictures show. A full curve ignores later points.
     end: f64,
 }
 
 impl Curve {
-    /// A curve of means over `span` values each, to begin with, that is shown until `end`.
+    /// Creates a curve of means over `span` values each at first, which is shown until `end`.
     fn new(span: u32, end: f64) -> Self {
         Self {
             points: Vec::new(),
@@ -57,19 +57,19 @@ impl Curve {
     }
 }
 
-/// Curves of every [`Quantity`], one per flow or link, of the first seven.
+/// Curves of every [`Quantity`] for each of the first seven flows and links.
 #[derive(Clone, Debug, Default)]
 pub struct Series {
     curves: Vec<(Quantity, String, Curve)>,
-    /// Flows, and links, that have none.
+    /// Flows and links without a curve.
     left_out: [HashSet<String>; 2],
 }
 
 impl Series {
-    /// Takes a point of everything.
+    /// Adds a point of every quantity.
     pub fn add(&mut self, scenario: &Scenario, sample: &Sample<'_>) {
         let x = sample.at.as_secs_f64();
-        // What is sent comes in bursts, a round trip apart: rates are means over one.
+        // Senders usually send one burst per round trip, so rates are means over a round trip.
         let round = round(scenario);
         let end = |what| end(scenario, what);
         let packet = f64::from(scenario.packet);
@@ -86,7 +86,7 @@ impl Series {
             }
         }
         for (setup, point) in scenario.links.iter().zip(sample.links) {
-            // Links without a rate have no queue; reverse directions have no curves.
+            // Links without a rate have no queue, and reverse directions have no curves.
             if setup.spec.rate.is_none() || setup.name.ends_with(".reverse") {
                 continue;
             }
@@ -101,7 +101,7 @@ impl Series {
         }
     }
 
-    /// Adds a point to the curve of this name, or to a new one of this span and end.
+    /// Adds a point to the curve of this name, or to a new curve with this span and end.
     fn point(&mut self, what: Quantity, name: &str, (span, end): (u32, f64), (x, y): (f64, f64)) {
         let known = |(quantity, known, _): &&mut (Quantity, String, Curve)| {
             *quantity == what && known == name
@@ -121,14 +121,14 @@ impl Series {
         }
     }
 
-    /// How many flows, or links if the quantity is of those, have no curve, because there are more
-    /// than seven.
+    /// Returns the number of flows (or links, if the quantity belongs to links) without a curve
+    /// because there are more than seven.
     pub fn left_out(&self, what: Quantity) -> usize {
         let [flows, links] = &self.left_out;
         if what.is_of_links() { links } else { flows }.len()
     }
 
-    /// The curves of a quantity: names of flows or links, with points (seconds, value).
+    /// Returns the curves of a quantity: names of flows or links, with points (seconds, value).
     pub fn curves(&self, what: Quantity) -> impl Iterator<Item = (&str, &[(f64, f64)])> {
         let wanted = self
             .curves
@@ -138,7 +138,7 @@ impl Series {
     }
 }
 
-/// Points in the longest round trip.
+/// Number of points in the longest round trip.
 fn round(scenario: &Scenario) -> u32 {
     let longest = scenario.links.iter().filter_map(|link| link.rtt).max();
     let points = longest.map_or(1, |rtt| {
@@ -147,7 +147,7 @@ fn round(scenario: &Scenario) -> u32 {
     u32::try_from(points).unwrap_or(u32::MAX)
 }
 
-/// When the pictures of this quantity end, seconds: the latest.
+/// The latest end of this quantity's pictures, in seconds.
 fn end(scenario: &Scenario, what: Quantity) -> f64 {
     let pictures = || {
         let shows = |plot: &&Plot| plot.show == Shown::Quantity(what);
@@ -160,13 +160,13 @@ fn end(scenario: &Scenario, what: Quantity) -> f64 {
 /// Observes a run and keeps its [`Series`].
 #[derive(Debug)]
 pub struct Recorder<P> {
-    /// What was seen so far.
+    /// The time series so far.
     pub series: Series,
     progress: P,
 }
 
 impl<P: FnMut(&Progress) -> ControlFlow<()>> Recorder<P> {
-    /// `progress` as for [`Observer::progress`].
+    /// Creates a recorder with `progress` as in [`Observer::progress`].
     pub fn new(progress: P) -> Self {
         Self {
             series: Series::default(),
@@ -204,7 +204,7 @@ mod tests {
         assert!(curve.points.is_sorted_by(|a, b| a.0 < b.0));
     }
 
-    /// What is shown of the beginning of a long run keeps all of its points.
+    /// If only the beginning of a long run is shown, it keeps all points.
     #[test]
     fn points_after_the_end_of_the_picture_cost_none_before() {
         let mut curve = Curve::new(1, 200.0);

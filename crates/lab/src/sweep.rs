@@ -1,5 +1,5 @@
-//! One scenario, many runs: lists of values for keys, all combinations of them, and parts of such a
-//! list for arrays of jobs.
+//! Many runs of one scenario: lists of values for keys, all combinations of these values, and parts
+//! of such a list for arrays of jobs.
 
 use std::str::FromStr;
 
@@ -10,16 +10,16 @@ use pathmark_emulator::scenario::{
     Axis, BadChange, Change, Point, Scenario, ScenarioError, Settings, Variant,
 };
 
-/// More runs than this are a slip of the pen.
+/// More runs than this are probably a mistake.
 const MOST_CASES: usize = 100_000;
 
-/// `KEY=V1,V2,…`: a key and the values that it takes one after the other. Whole numbers may be
-/// written `FIRST..LAST`. Commas within brackets, braces and quotes belong to the value.
+/// `KEY=V1,V2,…`: a key and its values, one per run. Whole numbers may be written `FIRST..LAST`.
+/// Commas within brackets, braces and quotes belong to the value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sweep {
-    /// As [`Scenario::set`] takes it.
+    /// A key as in [`Scenario::set`].
     pub key: String,
-    /// At least one.
+    /// At least one value.
     pub values: Vec<String>,
 }
 
@@ -33,30 +33,30 @@ impl From<&Sweep> for Axis {
     }
 }
 
-/// `I/N`: of a list of runs, those whose number leaves I when divided by N; I counts from 0.
+/// `I/N`: from a list of runs, those whose number modulo N is I, counting from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shard {
     index: usize,
     of: usize,
 }
 
-/// What is wrong with a sweep or a shard as it was written.
+/// Error in the text of a sweep or a shard.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadSweep {
     /// No key, no value, or nothing between them.
     #[error(transparent)]
     Pair(#[from] BadChange),
-    /// The list is empty, or a place in it is.
+    /// The list or one of its elements is empty.
     #[error("`{0}` lists no values: write KEY=V1,V2,…")]
     NoValues(String),
     /// The range ends before it begins, is too long, or is written with a hyphen.
     #[error("the range `{0}` must go up, over {MOST_CASES} numbers at most: write FIRST..LAST")]
     Range(String),
-    /// Ranges that are in bounds make a list that is not.
+    /// All ranges are within bounds, but the whole list is too long.
     #[error("the list has more than {MOST_CASES} values: write fewer, or shorter ranges")]
     Long,
-    /// Not a part of a whole.
+    /// Not a valid part of a list.
     #[error("`{0}` is no part of a list: write I/N with I from 0 to N - 1")]
     Shard(String),
 }
@@ -81,7 +81,7 @@ impl FromStr for Sweep {
     }
 }
 
-/// At commas that stand in no bracket and no quotes.
+/// Splits at commas outside brackets and quotes.
 fn split(text: &str) -> impl Iterator<Item = &str> {
     let (mut depth, mut quoted) = (0i32, false);
     text.split(move |c: char| {
@@ -133,43 +133,43 @@ impl Shard {
     }
 }
 
-/// Which run of a list it is.
+/// A run in a list of runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Case {
     /// [`Scenario::id`].
     pub scenario: String,
-    /// Its number, from 0.
+    /// The run's number, from 0.
     pub index: usize,
     /// Runs in the list.
     pub of: usize,
     /// The variant of the scenario, if it has any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub variant: Option<String>,
-    /// What the sweeps set, key by key.
+    /// Values set by the sweeps, by key.
     pub set: Settings,
-    /// A checksum of all that the list was made of; empty: unknown.
+    /// A checksum of everything from which the list was made; empty if unknown.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub origin: String,
-    /// It was ended before its time; the result holds what was measured until then.
+    /// The run was interrupted, and the result contains the measurements until then.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub interrupted: bool,
 }
 
-/// A case and what came of it.
+/// A case and its result.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CaseResult {
-    /// Which.
+    /// The case.
     #[serde(flatten)]
     pub case: Case,
-    /// What was measured.
+    /// The measurements.
     pub result: RunResult,
 }
 
-/// Runs that cannot be made of a scenario.
+/// Error when making runs from a scenario.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CasesError {
-    /// A change does not fit the scenario.
+    /// A change is invalid for the scenario.
     #[error(transparent)]
     Scenario(#[from] ScenarioError),
     /// The lists multiply to more than `MOST_CASES` runs.
@@ -177,11 +177,11 @@ pub enum CasesError {
     TooMany,
 }
 
-/// The runs that `base` stands for: each of its variants, changed by `changes`, with all
-/// combinations of the values of its own sweeps and of `sweeps`, the last list turning fastest.
-/// Each is checked as a scenario of its own. A change or a sweep of the same key replaces a sweep
-/// of the scenario; names of its points stand for these points. Changes also override the other
-/// keys that points of such a sweep set.
+/// Makes the runs of `base`: each of its variants, changed by `changes`, with all combinations of
+/// the values of its own sweeps and of `sweeps`, where the last list varies fastest. Each run is
+/// checked as a separate scenario. A change or a sweep of the same key replaces a sweep of the
+/// scenario, and can refer to the sweep's points by name. Changes also override the other keys that
+/// points of such a sweep set.
 ///
 /// # Errors
 /// [`CasesError`].
@@ -249,8 +249,7 @@ pub fn cases(
     Ok(made)
 }
 
-/// The points of a list of named sets that a change or a sweep names. `None`: it names other
-/// values.
+/// Returns the points that a change or a sweep names, or `None` if it names other values.
 fn picked(axis: &Axis, changes: &[Change], sweeps: &[Sweep]) -> Option<Axis> {
     let changed = changes.iter().rev().find(|c| c.key == axis.key);
     let swept = sweeps.iter().find(|sweep| sweep.key == axis.key);
@@ -272,7 +271,7 @@ fn picked(axis: &Axis, changes: &[Change], sweeps: &[Sweep]) -> Option<Axis> {
     })
 }
 
-/// Each variant; the scenario as it is, if there is none.
+/// Each variant, or the unchanged scenario if there are no variants.
 fn variants(base: &Scenario) -> impl Iterator<Item = Option<&Variant>> {
     let plain = base.variants.is_empty().then_some(None);
     base.variants.iter().map(Some).chain(plain)
@@ -343,8 +342,8 @@ mod tests {
         }
     }
 
-    /// A `changes` value holds in every run, also where the points of the scenario's own sweep set
-    /// the same key together with others.
+    /// A value of `changes` applies to every run, even if the points of the scenario's own sweep
+    /// set the same key together with others.
     #[test]
     fn changes_hold_against_sets_of_the_scenario() {
         let base = Scenario::load("auto-start").unwrap();

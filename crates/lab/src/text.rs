@@ -1,6 +1,6 @@
-//! Figures and paragraphs as text.
+//! Formats figures and paragraphs as text.
 
-/// Bits per second for people.
+/// Formats a rate in bits per second.
 pub fn rate(bits_per_second: f64) -> String {
     let (scaled, unit) = match bits_per_second {
         b if b >= 1e9 => (b / 1e9, "Gbit/s"),
@@ -10,12 +10,12 @@ pub fn rate(bits_per_second: f64) -> String {
     format!("{scaled:.2} {unit}")
 }
 
-/// What stands where there is no figure.
+/// Placeholder for a missing figure.
 pub fn dash() -> String {
     "-".to_owned()
 }
 
-/// A paragraph in lines of at most 100 columns; words that are longer stand alone.
+/// Wraps a paragraph at 100 columns. Longer words get a separate line.
 pub fn wrapped(paragraph: &str) -> String {
     let mut text = String::new();
     let mut column = 0;

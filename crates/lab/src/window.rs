@@ -1,9 +1,9 @@
-//! A measuring window of a run as if it had been a run.
+//! Treats a measuring window as a separate run.
 
 use pathmark_emulator::result::{FlowResult, LinkResult, RunResult, WindowResult};
 
-/// The run as if it had been this measuring window alone, `from` and `to` in seconds. `None`: it
-/// has no such window.
+/// Returns the measuring window `from` to `to`, in seconds, as a separate run, or `None` if there
+/// is no such window.
 pub fn during(result: &RunResult, [from, to]: [f64; 2]) -> Option<RunResult> {
     let same = |a: f64, b: f64| (a - b).abs() < 1e-9;
     let wanted = |window: &&WindowResult| same(window.from_s, from) && same(window.to_s, to);
@@ -13,7 +13,7 @@ pub fn during(result: &RunResult, [from, to]: [f64; 2]) -> Option<RunResult> {
     Some(RunResult {
         simulated_s: to,
         jain: window.jain,
-        // Windows within the window are not known.
+        // Windows within the window are unknown.
         jain_windows: None,
         flows: flows
             .map(|(flow, within)| FlowResult {
@@ -59,7 +59,7 @@ mod tests {
         }
     }
 
-    /// A measuring window by itself: what was delivered, lost and dropped in it.
+    /// As a run, a measuring window only has its own deliveries, losses and drops.
     #[test]
     fn a_window_is_measured_as_a_run() {
         let mut result = RunResult {

@@ -1,9 +1,9 @@
 //! The flows of a separated port: whether they carry feedback, and how many are active in each
 //! class.
 //!
-//! A sender may put requests into only some of its packets. Because these must not be reordered
-//! with the others, a flow stays in one queue. This is the queue of feedback as long as some of
-//! the flow's packets carry it.
+//! A sender may put requests into only some of its packets. Because these packets must not be
+//! reordered with the others, a flow stays in one queue: the queue of feedback as long as some of
+//! the flow's packets carry feedback.
 
 mod sparse;
 mod unresponsive;

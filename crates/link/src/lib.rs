@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Packets have a type parameter `P`: the TUN driver passes handles of pooled buffers, and an
-//! emulator its own packets. Because no code here looks into packets, a port gets the necessary
+//! emulator its own packets. Because no code here looks into packets, a port must get the necessary
 //! fields as an [`Arrival`](pathmark_cc::Arrival), and writes its answers through the packet's
 //! [`Owner`]. Callers pass `now` and get deadlines in return. Every buffer has a limit.
 //!

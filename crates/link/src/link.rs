@@ -35,7 +35,7 @@ struct Restarts<P> {
     rebuild: Rebuild<P>,
     /// The law installed by the last scheduled change, and its seed.
     law: Option<(LinkAlgorithm, u64)>,
-    /// Number of restarts in progress. The router runs again after the last of them.
+    /// Number of restarts in progress. The router runs again after the last restart.
     down: u32,
 }
 

@@ -136,8 +136,8 @@ impl<P> Port<P> {
         }
     }
 
-    /// Accepts an uncut super-packet: `packets` IP packets with `arrival.bytes` bytes in total,
-    /// all of one flow and with the same request. The control law counts each of them.
+    /// Accepts an uncut super-packet: `packets` IP packets with `arrival.bytes` bytes in total, all
+    /// of one flow and with the same request. The control law counts each packet.
     #[inline]
     pub fn arrive_run(
         &mut self,

@@ -3,10 +3,10 @@
 //! A sender that obeys load codes avoids queues, whereas a loss-driven sender fills them. In a
 //! common FIFO, the latter would therefore take everything. Instead, each class has a separate
 //! queue. While packets wait in both, each class gets a share of the link according to its
-//! number of flows (deficit round robin); a class that needs less leaves the rest to the other.
-//! If some packets of a flow carry feedback, all of them are in the first class. The port's
-//! control law only sees this class. Its capacity is the rate that others leave, but at least
-//! the class's share, plus a small bonus while others use a part of this share (`unused.rs`).
+//! number of flows (deficit round robin); a class that needs less leaves the rest to the other. If
+//! some packets of a flow carry feedback, all its packets are in the first class. The port's
+//! control law only sees this class. Its capacity is the rate that others leave, but at least the
+//! class's share, plus a small bonus while others use a part of this share (`unused.rs`).
 
 mod class;
 mod unused;

@@ -1,5 +1,5 @@
-//! The transmitter of a link, which sends one packet after the other at a rate, or as a trace
-//! allows.
+//! The transmitter of a link, which sends packets one after the other, either at a rate or
+//! according to a trace.
 
 use std::sync::Arc;
 

@@ -45,7 +45,7 @@ pub enum BadTrace {
         /// Line number, from 1.
         line: usize,
     },
-    /// The trace is empty, or all of it is at time 0.
+    /// The trace is empty, or all lines are at time 0.
     #[error("the trace has no length: its last line is the time after which it begins again")]
     Empty,
     /// The trace is too long for memory.

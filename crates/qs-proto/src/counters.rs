@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | 0 | packets | that arrived with a request |
 //! | 1 | bytes | of UDP payload of these packets, including the shim |
-//! | 2 | rate | code of the rate in the latest of them |
+//! | 2 | rate | code of the rate in the latest packet |
 //! | 3 | ttl | its IP TTL minus its QS TTL, as below |
 //! | 4 | nonce | its nonce |
 //!
@@ -133,7 +133,7 @@ impl Totals {
     /// in the epoch so far.
     ///
     /// # Errors
-    /// [`Implausible`]: the counters contradict `older` or what was sent.
+    /// [`Implausible`]: the counters contradict `older` or the sent packets.
     pub fn since(&self, older: &Self, most: &Countable) -> Result<QuickStartFeedback, Implausible> {
         if self.packets > most.packets {
             return Err(Implausible::MorePacketsThanSent);

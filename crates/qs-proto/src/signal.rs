@@ -128,7 +128,7 @@ impl Meter for QuickStartMeter {
     }
 }
 
-/// Converts the error for counters that contradict what was sent.
+/// Converts the error for counters that contradict the sent packets.
 fn bad(implausible: Implausible) -> BadFeedback {
     BadFeedback {
         breach: match implausible {

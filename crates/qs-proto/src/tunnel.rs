@@ -26,8 +26,8 @@ pub fn shift_ttl(shim: &mut [u8], shift: u8) -> bool {
 
 /// Merges the result of a copy at the start of `outer` into the request at the start of `inner`.
 /// The outer IP TTL is `shift` above the inner one, modulo 256. Returns false without changing
-/// anything if one of them is not a valid request, if they differ in function, or if the rate
-/// was raised outside.
+/// anything if either is not a valid request, if they differ in function, or if the rate was raised
+/// outside.
 pub fn merge(inner: &mut [u8], outer: &[u8], shift: u8) -> bool {
     let merged = merged(inner, outer, 0u8.wrapping_sub(shift));
     write(inner, merged)

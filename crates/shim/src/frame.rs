@@ -307,7 +307,7 @@ pub const fn words(shim: &[u8; 16]) -> [u32; 3] {
 ///
 /// The check is updated using only the change, so that damage to the fields in the meantime remains
 /// detectable. In addition, the shim stays in registers, because a shim assembled from single bytes
-/// in memory would have to wait for all of them to be read back.
+/// in memory would have to wait until all bytes are read back.
 #[inline]
 pub fn change_fields(shim: &[u8; 16], [first, second, third]: [u32; 3]) -> [u8; 16] {
     let [b0, b1, b2, b3] = first.to_le_bytes();

@@ -237,8 +237,8 @@ proptest! {
         prop_assert_eq!(Totals::decode(&totals.encode()), Ok(totals));
     }
 
-    /// For any claims of a peer, nothing may panic, and accepted counters must be within what
-    /// was sent.
+    /// For any claims of a peer, nothing may panic, and accepted counters must not exceed the sent
+    /// packets.
     #[test]
     fn arbitrary_counters(
         older in proptest::collection::vec(0..1u64 << 62, 15),

@@ -188,7 +188,7 @@ fn difference(
     }
 }
 
-/// Converts the error for counters that contradict what was sent.
+/// Converts the error for counters that contradict the sent packets.
 fn bad(implausible: Implausible) -> BadFeedback {
     BadFeedback {
         breach: match implausible {

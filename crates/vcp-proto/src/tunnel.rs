@@ -16,8 +16,7 @@ use pathmark_cc::VcpCode;
 use crate::header::{LEN, Packet, Repr};
 
 /// Merges the result of a copy at the start of `outer` into the shim at the start of `inner`.
-/// Returns false without changing anything if one of them is not a valid VCP shim, or has code
-/// 0.
+/// Returns false without changing anything if either shim is invalid or has code 0.
 pub fn merge(inner: &mut [u8], outer: &[u8]) -> bool {
     let merged = merged(inner, outer);
     match inner.first_chunk_mut::<LEN>().zip(merged) {

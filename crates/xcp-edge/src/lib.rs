@@ -9,10 +9,10 @@
 //! ```
 //!
 //! Router k requests a train of packets with a given gap. Router k−1 acknowledges this request
-//! and sends the train, and router k estimates the cloud's unused capacity from the arrival
-//! times. In the paper, router k−1 computes the estimate and reports it. Here, router k does,
-//! because it sees the packets arrive and can distinguish the traffic of its own virtual router.
-//! Router k−1 only stores the admitted requesters and the number of bytes sent.
+//! and sends the train, and router k estimates the cloud's unused capacity from the arrival times.
+//! In the paper, router k−1 computes the estimate and reports it. Here, router k does so instead,
+//! because it sees the packets arrive and can therefore distinguish the traffic of its own virtual
+//! router. Router k−1 only stores the admitted requesters and the number of bytes sent.
 //!
 //! This crate neither reads a clock nor uses sockets. Callers pass `now`, bytes and random
 //! numbers, and get bytes, deadlines and estimates. `docs/wire.md` describes the messages byte

@@ -1,9 +1,9 @@
 //! Router k−1, which answers requests with trains of packets.
 //!
-//! A stranger gets no answer at all. A requester that has the secret but has not proven its
-//! address gets an acknowledgement of the same length as its request. Once proven, it gets
-//! trains, within a byte budget shared by all requesters, of which each train may use at most
-//! half of the rest.
+//! A stranger gets no answer at all. A requester that has the secret but has not proven its address
+//! gets an acknowledgement of the same length as its request. After proving its address, it will
+//! get trains. All requesters share a byte budget, and each train may use at most half of the
+//! remaining budget.
 
 use core::net::SocketAddr;
 use std::collections::VecDeque;

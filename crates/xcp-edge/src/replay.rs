@@ -1,10 +1,11 @@
 //! Admission of requests, and protection against replay.
 //!
-//! A requester proves its address with a token that was sent to this address. Issuing a token needs
-//! no state. Only requesters with a fresh token get an entry, which contains the highest request
-//! number of their run. Another run of the same requester (after a restart) needs a token younger
-//! than that of the previous run, so that no message of the old run counts again. Tokens depend on
-//! a key of this start, so that messages from before this router's start do not count either.
+//! A requester proves its address by returning a token that was sent to this address. Issuing a
+//! token needs no state. Only requesters with a fresh token get an entry, which contains the
+//! highest request number of their run. Another run of the same requester (after a restart) needs a
+//! token younger than that of the previous run, so that no message of the old run counts again.
+//! Tokens depend on a key of this start, so that messages from before this router's start do not
+//! count either.
 
 use core::net::SocketAddr;
 

@@ -1,10 +1,10 @@
 //! Router k, which requests trains of packets from upstream routers.
 //!
 //! A request that is not acknowledged is repeated after `xcp_req_timeout`, up to three tries in
-//! total. Then no more requests are sent to this router until a packet arrives from it again
-//! (the XCP-i paper, section III-A.3), and not before a pause that doubles each time. The paper
-//! does not specify the timeout. Here it is three round trips to the router, at least 200 ms,
-//! and doubles with each try.
+//! total. Then, this router gets no more requests until a packet arrives from it again (the XCP-i
+//! paper, section III-A.3), and not before a pause that doubles each time. The paper does not
+//! specify the timeout. Here it is three round trips to the router, at least 200 ms, and doubles
+//! with each try.
 //!
 //! The addresses of upstream routers come from headers, which any host can forge. Therefore the
 //! table is bounded, an entry without packets expires, and all routers that never acknowledged a

@@ -20,8 +20,8 @@
 //!
 //! A header that no router has stamped only contains its sender's request, and is not added to the
 //! sum. A packet whose IP ECN field is "congestion experienced" only adds negative changes. Each
-//! header counts for at most 2⁵⁶ in either direction (1 TB/s), so that differences are exact up to
-//! 31 headers even if all of them are wrong.
+//! header counts for at most 2⁵⁶ in either direction (1 TB/s), so that differences of up to 31
+//! headers are exact even if all are wrong.
 
 use core::{error, fmt};
 

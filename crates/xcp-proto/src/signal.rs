@@ -183,7 +183,7 @@ impl Meter for XcpMeter {
     }
 }
 
-/// Converts the error for counters that contradict what was sent.
+/// Converts the error for counters that contradict the sent packets.
 fn bad(implausible: Implausible) -> BadFeedback {
     BadFeedback {
         breach: match implausible {

@@ -28,7 +28,7 @@ pub fn shift_ttl(shim: &mut [u8], shift: u8) -> bool {
 
 /// Merges the result of a copy at the start of `outer` into the shim at the start of `inner`.
 /// The outer IP TTL is `shift` above the inner one, modulo 256. Returns false without changing
-/// anything if one of them is not a valid shim that routers answer, or their forms differ.
+/// anything if either is not a valid shim that routers answer, or their forms differ.
 pub fn merge(inner: &mut [u8], outer: &[u8], shift: u8) -> bool {
     asking(inner)
         .zip(asking(outer))

@@ -107,7 +107,7 @@ fn silent_hops_of_the_tunnel_show_inside() {
         outer_ttl.wrapping_add(1),
         "one hop before it"
     );
-    // Five hops, two of them XCP routers.
+    // Five hops, including two XCP routers.
     let arrived = outer_ttl - 5;
     let stamped = Repr {
         stamped: true,

@@ -142,7 +142,7 @@ mod tests {
     }
 
     proptest! {
-        /// A decoded request gives at most what was requested, and not much less, and lowering
+        /// A decoded request gives at most the requested change and not much less, and lowering
         /// never raises it.
         #[test]
         fn rounding(

@@ -1,4 +1,4 @@
-//! The cells of one seed, and how many of them each law harms.
+//! The cells of one seed, and the number of cells that each law harms.
 
 use std::fmt;
 use std::ops::ControlFlow;
@@ -50,7 +50,7 @@ pub(super) struct Runs(Vec<[Ran; RUNS]>);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Harmed {
     pub(super) all: [usize; LAWS.len()],
-    /// The part of these in the group of hops without feedback.
+    /// Those in the group of hops without feedback.
     pub(super) hidden: [usize; LAWS.len()],
 }
 

@@ -22,7 +22,7 @@ pub(crate) struct Judge {
     since: Option<Instant>,
     /// Packets that returned with a router's answer in the current round trip.
     answered: u64,
-    /// Those of them that were limited by a port with another law.
+    /// Answered packets that were limited by a port with another law.
     translated: u64,
     /// Consecutive round trips in favor of a change.
     rounds: u32,

@@ -408,7 +408,7 @@ fn a_granted_start_is_asked_about_again_and_given_back() {
             hear(&mut sender, back, 1, feedback);
         }
         hear(&mut sender, back, 0, &approved(&first, 10_000_000));
-        // What is sent before the port is known isn't covered by a port's answer.
+        // Packets sent before the port is known aren't covered by a port's answer.
         let mut number = 10;
         let mut now = back;
         let mut second = None;

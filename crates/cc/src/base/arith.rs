@@ -5,8 +5,8 @@ use super::time::{Duration, Instant};
 /// A million: the unit of shares in configuration, and µs per second.
 pub(crate) const PPM: u64 = 1_000_000;
 
-/// Maximum for any window, queue or byte count: 2^57 bytes, a thousand times what 1 TB/s sends in
-/// 65.5 s.
+/// Maximum for any window, queue or byte count: 2^57 bytes, over a thousand times the bytes sent in
+/// 65.5 s at 1 TB/s.
 pub(crate) const MAX_BYTES: u64 = 1 << 57;
 
 /// Returns `a * b / c`, rounded down and saturating. If `c` is 0, it counts as 1.

@@ -1,8 +1,7 @@
 //! Table of fixed size with states of flows, selected by a hash of the flow.
 //!
-//! A hash selects a set of `WAYS` places. The table's owner decides which of them belongs to a
-//! flow, and when a place may be given to another flow. With one way, all flows of a set count as
-//! one.
+//! A hash selects a set of `WAYS` places. The table's owner decides which place belongs to a flow,
+//! and when a place may be given to another flow. With one way, all flows of a set count as one.
 
 /// Table with `SETS` sets, which must be a power of two, of `WAYS` places each. Bit `BIT` of the
 /// mixed hash is the lowest bit of the set's number.
@@ -24,7 +23,7 @@ impl<T: Copy, const SETS: usize, const WAYS: usize, const BIT: u32> FlowTable<T,
 
     #[inline]
     pub(crate) const fn index(flow_hash: u32) -> usize {
-        // Hashes may be weak in some bits, so mix all of them.
+        // Hashes may be weak in some bits, so mix every bit.
         (flow_hash.wrapping_mul(0x9E37_79B1) >> BIT) as usize % SETS
     }
 

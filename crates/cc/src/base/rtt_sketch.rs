@@ -19,7 +19,7 @@ const MANY: u64 = 3;
 /// Share of bytes whose RTTs are considered up to [`STRETCH`] times those of `MANY`, as a divisor.
 pub(crate) const FEW: u64 = 10;
 /// With this value, a tenth over a satellite (600 ms) keeps its share of the link next to flows of
-/// 40 ms. With half of it, this tenth loses a sixth.
+/// 40 ms. With half this value, the tenth loses a sixth.
 pub(crate) const STRETCH: u64 = 16;
 /// Below half of the capacity, the shortest RTT counts that this number of bytes have, or a tenth
 /// of those that state one.
@@ -84,8 +84,7 @@ impl RttSketch {
         self.all
     }
 
-    /// Returns true if less than half of what a link of `capacity` bytes per second carries has
-    /// arrived.
+    /// Returns true if the arrivals are below half of a link's `capacity` in bytes per second.
     pub(crate) fn is_light(&self, capacity: u64) -> bool {
         let over = (self.over + self.tick).max(micros(TICK.0 * TICKS));
         self.all < mul_div(capacity / LIGHT, over, 1_000_000)

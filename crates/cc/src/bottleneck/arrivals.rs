@@ -97,8 +97,8 @@ impl Arrivals {
     }
 
     /// Returns the maximum bytes per round trip in the recent spans. If round trips have become
-    /// longer because of a queue or another route, the maximum isn't scaled up, because what a fast
-    /// path carried doesn't prove anything about a slow path with a standing queue.
+    /// longer because of a queue or another route, the maximum isn't scaled up, because the rate of
+    /// a fast path doesn't prove anything about a slow path with a standing queue.
     pub(super) fn proven(&self, srtt: Duration) -> u64 {
         let bytes = self.most_bytes[0].max(self.most_bytes[1]);
         window_of(self.most[0].max(self.most[1]), srtt).min(bytes)

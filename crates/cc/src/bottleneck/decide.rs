@@ -1,4 +1,4 @@
-//! Decisions about who controls the window: when trials begin, what follows from their verdicts,
+//! Decisions about who controls the window: when trials begin, the consequences of their verdicts,
 //! and when CUBIC takes over or returns control.
 
 use super::losses::SLACK_PPM;
@@ -46,8 +46,8 @@ impl HiddenHop {
         lost >= LEANING_PPM && self.following.leans(CERTAIN)
     }
 
-    /// Returns true if the loss is at most what routers declare, and the window may soon grow.
-    /// Waiting is better here, because a trial with few packets takes dozens of round trips without
+    /// Returns true if the loss does not exceed the declared loss, and the window may soon grow.
+    /// Waiting is then better, because a trial with few packets takes dozens of round trips without
     /// growth.
     fn waits_for_growth(&self, now: Instant, srtt: Duration, window: u64) -> bool {
         let declared = self.tolerance.declared_ppm();
@@ -61,8 +61,9 @@ impl HiddenHop {
             && !without(Mechanism::Wait)
     }
 
-    /// Returns true if the loss is at most what routers declare. A queue's losses would add to
-    /// that, so delays before losses aren't evidence of a queue. A trial still considers them.
+    /// Returns true if the loss does not exceed the loss that routers declare. A queue's losses
+    /// would be additional, so delays before losses aren't evidence of a queue. A trial still
+    /// considers them.
     pub(super) fn is_as_declared(&self) -> bool {
         let declared = self.tolerance.declared_ppm();
         declared > 0

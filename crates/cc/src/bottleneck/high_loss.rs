@@ -1,9 +1,9 @@
 //! Round trips with a loss so high that the window must not grow, whatever routers grant.
 //!
 //! Only a trial can show whether the loss is caused by a hidden hop. Until then, the window must
-//! not grow, and sending packets that will be lost is useless, so the window is limited to what
-//! arrived. This only applies if the window was the limit, because an application that pauses
-//! doesn't provide such a bound.
+//! not grow, and sending packets that will be lost is useless, so the window is limited to the
+//! arrivals. This limit only applies if the window limited the sender, because an application that
+//! pauses doesn't provide such a bound.
 
 use crate::base::ablate::{Mechanism, without};
 use crate::base::arith::mul_div;
@@ -17,7 +17,7 @@ const SIGMAS: u64 = 2;
 const EVENTS: u32 = 3;
 /// Afterwards, the bound exceeds the arrivals of a round trip by this part.
 const RETURN_STEP: u64 = 4;
-/// A round trip shows what the path carries if at most this part of its packets was acknowledged
+/// A round trip shows the path's capacity if at most this part of its packets was acknowledged
 /// while the sender had another limit than the window.
 const OTHERWISE: u64 = 8;
 /// Consecutive round trips with little loss after which the bound ends. By then, the path may carry
@@ -164,8 +164,8 @@ mod tests {
     fn what_arrives_while_the_application_pauses_is_no_bound() {
         let mut losing = HighLossCap::default();
         round(&mut losing, 60, &[10, 10, 20], 100);
-        // The application has less to send, then nothing, then enough to use the whole window. What
-        // it sent before arrives a round trip later.
+        // The application has less to send, then nothing, then enough to use the whole window.
+        // Packets that it sent before arrive a round trip later.
         ended(&mut losing, 30, 30, &[], 60);
         ended(&mut losing, 0, 0, &[], 60);
         ended(&mut losing, 2, 0, &[], 60);

@@ -19,7 +19,7 @@
 //! and the routers' feedback remains an upper bound.
 //!
 //! If TTLs show a hop without feedback, starts become more careful: the window is at most a few
-//! times what has arrived. However, TTLs never select the law, because most such hops are wide.
+//! times the arrivals. However, TTLs never select the law, because most such hops are wide.
 
 mod arrivals;
 mod decide;
@@ -124,7 +124,7 @@ pub(crate) struct HiddenHop {
 
 impl HiddenHop {
     /// Creates the state for a new path with datagrams of `mtu` bytes. `step` bounds the window by
-    /// what has arrived.
+    /// the arrivals.
     pub(crate) fn new(now: Instant, mtu: u64, step: Step) -> Self {
         Self {
             step,
@@ -202,7 +202,7 @@ impl HiddenHop {
 
     /// Returns true if a window of `window` bytes must not grow regardless of grants, because this
     /// or a recent round trip lost too much. This includes windows above the bound that applies to
-    /// attested loss, because routers only see what is sent, and would continue to grant.
+    /// attested loss, because routers only see sent packets, and would therefore continue to grant.
     #[inline]
     pub(crate) fn holds(&self, window: u64) -> bool {
         let attested = self.tolerance.undeclared_ppm() > 0;
@@ -271,8 +271,8 @@ impl HiddenHop {
         self.over = Some(now);
     }
 
-    /// Handles an acknowledgement before any router's feedback. Its packets already show what the
-    /// path carries.
+    /// Handles an acknowledgement before any router's feedback. Its packets already show the path's
+    /// capacity.
     #[inline]
     pub(crate) fn on_first_ack(&mut self, acked: &Acked) {
         if self.trains.on_ack(acked) {

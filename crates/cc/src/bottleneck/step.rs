@@ -7,8 +7,8 @@ use super::{HiddenHop, window_of};
 use crate::base::Duration;
 use crate::base::arith::mul_div;
 
-/// The window is at most a few times what has arrived in a round trip. However, it may always have
-/// this many packets if TTLs show a hop without feedback or if undeclared loss was attested.
+/// The window is at most a few times the arrivals in a round trip. However, it may always have this
+/// many packets if TTLs show a hop without feedback or if undeclared loss was attested.
 const FIRST_WINDOW: u64 = 40;
 /// Packets in an initial window.
 const INITIAL_WINDOW: u64 = 10;
@@ -17,14 +17,14 @@ const INITIAL_WINDOW: u64 = 10;
 const ATTESTED_STEP: u64 = 4;
 
 /// If packets sent at once have shown the capacity of the narrowest hop, the window only grows as
-/// in slow start beyond this multiple of it. It's more than 1 because other traffic may have shared
-/// the hop during the measurement.
+/// in slow start beyond this multiple of the capacity. It's more than 1 because other traffic may
+/// have shared the hop during the measurement.
 const BEYOND_TRAIN: u64 = 2;
 const SLOW_START: u64 = 2;
 
-/// While there is a queue, the window exceeds what arrives per round trip by at most this part. A
-/// queue makes round trips longer, so more arrives in each of them, although the path doesn't have
-/// room for it.
+/// While there is a queue, the window exceeds the arrivals per round trip by at most this part. A
+/// queue makes round trips longer, so more packets arrive in each, although the path doesn't have
+/// more capacity.
 const QUEUEING_STEP: u64 = 4;
 
 /// A granted window is at most this share of the rate shown by packets sent at once, because pacing
@@ -79,7 +79,7 @@ impl HiddenHop {
     }
 
     /// Allows the window of `window` bytes that every hop with feedback has granted. With 0, only
-    /// arrivals count, because they show by now what the path carries.
+    /// arrivals count, because they show the path's capacity by now.
     pub(crate) fn allow(&mut self, window: u64, srtt: Duration) {
         self.granted = window;
         self.limit_step(srtt);
@@ -95,7 +95,7 @@ impl HiddenHop {
         Some(window_of(self.trains.rate(), srtt)).filter(|&window| window > 0)
     }
 
-    /// Returns the granted window in bytes, limited by what packets sent at once show.
+    /// Returns the granted window in bytes, limited by the capacity that packets sent at once show.
     pub(crate) fn granted_window(&self, srtt: Duration) -> u64 {
         let shown = match self.trains.narrowest() {
             // The first packets were sent at once, and most haven't arrived yet.

@@ -188,7 +188,7 @@ fn an_interruption_says_nothing_about_capacity() {
         path.capacity = 0;
         let dead = path.window;
         path.window = 300;
-        // Recovery declares all of them lost at once.
+        // Recovery declares all these packets lost at once.
         let now = Instant::ZERO + RTT * 30;
         let mut gap = lost(path.number + 300, path.number + 300, RTT);
         gap.packets = 300 * rounds;

@@ -40,8 +40,8 @@ impl Tolerance {
         self.attested_ppm.max(self.declared_ppm.min(MOST_PPM))
     }
 
-    /// Returns the expected loss in 10^-6. It includes declared loss beyond what a declaration can
-    /// cover without attestation, because a trial must examine this first.
+    /// Returns the expected loss in 10^-6. It includes declared loss beyond the maximum tolerated
+    /// without attestation, because a trial must examine this loss first.
     pub(crate) fn expected_ppm(&self) -> u64 {
         self.attested_ppm.max(self.declared_ppm)
     }

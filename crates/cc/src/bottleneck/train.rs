@@ -1,11 +1,11 @@
-//! Measurement of how fast packets sent at once arrive, which is no faster than the narrowest hop
+//! Measures how fast packets sent at once arrive, which cannot be faster than the narrowest hop
 //! sends them.
 //!
-//! A sender that begins with ten packets at once learns what the path can carry from how far they
-//! are spread, even before filling it. Other traffic, jitter, and receivers that process packets in
-//! batches disturb this measurement. If this makes a bound too low, the window can still grow by a
-//! factor per round trip. Paced packets arrive as they were sent, so they only show what a path
-//! carries at least, but not at most.
+//! A sender that begins with ten packets at once learns the path's capacity from their spread, even
+//! before filling the path. Other traffic, jitter, and receivers that process packets in batches
+//! disturb this measurement. If this makes a bound too low, the window can still grow by a factor
+//! per round trip. Paced packets arrive as they were sent, so they only show a lower bound of the
+//! path's capacity.
 
 use crate::base::ablate::{Mechanism, without};
 use crate::base::arith::{mul_div, nanos, ns_since};
@@ -128,8 +128,8 @@ impl Trains {
         cleared
     }
 
-    /// Returns true if many of the first packets were lost, because some hop's queue is shorter
-    /// than what was sent at once, and no train has since been spread by a hop.
+    /// Returns true if many of the first packets were lost, because some hop's queue was too short
+    /// for all packets sent at once, and no train has since been spread by a hop.
     pub(super) const fn overflowed(&self) -> bool {
         self.overflowed
     }
@@ -299,7 +299,7 @@ mod tests {
     }
 
     /// A grant waits for the first packets, which were sent at once: while most are in flight, or
-    /// after some were lost, until enough have arrived to measure what the path carries.
+    /// after some were lost, until enough have arrived to measure the path's capacity.
     #[test]
     fn the_first_packets_are_waited_for() {
         let first = |n: u64, left: u64| {

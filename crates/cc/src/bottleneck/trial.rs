@@ -21,10 +21,10 @@ const SETTLE_ROUNDS: u32 = 2;
 const SURE: u64 = 3;
 /// Standard deviations for the verdict of the second step.
 const LIKELY: u64 = 2;
-/// Standard deviations for a fall to half, regardless of what remains.
+/// Standard deviations for a fall to half, regardless of the remaining loss.
 const CERTAIN: u64 = 5;
-/// Loss that is neither chance nor a burst. If a third of it disappears, it was caused by the rate,
-/// although other senders may still send too much.
+/// Loss that is neither chance nor a burst. If a third of this loss disappears, it was caused by
+/// the rate, although other senders may still send too much.
 const FLOOD_PPM: u64 = 300_000;
 const FLOOD_DISPERSION: u64 = 40;
 const FLOOD_LEFT: (u64, u64) = (2, 3);

@@ -23,10 +23,11 @@ const BURSTS_PPM: u64 = 200_000;
 /// Standard deviations that chance doesn't reach, even though each group is another chance.
 const SURE: u64 = 4;
 
-/// Half standard deviations for loss beyond what any trial attests.
+/// Half standard deviations for loss that no trial could attest.
 const TOO_MUCH: u64 = 5;
 
-/// Returns true if the loss exceeds `limit`, in 10^-6, beyond what repeated looks find by chance.
+/// Returns true if the loss exceeds `limit`, in 10^-6, by more than repeated looks would find by
+/// chance.
 pub(super) fn surely_above(record: &LossRecord, limit: u64) -> bool {
     LOOKS.iter().any(|&(groups, _)| {
         let seen = record.latest(groups);

@@ -25,7 +25,7 @@ pub(crate) struct CubiqParams {
     pub(crate) hystart: bool,
     /// Limits slow start beyond this number of packets.
     pub(crate) limited: Option<u32>,
-    /// What follows the granted flight.
+    /// Behaviour after the granted flight.
     pub(crate) after: AfterGrant,
     /// The share of the window that a cut leaves, in 10^-6.
     pub(crate) beta_ppm: u64,

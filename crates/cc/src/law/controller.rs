@@ -268,7 +268,7 @@ pub trait Controller: Send + fmt::Debug {
     }
 
     /// Returns n if every n-th ack-eliciting packet should carry the request; the default of 1
-    /// includes all of them. The transport always sends at least one per round trip. If a router
+    /// includes every packet. The transport always sends at least one per round trip. If a router
     /// queues packets with and without feedback separately, it treats all packets of a flow as
     /// having feedback as long as it sees some.
     fn signal_every(&self) -> u32 {

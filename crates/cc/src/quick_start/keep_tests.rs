@@ -74,7 +74,7 @@ fn of_flows_that_begin_together_each_has_its_share_after_the_second_question() {
         assert_eq!(kept, Some(share), "{flow}");
     }
     assert_eq!(port.metrics().grants.unwrap().lowered, 1);
-    // A flow that didn't ask with the others isn't one of them.
+    // A flow that didn't ask with the others gets no share.
     assert_eq!(ask(&mut port, 130, &question(99, u64::MAX, false)), Some(0));
 }
 

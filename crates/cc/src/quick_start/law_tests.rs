@@ -233,7 +233,7 @@ fn an_xcp_port_promises_no_more_than_it_has() {
 }
 
 /// Headers promised the rest of the link to a flow whose answer was lost. Because it asks for a
-/// total, it is granted what it was promised, but not what others were promised.
+/// total, it is granted the rate promised to it, but not the rate promised to others.
 #[test]
 fn who_asks_again_is_granted_what_headers_promised_it_and_nobody_else() {
     for (other, expected) in [(1, CAPACITY * 85 / 100), (2, CAPACITY / 20)] {

@@ -184,7 +184,7 @@ fn a_source_behind_a_narrower_hop_is_granted_again() {
         if let Carried::QuickStart(asked) = &mut arrival.carried {
             asked.source = 7;
         }
-        // It uses a fifth of it.
+        // The flow uses a fifth of its grant.
         assert_eq!(ask(&mut port, 3000 * n, &arrival), GBIT / 2);
         for at in 90..190 {
             packet(&mut port, 3000 * n + at, flow, 12_500);
@@ -368,10 +368,10 @@ fn plain_packets_at_a_port_that_keeps_them_apart_use_a_grant() {
         let Answer::QuickStart(answer) = port.on_departure(now, &asks, 0) else {
             panic!("no answer");
         };
-        // All of it counts, because earlier flows used theirs.
+        // The whole grant counts, because earlier flows used theirs.
         assert_eq!(reported.lock().unwrap().last(), Some(&answer.approved));
         assert_eq!(port.metrics().grants.unwrap().outstanding, answer.approved);
-        // A repetition of the question isn't one of its packets.
+        // A repeated question doesn't count as a packet of the grant.
         port.on_unheard(Instant::from_millis(at + 90), &asks);
         assert_eq!(port.metrics().grants.unwrap().outstanding, answer.approved);
         for later in 100..200 {

@@ -167,7 +167,7 @@ fn a_lost_question_is_no_loss_of_the_flight() {
     assert_eq!(sender.metrics().quick_start.unwrap().revoked, 0);
 }
 
-/// Half of what was sent before the flight is lost, so the grant isn't used.
+/// Half of the packets sent before the flight are lost, so the grant isn't used.
 #[test]
 fn nothing_is_started_with_where_much_is_lost_beside_questions() {
     let mut sender = cubiq(Some(GBIT));

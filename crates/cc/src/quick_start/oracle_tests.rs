@@ -1,5 +1,5 @@
-//! Compares a granting port with RFC 4782's rule in `f64`: 0.85·C, minus what the busiest 200 ms of
-//! the last second used, minus what has been approved and may still arrive.
+//! Compares a granting port with RFC 4782's rule in `f64`: 0.85·C, minus the rate used in the
+//! busiest 200 ms of the last second, minus approved rates that may still arrive.
 
 use proptest::prelude::*;
 

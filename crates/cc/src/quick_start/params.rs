@@ -75,7 +75,7 @@ pub(crate) const ANSWER_RTTS: u32 = 2;
 pub(crate) const REPEATS: u32 = 2;
 pub(crate) const REPEAT_TIME: u32 = 3;
 /// Maximum number of repetitions of a denied question, each a round trip later, because the first
-/// question may be too early: flows with a grant may give a part of it back by then.
+/// question may be too early: flows with a grant may have returned a part by then.
 pub(crate) const DENIED_AGAIN: u32 = 2;
 /// A grant is not used if at least this many packets, and one in `FIRST_LOST.1`, of those before
 /// the flight are lost beyond the expected loss, because their hop hasn't granted anything.

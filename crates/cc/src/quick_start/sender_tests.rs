@@ -361,7 +361,7 @@ fn who_has_little_to_send_does_not_ask() {
     limits.application = 14_720;
     assert_eq!(sender.ask(at(0), 1, &limits), None);
     assert!(sender.asks());
-    // A flow with more data asks for what fits into a round trip.
+    // A flow with more data asks for the rate that sends all of its data in a round trip.
     limits.application = 147_200;
     let request = sender.ask(at(0), 1, &limits).unwrap();
     assert_eq!(request.rate, 147_200 * 1500 / 1472 * 1000 / RTT);

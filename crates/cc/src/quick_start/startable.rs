@@ -39,8 +39,8 @@ impl AfterGrant {
     }
 }
 
-/// If a grant is below the path's measured capacity divided by this, others use most of it. It's
-/// half of an equal share with one other flow.
+/// If a grant is below the path's measured capacity divided by this number, others use most of the
+/// capacity. This limit is half of an equal share with one other flow.
 const SMALL_GRANT: u64 = 4;
 
 /// A law that [`QuickStart`](super::sender::QuickStart) can start.

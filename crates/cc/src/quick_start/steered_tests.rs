@@ -232,7 +232,7 @@ impl Startable for LossLog {
 }
 
 /// A hop that no router announces is detected before the answer or before the question. Routers'
-/// grants don't consider what it carries.
+/// grants don't consider its capacity.
 #[test]
 fn behind_a_hidden_hop_nothing_is_asked_and_no_grant_used() {
     let law = LossLog {

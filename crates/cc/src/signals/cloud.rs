@@ -47,8 +47,8 @@ impl Upstream {
 
     /// Returns the first 64 bits of an IPv6 address, or `None` for an IPv4 address.
     ///
-    /// A host with one address in such a prefix can usually use all of them (RFC 4291, section
-    /// 2.5.4; RFC 8504, section 6.1).
+    /// A host with one address in such a prefix can usually use every address there (RFC 4291,
+    /// section 2.5.4; RFC 8504, section 6.1).
     pub(crate) fn prefix(self) -> Option<[u8; 8]> {
         match self.address() {
             IpAddr::V4(_) => None,

@@ -18,8 +18,8 @@ pub enum Feedback {
     Own(OwnFeedback),
 }
 
-/// Maximum that a receiver can have counted in a path epoch, which is what its sender sent with the
-/// signal since the epoch began, without what was reported for an earlier epoch. Because the
+/// Maximum that a receiver can have counted in a path epoch: the packets that its sender has sent
+/// with the signal since the epoch began, except those reported for an earlier epoch. Because the
 /// receiver's totals are only claims, senders check them against this count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Countable {

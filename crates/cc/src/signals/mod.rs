@@ -1,8 +1,8 @@
 //! Contents of packets between senders, ports and receivers, regardless of their encoding.
 //!
-//! A sender writes a [`Request`] into a packet. A port reads what the packet [`Carried`], and
-//! writes an [`Answer`]. The receiver counts answers, and the sender receives the differences as
-//! [`Feedback`].
+//! A sender writes a [`Request`] into a packet. A port reads the packet's contents ([`Carried`])
+//! and writes an [`Answer`]. The receiver counts answers, and the sender receives the differences
+//! as [`Feedback`].
 
 mod answer;
 mod carried;

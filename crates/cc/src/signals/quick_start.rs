@@ -30,7 +30,7 @@ pub struct QuickStartRequest {
     pub rtt: Option<Duration>,
 }
 
-/// What is known about a path before the first packet, from an earlier connection or by
+/// A path's properties known before the first packet, from an earlier connection or by
 /// configuration. The rate is only requested, and never used without a grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KnownPath {

@@ -129,7 +129,7 @@ proptest! {
         prop_assert_eq!(units(Round::Exact).read(&text), expected);
     }
 
-    /// Any text, usually similar to a quantity, must not panic, and what is parsed must survive
+    /// Any text, usually similar to a quantity, must not panic, and a parsed value must survive
     /// printing and parsing.
     #[test]
     fn any_text_is_an_error_or_a_value(

@@ -54,8 +54,9 @@ pub struct XcpLinkParams {
     pub overhead: u32,
     /// Source of the capacity.
     pub capacity: Capacity,
-    /// Limits positive feedback to what the buffer can absorb, limits header fields to the levels
-    /// of all headers, and grants bandwidth to the first packet after idleness. Off: as published.
+    /// Limits positive feedback to the amount that the buffer can absorb, limits header fields to
+    /// the levels of all headers, and grants bandwidth to the first packet after idleness. Off: as
+    /// published.
     pub guard: bool,
     /// Polices flows that send more than they state or that ignore negative feedback.
     pub police: bool,

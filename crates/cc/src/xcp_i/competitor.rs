@@ -52,7 +52,7 @@ pub(crate) struct LossBasedCompetitor {
 
 impl LossBasedCompetitor {
     /// Handles an estimate for a period in which the virtual router's own flows had `own` bytes per
-    /// second; `want` is true if a request of one of them was refused recently. Returns true if
+    /// second; `want` is true if a request of such a flow was refused recently. Returns true if
     /// foreign traffic has begun to fill the queue.
     pub(crate) fn learn(
         &mut self,

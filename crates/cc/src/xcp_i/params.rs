@@ -11,7 +11,7 @@ pub(crate) const MOST_OF_PREFIX: usize = 8;
 pub(crate) const INACTIVE: Duration = Duration::from_secs(10);
 /// An upstream router whose cloud is still unknown after this time can be replaced.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
-/// Flows want more if a request of one of them was refused within this time.
+/// Flows want more if a request was refused within this time.
 pub(crate) const WANTS: Duration = Duration::from_millis(500);
 /// The largest number of packets that a header can stand for.
 pub(crate) const MOST_COVERS: u16 = 64;

@@ -9,13 +9,13 @@
 //! routers of one prefix without an estimate.
 //!
 //! **Shared clouds.** Ports that do not know of each other can each have a virtual router for the
-//! same link. Each of them treats the traffic of the others as foreign, and sees the same available
+//! same link. Each treats the traffic of the others as foreign, and sees the same available
 //! bandwidth. Therefore a virtual router leaves a part s of its own flows' rate, and takes a
 //! similar part g of the link's capacity C, in addition to equation 1:
 //!
 //! F = α·BW − β·Q/d + g·C − s·y
 //!
-//! All take the same rate, and leave more the more they have, so that shares become equal (Chiu and
+//! All take the same rate, but leave more if they have more, so that shares become equal (Chiu and
 //! Jain, "Analysis of the increase and decrease algorithms", 1989) within about 1/s = 50 intervals.
 //! With g slightly below s, a single virtual router fills (α + g)/(α + s) = 0.998 of the link. N
 //! virtual routers keep a queue of (N·g − s)/(N·β) of a bandwidth-delay product, which is at most 8

@@ -1,9 +1,9 @@
 //! Estimates of clouds for ports with `estimate=exact`, which are possible because the emulator
 //! knows all links.
 //!
-//! A cloud consists of the links without a control law between two ports with one, in the order
-//! in which flows pass them. Before the first port it starts at the sender, and after the last
-//! one it ends at the receiver. Its unused capacity is the minimum over its links, as in the
+//! A cloud consists of the links without a control law between two ports with one, in the order in
+//! which flows pass them. Before the first port, it starts at the sender, and after the last port,
+//! it ends at the receiver. Its unused capacity is the minimum over its links, as in the
 //! simulations of the XCP-i paper (section IV).
 
 use std::net::IpAddr;

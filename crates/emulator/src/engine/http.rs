@@ -1,7 +1,7 @@
-//! The bytes that HTTP/3 sends in addition to a file's content, in the sizes and the order of
-//! the project's own server and client. They matter because a control law sees them first: each
-//! end writes its control streams as soon as it is connected, so that the first packets of a
-//! file's sender belong to an application that has nothing more to send yet.
+//! The bytes that HTTP/3 sends in addition to a file's content, in the sizes and the order of the
+//! project's own server and client. They matter because a control law sees them first: each end
+//! writes its control streams immediately after connecting, so the first packets of a file's sender
+//! belong to an application that has nothing more to send yet.
 
 use bytes::Bytes;
 use pathmark_cc::Duration;

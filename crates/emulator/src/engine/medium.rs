@@ -1,4 +1,4 @@
-//! A medium shared by several links, such as a hub, on which one of them transmits at a time.
+//! A medium shared by several links, such as a hub, on which only one link transmits at a time.
 //!
 //! A station that finds the medium idle sends. Stations that wait when it becomes idle contend:
 //! in each slot of 512 bit times, each of n stations sends with probability 1/n, until exactly

@@ -49,8 +49,8 @@ impl Ramp {
 
     #[cold]
     fn pass(&mut self, now: u64, sent: u64, rate: u64) {
-        // Boundaries without events in between are alike, so after a whole window of them the
-        // rest is known.
+        // Boundaries without events in between are alike, so the rest is known after a whole window
+        // of such boundaries.
         let behind = (now - self.next) / self.part;
         let known = 2 * PARTS as u64;
         if behind > known {

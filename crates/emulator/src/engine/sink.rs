@@ -18,7 +18,7 @@ pub(super) struct Sink {
     arrived: u64,
     delivered: u64,
     completed: Option<Instant>,
-    /// Numbers of bytes, in ascending order, and when each of them was reached.
+    /// Numbers of bytes, in ascending order, and the time when each was reached.
     milestones: Vec<u64>,
     reached: Vec<Instant>,
 }

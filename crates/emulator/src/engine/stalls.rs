@@ -1,8 +1,8 @@
 //! Nodes that stall for a while: routers or hosts that get no processor time.
 //!
-//! Packets that arrive at such a node wait, and are handed over in order when it resumes. Its
-//! ports send nothing, and its endpoints neither send nor look at the clock. Packets already on
-//! a wire still arrive.
+//! Packets that arrive at such a node must wait, and are handed over in order when it resumes. Its
+//! ports send nothing, and its endpoints neither send nor look at the clock. Packets already on a
+//! wire still arrive.
 
 use std::collections::VecDeque;
 

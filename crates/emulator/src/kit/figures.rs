@@ -81,9 +81,9 @@ impl Figures {
         self.bdp.get(at).copied().flatten()
     }
 
-    /// Returns how long after the last start these flows began to share fairly for good: from
-    /// then on, Jain's index over their goodputs in each second is at least `least`, until the
-    /// first of them ends. `None`: never.
+    /// Returns how long after the last start these flows began to share fairly for good: from then
+    /// on, Jain's index over their goodputs in each second is at least `least`, until the first
+    /// flow ends. `None`: never.
     pub fn convergence(&self, flows: &str, least: f64) -> Option<Duration> {
         let members = self.named(flows);
         let start = members.iter().map(|(_, f)| f.start_s).fold(0.0, f64::max);

@@ -24,9 +24,8 @@
 //!
 //! A [`Trial`] is any [`Scenario`], from a file, text or a [`Path`], in which flows and ports
 //! can run the caller's own controllers. Its [`Figures`] are the run's result and time series.
-//! [`Figures::expect`] compares them with bounds, and reports for all of them together which
-//! were met and by how much. Because runs are deterministic, a bound that is met once is always
-//! met.
+//! [`Figures::expect`] compares them with bounds, and reports for all bounds together which were
+//! met and by how much. Because runs are deterministic, a bound that is met once is always met.
 
 mod expect;
 mod figures;

@@ -295,8 +295,8 @@ impl Scenario {
 
     /// Changes one key and checks everything again. Keys have forms like `duration`,
     /// `link.NAME.rate`, `flow.NAME.algorithm`, `link.NAME.queue.limit`; `*` instead of a name
-    /// means all of them. Values have the same form as in the file, but quotes around text can
-    /// be omitted.
+    /// means every name. Values have the same form as in the file, but quotes around text can be
+    /// omitted.
     ///
     /// # Errors
     /// [`ScenarioError`]; the scenario is then unchanged.

@@ -216,7 +216,7 @@ pub(super) type Starts = OneOrList<Span>;
 /// `bytes = 5_000_000`, or a list from which each flow of `count` draws one.
 pub(super) type Sizes = OneOrList<ByteCount>;
 
-/// A value for all flows, or a list of them.
+/// A value for all flows, or a list of values.
 #[derive(Debug)]
 pub(super) enum OneOrList<T> {
     One(T),

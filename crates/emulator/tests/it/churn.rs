@@ -6,7 +6,7 @@ use std::path::Path;
 
 use pathmark_emulator::Scenario;
 
-/// 200 files at random times, whose bytes are about two thirds of what the link can carry.
+/// 200 files at random times, whose bytes use about two thirds of the link's capacity.
 fn files(rate: &str, delay: &str, gap: &str, bytes: u32) -> String {
     format!(
         r#"

@@ -1,4 +1,4 @@
-//! Runs of the engine, compared with what can be predicted.
+//! Runs of the engine, compared with predictions.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -462,8 +462,8 @@ fn a_code_for_short_packets_brings_acknowledgements_back() {
     assert!((0.48..0.58).contains(&ratio), "{ratio}");
 }
 
-/// The link repeats 100 ms of 12 Mbit/s and 100 ms of nothing: a backlogged flow gets what the
-/// trace offers.
+/// The link repeats 100 ms of 12 Mbit/s and 100 ms of nothing: a backlogged flow gets the trace's
+/// capacity.
 #[test]
 fn a_trace_is_used_to_the_full() {
     let directory = tempfile::tempdir().unwrap();

@@ -99,7 +99,7 @@ fn a_restart_brings_the_law_back() {
 }
 
 /// The router runs again when the last of its restarts is over. No packet is forgotten: the lost
-/// and the received packets add up to all of them.
+/// and the received packets add up to all sent packets.
 #[test]
 fn restarts_may_overlap() {
     let at = "at = [{ t = \"10s\", restart = \"8s\" }, { t = \"11s\", restart = \"2s\" }]";

@@ -83,8 +83,8 @@ fn table() {
     }
 }
 
-/// Shims don't increase the rate of a flood: a well-behaved flow keeps at least what a plain flood
-/// of the same rate leaves, minus 3 %.
+/// Shims don't increase the rate of a flood: a well-behaved flow keeps at least the rate that a
+/// plain flood of the same rate leaves, minus 3 %.
 #[test]
 fn a_flood_behind_shims_takes_no_more_than_a_plain_one() {
     for (controller, law) in [(PORTS[0], LAWS[0]), (PORTS[1], LAWS[1])] {
@@ -177,8 +177,8 @@ impl Cell<'_> {
         }
     }
 
-    /// Returns what flows get next to packets that claim a long round trip, divided by what they
-    /// get next to plain packets, as the mean over `seeds`.
+    /// Returns the flows' rate next to packets that claim a long round trip, divided by their rate
+    /// next to plain packets, as the mean over `seeds`.
     fn kept(&self, flows: &str, seeds: &[u32], of: fn(&FlowResult) -> f64) -> f64 {
         let (controller, _, shim) = self.port;
         let [plain, forged] = [None, Some(shim)].map(|forged| {

@@ -1,4 +1,4 @@
-//! The test kit: your own controllers in flows and ports, and bounds that report what they found.
+//! The test kit: your own controllers in flows and ports, and bounds that report their findings.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -49,7 +49,7 @@ fn a_controller_of_ones_own_runs() {
         .unwrap();
     assert_eq!(figures.flow("own").unwrap().algorithm, "fixed");
     let goodput = figures.flow("own").unwrap().goodput_bps;
-    // Minus what headers and delayed acknowledgements take.
+    // 5 Mbit/s minus headers and delayed acknowledgements.
     assert!((4.0e6..5.0e6).contains(&goodput), "{goodput}");
     assert!((figures.bdp_packets("bottleneck").unwrap() - 50_000.0 / 1500.0).abs() < 0.1);
     let met = figures

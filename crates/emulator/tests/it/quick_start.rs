@@ -201,8 +201,8 @@ fn ends_that_have_met_begin_with_what_they_are_granted() {
             let over = download / (floor + rtt / 2.0);
             assert!(over <= 1.25, "{law} {port} {rtt}: {over}");
             if delay > 100 {
-                // Otherwise it takes another round trip, minus what the first packets have shown by
-                // then; and sending the requested amount takes one.
+                // Otherwise, it takes another round trip, minus the part that the first packets
+                // have shown by then, and sending the requested amount takes a round trip.
                 let unknown = took(law, port, delay, "receiver", false);
                 let saved = (unknown - download) / rtt;
                 assert!((0.85..1.25).contains(&saved), "{law} {port}: {saved}");
@@ -296,7 +296,7 @@ fn twenty_that_begin_within_a_round_trip_drop_nothing_and_leave_others_theirs() 
     }
 }
 
-/// The first of them is granted all free capacity.
+/// The first flow is granted all free capacity.
 #[test]
 fn twenty_that_begin_together_on_an_idle_link_share_it() {
     for (algorithm, controller) in LAWS_AND_AUTO {

@@ -60,7 +60,7 @@ fn what_comes_during_a_stall_waits() {
 }
 
 /// Five flows over a router or a sending host that is stopped for a second. XCP must not mistake
-/// this for an idle link and grant its capacity in addition to what flows have.
+/// this for an idle link and grant its capacity in addition to the flows' rates.
 #[test]
 fn nothing_is_granted_for_time_in_which_a_port_did_not_run() {
     for node in ["R", "S"] {

@@ -107,7 +107,7 @@ fn a_constant_rate_is_found_and_a_change_is_followed() {
     }
 }
 
-/// Errors about invalid values say what to write instead.
+/// Errors about invalid values suggest valid values.
 #[test]
 fn what_cannot_be_is_refused() {
     let refusal = |from: &str, to: &str| {

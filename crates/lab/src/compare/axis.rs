@@ -1,4 +1,4 @@
-//! The values of the grid's axes, as people write them in scenarios.
+//! The values of the grid's axes, in the form used in scenarios.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,18 +14,18 @@ pub enum Axis {
     Rate,
     /// The path's propagation round trip.
     Rtt,
-    /// Room of the bottleneck's queue.
+    /// Size of the bottleneck's queue.
     Buffer,
     /// Share of data packets that are lost at random.
     Loss,
     /// Files that share the bottleneck.
     Flows,
-    /// Which routers answer.
+    /// The routers that answer.
     Routers,
 }
 
 impl Axis {
-    /// All of them, in the order of a cell's name.
+    /// All axes, in the order of a cell's name.
     pub const ALL: [Self; 6] = [
         Self::Rate,
         Self::Rtt,
@@ -35,7 +35,7 @@ impl Axis {
         Self::Routers,
     ];
 
-    /// Its key in a grid's file.
+    /// Returns the axis's key in a grid's file.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Rate => "rate",
@@ -54,15 +54,15 @@ impl fmt::Display for Axis {
     }
 }
 
-/// Text that does not parse as a value of an axis.
+/// Error for text that does not parse as a value of an axis.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{axis} cannot be `{given}`: write {expects}")]
 pub struct BadValue {
     /// The axis.
     pub axis: Axis,
-    /// What was given.
+    /// The given text.
     pub given: String,
-    /// What it takes.
+    /// Description of valid values.
     pub expects: &'static str,
 }
 
@@ -132,7 +132,7 @@ impl fmt::Display for Rtt {
     }
 }
 
-/// Room of the bottleneck's queue: of packets, bytes or bandwidth-delay products.
+/// Size of the bottleneck's queue in packets, bytes or bandwidth-delay products.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room(pub LimitSpec);
 
@@ -162,7 +162,7 @@ impl fmt::Display for Room {
             LimitSpec::Packets(packets) => write!(f, "{packets}p"),
             LimitSpec::Bytes(bytes) => {
                 let count = ByteCount(bytes);
-                // The exact number, unless the short text says it.
+                // The exact number, unless the short text is exact.
                 match count.to_string() {
                     short if short.parse() == Ok(count) => f.write_str(&short),
                     _ => write!(f, "{bytes}B"),
@@ -175,7 +175,7 @@ impl fmt::Display for Room {
 /// Share of data packets that are lost at random, up to a half, in 10⁻⁶.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Loss {
-    /// Packets of a million.
+    /// Number of packets per million.
     pub ppm: u32,
 }
 
@@ -207,14 +207,14 @@ impl fmt::Display for Loss {
     }
 }
 
-/// Which routers on the path answer.
+/// The routers on the path that answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Routers {
     /// None: the bottleneck is a plain hop.
     None,
-    /// One of twice the rate; the bottleneck behind it is a plain hop.
+    /// A router with twice the rate. The bottleneck behind it is a plain hop.
     Hidden,
-    /// This number in a row, all of the same rate, the bottleneck among them.
+    /// This number of routers in a row with the same rate, including the bottleneck.
     Answer(u8),
 }
 
@@ -247,7 +247,7 @@ impl fmt::Display for Routers {
     }
 }
 
-/// How many files share the bottleneck.
+/// Number of files that share the bottleneck.
 pub(super) fn flows(text: &str) -> Result<u32, BadValue> {
     let read = text.trim().parse().ok();
     read.filter(|flows| (1..=10_000).contains(flows))

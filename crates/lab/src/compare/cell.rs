@@ -1,4 +1,4 @@
-//! A point of the grid, and the scenario that it is run as.
+//! A point of the grid, and its scenario.
 
 use std::fmt;
 use std::fmt::Write as _;
@@ -11,43 +11,43 @@ use super::contestant::Contestant;
 
 /// Bytes of the largest IP packets.
 const PACKET: f64 = 1500.0;
-/// Data packets of a run, if its path is not so long that this is a few round trips.
+/// Data packets of a run, unless its path is so long that this is only a few round trips.
 const PACKETS: f64 = 300_000.0;
-/// Round trips for which all files together keep the bottleneck busy, within these seconds.
+/// Round trips for which all files together keep the bottleneck busy, and its limits in seconds.
 const ROUND_TRIPS: f64 = 60.0;
 const SECONDS: (f64, f64) = (10.0, 30.0);
-/// Least number of these round trips.
+/// Minimum number of round trips.
 const LEAST_ROUND_TRIPS: f64 = 10.0;
 /// A run ends after this multiple of its floor.
 const PATIENCE: f64 = 8.0;
-/// Round trips before a first byte has arrived: the handshake's, and the way there.
+/// Round trips until the first byte arrives: the handshake and the one-way delay.
 const FIRST_BYTE: f64 = 1.5;
-/// Short files in a run, and the largest that they are. All of them are a tenth of the large ones
-/// at most.
+/// Number of short files in a run, and their maximum size in bytes. Together, they are at most a
+/// tenth of the large files.
 const SHORT: u32 = 20;
 const SHORT_BYTES: f64 = 30_000.0;
 const SHORT_SHARE: f64 = 0.1;
 
-/// Names of flows: large files and short ones.
+/// Names of flows for large and for short files.
 pub(super) const LARGE_NAME: &str = "file";
 pub(super) const SHORT_NAME: &str = "short";
 /// The bottleneck's name.
 pub(super) const BOTTLENECK: &str = "bottleneck";
 
-/// A path and how many files share it.
+/// A path, and the number of files that share it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cell {
     /// The bottleneck's rate.
     pub rate: Rate,
     /// Propagation round trip.
     pub rtt: Rtt,
-    /// Room of the bottleneck's queue.
+    /// Size of the bottleneck's queue.
     pub buffer: Room,
-    /// Data packets lost at random, behind the bottleneck.
+    /// Share of data packets lost at random behind the bottleneck.
     pub loss: Loss,
-    /// Large files that share it.
+    /// Number of large files.
     pub flows: u32,
-    /// Which routers answer.
+    /// The routers that answer.
     pub routers: Routers,
 }
 
@@ -63,7 +63,7 @@ impl fmt::Display for Cell {
 }
 
 impl Cell {
-    /// Its value on an axis, as people write it.
+    /// Returns the cell's value on an axis as text.
     pub fn value(&self, axis: Axis) -> String {
         match axis {
             Axis::Rate => self.rate.to_string(),
@@ -75,8 +75,8 @@ impl Cell {
         }
     }
 
-    /// The cell that a law is run in. For a law without a router signal, one router that answers is
-    /// a plain hop.
+    /// Returns the cell in which a law is run. For a law without router signals, a single answering
+    /// router is a plain hop.
     #[must_use]
     pub fn as_run_by(mut self, contestant: &Contestant) -> Self {
         if self.routers == Routers::Answer(1) && !contestant.hears_routers() {
@@ -89,7 +89,7 @@ impl Cell {
         self.rtt.0.as_secs_f64()
     }
 
-    /// Seconds that the large files keep the bottleneck busy.
+    /// Returns how long the large files keep the bottleneck busy, in seconds.
     pub fn busy_s(&self) -> f64 {
         let wanted = (ROUND_TRIPS * self.rtt_s()).clamp(SECONDS.0, SECONDS.1);
         let affordable = PACKETS * PACKET * 8.0 / self.rate.bps();
@@ -97,38 +97,38 @@ impl Cell {
         (wanted.min(affordable).max(least) * 100.0).round().max(1.0) / 100.0
     }
 
-    /// Bytes of each large file: a packet's worth at least.
+    /// Returns the bytes of each large file, at least one packet.
     fn large_bytes(&self) -> f64 {
         let all = self.rate.bps() / 8.0 * self.busy_s();
         (all / f64::from(self.flows)).round().max(PACKET)
     }
 
-    /// Bytes of each short file.
+    /// Returns the bytes of each short file.
     fn short_bytes(&self) -> f64 {
         let all = self.large_bytes() * f64::from(self.flows);
         let affordable = all * SHORT_SHARE / f64::from(SHORT);
         SHORT_BYTES.min(affordable).round().max(100.0)
     }
 
-    /// The least time, seconds, in which all files can arrive: a handshake, the way there, and all
-    /// bytes of the files at the bottleneck's rate, with no header around them.
+    /// Returns the least time in seconds in which all files can arrive: a handshake, the one-way
+    /// delay, and all bytes of the files without headers at the bottleneck's rate.
     pub fn floor_s(&self) -> f64 {
         let large = self.large_bytes() * f64::from(self.flows);
         let all = large + self.short_bytes() * f64::from(SHORT);
         FIRST_BYTE * self.rtt_s() + all * 8.0 / self.rate.bps()
     }
 
-    /// The same for one short file that has the path to itself.
+    /// Returns the same for one short file without other traffic.
     pub fn short_floor_s(&self) -> f64 {
         FIRST_BYTE * self.rtt_s() + self.short_bytes() * 8.0 / self.rate.bps()
     }
 
-    /// When a run ends at the latest, seconds.
+    /// Returns the latest end of a run in seconds.
     fn duration_s(&self) -> f64 {
         PATIENCE * self.floor_s() + 2.0 * self.rtt_s()
     }
 
-    /// Packets that enter links in a run, about, acknowledgements among them.
+    /// Estimates the packets that enter links in a run, including acknowledgements.
     pub fn packets(&self) -> f64 {
         let data = self.large_bytes() * f64::from(self.flows) / 1400.0;
         let links = match self.routers {
@@ -139,7 +139,7 @@ impl Cell {
         1.5 * data * links
     }
 
-    /// The cell as a scenario file.
+    /// Returns the cell as a scenario file.
     pub fn scenario(&self, contestant: &Contestant, seed: u64) -> String {
         let busy = self.busy_s();
         let mut text = format!(
@@ -162,7 +162,7 @@ impl Cell {
              algorithm = \"{law}\"\ncount = {SHORT}\nbytes = {}\nstart = [{}]\n",
             self.flows,
             self.large_bytes(),
-            // Files begin within a round trip, and a file alone begins at once.
+            // Several files begin within a round trip, but a single file begins immediately.
             if self.flows > 1 { self.rtt_s() } else { 0.0 },
             self.short_bytes(),
             self.short_starts(seed),
@@ -171,7 +171,7 @@ impl Cell {
         text
     }
 
-    /// Room of the queues: of two packets at least, however short the path is.
+    /// Size of the queues: at least two packets, however short the path is.
     fn limit(&self) -> String {
         let bdp = self.rate.bps() / 8.0 * self.rtt_s();
         match self.buffer.0 {
@@ -213,8 +213,9 @@ impl Cell {
         }
     }
 
-    /// Short files begin at random between a tenth and nine tenths of the time that the large ones
-    /// need at least; with one seed at the same times for every law, whatever routers it has.
+    /// Short files begin at random between a tenth and nine tenths of the least time that the large
+    /// files need. With the same seed, these times are the same for every law, regardless of its
+    /// routers.
     fn short_starts(&self, seed: u64) -> String {
         let plain = Self {
             routers: Routers::None,

@@ -1,4 +1,4 @@
-//! A cell with all laws, and which of them are best there.
+//! A cell with all laws, and its best laws.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,18 +12,18 @@ use super::tally::Tally;
 /// A cell.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CellReport {
-    /// Its name.
+    /// The cell's name.
     pub cell: String,
-    /// Its value on each axis.
+    /// The cell's value on each axis.
     pub at: BTreeMap<String, String>,
     /// The least time in which all files can arrive, seconds.
     pub floor_s: f64,
     /// The same for a short file.
     pub short_floor_s: f64,
-    /// What came of each law.
+    /// The results of each law.
     pub laws: Vec<LawReport>,
-    /// For each figure, the laws that are best or as good: within what people care about, or within
-    /// what seeds may account for.
+    /// For each figure, the best laws and those as good, because the difference is irrelevant in
+    /// practice or may be caused by the seeds.
     pub best: BTreeMap<Figure, Vec<String>>,
 }
 
@@ -32,10 +32,10 @@ pub struct CellReport {
 pub struct LawReport {
     /// The law.
     pub law: String,
-    /// Its figures over the seeds.
+    /// The law's figures over the seeds.
     pub figures: BTreeMap<Figure, Tally>,
-    /// Of these, the times that are lower bounds: with one seed at least, files had not arrived
-    /// when the run ended that may have changed them.
+    /// Times among these figures that are lower bounds, because with at least one seed, files that
+    /// might have changed them had not arrived when the run ended.
     pub bounds: BTreeSet<Figure>,
     /// Files that had not arrived when their runs ended, all seeds together.
     pub unfinished: usize,
@@ -44,7 +44,7 @@ pub struct LawReport {
 }
 
 impl LawReport {
-    /// Of the runs with each seed.
+    /// Summarizes the runs with all seeds.
     pub fn new(law: String, runs: &[Measured]) -> Self {
         Self {
             law,
@@ -60,7 +60,7 @@ impl LawReport {
         self.bounds.contains(&figure)
     }
 
-    /// Its mean of a figure.
+    /// Returns the law's mean of a figure.
     pub fn mean(&self, figure: Figure) -> Option<f64> {
         self.figures.get(&figure).map(|tally| tally.mean)
     }
@@ -81,29 +81,29 @@ impl CellReport {
         }
     }
 
-    /// Its value on an axis.
+    /// Returns the cell's value on an axis.
     pub fn value(&self, axis: Axis) -> &str {
         self.at.get(axis.name()).map_or("", String::as_str)
     }
 
-    /// What came of a law.
+    /// Returns the results of a law.
     pub fn law(&self, name: &str) -> Option<&LawReport> {
         self.laws.iter().find(|law| law.law == name)
     }
 
-    /// True if the law is best by this figure, or as good.
+    /// True if the law is the best or as good by this figure.
     pub fn is_best(&self, figure: Figure, law: &str) -> bool {
         let best = self.best.get(&figure);
         best.is_some_and(|best| best.iter().any(|name| name == law))
     }
 }
 
-/// Least utilization, as a share of the cell's best, of laws that compete by their queues: a law
-/// that sends little keeps no queue.
+/// Least utilization, as a share of the cell's best, of laws that compete by their queues, because
+/// a law that sends little has no queue.
 const BUSY: f64 = 0.9;
 
 fn best_of(figure: Figure, laws: &[LawReport]) -> Vec<String> {
-    // Lower bounds do not compete with times, unless there is nothing else.
+    // Lower bounds only compete if there are no times.
     let all_bounds = laws.iter().all(|law| law.is_bound(figure));
     let used = |law: &LawReport| law.mean(Figure::Utilization).unwrap_or(0.0);
     let least_use = BUSY * laws.iter().map(used).fold(0.0, f64::max);

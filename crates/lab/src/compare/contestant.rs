@@ -10,22 +10,22 @@ use pathmark_cc::{Algorithm, LinkAlgorithm, ParseError};
 pub struct Contestant {
     law: Algorithm,
     port: Port,
-    /// The port was named.
+    /// True if the port was named.
     named: bool,
 }
 
-/// What routers run that answer.
+/// The law or queue of answering routers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Port {
-    /// A DropTail queue, and no answers.
+    /// A DropTail queue without answers.
     DropTail,
-    /// Controlled delay (RFC 8289), and no answers.
+    /// Controlled delay (RFC 8289) without answers.
     CoDel,
-    /// A controller.
+    /// A controller that answers.
     Controller(LinkAlgorithm),
 }
 
-/// Text that names no law or no port.
+/// Error for an unknown law or port.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadContestant {
@@ -37,15 +37,15 @@ pub enum BadContestant {
         "`{port}` behind @ is no port's law: {source}; without one it is `droptail` or `codel`"
     )]
     Port {
-        /// What stands behind the `@`.
+        /// The text after the `@`.
         port: String,
-        /// What is wrong.
+        /// The error.
         source: ParseError,
     },
 }
 
 impl Contestant {
-    /// A law with its own port, or DropTail if it uses no router signal.
+    /// Creates a law with its own port, or with DropTail without router signals.
     pub fn new(law: Algorithm) -> Self {
         let port = law.port();
         Self {
@@ -55,17 +55,17 @@ impl Contestant {
         }
     }
 
-    /// The sender's law.
+    /// Returns the sender's law.
     pub const fn law(&self) -> &Algorithm {
         &self.law
     }
 
-    /// True if routers that answer differ from plain ones for it.
+    /// True if answering routers differ from plain routers for this law.
     pub(super) fn hears_routers(&self) -> bool {
         self.port != Port::DropTail
     }
 
-    /// The lines of a link's table that set its port's law and queue.
+    /// Returns the lines of a link's table that set its port's law and queue.
     pub(super) fn port(&self, limit: &str) -> String {
         match &self.port {
             Port::DropTail => format!("queue = {{ kind = \"droptail\", limit = \"{limit}\" }}\n"),

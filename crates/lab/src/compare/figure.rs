@@ -1,4 +1,4 @@
-//! What is measured in each run.
+//! Figures that are measured in each run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -10,31 +10,32 @@ use super::tally::Tally;
 use pathmark_emulator::fairness::jain;
 use pathmark_emulator::result::{FlowResult, RunResult};
 
-/// A figure that laws are compared by.
+/// A figure by which laws are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Figure {
-    /// Time until all large files have arrived, over the least that physics allows
+    /// Time until all large files have arrived, divided by the least time that physics allows
     /// ([`Cell::floor_s`]).
     Completion,
-    /// Of the bottleneck, in the second half of the time that the files need at least.
+    /// Utilization of the bottleneck in the second half of the least time that the files need.
     Utilization,
     /// Mean of the queues on the path over the whole run, milliseconds. An idle link has no queue,
     /// so only laws that come close to the cell's best utilization compete.
     Queue,
-    /// Jain's index over the bytes of each large file that had arrived when the time was over that
-    /// they need at least; none for a single file.
+    /// Jain's index over the bytes of large files that had arrived after the least time that the
+    /// files need. There is none for a single file.
     Jain,
-    /// Median time of a short file, over the least that physics allows ([`Cell::short_floor_s`]).
+    /// Median time of a short file, divided by the least time that physics allows
+    /// ([`Cell::short_floor_s`]).
     #[serde(rename = "fct-p50")]
     ShortMedian,
-    /// Time that 95 % of the short files need at most, over the same.
+    /// Time that 95 % of the short files do not exceed, divided by the same least time.
     #[serde(rename = "fct-p95")]
     ShortTail,
 }
 
 impl Figure {
-    /// All of them.
+    /// All figures.
     pub const ALL: [Self; 6] = [
         Self::Completion,
         Self::Utilization,
@@ -44,7 +45,7 @@ impl Figure {
         Self::ShortTail,
     ];
 
-    /// Its name.
+    /// Returns the figure's name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Completion => "completion",
@@ -56,7 +57,7 @@ impl Figure {
         }
     }
 
-    /// What it is, for headlines.
+    /// Returns the figure's description for headlines.
     pub const fn title(self) -> &'static str {
         match self {
             Self::Completion => "completion of all files over the physical floor",
@@ -68,12 +69,12 @@ impl Figure {
         }
     }
 
-    /// True if more of it is better.
+    /// True if higher values are better.
     pub const fn more_is_better(self) -> bool {
         matches!(self, Self::Utilization | Self::Jain)
     }
 
-    /// True if `value` is as good as `best` for people, whatever the seeds: 5 % in times, 0.02 in
+    /// True if `value` is practically as good as `best`, whatever the seeds: 5 % in times, 0.02 in
     /// shares and indices, 10 % and 1 ms in queues, 10 % in the tail of times.
     pub fn is_close(self, value: f64, best: f64) -> bool {
         match self {
@@ -84,9 +85,10 @@ impl Figure {
         }
     }
 
-    /// True if seeds may be all that tells `value` from `best`, where their intervals overlap: five
-    /// times as far apart as what is close. What is further apart is worse, however unsure: a law
-    /// that collapses with one seed of three has a wide interval too.
+    /// True if only the seeds may cause the difference between `value` and `best`, provided that
+    /// their intervals overlap. The limit is five times that of [`is_close`](Self::is_close). A
+    /// larger difference is worse even if uncertain, because a law that collapses with one seed of
+    /// three also has a wide interval.
     pub fn is_near(self, value: f64, best: f64) -> bool {
         match self {
             Self::Completion | Self::ShortMedian => value <= 1.25 * best,
@@ -96,12 +98,12 @@ impl Figure {
         }
     }
 
-    /// True for times, which are lower bounds where files had not arrived.
+    /// True for times, which are lower bounds if files had not arrived.
     pub const fn is_time(self) -> bool {
         matches!(self, Self::Completion | Self::ShortMedian | Self::ShortTail)
     }
 
-    /// From 0, as bad as it is drawn, to 1, as good as can be.
+    /// Returns how good `value` is, from 0, the worst that is drawn, to 1, the best possible.
     pub fn goodness(self, value: f64) -> f64 {
         let good = match self {
             Self::Utilization => value,
@@ -114,7 +116,7 @@ impl Figure {
         good.clamp(0.0, 1.0)
     }
 
-    /// What both ends of [`goodness`](Self::goodness) stand for.
+    /// Returns the figure's values at both ends of [`goodness`](Self::goodness), best first.
     pub const fn ends(self) -> (&'static str, &'static str) {
         match self {
             Self::Utilization => ("1", "0"),
@@ -124,7 +126,7 @@ impl Figure {
         }
     }
 
-    /// A value with three significant digits, or two behind the point.
+    /// Formats a value with three significant digits, or with two decimals.
     pub fn shown(self, value: f64) -> String {
         match self {
             Self::Utilization | Self::Jain => format!("{value:.2}"),
@@ -141,21 +143,21 @@ impl fmt::Display for Figure {
     }
 }
 
-/// What came of one run.
+/// The figures of one run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
     /// The figures that the run has.
     pub figures: BTreeMap<Figure, f64>,
-    /// Of these, the times that are lower bounds, because files had not arrived when the run ended
-    /// that may have changed them.
+    /// Times among these figures that are lower bounds, because files that might have changed them
+    /// had not arrived when the run ended.
     pub bounds: BTreeSet<Figure>,
-    /// Files that had not arrived when the run ended: their times count as the time until then.
+    /// Files that had not arrived when the run ended: they count with the time until then.
     pub unfinished: usize,
     /// Data packets that queues dropped.
     pub drops: u64,
 }
 
-/// Takes the figures of a run of this cell.
+/// Measures the figures of a run of this cell.
 pub fn measure(cell: &Cell, run: &RunResult) -> Measured {
     let named = |name: &'static str| {
         let flows = run.flows.iter();
@@ -221,16 +223,16 @@ pub fn measure(cell: &Cell, run: &RunResult) -> Measured {
     }
 }
 
-/// How long a file took.
+/// The time that a file took.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Took {
-    /// Seconds, or more if it had not `ended`.
+    /// Seconds, or a lower bound if it had not `ended`.
     seconds: f64,
     ended: bool,
 }
 
-/// The least time that this share of the files does not exceed. It is known if it is the same
-/// however long the files take that had not ended; else it is a lower bound.
+/// Returns the least time that this share of the files does not exceed. This time is a lower bound
+/// if it depends on how long unfinished files would still take.
 fn quantile(files: &[Took], share: f64) -> Option<Took> {
     let rank = (share * files.len() as f64).ceil().max(1.0) as usize;
     let ranked = |seconds: fn(&Took) -> f64| {
@@ -258,7 +260,7 @@ fn is_of(flow: &str, name: &str) -> bool {
     rest.is_some_and(|rest| rest.chars().all(|c| c.is_ascii_digit()))
 }
 
-/// Each figure over the seeds that have it.
+/// Returns each figure over the seeds that have it.
 pub(super) fn tallies(runs: &[Measured]) -> BTreeMap<Figure, Tally> {
     let values = |figure: Figure| {
         let values = runs.iter().filter_map(|run| run.figures.get(&figure));
@@ -289,8 +291,8 @@ mod tests {
         }
     }
 
-    /// A file that had not ended when it had taken longer than the quantile changes nothing of it;
-    /// one that had only just begun may.
+    /// An unfinished file does not change a quantile if it had already taken longer, but may do so
+    /// if it had only just begun.
     #[test]
     fn a_quantile_is_a_bound_only_where_files_that_had_not_ended_may_change_it() {
         let mut files: Vec<Took> = (1..=19).map(|n| took(n, true)).collect();
@@ -313,8 +315,8 @@ mod tests {
         }
     }
 
-    /// A large file that did not end does not turn the times of short ones into bounds. A short
-    /// file that never began does not count as a time of 0.
+    /// An unfinished large file does not turn the times of short files into bounds. A short file
+    /// that never began does not count as a time of 0.
     #[test]
     fn each_figure_is_a_bound_by_its_own_files() {
         let cell = crate::compare::GridFile::default().grid().unwrap().cells()[0];

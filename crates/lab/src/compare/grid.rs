@@ -11,14 +11,14 @@ use super::axis::{self, Axis, BadValue};
 use super::cell::Cell;
 use super::contestant::{BadContestant, Contestant};
 
-/// Most seeds per cell and law.
+/// Maximum number of seeds per cell and law.
 const MOST_SEEDS: u32 = 1000;
-/// Most runs: more take days.
+/// Maximum number of runs, because more take days.
 const MOST_RUNS: u64 = 200_000;
-/// Packets that enter links per second of one core, about, in an optimized build.
+/// Approximate number of packets that enter links per second of one core, in an optimized build.
 const SPEED: f64 = 0.8e6;
 
-/// The laws that are compared unless others are named.
+/// The laws that are compared by default.
 const LAWS: [&str; 6] = [
     "auto",
     "vcp+bise+wlte",
@@ -29,7 +29,7 @@ const LAWS: [&str; 6] = [
 ];
 /// Default number of seeds.
 const SEEDS: u32 = 3;
-/// The default values of each axis: two cores take some minutes for all of it.
+/// The default values of each axis: two cores need some minutes for the whole grid.
 const VALUES: [(Axis, &[&str]); 6] = [
     (Axis::Rate, &["10Mbit", "100Mbit"]),
     (Axis::Rtt, &["20ms", "100ms", "500ms"]),
@@ -39,19 +39,19 @@ const VALUES: [(Axis, &[&str]); 6] = [
     (Axis::Routers, &["none", "1"]),
 ];
 
-/// A grid as written in a file or on a command line; a field that neither sets has its default.
+/// A grid as written in a file or on a command line. Fields set by neither have their defaults.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct GridFile {
-    /// Laws, each with `@` and a port's law if that is not its own: `cubic@codel`.
+    /// Laws, each followed by `@` and a port's law if this is not its own: `cubic@codel`.
     pub algorithms: Option<Values>,
-    /// How many seeds each cell is run with.
+    /// Number of seeds with which each cell is run.
     pub seeds: Option<u32>,
     /// The bottleneck's rate.
     pub rate: Option<Values>,
     /// Propagation round trip.
     pub rtt: Option<Values>,
-    /// Room of the bottleneck's queue.
+    /// Size of the bottleneck's queue.
     pub buffer: Option<Values>,
     /// Share of data packets that are lost at random.
     pub loss: Option<Values>,
@@ -61,7 +61,7 @@ pub struct GridFile {
     pub routers: Option<Values>,
 }
 
-/// A list of values; a single one needs no brackets, and numbers need no quotes.
+/// A list of values. A single value needs no brackets, and numbers need no quotes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(from = "OneOrMany")]
 pub struct Values(pub Vec<String>);
@@ -98,11 +98,11 @@ impl From<OneOrMany> for Values {
     }
 }
 
-/// A grid that cannot be run.
+/// Error for a grid that cannot be run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadGrid {
-    /// The file is not TOML, or has keys that mean nothing.
+    /// The file is not TOML, or has unknown keys.
     #[error("{0}")]
     File(Fault),
     /// A value does not fit its axis.
@@ -111,7 +111,7 @@ pub enum BadGrid {
     /// An axis has no values.
     #[error("{0} has no values: write one at least, or leave the key out for its default")]
     Empty(Axis),
-    /// A value stands twice.
+    /// A value occurs twice.
     #[error("{axis} has `{value}` twice: keep one")]
     Twice {
         /// The axis.
@@ -125,7 +125,7 @@ pub enum BadGrid {
     /// No law.
     #[error("there is nothing to compare: name a law at least, such as vcp+bise+wlte,cubic")]
     NoLaws,
-    /// A law stands twice.
+    /// A law occurs twice.
     #[error("`{0}` stands twice among the laws: keep one")]
     LawTwice(String),
     /// No seeds, or too many.
@@ -145,7 +145,7 @@ pub enum BadGrid {
         seeds: u32,
         /// Their product, or `u64::MAX` if it is larger.
         runs: u64,
-        /// What they take, about.
+        /// Approximate hours of one core.
         hours: u64,
     },
 }
@@ -172,7 +172,7 @@ pub struct Grid {
 }
 
 impl GridFile {
-    /// Reads a file's text; `path` is for messages.
+    /// Parses a file's text, with `path` for messages.
     ///
     /// # Errors
     /// [`BadGrid::File`].
@@ -182,7 +182,7 @@ impl GridFile {
             .map_err(|error| source.locate(error.span(), error.message().trim()).into())
     }
 
-    /// The fields that `other` sets, and this value's for the rest.
+    /// Returns the fields that `other` sets, and this value's other fields.
     #[must_use]
     pub fn changed_by(self, other: Self) -> Self {
         Self {
@@ -197,7 +197,7 @@ impl GridFile {
         }
     }
 
-    /// Checks it.
+    /// Checks the grid.
     ///
     /// # Errors
     /// [`BadGrid`].
@@ -236,7 +236,7 @@ impl GridFile {
     }
 }
 
-/// [`Cell::flows`] as an axis has it.
+/// [`Cell::flows`] as a value of an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Flows(u32);
 
@@ -294,7 +294,7 @@ fn too_many(cells: u64, laws: u64, seeds: u32, runs: u64, hours: u64) -> BadGrid
 }
 
 impl Grid {
-    /// The values of an axis, as people write them.
+    /// Returns the values of an axis as text.
     pub fn values(&self, axis: Axis) -> Vec<String> {
         fn texts<T: fmt::Display>(values: &[T]) -> Vec<String> {
             values.iter().map(ToString::to_string).collect()
@@ -309,7 +309,7 @@ impl Grid {
         }
     }
 
-    /// All cells, the last axis turning fastest.
+    /// Returns all cells. The last axis varies fastest.
     pub fn cells(&self) -> Vec<Cell> {
         let mut cells = Vec::new();
         for &rate in &self.rate {
@@ -333,12 +333,12 @@ impl Grid {
         cells
     }
 
-    /// Estimated seconds of one core for a number of packets.
+    /// Estimates the seconds of one core for a number of packets.
     pub fn core_seconds(packets: f64) -> f64 {
         packets / SPEED
     }
 
-    /// Refuses what would take days, before any of it is made.
+    /// Refuses a grid that would take days, before making any cell.
     fn bounded(self) -> Result<Self, BadGrid> {
         let lengths = [
             self.rate.len(),
@@ -363,8 +363,8 @@ impl Grid {
         Err(too_many(cells, laws, self.seeds, runs, hours.ceil() as u64))
     }
 
-    /// Of the runs of a grid that is too large to be made: those of the rates and round trips, in
-    /// the mean.
+    /// Estimates the mean packets per run from the rates and round trips of a grid that is too
+    /// large to be made.
     fn mean_packets(&self) -> f64 {
         let (Some(&buffer), Some(&loss)) = (self.buffer.first(), self.loss.first()) else {
             return 0.0;

@@ -6,8 +6,8 @@
 //!                                                                   Report: best laws by cell
 //! ```
 //!
-//! In each cell some large files share a bottleneck with short files. All reported figures come
-//! from such runs, several seeds each, with confidence intervals.
+//! In each cell, some large files share a bottleneck with short files. All reported figures are
+//! from these runs, with several seeds each, and have confidence intervals.
 
 mod axis;
 mod cell;

@@ -1,4 +1,4 @@
-//! A grid's report as an overview and heat maps.
+//! Draws a grid's report as an overview and heat maps.
 
 use super::axis::Axis;
 use super::cell_report::CellReport;
@@ -7,15 +7,15 @@ use super::report::Report;
 use super::sentence::capitalized;
 use crate::plot::{self, HeatCell, HeatMap, HeatPanel, Line, Panel};
 
-/// Panels next to each other that are readable on a page.
+/// Number of panels side by side that are readable on a page.
 const PANELS: usize = 2;
-/// Width and height of a panel of the overview, pixels.
+/// Width and height of a panel of the overview in pixels.
 const OVERVIEW: (u32, u32) = (760, 230);
 
-/// What stands across; all other axes stand down.
+/// Axes of the columns, and axes of the rows.
 const ACROSS: [Axis; 2] = [Axis::Rate, Axis::Rtt];
 const DOWN: [Axis; 4] = [Axis::Routers, Axis::Flows, Axis::Loss, Axis::Buffer];
-/// Rows and columns that a picture may have and still be looked at.
+/// Maximum numbers of rows and columns of a readable picture.
 const MOST_ROWS: usize = 200;
 const MOST_COLUMNS: usize = 40;
 
@@ -24,7 +24,8 @@ pub fn too_large(report: &Report) -> bool {
     points(report, &DOWN).len() > MOST_ROWS || points(report, &ACROSS).len() > MOST_COLUMNS
 }
 
-/// The pictures of all cells, one per figure, each with the name of its file without ending.
+/// Draws the pictures of all cells, one per figure, each with the name of its file without the
+/// extension.
 pub fn pictures(report: &Report) -> Vec<(String, HeatMap)> {
     if report.cells.is_empty() || too_large(report) {
         return Vec::new();
@@ -35,8 +36,8 @@ pub fn pictures(report: &Report) -> Vec<(String, HeatMap)> {
     named.collect()
 }
 
-/// The picture of what matters most: how long each law takes for the large files, with and without
-/// routers.
+/// Draws the most important figure: the time that each law takes for the large files, with and
+/// without routers.
 pub fn overview(report: &Report) -> plot::Figure {
     let routers = report.values(Axis::Routers).iter();
     plot::Figure {
@@ -52,7 +53,8 @@ pub fn overview(report: &Report) -> plot::Figure {
     }
 }
 
-/// A law's median, least and greatest completion over the floor in cells with these routers.
+/// Draws each law's median, least and greatest completion time over the floor in cells with these
+/// routers.
 fn spans(report: &Report, routers: &str) -> Panel {
     let is_shown = |cell: &&CellReport| cell.value(Axis::Routers) == routers;
     let cells = report.cells.iter().filter(is_shown);
@@ -87,7 +89,7 @@ fn spans(report: &Report, routers: &str) -> Panel {
     }
 }
 
-/// Values of some axes, in all combinations, the last turning fastest.
+/// Returns all combinations of values of some axes. The last axis varies fastest.
 fn points(report: &Report, axes: &[Axis]) -> Vec<Vec<(Axis, String)>> {
     let mut all: Vec<Vec<(Axis, String)>> = vec![Vec::new()];
     for axis in axes {
@@ -108,7 +110,7 @@ fn is_at(cell: &CellReport, point: &[(Axis, String)]) -> bool {
     point.iter().all(|(axis, value)| cell.value(*axis) == value)
 }
 
-/// What a row is called: the values of the axes that have several.
+/// Returns a row's name: the values of the axes that have several values.
 fn row_name(report: &Report, point: &[(Axis, String)]) -> String {
     let named = point
         .iter()
@@ -130,7 +132,7 @@ fn words(axis: Axis, value: &str) -> String {
     }
 }
 
-/// Axes with one value stand below the headline.
+/// Axes with a single value are shown below the headline.
 fn fixed(report: &Report) -> String {
     let one = |axis: Axis| match report.values(axis) {
         [only] => Some(words(axis, only)),
@@ -140,7 +142,7 @@ fn fixed(report: &Report) -> String {
     all.join(", ")
 }
 
-/// A table of all cells.
+/// Draws a table of all cells.
 fn table(report: &Report, cell: impl Fn(&CellReport) -> HeatCell) -> Vec<Vec<HeatCell>> {
     let across = points(report, &ACROSS);
     let row = |down: &Vec<(Axis, String)>| {
@@ -154,7 +156,7 @@ fn table(report: &Report, cell: impl Fn(&CellReport) -> HeatCell) -> Vec<Vec<Hea
     points(report, &DOWN).iter().map(row).collect()
 }
 
-/// One figure, a panel for each law.
+/// Draws one figure, with a panel for each law.
 fn values(report: &Report, figure: Figure) -> HeatMap {
     let (good, bad) = figure.ends();
     let fixed = fixed(report);

@@ -11,25 +11,25 @@ use super::figure::Measured;
 use super::grid::Grid;
 use super::sentence::sentences;
 
-/// What came of a grid; its JSON form.
+/// The results of a grid, with a JSON form.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// Laws, in the order of every list here.
+    /// Laws, in the order of all lists here.
     pub laws: Vec<String>,
     /// Seeds 1 to this.
     pub seeds: u32,
     /// Values of each axis.
     pub axes: BTreeMap<String, Vec<String>>,
-    /// The cells of which all runs came to their end.
+    /// The cells in which all runs were completed.
     pub cells: Vec<CellReport>,
-    /// Cells that were wanted.
+    /// Number of requested cells.
     pub wanted: usize,
-    /// Summary of the figures, a sentence for each.
+    /// Summary of the figures, with one sentence per figure.
     pub sentences: Vec<String>,
 }
 
 impl Report {
-    /// Of the cells that there are all results of. `result` gives a law's runs in a cell.
+    /// Makes a report on the cells with all results. `result` returns a law's runs in a cell.
     pub fn new(grid: &Grid, mut result: impl FnMut(&Cell, usize) -> Option<Vec<Measured>>) -> Self {
         let laws: Vec<String> = grid.laws.iter().map(ToString::to_string).collect();
         let all = grid.cells();
@@ -54,7 +54,7 @@ impl Report {
         }
     }
 
-    /// The values of an axis that the grid has.
+    /// Returns the grid's values of an axis.
     pub fn values(&self, axis: Axis) -> &[String] {
         self.axes.get(axis.name()).map_or(&[], Vec::as_slice)
     }

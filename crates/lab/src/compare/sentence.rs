@@ -6,14 +6,14 @@ use super::axis::Axis;
 use super::cell_report::CellReport;
 use super::figure::Figure;
 
-/// A sentence mentions a value of an axis if the share of its cells in which a law is best differs
-/// by at least this from the share over all cells.
+/// A sentence mentions a value of an axis if the law is best in a share of this value's cells that
+/// differs by at least this from its share of all cells.
 const REMARKABLE: f64 = 0.2;
 
 /// Values of each axis by its name.
 type Axes = BTreeMap<String, Vec<String>>;
 
-/// A sentence for each figure that has cells.
+/// Returns a sentence for each figure that has cells.
 pub(super) fn sentences(laws: &[String], axes: &Axes, cells: &[CellReport]) -> Vec<String> {
     let figures = Figure::ALL.into_iter();
     figures
@@ -33,7 +33,7 @@ fn sentence(laws: &[String], axes: &Axes, cells: &[CellReport], figure: Figure) 
         .iter()
         .map(|law| (law, count(&cells, figure, law)))
         .collect();
-    // The order of the laws decides among equals.
+    // The order of the laws breaks ties.
     shares.sort_by_key(|share| std::cmp::Reverse(share.1));
     let parts = shares.iter().map(|(law, best)| {
         let mut part = format!("`{law}` in {best}");
@@ -58,7 +58,8 @@ fn count(cells: &[&CellReport], figure: Figure, law: &str) -> usize {
         .count()
 }
 
-/// `all 72 with routers 1, 0 of 48 with loss 1%`: where it stands out, and where it falls behind.
+/// `all 72 with routers 1, 0 of 48 with loss 1%`: the cells in which the law stands out or falls
+/// behind.
 fn where_best(
     axes: &Axes,
     cells: &[&CellReport],

@@ -2,17 +2,17 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Two-sided 95 % quantiles of Student's t for 1 to 30 degrees of freedom (any table of it, such as
-/// NIST's e-Handbook of Statistical Methods, §1.3.6.7.2).
+/// Two-sided 95 % quantiles of Student's t for 1 to 30 degrees of freedom (any table of this
+/// distribution, such as NIST's e-Handbook of Statistical Methods, §1.3.6.7.2).
 const STUDENT: [f64; 30] = [
     12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160,
     2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056,
     2.052, 2.048, 2.045, 2.042,
 ];
-/// The same for as many as you like.
+/// The same for any larger number.
 const NORMAL: f64 = 1.960;
 
-/// The mean of a figure over seeds, and how sure it is.
+/// The mean of a figure over seeds, and its confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Tally {
     /// Mean.
@@ -23,12 +23,12 @@ pub struct Tally {
     pub min: f64,
     /// Largest value.
     pub max: f64,
-    /// Values.
+    /// Number of values.
     pub n: usize,
 }
 
 impl Tally {
-    /// Of these values; `None` if there are none.
+    /// Computes the tally, or `None` without values.
     pub fn new(values: &[f64]) -> Option<Self> {
         let n = values.len();
         if n == 0 {
@@ -53,7 +53,7 @@ impl Tally {
         })
     }
 
-    /// True if the intervals of both means overlap, so that seeds alone may cause the difference.
+    /// True if the intervals of both means overlap, so that the seeds may cause the difference.
     pub fn overlaps(&self, other: &Self) -> bool {
         (self.mean - other.mean).abs() <= self.ci95 + other.ci95
     }

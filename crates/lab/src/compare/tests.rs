@@ -1,4 +1,4 @@
-//! The grid, its cells, and what is made of their figures.
+//! The grid, its cells, and the report on their figures.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -34,7 +34,7 @@ fn values_have_one_spelling() {
     assert_eq!(shown(Axis::Buffer), "0.25bdp 8p 64.0KiB 100001B");
     assert_eq!(shown(Axis::Rtt), "1500ms 250us");
     assert_eq!(shown(Axis::Routers), "none hidden 3");
-    // Each reads back as it is written.
+    // Each value parses back from its text.
     for axis in Axis::ALL {
         let values = grid.values(axis);
         let again = format!("{axis} = {values:?}");
@@ -175,7 +175,7 @@ fn real_runs_come_to_plausible_figures() {
             assert_eq!(law.figures[&Figure::Completion].n, 3);
         }
     }
-    // Random loss is what `wlte` is for.
+    // The purpose of `wlte` is random loss.
     let lossy = &report.cells[1];
     assert_eq!(lossy.best[&Figure::Completion], ["vcp+bise+wlte"]);
     let first = &report.sentences[0];
@@ -234,7 +234,7 @@ fn who_is_best() {
     );
 }
 
-/// A law that hardly uses the link keeps no queue, and is not the best for it.
+/// A law that hardly uses the link has no queue, but is not the best for this reason.
 #[test]
 fn an_idle_link_has_no_best_queue() {
     let grid = file(
@@ -288,8 +288,8 @@ fn the_overview_has_medians_and_spans() {
     }
 }
 
-/// Known answer by hand: 10 Mbit/s and 100 ms keep the bottleneck busy for the least of 10 s, which
-/// are 12.5 MB; short files are 30 kB each.
+/// Known answer by hand: at 10 Mbit/s and 100 ms, the bottleneck is busy for the minimum of 10 s,
+/// that is, 12.5 MB, and short files are 30 kB each.
 #[test]
 fn floors_by_hand() {
     let grid = file(

@@ -1,13 +1,14 @@
-//! The values that a cell's name is made of: `100M`, `80ms`, `8p`, `2+1`, `5%`.
+//! The values in a cell's name: `100M`, `80ms`, `8p`, `2+1`, `5%`.
 //!
-//! Each has one spelling. It reads back what it writes, within bounds that keep a run affordable.
+//! Each value has one spelling, parses back from its text, and has bounds that keep a run
+//! affordable.
 
 use std::fmt;
 use std::str::FromStr;
 
 use pathmark_cc::units::Units;
 
-/// A part of a name that does not parse as such a value.
+/// Error for a part of a name that does not parse as a value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cannot read `{given}` as {what}: write {example}")]
 pub struct BadAxis {
@@ -24,7 +25,7 @@ fn bad(given: &str, what: &'static str, example: &'static str) -> BadAxis {
     }
 }
 
-/// A whole number in its one spelling: digits, no sign, no leading zero.
+/// Parses a whole number without a sign or a leading zero.
 fn number<T: FromStr + ToString>(text: &str) -> Option<T> {
     text.parse().ok().filter(|n: &T| n.to_string() == text)
 }
@@ -39,12 +40,12 @@ pub struct Rate {
 impl Rate {
     const BOUNDS: std::ops::RangeInclusive<u64> = 32..=2_000_000;
 
-    /// A rate in megabits per second.
+    /// Creates a rate in megabits per second.
     pub const fn mbit(mbit: u64) -> Self {
         Self { kbit: mbit * 1000 }
     }
 
-    /// This share of it, at least the least rate that there is.
+    /// Returns this share of the rate, but at least the lowest valid rate.
     #[must_use]
     pub fn percent(self, percent: u64) -> Self {
         let kbit = self.kbit * percent / 100;
@@ -53,12 +54,12 @@ impl Rate {
         }
     }
 
-    /// As scenarios write it.
+    /// Returns the rate as in scenarios.
     pub fn toml(self) -> String {
         format!("{}kbit", self.kbit)
     }
 
-    /// Packets of 1500 bytes in a number of seconds.
+    /// Returns the packets of 1500 bytes in `seconds`.
     pub fn packets(self, seconds: f64) -> f64 {
         self.kbit as f64 * 1000.0 / 12_000.0 * seconds
     }
@@ -97,19 +98,19 @@ pub struct Time {
 impl Time {
     const BOUNDS: std::ops::RangeInclusive<u64> = 20..=60_000_000;
 
-    /// A time in milliseconds.
+    /// Creates a time in milliseconds.
     pub const fn millis(millis: u64) -> Self {
         Self {
             micros: millis * 1000,
         }
     }
 
-    /// In seconds.
+    /// Converts to seconds.
     pub fn seconds(self) -> f64 {
         self.micros as f64 / 1e6
     }
 
-    /// One of `parts` equal parts, as scenarios write it.
+    /// Returns one of `parts` equal parts as in scenarios.
     pub fn part(self, parts: u64) -> String {
         format!("{}ns", self.micros * 1000 / parts.max(1))
     }
@@ -138,7 +139,7 @@ impl FromStr for Time {
     }
 }
 
-/// Room of a queue: `8p` packets, or `1bdp`, `0.1bdp`.
+/// Size of a queue: `8p` packets, or `1bdp`, `0.1bdp`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Buffer {
     /// Packets, 1 to 10 000.
@@ -176,14 +177,14 @@ impl FromStr for Buffer {
 pub struct Mix {
     /// Flows whose law is compared.
     pub ours: u32,
-    /// Flows that run `cubic` in any case.
+    /// Flows that always run `cubic`.
     pub tcp: u32,
 }
 
 impl Mix {
     const MOST: u32 = 200;
 
-    /// A mix of these two numbers of flows.
+    /// Creates a mix of two numbers of flows.
     pub const fn new(ours: u32, tcp: u32) -> Self {
         Self { ours, tcp }
     }
@@ -237,7 +238,7 @@ pub struct Percent {
 }
 
 impl Percent {
-    /// As a probability.
+    /// Converts to a probability.
     pub fn share(self) -> f64 {
         f64::from(self.permille) / 1000.0
     }
@@ -324,9 +325,9 @@ macro_rules! words {
 }
 
 words! {
-    /// How losses come.
+    /// Distribution of losses.
     Burst: "how losses come" {
-        /// Each packet for itself.
+        /// Each packet independently.
         Single = "single",
         /// Five in a row on average.
         Five = "burst5",
@@ -334,11 +335,11 @@ words! {
 }
 
 words! {
-    /// When links lose packets.
+    /// Time in which links lose packets.
     Lossy: "when packets are lost" {
-        /// From the begin to the end.
+        /// During the whole run.
         Through = "through",
-        /// From the second third on.
+        /// From the second third onwards.
         Begins = "begins",
         /// For the first two thirds.
         Ends = "ends",
@@ -348,9 +349,9 @@ words! {
 words! {
     /// Whether the port declares the loss rate of the link behind it.
     Declared: "whether the loss is declared" {
-        /// It does.
+        /// The port declares it.
         Declared = "declared",
-        /// It does not.
+        /// The port does not declare it.
         Undeclared = "undeclared",
     }
 }

@@ -7,7 +7,7 @@ use pathmark_link::impair::Random;
 use super::axis::{Buffer, Burst, Count, Declared, Lossy, Mix, Percent, Rate, Size, Time};
 use super::cell::{Cell, Group};
 
-/// Of 150 cells, how many each group has.
+/// Number of cells of each group among 150 cells.
 const SHARES: [(Group, usize); 6] = [
     (Group::Hidden, 40),
     (Group::Loss, 30),
@@ -18,11 +18,11 @@ const SHARES: [(Group, usize); 6] = [
 ];
 /// Default number of cells.
 pub const CELLS: usize = 150;
-/// Draws in a row that bring nothing new: all cells of the group are known.
+/// Draws in a row without a new cell after which all are known.
 const TRIES: usize = 1000;
 
-/// How many of `cells` each group has, in the order of [`Group::ALL`]: as in 150, the rest to the
-/// groups with the largest fractions.
+/// Splits `cells` into groups, in the order of [`Group::ALL`], with the proportions of 150 cells.
+/// The groups with the largest fractions get the remainder.
 pub fn split(cells: usize) -> Vec<(Group, usize)> {
     let whole = |share: usize| cells * share / CELLS;
     let mut parts: Vec<_> = SHARES.map(|(group, share)| (group, whole(share))).into();
@@ -38,7 +38,8 @@ pub fn split(cells: usize) -> Vec<(Group, usize)> {
     parts
 }
 
-/// The first `count` cells of a group that this seed draws, none twice; fewer if there are no more.
+/// Returns the first `count` different cells of a group that this seed draws, or fewer if there are
+/// no more.
 pub fn draw(group: Group, seed: u64, count: usize) -> Vec<Cell> {
     let mut dice = Dice(Random::new(seed, group.name()));
     let (mut cells, mut known) = (Vec::new(), HashSet::new());
@@ -118,7 +119,7 @@ impl Dice {
         let marked = Rate::mbit(self.one(20, &[100, 100, 1000]));
         let hidden = marked.percent(self.one(5, &[20, 50, 95]));
         let rtt = match marked.kbit {
-            // A run is a few seconds only.
+            // A run only takes a few seconds.
             1_000_000 => Time::millis(20),
             _ => self.rtt(),
         };

@@ -1,4 +1,4 @@
-//! Harm: what a law does worse than `cubic` in its place.
+//! Harm: figures of a law that are worse than those of `cubic` instead.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,7 +13,7 @@ const GOODPUT: f64 = 0.9;
 /// Less goodput is excused if the least of all flows, TCP flows included, gets at least this
 /// multiple of the least with `cubic`. A law that leaves a starved flow its share does no harm.
 const LEAST_EXCUSE: f64 = 1.3;
-/// The least of our flows and the least TCP flow get at least this share of what they get with
+/// The least of our flows and the least TCP flow get at least this share of their goodput with
 /// `cubic`.
 const LEAST: f64 = 0.5;
 /// Loss is at most this multiple of `cubic`'s plus this share of packets.
@@ -30,25 +30,24 @@ const MOST: f64 = 9999.0;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Condition {
-    /// Goodput of our flows together, bits per second; files apart.
+    /// Goodput of all our flows except files, in bits per second.
     Goodput,
     /// The least goodput of our flows, bits per second.
     Least,
     /// The least goodput of the TCP flows on our flows' path, bits per second.
     #[serde(rename = "beside")]
     Tcp,
-    /// Packets that queues dropped, per packet sent, by all flows together. Losses at random are
-    /// not in it.
+    /// Packets that queues dropped, per packet sent by all flows. Random losses do not count.
     Loss,
     /// Mean time to move a file, seconds.
     Completion,
-    /// 99th percentile of round trips, milliseconds: mean over the flows of one name, of the name
-    /// where it is worst.
+    /// 99th percentile of round trips in milliseconds: the mean over the flows of one name, for the
+    /// worst name.
     Rtt,
 }
 
 impl Condition {
-    /// All of them.
+    /// All conditions.
     pub const ALL: [Self; 6] = [
         Self::Goodput,
         Self::Least,
@@ -58,7 +57,7 @@ impl Condition {
         Self::Rtt,
     ];
 
-    /// Its name.
+    /// Returns the condition's name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Goodput => "goodput",
@@ -80,22 +79,23 @@ impl fmt::Display for Condition {
 /// A figure of a law and that of `cubic` in the same scenario.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Compared {
-    /// What.
+    /// The condition.
     pub condition: Condition,
     /// With the law.
     pub law: f64,
     /// With `cubic`.
     pub cubic: f64,
-    /// How many times beyond its bound it is: above 1 is harm.
+    /// Ratio to the bound, inverted if higher figures are better. Above 1 is harm.
     pub beyond: f64,
-    /// It does harm.
+    /// True if the law does harm.
     pub harm: bool,
-    /// It is beyond its bound, and excused: the least flow has clearly more than with `cubic`.
+    /// True if `beyond` is above 1, but excused because the least flow has clearly more than with
+    /// `cubic`.
     pub excused: bool,
 }
 
-/// Compares a law's run with `cubic`'s run of the same scenario. Figures that neither of them has
-/// are left out.
+/// Compares a law's run with `cubic`'s run of the same scenario. Figures that neither run has are
+/// left out.
 pub fn judge(law: &RunResult, cubic: &RunResult) -> Vec<Compared> {
     let both = |figure: fn(&RunResult) -> Option<f64>| figure(law).zip(figure(cubic));
     let least = both(|run| endless(run).map(|f| f.goodput_bps).reduce(f64::min));
@@ -154,19 +154,19 @@ pub fn judge(law: &RunResult, cubic: &RunResult) -> Vec<Compared> {
     all
 }
 
-/// Flows that began before the run ended.
+/// Returns flows that began before the run ended.
 fn begun(run: &RunResult) -> impl Iterator<Item = &FlowResult> {
     let flows = run.flows.iter();
     flows.filter(|flow| flow.start_s < run.simulated_s)
 }
 
-/// Flows whose law is compared.
+/// Returns flows whose law is compared.
 fn ours(run: &RunResult) -> impl Iterator<Item = &FlowResult> {
     let other = |flow: &FlowResult| flow.name.starts_with(TCP) || flow.name.starts_with(GUEST);
     begun(run).filter(move |flow| !other(flow))
 }
 
-/// Those that move as much as goes.
+/// Returns compared flows without an end.
 fn endless(run: &RunResult) -> impl Iterator<Item = &FlowResult> {
     ours(run).filter(|flow| flow.bytes_requested.is_none())
 }
@@ -177,7 +177,7 @@ fn loss(run: &RunResult) -> Option<f64> {
     (sent > 0).then(|| dropped as f64 / sent as f64)
 }
 
-/// A file that did not arrive took all the time that there was.
+/// A file that did not arrive counts until the run's end.
 fn completion(run: &RunResult) -> Option<f64> {
     let files = ours(run).filter(|flow| flow.bytes_requested.is_some());
     let times = files.map(|f| f.completion_s.unwrap_or(run.simulated_s - f.start_s));
@@ -185,13 +185,13 @@ fn completion(run: &RunResult) -> Option<f64> {
     (count > 0.0).then(|| sum / count)
 }
 
-/// The flows of one name, and of one path then, without their number.
+/// Returns the name without its number, which flows of the same path have in common.
 fn class(flow: &FlowResult) -> &str {
     flow.name
         .trim_end_matches(|c: char| c.is_ascii_digit() || c == '-')
 }
 
-/// Mean of the 99th percentiles of the round trips of each class of our flows.
+/// Returns the mean of the 99th percentiles of round trips for each class of our flows.
 fn p99(run: &RunResult) -> BTreeMap<&str, f64> {
     let mut sums: BTreeMap<&str, (f64, f64)> = BTreeMap::new();
     for flow in ours(run) {
@@ -205,7 +205,7 @@ fn p99(run: &RunResult) -> BTreeMap<&str, f64> {
     means.map(|(name, (n, sum))| (name, sum / n)).collect()
 }
 
-/// Of the class where the law's are worst.
+/// Returns the figures of the law's worst class.
 fn round_trips(law: &RunResult, cubic: &RunResult) -> Option<(f64, f64)> {
     let (law, cubic) = (p99(law), p99(cubic));
     let pairs = law

@@ -1,13 +1,13 @@
-//! Does a law do harm? Scenarios drawn by a seed, each run with the law and with `cubic` in its
-//! place.
+//! Does a law do harm? Scenarios drawn by a seed are run both with the law and with `cubic`
+//! instead.
 //!
 //! ```text
 //!   seed ──► draw: cells of a group ──► Cell::scenario(law, port)     ──► RunResult ──┐
 //!                                  └──► Cell::scenario("cubic", port) ──► RunResult ──┴──► judge
 //! ```
 //!
-//! A [`Cell`] is a scenario without the law of the flows that are compared. Its name has all of its
-//! values and parses back, so that any cell can be run again, by itself.
+//! A [`Cell`] is a scenario without the law of the compared flows. Its name contains all its values
+//! and parses back, so that any single cell can be run again.
 
 mod axis;
 mod cell;

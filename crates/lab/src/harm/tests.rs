@@ -1,4 +1,4 @@
-//! Cells, their names, and the scenarios that they are.
+//! Cells, their names, and their scenarios.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! What a run, or several that differ in their seeds, comes down to.
+//! Metrics of a run, or of several runs with different seeds.
 
 use std::collections::HashSet;
 
@@ -11,34 +11,34 @@ use crate::text::{dash, rate};
 #[cfg(test)]
 mod tests;
 
-/// What results call the law of flows without one.
+/// Name in results for flows without a law.
 pub const UDP: &str = "udp";
 
-/// What a run comes down to in one row.
+/// Summary of a run in one row.
 #[derive(Clone, Debug)]
 pub struct Summary {
-    /// Flows.
+    /// Number of flows.
     pub flows: usize,
-    /// Flows that completed.
+    /// Number of flows that completed.
     pub completed: usize,
-    /// Flows that have an end.
+    /// Number of flows with an end.
     finite: usize,
-    /// Mean over the flows that completed, seconds.
+    /// Mean time of completed flows, in seconds.
     pub completion_s: Option<f64>,
-    /// The flows that completed, by the time that each took, seconds.
+    /// Times of the completed flows in ascending order, in seconds.
     completions: Vec<f64>,
-    /// Bytes that all flows delivered over the time from the first start to the last byte.
+    /// Bits that all flows delivered, per second from the first start to the last byte.
     pub goodput_bps: f64,
-    /// Window by window where two flows and more ran at a time, else over lifetimes.
+    /// Jain's index over windows if two or more flows ran at a time, otherwise over lifetimes.
     pub jain: f64,
     /// Packets that the senders declared lost.
     pub packets_lost: u64,
-    /// The link used best.
+    /// The link with the highest utilization.
     pub link: Option<LinkResult>,
 }
 
 impl Summary {
-    /// What a run comes down to.
+    /// Summarizes a run.
     pub fn new(result: &RunResult) -> Self {
         let mut times: Vec<f64> = result.flows.iter().filter_map(|f| f.completion_s).collect();
         times.sort_by(f64::total_cmp);
@@ -67,14 +67,14 @@ impl Summary {
         }
     }
 
-    /// The least completion, seconds, that `percent` of the flows that completed do not exceed.
+    /// Returns the shortest time in seconds that `percent` of the completed flows do not exceed.
     pub fn percentile(&self, percent: usize) -> Option<f64> {
         let rank = (self.completions.len() * percent).div_ceil(100).max(1);
         self.completions.get(rank - 1).copied()
     }
 }
 
-/// When flows ended: there only once every flow that has an end came to it.
+/// True for completion times, which only exist once all flows with an end have completed.
 const fn is_completion(metric: Metric) -> bool {
     matches!(
         metric,
@@ -82,26 +82,26 @@ const fn is_completion(metric: Metric) -> bool {
     )
 }
 
-/// Flows whose bytes are goodput. Where connections run, UDP is background load, often in the other
-/// direction, and does not count.
+/// Returns flows whose bytes are goodput. Next to connections, UDP does not count, because it is
+/// background load, often in the other direction.
 fn counted(result: &RunResult) -> impl Iterator<Item = &FlowResult> {
     let alone = result.flows.iter().all(|flow| flow.algorithm == UDP);
     let flows = result.flows.iter();
     flows.filter(move |flow| alone || flow.algorithm != UDP)
 }
 
-/// Jain's index window by window where two flows and more ran at a time, else over lifetimes.
+/// Returns Jain's index over windows if two or more flows ran at a time, otherwise over lifetimes.
 pub fn fairness(result: &RunResult) -> f64 {
     result.jain_windows.unwrap_or(result.jain)
 }
 
-/// Bits per second of all flows together in a measuring window.
+/// Returns the total bits per second of all flows in a measuring window.
 pub fn within(result: &RunResult, window: &WindowResult) -> f64 {
     let wanted: HashSet<&str> = counted(result).map(|flow| flow.name.as_str()).collect();
     window.together(|name| wanted.contains(name))
 }
 
-/// The busiest link of a run, in its last measuring window if it has any.
+/// Returns the utilization of the run's busiest link, in the last measuring window if there is any.
 fn late_utilization(result: &RunResult, link: Option<&LinkResult>) -> Option<f64> {
     let links = &result.windows.last()?.links;
     let found = links
@@ -119,7 +119,7 @@ fn first_start(result: &RunResult) -> f64 {
     first.unwrap_or(0.0)
 }
 
-/// The run as if it had the flow of this name alone, or those numbered under it.
+/// Returns the run as if it only had the flow with this name, or this name and a number.
 fn only(result: &RunResult, name: &str) -> RunResult {
     let numbered = |rest: &str| rest.bytes().all(|byte| byte.is_ascii_digit());
     let wanted = |known: &str| known.strip_prefix(name).is_some_and(numbered);
@@ -130,15 +130,15 @@ fn only(result: &RunResult, name: &str) -> RunResult {
         .filter(|flow| flow.start_s < result.simulated_s);
     RunResult {
         jain: jain(begun.map(|flow| flow.goodput_bps)),
-        // Windows are of all flows.
+        // Windows include all flows.
         jain_windows: None,
         flows,
         ..result.clone()
     }
 }
 
-/// A metric of one run; `flow` as in a scenario's `[[paper]]`. `None`: there is none, as of files
-/// that did not arrive.
+/// Returns a run's metric, or `None` if, for example, files did not arrive; `flow` as in a
+/// scenario's `[[paper]]`.
 pub fn value(result: &RunResult, metric: Metric, flow: Option<&str>) -> Option<f64> {
     let own = flow.map(|name| only(result, name));
     let summary = Summary::new(own.as_ref().unwrap_or(result));
@@ -178,12 +178,13 @@ pub fn value(result: &RunResult, metric: Metric, flow: Option<&str>) -> Option<f
     }
 }
 
-/// Its mean over runs that differ in their seeds; `None` if one has none.
+/// Returns a metric's mean over runs with different seeds, or `None` if a run has none.
 fn mean(results: &[&RunResult], metric: Metric, flow: Option<&str>) -> Option<f64> {
     spread(results, metric, flow).map(|(_, mean, _)| mean)
 }
 
-/// Its least, mean and greatest over runs that differ in their seeds; `None` if one has none.
+/// Returns a metric's least, mean and greatest value over runs with different seeds, or `None` if a
+/// run has none.
 pub fn spread(
     results: &[&RunResult],
     metric: Metric,
@@ -197,7 +198,8 @@ pub fn spread(
     Some((least, mean, most))
 }
 
-/// How many flows ended, in all runs together, and how many have an end; `flow` as in [`value`].
+/// Returns how many flows ended in all runs together, and how many have an end, with `flow` as in
+/// [`value`].
 pub fn ended(results: &[&RunResult], flow: Option<&str>) -> (usize, usize) {
     let summaries = results.iter().map(|result| {
         let own = flow.map(|name| only(result, name));
@@ -208,7 +210,7 @@ pub fn ended(results: &[&RunResult], flow: Option<&str>) -> (usize, usize) {
     })
 }
 
-/// The mean for people, or how many flows ended.
+/// Returns the mean as text, or how many flows ended.
 pub fn here(results: &[&RunResult], metric: Metric, flow: Option<&str>) -> String {
     match (mean(results, metric, flow), metric) {
         (Some(value), _) => shown(value, metric),
@@ -220,7 +222,7 @@ pub fn here(results: &[&RunResult], metric: Metric, flow: Option<&str>) -> Strin
     }
 }
 
-/// A value with its unit.
+/// Formats a value with its unit.
 pub fn shown(value: f64, metric: Metric) -> String {
     match metric {
         Metric::TimeTo80 => format!("{value:.2} s"),
@@ -234,7 +236,7 @@ pub fn shown(value: f64, metric: Metric) -> String {
     }
 }
 
-/// What a metric is called at the head of a column, and on an axis with its unit.
+/// Returns a metric's name for the head of a column, and with its unit for an axis.
 pub const fn names(metric: Metric) -> (&'static str, &'static str) {
     match metric {
         Metric::Completion => ("mean completion", "mean completion [s]"),
@@ -256,7 +258,7 @@ pub const fn names(metric: Metric) -> (&'static str, &'static str) {
     }
 }
 
-/// Headline of a picture of it.
+/// Returns the headline of a metric's picture.
 pub const fn title(metric: Metric) -> &'static str {
     match metric {
         Metric::Completion => "Mean completion",

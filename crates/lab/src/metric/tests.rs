@@ -1,4 +1,4 @@
-//! Metrics of runs made by hand.
+//! Metrics of handwritten runs.
 
 use super::*;
 use pathmark_emulator::result::WindowFlow;
@@ -24,7 +24,7 @@ fn run(flows: Vec<FlowResult>) -> RunResult {
     }
 }
 
-/// Two flows, one after the other, carry what the link carries, not twice of it.
+/// Two flows, one after the other, have the link's rate together, and not twice this rate.
 #[test]
 fn goodput_of_all_is_bytes_over_time() {
     let one_by_one = run(vec![
@@ -44,7 +44,7 @@ fn goodput_of_all_is_bytes_over_time() {
     assert_eq!(value(&run(vec![udp]), Metric::Goodput, None), Some(12e6));
 }
 
-/// The last window counts, and of it the flows that a row names.
+/// The last window counts, and only the flows that a row names.
 #[test]
 fn late_goodput_is_of_the_last_window() {
     let window = |megabytes: [u64; 3]| WindowResult {
@@ -77,7 +77,7 @@ fn late_goodput_is_of_the_last_window() {
     assert_eq!(value(&result, Metric::LateGoodput, Some("udp")), Some(4e6));
 }
 
-/// Files with downloads without an end have a mean completion, once all of them arrived.
+/// Files with downloads without an end have a mean completion time, once all files have arrived.
 #[test]
 fn completion_is_of_the_flows_that_have_an_end() {
     let file = |name: &str, completion_s| FlowResult {
@@ -103,7 +103,7 @@ fn completion_is_of_the_flows_that_have_an_end() {
     assert_eq!(only_one, "0 of 1 ended", "of the flow that was named");
 }
 
-/// By nearest rank: of 20 flows 19 ended within the 95th percentile, 10 within the median.
+/// By nearest rank: of 20 flows, 19 ended within the 95th percentile, and 10 within the median.
 #[test]
 fn percentiles_of_completion() {
     let file = |n: u64| FlowResult {
@@ -128,7 +128,7 @@ fn percentiles_of_completion() {
     );
 }
 
-/// A row about some flows says nothing of others: UDP does not make TCPs unfair.
+/// A row about some flows does not depend on others, so UDP does not make TCP flows unfair.
 #[test]
 fn fairness_is_of_the_flows_that_a_row_names() {
     let flows = vec![
@@ -153,7 +153,7 @@ fn fairness_is_of_the_flows_that_a_row_names() {
     );
 }
 
-/// A flow with a stop time is measured until then.
+/// A flow with a stop time is measured until this time.
 #[test]
 fn what_was_stopped_ended() {
     let stopped = FlowResult {

@@ -1,11 +1,12 @@
-//! The plot of a run: what each flow got, its window and round trip, each queue and utilization.
+//! The plot of a run: each flow's rate, window and round trip, and each link's queue and
+//! utilization.
 
 use crate::plot::{Figure, Line, Panel};
 use crate::series::Series;
 use pathmark_emulator::result::RunResult;
 use pathmark_emulator::scenario::Quantity;
 
-/// The picture of one run.
+/// Draws the picture of one run.
 pub(super) fn figure(series: &Series, result: &RunResult, run: &str) -> Figure {
     let x_max = result.simulated_s;
     let shown = [

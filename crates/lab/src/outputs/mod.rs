@@ -13,11 +13,11 @@ use pathmark_emulator::{Observer, OutputError, Outputs, Progress, Scenario};
 use crate::plot::PlotError;
 use crate::series::Series;
 
-/// Something that cannot be written.
+/// Error when writing files.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlottedError {
-    /// A file of the emulator's, or the directory.
+    /// One of the emulator's files, or the directory.
     #[error(transparent)]
     Output(#[from] OutputError),
     /// The plot.
@@ -33,10 +33,10 @@ pub struct PlottedOutputs<P> {
 }
 
 impl<P: FnMut(&Progress) -> ControlFlow<()>> PlottedOutputs<P> {
-    /// As [`Outputs::create`].
+    /// Like [`Outputs::create`].
     ///
     /// # Errors
-    /// [`OutputError`] if that cannot be.
+    /// [`OutputError`] if this is impossible.
     pub fn create(directory: &Path, progress: P) -> Result<Self, OutputError> {
         Ok(Self {
             outputs: Outputs::create(directory, progress)?,
@@ -45,11 +45,11 @@ impl<P: FnMut(&Progress) -> ControlFlow<()>> PlottedOutputs<P> {
         })
     }
 
-    /// Writes what is left: the result, and the plot, whose title has this name of the run.
-    /// Returns what the plot was drawn from.
+    /// Writes the result and the plot, whose title names the run `run`. Returns the time series of
+    /// the plot.
     ///
     /// # Errors
-    /// [`PlottedError`] if that, or anything before it, could not be written.
+    /// [`PlottedError`] if these or earlier files could not be written.
     pub fn finish(self, result: &RunResult, run: &str) -> Result<Series, PlottedError> {
         self.outputs.finish(result)?;
         chart::figure(&self.series, result, run).write_svg(&self.plot)?;

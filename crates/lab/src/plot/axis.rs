@@ -6,10 +6,10 @@ use std::ops::Range;
 use plotters::coord::ranged1d::{DefaultFormatting, KeyPointHint, Ranged};
 use plotters::coord::types::RangedCoordf64;
 
-/// Room left of the least positive value for 0, as a share of a logarithmic axis.
+/// Space for 0 to the left of the least positive value, as a share of a logarithmic axis.
 const ROOM_FOR_ZERO: f64 = 0.08;
 
-/// A logarithmic axis has 0 as a tick of its own at its beginning if values are 0.
+/// If values are 0, a logarithmic axis begins with a separate tick for 0.
 pub(super) struct Axis {
     /// In decades if the axis is logarithmic.
     places: RangedCoordf64,
@@ -25,7 +25,8 @@ impl Axis {
         }
     }
 
-    /// A logarithmic axis from the least positive value to `most`, if their ratio is above `ratio`.
+    /// Returns a logarithmic axis from the least positive value to `most` if their ratio is above
+    /// `ratio`.
     pub(super) fn log(
         values: impl Iterator<Item = f64> + Clone,
         most: f64,
@@ -81,9 +82,9 @@ impl Ranged for Axis {
 /// A line cut at the ends of the axes.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Clipped {
-    /// Its parts within, in order.
+    /// The parts within the axes, in order.
     pub(super) parts: Vec<Vec<(f64, f64)>>,
-    /// The highest point of each part above the axis: where, and how high.
+    /// The position and height of the highest point of each part above the axis.
     pub(super) above: Vec<(f64, f64)>,
 }
 
@@ -121,7 +122,7 @@ pub(super) fn clip(points: &[(f64, f64)], x_max: f64, y_max: f64) -> Clipped {
     clipped
 }
 
-/// Where a line from `a` to `b` has the height `y`.
+/// Returns where a line from `a` to `b` has the height `y`.
 fn along(a: (f64, f64), b: (f64, f64), y: f64) -> f64 {
     a.0 + (b.0 - a.0) * (y - a.1) / (b.1 - a.1)
 }

@@ -1,4 +1,4 @@
-//! Bars for points of categories: nothing joins what has no order.
+//! Bars for points of categories, because lines would suggest an order.
 
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
@@ -8,12 +8,12 @@ use super::paint::Paint;
 use super::text::{short, three_digits};
 use super::{Line, Panel};
 
-/// Share of a category's room that its bars take.
+/// Share of a category's width for its bars.
 const FILLED: f64 = 0.8;
 /// Panels with more bars have no numbers above them.
 const MOST_NUMBERS: usize = 12;
 
-/// A bar's place on the horizontal axis, its height and its line.
+/// A bar's position on the horizontal axis, its height and its line.
 type Bar<'a> = (f64, f64, &'a Line, RGBColor);
 
 /// True if the points of this line are bars.
@@ -21,7 +21,7 @@ pub(super) fn is_bar(panel: &Panel, line: &Line) -> bool {
     !panel.categories.is_empty() && line.marked
 }
 
-/// The bars, and the width of each category's.
+/// Returns the bars, each with its width.
 fn bars<'a>(panel: &'a Panel, paints: &[Paint]) -> Vec<(Bar<'a>, f64)> {
     let mut bars = Vec::new();
     for place in 0..panel.categories.len() {
@@ -34,7 +34,7 @@ fn bars<'a>(panel: &'a Panel, paints: &[Paint]) -> Vec<(Bar<'a>, f64)> {
             Some((*y, line, paint.colour))
         });
         let here: Vec<_> = here.collect();
-        // A lone bar is as wide as one of two.
+        // A single bar is as wide as one of two bars.
         let width = (FILLED / here.len().max(1) as f64).min(FILLED / 2.0);
         let first = x - width * here.len() as f64 / 2.0;
         for (index, (y, line, colour)) in here.into_iter().enumerate() {

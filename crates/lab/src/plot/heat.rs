@@ -15,13 +15,13 @@ pub struct HeatMap {
     pub title: String,
     /// A line below it.
     pub subtitle: String,
-    /// What colours mean: their names, and how good they are.
+    /// Meanings of colours: their names, and how good they are.
     pub legend: Vec<(String, f64)>,
-    /// Panels in a line.
+    /// Number of panels in a line.
     pub columns: usize,
     /// Names of the rows, the same for all panels.
     pub rows: Vec<String>,
-    /// Names of the columns, each of one line or several.
+    /// Names of the columns, each with one or more lines.
     pub heads: Vec<Vec<String>>,
     /// The panels.
     pub panels: Vec<HeatPanel>,
@@ -39,15 +39,15 @@ pub struct HeatPanel {
 /// One cell: a colour, and text on it.
 #[derive(Clone, Debug, Default)]
 pub struct HeatCell {
-    /// How good it is, from 0 to 1; without it nothing was measured.
+    /// How good the value is, from 0 to 1. `None` if nothing was measured.
     pub good: Option<f64>,
-    /// What stands on it.
+    /// The text on the cell.
     pub text: String,
 }
 
 const CELL: (i32, i32) = (48, 19);
 const LETTER: i32 = 7;
-/// Size of most letters. At the width of a page they still have 10 pixels.
+/// Size of most letters, which is still 10 pixels at the width of a page.
 const SIZE: f64 = 14.0;
 /// Width of a letter of a panel's headline, pixels.
 const TITLE_LETTER: i32 = 8;
@@ -56,8 +56,8 @@ const TOP: i32 = 58;
 const LEGEND: i32 = 26;
 const LINE: i32 = 15;
 
-/// From 0, bad, to 1, good: vermilion over white to blue, which stay apart for those who do not see
-/// all colours.
+/// Returns a colour from 0 (bad) to 1 (good): vermilion over white to blue, which are also distinct
+/// with colour blindness.
 fn colour(good: f64) -> RGBColor {
     let good = good.clamp(0.0, 1.0);
     let (end, part) = if good < 0.5 {
@@ -69,14 +69,14 @@ fn colour(good: f64) -> RGBColor {
     RGBColor(mix(end.0), mix(end.1), mix(end.2))
 }
 
-/// Black or white, whichever is read better on this colour (luma of ITU-R BT.601).
+/// Returns black or white, whichever is more readable on this colour (luma of ITU-R BT.601).
 fn ink(RGBColor(r, g, b): RGBColor) -> RGBColor {
     let luma = 0.299 * f64::from(r) + 0.587 * f64::from(g) + 0.114 * f64::from(b);
     if luma > 110.0 { BLACK } else { WHITE }
 }
 
 impl HeatMap {
-    /// Writes it as SVG.
+    /// Writes the heat map as SVG.
     ///
     /// # Errors
     /// If the file cannot be written.
@@ -153,7 +153,7 @@ impl HeatMap {
         area.present().map_err(failure)
     }
 
-    /// Where an entry of the legend ends, in pixels from where it begins.
+    /// Returns the width of an entry of the legend in pixels.
     fn entry_width(name: &str) -> i32 {
         17 + int(name.chars().count()) * LETTER + 16
     }
@@ -296,7 +296,7 @@ mod tests {
         assert!(HeatMap::default().size().0 > 0, "nothing to draw is drawn");
     }
 
-    /// Places of the texts that contain `word`, from the left edge, in pixels.
+    /// Returns the positions of texts that contain `word`, in pixels from the left edge.
     fn left_edges(svg: &str, word: &str) -> Vec<f64> {
         let texts = svg.split("<text ").skip(1);
         let found = texts.filter(|text| text.contains(word));

@@ -7,8 +7,8 @@ use super::Panel;
 use super::bars::is_bar;
 use super::paint::Paint;
 
-/// Height of a row of the legend, where rows begin, and how wide a letter is taken to be, in
-/// pixels.
+/// Height of a row of the legend, the position at which rows begin, and the assumed width of a
+/// letter, in pixels.
 pub(super) const ROW: u32 = 17;
 const LEFT: u32 = 60;
 const LETTER: u32 = 7;
@@ -17,7 +17,7 @@ const LETTER: u32 = 7;
 pub(super) struct Entry<'a> {
     label: &'a str,
     paint: Paint,
-    /// A bar, not a line.
+    /// A bar instead of a line.
     bar: bool,
     x: u32,
     pub(super) row: u32,
@@ -35,7 +35,7 @@ impl Entry<'_> {
             let square = [(x + 6, y + 4), (x + 18, y + 14)];
             area.draw(&Rectangle::new(square, colour.filled()))?;
         } else {
-            // Dashes of the legend are those of the line.
+            // The legend has the same dashes as the line.
             let (on, off) = self.paint.dash.unwrap_or((18, 0));
             let mut from = x;
             while from < x + 18 {
@@ -50,7 +50,7 @@ impl Entry<'_> {
 }
 
 impl Panel {
-    /// Where each labelled line stands in the rows above the chart.
+    /// Returns the position of each labelled line in the rows above the chart.
     pub(super) fn legend(&self, paints: &[Paint], width: u32) -> Vec<Entry<'_>> {
         let mut entries = Vec::new();
         if self.without_legend {
@@ -85,7 +85,7 @@ mod tests {
     use super::super::paint::paints;
     use super::*;
 
-    /// A single line without a label takes no room, and the legend has no stroke for it.
+    /// A single line without a label takes no space, and has no stroke in the legend.
     #[test]
     fn lines_without_a_name_are_not_in_the_legend() {
         let line = |label: Option<&str>| Line {

@@ -1,4 +1,4 @@
-//! Colours and dashes of lines and bars. A law has the same ones in every picture.
+//! Colours and dashes of lines and bars. A law has the same in every picture.
 
 use pathmark_cc::Algorithm;
 use plotters::prelude::*;
@@ -14,14 +14,14 @@ const FIRST_COLOURS: [RGBColor; 7] = [
     RGBColor(0, 0, 0),
 ];
 
-/// Colours that [`colour()`] keeps apart.
+/// Number of colours that [`colour()`] keeps distinct.
 const MOST_COLOURS: usize = 3 * FIRST_COLOURS.len();
 
 /// How a line or a bar is drawn.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Paint {
     pub(super) colour: RGBColor,
-    /// Pixels drawn and left out, alternately; solid without.
+    /// Pixels drawn and left out in turn, or `None` for a solid line.
     pub(super) dash: Option<(i32, i32)>,
 }
 
@@ -55,9 +55,9 @@ const fn dashed(red: u8, green: u8, blue: u8, drawn: i32, left_out: i32) -> Pain
     }
 }
 
-/// The paint of the law whose name the label begins with, as `kernel CUBIC`, `auto-at-port`,
-/// `cubic, 40ms` and `vcp1` do, or that follows a colon, as in `defaults: xcp`. The longest name
-/// counts.
+/// Returns the paint of the law with whose name the label begins, as `kernel CUBIC`,
+/// `auto-at-port`, `cubic, 40ms` and `vcp1` do, or whose name follows a colon, as in
+/// `defaults: xcp`. The longest name counts.
 fn law(label: &str) -> Option<Paint> {
     let label = label.to_lowercase();
     let label = label.rsplit(": ").next().unwrap_or(&label);
@@ -75,9 +75,9 @@ fn law(label: &str) -> Option<Paint> {
     Some(longest.1)
 }
 
-/// Paints of the labels of several panels, in their order. Lines of one label are alike in all
-/// panels. The second line of a law is lighter, the third darker, and then they are dashed. A label
-/// without a law has the next colour that no law has here.
+/// Returns the paints of the labels of several panels, in order. A label has the same paint in all
+/// panels. The second line of a law is lighter, the third darker, and further lines are dashed. A
+/// label without a law gets the next colour that no law has here.
 pub(super) fn paints(panels: &[Vec<&str>]) -> Vec<Vec<Paint>> {
     let labels = || panels.iter().flatten().copied();
     let of_laws: Vec<RGBColor> = labels().filter_map(law).map(|paint| paint.colour).collect();
@@ -113,11 +113,12 @@ pub(super) fn paints(panels: &[Vec<&str>]) -> Vec<Vec<Paint>> {
     panels.iter().map(panel).collect()
 }
 
-/// The colour with this number: after the first ones come darker ones, and then lighter ones.
+/// Returns the colour with this number. The first colours are followed by darker and then by
+/// lighter colours.
 pub(super) fn colour(number: usize) -> RGBColor {
     let place = number % FIRST_COLOURS.len();
     let RGBColor(red, green, blue) = FIRST_COLOURS.get(place).copied().unwrap_or(BLACK);
-    // Half way to black or to white; black itself has only the latter.
+    // Half way to black or to white. For black itself, only the latter exists.
     let towards = match (
         number / FIRST_COLOURS.len() % 3,
         place + 1 == FIRST_COLOURS.len(),
@@ -131,7 +132,8 @@ pub(super) fn colour(number: usize) -> RGBColor {
     mixed(RGBColor(red, green, blue), towards)
 }
 
-/// The paint itself, half way to white, half way to black, and so on in rounds with other dashes.
+/// Returns the paint itself, half way to white, half way to black, and then the same with other
+/// dashes.
 fn shaded(paint: Paint, shade: usize) -> Paint {
     let colour = match shade % 3 {
         0 => paint.colour,

@@ -130,7 +130,7 @@ fn categories_are_bars() {
     }
 }
 
-/// On a logarithmic axis, too, where the least value could have a bar without a height.
+/// Also on a logarithmic axis, on which the bar of the least value could have no height.
 #[test]
 fn the_least_bar_has_a_height() {
     let line = |label: &str, value| Line {

@@ -1,7 +1,7 @@
 //! Texts in pictures: headlines that fit, and short numbers.
 
-/// A headline in one line as large as fits, or in two where it would be small in one, and the
-/// size of its letters.
+/// Fits a headline into one line, or into two if the letters would be small. Returns the lines and
+/// the letters' size.
 pub(super) fn headline(title: &str, width: f64) -> (Vec<String>, f64) {
     let letters = title.chars().count();
     if fitting(letters, width) >= 14.0 {
@@ -23,12 +23,13 @@ pub(super) fn headline(title: &str, width: f64) -> (Vec<String>, f64) {
     (vec![first, second], fitting(longer, width).min(16.0))
 }
 
-/// The size of letters by which this number of them fits. A letter is about 0.6 of that wide.
+/// Returns the size at which this number of letters fits. A letter's width is about 0.6 of its
+/// size.
 pub(super) fn fitting(letters: usize, width: f64) -> f64 {
     width / letters.max(1) as f64 / 0.6
 }
 
-/// The shortest form of a number: `0.25`, `300`, `1e-5`, `1e9`.
+/// Returns the shortest form of a number: `0.25`, `300`, `1e-5`, `1e9`.
 pub(super) fn short(value: f64) -> String {
     let size = value.abs();
     if size > 0.0 && !(1e-3..1e5).contains(&size) {
@@ -38,7 +39,7 @@ pub(super) fn short(value: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// As much of a number as a plot can tell.
+/// Rounds a number to the precision of a plot.
 pub(super) fn three_digits(value: f64) -> f64 {
     let unit = 10f64.powf(value.abs().max(1e-300).log10().floor() - 2.0);
     (value / unit).round() * unit

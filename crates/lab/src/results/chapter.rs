@@ -1,4 +1,4 @@
-//! The runs of a scenario, put together.
+//! The runs of a scenario, in groups.
 
 use std::collections::BTreeMap;
 
@@ -8,14 +8,14 @@ use pathmark_emulator::result::RunResult;
 use crate::series::Series;
 use crate::sweep::Case;
 
-/// Runs that differ in their seeds only.
+/// Runs that only differ in their seeds.
 #[derive(Debug)]
 pub(super) struct Group {
     pub(super) variant: Option<String>,
-    /// What the sweeps set, seeds apart.
+    /// Values set by the sweeps, except seeds.
     pub(super) set: BTreeMap<String, String>,
     pub(super) results: Vec<RunResult>,
-    /// Of the first seed.
+    /// Time series of the first seed.
     pub(super) series: Series,
 }
 
@@ -25,19 +25,19 @@ impl Group {
     }
 }
 
-/// A scenario and what came of it.
+/// A scenario and its results.
 #[derive(Debug)]
 pub struct Chapter {
     pub(super) scenario: Scenario,
-    /// Seeds that its figures are means over.
+    /// Number of seeds over which figures are averaged.
     pub(super) seeds: usize,
     pub(super) groups: Vec<Group>,
-    /// A picture of it stands next to the page.
+    /// True if there is a picture next to the page.
     pub picture: bool,
 }
 
 impl Chapter {
-    /// A chapter of these runs, without a picture.
+    /// Creates a chapter of these runs, without a picture.
     pub fn new(scenario: Scenario, done: Vec<(Case, RunResult, Series)>) -> Self {
         let groups = grouped(done);
         let seeds = groups.iter().map(|group| group.results.len()).max();
@@ -49,7 +49,7 @@ impl Chapter {
         }
     }
 
-    /// Number of its runs.
+    /// Returns the number of runs.
     pub fn runs(&self) -> usize {
         self.groups.iter().map(|group| group.results.len()).sum()
     }

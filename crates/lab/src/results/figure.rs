@@ -8,7 +8,7 @@ use super::milestones;
 use crate::metric;
 use crate::plot::{Figure, Line, Panel};
 
-/// The picture of a chapter: its scenario's plots, or what fits.
+/// Draws the picture of a chapter: its scenario's plots, or default plots.
 pub fn figure(chapter: &Chapter) -> Figure {
     let own = &chapter.scenario.plots;
     let default = if own.is_empty() {
@@ -44,13 +44,13 @@ pub fn figure(chapter: &Chapter) -> Figure {
     }
 }
 
-/// Names of categories that do not fit next to each other in half of a page.
+/// True if the names of categories do not fit side by side in half of a page.
 fn has_long_names(panel: &Panel) -> bool {
     let letters = panel.categories.iter().map(|name| name.chars().count() + 1);
     letters.sum::<usize>() > 48
 }
 
-/// Each metric of the paper over the first sweep, or goodput and queue over time.
+/// Default plots: each metric of the paper over the first sweep, or goodput and queue over time.
 fn fitting(chapter: &Chapter) -> Vec<Plot> {
     let plot = |show| Plot {
         title: None,
@@ -117,7 +117,7 @@ fn wanted(group: &Group, plot: &Plot) -> bool {
             .all(|(key, value)| group.set.get(key) == Some(value))
 }
 
-/// A line for each group of runs that differ in the swept key only.
+/// Draws a line for each group of runs that only differ in the swept key.
 fn over_sweep(chapter: &Chapter, plot: &Plot, metric: Metric, shown: &[&Group]) -> Option<Panel> {
     let axis = match &plot.over {
         Some(key) => chapter.scenario.sweeps.iter().find(|axis| axis.key == *key),
@@ -125,7 +125,7 @@ fn over_sweep(chapter: &Chapter, plot: &Plot, metric: Metric, shown: &[&Group]) 
     }?;
     let names = axis.points.iter().map(|point| point.name.as_str());
     let names: Vec<&str> = names.collect();
-    // A line through one point or two would claim what lies between them: they are bars.
+    // A line through one or two points would suggest values between them, so they are bars.
     let numbers: Option<Vec<f64>> = names.iter().map(|name| number(name)).collect();
     let numbers = numbers.filter(|_| names.len() > 2);
     let unit_of = if numbers.is_some() { &names[..] } else { &[] };
@@ -199,7 +199,7 @@ fn over_sweep(chapter: &Chapter, plot: &Plot, metric: Metric, shown: &[&Group]) 
     })
 }
 
-/// Links: one panel, a line per run. Flows: the same where runs have one each, otherwise a panel
+/// Draws one panel with a line per run for links or if each run has one flow, and otherwise a panel
 /// per run.
 fn over_time(
     chapter: &Chapter,
@@ -273,7 +273,7 @@ fn over_time(
     each.collect()
 }
 
-/// The curves of a quantity, of the flow that the plot names if it names one.
+/// Returns the curves of a quantity, or only those of the flow that the plot names.
 fn own<'a>(
     group: &'a Group,
     plot: &'a Plot,
@@ -283,7 +283,7 @@ fn own<'a>(
     curves.filter(move |(name, _)| plot.flow.as_ref().is_none_or(|flow| flow == name))
 }
 
-/// The curve of the link that is used most; of flows, the first's.
+/// Returns the curve of the busiest link, or of the first flow.
 fn busiest<'a>(
     group: &'a Group,
     plot: &'a Plot,
@@ -299,7 +299,7 @@ fn busiest<'a>(
     }
 }
 
-/// Curves of the paper's equations that belong to this group.
+/// Returns the curves of the paper's equations that belong to this group.
 fn curves(chapter: &Chapter, group: &Group, what: Quantity, first: bool, line: usize) -> Vec<Line> {
     let about = chapter.scenario.paper.iter().filter(|says| {
         says.show.map_or(first, |show| show == what) && says.variant == group.variant

@@ -1,11 +1,11 @@
-//! What lines and axes of pictures are called.
+//! Labels of lines and axes in pictures.
 
 use pathmark_cc::units::{RATE, Round, TIME, Units};
 use pathmark_emulator::scenario::Plot;
 
 use super::chapter::{Chapter, Group};
 
-/// What tells a line from the others of its panel.
+/// Returns the values that distinguish a line in its panel.
 pub(super) fn label(
     chapter: &Chapter,
     group: &Group,
@@ -26,7 +26,7 @@ pub(super) fn label(
     variant.chain(set).collect::<Vec<_>>().join(", ")
 }
 
-/// What a swept key is of, with its unit: where nothing else is known its last part.
+/// Returns a swept key's quantity with its unit, or the key's last part if unknown.
 fn axis_label(key: &str) -> &str {
     if key.ends_with("fec.rate") {
         return "code rate";
@@ -42,7 +42,7 @@ fn axis_label(key: &str) -> &str {
     }
 }
 
-/// The same where the values are times: these are drawn in seconds.
+/// Adds the unit if all values are times, because these are drawn in seconds.
 pub(super) fn x_label(key: &str, values: &[&str]) -> String {
     let is_time = |text: &&str| text.ends_with('s') && number(text).is_some();
     let label = axis_label(key);
@@ -53,7 +53,7 @@ pub(super) fn x_label(key: &str, values: &[&str]) -> String {
     }
 }
 
-/// A number; a rate in bit/s; a time in seconds.
+/// Parses a number, a rate in bit/s, or a time in seconds.
 pub(super) fn number(text: &str) -> Option<f64> {
     let plain = text.parse().ok().filter(|n: &f64| n.is_finite());
     let round = Round::Nearest;

@@ -1,4 +1,4 @@
-//! Flows one by one, where a scenario has flows with `milestones`.
+//! Tables and plots of single flows, for scenarios whose flows have `milestones`.
 
 use std::fmt::Write as _;
 
@@ -11,8 +11,8 @@ use crate::metric::UDP;
 use crate::plot::{Line, Panel};
 use crate::text::{dash, rate};
 
-/// A row for each connection of each run: what it had, what it lost, and when its milestones were
-/// reached. Nothing where no flow has milestones. Of several seeds it is the first's.
+/// Writes a row for each connection of each run: its goodput, its losses, and the times of its
+/// milestones. Without milestones, there is no table. Of several seeds, only the first counts.
 pub(super) fn table(text: &mut String, chapter: &Chapter) {
     let bytes: Vec<u64> = milestones(chapter);
     if bytes.is_empty() {
@@ -55,7 +55,7 @@ pub(super) fn table(text: &mut String, chapter: &Chapter) {
     }
 }
 
-/// A line for each run: the time until a number of bytes had arrived, over that number.
+/// Draws a line for each run: the time until a number of bytes had arrived, over this number.
 pub(super) fn panel(chapter: &Chapter, plot: &Plot, shown: &[&Group]) -> Option<Panel> {
     let mut lines = Vec::new();
     for group in shown {
@@ -93,7 +93,7 @@ pub(super) fn panel(chapter: &Chapter, plot: &Plot, shown: &[&Group]) -> Option<
     })
 }
 
-/// All numbers of bytes that flows have as milestones.
+/// Returns the numbers of bytes of all milestones.
 fn milestones(chapter: &Chapter) -> Vec<u64> {
     let flows = chapter.scenario.flows.iter();
     let mut all: Vec<u64> = flows.flat_map(|flow| &flow.milestones).copied().collect();
@@ -114,7 +114,7 @@ fn after(flow: &FlowResult, bytes: u64) -> String {
     after.map_or_else(dash, |seconds| format!("{seconds:.2} s"))
 }
 
-/// Bytes for people.
+/// Formats a number of bytes.
 fn amount(bytes: u64) -> String {
     let (unit, name) = match bytes {
         1_000_000_000.. => (1e9, "GB"),

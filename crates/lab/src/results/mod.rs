@@ -1,4 +1,4 @@
-//! Pages of results: tables and pictures of scenarios next to what papers say of them.
+//! Pages of results: tables and pictures of scenarios next to the papers' statements.
 
 mod chapter;
 mod figure;

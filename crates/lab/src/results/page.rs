@@ -12,7 +12,7 @@ use crate::metric::{ended, here, names, spread};
 use crate::text::{dash, wrapped};
 use crate::window::during;
 
-/// Columns of a scenario's table, where they say something.
+/// Columns of a scenario's table, unless they are empty or meaningless.
 const COLUMNS: [Metric; 13] = [
     Metric::Completion,
     Metric::CompletionMedian,
@@ -29,7 +29,7 @@ const COLUMNS: [Metric; 13] = [
     Metric::Lost,
 ];
 
-/// Columns of the scenarios that ask for them only.
+/// Columns only for scenarios that request them.
 const ON_REQUEST: [Metric; 3] = [
     Metric::LateGoodput,
     Metric::CompletionMedian,
@@ -61,7 +61,7 @@ const READING: [&str; 4] = [
      before the end, or not in every seed.",
 ];
 
-/// The list of the pages: what they have in common, and a row for each scenario.
+/// Returns the list of pages: a common introduction, and a row for each scenario.
 pub fn index(scenarios: &[Scenario], paper_scale: bool) -> String {
     let mut text = format!(
         "# Figures\n\n{}\n\n{}",
@@ -79,7 +79,7 @@ pub fn index(scenarios: &[Scenario], paper_scale: bool) -> String {
     text
 }
 
-/// The page of a scenario.
+/// Returns the page of a scenario.
 pub fn page(chapter: &Chapter, paper_scale: bool) -> String {
     let id = chapter.scenario.id();
     let mut about = format!("{}.", chapter.scenario.name);
@@ -112,7 +112,7 @@ pub fn page(chapter: &Chapter, paper_scale: bool) -> String {
     text
 }
 
-/// The command that writes the page of a scenario, or all of them.
+/// Returns the command that writes the page of a scenario, or all pages.
 fn command(scenario: Option<&str>, paper_scale: bool) -> String {
     let scenario = scenario.map_or_else(String::new, |id| format!(" {id}"));
     let scale = if paper_scale { " --paper-scale" } else { "" };
@@ -128,18 +128,18 @@ fn about<'a>(chapter: &'a Chapter, says: &'a Reference) -> impl Iterator<Item = 
     })
 }
 
-/// What a group comes to, to order groups by.
+/// A group's value, by which groups are ordered.
 struct Cell {
-    /// What never came is beyond every value.
+    /// The mean, or infinity without one.
     value: f64,
-    /// Where it never came: how many flows ended all the same.
+    /// Number of flows that ended although others did not.
     ended: usize,
-    /// For people.
+    /// The value as text.
     shown: String,
 }
 
-/// From the least to the greatest. Of groups in which flows did not end, the worst is that where
-/// the fewest did.
+/// Returns the span from the least to the greatest value. If flows did not end, the group in which
+/// the fewest ended is the worst.
 fn span(cells: &mut [Cell]) -> String {
     let order = |a: &Cell, b: &Cell| a.value.total_cmp(&b.value).then(b.ended.cmp(&a.ended));
     cells.sort_by(order);
@@ -152,7 +152,8 @@ fn span(cells: &mut [Cell]) -> String {
     }
 }
 
-/// The part of a run that a paper measures, in its unit; `None` if the run ended before it.
+/// Returns the part of a run that a paper measures, in its unit, or `None` if the run ended
+/// earlier.
 fn as_the_paper_counts(run: &RunResult, says: &Reference) -> Option<RunResult> {
     let mut run = match says.during {
         Some(window) => during(run, window.map(|at| at.0.as_secs_f64()))?,
@@ -256,7 +257,7 @@ fn table(text: &mut String, chapter: &Chapter) {
     }
 }
 
-/// The law that had the windows of a group's flows for most of the time.
+/// Returns the law that controlled the windows of a group's flows for most of the time.
 fn ruled_by(group: &Group) -> String {
     let results = group.results();
     let flows = results.iter().flat_map(|run| &run.flows);
@@ -265,7 +266,7 @@ fn ruled_by(group: &Group) -> String {
     if law.is_empty() { dash() } else { law }
 }
 
-/// A paper measures by it, or a picture shows it.
+/// True if the paper or a picture uses this metric.
 fn asks_for(chapter: &Chapter, metric: Metric) -> bool {
     let scenario = &chapter.scenario;
     let mut rows = scenario.paper.iter();
@@ -274,7 +275,8 @@ fn asks_for(chapter: &Chapter, metric: Metric) -> bool {
         || plots.any(|plot| plot.show == Shown::Metric(metric))
 }
 
-/// Not a column of dashes, nor the completion of flows without an end, nor the fairness of one.
+/// False for a column of dashes, the completion of flows without an end, or the fairness of a
+/// single flow.
 fn says_something(group: &Group, metric: Metric) -> bool {
     let Some(result) = group.results.first() else {
         return false;
@@ -296,7 +298,7 @@ mod tests {
 
     use super::*;
 
-    /// Whatever the order of the rows, the worst is where the fewest flows ended.
+    /// In any order, the row in which the fewest flows ended is the worst.
     #[test]
     fn a_span_ends_where_the_fewest_flows_ended() {
         let cell = |seconds: Option<f64>, ended| Cell {

@@ -10,8 +10,8 @@ use pathmark_lab::harm::{Cell, Roles};
 
 const ITERATIONS: usize = 20_000;
 
-/// Whatever is written as a cell's name, it is refused in words, or it is the name of a cell, which
-/// is a scenario or says why not.
+/// Any text is either refused with an error, or the name of a cell, which gives a scenario or an
+/// error.
 #[test]
 fn cells() {
     const PARTS: &[&str] = &[

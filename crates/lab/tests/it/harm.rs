@@ -1,8 +1,8 @@
 //! A small part of the harm grid: in the first cheap cells that a seed draws in a group, neither
-//! `auto` nor `vcp+bise+wlte` nor `xcp` do harm.
+//! `auto` nor `vcp+bise+wlte` nor `xcp` does harm.
 //!
-//! `pathmark emulate --harm` has all of it. The seed is the number of the chapter that asks for the
-//! grid, and was not picked for its figures.
+//! `pathmark emulate --harm` runs the whole grid. The seed is the number of the chapter that
+//! requires the grid, and was not selected for its figures.
 
 use std::fmt::Write as _;
 use std::ops::ControlFlow;
@@ -58,7 +58,7 @@ fn compare(cell: Cell, roles: Roles<'_>) -> Vec<Compared> {
     figures
 }
 
-/// What a law harms in a cell, a line for each figure.
+/// Returns the harmed figures of a law in a cell, one per line.
 fn harm_in(cell: Cell, roles: Roles<'_>) -> String {
     let mut harmed = String::new();
     for figure in compare(cell, roles).iter().filter(|figure| figure.harm) {
@@ -71,7 +71,7 @@ fn harm_in(cell: Cell, roles: Roles<'_>) -> String {
     harmed
 }
 
-/// What is harmed in the first cheap cells of a group.
+/// Returns the harmed figures in the first cheap cells of a group.
 fn harm(group: Group) -> String {
     let cheap = |cell: &Cell| cell.packets() < CHEAP;
     let cells: Vec<Cell> = draw(group, SEED, 100).into_iter().filter(cheap).collect();
@@ -89,8 +89,9 @@ fn outages_and_low_rates() {
 
 #[test]
 fn several_bottlenecks() {
-    // The least of VCP's four flows over five ports has less than half of what the others have, so
-    // what fairness costs its goodput is not excused there. All four together have what it costs.
+    // The slowest of VCP's four flows over five ports has less than half of the others' rate, so
+    // goodput lost to fairness is not excused there. However, all four flows together get more than
+    // with CUBIC.
     let cell: Cell = "hops/lot-5M-x5-x3-4+0-50p-240ms".parse().unwrap();
     let vcp = LAWS[1];
     let uneven = format!("{cell} {}: goodput", vcp.law);
@@ -138,8 +139,8 @@ fn many_small_flows_keep_their_share() {
 }
 
 /// At a short queue a start's losses can look like a hidden hop's. The sender then has CUBIC's
-/// window, and gives it back although the marked port goes on dropping: otherwise it keeps three
-/// times what others have, to the end of the run.
+/// window, and must give it back although the marked port continues to drop. Otherwise, it keeps
+/// three times the others' rate until the end of the run.
 #[test]
 fn no_flow_keeps_cubics_window_at_a_marked_port_with_a_short_queue() {
     let cell: Cell = "flows/ports-10M-2+4-x3-20ms".parse().unwrap();

@@ -1,4 +1,4 @@
-//! The files of runs, plots among them.
+//! The files of runs, including plots.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;

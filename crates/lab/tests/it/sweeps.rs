@@ -1,4 +1,4 @@
-//! The runs that scenarios with variants and sweeps stand for.
+//! The runs of scenarios with variants and sweeps.
 
 use std::path::Path;
 

@@ -1,13 +1,13 @@
-//! Flows that send little: sparse flows (RFC 8290, section 5.2.2).
+//! Flows that send only a few bytes: sparse flows (RFC 8290, section 5.2.2).
 //!
-//! A connection's first packets, a lookup, a call, acknowledgements, or a sender that lost most
-//! of its window do not build up a queue, but would have to wait behind the queue of larger
-//! flows in their class. Therefore they pass first, as long as each of them sends less than half
-//! of the mean per flow, and all of them together less than half of the class's bytes. A quarter
-//! of this allowance, and at least two packets if this leaves a quarter, is reserved for flows
-//! that were seen in only one epoch, which get no more. A sender that changes ports with each
-//! packet thus leaves the rest to lasting sparse flows, which in turn leave new connections
-//! their part.
+//! Some senders do not build up a queue: a connection's first packets, a lookup, a call,
+//! acknowledgements, or a sender that lost most of its window. However, their packets would have to
+//! wait behind the queue of larger flows in their class. Therefore, these packets pass first, as
+//! long as each sends less than half of the mean per flow, and all together send less than half of
+//! the class's bytes. A quarter of this allowance, and at least two packets if this leaves a
+//! quarter, is reserved for flows that were seen in only one epoch, which get no more. A sender
+//! that changes ports with each packet thus leaves the rest to lasting sparse flows, which in turn
+//! leave new connections their part.
 //!
 //! No packet overtakes an earlier one of the same flow, because a flow only passes first after
 //! its last packet in its class's queue has left. Flows without a place in the table wait in the
@@ -89,7 +89,7 @@ impl Sparse {
     /// waits in the other class.
     pub(super) fn turn(&mut self, heard: bool, sent: u64, owed: u64, flows: &Sums) {
         let fair = sent * ONE_FLOW_Q8 / flows.flows_q8();
-        // If the class has little, half of it may be less than a few packets.
+        // If the class has few bytes, half may be less than a few packets.
         let half = sent.max(owed) / 2;
         let class = self.class_mut(heard);
         class.each = FEW_BYTES.min(half).max(fair / 2);

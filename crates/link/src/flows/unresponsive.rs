@@ -1,23 +1,23 @@
 //! Detects flows that continue to exceed their fair share while the queue of feedback overflows,
 //! or although their answers tell them to slow down.
 //!
-//! A shim in front of a packet does not prove that its sender obeys. Responsive flows keep the
-//! queue of feedback short, so no flow is judged while it is short. If it overflows for longer
-//! than responsive flows need to react, while some flow there gets less than half of a fair
-//! share, flows that still exceed the max-min fair share are unresponsive (RFC 7567, section
-//! 4.4) and are set aside. (Shares are measured by arriving bytes, as in approximate fair
-//! dropping; Pan, Breslau, Prabhakar and Shenker, ACM CCR 2003.) Packets of these flows are
-//! treated as foreign: they get no answers, do not count in the law's load, and share the part
-//! of the link that no other flow uses. They return after a time that doubles each time, unless
-//! they still send more than can pass.
+//! A shim in front of a packet does not prove that its sender obeys. Because responsive flows keep
+//! the queue of feedback short, no flow is judged while this queue is short. If it overflows for
+//! longer than responsive flows need to react, while some flow there gets less than half of a fair
+//! share, flows that still exceed the max-min fair share are unresponsive (RFC 7567, section 4.4)
+//! and are set aside. (Shares are measured by arriving bytes, as in approximate fair dropping; Pan,
+//! Breslau, Prabhakar and Shenker, ACM CCR 2003.) Packets of these flows are treated as foreign:
+//! they get no answers, do not count in the law's load, and share the part of the link that no
+//! other flow uses. They can return after a time that doubles each time, unless they still send
+//! more than can pass.
 //!
 //! No queue overflows while responsive flows yield to one that does not respond. Therefore, the
 //! changes of rate that an XCP port tells a flow are added up, too: a flow that should have given
-//! up twice its rate, but still exceeds the mean while some flow gets less than half of it, is set
-//! aside as well.
+//! up twice its rate, but still exceeds the mean while some flow gets less than half the mean, is
+//! set aside as well.
 //!
-//! Flows that were seen in only a few epochs are judged together, as one flow, because senders
-//! may change ports.
+//! Because senders can change ports, flows seen in only a few epochs are judged together as one
+//! flow.
 
 mod bucket;
 mod judge;
@@ -79,8 +79,7 @@ pub(crate) struct Watch {
 /// The port's state at the time of a look.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Look {
-    /// The law's capacity, and the part of it left to flows that are set aside, in bytes per
-    /// second.
+    /// The law's capacity, and the part left to flows that are set aside, in bytes per second.
     pub(crate) capacity: u64,
     pub(crate) left: u64,
     /// The port's rate.

@@ -1,11 +1,11 @@
 //! The worth of a class, as a number of flows.
 //!
 //! The worth is (Σb)² / Σb² over the bytes b of each flow, averaged over seconds. For n flows of
-//! equal rate, it is n. Forged flows only increase it by the bytes that they send, for three
-//! reasons: small flows hardly count; all flows that do not last from one epoch to the next
-//! count together as one; and flows that lose too large a part of their packets also count as
-//! one, because they do not react to losses. If a class loses much, bytes above a fair share of
-//! those that pass do not count, and are considered the flow's losses.
+//! equal rate, it is n. Forging flows only increases the worth by the bytes that these flows send,
+//! for three reasons: small flows hardly count; all flows that do not last from one epoch to the
+//! next count together as one; and flows that lose too many packets also count as one, because they
+//! do not react to losses. If a class loses many packets, bytes above a fair share of those that
+//! pass do not count, and are considered the flow's losses.
 
 use pathmark_cc::Instant;
 

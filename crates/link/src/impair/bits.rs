@@ -149,8 +149,8 @@ mod tests {
     use super::*;
     use crate::impair::Redundancy;
 
-    /// Computes the probability that a word has more than `corrects` wrong bytes, bit by bit
-    /// over the state, the wrong bytes so far, and whether this byte is one of them. Returns it
+    /// Computes the probability that a word has more than `corrects` wrong bytes, bit by bit over
+    /// the state, the wrong bytes so far, and whether this byte is wrong. Returns this probability
     /// with the distribution of the state.
     fn word_lost(rates: BitRates, bytes: u32, corrects: usize) -> f64 {
         let BitRates {

@@ -3,10 +3,9 @@
 /// Antennas of the sender and of the receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Antennas {
-    /// They share the power. An orthogonal space-time block code makes each of them a separate
-    /// path.
+    /// They share the power. With an orthogonal space-time block code, each is a separate path.
     pub send: u8,
-    /// The signals of all of them are combined.
+    /// Their signals are combined.
     pub receive: u8,
 }
 

@@ -96,8 +96,8 @@ impl Source<'_> {
     }
 }
 
-/// Rewords the parser's "unknown field" and "unknown variant", with the nearest known name or
-/// all of them.
+/// Rewords the parser's "unknown field" and "unknown variant", with the nearest known name, or with
+/// all names.
 fn explain(message: &str) -> String {
     let mut words = message.split('`').skip(1).step_by(2);
     let field = message.strip_prefix("unknown field ");

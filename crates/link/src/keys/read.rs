@@ -1,5 +1,5 @@
-//! Reads regular files. A pipe, a socket or a device in place of one is an error, so that
-//! reading cannot hang.
+//! Reads regular files. A pipe, a socket or a device is an error instead, so that reading cannot
+//! hang.
 
 use std::fs::File;
 use std::io::{self, Read};

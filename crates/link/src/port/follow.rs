@@ -5,7 +5,7 @@
 //! links (Goyal et al., "ABC: A Simple Explicit Congestion Controller for Wireless Networks",
 //! NSDI 2020, §3.1.2). If fewer than eight full packets fit into 100 ms, the mean covers more
 //! time. Future rates are not known, so the difference between consecutive periods of 100 ms
-//! determines how long packets may wait at the port. This way, packets are already queued when
+//! determines how long packets may wait at the port. As a result, packets are already queued when
 //! the rate rises.
 
 use pathmark_cc::{Duration, Instant};

@@ -1,8 +1,8 @@
 //! Detects times in which a port did not run.
 //!
-//! A port is driven by packets and deadlines. A process that gets no processor time serves
-//! neither, but an idle port has no deadline that it could miss. Therefore a port that recently
-//! received packets always has one.
+//! A port is driven by packets and deadlines. A process without processor time serves neither, but
+//! an idle port has no deadline that it could miss. Therefore, a port that recently received
+//! packets always has a deadline.
 
 use pathmark_cc::Instant;
 

@@ -1,4 +1,4 @@
-//! First in, first out; packets that do not fit are dropped on arrival.
+//! First in, first out, dropping packets on arrival if they do not fit.
 
 use std::collections::VecDeque;
 
@@ -12,7 +12,7 @@ use crate::stats::DropCause;
 const KEPT: usize = 1 << 14;
 
 /// Releases the memory of a queue whose last element is about to be taken, if it is large. Since
-/// each element pays for a part of it at most once, the mean cost per element does not increase.
+/// each element pays for a part of this at most once, the mean cost per element does not increase.
 #[inline]
 pub(crate) fn release_before_last<T>(items: &mut VecDeque<T>) {
     if items.len() == 1 && items.capacity() > KEPT {
@@ -36,8 +36,8 @@ pub struct DropTail<P> {
 }
 
 impl<P> DropTail<P> {
-    /// Creates an empty queue. Memory is allocated on first use, and most of it is released once
-    /// the queue is empty.
+    /// Creates an empty queue. Memory is allocated on first use, and mostly released once the queue
+    /// is empty.
     pub fn new(limit: Limit) -> Self {
         Self {
             items: VecDeque::new(),

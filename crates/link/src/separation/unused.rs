@@ -1,11 +1,11 @@
 //! The part of its share that the class with feedback leaves unused while the other class waits.
 //!
-//! Because a control law aims slightly below its capacity, and its flows' rates vary below that,
-//! its queue stays empty. If the class has the link to itself, this is the price of a short
-//! queue. But if packets of the other class always wait, the other class takes the rest, so that
-//! flows that obey get less than those that do not. Therefore, while the other class waits, the
-//! law gets a bonus on its share: the part that it recently left unused, at most 1/16. The bonus
-//! decreases as soon as the law's class has a queue.
+//! Because a control law aims slightly below its capacity, and its flows' rates vary below this
+//! target, its queue usually stays empty. If the class has the link to itself, this is the price of
+//! a short queue. However, if packets of the other class always wait, that class takes the rest, so
+//! flows that obey would get less than flows that do not. Therefore, while the other class waits,
+//! the law gets a bonus on its share: the part that it recently left unused, at most 1/16. The
+//! bonus decreases as soon as the law's class has a queue.
 
 use super::window::Rates;
 

@@ -87,7 +87,7 @@ fn an_outage_stops_the_packet_in_transmission() {
         &mut log,
     );
     let out = drive(&mut link, &mut log, ms(30_000));
-    // 400 µs of it had been sent before.
+    // The packet's first 400 µs had been sent before.
     assert_eq!(out, [(2_020_600, 7)]);
 }
 

@@ -41,8 +41,8 @@ struct Fate {
     longest: u64,
 }
 
-/// Number of flows with feedback, and the bytes that one of them, in turn, sends per
-/// millisecond, which fill the queue of their class.
+/// Number of flows with feedback, and the bytes that one flow at a time sends per millisecond,
+/// which fill the queue of their class.
 #[derive(Clone, Copy)]
 struct Others(u64, u32);
 const NONE: Others = Others(0, 0);
@@ -192,8 +192,8 @@ fn new_flows_by_the_thousand_do_not_hold_up_calls() {
     }
 }
 
-/// A class with 1/33 of the link is full of flows that send so little that all of them are
-/// sparse. The first packets of new connections must still pass.
+/// A class with 1/33 of the link is full of flows that send so little that all are sparse. The
+/// first packets of new connections must still pass.
 #[test]
 fn sparse_flows_leave_connections_that_begin_their_part() {
     let fate = fates(MANY, |ms| {
@@ -235,8 +235,8 @@ fn handshakes_beside_large_flows_do_not_wait() {
     }
 }
 
-/// Two calls of 160 kbit/s each, in a class with 1/33 of the link, 303 kbit/s. Half of it must
-/// remain for the large flow, and for the calls' bytes above the other half.
+/// Two calls of 160 kbit/s each, in a class with 1/33 of the link, 303 kbit/s. Half of this rate
+/// must remain for the large flow, and for the calls' bytes above the other half.
 #[test]
 fn calls_do_not_starve_a_large_flow_in_a_small_class() {
     let fate = fates(MANY, |ms| {
@@ -266,9 +266,9 @@ fn one_set(flows: usize) -> Vec<u32> {
 /// number.
 type Step = (u64, usize, u32, usize);
 
-/// Lets flows with these hashes send through the port, the first two of them with feedback, so
-/// that each class pushes out the other's packets. No packet may overtake an earlier one of its
-/// flow. Flows that are set aside meanwhile are exempt, because they wait in the other class.
+/// Lets flows with these hashes send through the port, the first two flows with feedback, so that
+/// each class pushes out the other's packets. No packet may overtake an earlier one of its flow.
+/// Flows that are set aside meanwhile are exempt, because they wait in the other class.
 fn keeps_order(mut port: Port<u32>, hashes: &[u32], steps: Vec<Step>) -> Result<(), TestCaseError> {
     let mut log = Log::default();
     let mut now = Instant::from_millis(1);

@@ -50,8 +50,8 @@ fn datagram(input: &[u8]) {
 }
 
 /// The same bytes as an IP packet that is likely to be UDP: version, lengths and protocol are
-/// corrected, because random bytes would hardly ever match. The first byte selects what is not
-/// corrected.
+/// corrected, because random bytes would hardly ever match. The first byte selects the fields that
+/// are not corrected.
 fn shaped(input: &[u8]) -> Vec<u8> {
     let Some((&choice, rest)) = input.split_first() else {
         return Vec::new();

@@ -14,9 +14,9 @@
 //! - sending times are those that the sender states. While the sender was held up, the link may
 //!   have been idle, and this time does not count.
 //!
-//! The port's count of its own traffic during a train plays no part in rates. A header may cover
-//! several packets, and packets that name the upstream router may have taken another path, so
-//! neither shows which bytes the link carried between two packets of a train.
+//! The port's count of its own traffic during a train plays no part in rates. Because a header may
+//! cover several packets, and packets that name the upstream router may have taken another path,
+//! this count cannot show which bytes the link carried between two packets.
 
 use pathmark_cc::Instant;
 

@@ -1,8 +1,8 @@
 //! The queue in a cloud, from the delay of small packets.
 //!
-//! Because only differences count, the clocks of the two routers need not agree. The shortest delay
-//! of the last 8 to 16 s, the *base*, is assumed to mean an empty queue. During this time, clocks
-//! may drift: 100 ppm result in about 1 ms. Trains detect whether the path has become longer
+//! Because only differences count, the two routers' clocks need not agree. The shortest delay of
+//! the last 8 to 16 s, the *base*, is assumed to mean an empty queue. During this time, clocks may
+//! drift: 100 ppm result in about 1 ms. Trains detect whether the path has become longer
 //! ([`doubt`](super::doubt)); the base is then computed again from the last packets. A router that
 //! restarts may reset its clock, so that a packet has a sending time more than 1 s before that of
 //! an earlier arrival. All samples are then discarded.
@@ -115,7 +115,7 @@ impl Delay {
         least.filter(|waits| *waits > noise).unwrap_or(0)
     }
 
-    /// Minimum waiting time of the last packets, ns; `None` if one of them did not wait.
+    /// Minimum waiting time of the last packets, ns; `None` if a packet did not wait.
     pub(crate) fn waiting(&self, noise: u64) -> Option<u64> {
         let waits = self.waits(LOOKED_AT, noise);
         (waits > 0).then(|| waits.unsigned_abs())

@@ -1,13 +1,13 @@
 //! Decides whether packets take longer because they wait, or because the path became longer.
 //!
-//! While packets always wait, the link is full, and it drains the queue at its unused rate. A
-//! train also measures the unused rate, but independently of delays. If trains repeatedly find a
-//! higher unused rate than the queue's drain rate, there is no queue: the path became longer, or
-//! a clock was set. Because single trains have errors of a fraction of the capacity, their
-//! excess over an allowance is summed up. The sum must reach several times the error of one
-//! train (a CUSUM test: Page, "Continuous inspection schemes", 1954). A queue that other traffic
-//! keeps full grows and shrinks, and each such change resets the sum. Trains that lost packets
-//! do not count, because foreign traffic lost packets as well.
+//! While packets always wait, the link is full, and it drains the queue at its unused rate. A train
+//! also measures the unused rate, but independently of delays. If trains repeatedly find an unused
+//! rate above the queue's drain rate, there cannot be a queue. Instead, the path became longer, or
+//! a clock was set. Because single trains have errors of a fraction of the capacity, their excess
+//! over an allowance is summed up. The sum must reach several times the error of one train (a CUSUM
+//! test: Page, "Continuous inspection schemes", 1954). A queue that other traffic keeps full grows
+//! and shrinks, and each such change resets the sum. Trains that lost packets do not count, because
+//! foreign traffic lost packets as well.
 
 use pathmark_cc::Instant;
 

@@ -23,7 +23,7 @@ fn taken_ppm(capacity: u64) -> u64 {
         let ask = estimator.coming(now, number, &train, Duration::ZERO);
         let span = Duration::from_nanos(train.span());
         assert!(span <= Duration::from_secs(4), "a router refuses {span:?}");
-        // No packet of it is lost.
+        // No packet of the train is lost.
         for index in 0..train.packets {
             estimator.arrivals.on_packet(
                 number,

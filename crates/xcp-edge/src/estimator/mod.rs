@@ -2,10 +2,10 @@
 //!
 //! It measures three quantities:
 //!
-//! - **Capacity** C of the narrow link ([`capacity`]): packets that wait together in front of
-//!   the link leave it one after the other, so the shortest time in which a few of them arrive
-//!   is the transmission time of their bytes at C (packet pairs; here four packets in a row, and
-//!   more if times are coarse: [`arrivals`]).
+//! - **Capacity** C of the narrow link ([`capacity`]): packets that wait together in front of the
+//!   link leave it one after the other, so the shortest time in which a few packets arrive is the
+//!   transmission time of their bytes at C (packet pairs; here four packets in a row, and more if
+//!   times are coarse: [`arrivals`]).
 //! - **Foreign traffic** X ([`load`]): a train sent slightly faster than C keeps the link busy
 //!   from its first packet to its last. All other bytes that the link carried in between, except
 //!   router k's own traffic, are foreign. (Trains that load the path themselves are known from
@@ -17,8 +17,8 @@
 //!   gives the unused rate without any model, as the link's rate minus the arrival rate, which
 //!   also corrects X.
 //!
-//! Router k knows its own traffic through the cloud without any cost. This is the passive half of
-//! the estimate.
+//! Router k already knows its own traffic through the cloud, which is the passive half of the
+//! estimate.
 //!
 //! Trains use [`LOAD_PPM`] of C over time, and 0.1 s of C for the first estimate. An estimate is
 //! valid for three times as long as it took.
@@ -98,7 +98,7 @@ const HOLDS: u32 = 3;
 pub struct Estimator {
     /// UDP payload of packets in trains.
     packet: u16,
-    /// Headers in front of it, in bytes.
+    /// Headers in front of the payload, in bytes.
     headers: u64,
     /// The start, and the duration of the first estimate.
     began: Instant,
@@ -121,7 +121,7 @@ pub struct Estimator {
     own: (u64, Instant),
     /// The same at the end of the last train.
     own_at_train: (u64, Instant),
-    /// Minimum bytes of it that are counted at once, averaged over several trains.
+    /// Minimum bytes of own traffic that are counted at once, averaged over several trains.
     lump: u64,
     /// True if the count of own traffic exceeds `MOST_OWN` times the capacity.
     flooded: bool,
@@ -270,7 +270,7 @@ impl Estimator {
         Duration::from_nanos(bytes * 1_000_000_000 / share.max(1))
     }
 
-    /// The small packets until the next train may follow, or some of them.
+    /// Returns all or some of the small packets until the next train may follow.
     fn small(&self) -> Train {
         let (gap, packets) = if self.asked < FIRST_TRAINS {
             (FIRST_DELAY_GAP, LEAST_DELAYS)

@@ -3,7 +3,7 @@
 //! If packets are held up at random on their way (jitter), a late packet also delays those behind
 //! it, so that they arrive together, faster than the link could carry them. Therefore jitter is
 //! visible in the lateness of packets ([`Arrivals::lateness`](super::arrivals)). A receiver that is
-//! sometimes busy makes some trains inaccurate, whereas jitter affects all of them. For this
+//! sometimes busy makes some trains inaccurate, whereas jitter affects every train. For this
 //! reason, the lowest quartile of the latest trains counts. If even this train is scattered, there
 //! is no estimate.
 

@@ -1,8 +1,8 @@
-//! What the arrivals of data packets show by themselves, compared with trains. This is why
-//! estimates use trains, while data packets are only counted (`docs/laws/xcp-i.md`).
+//! Compares arrivals of data packets with trains. Because the former are not sufficient for
+//! estimates, estimates use trains, while data packets are only counted (`docs/laws/xcp-i.md`).
 //!
-//! Data packets do not contain the time at which they entered the cloud. The gap between two of
-//! them gives the narrow link's rate if they waited there together, and otherwise their sender's
+//! Data packets do not contain the time at which they entered the cloud. The gap between two
+//! packets gives the narrow link's rate if they waited there together, and otherwise their sender's
 //! pace. A port cannot distinguish these cases.
 
 use rand_pcg::{

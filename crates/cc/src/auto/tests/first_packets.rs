@@ -44,7 +44,7 @@ fn a_grant_that_no_router_steers_waits_for_the_first_packets() {
     assert!((95_000..=125_000).contains(&window), "{window}");
 }
 
-/// If all of them arrive at once, the grant is used.
+/// If all first packets arrive at once, the grant is used.
 #[test]
 fn first_packets_that_come_at_once_bound_no_grant() {
     let (mut sender, request) = asked();
@@ -60,7 +60,7 @@ fn first_packets_that_come_at_once_bound_no_grant() {
     assert!(sender.window() > 900_000, "{}", sender.window());
 }
 
-/// Most of them are lost, so none of the grant is sent.
+/// Most first packets are lost, so none of the grant is sent.
 #[test]
 fn a_grant_that_no_router_steers_ends_with_the_loss_of_the_first_packets() {
     let (mut sender, request) = asked();
@@ -80,8 +80,8 @@ fn a_grant_that_no_router_steers_ends_with_the_loss_of_the_first_packets() {
     );
 }
 
-/// XCP routers answer, and eight of the first ten packets are lost. Their grants, or what they
-/// leave, are used as in slow start.
+/// XCP routers answer, and eight of the first ten packets are lost. The grants, or the rest after
+/// the loss, are used as in slow start.
 #[test]
 fn after_most_first_packets_were_lost_the_window_grows_as_in_a_slow_start() {
     let mut law = AutoSender::new(Instant::ZERO, MTU, None, FallbackLaw::Cubic);

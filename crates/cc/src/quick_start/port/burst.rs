@@ -1,5 +1,5 @@
-//! Flows that begin together at a port. The first is granted all that is free, and gives back what
-//! exceeds its share a round trip later. The others then get their shares.
+//! Flows that begin together at a port. The first is granted all free capacity, and returns the
+//! excess over its share a round trip later, so that the others then get their shares.
 
 use crate::base::ablate::{Mechanism, without};
 use crate::base::arith::{nanos, ns_since};
@@ -67,7 +67,7 @@ impl Burst {
         }
     }
 
-    /// Handles a flow with a grant at `at` that gives part of it back.
+    /// Handles the partial return of a grant made at `at`.
     pub(super) fn on_given_back(&mut self, at: Instant) {
         self.given_back |= at == self.at;
     }

@@ -212,7 +212,8 @@ impl<L: LinkController> QuickStartLink<L> {
     }
 
     /// Returns the rate for a flow while `of` is dealt out among flows that have asked since
-    /// `since`: an equal share if the flow is one of them, or what remains of the `free` rate.
+    /// `since`: an equal share if the flow has asked since then, or otherwise the remainder of the
+    /// `free` rate.
     fn share_given_back(&self, flow: u32, (since, of): (Instant, u64), free: u64) -> u64 {
         if !self.waiting.has(flow, since) {
             return free.saturating_sub(of);

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Half an RTT after the flight's first packet, the port compares the bytes that have arrived with
-//! the grant. If they are less than an eighth of it, the flow continues without its grant, which no
+//! the grant. If less than an eighth has arrived, the flow continues without its grant, which no
 //! longer counts.
 //!
 //! The grant is forgotten after six RTTs. Until then, the flow may repeat its question as if for
@@ -42,8 +42,7 @@ pub(super) struct Granting {
 pub(super) struct Grant {
     flow: u32,
     source: u32,
-    /// The granted rate in bytes per second, and the part of it that was reported to the port's
-    /// law.
+    /// The granted rate in bytes per second, and the part that was reported to the port's law.
     pub(super) rate: u64,
     pub(super) reported: u64,
     /// The rate in bytes per second that could be granted at that time.
@@ -76,7 +75,7 @@ pub(super) struct Grant {
 }
 
 impl Grant {
-    /// Returns true if the grant counts and none of it has arrived.
+    /// Returns true if the grant counts and none of its packets has arrived.
     const fn is_outstanding(&self) -> bool {
         self.counts && self.first.is_none()
     }
@@ -95,7 +94,7 @@ impl Grant {
     }
 
     /// Compares the bytes since the first packet with the grant, once and not before it's time.
-    /// Returns the time of the first packet if they are less than an eighth of what is expected.
+    /// Returns the time of the first packet if they are less than an eighth of the expected bytes.
     fn look(&mut self, now: Instant) -> Option<Instant> {
         let first = self.first?;
         self.look_at.take_if(|at| now >= *at)?;
@@ -182,7 +181,7 @@ impl Pending {
         TRUSTED_RTT.max(Duration::from_nanos(self.mean_ns.saturating_mul(2)))
     }
 
-    /// Limits a stated RTT to what is accepted.
+    /// Limits a stated RTT to the longest accepted RTT.
     pub(crate) fn believed(&self, rtt: Duration) -> Duration {
         rtt.min(self.most_rtt())
     }

@@ -41,7 +41,7 @@ impl Usage {
         self.started + SAMPLE
     }
 
-    /// Ends samples whose time has passed. All counted bytes belong to the first of them.
+    /// Ends samples whose time has passed. All counted bytes belong to the first such sample.
     #[cold]
     fn turn(&mut self, now: Instant) {
         let passed = ns_since(now, self.started) / nanos(SAMPLE);

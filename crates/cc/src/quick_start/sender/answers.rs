@@ -80,8 +80,7 @@ impl<C: Startable> QuickStart<C> {
         self.deny(outcome);
     }
 
-    /// Allows another question, because a flow that was granted everything may give part of it
-    /// back.
+    /// Allows another question, because a flow that was granted everything may return a part.
     fn ask_for_share(&mut self) {
         if self.shares && self.again < DENIED_AGAIN {
             self.again += 1;
@@ -114,7 +113,7 @@ impl<C: Startable> QuickStart<C> {
         }
         self.metrics.granted = granted;
         self.metrics.outcome = QuickStartOutcome::Used;
-        // Part of a small grant may be less than what can be sent without it.
+        // Part of a small grant may be less than the window without a grant.
         let window = (whole / part).max(self.law.window());
         let pace = mul_div(rate, window, whole);
         // A rate that is dealt out again is a share of everything, including earlier grants in
@@ -222,7 +221,7 @@ impl<C: Startable> QuickStart<C> {
         if usable <= self.law.window() {
             return None;
         }
-        // At most what can be used within a round trip (RFC 4782 §4.1).
+        // At most the rate that can be used within a round trip (RFC 4782 §4.1).
         let most = match (usable, self.srtt) {
             (u64::MAX, _) | (_, None) => self.wanted,
             (usable, Some(srtt)) => rate(usable, srtt, self.mtu + HEADERS, self.mtu),

@@ -69,7 +69,8 @@ impl<C: Startable> QuickStart<C> {
         let late = !flight.steered && self.law.begin_with(now, used);
         let steered = flight.steered || late;
         if !steered || unwanted {
-            // A share of everything doesn't leave more than its part of what ports never grant.
+            // After a repeated question, the grant is a share, which only leaves its own part of
+            // the capacity that ports never grant.
             let shown = self.law.measured_window().filter(|_| self.again == 0);
             let granted = flight.window;
             let threshold = self.after.threshold(used, granted, shown);
@@ -133,7 +134,7 @@ impl<C: Startable> QuickStart<C> {
     }
 
     /// Handles the loss of another `lost` bytes of the flight, of which `delivered` bytes have
-    /// arrived. Returns true if routers remain in control of it.
+    /// arrived. Returns true if routers remain in control.
     pub(super) fn is_steered_through(&mut self, lost: u64, delivered: u64) -> bool {
         let (steered, sum) = match &mut self.state {
             State::Flight(flight) => (flight.steered, &mut flight.lost),
@@ -152,8 +153,8 @@ impl<C: Startable> QuickStart<C> {
         steered && (few || self.unexpected(sum, delivered) < most.saturating_add(chance))
     }
 
-    /// Returns the bytes of the flight that have arrived, if packet `number`, or what was sent at
-    /// `sent_at`, belongs to it.
+    /// Returns the bytes of the flight that have arrived, if packet `number`, or a packet sent at
+    /// `sent_at`, belongs to the flight.
     pub(super) fn of_flight(&self, number: Option<u64>, sent_at: Instant) -> Option<u64> {
         match &self.state {
             State::Flight(flight) => {

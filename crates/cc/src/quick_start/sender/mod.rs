@@ -130,9 +130,9 @@ impl<C: Startable> QuickStart<C> {
         }
     }
 
-    /// Returns the granted bytes per round trip, limited by what the path has been measured to
-    /// carry. If the question was sent during the handshake, there are no earlier packets that
-    /// could measure it.
+    /// Returns the granted bytes per round trip, limited by the measured capacity of the path. If
+    /// the question was sent during the handshake, there are no earlier packets with which it could
+    /// be measured.
     #[inline]
     fn carried(&self, flight: &Flight) -> u64 {
         if self.ahead {
@@ -195,7 +195,7 @@ impl<C: Startable> Controller for QuickStart<C> {
                     *last = sent.packet_number;
                     flight.bytes = flight.bytes.saturating_add(sent.bytes);
                 } else if now > flight.until {
-                    // An earlier approval doesn't show what is free now.
+                    // An earlier approval doesn't show the capacity that is free now.
                     self.metrics.granted = 0;
                     self.metrics.late += 1;
                     self.metrics.outcome = QuickStartOutcome::Unused;
@@ -316,7 +316,7 @@ impl<C: Startable> Controller for QuickStart<C> {
     }
 
     fn on_probe_timeout(&mut self, now: Instant) {
-        // No acknowledgement arrived in time, so it's unknown what the path carries. This isn't
+        // No acknowledgement arrived in time, so the path's capacity is unknown. This isn't
         // necessarily a loss.
         match self.state {
             // This is the handshake's timeout. There can't be an answer before its completion.

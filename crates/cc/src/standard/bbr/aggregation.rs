@@ -1,4 +1,4 @@
-//! Acknowledgements in excess of what the path's rate explains (draft-ietf-ccwg-bbr,
+//! Acknowledgements in excess of those that the path's rate explains (draft-ietf-ccwg-bbr,
 //! "BBR.extra_acked").
 
 use super::filters::Windowed;

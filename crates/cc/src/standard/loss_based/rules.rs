@@ -44,7 +44,7 @@ pub trait Avoidance: Clone + Send + fmt::Debug {
     /// The window after a cut, before the lower limit is applied.
     fn on_congestion(&mut self, now: Instant, window: u64, mtu: u64, cause: Cause) -> u64;
 
-    /// Forgets what was learned about the window, after persistent congestion or a change of law.
+    /// Forgets everything learned about the window, after persistent congestion or a change of law.
     fn on_collapse(&mut self) {}
 
     /// Records that the sender has not used its window since `since`, or since the last

@@ -41,7 +41,7 @@ impl StartRule for Ending {
     }
 }
 
-/// Slow start as in RFC 9002 §7.3.1: the window grows by what is acknowledged, until a loss.
+/// Slow start as in RFC 9002 §7.3.1: the window grows by the acknowledged bytes, until a loss.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SlowStart;
 

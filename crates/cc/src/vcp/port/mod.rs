@@ -199,9 +199,8 @@ impl<R: LinkRule> VcpLink<R> {
         )
     }
 
-    /// What the link could carry in the first `interval` of the current interval, in bytes per
-    /// second times µs, plus what may wait on purpose, because everything that waits counts in the
-    /// load.
+    /// The link's capacity over the first `interval` of the current interval, in bytes per second
+    /// times µs, plus bytes that may wait on purpose, because all waiting bytes count in the load.
     fn carried(&self, interval: Duration) -> u128 {
         let waits = u128::from(self.offered.mean(interval)) * u128::from(micros(self.wait));
         let (kappa, gamma) = (self.params.kappa_ppm, self.params.gamma_ppm);

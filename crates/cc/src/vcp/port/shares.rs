@@ -9,16 +9,16 @@
 //!
 //! OVER is for flows that have about their share or more. A flow with less than seven eighths of
 //! the level receives HIGH instead. Otherwise, a flow over several bottlenecks would be cut once
-//! for each of them, and would starve next to flows that cross only one. The level is the mean over
-//! bytes, not over flows: the share of the average byte's flow. A large number of small flows does
-//! not lower it.
+//! for each bottleneck, and would starve next to flows that cross only one. The level is the mean
+//! over bytes, not over flows: the share of the average byte's flow. A large number of small flows
+//! does not lower it.
 //!
 //! A flow with less than a quarter of the level, which is short or young, does not need to wait for
 //! AI either. Unless the load of the port is far above OVER, it receives LOW with an r that lets it
 //! grow as in slow start, as long as all these flows together add little.
 //!
 //! A hash in a table of fixed size identifies a flow. Flows in the same slot count as one flow with
-//! the bytes of both. AI and MD still even out what MI then withholds from them.
+//! the bytes of both. AI and MD still even out the growth that MI then withholds from these flows.
 
 use crate::base::ablate::{Mechanism, without};
 use crate::base::arith::{PPM, mul_div, saturate};
@@ -276,7 +276,7 @@ mod tests {
             shares.count(flow, bytes);
         }
         shares.weigh();
-        // The level is 36 518, and seven eighths of it are 31 953.
+        // The level is 36 518, of which seven eighths are 31 953.
         assert_eq!(
             [1, 2, 3].map(|flow| shares.spares(flow)),
             [false, true, false]
@@ -312,8 +312,8 @@ mod tests {
         // (2^2.5 − 1) / ε, also for a flow that arrives now.
         let most = 30_519;
         assert_eq!([1, 2, 3].map(|flow| shares.lift(flow)), [0, most, most]);
-        // Many of them arrive, and together they grow by an eighth of all bytes. Three quarters of
-        // the earlier bytes count.
+        // Many new flows arrive, and together they grow by an eighth of all bytes. Three quarters
+        // of the earlier bytes count.
         let before = 902_000 * 3 / 4;
         let crowd = 200_000;
         for flow in 1000..1100 {

@@ -341,7 +341,7 @@ fn over_is_not_for_a_flow_with_little() {
             },
         )
     };
-    // 1.02 of what γ leaves. A flow that cannot read the load always gets OVER.
+    // 1.02 of the capacity that γ leaves. A flow that cannot read the load always gets OVER.
     let marks = interval(0, 1683);
     let codes = marks.map(|(code, _)| code);
     assert_eq!(

@@ -145,7 +145,8 @@ impl<L: LossRule> ExplicitLaw for VcpLaw<L> {
     }
 
     fn pace(&self) -> Option<(u64, u64)> {
-        // During fast growth, the pacer must not hold back what has just been added to the window.
+        // During fast growth, the pacer must not hold back bytes that have just been added to the
+        // window.
         Some(match self.steering.latest() {
             // The window does not grow, so a window that opens late must not leave immediately.
             _ if self.held_until.is_some() => STEADY_PACE,

@@ -258,7 +258,7 @@ fn grown_alpha_stays_below_a_quarter_of_the_window_per_interval() {
 }
 
 /// After an outage, or a long time without OVER, α is large. If OVER were treated as HIGH in GRACE,
-/// it would permanently give back what the cut took.
+/// it would permanently undo the cut.
 #[test]
 fn an_overload_that_lasts_is_cut_however_far_alpha_had_grown() {
     let params = VcpParams::default();

@@ -4,14 +4,15 @@
 //! something: X per byte and RTT count up to a multiple of a level that nearly all bytes stay
 //! below. A level is computed from the header fields *before* anything is cut off, so that cutting
 //! never influences itself. It doubles at most once per interval, while more than one part in 32 of
-//! the bytes exceeds it, and shrinks by a quarter when as few bytes exceed three quarters of it.
+//! the bytes exceeds it, and shrinks by a quarter when as few bytes exceed three quarters of the
+//! level.
 
 /// One part in `FEW` of the bytes may exceed a level.
 const FEW: u64 = 32;
 const SHRINKS: (u64, u64) = (3, 4);
 
-/// A level, in any unit, and the bytes of the current interval that exceed it (`above`) or three
-/// quarters of it (`near`).
+/// A level, in any unit, and the bytes of the current interval that exceed the level (`above`) or
+/// three quarters of the level (`near`).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Level {
     at: u64,

@@ -2,9 +2,9 @@
 //!
 //! α·(C − y) gives the free capacity to flows. If short flows start and end all the time, however,
 //! the rate of those that end is missing again an interval later. Positive feedback then never
-//! fills the link, so flows pile up and each of them has little. Therefore the port compares the
-//! arrivals with what flows were given, and gives the mean difference in addition, as far as there
-//! is room.
+//! fills the link, so flows pile up and each gets little. Therefore the port compares the arrivals
+//! with the rates given to flows, and gives the mean difference in addition, as far as there is
+//! room.
 
 use super::newcomers::YOUNG_INTERVALS;
 use crate::base::ablate::{Mechanism, without};
@@ -17,7 +17,7 @@ const MOST: i128 = 4;
 const FREE: i128 = 50;
 
 /// Number of intervals after a start in which nothing is added, because flows that started together
-/// are all young and none of them has ended.
+/// are all young, and none has ended.
 const WAIT: u32 = YOUNG_INTERVALS;
 
 /// The mean missing rate over intervals; rates in 2^-16 bytes per second.
@@ -71,7 +71,7 @@ mod tests {
     const CAPACITY: u64 = 1_000_000;
 
     /// Simulates a port that gives 0.4 of the free capacity, plus the compensation if `helped`, for
-    /// `intervals`. What is given in one interval arrives in the next, minus `ends`. Returns the
+    /// `intervals`. The rate given in one interval arrives in the next, minus `ends`. Returns the
     /// final input and whether something was added.
     fn run(intervals: u32, ends: i64, helped: bool) -> (i64, bool) {
         let mut leaving = DepartureCompensation::new(0);

@@ -33,7 +33,8 @@ pub(crate) struct Settled {
     pub(crate) bounding: bool,
 }
 
-/// The shuffle: `share_ppm` of the traffic minus what the aggregate moves anyway, up to `most`.
+/// The shuffle: `share_ppm` of the traffic minus the rate that the aggregate moves anyway, up to
+/// `most`.
 pub(crate) fn shuffle(share_ppm: u64, input_q16: u64, aggregate: i64, most: u64) -> u64 {
     let share = u128::from(input_q16) * u128::from(share_ppm) / u128::from(PPM);
     crate::base::arith::saturate(share)
@@ -110,8 +111,8 @@ impl Pools {
                 bounding: true,
             }
         } else {
-            // Another hop or the sender wants less. What is not given here is taken, as far as
-            // there is something to take.
+            // Another hop or the sender wants less. The difference counts as taken instead, as far
+            // as the negative pool suffices.
             let short = share.abs_diff(wanted);
             negative = negative.saturating_add(short).min(self.negative);
             let rest = i128::from(wanted) + i128::from(negative);

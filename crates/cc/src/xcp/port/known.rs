@@ -4,10 +4,10 @@
 //! The sender of a header states its inter-packet time, which counts within a limit per flow. A
 //! flow seen before the current interval counts up to the time that has passed since then. The
 //! first headers of any other flow do not count in the sums, and all such headers together may get
-//! a quarter of what is given. A new flow waits for one interval at most, and a thousand forged
-//! flows of one packet each do not change the means. Credit accumulates with time and not per
-//! interval, so that a flow whose packets are further apart than an interval counts for the time
-//! between them.
+//! a quarter of the positive feedback. A new flow waits for one interval at most, and a thousand
+//! forged flows of one packet each do not change the means. Credit accumulates with time and not
+//! per interval, so that a flow whose packets are further apart than an interval counts for the
+//! time between them.
 //!
 //! A hash in a table of fixed size identifies a flow. Flows in the same slot count together, and
 //! the allowance per slot grows with the number of flows.

@@ -76,7 +76,7 @@ mod tests {
 
     proptest! {
         /// The result is never on the wrong side of the exact quotient, and differs from it by at
-        /// most one unit or 2^-57 of it.
+        /// most one unit or a relative error of 2^-57.
         #[test]
         fn brackets_the_exact_quotient(
             num in 1u64..1 << 62, num_shift in 0u32..62,

@@ -66,8 +66,8 @@ impl Start {
 
     /// Ends an interval with `input`, which had its full length (`full`) or was still growing to
     /// it. So far the port has given `net` more than it has taken. Returns `Some` with the first
-    /// interval's share of what neither arrives nor has been promised, or with `total` if that is
-    /// more, as far as there is room. Returns `None` if the start is over.
+    /// interval's share of the capacity that is neither used nor promised, or with `total` if that
+    /// is more, as far as there is room. Returns `None` if the start is over.
     pub(crate) fn within(
         &mut self,
         total: i64,

@@ -26,8 +26,8 @@ impl Check<'_> {
         }
     }
 
-    /// Starts as a Poisson process: either `count` of them, or all before the flows' stop or the
-    /// run's end.
+    /// Starts as a Poisson process: either `count` starts, or all starts before the flows' stop or
+    /// the run's end.
     fn poisson_starts(&self, file: &FileFlow, gap: &Spanned<Span>) -> Result<Vec<Duration>, Fault> {
         let mean = gap.get_ref().0;
         if mean.is_zero() {

@@ -191,7 +191,7 @@ fn starts_are_spread_by_the_seed() {
     );
 }
 
-/// Returns a scenario with one flow group of these lines, on a link that limits it.
+/// Returns a scenario with one flow group from `lines`, on a link that limits the flows.
 fn arrivals(lines: &str) -> String {
     format!(
         "duration = \"100s\"\n[[link]]\nname = \"l\"\nfrom = \"A\"\nto = \"B\"\nduplex = true\n\

@@ -51,7 +51,7 @@ fn a_shared_cloud_is_measured() {
     assert_eq!((drops(&result), timeouts(&result)), (0, 0));
 }
 
-/// Foreign packets arrive in the cloud at random: XCP-i uses what they leave, and they lose
+/// Foreign packets arrive in the cloud at random: XCP-i uses the remaining capacity, and they lose
 /// nothing.
 #[test]
 fn foreign_traffic_is_left_what_it_takes() {

@@ -13,7 +13,7 @@ cells! {
         marked: Rate,
         /// Rate of the plain link.
         hidden: Rate,
-        /// Room of the plain link's queue.
+        /// Size of the plain link's queue.
         buffer: Buffer,
         /// Flows across both.
         flows: Mix,
@@ -26,7 +26,7 @@ cells! {
         marked: Rate,
         /// Rate of the plain link.
         hidden: Rate,
-        /// Room of the plain link's queue.
+        /// Size of the plain link's queue.
         buffer: Buffer,
         /// Flows across both.
         flows: Mix,
@@ -39,11 +39,11 @@ cells! {
         rate: Rate,
         /// Share of packets that it loses.
         per: Percent,
-        /// How losses come.
+        /// Distribution of losses.
         burst: Burst,
-        /// When.
+        /// Time of the losses.
         lossy: Lossy,
-        /// Whether the port declares it.
+        /// Whether the port declares the loss.
         declared: Declared,
         /// Flows across it.
         flows: Mix,
@@ -56,7 +56,7 @@ cells! {
         marked: Rate,
         /// Rate of the plain link.
         hidden: Rate,
-        /// Room of the plain link's queue.
+        /// Size of the plain link's queue.
         buffer: Buffer,
         /// Share of packets that the marked link loses.
         per: Percent,
@@ -65,13 +65,13 @@ cells! {
         /// Propagation round trip.
         rtt: Time,
     },
-    /// The same, but the plain link's capacity falls below the marked one's halfway through only.
+    /// The same, but the plain link's capacity falls below the marked one's only halfway through.
     Late = Loss "late" {
         /// Rate of the marked link.
         marked: Rate,
         /// Rate of the plain link in the second half.
         hidden: Rate,
-        /// Room of the plain link's queue.
+        /// Size of the plain link's queue.
         buffer: Buffer,
         /// Share of packets that the marked link loses.
         per: Percent,
@@ -80,7 +80,7 @@ cells! {
         /// Propagation round trip.
         rtt: Time,
     },
-    /// A marked link with random loss, which the TCPs join halfway through.
+    /// A marked link with random loss, which TCP flows join halfway through.
     Join = Loss "join" {
         /// Its rate.
         rate: Rate,
@@ -98,7 +98,7 @@ cells! {
         marked: Rate,
         /// Rate of the plain link.
         hidden: Rate,
-        /// Room of the plain link's queue.
+        /// Size of the plain link's queue.
         buffer: Buffer,
         /// Loss rate that the marked link's port declares.
         per: Percent,
@@ -111,9 +111,9 @@ cells! {
     Cut = Outage "cut" {
         /// Its rate.
         rate: Rate,
-        /// How long it is out.
+        /// Duration of an outage.
         outage: Time,
-        /// How often.
+        /// Number of outages.
         times: Count,
         /// Flows across it.
         flows: Mix,
@@ -124,34 +124,34 @@ cells! {
     Low = Outage "low" {
         /// Its rate.
         rate: Rate,
-        /// Room of its queue.
+        /// Size of its queue.
         buffer: Buffer,
         /// Flows across it.
         flows: Mix,
         /// Propagation round trip.
         rtt: Time,
     },
-    /// A marked link whose rate wanders, as a cellular one's does.
+    /// A marked link whose rate wanders like that of a cellular link.
     Trace = Outage "trace" {
-        /// Its mean rate, about.
+        /// Approximate mean rate.
         rate: Rate,
-        /// Room of its queue.
+        /// Size of its queue.
         buffer: Buffer,
         /// Flows across it.
         flows: Mix,
         /// Propagation round trip.
         rtt: Time,
     },
-    /// A marked link that is handed from satellite to satellite: out for a while, then another
-    /// delay and rate.
+    /// A marked link that is handed over between satellites: an outage, then another delay and
+    /// rate.
     Handover = Outage "handover" {
-        /// Its rate, about.
+        /// Approximate rate.
         rate: Rate,
-        /// How long a handover takes.
+        /// Duration of a handover.
         outage: Time,
         /// Flows across it.
         flows: Mix,
-        /// Propagation round trip, about.
+        /// Approximate propagation round trip.
         rtt: Time,
     },
     /// A half-duplex cell that both directions share, whose rate steps.
@@ -167,30 +167,30 @@ cells! {
     Lot = Hops "lot" {
         /// Rate of each.
         rate: Rate,
-        /// How many.
+        /// Number of links.
         hops: Count,
-        /// Flows over all of them.
+        /// Flows over all links.
         long: Count,
         /// Flows across each.
         cross: Mix,
-        /// Room of their queues.
+        /// Size of their queues.
         buffer: Buffer,
-        /// Propagation round trip over all of them.
+        /// Propagation round trip over all links.
         rtt: Time,
     },
     /// The same, each link a tenth slower than the one before.
     Taper = Hops "taper" {
         /// Rate of the first.
         rate: Rate,
-        /// How many.
+        /// Number of links.
         hops: Count,
-        /// Flows over all of them.
+        /// Flows over all links.
         long: Count,
         /// Flows across each.
         cross: Mix,
-        /// Room of their queues.
+        /// Size of their queues.
         buffer: Buffer,
-        /// Propagation round trip over all of them.
+        /// Propagation round trip over all links.
         rtt: Time,
     },
     /// A marked link with jitter that keeps the order.
@@ -219,7 +219,7 @@ cells! {
     Short = Jitter "short" {
         /// Its rate.
         rate: Rate,
-        /// Room of its queue.
+        /// Size of its queue.
         buffer: Buffer,
         /// Flows across it.
         flows: Mix,
@@ -234,7 +234,7 @@ cells! {
         flows: Mix,
         /// Propagation round trip at first.
         rtt: Time,
-        /// And then.
+        /// Propagation round trip afterwards.
         then: Time,
     },
     /// Flows without an end over one marked link.
@@ -267,27 +267,27 @@ cells! {
         flows: Mix,
         /// Propagation round trip of one half.
         near: Time,
-        /// And of the other.
+        /// Propagation round trip of the other half.
         far: Time,
     },
     /// Far flows of large packets against near flows of small packets.
     Sizes = Flows "sizes" {
         /// Rate of the marked link.
         rate: Rate,
-        /// Near flows of ours that send small packets, and TCPs.
+        /// Near flows of ours that send small packets, and TCP flows.
         flows: Mix,
         /// Far flows of ours.
         large: Count,
         /// Propagation round trip of flows with small packets.
         near: Time,
-        /// And of those with large ones.
+        /// Propagation round trip of flows with large packets.
         far: Time,
     },
     /// Flows of both laws at one port.
     Ports = Flows "ports" {
         /// Its rate.
         rate: Rate,
-        /// Flows of the port's own law, and TCPs.
+        /// Flows of the port's own law, and TCP flows.
         flows: Mix,
         /// Flows of the other law.
         guests: Count,
@@ -298,7 +298,7 @@ cells! {
     Mixed = Flows "mixed" {
         /// Its rate.
         rate: Rate,
-        /// Flows of the port's own law, and TCPs.
+        /// Flows of the port's own law, and TCP flows.
         flows: Mix,
         /// Flows of each other law: the other explicit one, NewReno, and CUBIC that asks for a
         /// starting rate.
@@ -312,7 +312,7 @@ cells! {
         rate: Rate,
         /// Flows across it.
         flows: Mix,
-        /// Share of the link's rate that the UDP has.
+        /// UDP's share of the link's rate.
         share: Percent,
         /// Propagation round trip.
         rtt: Time,

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use super::axis::BadAxis;
 
-/// A name that does not parse as a cell.
+/// Error for a name that does not parse as a cell.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadCell {
@@ -15,12 +15,12 @@ pub enum BadCell {
          as in hidden/after-100M-5M-8p-2+2-80ms"
     )]
     Kind(String),
-    /// A value of it is wrong.
+    /// A value in the name is wrong.
     #[error("{cell}: {source}")]
     Axis {
         /// The name.
         cell: String,
-        /// What is wrong.
+        /// The error.
         source: BadAxis,
     },
     /// Too many values, or too few.
@@ -30,19 +30,19 @@ pub enum BadCell {
         cell: String,
         /// Its values.
         given: usize,
-        /// How the name goes.
+        /// The form of the name.
         form: &'static str,
-        /// Values that it needs.
+        /// Number of values that the name needs.
         wanted: usize,
     },
 }
 
-/// No group of this name.
+/// Error for an unknown group.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no group is called `{0}`: they are hidden, loss, outage, hops, jitter, flows")]
 pub struct BadGroup(String);
 
-/// What a cell is about.
+/// Subject of a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Group {
     /// A hop of less capacity without a control law.
@@ -60,7 +60,7 @@ pub enum Group {
 }
 
 impl Group {
-    /// All of them.
+    /// All groups.
     pub const ALL: [Self; 6] = [
         Self::Hidden,
         Self::Loss,
@@ -107,7 +107,7 @@ macro_rules! cells {
             $($(#[$doc:meta])* $field:ident: $type:ty),+ $(,)?
         }
     ),+ $(,)?) => {
-        /// A cell: a scenario without the law that it is run with. Its name has all of its values:
+        /// A cell: a scenario without its law. The cell's name contains all its values:
         /// `hidden/after-100M-5M-8p-2+2-80ms`.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Cell {
@@ -115,7 +115,7 @@ macro_rules! cells {
         }
 
         impl Cell {
-            /// Its group.
+            /// Returns the cell's group.
             pub const fn group(&self) -> Group {
                 match self {
                     $(Self::$variant { .. } => Group::$group),+
@@ -160,7 +160,7 @@ macro_rules! cells {
     };
 }
 
-/// The values of a name, one after the other.
+/// Parser of a name's values, in order.
 struct Values<'a> {
     cell: &'a str,
     values: &'a [&'a str],

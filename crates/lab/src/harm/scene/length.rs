@@ -1,14 +1,14 @@
-//! How long a cell runs, and what that costs.
+//! The duration of a cell's run, and its cost.
 
 use super::super::axis::{Rate, Time};
 use super::super::cell::Cell;
 use super::{LARGE, TINY};
 
-/// Packets of 1500 bytes that a run's fastest link may send: what keeps a run about a second long.
+/// Packets of 1500 bytes that a run's fastest link may send, so that a run takes about a second.
 const MOST_PACKETS: f64 = 500_000.0;
 
 impl Cell {
-    /// How long it runs at most: long enough for laws that take their time, short enough to be
+    /// Returns the maximum duration of a run, which is long enough for slow laws, but still
     /// affordable.
     pub fn seconds(&self) -> f64 {
         let (rate, _) = self.size();
@@ -22,14 +22,14 @@ impl Cell {
         (wanted.min(affordable) * 10.0).round() / 10.0
     }
 
-    /// Packets that enter links in a run, about, acknowledgements among them.
+    /// Estimates the packets that enter links in a run, including acknowledgements.
     pub fn packets(&self) -> f64 {
         let (rate, links) = self.size();
         1.5 * rate.packets(self.seconds()) * f64::from(links)
     }
 
-    /// The fastest rate that packets may be sent at, and the number of links that packets cross,
-    /// about.
+    /// Returns the highest rate at which packets may be sent, and the approximate number of links
+    /// that packets cross.
     fn size(&self) -> (Rate, u32) {
         match *self {
             Self::After { marked, .. }
@@ -53,7 +53,7 @@ impl Cell {
             | Self::Ports { rate, .. }
             | Self::Mixed { rate, .. } => (rate, 1),
             Self::Tiny { rate, share, .. } => {
-                // As many packets as large ones would be at this rate.
+                // The rate of the same number of large packets.
                 let tiny = u64::from(share.permille) * LARGE / TINY / 10;
                 (rate.percent(100 + tiny), 1)
             }

@@ -1,4 +1,4 @@
-//! From a cell to the text of a scenario.
+//! Makes a scenario's text from a cell.
 
 mod length;
 mod text;
@@ -10,10 +10,10 @@ use super::cell::Cell;
 use pathmark_link::impair::Random;
 use text::{Scene, queue};
 
-/// Names of flows begin with these where they are not ours.
+/// Prefixes of the names of flows that are not ours.
 pub(super) const TCP: &str = "tcp";
 pub(super) const GUEST: &str = "guest";
-/// Bytes of the smallest IP packets that a scenario sends, and of the largest.
+/// Bytes of the smallest and of the largest IP packets in a scenario.
 const TINY: u64 = 64;
 const LARGE: u64 = 1500;
 
@@ -24,12 +24,12 @@ pub struct Roles<'a> {
     pub law: &'a str,
     /// The controller of marked ports.
     pub port: &'a str,
-    /// The law of flows that are guests at such a port.
+    /// The law of flows for which such a port runs another law.
     pub guest: &'a str,
 }
 
 impl Cell {
-    /// The cell as a scenario file.
+    /// Returns the cell as a scenario file.
     pub fn scenario(&self, seed: u64, roles: Roles<'_>) -> String {
         let mut scene = Scene {
             seconds: self.seconds(),
@@ -46,13 +46,13 @@ impl Cell {
         )
     }
 
-    /// Half of all cells, another half for each question; the same ones with every seed.
+    /// True for half of all cells: another half for each question, but the same for every seed.
     fn coin(&self, question: &str) -> bool {
         Random::new(0, &format!("{self} {question}")).below(2) == 1
     }
 
-    /// The law of marked ports for a law that follows the routers, whatever they run: in half of
-    /// the cells VCP's, and XCP's in the others.
+    /// Returns the law of marked ports for a law that follows any router: VCP's in half of the
+    /// cells, otherwise XCP's.
     pub fn port_for_any(&self) -> &'static str {
         if self.coin("port") { "vcp+bise" } else { "xcp" }
     }

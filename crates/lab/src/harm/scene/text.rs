@@ -15,9 +15,9 @@ pub(super) fn queue(buffer: Buffer) -> String {
 pub(super) struct Scene<'a> {
     pub(super) seconds: f64,
     pub(super) roles: Roles<'a>,
-    /// Our flows are downloads over HTTP/3.
+    /// True if our flows are downloads over HTTP/3.
     pub(super) http: bool,
-    /// For what the cell's name leaves open.
+    /// Source of values that the cell's name leaves open.
     pub(super) random: Random,
     pub(super) links: String,
     pub(super) flows: String,
@@ -89,8 +89,8 @@ impl Scene<'_> {
         if count == 0 {
             return;
         }
-        // Flows that begin at one moment stay in step for long, and the first one has an advantage:
-        // the seed draws their starts.
+        // Flows that begin simultaneously stay synchronized for a long time, with an advantage for
+        // the first. Therefore, the seed draws their starts.
         let spread = if more.contains("start") {
             String::new()
         } else {
@@ -141,7 +141,7 @@ impl Scene<'_> {
         }
     }
 
-    /// Out so often, evenly spread.
+    /// This number of outages, evenly spread.
     pub(super) fn outages(&self, rate: Rate, outage: Time, times: Count) -> String {
         let mut changes = Vec::new();
         for number in 1..=times.0 {
@@ -153,8 +153,8 @@ impl Scene<'_> {
         self.at(&changes)
     }
 
-    /// A rate that moves every 100 ms, by up to a quarter of an octave, between a quarter of this
-    /// rate and twice it, and stands still for 300 ms once in ten seconds, in the mean.
+    /// A rate that changes every 100 ms by up to a quarter of an octave, between a quarter and
+    /// twice this rate, and is zero for 300 ms once in ten seconds on average.
     pub(super) fn wandering(&mut self, rate: Rate) -> String {
         let mut changes = Vec::new();
         let (mut octaves, mut quiet) = (0.0_f64, 0);
@@ -176,7 +176,7 @@ impl Scene<'_> {
         self.at(&changes)
     }
 
-    /// Every ten seconds: out, then a rate and a delay of up to a half more or less.
+    /// Every ten seconds: an outage, then a rate and a delay of up to a half more or less.
     pub(super) fn handovers(&mut self, rate: Rate, outage: Time, rtt: Time) -> String {
         let mut changes = Vec::new();
         let mut now = 10.0;
@@ -195,7 +195,7 @@ impl Scene<'_> {
         self.at(&changes)
     }
 
-    /// A rate that is whole, half or a quarter, for two seconds each.
+    /// The whole rate, half, or a quarter, for two seconds each.
     pub(super) fn stepping(&mut self, rate: Rate) -> String {
         let mut changes = Vec::new();
         let mut now = 2.0;
@@ -231,7 +231,7 @@ impl Scene<'_> {
         }
     }
 
-    /// Two ways to one marked link.
+    /// Two paths to one marked link.
     pub(super) fn two_distances(&mut self, rate: Rate, near: Time, far: Time) {
         let shared = Time {
             micros: near.micros.min(far.micros) / 2,
@@ -245,7 +245,7 @@ impl Scene<'_> {
         self.marked("marked", "R", "D", rate, &shared.part(2), "");
     }
 
-    /// One after the other, from a sixth of the run to its last tenth.
+    /// Adds files one after the other, from a sixth of the run to its last tenth.
     pub(super) fn mice(&mut self, mice: Count, size: Size) {
         let (first, last) = (self.seconds / 6.0, self.seconds * 0.9);
         let gap = (last - first) / f64::from(mice.0);

@@ -21,8 +21,8 @@ const FEW_BYTES: u64 = 4 * 1500;
 /// The queue overflows if it drops more than this part of arriving bytes, averaged over seconds.
 /// Responsive flows lost up to 15 % for seconds when there were many over 4 ms.
 const OVERFLOWS: (u64, u64) = (3, 16);
-/// A flow exceeds a share from 33/32 of it upwards. If it is set aside, so that it causes its
-/// own losses, the factor is 9/8.
+/// A flow exceeds a share if it has more than 33/32 of this share, or 9/8 if it is set aside and
+/// therefore causes its own losses.
 const BEYOND: (u64, u64) = (33, 32);
 const BEYOND_ASIDE: (u64, u64) = (9, 8);
 /// Maximum number of steps towards the fair share.
@@ -79,7 +79,7 @@ struct Shares {
     harm: bool,
     /// True if newcomers together exceed their share.
     new_over: bool,
-    /// The mean per flow, if a flow has less than half of it.
+    /// The mean per flow, if a flow has less than half this mean.
     mean: Option<u64>,
 }
 

@@ -9,8 +9,8 @@ const LEAST_PART: u8 = 2;
 /// from 2 to 64 s.
 const FIRST_ASIDE: u16 = 10;
 pub(super) const MOST_STRIKES: u8 = 5;
-/// This part of what a flow has not obeyed is forgiven per epoch, so that small differences, such
-/// as answers that were lost, do not add up.
+/// This part of a flow's unmet reductions is forgiven per epoch, so that small differences, for
+/// example because of lost answers, do not add up.
 const FADES: u32 = 256;
 /// Flows that obey were told to give up as much as their rate while a round trip passed.
 const DEFIANT: u32 = 2;

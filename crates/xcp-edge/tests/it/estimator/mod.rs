@@ -1,5 +1,5 @@
-//! Tests the estimator with a link that the test knows: errors, load, and what happens when the
-//! link or the other router misbehaves.
+//! Tests the estimator with a known link: errors, load, and misbehaviour of the link or the other
+//! router.
 
 mod own;
 mod paths;
@@ -15,8 +15,8 @@ pub(crate) fn median(mut values: Vec<f64>) -> f64 {
 }
 
 /// Error of the estimated unused capacity and probing load, on links of 30 to 300 Mbit/s of which
-/// foreign packets use 0 to 80 %. The error is a share of the link, which is what a virtual router
-/// would give too much or too little.
+/// foreign packets use 0 to 80 %. The error is a share of the link: the bandwidth that a virtual
+/// router would give too much or too little.
 #[test]
 fn error_and_load() {
     for capacity in [30e6 / 8.0, 100e6 / 8.0, 300e6 / 8.0] {
@@ -223,7 +223,7 @@ fn times_that_are_made_up() {
     world.jitter = 0;
     let now = world.instant();
     let times = [0, u64::MAX, 1 << 62, u64::MAX / 2, 1 << 63, 1 << 40];
-    // In the second half of them, times never decrease.
+    // In the second half of the test, times never decrease.
     let falling = times.iter().cycle().take(300).copied();
     let rising = (0..300).map(|step| (1 << 62) + step * (1 << 54));
     for sent in falling.chain(rising) {

@@ -41,7 +41,8 @@ impl Cross {
     }
 }
 
-/// A process that is not always running. When it runs, it handles what has arrived in the meantime.
+/// A process that is not always running. When it runs, it handles the packets that have arrived in
+/// the meantime.
 pub(crate) struct Process {
     /// Share of the time in which it is held up, and the longest time at once, ns.
     share: f64,
@@ -71,7 +72,8 @@ impl Process {
         (self.random.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// When it can handle what is available from `at`. Times must not decrease from call to call.
+    /// Returns the time at which it can handle a packet available from `at`. Times must not
+    /// decrease from call to call.
     fn runs(&mut self, at: u64) -> u64 {
         if self.share <= 0.0 {
             return at;

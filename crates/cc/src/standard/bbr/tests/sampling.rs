@@ -147,7 +147,7 @@ fn an_application_that_pauses_marks_its_samples() {
 }
 
 proptest! {
-    /// Any gaps and batches of acknowledgements, with a snapshot for each of them, give the
+    /// Any gaps and batches of acknowledgements, with a snapshot for each acknowledgement, give the
     /// oracle's rates.
     #[test]
     fn rates_are_the_oracles(

@@ -48,7 +48,7 @@ proptest! {
         prop_assert!((got - want).abs() <= slack, "{got} {want}");
     }
 
-    /// One interval gives and takes exactly what its pools hold, whatever is requested.
+    /// One interval gives and takes exactly the contents of its pools, whatever is requested.
     #[test]
     fn pools_pay_what_they_hold(
         aggregate in -(1i64 << 56)..1i64 << 56, moved in 0u64..1 << 56,
