@@ -123,7 +123,7 @@ pub enum Breach {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("impossible feedback counters: {message}")]
 pub struct BadFeedback {
-    /// What is wrong.
+    /// The rule that the counters violate.
     pub breach: Breach,
     /// The reason as text for people.
     pub message: &'static str,

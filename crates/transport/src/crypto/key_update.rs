@@ -227,7 +227,7 @@ impl OneRttKeys {
 
     /// Opens a packet, given the phase bit in its header; see [`PacketKey::open`]. If the peer
     /// has just begun this phase, both directions change to it. `pto` is the current probe
-    /// timeout; old keys are kept for three of them.
+    /// timeout; old keys are kept for three probe timeouts.
     ///
     /// # Errors
     /// [`OpenFailure`]. The packet must be dropped, and with [`OpenFailure::LimitReached`], the

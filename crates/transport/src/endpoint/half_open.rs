@@ -194,7 +194,7 @@ mod tests {
         room_with_unread(&[], half_open, now, address)
     }
 
-    /// While packets of these handshakes are unread.
+    /// Like `room`, but while packets of the handshakes `unread` are unread.
     fn room_with_unread(
         unread: &[usize],
         half_open: &mut HalfOpen,

@@ -7,7 +7,7 @@ use crate::{Duration, Instant};
 const PAIRS: u32 = 3;
 /// More pairs are required if packets are often lost at random: as many consecutive shims must be
 /// lost by chance with a probability below 10^-9. This is so low because a sender of a thousand
-/// shims per second, with many plain packets between two of them, has many chances.
+/// shims per second, with many plain packets between two shims, has many chances.
 const CHANCE: u64 = 1_000_000_000;
 /// Upper bound on the required pairs.
 const MOST_PAIRS: u32 = 64;

@@ -245,7 +245,7 @@ impl<T> Holes<T> {
         self.steps.set(self.steps.get() + 1);
     }
 
-    /// Releases the memory of a burst of losses once all of them are resolved.
+    /// Releases the memory of a burst of losses once every loss is resolved.
     #[inline]
     fn give_back(&mut self) {
         if self.queue.is_empty() && self.queue.capacity() > KEPT {

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{Duration, Instant};
 
-/// One packet number space: its packets in flight, and the decision which of them are lost.
+/// One packet number space: its packets in flight, and the decision which packets are lost.
 ///
 /// Because packets are sent in order of their numbers, those that reach a threshold are always
 /// the oldest holes, so a queue replaces a scan over all packets in flight. A retransmission is

@@ -482,7 +482,7 @@ impl<F> Recovery<F> {
     }
 
     /// Returns the probe timeout of the Data space without backoff. Other timers are multiples
-    /// of it (RFC 9000 §10.1, §8.2.4).
+    /// of this timeout (RFC 9000 §10.1, §8.2.4).
     pub fn pto(&self) -> Duration {
         self.rtt.pto_base() + self.max_ack_delay
     }

@@ -70,7 +70,7 @@ impl Streams {
     }
 
     /// Marks the end of the stream after writing everything. [`StreamEvent::Finished`] tells you
-    /// when the peer has received all of it.
+    /// when the peer has received all data.
     ///
     /// # Errors
     /// Returns [`FinishError`] if the stream was already closed, or stopped by the peer.

@@ -33,8 +33,9 @@ impl StreamsConfig {
         self
     }
 
-    /// Lowers the initial windows to what `memory` has for a new connection. Each stream gets
-    /// three quarters of the connection's window, so that an unread one leaves some for others.
+    /// Lowers the initial windows to the share of `memory` for a new connection. In this case,
+    /// each stream gets at most three quarters of the connection's window, so that an unread
+    /// stream leaves some for others.
     #[must_use]
     pub fn within(mut self, memory: &ReceiveMemory) -> Self {
         let connection = memory.first_promise(self.initial_connection_window);

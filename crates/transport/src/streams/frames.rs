@@ -96,7 +96,7 @@ impl Streams {
             .wake_writers(&mut self.records, &mut self.events);
     }
 
-    /// Returns what limits the streams' sending now: [`Limit::Window`] if they have something
+    /// Returns the current limit on sending by streams: [`Limit::Window`] if they have something
     /// to send.
     pub fn limit(&mut self) -> Limit {
         if self.wants_to_send() {

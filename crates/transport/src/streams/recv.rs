@@ -309,7 +309,7 @@ impl RecvPart {
     }
 
     /// Returns true if any of `len` bytes at `offset` would be kept, because the application
-    /// reads and hasn't got all of them.
+    /// reads the stream and the bytes extend beyond the contiguous data.
     pub fn keeps(&self, offset: u64, len: usize) -> bool {
         let end = offset.saturating_add(len as u64);
         self.reader == Reader::Reading

@@ -200,7 +200,7 @@ mod tests {
         assert_eq!(sent(&mut stream, 10), b"hel");
         stream.on_ack(0..3);
         stream.on_ack(6..8);
-        // The packet with the whole range is lost, but part of it has arrived since.
+        // The packet with the whole range is lost, but part of the range has arrived since.
         stream.on_loss(0..11);
         assert_eq!(sent(&mut stream, 10), b"rld");
         stream.on_loss(8..11);

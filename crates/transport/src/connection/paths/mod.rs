@@ -249,7 +249,7 @@ impl Paths {
     }
 
     /// Restarts the controller of the current path, because the path was found to treat packets as
-    /// no path should, and what appeared to be congestion therefore wasn't.
+    /// no path should, so the apparent congestion wasn't real.
     pub(super) fn start_over(&mut self, now: Instant, fault: Fault) {
         let fresh = self.new_route(now);
         self.path.route.start_over(now, fresh, fault);

@@ -289,7 +289,7 @@ impl PacketSpaces {
         self.probes.is_due(space)
     }
 
-    /// Returns which of the two probes is due, 0 or 1, if any. One of them has no shim.
+    /// Returns the index of the probe that is due, 0 or 1, if any. One probe has no shim.
     pub(in crate::connection) fn probe_index(&self, space: SpaceId) -> Option<u8> {
         self.probes.index(space)
     }
@@ -357,7 +357,7 @@ impl PacketSpaces {
     }
 
     /// Returns the handshake packets older than a round trip, whose CRYPTO frames may be repeated
-    /// without a probe timeout. If the last packet is also older, these are all of them; otherwise,
+    /// without a probe timeout: all of those packets if the last packet is also older, otherwise
     /// only the oldest.
     pub(in crate::connection) fn overdue(
         &self,

@@ -167,7 +167,7 @@ fn connection_id(r: &mut Reader<'_>) -> Result<ConnectionId, TooLong> {
 
 /// Ids seen so far, for detecting duplicates. All known ids are remembered, but unknown ones
 /// only up to a bound. A duplicate among hundreds of unknown parameters is harmless, whereas
-/// searching all of them would be costly.
+/// searching them all would be costly.
 #[derive(Default)]
 struct Seen {
     low: u64,

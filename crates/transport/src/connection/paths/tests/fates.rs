@@ -86,8 +86,8 @@ impl Parts {
         self.paths.path_mut().settle(self.now, report, &measured)
     }
 
-    /// Sends packets with these numbers and the path's mark. All of them arrive, `ce` of them with
-    /// CE.
+    /// Sends packets with these numbers and the path's mark. They all arrive, and `ce` packets
+    /// arrive with CE.
     fn marked(&mut self, numbers: core::ops::Range<u64>, ce: u64) -> Settled {
         let sent = numbers.end - numbers.start;
         for number in numbers.clone() {
