@@ -144,7 +144,7 @@ impl Connection {
     /// Sends a datagram as [`send_datagram`](Self::send_datagram) does, but waits for room in the
     /// queue instead of dropping an older one.
     ///
-    /// If there are several callers, any of these may get the room first. Dropping this future
+    /// If several callers wait, any caller may get the room first. Dropping this future
     /// sends nothing.
     ///
     /// # Errors

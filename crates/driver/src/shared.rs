@@ -111,7 +111,7 @@ pub(super) struct EndpointShared {
     pub(super) users: AtomicUsize,
 }
 
-/// Counts the datagrams for connections, and how many of these the connections' own tasks opened.
+/// Counts the datagrams for connections, and those that the connections' own tasks opened.
 #[derive(Debug, Default)]
 pub(super) struct ReceivedCount {
     pub(super) all: AtomicU64,

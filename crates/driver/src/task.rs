@@ -28,7 +28,7 @@ const GROUPS_PER_TURN: usize = 4;
 const FORGETTING: Duration = Duration::from_millis(10);
 
 /// While the socket has no room, deadlines are first checked after this time, and then after twice
-/// as long each time, because sending is the only way to meet some of them …
+/// as long each time, because some can only be met by sending …
 const FULL: Duration = Duration::from_millis(10);
 /// … up to this multiple.
 const LONGEST_FULL: u32 = 64;

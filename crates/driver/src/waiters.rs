@@ -333,7 +333,7 @@ mod tests {
         .await;
     }
 
-    /// Many tasks want to send on a socket that is full until its peer reads, and some of them give
+    /// Many tasks want to send on a socket that is full until its peer reads, and some tasks give
     /// up.
     #[tokio::test]
     async fn all_who_wait_at_a_full_socket_get_their_turn() {

@@ -29,7 +29,7 @@ impl ReceivedCount {
         self.all.fetch_add(datagrams as u64, Ordering::Relaxed);
     }
 
-    /// Counts `datagrams` of these that a connection's task has opened.
+    /// Counts `datagrams` that a connection's own task has opened.
     pub(crate) fn count_handed_over(&self, datagrams: usize) {
         self.handed_over
             .fetch_add(datagrams as u64, Ordering::Relaxed);

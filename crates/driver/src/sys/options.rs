@@ -1,4 +1,4 @@
-//! Socket options: what the kernel should report about each datagram, and the TTL for sending.
+//! Socket options: the facts that the kernel reports about each datagram, and the TTL for sending.
 
 use std::ffi::c_int;
 use std::io;

@@ -72,7 +72,7 @@ fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
 
-/// A server for all rounds, and what clients need to reach it.
+/// A server for all rounds, and the configuration with which clients reach it.
 pub(crate) struct Soak {
     server: Endpoint,
     client: ClientConfig,
