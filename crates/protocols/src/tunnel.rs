@@ -3,7 +3,7 @@
 //!
 //! The tunnel's entry copies the inner shim to the outside, where routers answer the copy. The exit
 //! merges the result into the inner shim, taking the lower grant or the higher code. Therefore no
-//! router outside can raise what the inner shim allows.
+//! router outside can raise the inner shim's grant or lower its code.
 //!
 //! `shift` is the outer IP TTL minus the inner IP TTL, modulo 256, because some shims repeat the
 //! TTL.
