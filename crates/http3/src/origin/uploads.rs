@@ -220,7 +220,7 @@ impl Claim {
             return Vec::new();
         };
         (known.bytes, known.last, known.running) = (bytes, last, None);
-        // All of these uploads have the same owner.
+        // These uploads all have the same owner.
         let grant = known.grant.clone();
         let surplus = surplus(&table, &self.uploads.limits, &self.token);
         evict(&mut table, surplus, |_| grant.clone())

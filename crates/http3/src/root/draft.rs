@@ -36,7 +36,7 @@ pub enum Existing {
     Replace,
 }
 
-/// What happens to the file of a [`Draft`] that is dropped before it is renamed.
+/// How to treat the file of a [`Draft`] that is dropped before it is renamed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dropped {
     /// The file is removed.
@@ -211,7 +211,7 @@ impl Draft {
         self.companion = Some(temporary);
     }
 
-    /// Sets what happens to the file if this value is dropped.
+    /// Sets whether the file is kept if this value is dropped.
     pub const fn set_dropped(&mut self, dropped: Dropped) {
         self.dropped = dropped;
     }
