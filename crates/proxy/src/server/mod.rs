@@ -229,7 +229,7 @@ async fn requests(
         let incoming = match incoming {
             Ok(Some(incoming)) => incoming,
             ended => {
-                // Most of them end with the connection.
+                // Most flows end with the connection.
                 while flows.join_next().await.is_some() {}
                 return ended.map(drop);
             }
