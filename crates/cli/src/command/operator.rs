@@ -32,8 +32,8 @@ pub(super) const ANY_LAW: &str = "?1";
 /// The field for the sender's report.
 pub(super) const REPORT: HeaderName = HeaderName::from_static("pathmark-report");
 
-/// The laws that an operator lists. The first is the endpoint's, for clients that request none
-/// of them.
+/// The laws that an operator lists. The endpoint uses the first law for clients that don't request
+/// any listed law.
 #[derive(Clone, Debug)]
 pub(super) struct Laws(Arc<[Algorithm]>);
 

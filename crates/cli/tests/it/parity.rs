@@ -134,7 +134,7 @@ async fn what_the_test_bed_cannot_show_is_refused() {
     }
 }
 
-/// A satellite link whose ports answer, with or without routers in front of it that don't.
+/// A satellite link whose ports answer, with or without plain routers in front.
 struct Satellite {
     controller: &'static str,
     plain_hops: bool,

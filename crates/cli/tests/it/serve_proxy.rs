@@ -87,7 +87,7 @@ fn write(path: &Path, text: &str) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
 }
 
-/// A TCP target that returns what it reads.
+/// Starts a TCP target that returns the bytes that it reads.
 fn echo() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -102,7 +102,7 @@ fn echo() -> SocketAddr {
     address
 }
 
-/// Returns true if a connection through a forward returns what is written, and false if it is
+/// Returns true if a connection through a forward returns the bytes written, and false if it is
 /// reset.
 fn echoes(forward: SocketAddr) -> bool {
     let mut stream = TcpStream::connect(forward).unwrap();

@@ -164,7 +164,7 @@ fn write_file(directory: &Path, bytes: usize) -> String {
     file.to_str().unwrap().to_owned()
 }
 
-/// Starts a server, and returns it with what it prints.
+/// Starts a server, and returns it with the line that it prints.
 fn serve(node: &Node, listen: &str, directory: &Offered, more: &[&str]) -> (ChildGuard, Value) {
     let path = directory.path().to_str().unwrap();
     let serve = ["serve", "--listen", listen, "--dir", path, "--json"];
