@@ -12,7 +12,7 @@ const MAX_THRESHOLD: u64 = 256;
 /// Maximum delay requested, because it is added to every probe timeout.
 const MAX_DELAY: Duration = Duration::from_millis(100);
 
-/// Requests that the peer send fewer ACKs on paths with a large window, and timely ones on slow
+/// Requests that the peer send fewer ACKs on paths with a large window, and timely ACKs on slow
 /// paths.
 #[derive(Clone, Debug)]
 pub struct AckRequest {

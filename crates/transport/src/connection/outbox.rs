@@ -8,7 +8,7 @@ use crate::crypto::ResetToken;
 use crate::wire::ConnectionId;
 
 /// Number of waiting events beyond which tokens are dropped, because a peer can send any number of
-/// them.
+/// tokens.
 const MAX_EVENTS: usize = 64;
 
 /// The notifications that are waiting, oldest first.

@@ -88,7 +88,7 @@ pub trait PacketKey: Send + Sync {
 /// Computes header masks in one direction (RFC 9001 §5.4).
 pub trait HeaderKey: Send + Sync {
     /// Computes the mask for a sample of ciphertext. Byte 0 applies to the first byte of the header
-    /// (its low 4 bits in long headers, 5 in short ones; other bits are unspecified), bytes 1 to 4
+    /// (its low 4 bits in long headers, 5 in short headers; others are unspecified), bytes 1 to 4
     /// to the packet number.
     fn mask(&self, sample: &[u8; SAMPLE_LEN]) -> [u8; 5];
 }

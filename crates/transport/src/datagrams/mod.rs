@@ -99,7 +99,7 @@ pub(crate) struct Counts {
     pub(crate) received: u64,
     /// Never sent, because the queue was full or they were too long for the path.
     pub(crate) unsent: u64,
-    /// Received, but dropped for newer ones before they were read.
+    /// Received, but dropped for newer datagrams before they were read.
     pub(crate) unread: u64,
 }
 

@@ -3,8 +3,8 @@
 //!
 //! A server limits the number of such handshakes. Because of Retry, spoofed addresses can't
 //! take up places. However, hosts with real addresses could still fill all places and lock
-//! everyone else out. Therefore, when all places are taken, a client whose prefix holds few of
-//! them gets the place of the oldest handshake of the prefix that holds the most. A client
+//! everyone else out. Therefore, when all places are taken, a client whose prefix holds few
+//! places gets the place of the oldest handshake of the prefix that holds the most. A client
 //! whose prefix holds as many as any other only gets a place from a handshake that has had
 //! enough time. Otherwise, a crowd of honest clients would evict each other, and none would
 //! ever complete its handshake.

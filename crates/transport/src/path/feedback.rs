@@ -201,7 +201,7 @@ impl Returned {
 
     /// Processes a frame from the peer's packet `number`, and returns the difference from the
     /// previous frame for the controller. Older frames and those of an epoch before this path are
-    /// ignored. Impossible ones are counted.
+    /// ignored. Impossible frames are counted.
     pub fn on_frame(
         &mut self,
         number: u64,

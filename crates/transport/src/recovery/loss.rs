@@ -220,7 +220,7 @@ impl<F> LossDetector<F> {
         let last_sent = self.sent.next_number().saturating_sub(1);
         let mut event = false;
         while let Some((number, follows_ack, ())) = self.pending.front() {
-            // Only questions have overtaken this packet and the following ones.
+            // Only questions have overtaken this packet and later packets.
             if self
                 .overtaking
                 .largest()

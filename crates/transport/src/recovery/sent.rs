@@ -178,7 +178,7 @@ impl<F> SentPackets<F> {
         self.ack_eliciting
     }
 
-    /// Returns the number of slots, including empty ones, as a measure of memory use.
+    /// Returns the number of slots, including empty slots, as a measure of memory use.
     pub fn span(&self) -> usize {
         self.ring.len() + self.aside.len()
     }

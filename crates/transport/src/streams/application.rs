@@ -99,7 +99,7 @@ impl Streams {
         Ok(())
     }
 
-    /// Sets the priority for sending: higher ones go before lower ones, and streams of equal
+    /// Sets the priority for sending: streams of higher priority go first, and streams of equal
     /// priority take turns. The default is 0.
     ///
     /// # Errors

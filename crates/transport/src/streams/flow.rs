@@ -119,7 +119,7 @@ pub struct ReceiveWindow {
     consumed: u64,
     /// The part of `consumed` that the application read.
     read: u64,
-    /// Bytes that arrived beyond a gap while the application waited for the missing ones.
+    /// Bytes that arrived beyond a gap while the application waited for the missing bytes.
     held_up: u64,
     window: u64,
     max: u64,
@@ -273,7 +273,7 @@ impl ReceiveWindow {
     }
 
     /// Records that `bytes` of new data arrived beyond a gap while the application waits for
-    /// the missing ones.
+    /// the missing bytes.
     pub fn on_held_up(&mut self, bytes: u64) {
         self.held_up = self.held_up.saturating_add(bytes);
     }

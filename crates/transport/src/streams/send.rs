@@ -111,7 +111,7 @@ impl SendPart {
         self.priority
     }
 
-    /// Sets the priority. Higher ones are sent first; the default is 0.
+    /// Sets the priority. Higher priorities are sent first; the default is 0.
     pub fn set_priority(&mut self, priority: i32) {
         self.priority = priority;
     }

@@ -88,8 +88,8 @@ impl SendBuffer {
         self.lost.first().or_else(|| self.repeats.first())
     }
 
-    /// Returns the first range of bytes that were sent but not acknowledged, at most `most` of
-    /// them.
+    /// Returns the first range of bytes that were sent but not acknowledged, at most `most`
+    /// bytes.
     pub fn first_unacked(&self, most: u64) -> Range<u64> {
         let acked = self.acked.first().map_or(self.sent, |acked| acked.start);
         self.base..acked.min(self.base.saturating_add(most))
@@ -106,7 +106,7 @@ impl SendBuffer {
             let room = self.tail.capacity() - self.tail.len();
             if room == 0 {
                 self.seal_tail();
-                // Idle streams get small blocks, and busy ones soon get full-sized ones.
+                // Idle streams get small blocks, whereas busy streams soon get full-sized blocks.
                 let queued = usize::try_from(self.unacked()).unwrap_or(BLOCK);
                 let size = data
                     .len()

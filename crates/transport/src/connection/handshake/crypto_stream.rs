@@ -36,8 +36,8 @@ impl CryptoSend {
         !self.lost.is_empty() || self.unsent < self.end() || !self.repeated.is_empty()
     }
 
-    /// Returns the next range to send, of at most `max` bytes: first lost ones, then new ones, then
-    /// repeated ones.
+    /// Returns the next range to send, of at most `max` bytes: first lost data, then new data, then
+    /// repeated data.
     pub(super) fn poll(&mut self, max: usize) -> Option<Range<u64>> {
         if max == 0 {
             return None;

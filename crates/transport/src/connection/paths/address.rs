@@ -83,7 +83,7 @@ impl Address {
     /// Returns whether packets to this address are IPv6.
     #[inline]
     pub(super) const fn is_ipv6(&self) -> bool {
-        // Sockets for both versions report IPv4 addresses as IPv4-mapped ones.
+        // Sockets for both versions report IPv4 addresses as IPv4-mapped addresses.
         self.remote.ip().to_canonical().is_ipv6()
     }
 
@@ -165,7 +165,7 @@ impl Address {
                 _ => 0,
             },
         };
-        // Initial packets need full datagrams, whereas smaller ones suffice for path validation.
+        // Initial packets need full datagrams, whereas small datagrams suffice for path validation.
         let full = validation.is_none() && allowed >= full;
         if allowed >= size || full || (validation.is_some() && allowed >= least) {
             return Allowance::Bytes(size.min(allowed));

@@ -242,7 +242,7 @@ impl Paths {
         route
     }
 
-    /// Uses `factory`'s controllers on this path and later ones.
+    /// Uses `factory`'s controllers on this path and later paths.
     pub(super) fn set_controller(&mut self, now: Instant, factory: Arc<dyn ControllerFactory>) {
         self.path.route.controller = factory.build(now, self.path.mtu());
         Arc::make_mut(&mut self.config).controller = factory;

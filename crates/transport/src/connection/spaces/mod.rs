@@ -294,8 +294,8 @@ impl PacketSpaces {
         self.probes.index(space)
     }
 
-    /// Returns true if probes of the Data space are due and earlier ones weren't answered. The peer
-    /// may not be able to use new data, for example because it waits for earlier data of the
+    /// Returns true if probes of the Data space are due and earlier probes weren't answered. The
+    /// peer may not be able to use new data, for example because it waits for earlier data of the
     /// stream. Therefore, only the first probes are filled with new data.
     #[inline]
     pub(in crate::connection) const fn probes_again(&self) -> bool {

@@ -147,7 +147,7 @@ impl TlsServerConfig {
     /// packets and make the server accept its early data again. Therefore, the server stores
     /// the last `sessions` sessions instead, two for each connection. Each can be resumed once
     /// (RFC 8446 §8.1), within a day. A session takes about 300 bytes, more with a client
-    /// certificate, and at most 4 KiB; larger ones get no ticket. If more connections begin
+    /// certificate, and at most 4 KiB; larger sessions get no ticket. If more connections begin
     /// than can be stored, old sessions are dropped, and their clients need a full handshake.
     ///
     /// Early data is rejected, and the client sends it again after the handshake, if the ticket

@@ -278,7 +278,7 @@ fn larger_and_smaller_sizes_of_datagrams_reach_the_controller() {
     let path = parts.paths.path_mut();
     assert!(path.on_acked(now, 3, &packet(now, size)));
     assert_eq!(ack(&mut parts, 3, true), (false, usize::from(size)));
-    // Then, large packets are lost for three round trips, while small ones arrive.
+    // Then, large packets are lost for three round trips, while small packets arrive.
     for round in 0..3 {
         parts.now += RTT;
         let now = parts.now;
