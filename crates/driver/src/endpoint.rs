@@ -58,8 +58,8 @@ pub enum ConnectError {
 /// A UDP socket that carries QUIC connections as a client, a server or both. Clones are cheap
 /// handles of the same endpoint.
 ///
-/// After you drop the last clone, no further connections are accepted, but existing ones continue.
-/// To end them as well, call [`close`](Self::close).
+/// After you drop the last clone, no further connections are accepted, but existing connections
+/// continue. To end them as well, call [`close`](Self::close).
 ///
 /// You must create an endpoint inside a tokio runtime that has I/O enabled
 /// ([`enable_all`](tokio::runtime::Builder::enable_all)). A connection's task runs in the runtime

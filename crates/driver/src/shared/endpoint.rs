@@ -16,7 +16,7 @@ use pathmark_transport::connection::{self as core_connection, Received};
 use pathmark_transport::endpoint::{self as core, ConnectionHandle, DatagramEvent};
 use pathmark_transport::{Ecn, Instant};
 
-/// Send buffers kept for reuse; further ones are freed.
+/// Send buffers kept for reuse; further buffers are freed.
 const SPARE_BUFFERS: usize = 4;
 /// Number of servers whose address validation token is remembered.
 const REMEMBERED_SERVERS: usize = 64;

@@ -35,7 +35,7 @@ pub(crate) struct Weather {
     pub(crate) duplicate: u16,
     /// One to eight bits are flipped.
     pub(crate) corrupt: u16,
-    /// The datagram is held back for [`hold`](Self::hold), so that later ones overtake it.
+    /// The datagram is held back for [`hold`](Self::hold), so that later datagrams overtake it.
     pub(crate) reorder: u16,
     pub(crate) hold: Duration,
     /// One-way delay of every datagram.
