@@ -1,5 +1,5 @@
-//! Tracks the origin's resumable uploads: which request is using each, and which unfinished ones
-//! are kept.
+//! Tracks the origin's resumable uploads: which request is using each upload, and which unfinished
+//! uploads are kept.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,11 +15,11 @@ use crate::root::Lying;
 /// Limits on kept unfinished uploads.
 #[derive(Clone, Copy, Debug)]
 pub struct UploadLimits {
-    /// Uploads per client. The oldest make room for new ones.
+    /// Uploads per client. The oldest uploads make room for new uploads.
     pub each: usize,
     /// Bytes of uploads per client, enforced in the same way.
     pub each_bytes: u64,
-    /// Uploads of all clients. Further ones are not kept.
+    /// Uploads of all clients. Further uploads are not kept.
     pub all: usize,
     /// Bytes of uploads of all clients, enforced in the same way.
     pub all_bytes: u64,

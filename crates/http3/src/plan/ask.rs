@@ -49,7 +49,7 @@ pub struct Rules {
     pub put: PutRights,
     /// The directory to which clients are confined, or empty for the root.
     pub prefix: Vec<Vec<u8>>,
-    /// Maximum size of a stored file in bytes. Larger ones get status 413.
+    /// Maximum size of a stored file in bytes. Larger files get status 413.
     pub max_file: u64,
 }
 

@@ -1,5 +1,5 @@
-//! CONNECT requests: plain ones for TCP (RFC 9114 section 4.4), and extended ones for other
-//! protocols (RFC 9220).
+//! CONNECT requests: plain for TCP (RFC 9114 section 4.4), and extended for other protocols (RFC
+//! 9220).
 
 use bytes::Bytes;
 use http::{Request, Response};
