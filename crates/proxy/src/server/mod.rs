@@ -80,7 +80,7 @@ struct Shared {
 struct Denied(Mutex<BTreeSet<String>>);
 
 impl Denied {
-    /// Maximum number of targets to keep. Further ones aren't logged.
+    /// Maximum number of targets to keep. Further targets aren't logged.
     const MOST: usize = 1000;
 
     fn is_new(&self, target: &Target) -> bool {

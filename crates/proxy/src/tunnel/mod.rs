@@ -55,8 +55,8 @@ impl Default for TunnelTimes {
     }
 }
 
-/// Opens flows through a proxy. Clones share one connection, which is closed when the last of
-/// them and of their flows is dropped.
+/// Opens flows through a proxy. Clones share one connection, which is closed when all
+/// clones and their flows have been dropped.
 #[derive(Clone, Debug)]
 pub struct Tunnel(Arc<Inner>);
 
