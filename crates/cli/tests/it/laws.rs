@@ -286,8 +286,8 @@ fn nothing_is_taken_for_lost_where_nothing_is() {
     }
 }
 
-/// A long flow over `hops` ports of 20 Mbit/s and 20 ms each, with `crossing` flows over each of
-/// these. Returns the rate of the long flow in the second half of the run, and the lowest rate of
+/// A long flow over `hops` ports of 20 Mbit/s and 20 ms each, with `crossing` flows over each
+/// port. Returns the rate of the long flow in the second half of the run, and the lowest rate of
 /// the others, in Mbit/s.
 fn parking_lot(sender: &str, hops: usize, crossing: usize, seed: u64) -> (f64, f64) {
     let mut text = format!("duration = \"40s\"\nseed = {seed}\nmeasure = [[\"20s\", \"40s\"]]\n");

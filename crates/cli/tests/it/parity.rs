@@ -203,7 +203,7 @@ impl Satellite {
     }
 }
 
-/// Downloads take as long as emulated ones if routers answer, and also if other routers on the path
+/// Downloads take as long as in the emulator if routers answer, even if other routers on the path
 /// don't.
 #[test]
 fn downloads_behind_plain_hops_take_as_long_as_emulated() {

@@ -266,7 +266,7 @@ fn a_user_is_known_by_the_certificate_that_the_tunnel_shows() {
     assert_eq!(output.status.code(), Some(2), "{stderr}");
     assert!(stderr.contains("the URI has no token"), "{stderr}");
 
-    // After removing the user's line, flows of an open connection end, and no new ones can start.
+    // After removing the user's line, flows of an open connection end, and no new flows can start.
     let arguments = [
         "--client-cert",
         &place.join("known.pem").display().to_string(),

@@ -249,7 +249,7 @@ fn a_token_that_the_proxy_does_not_know_is_logged() {
 }
 
 /// A silent proxy is noticed long before the connection is lost. Its flows continue if it answers
-/// again; in the meantime, new ones are refused.
+/// again; in the meantime, new flows are refused.
 #[test]
 fn a_proxy_that_is_silent_is_noticed_and_flows_go_on_after_it() {
     let bed = Bed::new();
