@@ -1,5 +1,5 @@
-//! Handshakes that clients have begun but not completed, and the choice of the one that must
-//! make room when their number is at its limit.
+//! Handshakes that clients have begun but not completed, and the choice of the handshake that
+//! must make room when their number is at its limit.
 //!
 //! A server limits the number of such handshakes. Because of Retry, spoofed addresses can't
 //! take up places. However, hosts with real addresses could still fill all places and lock
@@ -10,7 +10,7 @@
 //! ever complete its handshake.
 //!
 //! Unread packets of a client may complete its handshake. Such a client keeps its place for a
-//! while, and the next one of the same prefix is evicted instead.
+//! while, and the next handshake of the same prefix is evicted instead.
 
 use core::cmp::Reverse;
 use core::net::IpAddr;

@@ -128,7 +128,7 @@ impl OneWayDelay {
         Self::default()
     }
 
-    /// Returns how much longer a packet took to arrive than the fastest one. This is its time in
+    /// Returns how much longer a packet took to arrive than the fastest packet. This is its time in
     /// queues, and never more than the excess of its round trip. The clocks may differ by any
     /// amount. Returns all of this excess if the clock was given up, and `None` if the clock has
     /// just stepped.

@@ -17,7 +17,7 @@ pub struct Validated {
     /// Time from the challenge to its response, which is a first estimate of the path's RTT.
     pub rtt: Duration,
     /// Whether the challenge filled a datagram of 1200 bytes. If it didn't, you must validate again
-    /// with one that does, because the path may be too narrow (RFC 9000 §8.2.1).
+    /// with a challenge that does, because the path may be too narrow (RFC 9000 §8.2.1).
     pub full_size: bool,
 }
 

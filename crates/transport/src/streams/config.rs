@@ -63,7 +63,7 @@ impl Default for StreamsConfig {
 }
 
 /// The peer's limits, from its transport parameters (RFC 9000 §18.2). Local and remote are meant
-/// from the peer's viewpoint: a "local" stream is one that the peer opens.
+/// from the peer's viewpoint: the peer opens the "local" streams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PeerLimits {
     /// `initial_max_data`, bytes.

@@ -2,7 +2,7 @@
 //!
 //! The receiving side promises `consumed + window`. The promise must cover the data that the
 //! sender may have in flight one round trip from now, so the window grows automatically to a
-//! multiple of the bytes that arrived in the last one.
+//! multiple of the bytes that arrived in the last round trip.
 //!
 //! Bytes count for this growth if the application read them, or if it is waiting for them and
 //! earlier bytes were lost. Only bytes that arrived count, never an offset that the peer wrote.

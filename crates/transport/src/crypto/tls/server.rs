@@ -126,10 +126,10 @@ impl TlsServerConfig {
         })
     }
 
-    /// Disables session tickets, so that each handshake is a full one. By default, clients get
-    /// two tickets, with which later connections to this configuration can be resumed for up to
-    /// twelve hours without any state at the server. Other configurations, and this one after a
-    /// restart, don't recognize the tickets and require a full handshake.
+    /// Disables session tickets, so that each connection requires a full handshake. By default,
+    /// clients get two tickets, with which later connections to this configuration can be resumed
+    /// for up to twelve hours without any state at the server. Other configurations, and this one
+    /// after a restart, don't recognize the tickets and require a full handshake.
     #[must_use]
     pub fn without_resumption(mut self) -> Self {
         let config = Arc::make_mut(&mut self.config);

@@ -245,9 +245,9 @@ fn id<'a>(r: &mut Reader<'a>) -> Result<(Range<usize>, &'a [u8]), UnexpectedEnd>
 }
 
 impl Protected {
-    /// Returns the position of the sample for header protection (RFC 9001 §5.4.2), or `None` if
-    /// the packet is too short for one. Such a packet must be discarded, unless it is a
-    /// stateless reset.
+    /// Returns the position of the sample for header protection (RFC 9001 §5.4.2), or `None` if the
+    /// packet is too short for a sample. Such a packet must be discarded, unless it is a stateless
+    /// reset.
     #[inline]
     pub const fn sample(&self) -> Option<Range<usize>> {
         let start = self.number_at + SAMPLE_OFFSET;
