@@ -1,4 +1,4 @@
-//! One peer floods the other with frames over real sockets, while an honest one uploads.
+//! One peer floods the other with frames over real sockets, while an honest peer uploads.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
