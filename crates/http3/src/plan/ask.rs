@@ -38,8 +38,8 @@ pub enum PutRights {
 /// An operator's rules.
 #[derive(Clone, Debug)]
 pub struct Rules {
-    /// Hosts that requests can name, with or without a port. If empty, all are allowed. Others
-    /// get status 421.
+    /// Hosts that requests can name, with or without a port. If empty, all hosts are allowed;
+    /// otherwise, requests for other hosts get status 421.
     pub authorities: Vec<String>,
     /// Whether clients can fetch files.
     pub get: bool,

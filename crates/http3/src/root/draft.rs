@@ -2,7 +2,7 @@
 //!
 //! The owner of a temporary file holds its lock (flock(2)), so that no other process or task
 //! writes, renames or removes it. The lock is released when the process ends, so that another
-//! one can take over the file.
+//! process can take over the file.
 
 use std::fs::{File, TryLockError};
 use std::io::{self, ErrorKind};
