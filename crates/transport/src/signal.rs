@@ -125,7 +125,7 @@ pub enum Breach {
 pub struct BadFeedback {
     /// The rule that the counters violate.
     pub breach: Breach,
-    /// The reason as text for people.
+    /// The reason as human-readable text.
     pub message: &'static str,
 }
 

@@ -301,8 +301,8 @@ impl Connection {
     }
 
     /// Closes the connection, unless it is already over, by sending an application error code below
-    /// 2^62 and a reason for people (truncated if it doesn't fit into a packet). You can't use its
-    /// streams anymore.
+    /// 2^62 and a human-readable reason (truncated if it doesn't fit into a packet). You can't use
+    /// its streams anymore.
     pub fn close(&mut self, now: Instant, code: u64, reason: Bytes) {
         let (pto, error) = (self.spaces.pto(), ConnectionError::LocallyClosed);
         let reason = CloseReason::Application { code, reason };

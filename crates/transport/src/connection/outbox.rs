@@ -41,7 +41,7 @@ impl Outbox {
         }
     }
 
-    /// Adds an event unless the same one is waiting already.
+    /// Adds an event unless the same event is already waiting.
     pub(super) fn push_once(&mut self, event: Event) {
         if !self.events.contains(&event) {
             self.events.push_back(event);

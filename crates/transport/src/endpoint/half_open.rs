@@ -147,7 +147,7 @@ impl HalfOpen {
         }
     }
 
-    /// Returns the handshake that must make room for a client at `address`: the oldest one of
+    /// Returns the handshake that must make room for a client at `address`: the oldest handshake of
     /// the prefix that holds the most, skipping those that have `unread` packets.
     pub(super) fn makes_room(
         &mut self,

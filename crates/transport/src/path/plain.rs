@@ -13,8 +13,8 @@ const CHANCE: u64 = 1_000_000_000;
 const MOST_PAIRS: u32 = 64;
 /// Number of packets over which random loss is estimated. Older packets count half.
 const REMEMBERED: u32 = 4096;
-/// The path isn't plain if the plain packets lost meanwhile, times this, exceed those that got
-/// through, because chance then explains the lost shims.
+/// The path isn't plain if the plain packets lost in the meantime, times this, exceed those that
+/// got through, because chance then explains the lost shims.
 const LOST_BY_CHANCE: u32 = 4;
 /// Number of lost packets with a shim after which a trial has failed.
 const TRIALS: u32 = 3;

@@ -88,7 +88,7 @@ impl PathValidation {
         })
     }
 
-    /// Returns when the next challenge is due, if there's another one.
+    /// Returns when the next challenge is due, if there's another challenge.
     pub fn next_challenge(&self) -> Option<Instant> {
         (self.sent < ATTEMPTS && self.next_at < self.ends_at).then_some(self.next_at)
     }

@@ -163,8 +163,8 @@ impl<F> Recovery<F> {
         self.window_use.limited();
     }
 
-    /// Records that something else limits the sender. The next [`Acked`] reports this unless
-    /// the window has limited the sender as well since the previous one.
+    /// Records that something else limits the sender. The next [`Acked`] reports this unless the
+    /// window has limited the sender as well since the previous [`Acked`].
     #[inline]
     pub const fn note_not_window_limited(&mut self) {
         self.window_use.otherwise();

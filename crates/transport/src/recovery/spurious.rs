@@ -157,7 +157,7 @@ mod tests {
         // Losses of the previous event don't concern this one.
         assert!(!acked(&mut losses, &[10, 5, 3]));
         assert!(acked(&mut losses, &[11]));
-        // That event is over, so a later loss begins another one.
+        // That event is over, so a later loss begins another event.
         assert!(losses.push(at(3), 12, CAUSE, 30));
         assert!(!losses.push(at(3), 13, CAUSE, 30));
         assert!(!acked(&mut losses, &[12]));

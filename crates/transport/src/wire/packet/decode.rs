@@ -71,7 +71,7 @@ pub struct Retry {
     pub dcid: ConnectionId,
     /// Source: the server's new connection id.
     pub scid: ConnectionId,
-    /// Position of the token. The client must discard a Retry with an empty one.
+    /// Position of the token. The client must discard a Retry with an empty token.
     pub token: Range<usize>,
     /// Position of the 16-byte integrity tag at the end of the packet.
     pub tag: Range<usize>,
