@@ -286,8 +286,9 @@ impl Endpoint {
     /// the protocols or transport settings.
     ///
     /// Connections that you have accepted keep their configuration, whereas clients that are still
-    /// waiting get the new one. An endpoint that could only connect accepts connections from now
-    /// on. The key of its tokens and resets doesn't change, regardless of the configuration.
+    /// waiting get the new configuration. An endpoint that could only connect accepts connections
+    /// from now on. The key of its tokens and resets doesn't change, regardless of the
+    /// configuration.
     ///
     /// # Errors
     /// [`ConnectError::Closed`] if the endpoint was closed.

@@ -52,7 +52,7 @@ pub(super) struct Shared {
     pub(super) users: AtomicUsize,
     /// The handshake is not complete.
     handshaking: AtomicBool,
-    /// The connection must end because another one needs its place.
+    /// The connection must end because another connection needs its place.
     refused: AtomicBool,
 }
 

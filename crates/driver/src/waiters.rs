@@ -111,8 +111,8 @@ impl Iterator for Wakers {
     }
 }
 
-/// A single waker that wakes many tasks, for sources that only keep one. For example, of several
-/// tasks that poll a tokio socket, only the last one would be woken.
+/// A single waker that wakes many tasks, for sources that only keep one. For example, if several
+/// tasks poll a tokio socket, only the last task would be woken.
 #[derive(Debug, Default)]
 pub(super) struct Waiters {
     list: Mutex<WaitList>,

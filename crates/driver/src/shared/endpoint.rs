@@ -161,8 +161,8 @@ impl EndpointShared {
         idle.for_each(Waker::wake);
     }
 
-    /// Removes a connection. If this was the last one, the caller must wake the returned tasks,
-    /// which wait for that.
+    /// Removes a connection. If this was the last connection, the caller must wake the returned
+    /// tasks, which wait for this.
     fn remove(&self, mut state: MutexGuard<'_, EndpointState>, handle: ConnectionHandle) -> Wakers {
         if let Some(slot) = state.connections.get_mut(handle.0)
             && slot.take().is_some()
