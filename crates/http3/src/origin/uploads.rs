@@ -106,8 +106,8 @@ impl Uploads {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Claims an upload in `directory` for a request. A request that is already using it is
-    /// stopped first, because the client has evidently given up on that one.
+    /// Claims an upload in `directory` for a request. A request that is already using it is stopped
+    /// first, because the client has evidently given up on that request.
     pub(super) async fn claim(
         self: &Arc<Self>,
         token: &Token,

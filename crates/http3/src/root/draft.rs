@@ -73,8 +73,8 @@ pub(crate) fn is_taken(error: &io::Error) -> bool {
     error.kind() == ErrorKind::InvalidInput || Errno::from_io_error(error).is_some_and(taken)
 }
 
-/// Creates a temporary file, or opens an existing one. Returns `None` if that one disappeared
-/// meanwhile.
+/// Creates a temporary file, or opens an existing file. Returns `None` if that file has disappeared
+/// in the meantime.
 ///
 /// In a shared directory, others can create files. If they own a file or have linked it
 /// elsewhere, they could read and write it under its final name too, so it is rejected.

@@ -18,7 +18,7 @@ pub struct ClientConnect {
 }
 
 impl ClientLink {
-    /// Sends a CONNECT request. An extended one has a `protocol`, and should only be sent to
+    /// Sends a CONNECT request. An extended CONNECT has a `protocol`, and should only be sent to
     /// servers whose [`peer_settings`](Self::peer_settings) have `connect_protocol`.
     ///
     /// # Errors
