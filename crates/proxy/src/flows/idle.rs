@@ -110,7 +110,7 @@ impl UdpFlow {
         self.usage.last.store(self.list.now(), Ordering::Relaxed);
     }
 
-    /// Waits until the flow must end in favor of another one.
+    /// Waits until the flow must end in favor of another flow.
     pub(crate) async fn evicted(&self) {
         self.usage.evicted.notified().await;
     }

@@ -216,7 +216,7 @@ async fn requests(
     let mut changes = session.shared.gate.changes();
     let mut flows = JoinSet::new();
     loop {
-        // A client that resets a flow can open the next one before this side has ended the first.
+        // A client that resets a flow can open the next flow before this side has ended the first.
         let is_full = flows.len() >= session.streams();
         let incoming = tokio::select! {
             incoming = link.next(), if !is_full => incoming,

@@ -99,7 +99,7 @@ impl Tunnel {
     /// Returns the connection.
     ///
     /// # Errors
-    /// The reason why there is no connection, as a text for people.
+    /// The reason why there is no connection, as human-readable text.
     pub fn connection(&self) -> Result<Connection, String> {
         match self.0.keeper.now() {
             State::Up(kept) => Ok(kept.link.connection().clone()),
