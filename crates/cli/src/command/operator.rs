@@ -56,7 +56,7 @@ impl Laws {
 #[derive(Clone, Debug)]
 pub(super) struct House {
     pub(super) laws: Laws,
-    /// The clients that the operator lists. A new list replaces the previous one.
+    /// The clients that the operator lists. A new list replaces the previous list.
     pub(super) clients: Option<Arc<RwLock<Arc<Clients>>>>,
     pub(super) log: Option<AccessLog>,
     /// The proxy on the same port.

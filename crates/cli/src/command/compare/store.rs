@@ -33,7 +33,7 @@ pub(super) struct Store {
 /// A file's content.
 #[derive(Debug, Serialize, Deserialize)]
 struct Kept {
-    /// The cell and the law, for people.
+    /// The cell and the law, as human-readable text.
     job: String,
     /// The checksum of the program that ran it.
     program: String,

@@ -9,9 +9,9 @@
 //!                            client.key      0600, PEM: the user's certificate and its key
 //! ```
 //!
-//! A run removes a token before using it, and adds a new one later, so that two runs never use
-//! the same token. A fault in the file results in a warning and loses its tokens, but the
-//! transfer still succeeds.
+//! A run removes a token before using it, and adds a new token later, so that two runs never use
+//! the same token. A fault in the file results in a warning and loses its tokens, but the transfer
+//! still succeeds.
 
 pub(super) mod known;
 mod tokens;
