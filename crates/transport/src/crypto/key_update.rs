@@ -364,7 +364,8 @@ impl OneRttKeys {
         self.confirmed = true;
     }
 
-    /// Processes an ACK of 1-RTT packets. `generation` is that of the packet that contained it.
+    /// Processes an ACK of 1-RTT packets. `generation` is the key generation of the packet that
+    /// contained it.
     ///
     /// # Errors
     /// [`KeyUpdateError`] if it acknowledges packets of the current phase from an older phase (RFC

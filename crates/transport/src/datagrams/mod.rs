@@ -34,8 +34,8 @@ pub struct DatagramsConfig {
     /// default is 1 MiB. With 0, the peer isn't offered DATAGRAM frames, and sending them anyway is
     /// an error.
     pub receive_bytes: usize,
-    /// Memory for datagrams that aren't sent yet, counted in the same way, and again for those of
-    /// flows. The default is 1 MiB.
+    /// Memory for datagrams that aren't sent yet, counted in the same way. Datagrams of flows can
+    /// use as much again. The default is 1 MiB.
     pub send_bytes: usize,
 }
 

@@ -275,7 +275,7 @@ mod tests {
         let greedy = (0..3).map(|_| "192.0.2.1".to_owned());
         let mut half_open = filled(greedy.chain(["192.0.2.2".to_owned()]));
         let other = "192.0.2.9";
-        // The next one of the same address is evicted instead, but none of another address.
+        // The next handshake of the same address is evicted instead, but none of another address.
         assert_eq!(room_with_unread(&[0], &mut half_open, NOW, other), Some(1));
         assert_eq!(
             room_with_unread(&[0, 1, 2], &mut half_open, NOW, other),

@@ -40,8 +40,8 @@ pub struct PathValidation {
 }
 
 impl PathValidation {
-    /// Starts an attempt at `now`. `pto` is the larger of the current probe timeout and that of an
-    /// unknown path (RFC 9000 §8.2.4).
+    /// Starts an attempt at `now`. `pto` is the larger of the current probe timeout and the probe
+    /// timeout of an unknown path (RFC 9000 §8.2.4).
     pub fn new(now: Instant, pto: Duration) -> Self {
         Self {
             challenges: [None; ATTEMPTS],

@@ -18,8 +18,8 @@ use crate::wire::{
     frame::{Stream, types},
 };
 
-/// If the table has room for more streams than this, only the connection's credit is
-/// considered, not that of each stream.
+/// If the table has room for more streams than this, only the connection's credit is considered,
+/// not each stream's credit.
 const FEW: usize = 32;
 
 /// Maximum number of streams whose readers are helped at a time.
