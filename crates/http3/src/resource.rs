@@ -115,7 +115,7 @@ pub struct Stat {
 pub struct Entry {
     /// Its name.
     pub name: Vec<u8>,
-    /// Its metadata. For a symbolic link, that of the link itself.
+    /// Its metadata. For a symbolic link, this is the metadata of the link itself.
     pub stat: Stat,
     /// The target of a symbolic link.
     pub target: Option<Vec<u8>>,
