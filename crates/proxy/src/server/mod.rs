@@ -145,7 +145,7 @@ impl Proxy {
         }))
     }
 
-    /// Changes who has access. Flows continue unless their user has been removed.
+    /// Changes the users who have access. Flows continue unless their user has been removed.
     pub fn change(&self, access: Access) {
         self.0.gate.change(access);
     }
