@@ -115,10 +115,10 @@
 //!
 //! # Packages
 //!
-//! Endpoints and streams are those of [`pathmark_driver`], which drives the protocol core of
-//! [`pathmark_transport`]. Controllers are those of [`pathmark_cc`], and protocols on the wire are
-//! those of [`pathmark_protocols`]. `pathmark-http3` transfers files, and the command is in
-//! `pathmark-cli`. Version 0.1 is unreleased, and its API may change.
+//! Endpoints and streams are from [`pathmark_driver`], which drives the protocol core of
+//! [`pathmark_transport`]. Controllers are from [`pathmark_cc`], and protocols on the wire are from
+//! [`pathmark_protocols`]. `pathmark-http3` transfers files, and the command is in `pathmark-cli`.
+//! Version 0.1 is unreleased, and its API may change.
 
 #![forbid(unsafe_code)]
 
