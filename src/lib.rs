@@ -16,7 +16,7 @@
 //! You will benefit on long, fat or lossy paths if the bottleneck router runs `vcp-router` and both
 //! ends use this library. Without such a router it is an ordinary QUIC library, in which you should
 //! choose `bbr` for paths with random loss. Behind other IP routers `auto` starts more
-//! carefully, because one of them could be the bottleneck without saying so.
+//! carefully, because such a router could be the bottleneck without saying so.
 //!
 //! # Example
 //!
@@ -115,10 +115,10 @@
 //!
 //! # Packages
 //!
-//! Endpoints and streams are those of [`pathmark_driver`], which drives the protocol core of
-//! [`pathmark_transport`]. Controllers are those of [`pathmark_cc`], and protocols on the wire are
-//! those of [`pathmark_protocols`]. `pathmark-http3` transfers files, and the command is in
-//! `pathmark-cli`. Version 0.1 is unreleased, and its API may change.
+//! Endpoints and streams are from [`pathmark_driver`], which drives the protocol core of
+//! [`pathmark_transport`]. Controllers are from [`pathmark_cc`], and protocols on the wire are from
+//! [`pathmark_protocols`]. `pathmark-http3` transfers files, and the command is in `pathmark-cli`.
+//! Version 0.1 is unreleased, and its API may change.
 
 #![forbid(unsafe_code)]
 
@@ -168,7 +168,7 @@ pub fn transport_config(algorithm: &Algorithm) -> TransportConfig {
     config
 }
 
-/// Returns transport settings that use the first of `laws` and offer the signals of all of these.
+/// Returns transport settings that use the first of `laws` and offer the signals of all laws.
 ///
 /// This is for a server that lets each client choose: to change a connection to another law, call
 /// [`Connection::set_controller`].

@@ -6,8 +6,8 @@
 //! receiver's last XCP-i router, the receiver acts as the router behind them: it
 //! [measures](HostEdge::measuring) these hops and has virtual routers for them ([`HostClouds`]),
 //! which you put into an endpoint's configuration by calling [`count_hops`]. You must request both
-//! explicitly, and both need the secret that the routers share. Messages are those of
-//! `docs/wire.md`, section 9.
+//! explicitly, and both need the secret that the routers share. `docs/wire.md` defines the messages
+//! in section 9.
 
 use std::fs::File;
 use std::io::{self, Read};

@@ -225,7 +225,7 @@ async fn datagrams_that_wait_for_room_are_not_dropped() {
     };
     soon("datagrams", async { tokio::join!(sending, receiving) }).await;
     assert_eq!(near.stats().datagram_frames_unsent, 0);
-    // Four of these fill the queue.
+    // Four such datagrams fill the queue.
     for _ in 0..10 {
         near.send_datagram(Bytes::from_static(&[7; 1000])).unwrap();
     }

@@ -68,7 +68,7 @@ impl Batch {
         }
     }
 
-    /// Receives what has arrived at a system socket. Returns true if nothing is left there.
+    /// Receives a batch of datagrams from a system socket. Returns true if the socket is now empty.
     pub(super) fn fill_by_system(
         &mut self,
         state: &UdpSocketState,
@@ -79,7 +79,7 @@ impl Batch {
         Ok(batch.is_last())
     }
 
-    /// Receives what has arrived at a socket that the application provides.
+    /// Receives a batch of datagrams from a socket that the application provides.
     pub(super) fn poll_fill_by(
         &mut self,
         cx: &mut Context<'_>,

@@ -105,7 +105,7 @@ impl Connection {
     }
 
     /// Returns the local address at which the peer's packets arrive, if the system reports it, or
-    /// `None` before the first one. IPv4 addresses are never IPv4-mapped.
+    /// `None` before the first packet. IPv4 addresses are never IPv4-mapped.
     pub fn local_ip(&self) -> Option<IpAddr> {
         let local = self.shared.lock().core.local_address();
         local.map(|ip| ip.to_canonical())

@@ -64,7 +64,7 @@ fn poll_read(
 /// datagrams have waited longer than 5 ms for an interval, CoDel (RFC 8289) will mark or drop some.
 /// This interval is 100 ms, or a round trip if that is longer. Datagrams with ECT(1) are already
 /// marked if they waited for 1 ms (RFC 9331). A datagram that has waited for a whole interval is
-/// dropped, unless it is the last one of its flow.
+/// dropped, unless it is the last datagram of its flow.
 #[derive(Debug)]
 pub struct DatagramQueue {
     shared: Arc<Shared>,
@@ -142,9 +142,9 @@ impl Connection {
     }
 
     /// Sends a datagram as [`send_datagram`](Self::send_datagram) does, but waits for room in the
-    /// queue instead of dropping an older one.
+    /// queue instead of dropping an older datagram.
     ///
-    /// If there are several callers, any of these may get the room first. Dropping this future
+    /// If several callers wait, any caller may get the room first. Dropping this future
     /// sends nothing.
     ///
     /// # Errors

@@ -58,8 +58,8 @@ pub enum ConnectError {
 /// A UDP socket that carries QUIC connections as a client, a server or both. Clones are cheap
 /// handles of the same endpoint.
 ///
-/// After you drop the last clone, no further connections are accepted, but existing ones continue.
-/// To end them as well, call [`close`](Self::close).
+/// After you drop the last clone, no further connections are accepted, but existing connections
+/// continue. To end them as well, call [`close`](Self::close).
 ///
 /// You must create an endpoint inside a tokio runtime that has I/O enabled
 /// ([`enable_all`](tokio::runtime::Builder::enable_all)). A connection's task runs in the runtime
@@ -286,8 +286,9 @@ impl Endpoint {
     /// the protocols or transport settings.
     ///
     /// Connections that you have accepted keep their configuration, whereas clients that are still
-    /// waiting get the new one. An endpoint that could only connect accepts connections from now
-    /// on. The key of its tokens and resets doesn't change, regardless of the configuration.
+    /// waiting get the new configuration. An endpoint that could only connect accepts connections
+    /// from now on. The key of its tokens and resets doesn't change, regardless of the
+    /// configuration.
     ///
     /// # Errors
     /// [`ConnectError::Closed`] if the endpoint was closed.

@@ -1,4 +1,4 @@
-//! One peer floods the other with frames over real sockets, while an honest one uploads.
+//! One peer floods the other with frames over real sockets, while an honest peer uploads.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,8 +15,8 @@ use pathmark_transport::wire::frame::{ResetStream, StopSending, Stream};
 use pathmark_transport::wire::{Dir, Frame, Side, StreamId};
 use pathmark_transport::{Ecn, Instant, TransportConfig};
 
-/// What an honest peer sends, and how long this may take during a flood. Without a flood it takes a
-/// tenth of a second.
+/// The bytes that an honest peer sends, and how long this may take during a flood. Without a flood,
+/// it takes a tenth of a second.
 const HONEST: usize = 4 << 20;
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(30);
 /// Packets that a flood sends at a time.
@@ -48,7 +48,7 @@ async fn connect(
     (endpoint, shared, ours, theirs)
 }
 
-/// Sends packets, each with what `payload` creates, until `over` or until the connection ends.
+/// Sends packets, each with a new `payload`, until `over` or until the connection ends.
 /// Returns the number of packets.
 async fn flood(
     endpoint: &Endpoint,
@@ -85,9 +85,9 @@ async fn flood(
 }
 
 /// Floods a server while an honest peer sends [`HONEST`] bytes to it, and until the server has
-/// received enough packets and `enough` is satisfied with its counters. Returns what was sent, and
-/// the server's counters of the flood before and after. On a busy machine, the honest peer may be
-/// served before the flood has started.
+/// received enough packets and `enough` is satisfied with its counters. Returns the number
+/// of packets sent, and the server's counters of the flood before and after. On a busy machine, the
+/// honest peer may be served before the flood has started.
 async fn with_an_honest_peer(
     payload: impl Fn(&mut core::Connection, u64) -> Vec<u8>,
     enough: impl Fn(&Stats, &Stats) -> bool,
@@ -148,8 +148,8 @@ fn arrived(before: &Stats, after: &Stats) -> u64 {
     after.packets_received - before.packets_received
 }
 
-/// The server sends at most `factor` times what it received in the flood. The additional 64 kB are
-/// from before and from its own probes.
+/// The server sends at most `factor` times the bytes that it received in the flood. The additional
+/// 64 kB are from before and from its own probes.
 fn in_proportion((sent, before, after): &(u64, Stats, Stats), factor: u64) {
     let received = after.bytes_received - before.bytes_received;
     let answered = after.bytes_sent - before.bytes_sent;

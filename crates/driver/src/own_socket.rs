@@ -1,4 +1,4 @@
-//! Sockets that an application provides instead of those of the system.
+//! Sockets that an application provides instead of the system's sockets.
 
 use std::fmt::Debug;
 use std::io;

@@ -3,9 +3,9 @@
 //! If its runtime has several threads, this task only opens the packets of one connection itself:
 //! of the connections that have nothing waiting, the one with the largest share of a batch. It
 //! leaves the rest to the tasks of the other connections. Therefore the packets of a single
-//! connection aren't copied, and those of many connections are decrypted on all cores. Packets of a
-//! handshake are always left to the connection's task, so that signing and checking signatures
-//! doesn't delay other connections.
+//! connection aren't copied, whereas the packets of many connections are decrypted on all cores.
+//! Packets of a handshake are always left to the connection's task, so that signing and checking
+//! signatures doesn't delay other connections.
 
 use std::future::Future;
 use std::pin::Pin;

@@ -1,4 +1,4 @@
-//! Calls outside a runtime, and the error at each end if the other one fails.
+//! Calls outside a runtime, and the error at each end if the other end fails.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;

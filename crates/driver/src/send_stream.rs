@@ -180,8 +180,8 @@ impl SendStream {
         result.map_err(|_| WriteError::Closed)
     }
 
-    /// Sets the priority, which is initially 0. Streams of higher priority are sent first; those of
-    /// the same priority take turns.
+    /// Sets the priority, which is initially 0. Streams of higher priority are sent first, and
+    /// streams of the same priority take turns.
     ///
     /// # Errors
     /// [`WriteError::Closed`] if the stream has already ended.

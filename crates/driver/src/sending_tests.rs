@@ -1,4 +1,4 @@
-//! What a socket sends, and which errors an application gets.
+//! The packets that a socket sends, and the errors that an application gets.
 
 use std::future::poll_fn;
 use std::net::{SocketAddr, UdpSocket};

@@ -52,7 +52,7 @@ pub(super) struct Shared {
     pub(super) users: AtomicUsize,
     /// The handshake is not complete.
     handshaking: AtomicBool,
-    /// The connection must end because another one needs its place.
+    /// The connection must end because another connection needs its place.
     refused: AtomicBool,
 }
 
@@ -111,7 +111,7 @@ pub(super) struct EndpointShared {
     pub(super) users: AtomicUsize,
 }
 
-/// Counts the datagrams for connections, and how many of these the connections' own tasks opened.
+/// Counts the datagrams for connections, and those that the connections' own tasks opened.
 #[derive(Debug, Default)]
 pub(super) struct ReceivedCount {
     pub(super) all: AtomicU64,

@@ -86,7 +86,7 @@ pub(super) struct Socket {
     segments: AtomicUsize,
     /// Tasks that wait for room to send.
     senders: Arc<Waiters>,
-    /// Wakes all of these tasks, because the runtime only keeps one waker per direction.
+    /// Wakes all these tasks, because the runtime only keeps one waker per direction.
     wakes_senders: Waker,
     #[cfg(target_os = "linux")]
     errors: ErrorQueue,
@@ -259,7 +259,7 @@ impl Socket {
         }
     }
 
-    /// Sends without segmentation offload. If one segment is too long, all of them are.
+    /// Sends without segmentation offload. If one segment is too long, returns [`Sent::TooLong`].
     fn send_one_by_one(&self, outgoing: &Outgoing<'_>) -> Sent {
         let mut sent = Sent::Done;
         for segment in outgoing.bytes.chunks(outgoing.segment.max(1)) {

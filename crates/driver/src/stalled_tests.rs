@@ -267,7 +267,7 @@ async fn many(server: Endpoint) {
 }
 
 /// Several threads open packets. Some connections panic in the endpoint's task, some in their own
-/// task, and some while sending. Each of these ends, and all others get the data they requested.
+/// task, and some while sending. These connections end, and all others get the data they requested.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn panics_on_several_threads_end_their_connections_alone() {
     let crypto = Arc::new(testing::server(&[b"test"]));

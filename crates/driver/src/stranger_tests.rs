@@ -25,7 +25,7 @@ fn loopback() -> SocketAddr {
     "127.0.0.1:0".parse().unwrap()
 }
 
-/// Returns Initial packets in full-size datagrams, each from another client, and none of them
+/// Returns Initial packets in full-size datagrams, each from another client. No packet is
 /// authentic.
 fn train(number: usize) -> Vec<u8> {
     let mut datagrams = Vec::new();

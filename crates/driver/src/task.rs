@@ -24,11 +24,11 @@ const BATCHES_PER_TURN: usize = 16;
 const GROUPS_PER_TURN: usize = 4;
 
 /// Connections that have ended are removed at multiples of this interval. Since no task waits for
-/// this, a single wake-up can handle all that are due.
+/// this, a single wake-up can handle all connections that are due.
 const FORGETTING: Duration = Duration::from_millis(10);
 
 /// While the socket has no room, deadlines are first checked after this time, and then after twice
-/// as long each time, because sending is the only way to meet some of them …
+/// as long each time, because some can only be met by sending …
 const FULL: Duration = Duration::from_millis(10);
 /// … up to this multiple.
 const LONGEST_FULL: u32 = 64;

@@ -1,5 +1,5 @@
-//! What a connection's task does for others, and how it handles errors of the kernel. The tests
-//! poll their own task for the connection, once.
+//! The services of a connection's task for other tasks, and how it handles errors of the kernel.
+//! The tests poll their own task for the connection, once.
 
 use std::future::Future;
 use std::net::{IpAddr, UdpSocket};
@@ -139,8 +139,8 @@ async fn an_answer_that_cannot_leave_moves_no_connection() {
     assert!(before.is_some_and(|local| local.is_loopback()));
 }
 
-/// If a connection moves to a socket whose interface has a higher MTU, it probes for what gets
-/// through there.
+/// If a connection moves to a socket whose interface has a higher MTU, it probes for the largest
+/// size that passes there.
 #[tokio::test]
 async fn a_connection_that_moves_tries_what_the_next_interface_carries() {
     let endpoint = endpoint();

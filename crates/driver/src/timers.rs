@@ -357,7 +357,7 @@ mod tests {
         assert_eq!(SET.take(), [Some(earliest)]);
     }
 
-    /// Many tasks on several threads set near and far deadlines, and each of these is noticed.
+    /// Many tasks on several threads set near and far deadlines, and every deadline is noticed.
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
     async fn each_deadline_passes_whichever_task_sets_the_timer() {
         each_deadline_passes::<SystemAlarm>().await;

@@ -135,8 +135,8 @@ impl Inbox {
     }
 
     /// Returns true if anything after the first group is waiting or being opened. The first group
-    /// of a server's connection contains what the client sent before receiving an answer, so it
-    /// can't complete the handshake.
+    /// of a server's connection can't complete the handshake, because the client sent it before
+    /// receiving an answer.
     pub(super) fn has_unread(&self) -> bool {
         // The order matters: `opening` is set before the queue becomes empty.
         let waits = !self.is_empty() || self.opening.load(Ordering::Acquire);

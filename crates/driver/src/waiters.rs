@@ -111,8 +111,8 @@ impl Iterator for Wakers {
     }
 }
 
-/// A single waker that wakes many tasks, for sources that only keep one. For example, of several
-/// tasks that poll a tokio socket, only the last one would be woken.
+/// A single waker that wakes many tasks, for sources that only keep one. For example, if several
+/// tasks poll a tokio socket, only the last task would be woken.
 #[derive(Debug, Default)]
 pub(super) struct Waiters {
     list: Mutex<WaitList>,
@@ -333,7 +333,7 @@ mod tests {
         .await;
     }
 
-    /// Many tasks want to send on a socket that is full until its peer reads, and some of them give
+    /// Many tasks want to send on a socket that is full until its peer reads, and some tasks give
     /// up.
     #[tokio::test]
     async fn all_who_wait_at_a_full_socket_get_their_turn() {

@@ -56,7 +56,7 @@ impl Wake for Count {
     }
 }
 
-/// Returns a client's connection in progress, and the server's end of it before its handshake is
+/// Returns both ends of a connection, the client's and the server's, before the handshake is
 /// complete.
 async fn connecting() -> (Connecting, Connecting) {
     let factory =

@@ -1,4 +1,4 @@
-//! Runs blocking work on threads for this purpose.
+//! Runs blocking work on the runtime's threads for this purpose.
 
 use std::io;
 

@@ -115,7 +115,7 @@ pub struct Stat {
 pub struct Entry {
     /// Its name.
     pub name: Vec<u8>,
-    /// Its metadata. For a symbolic link, that of the link itself.
+    /// Its metadata. For a symbolic link, this is the metadata of the link itself.
     pub stat: Stat,
     /// The target of a symbolic link.
     pub target: Option<Vec<u8>>,
@@ -138,7 +138,7 @@ impl Time {
 
 impl Stat {
     /// Returns the entity tag at the time `now`. The tag is strong if any later change of the
-    /// content results in a different one. It is weak while a change could still leave the same
+    /// content results in a different tag. It is weak while a change could still leave the same
     /// timestamps.
     pub fn tag(&self, now: SystemTime) -> EntityTag {
         let mut hasher = Sha256::new();
@@ -154,7 +154,8 @@ impl Stat {
         EntityTag::from_hash(!self.is_settled(now), hash)
     }
 
-    /// Returns true if the last change is old enough that the next one gets a different timestamp.
+    /// Returns true if the last change is old enough that the next change gets a different
+    /// timestamp.
     pub fn is_settled(&self, now: SystemTime) -> bool {
         let coarse = self.changed.nanoseconds == 0 && self.modified.nanoseconds == 0;
         let tick = if coarse { COARSE_TICK } else { TICK };

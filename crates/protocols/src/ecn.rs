@@ -3,7 +3,7 @@
 use pathmark_cc::{Answer, Carried, VcpCarried, VcpCode};
 use pathmark_shim::ip::Layout;
 
-/// Returns what the two bits of an ECN field carry. A field without a code is foreign, because the
+/// Reads the code from the two bits of an ECN field. A field without a code is foreign, because the
 /// field has no room for anything else.
 pub fn read(bits: u8) -> Carried {
     match VcpCode::from_bits(bits) {
@@ -25,7 +25,7 @@ pub fn marked(bits: u8, answer: &Answer) -> u8 {
     }
 }
 
-/// Returns what the ECN field of an IP packet carries.
+/// Reads the code from the ECN field of an IP packet.
 #[inline]
 pub fn read_packet(bytes: &[u8], layout: &Layout) -> Carried {
     vcp_proto::carried::from_ecn(bytes, layout)

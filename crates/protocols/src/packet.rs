@@ -16,7 +16,7 @@ pub struct Target {
     pub carrier: Carrier,
     /// Bytes of UDP payload per segment; `None` for a plain packet.
     pub segment: Option<usize>,
-    /// What the UDP checksum covers.
+    /// Whether the UDP checksum is complete or left to checksum offload.
     pub checksum: ChecksumState,
 }
 

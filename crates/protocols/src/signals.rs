@@ -23,8 +23,8 @@ pub fn signal(explicit: Explicit) -> Option<Arc<dyn Signal>> {
     })
 }
 
-/// Returns the signals that a law reads, beginning with its main one. The signal of XCP counts the
-/// clouds of `host`, if given.
+/// Returns the signals that a law reads, beginning with its main signal. The signal of XCP counts
+/// the clouds of `host`, if given.
 pub fn read_by(law: &Algorithm, host: Option<&HostClouds>) -> Vec<Arc<dyn Signal>> {
     let of = |explicit| match (explicit, host) {
         (Explicit::Xcp(form), Some(host)) => {
@@ -36,8 +36,9 @@ pub fn read_by(law: &Algorithm, host: Option<&HostClouds>) -> Vec<Arc<dyn Signal
     law.signals().into_iter().filter_map(of).collect()
 }
 
-/// Returns the signals that an endpoint with this law offers: the law's main one and, if it travels
-/// in shims, the library's other signals that do. Each side can then use the signal of its own law.
+/// Returns the signals that an endpoint with this law offers: the law's main signal and, if shims
+/// carry it, the library's other signals in shims. Each side can then use the signal of its own
+/// law.
 pub fn offered_by(law: &Algorithm) -> Vec<Arc<dyn Signal>> {
     let own = law.explicit().and_then(signal);
     let known: [Arc<dyn Signal>; 3] = [

@@ -3,7 +3,7 @@
 //!
 //! The tunnel's entry copies the inner shim to the outside, where routers answer the copy. The exit
 //! merges the result into the inner shim, taking the lower grant or the higher code. Therefore no
-//! router outside can raise what the inner shim allows.
+//! router outside can raise the inner shim's grant or lower its code.
 //!
 //! `shift` is the outer IP TTL minus the inner IP TTL, modulo 256, because some shims repeat the
 //! TTL.
@@ -64,7 +64,7 @@ pub fn copy_outward(inner: &Shim, shift: u8) -> Shim {
     copy
 }
 
-/// Returns the inner shim with the result of its copy, as this arrived at the exit. Returns `None`
+/// Returns the inner shim after merging `outer`, its copy as it arrived at the exit. Returns `None`
 /// if the copy differs in kind or length, or contains an answer that routers may not give.
 pub fn merge_back(inner: &Shim, outer: &Shim, shift: u8) -> Option<Shim> {
     if (inner.kind, inner.len) != (outer.kind, outer.len) {

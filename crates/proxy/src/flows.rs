@@ -110,7 +110,7 @@ pub struct FlowView {
     pub kind: Kind,
     /// The tunnel's ingress or the proxy's user.
     pub by: String,
-    /// The application's address, or that of the tunnel for a proxy's flow.
+    /// The application's address, or the tunnel's address for a proxy's flow.
     pub client: Option<SocketAddr>,
     /// The target.
     pub target: String,

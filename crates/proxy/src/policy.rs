@@ -17,7 +17,7 @@ impl Policy {
     /// Returns true if the proxy may connect to an address. `own` is true for addresses of the
     /// proxy's host.
     pub fn allows(&self, address: IpAddr, own: bool) -> bool {
-        // The kernel sends to the IPv4 address in a mapped one.
+        // The kernel sends to the IPv4 address in a mapped address.
         let address = address.to_canonical();
         let within = |prefixes: &[IpNet], address: IpAddr| {
             let mut prefixes = prefixes.iter().map(|prefix| canonical(*prefix));

@@ -243,8 +243,8 @@ impl Chain {
     }
 
     /// Limits the rate of the wire behind router `index`: from now on, its kernel forwards the
-    /// sender's packets at `rate` (in the syntax of the program `tc`), using a token bucket with
-    /// room for two packets and a queue of `packets` packets in front of it.
+    /// sender's packets at `rate` (in the syntax of the program `tc`), using a queue of
+    /// `packets` packets in front of a token bucket with room for two packets.
     ///
     /// # Errors
     /// [`ChainError`].

@@ -112,7 +112,7 @@ fn acks(c: &mut Criterion) {
     group.finish();
 }
 
-/// An ACK frame with 512 ranges that contains nothing new: the cost of a flood of these.
+/// The cost of an ACK frame with 512 ranges that contains nothing new, as in a flood.
 fn stale(c: &mut Criterion) {
     let mut flow = Flow::new(100_000, 100);
     let ranges: Vec<RangeInclusive<u64>> = flow.received.descending().take(512).collect();

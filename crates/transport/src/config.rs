@@ -132,7 +132,7 @@ impl TransportConfig {
 
     /// Size of the datagrams that begin connections and thereby prove that a path carries QUIC:
     /// 1200 bytes (RFC 9000 §14.1), or the configured size of every path if that is less. A server
-    /// drops Initial packets in smaller ones.
+    /// drops Initial packets in smaller datagrams.
     pub(crate) fn full_datagram(&self) -> usize {
         MIN_INITIAL_DATAGRAM.min(self.initial_mtu.max(LEAST_BASE).into())
     }

@@ -123,9 +123,9 @@ pub enum Breach {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("impossible feedback counters: {message}")]
 pub struct BadFeedback {
-    /// What is wrong.
+    /// The rule that the counters violate.
     pub breach: Breach,
-    /// The reason as text for people.
+    /// The reason as human-readable text.
     pub message: &'static str,
 }
 

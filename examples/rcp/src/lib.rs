@@ -22,8 +22,8 @@
 //! ```
 //!
 //! **Limits.** The thesis doesn't define a response to loss, so this sender hands its window to
-//! CUBIC for a round trip after each loss and each CE mark. Since the protocol cannot prove what
-//! routers offered, a receiver can return any rate.
+//! CUBIC for a round trip after each loss and each CE mark. Since the protocol cannot prove which
+//! rate routers offered, a receiver can return any rate.
 
 #![forbid(unsafe_code)]
 

@@ -21,7 +21,7 @@ const WEIGHT: u64 = 64;
 /// R never falls below this fraction of the capacity, so that packets always arrive.
 const LEAST_PART: u64 = 1_000;
 
-/// Limits a capacity, in bytes per second, to what the port's arithmetic can hold.
+/// Limits a capacity, in bytes per second, to the range of the port's arithmetic.
 fn bounded(bytes_per_second: u64) -> u64 {
     bytes_per_second.clamp(1, 1 << 40)
 }

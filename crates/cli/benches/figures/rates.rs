@@ -180,7 +180,7 @@ fn measured(
             break Some(status);
         }
         if begun.elapsed() > most {
-            // At SIGINT, pathmark reports what limits it.
+            // At SIGINT, pathmark reports its current limit.
             let pid = Pid::from_raw(client.child().id().cast_signed());
             kill(pid, Signal::SIGINT).unwrap();
             client.child().wait().unwrap();

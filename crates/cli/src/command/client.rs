@@ -140,7 +140,7 @@ impl ClientArgs {
 }
 
 impl Session {
-    /// Closes the connection, and keeps the server's token for the next one.
+    /// Closes the connection, and keeps the server's token for the next connection.
     pub(super) async fn leave(self, stop: &Stop, warnings: &mut Vec<String>) {
         session::leave(&self.connection, stop, session::HTTP3).await;
         if let Some(visit) = self.visit {

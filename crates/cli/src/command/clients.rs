@@ -335,7 +335,7 @@ fn unfinished(directory: &Path) -> u64 {
         .fold(0, u64::saturating_add)
 }
 
-/// Returns the bytes of all files in a directory, ignoring unreadable ones.
+/// Returns the bytes of all files in a directory, ignoring unreadable files.
 fn used(directory: &Path, depth: usize) -> u64 {
     use std::os::unix::ffi::OsStrExt;
     let entries = open_directory(directory).and_then(Entries::of);

@@ -66,9 +66,9 @@ pub(super) struct Way<'a> {
     pub(super) stop: &'a Stop,
 }
 
-/// Connects to the address of a server that answers first. Each attempt starts a moment after
-/// the previous one, or as soon as that one has failed. `before` is called with the endpoint and
-/// the remote address before the first packet is sent.
+/// Connects to the address of a server that answers first. Each attempt starts a moment after the
+/// previous attempt, or as soon as that has failed. `before` is called with the endpoint and the
+/// remote address before the first packet is sent.
 pub(super) async fn connect<T>(
     way: Way<'_>,
     alpn: &[&[u8]],

@@ -1,4 +1,4 @@
-//! A transfer's figures, for people and scripts.
+//! A transfer's figures, as human-readable text and for scripts.
 
 use serde::Serialize;
 

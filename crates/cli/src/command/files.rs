@@ -111,7 +111,7 @@ impl Figures {
 
     /// Prints the result of each file. With `json`, this is one object. As text, successes go to
     /// stdout unless `quiet`, and failures to stderr. If the transfer itself has an error, it
-    /// replaces those of the files.
+    /// replaces the files' errors.
     pub(super) fn say(mut self, json: bool, quiet: bool) -> Outcome {
         let failures = self.files.iter().filter_map(|file| file.error.as_deref());
         let failed = failures.clone().count() as u64;

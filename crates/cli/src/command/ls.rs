@@ -96,7 +96,7 @@ pub(super) async fn ls(args: Args, stop: Stop) -> Outcome {
     Ok(())
 }
 
-/// Formats a line for people: kind and permissions, bytes, time in UTC, name.
+/// Formats a human-readable line: kind and permissions, bytes, time in UTC, name.
 fn line(entry: &Listed, row: &Row) -> String {
     let (kind, slash) = match entry.kind {
         Kind::File => ('-', ""),

@@ -1,7 +1,7 @@
 //! The `pathmark` command.
 //!
 //! Exit codes are 0 for success, 1 for failure, and 2 for wrong usage or configuration. With
-//! `--json`, stdout only has one JSON object. Text for people and progress bars go to stderr.
+//! `--json`, stdout only has one JSON object. Human-readable text and progress bars go to stderr.
 // `println!` and `eprintln!` panic when the pipe's reader has gone: see `output`.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 

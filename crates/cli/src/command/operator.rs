@@ -32,8 +32,8 @@ pub(super) const ANY_LAW: &str = "?1";
 /// The field for the sender's report.
 pub(super) const REPORT: HeaderName = HeaderName::from_static("pathmark-report");
 
-/// The laws that an operator lists. The first is the endpoint's, for clients that request none
-/// of them.
+/// The laws that an operator lists. The endpoint uses the first law for clients that don't request
+/// any listed law.
 #[derive(Clone, Debug)]
 pub(super) struct Laws(Arc<[Algorithm]>);
 
@@ -56,7 +56,7 @@ impl Laws {
 #[derive(Clone, Debug)]
 pub(super) struct House {
     pub(super) laws: Laws,
-    /// The clients that the operator lists. A new list replaces the previous one.
+    /// The clients that the operator lists. A new list replaces the previous list.
     pub(super) clients: Option<Arc<RwLock<Arc<Clients>>>>,
     pub(super) log: Option<AccessLog>,
     /// The proxy on the same port.

@@ -1,4 +1,4 @@
-//! Output for people and for scripts.
+//! Human-readable output, and output for scripts.
 
 use std::borrow::Cow;
 use std::fmt::{Arguments, Write as _};
@@ -131,7 +131,7 @@ pub(super) fn page(path: &Path, page: &str) -> anyhow::Result<()> {
     line(format_args!("{}", path.display()))
 }
 
-/// Prints a line for people on stderr. Failures are ignored so that they never fail a job,
+/// Prints a human-readable line on stderr. Failures are ignored so that they never fail a job,
 /// whereas `eprintln!` would panic.
 pub(super) fn tell(text: Arguments<'_>) {
     let line = format!("{text}\n");

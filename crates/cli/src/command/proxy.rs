@@ -150,8 +150,8 @@ const fn carry_flows(transport: &mut TransportConfig) {
     transport.keep_alive = Some(KEEP_ALIVE);
 }
 
-/// Changes who has access. `asks` is true if clients have been asked for certificates from the
-/// beginning.
+/// Changes the users who have access. `asks` is true if clients have been asked for certificates
+/// from the beginning.
 fn change(proxy: &Proxy, config: &Config, users: &[(String, Credential)], asks: bool) {
     if have_certificates(users) && !asks {
         tracing::warn!(

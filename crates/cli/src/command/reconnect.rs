@@ -69,7 +69,7 @@ impl BackOff {
         }
     }
 
-    /// Returns the pause after an attempt that ended at the time `now` since the first one
+    /// Returns the pause after an attempt that ended at the time `now` since the first attempt
     /// began, or `None` to give up. `moved` is true if the attempt made progress.
     pub(super) fn next(&mut self, now: Duration, moved: bool) -> Option<Duration> {
         if moved {

@@ -121,7 +121,7 @@ impl Display for Target {
     }
 }
 
-/// Formats a path for people, without its first slash.
+/// Formats a path as readable text, without its first slash.
 pub(super) fn shown(path: &PathName) -> String {
     let mut text = text_of(&path.names.join(&b'/'));
     if path.slash && !text.is_empty() {
@@ -148,7 +148,7 @@ impl Target {
         }
     }
 
-    /// Returns the name of the path for people, which is empty without a path.
+    /// Returns the name of the path as readable text, which is empty without a path.
     pub(super) fn name(&self) -> String {
         self.path.as_ref().map(shown).unwrap_or_default()
     }

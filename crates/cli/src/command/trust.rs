@@ -126,7 +126,7 @@ impl ShowArgs {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Judge<'a> {
     given: &'a TrustArgs,
-    /// `Some` if servers' keys are kept. If true, new ones are trusted without asking.
+    /// `Some` if servers' keys are kept. If true, new keys are trusted without asking.
     hosts: Option<bool>,
 }
 

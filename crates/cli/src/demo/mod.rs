@@ -6,8 +6,8 @@
 //!   node "server" ──tun── vcp-router (10 Mbit/s, 200 ms each way) ──tun── node "client"
 //! ```
 //!
-//! Each run has its own test bed, so that all of them can run concurrently. In-process, each is
-//! a run of the emulator.
+//! Each run has its own test bed, so that all runs can be concurrent. In-process, each run uses
+//! the emulator.
 
 pub mod bed;
 mod in_process;

@@ -26,7 +26,7 @@ use pathmark::tls::{TlsClientConfig, TlsServerConfig, Trust};
 use pathmark::{ClientConfig, Endpoint, ServerConfig};
 
 const ALPN: &[u8] = b"pathmark-demo";
-/// Port of the first receiver. Each flow uses the next one.
+/// Port of the first receiver. Each flow uses the next port.
 const FIRST_PORT: u16 = 5000;
 /// Size of the IPv4 and UDP headers.
 const HEADERS: u16 = 28;

@@ -35,7 +35,7 @@ impl Row {
     }
 }
 
-/// Formats the table for people.
+/// Formats the table as human-readable text.
 pub fn table(runs: &[Measured]) -> String {
     let files = runs
         .iter()

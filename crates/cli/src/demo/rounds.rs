@@ -82,7 +82,7 @@ pub fn groups(runs: &[Measured]) -> Vec<Group<'_>> {
     groups
 }
 
-/// Formats medians and ranges for people.
+/// Formats medians and ranges as human-readable text.
 pub fn table(runs: &[Measured]) -> String {
     let mut out = String::new();
     // Writing to a string never fails.

@@ -1,4 +1,4 @@
-//! What a client reports within 2 s about a server that it can't reach.
+//! The errors that a client reports within 2 s about a server that it can't reach.
 
 use std::io::{BufRead, BufReader};
 use std::net::UdpSocket;

@@ -1,5 +1,5 @@
 //! Claims of built-in scenarios that no other test checks. The runs are those of
-//! `docs/evidence/figures`, some of them shorter. Each bound is between the page's figure and a
+//! `docs/evidence/figures`, but some are shorter. Each bound is between the page's figure and a
 //! figure that would refute the claim.
 
 use std::ops::ControlFlow;

@@ -1,7 +1,7 @@
 //! Runs all blocks of commands in `docs/router/deploy.md`, between hosts in namespaces.
 //!
-//! This file replaces the system: paths lead into the test's own directory, `systemctl` starts what
-//! the packaged units would start, and the user is the one available in rootless namespaces.
+//! This file replaces the system: paths lead into the test's own directory, `systemctl` starts
+//! the programs of the packaged units, and the user is the one available in rootless namespaces.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -126,7 +126,7 @@ impl Reader {
         run(node, command)
     }
 
-    /// Does what systemd would do according to the units.
+    /// Executes the units' commands in systemd's place.
     fn systemctl(&mut self, arguments: &str) {
         match arguments {
             "enable --now vcp-router" => {
@@ -287,8 +287,8 @@ fn two_cards_routed_from_the_documents_text() {
     });
 }
 
-/// The section's drop-in matches that of the package. `show` reports what networkd removes, and
-/// nothing bypasses the router.
+/// The section's drop-in matches that of the package. `show` reports rules and routes that networkd
+/// removes, and nothing bypasses the router.
 fn the_steering_is_watched(reader: &mut Reader) {
     reader.follow(AWAY);
     let drop_in = reader

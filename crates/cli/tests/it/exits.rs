@@ -151,7 +151,7 @@ fn keys_and_types_are_the_same_on_every_exit() {
         let (other, address) = ("00".repeat(32), &small[place].0);
         let not_trusted = failed(&start(address, &["--pin", &other]).finish(), "certificate");
 
-        // Discard what earlier attempts sent, so that the first packet belongs to this attempt.
+        // Discard packets of earlier attempts, so that the first packet belongs to this attempt.
         silent_socket.set_nonblocking(true).unwrap();
         while silent_socket.recv(&mut [0; 2000]).is_ok() {}
         silent_socket.set_nonblocking(false).unwrap();

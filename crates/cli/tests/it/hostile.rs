@@ -52,7 +52,7 @@ fn download(
     said.read_line(&mut line).unwrap();
 
     let any = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
-    // No thread reads this socket, which drops what exceeds its buffer.
+    // No thread reads this socket, which drops packets when its buffer is full.
     let sink = chain.receiver.udp(SocketAddr::new(RECEIVER, 9)).unwrap();
     let forger = chain.sender.udp(any).unwrap();
     forger.connect(sink.local_addr().unwrap()).unwrap();
@@ -116,7 +116,7 @@ fn worst() -> Vec<Vec<u8>> {
     ]
 }
 
-/// Sends one of these shims after the other, pausing for `pause` in between.
+/// Sends the shims of [`worst`] in turn, waiting for `pause` before each shim.
 fn now_and_then(socket: &UdpSocket, over: &AtomicBool, pause: Duration) {
     let worst = worst();
     for shim in worst.iter().cycle() {
@@ -171,8 +171,8 @@ fn forged_packets_cost_an_xcp_flow_nothing() {
     forged_packets_cost_nothing("xcp", "xcp");
 }
 
-/// Over a minute, a flood with shims leaves at least half of what a flood without shims leaves. Of
-/// this minute, it takes some seconds until the flood is detected and senders have recovered.
+/// Over a minute, a flood with shims leaves at least half the goodput that a flood without shims
+/// leaves, including the seconds until the flood is detected and senders have recovered.
 #[test]
 #[ignore = "it takes eight minutes: run it alone, with --release"]
 fn a_flood_behind_shims_leaves_half_of_what_a_plain_one_leaves() {

@@ -1,4 +1,4 @@
-//! What `get` and `put` remember about servers between runs: separate processes, real sockets.
+//! The facts that `get` and `put` keep about servers: separate processes, real sockets.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -213,7 +213,7 @@ async fn several_at_once_and_one_killed_do_no_harm() {
     // There are two tokens now, unless one command waited for the other.
     let (one, two) = tokio::join!(server.get(state.path(), &[]), server.get(state.path(), &[]));
     for figures in [one, two] {
-        // Under load, one of them may find the file locked for too long, and continue without it.
+        // Under load, one command may find the file locked for too long, and continue without it.
         let others = warnings(&figures).iter().filter(|warning| {
             let text = warning.as_str().unwrap();
             !text.contains("is locked by another process for too long")

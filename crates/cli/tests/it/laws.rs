@@ -1,8 +1,7 @@
-//! What the control laws must achieve with the transport's own connections and the router's own
-//! ports, over emulated links.
+//! The targets that the control laws must reach with the transport's own connections and the
+//! router's own ports, over emulated links.
 //!
-//! Every run is deterministic. The bounds are the project's targets; `docs/laws/vcp.md` has the
-//! measured figures.
+//! Every run is deterministic. `docs/laws/vcp.md` has the measured figures.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -287,8 +286,8 @@ fn nothing_is_taken_for_lost_where_nothing_is() {
     }
 }
 
-/// A long flow over `hops` ports of 20 Mbit/s and 20 ms each, with `crossing` flows over each of
-/// these. Returns the rate of the long flow in the second half of the run, and the lowest rate of
+/// A long flow over `hops` ports of 20 Mbit/s and 20 ms each, with `crossing` flows over each
+/// port. Returns the rate of the long flow in the second half of the run, and the lowest rate of
 /// the others, in Mbit/s.
 fn parking_lot(sender: &str, hops: usize, crossing: usize, seed: u64) -> (f64, f64) {
     let mut text = format!("duration = \"40s\"\nseed = {seed}\nmeasure = [[\"20s\", \"40s\"]]\n");
@@ -330,7 +329,7 @@ fn a_flow_over_several_bottlenecks_has_what_cubic_has_or_more() {
         let (bar, _) = mean("cubic", hops, crossing);
         println!("{hops} hops, {crossing} crossing: {ours}, CUBIC {bar}; others {least}");
         assert!(ours >= bar, "{hops}, {crossing}: {ours} {bar}");
-        // It doesn't take more than its share from any of them, either.
+        // It doesn't take more than its share from any other flow, either.
         assert!(ours <= 1.1 * least, "{hops}, {crossing}: {ours} {least}");
     }
 }

@@ -1,4 +1,4 @@
-//! What a server logs, and how a terminal shows names from elsewhere.
+//! The server's log, and how a terminal shows names from elsewhere.
 
 use std::fs;
 

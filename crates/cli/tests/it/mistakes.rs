@@ -1,5 +1,5 @@
-//! Common mistakes at the command line: nothing is transferred, and the message says what to do
-//! next.
+//! Common mistakes at the command line: nothing is transferred, and the message says how to
+//! continue.
 
 use std::ffi::OsStr;
 use std::fs;

@@ -1,4 +1,4 @@
-//! Checks that the pages of results are up to date: the quick ones are generated again and
+//! Checks that the pages of results are up to date: quick pages are generated again and
 //! compared.
 
 use std::fs;

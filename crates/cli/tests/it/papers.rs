@@ -1,5 +1,5 @@
 //! Key figures of the papers' experiments, reproduced by the built-in scenarios.
-//! `docs/evidence/figures` has all of them.
+//! `docs/evidence/figures` has all figures.
 
 use std::ops::ControlFlow;
 

@@ -134,7 +134,7 @@ async fn what_the_test_bed_cannot_show_is_refused() {
     }
 }
 
-/// A satellite link whose ports answer, with or without routers in front of it that don't.
+/// A satellite link whose ports answer, with or without plain routers in front.
 struct Satellite {
     controller: &'static str,
     plain_hops: bool,
@@ -203,7 +203,7 @@ impl Satellite {
     }
 }
 
-/// Downloads take as long as emulated ones if routers answer, and also if other routers on the path
+/// Downloads take as long as in the emulator if routers answer, even if other routers on the path
 /// don't.
 #[test]
 fn downloads_behind_plain_hops_take_as_long_as_emulated() {

@@ -1,5 +1,5 @@
-//! What a sender learns about a path from kernels: hops that do not mark, by using IP's TTL, and
-//! sizes that an interface doesn't carry. Over real sockets, TUN interfaces and routers.
+//! The facts that a sender learns about a path from kernels: hops that don't mark, by using IP's
+//! TTL, and sizes that an interface doesn't carry. Over real sockets, TUN interfaces and routers.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

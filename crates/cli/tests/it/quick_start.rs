@@ -38,14 +38,14 @@ fn pathmark(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_pathmark"));
     command
         .args(arguments)
-        // Each run starts without state of earlier ones.
+        // Each run starts without the state of earlier runs.
         .env("XDG_STATE_HOME", "/dev/null")
         .stdin(Stdio::null())
         .stdout(Stdio::piped());
     command
 }
 
-/// Returns what a server prints once it accepts connections.
+/// Returns the line that a server prints once it accepts connections.
 fn said(process: &mut ChildGuard) -> Value {
     let mut line = String::new();
     BufReader::new(process.child().stdout.take().unwrap())
@@ -64,8 +64,7 @@ pub(crate) struct Served<'a> {
 }
 
 impl<'a> Served<'a> {
-    /// Starts a server that uses the first of these laws, unless the client requests another of
-    /// them.
+    /// Starts a server that uses the first of these laws, unless the client requests another.
     pub(crate) fn by(chain: &'a Chain, laws: &str, bytes: usize) -> Self {
         let directory = Offered::new();
         std::fs::write(directory.path().join("file"), vec![7; bytes]).unwrap();
@@ -164,7 +163,7 @@ fn two_routers_grant_auto_its_rate() {
             assert_eq!(figures["start"], "used", "{controller}");
             assert_eq!(figures["packets_lost"], 0, "{controller}");
             let approved = figures["approved_bps"].as_f64().unwrap();
-            // 85 % of 20 Mbit/s, minus what the handshake took in one sample.
+            // 85 % of 20 Mbit/s, minus the rate of the handshake in one sample.
             assert!(
                 (14e6..17.1e6).contains(&approved),
                 "{controller}: {approved}"

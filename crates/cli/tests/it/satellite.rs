@@ -41,7 +41,7 @@ fn the_tutorial_ends_with_a_transfer_that_the_router_steered() {
         directory.path().display(),
         std::env::var("PATH").unwrap()
     );
-    // What the script leaves running ends with the first process of its namespace.
+    // Processes that the script leaves running end with the first process of their namespace.
     let output = Command::new("unshare")
         .args(["-rnm", "--pid", "--fork", "--kill-child", "sh", "-e", "-c"])
         .arg(script())

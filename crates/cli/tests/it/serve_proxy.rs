@@ -87,7 +87,7 @@ fn write(path: &Path, text: &str) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
 }
 
-/// A TCP target that returns what it reads.
+/// Starts a TCP target that returns the bytes that it reads.
 fn echo() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -102,7 +102,7 @@ fn echo() -> SocketAddr {
     address
 }
 
-/// Returns true if a connection through a forward returns what is written, and false if it is
+/// Returns true if a connection through a forward returns the bytes written, and false if it is
 /// reset.
 fn echoes(forward: SocketAddr) -> bool {
     let mut stream = TcpStream::connect(forward).unwrap();
@@ -266,7 +266,7 @@ fn a_user_is_known_by_the_certificate_that_the_tunnel_shows() {
     assert_eq!(output.status.code(), Some(2), "{stderr}");
     assert!(stderr.contains("the URI has no token"), "{stderr}");
 
-    // After removing the user's line, flows of an open connection end, and no new ones can start.
+    // After removing the user's line, flows of an open connection end, and no new flows can start.
     let arguments = [
         "--client-cert",
         &place.join("known.pem").display().to_string(),

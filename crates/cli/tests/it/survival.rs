@@ -86,7 +86,7 @@ fn a_get_goes_on_after_its_server_was_killed() {
     assert_eq!(names(here.path()), ["large"]);
 }
 
-/// The client can only write files of up to 1 MB, and keeps what it has.
+/// The client can only write files of up to 1 MB, and keeps the bytes that it has received.
 #[test]
 fn a_broken_get_goes_on_where_it_stopped() {
     let (there, here) = (Offered::new(), TempDir::new().unwrap());

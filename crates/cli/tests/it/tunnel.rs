@@ -252,7 +252,7 @@ fn a_network_that_blocks_udp_is_reported_within_3_s() {
     assert!(reported.unwrap().is_some());
 }
 
-/// Existing flows continue, and listeners that stay in the file accept new ones. Listeners can be
+/// Existing flows continue, and listeners that stay in the file accept new flows. Listeners can be
 /// added and removed. A file with an error changes nothing.
 #[test]
 fn a_reload_keeps_flows() {

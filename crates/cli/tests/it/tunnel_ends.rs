@@ -33,7 +33,7 @@ const WAYS: [Way; 6] = [
     Way::Transparent,
 ];
 
-/// What ends a client's attempt.
+/// How a client's attempt fails.
 #[derive(Debug, PartialEq, Eq)]
 enum Failure {
     Reset,

@@ -184,7 +184,7 @@ fn a_proxy_that_restarts_and_moves_is_found_again() {
     let proxy = bed.proxy(PROXIES[0], name);
     tunnel.logged("connection lost");
     tunnel.logged("connected");
-    // A TCP flow ends with its connection, because a proxy can't continue what another began.
+    // A TCP flow ends with its connection, because a proxy can't continue another proxy's flow.
     assert!(!matches!(first.read(&mut [0]), Ok(1)));
     echoes(&mut bed.connect(tcp), b"second");
     echoes_in_the_end(&client, udp, b"second");
@@ -249,7 +249,7 @@ fn a_token_that_the_proxy_does_not_know_is_logged() {
 }
 
 /// A silent proxy is noticed long before the connection is lost. Its flows continue if it answers
-/// again; in the meantime, new ones are refused.
+/// again; in the meantime, new flows are refused.
 #[test]
 fn a_proxy_that_is_silent_is_noticed_and_flows_go_on_after_it() {
     let bed = Bed::new();
@@ -276,8 +276,8 @@ fn a_proxy_that_is_silent_is_noticed_and_flows_go_on_after_it() {
     echoes(&mut bed.connect(forward), b"another");
 }
 
-/// Packets in one direction are lost. What still arrives in the other direction doesn't count as an
-/// answer.
+/// Packets in one direction are lost. Packets that still arrive in the other direction don't count
+/// as an answer.
 #[test]
 fn an_outage_of_one_direction_is_noticed_and_new_flows_fail_at_once() {
     let bed = Bed::new();

@@ -46,7 +46,7 @@ fn pathmark(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_pathmark"));
     command
         .args(arguments)
-        // Each run starts without state of earlier ones.
+        // Each run starts without the state of earlier runs.
         .env("XDG_STATE_HOME", "/dev/null")
         .stdin(Stdio::null())
         .stdout(Stdio::piped());
@@ -82,7 +82,7 @@ fn serve(chain: &Chain, bytes: usize) -> Served {
     }
 }
 
-/// Returns what a server prints once it accepts connections.
+/// Returns the line that a server prints once it accepts connections.
 fn said(process: &mut ChildGuard) -> Value {
     let mut line = String::new();
     BufReader::new(process.child().stdout.take().unwrap())
@@ -160,7 +160,7 @@ fn a_file_by_xcp_through_a_router() {
         assert_eq!(law["law"], "xcp");
         assert!(law["stamped"].as_u64().unwrap() > 20_000, "{law}");
         assert!(law["given_bps"].as_f64().unwrap() > 40e6, "{law}");
-        // XCP can't allocate what foreign packets (handshakes, acknowledgements) take.
+        // XCP can't allocate the capacity that foreign packets (handshakes, acknowledgements) use.
         let capacity = law["capacity_bps"].as_f64().unwrap();
         assert!((49e6..=50e6).contains(&capacity), "{law}");
     });

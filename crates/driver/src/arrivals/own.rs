@@ -40,7 +40,7 @@ impl OwnBatch {
                 Poll::Ready(Ok((length, received))) => {
                     self.filled.push((length.min(buffer.len()), received));
                 }
-                // Deliver what has arrived before; a later call will return the error again.
+                // Deliver the datagrams received so far; a later call will return the error again.
                 _ if !self.filled.is_empty() => break,
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
                 Poll::Pending => return Poll::Pending,

@@ -63,7 +63,7 @@ async fn attack(mut attack: impl Attack, server: SocketAddr, over: Arc<AtomicBoo
     sent
 }
 
-/// Attacks for `time`, prints and judges the results, and returns what went wrong.
+/// Attacks for `time`, prints and judges the results, and returns the failures.
 fn withstands<A: Attack>(
     name: &str,
     time: Duration,
@@ -197,7 +197,7 @@ impl Lateness {
     async fn watch(self: Arc<Self>) {
         loop {
             let began = clock::now();
-            // The delay of this sleep is what is measured.
+            // The measured quantity is the delay of this sleep.
             tokio::time::sleep(BEAT).await;
             let late = clock::now().saturating_since(began).saturating_sub(BEAT);
             let late = late.as_millis() as u64;

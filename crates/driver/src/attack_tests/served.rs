@@ -16,7 +16,7 @@ fn attacked_server() {
     if std::env::var_os(ROLE).is_none() {
         return;
     }
-    // With two threads, connections' tasks open what the receiving task hands over.
+    // With two threads, connections' tasks open the packets from the receiving task.
     runtime(2).block_on(async {
         let crypto = Arc::new(testing::server(&[ALPN]));
         let at = (Ipv4Addr::LOCALHOST, 0).into();
@@ -97,7 +97,7 @@ impl Served {
         kib.parse::<usize>().unwrap() * 1024
     }
 
-    /// Ends the process, and returns what it prints about its endpoint.
+    /// Ends the process, and returns the statistics that it prints about its endpoint.
     pub(super) fn end(mut self) -> String {
         drop(self.child.stdin.take());
         let stats = Self::line(&mut self.output, "EndpointStats ");

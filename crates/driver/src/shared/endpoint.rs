@@ -16,7 +16,7 @@ use pathmark_transport::connection::{self as core_connection, Received};
 use pathmark_transport::endpoint::{self as core, ConnectionHandle, DatagramEvent};
 use pathmark_transport::{Ecn, Instant};
 
-/// Send buffers kept for reuse; further ones are freed.
+/// Send buffers kept for reuse; further buffers are freed.
 const SPARE_BUFFERS: usize = 4;
 /// Number of servers whose address validation token is remembered.
 const REMEMBERED_SERVERS: usize = 64;
@@ -29,7 +29,7 @@ impl ReceivedCount {
         self.all.fetch_add(datagrams as u64, Ordering::Relaxed);
     }
 
-    /// Counts `datagrams` of these that a connection's task has opened.
+    /// Counts `datagrams` that a connection's own task has opened.
     pub(crate) fn count_handed_over(&self, datagrams: usize) {
         self.handed_over
             .fetch_add(datagrams as u64, Ordering::Relaxed);
@@ -161,8 +161,8 @@ impl EndpointShared {
         idle.for_each(Waker::wake);
     }
 
-    /// Removes a connection. If this was the last one, the caller must wake the returned tasks,
-    /// which wait for that.
+    /// Removes a connection. If this was the last connection, the caller must wake the returned
+    /// tasks, which wait for this.
     fn remove(&self, mut state: MutexGuard<'_, EndpointState>, handle: ConnectionHandle) -> Wakers {
         if let Some(slot) = state.connections.get_mut(handle.0)
             && slot.take().is_some()

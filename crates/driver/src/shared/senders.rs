@@ -27,7 +27,7 @@ impl State {
         self.senders.entry(id).or_default().handles += 1;
     }
 
-    /// Reports that the application has dropped one of these handles.
+    /// Reports that the application has dropped a handle of a sending part.
     pub(crate) fn release_sender(&mut self, id: StreamId) {
         if let Some(sender) = self.senders.get_mut(&id) {
             sender.handles = sender.handles.saturating_sub(1);

@@ -70,7 +70,7 @@ impl Messages {
         }
     }
 
-    /// Receives what has arrived at a socket, without waiting.
+    /// Receives datagrams that have arrived at a socket, without waiting.
     pub(crate) fn receive(&mut self, socket: BorrowedFd<'_>) -> io::Result<()> {
         self.received.clear();
         let mut rooms = self.data.chunks_exact_mut(self.size.max(1));

@@ -1,4 +1,4 @@
-//! Socket options: what the kernel should report about each datagram, and the TTL for sending.
+//! Socket options: the fields that the kernel reports for each datagram, and the TTL for sending.
 
 use std::ffi::c_int;
 use std::io;

@@ -85,7 +85,7 @@ impl Control {
     }
 
     /// Writes the control messages that `outgoing` needs. For IPv4-mapped addresses, an IPv6 socket
-    /// uses those of IPv4.
+    /// uses the messages of IPv4.
     fn write(&mut self, outgoing: &Outgoing<'_>) {
         let tos = c_int::from(outgoing.tos).to_ne_bytes();
         if outgoing.to.ip().to_canonical().is_ipv4() {

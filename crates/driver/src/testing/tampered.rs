@@ -9,7 +9,7 @@ use pathmark_transport::crypto::{
     KeyChange, Keys, RETRY_TAG_LEN, ServerCrypto, Session, Side, StartError,
 };
 
-/// What the test changes in one session.
+/// Changes that the test makes to one session.
 pub(crate) struct Hooks {
     /// Called before the session reads.
     pub(crate) before_read: Box<dyn FnMut() + Send + Sync>,
@@ -17,7 +17,7 @@ pub(crate) struct Hooks {
     pub(crate) keys: fn(KeyChange) -> KeyChange,
 }
 
-/// TLS that asks the test, before creating each session, what to change there.
+/// TLS that, before creating each session, asks the test for changes.
 pub(crate) struct Tampered<T> {
     tls: T,
     begin: Box<dyn Fn() -> Option<Hooks> + Send + Sync>,

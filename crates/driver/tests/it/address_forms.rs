@@ -15,7 +15,7 @@ use pathmark_transport::crypto::tls::{TlsClientConfig, TlsServerConfig, Trust};
 use vcp_proto::VcpSignal;
 
 const ALPN: &[u8] = b"test";
-/// Time limit for every test. On an idle machine, none needs a tenth of it.
+/// Time limit for every test. On an idle machine, no test needs a tenth of this time.
 const PATIENCE: Duration = Duration::from_secs(60);
 const LENGTH: usize = 1 << 20;
 
@@ -27,7 +27,7 @@ fn at(address: &str) -> SocketAddr {
     address.parse().unwrap()
 }
 
-/// Returns an IPv4 server, and what its clients need. Both ends send shims.
+/// Returns an IPv4 server and its clients' configuration. Both ends send shims.
 fn server() -> (Endpoint, ClientConfig) {
     let algorithm = Algorithm::parse("vcp+bise+wlte").unwrap();
     let factory = move |now, mtu| algorithm.controller(now, mtu);

@@ -197,8 +197,8 @@ async fn one_endpoint_serves_many_connections_and_streams() {
     assert_eq!(sums, vec![149 * 150 / 2; 20]);
 }
 
-/// Starts `count` connections on a new endpoint before any of them has sent a packet, drops each
-/// tenth, and uses the others.
+/// Starts `count` connections on a new endpoint before any has sent a packet, drops every tenth
+/// connection, and uses the others.
 async fn begun_at_once(count: usize) {
     let (server_config, client_config) = configs();
     let server = Endpoint::server(server_config, loopback()).unwrap();
@@ -259,7 +259,7 @@ async fn many_connections_begun_at_once_all_come_about() {
     begun_at_once(64).await;
 }
 
-/// Segmentation offload keeps what is sent here coalesced all the way to the receiver.
+/// Segmentation offload keeps these datagrams coalesced all the way to the receiver.
 #[tokio::test]
 async fn ecn_holds_with_coalesced_datagrams() {
     let ((client, ours), (server, theirs)) = pair().await;

@@ -191,7 +191,7 @@ struct Server {
     address: SocketAddr,
 }
 
-/// Returns what a server's process prints after `word`, skipping the test program's own lines.
+/// Returns the text that a server's process prints after `word`, skipping the test program's lines.
 fn said(output: &mut impl BufRead, word: &str) -> String {
     let mut lines = output.lines().map(|line| line.expect("a line"));
     lines
@@ -222,7 +222,7 @@ impl Server {
         resident(&self.child.id().to_string())
     }
 
-    /// Ends the process, and returns what it prints about its endpoint.
+    /// Ends the process, and returns the statistics that it prints about its endpoint.
     fn end(mut self) -> String {
         self.input = None;
         let stats = said(&mut self.output, "stats ");

@@ -14,7 +14,7 @@ use pathmark_transport::connection::ConnectionError;
 use pathmark_transport::crypto::tls::{Pin, TlsClientConfig, TlsServerConfig, Trust};
 
 const ALPN: &[u8] = b"test";
-/// Time limit for every test. On an idle machine, none needs a tenth of it.
+/// Time limit for every test. On an idle machine, no test needs a tenth of this time.
 const PATIENCE: Duration = Duration::from_secs(60);
 const LENGTH: usize = 8 << 20;
 
@@ -45,7 +45,7 @@ async fn bounded<T>(test: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, test).await.expect("in time")
 }
 
-/// A server and what its clients need.
+/// A server and its clients' configuration.
 struct Server {
     endpoint: Endpoint,
     client: ClientConfig,
@@ -148,7 +148,7 @@ async fn a_transfer_goes_on_at_another_socket_in_either_direction() {
     .await;
 }
 
-/// Three connections to two servers move, and one of them is dropped when the socket changes.
+/// Three connections to two servers move, and one connection is dropped when the socket changes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn all_connections_of_an_endpoint_move_and_one_may_be_dropped() {
     bounded(async {

@@ -39,7 +39,7 @@ pub struct Get {
 pub struct Fetched {
     /// The file's size in bytes.
     pub bytes: u64,
-    /// How many of these bytes an earlier attempt had already fetched.
+    /// Bytes that an earlier attempt had already fetched.
     pub resumed: u64,
     /// SHA-256 of the file.
     pub sha256: Sha256Digest,

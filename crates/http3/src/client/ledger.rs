@@ -16,7 +16,7 @@ pub trait Ledger: Debug + Send + Sync {
     /// Returns the text for a key.
     fn find(&self, key: &str) -> Option<String>;
 
-    /// Keeps a text, replacing the previous one. If this fails, the upload just can't be resumed.
+    /// Keeps a text, replacing the previous text. If this fails, the upload just can't be resumed.
     fn keep(&self, key: &str, text: &str);
 
     /// Removes the text for a key.

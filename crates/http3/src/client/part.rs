@@ -1,7 +1,6 @@
-//! Manages the part of a file that has arrived. It is next to its target as
-//! `.pathmark-HASH.part`, and `.pathmark-HASH-tag.part` records its version and a mark of
-//! SHA-256. HASH is that of the target's name, so that temporary names stay short even if that
-//! name is long.
+//! Manages the part of a file that has arrived. It is next to its target as `.pathmark-HASH.part`,
+//! and `.pathmark-HASH-tag.part` records its version and a mark of SHA-256. HASH is the hash of the
+//! target's name, so that temporary names stay short even if that name is long.
 
 use std::fs::File;
 use std::io::{self, Read, Write};

@@ -33,7 +33,7 @@ const BLOCK: u64 = 512;
 pub struct Stored {
     /// The file's size in bytes.
     pub bytes: u64,
-    /// How many of these bytes earlier connections had already brought.
+    /// Bytes that earlier connections had already transferred.
     pub resumed: u64,
     /// SHA-256 of the file.
     pub sha256: Sha256Digest,
@@ -129,7 +129,7 @@ impl Client {
         let (sent, hash) = match sent {
             Ok(sent) => sent,
             Err(error) => {
-                // The source is unusable, so the server should keep nothing of it.
+                // The source is unusable, so the server shouldn't keep any of its bytes.
                 drop(exchange);
                 self.give_up(page).await?;
                 return Err(error);
@@ -273,7 +273,7 @@ pub(super) fn only_plain(file: &File, stat: &Stat) -> Result<(), PutError> {
     }
 }
 
-/// The result of sending the content, with the digest of the whole file if all of it was sent.
+/// The result of sending the content, with the digest of the whole file if it was sent entirely.
 pub(super) type Sent = (Result<(), LinkError>, Option<Sha256Digest>);
 
 /// Sends the rest of a file, followed by the digest of the whole file in the trailer section.

@@ -46,7 +46,7 @@ pub enum Progress {
     Begin {
         /// The file's size in bytes, if it is announced.
         bytes: Option<u64>,
-        /// How many of these bytes are already there.
+        /// Bytes that are already there.
         offset: u64,
     },
     /// This number of further bytes arrived, or was handed to the transport.
@@ -183,7 +183,7 @@ impl Exchange {
     }
 
     /// Allows more time between steps, because the server may read a file of this size again
-    /// after sending all of it.
+    /// after sending it completely.
     pub(super) fn has_all(&mut self, bytes: u64) {
         let reading = Duration::from_secs(bytes / SLOWEST_DISK);
         self.limits.stall = self.limits.stall.max(reading);

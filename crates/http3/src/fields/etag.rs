@@ -1,4 +1,4 @@
-//! Entity tags (RFC 9110 section 8.8.3) and lists of them (sections 13.1.1 and 13.1.2).
+//! Entity tags (RFC 9110 section 8.8.3) and their lists (sections 13.1.1 and 13.1.2).
 
 use std::fmt;
 

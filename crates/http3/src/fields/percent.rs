@@ -5,8 +5,8 @@ use std::fmt::Write;
 /// Maximum length of a name in bytes (`NAME_MAX` of Linux).
 pub const MAX_NAME: usize = 255;
 
-/// The decoded names from the root to a resource. None of them is empty, `.` or `..`, contains a
-/// NUL or a slash, or is longer than [`MAX_NAME`].
+/// The decoded names from the root to a resource. No name is empty, `.` or `..`, contains a NUL or
+/// a slash, or is longer than [`MAX_NAME`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PathName {
     /// The names, which are empty for the root.

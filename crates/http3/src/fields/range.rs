@@ -80,7 +80,7 @@ fn parse_spec(element: &[u8]) -> Option<RangeSpec> {
 }
 
 /// Returns the spans of a file of `size` bytes that a range set selects, in the order of the
-/// request. If any overlap, all are sorted and overlapping ones are merged, so that no byte is
+/// request. If any overlap, all are sorted and overlapping spans are merged, so that no byte is
 /// sent twice.
 ///
 /// # Errors

@@ -1,4 +1,4 @@
-//! Displays names to people without harmful characters or invalid bytes.
+//! Displays names without harmful characters or invalid bytes.
 
 use std::fmt::Write;
 

@@ -116,8 +116,8 @@ impl Quota {
         }))
     }
 
-    /// Adopts the limit and the counted bytes of another quota. While requests are active, the
-    /// own count stays, because their files may be counted in part.
+    /// Adopts the limit and the counted bytes of another quota. While requests are active, this
+    /// quota keeps its own count, because their files may be counted in part.
     pub fn renew(&self, counted: &Self) {
         let (most, stored) = {
             let counted = counted.budget();

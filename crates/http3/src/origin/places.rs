@@ -1,8 +1,8 @@
 //! Limits concurrent use by places, so that no host can exclude others.
 //!
-//! If all places are taken, the next free one goes to the host that has the fewest. Among
-//! equals, the one that got a place least recently is first. Some kinds of places don't wait for
-//! this: instead, a request of the host with the most is ended if another host has fewer.
+//! If all places are taken, the next free place goes to the host that has the fewest, or among
+//! equals, to the host that got a place least recently. For some kinds of places, a host with fewer
+//! places doesn't wait: instead, a request of the host with the most is ended.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv6Addr};
@@ -28,7 +28,7 @@ struct Inner {
     most: usize,
     /// Maximum per host.
     each: usize,
-    /// Whether a host with fewer ends a request of the host with the most instead of waiting.
+    /// Whether a host with fewer ends a request of the host with the most, instead of waiting.
     displaces: bool,
     state: Mutex<State>,
 }

@@ -239,7 +239,7 @@ async fn hash(
     }
 }
 
-/// Fails if the content differs from that of `before`, whose digest may be known.
+/// Fails if the content differs from the content of `before`, whose digest may be known.
 async fn unchanged(
     shared: &Shared,
     exchange: &Exchange,

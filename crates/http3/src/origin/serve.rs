@@ -128,7 +128,7 @@ impl Origin {
         let mut link = within(limits.stall, begun).await?;
         let mut requests = JoinSet::new();
         loop {
-            // A client that resets a request can open the next one before this side has ended
+            // A client that resets a request can open the next request before this side has ended
             // the first.
             if requests.len() >= usize::try_from(most).unwrap_or(usize::MAX) {
                 requests.join_next().await;

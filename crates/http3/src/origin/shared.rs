@@ -23,7 +23,7 @@ pub struct Limits {
     /// a host with fewer. Others wait up to the `stall` limit before getting status 503.
     pub transfers: usize,
     /// Requests on all connections whose header section is incomplete. If there are too few, the
-    /// oldest one of the host with the most ends.
+    /// oldest such request of the host with the most ends.
     pub heads: usize,
     /// Connections per host. For IPv6, a host is a /48.
     pub connections: usize,

@@ -1,5 +1,5 @@
-//! Tracks the origin's resumable uploads: which request is using each, and which unfinished ones
-//! are kept.
+//! Tracks the origin's resumable uploads: which request is using each upload, and which unfinished
+//! uploads are kept.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,11 +15,11 @@ use crate::root::Lying;
 /// Limits on kept unfinished uploads.
 #[derive(Clone, Copy, Debug)]
 pub struct UploadLimits {
-    /// Uploads per client. The oldest make room for new ones.
+    /// Uploads per client. The oldest uploads make room for new uploads.
     pub each: usize,
     /// Bytes of uploads per client, enforced in the same way.
     pub each_bytes: u64,
-    /// Uploads of all clients. Further ones are not kept.
+    /// Uploads of all clients. Further uploads are not kept.
     pub all: usize,
     /// Bytes of uploads of all clients, enforced in the same way.
     pub all_bytes: u64,
@@ -106,8 +106,8 @@ impl Uploads {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Claims an upload in `directory` for a request. A request that is already using it is
-    /// stopped first, because the client has evidently given up on that one.
+    /// Claims an upload in `directory` for a request. A request that is already using it is stopped
+    /// first, because the client has evidently given up on that request.
     pub(super) async fn claim(
         self: &Arc<Self>,
         token: &Token,
@@ -220,7 +220,7 @@ impl Claim {
             return Vec::new();
         };
         (known.bytes, known.last, known.running) = (bytes, last, None);
-        // All of these uploads have the same owner.
+        // These uploads all have the same owner.
         let grant = known.grant.clone();
         let surplus = surplus(&table, &self.uploads.limits, &self.token);
         evict(&mut table, surplus, |_| grant.clone())

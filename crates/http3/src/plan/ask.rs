@@ -38,8 +38,8 @@ pub enum PutRights {
 /// An operator's rules.
 #[derive(Clone, Debug)]
 pub struct Rules {
-    /// Hosts that requests can name, with or without a port. If empty, all are allowed. Others
-    /// get status 421.
+    /// Hosts that requests can name, with or without a port. If empty, all hosts are allowed;
+    /// otherwise, requests for other hosts get status 421.
     pub authorities: Vec<String>,
     /// Whether clients can fetch files.
     pub get: bool,
@@ -49,7 +49,7 @@ pub struct Rules {
     pub put: PutRights,
     /// The directory to which clients are confined, or empty for the root.
     pub prefix: Vec<Vec<u8>>,
-    /// Maximum size of a stored file in bytes. Larger ones get status 413.
+    /// Maximum size of a stored file in bytes. Larger files get status 413.
     pub max_file: u64,
 }
 

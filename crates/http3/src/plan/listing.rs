@@ -124,7 +124,7 @@ fn row(entry: &Entry) -> String {
     serde_json::to_string(&row).unwrap_or_default()
 }
 
-/// Formats a number of bytes for people, rounded down to a tenth of its unit.
+/// Formats a number of bytes in a unit, rounded down to a tenth of this unit.
 fn size(bytes: u64) -> String {
     let scales = [
         ("EB", 18),
@@ -144,7 +144,7 @@ fn size(bytes: u64) -> String {
     )
 }
 
-/// Formats a name for people, using escapes (`\u{1b}`, `\xff`).
+/// Formats a name as readable text, using escapes (`\u{1b}`, `\xff`).
 fn shown(name: &[u8]) -> String {
     let mut shown = String::with_capacity(name.len());
     for char in text_of(name).chars() {

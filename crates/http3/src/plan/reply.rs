@@ -94,7 +94,7 @@ pub(super) fn typed_problem(
     reply
 }
 
-/// Redirects a directory's name without a slash to the one with a slash, so that relative
+/// Redirects a directory's name without a slash to the name with a slash, so that relative
 /// references in its listing can be resolved.
 pub fn redirect_to_directory(path: &PathName) -> Reply {
     let target = PathName {

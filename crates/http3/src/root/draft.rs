@@ -2,7 +2,7 @@
 //!
 //! The owner of a temporary file holds its lock (flock(2)), so that no other process or task
 //! writes, renames or removes it. The lock is released when the process ends, so that another
-//! one can take over the file.
+//! process can take over the file.
 
 use std::fs::{File, TryLockError};
 use std::io::{self, ErrorKind};
@@ -36,7 +36,7 @@ pub enum Existing {
     Replace,
 }
 
-/// What happens to the file of a [`Draft`] that is dropped before it is renamed.
+/// How to treat the file of a [`Draft`] that is dropped before it is renamed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dropped {
     /// The file is removed.
@@ -73,8 +73,8 @@ pub(crate) fn is_taken(error: &io::Error) -> bool {
     error.kind() == ErrorKind::InvalidInput || Errno::from_io_error(error).is_some_and(taken)
 }
 
-/// Creates a temporary file, or opens an existing one. Returns `None` if that one disappeared
-/// meanwhile.
+/// Creates a temporary file, or opens an existing file. Returns `None` if that file has disappeared
+/// in the meantime.
 ///
 /// In a shared directory, others can create files. If they own a file or have linked it
 /// elsewhere, they could read and write it under its final name too, so it is rejected.
@@ -211,7 +211,7 @@ impl Draft {
         self.companion = Some(temporary);
     }
 
-    /// Sets what happens to the file if this value is dropped.
+    /// Sets whether the file is kept if this value is dropped.
     pub const fn set_dropped(&mut self, dropped: Dropped) {
         self.dropped = dropped;
     }

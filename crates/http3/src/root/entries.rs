@@ -37,8 +37,8 @@ impl Entries {
         })
     }
 
-    /// Returns the next entries, which are empty at the end. Names that disappear meanwhile are
-    /// omitted.
+    /// Returns the next entries, which are empty at the end. Names that disappear in the meantime
+    /// are omitted.
     ///
     /// # Errors
     /// Fails if the directory can't be read.

@@ -1,4 +1,5 @@
-//! The directory that an origin serves. Names are resolved to open files without a way out of it.
+//! The directory that an origin serves. Names are resolved to open files, but never to files
+//! outside the directory.
 
 mod draft;
 mod entries;

@@ -219,7 +219,7 @@ pub fn make_link(
     let temporary = [RESERVED_PREFIX, b"link", TEMPORARY_SUFFIX].concat();
     if is_new {
         made = &temporary;
-        // Links are created one at a time, so an existing one was left by an earlier run.
+        // Links are created one at a time, so an existing link was left by an earlier run.
         let _ = unlinkat(folder, made, AtFlags::empty());
         symlinkat(target, folder, made)?;
     }

@@ -1,5 +1,5 @@
-//! CONNECT requests: plain ones for TCP (RFC 9114 section 4.4), and extended ones for other
-//! protocols (RFC 9220).
+//! CONNECT requests: plain for TCP (RFC 9114 section 4.4), and extended for other protocols (RFC
+//! 9220).
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -18,7 +18,7 @@ pub struct ClientConnect {
 }
 
 impl ClientLink {
-    /// Sends a CONNECT request. An extended one has a `protocol`, and should only be sent to
+    /// Sends a CONNECT request. An extended CONNECT has a `protocol`, and should only be sent to
     /// servers whose [`peer_settings`](Self::peer_settings) have `connect_protocol`.
     ///
     /// # Errors

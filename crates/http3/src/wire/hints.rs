@@ -14,7 +14,7 @@ use super::frames::Frames;
 /// A hint to the transport about a sending part, given before it sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Hint {
-    /// The priority among the connection's streams. Higher ones are sent first.
+    /// The priority among the connection's streams. Higher priorities are sent first.
     pub(super) priority: i32,
     /// The approximate number of bytes to send.
     pub(super) bytes: u64,

@@ -1,7 +1,7 @@
 //! Encodes header sections of CONNECT requests using QPACK (RFC 9204) with only its static table.
 //!
 //! This is necessary because `h3` 0.0.8 sends `:scheme` and `:path` with each CONNECT, although
-//! a plain one must not have them (RFC 9114 section 4.4). It also can't keep a field out of
+//! a plain CONNECT must not have them (RFC 9114 section 4.4). It also can't keep a field out of
 //! compression contexts.
 
 use bytes::Bytes;

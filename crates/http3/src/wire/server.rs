@@ -294,7 +294,7 @@ impl ServerExchange {
         sent.map_err(|error| self.adapter.stream_error(error))
     }
 
-    /// Ends the response, after handing all of it to the transport.
+    /// Ends the response, after handing it to the transport completely.
     ///
     /// # Errors
     /// [`LinkError`].

@@ -44,7 +44,7 @@ pub(super) struct BidiStream {
     recv: RecvStream,
 }
 
-/// Converts an HTTP/3 error code. All of these are small (RFC 9114 section 8.1).
+/// Converts an HTTP/3 error code. All codes are small (RFC 9114 section 8.1).
 pub(super) fn short(code: u64) -> u32 {
     u32::try_from(code).unwrap_or(u32::MAX)
 }

@@ -97,7 +97,7 @@ impl TunnelSend {
         self.reset_with(codes::CONNECT_ERROR);
     }
 
-    /// Waits until the peer has stopped the direction (true) or acknowledged all of it (false).
+    /// Waits until the peer has stopped the direction (true) or acknowledged all its data (false).
     pub fn stopped(&self) -> impl Future<Output = bool> + Send + use<> {
         let stopped: Stopped = self.stream.stopped();
         async move { !matches!(stopped.await, Ok(None)) }

@@ -60,7 +60,7 @@ fn frames() -> impl Strategy<Value = Vec<u8>> {
     proptest::collection::vec(one, 1..6).prop_map(|frames| frames.concat())
 }
 
-/// Bytes of a stream, how many of these are sent, and how the stream ends.
+/// Bytes of a stream, how many bytes are sent, and how the stream ends.
 fn streams() -> impl Strategy<Value = Vec<(Vec<u8>, usize, u8)>> {
     let begun = prop_oneof![
         3 => Just(Vec::new()),

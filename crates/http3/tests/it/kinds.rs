@@ -117,7 +117,7 @@ const SECRET: &[u8] = b"secret";
 /// creates directories.
 fn place(name: &Path, make: impl Fn() -> std::io::Result<()>) {
     while make().is_err() {
-        // One of these calls fails; the other may fail while the server stores a file there.
+        // One call fails; the other may fail while the server stores a file there.
         let _ = fs::remove_file(name);
         let _ = fs::remove_dir_all(name);
     }

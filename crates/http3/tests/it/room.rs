@@ -118,8 +118,8 @@ async fn what_an_earlier_process_left_is_removed_in_time() {
     .await;
 }
 
-/// Two clients each announce more than half of the quota. One of them is refused before its content
-/// is read, and a client that aborts frees what it has reserved.
+/// Two clients each announce more than half of the quota. One client is refused before its content
+/// is read, and a client that aborts frees its reservation.
 #[tokio::test]
 async fn concurrent_puts_share_a_quota() {
     bounded(async {

@@ -104,7 +104,7 @@ async fn a_tree_comes_with_names_modes_times_links_and_empty_directories() {
     );
     assert_eq!(fs::read_dir(&target).unwrap().count(), 3);
 
-    // The second time, only what has changed is fetched.
+    // The second time, only changed files are fetched.
     fs::write(target.join("sub/none"), "more").unwrap();
     let (ended, all) = fetch(&client, "/top", &target, false).await;
     ended.unwrap();

@@ -2,7 +2,7 @@
 
 use pathmark_cc::Countable;
 
-/// Returns an upper bound of what was sent, and two sets of counters, beginning with the older one.
+/// Returns an upper bound of the packets sent, and two sets of counters, with the older set first.
 pub(crate) fn read(input: &[u8]) -> Option<(Countable, Vec<u64>, Vec<u64>)> {
     let (numbers, _) = input.as_chunks::<8>();
     let mut numbers = numbers.iter().map(|&bytes| u64::from_be_bytes(bytes));

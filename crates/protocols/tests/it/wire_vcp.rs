@@ -26,7 +26,7 @@ fn first_mark() -> VcpAnswer {
     }
 }
 
-/// Returns what the sender knows about `packets` packets.
+/// Returns the sender's own counts for `packets` packets.
 fn sent(packets: u64) -> Countable {
     Countable {
         packets,

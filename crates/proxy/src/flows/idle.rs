@@ -1,6 +1,6 @@
 //! Tracks UDP flows by the time of their last datagram. Since UDP doesn't signal the end of a
-//! flow, most flows in a list are already over. If there are too many, the one that has been
-//! idle longest is ended in favor of another.
+//! flow, most flows in a list are already over. If there are too many, the flow that has been
+//! idle longest is ended in favor of a new flow.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -110,7 +110,7 @@ impl UdpFlow {
         self.usage.last.store(self.list.now(), Ordering::Relaxed);
     }
 
-    /// Waits until the flow must end in favor of another one.
+    /// Waits until the flow must end in favor of another flow.
     pub(crate) async fn evicted(&self) {
         self.usage.evicted.notified().await;
     }

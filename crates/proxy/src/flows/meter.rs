@@ -100,8 +100,8 @@ impl Window {
         }
     }
 
-    /// Returns the rate since the last look, or that of the previous window if it was only a
-    /// moment ago.
+    /// Returns the rate since the last look, or the previous window's rate if the last look was
+    /// only a moment ago.
     fn look(&mut self, bytes: u64, now: Instant) -> Rate {
         let time = now.saturating_duration_since(self.begun);
         if time < LEAST && self.last.is_some() {

@@ -14,7 +14,7 @@ use super::meter::LEAST;
 pub struct QueueView {
     /// Datagrams sent.
     pub sent: u64,
-    /// How many of these the queue marked.
+    /// Datagrams sent that the queue marked.
     pub marked: u64,
     /// Datagrams that the queue dropped.
     pub dropped: u64,

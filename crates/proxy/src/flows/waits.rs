@@ -12,8 +12,8 @@ pub(crate) enum Side {
 }
 
 impl Side {
-    /// Returns the shares of time in which the directions up and down were held back, if `busy`
-    /// is that of the direction into the path.
+    /// Returns the shares of time in which the directions up and down were held back, if `busy` is
+    /// the share of the direction into the path.
     pub(super) const fn into_path(self, busy: f64) -> (f64, f64) {
         match self {
             Self::Tunnel => (busy, 0.0),

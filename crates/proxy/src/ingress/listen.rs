@@ -87,7 +87,7 @@ pub fn udp(bind: &Bind) -> Result<Vec<UdpSocket>, ListenError> {
         .collect()
 }
 
-/// Binds sockets. If the system chooses the port, all of them use the same one.
+/// Binds sockets. If the system chooses the port, they all use the same port.
 fn all(
     bind: &Bind,
     kind: Type,

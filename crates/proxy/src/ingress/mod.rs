@@ -81,7 +81,7 @@ pub struct Counts {
     pub ended: u64,
     /// Flows that could not be opened.
     pub refused: u64,
-    /// How many of these were refused because the proxy could not authenticate the client.
+    /// Flows that were refused because the proxy could not authenticate the client.
     pub unauthorized: u64,
     /// TCP flows ended by a reset.
     pub reset: u64,

@@ -1,4 +1,4 @@
-//! Parses where ingresses listen and what they forward, using the syntax of ssh.
+//! Parses the addresses and targets of ingresses, using the syntax of ssh.
 //!
 //! ```text
 //!   -L [BIND:]PORT:HOST:HOSTPORT[/udp]

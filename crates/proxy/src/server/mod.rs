@@ -80,7 +80,7 @@ struct Shared {
 struct Denied(Mutex<BTreeSet<String>>);
 
 impl Denied {
-    /// Maximum number of targets to keep. Further ones aren't logged.
+    /// Maximum number of targets to keep. Further targets aren't logged.
     const MOST: usize = 1000;
 
     fn is_new(&self, target: &Target) -> bool {
@@ -145,7 +145,7 @@ impl Proxy {
         }))
     }
 
-    /// Changes who has access. Flows continue unless their user has been removed.
+    /// Changes the users who have access. Flows continue unless their user has been removed.
     pub fn change(&self, access: Access) {
         self.0.gate.change(access);
     }
@@ -216,7 +216,7 @@ async fn requests(
     let mut changes = session.shared.gate.changes();
     let mut flows = JoinSet::new();
     loop {
-        // A client that resets a flow can open the next one before this side has ended the first.
+        // A client that resets a flow can open the next flow before this side has ended the first.
         let is_full = flows.len() >= session.streams();
         let incoming = tokio::select! {
             incoming = link.next(), if !is_full => incoming,
@@ -229,7 +229,7 @@ async fn requests(
         let incoming = match incoming {
             Ok(Some(incoming)) => incoming,
             ended => {
-                // Most of them end with the connection.
+                // Most flows end with the connection.
                 while flows.join_next().await.is_some() {}
                 return ended.map(drop);
             }

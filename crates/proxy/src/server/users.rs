@@ -118,9 +118,9 @@ impl Gate {
         self.tcp.load(Ordering::Relaxed) + self.udp.load(Ordering::Relaxed)
     }
 
-    /// Returns a place for a member's flow, or `None` if a limit on TCP flows is reached. UDP
-    /// flows have separate limits, at which the flow that has been idle longest ends in favor of
-    /// a new one.
+    /// Returns a place for a member's flow, or `None` if a limit on TCP flows is reached. UDP flows
+    /// have separate limits, at which the flow that has been idle longest ends in favor of a new
+    /// flow.
     pub(super) fn place(&self, rules: &Rules, member: &Arc<Member>, kind: Kind) -> Option<Place> {
         let placed = match kind {
             Kind::Tcp => self.tcp(&rules.access, member),
@@ -253,7 +253,7 @@ impl Place {
         self.udp.as_ref()
     }
 
-    /// Waits until the flow must end in favor of another one.
+    /// Waits until the flow must end in favor of another flow.
     pub(super) async fn evicted(&self) {
         match &self.udp {
             Some(flow) => flow.evicted().await,

@@ -55,8 +55,8 @@ impl Default for TunnelTimes {
     }
 }
 
-/// Opens flows through a proxy. Clones share one connection, which is closed when the last of
-/// them and of their flows is dropped.
+/// Opens flows through a proxy. Clones share one connection, which is closed when all
+/// clones and their flows have been dropped.
 #[derive(Clone, Debug)]
 pub struct Tunnel(Arc<Inner>);
 
@@ -99,7 +99,7 @@ impl Tunnel {
     /// Returns the connection.
     ///
     /// # Errors
-    /// The reason why there is no connection, as a text for people.
+    /// The reason why there is no connection, as human-readable text.
     pub fn connection(&self) -> Result<Connection, String> {
         match self.0.keeper.now() {
             State::Up(kept) => Ok(kept.link.connection().clone()),

@@ -1,4 +1,4 @@
-//! Fuzz targets for what users and clients of ingresses write.
+//! Fuzz targets for the input of ingresses from users and clients.
 //!
 //! `cargo test` runs each over its corpus in `__fuzz__` and a limited number of random inputs. A
 //! fuzzer can run the same functions for as long as you like: `cargo bolero test -p pathmark-proxy

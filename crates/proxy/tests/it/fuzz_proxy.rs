@@ -1,4 +1,4 @@
-//! Fuzz targets for what clients and servers of a proxy write, and for its files.
+//! Fuzz targets for the data from a proxy's clients and servers, and for its files.
 //!
 //! `cargo test` runs each over a limited number of random inputs. A fuzzer can run the same
 //! functions for as long as you like: `cargo bolero test -p pathmark-proxy capsules` (libFuzzer).

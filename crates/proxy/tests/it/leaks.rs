@@ -1,4 +1,4 @@
-//! Many flows, and what they leave behind.
+//! Many flows, which must leave nothing behind.
 
 use std::time::Duration;
 

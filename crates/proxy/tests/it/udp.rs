@@ -65,7 +65,7 @@ async fn idle_flows_keep_nobody_from_new_ones() {
             (counts.udp_flows, counts.udp_evicted, counts.busy),
             (50, 30, 0)
         );
-        // The last flows continue, and the first ones have ended.
+        // The last flows continue, but the first flows have ended.
         let last = idle.last().unwrap();
         last.send(Bytes::from_static(b"again")).await.unwrap();
         assert_eq!(last.receive().await.unwrap(), "again");

@@ -38,7 +38,7 @@ impl Arguments {
         Ok(read)
     }
 
-    /// Prints what was wrong, and the usage.
+    /// Prints the wrong argument and the usage.
     fn refuse(&self, wrong: &str) -> ExitCode {
         eprintln!("{wrong}: not understood\nusage: {}", self.usage);
         ExitCode::from(2)

@@ -124,7 +124,7 @@ impl AckDelay {
         self.news = true;
     }
 
-    /// Processes an ACK_FREQUENCY frame. Returns false if it is ignored because a newer one was
+    /// Processes an ACK_FREQUENCY frame. Returns false if it is ignored because a newer frame was
     /// received before.
     pub fn on_ack_frequency(&mut self, now: Instant, frequency: &AckFrequency) -> bool {
         if self.sequence.is_some_and(|s| frequency.sequence <= s) {

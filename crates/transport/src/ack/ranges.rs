@@ -11,7 +11,7 @@ const KEPT: usize = 16;
 /// The set of packet numbers received in one packet number space.
 ///
 /// Ranges ascend and never touch. All numbers below the [`floor`](Self::floor) count as
-/// received, because pruned ones can be neither acknowledged again nor accepted twice.
+/// received, because pruned numbers can be neither acknowledged again nor accepted twice.
 #[derive(Clone, Debug)]
 pub struct ReceivedRanges {
     /// First and last number of each range.

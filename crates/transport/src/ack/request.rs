@@ -12,7 +12,7 @@ const MAX_THRESHOLD: u64 = 256;
 /// Maximum delay requested, because it is added to every probe timeout.
 const MAX_DELAY: Duration = Duration::from_millis(100);
 
-/// Requests that the peer send fewer ACKs on paths with a large window, and timely ones on slow
+/// Requests that the peer send fewer ACKs on paths with a large window, and timely ACKs on slow
 /// paths.
 #[derive(Clone, Debug)]
 pub struct AckRequest {
@@ -39,10 +39,9 @@ impl AckRequest {
         }
     }
 
-    /// Returns the frame to send now, if the last one was lost or the desired values have
-    /// changed enough since (at most once per round trip). `interval` is the controller's
-    /// (t_ρ), `window` is in packets, and `reordering` is the packet threshold of loss
-    /// detection.
+    /// Returns the frame to send now, if the last frame was lost or the desired values have changed
+    /// enough since (at most once per round trip). `interval` is the controller's (t_ρ), `window`
+    /// is in packets, and `reordering` is the packet threshold of loss detection.
     pub fn poll(
         &mut self,
         now: Instant,
@@ -88,7 +87,7 @@ impl AckRequest {
         }
     }
 
-    /// Records that the frame with this sequence number was lost. If no later one was sent, the
+    /// Records that the frame with this sequence number was lost. If no later frame was sent, the
     /// next poll repeats the request.
     pub fn on_lost(&mut self, sequence: u64) {
         self.lost |= self.asked.is_some_and(|a| a.sequence == sequence);

@@ -93,7 +93,7 @@ impl LocalIds {
     }
 
     /// Requests that the peer retire all its ids. [`issue`](Self::issue) can then create new
-    /// ones, whose frames contain the request. This makes long-lived connections unlinkable.
+    /// ids, whose frames contain the request. This makes long-lived connections unlinkable.
     pub fn rotate(&mut self) {
         self.retire_prior_to = self.next_sequence;
     }

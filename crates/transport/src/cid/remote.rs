@@ -15,13 +15,13 @@ pub struct RemoteId {
     pub sequence: u64,
     /// The id.
     pub id: ConnectionId,
-    /// The stateless reset token. The first id has one only if the transport parameters
+    /// The stateless reset token. The first id only has a token if the transport parameters
     /// contained it.
     pub token: Option<ResetToken>,
 }
 
-/// The ids with which this side can address the peer: the current one, those of paths that are
-/// being probed, and spare ones.
+/// The ids with which this side can address the peer: the current id, the ids of paths that are
+/// being probed, and spare ids.
 #[derive(Debug)]
 pub struct RemoteIds {
     current: RemoteId,
@@ -200,8 +200,8 @@ impl RemoteIds {
         self.retiring.push(sequence);
     }
 
-    /// Retires the current id and uses the next spare one. If there is none, this returns false
-    /// and changes nothing.
+    /// Retires the current id and uses the next spare id. If there is none, this returns false and
+    /// changes nothing.
     pub fn switch(&mut self) -> bool {
         let Some(next) = self.take_spare() else {
             return false;
@@ -221,7 +221,7 @@ impl RemoteIds {
     }
 
     /// Takes a spare id for another path. If the peer uses zero-length ids, this returns the
-    /// current one.
+    /// current id.
     pub fn allot(&mut self) -> Option<RemoteId> {
         if self.current.id.is_empty() {
             return Some(self.current);
@@ -252,8 +252,8 @@ impl RemoteIds {
         }
     }
 
-    /// Makes this allotted id the current one, and retires the previous one. Returns false if
-    /// the id no longer exists.
+    /// Makes this allotted id the current id, and retires the previous id. Returns false if the id
+    /// no longer exists.
     pub fn adopt(&mut self, sequence: u64) -> bool {
         if self.current.sequence == sequence {
             return true;

@@ -24,7 +24,7 @@ pub enum ConnectionError {
     PeerApplication {
         /// Error code of the application.
         code: u64,
-        /// Reason for people, exactly as the peer sent it.
+        /// Human-readable reason, exactly as the peer sent it.
         reason: Bytes,
     },
     /// This side's application closed the connection.
@@ -131,8 +131,8 @@ pub(super) struct Closing {
     sent_at: Instant,
     /// Number of datagrams that arrived since then.
     arrived: u32,
-    /// Number of datagrams that must arrive before the next one is sent. It doubles each time, so
-    /// that two closing sides eventually stop.
+    /// Number of datagrams that must arrive before the next CONNECTION_CLOSE is sent. It doubles
+    /// each time, so that two closing sides eventually stop.
     needed: u32,
 }
 

@@ -256,7 +256,7 @@ mod tests {
     }
 
     /// RFC 9000 §5.1.1: the peer gets as many IDs as its `active_connection_id_limit` allows, and
-    /// the endpoint routes each of them while the connection exists.
+    /// the endpoint routes each ID while the connection exists.
     #[test]
     fn the_peer_gets_as_many_ids_as_it_stores() {
         let mut control = control();

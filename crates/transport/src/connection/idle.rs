@@ -55,7 +55,7 @@ impl Idle {
     }
 
     /// Restarts the timer after a packet was received and decrypted. `pto` is the current probe
-    /// timeout; the idle timeout is at least three of these.
+    /// timeout, and the idle timeout is at least three times as long.
     pub(super) fn on_received(&mut self, now: Instant, pto: Duration, timers: &mut Timers) {
         self.sent_since_received = false;
         self.restart(now, pto, timers);

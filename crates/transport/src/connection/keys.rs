@@ -286,8 +286,8 @@ impl LevelKeys {
         })
     }
 
-    /// Counts a packet with a long header that couldn't be decrypted. Its keys permit `most` of
-    /// these (RFC 9001 §6.6).
+    /// Counts a packet with a long header that couldn't be decrypted. Its keys permit `most`
+    /// such packets (RFC 9001 §6.6).
     #[cold]
     fn on_forged(&mut self, most: u64) -> Unopened {
         // [9001 6.6 count-forged]

@@ -67,7 +67,7 @@ impl Levels<'_> {
         self.sources.control.on_peer_parameters(peer);
         let feedback = self.paths.path_mut().feedback_mut();
         if feedback.offered() {
-            // A peer that doesn't list any kinds doesn't read any, whatever it read in an earlier
+            // A peer that doesn't list any kinds doesn't read any, regardless of an earlier
             // connection.
             let kinds = peer.explicit_feedback.as_ref();
             feedback.negotiate(kinds.map_or(&[], |kinds| kinds.as_slice()));

@@ -301,8 +301,8 @@ impl Connection {
     }
 
     /// Closes the connection, unless it is already over, by sending an application error code below
-    /// 2^62 and a reason for people (truncated if it doesn't fit into a packet). You can't use its
-    /// streams anymore.
+    /// 2^62 and a human-readable reason (truncated if it doesn't fit into a packet). You can't use
+    /// its streams anymore.
     pub fn close(&mut self, now: Instant, code: u64, reason: Bytes) {
         let (pto, error) = (self.spaces.pto(), ConnectionError::LocallyClosed);
         let reason = CloseReason::Application { code, reason };
@@ -388,8 +388,8 @@ impl Connection {
         updated
     }
 
-    /// Uses controllers made by `factory` from now on, immediately starting with a fresh one on the
-    /// current path.
+    /// Uses controllers made by `factory` from now on, starting immediately with a fresh controller
+    /// on the current path.
     pub fn set_controller(&mut self, now: Instant, factory: Arc<dyn ControllerFactory>) {
         self.paths.set_controller(now, factory);
         self.receiving(now).fates().follow_window();
@@ -415,9 +415,9 @@ impl Connection {
     }
 
     /// Like [`migrate`](Self::migrate), but while the former address is still available. If the new
-    /// one doesn't get an answer, the connection returns to the last address that worked, with its
-    /// former state; if none is known to work, it returns to the previous one. If that doesn't get
-    /// an answer either, it tries both alternately.
+    /// address doesn't get an answer, the connection returns to the last address that worked, with
+    /// its former state; if no address is known to work, it returns to the previous address. If
+    /// that doesn't get an answer either, it tries both alternately.
     pub fn try_address(&mut self, now: Instant, local: Option<IpAddr>) -> bool {
         self.receiving(now).move_to(local, true)
     }

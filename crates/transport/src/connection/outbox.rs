@@ -8,7 +8,7 @@ use crate::crypto::ResetToken;
 use crate::wire::ConnectionId;
 
 /// Number of waiting events beyond which tokens are dropped, because a peer can send any number of
-/// them.
+/// tokens.
 const MAX_EVENTS: usize = 64;
 
 /// The notifications that are waiting, oldest first.
@@ -41,7 +41,7 @@ impl Outbox {
         }
     }
 
-    /// Adds an event unless the same one is waiting already.
+    /// Adds an event unless the same event is already waiting.
     pub(super) fn push_once(&mut self, event: Event) {
         if !self.events.contains(&event) {
             self.events.push_back(event);

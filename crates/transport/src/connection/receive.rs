@@ -99,7 +99,7 @@ impl Receiving<'_> {
         }
     }
 
-    /// Processes the packets of a datagram. Returns true if one of them was decrypted.
+    /// Processes the packets of a datagram. Returns true if at least one packet was decrypted.
     fn packets(&mut self, mut carrier: Carrier<'_>, mut rest: &mut [u8]) -> bool {
         let mut opened_any = false;
         let mut first_id = None;

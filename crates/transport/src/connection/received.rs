@@ -126,7 +126,7 @@ impl Received {
     }
 
     /// Processes an IMMEDIATE_ACK frame in the packet recorded last. The limit on the bytes of ACKs
-    /// also applies to requested ones.
+    /// also applies to requested ACKs.
     pub(super) fn on_immediate_ack(&mut self, now: Instant) {
         let due = self.delay.deadline();
         self.delay.on_immediate_ack(now);

@@ -1,4 +1,4 @@
-//! The contents of an ACK frame, when it is due, and how much all of them may take.
+//! The contents of ACK frames, when they are due, and how much space they may take.
 
 use core::ops::RangeInclusive;
 
@@ -150,8 +150,8 @@ fn spent(received: &mut Received, bytes: usize) -> (usize, usize) {
     (spent, PACKETS)
 }
 
-/// ACKs with their headers take a quarter of the bytes received and the initial credit of 4 KiB. If
-/// there are gaps to report, they take all of it. An ACK that was postponed is sent after 25 ms.
+/// ACKs and their headers may take a quarter of the bytes received and the initial credit of 4 KiB.
+/// If there are gaps to report, they use it up. An ACK that was postponed is sent after 25 ms.
 #[test]
 fn acks_may_take_a_quarter_of_what_came_and_do() {
     for bytes in [40, 43, 100] {
@@ -201,7 +201,7 @@ fn the_newest_packet_is_the_one_after_all_others() {
     assert_eq!(newest, [false, false, true]);
 }
 
-/// At least 256 ranges and at most 4096. The room is halved if an eighth of it would be enough.
+/// At least 256 ranges and at most 4096. The room is halved if an eighth would be enough.
 #[test]
 fn room_for_ranges_is_asked_for_and_given_back() {
     let filled = |limit: usize, held: u64| {

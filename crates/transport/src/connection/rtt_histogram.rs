@@ -30,7 +30,7 @@ impl Default for RttHistogram {
     }
 }
 
-/// Returns the bucket of a value. Values below 2^SUB_BITS have a bucket each; larger ones share a
+/// Returns the bucket of a value. Values below 2^SUB_BITS have a bucket each; larger values share a
 /// bucket if their leading bit and the next three bits are equal.
 fn index(micros: u64) -> usize {
     let octave = (63 - (micros | 1).leading_zeros()).saturating_sub(SUB_BITS);

@@ -253,8 +253,8 @@ impl Sources {
         }
     }
 
-    /// Makes the contents of the oldest packets due again: `packets` of them, starting at index
-    /// `from`. In a handshake, only packets with CRYPTO frames count.
+    /// Makes the contents of `packets` of the oldest packets due again, starting at index `from`.
+    /// In a handshake, only packets with CRYPTO frames count.
     fn repeat_oldest(
         &mut self,
         space: SpaceId,

@@ -43,11 +43,11 @@ pub struct Stats {
     pub datagram_frames_sent: u64,
     /// DATAGRAM frames received.
     pub datagram_frames_received: u64,
-    /// Datagrams dropped before sending, because newer ones needed the room, they waited too long
-    /// in a flow, or the path could no longer carry this size.
+    /// Datagrams dropped before sending, because newer datagrams needed the room, they waited
+    /// too long in a flow, or the path could no longer carry this size.
     pub datagram_frames_unsent: u64,
-    /// Datagrams received but dropped before being read, because newer ones needed the room or the
-    /// endpoint's memory was scarce.
+    /// Datagrams received but dropped before being read, because newer datagrams needed the room or
+    /// the endpoint's memory was scarce.
     pub datagram_frames_unread: u64,
     /// Probe timeouts that expired.
     pub probe_timeouts: u64,

@@ -100,7 +100,7 @@ impl Sending<'_> {
                 break;
             };
             let permit = self.permit(size);
-            // The first datagram determines the size of the following ones, because the kernel
+            // The first datagram determines the size of later datagrams, because the kernel
             // splits a batch into segments of one size, of which only the last may be shorter. A
             // probe doesn't determine the size, because the next one may have to carry more.
             let sets_size = batch.is_none() && !self.spaces.is_probing();

@@ -21,7 +21,7 @@ use super::{AeadLimitReached, HeaderKey, Keys, PacketKey, PacketKeys, PhaseKeys}
 use super::{OpenError, SAMPLE_LEN, SealError};
 use crate::{Duration, Instant};
 
-/// Packets sealed in the first phase before the keys of the next one are derived. A connection
+/// Packets sealed in the first phase before the keys of the next phase are derived. A connection
 /// that is opened and closed again seals fewer. Deriving takes 3 % of a handshake.
 const AHEAD_AFTER: u64 = 8;
 
@@ -227,7 +227,7 @@ impl OneRttKeys {
 
     /// Opens a packet, given the phase bit in its header; see [`PacketKey::open`]. If the peer
     /// has just begun this phase, both directions change to it. `pto` is the current probe
-    /// timeout; old keys are kept for three of them.
+    /// timeout; old keys are kept for three probe timeouts.
     ///
     /// # Errors
     /// [`OpenFailure`]. The packet must be dropped, and with [`OpenFailure::LimitReached`], the
@@ -364,11 +364,12 @@ impl OneRttKeys {
         self.confirmed = true;
     }
 
-    /// Processes an ACK of 1-RTT packets. `generation` is that of the packet that contained it.
+    /// Processes an ACK of 1-RTT packets. `generation` is the key generation of the packet that
+    /// contained it.
     ///
     /// # Errors
-    /// [`KeyUpdateError`] if it acknowledges packets of the current phase from an older one
-    /// (RFC 9001 §6.2).
+    /// [`KeyUpdateError`] if it acknowledges packets of the current phase from an older phase (RFC
+    /// 9001 §6.2).
     #[inline]
     pub fn on_ack(&mut self, largest_acked: u64, generation: u64) -> Result<(), KeyUpdateError> {
         if self.acked || self.first_sent.is_none_or(|first| largest_acked < first) {

@@ -9,8 +9,8 @@
 //! A connection holds a [`Session`] and the [`Keys`] that it provides, but isn't generic over them:
 //! the session is only called a few times per handshake, and a key once or twice per packet. There
 //! are two implementations: TLS 1.3 (`tls`, feature `rustls`) and [`null`], intended for
-//! emulations, which sends equally many bytes in equally many round trips without protecting
-//! anything.
+//! emulations, which sends the same number of bytes in the same number of round trips without
+//! protecting anything.
 //!
 //! An endpoint additionally seals address-validation tokens and derives stateless reset tokens by
 //! using a secret through [`EndpointKey`]; [`token`] and [`reset`] define the formats. The caller
@@ -88,7 +88,7 @@ pub trait PacketKey: Send + Sync {
 /// Computes header masks in one direction (RFC 9001 §5.4).
 pub trait HeaderKey: Send + Sync {
     /// Computes the mask for a sample of ciphertext. Byte 0 applies to the first byte of the header
-    /// (its low 4 bits in long headers, 5 in short ones; other bits are unspecified), bytes 1 to 4
+    /// (its low 4 bits in long headers, 5 in short headers; others are unspecified), bytes 1 to 4
     /// to the packet number.
     fn mask(&self, sample: &[u8; SAMPLE_LEN]) -> [u8; 5];
 }

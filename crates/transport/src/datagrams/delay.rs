@@ -64,9 +64,9 @@ impl Default for Delay {
 }
 
 impl Delay {
-    /// Decides the fate of a datagram that has `waited`, `alone` if no other one waits. If it
-    /// has waited longer than `interval`, it is always dropped, because its sender doesn't
-    /// respond to marks, or the path is broken.
+    /// Decides the fate of a datagram that has `waited`. It always passes if it is `alone`, because
+    /// no other datagram waits. Otherwise it is dropped if it has waited longer than `interval`,
+    /// because its sender doesn't respond to marks, or the path is broken.
     pub(super) fn judge(
         &mut self,
         now: Instant,

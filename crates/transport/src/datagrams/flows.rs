@@ -1,5 +1,5 @@
 //! Datagrams of several flows that wait to be sent. Each flow has its own queue. The queues
-//! take turns by bytes and weight, and short ones go first (RFC 8290 §4).
+//! take turns by bytes and weight, and short queues go first (RFC 8290 §4).
 
 use core::num::NonZeroU8;
 use std::collections::VecDeque;

@@ -1,5 +1,5 @@
-//! Unreliable datagrams (RFC 9221), waiting in bounded queues for being sent by the connection or
-//! read by the application. Datagrams are never retransmitted; a full queue drops its oldest.
+//! Unreliable datagrams (RFC 9221), which wait in bounded queues until the connection sends them or
+//! the application reads them. Datagrams are never retransmitted; a full queue drops its oldest.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -31,11 +31,11 @@ pub struct DatagramsConfig {
     /// Memory for datagrams that have arrived but aren't read yet, in bytes. Each counts 64 more
     /// than its own bytes, and also counts as received data towards the endpoint's memory
     /// ([`EndpointConfig::receive_memory`](crate::endpoint::EndpointConfig::receive_memory)). The
-    /// default is 1 MiB. With 0, the peer isn't offered DATAGRAM frames, and sending one anyway is
+    /// default is 1 MiB. With 0, the peer isn't offered DATAGRAM frames, and sending them anyway is
     /// an error.
     pub receive_bytes: usize,
-    /// Memory for datagrams that aren't sent yet, counted in the same way, and again for those of
-    /// flows. The default is 1 MiB.
+    /// Memory for datagrams that aren't sent yet, counted in the same way. Datagrams of flows can
+    /// use as much again. The default is 1 MiB.
     pub send_bytes: usize,
 }
 
@@ -99,7 +99,7 @@ pub(crate) struct Counts {
     pub(crate) received: u64,
     /// Never sent, because the queue was full or they were too long for the path.
     pub(crate) unsent: u64,
-    /// Received, but dropped for newer ones before they were read.
+    /// Received, but dropped for newer datagrams before they were read.
     pub(crate) unread: u64,
 }
 

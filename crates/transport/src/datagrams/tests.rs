@@ -68,7 +68,7 @@ fn what_the_path_carries_no_more_is_out_of_the_way() {
 }
 
 /// A sender that waits for room is woken once there is some, and newer datagrams don't evict
-/// older ones.
+/// older datagrams.
 #[test]
 fn what_waits_for_room_drops_nothing() {
     let mut datagrams = queues(1000);

@@ -56,8 +56,8 @@ pub struct EndpointConfig {
     pub known_paths: usize,
     /// How long such a rate is remembered.
     pub known_path_lifetime: Duration,
-    /// Maximum number of stateless resets sent per second, and likewise of version negotiations and
-    /// of refusals.
+    /// Maximum number of stateless resets sent per second. Version negotiations and refusals are
+    /// each limited to the same number.
     pub answers_per_second: u32,
 }
 

@@ -180,7 +180,7 @@ impl Demux {
     }
 }
 
-/// Shrinks a table once at most an eighth of it is in use, so that a short peak of connections
+/// Shrinks a table once at most an eighth is in use, so that a short peak of connections
 /// doesn't occupy memory forever. The cost is amortized over the removed entries.
 fn give_back<K: Eq + Hash, V, S: BuildHasher>(table: &mut HashMap<K, V, S>) {
     if table.capacity() > KEPT && table.len() < table.capacity() / 8 {

@@ -1,16 +1,16 @@
-//! Handshakes that clients have begun but not completed, and the choice of the one that must
-//! make room when their number is at its limit.
+//! Handshakes that clients have begun but not completed, and the choice of the handshake that
+//! must make room when their number is at its limit.
 //!
 //! A server limits the number of such handshakes. Because of Retry, spoofed addresses can't
 //! take up places. However, hosts with real addresses could still fill all places and lock
-//! everyone else out. Therefore, when all places are taken, a client whose prefix holds few of
-//! them gets the place of the oldest handshake of the prefix that holds the most. A client
+//! everyone else out. Therefore, when all places are taken, a client whose prefix holds few
+//! places gets the place of the oldest handshake of the prefix that holds the most. A client
 //! whose prefix holds as many as any other only gets a place from a handshake that has had
 //! enough time. Otherwise, a crowd of honest clients would evict each other, and none would
 //! ever complete its handshake.
 //!
 //! Unread packets of a client may complete its handshake. Such a client keeps its place for a
-//! while, and the next one of the same prefix is evicted instead.
+//! while, and the next handshake of the same prefix is evicted instead.
 
 use core::cmp::Reverse;
 use core::net::IpAddr;
@@ -147,7 +147,7 @@ impl HalfOpen {
         }
     }
 
-    /// Returns the handshake that must make room for a client at `address`: the oldest one of
+    /// Returns the handshake that must make room for a client at `address`: the oldest handshake of
     /// the prefix that holds the most, skipping those that have `unread` packets.
     pub(super) fn makes_room(
         &mut self,
@@ -194,7 +194,7 @@ mod tests {
         room_with_unread(&[], half_open, now, address)
     }
 
-    /// While packets of these handshakes are unread.
+    /// Like `room`, but while packets of the handshakes `unread` are unread.
     fn room_with_unread(
         unread: &[usize],
         half_open: &mut HalfOpen,
@@ -275,7 +275,7 @@ mod tests {
         let greedy = (0..3).map(|_| "192.0.2.1".to_owned());
         let mut half_open = filled(greedy.chain(["192.0.2.2".to_owned()]));
         let other = "192.0.2.9";
-        // The next one of the same address is evicted instead, but none of another address.
+        // The next handshake of the same address is evicted instead, but none of another address.
         assert_eq!(room_with_unread(&[0], &mut half_open, NOW, other), Some(1));
         assert_eq!(
             room_with_unread(&[0, 1, 2], &mut half_open, NOW, other),

@@ -21,7 +21,7 @@ struct Entry {
     at: Instant,
 }
 
-/// A bounded table, in which a new entry replaces the oldest one.
+/// A bounded table, in which a new entry replaces the oldest.
 #[derive(Debug)]
 pub(super) struct KnownPaths {
     /// The hash is seeded because peers choose their addresses.

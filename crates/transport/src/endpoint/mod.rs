@@ -202,7 +202,7 @@ impl Endpoint {
     }
 
     /// Returns the number of handshakes begun by clients that aren't complete, including failed
-    /// ones that aren't forgotten yet.
+    /// handshakes that aren't forgotten yet.
     pub fn half_open(&self) -> usize {
         self.half_open.count()
     }

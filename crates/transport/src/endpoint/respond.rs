@@ -25,9 +25,9 @@ fn written<E>(
     result
 }
 
-/// Writes a Version Negotiation packet in response to a packet with these ids (RFC 9000 §6.1).
-/// It lists version 1 and a reserved one, so that clients remain able to ignore unknown
-/// versions (§6.3).
+/// Writes a Version Negotiation packet in response to a packet with these ids (RFC 9000 §6.1). It
+/// lists version 1 and a reserved version, so that clients remain able to ignore unknown versions
+/// (§6.3).
 pub(super) fn version_negotiation(
     out: &mut Vec<u8>,
     random: &mut Random,

@@ -9,9 +9,9 @@ pub enum RetryPolicy {
     Always,
     /// Never. The anti-amplification limit still applies to clients.
     Never,
-    /// Only while handshakes pile up: from this many half-open ones on, until there have been fewer
-    /// than half as many for 10 seconds. In quiet times, clients don't pay for a further round
-    /// trip; during a flood from spoofed addresses, the server doesn't keep any state.
+    /// Only while handshakes pile up: from this many half-open handshakes on, until there have been
+    /// fewer than half as many for 10 seconds. In quiet times, clients don't pay for a further
+    /// round trip; during a flood from spoofed addresses, the server doesn't keep any state.
     Automatic {
         /// Number of half-open handshakes at which sending Retry begins.
         half_open: usize,

@@ -1,6 +1,6 @@
 //! How often packets carry the signal.
 //!
-//! A shim takes bytes from every packet that carries it. If the controller doesn't need so many,
+//! A shim takes bytes from every packet that carries it. If the controller needs fewer shims,
 //! because no router answers or one answer per round trip is enough, most packets are sent without
 //! a shim, and their data fills the space. Datagrams have the same size either way, so a batch can
 //! mix them.

@@ -48,8 +48,8 @@ impl Counting {
         }
     }
 
-    /// Returns the epoch and totals for a FEEDBACK frame if they have changed since the last one,
-    /// or if a repetition is due because that one may be lost.
+    /// Returns the epoch and totals for a FEEDBACK frame if they have changed since the last frame,
+    /// or if a repetition is due because that frame may be lost.
     pub fn poll(&self) -> Option<(u64, Counters)> {
         let counters = self.meter.counters()?;
         let due = self.left > 0 || self.returned != Some(counters);
@@ -201,7 +201,7 @@ impl Returned {
 
     /// Processes a frame from the peer's packet `number`, and returns the difference from the
     /// previous frame for the controller. Older frames and those of an epoch before this path are
-    /// ignored. Impossible ones are counted.
+    /// ignored. Impossible frames are counted.
     pub fn on_frame(
         &mut self,
         number: u64,
@@ -264,7 +264,7 @@ impl Returned {
     }
 
     /// Forgets all counts, because the connection left its path. `next` is the first packet number
-    /// of the new one.
+    /// of the new path.
     pub fn on_path_change(&mut self, next: u64) {
         *self = Self {
             path_start: next,

@@ -198,7 +198,7 @@ fn random_loss_is_no_black_hole() {
     assert_eq!(path.mtud.mtu(), 1452);
 }
 
-/// A queue measured in bytes drops a burst of large packets but lets small ones through.
+/// A queue measured in bytes drops a burst of large packets but lets small packets through.
 #[test]
 fn a_burst_of_drops_is_no_black_hole() {
     let mut path = Path::new(1452);
@@ -319,7 +319,7 @@ fn only_the_probe_itself_raises_the_size() {
     assert_eq!(path.mtud.mtu(), 1452);
 }
 
-/// The first probe of a timeout is as large as any packet. Later ones have the size of the base.
+/// The first probe of a timeout is as large as any packet. Later probes have the size of the base.
 #[test]
 fn probes_of_repeated_timeouts_have_the_size_of_the_base() {
     let mut path = Path::new(1452);

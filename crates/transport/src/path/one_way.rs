@@ -6,8 +6,8 @@
 //! by itself; its excess over its minimum, however, is the time spent in queues on the way there.
 //!
 //! Since the peer may report anything, its clock is checked against the sender's own measurements.
-//! A packet whose round trip took `excess` longer than the fastest one queued for 0 to `excess` on
-//! its way there, so the difference without queues (the *base*) is between `difference - excess`
+//! A packet whose round trip took `excess` longer than the fastest packet queued for 0 to `excess`
+//! on its way there, so the difference without queues (the *base*) is between `difference - excess`
 //! and `difference`. If the bounds of samples contradict each other by more than drift and
 //! permanently standing queues can explain, the clock has stepped.
 
@@ -38,8 +38,8 @@ const MOST_STEPS: usize = 3;
 const STEPS_WITHIN: Duration = Duration::from_secs(600);
 
 /// The way back may account for this much of a round trip, or for twice the minimum round trip if
-/// longer. If a round trip grew by more, the packet queued on the way there, whatever the clock
-/// shows.
+/// longer. If a round trip grew by more, the packet queued on the way there, even if the clock
+/// shows otherwise.
 const MOST_ON_THE_WAY_BACK: Duration = Duration::from_millis(200);
 
 /// A packet that was acknowledged.
@@ -128,7 +128,7 @@ impl OneWayDelay {
         Self::default()
     }
 
-    /// Returns how much longer a packet took to arrive than the fastest one. This is its time in
+    /// Returns how much longer a packet took to arrive than the fastest packet. This is its time in
     /// queues, and never more than the excess of its round trip. The clocks may differ by any
     /// amount. Returns all of this excess if the clock was given up, and `None` if the clock has
     /// just stepped.

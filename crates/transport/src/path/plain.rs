@@ -7,14 +7,14 @@ use crate::{Duration, Instant};
 const PAIRS: u32 = 3;
 /// More pairs are required if packets are often lost at random: as many consecutive shims must be
 /// lost by chance with a probability below 10^-9. This is so low because a sender of a thousand
-/// shims per second, with many plain packets between two of them, has many chances.
+/// shims per second, with many plain packets between two shims, has many chances.
 const CHANCE: u64 = 1_000_000_000;
 /// Upper bound on the required pairs.
 const MOST_PAIRS: u32 = 64;
 /// Number of packets over which random loss is estimated. Older packets count half.
 const REMEMBERED: u32 = 4096;
-/// The path isn't plain if the plain packets lost meanwhile, times this, exceed those that got
-/// through, because chance then explains the lost shims.
+/// The path isn't plain if the plain packets lost in the meantime, times this, exceed those that
+/// got through, because chance then explains the lost shims.
 const LOST_BY_CHANCE: u32 = 4;
 /// Number of lost packets with a shim after which a trial has failed.
 const TRIALS: u32 = 3;

@@ -208,7 +208,7 @@ fn heavy_loss_after_a_good_time_does_not_make_a_path_plain() {
 }
 
 /// Every nth packet has a shim, and packets are lost at random. With thousands of shims per second,
-/// three consecutive ones are soon lost.
+/// three consecutive shims are soon lost.
 #[test]
 fn random_loss_does_not_make_a_path_plain_on_which_few_packets_bear_shims() {
     for (every, loss_ppm) in [(3, 50_000), (8, 10_000), (8, 50_000), (8, 300_000)] {

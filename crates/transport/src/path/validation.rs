@@ -17,7 +17,7 @@ pub struct Validated {
     /// Time from the challenge to its response, which is a first estimate of the path's RTT.
     pub rtt: Duration,
     /// Whether the challenge filled a datagram of 1200 bytes. If it didn't, you must validate again
-    /// with one that does, because the path may be too narrow (RFC 9000 §8.2.1).
+    /// with a challenge that does, because the path may be too narrow (RFC 9000 §8.2.1).
     pub full_size: bool,
 }
 
@@ -40,8 +40,8 @@ pub struct PathValidation {
 }
 
 impl PathValidation {
-    /// Starts an attempt at `now`. `pto` is the larger of the current probe timeout and that of an
-    /// unknown path (RFC 9000 §8.2.4).
+    /// Starts an attempt at `now`. `pto` is the larger of the current probe timeout and the probe
+    /// timeout of an unknown path (RFC 9000 §8.2.4).
     pub fn new(now: Instant, pto: Duration) -> Self {
         Self {
             challenges: [None; ATTEMPTS],
@@ -88,7 +88,7 @@ impl PathValidation {
         })
     }
 
-    /// Returns when the next challenge is due, if there's another one.
+    /// Returns when the next challenge is due, if there's another challenge.
     pub fn next_challenge(&self) -> Option<Instant> {
         (self.sent < ATTEMPTS && self.next_at < self.ends_at).then_some(self.next_at)
     }

@@ -245,7 +245,7 @@ impl<T> Holes<T> {
         self.steps.set(self.steps.get() + 1);
     }
 
-    /// Releases the memory of a burst of losses once all of them are resolved.
+    /// Releases the memory of a burst of losses once every loss is resolved.
     #[inline]
     fn give_back(&mut self) {
         if self.queue.is_empty() && self.queue.capacity() > KEPT {
@@ -309,8 +309,8 @@ mod tests {
         }
     }
 
-    /// A peer that acknowledges holes one by one, in any order, doesn't cause walks over all of
-    /// them.
+    /// A peer that acknowledges holes one by one, in any order, doesn't cause walks over the
+    /// whole queue.
     #[test]
     fn one_at_a_time_is_not_quadratic() {
         const N: u64 = 1 << 15;
@@ -351,7 +351,7 @@ mod tests {
             for n in 0..N {
                 holes.push(n, ());
             }
-            // The first ones stay open, so no mark is removed at the front.
+            // The first holes stay open, so no mark is removed at the front.
             let mut taken = 0;
             for last in (0..(N - open) / 3).map(|n| N - 1 - 3 * n) {
                 let mut sweep = holes.sweep();

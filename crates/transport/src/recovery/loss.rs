@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{Duration, Instant};
 
-/// One packet number space: its packets in flight, and the decision which of them are lost.
+/// One packet number space: its packets in flight, and the decision which packets are lost.
 ///
 /// Because packets are sent in order of their numbers, those that reach a threshold are always
 /// the oldest holes, so a queue replaces a scan over all packets in flight. A retransmission is
@@ -220,7 +220,7 @@ impl<F> LossDetector<F> {
         let last_sent = self.sent.next_number().saturating_sub(1);
         let mut event = false;
         while let Some((number, follows_ack, ())) = self.pending.front() {
-            // Only questions have overtaken this packet and the following ones.
+            // Only questions have overtaken this packet and later packets.
             if self
                 .overtaking
                 .largest()

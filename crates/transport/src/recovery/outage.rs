@@ -1,8 +1,8 @@
 //! Discards round-trip times that were measured across an outage.
 //!
 //! Packets and probes that a queue holds during an outage yield samples that reflect the length
-//! of the outage instead of the path's RTT. A few of them make the probe timeout as long as the
-//! outage. Since the packets that the queue dropped fill the window, only a probe can then
+//! of the outage instead of the path's RTT. A few such samples make the probe timeout as long as
+//! the outage. Since the packets that the queue dropped fill the window, only a probe can then
 //! discover that the path works again. Therefore, after probe timeouts:
 //!
 //! - The timeout is at most as long as before the outage until a packet is acknowledged that

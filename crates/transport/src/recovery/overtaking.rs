@@ -1,9 +1,9 @@
-//! Decides which acknowledged packets are evidence that an earlier one is lost.
+//! Decides which acknowledged packets are evidence that an earlier packet is lost.
 //!
 //! Ports that process shims may keep packets with a shim in a separate queue, where packets
-//! without one, such as pure ACKs, overtake them. While most packets carry a shim, only their
-//! acknowledgements are therefore evidence of the loss of another one. If most packets carry
-//! none, the flow itself overtakes, and waiting for a shim would delay the recovery of
+//! without a shim, such as pure ACKs, overtake them. Therefore, while most packets carry a shim,
+//! only their acknowledgements are evidence that another packet is lost. If most packets don't
+//! carry a shim, the flow itself overtakes, and waiting for a shim would delay the recovery of
 //! everything lost after it.
 //!
 //! A question for a starting rate may be in a third queue, so it is not evidence of any loss.

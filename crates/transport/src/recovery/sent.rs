@@ -93,12 +93,11 @@ struct LeftPath {
 
 /// A ring of sent packets, indexed by packet number.
 ///
-/// It spans the oldest unresolved packet to the newest one; numbers in between that are
-/// resolved or were never used are empty slots. Lookup, insertion and removal are O(1)
-/// (amortized). A long, sparse ring is cut at its front: packets that require no
-/// acknowledgement are forgotten there, and the others move to a map. Memory is therefore
-/// proportional to the packets that wait for an acknowledgement, instead of the numbers used
-/// since the oldest one.
+/// It spans the oldest unresolved packet to the newest one; numbers in between that are resolved or
+/// were never used are empty slots. Lookup, insertion and removal are O(1) (amortized). A long,
+/// sparse ring is cut at its front: packets that require no acknowledgement are forgotten there,
+/// and the others move to a map. Memory is therefore proportional to the packets that wait for an
+/// acknowledgement, instead of the numbers used since the oldest packet.
 #[derive(Debug)]
 pub struct SentPackets<F> {
     /// Packet number of the front slot.
@@ -178,7 +177,7 @@ impl<F> SentPackets<F> {
         self.ack_eliciting
     }
 
-    /// Returns the number of slots, including empty ones, as a measure of memory use.
+    /// Returns the number of slots, including empty slots, as a measure of memory use.
     pub fn span(&self) -> usize {
         self.ring.len() + self.aside.len()
     }

@@ -163,8 +163,8 @@ impl<F> Recovery<F> {
         self.window_use.limited();
     }
 
-    /// Records that something else limits the sender. The next [`Acked`] reports this unless
-    /// the window has limited the sender as well since the previous one.
+    /// Records that something else limits the sender. The next [`Acked`] reports this unless the
+    /// window has limited the sender as well since the previous [`Acked`].
     #[inline]
     pub const fn note_not_window_limited(&mut self) {
         self.window_use.otherwise();
@@ -482,7 +482,7 @@ impl<F> Recovery<F> {
     }
 
     /// Returns the probe timeout of the Data space without backoff. Other timers are multiples
-    /// of it (RFC 9000 §10.1, §8.2.4).
+    /// of this timeout (RFC 9000 §10.1, §8.2.4).
     pub fn pto(&self) -> Duration {
         self.rtt.pto_base() + self.max_ack_delay
     }

@@ -1,4 +1,4 @@
-//! Remembers recent losses to detect spurious ones.
+//! Remembers recent losses to detect spurious losses.
 
 use core::ops::RangeInclusive;
 
@@ -52,7 +52,7 @@ impl Losses {
         self.holes.sweep()
     }
 
-    /// Remembers the loss of `number`, which must be larger than all previous ones. Returns
+    /// Remembers the loss of `number`, which must be larger than all previous numbers. Returns
     /// true if it begins a loss event.
     pub(super) fn push(&mut self, now: Instant, number: u64, cause: Cause, last_sent: u64) -> bool {
         let current = self.event.filter(|e| number <= e.until);
@@ -157,7 +157,7 @@ mod tests {
         // Losses of the previous event don't concern this one.
         assert!(!acked(&mut losses, &[10, 5, 3]));
         assert!(acked(&mut losses, &[11]));
-        // That event is over, so a later loss begins another one.
+        // That event is over, so a later loss begins another event.
         assert!(losses.push(at(3), 12, CAUSE, 30));
         assert!(!losses.push(at(3), 13, CAUSE, 30));
         assert!(!acked(&mut losses, &[12]));

@@ -70,7 +70,7 @@ impl Streams {
     }
 
     /// Marks the end of the stream after writing everything. [`StreamEvent::Finished`] tells you
-    /// when the peer has received all of it.
+    /// when the peer has received all data.
     ///
     /// # Errors
     /// Returns [`FinishError`] if the stream was already closed, or stopped by the peer.
@@ -99,7 +99,7 @@ impl Streams {
         Ok(())
     }
 
-    /// Sets the priority for sending: higher ones go before lower ones, and streams of equal
+    /// Sets the priority for sending: streams of higher priority go first, and streams of equal
     /// priority take turns. The default is 0.
     ///
     /// # Errors

@@ -33,8 +33,9 @@ impl StreamsConfig {
         self
     }
 
-    /// Lowers the initial windows to what `memory` has for a new connection. Each stream gets
-    /// three quarters of the connection's window, so that an unread one leaves some for others.
+    /// Lowers the initial windows to the share of `memory` for a new connection. In this case,
+    /// each stream gets at most three quarters of the connection's window, so that an unread
+    /// stream leaves some for others.
     #[must_use]
     pub fn within(mut self, memory: &ReceiveMemory) -> Self {
         let connection = memory.first_promise(self.initial_connection_window);
@@ -62,7 +63,7 @@ impl Default for StreamsConfig {
 }
 
 /// The peer's limits, from its transport parameters (RFC 9000 §18.2). Local and remote are meant
-/// from the peer's viewpoint: a "local" stream is one that the peer opens.
+/// from the peer's viewpoint: the peer opens the "local" streams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PeerLimits {
     /// `initial_max_data`, bytes.

@@ -29,7 +29,7 @@ impl Control {
         }
     }
 
-    /// Returns the first stream with a frame due, and removes others in front of it.
+    /// Returns the first stream with a frame due, after removing the streams before it.
     pub(super) fn first(&mut self, records: &mut Records) -> Option<StreamId> {
         while let Some(&id) = self.0.front() {
             if let Some(record) = records.get_mut(&id) {
@@ -183,7 +183,7 @@ mod tests {
         control
     }
 
-    /// Writes into `room` bytes; returns what was sent.
+    /// Writes frames into `room` bytes and returns their records.
     fn write(control: &mut Control, records: &mut Records, room: usize) -> Vec<Sent> {
         let mut buffer = [0; 100];
         let mut w = Writer::new(&mut buffer[..room]);

@@ -2,7 +2,7 @@
 //!
 //! The receiving side promises `consumed + window`. The promise must cover the data that the
 //! sender may have in flight one round trip from now, so the window grows automatically to a
-//! multiple of the bytes that arrived in the last one.
+//! multiple of the bytes that arrived in the last round trip.
 //!
 //! Bytes count for this growth if the application read them, or if it is waiting for them and
 //! earlier bytes were lost. Only bytes that arrived count, never an offset that the peer wrote.
@@ -119,7 +119,7 @@ pub struct ReceiveWindow {
     consumed: u64,
     /// The part of `consumed` that the application read.
     read: u64,
-    /// Bytes that arrived beyond a gap while the application waited for the missing ones.
+    /// Bytes that arrived beyond a gap while the application waited for the missing bytes.
     held_up: u64,
     window: u64,
     max: u64,
@@ -273,7 +273,7 @@ impl ReceiveWindow {
     }
 
     /// Records that `bytes` of new data arrived beyond a gap while the application waits for
-    /// the missing ones.
+    /// the missing bytes.
     pub fn on_held_up(&mut self, bytes: u64) {
         self.held_up = self.held_up.saturating_add(bytes);
     }

@@ -18,8 +18,8 @@ use crate::wire::{
     frame::{Stream, types},
 };
 
-/// If the table has room for more streams than this, only the connection's credit is
-/// considered, not that of each stream.
+/// If the table has room for more streams than this, only the connection's credit is considered,
+/// not each stream's credit.
 const FEW: usize = 32;
 
 /// Maximum number of streams whose readers are helped at a time.
@@ -62,7 +62,7 @@ impl Streams {
     }
 
     /// Sends everything again as if for the first time, because the server rejected early data
-    /// (RFC 9001 §4.6.2). `limits` replace the remembered ones. This must be called before
+    /// (RFC 9001 §4.6.2). `limits` replace the remembered limits. This must be called before
     /// anything was acknowledged or received, and after all sent packets were declared
     /// [lost](Self::on_lost). Streams beyond the new limits wait until the peer allows them.
     pub fn start_over(&mut self, limits: PeerLimits) {
@@ -96,7 +96,7 @@ impl Streams {
             .wake_writers(&mut self.records, &mut self.events);
     }
 
-    /// Returns what limits the streams' sending now: [`Limit::Window`] if they have something
+    /// Returns the current limit on sending by streams: [`Limit::Window`] if they have something
     /// to send.
     pub fn limit(&mut self) -> Limit {
         if self.wants_to_send() {
@@ -165,8 +165,8 @@ impl Streams {
     pub fn write_frames(&mut self, now: Instant, w: &mut Writer<'_>) -> SentFrames {
         let mut sent = SentFrames::default();
         let (rtt, records) = (self.receiving.rtt(), &mut self.records);
-        // A frame that doesn't fit stays due; smaller ones behind it wait for the next packet
-        // with it.
+        // A frame that doesn't fit stays due, and smaller frames behind it also wait for the next
+        // packet.
         let fits = self
             .receiving
             .write(now, w, &mut sent)

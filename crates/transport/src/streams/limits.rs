@@ -132,7 +132,7 @@ impl RemoteStreams {
     }
 
     /// Records that the peer used `index`. Returns the indices that this opens, including all
-    /// lower ones (RFC 9000 §2.1).
+    /// lower indices (RFC 9000 §2.1).
     ///
     /// # Errors
     /// [`StreamLimitExceeded`] if the index isn't below the limit.

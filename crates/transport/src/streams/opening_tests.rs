@@ -60,7 +60,7 @@ impl Client {
         core::iter::from_fn(|| self.events.pop()).collect()
     }
 
-    /// Returns the frames due, and whether all of them fit into `room` bytes.
+    /// Returns the frames due that fit into `room` bytes, and their record.
     fn write(&mut self, room: usize) -> (Vec<Frame<'static>>, SentFrames) {
         let mut buffer = [0; 100];
         let mut w = Writer::new(&mut buffer[..room]);

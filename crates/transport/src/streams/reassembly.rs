@@ -60,7 +60,7 @@ pub struct Reassembly {
     highest: u64,
     /// `base` when the buffer was last empty, and the bytes that passed through it between the
     /// previous two times. Thus bulk transfers get full-sized blocks, and streams of short
-    /// messages small ones.
+    /// messages get small blocks.
     empty_at: u64,
     last_burst: u64,
     /// Bytes of memory that the blocks use.

@@ -128,8 +128,8 @@ impl RecvPart {
 /// Open streams. Boxed, so that records need not move when the table grows.
 pub(super) type Records = FxHashMap<StreamId, Box<Record>>;
 
-/// Returns the ids of all streams in order. The order of a hash map differs between machines,
-/// but that of events and frames must not.
+/// Returns the ids of all streams in order. The order of a hash map differs between machines, but
+/// the order of events and frames must not.
 pub(super) fn sorted_ids(records: &Records) -> Vec<StreamId> {
     let mut ids: Vec<StreamId> = records.keys().copied().collect();
     ids.sort_unstable();

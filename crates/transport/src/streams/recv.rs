@@ -232,12 +232,12 @@ impl RecvPart {
         Ok(Some(len))
     }
 
-    /// Reports the code of the peer's RESET_STREAM to the application, or returns `None` while
-    /// one may still arrive.
+    /// Reports the code of the peer's RESET_STREAM to the application, or returns `None` while this
+    /// frame may still arrive.
     ///
     /// # Errors
-    /// [`ClosedStream`] if none can arrive, because all data has arrived or the application
-    /// reads no more.
+    /// [`ClosedStream`] if it can't arrive anymore, because all data has arrived or the application
+    /// has stopped reading.
     pub fn received_reset(&mut self) -> Result<Option<u64>, ClosedStream> {
         if self.reset.is_some() && self.reader == Reader::Reading {
             self.reader = Reader::KnowsReset;
@@ -309,7 +309,7 @@ impl RecvPart {
     }
 
     /// Returns true if any of `len` bytes at `offset` would be kept, because the application
-    /// reads and hasn't got all of them.
+    /// reads the stream and the bytes extend beyond the contiguous data.
     pub fn keeps(&self, offset: u64, len: usize) -> bool {
         let end = offset.saturating_add(len as u64);
         self.reader == Reader::Reading

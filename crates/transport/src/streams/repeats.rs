@@ -3,8 +3,8 @@
 //! If a share p of the packets is lost at random, the last of n packets arrives after log n /
 //! log (1/p) round trips: after nine for 80,000 packets at 30 % loss. Until then, the receiver
 //! must hold back all data that follows. With two packets for data that was lost twice, each
-//! round trip leaves only p² of it. This costs p²/(1 − p²) of the bytes, that is, 10 % more at
-//! 30 % loss and 0.25 % at 5 %, limited to an eighth plus one packet.
+//! round trip leaves only a share of p² lost. This costs p²/(1 − p²) of the bytes, that is, 10 %
+//! more at 30 % loss and 0.25 % at 5 %, limited to an eighth plus one packet.
 //!
 //! The second packet is sent after everything else that waits to be sent again. Data counts as
 //! lost once both packets are lost.

@@ -1,4 +1,4 @@
-//! The order in which streams send: the highest priority first, and equal ones in turn. A
+//! The order in which streams send: the highest priority first, and equal priorities in turn. A
 //! stream of weight `w` sends `w` packets per turn.
 //!
 //! Adding and removing cost O(1) within a priority and O(log p) among p priorities in use,

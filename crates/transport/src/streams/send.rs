@@ -111,7 +111,7 @@ impl SendPart {
         self.priority
     }
 
-    /// Sets the priority. Higher ones are sent first; the default is 0.
+    /// Sets the priority. Higher priorities are sent first; the default is 0.
     pub fn set_priority(&mut self, priority: i32) {
         self.priority = priority;
     }
@@ -266,7 +266,7 @@ impl SendPart {
         }
     }
 
-    /// Returns true if a STREAM frame can be sent without the connection's credit: one with
+    /// Returns true if a STREAM frame can be sent without the connection's credit: a frame with
     /// lost data, or with only the end of the stream.
     pub fn has_old(&self) -> bool {
         let fin_alone = self.reset.is_none() && self.fin_due() && self.buffer.unsent() == 0;

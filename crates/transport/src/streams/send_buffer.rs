@@ -7,7 +7,7 @@
 //! ```
 //!
 //! `Bytes` from the application are kept without copying; small writes are copied into blocks. A
-//! block is freed as soon as all of it is acknowledged, even behind a hole. Otherwise, a lost
+//! block is freed as soon as it is entirely acknowledged, even behind a hole. Otherwise, a lost
 //! packet would keep a round trip's worth of data in memory.
 
 use core::ops::Range;
@@ -18,7 +18,7 @@ use bytes::{Bytes, BytesMut};
 use super::ranges::RangeSet;
 use super::repeats::Repeats;
 
-/// Maximum block for copied writes, bytes. A block is freed once all of it is acknowledged: at
+/// Maximum block for copied writes, bytes. A block is freed once it is entirely acknowledged: at
 /// 1 % loss, nine of ten blocks of this size have no hole.
 const BLOCK: usize = 16 * 1024;
 
@@ -33,7 +33,7 @@ const COPY_BELOW: usize = 256;
 struct Chunk {
     start: u64,
     end: u64,
-    /// `end - start` bytes, or empty once all of them are acknowledged.
+    /// `end - start` bytes, or empty once they are all acknowledged.
     data: Bytes,
 }
 
@@ -88,8 +88,8 @@ impl SendBuffer {
         self.lost.first().or_else(|| self.repeats.first())
     }
 
-    /// Returns the first range of bytes that were sent but not acknowledged, at most `most` of
-    /// them.
+    /// Returns the first range of bytes that were sent but not acknowledged, at most `most`
+    /// bytes.
     pub fn first_unacked(&self, most: u64) -> Range<u64> {
         let acked = self.acked.first().map_or(self.sent, |acked| acked.start);
         self.base..acked.min(self.base.saturating_add(most))
@@ -106,7 +106,7 @@ impl SendBuffer {
             let room = self.tail.capacity() - self.tail.len();
             if room == 0 {
                 self.seal_tail();
-                // Idle streams get small blocks, and busy ones soon get full-sized ones.
+                // Idle streams get small blocks, whereas busy streams soon get full-sized blocks.
                 let queued = usize::try_from(self.unacked()).unwrap_or(BLOCK);
                 let size = data
                     .len()
@@ -280,7 +280,7 @@ impl SendBuffer {
     pub fn start_over(&mut self) {
         debug_assert!(self.acked.is_empty());
         if self.all_acked() {
-            // Nothing was written, or all of it was dropped.
+            // Nothing was written, or everything was dropped.
             *self = Self::default();
         }
         debug_assert_eq!(self.base, 0);

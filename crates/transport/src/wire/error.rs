@@ -12,7 +12,7 @@ macro_rules! codes {
         impl TransportErrorCode {
             $($(#[doc = $doc])* pub const $name: Self = Self($value);)*
 
-            /// The name in RFC 9000 §20.1; `None` for CRYPTO_ERROR codes and unknown ones.
+            /// The name in RFC 9000 §20.1; `None` for CRYPTO_ERROR codes and unknown codes.
             pub const fn name(self) -> Option<&'static str> {
                 match self.0 {
                     $($value => Some(stringify!($name)),)*

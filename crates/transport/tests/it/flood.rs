@@ -47,7 +47,7 @@ fn from(n: u32) -> Received {
     }
 }
 
-/// Returns what a connection has to send, by datagram.
+/// Returns the datagrams that a connection has to send.
 fn transmits(now: Instant, connection: &mut Connection) -> Vec<Vec<u8>> {
     let mut datagrams = Vec::new();
     let mut buffer = vec![0; 65_536];

@@ -1,4 +1,4 @@
-//! Fuzz targets for what strangers can reach: tokens, handshake bytes, and an endpoint's datagrams.
+//! Fuzz targets for input from strangers: tokens, handshake bytes, and an endpoint's datagrams.
 //!
 //! `cargo test` runs each over its corpus in `__fuzz__` and a limited number of random inputs. A
 //! fuzzer can run the same functions for as long as you like: `cargo bolero test -p

@@ -1,5 +1,5 @@
-//! Fuzz target for what a sender accepts from a receiver: counters, epochs and clocks, in every
-//! order.
+//! Fuzz target for a receiver's feedback as a sender reads it: counters, epochs and clocks, in
+//! every order.
 //!
 //! `cargo test` runs it over its corpus in `__fuzz__` and a limited number of random inputs. A
 //! fuzzer can run the same function for as long as you like: `cargo bolero test -p
@@ -64,7 +64,7 @@ impl Signal for Counts {
     }
 }
 
-/// The input consists of words of 8 bytes: actions of the sender, and what the peer sends.
+/// The input consists of words of 8 bytes: actions of the sender, and the peer's feedback.
 fn words(input: &[u8]) {
     let mut returned = Returned::new();
     let mut clock = OneWayDelay::new();

@@ -1,6 +1,6 @@
 //! Flows over long fat paths, 1 Gbit/s × 400 ms and 10 Gbit/s × 720 ms, within a memory budget of
 //! the receiving endpoint: how much memory they need on either side, how fast they are, and whether
-//! they report what limits them. This uses two connections with a virtual clock, and an allocator
+//! they report their limit. This uses two connections with a virtual clock, and an allocator
 //! that counts each side's memory.
 
 use std::collections::VecDeque;
@@ -168,7 +168,7 @@ impl Path {
         path
     }
 
-    /// Sends what the end `index` has to send.
+    /// Sends the packets that the end `index` has ready.
     fn transmit(&mut self, index: usize) {
         let arrives = self.now + self.link.delay;
         loop {

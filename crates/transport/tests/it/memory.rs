@@ -38,7 +38,7 @@ pub(crate) fn most(side: usize) -> isize {
     MOST.with(|most| most[side].get())
 }
 
-/// Restarts counting for `side`, treating what it holds as zero.
+/// Restarts counting for `side`, as if it held no memory now.
 pub(crate) fn forget(side: usize) {
     HELD.with(|held| held[side].set(0));
     MOST.with(|most| most[side].set(0));

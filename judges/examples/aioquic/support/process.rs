@@ -57,7 +57,7 @@ pub(super) fn ask_now(request: &Value) -> Result<(Value, TcpStream), Fault> {
     let mut stream = TcpStream::connect(address())?;
     writeln!(stream, "{request}")?;
     let mut line = Vec::new();
-    // Read exactly one line, because what follows belongs to the stream.
+    // Read exactly one line, because later bytes belong to the stream.
     while line.last() != Some(&b'\n') {
         let mut byte = [0];
         stream.read_exact(&mut byte)?;

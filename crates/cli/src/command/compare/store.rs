@@ -17,7 +17,7 @@ use super::job::{Done, Job};
 
 /// The directory of the files.
 const FOLDER: &str = "cells";
-/// Maximum size of a file. Valid ones have a few kilobytes.
+/// Maximum size of a file. Valid files have a few kilobytes.
 const MOST_BYTES: u64 = 16 << 20;
 /// Checksum letters in names and files.
 const LETTERS: usize = 32;
@@ -33,7 +33,7 @@ pub(super) struct Store {
 /// A file's content.
 #[derive(Debug, Serialize, Deserialize)]
 struct Kept {
-    /// The cell and the law, for people.
+    /// The cell and the law, as human-readable text.
     job: String,
     /// The checksum of the program that ran it.
     program: String,

@@ -1,4 +1,4 @@
-//! Formats a comparison for people.
+//! Formats a comparison as human-readable text.
 
 use pathmark_lab::compare::{Axis, Figure, Report};
 use pathmark_lab::text::dash;

@@ -1,4 +1,4 @@
-//! Formats results for people.
+//! Formats results as human-readable text.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;

@@ -254,7 +254,7 @@ pub(super) async fn get(args: Args, stop: Stop) -> Outcome {
         loop {
             let server = match fetch(&args, &stop, &jobs).await {
                 Ok(server) => server,
-                // The other servers' files can still be fetched, and fetched ones are kept.
+                // The other servers' files can still be fetched, and fetched files are kept.
                 Err(Failure::Usage(error)) if figures.is_empty() => {
                     return Err(Failure::Usage(error));
                 }

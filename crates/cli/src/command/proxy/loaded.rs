@@ -174,8 +174,8 @@ pub(super) fn uris(
     Ok(uris.collect())
 }
 
-/// Returns the address for clients. If the proxy listens on all addresses, it is that of the
-/// default route, if there is one. No packet is sent to the documentation address.
+/// Returns the address for clients. If the proxy listens on all addresses, this is the address of
+/// the default route, if there is one. No packet is sent to the documentation address.
 fn reachable(address: IpAddr) -> IpAddr {
     if !address.is_unspecified() {
         return address;

@@ -190,7 +190,7 @@ impl Shown for ProxyStatus {
     }
 }
 
-/// Formats the state for people.
+/// Formats the state as human-readable text.
 pub(in super::super) fn table(state: &Value) -> String {
     let mut out = String::new();
     let listening = state["listening"].as_str().unwrap_or_default();

@@ -4,14 +4,14 @@
 //! ```text
 //!   $XDG_STATE_HOME/pathmark/servers.json    0600, a new one takes its place by rename(2)
 //!                            servers.lock    flock(2), held for a read and a write
-//!                            servers.new     what is being written, under that lock
+//!                            servers.new     the new file while it is written, under that lock
 //!                            uploads/        a file for each upload that broke off
 //!                            client.key      0600, PEM: the user's certificate and its key
 //! ```
 //!
-//! A run removes a token before using it, and adds a new one later, so that two runs never use
-//! the same token. A fault in the file results in a warning and loses its tokens, but the
-//! transfer still succeeds.
+//! A run removes a token before using it, and adds a new token later, so that two runs never use
+//! the same token. A fault in the file results in a warning and loses its tokens, but the transfer
+//! still succeeds.
 
 pub(super) mod known;
 mod tokens;

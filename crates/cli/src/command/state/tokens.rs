@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::super::values::hex;
 
-/// The version of the form. A file with another one is replaced.
+/// The version of the form. A file with another version is replaced.
 const FORM: u32 = 1;
 /// Maximum number of tokens. The oldest make room.
 const MOST: usize = 128;

@@ -64,7 +64,7 @@ impl Live {
         }
     }
 
-    /// Closes listeners that are no longer wanted, and opens new ones. Other listeners and
+    /// Closes listeners that are no longer wanted, and opens new listeners. Other listeners and
     /// existing flows continue, except that UDP flows of a closed listener end.
     pub(super) async fn apply(&mut self, wanted: &Listeners) -> Result<(), Failure> {
         let entries = entries(wanted);

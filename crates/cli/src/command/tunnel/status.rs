@@ -173,7 +173,7 @@ impl Shown for TunnelStatus {
     }
 }
 
-/// Formats the state for people.
+/// Formats the state as human-readable text.
 pub(in super::super) fn table(state: &Value) -> String {
     let mut out = String::new();
     let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();

@@ -195,7 +195,7 @@ fn programs_take_the_round_trips_that_the_page_says() {
         let there: Vec<f64> = cells.filter_map(|cell| cell.parse().ok()).collect();
         assert_eq!(there.len(), here.len(), "{name}");
         // Other work on the machine adds to each figure, and a slow machine adds about the same to
-        // all of them. The first column uses the kernel's own connections, so it shows how much.
+        // every figure. The first column uses the kernel's own connections, so it shows how much.
         let slow = (here[0] - there[0]).clamp(0.0, 3.0);
         for (here, there) in here.into_iter().zip(there) {
             let range = there - 0.1..there + 1.5 + slow;

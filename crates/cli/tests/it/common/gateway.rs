@@ -197,7 +197,7 @@ impl Bed {
         });
     }
 
-    /// Starts a target that returns what it reads.
+    /// Starts a target that returns the bytes that it reads.
     pub(crate) fn echo_tcp(&self, address: SocketAddr) {
         let listener = self.net.outside.tcp_listener(address).unwrap();
         std::thread::spawn(move || {

@@ -30,7 +30,7 @@ pub(crate) fn pathmark(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_pathmark"));
     command
         .args(arguments)
-        // Each run starts without state of earlier ones.
+        // Each run starts without the state of earlier runs.
         .env("XDG_STATE_HOME", "/dev/null")
         .env_remove("RUST_LOG")
         .stdin(Stdio::null());

@@ -14,7 +14,7 @@ use super::bed::{Way, content};
 use crate::common::offered::{Offered, until_unfinished};
 use crate::common::pathmark;
 
-/// Transferred at 10 MB/s. This exceeds what both sides buffer of a file in transfer.
+/// Transferred at 10 MB/s. This is more of a file in transfer than both sides can buffer.
 const BYTES: usize = 40_000_000;
 
 fn set(node: &Node, state: &str) {

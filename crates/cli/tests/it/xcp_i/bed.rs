@@ -26,7 +26,7 @@ fn pathmark(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_pathmark"));
     command
         .args(arguments)
-        // Each run starts without state of earlier ones.
+        // Each run starts without the state of earlier runs.
         .env("XDG_STATE_HOME", "/dev/null")
         .stdin(Stdio::null())
         .stdout(Stdio::piped());
@@ -164,7 +164,7 @@ fn write_file(directory: &Path, bytes: usize) -> String {
     file.to_str().unwrap().to_owned()
 }
 
-/// Starts a server, and returns it with what it prints.
+/// Starts a server, and returns it with the line that it prints.
 fn serve(node: &Node, listen: &str, directory: &Offered, more: &[&str]) -> (ChildGuard, Value) {
     let path = directory.path().to_str().unwrap();
     let serve = ["serve", "--listen", listen, "--dir", path, "--json"];

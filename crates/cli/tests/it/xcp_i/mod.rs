@@ -53,13 +53,13 @@ fn goodput(figures: &Value) -> f64 {
     figures["goodput_down_bps"].as_f64().unwrap()
 }
 
-/// Returns what a router knows about the single cloud before it.
+/// Returns a router's estimates for the single cloud before it.
 fn known(shown: &Value) -> &Value {
     &shown["xcp_i"]["clouds"][0]
 }
 
 /// A file passes through the cloud with about the emulator's goodput and hardly any loss, and the
-/// port reports what it knows.
+/// port reports its estimates.
 #[test]
 fn a_plain_router_in_the_middle() {
     let _alone = alone();

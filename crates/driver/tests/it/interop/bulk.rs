@@ -6,7 +6,7 @@ use super::support::peers::{Connection, Options, Pair, STRANGERS, Stack};
 
 const LENGTH: u64 = 64 << 20;
 
-/// Sends on one stream and receives on another, and returns what was sent and what arrived.
+/// Sends on one stream and receives on another. Returns the fingerprints of both streams.
 async fn exchange(connection: Connection, own: u64) -> (data::Fingerprint, data::Fingerprint) {
     let sending = async {
         let mut sender = connection.open_uni().await.unwrap();

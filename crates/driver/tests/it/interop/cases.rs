@@ -103,7 +103,7 @@ pub(crate) async fn run(name: &str, stacks: Stacks) {
     }
 }
 
-/// The client requests files of these lengths, each on its own stream, and must get all of them
+/// The client requests files of these lengths, each on its own stream, and must get every file
 /// completely.
 async fn download(client: &Connection, server: &Connection, lengths: &[u64]) {
     let serving = async {
@@ -262,7 +262,7 @@ async fn ecn(stacks: Stacks) {
     }
 }
 
-/// The server's certificates don't fit into three times what the client sends at first.
+/// The server's certificates don't fit into three times the bytes that the client sends at first.
 async fn amplification_limit(stacks: Stacks) {
     let options = Options {
         identity: Identity::long(),

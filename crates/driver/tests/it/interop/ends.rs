@@ -1,5 +1,5 @@
-//! All ways in which a half of a stream can end, and what each call on it then returns: one table
-//! for quinn and this library. If the two differ on purpose, the table contains both results.
+//! All ways in which a half of a stream can end, and the results of later calls: one table for
+//! quinn and this library. If the two differ on purpose, the table contains both results.
 
 use std::io;
 use std::time::Duration;
@@ -76,7 +76,7 @@ async fn send(call: &str, half: &mut Sender) -> String {
     }
 }
 
-/// States of a sending half, each with what the calls of [`SENDING`] return.
+/// States of a sending half, each with the results of the calls of [`SENDING`].
 const SENT: [(&str, [&str; 7]); 8] = [
     (
         "finished",
@@ -245,7 +245,7 @@ async fn receive(call: &str, half: &mut Receiver) -> String {
     }
 }
 
-/// States of a receiving half, each with what the calls of [`RECEIVING`] return.
+/// States of a receiving half, each with the results of the calls of [`RECEIVING`].
 const RECEIVED: [(&str, [&str; 8]); 8] = [
     (
         "read to the end",

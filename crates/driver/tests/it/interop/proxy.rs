@@ -121,7 +121,7 @@ async fn everything_arrives_with_a_tenth_of_all_datagrams_lost() {
     .await;
 }
 
-/// Every datagram arrives twice, and half of them late.
+/// Every datagram arrives twice, and half arrive late.
 #[tokio::test]
 async fn everything_arrives_with_echoes_and_overtaking() {
     bounded(async {

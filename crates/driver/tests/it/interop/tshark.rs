@@ -58,7 +58,7 @@ fn a_handshake_and_a_transfer_dissect_without_errors() {
     std::fs::remove_file(keys).unwrap();
 }
 
-/// Runs a connection with streams, resets, key updates and a close, and returns a capture of it.
+/// Returns a capture of a connection with streams, resets, key updates and a close.
 async fn transfer() -> Vec<u8> {
     let options = Options {
         retry: true,

@@ -72,7 +72,7 @@ fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
 
-/// A server for all rounds, and what clients need to reach it.
+/// A server for all rounds, and the configuration with which clients reach it.
 pub(crate) struct Soak {
     server: Endpoint,
     client: ClientConfig,
@@ -83,8 +83,8 @@ fn transport() -> Arc<TransportConfig> {
     let law = Algorithm::parse("cubic").expect("known");
     let mut config = TransportConfig::new(Arc::new(move |now, mtu| law.controller(now, mtu)));
     // If a close is lost, the peer shouldn't wait for long. Within 3 s a handshake sends its first
-    // packet and the probes of one timeout, and on a busy machine sockets may be full for all of
-    // these.
+    // packet and the probes of one timeout, and on a busy machine sockets may be full all this
+    // time.
     config.max_idle_timeout = Some(Duration::from_secs(10));
     config.handshake_timeout = Duration::from_secs(10);
     Arc::new(config)
@@ -135,7 +135,7 @@ impl Soak {
         let trust = Trust::Pin(tls.pin().expect("a pin"));
         let client = TlsClientConfig::new(trust, &[b"soak"]).expect("usable");
         let mut config = ServerConfig::new(Arc::new(tls), transport());
-        // As many as the first round uses, so that later ones don't add any.
+        // As many as the first round uses, so that later rounds don't add any.
         config.remembered_tokens(1000);
         let server = Endpoint::server(config, loopback()).expect("a socket");
         let accepting = server.clone();

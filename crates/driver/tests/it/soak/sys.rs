@@ -25,7 +25,7 @@ pub(crate) fn allocated() -> u64 {
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATED.fetch_add(layout.size() as u64, Ordering::Relaxed);
-        // SAFETY: the caller guarantees what this call requires.
+        // SAFETY: the caller guarantees the conditions of this call.
         unsafe { System.alloc(layout) }
     }
 

@@ -23,7 +23,7 @@ const TABLE: u32 = 11_700;
 const NAME: &str = "pathmark_tunnel";
 
 /// Networks that are never reached through a tunnel: this network, private, shared and
-/// link-local addresses, loopback, multicast, and reserved ones (RFC 6890).
+/// link-local addresses, loopback, multicast, and reserved addresses (RFC 6890).
 const PRIVATE: [&str; 13] = [
     "0.0.0.0/8",
     "10.0.0.0/8",

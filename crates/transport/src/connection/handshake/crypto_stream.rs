@@ -36,8 +36,8 @@ impl CryptoSend {
         !self.lost.is_empty() || self.unsent < self.end() || !self.repeated.is_empty()
     }
 
-    /// Returns the next range to send, of at most `max` bytes: first lost ones, then new ones, then
-    /// repeated ones.
+    /// Returns the next range to send, of at most `max` bytes: first lost data, then new data, then
+    /// repeated data.
     pub(super) fn poll(&mut self, max: usize) -> Option<Range<u64>> {
         if max == 0 {
             return None;
@@ -200,7 +200,7 @@ mod tests {
         assert_eq!(sent(&mut stream, 10), b"hel");
         stream.on_ack(0..3);
         stream.on_ack(6..8);
-        // The packet with the whole range is lost, but part of it has arrived since.
+        // The packet with the whole range is lost, but part of the range has arrived since.
         stream.on_loss(0..11);
         assert_eq!(sent(&mut stream, 10), b"rld");
         stream.on_loss(8..11);

@@ -101,7 +101,7 @@ impl CryptoLevels {
         self.repeats > 0
     }
 
-    /// Records that a flight, or part of it, was repeated.
+    /// Records that a flight was repeated, at least in part.
     pub(in crate::connection) const fn on_repeated(&mut self) {
         self.repeats = self.repeats.saturating_sub(1);
     }
@@ -118,7 +118,7 @@ impl CryptoLevels {
         self.level(space).send.resend();
     }
 
-    /// Discards the level, so that nothing more of it is sent or read.
+    /// Discards the level, so that none of its data is sent or read anymore.
     pub(in crate::connection) fn discard(&mut self, space: SpaceId) {
         *self.level(space) = Level {
             discarded: true,

@@ -72,7 +72,7 @@ impl ZeroRtt {
             && self.kept.store(received, datagram)
     }
 
-    /// Returns the first of these datagrams, once early data was accepted or refused.
+    /// Returns the oldest kept datagram, once early data was accepted or refused.
     pub(super) fn take_kept(&mut self) -> Option<(Received, Vec<u8>)> {
         if self.undecided {
             return None;

@@ -13,8 +13,8 @@ pub(in crate::connection) const MIN_UNVALIDATED: usize = 48;
 const RESERVE: usize = 4 * MIN_UNVALIDATED;
 
 /// Time for which an address counts as known after the peer has shown that it receives packets
-/// there. Meanwhile, the address is assumed to be the peer's, and the measurements of the path to
-/// be valid (RFC 9000 §9.3, §9.4).
+/// there. During this time, the address is assumed to be the peer's, and the measurements of the
+/// path to be valid (RFC 9000 §9.3, §9.4).
 const KNOWN: Duration = Duration::from_secs(60);
 
 /// Decision of the amplification limit on a datagram (RFC 9000 §8.1).
@@ -83,7 +83,7 @@ impl Address {
     /// Returns whether packets to this address are IPv6.
     #[inline]
     pub(super) const fn is_ipv6(&self) -> bool {
-        // Sockets for both versions report IPv4 addresses as IPv4-mapped ones.
+        // Sockets for both versions report IPv4 addresses as IPv4-mapped addresses.
         self.remote.ip().to_canonical().is_ipv6()
     }
 
@@ -132,8 +132,8 @@ impl Address {
     }
 
     /// Applies the limit to a datagram of `size` bytes. `probes` is true if a probe is due. `least`
-    /// is the size of the smallest datagram with a PATH_CHALLENGE, and `full` that of a datagram
-    /// that begins a connection, in bytes.
+    /// is the size of the smallest datagram with a PATH_CHALLENGE, and `full` the size of a
+    /// datagram that begins a connection, in bytes.
     #[inline]
     pub(in crate::connection) fn allowance(
         &self,
@@ -165,7 +165,7 @@ impl Address {
                 _ => 0,
             },
         };
-        // Initial packets need full datagrams, whereas smaller ones suffice for path validation.
+        // Initial packets need full datagrams, whereas small datagrams suffice for path validation.
         let full = validation.is_none() && allowed >= full;
         if allowed >= size || full || (validation.is_some() && allowed >= least) {
             return Allowance::Bytes(size.min(allowed));

@@ -26,7 +26,7 @@ pub(in crate::connection) struct AckReport {
 }
 
 impl AckReport {
-    /// Adds a FEEDBACK frame, with its time and its difference from the previous one.
+    /// Adds a FEEDBACK frame, with its time and its difference from the previous frame.
     pub(in crate::connection) fn on_feedback(&mut self, time: u32, difference: Option<Difference>) {
         let is_answer = difference.is_some_and(|seen| seen.is_answer());
         let reported = if is_answer {

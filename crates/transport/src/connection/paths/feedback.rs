@@ -46,7 +46,7 @@ pub(in crate::connection) struct Feedback {
     own: Vec<Arc<dyn Signal>>,
     /// Kinds that the peer reads and fills.
     peer: Vec<u8>,
-    /// Signals that are or were in front of our data. All of them are kept, because the peer
+    /// Signals that are or were in front of our data. Former signals are kept because the peer
     /// continues its counts when a signal is used again.
     outgoing: Vec<Outgoing>,
     /// Index of the signal in use. If it is `None`, only questions are put in front of our data.
@@ -308,8 +308,8 @@ impl Feedback {
         self.own.iter().any(|s| s.kind() == kind && s.asks_once())
     }
 
-    /// Like [`on_packet`](Self::on_packet), but for a packet of early data, of which only a
-    /// question in front of it counts.
+    /// Like [`on_packet`](Self::on_packet), but for a packet of early data, whose shim only
+    /// counts if it is a question.
     pub(in crate::connection) fn on_early_packet(
         &mut self,
         prefix: ShimPrefix<'_>,

@@ -153,7 +153,7 @@ impl Paths {
     /// If only the peer's port has changed, a NAT has most likely been rebound. Congestion control,
     /// RTT and bytes in flight are therefore kept, and the transfer continues while the address is
     /// validated (RFC 9000 §9.4). Returns the limit for the new port, which is a window because
-    /// bytes in flight to former ports are part of it. Returns `None` if this is another host, or
+    /// it includes the bytes in flight to former ports. Returns `None` if this is another host, or
     /// if nothing proves that the peer is there.
     fn port_limit(&self, now: Instant, received: &Received) -> Option<AmplificationLimit> {
         let is_here = |known: &Address| {

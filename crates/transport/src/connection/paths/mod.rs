@@ -242,14 +242,14 @@ impl Paths {
         route
     }
 
-    /// Uses `factory`'s controllers on this path and later ones.
+    /// Uses `factory`'s controllers on this path and later paths.
     pub(super) fn set_controller(&mut self, now: Instant, factory: Arc<dyn ControllerFactory>) {
         self.path.route.controller = factory.build(now, self.path.mtu());
         Arc::make_mut(&mut self.config).controller = factory;
     }
 
     /// Restarts the controller of the current path, because the path was found to treat packets as
-    /// no path should, and what appeared to be congestion therefore wasn't.
+    /// no path should, so the apparent congestion wasn't real.
     pub(super) fn start_over(&mut self, now: Instant, fault: Fault) {
         let fresh = self.new_route(now);
         self.path.route.start_over(now, fresh, fault);

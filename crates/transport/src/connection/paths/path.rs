@@ -34,7 +34,7 @@ pub(in crate::connection) struct Path {
     pub(super) feedback: Feedback,
     /// The latest feedback of routers.
     pub(super) last_feedback: Option<Difference>,
-    /// The laws that controlled the window, on this route and previous ones.
+    /// The laws that controlled the window, on this route and previous routes.
     pub(super) controllers: ControllerShares,
 }
 

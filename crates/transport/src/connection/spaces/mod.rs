@@ -289,13 +289,13 @@ impl PacketSpaces {
         self.probes.is_due(space)
     }
 
-    /// Returns which of the two probes is due, 0 or 1, if any. One of them has no shim.
+    /// Returns the index of the probe that is due, 0 or 1, if any. One probe has no shim.
     pub(in crate::connection) fn probe_index(&self, space: SpaceId) -> Option<u8> {
         self.probes.index(space)
     }
 
-    /// Returns true if probes of the Data space are due and earlier ones weren't answered. The peer
-    /// may not be able to use new data, for example because it waits for earlier data of the
+    /// Returns true if probes of the Data space are due and earlier probes weren't answered. The
+    /// peer may not be able to use new data, for example because it waits for earlier data of the
     /// stream. Therefore, only the first probes are filled with new data.
     #[inline]
     pub(in crate::connection) const fn probes_again(&self) -> bool {
@@ -357,7 +357,7 @@ impl PacketSpaces {
     }
 
     /// Returns the handshake packets older than a round trip, whose CRYPTO frames may be repeated
-    /// without a probe timeout. If the last packet is also older, these are all of them; otherwise,
+    /// without a probe timeout: all of those packets if the last packet is also older, otherwise
     /// only the oldest.
     pub(in crate::connection) fn overdue(
         &self,

@@ -102,7 +102,7 @@ impl PacketSpaces {
         if !received.has_news() {
             return None;
         }
-        // If the packet also carries data, the two frames get half of it.
+        // If the packet also carries data, ACK may fill at most half of the room.
         let limit = match with_data && is_data {
             true => w.remaining() / 2,
             false => w.remaining(),

@@ -180,7 +180,7 @@ fn marks_that_all_become_ce_are_given_up() {
 }
 
 /// A connection only sends a few packets, and the path drops those with marks. It doesn't wait for
-/// ten of them.
+/// ten packets.
 #[test]
 fn a_short_request_over_a_path_that_drops_marks() {
     let mut pair = Pair::connected(Setup::default());

@@ -76,8 +76,8 @@ fn handshakes_get_through_loss_reordering_duplication_and_corruption() {
     }
 }
 
-/// Data that waits for the handshake fills the window, and none of it is acknowledged before the
-/// client's Finished arrives. If the Finished is lost, it must not wait for room in the window.
+/// Data that waits for the handshake fills the window, and isn't acknowledged before the client's
+/// Finished arrives. If the Finished is lost, it must not wait for room in the window.
 #[test]
 fn a_lost_finished_is_sent_again_though_data_fills_the_window() {
     for seed in 0..200 {

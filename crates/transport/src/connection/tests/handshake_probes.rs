@@ -57,7 +57,7 @@ fn probes_of_a_handshake_do_not_leave_together() {
     assert!(pair.run_until(Duration::from_secs(4), |p| p.client.get().is_established()));
     let at = [0, 999_000, 1_123_875].map(Duration::from_micros);
     assert_eq!(*left.borrow(), at);
-    // The next timeout would fire after three seconds (333 ms plus 4 times half of it).
+    // The next timeout would fire after three seconds (333 ms plus 4 times 333/2 ms).
     assert_eq!(pair.now - START, Duration::from_micros(1_143_875));
     assert_eq!(pair.client.get().stats().probe_timeouts, 1);
 }

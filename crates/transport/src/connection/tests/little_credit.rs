@@ -8,7 +8,7 @@ use crate::streams::Dir;
 use crate::{Duration, Signal};
 
 /// A NAT is rebound during a download, so the client's new address only sends acknowledgements and
-/// FEEDBACK. The first of these permits a datagram of 48 bytes.
+/// FEEDBACK. Its first packet permits a datagram of 48 bytes.
 #[test]
 fn a_nat_that_rebinds_below_a_download_is_followed_at_once() {
     for signal in [

@@ -193,7 +193,7 @@ fn gaps_in_packet_numbers_take_of_the_shared_memory() {
     pair.down.faults.loss = 1_000_000;
     every_second_number(&mut pair, 6000);
     assert_eq!((room_for_ranges(&mut pair), alone.held()), (4096, 61_440));
-    // When the client acknowledges an ACK sent with data, it has an ACK for all of them.
+    // When the client acknowledges an ACK sent with data, it has an ACK for all packets.
     pair.down.faults.loss = 0;
     let id = pair.server.get().streams().open(Dir::Uni).unwrap();
     for _ in 0..10 {
@@ -339,7 +339,7 @@ fn room_for_ranges_shrinks_although_memory_is_short() {
     every_second_number(&mut pair, 3000);
     assert_eq!((room_for_ranges(&mut pair), memory.held()), (4096, 61_440));
     memory.set_limit(0);
-    // When the client acknowledges an ACK sent with data, it has an ACK for all of them.
+    // When the client acknowledges an ACK sent with data, it has an ACK for all packets.
     pair.down.faults.loss = 0;
     let id = pair.server.get().streams().open(Dir::Uni).unwrap();
     for _ in 0..10 {

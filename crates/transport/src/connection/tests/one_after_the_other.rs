@@ -172,7 +172,7 @@ fn more_streams_of_one_byte_than_memory_keeps_are_read() {
     read_all(&mut pair, 100_000, 1, Duration::from_secs(2));
 }
 
-/// The connection may be promised more than its streams deliver before the first of them ends.
+/// The connection may be promised more than its streams deliver before the first stream ends.
 #[test]
 fn a_reader_that_waits_is_not_held_up_by_credit() {
     let memory = Arc::new(ReceiveMemory::new(0));

@@ -57,7 +57,7 @@ impl Signal for Question {
     }
 }
 
-/// Signals of these kinds, of which `KIND` asks.
+/// Returns signals of these kinds. The signal of kind `KIND` is a question.
 pub(crate) fn signals(kinds: &[u8]) -> Vec<Arc<dyn Signal>> {
     let signal = |kind: &u8| -> Arc<dyn Signal> {
         match *kind {

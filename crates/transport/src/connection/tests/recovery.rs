@@ -97,7 +97,7 @@ fn what_one_end_sends_the_other_receives() {
     }
 }
 
-/// RFC 9002 §6.2.4: probes carry new data if there is some. The next ones carry missing data,
+/// RFC 9002 §6.2.4: probes carry new data if there is some. Later probes carry missing data,
 /// because the peer may not be able to use new data.
 #[test]
 fn the_first_probes_carry_new_data_and_the_next_what_is_missing() {

@@ -88,7 +88,7 @@ fn a_packet_without_frames() {
         frames: Carried::default(),
     };
     let recovery = pair.client.get().spaces.recovery_mut();
-    // There's nothing to keep between this number and the previous ones.
+    // There's nothing to keep between this number and the previous numbers.
     recovery.drain(now, SpaceId::Data, |_, _| {});
     assert!(recovery.on_sent(SpaceId::Data, 1 << 30, far));
     send(&mut pair, From::Client, SpaceId::Data, &[]);
@@ -135,7 +135,7 @@ fn a_packet_of_another_version_is_dropped() {
     pair.connect();
 }
 
-/// If a packet can't be decrypted, later ones in its datagram are nevertheless processed.
+/// If a packet can't be decrypted, later packets in its datagram are nevertheless processed.
 #[test]
 fn packets_of_a_datagram_are_read_one_by_one() {
     // [9000 12.2 coalesced]

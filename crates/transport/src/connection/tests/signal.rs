@@ -19,7 +19,7 @@ pub(crate) struct TestSignal {
     pub(crate) in_ecn: bool,
     /// Its shim is as long as XCP's on a path of IPv4; the rest isn't used.
     pub(crate) long: bool,
-    /// The requests of laws that it can carry, besides unspecific ones.
+    /// The requests of laws that it can carry, besides unspecific requests.
     pub(crate) speaks: Option<Explicit>,
     /// Control interval of its routers.
     pub(crate) t_rho: Duration,

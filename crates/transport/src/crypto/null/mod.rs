@@ -73,7 +73,7 @@ impl NullCrypto {
 
     /// Does the same with the transport parameters that clients remember of their servers,
     /// including the limits on early data. A server that accepts early data must not have lower
-    /// ones.
+    /// limits.
     #[must_use]
     pub fn with_early_parameters(mut self, parameters: &TransportParameters) -> Self {
         self.early = parameters.to_vec(None).ok();

@@ -70,10 +70,10 @@ impl TlsClientConfig {
         Ok(self)
     }
 
-    /// Disables session resumption, so that each handshake is a full one. By default,
+    /// Disables session resumption, so that each connection requires a full handshake. By default,
     /// connections with the same configuration resume earlier sessions with servers of the same
     /// name, up to 64 names. Each ticket is used only once, because an observer could link
-    /// connections that use the same one.
+    /// connections that use the same ticket.
     #[must_use]
     pub fn without_resumption(mut self) -> Self {
         Arc::make_mut(&mut self.config).resumption = Resumption::disabled();

@@ -126,10 +126,10 @@ impl TlsServerConfig {
         })
     }
 
-    /// Disables session tickets, so that each handshake is a full one. By default, clients get
-    /// two tickets, with which later connections to this configuration can be resumed for up to
-    /// twelve hours without any state at the server. Other configurations, and this one after a
-    /// restart, don't recognize the tickets and require a full handshake.
+    /// Disables session tickets, so that each connection requires a full handshake. By default,
+    /// clients get two tickets, with which later connections to this configuration can be resumed
+    /// for up to twelve hours without any state at the server. Other configurations, and this one
+    /// after a restart, don't recognize the tickets and require a full handshake.
     #[must_use]
     pub fn without_resumption(mut self) -> Self {
         let config = Arc::make_mut(&mut self.config);
@@ -147,7 +147,7 @@ impl TlsServerConfig {
     /// packets and make the server accept its early data again. Therefore, the server stores
     /// the last `sessions` sessions instead, two for each connection. Each can be resumed once
     /// (RFC 8446 §8.1), within a day. A session takes about 300 bytes, more with a client
-    /// certificate, and at most 4 KiB; larger ones get no ticket. If more connections begin
+    /// certificate, and at most 4 KiB; larger sessions get no ticket. If more connections begin
     /// than can be stored, old sessions are dropped, and their clients need a full handshake.
     ///
     /// Early data is rejected, and the client sends it again after the handshake, if the ticket

@@ -61,7 +61,7 @@ impl State {
         Some(session)
     }
 
-    /// Removes expired sessions, and the oldest ones beyond `most`.
+    /// Removes expired sessions, and the oldest sessions beyond `most`.
     fn trim(&mut self, now: u64, most: usize) {
         while let Some((_, id)) = self.order.first_key_value() {
             let session = self.by_id.get(id);

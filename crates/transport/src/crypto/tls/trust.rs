@@ -57,7 +57,7 @@ impl Trust {
     /// that can't be parsed are ignored. Blocks while reading files.
     ///
     /// # Errors
-    /// [`TlsConfigError::BadCertificate`] if the system has no usable ones.
+    /// [`TlsConfigError::BadCertificate`] if the system has no usable certificates.
     #[cfg(feature = "native-certs")]
     pub fn platform() -> Result<Self, TlsConfigError> {
         let found = rustls_native_certs::load_native_certs();

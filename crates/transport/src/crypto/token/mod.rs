@@ -203,8 +203,8 @@ pub struct ReplayFilter {
 }
 
 impl ReplayFilter {
-    /// Creates a filter for tokens with this `lifetime`, which remembers at most `capacity` of
-    /// them per lifetime (about 9 bytes each, twice).
+    /// Creates a filter for tokens with this `lifetime`, which remembers at most `capacity`
+    /// tokens per lifetime (about 9 bytes each, twice).
     pub fn new(lifetime: Duration, capacity: usize) -> Self {
         Self {
             lifetime,

@@ -106,7 +106,7 @@ fn a_shim_in_front_of_early_data_is_stepped_over() {
     early[8] = 0xd0;
     nothing(&mut endpoint, 1, &early);
     assert_eq!(endpoint.stats().dropped_early, 1);
-    // None of these begins a connection.
+    // These packets don't begin a connection.
     nothing(&mut endpoint, 1, &[&shim[..], &hello].concat());
     for len in 0..40 {
         nothing(&mut endpoint, 1, &early[..len]);
@@ -143,7 +143,7 @@ fn a_client_goes_on_waiting_while_its_connection_is_started() {
     let error = endpoint.begin(NOW, second, started).unwrap_err();
     assert_eq!(error, AcceptError::Expired);
     assert_eq!((endpoint.connections(), endpoint.half_open()), (1, 1));
-    // If a connection can't be started, nothing is left of it.
+    // If a connection can't be started, no state remains.
     let third = incoming(&mut endpoint, 3, &hello);
     let failed = crate::connection::ConnectError::Config(crate::wire::TransportError::new(
         TransportErrorCode::INTERNAL_ERROR,

@@ -96,7 +96,7 @@ fn a_question_that_overtakes_condemns_nothing() {
         s.out.clear();
         s.ack(300, SpaceId::Data, &[(question, question)]);
         assert_eq!(s.lost(), [], "{shims}");
-        // They only wait for a probe timeout after the last of them.
+        // They only wait for a probe timeout after the last packet.
         let probe = s.recovery.deadline();
         assert!(probe > Some(at(400)), "{probe:?}");
         s.ack(310, SpaceId::Data, &[(first, question)]);

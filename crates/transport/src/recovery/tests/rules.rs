@@ -59,7 +59,7 @@ fn what_has_no_shim_may_overtake_what_has_one() {
     );
     // Twice the time threshold: 2 · 9/8 · 100 ms after they were sent.
     assert_eq!(s.recovery.deadline(), Some(at(425)));
-    // A packet with a shim still reveals the loss of earlier ones.
+    // A packet with a shim still reveals the loss of earlier packets.
     s.out.clear();
     s.ack(310, SpaceId::Data, &[(first + 5, first + 5)]);
     let lost: Vec<_> = s

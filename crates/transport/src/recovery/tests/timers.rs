@@ -151,7 +151,7 @@ fn after_an_outage() -> Sender {
     s
 }
 
-/// The timer uses the estimate from before the outage, so that probes detect the end of it. The
+/// The timer uses the estimate from before the outage, so that probes detect its end. The
 /// first packet sent afterwards restores this estimate.
 #[test]
 fn an_outage_makes_no_later_probe_wait() {

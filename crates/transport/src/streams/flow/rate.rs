@@ -23,7 +23,7 @@ pub(super) struct Totals {
     pub(super) received: u64,
     /// Read by the application.
     pub(super) read: u64,
-    /// Arrived beyond a gap while the application waited for the missing ones.
+    /// Arrived beyond a gap while the application waited for the missing bytes.
     pub(super) held_up: u64,
 }
 

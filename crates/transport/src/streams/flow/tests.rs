@@ -202,8 +202,8 @@ fn slow_growth() -> Path {
     path
 }
 
-/// A promise is also a risk, so a sender that never speeds up is only promised what a steady
-/// flow needs.
+/// A promise is also a risk, so a sender that never speeds up is only promised as much as
+/// a steady flow needs.
 #[test]
 fn slow_growth_is_promised_five_round_trips_worth() {
     let window = slow_growth().window.window();

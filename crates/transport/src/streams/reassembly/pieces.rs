@@ -86,7 +86,7 @@ impl Pieces {
         true
     }
 
-    /// Passes every piece with its offset to `each`, in order, and removes all of them.
+    /// Removes all pieces, passing each with its offset to `each` in order.
     pub(super) fn drain(&mut self, mut each: impl FnMut(usize, &[u8])) {
         for place in &self.places {
             each(place.start(), self.piece(*place));

@@ -365,7 +365,7 @@ fn a_long_stream_of_short_messages_has_small_blocks() {
     let mut buffer = Reassembly::default();
     buffer.insert(0, &patterns(0, 1_000_000));
     drain(&mut buffer, 0);
-    // A bulk transfer gets full-sized blocks, and small ones again afterwards.
+    // A bulk transfer gets full-sized blocks, and small blocks again afterwards.
     buffer.insert(1_000_000, &patterns(1_000_000, 40_000));
     drain(&mut buffer, 1_000_000);
     buffer.insert(1_040_000, &patterns(1_040_000, 1_000));

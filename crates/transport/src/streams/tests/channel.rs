@@ -11,7 +11,7 @@ use crate::wire::{Frame, Frames, TransportError, Writer};
 /// Bytes of frames per packet.
 pub(super) const PACKET: usize = 1200;
 
-/// A packet in flight, and the sender's record of it.
+/// A packet in flight, with the sender's record.
 #[derive(Clone, Debug)]
 pub(super) struct Packet {
     pub(super) payload: Vec<u8>,

@@ -146,7 +146,7 @@ impl Iterator for AckRanges<'_> {
 impl core::iter::FusedIterator for AckRanges<'_> {}
 
 /// Writes an ACK frame of at most `limit` bytes that acknowledges the first of `ranges`
-/// (descending, disjoint, with gaps in between) and as many of the following ones as fit.
+/// (descending, disjoint, with gaps in between) and as many of the following ranges as fit.
 /// `delay` is already shifted by this side's ack_delay_exponent. Returns the number of ranges
 /// written.
 ///

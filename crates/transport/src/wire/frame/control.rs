@@ -97,7 +97,7 @@ pub struct ApplicationClose<'a> {
 /// ACK_FREQUENCY (draft-ietf-quic-ack-frequency §4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AckFrequency {
-    /// Sequence number. A frame is ignored if a newer one was received before.
+    /// Sequence number. A frame is ignored if a newer frame was received before.
     pub sequence: u64,
     /// Acknowledge after more than this many ack-eliciting packets.
     pub ack_eliciting_threshold: u64,

@@ -29,7 +29,7 @@ pub struct Feedback<'a> {
     /// the ACK delay of the ACK frame in the same packet, you obtain the arrival time of the
     /// largest acknowledged packet.
     pub time: u32,
-    /// The counters as varints, at most [`MAX_COUNTERS`] of them.
+    /// At most [`MAX_COUNTERS`] counters as varints.
     counters: &'a [u8],
 }
 

@@ -41,8 +41,8 @@ pub struct StreamHeader {
 pub struct Fit {
     /// Bytes of data.
     pub len: usize,
-    /// False if the frame contains no length. It must then be the last one of its packet,
-    /// without even padding after it.
+    /// False if the frame contains no length. It must then be the last frame of its packet, without
+    /// even padding after it.
     pub explicit_len: bool,
 }
 

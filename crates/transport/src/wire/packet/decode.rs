@@ -71,7 +71,7 @@ pub struct Retry {
     pub dcid: ConnectionId,
     /// Source: the server's new connection id.
     pub scid: ConnectionId,
-    /// Position of the token. The client must discard a Retry with an empty one.
+    /// Position of the token. The client must discard a Retry with an empty token.
     pub token: Range<usize>,
     /// Position of the 16-byte integrity tag at the end of the packet.
     pub tag: Range<usize>,
@@ -245,9 +245,9 @@ fn id<'a>(r: &mut Reader<'a>) -> Result<(Range<usize>, &'a [u8]), UnexpectedEnd>
 }
 
 impl Protected {
-    /// Returns the position of the sample for header protection (RFC 9001 §5.4.2), or `None` if
-    /// the packet is too short for one. Such a packet must be discarded, unless it is a
-    /// stateless reset.
+    /// Returns the position of the sample for header protection (RFC 9001 §5.4.2), or `None` if the
+    /// packet is too short for a sample. Such a packet must be discarded, unless it is a stateless
+    /// reset.
     #[inline]
     pub const fn sample(&self) -> Option<Range<usize>> {
         let start = self.number_at + SAMPLE_OFFSET;

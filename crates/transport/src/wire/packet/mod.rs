@@ -23,7 +23,7 @@ pub use encode::{Header, Started};
 pub use number::TruncatedNumber;
 pub use space::{PacketType, SpaceId};
 
-/// The bit that distinguishes long headers from short ones.
+/// The bit that distinguishes long from short headers.
 pub const LONG_FORM: u8 = 0x80;
 /// The bit that every QUIC v1 packet has set (RFC 9000 §17.2, §17.3).
 pub const FIXED_BIT: u8 = 0x40;

@@ -165,9 +165,9 @@ fn connection_id(r: &mut Reader<'_>) -> Result<ConnectionId, TooLong> {
     ConnectionId::new(r.take_rest())
 }
 
-/// Ids seen so far, for detecting duplicates. All known ids are remembered, but unknown ones
+/// Ids seen so far, for detecting duplicates. All known ids are remembered, but unknown ids
 /// only up to a bound. A duplicate among hundreds of unknown parameters is harmless, whereas
-/// searching all of them would be costly.
+/// searching them all would be costly.
 #[derive(Default)]
 struct Seen {
     low: u64,

@@ -165,8 +165,8 @@ fn duplicates_are_refused_known_or_not() {
             Err(ParameterError::Twice(_))
         ));
     }
-    // A known parameter can't be duplicated, regardless of the number of unknown ones before
-    // it.
+    // A known parameter can't be duplicated, regardless of the number of unknown parameters
+    // before it.
     let mut bytes = Vec::new();
     for i in 0..1000u16 {
         bytes.extend([0x80, 0x01]);

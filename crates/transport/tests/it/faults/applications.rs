@@ -1,4 +1,4 @@
-//! Checks that each end reads what the other has written.
+//! Checks that each end reads the data that the other has written.
 
 use std::collections::BTreeMap;
 
@@ -92,7 +92,7 @@ impl Application {
     /// Does everything that is possible now, but only reads if `reads` is true.
     ///
     /// # Errors
-    /// Data that differs from what was sent, or an impossible error.
+    /// Data that differs from the data sent, or an impossible error.
     pub(crate) fn run(&mut self, streams: &mut Streams, reads: bool) -> Result<(), String> {
         if self.side == CLIENT {
             for index in 0..self.exchanges.len() {

@@ -42,7 +42,7 @@ impl Crypto {
         }
     }
 
-    /// Returns what `plan` needs, with both ends using `transport`.
+    /// Returns the cryptography that `plan` needs, with both ends using `transport`.
     ///
     /// # Errors
     /// If the connection in which the client should get a session failed.

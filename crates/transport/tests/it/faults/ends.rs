@@ -18,7 +18,7 @@ use super::applications::{Application, CLIENT, SERVER};
 use super::messages::Messages;
 use super::plan::{Move, Plan};
 
-/// Memory for waiting datagrams in bytes, which is less than all of them need.
+/// Memory for waiting datagrams in bytes, which is not enough for all datagrams.
 const DATAGRAM_MEMORY: usize = 20_000;
 
 /// One of the two ends.

@@ -6,7 +6,7 @@ use pathmark_transport::Connection;
 
 use super::applications::byte;
 
-/// Largest tested length in bytes, which exceeds what some paths carry.
+/// Largest tested length in bytes, which exceeds some paths' MTU.
 const LONGEST: u32 = 1400;
 /// Bytes that contain the datagram's number.
 const INDEX: usize = 4;
@@ -48,7 +48,7 @@ impl Messages {
     /// Sends as many datagrams as possible, and reads those that have arrived.
     ///
     /// # Errors
-    /// A datagram that differs from what was sent, or that arrived twice.
+    /// A datagram that differs from the one sent, or that arrived twice.
     pub(crate) fn run(&mut self, connection: &mut Connection) -> Result<(), String> {
         // Only a few at a time, so that they are sent between streams and after incidents.
         for _ in 0..3 {

@@ -10,7 +10,7 @@ use simulation::{Crypto, KINDS, Outcome, Plan, Struck, run};
 struct Tally {
     noticed: u64,
     timed_out: u64,
-    /// For each kind, how many plans have it, in how many of these it occurred, and how often.
+    /// For each kind, how many plans have it, in how many plans it occurred, and how often.
     planned: Struck,
     struck_in: Struck,
     struck: Struck,

@@ -1,4 +1,4 @@
-//! The path between both ends, and what it does to datagrams.
+//! The path between both ends, and its faults.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -1,4 +1,4 @@
-//! What a seed determines: a path with its faults, and what is transferred over it.
+//! The plan that a seed determines: a path with its faults, and the transfers over this path.
 
 use pathmark_transport::Duration;
 use pathmark_transport::crypto::Random;
@@ -37,7 +37,7 @@ pub(crate) enum Move {
     TryInVain,
 }
 
-/// What happens to early data.
+/// Whether the server accepts early data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Early {
     Taken,
@@ -102,7 +102,7 @@ pub(crate) struct Plan {
 
 impl Plan {
     /// Draws a plan. Each kind of fault is omitted from at least every second plan, and no plan has
-    /// all of them.
+    /// every kind.
     pub(crate) fn new(seed: u64) -> Self {
         let mut random = Random::from_u64(seed ^ 0x5eed_0000_0000);
         let below = |random: &mut Random, n| random.below(n);

@@ -46,7 +46,7 @@ pub(crate) struct Report {
 /// datagram.
 ///
 /// # Errors
-/// A description of what went wrong.
+/// A description of the failure.
 pub(crate) fn run(crypto: &Crypto, seed: u64, trace: bool) -> Result<Report, String> {
     let plan = Plan::new(seed);
     let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| {

@@ -75,7 +75,7 @@ pub(crate) struct World {
     pub(super) moving: VecDeque<Move>,
     buffer: Vec<u8>,
     pub(super) config: EndpointConfig,
-    /// Print what happens.
+    /// Print events.
     trace: bool,
 }
 
@@ -106,7 +106,7 @@ impl World {
         }
     }
 
-    /// Prints what happens.
+    /// Prints events.
     pub(crate) fn traced(mut self, trace: bool) -> Self {
         self.trace = trace;
         self
@@ -115,7 +115,7 @@ impl World {
     /// Runs the simulation to its end.
     ///
     /// # Errors
-    /// A description of what went wrong.
+    /// A description of the failure.
     pub(crate) fn run(&mut self) -> Result<Outcome, String> {
         let end = self.now + LIMIT;
         let mut still = 0;
@@ -279,8 +279,8 @@ impl World {
                 self.plan.unread(side).is_zero() || reads_at.is_some_and(|at| at <= self.now);
             end.application.run(connection.streams(), reads)?;
             end.messages.run(connection)?;
-            // The client knows when both ends have everything: what it sent is acknowledged, and
-            // what it wanted was read. If the server reads late, `server_has_read` shows this.
+            // The client knows when both ends have everything: its data is acknowledged, and it has
+            // read the data that it wanted. If the server reads late, `server_has_read` shows this.
             let open = connection.streams().open_streams();
             let all = end.application.is_done() && open == 0 && server_has_read;
             if side == CLIENT && all && connection.is_established() {

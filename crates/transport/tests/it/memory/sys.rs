@@ -1,4 +1,4 @@
-//! The allocator of the tests, which counts what passes through it.
+//! The allocator of the tests, which counts the allocated bytes.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 

@@ -1,4 +1,4 @@
-//! Formats the report for people.
+//! Formats the report as human-readable text.
 
 use std::fmt::Write as _;
 

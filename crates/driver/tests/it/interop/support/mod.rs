@@ -13,7 +13,7 @@ use std::time::Duration;
 
 pub(crate) use until::until;
 
-/// Time limit for every test. On an idle machine, none needs a tenth of it.
+/// Time limit for every test. On an idle machine, no test needs a tenth of this time.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Runs `test` to completion within the time limit.

@@ -35,7 +35,7 @@ pub(crate) struct Weather {
     pub(crate) duplicate: u16,
     /// One to eight bits are flipped.
     pub(crate) corrupt: u16,
-    /// The datagram is held back for [`hold`](Self::hold), so that later ones overtake it.
+    /// The datagram is held back for [`hold`](Self::hold), so that later datagrams overtake it.
     pub(crate) reorder: u16,
     pub(crate) hold: Duration,
     /// One-way delay of every datagram.
@@ -213,8 +213,8 @@ impl Proxy {
         self.lock().server = server;
     }
 
-    /// From now on, the server sees the client at another port, and what it sends to the old port
-    /// is lost.
+    /// From now on, the server sees the client at another port, and its datagrams to the old port
+    /// are lost.
     pub(crate) fn rebind(&self) {
         self.rebind_at(Ipv4Addr::LOCALHOST);
     }
@@ -289,7 +289,7 @@ impl Path {
         }
     }
 
-    /// Receives what has arrived from one side.
+    /// Receives the datagrams that have arrived from one side.
     async fn take(&mut self, from_client: bool, buffer: &mut [u8]) {
         for _ in 0..BURST {
             let socket = if from_client { &self.front } else { &self.back };
@@ -374,7 +374,7 @@ impl Path {
             let Some(held) = self.held.pop() else {
                 return;
             };
-            // What the kernel refuses counts as lost.
+            // A datagram that the kernel refuses counts as lost.
             let _ = if held.from_client {
                 let server = lock(&self.shared).server;
                 self.back.send_to(&held.bytes, server).await

@@ -86,8 +86,8 @@ impl Parts {
         self.paths.path_mut().settle(self.now, report, &measured)
     }
 
-    /// Sends packets with these numbers and the path's mark. All of them arrive, `ce` of them with
-    /// CE.
+    /// Sends packets with these numbers and the path's mark. They all arrive, and `ce` packets
+    /// arrive with CE.
     fn marked(&mut self, numbers: core::ops::Range<u64>, ce: u64) -> Settled {
         let sent = numbers.end - numbers.start;
         for number in numbers.clone() {
@@ -278,7 +278,7 @@ fn larger_and_smaller_sizes_of_datagrams_reach_the_controller() {
     let path = parts.paths.path_mut();
     assert!(path.on_acked(now, 3, &packet(now, size)));
     assert_eq!(ack(&mut parts, 3, true), (false, usize::from(size)));
-    // Then, large packets are lost for three round trips, while small ones arrive.
+    // Then, large packets are lost for three round trips, while small packets arrive.
     for round in 0..3 {
         parts.now += RTT;
         let now = parts.now;

@@ -154,7 +154,7 @@ fn a_law_gets_the_signal_that_it_wants() {
     feedback.choose(vcp, 5);
     assert_eq!(feedback.kind(), Some(0));
     assert!(returned(&mut feedback, 0, 3, 3));
-    // None of these signals carries Quick-Start.
+    // No signal here carries Quick-Start.
     feedback.choose(Explicit::QuickStart, 6);
     assert_eq!(feedback.kind(), Some(0));
 }

@@ -27,7 +27,7 @@ fn the_sender_is_bounded_by_the_window_while_data_waits() {
     assert_eq!(parts.sources.limit(), Limit::Peer, "no credit is left");
 }
 
-/// This doesn't depend on which of them is first in a packet, on the packet's other contents, or on
+/// This doesn't depend on which data is first in a packet, on the packet's other contents, or on
 /// the size of a stream's data.
 #[test]
 fn streams_and_datagrams_get_the_same_bytes_while_both_wait() {

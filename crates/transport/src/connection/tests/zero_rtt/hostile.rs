@@ -118,7 +118,7 @@ fn a_ticket_that_a_stranger_offers_serves_its_owner_all_the_same() {
         // decrypt_error
         assert_eq!(error.code(), 0x100 + 51, "{error}");
     }
-    // First the owner's, then a copy of it.
+    // First the owner's, then a copy.
     for resumed in [true, false] {
         let mut server = start();
         server.read_handshake(&hello).unwrap();

@@ -92,8 +92,8 @@ fn lower_limits_refuse_it_and_hold_for_what_is_sent_again() {
     let mut written = upload(&mut pair, Dir::Uni, &lengths);
     written.extend(upload(&mut pair, Dir::Bi, &[3000]));
     pair.flush();
-    // The server must see streams end before it permits others, so it reads all of them as they
-    // arrive.
+    // The server must see streams end before it permits others, so it reads every stream as it
+    // arrives.
     let mut got = vec![(Vec::new(), false); written.len()];
     let mut code = None;
     let done = pair.run_until(Duration::from_secs(20), |pair| {

@@ -191,7 +191,7 @@ impl Connection {
         }
     }
 
-    /// Returns the connection if it is ours, for what only our implementation reports.
+    /// Returns the connection if it is ours, for facts that only our implementation reports.
     pub(crate) fn ours(&self) -> Option<&driver::Connection> {
         match self {
             Self::Ours(connection) => Some(connection),
