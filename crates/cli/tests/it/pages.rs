@@ -1,11 +1,17 @@
 //! Checks that the pages of results are up to date: quick pages are generated again and
 //! compared.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use pathmark_cc::FallbackReason;
+use serde_json::Value;
 use tempfile::TempDir;
+
+use crate::common::offered::Offered;
+use crate::common::{Server, json, pathmark};
 
 /// Built-in scenarios with few packets, which together contain senders and ports of each kind.
 const QUICK: [&str; 4] = [
@@ -142,6 +148,94 @@ fn tests_that_pages_name_exist() {
         }
     }
     assert!(named > 20, "{named}");
+}
+
+/// Every key that commands print with `--json`, every reason and every outcome has its explanation.
+#[test]
+fn keys_and_values_of_json_are_explained() {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let names = ["json.md", "emulate.md", "path-report.md"];
+    let pages = names.map(|name| fs::read_to_string(docs.join(name)).unwrap());
+    let pages = pages.concat();
+    // Without blocks, so that each second part is code.
+    let prose: String = pages.split("```").step_by(2).collect();
+    let code: String = prose
+        .split('`')
+        .skip(1)
+        .step_by(2)
+        .fold(String::new(), |all, code| all + " " + code);
+    let is_word = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
+    let explained: BTreeSet<&str> = code.split(|c| !is_word(c)).collect();
+
+    let offered = Offered::new();
+    fs::write(offered.path().join("file"), "content").unwrap();
+    let server = Server::start(&[
+        "serve",
+        "--dir",
+        offered.path().to_str().unwrap(),
+        "--allow-put",
+    ]);
+    let file = format!("{}/file", server.address);
+    let own = offered.path().join("file");
+    let own = own.to_str().unwrap();
+    let out = TempDir::new().unwrap();
+    let copy = out.path().join("copy");
+    let copy = copy.to_str().unwrap();
+    let client = ["--pin", &server.pin, "--json"];
+    let brief = ["emulate", "five-files", "--set", "duration=3s", "--json"];
+    let port = |law: &'static str| ["--set", law];
+    let xcp = port("link.bottleneck.controller=xcp");
+    let clouds = port("link.bottleneck.controller=xcp-i[estimate=exact]");
+    let mut keys = BTreeSet::new();
+    for command in [
+        [&["get", &file, "-o", copy], &client[..]].concat(),
+        [&["put", own, &server.address, "--force"], &client[..]].concat(),
+        [&["ls", &server.address], &client[..]].concat(),
+        brief.to_vec(),
+        [&brief[..], &xcp].concat(),
+        [&brief[..], &clouds].concat(),
+        [&brief[..], &["--sweep", "seed=1,2"]].concat(),
+    ] {
+        let printed = json(&pathmark(&command).output().unwrap());
+        add_keys(&printed, &mut keys);
+    }
+    assert!(keys.len() > 100, "{keys:?}");
+    let unexplained: Vec<_> = keys
+        .iter()
+        .filter(|key| !explained.contains(&key[..]))
+        .collect();
+    assert!(unexplained.is_empty(), "{unexplained:?}");
+
+    let outcomes = include_str!("../../../cc/src/metrics/quick_start.rs");
+    let outcomes = outcomes
+        .split("=> \"")
+        .skip(1)
+        .map(|rest| rest.split('"').next().unwrap());
+    let values = FallbackReason::ALL
+        .iter()
+        .map(|reason| reason.name())
+        .chain(outcomes);
+    let values: Vec<&str> = values.collect();
+    assert!(values.len() >= 17, "{values:?}");
+    for value in values {
+        assert!(explained.contains(value), "{value}");
+    }
+}
+
+/// Adds the keys of objects at any depth, except those of `set`, which are keys of scenarios.
+fn add_keys(value: &Value, keys: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(object) => {
+            for (key, value) in object {
+                keys.insert(key.clone());
+                if key != "set" {
+                    add_keys(value, keys);
+                }
+            }
+        }
+        Value::Array(values) => values.iter().for_each(|value| add_keys(value, keys)),
+        _ => {}
+    }
 }
 
 fn walk(directory: &Path, extension: &str) -> Vec<PathBuf> {
