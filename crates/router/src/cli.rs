@@ -121,7 +121,8 @@ enum Command {
         /// Print one JSON object, or with --watch one per line.
         #[arg(long)]
         json: bool,
-        /// Print again every so many seconds, until you stop it or the router ends.
+        /// Print again after this time, by default each second, until you press Ctrl-C or the
+        /// router ends.
         #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1",
             value_parser = clap::value_parser!(u32).range(1..), conflicts_with = "metrics")]
         watch: Option<u32>,
@@ -133,11 +134,11 @@ enum Command {
     Capacity {
         /// The port's name.
         port: String,
-        /// The capacity, such as 8Mbit, or 0 while the link is away; `none` restores that of the
-        /// configuration.
+        /// The capacity, such as 8Mbit, or 0 while the link is away; `none` restores the configured
+        /// capacity.
         rate: String,
-        /// Restore that of the configuration unless another report follows within this time, such
-        /// as 5s.
+        /// Restore the configured capacity unless another report follows within this time, such as
+        /// 5s.
         #[arg(long = "for", value_name = "TIME")]
         hold: Option<Span>,
         /// The router's status socket.
@@ -351,7 +352,7 @@ fn check_command(path: PathBuf, json: bool, try_it: bool, offline: bool) -> Exit
     ExitCode::from(if errors.is_empty() { 0 } else { code })
 }
 
-/// What `show` prints, and whether packets are steered into every port as configured.
+/// The output of `show`, and whether packets are steered into every port as configured.
 fn shown(socket: &Path, json: bool, metrics: bool) -> Result<(String, bool), Box<dyn Error>> {
     let query = if metrics { Query::Metrics } else { Query::Json };
     let text = ask(socket, &query)?;

@@ -10,7 +10,7 @@ pub(crate) fn is_steered(state: &Value) -> bool {
     links(state).all(|link| link.pointer("/steering/ok") != Some(&Value::Bool(false)))
 }
 
-/// A row of a table of 80 columns: a name, and cells that are aligned to the right.
+/// A row of a table: a name, and cells that are aligned to the right.
 fn row<T: AsRef<str>>(name: &str, columns: &[(&str, usize)], cells: &[T]) -> String {
     let mut out = format!("{name:<10}");
     for ((_, width), cell) in columns.iter().zip(cells) {

@@ -89,7 +89,7 @@ pub(super) struct ClientArgs {
     /// Bytes to fetch on each stream, like 1GB
     #[arg(long, value_name = "BYTES", value_parser = values::bytes, default_value = "0")]
     download: u64,
-    /// Stop after so long; alone it downloads for as long as that
+    /// Stop after this time; without --upload and --download, download until then
     #[arg(long, value_name = "DUR", value_parser = values::duration)]
     time: Option<Duration>,
     /// Streams at a time
