@@ -17,6 +17,7 @@
 //! | [`port`] | control law, queue and transmitter of one output |
 //! | [`separation`] | the two queues of a port that keeps packets with feedback apart |
 //! | [`queue`] | DropTail, RED, CoDel |
+//! | [`measure`] | the rate of a slower link behind a port, from probes |
 //! | [`shaper`], [`trace`] | the transmitter: a constant rate, or a recorded one |
 //! | [`wire`], [`impair`] | propagation delay, jitter; random loss and codes |
 //! | [`stats`] | counters and gauges of a link |
@@ -40,6 +41,7 @@ pub mod keys;
 #[cfg(feature = "config")]
 pub mod law_view;
 pub mod link;
+pub mod measure;
 pub mod owner;
 pub mod port;
 pub mod queue;
