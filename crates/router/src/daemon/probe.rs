@@ -9,7 +9,7 @@ use super::run::{RunOptions, prepare};
 use super::run_error::RunError;
 use super::socket::{self, ControlError};
 use crate::config::{Config, Interface};
-use crate::setup::{FaultKind, addresses, look};
+use crate::setup::{FaultKind, look, named_addresses};
 use crate::tun::{LinkKind, find, sys};
 
 /// Lists everything that is clearly missing or differs from the configuration, one line each,
@@ -52,7 +52,7 @@ pub fn missing(config: &Config) -> Vec<String> {
             continue;
         };
         let what = match link.kind {
-            LinkKind::Tun => continue,
+            LinkKind::Tun { .. } => continue,
             LinkKind::Tap => "a TAP interface, which carries Ethernet frames",
             LinkKind::MultiQueue => "a TUN interface of several queues, which was made for others",
             LinkKind::Other => "no TUN interface",
@@ -87,7 +87,7 @@ fn is_set_up(config: &Config) -> bool {
 /// Finds addresses of ports that other interfaces also have. The kernel would keep packets to
 /// them.
 fn taken_addresses(config: &Config) -> Vec<String> {
-    let others = addresses().unwrap_or_default();
+    let others = named_addresses().unwrap_or_default();
     let mut found = Vec::new();
     for port in &config.ports {
         for address in &port.addresses {

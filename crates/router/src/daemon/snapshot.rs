@@ -307,7 +307,7 @@ impl Snapshot {
             link.interface_mtu = Some(state.mtu);
             link.interface_drops = Some(state.dropped);
             if link.interface_state != "gone" {
-                link.interface_state = if state.up { "up" } else { "down" };
+                link.interface_state = if state.up && state.held { "up" } else { "down" };
             }
         }
     }

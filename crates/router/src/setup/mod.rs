@@ -40,7 +40,7 @@ use crate::output::log_line;
 use crate::tun::sys;
 
 pub(crate) use faults::{Fault, FaultKind, look};
-pub(crate) use sight::{addresses, messages, table_of};
+pub(crate) use sight::{named_addresses, table_of};
 pub use step::Step;
 
 /// Selects the configurations to tear down.
@@ -192,7 +192,8 @@ pub fn setup(path: &Path, options: SetupOptions) -> Result<(), SetupError> {
         .ok_or_else(|| SetupError::User(owner.to_owned()))?
         .user;
     let mut state = state::State::read(&interfaces::named(&config))?;
-    state.foreign = state::foreign(&plan::routes(&config, state.ipv6))?;
+    let routes = plan::routes(&config, state.ipv6);
+    state.foreign = state::foreign(&routes).map_err(SetupError::Kernel)?;
     let file = marks::file(path);
     let owner = plan::Owner {
         name: owner,

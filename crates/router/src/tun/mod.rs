@@ -15,6 +15,7 @@ mod egress;
 mod gather;
 mod ingress;
 pub(crate) mod links;
+pub(crate) mod netlink;
 mod poller;
 mod presence;
 pub(crate) mod sys;

@@ -5,11 +5,12 @@ use ipnet::IpNet;
 use super::super::SetupError;
 use super::super::interfaces::named;
 use super::super::marks::{alias, former, table_of};
-use super::super::state::{Kind, Link, State};
+use super::super::state::{Link, State};
 use super::super::step::Step;
 use super::super::sysctl::sysctls;
 use super::{LEAST_IPV6_MTU, delete};
 use crate::config::{Config, PortSpec};
+use crate::tun::LinkKind;
 
 /// The kernel's default queue length of a TUN interface.
 const TXQUEUELEN: u32 = 500;
@@ -25,12 +26,6 @@ pub(in super::super) struct Owner<'a> {
     pub(in super::super) force: bool,
 }
 
-impl Owner<'_> {
-    fn is(&self, name: &str) -> bool {
-        name == self.name || name == self.uid.to_string()
-    }
-}
-
 /// Returns the steps for one interface, and whether its routes disappear.
 pub(super) fn interface(
     config: &Config,
@@ -43,16 +38,16 @@ pub(super) fn interface(
     let found = state.link(name);
     let keeps = match found.map(|link| &link.kind) {
         None => None,
-        Some(Kind::Tun {
+        Some(LinkKind::Tun {
             persistent: true,
             owner: whose,
-        }) => found.filter(|_| owner.is(whose)),
-        Some(Kind::Tun { .. }) => {
+        }) => found.filter(|_| *whose == Some(owner.uid)),
+        Some(LinkKind::Tun { .. }) => {
             return Err(SetupError::Transient {
                 name: name.to_owned(),
             });
         }
-        Some(Kind::Other) => {
+        Some(LinkKind::MultiQueue | LinkKind::Tap | LinkKind::Other) => {
             return Err(SetupError::NotTun {
                 name: name.to_owned(),
             });
