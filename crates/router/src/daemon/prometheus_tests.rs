@@ -21,7 +21,7 @@ fn snapshot() -> Snapshot {
             reason: None,
         }),
         delays,
-        packets: crate::daemon::packets::PacketsView {
+        packets: crate::daemon::snapshot::PacketsView {
             dropped_out: BTreeMap::from([("no_buffer", 0)]),
             ..Default::default()
         },

@@ -6,10 +6,10 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-use super::state::{Link, PROTOCOL, Route, Rule};
+use super::entries::{PROTOCOL, Route, Rule};
 use super::sysctl::has_ipv6;
-use crate::tun::links;
 use crate::tun::netlink::{Socket, attributes, printable, push_attribute, u32_at};
+use crate::tun::{LinkState, links};
 
 const RTM_GETADDR: u16 = 22;
 const RTM_GETROUTE: u16 = 26;
@@ -23,7 +23,7 @@ const AF_INET6: u8 = 10;
 /// Links, rules, and the routes of some tables at one time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sight {
-    pub(super) cards: Vec<Link>,
+    pub(super) cards: Vec<LinkState>,
     pub(super) rules: Vec<FoundRule>,
     pub(super) routes: Vec<Route>,
     pub(super) ipv6: bool,
@@ -113,7 +113,7 @@ pub(super) fn own_routes(
     socket: &mut Socket,
     v6: bool,
     table: Option<u32>,
-    cards: &[Link],
+    cards: &[LinkState],
 ) -> io::Result<Vec<Route>> {
     routes(socket, header(v6, PROTOCOL), table, |body| {
         let route = route(body, cards)?;
@@ -228,7 +228,7 @@ fn rule(body: &[u8]) -> Option<FoundRule> {
 }
 
 /// Parses a route from `rtmsg` and the attributes of `linux/rtnetlink.h`.
-fn route(body: &[u8], cards: &[Link]) -> Option<Route> {
+fn route(body: &[u8], cards: &[LinkState]) -> Option<Route> {
     let byte = |at: usize| body.get(at).copied();
     let (family, length, kind) = (byte(0)?, byte(1)?, byte(7)?);
     let mut route = Route {

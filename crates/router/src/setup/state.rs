@@ -5,31 +5,23 @@ use std::fs;
 use std::io;
 use std::path::PathBuf;
 
-use ipnet::IpNet;
 use serde::Deserialize;
 
 use super::SetupError;
+use super::entries::{Route, Rule};
 use super::sight::{addresses, foreign_routes, own_routes, rules, versions};
 use super::step::nft;
 use super::sysctl::{RP_FILTER, has_ipv6, sysctl, sysctls};
-pub(super) use crate::tun::LinkState as Link;
-use crate::tun::links;
 use crate::tun::netlink::Socket;
-
-/// Protocol number of our rules and routes, unassigned in iproute2 6.1
-/// (`/etc/iproute2/rt_protos`).
-pub(super) const PROTOCOL: u8 = 118;
+use crate::tun::{LinkState, links};
 
 /// Prefix of the names of our nftables tables.
 const CLOSED: &str = "vcp_router_closed_";
 
-/// The main table's number (`RT_TABLE_MAIN`).
-pub(super) const MAIN: u32 = 254;
-
 /// The relevant part of the kernel's state.
 #[derive(Clone, Debug, Default)]
 pub(super) struct State {
-    pub(super) links: Vec<Link>,
+    pub(super) links: Vec<LinkState>,
     pub(super) rules: Vec<Rule>,
     pub(super) routes: Vec<Route>,
     /// Routes of other programs in the places of ours: see [`foreign`].
@@ -42,28 +34,6 @@ pub(super) struct State {
     pub(super) closed: BTreeMap<u32, Vec<String>>,
     /// Why nftables cannot be queried.
     pub(super) no_nft: Option<String>,
-}
-
-/// A policy rule that leads to a table.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Rule {
-    pub(super) v6: bool,
-    pub(super) priority: u32,
-    pub(super) from: Option<String>,
-    pub(super) mark: Option<u32>,
-    pub(super) to: Option<IpNet>,
-    pub(super) table: u32,
-    pub(super) ours: bool,
-}
-
-/// One of our routes. Without a `device`, it rejects packets.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Route {
-    pub(super) v6: bool,
-    pub(super) table: u32,
-    pub(super) to: Option<IpNet>,
-    pub(super) device: Option<String>,
-    pub(super) metric: u32,
 }
 
 impl State {
@@ -114,7 +84,7 @@ impl State {
         Ok(())
     }
 
-    pub(super) fn link(&self, name: &str) -> Option<&Link> {
+    pub(super) fn link(&self, name: &str) -> Option<&LinkState> {
         self.links.iter().find(|link| link.name == name)
     }
 }

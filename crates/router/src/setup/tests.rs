@@ -4,10 +4,12 @@ mod steering;
 
 use std::path::Path;
 
+use super::entries::{Route, Rule};
 use super::plan::{Owner, down, up};
-use super::state::{Link, Route, Rule, State};
+use super::state::State;
 use super::*;
 use crate::tun::LinkKind;
+use crate::tun::LinkState as Link;
 
 const CONFIG: &str = r#"
 [[port]]
@@ -300,7 +302,7 @@ fn a_route_of_others_is_not_replaced() {
     let mut state = fresh();
     let own = Route {
         v6: false,
-        table: state::MAIN,
+        table: entries::MAIN,
         to: Some("192.0.2.1/32".parse().unwrap()),
         device: Some("eth5".to_owned()),
         metric: 100,

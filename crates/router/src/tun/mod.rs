@@ -17,7 +17,6 @@ mod ingress;
 pub(crate) mod links;
 pub(crate) mod netlink;
 mod poller;
-mod presence;
 pub(crate) mod sys;
 
 pub use device::{Device, DeviceError};
