@@ -280,7 +280,7 @@ fn run_command(options: &RunOptions) -> ExitCode {
 /// Returns 2 for errors in the configuration, and 1 for all others.
 fn run_code(error: &RunError) -> u8 {
     match error {
-        RunError::Config(_) | RunError::User { .. } | RunError::Group { .. } => 2,
+        RunError::Config(_) | RunError::User(_) | RunError::Group(_) => 2,
         _ => 1,
     }
 }

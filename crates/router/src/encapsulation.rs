@@ -11,12 +11,12 @@
 use std::ops::Range;
 
 use pathmark_protocols::tunnel::{self, Shim};
-use pathmark_shim::checksum::{Delta, Sum, update_udp};
+use pathmark_shim::checksum::{Delta, update_udp};
 use pathmark_shim::frame::{self, FramingError};
 use pathmark_shim::ip::{Fragment, Layout, Version, protocol};
 use pathmark_shim::udp::{Datagram, HEADER_LEN};
 
-use crate::field::{put, put_low};
+use crate::field::{get, put, put_low, renew_v4};
 
 /// UDP port of IP-in-IP packets between two tunnel ports.
 pub const IP_IN_UDP: u16 = 6654;
@@ -188,8 +188,8 @@ impl Encapsulation {
         };
         let behind = payload + shim;
         let inner = self.inner(bytes, behind)?;
-        let field = payload - 2..payload;
-        let mut checksum = number(bytes, field.clone())?;
+        let field = payload - 2;
+        let mut checksum = get(bytes, field)?;
         let merged = (shim > 0)
             .then(|| merge(bytes, layout, &inner, payload..behind, &mut checksum).is_some());
         let from = match self {
@@ -198,12 +198,12 @@ impl Encapsulation {
                 layout.upper_offset()
             }
             Self::Vxlan => {
-                let old = number(bytes, field.start - 2..field.start)?;
+                let old = get(bytes, field - 2)?;
                 let new = old.wrapping_sub(u16::try_from(shim).ok()?);
-                put(bytes, field.start - 2, new);
+                put(bytes, field - 2, new);
                 let copy = bytes.get(payload..behind)?;
                 checksum = update_udp(checksum, Delta::between(copy, &[]));
-                put(bytes, field.start, with_length(checksum, old, new));
+                put(bytes, field, with_length(checksum, old, new));
                 payload
             }
         };
@@ -246,10 +246,10 @@ impl Insertion {
         }
         set_length(bytes, layout, len);
         if vxlan {
-            let old = number(bytes, self.at - 4..self.at - 2)?;
+            let old = get(bytes, self.at - 4)?;
             let new = old.wrapping_add(u16::try_from(self.len).ok()?);
             put(bytes, self.at - 4, new);
-            let checksum = number(bytes, self.at - 2..self.at)?;
+            let checksum = get(bytes, self.at - 2)?;
             let checksum = update_udp(checksum, Delta::between(&[], inserted));
             put(bytes, self.at - 2, with_length(checksum, old, new));
             return Layout::walk(bytes).ok();
@@ -275,13 +275,13 @@ fn merge(
     let shift = layout.ttl(bytes)?.wrapping_sub(inner.ttl(bytes)?);
     let merged = tunnel::merge_back(&shim, &outer, shift)?;
     let inside = bytes.get_mut(inner.at..)?;
-    let field = udp.payload_offset() - 2..udp.payload_offset();
-    let old = number(inside, field.clone())?;
+    let field = udp.payload_offset() - 2;
+    let old = get(inside, field)?;
     if !udp.replace(inside, 0, merged.as_ref()) {
         return None;
     }
     *checksum = update_udp(*checksum, Delta::between(shim.as_ref(), merged.as_ref()));
-    *checksum = update_udp(*checksum, Delta::word(old, number(inside, field)?));
+    *checksum = update_udp(*checksum, Delta::word(old, get(inside, field)?));
     Some(())
 }
 
@@ -307,10 +307,6 @@ fn behind_vxlan(bytes: &[u8], at: usize) -> Option<usize> {
     matches!(bytes.get(kind..kind + 2)?, [0x08, 0x00] | [0x86, 0xDD]).then_some(kind + 2)
 }
 
-fn number(bytes: &[u8], at: Range<usize>) -> Option<u16> {
-    Some(u16::from_be_bytes(*bytes.get(at)?.first_chunk()?))
-}
-
 /// Updates a UDP checksum after a change of the UDP length, which it covers twice.
 fn with_length(checksum: u16, old: u16, new: u16) -> u16 {
     let change = Delta::word(old, new);
@@ -323,7 +319,7 @@ fn set_length(bytes: &mut [u8], layout: &Layout, len: usize) {
     match layout.version() {
         Version::V4 => {
             put_low(bytes, 2, len);
-            renew_header(bytes);
+            renew_v4(bytes);
         }
         Version::V6 => put_low(bytes, 4, len.saturating_sub(40)),
     }
@@ -348,16 +344,6 @@ fn set_protocol(bytes: &mut [u8], layout: &Layout, number: u8) {
     if let Some(field) = bytes.get_mut(at) {
         *field = number;
     }
-}
-
-/// Recomputes the checksum of an IPv4 header.
-fn renew_header(bytes: &mut [u8]) {
-    put(bytes, 10, 0);
-    let len = bytes
-        .first()
-        .map_or(0, |first| usize::from(first & 0x0F) * 4);
-    let sum = Sum::new().bytes(bytes.get(..len).unwrap_or(&[])).finish();
-    put(bytes, 10, sum);
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ fn ip(version: Version, number: u8, upper: &[u8]) -> Vec<u8> {
     let layout = match version {
         V4 => {
             put_low(&mut bytes, 2, end);
-            renew_header(&mut bytes);
+            renew_v4(&mut bytes);
             Layout::walk(&bytes)
         }
         V6 => {
@@ -54,7 +54,7 @@ fn with_option(packet: &[u8]) -> Vec<u8> {
     let end = bytes.len();
     bytes[0] = 0x46;
     put_low(&mut bytes, 2, end);
-    renew_header(&mut bytes);
+    renew_v4(&mut bytes);
     bytes
 }
 
@@ -73,7 +73,7 @@ fn renew_udp(bytes: &mut [u8]) {
 fn is_right(bytes: &[u8]) -> bool {
     let (layout, udp) = located(bytes);
     let at = layout.upper_offset() + 6;
-    let field = number(bytes, at..at + 2).unwrap();
+    let field = get(bytes, at).unwrap();
     layout.header_checksum_ok(bytes)
         && layout.len() == bytes.len()
         && (field == 0 || field == udp.compute_checksum(bytes, &layout))
@@ -82,7 +82,7 @@ fn is_right(bytes: &[u8]) -> bool {
 /// Shortens the UDP length by the last 4 bytes.
 fn shortened(mut bytes: Vec<u8>) -> Vec<u8> {
     let at = located(&bytes).0.upper_offset() + 4;
-    let len = number(&bytes, at..at + 2).unwrap();
+    let len = get(&bytes, at).unwrap();
     put(&mut bytes, at, len - 4);
     bytes
 }
@@ -303,7 +303,7 @@ fn other_packets_pass_as_they_are() {
     let fragment = {
         let mut bytes = ip(V4, protocol::IPV4, &inner);
         put(&mut bytes, 6, 0x2000);
-        renew_header(&mut bytes);
+        renew_v4(&mut bytes);
         bytes
     };
     for packet in [

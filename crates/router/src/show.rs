@@ -10,61 +10,102 @@ pub(crate) fn is_steered(state: &Value) -> bool {
     links(state).all(|link| link.pointer("/steering/ok") != Some(&Value::Bool(false)))
 }
 
-/// A row of a table: a name, and cells that are aligned to the right.
-fn row<T: AsRef<str>>(name: &str, columns: &[(&str, usize)], cells: &[T]) -> String {
-    let mut out = format!("{name:<10}");
-    for ((_, width), cell) in columns.iter().zip(cells) {
-        // Writing to a string cannot fail, here and below.
-        let _ = write!(out, " {:>width$}", cell.as_ref());
-    }
-    out + "\n"
-}
+/// A column of a table: its title, its width, and the cell of a link. Cells are aligned to the
+/// right.
+type Column = (&'static str, usize, fn(&Value) -> String);
 
-/// The row with the columns' titles.
-fn head(name: &str, columns: &[(&str, usize)]) -> String {
-    let titles: Vec<&str> = columns.iter().map(|(title, _)| *title).collect();
-    row(name, columns, &titles)
+const LINKS: [Column; 7] = [
+    ("RATE", 10, |link| rate(field(link, "/rate_bps"))),
+    ("SENT 1s", 10, |link| {
+        rate(field(link, "/rates/1s/sent_bps"))
+    }),
+    ("UTIL", 5, |link| {
+        percent(field(link, "/rates/1s/utilization"))
+    }),
+    ("QUEUE ms", 9, |link| {
+        format!("{:.2}", number(field(link, "/queue_ms/now")))
+    }),
+    ("DROPS/s", 8, |link| {
+        format!("{:.1}", number(field(link, "/rates/1s/drops_pps")))
+    }),
+    ("LOAD", 5, |link| percent(field(link, "/controller/load"))),
+    ("CODE", 5, |link| text(field(link, "/controller/code"), "-")),
+];
+const REPORTED: Column = ("REPORTED", 10, |link| {
+    rate(field(link, "/reported_capacity_bps"))
+});
+const INTERFACES: [Column; 5] = [
+    ("INTERFACE", 15, |link| text(field(link, "/interface"), "?")),
+    ("STATE", 7, |link| {
+        text(field(link, "/interface_state"), "?")
+    }),
+    ("STEERING", 8, |link| steering(field(link, "/steering/ok"))),
+    ("IN DROPS", 8, |link| {
+        let drops = field(link, "/interface_drops").as_u64();
+        drops.map_or_else(|| "-".to_owned(), |drops| drops.to_string())
+    }),
+    ("MEMORY", 9, |link| {
+        let bytes = field(link, "/memory_bytes").as_u64();
+        ByteCount(bytes.unwrap_or(0)).to_string()
+    }),
+];
+/// The extra values of XCP ports.
+const XCP: [Column; 7] = [
+    ("MEAN RTT", 8, |link| {
+        format!("{:.0}ms", number(field(link, "/controller/mean_rtt_ms")))
+    }),
+    ("CAPACITY", 10, |link| {
+        signed_rate(field(link, "/controller/capacity_bps"))
+    }),
+    ("SPARE", 10, |link| {
+        signed_rate(field(link, "/controller/spare_bps"))
+    }),
+    ("FEEDBACK", 10, |link| {
+        signed_rate(field(link, "/controller/feedback_bps"))
+    }),
+    ("QUEUE", 8, |link| {
+        let bytes = number(field(link, "/controller/persistent_queue_bytes"));
+        format!("{bytes:.0}B")
+    }),
+    ("STAMPED", 9, |link| {
+        number(field(link, "/controller/stamped")).to_string()
+    }),
+    ("POLICED", 8, |link| {
+        number(field(link, "/controller/policed")).to_string()
+    }),
+];
+
+/// Formats a table with a row for each of these links.
+fn table_of<'a>(title: &str, columns: &[Column], links: impl Iterator<Item = &'a Value>) -> String {
+    let row = |name: &str, cell: &dyn Fn(&Column) -> String| {
+        let cells = columns
+            .iter()
+            .map(|column| format!(" {:>1$}", cell(column), column.1));
+        format!("{name:<10}{}\n", cells.collect::<String>())
+    };
+    let head = row(title, &|column| column.0.to_owned());
+    let rows = links.map(|link| row(name(link), &|column| column.2(link)));
+    head + &rows.collect::<String>()
 }
 
 /// Formats tables of links, interfaces and counters.
 pub(crate) fn table(state: &Value) -> String {
-    let mut columns = vec![
-        ("RATE", 10),
-        ("SENT 1s", 10),
-        ("UTIL", 5),
-        ("QUEUE ms", 9),
-        ("DROPS/s", 8),
-        ("LOAD", 5),
-        ("CODE", 5),
-    ];
+    let mut columns = LINKS.to_vec();
     // Only while a capacity is reported.
-    let reported = |link: &Value| rate(link.get("reported_capacity_bps").unwrap_or(&Value::Null));
-    let has_reports = links(state).any(|link| reported(link) != "-");
-    if has_reports {
-        columns.insert(1, ("REPORTED", 10));
+    if links(state).any(|link| REPORTED.2(link) != "-") {
+        columns.insert(1, REPORTED);
     }
-    let mut out = head("LINK", &columns);
-    for link in links(state) {
-        let field = |pointer: &str| link.pointer(pointer).unwrap_or(&Value::Null);
-        let mut cells = vec![
-            rate(field("/rate_bps")),
-            rate(field("/rates/1s/sent_bps")),
-            percent(field("/rates/1s/utilization")),
-            format!("{:.2}", number(field("/queue_ms/now"))),
-            format!("{:.1}", number(field("/rates/1s/drops_pps"))),
-            percent(field("/controller/load")),
-            field("/controller/code").as_str().unwrap_or("-").to_owned(),
-        ];
-        if has_reports {
-            cells.insert(1, reported(link));
-        }
-        out += &row(name(link), &columns, &cells);
+    let mut out = table_of("LINK", &columns, links(state));
+    let is_xcp = |link: &&Value| field(link, "/controller/mean_rtt_ms").is_number();
+    if links(state).any(|link| is_xcp(&link)) {
+        out += &table_of("XCP", &XCP, links(state).filter(is_xcp));
     }
-    out.push_str(&xcp_table(state));
-    out.push_str(&interfaces(state));
+    out += &table_of("LINK", &INTERFACES, links(state));
+    out.push_str(&troubles(state));
     let counters = state.get("counters").and_then(Value::as_object);
     for (name, value) in counters.into_iter().flatten() {
         if value.as_u64() != Some(0) {
+            // Writing to a string cannot fail, here and below.
             let _ = writeln!(out, "{name:<16} {value}");
         }
     }
@@ -79,6 +120,14 @@ fn links(state: &Value) -> impl Iterator<Item = &Value> {
 
 fn name(link: &Value) -> &str {
     link.get("name").and_then(Value::as_str).unwrap_or("?")
+}
+
+fn field<'a>(value: &'a Value, pointer: &str) -> &'a Value {
+    value.pointer(pointer).unwrap_or(&Value::Null)
+}
+
+fn text(value: &Value, unknown: &str) -> String {
+    value.as_str().unwrap_or(unknown).to_owned()
 }
 
 fn number(value: &Value) -> f64 {
@@ -101,40 +150,25 @@ fn rate(value: &Value) -> String {
     value.as_f64().map_or_else(|| "-".to_owned(), text)
 }
 
-/// Formats the interfaces, and the drops of their ports by cause.
-fn interfaces(state: &Value) -> String {
-    const COLUMNS: [(&str, usize); 5] = [
-        ("INTERFACE", 15),
-        ("STATE", 7),
-        ("STEERING", 8),
-        ("IN DROPS", 8),
-        ("MEMORY", 9),
-    ];
-    let mut out = head("LINK", &COLUMNS);
-    for link in links(state) {
-        let text = |key: &str| {
-            link.get(key)
-                .and_then(Value::as_str)
-                .unwrap_or("?")
-                .to_owned()
-        };
-        let count = |key: &str| link.get(key).and_then(Value::as_u64);
-        let steering = match link.pointer("/steering/ok").and_then(Value::as_bool) {
-            Some(true) => "ok",
-            Some(false) => "missing",
-            None => "-",
-        };
-        let drops =
-            count("interface_drops").map_or_else(|| "-".to_owned(), |count| count.to_string());
-        let cells = [
-            text("interface"),
-            text("interface_state"),
-            steering.to_owned(),
-            drops,
-            ByteCount(count("memory_bytes").unwrap_or(0)).to_string(),
-        ];
-        out += &row(name(link), &COLUMNS, &cells);
-    }
+/// Formats a rate that may be negative; an unknown one is 0.
+fn signed_rate(value: &Value) -> String {
+    let bits = number(value);
+    let sign = if bits < 0.0 { "-" } else { "" };
+    sign.to_owned() + &rate(&bits.abs().into())
+}
+
+fn steering(ok: &Value) -> String {
+    let text = match ok.as_bool() {
+        Some(true) => "ok",
+        Some(false) => "missing",
+        None => "-",
+    };
+    text.to_owned()
+}
+
+/// Formats drops by cause, and why packets are not steered.
+fn troubles(state: &Value) -> String {
+    let mut out = String::new();
     for link in links(state) {
         let causes = link.get("drops_by_cause").and_then(Value::as_object);
         for (cause, count) in causes.into_iter().flatten() {
@@ -153,7 +187,7 @@ fn interfaces(state: &Value) -> String {
 
 /// Formats the program and its configuration.
 fn program(state: &Value) -> String {
-    let field = |pointer: &str| state.pointer(pointer).unwrap_or(&Value::Null);
+    let field = |pointer: &str| field(state, pointer);
     let (uptime, at) = (number(field("/uptime_s")), number(field("/reload/at_s")));
     let generation = number(field("/reload/generation"));
     let reload = match field("/reload/error").as_str() {
@@ -168,44 +202,4 @@ fn program(state: &Value) -> String {
         "{metrics}version {}, up {uptime:.0} s, configuration {generation} {reload}\n",
         field("/build/version").as_str().unwrap_or("?"),
     )
-}
-
-/// Formats the extra values of XCP ports, or nothing if there are none.
-fn xcp_table(state: &Value) -> String {
-    const COLUMNS: [(&str, usize); 7] = [
-        ("MEAN RTT", 8),
-        ("CAPACITY", 10),
-        ("SPARE", 10),
-        ("FEEDBACK", 10),
-        ("QUEUE", 8),
-        ("STAMPED", 9),
-        ("POLICED", 8),
-    ];
-    let mut out = String::new();
-    for link in links(state) {
-        let number = |key: &str| link.pointer(&format!("/controller/{key}"))?.as_f64();
-        let Some(mean_rtt) = number("mean_rtt_ms") else {
-            continue;
-        };
-        let rate = |key: &str| {
-            let bits = number(key).unwrap_or(0.0);
-            let sign = if bits < 0.0 { "-" } else { "" };
-            sign.to_owned() + &self::rate(&bits.abs().into())
-        };
-        let count = |key: &str| number(key).unwrap_or(0.0).to_string();
-        if out.is_empty() {
-            out = head("XCP", &COLUMNS);
-        }
-        let cells = [
-            format!("{mean_rtt:.0}ms"),
-            rate("capacity_bps"),
-            rate("spare_bps"),
-            rate("feedback_bps"),
-            format!("{:.0}B", number("persistent_queue_bytes").unwrap_or(0.0)),
-            count("stamped"),
-            count("policed"),
-        ];
-        out += &row(name(link), &COLUMNS, &cells);
-    }
-    out
 }

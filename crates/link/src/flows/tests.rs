@@ -1,23 +1,10 @@
-use pathmark_cc::{Carried, VcpCarried};
+use pathmark_cc::{Carried, Duration};
 use proptest::prelude::*;
 
 use super::*;
+use crate::testing::{VCP, packet};
 
-const VCP: Carried = Carried::Vcp(VcpCarried {
-    code: pathmark_cc::VcpCode::Low,
-    min_rtt: None,
-    bise: false,
-    carries_r: true,
-});
 const RATE: u64 = 2_500_000;
-
-fn packet(flow: u32, bytes: u32, carried: Carried) -> Arrival {
-    Arrival {
-        bytes,
-        flow_hash: flow.wrapping_mul(0x85EB_CA6B),
-        carried,
-    }
-}
 
 fn heard(kind: Kind) -> bool {
     kind == Kind::Heard
@@ -107,58 +94,51 @@ fn small_flows_that_last_buy_nothing_for_a_large_one() {
     assert!(flows_of(worth.heard_q8) < 4.0, "{worth:?}");
 }
 
+/// Fifty flows of 20 kB/s are worth `expected` flows if `lost` percent of their packets are
+/// dropped. `round_trip` is the law's interval in milliseconds, if it has one.
+fn assert_worth(carried: Carried, round_trip: Option<u64>, lost: u64, expected: f64) {
+    let heard = carried == VCP;
+    let worth = worth(|ms, flows| {
+        if let Some(round_trip) = round_trip {
+            flows.watch.set_interval(Duration::from_millis(round_trip));
+        }
+        let packet = packet((ms % 50) as u32, 1000, carried);
+        flows.note(Instant::from_millis(ms), &packet);
+        if ms % 100 < lost {
+            flows.dropped(heard, 1000);
+        }
+    });
+    let worth = if heard {
+        worth.heard_q8
+    } else {
+        worth.foreign_q8
+    };
+    let got = flows_of(worth);
+    assert!(
+        (got / expected - 1.0).abs() < 0.2,
+        "{carried:?}, {round_trip:?} ms, {lost} %: {got}"
+    );
+}
+
 #[test]
 fn flows_that_heed_no_losses_are_worth_one() {
     for (lost, flows) in [(10, 50.0), (18, 25.0), (60, 1.0)] {
-        let worth = worth(|ms, flows| {
-            let foreign = packet((ms % 50) as u32, 1000, Carried::Foreign);
-            flows.note(Instant::from_millis(ms), &foreign);
-            if ms % 100 < lost {
-                flows.dropped(false, 1000);
-            }
-        });
-        let got = flows_of(worth.foreign_q8);
-        assert!((got / flows - 1.0).abs() < 0.2, "{lost} %: {got}");
+        assert_worth(Carried::Foreign, None, lost, flows);
     }
 }
 
 #[test]
 fn flows_with_feedback_are_worth_less_from_a_quarter_of_losses_on() {
     for (lost, flows) in [(18, 50.0), (37, 25.0), (60, 1.0)] {
-        let worth = worth(|ms, flows| {
-            flows.note(
-                Instant::from_millis(ms),
-                &packet((ms % 50) as u32, 1000, VCP),
-            );
-            if ms % 100 < lost {
-                flows.dropped(true, 1000);
-            }
-        });
-        let got = flows_of(worth.heard_q8);
-        assert!((got / flows - 1.0).abs() < 0.2, "{lost} %: {got}");
+        assert_worth(VCP, None, lost, flows);
     }
 }
 
-/// Fifty flows of 20 kB/s lose 60 %. With half a packet each per round trip they cannot send
-/// less, but with 13 they can.
+/// With half a packet each per round trip, flows cannot send less, but with 13 they can.
 #[test]
 fn losses_of_flows_with_small_windows_do_not_count() {
     for (round_trip, flows) in [(40, 50.0), (450, 25.0), (1000, 1.0)] {
-        let worth = worth(|ms, flows| {
-            flows
-                .watch
-                .set_interval(pathmark_cc::Duration::from_millis(round_trip));
-            let now = Instant::from_millis(ms);
-            flows.note(now, &packet((ms % 50) as u32, 1000, VCP));
-            if ms % 100 < 60 {
-                flows.dropped(true, 1000);
-            }
-        });
-        let got = flows_of(worth.heard_q8);
-        assert!(
-            (got / flows - 1.0).abs() < 0.2,
-            "{round_trip} ms: {got}, {flows} asked"
-        );
+        assert_worth(VCP, Some(round_trip), 60, flows);
     }
 }
 

@@ -1,9 +1,6 @@
 //! Floods behind shims at a port, and loads that are not floods.
 
-use pathmark_cc::{
-    Answer, Arrival, Carried, Duration, Instant, LinkController, LinkMetrics, VcpAnswer,
-    VcpCarried, VcpCode,
-};
+use pathmark_cc::{Answer, Arrival, Carried, Duration, Instant, VcpAnswer};
 use proptest::prelude::*;
 
 use super::judge::fair_share;
@@ -11,42 +8,12 @@ use super::record::MOST_STRIKES;
 use super::*;
 use crate::owner::Owner;
 use crate::port::Port;
-use crate::queue::{DropTail, Limit};
-use crate::separation::Separation;
-use crate::shaper::Shaper;
+use crate::queue::Limit;
 use crate::stats::DropCause;
+use crate::testing::{Steady, VCP, packet, separated};
 
-const VCP: Carried = Carried::Vcp(VcpCarried {
-    code: VcpCode::Low,
-    min_rtt: None,
-    bise: false,
-    carries_r: true,
-});
 /// 20 Mbit/s in bytes per second.
 const RATE: u64 = 2_500_000;
-
-/// A law that answers every packet.
-#[derive(Debug)]
-struct Law {
-    interval: Duration,
-}
-
-impl LinkController for Law {
-    fn on_arrival(&mut self, _: Instant, _: &Arrival, _: u64) {}
-    fn on_departure(&mut self, _: Instant, _: &Arrival, _: u64) -> Answer {
-        Answer::Vcp(VcpAnswer::default())
-    }
-    fn on_timer(&mut self, _: Instant, _: u64) {}
-    fn deadline(&self) -> Option<Instant> {
-        None
-    }
-    fn on_capacity(&mut self, _: Instant, _: u64) {}
-    fn metrics(&self) -> LinkMetrics {
-        let mut metrics = LinkMetrics::default();
-        metrics.interval = self.interval;
-        metrics
-    }
-}
 
 /// A sender of full packets at a steady rate.
 struct Sender {
@@ -91,14 +58,14 @@ struct Rig {
 
 impl Rig {
     fn new(interval_ms: u64) -> Self {
-        let limit = Limit::Bytes(RATE / 5);
-        let queue = || Box::new(DropTail::new(limit));
-        let queues = Separation::new(queue(), queue(), limit);
-        let law = Law {
+        let law = Steady {
             interval: Duration::from_millis(interval_ms),
+            answer: Answer::Vcp(VcpAnswer::default()),
+            admits_one_in: 1,
+            seen: 0,
         };
         Self {
-            port: Port::separated(Instant::ZERO, queues, Shaper::new(Some(RATE)))
+            port: separated(RATE, Limit::Bytes(RATE / 5))
                 .with_controller(Instant::ZERO, Box::new(law)),
             sink: Sink::default(),
             ms: 0,
@@ -116,12 +83,8 @@ impl Rig {
                 sender.due += sender.rate;
                 while sender.due >= 1_500_000 {
                     sender.due -= 1_500_000;
-                    let arrival = Arrival {
-                        bytes: 1500,
-                        flow_hash: (sender.flow)(ms).wrapping_mul(0x85EB_CA6B),
-                        carried: sender.carried,
-                    };
-                    self.port.arrive(now, arrival, index as u32, &mut self.sink);
+                    let packet = packet((sender.flow)(ms), 1500, sender.carried);
+                    self.port.arrive(now, packet, index as u32, &mut self.sink);
                 }
             }
             while let Some(departure) = self.port.poll(now, &mut self.sink) {
@@ -130,11 +93,8 @@ impl Rig {
         }
         self.ms += 1000 * seconds;
         let answered = |index| {
-            self.sink
-                .answered
-                .iter()
-                .filter(|own| **own == index)
-                .count()
+            let answered = self.sink.answered.iter();
+            answered.filter(|own| **own == index).count()
         };
         let rates = sent.iter().zip(0..);
         rates

@@ -79,52 +79,59 @@ const SHARE: Units = Units {
     ..Units::of(&[("%", 10_000)])
 };
 
-impl FromStr for RateValue {
-    type Err = UnitError;
-    fn from_str(text: &str) -> Result<Self, UnitError> {
-        let bits = RATE.read(text).map_err(|_| UnitError {
-            given: text.to_owned(),
-            what: "a rate",
-            example: "one such as \"10Mbit\", \"2.5Gbit\" or \"300kbit\"",
-        })?;
-        Ok(Self { bits })
-    }
+/// How a quantity is read from a text, and from a bare number as far as one is allowed; what it
+/// is, an example of it, and what the parser of a file expects.
+macro_rules! quantities {
+    ($(
+        $name:ident: $read:expr, $number:expr, $what:literal, $example:literal, $expects:literal;
+    )*) => {
+        $(impl FromStr for $name {
+            type Err = UnitError;
+            fn from_str(text: &str) -> Result<Self, UnitError> {
+                let read: fn(&str) -> Option<Self> = $read;
+                read(text).ok_or_else(|| UnitError {
+                    given: text.to_owned(),
+                    what: $what,
+                    example: $example,
+                })
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                deserializer.deserialize_any(Quantity {
+                    expecting: $expects,
+                    from_number: $number,
+                })
+            }
+        })*
+    };
 }
 
-impl FromStr for Span {
-    type Err = UnitError;
-    fn from_str(text: &str) -> Result<Self, UnitError> {
-        let nanos = TIME.read(text).map_err(|_| UnitError {
-            given: text.to_owned(),
-            what: "a time",
-            example: "one such as \"199ms\", \"1.25s\" or \"50us\"",
-        })?;
-        Ok(Self(Duration::from_nanos(nanos)))
-    }
-}
-
-impl FromStr for ByteCount {
-    type Err = UnitError;
-    fn from_str(text: &str) -> Result<Self, UnitError> {
-        BYTES.read(text).map(Self).map_err(|_| UnitError {
-            given: text.to_owned(),
-            what: "a number of bytes",
-            example: "one such as \"64KiB\", \"500kB\" or 1500",
-        })
-    }
-}
-
-impl FromStr for Percent {
-    type Err = UnitError;
-    fn from_str(text: &str) -> Result<Self, UnitError> {
-        let share = SHARE.read(text).ok().filter(|ppm| *ppm <= 1_000_000);
-        let ppm = share.ok_or_else(|| UnitError {
-            given: text.to_owned(),
-            what: "a share",
-            example: "one such as \"5%\" or \"0.1%\"",
-        })?;
-        Ok(Self { ppm })
-    }
+quantities! {
+    RateValue:
+        |text| RATE.read(text).ok().map(|bits| Self { bits }),
+        |bits| Some(Self { bits }),
+        "a rate", "one such as \"10Mbit\", \"2.5Gbit\" or \"300kbit\"",
+        "a rate such as \"10Mbit\"";
+    Span:
+        |text| TIME.read(text).ok().map(|nanos| Self(Duration::from_nanos(nanos))),
+        |number| (number == 0).then(Self::default),
+        "a time", "one such as \"199ms\", \"1.25s\" or \"50us\"",
+        "a time with its unit, such as \"199ms\"";
+    ByteCount:
+        |text| BYTES.read(text).ok().map(Self),
+        |number| Some(Self(number)),
+        "a number of bytes", "one such as \"64KiB\", \"500kB\" or 1500",
+        "a number of bytes such as \"64KiB\"";
+    Percent:
+        |text| {
+            let ppm = SHARE.read::<u32>(text).ok().filter(|ppm| *ppm <= 1_000_000);
+            ppm.map(|ppm| Self { ppm })
+        },
+        |number| (number == 0).then(Self::default),
+        "a share", "one such as \"5%\" or \"0.1%\"",
+        "a share with its sign, such as \"5%\"";
 }
 
 impl fmt::Display for RateValue {
@@ -183,42 +190,6 @@ impl<T: FromStr<Err = UnitError>> de::Visitor<'_> for Quantity<T> {
             Ok(number) => self.visit_u64(number),
             Err(_) => Err(E::invalid_value(de::Unexpected::Signed(number), &self)),
         }
-    }
-}
-
-impl<'de> Deserialize<'de> for RateValue {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(Quantity {
-            expecting: "a rate such as \"10Mbit\"",
-            from_number: |bits| Some(Self { bits }),
-        })
-    }
-}
-
-impl<'de> Deserialize<'de> for Span {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(Quantity {
-            expecting: "a time with its unit, such as \"199ms\"",
-            from_number: |n| (n == 0).then(Self::default),
-        })
-    }
-}
-
-impl<'de> Deserialize<'de> for ByteCount {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(Quantity {
-            expecting: "a number of bytes such as \"64KiB\"",
-            from_number: |n| Some(Self(n)),
-        })
-    }
-}
-
-impl<'de> Deserialize<'de> for Percent {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(Quantity {
-            expecting: "a share with its sign, such as \"5%\"",
-            from_number: |n| (n == 0).then(Self::default),
-        })
     }
 }
 

@@ -163,22 +163,7 @@ impl<P: Send> Queue<P> for CoDel<P> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::Log;
-    use pathmark_cc::{Arrival, Carried};
-
-    fn item(id: u32, since: Instant) -> Queued<u32> {
-        Queued {
-            packet: id,
-            arrival: Arrival {
-                bytes: 1500,
-                flow_hash: 0,
-                carried: Carried::Foreign,
-            },
-            frame: 1500,
-            packets: 1,
-            since,
-        }
-    }
+    use crate::testing::{Log, queued};
 
     #[test]
     fn drops_come_closer_with_the_root_of_their_number() {
@@ -200,11 +185,11 @@ mod tests {
         let mut queue = CoDel::new(CoDelConfig::new(Limit::Packets(1000)));
         let mut log = Log::default();
         for id in 0..100 {
-            queue.push(at(0), item(id, at(0)), &mut log);
+            queue.push(at(0), queued(id, 1500, at(0)), &mut log);
         }
         let mut drops = Vec::new();
         for ms in 1..450 {
-            queue.push(at(ms), item(1000, at(ms)), &mut log);
+            queue.push(at(ms), queued(1000, 1500, at(ms)), &mut log);
             for _ in 0..queue.pop(at(ms), &mut log).dropped {
                 drops.push(ms);
             }
@@ -226,12 +211,12 @@ mod tests {
         let mut queue = CoDel::new(CoDelConfig::new(Limit::Packets(2)));
         let mut log = Log::default();
         for ms in 0..1000 {
-            queue.push(at(ms), item(0, at(ms)), &mut log);
+            queue.push(at(ms), queued(0, 1500, at(ms)), &mut log);
             let popped = queue.pop(at(ms + 50), &mut log);
             assert!(popped.item.is_some() && popped.dropped == 0);
         }
         for id in 0..3 {
-            queue.push(at(2000), item(id, at(2000)), &mut log);
+            queue.push(at(2000), queued(id, 1500, at(2000)), &mut log);
         }
         assert_eq!(log.drops, [(2, DropCause::QueueFull)]);
     }

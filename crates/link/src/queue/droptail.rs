@@ -126,22 +126,11 @@ impl<P: Send> Queue<P> for DropTail<P> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::Log;
-    use pathmark_cc::{Arrival, Carried};
+    use crate::testing::{Log, queued};
     use proptest::prelude::*;
 
     fn item(id: u32, bytes: u32) -> Queued<u32> {
-        Queued {
-            packet: id,
-            arrival: Arrival {
-                bytes,
-                flow_hash: 0,
-                carried: Carried::Foreign,
-            },
-            frame: bytes,
-            packets: 1,
-            since: Instant::ZERO,
-        }
+        queued(id, bytes, Instant::ZERO)
     }
 
     #[test]

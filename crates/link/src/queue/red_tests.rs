@@ -1,11 +1,11 @@
 //! Compares RED with the published formulas in `f64` and hand-computed values.
 
-use pathmark_cc::{Arrival, Carried, Duration, Instant};
+use pathmark_cc::{Duration, Instant};
 
 use super::red::{Law, Verdict, spread};
-use super::{BadRed, Depth, Limit, Pushed, Queue, Queued, Red, RedConfig};
+use super::{BadRed, Depth, Limit, Pushed, Queue, Red, RedConfig};
 use crate::impair::Random;
-use crate::testing::Log;
+use crate::testing::{Log, queued};
 
 fn config(gentle: bool) -> RedConfig {
     RedConfig {
@@ -184,19 +184,8 @@ fn a_full_queue_drops_whatever_the_average() {
     let mut log = Log::default();
     let config = RedConfig::new(Limit::Packets(3));
     let mut queue = Red::new(config, None, Random::new(1, "full")).unwrap();
-    let item = |packet| Queued {
-        packet,
-        arrival: Arrival {
-            bytes: 1000,
-            flow_hash: 0,
-            carried: Carried::Foreign,
-        },
-        frame: 1000,
-        packets: 1,
-        since: Instant::ZERO,
-    };
     let pushed: Vec<_> = (0..4)
-        .map(|id| queue.push(Instant::ZERO, item(id), &mut log))
+        .map(|id| queue.push(Instant::ZERO, queued(id, 1000, Instant::ZERO), &mut log))
         .collect();
     assert_eq!(pushed.iter().filter(|p| **p == Pushed::Queued).count(), 3);
     assert_eq!(queue.pop_youngest().unwrap().packet, 2);

@@ -4,10 +4,10 @@ use std::sync::{Arc, Mutex};
 
 use pathmark_cc::{Answer, Arrival, Carried, Instant, LinkController, LinkMetrics, OwnWords};
 
-use super::port::{VCP, arrival, port};
+use super::port::{arrival, port};
 use crate::DropCause;
 use crate::queue::Limit;
-use crate::testing::Log;
+use crate::testing::{Log, VCP};
 
 /// A law that answers protocol 3, or one of the library's.
 #[derive(Debug)]

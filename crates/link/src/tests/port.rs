@@ -3,25 +3,17 @@
 use std::sync::Arc;
 
 use pathmark_cc::{
-    Answer, Arrival, Carried, Duration, Instant, LinkController, LinkMetrics, VcpAnswer,
-    VcpCarried, VcpCode,
+    Answer, Arrival, Carried, Duration, Instant, LinkController, LinkMetrics, VcpAnswer, VcpCode,
 };
 use proptest::prelude::*;
 
 use crate::impair::Random;
 use crate::queue::{DropTail, Limit, Red, RedConfig};
+use crate::testing::{Log, VCP, separated};
+use crate::trace::Trace;
 use crate::{
-    Change, DropCause, Link, LinkConfig, Port, Rebuild, Restart, Schedule, Separation, Shaper,
-    WireConfig,
+    Change, DropCause, Link, LinkConfig, Port, Rebuild, Restart, Schedule, Shaper, WireConfig,
 };
-use crate::{testing::Log, trace::Trace};
-
-pub(super) const VCP: Carried = Carried::Vcp(VcpCarried {
-    code: VcpCode::Low,
-    min_rtt: None,
-    bise: false,
-    carries_r: true,
-});
 
 pub(super) fn arrival(bytes: u32, carried: Carried) -> Arrival {
     Arrival {
@@ -163,12 +155,7 @@ fn only_tail_drops_of_feedback_are_told() {
     let (dropped, reported) = drops(red, &[VCP; 100]);
     assert!(dropped > 50 && reported == 0, "{dropped} {reported}");
     // Two queues with room for two packets.
-    let two = || {
-        let limit = Limit::Packets(2);
-        let queue = || Box::new(DropTail::new(limit));
-        let queues = Separation::new(queue(), queue(), limit);
-        Port::separated(Instant::ZERO, queues, Shaper::new(Some(1_000_000)))
-    };
+    let two = || separated(1_000_000, Limit::Packets(2));
     assert_eq!(drops(two(), &[VCP, VCP, VCP]), (1, 1));
     assert_eq!(drops(two(), &[plain, plain, plain]), (1, 0));
     // The foreign packet replaces the younger VCP packet, and vice versa.
@@ -382,9 +369,7 @@ proptest! {
     ) {
         let limit = Limit::Bytes(20_000);
         let mut port = if separate {
-            let queue = || Box::new(DropTail::new(limit));
-            let separation = Separation::new(queue(), queue(), limit);
-            Port::separated(Instant::ZERO, separation, Shaper::new(Some(rate)))
+            separated(rate, limit)
         } else {
             port(rate, limit)
         };

@@ -2,12 +2,12 @@
 
 use pathmark_cc::{Carried, Duration, Instant};
 
-use super::port::{VCP, Witness, arrival, port};
+use super::port::{Witness, arrival, port};
 use crate::impair::Random;
 use crate::link::{Link, LinkConfig};
 use crate::queue::Limit;
 use crate::schedule::{Change, Schedule};
-use crate::testing::Log;
+use crate::testing::{Log, VCP};
 use crate::wire::{Jitter, WireConfig};
 
 const MBIT_10: u64 = 1_250_000;

@@ -1,21 +1,18 @@
 //! The shares of packets with and without feedback in one port.
 
-use pathmark_cc::{Answer, Arrival, Carried, Duration, Instant, LinkController, LinkMetrics};
+use pathmark_cc::{Answer, Arrival, Carried, Duration, Instant};
 
-use super::port::{VCP, Witness, arrival};
+use super::port::{Witness, arrival};
 use crate::port::Port;
-use crate::queue::{CoDel, CoDelConfig, DropTail, Limit};
+use crate::queue::{CoDel, CoDelConfig, Limit};
 use crate::separation::Separation;
 use crate::shaper::Shaper;
 use crate::stats::DropCause;
-use crate::testing::Log;
+use crate::testing::{Log, Steady, VCP, packet, separated};
 
 /// Keeps both classes backlogged, and returns the bytes that each has sent.
 fn compete(heard_bytes: u32, foreign_bytes: u32) -> (u64, u64) {
-    let limit = Limit::Bytes(100_000);
-    let queue = || Box::new(DropTail::new(limit));
-    let separation = Separation::new(queue(), queue(), limit);
-    let mut port = Port::separated(Instant::ZERO, separation, Shaper::new(Some(1_000_000)));
+    let mut port = separated(1_000_000, Limit::Bytes(100_000));
     let (mut log, mut now, mut sent) = (Log::default(), Instant::ZERO, (0, 0));
     while now < Instant::from_millis(5_000) {
         for _ in 0..4 {
@@ -42,11 +39,6 @@ fn classes_share_evenly_whatever_their_packet_sizes() {
     }
 }
 
-/// Hash of the n-th flow. Even numbers carry feedback.
-const fn hash_of(flow: u32) -> u32 {
-    (flow + 1).wrapping_mul(0x85EB_CA6B)
-}
-
 /// Sends at 20 Mbit/s the packets that `heard` and `foreign` flows keep in the queue. Each class
 /// has one window for all its flows, which increases by one per turn and is halved by a drop.
 /// Returns the first class's share of the link from 5 s to 10 s, and the maximum delay of a
@@ -54,11 +46,7 @@ const fn hash_of(flow: u32) -> u32 {
 /// contents.
 fn share_of(heard: u32, foreign: u32, pinged: (u32, Carried)) -> (f64, Duration) {
     const PING: u32 = 2;
-    let limit = Limit::Bytes(500_000);
-    let queue = || Box::new(DropTail::new(limit));
-    let separation = Separation::new(queue(), queue(), limit);
-    let rate = Some(2_500_000);
-    let mut port = Port::separated(Instant::ZERO, separation, Shaper::new(rate));
+    let mut port = separated(2_500_000, Limit::Bytes(500_000));
     let (mut log, mut now, mut sent) = (Log::default(), Instant::from_millis(1), [0u64; 2]);
     let (mut next, mut waiting, mut window) = ([0u32; 2], [0u32; 2], [10.0; 2]);
     let (mut pinged_at, mut longest) = (Instant::from_millis(5000), Duration::ZERO);
@@ -75,11 +63,8 @@ fn share_of(heard: u32, foreign: u32, pinged: (u32, Carried)) -> (f64, Duration)
         }
         for (class, count, carried) in [(0, heard, VCP), (1, foreign, Carried::Foreign)] {
             while count > 0 && waiting[class] < window[class] as u32 {
-                let flow = 2 * (next[class] % count) + class as u32;
-                let packet = Arrival {
-                    flow_hash: hash_of(flow),
-                    ..arrival(1500, carried)
-                };
+                let flow = 1 + 2 * (next[class] % count) + class as u32;
+                let packet = packet(flow, 1500, carried);
                 (next[class], waiting[class]) = (next[class] + 1, waiting[class] + 1);
                 port.arrive(now, packet, class as u32, &mut log);
                 for (class, _) in log.drops.drain(..) {
@@ -144,7 +129,8 @@ fn a_ping_beside_many_flows_of_the_other_class_does_not_wait() {
 /// a class with half of the link would.
 #[test]
 fn the_buffer_is_divided_as_the_link_is() {
-    let (_, longest) = share_of(20, 1, (hash_of(1), Carried::Foreign));
+    let foreign = packet(2, 0, Carried::Foreign);
+    let (_, longest) = share_of(20, 1, (foreign.flow_hash, Carried::Foreign));
     assert!(longest <= Duration::from_millis(450), "{longest:?}");
     assert!(
         longest >= Duration::from_millis(50),
@@ -154,10 +140,7 @@ fn the_buffer_is_divided_as_the_link_is() {
 
 #[test]
 fn a_flow_with_some_requests_stays_in_order() {
-    let limit = Limit::Bytes(100_000);
-    let queue = || Box::new(DropTail::new(limit));
-    let separation = Separation::new(queue(), queue(), limit);
-    let mut port = Port::separated(Instant::ZERO, separation, Shaper::new(Some(1_000_000)));
+    let mut port = separated(1_000_000, Limit::Bytes(100_000));
     let (mut log, mut now) = (Log::default(), Instant::from_millis(1));
     for id in 0..40 {
         // Every seventh packet of this flow carries a request, but none of the other's.
@@ -186,10 +169,7 @@ fn a_flow_with_some_requests_stays_in_order() {
 fn a_class_alone_has_the_whole_link_and_the_law_is_told() {
     let witness = Witness::default();
     let events = witness.events.clone();
-    let limit = Limit::Bytes(100_000);
-    let queue = || Box::new(DropTail::new(limit));
-    let separation = Separation::new(queue(), queue(), limit);
-    let mut port = Port::separated(Instant::ZERO, separation, Shaper::new(Some(1_000_000)))
+    let mut port = separated(1_000_000, Limit::Bytes(100_000))
         .with_controller(Instant::ZERO, Box::new(witness));
     let mut log = Log::default();
     // 30 % of the link for foreign packets: 300 bytes per millisecond.
@@ -205,16 +185,9 @@ fn a_class_alone_has_the_whole_link_and_the_law_is_told() {
     assert!((695_000..=706_000).contains(&capacity), "{capacity}");
 }
 
-/// A separated port that sends nothing.
-fn stopped(limit: Limit) -> Port<u32> {
-    let queue = || Box::new(DropTail::new(limit));
-    let separation = Separation::new(queue(), queue(), limit);
-    Port::separated(Instant::ZERO, separation, Shaper::new(Some(0)))
-}
-
 #[test]
 fn the_smaller_class_finds_room_in_a_full_buffer() {
-    let mut port = stopped(Limit::Bytes(10_000));
+    let mut port = separated(0, Limit::Bytes(10_000));
     let mut log = Log::default();
     for id in 0..10 {
         port.arrive(Instant::ZERO, arrival(1000, Carried::Foreign), id, &mut log);
@@ -222,14 +195,8 @@ fn the_smaller_class_finds_room_in_a_full_buffer() {
     for id in 10..20 {
         port.arrive(Instant::ZERO, arrival(1000, VCP), id, &mut log);
     }
-    let pushed_out: Vec<_> = log.drops.iter().take(5).collect();
-    assert_eq!(
-        pushed_out,
-        [9, 8, 7, 6, 5]
-            .map(|id| (id, DropCause::PushedOut))
-            .iter()
-            .collect::<Vec<_>>()
-    );
+    let pushed_out = [9, 8, 7, 6, 5].map(|id| (id, DropCause::PushedOut));
+    assert_eq!(log.drops[..5], pushed_out);
     assert_eq!(
         log.drops.len(),
         10,
@@ -242,7 +209,7 @@ fn the_smaller_class_finds_room_in_a_full_buffer() {
 /// be dropped.
 #[test]
 fn nothing_is_pushed_out_for_a_packet_that_does_not_fit() {
-    let mut port = stopped(Limit::Bytes(20_000));
+    let mut port = separated(0, Limit::Bytes(20_000));
     let mut log = Log::default();
     for id in 0..109 {
         port.arrive(Instant::ZERO, arrival(100, Carried::Foreign), id, &mut log);
@@ -261,21 +228,13 @@ fn nothing_is_pushed_out_for_a_packet_that_does_not_fit() {
 fn a_class_of_a_small_share_is_not_locked_out() {
     for (many, single) in [(VCP, Carried::Foreign), (Carried::Foreign, VCP)] {
         for buffer in [2, 8, 20, 200] {
-            let limit = Limit::Packets(buffer);
-            let queue = || Box::new(DropTail::new(limit));
-            let separation = Separation::new(queue(), queue(), limit);
             // Slightly less than these flows send, so that they are worth their number.
-            let shaper = Shaper::new(Some(2_300_000));
-            let mut port = Port::separated(Instant::ZERO, separation, shaper);
+            let mut port = separated(2_300_000, Limit::Packets(buffer));
             let (mut log, mut lost) = (Log::default(), 0);
             for ms in 1..20_000u32 {
                 let now = Instant::from_millis(u64::from(ms));
                 let mut send = |flow, id, carried| {
-                    let packet = Arrival {
-                        flow_hash: hash_of(flow),
-                        ..arrival(1250, carried)
-                    };
-                    port.arrive(now, packet, id, &mut log);
+                    port.arrive(now, packet(flow + 1, 1250, carried), id, &mut log);
                 };
                 send(2 * ms % 100, 0, many);
                 send((2 * ms + 1) % 100, 0, many);
@@ -291,6 +250,25 @@ fn a_class_of_a_small_share_is_not_locked_out() {
     }
 }
 
+/// The share of class 0 from 10 s to 20 s, if `arrivals` arrive in each millisecond, each with
+/// its class.
+fn share_over(mut port: Port<u32>, arrivals: impl Fn(u32) -> Vec<(u32, Arrival)>) -> f64 {
+    let (mut log, mut sent) = (Log::default(), [0; 2]);
+    for ms in 1..20_000u32 {
+        let now = Instant::from_millis(u64::from(ms));
+        for (class, packet) in arrivals(ms) {
+            port.arrive(now, packet, class, &mut log);
+        }
+        log.drops.clear();
+        while let Some(out) = port.poll(now, &mut log) {
+            if ms >= 10_000 {
+                sent[out.packet as usize] += out.arrival.bytes;
+            }
+        }
+    }
+    f64::from(sent[0]) / f64::from(sent[0] + sent[1])
+}
+
 /// Packets dropped at the head of a queue are losses too: fifty flows without feedback that
 /// ignore losses must be worth one, even if CoDel drops their excess.
 #[test]
@@ -298,54 +276,12 @@ fn drops_at_the_head_are_losses_of_the_class() {
     let limit = Limit::Bytes(2_000_000);
     let queue = || Box::new(CoDel::new(CoDelConfig::new(limit)));
     let separation = Separation::new(queue(), queue(), limit);
-    let mut port = Port::separated(Instant::ZERO, separation, Shaper::new(Some(1_250_000)));
-    let (mut log, mut sent) = (Log::default(), [0; 2]);
-    for ms in 1..20_000u32 {
-        let now = Instant::from_millis(u64::from(ms));
-        for (id, flow, bytes, carried) in
-            [(0, 0, 1250, VCP), (1, 1 + ms % 50, 1550, Carried::Foreign)]
-        {
-            let packet = Arrival {
-                flow_hash: hash_of(flow),
-                ..arrival(bytes, carried)
-            };
-            port.arrive(now, packet, id, &mut log);
-        }
-        log.drops.clear();
-        while let Some(out) = port.poll(now, &mut log) {
-            if ms >= 10_000 {
-                sent[out.packet as usize] += out.arrival.bytes;
-            }
-        }
-    }
-    let share = f64::from(sent[0]) / f64::from(sent[0] + sent[1]);
+    let port = Port::separated(Instant::ZERO, separation, Shaper::new(Some(1_250_000)));
+    let share = share_over(port, |ms| {
+        let foreign = packet(2 + ms % 50, 1550, Carried::Foreign);
+        vec![(0, packet(1, 1250, VCP)), (1, foreign)]
+    });
     assert!((0.4..0.6).contains(&share), "{share}");
-}
-
-/// Lets one packet in four pass.
-#[derive(Debug)]
-struct Police(u32);
-
-impl LinkController for Police {
-    fn admits(&mut self, _now: Instant, _packet: &Arrival) -> bool {
-        self.0 = self.0.wrapping_add(1);
-        self.0.is_multiple_of(4)
-    }
-    fn on_arrival(&mut self, _now: Instant, _packet: &Arrival, _queue: u64) {}
-    fn on_departure(&mut self, _now: Instant, _packet: &Arrival, _queue: u64) -> Answer {
-        Answer::None
-    }
-    fn on_drop(&mut self, _now: Instant, _packet: &Arrival) {}
-    fn on_timer(&mut self, _now: Instant, _queue: u64) {}
-    fn deadline(&self) -> Option<Instant> {
-        None
-    }
-    fn on_capacity(&mut self, _now: Instant, _rate: u64) {}
-    fn metrics(&self) -> LinkMetrics {
-        let mut metrics = LinkMetrics::default();
-        metrics.interval = Duration::from_millis(1_000);
-        metrics
-    }
 }
 
 /// It must not matter which component drops packets. Fifty flows with feedback are worth one if
@@ -353,29 +289,17 @@ impl LinkController for Police {
 /// trip.
 #[test]
 fn what_the_law_holds_back_is_lost() {
-    let limit = Limit::Bytes(50_000);
-    let queue = || Box::new(DropTail::new(limit));
-    let separation = Separation::new(queue(), queue(), limit);
-    let mut port = Port::separated(Instant::ZERO, separation, Shaper::new(Some(1_250_000)))
-        .with_controller(Instant::ZERO, Box::new(Police(0)));
-    let (mut log, mut sent) = (Log::default(), [0; 2]);
-    for ms in 1..20_000u32 {
-        let now = Instant::from_millis(u64::from(ms));
-        for n in 0..4 {
-            let packet = Arrival {
-                flow_hash: hash_of(2 + (7 * ms + n) % 50),
-                ..arrival(1250, VCP)
-            };
-            port.arrive(now, packet, 0, &mut log);
-        }
-        port.arrive(now, arrival(1250, Carried::Foreign), 1, &mut log);
-        log.drops.clear();
-        while let Some(out) = port.poll(now, &mut log) {
-            if ms >= 10_000 {
-                sent[out.packet as usize] += out.arrival.bytes;
-            }
-        }
-    }
-    let share = f64::from(sent[0]) / f64::from(sent[0] + sent[1]);
+    let law = Steady {
+        interval: Duration::from_millis(1_000),
+        answer: Answer::None,
+        admits_one_in: 4,
+        seen: 0,
+    };
+    let port = separated(1_250_000, Limit::Bytes(50_000));
+    let share = share_over(port.with_controller(Instant::ZERO, Box::new(law)), |ms| {
+        let own = (0..4).map(|n| (0, packet(3 + (7 * ms + n) % 50, 1250, VCP)));
+        let foreign = (1, arrival(1250, Carried::Foreign));
+        own.chain([foreign]).collect()
+    });
     assert!((0.4..0.6).contains(&share), "{share}");
 }

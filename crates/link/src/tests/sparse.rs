@@ -3,12 +3,12 @@
 use pathmark_cc::{Arrival, Carried, Instant};
 use proptest::prelude::*;
 
-use super::port::{VCP, arrival};
+use super::port::arrival;
 use crate::port::Port;
 use crate::queue::{CoDel, CoDelConfig, DropTail, Limit, Queue};
 use crate::separation::Separation;
 use crate::shaper::Shaper;
-use crate::testing::Log;
+use crate::testing::{Log, VCP, packet};
 
 const ROOM: Limit = Limit::Bytes(50_000);
 
@@ -24,13 +24,6 @@ type Make = fn() -> Box<dyn Queue<u32>>;
 fn port_of(rate: u64, queue: Make) -> Port<u32> {
     let separation = Separation::new(queue(), queue(), ROOM);
     Port::separated(Instant::ZERO, separation, Shaper::new(Some(rate)))
-}
-
-fn packet(flow: u32, bytes: u32) -> Arrival {
-    Arrival {
-        flow_hash: flow.wrapping_mul(0x85EB_CA6B),
-        ..arrival(bytes, Carried::Foreign)
-    }
 }
 
 /// Results of a flow from 5 s to 20 s: packets sent and arrived, and the maximum delay in us.
@@ -75,7 +68,12 @@ fn fates(
                 fates.entry(flow).or_default().sent += 1;
             }
             packets.push((flow, ms));
-            port.arrive(now, packet(flow, bytes), packets.len() as u32 - 1, &mut log);
+            port.arrive(
+                now,
+                packet(flow, bytes, Carried::Foreign),
+                packets.len() as u32 - 1,
+                &mut log,
+            );
         }
         log.drops.clear();
         while let Some(out) = port.poll(now, &mut log) {
@@ -302,7 +300,7 @@ proptest! {
     fn no_packet_overtakes_one_of_its_flow(
         steps in prop::collection::vec((0u64..40, 0usize..6, 40u32..3000, 1usize..12), 1..400),
     ) {
-        let hashes: Vec<_> = (0..6).map(|flow| packet(flow, 0).flow_hash).collect();
+        let hashes: Vec<_> = (0..6).map(|flow| packet(flow, 0, VCP).flow_hash).collect();
         keeps_order(port(), &hashes, steps)?;
     }
 

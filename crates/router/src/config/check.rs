@@ -4,15 +4,14 @@ use std::collections::{BTreeMap, HashSet};
 use std::net::IpAddr;
 use std::ops::Range;
 
-use pathmark_link::keys::{ByteCount, Fault, LinkCheck, Pace, Reader, Source, WithLink, nearest};
-use toml::Spanned;
+use pathmark_link::keys::{ByteCount, Fault, LinkCheck, Pace, Reader, Source, WithLink};
+use toml::{Spanned, Value};
 
 use super::clouds::{LEAST_TRAINS, XcpISpec};
 use super::names;
 use super::schema::{Config, File, FilePort, HostSpec, Interface, PortSpec, RouteSpec};
 use super::steer;
-use super::trust;
-use super::tunnel;
+use crate::encapsulation::Encapsulation;
 use crate::forward::Trust;
 
 const DEFAULT_MTU: u32 = 1500;
@@ -25,31 +24,38 @@ const TXQUEUELEN: std::ops::RangeInclusive<u32> = 1..=1_000_000;
 /// Trains get a hundredth of the rate of the fastest port that runs XCP.
 const PART: u64 = 100;
 
+/// The forms of `shims`: `true`, `false`, or prefixes and names of ports.
+const SHIMS: &str = "write true, false, or { from = [\"10.1.0.0/16\", \"PORT\"] }";
+const TUNNELS: [Encapsulation; 2] = [Encapsulation::IpInIp, Encapsulation::Vxlan];
+/// Tunnels that encrypt their packets.
+const OPAQUE: [&str; 3] = ["esp", "ipsec", "wireguard"];
+
 pub(super) fn config(source: &Source<'_>, file: File) -> Result<Config, Fault> {
+    let fail = |span, message: &str| Err(source.locate(Some(span), message));
     if let Some(id) = &file.id
         && *id.get_ref() == 0
     {
-        return Err(source.locate(Some(id.span()), "0 means \"no router\": choose 1 to 65535"));
+        return fail(id.span(), "0 means \"no router\": choose 1 to 65535");
     }
     if let Some(path) = &file.control
         && let Some(message) = names::bad_socket(path.get_ref())
     {
-        return Err(source.locate(Some(path.span()), message));
+        return fail(path.span(), &message);
     }
     if let (Some(group), None) = (&file.group, &file.user) {
-        return Err(source.locate(
-            Some(group.span()),
+        return fail(
+            group.span(),
             "without `user` the router stays who it is, and so does the status socket: add `user`",
-        ));
+        );
     }
     if let Some(icmp) = &file.icmp
         && icmp.get_ref().rate > 0
         && icmp.get_ref().burst == 0
     {
-        return Err(source.locate(
-            Some(icmp.span()),
+        return fail(
+            icmp.span(),
             "burst = 0 lets no message through: choose 1 or more, or rate = 0 for none",
-        ));
+        );
     }
     let memory = file
         .memory
@@ -62,14 +68,14 @@ pub(super) fn config(source: &Source<'_>, file: File) -> Result<Config, Fault> {
     for rule in &file.ecn {
         let known = rule.get_ref();
         if known.dscp.is_none() && known.port.is_none() && known.prefix.is_none() {
-            return Err(source.locate(
-                Some(rule.span()),
+            return fail(
+                rule.span(),
                 "an [[ecn]] rule without dscp, port or prefix would rewrite everyone's ECN field: \
                  add one",
-            ));
+            );
         }
         if known.dscp.is_some_and(|dscp| dscp > 63) {
-            return Err(source.locate(Some(rule.span()), "dscp is a number from 0 to 63"));
+            return fail(rule.span(), "dscp is a number from 0 to 63");
         }
     }
     if file.port.is_empty() {
@@ -84,11 +90,11 @@ pub(super) fn config(source: &Source<'_>, file: File) -> Result<Config, Fault> {
     for port in file.port {
         let name = port.own.name.clone();
         if !names::is_port_name(name.get_ref()) {
-            return Err(source.locate(Some(name.span()), names::PORT_NAME));
+            return fail(name.span(), names::PORT_NAME);
         }
         if names.insert(name.get_ref().clone(), ports.len()).is_some() {
             let message = format!("two ports are called `{}`", name.get_ref());
-            return Err(source.locate(Some(name.span()), message));
+            return fail(name.span(), &message);
         }
         let place = port.own.tun.as_ref().map(Spanned::span);
         let place = place.or(port.own.fd.as_ref().map(Spanned::span));
@@ -120,7 +126,7 @@ pub(super) fn config(source: &Source<'_>, file: File) -> Result<Config, Fault> {
     }
     for (port, trust) in ports.iter_mut().zip(trusts) {
         if let Some(trust) = trust {
-            port.shims = trust::read(trust.get_ref(), &names)
+            port.shims = self::trust(trust.get_ref(), &names)
                 .map_err(|message| source.locate(Some(trust.span()), message))?;
         }
     }
@@ -130,18 +136,14 @@ pub(super) fn config(source: &Source<'_>, file: File) -> Result<Config, Fault> {
         let prefix = *route.prefix.get_ref();
         let named = |name: &Spanned<String>| {
             let (span, name) = (name.span(), name.get_ref().as_str());
-            names.get(name).copied().ok_or_else(|| {
-                let meant = nearest(name, names.keys().map(String::as_str));
-                let hint =
-                    meant.map_or_else(String::new, |meant| format!(": did you mean `{meant}`?"));
-                source.locate(Some(span), format!("no port is called `{name}`{hint}"))
-            })
+            let unknown = || source.locate(Some(span), names::no_port(name, &names));
+            names.get(name).copied().ok_or_else(unknown)
         };
         let port = named(&route.port)?;
         let from = route.from.as_ref().map(named).transpose()?;
         if !seen.insert((prefix, from)) {
             let message = format!("two routes lead to {prefix}");
-            return Err(source.locate(Some(route.prefix.span()), message));
+            return fail(route.prefix.span(), &message);
         }
         routes.push(RouteSpec { prefix, port, from });
     }
@@ -279,7 +281,7 @@ fn port(source: &Source<'_>, port: FilePort) -> Result<PortSpec, Fault> {
         );
     }
     let tunnel = own.tunnel.as_ref().map(|tunnel| {
-        tunnel::read(tunnel.get_ref())
+        self::tunnel(tunnel.get_ref())
             .map_err(|message| source.locate(Some(tunnel.span()), message))
     });
     Ok(PortSpec {
@@ -299,4 +301,62 @@ fn port(source: &Source<'_>, port: FilePort) -> Result<PortSpec, Fault> {
             addresses: steer::host_addresses(source, &own.host_addresses)?,
         },
     })
+}
+
+/// Parses `shims` of a port; `ports` maps the names of the router's ports to their indices.
+///
+/// # Errors
+/// The reason why the value is invalid.
+fn trust(value: &Value, ports: &BTreeMap<String, usize>) -> Result<Trust, String> {
+    let table = match value {
+        Value::Boolean(true) => return Ok(Trust::All),
+        Value::Boolean(false) => return Ok(Trust::None),
+        Value::Table(table) => table,
+        _ => return Err(SHIMS.to_owned()),
+    };
+    if let Some(other) = table.keys().find(|key| *key != "from") {
+        return Err(format!("unknown name `{other}`: {SHIMS}"));
+    }
+    let Some(Value::Array(places)) = table.get("from") else {
+        return Err(SHIMS.to_owned());
+    };
+    let (mut prefixes, mut known) = (Vec::new(), Vec::new());
+    for place in places {
+        let Value::String(place) = place else {
+            return Err(SHIMS.to_owned());
+        };
+        if let Some(port) = ports.get(place) {
+            known.push(*port);
+        } else if place.contains(['/', ':']) || place.parse::<IpAddr>().is_ok() {
+            let prefix = place.parse().map_err(|error| format!("{error}"))?;
+            prefixes.push(prefix);
+        } else {
+            let meant = names::meant(place, ports.keys().map(String::as_str));
+            return Err(format!("`{place}` is neither a prefix nor a port{meant}"));
+        }
+    }
+    Ok(Trust::From {
+        prefixes,
+        ports: known,
+    })
+}
+
+/// Parses `tunnel` of a port.
+///
+/// # Errors
+/// The reason why the value is invalid.
+fn tunnel(value: &str) -> Result<Encapsulation, String> {
+    if let Some(known) = TUNNELS.into_iter().find(|known| known.name() == value) {
+        return Ok(known);
+    }
+    if OPAQUE.contains(&value) {
+        return Err(format!(
+            "`{value}` encrypts the packets inside: no router can copy their shims, or merge \
+             answers into them"
+        ));
+    }
+    let meant = names::meant(value, TUNNELS.map(Encapsulation::name));
+    Err(format!(
+        "no tunnel is called `{value}`, only `ipip` and `vxlan`{meant}"
+    ))
 }

@@ -8,7 +8,6 @@ mod check;
 mod clouds;
 #[cfg(test)]
 mod edge_tests;
-mod error;
 #[cfg(test)]
 mod law_tests;
 mod memory;
@@ -18,13 +17,11 @@ mod schema;
 mod steer;
 #[cfg(test)]
 mod tests;
-mod trust;
-mod tunnel;
 
 pub use clouds::{Secret, XcpISpec};
-pub use error::ConfigError;
 #[cfg(feature = "daemon")]
 pub(crate) use names::{PORT_NAME, is_port_name};
+pub use read::ConfigError;
 pub use schema::{
     Config, EcnSpec, HostSpec, IcmpSpec, Interface, OnStop, PortSpec, RouteSpec, SteerSpec,
 };

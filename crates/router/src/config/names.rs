@@ -1,8 +1,11 @@
 //! Checks names and addresses that the kernel would later reject or misinterpret.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+
+use pathmark_link::keys::nearest;
 
 /// The size of `sun_path` in a Unix socket's address, without the terminating zero.
 const LONGEST_SOCKET: usize = 107;
@@ -36,6 +39,17 @@ pub(crate) fn is_port_name(name: &str) -> bool {
 /// The rule for port names.
 pub(crate) const PORT_NAME: &str = "a port's name is one line: at least one character, none of \
                                     them a control character, and no space at its ends";
+
+/// The nearest of the known names to one that is unknown, if one is near.
+pub(super) fn meant<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    nearest(name, known).map_or_else(String::new, |meant| format!(": did you mean `{meant}`?"))
+}
+
+/// The error for the name of no port, with the nearest name of one.
+pub(super) fn no_port(name: &str, ports: &BTreeMap<String, usize>) -> String {
+    let meant = meant(name, ports.keys().map(String::as_str));
+    format!("no port is called `{name}`{meant}")
+}
 
 /// The error in the path of the status socket, if any.
 pub(super) fn bad_socket(path: &Path) -> Option<String> {

@@ -1,12 +1,28 @@
 //! Reads a configuration from a file or a string.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use pathmark_link::keys::{Source, read_regular};
+use pathmark_link::keys::{Fault, Source, read_regular};
 
 use super::check;
-use super::error::ConfigError;
 use super::schema::{Config, File};
+
+/// A configuration that cannot be used. The message names file, line and key.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error("cannot read {}: {source}", .path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        source: std::io::Error,
+    },
+    /// Its contents are invalid.
+    #[error("{0}")]
+    Invalid(Fault),
+}
 
 impl Config {
     /// Reads and checks a file.

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use ipnet::IpNet;
 use pathmark_link::keys::{ByteCount, LinkSpec, WithLink};
+#[cfg(feature = "daemon")]
+use pathmark_protocols::shim::Identity;
 use serde::{Deserialize, Deserializer, de};
 use toml::Spanned;
 
@@ -119,6 +121,16 @@ pub struct PortSpec {
     pub host: HostSpec,
 }
 
+impl PortSpec {
+    /// The name of its TUN interface; `None` if it has a descriptor.
+    pub fn tun(&self) -> Option<&str> {
+        match &self.interface {
+            Interface::Tun(name) => Some(name),
+            Interface::Fd(_) => None,
+        }
+    }
+}
+
 /// `[[route]]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RouteSpec {
@@ -168,6 +180,23 @@ pub struct SteerSpec {
 }
 
 impl Config {
+    /// Returns the router's identity in shims: its id, and for each IP version the first address
+    /// of a port that others can reach.
+    #[cfg(feature = "daemon")]
+    pub(crate) fn identity(&self) -> Identity {
+        let mut identity = Identity::new(self.id);
+        let addresses = self.ports.iter().flat_map(|port| &port.addresses);
+        // In reverse order, so that the first one remains.
+        for address in addresses.rev() {
+            match address {
+                IpAddr::V4(v4) if !v4.is_link_local() => identity.v4 = *v4,
+                IpAddr::V6(v6) if !v6.is_unicast_link_local() => identity.v6 = *v6,
+                _ => {}
+            }
+        }
+        identity
+    }
+
     /// Returns warnings about settings that are probably unintended.
     pub fn warnings(&self) -> Vec<String> {
         let mut ports = self.ports.iter();

@@ -4,11 +4,11 @@
 use std::collections::BTreeMap;
 
 use ipnet::IpNet;
-use pathmark_link::keys::{Fault, Source, nearest};
+use pathmark_link::keys::{Fault, Source};
 use toml::Spanned;
 
-use super::names::{is_hosts, is_interface_pattern};
-use super::schema::{Config, FileSteer, Interface, PortSpec, SteerSpec};
+use super::names::{is_hosts, is_interface_pattern, no_port};
+use super::schema::{Config, FileSteer, PortSpec, SteerSpec};
 
 /// Tables 253 to 255 belong to the kernel; rule 32766 leads to the main table.
 const TABLES: std::ops::RangeInclusive<u32> = 256..=32_000;
@@ -33,11 +33,8 @@ impl Config {
         let Some(start) = from.strip_suffix('*') else {
             return vec![from];
         };
-        let own = |name: &str| {
-            let is =
-                |port: &PortSpec| matches!(&port.interface, Interface::Tun(tun) if tun == name);
-            name == "lo" || self.ports.iter().any(is)
-        };
+        let own =
+            |name: &str| name == "lo" || self.ports.iter().any(|port| port.tun() == Some(name));
         let names = names.iter().copied();
         names
             .filter(|name| name.starts_with(start) && !own(name))
@@ -72,11 +69,9 @@ pub(super) fn steers(
             .get(name)
             .and_then(|index| Some((*index, ports.get(*index)?)))
         else {
-            let meant = nearest(name, names.keys().map(String::as_str));
-            let hint = meant.map_or_else(String::new, |meant| format!(": did you mean `{meant}`?"));
-            return fail(place, format!("no port is called `{name}`{hint}"));
+            return fail(place, no_port(name, names));
         };
-        if matches!(spec.interface, Interface::Fd(_)) {
+        if spec.tun().is_none() {
             let message = "packets can be steered into a port with `tun` only, not with `fd`";
             return fail(place, message.to_owned());
         }
@@ -91,9 +86,7 @@ pub(super) fn steers(
                     `*` at its end means all names that begin so";
                 return fail(from.span(), message.to_owned());
             }
-            let own =
-                |port: &PortSpec| matches!(&port.interface, Interface::Tun(tun) if tun == name);
-            if ports.iter().any(own) {
+            if ports.iter().any(|port| port.tun() == Some(name)) {
                 let message = "packets that come out of a port would go round in a circle: name \
                     the network card";
                 return fail(from.span(), message.to_owned());

@@ -10,7 +10,6 @@ use pathmark_link::keys::{LinkContext, build_link, build_schedule, build_wire};
 use pathmark_link::queue::BadRed;
 
 use super::clouds;
-use super::identity::identity;
 use crate::config::{Config, Interface, PortSpec};
 use crate::forward::{
     Classifier, EcnRule, Frame, PortSettings, Router, RouterConfig, RouterPort, Target, route_table,
@@ -46,7 +45,7 @@ pub enum AssembleError {
 /// Creates a router. Its hashes get their seed from the first plan that is applied.
 pub(super) fn router(config: &Config) -> Router {
     Router::new(RouterConfig {
-        id: identity(config),
+        id: config.identity(),
         memory: usize::try_from(config.memory.0).unwrap_or(usize::MAX),
         classifier: classifier(config, 0),
         icmp: TokenBucket::new(config.icmp.rate, config.icmp.burst),
@@ -75,7 +74,7 @@ fn configure(router: &mut Router, starts: bool, new: &Config, seeds: &clouds::Se
         false => router.hash_seed(),
     };
     router.configure(
-        identity(new),
+        new.identity(),
         classifier(new, seed),
         TokenBucket::new(new.icmp.rate, new.icmp.burst),
     );

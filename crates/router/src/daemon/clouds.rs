@@ -7,7 +7,6 @@ use pathmark_cc::Instant;
 use serde::Serialize;
 use xcp_edge::{Edge, Estimator, Key, Limits, Measurer, Own, Prober, Requester};
 
-use super::identity::identity;
 use crate::config::{Config, PortSpec};
 use crate::forward::{CloudMeter, HEADERS, Router};
 use crate::tun::sys;
@@ -80,7 +79,7 @@ fn limits(config: &Config) -> Limits {
 
 /// The addresses that messages use, which are also the router's names in shims.
 fn own(config: &Config) -> Own {
-    let identity = identity(config);
+    let identity = config.identity();
     Own {
         v4: identity.v4,
         v6: identity.v6,

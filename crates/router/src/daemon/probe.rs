@@ -8,8 +8,8 @@ use super::headroom;
 use super::run::{RunOptions, prepare};
 use super::run_error::RunError;
 use super::socket::{self, ControlError};
-use crate::config::{Config, Interface};
-use crate::setup::{FaultKind, addresses, look};
+use crate::config::{Config, PortSpec};
+use crate::setup::{FaultKind, look, named_addresses};
 use crate::tun::{LinkKind, find, sys};
 
 /// Lists everything that is clearly missing or differs from the configuration, one line each,
@@ -19,12 +19,12 @@ pub fn missing(config: &Config) -> Vec<String> {
     if let Some(user) = config.user.clone()
         && sys::user(&user).is_none()
     {
-        found.push(RunError::User { user }.to_string());
+        found.push(RunError::User(user).to_string());
     }
     if let Some(group) = config.group.clone()
         && sys::group(&group).is_none()
     {
-        found.push(RunError::Group { group }.to_string());
+        found.push(RunError::Group(group).to_string());
     }
     if let Some(path) = &config.control {
         match socket::vacant(path) {
@@ -44,7 +44,7 @@ pub fn missing(config: &Config) -> Vec<String> {
         }
     }
     for port in &config.ports {
-        let Interface::Tun(name) = &port.interface else {
+        let Some(name) = port.tun() else {
             continue;
         };
         // If the kernel cannot be queried, `run` will report it.
@@ -52,7 +52,7 @@ pub fn missing(config: &Config) -> Vec<String> {
             continue;
         };
         let what = match link.kind {
-            LinkKind::Tun => continue,
+            LinkKind::Tun { .. } => continue,
             LinkKind::Tap => "a TAP interface, which carries Ethernet frames",
             LinkKind::MultiQueue => "a TUN interface of several queues, which was made for others",
             LinkKind::Other => "no TUN interface",
@@ -78,26 +78,19 @@ pub fn missing(config: &Config) -> Vec<String> {
 
 /// Whether set-up has run. If it has not, everything is missing.
 fn is_set_up(config: &Config) -> bool {
-    config.ports.iter().any(|port| match &port.interface {
-        Interface::Tun(name) => find(name).is_ok_and(|link| link.is_some()),
-        Interface::Fd(_) => false,
-    })
+    let mut tuns = config.ports.iter().filter_map(PortSpec::tun);
+    tuns.any(|name| find(name).is_ok_and(|link| link.is_some()))
 }
 
 /// Finds addresses of ports that other interfaces also have. The kernel would keep packets to
 /// them.
 fn taken_addresses(config: &Config) -> Vec<String> {
-    let others = addresses().unwrap_or_default();
+    let others = named_addresses().unwrap_or_default();
     let mut found = Vec::new();
     for port in &config.ports {
         for address in &port.addresses {
             let taken = others.iter().find(|(_, other)| other == address);
-            let own = |name: &str| {
-                config
-                    .ports
-                    .iter()
-                    .any(|port| matches!(&port.interface, Interface::Tun(tun) if tun == name))
-            };
+            let own = |name: &str| config.ports.iter().any(|port| port.tun() == Some(name));
             if let Some((name, _)) = taken.filter(|(name, _)| !own(name)) {
                 found.push(format!(
                     "port {}: addresses: {address} is an address of the interface {name}, so \

@@ -1,9 +1,9 @@
 //! Starts, runs, reloads and stops the router.
 
 mod reload;
-mod reopen;
 
 use std::fs::File;
+use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
@@ -26,10 +26,10 @@ use super::server::{Listener, Server};
 use super::snapshot::{Reload, Snapshot, Surroundings, seconds};
 use super::socket::{self, Socket};
 use super::steering::Steering;
-use crate::config::Config;
+use crate::config::{Config, Interface};
 use crate::output::{self, To, log_line};
 use crate::tun::sys::{self, Signal, Signals};
-use crate::tun::{Deaf, Driver, Event, Pace};
+use crate::tun::{Deaf, Device, DeviceError, Driver, Event, Namespaces, Pace};
 
 /// Maximum time that an interface may be missing before the router ends.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -122,13 +122,10 @@ pub(super) fn prepare(config: Config, options: &RunOptions) -> Result<Prepared, 
 
 /// Looks up user and group in the user database.
 fn identity(user: &str, group: Option<&str>) -> Result<sys::Identity, RunError> {
-    let mut identity = sys::user(user).ok_or_else(|| RunError::User {
-        user: user.to_owned(),
-    })?;
+    let mut identity = sys::user(user).ok_or_else(|| RunError::User(user.to_owned()))?;
     if let Some(group) = group {
-        identity.group = sys::group(group).ok_or_else(|| RunError::Group {
-            group: group.to_owned(),
-        })?;
+        let known = sys::group(group);
+        identity.group = known.ok_or_else(|| RunError::Group(group.to_owned()))?;
     }
     Ok(identity)
 }
@@ -363,6 +360,57 @@ impl Daemon<'_> {
             let capacity = reported.or(spec.link.capacity).map(RateValue::bytes);
             port.link.port_mut().set_capacity(now, capacity);
         }
+    }
+
+    /// Tries to reopen missing interfaces. If one stays away for 1 s, the router ends, so that a
+    /// service manager sees the failure.
+    fn reopen(&mut self) -> Result<(), RunError> {
+        let config = Arc::clone(&self.config);
+        for (name, until) in std::mem::take(&mut self.lost) {
+            let mut ports = config.ports.iter().enumerate();
+            let Some((port, spec)) = ports.find(|(_, port)| port.name == name) else {
+                continue;
+            };
+            if !self.driver.devices().get(port).is_some_and(Device::is_lost) {
+                continue;
+            }
+            let opened = match spec.interface {
+                // A passed descriptor cannot be opened again.
+                Interface::Fd(fd) => Err(DeviceError::Failed {
+                    what: "use descriptor",
+                    name: fd.to_string(),
+                    source: io::Error::from_raw_os_error(libc::EBADFD),
+                }),
+                Interface::Tun(_) => Device::open(&spec.interface, spec.mtu),
+            };
+            let opened = opened.and_then(|mut device| {
+                device.find(&mut Namespaces::default());
+                let name = device.name().to_owned();
+                let placed = self.driver.replace_device(port, device);
+                placed
+                    .map(|()| name.clone())
+                    .map_err(|source| DeviceError::Failed {
+                        what: "wait for",
+                        name,
+                        source,
+                    })
+            });
+            match opened {
+                Ok(name) => log_line!("interface {name} is back"),
+                Err(_)
+                    if matches!(spec.interface, Interface::Tun(_)) && self.driver.now() < until =>
+                {
+                    self.lost.push((name, until));
+                }
+                Err(source) => {
+                    let port = spec.name.clone();
+                    // The record must include everything up to now.
+                    self.stop();
+                    return Err(RunError::Lost { port, source });
+                }
+            }
+        }
+        Ok(())
     }
 
     fn sample(&self, due: Instant) -> Instant {

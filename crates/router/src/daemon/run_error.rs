@@ -22,17 +22,11 @@ pub enum RunError {
     #[error(transparent)]
     Control(#[from] ControlError),
     /// No such user.
-    #[error("user: there is no user `{}`: create it, or change `user`", user.escape_debug())]
-    User {
-        /// Its name.
-        user: String,
-    },
+    #[error("user: there is no user `{}`: create it, or change `user`", .0.escape_debug())]
+    User(String),
     /// No such group.
-    #[error("group: there is no group `{}`: create it, or change `group`", group.escape_debug())]
-    Group {
-        /// Its name.
-        group: String,
-    },
+    #[error("group: there is no group `{}`: create it, or change `group`", .0.escape_debug())]
+    Group(String),
     /// The time series cannot be written.
     #[error("cannot write {}: {source}", .path.display())]
     Record {

@@ -3,7 +3,7 @@
 use super::super::control::{self, ControlServer, Request};
 use super::super::snapshot::{LinkView, Snapshot};
 use super::*;
-use crate::tun::{LinkKind, LinkState};
+use crate::tun::LinkState;
 
 /// Answers every request with a state of `size` bytes until the server is gone.
 fn router(control: ControlServer, size: usize) -> std::thread::JoinHandle<usize> {
@@ -184,12 +184,8 @@ fn a_kernel_that_does_not_answer_delays_no_client() {
         // Waits until the other side is gone.
         let _ = held.lock().unwrap().recv();
         Some(LinkState {
-            index: 1,
             name: "lo".to_owned(),
-            up: true,
-            mtu: 65_536,
-            kind: LinkKind::Other,
-            dropped: 0,
+            ..LinkState::default()
         })
     };
     server.questions.ask_kernel(look).unwrap();

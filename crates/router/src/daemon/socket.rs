@@ -175,22 +175,26 @@ mod tests {
         let path = dir.path().join("control.sock");
         // A file, a directory and a link stay as they are.
         fs::write(&path, "precious").unwrap();
-        assert!(matches!(bind(&path), Err(ControlError::NoSocket(_))));
+        let refused = |part: &str| {
+            let error = bind(&path).unwrap_err().to_string();
+            assert!(error.contains(part), "{error}");
+        };
+        refused("is there and is no socket: remove it");
         assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
         fs::remove_file(&path).unwrap();
         fs::create_dir(&path).unwrap();
-        assert!(matches!(bind(&path), Err(ControlError::NoSocket(_))));
+        refused("is no socket");
         fs::remove_dir(&path).unwrap();
         std::os::unix::fs::symlink("elsewhere", &path).unwrap();
-        assert!(matches!(bind(&path), Err(ControlError::NoSocket(_))));
+        refused("is no socket");
         fs::remove_file(&path).unwrap();
         // So does the socket of a live process, whatever its kind.
         let other = UnixDatagram::bind(&path).unwrap();
-        assert!(matches!(bind(&path), Err(ControlError::InUse(_))));
+        refused("another program listens on ");
         drop(other);
         fs::remove_file(&path).unwrap();
         let other = UnixListener::bind(&path).unwrap();
-        assert!(matches!(bind(&path), Err(ControlError::InUse(_))));
+        refused("another program listens on ");
         drop(other);
         let (_socket, _listener) = bind(&path).unwrap();
         UnixStream::connect(&path).unwrap();

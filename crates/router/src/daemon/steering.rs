@@ -20,8 +20,8 @@ use serde::Serialize;
 use super::wake::wake;
 use crate::config::Config;
 use crate::output::log_line;
-use crate::setup::{Fault, FaultKind, look, messages, table_of};
-use crate::tun::links::u16_at;
+use crate::setup::{Fault, FaultKind, look, table_of};
+use crate::tun::netlink::{messages, u16_at};
 use crate::tun::sys;
 
 /// Delay between an event and a check, because changes usually come in groups.

@@ -7,13 +7,12 @@ mod row;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use pathmark_shim::checksum::Sum;
 use xcp_proto::Form;
 
 use super::super::cloud_meter::MOST_NAMED;
-use super::super::tests::udp;
+use super::super::super_tests::segments_of;
+use super::super::tests::{renew, udp};
 use super::*;
-use crate::offload::{Gso, GsoKind, Partial};
 use row::{BACK, OUT, PORT, RECEIVER, Row, SENDER, address, address_v6, meter};
 
 /// 10 of 30 Mbit/s are used. The port must get the estimate, the sender's packets must be
@@ -147,9 +146,7 @@ fn measured() -> Row {
 
 fn set_ttl(packet: &mut [u8], ttl: u8) {
     packet[8] = ttl;
-    packet[10..12].fill(0);
-    let sum = Sum::new().bytes(&packet[..20]).finish();
-    packet[10..12].copy_from_slice(&sum.to_be_bytes());
+    renew(packet);
 }
 
 /// The upstream router disappears. Its estimate must expire within seconds, packets must report
@@ -287,19 +284,7 @@ fn messages_in_a_super_packet() {
     let own = address(2).to_string();
     let mut bytes = udp(SENDER, &own, 60, 0x4000, &[4; 5 * 64]);
     bytes[22..24].copy_from_slice(&PORT.to_be_bytes());
-    let gso = Gso {
-        kind: GsoKind::Udp,
-        size: 64,
-        ecn: false,
-    };
-    let checksum = Some(Partial {
-        start: 20,
-        offset: 6,
-    });
-    let offload = Offload {
-        checksum,
-        gso: Some(gso),
-    };
+    let offload = segments_of(64);
     let mut buffer = vec![0; 2048].into_boxed_slice();
     buffer[..bytes.len()].copy_from_slice(&bytes);
     row.routers[2].receive(row.now, BACK, &mut buffer, bytes.len(), offload);

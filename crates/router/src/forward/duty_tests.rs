@@ -4,10 +4,9 @@ use pathmark_cc::Instant;
 use pathmark_shim::checksum::Sum;
 use pathmark_shim::ip::Layout;
 
-use super::tests::{BACK, DST, OUT, SRC, drain, router, send, udp};
+use super::tests::{BACK, DST, OUT, SRC, drain, pass, renew, router, udp};
 use super::*;
 use crate::ip::{Fragments, Reassembly, Routes, checksum_holds, cut_v6};
-use crate::offload::Offload;
 
 const SRC6: &str = "fd00::1";
 const OWN: &str = "10.9.0.1";
@@ -21,9 +20,7 @@ fn echo(source: &str, destination: &str, len: usize) -> Vec<u8> {
     packet[if sixth { 6 } else { 9 }] = protocol;
     packet[at..at + 8].copy_from_slice(&[if sixth { 128 } else { 8 }, 0, 0, 0, 1, 2, 3, 4]);
     if !sixth {
-        packet[10..12].fill(0);
-        let sum = Sum::new().bytes(&packet[..20]).finish();
-        packet[10..12].copy_from_slice(&sum.to_be_bytes());
+        renew(&mut packet);
     }
     let layout = Layout::walk(&packet).unwrap();
     let upper = packet.len() - at;
@@ -49,7 +46,7 @@ fn replies(router: &mut Router) -> Vec<Vec<u8>> {
 fn echo_replies_are_limited_as_well() {
     let mut router = router(1500, None, false);
     for _ in 0..50 {
-        send(&mut router, &echo(SRC, OWN, 56), Offload::default());
+        pass(&mut router, &echo(SRC, OWN, 56));
     }
     assert_eq!(replies(&mut router).len(), 5);
     assert_eq!(router.counters().icmp_suppressed, 45);
@@ -60,7 +57,7 @@ fn udp_for_the_router_is_unreachable() {
     let mut router = router(1500, None, false);
     for (source, own, at, expected) in [(SRC, OWN, 20, [3, 3]), (SRC6, OWN6, 40, [1, 4])] {
         let packet = udp(source, own, 64, 0, b"a question");
-        send(&mut router, &packet, Offload::default());
+        pass(&mut router, &packet);
         let reply = replies(&mut router).remove(0);
         assert_eq!(reply[at..at + 2], expected);
         assert_eq!(reply[at + 8..], packet, "it quotes the packet");
@@ -74,10 +71,10 @@ fn a_wrong_checksum_gets_no_answer() {
     let mut router = router(1500, None, false);
     for (source, own) in [(SRC, OWN), (SRC6, OWN6)] {
         let mut packet = echo(source, own, 56);
-        send(&mut router, &packet, Offload::default());
+        pass(&mut router, &packet);
         assert_eq!(replies(&mut router).len(), 1);
         *packet.last_mut().unwrap() ^= 1;
-        send(&mut router, &packet, Offload::default());
+        pass(&mut router, &packet);
         assert!(replies(&mut router).is_empty());
     }
     assert_eq!(router.counters().bad_icmp_checksum, 2);
@@ -88,10 +85,10 @@ fn a_wrong_checksum_gets_no_answer() {
 fn jumbograms_are_dropped_whole() {
     let mut router = router(1500, None, false);
     let mut packet = udp(SRC6, "fd00:1::2", 64, 0, &[7; 100]);
-    send(&mut router, &packet, Offload::default());
+    pass(&mut router, &packet);
     assert_eq!(drain(&mut router, OUT).len(), 1);
     packet[4..7].fill(0);
-    send(&mut router, &packet, Offload::default());
+    pass(&mut router, &packet);
     assert!(drain(&mut router, OUT).is_empty());
     assert_eq!(router.counters().jumbogram, 1);
 }
@@ -101,9 +98,9 @@ fn packets_from_the_routers_own_addresses_are_dropped() {
     let mut router = router(1500, None, false);
     for (source, destination) in [(OWN, DST), (OWN6, "fd00:1::2"), (OWN, OWN)] {
         let packet = udp(source, destination, 64, 0, &[7; 10]);
-        send(&mut router, &packet, Offload::default());
+        pass(&mut router, &packet);
     }
-    send(&mut router, &echo(OWN, OWN, 56), Offload::default());
+    pass(&mut router, &echo(OWN, OWN, 56));
     assert!(drain(&mut router, OUT).is_empty() && replies(&mut router).is_empty());
     assert_eq!(router.counters().spoofed_own, 4);
 }
@@ -137,12 +134,10 @@ fn the_router_answers_only_unicast_sources() {
         let mut piece = ping.clone();
         if own == OWN {
             piece[6] = 0x20;
-            piece[10..12].fill(0);
-            let sum = Sum::new().bytes(&piece[..20]).finish();
-            piece[10..12].copy_from_slice(&sum.to_be_bytes());
+            renew(&mut piece);
         }
         for packet in [&ping, &piece, &udp(source, own, 64, 0, &[7; 10])] {
-            send(&mut router, packet, Offload::default());
+            pass(&mut router, packet);
         }
         assert!(drain(&mut router, OUT).is_empty(), "{source}");
         assert!(replies(&mut router).is_empty(), "{source}");
@@ -166,16 +161,16 @@ fn neighbours_are_answered_on_their_own_link() {
     let ports = router.take_ports();
     router.replace(ports, routes);
     for (source, own) in [(local, OWN), (local6, OWN6)] {
-        send(&mut router, &echo(source, own, 56), Offload::default());
+        pass(&mut router, &echo(source, own, 56));
         assert_eq!(replies(&mut router).len(), 1, "{source}");
         assert!(drain(&mut router, OUT).is_empty(), "{source}");
     }
     let unreachable = udp(local, OWN, 64, 0, &[7; 10]);
-    send(&mut router, &unreachable, Offload::default());
+    pass(&mut router, &unreachable);
     assert_eq!(replies(&mut router).len(), 1);
     let before = router.counters().icmp_suppressed;
     let far = echo("192.0.2.9", OWN, 56);
-    send(&mut router, &far, Offload::default());
+    pass(&mut router, &far);
     assert!(replies(&mut router).is_empty() && drain(&mut router, OUT).is_empty());
     assert_eq!(router.counters().icmp_suppressed, before + 1);
 }
@@ -191,7 +186,7 @@ fn sources_route_back() {
         // A changed port is looked at once.
         assert!(replies(&mut router).is_empty());
         for packet in [&foreign, &nowhere, &udp(SRC, DST, 64, 0, &[7; 10])] {
-            send(&mut router, packet, Offload::default());
+            pass(&mut router, packet);
         }
         assert_eq!(drain(&mut router, OUT).len(), passed);
     }
@@ -216,7 +211,7 @@ fn a_fragmented_ping_is_answered() {
         }
         assert_eq!(pieces.len(), 3);
         for piece in pieces.iter().rev() {
-            send(&mut router, piece, Offload::default());
+            pass(&mut router, piece);
         }
         let answer = replies(&mut router);
         assert_eq!(answer.len(), 3);

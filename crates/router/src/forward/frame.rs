@@ -3,8 +3,16 @@
 use pathmark_link::queue::Popped;
 use pathmark_protocols::shim::Carrier;
 
-use super::account::Account;
 use crate::offload::{GsoKind, Offload};
+
+/// Identifies the account of a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Account(pub(super) u16);
+
+impl Account {
+    /// No account.
+    pub(super) const NONE: Self = Self(u16::MAX);
+}
 
 /// A packet in a buffer of the pool.
 #[derive(Debug)]

@@ -3,9 +3,8 @@
 use pathmark_cc::Instant;
 use pathmark_link::DropCause;
 
-use super::tests::{DST, OUT, SRC, drain, router, send, udp};
+use super::tests::{DST, OUT, SRC, drain, pass, router, udp};
 use super::*;
-use crate::offload::Offload;
 
 /// With reserves of a quarter each, of 10 MB minus the working memory.
 fn with_reserves(rate: u64) -> Router {
@@ -30,7 +29,7 @@ fn small_packets_fill_their_own_part_only() {
     let small = udp(SRC, DST, 64, 0, &[7; 229]);
     assert_eq!(small.len(), 257);
     for _ in 0..40_000 {
-        send(&mut router, &small, Offload::default());
+        pass(&mut router, &small);
     }
     let full = &router.ports()[OUT];
     let refused = full.link.port().stats().drops().of(DropCause::NoBuffer);
@@ -45,7 +44,7 @@ fn small_packets_fill_their_own_part_only() {
     // In the other direction, every packet passes.
     let back = udp("10.1.0.2", SRC, 64, 0, &[7; 1400]);
     for _ in 0..1_000 {
-        send(&mut router, &back, Offload::default());
+        pass(&mut router, &back);
     }
     assert_eq!(router.counters().no_buffer, refused);
     assert_eq!(router.ports()[0].link.port().depth().packets, 1_000);
@@ -56,11 +55,7 @@ fn small_packets_fill_their_own_part_only() {
 fn a_retired_port_gives_back_what_it_held() {
     let mut router = with_reserves(1);
     for _ in 0..1_000 {
-        send(
-            &mut router,
-            &udp(SRC, DST, 64, 0, &[7; 1000]),
-            Offload::default(),
-        );
+        pass(&mut router, &udp(SRC, DST, 64, 0, &[7; 1000]));
     }
     let mut ports = router.take_ports();
     let gone = ports.pop().unwrap();

@@ -6,12 +6,10 @@
 //! ```
 
 mod accept;
-mod account;
 mod addresses;
 mod classify;
 mod cloud_meter;
 mod clouds;
-mod counters;
 mod cut;
 mod deadlines;
 #[cfg(test)]
@@ -39,7 +37,6 @@ mod tally;
 mod tally_tests;
 #[cfg(test)]
 mod tests;
-mod trust;
 #[cfg(test)]
 mod trust_tests;
 #[cfg(test)]
@@ -50,12 +47,10 @@ mod xcp_tests;
 
 pub use classify::{Classifier, EcnRule, write_answer};
 pub use cloud_meter::{CloudMeter, Estimated, MessageCounts};
-pub use counters::Counters;
 pub use frame::Frame;
 pub use own_udp::HEADERS;
 pub use pathmark_protocols::shim::Identity;
 pub use pool::{LARGE, Pool, USUAL, WORKING, cost};
-pub use port::{PortSettings, RouterPort};
+pub use port::{PortSettings, RouterPort, Trust};
 pub use router::{Router, RouterConfig, Target, route_table};
-pub use tally::{Refused, Tally, TunnelTally};
-pub use trust::Trust;
+pub use tally::{Counters, Refused, Tally, TunnelTally};

@@ -3,18 +3,15 @@
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 
-use pathmark_shim::checksum::Sum;
 use pathmark_shim::ip::{Layout, protocol};
 
-use crate::field::{put, put_low};
+use crate::field::{put, put_low, write_v4, write_v6};
 
 /// Length of the IPv6 and UDP headers, which is the most that precedes a payload.
 pub const HEADERS: u16 = HEADER_V6 + HEADER_UDP;
 const HEADER_V4: u16 = 20;
 const HEADER_V6: u16 = 40;
 const HEADER_UDP: u16 = 8;
-/// TTL, or hop limit.
-const TTL: u8 = 64;
 
 /// Writes IP and UDP headers in front of a payload of `len` bytes, which must start at offset
 /// [`HEADERS`]. Returns the range of the packet, or `None` if the ends use different IP
@@ -31,30 +28,14 @@ pub(super) fn udp_around(
     let begin = match (from.ip(), to.ip()) {
         (IpAddr::V4(source), IpAddr::V4(destination)) => {
             let begin = udp - usize::from(HEADER_V4);
-            let header = out.get_mut(begin..udp)?;
-            header.fill(0);
-            // Version and length of the header, DF, TTL.
-            *header.first_mut()? = 0x45;
-            put_low(header, 2, usize::from(HEADER_V4) + datagram);
-            put(header, 6, 0x4000);
-            put(header, 8, u16::from(TTL) << 8 | u16::from(protocol::UDP));
-            header.get_mut(12..16)?.copy_from_slice(&source.octets());
-            let place = header.get_mut(16..20)?;
-            place.copy_from_slice(&destination.octets());
-            let sum = Sum::new().bytes(header).finish();
-            put(header, 10, sum);
+            let total = u16::try_from(usize::from(HEADER_V4) + datagram).ok()?;
+            let header = out.get_mut(begin..)?;
+            write_v4(header, total, (protocol::UDP, 0), source, destination)?;
             begin
         }
         (IpAddr::V6(source), IpAddr::V6(destination)) => {
-            let header = out.get_mut(..udp)?;
-            header.fill(0);
-            // Version, payload length, next header, hop limit.
-            *header.first_mut()? = 0x60;
-            put_low(header, 4, datagram);
-            put(header, 6, u16::from(protocol::UDP) << 8 | u16::from(TTL));
-            header.get_mut(8..24)?.copy_from_slice(&source.octets());
-            let place = header.get_mut(24..40)?;
-            place.copy_from_slice(&destination.octets());
+            let len = u16::try_from(datagram).ok()?;
+            write_v6(out, len, protocol::UDP, source, destination)?;
             0
         }
         _ => return None,

@@ -7,7 +7,7 @@
 
 use pathmark_cc::{Duration, Instant};
 
-pub(super) use super::account::Account;
+pub(super) use super::frame::Account;
 use super::frame::Frame;
 use crate::offload::Offload;
 

@@ -10,8 +10,8 @@ use super::classify::Classifier;
 use super::frame::Frame;
 use super::pool::Account;
 use super::tally::{Tally, TunnelTally};
-use super::trust::Trust;
 use crate::encapsulation::Encapsulation;
+use crate::ip::Prefix;
 
 /// Maximum time, in microseconds, that a super-packet may take on the link and still pass uncut.
 /// It should stay below the time scale on which shaping promises smooth traffic.
@@ -44,6 +44,37 @@ pub struct PortSettings {
     pub kernel_forwards: bool,
     /// True if the control law needs estimates of the clouds upstream.
     pub measures: bool,
+}
+
+/// Selects the shims that a port reads and writes. The port treats all other packets as foreign.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Trust {
+    /// The shims of all packets.
+    #[default]
+    All,
+    /// No shims.
+    None,
+    /// Shims of packets from these sources or ports.
+    From {
+        /// Prefixes that contain the source.
+        prefixes: Vec<Prefix>,
+        /// Input ports, by index.
+        ports: Vec<usize>,
+    },
+}
+
+impl Trust {
+    /// Returns true if shims from `source` that arrive on port `from` are trusted.
+    #[inline]
+    pub fn covers(&self, from: usize, source: IpAddr) -> bool {
+        match self {
+            Self::All => true,
+            Self::None => false,
+            Self::From { prefixes, ports } => {
+                ports.contains(&from) || prefixes.iter().any(|prefix| prefix.contains(source))
+            }
+        }
+    }
 }
 
 /// An output port.

@@ -6,8 +6,7 @@ use pathmark_shim::quick_start::{Function, Rate, Repr, RttOctave};
 use pathmark_shim::udp::Datagram;
 
 use super::Router;
-use super::tests::{BACK, DST, OUT, SRC, drain, router, send, udp, udp_checksum_ok};
-use crate::offload::Offload;
+use super::tests::{BACK, DST, OUT, SRC, drain, pass, router, udp, udp_checksum_ok};
 
 /// 100 Mbit/s in bytes per second.
 const RATE: u64 = 12_500_000;
@@ -40,7 +39,7 @@ fn request(rate: u64, function: Function) -> Vec<u8> {
 /// Sends a packet from `source` through the router, and returns the request that leaves it.
 fn through(router: &mut Router, source: &str, destination: &str, payload: &[u8]) -> Repr {
     let sent = udp(source, destination, 64, 0x4000, payload);
-    send(router, &sent, Offload::default());
+    pass(router, &sent);
     let out = drain(router, OUT);
     let [(packet, _)] = out.as_slice() else {
         panic!("{out:?}")

@@ -4,7 +4,6 @@
 use std::net::IpAddr;
 
 use pathmark_cc::Instant;
-use pathmark_shim::checksum::Sum;
 use pathmark_shim::ip::{Fragment, Layout, Version, protocol};
 
 use super::addresses::is_of_one_link;
@@ -13,7 +12,7 @@ use super::port::RouterPort;
 use super::route::KernelHops;
 use super::router::{Router, Target};
 use super::tally::Refused;
-use crate::field::put;
+use crate::field::{put, renew_v4};
 use crate::ip::{IcmpError, checksum_holds, cut_v6, echo_reply, icmp_error};
 use crate::offload::{Offload, Super};
 
@@ -236,9 +235,7 @@ impl Router {
             // DF must be cleared, and all fragments need a common identification.
             put(&mut whole, 4, self.next_id);
             put(&mut whole, 6, 0);
-            put(&mut whole, 10, 0);
-            let sum = Sum::new().bytes(whole.get(..20).unwrap_or(&[])).finish();
-            put(&mut whole, 10, sum);
+            renew_v4(&mut whole);
             let exit = (port, KernelHops::default());
             self.fragment(now, &whole, Offload::default(), exit, true);
             return;

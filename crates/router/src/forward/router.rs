@@ -10,14 +10,12 @@ use pathmark_protocols::shim::Identity;
 
 use super::classify::{Classifier, tell_alike, write_answer};
 use super::cloud_meter::CloudMeter;
-use super::counters::Counters;
 use super::deadlines::Deadlines;
 use super::frame::Frame;
 use super::pool::{Account, LARGE, Pool};
-use super::port::RouterPort;
+use super::port::{RouterPort, Trust};
 use super::route::Route;
-use super::tally::Refused;
-use super::trust::Trust;
+use super::tally::{Counters, Refused};
 use crate::ip::{Reassembly, RouteTable, Routes, TokenBucket};
 use crate::offload::Offload;
 

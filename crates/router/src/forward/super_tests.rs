@@ -6,7 +6,7 @@ use vcp_proto::Packet;
 
 use super::tests::*;
 use crate::ip::complete;
-use crate::offload::{Gso, GsoKind, Offload, Partial};
+use crate::offload::{Gso, GsoKind, Offload};
 
 pub(super) fn super_packet(shims: bool) -> (Vec<u8>, Offload) {
     let segment = if shims {
@@ -22,15 +22,12 @@ pub(super) fn super_packet(shims: bool) -> (Vec<u8>, Offload) {
 /// The offload of a super-packet over IPv4, whose segments have `size` bytes of UDP payload.
 pub(super) fn segments_of(size: u16) -> Offload {
     Offload {
-        checksum: Some(Partial {
-            start: 20,
-            offset: 6,
-        }),
         gso: Some(Gso {
             kind: GsoKind::Udp,
             size,
             ecn: false,
         }),
+        ..partial_udp()
     }
 }
 

@@ -7,6 +7,7 @@ use pathmark_cc::{
 };
 use pathmark_link::queue::{DropTail, Limit};
 use pathmark_link::{Link, LinkConfig, Port, Schedule, Shaper, WireConfig};
+use pathmark_shim::checksum::Sum;
 use pathmark_shim::ip::Layout;
 use pathmark_shim::udp::Datagram;
 use vcp_proto::{Packet, Repr};
@@ -120,8 +121,7 @@ pub(super) fn udp(source: &str, destination: &str, ttl: u8, flags: u16, payload:
             bytes.extend([ttl, 17, 0, 0]);
             bytes.extend(a.octets());
             bytes.extend(b.octets());
-            let sum = pathmark_shim::checksum::Sum::new().bytes(&bytes).finish();
-            bytes[10..12].copy_from_slice(&sum.to_be_bytes());
+            renew(&mut bytes);
         }
         (IpAddr::V6(a), IpAddr::V6(b)) => {
             bytes.extend([0x60, 0x20, 0, 0]);
@@ -158,6 +158,29 @@ pub(super) fn send(router: &mut Router, bytes: &[u8], offload: Offload) {
     router.pool_mut().give_buffer(buffer);
 }
 
+/// The offload of a UDP packet over IPv4 whose checksum is partial.
+pub(super) fn partial_udp() -> Offload {
+    Offload {
+        checksum: Some(Partial {
+            start: 20,
+            offset: 6,
+        }),
+        gso: None,
+    }
+}
+
+/// Renews the checksum of an IPv4 header without options.
+pub(super) fn renew(packet: &mut [u8]) {
+    packet[10..12].fill(0);
+    let sum = Sum::new().bytes(&packet[..20]).finish();
+    packet[10..12].copy_from_slice(&sum.to_be_bytes());
+}
+
+/// Sends a packet without offload work.
+pub(super) fn pass(router: &mut Router, bytes: &[u8]) {
+    send(router, bytes, Offload::default());
+}
+
 pub(super) fn drain(router: &mut Router, port: usize) -> Vec<(Vec<u8>, Offload)> {
     let mut out = Vec::new();
     let mut now = Instant::ZERO;
@@ -187,7 +210,7 @@ fn foreign_packets_change_in_their_ttl_only() {
     let mut router = router(1500, None, true);
     for (source, destination) in [(SRC, DST), ("fd00::1", "fd00:1::2")] {
         let sent = udp(source, destination, 64, 0x4000, &[0x40; 300]);
-        send(&mut router, &sent, Offload::default());
+        pass(&mut router, &sent);
         let out = drain(&mut router, OUT);
         let mut expected = sent.clone();
         Layout::walk(&sent)
@@ -207,11 +230,7 @@ fn foreign_packets_change_in_their_ttl_only() {
 fn shims_are_marked_and_complete_checksums_renewed() {
     let mut router = router(1500, Some(1_000_000), true);
     for (source, destination) in [(SRC, DST), ("fd00::1", "fd00:1::2")] {
-        send(
-            &mut router,
-            &udp(source, destination, 64, 0, &shimmed(100)),
-            Offload::default(),
-        );
+        pass(&mut router, &udp(source, destination, 64, 0, &shimmed(100)));
         let out = drain(&mut router, OUT);
         let bytes = &out[0].0;
         let layout = Layout::walk(bytes).unwrap();
@@ -231,15 +250,9 @@ fn a_checksum_of_zero_stays_and_a_partial_one_is_left_alone() {
     let mut router = router(1500, None, true);
     let mut bytes = udp(SRC, DST, 64, 0, &shimmed(100));
     bytes[26..28].fill(0);
-    send(&mut router, &bytes, Offload::default());
+    pass(&mut router, &bytes);
     bytes[26..28].copy_from_slice(&[0xAB, 0xCD]);
-    let partial = Offload {
-        checksum: Some(Partial {
-            start: 20,
-            offset: 6,
-        }),
-        gso: None,
-    };
+    let partial = partial_udp();
     send(&mut router, &bytes, partial);
     let out = drain(&mut router, OUT);
     assert_eq!(out[0].0[26..28], [0, 0]);
@@ -253,12 +266,7 @@ fn a_checksum_of_zero_stays_and_a_partial_one_is_left_alone() {
 pub(super) fn icmp_of(router: &mut Router) -> Option<(u8, u8)> {
     let out = drain(router, BACK);
     let bytes = &out.first()?.0;
-    let layout = Layout::walk(bytes).unwrap();
-    let upper = layout.upper(bytes);
-    assert_eq!(
-        layout.destination(bytes),
-        Layout::walk(bytes).unwrap().destination(bytes)
-    );
+    let upper = Layout::walk(bytes).unwrap().upper(bytes);
     Some((upper[0], upper[1]))
 }
 
@@ -282,7 +290,7 @@ fn icmp_as_a_router_must() {
             TokenBucket::new(100, 5),
         );
         let bytes = udp(source, destination, ttl, flags, &vec![0x40; payload]);
-        send(&mut router, &bytes, Offload::default());
+        pass(&mut router, &bytes);
         assert_eq!(
             icmp_of(&mut router),
             expected,
@@ -302,11 +310,7 @@ fn icmp_as_a_router_must() {
 fn icmp_is_rate_limited() {
     let mut router = router(1500, None, false);
     for _ in 0..50 {
-        send(
-            &mut router,
-            &udp(SRC, DST, 1, 0, &[0; 10]),
-            Offload::default(),
-        );
+        pass(&mut router, &udp(SRC, DST, 1, 0, &[0; 10]));
     }
     assert_eq!(drain(&mut router, BACK).len(), 5);
     assert_eq!(router.counters().icmp_suppressed, 45);
@@ -320,14 +324,7 @@ fn packets_without_df_are_fragmented() {
     let layout = Layout::walk(&bytes).unwrap();
     let sum = layout.pseudo_header(&bytes, 1408).fold();
     partial[26..28].copy_from_slice(&sum.to_be_bytes());
-    let offload = Offload {
-        checksum: Some(Partial {
-            start: 20,
-            offset: 6,
-        }),
-        gso: None,
-    };
-    for (bytes, offload) in [(&bytes, Offload::default()), (&partial, offload)] {
+    for (bytes, offload) in [(&bytes, Offload::default()), (&partial, partial_udp())] {
         send(&mut router, bytes, offload);
         let out = drain(&mut router, OUT);
         assert_eq!(out.len(), 3);
@@ -338,34 +335,13 @@ fn packets_without_df_are_fragmented() {
 }
 
 #[test]
-fn the_router_answers_echo_requests() {
-    let mut router = router(1500, None, false);
-    let mut bytes = udp(SRC, "10.9.0.1", 64, 0, &[1; 20]);
-    bytes[9] = 1;
-    bytes[20] = 8;
-    bytes[10..12].fill(0);
-    let sum = pathmark_shim::checksum::Sum::new()
-        .bytes(&bytes[..20])
-        .finish();
-    bytes[10..12].copy_from_slice(&sum.to_be_bytes());
-    bytes[22..24].fill(0);
-    let sum = pathmark_shim::checksum::Sum::new()
-        .bytes(&bytes[20..])
-        .finish();
-    bytes[22..24].copy_from_slice(&sum.to_be_bytes());
-    send(&mut router, &bytes, Offload::default());
-    assert_eq!(icmp_of(&mut router).map(|(kind, _)| kind), Some(0));
-    assert_eq!(router.counters().local, 1);
-}
-
-#[test]
 fn damage_is_counted_and_dropped() {
     let mut router = router(1500, None, false);
     let mut bytes = udp(SRC, DST, 64, 0, &[1; 20]);
     bytes[11] ^= 1;
-    send(&mut router, &bytes, Offload::default());
-    send(&mut router, &[0x45; 10], Offload::default());
-    send(&mut router, &[], Offload::default());
+    pass(&mut router, &bytes);
+    pass(&mut router, &[0x45; 10]);
+    pass(&mut router, &[]);
     let (mut bytes, offload) = super_packet(false);
     bytes[9] = 6;
     bytes[11] = bytes[11].wrapping_add(11);
@@ -391,11 +367,7 @@ fn without_buffers_packets_are_dropped_not_kept() {
         TokenBucket::new(0, 0),
     );
     for _ in 0..20_000 {
-        send(
-            &mut router,
-            &udp(SRC, DST, 64, 0, &[1; 1400]),
-            Offload::default(),
-        );
+        pass(&mut router, &udp(SRC, DST, 64, 0, &[1; 1400]));
     }
     assert!(router.memory() <= 10_000_000);
     assert_eq!(router.ports()[OUT].link.port().depth().packets, 1000);
@@ -414,16 +386,8 @@ fn ecn_carries_vcp_only_where_a_rule_says_so() {
         seed: 0,
     };
     router.configure(Identity::new(77), classifier, TokenBucket::new(1, 1));
-    send(
-        &mut router,
-        &udp(SRC, DST, 64, 0, &[0x40; 50]),
-        Offload::default(),
-    );
-    send(
-        &mut router,
-        &udp(SRC, "10.2.0.2", 64, 0, &[0x40; 50]),
-        Offload::default(),
-    );
+    pass(&mut router, &udp(SRC, DST, 64, 0, &[0x40; 50]));
+    pass(&mut router, &udp(SRC, "10.2.0.2", 64, 0, &[0x40; 50]));
     let out = drain(&mut router, OUT);
     assert_eq!(out[0].0[1] & 3, 3, "HIGH raised to OVER");
     assert!(

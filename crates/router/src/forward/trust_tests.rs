@@ -1,11 +1,11 @@
 //! Shims that a port trusts, and shims that it does not.
 
-use super::tests::{DST, OUT, SRC, drain, router, send, shimmed, udp};
+use super::super_tests::segments_of;
+use super::tests::{DST, OUT, SRC, drain, pass, router, send, shimmed, udp};
 use super::*;
-use crate::offload::{Gso, GsoKind, Offload, Partial};
 
-fn with(trust: Trust) -> Router {
-    let mut router = router(1500, None, true);
+fn with(rate: Option<u64>, trust: Trust) -> Router {
+    let mut router = router(1500, rate, true);
     router.port_mut(OUT).unwrap().settings.shims = trust;
     router
 }
@@ -13,9 +13,9 @@ fn with(trust: Trust) -> Router {
 /// Sends a packet from `SRC` that arrives on port 0 to a port with this trust. Returns true if
 /// the port wrote its answer.
 fn is_believed(trust: Trust) -> bool {
-    let mut router = with(trust);
+    let mut router = with(None, trust);
     let packet = udp(SRC, DST, 64, 0, &shimmed(100));
-    send(&mut router, &packet, Offload::default());
+    pass(&mut router, &packet);
     let out = drain(&mut router, OUT).remove(0).0;
     let shim = 28..44;
     let believed = out[shim.clone()] != packet[shim];
@@ -46,23 +46,11 @@ fn by_prefix_or_port_or_not_at_all() {
 #[test]
 fn super_packets_are_plain_as_well() {
     for (rate, wholes) in [(None, 1), (Some(1_000_000), 3)] {
-        let mut router = router(1500, rate, true);
-        router.port_mut(OUT).unwrap().settings.shims = Trust::None;
+        let mut router = with(rate, Trust::None);
         let payload = [shimmed(500), shimmed(500), shimmed(500)].concat();
         let size = (payload.len() / 3) as u16;
         let packet = udp(SRC, DST, 64, 0, &payload);
-        let offload = Offload {
-            checksum: Some(Partial {
-                start: 20,
-                offset: 6,
-            }),
-            gso: Some(Gso {
-                kind: GsoKind::Udp,
-                size,
-                ecn: false,
-            }),
-        };
-        send(&mut router, &packet, offload);
+        send(&mut router, &packet, segments_of(size));
         let out = drain(&mut router, OUT);
         assert_eq!(out.len(), wholes);
         assert_eq!(router.ports()[OUT].not_believed(), 3);

@@ -2,7 +2,6 @@
 //! packets.
 
 use pathmark_cc::VcpCode;
-use pathmark_shim::checksum::Sum;
 use pathmark_shim::ip::{Layout, protocol};
 use pathmark_shim::udp::Datagram;
 use vcp_proto::Packet;
@@ -26,9 +25,7 @@ fn tunnelled(flags: u16, tail: usize) -> Vec<u8> {
     let len = bytes.len() as u16;
     bytes[2..4].copy_from_slice(&len.to_be_bytes());
     bytes[9] = protocol::IPV4;
-    bytes[10..12].fill(0);
-    let sum = Sum::new().bytes(&bytes[..IP]).finish();
-    bytes[10..12].copy_from_slice(&sum.to_be_bytes());
+    renew(&mut bytes);
     bytes
 }
 

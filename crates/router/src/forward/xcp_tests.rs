@@ -11,9 +11,10 @@ use pathmark_shim::udp::Datagram;
 use xcp_proto::header::{Body, LastRouter};
 use xcp_proto::{Form, Packet, Repr};
 
-use super::tests::{BACK, DST, OUT, SRC, drain, router, send, udp, udp_checksum_ok};
+use super::super_tests::segments_of;
+use super::tests::{BACK, DST, OUT, SRC, drain, pass, router, send, udp, udp_checksum_ok};
 use super::{Identity, Router};
-use crate::offload::{Gso, GsoKind, Offload};
+use crate::offload::Offload;
 
 /// The rate that [`Grant`] grants, in bytes per second.
 const GRANT: i64 = 500 << 16;
@@ -88,10 +89,33 @@ fn headed(form: Form, delta: i64, len: usize) -> Vec<u8> {
     payload
 }
 
-fn read(packet: &[u8]) -> Repr {
+/// A UDP payload of 600 bytes that starts with a fresh VCP shim.
+fn with_vcp() -> Vec<u8> {
+    let mut payload = vec![0x55; 600];
+    let vcp = vcp_proto::Repr::initial(&Request::default(), true).emit();
+    payload[..16].copy_from_slice(&vcp);
+    payload
+}
+
+fn payload(packet: &[u8]) -> &[u8] {
     let layout = Layout::walk(packet).unwrap();
-    let udp = Datagram::locate(packet, &layout).unwrap();
-    Packet::parse(udp.payload(packet)).unwrap().repr()
+    Datagram::locate(packet, &layout).unwrap().payload(packet)
+}
+
+fn read(packet: &[u8]) -> Repr {
+    Packet::parse(payload(packet)).unwrap().repr()
+}
+
+fn read_vcp(packet: &[u8]) -> vcp_proto::Packet<'_> {
+    vcp_proto::Packet::parse(payload(packet)).unwrap()
+}
+
+/// Gives the port `OUT`, of 10 Mbit/s, a law.
+fn give_law(router: &mut Router, law: &str) {
+    let law: LinkAlgorithm = law.parse().unwrap();
+    let law = law.controller(Instant::ZERO, 1_250_000, 1);
+    let port = router.port_mut(OUT).unwrap().link.port_mut();
+    port.set_controller(Instant::ZERO, Some(law));
 }
 
 #[test]
@@ -101,7 +125,7 @@ fn headers_of_every_form_are_stamped_over_both_versions_of_ip() {
         for form in [Form::V4, Form::V6, Form::Compact] {
             let payload = headed(form, 3000 << 16, 600);
             let sent = udp(source, destination, 64, 0x4000, &payload);
-            send(&mut router, &sent, Offload::default());
+            pass(&mut router, &sent);
             let out = drain(&mut router, OUT);
             let [(packet, _)] = out.as_slice() else {
                 panic!("{out:?}")
@@ -131,7 +155,7 @@ fn headers_of_every_form_are_stamped_over_both_versions_of_ip() {
             }
             // After this router has lowered the feedback, the next one could grant more, so it
             // only stamps the packet.
-            send(&mut router, packet, Offload::default());
+            pass(&mut router, packet);
             let again = drain(&mut router, OUT);
             let _ = heard.recv();
             assert_eq!(read(&again[0].0).xcp_ttl, 62);
@@ -149,19 +173,7 @@ fn super_packet(fronts: &[Vec<u8>]) -> (Vec<u8>, Offload) {
         payload.extend(segment);
     }
     let sent = udp(SRC, DST, 64, 0x4000, &payload);
-    let layout = Layout::walk(&sent).unwrap();
-    let offload = Offload {
-        checksum: Some(crate::offload::Partial {
-            start: u16::try_from(layout.upper_offset()).unwrap(),
-            offset: 6,
-        }),
-        gso: Some(Gso {
-            kind: GsoKind::Udp,
-            size: 600,
-            ecn: false,
-        }),
-    };
-    (sent, offload)
+    (sent, segments_of(600))
 }
 
 #[test]
@@ -208,25 +220,16 @@ fn a_super_packet_passes_whole_only_if_its_packets_ask_the_same() {
 fn kinds_meet_at_a_port() {
     for law in ["xcp", "vcp", "vcp+bise"] {
         let mut router = router(1500, Some(1_250_000), false);
-        let law: LinkAlgorithm = law.parse().unwrap();
-        if let Some(port) = router.port_mut(OUT) {
-            let controller = law.controller(Instant::ZERO, 1_250_000, 1);
-            let port = port.link.port_mut();
-            port.set_controller(Instant::ZERO, Some(controller));
-        }
-        let vcp = vcp_proto::Repr::initial(&Request::default(), true).emit();
-        let mut plain = vec![0x55; 600];
-        let mut with_vcp = plain.clone();
-        with_vcp[..16].copy_from_slice(&vcp);
+        give_law(&mut router, law);
         let payloads = [
             headed(Form::V4, 3000 << 16, 600),
-            with_vcp,
+            with_vcp(),
             headed(Form::Compact, 3000 << 16, 600),
-            std::mem::take(&mut plain),
+            vec![0x55; 600],
         ];
         for payload in &payloads {
             let sent = udp(SRC, DST, 64, 0x4000, payload);
-            send(&mut router, &sent, Offload::default());
+            pass(&mut router, &sent);
         }
         let out = drain_some(&mut router, 4);
         assert_eq!(out.len(), 4, "{law}");
@@ -236,9 +239,7 @@ fn kinds_meet_at_a_port() {
             assert!(now.stamped, "{law}");
             assert_eq!(now.xcp_ttl, 63);
         }
-        let layout = Layout::walk(&out[1]).unwrap();
-        let datagram = Datagram::locate(&out[1], &layout).unwrap();
-        let marked = vcp_proto::Packet::parse(datagram.payload(&out[1])).unwrap();
+        let marked = read_vcp(&out[1]);
         assert_eq!((marked.hops(), marked.router()), (1, 77), "{law}");
         assert!(marked.t_rho_ms() > 0, "{law}");
         assert_eq!(out[3][28..], payloads[3][..], "foreign bytes stay");
@@ -252,14 +253,11 @@ fn a_law_that_looks_for_no_clouds_does_not_hide_where_one_begins() {
     for law in ["xcp", "vcp", "vcp+bise", "xcp-i", "xcp-i[estimate=real]"] {
         for hops in [0, 2] {
             let (mut router, _heard) = granting();
-            let parsed: LinkAlgorithm = law.parse().unwrap();
-            let controller = parsed.controller(Instant::ZERO, 1_250_000, 1);
-            let port = router.port_mut(OUT).unwrap().link.port_mut();
-            port.set_controller(Instant::ZERO, Some(controller));
+            give_law(&mut router, law);
             for form in [Form::V4, Form::V6] {
                 let payload = headed(form, 3000 << 16, 600);
                 let sent = udp(SRC, DST, 64 - hops, 0x4000, &payload);
-                send(&mut router, &sent, Offload::default());
+                pass(&mut router, &sent);
                 let out = drain_some(&mut router, 1);
                 let now = read(&out[0]);
                 let Body::Full(full) = now.body else {
@@ -296,17 +294,11 @@ fn the_hops_of_the_box_count_as_hops_of_the_router() {
             for (port, forwards) in [(BACK, before), (OUT, behind)] {
                 router.port_mut(port).unwrap().settings.kernel_forwards = forwards;
             }
-            let controller: LinkAlgorithm = law.parse().unwrap();
-            let controller = controller.controller(Instant::ZERO, 1_250_000, 1);
-            let port = router.port_mut(OUT).unwrap().link.port_mut();
-            port.set_controller(Instant::ZERO, Some(controller));
-            let vcp = vcp_proto::Repr::initial(&Request::default(), true).emit();
-            let mut with_vcp = vec![0x55; 600];
-            with_vcp[..16].copy_from_slice(&vcp);
+            give_law(&mut router, law);
             let ttl = 64 - silent - u8::from(before);
-            for payload in [headed(Form::V4, 3000 << 16, 600), with_vcp] {
+            for payload in [headed(Form::V4, 3000 << 16, 600), with_vcp()] {
                 let sent = udp(SRC, DST, ttl, 0x4000, &payload);
-                send(&mut router, &sent, Offload::default());
+                pass(&mut router, &sent);
             }
             let out = drain_some(&mut router, 2);
             let layout = Layout::walk(&out[0]).unwrap();
@@ -315,9 +307,7 @@ fn the_hops_of_the_box_count_as_hops_of_the_router() {
             let hidden = if law == "xcp-i" { silent } else { 0 };
             let case = format!("{law} {silent} {before} {behind}");
             assert_eq!(read(&out[0]).xcp_ttl - arrives, silent - hidden, "{case}");
-            let datagram = Datagram::locate(&out[1], &layout).unwrap();
-            let marked = vcp_proto::Packet::parse(datagram.payload(&out[1])).unwrap();
-            assert_eq!(64 - arrives - marked.hops(), silent, "{case}");
+            assert_eq!(64 - arrives - read_vcp(&out[1]).hops(), silent, "{case}");
             assert!(udp_checksum_ok(&out[0]) && udp_checksum_ok(&out[1]));
         }
     }

@@ -1,9 +1,7 @@
 //! IPv4 fragmentation in transit (RFC 791 §3.2), for packets without DF that exceed the next
 //! link's MTU.
 
-use pathmark_shim::checksum::Sum;
-
-use crate::field::put;
+use crate::field::{put, renew_v4};
 
 const MORE: u16 = 0x2000;
 const DONT: u16 = 0x4000;
@@ -95,9 +93,7 @@ impl<'a> Fragments<'a> {
         let offset = (self.field & OFFSET).wrapping_add(u16::try_from(start / 8).ok()?);
         put(header, 2, u16::try_from(len).ok()?);
         put(header, 6, more | offset & OFFSET);
-        put(header, 10, 0);
-        let checksum = Sum::new().bytes(header).finish();
-        put(header, 10, checksum);
+        renew_v4(header);
         self.next = end;
         Some(len)
     }

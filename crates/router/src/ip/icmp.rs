@@ -6,12 +6,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use pathmark_shim::checksum::Sum;
 use pathmark_shim::ip::{Fragment, Layout, Version, protocol};
 
-use crate::field::put;
+use crate::field::{put, write_v4, write_v6};
 
 /// Longest error messages: RFC 1812 §4.3.2.3 and RFC 4443 §2.4 (c).
 const MAX_V4: usize = 576;
 const MAX_V6: usize = 1280;
-const TTL: u8 = 64;
 
 /// The error to report about a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -162,46 +161,17 @@ fn message(kind: u8, code: u8, rest: u32, quoted: &[u8], out: &mut [u8]) -> Opti
 }
 
 fn header_v4(out: &mut [u8], body: usize, from: Ipv4Addr, to: Ipv4Addr) -> Option<usize> {
+    /// Internetwork control (RFC 1812 §4.3.2.5).
+    const SERVICE: u8 = 0xC0;
     let total = 20 + body;
-    let [l0, l1] = u16::try_from(total).ok()?.to_be_bytes();
-    let header = out.first_chunk_mut::<20>()?;
-    // Type of service: internetwork control (RFC 1812 §4.3.2.5).
-    *header = [
-        0x45,
-        0xC0,
-        l0,
-        l1,
-        0,
-        0,
-        0x40,
-        0,
-        TTL,
-        protocol::ICMP,
-        0,
-        0,
-        0,
-        0,
-        0,
-        0,
-        0,
-        0,
-        0,
-        0,
-    ];
-    header.get_mut(12..16)?.copy_from_slice(&from.octets());
-    header.get_mut(16..20)?.copy_from_slice(&to.octets());
-    let sum = Sum::new().bytes(header).finish();
-    put(out, 10, sum);
+    let len = u16::try_from(total).ok()?;
+    write_v4(out, len, (protocol::ICMP, SERVICE), from, to)?;
     Some(total)
 }
 
 fn header_v6(out: &mut [u8], body: usize, from: Ipv6Addr, to: Ipv6Addr) -> Option<usize> {
     let length = u16::try_from(body).ok()?;
-    let [l0, l1] = length.to_be_bytes();
-    out.get_mut(..8)?
-        .copy_from_slice(&[0x60, 0, 0, 0, l0, l1, protocol::ICMPV6, TTL]);
-    out.get_mut(8..24)?.copy_from_slice(&from.octets());
-    out.get_mut(24..40)?.copy_from_slice(&to.octets());
+    write_v6(out, length, protocol::ICMPV6, from, to)?;
     put(out, 42, 0);
     let sum = Sum::new()
         .bytes(out.get(8..40)?)

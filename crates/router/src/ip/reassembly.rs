@@ -7,7 +7,7 @@ use std::net::IpAddr;
 
 use pathmark_cc::{Duration, Instant};
 
-use crate::field::put;
+use crate::field::{get, put};
 
 /// Maximum number of incomplete datagrams.
 const DATAGRAMS: usize = 16;
@@ -164,10 +164,6 @@ impl Incomplete {
     }
 }
 
-fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
-    Some(u16::from_be_bytes(*bytes.get(at..)?.first_chunk()?))
-}
-
 /// Parses a fragment; `None` if the packet is not one.
 fn piece(packet: &[u8]) -> Option<Piece<'_>> {
     match packet.first()? >> 4 {
@@ -179,16 +175,16 @@ fn piece(packet: &[u8]) -> Option<Piece<'_>> {
 
 fn piece_v4(packet: &[u8]) -> Option<Piece<'_>> {
     let words = usize::from(packet.first()? & 0x0F);
-    let total = usize::from(u16_at(packet, 2)?);
+    let total = usize::from(get(packet, 2)?);
     let (header, body) = packet.get(..total)?.split_at_checked(words * 4)?;
-    let field = u16_at(header, 6)?;
+    let field = get(header, 6)?;
     let offset = usize::from(field & 0x1FFF) * 8;
     let more = field & 0x2000 != 0;
     (more || offset > 0).then_some(Piece {
         key: Key {
             from: IpAddr::from(*header.get(12..)?.first_chunk::<4>()?),
             to: IpAddr::from(*header.get(16..)?.first_chunk::<4>()?),
-            id: u16_at(header, 4)?.into(),
+            id: get(header, 4)?.into(),
             protocol: *header.get(9)?,
         },
         header,
@@ -204,7 +200,7 @@ fn piece_v6(packet: &[u8]) -> Option<Piece<'_>> {
     const ROUTING: u8 = 43;
     const FRAGMENT: u8 = 44;
     const DESTINATION: u8 = 60;
-    let total = 40 + usize::from(u16_at(packet, 4)?);
+    let total = 40 + usize::from(get(packet, 4)?);
     let packet = packet.get(..total)?;
     let (mut at, mut next_at) = (40, 6);
     let mut next = *packet.get(next_at)?;
@@ -218,7 +214,7 @@ fn piece_v6(packet: &[u8]) -> Option<Piece<'_>> {
         return None;
     }
     let fragment = packet.get(at..)?.first_chunk::<8>()?;
-    let field = u16_at(fragment, 2)?;
+    let field = get(fragment, 2)?;
     let [.., a, b, c, d] = *fragment;
     Some(Piece {
         key: Key {

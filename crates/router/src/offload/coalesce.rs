@@ -1,9 +1,11 @@
 //! Coalesces consecutive packets of a flow into a super-packet (GRO).
 
+use std::ops::Range;
+
 use pathmark_shim::checksum::Sum;
 
 use super::{Gso, GsoKind, Offload};
-use crate::field::put_low;
+use crate::field::{get, put_low, renew_v4};
 
 const PROTOCOL_TCP: u8 = 6;
 const PROTOCOL_UDP: u8 = 17;
@@ -146,49 +148,19 @@ impl Coalescer {
         else {
             return false;
         };
-        let same_ip = match (ip, next_ip) {
+        let same = |at: Range<usize>| ip.get(at.clone()) == next_ip.get(at);
+        let same_ip = match upper {
             // Compares version, type of service, flags, TTL, protocol and addresses, but not
             // length and checksum. The identification increases by 1 per packet. It is compared
             // only without DF (RFC 6864).
-            (
-                [
-                    v,
-                    tos,
-                    _,
-                    _,
-                    i0,
-                    i1,
-                    flags,
-                    f1,
-                    ttl,
-                    p,
-                    _,
-                    _,
-                    addresses @ ..,
-                ],
-                [
-                    nv,
-                    ntos,
-                    _,
-                    _,
-                    n0,
-                    n1,
-                    nflags,
-                    nf1,
-                    nttl,
-                    np,
-                    _,
-                    _,
-                    naddresses @ ..,
-                ],
-            ) if upper == 20 => {
-                let id = u16::from_be_bytes([*i0, *i1]).wrapping_add(self.segments as u16);
-                (v, tos, flags, f1, ttl, p) == (nv, ntos, nflags, nf1, nttl, np)
-                    && addresses == naddresses
-                    && (flags & 0x40 != 0 || id == u16::from_be_bytes([*n0, *n1]))
+            20 => {
+                let id = get(ip, 4).map(|first| first.wrapping_add(self.segments as u16));
+                let has_df = ip.get(6).is_some_and(|flags| flags & 0x40 != 0);
+                let continues = has_df || id == get(next_ip, 4);
+                same(0..2) && same(6..10) && same(12..20) && continues
             }
             // All fields except the payload length.
-            _ => ip.get(..4) == next_ip.get(..4) && ip.get(6..) == next_ip.get(6..),
+            _ => same(0..4) && same(6..40),
         };
         if !same_ip {
             return false;
@@ -197,60 +169,17 @@ impl Coalescer {
             // Ports only, because length and checksum differ.
             return rest.get(..4) == next_rest.get(..4);
         }
-        let (
-            [
-                p0,
-                p1,
-                p2,
-                p3,
-                s0,
-                s1,
-                s2,
-                s3,
-                a0,
-                a1,
-                a2,
-                a3,
-                off,
-                flags,
-                w0,
-                w1,
-                _,
-                _,
-                tail @ ..,
-            ],
-            [
-                q0,
-                q1,
-                q2,
-                q3,
-                t0,
-                t1,
-                t2,
-                t3,
-                b0,
-                b1,
-                b2,
-                b3,
-                noff,
-                nflags,
-                x0,
-                x1,
-                _,
-                _,
-                ntail @ ..,
-            ],
-        ) = (rest, next_rest)
-        else {
-            return false;
-        };
-        let expected = u32::from_be_bytes([*s0, *s1, *s2, *s3]).wrapping_add(self.payload as u32);
-        [p0, p1, p2, p3] == [q0, q1, q2, q3]
-            && expected == u32::from_be_bytes([*t0, *t1, *t2, *t3])
-            && [a0, a1, a2, a3] == [b0, b1, b2, b3]
-            && [off, w0, w1] == [noff, x0, x1]
-            && flags | TCP_PSH == nflags | TCP_PSH
-            && tail == ntail
+        let same = |at: Range<usize>| rest.get(at.clone()) == next_rest.get(at);
+        let sequence = |tcp: &[u8]| Some(u32::from_be_bytes(*tcp.get(4..)?.first_chunk()?));
+        let expected = sequence(rest).map(|first| first.wrapping_add(self.payload as u32));
+        let flags = |tcp: &[u8]| tcp.get(13).map(|flags| flags | TCP_PSH);
+        // Everything except the checksum.
+        same(0..4)
+            && expected == sequence(next_rest)
+            && same(8..13)
+            && flags(rest) == flags(next_rest)
+            && same(14..16)
+            && same(18..rest.len())
     }
 
     /// Returns the kind of the super-packet.
@@ -280,9 +209,7 @@ impl Coalescer {
         let upper_len = total - upper;
         if upper == 20 {
             put_low(header, 2, total);
-            put_low(header, 10, 0);
-            let checksum = Sum::new().bytes(header.get(..20)?).finish();
-            put_low(header, 10, usize::from(checksum));
+            renew_v4(header);
         } else {
             put_low(header, 4, total - 40);
         }

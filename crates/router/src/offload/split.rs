@@ -1,10 +1,9 @@
 //! Cuts a super-packet into its packets.
 
-use pathmark_shim::checksum::Sum;
 use pathmark_shim::ip::{Fragment, Layout, Version, protocol};
 
 use super::{Gso, GsoKind, Offload, Partial};
-use crate::field::put_low;
+use crate::field::{get, put_low, renew_v4};
 
 const UDP_HEADER: usize = 8;
 const TCP_HEADER: usize = 20;
@@ -184,15 +183,10 @@ impl Super {
             Version::V6 => put_low(header, 4, len - 40),
             Version::V4 => {
                 put_low(header, 2, len);
-                if let Some(&[i0, i1]) = header.get(4..).and_then(|b| b.first_chunk::<2>()) {
-                    // Consecutive, as in segmentation by a network card.
-                    let id = usize::from(u16::from_be_bytes([i0, i1])).wrapping_add(index);
-                    put_low(header, 4, id & 0xFFFF);
-                }
-                put_low(header, 10, 0);
-                let own = header.get(..self.layout.upper_offset()).unwrap_or(&[]);
-                let checksum = Sum::new().bytes(own).finish();
-                put_low(header, 10, usize::from(checksum));
+                // Consecutive, as in segmentation by a network card.
+                let first = get(header, 4).map_or(0, usize::from);
+                put_low(header, 4, first.wrapping_add(index));
+                renew_v4(header);
             }
         }
     }

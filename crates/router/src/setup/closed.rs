@@ -9,10 +9,10 @@
 use std::fmt::Write as _;
 use std::net::{Ipv4Addr, UdpSocket};
 
-use super::interfaces::tun;
-use super::state::{Link, State, closed_name};
+use super::state::{State, closed_name};
 use super::step::Step;
-use crate::config::{Config, OnStop, SteerSpec};
+use crate::config::{Config, OnStop, PortSpec, SteerSpec};
+use crate::tun::LinkState;
 
 /// The complete table.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,7 +42,7 @@ pub(super) fn is_missing(table: u32) -> bool {
 
 /// Cards that a closed `[[steer]]` selected at the last set-up and that have since been renamed,
 /// with the priority of its rules. If the table is gone too, its rules name the card.
-pub(super) fn renamed<'a>(config: &'a Config, state: &'a State) -> Vec<(u32, &'a Link)> {
+pub(super) fn renamed<'a>(config: &'a Config, state: &'a State) -> Vec<(u32, &'a LinkState)> {
     let names: Vec<&str> = state.links.iter().map(|link| link.name.as_str()).collect();
     let named = config.steers.iter().flat_map(|steer| &steer.from);
     let cards: Vec<_> = named.flat_map(|from| config.cards(from, &names)).collect();
@@ -51,7 +51,7 @@ pub(super) fn renamed<'a>(config: &'a Config, state: &'a State) -> Vec<(u32, &'a
         let Some(from) = steer.from.as_deref() else {
             continue;
         };
-        let is_known = |link: &&Link| match state.closed.get(&config.table) {
+        let is_known = |link: &&LinkState| match state.closed.get(&config.table) {
             Some(comments) => {
                 let card = format!(" {from}={}", link.index);
                 comments.iter().any(|comment| comment.ends_with(&card))
@@ -82,7 +82,7 @@ pub(super) fn closed(config: &Config, state: &State) -> Option<Closed> {
     let renamed = renamed(config, state);
     let mut rules = Vec::new();
     for (priority, steer) in (config.table..).zip(config.steers.iter().take(last + 1)) {
-        let Some(tun) = config.ports.get(steer.port).and_then(tun) else {
+        let Some(tun) = config.ports.get(steer.port).and_then(PortSpec::tun) else {
             continue;
         };
         let verdict = if is_closed(steer) { "drop" } else { "accept" };
@@ -111,8 +111,8 @@ pub(super) fn closed(config: &Config, state: &State) -> Option<Closed> {
 fn sources<'a>(
     config: &Config,
     steer: &SteerSpec,
-    links: &'a [Link],
-    renamed: impl Iterator<Item = &'a Link>,
+    links: &'a [LinkState],
+    renamed: impl Iterator<Item = &'a LinkState>,
 ) -> Vec<(String, String)> {
     let Some(from) = steer.from.as_deref() else {
         return vec![<_>::default()];
@@ -121,7 +121,7 @@ fn sources<'a>(
     match from.contains('*') {
         // The router's own interfaces never count as cards, whatever their names.
         true => {
-            let own = config.ports.iter().filter_map(tun).chain(["lo"]);
+            let own = config.ports.iter().filter_map(PortSpec::tun).chain(["lo"]);
             let own: Vec<_> = own.map(|name| format!("\"{name}\"")).collect();
             let own = own.join(", ");
             let matches = format!("iifname \"{from}\" iifname != {{ {own} }} ");
@@ -134,7 +134,7 @@ fn sources<'a>(
     let there = links
         .iter()
         .filter(|link| cards.contains(&link.name.as_str()));
-    let number = |link: &Link| {
+    let number = |link: &LinkState| {
         (
             format!("iif {} ", link.index),
             format!(" {from}={}", link.index),

@@ -6,10 +6,10 @@ use std::io;
 use pathmark_link::keys::nearest;
 
 use super::closed;
-use super::interfaces::tun;
+use super::entries::Rule;
 use super::plan::{Wanted, wanted};
 use super::sight::{FoundRule, Sight};
-use super::state::{Rule, closed_name};
+use super::state::closed_name;
 use crate::config::{Config, OnStop};
 
 /// The kernel's own table, whose rule comes first and is only about this machine's addresses.
@@ -105,7 +105,7 @@ pub(super) fn faults(config: &Config, sight: &Sight) -> Vec<Fault> {
     let setup = "run `vcp-router setup`";
     for (port, spec) in config.ports.iter().enumerate() {
         let steered = config.steers.iter().any(|steer| steer.port == port);
-        let Some(name) = tun(spec).filter(|_| steered) else {
+        let Some(name) = spec.tun().filter(|_| steered) else {
             continue;
         };
         if sight.open && spec.host.on_stop == OnStop::Closed {

@@ -8,8 +8,10 @@ use pathmark_link::keys::read_regular;
 use serde::Deserialize;
 
 use super::SetupError;
-use super::state::{Link, MAIN, State};
-use crate::config::DEFAULT_TABLE;
+use super::entries::MAIN;
+use super::state::State;
+use crate::config::{Config, DEFAULT_TABLE, PortSpec};
+use crate::tun::LinkState;
 
 /// Number of tables and priorities that belong to one configuration, from its first.
 pub(super) const SPAN: u32 = 256;
@@ -17,6 +19,11 @@ const ALIAS: &str = "vcp-router:";
 
 /// Maximum length of the path in an alias, in bytes; an alias has at most 255 (`IFALIASZ`).
 const LONGEST: usize = 200;
+
+/// The interfaces that a configuration names.
+pub(super) fn named(config: &Config) -> BTreeSet<&str> {
+    config.ports.iter().filter_map(PortSpec::tun).collect()
+}
 
 /// The alias that identifies an interface of the configuration `file` with this `table`.
 pub(super) fn alias(table: u32, file: &str) -> String {
@@ -42,7 +49,7 @@ pub(super) fn table_of(alias: &str) -> Option<u32> {
 
 /// Returns the configuration that a link was created for if it is not `file`, and either still
 /// exists or a program has the link open.
-pub(super) fn other_file<'a>(link: &'a Link, file: &str) -> Option<&'a str> {
+pub(super) fn other_file<'a>(link: &'a LinkState, file: &str) -> Option<&'a str> {
     let (_, owner) = link.alias.strip_prefix(ALIAS)?.split_once(':')?;
     (owner != file && (link.held || Path::new(owner).exists())).then_some(owner)
 }

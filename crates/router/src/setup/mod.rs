@@ -20,8 +20,8 @@
 //! are commands of iproute2 and writes to sysctls (`step`).
 
 mod closed;
+mod entries;
 mod faults;
-mod interfaces;
 mod marks;
 mod plan;
 mod sight;
@@ -37,10 +37,10 @@ use std::path::{Path, PathBuf};
 
 use crate::config::{Config, ConfigError};
 use crate::output::log_line;
-use crate::tun::sys;
+use crate::tun::{LinkState, sys};
 
 pub(crate) use faults::{Fault, FaultKind, look};
-pub(crate) use sight::{addresses, messages, table_of};
+pub(crate) use sight::{named_addresses, table_of};
 pub use step::Step;
 
 /// Selects the configurations to tear down.
@@ -99,31 +99,22 @@ pub enum SetupError {
         message: String,
     },
     /// An interface with this name exists, but has another kind.
-    #[error("{name} exists and is no TUN interface of one queue: choose another name for `tun`")]
-    NotTun {
-        /// The interface.
-        name: String,
-    },
+    #[error("{0} exists and is no TUN interface of one queue: choose another name for `tun`")]
+    NotTun(String),
     /// An interface with this name exists only as long as a program holds it.
     #[error(
-        "{name} exists and ends with the program that made it: stop that program, then set up again"
+        "{0} exists and ends with the program that made it: stop that program, then set up again"
     )]
-    Transient {
-        /// The interface.
-        name: String,
-    },
+    Transient(String),
     /// Another program has an interface, rule, route or table in this place.
     #[error("{0}")]
     Taken(String),
     /// An interface with this name belongs to another user.
     #[error(
-        "interface {name} belongs to another user and was not made by set-up: choose another name, \
-         or delete it with \"ip link delete dev {name}\" if no program needs it"
+        "interface {0} belongs to another user and was not made by set-up: choose another name, or \
+         delete it with \"ip link delete dev {0}\" if no program needs it"
     )]
-    Foreign {
-        /// Its name.
-        name: String,
-    },
+    Foreign(String),
     /// The configuration to tear down cannot be determined.
     #[error(
         "cannot read {}: {message}; there are things of configurations with `table` {tables}: \
@@ -191,8 +182,9 @@ pub fn setup(path: &Path, options: SetupOptions) -> Result<(), SetupError> {
     let uid = sys::user(owner)
         .ok_or_else(|| SetupError::User(owner.to_owned()))?
         .user;
-    let mut state = state::State::read(&interfaces::named(&config))?;
-    state.foreign = state::foreign(&plan::routes(&config, state.ipv6))?;
+    let mut state = state::State::read(&marks::named(&config))?;
+    let routes = plan::routes(&config, state.ipv6);
+    state.foreign = state::foreign(&routes).map_err(SetupError::Kernel)?;
     let file = marks::file(path);
     let owner = plan::Owner {
         name: owner,
@@ -236,7 +228,7 @@ pub fn teardown(whose: Whose<'_>, options: SetupOptions) -> Result<(), SetupErro
         Whose::Everybody => marks::tables(&state),
     };
     if !options.force {
-        let concerned = |link: &&state::Link| {
+        let concerned = |link: &&LinkState| {
             marks::table_of(&link.alias).is_some_and(|table| tables.contains(&table))
         };
         for link in state.links.iter().filter(concerned) {

@@ -1,6 +1,5 @@
 //! Computes the steps from the kernel's present state to the configured one.
 
-mod commands;
 mod interface;
 mod wanted;
 
@@ -8,12 +7,13 @@ use std::collections::BTreeSet;
 
 use super::SetupError;
 use super::closed::{self, closed};
-use super::interfaces::{named, tun};
-use super::marks::{SPAN, former, other_file, table_of};
-use super::state::{Link, MAIN, Route, Rule, State};
+use super::entries::{MAIN, Route, Rule};
+use super::marks::{SPAN, former, named, other_file, table_of};
+use super::state::State;
 use super::step::Step;
 use super::sysctl::{RP_FILTER, sysctl};
 use crate::config::{Config, PortSpec, SteerSpec};
+use crate::tun::LinkState;
 pub(super) use interface::Owner;
 use interface::interface;
 pub(super) use wanted::{Wanted, routes, wanted};
@@ -72,7 +72,7 @@ pub(super) fn up(
             .map(Route::add),
     );
     for port in &config.ports {
-        if let Some(name) = tun(port)
+        if let Some(name) = port.tun()
             && interface(config, port, name, owner, state, &mut steps)?
         {
             gone.insert(name);
@@ -92,7 +92,7 @@ pub(super) fn up(
     );
     let named = named(config);
     let mtus = shrinking(config, state);
-    let keeps = |link: &Link| link.held && !owner.force;
+    let keeps = |link: &LinkState| link.held && !owner.force;
     steps.extend(remove(config.table, &named, state, &wanted, &mtus, &keeps));
     // Entries from before the `table` was changed.
     for table in former(state, config.table, &named) {
@@ -156,7 +156,7 @@ pub(super) fn warnings(config: &Config, state: &State) -> Vec<String> {
         ));
     }
     let named = named(config);
-    let stays = |link: &&Link| {
+    let stays = |link: &&LinkState| {
         let ours = table_of(&link.alias) == Some(config.table);
         ours && link.held && !named.contains(link.name.as_str())
     };
@@ -173,18 +173,18 @@ pub(super) fn warnings(config: &Config, state: &State) -> Vec<String> {
 /// IPv6 routes.
 fn shrinking<'a>(config: &'a Config, state: &State) -> BTreeSet<&'a str> {
     let shrinks = |port: &&PortSpec| {
-        let link = tun(port).and_then(|name| state.link(name));
+        let link = port.tun().and_then(|name| state.link(name));
         link.is_some_and(|link| link.mtu >= LEAST_IPV6_MTU && port.mtu < LEAST_IPV6_MTU)
     };
     let ports = config.ports.iter().filter(shrinks);
-    ports.filter_map(tun).collect()
+    ports.filter_map(PortSpec::tun).collect()
 }
 
 /// Fails if an interface that would be changed or removed belongs to another configuration, or
 /// if a program has it open whose configuration no longer exists.
 fn others(config: &Config, owner: &Owner<'_>, state: &State) -> Result<(), SetupError> {
     let named = named(config);
-    let concerned = |link: &&Link| {
+    let concerned = |link: &&LinkState| {
         let table = table_of(&link.alias);
         table == Some(config.table) || table.is_some() && named.contains(link.name.as_str())
     };
@@ -245,10 +245,10 @@ fn remove(
     state: &State,
     wanted: &Wanted,
     shrinking: &BTreeSet<&str>,
-    keeps: &dyn Fn(&Link) -> bool,
+    keeps: &dyn Fn(&LinkState) -> bool,
 ) -> impl Iterator<Item = Step> + use<> {
     let mut steps = Vec::new();
-    let is_ours = |link: &Link| table_of(&link.alias) == Some(table);
+    let is_ours = |link: &LinkState| table_of(&link.alias) == Some(table);
     let ours: BTreeSet<&str> = state
         .links
         .iter()
@@ -256,7 +256,7 @@ fn remove(
         .map(|link| link.name.as_str())
         .collect();
     let stale_link =
-        |link: &&Link| is_ours(link) && !named.contains(link.name.as_str()) && !keeps(link);
+        |link: &&LinkState| is_ours(link) && !named.contains(link.name.as_str()) && !keeps(link);
     let removed: BTreeSet<&str> = state
         .links
         .iter()
@@ -304,6 +304,6 @@ fn remove(
     steps.into_iter()
 }
 
-fn delete(link: &Link) -> Step {
+fn delete(link: &LinkState) -> Step {
     Step::ip(format!("link delete dev {}", link.name))
 }

@@ -27,7 +27,7 @@ impl Step {
     /// Performs the step.
     pub(super) fn run(&self) -> Result<(), SetupError> {
         match self {
-            Self::Ip(arguments) => ip(arguments).map(drop),
+            Self::Ip(arguments) => program("ip", "iproute2", arguments).map(drop),
             Self::Nft(commands) => nft(&[commands.as_str()]).map(drop),
             Self::Sysctl(path, value) => {
                 std::fs::write(path, value).map_err(|source| SetupError::Write {
@@ -39,17 +39,13 @@ impl Step {
     }
 }
 
-/// Runs `ip` until it ends, and returns its output.
-pub(super) fn ip(arguments: &[String]) -> Result<Vec<u8>, SetupError> {
-    program("ip", "iproute2", arguments)
-}
-
-/// Runs `nft` likewise.
+/// Runs `nft` until it ends, and returns its output.
 pub(super) fn nft(arguments: &[&str]) -> Result<Vec<u8>, SetupError> {
     let arguments: Vec<_> = arguments.iter().map(|word| (*word).to_owned()).collect();
     program("nft", "nftables", &arguments)
 }
 
+/// Runs a program until it ends, and returns its output.
 fn program(
     name: &'static str,
     package: &'static str,

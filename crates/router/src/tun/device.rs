@@ -27,27 +27,18 @@ pub enum DeviceError {
     Closed,
     /// The kernel refuses this user.
     #[error(
-        "not allowed to open the TUN interface {name}: let `vcp-router setup` make it for this \
+        "not allowed to open the TUN interface {0}: let `vcp-router setup` make it for this \
          user, or run as root, with CAP_NET_ADMIN, or in a user namespace of your own (unshare -rn)"
     )]
-    Refused {
-        /// The interface.
-        name: String,
-    },
+    Refused(String),
     /// Another process has the interface open.
     #[error(
-        "the TUN interface {name} is in use: stop the program that holds it, or choose another name"
+        "the TUN interface {0} is in use: stop the program that holds it, or choose another name"
     )]
-    Busy {
-        /// The interface.
-        name: String,
-    },
+    Busy(String),
     /// The interface has another kind.
-    #[error("{name} is there, and is no TUN interface of one queue: choose another name")]
-    Other {
-        /// The interface.
-        name: String,
-    },
+    #[error("{0} is there, and is no TUN interface of one queue: choose another name")]
+    Other(String),
     /// It has another MTU, which this user may not change.
     #[error(
         "the TUN interface {name} has an MTU of {has}, the configuration says {wanted}: run \
@@ -62,11 +53,8 @@ pub enum DeviceError {
         wanted: u32,
     },
     /// It is down, and this user may not bring it up.
-    #[error("the TUN interface {name} is down: run `vcp-router setup`")]
-    Down {
-        /// The interface.
-        name: String,
-    },
+    #[error("the TUN interface {0} is down: run `vcp-router setup`")]
+    Down(String),
     /// Another error.
     #[error("cannot {what} {name}: {source}")]
     Failed {
@@ -100,7 +88,7 @@ impl Device {
             Interface::Tun(name) => {
                 let file = sys::open_tun(name).map_err(|source| match source.raw_os_error() {
                     // A network card, a TAP interface, or one with several queues.
-                    Some(libc::EINVAL) => DeviceError::Other { name: name.clone() },
+                    Some(libc::EINVAL) => DeviceError::Other(name.clone()),
                     _ => explain(source, name),
                 })?;
                 sys::bring_up(name, mtu).map_err(|unfit| unfit_for(unfit, name, mtu))?;
@@ -227,7 +215,7 @@ fn unfit_for(unfit: Unfit, name: &str, wanted: u32) -> DeviceError {
     let name = name.to_owned();
     match unfit {
         Unfit::Mtu(has) => DeviceError::Mtu { name, has, wanted },
-        Unfit::Down => DeviceError::Down { name },
+        Unfit::Down => DeviceError::Down(name),
         Unfit::Failed(source) => explain(source, &name),
     }
 }
@@ -238,8 +226,8 @@ fn explain(source: io::Error, name: &str) -> DeviceError {
         Some(libc::ENOENT | libc::ENODEV | libc::ENXIO) => DeviceError::Missing,
         // Caused by the device's mode; refused interfaces return EPERM.
         Some(libc::EACCES) => DeviceError::Closed,
-        Some(libc::EPERM) => DeviceError::Refused { name },
-        Some(libc::EBUSY) => DeviceError::Busy { name },
+        Some(libc::EPERM) => DeviceError::Refused(name),
+        Some(libc::EBUSY) => DeviceError::Busy(name),
         _ => DeviceError::Failed {
             what: "open the TUN interface",
             name,

@@ -8,10 +8,9 @@ use pathmark_cc::{Duration, Instant};
 
 use super::device::Device;
 use super::egress::Egress;
-use super::gather::Gather;
+use super::gather::{Gather, Presence};
 use super::ingress::Ingress;
 use super::poller::{Poller, Ready};
-use super::presence::Presence;
 use super::sys;
 use crate::forward::{Refused, Router};
 use crate::offload::Offload;

@@ -15,8 +15,8 @@ mod egress;
 mod gather;
 mod ingress;
 pub(crate) mod links;
+pub(crate) mod netlink;
 mod poller;
-mod presence;
 pub(crate) mod sys;
 
 pub use device::{Device, DeviceError};

@@ -12,13 +12,14 @@ mod unix;
 mod wait;
 
 use std::io;
+use std::mem::size_of;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::ptr;
 
 pub(crate) use identity::{Identity, drop_privileges, effective_user, group, user};
 pub(crate) use interface::Offloads;
-pub(crate) use interface::{
-    Unfit, adopt_tun, bring_up, namespace_of, open_tun, route_socket, set_offloads,
-};
-pub(crate) use netlink::{filter_lists, route_events};
+pub(crate) use interface::{Unfit, adopt_tun, bring_up, namespace_of, open_tun, set_offloads};
+pub(crate) use netlink::{filter_lists, route_events, route_socket};
 pub(crate) use process::{
     Signal, Signals, address_space, give_way, monotonic_micros, precise_timers,
     raise_descriptor_limit, random, return_memory, thread_seconds,
@@ -37,4 +38,32 @@ fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     } else {
         Ok(result)
     }
+}
+
+/// Opens a socket that programs started later do not inherit.
+fn socket(domain: libc::c_int, kind: libc::c_int, protocol: libc::c_int) -> io::Result<OwnedFd> {
+    let kind = kind | libc::SOCK_CLOEXEC;
+    // SAFETY: a new descriptor without another owner.
+    Ok(unsafe { OwnedFd::from_raw_fd(check(libc::socket(domain, kind, protocol))?) })
+}
+
+/// Sets an option of a socket, whose value must have the type that the kernel expects.
+fn set_option<T>(
+    socket: &impl AsRawFd,
+    level: libc::c_int,
+    name: libc::c_int,
+    value: &T,
+) -> io::Result<()> {
+    let (value, len) = (ptr::from_ref(value).cast(), size_of::<T>());
+    // SAFETY: the value outlives the call, and the length is its own.
+    check(unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            name,
+            value,
+            len as libc::socklen_t,
+        )
+    })
+    .map(drop)
 }

@@ -1,12 +1,8 @@
 //! Background work, in other threads, does not delay the forwarding thread.
 
 use std::fmt::Write as _;
-use std::time::{Duration, Instant};
 
 use crate::bed::{Bed, Pinger};
-
-/// Echo replies are limited; where their time is measured, they are not.
-const EVERY_PING: &str = "[icmp]\nrate = 1000000\nburst = 1000000";
 
 /// A configuration that takes long to read holds up nothing; once it is there it is put in force,
 /// and if it was asked for again meanwhile, it is read again.
@@ -64,98 +60,4 @@ fn routes(count: u32) -> String {
         );
     }
     text
-}
-
-/// Pings and looks at the state by turns while `on` says so: how long each ping took, in order of
-/// length.
-fn pings(bed: &Bed, pinger: &mut Pinger, on: impl Fn(&serde_json::Value) -> bool) -> Vec<Duration> {
-    let mut times = Vec::new();
-    while on(&bed.show()) {
-        times.extend((0..20).map(|_| pinger.ping(56).unwrap()));
-    }
-    times.sort_unstable();
-    times
-}
-
-/// How long pings take while 100,000 routes are put in force, and for as long a time before it,
-/// which shows the machine's own pauses: a figure, not a test.
-#[test]
-#[ignore = "a measurement: run it alone, with --release"]
-fn pings_during_a_reload_of_many_routes() {
-    let mut bed = Bed::new();
-    bed.keys = EVERY_PING.to_owned();
-    bed.configure("", "rate = \"1Gbit\"");
-    bed.start();
-    let mut pinger = Pinger::new(&bed.left, "10.0.1.1");
-    let text = std::fs::read_to_string(bed.path("router.toml")).unwrap();
-    let mut took = Duration::from_secs(2);
-    for round in 0..10 {
-        let more = routes(100_000 + round);
-        std::fs::write(bed.path("router.toml"), format!("{text}\n{more}")).unwrap();
-        let start = Instant::now();
-        let before = pings(&bed, &mut pinger, |_| start.elapsed() < took);
-        let start = Instant::now();
-        bed.router().hang_up().unwrap();
-        let last = |state: &serde_json::Value| state["reload"]["generation"] == round + 1;
-        let during = pings(&bed, &mut pinger, last);
-        took = start.elapsed();
-        for (what, times) in [("before", before), ("reload", during)] {
-            let late = times.iter().filter(|time| time.as_millis() >= 5).count();
-            let part = |of: usize| times[times.len() - 1 - times.len() / of];
-            eprintln!(
-                "{what}: {} pings in {took:?}, of 100 one {:?}, of 1000 one {:?}, worst {:?}, \
-                 {late} of 5 ms and more",
-                times.len(),
-                part(100),
-                part(1000),
-                times[times.len() - 1],
-            );
-        }
-    }
-}
-
-/// Round-trip times of pings with 1,000 idle ports and without: a measurement, not a test.
-#[test]
-#[ignore = "a measurement: run it alone, with --release"]
-fn pings_with_many_idle_ports() {
-    let mut medians = Vec::new();
-    for count in [0, 1000] {
-        let mut bed = Bed::new();
-        bed.keys = EVERY_PING.to_owned();
-        bed.configure("", "");
-        let mut text = std::fs::read_to_string(bed.path("router.toml")).unwrap();
-        for number in 0..count {
-            let _ = writeln!(
-                text,
-                "[[port]]\nname = \"idle{number}\"\ntun = \"idle{number}\""
-            );
-        }
-        std::fs::write(bed.path("router.toml"), text).unwrap();
-        bed.start();
-        let ticks = |bed: &mut Bed| {
-            let stat = std::fs::read_to_string(format!("/proc/{}/stat", bed.router().id()));
-            let stat = stat.unwrap();
-            let fields: Vec<_> = stat
-                .rsplit(')')
-                .next()
-                .unwrap()
-                .split_whitespace()
-                .collect();
-            fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
-        };
-        let mut pinger = Pinger::new(&bed.left, "10.0.1.1");
-        let before = ticks(&mut bed);
-        let start = Instant::now();
-        let mut times: Vec<_> = (0..5_000).map(|_| pinger.ping(56).unwrap()).collect();
-        times.sort();
-        let (took, cpu) = (start.elapsed(), ticks(&mut bed) - before);
-        let of = |share: usize| times[(times.len() - 1) * share / 100];
-        eprintln!(
-            "{count} idle ports: median {:?}, 99 % {:?}, {cpu} ticks of 10 ms in {took:?}",
-            of(50),
-            of(99)
-        );
-        medians.push(of(50));
-    }
-    eprintln!("{medians:?}");
 }

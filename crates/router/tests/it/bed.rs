@@ -120,6 +120,12 @@ impl Bed {
         (child.wait().unwrap().code(), stdout, stderr)
     }
 
+    /// Runs a line of shell in the router's namespace, which must succeed.
+    pub(crate) fn does(&self, line: &str) {
+        let (code, _, stderr) = self.inside("sh", &["-ec", line]);
+        assert_eq!(code, Some(0), "{line}: {stderr}");
+    }
+
     fn spawn(&self) -> ChildGuard {
         self.spawn_with(Stdio::piped(), Stdio::piped())
     }
@@ -134,16 +140,6 @@ impl Bed {
         command.stdout(stdout).stderr(stderr);
         let inherit = self.tuns.each_ref().map(|tun| tun.fd.as_fd());
         self.middle.spawn(command, &inherit).unwrap()
-    }
-
-    /// Starts a router that cannot run: exit code 1, and what it says.
-    pub(crate) fn fails_to_start(&self) -> String {
-        let mut router = self.spawn();
-        let mut text = String::new();
-        let stderr = router.child().stderr.as_mut().unwrap();
-        stderr.read_to_string(&mut text).unwrap();
-        assert_eq!(router.wait().unwrap().code(), Some(1), "{text}");
-        text
     }
 
     /// Starts the router and waits until it is ready.
@@ -207,25 +203,33 @@ impl Bed {
         socket.into()
     }
 
-    pub(crate) fn show(&self) -> Value {
-        let output = vcp_router(&[
-            "show",
-            "--json",
-            "--socket",
-            self.path("control.sock").to_str().unwrap(),
-        ]);
+    /// Runs `vcp-router COMMAND … --socket SOCKET`.
+    pub(crate) fn ask(&self, arguments: &[&str]) -> Output {
+        let socket = self.path("control.sock");
+        vcp_router(&[arguments, &["--socket", socket.to_str().unwrap()]].concat())
+    }
+
+    /// What `show` prints in this form.
+    pub(crate) fn shown(&self, form: &[&str]) -> String {
+        let output = self.ask(&[&["show"], form].concat());
         assert!(output.status.success(), "{output:?}");
-        serde_json::from_slice(&output.stdout).unwrap()
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    pub(crate) fn show(&self) -> Value {
+        serde_json::from_str(&self.shown(&["--json"])).unwrap()
+    }
+
+    /// One of the router's counters.
+    pub(crate) fn counter(&self, name: &str) -> u64 {
+        self.show()["counters"][name].as_u64().unwrap()
     }
 
     pub(crate) fn link(&self, name: &str) -> Value {
         let state = self.show();
         let links = state["links"].as_array().unwrap();
-        links
-            .iter()
-            .find(|link| link["name"] == name)
-            .unwrap()
-            .clone()
+        let link = links.iter().find(|link| link["name"] == name);
+        link.unwrap().clone()
     }
 
     /// A TCP connection from left to right: both ends.
@@ -247,13 +251,30 @@ impl Bed {
         Socket::from(fd)
     }
 
-    /// UDP sockets of both hosts, connected to each other.
+    /// UDP sockets of both hosts, connected to each other, that wait for ten seconds.
     pub(crate) fn udp(&self, v6: bool) -> (UdpSocket, UdpSocket) {
         let a = self.left.udp(address(LEFT, v6, 0)).unwrap();
         let b = self.right.udp(address(RIGHT, v6, 0)).unwrap();
         a.connect(b.local_addr().unwrap()).unwrap();
         b.connect(a.local_addr().unwrap()).unwrap();
+        for socket in [&a, &b] {
+            let patience = Some(Duration::from_secs(10));
+            socket.set_read_timeout(patience).unwrap();
+        }
         (a, b)
+    }
+
+    /// Sends one datagram from left to right, which arrives.
+    pub(crate) fn pass_one(&self) {
+        let (a, b) = self.udp(false);
+        a.send(b"x").unwrap();
+        b.recv(&mut [0; 10]).unwrap();
+    }
+
+    /// SIGTERM, which ends the router cleanly.
+    pub(crate) fn stop(&mut self) {
+        self.router().terminate().unwrap();
+        assert!(self.router().wait().unwrap().success());
     }
 }
 

@@ -8,20 +8,16 @@ use std::time::Instant;
 
 use serde_json::Value;
 
-use super::bed::{Bed, vcp_router};
+use super::bed::Bed;
 
 /// Runs `vcp-router capacity` with these arguments.
 fn capacity(bed: &Bed, arguments: &[&str]) -> std::process::Output {
-    let socket = bed.path("control.sock");
-    let socket = ["capacity", "--socket", socket.to_str().unwrap()];
-    vcp_router(&[&socket, arguments].concat())
+    bed.ask(&[&["capacity"], arguments].concat())
 }
 
 #[test]
 fn a_port_without_a_rate_uses_the_capacity_that_is_set() {
     let bed = Bed::with("", "capacity = \"20Mbit\"\ncontroller = \"xcp\"");
-    let socket = bed.path("control.sock");
-    let socket = socket.to_str().unwrap();
     let set = |arguments: &[&str]| capacity(&bed, arguments);
     let reckons = || bed.link("right")["controller"]["capacity_bps"].clone();
     assert_eq!(reckons(), 20e6);
@@ -41,14 +37,12 @@ fn a_port_without_a_rate_uses_the_capacity_that_is_set() {
     }
     assert_eq!(reckons(), 20e6);
 
-    let table = vcp_router(&["show", "--socket", socket]);
-    let table = String::from_utf8(table.stdout).unwrap();
+    let table = bed.shown(&[]);
     assert!(
         table.contains("MEAN RTT") && table.contains("20Mbit"),
         "{table}"
     );
-    let metrics = vcp_router(&["show", "--metrics", "--socket", socket]);
-    let metrics = String::from_utf8(metrics.stdout).unwrap();
+    let metrics = bed.shown(&["--metrics"]);
     let line = "vcp_router_link_xcp_capacity_bits_per_second{port=\"right\"} 20000000";
     assert!(metrics.contains(line), "{metrics}");
 }
@@ -64,10 +58,6 @@ fn a_reported_capacity_is_seen_until_it_expires() {
         stream.shutdown(Shutdown::Write).unwrap();
         serde_json::from_str(&io::read_to_string(stream).unwrap()).unwrap()
     };
-    let show = |form: &[&str]| {
-        let output = vcp_router(&[&["show", "--socket", socket.to_str().unwrap()], form].concat());
-        String::from_utf8(output.stdout).unwrap()
-    };
     // The law's capacity, and the report.
     let seen = |bed: &Bed| {
         let link = bed.link("right");
@@ -76,19 +66,20 @@ fn a_reported_capacity_is_seen_until_it_expires() {
     };
     const METRIC: &str = "vcp_router_link_reported_capacity_bits_per_second{port=\"right\"}";
     assert_eq!(seen(&bed), (25e6, None));
-    assert!(!show(&[]).contains("REPORTED") && !show(&["--metrics"]).contains(METRIC));
+    assert!(!bed.shown(&[]).contains("REPORTED"));
+    assert!(!bed.shown(&["--metrics"]).contains(METRIC));
 
     for rate in ["8Mbit", "8Mbit", "10Mbit"] {
         assert!(capacity(&bed, &["right", rate]).status.success());
     }
     assert_eq!(seen(&bed), (10e6, Some(10e6)));
     assert!(bed.link("right")["reported_capacity_expires_s"].is_null());
-    let table = show(&[]);
+    let table = bed.shown(&[]);
     assert!(
         table.contains("REPORTED") && table.contains("10Mbit"),
         "{table}"
     );
-    let metrics = show(&["--metrics"]);
+    let metrics = bed.shown(&["--metrics"]);
     assert!(
         metrics.contains(&format!("{METRIC} 10000000\n")),
         "{metrics}"

@@ -6,6 +6,14 @@ use rustix::process::{Pid, Resource, Rlimit, prlimit};
 
 use crate::bed::{Bed, Pinger, bytes, vcp_router};
 
+/// A size in the status of a process, in bytes.
+fn size(process: u32, field: &str) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix(field));
+    let kib = line.unwrap().trim().trim_end_matches(" kB");
+    kib.parse::<u64>().unwrap() * 1024
+}
+
 /// The system refuses memory before the queue is full: packets are dropped and counted, and the
 /// router goes on.
 #[test]
@@ -16,13 +24,7 @@ fn memory_that_the_system_refuses_costs_packets() {
     bed.start();
     bed.show();
     let pid = bed.router().id();
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let size = status
-        .lines()
-        .find_map(|l| l.strip_prefix("VmSize:"))
-        .unwrap();
-    let size: u64 = size.trim().trim_end_matches(" kB").parse().unwrap();
-    let most = Some(size * 1024 + (8 << 20));
+    let most = Some(size(pid, "VmSize:") + (8 << 20));
     let limit = Rlimit {
         current: most,
         maximum: most,
@@ -66,15 +68,7 @@ fn a_full_queue_takes_nothing_that_another_port_was_promised() {
     assert!(vcp_router(&check).status.success());
     bed.start();
     let idle = bed.show()["memory_bytes"].as_u64().unwrap();
-    let resident = |bed: &mut Bed| {
-        let path = format!("/proc/{}/status", bed.router().id());
-        let status = std::fs::read_to_string(path).unwrap();
-        let line = status
-            .lines()
-            .find_map(|l| l.strip_prefix("VmRSS:"))
-            .unwrap();
-        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
-    };
+    let resident = |bed: &mut Bed| size(bed.router().id(), "VmRSS:");
     let before = resident(&mut bed);
 
     // What a ping takes in the middle of 50, and how many are answered.
@@ -103,9 +97,7 @@ fn a_full_queue_takes_nothing_that_another_port_was_promised() {
     let held = bed.show()["memory_bytes"].as_u64().unwrap();
     assert!((11 << 20..16 << 20).contains(&held), "{held}");
 
-    let socket = bed.path("control.sock");
-    let table = vcp_router(&["show", "--socket", socket.to_str().unwrap()]);
-    let table = String::from_utf8(table.stdout).unwrap();
+    let table = bed.shown(&[]);
     assert!(
         table.contains(" queue_full: ") || table.contains(" no_buffer: "),
         "{table}"

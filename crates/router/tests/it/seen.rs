@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::bed::{Bed, bytes, transfer, vcp_router};
+use crate::bed::{Bed, bytes, transfer};
 
 /// Packets that the interface's own queue has no room for are counted, though the router never
 /// reads them.
@@ -30,15 +30,13 @@ fn what_the_interface_drops_is_counted() {
     // What still waits in the interface's queue is read within moments.
     let deadline = Instant::now() + Duration::from_secs(10);
     let read = loop {
-        let read = bed.show()["counters"]["received"].as_u64().unwrap();
+        let read = bed.counter("received");
         if lost + read >= 2_000 || Instant::now() > deadline {
             break read;
         }
     };
     assert!(lost > 0 && lost + read >= 2_000, "{lost} lost, {read} read");
-    let socket = bed.path("control.sock");
-    let metrics = vcp_router(&["show", "--metrics", "--socket", socket.to_str().unwrap()]);
-    let metrics = String::from_utf8(metrics.stdout).unwrap();
+    let metrics = bed.shown(&["--metrics"]);
     let line = format!(
         "vcp_router_link_interface_drops_total{{port=\"left\"}} {}",
         drops(&bed)
@@ -114,16 +112,12 @@ fn a_record_that_fails_does_not_fail_a_clean_stop() {
 fn an_interface_that_comes_back_is_opened_again() {
     let mut bed = Bed::new();
     let make = "ip tuntap add dev back0 mode tun user 0 vnet_hdr; ip link set back0 up";
-    let run = |bed: &Bed, line: &str| {
-        let (code, _, stderr) = bed.inside("sh", &["-ec", line]);
-        assert_eq!(code, Some(0), "{stderr}");
-    };
-    run(&bed, make);
+    bed.does(make);
     bed.write("[[port]]\nname = \"a\"\ntun = \"back0\"\n");
     bed.start();
     for _ in 0..3 {
         // In one go, so that the attempts of the router find the next one, not a gap.
-        run(&bed, &format!("ip link delete back0; {make}"));
+        bed.does(&format!("ip link delete back0; {make}"));
         let start = Instant::now();
         while bed.link("a")["interface_state"] != "up" {
             assert!(
@@ -135,8 +129,7 @@ fn an_interface_that_comes_back_is_opened_again() {
     }
     bed.reload();
     assert_eq!(bed.link("a")["interface_state"], "up");
-    bed.router().terminate().unwrap();
-    assert!(bed.router().wait().unwrap().success());
+    bed.stop();
 }
 
 /// What is not there, or not what it is taken for, is found before the start, all of it at once.
@@ -144,15 +137,10 @@ fn an_interface_that_comes_back_is_opened_again() {
 fn check_looks_at_the_machine() {
     let bed = Bed::new();
     let router = env!("CARGO_BIN_EXE_vcp-router");
-    let (code, _, stderr) = bed.inside(
-        "sh",
-        &[
-            "-ec",
-            "ip link add eth0 type veth peer name eth1; ip tuntap add dev tap7 mode tap; \
-             ip tuntap add dev many0 mode tun multi_queue",
-        ],
+    bed.does(
+        "ip link add eth0 type veth peer name eth1; ip tuntap add dev tap7 mode tap; \
+         ip tuntap add dev many0 mode tun multi_queue",
     );
-    assert_eq!(code, Some(0), "{stderr}");
     let file = bed.path("router.toml");
     let write = |text: &str| std::fs::write(&file, text).unwrap();
     let check = |more: &[&str]| {
@@ -231,9 +219,7 @@ fn rates_are_those_of_the_last_seconds() {
     let shares = rates("1s", "sent_bps") / 20e6 - rates("1s", "utilization");
     assert!(shares.abs() < 0.01, "{link}");
     assert!(rates("1s", "sent_pps") > 100.0);
-    let socket = bed.path("control.sock");
-    let table = vcp_router(&["show", "--socket", socket.to_str().unwrap()]);
-    let table = String::from_utf8(table.stdout).unwrap();
+    let table = bed.shown(&[]);
     for part in ["SENT 1s", "IN DROPS", "version ", "configuration 1"] {
         assert!(table.contains(part), "{part} is not in\n{table}");
     }
@@ -264,9 +250,7 @@ fn reloads_are_reported_with_their_result() {
         state["error"].as_str().unwrap().contains("3parsec"),
         "{state}"
     );
-    let socket = bed.path("control.sock");
-    let table = vcp_router(&["show", "--socket", socket.to_str().unwrap()]);
-    let table = String::from_utf8(table.stdout).unwrap();
+    let table = bed.shown(&[]);
     assert!(
         table.contains("failed: ") && table.contains("3parsec"),
         "{table}"
@@ -280,17 +264,13 @@ fn an_interface_that_is_renamed_or_moved_is_still_there() {
     let mut bed = Bed::new();
     bed.write("[[port]]\nname = \"a\"\ntun = \"before0\"\n");
     bed.start();
-    let run = |line: &str| {
-        let (code, _, stderr) = bed.inside("sh", &["-ec", line]);
-        assert_eq!(code, Some(0), "{stderr}");
-    };
     let named = || {
         let link = bed.link("a");
         let text = |key: &str| link[key].as_str().unwrap().to_owned();
         (text("interface"), text("interface_state"))
     };
     assert_eq!(named(), ("before0".to_owned(), "up".to_owned()));
-    run("ip link set before0 down; ip link set before0 name after0; ip link set after0 up");
+    bed.does("ip link set before0 down; ip link set before0 name after0; ip link set after0 up");
     assert_eq!(named(), ("after0".to_owned(), "up".to_owned()));
     let (_, elsewhere) = bed.left.namespaces();
     let place = format!("/proc/self/fd/{}", elsewhere.as_raw_fd());
@@ -299,9 +279,7 @@ fn an_interface_that_is_renamed_or_moved_is_still_there() {
     let mut moved = bed.middle.spawn(command, &[elsewhere]).unwrap();
     assert!(moved.wait().unwrap().success());
     assert_eq!(named().1, "unknown");
-    let socket = bed.path("control.sock");
-    let metrics = vcp_router(&["show", "--metrics", "--socket", socket.to_str().unwrap()]);
-    let metrics = String::from_utf8(metrics.stdout).unwrap();
+    let metrics = bed.shown(&["--metrics"]);
     // A rule that alerts on 0 must not fire here.
     assert!(!metrics.contains("interface_up{"), "{metrics}");
 }
@@ -320,8 +298,7 @@ fn the_metrics_address_is_reported() {
     assert_ne!(address.port(), 0);
     assert_eq!(bed.show()["metrics"], address.to_string());
     let at = format!("metrics at http://{address}/metrics\n");
-    let table = vcp_router(&["show", "--socket", control.to_str().unwrap()]);
-    let table = String::from_utf8(table.stdout).unwrap();
+    let table = bed.shown(&[]);
     assert!(table.contains(&at), "{table}");
     let mut stream = bed.connect(address);
     stream
@@ -330,14 +307,7 @@ fn the_metrics_address_is_reported() {
     let answer = std::io::read_to_string(stream).unwrap();
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
     router.terminate().unwrap();
-    let mut log = String::new();
-    router
-        .child()
-        .stderr
-        .as_mut()
-        .unwrap()
-        .read_to_string(&mut log)
-        .unwrap();
+    let log = std::io::read_to_string(router.child().stderr.as_mut().unwrap()).unwrap();
     assert!(log.contains(&format!("vcp-router: {at}")), "{log}");
 }
 
@@ -352,8 +322,7 @@ fn what_waited_for_a_stopped_router_is_dropped() {
         a.send(&[1; 500]).unwrap();
     }
     let pid = Pid::from_raw(bed.router().id().try_into().unwrap()).unwrap();
-    let seen = || bed.show()["counters"]["received"].as_u64().unwrap();
-    while seen() < 20 {}
+    while bed.counter("received") < 20 {}
     kill_process(pid, Signal::STOP).unwrap();
     for _ in 0..100 {
         a.send(&[2; 500]).unwrap();
@@ -367,7 +336,6 @@ fn what_waited_for_a_stopped_router_is_dropped() {
     let removed = bed.link("right")["drops_by_cause"]["removed"].as_u64();
     assert!(removed > Some(0), "{state}");
     a.send(&[3; 500]).unwrap();
-    b.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     let mut buffer = [0; 600];
     while buffer[0] != 3 {
         b.recv(&mut buffer).unwrap();

@@ -1,7 +1,6 @@
 //! The status socket and the metrics address under clients of every kind.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::process::{ChildStdout, Stdio};
 use std::time::{Duration, Instant};
@@ -10,16 +9,10 @@ use pathmark_testbed::ChildGuard;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::bed::{Bed, vcp_router};
+use crate::bed::Bed;
 
 /// Longest wait of an operator for `show` or a scrape, with any other clients connected.
 const SOON: Duration = Duration::from_secs(1);
-
-fn ask(bed: &Bed, request: &str) -> String {
-    let mut stream = bed.metrics();
-    stream.write_all(request.as_bytes()).unwrap();
-    io::read_to_string(stream).unwrap()
-}
 
 /// One `show --json` and one scrape, each in time.
 fn is_answered_soon(bed: &Bed) {
@@ -27,9 +20,18 @@ fn is_answered_soon(bed: &Bed) {
     assert!(bed.show()["links"].is_array());
     assert!(start.elapsed() < SOON, "show: {:?}", start.elapsed());
     let start = Instant::now();
-    let answer = ask(bed, "GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n");
+    let mut stream = bed.metrics();
+    let request = b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n";
+    stream.write_all(request).unwrap();
+    let answer = io::read_to_string(stream).unwrap();
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
     assert!(start.elapsed() < SOON, "scrape: {:?}", start.elapsed());
+}
+
+/// Number of descriptors that a process has open.
+fn descriptors(process: u32) -> usize {
+    let open = std::fs::read_dir(format!("/proc/{process}/fd"));
+    open.unwrap().count()
 }
 
 /// 100 clients of either kind that send nothing, or one byte at a time, delay no other client, and
@@ -74,18 +76,13 @@ fn too_many_clients_make_room_for_the_next() {
     let mut bed = Bed::with("", "rate = \"10Mbit\"");
     let path = bed.path("control.sock");
     let pid = bed.router().id();
-    let descriptors = || {
-        std::fs::read_dir(format!("/proc/{pid}/fd"))
-            .unwrap()
-            .count()
-    };
-    let usual = descriptors();
+    let usual = descriptors(pid);
     let mut crowd = Vec::new();
     for _ in 0..600 {
         crowd.push(UnixStream::connect(&path).unwrap());
     }
     is_answered_soon(&bed);
-    let held = descriptors();
+    let held = descriptors(pid);
     assert!(
         (usual + 400..=usual + 512).contains(&held),
         "{usual}, {held}"
@@ -100,9 +97,7 @@ fn no_descriptor_left() {
     let mut bed = Bed::with("", "rate = \"10Mbit\"");
     let path = bed.path("control.sock");
     let pid = bed.router().id();
-    let open = std::fs::read_dir(format!("/proc/{pid}/fd"))
-        .unwrap()
-        .count() as u64;
+    let open = descriptors(pid) as u64;
     let limit = Rlimit {
         current: Some(open + 8),
         maximum: Some(open + 8),
@@ -133,98 +128,6 @@ fn no_descriptor_left() {
         ticks() - before
     );
     is_answered_soon(&bed);
-}
-
-#[test]
-fn http_as_clients_speak_it() {
-    let bed = Bed::with("", "rate = \"10Mbit\"");
-    let status = |request: &str| {
-        let answer = ask(&bed, request);
-        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-        let line = head.lines().next().unwrap().to_owned();
-        (line, head.to_owned(), body.to_owned())
-    };
-    let (line, head, body) = status("HEAD /metrics HTTP/1.1\r\nHost: a\r\n\r\n");
-    assert_eq!((line.as_str(), body.as_str()), ("HTTP/1.1 200 OK", ""));
-    let length = head
-        .lines()
-        .find_map(|l| l.strip_prefix("Content-Length: "));
-    assert!(length.unwrap().parse::<usize>().unwrap() > 1000, "{head}");
-    let (line, _, body) = status("GET /metrics?collect%5B%5D=all HTTP/1.1\r\nHost: a\r\n\r\n");
-    assert_eq!(line, "HTTP/1.1 200 OK");
-    assert!(body.contains("vcp_router_uptime_seconds"));
-    for (request, expected) in [
-        (
-            "GET /other HTTP/1.1\r\nHost: a\r\n\r\n",
-            "HTTP/1.1 404 Not Found",
-        ),
-        (
-            "DELETE /metrics HTTP/1.1\r\nHost: a\r\n\r\n",
-            "HTTP/1.1 405 Method Not Allowed",
-        ),
-        ("metrics\n", "HTTP/1.1 400 Bad Request"),
-    ] {
-        assert_eq!(status(request).0, expected);
-    }
-    // A request in pieces, each in a segment of its own.
-    let mut stream = bed.metrics();
-    stream.set_nodelay(true).unwrap();
-    for piece in ["GET /met", "rics HTTP", "/1.1\r\nHost: a\r", "\n\r", "\n"] {
-        stream.write_all(piece.as_bytes()).unwrap();
-    }
-    let answer = io::read_to_string(stream).unwrap();
-    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
-    // An unexpected body does not destroy the answer.
-    let mut stream = bed.metrics();
-    let head = "POST /metrics HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n";
-    stream.write_all(head.as_bytes()).unwrap();
-    stream.write_all(&[b'x'; 100_000]).unwrap();
-    let answer = io::read_to_string(stream).unwrap();
-    assert!(answer.starts_with("HTTP/1.1 405 "), "{answer}");
-}
-
-#[test]
-fn the_status_socket_as_clients_use_it() {
-    let bed = Bed::with("", "rate = \"10Mbit\"");
-    let say = |pieces: &[&[u8]]| {
-        let mut stream = UnixStream::connect(bed.path("control.sock")).unwrap();
-        for piece in pieces {
-            stream.write_all(piece).unwrap();
-        }
-        stream.shutdown(Shutdown::Write).unwrap();
-        io::read_to_string(stream).unwrap()
-    };
-    assert!(say(&[b"js", b"on", b"\n"]).contains("\"links\""));
-    assert!(say(&[b"metrics"]).contains("vcp_router_uptime_seconds"));
-    assert!(say(&[]).contains("\"links\""));
-    assert!(say(&[b"\xff\xfe\n"]).contains("UTF-8"));
-    assert!(say(&[b"capacity nowhere 1Mbit\n"]).contains("no port is called"));
-}
-
-/// An existing file or live socket at the path of `control` stays.
-#[test]
-fn nothing_but_a_dead_socket_is_replaced() {
-    let mut bed = Bed::new();
-    bed.configure("", "");
-    let path = bed.path("control.sock");
-    let config = bed.path("router.toml");
-    std::fs::write(&path, "precious").unwrap();
-    let refused = bed.fails_to_start();
-    assert!(refused.contains("is there and is no socket"), "{refused}");
-    assert_eq!(std::fs::read_to_string(&path).unwrap(), "precious");
-    std::fs::remove_file(&path).unwrap();
-    let other = std::os::unix::net::UnixListener::bind(&path).unwrap();
-    let refused = bed.fails_to_start();
-    assert!(refused.contains("another program listens"), "{refused}");
-    drop(other);
-    // Dead now, and replaced.
-    bed.start();
-    bed.show();
-    assert!(
-        vcp_router(&["check", "--config", config.to_str().unwrap()])
-            .status
-            .success()
-    );
 }
 
 /// `show --watch` and the lines that it prints.

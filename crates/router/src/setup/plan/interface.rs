@@ -3,13 +3,13 @@
 use ipnet::IpNet;
 
 use super::super::SetupError;
-use super::super::interfaces::named;
-use super::super::marks::{alias, former, table_of};
-use super::super::state::{Kind, Link, State};
+use super::super::marks::{alias, former, named, table_of};
+use super::super::state::State;
 use super::super::step::Step;
 use super::super::sysctl::sysctls;
 use super::{LEAST_IPV6_MTU, delete};
 use crate::config::{Config, PortSpec};
+use crate::tun::{LinkKind, LinkState};
 
 /// The kernel's default queue length of a TUN interface.
 const TXQUEUELEN: u32 = 500;
@@ -25,12 +25,6 @@ pub(in super::super) struct Owner<'a> {
     pub(in super::super) force: bool,
 }
 
-impl Owner<'_> {
-    fn is(&self, name: &str) -> bool {
-        name == self.name || name == self.uid.to_string()
-    }
-}
-
 /// Returns the steps for one interface, and whether its routes disappear.
 pub(super) fn interface(
     config: &Config,
@@ -43,19 +37,15 @@ pub(super) fn interface(
     let found = state.link(name);
     let keeps = match found.map(|link| &link.kind) {
         None => None,
-        Some(Kind::Tun {
+        Some(LinkKind::Tun {
             persistent: true,
             owner: whose,
-        }) => found.filter(|_| owner.is(whose)),
-        Some(Kind::Tun { .. }) => {
-            return Err(SetupError::Transient {
-                name: name.to_owned(),
-            });
+        }) => found.filter(|_| *whose == Some(owner.uid)),
+        Some(LinkKind::Tun { .. }) => {
+            return Err(SetupError::Transient(name.to_owned()));
         }
-        Some(Kind::Other) => {
-            return Err(SetupError::NotTun {
-                name: name.to_owned(),
-            });
+        Some(LinkKind::MultiQueue | LinkKind::Tap | LinkKind::Other) => {
+            return Err(SetupError::NotTun(name.to_owned()));
         }
     };
     if let Some(shown) = found.and_then(|link| table_of(&link.alias))
@@ -70,9 +60,7 @@ pub(super) fn interface(
     if let (Some(found), None) = (found, keeps) {
         // Set-up must only replace interfaces that it has created.
         if table_of(&found.alias).is_none() {
-            return Err(SetupError::Foreign {
-                name: name.to_owned(),
-            });
+            return Err(SetupError::Foreign(name.to_owned()));
         }
         if found.held && !owner.force {
             return Err(SetupError::Held(name.to_owned()));
@@ -110,7 +98,7 @@ pub(super) fn interface(
         }
     }
     let length = port.host.txqueuelen.unwrap_or(TXQUEUELEN);
-    let same = |link: &Link| {
+    let same = |link: &LinkState| {
         (link.mtu, link.txqueuelen, link.up, &link.alias) == (port.mtu, length, true, &alias)
     };
     if !keeps.is_some_and(same) {

@@ -5,8 +5,7 @@ use std::collections::BTreeSet;
 use ipnet::IpNet;
 
 use super::super::closed::Closed;
-use super::super::interfaces::tun;
-use super::super::state::{MAIN, Route, Rule};
+use super::super::entries::{MAIN, Route, Rule};
 use super::LEAST_IPV6_MTU;
 use crate::config::{Config, OnStop};
 
@@ -70,7 +69,7 @@ pub(in super::super) fn wanted(config: &Config, ipv6: bool, names: &[&str]) -> W
     }
     let mut routes = Vec::new();
     for (index, port) in config.ports.iter().enumerate() {
-        let Some(name) = tun(port) else { continue };
+        let Some(name) = port.tun() else { continue };
         let v6_here = port.mtu >= LEAST_IPV6_MTU;
         if steered.contains(&index) {
             let table = config.table_of(index);

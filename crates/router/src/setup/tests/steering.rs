@@ -2,7 +2,7 @@
 
 use super::super::closed::closed;
 use super::super::faults::faults;
-use super::super::sight::{Card, FoundRule, Sight};
+use super::super::sight::{FoundRule, Sight};
 use super::*;
 
 /// The rules that drop bypassing packets, in the order of the configuration, so that earlier
@@ -129,9 +129,9 @@ fn a_running_router_keeps_what_it_has() {
     // An open interface cannot be recreated for another user.
     state.links[0] = tun("vcp1", 11_800);
     state.links[0].held = true;
-    state.links[0].kind = Kind::Tun {
+    state.links[0].kind = LinkKind::Tun {
         persistent: true,
-        owner: "1".to_owned(),
+        owner: Some(1),
     };
     let error = plan(CONFIG, &state).unwrap_err();
     assert!(matches!(error, SetupError::Held(name) if name == "vcp1"));
@@ -172,10 +172,10 @@ fn in_place(text: &str, cards: &[&str]) -> Sight {
     let names = cards.iter().chain(&["lo", "vcp0", "vcp1", "vcp2"]);
     Sight {
         cards: names
-            .map(|name| Card {
-                index: 1,
+            .map(|name| Link {
                 name: (*name).to_owned(),
                 up: true,
+                ..Link::default()
             })
             .collect(),
         rules: wanted.rules.into_iter().map(found).collect(),

@@ -2,12 +2,11 @@
 
 use std::fs::File;
 use std::io;
-use std::mem::{size_of, zeroed};
+use std::mem::zeroed;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::OpenOptionsExt;
-use std::ptr;
 
-use super::check;
+use super::{check, socket};
 
 const TUNSETIFF: libc::c_ulong = 0x4004_54ca;
 const TUNSETOFFLOAD: libc::c_ulong = 0x4004_54d0;
@@ -126,17 +125,7 @@ pub(crate) enum Unfit {
 
 /// Sets an interface's MTU and brings it up. This needs no capability if both are already set.
 pub(crate) fn bring_up(name: &str, mtu: u32) -> Result<(), Unfit> {
-    // SAFETY: a new descriptor without another owner.
-    let socket = unsafe {
-        OwnedFd::from_raw_fd(
-            check(libc::socket(
-                libc::AF_INET,
-                libc::SOCK_DGRAM | libc::SOCK_CLOEXEC,
-                0,
-            ))
-            .map_err(Unfit::Failed)?,
-        )
-    };
+    let socket = socket(libc::AF_INET, libc::SOCK_DGRAM, 0).map_err(Unfit::Failed)?;
     let call = |number: libc::c_ulong, request: &mut libc::ifreq| {
         // SAFETY: this call reads or writes one `ifreq`, which outlives it.
         check(unsafe { libc::ioctl(socket.as_raw_fd(), number as _, request) })
@@ -173,48 +162,4 @@ const SIOCGSKNS: libc::c_ulong = 0x894c;
 pub(crate) fn namespace_of(tun: RawFd) -> io::Result<OwnedFd> {
     // SAFETY: SIOCGSKNS takes no argument and gives a new descriptor without another owner.
     Ok(unsafe { OwnedFd::from_raw_fd(check(libc::ioctl(tun, SIOCGSKNS as _))?) })
-}
-
-/// Opens a socket for queries about interfaces, in the given network namespace or this thread's
-/// own. Waiting for an answer times out after a second.
-pub(crate) fn route_socket(namespace: Option<OwnedFd>) -> io::Result<OwnedFd> {
-    let Some(namespace) = namespace else {
-        return own_route_socket();
-    };
-    // A temporary thread enters the namespace, so that no other thread is in a wrong one.
-    let thread = std::thread::Builder::new().name("namespace".to_owned());
-    let inside = thread.spawn(move || {
-        // SAFETY: `setns` takes a descriptor, which is open, and changes only this thread.
-        check(unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) })?;
-        own_route_socket()
-    })?;
-    let failed = |_| io::Error::other("the thread that was to open a socket failed");
-    inside.join().map_err(failed)?
-}
-
-fn own_route_socket() -> io::Result<OwnedFd> {
-    let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
-    // SAFETY: a new descriptor without another owner.
-    let socket = unsafe {
-        OwnedFd::from_raw_fd(check(libc::socket(
-            libc::AF_NETLINK,
-            kind,
-            libc::NETLINK_ROUTE,
-        ))?)
-    };
-    let second = libc::timeval {
-        tv_sec: 1,
-        tv_usec: 0,
-    };
-    // SAFETY: the value outlives the call, and the length is its own.
-    check(unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_RCVTIMEO,
-            ptr::from_ref(&second).cast(),
-            size_of::<libc::timeval>() as libc::socklen_t,
-        )
-    })?;
-    Ok(socket)
 }

@@ -93,13 +93,8 @@ pub(crate) fn precise_timers() {
 
 /// The limit of this process's address space in bytes (RLIMIT_AS), if there is one.
 pub(crate) fn address_space() -> Option<u64> {
-    let mut limit = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
-    // SAFETY: the kernel fills in one `rlimit`, which outlives the call.
-    let found = unsafe { libc::getrlimit(libc::RLIMIT_AS, &mut limit) } == 0;
-    (found && limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
+    let limit = limit(libc::RLIMIT_AS)?.rlim_cur;
+    (limit != libc::RLIM_INFINITY).then_some(limit)
 }
 
 /// Fills `out` with unpredictable random numbers.
@@ -121,35 +116,42 @@ pub(crate) fn random(out: &mut [u8]) -> io::Result<()> {
 
 /// CLOCK_MONOTONIC in microseconds, which service managers compare.
 pub(crate) fn monotonic_micros() -> u64 {
-    // SAFETY: `timespec` is plain data, for which all zeros is a value.
-    let mut time: libc::timespec = unsafe { zeroed() };
-    // SAFETY: writes one `timespec`, which outlives the call; this clock is always there.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
+    let time = clock(libc::CLOCK_MONOTONIC);
     let part = |value: i64| u64::try_from(value).unwrap_or(0);
     part(time.tv_sec) * 1_000_000 + part(time.tv_nsec) / 1_000
 }
 
 /// Processor time of the calling thread, in seconds.
 pub(crate) fn thread_seconds() -> f64 {
+    let time = clock(libc::CLOCK_THREAD_CPUTIME_ID);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
+
+/// Reads a clock that always exists.
+fn clock(clock: libc::clockid_t) -> libc::timespec {
     // SAFETY: `timespec` is plain data, for which all zeros is a value.
     let mut time: libc::timespec = unsafe { zeroed() };
-    // SAFETY: writes one `timespec`, which outlives the call; this clock is always there.
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
-    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+    // SAFETY: writes one `timespec`, which outlives the call.
+    unsafe { libc::clock_gettime(clock, &mut time) };
+    time
 }
 
 /// Raises this process's limit of open descriptors to the maximum. If this fails, the previous
 /// limit remains.
 pub(crate) fn raise_descriptor_limit() {
+    if let Some(mut limit) = limit(libc::RLIMIT_NOFILE) {
+        limit.rlim_cur = limit.rlim_max;
+        // SAFETY: reads one `rlimit`, which outlives the call.
+        let _ = unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) };
+    }
+}
+
+fn limit(resource: libc::__rlimit_resource_t) -> Option<libc::rlimit> {
     let mut limit = libc::rlimit {
         rlim_cur: 0,
         rlim_max: 0,
     };
-    // SAFETY: both calls read or write one `rlimit`, which outlives them.
-    unsafe {
-        if libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) == 0 {
-            limit.rlim_cur = limit.rlim_max;
-            let _ = libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
-        }
-    }
+    // SAFETY: the kernel fills in one `rlimit`, which outlives the call.
+    let found = unsafe { libc::getrlimit(resource, &mut limit) } == 0;
+    found.then_some(limit)
 }

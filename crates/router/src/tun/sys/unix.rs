@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::mem::{size_of, zeroed};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
@@ -12,13 +12,13 @@ use std::ptr;
 
 use pathmark_cc::Duration;
 
-use super::{Identity, check};
+use super::{Identity, check, socket};
 
 /// Connects to a Unix stream socket without waiting. The error is [`io::ErrorKind::WouldBlock`]
 /// if the listener's queue is full, and [`io::ErrorKind::ConnectionRefused`] if there is no
 /// listener.
 pub(crate) fn try_connect(path: &Path) -> io::Result<OwnedFd> {
-    let socket = unix_socket(libc::SOCK_NONBLOCK)?;
+    let socket = socket(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_NONBLOCK, 0)?;
     connect(&socket, path)?;
     Ok(socket)
 }
@@ -26,7 +26,7 @@ pub(crate) fn try_connect(path: &Path) -> io::Result<OwnedFd> {
 /// Connects to a Unix stream socket. If the listener's queue stays full for `patience`, which
 /// must not be zero, the error is [`io::ErrorKind::TimedOut`].
 pub(crate) fn connect_within(path: &Path, patience: Duration) -> io::Result<UnixStream> {
-    let socket = UnixStream::from(unix_socket(0)?);
+    let socket = UnixStream::from(socket(libc::AF_UNIX, libc::SOCK_STREAM, 0)?);
     // Connecting uses the timeout for writes (unix(7), SO_SNDTIMEO).
     socket.set_write_timeout(Some(patience))?;
     connect(&socket, path).map_err(|error| match error.kind() {
@@ -34,12 +34,6 @@ pub(crate) fn connect_within(path: &Path, patience: Duration) -> io::Result<Unix
         _ => error,
     })?;
     Ok(socket)
-}
-
-fn unix_socket(flags: libc::c_int) -> io::Result<OwnedFd> {
-    let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC | flags;
-    // SAFETY: a new descriptor without another owner.
-    Ok(unsafe { OwnedFd::from_raw_fd(check(libc::socket(libc::AF_UNIX, kind, 0))?) })
 }
 
 fn connect(socket: &impl AsRawFd, path: &Path) -> io::Result<()> {

@@ -11,10 +11,7 @@ use super::check;
 /// Waits until a descriptor is ready, or `timeout` has passed (`None`: forever). Sets `revents`
 /// of each entry. A signal ends the wait early.
 pub(crate) fn wait(fds: &mut Vec<libc::pollfd>, timeout: Option<Duration>) -> io::Result<()> {
-    let timeout = timeout.map(|timeout| libc::timespec {
-        tv_sec: libc::time_t::try_from(timeout.as_secs()).unwrap_or(libc::time_t::MAX),
-        tv_nsec: timeout.subsec_nanos().into(),
-    });
+    let timeout = timeout.map(timespec);
     let timeout = timeout.as_ref().map_or(ptr::null(), ptr::from_ref);
     // SAFETY: the array and the time outlive the call, and the count is the array's.
     let result = unsafe {
@@ -28,6 +25,13 @@ pub(crate) fn wait(fds: &mut Vec<libc::pollfd>, timeout: Option<Duration>) -> io
     match check(result) {
         Err(error) if error.kind() != io::ErrorKind::Interrupted => Err(error),
         _ => Ok(()),
+    }
+}
+
+fn timespec(time: Duration) -> libc::timespec {
+    libc::timespec {
+        tv_sec: libc::time_t::try_from(time.as_secs()).unwrap_or(libc::time_t::MAX),
+        tv_nsec: time.subsec_nanos().into(),
     }
 }
 
@@ -60,10 +64,7 @@ pub(crate) fn epoll_wait(
     events: &mut Vec<libc::epoll_event>,
     timeout: Option<Duration>,
 ) -> io::Result<()> {
-    let spec = timeout.map(|timeout| libc::timespec {
-        tv_sec: libc::time_t::try_from(timeout.as_secs()).unwrap_or(libc::time_t::MAX),
-        tv_nsec: timeout.subsec_nanos().into(),
-    });
+    let spec = timeout.map(timespec);
     let spec = spec.as_ref().map_or(ptr::null(), ptr::from_ref);
     let room = libc::c_int::try_from(events.capacity()).unwrap_or(libc::c_int::MAX);
     events.clear();

@@ -1,20 +1,50 @@
-//! Rules and routes in the syntax of ip(8).
+//! Rules and routes of set-up, in the syntax of ip(8).
 
 use std::fmt;
 
-use super::super::state::{PROTOCOL, Route, Rule};
-use super::super::step::Step;
+use ipnet::IpNet;
+
+use super::step::Step;
+
+/// Protocol number of our rules and routes, unassigned in iproute2 6.1
+/// (`/etc/iproute2/rt_protos`).
+pub(super) const PROTOCOL: u8 = 118;
+
+/// The main table's number (`RT_TABLE_MAIN`).
+pub(super) const MAIN: u32 = 254;
+
+/// A policy rule that leads to a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Rule {
+    pub(super) v6: bool,
+    pub(super) priority: u32,
+    pub(super) from: Option<String>,
+    pub(super) mark: Option<u32>,
+    pub(super) to: Option<IpNet>,
+    pub(super) table: u32,
+    pub(super) ours: bool,
+}
+
+/// One of our routes. Without a `device`, it rejects packets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Route {
+    pub(super) v6: bool,
+    pub(super) table: u32,
+    pub(super) to: Option<IpNet>,
+    pub(super) device: Option<String>,
+    pub(super) metric: u32,
+}
 
 fn family(v6: bool) -> &'static str {
     if v6 { "-6" } else { "-4" }
 }
 
 impl Rule {
-    pub(in super::super) fn add(&self) -> Step {
+    pub(super) fn add(&self) -> Step {
         Step::ip(format!("{} rule add {self}", family(self.v6)))
     }
 
-    pub(in super::super) fn delete(&self) -> Step {
+    pub(super) fn delete(&self) -> Step {
         Step::ip(format!("{} rule delete {self}", family(self.v6)))
     }
 }
@@ -38,16 +68,16 @@ impl fmt::Display for Rule {
 impl Route {
     /// Whether both have the same table, destination and metric, of which only one route can
     /// exist.
-    pub(in super::super) fn replaces(&self, other: &Self) -> bool {
+    pub(super) fn replaces(&self, other: &Self) -> bool {
         (self.v6, self.table, self.to, self.metric)
             == (other.v6, other.table, other.to, other.metric)
     }
 
-    pub(in super::super) fn add(&self) -> Step {
+    pub(super) fn add(&self) -> Step {
         Step::ip(format!("{} route replace {self}", family(self.v6)))
     }
 
-    pub(in super::super) fn delete(&self) -> Step {
+    pub(super) fn delete(&self) -> Step {
         Step::ip(format!("{} route delete {self}", family(self.v6)))
     }
 }
