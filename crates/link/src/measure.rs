@@ -42,17 +42,20 @@ const MOST_SPAN: u64 = 2000 * MILLI;
 /// delays are the jitter of the path.
 const JITTER: u64 = 5 * MILLI;
 const JITTER_PART: u64 = 32;
+/// Number of earlier probes that must have waited, too.
+const RECENT: usize = 1;
 /// Each half of the window of the shortest round trip.
 const WINDOW: u64 = 30_000 * MILLI;
 /// The least and the largest step upwards, in 1/1024.
 const STEP: (u64, u64) = (16, 512);
 /// A step may not add a longer queue than this within a round trip.
-const MOST_QUEUE: u64 = 100 * MILLI;
+const MOST_QUEUE: u64 = 50 * MILLI;
 /// To drain a queue, at least a quarter of the measured rate is used.
 const DRAIN: u64 = 768;
 /// Part of the measured rate that is used when the queue is gone, in 1/1024.
 const KEEP: u64 = 1008;
-/// Number of slower rates that change no round trip until the path itself counts as longer.
+/// Number of further probes with the same round trip, at rates of which the largest is at least half
+/// as large again as the least, until the path itself counts as longer.
 const UNCHANGED: u8 = 3;
 /// Probes of which an answer may arrive.
 const MOST_PROBES: usize = 256;
@@ -83,6 +86,8 @@ struct Probe {
 struct Timed {
     probe: Probe,
     rtt: u64,
+    /// Whether there is no answer yet, so that the round trip takes longer.
+    is_late: bool,
 }
 
 /// The shortest round trip of the last 30 to 60 s.
@@ -116,10 +121,11 @@ impl Shortest {
 struct Queue {
     /// The rate that was measured when the queue was found.
     found: u64,
-    /// The round trip of the last probe.
+    /// The last probes in sequence with the same round trip: this round trip, their number, and the
+    /// least and the largest rate of the port before them.
     rtt: u64,
-    /// Number of probes in sequence with the same round trip although the rate is lower.
-    unchanged: u8,
+    same: u8,
+    rates: (u64, u64),
 }
 
 /// Measures the rate behind a port, as described in the module. It starts at the floor. Callers
@@ -176,6 +182,11 @@ impl RateEstimator {
             delay: None,
             answered: None,
         }
+    }
+
+    /// The range of the rate.
+    pub fn range(&self) -> RateRange {
+        self.range
     }
 
     /// The rate at which the port should send, in bytes per second.
@@ -237,7 +248,11 @@ impl RateEstimator {
         self.shortest.add(now, rtt);
         self.answered = Some(now);
         self.may_be_late = true;
-        let timed = Timed { probe, rtt };
+        let timed = Timed {
+            probe,
+            rtt,
+            is_late: false,
+        };
         self.delay = Some(self.wait(rtt));
         self.judge(now, timed);
         if self.timed.len() == MOST_PROBES {
@@ -254,7 +269,14 @@ impl RateEstimator {
         let rtt = nanos(now, probe.at);
         if self.may_be_late && rtt > shortest + jitter(shortest) + self.pause() {
             self.may_be_late = false;
-            self.judge(now, Timed { probe, rtt });
+            self.judge(
+                now,
+                Timed {
+                    probe,
+                    rtt,
+                    is_late: true,
+                },
+            );
         }
     }
 
@@ -270,19 +292,22 @@ impl RateEstimator {
         let waited = self.wait(timed.rtt);
         let sent = per_second(span.bytes, span.nanos);
         let jitter = jitter(timed.rtt - waited);
-        if waited > jitter {
+        // A single probe can be late for many reasons. A queue delays several in sequence.
+        let recent = self.timed.iter().rev().take(RECENT);
+        let least = recent.map(|earlier| self.wait(earlier.rtt)).min();
+        if waited.min(least.unwrap_or(waited)) > jitter {
             // A queue that the port cannot have filled is another's, or on the way back.
             let least = self.measured.map_or(self.rate, |rate| rate.min(self.rate));
             if sent >= part(least, 3, 4) || self.queue.is_some() {
                 self.drain(now, timed, span, sent);
             }
-        } else if self.queue.take().is_some() {
+        } else if waited <= jitter && self.queue.take().is_some() {
             self.held_until = now + Duration::from_nanos(timed.rtt + self.pause());
             let rate = self
                 .measured
                 .map_or(self.rate, |rate| part(rate, KEEP, ONE));
             self.set(now, rate);
-        } else if now >= self.held_until && sent >= part(self.rate, 9, 10) {
+        } else if waited <= jitter && now >= self.held_until && sent >= part(self.rate, 9, 10) {
             // A rate that is too high by `step` for a round trip adds `step` of it as a queue.
             let most = part(MOST_QUEUE, ONE, timed.rtt + self.pause()).min(STEP.1);
             let step = self.step.min(most).max(STEP.0);
@@ -302,28 +327,29 @@ impl RateEstimator {
             // The link had no queue for a part of the span, so it could have sent more.
             self.rate - part(self.rate, waited.min(round / 2), round)
         };
-        let unchanged = self.queue.map_or(0, |queue| {
-            let same = timed.rtt.abs_diff(queue.rtt) <= jitter / 2;
-            let slower = sent <= part(queue.found, 7, 8);
-            if same && slower {
-                queue.unchanged + 1
-            } else {
-                0
-            }
-        });
-        let found = self.queue.map_or(measured, |queue| queue.found);
-        if unchanged >= UNCHANGED {
-            // No queue withstands slower and slower rates: the path itself is longer.
-            self.shortest.restart(now, timed.rtt);
-            self.queue = None;
-            self.set(now, found);
+        // The time until the answer of a late probe is not over, so its rate is an upper bound.
+        if timed.is_late && measured >= self.rate {
             return;
         }
-        self.queue = Some(Queue {
-            found,
-            rtt: timed.rtt,
-            unchanged,
-        });
+        let known = self
+            .queue
+            .filter(|queue| timed.rtt.abs_diff(queue.rtt) <= jitter / 2);
+        let queue = Queue {
+            found: self.queue.map_or(measured, |queue| queue.found),
+            rtt: known.map_or(timed.rtt, |queue| queue.rtt),
+            same: known.map_or(1, |queue| queue.same.saturating_add(1)),
+            rates: known.map_or((sent, sent), |Queue { rates, .. }| {
+                (rates.0.min(sent), rates.1.max(sent))
+            }),
+        };
+        if queue.same > UNCHANGED && queue.rates.0 <= part(queue.rates.1, 2, 3) {
+            // No queue stays the same at different rates: the path itself is longer.
+            self.shortest.restart(now, timed.rtt);
+            self.queue = None;
+            self.set(now, queue.found);
+            return;
+        }
+        self.queue = Some(queue);
         self.measured = Some(measured);
         self.step = STEP.0;
         let drained = part(waited - jitter / 2, ONE, round).min(DRAIN);

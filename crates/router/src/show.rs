@@ -34,6 +34,10 @@ const LINKS: [Column; 7] = [
 const REPORTED: Column = ("REPORTED", 10, |link| {
     rate(field(link, "/reported_capacity_bps"))
 });
+const BEHIND: Column = ("BEHIND ms", 9, |link| {
+    let delay = field(link, "/delay_behind_ms").as_f64();
+    delay.map_or_else(|| "-".to_owned(), |delay| format!("{delay:.1}"))
+});
 const INTERFACES: [Column; 5] = [
     ("INTERFACE", 15, |link| text(field(link, "/interface"), "?")),
     ("STATE", 7, |link| {
@@ -91,9 +95,11 @@ fn table_of<'a>(title: &str, columns: &[Column], links: impl Iterator<Item = &'a
 /// Formats tables of links, interfaces and counters.
 pub(crate) fn table(state: &Value) -> String {
     let mut columns = LINKS.to_vec();
-    // Only while a capacity is reported.
-    if links(state).any(|link| REPORTED.2(link) != "-") {
-        columns.insert(1, REPORTED);
+    // Only while a capacity is reported, and where a probe measures.
+    for column in [BEHIND, REPORTED] {
+        if links(state).any(|link| column.2(link) != "-") {
+            columns.insert(1, column);
+        }
     }
     let mut out = table_of("LINK", &columns, links(state));
     let is_xcp = |link: &&Value| field(link, "/controller/mean_rtt_ms").is_number();

@@ -4,12 +4,14 @@ use std::collections::{BTreeMap, HashSet};
 use std::net::IpAddr;
 use std::ops::Range;
 
-use pathmark_link::keys::{ByteCount, Fault, LinkCheck, Pace, Reader, Source, WithLink};
+use pathmark_link::keys::{ByteCount, Fault, LinkCheck, LinkSpec, Pace, Reader, Source, WithLink};
 use toml::{Spanned, Value};
 
 use super::clouds::{LEAST_TRAINS, XcpISpec};
 use super::names;
-use super::schema::{Config, File, FilePort, HostSpec, Interface, PortSpec, RouteSpec};
+use super::schema::{
+    Config, File, FilePort, HostSpec, Interface, MeasureSpec, OwnKeys, PortSpec, RouteSpec,
+};
 use super::steer;
 use crate::encapsulation::Encapsulation;
 use crate::forward::Trust;
@@ -223,6 +225,42 @@ fn unfit(xcp_i: &XcpISpec, ports: &[PortSpec]) -> Option<&'static str> {
     )
 }
 
+/// Checks `probe` and `floor`.
+fn measure(
+    source: &Source<'_>,
+    own: &OwnKeys,
+    link: &LinkSpec,
+) -> Result<Option<MeasureSpec>, Fault> {
+    let fail = |span, message| Err(source.locate(Some(span), message));
+    let Some(probe) = &own.probe else {
+        return match &own.floor {
+            None => Ok(None),
+            Some(floor) => fail(
+                floor.span(),
+                "a rate is measured by probes: add probe = \"ADDRESS\", a host behind the link that \
+                 answers ICMP echo requests",
+            ),
+        };
+    };
+    if !names::is_hosts(*probe.get_ref()) {
+        return fail(probe.span(), steer::NO_HOST);
+    }
+    if let Some(floor) = &own.floor {
+        let rate = link.rate.filter(|_| link.trace.is_none());
+        if rate.is_none_or(|rate| rate < *floor.get_ref()) || floor.get_ref().bytes() == 0 {
+            return fail(
+                floor.span(),
+                "the port follows the measured rate between `floor` and `rate`: choose a `floor` of \
+                 at least 8bit, and a `rate` that is not lower",
+            );
+        }
+    }
+    Ok(Some(MeasureSpec {
+        probe: *probe.get_ref(),
+        floor: own.floor.as_ref().map(|floor| *floor.get_ref()),
+    }))
+}
+
 fn port(source: &Source<'_>, port: FilePort) -> Result<PortSpec, Fault> {
     let fail = |span, message: &str| Err(source.locate(Some(span), message));
     let WithLink { own, link: keys } = port;
@@ -284,7 +322,9 @@ fn port(source: &Source<'_>, port: FilePort) -> Result<PortSpec, Fault> {
         self::tunnel(tunnel.get_ref())
             .map_err(|message| source.locate(Some(tunnel.span()), message))
     });
+    let measure = self::measure(source, &own, &link)?;
     Ok(PortSpec {
+        measure,
         name: own.name.into_inner(),
         interface,
         mtu,

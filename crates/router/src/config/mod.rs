@@ -23,7 +23,8 @@ pub use clouds::{Secret, XcpISpec};
 pub(crate) use names::{PORT_NAME, is_port_name};
 pub use read::ConfigError;
 pub use schema::{
-    Config, EcnSpec, HostSpec, IcmpSpec, Interface, OnStop, PortSpec, RouteSpec, SteerSpec,
+    Config, EcnSpec, HostSpec, IcmpSpec, Interface, MeasureSpec, OnStop, PortSpec, RouteSpec,
+    SteerSpec,
 };
 #[cfg(feature = "daemon")]
 pub(crate) use steer::DEFAULT_TABLE;

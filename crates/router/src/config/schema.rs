@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use ipnet::IpNet;
-use pathmark_link::keys::{ByteCount, LinkSpec, WithLink};
+use pathmark_link::keys::{ByteCount, LinkSpec, RateValue, WithLink};
 #[cfg(feature = "daemon")]
 use pathmark_protocols::shim::Identity;
 use serde::{Deserialize, Deserializer, de};
@@ -94,6 +94,15 @@ pub enum Interface {
     Fd(i32),
 }
 
+/// The measurement of the link behind a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MeasureSpec {
+    /// A host behind that link, which answers ICMP echo requests.
+    pub probe: IpAddr,
+    /// The least rate, if the port follows the measured rate.
+    pub floor: Option<RateValue>,
+}
+
 /// `[[port]]`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PortSpec {
@@ -117,6 +126,8 @@ pub struct PortSpec {
     pub tunnel: Option<Encapsulation>,
     /// Its link.
     pub link: LinkSpec,
+    /// The measurement of a slower link behind it, if any.
+    pub measure: Option<MeasureSpec>,
     /// The kernel's settings of its interface.
     pub host: HostSpec,
 }
@@ -253,6 +264,8 @@ pub(super) struct OwnKeys {
     pub(super) source_check: Option<bool>,
     pub(super) kernel_forwards: Option<bool>,
     pub(super) tunnel: Option<Spanned<String>>,
+    pub(super) probe: Option<Spanned<IpAddr>>,
+    pub(super) floor: Option<Spanned<RateValue>>,
     #[serde(default)]
     pub(super) on_stop: OnStop,
     pub(super) txqueuelen: Option<Spanned<u32>>,

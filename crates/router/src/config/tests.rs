@@ -328,6 +328,33 @@ fn the_shipped_example_is_good() {
 }
 
 #[test]
+fn a_measured_rate_has_a_probe_and_lies_above_the_floor() {
+    let port = |keys: &str| parse(&format!("[[port]]\nname = \"a\"\ntun = \"a\"\n{keys}\n"));
+    let probe = "probe = \"198.51.100.1\"";
+    let measure = |keys: &str| port(keys).unwrap().ports[0].measure.unwrap();
+    assert_eq!(measure(probe).floor, None);
+    let follows = measure(&format!("rate = \"9Mbit\"\nfloor = \"9Mbit\"\n{probe}"));
+    assert_eq!(follows.floor.map(|floor| floor.bits), Some(9_000_000));
+    for (keys, expected) in [
+        ("floor = \"1Mbit\"".to_owned(), "add probe = "),
+        (format!("floor = \"1Mbit\"\n{probe}"), "choose a `floor`"),
+        (
+            format!("rate = \"1Mbit\"\nfloor = \"2Mbit\"\n{probe}"),
+            "that is not lower",
+        ),
+        (
+            format!("rate = \"1Mbit\"\nfloor = \"7bit\"\n{probe}"),
+            "at least 8bit",
+        ),
+        ("probe = \"224.0.0.1\"".to_owned(), "no single host"),
+        ("probe = \"modem\"".to_owned(), "IP address"),
+    ] {
+        let error = port(&keys).unwrap_err();
+        assert!(error.contains(expected), "{keys}: {error}");
+    }
+}
+
+#[test]
 fn steering_names_what_exists() {
     let steer = |keys: &str| parse(&format!("{GOOD}\n[[steer]]\n{keys}\n"));
     let good = "from = \"eth0\"\nmark = 7\nto = [\"10.0.0.0/8\", \"::/0\"]\nport = \"wan\"";

@@ -9,6 +9,7 @@ pub mod exchange;
 mod headroom;
 pub mod http;
 mod kernel;
+mod measure;
 mod notify;
 mod probe;
 mod prometheus;

@@ -75,6 +75,8 @@ const LINKS: &[Metric<LinkView>] = metrics! { |link|
         "Rate of the link.";
     gauge "link_reported_capacity_bits_per_second" = link.rate.reported_capacity_bps,
         "Capacity that a client reports for the link behind the port, at most the port's rate.";
+    gauge "link_delay_behind_seconds" = link.rate.delay_behind_ms.map(|ms| ms / 1e3),
+        "How long packets wait behind the port, as its probes show.";
     gauge "link_utilization_ratio" = link.utilization,
         "Bytes sent over capacity since the port came up.";
     counter "link_arrived_packets_total" = link.arrived_packets,

@@ -17,6 +17,7 @@ use super::assemble::{plan, put_in_force, router};
 use super::capacity::{Reports, reached};
 use super::control::{self, ControlClient, ControlServer, Request, Taken};
 use super::headroom;
+use super::measure::Measurements;
 use super::notify::Supervisor;
 use super::query::Hint;
 use super::rates::History;
@@ -53,6 +54,7 @@ pub struct RunOptions {
 pub(super) struct Prepared {
     config: Config,
     driver: Driver,
+    measurements: Measurements,
     control: ControlServer,
     client: ControlClient,
     listeners: Vec<Listener>,
@@ -76,6 +78,12 @@ pub(super) fn prepare(config: Config, options: &RunOptions) -> Result<Prepared, 
     let (config, _, deaf) = put_in_force(&mut driver, None, plan);
     if let Some(Deaf { source, .. }) = deaf.into_iter().next() {
         return Err(system("wait for interfaces")(source));
+    }
+    // These sockets need no privilege, but the group that the router starts with may have the right.
+    let mut measurements = Measurements::default();
+    let now = driver.now();
+    if let Some(error) = measurements.apply(&config, now, driver.router_mut()).pop() {
+        return Err(error);
     }
     let (control, client) = control::pair().map_err(system("make a pair of sockets"))?;
     let mut listeners = Vec::new();
@@ -110,6 +118,7 @@ pub(super) fn prepare(config: Config, options: &RunOptions) -> Result<Prepared, 
     Ok(Prepared {
         config,
         driver,
+        measurements,
         control,
         client,
         listeners,
@@ -140,6 +149,7 @@ pub fn run(options: &RunOptions) -> Result<(), RunError> {
     let Prepared {
         config,
         driver,
+        measurements,
         control,
         client,
         listeners,
@@ -192,6 +202,7 @@ pub fn run(options: &RunOptions) -> Result<(), RunError> {
         reading: None,
         lost: Vec::new(),
         reports: Reports::default(),
+        measurements,
         metrics,
         _socket: socket,
     };
@@ -218,6 +229,7 @@ struct Daemon<'a> {
     lost: Vec<(String, Instant)>,
     /// Capacities that clients report for ports.
     reports: Reports,
+    measurements: Measurements,
     /// Address that serves Prometheus text.
     metrics: Option<SocketAddr>,
     _socket: Option<Socket>,
@@ -257,18 +269,31 @@ impl Daemon<'_> {
     }
 
     fn serve(&mut self) -> Result<(), RunError> {
-        let watched = [self.signals.fd(), self.control.wake_fd().as_raw_fd()];
+        let own = [self.signals.fd(), self.control.wake_fd().as_raw_fd()];
         let start = self.driver.now();
         let (mut next_sample, mut next_attempt) = (start, start);
+        let mut watched = Vec::new();
         loop {
             let sample = self.recorder.is_some().then_some(next_sample);
             let attempt = (!self.lost.is_empty()).then_some(next_attempt);
             let beat = self.supervisor.due();
-            let until = [sample, attempt, beat, self.reports.due()];
+            let until = [
+                sample,
+                attempt,
+                beat,
+                self.reports.due(),
+                self.measurements.due(),
+            ];
             let until = until.into_iter().flatten();
             let until = until.fold(self.history.due(), Instant::min);
+            // Sockets of measurements change with the configuration.
+            watched.clear();
+            watched.extend(own);
+            watched.extend(self.measurements.sockets());
             let event = self.driver.turn(&watched, Some(until));
             let now = self.driver.now();
+            let router = self.driver.router_mut();
+            self.measurements.send(now, &self.config, router);
             self.supervisor.beat(now);
             if self.history.due() <= now {
                 self.history.sample(self.driver.router(), now);
@@ -304,12 +329,16 @@ impl Daemon<'_> {
                     Some(Signal::Reload) => self.reload(),
                     None => {}
                 },
-                Some(Event::Watched(_)) => {
+                Some(Event::Watched(1)) => {
                     let requests: Vec<_> = self.control.requests().collect();
                     for request in requests {
                         self.answer(request);
                     }
                     self.control.answered();
+                }
+                Some(Event::Watched(other)) => {
+                    let router = self.driver.router_mut();
+                    self.measurements.receive(other - own.len(), now, router);
                 }
             }
         }
@@ -438,6 +467,7 @@ impl Daemon<'_> {
             metrics: self.metrics,
             steering: &self.steering.states(),
             reports: &self.reports,
+            measurements: &self.measurements,
         };
         Snapshot::take(self.driver.router(), self.driver.now(), around)
     }

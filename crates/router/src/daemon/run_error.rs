@@ -35,6 +35,18 @@ pub enum RunError {
         /// The cause.
         source: io::Error,
     },
+    /// The link behind a port cannot be measured.
+    #[error(
+        "port {port}: probe: cannot send echo requests: {source}: let the router's group do so \
+         (sysctl net.ipv4.ping_group_range=\"0 2147483647\", also for IPv6), and look whether there \
+         is a route to the address"
+    )]
+    Probe {
+        /// The port.
+        port: String,
+        /// The cause.
+        source: io::Error,
+    },
     /// An interface is gone.
     #[error("port {port}: its interface is gone and cannot be opened again: {source}")]
     Lost {

@@ -11,6 +11,7 @@ use serde::Serialize;
 use super::capacity::{Report, Reports};
 use super::clouds::MeterView;
 use super::kernel::{Looks, Watches};
+use super::measure::Measurements;
 use super::rates::{History, Rates};
 use super::steering::{States, SteeringState};
 use crate::forward::{Refused, Router, RouterPort, TunnelTally};
@@ -198,7 +199,7 @@ pub struct LinkView {
     pub(super) watch: Option<Watch>,
 }
 
-/// The rate of a link, and the capacity that a client reports for the link behind it.
+/// The rate of a link, and reports and measurements of the link behind it.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct RateView {
     /// Rate in bits per second; `None`: unlimited.
@@ -207,6 +208,9 @@ pub struct RateView {
     pub reported_capacity_bps: Option<f64>,
     /// Seconds until the report expires; `None`: it does not.
     pub reported_capacity_expires_s: Option<f64>,
+    /// How long packets wait behind the port, in milliseconds; `None`: no probe measures it, or none
+    /// is answered.
+    pub delay_behind_ms: Option<f64>,
 }
 
 /// Rates over two periods.
@@ -247,6 +251,7 @@ pub(super) struct Surroundings<'a> {
     /// By name.
     pub(super) steering: &'a States,
     pub(super) reports: &'a Reports,
+    pub(super) measurements: &'a Measurements,
 }
 
 impl Snapshot {
@@ -257,7 +262,10 @@ impl Snapshot {
             let device = around.devices.get(index);
             let report = around.reports.of(&port.settings.name);
             LinkView {
-                rate: RateView::take(port.link.port().rate(), report, now),
+                rate: RateView {
+                    delay_behind_ms: around.measurements.delay_ms(&port.settings.name, now),
+                    ..RateView::take(port.link.port().rate(), report, now)
+                },
                 interface: device.map_or_else(String::new, |device| device.name().to_owned()),
                 interface_state: match device.is_some_and(Device::is_lost) {
                     true => "gone",
@@ -354,6 +362,7 @@ impl RateView {
             reported_capacity_bps: report.map(|report| report.taken(rate) as f64),
             reported_capacity_expires_s: until
                 .map(|until| until.saturating_since(now).as_secs_f64()),
+            delay_behind_ms: None,
         }
     }
 }

@@ -13,6 +13,7 @@ mod deploy;
 mod floods;
 mod fuzz_control;
 mod fuzz_router;
+mod measure;
 mod memory;
 mod networkd;
 mod seen;

@@ -73,6 +73,9 @@ impl Daemon<'_> {
         }
         let (config, replaced, deaf) = put_in_force(&mut self.driver, Some(&self.config), plan);
         let before = std::mem::replace(&mut self.config, Arc::new(config));
+        let now = self.driver.now();
+        let router = self.driver.router_mut();
+        let errors = self.measurements.apply(&self.config, now, router);
         self.steering.follow(Arc::clone(&self.config));
         // A rebuilt port has lost its reported capacity, and a port that is kept still has one that
         // no longer counts.
@@ -93,6 +96,10 @@ impl Daemon<'_> {
             self.lost.push((name, now + PATIENCE));
             Some(trouble)
         });
-        named.collect()
+        errors
+            .iter()
+            .map(ToString::to_string)
+            .chain(named)
+            .collect()
     }
 }

@@ -1,0 +1,251 @@
+//! ICMP echo requests through the links behind ports (RFC 792, RFC 4443 §4.1). Because packets of
+//! this machine bypass the router, their round trips show the queue behind a port.
+
+use std::io::{self, Read};
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsRawFd, RawFd};
+
+use pathmark_cc::{Duration, Instant};
+use pathmark_link::keys::RateValue;
+use pathmark_link::measure::{RateEstimator, RateRange};
+use socket2::{Domain, Protocol, Socket, Type};
+
+use super::run_error::RunError;
+use crate::config::{Config, MeasureSpec, PortSpec};
+use crate::forward::{Router, RouterPort};
+use crate::output::log_line;
+use crate::tun::sys;
+
+/// Bytes of a message: header, cookie, and as many bytes of padding.
+const LENGTH: usize = 24;
+/// Answers that are read in sequence before packets are forwarded again.
+const TURN: usize = 32;
+/// Without an answer for this time, a target counts as silent.
+const SILENCE: Duration = Duration::from_secs(3);
+
+/// The probes of a port.
+#[derive(Debug)]
+struct Measurement {
+    /// The port's name, and its index in the configuration.
+    port: String,
+    index: usize,
+    spec: MeasureSpec,
+    socket: Socket,
+    /// What answers must contain, so that only hosts that get the probes can answer them.
+    cookie: [u8; 8],
+    estimator: RateEstimator,
+    /// When the first probe was sent.
+    asked: Instant,
+    /// Whether the log says that the target does not answer.
+    is_silent: bool,
+}
+
+/// The probes of all ports.
+#[derive(Debug, Default)]
+pub(super) struct Measurements(Vec<Measurement>);
+
+impl Measurements {
+    /// Opens a socket for each port with `probe`, and sets the rates of ports that follow their
+    /// measurements. Ports whose keys have not changed keep what is measured; ports that no longer
+    /// follow a measurement get their own rate. Returns an error for each port that cannot be
+    /// measured.
+    pub(super) fn apply(
+        &mut self,
+        config: &Config,
+        now: Instant,
+        router: &mut Router,
+    ) -> Vec<RunError> {
+        let mut before = std::mem::take(&mut self.0);
+        let mut errors = Vec::new();
+        for (index, port) in config.ports.iter().enumerate() {
+            let known = before.iter().position(|known| known.port == port.name);
+            let known = known.map(|at| before.swap_remove(at));
+            let Some(running) = router.port_mut(index) else {
+                continue;
+            };
+            if known
+                .as_ref()
+                .is_some_and(|known| known.spec.floor.is_some())
+            {
+                running
+                    .link
+                    .set_rate(now, port.link.rate.map(RateValue::bytes));
+            }
+            let Some(spec) = port.measure else {
+                continue;
+            };
+            let range = range(port, spec);
+            let is_same =
+                |known: &Measurement| known.spec == spec && known.estimator.range() == range;
+            let measurement = match known.filter(is_same) {
+                Some(known) => Ok(Measurement { index, ..known }),
+                None => Measurement::start(index, port, spec, now),
+            };
+            match measurement {
+                Ok(measurement) => {
+                    measurement.adjust(now, running);
+                    self.0.push(measurement);
+                }
+                Err(source) => errors.push(RunError::Probe {
+                    port: port.name.clone(),
+                    source,
+                }),
+            }
+        }
+        errors
+    }
+
+    /// The sockets on which answers arrive.
+    pub(super) fn sockets(&self) -> impl Iterator<Item = RawFd> {
+        self.0.iter().map(|one| one.socket.as_raw_fd())
+    }
+
+    /// When the next probe must be sent.
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.0.iter().map(|one| one.estimator.due()).min()
+    }
+
+    /// Sends the probes that are due, and sets rates that change because answers are overdue.
+    pub(super) fn send(&mut self, now: Instant, config: &Config, router: &mut Router) {
+        for one in &mut self.0 {
+            let spec = config.ports.get(one.index);
+            if one.estimator.due() > now {
+                continue;
+            }
+            if let (Some(port), Some(spec)) = (router.port_mut(one.index), spec) {
+                let number = one.estimator.on_probe(now, sent(port, spec));
+                // A probe that cannot be sent counts as lost.
+                let _ = one.socket.send(&one.request(number));
+                one.adjust(now, port);
+            }
+            let heard = one.estimator.answered().unwrap_or(one.asked);
+            if !one.is_silent && now.saturating_since(heard) > SILENCE {
+                one.is_silent = true;
+                log_line!(
+                    "port {}: {} does not answer echo requests, so the link behind the port is not \
+                     measured: look whether it is up, or choose another `probe`",
+                    one.port,
+                    one.spec.probe
+                );
+            }
+        }
+    }
+
+    /// Reads the answers that have arrived at the socket with this index.
+    pub(super) fn receive(&mut self, socket: usize, now: Instant, router: &mut Router) {
+        let Some(one) = self.0.get_mut(socket) else {
+            return;
+        };
+        for _ in 0..TURN {
+            let mut message = [0; 2 * LENGTH];
+            // Errors are those of earlier probes, which count as lost.
+            let length = match (&one.socket).read(&mut message) {
+                Ok(length) => length,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(_) => continue,
+            };
+            let Some(number) = one.answered(message.get(..length).unwrap_or_default()) else {
+                continue;
+            };
+            one.estimator.on_answer(now, number);
+            if std::mem::take(&mut one.is_silent) {
+                log_line!("port {}: {} answers again", one.port, one.spec.probe);
+            }
+        }
+        if let Some(port) = router.port_mut(one.index) {
+            one.adjust(now, port);
+        }
+    }
+
+    /// How long packets wait behind the port at present, in milliseconds; `None`: it is not known.
+    pub(super) fn delay_ms(&self, port: &str, now: Instant) -> Option<f64> {
+        let one = self.0.iter().find(|one| one.port == port)?;
+        let heard = one.estimator.answered()?;
+        let is_recent = now.saturating_since(heard) <= SILENCE;
+        let delay = one.estimator.delay().filter(|_| is_recent)?;
+        Some(delay.as_secs_f64() * 1e3)
+    }
+}
+
+impl Measurement {
+    fn start(index: usize, port: &PortSpec, spec: MeasureSpec, now: Instant) -> io::Result<Self> {
+        let mut cookie = [0; 8];
+        sys::random(&mut cookie)?;
+        Ok(Self {
+            port: port.name.clone(),
+            index,
+            spec,
+            socket: open(spec.probe)?,
+            cookie,
+            estimator: RateEstimator::new(range(port, spec), now),
+            asked: now,
+            is_silent: false,
+        })
+    }
+
+    fn request(&self, number: u16) -> [u8; LENGTH] {
+        // The kernel writes checksum and identifier.
+        let kind = if self.spec.probe.is_ipv4() { 8 } else { 128 };
+        let [high, low] = number.to_be_bytes();
+        let mut message = [0; LENGTH];
+        let header = [kind, 0, 0, 0, 0, 0, high, low];
+        let parts = header.into_iter().chain(self.cookie);
+        message
+            .iter_mut()
+            .zip(parts)
+            .for_each(|(at, byte)| *at = byte);
+        message
+    }
+
+    /// The number of the probe that a message answers.
+    fn answered(&self, message: &[u8]) -> Option<u16> {
+        let kind = if self.spec.probe.is_ipv4() { 0 } else { 129 };
+        match message {
+            [first, 0, _, _, _, _, high, low, cookie @ ..]
+                if *first == kind && cookie.starts_with(&self.cookie) =>
+            {
+                Some(u16::from_be_bytes([*high, *low]))
+            }
+            _ => None,
+        }
+    }
+
+    /// Lets the port send at the measured rate, if it follows this rate.
+    fn adjust(&self, now: Instant, port: &mut RouterPort) {
+        let rate = Some(self.estimator.rate());
+        if self.spec.floor.is_some() && port.link.port().rate() != rate {
+            port.link.set_rate(now, rate);
+        }
+    }
+}
+
+/// Bytes that the port has sent, counted like its rate.
+fn sent(port: &RouterPort, spec: &PortSpec) -> u64 {
+    let stats = port.link.port().stats();
+    let overhead = u64::from(spec.link.frame_overhead);
+    stats
+        .sent_bytes()
+        .wrapping_add(stats.sent_packets().wrapping_mul(overhead))
+}
+
+/// The range of a port's rate. A port that does not follow the measurement keeps its own.
+fn range(port: &PortSpec, spec: MeasureSpec) -> RateRange {
+    let ceiling = port.link.rate.map_or(u64::MAX, |rate| rate.bytes());
+    RateRange {
+        floor: spec.floor.map_or(ceiling, |floor| floor.bytes()),
+        ceiling,
+    }
+}
+
+/// A socket for echo requests, which needs no privilege where `net.ipv4.ping_group_range` contains
+/// the process' group.
+fn open(target: IpAddr) -> io::Result<Socket> {
+    let (domain, protocol) = match target {
+        IpAddr::V4(_) => (Domain::IPV4, Protocol::ICMPV4),
+        IpAddr::V6(_) => (Domain::IPV6, Protocol::ICMPV6),
+    };
+    let socket = Socket::new(domain, Type::DGRAM, Some(protocol))?;
+    socket.set_nonblocking(true)?;
+    socket.connect(&SocketAddr::new(target, 0).into())?;
+    Ok(socket)
+}
