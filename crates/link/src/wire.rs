@@ -286,13 +286,18 @@ mod tests {
     use crate::testing::Log;
     use proptest::prelude::*;
 
+    fn wire(millis: u64, capacity: usize) -> Wire<u32> {
+        Wire::new(WireConfig {
+            delay: Duration::from_millis(millis),
+            capacity,
+            ..WireConfig::default()
+        })
+    }
+
     #[test]
     fn delays_by_what_it_was_told() {
         let mut log = Log::default();
-        let mut wire = Wire::new(WireConfig {
-            delay: Duration::from_millis(199),
-            ..WireConfig::default()
-        });
+        let mut wire = wire(199, 10);
         wire.send(Instant::from_millis(1), 1500, 7u32, &mut log);
         assert_eq!(wire.deadline(), Some(Instant::from_millis(200)));
         assert_eq!(wire.poll(Instant::from_micros(199_999)), None);
@@ -302,10 +307,7 @@ mod tests {
     #[test]
     fn a_shrinking_delay_does_not_reorder() {
         let mut log = Log::default();
-        let mut wire = Wire::new(WireConfig {
-            delay: Duration::from_millis(100),
-            ..WireConfig::default()
-        });
+        let mut wire = wire(100, 10);
         wire.send(Instant::ZERO, 1500, 1u32, &mut log);
         wire.set_delay(Duration::from_millis(10));
         wire.send(Instant::from_millis(1), 1500, 2, &mut log);
@@ -317,11 +319,7 @@ mod tests {
     #[test]
     fn holds_no_more_than_its_capacity() {
         let mut log = Log::default();
-        let mut wire = Wire::new(WireConfig {
-            delay: Duration::from_millis(100),
-            capacity: 2,
-            ..WireConfig::default()
-        });
+        let mut wire = wire(100, 2);
         for id in 0..3u32 {
             wire.send(Instant::ZERO, 1500, id, &mut log);
         }

@@ -185,6 +185,16 @@ mod tests {
         law[corrects + 1].iter().flatten().sum()
     }
 
+    /// Probabilities of leaving the good and the bad state, and of bit errors in them.
+    const fn bit_rates(good_to_bad: f64, bad_to_good: f64, good: f64, bad: f64) -> BitRates {
+        BitRates {
+            good_to_bad,
+            bad_to_good,
+            error_good: good,
+            error_bad: bad,
+        }
+    }
+
     /// Share of lost packets among `n` that are far apart, each with a separate generator.
     fn measured(rates: BitRates, code: Option<Code>, bytes: u32, n: u64) -> f64 {
         let lost = (0..n).filter(|&seed| {
@@ -202,12 +212,7 @@ mod tests {
         );
     }
 
-    const BURSTS: BitRates = BitRates {
-        good_to_bad: 1e-5,
-        bad_to_good: 1e-3,
-        error_good: 1e-7,
-        error_bad: 1e-3,
-    };
+    const BURSTS: BitRates = bit_rates(1e-5, 1e-3, 1e-7, 1e-3);
 
     /// Closed forms: π·(D·P)^L·1, computed independently, and 1 − (1 − e)^L.
     #[test]
@@ -215,12 +220,7 @@ mod tests {
         let exact = 0.043_817_278_503;
         assert!((word_lost(BURSTS, 1040, 0) - exact).abs() < 1e-9);
         agree(measured(BURSTS, None, 1040, 200_000), exact, 200_000);
-        let even = BitRates {
-            good_to_bad: 0.0,
-            bad_to_good: 1.0,
-            error_good: 1e-5,
-            error_bad: 0.0,
-        };
+        let even = bit_rates(0.0, 1.0, 1e-5, 0.0);
         let exact = 1.0 - (1.0f64 - 1e-5).powi(8320);
         agree(measured(even, None, 1040, 100_000), exact, 100_000);
     }
@@ -228,12 +228,7 @@ mod tests {
     /// Compares words with the exact sum over all error patterns.
     #[test]
     fn words_of_a_code_meet_the_exact_sum() {
-        let rates = BitRates {
-            good_to_bad: 2e-4,
-            bad_to_good: 2e-3,
-            error_good: 1e-5,
-            error_bad: 0.05,
-        };
+        let rates = bit_rates(2e-4, 2e-3, 1e-5, 0.05);
         let code = |corrects| Code {
             block: NonZeroU32::new(255),
             redundancy: Redundancy::Corrects(corrects),
@@ -255,12 +250,7 @@ mod tests {
     /// wrong bytes.
     #[test]
     fn short_packets_stand_fewer_errors() {
-        let rates = BitRates {
-            good_to_bad: 1e-4,
-            bad_to_good: 2e-2,
-            error_good: 1e-6,
-            error_bad: 0.2,
-        };
+        let rates = bit_rates(1e-4, 2e-2, 1e-6, 0.2);
         let code = Code {
             block: None,
             redundancy: Redundancy::Rate(950_000),
@@ -298,12 +288,7 @@ mod tests {
 
     #[test]
     fn certainties_are_certain() {
-        let rates = |good_to_bad, error_good, error_bad| BitRates {
-            good_to_bad,
-            bad_to_good: 0.0,
-            error_good,
-            error_bad,
-        };
+        let rates = |good_to_bad, good, bad| bit_rates(good_to_bad, 0.0, good, bad);
         let lost = |rates, bytes| BitErrors::new(rates, None, Random::new(1, "x")).strikes(bytes);
         assert!(!lost(rates(0.0, 0.0, 1.0), u32::MAX / 8));
         assert!(lost(rates(1.0, 0.0, 1.0), 1), "nothing leads back to good");

@@ -158,14 +158,19 @@ mod tests {
         code.words(bytes).map(|w| (w.bytes, w.corrects)).collect()
     }
 
+    /// A code for all packets. With a `block` of 0, each packet is one word.
+    fn code(block: u32, redundancy: Redundancy) -> Code {
+        Code {
+            block: NonZeroU32::new(block),
+            redundancy,
+            short: None,
+        }
+    }
+
     /// RS(255, 239), which corrects 8 bytes, as used for optical links and digital video.
     #[test]
     fn blocks_are_full_but_for_the_last() {
-        let code = Code {
-            block: NonZeroU32::new(255),
-            redundancy: Redundancy::Corrects(8),
-            short: None,
-        };
+        let code = code(255, Redundancy::Corrects(8));
         assert_eq!(words(&code, 500), [(255, 8), (255, 8), (38, 8)]);
         assert_eq!(words(&code, 239), [(255, 8)]);
         assert_eq!(words(&code, 40), [(56, 8)]);
@@ -181,11 +186,7 @@ mod tests {
     /// data packet.
     #[test]
     fn a_word_per_packet_grows_with_it() {
-        let mut code = Code {
-            block: None,
-            redundancy: Redundancy::Rate(950_000),
-            short: None,
-        };
+        let mut code = code(0, Redundancy::Rate(950_000));
         assert_eq!(words(&code, 1500), [(1579, 39)]);
         assert_eq!(words(&code, 60), [(64, 2)]);
         code.short = Some(Short {
@@ -200,11 +201,6 @@ mod tests {
 
     #[test]
     fn words_without_data_are_impossible() {
-        let code = |block, redundancy| Code {
-            block: NonZeroU32::new(block),
-            redundancy,
-            short: None,
-        };
         assert!(code(255, Redundancy::Corrects(127)).is_possible());
         assert!(!code(255, Redundancy::Corrects(128)).is_possible());
         assert!(!code(255, Redundancy::Rate(3_000)).is_possible());
@@ -228,7 +224,7 @@ mod tests {
             } else {
                 Redundancy::Corrects(wrong)
             };
-            let code = Code { block: NonZeroU32::new(block), redundancy, short: None };
+            let code = code(block, redundancy);
             if code.is_possible() {
                 let sum: u64 = code.words(bytes).map(|word| u64::from(word.bytes)).sum();
                 prop_assert_eq!(sum, u64::from(code.coded(bytes)));

@@ -125,63 +125,31 @@ fn unknown_keys_suggest_the_nearest_of_both() {
     );
 }
 
-/// The errors of a router and of the emulator for the same keys; empty if the keys are valid.
+/// Keys, and what the errors of a router and of the emulator contain; empty if the keys are valid.
+const MISFITS: &str = r#"
+rate = "1bit" => leave it out for an unlimited port => an unlimited link
+rate = 10 => 10 what? a rate has a unit =>
+controller = "vcp" => :2: controller: a controller measures load against the port's rate => link's
+at = [ { t = "1s", controller = "vcp" } ] => add `rate` =>
+capacity = "8Mbit" => only a control law reckons with a capacity =>
+at = [ { t = "1s", restart = true } ] => only emulated routers restart =>
+grant = true => :2: grant: => :2: grant:
+corruption = "1%" => add `controller` => add `controller`
+queue = { limit = "1bdp" } => also set rtt = "100ms" => needs the link's rate
+queue = { limit = "0p" } => a queue needs room => a queue needs room
+queue = { limit = "100B" } => one packet of the port's MTU => hold one packet: raise
+queue = { min = 3 } => belongs to kind = "red" => belongs to kind = "red"
+"#;
+
 #[test]
 fn keys_that_do_not_fit_together() {
-    let law = "controller = \"vcp\"";
-    let later = "at = [ { t = \"1s\", controller = \"vcp\" } ]";
-    for (keys, router, emulator) in [
-        (
-            "rate = \"1bit\"",
-            "leave it out for an unlimited port",
-            "an unlimited link",
-        ),
-        ("rate = 10", "10 what? a rate has a unit", ""),
-        (
-            law,
-            ":2: controller: a controller measures load against the port's rate",
-            "link's rate",
-        ),
-        (later, "add `rate`", ""),
-        (
-            "capacity = \"8Mbit\"",
-            "only a control law reckons with a capacity",
-            "",
-        ),
-        (
-            "at = [ { t = \"1s\", restart = true } ]",
-            "only emulated routers restart",
-            "",
-        ),
-        ("grant = true", ":2: grant: ", ":2: grant: "),
-        (
-            "corruption = \"1%\"",
-            "add `controller`",
-            "add `controller`",
-        ),
-        (
-            "queue = { limit = \"1bdp\" }",
-            "also set rtt = \"100ms\"",
-            "needs the link's rate",
-        ),
-        (
-            "queue = { limit = \"0p\" }",
-            "a queue needs room",
-            "a queue needs room",
-        ),
-        (
-            "queue = { limit = \"100B\" }",
-            "one packet of the port's MTU",
-            "hold one packet: raise",
-        ),
-        (
-            "queue = { min = 3 }",
-            "belongs to kind = \"red\"",
-            "belongs to kind = \"red\"",
-        ),
-    ] {
+    for line in MISFITS.lines().filter(|line| !line.is_empty()) {
+        let [keys, router, emulator] = *line.split("=>").collect::<Vec<_>>() else {
+            panic!("{line}")
+        };
         for (reader, part) in [(Reader::Router, router), (Reader::Emulator, emulator)] {
-            match check(reader, keys) {
+            let part = part.trim();
+            match check(reader, keys.trim()) {
                 Ok(_) => assert_eq!(part, "", "{reader:?}: {keys}"),
                 Err(error) => assert!(
                     !part.is_empty() && error.contains(part),

@@ -317,32 +317,23 @@ fn a_packet_that_leaves_soon_is_handed_over_at_once_but_spaced_all_the_same() {
 
 #[test]
 fn changes_come_when_they_are_due() {
+    let ms = Duration::from_millis;
+    let back = Change {
+        rate: Some(500_000),
+        ..Change::default()
+    };
+    let outage = Change {
+        rate: Some(0),
+        delay: Some(ms(1)),
+        ..Change::default()
+    };
     let mut link = Link::new(LinkConfig {
         port: port(1_000_000, Limit::Packets(100)),
         wire: WireConfig {
             delay: Duration::from_millis(10),
             ..WireConfig::default()
         },
-        schedule: Schedule::new(
-            Instant::ZERO,
-            [
-                (
-                    Duration::from_millis(50),
-                    Change {
-                        rate: Some(500_000),
-                        ..Change::default()
-                    },
-                ),
-                (
-                    Duration::from_millis(20),
-                    Change {
-                        rate: Some(0),
-                        delay: Some(Duration::from_millis(1)),
-                        ..Change::default()
-                    },
-                ),
-            ],
-        ),
+        schedule: Schedule::new(Instant::ZERO, [(ms(50), back), (ms(20), outage)]),
     });
     let mut log = Log::default();
     let mut arrivals = Vec::new();

@@ -115,13 +115,13 @@ impl Questions {
         loop {
             if let Some(open) = self.open.take() {
                 match open.answer(now) {
-                    Answered::Yet(open) => self.open = Some(open),
-                    Answered::With(Answer::State(state)) => {
+                    Err(open) => self.open = Some(open),
+                    Ok(Answer::State(state)) => {
                         if let Err(state) = self.look(state, now) {
                             Answer::State(state).reply(&mut self.pending, &mut replies);
                         }
                     }
-                    Answered::With(answer) => answer.reply(&mut self.pending, &mut replies),
+                    Ok(answer) => answer.reply(&mut self.pending, &mut replies),
                 }
             }
             if self.open.is_some() || !self.put() {
@@ -190,13 +190,6 @@ impl Questions {
     }
 }
 
-/// The state of a request.
-enum Answered {
-    /// Nothing yet.
-    Yet(Open),
-    With(Answer),
-}
-
 enum Answer {
     State(Box<Snapshot>),
     Line(String),
@@ -204,32 +197,31 @@ enum Answer {
 }
 
 impl Open {
-    fn answer(self, now: Instant) -> Answered {
+    /// The answer, or the request again if there is none yet.
+    fn answer(self, now: Instant) -> Result<Answer, Self> {
         match self {
             Self::Kernel(mut state, looks, until) => match looks.try_recv() {
                 Ok(looks) => {
                     state.add(looks);
-                    Answered::With(Answer::State(state))
+                    Ok(Answer::State(state))
                 }
-                Err(TryRecvError::Empty) if now < until => {
-                    Answered::Yet(Self::Kernel(state, looks, until))
-                }
-                Err(_) => Answered::With(Answer::State(state)),
+                Err(TryRecvError::Empty) if now < until => Err(Self::Kernel(state, looks, until)),
+                Err(_) => Ok(Answer::State(state)),
             },
             Self::State(answer) => match answer.try_recv() {
-                Ok(snapshot) => Answered::With(Answer::State(Box::new(snapshot))),
-                Err(TryRecvError::Empty) => Answered::Yet(Self::State(answer)),
-                Err(TryRecvError::Disconnected) => Answered::With(Answer::Nothing),
+                Ok(snapshot) => Ok(Answer::State(Box::new(snapshot))),
+                Err(TryRecvError::Empty) => Err(Self::State(answer)),
+                Err(TryRecvError::Disconnected) => Ok(Answer::Nothing),
             },
             Self::Change(port, answer) => match answer.try_recv() {
-                Ok(result) => Answered::With(Answer::Line(changed(&port, result))),
-                Err(TryRecvError::Empty) => Answered::Yet(Self::Change(port, answer)),
-                Err(TryRecvError::Disconnected) => Answered::With(Answer::Nothing),
+                Ok(result) => Ok(Answer::Line(changed(&port, result))),
+                Err(TryRecvError::Empty) => Err(Self::Change(port, answer)),
+                Err(TryRecvError::Disconnected) => Ok(Answer::Nothing),
             },
             Self::Reload(answer) => match answer.try_recv() {
-                Ok(reloads) => Answered::With(Answer::Line(format!("{{\"reloads\":{reloads}}}\n"))),
-                Err(TryRecvError::Empty) => Answered::Yet(Self::Reload(answer)),
-                Err(TryRecvError::Disconnected) => Answered::With(Answer::Nothing),
+                Ok(reloads) => Ok(Answer::Line(format!("{{\"reloads\":{reloads}}}\n"))),
+                Err(TryRecvError::Empty) => Err(Self::Reload(answer)),
+                Err(TryRecvError::Disconnected) => Ok(Answer::Nothing),
             },
         }
     }

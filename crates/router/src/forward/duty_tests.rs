@@ -63,7 +63,8 @@ fn udp_for_the_router_is_unreachable() {
         assert_eq!(reply[at + 8..], packet, "it quotes the packet");
         assert!(checksum_holds(&reply, &Layout::walk(&reply).unwrap()));
     }
-    assert_eq!(router.counters().icmp_sent, 2);
+    let counters = router.counters();
+    assert_eq!((counters.local, counters.icmp_sent), (2, 2));
 }
 
 #[test]
@@ -117,18 +118,8 @@ fn the_router_answers_only_unicast_sources() {
     }
     let ports = router.take_ports();
     router.replace(ports, routes);
-    let sources = [
-        "0.0.0.0",
-        "0.1.2.3",
-        "127.0.0.1",
-        "224.0.0.1",
-        "240.0.0.1",
-        "255.255.255.255",
-        "::",
-        "::1",
-        "ff02::1",
-    ];
-    for source in sources {
+    let sources = "0.0.0.0 0.1.2.3 127.0.0.1 224.0.0.1 240.0.0.1 255.255.255.255 :: ::1 ff02::1";
+    for source in sources.split(' ') {
         let own = if source.contains(':') { OWN6 } else { OWN };
         let ping = echo(source, own, 56);
         let mut piece = ping.clone();
@@ -144,7 +135,10 @@ fn the_router_answers_only_unicast_sources() {
         assert_eq!(router.reassembly.held(), 0, "{source}");
     }
     let counters = router.counters();
-    assert_eq!(counters.not_forwardable, 3 * sources.len() as u64);
+    assert_eq!(
+        counters.not_forwardable,
+        3 * sources.split(' ').count() as u64
+    );
     assert_eq!((counters.local, counters.icmp_sent), (0, 0));
 }
 

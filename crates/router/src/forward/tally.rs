@@ -1,4 +1,5 @@
-//! Counters of the router, and counters of IP packets at a port. The latter count each segment of a super-packet as one packet.
+//! Counters of the router, and counters of IP packets at a port. The latter count each segment of
+//! a super-packet as one packet.
 //!
 //! Two sums always hold for each port:
 //!
@@ -7,70 +8,54 @@
 //!
 //! Over all ports, `forwarded + generated = offered`, as long as no port is replaced.
 
-/// The reason why an arriving packet is not forwarded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(usize)]
-pub enum Refused {
-    /// Not an IP packet, or one that contradicts itself.
-    Malformed,
-    /// IPv4 header checksum wrong.
-    BadChecksum,
-    /// A virtio-net header that contradicts its packet.
-    BadOffload,
-    /// Addresses that no router forwards between.
-    NotForwardable,
-    /// An IPv6 jumbogram.
-    Jumbogram,
-    /// From one of the router's own addresses.
-    SpoofedOwn,
-    /// From a source that does not route back.
-    SourceCheck,
-    /// For the router itself, so it is delivered and not lost.
-    Local,
-    /// TTL or hop limit expired.
-    TtlExceeded,
-    /// No route to its destination.
-    NoRoute,
-    /// Larger than the next link's MTU, and fragmenting is not allowed.
-    TooBig,
-    /// Waited in the interface while the router was stopped.
-    Stale,
+macro_rules! reasons {
+    ($($(#[$doc:meta])* $reason:ident = $name:literal,)*) => {
+        /// The reason why an arriving packet is not forwarded.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(usize)]
+        pub enum Refused {
+            $($(#[$doc])* $reason,)*
+        }
+
+        impl Refused {
+            /// All reasons, in the order of [`Tally::refused`].
+            pub const ALL: [Self; [$($name),*].len()] = [$(Self::$reason),*];
+
+            /// Returns the name used in reports.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$reason => $name,)*
+                }
+            }
+        }
+    };
 }
 
-impl Refused {
-    /// All reasons, in the order of [`Tally::refused`].
-    pub const ALL: [Self; 12] = [
-        Self::Malformed,
-        Self::BadChecksum,
-        Self::BadOffload,
-        Self::NotForwardable,
-        Self::Jumbogram,
-        Self::SpoofedOwn,
-        Self::SourceCheck,
-        Self::Local,
-        Self::TtlExceeded,
-        Self::NoRoute,
-        Self::TooBig,
-        Self::Stale,
-    ];
-
-    /// Returns the name used in reports.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Malformed => "malformed",
-            Self::BadChecksum => "bad_checksum",
-            Self::BadOffload => "bad_offload",
-            Self::NotForwardable => "not_forwardable",
-            Self::Jumbogram => "jumbogram",
-            Self::SpoofedOwn => "spoofed_own",
-            Self::SourceCheck => "source_check",
-            Self::Local => "local",
-            Self::TtlExceeded => "ttl_exceeded",
-            Self::NoRoute => "no_route",
-            Self::TooBig => "too_big",
-            Self::Stale => "stale",
-        }
-    }
+reasons! {
+    /// Not an IP packet, or one that contradicts itself.
+    Malformed = "malformed",
+    /// IPv4 header checksum wrong.
+    BadChecksum = "bad_checksum",
+    /// A virtio-net header that contradicts its packet.
+    BadOffload = "bad_offload",
+    /// Addresses that no router forwards between.
+    NotForwardable = "not_forwardable",
+    /// An IPv6 jumbogram.
+    Jumbogram = "jumbogram",
+    /// From one of the router's own addresses.
+    SpoofedOwn = "spoofed_own",
+    /// From a source that does not route back.
+    SourceCheck = "source_check",
+    /// For the router itself, so it is delivered and not lost.
+    Local = "local",
+    /// TTL or hop limit expired.
+    TtlExceeded = "ttl_exceeded",
+    /// No route to its destination.
+    NoRoute = "no_route",
+    /// Larger than the next link's MTU, and fragmenting is not allowed.
+    TooBig = "too_big",
+    /// Waited in the interface while the router was stopped.
+    Stale = "stale",
 }
 
 /// Counts IP packets of one port since it was created.

@@ -117,10 +117,10 @@ pub(super) fn own_routes(
 ) -> io::Result<Vec<Route>> {
     routes(socket, header(v6, PROTOCOL), table, |body| {
         let route = route(body, cards)?;
-        let is_sound = match body.get(7)? {
-            &RTN_UNREACHABLE => true,
+        let is_sound = match *body.get(7)? {
+            RTN_UNREACHABLE => true,
             // Its interface may have disappeared meanwhile.
-            &RTN_UNICAST => route.device.is_some(),
+            RTN_UNICAST => route.device.is_some(),
             _ => false,
         };
         (body.get(5) == Some(&PROTOCOL) && is_sound).then_some(route)

@@ -41,18 +41,19 @@ to = ["10.0.0.0/8", "2001:db8::/32"]
 port = "wan"
 "#;
 
+const OWNER: Owner<'_> = Owner {
+    name: "vcp-router",
+    uid: 997,
+    file: "/a.toml",
+    force: false,
+};
+
 fn config(text: &str) -> Config {
     Config::parse(Path::new("router.toml"), text).unwrap()
 }
 
 fn plan(text: &str, state: &State) -> Result<Vec<String>, SetupError> {
-    let owner = Owner {
-        name: "vcp-router",
-        uid: 997,
-        file: "/a.toml",
-        force: false,
-    };
-    let steps = up(&config(text), &owner, state)?;
+    let steps = up(&config(text), &OWNER, state)?;
     Ok(steps.iter().map(ToString::to_string).collect())
 }
 
@@ -122,13 +123,6 @@ ip -6 rule add priority 11801 iif br0 fwmark 7 to 2001:db8::/32 lookup 11800 pro
 #[test]
 fn what_differs_is_changed_and_nothing_else() {
     let mut state = fresh();
-    let route = |table, device: Option<&str>, metric| Route {
-        v6: false,
-        table,
-        to: None,
-        device: device.map(str::to_owned),
-        metric,
-    };
     state.routes = vec![
         route(11_800, None, 10_000),
         route(11_801, Some("vcp1"), 100),
@@ -181,11 +175,8 @@ fn what_differs_is_changed_and_nothing_else() {
     let rule = |priority, ours| Rule {
         v6: true,
         priority,
-        from: Some("eth1".to_owned()),
-        mark: None,
-        to: None,
-        table: 11_801,
         ours,
+        ..rule(11_801, "eth1")
     };
     state.rules = vec![rule(11_800, true), rule(50, false)];
     let steps = down(11_800, &state);
@@ -224,6 +215,16 @@ fn rule(table: u32, from: &str) -> Rule {
     }
 }
 
+fn route(table: u32, device: Option<&str>, metric: u32) -> Route {
+    Route {
+        v6: false,
+        table,
+        to: None,
+        device: device.map(str::to_owned),
+        metric,
+    }
+}
+
 /// A configuration with another `table` must remove its old entries, unless they may belong to
 /// another configuration.
 #[test]
@@ -231,13 +232,7 @@ fn a_changed_table_leaves_nothing_behind() {
     let mut state = fresh();
     state.links = vec![tun("vcp1", 20_000)];
     state.rules = vec![rule(20_001, "eth1")];
-    state.routes = vec![Route {
-        v6: false,
-        table: 20_001,
-        to: None,
-        device: None,
-        metric: 10_000,
-    }];
+    state.routes = vec![route(20_001, None, 10_000)];
     let steps = plan(CONFIG, &state).unwrap();
     let at = |text: &str| steps.iter().position(|step| step.contains(text));
     let gone = at("rule delete priority 20001 iif eth1 lookup 20001").unwrap();
@@ -301,11 +296,8 @@ fn marks_tell_whose_things_there_are() {
 fn a_route_of_others_is_not_replaced() {
     let mut state = fresh();
     let own = Route {
-        v6: false,
-        table: entries::MAIN,
         to: Some("192.0.2.1/32".parse().unwrap()),
-        device: Some("eth5".to_owned()),
-        metric: 100,
+        ..route(entries::MAIN, Some("eth5"), 100)
     };
     state.foreign = vec![Route {
         metric: 0,

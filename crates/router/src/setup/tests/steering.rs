@@ -99,10 +99,8 @@ fn a_running_router_keeps_what_it_has() {
     state.links[0].held = true;
     assert!(said(&state).starts_with(&expected));
     let forced = Owner {
-        name: "vcp-router",
-        uid: 997,
-        file: "/a.toml",
         force: true,
+        ..OWNER
     };
     let deletes = |steps: &[Step]| {
         let delete = "ip link delete dev first0";
@@ -110,11 +108,7 @@ fn a_running_router_keeps_what_it_has() {
     };
     assert!(deletes(&up(&config(CONFIG), &forced, &state).unwrap()));
     state.links[0].held = false;
-    let own = Owner {
-        force: false,
-        ..forced
-    };
-    assert!(deletes(&up(&config(CONFIG), &own, &state).unwrap()));
+    assert!(deletes(&up(&config(CONFIG), &OWNER, &state).unwrap()));
     // An interface that was removed from this configuration must stay until the running router
     // releases it.
     state.links[0] = tun("old0", 11_800);
@@ -146,10 +140,7 @@ fn a_small_mtu_takes_ipv6_away_by_itself() {
     state.links[0].addresses = vec!["fd00:5::1/64".parse().unwrap()];
     state.routes = vec![Route {
         v6: true,
-        table: 11_801,
-        to: None,
-        device: Some("vcp1".to_owned()),
-        metric: 100,
+        ..route(11_801, Some("vcp1"), 100)
     }];
     let text = CONFIG.replace("addresses = [\"192", "mtu = 1200\naddresses = [\"192");
     let steps = plan(&text, &state).unwrap();
@@ -160,15 +151,18 @@ fn a_small_mtu_takes_ipv6_away_by_itself() {
     assert!(steps.iter().any(|step| step.contains("dev vcp1 mtu 1200")));
 }
 
-/// A kernel with these cards that has everything `text` requires.
-fn in_place(text: &str, cards: &[&str]) -> Sight {
-    let wanted = plan::wanted(&config(text), true, cards);
-    let found = |rule: Rule| FoundRule {
+fn found(rule: Rule) -> FoundRule {
+    FoundRule {
         rule,
         inverted: false,
         narrow: false,
         idle: false,
-    };
+    }
+}
+
+/// A kernel with these cards that has everything `text` requires.
+fn in_place(text: &str, cards: &[&str]) -> Sight {
+    let wanted = plan::wanted(&config(text), true, cards);
     let names = cards.iter().chain(&["lo", "vcp0", "vcp1", "vcp2"]);
     Sight {
         cards: names
@@ -241,20 +235,17 @@ fn every_loss_is_a_fault_with_a_remedy() {
 /// Rules of other programs, such as those of VPNs and operators.
 #[test]
 fn rules_that_come_first_are_distinguished() {
-    let lookup = |priority, table| FoundRule {
-        rule: Rule {
+    let lookup = |priority, table| {
+        found(Rule {
             from: None,
             ours: false,
             priority,
             ..rule(table, "")
-        },
-        inverted: false,
-        narrow: false,
-        idle: false,
+        })
     };
-    let kinds = |found: FoundRule| -> Vec<FaultKind> {
+    let kinds = |rule: FoundRule| -> Vec<FaultKind> {
         let mut sight = in_place(CONFIG, &["eth1", "br0"]);
-        sight.rules.push(found);
+        sight.rules.push(rule);
         let faults = faults(&config(CONFIG), &sight);
         faults.into_iter().map(|fault| fault.kind).collect()
     };
