@@ -82,11 +82,11 @@ pub use metrics::{
 pub use names::{Algorithm, LinkAlgorithm, ParseError, RegisterError};
 pub use quick_start::{AfterGrant, QuickStart, QuickStartLink, Startable};
 pub use signals::{
-    Answer, Arrival, Carried, Carrier, Cloud, CloudAnswer, CloudEstimate, Countable, Explicit,
-    Feedback, KnownPath, OwnFeedback, OwnWords, QuickStartAnswer, QuickStartCarried,
-    QuickStartFeedback, QuickStartPurpose, QuickStartRequest, RateChange, Request, Upstream,
-    VcpAnswer, VcpCarried, VcpCode, VcpFeedback, XcpAnswer, XcpCarried, XcpFeedback, XcpForm,
-    XcpRequest,
+    Answer, Arrival, BadFeedback, Breach, Carried, Carrier, Cloud, CloudAnswer, CloudEstimate,
+    Countable, Explicit, Feedback, KnownPath, OwnFeedback, OwnWords, QuickStartAnswer,
+    QuickStartCarried, QuickStartFeedback, QuickStartPurpose, QuickStartRequest, RateChange,
+    Request, Upstream, VcpAnswer, VcpCarried, VcpCode, VcpFeedback, XcpAnswer, XcpCarried,
+    XcpFeedback, XcpForm, XcpRequest,
 };
 pub use standard::{
     Avoidance, Bbr, Cause, Cubic, CubicController, Growth, HyStart, LossBased, NewReno, Reno,
