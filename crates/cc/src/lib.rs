@@ -94,8 +94,8 @@ pub use standard::{
 };
 pub use supervise::FallbackLaw;
 pub use vcp::{
-    AiBase, AiGrowth, Bise, BiseParams, Draw, Interval, LinkRule, Load, Mark, Marking, Plain,
-    QueueFilter, VcpLink, VcpLinkParams, VcpParams, Wlte,
+    AiGrowth, Bise, BiseParams, Draw, Interval, LinkRule, Load, Mark, Marking, Plain, QueueFilter,
+    VcpLink, VcpLinkParams, VcpParams, Wlte,
 };
 pub use xcp::{
     CloudParams, ExactEstimate, WindowForm, XcpCapacity, XcpLink, XcpLinkParams, XcpLoss, XcpParams,
