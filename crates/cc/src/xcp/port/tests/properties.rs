@@ -170,7 +170,8 @@ proptest! {
         for (gap, shift, flow, rtt_us, x_shift, x, delta, covers, queue) in events {
             now = now.saturating_add(gap >> shift);
             let instant = Instant::from_nanos(now);
-            let header = XcpCarried { covers, ..header(rtt_us >> (shift % 32), x >> x_shift, delta) };
+            let header = header(rtt_us >> (shift % 32), x >> x_shift, delta);
+            let header = XcpCarried { covers, ..header };
             let arrival = packet(flow, rtt_us >> 16, header);
             if link.admits(instant, &arrival) {
                 link.on_arrival(instant, &arrival, queue >> x_shift);
