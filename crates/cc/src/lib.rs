@@ -82,11 +82,11 @@ pub use metrics::{
 pub use names::{Algorithm, LinkAlgorithm, ParseError, RegisterError};
 pub use quick_start::{AfterGrant, QuickStart, QuickStartLink, Startable};
 pub use signals::{
-    Answer, Arrival, Carried, Carrier, Cloud, CloudAnswer, CloudEstimate, Countable, Explicit,
-    Feedback, KnownPath, OwnFeedback, OwnWords, QuickStartAnswer, QuickStartCarried,
-    QuickStartFeedback, QuickStartPurpose, QuickStartRequest, RateChange, Request, Upstream,
-    VcpAnswer, VcpCarried, VcpCode, VcpFeedback, XcpAnswer, XcpCarried, XcpFeedback, XcpForm,
-    XcpRequest,
+    Answer, Arrival, BadFeedback, Breach, Carried, Carrier, Cloud, CloudAnswer, CloudEstimate,
+    Countable, Explicit, Feedback, KnownPath, OwnFeedback, OwnWords, QuickStartAnswer,
+    QuickStartCarried, QuickStartFeedback, QuickStartPurpose, QuickStartRequest, RateChange,
+    Request, Upstream, VcpAnswer, VcpCarried, VcpCode, VcpFeedback, XcpAnswer, XcpCarried,
+    XcpFeedback, XcpForm, XcpRequest,
 };
 pub use standard::{
     Avoidance, Bbr, Cause, Cubic, CubicController, Growth, HyStart, LossBased, NewReno, Reno,
@@ -94,8 +94,8 @@ pub use standard::{
 };
 pub use supervise::FallbackLaw;
 pub use vcp::{
-    AiBase, AiGrowth, Bise, BiseParams, Draw, Interval, LinkRule, Load, Mark, Marking, Plain,
-    QueueFilter, VcpLink, VcpLinkParams, VcpParams, Wlte,
+    AiGrowth, Bise, BiseParams, Draw, Interval, LinkRule, Load, Mark, Marking, Plain, QueueFilter,
+    VcpLink, VcpLinkParams, VcpParams, Wlte,
 };
 pub use xcp::{
     CloudParams, ExactEstimate, WindowForm, XcpCapacity, XcpLink, XcpLinkParams, XcpLoss, XcpParams,

@@ -8,13 +8,9 @@ use crate::law::{Acked, Controller, Lost, PacketState, Sent, UNPACED};
 use crate::names::Algorithm;
 use crate::signals::{Feedback, VcpFeedback, XcpFeedback};
 use crate::supervise::RetransmissionTimeout;
-use crate::testing::{ms, sent};
+use crate::testing::{at, codes, ms, sent, stamped};
 
 const MTU: u64 = 1000;
-
-fn at(millis: u64) -> Instant {
-    Instant::from_millis(millis)
-}
 
 /// Packet `number`, with `packets` other packets in flight.
 fn flying(number: u64, packets: u64) -> Sent {
@@ -158,18 +154,10 @@ fn losses_do_what_the_papers_say() {
         }
         assert_eq!(law.window(), 2 * MTU, "{text}");
         assert_eq!(law.pacing_rate(), Some(UNPACED), "{text}");
-        let grant = Feedback::Xcp(XcpFeedback {
-            delta: (480_000 << 16) / 8,
-            packets: 1,
-            stamped: 1,
-            ..XcpFeedback::default()
-        });
+        let grant = Feedback::Xcp(stamped((480_000 << 16) / 8));
         let low = Feedback::Vcp(VcpFeedback {
-            packets: [0, 20, 0, 0],
-            bytes: [0, 20 * MTU, 0, 0],
-            sum_r: 20 << 16,
             bise: true,
-            ..VcpFeedback::default()
+            ..codes([0, 20, 0, 0], MTU)
         });
         for round in 0..30 {
             law.on_feedback(at(100 + round), &grant, &acked(0, 21));

@@ -11,9 +11,7 @@
 //! The difference of TTLs is modulo 256, plus 1, or 0 if the IP TTL is unknown. If a router has
 //! answered, 512 is added.
 
-use core::{error, fmt};
-
-use pathmark_cc::{Countable, QuickStartFeedback};
+use pathmark_cc::{BadFeedback, Breach, Countable, QuickStartFeedback};
 use pathmark_shim::quick_start::{Rate, Repr};
 
 /// Number of counters.
@@ -25,42 +23,16 @@ const ANSWERED: u64 = 512;
 /// Maximum of totals (the largest QUIC varint).
 const CEILING: u64 = (1 << 62) - 1;
 
-/// Impossible counters, which the sender ignores.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Implausible {
-    /// Not [`LEN`] counters.
-    Count,
-    /// A field is out of its range.
-    Range,
-    /// A total decreased.
-    Backwards,
-    /// More requests counted than sent.
-    MorePacketsThanSent,
-    /// The bytes do not fit the number of packets.
-    Sum,
-}
-
-impl Implausible {
-    /// Describes the cause in one line.
-    pub const fn message(self) -> &'static str {
-        match self {
-            Self::Count => "not 5 Quick-Start counters",
-            Self::Range => "Quick-Start field out of range",
-            Self::Backwards => "Quick-Start total ran backwards",
-            Self::MorePacketsThanSent => "more Quick-Start requests counted than sent",
-            Self::Sum => "Quick-Start bytes do not fit their packets",
-        }
-    }
-}
-
-impl fmt::Display for Implausible {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.message())
-    }
-}
-
-impl error::Error for Implausible {}
+const COUNT: BadFeedback = BadFeedback::new(Breach::Form, "not 5 Quick-Start counters");
+const RANGE: BadFeedback = BadFeedback::new(Breach::Form, "Quick-Start field out of range");
+const BACKWARDS: BadFeedback =
+    BadFeedback::new(Breach::Backwards, "Quick-Start total ran backwards");
+const MORE_THAN_SENT: BadFeedback = BadFeedback::new(
+    Breach::Packets,
+    "more Quick-Start requests counted than sent",
+);
+const SUM: BadFeedback =
+    BadFeedback::new(Breach::Sum, "Quick-Start bytes do not fit their packets");
 
 /// The totals of one path epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -107,14 +79,14 @@ impl Totals {
     /// Reads counters from a FEEDBACK frame.
     ///
     /// # Errors
-    /// [`Implausible::Count`] or [`Implausible::Range`].
-    pub fn decode(counters: &[u64]) -> Result<Self, Implausible> {
+    /// [`BadFeedback`]: there are too few or too many, or a field is out of its range.
+    pub fn decode(counters: &[u64]) -> Result<Self, BadFeedback> {
         let &[packets, bytes, rate, ttl, nonce] = counters else {
-            return Err(Implausible::Count);
+            return Err(COUNT);
         };
-        let range = |_| Implausible::Range;
+        let range = |_| RANGE;
         if packets.max(bytes) > CEILING || nonce >> 48 != 0 {
-            return Err(Implausible::Range);
+            return Err(RANGE);
         }
         Ok(Self {
             packets,
@@ -133,19 +105,19 @@ impl Totals {
     /// in the epoch so far.
     ///
     /// # Errors
-    /// [`Implausible`]: the counters contradict `older` or the sent packets.
-    pub fn since(&self, older: &Self, most: &Countable) -> Result<QuickStartFeedback, Implausible> {
+    /// [`BadFeedback`]: the counters contradict `older` or the sent packets.
+    pub fn since(&self, older: &Self, most: &Countable) -> Result<QuickStartFeedback, BadFeedback> {
         if self.packets > most.packets {
-            return Err(Implausible::MorePacketsThanSent);
+            return Err(MORE_THAN_SENT);
         }
-        let less = |newer: u64, older: u64| newer.checked_sub(older).ok_or(Implausible::Backwards);
+        let less = |newer: u64, older: u64| newer.checked_sub(older).ok_or(BACKWARDS);
         let packets = less(self.packets, older.packets)?;
         let bytes = less(self.bytes, older.bytes)?;
         if self.bytes > most.bytes
             || bytes < packets
             || bytes > packets.saturating_mul(most.longest)
         {
-            return Err(Implausible::Sum);
+            return Err(SUM);
         }
         Ok(QuickStartFeedback {
             packets,

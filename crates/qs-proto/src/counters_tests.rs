@@ -51,23 +51,23 @@ fn a_report_counts_nothing() {
 
 #[test]
 fn what_cannot_be_is_refused() {
-    assert_eq!(Totals::decode(&[1; 4]), Err(Implausible::Count));
+    assert_eq!(Totals::decode(&[1; 4]), Err(COUNT));
     for bad in [
         [1, 1200, 1 << 16, 0, 0],
         [1, 1200, 0, 257, 0],
         [1, 1200, 0, 0, 1 << 48],
         [1 << 62, 1200, 0, 0, 0],
     ] {
-        assert_eq!(Totals::decode(&bad), Err(Implausible::Range), "{bad:?}");
+        assert_eq!(Totals::decode(&bad), Err(RANGE), "{bad:?}");
     }
     let totals = |packets, bytes| Totals::decode(&[packets, bytes, 9, 1, 0]).unwrap();
     let none = Totals::default();
     for (newer, older, why) in [
-        (totals(2, 2400), none, Implausible::MorePacketsThanSent),
-        (totals(1, 1201), none, Implausible::Sum),
-        (totals(1, 0), none, Implausible::Sum),
-        (totals(0, 1), none, Implausible::Sum),
-        (totals(0, 0), totals(1, 100), Implausible::Backwards),
+        (totals(2, 2400), none, MORE_THAN_SENT),
+        (totals(1, 1201), none, SUM),
+        (totals(1, 0), none, SUM),
+        (totals(0, 1), none, SUM),
+        (totals(0, 0), totals(1, 100), BACKWARDS),
     ] {
         assert_eq!(newer.since(&older, &sent(1)), Err(why));
     }

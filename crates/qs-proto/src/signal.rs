@@ -3,9 +3,9 @@
 use pathmark_cc::{Countable, Feedback, QuickStartPurpose, Request};
 use pathmark_shim::Kind;
 use pathmark_shim::quick_start::{Function, LEN, Rate, Repr, RttOctave};
-use pathmark_transport::{Arrived, BadFeedback, Breach, Counters, Meter, Signal};
+use pathmark_transport::{Arrived, BadFeedback, Counters, Meter, Signal};
 
-use crate::counters::{Implausible, Totals};
+use crate::counters::Totals;
 
 /// Default TTL or hop limit of sent packets.
 const USUAL_TTL: u8 = 64;
@@ -93,14 +93,9 @@ impl Signal for QuickStartSignal {
         sent: &Countable,
     ) -> Result<Feedback, BadFeedback> {
         let read = |counters: &Counters| Totals::decode(counters.as_slice());
-        let difference = || -> Result<_, Implausible> {
-            let older = older.map_or(Ok(Totals::default()), read)?;
-            read(newer)?.since(&older, sent)
-        };
-        match difference() {
-            Ok(feedback) => Ok(Feedback::QuickStart(feedback)),
-            Err(implausible) => Err(bad(implausible)),
-        }
+        let older = older.map_or(Ok(Totals::default()), read)?;
+        let feedback = read(newer)?.since(&older, sent)?;
+        Ok(Feedback::QuickStart(feedback))
     }
 }
 
@@ -125,19 +120,6 @@ impl Meter for QuickStartMeter {
             .into_iter()
             .all(|total| counters.push(total))
             .then_some(counters)
-    }
-}
-
-/// Converts the error for counters that contradict the sent packets.
-fn bad(implausible: Implausible) -> BadFeedback {
-    BadFeedback {
-        breach: match implausible {
-            Implausible::Count | Implausible::Range => Breach::Form,
-            Implausible::Backwards => Breach::Backwards,
-            Implausible::MorePacketsThanSent => Breach::Packets,
-            Implausible::Sum => Breach::Sum,
-        },
-        message: implausible.message(),
     }
 }
 

@@ -138,15 +138,6 @@ proptest! {
     }
 
     #[test]
-    fn arbitrary_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
-        let _ = declared_len(&bytes);
-        let _ = expect::<16>(Kind::VCP, &bytes);
-        if let Ok(framed) = Framed::parse(&bytes) {
-            prop_assert!(framed.len() <= bytes.len());
-        }
-    }
-
-    #[test]
     fn sealed_shims_parse_and_truncated_ones_do_not(
         fields in proptest::array::uniform32(any::<u8>()), number in 0..8u8, cut in 0..32usize,
     ) {

@@ -6,30 +6,11 @@ use super::*;
 /// An IPv4 packet with a plainly computed header checksum.
 fn v4(options: &[u8], fragment: u16, protocol: u8, payload: &[u8]) -> Vec<u8> {
     let header = 20 + options.len();
-    let len = u16::try_from(header + payload.len()).unwrap().to_be_bytes();
-    let fragment = fragment.to_be_bytes();
-    let mut bytes = vec![
-        0x40 | u8::try_from(header / 4).unwrap(),
-        0xB9,
-        len[0],
-        len[1],
-        0x12,
-        0x34,
-        fragment[0],
-        fragment[1],
-        64,
-        protocol,
-        0,
-        0,
-        192,
-        0,
-        2,
-        1,
-        198,
-        51,
-        100,
-        2,
-    ];
+    let [len0, len1] = u16::try_from(header + payload.len()).unwrap().to_be_bytes();
+    let [part0, part1] = fragment.to_be_bytes();
+    let words = 0x40 | u8::try_from(header / 4).unwrap();
+    let mut bytes = vec![words, 0xB9, len0, len1, 0x12, 0x34, part0, part1];
+    bytes.extend([64, protocol, 0, 0, 192, 0, 2, 1, 198, 51, 100, 2]);
     bytes.extend(options);
     let mut sum: u32 = bytes
         .chunks(2)

@@ -5,39 +5,12 @@ use super::*;
 
 /// An IPv4 packet with UDP from port 0x3039 to 0x0035 and this payload, without a header checksum.
 fn packet(fragment: u16, udp_len: u16, payload: &[u8]) -> Vec<u8> {
-    let total = u16::try_from(28 + payload.len()).unwrap().to_be_bytes();
-    let fragment = fragment.to_be_bytes();
-    let length = udp_len.to_be_bytes();
-    let mut bytes = vec![
-        0x45,
-        0,
-        total[0],
-        total[1],
-        0,
-        0,
-        fragment[0],
-        fragment[1],
-        64,
-        17,
-        0,
-        0,
-        10,
-        0,
-        0,
-        1,
-        10,
-        0,
-        0,
-        2,
-        0x30,
-        0x39,
-        0,
-        0x35,
-        length[0],
-        length[1],
-        0,
-        0,
-    ];
+    let [len0, len1] = u16::try_from(28 + payload.len()).unwrap().to_be_bytes();
+    let [part0, part1] = fragment.to_be_bytes();
+    let [udp0, udp1] = udp_len.to_be_bytes();
+    let mut bytes = vec![0x45, 0, len0, len1, 0, 0, part0, part1, 64, 17, 0, 0];
+    bytes.extend([10, 0, 0, 1, 10, 0, 0, 2]);
+    bytes.extend([0x30, 0x39, 0, 0x35, udp0, udp1, 0, 0]);
     bytes.extend(payload);
     bytes
 }

@@ -7,6 +7,7 @@
 
 use core::fmt;
 
+pub use pathmark_cc::{BadFeedback, Breach};
 use pathmark_cc::{Countable, Explicit, Feedback, Instant, Request};
 
 /// ECN field of the IP header (RFC 3168).
@@ -103,30 +104,6 @@ impl fmt::Debug for Counters {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.as_slice().fmt(f)
     }
-}
-
-/// Reason why a peer's counters are impossible.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Breach {
-    /// There are too few or too many counters, or a field is out of range.
-    Form,
-    /// A total decreased.
-    Backwards,
-    /// The peer claims more packets than were sent.
-    Packets,
-    /// Bytes or sums don't match the number of packets.
-    Sum,
-}
-
-/// The peer returned impossible counters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("impossible feedback counters: {message}")]
-pub struct BadFeedback {
-    /// The rule that the counters violate.
-    pub breach: Breach,
-    /// The reason as human-readable text.
-    pub message: &'static str,
 }
 
 /// Counts arriving packets of one path epoch at the receiver.

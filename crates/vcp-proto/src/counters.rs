@@ -24,9 +24,9 @@
 //! count of at least 1. The ECN carrier has no hop count, so its codes count as they are, and
 //! indices 9…13 stay 0.
 
-use core::{error, fmt, time::Duration};
+use core::time::Duration;
 
-use pathmark_cc::{Countable, VcpCode, VcpFeedback};
+use pathmark_cc::{BadFeedback, Breach, Countable, VcpCode, VcpFeedback};
 use pathmark_shim::corruption;
 
 use crate::header::{Packet, R_ONE};
@@ -43,42 +43,12 @@ const FLAG_CARRIED_R: u64 = 2;
 const CORRUPTION_SHIFT: u32 = 2;
 const FLAG_TRANSLATED: u64 = 1 << 5;
 
-/// Impossible counters, which the sender ignores.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Implausible {
-    /// Not [`LEN`] counters.
-    Count,
-    /// A field is out of its range.
-    Range,
-    /// A total decreased.
-    Backwards,
-    /// More packets counted than sent.
-    MorePacketsThanSent,
-    /// Bytes or Σr do not fit the number of packets.
-    Sum,
-}
-
-impl Implausible {
-    /// Describes the cause in one line.
-    pub const fn message(self) -> &'static str {
-        match self {
-            Self::Count => "not 15 VCP counters",
-            Self::Range => "VCP field out of range",
-            Self::Backwards => "VCP total ran backwards",
-            Self::MorePacketsThanSent => "more VCP packets counted than sent",
-            Self::Sum => "VCP bytes or r do not fit their packets",
-        }
-    }
-}
-
-impl fmt::Display for Implausible {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.message())
-    }
-}
-
-impl error::Error for Implausible {}
+const COUNT: BadFeedback = BadFeedback::new(Breach::Form, "not 15 VCP counters");
+const RANGE: BadFeedback = BadFeedback::new(Breach::Form, "VCP field out of range");
+const BACKWARDS: BadFeedback = BadFeedback::new(Breach::Backwards, "VCP total ran backwards");
+const MORE_THAN_SENT: BadFeedback =
+    BadFeedback::new(Breach::Packets, "more VCP packets counted than sent");
+const SUM: BadFeedback = BadFeedback::new(Breach::Sum, "VCP bytes or r do not fit their packets");
 
 /// The totals of one path epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -206,8 +176,8 @@ impl Totals {
     /// Reads counters from a FEEDBACK frame. Unknown flags are ignored.
     ///
     /// # Errors
-    /// [`Implausible::Count`] or [`Implausible::Range`].
-    pub fn decode(counters: &[u64]) -> Result<Self, Implausible> {
+    /// [`BadFeedback`]: there are too few or too many, or a field is out of its range.
+    pub fn decode(counters: &[u64]) -> Result<Self, BadFeedback> {
         let &[
             n1,
             n2,
@@ -224,8 +194,8 @@ impl Totals {
             router,
             load,
             ttl,
-        ] = counters.as_array::<LEN>().ok_or(Implausible::Count)?;
-        let range = |_| Implausible::Range;
+        ] = counters.as_array::<LEN>().ok_or(COUNT)?;
+        let range = |_| RANGE;
         Ok(Self {
             packets: [n0, n1, n2, n3],
             bytes: [b0, b1, b2, b3],
@@ -251,31 +221,31 @@ impl Totals {
     /// in the epoch so far. `sent_ttl` is the IP TTL that packets were sent with, if known.
     ///
     /// # Errors
-    /// [`Implausible`]: the counters contradict `older`, `most` or each other.
+    /// [`BadFeedback`]: the counters contradict `older`, `most` or each other.
     pub fn since(
         &self,
         older: &Self,
         most: &Countable,
         sent_ttl: Option<u8>,
-    ) -> Result<VcpFeedback, Implausible> {
+    ) -> Result<VcpFeedback, BadFeedback> {
         let sum = |of: &[u64; 4]| of.iter().fold(0u64, |sum, &n| sum.saturating_add(n));
         if sum(&self.packets) > most.packets {
-            return Err(Implausible::MorePacketsThanSent);
+            return Err(MORE_THAN_SENT);
         }
         if sum(&self.bytes) > most.bytes {
-            return Err(Implausible::Sum);
+            return Err(SUM);
         }
         let packets = fall_free(&self.packets, &older.packets)?;
         let bytes = fall_free(&self.bytes, &older.bytes)?;
         let [sum_r] = fall_free(&[self.sum_r], &[older.sum_r])?;
         for (&packets, &bytes) in packets.iter().zip(&bytes) {
             if bytes < packets || bytes > packets.saturating_mul(most.longest) {
-                return Err(Implausible::Sum);
+                return Err(SUM);
             }
         }
         let [_, low, _, _] = packets;
         if sum_r > low.saturating_mul(ONE) {
-            return Err(Implausible::Sum);
+            return Err(SUM);
         }
         let latest = &self.latest;
         Ok(VcpFeedback {
@@ -307,10 +277,10 @@ fn add(total: &mut u64, more: u64) {
     *total = total.saturating_add(more).min(CEILING);
 }
 
-fn fall_free<const N: usize>(newer: &[u64; N], older: &[u64; N]) -> Result<[u64; N], Implausible> {
+fn fall_free<const N: usize>(newer: &[u64; N], older: &[u64; N]) -> Result<[u64; N], BadFeedback> {
     let mut differences = [0; N];
     for ((difference, newer), older) in differences.iter_mut().zip(newer).zip(older) {
-        *difference = newer.checked_sub(*older).ok_or(Implausible::Backwards)?;
+        *difference = newer.checked_sub(*older).ok_or(BACKWARDS)?;
     }
     Ok(differences)
 }

@@ -2,10 +2,10 @@
 
 use pathmark_cc::{Carrier, Countable, Explicit, Feedback, Request, VcpCode};
 use pathmark_shim::Kind;
-use pathmark_transport::{Arrived, BadFeedback, Breach, Counters, Ecn, Meter, Signal};
+use pathmark_transport::{Arrived, BadFeedback, Counters, Ecn, Meter, Signal};
 
 use crate::{
-    counters::{Implausible, Totals},
+    counters::Totals,
     header::{self, Packet, Repr},
 };
 
@@ -178,27 +178,9 @@ fn difference(
     sent_ttl: Option<u8>,
 ) -> Result<Feedback, BadFeedback> {
     let read = |counters: &Counters| Totals::decode(counters.as_slice());
-    let difference = || -> Result<_, Implausible> {
-        let older = older.map_or(Ok(Totals::default()), read)?;
-        read(newer)?.since(&older, sent, sent_ttl)
-    };
-    match difference() {
-        Ok(feedback) => Ok(Feedback::Vcp(feedback)),
-        Err(implausible) => Err(bad(implausible)),
-    }
-}
-
-/// Converts the error for counters that contradict the sent packets.
-fn bad(implausible: Implausible) -> BadFeedback {
-    BadFeedback {
-        breach: match implausible {
-            Implausible::Count | Implausible::Range => Breach::Form,
-            Implausible::Backwards => Breach::Backwards,
-            Implausible::MorePacketsThanSent => Breach::Packets,
-            Implausible::Sum => Breach::Sum,
-        },
-        message: implausible.message(),
-    }
+    let older = older.map_or(Ok(Totals::default()), read)?;
+    let feedback = read(newer)?.since(&older, sent, sent_ttl)?;
+    Ok(Feedback::Vcp(feedback))
 }
 
 #[cfg(test)]

@@ -23,9 +23,7 @@
 //! header counts for at most 2⁵⁶ in either direction (1 TB/s), so that differences of up to 31
 //! headers are exact even if all are wrong.
 
-use core::{error, fmt};
-
-use pathmark_cc::{Countable, XcpFeedback};
+use pathmark_cc::{BadFeedback, Breach, Countable, XcpFeedback};
 use pathmark_shim::corruption;
 
 use crate::header::{Body, Format, Packet};
@@ -42,42 +40,15 @@ const FLAG_TRANSLATED: u8 = 1 << 3;
 const FLAG_UNCOUNTED: u8 = 1 << 4;
 /// Largest change that one header counts for, in 2⁻¹⁶ bytes per second.
 pub const MOST: i64 = 1 << 56;
-/// Impossible counters, which the sender ignores.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Implausible {
-    /// Neither [`LEN`] nor [`LEN`] + 1 counters.
-    Count,
-    /// A field is out of its range.
-    Range,
-    /// A total decreased.
-    Backwards,
-    /// More packets counted than sent, or more stamped than counted.
-    MorePacketsThanSent,
-    /// Bytes or the sum do not fit the number of packets.
-    Sum,
-}
-
-impl Implausible {
-    /// Describes the cause in one line.
-    pub const fn message(self) -> &'static str {
-        match self {
-            Self::Count => "neither 7 nor 8 XCP counters",
-            Self::Range => "XCP field out of range",
-            Self::Backwards => "XCP total ran backwards",
-            Self::MorePacketsThanSent => "more XCP packets counted than sent",
-            Self::Sum => "XCP bytes or feedback do not fit their packets",
-        }
-    }
-}
-
-impl fmt::Display for Implausible {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.message())
-    }
-}
-
-impl error::Error for Implausible {}
+const COUNT: BadFeedback = BadFeedback::new(Breach::Form, "neither 7 nor 8 XCP counters");
+const RANGE: BadFeedback = BadFeedback::new(Breach::Form, "XCP field out of range");
+const BACKWARDS: BadFeedback = BadFeedback::new(Breach::Backwards, "XCP total ran backwards");
+const MORE_THAN_SENT: BadFeedback =
+    BadFeedback::new(Breach::Packets, "more XCP packets counted than sent");
+const SUM: BadFeedback = BadFeedback::new(
+    Breach::Sum,
+    "XCP bytes or feedback do not fit their packets",
+);
 
 /// The totals of one path epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -245,20 +216,18 @@ impl Totals {
     /// Reads counters from a FEEDBACK frame.
     ///
     /// # Errors
-    /// [`Implausible::Count`] or [`Implausible::Range`].
-    pub fn decode(counters: &[u64]) -> Result<Self, Implausible> {
-        let (all, more) = counters
-            .split_first_chunk::<LEN>()
-            .ok_or(Implausible::Count)?;
+    /// [`BadFeedback`]: there are too few or too many, or a field is out of its range.
+    pub fn decode(counters: &[u64]) -> Result<Self, BadFeedback> {
+        let (all, more) = counters.split_first_chunk::<LEN>().ok_or(COUNT)?;
         let &[packets, stamped, bytes, sum, xcp_ttl, ttl, router] = all;
-        let range = |_| Implausible::Range;
+        let range = |_| RANGE;
         let flags = match *more {
             [] => 0,
             [flags] => u8::try_from(flags).map_err(range)?,
-            _ => return Err(Implausible::Count),
+            _ => return Err(COUNT),
         };
         if sum > CEILING || flags > corruption::MASK | FLAG_TRANSLATED | FLAG_UNCOUNTED {
-            return Err(Implausible::Range);
+            return Err(RANGE);
         }
         Ok(Self {
             packets,
@@ -283,35 +252,35 @@ impl Totals {
     /// in the epoch so far. `sent_ttl` is the IP TTL that packets were sent with, if known.
     ///
     /// # Errors
-    /// [`Implausible`]: the counters contradict `older`, `most` or each other.
+    /// [`BadFeedback`]: the counters contradict `older`, `most` or each other.
     pub fn since(
         &self,
         older: &Self,
         most: &Countable,
         sent_ttl: Option<u8>,
-    ) -> Result<XcpFeedback, Implausible> {
+    ) -> Result<XcpFeedback, BadFeedback> {
         if self.packets > most.packets || self.stamped > self.packets {
-            return Err(Implausible::MorePacketsThanSent);
+            return Err(MORE_THAN_SENT);
         }
         if self.bytes > most.bytes {
-            return Err(Implausible::Sum);
+            return Err(SUM);
         }
-        let less = |newer: u64, older: u64| newer.checked_sub(older).ok_or(Implausible::Backwards);
+        let less = |newer: u64, older: u64| newer.checked_sub(older).ok_or(BACKWARDS);
         let packets = less(self.packets, older.packets)?;
         let stamped = less(self.stamped, older.stamped)?;
         let bytes = less(self.bytes, older.bytes)?;
         if stamped > packets {
-            return Err(Implausible::MorePacketsThanSent);
+            return Err(MORE_THAN_SENT);
         }
         if bytes < packets || bytes > packets.saturating_mul(most.longest) {
-            return Err(Implausible::Sum);
+            return Err(SUM);
         }
         // The difference modulo 2⁶², interpreted as a signed number.
         let unused = u64::BITS - SUM_BITS;
         let delta = (self.sum.wrapping_sub(older.sum) << unused).cast_signed() >> unused;
         if u128::from(delta.unsigned_abs()) > u128::from(stamped) * u128::from(MOST.unsigned_abs())
         {
-            return Err(Implausible::Sum);
+            return Err(SUM);
         }
         let latest = &self.latest;
         Ok(XcpFeedback {

@@ -186,27 +186,21 @@ fn what_cannot_be() {
             .since(&older, &most(4), Some(64))
     };
     assert!(since(3, 100).is_ok());
-    assert_eq!(Totals::decode(&good[..6]), Err(Implausible::Count));
+    assert_eq!(Totals::decode(&good[..6]), Err(COUNT));
     for (counters, read) in [
-        (
-            [4, 3, 4000, 100, 62, 63, 5, 7, 0].as_slice(),
-            Err(Implausible::Count),
-        ),
-        (&[4, 3, 4000, 100, 62, 63, 5, 32], Err(Implausible::Range)),
-        (
-            &[4, 3, 4000, 100, 62, 63, 5, 1 << 40],
-            Err(Implausible::Range),
-        ),
+        ([4, 3, 4000, 100, 62, 63, 5, 7, 0].as_slice(), Err(COUNT)),
+        (&[4, 3, 4000, 100, 62, 63, 5, 32], Err(RANGE)),
+        (&[4, 3, 4000, 100, 62, 63, 5, 1 << 40], Err(RANGE)),
         (&[4, 3, 4000, 100, 62, 63, 5, 0], Totals::decode(&good)),
     ] {
         assert_eq!(Totals::decode(counters), read, "{counters:?}");
     }
-    assert_eq!(with(3, 1 << 62), Err(Implausible::Range));
-    assert_eq!(with(4, 256), Err(Implausible::Range));
-    assert_eq!(with(5, 257), Err(Implausible::Range));
-    assert_eq!(with(6, 65_536), Err(Implausible::Range));
-    assert_eq!(since(0, 5), Err(Implausible::MorePacketsThanSent));
-    assert_eq!(since(1, 5), Err(Implausible::MorePacketsThanSent));
+    assert_eq!(with(3, 1 << 62), Err(RANGE));
+    assert_eq!(with(4, 256), Err(RANGE));
+    assert_eq!(with(5, 257), Err(RANGE));
+    assert_eq!(with(6, 65_536), Err(RANGE));
+    assert_eq!(since(0, 5), Err(MORE_THAN_SENT));
+    assert_eq!(since(1, 5), Err(MORE_THAN_SENT));
     assert_eq!(
         since(0, 3),
         Ok(XcpFeedback {
@@ -214,13 +208,13 @@ fn what_cannot_be() {
             ..since(0, 4).unwrap()
         })
     );
-    assert_eq!(since(1, 1), Err(Implausible::Backwards));
-    assert_eq!(since(2, 1), Err(Implausible::Backwards));
-    assert_eq!(since(2, 2001), Err(Implausible::Sum));
-    assert_eq!(since(2, 200_000), Err(Implausible::Sum));
+    assert_eq!(since(1, 1), Err(BACKWARDS));
+    assert_eq!(since(2, 1), Err(BACKWARDS));
+    assert_eq!(since(2, 2001), Err(SUM));
+    assert_eq!(since(2, 200_000), Err(SUM));
     // One more stamped packet may add at most 2⁵⁶.
     assert!(since(3, 50 + (1 << 56)).is_ok());
-    assert_eq!(since(3, 51 + (1 << 56)), Err(Implausible::Sum));
+    assert_eq!(since(3, 51 + (1 << 56)), Err(SUM));
 }
 
 proptest! {

@@ -2,9 +2,9 @@
 
 use pathmark_cc::{Countable, Explicit, Feedback, Request, XcpForm};
 use pathmark_shim::Kind;
-use pathmark_transport::{Arrived, BadFeedback, Breach, Counters, Ecn, Meter, Signal};
+use pathmark_transport::{Arrived, BadFeedback, Counters, Ecn, Meter, Signal};
 
-use crate::counters::{Counted, Implausible, Totals};
+use crate::counters::{Counted, Totals};
 use crate::header::{Form, Packet, Repr};
 use crate::host::{Arrivals, HostClouds};
 
@@ -136,14 +136,9 @@ impl Signal for XcpSignal {
         sent: &Countable,
     ) -> Result<Feedback, BadFeedback> {
         let read = |counters: &Counters| Totals::decode(counters.as_slice());
-        let difference = || -> Result<_, Implausible> {
-            let older = older.map_or(Ok(Totals::default()), read)?;
-            read(newer)?.since(&older, sent, Some(self.ttl))
-        };
-        match difference() {
-            Ok(feedback) => Ok(Feedback::Xcp(feedback)),
-            Err(implausible) => Err(bad(implausible)),
-        }
+        let older = older.map_or(Ok(Totals::default()), read)?;
+        let feedback = read(newer)?.since(&older, sent, Some(self.ttl))?;
+        Ok(Feedback::Xcp(feedback))
     }
 }
 
@@ -180,19 +175,6 @@ impl Meter for XcpMeter {
             .encode()
             .all(|total| counters.push(total))
             .then_some(counters)
-    }
-}
-
-/// Converts the error for counters that contradict the sent packets.
-fn bad(implausible: Implausible) -> BadFeedback {
-    BadFeedback {
-        breach: match implausible {
-            Implausible::Count | Implausible::Range => Breach::Form,
-            Implausible::Backwards => Breach::Backwards,
-            Implausible::MorePacketsThanSent => Breach::Packets,
-            Implausible::Sum => Breach::Sum,
-        },
-        message: implausible.message(),
     }
 }
 

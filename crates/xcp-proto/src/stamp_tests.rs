@@ -5,7 +5,7 @@ use pathmark_shim::{corruption, ip::Layout};
 use proptest::prelude::*;
 
 use super::*;
-use crate::header::tests::repr;
+use crate::header::tests::{emit, feedback, repr, request};
 use crate::header::{Body, LastRouter, Repr};
 use crate::{carried, h_feedback};
 
@@ -16,17 +16,11 @@ const ROUTER: Identity = Identity {
     hops: 1,
 };
 
-fn shim(repr: &Repr) -> Vec<u8> {
-    let mut out = vec![0; 48];
-    let len = repr.emit(&mut out).unwrap();
-    out.truncate(len);
-    out
-}
-
-fn delta(repr: &Repr) -> i64 {
-    match repr.body {
-        Body::Full(full) => full.delta,
-        Body::Compact(compact) => compact.feedback_q12(),
+fn answer(delta: i64, bounding: bool) -> XcpAnswer {
+    XcpAnswer {
+        delta,
+        bounding,
+        ..XcpAnswer::default()
     }
 }
 
@@ -41,12 +35,8 @@ fn a_full_header_is_lowered_and_signed() {
         packet: 1500,
     };
     for form in [Form::V4, Form::V6] {
-        let mut bytes = shim(&Repr::initial(form, Some(&request), 64));
-        let lower = XcpAnswer {
-            delta: -(3 << 16),
-            bounding: true,
-            ..XcpAnswer::default()
-        };
+        let mut bytes = emit(&Repr::initial(form, Some(&request), 64));
+        let lower = answer(-(3 << 16), true);
         assert_eq!(
             stamp_payload(&mut bytes, &lower, 1500, &ROUTER),
             Outcome::Stamped
@@ -68,29 +58,18 @@ fn a_full_header_is_lowered_and_signed() {
         // The next router could grant more, so it must leave the feedback and the bounding
         // router unchanged, but count as a hop.
         let second = Identity::new(7);
-        let more = XcpAnswer {
-            delta: -(3 << 16),
-            bounding: false,
-            ..XcpAnswer::default()
-        };
+        let more = answer(-(3 << 16), false);
         let _ = stamp_payload(&mut bytes, &more, 1500, &second);
         let two = Packet::parse(&bytes).unwrap().repr();
         assert_eq!((two.xcp_ttl, two.router), (62, 0xABCD));
-        assert_eq!(delta(&two), -(3 << 16));
+        assert_eq!(feedback(&two), -(3 << 16));
     }
 }
 
 #[test]
 fn a_compact_header_is_lowered_in_packets() {
-    let request = pathmark_cc::XcpRequest {
-        rtt_us: 100_000,
-        x: 1_099_511_627,
-        delta: 1_235_000 << 16,
-        covers: 1,
-        window: 150_000,
-        packet: 1500,
-    };
-    let mut bytes = shim(&Repr::initial(Form::Compact, Some(&request), 64));
+    let request = request();
+    let mut bytes = emit(&Repr::initial(Form::Compact, Some(&request), 64));
     let Carried::Xcp(read) = carried::from_payload(&bytes, 1500) else {
         panic!("XCP")
     };
@@ -98,24 +77,16 @@ fn a_compact_header_is_lowered_in_packets() {
     assert!(read.delta <= request.delta);
     // 9548 B/s · 0.1 s ÷ 1500 B = 0.6365 packets; in steps of 2⁻¹², the next lower value is
     // 2607.
-    let lower = XcpAnswer {
-        delta: 9548 << 16,
-        bounding: true,
-        ..XcpAnswer::default()
-    };
+    let lower = answer(9548 << 16, true);
     let _ = stamp_payload(&mut bytes, &lower, 1500, &ROUTER);
     let stamped = Packet::parse(&bytes).unwrap().repr();
-    assert_eq!(delta(&stamped), 2607);
+    assert_eq!(feedback(&stamped), 2607);
     assert_eq!((stamped.xcp_ttl, stamped.router), (63, 0xABCD));
     // If the request is only passed on, the word must stay the same.
     let Carried::Xcp(read) = carried::from_payload(&bytes, 1500) else {
         panic!("XCP")
     };
-    let pass = XcpAnswer {
-        delta: read.delta,
-        bounding: false,
-        ..XcpAnswer::default()
-    };
+    let pass = answer(read.delta, false);
     let _ = stamp_payload(&mut bytes, &pass, 1500, &Identity::new(5));
     let again = Packet::parse(&bytes).unwrap().repr();
     assert_eq!((again.body, again.router), (stamped.body, 0xABCD));
@@ -141,7 +112,7 @@ fn declared_corruption_adds_up_in_the_full_form() {
         (Form::V6, [5, 6, 6]),
         (Form::Compact, [0, 0, 0]),
     ] {
-        let mut bytes = shim(&Repr::initial(form, Some(&request), 64));
+        let mut bytes = emit(&Repr::initial(form, Some(&request), 64));
         let seen = classes.map(|_| {
             let _ = stamp_payload(&mut bytes, &declares, 1500, &ROUTER);
             let packet = Packet::parse(&bytes).unwrap();
@@ -155,12 +126,8 @@ fn declared_corruption_adds_up_in_the_full_form() {
 
 #[test]
 fn others_are_untouched() {
-    let answer = XcpAnswer {
-        delta: 0,
-        bounding: true,
-        ..XcpAnswer::default()
-    };
-    let mut minimal = shim(&Repr::initial(Form::V4, None, 64));
+    let answer = answer(0, true);
+    let mut minimal = emit(&Repr::initial(Form::V4, None, 64));
     let before = minimal.clone();
     assert_eq!(
         stamp_payload(&mut minimal, &answer, 1500, &ROUTER),
@@ -230,7 +197,7 @@ fn a_cloud_shows_to_the_first_router_behind_it() {
         (Form::V4, IpAddr::V4(ROUTER.v4)),
         (Form::V6, IpAddr::V6(ROUTER.v6)),
     ] {
-        let mut bytes = shim(&Repr::initial(form, Some(&request), 64));
+        let mut bytes = emit(&Repr::initial(form, Some(&request), 64));
         // Packets directly from their sender leave with a TTL of 63.
         assert_eq!(cloud(&bytes, 63), None);
         let found = Cloud {
@@ -260,7 +227,7 @@ fn a_cloud_shows_to_the_first_router_behind_it() {
             })
         );
     }
-    let bytes = shim(&Repr::initial(Form::Compact, Some(&request), 64));
+    let bytes = emit(&Repr::initial(Form::Compact, Some(&request), 64));
     assert_eq!(cloud(&bytes, 61), None);
 }
 
@@ -268,7 +235,7 @@ fn a_cloud_shows_to_the_first_router_behind_it() {
 #[test]
 fn an_unmeasured_cloud_is_reported() {
     let request = pathmark_cc::XcpRequest::default();
-    let mut bytes = shim(&Repr::initial(Form::V4, Some(&request), 64));
+    let mut bytes = emit(&Repr::initial(Form::V4, Some(&request), 64));
     for (cloud, xcp_ttl) in [
         (CloudAnswer::Unknown { hops: 2 }, 61),
         (CloudAnswer::None, 60),
@@ -309,7 +276,7 @@ proptest! {
         ),
         bytes in 100..9000u32,
     ) {
-        let mut shim = shim(&start);
+        let mut shim = emit(&start);
         let mut before = start;
         for (answer, bounding, id, corruption_ppm) in answers {
             let answer = XcpAnswer {
@@ -330,7 +297,7 @@ proptest! {
             prop_assert!(now.stamped);
             prop_assert_eq!(now.xcp_ttl, before.xcp_ttl.wrapping_sub(1));
             prop_assert_eq!(now.router, if bounding { id } else { before.router });
-            prop_assert!(delta(&now) <= delta(&before));
+            prop_assert!(feedback(&now) <= feedback(&before));
             match (now.body, start.body) {
                 (Body::Full(now), Body::Full(start)) => {
                     prop_assert!(now.delta <= answer.delta);
@@ -361,7 +328,7 @@ proptest! {
         start in repr(), v6: bool, segment in 60..400usize, index in 0..3usize, answer: i64,
         fill: u8,
     ) {
-        let front = shim(&start);
+        let front = emit(&start);
         let mut payload = vec![fill; segment * 3];
         for index in 0..3 {
             payload[index * segment..][..front.len()].copy_from_slice(&front);
@@ -370,7 +337,7 @@ proptest! {
         let whole = bytes.clone();
         let ip = Layout::walk(&bytes).unwrap();
         let udp = Datagram::locate(&bytes, &ip).unwrap();
-        let answer = XcpAnswer { delta: answer, bounding: true, ..XcpAnswer::default() };
+        let answer = self::answer(answer, true);
         let offset = segment * index;
         let outcome = stamp_packet(
             &mut bytes,
@@ -406,7 +373,7 @@ proptest! {
     /// A router of the rate form must read exactly the written fields.
     #[test]
     fn full_headers_are_carried_as_they_are(start in repr()) {
-        let carried = carried::from_payload(&shim(&start), 1500);
+        let carried = carried::from_payload(&emit(&start), 1500);
         match start.body {
             _ if start.format == Format::Minimal => prop_assert_eq!(carried, Carried::Foreign),
             Body::Full(full) => prop_assert_eq!(carried, Carried::Xcp(XcpCarried {

@@ -1,17 +1,10 @@
 use core::net::Ipv4Addr;
 
-use pathmark_cc::XcpRequest;
 use proptest::prelude::*;
 
 use super::*;
-use crate::header::tests::repr;
+use crate::header::tests::{emit, feedback, repr, request};
 use crate::header::{Form, LastRouter};
-
-fn emit(repr: &Repr) -> Vec<u8> {
-    let mut out = [0; 64];
-    let len = repr.emit(&mut out).unwrap();
-    out[..len].to_vec()
-}
 
 fn read(shim: &[u8]) -> Repr {
     Packet::parse(shim).unwrap().repr()
@@ -24,24 +17,8 @@ fn merge_of(inner: &Repr, outer: &Repr, shift: u8) -> Option<Repr> {
     done.then(|| read(&shim))
 }
 
-/// The feedback in the form's units.
-fn feedback(repr: &Repr) -> i64 {
-    match repr.body {
-        Body::Full(full) => full.delta,
-        Body::Compact(compact) => compact.feedback_q12(),
-    }
-}
-
-fn request(form: Form, ttl: u8) -> Repr {
-    let request = XcpRequest {
-        rtt_us: 100_000,
-        x: 1_099_511_627,
-        delta: 1_235_000 << 16,
-        covers: 1,
-        window: 150_000,
-        packet: 1500,
-    };
-    Repr::initial(form, Some(&request), ttl)
+fn asking(form: Form, ttl: u8) -> Repr {
+    Repr::initial(form, Some(&request()), ttl)
 }
 
 fn full(repr: Repr, change: impl FnOnce(&mut Full)) -> Repr {
@@ -58,7 +35,7 @@ fn full(repr: Repr, change: impl FnOnce(&mut Full)) -> Repr {
 /// Results of routers outside, and the merged inner shims.
 #[test]
 fn the_lower_feedback_remains() {
-    let fresh = request(Form::V4, 64);
+    let fresh = asking(Form::V4, 64);
     let at = |delta, router| {
         let stamped = Repr {
             stamped: true,
@@ -99,7 +76,7 @@ fn the_lower_feedback_remains() {
 #[test]
 fn silent_hops_of_the_tunnel_show_inside() {
     let (inner_ttl, outer_ttl) = (60u8, 255u8);
-    let inner = request(Form::V4, inner_ttl + 1);
+    let inner = asking(Form::V4, inner_ttl + 1);
     let mut copy = emit(&inner);
     assert!(shift_ttl(&mut copy, outer_ttl.wrapping_sub(inner_ttl)));
     assert_eq!(
@@ -120,14 +97,14 @@ fn silent_hops_of_the_tunnel_show_inside() {
 
 #[test]
 fn what_routers_leave_alone_is_not_merged() {
-    let fresh = request(Form::V4, 64);
+    let fresh = asking(Form::V4, 64);
     let minimal = Repr::initial(Form::V4, None, 64);
     assert!(!shift_ttl(&mut emit(&minimal), 1));
     assert_eq!(merge_of(&minimal, &fresh, 0), None);
     assert_eq!(merge_of(&fresh, &minimal, 0), None);
     for form in [Form::V6, Form::Compact] {
-        assert_eq!(merge_of(&fresh, &request(form, 64), 0), None);
-        assert_eq!(merge_of(&request(form, 64), &fresh, 0), None);
+        assert_eq!(merge_of(&fresh, &asking(form, 64), 0), None);
+        assert_eq!(merge_of(&asking(form, 64), &fresh, 0), None);
     }
     let mut damaged = emit(&fresh);
     damaged[20] ^= 1;

@@ -110,7 +110,7 @@ impl Judge {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::ms;
+    use crate::testing::{at, ms};
 
     const RTT: Duration = Duration::from_millis(100);
 
@@ -146,7 +146,7 @@ mod tests {
     #[test]
     fn who_goes_to_and_fro_does_so_more_and_more_seldom() {
         let mut judge = Judge::new();
-        let mut now = Instant::from_millis(1);
+        let mut now = at(1);
         judge.on_change(now, RTT);
         let mut stays = Vec::new();
         for _ in 0..9 {

@@ -5,11 +5,11 @@ use crate::base::{Duration, Instant};
 use crate::law::{Controller, Limits};
 use crate::quick_start::{AfterGrant, QuickStart, Startable};
 use crate::signals::{
-    Carrier, Explicit, Feedback, QuickStartFeedback, QuickStartPurpose, QuickStartRequest,
-    VcpFeedback, XcpFeedback, XcpForm,
+    Carrier, Explicit, Feedback, QuickStartPurpose, QuickStartRequest, VcpFeedback, XcpFeedback,
+    XcpForm,
 };
 use crate::supervise::FallbackLaw;
-use crate::testing::{acked, lost, ms, sent};
+use crate::testing::{acked, approval, at, codes, lost, ms, sent, stamped};
 
 const MTU: u16 = 1200;
 const RTT: Duration = Duration::from_millis(100);
@@ -63,30 +63,27 @@ impl Path {
 fn xcp(stamped: u64, delta: i64, translated: bool) -> Option<Feedback> {
     Some(Feedback::Xcp(XcpFeedback {
         delta: delta << 16,
-        packets: 1,
         stamped,
-        bytes: 1200,
         hops: 1,
         translated,
         // A port names itself if it lowers the request.
         router: u16::from(delta > 0),
-        ..XcpFeedback::default()
+        ..self::stamped(0)
     }))
 }
 
 /// One packet with `code`.
 fn vcp(code: usize, translated: bool) -> Option<Feedback> {
-    let mut feedback = VcpFeedback {
+    let mut packets = [0; 4];
+    packets[code] = 1;
+    Some(Feedback::Vcp(VcpFeedback {
         t_rho: ms(200),
         hops: 1,
         bise: true,
         carried_r: true,
         translated,
-        ..VcpFeedback::default()
-    };
-    feedback.packets[code] = 1;
-    feedback.bytes[code] = 1200;
-    Some(Feedback::Vcp(feedback))
+        ..codes(packets, 1200)
+    }))
 }
 
 #[test]
@@ -385,15 +382,7 @@ fn hear(sender: &mut QuickStart<AutoSender>, now: Instant, number: u64, feedback
 }
 
 fn approved(request: &QuickStartRequest, rate: u64) -> Feedback {
-    Feedback::QuickStart(QuickStartFeedback {
-        packets: 1,
-        bytes: 1200,
-        rate,
-        ttl_difference: Some(request.ttl_difference),
-        answered: true,
-        nonce: request.nonce,
-        nonce_bits: 48,
-    })
+    Feedback::QuickStart(approval(request, rate))
 }
 
 /// `ruled`: XCP's headers return first, translated or not, and reveal the port's law before the
@@ -403,7 +392,7 @@ fn a_granted_start_is_asked_about_again_and_given_back() {
     for ruled in [None, xcp(1, 0, true), xcp(1, 0, false)] {
         let mut sender = started();
         let first = question(&mut sender, Instant::ZERO, 0);
-        let back = Instant::from_millis(100);
+        let back = at(100);
         if let Some(feedback) = &ruled {
             hear(&mut sender, back, 1, feedback);
         }
@@ -448,7 +437,7 @@ fn a_denied_start_is_asked_for_twice_more() {
     for ruled in [None, xcp(1, 0, true)] {
         let mut sender = started();
         let first = question(&mut sender, Instant::ZERO, 0);
-        let back = Instant::from_millis(100);
+        let back = at(100);
         if let Some(feedback) = &ruled {
             hear(&mut sender, back, 1, feedback);
         }

@@ -123,7 +123,7 @@ impl Arrivals {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{acked, ms};
+    use crate::testing::{acked, at, ms};
 
     /// A queue extends round trips from 400 ms to 7 s. Earlier rates don't apply to these.
     #[test]
@@ -132,7 +132,7 @@ mod tests {
         for n in 1..=4000 {
             let mut ack = acked(n, 1000, ms(400));
             ack.srtt = ms(400);
-            arrivals.on_ack(Instant::from_millis(n), &ack);
+            arrivals.on_ack(at(n), &ack);
         }
         assert!((390_000..=410_000).contains(&arrivals.proven(ms(400))));
         assert!((390_000..=410_000).contains(&arrivals.proven(ms(7000))));

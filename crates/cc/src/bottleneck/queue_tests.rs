@@ -1,7 +1,7 @@
 //! Tests of hidden hop detection at a queue shared with other senders, packet by packet.
 
 use super::*;
-use crate::testing::{acked, lost, ms};
+use crate::testing::{acked, at, lost, ms};
 
 const MTU: u64 = 1500;
 const RTT: Duration = Duration::from_millis(100);
@@ -186,11 +186,11 @@ fn a_queue_that_stands_is_no_reason_for_a_larger_window() {
     let mut watch = HiddenHop::new(Instant::ZERO, MTU, step);
     let mut arrive = |from: u64, to: u64, queued: fn(u64) -> u64| {
         for number in from..to {
-            let now = Instant::from_millis(100 + 10 * number);
+            let now = at(100 + 10 * number);
             let queued = ms(queued(number));
             let mut ack = acked(number, MTU, RTT + queued);
             (ack.min_rtt, ack.srtt, ack.forward_delay) = (RTT, RTT + queued, Some(queued));
-            ack.sent_at = Instant::from_millis(10 * number);
+            ack.sent_at = at(10 * number);
             watch.on_ack(now, &ack, ms(200), 1000 * MTU);
         }
         watch.cap() / MTU

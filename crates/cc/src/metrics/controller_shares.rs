@@ -138,6 +138,7 @@ impl ControllerShares {
 mod tests {
     use super::super::FallbackReason;
     use super::*;
+    use crate::testing::at;
 
     fn ruler(law: &'static str, fallback: Option<FallbackReason>) -> Ruler {
         Ruler { law, fallback }
@@ -145,7 +146,6 @@ mod tests {
 
     #[test]
     fn time_and_bytes_go_to_the_one_that_rules() {
-        let at = Instant::from_millis;
         let mut shares = ControllerShares::new();
         assert!(shares.is_empty());
         shares.on_sent(1);
@@ -184,7 +184,7 @@ mod tests {
         let mut shares = ControllerShares::new();
         for round in 0..1600u64 {
             let law = NAMES[round as usize % NAMES.len()];
-            shares.note(Instant::from_millis(round), ruler(law, None));
+            shares.note(at(round), ruler(law, None));
         }
         assert_eq!(shares.shares().len(), MOST_RULERS + 1);
         assert_eq!(shares.changes().len(), MOST_CHANGES);

@@ -1,66 +1,65 @@
 //! Options shared by several laws.
 
-use super::value;
+use super::knob::Shared;
+use super::value::{Auto, Count, Ppm, Rate, Switch, Time, Words};
+use crate::base::Duration;
 use crate::supervise::FallbackLaw;
 
-pub(super) const HYSTART: &str =
-    "`yes` (HyStart++ ends slow start before the queue overflows) or `no`";
+pub(super) const PAPERS_SENDER: &str = "nothing: `paper` selects the papers' sender, without any \
+    rule of this library's; options after it may still differ";
 
-pub(super) const BETA: &str =
-    "what a cut leaves of the window, from 0.1 to 0.999999 (RFC 9438: 0.7; CUBIC of 2008: 0.8)";
+pub(super) const PAPERS_PORT: &str = "nothing: `paper` selects the papers' own rules; options \
+    after it may still differ";
 
-pub(super) const PACE: &str =
-    "`yes`, or `no` (what the window lets go leaves at once, as in the papers' simulations)";
+pub(super) const SACK: &str =
+    "after `paper`: `yes` (the timeout of a TCP with SACK) or `no` (of one without)";
 
-const MAX_INITIAL_WINDOW: u32 = 10_000;
+pub(super) const YES_NO: &str = "`yes` or `no`";
 
-pub(super) const INITIAL_WINDOW: &str = "a number of packets from 1 to 10000, or `auto`";
+/// The times that a VCP port may measure over.
+pub(super) const INTERVAL: Time = Time(Duration::from_millis(1)..=Duration::from_millis(65_535));
 
-pub(super) const START: &str =
-    "`law` (as the law itself starts) or `quick-start` (with a rate that routers are asked for)";
+pub(super) const INITIAL_WINDOW: Shared<Auto<Count<u32>>> = Shared {
+    key: "iw",
+    values: Auto(Count(1..=10_000)),
+    expects: "a number of packets from 1 to 10000, or `auto`",
+};
 
-pub(super) const FALLBACK: &str = "`cubic` or `bbr`: the law where no router answers";
+pub(super) const HYSTART: Shared<Switch> = Shared {
+    key: "hystart",
+    values: Switch,
+    expects: "`yes` (HyStart++ ends slow start before the queue overflows) or `no`",
+};
 
-/// Parses a law that can replace the routers.
-pub(super) fn fallback(text: &str) -> Option<FallbackLaw> {
-    match text {
-        "cubic" => Some(FallbackLaw::Cubic),
-        "bbr" => Some(FallbackLaw::Bbr),
-        _ => None,
-    }
-}
+pub(super) const BETA: Shared<Ppm> = Shared {
+    key: "beta",
+    values: Ppm(100_000..=999_999),
+    expects: "what a cut leaves of the window, from 0.1 to 0.999999 (RFC 9438: 0.7; CUBIC of \
+        2008: 0.8)",
+};
 
-pub(super) fn show_fallback(law: FallbackLaw) -> String {
-    match law {
-        FallbackLaw::Cubic => "cubic",
-        FallbackLaw::Bbr => "bbr",
-    }
-    .to_owned()
-}
+pub(super) const PACE: Shared<Switch> = Shared {
+    key: "pace",
+    values: Switch,
+    expects: "`yes`, or `no` (what the window lets go leaves at once, as in the papers' \
+        simulations)",
+};
 
-pub(super) fn asks_start(text: &str) -> Option<bool> {
-    match text {
-        "law" => Some(false),
-        "quick-start" => Some(true),
-        _ => None,
-    }
-}
+pub(super) const RATE: Shared<Auto<Rate>> = Shared {
+    key: "rate",
+    values: Auto(Rate),
+    expects: "the rate that is asked for, such as 1Gbit, or `auto`: as much as can be used",
+};
 
-pub(super) fn show_asks_start(asks: bool) -> String {
-    if asks { "quick-start" } else { "law" }.to_owned()
-}
+pub(super) const START: Shared<Words<bool>> = Shared {
+    key: "start",
+    values: Words(&[("law", false), ("quick-start", true)]),
+    expects: "`law` (as the law itself starts) or `quick-start` (with a rate that routers are \
+        asked for)",
+};
 
-/// Parses a number of packets, or `None` for `auto`.
-pub(super) fn initial_window(text: &str) -> Option<Option<u32>> {
-    if text == "auto" {
-        return Some(None);
-    }
-    let packets = u32::try_from(value::decimal(text, 0)?).ok()?;
-    (1..=MAX_INITIAL_WINDOW)
-        .contains(&packets)
-        .then_some(Some(packets))
-}
-
-pub(super) fn show_initial_window(packets: Option<u32>) -> String {
-    packets.map_or_else(|| "auto".to_owned(), |packets| packets.to_string())
-}
+pub(super) const FALLBACK: Shared<Words<FallbackLaw>> = Shared {
+    key: "fallback",
+    values: Words(&[("cubic", FallbackLaw::Cubic), ("bbr", FallbackLaw::Bbr)]),
+    expects: "`cubic` or `bbr`: the law where no router answers",
+};

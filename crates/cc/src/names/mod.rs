@@ -4,16 +4,15 @@
 //! either of these or an error that suggests the nearest known word. Both print as the shortest
 //! text with the same meaning, and can build the controller.
 
-mod auto;
 mod common;
 mod error;
 mod knob;
 mod link;
 mod own;
-mod quick_start;
 mod register;
 mod sender;
 mod serves;
+mod standard;
 mod value;
 mod vcp;
 mod xcp;

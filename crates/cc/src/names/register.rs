@@ -1,7 +1,9 @@
 //! Registration of your own laws.
 
+use std::sync::Arc;
+
 use super::link::LinkAlgorithm;
-use super::own::{OwnLaw, OwnPort, PORTS, SENDERS};
+use super::own::{Own, PORTS, SENDERS};
 use super::sender::Algorithm;
 use crate::base::Instant;
 use crate::law::{Controller, LinkController};
@@ -49,7 +51,11 @@ impl Algorithm {
         if let Some(Explicit::Own(kind)) = hears {
             check_kind(kind)?;
         }
-        let own = OwnLaw::new(name, hears, build);
+        let own = Own {
+            name,
+            protocol: hears,
+            build: Arc::new(build) as _,
+        };
         check(name, Self::NAMES, || SENDERS.add(own))
     }
 }
@@ -69,7 +75,11 @@ impl LinkAlgorithm {
         build: impl Fn(Instant, u64, u64) -> Box<dyn LinkController> + Send + Sync + 'static,
     ) -> Result<(), RegisterError> {
         check_kind(kind)?;
-        let own = OwnPort::new(name, kind, build);
+        let own = Own {
+            name,
+            protocol: kind,
+            build: Arc::new(build) as _,
+        };
         check(name, Self::NAMES, || PORTS.add(own))
     }
 }

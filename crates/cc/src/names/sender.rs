@@ -3,14 +3,12 @@
 use core::fmt;
 use core::str::FromStr;
 
-use super::auto::{AUTO, AutoConfig};
-use super::common::{BETA, HYSTART, INITIAL_WINDOW, PACE, initial_window, show_initial_window};
 use super::error::ParseError;
-use super::knob::{self, Knob};
+use super::knob;
 use super::own::{OwnLaw, SENDERS};
-use super::quick_start::{ADA, AdaConfig, CUBIQ};
-use super::vcp::{self, VcpConfig};
-use super::{value, xcp};
+use super::standard::{AdaConfig, AutoConfig, CubicConfig, InitialConfig};
+use super::vcp::VcpConfig;
+use super::xcp;
 use crate::ada::Ada;
 use crate::auto::AutoSender;
 use crate::base::Instant;
@@ -19,9 +17,9 @@ use crate::law::{Controller, Halving};
 use crate::quick_start::{AfterGrant, QuickStart, Startable};
 use crate::signals::{Carrier, Explicit, XcpForm};
 use crate::standard::bbr::Bbr;
-use crate::standard::cubic::{BETA_PPM, Cubic};
-use crate::standard::slow_start::HyStart;
-use crate::standard::{LossBased, NewReno, SlowStart};
+use crate::standard::cubic::Cubic;
+use crate::standard::slow_start::Ending;
+use crate::standard::{LossBased, NewReno};
 use crate::supervise::FallbackLaw;
 use crate::vcp::{PublishedLoss, PublishedVcp, VcpSender};
 use crate::xcp::{PublishedXcp, XcpParams, XcpSender};
@@ -46,83 +44,6 @@ enum Law {
     XcpI(XcpParams),
     Own(OwnLaw),
 }
-
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct InitialConfig {
-    /// Initial window in packets, or RFC 9002's with `None`.
-    initial_window: Option<u32>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct CubicConfig {
-    /// Initial window in packets, or RFC 9002's with `None`.
-    initial_window: Option<u32>,
-    hystart: bool,
-    /// Share of the window that remains after a cut, in 10^-6.
-    beta_ppm: u64,
-    /// True if packets are paced over the RTT.
-    paced: bool,
-}
-
-impl Default for CubicConfig {
-    fn default() -> Self {
-        Self {
-            initial_window: None,
-            hystart: true,
-            beta_ppm: BETA_PPM,
-            paced: true,
-        }
-    }
-}
-
-pub(super) const CUBIC: &[Knob<CubicConfig>] = &[
-    Knob {
-        key: "iw",
-        expects: INITIAL_WINDOW,
-        set: |config, text| {
-            config.initial_window = initial_window(text)?;
-            Some(())
-        },
-        show: |config| show_initial_window(config.initial_window),
-    },
-    Knob {
-        key: "hystart",
-        expects: HYSTART,
-        set: |config, text| {
-            config.hystart = value::switch(text)?;
-            Some(())
-        },
-        show: |config| value::show_switch(config.hystart),
-    },
-    Knob {
-        key: "beta",
-        expects: BETA,
-        set: |config, text| {
-            config.beta_ppm = value::ppm(text, 100_000, 999_999)?;
-            Some(())
-        },
-        show: |config| value::show_ppm(config.beta_ppm),
-    },
-    Knob {
-        key: "pace",
-        expects: PACE,
-        set: |config, text| {
-            config.paced = value::switch(text)?;
-            Some(())
-        },
-        show: |config| value::show_switch(config.paced),
-    },
-];
-
-pub(super) const INITIAL: &[Knob<InitialConfig>] = &[Knob {
-    key: "iw",
-    expects: INITIAL_WINDOW,
-    set: |config, text| {
-        config.initial_window = initial_window(text)?;
-        Some(())
-    },
-    show: |config| show_initial_window(config.initial_window),
-}];
 
 impl Default for Algorithm {
     /// Returns [`Algorithm::DEFAULT`].
@@ -161,28 +82,12 @@ impl Algorithm {
     pub fn parse(text: &str) -> Result<Self, ParseError> {
         let (name, options) = knob::split(text)?;
         let law = match name {
-            "cubic" => {
-                let mut config = CubicConfig::default();
-                knob::apply("cubic", &[CUBIC], &mut config, options)?;
-                Law::Cubic(config)
-            }
-            "bbr" => Law::Bbr(initial_only("bbr", options)?),
-            "newreno" => Law::NewReno(initial_only("newreno", options)?),
-            "cubiq" => {
-                let mut params = CubiqParams::default();
-                knob::apply("cubiq", &[CUBIQ], &mut params, options)?;
-                Law::Cubiq(params)
-            }
-            "ada" => {
-                let mut config = AdaConfig::default();
-                knob::apply("ada", &[ADA], &mut config, options)?;
-                Law::Ada(config)
-            }
-            "auto" => {
-                let mut config = AutoConfig::default();
-                knob::apply("auto", &[AUTO], &mut config, options)?;
-                Law::Auto(config)
-            }
+            "cubic" => Law::Cubic(knob::apply("cubic", CubicConfig::default(), options)?),
+            "bbr" => Law::Bbr(knob::apply("bbr", InitialConfig::default(), options)?),
+            "newreno" => Law::NewReno(knob::apply("newreno", InitialConfig::default(), options)?),
+            "cubiq" => Law::Cubiq(knob::apply("cubiq", CubiqParams::default(), options)?),
+            "ada" => Law::Ada(knob::apply("ada", AdaConfig::default(), options)?),
+            "auto" => Law::Auto(knob::apply("auto", AutoConfig::default(), options)?),
             "vcp" => Law::Vcp(vcp_family(VcpConfig::new(false, false), options)?),
             "vcp+bise" => Law::Vcp(vcp_family(VcpConfig::new(true, false), options)?),
             "vcp+wlte" => Law::Vcp(vcp_family(VcpConfig::new(false, true), options)?),
@@ -198,18 +103,7 @@ impl Algorithm {
                 }
                 Law::XcpI(params)
             }
-            _ => {
-                if let Some(own) = SENDERS.named(name) {
-                    knob::apply(own.name, &[], &mut (), options)?;
-                    return Ok(Self { law: Law::Own(own) });
-                }
-                let names = Self::NAMES.iter().copied().chain(SENDERS.names());
-                return Err(ParseError::UnknownName {
-                    given: name.to_owned(),
-                    nearest: value::nearest(name, names).unwrap_or("cubic"),
-                    known: Self::NAMES,
-                });
-            }
+            _ => Law::Own(SENDERS.parse(name, options, Self::NAMES, "cubic")?),
         };
         Ok(Self { law })
     }
@@ -244,7 +138,7 @@ impl Algorithm {
             Law::Vcp(config) => Some(Explicit::Vcp(config.params.carrier)),
             Law::Auto(_) => Some(Explicit::Xcp(XcpForm::Full)),
             Law::Xcp(params) | Law::XcpI(params) => Some(Explicit::Xcp(params.form)),
-            Law::Own(own) => own.hears,
+            Law::Own(own) => own.protocol,
         }
     }
 
@@ -272,15 +166,10 @@ impl Algorithm {
     pub fn controller(&self, now: Instant, mtu: u16) -> Box<dyn Controller> {
         match &self.law {
             Law::Cubic(config) => {
-                let initial = config.initial_window;
                 let rule = Cubic::with_beta(config.beta_ppm);
-                if config.hystart {
-                    let law = LossBased::new(mtu, initial, rule, HyStart::default());
-                    Box::new(law.with_pace(config.paced))
-                } else {
-                    let law = LossBased::new(mtu, initial, rule, SlowStart);
-                    Box::new(law.with_pace(config.paced))
-                }
+                let start = Ending::new(config.hystart);
+                let law = LossBased::new(mtu, config.initial_window, rule, start);
+                Box::new(law.with_pace(config.paced))
             }
             Law::Bbr(config) => Box::new(Bbr::new(now, mtu, config.initial_window)),
             Law::NewReno(config) => Box::new(NewReno::newreno(mtu, config.initial_window)),
@@ -289,57 +178,44 @@ impl Algorithm {
             Law::Vcp(config) => {
                 let params = config.params.clone();
                 let (name, asks) = (self.name(), config.asks_start);
+                let after = AfterGrant::Avoidance;
                 if config.published {
                     let loss = PublishedLoss {
-                        wlte: config.wlte.is_some(),
+                        wlte: config.has_wlte,
                         sack: config.sack,
                     };
                     return Box::new(PublishedVcp::new(name, now, mtu, params, loss));
                 }
-                match config.wlte {
-                    Some(wlte) => started(asks, mtu, VcpSender::new(name, now, mtu, params, wlte)),
-                    None => started(asks, mtu, VcpSender::new(name, now, mtu, params, Halving)),
+                if config.has_wlte {
+                    let law = VcpSender::new(name, now, mtu, params, config.wlte);
+                    started(asks, after, mtu, law)
+                } else {
+                    started(
+                        asks,
+                        after,
+                        mtu,
+                        VcpSender::new(name, now, mtu, params, Halving),
+                    )
                 }
             }
             Law::Auto(config) => {
                 let law = AutoSender::new(now, mtu, config.initial_window, config.fallback);
-                if config.asks_start {
-                    let after = AfterGrant::WhatFits;
-                    Box::new(QuickStart::new(None, mtu, None, after, law))
-                } else {
-                    Box::new(law)
-                }
+                started(config.asks_start, AfterGrant::WhatFits, mtu, law)
             }
             Law::Xcp(params) | Law::XcpI(params) if params.published => {
                 Box::new(PublishedXcp::new(now, mtu, params.clone()))
             }
             Law::Xcp(params) | Law::XcpI(params) => {
                 let law = XcpSender::new(now, mtu, params.clone());
-                started(params.asks_start, mtu, law)
+                started(params.asks_start, AfterGrant::Avoidance, mtu, law)
             }
-            Law::Own(own) => own.controller(now, mtu),
+            Law::Own(own) => (own.build)(now, mtu),
         }
     }
 }
 
-fn initial_only(name: &'static str, options: Option<&str>) -> Result<InitialConfig, ParseError> {
-    let mut config = InitialConfig::default();
-    knob::apply(name, &[INITIAL], &mut config, options)?;
-    Ok(config)
-}
-
-fn vcp_knobs(config: &VcpConfig) -> [&'static [Knob<VcpConfig>]; 3] {
-    let bise = config
-        .params
-        .bise_epsilon_ppm
-        .map_or(&[][..], |_| vcp::BISE);
-    let wlte = config.wlte.map_or(&[][..], |_| vcp::WLTE);
-    [vcp::COMMON, bise, wlte]
-}
-
-fn vcp_family(mut config: VcpConfig, options: Option<&str>) -> Result<VcpConfig, ParseError> {
-    let knobs = vcp_knobs(&config);
-    knob::apply(config.name(), &knobs, &mut config, options)?;
+fn vcp_family(config: VcpConfig, options: Option<&str>) -> Result<VcpConfig, ParseError> {
+    let config = knob::apply(config.name(), config, options)?;
     if config.params.carrier == Carrier::Ecn && config.name() != "vcp" {
         return Err(ParseError::Conflict {
             why: "the ECN field has no room for BISE's r and no proof of a router for WLTE: write \
@@ -354,10 +230,14 @@ fn vcp_family(mut config: VcpConfig, options: Option<&str>) -> Result<VcpConfig,
     Ok(config)
 }
 
-/// Boxes `law`, which asks for a starting rate if `asks` is true.
-fn started<C: Startable + 'static>(asks: bool, mtu: u16, law: C) -> Box<dyn Controller> {
+/// Boxes `law`, which asks for a starting rate if `asks` is true. `after` is what follows a grant.
+fn started<C: Startable + 'static>(
+    asks: bool,
+    after: AfterGrant,
+    mtu: u16,
+    law: C,
+) -> Box<dyn Controller> {
     if asks {
-        let after = AfterGrant::Avoidance;
         Box::new(QuickStart::new(None, mtu, None, after, law))
     } else {
         Box::new(law)
@@ -374,39 +254,13 @@ impl FromStr for Algorithm {
 impl fmt::Display for Algorithm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.law {
-            Law::Cubic(config) => {
-                let default = CubicConfig::default();
-                knob::show(f, self.name(), &[CUBIC], config, &default)
-            }
-            Law::Bbr(config) | Law::NewReno(config) => knob::show(
-                f,
-                self.name(),
-                &[INITIAL],
-                config,
-                &InitialConfig::default(),
-            ),
-            Law::Cubiq(params) => {
-                let default = CubiqParams::default();
-                knob::show(f, self.name(), &[CUBIQ], params, &default)
-            }
-            Law::Ada(config) => {
-                let default = AdaConfig::default();
-                knob::show(f, self.name(), &[ADA], config, &default)
-            }
-            Law::Vcp(config) => {
-                let default = VcpConfig::new(
-                    config.params.bise_epsilon_ppm.is_some(),
-                    config.wlte.is_some(),
-                );
-                knob::show(f, self.name(), &vcp_knobs(config), config, &default)
-            }
-            Law::Auto(config) => {
-                knob::show(f, self.name(), &[AUTO], config, &AutoConfig::default())
-            }
-            Law::Xcp(params) | Law::XcpI(params) => {
-                let default = XcpParams::default();
-                knob::show(f, self.name(), &[xcp::SENDER], params, &default)
-            }
+            Law::Cubic(config) => knob::show(f, self.name(), config),
+            Law::Bbr(config) | Law::NewReno(config) => knob::show(f, self.name(), config),
+            Law::Cubiq(params) => knob::show(f, self.name(), params),
+            Law::Ada(config) => knob::show(f, self.name(), config),
+            Law::Vcp(config) => knob::show(f, self.name(), config),
+            Law::Auto(config) => knob::show(f, self.name(), config),
+            Law::Xcp(params) | Law::XcpI(params) => knob::show(f, self.name(), params),
             Law::Own(own) => f.write_str(own.name),
         }
     }

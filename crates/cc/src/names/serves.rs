@@ -15,7 +15,7 @@ impl Algorithm {
             Explicit::Xcp(_) => "xcp",
             Explicit::Vcp(_) if self.name().contains("bise") => "vcp+bise",
             Explicit::Vcp(_) => "vcp",
-            Explicit::Own(kind) => PORTS.find(|port| port.kind == kind)?.name,
+            Explicit::Own(kind) => PORTS.find(|port| port.protocol == kind)?.name,
         };
         LinkAlgorithm::parse(name).ok()
     }

@@ -3,7 +3,8 @@
 use super::*;
 use crate::base::{Duration, Instant};
 use crate::metrics::{FallbackReason, QuickStartOutcome};
-use crate::signals::{Arrival, Carried, VcpCarried, VcpCode, XcpCarried};
+use crate::signals::{Carried, VcpCarried, VcpCode, XcpCarried};
+use crate::testing::arrival;
 
 #[test]
 fn every_name_parses_prints_and_builds() {
@@ -54,36 +55,10 @@ fn errors_name_the_nearest() {
 }
 
 #[test]
-fn decimals_are_exact() {
-    assert_eq!(value::decimal("0.0625", 9), Some(62_500_000));
-    assert_eq!(value::decimal("1", 3), Some(1000));
-    assert_eq!(value::decimal(".5", 1), Some(5));
-    assert_eq!(value::decimal("1.50", 1), Some(15));
-    assert_eq!(value::decimal("1.55", 1), None);
-    for bad in ["", ".", "-1", "1e3", "+1", "1.2.3", "99999999999999999999"] {
-        assert_eq!(value::decimal(bad, 3), None, "{bad}");
-    }
-    assert_eq!(value::show_decimal(62_500_000, 9), "0.0625");
-    assert_eq!(value::show_decimal(2_000, 3), "2");
-}
-
-#[test]
-fn durations_have_units() {
-    assert_eq!(value::duration("1.25s"), Some(Duration::from_millis(1250)));
-    assert_eq!(value::duration("200ms"), Some(Duration::from_millis(200)));
-    assert_eq!(value::duration("2min"), Some(Duration::from_secs(120)));
-    assert_eq!(value::duration("200"), None);
-    assert_eq!(value::duration("200 lightyears"), None);
-    for text in ["1.25s", "200ms", "15us", "7ns"] {
-        assert_eq!(value::show_duration(value::duration(text).unwrap()), text);
-    }
-}
-
-#[test]
 fn options_of_the_vcp_family_survive_a_round_trip() {
     for text in [
-        "vcp[epsilon=0.1,alpha=2.5,beta=0.9,t_rho=1.25s,ai=constant,\
-         ai_base=100ms,ai_clamp=no,mi_cap=no,freeze_all=yes]",
+        "vcp[epsilon=0.1,alpha=2.5,beta=0.9,t_rho=1.25s,ai=constant,ai_clamp=no,\
+         mi_cap=no]",
         "vcp[carrier=ecn]",
         "vcp+bise[iw=2,bise_epsilon=9]",
         "vcp+bise+wlte[fallback=bbr]",
@@ -248,11 +223,7 @@ fn every_law_forgets_what_flows_claimed_that_are_set_aside() {
                 ..XcpCarried::default()
             })
         };
-        let packet = Arrival {
-            bytes: 1000,
-            flow_hash: 1,
-            carried,
-        };
+        let packet = arrival(1000, 1, carried);
         let mut now = Instant::ZERO;
         for number in 0..60_000u64 {
             now = Instant::from_millis(number);
@@ -273,39 +244,94 @@ fn every_law_forgets_what_flows_claimed_that_are_set_aside() {
     }
 }
 
+/// A table of options, as key and accepted values.
+fn rows<C>(table: &[knob::Knob<C>]) -> Vec<(&'static str, &'static str)> {
+    table.iter().map(|knob| (knob.key, knob.expects)).collect()
+}
+
 /// Each option must be in a table on its law's page.
 #[test]
 fn pages_have_every_option() {
-    fn keys<C>(table: &[knob::Knob<C>]) -> impl Iterator<Item = &'static str> {
-        table.iter().map(|knob| knob.key)
-    }
-    let vcp = [vcp::COMMON, vcp::BISE, vcp::WLTE].into_iter();
-    let vcp_ports = [link::COMMON, link::BISE].into_iter();
+    use knob::Options;
+    use standard::{AdaConfig, AutoConfig, CubicConfig, InitialConfig};
     let pages = [
-        ("vcp", vcp.flat_map(keys).collect::<Vec<_>>()),
-        ("vcp", vcp_ports.flat_map(keys).collect()),
-        ("xcp", keys(xcp::SENDER).chain(keys(xcp::LINK)).collect()),
-        ("xcp-i", keys(xcp::CLOUDS).collect()),
         (
-            "standard",
-            keys(sender::CUBIC).chain(keys(sender::INITIAL)).collect(),
+            "vcp",
+            [vcp::COMMON, vcp::BISE, vcp::WLTE].map(rows).concat(),
         ),
-        ("auto", keys(auto::AUTO).collect()),
-        (
-            "granted-starts",
-            keys(quick_start::CUBIQ)
-                .chain(keys(quick_start::ADA))
-                .collect(),
-        ),
+        ("vcp", [vcp::PORT, vcp::BISE_PORT].map(rows).concat()),
+        ("xcp", [rows(xcp::SENDER), rows(xcp::LINK)].concat()),
+        ("xcp-i", rows(xcp::CLOUDS)),
+        ("standard", rows(CubicConfig::TABLE)),
+        ("standard", rows(InitialConfig::TABLE)),
+        ("auto", rows(AutoConfig::TABLE)),
+        ("granted-starts", rows(crate::cubiq::CubiqParams::TABLE)),
+        ("granted-starts", rows(AdaConfig::TABLE)),
     ];
-    for (page, keys) in pages {
+    for (page, rows) in pages {
         let path = format!("{}/../../docs/laws/{page}.md", env!("CARGO_MANIFEST_DIR"));
         let text = std::fs::read_to_string(path).unwrap();
         let (_, options) = text.split_once("| default | meaning |").unwrap();
-        for key in keys {
+        for (key, _) in rows {
             assert!(options.contains(&format!("`{key}`")), "{page}.md: {key}");
         }
     }
+}
+
+/// The least and the most that an option's text names are accepted, and so is its example, but not
+/// numbers beyond them.
+#[test]
+fn options_accept_what_they_say() {
+    fn check(name: &str, rows: &[(&str, &'static str)]) {
+        let accepts = |key: &str, value: &str| {
+            let before = match key {
+                "sack" => "paper,",
+                "t_rho_max" => "t_rho=auto,",
+                "error" | "refresh" | "hold" => "estimate=exact,",
+                _ => "",
+            };
+            let text = format!("{name}[{before}{key}={value}]");
+            Algorithm::parse(&text).is_ok() || LinkAlgorithm::parse(&text).is_ok()
+        };
+        let mut ranges = 0;
+        for (key, expects) in rows {
+            if let Some((_, example)) = expects.split_once("such as ") {
+                let example = example.split([' ', ',']).next().unwrap();
+                assert!(accepts(key, example), "{name}[{key}={example}]");
+            }
+            let Some((_, range)) = expects.split_once("from ") else {
+                continue;
+            };
+            let mut words = range.split([' ', ',', ':']);
+            let (least, most) = (words.next().unwrap(), words.nth(1).unwrap());
+            let unit =
+                |text: &'static str| text.trim_start_matches(|c: char| "0123456789.".contains(c));
+            let with = |end: &'static str, more: f64| {
+                let number: f64 = end.strip_suffix(unit(end)).unwrap().parse().unwrap();
+                format!("{:.6}{}", number + more, unit(end))
+            };
+            for (end, more, accepted) in [
+                (least, -1.0, false),
+                (least, -1e-6, false),
+                (least, 0.0, true),
+                (most, 0.0, true),
+                (most, 1e-6, false),
+                (most, 1.0, false),
+            ] {
+                let value = with(end, more);
+                assert_eq!(accepts(key, &value), accepted, "{name}[{key}={value}]");
+            }
+            ranges += 1;
+        }
+        assert!(ranges > 0, "{name}");
+    }
+    use knob::Options;
+    let vcp = [vcp::COMMON, vcp::BISE].map(rows).concat();
+    check("vcp+bise", &vcp);
+    check("vcp+bise", &[vcp::PORT, vcp::BISE_PORT].map(rows).concat());
+    check("xcp", &rows(xcp::SENDER));
+    check("xcp-i", &[xcp::LINK, xcp::CLOUDS].map(rows).concat());
+    check("cubiq", &rows(crate::cubiq::CubiqParams::TABLE));
 }
 
 /// All names of fallback reasons and of starting rates' results in reports must be explained on the

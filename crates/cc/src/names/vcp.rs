@@ -1,21 +1,22 @@
-//! Options of VCP senders.
+//! Options of VCP senders and ports.
 
 use super::common::{
-    FALLBACK, INITIAL_WINDOW, START, asks_start, fallback, initial_window, show_asks_start,
-    show_fallback, show_initial_window,
+    FALLBACK, INITIAL_WINDOW, INTERVAL, PAPERS_PORT, PAPERS_SENDER, SACK, START, YES_NO,
 };
-use super::knob::Knob;
-use super::value::{
-    decimal, duration, ppm, show_decimal, show_duration, show_ppm, show_switch, switch,
-};
+use super::knob::{Knob, Options, knob};
+use super::value::{Count, Ppm, Switch, Time, Values, Words};
 use crate::base::Duration;
 use crate::signals::Carrier;
-use crate::vcp::{AiBase, AiGrowth, VcpParams, Wlte};
+use crate::vcp::{
+    AiGrowth, BiseParams, Draw, Interval, Marking, QueueFilter, VcpLinkParams, VcpParams, Wlte,
+};
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct VcpConfig {
     pub(super) params: VcpParams,
-    pub(super) wlte: Option<Wlte>,
+    /// True if `wlte` is the law's loss rule.
+    pub(super) has_wlte: bool,
+    pub(super) wlte: Wlte,
     pub(super) asks_start: bool,
     /// True for the papers' sender, without any of this library's rules.
     pub(super) published: bool,
@@ -24,244 +25,268 @@ pub(super) struct VcpConfig {
 }
 
 impl VcpConfig {
-    pub(super) fn new(bise: bool, wlte: bool) -> Self {
+    pub(super) fn new(bise: bool, has_wlte: bool) -> Self {
         Self {
             params: if bise {
                 VcpParams::with_bise()
             } else {
                 VcpParams::default()
             },
-            wlte: wlte.then(Wlte::default),
-            asks_start: false,
-            published: false,
-            sack: false,
+            has_wlte,
+            ..Self::default()
         }
     }
 
     pub(super) const fn name(&self) -> &'static str {
-        match (self.params.bise_epsilon_ppm, self.wlte) {
-            (None, None) => "vcp",
-            (Some(_), None) => "vcp+bise",
-            (None, Some(_)) => "vcp+wlte",
-            (Some(_), Some(_)) => "vcp+bise+wlte",
+        match (self.params.bise_epsilon_ppm, self.has_wlte) {
+            (None, false) => "vcp",
+            (Some(_), false) => "vcp+bise",
+            (None, true) => "vcp+wlte",
+            (Some(_), true) => "vcp+bise+wlte",
         }
     }
 }
 
+impl Options for VcpConfig {
+    const TABLE: &'static [Knob<Self>] = COMMON;
+
+    fn further(&self) -> &'static [&'static [Knob<Self>]] {
+        match (self.params.bise_epsilon_ppm, self.has_wlte) {
+            (None, false) => &[],
+            (Some(_), false) => &[BISE],
+            (None, true) => &[WLTE],
+            (Some(_), true) => &[BISE, WLTE],
+        }
+    }
+
+    fn defaults(&self) -> Self {
+        Self::new(self.params.bise_epsilon_ppm.is_some(), self.has_wlte)
+    }
+}
+
+/// ε, either of them.
+const EPSILON: Ppm = Ppm(1..=100_000_000);
+
 pub(super) const COMMON: &[Knob<VcpConfig>] = &[
     Knob {
         key: "paper",
-        expects: "nothing: `paper` selects the papers' sender, without any rule of this library's; \
-            options after it may still differ",
+        expects: PAPERS_SENDER,
         set: |config, text| {
-            if switch(text)? {
+            if Switch.read(text)? {
                 config.params.as_published();
                 config.published = true;
             }
             Some(())
         },
-        show: |config| show_switch(config.published),
+        show: |config| Switch.show(&config.published),
     },
     Knob {
         key: "sack",
-        expects: "after `paper`: `yes` (the timeout of a TCP with SACK) or `no` (of one without)",
+        expects: SACK,
         set: |config, text| {
-            if !config.published {
-                return None;
-            }
-            config.sack = switch(text)?;
+            config.sack = config.published.then(|| Switch.read(text))??;
             Some(())
         },
-        show: |config| show_switch(config.sack),
+        show: |config| Switch.show(&config.sack),
     },
-    Knob {
-        key: "iw",
-        expects: INITIAL_WINDOW,
-        set: |config, text| {
-            config.params.initial_window = initial_window(text)?;
-            Some(())
-        },
-        show: |config| show_initial_window(config.params.initial_window),
+    knob! { params.initial_window: INITIAL_WINDOW },
+    knob! { params.fallback: FALLBACK },
+    knob! { asks_start: START },
+    knob! { params.epsilon_ppm: "epsilon", EPSILON,
+        "ε of MI from 0.000001 to 100, such as 0.0625"
     },
-    Knob {
-        key: "fallback",
-        expects: FALLBACK,
-        set: |config, text| {
-            config.params.fallback = fallback(text)?;
-            Some(())
-        },
-        show: |config| show_fallback(config.params.fallback),
+    knob! { params.alpha_ppm: "alpha", Ppm(1..=1_000_000_000),
+        "packets per round trip from 0.000001 to 1000, such as 1"
     },
-    Knob {
-        key: "start",
-        expects: START,
-        set: |config, text| {
-            config.asks_start = asks_start(text)?;
-            Some(())
-        },
-        show: |config| show_asks_start(config.asks_start),
+    knob! { params.beta_ppm: "beta", Ppm(100_000..=999_999),
+        "the share that a cut leaves, from 0.1 to 0.999999, such as 0.875"
     },
-    Knob {
-        key: "epsilon",
-        expects: "ε of MI from 0.000001 to 100, such as 0.0625",
-        set: |config, text| {
-            config.params.epsilon_ppm = ppm(text, 1, 100_000_000)?;
-            Some(())
-        },
-        show: |config| show_ppm(config.params.epsilon_ppm),
+    knob! { params.beta_again_ppm: "beta_again", Ppm(100_000..=999_999),
+        "the share that a further cut leaves while overload goes on, from 0.1 to 0.999999, such \
+            as 0.875"
     },
-    Knob {
-        key: "alpha",
-        expects: "packets per round trip from 0.000001 to 1000, such as 1",
-        set: |config, text| {
-            config.params.alpha_ppm = ppm(text, 1, 1_000_000_000)?;
-            Some(())
-        },
-        show: |config| show_ppm(config.params.alpha_ppm),
+    knob! { params.t_rho: "t_rho", INTERVAL,
+        "a time from 1ms to 65.535s, such as 200ms (used where routers do not tell theirs)"
     },
-    Knob {
-        key: "beta",
-        expects: "the share that a cut leaves, from 0.1 to 0.999999, such as 0.875",
-        set: |config, text| {
-            config.params.beta_ppm = ppm(text, 100_000, 999_999)?;
-            Some(())
-        },
-        show: |config| show_ppm(config.params.beta_ppm),
+    knob! { params.ai_growth: "ai", Growth,
+        "`constant`, or the number of intervals from 1 to 1000 after which α doubles"
     },
-    Knob {
-        key: "beta_again",
-        expects: "the share that a further cut leaves while overload goes on, from 0.1 to \
-            0.999999, such as 0.875",
-        set: |config, text| {
-            config.params.beta_again_ppm = ppm(text, 100_000, 999_999)?;
-            Some(())
-        },
-        show: |config| show_ppm(config.params.beta_again_ppm),
-    },
-    Knob {
-        key: "t_rho",
-        expects: "a time from 1ms to 65.535s, such as 200ms (used where routers do not tell \
-            theirs)",
-        set: |config, text| {
-            config.params.t_rho = interval(text)?;
-            Some(())
-        },
-        show: |config| show_duration(config.params.t_rho),
-    },
-    Knob {
-        key: "ai",
-        expects: "`constant`, or the number of intervals from 1 to 1000 after which α doubles",
-        set: |config, text| {
-            config.params.ai_growth = if text == "constant" {
-                AiGrowth::Constant
-            } else {
-                let intervals = u32::try_from(decimal(text, 0)?).ok()?;
-                if !(1..=1000).contains(&intervals) {
-                    return None;
-                }
-                AiGrowth::Doubling { intervals }
-            };
-            Some(())
-        },
-        show: |config| match config.params.ai_growth {
-            AiGrowth::Constant => "constant".to_owned(),
-            AiGrowth::Doubling { intervals } => show_decimal(u64::from(intervals), 0),
-        },
-    },
-    Knob {
-        key: "ai_base",
-        expects: "`t_rho`, or a time such as 100ms",
-        set: |config, text| {
-            config.params.ai_base = if text == "t_rho" {
-                AiBase::TRho
-            } else {
-                AiBase::Fixed(interval(text)?)
-            };
-            Some(())
-        },
-        show: |config| match config.params.ai_base {
-            AiBase::TRho => "t_rho".to_owned(),
-            AiBase::Fixed(base) => show_duration(base),
-        },
-    },
-    Knob {
-        key: "ai_clamp",
-        expects: "`yes` or `no`",
-        set: |config, text| {
-            config.params.ai_clamp = switch(text)?;
-            Some(())
-        },
-        show: |config| show_switch(config.params.ai_clamp),
-    },
-    Knob {
-        key: "mi_cap",
-        expects: "`yes` or `no`",
-        set: |config, text| {
-            config.params.mi_cap = switch(text)?;
-            Some(())
-        },
-        show: |config| show_switch(config.params.mi_cap),
-    },
-    Knob {
-        key: "freeze_all",
-        expects: "`yes` or `no`",
-        set: |config, text| {
-            config.params.freeze_all = switch(text)?;
-            Some(())
-        },
-        show: |config| show_switch(config.params.freeze_all),
-    },
-    Knob {
-        key: "carrier",
-        expects: "`shim` or `ecn`",
-        set: |config, text| {
-            config.params.carrier = match text {
-                "shim" => Carrier::Shim,
-                "ecn" => Carrier::Ecn,
-                _ => return None,
-            };
-            Some(())
-        },
-        show: |config| {
-            match config.params.carrier {
-                Carrier::Shim => "shim",
-                Carrier::Ecn => "ecn",
-            }
-            .to_owned()
-        },
+    knob! { params.ai_clamp: "ai_clamp", Switch, YES_NO },
+    knob! { params.mi_cap: "mi_cap", Switch, YES_NO },
+    knob! { params.carrier: "carrier", Words(&[("shim", Carrier::Shim), ("ecn", Carrier::Ecn)]),
+        "`shim` or `ecn`"
     },
 ];
+
+/// `constant`, or the number of intervals after which α doubles.
+struct Growth;
+
+impl Values<AiGrowth> for Growth {
+    fn read(&self, text: &str) -> Option<AiGrowth> {
+        match text {
+            "constant" => Some(AiGrowth::Constant),
+            _ => Count(1..=1000)
+                .read(text)
+                .map(|intervals| AiGrowth::Doubling { intervals }),
+        }
+    }
+
+    fn show(&self, growth: &AiGrowth) -> String {
+        match growth {
+            AiGrowth::Constant => "constant".to_owned(),
+            AiGrowth::Doubling { intervals } => intervals.to_string(),
+        }
+    }
+}
 
 pub(super) const BISE: &[Knob<VcpConfig>] = &[Knob {
     key: "bise_epsilon",
     expects: "ε under BISE from 0.000001 to 100, such as 10",
     set: |config, text| {
-        config.params.bise_epsilon_ppm = Some(ppm(text, 1, 100_000_000)?);
+        config.params.bise_epsilon_ppm = Some(EPSILON.read(text)?);
         Some(())
     },
     show: |config| {
-        config
-            .params
-            .bise_epsilon_ppm
-            .map_or_else(String::new, show_ppm)
+        let epsilon = config.params.bise_epsilon_ppm.as_ref();
+        epsilon.map_or_else(String::new, |ppm| EPSILON.show(ppm))
     },
 }];
 
-pub(super) const WLTE: &[Knob<VcpConfig>] = &[Knob {
-    key: "pure",
-    expects: "`yes` or `no`",
-    set: |config, text| {
-        config.wlte = Some(Wlte {
-            pure: switch(text)?,
-        });
-        Some(())
-    },
-    show: |config| show_switch(config.wlte.is_some_and(|wlte| wlte.pure)),
-}];
+pub(super) const WLTE: &[Knob<VcpConfig>] = &[knob! { wlte.pure: "pure", Switch, YES_NO }];
 
-pub(super) fn interval(text: &str) -> Option<Duration> {
-    let interval = duration(text)?;
-    (Duration::from_millis(1)..=Duration::from_millis(65_535))
-        .contains(&interval)
-        .then_some(interval)
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct VcpLinkConfig {
+    pub(super) params: VcpLinkParams,
+    /// True if the port runs BISE.
+    pub(super) has_bise: bool,
+    pub(super) bise: BiseParams,
 }
+
+impl VcpLinkConfig {
+    pub(super) fn new(has_bise: bool) -> Self {
+        Self {
+            params: if has_bise {
+                VcpLinkParams::with_bise()
+            } else {
+                VcpLinkParams::default()
+            },
+            has_bise,
+            bise: BiseParams::default(),
+        }
+    }
+
+    pub(super) const fn name(&self) -> &'static str {
+        if self.has_bise { "vcp+bise" } else { "vcp" }
+    }
+}
+
+impl Options for VcpLinkConfig {
+    const TABLE: &'static [Knob<Self>] = PORT;
+
+    fn further(&self) -> &'static [&'static [Knob<Self>]] {
+        if self.has_bise { &[BISE_PORT] } else { &[] }
+    }
+
+    fn defaults(&self) -> Self {
+        Self::new(self.has_bise)
+    }
+}
+
+/// Longest automatic interval unless changed by `t_rho_max`.
+const AUTO_CEILING: Duration = VcpLinkParams::AUTO_CEILING;
+
+pub(super) const PORT: &[Knob<VcpLinkConfig>] = &[
+    Knob {
+        key: "paper",
+        expects: PAPERS_PORT,
+        set: |config, text| {
+            if Switch.read(text)? {
+                config.params.as_published();
+                config.bise.as_published();
+            }
+            Some(())
+        },
+        show: |_| String::new(),
+    },
+    Knob {
+        key: "t_rho",
+        expects: "`auto`, or a time from 1ms to 65.535s, such as 200ms",
+        set: |config, text| {
+            config.params.t_rho = match text {
+                "auto" => Interval::Auto {
+                    ceiling: AUTO_CEILING,
+                },
+                _ => Interval::Fixed(INTERVAL.read(text)?),
+            };
+            Some(())
+        },
+        show: |config| match &config.params.t_rho {
+            Interval::Auto { .. } => "auto".to_owned(),
+            Interval::Fixed(fixed) => INTERVAL.show(fixed),
+        },
+    },
+    Knob {
+        key: "t_rho_max",
+        expects: "a time from 1ms to 65.535s after `t_rho=auto`, such as 10s",
+        set: |config, text| {
+            let Interval::Auto { ceiling } = &mut config.params.t_rho else {
+                return None;
+            };
+            *ceiling = INTERVAL.read(text)?;
+            Some(())
+        },
+        show: |config| match &config.params.t_rho {
+            Interval::Auto { ceiling } => INTERVAL.show(ceiling),
+            Interval::Fixed(_) => INTERVAL.show(&AUTO_CEILING),
+        },
+    },
+    knob! { params.t_q: "t_q", Time(Duration::from_micros(100)..=Duration::from_secs(1)),
+        "a time from 100us to 1s, such as 10ms"
+    },
+    knob! { params.kappa_ppm: "kappa", Ppm(0..=1_000_000),
+        "the weight of the queue from 0 to 1, such as 0.5"
+    },
+    knob! { params.gamma_ppm: "gamma", Ppm(500_000..=1_000_000),
+        "the usable share of the capacity from 0.5 to 1, such as 0.98"
+    },
+    knob! { params.queue: "queue", FILTER, "`lowpass`, `mean` or `min`" },
+    knob! { params.restart: "restart", Switch, YES_NO },
+];
+
+const FILTER: Words<QueueFilter> = Words(&[
+    ("lowpass", QueueFilter::LowPass),
+    ("mean", QueueFilter::Mean),
+    ("min", QueueFilter::Min),
+]);
+
+pub(super) const BISE_PORT: &[Knob<VcpLinkConfig>] = &[
+    knob! { params.foresee_ppm: "foresee", Ppm(0..=1_000_000),
+        "a share of the running interval's load from 0 to 1, such as 0.5"
+    },
+    knob! { params.equalize: "equalize", Switch, YES_NO },
+    knob! { bise.epsilon_ppm: "epsilon", EPSILON,
+        "the senders' ε from 0.000001 to 100, such as 10"
+    },
+    knob! { bise.k_ppm: "k", Ppm(10_000..=990_000),
+        "the share of the gap closed per interval, from 0.01 to 0.99, such as 0.33"
+    },
+    knob! { bise.target_ppm: "target", Ppm(500_000..=1_000_000),
+        "the load aimed at from 0.5 to 1, such as 1"
+    },
+    knob! { bise.x_ref_ppm: "x_ref", Ppm(10_000..=1_000_000),
+        "an RTT as a share of the interval from 0.01 to 1, such as 1"
+    },
+    knob! { bise.ceiling_ppm: "ceiling", Ppm(500_000..=1_000_000),
+        "the load up to which MI and AI are mixed, from 0.5 to 1, such as 0.98"
+    },
+    knob! { bise.marking: "marking", MARKING,
+        "`carried`, `lottery`, `lottery-random` or `lottery-diffusion`"
+    },
+];
+
+const MARKING: Words<Marking> = Words(&[
+    ("carried", Marking::Carried),
+    ("lottery", Marking::Lottery(Draw::Weyl)),
+    ("lottery-random", Marking::Lottery(Draw::Random)),
+    ("lottery-diffusion", Marking::Lottery(Draw::Diffusion)),
+]);

@@ -1,154 +1,60 @@
 //! Options of XCP senders and ports.
 
-use super::common::{
-    FALLBACK, INITIAL_WINDOW, PACE, START, asks_start, fallback, initial_window, show_asks_start,
-    show_fallback, show_initial_window,
-};
+use super::common::{FALLBACK, INITIAL_WINDOW, PACE, PAPERS_PORT, PAPERS_SENDER, SACK, START};
 use super::error::ParseError;
-use super::knob::{self, Knob, Knobs};
-use super::value::{
-    decimal, duration, ppm, rate, show_decimal, show_duration, show_ppm, show_rate, show_switch,
-    switch,
-};
+use super::knob::{self, Knob, Options, knob};
+use super::value::{Count, Ppm, Rate, Switch, Time, Values, Words};
 use crate::base::Duration;
 use crate::signals::XcpForm;
 use crate::supervise::FallbackLaw;
 use crate::xcp::{CloudParams, ExactEstimate, XcpCapacity, XcpLinkParams, XcpLoss, XcpParams};
 
+impl Options for XcpParams {
+    const TABLE: &'static [Knob<Self>] = SENDER;
+}
+
 pub(super) const SENDER: &[Knob<XcpParams>] = &[
     Knob {
         key: "paper",
-        expects: "nothing: `paper` selects the papers' sender, without any rule of this library's; \
-            options after it may still differ",
+        expects: PAPERS_SENDER,
         set: |params, text| {
-            if switch(text)? {
+            if Switch.read(text)? {
                 params.as_published();
             }
             Some(())
         },
-        show: |params| show_switch(params.published),
+        show: |params| Switch.show(&params.published),
     },
     Knob {
         key: "sack",
-        expects: "after `paper`: `yes` (the timeout of a TCP with SACK) or `no` (of one without)",
+        expects: SACK,
         set: |params, text| {
-            if !params.published {
-                return None;
-            }
-            params.sack = switch(text)?;
+            params.sack = params.published.then(|| Switch.read(text))??;
             Some(())
         },
-        show: |params| show_switch(params.sack),
+        show: |params| Switch.show(&params.sack),
     },
-    Knob {
-        key: "iw",
-        expects: INITIAL_WINDOW,
-        set: |params, text| {
-            params.initial_window = initial_window(text)?;
-            Some(())
-        },
-        show: |params| show_initial_window(params.initial_window),
+    knob! { initial_window: INITIAL_WINDOW },
+    knob! { fallback: FALLBACK },
+    knob! { loss: "loss", LOSS, "`hybrid`, `ignore` or `fallback`" },
+    knob! { naive: "naive", Switch,
+        "`yes` (tell routers the window although something else bounds the sender) or `no`"
     },
-    Knob {
-        key: "fallback",
-        expects: FALLBACK,
-        set: |params, text| {
-            params.fallback = fallback(text)?;
-            Some(())
-        },
-        show: |params| show_fallback(params.fallback),
+    knob! { every: "every", Count(1..=64),
+        "a number of packets from 1 to 64: one of them carries a header"
     },
-    Knob {
-        key: "loss",
-        expects: "`hybrid`, `ignore` or `fallback`",
-        set: |params, text| {
-            params.loss = match text {
-                "hybrid" => XcpLoss::Hybrid,
-                "ignore" => XcpLoss::Ignore,
-                "fallback" => XcpLoss::Fallback,
-                _ => return None,
-            };
-            Some(())
-        },
-        show: |params| {
-            match params.loss {
-                XcpLoss::Hybrid => "hybrid",
-                XcpLoss::Ignore => "ignore",
-                XcpLoss::Fallback => "fallback",
-            }
-            .to_owned()
-        },
+    knob! { form: "form", Words(&[("full", XcpForm::Full), ("compact", XcpForm::Compact)]),
+        "`full` or `compact`"
     },
-    Knob {
-        key: "naive",
-        expects: "`yes` (tell routers the window although something else bounds the sender) or \
-            `no`",
-        set: |params, text| {
-            params.naive = switch(text)?;
-            Some(())
-        },
-        show: |params| show_switch(params.naive),
-    },
-    Knob {
-        key: "every",
-        expects: "a number of packets from 1 to 64: one of them carries a header",
-        set: |params, text| {
-            let every = u16::try_from(decimal(text, 0)?).ok()?;
-            if !(1..=64).contains(&every) {
-                return None;
-            }
-            params.every = every;
-            Some(())
-        },
-        show: |params| show_decimal(u64::from(params.every), 0),
-    },
-    Knob {
-        key: "form",
-        expects: "`full` or `compact`",
-        set: |params, text| {
-            params.form = match text {
-                "full" => XcpForm::Full,
-                "compact" => XcpForm::Compact,
-                _ => return None,
-            };
-            Some(())
-        },
-        show: |params| {
-            match params.form {
-                XcpForm::Full => "full",
-                XcpForm::Compact => "compact",
-            }
-            .to_owned()
-        },
-    },
-    Knob {
-        key: "start",
-        expects: START,
-        set: |params, text| {
-            params.asks_start = asks_start(text)?;
-            Some(())
-        },
-        show: |params| show_asks_start(params.asks_start),
-    },
-    Knob {
-        key: "desired",
-        expects: "the rate that is asked for at most, such as 100Mbit",
-        set: |params, text| {
-            params.desired = rate(text)?;
-            Some(())
-        },
-        show: |params| show_rate(params.desired),
-    },
-    Knob {
-        key: "pace",
-        expects: PACE,
-        set: |params, text| {
-            params.paced = switch(text)?;
-            Some(())
-        },
-        show: |params| show_switch(params.paced),
-    },
+    knob! { asks_start: START },
+    knob! { paced: PACE },
 ];
+
+const LOSS: Words<XcpLoss> = Words(&[
+    ("hybrid", XcpLoss::Hybrid),
+    ("ignore", XcpLoss::Ignore),
+    ("fallback", XcpLoss::Fallback),
+]);
 
 /// Parses a sender's parameters.
 ///
@@ -156,8 +62,7 @@ pub(super) const SENDER: &[Knob<XcpParams>] = &[
 /// Returns errors of the options, or a conflict if options of this library's rules are combined
 /// with `paper`, or `fallback=bbr` with `pace=no`.
 pub(super) fn sender(name: &'static str, options: Option<&str>) -> Result<XcpParams, ParseError> {
-    let mut params = XcpParams::default();
-    knob::apply(name, &[SENDER], &mut params, options)?;
+    let params = knob::apply(name, XcpParams::default(), options)?;
     let modelled = params.fallback != FallbackLaw::Cubic;
     let ours = params.loss != XcpLoss::default() || params.naive || params.asks_start || modelled;
     if params.published && ours {
@@ -173,109 +78,23 @@ pub(super) fn sender(name: &'static str, options: Option<&str>) -> Result<XcpPar
     Ok(params)
 }
 
-pub(super) const LINK: &[Knob<XcpLinkParams>] = &[
-    Knob {
-        key: "paper",
-        expects: "nothing: `paper` selects the papers' own rules; options after it may still \
-            differ",
-        set: |params, text| {
-            if switch(text)? {
-                params.guard = false;
-                params.police = false;
-                if let Some(clouds) = &mut params.clouds {
-                    clouds.published = true;
-                }
-            }
-            Some(())
-        },
-        show: |params| show_switch(params.clouds.is_some_and(|clouds| clouds.published)),
-    },
-    Knob {
-        key: "capacity",
-        expects: "`port`, `auto`, or a rate such as 10Mbit",
-        set: |params, text| {
-            params.capacity = match text {
-                "port" => XcpCapacity::Port,
-                "auto" => XcpCapacity::Auto,
-                _ => XcpCapacity::Fixed(rate(text)?),
-            };
-            Some(())
-        },
-        show: |params| match params.capacity {
-            XcpCapacity::Port => "port".to_owned(),
-            XcpCapacity::Auto => "auto".to_owned(),
-            XcpCapacity::Fixed(fixed) => show_rate(fixed),
-        },
-    },
-    Knob {
-        key: "overhead",
-        expects: "bytes that the link adds to each packet, from 0 to 1000",
-        set: |params, text| {
-            let bytes = u32::try_from(decimal(text, 0)?).ok()?;
-            if bytes > 1000 {
-                return None;
-            }
-            params.overhead = bytes;
-            Some(())
-        },
-        show: |params| show_decimal(u64::from(params.overhead), 0),
-    },
-    Knob {
-        key: "alpha",
-        expects: "the share of the spare bandwidth given per interval, from 0.01 to 0.555, such as \
-            0.4",
-        set: |params, text| {
-            params.alpha_ppm = ppm(text, 10_000, 555_000)?;
-            Some(())
-        },
-        show: |params| show_ppm(params.alpha_ppm),
-    },
-    Knob {
-        key: "beta",
-        expects: "the share of the queue taken back per interval, from 0 to 1, such as 0.226",
-        set: |params, text| {
-            params.beta_ppm = ppm(text, 0, 1_000_000)?;
-            Some(())
-        },
-        show: |params| show_ppm(params.beta_ppm),
-    },
-    Knob {
-        key: "shuffle",
-        expects: "the share of the traffic shuffled per interval, from 0 to 0.5, such as 0.1",
-        set: |params, text| {
-            params.shuffle_ppm = ppm(text, 0, 500_000)?;
-            Some(())
-        },
-        show: |params| show_ppm(params.shuffle_ppm),
-    },
-    Knob {
-        key: "guard",
-        expects: "`yes` (nothing is given that the buffer could not take) or `no`",
-        set: |params, text| {
-            params.guard = switch(text)?;
-            Some(())
-        },
-        show: |params| show_switch(params.guard),
-    },
-    Knob {
-        key: "whole",
-        expects: "`yes` (tell window changes in whole packets, for comparison) or `no`",
-        set: |params, text| {
-            params.whole = switch(text)?;
-            Some(())
-        },
-        show: |params| show_switch(params.whole),
-    },
-    Knob {
-        key: "police",
-        expects: "`yes` (drop packets beyond a flow's stated or granted rate) or `no`",
-        set: |params, text| {
-            params.police = switch(text)?;
-            Some(())
-        },
-        show: |params| show_switch(params.police),
-    },
-];
+impl Options for XcpLinkParams {
+    const TABLE: &'static [Knob<Self>] = LINK;
+
+    fn further(&self) -> &'static [&'static [Knob<Self>]] {
+        match self.clouds {
+            Some(_) => &[CLOUDS],
+            None => &[],
+        }
+    }
+
+    fn defaults(&self) -> Self {
+        Self {
+            clouds: self.clouds.map(|_| CloudParams::default()),
+            ..Self::default()
+        }
+    }
+}
 
 pub(super) const fn link_name(params: &XcpLinkParams) -> &'static str {
     match params.clouds {
@@ -284,21 +103,80 @@ pub(super) const fn link_name(params: &XcpLinkParams) -> &'static str {
     }
 }
 
-pub(super) const fn link_knobs(params: &XcpLinkParams) -> Knobs<'static, XcpLinkParams> {
-    match params.clouds {
-        Some(_) => &[LINK, CLOUDS],
-        None => &[LINK],
+pub(super) const LINK: &[Knob<XcpLinkParams>] = &[
+    Knob {
+        key: "paper",
+        expects: PAPERS_PORT,
+        set: |params, text| {
+            if Switch.read(text)? {
+                params.guard = false;
+                params.police = false;
+                if let Some(clouds) = &mut params.clouds {
+                    clouds.published = true;
+                }
+            }
+            Some(())
+        },
+        show: |params| Switch.show(&params.clouds.is_some_and(|clouds| clouds.published)),
+    },
+    knob! { capacity: "capacity", Capacity, "`port`, `auto`, or a rate such as 10Mbit" },
+    knob! { overhead: "overhead", Count(0..=1000),
+        "bytes that the link adds to each packet, from 0 to 1000"
+    },
+    knob! { alpha_ppm: "alpha", Ppm(10_000..=555_000),
+        "the share of the spare bandwidth given per interval, from 0.01 to 0.555, such as 0.4"
+    },
+    knob! { beta_ppm: "beta", Ppm(0..=1_000_000),
+        "the share of the queue taken back per interval, from 0 to 1, such as 0.226"
+    },
+    knob! { guard: "guard", Switch,
+        "`yes` (nothing is given that the buffer could not take) or `no`"
+    },
+    knob! { whole: "whole", Switch,
+        "`yes` (tell window changes in whole packets, for comparison) or `no`"
+    },
+    knob! { police: "police", Switch,
+        "`yes` (drop packets beyond a flow's stated or granted rate) or `no`"
+    },
+];
+
+/// `port`, `auto`, or a rate.
+struct Capacity;
+
+impl Values<XcpCapacity> for Capacity {
+    fn read(&self, text: &str) -> Option<XcpCapacity> {
+        match text {
+            "port" => Some(XcpCapacity::Port),
+            "auto" => Some(XcpCapacity::Auto),
+            _ => Rate.read(text).map(XcpCapacity::Fixed),
+        }
+    }
+
+    fn show(&self, capacity: &XcpCapacity) -> String {
+        match capacity {
+            XcpCapacity::Port => "port".to_owned(),
+            XcpCapacity::Auto => "auto".to_owned(),
+            XcpCapacity::Fixed(fixed) => Rate.show(fixed),
+        }
     }
 }
 
-fn exact(params: &mut XcpLinkParams) -> Option<&mut ExactEstimate> {
-    params.clouds.as_mut()?.exact.as_mut()
-}
-
-fn show_exact(params: &XcpLinkParams, show: impl FnOnce(&ExactEstimate) -> String) -> String {
-    let clouds = params.clouds.as_ref();
-    let exact = clouds.and_then(|clouds| clouds.exact.as_ref());
-    show(exact.unwrap_or(&ExactEstimate::default()))
+/// A row that sets a field of the exact estimate, if there is one.
+macro_rules! exact {
+    ($field:ident: $key:literal, $values:expr, $expects:expr) => {
+        Knob {
+            key: $key,
+            expects: $expects,
+            set: |params, text| {
+                params.clouds.as_mut()?.exact.as_mut()?.$field = $values.read(text)?;
+                Some(())
+            },
+            show: |params| {
+                let exact = params.clouds.and_then(|clouds| clouds.exact);
+                $values.show(&exact.unwrap_or_default().$field)
+            },
+        }
+    };
 }
 
 pub(super) const CLOUDS: &[Knob<XcpLinkParams>] = &[
@@ -321,41 +199,13 @@ pub(super) const CLOUDS: &[Knob<XcpLinkParams>] = &[
             _ => "none".to_owned(),
         },
     },
-    Knob {
-        key: "error",
-        expects: "after `estimate=exact`: by what share it may be wrong, from 0 to 0.9, such as \
-            0.2",
-        set: |params, text| {
-            exact(params)?.error_ppm = ppm(text, 0, 900_000)?;
-            Some(())
-        },
-        show: |params| show_exact(params, |exact| show_ppm(exact.error_ppm)),
+    exact! { error_ppm: "error", Ppm(0..=900_000),
+        "after `estimate=exact`: by what share it may be wrong, from 0 to 0.9, such as 0.2"
     },
-    Knob {
-        key: "refresh",
-        expects: "after `estimate=exact`: time between two estimates from 1ms to 10s, such as 50ms",
-        set: |params, text| {
-            let every = duration(text)?;
-            if !(Duration::from_millis(1)..=Duration::from_secs(10)).contains(&every) {
-                return None;
-            }
-            exact(params)?.every = every;
-            Some(())
-        },
-        show: |params| show_exact(params, |exact| show_duration(exact.every)),
+    exact! { every: "refresh", Time(Duration::from_millis(1)..=Duration::from_secs(10)),
+        "after `estimate=exact`: time between two estimates from 1ms to 10s, such as 50ms"
     },
-    Knob {
-        key: "hold",
-        expects: "after `estimate=exact`: for how long the error stays the same, up to 1000s, such \
-            as 1s",
-        set: |params, text| {
-            let hold = duration(text)?;
-            if !(Duration::from_millis(1)..=Duration::from_secs(1000)).contains(&hold) {
-                return None;
-            }
-            exact(params)?.hold = hold;
-            Some(())
-        },
-        show: |params| show_exact(params, |exact| show_duration(exact.hold)),
+    exact! { hold: "hold", Time(Duration::from_millis(1)..=Duration::from_secs(1000)),
+        "after `estimate=exact`: for how long the error stays the same, up to 1000s, such as 1s"
     },
 ];

@@ -1,22 +1,18 @@
 //! Tests of questions sent before the handshake is complete.
 
-use super::sender_tests::{GBIT, MTU, RTT, ack, answer, at, cubiq, fly, hear};
+use super::sender_tests::{GBIT, MTU, RTT, ack, cubiq, fly, hear, quick_start};
 use crate::cubiq::Cubiq;
 use crate::law::{Controller, Limits};
-use crate::metrics::{QuickStartMetrics, QuickStartOutcome};
+use crate::metrics::QuickStartOutcome;
 use crate::signals::Feedback;
 use crate::signals::{KnownPath, QuickStartFeedback, QuickStartRequest};
-use crate::testing::{ms, sent};
+use crate::testing::{approval, at, ms, sent};
 
 const NONCE: u64 = 0x3300_9999_5678_9ABC;
 const KNOWN: KnownPath = KnownPath {
     rate: GBIT,
     rtt: None,
 };
-
-fn metrics(sender: &Cubiq) -> QuickStartMetrics {
-    sender.metrics().quick_start.unwrap()
-}
 
 /// Asks with packet 0 at 0 ms.
 fn ask_ahead(sender: &mut Cubiq, known: &KnownPath) -> QuickStartRequest {
@@ -71,12 +67,15 @@ fn a_grant_that_was_asked_for_ahead_starts_the_flow() {
     // A probe timeout of the handshake isn't an answer.
     sender.on_probe_timeout(at(50));
     sender.on_handshake_rtt(at(60), ms(RTT));
-    hear(&mut sender, 60, answer(&request, GBIT / 2));
+    hear(&mut sender, 60, approval(&request, GBIT / 2));
     let window = GBIT / 2 * u64::from(MTU) / 1500 * RTT / 1000;
     assert!(sender.window().abs_diff(window) < 1500);
     fly(&mut sender, 1, 2000);
-    assert_eq!(metrics(&sender).outcome, QuickStartOutcome::Used);
-    assert_eq!((metrics(&sender).asked, metrics(&sender).late), (1, 0));
+    assert_eq!(quick_start(&sender).outcome, QuickStartOutcome::Used);
+    assert_eq!(
+        (quick_start(&sender).asked, quick_start(&sender).late),
+        (1, 0)
+    );
 }
 
 /// If the question is denied, worth less than the first window, or refused with the early data, the
@@ -92,12 +91,12 @@ fn where_nothing_comes_of_it_the_first_flight_asks_as_if_it_had_not() {
         }
         sender.on_handshake_rtt(at(60), ms(RTT));
         if case < 2 {
-            hear(&mut sender, 60, answer(&request, [0, 1000][case]));
+            hear(&mut sender, 60, approval(&request, [0, 1000][case]));
         }
         assert_eq!(sender.window(), window);
         let request = ask_again(&mut sender, 61, 1);
         assert_eq!(request.rate, u64::MAX);
-        hear_of(&mut sender, 121, 1, answer(&request, GBIT));
+        hear_of(&mut sender, 121, 1, approval(&request, GBIT));
         assert!(sender.window() > window, "{case}");
         // If it is lost, it may be repeated as often as any first question.
         let mut sender = cubiq(None);
@@ -122,10 +121,13 @@ fn a_question_that_a_slow_handshake_left_behind_does_not_count() {
     sender.on_handshake_rtt(at(1060), ms(RTT));
     let request = ask_again(&mut sender, 1060, 1);
     // The first question is answered after all.
-    hear_of(&mut sender, 1100, 1, answer(&old, GBIT));
-    assert_eq!((metrics(&sender).late, metrics(&sender).forged), (1, 0));
+    hear_of(&mut sender, 1100, 1, approval(&old, GBIT));
+    assert_eq!(
+        (quick_start(&sender).late, quick_start(&sender).forged),
+        (1, 0)
+    );
     assert_eq!(sender.window(), 14_720);
-    hear_of(&mut sender, 1120, 1, answer(&request, GBIT));
+    hear_of(&mut sender, 1120, 1, approval(&request, GBIT));
     assert!(sender.window() > 14_720);
 }
 
@@ -142,7 +144,7 @@ fn answers_that_prove_nothing_open_no_window() {
         let mut sender = cubiq(None);
         let request = ask_ahead(&mut sender, &KNOWN);
         sender.on_handshake_rtt(at(60), ms(RTT));
-        let mut forged = answer(&request, GBIT);
+        let mut forged = approval(&request, GBIT);
         change(&mut forged);
         hear(&mut sender, 60, forged);
         assert_eq!(sender.window(), 14_720);
@@ -152,6 +154,6 @@ fn answers_that_prove_nothing_open_no_window() {
     let mut sender = cubiq(None);
     let request = ask_ahead(&mut sender, &KNOWN);
     sender.on_handshake_rtt(at(60), ms(RTT));
-    hear(&mut sender, 121, answer(&request, GBIT));
+    hear(&mut sender, 121, approval(&request, GBIT));
     assert_eq!(sender.window(), 14_720);
 }

@@ -76,10 +76,10 @@ fn worth(rate: u64, from: Instant, to: Instant) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::at;
 
     #[test]
     fn a_grant_counts_for_the_whole_interval_until_it_comes() {
-        let at = Instant::from_millis;
         let mut granted = Granted::new(at(0));
         granted.begin(at(1000));
         assert_eq!(granted.until(at(1500)), 0);
@@ -99,7 +99,6 @@ mod tests {
 
     #[test]
     fn what_does_not_come_after_all_counts_for_nothing() {
-        let at = Instant::from_millis;
         let mut granted = Granted::new(at(0));
         granted.begin(at(1000));
         granted.add(at(1100), at(1000), 10_000);

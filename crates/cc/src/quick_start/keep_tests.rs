@@ -1,11 +1,11 @@
 //! Flows that begin together: the first gives back a part, from which the others get their shares.
 
+use super::sender_tests::quick_start;
 use super::*;
-use crate::base::Instant;
 use crate::law::{Controller, Halving, Limits, LinkController, Passive};
 use crate::signals::{Answer, Arrival, Carried, Feedback, VcpFeedback};
-use crate::signals::{QuickStartCarried, QuickStartFeedback, QuickStartPurpose, QuickStartRequest};
-use crate::testing::{acked, lost, ms, sent};
+use crate::signals::{QuickStartPurpose, QuickStartRequest};
+use crate::testing::{acked, approval, approved, asking, at, codes, foreign, lost, ms, sent};
 use crate::vcp::{Bise, BiseParams};
 use crate::vcp::{VcpLink, VcpLinkParams, VcpParams, VcpSender};
 use crate::xcp::{XcpLink, XcpLinkParams};
@@ -15,67 +15,52 @@ const CAPACITY: u64 = 12_500_000;
 const MTU: u16 = 1472;
 const RTT: u64 = 100;
 
-fn at(millis: u64) -> Instant {
-    Instant::from_millis(millis)
-}
-
 fn vcp() -> QuickStartLink<VcpLink<Bise>> {
     let rule = Bise::new(BiseParams::default(), 1);
     let law = VcpLink::new(at(0), CAPACITY, VcpLinkParams::with_bise(), rule);
     QuickStartLink::with_law(at(0), CAPACITY, 7, law)
 }
 
+/// Asks for a rate, or to keep it.
 fn question(flow: u32, rate: u64, keeps: bool) -> Arrival {
-    Arrival {
-        bytes: 1500,
-        flow_hash: flow,
-        carried: Carried::QuickStart(QuickStartCarried {
-            rate,
-            rtt: Some(ms(128)),
-            source: flow,
-            keeps,
-        }),
+    let mut question = asking(flow, rate, 128);
+    if let Carried::QuickStart(asked) = &mut question.carried {
+        asked.keeps = keeps;
     }
-}
-
-/// Returns the approved rate, or `None` if the question passed unchanged.
-fn ask(port: &mut (impl LinkController + ?Sized), millis: u64, question: &Arrival) -> Option<u64> {
-    port.on_arrival(at(millis), question, 0);
-    match port.on_departure(at(millis), question, 0) {
-        Answer::QuickStart(answer) => Some(answer.approved),
-        Answer::None => None,
-        other => panic!("{other:?}"),
-    }
+    question
 }
 
 #[test]
 fn of_flows_that_begin_together_each_has_its_share_after_the_second_question() {
     let mut port = vcp();
-    let all = ask(&mut port, 0, &question(0, u64::MAX, false)).unwrap();
+    let all = approved(&mut port, 0, &question(0, u64::MAX, false)).unwrap();
     assert!(all > CAPACITY * 84 / 100, "{all}");
     for flow in 1..20 {
         let soon = u64::from(flow) / 2;
-        let got = ask(&mut port, soon, &question(flow, u64::MAX, false));
+        let got = approved(&mut port, soon, &question(flow, u64::MAX, false));
         assert_eq!(got, Some(0), "{flow}");
     }
     // The first question's own bytes don't count as used before.
     let share = CAPACITY * 85 / 100 / 20;
-    let mut sum = ask(&mut port, 100, &question(0, all, true)).unwrap();
+    let mut sum = approved(&mut port, 100, &question(0, all, true)).unwrap();
     assert_eq!(sum, share);
     for flow in 1..20 {
         let again = question(flow, u64::MAX, false);
-        let got = ask(&mut port, 100 + u64::from(flow), &again).unwrap();
+        let got = approved(&mut port, 100 + u64::from(flow), &again).unwrap();
         assert_eq!(got, share, "{flow}");
         sum += got;
     }
     assert!(sum <= CAPACITY * 85 / 100, "{sum}");
     for flow in 1..20 {
-        let kept = ask(&mut port, 220, &question(flow, share, true));
+        let kept = approved(&mut port, 220, &question(flow, share, true));
         assert_eq!(kept, Some(share), "{flow}");
     }
     assert_eq!(port.metrics().grants.unwrap().lowered, 1);
     // A flow that didn't ask with the others gets no share.
-    assert_eq!(ask(&mut port, 130, &question(99, u64::MAX, false)), Some(0));
+    assert_eq!(
+        approved(&mut port, 130, &question(99, u64::MAX, false)),
+        Some(0)
+    );
 }
 
 /// While a question waits in the port's queue, first windows arrive, which must not count as used
@@ -86,11 +71,7 @@ fn what_is_dealt_out_is_what_was_free_before_the_first_question() {
     let mut port = vcp();
     let first = question(0, u64::MAX, false);
     port.on_arrival(at(1000), &first, 0);
-    let data = Arrival {
-        bytes: 1500,
-        flow_hash: 1,
-        carried: Carried::Foreign,
-    };
+    let data = foreign(1500);
     for _ in 0..200 {
         port.on_arrival(at(1000), &data, 0);
     }
@@ -100,16 +81,19 @@ fn what_is_dealt_out_is_what_was_free_before_the_first_question() {
     let (all, free) = (CAPACITY * 85 / 100, answer.approved);
     assert!(free <= all - 1_500_000, "{free}");
     for flow in 1..5 {
-        let got = ask(&mut port, 1020, &question(flow, u64::MAX, false));
+        let got = approved(&mut port, 1020, &question(flow, u64::MAX, false));
         assert_eq!(got, Some(0), "{flow}");
     }
-    assert_eq!(ask(&mut port, 1119, &question(1, u64::MAX, false)), Some(0));
-    let kept = ask(&mut port, 1120, &question(0, free, true));
+    assert_eq!(
+        approved(&mut port, 1119, &question(1, u64::MAX, false)),
+        Some(0)
+    );
+    let kept = approved(&mut port, 1120, &question(0, free, true));
     for flow in 2..5 {
-        let got = ask(&mut port, 1120, &question(flow, u64::MAX, false));
+        let got = approved(&mut port, 1120, &question(flow, u64::MAX, false));
         assert_eq!(got, kept, "{flow}");
     }
-    let third = ask(&mut port, 1219, &question(1, u64::MAX, false));
+    let third = approved(&mut port, 1219, &question(1, u64::MAX, false));
     assert_eq!(third, kept);
     let share = kept.unwrap();
     assert!((all / 5 - 2000..=all / 5).contains(&share), "{share}");
@@ -119,29 +103,38 @@ fn what_is_dealt_out_is_what_was_free_before_the_first_question() {
 #[test]
 fn a_later_flow_leaves_the_grant_as_it_is() {
     let mut port = vcp();
-    let all = ask(&mut port, 0, &question(0, u64::MAX, false)).unwrap();
-    assert_eq!(ask(&mut port, 17, &question(1, u64::MAX, false)), Some(0));
-    assert_eq!(ask(&mut port, 100, &question(0, all, true)), Some(all));
+    let all = approved(&mut port, 0, &question(0, u64::MAX, false)).unwrap();
+    assert_eq!(
+        approved(&mut port, 17, &question(1, u64::MAX, false)),
+        Some(0)
+    );
+    assert_eq!(approved(&mut port, 100, &question(0, all, true)), Some(all));
 }
 
 #[test]
 fn others_take_no_more_than_they_want() {
     let mut port = vcp();
-    let all = ask(&mut port, 0, &question(0, u64::MAX, false)).unwrap();
-    assert_eq!(ask(&mut port, 1, &question(1, 100_000, false)), Some(0));
-    let kept = ask(&mut port, 100, &question(0, all, true)).unwrap();
+    let all = approved(&mut port, 0, &question(0, u64::MAX, false)).unwrap();
+    assert_eq!(
+        approved(&mut port, 1, &question(1, 100_000, false)),
+        Some(0)
+    );
+    let kept = approved(&mut port, 100, &question(0, all, true)).unwrap();
     assert_eq!(kept, all - 100_000);
 }
 
 #[test]
 fn alone_a_flow_keeps_what_it_has_and_strangers_are_left_alone() {
     let mut port = vcp();
-    let all = ask(&mut port, 0, &question(0, u64::MAX, false)).unwrap();
-    assert_eq!(ask(&mut port, 100, &question(0, all, true)), Some(all));
+    let all = approved(&mut port, 0, &question(0, u64::MAX, false)).unwrap();
+    assert_eq!(approved(&mut port, 100, &question(0, all, true)), Some(all));
     // An earlier port lowered it.
-    assert_eq!(ask(&mut port, 110, &question(0, 5000, true)), Some(5000));
-    assert_eq!(ask(&mut port, 120, &question(5, all, true)), None);
-    assert_eq!(ask(&mut port, 130, &question(0, 0, true)), None);
+    assert_eq!(
+        approved(&mut port, 110, &question(0, 5000, true)),
+        Some(5000)
+    );
+    assert_eq!(approved(&mut port, 120, &question(5, all, true)), None);
+    assert_eq!(approved(&mut port, 130, &question(0, 0, true)), None);
 }
 
 /// This applies to every law: when XCP was left to even out a start by itself, one of five files
@@ -156,18 +149,21 @@ fn every_port_shares_a_start() {
     ];
     for (kind, mut port) in ports.into_iter().enumerate() {
         let port = &mut *port;
-        let all = ask(port, 0, &question(0, u64::MAX, false)).unwrap();
+        let all = approved(port, 0, &question(0, u64::MAX, false)).unwrap();
         for flow in 1..5 {
-            assert_eq!(ask(port, 10, &question(flow, u64::MAX, false)), Some(0));
+            assert_eq!(
+                approved(port, 10, &question(flow, u64::MAX, false)),
+                Some(0)
+            );
         }
         let share = CAPACITY * 85 / 100 / 5;
         assert_eq!(
-            ask(port, 100, &question(0, all, true)),
+            approved(port, 100, &question(0, all, true)),
             Some(share),
             "{kind}"
         );
         for flow in 1..5 {
-            let got = ask(port, 101, &question(flow, u64::MAX, false));
+            let got = approved(port, 101, &question(flow, u64::MAX, false));
             assert_eq!(got, Some(share), "{kind} {flow}");
         }
         assert_eq!(port.metrics().grants.unwrap().lowered, 1, "{kind}");
@@ -177,9 +173,9 @@ fn every_port_shares_a_start() {
 #[test]
 fn a_flow_that_gives_nothing_back_leaves_nothing_for_others() {
     let mut port = vcp();
-    let all = ask(&mut port, 0, &question(0, u64::MAX, false)).unwrap();
+    let all = approved(&mut port, 0, &question(0, u64::MAX, false)).unwrap();
     for round in 0..3 {
-        let got = ask(&mut port, 50 + 20 * round, &question(1, u64::MAX, false));
+        let got = approved(&mut port, 50 + 20 * round, &question(1, u64::MAX, false));
         assert_eq!(got, Some(0));
     }
     assert!(port.metrics().grants.unwrap().pending <= all);
@@ -189,15 +185,15 @@ fn a_flow_that_gives_nothing_back_leaves_nothing_for_others() {
 #[test]
 fn a_crowd_is_promised_no_more_than_there_is() {
     let mut port = vcp();
-    let all = ask(&mut port, 0, &question(0, u64::MAX, false)).unwrap();
+    let all = approved(&mut port, 0, &question(0, u64::MAX, false)).unwrap();
     for n in 0..2000u32 {
         let millis = u64::from(n) / 20;
-        ask(&mut port, millis, &question(1 + n, u64::MAX, false));
+        approved(&mut port, millis, &question(1 + n, u64::MAX, false));
     }
-    ask(&mut port, 100, &question(0, all, true)).unwrap();
+    approved(&mut port, 100, &question(0, all, true)).unwrap();
     for n in 0..2000u32 {
         let millis = 101 + u64::from(n) / 20;
-        ask(&mut port, millis, &question(1 + n, u64::MAX, false));
+        approved(&mut port, millis, &question(1 + n, u64::MAX, false));
         let pending = port.metrics().grants.unwrap().pending;
         assert!(pending <= CAPACITY * 85 / 100, "{n}: {pending}");
     }
@@ -214,14 +210,11 @@ fn asked() -> (QuickStart<VcpSender<Halving>>, QuickStartRequest) {
         sender.on_sent(at(0), &sent(number, 1472));
     }
     let marked = VcpFeedback {
-        packets: [0, 1, 0, 0],
-        bytes: [0, 1472, 0, 0],
-        sum_r: 65_536,
         t_rho: ms(200),
         hops: 1,
         bise: true,
         carried_r: true,
-        ..VcpFeedback::default()
+        ..codes([0, 1, 0, 0], 1472)
     };
     let ack = acked(0, 1472, ms(RTT));
     sender.on_feedback(at(RTT), &Feedback::Vcp(marked), &ack);
@@ -236,15 +229,7 @@ fn hear(
     rate: u64,
 ) {
     let ack = acked(number, 1472, ms(RTT));
-    let answer = QuickStartFeedback {
-        packets: 1,
-        bytes: 1472,
-        rate,
-        ttl_difference: Some(request.ttl_difference),
-        answered: true,
-        nonce: request.nonce,
-        nonce_bits: 48,
-    };
+    let answer = approval(request, rate);
     sender.on_feedback(at(millis), &Feedback::QuickStart(answer), &ack);
     sender.on_ack(at(millis), &ack);
 }
@@ -272,7 +257,7 @@ fn a_sender_gives_back_what_routers_take_back() {
     hear(&mut sender, 2 * RTT, 10, &second, 1_000_000);
     let window = sender.window();
     assert!((97_000..=100_000).contains(&window), "{window}");
-    let metrics = sender.metrics().quick_start.unwrap();
+    let metrics = quick_start(&sender);
     assert_eq!((metrics.lowered, metrics.granted), (1, 1_000_000));
     assert!(!sender.asks());
 }
@@ -295,7 +280,7 @@ fn what_proves_nothing_takes_nothing() {
         let millis = if index == 3 { 3 * RTT + 60 } else { 2 * RTT };
         hear(&mut sender, millis, 10, &second, rate);
         assert!(sender.window() >= window * 9 / 10, "{index}");
-        assert_eq!(sender.metrics().quick_start.unwrap().lowered, 0, "{index}");
+        assert_eq!(quick_start(&sender).lowered, 0, "{index}");
         assert!(!sender.asks(), "{index}");
     }
 }
@@ -316,7 +301,7 @@ fn a_denied_sender_asks_twice_more_and_gives_nothing_back() {
     }
     hear(&mut denied, 3 * RTT, 20, &request, 0);
     assert!(!denied.asks());
-    assert_eq!(denied.metrics().quick_start.unwrap().denied, 3);
+    assert_eq!(quick_start(&denied).denied, 3);
 
     // If the rate left by another flow's grant is less than the first window, this is like a
     // denial.

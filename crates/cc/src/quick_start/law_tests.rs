@@ -3,9 +3,8 @@
 use super::*;
 use crate::base::Instant;
 use crate::law::LinkController;
-use crate::signals::QuickStartCarried;
-use crate::signals::{Answer, Arrival, Carried, VcpCarried, VcpCode, XcpCarried};
-use crate::testing::ms;
+use crate::signals::{Answer, Arrival, Carried, VcpCarried, VcpCode};
+use crate::testing::{approved, arrival, asking, at, foreign, header, ms};
 use crate::vcp::{Bise, BiseParams};
 use crate::vcp::{Interval, VcpLink, VcpLinkParams};
 use crate::xcp::{XcpLink, XcpLinkParams};
@@ -13,16 +12,8 @@ use crate::xcp::{XcpLink, XcpLinkParams};
 /// 100 Mbit/s in bytes per second.
 const CAPACITY: u64 = 12_500_000;
 
-fn at(millis: u64) -> Instant {
-    Instant::from_millis(millis)
-}
-
 fn carrying(flow: u32, carried: Carried) -> Arrival {
-    Arrival {
-        bytes: 1500,
-        flow_hash: flow,
-        carried,
-    }
+    arrival(1500, flow, carried)
 }
 
 /// Returns the approved rate for a request of everything, with an RTT of up to 128 ms.
@@ -32,20 +23,7 @@ fn ask(port: &mut impl LinkController, millis: u64, flow: u32) -> u64 {
 
 /// The same with an RTT of up to `rtt` milliseconds.
 fn ask_over(port: &mut impl LinkController, millis: u64, flow: u32, rtt: u64) -> u64 {
-    let request = carrying(
-        flow,
-        Carried::QuickStart(QuickStartCarried {
-            rate: u64::MAX,
-            rtt: Some(ms(rtt)),
-            source: flow,
-            keeps: false,
-        }),
-    );
-    port.on_arrival(at(millis), &request, 0);
-    match port.on_departure(at(millis), &request, 0) {
-        Answer::QuickStart(answer) => answer.approved,
-        other => panic!("{other:?}"),
-    }
+    approved(port, millis, &asking(flow, u64::MAX, rtt)).unwrap()
 }
 
 fn vcp() -> QuickStartLink<VcpLink<Bise>> {
@@ -68,11 +46,7 @@ fn a_grant_raises_the_load_of_the_whole_running_interval() {
                 granted = ask(&mut port, millis, 2);
             }
             // Half of the capacity.
-            let run = Arrival {
-                bytes: 6250,
-                ..carrying(1, Carried::Foreign)
-            };
-            port.on_arrivals(at(millis), &run, 4, 0);
+            port.on_arrivals(at(millis), &foreign(6250), 4, 0);
             if millis == 200 {
                 port.on_timer(at(200), 0);
             }
@@ -84,11 +58,7 @@ fn a_grant_raises_the_load_of_the_whole_running_interval() {
         assert!((815_000_000..870_000_000).contains(&load), "{late}: {load}");
         // Nothing arrives, and later intervals only show actual traffic.
         for millis in 400..800 {
-            let run = Arrival {
-                bytes: 6250,
-                ..carrying(1, Carried::Foreign)
-            };
-            port.on_arrivals(at(millis), &run, 4, 0);
+            port.on_arrivals(at(millis), &foreign(6250), 4, 0);
             if millis % 200 == 0 {
                 port.on_timer(at(millis), 0);
             }
@@ -133,11 +103,7 @@ fn a_grant_that_a_flow_goes_on_without_counts_for_nothing() {
             assert!(ask(&mut port, millis, 2) > CAPACITY / 3);
             assert!(port.metrics().r_q32 < before);
         }
-        let run = Arrival {
-            bytes: 6250,
-            ..carrying(1, Carried::Foreign)
-        };
-        port.on_arrivals(at(millis), &run, 4, 0);
+        port.on_arrivals(at(millis), &foreign(6250), 4, 0);
         if millis > 205 && millis % 5 == 0 {
             port.on_arrival(at(millis), &carrying(2, Carried::Foreign), 0);
         }
@@ -161,11 +127,7 @@ fn requests_under_false_names_take_nobodys_rate() {
             let flow = u32::try_from(millis).unwrap();
             let _ = ask(&mut port, millis, flow);
         }
-        let run = Arrival {
-            bytes: 6250,
-            ..carrying(1, Carried::Foreign)
-        };
-        port.on_arrivals(at(millis), &run, 4, 0);
+        port.on_arrivals(at(millis), &foreign(6250), 4, 0);
         if millis % 200 == 0 {
             port.on_timer(at(millis), 0);
             worst = worst.max(port.metrics().load_ppb);
@@ -186,20 +148,10 @@ fn growth_stops_as_soon_as_a_rate_is_granted() {
     assert!(port.metrics().r_q32.unwrap() < 1 << 26);
 }
 
-fn header(delta: i64) -> Carried {
-    Carried::Xcp(XcpCarried {
-        rtt_us: 100_000,
-        // Ten packets per round trip.
-        x: 10_995_116_277,
-        delta,
-        covers: 1,
-        cloud: None,
-    })
-}
-
 /// Returns the rate given to a flow's packet in bytes per second.
 fn given(port: &mut impl LinkController, millis: u64, flow: u32) -> i64 {
-    let packet = carrying(flow, header(1 << 50));
+    // Ten packets per round trip.
+    let packet = carrying(flow, Carried::Xcp(header(100_000, 10_995_116_277, 1 << 50)));
     port.on_arrival(at(millis), &packet, 0);
     match port.on_departure(at(millis), &packet, 0) {
         Answer::Xcp(answer) => answer.delta >> 16,
@@ -257,16 +209,9 @@ fn what_was_promised_before_a_pause_is_free_for_a_question_that_comes_first() {
         for n in 0..40 {
             let _ = given(&mut port, n / 10, 2);
         }
-        let request = carrying(
-            1,
-            Carried::QuickStart(QuickStartCarried {
-                rate: CAPACITY,
-                rtt: Some(ms(128)),
-                source: 1,
-                keeps: false,
-            }),
-        );
-        let Answer::QuickStart(answer) = port.on_departure(at(3 + pause), &request, 0) else {
+        let Answer::QuickStart(answer) =
+            port.on_departure(at(3 + pause), &asking(1, CAPACITY, 128), 0)
+        else {
             panic!("a question is answered");
         };
         let free = (CAPACITY * 85 / 100)
@@ -328,13 +273,7 @@ fn a_policer_knows_of_grants() {
         let now = Instant::from_micros(100_000 + n * 100_000 / packets);
         let packet = carrying(
             1,
-            Carried::Xcp(XcpCarried {
-                rtt_us: 100_000,
-                x: 109_951_162_777 / packets,
-                delta: 0,
-                covers: 1,
-                cloud: None,
-            }),
+            Carried::Xcp(header(100_000, 109_951_162_777 / packets, 0)),
         );
         refused += u64::from(!port.admits(now, &packet));
         port.on_arrival(now, &packet, 0);

@@ -5,9 +5,8 @@ use super::*;
 use crate::base::Instant;
 use crate::law::{LinkController, Passive};
 use crate::metrics::GrantMetrics;
-use crate::signals::QuickStartCarried;
 use crate::signals::{Answer, Arrival, Carried};
-use crate::testing::ms;
+use crate::testing::{approved, asking, foreign, ms};
 
 /// 1 Gbit/s in bytes per second.
 const GBIT: u64 = 125_000_000;
@@ -16,47 +15,20 @@ fn port() -> QuickStartLink<Passive> {
     QuickStartLink::new(Instant::ZERO, GBIT, 7, Passive)
 }
 
-pub(super) fn request(flow: u32, rate: u64, rtt: u64) -> Arrival {
-    Arrival {
-        bytes: 1500,
-        flow_hash: flow,
-        carried: Carried::QuickStart(QuickStartCarried {
-            rate,
-            rtt: Some(ms(rtt)),
-            source: flow,
-            keeps: false,
-        }),
-    }
-}
-
-pub(super) fn foreign(bytes: u32) -> Arrival {
-    Arrival {
-        bytes,
-        flow_hash: 1,
-        carried: Carried::Foreign,
-    }
-}
-
-/// Returns the approved rate for a request that arrives at `at` milliseconds.
-pub(super) fn ask(port: &mut QuickStartLink<Passive>, at: u64, arrival: &Arrival) -> u64 {
-    let now = Instant::from_millis(at);
-    port.on_arrival(now, arrival, 0);
-    match port.on_departure(now, arrival, 0) {
-        Answer::QuickStart(answer) => answer.approved,
-        other => panic!("{other:?}"),
-    }
+pub(super) fn ask(port: &mut QuickStartLink<Passive>, at: u64, request: &Arrival) -> u64 {
+    approved(port, at, request).unwrap()
 }
 
 #[test]
 fn an_idle_port_grants_85_percent_once() {
     let mut port = port();
     let all = GBIT * 85 / 100;
-    let got = ask(&mut port, 0, &request(1, u64::MAX, 100));
+    let got = ask(&mut port, 0, &asking(1, u64::MAX, 100));
     // The request's own 1500 bytes count as used: 7500 B/s over 200 ms.
     assert_eq!(got, all - 7500);
     // Nothing is left for a second flow until the first one's traffic must have arrived.
-    assert_eq!(ask(&mut port, 149, &request(2, GBIT, 100)), 0);
-    assert!(ask(&mut port, 151, &request(3, GBIT, 100)) > all - 30_000);
+    assert_eq!(ask(&mut port, 149, &asking(2, GBIT, 100)), 0);
+    assert!(ask(&mut port, 151, &asking(3, GBIT, 100)) > all - 30_000);
     let metrics = port.metrics().grants.unwrap();
     assert_eq!(
         (metrics.requests, metrics.granted, metrics.denied_busy),
@@ -80,10 +52,10 @@ fn metrics(port: &QuickStartLink<Passive>) -> GrantMetrics {
 #[test]
 fn a_grant_without_traffic_is_waited_for_a_round_trip_and_a_quarter() {
     let mut port = port();
-    assert!(ask(&mut port, 0, &request(1, GBIT, 1000)) > 0);
-    assert_eq!(ask(&mut port, 1249, &request(2, GBIT, 1000)), 0);
+    assert!(ask(&mut port, 0, &asking(1, GBIT, 1000)) > 0);
+    assert_eq!(ask(&mut port, 1249, &asking(2, GBIT, 1000)), 0);
     assert_eq!(metrics(&port).unused, 0);
-    assert!(ask(&mut port, 1251, &request(2, GBIT, 1000)) > GBIT * 8 / 10);
+    assert!(ask(&mut port, 1251, &asking(2, GBIT, 1000)) > GBIT * 8 / 10);
     assert_eq!(metrics(&port).unused, 1);
 }
 
@@ -93,7 +65,7 @@ fn a_grant_without_traffic_is_waited_for_a_round_trip_and_a_quarter() {
 fn a_flight_that_comes_before_the_stated_round_trip_is_over_has_come() {
     for stated in [None, Some(ms(1000))] {
         let mut port = port();
-        let mut request = request(1, GBIT / 2, 0);
+        let mut request = asking(1, GBIT / 2, 0);
         if let Carried::QuickStart(carried) = &mut request.carried {
             carried.rtt = stated;
         }
@@ -115,22 +87,22 @@ fn a_flight_that_comes_before_the_stated_round_trip_is_over_has_come() {
 #[test]
 fn a_grant_counts_until_its_traffic_shows_in_what_is_used() {
     let mut port = port();
-    assert!(ask(&mut port, 0, &request(1, GBIT, 1000)) > 0);
+    assert!(ask(&mut port, 0, &asking(1, GBIT, 1000)) > 0);
     // The first window, followed by the flight's first packet.
     packet(&mut port, 1, 1, 15_000);
     packet(&mut port, 1000, 1, 1500);
-    assert_eq!(ask(&mut port, 1399, &request(2, GBIT, 1000)), 0);
+    assert_eq!(ask(&mut port, 1399, &asking(2, GBIT, 1000)), 0);
     assert_eq!(metrics(&port).pending, GBIT * 85 / 100 - 7500);
     packet(&mut port, 1399, 1, 1500);
-    assert!(ask(&mut port, 1401, &request(2, GBIT, 1000)) > GBIT * 8 / 10);
+    assert!(ask(&mut port, 1401, &asking(2, GBIT, 1000)) > GBIT * 8 / 10);
 }
 
 #[test]
 fn one_packet_of_a_stranger_holds_the_port_for_little_more_than_a_second() {
     let mut port = port();
-    assert!(ask(&mut port, 0, &request(1, u64::MAX, 16_384)) > 0);
-    assert_eq!(ask(&mut port, 1000, &request(2, GBIT, 100)), 0);
-    assert!(ask(&mut port, 1300, &request(3, GBIT, 100)) > GBIT * 8 / 10);
+    assert!(ask(&mut port, 0, &asking(1, u64::MAX, 16_384)) > 0);
+    assert_eq!(ask(&mut port, 1000, &asking(2, GBIT, 100)), 0);
+    assert!(ask(&mut port, 1300, &asking(3, GBIT, 100)) > GBIT * 8 / 10);
 }
 
 #[test]
@@ -141,8 +113,7 @@ fn a_stranger_who_asks_on_and_on_is_granted_little() {
             let mut port = port();
             let (mut sum, mut count) = (0, 0);
             for at in (0..60_000).step_by(50) {
-                let mut arrival =
-                    request(10 + u32::try_from(at).unwrap() % flows, u64::MAX, stated);
+                let mut arrival = asking(10 + u32::try_from(at).unwrap() % flows, u64::MAX, stated);
                 if let Carried::QuickStart(asked) = &mut arrival.carried {
                     asked.source = 7;
                 }
@@ -162,7 +133,7 @@ fn flights_show_the_round_trips_that_are_believed() {
     for n in 0..4 {
         let start = 10_000 * n;
         let flow = u32::try_from(n).unwrap();
-        assert!(ask(&mut port, start, &request(flow, GBIT / 8, 2048)) > 0);
+        assert!(ask(&mut port, start, &asking(flow, GBIT / 8, 2048)) > 0);
         for at in 0..10 {
             // More than an eighth of the grant.
             packet(&mut port, start + 1900 + at, flow, 1_000_000);
@@ -170,9 +141,9 @@ fn flights_show_the_round_trips_that_are_believed() {
     }
     assert_eq!(metrics(&port).unused, 1, "it was not believed at first");
     // By now, up to 2048 ms are accepted.
-    ask(&mut port, 50_000, &request(9, GBIT, 2048));
-    assert_eq!(ask(&mut port, 52_500, &request(10, GBIT, 100)), 0);
-    assert!(ask(&mut port, 52_600, &request(11, GBIT, 100)) > 0);
+    ask(&mut port, 50_000, &asking(9, GBIT, 2048));
+    assert_eq!(ask(&mut port, 52_500, &asking(10, GBIT, 100)), 0);
+    assert!(ask(&mut port, 52_600, &asking(11, GBIT, 100)) > 0);
 }
 
 #[test]
@@ -180,7 +151,7 @@ fn a_source_behind_a_narrower_hop_is_granted_again() {
     let mut port = port();
     for n in 0..20 {
         let flow = u32::try_from(n).unwrap();
-        let mut arrival = request(flow, GBIT / 2, 100);
+        let mut arrival = asking(flow, GBIT / 2, 100);
         if let Carried::QuickStart(asked) = &mut arrival.carried {
             asked.source = 7;
         }
@@ -195,13 +166,13 @@ fn a_source_behind_a_narrower_hop_is_granted_again() {
 #[test]
 fn who_asks_again_takes_the_place_of_the_former_grant() {
     let mut port = port();
-    assert!(ask(&mut port, 0, &request(1, GBIT, 1000)) > 0);
+    assert!(ask(&mut port, 0, &asking(1, GBIT, 1000)) > 0);
     for at in [100, 200] {
-        let got = ask(&mut port, at, &request(1, GBIT / 2, 1000));
+        let got = ask(&mut port, at, &asking(1, GBIT / 2, 1000));
         assert_eq!((got, metrics(&port).pending), (GBIT / 2, got));
     }
     // Three grants were unused, so it gets an eighth.
-    let got = ask(&mut port, 300, &request(1, GBIT, 1000));
+    let got = ask(&mut port, 300, &asking(1, GBIT, 1000));
     assert_eq!((got, metrics(&port).pending), (GBIT / 16, got));
 }
 
@@ -212,21 +183,21 @@ fn what_is_in_use_is_not_granted() {
     for n in 0..200 {
         port.on_arrival(Instant::from_millis(n), &foreign(62_500), 0);
     }
-    let got = ask(&mut port, 900, &request(1, GBIT, 100));
+    let got = ask(&mut port, 900, &asking(1, GBIT, 100));
     assert_eq!(got, GBIT * 35 / 100);
     // A second later, this no longer counts.
-    let got = ask(&mut port, 2500, &request(2, GBIT, 100));
+    let got = ask(&mut port, 2500, &asking(2, GBIT, 100));
     assert!(got > GBIT * 84 / 100);
     let mut full = self::port();
     full.on_arrivals(Instant::ZERO, &foreign(25_000_000), 16_000, 0);
-    assert_eq!(ask(&mut full, 1, &request(1, GBIT, 100)), 0);
+    assert_eq!(ask(&mut full, 1, &asking(1, GBIT, 100)), 0);
 }
 
 #[test]
 fn a_request_that_was_denied_before_changes_nothing() {
     let mut port = port();
     let now = Instant::ZERO;
-    assert_eq!(port.on_departure(now, &request(1, 0, 10), 0), Answer::None);
+    assert_eq!(port.on_departure(now, &asking(1, 0, 10), 0), Answer::None);
     assert_eq!(port.metrics().grants.unwrap().pending, 0);
 }
 
@@ -234,7 +205,7 @@ fn a_request_that_was_denied_before_changes_nothing() {
 fn a_source_that_asks_by_the_thousand_is_denied() {
     let mut port = port();
     for n in 0..1000 {
-        let mut arrival = request(n, 1000, 100);
+        let mut arrival = asking(n, 1000, 100);
         if let Carried::QuickStart(asked) = &mut arrival.carried {
             asked.source = 9;
         }
@@ -245,7 +216,7 @@ fn a_source_that_asks_by_the_thousand_is_denied() {
     assert_eq!(metrics.denied_source, 1000 - u64::from(PER_SOURCE));
     assert_eq!(metrics.pending, 1000 * u64::from(PER_SOURCE));
     // Another source isn't affected.
-    assert_eq!(ask(&mut port, 6, &request(5000, 1000, 100)), 1000);
+    assert_eq!(ask(&mut port, 6, &asking(5000, 1000, 100)), 1000);
 }
 
 #[test]
@@ -253,13 +224,13 @@ fn a_thousand_sources_fill_the_table_and_no_more() {
     let mut port = port();
     let mut granted = 0;
     for n in 0..1000 {
-        granted += usize::from(ask(&mut port, 5, &request(n, 1000, 16_000)) > 0);
+        granted += usize::from(ask(&mut port, 5, &asking(n, 1000, 16_000)) > 0);
     }
     assert_eq!(granted, GRANTS);
     let metrics = port.metrics().grants.unwrap();
     assert_eq!(metrics.denied_room, 1000 - GRANTS as u64);
     // Grants that no longer count make room, whatever RTT was stated.
-    assert_eq!(ask(&mut port, 1500, &request(1, 1000, 100)), 1000);
+    assert_eq!(ask(&mut port, 1500, &asking(1, 1000, 100)), 1000);
     assert_eq!(port.metrics().grants.unwrap().pending, 1000);
 }
 
@@ -271,7 +242,7 @@ fn all_grants_together_stay_within_the_bound() {
         sum += ask(
             &mut port,
             n,
-            &request(u32::try_from(n).unwrap(), GBIT / 10, 5000),
+            &asking(u32::try_from(n).unwrap(), GBIT / 10, 5000),
         );
         assert!(sum <= GBIT * 85 / 100);
     }
@@ -281,7 +252,7 @@ fn all_grants_together_stay_within_the_bound() {
 #[test]
 fn nonces_are_drawn_anew() {
     let mut port = port();
-    let mut draw = || match port.on_departure(Instant::ZERO, &request(1, 1000, 10), 0) {
+    let mut draw = || match port.on_departure(Instant::ZERO, &asking(1, 1000, 10), 0) {
         Answer::QuickStart(answer) => answer.random,
         other => panic!("{other:?}"),
     };
@@ -294,12 +265,12 @@ fn nonces_are_drawn_anew() {
 fn a_question_that_comes_again_is_granted_as_much_twice() {
     for meanwhile in [0, 20_000] {
         let mut port = port();
-        let first = ask(&mut port, 0, &request(1, GBIT, 100));
+        let first = ask(&mut port, 0, &asking(1, GBIT, 100));
         for (at, full) in [(200, true), (400, true), (600, false)] {
             for before in [90, 60, 10] {
                 packet(&mut port, at - before, 1, meanwhile);
             }
-            let got = ask(&mut port, at, &request(1, GBIT, 100));
+            let got = ask(&mut port, at, &asking(1, GBIT, 100));
             let is_full = got > first - 1_000_000;
             assert_eq!(is_full, full, "{at} ms: {got} of {first}");
         }
@@ -311,8 +282,8 @@ fn a_question_that_comes_again_is_granted_as_much_twice() {
 fn a_question_that_comes_again_late_is_held_against_its_source() {
     for (at, full) in [(2_900, true), (6_000, false)] {
         let mut port = port();
-        let first = ask(&mut port, 0, &request(1, GBIT, 16_000));
-        let got = ask(&mut port, at, &request(1, GBIT, 16_000));
+        let first = ask(&mut port, 0, &asking(1, GBIT, 16_000));
+        let got = ask(&mut port, at, &asking(1, GBIT, 16_000));
         assert_eq!(got > first / 2, full, "{at} ms: {got} of {first}");
     }
 }
@@ -321,14 +292,14 @@ fn a_question_that_comes_again_late_is_held_against_its_source() {
 #[test]
 fn a_grant_that_is_not_used_is_held_against_its_source_until_it_is_asked_for_again() {
     let mut port = port();
-    let first = ask(&mut port, 0, &request(1, GBIT, 100));
-    let mut other = request(2, GBIT, 100);
+    let first = ask(&mut port, 0, &asking(1, GBIT, 100));
+    let mut other = asking(2, GBIT, 100);
     if let Carried::QuickStart(asked) = &mut other.carried {
         asked.source = 1;
     }
     assert_eq!(ask(&mut port, 200, &other), first / 8);
     // It doesn't get everything, because the other flow has some.
-    let got = ask(&mut port, 210, &request(1, GBIT, 100));
+    let got = ask(&mut port, 210, &asking(1, GBIT, 100));
     assert!(got > first * 6 / 8, "{got}");
 }
 
@@ -364,7 +335,7 @@ fn plain_packets_at_a_port_that_keeps_them_apart_use_a_grant() {
     let mut port = QuickStartLink::new(Instant::ZERO, GBIT, 7, law);
     for flow in 1..=4 {
         let at = u64::from(flow) * 5000;
-        let (now, asks) = (Instant::from_millis(at), request(flow, GBIT / 2, 100));
+        let (now, asks) = (Instant::from_millis(at), asking(flow, GBIT / 2, 100));
         let Answer::QuickStart(answer) = port.on_departure(now, &asks, 0) else {
             panic!("no answer");
         };

@@ -1,19 +1,15 @@
 //! Tests of lost questions, and of answers around their loss.
 
-use super::sender_tests::{GBIT, MTU, RTT, ack, answer, ask, at, cubiq, fly, hear};
+use super::sender_tests::{GBIT, MTU, RTT, ack, ask, cubiq, flying, hear, quick_start};
 use crate::ada::Ada;
 use crate::cubiq::Cubiq;
 use crate::law::{Controller, Limits};
-use crate::metrics::{QuickStartMetrics, QuickStartOutcome};
+use crate::metrics::QuickStartOutcome;
 use crate::signals::Feedback;
 use crate::signals::QuickStartRequest;
-use crate::testing::{acked, lost, ms, sent};
+use crate::testing::{acked, approval, at, lost, ms, sent};
 
 const NONCE: u64 = 0x3300_9999_5678_9ABC;
-
-fn metrics(sender: &Cubiq) -> QuickStartMetrics {
-    sender.metrics().quick_start.unwrap()
-}
 
 /// Asks again with packet `number`.
 fn repeat(sender: &mut Cubiq, millis: u64, number: u64) -> QuickStartRequest {
@@ -35,10 +31,13 @@ fn a_lost_question_is_asked_again_a_few_times_and_cuts_nothing() {
         assert_eq!(repeat(&mut sender, millis, number + 100).rate, GBIT);
     }
     // The third question is the last.
-    assert_eq!((metrics(&sender).asked, metrics(&sender).repeated), (3, 2));
+    assert_eq!(
+        (quick_start(&sender).asked, quick_start(&sender).repeated),
+        (3, 2)
+    );
     sender.on_question_lost(at(270), 200);
     assert!(!sender.asks());
-    assert_eq!(metrics(&sender).outcome, QuickStartOutcome::Denied);
+    assert_eq!(quick_start(&sender).outcome, QuickStartOutcome::Denied);
     assert_eq!(sender.window(), window);
     sender.on_restart(at(10_000), ms(5000));
     assert!(sender.asks());
@@ -53,8 +52,8 @@ fn losses_beside_the_question_are_the_laws_own() {
         sender.on_loss(at(61), &lost(number, 9, ms(RTT)));
         assert_eq!(sender.window(), 14_720 * 7 / 10);
         assert!(!sender.asks());
-        hear(&mut sender, 62, answer(&request, GBIT / 2));
-        assert_eq!(metrics(&sender).outcome, QuickStartOutcome::Used);
+        hear(&mut sender, 62, approval(&request, GBIT / 2));
+        assert_eq!(quick_start(&sender).outcome, QuickStartOutcome::Used);
     }
 }
 
@@ -69,15 +68,18 @@ fn the_answer_to_a_repeated_question_counts_and_the_first_ones_does_not() {
         sender.on_feedback(at(millis), &Feedback::QuickStart(answer), &acked);
     };
     // The first wasn't lost after all, but its answer doesn't answer the second.
-    hear(&mut sender, 149, answer(&first, GBIT));
-    assert_eq!((metrics(&sender).late, metrics(&sender).granted), (1, 0));
-    hear(&mut sender, 150, answer(&second, GBIT / 2));
-    assert_eq!(metrics(&sender).granted, GBIT / 2);
+    hear(&mut sender, 149, approval(&first, GBIT));
+    assert_eq!(
+        (quick_start(&sender).late, quick_start(&sender).granted),
+        (1, 0)
+    );
+    hear(&mut sender, 150, approval(&second, GBIT / 2));
+    assert_eq!(quick_start(&sender).granted, GBIT / 2);
     assert!(sender.window() > 3_000_000);
     // A repeated answer doesn't change anything.
     let window = sender.window();
-    hear(&mut sender, 151, answer(&second, GBIT / 2));
-    assert_eq!((metrics(&sender).late, sender.window()), (2, window));
+    hear(&mut sender, 151, approval(&second, GBIT / 2));
+    assert_eq!((quick_start(&sender).late, sender.window()), (2, window));
 }
 
 #[test]
@@ -85,8 +87,8 @@ fn the_answer_to_a_question_that_counts_as_lost_is_late_where_none_was_asked_sin
     let mut sender = cubiq(Some(GBIT));
     let request = ask(&mut sender);
     sender.on_question_lost(at(90), 0);
-    hear(&mut sender, 100, answer(&request, GBIT / 2));
-    assert_eq!(metrics(&sender).late, 1);
+    hear(&mut sender, 100, approval(&request, GBIT / 2));
+    assert_eq!(quick_start(&sender).late, 1);
     assert_eq!(sender.window(), 14_720);
     assert!(sender.asks(), "its repetition is still to come");
 }
@@ -100,7 +102,7 @@ fn after_a_probe_timeout_the_question_is_asked_again_within_bounds() {
             let mut sender = cubiq(Some(GBIT));
             ask(&mut sender);
             sender.on_probe_timeout(at(110));
-            assert_eq!(metrics(&sender).outcome, QuickStartOutcome::Unanswered);
+            assert_eq!(quick_start(&sender).outcome, QuickStartOutcome::Unanswered);
             let window = sender.window();
             sender.on_question_lost(at(found), 1);
             assert!(!sender.asks(), "another packet");
@@ -111,7 +113,7 @@ fn after_a_probe_timeout_the_question_is_asked_again_within_bounds() {
                 sender.on_ack(at(found), &ack(9, 1472));
             }
             assert_eq!(sender.asks(), asks, "{found} {lost}");
-            assert_eq!(metrics(&sender).repeated, u64::from(asks));
+            assert_eq!(quick_start(&sender).repeated, u64::from(asks));
         }
     }
 }
@@ -126,9 +128,9 @@ fn an_answer_that_does_not_come_is_asked_for_again_and_counts_then() {
     sender.on_ack(at(121), &ack(9, 1472));
     assert!(sender.asks());
     let request = repeat(&mut sender, 122, 100);
-    let answer = Feedback::QuickStart(answer(&request, GBIT / 2));
+    let answer = Feedback::QuickStart(approval(&request, GBIT / 2));
     sender.on_feedback(at(182), &answer, &acked(100, 1472, ms(RTT)));
-    assert_eq!(metrics(&sender).granted, GBIT / 2);
+    assert_eq!(quick_start(&sender).granted, GBIT / 2);
 }
 
 /// A peer that never answers, or a second late, is asked three times, without other effects.
@@ -145,11 +147,14 @@ fn who_never_answers_or_a_second_late_costs_three_questions() {
         sender.on_ack(at(millis), &ack(99, 1472));
     }
     assert!(!sender.asks());
-    let after = metrics(&sender);
+    let after = quick_start(&sender);
     assert_eq!((after.asked, after.denied, after.repeated), (3, 3, 2));
     let window = sender.window();
-    hear(&mut sender, 2060, answer(&request, GBIT));
-    assert_eq!((metrics(&sender).late, metrics(&sender).granted), (1, 0));
+    hear(&mut sender, 2060, approval(&request, GBIT));
+    assert_eq!(
+        (quick_start(&sender).late, quick_start(&sender).granted),
+        (1, 0)
+    );
     assert_eq!(sender.window(), window);
 }
 
@@ -157,14 +162,11 @@ fn who_never_answers_or_a_second_late_costs_three_questions() {
 /// continues.
 #[test]
 fn a_lost_question_is_no_loss_of_the_flight() {
-    let mut sender = Ada::ada(MTU, None, Some(GBIT));
-    let request = ask(&mut sender);
-    hear(&mut sender, 60, answer(&request, GBIT / 2));
-    fly(&mut sender, 10, 2600);
+    let mut sender = flying(Ada::ada(MTU, None, Some(GBIT)), 2600);
     let window = sender.window();
     sender.on_question_lost(at(150), 10);
     assert_eq!(sender.window(), window);
-    assert_eq!(sender.metrics().quick_start.unwrap().revoked, 0);
+    assert_eq!(quick_start(&sender).revoked, 0);
 }
 
 /// Half of the packets sent before the flight are lost, so the grant isn't used.
@@ -179,7 +181,7 @@ fn nothing_is_started_with_where_much_is_lost_beside_questions() {
     }
     let before = sender.window();
     let acked = acked(10, 1472, ms(RTT));
-    let answer = answer(&request, GBIT / 2);
+    let answer = approval(&request, GBIT / 2);
     sender.on_feedback(at(150), &Feedback::QuickStart(answer), &acked);
     assert_eq!(sender.window(), before);
 }

@@ -4,9 +4,10 @@
 use proptest::prelude::*;
 
 use super::QuickStartLink;
-use super::link_tests::{ask, foreign, request};
+use super::link_tests::ask;
 use crate::base::Instant;
 use crate::law::{LinkController, Passive};
+use crate::testing::{asking, foreign};
 
 /// Stores all packets and approvals. Times are in milliseconds and rates in bytes per second.
 #[derive(Debug, Default)]
@@ -58,7 +59,7 @@ proptest! {
             now += wait;
             if asks {
                 let rate = capacity / 1_000_000 * amount + 1;
-                let got = ask(&mut port, now, &request(flow, rate, rtt));
+                let got = ask(&mut port, now, &asking(flow, rate, rtt));
                 oracle.packets.push((now, 1500.0));
                 let exact = oracle.ask(now, capacity as f64, rate as f64, rtt);
                 prop_assert!((got as f64 - exact).abs() <= 40.0, "{got} {exact} at {now} ms");

@@ -8,29 +8,12 @@ use crate::law::{Acked, Controller, Limits, Sent};
 use crate::metrics::QuickStartMetrics;
 use crate::signals::Feedback;
 use crate::signals::{QuickStartFeedback, QuickStartRequest};
-use crate::testing::{acked, lost, ms, sent};
+use crate::testing::{acked, approval, at, lost, ms, sent};
 
 pub(super) const MTU: u16 = 1472;
 /// 1 Gbit/s in bytes per second.
 pub(super) const GBIT: u64 = 125_000_000;
 pub(super) const RTT: u64 = 60;
-
-pub(super) fn at(millis: u64) -> Instant {
-    Instant::from_millis(millis)
-}
-
-/// Creates an answer that approves `rate`.
-pub(super) fn answer(request: &QuickStartRequest, rate: u64) -> QuickStartFeedback {
-    QuickStartFeedback {
-        packets: 1,
-        bytes: 1472,
-        rate,
-        ttl_difference: Some(request.ttl_difference),
-        answered: true,
-        nonce: request.nonce,
-        nonce_bits: 48,
-    }
-}
 
 /// Asks with packet 0 at 0 ms.
 pub(super) fn ask<C: Startable>(sender: &mut QuickStart<C>) -> QuickStartRequest {
@@ -73,6 +56,18 @@ pub(super) fn fly<C: Startable>(sender: &mut QuickStart<C>, first: u64, end: u64
     }
 }
 
+pub(super) fn quick_start<C: Startable>(sender: &QuickStart<C>) -> QuickStartMetrics {
+    sender.metrics().quick_start.unwrap()
+}
+
+/// A sender that was granted half a Gbit/s, and used it for packets 10 to `end`.
+pub(super) fn flying<C: Startable>(mut sender: QuickStart<C>, end: u64) -> QuickStart<C> {
+    let request = ask(&mut sender);
+    hear(&mut sender, 60, approval(&request, GBIT / 2));
+    fly(&mut sender, 10, end);
+    sender
+}
+
 pub(super) fn ack(largest: u64, bytes: u64) -> Acked {
     acked(largest, bytes, ms(RTT))
 }
@@ -86,13 +81,10 @@ fn a_grant_opens_the_window_and_sets_the_pace() {
     assert_eq!(request.nonce, 0x1234_5678_9ABC);
     assert_eq!(sender.window(), 14_720);
     // The paper's reference: 4250 packets of 1500 bytes.
-    hear(&mut sender, 60, answer(&request, GBIT * 85 / 100));
+    hear(&mut sender, 60, approval(&request, GBIT * 85 / 100));
     assert_eq!(sender.window().div_ceil(1472), 4250);
     assert_eq!(sender.pacing_rate(), Some(GBIT * 85 / 100 * 1472 / 1500));
-    assert_eq!(
-        sender.metrics().quick_start.unwrap().granted,
-        GBIT * 85 / 100
-    );
+    assert_eq!(quick_start(&sender).granted, GBIT * 85 / 100);
 }
 
 #[test]
@@ -100,7 +92,7 @@ fn what_was_not_used_is_not_kept() {
     for (flown, kept) in [(4250, 4250), (600, 600), (2, 10)] {
         let mut sender = cubiq(Some(GBIT));
         let request = ask(&mut sender);
-        hear(&mut sender, 60, answer(&request, GBIT * 85 / 100));
+        hear(&mut sender, 60, approval(&request, GBIT * 85 / 100));
         fly(&mut sender, 10, 10 + flown);
         sender.on_ack(
             at(120),
@@ -115,18 +107,12 @@ fn what_was_not_used_is_not_kept() {
 
 #[test]
 fn cubiq_goes_on_in_slow_start_and_ada_does_not() {
-    let mut sender = cubiq(Some(GBIT));
-    let request = ask(&mut sender);
-    hear(&mut sender, 60, answer(&request, GBIT / 2));
-    fly(&mut sender, 10, 2600);
+    let mut sender = flying(cubiq(Some(GBIT)), 2600);
     let granted = sender.window();
     sender.on_ack(at(120), &ack(10, 14_720));
     assert_eq!(sender.window(), granted + 14_720);
 
-    let mut sender = Ada::ada(MTU, None, Some(GBIT));
-    let request = ask(&mut sender);
-    hear(&mut sender, 60, answer(&request, GBIT / 2));
-    fly(&mut sender, 10, 2600);
+    let mut sender = flying(Ada::ada(MTU, None, Some(GBIT)), 2600);
     let granted = sender.window();
     sender.on_ack(at(120), &ack(10, 14_720));
     assert!(sender.window() < granted + 100);
@@ -136,10 +122,7 @@ fn cubiq_goes_on_in_slow_start_and_ada_does_not() {
 #[test]
 fn a_loss_of_the_flight_leads_back() {
     for landed in [false, true] {
-        let mut sender = cubiq(Some(GBIT));
-        let request = ask(&mut sender);
-        hear(&mut sender, 60, answer(&request, GBIT / 2));
-        fly(&mut sender, 10, 2600);
+        let mut sender = flying(cubiq(Some(GBIT)), 2600);
         if landed {
             sender.on_ack(at(120), &ack(10, 1472));
             sender.on_ack(at(125), &ack(410, 400 * 1472));
@@ -153,7 +136,7 @@ fn a_loss_of_the_flight_leads_back() {
         let half = if landed { 2401 * 1472 / 2 } else { 1000 * 1472 };
         assert_eq!(sender.metrics().ssthresh, Some(half));
         assert_eq!(sender.window(), 14_720);
-        assert_eq!(sender.metrics().quick_start.unwrap().revoked, 1);
+        assert_eq!(quick_start(&sender).revoked, 1);
         // Further losses in the flight belong to the same event, and the sender doesn't ask again.
         sender.on_loss(at(127), &lost(2500, 2600, ms(RTT)));
         assert_eq!(sender.window(), 14_720);
@@ -164,10 +147,7 @@ fn a_loss_of_the_flight_leads_back() {
 
 #[test]
 fn marks_of_the_flight_lead_back_too() {
-    let mut sender = cubiq(Some(GBIT));
-    let request = ask(&mut sender);
-    hear(&mut sender, 60, answer(&request, GBIT / 2));
-    fly(&mut sender, 10, 600);
+    let mut sender = flying(cubiq(Some(GBIT)), 600);
     sender.on_ack(at(120), &ack(10, 1472));
     sender.on_congestion_experienced(at(121), at(70), 600);
     assert_eq!(sender.window(), 14_720);
@@ -178,10 +158,7 @@ fn marks_of_the_flight_lead_back_too() {
 #[test]
 fn losses_of_the_flights_last_packets_lead_back() {
     let revoked = |acked_at: &[(u64, u64)]| {
-        let mut sender = cubiq(Some(GBIT));
-        let request = ask(&mut sender);
-        hear(&mut sender, 60, answer(&request, GBIT / 2));
-        fly(&mut sender, 10, 600);
+        let mut sender = flying(cubiq(Some(GBIT)), 600);
         sender.on_ack(at(120), &ack(10, 1472));
         for number in 600..700 {
             sender.on_sent(at(121), &sent(number, 1472));
@@ -193,7 +170,7 @@ fn losses_of_the_flights_last_packets_lead_back() {
             }
         }
         sender.on_loss(at(300), &lost(598, 800, ms(RTT)));
-        sender.metrics().quick_start.unwrap().revoked
+        quick_start(&sender).revoked
     };
     assert_eq!(revoked(&[(181, 602)]), 1);
     assert_eq!(revoked(&[(181, 602), (182, 650)]), 1);
@@ -203,10 +180,7 @@ fn losses_of_the_flights_last_packets_lead_back() {
 
 #[test]
 fn a_loss_behind_the_flight_is_the_laws_own() {
-    let mut sender = cubiq(Some(GBIT));
-    let request = ask(&mut sender);
-    hear(&mut sender, 60, answer(&request, GBIT / 2));
-    fly(&mut sender, 10, 2600);
+    let mut sender = flying(cubiq(Some(GBIT)), 2600);
     sender.on_ack(at(120), &ack(10, 1472));
     for number in 2600..2700 {
         sender.on_sent(at(121), &sent(number, 1472));
@@ -233,11 +207,11 @@ fn answers_that_prove_nothing_are_counted_and_change_nothing() {
     for (index, (bend, count, asks_again)) in cases.into_iter().enumerate() {
         let mut sender = cubiq(Some(GBIT));
         let request = ask(&mut sender);
-        let mut answer = answer(&request, GBIT / 2);
+        let mut answer = approval(&request, GBIT / 2);
         bend(&mut answer);
         hear(&mut sender, 60, answer);
         assert_eq!(sender.window(), 14_720, "{index}");
-        let metrics = sender.metrics().quick_start.unwrap();
+        let metrics = quick_start(&sender);
         assert_eq!((count(&metrics), metrics.denied), (1, 1), "{index}");
         assert_eq!(metrics.granted, 0);
         sender.on_restart(at(10_000), ms(5000));
@@ -246,7 +220,7 @@ fn answers_that_prove_nothing_are_counted_and_change_nothing() {
     // Bits that a lower rate may overwrite don't prove anything.
     let mut sender = cubiq(Some(GBIT));
     let request = ask(&mut sender);
-    let mut answer = answer(&request, GBIT / 2);
+    let mut answer = approval(&request, GBIT / 2);
     answer.nonce ^= 1 << 47;
     answer.nonce_bits = 16;
     hear(&mut sender, 60, answer);
@@ -257,35 +231,28 @@ fn answers_that_prove_nothing_are_counted_and_change_nothing() {
 fn late_and_uncalled_answers_are_ignored() {
     let mut sender = cubiq(Some(GBIT));
     let request = ask(&mut sender);
-    hear(&mut sender, 121, answer(&request, GBIT / 2));
+    hear(&mut sender, 121, approval(&request, GBIT / 2));
     assert_eq!(sender.window(), 14_720);
-    hear(&mut sender, 122, answer(&request, GBIT / 2));
+    hear(&mut sender, 122, approval(&request, GBIT / 2));
     assert_eq!(sender.window(), 14_720);
-    let metrics = sender.metrics().quick_start.unwrap();
+    let metrics = quick_start(&sender);
     assert_eq!((metrics.late, metrics.denied), (2, 1));
 
     // A second answer to the same question doesn't change anything.
     let mut sender = cubiq(Some(GBIT));
     let request = ask(&mut sender);
-    hear(&mut sender, 60, answer(&request, GBIT / 2));
+    hear(&mut sender, 60, approval(&request, GBIT / 2));
     let window = sender.window();
-    hear(&mut sender, 61, answer(&request, GBIT));
+    hear(&mut sender, 61, approval(&request, GBIT));
     assert_eq!(sender.window(), window);
-    assert_eq!(sender.metrics().quick_start.unwrap().late, 1);
+    assert_eq!(quick_start(&sender).late, 1);
 }
 
 #[test]
 fn an_answer_to_an_earlier_question_is_none_to_the_one_in_flight() {
     let mut sender = cubiq(Some(GBIT));
     let first = ask(&mut sender);
-    hear(
-        &mut sender,
-        60,
-        QuickStartFeedback {
-            rate: 0,
-            ..answer(&first, 0)
-        },
-    );
+    hear(&mut sender, 60, approval(&first, 0));
     sender.on_ack(at(60), &ack(9, 14_720));
     sender.on_restart(at(1000), ms(900));
     let second = sender.ask(at(1000), 0x3300_9999_5678_9ABC, &Limits::NONE);
@@ -298,7 +265,7 @@ fn an_answer_to_an_earlier_question_is_none_to_the_one_in_flight() {
         sender.on_feedback(at(1060), &Feedback::QuickStart(answer), &acked);
     };
     // Totals reported twice: everything is valid except for the count.
-    let good = answer(&second, GBIT / 2);
+    let good = approval(&second, GBIT / 2);
     let repeated = QuickStartFeedback {
         packets: 0,
         bytes: 0,
@@ -308,24 +275,24 @@ fn an_answer_to_an_earlier_question_is_none_to_the_one_in_flight() {
     // The asking packet hasn't arrived yet.
     hear(&mut sender, 19, good);
     // The answer to the first question, whether denied or not.
-    hear(&mut sender, 20, answer(&first, GBIT / 2));
-    let metrics = sender.metrics().quick_start.unwrap();
+    hear(&mut sender, 20, approval(&first, GBIT / 2));
+    let metrics = quick_start(&sender);
     assert_eq!((metrics.late, metrics.forged, metrics.denied), (3, 0, 1));
     assert_eq!(metrics.granted, 0);
     // The valid answer still counts, even after the acknowledgement of its packet.
     sender.on_ack(at(1060), &ack(20, 1472));
     hear(&mut sender, 0, good);
-    assert_eq!(sender.metrics().quick_start.unwrap().granted, GBIT / 2);
+    assert_eq!(quick_start(&sender).granted, GBIT / 2);
 }
 
 #[test]
 fn a_grant_that_is_not_used_within_a_round_trip_lapses() {
     let mut sender = cubiq(Some(GBIT));
     let request = ask(&mut sender);
-    hear(&mut sender, 60, answer(&request, GBIT / 2));
+    hear(&mut sender, 60, approval(&request, GBIT / 2));
     sender.on_sent(at(121), &sent(10, 1472));
     assert_eq!(sender.window(), 14_720);
-    assert_eq!(sender.metrics().quick_start.unwrap().late, 1);
+    assert_eq!(quick_start(&sender).late, 1);
 }
 
 #[test]
@@ -335,19 +302,16 @@ fn no_answer_is_a_denial_and_no_stall() {
     sender.on_ack(at(60), &ack(9, 14_720));
     assert_eq!(sender.window(), 29_440);
     sender.on_ack(at(121), &ack(19, 14_720));
-    assert_eq!(sender.metrics().quick_start.unwrap().denied, 1);
+    assert_eq!(quick_start(&sender).denied, 1);
 }
 
 #[test]
 fn silence_during_the_flight_gives_the_window_back() {
-    let mut sender = cubiq(Some(GBIT));
-    let request = ask(&mut sender);
-    hear(&mut sender, 60, answer(&request, GBIT / 2));
-    fly(&mut sender, 10, 600);
+    let mut sender = flying(cubiq(Some(GBIT)), 600);
     sender.on_probe_timeout(at(200));
     assert_eq!(sender.window(), 14_720);
     assert_eq!(sender.metrics().ssthresh, None);
-    assert_eq!(sender.metrics().quick_start.unwrap().revoked, 1);
+    assert_eq!(quick_start(&sender).revoked, 1);
     // The problem was on the way back, and the law continues by itself.
     sender.on_ack(at(201), &ack(599, 590 * 1472));
     assert!(sender.window() > 14_720);
@@ -374,7 +338,7 @@ fn who_has_little_to_send_does_not_ask() {
             ..sent(0, 1472)
         },
     );
-    assert_eq!(sender.metrics().quick_start.unwrap().asked, 0);
+    assert_eq!(quick_start(&sender).asked, 0);
 }
 
 /// A packet that was about to ask wasn't sent. The next packet is recorded as one without a
@@ -394,6 +358,6 @@ fn a_packet_that_does_not_ask_is_not_taken_for_a_question() {
         ..sent(0, 1472)
     };
     sender.on_sent(at(61), &reported);
-    assert_eq!(sender.metrics().quick_start.unwrap().asked, 0);
+    assert_eq!(quick_start(&sender).asked, 0);
     assert!(sender.asks());
 }

@@ -1,20 +1,16 @@
 //! Grants at a sender whose law is under the control of routers.
 
+use super::sender_tests::quick_start;
 use super::*;
 use crate::base::Instant;
 use crate::law::{Acked, Controller, Limits, Lost};
 use crate::metrics::QuickStartOutcome;
 use crate::metrics::{Metrics, Phase};
-use crate::signals::QuickStartFeedback;
-use crate::signals::{Feedback, XcpFeedback};
-use crate::testing::{acked, lost, ms, sent};
+use crate::signals::Feedback;
+use crate::testing::{acked, approval, at, lost, ms, sent, stamped};
 use crate::xcp::{XcpParams, XcpSender};
 
 const MTU: u16 = 1472;
-
-fn at(millis: u64) -> Instant {
-    Instant::from_millis(millis)
-}
 
 /// Creates an XCP sender under the control of routers with a granted window of 1000 packets.
 fn granted() -> QuickStart<XcpSender> {
@@ -36,24 +32,11 @@ fn granted_behind<C: Startable>(law: C, heard: bool, rate: u64, plain: u8) -> Qu
         sender.on_sent(at(0), &sent(number, 1472));
     }
     let ack = acked(0, 1472, ms(100));
-    let stamped = XcpFeedback {
-        packets: 1,
-        stamped: 1,
-        bytes: 1472,
-        ..XcpFeedback::default()
-    };
     if heard {
-        sender.on_feedback(at(100), &Feedback::Xcp(stamped), &ack);
+        sender.on_feedback(at(100), &Feedback::Xcp(stamped(0)), &ack);
     }
-    let answer = QuickStartFeedback {
-        packets: 1,
-        bytes: 1472,
-        rate,
-        ttl_difference: Some(request.ttl_difference.wrapping_sub(plain)),
-        answered: true,
-        nonce: request.nonce,
-        nonce_bits: 48,
-    };
+    let mut answer = approval(&request, rate);
+    answer.ttl_difference = Some(request.ttl_difference.wrapping_sub(plain));
     sender.on_feedback(at(100), &Feedback::QuickStart(answer), &ack);
     sender.on_ack(at(100), &ack);
     sender
@@ -73,18 +56,12 @@ fn routers_that_are_heard_behind_the_answer_steer_the_flight() {
     let law = || XcpSender::new(at(0), MTU, XcpParams::default());
     for late in [false, true] {
         let mut sender = granted_to(law(), !late);
-        let stamped = XcpFeedback {
-            packets: 1,
-            stamped: 1,
-            bytes: 1472,
-            ..XcpFeedback::default()
-        };
         let ack = acked(0, 1472, ms(100));
-        sender.on_feedback(at(100), &Feedback::Xcp(stamped), &ack);
+        sender.on_feedback(at(100), &Feedback::Xcp(stamped(0)), &ack);
         fly(&mut sender);
         sender.on_ack(at(200), &acked(14, 1472, ms(100)));
         sender.on_loss(at(200), &lost(12, 1009, ms(100)));
-        let quick_start = sender.metrics().quick_start.unwrap();
+        let quick_start = quick_start(&sender);
         assert_eq!(quick_start.revoked, 0, "{late}");
         assert!(sender.window() > 900 * 1472, "{late}: {}", sender.window());
     }
@@ -98,7 +75,7 @@ fn deliveries_confirm_what_half_a_start_left_of_the_grant() {
         let law = XcpSender::new(at(0), MTU, XcpParams::default());
         let rate = packets * u64::from(MTU) * 10;
         let mut sender = granted_behind(law, true, rate, 1);
-        let quick_start = sender.metrics().quick_start.unwrap();
+        let quick_start = quick_start(&sender);
         assert_eq!(quick_start.outcome, QuickStartOutcome::Used);
         let window = |sender: &QuickStart<XcpSender>| sender.window() / u64::from(MTU);
         let half = window(&sender);
@@ -119,15 +96,7 @@ fn deliveries_confirm_what_half_a_start_left_of_the_grant() {
 fn an_answer_to_a_repeated_question_takes_the_place_of_what_headers_gave() {
     let mut sender = XcpSender::new(at(0), MTU, XcpParams::default());
     sender.on_handshake_rtt(at(0), ms(100));
-    let heard = |delta| {
-        Feedback::Xcp(XcpFeedback {
-            delta,
-            packets: 1,
-            stamped: 1,
-            bytes: 1472,
-            ..XcpFeedback::default()
-        })
-    };
+    let heard = |delta| Feedback::Xcp(stamped(delta));
     let mut state = sender.on_sent(at(0), &sent(0, 1472));
     for number in 1..10 {
         state = sender.on_sent(at(0), &sent(number, 1472));
@@ -242,15 +211,12 @@ fn behind_a_hidden_hop_nothing_is_asked_and_no_grant_used() {
     };
     // It was detected while the question was in flight.
     let sender = granted_to(law, true);
-    let metrics = sender.metrics().quick_start.unwrap();
+    let metrics = quick_start(&sender);
     assert_eq!((metrics.approved, metrics.granted), (1, 0));
     assert_eq!(metrics.outcome, QuickStartOutcome::Unused);
     assert_eq!(sender.window(), 14_720);
     let mut sender = granted_to(LossLog::default(), true);
-    assert_eq!(
-        sender.metrics().quick_start.unwrap().outcome,
-        QuickStartOutcome::Used
-    );
+    assert_eq!(quick_start(&sender).outcome, QuickStartOutcome::Used);
     // After a pause, the sender would ask again.
     sender.on_sent(at(10_000), &sent(10, 1472));
     sender.on_restart(at(20_000), ms(10_000));
@@ -278,20 +244,17 @@ fn lossy_flight(expected_ppm: u64) -> QuickStart<LossLog> {
     sender
 }
 
+/// A flight is not given up for losses that were expected.
 #[test]
 fn the_law_is_told_of_each_loss_of_a_flight_given_up_or_not() {
-    let sender = lossy_flight(0);
-    assert_eq!((sender.law.given_up, sender.law.lost), (1, 100));
-    let outcome = sender.metrics().quick_start.unwrap().outcome;
-    assert_eq!(outcome, QuickStartOutcome::Revoked);
-}
-
-#[test]
-fn a_flight_is_not_given_up_for_losses_that_were_expected() {
-    let sender = lossy_flight(200_000);
-    assert_eq!((sender.law.given_up, sender.law.lost), (0, 100));
-    let outcome = sender.metrics().quick_start.unwrap().outcome;
-    assert_eq!(outcome, QuickStartOutcome::Used);
+    for (expected_ppm, given_up, outcome) in [
+        (0, 1, QuickStartOutcome::Revoked),
+        (200_000, 0, QuickStartOutcome::Used),
+    ] {
+        let sender = lossy_flight(expected_ppm);
+        assert_eq!((sender.law.given_up, sender.law.lost), (given_up, 100));
+        assert_eq!(quick_start(&sender).outcome, outcome);
+    }
 }
 
 #[test]
@@ -302,10 +265,10 @@ fn routers_steer_through_single_losses_of_the_flight_and_not_through_many() {
     sender.on_ack(at(205), &acked(400, 400 * 1472, ms(100)));
     sender.on_loss(at(206), &lost(100, 1009, ms(100)));
     assert!(sender.window() >= window * 9 / 10, "{}", sender.window());
-    assert_eq!(sender.metrics().quick_start.unwrap().revoked, 0);
+    assert_eq!(quick_start(&sender).revoked, 0);
     for number in 101..240 {
         sender.on_loss(at(207), &lost(number, 1009, ms(100)));
     }
-    assert_eq!(sender.metrics().quick_start.unwrap().revoked, 1);
+    assert_eq!(quick_start(&sender).revoked, 1);
     assert!(sender.window() <= 201 * 1472, "{}", sender.window());
 }

@@ -31,6 +31,36 @@ pub struct Countable {
     pub longest: u64,
 }
 
+/// Reason why a receiver's counters are impossible.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Breach {
+    /// There are too few or too many counters, or a field is out of range.
+    Form,
+    /// A total decreased.
+    Backwards,
+    /// The receiver claims more packets than were sent.
+    Packets,
+    /// Bytes or sums don't match the number of packets.
+    Sum,
+}
+
+/// A receiver returned impossible counters, which the sender ignores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("impossible feedback counters: {message}")]
+pub struct BadFeedback {
+    /// The rule that the counters violate.
+    pub breach: Breach,
+    /// The reason as human-readable text.
+    pub message: &'static str,
+}
+
+impl BadFeedback {
+    /// Creates an error with this reason.
+    pub const fn new(breach: Breach, message: &'static str) -> Self {
+        Self { breach, message }
+    }
+}
+
 impl Feedback {
     /// Returns the numbers of reported packets and of their bytes.
     pub fn counted(&self) -> (u64, u64) {

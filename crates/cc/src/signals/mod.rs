@@ -19,7 +19,7 @@ pub use answer::{Answer, RateChange};
 pub use carried::{Arrival, Carried};
 pub use cloud::{Cloud, CloudAnswer, CloudEstimate, Upstream};
 pub use explicit::Explicit;
-pub use feedback::{Countable, Feedback};
+pub use feedback::{BadFeedback, Breach, Countable, Feedback};
 pub use own::{OwnFeedback, OwnWords};
 pub use quick_start::{
     KnownPath, QuickStartAnswer, QuickStartCarried, QuickStartFeedback, QuickStartPurpose,

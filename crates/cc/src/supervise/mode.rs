@@ -199,13 +199,12 @@ impl ModeSelector {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::ms;
+    use crate::testing::{at, ms};
 
     /// Under heavy loss, and with requests on only some packets, there may be only two
     /// acknowledgements within two round trips.
     #[test]
     fn few_acknowledgements_without_feedback_are_no_silence() {
-        let at = Instant::from_millis;
         for (packets, silent) in [(1, false), (7, false), (8, true), (100, true)] {
             let mut mode = ModeSelector::new(at(0), Carrier::Shim);
             assert_eq!(

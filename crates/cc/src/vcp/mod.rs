@@ -30,7 +30,7 @@ mod tests;
 
 pub use bise::{Bise, BiseParams, Draw, Marking};
 pub use load::Load;
-pub use params::{AiBase, AiGrowth, Interval, QueueFilter, VcpLinkParams, VcpParams};
+pub use params::{AiGrowth, Interval, QueueFilter, VcpLinkParams, VcpParams};
 pub use port::VcpLink;
 pub use rule::{LinkRule, Mark, Plain};
 pub(crate) use sender::{PublishedLoss, PublishedVcp, VcpLaw, VcpSender};

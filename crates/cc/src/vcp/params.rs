@@ -20,18 +20,9 @@ pub(crate) const MAX_INTERVALS_PPM: u64 = 2_500_000;
 /// RTT would multiply the window by 400 per round trip.
 pub(crate) const MAX_INTERVALS_STEEP_PPM: u64 = PPM;
 
-/// For RTTs beyond this multiple of the base, AI scales linearly instead of quadratically (the
+/// For RTTs beyond this multiple of t_ρ, AI scales linearly instead of quadratically (the
 /// authors' simulator).
 pub(crate) const AI_CLAMP: u64 = 5;
-
-/// The reference with which RTTs are compared for the scaling of AI.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AiBase {
-    /// The measuring interval t_ρ (VCP extensions paper, eq. 5).
-    TRho,
-    /// A fixed round trip (the authors' simulator: 100 ms).
-    Fixed(Duration),
-}
 
 /// How AI develops while no OVER arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,17 +54,13 @@ pub struct VcpParams {
     /// Measuring interval that is assumed if routers do not advertise theirs (the ECN field
     /// cannot).
     pub t_rho: Duration,
-    /// The reference with which RTTs are compared for the scaling of AI.
-    pub ai_base: AiBase,
-    /// Scales AI linearly beyond [five bases](AiBase), instead of quadratically.
+    /// Scales AI linearly for RTTs beyond five intervals t_ρ, instead of quadratically.
     pub ai_clamp: bool,
     /// Limits the gain per round trip to that of 2.5 intervals, or of one interval if ε is above 1.
     /// Equation 6 of the paper has no such bound.
     pub mi_cap: bool,
     /// How AI develops while no OVER arrives.
     pub ai_growth: AiGrowth,
-    /// For experiments: ignores every code, not only OVER, until a cut has taken effect.
-    pub freeze_all: bool,
     /// The field that carries the code.
     pub carrier: Carrier,
     /// The law that controls the window if no router answers.
@@ -91,11 +78,9 @@ impl Default for VcpParams {
             beta_ppm: 875_000,
             beta_again_ppm: 875_000,
             t_rho: Duration::from_millis(200),
-            ai_base: AiBase::TRho,
             ai_clamp: true,
             mi_cap: true,
             ai_growth: AiGrowth::Doubling { intervals: 1 },
-            freeze_all: false,
             carrier: Carrier::Shim,
             fallback: FallbackLaw::Cubic,
             bise_epsilon_ppm: None,

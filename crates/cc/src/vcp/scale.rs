@@ -1,6 +1,6 @@
 //! RTT scaling: converts ε and α per interval to gains per round trip.
 
-use super::params::{AI_CLAMP, AiBase, MAX_INTERVALS_PPM, MAX_INTERVALS_STEEP_PPM, VcpParams};
+use super::params::{AI_CLAMP, MAX_INTERVALS_PPM, MAX_INTERVALS_STEEP_PPM, VcpParams};
 use crate::base::Duration;
 use crate::base::arith::{PPM, micros, saturate};
 use crate::base::power::{expm1, ln1p};
@@ -79,18 +79,12 @@ impl Scaling {
         self.rtt_us = rtt_us;
         self.t_rho = t_rho;
         let t_rho_us = micros(t_rho);
-        let (base_us, clamp) = match (params.ai_base, params.ai_clamp) {
-            (AiBase::TRho, false) => (t_rho_us, Clamp::None),
-            (AiBase::TRho, true) => (t_rho_us, Clamp::Long),
-            (AiBase::Fixed(base), false) => (micros(base), Clamp::None),
-            (AiBase::Fixed(base), true) => (micros(base), Clamp::Both),
-        };
         let gain =
             |epsilon: Epsilon| epsilon_q32(epsilon.ln_gain, rtt_us, t_rho_us, epsilon.cap_ppm);
         self.gains = Gains {
             mild_q32: gain(self.mild),
             steep_q32: self.steep.map_or(0, gain),
-            alpha_q16: alpha_q16(params.alpha_ppm, rtt_us, base_us, clamp),
+            alpha_q16: alpha_q16(params.alpha_ppm, rtt_us, t_rho_us, params.ai_clamp),
         };
     }
 }
@@ -118,28 +112,16 @@ pub(crate) fn epsilon_q32(ln_gain: u64, rtt_us: u64, t_rho_us: u64, cap_ppm: Opt
     saturate(expm1(exponent) >> 28).min(MAX_EPSILON_Q32)
 }
 
-/// When AI scales linearly instead of quadratically (the authors' simulator).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Clamp {
-    /// Never.
-    None,
-    /// For RTTs beyond five bases.
-    Long,
-    /// For RTTs beyond five bases, and below a fifth of a base.
-    Both,
-}
-
-/// [VCP-ext eq. 5]: α_s = α·(rtt / base)² in 2^-16 packets, rounded down.
-pub(crate) fn alpha_q16(alpha_ppm: u64, rtt_us: u64, base_us: u64, clamp: Clamp) -> u64 {
-    let (rtt, base) = (u128::from(rtt_us), u128::from(base_us.max(1)));
+/// [VCP-ext eq. 5]: α_s = α·(rtt / t_ρ)² in 2^-16 packets, rounded down. If `clamped`, α_s is
+/// linear for RTTs beyond five t_ρ (the authors' simulator).
+pub(crate) fn alpha_q16(alpha_ppm: u64, rtt_us: u64, t_rho_us: u64, clamped: bool) -> u64 {
+    let (rtt, t_rho) = (u128::from(rtt_us), u128::from(t_rho_us.max(1)));
     let knee = u128::from(AI_CLAMP);
-    let (num, den) = if clamp != Clamp::None && rtt > knee * base {
+    let (num, den) = if clamped && rtt > knee * t_rho {
         // x² up to the knee at 5, then 25 + (x − 5) = x + 20.
-        (rtt + knee * (knee - 1) * base, base)
-    } else if clamp == Clamp::Both && rtt * knee < base {
-        (rtt, knee * base)
+        (rtt + knee * (knee - 1) * t_rho, t_rho)
     } else {
-        (rtt * rtt, base * base)
+        (rtt * rtt, t_rho * t_rho)
     };
     let alpha = (u128::from(alpha_ppm) << 16) * num / (den * u128::from(PPM));
     saturate(alpha).min(1 << 48)

@@ -39,6 +39,10 @@ pub(crate) const GRANT_SPREAD: u64 = 16;
 /// because senders put a header on every third to eighth packet.
 pub(crate) const COVERS_SPREAD: u16 = 4;
 
+/// The smallest share of the traffic that is shuffled per interval, in 10^-6 (XCP-Linux,
+/// section II-E.2).
+pub(crate) const SHUFFLE_PPM: u64 = 100_000;
+
 /// An XCP port's parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct XcpLinkParams {
@@ -48,8 +52,6 @@ pub struct XcpLinkParams {
     /// β: the share of the persistent queue that is taken back per interval, in 10^-6; equals
     /// α²·√2.
     pub beta_ppm: u64,
-    /// The smallest share of the traffic that is shuffled per interval, in 10^-6.
-    pub shuffle_ppm: u64,
     /// Bytes that the link adds to each packet without the port counting them.
     pub overhead: u32,
     /// Source of the capacity.
@@ -84,7 +86,6 @@ impl Default for XcpLinkParams {
         Self {
             alpha_ppm: 400_000,
             beta_ppm: 226_000,
-            shuffle_ppm: 100_000,
             overhead: 0,
             capacity: Capacity::Port,
             guard: true,
@@ -126,8 +127,6 @@ pub struct XcpParams {
     pub every: u16,
     /// The form of the headers on the wire.
     pub form: crate::signals::XcpForm,
-    /// The rate that the sender wants to reach, in bytes per second.
-    pub desired: u64,
     /// Requests a starting rate from routers (Quick-Start, RFC 4782).
     pub asks_start: bool,
     /// Spreads a window over its round trip. If off, for comparisons, everything that the window
@@ -150,7 +149,7 @@ impl XcpParams {
     }
 }
 
-/// The largest desired rate: 1 TB/s.
+/// The rate that a sender wants to reach at most: 1 TB/s.
 pub(crate) const MOST_DESIRED: u64 = 1_000_000_000_000;
 
 impl Default for XcpParams {
@@ -162,7 +161,6 @@ impl Default for XcpParams {
             naive: false,
             every: 1,
             form: crate::signals::XcpForm::Full,
-            desired: MOST_DESIRED,
             asks_start: false,
             paced: true,
             published: false,

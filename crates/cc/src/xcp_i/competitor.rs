@@ -107,6 +107,7 @@ impl LossBasedCompetitor {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::at;
 
     fn estimate(available: i64, queue: u64) -> CloudEstimate {
         CloudEstimate {
@@ -128,7 +129,7 @@ mod tests {
         queue: u64,
         want: bool,
     ) -> bool {
-        let now = Instant::from_millis(millis);
+        let now = at(millis);
         let rtt = Duration::from_millis(100);
         crowd.learn(now, &estimate(0, queue), own, want, rtt)
     }
@@ -162,7 +163,7 @@ mod tests {
                 ..estimate(0, 0)
             };
             let rtt = Duration::from_secs(1);
-            let mut millis = (0..5_000).map(Instant::from_millis);
+            let mut millis = (0..5_000).map(at);
             let seen = millis.any(|now| crowd.learn(now, &thin, own, true, rtt));
             assert_eq!(seen, found, "{own}");
         }

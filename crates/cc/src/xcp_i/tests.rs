@@ -12,7 +12,7 @@ use crate::metrics::CloudMetrics;
 use crate::signals::{
     Answer, Arrival, Carried, Cloud, CloudAnswer, CloudEstimate, Upstream, XcpAnswer, XcpCarried,
 };
-use crate::testing::ms;
+use crate::testing::{arrival, header, ms};
 use crate::xcp::{CloudParams, XcpLink, XcpLinkParams};
 
 /// Capacity of the port's own link, which is never the bottleneck.
@@ -38,11 +38,7 @@ pub(super) fn packet(from: Option<u32>, header: XcpCarried) -> Arrival {
 
 fn packet_of(upstream: Option<Upstream>, header: XcpCarried) -> Arrival {
     let cloud = upstream.map(|upstream| Cloud { upstream, hops: 1 });
-    Arrival {
-        bytes: 1000,
-        flow_hash: 7,
-        carried: Carried::Xcp(XcpCarried { cloud, ..header }),
-    }
+    arrival(1000, 7, Carried::Xcp(XcpCarried { cloud, ..header }))
 }
 
 fn estimate(available: i64) -> CloudEstimate {
@@ -70,13 +66,7 @@ fn clouds(port: &XcpILink) -> CloudMetrics {
 /// to the next. In bytes per second.
 fn obeys(port: &mut XcpILink, interval: u64, rate: f64) -> f64 {
     let packets = (rate / 10_000.0) as u64;
-    let header = XcpCarried {
-        rtt_us: 100_000,
-        x: (1u64 << 40) / 10 / packets,
-        delta: EAGER,
-        covers: 1,
-        cloud: None,
-    };
+    let header = header(100_000, (1u64 << 40) / 10 / packets, EAGER);
     let mut change = 0;
     for n in 0..packets {
         let at = Instant::ZERO + ms(100) * interval as u32 + ms(100) * n as u32 / packets as u32;

@@ -1,10 +1,6 @@
 //! Fuzz targets for the answering rule and the counters.
-//!
-//! `cargo test` runs each over its corpus in `__fuzz__` and a limited number of random inputs. A
-//! fuzzer can run the same functions for as long as you like: `cargo bolero test -p
-//! pathmark-protocols fuzz_qs::shims` (libFuzzer).
 
-use pathmark_cc::{Carried, Countable, QuickStartAnswer};
+use pathmark_cc::{Carried, QuickStartAnswer};
 use pathmark_shim::quick_start::{Function, Rate, Repr};
 use pathmark_shim::{Kind, frame};
 use qs_proto::answer::{Outcome, answer_payload};
@@ -12,11 +8,6 @@ use qs_proto::carried;
 use qs_proto::counters::Totals;
 
 use crate::counters;
-
-/// Random inputs per target in `cargo test`, in addition to the corpus.
-const ITERATIONS: usize = 200_000;
-/// Largest length of a random input in bytes.
-const MAX_LEN: usize = 256;
 
 /// The input consists of an answer of 16 bytes and a datagram. The datagram is answered if and only
 /// if it starts with a valid request that was not denied yet, and the request can only be lowered.
@@ -73,35 +64,18 @@ fn feedback(input: &[u8]) {
     let Some((sent, older, newer)) = counters::read(input) else {
         return;
     };
-    let Countable {
-        packets,
-        bytes,
-        longest,
-    } = sent;
     let Ok(newer) = Totals::decode(&newer) else {
         return;
     };
     assert_eq!(Totals::decode(&newer.encode()), Ok(newer));
     let older = Totals::decode(&older).unwrap_or_default();
     if let Ok(feedback) = newer.since(&older, &sent) {
-        assert!(feedback.packets <= packets && feedback.bytes <= bytes);
-        assert!(feedback.bytes <= feedback.packets.saturating_mul(longest));
+        assert!(feedback.packets <= sent.packets && feedback.bytes <= sent.bytes);
+        assert!(feedback.bytes <= feedback.packets.saturating_mul(sent.longest));
         assert!(feedback.nonce < 1 << 48);
     }
 }
 
-#[test]
-fn shims() {
-    bolero::check!()
-        .with_iterations(ITERATIONS)
-        .with_max_len(MAX_LEN)
-        .for_each(shim);
-}
+target!(shims, shim, 256);
 
-#[test]
-fn counters() {
-    bolero::check!()
-        .with_iterations(ITERATIONS)
-        .with_max_len(MAX_LEN)
-        .for_each(feedback);
-}
+target!(counters, feedback, 256);

@@ -1,10 +1,6 @@
 //! Fuzz targets for the VCP shim, the marking rule and the counters.
-//!
-//! `cargo test` runs each over its corpus in `__fuzz__` and a limited number of random inputs. A
-//! fuzzer can run the same functions for as long as you like: `cargo bolero test -p
-//! pathmark-protocols fuzz_vcp::shims` (libFuzzer).
 
-use pathmark_cc::{Carried, Countable, Feedback, VcpAnswer, VcpCode};
+use pathmark_cc::{Carried, Feedback, VcpAnswer, VcpCode};
 use pathmark_shim::{Kind, frame};
 use vcp_proto::{
     LEN, Packet, Repr, carried,
@@ -13,11 +9,6 @@ use vcp_proto::{
 };
 
 use crate::counters;
-
-/// Random inputs per target in `cargo test`, in addition to the corpus.
-const ITERATIONS: usize = 200_000;
-/// Largest length of a random input in bytes.
-const MAX_LEN: usize = 256;
 
 /// The input consists of an answer of 8 bytes and a datagram. The datagram is marked if and only if
 /// it starts with a valid VCP shim, and the mark can only be raised. The same is tested after
@@ -79,37 +70,20 @@ fn feedback(input: &[u8]) {
     let Some((sent, older, newer)) = counters::read(input) else {
         return;
     };
-    let Countable {
-        packets,
-        bytes,
-        longest,
-    } = sent;
     let Ok(newer) = Totals::decode(&newer) else {
         return;
     };
     let older = Totals::decode(&older).unwrap_or_default();
     if let Ok(feedback) = newer.since(&older, &sent, Some(64)) {
         let (counted, their_bytes) = Feedback::Vcp(feedback).counted();
-        assert!(counted <= packets && their_bytes <= bytes);
-        assert!(their_bytes <= counted.saturating_mul(longest));
+        assert!(counted <= sent.packets && their_bytes <= sent.bytes);
+        assert!(their_bytes <= counted.saturating_mul(sent.longest));
         assert!(feedback.sum_r <= feedback.packets[1].saturating_mul(65_536));
         assert!(feedback.corruption_ppm <= 300_000);
         assert_eq!(Totals::decode(&newer.encode()), Ok(newer));
     }
 }
 
-#[test]
-fn shims() {
-    bolero::check!()
-        .with_iterations(ITERATIONS)
-        .with_max_len(MAX_LEN)
-        .for_each(shim);
-}
+target!(shims, shim, 256);
 
-#[test]
-fn counters() {
-    bolero::check!()
-        .with_iterations(ITERATIONS)
-        .with_max_len(MAX_LEN)
-        .for_each(feedback);
-}
+target!(counters, feedback, 256);

@@ -1,8 +1,4 @@
 //! Fuzz targets for the XCP shim, the stamping rule, the 16-bit feedback and the counters.
-//!
-//! `cargo test` runs each over its corpus in `__fuzz__` and a limited number of random inputs. A
-//! fuzzer can run the same functions for as long as you like: `cargo bolero test -p
-//! pathmark-protocols fuzz_xcp::shims` (libFuzzer).
 
 use pathmark_cc::{Carried, CloudAnswer, Countable, XcpAnswer};
 use pathmark_shim::{Kind, frame};
@@ -12,11 +8,6 @@ use xcp_proto::stamp::{self, Outcome};
 use xcp_proto::{Form, Identity, Packet, Repr, carried, h_feedback};
 
 use crate::counters;
-
-/// Random inputs per target in `cargo test`, in addition to the corpus.
-const ITERATIONS: usize = 200_000;
-/// Largest length of a random input in bytes.
-const MAX_LEN: usize = 256;
 
 /// The input consists of an answer of 8 bytes, whose lowest two bits are also the answer about a
 /// cloud, and a datagram. The datagram is stamped if and only if it starts with a valid XCP shim
@@ -140,11 +131,6 @@ fn feedback(input: &[u8]) {
     let Some((sent, older, newer)) = counters::read(input) else {
         return;
     };
-    let Countable {
-        packets,
-        bytes,
-        longest,
-    } = sent;
     let Ok(newer) = Totals::decode(&newer) else {
         return;
     };
@@ -152,34 +138,16 @@ fn feedback(input: &[u8]) {
     assert_eq!(Totals::decode(&again), Ok(newer));
     let older = Totals::decode(&older).unwrap_or_default();
     if let Ok(feedback) = newer.since(&older, &sent, Some(64)) {
-        assert!(feedback.stamped <= feedback.packets && feedback.packets <= packets);
-        assert!(feedback.bytes <= bytes);
-        assert!(feedback.bytes <= feedback.packets.saturating_mul(longest));
+        assert!(feedback.stamped <= feedback.packets && feedback.packets <= sent.packets);
+        assert!(feedback.bytes <= sent.bytes);
+        assert!(feedback.bytes <= feedback.packets.saturating_mul(sent.longest));
         let most = u128::from(feedback.stamped) * u128::from(MOST.unsigned_abs());
         assert!(u128::from(feedback.delta.unsigned_abs()) <= most);
     }
 }
 
-#[test]
-fn shims() {
-    bolero::check!()
-        .with_iterations(ITERATIONS)
-        .with_max_len(MAX_LEN)
-        .for_each(shim);
-}
+target!(shims, shim, 256);
 
-#[test]
-fn words() {
-    bolero::check!()
-        .with_iterations(ITERATIONS)
-        .with_max_len(16)
-        .for_each(word);
-}
+target!(words, word, 16);
 
-#[test]
-fn counters() {
-    bolero::check!()
-        .with_iterations(ITERATIONS)
-        .with_max_len(MAX_LEN)
-        .for_each(feedback);
-}
+target!(counters, feedback, 256);

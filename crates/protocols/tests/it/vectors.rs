@@ -2,6 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use pathmark_transport::Counters;
+use pathmark_transport::wire::{Frame, Frames, Writer, frame::feedback};
+
 /// Returns all vectors by name.
 fn all() -> BTreeMap<String, Vec<u8>> {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/wire.md");
@@ -30,6 +33,26 @@ pub(crate) fn vector(name: &str) -> Vec<u8> {
     all()
         .remove(name)
         .unwrap_or_else(|| panic!("no vector {name}"))
+}
+
+/// Checks a FEEDBACK frame of a signal. `read` checks its counters, and returns them as the
+/// protocol's totals encode them.
+pub(crate) fn check_feedback(name: &str, kind: u8, read: impl FnOnce(&[u64]) -> Vec<u64>) {
+    let bytes = vector(name);
+    let mut frames = Frames::new(&bytes);
+    let Some(Ok(Frame::Feedback(frame))) = frames.next() else {
+        panic!("no FEEDBACK frame");
+    };
+    assert!(frames.next().is_none());
+    assert_eq!((frame.kind, frame.epoch), (kind, 0));
+    assert_eq!(frame.time, 12_345_678);
+    let mut again = Counters::new();
+    let totals = read(frame.counters().as_slice());
+    assert!(totals.into_iter().all(|total| again.push(total)));
+    let mut buffer = [0; 100];
+    let mut w = Writer::new(&mut buffer);
+    feedback::encode(&mut w, frame.kind, frame.epoch, frame.time, &again).unwrap();
+    assert_eq!(w.written(), bytes);
 }
 
 /// Vectors that the modules of this program check.

@@ -5,8 +5,8 @@ use std::time::Duration;
 use pathmark_cc::{Countable, Request, VcpAnswer, VcpCode};
 use pathmark_shim::{Framed, crc16, ip::Layout, udp};
 use pathmark_transport::{
-    Counters, Signal,
-    wire::{Frame, Frames, Side, TransportParameters, Writer, frame::feedback},
+    Signal,
+    wire::{Side, TransportParameters},
 };
 use vcp_proto::{
     Packet, Repr, VcpEcnSignal, VcpSignal,
@@ -14,7 +14,7 @@ use vcp_proto::{
     mark::{self, Outcome},
 };
 
-use crate::vectors::vector;
+use crate::vectors::{check_feedback, vector};
 
 fn first_mark() -> VcpAnswer {
     VcpAnswer {
@@ -176,36 +176,22 @@ fn transport_parameter() {
 
 #[test]
 fn feedback_frame() {
-    let bytes = vector("feedback");
-    let mut frames = Frames::new(&bytes);
-    let Some(Ok(Frame::Feedback(frame))) = frames.next() else {
-        panic!("no FEEDBACK frame");
-    };
-    assert!(frames.next().is_none());
-    assert_eq!((frame.kind, frame.epoch), (VcpSignal::new().kind(), 0));
-    assert_eq!(frame.time, 12_345_678);
-    let counters = frame.counters();
-
-    let totals = Totals::decode(counters.as_slice()).unwrap();
-    let read = totals
-        .since(&Totals::default(), &sent(8), Some(64))
-        .unwrap();
-    assert_eq!(read.packets, [3, 3, 1, 1]);
-    assert_eq!(read.bytes, [10, 3603, 100, 10]);
-    assert_eq!(read.sum_r, 132_072);
-    assert_eq!(read.t_rho, Duration::from_millis(1250));
-    assert_eq!((read.hops, read.router, read.load_128), (2, 0xBEEF, 77));
-    assert!(read.bise && read.carried_r);
-    assert_eq!(
-        read.unmarked_hop,
-        Some(true),
-        "three IP hops, two of them VCP routers"
-    );
-
-    let mut again = Counters::new();
-    assert!(totals.encode().into_iter().all(|total| again.push(total)));
-    let mut buffer = [0; 64];
-    let mut w = Writer::new(&mut buffer);
-    feedback::encode(&mut w, frame.kind, frame.epoch, frame.time, &again).unwrap();
-    assert_eq!(w.written(), bytes);
+    check_feedback("feedback", VcpSignal::new().kind(), |counters| {
+        let totals = Totals::decode(counters).unwrap();
+        let read = totals
+            .since(&Totals::default(), &sent(8), Some(64))
+            .unwrap();
+        assert_eq!(read.packets, [3, 3, 1, 1]);
+        assert_eq!(read.bytes, [10, 3603, 100, 10]);
+        assert_eq!(read.sum_r, 132_072);
+        assert_eq!(read.t_rho, Duration::from_millis(1250));
+        assert_eq!((read.hops, read.router, read.load_128), (2, 0xBEEF, 77));
+        assert!(read.bise && read.carried_r);
+        assert_eq!(
+            read.unmarked_hop,
+            Some(true),
+            "three IP hops, two of them VCP routers"
+        );
+        totals.encode().to_vec()
+    });
 }

@@ -1,16 +1,13 @@
 //! Checks that the code and XCP's test vectors of `docs/wire.md` agree.
 
 use pathmark_cc::{Countable, Request, XcpAnswer, XcpRequest};
-use pathmark_transport::{
-    Counters, Signal,
-    wire::{Frame, Frames, Writer, frame::feedback},
-};
+use pathmark_transport::Signal;
 use xcp_proto::counters::Totals;
 use xcp_proto::header::{Body, Format, LastRouter};
 use xcp_proto::stamp::{Outcome, stamp_payload};
 use xcp_proto::{Form, Identity, Packet, XcpSignal, h_feedback};
 
-use crate::vectors::vector;
+use crate::vectors::{check_feedback, vector};
 
 fn request() -> Request {
     let mut request = Request::default();
@@ -132,29 +129,18 @@ fn feedback_words() {
 
 #[test]
 fn feedback_frame() {
-    let bytes = vector("xcp-feedback");
-    let mut frames = Frames::new(&bytes);
-    let Some(Ok(Frame::Feedback(frame))) = frames.next() else {
-        panic!("no FEEDBACK frame");
-    };
-    assert!(frames.next().is_none());
-    assert_eq!((frame.kind, frame.epoch), (XcpSignal::new().kind(), 0));
-    let totals = Totals::decode(frame.counters().as_slice()).unwrap();
-    let sent = Countable {
-        packets: 9,
-        bytes: 9 * 1500,
-        longest: 1500,
-    };
-    let read = totals.since(&Totals::default(), &sent, Some(64)).unwrap();
-    assert_eq!((read.packets, read.stamped, read.bytes), (9, 7, 13_248));
-    assert_eq!(read.delta, -3 << 16);
-    assert_eq!((read.hops, read.router), (2, 22));
-    assert_eq!(read.unmarked_hop, Some(false));
-
-    let mut again = Counters::new();
-    assert!(totals.encode().all(|total| again.push(total)));
-    let mut buffer = [0; 64];
-    let mut w = Writer::new(&mut buffer);
-    feedback::encode(&mut w, frame.kind, frame.epoch, frame.time, &again).unwrap();
-    assert_eq!(w.written(), bytes);
+    check_feedback("xcp-feedback", XcpSignal::new().kind(), |counters| {
+        let totals = Totals::decode(counters).unwrap();
+        let sent = Countable {
+            packets: 9,
+            bytes: 9 * 1500,
+            longest: 1500,
+        };
+        let read = totals.since(&Totals::default(), &sent, Some(64)).unwrap();
+        assert_eq!((read.packets, read.stamped, read.bytes), (9, 7, 13_248));
+        assert_eq!(read.delta, -3 << 16);
+        assert_eq!((read.hops, read.router), (2, 22));
+        assert_eq!(read.unmarked_hop, Some(false));
+        totals.encode().collect()
+    });
 }

@@ -2,4 +2,3 @@
 
 mod estimator;
 mod fuzz_edge;
-mod passive;

@@ -1,6 +1,7 @@
 //! The first packets limit a granted start with either law.
 
 use super::*;
+use crate::testing::at;
 
 const MTU_BYTES: u64 = MTU as u64;
 
@@ -10,7 +11,7 @@ fn asked() -> (QuickStart<AutoSender>, QuickStartRequest) {
     let request = question(&mut sender, Instant::ZERO, 0);
     let mut ack = acked(0, MTU_BYTES, RTT);
     ack.in_flight_before = 10 * MTU_BYTES;
-    sender.on_ack(Instant::from_millis(100), &ack);
+    sender.on_ack(at(100), &ack);
     (sender, request)
 }
 
@@ -19,7 +20,7 @@ fn asked() -> (QuickStart<AutoSender>, QuickStartRequest) {
 #[test]
 fn a_grant_that_no_router_steers_waits_for_the_first_packets() {
     let (mut sender, request) = asked();
-    let now = Instant::from_millis(101);
+    let now = at(101);
     let mut nothing = acked(0, 0, RTT);
     (nothing.packets, nothing.rtt) = (0, None);
     sender.on_feedback(now, &approved(&request, 10_000_000), &nothing);
@@ -48,7 +49,7 @@ fn a_grant_that_no_router_steers_waits_for_the_first_packets() {
 #[test]
 fn first_packets_that_come_at_once_bound_no_grant() {
     let (mut sender, request) = asked();
-    let now = Instant::from_millis(101);
+    let now = at(101);
     for n in 1..10 {
         let mut ack = acked(n, MTU_BYTES, RTT);
         ack.in_flight_before = (10 - n) * MTU_BYTES;
@@ -64,7 +65,7 @@ fn first_packets_that_come_at_once_bound_no_grant() {
 #[test]
 fn a_grant_that_no_router_steers_ends_with_the_loss_of_the_first_packets() {
     let (mut sender, request) = asked();
-    let now = Instant::from_millis(101);
+    let now = at(101);
     let mut ack = acked(1, MTU_BYTES, RTT);
     ack.in_flight_before = 9 * MTU_BYTES;
     sender.on_feedback(now, &approved(&request, 10_000_000), &ack);
@@ -86,7 +87,7 @@ fn a_grant_that_no_router_steers_ends_with_the_loss_of_the_first_packets() {
 fn after_most_first_packets_were_lost_the_window_grows_as_in_a_slow_start() {
     let mut law = AutoSender::new(Instant::ZERO, MTU, None, FallbackLaw::Cubic);
     let heard = xcp(1, 100_000, false).unwrap();
-    let mut now = Instant::from_millis(100);
+    let mut now = at(100);
     for n in 0..2 {
         let mut ack = acked(n, MTU_BYTES, RTT);
         ack.in_flight_before = (10 - n) * MTU_BYTES;

@@ -83,11 +83,10 @@ impl Burst {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::ms;
+    use crate::testing::{at, ms};
 
     #[test]
     fn what_the_first_gives_back_is_there_for_some_round_trips() {
-        let at = Instant::from_millis;
         let mut burst = Burst::new(at(0));
         assert_eq!(burst.given_back(at(0)), None);
         burst.on_grant(at(1000), 850, Some(ms(100)));

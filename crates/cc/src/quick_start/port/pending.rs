@@ -406,7 +406,7 @@ fn times(rtt: Duration, (num, den): (u32, u32)) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::ms;
+    use crate::testing::{at, ms};
 
     /// A window arrives once per round trip, so the time of the check passes without a packet. With
     /// long RTTs, this is also true for the time until which the grant counts.
@@ -415,7 +415,7 @@ mod tests {
         for rtt in [60, 500, 900] {
             for (bytes, unused) in [(15_000, true), (2_000_000, false)] {
                 let mut pending = Pending::new();
-                let asked = Instant::from_millis(1000);
+                let asked = at(1000);
                 let granting = Granting {
                     rate: 10_000_000,
                     reported: 8_000_000,
@@ -441,7 +441,7 @@ mod tests {
     fn what_is_believed_grows_by_little_whatever_is_told_and_shown() {
         let mut pending = Pending::new();
         for (turn, most) in [(1, 2000), (2, 2250), (3, 2531)] {
-            let asked = Instant::from_millis(100_000 * turn);
+            let asked = at(100_000 * turn);
             let granting = Granting {
                 rate: 1000,
                 reported: 1000,

@@ -68,10 +68,10 @@ impl Usage {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::at;
 
     #[test]
     fn the_busiest_second_counts_and_fades() {
-        let at = Instant::from_millis;
         let mut usage = Usage::new(at(0));
         assert_eq!(usage.peak(at(0)), 0);
         usage.add(at(10), 1000);

@@ -72,10 +72,10 @@ impl Waiting {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::at;
 
     #[test]
     fn each_flow_counts_once_and_the_latest_are_remembered() {
-        let at = Instant::from_millis;
         let mut waiting = Waiting::new();
         assert_eq!(waiting.others(1, at(0), at(90)), (0, 0));
         waiting.add(at(10), 1, 0);

@@ -1,17 +1,13 @@
 //! The common behaviour of all loss-based laws, tested with NewReno.
 
-use crate::base::{Duration, Instant};
+use crate::base::Duration;
 use crate::law::Controller;
 use crate::metrics::Phase;
 use crate::standard::cubic::CubicController;
 use crate::standard::newreno::NewReno;
-use crate::testing::{acked, lost, ms, sent};
+use crate::testing::{acked, at, lost, ms, sent};
 
 const RTT: Duration = Duration::from_millis(100);
-
-fn at(millis: u64) -> Instant {
-    Instant::from_millis(millis)
-}
 
 #[test]
 fn initial_window_follows_rfc_9002() {

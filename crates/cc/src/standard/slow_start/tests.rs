@@ -2,8 +2,7 @@
 
 use super::hystart::rtt_threshold;
 use super::*;
-use crate::base::Instant;
-use crate::testing::{acked, ms};
+use crate::testing::{acked, at, ms};
 
 /// One round of `samples` acknowledgements, beginning with packet number `first`. Returns the
 /// growth in bytes, and whether slow start ended.
@@ -131,7 +130,7 @@ fn a_rise_without_a_queue_resumes_slow_start() {
         let mut grown = 0;
         for k in 0..20 {
             let mut acked = acked(n * 20 + k, bytes, ms(rtt));
-            acked.sent_at = Instant::from_millis(now);
+            acked.sent_at = at(now);
             now += rtt / 20;
             let growth = rule.on_ack(&acked, n * 20 + 19);
             grown += growth.bytes;

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::base::rtt_sketch::STRETCH;
-use crate::testing::ms;
+use crate::testing::{at, ms};
 
 const CAPACITY: u64 = 2_500_000;
 
@@ -239,7 +239,7 @@ fn never_beyond_the_ceiling_nor_below_the_floor() {
 fn a_fixed_interval_stays() {
     let mut t_rho = TRho::new(Instant::ZERO, Interval::Fixed(ms(200)), CAPACITY);
     assert!(!t_rho.see(Instant::ZERO, 1500, Some(ms(5000))));
-    assert!(!t_rho.on_interval(Instant::from_millis(200), ms(200), CAPACITY));
+    assert!(!t_rho.on_interval(at(200), ms(200), CAPACITY));
     assert_eq!((t_rho.current(), t_rho.advertised_ms()), (ms(200), 200));
 }
 

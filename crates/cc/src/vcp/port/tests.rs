@@ -5,36 +5,25 @@ use proptest::prelude::*;
 use super::VcpLink;
 use crate::base::{Duration, Instant};
 use crate::law::LinkController;
-use crate::signals::{Answer, Arrival, Carried, VcpAnswer, VcpCarried, VcpCode, XcpCarried};
-use crate::testing::ms;
+use crate::signals::{Answer, Arrival, Carried, VcpAnswer, VcpCarried, VcpCode};
+use crate::testing::{arrival, at, foreign, header, ms};
 use crate::vcp::bise::{Bise, BiseParams};
 use crate::vcp::params::{Interval, QueueFilter, VcpLinkParams};
 use crate::vcp::rule::{LinkRule, Plain};
 
 const CAPACITY: u64 = 12_500_000;
 
-fn at(millis: u64) -> Instant {
-    Instant::from_millis(millis)
-}
-
 fn packet(bytes: u32) -> Arrival {
-    Arrival {
+    arrival(
         bytes,
-        flow_hash: 7,
-        carried: Carried::Vcp(VcpCarried {
+        7,
+        Carried::Vcp(VcpCarried {
             code: VcpCode::Low,
             min_rtt: Some(ms(50)),
             bise: true,
             carries_r: true,
         }),
-    }
-}
-
-fn foreign(bytes: u32) -> Arrival {
-    Arrival {
-        carried: Carried::Foreign,
-        ..packet(bytes)
-    }
+    )
 }
 
 fn plain(restart: bool) -> VcpLink<Plain> {
@@ -43,6 +32,26 @@ fn plain(restart: bool) -> VcpLink<Plain> {
         ..VcpLinkParams::default()
     };
     VcpLink::new(at(0), CAPACITY, params, Plain)
+}
+
+/// A port without restarts that computes its persistent queue with this filter.
+fn filtering(queue: QueueFilter) -> VcpLink<Plain> {
+    let params = VcpLinkParams {
+        restart: false,
+        queue,
+        ..VcpLinkParams::default()
+    };
+    VcpLink::new(at(0), CAPACITY, params, Plain)
+}
+
+/// A port with BISE whose interval is 200 ms.
+fn bise(foresee_ppm: u64) -> VcpLink<Bise> {
+    let params = VcpLinkParams {
+        t_rho: Interval::Fixed(ms(200)),
+        foresee_ppm,
+        ..VcpLinkParams::with_bise()
+    };
+    VcpLink::new(at(0), CAPACITY, params, Bise::new(BiseParams::default(), 1))
 }
 
 fn answer(link: &mut impl LinkController, now: Instant) -> VcpAnswer {
@@ -97,12 +106,7 @@ fn the_true_time_is_used_when_the_timer_is_late() {
 
 #[test]
 fn a_standing_queue_alone_is_over() {
-    let params = VcpLinkParams {
-        restart: false,
-        queue: QueueFilter::Mean,
-        ..VcpLinkParams::default()
-    };
-    let mut link = VcpLink::new(at(0), CAPACITY, params, Plain);
+    let mut link = filtering(QueueFilter::Mean);
     link.on_timer(at(200), 5_000_000);
     assert_eq!(link.metrics().persistent_queue, 5_000_000);
     assert_eq!(link.metrics().code, VcpCode::Over);
@@ -111,25 +115,13 @@ fn a_standing_queue_alone_is_over() {
 
 #[test]
 fn queue_samples_are_those_between_events() {
-    let params = VcpLinkParams {
-        restart: false,
-        queue: QueueFilter::Mean,
-        ..VcpLinkParams::default()
-    };
-    let mut link = VcpLink::new(at(0), CAPACITY, params, Plain);
     // The queue is 10 000 B from 0 to 100 ms and 30 000 B afterwards: ten samples each.
-    link.on_arrival(at(100), &foreign(20_000), 10_000);
-    link.on_timer(at(200), 30_000);
-    assert_eq!(link.metrics().persistent_queue, 20_000);
-    let min = VcpLinkParams {
-        restart: false,
-        queue: QueueFilter::Min,
-        ..VcpLinkParams::default()
-    };
-    let mut link = VcpLink::new(at(0), CAPACITY, min, Plain);
-    link.on_arrival(at(100), &foreign(20_000), 10_000);
-    link.on_timer(at(200), 30_000);
-    assert_eq!(link.metrics().persistent_queue, 10_000);
+    for (filter, expected) in [(QueueFilter::Mean, 20_000), (QueueFilter::Min, 10_000)] {
+        let mut link = filtering(filter);
+        link.on_arrival(at(100), &foreign(20_000), 10_000);
+        link.on_timer(at(200), 30_000);
+        assert_eq!(link.metrics().persistent_queue, expected);
+    }
 }
 
 #[test]
@@ -182,13 +174,7 @@ fn tail_drops_are_over_until_an_interval_without_them() {
         end(&mut link, 400);
         assert_eq!(code(&mut link, 439), VcpCode::Over);
         let asks = Arrival {
-            carried: Carried::Xcp(XcpCarried {
-                rtt_us: 100_000,
-                x: 1 << 30,
-                delta: 1 << 40,
-                covers: 1,
-                cloud: None,
-            }),
+            carried: Carried::Xcp(header(100_000, 1 << 30, 1 << 40)),
             ..packet(1500)
         };
         let Answer::Xcp(answer) = link.on_departure(at(439), &asks, 0) else {
@@ -199,12 +185,7 @@ fn tail_drops_are_over_until_an_interval_without_them() {
         assert_eq!(link.metrics().code, VcpCode::Low);
     }
     drops(plain(true));
-    let params = VcpLinkParams {
-        t_rho: Interval::Fixed(ms(200)),
-        ..VcpLinkParams::with_bise()
-    };
-    let rule = Bise::new(BiseParams::default(), 1);
-    drops(VcpLink::new(at(0), CAPACITY, params, rule));
+    drops(bise(500_000));
 }
 
 #[test]
@@ -229,15 +210,7 @@ fn what_is_measured_is_what_is_advertised() {
 
 #[test]
 fn the_first_interval_does_not_promise_what_it_has_already_used() {
-    let mut link = VcpLink::new(
-        at(0),
-        CAPACITY,
-        VcpLinkParams {
-            t_rho: Interval::Fixed(ms(200)),
-            ..VcpLinkParams::with_bise()
-        },
-        Bise::new(BiseParams::default(), 1),
-    );
+    let mut link = bise(500_000);
     link.on_arrival(at(0), &packet(1500), 0);
     assert_eq!(answer(&mut link, at(0)).r, Some(u16::MAX));
     // Half a full load has arrived, so r has the value for ρ = 0.5, and not 1.
@@ -251,12 +224,7 @@ fn the_first_interval_does_not_promise_what_it_has_already_used() {
 #[test]
 fn while_mi_rules_half_of_what_has_come_lowers_r_within_the_interval() {
     let r = |foresee_ppm: u64, first: u32| {
-        let params = VcpLinkParams {
-            t_rho: Interval::Fixed(ms(200)),
-            foresee_ppm,
-            ..VcpLinkParams::with_bise()
-        };
-        let mut link = VcpLink::new(at(0), CAPACITY, params, Bise::new(BiseParams::default(), 1));
+        let mut link = bise(foresee_ppm);
         link.on_arrival(at(0), &packet(first), 0);
         link.on_timer(at(200), 0);
         // Half a full load within a quarter of the next interval.
@@ -310,12 +278,7 @@ fn over_is_not_for_a_flow_with_little() {
         packet
     };
     let (large, medium, small) = (1, 2, 3);
-    let params = VcpLinkParams {
-        t_rho: Interval::Fixed(ms(200)),
-        ..VcpLinkParams::with_bise()
-    };
-    let rule = Bise::new(BiseParams::default(), 1);
-    let mut link = VcpLink::new(at(0), CAPACITY, params, rule);
+    let mut link = bise(500_000);
     // The medium flow has three tenths, and the small flow one tenth.
     let mut interval = |begin: u64, packets: u64| {
         for n in 0..packets {
@@ -355,13 +318,7 @@ fn over_is_not_for_a_flow_with_little() {
         codes,
         [VcpCode::Over, VcpCode::High, VcpCode::High, VcpCode::Over]
     );
-    let header = XcpCarried {
-        rtt_us: 100_000,
-        x: 1 << 30,
-        delta: 1 << 50,
-        covers: 1,
-        cloud: None,
-    };
+    let header = header(100_000, 1 << 30, 1 << 50);
     let mut delta = |flow_hash| {
         let packet = Arrival {
             carried: Carried::Xcp(header),
@@ -448,16 +405,12 @@ proptest! {
                 link.on_timer(instant, queue);
                 prop_assert!(link.deadline().is_none_or(|next| next > due));
             }
-            let arrival = Arrival {
-                bytes,
-                flow_hash,
-                carried: Carried::Vcp(VcpCarried {
+            let arrival = arrival(bytes, flow_hash, Carried::Vcp(VcpCarried {
                     code: VcpCode::from_bits(code),
                     min_rtt: Some(Duration::from_nanos(queue)),
                     bise: flow_hash & 1 == 0,
                     carries_r: flow_hash & 2 == 0,
-                }),
-            };
+                }));
             link.on_arrival(instant, &arrival, queue);
             match link.on_departure(instant, &arrival, queue) {
                 Answer::Vcp(answer) => {

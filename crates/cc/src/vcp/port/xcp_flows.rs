@@ -180,15 +180,10 @@ impl XcpFlows {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::{at, header};
 
-    const HEADER: XcpCarried = XcpCarried {
-        rtt_us: 100_000,
-        // 100 packets per round trip.
-        x: 1 << 30,
-        delta: 1 << 50,
-        covers: 1,
-        cloud: None,
-    };
+    /// 100 packets per round trip.
+    const HEADER: XcpCarried = header(100_000, 1 << 30, 1 << 50);
 
     const EPSILON: Option<u64> = Some(10_000_000);
 
@@ -221,7 +216,6 @@ mod tests {
         near(mixed, rate * growth + 7500.0);
         // α doubles per interval, and its value at the middle of the new interval counts.
         let t_rho = Duration::from_millis(200);
-        let at = Instant::from_millis;
         flows.on_interval(at(600), t_rho, VcpCode::High, Some(0));
         near(sum(&flows, VcpCode::High, None), 8.0 * 2f64.sqrt() * 7500.0);
         // The first OVER with BISE takes half.
@@ -296,11 +290,8 @@ mod tests {
         let silent = flows.answer(said(VcpCode::Low, None), &silent, 1500);
         assert_eq!(silent.delta, 0);
         let extreme = XcpCarried {
-            rtt_us: u32::MAX,
-            x: u64::MAX,
-            delta: i64::MAX,
             covers: u16::MAX,
-            cloud: None,
+            ..header(u32::MAX, u64::MAX, i64::MAX)
         };
         for code in [VcpCode::Low, VcpCode::High, VcpCode::Over] {
             let said = PortState {

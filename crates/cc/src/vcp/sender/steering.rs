@@ -135,9 +135,6 @@ impl Steering {
             self.ai.hold(now);
         }
         let stage = self.cut.stage(now);
-        if stage == Stage::Freeze && params.freeze_all {
-            return;
-        }
         if is_spared(feedback) {
             // α restarts together with that of the flows that are cut.
             self.ai.on_over(now, self.t_rho.max(srtt), params.ai_growth);

@@ -8,7 +8,7 @@ use crate::signals::VcpFeedback;
 use crate::testing::ms;
 use crate::vcp::oracle;
 use crate::vcp::params::VcpParams;
-use crate::vcp::scale::{Clamp, alpha_q16, epsilon_q32, ln_gain};
+use crate::vcp::scale::{alpha_q16, epsilon_q32, ln_gain};
 use crate::vcp::sender::steering::Steering;
 use crate::vcp::sender::window::Window;
 
@@ -71,7 +71,7 @@ proptest! {
         let mut window = Window::new(start * mtu);
         let mut exact = oracle::Window::new(start as f64);
         let epsilon = epsilon_q32(ln_gain(62_500), rtt_us, t_rho_us, Some(2_500_000));
-        let alpha = alpha_q16(1_000_000, rtt_us, t_rho_us, Clamp::None);
+        let alpha = alpha_q16(1_000_000, rtt_us, t_rho_us, false);
         for _ in 0..acks {
             if low {
                 window.add(Window::mi(mtu, epsilon));

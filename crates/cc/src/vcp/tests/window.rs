@@ -2,9 +2,9 @@
 
 use crate::base::Instant;
 use crate::signals::VcpFeedback;
-use crate::testing::ms;
-use crate::vcp::params::{AiBase, AiGrowth, VcpParams};
-use crate::vcp::scale::{Clamp, alpha_q16, epsilon_q32, ln_gain};
+use crate::testing::{at, ms};
+use crate::vcp::params::{AiGrowth, VcpParams};
+use crate::vcp::scale::{alpha_q16, epsilon_q32, ln_gain};
 use crate::vcp::sender::steering::{Moment, Steering};
 use crate::vcp::sender::window::Window;
 
@@ -18,7 +18,7 @@ fn packets(window: &Window) -> f64 {
 #[test]
 fn ten_rounds_of_low_and_of_high() {
     let epsilon = epsilon_q32(ln_gain(62_500), 100_000, 200_000, Some(2_500_000));
-    let alpha = alpha_q16(1_000_000, 100_000, 200_000, Clamp::Long);
+    let alpha = alpha_q16(1_000_000, 100_000, 200_000, true);
     let mut low = Window::new(10 * MTU);
     let mut high = Window::new(10 * MTU);
     for _ in 0..10 {
@@ -46,14 +46,13 @@ fn ten_rounds_of_low_and_of_high() {
 fn params() -> VcpParams {
     VcpParams {
         ai_growth: AiGrowth::Constant,
-        ai_base: AiBase::TRho,
         ..VcpParams::default()
     }
 }
 
 pub(super) fn moment(now_ms: u64) -> Moment {
     Moment {
-        now: Instant::from_millis(now_ms),
+        now: at(now_ms),
         srtt: ms(100),
         mtu: MTU,
         limited: true,
@@ -62,12 +61,7 @@ pub(super) fn moment(now_ms: u64) -> Moment {
 }
 
 pub(super) fn codes(low: u64, high: u64, over: u64) -> VcpFeedback {
-    VcpFeedback {
-        packets: [0, low, high, over],
-        bytes: [0, low * MTU, high * MTU, over * MTU],
-        sum_r: low << 16,
-        ..VcpFeedback::default()
-    }
+    crate::testing::codes([0, low, high, over], MTU)
 }
 
 /// The cut is [VCP-ext eq. 2].

@@ -16,6 +16,7 @@ use crate::signals::XcpCarried;
 use crate::xcp::fixed::{rate_q16, to_q16, x_of};
 use crate::xcp::params::{
     IDLE_INTERVALS, INITIAL_INTERVAL, LONGEST_LOOK, MAX_INTERVAL, MIN_INTERVAL, RISE, RTT_SLACK,
+    SHUFFLE_PPM,
 };
 
 impl XcpLink {
@@ -274,7 +275,7 @@ impl XcpLink {
             Overflow::Now | Overflow::Before => 0,
         };
         total = total.min(i64::try_from(most).unwrap_or(i64::MAX));
-        let usual = self.params.shuffle_ppm;
+        let usual = SHUFFLE_PPM;
         let part = if self.params.guard {
             self.newcomers.shuffle_ppm(bytes, usual)
         } else {

@@ -147,12 +147,9 @@ impl Known {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::at;
 
     const MS: u64 = (1 << 40) / 1000;
-
-    fn at(millis: u64) -> Instant {
-        Instant::from_millis(millis)
-    }
 
     #[test]
     fn a_flow_counts_from_its_second_interval_on_and_for_its_time() {

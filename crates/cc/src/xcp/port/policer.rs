@@ -256,20 +256,14 @@ impl Entry {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::ms;
+    use crate::testing::{at, header, ms};
 
     /// Simulates a flow of 1500-byte packets that states 100 packets per interval of 100 ms and
     /// sends `times` as many, for `intervals`. Each packet is answered with `answer` in bytes per
     /// second. Returns the share admitted in the last ten intervals.
     fn admitted(times: u64, intervals: u64, answer: i64) -> f64 {
         let mut policer = Policer::new();
-        let header = XcpCarried {
-            rtt_us: 100_000,
-            x: x_of(ms(1)),
-            delta: 0,
-            covers: 1,
-            cloud: None,
-        };
+        let header = header(100_000, x_of(ms(1)), 0);
         let (mut sent, mut passed) = (0, 0);
         for interval in 0..intervals {
             policer.begin(ms(100));
@@ -300,13 +294,7 @@ mod tests {
     fn a_flow_that_does_as_it_says_and_is_told_passes() {
         // Feedback of zero, after feedback that led to this rate.
         let mut policer = Policer::new();
-        let header = XcpCarried {
-            rtt_us: 100_000,
-            x: x_of(ms(1)),
-            delta: 0,
-            covers: 1,
-            cloud: None,
-        };
+        let header = header(100_000, x_of(ms(1)), 0);
         policer.begin(ms(100));
         assert!(policer.admits(Instant::ZERO, 77, Some(&header), 1500));
         let grant = XcpAnswer {
@@ -319,7 +307,7 @@ mod tests {
             if n % 100 == 0 {
                 policer.begin(ms(100));
             }
-            let now = Instant::from_millis(100 + n);
+            let now = at(100 + n);
             assert!(policer.admits(now, 77, Some(&header), 1500), "{n}");
             // The flow's packets without a header, and other traffic.
             assert!(policer.admits(now, 78, None, 1500));
@@ -343,13 +331,7 @@ mod tests {
     #[test]
     fn the_table_has_room_for_as_many_as_it_has_and_lets_others_pass() {
         let mut policer = Policer::new();
-        let header = XcpCarried {
-            rtt_us: 100_000,
-            x: 1,
-            delta: 0,
-            covers: 1,
-            cloud: None,
-        };
+        let header = header(100_000, 1, 0);
         policer.begin(ms(100));
         for flow in 0..100_000u32 {
             let now = Instant::from_micros(u64::from(flow));

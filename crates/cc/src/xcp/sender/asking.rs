@@ -6,6 +6,7 @@ use crate::base::arith::rate;
 use crate::law::{Acked, Limits};
 use crate::signals::{XcpFeedback, XcpRequest};
 use crate::supervise::{ExplicitLaw, Path};
+use crate::xcp::params::MOST_DESIRED;
 
 /// A limit is near if it exceeds the window by at most this part of the window.
 const NEAR: u64 = 8;
@@ -76,12 +77,12 @@ impl XcpLaw {
         let own = self.own_window(path).max(self.stated);
         let useful = self.useful_window(own);
         let (window, desired) = if self.params.naive {
-            (own, self.params.desired)
+            (own, MOST_DESIRED)
         } else if self.at_an_end || useful <= own || self.asks_nothing(path) {
             (own.min(self.room.limits().least().max(path.mtu)), 0)
         } else {
             let useful = rate(useful.min(1 << 57), srtt, 1, 1);
-            (own, self.params.desired.min(useful))
+            (own, useful.min(MOST_DESIRED))
         };
         let wish = Wish {
             srtt,

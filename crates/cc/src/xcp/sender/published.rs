@@ -14,7 +14,7 @@ use crate::law::{Acked, Controller, Lost, PacketState, Sent, UNPACED};
 use crate::metrics::{Metrics, Phase};
 use crate::signals::{Feedback, Request, XcpRequest};
 use crate::supervise::RetransmissionTimeout;
-use crate::xcp::params::XcpParams;
+use crate::xcp::params::{MOST_DESIRED, XcpParams};
 
 /// If packets are paced, they leave slightly faster than one window per round trip.
 const PACE: (u64, u64) = (33, 32);
@@ -69,7 +69,7 @@ impl PublishedXcp {
         let wish = Wish {
             srtt,
             window,
-            desired: self.params.desired,
+            desired: MOST_DESIRED,
             mtu: self.mtu,
             bytes: match self.headed_bytes {
                 0 => self.mtu,

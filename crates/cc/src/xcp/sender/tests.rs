@@ -11,19 +11,18 @@ use super::steering::Steering;
 use crate::base::Instant;
 use crate::law::{Acked, Controller, Limits, Sent};
 use crate::signals::{Feedback, XcpFeedback, XcpRequest};
-use crate::testing::{acked, lost, ms, sent};
+use crate::testing::{acked, at, lost, ms, sent, stamped};
 use crate::xcp::params::{XcpLoss, XcpParams};
 
 const MTU: u16 = 1500;
 
 fn granted(delta: i64, packets: u64) -> Feedback {
     Feedback::Xcp(XcpFeedback {
-        delta,
         packets,
         stamped: packets,
         bytes: packets * 1500,
         hops: 1,
-        ..XcpFeedback::default()
+        ..stamped(delta)
     })
 }
 
@@ -114,7 +113,7 @@ fn the_window_follows_what_is_granted() {
     round(&mut sender, Instant::ZERO, 0, 10_000 << 16);
     assert_eq!(sender.window(), before + 1000);
     assert!(sender.metrics().explicit);
-    round(&mut sender, Instant::from_millis(100), 1, -(1 << 50));
+    round(&mut sender, at(100), 1, -(1 << 50));
     let window = request(&sender).window;
     assert_eq!(window, u64::from(MTU), "never below a packet");
 }
@@ -125,13 +124,13 @@ fn a_small_window_has_room_for_the_packet_that_it_holds_a_part_of() {
     round(&mut sender, Instant::ZERO, 0, 0);
     sender.on_persistent_congestion(Instant::ZERO);
     // 1.9 packets: two may be in flight, at the rate of 1.9.
-    round(&mut sender, Instant::from_millis(100), 7, 13_500 << 16);
+    round(&mut sender, at(100), 7, 13_500 << 16);
     assert_eq!(request(&sender).window, 2850);
     assert_eq!(sender.window() / u64::from(MTU), 2);
     let pace = sender.pacing_rate().unwrap();
     assert!((28_500..=30_000).contains(&pace), "{pace}");
     // 2.8 packets: three.
-    round(&mut sender, Instant::from_millis(200), 8, 13_500 << 16);
+    round(&mut sender, at(200), 8, 13_500 << 16);
     assert_eq!(sender.window() / u64::from(MTU), 3);
     assert_eq!(request(&sender).window, 4200);
 }
@@ -196,12 +195,12 @@ fn the_least_limit_is_told_and_no_more_is_asked_than_fits_it() {
 #[test]
 fn a_grant_that_may_not_be_used_yet_is_not_asked_for_again() {
     let mut sender = sender(XcpParams::default());
-    let shown = |shows: bool, delta: i64| match granted(delta, 1) {
-        Feedback::Xcp(feedback) => Feedback::Xcp(XcpFeedback {
+    let shown = |shows: bool, delta: i64| {
+        Feedback::Xcp(XcpFeedback {
+            hops: 1,
             unmarked_hop: Some(shows),
-            ..feedback
-        }),
-        other => other,
+            ..stamped(delta)
+        })
     };
     assert!(request(&sender).delta > 0);
     round_with(&mut sender, Instant::ZERO, 0, &shown(false, 1 << 40));
@@ -212,7 +211,7 @@ fn a_grant_that_may_not_be_used_yet_is_not_asked_for_again() {
     // Everything was sent, and arrives.
     let mut number = 2;
     for turn in 1..9 {
-        let now = Instant::from_millis(100 * turn);
+        let now = at(100 * turn);
         for _ in 0..sender.window() / 1500 {
             round_with(&mut sender, now, number, &shown(true, 0));
             number += 1;
@@ -224,10 +223,12 @@ fn a_grant_that_may_not_be_used_yet_is_not_asked_for_again() {
 
 #[test]
 fn nobody_is_believed_who_grants_more_than_was_asked() {
-    let mut sender = sender(XcpParams {
-        desired: 200_000,
-        ..XcpParams::default()
-    });
+    let mut sender = sender(XcpParams::default());
+    let limits = Limits {
+        application: 20_000,
+        ..Limits::NONE
+    };
+    sender.on_limits(Instant::ZERO, &limits);
     let before = sender.window();
     round(&mut sender, Instant::ZERO, 0, 1 << 55);
     // 200 kB/s were desired, over ten packets; the first requested a tenth of the missing rate.
@@ -241,14 +242,12 @@ fn unstamped_packets_are_no_feedback_and_cubic_rules() {
     let mut sender = sender(XcpParams::default());
     let mut cubic = crate::standard::CubicController::cubic(MTU, None);
     for number in 0..20 {
-        let now = Instant::from_millis(100 * number);
+        let now = at(100 * number);
         let _ = sender.on_sent(now, &sent(number, 1500));
         let _ = cubic.on_sent(now, &sent(number, 1500));
         let feedback = Feedback::Xcp(XcpFeedback {
-            delta: 0,
-            packets: 1,
-            bytes: 1500,
-            ..XcpFeedback::default()
+            stamped: 0,
+            ..stamped(0)
         });
         let acked = acked(number, 1500, ms(100));
         sender.on_feedback(now, &feedback, &acked);
@@ -273,23 +272,13 @@ fn losses_mean_what_the_policy_says() {
             loss,
             ..XcpParams::default()
         });
-        let state = sender.on_sent(Instant::ZERO, &sent(0, 1500));
-        let acked = Acked {
-            state,
-            ..acked(0, 1500, ms(100))
-        };
         let feedback = Feedback::Xcp(XcpFeedback {
-            delta: 1 << 36,
-            packets: 1,
-            stamped: 1,
-            bytes: 1500,
             unmarked_hop: Some(unmarked_hop),
-            ..XcpFeedback::default()
+            ..stamped(1 << 36)
         });
-        sender.on_feedback(Instant::from_millis(100), &feedback, &acked);
-        sender.on_ack(Instant::from_millis(100), &acked);
+        round_with(&mut sender, Instant::ZERO, 0, &feedback);
         let before = sender.window();
-        sender.on_loss(Instant::from_millis(100), &lost(1, 9, ms(100)));
+        sender.on_loss(at(100), &lost(1, 9, ms(100)));
         assert_eq!(sender.window() < before, cuts, "{loss:?} {unmarked_hop}");
         assert_eq!(sender.metrics().explicit, !cuts);
     }
@@ -306,23 +295,11 @@ fn who_ignores_loss_uses_what_is_granted_past_a_hop_that_is_no_router() {
             ..XcpParams::default()
         });
         for number in 0..40 {
-            let state = sender.on_sent(Instant::from_millis(100 * number), &sent(number, 1500));
-            let now = Instant::from_millis(100 * (number + 1));
-            let acked = Acked {
-                state,
-                window_limited: true,
-                ..acked(number, 1500, ms(100))
-            };
             let feedback = Feedback::Xcp(XcpFeedback {
-                delta: 1 << 32,
-                packets: 1,
-                stamped: 1,
-                bytes: 1500,
                 unmarked_hop: Some(unmarked_hop),
-                ..XcpFeedback::default()
+                ..stamped(1 << 32)
             });
-            sender.on_feedback(now, &feedback, &acked);
-            sender.on_ack(now, &acked);
+            round_with(&mut sender, at(100 * number), number, &feedback);
         }
         windows.push(sender.window());
     }
@@ -337,26 +314,16 @@ fn standard_control_rules_until_routers_would_leave_less() {
         ..XcpParams::default()
     });
     round(&mut sender, Instant::ZERO, 0, 1 << 36);
-    sender.on_loss(Instant::from_millis(100), &lost(1, 1, ms(100)));
+    sender.on_loss(at(100), &lost(1, 1, ms(100)));
     assert!(!sender.metrics().explicit);
     // Routers give, so they would leave more, and the halved window remains.
     for number in 2..6 {
-        round(
-            &mut sender,
-            Instant::from_millis(100 * number),
-            number,
-            1 << 30,
-        );
+        round(&mut sender, at(100 * number), number, 1 << 30);
         assert!(!sender.metrics().explicit, "{number}");
     }
     // Routers take during a whole round trip.
     for number in 6..10 {
-        round(
-            &mut sender,
-            Instant::from_millis(100 * number),
-            number,
-            -(1 << 32),
-        );
+        round(&mut sender, at(100 * number), number, -(1 << 32));
     }
     assert!(sender.metrics().explicit);
 }
@@ -365,16 +332,16 @@ fn standard_control_rules_until_routers_would_leave_less() {
 fn persistent_congestion_leaves_one_packet_and_voids_what_was_granted_before() {
     let mut sender = sender(XcpParams::default());
     round(&mut sender, Instant::ZERO, 0, 1 << 36);
-    let state = sender.on_sent(Instant::from_millis(200), &sent(5, 1500));
-    sender.on_persistent_congestion(Instant::from_millis(900));
+    let state = sender.on_sent(at(200), &sent(5, 1500));
+    sender.on_persistent_congestion(at(900));
     assert_eq!(request(&sender).window, 1500);
     let old = Acked {
         state,
         ..acked(5, 1500, ms(100))
     };
-    sender.on_feedback(Instant::from_millis(950), &granted(1 << 36, 1), &old);
+    sender.on_feedback(at(950), &granted(1 << 36, 1), &old);
     assert_eq!(request(&sender).window, 1500);
-    round(&mut sender, Instant::from_millis(1000), 6, 10_000 << 16);
+    round(&mut sender, at(1000), 6, 10_000 << 16);
     assert_eq!(request(&sender).window, 2500);
 }
 
@@ -384,9 +351,9 @@ fn idleness_ages_the_window() {
     round(&mut sender, Instant::ZERO, 0, 900_000 << 16);
     let before = sender.window();
     assert!(before > 100_000, "{before}");
-    sender.on_restart(Instant::from_millis(500), ms(200));
+    sender.on_restart(at(500), ms(200));
     assert_eq!(sender.window() - 14_720, (before - 14_720) / 4);
-    sender.on_restart(Instant::from_millis(60_000), ms(60_000));
+    sender.on_restart(at(60_000), ms(60_000));
     assert_eq!(sender.window(), 14_720);
 }
 

@@ -9,7 +9,7 @@ use crate::standard::bbr::full_pipe::FullPipe;
 use crate::standard::bbr::min_rtt::MinRtt;
 use crate::standard::bbr::rate::RateSample;
 use crate::standard::bbr::sender::Bbr;
-use crate::testing::ms;
+use crate::testing::{at, ms};
 
 /// The table of control behaviour.
 #[test]
@@ -156,7 +156,6 @@ fn the_windowed_maximum_forgets_after_its_window() {
 /// The minimum of ten seconds; five seconds without such a short RTT require a probe.
 #[test]
 fn the_least_rtt_is_renewed() {
-    let at = Instant::from_millis;
     let mut least = MinRtt::new(at(0));
     least.on_ack(at(100), Some(ms(50)));
     least.on_ack(at(5_000), Some(ms(80)));

@@ -43,11 +43,7 @@ fn a_queue_that_marks_stays_shorter() {
 /// spurious loss does not restore them.
 #[test]
 fn marks_of_a_round_trip_lower_the_bounds_once_and_for_good() {
-    let mut run = Run::new(10, 50, 1000);
-    run.run(2_000, |_| ());
-    while run.bbr.state != State::Cruise {
-        run.run(1, |_| ());
-    }
+    let mut run = Run::until(State::Cruise);
     assert_eq!(run.bbr.bounds.short, NONE);
     let now = Instant::from_nanos(run.now);
     run.bbr.on_congestion_experienced(now, now, u64::MAX);
@@ -64,11 +60,7 @@ fn marks_of_a_round_trip_lower_the_bounds_once_and_for_good() {
 /// A mark ends a probe like a loss of more than 2 %.
 #[test]
 fn a_mark_ends_a_probe() {
-    let mut run = Run::new(10, 50, 1000);
-    run.run(2_000, |_| ());
-    while run.bbr.state != State::Up {
-        run.run(1, |_| ());
-    }
+    let mut run = Run::until(State::Up);
     run.run(40, |_| ());
     assert_eq!((run.bbr.state, run.bbr.bounds.long), (State::Up, NONE));
     let now = Instant::from_nanos(run.now);

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use crate::base::arith::scramble;
 use crate::base::{Duration, Instant};
 use crate::law::{Acked, Controller, Limit, Lost, PacketState, Sent};
+use crate::standard::bbr::cycle::State;
 use crate::standard::bbr::sender::Bbr;
 
 pub(super) const MTU: u64 = 1500;
@@ -91,6 +92,16 @@ impl Run {
             least_rtt: u64::MAX,
             drawn: 7,
         }
+    }
+
+    /// 10 Mbit/s, 50 ms and a long queue, when `state` is reached after two seconds.
+    pub(super) fn until(state: State) -> Self {
+        let mut run = Self::new(10, 50, 1000);
+        run.run(2_000, |_| ());
+        while run.bbr.state != state {
+            run.run(1, |_| ());
+        }
+        run
     }
 
     /// Bytes in the queue.

@@ -2,29 +2,23 @@
 
 use super::path::{MTU, Run};
 use crate::base::Instant;
-use crate::law::{Controller, Limit, Lost, Sent};
+use crate::law::{Controller, Lost, Sent};
 use crate::standard::bbr::cycle::State;
-use crate::testing::{lost, ms};
+use crate::testing::{lost, ms, sent};
 
 /// The bytes in flight were constant during a round trip of which a third is lost. They become the
 /// bound, although one acknowledgement reports all losses.
 #[test]
 fn a_round_trip_of_losses_told_at_once_bounds_to_where_they_began() {
-    let mut run = Run::new(10, 50, 1000);
-    run.run(2_000, |_| ());
-    while run.bbr.state != State::Up {
-        run.run(1, |_| ());
-    }
+    let mut run = Run::until(State::Up);
     run.run(40, |_| ());
     assert_eq!(run.bbr.state, State::Up);
     let in_flight = run.bbr.window();
     let now = Instant::from_nanos(run.now);
     let sent = Sent {
-        packet_number: 1_000_000,
-        bytes: MTU,
         in_flight,
-        limit: Limit::Window,
         signal: false,
+        ..sent(1_000_000, MTU)
     };
     let state = run.bbr.on_sent(now, &sent);
     let packets = in_flight / MTU / 3;
@@ -50,11 +44,7 @@ fn a_round_trip_of_losses_told_at_once_bounds_to_where_they_began() {
 /// set before them.
 #[test]
 fn a_restart_paces_at_the_bandwidth() {
-    let mut run = Run::new(10, 50, 1000);
-    run.run(2_000, |_| ());
-    while run.bbr.state != State::Up {
-        run.run(1, |_| ());
-    }
+    let mut run = Run::until(State::Up);
     run.run(10, |_| ());
     let pace = |run: &Run| run.bbr.pacing_rate().unwrap();
     assert!(pace(&run) > run.bbr.bw);

@@ -1,20 +1,18 @@
 //! The end of Startup by losses (`CheckStartupHighLoss`).
 
 use crate::base::Instant;
-use crate::law::{Controller, Limit, Lost, PacketState, Sent};
+use crate::law::{Controller, Lost, PacketState, Sent};
 use crate::standard::bbr::cycle::State;
 use crate::standard::bbr::sender::Bbr;
-use crate::testing::{acked, lost, ms};
+use crate::testing::{acked, lost, ms, sent};
 
 const MTU: u64 = 1200;
 
 fn send(bbr: &mut Bbr, at: Instant, number: u64, in_flight: u64) -> PacketState {
     let sent = Sent {
-        packet_number: number,
-        bytes: MTU,
         in_flight: in_flight * MTU,
-        limit: Limit::Window,
         signal: false,
+        ..sent(number, MTU)
     };
     bbr.on_sent(at, &sent)
 }

@@ -2,8 +2,8 @@
 
 use super::{MTU, RTT, at};
 use crate::law::{Controller, Halving};
-use crate::signals::{Carrier, Feedback, VcpFeedback};
-use crate::testing::acked;
+use crate::signals::{Carrier, Feedback};
+use crate::testing::{acked, codes};
 use crate::vcp::params::VcpParams;
 use crate::vcp::sender::VcpSender;
 
@@ -21,13 +21,7 @@ fn ecn_ack(sender: &mut impl Controller, now: u64, packets: [u64; 4]) {
     let total: u64 = packets.iter().sum();
     let mut ack = acked(now, total * MTU, RTT);
     ack.packets = total;
-    let [none, low, high, over] = packets;
-    let feedback = Feedback::Vcp(VcpFeedback {
-        packets,
-        bytes: [none * MTU, low * MTU, high * MTU, over * MTU],
-        sum_r: low << 16,
-        ..VcpFeedback::default()
-    });
+    let feedback = Feedback::Vcp(codes(packets, MTU));
     sender.on_feedback(at(now), &feedback, &ack);
     sender.on_ack(at(now), &ack);
 }

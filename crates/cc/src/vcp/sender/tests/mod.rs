@@ -5,31 +5,23 @@ mod hidden_hops;
 mod properties;
 
 use super::VcpSender;
-use crate::base::{Duration, Instant};
+use crate::base::Duration;
 use crate::law::{Acked, Controller, Halving, LossRule};
 use crate::names::Algorithm;
 use crate::signals::{Feedback, VcpFeedback};
-use crate::testing::{acked, lost, ms, sent};
+use crate::testing::{acked, at, lost, ms, sent};
 use crate::vcp::params::VcpParams;
 use crate::vcp::wlte::Wlte;
 
 const MTU: u64 = 1500;
 const RTT: Duration = Duration::from_millis(100);
 
-fn at(millis: u64) -> Instant {
-    Instant::from_millis(millis)
-}
-
 fn codes(packets: [u64; 4]) -> Feedback {
-    let [none, low, high, over] = packets;
     Feedback::Vcp(VcpFeedback {
-        packets,
-        bytes: [none * MTU, low * MTU, high * MTU, over * MTU],
-        sum_r: low << 16,
         t_rho: ms(200),
         hops: 1,
         bise: true,
-        ..VcpFeedback::default()
+        ..crate::testing::codes(packets, MTU)
     })
 }
 
@@ -213,24 +205,18 @@ fn wlte_keeps_its_window_through_corruption() {
     }
 }
 
+/// A single packet could be a probe without a shim.
 #[test]
 fn wlte_believes_losses_on_a_path_that_stops_marking() {
-    let mut sender = sender(Wlte { pure: false });
-    ack(&mut sender, 100, [0, 0, 10, 0]);
-    ack(&mut sender, 110, [10, 0, 0, 0]);
-    let before = sender.window();
-    sender.on_loss(at(120), &lost(120, 150, RTT));
-    assert_eq!(sender.window(), before / 2);
-}
-
-#[test]
-fn a_probe_without_a_shim_does_not_make_losses_congestion() {
-    let mut sender = sender(Wlte { pure: false });
-    ack(&mut sender, 100, [0, 0, 10, 0]);
-    ack(&mut sender, 110, [1, 0, 0, 0]);
-    let before = sender.window();
-    sender.on_loss(at(120), &lost(120, 150, RTT));
-    assert_eq!(sender.window(), before);
+    for (unmarked, halves) in [(10, true), (1, false)] {
+        let mut sender = sender(Wlte { pure: false });
+        ack(&mut sender, 100, [0, 0, 10, 0]);
+        ack(&mut sender, 110, [unmarked, 0, 0, 0]);
+        let before = sender.window();
+        sender.on_loss(at(120), &lost(120, 150, RTT));
+        let after = if halves { before / 2 } else { before };
+        assert_eq!(sender.window(), after, "{unmarked}");
+    }
 }
 
 #[test]

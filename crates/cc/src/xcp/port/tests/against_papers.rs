@@ -4,6 +4,7 @@ use super::{CAPACITY, EAGER, metrics, packet, published, stamp};
 use crate::base::Instant;
 use crate::law::LinkController;
 use crate::signals::XcpCarried;
+use crate::testing::header;
 use crate::xcp::oracle::{Header, Router};
 use crate::xcp::port::XcpLink;
 
@@ -23,13 +24,7 @@ impl Source {
     fn header(&self, delta: i64) -> XcpCarried {
         let rtt = u128::from(self.rtt_us) << 40;
         let x = rtt * u128::from(self.bytes) / (1_000_000 * u128::from(self.window));
-        XcpCarried {
-            rtt_us: self.rtt_us,
-            x: u64::try_from(x).unwrap(),
-            delta,
-            covers: 1,
-            cloud: None,
-        }
+        header(self.rtt_us, u64::try_from(x).unwrap(), delta)
     }
 }
 

@@ -13,10 +13,10 @@ use crate::base::{Duration, Instant};
 use crate::law::LinkController;
 use crate::metrics::XcpLinkMetrics;
 use crate::signals::{Answer, Arrival, Carried, VcpCarried, VcpCode, XcpAnswer, XcpCarried};
-use crate::testing::ms;
+use crate::testing::{arrival, at, foreign, header, ms};
 use crate::xcp::XcpCapacity;
 use crate::xcp::fixed::{rate_q16, to_q16, x_of};
-use crate::xcp::params::XcpLinkParams;
+use crate::xcp::params::{SHUFFLE_PPM, XcpLinkParams};
 
 const CAPACITY: u64 = 12_500_000;
 
@@ -28,11 +28,7 @@ fn published() -> XcpLinkParams {
 }
 
 fn packet(flow_hash: u32, bytes: u32, header: XcpCarried) -> Arrival {
-    Arrival {
-        bytes,
-        flow_hash,
-        carried: Carried::Xcp(header),
-    }
+    arrival(bytes, flow_hash, Carried::Xcp(header))
 }
 
 fn stamp(answer: Answer) -> XcpAnswer {
@@ -55,7 +51,7 @@ fn pools(groups: &[(u64, u64)], queue: u64, mean_rtt_us: u64) -> (i64, Pools) {
     let input = rate_q16(packets * 1500, 100_000_000);
     let params = XcpLinkParams::default();
     let total = aggregate(&params, to_q16(CAPACITY), input, (queue, 0), mean_rtt_us);
-    let moved = shuffle(params.shuffle_ppm, input, total, u64::MAX);
+    let moved = shuffle(SHUFFLE_PPM, input, total, u64::MAX);
     (total, Pools::new(total, moved, sum_x, packets * 1500))
 }
 
@@ -63,13 +59,7 @@ const EAGER: i64 = 1 << 61;
 
 /// The header of a sender that wants more than any port has.
 fn eager(rtt_us: u32, x: u64) -> XcpCarried {
-    XcpCarried {
-        rtt_us,
-        x,
-        delta: EAGER,
-        covers: 1,
-        cloud: None,
-    }
+    header(rtt_us, x, EAGER)
 }
 
 /// The settlement of an interval's first packet, and the rest of the pools.
@@ -138,7 +128,6 @@ fn the_queue_is_watched_for_half_of_what_remains_of_a_round_trip() {
     assert_eq!(look_ns(3_000, 0, CAPACITY), 2_000_000);
     assert_eq!(look_ns(75_000, u64::MAX, 1), 2_000_000);
 
-    let at = Instant::from_millis;
     let mut queue = StandingQueue::new(at(0));
     for (time, bytes) in [(0, 9000), (10, 4000), (20, 6000), (38, 8000)] {
         queue.sample(at(time), bytes, 75_000, CAPACITY);
@@ -196,7 +185,7 @@ fn the_first_packets_after_idleness_are_given_at_most_one_interval_of_the_share(
     let mut given = 0;
     for n in 0..20u32 {
         // Twenty senders with ten packets per round trip each.
-        let now = Instant::from_millis(1000 + u64::from(n));
+        let now = at(1000 + u64::from(n));
         let arrival = packet(n, 1500, header);
         link.on_arrival(now, &arrival, 0);
         let answer = stamp(link.on_departure(now, &arrival, 0));
@@ -208,8 +197,8 @@ fn the_first_packets_after_idleness_are_given_at_most_one_interval_of_the_share(
     // As published, they get nothing before an interval has passed.
     let mut link = XcpLink::new(Instant::ZERO, CAPACITY, published());
     let arrival = packet(1, 1500, header);
-    link.on_arrival(Instant::from_millis(1000), &arrival, 0);
-    let answer = stamp(link.on_departure(Instant::from_millis(1000), &arrival, 0));
+    link.on_arrival(at(1000), &arrival, 0);
+    let answer = stamp(link.on_departure(at(1000), &arrival, 0));
     assert_eq!(answer.delta, 0);
 }
 
@@ -256,20 +245,12 @@ fn a_long_interval_ends_within_seconds_of_shorter_round_trips() {
     let mut now = 0;
     while metrics(&link).interval < ms(30_000) {
         now += 300;
-        link.on_arrival(
-            Instant::from_millis(now),
-            &packet(1, 1500, header(30_000_000)),
-            0,
-        );
+        link.on_arrival(at(now), &packet(1, 1500, header(30_000_000)), 0);
     }
     let since = now;
     while metrics(&link).interval > ms(200) {
         now += 1;
-        link.on_arrival(
-            Instant::from_millis(now),
-            &packet(1, 1500, header(100_000)),
-            0,
-        );
+        link.on_arrival(at(now), &packet(1, 1500, header(100_000)), 0);
         assert!(now - since <= 4_000, "{:?}", metrics(&link));
     }
 }
@@ -300,11 +281,8 @@ fn mean_rtt_with(params: XcpLinkParams, forged: XcpCarried, each: u64) -> Durati
 #[test]
 fn few_bytes_move_the_mean_rtt_by_little() {
     let huge = XcpCarried {
-        rtt_us: u32::MAX,
-        x: u64::MAX,
-        delta: EAGER,
         covers: u16::MAX,
-        cloud: None,
+        ..header(u32::MAX, u64::MAX, EAGER)
     };
     // One in 500 packets, with 84 bytes, is 0.01 % of the bytes; one in 50 is 0.1 %.
     for (each, most) in [(500, 53), (50, 60)] {
@@ -321,19 +299,15 @@ fn after_a_drop_nothing_is_given_until_an_interval_without_drops_has_passed() {
     let mut link = XcpLink::new(Instant::ZERO, CAPACITY, XcpLinkParams::default());
     let header = eager(100_000, x_of(ms(1)));
     let arrival = packet(1, 1500, header);
-    let foreign = Arrival {
-        carried: Carried::Foreign,
-        ..arrival
-    };
     let mut given = Vec::new();
     for n in 0..1000u64 {
-        let now = Instant::from_millis(n);
+        let now = at(n);
         link.on_arrival(now, &arrival, 0);
         if n == 450 {
             link.on_drop(now, &arrival);
         }
         if n == 850 {
-            link.on_drop(now, &foreign);
+            link.on_drop(now, &foreign(1500));
         }
         if stamp(link.on_departure(now, &arrival, 0)).delta > 0 {
             given.push(n);
@@ -353,7 +327,7 @@ fn what_the_buffer_cannot_take_is_not_given() {
     link.on_buffer(62_500);
     let header = eager(100_000, x_of(ms(1)));
     for n in 0..300u64 {
-        let now = Instant::from_millis(n);
+        let now = at(n);
         let arrival = packet(1, 1500, header);
         link.on_arrival(now, &arrival, 0);
         let _ = link.on_departure(now, &arrival, 0);
@@ -367,13 +341,8 @@ fn capacity_is_the_ports_or_fixed_and_overhead_counts() {
     let run = |params: XcpLinkParams| {
         let mut link = XcpLink::new(Instant::ZERO, CAPACITY, params);
         link.on_capacity(Instant::ZERO, 2 * CAPACITY);
-        let foreign = Arrival {
-            bytes: 1410,
-            flow_hash: 1,
-            carried: Carried::Foreign,
-        };
         for n in 0..200 {
-            link.on_arrival(Instant::from_millis(n), &foreign, 0);
+            link.on_arrival(at(n), &foreign(1410), 0);
         }
         metrics(&link)
     };
@@ -394,15 +363,17 @@ fn capacity_is_the_ports_or_fixed_and_overhead_counts() {
 #[test]
 fn a_vcp_packet_is_told_the_same_in_codes() {
     let mut link = XcpLink::new(Instant::ZERO, 1_250_000, XcpLinkParams::default());
-    let vcp = |code| Arrival {
-        bytes: 1500,
-        flow_hash: 7,
-        carried: Carried::Vcp(VcpCarried {
-            code,
-            bise: true,
-            carries_r: true,
-            ..VcpCarried::default()
-        }),
+    let vcp = |code| {
+        arrival(
+            1500,
+            7,
+            Carried::Vcp(VcpCarried {
+                code,
+                bise: true,
+                carries_r: true,
+                ..VcpCarried::default()
+            }),
+        )
     };
     let mut codes = [0; 4];
     // 100 packets per interval of 50 ms are 2.4 times the capacity.
@@ -421,10 +392,7 @@ fn a_vcp_packet_is_told_the_same_in_codes() {
     // All packets except those of the first look.
     assert!(codes[3] >= 1400, "{codes:?}");
     let erased = vcp(VcpCode::None);
-    assert_eq!(
-        link.on_departure(Instant::from_millis(1000), &erased, 0),
-        Answer::None
-    );
+    assert_eq!(link.on_departure(at(1000), &erased, 0), Answer::None);
 }
 
 /// A host stalls for a second with a window of 100 packets in flight, which fills the link. The

@@ -7,10 +7,10 @@ use super::{EAGER, metrics, packet, stamp};
 use crate::base::{Duration, Instant};
 use crate::law::LinkController;
 use crate::signals::XcpCarried;
-use crate::testing::ms;
+use crate::testing::{header, ms};
 use crate::xcp::fixed::{rate_q16, to_q16, x_of};
 use crate::xcp::oracle::WindowRouter;
-use crate::xcp::params::XcpLinkParams;
+use crate::xcp::params::{SHUFFLE_PPM, XcpLinkParams};
 use crate::xcp::port::XcpLink;
 use crate::xcp::port::efficiency::aggregate;
 use crate::xcp::port::fairness::{Pools, shuffle};
@@ -131,7 +131,7 @@ proptest! {
         let params = XcpLinkParams::default();
         let input = rate_q16(bytes, 200_000_000);
         let total = aggregate(&params, to_q16(capacity), input, (queue, 0), (d * 1e6) as u64);
-        let moved = shuffle(params.shuffle_ppm, input, total, u64::MAX);
+        let moved = shuffle(SHUFFLE_PPM, input, total, u64::MAX);
         for (form, as_paper) in headers {
             let mut pools = Pools::new(total, moved, sum_x, bytes);
             let carried = form.carried(size);
@@ -170,13 +170,8 @@ proptest! {
         for (gap, shift, flow, rtt_us, x_shift, x, delta, covers, queue) in events {
             now = now.saturating_add(gap >> shift);
             let instant = Instant::from_nanos(now);
-            let header = XcpCarried {
-                rtt_us: rtt_us >> (shift % 32),
-                x: x >> x_shift,
-                delta,
-                covers,
-                cloud: None,
-            };
+            let header = header(rtt_us >> (shift % 32), x >> x_shift, delta);
+            let header = XcpCarried { covers, ..header };
             let arrival = packet(flow, rtt_us >> 16, header);
             if link.admits(instant, &arrival) {
                 link.on_arrival(instant, &arrival, queue >> x_shift);

@@ -3,6 +3,7 @@
 use super::*;
 use crate::metrics::FallbackReason;
 use crate::names::Algorithm;
+use crate::testing::{at, stamped};
 
 /// While CUBIC controls the window, reports contain the reason.
 #[test]
@@ -17,24 +18,13 @@ fn why_routers_do_not_rule() {
             Some(FallbackReason::NoAnswer),
             "nothing has come back"
         );
-        let state = sender.on_sent(Instant::ZERO, &sent(0, 1500));
-        let acked = Acked {
-            state,
-            ..acked(0, 1500, ms(100))
-        };
-        let feedback = Feedback::Xcp(XcpFeedback {
-            packets: 1,
-            bytes: 1500,
-            ..feedback
-        });
-        sender.on_feedback(Instant::from_millis(100), &feedback, &acked);
-        sender.on_ack(Instant::from_millis(100), &acked);
+        round_with(&mut sender, Instant::ZERO, 0, &Feedback::Xcp(feedback));
         sender
     };
+    let silent = stamped(0);
     let stamped = XcpFeedback {
-        stamped: 1,
         unmarked_hop: Some(false),
-        ..XcpFeedback::default()
+        ..silent
     };
     let shown = XcpFeedback {
         unmarked_hop: Some(true),
@@ -44,7 +34,10 @@ fn why_routers_do_not_rule() {
         uncounted: true,
         ..shown
     };
-    let unstamped = XcpFeedback::default();
+    let unstamped = XcpFeedback {
+        stamped: 0,
+        ..silent
+    };
     for (feedback, expected) in [
         (stamped, None),
         (unstamped, Some(FallbackReason::NoAnswer)),
@@ -57,20 +50,15 @@ fn why_routers_do_not_rule() {
         assert_eq!(metrics.explicit, expected.is_none());
     }
     let mut sender = first(XcpLoss::Fallback, stamped);
-    sender.on_loss(Instant::from_millis(100), &lost(1, 9, ms(100)));
+    sender.on_loss(at(100), &lost(1, 9, ms(100)));
     assert_eq!(sender.metrics().fallback, Some(FallbackReason::Loss));
     let mut sender = first(XcpLoss::Hybrid, stamped);
-    let now = Instant::from_millis(100);
+    let now = at(100);
     sender.on_congestion_experienced(now, Instant::ZERO, 1);
     assert_eq!(sender.metrics().fallback, Some(FallbackReason::EcnMark));
     let rewritten = XcpFeedback {
-        unmarked_hop: None,
         ttl_rewritten: true,
-        ..stamped
-    };
-    let silent = XcpFeedback {
-        unmarked_hop: None,
-        ..stamped
+        ..silent
     };
     for (feedback, expected) in [
         (rewritten, FallbackReason::TtlRewritten),
@@ -81,17 +69,13 @@ fn why_routers_do_not_rule() {
         let mut sender = first(XcpLoss::Hybrid, feedback);
         // Every second packet is lost, which is more than any trial could attest.
         for number in 0..400 {
-            let now = Instant::from_millis(100 + 10 * number);
+            let now = at(100 + 10 * number);
             let _ = sender.on_sent(now, &sent(2 * number + 1, 1500));
             let _ = sender.on_sent(now, &sent(2 * number + 2, 1500));
             sender.on_ack(now, &acked(2 * number + 1, 1500, ms(100)));
             sender.on_loss(now, &lost(2 * number + 2, 2 * number + 2, ms(100)));
-            let next = Feedback::Xcp(XcpFeedback {
-                packets: 1,
-                bytes: 1500,
-                ..feedback
-            });
-            sender.on_feedback(now, &next, &acked(2 * number + 1, 1500, ms(100)));
+            let next = acked(2 * number + 1, 1500, ms(100));
+            sender.on_feedback(now, &Feedback::Xcp(feedback), &next);
         }
         assert_eq!(sender.metrics().fallback, Some(expected));
     }
@@ -112,7 +96,6 @@ fn bbr_rules_where_it_is_the_fallback() {
         let mut sender = algorithm(&format!("{name}[fallback=bbr]"));
         let mut bbr = algorithm("bbr");
         assert_eq!(sender.pacing_rate(), bbr.pacing_rate());
-        let at = Instant::from_millis;
         // One packet, acknowledged 100 ms later.
         let step = |law: &mut dyn Controller, now: u64, feedback: Option<&Feedback>| {
             let state = law.on_sent(at(now), &sent(now, 1500));
@@ -141,9 +124,8 @@ fn bbr_rules_where_it_is_the_fallback() {
         assert_eq!(sender.metrics().ruling, "cubic", "{name}");
         for now in 0..100 {
             let unstamped = Feedback::Xcp(XcpFeedback {
-                packets: 1,
-                bytes: 1500,
-                ..XcpFeedback::default()
+                stamped: 0,
+                ..stamped(0)
             });
             step(&mut *sender, 320 + 10 * now, Some(&unstamped));
         }
