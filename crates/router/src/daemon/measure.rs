@@ -23,6 +23,9 @@ const TURN: usize = 32;
 /// Without an answer for this time, a target counts as silent.
 const SILENCE: Duration = Duration::from_secs(3);
 
+/// An answer that seems to have waited longer has not: the clock was set.
+const MOST_AGE: Duration = Duration::from_secs(1);
+
 /// The probes of a port.
 #[derive(Debug)]
 struct Measurement {
@@ -147,7 +150,11 @@ impl Measurements {
             let Some(number) = one.answered(message.get(..length).unwrap_or_default()) else {
                 continue;
             };
-            one.estimator.on_answer(now, number);
+            // The answer may have waited for this process, or the clock may have been set.
+            let age = sys::age_of_last(one.socket.as_raw_fd()).unwrap_or_default();
+            let age = if age < MOST_AGE { age } else { Duration::ZERO };
+            let arrived = Instant::from_nanos(now.as_nanos().saturating_sub(nanos(age)));
+            one.estimator.on_answer(arrived, number);
             if std::mem::take(&mut one.is_silent) {
                 log_line!("port {}: {} answers again", one.port, one.spec.probe);
             }
@@ -219,6 +226,10 @@ impl Measurement {
     }
 }
 
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
 /// Bytes that the port has sent, counted like its rate.
 fn sent(port: &RouterPort, spec: &PortSpec) -> u64 {
     let stats = port.link.port().stats();
@@ -247,5 +258,7 @@ fn open(target: IpAddr) -> io::Result<Socket> {
     let socket = Socket::new(domain, Type::DGRAM, Some(protocol))?;
     socket.set_nonblocking(true)?;
     socket.connect(&SocketAddr::new(target, 0).into())?;
+    // From now on, the kernel notes when answers arrive.
+    let _none_yet = sys::age_of_last(socket.as_raw_fd());
     Ok(socket)
 }

@@ -21,7 +21,7 @@ pub(crate) use interface::Offloads;
 pub(crate) use interface::{Unfit, adopt_tun, bring_up, namespace_of, open_tun, set_offloads};
 pub(crate) use netlink::{filter_lists, route_events, route_socket};
 pub(crate) use process::{
-    Signal, Signals, address_space, give_way, monotonic_micros, precise_timers,
+    Signal, Signals, address_space, age_of_last, give_way, monotonic_micros, precise_timers,
     raise_descriptor_limit, random, return_memory, thread_seconds,
 };
 #[cfg(test)]

@@ -8,6 +8,9 @@ use std::ptr;
 
 use super::check;
 
+/// `linux/sockios.h`: a `timespec` of the architecture.
+const SIOCGSTAMPNS: libc::Ioctl = 0x8907;
+
 /// The request that a signal makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Signal {
@@ -125,6 +128,20 @@ pub(crate) fn monotonic_micros() -> u64 {
 pub(crate) fn thread_seconds() -> f64 {
     let time = clock(libc::CLOCK_THREAD_CPUTIME_ID);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
+
+/// How long ago the kernel received the last packet that was read from a socket. The kernel only
+/// notes this time after the first call, which fails.
+pub(crate) fn age_of_last(socket: RawFd) -> io::Result<std::time::Duration> {
+    // SAFETY: `timespec` is plain data, for which all zeros is a value.
+    let mut received: libc::timespec = unsafe { zeroed() };
+    // SAFETY: the request writes one `timespec`, which outlives the call.
+    check(unsafe { libc::ioctl(socket, SIOCGSTAMPNS, &mut received) })?;
+    let now = clock(libc::CLOCK_REALTIME);
+    let nanos = (now.tv_sec - received.tv_sec) * 1_000_000_000 + now.tv_nsec - received.tv_nsec;
+    // The clock may have been set in between.
+    let nanos = u64::try_from(nanos).unwrap_or(0);
+    Ok(std::time::Duration::from_nanos(nanos))
 }
 
 /// Reads a clock that always exists.
