@@ -1,18 +1,8 @@
 //! Validation of the peer's address, and the bytes that it permits.
 
-use std::net::IpAddr;
-use std::sync::Arc;
-
-use super::{AWAY, FULL, HOME, PERIOD, Parts, REBOUND, WINDOW, from, id, parts};
-use crate::config::TransportConfig;
-use crate::connection::Received;
+use super::*;
 use crate::connection::paths::address::Address;
-use crate::connection::paths::{Allowance, Fault, Move, Paths};
-use crate::connection::tests::fixed_window::fixed_window;
-use crate::crypto::Side;
 use crate::path::AmplificationLimit;
-use crate::wire::SpaceId;
-use crate::{Duration, Instant};
 
 /// RFC 9000 §8.1: three times the received bytes, until the handshake proves the address. Initial
 /// packets need full datagrams.
@@ -34,28 +24,25 @@ fn a_handshake_proves_an_address() {
 /// A packet sent before the return may have been acknowledged from elsewhere.
 #[test]
 fn an_acknowledgement_proves_a_return() {
-    let mut parts = parts(Side::Server, 3, true);
+    let mut parts = server();
     let now = parts.now;
     for number in 0..3 {
         let packet = super::fates::packet(now, 1200);
         assert!(parts.recovery.on_sent(SpaceId::Data, number, packet));
     }
-    assert_eq!(parts.packet(AWAY, 100), Move::OtherPath);
-    assert_eq!(parts.packet(HOME, 100), Move::OtherPath);
+    parts.away_and_back();
     assert_eq!(parts.allowance(FULL, false), Allowance::Bytes(FULL));
     assert_eq!(parts.allowance(20_000, false), Allowance::Bytes(12_300));
-    let address = parts.paths.path_mut().address_mut();
-    address.on_acked(now, 2);
+    parts.paths.path_mut().address_mut().on_acked(now, 2);
     assert_eq!(parts.allowance(20_000, false), Allowance::Bytes(12_300));
-    let address = parts.paths.path_mut().address_mut();
-    address.on_acked(now, 3);
+    parts.paths.path_mut().address_mut().on_acked(now, 3);
     assert_eq!(parts.allowance(20_000, false), Allowance::Bytes(20_000));
 }
 
 /// Someone else may have seen the packet that is acknowledged.
 #[test]
 fn an_acknowledgement_proves_no_new_address() {
-    let mut parts = parts(Side::Server, 3, true);
+    let mut parts = server();
     let now = parts.now;
     assert_eq!(parts.packet(AWAY, 100), Move::OtherPath);
     parts.paths.path_mut().address_mut().on_acked(now, 1000);
@@ -73,7 +60,7 @@ fn a_host_is_the_peers_for_a_minute() {
         parts.now += wait;
         parts.packet(REBOUND, 100)
     };
-    let known = || parts(Side::Server, 3, true);
+    let known = || server();
     assert_eq!(moved(&mut known(), just_less), Move::OtherPort);
     assert_eq!(moved(&mut known(), minute), Move::OtherPath);
     let mut acknowledged = known();
@@ -91,13 +78,8 @@ fn a_host_is_the_peers_for_a_minute() {
 #[test]
 fn a_path_is_one_of_both_addresses_as_far_as_they_are_known() {
     let ours = |text: &str| Some(text.parse::<IpAddr>().unwrap());
-    let of = |local| Received {
-        local,
-        ..from(HOME)
-    };
     let now = Instant::ZERO;
     let limit = AmplificationLimit::validated();
-    let remote = from(HOME).remote;
     for (local, arrived, same) in [
         (None, None, true),
         (None, ours("192.0.2.1"), true),
@@ -105,15 +87,12 @@ fn a_path_is_one_of_both_addresses_as_far_as_they_are_known() {
         (ours("192.0.2.1"), ours("192.0.2.1"), true),
         (ours("192.0.2.1"), ours("192.0.2.2"), false),
     ] {
-        let (controller, _) = fixed_window(WINDOW);
-        let config = Arc::new(TransportConfig::new(controller));
-        let paths = Paths::new(now, Side::Server, config, (remote, local), id(100), true);
-        assert_eq!(paths.path().brought(&of(arrived)), same, "{local:?}");
-        let other = Received {
-            local: arrived,
-            ..from(AWAY)
-        };
-        assert!(!paths.path().brought(&other));
+        let paths = paths_of(Side::Server, local, |_| ());
+        for (remote, same) in [(HOME, same), (AWAY, false)] {
+            let mut received = from(remote);
+            received.local = arrived;
+            assert_eq!(paths.path().brought(&received), same, "{local:?}");
+        }
     }
     for (remote, ipv6) in [
         ("10.0.0.1:1", false),
@@ -128,7 +107,7 @@ fn a_path_is_one_of_both_addresses_as_far_as_they_are_known() {
 
 #[test]
 fn a_change_of_the_addresses_of_resets_shows_once() {
-    let mut parts = parts(Side::Server, 3, true);
+    let mut parts = server();
     assert!(!parts.paths.has_moved_tokens());
     assert_eq!(parts.packet(AWAY, 100), Move::OtherPath);
     assert!(parts.paths.has_moved_tokens() && parts.paths.take_moved_tokens());
@@ -158,7 +137,7 @@ fn the_former_path_goes_once_a_client_knows_that_the_new_one_works() {
 
 #[test]
 fn another_law_steers_this_path_and_later_ones() {
-    let mut parts = parts(Side::Server, 3, true);
+    let mut parts = server();
     let now = parts.now;
     let (factory, log) = fixed_window(WINDOW / 2);
     parts.paths.set_controller(now, factory);
@@ -173,7 +152,7 @@ fn another_law_steers_this_path_and_later_ones() {
 #[test]
 fn a_path_with_a_fault_starts_over() {
     for (fault, again) in [(Fault::DropsShims, true), (Fault::MarksAll, false)] {
-        let mut parts = parts(Side::Server, 3, true);
+        let mut parts = server();
         let now = parts.now;
         let path = parts.paths.path_mut();
         let size = path.poll_mtu_probe(now, 0).unwrap();
@@ -189,7 +168,7 @@ fn a_path_with_a_fault_starts_over() {
 
 #[test]
 fn deadlines_are_those_of_validations() {
-    let mut parts = parts(Side::Server, 3, true);
+    let mut parts = server();
     let start = parts.now;
     assert_eq!(parts.paths.deadline(start), None);
     assert_eq!(parts.packet(AWAY, 100), Move::OtherPath);

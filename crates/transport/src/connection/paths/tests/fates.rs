@@ -1,18 +1,12 @@
 //! Effects of acknowledgements and feedback on a path, and their report to its controller.
 
-use pathmark_cc::{Acked, Feedback, PacketState, QuickStartFeedback, VcpFeedback};
+use pathmark_cc::{Acked, Feedback, QuickStartFeedback, VcpFeedback};
 
-use super::{FULL, Parts, parts, signalling};
+use super::*;
 use crate::connection::paths::fates::Settled;
-use crate::connection::paths::{AckReport, Departure, Fault, Measured, ShimUse};
-use crate::connection::tests::signal::TestSignal;
-use crate::crypto::Side;
-use crate::path::EcnState;
-use crate::recovery::{AckOutcome, LossOutcome, Newly, Probe, SentPacket};
-use crate::wire::frame::Frames;
-use crate::wire::frame::feedback::TIME_MODULUS;
-use crate::wire::{Frame, Writer};
-use crate::{Duration, Ecn, Instant};
+use crate::connection::paths::{AckReport, Measured};
+use crate::path::{EcnFailure, EcnState};
+use crate::recovery::{AckOutcome, Newly, SentPacket};
 
 const RTT: Duration = Duration::from_millis(100);
 
@@ -166,10 +160,8 @@ fn feedback_reaches_the_controller_before_its_acknowledgement() {
     assert_eq!(settled, expected);
     let log = parts.log.lock().unwrap().clone();
     assert_eq!((log.feedbacks, log.answers, log.acked), (2, 1, 1));
-    assert_eq!(
-        (log.feedback_before_ack, log.congestion_experienced),
-        (1, 0)
-    );
+    assert_eq!(log.feedback_before_ack, 1);
+    assert_eq!(log.congestion_experienced, 0);
     // An answer to a question doesn't report the measuring interval of routers.
     let mut report = AckReport::default();
     report.on_feedback(6, answer());
@@ -207,30 +199,24 @@ fn new_ce_marks_are_congestion_up_to_the_last_packet() {
 #[test]
 fn counts_are_judged_if_the_frame_is_the_newest_and_the_field_is_ours() {
     // [9000 13.4.2.1 older-acks]
-    let newly = |advanced| Newly {
-        ect0: 1,
-        advanced,
-        ..Newly::default()
-    };
+    let failed = EcnState::Failed(EcnFailure::Missing);
     for (advanced, in_ecn, after) in [
         (false, false, EcnState::Capable),
         (true, true, EcnState::Capable),
-        (
-            true,
-            false,
-            EcnState::Failed(crate::path::EcnFailure::Missing),
-        ),
+        (true, false, failed),
     ] {
-        let signal = TestSignal {
-            in_ecn: true,
-            ..TestSignal::shim(5)
-        };
+        let signal = TestSignal::in_ecn(5);
         let mut parts = signalling(Side::Server, 0, true, vec![std::sync::Arc::new(signal)]);
         parts.marked(0..5, 0);
         if in_ecn {
             parts.paths.path_mut().feedback_mut().negotiate(&[5]);
         }
-        let outcome = outcome(5, parts.now, RTT, newly(advanced));
+        let newly = Newly {
+            ect0: 1,
+            advanced,
+            ..Newly::default()
+        };
+        let outcome = outcome(5, parts.now, RTT, newly);
         let _ = parts.ack(5, None, outcome, Duration::ZERO, false);
         assert_eq!(parts.ecn(), after);
     }
@@ -245,15 +231,11 @@ fn a_path_that_marks_all_is_found_once() {
         let found = (round == 7).then_some(Fault::MarksAll);
         assert_eq!(settled.fault, found, "{round}");
     }
-    let outcome = outcome(
-        64,
-        parts.now,
-        RTT,
-        Newly {
-            advanced: true,
-            ..Newly::default()
-        },
-    );
+    let newly = Newly {
+        advanced: true,
+        ..Newly::default()
+    };
+    let outcome = outcome(64, parts.now, RTT, newly);
     let counts = Some(parts.counts);
     let (report, _) = parts.ack(64, counts, outcome, Duration::ZERO, false);
     assert_eq!(parts.settle(&report, 65).fault, None);

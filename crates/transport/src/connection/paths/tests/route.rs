@@ -1,38 +1,33 @@
 //! The datagrams that a path permits, and events other than acknowledgements that reach its
 //! controller.
 
-use pathmark_cc::{Lost, PacketState};
+use pathmark_cc::Lost;
 
 use super::fates::packet;
-use super::{AWAY, HOME, Parts, WINDOW, parts};
-use crate::connection::paths::{Admission, Move};
-use crate::crypto::Side;
-use crate::recovery::{LossOutcome, Probe};
-use crate::{Duration, Ecn};
+use super::*;
+use crate::connection::paths::Admission;
 
 const RTT: Duration = Duration::from_millis(100);
 
 #[test]
 fn a_window_below_one_datagram_lets_one_be_in_flight() {
-    let mut parts = parts(Side::Server, 3, true);
+    let mut parts = server();
     let now = parts.now;
     let path = parts.paths.path_mut();
-    assert_eq!(path.route_mut().admits(now, WINDOW + 1, 0), Admission::Now);
-    assert_eq!(
-        path.route_mut().admits(now, 1200, WINDOW - 1200),
-        Admission::Now
-    );
-    assert_eq!(
-        path.route_mut().admits(now, 1200, WINDOW - 1199),
-        Admission::WindowFull
-    );
+    for (size, in_flight, expected) in [
+        (WINDOW + 1, 0, Admission::Now),
+        (1200, WINDOW - 1200, Admission::Now),
+        (1200, WINDOW - 1199, Admission::WindowFull),
+    ] {
+        assert_eq!(path.route_mut().admits(now, size, in_flight), expected);
+    }
     assert!(!path.route().is_full(WINDOW - 1200) && path.route().is_full(WINDOW - 1199));
 }
 
 /// RFC 9002 §7.7: five quarters of a window per round trip, after a burst of ten packets.
 #[test]
 fn a_path_is_paced() {
-    let mut parts = parts(Side::Server, 3, true);
+    let mut parts = server();
     let now = parts.now;
     let route = parts.paths.path_mut().route_mut();
     assert_eq!(route.follow_window(now, Some(RTT)), WINDOW);
@@ -48,7 +43,7 @@ fn a_path_is_paced() {
 #[test]
 fn first_bytes_of_flows_leave_beyond_the_window() {
     let begun = || {
-        let mut parts = parts(Side::Server, 3, true);
+        let mut parts = server();
         let now = parts.now;
         parts.paths.path_mut().route_mut().on_starts(now, 5000, RTT);
         parts
@@ -95,7 +90,7 @@ fn first_bytes_of_flows_leave_beyond_the_window() {
 
 #[test]
 fn pauses_timeouts_and_the_handshake_reach_the_controller() {
-    let mut parts = parts(Side::Server, 3, true);
+    let mut parts = server();
     let now = parts.now;
     let route = parts.paths.path_mut().route_mut();
     assert!(!route.restart(now), "nothing has left");
@@ -108,10 +103,9 @@ fn pauses_timeouts_and_the_handshake_reach_the_controller() {
     route.on_handshake_rtt(now, RTT);
     assert_eq!(route.metrics().window, WINDOW);
     let log = parts.log.lock().unwrap();
-    assert_eq!(
-        (log.restarts, log.probe_timeouts, log.questions_lost),
-        (1, 1, 1)
-    );
+    assert_eq!(log.restarts, 1);
+    assert_eq!(log.probe_timeouts, 1);
+    assert_eq!(log.questions_lost, 1);
     assert_eq!(log.handshake_rtt, Some(RTT));
 }
 
@@ -120,7 +114,7 @@ fn pauses_timeouts_and_the_handshake_reach_the_controller() {
 #[test]
 fn marks_stop_where_nothing_is_acknowledged_and_are_tried_again() {
     for timeout in [true, false] {
-        let mut parts = parts(Side::Server, 3, true);
+        let mut parts = server();
         let now = parts.now;
         let path = parts.paths.path_mut();
         assert_eq!(path.mtu_probe_mark(), Ecn::Ect0);
@@ -151,7 +145,7 @@ fn marks_stop_where_nothing_is_acknowledged_and_are_tried_again() {
 #[test]
 fn losses_of_datagrams_with_shims_make_a_path_plain() {
     for (probe, passes) in [(Probe::Nothing, false), (Probe::Mtu, true)] {
-        let mut parts = parts(Side::Server, 3, true);
+        let mut parts = server();
         let now = parts.now;
         let route = parts.paths.path_mut().route_mut();
         for number in [0, 2, 4] {
@@ -169,7 +163,7 @@ fn losses_of_datagrams_with_shims_make_a_path_plain() {
 
 #[test]
 fn a_datagram_that_the_system_refuses_is_not_sent_again() {
-    let mut parts = parts(Side::Server, 3, true);
+    let mut parts = server();
     let now = parts.now;
     let path = parts.paths.path_mut();
     let size = path.poll_mtu_probe(now, 0).unwrap();
@@ -188,13 +182,12 @@ fn a_datagram_that_the_system_refuses_is_not_sent_again() {
 /// The connection doesn't report the fate of a probe on a path that it has left.
 #[test]
 fn a_probe_on_a_path_that_was_left_is_sent_again_after_the_return() {
-    let mut parts = parts(Side::Server, 3, true);
+    let mut parts = server();
     let now = parts.now;
     let path = parts.paths.path_mut();
     let size = path.poll_mtu_probe(now, 0).unwrap();
     path.route_mut().on_mtu_probe_sent(3, size);
-    assert_eq!(parts.packet(AWAY, 100), Move::OtherPath);
-    assert_eq!(parts.packet(HOME, 100), Move::OtherPath);
+    parts.away_and_back();
     let path = parts.paths.path_mut();
     assert_eq!(path.poll_mtu_probe(now, 0), Some(size));
 }

@@ -2,12 +2,8 @@
 
 use pathmark_cc::{KnownPath, Limits};
 
-use super::{AWAY, Parts, parts, signalling};
-use crate::connection::paths::{Move, ShimPrefix, ShimUse, strip};
-use crate::connection::tests::questions::{KIND, signals};
-use crate::crypto::Side;
-use crate::wire::Writer;
-use crate::{Duration, Instant};
+use super::*;
+use crate::connection::paths::strip;
 
 const RTT: Duration = Duration::from_millis(100);
 /// Size of the tests' shim, and the minimum that must fit behind it.
@@ -40,7 +36,7 @@ fn written(write: impl FnOnce(&mut Writer<'_>) -> ShimUse, room: usize) -> (Opti
 
 #[test]
 fn packets_bear_a_shim_as_often_as_the_law_wants() {
-    let mut plain = parts(Side::Server, 3, true);
+    let mut plain = server();
     assert!(!plain.paths.path_mut().wants_shim(plain.now, None, RTT));
     let mut parts = both();
     let now = parts.now;
@@ -151,13 +147,7 @@ fn questions_are_written_if_the_law_asks() {
 #[test]
 fn a_configured_rate_counts_before_one_that_was_seen() {
     let known = |configured: Option<u64>| {
-        let (controller, _) = super::fixed_window(super::WINDOW);
-        let mut config = super::TransportConfig::new(controller);
-        config.known_rate = configured;
-        let remote = (super::from(super::HOME).remote, None);
-        let config = std::sync::Arc::new(config);
-        let now = Instant::ZERO;
-        super::Paths::new(now, Side::Client, config, remote, super::id(100), true)
+        paths_of(Side::Client, None, |config| config.known_rate = configured)
     };
     let seen = Some(KnownPath {
         rate: 5,
@@ -176,7 +166,7 @@ fn a_configured_rate_counts_before_one_that_was_seen() {
 /// A second connection may ask for the rate granted to the first one.
 #[test]
 fn a_question_ahead_shows() {
-    let mut parts = parts(Side::Server, 3, true);
+    let mut parts = server();
     parts.paths.path_mut().route_mut().on_asked_ahead();
     assert!(parts.paths.poll_shown().is_some_and(|shown| shown.asked));
 }

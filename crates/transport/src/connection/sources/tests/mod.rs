@@ -9,11 +9,10 @@ use super::*;
 use crate::Ecn;
 use crate::cid::{LocalIds, RemoteIds};
 use crate::config::TransportConfig;
-use crate::connection::ConnectionError;
-use crate::connection::Routing;
 use crate::connection::handshake::{Parameters, peer_limits};
 use crate::connection::paths::Paths;
 use crate::connection::tests::fixed_window::{ControllerLog, fixed_window};
+use crate::connection::{ConnectionError, Routing};
 use crate::crypto::null::{NullCrypto, NullEndpointKey};
 use crate::crypto::{ClientCrypto, InitialCrypto, Keys, ServerCrypto, Side};
 use crate::datagrams::DatagramsConfig;
@@ -332,10 +331,8 @@ fn a_connection_that_is_gone_gives_its_ids_back() {
     sources.on_ending(Ending::Known, outbox);
     assert_eq!(outbox.poll_event(), None);
     sources.on_ending(Ending::Gone(ConnectionError::TimedOut), outbox);
-    assert_eq!(
-        outbox.poll_event(),
-        Some(Event::Lost(ConnectionError::TimedOut))
-    );
+    let lost = Event::Lost(ConnectionError::TimedOut);
+    assert_eq!(outbox.poll_event(), Some(lost));
     let removed = outbox.poll_routing(None, false);
     assert_eq!(removed, Some(Routing::Remove(id(2))));
 }

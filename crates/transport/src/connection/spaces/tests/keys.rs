@@ -2,9 +2,8 @@
 
 use super::*;
 use crate::recovery::INITIAL_RTT;
-use crate::wire::frame::{Frames, ack};
+use crate::wire::frame::ack;
 use crate::wire::packet::PartialDecode;
-use crate::wire::{Frame, Writer};
 
 /// Builds a packet with a PING frame.
 fn ping(spaces: &mut PacketSpaces, space: SpaceId) -> Vec<u8> {
