@@ -62,6 +62,11 @@ use receiving::Receiving;
 use record::Records;
 use turns::Turns;
 
+#[cfg(test)]
+fn id(n: u64) -> StreamId {
+    StreamId::from_u64(n).unwrap()
+}
+
 /// All streams of a connection.
 ///
 /// You can freely mix the application's calls ([`open`](Self::open), [`write`](Self::write),

@@ -3,9 +3,8 @@
 use core::net::SocketAddr;
 
 use super::*;
-use crate::connection::{Connection, ConnectionError};
+use crate::connection::ConnectionError;
 use crate::crypto::ResetToken;
-use crate::crypto::null::NullEndpointKey;
 
 #[test]
 fn unknown_short_packet_is_reset_by_something_shorter() {
