@@ -176,7 +176,7 @@ impl Parts {
     fn written(&mut self, room: usize) -> (Vec<[u8; 8]>, Vec<[u8; 8]>, bool) {
         let mut buffer = vec![0; room];
         let mut w = Writer::new(&mut buffer);
-        let path = self.paths.path_mut();
+        let path = &mut self.paths.path;
         let frames = path.write_frames(self.now, FULL, &mut self.random, &mut w);
         assert_eq!(frames.written, w.position() > 0);
         let (mut challenges, mut responses) = (Vec::new(), Vec::new());
@@ -192,7 +192,7 @@ impl Parts {
 
     fn allowance(&self, size: usize, probes: bool) -> Allowance {
         let least = super::least_challenge(8);
-        let address = self.paths.path().address();
+        let address = &self.paths.path.address;
         address.allowance(self.now, size, probes, [least, FULL])
     }
 }
@@ -213,10 +213,10 @@ fn another_port_keeps_what_was_learnt_and_is_validated() {
     let mut parts = server();
     assert_eq!(parts.packet(REBOUND, 100), Move::OtherPort);
     assert!(parts.paths.take_moved_tokens() && !parts.paths.has_moved_tokens());
-    assert_eq!(parts.paths.path().remote(), from(REBOUND).remote);
-    assert!(!parts.paths.path().is_validated());
+    assert_eq!(parts.paths.path.remote(), from(REBOUND).remote);
+    assert!(!parts.paths.path.is_validated());
     // The limit is a window plus three times the received bytes.
-    assert_eq!(parts.paths.path().address().available(), WINDOW + 300);
+    assert_eq!(parts.paths.path.address.available(), WINDOW + 300);
     assert_eq!(parts.ids.current().sequence, 0);
     let old = parts.poll_challenge().unwrap();
     assert_eq!((old.remote, old.dcid), (from(HOME).remote, id(0)));
@@ -227,7 +227,7 @@ fn another_port_keeps_what_was_learnt_and_is_validated() {
     let (challenges, ..) = parts.written(FULL);
     assert!(!parts.response(REBOUND, [0; 8]), "an answer to nothing");
     assert!(parts.response(REBOUND, challenges[0]));
-    assert!(parts.paths.path().is_validated());
+    assert!(parts.paths.path.is_validated());
     assert_eq!(parts.check(), Move::Stays);
 }
 
@@ -240,12 +240,12 @@ fn another_host_gets_a_fresh_path_and_a_limit() {
     assert_eq!(parts.packet(AWAY, 101), Move::OtherPath);
     // The peer moved on purpose, so packets to it carry another of its IDs.
     assert_eq!(parts.ids.current().sequence, 1);
-    assert_eq!(parts.paths.path().address().available(), 300);
+    assert_eq!(parts.paths.path.address.available(), 300);
     // 192 bytes are reserved for challenges.
     assert_eq!(parts.allowance(FULL, false), Allowance::Bytes(108));
-    parts.paths.path_mut().address_mut().on_datagram_sent(100);
+    parts.paths.path.address.on_datagram_sent(100);
     assert_eq!(parts.allowance(FULL, false), Allowance::Bytes(48));
-    parts.paths.path_mut().address_mut().on_datagram_sent(153);
+    parts.paths.path.address.on_datagram_sent(153);
     assert_eq!(parts.allowance(FULL, false), Allowance::Blocked, "47 bytes");
     parts.paths.on_datagram(&from(AWAY), 1);
     assert_eq!(parts.allowance(FULL, false), Allowance::Bytes(48));
@@ -254,7 +254,7 @@ fn another_host_gets_a_fresh_path_and_a_limit() {
     assert_eq!(parts.allowance(FULL, false), Allowance::Blocked);
     // The response proves the address, but not that full datagrams get through.
     assert!(!parts.response(AWAY, small[0]));
-    assert!(parts.paths.path().is_validated());
+    assert!(parts.paths.path.is_validated());
     assert_eq!(parts.allowance(FULL, false), Allowance::Bytes(FULL));
     let (full, _, padded) = parts.written(FULL);
     assert!(padded && parts.response(AWAY, full[0]));
@@ -271,8 +271,8 @@ fn a_path_without_an_answer_is_left_for_the_last_that_worked() {
     assert_eq!(parts.check(), Move::Stays);
     parts.now += Duration::from_millis(1);
     assert_eq!(parts.check(), Move::OtherPath);
-    assert_eq!(parts.paths.path().remote(), from(HOME).remote);
-    assert!(parts.paths.path().is_validated() && !parts.paths.has_fallback());
+    assert_eq!(parts.paths.path.remote(), from(HOME).remote);
+    assert!(parts.paths.path.is_validated() && !parts.paths.has_fallback());
     assert_eq!(parts.check(), Move::Stays);
 }
 
@@ -281,11 +281,11 @@ fn a_path_without_an_answer_is_left_for_the_last_that_worked() {
 fn a_return_without_proof_has_a_limit() {
     let mut parts = server();
     parts.away_and_back();
-    let path = parts.paths.path_mut();
+    let path = &mut parts.paths.path;
     assert!(path.is_validated());
-    let lent = path.address().available();
+    let lent = path.address.available();
     assert_eq!(lent, 12_000 + 300);
-    path.address_mut().on_datagram_sent(lent - 47);
+    path.address.on_datagram_sent(lent - 47);
     assert_eq!(parts.allowance(FULL, false), Allowance::Nothing);
     assert_eq!(parts.allowance(FULL, true), Allowance::Bytes(48));
 }
@@ -294,7 +294,7 @@ fn a_return_without_proof_has_a_limit() {
 fn a_client_moves_only_with_an_id_of_its_own_and_goes_back_if_asked_to() {
     let mut none = parts(Side::Client, 0, true);
     assert_eq!(none.move_to(true), Move::Stays);
-    assert_eq!(none.paths.path().local(), None);
+    assert_eq!(none.paths.path.local(), None);
 
     let mut there = parts(Side::Client, 3, true);
     assert_eq!(there.move_to(false), Move::OtherPath);
@@ -303,16 +303,16 @@ fn a_client_moves_only_with_an_id_of_its_own_and_goes_back_if_asked_to() {
 
     let mut back = parts(Side::Client, 3, true);
     assert_eq!(back.move_to(true), Move::OtherPath);
-    let local = back.paths.path().local();
+    let local = back.paths.path.local();
     assert_eq!(local, Some("192.0.2.1".parse().unwrap()));
     back.now += PERIOD.saturating_mul(3);
     assert_eq!(back.check(), Move::OtherPath);
-    assert_eq!(back.paths.path().local(), None);
+    assert_eq!(back.paths.path.local(), None);
     // If nothing works for a while, the other path is tried next.
     assert!(back.paths.has_fallback());
     back.now += PERIOD.saturating_mul(3);
     assert_eq!(back.check(), Move::OtherPath);
-    assert!(back.paths.path().local().is_some());
+    assert!(back.paths.path.local().is_some());
 }
 
 /// RFC 9000 §8.2.2: a response is sent on the path that was probed, and the peer gets at most three
@@ -364,10 +364,10 @@ fn a_challenge_of_the_path_in_use_is_answered_there() {
     let mut parts = server();
     parts.challenged(HOME, [7; 8], FULL);
     assert_eq!(parts.paths.off_path_id(), None);
-    assert!(parts.paths.path().wants_frames(parts.now));
+    assert!(parts.paths.path.wants_frames(parts.now));
     assert_eq!(parts.written(8), (vec![], vec![], false), "no room");
     assert_eq!(parts.written(FULL), (vec![], vec![[7; 8]], true));
-    assert!(!parts.paths.path().wants_frames(parts.now));
+    assert!(!parts.paths.path.wants_frames(parts.now));
 }
 
 #[test]
@@ -376,26 +376,26 @@ fn datagrams_are_bounded_by_interface_and_peer_on_each_path() {
     let now = parts.now;
     assert_eq!(parts.paths.mtud().mtu(), 1200);
     parts.paths.set_interface_mtu(1300);
-    let first = parts.paths.path_mut().poll_mtu_probe(now, 0);
+    let first = parts.paths.path.poll_mtu_probe(now, 0);
     assert!(first.is_some_and(|size| size <= 1300), "{first:?}");
     parts.paths.set_peer_mtu(now, 1200);
     assert_eq!(parts.packet(AWAY, 100), Move::OtherPath);
     // There's no search while the path is being validated, and none beyond the peer's limit.
-    assert_eq!(parts.paths.path_mut().poll_mtu_probe(now, 0), None);
+    assert_eq!(parts.paths.path.poll_mtu_probe(now, 0), None);
     let (challenges, ..) = parts.written(FULL);
     assert!(parts.response(AWAY, challenges[0]));
-    assert_eq!(parts.paths.path_mut().poll_mtu_probe(now, 0), None);
+    assert_eq!(parts.paths.path.poll_mtu_probe(now, 0), None);
 }
 
 #[test]
 fn a_probe_for_larger_datagrams_fits_the_window() {
     let mut parts = server();
     let now = parts.now;
-    let path = parts.paths.path_mut();
-    assert!(!path.route_mut().carries_data(|| false));
-    assert!(path.route_mut().carries_data(|| true));
+    let path = &mut parts.paths.path;
+    assert!(!path.route.carries_data(|| false));
+    assert!(path.route.carries_data(|| true));
     let carried = || unreachable!("it has carried some");
-    assert!(path.route_mut().carries_data(carried));
+    assert!(path.route.carries_data(carried));
     assert_eq!(path.poll_mtu_probe(now, WINDOW - 1200), None);
     let size = path.poll_mtu_probe(now, 1200).unwrap();
     let room = WINDOW - u64::from(size);

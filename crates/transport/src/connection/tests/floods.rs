@@ -124,7 +124,7 @@ fn acks_to_a_peer_that_acknowledges_nothing_do_not_pile_up() {
         // Not quite enough bytes for an ACK each.
         send_frames(&mut pair, From::Client, &[Frame::Ping; 200]);
         pair.run(Duration::from_millis(1));
-        let recovery = pair.server.get().spaces.recovery();
+        let recovery = &pair.server.get().spaces.recovery;
         most = most.max(recovery.space(SpaceId::Data).sent().span());
     }
     let after = pair.server.get().stats();

@@ -56,7 +56,7 @@ fn a_client_that_repeats_probing_frames_alone_is_followed() {
     pair.rebind("10.0.0.1:2000");
     pair.run(Duration::from_secs(5));
     assert_eq!(pair.server.get().remote_address(), pair.client.address);
-    let pto_count = pair.client.get().spaces.recovery().pto_count();
+    let pto_count = pair.client.get().spaces.recovery.pto_count();
     assert_eq!(pto_count, 0, "it was answered");
 }
 

@@ -96,14 +96,14 @@ fn a_probe_with_nothing_to_carry_is_a_ping() {
     pair.down.faults.loss = 1_000_000;
     pair.send_to_client(bytes);
     let client = pair.client.get();
-    assert_eq!(client.spaces.recovery().bytes_in_flight(), 0);
+    assert_eq!(client.spaces.recovery.bytes_in_flight(), 0);
     pair.record = true;
     let probed = |p: &mut Pair| !p.client.sent.is_empty();
     assert!(pair.run_until(Duration::from_secs(1), probed));
     assert_eq!(types(&pair.client.sent[0]), [PacketType::Initial]);
     assert_eq!(pair.client.sent[0].len(), 1200);
     let client = pair.client.get();
-    let sent = client.spaces.recovery().space(SpaceId::Initial).sent();
+    let sent = client.spaces.recovery.space(SpaceId::Initial).sent();
     assert!(sent.iter().any(|(_, packet)| packet.ack_eliciting));
 }
 

@@ -60,7 +60,7 @@ fn too_many_forgeries_end_the_connection() {
     for space in [SpaceId::Handshake, SpaceId::Data] {
         let crypto = NullCrypto::new(&[b"test"]).with_limits(1 << 20, 20);
         let mut pair = Pair::with(Setup::with_crypto(crypto));
-        let known = |p: &mut Pair| p.client.get().spaces.keys().has(space);
+        let known = |p: &mut Pair| p.client.get().spaces.keys.has(space);
         assert!(pair.run_until(Duration::from_secs(1), known));
         for sent in 0..=20 {
             assert_eq!(pair.client.error(), None, "{sent}");

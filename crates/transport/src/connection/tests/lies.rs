@@ -36,7 +36,7 @@ fn claim(pair: &mut Pair, epoch: u64, packets: u64, bytes: u64, time: u32) {
 
 /// Returns the number of the client's next packet.
 fn next(pair: &mut Pair) -> u64 {
-    let recovery = pair.client.get().spaces.recovery_mut();
+    let recovery = &mut pair.client.get().spaces.recovery;
     recovery.space(SpaceId::Data).sent().next_number()
 }
 
@@ -82,7 +82,7 @@ fn each_kind_of_lie_is_counted_by_its_kind() {
     pair.upload(100_000, Duration::from_secs(10));
     pair.run(Duration::from_millis(100));
     let next_number = next(&mut pair);
-    let epoch = pair.client.get().paths.path().feedback().epoch().unwrap();
+    let epoch = pair.client.get().paths.path.feedback.epoch().unwrap();
     let (before, sent) = reported_and_sent(&pair);
     claim(&mut pair, epoch, sent[0] + 1000, sent[1], 0);
     claim(&mut pair, epoch, 1, 1200, 0);

@@ -49,7 +49,7 @@ fn unread_tokens_are_bounded() {
 #[test]
 fn probes_wait_as_long_as_the_peer_may_delay_its_acknowledgements() {
     let delay = |pair: &mut Pair| {
-        let recovery = pair.client.get().spaces.recovery();
+        let recovery = &pair.client.get().spaces.recovery;
         recovery.pto() - recovery.rtt().pto_base()
     };
     // For a round trip of 1 s, the client requests 100 ms, its maximum. Until this is acknowledged,
@@ -76,7 +76,7 @@ fn probes_are_as_close_as_the_peers_idle_timeout_needs() {
     setup.server.max_idle_timeout = Some(Duration::from_secs(8));
     let mut pair = Pair::at_rest(setup);
     for host in [&mut pair.client, &mut pair.server] {
-        let longest = host.get().spaces.recovery().longest_pto();
+        let longest = host.get().spaces.recovery.longest_pto();
         assert_eq!(longest, Duration::from_secs(2));
     }
 }
@@ -88,7 +88,7 @@ fn who_acknowledges_what_was_never_sent_is_caught() {
     let mut pair = Pair::at_rest(Setup::default());
     pair.upload(500_000, Duration::from_secs(10));
     pair.run(Duration::from_millis(500));
-    let detector = pair.client.get().spaces.recovery().space(SpaceId::Data);
+    let detector = pair.client.get().spaces.recovery.space(SpaceId::Data);
     let largest = detector.sent().next_number() - 1;
     let mut room = [0; 40];
     let mut w = Writer::new(&mut room);

@@ -159,7 +159,7 @@ fn a_close_with_a_long_token_is_still_one_that_an_initial_may_hold() {
         let mut pair = answered();
         let client = pair.client.get();
         client.sources.handshake.parameters_mut().token = vec![7; token];
-        client.spaces.keys_mut().discard(SpaceId::Handshake);
+        client.spaces.keys.discard(SpaceId::Handshake);
         let code = Code::INTERNAL_ERROR;
         let error = crate::wire::TransportError::new(code, "x".repeat(300));
         client.receiving(pair.now).fail(error);
@@ -188,7 +188,7 @@ fn nothing_new_is_read_at_a_level_once_the_next_keys_are_there() {
             datagram.bytes.truncate(if initial { first.len } else { 0 });
         }
     }));
-    let known = |p: &mut Pair| p.client.get().spaces.keys().has(SpaceId::Handshake);
+    let known = |p: &mut Pair| p.client.get().spaces.keys.has(SpaceId::Handshake);
     assert!(pair.run_until(Duration::from_secs(1), known));
     let (offset, data) = (2000, &[0x02]);
     let ahead = Frame::Crypto(Crypto { offset, data });

@@ -292,7 +292,7 @@ fn mtu_probes_keep_to_the_amplification_limit() {
         let server = pair.server.get();
         assert_eq!(server.mtu(), 1200);
         // Without data to send, larger datagrams aren't probed.
-        assert!(server.paths.path_mut().route_mut().carries_data(|| true));
+        assert!(server.paths.path.route.carries_data(|| true));
         if !validated {
             *server.paths.limit() = crate::path::AmplificationLimit::new();
             server.paths.limit().on_received(400);

@@ -134,11 +134,11 @@ fn probes_do_not_leave_together() {
     pair.run(Duration::from_secs(1));
     let timeouts = pair.client.get().stats().probe_timeouts;
     let spaces = &pair.client.get().spaces;
-    let (pto, period) = (spaces.pto(), spaces.recovery().probe_period());
+    let (pto, period) = (spaces.pto(), spaces.recovery.probe_period());
     let left = leave_while_lost(&mut pair, pto + Duration::from_micros(1));
     pair.client.write(&[1; 100]);
     assert!(pair.run_until(Duration::from_secs(2), |p| {
-        p.client.get().spaces.recovery().bytes_in_flight() == 0 && !left.borrow().is_empty()
+        p.client.get().spaces.recovery.bytes_in_flight() == 0 && !left.borrow().is_empty()
     }));
     // The next timeout would fire two periods after a probe.
     assert_eq!(*left.borrow(), [Duration::ZERO, pto, pto + period / 8]);

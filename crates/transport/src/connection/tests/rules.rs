@@ -23,8 +23,7 @@ fn keys_go_with_their_levels() {
     let mut pair = Pair::new();
     pair.record = true;
     pair.until_established();
-    let has =
-        |connection: &Connection| SpaceId::ALL.map(|space| connection.spaces.keys().has(space));
+    let has = |connection: &Connection| SpaceId::ALL.map(|space| connection.spaces.keys.has(space));
     pair.flush();
     assert_eq!(has(pair.client.get()), [false, true, true]);
     assert_eq!(has(pair.server.get()), [true, true, true]);
@@ -61,7 +60,7 @@ fn a_packet_without_frames() {
         ecn: Ecn::NotEct,
         frames: Carried::default(),
     };
-    let recovery = pair.client.get().spaces.recovery_mut();
+    let recovery = &mut pair.client.get().spaces.recovery;
     // There's nothing to keep between this number and the previous numbers.
     recovery.drain(pair.now, SpaceId::Data, |_, _| {});
     assert!(recovery.on_sent(SpaceId::Data, 1 << 30, far));
@@ -140,7 +139,7 @@ fn one_rtt_packets_wait_for_the_end_of_the_handshake() {
     let before = counts(pair.server.get());
     pair.run(Duration::from_millis(11));
     let server = pair.server.get();
-    assert!(server.spaces.keys().has(SpaceId::Data) && !server.is_established());
+    assert!(server.spaces.keys.has(SpaceId::Data) && !server.is_established());
     assert_eq!(counts(server), before);
     pair.connect();
 }

@@ -16,9 +16,9 @@ fn a_handshake_proves_an_address() {
     assert_eq!(parts.allowance(301, false), Allowance::Blocked);
     assert!(parts.paths.on_datagram(&from(HOME), 1100));
     assert_eq!(parts.allowance(9000, false), Allowance::Bytes(3600));
-    parts.paths.path_mut().address_mut().validate();
+    parts.paths.path.address.validate();
     assert_eq!(parts.allowance(9000, false), Allowance::Bytes(9000));
-    assert!(parts.paths.path().is_validated());
+    assert!(parts.paths.path.is_validated());
 }
 
 /// A packet sent before the return may have been acknowledged from elsewhere.
@@ -33,9 +33,9 @@ fn an_acknowledgement_proves_a_return() {
     parts.away_and_back();
     assert_eq!(parts.allowance(FULL, false), Allowance::Bytes(FULL));
     assert_eq!(parts.allowance(20_000, false), Allowance::Bytes(12_300));
-    parts.paths.path_mut().address_mut().on_acked(now, 2);
+    parts.paths.path.address.on_acked(now, 2);
     assert_eq!(parts.allowance(20_000, false), Allowance::Bytes(12_300));
-    parts.paths.path_mut().address_mut().on_acked(now, 3);
+    parts.paths.path.address.on_acked(now, 3);
     assert_eq!(parts.allowance(20_000, false), Allowance::Bytes(20_000));
 }
 
@@ -45,9 +45,9 @@ fn an_acknowledgement_proves_no_new_address() {
     let mut parts = server();
     let now = parts.now;
     assert_eq!(parts.packet(AWAY, 100), Move::OtherPath);
-    parts.paths.path_mut().address_mut().on_acked(now, 1000);
-    assert!(!parts.paths.path().is_validated());
-    assert_eq!(parts.paths.path().address().available(), 300);
+    parts.paths.path.address.on_acked(now, 1000);
+    assert!(!parts.paths.path.is_validated());
+    assert_eq!(parts.paths.path.address.available(), 300);
 }
 
 /// After a minute of silence, another peer may have the address. RFC 9000 §9.4: measurements remain
@@ -66,13 +66,13 @@ fn a_host_is_the_peers_for_a_minute() {
     let mut acknowledged = known();
     acknowledged.now += just_less;
     let now = acknowledged.now;
-    let address = acknowledged.paths.path_mut().address_mut();
+    let address = &mut acknowledged.paths.path.address;
     address.on_acked(now, 1);
     assert_eq!(moved(&mut acknowledged, just_less), Move::OtherPort);
     // Nothing has proved this address.
     let mut forged = parts(Side::Server, 3, false);
     assert_eq!(moved(&mut forged, Duration::ZERO), Move::OtherPath);
-    assert_eq!(forged.paths.path().address().available(), 300);
+    assert_eq!(forged.paths.path.address.available(), 300);
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn a_path_is_one_of_both_addresses_as_far_as_they_are_known() {
         for (remote, same) in [(HOME, same), (AWAY, false)] {
             let mut received = from(remote);
             received.local = arrived;
-            assert_eq!(paths.path().brought(&received), same, "{local:?}");
+            assert_eq!(paths.path.brought(&received), same, "{local:?}");
         }
     }
     for (remote, ipv6) in [
@@ -141,9 +141,9 @@ fn another_law_steers_this_path_and_later_ones() {
     let now = parts.now;
     let (factory, log) = fixed_window(WINDOW / 2);
     parts.paths.set_controller(now, factory);
-    assert_eq!(parts.paths.path().window(), WINDOW / 2);
+    assert_eq!(parts.paths.path.window(), WINDOW / 2);
     assert_eq!(parts.packet(AWAY, 100), Move::OtherPath);
-    assert_eq!(parts.paths.path().window(), WINDOW / 2);
+    assert_eq!(parts.paths.path.window(), WINDOW / 2);
     assert_eq!(log.lock().unwrap().built, 2);
 }
 
@@ -154,13 +154,13 @@ fn a_path_with_a_fault_starts_over() {
     for (fault, again) in [(Fault::DropsShims, true), (Fault::MarksAll, false)] {
         let mut parts = server();
         let now = parts.now;
-        let path = parts.paths.path_mut();
+        let path = &mut parts.paths.path;
         let size = path.poll_mtu_probe(now, 0).unwrap();
-        path.route_mut().on_mtu_probe_sent(3, size);
+        path.route.on_mtu_probe_sent(3, size);
         assert!(path.on_acked(now, 3, &super::fates::packet(now, size)));
         parts.paths.start_over(now, fault);
         let expected = if again { 1200 } else { size };
-        assert_eq!(parts.paths.path().mtu(), expected);
+        assert_eq!(parts.paths.path.mtu(), expected);
         let log = parts.log.lock().unwrap();
         assert_eq!((log.built, log.mtu), (2, expected));
     }

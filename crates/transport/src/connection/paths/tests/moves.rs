@@ -43,7 +43,7 @@ fn our_address_is_learnt_once() {
         };
         let (paths, others) = parts.split();
         let moved = paths.follow_peer(now, &received, &id(100), others);
-        (moved, paths.path().local())
+        (moved, paths.path.local())
     };
     let (one, two) = (ours("192.0.2.1"), ours("192.0.2.2"));
     assert_eq!(arrives(one), (Move::Stays, one));
@@ -57,15 +57,15 @@ fn our_address_is_learnt_once() {
 fn a_nat_may_rebind_again_before_the_first_port_has_answered() {
     let mut parts = server();
     assert_eq!(parts.packet(REBOUND, 100), Move::OtherPort);
-    parts.paths.path_mut().address_mut().on_datagram_sent(1000);
-    let left = parts.paths.path().address().available();
+    parts.paths.path.address.on_datagram_sent(1000);
+    let left = parts.paths.path.address.available();
     assert_eq!(left, WINDOW + 300 - 1000);
     assert_eq!(parts.packet(THIRD, 100), Move::OtherPort);
-    assert_eq!(parts.paths.path().address().available(), left + 300);
+    assert_eq!(parts.paths.path.address.available(), left + 300);
     assert_eq!(sequence(&parts), 0);
     parts.now += PERIOD * 3;
     assert_eq!(parts.check(), Move::OtherPort);
-    assert_eq!(parts.paths.path().remote(), from(HOME).remote);
+    assert_eq!(parts.paths.path.remote(), from(HOME).remote);
 }
 
 /// The measurements of a path are available after the return, even if a NAT was rebound before.
@@ -73,16 +73,16 @@ fn a_nat_may_rebind_again_before_the_first_port_has_answered() {
 fn what_was_learnt_survives_moves_without_an_answer() {
     for rebinds in [false, true] {
         let mut parts = server();
-        assert!(parts.paths.path_mut().route_mut().carries_data(|| true));
+        assert!(parts.paths.path.route.carries_data(|| true));
         if rebinds {
             assert_eq!(parts.packet(REBOUND, 100), Move::OtherPort);
         }
         assert_eq!(parts.packet(AWAY, 100), Move::OtherPath);
-        assert!(!parts.paths.path_mut().route_mut().carries_data(|| false));
+        assert!(!parts.paths.path.route.carries_data(|| false));
         parts.now += PERIOD * 3;
         assert_eq!(parts.check(), Move::OtherPath);
-        assert_eq!(parts.paths.path().remote(), from(HOME).remote);
-        assert!(parts.paths.path_mut().route_mut().carries_data(|| false));
+        assert_eq!(parts.paths.path.remote(), from(HOME).remote);
+        assert!(parts.paths.path.route.carries_data(|| false));
     }
 }
 
@@ -118,7 +118,7 @@ fn a_move_to_a_probed_path_uses_what_the_probe_had() {
     parts.paths.on_off_path_sent(parts.now, &answer, 64);
     assert_eq!(parts.packet(AWAY, 101), Move::OtherPath);
     assert_eq!((sequence(&parts), parts.paths.off_path_id()), (1, None));
-    assert_eq!(parts.paths.path().address().available(), 600 - 64);
+    assert_eq!(parts.paths.path.address.available(), 600 - 64);
 }
 
 /// After the return, the peer continues to probe another path.
@@ -153,8 +153,8 @@ fn a_return_after_a_long_time_is_a_new_path() {
     assert_eq!(parts.packet(AWAY, 100), Move::OtherPath);
     parts.now += Duration::from_secs(60);
     assert_eq!(parts.packet(HOME, 100), Move::OtherPath);
-    assert!(!parts.paths.path().is_validated());
-    assert_eq!(parts.paths.path().address().available(), 300);
+    assert!(!parts.paths.path.is_validated());
+    assert_eq!(parts.paths.path.address.available(), 300);
 }
 
 /// RFC 9002 §7.2: the initial window has ten datagrams and at most 14,720 bytes, but always at
@@ -167,7 +167,7 @@ fn a_return_is_lent_an_initial_window() {
             config.max_mtu = Some(mtu);
         });
         parts.away_and_back();
-        assert_eq!(parts.paths.path().address().available(), window + 300);
+        assert_eq!(parts.paths.path.address.available(), window + 300);
     }
 }
 
@@ -221,7 +221,7 @@ fn a_slow_path_without_an_answer_is_left_within_the_idle_timeout() {
     assert_eq!(parts.packet(AWAY, 100), Move::OtherPath);
     parts.now += idle / 2;
     assert_eq!(parts.check(), Move::OtherPath);
-    assert_eq!(parts.paths.path().remote(), from(HOME).remote);
+    assert_eq!(parts.paths.path.remote(), from(HOME).remote);
 }
 
 /// RFC 9000 §9.5 concerns peers with IDs. A peer without IDs is identified only by its address.
@@ -242,7 +242,7 @@ fn a_client_goes_back_to_what_worked_last() {
         }
         parts.now += PERIOD * 3;
         let moved = parts.check();
-        (moved, parts.paths.path().local())
+        (moved, parts.paths.path.local())
     };
     let (one, two) = ("192.0.2.1", "192.0.2.2");
     let home = (Move::OtherPath, None);
@@ -261,14 +261,14 @@ fn challenges_come_first_where_credit_is_little() {
     // First byte, ID, packet number of 4 bytes, frame of 9 bytes, and tag.
     assert_eq!(least_challenge(8), 1 + 8 + 4 + 9 + 16);
     let mut known = parts(Side::Client, 3, true);
-    let first = |parts: &Parts| parts.paths.path().challenges_first(parts.now);
+    let first = |parts: &Parts| parts.paths.path.challenges_first(parts.now);
     assert_eq!(known.move_to(true), Move::OtherPath);
-    assert!(known.paths.path().wants_challenge(known.now) && !first(&known));
+    assert!(known.paths.path.wants_challenge(known.now) && !first(&known));
     let mut parts = server();
     assert_eq!(parts.packet(AWAY, 100), Move::OtherPath);
-    assert!(first(&parts) && parts.paths.path().wants_frames(parts.now));
+    assert!(first(&parts) && parts.paths.path.wants_frames(parts.now));
     parts.written(FULL);
-    assert!(!first(&parts) && !parts.paths.path().wants_frames(parts.now));
+    assert!(!first(&parts) && !parts.paths.path.wants_frames(parts.now));
 }
 
 /// RFC 9000 §8.2.1: datagrams with challenges have 1200 bytes including the tag, or prove less.

@@ -23,7 +23,7 @@ fn with(signal: TestSignal) -> Parts {
     let kind = signal.kind;
     let signals: Vec<Arc<dyn Signal>> = vec![Arc::new(signal)];
     let mut parts = signalling(Side::Server, 3, true, signals);
-    parts.paths.path_mut().feedback_mut().negotiate(&[kind]);
+    parts.paths.path.feedback.negotiate(&[kind]);
     parts
 }
 
@@ -31,7 +31,7 @@ fn with(signal: TestSignal) -> Parts {
 fn on_trial(mut parts: Parts) -> Parts {
     let later = parts.now + Duration::from_secs(30);
     let now = parts.now;
-    let route = parts.paths.path_mut().route_mut();
+    let route = &mut parts.paths.path.route;
     for number in 0..10 {
         route.ecn.on_sent(number, Ecn::Ect0);
     }
@@ -63,7 +63,7 @@ fn a_packet_probes_one_thing() {
         ..request
     };
     let found = |parts: &Parts, packets: [&Departure; 5]| {
-        packets.map(|packet| parts.paths.path().probes(packet))
+        packets.map(|packet| parts.paths.path.probes(packet))
     };
     let packets = [&PLAIN, &marked, &request, &question, &large];
     let nothing = Probe::Nothing;
@@ -97,10 +97,10 @@ fn a_signal_is_in_a_shim_or_in_the_field_of_packets_that_are_acknowledged() {
             true => Ecn::Ect1,
             false => Ecn::Ect0,
         };
-        assert_eq!(parts.paths.path().mark(), mark);
+        assert_eq!(parts.paths.path.mark(), mark);
         let bears = [ack, PLAIN, request].map(|packet| {
             let before = parts.log.lock().unwrap().signals;
-            let path = parts.paths.path_mut();
+            let path = &mut parts.paths.path;
             let state = path.tell_sent(now, &packet, 1200, Limit::Window);
             assert_eq!(state.explicit, 8, "of packet 7");
             parts.log.lock().unwrap().signals > before
@@ -114,7 +114,7 @@ fn a_signal_is_in_a_shim_or_in_the_field_of_packets_that_are_acknowledged() {
 fn a_path_that_drops_shims_is_found() {
     let mut parts = server();
     let now = parts.now;
-    let path = parts.paths.path_mut();
+    let path = &mut parts.paths.path;
     for number in [0, 2, 4] {
         let shim = bearing(ShimUse::Request(12));
         path.on_sent(now, &Departure { number, ..shim });
@@ -123,18 +123,18 @@ fn a_path_that_drops_shims_is_found() {
         path.on_acked(now, number, &super::fates::packet(now, 1200));
         let mut lost = super::fates::packet(now, 1200);
         lost.shim = true;
-        path.route_mut().on_lost(now, number - 1, &lost);
-        path.route_mut().plain.settle(now);
+        path.route.on_lost(now, number - 1, &lost);
+        path.route.plain.settle(now);
     }
-    assert!(!path.route().plain.passes_shims());
+    assert!(!path.route.plain.passes_shims());
 }
 
 #[test]
 fn a_shim_takes_room_from_packets() {
     let plain = server();
-    assert_eq!(plain.paths.path().packet_room(), 1200);
+    assert_eq!(plain.paths.path.packet_room(), 1200);
     let parts = with(TestSignal::shim(0));
-    assert_eq!(parts.paths.path().packet_room(), 1200 - 12);
+    assert_eq!(parts.paths.path.packet_room(), 1200 - 12);
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn datagrams_and_reports_name_the_path() {
     let local = Some("192.0.2.1".parse().unwrap());
     let remote = from(HOME).remote;
     let paths = paths_of(Side::Server, local, |_| ());
-    let path = paths.path();
+    let path = &paths.path;
     let sent = path.transmit(Ecn::Ect0, 3000, 1200);
     assert_eq!((sent.remote, sent.local), (remote, local));
     assert_eq!(sent.len, 3000);

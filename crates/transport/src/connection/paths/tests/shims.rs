@@ -13,7 +13,7 @@ const REST: usize = 48;
 /// Both sides read the kinds 0 and `KIND`, the one that asks.
 fn both() -> Parts {
     let mut parts = signalling(Side::Server, 3, true, signals(&[0, KIND]));
-    parts.paths.path_mut().feedback_mut().negotiate(&[0, KIND]);
+    parts.paths.path.feedback.negotiate(&[0, KIND]);
     parts
 }
 
@@ -37,19 +37,19 @@ fn written(write: impl FnOnce(&mut Writer<'_>) -> ShimUse, room: usize) -> (Opti
 #[test]
 fn packets_bear_a_shim_as_often_as_the_law_wants() {
     let mut plain = server();
-    assert!(!plain.paths.path_mut().wants_shim(plain.now, None, RTT));
+    assert!(!plain.paths.path.wants_shim(plain.now, None, RTT));
     let mut parts = both();
     let now = parts.now;
-    let path = parts.paths.path_mut();
+    let path = &mut parts.paths.path;
     assert!(path.wants_shim(now, None, RTT));
     // One of two probes has no shim, in case the path drops shims.
     assert!(path.wants_shim(now, Some(0), RTT) && !path.wants_shim(now, Some(1), RTT));
     for every in [0, 1, 3] {
         parts.log.lock().unwrap().signal_every = every;
-        let path = parts.paths.path_mut();
+        let path = &mut parts.paths.path;
         let bear = (0..6).map(|_| {
             let wants = path.wants_shim(now, None, RTT);
-            path.route_mut().cadence.on_sent(now, wants);
+            path.route.cadence.on_sent(now, wants);
             wants
         });
         let bear: Vec<bool> = bear.collect();
@@ -65,7 +65,7 @@ fn a_request_is_written_where_a_packet_fits_behind_it() {
     let request = |room: usize, min_rtt| {
         let mut parts = both();
         let now = parts.now;
-        let path = parts.paths.path_mut();
+        let path = &mut parts.paths.path;
         let mut at = 0;
         let written = written(
             |w| {
@@ -88,7 +88,7 @@ fn a_request_is_written_where_a_packet_fits_behind_it() {
 fn a_law_asks_where_routers_can_answer() {
     let may_ask = |parts: &mut Parts| {
         let now = parts.now;
-        parts.paths.path_mut().may_ask(now)
+        parts.paths.path.may_ask(now)
     };
     let asking = || {
         let parts = both();
@@ -98,14 +98,14 @@ fn a_law_asks_where_routers_can_answer() {
     assert!(may_ask(&mut asking()));
     assert!(!may_ask(&mut both()), "the law has no question");
     let mut unheard = asking();
-    unheard.paths.path_mut().feedback_mut().negotiate(&[0]);
+    unheard.paths.path.feedback.negotiate(&[0]);
     assert!(!may_ask(&mut unheard));
     let mut forged = asking();
     assert_eq!(forged.packet(AWAY, 101), Move::OtherPath);
     assert!(!may_ask(&mut forged));
     let mut dropping = asking();
     let now = dropping.now;
-    let plain = &mut dropping.paths.path_mut().route_mut().plain;
+    let plain = &mut dropping.paths.path.route.plain;
     for number in [0, 2, 4] {
         plain.on_sent(number, true);
         plain.on_sent(number + 1, false);
@@ -121,7 +121,7 @@ fn questions_are_written_if_the_law_asks() {
     let mut parts = both();
     let now = parts.now;
     let log = std::sync::Arc::clone(&parts.log);
-    let path = parts.paths.path_mut();
+    let path = &mut parts.paths.path;
     let narrow = Limits {
         peer: 10,
         ..Limits::NONE
@@ -167,6 +167,6 @@ fn a_configured_rate_counts_before_one_that_was_seen() {
 #[test]
 fn a_question_ahead_shows() {
     let mut parts = server();
-    parts.paths.path_mut().route_mut().on_asked_ahead();
+    parts.paths.path.route.on_asked_ahead();
     assert!(parts.paths.poll_shown().is_some_and(|shown| shown.asked));
 }

@@ -108,7 +108,7 @@ fn server() -> Parts {
 
 impl Parts {
     fn have(&mut self, space: SpaceId) -> bool {
-        let path = self.paths.path();
+        let path = &self.paths.path;
         self.sources.have_frames(self.now, space, path)
     }
 
@@ -125,7 +125,7 @@ impl Parts {
             now: self.now,
             space,
             spaces: &mut self.spaces,
-            path: self.paths.path_mut(),
+            path: &mut self.paths.path,
             full: FULL,
             random: &mut self.random,
         };

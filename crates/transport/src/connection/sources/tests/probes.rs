@@ -6,7 +6,7 @@ use crate::recovery::Timeout;
 impl Parts {
     /// Fires the probe timeout of `space`.
     fn time_out(&mut self, space: SpaceId) {
-        let recovery = self.spaces.recovery_mut();
+        let recovery = &mut self.spaces.recovery;
         self.now = recovery.deadline().unwrap();
         let timeout = recovery.on_timeout(self.now, |_, _, _| {});
         assert!(matches!(timeout, Timeout::Probe(of) if of == space));
@@ -26,7 +26,7 @@ impl Parts {
 
     /// Returns the contents of a probe of the Data space.
     fn data_probe(&mut self) -> Vec<u8> {
-        let path = self.paths.path();
+        let path = &self.paths.path;
         self.sources.fill_data_probe(self.now, &self.spaces, path);
         self.send(DATA, Probe::Nothing)
     }
@@ -107,7 +107,7 @@ fn a_clients_probes_of_the_handshake_carry_the_oldest_early_data() {
         let stream = parts.sent_stream(3);
         if early {
             let keys = initial_keys(side).local;
-            parts.spaces.keys_mut().set_early(keys);
+            parts.spaces.keys.set_early(keys);
         }
         parts.sources.repeat_early_data(&parts.spaces);
         let repeated = stream_data(&parts.write(DATA).1);
@@ -125,11 +125,11 @@ fn early_data_that_is_taken_back_is_due_again_and_no_longer_in_flight() {
     let stream = parts.sent_stream(2);
     parts.put(stream, 100);
     let _ = parts.send(DATA, Probe::Question);
-    assert!(parts.spaces.recovery().bytes_in_flight() > 0);
-    let path = parts.paths.path_mut();
+    assert!(parts.spaces.recovery.bytes_in_flight() > 0);
+    let path = &mut parts.paths.path;
     let sources = &mut parts.sources;
     sources.take_back_early_data(parts.now, &mut parts.spaces, path);
-    assert_eq!(parts.spaces.recovery().bytes_in_flight(), 0);
+    assert_eq!(parts.spaces.recovery.bytes_in_flight(), 0);
     assert_eq!(stream_data(&parts.write(DATA).1), [(stream, 0, 300)]);
     // The controller may ask again.
     assert_eq!(parts.log.lock().unwrap().questions_lost, 1);

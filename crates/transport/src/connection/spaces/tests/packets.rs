@@ -145,12 +145,12 @@ fn data_may_leave_early_at_a_client_and_before_the_end_at_a_server() {
     assert!(client.may_send(data, true) && server.may_send(data, true));
     for spaces in [&mut client, &mut server] {
         assert!(!spaces.may_send(data, false));
-        spaces.keys_mut().set_early(early_keys());
+        spaces.keys.set_early(early_keys());
     }
     assert!(client.may_send(data, false) && !server.may_send(data, false));
     install(&mut server);
     assert!(server.may_send(data, false) && server.may_send(data, true));
-    server.keys_mut().discard_early();
+    server.keys.discard_early();
     assert!(!server.may_send(data, false));
 }
 
@@ -164,8 +164,8 @@ fn data_leaves_in_zero_rtt_packets_at_a_client_until_there_are_newer_keys() {
         Some(open.started.ty())
     };
     let [mut client, mut server] = both_sides();
-    client.keys_mut().set_early(early_keys());
-    server.keys_mut().set_early(early_keys());
+    client.keys.set_early(early_keys());
+    server.keys.set_early(early_keys());
     assert_eq!(ty(&client), Some(PacketType::ZeroRtt));
     assert_eq!(ty(&server), None);
     install(&mut client);
@@ -181,7 +181,7 @@ fn acknowledgements_are_due_where_there_are_keys() {
     let mut spaces = spaces(&mut random);
     // A client continues to probe until the server has validated its address.
     assert!(spaces.deadline(START).is_some());
-    spaces.recovery_mut().on_peer_validated();
+    spaces.recovery.on_peer_validated();
     assert_eq!(spaces.deadline(Instant::ZERO), None);
     let data = spaces.received_mut(SpaceId::Data);
     data.on_packet(START, 0, true, Ecn::NotEct, 1200);

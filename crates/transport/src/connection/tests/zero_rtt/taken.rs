@@ -32,8 +32,8 @@ fn a_question_leaves_with_the_first_packet_and_is_answered_after_one_round_trip(
     assert_eq!(client.packets_lost + server.packets_lost, 0);
     assert!(pair.client.get().handshake().data().resumed);
     // By now, its keys are discarded on both sides.
-    assert!(!pair.client.get().spaces.keys().has_early());
-    assert!(!pair.server.get().spaces.keys().has_early());
+    assert!(!pair.client.get().spaces.keys.has_early());
+    assert!(!pair.server.get().spaces.keys.has_early());
 }
 
 #[test]
@@ -205,7 +205,7 @@ fn a_retry_sends_early_data_once_more_under_new_numbers() {
     pair.connect();
     let next = |pair: &mut Pair| {
         let client = pair.client.get();
-        let data = client.spaces.recovery().space(SpaceId::Data);
+        let data = client.spaces.recovery.space(SpaceId::Data);
         data.sent().next_number()
     };
     assert!(next(&mut pair) > 2 * before);
