@@ -2,7 +2,7 @@
 //! applied, and early data is accepted or refused.
 
 use super::Event;
-use super::handshake::{self, EarlyDecision};
+use super::handshake::EarlyDecision;
 use super::lifecycle::Lifecycle;
 use super::outbox::Outbox;
 use super::paths::Paths;
@@ -11,6 +11,7 @@ use super::spaces::PacketSpaces;
 use super::timers::Timer;
 use crate::Instant;
 use crate::crypto::Random;
+use crate::streams::PeerLimits;
 use crate::wire::{SpaceId, TransportError, TransportErrorCode};
 
 /// The parts that progress of the handshake changes, for one pass.
@@ -57,8 +58,7 @@ impl Levels<'_> {
         let Some(peer) = self.sources.handshake.peer() else {
             return;
         };
-        let limits = handshake::peer_limits(peer);
-        self.sources.streams.set_peer_limits(limits);
+        self.sources.streams.set_peer_limits(peer.into());
         let silence = self.lifecycle.on_peer_timeout(peer.max_idle_timeout);
         self.spaces.recovery.set_idle_timeout(silence);
         self.paths.set_peer_mtu(self.now, peer.max_udp_payload_size);
@@ -125,8 +125,7 @@ impl Levels<'_> {
             feedback.remember(Some(kinds));
         }
         // [9000 7.4.1 remembered-only]
-        let limits = handshake::early_limits(&start.limits);
-        self.sources.streams.set_peer_limits(limits);
+        self.sources.streams.set_peer_limits(start.limits);
         self.spaces.keys.set_early(start.keys);
     }
 
@@ -155,7 +154,7 @@ impl Levels<'_> {
         let Some(peer) = self.sources.handshake.peer() else {
             return Ok(());
         };
-        let limits = handshake::peer_limits(peer);
+        let limits = PeerLimits::from(peer);
         if peer.max_datagram_frame_size == 0 {
             self.sources.datagrams.drop_unsent();
         }

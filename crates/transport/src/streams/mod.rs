@@ -40,8 +40,9 @@ mod turns;
 #[cfg(test)]
 mod tests;
 
+pub use crate::wire::transport_parameters::PeerLimits;
 pub use crate::wire::{Dir, Side, StreamId};
-pub use config::{PeerLimits, StreamsConfig};
+pub use config::StreamsConfig;
 pub use error::{ClosedStream, FinishError, OpenError, ReadError, WriteError};
 pub use event::StreamEvent;
 pub use flow::{CreditExceeded, ReceiveWindow, SendCredit};

@@ -10,6 +10,8 @@ const LIMITS: PeerLimits = PeerLimits {
     max_stream_data_uni: 3,
     max_streams_bidi: 2,
     max_streams_uni: 1,
+    active_connection_ids: 2,
+    max_datagram_frame_size: 0,
 };
 
 /// A client with its peer's limits, which allows the peer 4 streams of each kind.

@@ -22,8 +22,8 @@ use crate::wire::{SpaceId, TransportError, TransportErrorCode};
 use early::Early;
 use levels::CryptoLevels;
 pub(in crate::connection) use parameters::{
-    ACK_DELAY_EXPONENT, MAX_ACK_DELAY, MIN_ACK_DELAY, Parameters, ServerIds, early_limits,
-    idle_timeout, local, longest_token, peer_limits,
+    ACK_DELAY_EXPONENT, MAX_ACK_DELAY, MIN_ACK_DELAY, Parameters, ServerIds, idle_timeout, local,
+    longest_token,
 };
 pub(in crate::connection) use peer::RetryAnswer;
 pub use zero_rtt::EarlyData;

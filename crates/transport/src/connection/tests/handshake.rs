@@ -109,7 +109,7 @@ fn a_server_that_is_not_there_ends_in_a_timeout() {
 fn no_common_protocol_fails_on_both_sides() {
     // [9001 8.1 no-protocol]
     let mut pair = Pair::with(Setup::new(|setup| {
-        setup.server_crypto = Arc::new(NullCrypto::new(&[b"other"]))
+        setup.server_crypto = Arc::new(NullCrypto::new(&[b"other"]));
     }));
     pair.run(Duration::from_secs(5));
     // no_application_protocol (120) as CRYPTO_ERROR.

@@ -56,7 +56,7 @@ fn the_interface_bounds_the_search() {
         (5000, 8972, 65_527, 4989..=5000),
     ] {
         let mut pair = Pair::with(Setup::new(|setup| {
-            setup.server.max_udp_payload_size = limit
+            setup.server.max_udp_payload_size = limit;
         }));
         pair.client.get().set_interface_mtu(interface);
         pair.connect();

@@ -24,7 +24,7 @@ fn a_transfer_outlives_an_outage_in_which_its_client_moves() {
 /// after 100,000 bytes have arrived. The last byte must arrive within `after` of its end.
 fn outlives(latency: u64, outage: u64, mut moves: bool, after: Duration) {
     let mut pair = Pair::connected(Setup::new(|setup| {
-        setup.latency = Duration::from_millis(latency)
+        setup.latency = Duration::from_millis(latency);
     }));
     pair.run(Duration::from_secs(2));
     let outage = Duration::from_secs(outage);

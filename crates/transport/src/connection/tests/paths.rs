@@ -217,7 +217,7 @@ fn sent_to_forged(pair: &Pair) -> usize {
 fn the_old_path_is_challenged_and_the_return_is_warm() {
     // [9000 9.3.3 old-path]
     let mut pair = Pair::connected(Setup::new(|setup| {
-        setup.latency = Duration::from_millis(50)
+        setup.latency = Duration::from_millis(50);
     }));
     pair.upload(50_000, Duration::from_secs(5));
     pair.run(Duration::from_secs(1));

@@ -57,7 +57,7 @@ fn small_windows_slow_a_transfer_and_do_not_stop_it() {
 #[test]
 fn the_limit_of_streams_bounds_a_sender_of_many_small_ones() {
     let mut pair = Pair::connected(Setup::new(|setup| {
-        setup.server.streams.max_uni_streams = 10
+        setup.server.streams.max_uni_streams = 10;
     }));
     let mut begun = 0;
     let opened = pair.run_until(Duration::from_secs(60), |pair| {

@@ -7,7 +7,7 @@ use super::*;
 /// `after`, and the transfer then continues for 15 s.
 fn moved_for_a_moment(after: Duration) -> Pair {
     let mut pair = Pair::connected(Setup::new(|setup| {
-        setup.latency = Duration::from_millis(20)
+        setup.latency = Duration::from_millis(20);
     }));
     let id = pair.server.open();
     let sending = |pair: &mut Pair, time: Duration| {

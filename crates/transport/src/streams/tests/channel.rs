@@ -21,6 +21,7 @@ pub(super) fn limits(config: &StreamsConfig) -> PeerLimits {
         max_stream_data_uni: config.initial_stream_window,
         max_streams_bidi: config.max_bidi_streams,
         max_streams_uni: config.max_uni_streams,
+        ..PeerLimits::default()
     }
 }
 

@@ -4,10 +4,11 @@ use core::time::Duration;
 
 use super::*;
 use crate::config::TransportConfig;
-use crate::connection::handshake::{ServerIds, idle_timeout, local, longest_token, peer_limits};
+use crate::connection::handshake::{ServerIds, idle_timeout, local, longest_token};
 use crate::connection::tests::fixed_window::fixed_window;
 use crate::connection::tests::questions::signals;
 use crate::crypto::{Random, ResetToken};
+use crate::streams::PeerLimits;
 use crate::wire::PacketType;
 use crate::wire::packet::Protected;
 
@@ -54,7 +55,7 @@ fn a_configuration_is_advertised() {
     let kinds = parameters.explicit_feedback.as_ref().unwrap();
     assert_eq!(kinds.as_slice(), [3, 1]);
     // Limits on the peer's streams.
-    let limits = peer_limits(&parameters);
+    let limits = PeerLimits::from(&parameters);
     assert_eq!(limits.max_data, 1_000_000);
     assert_eq!(limits.max_stream_data_bidi_local, 200_000);
     assert_eq!(limits.max_stream_data_bidi_remote, 200_000);

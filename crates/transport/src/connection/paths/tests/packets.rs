@@ -91,7 +91,7 @@ fn a_signal_is_in_a_shim_or_in_the_field_of_packets_that_are_acknowledged() {
         (Some(TestSignal::shim(0)), [false, false, true]),
         (Some(TestSignal::in_ecn(5)), [false, true, true]),
     ] {
-        let mut parts = signal.map_or_else(|| server(), with);
+        let mut parts = signal.map_or_else(server, with);
         let now = parts.now;
         let mark = match expected[1] {
             true => Ecn::Ect1,

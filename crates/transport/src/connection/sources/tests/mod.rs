@@ -9,7 +9,7 @@ use super::*;
 use crate::Ecn;
 use crate::cid::{LocalIds, RemoteIds};
 use crate::config::TransportConfig;
-use crate::connection::handshake::{Parameters, peer_limits};
+use crate::connection::handshake::Parameters;
 use crate::connection::paths::Paths;
 use crate::connection::tests::fixed_window::{ControllerLog, fixed_window};
 use crate::connection::{ConnectionError, Routing};
@@ -18,7 +18,7 @@ use crate::crypto::{ClientCrypto, InitialCrypto, Keys, ServerCrypto, Side};
 use crate::datagrams::DatagramsConfig;
 use crate::path::PathValidation;
 use crate::recovery::{PathNumber, SentPacket};
-use crate::streams::{Dir, StreamId, StreamsConfig};
+use crate::streams::{Dir, PeerLimits, StreamId, StreamsConfig};
 use crate::wire::frame::Frames;
 use crate::wire::transport_parameters::HandshakeIds;
 use crate::wire::{ConnectionId, Frame, TransportParameters};
@@ -160,7 +160,7 @@ impl Parts {
 
     /// Opens a stream that the peer permits.
     fn open(&mut self) -> StreamId {
-        let limits = peer_limits(&TransportParameters {
+        let limits = PeerLimits::from(&TransportParameters {
             initial_max_data: CREDIT,
             initial_max_stream_data_bidi_remote: CREDIT,
             initial_max_streams_bidi: 8,

@@ -1,6 +1,6 @@
 use super::super::handshake::version_negotiation;
 use super::*;
-use crate::wire::transport_parameters::EarlyLimits;
+use crate::wire::transport_parameters::PeerLimits;
 
 /// Checks that early data that the server refuses arrives once, after the handshake.
 fn arrives_once(pair: &mut Pair, lengths: &[usize]) {
@@ -122,9 +122,9 @@ fn lower_limits_refuse_it_and_hold_for_what_is_sent_again() {
 fn a_server_that_takes_it_and_has_lowered_its_limits_breaks_the_rules() {
     let mut pair = Pair::with(Acquainted::new().setup());
     // As if more had been remembered.
-    let more = EarlyLimits {
+    let more = PeerLimits {
         max_data: u64::MAX,
-        ..EarlyLimits::default()
+        ..PeerLimits::default()
     };
     pair.client.get().sources.handshake.set_remembered(more);
     pair.run(Duration::from_secs(1));
