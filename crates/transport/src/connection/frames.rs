@@ -45,7 +45,7 @@ impl Receiving<'_> {
         let now = self.now;
         // [9000 12.4 some-frame]
         if payload.is_empty() {
-            return Err(Error::violation("a packet without frames"));
+            return Err(TransportError::violation("a packet without frames"));
         }
         if !self.lifecycle.is_open() {
             self.look_for_close(payload);
@@ -152,7 +152,7 @@ impl Receiving<'_> {
             let frame = frame?;
             // [9000 12.4 permitted-frames]
             if !frame.allowed_in(at.ty) || !frame.allowed_from(self.side.peer()) {
-                let error = Error::violation("a frame that must not stand in this packet");
+                let error = TransportError::violation("a frame that must not stand in this packet");
                 return Err(error.in_frame(frame.ty()));
             }
             summary.ack_eliciting |= frame.is_ack_eliciting();
@@ -283,7 +283,8 @@ impl Receiving<'_> {
             }
             Frame::AckFrequency(frame) => {
                 if frame.max_ack_delay < super::handshake::MIN_ACK_DELAY {
-                    let error = Error::violation("a max_ack_delay below our min_ack_delay");
+                    let error =
+                        TransportError::violation("a max_ack_delay below our min_ack_delay");
                     return Err(error.in_frame(types::ACK_FREQUENCY));
                 }
                 let received = self.spaces.received_mut(SpaceId::Data);
@@ -312,10 +313,6 @@ impl Receiving<'_> {
 struct Error;
 
 impl Error {
-    fn violation(reason: &'static str) -> TransportError {
-        TransportError::new(Code::PROTOCOL_VIOLATION, reason)
-    }
-
     /// A frame of an extension that we didn't offer counts as unknown (RFC 9000 §12.4).
     fn unknown(ty: u64) -> TransportError {
         TransportError::new(Code::FRAME_ENCODING_ERROR, "an unknown frame type").in_frame(ty)

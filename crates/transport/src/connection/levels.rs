@@ -144,8 +144,7 @@ impl Levels<'_> {
         match decision {
             EarlyDecision::None | EarlyDecision::Accepted => return Ok(()),
             EarlyDecision::Lowered => {
-                return Err(TransportError::new(
-                    TransportErrorCode::PROTOCOL_VIOLATION,
+                return Err(TransportError::violation(
                     "the server took early data and lowered its limits",
                 ));
             }

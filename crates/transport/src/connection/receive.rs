@@ -19,7 +19,7 @@ use crate::cid::LOCAL_ID_LEN;
 use crate::config::TransportConfig;
 use crate::crypto::{Random, ResetToken, Side};
 use crate::wire::packet::{DecodeError, Protected, Retry, VersionNegotiation};
-use crate::wire::{PacketType, PartialDecode, SpaceId, TransportError, TransportErrorCode};
+use crate::wire::{PacketType, PartialDecode, SpaceId, TransportError};
 
 /// Properties of the datagram that contained a packet.
 #[derive(Clone, Copy, Debug)]
@@ -199,8 +199,7 @@ impl Receiving<'_> {
         }
         // [9000 17.2 reserved-bits]
         if !opened.reserved_bits_ok {
-            return Err(TransportError::new(
-                TransportErrorCode::PROTOCOL_VIOLATION,
+            return Err(TransportError::violation(
                 "reserved bits of a packet header are set",
             ));
         }

@@ -79,8 +79,7 @@ fn crypto_error(error: &HandshakeError) -> TransportError {
 }
 
 fn violation(reason: &'static str) -> TransportError {
-    TransportError::new(TransportErrorCode::PROTOCOL_VIOLATION, reason)
-        .in_frame(crate::wire::frame::types::CRYPTO)
+    TransportError::violation(reason).in_frame(crate::wire::frame::types::CRYPTO)
 }
 
 impl Handshake {

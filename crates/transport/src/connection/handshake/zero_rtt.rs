@@ -18,9 +18,7 @@ use crate::connection::Received;
 use crate::crypto::{DirectionalKeys, Side};
 use crate::wire::frame::{Ack, types};
 use crate::wire::transport_parameters::PeerLimits;
-use crate::wire::{
-    PacketType, PartialDecode, TransportError, TransportErrorCode, TransportParameters,
-};
+use crate::wire::{PacketType, PartialDecode, TransportError, TransportParameters};
 
 /// The fate of early data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -88,8 +86,7 @@ impl ZeroRtt {
     pub(super) fn check_ack(&self, ack: &Ack<'_>) -> Result<(), TransportError> {
         let held = |below| ack.ranges().any(|range| *range.start() < below);
         if self.refused_below.is_some_and(held) {
-            return Err(TransportError::new(
-                TransportErrorCode::PROTOCOL_VIOLATION,
+            return Err(TransportError::violation(
                 "an acknowledgement of early data that was refused",
             )
             .in_frame(types::ACK));
