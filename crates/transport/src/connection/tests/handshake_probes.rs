@@ -54,17 +54,6 @@ fn probes_of_a_handshake_do_not_leave_together() {
     assert_eq!(pair.client.get().stats().probe_timeouts, 1);
 }
 
-/// If the first probe was answered, there's no second one.
-#[test]
-fn an_answered_probe_of_a_handshake_is_followed_by_none() {
-    let mut pair = Pair::new();
-    let left = long_headers(&mut pair, Duration::from_millis(10));
-    pair.connect();
-    pair.run(Duration::from_millis(500));
-    let last = left.borrow().last().copied().unwrap();
-    assert_eq!(last, Duration::from_millis(1019), "{left:?}");
-}
-
 /// A packet that only requests an ACK was sent before the client's first flight, and is the oldest
 /// one not acknowledged. The probe carries the flight.
 #[test]
