@@ -35,6 +35,7 @@ fn pair() -> (Streams, Streams, StreamId) {
             max_stream_data_uni: config.initial_stream_window,
             max_streams_bidi: 16,
             max_streams_uni: 16,
+            ..PeerLimits::default()
         });
         end.on_congestion_window((FLIGHT * PACKET) as u64);
         end.on_rtt(Duration::from_millis(1));

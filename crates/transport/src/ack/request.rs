@@ -124,10 +124,8 @@ mod tests {
         let at = Instant::from_millis;
         assert_eq!(request.poll(at(0), None, None, 10, 3), None);
         let first = request.poll(at(100), Some(ms(80)), None, 10, 3).unwrap();
-        assert_eq!(
-            (first.ack_eliciting_threshold, first.max_ack_delay),
-            (1, ms(10))
-        );
+        assert_eq!(first.ack_eliciting_threshold, 1);
+        assert_eq!(first.max_ack_delay, ms(10));
         assert_eq!(request.max_ack_delay(), ms(25), "until it is acknowledged");
         request.on_acked(first.sequence);
         assert_eq!(request.max_ack_delay(), ms(10));
@@ -171,10 +169,8 @@ mod tests {
         let slow = request
             .poll(Instant::from_millis(5000), Some(ms(2000)), None, 5, 3)
             .unwrap();
-        assert_eq!(
-            (slow.ack_eliciting_threshold, slow.max_ack_delay),
-            (1, MAX_DELAY)
-        );
+        assert_eq!(slow.ack_eliciting_threshold, 1);
+        assert_eq!(slow.max_ack_delay, MAX_DELAY);
         let quick = request
             .poll(
                 Instant::from_millis(9000),

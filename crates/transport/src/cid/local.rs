@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use super::LOCAL_ID_LEN;
 use crate::crypto::{EndpointKey, Random, ResetToken};
-use crate::wire::{ConnectionId, TransportError, TransportErrorCode};
+use crate::wire::{ConnectionId, TransportError};
 
 /// Maximum number of ids that a peer may hold at a time, regardless of its
 /// `active_connection_id_limit`.
@@ -142,12 +142,7 @@ impl LocalIds {
         sequence: u64,
         dcid: &ConnectionId,
     ) -> Result<Option<ConnectionId>, TransportError> {
-        let violation = |reason| {
-            Err(TransportError::new(
-                TransportErrorCode::PROTOCOL_VIOLATION,
-                reason,
-            ))
-        };
+        let violation = |reason| Err(TransportError::violation(reason));
         // Otherwise, a packet could retire hundreds of ids, each as soon as it is issued to replace
         // the previous one.
         // [9000 19.16 never-sent]

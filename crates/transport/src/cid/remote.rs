@@ -216,7 +216,8 @@ impl RemoteIds {
     }
 
     /// Returns true if a separate id is available for probing a path.
-    pub fn has_spare(&self) -> bool {
+    #[cfg(test)]
+    pub(super) fn has_spare(&self) -> bool {
         !self.spare.is_empty()
     }
 

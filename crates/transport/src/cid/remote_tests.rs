@@ -2,11 +2,13 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::crypto::ResetToken;
-use crate::wire::{ConnectionId, TransportErrorCode};
+use crate::wire::{ConnectionId, TransportErrorCode as Code};
 
 fn id(n: u64) -> ConnectionId {
     ConnectionId::new(&n.to_be_bytes()).unwrap()
 }
+
+const TOO_MANY: Code = Code::CONNECTION_ID_LIMIT_ERROR;
 
 fn token(n: u64) -> ResetToken {
     ResetToken::new(u128::from(n).to_be_bytes())
@@ -26,6 +28,11 @@ fn with(sequences: &[u64]) -> RemoteIds {
         ids.on_new(0, &remote(*s)).unwrap();
     }
     ids
+}
+
+#[track_caller]
+fn refused(ids: &mut RemoteIds, retire_prior_to: u64, new: &RemoteId) -> Code {
+    ids.on_new(retire_prior_to, new).unwrap_err().code
 }
 
 fn retirements(ids: &mut RemoteIds) -> Vec<u64> {
@@ -55,62 +62,35 @@ fn duplicates_are_ignored_even_after_retirement() {
     }
     assert!(!ids.has_spare() && !ids.has_pending());
     // No honest peer repeats the first id in a frame, but a hostile one must not revive it.
-    let _ = ids.on_new(
-        0,
-        &RemoteId {
-            sequence: 0,
-            ..remote(9)
-        },
-    );
+    let mut first = remote(9);
+    first.sequence = 0;
+    let _ = ids.on_new(0, &first);
     assert!(!ids.has_spare());
 }
 
 #[test]
 fn contradictions_are_violations() {
     // [9000 19.15 zero-length-peer]
-    let cases = [
-        RemoteId {
-            id: id(9),
-            ..remote(1)
-        },
-        RemoteId {
-            token: Some(token(9)),
-            ..remote(1)
-        },
-        RemoteId {
-            sequence: 2,
-            ..remote(1)
-        },
-        RemoteId {
-            token: Some(token(1)),
-            ..remote(2)
-        },
-    ];
-    for case in cases {
-        let error = with(&[1]).on_new(0, &case).unwrap_err();
-        assert_eq!(
-            error.code,
-            TransportErrorCode::PROTOCOL_VIOLATION,
-            "{case:?}"
-        );
+    let (violation, malformed) = (Code::PROTOCOL_VIOLATION, Code::FRAME_ENCODING_ERROR);
+    for (sequence, id_of, token_of) in [(1, 9, 1), (1, 1, 9), (2, 1, 1), (2, 2, 1)] {
+        let case = RemoteId {
+            sequence,
+            id: id(id_of),
+            token: Some(token(token_of)),
+        };
+        assert_eq!(refused(&mut with(&[1]), 0, &case), violation, "{case:?}");
     }
     let mut none = RemoteIds::new(ConnectionId::EMPTY, 4);
-    let error = none.on_new(0, &remote(1)).unwrap_err();
-    assert_eq!(error.code, TransportErrorCode::PROTOCOL_VIOLATION);
-}
-
-#[test]
-fn frame_that_retires_itself_is_malformed() {
-    let error = with(&[]).on_new(2, &remote(1)).unwrap_err();
-    assert_eq!(error.code, TransportErrorCode::FRAME_ENCODING_ERROR);
+    assert_eq!(refused(&mut none, 0, &remote(1)), violation);
+    // One that retires itself.
+    assert_eq!(refused(&mut with(&[]), 2, &remote(1)), malformed);
 }
 
 #[test]
 fn limit_is_enforced_after_retirements() {
     // [9000 5.1.1 too-many] [9000 5.1.2 retire-prior-to]
     let mut ids = with(&[1, 2, 3]);
-    let error = with(&[1, 2, 3]).on_new(0, &remote(4)).unwrap_err();
-    assert_eq!(error.code, TransportErrorCode::CONNECTION_ID_LIMIT_ERROR);
+    assert_eq!(refused(&mut with(&[1, 2, 3]), 0, &remote(4)), TOO_MANY);
     assert!(ids.on_new(2, &remote(4)).unwrap());
     assert_eq!(ids.current().sequence, 2);
     let mut retired = retirements(&mut ids);
@@ -163,8 +143,7 @@ fn the_limit_is_between_two_and_sixty_four() {
         for n in 1..most {
             assert_eq!(ids.on_new(0, &remote(n)), Ok(false));
         }
-        let error = ids.on_new(0, &remote(most)).unwrap_err();
-        assert_eq!(error.code, TransportErrorCode::CONNECTION_ID_LIMIT_ERROR);
+        assert_eq!(refused(&mut ids, 0, &remote(most)), TOO_MANY);
     }
 }
 
@@ -176,16 +155,14 @@ fn endless_retirement_requests_end_the_connection() {
     for n in 1..=16 {
         assert_eq!(ids.on_new(n, &remote(n)), Ok(true));
     }
-    let error = ids.on_new(17, &remote(17)).unwrap_err();
-    assert_eq!(error.code, TransportErrorCode::CONNECTION_ID_LIMIT_ERROR);
+    assert_eq!(refused(&mut ids, 17, &remote(17)), TOO_MANY);
     // Ids that were never used count as well: four at a time.
     let mut ids = RemoteIds::new(id(0), 4);
     for n in 1..20 {
         let outcome = ids.on_new(n / 4 * 4, &remote(n));
         assert_eq!(outcome, Ok(n.is_multiple_of(4)), "{n}");
     }
-    let error = ids.on_new(20, &remote(20)).unwrap_err();
-    assert_eq!(error.code, TransportErrorCode::CONNECTION_ID_LIMIT_ERROR);
+    assert_eq!(refused(&mut ids, 20, &remote(20)), TOO_MANY);
     // With acknowledgements, this can continue forever.
     let mut ids = RemoteIds::new(id(0), 4);
     for n in 1..1000 {
@@ -254,8 +231,7 @@ fn only_the_id_of_the_handshake_is_set_again() {
 fn sequence_numbers_may_be_sixty_four_ahead() {
     let mut ids = RemoteIds::new(id(0), 64);
     assert_eq!(ids.on_new(0, &remote(64)), Ok(false));
-    let error = ids.on_new(0, &remote(65)).unwrap_err();
-    assert_eq!(error.code, TransportErrorCode::CONNECTION_ID_LIMIT_ERROR);
+    assert_eq!(refused(&mut ids, 0, &remote(65)), TOO_MANY);
     // The missing one advances the window over all sixty-four.
     let mut ids = RemoteIds::new(id(0), 64);
     for n in (2..=64).rev() {
@@ -263,8 +239,7 @@ fn sequence_numbers_may_be_sixty_four_ahead() {
     }
     assert_eq!(ids.on_new(1, &remote(1)), Ok(true));
     assert_eq!(*ids.current(), remote(1));
-    let error = ids.on_new(65, &remote(129)).unwrap_err();
-    assert_eq!(error.code, TransportErrorCode::CONNECTION_ID_LIMIT_ERROR);
+    assert_eq!(refused(&mut ids, 65, &remote(129)), TOO_MANY);
     assert_eq!(ids.on_new(65, &remote(128)), Ok(true));
     assert_eq!(ids.on_new(65, &remote(65)), Ok(false));
     assert!(ids.has_spare());
@@ -375,8 +350,6 @@ proptest! {
 /// The id of a preferred address has sequence number 1, which no NEW_CONNECTION_ID frame uses.
 #[test]
 fn ids_go_on_after_that_of_a_preferred_address() {
-    let id = |n: u64| ConnectionId::new(&n.to_be_bytes()).unwrap();
-    let token = |n: u64| ResetToken::new([n as u8; 16]);
     for preferred in [false, true] {
         let mut ids = RemoteIds::new(id(0), 4);
         if preferred {
@@ -385,13 +358,8 @@ fn ids_go_on_after_that_of_a_preferred_address() {
         }
         let outcome: Result<Vec<_>, _> = (2..200)
             .map(|sequence| {
-                let new = RemoteId {
-                    sequence,
-                    id: id(sequence),
-                    token: Some(token(sequence)),
-                };
-                let result = ids.on_new(sequence - 1, &new);
-                while let Some(retired) = ids.next_retirement() {
+                let result = ids.on_new(sequence - 1, &remote(sequence));
+                for retired in retirements(&mut ids) {
                     ids.on_retirement_acked(retired);
                 }
                 result

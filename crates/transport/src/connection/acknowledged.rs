@@ -71,7 +71,7 @@ impl FrameOwners<'_> {
             self.stats.bytes_lost += u64::from(packet.size);
         }
         if self.space == SpaceId::Data && !packet.is_off_path() {
-            self.path.route_mut().on_lost(self.now, number, packet);
+            self.path.route.on_lost(self.now, number, packet);
         }
     }
 }
@@ -96,7 +96,7 @@ impl Fates<'_> {
             acked: AckedRun::default(),
             ack_request,
             received,
-            path: self.paths.path_mut(),
+            path: &mut self.paths.path,
             stats: self.stats,
             mtu_changed: false,
         };
@@ -136,7 +136,7 @@ impl Fates<'_> {
         let mut report = AckReport::default();
         if space == SpaceId::Data {
             let next = self.spaces.next_number();
-            let path = self.paths.path_mut();
+            let path = &mut self.paths.path;
             let narrower;
             (report, narrower) = path.on_ack(now, ack, outcome, delay, (next, mtu_changed));
             self.stats.mtu_black_holes += u64::from(narrower);
@@ -145,7 +145,7 @@ impl Fates<'_> {
         }
         if let Some(rtt) = outcome.rtt {
             self.stats.rtt.record(rtt);
-            let srtt = self.spaces.recovery().rtt().srtt_or_initial();
+            let srtt = self.spaces.recovery.rtt().srtt_or_initial();
             self.sources.streams.on_rtt(srtt);
         }
         self.spaces.after_ack();
@@ -160,7 +160,7 @@ impl Fates<'_> {
             return;
         }
         let now = self.now;
-        let recovery = self.spaces.recovery();
+        let recovery = &self.spaces.recovery;
         let rtt = recovery.rtt();
         let srtt = rtt.srtt_or_initial();
         let measured = Measured {
@@ -169,21 +169,21 @@ impl Fates<'_> {
             in_flight: recovery.bytes_in_flight(),
             next: self.spaces.next_number(),
         };
-        let settled = self.paths.path_mut().settle(now, report, &measured);
+        let settled = self.paths.path.settle(now, report, &measured);
         self.stats.feedback_received += settled.feedback;
         self.stats.congestion_experienced += u64::from(settled.marked);
         self.stats.persistent_congestions += u64::from(settled.persistent_congestion);
         if let Some(fault) = settled.fault {
             self.paths.start_over(now, fault);
-            self.spaces.recovery_mut().disown_in_flight();
+            self.spaces.recovery.disown_in_flight();
         }
         self.follow_window();
     }
 
     /// Adapts the other parts, because the controller may have changed the window.
     pub(super) fn follow_window(&mut self) {
-        let srtt = self.spaces.recovery().rtt().srtt();
-        let path = self.paths.path_mut();
+        let srtt = self.spaces.recovery.rtt().srtt();
+        let path = &mut self.paths.path;
         self.sources.follow_window(self.now, srtt, path);
     }
 
@@ -193,7 +193,7 @@ impl Fates<'_> {
         let now = self.now;
         // The owners of the frames need the space. Only packets of one space at a time are lost by
         // timeout.
-        let space = self.spaces.recovery().timeout_space()?;
+        let space = self.spaces.recovery.timeout_space()?;
         let (recovery, mut owners) = self.owners(space);
         let timeout = recovery.on_timeout(now, |fate, number, packet| {
             owners.resolve(fate, number, &packet);
@@ -204,7 +204,7 @@ impl Fates<'_> {
             Timeout::Lost(loss) => {
                 if space == SpaceId::Data {
                     // [9002 7.4 later-losses]
-                    let persistent = self.paths.path_mut().route_mut().on_losses(now, &loss);
+                    let persistent = self.paths.path.route.on_losses(now, &loss);
                     self.stats.persistent_congestions += u64::from(persistent);
                     self.follow_window();
                 }
@@ -212,17 +212,14 @@ impl Fates<'_> {
             }
             Timeout::Probe(space) => {
                 self.stats.probe_timeouts += 1;
-                let count = self.spaces.recovery().pto_count();
-                self.paths
-                    .path_mut()
-                    .route_mut()
-                    .on_probe_timeout(now, count);
+                let count = self.spaces.recovery.pto_count();
+                self.paths.path.route.on_probe_timeout(now, count);
                 // There must be something to send, preferably the data that has been missing the
                 // longest.
                 self.sources.repeat_early_data(self.spaces);
                 let later = self.spaces.begin_probes(space);
                 if space == SpaceId::Data {
-                    let path = self.paths.path();
+                    let path = &self.paths.path;
                     self.sources.fill_data_probe(now, self.spaces, path);
                 }
                 self.follow_window();

@@ -20,9 +20,9 @@ impl Sending<'_> {
         let reason = self.lifecycle.due()?.clone();
         let full = self.paths.full_datagram();
         let room = buffer.get_mut(..full)?;
-        let path = self.paths.path();
+        let path = &self.paths.path;
         // [9000 10.2.1 closing-elsewhere]
-        if !path.is_validated() && path.address().available() < full as u64 {
+        if !path.is_validated() && path.address.available() < full as u64 {
             return None;
         }
         let mut building = PacketBuilder::new(room, Permit::AcksOnly);
@@ -31,14 +31,14 @@ impl Sending<'_> {
             // others.
             // [9000 10.2.3 close-in-one-rtt]
             let complete = self.sources.handshake.is_complete();
-            self.spaces.keys().has(space) && (space != SpaceId::Data || complete)
+            self.spaces.keys.has(space) && (space != SpaceId::Data || complete)
         });
         let last = SpaceId::ALL
             .into_iter()
             .zip(levels)
             .rfind(|(_, has)| *has)?
             .0;
-        let pad = self.spaces.keys().has(SpaceId::Initial);
+        let pad = self.spaces.keys.has(SpaceId::Initial);
         for (space, has) in SpaceId::ALL.into_iter().zip(levels) {
             if has && building.w.remaining() >= MIN_PACKET_ROOM {
                 let pad = pad.then_some(space == last);
@@ -51,7 +51,7 @@ impl Sending<'_> {
             return None;
         }
         self.on_datagram_sent(len);
-        Some(self.paths.path().transmit(Ecn::NotEct, len, len))
+        Some(self.paths.path.transmit(Ecn::NotEct, len, len))
     }
 
     /// Builds one packet. `pad` is given if the datagram must be of full size, and is true for the

@@ -11,7 +11,7 @@ use crate::cid::LOCAL_ID_LEN;
 use crate::datagrams::{DatagramError, FlowDatagram, QueueCounters};
 use crate::wire::frame::types;
 use crate::wire::packet::TAG_LEN;
-use crate::wire::{TransportError, TransportErrorCode, varint};
+use crate::wire::{TransportError, varint};
 use crate::{Ecn, Instant};
 
 /// Maximum size of a packet number, in bytes.
@@ -184,11 +184,10 @@ impl Sources {
         mark: Ecn,
     ) -> Result<bool, TransportError> {
         if !self.datagrams.offered() {
-            return Err(TransportError::new(
-                TransportErrorCode::PROTOCOL_VIOLATION,
-                "a DATAGRAM frame that was not negotiated",
-            )
-            .in_frame(types::DATAGRAM));
+            return Err(
+                TransportError::violation("a DATAGRAM frame that was not negotiated")
+                    .in_frame(types::DATAGRAM),
+            );
         }
         let before = self.datagrams.unread_bytes();
         let scarce = self.streams.receiving.holds_all_it_may();

@@ -49,6 +49,19 @@ pub struct Received {
     pub ttl: Option<u8>,
 }
 
+#[cfg(test)]
+impl Received {
+    /// Arrived from `remote`, without a mark.
+    pub(crate) fn plain(remote: SocketAddr) -> Self {
+        Self {
+            remote,
+            local: None,
+            ecn: Ecn::NotEct,
+            ttl: None,
+        }
+    }
+}
+
 /// Datagrams to send, stored back to back in the caller's buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transmit {

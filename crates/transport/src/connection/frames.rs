@@ -45,7 +45,7 @@ impl Receiving<'_> {
         let now = self.now;
         // [9000 12.4 some-frame]
         if payload.is_empty() {
-            return Err(Error::violation("a packet without frames"));
+            return Err(TransportError::violation("a packet without frames"));
         }
         if !self.lifecycle.is_open() {
             self.look_for_close(payload);
@@ -79,7 +79,7 @@ impl Receiving<'_> {
         let question = carrier.first
             && summary.ack_eliciting
             && !self.sources.handshake.is_confirmed()
-            && self.paths.path().feedback().is_question(carrier.prefix);
+            && self.paths.path.feedback.is_question(carrier.prefix);
         if summary.immediate_ack || question {
             received.on_immediate_ack(now);
         }
@@ -98,9 +98,9 @@ impl Receiving<'_> {
         if newest && !summary.probing && !early {
             self.follow_peer(carrier, found);
         }
-        let path = self.paths.path_mut();
+        let path = &mut self.paths.path;
         let on_path = carrier.first && path.brought(&carrier.received);
-        let feedback = path.feedback_mut();
+        let feedback = &mut path.feedback;
         if on_path && summary.ack_eliciting && feedback.offered() {
             let arrived = Arrived {
                 shim: None,
@@ -125,7 +125,7 @@ impl Receiving<'_> {
         let others = self.spaces.others(&mut self.sources.control.remote_ids);
         let (received, dcid) = (&carrier.received, &found.dcid);
         let moved = self.paths.follow_peer(self.now, received, dcid, others);
-        let path = self.paths.path();
+        let path = &self.paths.path;
         self.sources.on_move(moved, path, self.outbox);
     }
 
@@ -152,7 +152,7 @@ impl Receiving<'_> {
             let frame = frame?;
             // [9000 12.4 permitted-frames]
             if !frame.allowed_in(at.ty) || !frame.allowed_from(self.side.peer()) {
-                let error = Error::violation("a frame that must not stand in this packet");
+                let error = TransportError::violation("a frame that must not stand in this packet");
                 return Err(error.in_frame(frame.ty()));
             }
             summary.ack_eliciting |= frame.is_ack_eliciting();
@@ -165,7 +165,7 @@ impl Receiving<'_> {
                     report = fates.on_ack(space, at.opened.generation, ack)?;
                 }
                 Frame::Feedback(frame) => {
-                    let feedback = self.paths.path_mut().feedback_mut();
+                    let feedback = &mut self.paths.path.feedback;
                     if !feedback.offered() {
                         return Err(Error::unknown(types::FEEDBACK));
                     }
@@ -245,7 +245,7 @@ impl Receiving<'_> {
             // No endpoint migrates before the handshake is confirmed (RFC 9000 §9).
             Frame::PathChallenge(_)
                 if at.ty == PacketType::ZeroRtt
-                    && !self.paths.path().brought(&at.carrier.received) => {}
+                    && !self.paths.path.brought(&at.carrier.received) => {}
             Frame::PathChallenge(data) => {
                 self.stats.path_challenges += 1;
                 let ids = &mut control.remote_ids;
@@ -275,7 +275,7 @@ impl Receiving<'_> {
             }
             Frame::HandshakeDone => self.levels().on_confirmed(),
             Frame::Datagram(data) => {
-                let feedback = self.paths.path().feedback();
+                let feedback = &self.paths.path.feedback;
                 let mark = feedback.mark(at.carrier.received.ecn);
                 if self.sources.on_datagram_frame(data, mark)? {
                     self.outbox.push_once(Event::DatagramReceived);
@@ -283,7 +283,8 @@ impl Receiving<'_> {
             }
             Frame::AckFrequency(frame) => {
                 if frame.max_ack_delay < super::handshake::MIN_ACK_DELAY {
-                    let error = Error::violation("a max_ack_delay below our min_ack_delay");
+                    let error =
+                        TransportError::violation("a max_ack_delay below our min_ack_delay");
                     return Err(error.in_frame(types::ACK_FREQUENCY));
                 }
                 let received = self.spaces.received_mut(SpaceId::Data);
@@ -312,10 +313,6 @@ impl Receiving<'_> {
 struct Error;
 
 impl Error {
-    fn violation(reason: &'static str) -> TransportError {
-        TransportError::new(Code::PROTOCOL_VIOLATION, reason)
-    }
-
     /// A frame of an extension that we didn't offer counts as unknown (RFC 9000 §12.4).
     fn unknown(ty: u64) -> TransportError {
         TransportError::new(Code::FRAME_ENCODING_ERROR, "an unknown frame type").in_frame(ty)

@@ -2,7 +2,7 @@
 //! applied, and early data is accepted or refused.
 
 use super::Event;
-use super::handshake::{self, EarlyDecision};
+use super::handshake::EarlyDecision;
 use super::lifecycle::Lifecycle;
 use super::outbox::Outbox;
 use super::paths::Paths;
@@ -11,6 +11,7 @@ use super::spaces::PacketSpaces;
 use super::timers::Timer;
 use crate::Instant;
 use crate::crypto::Random;
+use crate::streams::PeerLimits;
 use crate::wire::{SpaceId, TransportError, TransportErrorCode};
 
 /// The parts that progress of the handshake changes, for one pass.
@@ -36,10 +37,10 @@ impl Levels<'_> {
         let handshake = &mut self.sources.handshake;
         handshake.write(|change| self.spaces.install(change, self.update_after))?;
         // A server decides on early data as soon as it has read the ClientHello.
-        if self.spaces.keys().has(SpaceId::Handshake)
+        if self.spaces.keys.has(SpaceId::Handshake)
             && let Some(keys) = handshake.take_early_keys()
         {
-            self.spaces.keys_mut().set_early(keys);
+            self.spaces.keys.set_early(keys);
         }
         if handshake.read_parameters()? {
             self.settle_early_data()?;
@@ -57,15 +58,14 @@ impl Levels<'_> {
         let Some(peer) = self.sources.handshake.peer() else {
             return;
         };
-        let limits = handshake::peer_limits(peer);
-        self.sources.streams.set_peer_limits(limits);
+        self.sources.streams.set_peer_limits(peer.into());
         let silence = self.lifecycle.on_peer_timeout(peer.max_idle_timeout);
-        self.spaces.recovery_mut().set_idle_timeout(silence);
+        self.spaces.recovery.set_idle_timeout(silence);
         self.paths.set_peer_mtu(self.now, peer.max_udp_payload_size);
         self.spaces
             .on_peer_parameters(peer.max_ack_delay, peer.min_ack_delay);
         self.sources.control.on_peer_parameters(peer);
-        let feedback = self.paths.path_mut().feedback_mut();
+        let feedback = &mut self.paths.path.feedback;
         if feedback.offered() {
             // A peer that doesn't list any kinds doesn't read any, regardless of an earlier
             // connection.
@@ -84,13 +84,10 @@ impl Levels<'_> {
                 "the peer sent no transport parameters",
             ));
         }
-        if let Some(srtt) = self.spaces.recovery().rtt().srtt() {
-            self.paths
-                .path_mut()
-                .route_mut()
-                .on_handshake_rtt(now, srtt);
+        if let Some(srtt) = self.spaces.recovery.rtt().srtt() {
+            self.paths.path.route.on_handshake_rtt(now, srtt);
         }
-        self.lifecycle.timers_mut().stop(Timer::Handshake);
+        self.lifecycle.timers.stop(Timer::Handshake);
         self.outbox.push(Event::Connected);
         self.sources.control.issue_ids(self.random, self.outbox);
         if self.sources.handshake.side().is_server() {
@@ -98,7 +95,7 @@ impl Levels<'_> {
             // §4.9.3).
             // [9001 4.9.3 early-keys]
             let drop_at = now + self.spaces.pto().saturating_mul(3);
-            self.spaces.keys_mut().end_early(drop_at);
+            self.spaces.keys.end_early(drop_at);
             // [9001 4.1.2 handshake-done]
             self.sources.control.send_handshake_done();
             self.on_confirmed();
@@ -124,13 +121,12 @@ impl Levels<'_> {
             return;
         };
         if let Some(kinds) = &start.kinds {
-            let feedback = self.paths.path_mut().feedback_mut();
+            let feedback = &mut self.paths.path.feedback;
             feedback.remember(Some(kinds));
         }
         // [9000 7.4.1 remembered-only]
-        let limits = handshake::early_limits(&start.limits);
-        self.sources.streams.set_peer_limits(limits);
-        self.spaces.keys_mut().set_early(start.keys);
+        self.sources.streams.set_peer_limits(start.limits);
+        self.spaces.keys.set_early(start.keys);
     }
 
     /// Client: applies the server's decision on early data, once its parameters are available.
@@ -143,13 +139,12 @@ impl Levels<'_> {
         let decision = self.sources.handshake.settle_early_data(next);
         if decision != EarlyDecision::None {
             // [9001 5.6 no-more-early-packets]
-            self.spaces.keys_mut().discard_early();
+            self.spaces.keys.discard_early();
         }
         match decision {
             EarlyDecision::None | EarlyDecision::Accepted => return Ok(()),
             EarlyDecision::Lowered => {
-                return Err(TransportError::new(
-                    TransportErrorCode::PROTOCOL_VIOLATION,
+                return Err(TransportError::violation(
                     "the server took early data and lowered its limits",
                 ));
             }
@@ -158,14 +153,14 @@ impl Levels<'_> {
         let Some(peer) = self.sources.handshake.peer() else {
             return Ok(());
         };
-        let limits = handshake::peer_limits(peer);
+        let limits = PeerLimits::from(peer);
         if peer.max_datagram_frame_size == 0 {
             self.sources.datagrams.drop_unsent();
         }
-        let path = self.paths.path_mut();
+        let path = &mut self.paths.path;
         self.sources
             .take_back_early_data(self.now, self.spaces, path);
-        path.feedback_mut().remember(None);
+        path.feedback.remember(None);
         // [9001 4.6.2 start-over]
         self.sources.streams.start_over(limits);
         Ok(())

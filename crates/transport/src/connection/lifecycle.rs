@@ -26,7 +26,7 @@ pub(super) struct Lifecycle {
     /// Why the connection is over, once it is.
     error: Option<ConnectionError>,
     idle: Idle,
-    timers: Timers,
+    pub(super) timers: Timers,
 }
 
 impl Lifecycle {
@@ -38,16 +38,6 @@ impl Lifecycle {
             idle: Idle::new(idle_timeout, keep_alive),
             timers: Timers::default(),
         }
-    }
-
-    #[inline]
-    pub(super) const fn timers(&self) -> &Timers {
-        &self.timers
-    }
-
-    #[inline]
-    pub(super) const fn timers_mut(&mut self) -> &mut Timers {
-        &mut self.timers
     }
 
     /// Returns true until either side closes or the connection is lost.
@@ -222,7 +212,7 @@ mod tests {
 
     fn open() -> Lifecycle {
         let mut lifecycle = Lifecycle::new(Some(Duration::from_secs(30)), None);
-        let timers = lifecycle.timers_mut();
+        let timers = &mut lifecycle.timers;
         timers.set(Timer::Handshake, Instant::from_millis(5000));
         lifecycle
     }
@@ -243,8 +233,8 @@ mod tests {
         assert_eq!(ending, Ending::Over(error.clone()));
         assert_eq!(lifecycle.error(), Some(&error));
         assert!(!lifecycle.is_open() && !lifecycle.ignores_input());
-        assert_eq!(lifecycle.timers().next(), Some(Instant::from_millis(1300)));
-        assert_eq!(lifecycle.timers().get(Timer::Handshake), None);
+        assert_eq!(lifecycle.timers.next(), Some(Instant::from_millis(1300)));
+        assert_eq!(lifecycle.timers.get(Timer::Handshake), None);
         assert_eq!(lifecycle.due(), Some(&reason()));
         assert!(!lifecycle.has_sent_close());
         lifecycle.on_close_sent(AT);
@@ -253,7 +243,7 @@ mod tests {
         let later = Instant::from_millis(1100);
         let again = lifecycle.close(later, PTO, reason(), ConnectionError::TimedOut);
         assert_eq!(again, Ending::Known);
-        assert_eq!(lifecycle.timers().next(), Some(Instant::from_millis(1300)));
+        assert_eq!(lifecycle.timers.next(), Some(Instant::from_millis(1300)));
     }
 
     #[test]
@@ -266,7 +256,7 @@ mod tests {
         assert_eq!(drained, Ending::Known);
         assert!(lifecycle.is_draining() && lifecycle.ignores_input());
         assert!(lifecycle.due().is_none());
-        assert_eq!(lifecycle.timers().next(), Some(Instant::from_millis(1300)));
+        assert_eq!(lifecycle.timers.next(), Some(Instant::from_millis(1300)));
         assert_eq!(lifecycle.error(), Some(&error));
     }
 
@@ -275,7 +265,7 @@ mod tests {
         let mut lifecycle = open();
         let ending = lifecycle.lose(AT, PTO, ConnectionError::TimedOut);
         assert_eq!(ending, Ending::Gone(ConnectionError::TimedOut));
-        assert!(lifecycle.is_gone() && lifecycle.timers().next().is_none());
+        assert!(lifecycle.is_gone() && lifecycle.timers.next().is_none());
         let late = lifecycle.drain(AT, PTO, ConnectionError::Reset);
         assert_eq!(late, Ending::Known);
         let again = lifecycle.lose(AT, PTO, ConnectionError::HandshakeTimedOut);
@@ -315,7 +305,7 @@ mod tests {
         let ending = lifecycle.lose(AT, PTO, ConnectionError::Reset);
         assert_eq!(ending, Ending::Over(ConnectionError::Reset));
         assert!(lifecycle.is_draining());
-        assert_eq!(lifecycle.timers().next(), Some(Instant::from_millis(1300)));
+        assert_eq!(lifecycle.timers.next(), Some(Instant::from_millis(1300)));
     }
 
     #[test]
@@ -326,12 +316,12 @@ mod tests {
         assert_eq!(lifecycle.longest_pto(), Duration::from_secs(30));
         lifecycle.on_received(AT, PTO);
         assert_eq!(
-            lifecycle.timers().get(Timer::Idle),
+            lifecycle.timers.get(Timer::Idle),
             Some(Instant::from_millis(11_000))
         );
         lifecycle.on_sent(Instant::from_millis(2000), PTO);
         assert_eq!(
-            lifecycle.timers().get(Timer::Idle),
+            lifecycle.timers.get(Timer::Idle),
             Some(Instant::from_millis(12_000))
         );
     }

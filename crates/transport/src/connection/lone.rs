@@ -12,7 +12,7 @@ impl Sending<'_> {
     /// Builds a PATH_RESPONSE on the path that the peer probes, or a PATH_CHALLENGE on the path
     /// that was left.
     pub(super) fn off_path(&mut self, buffer: &mut [u8]) -> Option<Transmit> {
-        if !self.spaces.keys().has(SpaceId::Data) {
+        if !self.spaces.keys.has(SpaceId::Data) {
             return None;
         }
         let ids = &mut self.sources.control.remote_ids;
@@ -50,25 +50,22 @@ impl Sending<'_> {
     /// its loss does no harm. Probes aren't sent before the application has data to send, because a
     /// connection that only receives or is closed immediately would never benefit from them.
     pub(super) fn mtu_probe(&mut self, buffer: &mut [u8]) -> Option<Transmit> {
-        let path = self.paths.path_mut();
-        let carries_data = path.route_mut().carries_data(|| self.sources.has_data());
+        let path = &mut self.paths.path;
+        let carries_data = path.route.carries_data(|| self.sources.has_data());
         if !carries_data || !self.sources.handshake.is_confirmed() || self.spaces.is_probing() {
             return None;
         }
-        let in_flight = self.spaces.recovery().bytes_in_flight();
+        let in_flight = self.spaces.recovery.bytes_in_flight();
         let size = path.poll_mtu_probe(self.now, in_flight)?;
         let mut w = Writer::new(buffer.get_mut(..usize::from(size))?);
         let contents = Contents {
             mtu_probe: true,
             shim: self.write_request(None, &mut w),
-            ecn: self.paths.path().mtu_probe_mark(),
+            ecn: self.paths.path.mtu_probe_mark(),
             ..Contents::default()
         };
         let (number, transmit) = self.filled_datagram(contents, &mut w)?;
-        self.paths
-            .path_mut()
-            .route_mut()
-            .on_mtu_probe_sent(number, size);
+        self.paths.path.route.on_mtu_probe_sent(number, size);
         Some(transmit)
     }
 
@@ -95,16 +92,16 @@ impl Sending<'_> {
     fn ask_ahead(&mut self, buffer: &mut [u8]) -> Option<Transmit> {
         let known = self.paths.known()?;
         let keys = match self.side.is_client() {
-            true => self.spaces.keys().has_early(),
-            false => self.spaces.keys().has(SpaceId::Data),
+            true => self.spaces.keys.has_early(),
+            false => self.spaces.keys.has(SpaceId::Data),
         };
-        let path = self.paths.path_mut();
+        let path = &mut self.paths.path;
         if !keys || !path.may_ask(self.now) {
             return None;
         }
         // The question has the size of the packets for whose rate it asks.
         let size = u64::from(path.mtu());
-        if self.spaces.recovery().bytes_in_flight() + size > path.window() {
+        if self.spaces.recovery.bytes_in_flight() + size > path.window() {
             return None;
         }
         let room = buffer.get_mut(..usize::try_from(size).ok()?)?;
@@ -113,7 +110,7 @@ impl Sending<'_> {
         let shim = path.write_question_ahead(self.now, random, &known, &mut w)?;
         let contents = Contents {
             shim,
-            ecn: match self.spaces.keys().has(SpaceId::Data) {
+            ecn: match self.spaces.keys.has(SpaceId::Data) {
                 true => path.mark(),
                 // A 0-RTT packet has a long header.
                 false => Ecn::NotEct,
@@ -121,7 +118,7 @@ impl Sending<'_> {
             ..Contents::default()
         };
         let (_, transmit) = self.filled_datagram(contents, &mut w)?;
-        self.paths.path_mut().route_mut().on_asked_ahead();
+        self.paths.path.route.on_asked_ahead();
         Some(transmit)
     }
 
@@ -136,7 +133,7 @@ impl Sending<'_> {
         let number = self.filled_packet(&dcid, &Frame::Ping, contents, w)?;
         let len = w.position();
         self.on_datagram_sent(len);
-        Some((number, self.paths.path().transmit(ecn, len, len)))
+        Some((number, self.paths.path.transmit(ecn, len, len)))
     }
 
     /// Builds a packet with one frame, padded to the end of the room. Returns its number.

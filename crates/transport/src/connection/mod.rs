@@ -143,7 +143,7 @@ impl Connection {
         buffer: &mut [u8],
         max_segments: usize,
     ) -> Option<Transmit> {
-        self.lifecycle.timers_mut().on_poll(now);
+        self.lifecycle.timers.on_poll(now);
         if !self.lifecycle.is_open() {
             return self.sending(now).close(buffer);
         }
@@ -217,7 +217,7 @@ impl Connection {
     /// Returns the size of the largest datagram that can currently be sent, in bytes of UDP
     /// payload.
     pub fn mtu(&self) -> u16 {
-        self.paths.path().mtu()
+        self.paths.path.mtu()
     }
 
     /// Returns which end of the connection this is.
@@ -235,7 +235,7 @@ impl Connection {
     pub const fn datagrams(&mut self) -> Datagrams<'_> {
         Datagrams {
             sources: &mut self.sources,
-            path: self.paths.path(),
+            path: &self.paths.path,
             is_open: self.lifecycle.is_open(),
         }
     }
@@ -288,7 +288,7 @@ impl Connection {
 
     /// Returns when to call [`handle_timeout`](Self::handle_timeout) if nothing happens earlier.
     pub fn deadline(&self) -> Option<Instant> {
-        let timers = self.lifecycle.timers();
+        let timers = &self.lifecycle.timers;
         if !self.lifecycle.is_open() {
             return timers.next();
         }
@@ -325,7 +325,7 @@ impl Connection {
     /// Reports that the system refused a datagram of `size` bytes (EMSGSIZE), so that this size
     /// isn't tried again.
     pub fn on_size_refused(&mut self, now: Instant, size: u16) {
-        self.paths.path_mut().route_mut().on_size_refused(now, size);
+        self.paths.path.route.on_size_refused(now, size);
     }
 
     /// Closes the connection because this side no longer has room for it (CONNECTION_REFUSED).
@@ -357,7 +357,7 @@ impl Connection {
     /// §10.2.2). You can drop the connection earlier if the endpoint drops its datagrams.
     pub fn drains_until(&self) -> Option<Instant> {
         let draining = self.lifecycle.is_draining();
-        let until = self.lifecycle.timers().get(Timer::Close);
+        let until = self.lifecycle.timers.get(Timer::Close);
         until.filter(|_| draining)
     }
 
@@ -368,12 +368,12 @@ impl Connection {
 
     /// Returns the peer's address.
     pub const fn remote_address(&self) -> SocketAddr {
-        self.paths.path().remote()
+        self.paths.path.remote()
     }
 
     /// Returns the local address, if the driver provides it.
     pub const fn local_address(&self) -> Option<IpAddr> {
-        self.paths.path().local()
+        self.paths.path.local()
     }
 
     /// Sends a PING, which the peer must acknowledge.
@@ -383,7 +383,7 @@ impl Connection {
 
     /// Updates the keys (RFC 9001 §6). Returns false if it is too early for an update.
     pub fn update_keys(&mut self, now: Instant) -> bool {
-        let updated = self.spaces.keys_mut().begin_update(now);
+        let updated = self.spaces.keys.begin_update(now);
         self.stats.key_updates += u64::from(updated);
         updated
     }
@@ -400,10 +400,7 @@ impl Connection {
     /// connecting.
     pub fn set_signal(&mut self, signal: Arc<dyn Signal>) -> bool {
         let next = self.spaces.next_number();
-        self.paths
-            .path_mut()
-            .feedback_mut()
-            .set_signal(signal, next)
+        self.paths.path.feedback.set_signal(signal, next)
     }
 
     /// Client: sends datagrams from another local address from now on, because the driver has
@@ -441,7 +438,7 @@ impl Connection {
     /// Returns the congestion window of the current path, in bytes.
     #[inline]
     pub fn congestion_window(&self) -> u64 {
-        self.paths.path().window()
+        self.paths.path.window()
     }
 
     /// Reports the state of the current path: algorithm, latest feedback, and the limits that keep
@@ -449,9 +446,9 @@ impl Connection {
     pub fn path_report(&self, now: Instant) -> PathReport {
         let receiving = &self.sources.streams.receiving;
         let receiving = (receiving.window(), receiving.is_limited());
-        let (recovery, bounds) = (self.spaces.recovery(), self.bounds.shares(now));
+        let (recovery, bounds) = (&self.spaces.recovery, self.bounds.shares(now));
         let in_flight = recovery.bytes_in_flight();
-        let path = self.paths.path();
+        let path = &self.paths.path;
         let mut report = path.report(recovery.rtt(), in_flight, receiving, bounds);
         report.controllers.count(now);
         report
@@ -474,7 +471,7 @@ impl Connection {
             datagram_frames_unread: datagrams.unread,
             bytes_retransmitted: self.sources.streams.turns.retransmitted(),
             acks_postponed: self.spaces.received(SpaceId::Data).postponed(),
-            feedback_bad: self.paths.path().feedback().disbelieved().total(),
+            feedback_bad: self.paths.path.feedback.disbelieved().total(),
             ..self.stats.clone()
         }
     }

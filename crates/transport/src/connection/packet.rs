@@ -24,7 +24,7 @@ impl Sending<'_> {
         let all = building.permit == Permit::All;
         let probe = self.spaces.probe_index(space);
         self.sources.fill_probe(space, self.spaces);
-        let challenges = space == SpaceId::Data && all && self.paths.path().challenges_first(now);
+        let challenges = space == SpaceId::Data && all && self.paths.path.challenges_first(now);
         let bears_shim = space == SpaceId::Data && start == 0 && all && !challenges;
         if bears_shim && self.wants_eliciting(space) {
             building.shim = match self.write_question(probe, &mut building.w) {
@@ -46,7 +46,7 @@ impl Sending<'_> {
         if challenges {
             self.asked(space).1.write_path(w, &mut contents);
         }
-        let feedback = self.paths.path_mut().feedback_mut();
+        let feedback = &mut self.paths.path.feedback;
         contents.carried.acked = self.spaces.write_acks(now, space, all, feedback, w);
         if all {
             let (sources, mut asked) = self.asked(space);
@@ -70,7 +70,7 @@ impl Sending<'_> {
             let sources = &mut *self.sources;
             building.pad(&open, &mut contents, || sources.has_data());
         }
-        building.mark(self.paths.path().mark());
+        building.mark(self.paths.path.mark());
         contents.ecn = building.ecn;
         let finished = self.finish(&open, contents, &mut building.w);
         if finished.is_none() {
@@ -87,7 +87,7 @@ impl Sending<'_> {
             now: self.now,
             space,
             spaces: self.spaces,
-            path: self.paths.path_mut(),
+            path: &mut self.paths.path,
             full,
             random: self.random,
         };
@@ -97,9 +97,9 @@ impl Sending<'_> {
     /// Writes a shim with the controller's request at the front of a datagram, if it should have
     /// one.
     pub(super) fn write_request(&mut self, probe: Option<u8>, w: &mut Writer<'_>) -> ShimUse {
-        let recovery = self.spaces.recovery();
+        let recovery = &self.spaces.recovery;
         let srtt = recovery.rtt().srtt_or_initial();
-        let path = self.paths.path_mut();
+        let path = &mut self.paths.path;
         if !self.sources.handshake.is_complete() || !path.wants_shim(self.now, probe, srtt) {
             return ShimUse::Nothing;
         }
@@ -111,11 +111,11 @@ impl Sending<'_> {
     /// Like [`write_request`](Self::write_request), but with a question for a starting rate, if the
     /// controller has one. Probes never carry a question.
     fn write_question(&mut self, probe: Option<u8>, w: &mut Writer<'_>) -> Option<ShimUse> {
-        let path = self.paths.path_mut();
+        let path = &mut self.paths.path;
         if probe.is_some() || !self.sources.handshake.is_complete() || !path.may_ask(self.now) {
             return None;
         }
-        let in_flight = self.spaces.recovery().bytes_in_flight();
+        let in_flight = self.spaces.recovery.bytes_in_flight();
         let limits = self.sources.streams.limits(in_flight);
         path.write_question(self.now, self.random.next_u64(), &limits, w)
     }
@@ -181,7 +181,7 @@ impl Sending<'_> {
             shim,
             ecn,
         };
-        let path = self.paths.path_mut();
+        let path = &mut self.paths.path;
         let mut packet = SentPacket {
             sent_at: now,
             state: PacketState::default(),
@@ -201,11 +201,11 @@ impl Sending<'_> {
         self.stats.packets_sent += 1;
         self.stats.early_packets_sent += u64::from(open.started.ty() == PacketType::ZeroRtt);
         if in_flight {
-            path.route_mut().on_in_flight(now, size.into());
+            path.route.on_in_flight(now, size.into());
             if space == SpaceId::Data {
-                let recovery = self.spaces.recovery_mut();
+                let recovery = &mut self.spaces.recovery;
                 let in_flight = recovery.bytes_in_flight() + u64::from(size);
-                if path.route().is_full(in_flight) {
+                if path.route.is_full(in_flight) {
                     recovery.note_window_limited();
                 }
                 let limit = self.sources.limit();

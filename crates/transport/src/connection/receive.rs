@@ -19,7 +19,7 @@ use crate::cid::LOCAL_ID_LEN;
 use crate::config::TransportConfig;
 use crate::crypto::{Random, ResetToken, Side};
 use crate::wire::packet::{DecodeError, Protected, Retry, VersionNegotiation};
-use crate::wire::{PacketType, PartialDecode, SpaceId, TransportError, TransportErrorCode};
+use crate::wire::{PacketType, PartialDecode, SpaceId, TransportError};
 
 /// Properties of the datagram that contained a packet.
 #[derive(Clone, Copy, Debug)]
@@ -69,10 +69,10 @@ impl Receiving<'_> {
         // Decrypting a packet destroys it, and a stateless reset looks like a packet.
         let reset = ResetToken::at_end_of(datagram);
         if self.paths.on_datagram(&received, bytes as u64) {
-            let recovery = self.spaces.recovery_mut();
+            let recovery = &mut self.spaces.recovery;
             recovery.set_amplification_blocked(now, false);
         }
-        let (prefix, rest) = if self.paths.path().feedback().offered() {
+        let (prefix, rest) = if self.paths.path.feedback.offered() {
             strip(datagram)
         } else {
             (ShimPrefix::Plain, datagram)
@@ -88,7 +88,7 @@ impl Receiving<'_> {
         };
         if self.packets(carrier, rest) {
             self.lifecycle
-                .on_datagram(now, self.spaces.recovery().rtt().min());
+                .on_datagram(now, self.spaces.recovery.rtt().min());
             self.stats.datagrams_received += 1;
             self.stats.bytes_received += bytes as u64;
         // [9000 10.3.1 compared]
@@ -142,7 +142,7 @@ impl Receiving<'_> {
     /// 9000 §9).
     fn is_from_a_stranger(&self, received: &Received) -> bool {
         // [9000 9 unknown-server-address]
-        self.side.is_client() && received.remote != self.paths.path().remote()
+        self.side.is_client() && received.remote != self.paths.path.remote()
     }
 
     /// Processes a packet. Returns true if it was decrypted.
@@ -199,8 +199,7 @@ impl Receiving<'_> {
         }
         // [9000 17.2 reserved-bits]
         if !opened.reserved_bits_ok {
-            return Err(TransportError::new(
-                TransportErrorCode::PROTOCOL_VIOLATION,
+            return Err(TransportError::violation(
                 "reserved bits of a packet header are set",
             ));
         }
@@ -215,7 +214,7 @@ impl Receiving<'_> {
         if self.side.is_server() && space == SpaceId::Handshake {
             // The client is at its address and has the Handshake keys (RFC 9000 §8.1, RFC 9001
             // §4.9.1).
-            self.paths.path_mut().address_mut().validate();
+            self.paths.path.address.validate();
             self.sources
                 .discard(self.now, SpaceId::Initial, self.spaces);
         }
@@ -250,10 +249,10 @@ impl Receiving<'_> {
                 sources.control.remote_ids.set_first(id);
                 self.spaces.on_retry(self.now, keys);
                 sources.handshake.crypto.resend(SpaceId::Initial);
-                if self.spaces.keys().has_early() {
+                if self.spaces.keys.has_early() {
                     // The server hasn't seen any early data, so it is sent again (RFC 9000
                     // §17.2.5.3).
-                    let path = self.paths.path_mut();
+                    let path = &mut self.paths.path;
                     sources.take_back_early_data(self.now, self.spaces, path);
                 }
             }
@@ -270,7 +269,7 @@ impl Receiving<'_> {
         }
         let others = self.spaces.others(&mut self.sources.control.remote_ids);
         let moved = self.paths.move_to(self.now, local, back, others);
-        let path = self.paths.path();
+        let path = &self.paths.path;
         self.sources.on_move(moved, path, self.outbox)
     }
 

@@ -173,14 +173,12 @@ impl Sources {
         spaces: &mut PacketSpaces,
         path: &mut Path,
     ) {
-        spaces
-            .recovery_mut()
-            .drain(now, SpaceId::Data, |number, packet| {
-                if packet.probe == Probe::Question {
-                    path.route_mut().on_question_lost(now, number);
-                }
-                self.on_lost(SpaceId::Data, &packet.frames);
-            });
+        spaces.recovery.drain(now, SpaceId::Data, |number, packet| {
+            if packet.probe == Probe::Question {
+                path.route.on_question_lost(now, number);
+            }
+            self.on_lost(SpaceId::Data, &packet.frames);
+        });
     }
 
     /// Stops sending and reports that the connection is over, unless this was known before.
@@ -214,7 +212,7 @@ impl Sources {
 
     /// Adapts the pacer and the send buffer, because the window may have changed.
     pub(super) fn follow_window(&mut self, now: Instant, srtt: Option<Duration>, path: &mut Path) {
-        let window = path.route_mut().follow_window(now, srtt);
+        let window = path.route.follow_window(now, srtt);
         self.streams.on_congestion_window(window);
         if let (Some(flows), Some(rtt)) = (self.datagrams.flows_mut(), srtt) {
             flows.on_rtt(rtt);
@@ -270,10 +268,10 @@ impl Sources {
     /// Client: makes lost early data due again on a probe timeout of the handshake, because the
     /// probes also carry this data (RFC 9002 §6.2.4).
     pub(super) fn repeat_early_data(&mut self, spaces: &PacketSpaces) {
-        if self.handshake.side().is_server() || !spaces.keys().has_early() {
+        if self.handshake.side().is_server() || !spaces.keys.has_early() {
             return;
         }
-        let data = spaces.recovery().space(SpaceId::Data);
+        let data = spaces.recovery.space(SpaceId::Data);
         let sent = data.sent().iter();
         let oldest = sent.filter(|(_, packet)| packet.ack_eliciting);
         for (_, packet) in oldest.take(PacketSpaces::PROBES) {

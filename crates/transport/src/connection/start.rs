@@ -216,7 +216,7 @@ fn assemble(now: Instant, parts: Parts) -> Box<Connection> {
     );
     let idle_timeout = handshake::idle_timeout(&config);
     let mut lifecycle = Lifecycle::new(idle_timeout, config.keep_alive);
-    let timers = lifecycle.timers_mut();
+    let timers = &mut lifecycle.timers;
     timers.on_poll(now);
     timers.set(Timer::Handshake, now + config.handshake_timeout);
     let spaces = PacketSpaces::new(

@@ -58,21 +58,20 @@ impl Sending<'_> {
     /// accounting for new flows.
     fn prepare(&mut self) {
         let now = self.now;
-        let path = self.paths.path_mut();
+        let path = &mut self.paths.path;
         self.sources.drop_long_datagrams(path);
-        path.route_mut().poll(now);
+        path.route.poll(now);
         self.sources.streams.prepare();
-        let renewed = self.spaces.keys_mut().renew(now);
+        let renewed = self.spaces.keys.renew(now);
         self.stats.key_updates += u64::from(renewed);
-        let recovery = self.spaces.recovery();
+        let recovery = &self.spaces.recovery;
         let srtt = recovery.rtt().srtt();
-        let path = self.paths.path_mut();
-        let restarts = recovery.bytes_in_flight() == 0
-            && self.sources.has_data()
-            && path.route_mut().restart(now);
+        let path = &mut self.paths.path;
+        let restarts =
+            recovery.bytes_in_flight() == 0 && self.sources.has_data() && path.route.restart(now);
         let starts = self.sources.streams.account.take_starts();
         if let Some(srtt) = srtt.filter(|_| starts > 0) {
-            path.route_mut().on_starts(now, starts, srtt);
+            path.route.on_starts(now, starts, srtt);
         }
         if restarts || starts > 0 {
             self.sources.follow_window(now, srtt, path);
@@ -108,7 +107,7 @@ impl Sending<'_> {
                 break;
             };
             self.on_datagram_sent(built.len);
-            let path = self.paths.path();
+            let path = &self.paths.path;
             let transmit = batch.get_or_insert_with(|| path.transmit(built.ecn, 0, built.len));
             transmit.len += built.len;
             if !built.batches || (built.len < size && !sets_size) {
@@ -119,9 +118,9 @@ impl Sending<'_> {
     }
 
     fn datagram_limit(&self) -> u16 {
-        let path = self.paths.path();
+        let path = &self.paths.path;
         if self.spaces.is_probing() {
-            path.route().probe_limit(self.spaces.recovery().pto_count())
+            path.route.probe_limit(self.spaces.recovery.pto_count())
         } else {
             path.mtu()
         }
@@ -133,15 +132,15 @@ impl Sending<'_> {
         let probes = self.spaces.is_probing();
         let least = least_challenge(self.sources.control.remote_ids.current().id.len());
         let full = self.paths.full_datagram();
-        let path = self.paths.path();
+        let path = &self.paths.path;
         match path
-            .address()
+            .address
             .allowance(self.now, size, probes, [least, full])
         {
             Allowance::Bytes(size) => Some(size),
             Allowance::Nothing => None,
             Allowance::Blocked => {
-                let recovery = self.spaces.recovery_mut();
+                let recovery = &mut self.spaces.recovery;
                 recovery.set_amplification_blocked(self.now, true);
                 None
             }
@@ -160,24 +159,19 @@ impl Sending<'_> {
         // waits, since its peer decides how often there is one.
         // [9002 7.5 probes-pass]
         if self.spaces.is_probing()
-            || self.side.is_client() && self.paths.path().wants_challenge(now)
+            || self.side.is_client() && self.paths.path.wants_challenge(now)
             || handshake.iter().any(|&space| {
-                self.spaces.keys().has(space) && self.sources.handshake.crypto.can_send(space)
+                self.spaces.keys.has(space) && self.sources.handshake.crypto.can_send(space)
             })
         {
             return Permit::All;
         }
-        let in_flight = self.spaces.recovery().bytes_in_flight();
-        match self
-            .paths
-            .path_mut()
-            .route_mut()
-            .admits(now, size as u64, in_flight)
-        {
+        let in_flight = self.spaces.recovery.bytes_in_flight();
+        match self.paths.path.route.admits(now, size as u64, in_flight) {
             Admission::Now => Permit::All,
             Admission::WindowFull => Permit::AcksOnly,
             Admission::At(at) => {
-                self.lifecycle.timers_mut().set(Timer::Pacing, at);
+                self.lifecycle.timers.set(Timer::Pacing, at);
                 Permit::AcksOnly
             }
         }
@@ -194,7 +188,7 @@ impl Sending<'_> {
 
     /// Returns true if a packet of `space` would be ack-eliciting.
     pub(super) fn wants_eliciting(&mut self, space: SpaceId) -> bool {
-        let path = self.paths.path();
+        let path = &self.paths.path;
         self.spaces.probes(space) || self.sources.have_frames(self.now, space, path)
     }
 
@@ -212,7 +206,7 @@ impl Sending<'_> {
         }
         if let Some(batch) = batch {
             // A batch consists of 1-RTT packets with data, all of the same size and ECN field.
-            let alike = self.paths.path().mark() == batch.ecn;
+            let alike = self.paths.path.mark() == batch.ecn;
             let eliciting = permit == Permit::All && self.wants_eliciting(SpaceId::Data);
             if initial || handshake || !alike || !eliciting {
                 return None;
@@ -246,22 +240,19 @@ impl Sending<'_> {
     pub(super) fn on_datagram_sent(&mut self, len: usize) {
         self.stats.datagrams_sent += 1;
         self.stats.bytes_sent += len as u64;
-        self.paths
-            .path_mut()
-            .address_mut()
-            .on_datagram_sent(len as u64);
+        self.paths.path.address.on_datagram_sent(len as u64);
     }
 
     /// Returns the limit of the sender, after everything was sent.
     pub(super) fn bound(&mut self) -> Bound {
         let limit = self.sources.limit();
-        let recovery = self.spaces.recovery_mut();
+        let recovery = &mut self.spaces.recovery;
         if limit == pathmark_cc::Limit::Window && self.sources.handshake.is_complete() {
             recovery.note_window_limited();
         } else {
             recovery.note_not_window_limited();
         }
-        let explicit = self.paths.path().route().metrics().explicit;
+        let explicit = self.paths.path.route.metrics().explicit;
         Bound::new(
             limit,
             explicit,

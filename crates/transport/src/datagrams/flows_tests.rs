@@ -45,6 +45,19 @@ impl Bed {
         }
     }
 
+    fn flows(&mut self) -> &mut Flows {
+        self.datagrams.flows_mut().unwrap()
+    }
+
+    fn dropped(&self) -> Vec<u64> {
+        self.counters.iter().map(|c| c.counts().dropped).collect()
+    }
+
+    /// Adds unmarked datagrams to a flow.
+    fn fill(&mut self, flow: u8, count: usize) {
+        (0..count).for_each(|_| self.push(at(0), flow, Ecn::NotEct));
+    }
+
     fn push(&mut self, now: Instant, flow: u8, ecn: Ecn) {
         let datagram = datagram(flow, ecn);
         self.datagrams.send_in(now, flow.into(), datagram);
@@ -116,11 +129,8 @@ fn flows_that_send_too_much_share_equally_and_wait_for_about_an_interval_at_most
     assert!(counts[&3][0] >= 999, "{counts:?}");
     let slow = bed.counters[3].counts();
     assert_eq!((slow.dropped, bed.p99_ms(3)), (0, 1), "{slow:?}");
-    let counted = bed
-        .counters
-        .iter()
-        .map(|counters| counters.counts().dropped);
-    assert_eq!(counted.sum::<u64>(), bed.datagrams.counts().unsent);
+    let dropped: u64 = bed.dropped().iter().sum();
+    assert_eq!(dropped, bed.datagrams.counts().unsent);
 }
 
 /// For a sender that doesn't respond to marks, the queue is bounded as well.
@@ -140,38 +150,28 @@ fn scalable_senders_are_marked_from_a_millisecond_on() {
 #[test]
 fn the_flow_that_takes_most_memory_pays_for_it() {
     let mut bed = Bed::new(3, 50 * (LENGTH + OVERHEAD));
-    bed.push(at(0), 1, Ecn::NotEct);
-    for _ in 0..100 {
-        bed.push(at(0), 0, Ecn::NotEct);
+    for (flow, count) in [(1, 1), (0, 100), (2, 16)] {
+        bed.fill(flow, count);
     }
-    for _ in 0..16 {
-        bed.push(at(0), 2, Ecn::NotEct);
-    }
-    assert_eq!(
-        bed.datagrams.flows_mut().unwrap().bytes(),
-        50 * (LENGTH + OVERHEAD)
-    );
-    let dropped: Vec<_> = bed.counters.iter().map(|c| c.counts().dropped).collect();
-    assert_eq!(dropped, [67, 0, 0]);
+    assert_eq!(bed.flows().bytes(), 50 * (LENGTH + OVERHEAD));
+    assert_eq!(bed.dropped(), [67, 0, 0]);
     assert_eq!(bed.datagrams.counts().unsent, 67);
 }
 
 #[test]
 fn a_closed_flow_sends_what_waits_and_is_forgotten() {
     let mut bed = Bed::new(2, 1 << 20);
-    for _ in 0..3 {
-        bed.push(at(0), 0, Ecn::NotEct);
-    }
+    bed.fill(0, 3);
     for flow in [0, 1] {
-        bed.datagrams.flows_mut().unwrap().close(flow);
+        bed.flows().close(flow);
     }
-    bed.push(at(0), 1, Ecn::NotEct);
+    bed.fill(1, 1);
     for _ in 0..3 {
         assert_eq!(bed.send(at(0)), Some((0, false)));
     }
     assert_eq!(bed.send(at(0)), None);
     assert!(!bed.datagrams.wants_to_send());
-    bed.push(at(0), 0, Ecn::NotEct);
+    bed.fill(0, 1);
     assert!(!bed.datagrams.wants_to_send(), "it is gone");
 }
 
@@ -179,7 +179,7 @@ fn a_closed_flow_sends_what_waits_and_is_forgotten() {
 fn what_the_path_carries_no_more_goes_from_each_flow() {
     let mut bed = Bed::new(2, 1 << 20);
     for flow in [0, 1, 0] {
-        bed.push(at(0), flow, Ecn::NotEct);
+        bed.fill(flow, 1);
         let short = FlowDatagram {
             data: vec![flow].into(),
             ecn: Ecn::NotEct,
@@ -193,7 +193,7 @@ fn what_the_path_carries_no_more_goes_from_each_flow() {
     assert_eq!(bed.datagrams.counts().unsent, 3);
     let sent: Vec<_> = std::iter::from_fn(|| bed.send(at(0))).collect();
     assert_eq!(sent.len(), 1, "all in one packet");
-    bed.push(at(0), 0, Ecn::NotEct);
+    bed.fill(0, 1);
     bed.datagrams.drop_unsent();
     assert!(!bed.datagrams.wants_to_send());
 }
@@ -263,7 +263,7 @@ fn short_datagrams_share_equally() {
     let mut empty = datagram(0, Ecn::NotEct);
     (empty.data, empty.ce) = (Bytes::new(), None);
     for flow in [1, 2] {
-        (0..10).for_each(|_| bed.push(at(0), flow, Ecn::NotEct));
+        bed.fill(flow, 10);
     }
     for _ in 0..10_000 {
         bed.datagrams.send_in(at(0), 0, empty.clone());
@@ -283,8 +283,8 @@ fn datagrams_with_and_without_a_flow_take_turns() {
     let mut bed = Bed::new(2, 1 << 20);
     for _ in 0..20 {
         bed.datagrams.send(vec![9; LENGTH].into());
-        bed.push(at(0), 0, Ecn::NotEct);
-        bed.push(at(0), 1, Ecn::NotEct);
+        bed.fill(0, 1);
+        bed.fill(1, 1);
     }
     let sent: Vec<_> = (0..20).map(|_| bed.send(at(0)).unwrap().0).collect();
     let number = |flow: u8| sent.iter().filter(|of| **of == flow).count();
@@ -297,7 +297,7 @@ fn datagrams_with_and_without_a_flow_take_turns() {
 fn a_datagram_that_became_too_long_holds_up_no_other() {
     let mut bed = Bed::new(2, 1 << 20);
     bed.datagrams.drop_longer_than(LENGTH - 100);
-    bed.push(at(0), 0, Ecn::NotEct);
+    bed.fill(0, 1);
     bed.datagrams.drop_longer_than(LENGTH - 10);
     assert_eq!(bed.datagrams.counts().unsent, 1);
     assert!(!bed.datagrams.wants_to_send());
@@ -307,20 +307,20 @@ fn a_datagram_that_became_too_long_holds_up_no_other() {
 fn flows_without_datagrams_take_little_memory() {
     let mut bed = Bed::new(50, 1 << 20);
     for flow in 0..50 {
-        (0..100).for_each(|_| bed.push(at(0), flow, Ecn::NotEct));
+        bed.fill(flow, 100);
         while bed.send(at(0)).is_some() {}
     }
-    let (flows, room) = bed.datagrams.flows_mut().unwrap().room();
+    let (flows, room) = bed.flows().room();
     assert!(flows == 50 && room <= 50 * 16, "{flows} {room}");
     // The connection ends before its flows.
     for flow in 0..50 {
-        (0..10).for_each(|_| bed.push(at(0), flow, Ecn::NotEct));
+        bed.fill(flow, 10);
     }
     bed.datagrams.stop();
     for flow in 0..50 {
-        bed.datagrams.flows_mut().unwrap().close(flow);
+        bed.flows().close(flow);
     }
-    assert_eq!(bed.datagrams.flows_mut().unwrap().room(), (0, 0));
+    assert_eq!(bed.flows().room(), (0, 0));
 }
 
 /// A mark only counts once its datagram is sent.
@@ -342,7 +342,7 @@ fn marks_that_never_leave_do_not_count() {
 fn flows_share_by_weight_and_so_does_memory() {
     let weight = |weight| NonZeroU8::new(weight).unwrap();
     let mut bed = Bed::new(3, 60 * (LENGTH + OVERHEAD));
-    let flows = bed.datagrams.flows_mut().unwrap();
+    let flows = bed.flows();
     flows.set_weight(0, weight(3));
     flows.set_weight(9, weight(5));
     let classic = Ecn::Ect0;
@@ -357,7 +357,7 @@ fn flows_share_by_weight_and_so_does_memory() {
     assert!(busy(0) > Duration::from_secs(19) && busy(0) <= Duration::from_secs(20));
     assert!(busy(2) < Duration::from_secs(4), "{:?}", busy(2));
     // A weight may change while datagrams wait, which updates the sum.
-    let flows = bed.datagrams.flows_mut().unwrap();
+    let flows = bed.flows();
     assert_eq!(flows.busy(), 4);
     flows.set_weight(1, weight(200));
     assert_eq!(flows.busy(), 203);

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use pathmark_cc::{Controller, NewReno};
 
 use super::*;
-use crate::Ecn;
 use crate::TransportConfig;
 use crate::crypto::null::{NullCrypto, NullEndpointKey};
 use crate::crypto::{ClientCrypto, InitialCrypto, Side};
@@ -41,12 +40,7 @@ pub(super) fn server() -> Endpoint {
 }
 
 pub(super) fn from(port: u16) -> Received {
-    Received {
-        remote: SocketAddr::from((Ipv4Addr::new(192, 0, 2, 7), port)),
-        local: None,
-        ecn: Ecn::NotEct,
-        ttl: None,
-    }
+    Received::plain(SocketAddr::from((Ipv4Addr::new(192, 0, 2, 7), port)))
 }
 
 pub(super) fn id(n: u64) -> ConnectionId {

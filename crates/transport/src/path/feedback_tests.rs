@@ -6,41 +6,14 @@ use proptest::prelude::*;
 use super::*;
 use crate::{Arrived, BadFeedback, Breach, Counters, Ecn, Instant, Meter, Signal};
 
+/// Counts packets. It may ask once.
 #[derive(Debug)]
-struct Plain;
-
-/// The same for a signal that asks once.
-#[derive(Debug)]
-struct Asking;
-
-impl Signal for Asking {
-    fn kind(&self) -> u8 {
-        201
-    }
-
-    fn shim_len(&self) -> usize {
-        16
-    }
-
-    fn asks_once(&self) -> bool {
-        true
-    }
-
-    fn fill(&self, _: &Request, _: &mut [u8]) {}
-
-    fn meter(&self) -> Box<dyn Meter> {
-        Plain.meter()
-    }
-
-    fn difference(
-        &self,
-        older: Option<&Counters>,
-        newer: &Counters,
-        sent: &Countable,
-    ) -> Result<Feedback, BadFeedback> {
-        Plain.difference(older, newer, sent)
-    }
+struct Counted {
+    asks: bool,
 }
+
+const PLAIN: Counted = Counted { asks: false };
+const ASKING: Counted = Counted { asks: true };
 
 #[derive(Debug, Default)]
 struct Packets(u64);
@@ -55,13 +28,17 @@ impl Meter for Packets {
     }
 }
 
-impl Signal for Plain {
+impl Signal for Counted {
     fn kind(&self) -> u8 {
         200
     }
 
     fn shim_len(&self) -> usize {
-        0
+        if self.asks { 16 } else { 0 }
+    }
+
+    fn asks_once(&self) -> bool {
+        self.asks
     }
 
     fn fill(&self, _: &Request, _: &mut [u8]) {}
@@ -109,6 +86,11 @@ fn packets(feedback: Option<Feedback>) -> Option<u64> {
     })
 }
 
+/// Returns the packets that a frame adds, which claims so many in its epoch.
+fn claimed(returned: &mut Returned, number: u64, epoch: u64, claim: u64) -> Option<u64> {
+    packets(returned.on_frame(number, epoch, &totals(claim), &PLAIN))
+}
+
 /// Size of each packet, in bytes.
 const SIZE: u64 = 1200;
 
@@ -126,84 +108,49 @@ const fn arrived(number: u64) -> Arrived<'static> {
 #[test]
 fn newest_frame_wins_and_impossible_ones_are_counted() {
     let mut returned = Returned::new();
-    assert_eq!(returned.on_frame(0, 0, &totals(1), &Plain), None);
-    assert_eq!(
-        (
-            returned.disbelieved().unsent_epochs,
-            returned.has_feedback()
-        ),
-        (1, false),
-        "nothing was sent"
-    );
-    for n in 0..10 {
-        returned.on_sent(n, SIZE);
-    }
-    assert_eq!(
-        packets(returned.on_frame(5, 0, &totals(3), &Plain)),
-        Some(3)
-    );
-    assert_eq!(returned.on_frame(4, 0, &totals(2), &Plain), None, "older");
+    assert_eq!(claimed(&mut returned, 0, 0, 1), None);
+    // Nothing was sent.
+    assert_eq!(returned.disbelieved().unsent_epochs, 1);
+    assert!(!returned.has_feedback());
+    (0..10).for_each(|n| returned.on_sent(n, SIZE));
+    assert_eq!(claimed(&mut returned, 5, 0, 3), Some(3));
+    assert_eq!(claimed(&mut returned, 4, 0, 2), None, "older");
     assert_eq!(returned.disbelieved().total(), 1);
-    assert_eq!(
-        packets(returned.on_frame(6, 0, &totals(7), &Plain)),
-        Some(4)
-    );
-    assert_eq!(returned.on_frame(7, 0, &totals(6), &Plain), None);
-    assert_eq!(returned.on_frame(8, 0, &totals(11), &Plain), None);
-    assert_eq!(returned.on_frame(8, 0, &Counters::new(), &Plain), None);
+    assert_eq!(claimed(&mut returned, 6, 0, 7), Some(4));
+    assert_eq!(claimed(&mut returned, 7, 0, 6), None);
+    assert_eq!(claimed(&mut returned, 8, 0, 11), None);
+    assert_eq!(returned.on_frame(8, 0, &Counters::new(), &PLAIN), None);
     let disbelieved = returned.disbelieved();
-    assert_eq!(
-        (disbelieved.backwards, disbelieved.packets, disbelieved.form),
-        (1, 1, 1)
-    );
-    assert_eq!(
-        packets(returned.on_frame(9, 0, &totals(10), &Plain)),
-        Some(3)
-    );
+    assert_eq!(disbelieved.backwards, 1);
+    assert_eq!(disbelieved.packets, 1);
+    assert_eq!(disbelieved.form, 1);
+    assert_eq!(claimed(&mut returned, 9, 0, 10), Some(3));
 }
 
 #[test]
 fn an_epoch_begins_once_for_each_change_of_ours() {
     let mut returned = Returned::new();
-    for n in 0..10 {
-        returned.on_sent(n, SIZE);
-    }
-    assert_eq!(
-        packets(returned.on_frame(1, 0, &totals(5), &Plain)),
-        Some(5)
-    );
+    (0..10).for_each(|n| returned.on_sent(n, SIZE));
+    assert_eq!(claimed(&mut returned, 1, 0, 5), Some(5));
     // Nothing has changed here.
-    assert_eq!(returned.on_frame(2, 7, &totals(2), &Plain), None);
+    assert_eq!(claimed(&mut returned, 2, 7, 2), None);
     assert_eq!(returned.disbelieved().uncalled_epochs, 1);
-    assert_eq!(
-        packets(returned.on_frame(3, 0, &totals(6), &Plain)),
-        Some(1)
-    );
+    assert_eq!(claimed(&mut returned, 3, 0, 6), Some(1));
     // A challenge is answered with a new epoch, in which older packets don't count again.
     returned.on_challenge();
-    assert_eq!(returned.on_frame(4, 7, &totals(4), &Plain), None);
-    assert_eq!(
-        packets(returned.on_frame(5, 7, &totals(3), &Plain)),
-        Some(3)
-    );
-    assert_eq!(returned.on_frame(6, 0, &totals(7), &Plain), None, "over");
-    assert_eq!(returned.on_frame(7, 8, &totals(1), &Plain), None);
+    assert_eq!(claimed(&mut returned, 4, 7, 4), None);
+    assert_eq!(claimed(&mut returned, 5, 7, 3), Some(3));
+    assert_eq!(claimed(&mut returned, 6, 0, 7), None, "over");
+    assert_eq!(claimed(&mut returned, 7, 8, 1), None);
     assert_eq!(returned.disbelieved().uncalled_epochs, 2);
     // The sender moves, so the counts of the old path are void.
     returned.on_path_change(10);
     assert!(!returned.has_feedback());
     returned.on_sent(10, SIZE);
-    assert_eq!(returned.on_frame(8, 7, &totals(3), &Plain), None);
-    assert_eq!(
-        returned.on_frame(9, 11, &totals(1), &Plain),
-        None,
-        "not sent yet"
-    );
+    assert_eq!(claimed(&mut returned, 8, 7, 3), None);
+    assert_eq!(claimed(&mut returned, 9, 11, 1), None, "not sent yet");
     assert_eq!(returned.disbelieved().unsent_epochs, 1);
-    assert_eq!(
-        packets(returned.on_frame(10, 10, &totals(1), &Plain)),
-        Some(1)
-    );
+    assert_eq!(claimed(&mut returned, 10, 10, 1), Some(1));
 }
 
 /// A peer could claim 1,000,000 LOW codes for 1000 sent packets by changing the epoch in each
@@ -211,15 +158,12 @@ fn an_epoch_begins_once_for_each_change_of_ours() {
 #[test]
 fn an_epoch_in_each_frame_counts_no_packet_twice() {
     let mut returned = Returned::new();
-    for n in 0..1000 {
-        returned.on_sent(n, SIZE);
-    }
+    (0..1000).for_each(|n| returned.on_sent(n, SIZE));
     let mut counted = 0;
     for epoch in 0..1000 {
         returned.on_challenge();
         for claim in [1000, 1000 - epoch, 1] {
-            let frame = returned.on_frame(2 * epoch + 1, epoch, &totals(claim), &Plain);
-            counted += packets(frame).unwrap_or(0);
+            counted += claimed(&mut returned, 2 * epoch + 1, epoch, claim).unwrap_or(0);
         }
     }
     assert_eq!(counted, 1000);
@@ -227,7 +171,7 @@ fn an_epoch_in_each_frame_counts_no_packet_twice() {
 
 #[test]
 fn only_news_is_returned() {
-    let mut counting = Counting::new(&Plain);
+    let mut counting = Counting::new(&PLAIN);
     assert!(counting.poll().is_none());
     counting.on_packet(&arrived(3));
     counting.on_packet(&arrived(4));
@@ -245,7 +189,7 @@ fn only_news_is_returned() {
 /// An answer fits into one frame. Some of the repetitions get through, and count once.
 #[test]
 fn an_answer_goes_back_several_times_and_counts_once() {
-    let mut counting = Counting::new(&Asking);
+    let mut counting = Counting::new(&ASKING);
     let mut returned = Returned::new();
     returned.on_sent(3, SIZE);
     counting.on_packet(&arrived(3));
@@ -259,7 +203,7 @@ fn an_answer_goes_back_several_times_and_counts_once() {
         frames += 1;
         // The first one is lost.
         if number > 0 {
-            counted += packets(returned.on_frame(number, epoch, &counters, &Asking)).unwrap_or(0);
+            counted += packets(returned.on_frame(number, epoch, &counters, &ASKING)).unwrap_or(0);
         }
     }
     assert_eq!((frames, counted), (4, 1));
@@ -285,7 +229,7 @@ proptest! {
         }
         let mut sum = 0;
         for &number in &order {
-            sum += packets(returned.on_frame(number, 0, &totals(number * 7), &Plain)).unwrap_or(0);
+            sum += claimed(&mut returned, number, 0, number * 7).unwrap_or(0);
         }
         prop_assert_eq!(sum, order.iter().max().unwrap() * 7);
         prop_assert_eq!(returned.disbelieved().total(), 0);
@@ -314,8 +258,7 @@ proptest! {
                 SenderEvent::Claimed(back, claim, late) => {
                     let epoch = next.saturating_sub(back);
                     let number = (number as u64).saturating_sub(late);
-                    let frame = returned.on_frame(number, epoch, &totals(claim), &Plain);
-                    if let Some(more) = packets(frame) {
+                    if let Some(more) = claimed(&mut returned, number, epoch, claim) {
                         accepted += more;
                         prop_assert!(claim <= back);
                     }
@@ -368,7 +311,7 @@ fn disbelieved_frames_of_all_kinds_add_up() {
 fn what_was_not_believed_stays_counted_on_another_path() {
     let mut returned = Returned::new();
     returned.on_sent(0, SIZE);
-    assert!(returned.on_frame(1, 0, &totals(2), &Plain).is_none());
+    assert!(claimed(&mut returned, 1, 0, 2).is_none());
     let before = *returned.disbelieved();
     assert_eq!((before.packets, before.total()), (1, 1));
     returned.on_path_change(1);
@@ -376,6 +319,6 @@ fn what_was_not_believed_stays_counted_on_another_path() {
     // From here on, frames count again.
     returned.on_sent(1, SIZE);
     assert!(!returned.has_feedback());
-    assert!(returned.on_frame(2, 1, &totals(1), &Plain).is_some());
+    assert!(claimed(&mut returned, 2, 1, 1).is_some());
     assert!(returned.has_feedback());
 }

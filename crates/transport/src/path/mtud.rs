@@ -71,7 +71,6 @@ pub struct Mtud {
     suspicion: Option<Suspicion>,
     /// Largest number among acknowledged packets above the base.
     largest_acked: Option<u64>,
-    holes: u64,
 }
 
 impl Mtud {
@@ -113,7 +112,6 @@ impl Mtud {
             raise_at: None,
             suspicion: None,
             largest_acked: None,
-            holes: 0,
         }
     }
 
@@ -140,12 +138,6 @@ impl Mtud {
         self.current
     }
 
-    /// Returns the size of the largest QUIC packet behind a shim of `shim_len` bytes.
-    #[inline]
-    pub const fn packet_limit(&self, shim_len: u16) -> u16 {
-        self.current.saturating_sub(shim_len)
-    }
-
     /// Returns the size of the largest datagram for a PTO probe. This is the base from the second
     /// consecutive timeout on, or while a black hole is suspected.
     pub const fn probe_limit(&self, pto_count: u32) -> u16 {
@@ -154,11 +146,6 @@ impl Mtud {
         } else {
             self.current
         }
-    }
-
-    /// Returns how often the path was found to have become narrower.
-    pub const fn black_holes(&self) -> u64 {
-        self.holes
     }
 
     /// Returns the size of the probe to send now, if one is wanted. The probe should consist of
@@ -314,7 +301,6 @@ impl Mtud {
         if !hole || self.current == self.base {
             return false;
         }
-        self.holes += 1;
         self.suspicion = None;
         self.high = self.current - 1;
         self.current = self.base;

@@ -52,24 +52,31 @@ const fn nothing(_: u64) -> u64 {
     0
 }
 
+/// A path without queues on the way back.
+fn path<A: Fn(u64) -> u64, C: Fn(u64) -> i64>(
+    every: u64,
+    there: A,
+    clock: C,
+) -> Path<A, fn(u64) -> u64, C> {
+    Path {
+        every,
+        there,
+        back: nothing,
+        clock,
+    }
+}
+
 #[test]
 fn queues_show_whatever_the_clocks_say() {
     for start in [0, 1, 123_456_789, (1 << 30) - 1_020_000] {
         let mut one_way = OneWayDelay::new();
         let queues = [2000, 2000, 17_000, 72_000, 2000, 0];
-        let path = Path {
-            every: 10,
-            there: |n| queues[n as usize],
-            back: nothing,
-            clock: honest(start, 0),
-        };
+        let path = path(10, |n| queues[n as usize], honest(start, 0));
         let queued = path.run(&mut one_way, 6);
         for (queued, expected) in queued.into_iter().zip([0, 0, 15_000, 70_000, 0, 0]) {
             let queued = queued.unwrap();
-            assert!(
-                queued.abs_diff(expected) < 20,
-                "{start}: {queued} {expected}"
-            );
+            let off = queued.abs_diff(expected);
+            assert!(off < 20, "{start}: {queued} {expected}");
         }
         assert_eq!(one_way.steps(), 0);
     }
@@ -103,22 +110,12 @@ fn drifting_clocks_are_no_queue() {
     for ppm in [-200, -50, 50, 190] {
         // In an hour, the clock wraps three times.
         let mut one_way = OneWayDelay::new();
-        let path = Path {
-            every: 100,
-            there: |n| 1000 * (n % 3),
-            back: nothing,
-            clock: honest(7, ppm),
-        };
+        let path = path(100, |n| 1000 * (n % 3), honest(7, ppm));
         let queued = path.run(&mut one_way, 36_000);
         assert!(queued.iter().all(|queued| queued.unwrap() < 3000), "{ppm}");
         assert_eq!(one_way.steps(), 0, "{ppm}");
     }
-    let path = Path {
-        every: 100,
-        there: |n| if n < 100 { 0 } else { 40_000 },
-        back: nothing,
-        clock: honest(7, 0),
-    };
+    let path = path(100, |n| if n < 100 { 0 } else { 40_000 }, honest(7, 0));
     let standing = path.run(&mut OneWayDelay::new(), 600);
     let seen = |queued: &Option<u64>| (28_000..=40_000).contains(&queued.unwrap());
     assert!(standing[100..].iter().all(seen));
@@ -128,12 +125,7 @@ fn drifting_clocks_are_no_queue() {
 fn no_clock_of_a_host_drifts_by_more_than_1000_ppm() {
     for (ppm, used) in [(-900, true), (900, true), (-5000, false), (5000, false)] {
         let mut one_way = OneWayDelay::new();
-        let path = Path {
-            every: 10,
-            there: nothing,
-            back: nothing,
-            clock: honest(7, ppm),
-        };
+        let path = path(10, nothing, honest(7, ppm));
         let _ = path.run(&mut one_way, 6000);
         assert_eq!(!one_way.given_up(), used, "{ppm}");
         assert_eq!(one_way.steps() == 0, used, "{ppm}");
@@ -176,10 +168,8 @@ fn a_step_begins_a_new_base_and_is_counted() {
         assert_eq!(queued.iter().filter(|q| q.is_none()).count(), 1, "{step}");
         for (n, queued) in queued.iter().enumerate().skip(160) {
             let expected = if n % 20 < 10 { 0 } else { 30_000 };
-            assert!(
-                queued.unwrap().abs_diff(expected) < 1000,
-                "{step}: {n} {queued:?}"
-            );
+            let off = queued.unwrap().abs_diff(expected);
+            assert!(off < 1000, "{step}: {n} {queued:?}");
         }
     }
 }

@@ -143,9 +143,7 @@ mod tests {
         for _ in 0..CALM {
             r.on_loss_event();
         }
-        assert_eq!(
-            (r.packets(), r.time(&rtt)),
-            (MAX_PACKETS / 2, Duration::from_millis(90))
-        );
+        assert_eq!(r.packets(), MAX_PACKETS / 2);
+        assert_eq!(r.time(&rtt), Duration::from_millis(90));
     }
 }

@@ -1,12 +1,9 @@
 use core::num::NonZeroU8;
 
 use super::*;
+use crate::streams::id;
 
 const LIMIT: u64 = 2 * STREAM_FLOOR;
-
-fn id(n: u64) -> StreamId {
-    StreamId::from_u64(n).unwrap()
-}
 
 /// Streams 0, 4 and so on, which may send `credit` bytes each.
 fn records(count: u64, credit: u64) -> Records {
@@ -36,25 +33,19 @@ fn each_stream_has_a_floor_and_writers_wait_in_one_place() {
     let mut account = SendAccount::new(LIMIT);
     let mut records = records(2, 1 << 20);
     assert_eq!(write(&mut account, &mut records, 0), Ok(LIMIT as usize));
-    assert_eq!(
-        write(&mut account, &mut records, 4),
-        Ok(STREAM_FLOOR as usize)
-    );
+    let floor = STREAM_FLOOR as usize;
+    assert_eq!(write(&mut account, &mut records, 4), Ok(floor));
     assert!(!account.writers_wait() && account.has_more());
     for n in [0, 4, 0, 4] {
         let result = write(&mut account, &mut records, n);
         assert_eq!(result, Err(WriteError::Blocked));
     }
-    assert_eq!(
-        (account.queued(), account.unacked()),
-        (2, LIMIT + STREAM_FLOOR)
-    );
+    assert_eq!(account.queued(), 2);
+    assert_eq!(account.unacked(), LIMIT + STREAM_FLOOR);
     // No bytes are wanted, so this succeeds.
     let record = records.get_mut(&id(0)).unwrap();
-    assert_eq!(
-        account.write((id(0), record), 0, |_, room| assert_eq!(room, 0)),
-        Ok(0)
-    );
+    let written = account.write((id(0), record), 0, |_, room| assert_eq!(room, 0));
+    assert_eq!(written, Ok(0));
 }
 
 #[test]
@@ -103,14 +94,9 @@ fn a_writer_without_the_peers_credit_is_woken_by_credit() {
     let mut account = SendAccount::new(LIMIT);
     let mut records = records(1, 0);
     // The bytes buffered ahead of credit.
-    assert_eq!(
-        write(&mut account, &mut records, 0),
-        Ok(STREAM_FLOOR as usize)
-    );
-    assert_eq!(
-        write(&mut account, &mut records, 0),
-        Err(WriteError::Blocked)
-    );
+    let [first, second] = [(), ()].map(|()| write(&mut account, &mut records, 0));
+    assert_eq!(first, Ok(STREAM_FLOOR as usize));
+    assert_eq!(second, Err(WriteError::Blocked));
     assert_eq!(account.queued(), 0, "there is room for others");
     let mut events = Events::default();
     account.on_credit((id(0), records.get_mut(&id(0)).unwrap()), 0, &mut events);

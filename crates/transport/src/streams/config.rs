@@ -1,4 +1,4 @@
-//! Limits set by this side and by the peer.
+//! Limits set by this side.
 
 use super::ReceiveMemory;
 
@@ -60,22 +60,4 @@ impl Default for StreamsConfig {
             max_send_buffer: 5 << 30,
         }
     }
-}
-
-/// The peer's limits, from its transport parameters (RFC 9000 §18.2). Local and remote are meant
-/// from the peer's viewpoint: the peer opens the "local" streams.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PeerLimits {
-    /// `initial_max_data`, bytes.
-    pub max_data: u64,
-    /// `initial_max_stream_data_bidi_local`, bytes.
-    pub max_stream_data_bidi_local: u64,
-    /// `initial_max_stream_data_bidi_remote`, bytes.
-    pub max_stream_data_bidi_remote: u64,
-    /// `initial_max_stream_data_uni`, bytes.
-    pub max_stream_data_uni: u64,
-    /// `initial_max_streams_bidi`.
-    pub max_streams_bidi: u64,
-    /// `initial_max_streams_uni`.
-    pub max_streams_uni: u64,
 }

@@ -40,8 +40,9 @@ mod turns;
 #[cfg(test)]
 mod tests;
 
+pub use crate::wire::transport_parameters::PeerLimits;
 pub use crate::wire::{Dir, Side, StreamId};
-pub use config::{PeerLimits, StreamsConfig};
+pub use config::StreamsConfig;
 pub use error::{ClosedStream, FinishError, OpenError, ReadError, WriteError};
 pub use event::StreamEvent;
 pub use flow::{CreditExceeded, ReceiveWindow, SendCredit};
@@ -61,6 +62,11 @@ use opening::Opening;
 use receiving::Receiving;
 use record::Records;
 use turns::Turns;
+
+#[cfg(test)]
+fn id(n: u64) -> StreamId {
+    StreamId::from_u64(n).unwrap()
+}
 
 /// All streams of a connection.
 ///

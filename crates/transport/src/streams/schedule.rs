@@ -148,12 +148,9 @@ impl Schedule {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::streams::id;
 
     const ONE: NonZeroU8 = NonZeroU8::MIN;
-
-    fn id(n: u64) -> StreamId {
-        StreamId::from_u64(n).unwrap()
-    }
 
     #[test]
     fn priority_then_turn() {

@@ -1,11 +1,8 @@
 use super::*;
+use crate::streams::id;
 use crate::wire::Frames;
 
 const PACKET: usize = 1000;
-
-fn id(n: u64) -> StreamId {
-    StreamId::from_u64(n).unwrap()
-}
 
 /// Streams 0, 4 and so on, with turns to send.
 #[derive(Default)]
@@ -19,18 +16,20 @@ impl Sender {
     /// `streams` have `bytes` each, and the peer allows `each` on a stream and `all` in total.
     fn new(streams: u64, bytes: usize, each: u64, all: u64) -> Self {
         let mut sender = Self::default();
-        sender
-            .turns
-            .raise(all, &mut sender.records, &mut sender.control);
+        sender.raise(all);
         for n in 0..streams {
             let mut send = SendPart::new(each);
             send.write(&vec![7; bytes]);
-            sender
-                .records
-                .insert(id(4 * n), Box::new(Record::new(Some(send), None)));
+            let record = Box::new(Record::new(Some(send), None));
+            sender.records.insert(id(4 * n), record);
             sender.settle(4 * n);
         }
         sender
+    }
+
+    fn raise(&mut self, all: u64) {
+        let (records, control) = (&mut self.records, &mut self.control);
+        self.turns.raise(all, records, control);
     }
 
     fn settle(&mut self, n: u64) {
@@ -77,9 +76,7 @@ fn new_data_waits_for_the_connections_credit_and_lost_data_does_not() {
     sender.settle(0);
     assert_eq!(sender.packet(), [(0, 500)]);
     assert_eq!(sender.turns.retransmitted(), 500);
-    sender
-        .turns
-        .raise(501, &mut sender.records, &mut sender.control);
+    sender.raise(501);
     assert_eq!(sender.packet().last(), Some(&(0, 1)));
     assert_eq!((sender.next(), sender.turns.queued()), (None, [0, 2]));
 }
@@ -107,9 +104,7 @@ fn a_sender_without_credit_reports_it_once() {
     assert_eq!(write(&mut sender.turns, 10), (bytes, lost));
     // The credit grows, so the lost DATA_BLOCKED is outdated.
     sender.turns.on_lost(lost);
-    sender
-        .turns
-        .raise(1 << 20, &mut sender.records, &mut sender.control);
+    sender.raise(1 << 20);
     assert_eq!(
         write(&mut sender.turns, 10),
         (0, ConnectionFrames::default())
@@ -140,12 +135,7 @@ fn a_stream_at_its_limit_leaves_the_turn_to_others_and_asks_for_more() {
 fn the_last_of_the_credit_goes_where_the_peer_waits() {
     let mut sender = Sender::new(3, 50 * PACKET, 1 << 20, 2 * PACKET as u64);
     assert_eq!(sender.streams(2), [0, 4]);
-    let raise = |sender: &mut Sender, packets: u64| {
-        let (records, control) = (&mut sender.records, &mut sender.control);
-        sender
-            .turns
-            .raise(packets * PACKET as u64, records, control);
-    };
+    let raise = |sender: &mut Sender, packets: u64| sender.raise(packets * PACKET as u64);
     raise(&mut sender, 5);
     sender.turns.prefer(id(8));
     assert_eq!(sender.streams(3), [8, 8, 8]);
@@ -183,16 +173,12 @@ fn a_stream_that_the_peer_does_not_allow_has_no_turn() {
     record.send.as_mut().unwrap().start_over(1 << 20);
     sender.settle(0);
     assert_eq!(sender.next(), None);
-    sender
-        .turns
-        .release(id(0), &mut sender.records, &mut sender.control);
-    sender
-        .turns
-        .release(id(4), &mut sender.records, &mut sender.control);
-    assert_eq!(
-        (sender.packet(), sender.turns.retransmitted()),
-        (vec![(0, 400)], 0)
-    );
+    let (records, control) = (&mut sender.records, &mut sender.control);
+    for n in [0, 4] {
+        sender.turns.release(id(n), records, control);
+    }
+    assert_eq!(sender.packet(), vec![(0, 400)]);
+    assert_eq!(sender.turns.retransmitted(), 0);
 }
 
 #[test]

@@ -112,6 +112,11 @@ impl TransportError {
         }
     }
 
+    /// Creates a PROTOCOL_VIOLATION that no particular frame caused.
+    pub fn violation(reason: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(TransportErrorCode::PROTOCOL_VIOLATION, reason)
+    }
+
     /// Sets the type of the frame that caused the error.
     #[must_use]
     pub fn in_frame(mut self, frame_type: u64) -> Self {

@@ -90,12 +90,6 @@ pub const fn len(value: u64) -> usize {
     }
 }
 
-/// Returns the length of the varint that starts with `first`: 1, 2, 4 or 8.
-#[inline]
-pub const fn len_from_first(first: u8) -> usize {
-    1 << (first >> 6)
-}
-
 /// Returns the shortest encoding: a buffer of 8 bytes, and the number of bytes used.
 ///
 /// # Errors
@@ -194,7 +188,6 @@ mod tests {
             let value = value >> shift;
             let (buffer, n) = encode(value).unwrap();
             prop_assert_eq!(n, len(value));
-            prop_assert_eq!(n, len_from_first(buffer[0]));
             prop_assert_eq!(decode(&buffer[..n]), Some((value, n)));
         }
     }

@@ -36,11 +36,9 @@ fn endpoint(server: Option<Arc<dyn ServerCrypto>>, retry: RetryPolicy, seed: u64
 }
 
 fn from(n: u32) -> Received {
+    let host = Ipv4Addr::from_bits(0x0a00_0000 + n / 64);
     Received {
-        remote: SocketAddr::from((
-            Ipv4Addr::from_bits(0x0a00_0000 + n / 64),
-            (n % 64) as u16 + 1,
-        )),
+        remote: SocketAddr::from((host, (n % 64) as u16 + 1)),
         local: None,
         ecn: Ecn::NotEct,
         ttl: None,
@@ -126,9 +124,13 @@ impl Server {
     }
 }
 
-/// Opens a connection to the server. Returns true if it is established on both sides.
-fn serves(server: &mut Server, crypto: &Arc<dyn ClientCrypto>, now: Instant, n: u32) -> bool {
-    let mut client = endpoint(None, RetryPolicy::Never, u64::from(n) + 1000);
+/// Begins a connection to the server from an endpoint of its own.
+fn begin(
+    seed: u64,
+    crypto: &Arc<dyn ClientCrypto>,
+    now: Instant,
+) -> (Endpoint, ConnectionHandle, Box<Connection>) {
+    let mut client = endpoint(None, RetryPolicy::Never, seed);
     let connect = Connect {
         config: transport(),
         crypto: Arc::clone(crypto),
@@ -137,7 +139,13 @@ fn serves(server: &mut Server, crypto: &Arc<dyn ClientCrypto>, now: Instant, n: 
         local: None,
         token: Vec::new(),
     };
-    let (handle, mut connection) = client.connect(now, connect).expect("a client");
+    let (handle, connection) = client.connect(now, connect).expect("a client");
+    (client, handle, connection)
+}
+
+/// Opens a connection to the server. Returns true if it is established on both sides.
+fn serves(server: &mut Server, crypto: &Arc<dyn ClientCrypto>, now: Instant, n: u32) -> bool {
+    let (mut client, handle, mut connection) = begin(u64::from(n) + 1000, crypto, now);
     let back = Received {
         remote: SocketAddr::from((Ipv4Addr::LOCALHOST, 4433)),
         ..from(n)
@@ -167,10 +175,8 @@ fn flood(
         connections: Vec::new(),
     };
     let mut now = Instant::from_millis(1);
-    assert!(
-        serves(&mut server, client_crypto, now, 1),
-        "before the flood"
-    );
+    let serving = serves(&mut server, client_crypto, now, 1);
+    assert!(serving, "before the flood");
     forget(0);
 
     let mut random = Random::from_u64(9);
@@ -179,16 +185,7 @@ fn flood(
         now += Duration::from_micros(20);
         // A client's first packet from a new address, without any further packets.
         if n.is_multiple_of(4) {
-            let mut client = endpoint(None, RetryPolicy::Never, u64::from(n) + 5_000_000);
-            let connect = Connect {
-                config: transport(),
-                crypto: Arc::clone(client_crypto),
-                server_name: "server.test".into(),
-                remote: SocketAddr::from((Ipv4Addr::LOCALHOST, 4433)),
-                local: None,
-                token: Vec::new(),
-            };
-            let (_, mut connection) = client.connect(now, connect).expect("a client");
+            let (.., mut connection) = begin(u64::from(n) + 5_000_000, client_crypto, now);
             for mut datagram in transmits(now, &mut connection) {
                 server.take(now, from(100 + n), &mut datagram);
             }
@@ -214,10 +211,8 @@ fn flood(
         // During the flood, clients that prove their address are served.
         assert!(stats.retries_sent > 10_000, "{stats:?}");
     }
-    assert!(
-        serves(&mut server, client_crypto, now, 2),
-        "after the flood"
-    );
+    let serving = serves(&mut server, client_crypto, now, 2);
+    assert!(serving, "after the flood");
     grown
 }
 

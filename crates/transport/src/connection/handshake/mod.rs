@@ -22,8 +22,8 @@ use crate::wire::{SpaceId, TransportError, TransportErrorCode};
 use early::Early;
 use levels::CryptoLevels;
 pub(in crate::connection) use parameters::{
-    ACK_DELAY_EXPONENT, MAX_ACK_DELAY, MIN_ACK_DELAY, Parameters, ServerIds, early_limits,
-    idle_timeout, local, longest_token, peer_limits,
+    ACK_DELAY_EXPONENT, MAX_ACK_DELAY, MIN_ACK_DELAY, Parameters, ServerIds, idle_timeout, local,
+    longest_token,
 };
 pub(in crate::connection) use peer::RetryAnswer;
 pub use zero_rtt::EarlyData;
@@ -79,8 +79,7 @@ fn crypto_error(error: &HandshakeError) -> TransportError {
 }
 
 fn violation(reason: &'static str) -> TransportError {
-    TransportError::new(TransportErrorCode::PROTOCOL_VIOLATION, reason)
-        .in_frame(crate::wire::frame::types::CRYPTO)
+    TransportError::violation(reason).in_frame(crate::wire::frame::types::CRYPTO)
 }
 
 impl Handshake {

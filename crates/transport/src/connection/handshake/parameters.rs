@@ -4,10 +4,9 @@
 use crate::cid::LOCAL_ID_LEN;
 use crate::config::TransportConfig;
 use crate::crypto::{Random, ResetToken, Side};
-use crate::streams::PeerLimits;
 use crate::wire::cid::MAX_LEN;
 use crate::wire::packet::TAG_LEN;
-use crate::wire::transport_parameters::{EarlyLimits, Grease, HandshakeIds, SignalKinds};
+use crate::wire::transport_parameters::{Grease, HandshakeIds, SignalKinds};
 use crate::wire::{ConnectionId, TransportError, TransportErrorCode, TransportParameters};
 use crate::wire::{StreamId, varint};
 
@@ -159,20 +158,3 @@ pub(in crate::connection) fn idle_timeout(
 /// The maximum delay of an acknowledgement, which must be below 2^14 ms (RFC 9000 §18.2).
 pub(in crate::connection) const MAX_ACK_DELAY: core::time::Duration =
     core::time::Duration::from_millis((1 << 14) - 1);
-
-/// Converts the limits of early data to the streams' limits.
-pub(in crate::connection) const fn early_limits(limits: &EarlyLimits) -> PeerLimits {
-    PeerLimits {
-        max_data: limits.max_data,
-        max_stream_data_bidi_local: limits.max_stream_data_bidi_local,
-        max_stream_data_bidi_remote: limits.max_stream_data_bidi_remote,
-        max_stream_data_uni: limits.max_stream_data_uni,
-        max_streams_bidi: limits.max_streams_bidi,
-        max_streams_uni: limits.max_streams_uni,
-    }
-}
-
-/// Converts the peer's limits to the streams' limits.
-pub(in crate::connection) fn peer_limits(peer: &TransportParameters) -> PeerLimits {
-    early_limits(&EarlyLimits::from(peer))
-}

@@ -17,10 +17,8 @@ use crate::cid::LOCAL_ID_LEN;
 use crate::connection::Received;
 use crate::crypto::{DirectionalKeys, Side};
 use crate::wire::frame::{Ack, types};
-use crate::wire::transport_parameters::EarlyLimits;
-use crate::wire::{
-    PacketType, PartialDecode, TransportError, TransportErrorCode, TransportParameters,
-};
+use crate::wire::transport_parameters::PeerLimits;
+use crate::wire::{PacketType, PartialDecode, TransportError, TransportParameters};
 
 /// The fate of early data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,7 +40,7 @@ pub enum EarlyData {
 pub(super) struct ZeroRtt {
     state: EarlyData,
     /// Client: the limits of early data, before the server's decision.
-    remembered: Option<Box<EarlyLimits>>,
+    remembered: Option<Box<PeerLimits>>,
     /// Client: packets below this number were early data that was refused.
     refused_below: Option<u64>,
     /// Server: whether the ClientHello, which decides on early data, hasn't been read yet.
@@ -88,8 +86,7 @@ impl ZeroRtt {
     pub(super) fn check_ack(&self, ack: &Ack<'_>) -> Result<(), TransportError> {
         let held = |below| ack.ranges().any(|range| *range.start() < below);
         if self.refused_below.is_some_and(held) {
-            return Err(TransportError::new(
-                TransportErrorCode::PROTOCOL_VIOLATION,
+            return Err(TransportError::violation(
                 "an acknowledgement of early data that was refused",
             )
             .in_frame(types::ACK));
@@ -102,7 +99,7 @@ impl ZeroRtt {
 pub(in crate::connection) struct EarlyStart {
     pub(in crate::connection) keys: DirectionalKeys,
     /// The limits of early data.
-    pub(in crate::connection) limits: EarlyLimits,
+    pub(in crate::connection) limits: PeerLimits,
     /// Kinds of signals that the server listed the last time.
     pub(in crate::connection) kinds: Option<Vec<u8>>,
 }
@@ -133,7 +130,7 @@ impl Handshake {
     }
 
     /// Client: returns the limits of early data, while they apply.
-    pub(in crate::connection) fn remembered(&self) -> Option<&EarlyLimits> {
+    pub(in crate::connection) fn remembered(&self) -> Option<&PeerLimits> {
         self.zero_rtt.remembered.as_deref()
     }
 
@@ -151,7 +148,7 @@ impl Handshake {
         let keys = self.session.zero_rtt_keys()?;
         let remembered = self.session.remembered_parameters()?;
         let remembered = TransportParameters::decode(remembered, Side::Server).ok()?;
-        let limits = EarlyLimits::from(&remembered);
+        let limits = PeerLimits::from(&remembered);
         self.zero_rtt.remembered = Some(Box::new(limits));
         self.zero_rtt.state = EarlyData::Offered;
         let kinds = remembered.explicit_feedback.as_ref();
@@ -172,7 +169,7 @@ impl Handshake {
         };
         if self.session.early_data_accepted() {
             self.zero_rtt.state = EarlyData::Accepted;
-            return match EarlyLimits::from(peer).include(&remembered) {
+            return match PeerLimits::from(peer).include(&remembered) {
                 true => EarlyDecision::Accepted,
                 false => EarlyDecision::Lowered,
             };
@@ -194,7 +191,7 @@ impl Handshake {
     }
 
     #[cfg(test)]
-    pub(in crate::connection) fn set_remembered(&mut self, limits: EarlyLimits) {
+    pub(in crate::connection) fn set_remembered(&mut self, limits: PeerLimits) {
         self.zero_rtt.remembered = Some(Box::new(limits));
     }
 }

@@ -297,8 +297,7 @@ impl Paths {
         let next = others.recovery.space(SpaceId::Data).sent().next_number();
         path.feedback.on_new_outgoing_path(next);
         path.route.on_mtu_change(now);
-        path.route_mut()
-            .follow_window(now, others.recovery.rtt().srtt());
+        path.route.follow_window(now, others.recovery.rtt().srtt());
         Box::new(Left {
             route: before,
             recovery,

@@ -114,7 +114,8 @@ pub(super) struct Others<'a, F> {
 pub(super) struct Paths {
     side: Side,
     config: Arc<TransportConfig>,
-    path: Path,
+    /// The current path.
+    pub(super) path: Path,
     /// The last path that worked.
     fallback: Option<OldPath>,
     /// Another path, on which the peer probes.
@@ -167,17 +168,6 @@ impl Paths {
             known: None,
             shown: false,
         }
-    }
-
-    /// Returns the current path.
-    #[inline]
-    pub(super) const fn path(&self) -> &Path {
-        &self.path
-    }
-
-    #[inline]
-    pub(super) const fn path_mut(&mut self) -> &mut Path {
-        &mut self.path
     }
 
     /// Returns the size of the datagrams that prove that a path carries QUIC.

@@ -28,10 +28,12 @@ pub(in crate::connection) struct Departure {
 /// The current path.
 #[derive(Debug)]
 pub(in crate::connection) struct Path {
-    pub(super) address: Address,
-    pub(super) route: Route,
+    /// The peer's address, with the limit on bytes sent there.
+    pub(in crate::connection) address: Address,
+    /// What was learned about the path.
+    pub(in crate::connection) route: Route,
     /// Counters of signals. They continue across changes of path, in epochs.
-    pub(super) feedback: Feedback,
+    pub(in crate::connection) feedback: Feedback,
     /// The latest feedback of routers.
     pub(super) last_feedback: Option<Difference>,
     /// The laws that controlled the window, on this route and previous routes.
@@ -47,28 +49,6 @@ impl Path {
             last_feedback: None,
             controllers: ControllerShares::new(),
         }
-    }
-
-    /// Returns the peer's address, with the limit on bytes sent there.
-    #[inline]
-    pub(in crate::connection) const fn address(&self) -> &Address {
-        &self.address
-    }
-
-    #[inline]
-    pub(in crate::connection) const fn address_mut(&mut self) -> &mut Address {
-        &mut self.address
-    }
-
-    /// Returns the state learned about the path.
-    #[inline]
-    pub(in crate::connection) const fn route(&self) -> &Route {
-        &self.route
-    }
-
-    #[inline]
-    pub(in crate::connection) const fn route_mut(&mut self) -> &mut Route {
-        &mut self.route
     }
 
     #[inline]
@@ -92,17 +72,6 @@ impl Path {
     #[inline]
     pub(in crate::connection) const fn is_validated(&self) -> bool {
         self.address.limit.is_validated()
-    }
-
-    /// Returns the state of signals in both directions.
-    #[inline]
-    pub(in crate::connection) const fn feedback(&self) -> &Feedback {
-        &self.feedback
-    }
-
-    #[inline]
-    pub(in crate::connection) const fn feedback_mut(&mut self) -> &mut Feedback {
-        &mut self.feedback
     }
 
     /// Returns the round trip after which routers measure again, according to their latest

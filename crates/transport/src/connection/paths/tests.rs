@@ -9,18 +9,24 @@ mod route;
 mod shims;
 mod signals;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
+
+use pathmark_cc::PacketState;
 
 use super::{Allowance, Move, Others, Paths};
 use crate::cid::{RemoteId, RemoteIds};
 use crate::config::TransportConfig;
 use crate::connection::Received;
+use crate::connection::paths::{Departure, Fault, OffPathFrame, ShimPrefix, ShimUse};
 use crate::connection::tests::fixed_window::{ControllerLog, fixed_window};
+use crate::connection::tests::questions::{KIND, signals};
+use crate::connection::tests::signal::TestSignal;
 use crate::crypto::{Random, ResetToken, Side};
-use crate::recovery::Recovery;
+use crate::recovery::{LossOutcome, Probe, Recovery};
 use crate::wire::frame::Frames;
-use crate::wire::{ConnectionId, Frame, Writer};
+use crate::wire::frame::feedback::TIME_MODULUS;
+use crate::wire::{ConnectionId, Frame, SpaceId, Writer};
 use crate::{Duration, Ecn, Instant, Signal};
 
 const HOME: &str = "10.0.0.1:1000";
@@ -51,12 +57,21 @@ fn token(n: u64) -> ResetToken {
 }
 
 fn from(address: &str) -> Received {
-    Received {
-        remote: address.parse().unwrap(),
-        local: None,
-        ecn: Ecn::NotEct,
-        ttl: None,
-    }
+    Received::plain(address.parse().unwrap())
+}
+
+/// A server whose address is validated, with three IDs of its peer.
+fn server() -> Parts {
+    parts(Side::Server, 3, true)
+}
+
+/// Paths of one side from a local address to [`HOME`], with this configuration.
+fn paths_of(side: Side, local: Option<IpAddr>, change: impl FnOnce(&mut TransportConfig)) -> Paths {
+    let mut config = TransportConfig::new(fixed_window(WINDOW).0);
+    change(&mut config);
+    let remote = (from(HOME).remote, local);
+    let now = Instant::from_millis(1000);
+    Paths::new(now, side, Arc::new(config), remote, id(100), true)
 }
 
 /// Creates the paths of `side` to a peer at [`HOME`] that has issued the IDs 1 to `ids`.
@@ -111,10 +126,37 @@ impl Parts {
     }
 
     fn move_to(&mut self, back: bool) -> Move {
+        self.move_from("192.0.2.1", back)
+    }
+
+    fn move_from(&mut self, local: &str, back: bool) -> Move {
         let now = self.now;
-        let local = Some("192.0.2.1".parse().unwrap());
         let (paths, others) = self.split();
-        paths.move_to(now, local, back, others)
+        paths.move_to(now, Some(local.parse().unwrap()), back, others)
+    }
+
+    /// The peer, which is then elsewhere, returns.
+    fn away_and_back(&mut self) {
+        assert_eq!(self.packet(AWAY, 100), Move::OtherPath);
+        assert_eq!(self.packet(HOME, 100), Move::OtherPath);
+    }
+
+    /// A challenge arrives from this address in a datagram of `size` bytes.
+    fn challenged(&mut self, address: &str, data: [u8; 8], size: usize) {
+        let received = from(address);
+        self.paths
+            .on_challenge(&received, data, size, &mut self.ids);
+    }
+
+    fn poll_challenge(&mut self) -> Option<OffPathFrame> {
+        let Self {
+            paths,
+            ids,
+            random,
+            now,
+            ..
+        } = self;
+        paths.poll_challenge(*now, ids, random)
     }
 
     fn check(&mut self) -> Move {
@@ -134,7 +176,7 @@ impl Parts {
     fn written(&mut self, room: usize) -> (Vec<[u8; 8]>, Vec<[u8; 8]>, bool) {
         let mut buffer = vec![0; room];
         let mut w = Writer::new(&mut buffer);
-        let path = self.paths.path_mut();
+        let path = &mut self.paths.path;
         let frames = path.write_frames(self.now, FULL, &mut self.random, &mut w);
         assert_eq!(frames.written, w.position() > 0);
         let (mut challenges, mut responses) = (Vec::new(), Vec::new());
@@ -150,15 +192,14 @@ impl Parts {
 
     fn allowance(&self, size: usize, probes: bool) -> Allowance {
         let least = super::least_challenge(8);
-        let path = self.paths.path();
-        path.address()
-            .allowance(self.now, size, probes, [least, FULL])
+        let address = &self.paths.path.address;
+        address.allowance(self.now, size, probes, [least, FULL])
     }
 }
 
 #[test]
 fn a_packet_from_the_same_address_moves_nothing() {
-    let mut parts = parts(Side::Server, 3, true);
+    let mut parts = server();
     assert_eq!(parts.packet(HOME, 100), Move::Stays);
     assert_eq!(parts.packet(HOME, 101), Move::Stays);
     assert!(!parts.paths.take_moved_tokens());
@@ -169,29 +210,24 @@ fn a_packet_from_the_same_address_moves_nothing() {
 /// addresses are challenged, and the one that answers stays.
 #[test]
 fn another_port_keeps_what_was_learnt_and_is_validated() {
-    let mut parts = parts(Side::Server, 3, true);
+    let mut parts = server();
     assert_eq!(parts.packet(REBOUND, 100), Move::OtherPort);
     assert!(parts.paths.take_moved_tokens() && !parts.paths.has_moved_tokens());
-    assert_eq!(parts.paths.path().remote(), from(REBOUND).remote);
-    assert!(!parts.paths.path().is_validated());
+    assert_eq!(parts.paths.path.remote(), from(REBOUND).remote);
+    assert!(!parts.paths.path.is_validated());
     // The limit is a window plus three times the received bytes.
-    assert_eq!(parts.paths.path().address().available(), WINDOW + 300);
+    assert_eq!(parts.paths.path.address.available(), WINDOW + 300);
     assert_eq!(parts.ids.current().sequence, 0);
-    let now = parts.now;
-    let old = parts
-        .paths
-        .poll_challenge(now, &parts.ids, &mut parts.random)
-        .unwrap();
+    let old = parts.poll_challenge().unwrap();
     assert_eq!((old.remote, old.dcid), (from(HOME).remote, id(0)));
-    parts.paths.on_off_path_sent(now, &old, old.size as u64);
-    let again = parts
+    parts
         .paths
-        .poll_challenge(now, &parts.ids, &mut parts.random);
-    assert!(again.is_none());
+        .on_off_path_sent(parts.now, &old, old.size as u64);
+    assert!(parts.poll_challenge().is_none());
     let (challenges, ..) = parts.written(FULL);
     assert!(!parts.response(REBOUND, [0; 8]), "an answer to nothing");
     assert!(parts.response(REBOUND, challenges[0]));
-    assert!(parts.paths.path().is_validated());
+    assert!(parts.paths.path.is_validated());
     assert_eq!(parts.check(), Move::Stays);
 }
 
@@ -200,16 +236,16 @@ fn another_port_keeps_what_was_learnt_and_is_validated() {
 #[test]
 fn another_host_gets_a_fresh_path_and_a_limit() {
     // [9000 9.4 reset-on-migration]
-    let mut parts = parts(Side::Server, 3, true);
+    let mut parts = server();
     assert_eq!(parts.packet(AWAY, 101), Move::OtherPath);
     // The peer moved on purpose, so packets to it carry another of its IDs.
     assert_eq!(parts.ids.current().sequence, 1);
-    assert_eq!(parts.paths.path().address().available(), 300);
+    assert_eq!(parts.paths.path.address.available(), 300);
     // 192 bytes are reserved for challenges.
     assert_eq!(parts.allowance(FULL, false), Allowance::Bytes(108));
-    parts.paths.path_mut().address_mut().on_datagram_sent(100);
+    parts.paths.path.address.on_datagram_sent(100);
     assert_eq!(parts.allowance(FULL, false), Allowance::Bytes(48));
-    parts.paths.path_mut().address_mut().on_datagram_sent(153);
+    parts.paths.path.address.on_datagram_sent(153);
     assert_eq!(parts.allowance(FULL, false), Allowance::Blocked, "47 bytes");
     parts.paths.on_datagram(&from(AWAY), 1);
     assert_eq!(parts.allowance(FULL, false), Allowance::Bytes(48));
@@ -218,7 +254,7 @@ fn another_host_gets_a_fresh_path_and_a_limit() {
     assert_eq!(parts.allowance(FULL, false), Allowance::Blocked);
     // The response proves the address, but not that full datagrams get through.
     assert!(!parts.response(AWAY, small[0]));
-    assert!(parts.paths.path().is_validated());
+    assert!(parts.paths.path.is_validated());
     assert_eq!(parts.allowance(FULL, false), Allowance::Bytes(FULL));
     let (full, _, padded) = parts.written(FULL);
     assert!(padded && parts.response(AWAY, full[0]));
@@ -229,32 +265,27 @@ fn another_host_gets_a_fresh_path_and_a_limit() {
 /// peer.
 #[test]
 fn a_path_without_an_answer_is_left_for_the_last_that_worked() {
-    let mut parts = parts(Side::Server, 3, true);
+    let mut parts = server();
     assert_eq!(parts.packet(AWAY, 100), Move::OtherPath);
     parts.now += PERIOD.saturating_mul(3) - Duration::from_millis(1);
     assert_eq!(parts.check(), Move::Stays);
     parts.now += Duration::from_millis(1);
     assert_eq!(parts.check(), Move::OtherPath);
-    assert_eq!(parts.paths.path().remote(), from(HOME).remote);
-    assert!(parts.paths.path().is_validated() && !parts.paths.has_fallback());
+    assert_eq!(parts.paths.path.remote(), from(HOME).remote);
+    assert!(parts.paths.path.is_validated() && !parts.paths.has_fallback());
     assert_eq!(parts.check(), Move::Stays);
 }
 
 /// A return gets an initial window until the peer has proved it, and only probes exceed it.
 #[test]
 fn a_return_without_proof_has_a_limit() {
-    let mut parts = parts(Side::Server, 3, true);
-    assert_eq!(parts.packet(AWAY, 100), Move::OtherPath);
-    assert_eq!(parts.packet(HOME, 100), Move::OtherPath);
-    let path = parts.paths.path();
+    let mut parts = server();
+    parts.away_and_back();
+    let path = &mut parts.paths.path;
     assert!(path.is_validated());
-    let lent = path.address().available();
+    let lent = path.address.available();
     assert_eq!(lent, 12_000 + 300);
-    parts
-        .paths
-        .path_mut()
-        .address_mut()
-        .on_datagram_sent(lent - 47);
+    path.address.on_datagram_sent(lent - 47);
     assert_eq!(parts.allowance(FULL, false), Allowance::Nothing);
     assert_eq!(parts.allowance(FULL, true), Allowance::Bytes(48));
 }
@@ -263,7 +294,7 @@ fn a_return_without_proof_has_a_limit() {
 fn a_client_moves_only_with_an_id_of_its_own_and_goes_back_if_asked_to() {
     let mut none = parts(Side::Client, 0, true);
     assert_eq!(none.move_to(true), Move::Stays);
-    assert_eq!(none.paths.path().local(), None);
+    assert_eq!(none.paths.path.local(), None);
 
     let mut there = parts(Side::Client, 3, true);
     assert_eq!(there.move_to(false), Move::OtherPath);
@@ -272,53 +303,45 @@ fn a_client_moves_only_with_an_id_of_its_own_and_goes_back_if_asked_to() {
 
     let mut back = parts(Side::Client, 3, true);
     assert_eq!(back.move_to(true), Move::OtherPath);
-    assert_eq!(
-        back.paths.path().local(),
-        from("192.0.2.1:1").remote.ip().into()
-    );
+    let local = back.paths.path.local();
+    assert_eq!(local, Some("192.0.2.1".parse().unwrap()));
     back.now += PERIOD.saturating_mul(3);
     assert_eq!(back.check(), Move::OtherPath);
-    assert_eq!(back.paths.path().local(), None);
+    assert_eq!(back.paths.path.local(), None);
     // If nothing works for a while, the other path is tried next.
     assert!(back.paths.has_fallback());
     back.now += PERIOD.saturating_mul(3);
     assert_eq!(back.check(), Move::OtherPath);
-    assert!(back.paths.path().local().is_some());
+    assert!(back.paths.path.local().is_some());
 }
 
 /// RFC 9000 §8.2.2: a response is sent on the path that was probed, and the peer gets at most three
 /// times the bytes that it sent there.
 #[test]
 fn a_probe_is_answered_where_it_came_from() {
-    let mut parts = parts(Side::Server, 3, true);
+    let mut parts = server();
     for (bytes, size) in [(100, 64), (FULL, FULL)] {
         let away = from(AWAY);
         assert!(!parts.paths.on_datagram(&away, bytes as u64));
-        parts
-            .paths
-            .on_challenge(&away, [7; 8], bytes, &mut parts.ids);
+        parts.challenged(AWAY, [7; 8], bytes);
         let answer = parts.paths.poll_response(&mut parts.ids).unwrap();
         assert_eq!((answer.remote, answer.dcid), (away.remote, id(1)));
         assert_eq!(answer.frame(), Frame::PathResponse([7; 8]));
         assert_eq!(answer.size, size);
-        parts
-            .paths
-            .on_off_path_sent(parts.now, &answer, answer.size as u64);
+        let size = answer.size as u64;
+        parts.paths.on_off_path_sent(parts.now, &answer, size);
         assert!(parts.paths.poll_response(&mut parts.ids).is_none());
     }
     let (home, away) = (from(HOME).remote, from(AWAY).remote);
     let tokens: Vec<_> = parts.paths.reset_tokens(Some(token(0))).collect();
     assert_eq!(tokens, [(home, token(0)), (away, token(1))]);
     // Another probed path replaces it, and the ID is retired.
-    let other = from(REBOUND);
-    parts.paths.on_datagram(&other, 10);
-    parts.paths.on_challenge(&other, [8; 8], 10, &mut parts.ids);
+    parts.paths.on_datagram(&from(REBOUND), 10);
+    parts.challenged(REBOUND, [8; 8], 10);
     assert!(!parts.ids.is_held(1));
     assert_eq!(parts.paths.off_path_id(), Some(2));
-    assert!(
-        parts.paths.poll_response(&mut parts.ids).is_none(),
-        "30 bytes"
-    );
+    let response = parts.paths.poll_response(&mut parts.ids);
+    assert!(response.is_none(), "30 bytes");
 }
 
 #[test]
@@ -338,45 +361,41 @@ fn each_challenge_has_other_data() {
 
 #[test]
 fn a_challenge_of_the_path_in_use_is_answered_there() {
-    let mut parts = parts(Side::Server, 3, true);
-    parts
-        .paths
-        .on_challenge(&from(HOME), [7; 8], FULL, &mut parts.ids);
+    let mut parts = server();
+    parts.challenged(HOME, [7; 8], FULL);
     assert_eq!(parts.paths.off_path_id(), None);
-    assert!(parts.paths.path().wants_frames(parts.now));
+    assert!(parts.paths.path.wants_frames(parts.now));
     assert_eq!(parts.written(8), (vec![], vec![], false), "no room");
     assert_eq!(parts.written(FULL), (vec![], vec![[7; 8]], true));
-    assert!(!parts.paths.path().wants_frames(parts.now));
+    assert!(!parts.paths.path.wants_frames(parts.now));
 }
 
 #[test]
 fn datagrams_are_bounded_by_interface_and_peer_on_each_path() {
-    let mut parts = parts(Side::Server, 3, true);
+    let mut parts = server();
     let now = parts.now;
     assert_eq!(parts.paths.mtud().mtu(), 1200);
     parts.paths.set_interface_mtu(1300);
-    let first = parts.paths.path_mut().poll_mtu_probe(now, 0);
+    let first = parts.paths.path.poll_mtu_probe(now, 0);
     assert!(first.is_some_and(|size| size <= 1300), "{first:?}");
     parts.paths.set_peer_mtu(now, 1200);
     assert_eq!(parts.packet(AWAY, 100), Move::OtherPath);
     // There's no search while the path is being validated, and none beyond the peer's limit.
-    assert_eq!(parts.paths.path_mut().poll_mtu_probe(now, 0), None);
+    assert_eq!(parts.paths.path.poll_mtu_probe(now, 0), None);
     let (challenges, ..) = parts.written(FULL);
     assert!(parts.response(AWAY, challenges[0]));
-    assert_eq!(parts.paths.path_mut().poll_mtu_probe(now, 0), None);
+    assert_eq!(parts.paths.path.poll_mtu_probe(now, 0), None);
 }
 
 #[test]
 fn a_probe_for_larger_datagrams_fits_the_window() {
-    let mut parts = parts(Side::Server, 3, true);
+    let mut parts = server();
     let now = parts.now;
-    let path = parts.paths.path_mut();
-    assert!(!path.route_mut().carries_data(|| false));
-    assert!(path.route_mut().carries_data(|| true));
-    assert!(
-        path.route_mut()
-            .carries_data(|| unreachable!("it has carried some"))
-    );
+    let path = &mut parts.paths.path;
+    assert!(!path.route.carries_data(|| false));
+    assert!(path.route.carries_data(|| true));
+    let carried = || unreachable!("it has carried some");
+    assert!(path.route.carries_data(carried));
     assert_eq!(path.poll_mtu_probe(now, WINDOW - 1200), None);
     let size = path.poll_mtu_probe(now, 1200).unwrap();
     let room = WINDOW - u64::from(size);

@@ -37,8 +37,8 @@ fn next_skipped(number: u64, random: &mut Random) -> u64 {
 #[derive(Debug)]
 pub(in crate::connection) struct PacketSpaces {
     side: Side,
-    keys: LevelKeys,
-    recovery: Recovery<Carried>,
+    pub(in crate::connection) keys: LevelKeys,
+    pub(in crate::connection) recovery: Recovery<Carried>,
     received: [Received; 3],
     ack_request: AckRequest,
     probes: Probes,
@@ -118,26 +118,6 @@ impl PacketSpaces {
             recovery: &mut self.recovery,
             longest_pto: self.longest_pto,
         }
-    }
-
-    #[inline]
-    pub(in crate::connection) const fn keys(&self) -> &LevelKeys {
-        &self.keys
-    }
-
-    #[inline]
-    pub(in crate::connection) const fn keys_mut(&mut self) -> &mut LevelKeys {
-        &mut self.keys
-    }
-
-    #[inline]
-    pub(in crate::connection) const fn recovery(&self) -> &Recovery<Carried> {
-        &self.recovery
-    }
-
-    #[inline]
-    pub(in crate::connection) const fn recovery_mut(&mut self) -> &mut Recovery<Carried> {
-        &mut self.recovery
     }
 
     #[inline]

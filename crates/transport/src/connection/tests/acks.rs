@@ -1,23 +1,14 @@
 //! Acknowledgements that would be disproportionate, whether requested or not.
 
-use super::inject::{From, packet, send};
-use super::link::Datagram;
-use super::pair::{Pair, Setup};
-use crate::wire::{Frame, SpaceId};
-use crate::{Duration, Ecn};
+use super::*;
 
-/// Thousands of small packets arrive, but every second number is missing.
-#[test]
-fn gaps_make_no_acknowledgements_larger_than_a_quarter_of_what_came() {
-    let mut pair = Pair::connected(Setup::default());
-    pair.run(Duration::from_millis(500));
+/// 4000 small packets of the client arrive, 200 µs apart. The server's acknowledgements have at
+/// most a quarter of their bytes.
+fn answered_in_proportion(mut send_one: impl FnMut(&mut Pair)) -> Pair {
+    let mut pair = Pair::at_rest(Setup::default());
     let before = pair.server.get().stats().clone();
     for _ in 0..4000 {
-        // One packet is lost, and the next one arrives.
-        let ping = super::inject::frames(&[Frame::Ping]);
-        let now = pair.now;
-        packet(pair.client.get(), now, SpaceId::Data, &ping);
-        send(&mut pair, From::Client, SpaceId::Data, &ping);
+        send_one(&mut pair);
         pair.run(Duration::from_micros(200));
     }
     pair.run(Duration::from_millis(30));
@@ -30,34 +21,25 @@ fn gaps_make_no_acknowledgements_larger_than_a_quarter_of_what_came() {
     println!("{received} bytes in, {sent} bytes out");
     assert!(received > 4000 * 28);
     assert!(sent <= received / 4 + least + saved, "{sent} of {received}");
+    pair
 }
 
-/// Returns the bytes that the server receives and sends while `packets` of the client arrive, 200
-/// µs apart.
-fn answers_to(pair: &mut Pair, packets: u64, payload: impl Fn(u64) -> Vec<u8>) -> (u64, u64) {
-    pair.run(Duration::from_millis(500));
-    let before = pair.server.get().stats().clone();
-    for n in 0..packets {
-        send(pair, From::Client, SpaceId::Data, &payload(n));
-        pair.run(Duration::from_micros(200));
-    }
-    pair.run(Duration::from_millis(30));
-    assert_eq!(pair.server.error(), None);
-    let after = pair.server.get().stats();
-    let received = after.bytes_received - before.bytes_received;
-    (received, after.bytes_sent - before.bytes_sent)
+#[test]
+fn gaps_make_no_acknowledgements_larger_than_a_quarter_of_what_came() {
+    answered_in_proportion(|pair| {
+        // One packet is lost, and the next one arrives.
+        packet_from(pair, From::Client, SpaceId::Data, &[Frame::Ping]);
+        send_frames(pair, From::Client, &[Frame::Ping]);
+    });
 }
 
 #[test]
 fn asking_for_acknowledgements_at_once_makes_them_no_more() {
     // [9000 13.2.1 one-ack-packet]
-    let mut pair = Pair::connected(Setup::default());
-    let ask = super::inject::frames(&[Frame::Ping, Frame::ImmediateAck]);
-    let (received, sent) = answers_to(&mut pair, 4000, |_| ask.clone());
+    let mut pair = answered_in_proportion(|pair| {
+        send_frames(pair, From::Client, &[Frame::Ping, Frame::ImmediateAck]);
+    });
     assert!(pair.server.get().stats().acks_postponed > 1000);
-    println!("{received} bytes in, {sent} bytes out");
-    let (least, saved) = (4000 / 125 * 100, 4096);
-    assert!(sent <= received / 4 + least + saved, "{sent} of {received}");
 }
 
 /// RFC 9000 §14.1, which also applies to Initials of an existing connection.
@@ -67,18 +49,10 @@ fn servers_drop_initials_in_short_datagrams() {
     let mut pair = Pair::with(Setup::default());
     // The client's first flight arrives, but not yet the server's.
     pair.run(Duration::from_millis(15));
-    let ping = super::inject::frames(&[Frame::Ping]);
-    let now = pair.now;
-    let mut bytes = packet(pair.client.get(), now, SpaceId::Initial, &ping);
+    let mut bytes = packet_from(&mut pair, From::Client, SpaceId::Initial, &[Frame::Ping]);
     let before = pair.server.get().stats().clone();
     let arrive = |pair: &mut Pair, bytes: Vec<u8>| {
-        let datagram = Datagram {
-            from: pair.client.address,
-            to: pair.server.address,
-            ecn: Ecn::NotEct,
-            bytes,
-        };
-        pair.up.send(now, datagram);
+        pair.send_to_server(bytes);
         pair.run(Duration::from_millis(2));
         pair.server.get().stats().clone()
     };

@@ -1,15 +1,7 @@
 //! Questions for a starting rate before the handshake is complete: who may ask, and the results.
 
-use std::sync::Arc;
-
-use super::fixed_window::fixed_window;
-use super::inject;
-use super::pair::{Host, Pair, Setup};
 use super::questions::{KIND, signals};
-use super::zero_rtt::types;
-use crate::crypto::null::NullCrypto;
-use crate::wire::{Frame, PacketType, SpaceId};
-use crate::{Duration, Ecn, Instant, Signal};
+use super::*;
 
 const START: Instant = Instant::from_millis(1);
 const RATE: u64 = 7_000_000;
@@ -17,28 +9,32 @@ const RATE: u64 = 7_000_000;
 /// Both ends advertise `kinds`, the client meets the server for the second time, and its address is
 /// validated.
 fn known(kinds: &[u8]) -> Setup {
-    let mut setup = Setup::default();
+    let mut setup = Setup::with_crypto(NullCrypto::new(&[b"test"]).with_early_data(kinds));
     setup.client.signals = signals(kinds);
     setup.server.signals = signals(kinds);
-    setup.client_crypto = Arc::new(NullCrypto::new(&[b"test"]).with_early_data(kinds));
-    setup.server_crypto = Arc::new(NullCrypto::new(&[b"test"]).with_early_data(kinds));
     setup.validated = true;
     setup
 }
 
-fn client_asks(mut setup: Setup) -> Pair {
-    setup.client.known_rate = Some(RATE);
-    asks(&setup.client_log);
+fn client_asks(setup: Setup) -> Pair {
+    one_asks(true, setup)
+}
+
+fn server_asks(setup: Setup) -> Pair {
+    one_asks(false, setup)
+}
+
+fn one_asks(client: bool, mut setup: Setup) -> Pair {
+    let (config, log) = match client {
+        true => (&mut setup.client, &setup.client_log),
+        false => (&mut setup.server, &setup.server_log),
+    };
+    config.known_rate = Some(RATE);
+    asks(log);
     begin(setup)
 }
 
-fn server_asks(mut setup: Setup) -> Pair {
-    setup.server.known_rate = Some(RATE);
-    asks(&setup.server_log);
-    begin(setup)
-}
-
-fn asks(log: &std::sync::Mutex<super::fixed_window::ControllerLog>) {
+fn asks(log: &Mutex<ControllerLog>) {
     let mut log = log.lock().unwrap();
     (log.asks, log.asks_again) = (true, true);
 }
@@ -59,11 +55,8 @@ fn questions(host: &Host) -> Vec<usize> {
 
 /// Returns when the answer arrived, since the start.
 fn answered(pair: &mut Pair, client: bool) -> Duration {
-    let done = pair.run_until(Duration::from_secs(5), |pair| {
-        let host = if client { &pair.client } else { &pair.server };
-        host.log().answers == 1
-    });
-    assert!(done);
+    let answered = |pair: &mut Pair| pair.host(client).log().answers == 1;
+    assert!(pair.run_until(Duration::from_secs(5), answered));
     pair.now - START
 }
 
@@ -84,10 +77,7 @@ fn a_client_asks_with_its_first_packet_and_has_the_answer_with_the_servers() {
     assert_eq!(questions(&pair.client), [1]);
     assert_eq!(types(&pair.client.sent[0]), [PacketType::Initial]);
     let question = &pair.client.sent[1];
-    assert_eq!(
-        types(&question[super::signal::LEN..]),
-        [PacketType::ZeroRtt]
-    );
+    assert_eq!(types(&question[LEN..]), [PacketType::ZeroRtt]);
     assert_eq!(question.len(), 1200);
     assert_eq!(pair.client.log().known_rate, Some(RATE));
     pair.connect();
@@ -113,7 +103,7 @@ fn a_server_asks_with_its_first_flight_and_has_the_answer_with_the_clients_next(
         assert_eq!(answered(&mut pair, false), Duration::from_millis(30));
         assert_eq!(questions(&pair.server).len(), 1);
         let question = &pair.server.sent[questions(&pair.server)[0]];
-        let behind = &question[super::signal::LEN..];
+        let behind = &question[LEN..];
         assert_eq!((question.len(), behind[0] & 0xc0), (1200, 0x40));
         assert_eq!(pair.server.log().known_rate, Some(RATE));
         pair.connect();
@@ -174,11 +164,7 @@ fn a_server_that_takes_no_early_data_is_asked_with_the_first_flight() {
 #[test]
 fn a_question_that_is_dropped_holds_nothing_up() {
     for client in [true, false] {
-        let setup = known(&[KIND]);
-        let mut pair = match client {
-            true => client_asks(setup),
-            false => server_asks(setup),
-        };
+        let mut pair = one_asks(client, known(&[KIND]));
         pair.tap = Some(Box::new(|_, datagram| {
             if datagram.bytes.first() == Some(&(8 | KIND)) {
                 datagram.bytes.clear();
@@ -188,11 +174,7 @@ fn a_question_that_is_dropped_holds_nothing_up() {
         assert_eq!(pair.now - START, Duration::from_millis(40));
         pair.upload(100_000, Duration::from_secs(5));
         pair.run(Duration::from_millis(500));
-        let host = if client {
-            &mut pair.client
-        } else {
-            &mut pair.server
-        };
+        let host = pair.host(client);
         let log = host.log();
         assert_eq!((log.answers, log.lost), (0, 0));
         assert!(log.questions_lost > 0);
@@ -207,7 +189,7 @@ fn a_question_that_comes_before_the_handshake_is_kept_and_answered() {
     let mut pair = server_asks(known(&[KIND]));
     pair.tap = Some(Box::new(|now, datagram| {
         let first = now < START + Duration::from_millis(15);
-        let server = datagram.from == super::pair::SERVER.parse().unwrap();
+        let server = datagram.from == SERVER.parse().unwrap();
         if first && server && datagram.bytes[0] & 0x80 != 0 {
             datagram.bytes.clear();
         }
@@ -240,14 +222,12 @@ fn a_server_that_has_given_the_signal_up_sees_it_no_more() {
 fn a_question_belongs_to_the_path_that_it_was_asked_on() {
     let mut pair = server_asks(known(&[KIND]));
     pair.connect();
-    let now = pair.now;
-    assert!(pair.server.get().path_report(now).known_path);
+    assert!(pair.server.get().path_report(pair.now).known_path);
     pair.run(Duration::from_millis(500));
-    pair.client.address = "10.0.0.9:2000".parse().unwrap();
+    pair.rebind("10.0.0.9:2000");
     pair.upload(20_000, Duration::from_secs(10));
     pair.run(Duration::from_secs(1));
-    let now = pair.now;
-    pair.server.get().close(now, 0, bytes::Bytes::new());
+    pair.server.get().close(pair.now, 0, Bytes::new());
     let shown = pair.server.get().poll_shown_path().unwrap();
     assert!(!shown.asked);
 }
@@ -276,19 +256,11 @@ fn of_early_shims_questions_count_that_the_client_names() {
         setup.client.signals = signals(named);
         let mut pair = Pair::with(setup);
         pair.flush();
-        let now = pair.now;
-        let ping = inject::frames(&[Frame::Ping]);
-        let packet = inject::packet(pair.client.get(), now, SpaceId::Data, &ping);
-        let mut bytes = vec![0; super::signal::LEN];
-        super::signal::TestSignal::shim(kind).fill(&Default::default(), &mut bytes);
+        let packet = packet_from(&mut pair, From::Client, SpaceId::Data, &[Frame::Ping]);
+        let mut bytes = vec![0; LEN];
+        TestSignal::shim(kind).fill(&Default::default(), &mut bytes);
         bytes.extend(packet);
-        let datagram = super::link::Datagram {
-            from: pair.client.address,
-            to: pair.server.address,
-            ecn: Ecn::NotEct,
-            bytes,
-        };
-        pair.up.send(now, datagram);
+        pair.send_to_server(bytes);
         pair.run(Duration::from_millis(15));
         let stats = pair.server.get().stats();
         let got = (stats.early_packets_received, stats.shims_received);

@@ -1,21 +1,14 @@
 //! A closing connection: the packets that it still sends, and how long it stays.
 
-use bytes::Bytes;
-
-use super::pair::{Pair, Setup};
-use crate::connection::{ConnectionError, Event};
-use crate::streams::Dir;
-use crate::{Duration, Instant};
+use super::*;
 
 const FULL: usize = 1200;
 
 /// Closes the client of a connection. Returns the code and reason that the server receives.
 fn received_close(code: u64, reason: &[u8]) -> (u64, Bytes) {
-    let mut pair = Pair::connected(Setup::default());
-    pair.run(Duration::from_millis(200));
-    let now = pair.now;
+    let mut pair = Pair::at_rest(Setup::default());
     let reason = Bytes::copy_from_slice(reason);
-    pair.client.get().close(now, code, reason);
+    pair.client.get().close(pair.now, code, reason);
     pair.run(Duration::from_millis(30));
     match pair.server.error() {
         Some(ConnectionError::PeerApplication { code, reason }) => (code, reason),
@@ -29,23 +22,17 @@ fn a_long_reason_is_cut_and_a_code_beyond_2_to_the_62_is_said_as_0() {
     assert_eq!(received_close(1, &reason[..256]).1, reason[..256]);
     assert_eq!(received_close(1, &reason).1, reason[..256]);
     let largest = (1 << 62) - 1;
-    assert_eq!(
-        received_close(largest, b"why"),
-        (largest, Bytes::from_static(b"why"))
-    );
+    let why = Bytes::from_static(b"why");
+    assert_eq!(received_close(largest, &why), (largest, why));
     assert_eq!(received_close(largest + 1, b"why"), (0, Bytes::new()));
 }
 
 /// A connection with data in flight in both directions.
 fn busy() -> Pair {
-    let mut setup = Setup::default();
-    setup.client.keep_alive = Some(Duration::from_millis(20));
-    setup.server.keep_alive = Some(Duration::from_millis(20));
-    let mut pair = Pair::connected(setup);
-    pair.run(Duration::from_millis(200));
+    let setup = Setup::both(|config| config.keep_alive = Some(Duration::from_millis(20)));
+    let mut pair = Pair::at_rest(setup);
     for host in [&mut pair.client, &mut pair.server] {
-        let id = host.get().streams().open(Dir::Uni).unwrap();
-        host.get().streams().write(id, &[7; 5000]).unwrap();
+        host.write(&[7; 5000]);
     }
     pair.flush();
     pair
@@ -54,9 +41,8 @@ fn busy() -> Pair {
 #[test]
 fn three_probe_timeouts_after_a_close_nothing_is_left_to_wait_for() {
     let mut pair = busy();
-    let now = pair.now;
-    let until = now + pair.client.get().spaces.pto().saturating_mul(3);
-    pair.client.get().close(now, 1, Bytes::new());
+    let until = pair.now + pair.client.get().spaces.pto().saturating_mul(3);
+    pair.client.get().close(pair.now, 1, Bytes::new());
     // It doesn't wait for packets in flight or for the next keep-alive.
     assert_eq!(pair.client.get().deadline(), Some(until));
     pair.flush();
@@ -83,8 +69,7 @@ fn who_was_closed_is_silent_and_does_not_stay_longer_for_a_repeated_close() {
     // All earlier packets of the client arrive before the close.
     pair.run(Duration::from_millis(15));
     pair.record = true;
-    let now = pair.now;
-    pair.client.get().close(now, 1, Bytes::new());
+    pair.client.get().close(pair.now, 1, Bytes::new());
     pair.flush();
     let close = pair.client.sent.pop().unwrap();
     assert!(close.len() < 100, "{} bytes", close.len());
@@ -93,8 +78,7 @@ fn who_was_closed_is_silent_and_does_not_stay_longer_for_a_repeated_close() {
     pair.server.sent.clear();
     let until: Instant = pair.server.get().deadline().unwrap();
     assert!(until > pair.now && until <= pair.now + Duration::from_secs(1));
-    let id = pair.server.get().streams().open(Dir::Uni);
-    if let Ok(id) = id {
+    if let Ok(id) = pair.server.get().streams().open(Dir::Uni) {
         let _ = pair.server.get().streams().write(id, b"more");
     }
     // The server's data in flight makes the client repeat its close.
@@ -108,8 +92,7 @@ fn who_was_closed_is_silent_and_does_not_stay_longer_for_a_repeated_close() {
     assert!(pair.server.sent.is_empty(), "{}", pair.server.sent.len());
     assert!(pair.server.get().is_drained());
     // If the server's application also closes it, this has no effect.
-    let now = pair.now;
-    pair.server.get().close(now, 3, Bytes::new());
+    pair.server.get().close(pair.now, 3, Bytes::new());
     pair.flush();
     assert!(pair.server.sent.is_empty());
 }
@@ -117,8 +100,7 @@ fn who_was_closed_is_silent_and_does_not_stay_longer_for_a_repeated_close() {
 /// A server that has received the client's first datagram but hasn't sent anything yet.
 fn asked() -> Pair {
     let mut pair = Pair::new();
-    pair.flush();
-    assert!(pair.run_until(Duration::from_millis(15), |p| p.server.connection.is_some()));
+    pair.until_server_exists();
     pair
 }
 
@@ -126,11 +108,7 @@ fn asked() -> Pair {
 fn a_close_in_the_handshake_has_1200_bytes_or_waits_until_it_may() {
     // [9000 8.1 counted-bytes] [9000 10.2.1 closing-elsewhere] [9000 14.1 full-initials]
     let mut buffer = [0; 4096];
-    for (sent, may) in [
-        (0, true),
-        (3 * FULL - FULL, true),
-        (3 * FULL - FULL + 1, false),
-    ] {
+    for (sent, may) in [(0, true), (2 * FULL, true), (2 * FULL + 1, false)] {
         let mut pair = asked();
         let now = pair.now;
         let server = pair.server.get();

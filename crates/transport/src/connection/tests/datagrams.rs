@@ -1,22 +1,16 @@
 //! Unreliable datagrams (RFC 9221) between two connections.
 
-use std::sync::Arc;
-
-use bytes::Bytes;
-
-use super::fixed_window::fixed_window;
-use super::pair::{Pair, Setup};
-use super::signal::TestSignal;
-use crate::connection::{Connection, Event};
-use crate::streams::Dir;
-use crate::{DatagramError, Duration, Ecn, Signal};
+use super::*;
+use crate::DatagramError;
 
 /// Both ends accept datagrams.
 fn setup() -> Setup {
-    let mut setup = Setup::default();
-    setup.client.datagrams.receive_bytes = 1 << 20;
-    setup.server.datagrams.receive_bytes = 1 << 20;
-    setup
+    Setup::both(|config| config.datagrams.receive_bytes = 1 << 20)
+}
+
+/// The client sends a datagram.
+fn push(pair: &mut Pair, data: impl Into<Bytes>) {
+    pair.client.get().datagrams().send(data.into()).unwrap();
 }
 
 fn read_all(connection: &mut Connection) -> Vec<Bytes> {
@@ -25,14 +19,13 @@ fn read_all(connection: &mut Connection) -> Vec<Bytes> {
 
 #[test]
 fn they_arrive_once_and_what_is_lost_is_not_sent_again() {
-    let mut pair = Pair::connected(setup());
-    pair.run(Duration::from_millis(200));
+    let mut pair = Pair::at_rest(setup());
     pair.up.faults.loss = 100_000;
     pair.up.faults.duplicate = 100_000;
     let mut seen = Vec::new();
     for n in 0..1000_u32 {
         let data = [&n.to_be_bytes()[..], &[7; 400]].concat();
-        pair.client.get().datagrams().send(data.into()).unwrap();
+        push(&mut pair, data);
         pair.run(Duration::from_millis(5));
         seen.extend(read_all(pair.server.get()));
     }
@@ -56,10 +49,7 @@ fn they_arrive_once_and_what_is_lost_is_not_sent_again() {
 /// Each has the mark of its own packet, unless this is a code of a signal.
 #[test]
 fn they_come_with_the_marks_of_their_packets() {
-    let codes: Arc<dyn Signal> = Arc::new(TestSignal {
-        in_ecn: true,
-        ..TestSignal::shim(5)
-    });
+    let codes: Arc<dyn Signal> = Arc::new(TestSignal::in_ecn(5));
     for (signals, expected) in [
         (vec![], [Ecn::Ect0, Ecn::Ce, Ecn::Ect0]),
         (vec![codes], [Ecn::NotEct; 3]),
@@ -67,12 +57,10 @@ fn they_come_with_the_marks_of_their_packets() {
         let mut setup = setup();
         setup.client.signals.clone_from(&signals);
         setup.server.signals = signals;
-        let mut pair = Pair::connected(setup);
-        pair.run(Duration::from_millis(200));
+        let mut pair = Pair::at_rest(setup);
         for mark in [None, Some(Ecn::Ce), None] {
             pair.up.faults.ecn = mark;
-            let data = Bytes::from_static(b"marked");
-            pair.client.get().datagrams().send(data).unwrap();
+            push(&mut pair, &b"marked"[..]);
             pair.run(Duration::from_millis(200));
         }
         let read = std::iter::from_fn(|| pair.server.get().datagrams().read_marked());
@@ -84,12 +72,10 @@ fn they_come_with_the_marks_of_their_packets() {
 /// The kernel splits a batch into segments of one size, of which only the last may be shorter.
 #[test]
 fn a_shorter_packet_ends_its_batch() {
-    let mut pair = Pair::connected(setup());
-    pair.run(Duration::from_millis(200));
+    let mut pair = Pair::at_rest(setup());
     let lens = [700, 900, 500, 1000, 600, 800];
     for len in lens {
-        let data = Bytes::from(vec![7; len]);
-        pair.client.get().datagrams().send(data).unwrap();
+        push(&mut pair, vec![7; len]);
     }
     pair.run(Duration::from_millis(100));
     let read = read_all(pair.server.get());
@@ -102,23 +88,20 @@ fn a_shorter_packet_ends_its_batch() {
 #[test]
 fn datagrams_of_one_size_leave_in_batches() {
     for (len, count) in [(1100, 8_usize), (700, 8), (100, 80)] {
-        let mut pair = Pair::connected(setup());
-        pair.run(Duration::from_millis(200));
+        let mut pair = Pair::at_rest(setup());
         for _ in 0..count {
-            let data = Bytes::from(vec![7; len]);
-            pair.client.get().datagrams().send(data).unwrap();
+            push(&mut pair, vec![7; len]);
         }
         let mut buffer = vec![0; 65_535];
-        let now = pair.now;
         // Probes of the path's MTU are sent first.
         let sent = loop {
-            let sent = pair.client.get().poll_transmit(now, &mut buffer, 64);
+            let sent = pair.client.get().poll_transmit(pair.now, &mut buffer, 64);
             if pair.client.get().stats().datagram_frames_sent > 0 {
                 break sent.unwrap();
             }
         };
         let segments = sent.len.div_ceil(sent.segment_size);
-        let per_packet = usize::from(pair.client.get().path_report(now).mtu) / (len + 3);
+        let per_packet = usize::from(pair.client.get().path_report(pair.now).mtu) / (len + 3);
         assert!(
             segments + 2 >= count.div_ceil(per_packet),
             "{len}: {sent:?}"
@@ -131,13 +114,11 @@ fn datagrams_of_one_size_leave_in_batches() {
 #[test]
 fn they_wait_for_the_window_in_a_queue_with_a_bound() {
     let mut setup = setup();
-    (setup.client.controller, setup.client_log) = fixed_window(12_000);
+    setup.client.controller = fixed_window(12_000).0;
     setup.client.datagrams.send_bytes = 50 * 1064;
-    let mut pair = Pair::connected(setup);
-    pair.run(Duration::from_millis(200));
+    let mut pair = Pair::at_rest(setup);
     for n in 0..100 {
-        let data = Bytes::from(vec![n; 1000]);
-        pair.client.get().datagrams().send(data).unwrap();
+        push(&mut pair, vec![n; 1000]);
     }
     assert_eq!(pair.client.get().stats().datagram_frames_unsent, 50);
     let mut seen = Vec::new();
@@ -165,7 +146,7 @@ fn they_are_as_long_as_the_path_allows() {
         let refused = pair.client.get().datagrams().send(long);
         assert_eq!(refused, Err(DatagramError::TooLong(max)));
         let data = Bytes::from(vec![2; max]);
-        pair.client.get().datagrams().send(data.clone()).unwrap();
+        push(&mut pair, data.clone());
         pair.run(Duration::from_millis(200));
         assert_eq!(pair.server.get().datagrams().read(), Some(data));
     }
@@ -178,13 +159,12 @@ fn they_are_as_long_as_the_path_allows() {
     let deadline = pair.now + Duration::from_secs(120);
     while pair.client.get().datagrams().max_size() == Some(length) {
         assert!(pair.now < deadline, "a black hole is noticed");
-        let data = Bytes::from(vec![3; length]);
-        pair.client.get().datagrams().send(data).unwrap();
+        push(&mut pair, vec![3; length]);
         pair.run(Duration::from_millis(100));
     }
     read_all(pair.server.get());
     let data = Bytes::from_static(b"short");
-    pair.client.get().datagrams().send(data.clone()).unwrap();
+    push(&mut pair, data.clone());
     pair.run(Duration::from_secs(2));
     assert_eq!(read_all(pair.server.get()), [data]);
 }
@@ -194,17 +174,15 @@ fn they_are_as_long_as_the_path_allows() {
 #[test]
 fn streams_and_datagrams_take_turns() {
     let mut setup = setup();
-    (setup.client.controller, setup.client_log) = fixed_window(24_000);
+    setup.client.controller = fixed_window(24_000).0;
     setup.client.datagrams.send_bytes = 40_000;
-    let mut pair = Pair::connected(setup);
-    pair.run(Duration::from_millis(200));
-    let stream = pair.client.get().streams().open(Dir::Uni).unwrap();
+    let mut pair = Pair::at_rest(setup);
+    let stream = pair.client.open();
     let before = pair.client.get().stats();
     for _ in 0..200 {
         let _ = pair.client.get().streams().write(stream, &[5; 100_000]);
         for _ in 0..40 {
-            let data = Bytes::from(vec![6; 1000]);
-            pair.client.get().datagrams().send(data).unwrap();
+            push(&mut pair, vec![6; 1000]);
         }
         pair.run(Duration::from_millis(20));
         read_all(pair.server.get());
@@ -239,40 +217,11 @@ fn who_takes_none_is_sent_none() {
 fn a_peer_that_takes_little_gets_no_more() {
     for (limit, longest) in [(1, None), (2, Some(0)), (3, Some(1)), (66, Some(63))] {
         let mut pair = Pair::connected(setup());
-        let peer = pair
-            .client
-            .get()
-            .sources
-            .handshake
-            .parameters_mut()
-            .peer
-            .as_mut()
-            .unwrap();
-        peer.max_datagram_frame_size = limit;
+        let parameters = pair.client.get().sources.handshake.parameters_mut();
+        parameters.peer.as_mut().unwrap().max_datagram_frame_size = limit;
         let found = pair.client.get().datagrams().max_size();
         assert_eq!(found, longest, "{limit}");
     }
-}
-
-/// Unread datagrams don't take more memory than configured.
-#[test]
-fn unread_ones_are_bounded() {
-    let mut setup = setup();
-    setup.server.datagrams.receive_bytes = 10_000;
-    let mut pair = Pair::connected(setup);
-    pair.run(Duration::from_millis(200));
-    for n in 0..200 {
-        let data = Bytes::from(vec![n; 500]);
-        pair.client.get().datagrams().send(data).unwrap();
-        pair.run(Duration::from_millis(2));
-        assert!(pair.server.get().sources.datagrams.memory() <= 10_000);
-    }
-    pair.run(Duration::from_secs(1));
-    let stats = pair.server.get().stats();
-    assert_eq!(stats.datagram_frames_received, 200);
-    let left = read_all(pair.server.get());
-    assert_eq!(left.len() as u64 + stats.datagram_frames_unread, 200);
-    assert_eq!(left.last().unwrap()[0], 199);
 }
 
 /// Datagrams that don't fit after the connection has moved to a path with a smaller MTU don't block
@@ -284,16 +233,10 @@ fn those_too_long_for_a_new_path_do_not_hold_up_the_others() {
     pair.run(Duration::from_secs(1));
     let longest = pair.client.get().datagrams().max_size().unwrap();
     assert!(longest > 1400);
-    let client = pair.client.get();
-    client.datagrams().send(vec![1; longest].into()).unwrap();
-    let (now, local) = (pair.now, Some("10.0.0.9".parse().unwrap()));
-    assert!(client.migrate(now, local));
-    assert!(client.datagrams().max_size().unwrap() < longest);
-    client
-        .datagrams()
-        .send(Bytes::from_static(b"short"))
-        .unwrap();
-    pair.client.address = "10.0.0.9:2000".parse().unwrap();
+    push(&mut pair, vec![1; longest]);
+    pair.migrate("10.0.0.9:2000");
+    assert!(pair.client.get().datagrams().max_size().unwrap() < longest);
+    push(&mut pair, &b"short"[..]);
     pair.run(Duration::from_millis(100));
     assert_eq!(read_all(pair.server.get()), [&b"short"[..]]);
     assert_eq!(pair.client.get().stats().datagram_frames_unsent, 1);
@@ -302,12 +245,10 @@ fn those_too_long_for_a_new_path_do_not_hold_up_the_others() {
 /// An application that doesn't read events gets one for several datagrams.
 #[test]
 fn datagrams_that_arrive_together_are_reported_once() {
-    let mut pair = Pair::connected(setup());
-    pair.run(Duration::from_millis(200));
+    let mut pair = Pair::at_rest(setup());
     pair.server.events.clear();
     for n in 0..3 {
-        let data = Bytes::from(vec![n; 10]);
-        pair.client.get().datagrams().send(data).unwrap();
+        push(&mut pair, vec![n; 10]);
     }
     pair.run(Duration::from_millis(100));
     let events = pair.server.events.iter();

@@ -1,16 +1,16 @@
 //! ECN marks: set, counted, and validated.
 
-use std::sync::Arc;
-
-use pathmark_cc::Algorithm;
-
-use super::pair::{Pair, Setup};
-use crate::path::{EcnFailure, EcnState};
-use crate::{Duration, Ecn, Instant};
+use super::*;
+use crate::path::EcnFailure;
 
 fn state(pair: &mut Pair) -> EcnState {
-    let now = pair.now;
-    pair.client.get().path_report(now).ecn
+    pair.client.get().path_report(pair.now).ecn
+}
+
+/// Returns the marks of the client's last three batches.
+fn last_marks(pair: &Pair) -> Vec<Ecn> {
+    let batches = pair.client.batches.iter().rev();
+    batches.take(3).map(|batch| batch.ecn).collect()
 }
 
 #[test]
@@ -20,14 +20,7 @@ fn marks_survive_a_clean_path() {
     pair.run(Duration::from_millis(100));
     assert_eq!(state(&mut pair), EcnState::Capable);
     pair.upload(100_000, Duration::from_secs(10));
-    assert!(
-        pair.client
-            .batches
-            .iter()
-            .rev()
-            .take(3)
-            .all(|b| b.ecn == Ecn::Ect0)
-    );
+    assert_eq!(last_marks(&pair), [Ecn::Ect0; 3]);
     assert_eq!(pair.client.log().congestion_experienced, 0);
 }
 
@@ -37,13 +30,7 @@ fn marks_are_validated_again_on_each_path() {
     pair.upload(100_000, Duration::from_secs(10));
     pair.run(Duration::from_millis(100));
     assert_eq!(state(&mut pair), EcnState::Capable);
-    pair.client.address = "10.0.0.9:2000".parse().unwrap();
-    let now = pair.now;
-    assert!(
-        pair.client
-            .get()
-            .migrate(now, Some("10.0.0.9".parse().unwrap()))
-    );
+    pair.migrate("10.0.0.9:2000");
     assert_eq!(state(&mut pair), EcnState::Testing);
     pair.upload(100_000, Duration::from_secs(10));
     pair.run(Duration::from_millis(100));
@@ -74,23 +61,14 @@ fn bleached_and_rewritten_marks_are_given_up() {
         pair.run(Duration::from_millis(100));
         pair.upload(100_000, Duration::from_secs(10));
         assert!(matches!(state(&mut pair), EcnState::Failed(_)));
-        assert!(
-            pair.client
-                .batches
-                .iter()
-                .rev()
-                .take(3)
-                .all(|b| b.ecn == Ecn::NotEct)
-        );
+        assert_eq!(last_marks(&pair), [Ecn::NotEct; 3]);
         assert_eq!(pair.client.log().congestion_experienced, 0);
     }
 }
 
 #[test]
 fn it_can_be_switched_off() {
-    let mut setup = Setup::default();
-    setup.client.ecn = false;
-    let mut pair = Pair::connected(setup);
+    let mut pair = Pair::connected(Setup::new(|setup| setup.client.ecn = false));
     pair.upload(50_000, Duration::from_secs(10));
     assert!(pair.client.batches.iter().all(|b| b.ecn == Ecn::NotEct));
 }
@@ -103,10 +81,7 @@ fn upload_over(
     fault: impl Fn(&mut Pair, bool),
 ) -> (Duration, EcnState, Pair) {
     let law = Algorithm::parse("cubic").unwrap();
-    let mut setup = Setup {
-        seed,
-        ..Setup::default()
-    };
+    let mut setup = Setup::new(|setup| setup.seed = seed);
     setup.client.controller = Arc::new(move |now: Instant, mtu| law.controller(now, mtu));
     setup.client.ecn = ecn;
     let mut pair = Pair::connected(setup);
@@ -115,11 +90,17 @@ fn upload_over(
     pair.upload(1_000_000, Duration::from_secs(30));
     pair.run(Duration::from_millis(100));
     fault(&mut pair, true);
-    let begun = pair.now;
-    pair.upload(20_000_000, Duration::from_secs(120));
-    let took = pair.now - begun;
+    let took = pair.upload(20_000_000, Duration::from_secs(120));
     let state = state(&mut pair);
     (took, state, pair)
+}
+
+/// Uploads little in each of so many seconds.
+fn upload_for(pair: &mut Pair, seconds: u32) {
+    for _ in 0..seconds {
+        pair.upload(1000, Duration::from_secs(5));
+        pair.run(Duration::from_secs(1));
+    }
 }
 
 /// Marked packets get through at first but later don't. Three probe timeouts later, the transfer
@@ -139,10 +120,7 @@ fn marks_that_are_dropped_later_are_given_up() {
         assert!(took <= most, "{took:?} instead of {plain:?}");
         // They are tried again after a while and get through.
         fault(&mut pair, false);
-        for _ in 0..40 {
-            pair.upload(1000, Duration::from_secs(5));
-            pair.run(Duration::from_secs(1));
-        }
+        upload_for(&mut pair, 40);
         assert_eq!(super::ecn::state(&mut pair), EcnState::Capable);
     }
 }
@@ -161,20 +139,12 @@ fn marks_that_all_become_ce_are_given_up() {
         assert!(pair.client.get().stats().congestion_experienced >= 7);
         // Trials that return with CE change nothing and cost nothing.
         let counted = pair.client.get().stats().congestion_experienced;
-        for _ in 0..100 {
-            pair.upload(1000, Duration::from_secs(5));
-            pair.run(Duration::from_secs(1));
-        }
-        assert_eq!(
-            super::ecn::state(&mut pair),
-            EcnState::Failed(EcnFailure::AllCe)
-        );
+        upload_for(&mut pair, 100);
+        let all_ce = EcnState::Failed(EcnFailure::AllCe);
+        assert_eq!(super::ecn::state(&mut pair), all_ce);
         assert_eq!(pair.client.get().stats().congestion_experienced, counted);
         fault(&mut pair, false);
-        for _ in 0..130 {
-            pair.upload(1000, Duration::from_secs(5));
-            pair.run(Duration::from_secs(1));
-        }
+        upload_for(&mut pair, 130);
         assert_eq!(super::ecn::state(&mut pair), EcnState::Capable);
     }
 }
@@ -183,16 +153,10 @@ fn marks_that_all_become_ce_are_given_up() {
 /// ten packets.
 #[test]
 fn a_short_request_over_a_path_that_drops_marks() {
-    let mut pair = Pair::connected(Setup::default());
-    pair.run(Duration::from_millis(200));
+    let mut pair = Pair::at_rest(Setup::default());
     pair.up.faults.eats_marks = true;
-    let begun = pair.now;
-    pair.upload(2000, Duration::from_secs(5));
-    assert!(
-        pair.now - begun < Duration::from_millis(1500),
-        "{:?}",
-        pair.now - begun
-    );
+    let took = pair.upload(2000, Duration::from_secs(5));
+    assert!(took < Duration::from_millis(1500), "{took:?}");
     pair.upload(100_000, Duration::from_secs(5));
     assert_eq!(state(&mut pair), EcnState::Failed(EcnFailure::Dropped));
 }

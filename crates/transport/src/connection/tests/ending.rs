@@ -1,34 +1,17 @@
 //! Connections that end or stay: closed, timed out, kept alive, reset.
 
-use bytes::Bytes;
-
-use super::pair::{Pair, Setup};
-use crate::connection::{ConnectionError, Event};
-use crate::crypto::ResetToken;
-use crate::crypto::null::NullEndpointKey;
-use crate::streams::Dir;
-use crate::{Duration, Instant};
+use super::*;
 
 #[test]
 fn both_sides_hear_of_a_close_and_are_gone_after_a_while() {
-    let mut pair = Pair::connected(Setup::default());
-    pair.run(Duration::from_millis(200));
-    let now = pair.now;
-    pair.client
-        .get()
-        .close(now, 17, Bytes::from_static(b"done"));
-    pair.client
-        .get()
-        .close(now, 18, Bytes::from_static(b"again"));
+    let mut pair = Pair::at_rest(Setup::default());
+    let reason = Bytes::from_static(b"done");
+    pair.client.get().close(pair.now, 17, reason.clone());
+    pair.client.get().close(pair.now, 18, b"again"[..].into());
     assert_eq!(pair.client.error(), Some(ConnectionError::LocallyClosed));
     pair.run(Duration::from_millis(30));
-    assert_eq!(
-        pair.server.error(),
-        Some(ConnectionError::PeerApplication {
-            code: 17,
-            reason: Bytes::from_static(b"done")
-        })
-    );
+    let closed = ConnectionError::PeerApplication { code: 17, reason };
+    assert_eq!(pair.server.error(), Some(closed));
     assert!(!pair.client.get().is_drained());
     pair.run(Duration::from_secs(5));
     assert!(pair.client.get().is_drained() && pair.server.get().is_drained());
@@ -42,14 +25,11 @@ fn both_sides_hear_of_a_close_and_are_gone_after_a_while() {
 
 #[test]
 fn a_lost_close_is_said_again_when_the_peer_goes_on_talking() {
-    let mut pair = Pair::connected(Setup::default());
-    pair.run(Duration::from_millis(200));
-    let now = pair.now;
-    pair.client.get().close(now, 17, Bytes::new());
+    let mut pair = Pair::at_rest(Setup::default());
+    pair.client.get().close(pair.now, 17, Bytes::new());
     pair.flush();
     pair.up.cut();
-    let id = pair.server.get().streams().open(Dir::Uni).unwrap();
-    pair.server.get().streams().write(id, b"hello?").unwrap();
+    pair.server.write(b"hello?");
     // This packet crosses the lost one and isn't answered, but the packets of its timeout are.
     pair.run(Duration::from_millis(500));
     assert!(matches!(
@@ -60,12 +40,10 @@ fn a_lost_close_is_said_again_when_the_peer_goes_on_talking() {
 
 #[test]
 fn two_closing_sides_fall_silent() {
-    let mut pair = Pair::connected(Setup::default());
-    pair.run(Duration::from_millis(200));
-    let now = pair.now;
+    let mut pair = Pair::at_rest(Setup::default());
     pair.record = true;
-    pair.client.get().close(now, 1, Bytes::new());
-    pair.server.get().close(now, 2, Bytes::new());
+    pair.client.get().close(pair.now, 1, Bytes::new());
+    pair.server.get().close(pair.now, 2, Bytes::new());
     pair.run(Duration::from_secs(5));
     assert!(pair.client.sent.len() <= 3 && pair.server.sent.len() <= 3);
     assert_eq!(pair.client.error(), Some(ConnectionError::LocallyClosed));
@@ -75,12 +53,8 @@ fn two_closing_sides_fall_silent() {
 fn a_close_during_the_handshake_hides_the_application() {
     // [9000 10.2.3 hidden-application]
     let mut pair = Pair::new();
-    pair.flush();
-    pair.run_until(Duration::from_millis(15), |p| p.server.connection.is_some());
-    let now = pair.now;
-    pair.server
-        .get()
-        .close(now, 99, Bytes::from_static(b"secret"));
+    pair.until_server_exists();
+    pair.server.get().close(pair.now, 99, b"secret"[..].into());
     pair.run(Duration::from_secs(2));
     match pair.client.error() {
         // APPLICATION_ERROR without a reason (RFC 9000 §10.2.3).
@@ -118,22 +92,21 @@ fn keep_alive_keeps_it() {
     assert!((20..80).contains(&sent), "{sent}");
 }
 
+/// On the wire, zero means that there's no timeout (RFC 9000 §18.2).
 #[test]
 fn no_timeout_means_none() {
-    let mut setup = Setup::default();
-    setup.client.max_idle_timeout = None;
-    setup.server.max_idle_timeout = None;
-    let mut pair = Pair::connected(setup);
-    pair.run(Duration::from_secs(10_000));
-    assert!(pair.client.error().is_none());
-    pair.upload(5000, Duration::from_secs(5));
+    for none in [None, Some(Duration::ZERO)] {
+        let mut pair = Pair::connected(Setup::both(|config| config.max_idle_timeout = none));
+        pair.run(Duration::from_secs(10_000));
+        assert_eq!((pair.client.error(), pair.server.error()), (None, None));
+        pair.upload(5000, Duration::from_secs(5));
+    }
 }
 
 #[test]
 fn a_stateless_reset_ends_the_connection_at_once() {
     // [9000 10.3.1 drain-on-reset] [9000 10.3.1 compared]
-    let mut pair = Pair::connected(Setup::default());
-    pair.run(Duration::from_millis(200));
+    let mut pair = Pair::at_rest(Setup::default());
     // The server's token for the ID that the client uses, as derived by its endpoint.
     let id = pair.client.get().sources.control.remote_ids.current().id;
     let token = ResetToken::derive(&NullEndpointKey::new(8), id.as_slice());
@@ -153,12 +126,10 @@ fn a_stateless_reset_ends_the_connection_at_once() {
 
 #[test]
 fn a_peer_that_vanishes_is_probed_and_given_up() {
-    let mut pair = Pair::connected(Setup::default());
-    pair.run(Duration::from_millis(200));
+    let mut pair = Pair::at_rest(Setup::default());
     pair.up.faults.loss = 1_000_000;
     let before: Instant = pair.now;
-    let id = pair.client.get().streams().open(Dir::Uni).unwrap();
-    pair.client.get().streams().write(id, b"anyone?").unwrap();
+    pair.client.write(b"anyone?");
     pair.run(Duration::from_secs(100));
     assert_eq!(pair.client.error(), Some(ConnectionError::TimedOut));
     let stats = pair.client.get().stats();
@@ -169,17 +140,13 @@ fn a_peer_that_vanishes_is_probed_and_given_up() {
 
 #[test]
 fn a_handshake_that_goes_on_for_ever_ends_also_without_an_idle_timeout() {
-    let mut setup = Setup::default();
-    setup.client.max_idle_timeout = None;
-    setup.server.max_idle_timeout = None;
+    let mut setup = Setup::both(|config| config.max_idle_timeout = None);
     setup.client.handshake_timeout = Duration::from_secs(10);
     setup.server.handshake_timeout = Duration::from_secs(5);
     let mut pair = Pair::with(setup);
     // The server receives the client's packets, but the client doesn't receive any.
     pair.down.faults.loss = 1_000_000;
-    assert!(pair.run_until(Duration::from_secs(1), |pair| {
-        pair.server.connection.is_some()
-    }));
+    pair.until_server_exists();
     let begin = pair.now;
     let is_over = |pair: &mut Pair| pair.server.error().is_some();
     assert!(pair.run_until(Duration::from_secs(60), is_over));
@@ -191,14 +158,4 @@ fn a_handshake_that_goes_on_for_ever_ends_also_without_an_idle_timeout() {
         assert_eq!(host.error(), Some(ConnectionError::HandshakeTimedOut));
         assert!(host.get().is_drained());
     }
-}
-
-#[test]
-fn a_handshake_that_is_complete_has_no_deadline() {
-    let mut setup = Setup::default();
-    setup.client.max_idle_timeout = None;
-    setup.server.max_idle_timeout = None;
-    let mut pair = Pair::connected(setup);
-    pair.run(Duration::from_secs(100));
-    assert!(pair.client.error().is_none() && pair.server.error().is_none());
 }

@@ -1,24 +1,10 @@
 //! Explicit feedback: negotiated, counted once, returned, and robust.
 
-use std::sync::Arc;
-
-use super::inject;
-use super::link::Faults;
-use super::pair::{CLIENT, Pair, Setup};
-use super::signal::{LEN, TestSignal, mark};
-use crate::connection::Received;
-use crate::path::EcnState;
+use super::questions::signals;
+use super::*;
 use crate::wire::packet::LONG_FORM;
-use crate::wire::{Frame, SpaceId};
-use crate::{Duration, Ecn, Signal};
 
 fn setup(client: &[u8], server: &[u8]) -> Setup {
-    let signals = |kinds: &[u8]| -> Vec<Arc<dyn Signal>> {
-        kinds
-            .iter()
-            .map(|kind| Arc::new(TestSignal::shim(*kind)) as _)
-            .collect()
-    };
     let mut setup = Setup::default();
     setup.client.signals = signals(client);
     setup.server.signals = signals(server);
@@ -49,19 +35,13 @@ fn what_routers_mark_reaches_the_controller_exactly() {
     let log = pair.client.log();
     let stats = pair.client.get().stats().clone();
     assert_eq!(log.feedback.packets, [0, 0, stats.shims_sent, 0]);
-    let bytes: usize = pair
-        .client
-        .sent
-        .iter()
-        .filter(|d| has_shim(d))
-        .map(Vec::len)
-        .sum();
+    let shims = pair.client.sent.iter().filter(|d| has_shim(d));
+    let bytes: usize = shims.map(Vec::len).sum();
     assert_eq!(log.feedback.bytes[2], bytes as u64);
     assert!(stats.shims_sent > 200);
     assert_eq!(pair.server.get().stats().shims_received, stats.shims_sent);
     assert_eq!(log.feedback_before_ack, log.feedbacks);
-    let now = pair.now;
-    let report = pair.client.get().path_report(now);
+    let report = pair.client.get().path_report(pair.now);
     assert_eq!((report.signal, report.router), (Some(0), Some(77)));
     assert!(report.passes_shims);
     // By now, the server only sends acknowledgements, which have no shim.
@@ -165,17 +145,6 @@ fn without_a_common_kind_not_one_byte_differs() {
 }
 
 #[test]
-fn the_first_own_kind_that_the_peer_lists_is_used() {
-    let mut pair = Pair::with(setup(&[2, 1], &[1, 2]));
-    pair.connect();
-    pair.upload(50_000, Duration::from_secs(10));
-    let now = pair.now;
-    assert_eq!(pair.client.get().path_report(now).signal, Some(2));
-    assert_eq!(pair.server.get().path_report(now).signal, Some(1));
-    assert!(pair.server.get().stats().shims_received > 30);
-}
-
-#[test]
 fn lost_acknowledgements_lose_no_feedback() {
     let mut pair = Pair::with(setup(&[0], &[0]));
     marking(&mut pair, 1);
@@ -230,8 +199,7 @@ fn a_path_that_eats_shims_becomes_plain_within_a_few_round_trips() {
     pair.down.faults.eats_shims = true;
     pair.connect();
     pair.upload(100_000, Duration::from_secs(10));
-    let now = pair.now;
-    assert!(!pair.client.get().path_report(now).passes_shims);
+    assert!(!pair.client.get().path_report(pair.now).passes_shims);
     // The consequences of lost shims for congestion, ECN and datagram size are void.
     let log = pair.client.log();
     assert_eq!((log.built, log.wrong_states), (2, 0));
@@ -254,14 +222,7 @@ fn a_path_that_eats_shims_becomes_plain_within_a_few_round_trips() {
 
 #[test]
 fn the_ecn_field_carries_a_signal_without_a_shim() {
-    let mut setup = Setup::default();
-    let signal: Arc<dyn Signal> = Arc::new(TestSignal {
-        kind: 5,
-        in_ecn: true,
-        ..TestSignal::shim(5)
-    });
-    setup.client.signals = vec![Arc::clone(&signal)];
-    setup.server.signals = vec![signal];
+    let setup = Setup::both(|config| config.signals = vec![Arc::new(TestSignal::in_ecn(5))]);
     let mut pair = Pair::connected(setup);
     pair.upload(100_000, Duration::from_secs(10));
     pair.up.faults.ecn = Some(Ecn::Ce);
@@ -285,7 +246,7 @@ fn counters_of_a_new_path_start_from_zero() {
     pair.run(Duration::from_millis(100));
     pair.upload(100_000, Duration::from_secs(10));
     // The client's NAT is rebound, which only the server notices.
-    pair.client.address = "10.0.0.9:2000".parse().unwrap();
+    pair.rebind("10.0.0.9:2000");
     pair.upload(100_000, Duration::from_secs(10));
     pair.run(Duration::from_secs(1));
     let before = pair.client.log().feedback.packets[1];
@@ -295,32 +256,7 @@ fn counters_of_a_new_path_start_from_zero() {
     assert!(after - before > 60, "{before} {after}");
     // The server sends data, and its path changed without the client noticing.
     let log = pair.server.log();
-    let id = pair
-        .server
-        .get()
-        .streams()
-        .open(crate::streams::Dir::Uni)
-        .unwrap();
-    let data = super::pair::pattern(200_000, 4);
-    let mut written = 0;
-    let mut got = Vec::new();
-    assert!(pair.run_until(Duration::from_secs(10), |pair| {
-        while written < data.len() {
-            match pair.server.get().streams().write(id, &data[written..]) {
-                Ok(n) => written += n,
-                Err(_) => break,
-            }
-        }
-        while pair
-            .client
-            .get()
-            .streams()
-            .accept(crate::streams::Dir::Uni)
-            .is_some()
-        {}
-        super::pair::drain(pair.client.get(), id, &mut got);
-        got.len() == data.len()
-    }));
+    pair.transfer(false, 200_000, Duration::from_secs(10), |_, _| {});
     pair.run(Duration::from_secs(1));
     let counted = pair.server.log().feedback.packets[1] - log.feedback.packets[1];
     assert!(counted > 60, "{counted}");
@@ -329,9 +265,7 @@ fn counters_of_a_new_path_start_from_zero() {
 
 /// Builds a PING of the client behind a shim.
 fn shimmed_ping(pair: &mut Pair) -> Vec<u8> {
-    let now = pair.now;
-    let ping = inject::frames(&[Frame::Ping]);
-    let packet = inject::packet(pair.client.get(), now, SpaceId::Data, &ping);
+    let packet = packet_from(pair, From::Client, SpaceId::Data, &[Frame::Ping]);
     let mut datagram = vec![0; LEN];
     TestSignal::shim(0).fill(&Default::default(), &mut datagram);
     datagram.extend(packet);
@@ -340,16 +274,10 @@ fn shimmed_ping(pair: &mut Pair) -> Vec<u8> {
 
 /// Delivers it to the server, and returns how many shims that counts.
 fn counted(pair: &mut Pair, from: &str, mut bytes: Vec<u8>) -> u64 {
-    let received = Received {
-        remote: from.parse().unwrap(),
-        local: None,
-        ecn: Ecn::NotEct,
-        ttl: None,
-    };
-    let now = pair.now;
+    let received = Received::plain(from.parse().unwrap());
     let server = pair.server.get();
     let before = server.stats();
-    server.handle_datagram(now, received, &mut bytes);
+    server.handle_datagram(pair.now, received, &mut bytes);
     let after = server.stats();
     assert_eq!(after.packets_received, before.packets_received + 1);
     after.shims_received - before.shims_received
@@ -358,8 +286,7 @@ fn counted(pair: &mut Pair, from: &str, mut bytes: Vec<u8>) -> u64 {
 /// A packet that arrives late from another address passed other routers.
 #[test]
 fn shims_count_where_they_came_by_the_path_in_use() {
-    let mut pair = Pair::connected(setup(&[0], &[0]));
-    pair.run(Duration::from_millis(500));
+    let mut pair = Pair::at_rest(setup(&[0], &[0]));
     let [elsewhere, late, newest] = [(); 3].map(|()| shimmed_ping(&mut pair));
     assert_eq!(counted(&mut pair, CLIENT, newest), 1);
     assert_eq!(counted(&mut pair, "10.0.0.9:2000", elsewhere), 0);

@@ -1,14 +1,11 @@
 //! A controller with a constant window, which logs its calls.
 
-use std::sync::{Arc, Mutex};
-
 use pathmark_cc::{
-    Acked, Controller, Feedback, KnownPath, Limits, Lost, Metrics, PacketState, Phase,
-    QuickStartPurpose, QuickStartRequest, Request, Sent, VcpFeedback,
+    Acked, KnownPath, Limits, Lost, Metrics, PacketState, Phase, QuickStartPurpose,
+    QuickStartRequest, Sent,
 };
 
-use crate::config::ControllerFactory;
-use crate::{Duration, Instant};
+use super::*;
 
 /// Calls that the controllers of one factory received.
 #[derive(Clone, Debug, Default)]

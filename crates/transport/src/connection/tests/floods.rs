@@ -1,18 +1,14 @@
 //! Floods of frames that a peer may send, but not in such numbers. Their cost is proportional, and
 //! they are counted.
 
-use super::inject::{From, frames, replace_ids, send};
-use super::pair::{Pair, Setup};
-use crate::Duration;
-use crate::connection::{ConnectionError, Stats};
-use crate::wire::frame::{ResetStream, StopSending};
-use crate::wire::{Dir, Frame, Side, SpaceId, StreamId, TransportErrorCode as Code};
+use super::inject::{id, replace_ids, reset};
+use super::*;
+use crate::connection::Stats;
 
 /// The client floods the server with the frames that `flood` returns for each packet. Returns the
 /// server's counters before and after. A transfer on the same connection continues.
 fn flood(packets: u64, mut flood: impl FnMut(&mut Pair, u64) -> Vec<u8>) -> (Stats, Stats) {
-    let mut pair = Pair::connected(Setup::default());
-    pair.run(Duration::from_millis(500));
+    let mut pair = Pair::at_rest(Setup::default());
     let before = pair.server.get().stats();
     for n in 0..packets {
         let payload = flood(&mut pair, n);
@@ -68,23 +64,17 @@ fn ids_that_come_and_go_cost_a_frame_each() {
 
 #[test]
 fn ids_that_were_not_sent_cannot_be_retired() {
-    let mut pair = Pair::connected(Setup::default());
-    pair.run(Duration::from_millis(500));
+    let mut pair = Pair::at_rest(Setup::default());
     // Each makes room for the next ID, which is issued immediately but not yet sent.
     let all: Vec<_> = (1..200).map(Frame::RetireConnectionId).collect();
     send(&mut pair, From::Client, SpaceId::Data, &frames(&all));
     pair.run(Duration::from_millis(50));
-    match pair.server.error() {
-        Some(ConnectionError::Transport(error)) => {
-            assert_eq!(error.code, Code::PROTOCOL_VIOLATION);
-        }
-        other => panic!("{other:?}"),
-    }
+    assert_eq!(pair.server.closed_with(), Code::PROTOCOL_VIOLATION);
 }
 
 #[test]
 fn streams_opened_and_given_up_leave_nothing() {
-    let id = |index| StreamId::new(Side::Client, Dir::Bi, index).unwrap();
+    let id = |index| id(Side::Client, Dir::Bi, index);
     let flooded = flood(600, |pair, n| {
         let server = pair.server.get();
         // The application reads the data of the last streams.
@@ -93,17 +83,10 @@ fn streams_opened_and_given_up_leave_nothing() {
         }
         assert!(server.streams().open_streams() <= 140);
         let each = |index: u64| {
-            let reset = ResetStream {
-                id: id(index),
-                error_code: 1,
-                final_size: 0,
-            };
-            let stop = StopSending {
-                id: id(index),
-                error_code: 1,
-            };
+            let (id, error_code) = (id(index), 1);
             // This opens the streams at the client.
-            [Frame::ResetStream(reset), Frame::StopSending(stop)]
+            let stop = Frame::StopSending(StopSending { id, error_code });
+            [reset(id, 0), stop]
         };
         while pair.client.get().streams().open(Dir::Bi).is_ok() {}
         let all: Vec<_> = (n * 8..(n + 1) * 8).flat_map(each).collect();
@@ -118,8 +101,7 @@ fn streams_opened_and_given_up_leave_nothing() {
 fn key_updates_without_end() {
     let mut updates = 0;
     let flooded = flood(1000, |pair, _| {
-        let now = pair.now;
-        updates += u64::from(pair.client.get().update_keys(now));
+        updates += u64::from(pair.client.get().update_keys(pair.now));
         frames(&[Frame::Ping])
     });
     // An update requires the acknowledgement of the previous one.
@@ -133,24 +115,16 @@ fn key_updates_without_end() {
 /// accumulate.
 #[test]
 fn acks_to_a_peer_that_acknowledges_nothing_do_not_pile_up() {
-    let mut pair = Pair::connected(Setup::default());
-    pair.run(Duration::from_millis(500));
+    let mut pair = Pair::at_rest(Setup::default());
     pair.down.faults.loss = 1_000_000;
-    let server = pair.server.get().streams();
-    let id = server.open(Dir::Uni).unwrap();
-    assert_eq!(server.write(id, b"never acknowledged").unwrap(), 18);
+    pair.server.write(b"never acknowledged");
     let before = pair.server.get().stats();
     let mut most = 0;
     for _ in 0..10_000 {
         // Not quite enough bytes for an ACK each.
-        send(
-            &mut pair,
-            From::Client,
-            SpaceId::Data,
-            &frames(&[Frame::Ping; 200]),
-        );
+        send_frames(&mut pair, From::Client, &[Frame::Ping; 200]);
         pair.run(Duration::from_millis(1));
-        let recovery = pair.server.get().spaces.recovery();
+        let recovery = &pair.server.get().spaces.recovery;
         most = most.max(recovery.space(SpaceId::Data).sent().span());
     }
     let after = pair.server.get().stats();
@@ -165,9 +139,7 @@ fn acks_to_a_peer_that_acknowledges_nothing_do_not_pile_up() {
 #[test]
 fn moves_to_and_fro_cost_no_challenge_each() {
     let flooded = flood(500, |pair, n| {
-        pair.client
-            .address
-            .set_port(if n % 2 == 0 { 1001 } else { 1000 });
+        pair.client.address.set_port(1001 - (n % 2) as u16);
         frames(&[Frame::Ping])
     });
     in_proportion(&flooded, 3);

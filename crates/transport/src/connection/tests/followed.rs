@@ -1,10 +1,6 @@
 //! Whether a peer is followed to another address.
 
-use super::inject;
-use super::pair::{Pair, Setup};
-use crate::connection::Received;
-use crate::wire::{Frame, SpaceId};
-use crate::{Duration, Ecn};
+use super::*;
 
 /// Sends a packet that is answered, and waits for the answer.
 fn exchange(pair: &mut Pair) {
@@ -16,8 +12,7 @@ fn exchange(pair: &mut Pair) {
 #[test]
 fn a_client_keeps_to_its_servers_address() {
     // [9000 9 unknown-server-address]
-    let mut pair = Pair::connected(Setup::default());
-    pair.run(Duration::from_millis(500));
+    let mut pair = Pair::at_rest(Setup::default());
     let server = pair.server.address;
     let other = "203.0.113.5:443".parse().unwrap();
     pair.tap = Some(Box::new(move |_, datagram| {
@@ -33,48 +28,6 @@ fn a_client_keeps_to_its_servers_address() {
     pair.upload(20_000, Duration::from_secs(5));
 }
 
-/// RFC 9000 §9: the peer of an endpoint that forbids migration may still be behind a NAT that is
-/// rebound. RFC 9000 §9.3: this changes the port, whereas another address belongs to another host.
-#[test]
-fn where_migration_is_off_a_port_is_followed_and_no_address() {
-    // [9000 9 disabled-but-moved]
-    for (address, follows) in [("10.0.0.1:2000", true), ("10.9.9.9:1000", false)] {
-        let mut setup = Setup::default();
-        setup.server.migration = false;
-        let mut pair = Pair::connected(setup);
-        pair.run(Duration::from_millis(500));
-        let before = pair.client.address;
-        pair.client.address = address.parse().unwrap();
-        exchange(&mut pair);
-        let expected = if follows { pair.client.address } else { before };
-        assert_eq!(pair.server.get().remote_address(), expected);
-        assert_eq!(pair.server.get().stats().migrations, u64::from(follows));
-    }
-}
-
-/// RFC 9000 §9.4: the measurements of a path are valid for a return within a minute, but not
-/// forever.
-#[test]
-fn an_address_that_was_left_is_known_for_a_minute() {
-    for (seconds, known) in [(1, true), (55, true), (65, false)] {
-        let mut pair = Pair::connected(Setup::default());
-        pair.upload(20_000, Duration::from_secs(5));
-        let home = pair.client.address;
-        pair.client.address = "10.0.0.9:2000".parse().unwrap();
-        exchange(&mut pair);
-        for _ in 0..seconds {
-            pair.client.get().ping();
-            pair.run(Duration::from_secs(1));
-        }
-        let built = pair.server.log().built;
-        pair.client.address = home;
-        exchange(&mut pair);
-        assert_eq!(pair.server.get().remote_address(), home);
-        let built = pair.server.log().built - built;
-        assert_eq!(built, u32::from(!known), "after {seconds} s");
-    }
-}
-
 /// RFC 9000 §9.1, §9.2: NEW_CONNECTION_ID doesn't cause migration. A client that has nothing else
 /// to repeat while its NAT is rebound is nevertheless followed. Until then, the server sends its
 /// answers to an address without a host.
@@ -84,14 +37,13 @@ fn a_client_that_repeats_probing_frames_alone_is_followed() {
     pair.run(Duration::from_secs(1));
     // The server retires an ID, so the client issues another.
     let now = pair.now;
-    let retire = inject::frames(&[Frame::RetireConnectionId(1)]);
-    let mut bytes = inject::packet(pair.server.get(), now, SpaceId::Data, &retire);
-    let received = Received {
-        remote: pair.server.address,
-        local: None,
-        ecn: Ecn::NotEct,
-        ttl: None,
-    };
+    let mut bytes = packet_from(
+        &mut pair,
+        From::Server,
+        SpaceId::Data,
+        &[Frame::RetireConnectionId(1)],
+    );
+    let received = Received::plain(pair.server.address);
     pair.client.get().handle_datagram(now, received, &mut bytes);
     // Its packets are lost, as are those sent to its previous address.
     let home = pair.client.address;
@@ -101,14 +53,11 @@ fn a_client_that_repeats_probing_frames_alone_is_followed() {
         }
     }));
     pair.flush();
-    pair.client.address = "10.0.0.1:2000".parse().unwrap();
+    pair.rebind("10.0.0.1:2000");
     pair.run(Duration::from_secs(5));
     assert_eq!(pair.server.get().remote_address(), pair.client.address);
-    assert_eq!(
-        pair.client.get().spaces.recovery().pto_count(),
-        0,
-        "it was answered"
-    );
+    let pto_count = pair.client.get().spaces.recovery.pto_count();
+    assert_eq!(pto_count, 0, "it was answered");
 }
 
 /// An address that was left, and doesn't appear to receive packets anymore, is known for a minute

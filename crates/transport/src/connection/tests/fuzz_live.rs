@@ -4,15 +4,7 @@
 //! `cargo test` runs it with a bounded number of random inputs, and `fuzz/run` for as long as you
 //! like.
 
-use std::sync::Arc;
-
-use super::inject::{From, send};
-use super::link::Rng;
-use super::pair::{Pair, Setup};
-use crate::Duration;
-use crate::connection::ConnectionError;
-use crate::streams::ReceiveMemory;
-use crate::wire::{Dir, SpaceId, Writer};
+use super::*;
 
 /// Number of random inputs in `cargo test`.
 const ITERATIONS: usize = 300;
@@ -84,10 +76,7 @@ fn frame(word: [u8; 8], w: &mut Writer<'_>) -> Option<()> {
 fn live(input: &[u8]) -> Option<ConnectionError> {
     let memory = Arc::new(ReceiveMemory::new(MEMORY));
     let sharing = |seed| {
-        let mut pair = Pair::connected(Setup {
-            seed,
-            ..Setup::default()
-        });
+        let mut pair = Pair::connected(Setup::new(|setup| setup.seed = seed));
         let server = pair.server.get();
         server.streams().share_memory(Arc::clone(&memory));
         pair

@@ -1,35 +1,23 @@
 //! Flow control while the data to be read next is missing.
 
-use std::sync::Arc;
-
-use super::fixed_window::fixed_window;
-use super::inject::{From, frames, send};
-use super::pair::{Pair, Setup};
-use crate::Duration;
-use crate::config::TransportConfig;
-use crate::streams::{ReadError, ReceiveMemory};
-use crate::wire::frame::Stream;
-use crate::wire::{Dir, Frame, Side, SpaceId, StreamId};
+use super::*;
 
 fn id(index: u64) -> StreamId {
-    StreamId::new(Side::Client, Dir::Uni, index).unwrap()
+    inject::id(Side::Client, Dir::Uni, index)
 }
 
 /// A client with a window of `window` bytes, and its first stream.
 fn pair(seed: u64, window: u64, latency: Duration) -> Pair {
-    let (client, client_log) = fixed_window(window);
     Pair::connected(Setup {
         seed,
-        client: TransportConfig::new(client),
-        client_log,
         latency,
-        ..Setup::default()
+        ..Setup::with_window(window)
     })
 }
 
 /// The client opens stream 0 without sending on it, while the server's application waits for it.
 fn with_a_waiting_reader(mut pair: Pair) -> Pair {
-    pair.client.get().streams().open(Dir::Uni).unwrap();
+    pair.client.open();
     piece(&mut pair, 0, b"");
     pair.run(Duration::from_millis(15));
     let server = pair.server.get().streams();
@@ -39,13 +27,8 @@ fn with_a_waiting_reader(mut pair: Pair) -> Pair {
 }
 
 fn piece(pair: &mut Pair, offset: u64, data: &[u8]) {
-    let frame = Frame::Stream(Stream {
-        id: id(0),
-        offset,
-        fin: false,
-        data,
-    });
-    send(pair, From::Client, SpaceId::Data, &frames(&[frame]));
+    let frame = inject::stream(id(0), offset, data, false);
+    send_frames(pair, From::Client, &[frame]);
 }
 
 fn window(pair: &mut Pair) -> u64 {
@@ -60,11 +43,8 @@ fn a_flight_with_losses_is_not_held_up_by_the_receive_window() {
         let mut setup = Setup {
             seed: 5,
             latency: Duration::from_millis(275),
-            ..Setup::default()
+            ..Setup::with_window(11 << 20)
         };
-        let (client, client_log) = fixed_window(11 << 20);
-        setup.client = TransportConfig::new(client);
-        setup.client_log = client_log;
         if let Some(window) = initial {
             setup.server.streams.initial_connection_window = window;
             setup.server.streams.initial_stream_window = window;
@@ -72,9 +52,7 @@ fn a_flight_with_losses_is_not_held_up_by_the_receive_window() {
         let mut pair = Pair::connected(setup);
         pair.up.rate = Some(20_000_000);
         pair.up.faults.loss = 50_000;
-        let begun = pair.now;
-        pair.upload(40 << 20, Duration::from_secs(60));
-        pair.now - begun
+        pair.upload(40 << 20, Duration::from_secs(60))
     };
     let (wide, grown) = (time(Some(1 << 30)), time(None));
     assert!(
@@ -98,7 +76,7 @@ fn far_offsets_grow_no_window_while_the_application_waits() {
 #[test]
 fn a_gap_in_an_unread_stream_grows_no_window() {
     let mut pair = pair(1, 1 << 20, Duration::from_millis(10));
-    pair.client.get().streams().open(Dir::Uni).unwrap();
+    pair.client.open();
     let initial = window(&mut pair);
     for i in 0..800 {
         piece(&mut pair, 1 + i * 1100, &[7; 1100]);
@@ -117,8 +95,7 @@ fn gaps_that_stay_hold_bounded_memory_and_an_honest_peer_goes_on() {
     let mut hostile: Vec<Pair> = (0..16)
         .map(|seed| {
             let mut pair = pair(100 + seed, 1 << 20, Duration::from_millis(10));
-            let server = pair.server.get();
-            server.streams().share_memory(Arc::clone(&memory));
+            pair.share(&memory);
             with_a_waiting_reader(pair)
         })
         .collect();
@@ -138,13 +115,10 @@ fn gaps_that_stay_hold_bounded_memory_and_an_honest_peer_goes_on() {
 
     let mut honest = pair(7, 1 << 20, Duration::from_millis(10));
     let mut alone = pair(7, 1 << 20, Duration::from_millis(10));
-    let server = honest.server.get();
-    server.streams().share_memory(Arc::clone(&memory));
+    honest.share(&memory);
     let [together, alone] = [&mut honest, &mut alone].map(|pair| {
         pair.up.faults.loss = 10_000;
-        let begun = pair.now;
-        pair.upload(8 << 20, Duration::from_secs(10));
-        pair.now - begun
+        pair.upload(8 << 20, Duration::from_secs(10))
     });
     assert!(
         together <= alone + Duration::from_secs(1),

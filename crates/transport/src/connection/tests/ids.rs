@@ -1,12 +1,6 @@
 //! Connection IDs that are replaced continually, over links that lose, reorder and duplicate.
 
-use super::inject::{self, From};
-use super::link::Faults;
-use super::pair::{Pair, Setup};
-use crate::Duration;
-use crate::crypto::ResetToken;
-use crate::crypto::null::NullEndpointKey;
-use crate::wire::{Frame, SpaceId};
+use super::*;
 
 /// Neither end violates the protocol. No packet that arrives at the client too late for its ID is
 /// answered with a stateless reset that the server would accept.
@@ -14,10 +8,7 @@ use crate::wire::{Frame, SpaceId};
 fn ids_replaced_over_a_bad_link_end_no_connection() {
     let mut late = 0;
     for seed in 0..60 {
-        let mut setup = Setup {
-            seed,
-            ..Setup::default()
-        };
+        let mut setup = Setup::new(|setup| setup.seed = seed);
         setup.server.active_connection_id_limit = 64;
         let mut pair = Pair::connected(setup);
         let bad = Faults {
@@ -26,13 +17,11 @@ fn ids_replaced_over_a_bad_link_end_no_connection() {
             duplicate: 100_000,
             ..Faults::default()
         };
-        pair.up.faults = bad.clone();
-        pair.down.faults = bad;
+        pair.set_faults(bad);
         for _ in 0..300 {
             for _ in 0..4 {
                 inject::replace_ids(pair.client.get());
-                let ping = inject::frames(&[Frame::Ping]);
-                inject::send(&mut pair, From::Client, SpaceId::Data, &ping);
+                send_frames(&mut pair, From::Client, &[Frame::Ping]);
             }
             let end = pair.now + Duration::from_millis(2);
             while pair.now < end && pair.step() {

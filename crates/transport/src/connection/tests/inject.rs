@@ -1,11 +1,8 @@
 //! Packets that no correct connection would send, sealed with its own keys.
 
-use super::pair::Pair;
-use crate::Ecn;
-use crate::connection::Connection;
+use super::*;
 use crate::connection::building::Contents;
-use crate::connection::tests::link::Datagram;
-use crate::wire::{Frame, SpaceId, Writer};
+use crate::wire::packet::Protected;
 
 /// The sending end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,7 +14,7 @@ pub(crate) enum From {
 /// Builds a datagram with one packet and this payload.
 pub(crate) fn packet(
     connection: &mut Connection,
-    now: crate::Instant,
+    now: Instant,
     space: SpaceId,
     payload: &[u8],
 ) -> Vec<u8> {
@@ -27,7 +24,7 @@ pub(crate) fn packet(
 /// Like [`packet`], but with `bits` set in the first byte before sealing.
 pub(crate) fn packet_with_bits(
     connection: &mut Connection,
-    now: crate::Instant,
+    now: Instant,
     space: SpaceId,
     payload: &[u8],
     bits: u8,
@@ -43,7 +40,7 @@ pub(crate) fn packet_with_bits(
 /// Builds a datagram that the connection counts as its own, expecting an acknowledgement.
 pub(crate) fn packet_on_path(
     connection: &mut Connection,
-    now: crate::Instant,
+    now: Instant,
     space: SpaceId,
     payload: &[u8],
 ) -> Vec<u8> {
@@ -56,7 +53,7 @@ pub(crate) fn packet_on_path(
 
 fn sealed(
     connection: &mut Connection,
-    now: crate::Instant,
+    now: Instant,
     space: SpaceId,
     payload: &[u8],
     bits: u8,
@@ -76,37 +73,93 @@ fn sealed(
 /// Retires all IDs that the peer has, and issues others.
 pub(crate) fn replace_ids(connection: &mut Connection) {
     connection.sources.control.local_ids.rotate();
-    let receiving = connection.receiving(crate::Instant::ZERO);
+    let receiving = connection.receiving(Instant::ZERO);
     let (random, outbox) = (&mut *receiving.random, &mut *receiving.outbox);
     receiving.sources.control.issue_ids(random, outbox);
+}
+
+/// Builds a datagram of this end with one packet that has these frames.
+pub(crate) fn packet_from(
+    pair: &mut Pair,
+    from: From,
+    space: SpaceId,
+    list: &[Frame<'_>],
+) -> Vec<u8> {
+    let now = pair.now;
+    packet(
+        pair.host(from == From::Client).get(),
+        now,
+        space,
+        &frames(list),
+    )
 }
 
 /// Sends a packet with this payload over the link.
 pub(crate) fn send(pair: &mut Pair, from: From, space: SpaceId, payload: &[u8]) {
     let now = pair.now;
-    let (host, to) = match from {
-        From::Client => (&mut pair.client, pair.server.address),
-        From::Server => (&mut pair.server, pair.client.address),
-    };
-    let bytes = packet(host.get(), now, space, payload);
-    let datagram = Datagram {
-        from: host.address,
-        to,
-        ecn: Ecn::NotEct,
-        bytes,
-    };
+    let bytes = packet(pair.host(from == From::Client).get(), now, space, payload);
     match from {
-        From::Client => pair.up.send(now, datagram),
-        From::Server => pair.down.send(now, datagram),
+        From::Client => pair.send_to_server(bytes),
+        From::Server => {
+            let datagram = Datagram::new(&pair.server, &pair.client, bytes);
+            pair.down.send(pair.now, datagram);
+        }
     }
 }
 
+/// Sends a 1-RTT packet with these frames over the link.
+pub(crate) fn send_frames(pair: &mut Pair, from: From, list: &[Frame<'_>]) {
+    send(pair, from, SpaceId::Data, &frames(list));
+}
+
 /// Encodes frames.
-pub(crate) fn frames(frames: &[Frame<'_>]) -> Vec<u8> {
+pub(crate) fn frames(list: &[Frame<'_>]) -> Vec<u8> {
     let mut buffer = [0; 1200];
     let mut w = Writer::new(&mut buffer);
-    for frame in frames {
+    for frame in list {
         frame.encode(&mut w).unwrap();
     }
     w.written().to_vec()
+}
+
+pub(crate) fn id(initiator: Side, dir: Dir, index: u64) -> StreamId {
+    StreamId::new(initiator, dir, index).unwrap()
+}
+
+pub(crate) fn stream(id: StreamId, offset: u64, data: &[u8], fin: bool) -> Frame<'_> {
+    Frame::Stream(Stream {
+        id,
+        offset,
+        fin,
+        data,
+    })
+}
+
+/// A RESET_STREAM frame with error code 1.
+pub(crate) fn reset(id: StreamId, final_size: u64) -> Frame<'static> {
+    Frame::ResetStream(ResetStream {
+        id,
+        error_code: 1,
+        final_size,
+    })
+}
+
+/// Returns the headers of a datagram's packets.
+pub(crate) fn packets(mut datagram: &[u8]) -> Vec<Protected> {
+    let mut packets = Vec::new();
+    while let Ok(PartialDecode::Protected(found)) = PartialDecode::new(datagram, 8) {
+        datagram = &datagram[found.len..];
+        packets.push(found);
+    }
+    packets
+}
+
+/// Returns the header of a datagram's first packet.
+pub(crate) fn first_packet(datagram: &[u8]) -> Protected {
+    packets(datagram).remove(0)
+}
+
+/// Returns the types of a datagram's packets.
+pub(crate) fn types(datagram: &[u8]) -> Vec<PacketType> {
+    packets(datagram).iter().map(|packet| packet.ty).collect()
 }

@@ -1,24 +1,14 @@
 //! Receivers that send false FEEDBACK frames. Whatever they report, and in any order, no packet
 //! counts twice, and none that wasn't sent.
 
-use std::sync::Arc;
-
 use proptest::prelude::*;
 
-use super::inject::{From, send};
-use super::pair::{Pair, Setup};
-use super::signal::{TestSignal, mark};
+use super::*;
 use crate::wire::frame::feedback;
-use crate::wire::{SpaceId, Writer};
-use crate::{Counters, Duration, Signal};
 
 /// A client whose packets a router marks LOW, and a server that may report anything.
 fn pair() -> Pair {
-    let signals: Vec<Arc<dyn Signal>> = vec![Arc::new(TestSignal::shim(0))];
-    let mut setup = Setup::default();
-    setup.client.signals.clone_from(&signals);
-    setup.server.signals = signals;
-    let mut pair = Pair::with(setup);
+    let mut pair = Pair::with(Setup::with_shims());
     pair.record = true;
     pair.tap = Some(Box::new(|_, datagram| {
         if datagram.from.port() != 443 {
@@ -46,7 +36,7 @@ fn claim(pair: &mut Pair, epoch: u64, packets: u64, bytes: u64, time: u32) {
 
 /// Returns the number of the client's next packet.
 fn next(pair: &mut Pair) -> u64 {
-    let recovery = pair.client.get().spaces.recovery_mut();
+    let recovery = &mut pair.client.get().spaces.recovery;
     recovery.space(SpaceId::Data).sent().next_number()
 }
 
@@ -76,25 +66,14 @@ fn a_new_epoch_in_each_frame_counts_nothing_again() {
     pair.upload(500_000, Duration::from_secs(10));
     let next_number = next(&mut pair);
     for epoch in (0..next_number).step_by(7) {
-        claim(
-            &mut pair,
-            epoch,
-            next_number - epoch,
-            (next_number - epoch) * 1200,
-            0,
-        );
+        let packets = next_number - epoch;
+        claim(&mut pair, epoch, packets, packets * 1200, 0);
     }
     believed_within_reason(&pair);
-    let report = pair.client.get().path_report(pair.now);
-    assert!(
-        report.disbelieved.uncalled_epochs > 20,
-        "{:?}",
-        report.disbelieved
-    );
-    assert_eq!(
-        pair.client.get().stats().feedback_bad,
-        report.disbelieved.total()
-    );
+    let disbelieved = pair.client.get().path_report(pair.now).disbelieved;
+    assert!(disbelieved.uncalled_epochs > 20, "{disbelieved:?}");
+    let bad = pair.client.get().stats().feedback_bad;
+    assert_eq!(bad, disbelieved.total());
 }
 
 #[test]
@@ -103,7 +82,7 @@ fn each_kind_of_lie_is_counted_by_its_kind() {
     pair.upload(100_000, Duration::from_secs(10));
     pair.run(Duration::from_millis(100));
     let next_number = next(&mut pair);
-    let epoch = pair.client.get().paths.path().feedback().epoch().unwrap();
+    let epoch = pair.client.get().paths.path.feedback.epoch().unwrap();
     let (before, sent) = reported_and_sent(&pair);
     claim(&mut pair, epoch, sent[0] + 1000, sent[1], 0);
     claim(&mut pair, epoch, 1, 1200, 0);
@@ -142,11 +121,8 @@ proptest! {
         for (kind, back, packets, bytes, time) in words {
             let next_number = next(&mut pair);
             match kind {
-                0 => pair.upload(20_000, Duration::from_secs(10)),
-                1 => {
-                    let now = pair.now;
-                    pair.client.get().migrate(now, None);
-                }
+                0 => _ = pair.upload(20_000, Duration::from_secs(10)),
+                1 => _ = pair.client.get().migrate(pair.now, None),
                 _ => claim(&mut pair, next_number.saturating_sub(back), packets, bytes, time),
             }
             believed_within_reason(&pair);

@@ -3,9 +3,8 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::net::SocketAddr;
 
-use crate::{Duration, Ecn, Instant};
+use super::*;
 
 /// xorshift64*, which is small, seeded, and good enough for selecting packets.
 #[derive(Clone, Debug)]
@@ -87,6 +86,18 @@ pub(crate) struct Datagram {
     pub(crate) to: SocketAddr,
     pub(crate) ecn: Ecn,
     pub(crate) bytes: Vec<u8>,
+}
+
+impl Datagram {
+    /// A datagram without an ECN mark.
+    pub(crate) fn new(from: &Host, to: &Host, bytes: Vec<u8>) -> Self {
+        Self {
+            from: from.address,
+            to: to.address,
+            ecn: Ecn::NotEct,
+            bytes,
+        }
+    }
 }
 
 #[derive(Debug, PartialEq, Eq)]

@@ -1,29 +1,18 @@
 //! A new address that sends few bytes gets few, so its challenge is written first.
 
-use std::sync::Arc;
-
-use super::pair::{Pair, Setup, pattern};
-use super::signal::TestSignal;
-use crate::streams::Dir;
-use crate::{Duration, Signal};
+use super::*;
 
 /// A NAT is rebound during a download, so the client's new address only sends acknowledgements and
 /// FEEDBACK. Its first packet permits a datagram of 48 bytes.
 #[test]
 fn a_nat_that_rebinds_below_a_download_is_followed_at_once() {
-    for signal in [
-        None,
-        Some(TestSignal::shim(0)),
-        Some(TestSignal::long_shim(0)),
-    ] {
+    let [short, long] = [TestSignal::shim(0), TestSignal::long_shim(0)];
+    for signal in [None, Some(short), Some(long)] {
         let signal = signal.map(|signal| Arc::new(signal) as Arc<dyn Signal>);
-        let mut setup = Setup::default();
-        setup.client.signals.extend(signal.clone());
-        setup.server.signals.extend(signal.clone());
-        setup.server.controller = super::fixed_window::fixed_window(30_000).0;
-        let mut pair = Pair::connected(setup);
-        pair.run(Duration::from_millis(500));
-        let id = pair.server.get().streams().open(Dir::Uni).unwrap();
+        let mut setup = Setup::both(|config| config.signals.extend(signal.clone()));
+        setup.server.controller = fixed_window(30_000).0;
+        let mut pair = Pair::at_rest(setup);
+        let id = pair.server.open();
         let data = pattern(2_000_000, 1);
         let mut written = 0;
         let mut write = |pair: &mut Pair| {
@@ -43,7 +32,7 @@ fn a_nat_that_rebinds_below_a_download_is_followed_at_once() {
         let before = received(&mut pair);
         write(&mut pair);
         assert!(pair.run_until(Duration::from_secs(1), |pair| received(pair) > before));
-        pair.client.address = "10.0.0.9:2000".parse().unwrap();
+        pair.rebind("10.0.0.9:2000");
         let moved = pair.now;
         let validated = pair.run_until(Duration::from_secs(20), |pair| {
             write(pair);

@@ -1,11 +1,7 @@
 //! How long each side waits for a silent peer, whatever that peer reported.
 
-use super::inject::{frames, packet};
-use super::pair::{Pair, Setup};
-use crate::connection::{ConnectionError, Received};
+use super::*;
 use crate::wire::frame::ack;
-use crate::wire::{Frame, SpaceId, Writer};
-use crate::{Duration, Ecn};
 
 /// Maximum wait for a peer with the default configuration: three idle timeouts of 30 s, plus the
 /// elapsed part of one.
@@ -15,24 +11,23 @@ const PATIENCE: Duration = Duration::from_secs(91);
 fn say(pair: &mut Pair, payload: &[u8]) {
     let (now, remote) = (pair.now, pair.client.address);
     let mut bytes = packet(pair.client.get(), now, SpaceId::Data, payload);
-    let received = Received {
-        remote,
-        local: None,
-        ecn: Ecn::NotEct,
-        ttl: None,
-    };
+    let received = Received::plain(remote);
     pair.server.get().handle_datagram(now, received, &mut bytes);
 }
 
 /// Returns the number of the server's next packet.
 fn next_number(pair: &mut Pair) -> u64 {
-    let server = pair.server.get();
-    server
-        .spaces
-        .recovery()
-        .space(SpaceId::Data)
-        .sent()
-        .next_number()
+    let recovery = &pair.server.get().spaces.recovery;
+    recovery.space(SpaceId::Data).sent().next_number()
+}
+
+/// The client acknowledges this packet.
+fn acknowledge(pair: &mut Pair, number: u64) {
+    let mut room = [0; 100];
+    let mut w = Writer::new(&mut room);
+    ack::encode(&mut w, [number..=number].into_iter(), 0, None, 100).unwrap();
+    say(pair, w.written());
+    pair.run(Duration::from_millis(100));
 }
 
 /// A pair whose client acknowledged one packet `seconds` late, but was there all the time.
@@ -46,44 +41,29 @@ fn stretched(seconds: u64) -> Pair {
         pair.run(Duration::from_secs(10));
         say(&mut pair, &frames(&[Frame::Ping]));
     }
-    let mut room = [0; 100];
-    let mut w = Writer::new(&mut room);
-    ack::encode(&mut w, [number..=number].into_iter(), 0, None, 100).unwrap();
-    let payload = w.written().to_vec();
-    say(&mut pair, &payload);
-    pair.run(Duration::from_millis(100));
+    acknowledge(&mut pair, number);
     pair
 }
 
 /// A peer that answers late once and then disappears isn't kept for much longer than the idle
-/// timeout.
+/// timeout. A server that closes the connection doesn't linger for longer, either.
 #[test]
-fn a_late_answer_makes_no_connection_last() {
-    let mut pair = stretched(600);
-    assert_eq!(pair.server.error(), None, "it lived");
-    pair.client.connection = None;
-    let begun = pair.now;
-    let pto = pair.server.get().spaces.recovery().pto();
-    pair.run_until(Duration::from_secs(100_000), |pair| {
-        pair.server.error() == Some(ConnectionError::TimedOut)
-    });
-    let lasted = pair.now.saturating_since(begun);
-    assert!(lasted <= PATIENCE, "{lasted:?}, {pto:?}");
-}
-
-/// A server that closes the connection doesn't linger for longer, either.
-#[test]
-fn a_late_answer_makes_no_close_last() {
-    let mut pair = stretched(600);
-    pair.client.connection = None;
-    let begun = pair.now;
-    let now = pair.now;
-    pair.server.get().close(now, 0, bytes::Bytes::new());
-    pair.run_until(Duration::from_secs(100_000), |pair| {
-        pair.server.get().is_drained()
-    });
-    let lasted = pair.now.saturating_since(begun);
-    assert!(lasted <= PATIENCE, "{lasted:?}");
+fn a_late_answer_makes_no_connection_and_no_close_last() {
+    for closes in [false, true] {
+        let mut pair = stretched(600);
+        assert_eq!(pair.server.error(), None, "it lived");
+        pair.client.connection = None;
+        let begun = pair.now;
+        if closes {
+            pair.server.get().close(begun, 0, Bytes::new());
+        }
+        let gone = |pair: &mut Pair| pair.server.get().is_drained();
+        pair.run_until(Duration::from_secs(100_000), gone);
+        let lasted = pair.now.saturating_since(begun);
+        assert!(lasted <= PATIENCE, "{lasted:?}");
+        let timed_out = pair.server.error() == Some(ConnectionError::TimedOut);
+        assert_ne!(timed_out, closes);
+    }
 }
 
 #[test]
@@ -96,29 +76,19 @@ fn silences_with_one_late_answer_each_do_not_grow() {
         let number = next_number(&mut pair);
         pair.server.get().ping();
         pair.run(idle * 9 / 10);
-        let mut room = [0; 100];
-        let mut w = Writer::new(&mut room);
-        ack::encode(&mut w, [number..=number].into_iter(), 0, None, 100).unwrap();
-        let payload = w.written().to_vec();
-        say(&mut pair, &payload);
-        pair.run(Duration::from_millis(100));
+        acknowledge(&mut pair, number);
     }
-    assert!(
-        lasted.last() <= Some(&PATIENCE),
-        "{lasted:?} {:?}",
-        pair.server.error()
-    );
+    let error = pair.server.error();
+    assert!(lasted.last() <= Some(&PATIENCE), "{lasted:?} {error:?}");
 }
 
 fn slow(seed: u64, idle: u64) -> Pair {
-    let mut setup = Setup {
+    let idle = Some(Duration::from_secs(idle));
+    Pair::connected(Setup {
         seed,
         latency: Duration::from_millis(750),
-        ..Setup::default()
-    };
-    let idle = Some(Duration::from_secs(idle));
-    (setup.client.max_idle_timeout, setup.server.max_idle_timeout) = (idle, idle);
-    Pair::connected(setup)
+        ..Setup::both(|config| config.max_idle_timeout = idle)
+    })
 }
 
 /// A round trip of 1.5 s, with 30 % of the packets lost in each direction.
@@ -141,8 +111,8 @@ fn a_slow_path_outlives_a_short_idle_timeout() {
         pair.run(Duration::from_secs(3));
         assert_eq!((pair.client.error(), pair.server.error()), (None, None));
         let client = pair.client.get();
-        assert!(client.spaces.recovery().pto() > Duration::from_millis(1500));
-        assert_eq!(client.spaces.pto(), client.spaces.recovery().pto());
+        assert!(client.spaces.recovery.pto() > Duration::from_millis(1500));
+        assert_eq!(client.spaces.pto(), client.spaces.recovery.pto());
         client.ping();
     }
 }

@@ -41,7 +41,6 @@ mod sealed;
 mod setup;
 pub(crate) mod signal;
 mod small_datagrams;
-mod soak;
 mod starts;
 mod streams;
 #[cfg(feature = "rustls")]
@@ -51,3 +50,33 @@ mod warm_return;
 mod window_limited;
 #[cfg(feature = "rustls")]
 mod zero_rtt;
+
+use std::cell::RefCell;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use pathmark_cc::{Algorithm, Controller, Countable, Explicit, Feedback, Request, VcpFeedback};
+
+use self::fixed_window::{ControllerLog, fixed_window};
+use self::inject::{
+    From, first_packet, frames, packet, packet_from, packet_with_bits, packets, send, send_frames,
+    types,
+};
+use self::link::{Datagram, Faults, Rng};
+use self::pair::{CLIENT, Host, Pair, SERVER, Setup, drain, pattern};
+use self::signal::{LEN, TestSignal, mark};
+use crate::config::{ControllerFactory, TransportConfig};
+use crate::connection::{Connection, ConnectionError, Event, Received, ServerStart};
+use crate::crypto::null::{NullCrypto, NullEndpointKey};
+use crate::crypto::{ClientCrypto, InitialCrypto, Random, ResetToken, ServerCrypto};
+use crate::path::EcnState;
+use crate::streams::{ReadError, ReceiveMemory, WriteError};
+use crate::wire::frame::{AckFrequency, Crypto, ResetStream, StopSending, Stream};
+use crate::wire::packet::{negotiation, retry};
+use crate::wire::{
+    ConnectionId, Dir, Frame, PacketType, PartialDecode, Side, SpaceId, StreamId,
+    TransportErrorCode as Code, Writer,
+};
+use crate::{BadFeedback, Counters, Duration, Ecn, Instant, Meter, Signal};

@@ -1,13 +1,7 @@
 //! Path MTU discovery.
 
-use std::sync::Arc;
-
-use super::fixed_window::fixed_window;
-use super::pair::{Pair, Setup};
-use super::signal::TestSignal;
-use crate::Duration;
+use super::*;
 use crate::path::Mtud;
-use crate::streams::Dir;
 
 #[test]
 fn the_largest_datagram_is_found() {
@@ -17,9 +11,7 @@ fn the_largest_datagram_is_found() {
         (1200, 1472, 1200),
         (4000, 9000, 3980),
     ] {
-        let mut setup = Setup::default();
-        setup.client.max_mtu = Some(max);
-        let mut pair = Pair::connected(setup);
+        let mut pair = Pair::connected(Setup::new(|setup| setup.client.max_mtu = Some(max)));
         pair.up.faults.mtu = path;
         for _ in 0..6 {
             pair.upload(40_000, Duration::from_secs(20));
@@ -63,9 +55,9 @@ fn the_interface_bounds_the_search() {
         (1452, 8972, 65_527, 1441..=1452),
         (5000, 8972, 65_527, 4989..=5000),
     ] {
-        let mut setup = Setup::default();
-        setup.server.max_udp_payload_size = limit;
-        let mut pair = Pair::with(setup);
+        let mut pair = Pair::with(Setup::new(|setup| {
+            setup.server.max_udp_payload_size = limit;
+        }));
         pair.client.get().set_interface_mtu(interface);
         pair.connect();
         pair.up.faults.mtu = path;
@@ -83,14 +75,10 @@ fn the_interface_bounds_the_search() {
 #[test]
 fn probes_keep_to_the_window() {
     for (bytes, probes) in [(100, true), (2300, false)] {
-        let mut setup = Setup::default();
-        (setup.client.controller, setup.client_log) = fixed_window(3000);
+        let mut setup = Setup::with_window(3000);
         setup.client.max_mtu = Some(1200);
-        let mut pair = Pair::connected(setup);
-        pair.run(Duration::from_millis(500));
-        let id = pair.client.get().streams().open(Dir::Uni).unwrap();
-        let written = pair.client.get().streams().write(id, &vec![1; bytes]);
-        assert_eq!(written, Ok(bytes));
+        let mut pair = Pair::at_rest(setup);
+        pair.client.write(&vec![1; bytes]);
         pair.flush();
         // A search begins while this packet is in flight.
         *pair.client.get().paths.mtud() = Mtud::new(1472);
@@ -127,9 +115,7 @@ fn random_loss_is_no_black_hole() {
 fn a_handshake_of_large_datagrams_takes_two_round_trips() {
     let mut took = Vec::new();
     for mtu in [1200, 3600, 3601, 8972, 16_000, 32_000, 65_000] {
-        let mut setup = Setup::default();
-        setup.server.initial_mtu = mtu;
-        let mut pair = Pair::with(setup);
+        let mut pair = Pair::with(Setup::new(|setup| setup.server.initial_mtu = mtu));
         let begun = pair.now;
         let done = pair.run_until(Duration::from_secs(100), |pair| {
             pair.client.get().handshake().is_confirmed() || pair.client.error().is_some()
@@ -146,9 +132,7 @@ fn a_handshake_of_large_datagrams_takes_two_round_trips() {
 /// A client on a path that dropped shims, just before one is tried again. A search for a larger
 /// datagram then begins, on a path that carries 1200 bytes.
 fn before_a_trial_of_shims() -> Pair {
-    let mut setup = Setup::default();
-    setup.client.signals = vec![Arc::new(TestSignal::shim(0))];
-    setup.server.signals = vec![Arc::new(TestSignal::shim(0))];
+    let mut setup = Setup::with_shims();
     setup.client.max_mtu = Some(1200);
     let mut pair = Pair::connected(setup);
     pair.up.faults.eats_shims = true;

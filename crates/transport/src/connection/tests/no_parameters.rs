@@ -1,16 +1,9 @@
 //! Peers whose handshake doesn't contain transport parameters.
 
-use std::sync::Arc;
-
-use super::pair::{Pair, Setup};
-use crate::Duration;
-use crate::connection::ConnectionError;
-use crate::crypto::null::NullCrypto;
+use super::*;
 use crate::crypto::{
-    ClientCrypto, ExportError, HandshakeData, HandshakeError, InitialCrypto, KeyChange, Keys,
-    RETRY_TAG_LEN, ServerCrypto, Session, StartError,
+    ExportError, HandshakeData, HandshakeError, KeyChange, Keys, RETRY_TAG_LEN, Session, StartError,
 };
-use crate::wire::TransportErrorCode;
 
 /// Sessions that find no parameters in the peer's handshake.
 #[derive(Debug)]
@@ -105,19 +98,7 @@ fn a_peer_without_transport_parameters_is_refused() {
         }
         let mut pair = Pair::with(setup);
         pair.run(Duration::from_millis(100));
-        let (here, there) = if client {
-            (pair.client.error(), pair.server.error())
-        } else {
-            (pair.server.error(), pair.client.error())
-        };
-        let code = TransportErrorCode::crypto(109);
-        match here {
-            Some(ConnectionError::Transport(error)) => assert_eq!(error.code, code),
-            other => panic!("{other:?}"),
-        }
-        match there {
-            Some(ConnectionError::PeerTransport(error)) => assert_eq!(error.code, code),
-            other => panic!("{other:?}"),
-        }
+        assert_eq!(pair.host(client).closed_with(), Code::crypto(109));
+        assert_eq!(pair.host(!client).peer_closed_with(), Code::crypto(109));
     }
 }

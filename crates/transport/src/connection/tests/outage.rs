@@ -1,8 +1,6 @@
 //! Paths that carry nothing for a while.
 
-use super::pair::{Pair, Setup, drain};
-use crate::Duration;
-use crate::streams::{Dir, WriteError};
+use super::*;
 
 /// For every RTT and outage of up to 20 s, the transfer continues soon after the outage.
 #[test]
@@ -25,48 +23,34 @@ fn a_transfer_outlives_an_outage_in_which_its_client_moves() {
 /// Uploads 6 MB over a path of `latency` ms in each direction. An outage of `outage` seconds begins
 /// after 100,000 bytes have arrived. The last byte must arrive within `after` of its end.
 fn outlives(latency: u64, outage: u64, mut moves: bool, after: Duration) {
-    let mut pair = Pair::connected(Setup {
-        latency: Duration::from_millis(latency),
-        ..Setup::default()
-    });
+    let mut pair = Pair::connected(Setup::new(|setup| {
+        setup.latency = Duration::from_millis(latency);
+    }));
     pair.run(Duration::from_secs(2));
-    let id = pair.client.get().streams().open(Dir::Uni).unwrap();
-    let data = super::pair::pattern(6_000_000, 1);
-    let (mut written, mut got) = (0, Vec::new());
     let outage = Duration::from_secs(outage);
     let mut begun = None;
-    let done = pair.run_until(outage + Duration::from_secs(30), |pair| {
-        if begun.is_none() && got.len() >= 100_000 {
-            begun = Some(pair.now);
-        }
-        let dark = begun.map(|begun| pair.now.saturating_since(begun));
-        let lost = match dark.is_some_and(|dark| dark < outage) {
-            true => 1_000_000,
-            false => 0,
-        };
-        pair.up.faults.loss = lost;
-        pair.down.faults.loss = lost;
-        if moves && dark.is_some_and(|dark| dark >= Duration::from_secs(1)) {
-            moves = false;
-            let (now, local) = (pair.now, "10.1.0.1".parse().unwrap());
-            assert!(pair.client.get().try_address(now, Some(local)));
-        }
-        while written < data.len() {
-            match pair.client.get().streams().write(id, &data[written..]) {
-                Ok(n) => written += n,
-                Err(WriteError::Blocked) => break,
-                Err(error) => panic!("{error}: {:?}", pair.client.error()),
+    pair.transfer(
+        true,
+        6_000_000,
+        outage + Duration::from_secs(30),
+        |pair, got| {
+            if begun.is_none() && got >= 100_000 {
+                begun = Some(pair.now);
             }
-            if written == data.len() {
-                pair.client.get().streams().finish(id).unwrap();
+            let dark = begun.map(|begun| pair.now.saturating_since(begun));
+            let lost = match dark.is_some_and(|dark| dark < outage) {
+                true => 1_000_000,
+                false => 0,
+            };
+            pair.up.faults.loss = lost;
+            pair.down.faults.loss = lost;
+            if moves && dark.is_some_and(|dark| dark >= Duration::from_secs(1)) {
+                moves = false;
+                let local = "10.1.0.1".parse().unwrap();
+                assert!(pair.client.get().try_address(pair.now, Some(local)));
             }
-        }
-        drain(pair.server.get(), id, &mut got)
-    });
-    let error = (pair.client.error(), pair.server.error());
-    let bytes = got.len();
-    assert!(done, "{latency} ms, {outage:?}: {bytes} bytes, {error:?}");
-    assert!(got == data);
+        },
+    );
     let took = pair.now.saturating_since(begun.unwrap());
     assert!(
         took > outage && took <= outage + after,

@@ -1,19 +1,9 @@
 //! Two connections with a link in each direction.
 
-use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
-
-use super::fixed_window::ControllerLog;
-use super::link::{Datagram, Link};
+use super::link::Link;
 pub(crate) use super::setup::{CLIENT, SERVER, Setup};
-use crate::connection::{
-    ClientStart, Connection, ConnectionError, Event, Received, Routing, ServerStart, Transmit,
-};
-use crate::crypto::Random;
-use crate::crypto::null::NullEndpointKey;
-use crate::streams::{Dir, ReadError, StreamId, WriteError};
-use crate::wire::{ConnectionId, PacketType, PartialDecode};
-use crate::{Duration, Ecn, Instant};
+use super::*;
+use crate::connection::{ClientStart, Routing, Transmit};
 
 /// One end: a connection and the packets that it has sent so far.
 pub(crate) struct Host {
@@ -42,8 +32,47 @@ impl Host {
         self.connection.as_ref().and_then(|c| c.error().cloned())
     }
 
+    /// Returns the code of the violation because of which this end closed the connection.
+    #[track_caller]
+    pub(crate) fn closed_with(&self) -> Code {
+        match self.error() {
+            Some(ConnectionError::Transport(error)) => error.code,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Returns the code with which the peer closed the connection.
+    #[track_caller]
+    pub(crate) fn peer_closed_with(&self) -> Code {
+        match self.error() {
+            Some(ConnectionError::PeerTransport(error)) => error.code,
+            other => panic!("{other:?}"),
+        }
+    }
+
     pub(crate) fn log(&self) -> ControllerLog {
         self.log.lock().unwrap().clone()
+    }
+
+    /// Opens a unidirectional stream.
+    pub(crate) fn open(&mut self) -> StreamId {
+        self.get().streams().open(Dir::Uni).unwrap()
+    }
+
+    /// Writes all of `data` on a new unidirectional stream.
+    pub(crate) fn write(&mut self, data: &[u8]) -> StreamId {
+        let id = self.open();
+        assert_eq!(self.get().streams().write(id, data), Ok(data.len()));
+        id
+    }
+
+    fn is_confirmed(&self) -> bool {
+        let connection = self.connection.as_deref();
+        connection.is_some_and(|connection| connection.handshake().is_confirmed())
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        self.connection.as_deref().and_then(Connection::deadline)
     }
 
     fn collect(&mut self) {
@@ -99,6 +128,18 @@ impl Pair {
         assert!(self.run_until(Duration::from_secs(1), known));
     }
 
+    /// Runs until the client's first datagram has arrived. The server hasn't sent anything yet.
+    pub(crate) fn until_server_exists(&mut self) {
+        let exists = |pair: &mut Self| pair.server.connection.is_some();
+        assert!(self.run_until(Duration::from_secs(1), exists));
+    }
+
+    /// Runs until the client has completed the handshake.
+    pub(crate) fn until_established(&mut self) {
+        let established = |pair: &mut Self| pair.client.get().is_established();
+        assert!(self.run_until(Duration::from_secs(1), established));
+    }
+
     pub(crate) fn with(setup: Setup) -> Self {
         let now = Instant::from_millis(1);
         let client = Connection::client(
@@ -146,17 +187,47 @@ impl Pair {
         pair
     }
 
+    /// A pair whose handshake is confirmed, without packets in flight.
+    pub(crate) fn at_rest(setup: Setup) -> Self {
+        let mut pair = Self::connected(setup);
+        pair.run(Duration::from_millis(500));
+        pair
+    }
+
+    pub(crate) fn host(&mut self, client: bool) -> &mut Host {
+        match client {
+            true => &mut self.client,
+            false => &mut self.server,
+        }
+    }
+
+    /// Gives both directions these faults.
+    pub(crate) fn set_faults(&mut self, faults: Faults) {
+        self.up.faults = faults.clone();
+        self.down.faults = faults;
+    }
+
+    /// The server takes its memory for received data from `memory`.
+    pub(crate) fn share(&mut self, memory: &Arc<ReceiveMemory>) {
+        let streams = self.server.get().streams();
+        streams.share_memory(Arc::clone(memory));
+    }
+
+    /// The client's datagrams come from another address, which only the server notices.
+    pub(crate) fn rebind(&mut self, address: &str) {
+        self.client.address = address.parse().unwrap();
+    }
+
+    /// The client migrates to another address.
+    pub(crate) fn migrate(&mut self, address: &str) {
+        self.rebind(address);
+        let local = self.client.address.ip();
+        assert!(self.client.get().migrate(self.now, Some(local)));
+    }
+
     pub(crate) fn connect(&mut self) {
         let done = self.run_until(Duration::from_secs(60), |pair| {
-            pair.client
-                .connection
-                .as_deref()
-                .is_some_and(|connection| connection.handshake().is_confirmed())
-                && pair
-                    .server
-                    .connection
-                    .as_deref()
-                    .is_some_and(|connection| connection.handshake().is_confirmed())
+            pair.client.is_confirmed() && pair.server.is_confirmed()
         });
         assert!(
             done,
@@ -172,23 +243,7 @@ impl Pair {
     /// Sends all packets, delivers those that have arrived, and fires timers that are due. Returns
     /// false if nothing is in flight.
     pub(crate) fn step(&mut self) -> bool {
-        self.flush();
-        let next = [
-            self.up.next(),
-            self.down.next(),
-            self.client
-                .connection
-                .as_deref()
-                .and_then(Connection::deadline),
-            self.server
-                .connection
-                .as_deref()
-                .and_then(Connection::deadline),
-        ]
-        .into_iter()
-        .flatten()
-        .min();
-        let Some(next) = next else {
+        let Some(next) = self.next() else {
             return false;
         };
         self.still = if next > self.now { 0 } else { self.still + 1 };
@@ -256,46 +311,57 @@ impl Pair {
 
     /// Delivers a datagram to the client that the server didn't send.
     pub(crate) fn send_to_client(&mut self, bytes: Vec<u8>) {
-        let datagram = Datagram {
-            from: self.server.address,
-            to: self.client.address,
-            ecn: Ecn::NotEct,
-            bytes,
-        };
+        let datagram = Datagram::new(&self.server, &self.client, bytes);
         deliver(self.client.get(), self.now, datagram);
         self.client.collect();
+    }
+
+    /// Puts a datagram of the client on the link.
+    pub(crate) fn send_to_server(&mut self, bytes: Vec<u8>) {
+        let datagram = Datagram::new(&self.client, &self.server, bytes);
+        self.up.send(self.now, datagram);
     }
 
     /// Lets both sides send everything.
     pub(crate) fn flush(&mut self) {
         let mut buffer = vec![0; 65536];
+        let (now, segments) = (self.now, self.setup.segments);
         for client in [true, false] {
-            let host = if client {
-                &mut self.client
-            } else {
-                &mut self.server
-            };
-            loop {
-                let segments = self.setup.segments;
-                let Some(connection) = &mut host.connection else {
-                    break;
-                };
-                let Some(transmit) = connection.poll_transmit(self.now, &mut buffer, segments)
-                else {
-                    break;
-                };
-                send(
-                    &mut self.up,
-                    &mut self.down,
-                    self.now,
-                    host,
-                    transmit,
-                    &buffer,
-                    self.record,
-                    &mut self.tap,
-                );
+            while let Some(connection) = &mut self.host(client).connection
+                && let Some(transmit) = connection.poll_transmit(now, &mut buffer, segments)
+            {
+                self.send(client, transmit, &buffer);
             }
-            host.collect();
+            self.host(client).collect();
+        }
+    }
+
+    fn send(&mut self, client: bool, transmit: Transmit, buffer: &[u8]) {
+        let host = match client {
+            true => &mut self.client,
+            false => &mut self.server,
+        };
+        host.batches.push(transmit);
+        for segment in buffer[..transmit.len].chunks(transmit.segment_size) {
+            if self.record {
+                host.sent.push(segment.to_vec());
+            }
+            let mut datagram = Datagram {
+                from: host.address,
+                to: transmit.remote,
+                ecn: transmit.ecn,
+                bytes: segment.to_vec(),
+            };
+            if let Some(tap) = &mut self.tap {
+                tap(self.now, &mut datagram);
+            }
+            let link = match transmit.remote == SERVER.parse().unwrap() {
+                true => &mut self.up,
+                false => &mut self.down,
+            };
+            if !datagram.bytes.is_empty() {
+                link.send(self.now, datagram);
+            }
         }
     }
 
@@ -326,48 +392,49 @@ impl Pair {
 
     fn next(&mut self) -> Option<Instant> {
         self.flush();
-        [
-            self.up.next(),
-            self.down.next(),
-            self.client
-                .connection
-                .as_deref()
-                .and_then(Connection::deadline),
-            self.server
-                .connection
-                .as_deref()
-                .and_then(Connection::deadline),
-        ]
-        .into_iter()
-        .flatten()
-        .min()
+        let links = [self.up.next(), self.down.next()];
+        let deadlines = [self.client.deadline(), self.server.deadline()];
+        links.into_iter().chain(deadlines).flatten().min()
     }
 
     /// Uploads `bytes` on a new unidirectional stream of the client, and checks the server's copy.
-    pub(crate) fn upload(&mut self, bytes: usize, limit: Duration) {
+    /// Returns how long it took.
+    pub(crate) fn upload(&mut self, bytes: usize, limit: Duration) -> Duration {
+        self.transfer(true, bytes, limit, |_, _| {})
+    }
+
+    /// Transfers `bytes` to or from the server, and checks the copy. Before each step, it passes
+    /// the number of bytes that have arrived to `at`. Returns how long it took.
+    pub(crate) fn transfer(
+        &mut self,
+        up: bool,
+        bytes: usize,
+        limit: Duration,
+        mut at: impl FnMut(&mut Self, usize),
+    ) -> Duration {
+        let begun = self.now;
         let data = pattern(bytes, self.setup.seed);
-        let id = self.client.get().streams().open(Dir::Uni).unwrap();
-        let mut written = 0;
-        let mut got = Vec::new();
-        let mut finished = false;
+        let id = self.host(up).open();
+        let (mut written, mut finished, mut got) = (0, false, Vec::new());
         let done = self.run_until(limit, |pair| {
+            at(pair, got.len());
+            let sender = pair.host(up);
             while written < data.len() {
-                match pair.client.get().streams().write(id, &data[written..]) {
+                match sender.get().streams().write(id, &data[written..]) {
                     Ok(n) => written += n,
                     Err(WriteError::Blocked) => break,
-                    Err(error) => panic!("{error}: {:?}", pair.client.error()),
+                    Err(error) => panic!("{error}: {:?}", sender.error()),
                 }
             }
             if written == data.len() && !finished {
-                pair.client.get().streams().finish(id).unwrap();
+                sender.get().streams().finish(id).unwrap();
                 finished = true;
             }
-            if let Some(server) = &mut pair.server.connection {
-                while server.streams().accept(Dir::Uni).is_some() {}
-                drain(server, id, &mut got)
-            } else {
-                false
-            }
+            let Some(receiver) = &mut pair.host(!up).connection else {
+                return false;
+            };
+            while receiver.streams().accept(Dir::Uni).is_some() {}
+            drain(receiver, id, &mut got)
         });
         assert!(
             done,
@@ -378,6 +445,19 @@ impl Pair {
             self.client.get().stats(),
         );
         assert!(got == data, "bytes differ");
+        self.now - begun
+    }
+
+    /// Reads a stream of one end until it is finished.
+    #[track_caller]
+    pub(crate) fn read(&mut self, client: bool, id: StreamId, limit: Duration) -> Vec<u8> {
+        let mut got = Vec::new();
+        let done = self.run_until(limit, |pair| {
+            let reader = pair.host(client).connection.as_mut();
+            reader.is_some_and(|reader| drain(reader, id, &mut got))
+        });
+        assert!(done, "{} bytes: {:?}", got.len(), self.host(client).error());
+        got
     }
 }
 
@@ -403,46 +483,9 @@ pub(crate) fn pattern(len: usize, seed: u64) -> Vec<u8> {
 
 fn deliver(connection: &mut Connection, now: Instant, mut datagram: Datagram) {
     let received = Received {
-        remote: datagram.from,
-        local: None,
         ecn: datagram.ecn,
         ttl: Some(60),
+        ..Received::plain(datagram.from)
     };
     connection.handle_datagram(now, received, &mut datagram.bytes);
-}
-
-#[expect(clippy::too_many_arguments, reason = "disjoint borrows of a pair")]
-fn send(
-    up: &mut Link,
-    down: &mut Link,
-    now: Instant,
-    host: &mut Host,
-    transmit: Transmit,
-    buffer: &[u8],
-    record: bool,
-    tap: &mut Option<Tap>,
-) {
-    host.batches.push(transmit);
-    for segment in buffer[..transmit.len].chunks(transmit.segment_size) {
-        if record {
-            host.sent.push(segment.to_vec());
-        }
-        let mut datagram = Datagram {
-            from: host.address,
-            to: transmit.remote,
-            ecn: transmit.ecn,
-            bytes: segment.to_vec(),
-        };
-        if let Some(tap) = tap {
-            tap(now, &mut datagram);
-        }
-        let link = if transmit.remote == SERVER.parse().unwrap() {
-            &mut *up
-        } else {
-            &mut *down
-        };
-        if !datagram.bytes.is_empty() {
-            link.send(now, datagram);
-        }
-    }
 }

@@ -1,14 +1,10 @@
 //! Paths that a peer probes, moves to, and leaves again (RFC 9000 §8.2, §9): the packets sent on
 //! each, and their IDs.
 
-use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex};
+use std::net::IpAddr;
 
-use super::inject::{self, From};
-use super::pair::{Pair, Setup};
-use crate::connection::{Event, Received};
-use crate::wire::{Frame, SpaceId};
-use crate::{Duration, Ecn};
+use super::*;
+use crate::connection::Transmit;
 
 const HOME: &str = "10.0.0.1:1000";
 const AWAY: &str = "10.0.0.1:77";
@@ -18,35 +14,33 @@ fn address(text: &str) -> SocketAddr {
     text.parse().unwrap()
 }
 
-fn connected() -> Pair {
-    let mut pair = Pair::connected(Setup::default());
-    pair.run(Duration::from_millis(500));
-    pair
-}
-
 /// Builds a packet of the client with these frames, padded to `size` bytes of payload.
-fn packet(pair: &mut Pair, frames: &[Frame<'_>], size: usize) -> Vec<u8> {
-    let mut payload = inject::frames(frames);
+fn packet(pair: &mut Pair, list: &[Frame<'_>], size: usize) -> Vec<u8> {
+    let mut payload = frames(list);
     payload.resize(payload.len().max(size), 0);
-    let now = pair.now;
-    inject::packet(pair.client.get(), now, SpaceId::Data, &payload)
+    inject::packet(pair.client.get(), pair.now, SpaceId::Data, &payload)
 }
 
 /// Delivers it to the server, at its address `local` if that is known.
 fn arrive(pair: &mut Pair, from: &str, local: Option<IpAddr>, mut bytes: Vec<u8>) {
     let received = Received {
-        remote: address(from),
         local,
-        ecn: Ecn::NotEct,
-        ttl: None,
+        ..Received::plain(address(from))
     };
-    let now = pair.now;
-    pair.server.get().handle_datagram(now, received, &mut bytes);
+    pair.server
+        .get()
+        .handle_datagram(pair.now, received, &mut bytes);
     pair.flush();
 }
 
 /// Payload of a PATH_CHALLENGE in a datagram of full size.
 const FULL: usize = 1180;
+
+/// A PATH_CHALLENGE of the client arrives at the server in a datagram of full size.
+fn challenge(pair: &mut Pair, from: &str, local: Option<IpAddr>) {
+    let challenge = packet(pair, &[Frame::PathChallenge([1; 8])], FULL);
+    arrive(pair, from, local, challenge);
+}
 
 /// Destinations of datagrams, with the IDs in them.
 type Seen = Arc<Mutex<Vec<(SocketAddr, Vec<u8>)>>>;
@@ -64,49 +58,30 @@ fn watch(pair: &mut Pair) -> Seen {
     seen
 }
 
-/// Moves the client on purpose, with another ID.
-fn migrate(pair: &mut Pair, to: &str) {
-    pair.client.address = address(to);
-    let now = pair.now;
-    let local = pair.client.address.ip();
-    assert!(pair.client.get().migrate(now, Some(local)));
-    pair.run(Duration::from_millis(200));
-    assert_eq!(pair.server.get().remote_address(), address(to));
+/// Returns the server's batches to this address, from that number on.
+fn sent_to<'a>(
+    pair: &'a Pair,
+    from: usize,
+    to: &str,
+) -> impl Iterator<Item = &'a Transmit> + use<'a> {
+    let to = address(to);
+    let batches = pair.server.batches[from..].iter();
+    batches.filter(move |batch| batch.remote == to)
 }
 
-/// A client that has probed a path moves there, with the ID used in the response to its probe.
-#[test]
-fn a_path_that_was_probed_keeps_its_id() {
-    let mut pair = connected();
-    let seen = watch(&mut pair);
-    let challenge = packet(&mut pair, &[Frame::PathChallenge([1; 8])], FULL);
-    arrive(&mut pair, AWAY, None, challenge);
-    assert_eq!(seen.lock().unwrap().len(), 1);
-    pair.client.address = address(AWAY);
-    assert!(pair.client.get().sources.control.remote_ids.switch());
-    pair.client.get().ping();
-    pair.run(Duration::from_millis(500));
-    let server = pair.server.get();
-    assert_eq!(server.remote_address(), address(AWAY));
-    let probed = seen.lock().unwrap()[0].1.clone();
-    let current = *server.sources.control.remote_ids.current();
-    assert_eq!(current.id.as_slice(), probed);
-    // The next ID is for challenges of the path that was left, and none was retired unused.
-    assert_eq!(server.paths.fallback_id(), Some(current.sequence + 1));
-    let seen = seen.lock().unwrap();
-    let others = seen
-        .iter()
-        .filter(|(to, id)| *to == address(AWAY) && *id != probed);
-    assert_eq!(others.count(), 0);
+/// Moves the client on purpose, with another ID.
+fn migrate(pair: &mut Pair, to: &str) {
+    pair.migrate(to);
+    pair.run(Duration::from_millis(200));
+    assert_eq!(pair.server.get().remote_address(), address(to));
 }
 
 /// Bytes from one address don't permit sending to another one.
 #[test]
 fn a_probe_feeds_the_amplification_limit_of_its_own_address_only() {
     // [9000 8 amplification]
-    let mut pair = connected();
-    let challenge = packet(&mut pair, &[Frame::PathChallenge([1; 8])], FULL);
-    arrive(&mut pair, AWAY, None, challenge);
+    let mut pair = Pair::at_rest(Setup::default());
+    challenge(&mut pair, AWAY, None);
     let ping = packet(&mut pair, &[Frame::Ping], 60);
     let may = 3 * ping.len();
     let stranger = "192.0.2.1:9";
@@ -114,9 +89,7 @@ fn a_probe_feeds_the_amplification_limit_of_its_own_address_only() {
     arrive(&mut pair, stranger, None, ping);
     assert_eq!(pair.server.get().remote_address(), address(stranger));
     pair.run(Duration::from_millis(500));
-    let to_stranger = pair.server.batches.iter();
-    let to_stranger = to_stranger.filter(|batch| batch.remote == address(stranger));
-    let sent: usize = to_stranger.map(|batch| batch.len).sum();
+    let sent: usize = sent_to(&pair, 0, stranger).map(|batch| batch.len).sum();
     assert!(sent > 0 && sent <= may, "{sent} of {may}");
 }
 
@@ -124,7 +97,7 @@ fn a_probe_feeds_the_amplification_limit_of_its_own_address_only() {
 /// late from the previous address doesn't change anything.
 #[test]
 fn a_late_packet_does_not_move_the_connection_back() {
-    let mut pair = connected();
+    let mut pair = Pair::at_rest(Setup::default());
     let late = packet(&mut pair, &[Frame::Ping], 0);
     let newest = packet(&mut pair, &[Frame::Ping], 0);
     pair.client.address = address("10.0.0.9:2000");
@@ -145,7 +118,7 @@ fn responses_are_as_large_as_their_challenges() {
     // [9000 8.2.1 small-challenge-read] [9000 8.2.2 echo] [9000 8.2.2 full-response]
     for from in [HOME, AWAY] {
         for full in [true, false] {
-            let mut pair = connected();
+            let mut pair = Pair::at_rest(Setup::default());
             let sent = pair.server.batches.len();
             let size = if full { FULL } else { 0 };
             let challenge = packet(&mut pair, &[Frame::PathChallenge([1; 8])], size);
@@ -165,18 +138,20 @@ fn responses_are_as_large_as_their_challenges() {
 fn after_a_small_challenge_comes_a_large_one() {
     // [9000 8.2.1 full-challenge] [9000 8.2.1 second-challenge] [9000 14 narrow-path]
     for (narrow, padding) in [(false, 60), (true, 60), (false, 300), (true, 300)] {
-        let mut pair = connected();
+        let mut pair = Pair::at_rest(Setup::default());
         let sent = pair.server.batches.len();
         pair.client.address = address(ELSEWHERE);
         if narrow {
             pair.down.faults.mtu = 1199;
         }
-        let frames = inject::frames(&[Frame::Ping, Frame::Padding(padding)]);
-        inject::send(&mut pair, From::Client, SpaceId::Data, &frames);
+        send_frames(
+            &mut pair,
+            From::Client,
+            &[Frame::Ping, Frame::Padding(padding)],
+        );
         pair.run(Duration::from_millis(15));
         let to_away = |pair: &Pair| {
-            let batches = pair.server.batches[sent..].iter();
-            let there = batches.filter(|batch| batch.remote == address(ELSEWHERE));
+            let there = sent_to(pair, sent, ELSEWHERE);
             there.map(|batch| batch.len).collect::<Vec<_>>()
         };
         let sizes = to_away(&pair);
@@ -194,7 +169,7 @@ fn after_a_small_challenge_comes_a_large_one() {
 /// not together with other packets, because nothing more can be sent to the forged address.
 #[test]
 fn a_challenge_of_the_old_path_is_repeated() {
-    let mut pair = connected();
+    let mut pair = Pair::at_rest(Setup::default());
     let (mut forged, mut dropped) = (false, false);
     pair.tap = Some(Box::new(move |_, datagram| {
         if !forged && datagram.from.port() == 1000 {
@@ -210,10 +185,8 @@ fn a_challenge_of_the_old_path_is_repeated() {
     pair.run(Duration::from_millis(50));
     assert_ne!(pair.server.get().remote_address(), address(HOME));
     let moved = pair.now;
-    let back = pair.run_until(Duration::from_secs(5), |pair| {
-        pair.server.get().remote_address() == address(HOME)
-    });
-    assert!(back);
+    let back = |pair: &mut Pair| pair.server.get().remote_address() == address(HOME);
+    assert!(pair.run_until(Duration::from_secs(5), back));
     // The period is that of an unknown path, 999 ms. After three periods, validation fails.
     let after = pair.now - moved;
     assert!(after < Duration::from_millis(1100), "{after:?}");
@@ -223,7 +196,7 @@ fn a_challenge_of_the_old_path_is_repeated() {
 /// else happens.
 #[test]
 fn the_old_path_of_a_silent_client_is_challenged_three_times() {
-    let mut pair = connected();
+    let mut pair = Pair::at_rest(Setup::default());
     let times = Arc::new(Mutex::new(Vec::new()));
     let tapped = Arc::clone(&times);
     pair.tap = Some(Box::new(move |now, datagram| {
@@ -248,7 +221,7 @@ fn the_old_path_of_a_silent_client_is_challenged_three_times() {
 #[test]
 fn moves_to_and_fro_never_show_one_id_to_two_addresses() {
     // [9000 9.5 id-per-destination]
-    let mut pair = connected();
+    let mut pair = Pair::at_rest(Setup::default());
     let seen = watch(&mut pair);
     for _ in 0..12 {
         for (from, to) in [(HOME, AWAY), (AWAY, HOME)] {
@@ -272,61 +245,6 @@ fn moves_to_and_fro_never_show_one_id_to_two_addresses() {
     assert_eq!(pair.server.error(), None);
 }
 
-/// A NAT moves the client, which then returns on purpose with another ID. The server does the same.
-#[test]
-fn a_return_on_purpose_is_answered_under_another_id() {
-    let mut pair = connected();
-    pair.client.address = address(AWAY);
-    pair.client.get().ping();
-    pair.run(Duration::from_millis(300));
-    let before = pair.server.get().sources.control.remote_ids.current().id;
-    assert_eq!(pair.server.get().remote_address(), address(AWAY));
-    migrate(&mut pair, HOME);
-    let after = pair.server.get().sources.control.remote_ids.current().id;
-    assert_ne!(after, before);
-}
-
-/// A client probes the path that it left, and returns there. This path is then no longer another
-/// one.
-#[test]
-fn a_return_to_a_probed_path_ends_its_probe() {
-    let mut pair = connected();
-    migrate(&mut pair, AWAY);
-    let challenge = packet(&mut pair, &[Frame::PathChallenge([1; 8])], FULL);
-    arrive(&mut pair, HOME, None, challenge);
-    let probed = pair.server.get().paths.off_path_id().unwrap();
-    migrate(&mut pair, HOME);
-    let crate::Connection { paths, sources, .. } = pair.server.get();
-    assert!(paths.off_path_id().is_none() && !sources.control.remote_ids.is_held(probed));
-}
-
-/// RFC 9000 §5.1.2: the client retires its IDs, including that of the path that it left on purpose.
-/// The server no longer challenges this path with it.
-#[test]
-fn the_old_path_is_not_challenged_under_an_id_that_was_asked_back() {
-    for asked_back in [false, true] {
-        let mut pair = connected();
-        let seen = watch(&mut pair);
-        migrate(&mut pair, AWAY);
-        let to_home = |from: usize| {
-            let seen = seen.lock().unwrap();
-            let home = seen[from..].iter().filter(|(to, _)| *to == address(HOME));
-            home.map(|(_, id)| id.clone()).collect::<Vec<_>>()
-        };
-        let first = to_home(0);
-        assert_eq!(first.len(), 1);
-        if asked_back {
-            inject::replace_ids(pair.client.get());
-        }
-        pair.run(Duration::from_millis(200));
-        let later = seen.lock().unwrap().len();
-        pair.run(Duration::from_secs(2));
-        let again = to_home(later).into_iter().filter(|id| *id == first[0]);
-        assert_eq!(again.count() > 0, !asked_back);
-        assert_eq!(pair.server.error(), None);
-    }
-}
-
 /// RFC 9000 §8.2.2: a response is sent from the address at which its challenge arrived, even if
 /// only the address of this side differs. So is a challenge of the path that was left.
 #[test]
@@ -334,19 +252,17 @@ fn probes_leave_from_the_address_that_they_belong_to() {
     // [9000 8.2.2 same-path]
     let [first, second] = ["10.0.0.2", "10.0.0.3"].map(|ip| Some(ip.parse().unwrap()));
     let sent_to = |pair: &Pair, from: usize, remote: &str| {
-        let batches = pair.server.batches[from..].iter();
-        let there = batches.filter(|batch| batch.remote == address(remote));
+        let there = sent_to(pair, from, remote);
         there.map(|batch| batch.local).collect::<Vec<_>>()
     };
-    let mut pair = connected();
+    let mut pair = Pair::at_rest(Setup::default());
     let ping = packet(&mut pair, &[Frame::Ping], 0);
     arrive(&mut pair, HOME, first, ping);
     assert_eq!(pair.server.get().local_address(), first);
     pair.run(Duration::from_millis(100));
     for (from, local) in [(HOME, first), (HOME, second), (AWAY, second)] {
         let sent = pair.server.batches.len();
-        let challenge = packet(&mut pair, &[Frame::PathChallenge([2; 8])], FULL);
-        arrive(&mut pair, from, local, challenge);
+        challenge(&mut pair, from, local);
         assert_eq!(sent_to(&pair, sent, from), [local], "{from}");
         assert_eq!(pair.server.get().local_address(), first);
         let probed = pair.server.get().paths.off_path_id();
@@ -354,8 +270,7 @@ fn probes_leave_from_the_address_that_they_belong_to() {
     }
     // Without a local address, a packet counts as one on the current path.
     let sent = pair.server.batches.len();
-    let challenge = packet(&mut pair, &[Frame::PathChallenge([3; 8])], FULL);
-    arrive(&mut pair, HOME, None, challenge);
+    challenge(&mut pair, HOME, None);
     assert_eq!(sent_to(&pair, sent, HOME), [first]);
     // The client moves on purpose, and the path that it left is challenged from the same local
     // address.
@@ -370,12 +285,10 @@ fn probes_leave_from_the_address_that_they_belong_to() {
 /// RFC 9002: packets sent on another path show nothing about this one.
 #[test]
 fn a_probe_of_another_path_counts_neither_as_in_flight_nor_as_a_round_trip() {
-    let mut pair = connected();
+    let mut pair = Pair::at_rest(Setup::default());
     let before = pair.server.get().stats();
-    let challenge = packet(&mut pair, &[Frame::PathChallenge([1; 8])], FULL);
-    arrive(&mut pair, AWAY, None, challenge);
-    let now = pair.now;
-    assert_eq!(pair.server.get().path_report(now).in_flight, 0);
+    challenge(&mut pair, AWAY, None);
+    assert_eq!(pair.server.get().path_report(pair.now).in_flight, 0);
     let stats = pair.server.get().stats();
     assert_eq!(stats.datagrams_sent, before.datagrams_sent + 1);
     assert_eq!(stats.bytes_sent, before.bytes_sent + 1200);

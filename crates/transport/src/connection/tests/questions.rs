@@ -1,13 +1,8 @@
 //! Questions for a starting rate, in front of one packet while the others carry another signal.
 
-use std::sync::Arc;
+use pathmark_cc::QuickStartFeedback;
 
-use pathmark_cc::{Countable, Explicit, Feedback, QuickStartFeedback, Request};
-
-use super::pair::{Pair, Setup};
-use super::signal::TestSignal;
-use crate::streams::Dir;
-use crate::{BadFeedback, Counters, Duration, Meter, Signal};
+use super::*;
 
 /// The tests' signal as one that asks.
 #[derive(Debug)]
@@ -71,9 +66,7 @@ pub(crate) fn signals(kinds: &[u8]) -> Vec<Arc<dyn Signal>> {
 /// Both sides offer the kinds, in this order, of which `KIND` asks. The client's controller asks
 /// once.
 fn asking(kinds: &[u8]) -> Pair {
-    let mut setup = Setup::default();
-    setup.client.signals = signals(kinds);
-    setup.server.signals = signals(kinds);
+    let setup = Setup::both(|config| config.signals = signals(kinds));
     setup.client_log.lock().unwrap().asks = true;
     let mut pair = Pair::with(setup);
     pair.record = true;
@@ -185,20 +178,14 @@ fn a_question_that_a_hop_drops_is_no_congestion_and_costs_no_data() {
 /// Routers aren't asked for a path to an address that isn't validated, because it may be forged.
 #[test]
 fn it_waits_until_the_address_is_validated() {
-    let mut setup = Setup::default();
-    setup.client.signals = signals(&[KIND]);
-    setup.server.signals = signals(&[KIND]);
-    let mut pair = Pair::connected(setup);
-    pair.run(Duration::from_millis(500));
-    pair.client.address = "10.0.0.9:2000".parse().unwrap();
-    let up = pair.client.get().streams().open(Dir::Uni).unwrap();
-    let written = pair.client.get().streams().write(up, &[1; 20_000]);
-    assert_eq!(written, Ok(20_000));
+    let mut pair = Pair::at_rest(Setup::both(|config| config.signals = signals(&[KIND])));
+    pair.rebind("10.0.0.9:2000");
+    pair.client.write(&[1; 20_000]);
     // No challenge arrives.
     pair.down.faults.loss = 1_000_000;
     pair.run(Duration::from_millis(11));
     let sent = pair.server.get().stats().bytes_sent;
-    let id = pair.server.get().streams().open(Dir::Uni).unwrap();
+    let id = pair.server.open();
     let written = pair.server.get().streams().write(id, &[2; 200_000]);
     assert!(written.unwrap() > 100_000);
     pair.server.log.lock().unwrap().asks = true;

@@ -1,14 +1,6 @@
 //! Reports of loss to the controller.
 
-use std::cell::RefCell;
-use std::rc::Rc;
-use std::sync::Arc;
-
-use super::fixed_window::fixed_window;
-use super::pair::{Pair, SERVER, Setup};
-use super::signal::TestSignal;
-use crate::streams::Dir;
-use crate::{Duration, Signal};
+use super::*;
 
 #[test]
 fn reordering_beyond_the_threshold_is_a_loss_taken_back() {
@@ -30,8 +22,7 @@ fn counts_agree_with_the_controllers() {
     pair.upload(1 << 20, Duration::from_secs(60));
     pair.run(Duration::from_secs(2));
     let log = pair.client.log();
-    let now = pair.now;
-    assert_eq!(pair.client.get().path_report(now).in_flight, 0);
+    assert_eq!(pair.client.get().path_report(pair.now).in_flight, 0);
     let stats = pair.client.get().stats();
     assert_eq!(log.lost, stats.packets_lost);
     assert_eq!(log.lost + log.acked + stats.mtu_probes_lost, log.sent);
@@ -44,7 +35,7 @@ fn a_long_blackout_is_persistent_congestion() {
     pair.upload(50_000, Duration::from_secs(5));
     pair.run(Duration::from_millis(200));
     pair.up.faults.loss = 1_000_000;
-    let id = pair.client.get().streams().open(Dir::Uni).unwrap();
+    let id = pair.client.open();
     for _ in 0..20 {
         let _ = pair.client.get().streams().write(id, &[7; 3000]);
         pair.run(Duration::from_millis(100));
@@ -64,8 +55,7 @@ fn what_was_lost_and_the_round_trips_are_counted() {
     pair.run(Duration::from_secs(2));
     let before = pair.client.get().stats();
     pair.record = true;
-    let id = pair.client.get().streams().open(Dir::Uni).unwrap();
-    pair.client.get().streams().write(id, &[1; 700]).unwrap();
+    let id = pair.client.write(&[1; 700]);
     pair.flush();
     pair.up.cut();
     let lost = pair.client.sent.pop().unwrap().len();
@@ -102,16 +92,13 @@ fn what_one_end_sends_the_other_receives() {
 #[test]
 fn the_first_probes_carry_new_data_and_the_next_what_is_missing() {
     // [9002 7.5 probes-pass]
-    let mut setup = Setup::default();
-    (setup.client.controller, setup.client_log) = fixed_window(3000);
+    let mut setup = Setup::with_window(3000);
     setup.client.max_mtu = Some(1200);
     let mut pair = Pair::connected(setup);
     pair.run(Duration::from_secs(1));
     pair.up.faults.loss = 1_000_000;
     // More than the window.
-    let id = pair.client.get().streams().open(Dir::Uni).unwrap();
-    let written = pair.client.get().streams().write(id, &[1; 20_000]);
-    assert_eq!(written, Ok(20_000));
+    pair.client.write(&[1; 20_000]);
     let before = pair.client.get().stats().probe_timeouts;
     for (timeouts, again) in [(1, false), (2, true)] {
         let due = |pair: &mut Pair| pair.client.get().stats().probe_timeouts == before + timeouts;
@@ -146,15 +133,12 @@ fn probes_do_not_leave_together() {
     pair.upload(50_000, Duration::from_secs(5));
     pair.run(Duration::from_secs(1));
     let timeouts = pair.client.get().stats().probe_timeouts;
-    let (pto, period) = (
-        pair.client.get().spaces.pto(),
-        pair.client.get().spaces.recovery().probe_period(),
-    );
+    let spaces = &pair.client.get().spaces;
+    let (pto, period) = (spaces.pto(), spaces.recovery.probe_period());
     let left = leave_while_lost(&mut pair, pto + Duration::from_micros(1));
-    let id = pair.client.get().streams().open(Dir::Uni).unwrap();
-    pair.client.get().streams().write(id, &[1; 100]).unwrap();
+    pair.client.write(&[1; 100]);
     assert!(pair.run_until(Duration::from_secs(2), |p| {
-        p.client.get().spaces.recovery().bytes_in_flight() == 0 && !left.borrow().is_empty()
+        p.client.get().spaces.recovery.bytes_in_flight() == 0 && !left.borrow().is_empty()
     }));
     // The next timeout would fire two periods after a probe.
     assert_eq!(*left.borrow(), [Duration::ZERO, pto, pto + period / 8]);
@@ -168,8 +152,7 @@ fn an_answered_probe_is_followed_by_none() {
     pair.upload(50_000, Duration::from_secs(5));
     pair.run(Duration::from_secs(1));
     let left = leave_while_lost(&mut pair, Duration::from_secs(2));
-    let id = pair.client.get().streams().open(Dir::Uni).unwrap();
-    pair.client.get().streams().write(id, &[1; 100]).unwrap();
+    pair.client.write(&[1; 100]);
     pair.run(Duration::from_secs(2));
     let probes = left.borrow().len();
     assert!(probes > 6, "{left:?}");
@@ -180,16 +163,11 @@ fn an_answered_probe_is_followed_by_none() {
 /// Two probes show whether only shims are lost, because the first has one and the second doesn't.
 #[test]
 fn the_first_of_two_probes_has_a_shim() {
-    let mut setup = Setup::default();
-    let signal = Arc::new(TestSignal::shim(0)) as Arc<dyn Signal>;
-    setup.client.signals.push(Arc::clone(&signal));
-    setup.server.signals.push(signal);
-    let mut pair = Pair::connected(setup);
+    let mut pair = Pair::connected(Setup::with_shims());
     pair.upload(50_000, Duration::from_secs(5));
     pair.run(Duration::from_secs(1));
     pair.up.faults.loss = 1_000_000;
-    let id = pair.client.get().streams().open(Dir::Uni).unwrap();
-    pair.client.get().streams().write(id, &[1; 100]).unwrap();
+    pair.client.write(&[1; 100]);
     pair.flush();
     let mut before = pair.client.get().stats();
     for shims in [1, 0, 1, 0] {

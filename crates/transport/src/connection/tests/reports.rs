@@ -1,18 +1,10 @@
 //! Reports of a connection to its driver.
 
-use std::sync::Arc;
+use pathmark_cc::XcpFeedback;
 
-use bytes::Bytes;
-use pathmark_cc::{Feedback, VcpFeedback, XcpFeedback};
-
-use super::fixed_window::fixed_window;
-use super::inject::{From, frames, send};
-use super::pair::{Pair, Setup};
-use super::signal::TestSignal;
-use crate::connection::{Connection, ConnectionError};
+use super::questions::signals;
+use super::*;
 use crate::wire::frame::ConnectionClose;
-use crate::wire::{Frame, SpaceId, TransportErrorCode};
-use crate::{Duration, Signal};
 
 /// Returns whether the handshake is running, the connection is established, and its handshake is
 /// complete.
@@ -30,14 +22,12 @@ fn how_far_it_has_come() {
     assert_eq!(progress(pair.client.get()), [true, false, false]);
     pair.connect();
     assert_eq!(progress(pair.client.get()), [false, true, true]);
-    let now = pair.now;
-    pair.client.get().close(now, 1, Bytes::new());
+    pair.client.get().close(pair.now, 1, Bytes::new());
     assert_eq!(progress(pair.client.get()), [false, false, true]);
 
     // This connection is over before its handshake is complete.
     let mut pair = Pair::new();
-    let now = pair.now;
-    pair.client.get().close(now, 1, Bytes::new());
+    pair.client.get().close(pair.now, 1, Bytes::new());
     assert_eq!(progress(pair.client.get()), [false; 3]);
 }
 
@@ -46,15 +36,9 @@ fn how_far_it_has_come() {
 fn a_connection_that_is_refused_is_over_for_the_client() {
     let mut pair = Pair::new();
     pair.run(Duration::from_millis(15));
-    let now = pair.now;
-    pair.server.get().refuse(now);
+    pair.server.get().refuse(pair.now);
     pair.run(Duration::from_millis(50));
-    match pair.client.error() {
-        Some(ConnectionError::PeerTransport(error)) => {
-            assert_eq!(error.code, TransportErrorCode::CONNECTION_REFUSED);
-        }
-        error => panic!("{error:?}"),
-    }
+    assert_eq!(pair.client.peer_closed_with(), Code::CONNECTION_REFUSED);
 }
 
 #[test]
@@ -113,21 +97,15 @@ fn a_size_that_the_interface_refuses_is_given_up() {
 #[test]
 fn a_controller_that_is_set_steers_at_once() {
     let mut pair = Pair::connected(Setup::default());
-    let now = pair.now;
     assert_eq!(pair.client.get().congestion_window(), 1 << 20);
-    pair.client
-        .get()
-        .set_controller(now, fixed_window(12_345).0);
+    let controller = fixed_window(12_345).0;
+    pair.client.get().set_controller(pair.now, controller);
     assert_eq!(pair.client.get().congestion_window(), 12_345);
 }
 
 #[test]
 fn the_path_report_names_the_signal_that_is_set() {
-    let signals: Vec<Arc<dyn Signal>> =
-        vec![Arc::new(TestSignal::shim(0)), Arc::new(TestSignal::shim(1))];
-    let mut setup = Setup::default();
-    setup.client.signals = signals.clone();
-    setup.server.signals = signals;
+    let setup = Setup::both(|config| config.signals = signals(&[0, 1]));
     let mut pair = Pair::connected(setup);
     assert!(!pair.client.get().set_signal(Arc::new(TestSignal::shim(2))));
     assert_eq!(pair.client.get().path_report(pair.now).signal, Some(0));
@@ -161,41 +139,20 @@ fn which_router_bounds_the_flow() {
 /// RFC 9000 §10.2.2: an endpoint in the closing state that receives a close drains.
 #[test]
 fn a_close_that_crosses_the_own_one_is_received() {
-    let mut pair = Pair::connected(Setup::default());
-    pair.run(Duration::from_millis(500));
+    let mut pair = Pair::at_rest(Setup::default());
     let close = ConnectionClose {
-        error_code: TransportErrorCode::NO_ERROR,
+        error_code: Code::NO_ERROR,
         frame_type: 0,
         reason: b"",
     };
     for frame in [Frame::Ping, Frame::ConnectionClose(close)] {
         let closes = frame != Frame::Ping;
-        let now = pair.now;
-        pair.client.get().close(now, 1, Bytes::new());
-        send(&mut pair, From::Server, SpaceId::Data, &frames(&[frame]));
+        pair.client.get().close(pair.now, 1, Bytes::new());
+        send_frames(&mut pair, From::Server, &[frame]);
         let received = pair.client.get().stats().packets_received;
         let done = |pair: &mut Pair| pair.client.get().stats().packets_received > received;
         assert!(pair.run_until(Duration::from_millis(15), done));
         let drains = pair.client.get().drains_until().is_some();
         assert_eq!(drains, closes);
-    }
-}
-
-/// A frame of an extension that wasn't offered has an unknown type (RFC 9000 §12.4).
-#[test]
-fn feedback_that_was_not_offered_is_an_unknown_frame() {
-    let mut room = [0; 100];
-    let mut w = crate::wire::Writer::new(&mut room);
-    let counters = crate::Counters::new();
-    crate::wire::frame::feedback::encode(&mut w, 0, 1, 0, &counters).unwrap();
-    let payload = w.written().to_vec();
-    let mut pair = Pair::connected(Setup::default());
-    send(&mut pair, From::Client, SpaceId::Data, &payload);
-    pair.run(Duration::from_millis(15));
-    match pair.server.error() {
-        Some(ConnectionError::Transport(error)) => {
-            assert_eq!(error.code, TransportErrorCode::FRAME_ENCODING_ERROR);
-        }
-        error => panic!("{error:?}"),
     }
 }

@@ -2,31 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use super::inject::{self, From, packet_with_bits, send};
-use super::long_headers::types;
-use super::pair::{Pair, Setup};
-use crate::Duration;
+use super::long_headers::counts;
+use super::*;
 use crate::connection::carried::Carried;
-use crate::connection::{Connection, ConnectionError};
 use crate::recovery::{PathNumber, Probe, SentPacket};
-use crate::wire::{
-    ConnectionId, Frame, PacketType, PartialDecode, SpaceId, TransportErrorCode as Code,
-};
-
-/// Returns the number of packets received and dropped.
-fn counts(connection: &Connection) -> (u64, u64) {
-    let stats = connection.stats();
-    (stats.packets_received, stats.packets_dropped)
-}
 
 /// Returns the distinct destination IDs of a datagram's packets.
-pub(super) fn destinations(mut datagram: &[u8]) -> BTreeSet<ConnectionId> {
-    let mut ids = BTreeSet::new();
-    while let Ok(PartialDecode::Protected(found)) = PartialDecode::new(datagram, 8) {
-        ids.insert(found.dcid);
-        datagram = &datagram[found.len..];
-    }
-    ids
+pub(super) fn destinations(datagram: &[u8]) -> BTreeSet<ConnectionId> {
+    packets(datagram).iter().map(|packet| packet.dcid).collect()
 }
 
 /// The client discards its Initial keys with its first Handshake packet. When this arrives, the
@@ -39,20 +22,15 @@ fn keys_go_with_their_levels() {
     // [9000 12.2 one-destination] [9000 19.20 complete-first]
     let mut pair = Pair::new();
     pair.record = true;
-    assert!(pair.run_until(Duration::from_secs(1), |p| p.client.get().is_established()));
-    let has =
-        |connection: &Connection| SpaceId::ALL.map(|space| connection.spaces.keys().has(space));
+    pair.until_established();
+    let has = |connection: &Connection| SpaceId::ALL.map(|space| connection.spaces.keys.has(space));
     pair.flush();
     assert_eq!(has(pair.client.get()), [false, true, true]);
     assert_eq!(has(pair.server.get()), [true, true, true]);
     pair.run(Duration::from_millis(10));
     assert_eq!(has(pair.server.get()), [false, false, true]);
     let last = pair.server.sent.last().unwrap();
-    assert_eq!(
-        types(last),
-        [PacketType::OneRtt],
-        "with HANDSHAKE_DONE, at once"
-    );
+    assert_eq!(types(last), [PacketType::OneRtt], "HANDSHAKE_DONE, at once");
     pair.connect();
     assert_eq!(has(pair.client.get()), [false, false, true]);
     for datagram in pair.client.sent.iter().chain(&pair.server.sent) {
@@ -60,11 +38,8 @@ fn keys_go_with_their_levels() {
     }
     let has_type = |ty| move |datagram: &Vec<u8>| types(datagram).contains(&ty);
     let sent = &pair.client.sent;
-    let last = sent
-        .iter()
-        .position(has_type(PacketType::Handshake))
-        .unwrap();
-    let late = [&sent[last + 1..], &pair.server.sent[1..]].concat();
+    let last = sent.iter().position(has_type(PacketType::Handshake));
+    let late = [&sent[last.unwrap() + 1..], &pair.server.sent[1..]].concat();
     assert!(!late.iter().any(has_type(PacketType::Initial)));
 }
 
@@ -72,11 +47,9 @@ fn keys_go_with_their_levels() {
 #[test]
 fn a_packet_without_frames() {
     // [9000 12.4 some-frame]
-    let mut pair = Pair::connected(Setup::default());
-    pair.run(Duration::from_millis(500));
-    let now = pair.now;
+    let mut pair = Pair::at_rest(Setup::default());
     let far = SentPacket {
-        sent_at: now,
+        sent_at: pair.now,
         state: pathmark_cc::PacketState::default(),
         size: 40,
         ack_eliciting: false,
@@ -84,32 +57,31 @@ fn a_packet_without_frames() {
         shim: false,
         probe: Probe::Nothing,
         path: PathNumber::OTHER,
-        ecn: crate::Ecn::NotEct,
+        ecn: Ecn::NotEct,
         frames: Carried::default(),
     };
-    let recovery = pair.client.get().spaces.recovery_mut();
+    let recovery = &mut pair.client.get().spaces.recovery;
     // There's nothing to keep between this number and the previous numbers.
-    recovery.drain(now, SpaceId::Data, |_, _| {});
+    recovery.drain(pair.now, SpaceId::Data, |_, _| {});
     assert!(recovery.on_sent(SpaceId::Data, 1 << 30, far));
     send(&mut pair, From::Client, SpaceId::Data, &[]);
     pair.run(Duration::from_millis(100));
-    match pair.server.error() {
-        Some(ConnectionError::Transport(error)) => {
-            assert_eq!(error.code, Code::PROTOCOL_VIOLATION, "{error}");
-        }
-        other => panic!("{other:?}"),
-    }
+    assert_eq!(pair.server.closed_with(), Code::PROTOCOL_VIOLATION);
 }
 
 /// The latency spin bit isn't used here, but a peer may set it.
 #[test]
 fn a_spin_bit_changes_nothing() {
     // [9000 17.4 spin-bit]
-    let mut pair = Pair::connected(Setup::default());
-    pair.run(Duration::from_millis(200));
-    let now = pair.now;
+    let mut pair = Pair::at_rest(Setup::default());
     let before = pair.client.get().stats().packets_received;
-    let bytes = packet_with_bits(pair.server.get(), now, SpaceId::Data, &[1, 0, 0, 0], 0x20);
+    let bytes = packet_with_bits(
+        pair.server.get(),
+        pair.now,
+        SpaceId::Data,
+        &[1, 0, 0, 0],
+        0x20,
+    );
     pair.send_to_client(bytes);
     assert_eq!(pair.client.get().stats().packets_received, before + 1);
     assert_eq!(pair.client.error(), None);
@@ -122,9 +94,7 @@ fn a_packet_of_another_version_is_dropped() {
     // [9000 5.2.1 other-version]
     let mut pair = Pair::new();
     pair.until_client_has_id();
-    let ping = inject::frames(&[Frame::Ping]);
-    let now = pair.now;
-    let bytes = inject::packet(pair.server.get(), now, SpaceId::Handshake, &ping);
+    let bytes = packet_from(&mut pair, From::Server, SpaceId::Handshake, &[Frame::Ping]);
     let before = counts(pair.client.get());
     let mut other = bytes.clone();
     other[4] = 2;
@@ -141,20 +111,17 @@ fn packets_of_a_datagram_are_read_one_by_one() {
     // [9000 12.2 coalesced]
     for damaged in [true, false] {
         let mut pair = Pair::new();
-        assert!(pair.run_until(Duration::from_secs(1), |p| p.client.get().is_established()));
-        let ping = inject::frames(&[Frame::Ping]);
-        let now = pair.now;
+        pair.until_established();
+        let ping = frames(&[Frame::Ping]);
         let server = pair.server.get();
-        let mut datagram = inject::packet(server, now, SpaceId::Handshake, &ping);
+        let mut datagram = packet(server, pair.now, SpaceId::Handshake, &ping);
         *datagram.last_mut().unwrap() ^= u8::from(damaged);
-        datagram.extend(inject::packet(server, now, SpaceId::Data, &ping));
+        datagram.extend(packet(server, pair.now, SpaceId::Data, &ping));
         let before = counts(pair.client.get());
         pair.send_to_client(datagram);
         let (read, dropped) = if damaged { (1, 1) } else { (2, 0) };
-        assert_eq!(
-            counts(pair.client.get()),
-            (before.0 + read, before.1 + dropped)
-        );
+        let expected = (before.0 + read, before.1 + dropped);
+        assert_eq!(counts(pair.client.get()), expected);
         pair.connect();
     }
 }
@@ -165,15 +132,14 @@ fn packets_of_a_datagram_are_read_one_by_one() {
 fn one_rtt_packets_wait_for_the_end_of_the_handshake() {
     // [9001 5.7 not-before-complete]
     let mut pair = Pair::new();
-    assert!(pair.run_until(Duration::from_secs(1), |p| p.client.get().is_established()));
+    pair.until_established();
     pair.flush();
     pair.up.cut();
-    let ping = inject::frames(&[Frame::Ping]);
-    send(&mut pair, From::Client, SpaceId::Data, &ping);
+    send_frames(&mut pair, From::Client, &[Frame::Ping]);
     let before = counts(pair.server.get());
     pair.run(Duration::from_millis(11));
     let server = pair.server.get();
-    assert!(server.spaces.keys().has(SpaceId::Data) && !server.is_established());
+    assert!(server.spaces.keys.has(SpaceId::Data) && !server.is_established());
     assert_eq!(counts(server), before);
     pair.connect();
 }
@@ -183,11 +149,10 @@ fn one_rtt_packets_wait_for_the_end_of_the_handshake() {
 fn no_client_moves_before_the_handshake_is_confirmed() {
     // [9000 9 confirmed-first]
     let mut pair = Pair::new();
-    assert!(pair.run_until(Duration::from_secs(1), |p| p.client.get().is_established()));
+    pair.until_established();
     let now = pair.now;
     assert!(!pair.client.get().handshake().is_confirmed() && !pair.client.get().migrate(now, None));
     pair.connect();
     pair.run(Duration::from_millis(100));
-    let now = pair.now;
-    assert!(pair.client.get().migrate(now, None));
+    assert!(pair.client.get().migrate(pair.now, None));
 }

@@ -1,38 +1,18 @@
 //! Only sealed packets are sent.
 
-use std::sync::Arc;
-
-use super::pair::{Pair, Setup, pattern};
-use super::signal::TestSignal;
-use crate::connection::ConnectionError;
-use crate::crypto::null::NullCrypto;
+use super::*;
 use crate::path::{AmplificationLimit, PathValidation};
-use crate::streams::Dir;
-use crate::wire::TransportErrorCode;
-use crate::{Duration, Signal};
 
 /// The first packets that the peer acknowledges would renew the keys, but its packets are lost.
 #[test]
 fn a_key_at_its_limit_seals_no_more_and_nothing_leaves_in_clear() {
     // [9001 6.6 worn-connection] [9001 6.6 confidentiality]
-    let crypto = Arc::new(NullCrypto::new(&[b"test"]).with_limits(40, 1 << 20));
-    let mut pair = Pair::connected(Setup {
-        client_crypto: crypto.clone(),
-        server_crypto: crypto,
-        ..Setup::default()
-    });
-    pair.run(Duration::from_millis(500));
+    let crypto = NullCrypto::new(&[b"test"]).with_limits(40, 1 << 20);
+    let mut pair = Pair::at_rest(Setup::with_crypto(crypto));
     pair.down.faults.loss = 1_000_000;
-    let id = pair.client.get().streams().open(Dir::Uni).unwrap();
-    let data = pattern(100_000, 1);
-    assert!(pair.client.get().streams().write(id, &data).is_ok());
+    pair.client.write(&pattern(100_000, 1));
     pair.run(Duration::from_secs(2));
-    match pair.client.error() {
-        Some(ConnectionError::Transport(error)) => {
-            assert_eq!(error.code, TransportErrorCode::AEAD_LIMIT_REACHED);
-        }
-        other => panic!("{other:?}"),
-    }
+    assert_eq!(pair.client.closed_with(), Code::AEAD_LIMIT_REACHED);
     // Each datagram that was sent can be decrypted.
     let stats = pair.server.get().stats();
     assert_eq!(stats.packets_dropped, 0);
@@ -47,11 +27,7 @@ fn a_key_at_its_limit_seals_no_more_and_nothing_leaves_in_clear() {
 fn no_datagram_is_too_short_for_its_seal() {
     let signals: Vec<Arc<dyn Signal>> = vec![Arc::new(TestSignal::long_shim(0))];
     for received in 1..120 {
-        let mut setup = Setup::default();
-        setup.client.signals = signals.clone();
-        setup.server.signals = signals.clone();
-        let mut pair = Pair::connected(setup);
-        pair.run(Duration::from_millis(500));
+        let mut pair = Pair::at_rest(Setup::both(|config| config.signals = signals.clone()));
         let (now, dropped) = (pair.now, pair.client.get().stats().packets_dropped);
         let server = pair.server.get();
         let mut validation = PathValidation::new(now, Duration::from_secs(1));

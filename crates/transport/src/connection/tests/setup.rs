@@ -1,12 +1,6 @@
 //! Setup of a pair of connections.
 
-use std::sync::{Arc, Mutex};
-
-use super::fixed_window::{ControllerLog, fixed_window};
-use crate::Duration;
-use crate::config::TransportConfig;
-use crate::crypto::null::NullCrypto;
-use crate::crypto::{ClientCrypto, ServerCrypto};
+use super::*;
 
 /// Values of both ends and of the path between them.
 pub(crate) struct Setup {
@@ -47,6 +41,48 @@ impl Default for Setup {
             segments: 10,
             validated: false,
             token: Vec::new(),
+        }
+    }
+}
+
+impl Setup {
+    /// The default with a change.
+    pub(crate) fn new(change: impl FnOnce(&mut Self)) -> Self {
+        let mut setup = Self::default();
+        change(&mut setup);
+        setup
+    }
+
+    /// The default with the same change of both configurations.
+    pub(crate) fn both(change: impl Fn(&mut TransportConfig)) -> Self {
+        Self::new(|setup| {
+            change(&mut setup.client);
+            change(&mut setup.server);
+        })
+    }
+
+    /// A client with a window of this size.
+    pub(crate) fn with_window(bytes: u64) -> Self {
+        let (controller, client_log) = fixed_window(bytes);
+        Self {
+            client: TransportConfig::new(controller),
+            client_log,
+            ..Self::default()
+        }
+    }
+
+    /// Both ends offer shims of kind 0.
+    pub(crate) fn with_shims() -> Self {
+        Self::both(|config| config.signals = vec![Arc::new(TestSignal::shim(0))])
+    }
+
+    /// Both ends use this cipher.
+    pub(crate) fn with_crypto(crypto: NullCrypto) -> Self {
+        let crypto = Arc::new(crypto);
+        Self {
+            client_crypto: crypto.clone(),
+            server_crypto: crypto,
+            ..Self::default()
         }
     }
 }

@@ -1,10 +1,10 @@
 //! A signal for tests: 12 bytes, into which routers write a code and an ID.
 
-use pathmark_cc::{Countable, Explicit, Feedback, Request, VcpFeedback};
 use pathmark_shim::Kind;
 use pathmark_shim::frame::{prefix, seal};
 
-use crate::{Arrived, BadFeedback, Breach, Counters, Duration, Ecn, Meter, Signal};
+use super::*;
+use crate::{Arrived, Breach};
 
 /// Size of the shim, in bytes.
 pub(crate) const LEN: usize = 12;
@@ -33,6 +33,14 @@ impl TestSignal {
             long: false,
             speaks: None,
             t_rho: Duration::ZERO,
+        }
+    }
+
+    /// Carried in the ECN field.
+    pub(crate) fn in_ecn(kind: u8) -> Self {
+        Self {
+            in_ecn: true,
+            ..Self::shim(kind)
         }
     }
 

@@ -1,26 +1,20 @@
 //! Paths that are configured to carry less than 1200 bytes, so that nothing waits for a datagram of
 //! full size; and the contents of datagrams that are small or nearly full.
 
-use std::sync::Arc;
-
-use bytes::Bytes;
-
-use super::pair::{Pair, Setup};
-use super::signal::{LEN, TestSignal};
-use crate::Duration;
-use crate::connection::ConnectionError;
+use super::*;
 use crate::connection::paths::MIN_UNVALIDATED;
-use crate::streams::Dir;
 
 const SMALL: u16 = 1000;
 
-fn connected() -> Pair {
-    let mut setup = Setup::default();
-    for config in [&mut setup.client, &mut setup.server] {
+fn small() -> Setup {
+    Setup::both(|config| {
         config.initial_mtu = SMALL;
         config.max_mtu = Some(SMALL);
-    }
-    let mut pair = Pair::with(setup);
+    })
+}
+
+fn connected() -> Pair {
+    let mut pair = Pair::with(small());
     pair.up.faults.mtu = SMALL.into();
     pair.down.faults.mtu = SMALL.into();
     pair.connect();
@@ -33,11 +27,10 @@ fn connected() -> Pair {
 fn a_new_path_is_validated_once() {
     for moves in [false, true] {
         let mut pair = connected();
-        pair.client.address = "10.1.0.1:2000".parse().unwrap();
-        let now = pair.now;
+        pair.rebind("10.1.0.1:2000");
         if moves {
             let local = Some("10.1.0.1".parse().unwrap());
-            assert!(pair.client.get().try_address(now, local));
+            assert!(pair.client.get().try_address(pair.now, local));
         }
         pair.upload(50_000, Duration::from_secs(5));
         pair.run(Duration::from_secs(10));
@@ -61,32 +54,22 @@ fn a_close_is_said_in_a_small_datagram() {
     for established in [false, true] {
         let mut pair = connected();
         if !established {
-            let mut setup = Setup::default();
-            setup.client.initial_mtu = SMALL;
-            setup.client.max_mtu = Some(SMALL);
-            setup.server.initial_mtu = SMALL;
-            pair = Pair::with(setup);
+            pair = Pair::with(small());
             pair.flush();
         }
-        let now = pair.now;
         let client = pair.client.get();
-        client.close(now, 7, Bytes::from_static(b"bye"));
+        client.close(pair.now, 7, Bytes::from_static(b"bye"));
         let mut buffer = vec![0; SMALL.into()];
-        let close = client.poll_transmit(now, &mut buffer, 1).unwrap();
+        let close = client.poll_transmit(pair.now, &mut buffer, 1).unwrap();
         assert!(close.len <= SMALL.into());
         if !established {
             // With an Initial packet, it has the maximum size.
             assert_eq!(close.len, usize::from(SMALL));
             continue;
         }
-        let received = crate::connection::Received {
-            remote: pair.client.address,
-            local: None,
-            ecn: crate::Ecn::NotEct,
-            ttl: None,
-        };
+        let received = Received::plain(pair.client.address);
         let server = pair.server.get();
-        server.handle_datagram(now, received, &mut buffer[..close.len]);
+        server.handle_datagram(pair.now, received, &mut buffer[..close.len]);
         match server.error() {
             Some(ConnectionError::PeerApplication { code: 7, .. }) => {}
             other => panic!("{other:?}"),
@@ -98,17 +81,12 @@ fn a_close_is_said_in_a_small_datagram() {
 /// an ACK.
 #[test]
 fn a_shim_leaves_room_for_a_packet() {
-    let mut setup = Setup::default();
-    setup.client.signals = vec![Arc::new(TestSignal::shim(0))];
-    setup.server.signals = vec![Arc::new(TestSignal::shim(0))];
-    let mut pair = Pair::connected(setup);
-    pair.run(Duration::from_millis(500));
-    let id = pair.server.get().streams().open(Dir::Uni).unwrap();
-    pair.client.address = "10.1.0.1:2000".parse().unwrap();
+    let mut pair = Pair::at_rest(Setup::with_shims());
+    let id = pair.server.open();
+    pair.rebind("10.1.0.1:2000");
     pair.down.faults.loss = 1_000_000;
     pair.client.get().ping();
     pair.run(Duration::from_millis(12));
-    let now = pair.now;
     let server = pair.server.get();
     assert!(server.paths.validation().is_some());
     assert!(server.streams().write(id, &[1; 50_000]).is_ok());
@@ -120,7 +98,7 @@ fn a_shim_leaves_room_for_a_packet() {
         let credit = 4 * MIN_UNVALIDATED + room;
         limit.on_sent(limit.available() - credit as u64);
         let mut buffer = [0; 1500];
-        let sent = server.poll_transmit(now, &mut buffer, 1).unwrap();
+        let sent = server.poll_transmit(pair.now, &mut buffer, 1).unwrap();
         assert_eq!(sent.len, room);
         assert_eq!(buffer[0] & 0xf8 == 8, room >= least, "{room}");
     }
@@ -131,14 +109,9 @@ fn a_shim_leaves_room_for_a_packet() {
 #[test]
 fn a_short_rest_of_a_packet_is_filled() {
     for bytes in 1080..1200 {
-        let mut setup = Setup::default();
-        setup.client.max_mtu = Some(1200);
-        let mut pair = Pair::connected(setup);
-        pair.run(Duration::from_millis(500));
-        let streams = pair.client.get().streams();
+        let mut pair = Pair::at_rest(Setup::new(|setup| setup.client.max_mtu = Some(1200)));
         for bytes in [bytes, 20_000] {
-            let id = streams.open(Dir::Uni).unwrap();
-            assert_eq!(streams.write(id, &vec![1; bytes]), Ok(bytes));
+            pair.client.write(&vec![1; bytes]);
         }
         let sent = pair.client.batches.len();
         pair.flush();

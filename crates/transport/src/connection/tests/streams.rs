@@ -1,10 +1,7 @@
 //! Streams over whole connections: large, numerous, lossy, and limited.
 
-use super::link::Faults;
-use super::pair::{Pair, Setup, drain, pattern};
-use crate::Duration;
-use crate::connection::Event;
-use crate::streams::{Dir, OpenError, StreamEvent, StreamsConfig, WriteError};
+use super::*;
+use crate::streams::{StreamEvent, StreamsConfig};
 
 #[test]
 fn a_megabyte_arrives() {
@@ -23,81 +20,19 @@ fn a_megabyte_arrives() {
 fn a_megabyte_arrives_over_a_bad_path() {
     // [9000 2.2 ordered-bytes]
     for seed in 0..8 {
-        let mut pair = Pair::connected(Setup {
-            seed,
-            ..Setup::default()
-        });
-        let faults = Faults {
+        let mut pair = Pair::connected(Setup::new(|setup| setup.seed = seed));
+        pair.set_faults(Faults {
             loss: 50_000,
             reorder: 50_000,
             duplicate: 20_000,
             corrupt: 20_000,
             ..Faults::default()
-        };
-        pair.up.faults = faults.clone();
-        pair.down.faults = faults;
+        });
         pair.upload(1 << 20, Duration::from_secs(120));
         let stats = pair.client.get().stats().clone();
         assert!(stats.packets_lost > 10, "{stats:?}");
         assert!(pair.server.get().stats().packets_duplicate > 0);
         assert!(pair.server.get().stats().packets_dropped > 0);
-    }
-}
-
-#[test]
-fn a_thousand_streams_are_echoed() {
-    for loss in [0, 20_000] {
-        let mut setup = Setup::default();
-        setup.server.streams.max_bidi_streams = 100;
-        let mut pair = Pair::connected(setup);
-        pair.up.faults.loss = loss;
-        pair.down.faults.loss = loss;
-        let (mut opened, mut echoed) = (Vec::new(), 0);
-        let mut pending: Vec<(crate::streams::StreamId, Vec<u8>)> = Vec::new();
-        let mut answers: std::collections::BTreeMap<_, Vec<u8>> = std::collections::BTreeMap::new();
-        let mut done_ids = std::collections::BTreeSet::new();
-        let done = pair.run_until(Duration::from_secs(120), |pair| {
-            let client = pair.client.get();
-            while opened.len() < 1000 {
-                match client.streams().open(Dir::Bi) {
-                    Ok(id) => {
-                        let data = pattern(100 + opened.len(), opened.len() as u64);
-                        assert_eq!(client.streams().write(id, &data), Ok(data.len()));
-                        client.streams().finish(id).unwrap();
-                        opened.push((id, data));
-                    }
-                    Err(OpenError::Limit(_)) => break,
-                }
-            }
-            let server = pair.server.get();
-            while let Some(id) = server.streams().accept(Dir::Bi) {
-                pending.push((id, Vec::new()));
-            }
-            pending.retain_mut(|(id, data)| {
-                let finished = drain(server, *id, data);
-                if finished {
-                    assert_eq!(server.streams().write(*id, data), Ok(data.len()));
-                    server.streams().finish(*id).unwrap();
-                }
-                !finished
-            });
-            let client = pair.client.get();
-            for (id, data) in &opened {
-                if !done_ids.contains(id) {
-                    let answer = answers.entry(*id).or_default();
-                    if drain(client, *id, answer) {
-                        assert_eq!(answer, data);
-                        done_ids.insert(*id);
-                        echoed += 1;
-                    }
-                }
-            }
-            echoed == 1000
-        });
-        assert!(done, "{echoed} of {} echoed", opened.len());
-        pair.run(Duration::from_secs(2));
-        assert_eq!(pair.client.get().streams().open_streams(), 0);
-        assert_eq!(pair.server.get().streams().open_streams(), 0);
     }
 }
 
@@ -121,9 +56,9 @@ fn small_windows_slow_a_transfer_and_do_not_stop_it() {
 /// but no longer.
 #[test]
 fn the_limit_of_streams_bounds_a_sender_of_many_small_ones() {
-    let mut setup = Setup::default();
-    setup.server.streams.max_uni_streams = 10;
-    let mut pair = Pair::connected(setup);
+    let mut pair = Pair::connected(Setup::new(|setup| {
+        setup.server.streams.max_uni_streams = 10;
+    }));
     let mut begun = 0;
     let opened = pair.run_until(Duration::from_secs(60), |pair| {
         let (client, server) = (&mut pair.client, &mut pair.server);
@@ -157,17 +92,9 @@ fn the_limit_of_streams_bounds_a_sender_of_many_small_ones() {
 #[test]
 fn the_window_bounds_what_is_in_flight() {
     // [9002 7 window]
-    let (controller, log) = super::fixed_window::fixed_window(12_000);
-    let mut setup = Setup {
-        client_log: log,
-        ..Setup::default()
-    };
-    setup.client.controller = controller;
-    let mut pair = Pair::connected(setup);
-    let start = pair.now;
-    pair.upload(240_000, Duration::from_secs(60));
+    let mut pair = Pair::connected(Setup::with_window(12_000));
+    let took = pair.upload(240_000, Duration::from_secs(60)).as_secs_f64();
     // 12,000 bytes per round trip of 20 ms, including headers.
-    let took = (pair.now - start).as_secs_f64();
     assert!((0.40..0.50).contains(&took), "{took}");
     let log = pair.client.log();
     assert!(log.window_limited_acks > 10, "{log:?}");
@@ -192,16 +119,13 @@ fn an_idle_sender_is_not_window_limited() {
 #[test]
 fn what_is_written_after_a_stop_is_refused() {
     let mut pair = Pair::connected(Setup::default());
-    let id = pair.client.get().streams().open(Dir::Uni).unwrap();
-    pair.client.get().streams().write(id, b"hello").unwrap();
+    let id = pair.client.write(b"hello");
     pair.run(Duration::from_millis(50));
     assert_eq!(pair.server.get().streams().accept(Dir::Uni), Some(id));
     pair.server.get().streams().stop(id, 42).unwrap();
     pair.run(Duration::from_millis(50));
-    assert!(
-        pair.client
-            .has(|e| *e == Event::Stream(StreamEvent::Stopped(id, 42)))
-    );
+    let stopped = Event::Stream(StreamEvent::Stopped(id, 42));
+    assert!(pair.client.has(|event| *event == stopped));
     assert!(matches!(
         pair.client.get().streams().write(id, b"more"),
         Err(WriteError::Stopped(42) | WriteError::Closed)
@@ -213,37 +137,17 @@ fn a_transfer_survives_a_blackout() {
     let mut pair = Pair::connected(Setup::default());
     pair.upload(50_000, Duration::from_secs(5));
     pair.up.rate = Some(1_000_000);
-    let mut until = pair.now + Duration::from_millis(50);
-    let mut cut = false;
     let lost_before = pair.client.get().stats().packets_lost;
-    let id = pair.client.get().streams().open(Dir::Uni).unwrap();
-    let data = pattern(100_000, 3);
-    let mut written = 0;
-    let mut got = Vec::new();
-    let done = pair.run_until(Duration::from_secs(60), |pair| {
-        while written < data.len() {
-            match pair.client.get().streams().write(id, &data[written..]) {
-                Ok(n) => written += n,
-                Err(_) => break,
-            }
-            if written == data.len() {
-                pair.client.get().streams().finish(id).unwrap();
-            }
-        }
-        if !cut && pair.now >= until {
-            cut = true;
+    let begin = pair.now + Duration::from_millis(50);
+    let end = begin + Duration::from_secs(3);
+    pair.transfer(true, 100_000, Duration::from_secs(60), |pair, _| {
+        let dark = (begin..end).contains(&pair.now);
+        if dark && pair.up.faults.loss == 0 {
             pair.up.cut();
             pair.down.cut();
-            pair.up.faults.loss = 1_000_000;
-            until = pair.now + Duration::from_secs(3);
-        } else if cut && pair.now >= until {
-            pair.up.faults.loss = 0;
         }
-        while pair.server.get().streams().accept(Dir::Uni).is_some() {}
-        drain(pair.server.get(), id, &mut got)
+        pair.up.faults.loss = if dark { 1_000_000 } else { 0 };
     });
-    assert!(done, "{} bytes", got.len());
-    assert!(got == data);
     let stats = pair.client.get().stats();
     assert!(stats.probe_timeouts >= 2, "{stats:?}");
     assert!(stats.packets_lost > lost_before);
@@ -251,16 +155,8 @@ fn a_transfer_survives_a_blackout() {
 
 #[test]
 fn a_connection_at_rest_is_small_and_so_is_the_record_of_a_packet() {
-    use crate::connection::{Connection, carried::Carried};
+    use crate::connection::carried::Carried;
     use crate::recovery::SentPacket;
-    assert!(
-        size_of::<Connection>() <= 10 * 1024,
-        "{}",
-        size_of::<Connection>()
-    );
-    assert!(
-        size_of::<SentPacket<Carried>>() <= 120,
-        "{}",
-        size_of::<SentPacket<Carried>>()
-    );
+    let sizes = (size_of::<Connection>(), size_of::<SentPacket<Carried>>());
+    assert!(sizes.0 <= 10 * 1024 && sizes.1 <= 120, "{sizes:?}");
 }

@@ -1,19 +1,15 @@
 //! A path that is used again after a copy sent by someone else, or a NAT, had briefly moved the
 //! connection. Everything that waited for earlier packets continues (RFC 9000 §9.3.3).
 
-use super::pair::{Pair, Setup};
-use crate::Duration;
-use crate::path::EcnState;
-use crate::streams::Dir;
+use super::*;
 
 /// A server with data for its client. A single packet of the client arrives from elsewhere after
 /// `after`, and the transfer then continues for 15 s.
 fn moved_for_a_moment(after: Duration) -> Pair {
-    let mut pair = Pair::connected(Setup {
-        latency: Duration::from_millis(20),
-        ..Setup::default()
-    });
-    let id = pair.server.get().streams().open(Dir::Uni).unwrap();
+    let mut pair = Pair::connected(Setup::new(|setup| {
+        setup.latency = Duration::from_millis(20);
+    }));
+    let id = pair.server.open();
     let sending = |pair: &mut Pair, time: Duration| {
         let end = pair.now + time;
         pair.run_until(time, |pair| {
@@ -21,7 +17,7 @@ fn moved_for_a_moment(after: Duration) -> Pair {
             let mut got = Vec::new();
             let client = pair.client.get();
             while client.streams().accept(Dir::Uni).is_some() {}
-            super::pair::drain(client, id, &mut got);
+            drain(client, id, &mut got);
             pair.now >= end
         });
     };
@@ -40,8 +36,7 @@ fn moved_for_a_moment(after: Duration) -> Pair {
 fn the_search_for_an_mtu_and_the_test_of_marks_go_on() {
     for after in (0..200).step_by(10) {
         let mut pair = moved_for_a_moment(Duration::from_millis(after));
-        let now = pair.now;
-        let report = pair.server.get().path_report(now);
+        let report = pair.server.get().path_report(pair.now);
         assert_eq!(report.mtu, 1472, "after {after} ms");
         assert_eq!(report.ecn, EcnState::Capable, "after {after} ms");
     }

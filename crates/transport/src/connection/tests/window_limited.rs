@@ -1,22 +1,15 @@
 //! Reports to the controller of whether the window limited the sender.
 
-use super::fixed_window::fixed_window;
-use super::pair::{Pair, Setup};
-use crate::Duration;
-use crate::streams::Dir;
+use super::*;
 
 /// Returns how many of the ACKs of `bytes`, sent at once, report that the window limited the
 /// sender.
 fn limited(window: u64, bytes: usize) -> u64 {
-    let mut setup = Setup::default();
-    (setup.client.controller, setup.client_log) = fixed_window(window);
+    let mut setup = Setup::with_window(window);
     setup.client.max_mtu = Some(1200);
-    let mut pair = Pair::connected(setup);
-    pair.run(Duration::from_millis(500));
+    let mut pair = Pair::at_rest(setup);
     let before = pair.client.log();
-    let id = pair.client.get().streams().open(Dir::Uni).unwrap();
-    let written = pair.client.get().streams().write(id, &vec![1; bytes]);
-    assert_eq!(written, Ok(bytes));
+    pair.client.write(&vec![1; bytes]);
     pair.run(Duration::from_millis(500));
     let log = pair.client.log();
     assert!(log.acked_bytes >= before.acked_bytes + bytes as u64);
@@ -43,10 +36,8 @@ fn a_pause_of_the_pacer_limits() {
 fn the_handshake_is_no_limit_of_the_window() {
     let mut pair = Pair::new();
     pair.run(Duration::from_millis(15));
-    let server = pair.server.get();
-    assert!(!server.is_established());
-    let id = server.streams().open(Dir::Uni).unwrap();
-    assert_eq!(server.streams().write(id, &[1; 3000]), Ok(3000));
+    assert!(!pair.server.get().is_established());
+    pair.server.write(&[1; 3000]);
     // The end of the client's flight arrives at the second attempt.
     pair.up.faults.loss = 1_000_000;
     pair.run(Duration::from_millis(50));

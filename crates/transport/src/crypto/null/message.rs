@@ -49,10 +49,14 @@ pub(super) fn write(kind: u8, fields: &[&[u8]], out: &mut Vec<u8>) {
     let [_, high, mid, low] = u32::try_from(len).unwrap_or(0).to_be_bytes();
     out.extend_from_slice(&[kind, high, mid, low]);
     for field in fields {
-        out.extend_from_slice(&u16::try_from(field.len()).unwrap_or(0).to_be_bytes());
-        out.extend_from_slice(field);
+        put_field(field, out);
     }
     out.resize(out.len() + padding(kind), 0);
+}
+
+pub(super) fn put_field(field: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(&u16::try_from(field.len()).unwrap_or(0).to_be_bytes());
+    out.extend_from_slice(field);
 }
 
 pub(super) fn field<'a>(body: &mut &'a [u8]) -> Result<&'a [u8], HandshakeError> {

@@ -121,14 +121,13 @@ impl ClientCrypto for NullCrypto {
         if server_name.is_empty() || server_name.len() > 255 {
             return Err(StartError::BadServerName(server_name.to_owned()));
         }
-        let session = NullSession::client(
-            server_name,
-            self.protocols.clone(),
+        Ok(Box::new(NullSession::new(
+            self,
+            Side::Client,
+            Some(server_name),
             transport_parameters,
             seed,
-            self.policy,
-        );
-        Ok(Box::new(session.with_early_data(self.early.clone())))
+        )))
     }
 }
 
@@ -138,13 +137,13 @@ impl ServerCrypto for NullCrypto {
         transport_parameters: Vec<u8>,
         seed: u64,
     ) -> Result<Box<dyn Session>, StartError> {
-        let session = NullSession::server(
-            self.protocols.clone(),
+        Ok(Box::new(NullSession::new(
+            self,
+            Side::Server,
+            None,
             transport_parameters,
             seed,
-            self.policy,
-        );
-        Ok(Box::new(session.with_early_data(self.early.clone())))
+        )))
     }
 }
 

@@ -15,7 +15,7 @@
 use super::super::{
     DirectionalKeys, ExportError, HandshakeData, HandshakeError, KeyChange, Session, Side,
 };
-use super::Policy;
+use super::NullCrypto;
 use super::keys::{Digest, NullPhases, keys_for};
 use super::message::{self, failure};
 
@@ -40,8 +40,7 @@ enum Step {
 pub(super) struct NullSession {
     side: Side,
     step: Step,
-    policy: Policy,
-    protocols: Vec<Vec<u8>>,
+    config: NullCrypto,
     server_name: Option<String>,
     local_parameters: Vec<u8>,
     peer_parameters: Option<Vec<u8>>,
@@ -50,9 +49,6 @@ pub(super) struct NullSession {
     secret: u64,
     transcript: Digest,
     incoming: Vec<u8>,
-    /// Set if early data may be sent or accepted: the server's transport parameters that limit
-    /// a client's.
-    early: Option<Vec<u8>>,
     /// Secret for the keys of early data. At a server: early data is accepted.
     early_secret: Option<u64>,
     /// Client: whether the server accepts early data.
@@ -63,76 +59,34 @@ pub(super) struct NullSession {
 const EARLY: &[u8] = &[1];
 
 impl NullSession {
-    pub(super) fn client(
-        server_name: &str,
-        protocols: Vec<Vec<u8>>,
-        local_parameters: Vec<u8>,
-        seed: u64,
-        policy: Policy,
-    ) -> Self {
-        Self {
-            server_name: Some(server_name.to_owned()),
-            ..Self::new(
-                Side::Client,
-                Step::SendClientHello,
-                protocols,
-                local_parameters,
-                seed,
-                policy,
-            )
-        }
-    }
-
-    pub(super) fn server(
-        protocols: Vec<Vec<u8>>,
-        local_parameters: Vec<u8>,
-        seed: u64,
-        policy: Policy,
-    ) -> Self {
-        Self::new(
-            Side::Server,
-            Step::AwaitClientHello,
-            protocols,
-            local_parameters,
-            seed,
-            policy,
-        )
-    }
-
-    fn new(
+    /// Creates a session, which at a client is for the server `server_name`.
+    pub(super) fn new(
+        config: &NullCrypto,
         side: Side,
-        step: Step,
-        protocols: Vec<Vec<u8>>,
+        server_name: Option<&str>,
         local_parameters: Vec<u8>,
         seed: u64,
-        policy: Policy,
     ) -> Self {
+        let random = Digest::new(seed).number(side.is_client().into()).finish().0;
+        let offers_early = side.is_client() && config.early.is_some();
         Self {
             side,
-            step,
-            policy,
-            protocols,
-            server_name: None,
+            step: match side {
+                Side::Client => Step::SendClientHello,
+                Side::Server => Step::AwaitClientHello,
+            },
+            config: config.clone(),
+            server_name: server_name.map(str::to_owned),
             local_parameters,
             peer_parameters: None,
             protocol: None,
-            random: Digest::new(seed).number(side.is_client().into()).finish().0,
+            random,
             secret: 0,
             transcript: Digest::new(0),
             incoming: Vec::new(),
-            early: None,
-            early_secret: None,
+            early_secret: offers_early.then(|| Self::early_secret(random)),
             early_accepted: false,
         }
-    }
-
-    /// Enables early data if `remembered` is given.
-    pub(super) fn with_early_data(mut self, remembered: Option<Vec<u8>>) -> Self {
-        if self.side.is_client() && remembered.is_some() {
-            self.early_secret = Some(Self::early_secret(self.random));
-        }
-        self.early = remembered;
-        self
     }
 
     fn early_secret(client: u64) -> u64 {
@@ -141,7 +95,7 @@ impl NullSession {
 
     /// Reads the last field of a message. If the field is absent, there is padding instead.
     fn read_early(&self, mut body: &[u8]) -> bool {
-        self.early.is_some() && message::field(&mut body).is_ok_and(|field| field == EARLY)
+        self.config.early.is_some() && message::field(&mut body).is_ok_and(|field| field == EARLY)
     }
 
     /// Writes a message, and adds it to the transcript.
@@ -179,17 +133,17 @@ impl NullSession {
 
     fn handshake_keys(&self) -> KeyChange {
         let secret = Digest::new(self.secret).number(1).finish().0;
-        KeyChange::Handshake(keys_for(secret, self.side, self.policy))
+        KeyChange::Handshake(keys_for(secret, self.side, self.config.policy))
     }
 
     fn one_rtt_keys(&self) -> KeyChange {
         let secret = Digest::new(self.secret).number(2).finish().0;
         KeyChange::OneRtt(
-            keys_for(secret, self.side, self.policy),
+            keys_for(secret, self.side, self.config.policy),
             Box::new(NullPhases {
                 secret,
                 side: self.side,
-                policy: self.policy,
+                policy: self.config.policy,
             }),
         )
     }
@@ -207,12 +161,9 @@ impl NullSession {
         while !offered.is_empty() {
             theirs.push(message::field(&mut offered)?);
         }
-        self.protocol = self
-            .protocols
-            .iter()
-            .find(|ours| theirs.contains(&ours.as_slice()))
-            .cloned();
-        if self.protocol.is_none() && !self.protocols.is_empty() {
+        let mut ours = self.config.protocols.iter();
+        self.protocol = ours.find(|ours| theirs.contains(&ours.as_slice())).cloned();
+        if self.protocol.is_none() && !self.config.protocols.is_empty() {
             return Err(HandshakeError::NoApplicationProtocol);
         }
         self.agree(client, self.random);
@@ -224,8 +175,8 @@ impl NullSession {
         self.peer_parameters = Some(message::field(&mut body)?.to_vec());
         let chosen = message::field(&mut body)?;
         self.early_accepted = self.read_early(body);
-        self.protocol = self.protocols.iter().find(|p| *p == chosen).cloned();
-        if self.protocol.is_none() && !(self.protocols.is_empty() && chosen.is_empty()) {
+        self.protocol = self.config.protocols.iter().find(|p| *p == chosen).cloned();
+        if self.protocol.is_none() && !(self.config.protocols.is_empty() && chosen.is_empty()) {
             return Err(HandshakeError::NoApplicationProtocol);
         }
         self.step = Step::AwaitCertificate;
@@ -282,10 +233,8 @@ impl Session for NullSession {
         match self.step {
             Step::SendClientHello => {
                 let mut offered = Vec::new();
-                for protocol in &self.protocols {
-                    let len = u16::try_from(protocol.len()).unwrap_or(0);
-                    offered.extend_from_slice(&len.to_be_bytes());
-                    offered.extend_from_slice(protocol);
+                for protocol in &self.config.protocols {
+                    message::put_field(protocol, &mut offered);
                 }
                 let name = self.server_name.clone().unwrap_or_default();
                 let parameters = core::mem::take(&mut self.local_parameters);
@@ -337,7 +286,7 @@ impl Session for NullSession {
     }
 
     fn zero_rtt_keys(&self) -> Option<DirectionalKeys> {
-        let keys = keys_for(self.early_secret?, self.side, self.policy);
+        let keys = keys_for(self.early_secret?, self.side, self.config.policy);
         Some(match self.side {
             Side::Client => keys.local,
             Side::Server => keys.remote,
@@ -345,7 +294,7 @@ impl Session for NullSession {
     }
 
     fn remembered_parameters(&self) -> Option<&[u8]> {
-        self.early.as_deref()
+        self.config.early.as_deref()
     }
 
     fn early_data_accepted(&self) -> bool {
@@ -353,7 +302,7 @@ impl Session for NullSession {
     }
 
     fn may_take_early_data(&self) -> bool {
-        self.side.is_server() && self.early.is_some()
+        self.side.is_server() && self.config.early.is_some()
     }
 
     fn handshake_data(&self) -> HandshakeData {

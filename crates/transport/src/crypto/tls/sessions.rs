@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustls::server::StoresServerSessions;
 
-use crate::wire::transport_parameters::EarlyLimits;
+use crate::wire::transport_parameters::PeerLimits;
 use crate::wire::{Side, TransportParameters};
 
 /// Maximum size of a stored session, bytes. Only clients with long certificate chains exceed
@@ -29,7 +29,7 @@ struct StoredSession {
     /// When it was stored, in seconds since 1970.
     since: u64,
     /// The server's transport parameters that its client remembers.
-    limits: EarlyLimits,
+    limits: PeerLimits,
     /// The data that rustls stores.
     secrets: Vec<u8>,
 }
@@ -90,7 +90,7 @@ impl Sessions {
     }
 
     /// Stores a session. Returns false if it is too long.
-    fn put(&self, now: u64, id: Vec<u8>, limits: EarlyLimits, secrets: Vec<u8>) -> bool {
+    fn put(&self, now: u64, id: Vec<u8>, limits: PeerLimits, secrets: Vec<u8>) -> bool {
         if self.most == 0 || id.len() + secrets.len() > LONGEST {
             return false;
         }
@@ -111,7 +111,7 @@ impl Sessions {
 
     /// Removes and returns a session, if it exists, hasn't expired, and `limits` aren't lower
     /// than those that its client remembers.
-    fn take(&self, now: u64, id: &[u8], limits: &EarlyLimits) -> Option<StoredSession> {
+    fn take(&self, now: u64, id: &[u8], limits: &PeerLimits) -> Option<StoredSession> {
         // [9001 9.2 replay]
         let session = self.lock().remove(id)?;
         let is_old = now.saturating_sub(session.since) > LIFETIME;
@@ -139,7 +139,7 @@ impl Sessions {
 pub(super) struct ForConnection {
     sessions: Arc<Sessions>,
     /// From this connection's transport parameters.
-    limits: Option<EarlyLimits>,
+    limits: Option<PeerLimits>,
     /// When the connection began, in seconds since 1970.
     now: u64,
     /// The sessions taken since [`settle`](Self::settle), with their ids, in this order.
@@ -152,7 +152,7 @@ impl ForConnection {
         let parameters = TransportParameters::decode(parameters, Side::Server);
         Self {
             sessions,
-            limits: parameters.ok().as_ref().map(EarlyLimits::from),
+            limits: parameters.ok().as_ref().map(PeerLimits::from),
             now,
             taken: Mutex::default(),
         }
@@ -202,8 +202,8 @@ impl StoresServerSessions for ForConnection {
 mod tests {
     use super::*;
 
-    fn limits(max_data: u64) -> EarlyLimits {
-        EarlyLimits::from(&TransportParameters {
+    fn limits(max_data: u64) -> PeerLimits {
+        PeerLimits::from(&TransportParameters {
             initial_max_data: max_data,
             ..TransportParameters::DEFAULT
         })

@@ -108,6 +108,35 @@ struct PinVerifier {
     provider: Arc<CryptoProvider>,
 }
 
+/// The methods about signatures, which are the same for certificates of clients and of servers.
+macro_rules! verify_signatures {
+    () => {
+        fn verify_tls12_signature(
+            &self,
+            _: &[u8],
+            _: &CertificateDer<'_>,
+            _: &DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, rustls::Error> {
+            Err(PeerIncompatible::Tls12NotOffered.into())
+        }
+
+        fn verify_tls13_signature(
+            &self,
+            message: &[u8],
+            certificate: &CertificateDer<'_>,
+            signed: &DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, rustls::Error> {
+            let supported = &self.provider.signature_verification_algorithms;
+            verify_tls13_signature(message, certificate, signed, supported)
+        }
+
+        fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+            let supported = &self.provider.signature_verification_algorithms;
+            supported.supported_schemes()
+        }
+    };
+}
+
 impl ClientCertVerifier for PinVerifier {
     fn client_auth_mandatory(&self) -> bool {
         false
@@ -126,29 +155,7 @@ impl ClientCertVerifier for PinVerifier {
         Ok(ClientCertVerified::assertion())
     }
 
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Err(PeerIncompatible::Tls12NotOffered.into())
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let supported = &self.provider.signature_verification_algorithms;
-        verify_tls13_signature(message, certificate, signed, supported)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        let supported = &self.provider.signature_verification_algorithms;
-        supported.supported_schemes()
-    }
+    verify_signatures!();
 }
 
 impl ServerCertVerifier for PinVerifier {
@@ -169,32 +176,5 @@ impl ServerCertVerifier for PinVerifier {
         }
     }
 
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Err(PeerIncompatible::Tls12NotOffered.into())
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(
-            message,
-            certificate,
-            signed,
-            &self.provider.signature_verification_algorithms,
-        )
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider
-            .signature_verification_algorithms
-            .supported_schemes()
-    }
+    verify_signatures!();
 }

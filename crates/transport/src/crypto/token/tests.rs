@@ -49,13 +49,11 @@ fn retry_token_comes_back_from_its_client_only() {
             let open = |key: &dyn EndpointKey, client, dcid, now| {
                 super::open(key, &token, client, dcid, now)
             };
-            assert_eq!(
-                open(&*key, client, &retry_id, NOW),
-                Ok(Token::Retry {
-                    original_dcid: original,
-                    retry_scid: retry_id
-                })
-            );
+            let token = Token::Retry {
+                original_dcid: original,
+                retry_scid: retry_id,
+            };
+            assert_eq!(open(&*key, client, &retry_id, NOW), Ok(token));
             let refused = Err(TokenError::InvalidRetry);
             assert_eq!(open(&*other_key, client, &retry_id, NOW), refused);
             assert_eq!(open(&*key, v4(4434), &retry_id, NOW), refused);
@@ -104,10 +102,8 @@ fn kinds_cannot_be_exchanged() {
     for (key, _) in keys() {
         let mut token = new_token(&*key, &mut Random::from_u64(7), v4(1).ip(), LATER);
         token[0] = RETRY;
-        assert_eq!(
-            open(&*key, &token, v4(1), &id(&[]), NOW),
-            Err(TokenError::InvalidRetry)
-        );
+        let opened = open(&*key, &token, v4(1), &id(&[]), NOW);
+        assert_eq!(opened, Err(TokenError::InvalidRetry));
     }
 }
 
@@ -115,22 +111,13 @@ fn kinds_cannot_be_exchanged() {
 fn every_flipped_bit_is_noticed() {
     // [9000 8.1.4 guessed]
     for (key, _) in keys() {
-        let dcid = id(&[9; 8]);
-        let token = retry(
-            &*key,
-            &mut Random::from_u64(1),
-            v4(1),
-            &id(&[8; 8]),
-            &dcid,
-            LATER,
-        );
+        let (mut random, dcid) = (Random::from_u64(1), id(&[9; 8]));
+        let token = retry(&*key, &mut random, v4(1), &id(&[8; 8]), &dcid, LATER);
         for bit in 0..token.len() * 8 {
             let mut forged = token.clone();
             forged[bit / 8] ^= 1 << (bit % 8);
-            assert!(
-                open(&*key, &forged, v4(1), &dcid, NOW).is_err(),
-                "bit {bit}"
-            );
+            let opened = open(&*key, &forged, v4(1), &dcid, NOW);
+            assert!(opened.is_err(), "bit {bit}");
         }
     }
 }

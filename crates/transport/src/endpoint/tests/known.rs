@@ -6,7 +6,7 @@ use super::*;
 use crate::TransportConfig;
 use crate::connection::tests::fixed_window::{ControllerLog, fixed_window};
 use crate::connection::tests::questions::{KIND, signals};
-use crate::connection::{Connection, Event, Transmit};
+use crate::connection::{Event, Transmit};
 use crate::streams::{Dir, StreamId};
 
 const LATENCY: Duration = Duration::from_millis(10);

@@ -8,6 +8,8 @@ mod retry;
 
 use super::testing::*;
 use super::*;
+use crate::connection::Connection;
+use crate::crypto::null::NullEndpointKey;
 use crate::crypto::{InitialCrypto, Side};
 use crate::wire::packet::PlainHeader;
 use crate::wire::{ConnectionId, Frame, Frames, PartialDecode, TransportErrorCode};

@@ -3,9 +3,8 @@
 use core::net::SocketAddr;
 
 use super::*;
-use crate::connection::{Connection, ConnectionError};
+use crate::connection::ConnectionError;
 use crate::crypto::ResetToken;
-use crate::crypto::null::NullEndpointKey;
 
 #[test]
 fn unknown_short_packet_is_reset_by_something_shorter() {
@@ -18,10 +17,8 @@ fn unknown_short_packet_is_reset_by_something_shorter() {
         let reset = answer(&mut endpoint, 1, &packet);
         assert!(reset.len() < len && reset.len() >= 21);
         assert_eq!(reset[0] & 0xc0, 0x40);
-        assert_eq!(
-            ResetToken::at_end_of(&reset),
-            Some(ResetToken::derive(&*endpoint.config.key, &[9; 8]))
-        );
+        let token = ResetToken::derive(&*endpoint.config.key, &[9; 8]);
+        assert_eq!(ResetToken::at_end_of(&reset), Some(token));
     }
     nothing(&mut endpoint, 1, &[0x41; 21]);
 }
@@ -43,15 +40,11 @@ fn two_endpoints_do_not_reset_each_other_for_ever() {
 #[test]
 fn answers_to_strangers_are_limited() {
     let mut endpoint = server();
-    let answered = (0..5000)
-        .filter(|_| {
-            matches!(
-                handle(&mut endpoint, 1, &[0x41; 100]).0,
-                DatagramEvent::Respond
-            )
-        })
-        .count();
-    assert_eq!(answered, 1000);
+    let mut answered = |_: &i32| {
+        let event = handle(&mut endpoint, 1, &[0x41; 100]).0;
+        matches!(event, DatagramEvent::Respond)
+    };
+    assert_eq!((0..5000).filter(&mut answered).count(), 1000);
     assert_eq!(endpoint.stats().answers_withheld, 4000);
 }
 
@@ -96,15 +89,9 @@ fn reset_for_a_connection_reaches_it_from_its_peers_address_only() {
     for form in &longs {
         nothing(&mut endpoint, 2, form);
     }
-    assert!(matches!(
-        handle(&mut endpoint, 2, &reset).0,
-        DatagramEvent::Respond
-    ));
+    answer(&mut endpoint, 2, &reset);
     endpoint.remove(handle_of_client);
-    assert!(matches!(
-        handle(&mut endpoint, 1, &reset).0,
-        DatagramEvent::Respond
-    ));
+    answer(&mut endpoint, 1, &reset);
     assert_eq!(endpoint.demux.len(), 0);
 }
 
@@ -190,10 +177,7 @@ impl Two {
         let up = sent(now, &mut self.client, &mut self.at_client);
         for (_, mut datagram) in up {
             let (server, known) = (&mut self.server, &mut self.at_server);
-            let received = Received {
-                remote: address,
-                ..from(0)
-            };
+            let received = Received::plain(address);
             let mut answer = Vec::new();
             match server.handle(now, &received, &datagram, &mut answer) {
                 DatagramEvent::Incoming(incoming) => {
@@ -215,10 +199,7 @@ impl Two {
                     self.begun().handle_datagram(now, received, &mut datagram);
                 }
                 DatagramEvent::Respond => {
-                    let received = Received {
-                        remote: to,
-                        ..from(0)
-                    };
+                    let received = Received::plain(to);
                     let event = self.server.handle(now, &received, &answer, &mut Vec::new());
                     if let DatagramEvent::Connection(_) = event {
                         let connection = &mut self.at_server.as_mut().unwrap().1;

@@ -1,7 +1,6 @@
 //! Retry, and both kinds of tokens.
 
 use super::*;
-use crate::crypto::null::NullEndpointKey;
 
 #[test]
 fn retry_proves_the_address_and_keeps_nothing_meanwhile() {

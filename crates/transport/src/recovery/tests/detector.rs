@@ -29,6 +29,12 @@ impl Space {
         self.send_as(packet(at(now), 1200, ()))
     }
 
+    fn send_many(&mut self, count: u32, now: u64) {
+        for _ in 0..count {
+            self.send(now);
+        }
+    }
+
     fn send_as(&mut self, sent: SentPacket<()>) -> u64 {
         let number = self.next;
         self.next += 1;
@@ -73,9 +79,7 @@ fn the_probe_timer_counts_from_what_asked_for_an_ack_and_was_recorded() {
 fn an_ack_advances_only_if_its_largest_number_is_new() {
     // [9000 13.4.2.1 older-acks]
     let mut space = Space::new();
-    for _ in 0..4 {
-        space.send(200);
-    }
+    space.send_many(4, 200);
     assert!(space.ack(300, &[(0, 0)]).0.advanced);
     assert!(space.ack(300, &[(0, 1)]).0.advanced);
     assert!(!space.ack(300, &[(0, 1)]).0.advanced);
@@ -89,9 +93,7 @@ fn an_ack_advances_only_if_its_largest_number_is_new() {
 #[test]
 fn ranges_are_read_as_far_down_as_something_is_unresolved() {
     let mut space = Space::new();
-    for _ in 0..4000 {
-        space.send(200);
-    }
+    space.send_many(4000, 200);
     // All packets are resolved, but the loss of 3001 may have been spurious.
     space.ack(300, &[(3002, 3999), (0, 3000)]);
     let mut read = 0;
@@ -111,10 +113,9 @@ fn the_largest_packet_of_an_ack_may_be_a_question() {
     for question in [1, 2] {
         let mut space = Space::new();
         for n in 0..6 {
-            let probe = if n == question {
-                Probe::Question
-            } else {
-                Probe::Nothing
+            let probe = match n == question {
+                true => Probe::Question,
+                false => Probe::Nothing,
             };
             space.send_as(SentPacket {
                 probe,
@@ -133,26 +134,20 @@ fn the_largest_packet_of_an_ack_may_be_a_question() {
 #[test]
 fn what_congestion_control_counts_of_an_ack() {
     let mut space = Space::new();
-    space.send_as(SentPacket {
-        ecn: Ecn::Ect0,
-        ..packet(at(200), 1200, ())
-    });
-    space.send_as(SentPacket {
-        ecn: Ecn::Ect1,
-        ..packet(at(200), 1200, ())
-    });
+    let marked = |now, ecn| SentPacket {
+        ecn,
+        ..packet(at(now), 1200, ())
+    };
+    space.send_as(marked(200, Ecn::Ect0));
+    space.send_as(marked(200, Ecn::Ect1));
     space.send_as(bare(200));
     let (newly, _) = space.ack(300, &[(0, 2)]);
     assert_eq!((newly.packets, newly.counted, newly.bytes), (3, 2, 2400));
     assert_eq!((newly.ect0, newly.ect1), (1, 1));
     // Packets of a path that was left don't count.
-    space.send_as(SentPacket {
-        ecn: Ecn::Ect0,
-        ..packet(at(310), 1200, ())
-    });
-    space
-        .detector
-        .change_path(PathNumber::default().next(), false);
+    space.send_as(marked(310, Ecn::Ect0));
+    let other = PathNumber::default().next();
+    space.detector.change_path(other, false);
     let (newly, _) = space.ack(400, &[(0, 3)]);
     assert_eq!((newly.packets, newly.counted, newly.ect0), (1, 0, 0));
     assert!(newly.ack_eliciting && newly.largest.is_none());
@@ -161,21 +156,15 @@ fn what_congestion_control_counts_of_an_ack() {
 #[test]
 fn what_congestion_control_counts_of_losses() {
     let mut space = Space::new();
-    for _ in 0..3 {
-        space.send(200);
-    }
+    space.send_many(3, 200);
     space.send(201);
-    for _ in 0..2 {
-        space.send(202);
-    }
+    space.send_many(2, 202);
     // It is ack-eliciting, but doesn't use the window.
     space.send_as(SentPacket {
         in_flight: false,
         ..packet(at(202), 1200, ())
     });
-    for _ in 0..3 {
-        space.send(203);
-    }
+    space.send_many(3, 203);
     let (_, lost) = space.ack(303, &[(8, 9), (3, 3)]);
     assert_eq!(space.lost, [0, 1, 2, 4, 5, 6]);
     assert_eq!((lost.packets, lost.counted, lost.bytes), (6, 5, 6000));
@@ -229,9 +218,7 @@ fn a_run_of_losses_begins_with_what_asked_for_an_ack() {
             ..packet(at(1000), 1200, ())
         });
         space.send(2000);
-        for _ in 0..3 {
-            space.send(2010);
-        }
+        space.send_many(3, 2010);
         let (_, lost) = space.ack(2110, &[(4, 4)]);
         assert_eq!(space.lost, [0, 1]);
         assert_eq!(lost.persistent_congestion, established);
@@ -250,15 +237,11 @@ fn a_run_of_losses_does_not_end_with_an_ack_above_it() {
 #[test]
 fn a_loss_event_reaches_to_what_was_sent_by_then() {
     let mut space = Space::new();
-    for _ in 0..4 {
-        space.send(200);
-    }
+    space.send_many(4, 200);
     space.ack(300, &[(3, 3)]);
     assert_eq!(space.lost, [0]);
     // 4 was sent after the event began, so its loss is a separate event.
-    for _ in 0..4 {
-        space.send(301);
-    }
+    space.send_many(4, 301);
     space.ack(401, &[(7, 7), (1, 3)]);
     assert_eq!(space.lost, [0, 4]);
     let (newly, _) = space.ack(402, &[(7, 7), (1, 4)]);
@@ -268,9 +251,7 @@ fn a_loss_event_reaches_to_what_was_sent_by_then() {
 #[test]
 fn sixteen_loss_events_in_a_row_narrow_the_thresholds() {
     let mut space = Space::new();
-    for _ in 0..8 {
-        space.send(200);
-    }
+    space.send_many(8, 200);
     space.ack(300, &[(7, 7)]);
     // 0 was overtaken by seven packets, so the threshold is eight.
     space.ack(301, &[(0, 0)]);
@@ -279,9 +260,7 @@ fn sixteen_loss_events_in_a_row_narrow_the_thresholds() {
         assert_eq!(space.detector.reordering().packets(), 8, "{event}");
         let now = 1000 * event;
         let first = space.send(now);
-        for _ in 0..8 {
-            space.send(now);
-        }
+        space.send_many(8, now);
         space.ack(now + 100, &[(first + 1, first + 8)]);
         assert_eq!(space.lost.last(), Some(&first));
     }
@@ -315,9 +294,7 @@ fn what_is_forgotten() {
     // [9002 6.2.2 discarded-keys-reset]
     let with_losses = || {
         let mut space = Space::new();
-        for _ in 0..8 {
-            space.send(200);
-        }
+        space.send_many(8, 200);
         space.ack(300, &[(7, 7)]);
         space.ack(301, &[(7, 7), (0, 0)]);
         assert_eq!(space.detector.remembered(), 4);
@@ -326,8 +303,8 @@ fn what_is_forgotten() {
         space
     };
     let mut left = with_losses();
-    left.detector
-        .change_path(PathNumber::default().next(), false);
+    let other = PathNumber::default().next();
+    left.detector.change_path(other, false);
     assert_eq!(left.detector.remembered(), 0);
     assert_eq!(left.detector.reordering().packets(), 3);
     let mut drained = with_losses();

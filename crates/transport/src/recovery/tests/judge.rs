@@ -1,7 +1,5 @@
 //! A naive reference: every packet ever sent is examined again for each ACK.
 
-use std::collections::BTreeSet;
-
 use proptest::prelude::*;
 
 use super::*;
@@ -136,14 +134,6 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         Just(Step::Timer),
     ];
     prop::collection::vec(step, 1..60)
-}
-
-fn ranges(numbers: &BTreeSet<u64>) -> Vec<core::ops::RangeInclusive<u64>> {
-    let mut received = crate::ack::ReceivedRanges::new(usize::MAX);
-    for &n in numbers {
-        received.insert(n);
-    }
-    received.descending().collect()
 }
 
 proptest! {

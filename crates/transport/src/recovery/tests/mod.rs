@@ -9,6 +9,8 @@ mod rules;
 mod sender;
 mod timers;
 
+use std::collections::BTreeSet;
+
 use super::sent::packet;
 use super::*;
 use crate::{Duration, Instant, wire::SpaceId};
@@ -19,4 +21,13 @@ const fn ms(n: u64) -> Duration {
 
 const fn at(n: u64) -> Instant {
     Instant::from_millis(n)
+}
+
+/// Returns runs of consecutive numbers, largest first.
+fn ranges(numbers: &BTreeSet<u64>) -> Vec<core::ops::RangeInclusive<u64>> {
+    let mut received = crate::ack::ReceivedRanges::new(usize::MAX);
+    for &n in numbers {
+        received.insert(n);
+    }
+    received.descending().collect()
 }

@@ -18,6 +18,7 @@ impl Dice {
     }
 }
 
+#[derive(Default)]
 struct Run {
     /// Until all data was acknowledged.
     took: Duration,
@@ -53,20 +54,10 @@ fn transfer(
     let mut acks: VecDeque<(Instant, Vec<core::ops::RangeInclusive<u64>>)> = VecDeque::new();
     let mut since_ack = 0;
     let mut now = Instant::ZERO;
-    let mut run = Run {
-        took: Duration::ZERO,
-        probes: 0,
-        sent: 0,
-        spurious: 0,
-        most_remembered: 0,
-        longest_span: 0,
-    };
+    let mut run = Run::default();
     while left > 0 {
         now += gap;
-        assert!(
-            now < Instant::from_millis(600_000),
-            "stuck with {left} left"
-        );
+        assert!(now < at(600_000), "stuck with {left} left");
         let mut out = Vec::new();
         let mut probes = 0;
         while recovery.deadline().is_some_and(|at| at <= now) {
@@ -99,12 +90,7 @@ fn transfer(
             }
         }
         run.probes += u64::from(probes > 0);
-        let mut may = if recovery.bytes_in_flight() < window * 1000 {
-            1
-        } else {
-            0
-        };
-        may += u32::from(probes);
+        let may = u32::from(recovery.bytes_in_flight() < window * 1000) + u32::from(probes);
         for _ in 0..may {
             let oldest = || {
                 let mut iter = recovery.space(SpaceId::Data).sent().iter();
@@ -124,11 +110,8 @@ fn transfer(
             recovery.on_sent(SpaceId::Data, next_number, packet(now, 1000, piece));
             run.sent += 1;
             if dice.per_mille() >= loss {
-                let extra = if dice.per_mille() < late {
-                    lateness
-                } else {
-                    Duration::ZERO
-                };
+                let is_late = dice.per_mille() < late;
+                let extra = if is_late { lateness } else { Duration::ZERO };
                 arrivals.insert((now + rtt / 2 + extra, next_number), ());
             }
             next_number += 1;
@@ -161,12 +144,8 @@ fn lost_retransmissions_cost_a_round_trip_not_a_timeout() {
     for loss in [10, 50, 200] {
         let run = transfer(20_000, 4_000, ms(720), gap, loss, 0, Duration::ZERO);
         let least = gap * u32::try_from(run.sent).unwrap();
-        assert!(
-            run.took < least + ms(720) * 9,
-            "{loss}: {:?} for {:?}",
-            run.took,
-            least
-        );
+        let took = run.took;
+        assert!(took < least + ms(720) * 9, "{loss}: {took:?} for {least:?}");
         assert!(run.probes <= 6, "{loss}: {} probe timeouts", run.probes);
         assert_eq!(run.spurious, 0);
         assert!(run.sent < 20_000 * 1000 / (1000 - loss) * 102 / 100);

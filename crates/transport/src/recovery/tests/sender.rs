@@ -29,40 +29,35 @@ impl Sender {
     }
 
     pub(super) fn send(&mut self, now: u64, space: SpaceId) -> u64 {
+        self.send_as(space, packet(at(now), 1200, ()))
+    }
+
+    pub(super) fn send_as(&mut self, space: SpaceId, sent: SentPacket<()>) -> u64 {
         let number = self.next[space.index()];
         self.next[space.index()] += 1;
-        assert!(
-            self.recovery
-                .on_sent(space, number, packet(at(now), 1200, ()))
-        );
+        assert!(self.recovery.on_sent(space, number, sent));
         number
     }
 
     /// A packet of data with a shim, or an ACK without one.
     pub(super) fn send_shim(&mut self, now: u64, shim: bool) -> u64 {
-        let number = self.next[SpaceId::Data.index()];
-        self.next[SpaceId::Data.index()] += 1;
         let sent = SentPacket {
             shim,
             ack_eliciting: shim,
             in_flight: shim,
             ..packet(at(now), 1200, ())
         };
-        assert!(self.recovery.on_sent(SpaceId::Data, number, sent));
-        number
+        self.send_as(SpaceId::Data, sent)
     }
 
     /// A question for a starting rate with a packet of data.
     pub(super) fn ask(&mut self, now: u64) -> u64 {
-        let number = self.next[SpaceId::Data.index()];
-        self.next[SpaceId::Data.index()] += 1;
         let question = SentPacket {
             shim: true,
             probe: Probe::Question,
             ..packet(at(now), 1200, ())
         };
-        assert!(self.recovery.on_sent(SpaceId::Data, number, question));
-        number
+        self.send_as(SpaceId::Data, question)
     }
 
     /// Packets reported as lost.

@@ -18,13 +18,12 @@ fn a_confirmed_peer_holds_acks_back_for_its_maximum_at_most() {
         s.send(1000, SpaceId::Data);
         let ranges = core::iter::once(0..=1);
         let delay = ms(150);
+        let data = SpaceId::Data;
         let outcome = s
             .recovery
-            .on_ack(at(1300), SpaceId::Data, ranges, delay, |_, _, _| {});
-        assert_eq!(
-            outcome.unwrap().rtt,
-            Some(if confirmed { ms(275) } else { ms(150) })
-        );
+            .on_ack(at(1300), data, ranges, delay, |_, _, _| {});
+        let rtt = if confirmed { ms(275) } else { ms(150) };
+        assert_eq!(outcome.unwrap().rtt, Some(rtt));
         let srtt = s.recovery.rtt().srtt();
         assert_eq!(srtt, Some(Duration::from_micros(srtt_us)), "{confirmed}");
     }
@@ -58,9 +57,8 @@ fn backed_off() -> Sender {
 fn discarded_keys_and_another_path_end_the_backoff() {
     // [9002 6.2.2 discarded-keys-reset]
     let mut drained = backed_off();
-    drained
-        .recovery
-        .drain(at(5000), SpaceId::Handshake, |_, _| {});
+    let handshake = SpaceId::Handshake;
+    drained.recovery.drain(at(5000), handshake, |_, _| {});
     assert_eq!(drained.recovery.pto_count(), 0);
     let mut moved = backed_off();
     moved.recovery.change_path(at(5000), None, false);
@@ -144,10 +142,8 @@ fn after_an_outage() -> Sender {
         s.send(due, SpaceId::Data);
     }
     s.ack(6000, SpaceId::Data, &[(1, 1)]);
-    assert!(
-        s.recovery.rtt().srtt() > Some(ms(700)),
-        "what was measured counts"
-    );
+    // What was measured counts.
+    assert!(s.recovery.rtt().srtt() > Some(ms(700)));
     s
 }
 
@@ -156,10 +152,8 @@ fn after_an_outage() -> Sender {
 #[test]
 fn an_outage_makes_no_later_probe_wait() {
     let mut s = after_an_outage();
-    assert!(
-        s.recovery.deadline() <= Some(at(6000)),
-        "a probe is due at once"
-    );
+    // A probe is due at once.
+    assert!(s.recovery.deadline() <= Some(at(6000)));
     assert!(matches!(s.fire(6000), Timeout::Probe(_)));
     let probe = s.send(6000, SpaceId::Data);
     // 325 ms, doubled.
@@ -167,15 +161,9 @@ fn an_outage_makes_no_later_probe_wait() {
     let outcome = s.ack(6100, SpaceId::Data, &[(probe, probe)]);
     assert_eq!(s.recovery.rtt().srtt(), Some(ms(100)));
     assert_eq!(s.recovery.pto(), ms(100 + 150 + 25));
-    assert!(
-        !outcome.loss.persistent_congestion,
-        "what the outage measured judges its losses"
-    );
-    assert_eq!(
-        s.lost(),
-        [2, 3, 4, 5, 6, 7, 8, 9, 10],
-        "and what was dropped is known"
-    );
+    // What the outage measured judges its losses, and what was dropped is known.
+    assert!(!outcome.loss.persistent_congestion);
+    assert_eq!(s.lost(), [2, 3, 4, 5, 6, 7, 8, 9, 10]);
 }
 
 /// If the path is slower afterwards, the new samples are kept.

@@ -22,10 +22,8 @@ fn credit_is_spent_and_renewed_and_complains_once_per_limit() {
 fn more_than_promised_is_refused() {
     let mut window = ReceiveWindow::new(1000, MAX);
     assert_eq!(window.on_received(Instant::ZERO, None, 1000), Ok(()));
-    assert_eq!(
-        window.on_received(Instant::ZERO, None, 1),
-        Err(CreditExceeded)
-    );
+    let refused = window.on_received(Instant::ZERO, None, 1);
+    assert_eq!(refused, Err(CreditExceeded));
     assert!(!window.update_due());
     window.on_consumed(1000);
     assert!(window.update_due());
@@ -320,33 +318,22 @@ fn offsets_without_bytes_grow_no_window() {
     assert!(window.earned() <= 16 * 400, "{}", window.earned());
 }
 
+/// An application that doesn't read, one at rest or with a thin flow, and the maximum.
 #[test]
-fn an_application_that_does_not_read_grows_no_window() {
-    let mut path = Path::new(50, 1 << 20);
-    for _ in 0..20 {
-        path.round(100_000_000, 0);
+fn a_window_grows_with_what_is_read_up_to_its_maximum() {
+    for (initial, most, demand, consumed, expected) in [
+        (1 << 20, MAX, 100_000_000, 0, 1 << 20),
+        (1 << 20, MAX, 20_000, 100, 1 << 20),
+        (10_000, 50_000, 1_000_000, 100, 50_000),
+    ] {
+        let mut path = Path::new(50, initial);
+        path.window = ReceiveWindow::new(initial, most);
+        for _ in 0..20 {
+            path.round(demand, consumed);
+        }
+        assert_eq!(path.window.window(), expected);
+        assert!(consumed > 0 || path.sent == initial);
     }
-    assert_eq!(path.window.window(), 1 << 20);
-    assert_eq!(path.sent, 1 << 20);
-}
-
-#[test]
-fn nor_does_one_at_rest_or_a_thin_flow() {
-    let mut path = Path::new(50, 1 << 20);
-    for _ in 0..20 {
-        path.round(20_000, 100);
-    }
-    assert_eq!(path.window.window(), 1 << 20);
-}
-
-#[test]
-fn the_maximum_holds() {
-    let mut path = Path::new(50, 10_000);
-    path.window = ReceiveWindow::new(10_000, 50_000);
-    for _ in 0..20 {
-        path.round(1_000_000, 100);
-    }
-    assert_eq!(path.window.window(), 50_000);
 }
 
 /// The window of a steady flow becomes a few bandwidth-delay products, not the maximum.
@@ -360,8 +347,6 @@ fn a_steady_flow_has_a_window_in_proportion() {
         demand = (demand * 2).min(bdp);
     }
     let window = path.window.window();
-    assert!(
-        (5 * bdp..=SPEEDING_UP * bdp * 11 / 10).contains(&window),
-        "{window}"
-    );
+    let proportion = 5 * bdp..=SPEEDING_UP * bdp * 11 / 10;
+    assert!(proportion.contains(&window), "{window}");
 }

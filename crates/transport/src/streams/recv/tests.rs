@@ -42,9 +42,9 @@ fn states() {
     let table: &[(&[Step], &[S])] = &[
         (
             &[
-                Data(0, 10, false),
-                Data(20, 10, true),
-                Data(10, 10, false),
+                Data(0, 9, false),
+                Data(20, 9, true),
+                Data(9, 11, false),
                 Read,
             ],
             &[S::Recv, S::SizeKnown, S::DataRecvd, S::DataRead],
@@ -214,13 +214,11 @@ fn end_and_reset_are_reported_once() {
 #[test]
 fn what_is_skipped_is_consumed() {
     let (mut part, mut conn) = part(100, 100);
-    part.on_data(NOW, None, 0, &[1; 60], false, &mut conn)
-        .unwrap();
+    apply(&mut part, &mut conn, Step::Data(0, 60, false)).unwrap();
     assert_eq!(part.skip(&mut conn), Ok(Some(60)));
     assert_eq!(part.skip(&mut conn), Err(ReadError::Blocked));
     assert!(part.update_due() && conn.update_due());
-    part.on_data(NOW, None, 60, &[1; 30], true, &mut conn)
-        .unwrap();
+    apply(&mut part, &mut conn, Step::Data(60, 30, true)).unwrap();
     assert_eq!(part.read(&mut [0; 7], &mut conn), Err(ReadError::Closed));
     assert_eq!(part.read_chunk(7, &mut conn), Err(ReadError::Closed));
     assert_eq!(part.state(), RecvState::DataRecvd);
@@ -247,11 +245,8 @@ fn a_stream_that_holds_data_is_charged_for_itself() {
     let (mut part, mut conn) = part(100, 100);
     assert_eq!(part.kept().memory, 0);
     apply(&mut part, &mut conn, Step::Data(5, 1, false)).unwrap();
-    assert!(
-        part.kept().memory > part.buffer.memory() + size_of::<Record>(),
-        "{:?}",
-        part.kept()
-    );
+    let kept = part.kept().memory;
+    assert!(kept > part.buffer.memory() + size_of::<Record>(), "{kept}");
     apply(&mut part, &mut conn, Step::Data(0, 5, false)).unwrap();
     apply(&mut part, &mut conn, Step::Read).unwrap();
     assert_eq!(part.kept().memory, part.buffer.memory());

@@ -41,68 +41,37 @@ fn run(steps: &[Step]) -> Vec<SendState> {
 /// RFC 9000 §3.1, figure 2.
 #[test]
 fn states() {
-    use SendState as S;
+    use SendState::{DataRecvd, DataSent, Ready, ResetRecvd, ResetSent, Send as Sending};
     use Step::{Ack, Finish, Lose, Reset, ResetAcked, Send, Stop, Write};
-    let table: &[(&[Step], &[S])] = &[
+    let table: &[(&[Step], &[SendState])] = &[
         (
             &[Write(10), Send, Finish, Send, Ack(0), Ack(1)],
-            &[
-                S::Ready,
-                S::Send,
-                S::Send,
-                S::DataSent,
-                S::DataSent,
-                S::DataRecvd,
-            ],
+            &[Ready, Sending, Sending, DataSent, DataSent, DataRecvd],
         ),
-        (
-            &[Finish, Send, Ack(0)],
-            &[S::Ready, S::DataSent, S::DataRecvd],
-        ),
+        (&[Finish, Send, Ack(0)], &[Ready, DataSent, DataRecvd]),
         (
             &[Write(10), Finish, Send, Lose(0), Send, Ack(0)],
-            &[
-                S::Ready,
-                S::Ready,
-                S::DataSent,
-                S::DataSent,
-                S::DataSent,
-                S::DataRecvd,
-            ],
+            &[Ready, Ready, DataSent, DataSent, DataSent, DataRecvd],
         ),
         (
             &[Write(10), Send, Finish, Send, Lose(0), Ack(1), Send, Ack(2)],
             &[
-                S::Ready,
-                S::Send,
-                S::Send,
-                S::DataSent,
-                S::DataSent,
-                S::DataSent,
-                S::DataSent,
-                S::DataRecvd,
+                Ready, Sending, Sending, DataSent, DataSent, DataSent, DataSent, DataRecvd,
             ],
         ),
-        (&[Reset, ResetAcked], &[S::ResetSent, S::ResetRecvd]),
+        (&[Reset, ResetAcked], &[ResetSent, ResetRecvd]),
         (
             &[Write(10), Send, Stop, Ack(0), ResetAcked],
-            &[S::Ready, S::Send, S::ResetSent, S::ResetSent, S::ResetRecvd],
+            &[Ready, Sending, ResetSent, ResetSent, ResetRecvd],
         ),
         (
             &[Write(10), Finish, Send, Reset, Lose(0), ResetAcked],
-            &[
-                S::Ready,
-                S::Ready,
-                S::DataSent,
-                S::ResetSent,
-                S::ResetSent,
-                S::ResetRecvd,
-            ],
+            &[Ready, Ready, DataSent, ResetSent, ResetSent, ResetRecvd],
         ),
         // Once all data is acknowledged, a late STOP_SENDING changes nothing.
         (
             &[Finish, Send, Ack(0), Stop],
-            &[S::Ready, S::DataSent, S::DataRecvd, S::DataRecvd],
+            &[Ready, DataSent, DataRecvd, DataRecvd],
         ),
     ];
     for (steps, states) in table {

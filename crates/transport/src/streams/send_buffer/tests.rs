@@ -276,10 +276,9 @@ fn starting_over_sends_all_of_it_again() {
     assert_eq!(buffer.take_unsent(60), Some(0..60));
     buffer.on_lost(0..20);
     buffer.start_over();
-    assert_eq!(
-        (buffer.sent(), buffer.unsent(), buffer.end()),
-        (0, 100, 100)
-    );
+    assert_eq!(buffer.sent(), 0);
+    assert_eq!(buffer.unsent(), 100);
+    assert_eq!(buffer.end(), 100);
     assert!(!buffer.has_lost());
     assert_eq!(buffer.take_unsent(1000), Some(0..100));
     let mut read = Vec::new();

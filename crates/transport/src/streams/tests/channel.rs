@@ -1,12 +1,6 @@
 //! Two [`Streams`] connected by packets that a test can deliver, lose, duplicate or delay.
 
-use pathmark_cc::{Duration, Instant};
-
-use crate::streams::{
-    AckedRun, Dir, PeerLimits, SentFrames, Side, StreamEvent, StreamId, Streams, StreamsConfig,
-};
-use crate::wire::frame::{MaxStreamData, MaxStreams};
-use crate::wire::{Frame, Frames, TransportError, Writer};
+use super::*;
 
 /// Bytes of frames per packet.
 pub(super) const PACKET: usize = 1200;
@@ -27,6 +21,7 @@ pub(super) fn limits(config: &StreamsConfig) -> PeerLimits {
         max_stream_data_uni: config.initial_stream_window,
         max_streams_bidi: config.max_bidi_streams,
         max_streams_uni: config.max_uni_streams,
+        ..PeerLimits::default()
     }
 }
 
@@ -65,6 +60,16 @@ pub(super) fn deliver(
         on_frame(to, now, &frame.unwrap())?;
     }
     Ok(())
+}
+
+/// Returns the streams and lengths of a packet's STREAM frames.
+pub(super) fn stream_frames(payload: &[u8]) -> Vec<(StreamId, usize)> {
+    let frames = Frames::new(payload).map(Result::unwrap);
+    let data = frames.filter_map(|frame| match frame {
+        Frame::Stream(frame) => Some((frame.id, frame.data.len())),
+        _ => None,
+    });
+    data.collect()
 }
 
 /// Delivers one frame.

@@ -1,11 +1,7 @@
 //! A stream is in each queue at most once, and leaves nothing behind.
 
-use super::channel::{PACKET, acked, deliver, packet, pair, settle};
-use crate::Instant;
+use super::*;
 use crate::streams::sent::Sent;
-use crate::streams::{Dir, SentFrames, Streams, StreamsConfig};
-
-const NOW: Instant = Instant::ZERO;
 
 /// Maximum length of a queue with a few open streams.
 const MOST: usize = 64;

@@ -1,20 +1,8 @@
 //! Violations by a peer, and their error codes.
 
-use super::channel::{on_frame, pair};
-use crate::Instant;
-use crate::streams::{Dir, StreamEvent, StreamsConfig};
-use crate::wire::{
-    Frame, StreamId, TransportErrorCode as Code,
-    frame::{
-        MaxStreamData, ResetStream, StopSending, Stream, StreamDataBlocked, StreamsBlocked, types,
-    },
-};
-
-const NOW: Instant = Instant::ZERO;
-
-fn id(n: u64) -> StreamId {
-    StreamId::from_u64(n).unwrap()
-}
+use super::*;
+use crate::wire::TransportErrorCode as Code;
+use crate::wire::frame::{ResetStream, StopSending, Stream, StreamDataBlocked};
 
 fn stream(n: u64, offset: u64, data: &[u8], fin: bool) -> Frame<'_> {
     Frame::Stream(Stream {
@@ -34,24 +22,18 @@ fn reset(n: u64, final_size: u64) -> Frame<'static> {
 }
 
 fn stop(n: u64) -> Frame<'static> {
-    Frame::StopSending(StopSending {
-        id: id(n),
-        error_code: 1,
-    })
+    let (id, error_code) = (id(n), 1);
+    Frame::StopSending(StopSending { id, error_code })
 }
 
 fn max(n: u64) -> Frame<'static> {
-    Frame::MaxStreamData(MaxStreamData {
-        id: id(n),
-        max: 1 << 20,
-    })
+    let (id, max) = (id(n), 1 << 20);
+    Frame::MaxStreamData(MaxStreamData { id, max })
 }
 
 fn blocked(n: u64) -> Frame<'static> {
-    Frame::StreamDataBlocked(StreamDataBlocked {
-        id: id(n),
-        limit: 5,
-    })
+    let (id, limit) = (id(n), 5);
+    Frame::StreamDataBlocked(StreamDataBlocked { id, limit })
 }
 
 fn config() -> StreamsConfig {
@@ -69,87 +51,43 @@ fn config() -> StreamsConfig {
 fn each_breach_has_its_code() {
     // [9000 4.6 peers-streams] [9000 4.1 credit-exceeded] [9000 19.4 send-only]
     // [9000 19.5 receive-only] [9000 19.5 not-created]
-    let table: &[(&[Frame<'_>], Code, u64)] = &[
+    let state = Code::STREAM_STATE_ERROR;
+    let (flow, size) = (Code::FLOW_CONTROL_ERROR, Code::FINAL_SIZE_ERROR);
+    let table: &[(&[Frame<'_>], Code)] = &[
         // RFC 9000 §19.8, §19.4, §19.13: on a stream on which only the receiver of the frame
         // can send.
-        (
-            &[stream(3, 0, b"x", false)],
-            Code::STREAM_STATE_ERROR,
-            types::STREAM,
-        ),
-        (
-            &[reset(3, 0)],
-            Code::STREAM_STATE_ERROR,
-            types::RESET_STREAM,
-        ),
-        (
-            &[blocked(3)],
-            Code::STREAM_STATE_ERROR,
-            types::STREAM_DATA_BLOCKED,
-        ),
+        (&[stream(3, 0, b"x", false)], state),
+        (&[reset(3, 0)], state),
+        (&[blocked(3)], state),
         // §19.5, §19.10: on a stream on which only the sender of the frame can send.
-        (&[stop(2)], Code::STREAM_STATE_ERROR, types::STOP_SENDING),
-        (&[max(2)], Code::STREAM_STATE_ERROR, types::MAX_STREAM_DATA),
+        (&[stop(2)], state),
+        (&[max(2)], state),
         // The same frames, and STREAM, for a stream that the receiver would have to open.
-        (
-            &[stream(5, 0, b"x", false)],
-            Code::STREAM_STATE_ERROR,
-            types::STREAM,
-        ),
-        (&[stop(5)], Code::STREAM_STATE_ERROR, types::STOP_SENDING),
-        (&[max(7)], Code::STREAM_STATE_ERROR, types::MAX_STREAM_DATA),
+        (&[stream(5, 0, b"x", false)], state),
+        (&[stop(5)], state),
+        (&[max(7)], state),
         // §4.6.
-        (
-            &[stream(16, 0, b"", false)],
-            Code::STREAM_LIMIT_ERROR,
-            types::STREAM,
-        ),
-        (
-            &[reset(18, 0)],
-            Code::STREAM_LIMIT_ERROR,
-            types::RESET_STREAM,
-        ),
-        (&[stop(16)], Code::STREAM_LIMIT_ERROR, types::STOP_SENDING),
-        (&[max(16)], Code::STREAM_LIMIT_ERROR, types::MAX_STREAM_DATA),
-        (
-            &[blocked(1 << 61)],
-            Code::STREAM_LIMIT_ERROR,
-            types::STREAM_DATA_BLOCKED,
-        ),
+        (&[stream(16, 0, b"", false)], Code::STREAM_LIMIT_ERROR),
+        (&[reset(18, 0)], Code::STREAM_LIMIT_ERROR),
+        (&[stop(16)], Code::STREAM_LIMIT_ERROR),
+        (&[max(16)], Code::STREAM_LIMIT_ERROR),
+        (&[blocked(1 << 61)], Code::STREAM_LIMIT_ERROR),
         // §4.1.
-        (
-            &[stream(0, 1000, b"x", false)],
-            Code::FLOW_CONTROL_ERROR,
-            types::STREAM,
-        ),
-        (
-            &[reset(0, 1001)],
-            Code::FLOW_CONTROL_ERROR,
-            types::RESET_STREAM,
-        ),
+        (&[stream(0, 1000, b"x", false)], flow),
+        (&[reset(0, 1001)], flow),
         (
             &[stream(0, 999, b"x", false), stream(4, 500, b"x", false)],
-            Code::FLOW_CONTROL_ERROR,
-            types::STREAM,
+            flow,
         ),
-        (
-            &[stream(0, 999, b"x", false), reset(2, 501)],
-            Code::FLOW_CONTROL_ERROR,
-            types::RESET_STREAM,
-        ),
+        (&[stream(0, 999, b"x", false), reset(2, 501)], flow),
         // §4.5.
         (
             &[stream(0, 0, b"abc", true), stream(0, 3, b"d", false)],
-            Code::FINAL_SIZE_ERROR,
-            types::STREAM,
+            size,
         ),
-        (
-            &[stream(0, 0, b"abc", false), reset(0, 2)],
-            Code::FINAL_SIZE_ERROR,
-            types::RESET_STREAM,
-        ),
+        (&[stream(0, 0, b"abc", false), reset(0, 2)], size),
     ];
-    for (frames, code, frame_type) in table {
+    for (frames, code) in table {
         let (_, mut server) = pair(config());
         server.open(Dir::Bi).unwrap();
         server.open(Dir::Uni).unwrap();
@@ -158,11 +96,8 @@ fn each_breach_has_its_code() {
             on_frame(&mut server, NOW, frame).unwrap();
         }
         let error = on_frame(&mut server, NOW, last).unwrap_err();
-        assert_eq!(
-            (error.code, error.frame_type),
-            (*code, *frame_type),
-            "{frames:?}"
-        );
+        assert_eq!(error.code, *code, "{frames:?}");
+        assert_eq!(error.frame_type, last.ty(), "{frames:?}");
     }
 }
 
@@ -189,10 +124,10 @@ fn one_frame_opens_all_streams_below_it_and_no_more() {
     let (_, mut server) = pair(config());
     on_frame(&mut server, NOW, &stream(8, 0, b"x", false)).unwrap();
     assert_eq!(server.open_streams(), 3);
-    let events: Vec<_> = std::iter::from_fn(|| server.poll_event()).collect();
+    let readable = StreamEvent::Readable(id(8));
     assert_eq!(
-        events,
-        [StreamEvent::Opened(Dir::Bi), StreamEvent::Readable(id(8))]
+        events(&mut server),
+        [StreamEvent::Opened(Dir::Bi), readable]
     );
     let accepted: Vec<_> = std::iter::from_fn(|| server.accept(Dir::Bi)).collect();
     assert_eq!(accepted, [0, 4, 8].map(id));
@@ -204,14 +139,12 @@ fn one_frame_opens_all_streams_below_it_and_no_more() {
 fn complaints_cost_the_receiver_nothing() {
     let (_, mut server) = pair(config());
     // Also for the current limit, and for limits that were never promised.
+    let dir = Dir::Uni;
     for limit in 0..4000 {
         for frame in [
             Frame::DataBlocked(limit),
             blocked(0),
-            Frame::StreamsBlocked(StreamsBlocked {
-                dir: Dir::Uni,
-                limit,
-            }),
+            Frame::StreamsBlocked(StreamsBlocked { dir, limit }),
         ] {
             on_frame(&mut server, NOW, &frame).unwrap();
         }

@@ -1,17 +1,6 @@
 //! Writers that wait, requests for more credit, and BLOCKED frames.
 
-use super::channel::{
-    PACKET, acked, allow, carry, deliver, events, limits, on_frame, packet, pair, raise, settle,
-};
-use crate::Instant;
-use crate::streams::{
-    AckedRun, Dir, PeerLimits, Side, StreamEvent, StreamId, Streams, StreamsConfig, WriteError,
-};
-use crate::wire::frame::StreamsBlocked;
-use crate::wire::{Frame, Frames, Writer};
-use pathmark_cc::Limit;
-
-const NOW: Instant = Instant::ZERO;
+use super::*;
 
 /// Small enough that a few writes fill the send buffer.
 const BUFFER: u64 = 32 * 1024;
@@ -44,53 +33,15 @@ fn a_full_buffer_is_what_limits_who_has_sent_it_all() {
     let id = client.open(Dir::Uni).unwrap();
     while client.write(id, &[0; 10_000]).is_ok() {}
     assert_eq!(client.limit(), Limit::Window);
-    let mut sent = Vec::new();
-    while let Some(packet) = packet(&mut client, NOW) {
-        sent.push(packet.sent);
-    }
-    assert_eq!(
-        (client.account.unacked(), client.limit()),
-        (BUFFER, Limit::Buffer)
-    );
+    let sent: Vec<_> = std::iter::from_fn(|| packet(&mut client, NOW)).collect();
+    assert_eq!(client.account.unacked(), BUFFER);
+    assert_eq!(client.limit(), Limit::Buffer);
     assert_eq!(client.limits(BUFFER).application, u64::MAX);
-    for frames in &sent {
-        acked(&mut client, frames);
+    for packet in &sent {
+        acked(&mut client, &packet.sent);
     }
     assert_eq!(events(&mut client), [StreamEvent::Writable(id)]);
     assert_eq!(client.limit(), Limit::Application);
-}
-
-#[test]
-fn who_asks_again_and_again_for_room_waits_in_one_place() {
-    let (mut client, _) = pair(small_buffer());
-    let id = client.open(Dir::Uni).unwrap();
-    while client.write(id, &[0; 10_000]).is_ok() {}
-    for _ in 0..100 {
-        assert_eq!(client.write(id, &[0; 10_000]), Err(WriteError::Blocked));
-    }
-    assert_eq!(client.account.queued(), 1);
-}
-
-#[test]
-fn room_wakes_no_writer_whose_peer_allows_nothing() {
-    let mut client = without_stream_credit(small_buffer());
-    let [full, stuck] = [(), ()].map(|()| client.open(Dir::Uni).unwrap());
-    raise(&mut client, full, BUFFER);
-    assert_eq!(client.write(full, &[0; 65_536]), Ok(BUFFER as usize));
-    // The part of the buffer that every stream may use.
-    while client.write(stuck, &[0; 65_536]).is_ok() {}
-    let mut sent = Vec::new();
-    while let Some(packet) = packet(&mut client, NOW) {
-        sent.push(packet.sent);
-    }
-    for frames in &sent {
-        acked(&mut client, frames);
-    }
-    assert!(client.account.unacked() < BUFFER, "there is room");
-    assert_eq!(events(&mut client), []);
-    raise(&mut client, stuck, 1000);
-    assert_eq!(events(&mut client), [StreamEvent::Writable(stuck)]);
-    assert_eq!(client.write(stuck, &[0; 65_536]), Ok(1000));
 }
 
 #[test]
@@ -205,41 +156,6 @@ fn many_streams_are_bounded_by_the_connections_credit_alone() {
     assert_eq!(bounds[59], 1_000_500);
 }
 
-/// RFC 9000 §4.1: a peer that reports being blocked gets even a little credit.
-#[test]
-fn a_peer_that_waits_is_given_the_little_there_is() {
-    let (mut client, mut server) = pair(StreamsConfig::default());
-    let id = client.open(Dir::Uni).unwrap();
-    client.write(id, b"a little").unwrap();
-    carry(&mut client, &mut server, NOW);
-    assert_eq!(server.read(id, &mut [0; 10]), Ok(Some(8)));
-    assert!(!server.wants_to_send());
-    let config = StreamsConfig::default();
-    let promised = config.initial_connection_window;
-    on_frame(&mut server, NOW, &Frame::DataBlocked(promised - 1)).unwrap();
-    assert!(!server.wants_to_send(), "it has not seen the last promise");
-    on_frame(&mut server, NOW, &Frame::DataBlocked(promised)).unwrap();
-    let before = client.turns.credit();
-    assert!(carry(&mut server, &mut client, NOW));
-    assert_eq!(client.turns.credit(), before + 8);
-    // The same for the number of streams, of which otherwise an eighth must close first.
-    client.finish(id).unwrap();
-    carry(&mut client, &mut server, NOW);
-    assert_eq!(server.read(id, &mut [0; 10]), Ok(None));
-    assert!(!server.wants_to_send());
-    let waits = Frame::StreamsBlocked(StreamsBlocked {
-        dir: Dir::Uni,
-        limit: config.max_uni_streams,
-    });
-    on_frame(&mut server, NOW, &waits).unwrap();
-    assert!(carry(&mut server, &mut client, NOW));
-    let mut opened = 1;
-    while client.open(Dir::Uni).is_ok() {
-        opened += 1;
-    }
-    assert_eq!(opened, config.max_uni_streams + 1);
-}
-
 /// One ACK of many packets, processed from the largest downwards: the end of the stream is in
 /// the first.
 #[test]
@@ -273,9 +189,8 @@ fn streams_opened_early_wait_until_one_is_allowed() {
         ..limits(&StreamsConfig::default())
     });
     // The packets report the wait, and contain no STREAM frame.
-    for packet in std::iter::from_fn(|| packet(&mut client, NOW)) {
-        let of_stream = |f: Frame<'_>| matches!(f, Frame::Stream(_));
-        assert!(!Frames::new(&packet.payload).any(|f| of_stream(f.unwrap())));
+    while let Some(packet) = packet(&mut client, NOW) {
+        assert_eq!(stream_frames(&packet.payload), []);
     }
     allow(&mut client, Dir::Uni, 1);
     carry(&mut client, &mut server, NOW);
@@ -294,14 +209,8 @@ fn what_is_repeated_goes_in_the_order_of_the_streams() {
     lose(&mut client);
     client.repeat_first(10);
     let again = packet(&mut client, NOW).unwrap();
-    let frames = Frames::new(&again.payload).map(Result::unwrap);
-    let order: Vec<_> = frames
-        .map(|frame| match frame {
-            Frame::Stream(f) => f.id,
-            other => panic!("{other:?}"),
-        })
-        .collect();
-    assert_eq!(order, ids);
+    let frames = stream_frames(&again.payload).into_iter();
+    assert_eq!(frames.map(|(id, _)| id).collect::<Vec<_>>(), ids);
 }
 
 /// Data sent in two packets because it was lost twice is in each only once, even if there is
@@ -317,14 +226,7 @@ fn no_packet_holds_the_same_bytes_twice() {
     }
     for _ in 0..2 {
         let again = packet(&mut client, NOW).unwrap();
-        let frames = Frames::new(&again.payload).map(Result::unwrap);
-        let lens: Vec<_> = frames
-            .map(|frame| match frame {
-                Frame::Stream(f) => f.data.len(),
-                other => panic!("{other:?}"),
-            })
-            .collect();
-        assert_eq!(lens, [300]);
+        assert_eq!(stream_frames(&again.payload), [(id, 300)]);
     }
     assert!(packet(&mut client, NOW).is_none());
 }

@@ -3,9 +3,9 @@
 
 mod authenticate;
 mod decode;
-mod early_limits;
 mod encode;
 mod kinds;
+mod peer_limits;
 mod preferred_address;
 
 #[cfg(test)]
@@ -15,9 +15,9 @@ use core::time::Duration;
 
 pub use authenticate::HandshakeIds;
 pub use decode::ParameterError;
-pub use early_limits::EarlyLimits;
 pub use encode::Grease;
 pub use kinds::{BadKinds, SignalKinds};
+pub use peer_limits::PeerLimits;
 pub use preferred_address::PreferredAddress;
 
 use super::ConnectionId;

@@ -1,11 +1,7 @@
 //! Early data between sessions that resume.
 
-use super::{client, client_of, deliver, exchange, id, received, server_of};
-use crate::connection::handshake::{EarlyData, EarlyDecision, Handshake};
-use crate::crypto::null::NullCrypto;
-use crate::wire::frame::Frames;
+use super::*;
 use crate::wire::transport_parameters::SignalKinds;
-use crate::wire::{Frame, TransportErrorCode, TransportParameters, Writer};
 
 /// Parameters with this limit on data.
 fn limited(data: u64) -> TransportParameters {
@@ -25,10 +21,8 @@ fn resuming() -> NullCrypto {
 fn offering() -> Handshake {
     let mut client = client_of(resuming());
     let start = client.begin_early_data().unwrap();
-    assert_eq!(
-        (start.limits.max_data, start.limits.max_streams_uni),
-        (1000, 3)
-    );
+    assert_eq!(start.limits.max_data, 1000);
+    assert_eq!(start.limits.max_streams_uni, 3);
     assert_eq!(start.kinds, Some(vec![2]));
     assert_eq!(client.early_data(), EarlyData::Offered);
     assert_eq!(client.remembered(), Some(&start.limits));
@@ -50,10 +44,8 @@ fn acknowledged(client: &Handshake, number: u8) -> Option<TransportErrorCode> {
 /// RFC 9000 §7.4.1: a server that accepts early data must not have lowered its limits.
 #[test]
 fn a_server_takes_early_data_within_its_limits() {
-    for (data, decision) in [
-        (1000, EarlyDecision::Accepted),
-        (999, EarlyDecision::Lowered),
-    ] {
+    use EarlyDecision::{Accepted, Lowered};
+    for (data, decision) in [(1000, Accepted), (999, Lowered)] {
         let mut client = offering();
         let mut server = server_of(resuming(), 9, &limited(data));
         assert!(server.may_take_early_data());
@@ -66,11 +58,8 @@ fn a_server_takes_early_data_within_its_limits() {
         deliver(&mut server, &mut client);
         assert_eq!(client.read_parameters(), Ok(true));
         assert_eq!(client.settle_early_data(5), decision);
-        assert_eq!(
-            client.settle_early_data(5),
-            EarlyDecision::None,
-            "it is known"
-        );
+        // It is known.
+        assert_eq!(client.settle_early_data(5), EarlyDecision::None);
         assert_eq!(client.early_data(), EarlyData::Accepted);
         assert_eq!(client.remembered(), None);
         assert_eq!(acknowledged(&client, 4), None);
@@ -117,10 +106,8 @@ fn early_packets_wait_for_the_first_flight() {
     client.write(|_| {}).unwrap();
     deliver(&mut client, &mut server);
     let _ = server.take_early_keys();
-    assert_eq!(
-        server.take_kept().map(|kept| kept.1),
-        Some(zero_rtt.clone())
-    );
+    let kept = server.take_kept().map(|kept| kept.1);
+    assert_eq!(kept.as_ref(), Some(&zero_rtt));
     assert!(server.take_kept().is_none());
     assert!(!server.keep(&received(), &zero_rtt), "it is opened at once");
 }

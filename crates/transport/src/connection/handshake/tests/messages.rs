@@ -1,11 +1,7 @@
 //! CRYPTO data at the limits of levels and memory, and the public state of a handshake.
 
-use std::sync::Arc;
-
-use super::{client, deliver, exchange, seen, server};
-use crate::connection::handshake::{Handshake, Parameters};
-use crate::crypto::{ClientCrypto, ExportError, ServerCrypto, Side, tls};
-use crate::wire::{SpaceId, TransportErrorCode, TransportParameters};
+use super::*;
+use crate::crypto::{ExportError, tls};
 
 const VIOLATION: TransportErrorCode = TransportErrorCode::PROTOCOL_VIOLATION;
 
@@ -113,30 +109,19 @@ fn the_servers_certificate_is_shown_to_the_client() {
         initial_source_connection_id: Some(super::id(own)),
         ..TransportParameters::DEFAULT
     };
-    let parameters = || Parameters::new(seen(), false, Vec::new());
+    let handshake = |side, session, crypto: Arc<dyn InitialCrypto>| {
+        let parameters = Parameters::new(seen(), false, Vec::new());
+        Handshake::new(side, session, crypto, parameters)
+    };
     let config = tls::testing::client(tls::testing::trust_ca(), &[b"a"]);
     let session = ClientCrypto::start(&config, "server.test", sent(2).to_vec(None).unwrap(), 1);
-    let mut client = Handshake::new(
-        Side::Client,
-        session.unwrap(),
-        Arc::new(config),
-        parameters(),
-    );
+    let mut client = handshake(Side::Client, session.unwrap(), Arc::new(config));
     let config = tls::testing::server("server", &[b"a"]);
     let session = ServerCrypto::start(&config, sent(9).to_vec(None).unwrap(), 2);
-    let mut server = Handshake::new(
-        Side::Server,
-        session.unwrap(),
-        Arc::new(config),
-        parameters(),
-    );
+    let mut server = handshake(Side::Server, session.unwrap(), Arc::new(config));
     exchange(&mut client, &mut server);
     let chain = client.peer_certificates();
     // A certificate in DER is a SEQUENCE with a length of two bytes.
-    assert!(
-        chain
-            .first()
-            .is_some_and(|own| own.starts_with(&[0x30, 0x82]))
-    );
+    assert!(chain[0].starts_with(&[0x30, 0x82]));
     assert!(server.peer_certificates().is_empty());
 }

@@ -2,17 +2,15 @@
 
 use core::time::Duration;
 
-use super::{client, client_of, exchange, id, server, server_of};
+use super::*;
 use crate::config::TransportConfig;
-use crate::connection::handshake::{
-    Handshake, ServerIds, idle_timeout, local, longest_token, peer_limits,
-};
+use crate::connection::handshake::{ServerIds, idle_timeout, local, longest_token};
 use crate::connection::tests::fixed_window::fixed_window;
 use crate::connection::tests::questions::signals;
-use crate::crypto::null::NullCrypto;
-use crate::crypto::{Random, ResetToken, Side};
+use crate::crypto::{Random, ResetToken};
+use crate::streams::PeerLimits;
+use crate::wire::PacketType;
 use crate::wire::packet::Protected;
-use crate::wire::{PacketType, TransportParameters};
 
 fn config() -> TransportConfig {
     let mut config = TransportConfig::new(fixed_window(10_000).0);
@@ -30,11 +28,7 @@ fn config() -> TransportConfig {
 
 fn sent(config: &TransportConfig, server: Option<&ServerIds>) -> TransportParameters {
     let bytes = local(config, id(9), server, &mut Random::from_u64(1)).unwrap();
-    let side = if server.is_some() {
-        Side::Server
-    } else {
-        Side::Client
-    };
+    let side = server.map_or(Side::Client, |_| Side::Server);
     TransportParameters::decode(&bytes, side).unwrap()
 }
 
@@ -61,7 +55,7 @@ fn a_configuration_is_advertised() {
     let kinds = parameters.explicit_feedback.as_ref().unwrap();
     assert_eq!(kinds.as_slice(), [3, 1]);
     // Limits on the peer's streams.
-    let limits = peer_limits(&parameters);
+    let limits = PeerLimits::from(&parameters);
     assert_eq!(limits.max_data, 1_000_000);
     assert_eq!(limits.max_stream_data_bidi_local, 200_000);
     assert_eq!(limits.max_stream_data_bidi_remote, 200_000);
@@ -103,24 +97,19 @@ fn values_that_cannot_be_sent_are_bounded() {
     assert_eq!(parameters.initial_max_streams_uni, 1 << 60);
     assert_eq!(parameters.max_ack_delay, Duration::from_millis(16_383));
     assert_eq!(parameters.active_connection_id_limit, 2);
-    for (configured, timeout) in [
-        (None, None),
-        (Some(crate::Duration::ZERO), None),
-        (
-            Some(crate::Duration::from_micros(1)),
-            Some(Duration::from_millis(1)),
-        ),
-        (
-            Some(crate::Duration::from_secs(9)),
-            Some(Duration::from_secs(9)),
-        ),
-    ] {
-        config.max_idle_timeout = configured;
-        assert_eq!(idle_timeout(&config), timeout);
-        let none = Duration::ZERO;
-        let advertised = sent(&config, None).max_idle_timeout;
-        assert_eq!(advertised, timeout.unwrap_or(none));
+    // In microseconds.
+    for (configured, timeout) in [(0, 0), (1, 1000), (9_000_000, 9_000_000)] {
+        config.max_idle_timeout = Some(crate::Duration::from_micros(configured));
+        let timeout = Duration::from_micros(timeout);
+        assert_eq!(
+            idle_timeout(&config),
+            Some(timeout).filter(|t| !t.is_zero())
+        );
+        assert_eq!(sent(&config, None).max_idle_timeout, timeout);
     }
+    config.max_idle_timeout = None;
+    assert_eq!(idle_timeout(&config), None);
+    assert_eq!(sent(&config, None).max_idle_timeout, Duration::ZERO);
 }
 
 /// RFC 9000 §17.2.2: flags, version, IDs of 20 and 8 bytes with a length each, lengths of token and
@@ -168,6 +157,7 @@ fn accepts(handshake: &Handshake, ty: PacketType, source: u8, token: bool) -> bo
 #[test]
 fn packets_are_opened_when_their_sender_and_their_time_are_right() {
     // [9001 5.7 not-before-complete] [9001 5.6 client-opens-none] [9000 17.2.2 no-server-token]
+    // [9000 7.2 client-drops-other-source] [9000 7.2 server-follows-first]
     let (mut client, mut server) = (client(), server(9));
     assert!(client.on_source(id(9)));
     for (side, source) in [(&client, 9), (&server, 2)] {

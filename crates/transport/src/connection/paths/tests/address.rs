@@ -1,18 +1,8 @@
 //! Validation of the peer's address, and the bytes that it permits.
 
-use std::net::IpAddr;
-use std::sync::Arc;
-
-use super::{AWAY, FULL, HOME, PERIOD, Parts, REBOUND, WINDOW, from, id, parts};
-use crate::config::TransportConfig;
-use crate::connection::Received;
+use super::*;
 use crate::connection::paths::address::Address;
-use crate::connection::paths::{Allowance, Fault, Move, Paths};
-use crate::connection::tests::fixed_window::fixed_window;
-use crate::crypto::Side;
 use crate::path::AmplificationLimit;
-use crate::wire::SpaceId;
-use crate::{Duration, Instant};
 
 /// RFC 9000 §8.1: three times the received bytes, until the handshake proves the address. Initial
 /// packets need full datagrams.
@@ -26,41 +16,38 @@ fn a_handshake_proves_an_address() {
     assert_eq!(parts.allowance(301, false), Allowance::Blocked);
     assert!(parts.paths.on_datagram(&from(HOME), 1100));
     assert_eq!(parts.allowance(9000, false), Allowance::Bytes(3600));
-    parts.paths.path_mut().address_mut().validate();
+    parts.paths.path.address.validate();
     assert_eq!(parts.allowance(9000, false), Allowance::Bytes(9000));
-    assert!(parts.paths.path().is_validated());
+    assert!(parts.paths.path.is_validated());
 }
 
 /// A packet sent before the return may have been acknowledged from elsewhere.
 #[test]
 fn an_acknowledgement_proves_a_return() {
-    let mut parts = parts(Side::Server, 3, true);
+    let mut parts = server();
     let now = parts.now;
     for number in 0..3 {
         let packet = super::fates::packet(now, 1200);
         assert!(parts.recovery.on_sent(SpaceId::Data, number, packet));
     }
-    assert_eq!(parts.packet(AWAY, 100), Move::OtherPath);
-    assert_eq!(parts.packet(HOME, 100), Move::OtherPath);
+    parts.away_and_back();
     assert_eq!(parts.allowance(FULL, false), Allowance::Bytes(FULL));
     assert_eq!(parts.allowance(20_000, false), Allowance::Bytes(12_300));
-    let address = parts.paths.path_mut().address_mut();
-    address.on_acked(now, 2);
+    parts.paths.path.address.on_acked(now, 2);
     assert_eq!(parts.allowance(20_000, false), Allowance::Bytes(12_300));
-    let address = parts.paths.path_mut().address_mut();
-    address.on_acked(now, 3);
+    parts.paths.path.address.on_acked(now, 3);
     assert_eq!(parts.allowance(20_000, false), Allowance::Bytes(20_000));
 }
 
 /// Someone else may have seen the packet that is acknowledged.
 #[test]
 fn an_acknowledgement_proves_no_new_address() {
-    let mut parts = parts(Side::Server, 3, true);
+    let mut parts = server();
     let now = parts.now;
     assert_eq!(parts.packet(AWAY, 100), Move::OtherPath);
-    parts.paths.path_mut().address_mut().on_acked(now, 1000);
-    assert!(!parts.paths.path().is_validated());
-    assert_eq!(parts.paths.path().address().available(), 300);
+    parts.paths.path.address.on_acked(now, 1000);
+    assert!(!parts.paths.path.is_validated());
+    assert_eq!(parts.paths.path.address.available(), 300);
 }
 
 /// After a minute of silence, another peer may have the address. RFC 9000 §9.4: measurements remain
@@ -73,31 +60,26 @@ fn a_host_is_the_peers_for_a_minute() {
         parts.now += wait;
         parts.packet(REBOUND, 100)
     };
-    let known = || parts(Side::Server, 3, true);
+    let known = || server();
     assert_eq!(moved(&mut known(), just_less), Move::OtherPort);
     assert_eq!(moved(&mut known(), minute), Move::OtherPath);
     let mut acknowledged = known();
     acknowledged.now += just_less;
     let now = acknowledged.now;
-    let address = acknowledged.paths.path_mut().address_mut();
+    let address = &mut acknowledged.paths.path.address;
     address.on_acked(now, 1);
     assert_eq!(moved(&mut acknowledged, just_less), Move::OtherPort);
     // Nothing has proved this address.
     let mut forged = parts(Side::Server, 3, false);
     assert_eq!(moved(&mut forged, Duration::ZERO), Move::OtherPath);
-    assert_eq!(forged.paths.path().address().available(), 300);
+    assert_eq!(forged.paths.path.address.available(), 300);
 }
 
 #[test]
 fn a_path_is_one_of_both_addresses_as_far_as_they_are_known() {
     let ours = |text: &str| Some(text.parse::<IpAddr>().unwrap());
-    let of = |local| Received {
-        local,
-        ..from(HOME)
-    };
     let now = Instant::ZERO;
     let limit = AmplificationLimit::validated();
-    let remote = from(HOME).remote;
     for (local, arrived, same) in [
         (None, None, true),
         (None, ours("192.0.2.1"), true),
@@ -105,15 +87,12 @@ fn a_path_is_one_of_both_addresses_as_far_as_they_are_known() {
         (ours("192.0.2.1"), ours("192.0.2.1"), true),
         (ours("192.0.2.1"), ours("192.0.2.2"), false),
     ] {
-        let (controller, _) = fixed_window(WINDOW);
-        let config = Arc::new(TransportConfig::new(controller));
-        let paths = Paths::new(now, Side::Server, config, (remote, local), id(100), true);
-        assert_eq!(paths.path().brought(&of(arrived)), same, "{local:?}");
-        let other = Received {
-            local: arrived,
-            ..from(AWAY)
-        };
-        assert!(!paths.path().brought(&other));
+        let paths = paths_of(Side::Server, local, |_| ());
+        for (remote, same) in [(HOME, same), (AWAY, false)] {
+            let mut received = from(remote);
+            received.local = arrived;
+            assert_eq!(paths.path.brought(&received), same, "{local:?}");
+        }
     }
     for (remote, ipv6) in [
         ("10.0.0.1:1", false),
@@ -128,7 +107,7 @@ fn a_path_is_one_of_both_addresses_as_far_as_they_are_known() {
 
 #[test]
 fn a_change_of_the_addresses_of_resets_shows_once() {
-    let mut parts = parts(Side::Server, 3, true);
+    let mut parts = server();
     assert!(!parts.paths.has_moved_tokens());
     assert_eq!(parts.packet(AWAY, 100), Move::OtherPath);
     assert!(parts.paths.has_moved_tokens() && parts.paths.take_moved_tokens());
@@ -158,13 +137,13 @@ fn the_former_path_goes_once_a_client_knows_that_the_new_one_works() {
 
 #[test]
 fn another_law_steers_this_path_and_later_ones() {
-    let mut parts = parts(Side::Server, 3, true);
+    let mut parts = server();
     let now = parts.now;
     let (factory, log) = fixed_window(WINDOW / 2);
     parts.paths.set_controller(now, factory);
-    assert_eq!(parts.paths.path().window(), WINDOW / 2);
+    assert_eq!(parts.paths.path.window(), WINDOW / 2);
     assert_eq!(parts.packet(AWAY, 100), Move::OtherPath);
-    assert_eq!(parts.paths.path().window(), WINDOW / 2);
+    assert_eq!(parts.paths.path.window(), WINDOW / 2);
     assert_eq!(log.lock().unwrap().built, 2);
 }
 
@@ -173,15 +152,15 @@ fn another_law_steers_this_path_and_later_ones() {
 #[test]
 fn a_path_with_a_fault_starts_over() {
     for (fault, again) in [(Fault::DropsShims, true), (Fault::MarksAll, false)] {
-        let mut parts = parts(Side::Server, 3, true);
+        let mut parts = server();
         let now = parts.now;
-        let path = parts.paths.path_mut();
+        let path = &mut parts.paths.path;
         let size = path.poll_mtu_probe(now, 0).unwrap();
-        path.route_mut().on_mtu_probe_sent(3, size);
+        path.route.on_mtu_probe_sent(3, size);
         assert!(path.on_acked(now, 3, &super::fates::packet(now, size)));
         parts.paths.start_over(now, fault);
         let expected = if again { 1200 } else { size };
-        assert_eq!(parts.paths.path().mtu(), expected);
+        assert_eq!(parts.paths.path.mtu(), expected);
         let log = parts.log.lock().unwrap();
         assert_eq!((log.built, log.mtu), (2, expected));
     }
@@ -189,7 +168,7 @@ fn a_path_with_a_fault_starts_over() {
 
 #[test]
 fn deadlines_are_those_of_validations() {
-    let mut parts = parts(Side::Server, 3, true);
+    let mut parts = server();
     let start = parts.now;
     assert_eq!(parts.paths.deadline(start), None);
     assert_eq!(parts.packet(AWAY, 100), Move::OtherPath);

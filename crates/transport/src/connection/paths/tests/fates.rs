@@ -1,18 +1,12 @@
 //! Effects of acknowledgements and feedback on a path, and their report to its controller.
 
-use pathmark_cc::{Acked, Feedback, PacketState, QuickStartFeedback, VcpFeedback};
+use pathmark_cc::{Acked, Feedback, QuickStartFeedback, VcpFeedback};
 
-use super::{FULL, Parts, parts, signalling};
+use super::*;
 use crate::connection::paths::fates::Settled;
-use crate::connection::paths::{AckReport, Departure, Fault, Measured, ShimUse};
-use crate::connection::tests::signal::TestSignal;
-use crate::crypto::Side;
-use crate::path::EcnState;
-use crate::recovery::{AckOutcome, LossOutcome, Newly, Probe, SentPacket};
-use crate::wire::frame::Frames;
-use crate::wire::frame::feedback::TIME_MODULUS;
-use crate::wire::{Frame, Writer};
-use crate::{Duration, Ecn, Instant};
+use crate::connection::paths::{AckReport, Measured};
+use crate::path::{EcnFailure, EcnState};
+use crate::recovery::{AckOutcome, Newly, SentPacket};
 
 const RTT: Duration = Duration::from_millis(100);
 
@@ -72,7 +66,7 @@ impl Parts {
             panic!("no ACK frame");
         };
         let next = (largest + 1, mtu_changed);
-        let path = self.paths.path_mut();
+        let path = &mut self.paths.path;
         path.on_ack(self.now, &ack, outcome, held, next)
     }
 
@@ -83,7 +77,7 @@ impl Parts {
             in_flight: 0,
             next,
         };
-        self.paths.path_mut().settle(self.now, report, &measured)
+        self.paths.path.settle(self.now, report, &measured)
     }
 
     /// Sends packets with these numbers and the path's mark. They all arrive, and `ce` packets
@@ -91,7 +85,7 @@ impl Parts {
     fn marked(&mut self, numbers: core::ops::Range<u64>, ce: u64) -> Settled {
         let sent = numbers.end - numbers.start;
         for number in numbers.clone() {
-            let path = self.paths.path_mut();
+            let path = &mut self.paths.path;
             assert_eq!(path.mark(), Ecn::Ect0);
             let departure = Departure {
                 number,
@@ -118,7 +112,7 @@ impl Parts {
     }
 
     fn ecn(&self) -> EcnState {
-        self.paths.path().route().ecn.state()
+        self.paths.path.route.ecn.state()
     }
 }
 
@@ -166,15 +160,13 @@ fn feedback_reaches_the_controller_before_its_acknowledgement() {
     assert_eq!(settled, expected);
     let log = parts.log.lock().unwrap().clone();
     assert_eq!((log.feedbacks, log.answers, log.acked), (2, 1, 1));
-    assert_eq!(
-        (log.feedback_before_ack, log.congestion_experienced),
-        (1, 0)
-    );
+    assert_eq!(log.feedback_before_ack, 1);
+    assert_eq!(log.congestion_experienced, 0);
     // An answer to a question doesn't report the measuring interval of routers.
     let mut report = AckReport::default();
     report.on_feedback(6, answer());
     assert_eq!(parts.settle(&report, 11).feedback, 1);
-    let interval = parts.paths.path().measuring_interval();
+    let interval = parts.paths.path.measuring_interval();
     assert_eq!(interval, Some(Duration::from_millis(80)));
 }
 
@@ -207,30 +199,24 @@ fn new_ce_marks_are_congestion_up_to_the_last_packet() {
 #[test]
 fn counts_are_judged_if_the_frame_is_the_newest_and_the_field_is_ours() {
     // [9000 13.4.2.1 older-acks]
-    let newly = |advanced| Newly {
-        ect0: 1,
-        advanced,
-        ..Newly::default()
-    };
+    let failed = EcnState::Failed(EcnFailure::Missing);
     for (advanced, in_ecn, after) in [
         (false, false, EcnState::Capable),
         (true, true, EcnState::Capable),
-        (
-            true,
-            false,
-            EcnState::Failed(crate::path::EcnFailure::Missing),
-        ),
+        (true, false, failed),
     ] {
-        let signal = TestSignal {
-            in_ecn: true,
-            ..TestSignal::shim(5)
-        };
+        let signal = TestSignal::in_ecn(5);
         let mut parts = signalling(Side::Server, 0, true, vec![std::sync::Arc::new(signal)]);
         parts.marked(0..5, 0);
         if in_ecn {
-            parts.paths.path_mut().feedback_mut().negotiate(&[5]);
+            parts.paths.path.feedback.negotiate(&[5]);
         }
-        let outcome = outcome(5, parts.now, RTT, newly(advanced));
+        let newly = Newly {
+            ect0: 1,
+            advanced,
+            ..Newly::default()
+        };
+        let outcome = outcome(5, parts.now, RTT, newly);
         let _ = parts.ack(5, None, outcome, Duration::ZERO, false);
         assert_eq!(parts.ecn(), after);
     }
@@ -245,19 +231,15 @@ fn a_path_that_marks_all_is_found_once() {
         let found = (round == 7).then_some(Fault::MarksAll);
         assert_eq!(settled.fault, found, "{round}");
     }
-    let outcome = outcome(
-        64,
-        parts.now,
-        RTT,
-        Newly {
-            advanced: true,
-            ..Newly::default()
-        },
-    );
+    let newly = Newly {
+        advanced: true,
+        ..Newly::default()
+    };
+    let outcome = outcome(64, parts.now, RTT, newly);
     let counts = Some(parts.counts);
     let (report, _) = parts.ack(64, counts, outcome, Duration::ZERO, false);
     assert_eq!(parts.settle(&report, 65).fault, None);
-    assert_eq!(parts.paths.path().mark(), Ecn::NotEct);
+    assert_eq!(parts.paths.path.mark(), Ecn::NotEct);
 }
 
 #[test]
@@ -270,24 +252,24 @@ fn larger_and_smaller_sizes_of_datagrams_reach_the_controller() {
         (narrower, usize::from(mtu))
     };
     let now = parts.now;
-    let path = parts.paths.path_mut();
+    let path = &mut parts.paths.path;
     let size = path.poll_mtu_probe(now, 0).unwrap();
-    path.route_mut().on_mtu_probe_sent(3, size);
+    path.route.on_mtu_probe_sent(3, size);
     assert!(!path.on_acked(now, 2, &packet(now, 1200)));
     assert_eq!(ack(&mut parts, 2, false), (false, FULL));
-    let path = parts.paths.path_mut();
+    let path = &mut parts.paths.path;
     assert!(path.on_acked(now, 3, &packet(now, size)));
     assert_eq!(ack(&mut parts, 3, true), (false, usize::from(size)));
     // Then, large packets are lost for three round trips, while small packets arrive.
     for round in 0..3 {
         parts.now += RTT;
         let now = parts.now;
-        let route = parts.paths.path_mut().route_mut();
+        let route = &mut parts.paths.path.route;
         for number in [0, 1] {
             route.on_lost(now, 10 + 10 * round + number, &packet(now, size));
         }
         let small = packet(now, 1200);
-        let path = parts.paths.path_mut();
+        let path = &mut parts.paths.path;
         assert!(!path.on_acked(now, 15 + 10 * round, &small));
         let expected = match round {
             2 => (true, FULL),

@@ -1,18 +1,7 @@
 //! Consecutive moves of peers and of our own sockets.
 
-use std::net::IpAddr;
-use std::sync::Arc;
-
-use super::{
-    AWAY, FULL, HOME, PERIOD, Parts, REBOUND, WINDOW, fixed_window, from, id, parts, token,
-};
-use crate::Duration;
-use crate::cid::{RemoteId, RemoteIds};
-use crate::config::TransportConfig;
-use crate::connection::Received;
-use crate::connection::paths::{Move, Paths, least_challenge};
-use crate::crypto::Side;
-use crate::wire::{ConnectionId, SpaceId};
+use super::*;
+use crate::connection::paths::least_challenge;
 
 const THIRD: &str = "10.0.0.1:1002";
 
@@ -21,18 +10,8 @@ fn ours(text: &str) -> Option<IpAddr> {
 }
 
 fn of_config(change: impl FnOnce(&mut TransportConfig)) -> Parts {
-    let mut parts = parts(Side::Server, 3, true);
-    let mut config = TransportConfig::new(fixed_window(WINDOW).0);
-    change(&mut config);
-    let remote = (from(HOME).remote, None);
-    parts.paths = Paths::new(
-        parts.now,
-        Side::Server,
-        Arc::new(config),
-        remote,
-        id(100),
-        true,
-    );
+    let mut parts = server();
+    parts.paths = paths_of(Side::Server, None, change);
     parts
 }
 
@@ -44,6 +23,7 @@ fn sequence(parts: &Parts) -> u64 {
 /// NAT, but nothing else.
 #[test]
 fn packets_from_elsewhere_move_nothing_where_nothing_may_move() {
+    // [9000 9 disabled-but-moved]
     assert_eq!(parts(Side::Client, 3, true).packet(AWAY, 100), Move::Stays);
     let forbidding = || of_config(|config| config.migration = false);
     assert_eq!(forbidding().packet(AWAY, 101), Move::Stays);
@@ -54,7 +34,7 @@ fn packets_from_elsewhere_move_nothing_where_nothing_may_move() {
 /// The first packet shows which of our addresses the peer uses. Another address is another path.
 #[test]
 fn our_address_is_learnt_once() {
-    let mut parts = parts(Side::Server, 3, true);
+    let mut parts = server();
     let mut arrives = |local| {
         let now = parts.now;
         let received = Received {
@@ -63,7 +43,7 @@ fn our_address_is_learnt_once() {
         };
         let (paths, others) = parts.split();
         let moved = paths.follow_peer(now, &received, &id(100), others);
-        (moved, paths.path().local())
+        (moved, paths.path.local())
     };
     let (one, two) = (ours("192.0.2.1"), ours("192.0.2.2"));
     assert_eq!(arrives(one), (Move::Stays, one));
@@ -75,34 +55,34 @@ fn our_address_is_learnt_once() {
 /// the return.
 #[test]
 fn a_nat_may_rebind_again_before_the_first_port_has_answered() {
-    let mut parts = parts(Side::Server, 3, true);
+    let mut parts = server();
     assert_eq!(parts.packet(REBOUND, 100), Move::OtherPort);
-    parts.paths.path_mut().address_mut().on_datagram_sent(1000);
-    let left = parts.paths.path().address().available();
+    parts.paths.path.address.on_datagram_sent(1000);
+    let left = parts.paths.path.address.available();
     assert_eq!(left, WINDOW + 300 - 1000);
     assert_eq!(parts.packet(THIRD, 100), Move::OtherPort);
-    assert_eq!(parts.paths.path().address().available(), left + 300);
+    assert_eq!(parts.paths.path.address.available(), left + 300);
     assert_eq!(sequence(&parts), 0);
     parts.now += PERIOD * 3;
     assert_eq!(parts.check(), Move::OtherPort);
-    assert_eq!(parts.paths.path().remote(), from(HOME).remote);
+    assert_eq!(parts.paths.path.remote(), from(HOME).remote);
 }
 
 /// The measurements of a path are available after the return, even if a NAT was rebound before.
 #[test]
 fn what_was_learnt_survives_moves_without_an_answer() {
     for rebinds in [false, true] {
-        let mut parts = parts(Side::Server, 3, true);
-        assert!(parts.paths.path_mut().route_mut().carries_data(|| true));
+        let mut parts = server();
+        assert!(parts.paths.path.route.carries_data(|| true));
         if rebinds {
             assert_eq!(parts.packet(REBOUND, 100), Move::OtherPort);
         }
         assert_eq!(parts.packet(AWAY, 100), Move::OtherPath);
-        assert!(!parts.paths.path_mut().route_mut().carries_data(|| false));
+        assert!(!parts.paths.path.route.carries_data(|| false));
         parts.now += PERIOD * 3;
         assert_eq!(parts.check(), Move::OtherPath);
-        assert_eq!(parts.paths.path().remote(), from(HOME).remote);
-        assert!(parts.paths.path_mut().route_mut().carries_data(|| false));
+        assert_eq!(parts.paths.path.remote(), from(HOME).remote);
+        assert!(parts.paths.path.route.carries_data(|| false));
     }
 }
 
@@ -117,10 +97,8 @@ fn ids_follow_moves_on_purpose_and_no_others() {
 
     let mut moving = parts(Side::Server, 4, true);
     assert_eq!(moving.packet(AWAY, 101), Move::OtherPath);
-    assert_eq!(
-        (sequence(&moving), moving.paths.fallback_id()),
-        (1, Some(2))
-    );
+    assert_eq!(sequence(&moving), 1);
+    assert_eq!(moving.paths.fallback_id(), Some(2));
     assert_eq!(moving.packet(HOME, 102), Move::OtherPath);
     assert_eq!(sequence(&moving), 2);
 
@@ -134,14 +112,13 @@ fn ids_follow_moves_on_purpose_and_no_others() {
 #[test]
 fn a_move_to_a_probed_path_uses_what_the_probe_had() {
     let mut parts = parts(Side::Server, 4, true);
-    let away = from(AWAY);
-    parts.paths.on_datagram(&away, 100);
-    parts.paths.on_challenge(&away, [7; 8], 100, &mut parts.ids);
+    parts.paths.on_datagram(&from(AWAY), 100);
+    parts.challenged(AWAY, [7; 8], 100);
     let answer = parts.paths.poll_response(&mut parts.ids).unwrap();
     parts.paths.on_off_path_sent(parts.now, &answer, 64);
     assert_eq!(parts.packet(AWAY, 101), Move::OtherPath);
     assert_eq!((sequence(&parts), parts.paths.off_path_id()), (1, None));
-    assert_eq!(parts.paths.path().address().available(), 600 - 64);
+    assert_eq!(parts.paths.path.address.available(), 600 - 64);
 }
 
 /// After the return, the peer continues to probe another path.
@@ -149,11 +126,9 @@ fn a_move_to_a_probed_path_uses_what_the_probe_had() {
 fn a_return_leaves_the_path_that_is_probed() {
     let mut parts = parts(Side::Server, 4, true);
     assert_eq!(parts.packet(AWAY, 100), Move::OtherPath);
-    let probed = from("10.0.0.7:3000");
-    parts.paths.on_datagram(&probed, 100);
-    parts
-        .paths
-        .on_challenge(&probed, [7; 8], 100, &mut parts.ids);
+    let probed = "10.0.0.7:3000";
+    parts.paths.on_datagram(&from(probed), 100);
+    parts.challenged(probed, [7; 8], 100);
     assert_eq!(parts.packet(HOME, 100), Move::OtherPath);
     assert_eq!(parts.paths.off_path_id(), Some(1));
     assert!(parts.paths.poll_response(&mut parts.ids).is_some());
@@ -162,7 +137,7 @@ fn a_return_leaves_the_path_that_is_probed() {
 /// RFC 9000 §9.4: packets on the old path count there, and again after the return.
 #[test]
 fn what_is_in_flight_counts_on_its_own_path() {
-    let mut parts = parts(Side::Server, 3, true);
+    let mut parts = server();
     let sent = super::fates::packet(parts.now, 1200);
     assert!(parts.recovery.on_sent(SpaceId::Data, 0, sent));
     assert_eq!(parts.packet(AWAY, 100), Move::OtherPath);
@@ -174,12 +149,12 @@ fn what_is_in_flight_counts_on_its_own_path() {
 /// After a minute, the old address may belong to another host.
 #[test]
 fn a_return_after_a_long_time_is_a_new_path() {
-    let mut parts = parts(Side::Server, 3, true);
+    let mut parts = server();
     assert_eq!(parts.packet(AWAY, 100), Move::OtherPath);
     parts.now += Duration::from_secs(60);
     assert_eq!(parts.packet(HOME, 100), Move::OtherPath);
-    assert!(!parts.paths.path().is_validated());
-    assert_eq!(parts.paths.path().address().available(), 300);
+    assert!(!parts.paths.path.is_validated());
+    assert_eq!(parts.paths.path.address.available(), 300);
 }
 
 /// RFC 9002 §7.2: the initial window has ten datagrams and at most 14,720 bytes, but always at
@@ -191,9 +166,8 @@ fn a_return_is_lent_an_initial_window() {
             config.initial_mtu = mtu;
             config.max_mtu = Some(mtu);
         });
-        assert_eq!(parts.packet(AWAY, 100), Move::OtherPath);
-        assert_eq!(parts.packet(HOME, 100), Move::OtherPath);
-        assert_eq!(parts.paths.path().address().available(), window + 300);
+        parts.away_and_back();
+        assert_eq!(parts.paths.path.address.available(), window + 300);
     }
 }
 
@@ -206,24 +180,19 @@ fn an_old_address_is_challenged_under_its_own_id() {
         assert_eq!(parts.packet(AWAY, 101), Move::OtherPath);
         parts
     };
-    let challenge = |parts: &mut Parts| {
-        let now = parts.now;
-        let paths = &mut parts.paths;
-        paths.poll_challenge(now, &parts.ids, &mut parts.random)
-    };
     let mut parts = moved(3);
-    let sent = challenge(&mut parts).unwrap();
+    let sent = parts.poll_challenge().unwrap();
     assert_eq!((sent.remote, sent.dcid), (from(HOME).remote, id(2)));
     // The peer answers from there, too, because someone else had sent copies of its packets.
     let now = parts.now;
     parts.paths.on_off_path_sent(now, &sent, FULL as u64);
-    assert!(challenge(&mut parts).is_none());
+    assert!(parts.poll_challenge().is_none());
     let crate::wire::Frame::PathChallenge(data) = sent.frame() else {
         panic!("{sent:?}");
     };
     assert!(!parts.response(HOME, data), "it is not the path in use");
     // Without an ID for it, the address isn't challenged.
-    assert!(challenge(&mut moved(1)).is_none());
+    assert!(moved(1).poll_challenge().is_none());
     let mut retired = moved(3);
     let new = RemoteId {
         sequence: 4,
@@ -231,14 +200,14 @@ fn an_old_address_is_challenged_under_its_own_id() {
         token: Some(token(4)),
     };
     retired.ids.on_new(3, &new).unwrap();
-    assert!(challenge(&mut retired).is_none());
+    assert!(retired.poll_challenge().is_none());
 }
 
 /// RFC 9000 §8.2.4 requires three probe timeouts, which are long on a slow path. The connection
 /// should return to the old address before it is idle for too long.
 #[test]
 fn a_slow_path_without_an_answer_is_left_within_the_idle_timeout() {
-    let mut parts = parts(Side::Server, 3, true);
+    let mut parts = server();
     let idle = Duration::from_secs(30);
     parts.recovery.set_idle_timeout(Some(idle));
     let sent = super::fates::packet(parts.now, 1200);
@@ -252,7 +221,7 @@ fn a_slow_path_without_an_answer_is_left_within_the_idle_timeout() {
     assert_eq!(parts.packet(AWAY, 100), Move::OtherPath);
     parts.now += idle / 2;
     assert_eq!(parts.check(), Move::OtherPath);
-    assert_eq!(parts.paths.path().remote(), from(HOME).remote);
+    assert_eq!(parts.paths.path.remote(), from(HOME).remote);
 }
 
 /// RFC 9000 §9.5 concerns peers with IDs. A peer without IDs is identified only by its address.
@@ -269,23 +238,18 @@ fn a_client_goes_back_to_what_worked_last() {
     let back_to = |moves: &[(&str, bool)]| {
         let mut parts = parts(Side::Client, 6, true);
         for &(local, back) in moves {
-            let now = parts.now;
-            let (paths, others) = parts.split();
-            let moved = paths.move_to(now, ours(local), back, others);
-            assert_eq!(moved, Move::OtherPath);
+            assert_eq!(parts.move_from(local, back), Move::OtherPath);
         }
         parts.now += PERIOD * 3;
         let moved = parts.check();
-        (moved, parts.paths.path().local())
+        (moved, parts.paths.path.local())
     };
     let (one, two) = ("192.0.2.1", "192.0.2.2");
     let home = (Move::OtherPath, None);
     assert_eq!(back_to(&[(one, true)]), home);
     assert_eq!(back_to(&[(one, true), (two, true)]), home);
-    assert_eq!(
-        back_to(&[(one, true), (two, false)]),
-        (Move::Stays, ours(two))
-    );
+    let stayed = back_to(&[(one, true), (two, false)]);
+    assert_eq!(stayed, (Move::Stays, ours(two)));
     // The first address is gone, so only the second is left.
     let second = (Move::OtherPath, ours(one));
     assert_eq!(back_to(&[(one, false), (two, true)]), second);
@@ -297,42 +261,39 @@ fn challenges_come_first_where_credit_is_little() {
     // First byte, ID, packet number of 4 bytes, frame of 9 bytes, and tag.
     assert_eq!(least_challenge(8), 1 + 8 + 4 + 9 + 16);
     let mut known = parts(Side::Client, 3, true);
-    let first = |parts: &Parts| parts.paths.path().challenges_first(parts.now);
+    let first = |parts: &Parts| parts.paths.path.challenges_first(parts.now);
     assert_eq!(known.move_to(true), Move::OtherPath);
-    assert!(known.paths.path().wants_challenge(known.now) && !first(&known));
-    let mut parts = parts(Side::Server, 3, true);
+    assert!(known.paths.path.wants_challenge(known.now) && !first(&known));
+    let mut parts = server();
     assert_eq!(parts.packet(AWAY, 100), Move::OtherPath);
-    assert!(first(&parts) && parts.paths.path().wants_frames(parts.now));
+    assert!(first(&parts) && parts.paths.path.wants_frames(parts.now));
     parts.written(FULL);
-    assert!(!first(&parts) && !parts.paths.path().wants_frames(parts.now));
+    assert!(!first(&parts) && !parts.paths.path.wants_frames(parts.now));
 }
 
 /// RFC 9000 §8.2.1: datagrams with challenges have 1200 bytes including the tag, or prove less.
 #[test]
 fn datagrams_are_filled_where_they_can_prove_that_full_ones_pass() {
     for (room, padded) in [(FULL - 16, true), (FULL - 17, false), (100, false)] {
-        let mut parts = parts(Side::Server, 3, true);
+        let mut parts = server();
         assert_eq!(parts.packet(AWAY, 100), Move::OtherPath);
         let (challenges, _, filled) = parts.written(room);
         assert_eq!((challenges.len(), filled), (1, padded), "{room}");
         assert_eq!(parts.response(AWAY, challenges[0]), padded);
     }
     // The response to a small challenge is small.
-    let mut parts = parts(Side::Server, 3, true);
-    parts
-        .paths
-        .on_challenge(&from(HOME), [7; 8], 64, &mut parts.ids);
+    let mut parts = server();
+    parts.challenged(HOME, [7; 8], 64);
     assert_eq!(parts.written(FULL), (vec![], vec![[7; 8]], false));
 }
 
 #[test]
 fn a_probe_is_answered_with_what_its_path_has_left() {
     for (left, answered) in [(64, true), (63, false)] {
-        let mut parts = parts(Side::Server, 3, true);
-        let away = from(AWAY);
-        parts.paths.on_datagram(&away, 100);
+        let mut parts = server();
+        parts.paths.on_datagram(&from(AWAY), 100);
         for data in [[7; 8], [8; 8]] {
-            parts.paths.on_challenge(&away, data, 100, &mut parts.ids);
+            parts.challenged(AWAY, data, 100);
         }
         let answer = parts.paths.poll_response(&mut parts.ids).unwrap();
         parts.paths.on_off_path_sent(parts.now, &answer, 300 - left);

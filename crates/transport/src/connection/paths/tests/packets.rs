@@ -1,18 +1,10 @@
 //! Outgoing packets: the properties that they test, and the report of their path.
 
-use std::sync::Arc;
-
 use pathmark_cc::Limit;
 
-use super::{HOME, Parts, WINDOW, from, id, parts, signalling};
-use crate::config::TransportConfig;
+use super::*;
 use crate::connection::BoundShares;
-use crate::connection::paths::{Departure, Paths, ShimUse};
-use crate::connection::tests::fixed_window::fixed_window;
-use crate::connection::tests::signal::TestSignal;
-use crate::crypto::Side;
-use crate::recovery::{Probe, RttEstimator};
-use crate::{Duration, Ecn, Instant, Signal};
+use crate::recovery::RttEstimator;
 
 const PLAIN: Departure = Departure {
     number: 7,
@@ -23,26 +15,23 @@ const PLAIN: Departure = Departure {
     ecn: Ecn::NotEct,
 };
 
+fn bearing(shim: ShimUse) -> Departure {
+    Departure { shim, ..PLAIN }
+}
+
 fn with(signal: TestSignal) -> Parts {
     let kind = signal.kind;
     let signals: Vec<Arc<dyn Signal>> = vec![Arc::new(signal)];
     let mut parts = signalling(Side::Server, 3, true, signals);
-    parts.paths.path_mut().feedback_mut().negotiate(&[kind]);
+    parts.paths.path.feedback.negotiate(&[kind]);
     parts
-}
-
-fn in_ecn() -> TestSignal {
-    TestSignal {
-        in_ecn: true,
-        ..TestSignal::shim(5)
-    }
 }
 
 /// Makes marks and shims due for a trial, with one packet each.
 fn on_trial(mut parts: Parts) -> Parts {
     let later = parts.now + Duration::from_secs(30);
     let now = parts.now;
-    let route = parts.paths.path_mut().route_mut();
+    let route = &mut parts.paths.path.route;
     for number in 0..10 {
         route.ecn.on_sent(number, Ecn::Ect0);
     }
@@ -67,34 +56,27 @@ fn a_packet_probes_one_thing() {
         ecn: Ecn::Ect0,
         ..PLAIN
     };
-    let request = Departure {
-        shim: ShimUse::Request(12),
-        ..PLAIN
-    };
-    let question = Departure {
-        shim: ShimUse::Question(12),
-        ..PLAIN
-    };
+    let [request, question] = [ShimUse::Request(12), ShimUse::Question(12)].map(bearing);
     let large = Departure {
         mtu_probe: true,
-        shim: ShimUse::Request(12),
-        ..marked
+        ecn: Ecn::Ect0,
+        ..request
     };
     let found = |parts: &Parts, packets: [&Departure; 5]| {
-        packets.map(|packet| parts.paths.path().probes(packet))
+        packets.map(|packet| parts.paths.path.probes(packet))
     };
     let packets = [&PLAIN, &marked, &request, &question, &large];
     let nothing = Probe::Nothing;
     let usual = [nothing, nothing, nothing, Probe::Question, Probe::Mtu];
-    assert_eq!(found(&parts(Side::Server, 3, true), packets), usual);
+    assert_eq!(found(&server(), packets), usual);
     let tried = [nothing, Probe::Ecn, Probe::Shim, Probe::Shim, Probe::Mtu];
-    assert_eq!(
-        found(&on_trial(parts(Side::Server, 3, true)), packets),
-        tried
-    );
+    assert_eq!(found(&on_trial(server()), packets), tried);
     // A signal uses the field.
     let claimed = [nothing, nothing, Probe::Shim, Probe::Shim, Probe::Mtu];
-    assert_eq!(found(&on_trial(with(in_ecn())), packets), claimed);
+    assert_eq!(
+        found(&on_trial(with(TestSignal::in_ecn(5))), packets),
+        claimed
+    );
 }
 
 #[test]
@@ -103,25 +85,22 @@ fn a_signal_is_in_a_shim_or_in_the_field_of_packets_that_are_acknowledged() {
         eliciting: false,
         ..PLAIN
     };
-    let request = Departure {
-        shim: ShimUse::Request(12),
-        ..PLAIN
-    };
+    let request = bearing(ShimUse::Request(12));
     for (signal, expected) in [
         (None, [false, false, true]),
         (Some(TestSignal::shim(0)), [false, false, true]),
-        (Some(in_ecn()), [false, true, true]),
+        (Some(TestSignal::in_ecn(5)), [false, true, true]),
     ] {
-        let mut parts = signal.map_or_else(|| parts(Side::Server, 3, true), with);
+        let mut parts = signal.map_or_else(server, with);
         let now = parts.now;
         let mark = match expected[1] {
             true => Ecn::Ect1,
             false => Ecn::Ect0,
         };
-        assert_eq!(parts.paths.path().mark(), mark);
+        assert_eq!(parts.paths.path.mark(), mark);
         let bears = [ack, PLAIN, request].map(|packet| {
             let before = parts.log.lock().unwrap().signals;
-            let path = parts.paths.path_mut();
+            let path = &mut parts.paths.path;
             let state = path.tell_sent(now, &packet, 1200, Limit::Window);
             assert_eq!(state.explicit, 8, "of packet 7");
             parts.log.lock().unwrap().signals > before
@@ -133,53 +112,42 @@ fn a_signal_is_in_a_shim_or_in_the_field_of_packets_that_are_acknowledged() {
 /// A path that drops shims is detected using packets with and without shims.
 #[test]
 fn a_path_that_drops_shims_is_found() {
-    let mut parts = parts(Side::Server, 3, true);
+    let mut parts = server();
     let now = parts.now;
-    let path = parts.paths.path_mut();
+    let path = &mut parts.paths.path;
     for number in [0, 2, 4] {
-        let shim = ShimUse::Request(12);
-        path.on_sent(
-            now,
-            &Departure {
-                number,
-                shim,
-                ..PLAIN
-            },
-        );
+        let shim = bearing(ShimUse::Request(12));
+        path.on_sent(now, &Departure { number, ..shim });
         let number = number + 1;
         path.on_sent(now, &Departure { number, ..PLAIN });
         path.on_acked(now, number, &super::fates::packet(now, 1200));
         let mut lost = super::fates::packet(now, 1200);
         lost.shim = true;
-        path.route_mut().on_lost(now, number - 1, &lost);
-        path.route_mut().plain.settle(now);
+        path.route.on_lost(now, number - 1, &lost);
+        path.route.plain.settle(now);
     }
-    assert!(!path.route().plain.passes_shims());
+    assert!(!path.route.plain.passes_shims());
 }
 
 #[test]
 fn a_shim_takes_room_from_packets() {
-    let plain = parts(Side::Server, 3, true);
-    assert_eq!(plain.paths.path().packet_room(), 1200);
+    let plain = server();
+    assert_eq!(plain.paths.path.packet_room(), 1200);
     let parts = with(TestSignal::shim(0));
-    assert_eq!(parts.paths.path().packet_room(), 1200 - 12);
+    assert_eq!(parts.paths.path.packet_room(), 1200 - 12);
 }
 
 #[test]
 fn datagrams_and_reports_name_the_path() {
-    let (controller, _) = fixed_window(WINDOW);
-    let config = Arc::new(TransportConfig::new(controller));
     let local = Some("192.0.2.1".parse().unwrap());
     let remote = from(HOME).remote;
-    let now = Instant::ZERO;
-    let paths = Paths::new(now, Side::Server, config, (remote, local), id(100), true);
-    let path = paths.path();
+    let paths = paths_of(Side::Server, local, |_| ());
+    let path = &paths.path;
     let sent = path.transmit(Ecn::Ect0, 3000, 1200);
     assert_eq!((sent.remote, sent.local), (remote, local));
-    assert_eq!(
-        (sent.len, sent.segment_size, sent.ecn),
-        (3000, 1200, Ecn::Ect0)
-    );
+    assert_eq!(sent.len, 3000);
+    assert_eq!(sent.segment_size, 1200);
+    assert_eq!(sent.ecn, Ecn::Ect0);
     let rtt = RttEstimator::default();
     let report = path.report(&rtt, 5000, (9000, true), BoundShares::default());
     assert_eq!((report.remote, report.local), (remote, local));

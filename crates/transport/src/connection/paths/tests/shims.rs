@@ -2,12 +2,8 @@
 
 use pathmark_cc::{KnownPath, Limits};
 
-use super::{AWAY, Parts, parts, signalling};
-use crate::connection::paths::{Move, ShimPrefix, ShimUse, strip};
-use crate::connection::tests::questions::{KIND, signals};
-use crate::crypto::Side;
-use crate::wire::Writer;
-use crate::{Duration, Instant};
+use super::*;
+use crate::connection::paths::strip;
 
 const RTT: Duration = Duration::from_millis(100);
 /// Size of the tests' shim, and the minimum that must fit behind it.
@@ -17,7 +13,7 @@ const REST: usize = 48;
 /// Both sides read the kinds 0 and `KIND`, the one that asks.
 fn both() -> Parts {
     let mut parts = signalling(Side::Server, 3, true, signals(&[0, KIND]));
-    parts.paths.path_mut().feedback_mut().negotiate(&[0, KIND]);
+    parts.paths.path.feedback.negotiate(&[0, KIND]);
     parts
 }
 
@@ -40,20 +36,20 @@ fn written(write: impl FnOnce(&mut Writer<'_>) -> ShimUse, room: usize) -> (Opti
 
 #[test]
 fn packets_bear_a_shim_as_often_as_the_law_wants() {
-    let mut plain = parts(Side::Server, 3, true);
-    assert!(!plain.paths.path_mut().wants_shim(plain.now, None, RTT));
+    let mut plain = server();
+    assert!(!plain.paths.path.wants_shim(plain.now, None, RTT));
     let mut parts = both();
     let now = parts.now;
-    let path = parts.paths.path_mut();
+    let path = &mut parts.paths.path;
     assert!(path.wants_shim(now, None, RTT));
     // One of two probes has no shim, in case the path drops shims.
     assert!(path.wants_shim(now, Some(0), RTT) && !path.wants_shim(now, Some(1), RTT));
     for every in [0, 1, 3] {
         parts.log.lock().unwrap().signal_every = every;
-        let path = parts.paths.path_mut();
+        let path = &mut parts.paths.path;
         let bear = (0..6).map(|_| {
             let wants = path.wants_shim(now, None, RTT);
-            path.route_mut().cadence.on_sent(now, wants);
+            path.route.cadence.on_sent(now, wants);
             wants
         });
         let bear: Vec<bool> = bear.collect();
@@ -69,7 +65,7 @@ fn a_request_is_written_where_a_packet_fits_behind_it() {
     let request = |room: usize, min_rtt| {
         let mut parts = both();
         let now = parts.now;
-        let path = parts.paths.path_mut();
+        let path = &mut parts.paths.path;
         let mut at = 0;
         let written = written(
             |w| {
@@ -92,7 +88,7 @@ fn a_request_is_written_where_a_packet_fits_behind_it() {
 fn a_law_asks_where_routers_can_answer() {
     let may_ask = |parts: &mut Parts| {
         let now = parts.now;
-        parts.paths.path_mut().may_ask(now)
+        parts.paths.path.may_ask(now)
     };
     let asking = || {
         let parts = both();
@@ -102,14 +98,14 @@ fn a_law_asks_where_routers_can_answer() {
     assert!(may_ask(&mut asking()));
     assert!(!may_ask(&mut both()), "the law has no question");
     let mut unheard = asking();
-    unheard.paths.path_mut().feedback_mut().negotiate(&[0]);
+    unheard.paths.path.feedback.negotiate(&[0]);
     assert!(!may_ask(&mut unheard));
     let mut forged = asking();
     assert_eq!(forged.packet(AWAY, 101), Move::OtherPath);
     assert!(!may_ask(&mut forged));
     let mut dropping = asking();
     let now = dropping.now;
-    let plain = &mut dropping.paths.path_mut().route_mut().plain;
+    let plain = &mut dropping.paths.path.route.plain;
     for number in [0, 2, 4] {
         plain.on_sent(number, true);
         plain.on_sent(number + 1, false);
@@ -125,7 +121,7 @@ fn questions_are_written_if_the_law_asks() {
     let mut parts = both();
     let now = parts.now;
     let log = std::sync::Arc::clone(&parts.log);
-    let path = parts.paths.path_mut();
+    let path = &mut parts.paths.path;
     let narrow = Limits {
         peer: 10,
         ..Limits::NONE
@@ -151,13 +147,7 @@ fn questions_are_written_if_the_law_asks() {
 #[test]
 fn a_configured_rate_counts_before_one_that_was_seen() {
     let known = |configured: Option<u64>| {
-        let (controller, _) = super::fixed_window(super::WINDOW);
-        let mut config = super::TransportConfig::new(controller);
-        config.known_rate = configured;
-        let remote = (super::from(super::HOME).remote, None);
-        let config = std::sync::Arc::new(config);
-        let now = Instant::ZERO;
-        super::Paths::new(now, Side::Client, config, remote, super::id(100), true)
+        paths_of(Side::Client, None, |config| config.known_rate = configured)
     };
     let seen = Some(KnownPath {
         rate: 5,
@@ -176,7 +166,7 @@ fn a_configured_rate_counts_before_one_that_was_seen() {
 /// A second connection may ask for the rate granted to the first one.
 #[test]
 fn a_question_ahead_shows() {
-    let mut parts = parts(Side::Server, 3, true);
-    parts.paths.path_mut().route_mut().on_asked_ahead();
+    let mut parts = server();
+    parts.paths.path.route.on_asked_ahead();
     assert!(parts.paths.poll_shown().is_some_and(|shown| shown.asked));
 }

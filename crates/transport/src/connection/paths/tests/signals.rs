@@ -1,16 +1,14 @@
 //! Which signal precedes our data and which packets count for it, according to the part of a
 //! connection that keeps signals.
 
-use std::sync::Arc;
-
 use pathmark_cc::{Carrier, Explicit};
 
-use crate::connection::paths::{Feedback, ShimPrefix, ShimUse};
-use crate::connection::tests::questions::{KIND, Question, signals};
-use crate::connection::tests::signal::{TestSignal, mark};
-use crate::wire::frame::feedback::{TIME_MODULUS, encode};
-use crate::wire::{Frame, Writer};
-use crate::{Arrived, Counters, Ecn, Instant, Signal};
+use super::*;
+use crate::connection::paths::Feedback;
+use crate::connection::tests::questions::Question;
+use crate::connection::tests::signal::mark;
+use crate::wire::frame::feedback::encode;
+use crate::{Arrived, Counters};
 
 /// Ours are the kinds 0, 1 and `KIND`, which asks. The peer offers 0, 3 and `KIND`.
 fn negotiated() -> Feedback {
@@ -34,35 +32,43 @@ fn returned(feedback: &mut Feedback, kind: u8, number: u64, epoch: u64) -> bool 
     let mut room = [0; 100];
     let mut w = Writer::new(&mut room);
     encode(&mut w, kind, epoch, 0, &counters).unwrap();
-    match crate::wire::frame::Frames::new(w.written()).next() {
+    match Frames::new(w.written()).next() {
         Some(Ok(Frame::Feedback(frame))) => feedback.on_frame(number, &frame).is_some(),
         other => panic!("{other:?}"),
     }
 }
 
-/// Returns the frames sent to the peer now.
-fn written(feedback: &mut Feedback, now: Instant) -> Vec<(u8, u32)> {
+/// Returns kind, time and counters of the frames sent to the peer now.
+fn frames(feedback: &mut Feedback, now: Instant) -> Vec<(u8, u32, Vec<u64>)> {
     let mut room = [0; 200];
     let mut w = Writer::new(&mut room);
     feedback.write_frames(now, &mut w);
-    let frames = crate::wire::frame::Frames::new(w.written());
-    let heads = frames.map(|frame| match frame {
-        Ok(Frame::Feedback(frame)) => (frame.kind, frame.time),
+    let frames = Frames::new(w.written()).map(|frame| match frame {
+        Ok(Frame::Feedback(frame)) => {
+            let counters = frame.counters().as_slice().to_vec();
+            (frame.kind, frame.time, counters)
+        }
         other => panic!("{other:?}"),
     });
-    heads.collect()
+    frames.collect()
+}
+
+fn written(feedback: &mut Feedback, now: Instant) -> Vec<(u8, u32)> {
+    let frames = frames(feedback, now).into_iter();
+    frames.map(|(kind, time, _)| (kind, time)).collect()
 }
 
 /// Returns the counters of the frame sent now, if any.
 fn counted(feedback: &mut Feedback) -> Option<Vec<u64>> {
-    let mut room = [0; 200];
-    let mut w = Writer::new(&mut room);
-    feedback.write_frames(Instant::ZERO, &mut w);
-    let frame = crate::wire::frame::Frames::new(w.written()).next()?;
-    match frame {
-        Ok(Frame::Feedback(frame)) => Some(frame.counters().as_slice().to_vec()),
-        other => panic!("{other:?}"),
-    }
+    let mut frames = frames(feedback, Instant::ZERO).into_iter();
+    frames.next().map(|(.., counters)| counters)
+}
+
+const SHIM: [u8; 12] = [0; 12];
+
+/// An empty shim of this kind.
+fn front(kind: u8) -> ShimPrefix<'static> {
+    ShimPrefix::Shim { kind, bytes: &SHIM }
 }
 
 fn arrived(number: u64) -> Arrived<'static> {
@@ -189,38 +195,24 @@ fn a_challenge_calls_for_an_epoch() {
 /// from the first shim on.
 #[test]
 fn what_goes_back_is_what_the_peer_can_read() {
-    let ecn = TestSignal {
-        in_ecn: true,
-        ..TestSignal::shim(5)
-    };
+    let ecn = TestSignal::in_ecn(5);
     let own: Vec<Arc<dyn Signal>> = vec![Arc::new(ecn), Arc::new(TestSignal::shim(0))];
     for (peer, expected) in [(&[0][..], &[][..]), (&[0, 5], &[5])] {
         let mut feedback = Feedback::new(&own);
         feedback.negotiate(peer);
         assert!(!feedback.on_packet(ShimPrefix::Bad, arrived(1)));
-        let kinds: Vec<_> = written(&mut feedback, Instant::ZERO)
-            .iter()
-            .map(|(kind, _)| *kind)
-            .collect();
-        assert_eq!(kinds, expected);
-        assert_eq!(
-            feedback.has_shim(),
-            peer == [0],
-            "kind 0 has a shim, kind 5 a field"
-        );
+        let frames = written(&mut feedback, Instant::ZERO).into_iter();
+        assert_eq!(frames.map(|(kind, _)| kind).collect::<Vec<_>>(), expected);
+        // Kind 0 has a shim, kind 5 a field.
+        assert_eq!(feedback.has_shim(), peer == [0]);
     }
 }
 
 #[test]
 fn shims_of_each_kind_have_counters_of_their_own() {
     let mut feedback = negotiated();
-    let bytes = [0; 12];
     for kind in [0, 1, 0, 1, 1] {
-        let front = ShimPrefix::Shim {
-            kind,
-            bytes: &bytes,
-        };
-        assert!(feedback.on_packet(front, arrived(1)));
+        assert!(feedback.on_packet(front(kind), arrived(1)));
     }
     assert_eq!(written(&mut feedback, Instant::ZERO), [(0, 0), (1, 0)]);
 }
@@ -240,11 +232,8 @@ fn a_kind_that_both_sides_named_goes_in_front_of_data() {
     ] {
         let mut feedback = Feedback::new(&signals(own));
         feedback.negotiate(peer);
-        assert_eq!(
-            feedback.signal().map(Signal::kind),
-            kind,
-            "{own:?} {peer:?}"
-        );
+        let found = feedback.signal().map(Signal::kind);
+        assert_eq!(found, kind, "{own:?} {peer:?}");
         assert_eq!(feedback.question_len() > 0, asks, "{own:?} {peer:?}");
     }
 }
@@ -285,16 +274,12 @@ fn shims_are_counted_by_what_is_in_them() {
     let front = |kind| ShimPrefix::Shim { kind, bytes: &shim };
     let mut feedback = negotiated();
     assert!(!feedback.on_packet(ShimPrefix::Plain, arrived(1)));
-    assert!(
-        !feedback.on_packet(front(7), arrived(2)),
-        "we read no such kind"
-    );
+    // We read no such kind.
+    assert!(!feedback.on_packet(front(7), arrived(2)));
     assert_eq!(counted(&mut feedback), None);
     assert!(feedback.on_packet(front(0), arrived(3)));
-    assert_eq!(
-        counted(&mut feedback),
-        Some(vec![0, 0, 1, 0, 0, 0, 100, 0, 9])
-    );
+    let one = Some(vec![0, 0, 1, 0, 0, 0, 100, 0, 9]);
+    assert_eq!(counted(&mut feedback), one);
     assert!(!feedback.on_packet(ShimPrefix::Bad, arrived(4)));
     let damaged = vec![1, 0, 1, 0, 100, 0, 100, 0, 9];
     assert_eq!(counted(&mut feedback), Some(damaged));
@@ -303,19 +288,11 @@ fn shims_are_counted_by_what_is_in_them() {
     // The peer's next packets arrive on another path.
     feedback.on_new_incoming_path();
     assert!(feedback.on_packet(front(0), arrived(6)));
-    assert_eq!(
-        counted(&mut feedback),
-        Some(vec![0, 0, 1, 0, 0, 0, 100, 0, 9])
-    );
+    assert_eq!(counted(&mut feedback), one);
 }
 
 #[test]
 fn early_packets_count_if_they_ask() {
-    let bytes = [0; 12];
-    let front = |kind| ShimPrefix::Shim {
-        kind,
-        bytes: &bytes,
-    };
     let mut feedback = negotiated();
     assert!(feedback.is_question(front(KIND)) && !feedback.is_question(front(0)));
     assert!(!feedback.is_question(front(7)) && !feedback.is_question(ShimPrefix::Plain));
@@ -331,35 +308,22 @@ fn early_packets_count_if_they_ask() {
 #[test]
 fn a_mark_means_congestion_unless_a_signal_has_the_field() {
     assert_eq!(negotiated().mark(Ecn::Ce), Ecn::Ce);
-    let ecn = TestSignal {
-        in_ecn: true,
-        ..TestSignal::shim(5)
-    };
+    let ecn = TestSignal::in_ecn(5);
     let own: Vec<Arc<dyn Signal>> = vec![Arc::new(ecn)];
     let mut feedback = Feedback::new(&own);
     feedback.negotiate(&[5]);
     assert_eq!(feedback.mark(Ecn::Ce), Ecn::NotEct);
     let mut shim = negotiated();
-    let bytes = [0; 12];
-    let front = ShimPrefix::Shim {
-        kind: 0,
-        bytes: &bytes,
-    };
-    assert!(shim.on_packet(front, arrived(1)));
+    assert!(shim.on_packet(front(0), arrived(1)));
     assert_eq!(shim.mark(Ecn::Ce), Ecn::Ce);
 }
 
 /// The clock is in microseconds, and wraps after roughly 18 minutes.
 #[test]
 fn a_frame_reports_when_it_was_written() {
-    let bytes = [0; 12];
     for micros in [1_234_567, u64::from(TIME_MODULUS) + 89] {
         let mut feedback = negotiated();
-        let front = ShimPrefix::Shim {
-            kind: 0,
-            bytes: &bytes,
-        };
-        assert!(feedback.on_packet(front, arrived(1)));
+        assert!(feedback.on_packet(front(0), arrived(1)));
         let now = Instant::ZERO + crate::Duration::from_micros(micros);
         let time = (micros % u64::from(TIME_MODULUS)) as u32;
         assert_eq!(written(&mut feedback, now), [(0, time)]);

@@ -10,10 +10,8 @@ use crate::streams::WriteError;
 fn the_sender_is_bounded_by_the_window_while_data_waits() {
     let mut parts = client();
     assert_eq!(parts.sources.limit(), Limit::Application);
-    parts
-        .sources
-        .datagrams
-        .send(Bytes::from_static(b"datagram"));
+    let datagram = Bytes::from_static(b"datagram");
+    parts.sources.datagrams.send(datagram);
     assert_eq!(parts.sources.limit(), Limit::Window);
     let _ = parts.write(DATA);
     assert_eq!(parts.sources.limit(), Limit::Application);
@@ -75,7 +73,7 @@ fn the_send_buffer_follows_the_window() {
     let stream = parts.open();
     assert!(fill_buffer(&mut parts, stream).is_ok());
     assert_eq!(fill_buffer(&mut parts, stream), Err(WriteError::Blocked));
-    let path = parts.paths.path_mut();
+    let path = &mut parts.paths.path;
     parts.sources.follow_window(parts.now, None, path);
     assert_eq!(fill_buffer(&mut parts, stream), Ok(GROWTH));
 }
@@ -90,7 +88,7 @@ fn a_move_is_an_event_and_a_client_shows_the_server_where_it_is() {
         assert!(fill_buffer(&mut parts, stream).is_ok());
         let mut room = Vec::new();
         for moved in [Move::Stays, Move::OtherPort, Move::OtherPath] {
-            let path = parts.paths.path();
+            let path = &parts.paths.path;
             let moves = parts.sources.on_move(moved, path, &mut parts.outbox);
             assert_eq!(moves, moved != Move::Stays);
             let event = parts.outbox.poll_event();

@@ -9,17 +9,16 @@ use super::*;
 use crate::Ecn;
 use crate::cid::{LocalIds, RemoteIds};
 use crate::config::TransportConfig;
-use crate::connection::ConnectionError;
-use crate::connection::Routing;
-use crate::connection::handshake::{Parameters, peer_limits};
+use crate::connection::handshake::Parameters;
 use crate::connection::paths::Paths;
 use crate::connection::tests::fixed_window::{ControllerLog, fixed_window};
+use crate::connection::{ConnectionError, Routing};
 use crate::crypto::null::{NullCrypto, NullEndpointKey};
 use crate::crypto::{ClientCrypto, InitialCrypto, Keys, ServerCrypto, Side};
 use crate::datagrams::DatagramsConfig;
 use crate::path::PathValidation;
 use crate::recovery::{PathNumber, SentPacket};
-use crate::streams::{Dir, StreamId, StreamsConfig};
+use crate::streams::{Dir, PeerLimits, StreamId, StreamsConfig};
 use crate::wire::frame::Frames;
 use crate::wire::transport_parameters::HandshakeIds;
 use crate::wire::{ConnectionId, Frame, TransportParameters};
@@ -109,7 +108,7 @@ fn server() -> Parts {
 
 impl Parts {
     fn have(&mut self, space: SpaceId) -> bool {
-        let path = self.paths.path();
+        let path = &self.paths.path;
         self.sources.have_frames(self.now, space, path)
     }
 
@@ -126,7 +125,7 @@ impl Parts {
             now: self.now,
             space,
             spaces: &mut self.spaces,
-            path: self.paths.path_mut(),
+            path: &mut self.paths.path,
             full: FULL,
             random: &mut self.random,
         };
@@ -161,7 +160,7 @@ impl Parts {
 
     /// Opens a stream that the peer permits.
     fn open(&mut self) -> StreamId {
-        let limits = peer_limits(&TransportParameters {
+        let limits = PeerLimits::from(&TransportParameters {
             initial_max_data: CREDIT,
             initial_max_stream_data_bidi_remote: CREDIT,
             initial_max_streams_bidi: 8,
@@ -332,10 +331,8 @@ fn a_connection_that_is_gone_gives_its_ids_back() {
     sources.on_ending(Ending::Known, outbox);
     assert_eq!(outbox.poll_event(), None);
     sources.on_ending(Ending::Gone(ConnectionError::TimedOut), outbox);
-    assert_eq!(
-        outbox.poll_event(),
-        Some(Event::Lost(ConnectionError::TimedOut))
-    );
+    let lost = Event::Lost(ConnectionError::TimedOut);
+    assert_eq!(outbox.poll_event(), Some(lost));
     let removed = outbox.poll_routing(None, false);
     assert_eq!(removed, Some(Routing::Remove(id(2))));
 }

@@ -6,7 +6,7 @@ use crate::recovery::Timeout;
 impl Parts {
     /// Fires the probe timeout of `space`.
     fn time_out(&mut self, space: SpaceId) {
-        let recovery = self.spaces.recovery_mut();
+        let recovery = &mut self.spaces.recovery;
         self.now = recovery.deadline().unwrap();
         let timeout = recovery.on_timeout(self.now, |_, _, _| {});
         assert!(matches!(timeout, Timeout::Probe(of) if of == space));
@@ -26,7 +26,7 @@ impl Parts {
 
     /// Returns the contents of a probe of the Data space.
     fn data_probe(&mut self) -> Vec<u8> {
-        let path = self.paths.path();
+        let path = &self.paths.path;
         self.sources.fill_data_probe(self.now, &self.spaces, path);
         self.send(DATA, Probe::Nothing)
     }
@@ -73,10 +73,8 @@ fn probes_after_the_first_repeat_what_streams_begin_with() {
     parts.time_out(DATA);
     assert_eq!(stream_data(&parts.data_probe()), [(high, 300, 100)]);
     parts.time_out(DATA);
-    assert_eq!(
-        stream_data(&parts.data_probe()),
-        [(low, 0, 300), (high, 0, 400)]
-    );
+    let repeated = [(low, 0, 300), (high, 0, 400)];
+    assert_eq!(stream_data(&parts.data_probe()), repeated);
 }
 
 /// RFC 9002 §6.2.4: two packets of a flight are repeated in two probes.
@@ -103,16 +101,13 @@ fn probes_of_a_handshake_repeat_one_packet_each() {
 /// RFC 9002 §6.2.4: lost early data must not wait for the end of the handshake.
 #[test]
 fn a_clients_probes_of_the_handshake_carry_the_oldest_early_data() {
-    for (side, early) in [
-        (Side::Client, true),
-        (Side::Client, false),
-        (Side::Server, true),
-    ] {
+    use Side::{Client, Server};
+    for (side, early) in [(Client, true), (Client, false), (Server, true)] {
         let mut parts = parts(side);
         let stream = parts.sent_stream(3);
         if early {
             let keys = initial_keys(side).local;
-            parts.spaces.keys_mut().set_early(keys);
+            parts.spaces.keys.set_early(keys);
         }
         parts.sources.repeat_early_data(&parts.spaces);
         let repeated = stream_data(&parts.write(DATA).1);
@@ -130,12 +125,11 @@ fn early_data_that_is_taken_back_is_due_again_and_no_longer_in_flight() {
     let stream = parts.sent_stream(2);
     parts.put(stream, 100);
     let _ = parts.send(DATA, Probe::Question);
-    assert!(parts.spaces.recovery().bytes_in_flight() > 0);
-    let path = parts.paths.path_mut();
-    parts
-        .sources
-        .take_back_early_data(parts.now, &mut parts.spaces, path);
-    assert_eq!(parts.spaces.recovery().bytes_in_flight(), 0);
+    assert!(parts.spaces.recovery.bytes_in_flight() > 0);
+    let path = &mut parts.paths.path;
+    let sources = &mut parts.sources;
+    sources.take_back_early_data(parts.now, &mut parts.spaces, path);
+    assert_eq!(parts.spaces.recovery.bytes_in_flight(), 0);
     assert_eq!(stream_data(&parts.write(DATA).1), [(stream, 0, 300)]);
     // The controller may ask again.
     assert_eq!(parts.log.lock().unwrap().questions_lost, 1);

@@ -2,9 +2,8 @@
 
 use super::*;
 use crate::recovery::INITIAL_RTT;
-use crate::wire::frame::{Frames, ack};
+use crate::wire::frame::ack;
 use crate::wire::packet::PartialDecode;
-use crate::wire::{Frame, Writer};
 
 /// Builds a packet with a PING frame.
 fn ping(spaces: &mut PacketSpaces, space: SpaceId) -> Vec<u8> {
@@ -66,7 +65,7 @@ fn initial_packets_begin_again_after_a_retry() {
     let [mut client, mut server] = both_sides();
     ping(&mut client, SpaceId::Initial);
     client.on_retry(START, initial_keys(Side::Client, 2));
-    assert_eq!(client.recovery().bytes_in_flight(), 0);
+    assert_eq!(client.recovery.bytes_in_flight(), 0);
     let packet = ping(&mut client, SpaceId::Initial);
     assert_eq!(opened(&mut server, &packet), None);
     server.on_retry(START, initial_keys(Side::Server, 2));
@@ -115,7 +114,7 @@ fn the_delay_that_the_peer_was_asked_for_holds_once_it_is_acknowledged() {
 fn a_client_probes_with_its_newest_keys_until_the_server_has_validated_it() {
     // [9002 6.2.2.1 client-probe-space] [9002 6.2.2.1 client-keeps-probing]
     let [mut client, _] = both_sides();
-    let space = |client: &PacketSpaces| client.recovery().probe_space();
+    let space = |client: &PacketSpaces| client.recovery.probe_space();
     assert_eq!(space(&client), Some(SpaceId::Initial));
     let [handshake, _] = later_keys(Side::Client);
     client.install(handshake, u64::MAX);
@@ -133,11 +132,11 @@ fn a_confirmed_handshake_lets_data_be_probed_and_keys_be_updated() {
     install(&mut server);
     ping(&mut server, SpaceId::Data);
     ack_arrives(&mut server, SpaceId::Data, 0, 0).unwrap();
-    assert_eq!(server.recovery().probe_space(), None);
-    assert!(!server.keys_mut().begin_update(START));
+    assert_eq!(server.recovery.probe_space(), None);
+    assert!(!server.keys.begin_update(START));
     server.on_confirmed();
-    assert_eq!(server.recovery().probe_space(), Some(SpaceId::Data));
-    assert!(server.keys_mut().begin_update(START));
+    assert_eq!(server.recovery.probe_space(), Some(SpaceId::Data));
+    assert!(server.keys.begin_update(START));
 }
 
 #[test]
@@ -148,7 +147,7 @@ fn packets_of_a_key_phase_are_not_acknowledged_under_older_keys() {
     client.on_confirmed();
     ping(&mut client, SpaceId::Data);
     ack_arrives(&mut client, SpaceId::Data, 0, 0).unwrap();
-    assert!(client.keys_mut().begin_update(START));
+    assert!(client.keys.begin_update(START));
     ping(&mut client, SpaceId::Data);
     ack_arrives(&mut client, SpaceId::Data, 0, 0).unwrap();
     let error = ack_arrives(&mut client, SpaceId::Data, 1, 0).unwrap_err();
@@ -165,8 +164,8 @@ fn what_waits_for_keys_goes_with_them() {
     assert!(!spaces.discard(START, SpaceId::Handshake), "there are none");
     spaces.on_sent(initial, 0, sent(START, 1200, crypto()), &mut random);
     let _ = spaces.begin_probes(initial);
-    assert!(spaces.is_probing() && spaces.recovery().bytes_in_flight() > 0);
+    assert!(spaces.is_probing() && spaces.recovery.bytes_in_flight() > 0);
     assert!(spaces.discard(START, initial));
-    assert!(!spaces.is_probing() && spaces.recovery().bytes_in_flight() == 0);
-    assert!(!spaces.keys().has(initial) && !spaces.discard(START, initial));
+    assert!(!spaces.is_probing() && spaces.recovery.bytes_in_flight() == 0);
+    assert!(!spaces.keys.has(initial) && !spaces.discard(START, initial));
 }

@@ -13,7 +13,7 @@ fn send(spaces: &mut PacketSpaces, space: SpaceId, at: Instant, size: u16) {
 /// Fires the probe timeout, and returns its time and space.
 fn fire(spaces: &mut PacketSpaces) -> (Instant, SpaceId) {
     let at = spaces.deadline(START).unwrap();
-    match spaces.recovery_mut().on_timeout(at, |_, _, _| {}) {
+    match spaces.recovery.on_timeout(at, |_, _, _| {}) {
         Timeout::Probe(space) => {
             let _ = spaces.begin_probes(space);
             (at, space)
@@ -37,7 +37,7 @@ fn a_second_probe_leaves_if_the_first_got_no_answer() {
     assert_eq!(space, initial);
     assert!(spaces.probes(initial) && !spaces.probes(SpaceId::Handshake));
     let later = spaces.begin_probes(initial);
-    assert_eq!(later, spaces.recovery().probe_period() / 16);
+    assert_eq!(later, spaces.recovery.probe_period() / 16);
     assert_eq!(spaces.probe_index(initial), Some(0));
     spaces.on_sent(initial, 1, sent(at, 1200, crypto()), &mut random);
     assert!(!spaces.probes(initial));
@@ -46,7 +46,7 @@ fn a_second_probe_leaves_if_the_first_got_no_answer() {
     // An answer ends the probes.
     spaces.after_ack();
     assert!(spaces.is_probing());
-    spaces.recovery_mut().on_peer_validated();
+    spaces.recovery.on_peer_validated();
     let mut fates = Vec::new();
     let ack = [1..=1];
     let (recovery, ..) = spaces.split(initial);
@@ -130,7 +130,7 @@ fn probes_of_data_repeat_what_was_sent_after_the_first_timeout() {
         assert_eq!(fire(&mut server).1, SpaceId::Data);
         assert_eq!(server.probes_again(), again);
     }
-    server.recovery_mut().drain(START, SpaceId::Data, |_, _| {});
+    server.recovery.drain(START, SpaceId::Data, |_, _| {});
     server.after_ack();
     assert!(!server.is_probing() && !server.probes_again());
 }

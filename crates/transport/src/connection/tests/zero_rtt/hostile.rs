@@ -1,12 +1,4 @@
-use super::super::inject::{self, From, frames};
-use super::super::pair::{CLIENT, Setup};
 use super::*;
-use crate::Ecn;
-use crate::connection::{Connection, ConnectionError, Received, ServerStart};
-use crate::crypto::null::NullEndpointKey;
-use crate::crypto::{ClientCrypto, Random, ServerCrypto};
-use crate::wire::frame::{AckFrequency, Crypto};
-use crate::wire::{Frame, SpaceId, TransportErrorCode, TransportParameters};
 
 /// The first flight of a client that sends `length` bytes early.
 fn first_flight(known: &Acquainted, length: usize) -> Vec<Vec<u8>> {
@@ -19,9 +11,7 @@ fn first_flight(known: &Acquainted, length: usize) -> Vec<Vec<u8>> {
 
 /// A server for the client whose first packet this is.
 fn server_for(known: &Acquainted, first: &[u8]) -> Box<Connection> {
-    let Ok(PartialDecode::Protected(found)) = PartialDecode::new(first, 8) else {
-        panic!("not a packet");
-    };
+    let found = first_packet(first);
     let start = ServerStart {
         config: Arc::new(Setup::default().server),
         crypto: Arc::clone(&known.server) as _,
@@ -39,12 +29,7 @@ fn server_for(known: &Acquainted, first: &[u8]) -> Box<Connection> {
 }
 
 fn hand(server: &mut Connection, datagram: &[u8]) {
-    let received = Received {
-        remote: CLIENT.parse().unwrap(),
-        local: None,
-        ecn: Ecn::NotEct,
-        ttl: None,
-    };
+    let received = Received::plain(CLIENT.parse().unwrap());
     server.handle_datagram(START, received, &mut datagram.to_vec());
 }
 
@@ -68,14 +53,9 @@ fn a_replayed_first_flight_is_taken_once() {
         }
         assert_eq!(server.error(), None);
     }
-    let taken: Vec<_> = servers
-        .iter()
-        .map(|server| server.handshake().early_data())
-        .collect();
-    assert_eq!(
-        taken,
-        [EarlyData::Accepted, EarlyData::None, EarlyData::None]
-    );
+    let taken = servers.iter().map(|server| server.handshake().early_data());
+    let [accepted, none] = [EarlyData::Accepted, EarlyData::None];
+    assert_eq!(taken.collect::<Vec<_>>(), [accepted, none, none]);
     let accepted = |server: &mut Connection| server.streams().accept(Dir::Uni).is_some();
     assert!(accepted(&mut servers[0]));
     for replayed in &mut servers[1..] {
@@ -91,20 +71,7 @@ fn a_replayed_first_flight_is_taken_once() {
 #[test]
 fn a_ticket_that_a_stranger_offers_serves_its_owner_all_the_same() {
     let known = Acquainted::new();
-    // The limits aren't lower than those that the client remembers.
-    let most = 1 << 60;
-    let parameters = TransportParameters {
-        initial_max_data: most,
-        initial_max_stream_data_bidi_local: most,
-        initial_max_stream_data_bidi_remote: most,
-        initial_max_stream_data_uni: most,
-        initial_max_streams_bidi: most,
-        initial_max_streams_uni: most,
-        active_connection_id_limit: 64,
-        max_datagram_frame_size: 65_535,
-        ..TransportParameters::DEFAULT
-    };
-    let parameters = parameters.to_vec(None).unwrap();
+    let parameters = generous_parameters();
     let start = || known.server.start(parameters.clone(), 0).unwrap();
     let client = known.client.start("server.test", Vec::new(), 0);
     let mut client = client.unwrap();
@@ -194,26 +161,16 @@ fn an_answer_to_an_unproved_address_is_no_more_than_three_times_the_question() {
     let mut pair = Pair::with(Acquainted::new().setup());
     pair.record = true;
     let id = write(&mut pair, Dir::Bi, b"everything, please");
-    let mut question = Vec::new();
-    assert!(pair.run_until(Duration::from_secs(1), |pair| {
-        let server = pair.server.connection.as_mut();
-        server.is_some_and(|server| drain(server, id, &mut question))
-    }));
+    pair.read(false, id, Duration::from_secs(1));
     let data = pattern(100_000, 3);
     assert_eq!(pair.server.get().streams().write(id, &data), Ok(100_000));
     pair.server.get().streams().finish(id).unwrap();
     pair.flush();
     let bytes = |sent: &[Vec<u8>]| sent.iter().map(Vec::len).sum::<usize>();
     let (asked, answered) = (bytes(&pair.client.sent), bytes(&pair.server.sent));
-    assert!(
-        answered > asked && answered <= 3 * asked,
-        "{answered} {asked}"
-    );
-    let mut answer = Vec::new();
-    assert!(pair.run_until(Duration::from_secs(5), |pair| {
-        drain(pair.client.get(), id, &mut answer)
-    }));
-    assert!(answer == data);
+    let proportion = asked + 1..=3 * asked;
+    assert!(proportion.contains(&answered), "{answered} {asked}");
+    assert!(pair.read(true, id, Duration::from_secs(5)) == data);
 }
 
 #[test]
@@ -244,18 +201,9 @@ fn frames_that_early_data_must_not_have_end_the_connection() {
         let mut pair = Pair::with(Acquainted::new().setup());
         pair.flush();
         let padded = [&payload[..], &[0; 8]].concat();
-        inject::send(&mut pair, From::Client, SpaceId::Data, &padded);
+        send(&mut pair, From::Client, SpaceId::Data, &padded);
         pair.run(Duration::from_millis(100));
-        match pair.server.error() {
-            Some(ConnectionError::Transport(error)) => {
-                assert_eq!(
-                    error.code,
-                    TransportErrorCode::PROTOCOL_VIOLATION,
-                    "{error}"
-                );
-            }
-            other => panic!("{payload:?}: {other:?}"),
-        }
+        assert_eq!(pair.server.closed_with(), Code::PROTOCOL_VIOLATION);
     }
 }
 
@@ -263,19 +211,16 @@ fn frames_that_early_data_must_not_have_end_the_connection() {
 fn a_challenge_in_early_data_causes_no_migration() {
     let mut pair = Pair::with(Acquainted::new().setup());
     pair.flush();
-    let challenge = frames(&[Frame::PathChallenge([5; 8]), Frame::Padding(20)]);
-    let now = pair.now;
-    let packet = inject::packet(pair.client.get(), now, SpaceId::Data, &challenge);
+    let packet = packet_from(
+        &mut pair,
+        From::Client,
+        SpaceId::Data,
+        &[Frame::PathChallenge([5; 8]), Frame::Padding(20)],
+    );
     pair.run(Duration::from_millis(10));
-    let received = Received {
-        remote: "10.9.9.9:9".parse().unwrap(),
-        local: None,
-        ecn: Ecn::NotEct,
-        ttl: None,
-    };
-    let now = pair.now;
+    let received = Received::plain("10.9.9.9:9".parse().unwrap());
     let server = pair.server.get();
-    server.handle_datagram(now, received, &mut packet.clone());
+    server.handle_datagram(pair.now, received, &mut packet.clone());
     assert_eq!(server.stats().early_packets_received, 1);
     assert!(server.paths.off_path_id().is_none() && !server.paths.has_fallback());
     assert_eq!(server.remote_address(), CLIENT.parse().unwrap());

@@ -4,14 +4,10 @@ mod hostile;
 mod refused;
 mod taken;
 
-use std::sync::Arc;
-
-use super::pair::{Pair, Setup, drain, pattern};
+use super::*;
 use crate::connection::EarlyData;
 use crate::crypto::tls::{TlsClientConfig, TlsServerConfig, testing};
-use crate::streams::{Dir, StreamId};
-use crate::wire::{PacketType, PartialDecode};
-use crate::{Duration, Instant};
+use crate::wire::TransportParameters;
 
 const START: Instant = Instant::from_millis(1);
 
@@ -34,10 +30,8 @@ impl Acquainted {
             client: Arc::new(client),
             server: Arc::new(server),
         };
-        let mut pair = Pair::connected(known.setup_from(setup));
-        pair.run(Duration::from_millis(500));
-        assert_eq!(pair.client.get().handshake().early_data(), EarlyData::None);
-        assert_eq!(pair.server.get().handshake().early_data(), EarlyData::None);
+        let mut pair = Pair::at_rest(known.setup_from(setup));
+        assert_eq!(early_data(&mut pair), [EarlyData::None; 2]);
         known
     }
 
@@ -89,12 +83,8 @@ fn read_all(pair: &mut Pair, written: &[(StreamId, Vec<u8>)], limit: Duration) {
     let (client, server) = (pair.client.error(), pair.server.error());
     assert!(done, "{client:?} {server:?}");
     for ((_, written), (read, _)) in written.iter().zip(&got) {
-        assert!(
-            written == read,
-            "{} and {} bytes",
-            written.len(),
-            read.len()
-        );
+        let lengths = (written.len(), read.len());
+        assert!(written == read, "{lengths:?} bytes");
     }
 }
 
@@ -107,12 +97,33 @@ fn upload(pair: &mut Pair, dir: Dir, lengths: &[usize]) -> Vec<(StreamId, Vec<u8
     streams.collect()
 }
 
-/// Returns the types of a datagram's packets.
-pub(super) fn types(mut datagram: &[u8]) -> Vec<PacketType> {
-    let mut types = Vec::new();
-    while let Ok(PartialDecode::Protected(found)) = PartialDecode::new(datagram, 8) {
-        types.push(found.ty);
-        datagram = &datagram[found.len..];
-    }
-    types
+/// Returns the state of early data at the client and at the server.
+fn early_data(pair: &mut Pair) -> [EarlyData; 2] {
+    [true, false].map(|client| {
+        let connection = pair.host(client).connection.as_ref();
+        connection.map_or(EarlyData::None, |connection| {
+            connection.handshake().early_data()
+        })
+    })
+}
+
+fn datagrams_accepted() -> Setup {
+    Setup::new(|setup| setup.server.datagrams.receive_bytes = 10_000)
+}
+
+/// Limits that aren't lower than those that a client remembers.
+fn generous_parameters() -> Vec<u8> {
+    let most = 1 << 60;
+    let parameters = TransportParameters {
+        initial_max_data: most,
+        initial_max_stream_data_bidi_local: most,
+        initial_max_stream_data_bidi_remote: most,
+        initial_max_stream_data_uni: most,
+        initial_max_streams_bidi: most,
+        initial_max_streams_uni: most,
+        active_connection_id_limit: 64,
+        max_datagram_frame_size: 65_535,
+        ..TransportParameters::DEFAULT
+    };
+    parameters.to_vec(None).unwrap()
 }

@@ -1,10 +1,6 @@
-use super::super::fixed_window::fixed_window;
-use super::super::inject;
+use super::super::handshake::version_negotiation;
 use super::*;
-use crate::connection::ConnectionError;
-use crate::wire::packet::negotiation;
-use crate::wire::{SpaceId, TransportErrorCode};
-use crate::wire::{Writer, transport_parameters::EarlyLimits};
+use crate::wire::transport_parameters::PeerLimits;
 
 /// Checks that early data that the server refuses arrives once, after the handshake.
 fn arrives_once(pair: &mut Pair, lengths: &[usize]) {
@@ -20,11 +16,8 @@ fn arrives_once(pair: &mut Pair, lengths: &[usize]) {
     assert_eq!(server.streams().open_streams(), 0);
     read_all(pair, &written, Duration::from_secs(10));
     pair.connect();
-    assert_eq!(
-        pair.client.get().handshake().early_data(),
-        EarlyData::Refused
-    );
-    assert!(!pair.client.get().spaces.keys().has_early());
+    assert_eq!(early_data(pair)[0], EarlyData::Refused);
+    assert!(!pair.client.get().spaces.keys.has_early());
     assert!(pair.server.get().stats().early_packets_dropped > 0);
     pair.upload(100_000, Duration::from_secs(10));
     pair.run(Duration::from_secs(1));
@@ -61,10 +54,7 @@ fn a_hello_retry_request_refuses_it() {
     let written = upload(&mut pair, Dir::Uni, &[5000, 1, 0]);
     read_all(&mut pair, &written, Duration::from_secs(10));
     pair.connect();
-    assert_eq!(
-        pair.client.get().handshake().early_data(),
-        EarlyData::Refused
-    );
+    assert_eq!(early_data(&mut pair)[0], EarlyData::Refused);
     assert_eq!(pair.server.get().handshake().early_data(), EarlyData::None);
     assert!(pair.client.get().handshake().data().resumed);
     assert_eq!(pair.server.get().stats().early_packets_received, 0);
@@ -104,9 +94,7 @@ fn lower_limits_refuse_it_and_hold_for_what_is_sent_again() {
         while let Some(id) = server.streams().accept(Dir::Bi) {
             server.streams().finish(id).unwrap();
         }
-        if let Err(crate::streams::ReadError::Reset(with)) =
-            server.streams().read(reset, &mut [0; 10])
-        {
+        if let Err(ReadError::Reset(with)) = server.streams().read(reset, &mut [0; 10]) {
             code = Some(with);
         }
         drain(server, idle, &mut Vec::new());
@@ -126,10 +114,7 @@ fn lower_limits_refuse_it_and_hold_for_what_is_sent_again() {
         assert!(written == read);
     }
     assert_eq!(code, Some(7));
-    assert_eq!(
-        pair.client.get().handshake().early_data(),
-        EarlyData::Refused
-    );
+    assert_eq!(early_data(&mut pair)[0], EarlyData::Refused);
     assert!(!pair.client.get().handshake().data().resumed);
 }
 
@@ -137,39 +122,13 @@ fn lower_limits_refuse_it_and_hold_for_what_is_sent_again() {
 fn a_server_that_takes_it_and_has_lowered_its_limits_breaks_the_rules() {
     let mut pair = Pair::with(Acquainted::new().setup());
     // As if more had been remembered.
-    pair.client
-        .get()
-        .sources
-        .handshake
-        .set_remembered(EarlyLimits {
-            max_data: u64::MAX,
-            ..EarlyLimits::default()
-        });
+    let more = PeerLimits {
+        max_data: u64::MAX,
+        ..PeerLimits::default()
+    };
+    pair.client.get().sources.handshake.set_remembered(more);
     pair.run(Duration::from_secs(1));
-    match pair.client.error() {
-        Some(ConnectionError::Transport(error)) => {
-            assert_eq!(error.code, TransportErrorCode::PROTOCOL_VIOLATION);
-        }
-        other => panic!("{other:?}"),
-    }
-}
-
-#[test]
-fn an_acknowledgement_of_refused_data_breaks_the_rules() {
-    let known = Acquainted::new();
-    let mut pair = Pair::with(known.at(testing::server("server", &[b"test"])).setup());
-    arrives_once(&mut pair, &[5000]);
-    // Only an ACK of number 0.
-    let now = pair.now;
-    let ack = [0x02, 0, 0, 0, 0];
-    let packet = inject::packet(pair.server.get(), now, SpaceId::Data, &ack);
-    pair.send_to_client(packet);
-    match pair.client.error() {
-        Some(ConnectionError::Transport(error)) => {
-            assert_eq!(error.code, TransportErrorCode::PROTOCOL_VIOLATION);
-        }
-        other => panic!("{other:?}"),
-    }
+    assert_eq!(pair.client.closed_with(), Code::PROTOCOL_VIOLATION);
 }
 
 #[test]
@@ -178,16 +137,13 @@ fn version_negotiation_ends_it() {
     pair.record = true;
     write(&mut pair, Dir::Uni, b"early");
     pair.flush();
-    let Ok(PartialDecode::Protected(first)) = PartialDecode::new(&pair.client.sent[0], 8) else {
-        panic!("not a packet");
-    };
+    let first = first_packet(&pair.client.sent[0]);
     pair.up.cut();
-    let mut buffer = [0; 100];
-    let mut w = Writer::new(&mut buffer);
-    let (to, from) = (first.scid.as_slice(), first.dcid.as_slice());
-    negotiation::encode(&mut w, to, from, &[0x0a0a_0a0a], 1).unwrap();
-    let answer = w.written().to_vec();
-    pair.send_to_client(answer);
+    pair.send_to_client(version_negotiation(
+        &first.scid,
+        &first.dcid,
+        &[0x0a0a_0a0a],
+    ));
     assert_eq!(pair.client.error(), Some(ConnectionError::VersionMismatch));
     pair.run(Duration::from_secs(1));
     assert!(pair.server.connection.is_none());
@@ -208,15 +164,10 @@ fn without_a_server_nothing_is_sent_for_ever() {
 /// handshake if it accepts any, and are dropped otherwise.
 #[test]
 fn waiting_datagrams_go_to_a_server_that_takes_any() {
-    let taking = || {
-        let mut setup = Setup::default();
-        setup.server.datagrams.receive_bytes = 10_000;
-        setup
-    };
     for takes in [true, false] {
-        let known = Acquainted::by(taking());
+        let known = Acquainted::by(datagrams_accepted());
         let other = known.at(testing::server("server", &[b"test"]));
-        let mut setup = other.setup_from(taking());
+        let mut setup = other.setup_from(datagrams_accepted());
         if !takes {
             setup.server.datagrams.receive_bytes = 0;
         }
@@ -231,10 +182,7 @@ fn waiting_datagrams_go_to_a_server_that_takes_any() {
         assert!(pair.client.get().sources.datagrams.wants_to_send());
         read_all(&mut pair, &written, Duration::from_secs(5));
         pair.connect();
-        assert_eq!(
-            pair.client.get().handshake().early_data(),
-            EarlyData::Refused
-        );
+        assert_eq!(early_data(&mut pair)[0], EarlyData::Refused);
         assert!(!pair.client.get().sources.datagrams.wants_to_send());
         assert_eq!(pair.client.error(), None);
         let got = pair.server.get().datagrams().read();

@@ -1,9 +1,5 @@
-use super::super::link::Faults;
-use super::super::signal::TestSignal;
+use super::super::handshake::sealed_retry;
 use super::*;
-use crate::crypto::{ClientCrypto, InitialCrypto, ServerCrypto};
-use crate::wire::packet::retry;
-use crate::wire::{ConnectionId, Writer};
 
 #[test]
 fn a_question_leaves_with_the_first_packet_and_is_answered_after_one_round_trip() {
@@ -11,33 +7,18 @@ fn a_question_leaves_with_the_first_packet_and_is_answered_after_one_round_trip(
     // [9001 5.6 server-seals-none] [9000 13.2.6 early-data-acked] [9001 5.6 no-more-early-packets]
     let mut pair = Pair::with(Acquainted::new().setup());
     pair.record = true;
-    assert_eq!(
-        pair.client.get().handshake().early_data(),
-        EarlyData::Offered
-    );
+    assert_eq!(early_data(&mut pair)[0], EarlyData::Offered);
     let id = write(&mut pair, Dir::Bi, b"a question");
-    let mut asked = Vec::new();
-    assert!(pair.run_until(Duration::from_secs(1), |pair| {
-        let server = pair.server.connection.as_mut();
-        server.is_some_and(|server| drain(server, id, &mut asked))
-    }));
-    assert_eq!(asked, b"a question");
+    assert_eq!(pair.read(false, id, Duration::from_secs(1)), b"a question");
     assert_eq!(pair.now - START, Duration::from_millis(10));
     let server = pair.server.get();
     assert!(!server.is_established());
     assert_eq!(server.handshake().early_data(), EarlyData::Accepted);
     assert_eq!(server.streams().write(id, b"an answer"), Ok(9));
     server.streams().finish(id).unwrap();
-    let mut answered = Vec::new();
-    assert!(pair.run_until(Duration::from_secs(1), |pair| {
-        drain(pair.client.get(), id, &mut answered)
-    }));
-    assert_eq!(answered, b"an answer");
+    assert_eq!(pair.read(true, id, Duration::from_secs(1)), b"an answer");
     assert_eq!(pair.now - START, Duration::from_millis(20));
-    assert_eq!(
-        pair.client.get().handshake().early_data(),
-        EarlyData::Accepted
-    );
+    assert_eq!(early_data(&mut pair)[0], EarlyData::Accepted);
     let first = &pair.client.sent[0];
     assert_eq!(types(first), [PacketType::Initial, PacketType::ZeroRtt]);
     assert_eq!(first.len(), 1200);
@@ -51,8 +32,8 @@ fn a_question_leaves_with_the_first_packet_and_is_answered_after_one_round_trip(
     assert_eq!(client.packets_lost + server.packets_lost, 0);
     assert!(pair.client.get().handshake().data().resumed);
     // By now, its keys are discarded on both sides.
-    assert!(!pair.client.get().spaces.keys().has_early());
-    assert!(!pair.server.get().spaces.keys().has_early());
+    assert!(!pair.client.get().spaces.keys.has_early());
+    assert!(!pair.server.get().spaces.keys.has_early());
 }
 
 #[test]
@@ -67,17 +48,15 @@ fn nothing_differs_where_one_side_does_not_want_it() {
     });
     assert!(pair.client.get().streams().open(Dir::Bi).is_err());
     pair.connect();
-    assert_eq!(pair.client.get().handshake().early_data(), EarlyData::None);
-    assert_eq!(pair.server.get().handshake().early_data(), EarlyData::None);
+    assert_eq!(early_data(&mut pair), [EarlyData::None; 2]);
 
     // A server that issues tickets but doesn't accept early data.
     let plain = known.at(testing::server("server", &[b"test"]));
     for _ in 0..2 {
-        let mut pair = Pair::connected(plain.setup());
-        pair.run(Duration::from_millis(500));
+        Pair::at_rest(plain.setup());
     }
     let mut pair = Pair::with(plain.setup());
-    assert_eq!(pair.client.get().handshake().early_data(), EarlyData::None);
+    assert_eq!(early_data(&mut pair)[0], EarlyData::None);
     assert!(pair.client.get().streams().open(Dir::Bi).is_err());
     pair.connect();
     assert!(pair.client.get().handshake().data().resumed);
@@ -102,23 +81,15 @@ fn as_much_leaves_early_as_the_window_and_the_remembered_limits_allow() {
     assert!(stats.bytes_sent > 5000 && stats.bytes_sent < 7000);
     assert!(stats.early_packets_sent >= 5);
     read_all(&mut pair, &written, Duration::from_secs(5));
-    assert_eq!(
-        pair.client.get().handshake().early_data(),
-        EarlyData::Accepted
-    );
+    assert_eq!(early_data(&mut pair)[0], EarlyData::Accepted);
     pair.run(Duration::from_secs(1));
     pair.upload(100_000, Duration::from_secs(5));
 }
 
 #[test]
 fn early_datagrams_arrive_where_the_server_took_some_before() {
-    let taking = || {
-        let mut setup = Setup::default();
-        setup.server.datagrams.receive_bytes = 10_000;
-        setup
-    };
-    let known = Acquainted::by(taking());
-    let mut pair = Pair::with(known.setup_from(taking()));
+    let known = Acquainted::by(datagrams_accepted());
+    let mut pair = Pair::with(known.setup_from(datagrams_accepted()));
     pair.record = true;
     // The longest datagram doesn't fit after the ClientHello, whose datagram must nevertheless be
     // full.
@@ -150,18 +121,11 @@ fn early_datagrams_arrive_where_the_server_took_some_before() {
 
 #[test]
 fn explicit_feedback_is_never_remembered() {
-    let signalling = || {
-        let mut setup = Setup::default();
-        setup.client.signals = vec![Arc::new(TestSignal::shim(0))];
-        setup.server.signals = vec![Arc::new(TestSignal::shim(0))];
-        setup
-    };
-    let known = Acquainted::by(signalling());
-    let mut pair = Pair::with(known.setup_from(signalling()));
+    let known = Acquainted::by(Setup::with_shims());
+    let mut pair = Pair::with(known.setup_from(Setup::with_shims()));
     pair.record = true;
     let written = upload(&mut pair, Dir::Uni, &[5000]);
-    let now = pair.now;
-    assert_eq!(pair.client.get().path_report(now).signal, None);
+    assert_eq!(pair.client.get().path_report(pair.now).signal, None);
     read_all(&mut pair, &written, Duration::from_millis(10));
     let server = pair.server.get();
     let id = server.streams().open(Dir::Uni).unwrap();
@@ -182,7 +146,7 @@ fn explicit_feedback_is_never_remembered() {
     assert_eq!(pair.client.get().stats().feedback_bad, 0);
 
     // A server that no longer supports it.
-    let mut plain = known.setup_from(signalling());
+    let mut plain = known.setup_from(Setup::with_shims());
     plain.server.signals.clear();
     let mut pair = Pair::with(plain);
     let written = upload(&mut pair, Dir::Uni, &[5000]);
@@ -208,10 +172,7 @@ fn what_a_lost_first_packet_leaves_behind_is_sent_again() {
         let written = upload(&mut pair, Dir::Uni, &[2000, 1, 2000]);
         read_all(&mut pair, &written, Duration::from_secs(5));
         pair.connect();
-        assert_eq!(
-            pair.client.get().handshake().early_data(),
-            EarlyData::Accepted
-        );
+        assert_eq!(early_data(&mut pair)[0], EarlyData::Accepted);
     }
 }
 
@@ -224,30 +185,19 @@ fn a_retry_sends_early_data_once_more_under_new_numbers() {
     let written = upload(&mut pair, Dir::Uni, &[3000]);
     pair.flush();
     pair.up.cut();
-    let Ok(PartialDecode::Protected(first)) = PartialDecode::new(&pair.client.sent[0], 8) else {
-        panic!("not a packet");
-    };
+    let first = first_packet(&pair.client.sent[0]);
     let before = pair.client.get().stats().early_packets_sent;
     let retry_id = ConnectionId::new(b"retried!").unwrap();
-    let mut buffer = [0; 256];
-    let mut w = Writer::new(&mut buffer);
-    retry::encode(&mut w, &first.scid, &retry_id, b"a token", 5).unwrap();
-    let tag = known.client.retry_tag(first.dcid.as_slice(), w.written());
-    w.put_slice(&tag).unwrap();
-    let answer = w.written().to_vec();
+    let crypto = &*known.client;
+    let answer = sealed_retry(crypto, &first.scid, &retry_id, &first.dcid, b"a token");
     pair.client.sent.clear();
     pair.send_to_client(answer);
     pair.flush();
     for datagram in &pair.client.sent {
-        let Ok(PartialDecode::Protected(found)) = PartialDecode::new(datagram, 8) else {
-            panic!("not a packet");
-        };
-        assert_eq!(found.dcid, retry_id);
+        assert_eq!(first_packet(datagram).dcid, retry_id);
     }
-    assert_eq!(
-        types(&pair.client.sent[0]),
-        [PacketType::Initial, PacketType::ZeroRtt]
-    );
+    let first_types = types(&pair.client.sent[0]);
+    assert_eq!(first_types, [PacketType::Initial, PacketType::ZeroRtt]);
     pair.retried = Some((first.dcid, retry_id));
     read_all(&mut pair, &written, Duration::from_millis(10));
     let stats = pair.client.get().stats();
@@ -255,14 +205,11 @@ fn a_retry_sends_early_data_once_more_under_new_numbers() {
     pair.connect();
     let next = |pair: &mut Pair| {
         let client = pair.client.get();
-        let data = client.spaces.recovery().space(crate::wire::SpaceId::Data);
+        let data = client.spaces.recovery.space(SpaceId::Data);
         data.sent().next_number()
     };
     assert!(next(&mut pair) > 2 * before);
-    assert_eq!(
-        pair.client.get().handshake().early_data(),
-        EarlyData::Accepted
-    );
+    assert_eq!(early_data(&mut pair)[0], EarlyData::Accepted);
 }
 
 #[test]
@@ -273,11 +220,10 @@ fn transfers_that_begin_early_get_through_a_bad_path() {
             seed,
             ..Acquainted::new().setup()
         });
-        pair.up.faults = Faults::bad();
-        pair.down.faults = Faults::bad();
+        pair.set_faults(Faults::bad());
         pair.upload(100_000, Duration::from_secs(120));
         pair.connect();
-        accepted += u32::from(pair.client.get().handshake().early_data() == EarlyData::Accepted);
+        accepted += u32::from(early_data(&mut pair)[0] == EarlyData::Accepted);
         early += pair.server.get().stats().early_packets_received;
     }
     // Early data is only refused if the only first packet that arrives is a copy without it.
@@ -310,27 +256,17 @@ fn early_data_that_comes_behind_the_handshake_is_read() {
     pair.flush();
     let late = pair.client.sent[1].clone();
     assert_eq!(types(&late), [PacketType::ZeroRtt]);
-    let copy = late.clone();
     pair.up.cut();
     // The first datagram arrives, and the second much later.
     let first = pair.client.sent[0].clone();
-    let (from, to) = (pair.client.address, pair.server.address);
-    let datagram = |bytes| super::super::link::Datagram {
-        from,
-        to,
-        ecn: crate::Ecn::NotEct,
-        bytes,
-    };
-    let now = pair.now;
-    pair.up.send(now, datagram(first));
+    pair.send_to_server(first);
     assert!(pair.run_until(Duration::from_secs(1), |pair| {
         let server = pair.server.connection.as_deref();
         server.is_some_and(|server| server.is_established())
     }));
     let before = pair.server.get().stats().early_packets_received;
-    let now = pair.now;
     pair.up.latency = Duration::ZERO;
-    pair.up.send(now, datagram(copy));
+    pair.send_to_server(late);
     pair.run(Duration::from_micros(1));
     let after = pair.server.get().stats().early_packets_received;
     assert_eq!(after, before + 1);
@@ -342,20 +278,8 @@ fn early_data_that_comes_behind_the_handshake_is_read() {
 fn early_data_ends_without_a_message() {
     // [9001 8.3 no-end-of-early-data]
     let known = Acquainted::new();
-    let parameters = crate::wire::TransportParameters {
-        initial_max_data: 1 << 60,
-        initial_max_stream_data_bidi_local: 1 << 60,
-        initial_max_stream_data_bidi_remote: 1 << 60,
-        initial_max_stream_data_uni: 1 << 60,
-        initial_max_streams_bidi: 1 << 60,
-        initial_max_streams_uni: 1 << 60,
-        active_connection_id_limit: 64,
-        max_datagram_frame_size: 65_535,
-        ..crate::wire::TransportParameters::DEFAULT
-    };
-    let parameters = parameters.to_vec(None).unwrap();
     let client = ClientCrypto::start(&*known.client, "server.test", Vec::new(), 0);
-    let server = ServerCrypto::start(&*known.server, parameters, 0);
+    let server = ServerCrypto::start(&*known.server, generous_parameters(), 0);
     let (mut client, mut server) = (client.unwrap(), server.unwrap());
     let write = |session: &mut dyn crate::crypto::Session| {
         let mut messages = Vec::new();

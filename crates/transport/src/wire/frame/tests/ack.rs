@@ -3,9 +3,8 @@ use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 
-use super::super::*;
-use super::{error, frames};
-use crate::wire::{TransportErrorCode, WriteError, Writer, varint};
+use super::super::ack;
+use super::*;
 
 fn the_ack(payload: &[u8]) -> Ack<'_> {
     match frames(payload)[..] {
@@ -68,11 +67,8 @@ fn ranges_below_zero_are_refused() {
         assert_eq!(error.frame_type, types::ACK);
     }
     // The range includes packet number 0.
-    assert!(
-        the_ack(&[0x02, 3, 0, 1, 0, 1, 0])
-            .ranges()
-            .eq([3..=3, 0..=0])
-    );
+    let ack = [0x02, 3, 0, 1, 0, 1, 0];
+    assert!(the_ack(&ack).ranges().eq([3..=3, 0..=0]));
 }
 
 #[test]

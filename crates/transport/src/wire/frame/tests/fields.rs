@@ -1,11 +1,8 @@
-use core::time::Duration;
-
 use proptest::prelude::*;
 
 use super::super::*;
-use super::{error, frames};
+use super::*;
 use crate::signal::Counters;
-use crate::wire::{ConnectionId, Dir, StreamId, TransportErrorCode, WriteError, Writer, varint};
 
 fn stream_id(id: u64) -> StreamId {
     StreamId::from_u64(id).unwrap()
@@ -17,138 +14,97 @@ fn by_hand() -> Vec<(&'static [u8], Frame<'static>)> {
     const NEW_CONNECTION_ID: &[u8] = &[
         0x18, 5, 3, 4, 0xd1, 0xd2, 0xd3, 0xd4, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15,
     ];
+    let id = stream_id(8);
+    let reset = ResetStream {
+        id,
+        error_code: 128,
+        final_size: 9,
+    };
+    let crypto = Crypto {
+        offset: 1024,
+        data: b"hi",
+    };
+    let stream = Stream {
+        id,
+        offset: 100,
+        fin: true,
+        data: b"hi",
+    };
+    let first = Stream {
+        offset: 0,
+        fin: false,
+        ..stream
+    };
+    let new_id = NewConnectionId {
+        sequence: 5,
+        retire_prior_to: 3,
+        id: ConnectionId::new(&[0xd1, 0xd2, 0xd3, 0xd4]).unwrap(),
+        reset_token: core::array::from_fn(|i| i as u8),
+    };
+    let close = ConnectionClose {
+        error_code: TransportErrorCode::PROTOCOL_VIOLATION,
+        frame_type: types::CRYPTO,
+        reason: b"no",
+    };
+    let application_close = ApplicationClose {
+        error_code: 256,
+        reason: b"",
+    };
+    let frequency = AckFrequency {
+        sequence: 7,
+        ack_eliciting_threshold: 10,
+        max_ack_delay: Duration::from_millis(25),
+        reordering_threshold: 3,
+    };
+    let [stop, data_blocked] = [
+        Frame::StopSending(StopSending { id, error_code: 7 }),
+        Frame::StreamDataBlocked(StreamDataBlocked { id, limit: 9 }),
+    ];
+    let max_data = Frame::MaxStreamData(MaxStreamData { id, max: 9 });
+    let max = |dir| Frame::MaxStreams(MaxStreams { dir, max: 9 });
+    let blocked = |dir| Frame::StreamsBlocked(StreamsBlocked { dir, limit: 9 });
+    let challenge = [1, 2, 3, 4, 5, 6, 7, 8];
     vec![
         (&[0, 0, 0], Frame::Padding(3)),
         (&[0x01], Frame::Ping),
-        (
-            &[0x04, 8, 0x40, 0x80, 9],
-            Frame::ResetStream(ResetStream {
-                id: stream_id(8),
-                error_code: 128,
-                final_size: 9,
-            }),
-        ),
-        (
-            &[0x05, 8, 7],
-            Frame::StopSending(StopSending {
-                id: stream_id(8),
-                error_code: 7,
-            }),
-        ),
-        (
-            &[0x06, 0x44, 0x00, 2, b'h', b'i'],
-            Frame::Crypto(Crypto {
-                offset: 1024,
-                data: b"hi",
-            }),
-        ),
+        (&[0x04, 8, 0x40, 0x80, 9], Frame::ResetStream(reset)),
+        (&[0x05, 8, 7], stop),
+        (&[0x06, 0x44, 0x00, 2, b'h', b'i'], Frame::Crypto(crypto)),
         (&[0x07, 2, b'h', b'i'], Frame::NewToken(b"hi")),
-        (
-            &[0x0a, 4, 2, b'h', b'i'],
-            Frame::Stream(Stream {
-                id: stream_id(4),
-                offset: 0,
-                fin: false,
-                data: b"hi",
-            }),
-        ),
-        (
-            &[0x0f, 4, 0x40, 0x64, 2, b'h', b'i'],
-            Frame::Stream(Stream {
-                id: stream_id(4),
-                offset: 100,
-                fin: true,
-                data: b"hi",
-            }),
-        ),
+        (&[0x0a, 8, 2, b'h', b'i'], Frame::Stream(first)),
+        (&[0x0f, 8, 0x40, 0x64, 2, b'h', b'i'], Frame::Stream(stream)),
         (&[0x10, 0x80, 0x01, 0, 0], Frame::MaxData(65_536)),
-        (
-            &[0x11, 4, 9],
-            Frame::MaxStreamData(MaxStreamData {
-                id: stream_id(4),
-                max: 9,
-            }),
-        ),
-        (
-            &[0x12, 9],
-            Frame::MaxStreams(MaxStreams {
-                dir: Dir::Bi,
-                max: 9,
-            }),
-        ),
-        (
-            &[0x13, 9],
-            Frame::MaxStreams(MaxStreams {
-                dir: Dir::Uni,
-                max: 9,
-            }),
-        ),
+        (&[0x11, 8, 9], max_data),
+        (&[0x12, 9], max(Dir::Bi)),
+        (&[0x13, 9], max(Dir::Uni)),
         (&[0x14, 9], Frame::DataBlocked(9)),
-        (
-            &[0x15, 4, 9],
-            Frame::StreamDataBlocked(StreamDataBlocked {
-                id: stream_id(4),
-                limit: 9,
-            }),
-        ),
-        (
-            &[0x16, 9],
-            Frame::StreamsBlocked(StreamsBlocked {
-                dir: Dir::Bi,
-                limit: 9,
-            }),
-        ),
-        (
-            &[0x17, 9],
-            Frame::StreamsBlocked(StreamsBlocked {
-                dir: Dir::Uni,
-                limit: 9,
-            }),
-        ),
-        (
-            NEW_CONNECTION_ID,
-            Frame::NewConnectionId(NewConnectionId {
-                sequence: 5,
-                retire_prior_to: 3,
-                id: ConnectionId::new(&[0xd1, 0xd2, 0xd3, 0xd4]).unwrap(),
-                reset_token: core::array::from_fn(|i| i as u8),
-            }),
-        ),
+        (&[0x15, 8, 9], data_blocked),
+        (&[0x16, 9], blocked(Dir::Bi)),
+        (&[0x17, 9], blocked(Dir::Uni)),
+        (NEW_CONNECTION_ID, Frame::NewConnectionId(new_id)),
         (&[0x19, 9], Frame::RetireConnectionId(9)),
         (
             &[0x1a, 1, 2, 3, 4, 5, 6, 7, 8],
-            Frame::PathChallenge([1, 2, 3, 4, 5, 6, 7, 8]),
+            Frame::PathChallenge(challenge),
         ),
         (
             &[0x1b, 1, 2, 3, 4, 5, 6, 7, 8],
-            Frame::PathResponse([1, 2, 3, 4, 5, 6, 7, 8]),
+            Frame::PathResponse(challenge),
         ),
         (
             &[0x1c, 0x0a, 0x06, 2, b'n', b'o'],
-            Frame::ConnectionClose(ConnectionClose {
-                error_code: TransportErrorCode::PROTOCOL_VIOLATION,
-                frame_type: types::CRYPTO,
-                reason: b"no",
-            }),
+            Frame::ConnectionClose(close),
         ),
         (
             &[0x1d, 0x41, 0x00, 0],
-            Frame::ApplicationClose(ApplicationClose {
-                error_code: 256,
-                reason: b"",
-            }),
+            Frame::ApplicationClose(application_close),
         ),
         (&[0x1e], Frame::HandshakeDone),
         (&[0x1f], Frame::ImmediateAck),
         (&[0x31, 2, b'h', b'i'], Frame::Datagram(b"hi")),
         (
             &[0x40, 0xaf, 7, 10, 0x80, 0x00, 0x61, 0xa8, 3],
-            Frame::AckFrequency(AckFrequency {
-                sequence: 7,
-                ack_eliciting_threshold: 10,
-                max_ack_delay: Duration::from_millis(25),
-                reordering_threshold: 3,
-            }),
+            Frame::AckFrequency(frequency),
         ),
     ]
 }
@@ -179,9 +135,8 @@ fn a_cut_frame_is_a_frame_encoding_error() {
         for cut in 1..bytes.len() {
             let error = error(&bytes[..cut]);
             assert_eq!(error.code, TransportErrorCode::FRAME_ENCODING_ERROR);
-            if cut >= varint::len(frame.ty())
-                && !matches!(frame, Frame::Stream(_) | Frame::Datagram(_))
-            {
+            let is_data = matches!(frame, Frame::Stream(_) | Frame::Datagram(_));
+            if cut >= varint::len(frame.ty()) && !is_data {
                 assert_eq!(error.frame_type, frame.ty());
             }
         }
@@ -190,14 +145,8 @@ fn a_cut_frame_is_a_frame_encoding_error() {
 
 #[test]
 fn frames_follow_one_another_until_the_first_error() {
-    let all: Vec<_> = by_hand();
-    let payload = all
-        .iter()
-        .map(|(bytes, _)| *bytes)
-        .collect::<Vec<_>>()
-        .concat();
-    let expected: Vec<_> = all.into_iter().map(|(_, frame)| frame).collect();
-    assert_eq!(frames(&payload), expected);
+    let (bytes, expected): (Vec<_>, Vec<_>) = by_hand().into_iter().unzip();
+    assert_eq!(frames(&bytes.concat()), expected);
 
     let mut iterator = Frames::new(&[0x01, 0x3f, 0x01, 0x01]);
     assert_eq!(iterator.next(), Some(Ok(Frame::Ping)));
@@ -208,24 +157,20 @@ fn frames_follow_one_another_until_the_first_error() {
 
 #[test]
 fn without_a_length_data_runs_to_the_end() {
-    assert_eq!(
-        frames(&[0x08, 4, 1, 1, 1]),
-        [Frame::Stream(Stream {
-            id: stream_id(4),
-            offset: 0,
-            fin: false,
-            data: &[1, 1, 1],
-        })]
-    );
-    assert_eq!(
-        frames(&[0x0d, 4, 9]),
-        [Frame::Stream(Stream {
-            id: stream_id(4),
-            offset: 9,
-            fin: true,
-            data: &[],
-        })]
-    );
+    let stream = Stream {
+        id: stream_id(4),
+        offset: 0,
+        fin: false,
+        data: &[1, 1, 1],
+    };
+    let end = Stream {
+        offset: 9,
+        fin: true,
+        data: &[],
+        ..stream
+    };
+    assert_eq!(frames(&[0x08, 4, 1, 1, 1]), [Frame::Stream(stream)]);
+    assert_eq!(frames(&[0x0d, 4, 9]), [Frame::Stream(end)]);
     assert_eq!(frames(&[0x30, 1, 1]), [Frame::Datagram(&[1, 1])]);
 }
 
@@ -278,9 +223,10 @@ fn twenty_counters_and_no_more() {
     let kind = error(&[0x80, 0x66, 0x65, 0x64, 0x41, 0x00, 0, 0, 0]);
     assert_eq!(kind.frame_type, types::FEEDBACK);
     // A time that is not modulo 2^30.
-    let time = error(&[
+    let bytes = [
         0x80, 0x66, 0x65, 0x64, 0, 0, 0xc0, 0, 0, 0, 0x40, 0, 0, 0, 0,
-    ]);
+    ];
+    let time = error(&bytes);
     assert_eq!(time.code, TransportErrorCode::FRAME_ENCODING_ERROR);
 }
 
@@ -292,6 +238,7 @@ fn values_that_cannot_be_are_refused() {
     let violation = TransportErrorCode::PROTOCOL_VIOLATION;
     let max = [0xff; 8];
     let streams_beyond = [0xd0, 0, 0, 0, 0, 0, 0, 1];
+    let new_id = 0x18;
     for (bytes, code, ty) in [
         (&[0x07, 0][..], frame_encoding, types::NEW_TOKEN),
         (&[0x20], frame_encoding, 0x20),
@@ -318,17 +265,17 @@ fn values_that_cannot_be_are_refused() {
         (
             &[&[0x18, 1, 0, 0], &max[..], &max].concat(),
             frame_encoding,
-            0x18,
+            new_id,
         ),
         (
             &[&[0x18, 1, 0, 21], &[7; 37][..]].concat(),
             frame_encoding,
-            0x18,
+            new_id,
         ),
         (
             &[&[0x18, 1, 2, 4], &[7; 20][..]].concat(),
             frame_encoding,
-            0x18,
+            new_id,
         ),
         // 2^14 ms
         (

@@ -3,7 +3,12 @@ mod fields;
 mod fit;
 mod rules;
 
+use core::time::Duration;
+
 use super::*;
+use crate::wire::{
+    ConnectionId, Dir, Side, StreamId, TransportErrorCode, WriteError, Writer, varint,
+};
 
 /// The frames of `payload`, all of which must be valid.
 fn frames(payload: &[u8]) -> Vec<Frame<'_>> {

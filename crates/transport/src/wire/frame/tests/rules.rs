@@ -1,8 +1,6 @@
-use core::time::Duration;
-
 use super::super::*;
-use super::frames;
-use crate::wire::{ConnectionId, Dir, PacketType, Side, StreamId, TransportErrorCode};
+use super::*;
+use crate::wire::PacketType;
 
 /// One of each frame, with its row of RFC 9000's table 3 ("Pkts" and "Spec"; N: not ack-eliciting,
 /// P: probing).
@@ -10,114 +8,74 @@ fn table_3() -> Vec<(Frame<'static>, &'static str, &'static str)> {
     let id = StreamId::new(Side::Client, Dir::Bi, 0).unwrap();
     let ack = frames(&[0x02, 0, 0, 0, 0])[0];
     let feedback = frames(&[0x80, 0x66, 0x65, 0x64, 0, 0, 0, 0])[0];
+    let reset = ResetStream {
+        id,
+        error_code: 0,
+        final_size: 0,
+    };
+    let stop = StopSending { id, error_code: 0 };
+    let crypto = Crypto {
+        offset: 0,
+        data: b"x",
+    };
+    let stream = Stream {
+        id,
+        offset: 0,
+        fin: false,
+        data: b"",
+    };
+    let (dir, max, limit) = (Dir::Bi, 0, 0);
+    let data_blocked = StreamDataBlocked { id, limit };
+    let new_id = NewConnectionId {
+        sequence: 1,
+        retire_prior_to: 0,
+        id: ConnectionId::new(&[1]).unwrap(),
+        reset_token: [0; 16],
+    };
+    let close = ConnectionClose {
+        error_code: TransportErrorCode::NO_ERROR,
+        frame_type: 0,
+        reason: b"",
+    };
+    let application_close = ApplicationClose {
+        error_code: 0,
+        reason: b"",
+    };
+    let frequency = AckFrequency {
+        sequence: 0,
+        ack_eliciting_threshold: 1,
+        max_ack_delay: Duration::from_millis(25),
+        reordering_threshold: 1,
+    };
     vec![
         (Frame::Padding(1), "IH01", "NP"),
         (Frame::Ping, "IH01", ""),
         (ack, "IH_1", "N"),
-        (
-            Frame::ResetStream(ResetStream {
-                id,
-                error_code: 0,
-                final_size: 0,
-            }),
-            "__01",
-            "",
-        ),
-        (
-            Frame::StopSending(StopSending { id, error_code: 0 }),
-            "__01",
-            "",
-        ),
-        (
-            Frame::Crypto(Crypto {
-                offset: 0,
-                data: b"x",
-            }),
-            "IH_1",
-            "",
-        ),
+        (Frame::ResetStream(reset), "__01", ""),
+        (Frame::StopSending(stop), "__01", ""),
+        (Frame::Crypto(crypto), "IH_1", ""),
         (Frame::NewToken(b"x"), "___1", ""),
-        (
-            Frame::Stream(Stream {
-                id,
-                offset: 0,
-                fin: false,
-                data: b"",
-            }),
-            "__01",
-            "",
-        ),
+        (Frame::Stream(stream), "__01", ""),
         (Frame::MaxData(0), "__01", ""),
-        (
-            Frame::MaxStreamData(MaxStreamData { id, max: 0 }),
-            "__01",
-            "",
-        ),
-        (
-            Frame::MaxStreams(MaxStreams {
-                dir: Dir::Bi,
-                max: 0,
-            }),
-            "__01",
-            "",
-        ),
+        (Frame::MaxStreamData(MaxStreamData { id, max }), "__01", ""),
+        (Frame::MaxStreams(MaxStreams { dir, max }), "__01", ""),
         (Frame::DataBlocked(0), "__01", ""),
+        (Frame::StreamDataBlocked(data_blocked), "__01", ""),
         (
-            Frame::StreamDataBlocked(StreamDataBlocked { id, limit: 0 }),
+            Frame::StreamsBlocked(StreamsBlocked { dir, limit }),
             "__01",
             "",
         ),
-        (
-            Frame::StreamsBlocked(StreamsBlocked {
-                dir: Dir::Uni,
-                limit: 0,
-            }),
-            "__01",
-            "",
-        ),
-        (
-            Frame::NewConnectionId(NewConnectionId {
-                sequence: 1,
-                retire_prior_to: 0,
-                id: ConnectionId::new(&[1]).unwrap(),
-                reset_token: [0; 16],
-            }),
-            "__01",
-            "P",
-        ),
+        (Frame::NewConnectionId(new_id), "__01", "P"),
         // Table 3 has __01; section 12.5 lets servers refuse it in 0-RTT, where it can't occur.
         (Frame::RetireConnectionId(0), "___1", ""),
         (Frame::PathChallenge([0; 8]), "__01", "P"),
         (Frame::PathResponse([0; 8]), "___1", "P"),
-        (
-            Frame::ConnectionClose(ConnectionClose {
-                error_code: TransportErrorCode::NO_ERROR,
-                frame_type: 0,
-                reason: b"",
-            }),
-            "IH01",
-            "N",
-        ),
-        (
-            Frame::ApplicationClose(ApplicationClose {
-                error_code: 0,
-                reason: b"",
-            }),
-            "__01",
-            "N",
-        ),
+        (Frame::ConnectionClose(close), "IH01", "N"),
+        (Frame::ApplicationClose(application_close), "__01", "N"),
         (Frame::HandshakeDone, "___1", ""),
         (Frame::Datagram(b""), "__01", ""),
-        (
-            Frame::AckFrequency(AckFrequency {
-                sequence: 0,
-                ack_eliciting_threshold: 1,
-                max_ack_delay: Duration::from_millis(25),
-                reordering_threshold: 1,
-            }),
-            "___1",
-            "",
-        ),
+        (Frame::AckFrequency(frequency), "___1", ""),
         (Frame::ImmediateAck, "___1", ""),
         (feedback, "___1", "N"),
     ]
@@ -127,17 +85,10 @@ fn table_3() -> Vec<(Frame<'static>, &'static str, &'static str)> {
 fn frames_keep_to_table_3() {
     // [9000 12.4 permitted-frames] [9000 19.21 counted]
     for (frame, packets, spec) in table_3() {
-        for (letter, packet) in packets.chars().zip([
-            PacketType::Initial,
-            PacketType::Handshake,
-            PacketType::ZeroRtt,
-            PacketType::OneRtt,
-        ]) {
-            assert_eq!(
-                frame.allowed_in(packet),
-                letter != '_',
-                "{frame:?} in {packet:?}"
-            );
+        use PacketType::{Handshake, Initial, OneRtt, ZeroRtt};
+        for (letter, packet) in packets.chars().zip([Initial, Handshake, ZeroRtt, OneRtt]) {
+            let allowed = frame.allowed_in(packet);
+            assert_eq!(allowed, letter != '_', "{frame:?} in {packet:?}");
         }
         assert_eq!(frame.is_ack_eliciting(), !spec.contains('N'), "{frame:?}");
         assert_eq!(frame.is_probing(), spec.contains('P'), "{frame:?}");
@@ -148,9 +99,7 @@ fn frames_keep_to_table_3() {
 fn only_servers_send_tokens_and_confirm() {
     for (frame, ..) in table_3() {
         assert!(frame.allowed_from(Side::Server));
-        assert_eq!(
-            frame.allowed_from(Side::Client),
-            !matches!(frame, Frame::NewToken(_) | Frame::HandshakeDone)
-        );
+        let of_servers = matches!(frame, Frame::NewToken(_) | Frame::HandshakeDone);
+        assert_eq!(frame.allowed_from(Side::Client), !of_servers);
     }
 }

@@ -1,13 +1,16 @@
-//! The server's transport parameters that a client remembers for early data (RFC 9000 §7.4.1).
+//! The peer's limits. A client remembers those of its server for early data (RFC 9000 §7.4.1).
 
 use super::TransportParameters;
 
-/// The parameters of an earlier connection that early data must respect. A server that accepts
-/// early data must not have lowered them since. No other parameters are remembered for data, in
-/// particular not `explicit_feedback`: until the new handshake has negotiated it, it is used
-/// for at most one question for a starting rate.
+/// The peer's limits, from its transport parameters (RFC 9000 §18.2). Local and remote are meant
+/// from the peer's viewpoint: the peer opens the "local" streams.
+///
+/// Those of an earlier connection limit early data. A server that accepts early data must not have
+/// lowered them since. No other parameters are remembered for data, in particular not
+/// `explicit_feedback`: until the new handshake has negotiated it, it is used for at most one
+/// question for a starting rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct EarlyLimits {
+pub struct PeerLimits {
     /// `initial_max_data`, bytes.
     pub max_data: u64,
     /// `initial_max_stream_data_bidi_local`, bytes.
@@ -27,7 +30,7 @@ pub struct EarlyLimits {
 }
 
 // [9000 7.4.1 fresh-values] [9000 7.4.1 remembered]
-impl From<&TransportParameters> for EarlyLimits {
+impl From<&TransportParameters> for PeerLimits {
     fn from(parameters: &TransportParameters) -> Self {
         Self {
             max_data: parameters.initial_max_data,
@@ -42,7 +45,7 @@ impl From<&TransportParameters> for EarlyLimits {
     }
 }
 
-impl EarlyLimits {
+impl PeerLimits {
     const fn values(&self) -> [u64; 8] {
         [
             self.max_data,
@@ -93,18 +96,18 @@ mod tests {
             |p, v| p.active_connection_id_limit = v,
             |p, v| p.max_datagram_frame_size = v,
         ];
-        let remembered = EarlyLimits::from(&before);
+        let remembered = PeerLimits::from(&before);
         for change in limits {
             for (value, fits) in [(9, false), (10, true), (11, true)] {
                 let mut now = before.clone();
                 change(&mut now, value);
-                assert_eq!(EarlyLimits::from(&now).include(&remembered), fits);
+                assert_eq!(PeerLimits::from(&now).include(&remembered), fits);
             }
         }
         let mut now = before;
         now.max_idle_timeout = core::time::Duration::from_secs(1);
         now.max_udp_payload_size = 1200;
         now.explicit_feedback = Some(super::super::SignalKinds::new(&[1]).unwrap());
-        assert_eq!(EarlyLimits::from(&now), remembered);
+        assert_eq!(PeerLimits::from(&now), remembered);
     }
 }
