@@ -42,7 +42,7 @@ impl Report {
                 cells.push(CellReport::new(cell, each));
             }
         }
-        let axis = |axis: Axis| (axis.name().to_owned(), grid.values(axis));
+        let axis = |axis: Axis| (axis.name().to_owned(), grid.values(axis).to_vec());
         let axes = Axis::ALL.into_iter().map(axis).collect();
         Self {
             sentences: sentences(&laws, &axes, &cells),

@@ -1,11 +1,11 @@
 //! Harm: figures of a law that are worse than those of `cubic` instead.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use serde::Serialize;
 
 use super::scene::{GUEST, TCP};
+use crate::named::named;
 use pathmark_emulator::result::{FlowResult, RunResult};
 
 /// A law's goodput is at least this share of `cubic`'s.
@@ -26,53 +26,25 @@ const RTT: (f64, f64) = (1.5, 10.0);
 /// Largest value of [`Compared::beyond`].
 const MOST: f64 = 9999.0;
 
-/// A figure that must not be worse than `cubic`'s by more than its bound.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Condition {
-    /// Goodput of all our flows except files, in bits per second.
-    Goodput,
-    /// The least goodput of our flows, bits per second.
-    Least,
-    /// The least goodput of the TCP flows on our flows' path, bits per second.
-    #[serde(rename = "beside")]
-    Tcp,
-    /// Packets that queues dropped, per packet sent by all flows. Random losses do not count.
-    Loss,
-    /// Mean time to move a file, seconds.
-    Completion,
-    /// 99th percentile of round trips in milliseconds: the mean over the flows of one name, for the
-    /// worst name.
-    Rtt,
-}
-
-impl Condition {
-    /// All conditions.
-    pub const ALL: [Self; 6] = [
-        Self::Goodput,
-        Self::Least,
-        Self::Tcp,
-        Self::Loss,
-        Self::Completion,
-        Self::Rtt,
-    ];
-
-    /// Returns the condition's name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Goodput => "goodput",
-            Self::Least => "least",
-            Self::Tcp => "beside",
-            Self::Loss => "loss",
-            Self::Completion => "completion",
-            Self::Rtt => "rtt",
-        }
-    }
-}
-
-impl fmt::Display for Condition {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
+named! {
+    /// A figure that must not be worse than `cubic`'s by more than its bound.
+    #[derive(Serialize)]
+    #[serde(rename_all = "lowercase")]
+    pub Condition {
+        /// Goodput of all our flows except files, in bits per second.
+        Goodput = "goodput",
+        /// The least goodput of our flows, bits per second.
+        Least = "least",
+        /// The least goodput of the TCP flows on our flows' path, bits per second.
+        #[serde(rename = "beside")]
+        Tcp = "beside",
+        /// Packets that queues dropped, per packet sent by all flows. Random losses do not count.
+        Loss = "loss",
+        /// Mean time to move a file, seconds.
+        Completion = "completion",
+        /// 99th percentile of round trips in milliseconds: the mean over the flows of one name,
+        /// for the worst name.
+        Rtt = "rtt",
     }
 }
 
