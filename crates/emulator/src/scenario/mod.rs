@@ -275,22 +275,20 @@ impl Scenario {
 
     /// Checks a document.
     fn of(document: Document) -> Result<Self, ScenarioError> {
-        let source = document.source();
         let checked = match document.file() {
-            Ok(file) => check::scenario(&source, file, document.id()),
-            Err(error) => Err(source.syntax(&error)),
+            Ok(file) => check::scenario(&document, file),
+            Err(error) => Err(document.source().syntax(&error)),
         };
-        match (checked, document.changed()) {
-            (Ok(parts), _) => Ok(parts.into_scenario(document)),
-            (Err(fault), None) => Err(fault.into()),
+        checked.map_err(|fault| match document.changed() {
+            None => fault.into(),
             // The changed text has no file with line numbers, so the error is attributed to the
             // changed key.
-            (Err(fault), Some((key, value))) => Err(ScenarioError::Set {
+            Some((key, value)) => ScenarioError::Set {
                 key: key.clone(),
                 value: value.clone(),
                 message: fault.message,
-            }),
-        }
+            },
+        })
     }
 
     /// Changes one key and checks everything again. Keys have forms like `duration`,
