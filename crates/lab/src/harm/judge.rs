@@ -215,6 +215,15 @@ mod tests {
         }
     }
 
+    /// Two of our flows and one of TCP, with these goodputs in Mbit/s.
+    fn shares([ours0, ours1, tcp0]: [f64; 3]) -> RunResult {
+        run(vec![
+            flow("ours0", ours0),
+            flow("ours1", ours1),
+            flow("tcp0", tcp0),
+        ])
+    }
+
     fn harm(law: &RunResult, cubic: &RunResult) -> Vec<Condition> {
         let all = judge(law, cubic);
         let harmed = all.into_iter().filter(|c| c.harm);
@@ -229,11 +238,7 @@ mod tests {
 
     #[test]
     fn a_law_that_does_as_cubic_does_no_harm() {
-        let cubic = run(vec![
-            flow("ours0", 4.0),
-            flow("ours1", 2.0),
-            flow("tcp0", 3.0),
-        ]);
+        let cubic = shares([4.0, 2.0, 3.0]);
         assert_eq!(harm(&cubic, &cubic), []);
         assert_eq!(excused(&cubic, &cubic), []);
         assert_eq!(judge(&cubic, &cubic).len(), 5, "no file, no completion");
@@ -241,41 +246,18 @@ mod tests {
 
     #[test]
     fn goodput_is_of_our_flows_and_a_better_least_flow_excuses_it() {
-        let cubic = run(vec![
-            flow("ours0", 8.0),
-            flow("ours1", 2.0),
-            flow("tcp0", 1.0),
-        ]);
-        let less = run(vec![
-            flow("ours0", 6.4),
-            flow("ours1", 2.5),
-            flow("tcp0", 1.2),
-        ]);
+        let cubic = shares([8.0, 2.0, 1.0]);
+        let less = shares([6.4, 2.5, 1.2]);
         assert_eq!(harm(&less, &cubic), [Condition::Goodput]);
-        let shared = run(vec![
-            flow("ours0", 4.0),
-            flow("ours1", 2.5),
-            flow("tcp0", 3.0),
-        ]);
-        assert_eq!(harm(&shared, &cubic), [], "cubic starved the TCP flow");
-        assert_eq!(excused(&shared, &cubic), [Condition::Goodput]);
-        let fairer = run(vec![
-            flow("ours0", 3.0),
-            flow("ours1", 2.6),
-            flow("tcp0", 9.0),
-        ]);
-        assert_eq!(harm(&fairer, &cubic), []);
-        assert_eq!(excused(&fairer, &cubic), [Condition::Goodput]);
         assert_eq!(excused(&less, &cubic), [], "beyond its bound, and harm");
-        let nothing = run(vec![
-            flow("ours0", 0.0),
-            flow("ours1", 0.0),
-            flow("tcp0", 9.0),
-        ]);
-        assert_eq!(
-            harm(&nothing, &cubic),
-            [Condition::Goodput, Condition::Least]
-        );
+        // In the first, cubic starves the TCP flow.
+        for fairer in [shares([4.0, 2.5, 3.0]), shares([3.0, 2.6, 9.0])] {
+            assert_eq!(harm(&fairer, &cubic), []);
+            assert_eq!(excused(&fairer, &cubic), [Condition::Goodput]);
+        }
+        let nothing = shares([0.0, 0.0, 9.0]);
+        let both = [Condition::Goodput, Condition::Least];
+        assert_eq!(harm(&nothing, &cubic), both);
         assert_eq!(harm(&cubic, &nothing), [Condition::Tcp]);
     }
 
