@@ -262,7 +262,7 @@ impl Scenario {
     /// # Errors
     /// [`ScenarioError`] with the place of the error.
     pub fn load(name_or_path: &str) -> Result<Self, ScenarioError> {
-        Self::of(Document::load(name_or_path)?)
+        Self::of(&Document::load(name_or_path)?)
     }
 
     /// Parses and checks `text`; `path` only appears in messages.
@@ -270,13 +270,13 @@ impl Scenario {
     /// # Errors
     /// [`ScenarioError::Invalid`].
     pub fn parse(path: &Path, text: &str) -> Result<Self, ScenarioError> {
-        Self::of(Document::new(path, text))
+        Self::of(&Document::new(path, text))
     }
 
     /// Checks a document.
-    fn of(document: Document) -> Result<Self, ScenarioError> {
+    fn of(document: &Document) -> Result<Self, ScenarioError> {
         let checked = match document.file() {
-            Ok(file) => check::scenario(&document, file),
+            Ok(file) => check::scenario(document, file),
             Err(error) => Err(document.source().syntax(&error)),
         };
         checked.map_err(|fault| match document.changed() {
@@ -299,7 +299,7 @@ impl Scenario {
     /// # Errors
     /// [`ScenarioError`]; the scenario is then unchanged.
     pub fn set(&mut self, key: &str, value: &str) -> Result<(), ScenarioError> {
-        *self = Self::of(self.document.with(key, value)?)?;
+        *self = Self::of(&self.document.with(key, value)?)?;
         Ok(())
     }
 
