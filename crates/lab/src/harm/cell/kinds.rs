@@ -79,8 +79,13 @@ impl Kind {
             Self::Cut | Self::Low | Self::Trace | Self::Handover | Self::Radio => Group::Outage,
             Self::Lot | Self::Taper => Group::Hops,
             Self::Order | Self::Reorder | Self::Short | Self::Step => Group::Jitter,
-            Self::Many | Self::Mice | Self::Rtts | Self::Sizes => Group::Flows,
-            Self::Ports | Self::Mixed | Self::Tiny => Group::Flows,
+            Self::Many
+            | Self::Mice
+            | Self::Rtts
+            | Self::Sizes
+            | Self::Ports
+            | Self::Mixed
+            | Self::Tiny => Group::Flows,
         }
     }
 
