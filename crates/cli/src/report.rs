@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use pathmark_cc::Feedback;
-use pathmark_emulator::result::Controllers;
+use pathmark_emulator::result::{Controllers, Distribution};
 use pathmark_protocols::registry::name_of;
 
 use pathmark::{Connection, PathReport};
@@ -21,7 +21,7 @@ pub(crate) struct SenderReport {
     /// Packets declared lost during the whole connection.
     pub(crate) packets_lost: u64,
     /// Round-trip times in milliseconds.
-    pub(crate) rtt_ms: Rtt,
+    pub(crate) rtt_ms: Distribution,
     /// Shares of the time in which each limit applied.
     pub(crate) bounded_by: BoundedBy,
     /// The reason why router feedback doesn't set the window, although the law uses it:
@@ -47,21 +47,6 @@ pub(crate) struct SenderReport {
     /// routers before the handshake was complete.
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     pub(crate) known_path: bool,
-}
-
-/// Round-trip times in milliseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Rtt {
-    /// Minimum.
-    pub(crate) min: f64,
-    /// Mean.
-    pub(crate) mean: f64,
-    /// Median.
-    pub(crate) p50: f64,
-    /// 99th percentile.
-    pub(crate) p99: f64,
-    /// Maximum.
-    pub(crate) max: f64,
 }
 
 /// Shares of the time, which add up to 1.
@@ -123,7 +108,7 @@ impl SenderReport {
                 .fallback
                 .map(|reason| reason.name().to_owned()),
             packets_lost: stats.packets_lost,
-            rtt_ms: Rtt {
+            rtt_ms: Distribution {
                 min: ms(stats.rtt.min()),
                 mean: ms(stats.rtt.mean()),
                 p50: ms(stats.rtt.quantile(500)),

@@ -5,6 +5,8 @@ use std::fmt::Write as _;
 use pathmark_cc::{ControllerShares, FallbackReason, Ruler};
 use serde::{Deserialize, Serialize};
 
+use crate::result::is_zero;
+
 /// The share below which a law is omitted from sentences.
 const LEAST: f64 = 0.005;
 
@@ -42,14 +44,6 @@ pub struct ControllerTurn {
     pub law: String,
     /// Why routers do not control it, if the flow's law requests answers.
     pub fallback: Option<String>,
-}
-
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde hands over a reference"
-)]
-const fn is_zero(number: &u64) -> bool {
-    *number == 0
 }
 
 fn reason(ruler: Ruler) -> Option<String> {

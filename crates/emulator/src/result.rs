@@ -171,7 +171,7 @@ pub struct LinkResult {
     clippy::trivially_copy_pass_by_ref,
     reason = "serde hands over a reference"
 )]
-const fn is_zero(number: &u64) -> bool {
+pub(crate) const fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 

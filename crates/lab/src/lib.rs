@@ -25,6 +25,7 @@
 pub mod compare;
 pub mod harm;
 pub mod metric;
+mod named;
 pub mod outputs;
 pub mod plot;
 pub mod results;

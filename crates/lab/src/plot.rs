@@ -85,6 +85,17 @@ pub struct Line {
     pub bars: Vec<(f64, f64, f64)>,
 }
 
+impl Line {
+    /// Returns a plain line with a name in the legend.
+    pub fn named(label: impl Into<String>, points: impl Into<Vec<(f64, f64)>>) -> Self {
+        Self {
+            label: Some(label.into()),
+            points: points.into(),
+            ..Self::default()
+        }
+    }
+}
+
 /// Sizes of panels that are alone in a row, and of others.
 const ALONE: (u32, u32) = (760, 330);
 const PANEL: (u32, u32) = (415, 270);

@@ -143,28 +143,22 @@ mod tests {
 
     #[test]
     fn a_file_knows_protocols_by_pattern_or_name() {
-        assert_eq!(
-            of("fn f(k: Kind) { match k { Kind::Xcp(_) => {} _ => {} } }"),
-            (true, true)
-        );
-        assert_eq!(of("fn f(k: Kind) -> bool { k == Kind::Xcp }"), (true, true));
-        assert_eq!(
-            of("fn f(k: Kind) -> bool { matches!(k, Kind::VCP | Kind::Other) }"),
-            (true, true)
-        );
-        assert_eq!(
-            of("fn f(k: u8) { if let QUICK_START = k {} }"),
-            (false, true)
-        );
-        assert_eq!(of("fn f() -> &'static str { \"vcp+bise\" }"), (false, true));
-        assert_eq!(
-            of("fn f() -> &'static str { \"vcp-router\" }"),
-            (false, false)
-        );
-        assert_eq!(of("/// Not for XCP.\nfn f() {}"), (false, false));
-        assert_eq!(
-            of("#[cfg(test)] mod tests { fn f(k: Kind) { if let Kind::Xcp = k {} } }"),
-            (false, false)
-        );
+        let both = [
+            "fn f(k: Kind) { match k { Kind::Xcp(_) => {} _ => {} } }",
+            "fn f(k: Kind) -> bool { k == Kind::Xcp }",
+            "fn f(k: Kind) -> bool { matches!(k, Kind::VCP | Kind::Other) }",
+        ];
+        let name = [
+            "fn f(k: u8) { if let QUICK_START = k {} }",
+            "fn f() -> &'static str { \"vcp+bise\" }",
+        ];
+        let none = [
+            "fn f() -> &'static str { \"vcp-router\" }",
+            "/// Not for XCP.\nfn f() {}",
+            "#[cfg(test)] mod tests { fn f(k: Kind) { if let Kind::Xcp = k {} } }",
+        ];
+        assert_eq!(both.map(of), [(true, true); 3]);
+        assert_eq!(name.map(of), [(false, true); 2]);
+        assert_eq!(none.map(of), [(false, false); 3]);
     }
 }

@@ -88,17 +88,21 @@ impl<'ast> Visit<'ast> for Sizes<'_> {
 mod tests {
     use super::*;
 
+    fn source(room: &str, text: &str) -> Source {
+        let module = (!room.is_empty()).then(|| room.to_owned());
+        Source {
+            path: room.into(),
+            module: module.into_iter().collect(),
+            ast: syn::parse_str(text).unwrap(),
+        }
+    }
+
     #[test]
     fn sizes_are_summed_over_files() {
-        let source = |path: &str, text| Source {
-            path: path.into(),
-            module: Vec::new(),
-            ast: syn::parse_str(text).unwrap(),
-        };
         let sources = [
-            source("a.rs", "struct A { x: u8, y: u8 } impl A { fn f() {} }"),
+            source("", "struct A { x: u8, y: u8 } impl A { fn f() {} }"),
             source(
-                "b.rs",
+                "",
                 "impl A { fn g() {} fn h() {} } impl Clone for A { fn clone() {} }",
             ),
         ];
@@ -108,11 +112,6 @@ mod tests {
     /// Types with the same name in two top-level modules are distinct, regardless of their order.
     #[test]
     fn types_of_one_name_are_kept_apart() {
-        let source = |room: &str, text| Source {
-            path: room.into(),
-            module: vec![room.to_owned()],
-            ast: syn::parse_str(text).unwrap(),
-        };
         let sources = [
             source("a", "struct C { x: u8, y: u8 } impl C { fn f() {} }"),
             source("b", "struct C(u8); impl C { fn g() {} }"),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use futures_util::future::join_all;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use pathmark_cc::Algorithm;
 use pathmark_emulator::scenario::Change;
 use serde::Serialize;
@@ -253,15 +253,13 @@ fn mode(in_process: bool) -> Result<Mode, Failure> {
 /// Shows a bar per run until the runs have ended.
 async fn show(runs: &[Run]) {
     let bars = output::bars(false);
-    let style = ProgressStyle::with_template("{prefix:34!} {wide_bar:.cyan/blue} {msg:>22}")
-        .unwrap_or_else(|_| ProgressStyle::default_bar());
+    let template = "{prefix:34!} {wide_bar:.cyan/blue} {msg:>22}";
     let drawn: Vec<ProgressBar> = runs
         .iter()
         .map(|run| {
             let total = run.meters.iter().map(|meter| meter.wanted()).sum();
-            let bar = bars.add(ProgressBar::new(total).with_style(style.clone()));
-            bar.set_prefix(format!("{} {}", run.scenario.name, run.stack.name()));
-            bar
+            let name = format!("{} {}", run.scenario.name, run.stack.name());
+            output::styled(&bars, ProgressBar::new(total), template, &name)
         })
         .collect();
     let mut ticks = tokio::time::interval(Duration::from_millis(200));

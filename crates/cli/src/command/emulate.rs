@@ -20,6 +20,7 @@ use sha2::{Digest, Sha256};
 use super::{Failure, Outcome, output};
 
 pub(super) use merge::{Args as MergeArgs, merge};
+pub(super) use pool::on_all_cores;
 pub(super) use table::{aligned, one as table};
 
 /// Arguments.

@@ -6,6 +6,15 @@ use std::time::Duration;
 use pathmark::Connection;
 use pathmark_transport::QueueCounts;
 
+/// Adds metrics of one value each, with their names and explanations.
+macro_rules! values {
+    ($out:expr; $($name:literal $help:literal = $value:expr;)+) => {
+        $($out.value($name, $help, $value);)+
+    };
+}
+
+pub(super) use values;
+
 /// A program's metrics in Prometheus' text format.
 pub(super) struct Exposition {
     prefix: &'static str,
@@ -51,47 +60,20 @@ impl Exposition {
         self.value("rtt_seconds", "Smoothed RTT of the connection.", rtt);
         let least = seconds(report.min_rtt);
         self.value("min_rtt_seconds", "Least RTT of the connection.", least);
-        for (name, help, value) in [
-            (
-                "sent_bytes_total",
-                "Bytes of UDP payload sent.",
-                stats.bytes_sent,
-            ),
-            (
-                "received_bytes_total",
-                "Bytes of UDP payload received.",
-                stats.bytes_received,
-            ),
-            (
-                "lost_packets_total",
-                "Packets declared lost.",
-                stats.packets_lost,
-            ),
-            (
-                "migrations_total",
-                "Changes of path that were validated.",
-                stats.migrations,
-            ),
-        ] {
-            self.value(name, help, value);
+        values! { self;
+            "sent_bytes_total" "Bytes of UDP payload sent." = stats.bytes_sent;
+            "received_bytes_total" "Bytes of UDP payload received." = stats.bytes_received;
+            "lost_packets_total" "Packets declared lost." = stats.packets_lost;
+            "migrations_total" "Changes of path that were validated." = stats.migrations;
         }
     }
 
     /// Adds metrics of UDP flows' queues.
     pub(super) fn queues(&mut self, totals: &QueueCounts) {
-        for (name, help, value) in [
-            (
-                "queue_marked_total",
-                "Datagrams that were marked in front of the path.",
-                totals.marked,
-            ),
-            (
-                "queue_dropped_total",
-                "Datagrams that were dropped in front of the path.",
-                totals.dropped,
-            ),
-        ] {
-            self.value(name, help, value);
+        values! { self;
+            "queue_marked_total" "Datagrams that were marked in front of the path." = totals.marked;
+            "queue_dropped_total"
+                "Datagrams that were dropped in front of the path." = totals.dropped;
         }
         let name = format!("{}_queue_seconds", self.prefix);
         let help = "Time that datagrams waited in front of the path.";

@@ -2,10 +2,10 @@
 
 use serde::Serialize;
 
-use pathmark_emulator::result::Controllers;
+use pathmark_emulator::result::{Controllers, Distribution};
 
 use super::output;
-use crate::report::{BoundedBy, Rtt, SenderReport};
+use crate::report::{BoundedBy, SenderReport};
 use pathmark::Connection;
 use pathmark_lab::text;
 
@@ -25,7 +25,7 @@ pub(super) struct Transfer {
     pub(super) fallback: Option<String>,
     pub(super) controllers: Controllers,
     pub(super) packets_lost: u64,
-    pub(super) rtt_ms: Rtt,
+    pub(super) rtt_ms: Distribution,
     pub(super) cpu_s: f64,
     pub(super) bounded_by: BoundedBy,
     /// The state of ECN on the path.

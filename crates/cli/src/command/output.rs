@@ -189,27 +189,31 @@ pub(super) fn bars(quiet: bool) -> MultiProgress {
     MultiProgress::with_draw_target(target)
 }
 
-/// Returns a bar that counts bytes.
-pub(super) fn byte_bar(bars: &MultiProgress, name: &str, total: u64) -> ProgressBar {
-    let bar = bars.add(ProgressBar::new(total));
-    let style = ProgressStyle::with_template(
-        "{prefix:24!} {wide_bar:.cyan/blue} {bytes:>11} of {total_bytes:11} {bytes_per_sec:>13} \
-         {eta:>4}",
-    )
-    .unwrap_or_else(|_| ProgressStyle::default_bar());
-    bar.set_style(style);
+/// Adds a bar with a template and a name.
+pub(super) fn styled(
+    bars: &MultiProgress,
+    bar: ProgressBar,
+    template: &str,
+    name: &str,
+) -> ProgressBar {
+    let style = ProgressStyle::with_template(template);
+    let bar = bars.add(bar);
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
     bar.set_prefix(plain(name).into_owned());
     bar
 }
 
+/// Returns a bar that counts bytes.
+pub(super) fn byte_bar(bars: &MultiProgress, name: &str, total: u64) -> ProgressBar {
+    let template = "{prefix:24!} {wide_bar:.cyan/blue} {bytes:>11} of {total_bytes:11} \
+                    {bytes_per_sec:>13} {eta:>4}";
+    styled(bars, ProgressBar::new(total), template, name)
+}
+
 /// Returns a bar with a message that counts a directory's entries.
 pub(super) fn count_bar(bars: &MultiProgress, name: &str) -> ProgressBar {
-    let bar = bars.add(ProgressBar::no_length());
-    let style = ProgressStyle::with_template("{prefix:24!} {human_pos} entries, {msg}, {elapsed}")
-        .unwrap_or_else(|_| ProgressStyle::default_spinner());
-    bar.set_style(style);
-    bar.set_prefix(plain(name).into_owned());
-    bar
+    let template = "{prefix:24!} {human_pos} entries, {msg}, {elapsed}";
+    styled(bars, ProgressBar::no_length(), template, name)
 }
 
 /// Formats a number of bytes for people.
@@ -220,13 +224,8 @@ pub(super) fn size(bytes: u64) -> String {
 /// Returns a bar that counts milliseconds up to `time`.
 pub(super) fn time_bar(bars: &MultiProgress, name: &str, time: Duration) -> ProgressBar {
     let total = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-    let bar = bars.add(ProgressBar::new(total));
     let template = format!("{{prefix:24!}} {{wide_bar:.cyan/blue}} {{elapsed}} of {time:?}");
-    let style =
-        ProgressStyle::with_template(&template).unwrap_or_else(|_| ProgressStyle::default_bar());
-    bar.set_style(style);
-    bar.set_prefix(plain(name).into_owned());
-    bar
+    styled(bars, ProgressBar::new(total), &template, name)
 }
 
 #[cfg(test)]

@@ -2,13 +2,14 @@
 //! host, and measures such hops itself.
 
 use std::io::ErrorKind;
-use std::net::{IpAddr, UdpSocket};
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail};
 use pathmark_transport::TransportConfig;
 
 use super::Failure;
+use super::state::address_towards;
 use super::target::Target;
 use pathmark::xcp_i::{HostClouds, HostEdge, RunningEdge, count_hops};
 
@@ -132,13 +133,5 @@ async fn own_address(server: &Target) -> Result<IpAddr, Failure> {
     let Some(to) = addresses.first().copied() else {
         return Err(anyhow!("the host `{}` has no address", server.host).into());
     };
-    let unspecified: IpAddr = if to.is_ipv4() {
-        std::net::Ipv4Addr::UNSPECIFIED.into()
-    } else {
-        std::net::Ipv6Addr::UNSPECIFIED.into()
-    };
-    let found = UdpSocket::bind((unspecified, 0))
-        .and_then(|socket| socket.connect(to).and_then(|()| socket.local_addr()))
-        .with_context(|| format!("no way to {to}"))?;
-    Ok(found.ip())
+    Ok(address_towards(to).with_context(|| format!("no way to {to}"))?)
 }

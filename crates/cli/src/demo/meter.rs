@@ -4,6 +4,10 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use pathmark_emulator::result::FlowResult;
+
+use crate::report::SenderReport;
+
 /// A flow's progress at the receiver's application.
 #[derive(Debug)]
 pub struct Meter {
@@ -69,6 +73,19 @@ impl Meter {
     /// Returns the time from the flow's beginning until all bytes were delivered.
     pub fn completion(&self) -> Option<Duration> {
         self.finished.get().copied()
+    }
+
+    /// Returns what it measured, with the sender's report if there is one.
+    pub(super) fn result(&self, report: Option<&SenderReport>) -> FlowResult {
+        FlowResult {
+            bytes_delivered: self.delivered(),
+            completed: self.completion().is_some(),
+            completion_s: self.completion().map(|taken| taken.as_secs_f64()),
+            goodput_bps: self.goodput_bps(),
+            packets_lost: report.map(|report| report.packets_lost),
+            rtt_ms: report.map(|report| report.rtt_ms),
+            ..FlowResult::default()
+        }
     }
 
     /// Returns the delivered bits per second until the last byte so far.

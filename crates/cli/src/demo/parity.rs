@@ -10,7 +10,7 @@ use bytes::Bytes;
 use pathmark_cc::Algorithm;
 use pathmark_emulator::Scenario;
 use pathmark_emulator::fairness::jain;
-use pathmark_emulator::result::{Distribution, FlowResult, RunResult};
+use pathmark_emulator::result::{FlowResult, RunResult};
 use pathmark_emulator::scenario::Pattern;
 use pathmark_link::impair::Random;
 use pathmark_testbed::Node;
@@ -21,8 +21,9 @@ use super::bed;
 use super::meter::Meter;
 use super::plan::{Load, Plan, Planned};
 use super::run::now;
+use super::transfer::self_signed;
 use crate::report::SenderReport;
-use pathmark::tls::{TlsClientConfig, TlsServerConfig, Trust};
+use pathmark::tls::{TlsClientConfig, Trust};
 use pathmark::{ClientConfig, Endpoint, ServerConfig};
 
 const ALPN: &[u8] = b"pathmark-demo";
@@ -112,13 +113,10 @@ pub async fn run(scenario: &Scenario, program: RouterProgram) -> Result<RunResul
         seed: scenario.seed,
         simulated_s: seconds,
         wall_s: seconds,
-        packets: 0,
-        events: 0,
         jain: jain(flows.iter().map(|flow| flow.goodput_bps)),
-        jain_windows: None,
         flows,
         links,
-        windows: Vec::new(),
+        ..RunResult::default()
     })
 }
 
@@ -151,20 +149,8 @@ fn result(
         to: node(setup.to),
         start_s: setup.start.as_secs_f64(),
         bytes_requested: setup.bytes,
-        bytes_delivered: meter.delivered(),
-        completed: meter.completion().is_some(),
-        completion_s: meter.completion().map(|taken| taken.as_secs_f64()),
-        goodput_bps: meter.goodput_bps(),
-        packets_lost: report.map(|report| report.packets_lost),
-        rtt_ms: report.map(|report| Distribution {
-            min: report.rtt_ms.min,
-            mean: report.rtt_ms.mean,
-            p50: report.rtt_ms.p50,
-            p99: report.rtt_ms.p99,
-            max: report.rtt_ms.max,
-        }),
         controllers: report.map(|report| report.controllers.clone()),
-        ..FlowResult::default()
+        ..meter.result(report)
     }
 }
 
@@ -194,9 +180,7 @@ async fn transfer(
     bytes: u64,
     meter: &Arc<Meter>,
 ) -> Result<SenderReport> {
-    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()])?;
-    let key = rustls::pki_types::PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
-    let tls = TlsServerConfig::new(vec![made.cert.der().clone()], key.into(), &[ALPN])?;
+    let tls = self_signed(ALPN)?;
     let pin = tls.pin().context("a certificate has a pin")?;
     let mut transport = pathmark::transport_config(law);
     // The path's MTU is known, as it is to the emulator's endpoints.

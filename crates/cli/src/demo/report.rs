@@ -111,10 +111,9 @@ pub fn figure(runs: &[Measured]) -> Figure {
             .throughput
             .iter()
             .enumerate()
-            .map(|(index, series)| Line {
-                label: Some(format!("file {index}")),
-                points: smooth(series).map(|(at, bps)| (at, bps * 1e-6)).collect(),
-                ..Line::default()
+            .map(|(index, series)| {
+                let rates = smooth(series).map(|(at, bps)| (at, bps * 1e-6));
+                Line::named(format!("file {index}"), rates.collect::<Vec<_>>())
             })
             .collect();
         lines.push(Line {

@@ -12,7 +12,8 @@ use super::in_process;
 use super::kernel;
 use super::meter::Meter;
 use super::scenario::{Scenario, Stack};
-use super::transfer::{self, Prepared, SenderFigures};
+use super::transfer::{self, Prepared};
+use crate::report::SenderReport;
 
 /// Interval between samples of throughput and queue.
 pub const SAMPLE: Duration = Duration::from_millis(100);
@@ -91,12 +92,12 @@ impl Run {
         let bed = Bed::new(&self.scenario, &self.stack, program, self.round)?;
         let (begun, begun_unix) = self.begin();
         let done = self.through(prepared, &bed);
-        let figures = throughput.watch(begun, limit, done).await?;
+        let reports = throughput.watch(begun, limit, done).await?;
         let links = bed.links()?;
         let samples = tokio::task::spawn_blocking(move || bed.finish()).await??;
         let seconds = begun.elapsed().as_secs_f64();
         Ok(Measured {
-            result: self.result(&figures.unwrap_or_default(), links, seconds),
+            result: self.result(&reports.unwrap_or_default(), links, seconds),
             stack: self.stack.name(),
             mode: "tun",
             throughput: throughput.series,
@@ -113,7 +114,7 @@ impl Run {
         (begun, unix_s())
     }
 
-    async fn through(&self, prepared: Prepared, bed: &Bed) -> Result<Vec<SenderFigures>> {
+    async fn through(&self, prepared: Prepared, bed: &Bed) -> Result<Vec<SenderReport>> {
         match &self.stack {
             Stack::Pathmark(algorithm) => {
                 let server = bed.server().udp((SERVER, PORT).into())?;
@@ -135,39 +136,21 @@ impl Run {
         }
     }
 
-    fn result(&self, figures: &[SenderFigures], links: Vec<LinkResult>, seconds: f64) -> RunResult {
+    fn result(&self, reports: &[SenderReport], links: Vec<LinkResult>, seconds: f64) -> RunResult {
         let flows: Vec<FlowResult> = self
             .meters
             .iter()
             .enumerate()
-            .map(|(index, meter)| {
-                let figures = figures.get(index);
-                FlowResult {
-                    name: format!("file{index}"),
-                    algorithm: match &self.stack {
-                        Stack::Pathmark(algorithm) => algorithm.to_string(),
-                        Stack::Kernel(control) => (*control).to_owned(),
-                    },
-                    from: "server".to_owned(),
-                    to: "client".to_owned(),
-                    start_s: 0.0,
-                    bytes_requested: Some(meter.wanted()),
-                    bytes_delivered: meter.delivered(),
-                    completed: meter.completion().is_some(),
-                    completion_s: meter.completion().map(|d| d.as_secs_f64()),
-                    milestones: Vec::new(),
-                    stopped_s: None,
-                    goodput_bps: meter.goodput_bps(),
-                    packets_sent: None,
-                    packets_lost: figures.map(|f| f.packets_lost),
-                    bytes_retransmitted: None,
-                    timeouts: None,
-                    rtt_ms: figures.and_then(|f| f.rtt_ms),
-                    cwnd_bytes: figures.and_then(|f| f.cwnd_bytes),
-                    controllers: None,
-                    fallback: None,
-                    quick_start: None,
-                }
+            .map(|(index, meter)| FlowResult {
+                name: format!("file{index}"),
+                algorithm: match &self.stack {
+                    Stack::Pathmark(algorithm) => algorithm.to_string(),
+                    Stack::Kernel(control) => (*control).to_owned(),
+                },
+                from: "server".to_owned(),
+                to: "client".to_owned(),
+                bytes_requested: Some(meter.wanted()),
+                ..meter.result(reports.get(index))
             })
             .collect();
         RunResult {
@@ -175,13 +158,10 @@ impl Run {
             seed: u64::from(self.round),
             simulated_s: seconds,
             wall_s: seconds,
-            packets: 0,
-            events: 0,
             jain: jain(flows.iter().map(|flow| flow.goodput_bps)),
-            jain_windows: None,
             flows,
             links,
-            windows: Vec::new(),
+            ..RunResult::default()
         }
     }
 

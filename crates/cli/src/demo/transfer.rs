@@ -9,7 +9,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result};
 use pathmark_cc::Algorithm;
-use pathmark_emulator::result::{Distribution, MeanMax};
 use pathmark_http3::client::{Client, ClientLimits, Get, Progress};
 use pathmark_http3::fields::PathName;
 use pathmark_http3::http::{HeaderMap, Request};
@@ -25,21 +24,10 @@ use crate::report::SenderReport;
 use pathmark::tls::{TlsClientConfig, TlsServerConfig, Trust};
 use pathmark::{ClientConfig, Connection, Endpoint, ServerConfig};
 
-/// A flow's figures at its sender.
-#[derive(Clone, Debug, Default)]
-pub struct SenderFigures {
-    /// Packets declared lost.
-    pub packets_lost: u64,
-    /// Round-trip times in milliseconds.
-    pub rtt_ms: Option<Distribution>,
-    /// Congestion window in bytes, if it is known.
-    pub cwnd_bytes: Option<MeanMax>,
-}
-
 /// Everything that a transfer needs before it begins: files, a directory for received files, and
 /// a certificate.
 #[derive(Debug)]
-pub struct Prepared {
+pub(super) struct Prepared {
     there: TempDir,
     here: TempDir,
     tls: TlsServerConfig,
@@ -50,7 +38,7 @@ pub struct Prepared {
 ///
 /// # Errors
 /// Fails if a file can't be written.
-pub async fn prepare(meters: &[Arc<Meter>]) -> Result<Prepared> {
+pub(super) async fn prepare(meters: &[Arc<Meter>]) -> Result<Prepared> {
     let sizes: Vec<u64> = meters.iter().map(|meter| meter.wanted()).collect();
     let files = tokio::task::spawn_blocking(move || {
         let there = tempfile::tempdir()?;
@@ -59,9 +47,7 @@ pub async fn prepare(meters: &[Arc<Meter>]) -> Result<Prepared> {
         }
         anyhow::Ok(there)
     });
-    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()])?;
-    let key = rustls::pki_types::PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
-    let tls = TlsServerConfig::new(vec![made.cert.der().clone()], key.into(), &[ALPN])?;
+    let tls = self_signed(ALPN)?;
     Ok(Prepared {
         there: files.await??,
         here: tempfile::tempdir()?,
@@ -69,19 +55,27 @@ pub async fn prepare(meters: &[Arc<Meter>]) -> Result<Prepared> {
     })
 }
 
+/// Creates a server's certificate for one run.
+pub(super) fn self_signed(alpn: &[u8]) -> Result<TlsServerConfig> {
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()])?;
+    let key = rustls::pki_types::PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
+    let chain = vec![made.cert.der().clone()];
+    Ok(TlsServerConfig::new(chain, key.into(), &[alpn])?)
+}
+
 /// Serves the prepared files on `server`, and concurrently fetches them from `clients` (one
 /// socket per meter). Returns when all have arrived.
 ///
 /// # Errors
 /// Fails if a connection or a file fails.
-pub async fn transfer(
+pub(super) async fn transfer(
     prepared: Prepared,
     server: UdpSocket,
     clients: Vec<UdpSocket>,
     address: SocketAddr,
     algorithm: &Algorithm,
     meters: &[Arc<Meter>],
-) -> Result<Vec<SenderFigures>> {
+) -> Result<Vec<SenderReport>> {
     let Prepared { there, here, tls } = prepared;
     let pin = tls.pin().context("a certificate has a pin")?;
     let mut transport = pathmark::transport_config(algorithm);
@@ -123,26 +117,14 @@ pub async fn transfer(
             // By now the sender has declared all losses that delayed the file.
             let sender = senders.report(&source.encode()).unwrap_or_default();
             connection.close(u32::try_from(codes::NO_ERROR)?, b"done");
-            let rtt = sender.rtt_ms;
-            let figures = SenderFigures {
-                packets_lost: sender.packets_lost,
-                rtt_ms: Some(Distribution {
-                    min: rtt.min,
-                    mean: rtt.mean,
-                    p50: rtt.p50,
-                    p99: rtt.p99,
-                    max: rtt.max,
-                }),
-                cwnd_bytes: None,
-            };
-            anyhow::Ok((index, figures))
+            anyhow::Ok((index, sender))
         });
     }
-    let mut all = vec![SenderFigures::default(); meters.len()];
+    let mut all = vec![SenderReport::default(); meters.len()];
     while let Some(fetched) = fetches.join_next().await {
-        let (index, figures) = fetched??;
+        let (index, report) = fetched??;
         if let Some(slot) = all.get_mut(index) {
-            *slot = figures;
+            *slot = report;
         }
     }
     serving.abort();

@@ -6,13 +6,12 @@
 //! it ends at the receiver. Its unused capacity is the minimum over its links, as in the
 //! simulations of the XCP-i paper (section IV).
 
-use std::net::IpAddr;
-
 use pathmark_cc::{CloudEstimate, ExactEstimate, Instant, LinkAlgorithm, Upstream};
 use pathmark_link::impair::Random;
 
 use super::Engine;
 use super::hosts::Hosts;
+use super::identity::address;
 use super::link::MeasuredLink;
 use crate::scenario::{FlowSetup, LinkSetup, ReceiverEstimate, Scenario};
 
@@ -52,12 +51,7 @@ struct Seen {
 
 impl Clouds {
     /// Finds the clouds that flows cross, for ports and receivers with exact estimates.
-    /// `address` maps nodes to addresses.
-    pub(super) fn new(
-        scenario: &Scenario,
-        hosts: Hosts,
-        address: impl Fn(usize) -> IpAddr,
-    ) -> Self {
+    pub(super) fn new(scenario: &Scenario, hosts: Hosts) -> Self {
         let mut all = Self {
             hosts,
             ..Self::default()
@@ -74,7 +68,7 @@ impl Clouds {
                     .then(ExactEstimate::default),
                 };
                 if let Some(exact) = exact
-                    && let Some(upstream) = Upstream::of(address(found.upstream))
+                    && let Some(upstream) = Upstream::of(address(found.upstream).into())
                 {
                     all.add(scenario, found.behind, upstream, &found.links, exact);
                 }

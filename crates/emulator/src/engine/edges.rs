@@ -1,7 +1,7 @@
 //! Routers and receivers that measure clouds, for `estimate=real`. Their messages and trains of
 //! packets cross the emulated links like all other packets.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 
 use pathmark_cc::{Duration, Instant, LinkAlgorithm, Upstream};
 use pathmark_transport::Ecn;
@@ -70,7 +70,7 @@ struct Pair {
 }
 
 fn socket(node: usize) -> SocketAddr {
-    SocketAddr::new(address(node), PORT)
+    SocketAddr::new(address(node).into(), PORT)
 }
 
 impl Edges {
@@ -112,7 +112,7 @@ impl Edges {
             return;
         };
         let there = found.upstream;
-        let Some(upstream) = Upstream::of(address(there)) else {
+        let Some(upstream) = Upstream::of(address(there).into()) else {
             return;
         };
         let back = route(scenario.nodes.len(), &scenario.links, here, there);
@@ -159,7 +159,7 @@ impl Edges {
             burst: rate.saturating_mul(AHEAD_PPM) / 1_000_000,
             packet,
         };
-        let (now, own) = (Instant::ZERO, address(node));
+        let (now, own) = (Instant::ZERO, IpAddr::V4(address(node)));
         let first = Estimator::first_train(packet);
         let prober = Prober::new(now, own, shared.clone(), start, limits);
         let requester = Requester::new(now, own, shared.clone(), seed("run"), first);
@@ -302,17 +302,13 @@ impl Engine {
     }
 
     fn send_message(&mut self, way: usize, channel: &Channel, datagram: &[u8]) {
-        let source = match address(channel.from) {
-            IpAddr::V4(v4) => v4,
-            IpAddr::V6(_) => Ipv4Addr::UNSPECIFIED,
-        };
         let label = Label {
             to: u32::try_from(way).unwrap_or(u32::MAX),
             hop: 1,
             ecn: Ecn::NotEct,
             ecn_is_code: false,
             flow_hash: channel.flow_hash,
-            source,
+            source: address(channel.from),
         };
         let Some(&first) = self.ways.get(way).and_then(|way| way.first()) else {
             return;

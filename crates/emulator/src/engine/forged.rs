@@ -1,7 +1,5 @@
 //! Forged shims: headers that no law sends, but that any host can write in front of packets.
 
-use core::net::IpAddr;
-
 use pathmark_cc::{Duration, Instant};
 use pathmark_protocols::forged::{self, Claim};
 
@@ -52,10 +50,7 @@ fn shim(forge: &Forge, bytes: u16, rate: u64) -> Vec<u8> {
         rtt: forge.rtt,
         bytes,
         rate,
-        last_router: forge.names.map(address).and_then(|address| match address {
-            IpAddr::V4(address) => Some(address),
-            IpAddr::V6(_) => None,
-        }),
+        last_router: forge.names.map(address),
     };
     forged::shim(forge.shim.0, &claim)
 }

@@ -1,11 +1,11 @@
 //! Addresses of nodes, and seeds of components.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::Ipv4Addr;
 
 /// An address of a node.
-pub(super) fn address(node: usize) -> IpAddr {
+pub(super) fn address(node: usize) -> Ipv4Addr {
     let [.., a, b] = (node as u64).to_be_bytes();
-    IpAddr::V4(Ipv4Addr::new(10, a, b, 1))
+    Ipv4Addr::new(10, a, b, 1)
 }
 
 /// Derives a separate seed for each component (FNV-1a, then a finalizer).

@@ -1,6 +1,6 @@
 //! Turns a scenario into an engine at time 0.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use pathmark_cc::{Algorithm, Carrier, Duration, Instant};
@@ -74,9 +74,7 @@ impl Engine {
             }
             // 0 means "no router".
             let mut router = Identity::new(u16::try_from(setup.from + 1).unwrap_or(u16::MAX));
-            if let IpAddr::V4(v4) = address(setup.from) {
-                router.v4 = v4;
-            }
+            router.v4 = address(setup.from);
             let rtt = setup.rtt.unwrap_or(Duration::from_millis(100));
             let medium = setup.medium.and_then(|medium| u32::try_from(medium).ok());
             let link = MeasuredLink::new(link, router, medium, Ramp::new(rtt));
@@ -92,7 +90,7 @@ impl Engine {
             links,
             media,
             stalls: Stalls::new(scenario),
-            clouds: Clouds::new(scenario, hosts.clone(), address),
+            clouds: Clouds::new(scenario, hosts.clone()),
             edges: Edges::default(),
             endpoints: Vec::with_capacity(2 * scenario.flows.len()),
             ways: Vec::with_capacity(2 * scenario.flows.len()),
@@ -121,8 +119,8 @@ impl Engine {
     fn add_flow(&mut self, index: usize, flow: &FlowSetup, own: Option<&OwnLaw>, hosts: &Hosts) {
         let seed = |role: &str| hash(self.scenario.seed, &format!("{}/{role}", flow.name));
         let port = CLIENT_PORT + u16::try_from(index % 50_000).unwrap_or(0);
-        let sender = SocketAddr::new(address(flow.from), port);
-        let receiver = SocketAddr::new(address(flow.to), SERVER_PORT);
+        let sender = SocketAddr::new(address(flow.from).into(), port);
+        let receiver = SocketAddr::new(address(flow.to).into(), SERVER_PORT);
         // Without a law there is no connection, so its configuration stays unused.
         let law = flow.algorithm.clone().unwrap_or_default();
         let mut config = transport(&law, flow.packet);
@@ -176,40 +174,23 @@ impl Engine {
         };
         let [there, back] = &flow.path;
         let first = u32::try_from(self.endpoints.len()).unwrap_or(u32::MAX);
+        let end = |config, [local, remote]: [SocketAddr; 2], role, connects| Setup {
+            config: Arc::new(config),
+            local,
+            remote,
+            seed: seed(role),
+            connects: flow.connects == connects,
+            known,
+        };
+        let sender_end = end(config, [sender, receiver], "sender", Connects::Sender);
+        let both = [receiver, sender];
+        let receiver_end = end(receiving, both, "receiver", Connects::Receiver);
         let ends = [
-            (
-                Setup {
-                    config: Arc::new(config),
-                    local: sender,
-                    remote: receiver,
-                    seed: seed("sender"),
-                    connects: flow.connects == Connects::Sender,
-                    known,
-                },
-                sending,
-                // Packets to the sender take the way back.
-                back,
-                first + 1,
-            ),
-            (
-                Setup {
-                    config: Arc::new(receiving),
-                    local: receiver,
-                    remote: sender,
-                    seed: seed("receiver"),
-                    connects: flow.connects == Connects::Receiver,
-                    known,
-                },
-                receiving_end,
-                there,
-                first,
-            ),
+            // Packets to the sender take the way back.
+            (sender_end, sending, flow.from, back, first + 1),
+            (receiver_end, receiving_end, flow.to, there, first),
         ];
-        for (setup, application, way, peer) in ends {
-            let source = match setup.local.ip() {
-                IpAddr::V4(v4) => v4,
-                IpAddr::V6(_) => Ipv4Addr::UNSPECIFIED,
-            };
+        for (setup, application, node, way, peer) in ends {
             let name = format!("{}/{peer}", flow.name);
             self.labels.push(Label {
                 to: peer,
@@ -217,7 +198,7 @@ impl Engine {
                 ecn: pathmark_transport::Ecn::NotEct,
                 ecn_is_code: !udp && law.carrier() == Some(Carrier::Ecn),
                 flow_hash: u32::try_from(hash(self.scenario.seed, &name) >> 32).unwrap_or(0),
-                source,
+                source: address(node),
             });
             let way = way.iter().filter_map(|link| u32::try_from(*link).ok());
             self.ways.push(way.collect());

@@ -107,63 +107,46 @@ impl<'a> Expectations<'a> {
     /// start.
     pub fn used_within(self, link: &str, limit: Duration) -> Self {
         let limit = seconds(limit);
-        self.link(
-            link,
-            "time to 80 % of its rate",
-            format!("at most {limit:.3} s"),
-            |_, link| match link.time_to_80_s {
-                Some(took) => (format!("{took:.3} s"), took <= limit),
-                None => ("never".to_owned(), false),
-            },
-        )
+        let bound = format!("at most {limit:.3} s");
+        let what = "time to 80 % of its rate";
+        self.link(link, what, bound, |_, link| match link.time_to_80_s {
+            Some(took) => (format!("{took:.3} s"), took <= limit),
+            None => ("never".to_owned(), false),
+        })
     }
 
     /// Requires a minimum utilization of the link, over the whole run.
     pub fn utilization_at_least(self, link: &str, least: f64) -> Self {
-        self.link(
-            link,
-            "utilization",
-            format!("at least {least}"),
-            |_, link| match link.utilization {
+        let bound = format!("at least {least}");
+        self.link(link, "utilization", bound, |_, link| {
+            match link.utilization {
                 Some(used) => (format!("{used:.4}"), used >= least),
                 None => ("unlimited link".to_owned(), false),
-            },
-        )
+            }
+        })
     }
 
     /// Limits the mean queue, weighted by time, in bandwidth-delay products.
     pub fn queue_at_most_bdp(self, link: &str, most: f64) -> Self {
-        self.link(
-            link,
-            "mean queue",
-            format!("at most {most} BDP"),
-            |figures, link| {
-                let packets = link.queue_packets.mean;
-                match figures.bdp_packets(&link.name).filter(|bdp| *bdp > 0.0) {
-                    Some(bdp) => (
-                        format!(
-                            "{:.4} BDP ({packets:.1} of {bdp:.0} packets)",
-                            packets / bdp
-                        ),
-                        packets <= most * bdp,
-                    ),
-                    None => ("no bandwidth-delay product".to_owned(), false),
-                }
-            },
-        )
+        let bound = format!("at most {most} BDP");
+        self.link(link, "mean queue", bound, |figures, link| {
+            let packets = link.queue_packets.mean;
+            let Some(bdp) = figures.bdp_packets(&link.name).filter(|bdp| *bdp > 0.0) else {
+                return ("no bandwidth-delay product".to_owned(), false);
+            };
+            let share = packets / bdp;
+            let measured = format!("{share:.4} BDP ({packets:.1} of {bdp:.0} packets)");
+            (measured, packets <= most * bdp)
+        })
     }
 
     /// Limits the mean queue, weighted by time, in packets.
     pub fn queue_at_most(self, link: &str, packets: f64) -> Self {
-        self.link(
-            link,
-            "mean queue",
-            format!("at most {packets} packets"),
-            |_, link| {
-                let mean = link.queue_packets.mean;
-                (format!("{mean:.1} packets"), mean <= packets)
-            },
-        )
+        let bound = format!("at most {packets} packets");
+        self.link(link, "mean queue", bound, |_, link| {
+            let mean = link.queue_packets.mean;
+            (format!("{mean:.1} packets"), mean <= packets)
+        })
     }
 
     /// Limits the number of packets that the link's queue drops.

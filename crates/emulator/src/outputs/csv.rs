@@ -2,13 +2,12 @@
 //! are unknown or do not apply.
 
 use std::fmt::Display;
-use std::fs::File;
-use std::io::{self, BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::io::Write;
+use std::path::Path;
 
 use pathmark_cc::FallbackReason;
 
-use super::OutputError;
+use super::{OutputError, OutputFile};
 use crate::observe::Sample;
 use crate::scenario::Scenario;
 
@@ -17,108 +16,71 @@ pub(super) const FLOWS: &str = "time_s,flow,cwnd_bytes,in_flight_bytes,srtt_ms,g
 pub(super) const LINKS: &str = "time_s,link,rate_bps,utilization,queue_packets,queue_bytes,drops,\
     random_losses,load,r,marked_low,marked_high,marked_over";
 
-/// A file that starts with its headings.
-pub(super) struct Csv {
-    path: PathBuf,
-    file: BufWriter<File>,
+/// Creates a file that starts with its headings.
+pub(super) fn create(path: &Path, headings: &str) -> Result<OutputFile, OutputError> {
+    OutputFile::create(path, |file| writeln!(file, "{headings}"))
 }
 
-impl Csv {
-    pub(super) fn create(path: &Path, headings: &str) -> Result<Self, OutputError> {
-        let open = || {
-            let mut file = BufWriter::new(File::create(path)?);
-            writeln!(file, "{headings}")?;
-            Ok(file)
-        };
-        match open() {
-            Ok(file) => Ok(Self {
-                path: path.to_owned(),
+/// Writes a row per flow that has started.
+pub(super) fn flows(
+    out: &mut OutputFile,
+    scenario: &Scenario,
+    sample: &Sample<'_>,
+) -> Result<(), OutputError> {
+    out.write(|file| {
+        for (setup, point) in scenario.flows.iter().zip(sample.flows) {
+            if setup.start > sample.at {
+                continue;
+            }
+            writeln!(
                 file,
-            }),
-            Err(source) => Err(OutputError::Write {
-                path: path.to_owned(),
-                source,
-            }),
+                "{},{},{},{},{},{},{},{},{},{}",
+                sample.at.as_secs_f64(),
+                Text(&setup.name),
+                point.cwnd,
+                point.in_flight,
+                Maybe(point.srtt.map(|srtt| srtt.as_secs_f64() * 1e3)),
+                point.goodput_bps,
+                point.delivered,
+                point.lost,
+                point.timeouts,
+                Maybe(point.fallback.map(FallbackReason::name)),
+            )?;
         }
-    }
+        Ok(())
+    })
+}
 
-    fn failed(&self) -> impl FnOnce(io::Error) -> OutputError + use<> {
-        let path = self.path.clone();
-        |source| OutputError::Write { path, source }
-    }
-
-    pub(super) fn finish(mut self) -> Result<(), OutputError> {
-        let failed = self.failed();
-        self.file.flush().map_err(failed)
-    }
-
-    /// Writes a row per flow that has started.
-    pub(super) fn flows(
-        &mut self,
-        scenario: &Scenario,
-        sample: &Sample<'_>,
-    ) -> Result<(), OutputError> {
-        let failed = self.failed();
-        let file = &mut self.file;
-        let mut write = || {
-            for (setup, point) in scenario.flows.iter().zip(sample.flows) {
-                if setup.start > sample.at {
-                    continue;
-                }
-                writeln!(
-                    file,
-                    "{},{},{},{},{},{},{},{},{},{}",
-                    sample.at.as_secs_f64(),
-                    Text(&setup.name),
-                    point.cwnd,
-                    point.in_flight,
-                    Maybe(point.srtt.map(|srtt| srtt.as_secs_f64() * 1e3)),
-                    point.goodput_bps,
-                    point.delivered,
-                    point.lost,
-                    point.timeouts,
-                    Maybe(point.fallback.map(FallbackReason::name)),
-                )?;
-            }
-            Ok(())
-        };
-        write().map_err(failed)
-    }
-
-    /// Writes a row per link.
-    pub(super) fn links(
-        &mut self,
-        scenario: &Scenario,
-        sample: &Sample<'_>,
-    ) -> Result<(), OutputError> {
-        let failed = self.failed();
-        let file = &mut self.file;
-        let mut write = || {
-            for (setup, point) in scenario.links.iter().zip(sample.links) {
-                let marked = point.law.map(|law| law.marked);
-                let [_, low, high, over] = marked.map_or([None; 4], |marked| marked.map(Some));
-                writeln!(
-                    file,
-                    "{},{},{},{},{},{},{},{},{},{},{},{},{}",
-                    sample.at.as_secs_f64(),
-                    Text(&setup.name),
-                    Maybe(point.rate_bps),
-                    Maybe(point.utilization),
-                    point.queue_packets,
-                    point.queue_bytes,
-                    point.drops,
-                    point.losses,
-                    Maybe(point.law.map(|law| law.load)),
-                    Maybe(point.law.and_then(|law| law.r)),
-                    Maybe(low),
-                    Maybe(high),
-                    Maybe(over),
-                )?;
-            }
-            Ok(())
-        };
-        write().map_err(failed)
-    }
+/// Writes a row per link.
+pub(super) fn links(
+    out: &mut OutputFile,
+    scenario: &Scenario,
+    sample: &Sample<'_>,
+) -> Result<(), OutputError> {
+    out.write(|file| {
+        for (setup, point) in scenario.links.iter().zip(sample.links) {
+            let marked = point.law.map(|law| law.marked);
+            let [_, low, high, over] = marked.map_or([None; 4], |marked| marked.map(Some));
+            writeln!(
+                file,
+                "{},{},{},{},{},{},{},{},{},{},{},{},{}",
+                sample.at.as_secs_f64(),
+                Text(&setup.name),
+                Maybe(point.rate_bps),
+                Maybe(point.utilization),
+                point.queue_packets,
+                point.queue_bytes,
+                point.drops,
+                point.losses,
+                Maybe(point.law.map(|law| law.load)),
+                Maybe(point.law.and_then(|law| law.r)),
+                Maybe(low),
+                Maybe(high),
+                Maybe(over),
+            )?;
+        }
+        Ok(())
+    })
 }
 
 /// Displays nothing for `None`.

@@ -5,15 +5,12 @@ mod csv;
 mod pcapng;
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write as _};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use pathmark_cc::Duration;
-
-use csv::Csv;
-use pcapng::Capture;
 
 use crate::observe::{Observer, Progress, Sample};
 use crate::result::RunResult;
@@ -33,15 +30,54 @@ pub enum OutputError {
     },
 }
 
+/// A file in the making. Its errors have its path.
+struct OutputFile {
+    path: PathBuf,
+    file: BufWriter<File>,
+}
+
+impl OutputFile {
+    /// Creates the file with the bytes that `begin` writes.
+    fn create(
+        path: &Path,
+        begin: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
+    ) -> Result<Self, OutputError> {
+        let file = File::create(path).map(BufWriter::new);
+        let file = file.map_err(|source| failed(path, source))?;
+        let path = path.to_owned();
+        let mut created = Self { path, file };
+        created.write(begin)?;
+        Ok(created)
+    }
+
+    fn write(
+        &mut self,
+        write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
+    ) -> Result<(), OutputError> {
+        write(&mut self.file).map_err(|source| failed(&self.path, source))
+    }
+
+    fn finish(mut self) -> Result<(), OutputError> {
+        self.write(BufWriter::flush)
+    }
+}
+
+fn failed(path: &Path, source: io::Error) -> OutputError {
+    OutputError::Write {
+        path: path.to_owned(),
+        source,
+    }
+}
+
 /// Writes time series during a run, and the result when it has ended.
 ///
 /// Rows are written as they arrive, so that memory does not grow with the length of the run.
 pub struct Outputs<P> {
     directory: PathBuf,
-    flows: Csv,
-    links: Csv,
+    flows: OutputFile,
+    links: OutputFile,
     /// By link.
-    captures: BTreeMap<usize, Capture>,
+    captures: BTreeMap<usize, OutputFile>,
     progress: P,
     error: Option<OutputError>,
 }
@@ -53,14 +89,11 @@ impl<P: FnMut(&Progress) -> ControlFlow<()>> Outputs<P> {
     /// # Errors
     /// [`OutputError`] if a file cannot be created.
     pub fn create(directory: &Path, progress: P) -> Result<Self, OutputError> {
-        fs::create_dir_all(directory).map_err(|source| OutputError::Write {
-            path: directory.to_owned(),
-            source,
-        })?;
+        fs::create_dir_all(directory).map_err(|source| failed(directory, source))?;
         Ok(Self {
             directory: directory.to_owned(),
-            flows: Csv::create(&directory.join("flows.csv"), csv::FLOWS)?,
-            links: Csv::create(&directory.join("links.csv"), csv::LINKS)?,
+            flows: csv::create(&directory.join("flows.csv"), csv::FLOWS)?,
+            links: csv::create(&directory.join("links.csv"), csv::LINKS)?,
             captures: BTreeMap::new(),
             progress,
             error: None,
@@ -86,10 +119,7 @@ impl<P: FnMut(&Progress) -> ControlFlow<()>> Outputs<P> {
             text.push('\n');
             fs::write(&path, text)
         };
-        write().map_err(|source| OutputError::Write {
-            path: path.clone(),
-            source,
-        })
+        write().map_err(|source| failed(&path, source))
     }
 
     fn capture(
@@ -113,15 +143,15 @@ impl<P: FnMut(&Progress) -> ControlFlow<()>> Outputs<P> {
                     file = format!("{kept}-{link}.pcapng");
                 }
                 let path = self.directory.join(file);
-                free.insert(Capture::create(&path, name)?)
+                free.insert(pcapng::create(&path, name)?)
             }
         };
-        capture.packet(at, packet)
+        pcapng::packet(capture, at, packet)
     }
 
     fn write(&mut self, scenario: &Scenario, sample: &Sample<'_>) -> Result<(), OutputError> {
-        self.flows.flows(scenario, sample)?;
-        self.links.links(scenario, sample)
+        csv::flows(&mut self.flows, scenario, sample)?;
+        csv::links(&mut self.links, scenario, sample)
     }
 }
 

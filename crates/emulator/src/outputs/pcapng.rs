@@ -1,13 +1,12 @@
 //! Captures for Wireshark and similar programs: pcapng (draft-ietf-opsawg-pcapng), one
 //! interface, raw IP.
 
-use std::fs::File;
-use std::io::{self, BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::io::{self, Write};
+use std::path::Path;
 
 use pathmark_cc::Duration;
 
-use super::OutputError;
+use super::{OutputError, OutputFile};
 
 const SECTION_HEADER: u32 = 0x0a0d_0d0a;
 const INTERFACE_DESCRIPTION: u32 = 1;
@@ -20,69 +19,41 @@ const IF_TSRESOL: u16 = 9;
 /// Times in 10^-9 s.
 const NANOSECONDS: u8 = 9;
 
-/// A capture, written packet by packet.
-pub(super) struct Capture {
-    path: PathBuf,
-    file: BufWriter<File>,
+/// Creates a capture of the interface `name`.
+pub(super) fn create(path: &Path, name: &str) -> Result<OutputFile, OutputError> {
+    OutputFile::create(path, |file| {
+        let mut section = BYTE_ORDER.to_le_bytes().to_vec();
+        // Version 1.0, of unspecified length.
+        section.extend(1u16.to_le_bytes());
+        section.extend(0u16.to_le_bytes());
+        section.extend(u64::MAX.to_le_bytes());
+        block(file, SECTION_HEADER, &section, &[])?;
+        let mut interface = RAW_IP.to_le_bytes().to_vec();
+        interface.extend(0u16.to_le_bytes());
+        // Packets are never truncated.
+        interface.extend(0u32.to_le_bytes());
+        option(&mut interface, IF_NAME, name.as_bytes());
+        option(&mut interface, IF_TSRESOL, &[NANOSECONDS]);
+        option(&mut interface, 0, &[]);
+        block(file, INTERFACE_DESCRIPTION, &interface, &[])
+    })
 }
 
-impl Capture {
-    /// Creates a capture of the interface `name`.
-    pub(super) fn create(path: &Path, name: &str) -> Result<Self, OutputError> {
-        let open = || {
-            let mut file = BufWriter::new(File::create(path)?);
-            let mut section = BYTE_ORDER.to_le_bytes().to_vec();
-            // Version 1.0, of unspecified length.
-            section.extend(1u16.to_le_bytes());
-            section.extend(0u16.to_le_bytes());
-            section.extend(u64::MAX.to_le_bytes());
-            block(&mut file, SECTION_HEADER, &section, &[])?;
-            let mut interface = RAW_IP.to_le_bytes().to_vec();
-            interface.extend(0u16.to_le_bytes());
-            // Packets are never truncated.
-            interface.extend(0u32.to_le_bytes());
-            option(&mut interface, IF_NAME, name.as_bytes());
-            option(&mut interface, IF_TSRESOL, &[NANOSECONDS]);
-            option(&mut interface, 0, &[]);
-            block(&mut file, INTERFACE_DESCRIPTION, &interface, &[])?;
-            Ok(file)
-        };
-        open()
-            .map(|file| Self {
-                path: path.to_owned(),
-                file,
-            })
-            .map_err(|source| OutputError::Write {
-                path: path.to_owned(),
-                source,
-            })
+/// Adds a packet to a capture.
+pub(super) fn packet(
+    capture: &mut OutputFile,
+    at: Duration,
+    packet: &[u8],
+) -> Result<(), OutputError> {
+    let nanos = u64::try_from(at.as_nanos()).unwrap_or(u64::MAX);
+    let len = u32::try_from(packet.len()).unwrap_or(u32::MAX);
+    let mut head = [0u8; 20];
+    // Interface 0; the upper half of the time comes first.
+    let words = [0, (nanos >> 32) as u32, nanos as u32, len, len];
+    for (to, word) in head.chunks_exact_mut(4).zip(words) {
+        to.copy_from_slice(&word.to_le_bytes());
     }
-
-    /// Adds a packet.
-    pub(super) fn packet(&mut self, at: Duration, packet: &[u8]) -> Result<(), OutputError> {
-        let nanos = u64::try_from(at.as_nanos()).unwrap_or(u64::MAX);
-        let len = u32::try_from(packet.len()).unwrap_or(u32::MAX);
-        let mut head = [0u8; 20];
-        // Interface 0; the upper half of the time comes first.
-        let words = [0, (nanos >> 32) as u32, nanos as u32, len, len];
-        for (to, word) in head.chunks_exact_mut(4).zip(words) {
-            to.copy_from_slice(&word.to_le_bytes());
-        }
-        let written = block(&mut self.file, ENHANCED_PACKET, &head, packet);
-        written.map_err(|source| self.failed(source))
-    }
-
-    pub(super) fn finish(mut self) -> Result<(), OutputError> {
-        let flushed = self.file.flush();
-        flushed.map_err(|source| self.failed(source))
-    }
-
-    fn failed(&self, source: io::Error) -> OutputError {
-        OutputError::Write {
-            path: self.path.clone(),
-            source,
-        }
-    }
+    capture.write(|file| block(file, ENHANCED_PACKET, &head, packet))
 }
 
 /// Writes a block of two parts, padded to whole words, with its length before and after.

@@ -262,7 +262,7 @@ impl Scenario {
     /// # Errors
     /// [`ScenarioError`] with the place of the error.
     pub fn load(name_or_path: &str) -> Result<Self, ScenarioError> {
-        Self::of(Document::load(name_or_path)?)
+        Self::of(&Document::load(name_or_path)?)
     }
 
     /// Parses and checks `text`; `path` only appears in messages.
@@ -270,27 +270,25 @@ impl Scenario {
     /// # Errors
     /// [`ScenarioError::Invalid`].
     pub fn parse(path: &Path, text: &str) -> Result<Self, ScenarioError> {
-        Self::of(Document::new(path, text))
+        Self::of(&Document::new(path, text))
     }
 
     /// Checks a document.
-    fn of(document: Document) -> Result<Self, ScenarioError> {
-        let source = document.source();
+    fn of(document: &Document) -> Result<Self, ScenarioError> {
         let checked = match document.file() {
-            Ok(file) => check::scenario(&source, file, document.id()),
-            Err(error) => Err(source.syntax(&error)),
+            Ok(file) => check::scenario(document, file),
+            Err(error) => Err(document.source().syntax(&error)),
         };
-        match (checked, document.changed()) {
-            (Ok(parts), _) => Ok(parts.into_scenario(document)),
-            (Err(fault), None) => Err(fault.into()),
+        checked.map_err(|fault| match document.changed() {
+            None => fault.into(),
             // The changed text has no file with line numbers, so the error is attributed to the
             // changed key.
-            (Err(fault), Some((key, value))) => Err(ScenarioError::Set {
+            Some((key, value)) => ScenarioError::Set {
                 key: key.clone(),
                 value: value.clone(),
                 message: fault.message,
-            }),
-        }
+            },
+        })
     }
 
     /// Changes one key and checks everything again. Keys have forms like `duration`,
@@ -301,7 +299,7 @@ impl Scenario {
     /// # Errors
     /// [`ScenarioError`]; the scenario is then unchanged.
     pub fn set(&mut self, key: &str, value: &str) -> Result<(), ScenarioError> {
-        *self = Self::of(self.document.with(key, value)?)?;
+        *self = Self::of(&self.document.with(key, value)?)?;
         Ok(())
     }
 

@@ -2,39 +2,16 @@
 
 use pathmark_emulator::result::RunResult;
 
-use crate::support::{built_in, changed, drops};
+use crate::support::{self, built_in, changed, drops, flow, link};
 
 /// One download over two links of 20 and 20 Mbit/s and 100 ms in total, with buffers of one
 /// bandwidth-delay product each.
-const FILE: &str = r#"
-duration = "30s"
-measure = [ ["5s", "10s"], ["15s", "30s"] ]
-
-[[link]]
-name = "first"
-from = "S"
-to = "R"
-duplex = true
-rate = "20Mbit"
-delay = "10ms"
-
-[[link]]
-name = "second"
-from = "R"
-to = "D"
-duplex = true
-rate = "20Mbit"
-delay = "40ms"
-
-[[flow]]
-name = "f"
-from = "S"
-to = "D"
-algorithm = "auto"
-"#;
-
 fn run(changes: &[(&str, &str)]) -> RunResult {
-    changed(FILE, changes)
+    let text = "duration = \"30s\"\nmeasure = [[\"5s\", \"10s\"], [\"15s\", \"30s\"]]\n".to_owned()
+        + &link("first", ["S", "R"], "20Mbit", "10ms", "")
+        + &link("second", ["R", "D"], "20Mbit", "40ms", "")
+        + &flow("f", ["S", "D"], "auto", "");
+    changed(&text, changes)
 }
 
 /// The same with these controllers and this algorithm.
@@ -197,41 +174,18 @@ fn at_a_port_that_only_grants_an_idle_link_is_full_soon_and_its_queue_is_not() {
 #[test]
 fn at_a_port_that_only_grants_a_newcomer_gets_to_its_share() {
     for delay in ["20ms", "50ms", "250ms"] {
-        let text = format!(
-            r#"duration = "25s"
-measure = [["6s", "25s"]]
-[[link]]
-name = "port"
-from = "A"
-to = "B"
-duplex = true
-rate = "100Mbit"
-delay = "{delay}"
-queue = {{ kind = "droptail", limit = "1bdp" }}
-controller = "quick-start"
-[[flow]]
-name = "old"
-from = "A"
-to = "B"
-algorithm = "auto"
-rate = "50Mbit"
-[[flow]]
-name = "new"
-from = "A"
-to = "B"
-algorithm = "auto"
-start = "5s"
-"#
-        );
-        let result = changed(&text, &[]);
+        let port =
+            "queue = { kind = \"droptail\", limit = \"1bdp\" }\ncontroller = \"quick-start\"";
+        let text = "duration = \"25s\"\nmeasure = [[\"6s\", \"25s\"]]\n".to_owned()
+            + &link("port", ["A", "B"], "100Mbit", delay, port)
+            + &flow("old", ["A", "B"], "auto", "rate = \"50Mbit\"")
+            + &flow("new", ["A", "B"], "auto", "start = \"5s\"");
+        let result = support::run(&text);
         let flows = &result.windows[0].flows;
         let (old, new) = (flows[0].goodput_bps, flows[1].goodput_bps);
         assert!(old >= 47.5e6 && new >= 40e6, "{delay}: {old} {new}");
-        assert!(
-            result.links[0].drops <= 60,
-            "{delay}: {:?}",
-            result.links[0].drops
-        );
+        let drops = result.links[0].drops;
+        assert!(drops <= 60, "{delay}: {drops}");
     }
 }
 

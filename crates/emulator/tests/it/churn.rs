@@ -1,44 +1,25 @@
 //! Files at random times, as clients of a server fetch them: each should take about as long as with
 //! `cubic`.
 
-use std::ops::ControlFlow;
-use std::path::Path;
-
-use pathmark_emulator::Scenario;
+use crate::support::{changed, flow, link};
 
 /// 200 files at random times, whose bytes use about two thirds of the link's capacity.
 fn files(rate: &str, delay: &str, gap: &str, bytes: u32) -> String {
-    format!(
-        r#"
-duration = "90s"
-[[link]]
-name = "b"
-from = "S"
-to = "D"
-duplex = true
-delay = "{delay}"
-rate = "{rate}"
-controller = "none"
-[[flow]]
-name = "f"
-from = "S"
-to = "D"
-algorithm = "cubic"
-count = 200
-bytes = [{bytes}]
-start_gap = "{gap}"
-"#
-    )
+    let files = format!("count = 200\nbytes = [{bytes}]\nstart_gap = \"{gap}\"");
+    "duration = \"90s\"\n".to_owned()
+        + &link("b", ["S", "D"], rate, delay, "controller = \"none\"")
+        + &flow("f", ["S", "D"], "cubic", &files)
 }
 
 /// Returns the mean time per file in seconds, over two seeds.
 fn mean(text: &str, algorithm: &str, controller: &str) -> f64 {
-    let runs = [1, 2].map(|seed| {
-        let mut scenario = Scenario::parse(Path::new("churn.toml"), text).unwrap();
-        scenario.set("flow.f.algorithm", algorithm).unwrap();
-        scenario.set("link.b.controller", controller).unwrap();
-        scenario.seed = seed;
-        let result = scenario.run(|_| ControlFlow::Continue(())).unwrap();
+    let runs = ["1", "2"].map(|seed| {
+        let changes = [
+            ("flow.f.algorithm", algorithm),
+            ("link.b.controller", controller),
+            ("seed", seed),
+        ];
+        let result = changed(text, &changes);
         let times = result.flows.iter().map(|flow| flow.completion_s.unwrap());
         times.sum::<f64>() / result.flows.len() as f64
     });

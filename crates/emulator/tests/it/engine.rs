@@ -6,44 +6,32 @@ use std::path::Path;
 use pathmark_emulator::Scenario;
 use pathmark_emulator::result::RunResult;
 
-fn run(scenario: &Scenario) -> RunResult {
-    scenario.run(|_| ControlFlow::Continue(())).unwrap()
-}
+use crate::support::{changed, flow, link, run};
 
-fn scenario(text: &str) -> Scenario {
-    Scenario::parse(Path::new("test.toml"), text).unwrap()
-}
+const ENDS: [&str; 2] = ["A", "B"];
+const BACK: [&str; 2] = ["B", "A"];
 
 /// One link of 10 Mbit/s with a round trip of 40 ms, and any flows.
-fn single(link: &str, flows: &str) -> Scenario {
-    scenario(&format!(
-        r#"duration = "60s"
-[[link]]
-name = "l"
-from = "A"
-to = "B"
-duplex = true
-rate = "10Mbit"
-delay = "20ms"
-{link}
-{flows}"#
-    ))
+fn single(keys: &str, flows: &str) -> String {
+    let link = link("l", ENDS, "10Mbit", "20ms", keys);
+    format!("duration = \"60s\"\n{link}{flows}")
 }
 
-const FILE: &str = r#"
-[[flow]]
-name = "f"
-from = "A"
-to = "B"
-algorithm = "cubic"
-bytes = 2_000_000
-"#;
+/// A flow of 2 MB.
+fn file(keys: &str) -> String {
+    flow("f", ENDS, "cubic", &format!("bytes = 2_000_000\n{keys}"))
+}
+
+/// A flow without an end.
+fn endless(algorithm: &str) -> String {
+    flow("f", ENDS, algorithm, "")
+}
 
 /// With or without HTTP, every byte arrives once, whichever end connects.
 #[test]
 fn http_flows_deliver_what_bulk_flows_do() {
     let with = |more: &str| {
-        let flow = FILE.replace("bytes = 2_000_000", more);
+        let flow = flow("f", ENDS, "cubic", more);
         run(&single("", &flow)).flows.swap_remove(0)
     };
     let each = |bytes: u64| {
@@ -54,11 +42,7 @@ fn http_flows_deliver_what_bulk_flows_do() {
         ];
         apps.map(|app| {
             let flow = with(&format!("bytes = {bytes}\n{app}"));
-            assert_eq!(
-                (flow.completed, flow.bytes_delivered),
-                (true, bytes),
-                "{app}"
-            );
+            assert!(flow.completed && flow.bytes_delivered == bytes, "{app}");
             flow.completion_s.unwrap()
         })
     };
@@ -74,28 +58,23 @@ fn http_flows_deliver_what_bulk_flows_do() {
     let half = slow.milestones[0].after_s.unwrap();
     assert!((0.4..0.5).contains(&half), "{half}");
     let endless = with("stop = \"5s\"\napp = \"http\"");
-    assert!(
-        endless.bytes_delivered > 4_000_000,
-        "{}",
-        endless.bytes_delivered
-    );
+    let bytes = endless.bytes_delivered;
+    assert!(bytes > 4_000_000, "{bytes}");
 }
 
 /// The accounting of laws covers the whole time, with the reason for each.
 #[test]
 fn results_say_which_law_had_the_window() {
-    let flow = FILE.replace("cubic", "vcp+bise+wlte");
+    let flow = flow("f", ENDS, "vcp+bise+wlte", "bytes = 2_000_000");
     let result = run(&single("controller = \"vcp+bise\"", &flow));
     let known = result.flows[0].controllers.as_ref().unwrap();
-    let parts: Vec<_> = known
-        .shares
-        .iter()
-        .map(|part| (part.law.as_str(), part.fallback.as_deref()))
-        .collect();
-    assert_eq!(
-        parts,
-        [("cubic", Some("no-answer")), ("vcp+bise+wlte", None)]
-    );
+    let [first, second] = &known.shares[..] else {
+        panic!("two laws: {known:?}")
+    };
+    assert_eq!(first.law, "cubic");
+    assert_eq!(first.fallback.as_deref(), Some("no-answer"));
+    assert_eq!(second.law, "vcp+bise+wlte");
+    assert_eq!(second.fallback, None);
     let time: f64 = known.shares.iter().map(|part| part.time).sum();
     let bytes: f64 = known.shares.iter().map(|part| part.bytes).sum();
     assert!((time - 1.0).abs() < 1e-9 && (bytes - 1.0).abs() < 1e-9);
@@ -115,33 +94,17 @@ queue = { kind = "red", limit = "64KiB" }
 loss = { kind = "gilbert-elliott", p_good_bad = 0.01, p_bad_good = 0.3 }
 jitter = { max = "2ms", reorder = true }
 controller = "vcp+bise""#;
-    let flows = r#"
-[[flow]]
-name = "f"
-from = "A"
-to = "B"
-count = 3
-bytes = 500_000
-[[flow]]
-name = "back"
-from = "B"
-to = "A"
-algorithm = "cubic"
-start = "1s"
-stop = "3s"
-"#;
-    let json = |seed: &str| {
-        let mut scenario = single(loss, flows);
-        scenario.set("seed", seed).unwrap();
-        serde_json::to_string(&run(&scenario)).unwrap()
-    };
+    let flows = flow("f", ENDS, "auto", "count = 3\nbytes = 500_000")
+        + &flow("back", BACK, "cubic", "start = \"1s\"\nstop = \"3s\"");
+    let text = single(loss, &flows);
+    let json = |seed| serde_json::to_string(&changed(&text, &[("seed", seed)])).unwrap();
     assert_eq!(json("7"), json("7"));
     assert_ne!(json("7"), json("8"));
 }
 
 #[test]
 fn a_file_takes_what_the_link_takes() {
-    let result = run(&single("", FILE));
+    let result = run(&single("", &file("")));
     let [flow] = &result.flows[..] else {
         panic!("one flow")
     };
@@ -150,10 +113,8 @@ fn a_file_takes_what_the_link_takes() {
     // Mbit/s; the handshake takes a round trip, and slow start a few more.
     let seconds = flow.completion_s.unwrap();
     assert!((1.70..2.1).contains(&seconds), "{seconds}");
-    assert!(
-        (result.simulated_s - seconds).abs() < 1e-9,
-        "the run ends with its last flow"
-    );
+    // The run ends with its last flow.
+    assert!((result.simulated_s - seconds).abs() < 1e-9);
     let rtt = flow.rtt_ms.unwrap();
     assert!((40.0..41.5).contains(&rtt.min), "{}", rtt.min);
     let link = &result.links[0];
@@ -167,12 +128,9 @@ fn a_file_takes_what_the_link_takes() {
 #[test]
 fn results_tell_when_so_many_bytes_had_arrived_and_what_windows_lost() {
     let loss = r#"loss = { kind = "bernoulli", per = 0.01 }"#;
-    let mut lossy = single(loss, FILE);
-    let milestones = "[10_000, 1_000_000, 2_000_000, 3_000_000]";
-    lossy.set("flow.f.milestones", milestones).unwrap();
+    let flow = file("milestones = [10_000, 1_000_000, 2_000_000, 3_000_000]");
     let windows = r#"[["0s", "500ms"], ["500ms", "60s"]]"#;
-    lossy.set("measure", windows).unwrap();
-    let result = run(&lossy);
+    let result = changed(&single(loss, &flow), &[("measure", windows)]);
     let flow = &result.flows[0];
     let [few, half, all, more] = flow.milestones[..] else {
         panic!("four milestones")
@@ -193,9 +151,7 @@ fn results_tell_when_so_many_bytes_had_arrived_and_what_windows_lost() {
 
 #[test]
 fn packets_are_as_large_as_the_scenario_says() {
-    let mut small = single("", FILE);
-    small.set("packet", "1040").unwrap();
-    let result = run(&small);
+    let result = changed(&single("", &file("")), &[("packet", "1040")]);
     let flow = &result.flows[0];
     let sent = (flow.packets_sent.unwrap() - flow.packets_lost.unwrap()) as f64;
     // 1040 bytes minus 28 for IP and UDP, 16 for the tag and about 20 for QUIC.
@@ -205,25 +161,13 @@ fn packets_are_as_large_as_the_scenario_says() {
 
 #[test]
 fn five_flows_share_and_a_reverse_flow_passes_them() {
-    let flows = r#"
-[[flow]]
-name = "f"
-from = "A"
-to = "B"
-algorithm = "newreno"
-count = 2
-[[flow]]
-name = "back"
-from = "B"
-to = "A"
-algorithm = "newreno"
-"#;
-    let mut shared = single("queue = { limit = \"100p\" }", flows);
-    shared.set("measure", "[[\"20s\", \"60s\"]]").unwrap();
-    shared
-        .set("link.l.reverse", "{ queue = { limit = \"100p\" } }")
-        .unwrap();
-    let result = run(&shared);
+    let flows = flow("f", ENDS, "newreno", "count = 2") + &flow("back", BACK, "newreno", "");
+    let text = single("queue = { limit = \"100p\" }", &flows);
+    let changes = [
+        ("measure", "[[\"20s\", \"60s\"]]"),
+        ("link.l.reverse", "{ queue = { limit = \"100p\" } }"),
+    ];
+    let result = changed(&text, &changes);
     assert!((result.simulated_s - 60.0).abs() < 1e-9);
     let [window] = &result.windows[..] else {
         panic!("one window")
@@ -244,12 +188,12 @@ algorithm = "newreno"
 
 #[test]
 fn changes_over_time_change_the_rate() {
-    let flows = "[[flow]]\nname = \"f\"\nfrom = \"A\"\nto = \"B\"\nalgorithm = \"cubic\"";
-    let mut changing = single("at = [ { t = \"30s\", rate = \"2Mbit\" } ]", flows);
-    changing
-        .set("measure", "[[\"10s\", \"30s\"], [\"40s\", \"60s\"]]")
-        .unwrap();
-    let result = run(&changing);
+    let text = single(
+        "at = [ { t = \"30s\", rate = \"2Mbit\" } ]",
+        &endless("cubic"),
+    );
+    let windows = "[[\"10s\", \"30s\"], [\"40s\", \"60s\"]]";
+    let result = changed(&text, &[("measure", windows)]);
     let goodput = |window: usize| result.windows[window].flows[0].goodput_bps;
     assert!((9.0e6..9.8e6).contains(&goodput(0)), "{}", goodput(0));
     assert!((1.7e6..1.97e6).contains(&goodput(1)), "{}", goodput(1));
@@ -258,10 +202,9 @@ fn changes_over_time_change_the_rate() {
 
 #[test]
 fn losses_are_as_many_as_asked_for() {
-    let mut lossy = single("loss = { kind = \"bernoulli\", per = 0.02 }", FILE);
-    lossy.set("duration", "1h").unwrap();
-    lossy.set("flow.f.bytes", "10_000_000").unwrap();
-    let result = run(&lossy);
+    let text = single("loss = { kind = \"bernoulli\", per = 0.02 }", &file(""));
+    let changes = [("duration", "1h"), ("flow.f.bytes", "10_000_000")];
+    let result = changed(&text, &changes);
     let (flow, link) = (&result.flows[0], &result.links[0]);
     assert!(flow.completed);
     let share = link.random_losses as f64 / flow.packets_sent.unwrap() as f64;
@@ -271,8 +214,7 @@ fn losses_are_as_many_as_asked_for() {
 
 #[test]
 fn a_receiver_window_bounds_the_rate() {
-    let mut narrow = single("", FILE);
-    narrow.set("flow.f.receive_window", "16KiB").unwrap();
+    let narrow = single("", &file("receive_window = \"16KiB\""));
     let goodput = run(&narrow).flows[0].goodput_bps;
     // One window per round trip of slightly more than 40 ms: at most 3.3 Mbit/s.
     assert!((1.5e6..3.3e6).contains(&goodput), "{goodput}");
@@ -282,57 +224,38 @@ fn a_receiver_window_bounds_the_rate() {
 #[test]
 fn acknowledgements_of_one_range_make_senders_repeat_what_arrived() {
     let lossy = "controller = \"xcp\"\nloss = { kind = \"bernoulli\", per = 0.01 }";
-    let file = FILE.replace("\"cubic\"", "\"xcp[loss=ignore]\"");
     let far = |more: &str| {
-        let mut scenario = single(lossy, &format!("{file}{more}"));
-        scenario.set("link.l.delay", "250ms").unwrap();
-        scenario.set("flow.f.bytes", "10_000_000").unwrap();
-        run(&scenario)
+        let keys = format!("bytes = 10_000_000\n{more}");
+        let text = single(lossy, &flow("f", ENDS, "xcp[loss=ignore]", &keys));
+        changed(&text, &[("link.l.delay", "250ms")])
     };
-    let (all, one) = (far(""), far("max_ack_ranges = 1\n"));
-    let twice = |result: &RunResult| result.flows[0].bytes_retransmitted.unwrap();
+    let (all, one) = (far(""), far("max_ack_ranges = 1"));
     assert!(all.flows[0].completed && one.flows[0].completed);
-    assert!(
-        twice(&one) > 4 * twice(&all),
-        "{} {}",
-        twice(&one),
-        twice(&all)
-    );
+    let [all, one] = [all, one].map(|result| result.flows[0].bytes_retransmitted.unwrap());
+    assert!(one > 4 * all, "{one} {all}");
 }
 
 /// A full reverse path holds one product of rate and round trip, here 40 ms.
 #[test]
 fn the_queue_of_the_way_back_has_room_for_one_product() {
-    let back = FILE.replace("\"A\"", "\"X\"").replace("\"B\"", "\"A\"");
-    let back = back
-        .replace("\"X\"", "\"B\"")
-        .replace("2_000_000", "20_000_000");
+    let back = flow("f", BACK, "cubic", "bytes = 20_000_000");
     let result = run(&single("", &back));
     let [there, back] = &result.links[..] else {
         panic!("two directions")
     };
     assert_eq!(there.drops, 0);
     assert!(back.drops > 0);
-    assert!(
-        (30.0..=34.0).contains(&back.queue_packets.max),
-        "{:?}",
-        back.queue_packets
-    );
+    let longest = back.queue_packets.max;
+    assert!((30.0..=34.0).contains(&longest), "{longest}");
 }
 
 #[test]
 fn vcp_flows_hear_the_router_and_lose_nothing() {
-    let flows = r#"
-[[flow]]
-name = "f"
-from = "A"
-to = "B"
-algorithm = "vcp"
-count = 4
-"#;
-    let mut heard = single("controller = \"vcp\"\nqueue = { limit = \"100p\" }", flows);
-    heard.set("measure", "[[\"40s\", \"60s\"]]").unwrap();
-    let result = run(&heard);
+    let text = single(
+        "controller = \"vcp\"\nqueue = { limit = \"100p\" }",
+        &flow("f", ENDS, "vcp", "count = 4"),
+    );
+    let result = changed(&text, &[("measure", "[[\"40s\", \"60s\"]]")]);
     assert_eq!(result.links[0].drops, 0);
     assert!(result.windows[0].links[0].utilization.unwrap() > 0.8);
     let marked = &result.links[0].controller["marked"];
@@ -341,9 +264,10 @@ count = 4
 
 #[test]
 fn the_progress_callback_can_end_the_run() {
-    let endless = single("", "[[flow]]\nname = \"f\"\nfrom = \"A\"\nto = \"B\"");
+    let text = single("", &endless("auto"));
+    let scenario = Scenario::parse(Path::new("test.toml"), &text).unwrap();
     let mut calls = 0;
-    let result = endless
+    let result = scenario
         .run(|progress| {
             calls += 1;
             assert!(progress.simulated <= progress.duration);
@@ -361,35 +285,14 @@ fn the_progress_callback_can_end_the_run() {
 
 #[test]
 fn applications_that_have_little_to_say_get_what_they_ask_for() {
-    let flows = r#"
-[[flow]]
-name = "steady"
-from = "A"
-to = "B"
-rate = "1Mbit"
-[[flow]]
-name = "burst"
-from = "A"
-to = "B"
-algorithm = "cubic"
-rate = "2Mbit"
-on_off = { on = "1s", off = "3s" }
-[[flow]]
-name = "back"
-from = "B"
-to = "A"
-rate = "1Mbit"
-[[flow]]
-name = "noise"
-from = "A"
-to = "B"
-algorithm = "udp"
-rate = "1Mbit"
-poisson = true
-start = "10s"
-stop = "50s"
-"#;
-    let result = run(&single("queue = { kind = \"codel\" }", flows));
+    let rate = |mbit: u32, more: &str| format!("rate = \"{mbit}Mbit\"\n{more}");
+    let on_off = "on_off = { on = \"1s\", off = \"3s\" }";
+    let noise = "poisson = true\nstart = \"10s\"\nstop = \"50s\"";
+    let flows = flow("steady", ENDS, "auto", &rate(1, ""))
+        + &flow("burst", ENDS, "cubic", &rate(2, on_off))
+        + &flow("back", BACK, "auto", &rate(1, ""))
+        + &flow("noise", ENDS, "udp", &rate(1, noise));
+    let result = run(&single("queue = { kind = \"codel\" }", &flows));
     let [steady, burst, back, noise] = &result.flows[..] else {
         panic!("four flows")
     };
@@ -411,21 +314,11 @@ stop = "50s"
 /// goodput.
 #[test]
 fn codel_keeps_what_waits_short() {
-    let flow = r#"
-[[flow]]
-name = "f"
-from = "A"
-to = "B"
-algorithm = "cubic"
-"#;
-    let tail = run(&single(
-        "queue = { kind = \"droptail\", limit = \"10bdp\" }",
-        flow,
-    ));
-    let codel = run(&single(
-        "queue = { kind = \"codel\", limit = \"10bdp\" }",
-        flow,
-    ));
+    let with = |kind: &str| {
+        let queue = format!("queue = {{ kind = \"{kind}\", limit = \"10bdp\" }}");
+        run(&single(&queue, &endless("cubic")))
+    };
+    let (tail, codel) = (with("droptail"), with("codel"));
     let wait = |result: &RunResult| result.links[0].queue_ms.unwrap().mean;
     assert!(wait(&tail) > 100.0, "{}", wait(&tail));
     assert!(wait(&codel) < 20.0, "{}", wait(&codel));
@@ -446,7 +339,7 @@ fn a_code_for_short_packets_brings_acknowledgements_back() {
     };
     let lost_back = |fec: &str| {
         let link = format!("reverse = {{ loss = {} }}", loss(fec));
-        let result = run(&single(&link, FILE));
+        let result = run(&single(&link, &file("")));
         assert!(result.flows[0].completed);
         result.links[1].random_losses
     };
@@ -456,7 +349,7 @@ fn a_code_for_short_packets_brings_acknowledgements_back() {
 
     let goodput = |fec: &str| {
         let link = "loss = { kind = \"bit-errors\", ber_good = 0, fec = { FEC } }";
-        run(&single(&link.replace("FEC", fec), FILE)).flows[0].goodput_bps
+        run(&single(&link.replace("FEC", fec), &file(""))).flows[0].goodput_bps
     };
     let ratio = goodput("rate = 0.5") / goodput("rate = 1");
     assert!((0.48..0.58).contains(&ratio), "{ratio}");
@@ -470,28 +363,16 @@ fn a_trace_is_used_to_the_full() {
     let mut lines: Vec<String> = (0..100).map(|ms| ms.to_string()).collect();
     lines.push("200".to_owned());
     std::fs::write(directory.path().join("cell.trace"), lines.join("\n")).unwrap();
-    let text = r#"duration = "20s"
-measure = [["10s", "20s"]]
-[[link]]
-name = "l"
-from = "A"
-to = "B"
-rate = { trace = "cell.trace" }
-delay = "20ms"
-queue = { limit = "200p" }
-[[link]]
-name = "back"
-from = "B"
-to = "A"
-rate = "10Mbit"
-delay = "20ms"
-[[flow]]
-name = "f"
-from = "A"
-to = "B"
-algorithm = "cubic"
-"#;
-    let scenario = Scenario::parse(&directory.path().join("test.toml"), text).unwrap();
+    let mut trace = link("l", ENDS, "TRACE", "20ms", "queue = { limit = \"200p\" }");
+    trace = trace.replace("\"TRACE\"", "{ trace = \"cell.trace\" }");
+    trace = trace.replace("duplex = true\n", "");
+    let back = link("back", BACK, "10Mbit", "20ms", "").replace("duplex = true\n", "");
+    let text = "duration = \"20s\"\nmeasure = [[\"10s\", \"20s\"]]\n".to_owned()
+        + &trace
+        + &back
+        + &endless("cubic");
+    let scenario = Scenario::parse(&directory.path().join("test.toml"), &text).unwrap();
+    let run = |scenario: &Scenario| scenario.run(|_| ControlFlow::Continue(())).unwrap();
     let result = run(&scenario);
     let window = &result.windows[0];
     // 101 opportunities of 1500 bytes every 200 ms: 6.06 Mbit/s.
@@ -514,31 +395,18 @@ algorithm = "cubic"
 /// Data, acknowledgements and other traffic take turns on a hub; together they fill it.
 #[test]
 fn links_of_one_medium_share_its_rate() {
-    let udp = r#"
-[[link]]
-name = "other"
-from = "C"
-to = "B"
-duplex = true
-medium = "hub"
-rate = "10Mbit"
-queue = { limit = "50p" }
-[[flow]]
-name = "u"
-from = "C"
-to = "B"
-algorithm = "udp"
-rate = "4Mbit"
-"#;
-    let shares = |medium: &str, flows: &str| {
-        let mut hub = single(
-            &format!("{medium}queue = {{ limit = \"50p\" }}"),
-            &format!("{FILE}{flows}"),
-        );
-        hub.set("duration", "20s").unwrap();
-        hub.set("flow.f.bytes", "1_000_000_000").unwrap();
-        hub.set("measure", "[[\"10s\", \"20s\"]]").unwrap();
-        let result = run(&hub);
+    let udp = link(
+        "other",
+        ["C", "B"],
+        "10Mbit",
+        "0s",
+        "medium = \"hub\"\nqueue = { limit = \"50p\" }",
+    ) + &flow("u", ["C", "B"], "udp", "rate = \"4Mbit\"");
+    let shares = |medium: &str, more: &str| {
+        let keys = format!("{medium}queue = {{ limit = \"50p\" }}");
+        let changes = [("duration", "20s"), ("measure", "[[\"10s\", \"20s\"]]")];
+        let text = single(&keys, &format!("{}{more}", endless("cubic")));
+        let result = changed(&text, &changes);
         let links = result.windows[0].links.iter();
         links.map(|l| l.utilization.unwrap()).collect::<Vec<_>>()
     };
@@ -548,7 +416,7 @@ rate = "4Mbit"
     let sum: f64 = half.iter().sum();
     assert!((0.93..=1.0).contains(&sum), "{half:?}");
     assert!(half[0] < 0.99);
-    let three = shares("medium = \"hub\"\n", udp);
+    let three = shares("medium = \"hub\"\n", &udp);
     assert!((three[2] - 0.4).abs() < 0.02, "{three:?}");
     assert!((0.9..=1.0).contains(&three.iter().sum()), "{three:?}");
     assert!(three[0] < 0.6);

@@ -7,7 +7,7 @@ use pathmark_cc::{Algorithm, Controller, Explicit, Instant};
 use pathmark_emulator::Scenario;
 use pathmark_emulator::kit::Trial;
 
-use crate::support::run;
+use crate::support::{flow, in_the_end, link, run};
 
 fn parse(text: &str) -> Result<Scenario, String> {
     Scenario::parse(Path::new("test.toml"), text).map_err(|error| error.to_string())
@@ -15,25 +15,9 @@ fn parse(text: &str) -> Result<Scenario, String> {
 
 /// Two flows of `law` over 10 Mbit/s and 60 ms, with these keys of the link.
 fn path(law: &str, keys: &str) -> String {
-    format!(
-        r#"duration = "40s"
-measure = [["10s", "20s"], ["22s", "40s"]]
-[[link]]
-name = "l"
-from = "A"
-to = "B"
-duplex = true
-rate = "10Mbit"
-delay = "30ms"
-{keys}
-[[flow]]
-name = "f"
-from = "A"
-to = "B"
-algorithm = "{law}"
-count = 2
-"#
-    )
+    "duration = \"40s\"\nmeasure = [[\"10s\", \"20s\"], [\"22s\", \"40s\"]]\n".to_owned()
+        + &link("l", ["A", "B"], "10Mbit", "30ms", keys)
+        + &flow("f", ["A", "B"], law, "count = 2")
 }
 
 #[test]
@@ -53,16 +37,12 @@ fn flows_go_on_after_a_restart() {
         // Half a second at 10 Mbit/s is 417 packets; senders stop if nothing is returned.
         let lost = after.links[0].restart_losses;
         assert!((10..1000).contains(&lost), "{law}: {lost}");
-        assert_eq!(
-            after.links[1].restart_losses, 0,
-            "the other direction has no restart"
-        );
+        // The other direction has no restart.
+        assert_eq!(after.links[1].restart_losses, 0);
         let used = after.windows[1].links[0].utilization.unwrap();
         assert!(used > 0.85, "{law}: {used}");
-        assert_eq!(
-            serde_json::to_string(&after).unwrap(),
-            serde_json::to_string(&run(&path(law, &restart))).unwrap()
-        );
+        let json = |result| serde_json::to_string(&result).unwrap();
+        assert_eq!(json(after), json(run(&path(law, &restart))));
     }
 }
 
@@ -143,41 +123,23 @@ fn restarts_that_cannot_be_read() {
 #[test]
 fn a_port_without_a_rate_takes_its_capacity_key() {
     let text = |keys: &str| {
-        format!(
-            r#"duration = "30s"
-measure = [["5s", "30s"]]
-[[link]]
-name = "port"
-from = "A"
-to = "R"
-duplex = true
-{keys}
-[[link]]
-name = "slow"
-from = "R"
-to = "B"
-duplex = true
-rate = "10Mbit"
-delay = "30ms"
-queue = {{ limit = "500p" }}
-[[flow]]
-name = "f"
-from = "A"
-to = "B"
-algorithm = "vcp+bise"
-count = 2
-"#
-        )
+        "duration = \"30s\"\nmeasure = [[\"5s\", \"30s\"]]\n".to_owned()
+            + &link("port", ["A", "R"], "", "0s", keys)
+            + &link(
+                "slow",
+                ["R", "B"],
+                "10Mbit",
+                "30ms",
+                "queue = { limit = \"500p\" }",
+            )
+            + &flow("f", ["A", "B"], "vcp+bise", "count = 2")
     };
     let law = "controller = \"vcp+bise\"";
     let result = run(&text(&format!("{law}\ncapacity = \"9.5Mbit\"")));
-    let slow = &result.windows[0].links[2];
-    assert_eq!(slow.name, "slow");
+    let slow = in_the_end(&result, "slow");
     assert!(slow.utilization.unwrap() > 0.85, "{slow:?}");
-    assert!(
-        slow.queue_packets.mean < 20.0 && slow.drops == 0,
-        "{slow:?}"
-    );
+    assert!(slow.queue_packets.mean < 20.0, "{slow:?}");
+    assert_eq!(slow.drops, 0, "{slow:?}");
 
     let error = parse(&text(law)).unwrap_err();
     assert!(error.contains("add `rate`, or `capacity`"), "{error}");
@@ -190,27 +152,11 @@ count = 2
 #[test]
 fn losses_that_follow_the_clock() {
     let text = |rate: &str| {
-        format!(
-            r#"duration = "600s"
-[[link]]
-name = "l"
-from = "A"
-to = "B"
-rate = "2Mbit"
-loss = {{ kind = "gilbert-elliott-time", good = "1.9s", bad = "100ms" }}
-[[link]]
-name = "back"
-from = "B"
-to = "A"
-[[flow]]
-name = "u"
-from = "A"
-to = "B"
-algorithm = "udp"
-rate = "{rate}"
-packet = 125
-"#
-        )
+        let loss = "loss = { kind = \"gilbert-elliott-time\", good = \"1.9s\", bad = \"100ms\" }";
+        let udp = format!("rate = \"{rate}\"\npacket = 125");
+        "duration = \"600s\"\n".to_owned()
+            + &link("l", ["A", "B"], "2Mbit", "0s", loss)
+            + &flow("u", ["A", "B"], "udp", &udp)
     };
     for (rate, packets) in [("10kbit", 6_000.0), ("1Mbit", 600_000.0)] {
         let share = run(&text(rate)).links[0].random_losses as f64 / packets;
@@ -239,11 +185,8 @@ fn a_law_of_ones_own_is_named_in_a_scenario() {
     Algorithm::register("own-shims", codes, window(10)).unwrap();
     let named = run(&path("own-cubic", ""));
     assert_eq!(named.flows[0].algorithm, "own-cubic");
-    let known = run(&path("cubic", ""));
-    assert_eq!(
-        named.flows[0].bytes_delivered,
-        known.flows[0].bytes_delivered
-    );
+    let [named, known] = [named, run(&path("cubic", ""))].map(|run| run.flows[0].bytes_delivered);
+    assert_eq!(named, known);
     let mut changed = parse(&path("cubic", "controller = \"vcp\"")).unwrap();
     changed.set("flow.f.algorithm", "own-shims").unwrap();
     let result = changed.run(|_| ControlFlow::Continue(())).unwrap();

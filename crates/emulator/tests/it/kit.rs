@@ -8,7 +8,9 @@ use pathmark_cc::{
     Lost, Metrics, Phase, Request, VcpAnswer, VcpCode, XcpRequest,
 };
 use pathmark_emulator::Scenario;
-use pathmark_emulator::kit::{Flow, Path, Trial, TrialError};
+use pathmark_emulator::kit::{Figures, Flow, Path, Trial, TrialError};
+
+use crate::support::{flow, link};
 
 /// A window that never changes.
 #[derive(Debug)]
@@ -38,15 +40,17 @@ fn path() -> Path {
     Path::new("10Mbit", RTT)
 }
 
+/// A flow that keeps 25 kB in flight.
+fn own(flow: Flow, time: Duration) -> Figures {
+    let trial = Trial::over(&path(), &[flow], time).unwrap();
+    let trial = trial.controller("own", "fixed", fixed(25_000));
+    trial.run().unwrap()
+}
+
 /// 25 kB in flight over 40 ms are 5 Mbit/s, regardless of anything else.
 #[test]
 fn a_controller_of_ones_own_runs() {
-    let flows = [Flow::new("own")];
-    let trial = Trial::over(&path(), &flows, TIME).unwrap();
-    let figures = trial
-        .controller("own", "fixed", fixed(25_000))
-        .run()
-        .unwrap();
+    let figures = own(Flow::new("own"), TIME);
     assert_eq!(figures.flow("own").unwrap().algorithm, "fixed");
     let goodput = figures.flow("own").unwrap().goodput_bps;
     // 5 Mbit/s minus headers and delayed acknowledgements.
@@ -67,12 +71,7 @@ fn a_controller_of_ones_own_runs() {
 
 #[test]
 fn a_missed_bound_is_reported_with_all_figures() {
-    let flows = [Flow::new("own").bytes(10_000_000)];
-    let trial = Trial::over(&path(), &flows, Duration::from_secs(10)).unwrap();
-    let figures = trial
-        .controller("own", "fixed", fixed(25_000))
-        .run()
-        .unwrap();
+    let figures = own(Flow::new("own").bytes(10_000_000), Duration::from_secs(10));
     let missed = figures
         .expect()
         .drops_at_most("bottleneck", 0)
@@ -170,15 +169,9 @@ fn a_port_of_ones_own_is_obeyed() {
     };
     let obeyed = trial().port("bottleneck", grim).run().unwrap();
     let usual = trial().run().unwrap();
-    let used = |figures: &pathmark_emulator::kit::Figures| {
-        figures.link("bottleneck").unwrap().utilization.unwrap()
-    };
-    assert!(
-        used(&obeyed) < 0.3 && used(&usual) > 0.6,
-        "{} {}",
-        used(&obeyed),
-        used(&usual)
-    );
+    let used = |figures: Figures| figures.link("bottleneck").unwrap().utilization.unwrap();
+    let (obeyed, usual) = (used(obeyed), used(usual));
+    assert!(obeyed < 0.3 && usual > 0.6, "{obeyed} {usual}");
 }
 
 /// Stores the corruption loss of the latest feedback, in 10^-6.
@@ -216,33 +209,11 @@ impl Controller for DeclaredLoss {
 #[test]
 fn feedback_carries_what_ports_declare() {
     let scenario = |law: &str, first: &str, second: &str| {
-        format!(
-            r#"
-duration = "1s"
-[[link]]
-name = "first"
-from = "S"
-to = "R"
-rate = "10Mbit"
-duplex = true
-controller = "{law}"
-corruption = "{first}"
-[[link]]
-name = "second"
-from = "R"
-to = "D"
-rate = "10Mbit"
-delay = "10ms"
-duplex = true
-controller = "{law}"
-corruption = "{second}"
-[[flow]]
-name = "f"
-from = "S"
-to = "D"
-algorithm = "{law}"
-"#
-        )
+        let port = |loss: &str| format!("controller = \"{law}\"\ncorruption = \"{loss}\"");
+        "duration = \"1s\"\n".to_owned()
+            + &link("first", ["S", "R"], "10Mbit", "0s", &port(first))
+            + &link("second", ["R", "D"], "10Mbit", "10ms", &port(second))
+            + &flow("f", ["S", "D"], law, "")
     };
     for (law, first, second, expected) in [
         ("vcp", "5%", "1%", 50_000),
@@ -258,8 +229,8 @@ algorithm = "{law}"
         let own = move |_: Instant, _: u16| -> Box<dyn Controller> {
             Box::new(DeclaredLoss(Arc::clone(&shared), Fixed(15_000)))
         };
-        let scenario = Scenario::parse(std::path::Path::new("declared.toml"), &text).unwrap();
-        let _ = Trial::of(scenario)
+        let _ = Trial::parse(&text)
+            .unwrap()
             .controller("f", "declared-loss", own)
             .run()
             .unwrap();
@@ -291,16 +262,10 @@ fn trials_of_files_and_names_that_do_not_exist() {
         .controller("fpt", "fixed", fixed(1))
         .run()
         .unwrap_err();
-    assert!(
-        matches!(error, TrialError::Unknown { what: "flow", .. }),
-        "{error}"
-    );
-    assert!(
-        error
-            .to_string()
-            .contains("no flow is called `fpt`: did you mean"),
-        "{error}"
-    );
+    assert!(matches!(error, TrialError::Unknown { what: "flow", .. }));
+    let text = error.to_string();
+    let near = "no flow is called `fpt`: did you mean";
+    assert!(text.contains(near), "{text}");
     let error = Trial::over(&Path::new("10Mb", RTT), &[Flow::new("f")], TIME);
     assert!(error.err().unwrap().to_string().contains("10Mbit"));
 }

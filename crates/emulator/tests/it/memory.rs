@@ -1,29 +1,9 @@
 //! The memory of a run depends on the data in flight rather than on the run's duration.
 #![cfg(target_os = "linux")]
 
-use std::ops::ControlFlow;
-use std::path::Path;
-
-use pathmark_emulator::Scenario;
 use pathmark_testbed::own_process;
 
-/// At full rate from the start.
-const SCENARIO: &str = r#"
-duration = "2s"
-[[link]]
-name = "l"
-from = "A"
-to = "B"
-duplex = true
-rate = "100Mbit"
-delay = "20ms"
-controller = "vcp"
-[[flow]]
-name = "f"
-from = "A"
-to = "B"
-algorithm = "vcp[iw=300]"
-"#;
+use crate::support::{changed, flow, link};
 
 /// Returns the peak memory of this process in KiB.
 fn peak() -> u64 {
@@ -38,10 +18,12 @@ fn a_long_run_takes_no_more_memory_than_a_short_one() {
     own_process(
         "memory::a_long_run_takes_no_more_memory_than_a_short_one",
         || {
+            // At full rate from the start.
+            let text = "duration = \"2s\"\n".to_owned()
+                + &link("l", ["A", "B"], "100Mbit", "20ms", "controller = \"vcp\"")
+                + &flow("f", ["A", "B"], "vcp[iw=300]", "");
             let packets = |duration: &str| {
-                let mut scenario = Scenario::parse(Path::new("memory.toml"), SCENARIO).unwrap();
-                scenario.set("duration", duration).unwrap();
-                let result = scenario.run(|_| ControlFlow::Continue(())).unwrap();
+                let result = changed(&text, &[("duration", duration)]);
                 assert!(result.links[0].utilization.unwrap() > 0.7);
                 result.packets
             };

@@ -1,41 +1,18 @@
 //! A link fails for a second or three, and everything in flight is in the queue before it.
 
-use std::ops::ControlFlow;
-use std::path::Path;
-
-use pathmark_emulator::Scenario;
+use crate::support::{flow, goodputs, link, run};
 
 /// Returns the goodput of flows in Mbit/s during the half minute after an outage of a link of 100
 /// Mbit/s.
 fn after(algorithm: &str, flows: u32, delay: &str, outage: u64) -> f64 {
     let back = 30_000 + outage;
-    let text = format!(
-        r#"
-duration = "60s"
-seed = 1
-measure = [["30s", "60s"]]
-[[link]]
-name = "radio"
-from = "S"
-to = "D"
-duplex = true
-delay = "{delay}"
-rate = "100Mbit"
-controller = "xcp"
-at = [{{ t = "30s", rate = 0 }}, {{ t = "{back}ms", rate = "100Mbit" }}]
-[[flow]]
-name = "f"
-from = "S"
-to = "D"
-algorithm = "{algorithm}"
-count = {flows}
-start_spread = "1s"
-"#
-    );
-    let scenario = Scenario::parse(Path::new("outage.toml"), &text).unwrap();
-    let result = scenario.run(|_| ControlFlow::Continue(())).unwrap();
-    let goodputs = result.windows[0].flows.iter().map(|flow| flow.goodput_bps);
-    goodputs.sum::<f64>() / 1e6
+    let at = format!("{{ t = \"30s\", rate = 0 }}, {{ t = \"{back}ms\", rate = \"100Mbit\" }}");
+    let more = format!("controller = \"xcp\"\nat = [{at}]");
+    let several = format!("count = {flows}\nstart_spread = \"1s\"");
+    let text = "duration = \"60s\"\nseed = 1\nmeasure = [[\"30s\", \"60s\"]]\n".to_owned()
+        + &link("radio", ["S", "D"], "100Mbit", delay, &more)
+        + &flow("f", ["S", "D"], algorithm, &several);
+    goodputs(&run(&text), "f").iter().sum()
 }
 
 /// Packets that the port's own queue drops during the outage, and the delay of the others, must not

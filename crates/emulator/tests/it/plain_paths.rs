@@ -95,15 +95,9 @@ fn bbr_flows_share_a_path() {
     met.unwrap_or_else(|missed| panic!("{missed}"));
 }
 
-/// If no router answers, the fallback behaves as it does on its own, apart from the shims with
-/// requests.
+/// Although the law has a configured fallback.
 #[test]
-fn vcp_falls_back_to_a_configured_bbr() {
-    let path = long_fat().loss(1e-2);
-    let figures = alone(&path, "vcp+bise+wlte[fallback=bbr]", 60);
-    let met = figures.expect().goodput_at_least("f", 76e6).met();
-    met.unwrap_or_else(|missed| panic!("{missed}"));
-    // If a router answers, its window counts.
+fn if_a_router_answers_its_window_counts() {
     let path = long_fat().port("vcp+bise");
     let figures = alone(&path, "vcp+bise+wlte[fallback=bbr]", 60);
     let met = figures

@@ -1,18 +1,10 @@
 //! Granted starts with real endpoints: the key figures of their scenarios.
 
-use std::ops::ControlFlow;
-use std::path::Path;
-
-use pathmark_emulator::Scenario;
 use pathmark_emulator::result::{QuickStartResult, RunResult};
 
-fn run(name: &str, changes: &[(&str, &str)]) -> RunResult {
-    let mut scenario = Scenario::load(name).unwrap();
-    for (key, value) in changes {
-        scenario.set(key, value).unwrap();
-    }
-    scenario.run(|_| ControlFlow::Continue(())).unwrap()
-}
+use crate::support::{self, built_in as run, changed, link};
+
+const ENDS: [&str; 2] = ["S", "D"];
 
 fn asked(result: &RunResult, flow: usize) -> QuickStartResult {
     result.flows[flow].quick_start.clone().unwrap()
@@ -62,14 +54,8 @@ fn a_hop_that_does_not_take_part_leaves_all_as_with_cubic() {
     };
     let plain = file("cubic", "none");
     let result = file("cubiq", "none");
-    let (took, before) = (
-        result.flows[0].completion_s.unwrap(),
-        plain.flows[0].completion_s,
-    );
-    assert!(
-        (took / before.unwrap() - 1.0).abs() < 0.02,
-        "{took} {before:?}"
-    );
+    let [took, before] = [&result, &plain].map(|run| run.flows[0].completion_s.unwrap());
+    assert!((took / before - 1.0).abs() < 0.02, "{took} {before}");
     let asked = self::asked(&result, 0);
     assert_eq!((asked.asked, asked.partial, asked.denied), (1, 1, 1));
     let granted = file("cubiq", "quick-start").flows[0].completion_s.unwrap();
@@ -82,17 +68,13 @@ fn a_hop_that_does_not_take_part_leaves_all_as_with_cubic() {
 #[test]
 fn a_void_grant_does_not_hold_back_the_file_that_asked() {
     let files = |algorithm: &str| {
-        let text = format!(
-            "name = \"void\"\nduration = \"50s\"\n\
-             [[link]]\nname = \"port\"\nfrom = \"S\"\nto = \"R\"\nduplex = true\n\
-             delay = \"5ms\"\nrate = \"100Mbit\"\ncontroller = \"vcp+bise\"\n\
-             [[link]]\nname = \"plain\"\nfrom = \"R\"\nto = \"D\"\nduplex = true\n\
-             delay = \"25ms\"\nrate = \"1Gbit\"\n\
-             [[flow]]\nname = \"f\"\nfrom = \"S\"\nto = \"D\"\nalgorithm = \"{algorithm}\"\n\
-             count = 5\nbytes = 1000000\nstart_gap = \"5s\"\n"
-        );
-        let scenario = Scenario::parse(Path::new("void.toml"), &text).unwrap();
-        let result = scenario.run(|_| ControlFlow::Continue(())).unwrap();
+        let keys = "count = 5\nbytes = 1000000\nstart_gap = \"5s\"";
+        let marks = "controller = \"vcp+bise\"";
+        let text = "name = \"void\"\nduration = \"50s\"\n".to_owned()
+            + &link("port", ["S", "R"], "100Mbit", "5ms", marks)
+            + &link("plain", ["R", "D"], "1Gbit", "25ms", "")
+            + &flow("f", algorithm, keys);
+        let result = support::run(&text);
         let times = result.flows.iter().map(|flow| flow.completion_s.unwrap());
         times.sum::<f64>() / 5.0
     };
@@ -212,38 +194,16 @@ fn ends_that_have_met_begin_with_what_they_are_granted() {
 }
 
 /// Returns a scenario with one link, `R` to `D`, behind an unlimited one.
-fn scenario(rate: &str, delay: &str, controller: &str, rest: &str) -> Scenario {
-    let text = format!(
-        "duration = \"8s\"
-        [[link]]
-        name = \"bottleneck\"
-        from = \"R\"
-        to = \"D\"
-        duplex = true
-        rate = \"{rate}\"
-        delay = \"{delay}\"
-        controller = \"{controller}\"
-        [[link]]
-        name = \"access\"
-        from = \"S\"
-        to = \"R\"
-        duplex = true
-        {rest}"
-    );
-    Scenario::parse(Path::new("grant.toml"), &text).unwrap()
+fn scenario(rate: &str, delay: &str, controller: &str, flows: &str) -> String {
+    let marks = format!("controller = \"{controller}\"");
+    "duration = \"8s\"\n".to_owned()
+        + &link("bottleneck", ["R", "D"], rate, delay, &marks)
+        + &link("access", ["S", "R"], "", "0s", "")
+        + flows
 }
 
-fn flow(name: &str, algorithm: &str, rest: &str) -> String {
-    format!(
-        "
-        [[flow]]
-        name = \"{name}\"
-        from = \"S\"
-        to = \"D\"
-        algorithm = \"{algorithm}\"
-        {rest}
-        "
-    )
+fn flow(name: &str, algorithm: &str, keys: &str) -> String {
+    support::flow(name, ENDS, algorithm, keys)
 }
 
 const LAWS: [(&str, &str); 2] = [
@@ -262,9 +222,8 @@ fn with_a_grant_every_law_fills_an_idle_link_within_four_round_trips() {
             ("1Gbit", "500ms", 1.0, "9s"),
             ("10Gbit", "50ms", 0.1, "1s"),
         ] {
-            let mut scenario = scenario(rate, delay, controller, &flow("f", algorithm, ""));
-            scenario.set("duration", end).unwrap();
-            let result = scenario.run(|_| ControlFlow::Continue(())).unwrap();
+            let text = scenario(rate, delay, controller, &flow("f", algorithm, ""));
+            let result = changed(&text, &[("duration", end)]);
             let link = &result.links[0];
             // The handshake takes one round trip.
             let rounds = link.time_to_80_s.unwrap() / rtt - 1.0;
@@ -280,14 +239,9 @@ fn with_a_grant_every_law_fills_an_idle_link_within_four_round_trips() {
 #[test]
 fn twenty_that_begin_within_a_round_trip_drop_nothing_and_leave_others_theirs() {
     for (algorithm, controller) in LAWS_AND_AUTO {
-        let flows = flow("old", algorithm, "rate = \"50Mbit\"")
-            + &flow(
-                "new",
-                algorithm,
-                "count = 20\nstart = \"4s\"\nstart_spread = \"100ms\"",
-            );
-        let scenario = scenario("100Mbit", "50ms", controller, &flows);
-        let result = scenario.run(|_| ControlFlow::Continue(())).unwrap();
+        let twenty = "count = 20\nstart = \"4s\"\nstart_spread = \"100ms\"";
+        let flows = flow("old", algorithm, "rate = \"50Mbit\"") + &flow("new", algorithm, twenty);
+        let result = support::run(&scenario("100Mbit", "50ms", controller, &flows));
         assert_eq!(result.links[0].drops, 0, "{algorithm}");
         // From then on, a fair share is a 21st of the link.
         let fair = (4.0 * 50e6 + 4.0 * 100e6 / 21.0) / 8.0;
@@ -301,9 +255,8 @@ fn twenty_that_begin_within_a_round_trip_drop_nothing_and_leave_others_theirs() 
 fn twenty_that_begin_together_on_an_idle_link_share_it() {
     for (algorithm, controller) in LAWS_AND_AUTO {
         let flows = flow("f", algorithm, "count = 20\nstart_spread = \"100ms\"");
-        let mut scenario = scenario("100Mbit", "50ms", controller, &flows);
-        scenario.set("duration", "10s").unwrap();
-        let result = scenario.run(|_| ControlFlow::Continue(())).unwrap();
+        let text = scenario("100Mbit", "50ms", controller, &flows);
+        let result = changed(&text, &[("duration", "10s")]);
         let link = &result.links[0];
         assert_eq!(link.drops, 0, "{algorithm}");
         assert!(result.jain >= 0.95, "{algorithm}: {}", result.jain);
@@ -317,9 +270,8 @@ fn who_joins_a_flow_that_holds_half_has_the_other_half_within_ten_round_trips() 
     for (algorithm, controller) in LAWS_AND_AUTO {
         let flows =
             flow("old", algorithm, "rate = \"50Mbit\"") + &flow("new", algorithm, "start = \"4s\"");
-        let mut scenario = scenario("100Mbit", "50ms", controller, &flows);
-        scenario.set("measure", "[[\"5100ms\", \"7s\"]]").unwrap();
-        let result = scenario.run(|_| ControlFlow::Continue(())).unwrap();
+        let text = scenario("100Mbit", "50ms", controller, &flows);
+        let result = changed(&text, &[("measure", "[[\"5100ms\", \"7s\"]]")]);
         let goodput = |flow: usize| result.windows[0].flows[flow].goodput_bps / 1e6;
         let fair = (goodput(0) + goodput(1)) / 2.0;
         assert!(fair >= 0.9 * 48.0, "{algorithm}: {fair}");
@@ -332,20 +284,18 @@ fn who_joins_a_flow_that_holds_half_has_the_other_half_within_ten_round_trips() 
 #[test]
 fn a_port_with_grant_false_grants_nothing() {
     for (algorithm, controller) in LAWS {
-        let flows = flow("f", algorithm, "bytes = 5_000_000");
-        let mut with = scenario("100Mbit", "250ms", controller, &flows);
-        let granted = with.run(|_| ControlFlow::Continue(())).unwrap();
-        with.set("link.bottleneck.grant", "false").unwrap();
-        let result = with.run(|_| ControlFlow::Continue(())).unwrap();
+        let of = |law: &str, changes: &[(&str, &str)]| {
+            let flows = flow("f", law, "bytes = 5_000_000");
+            changed(&scenario("100Mbit", "250ms", controller, &flows), changes)
+        };
+        let granted = of(algorithm, &[]);
+        let result = of(algorithm, &[("link.bottleneck.grant", "false")]);
         let asked = self::asked(&result, 0);
         assert_eq!((asked.granted_bps, asked.denied), (0.0, 1), "{algorithm}");
         let took = |result: &RunResult| result.flows[0].completion_s.unwrap();
         assert!(took(&granted) <= took(&result), "{algorithm}");
         // No worse than a flow without a request.
-        let plain = algorithm.replace("[start=quick-start]", "");
-        let flows = flow("f", &plain, "bytes = 5_000_000");
-        let plain = scenario("100Mbit", "250ms", controller, &flows);
-        let plain = plain.run(|_| ControlFlow::Continue(())).unwrap();
+        let plain = of(&algorithm.replace("[start=quick-start]", ""), &[]);
         assert!(took(&result) <= 1.03 * took(&plain), "{algorithm}");
     }
 }

@@ -2,38 +2,30 @@
 
 use pathmark_emulator::result::RunResult;
 
-use crate::support::run;
+use crate::support::{flow, link, over_all, run};
+
+const ENDS: [&str; 2] = ["S", "D"];
 
 /// A path of 10 Mbit/s and 400 ms, with `more` added.
 fn path(controller: &str, at: &str, more: &str) -> String {
-    format!(
-        r#"
-duration = "30s"
-[[link]]
-name = "access"
-from = "S"
-to = "R"
-duplex = true
-delay = "1ms"
-[[link]]
-name = "bottleneck"
-from = "R"
-to = "D"
-duplex = true
-rate = "10Mbit"
-delay = "199ms"
-queue = {{ kind = "droptail", limit = "1bdp" }}
-controller = "{controller}"
-at = [{at}]
-{more}
-"#
-    )
+    let port = format!(
+        "queue = {{ kind = \"droptail\", limit = \"1bdp\" }}\ncontroller = \"{controller}\"\n\
+         at = [{at}]"
+    );
+    "duration = \"30s\"\n".to_owned()
+        + &link("access", ["S", "R"], "", "1ms", "")
+        + &link("bottleneck", ["R", "D"], "10Mbit", "199ms", &port)
+        + more
+}
+
+/// A stall for a second.
+fn stall(node: &str) -> String {
+    format!("[[stall]]\nnode = \"{node}\"\nat = \"15s\"\nlasts = \"1s\"\n")
 }
 
 fn udp(stall: &str) -> RunResult {
-    let flow = "[[flow]]\nname = \"u\"\nfrom = \"S\"\nto = \"D\"\nalgorithm = \"udp\"\n\
-                rate = \"1.2Mbit\"\n";
-    run(&path("none", "", &format!("{flow}{stall}")))
+    let flow = flow("u", ENDS, "udp", "rate = \"1.2Mbit\"");
+    run(&path("none", "", &(flow + stall)))
 }
 
 /// 1.2 Mbit/s are 100 packets of 1500 bytes per second. A router that is stopped for a second
@@ -47,10 +39,8 @@ fn what_comes_during_a_stall_waits() {
         ("S", 0.0..=1.0, 99..=101),
         ("D", 0.0..=1.0, 0..=0),
     ] {
-        let stall = format!("[[stall]]\nnode = \"{node}\"\nat = \"15s\"\nlasts = \"1s\"\n");
-        let result = udp(&stall);
-        let links = &result.links;
-        let port = links.iter().find(|l| l.name == "bottleneck").unwrap();
+        let result = udp(&stall(node));
+        let port = over_all(&result, "bottleneck");
         let most = port.queue_packets.max;
         assert!(longest.contains(&most), "{node}: {most}");
         assert_eq!(port.drops, 0, "{node}");
@@ -66,24 +56,11 @@ fn nothing_is_granted_for_time_in_which_a_port_did_not_run() {
     for node in ["R", "S"] {
         for seed in 101..=105 {
             for law in ["xcp", "auto"] {
-                let text = format!(
-                    "seed = {seed}\n{}",
-                    path(
-                        "xcp",
-                        "",
-                        &format!(
-                            "[[flow]]\nname = \"f\"\nfrom = \"S\"\nto = \"D\"\ncount = 5\n\
-                             start_spread = \"50ms\"\nalgorithm = \"{law}\"\n[[stall]]\n\
-                             node = \"{node}\"\nat = \"15s\"\nlasts = \"1s\"\n"
-                        )
-                    )
-                );
+                let seeded = format!("seed = {seed}\n");
+                let flows = flow("f", ENDS, law, "count = 5\nstart_spread = \"50ms\"");
+                let text = seeded + &path("xcp", "", &(flows + &stall(node)));
                 let result = run(&text);
-                let port = result
-                    .links
-                    .iter()
-                    .find(|l| l.name == "bottleneck")
-                    .unwrap();
+                let port = over_all(&result, "bottleneck");
                 assert_eq!(port.drops, 0, "{node} {law} {seed}");
                 let rtts = result.flows.iter().map(|f| f.rtt_ms.as_ref().unwrap().max);
                 let longest = rtts.fold(0.0, f64::max);
@@ -105,10 +82,8 @@ fn a_rate_that_returns_is_used_at_once() {
         ] {
             let at =
                 format!("{{ t = \"10s\", rate = {slow} }}, {{ t = \"11s\", rate = \"10Mbit\" }}");
-            let flow = format!(
-                "[[flow]]\nname = \"f\"\nfrom = \"S\"\nto = \"D\"\nalgorithm = \"{law}\"\n"
-            );
-            let text = format!("measure = [[\"12s\", \"15s\"]]\n{}", path(port, &at, &flow));
+            let path = path(port, &at, &flow("f", ENDS, law, ""));
+            let text = format!("measure = [[\"12s\", \"15s\"]]\n{path}");
             let result = run(&text);
             let goodput = result.windows[0].flows[0].goodput_bps / 1e6;
             assert!(goodput > 5.0, "{slow} {law}: {goodput} Mbit/s");

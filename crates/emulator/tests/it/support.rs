@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use pathmark_emulator::Scenario;
-use pathmark_emulator::result::RunResult;
+use pathmark_emulator::result::{LinkResult, RunResult, WindowLink};
 
 /// Returns a link in both directions. `rate` can be empty, and `more` contains more lines of its
 /// table.
@@ -61,6 +61,18 @@ pub(crate) fn goodputs(result: &RunResult, name: &str) -> Vec<f64> {
     let flows = result.windows.last().unwrap().flows.iter();
     let own = flows.filter(|flow| flow.name.starts_with(name));
     own.map(|flow| flow.goodput_bps / 1e6).collect()
+}
+
+/// Returns a link's figures over the whole run.
+pub(crate) fn over_all<'a>(result: &'a RunResult, link: &str) -> &'a LinkResult {
+    let mut links = result.links.iter();
+    links.find(|known| known.name == link).unwrap()
+}
+
+/// Returns a link's figures in the last window.
+pub(crate) fn in_the_end<'a>(result: &'a RunResult, link: &str) -> &'a WindowLink {
+    let mut links = result.windows.last().unwrap().links.iter();
+    links.find(|known| known.name == link).unwrap()
 }
 
 /// Returns the packets that the queues of all links dropped.

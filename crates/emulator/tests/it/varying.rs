@@ -92,12 +92,8 @@ fn cells_and_wifi_are_used_better_than_by_cubic_over_codel() {
 fn a_constant_rate_is_found_and_a_change_is_followed() {
     for at in ["", "at = [{ t = \"20s\", rate = \"2Mbit\" }]\n"] {
         let run = |more: &str| {
-            let text = text(
-                "leo",
-                1,
-                "xcp",
-                &format!("controller = \"xcp\"\n{more}{at}"),
-            );
+            let port = format!("controller = \"xcp\"\n{more}{at}");
+            let text = text("leo", 1, "xcp", &port);
             let text = text.replace("{ model = \"leo\", mean = \"10Mbit\" }", "\"10Mbit\"");
             figures(&support::run(&text))
         };

@@ -1,6 +1,6 @@
 //! XCP with real endpoints: the key figures of its scenarios.
 
-use crate::support::{built_in as run, goodputs, jain};
+use crate::support::{built_in as run, goodputs, in_the_end, jain};
 
 const DEFAULTS: [(&str, &str); 2] = [
     ("link.bottleneck.controller", "xcp"),
@@ -8,22 +8,13 @@ const DEFAULTS: [(&str, &str); 2] = [
 ];
 
 fn with<'a>(more: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
-    DEFAULTS
-        .iter()
-        .copied()
-        .chain(more.iter().copied())
-        .collect()
+    [&DEFAULTS, more].concat()
 }
 
 #[test]
 fn four_flows_of_figure_5() {
     let result = run("xcp-linux-fig5", &DEFAULTS);
-    let window = result.windows.last().unwrap();
-    let link = window
-        .links
-        .iter()
-        .find(|l| l.name == "bottleneck")
-        .unwrap();
+    let link = in_the_end(&result, "bottleneck");
     assert!(link.utilization.unwrap() >= 0.98, "{link:?}");
     assert_eq!(result.links[0].drops, 0);
     // The bandwidth-delay product is 417 packets.
@@ -88,15 +79,10 @@ fn a_contended_hub_whose_capacity_is_measured() {
     };
     let fixed = hub("xcp[capacity=10Mbit]");
     let auto = hub("xcp[capacity=auto]");
-    let sum = |result| goodputs(result, "f").iter().sum::<f64>();
+    let [sum_of_fixed, sum] = [&fixed, &auto].map(|run| goodputs(run, "f").iter().sum::<f64>());
     // A port that assumes too high a capacity always has a backlog, and sends all that is
     // available. A port that measures has hardly a queue, and leaves turns on the hub to others.
-    assert!(
-        sum(&auto) >= 0.92 * sum(&fixed),
-        "{} {}",
-        sum(&auto),
-        sum(&fixed)
-    );
+    assert!(sum >= 0.92 * sum_of_fixed, "{sum} {sum_of_fixed}");
     assert!(jain(&goodputs(&auto, "f")) >= 0.98);
     let queue = auto.windows[0].links[0].queue_packets.mean;
     assert!(queue <= 0.25 * 220.0, "{queue}");
@@ -150,10 +136,9 @@ fn losses_that_no_router_means_cost_what_they_take() {
         goodputs(&result, "f").iter().sum::<f64>()
     };
     let clean = goodput(&[]);
-    let key = "link.bottleneck.loss";
-    let after = goodput(&[(key, r#"{ kind = "bernoulli", per = 0.1 }"#)]);
+    let tenth = r#"{ kind = "bernoulli", per = 0.1 }"#;
+    let after = goodput(&[("link.bottleneck.loss", tenth)]);
     assert!(after >= 0.92 * 0.9 * clean, "{after} of {clean}");
-    let key = "link.access.loss";
-    let before = goodput(&[(key, r#"{ kind = "bernoulli", per = 0.1 }"#)]);
+    let before = goodput(&[("link.access.loss", tenth)]);
     assert!(before >= 0.9 * clean, "{before} of {clean}");
 }

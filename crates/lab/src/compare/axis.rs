@@ -7,50 +7,23 @@ use pathmark_cc::Duration;
 use pathmark_cc::units::show_decimal;
 use pathmark_link::keys::{ByteCount, LimitSpec, RateValue, Span};
 
-/// An axis of the grid.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Axis {
-    /// The bottleneck's rate.
-    Rate,
-    /// The path's propagation round trip.
-    Rtt,
-    /// Size of the bottleneck's queue.
-    Buffer,
-    /// Share of data packets that are lost at random.
-    Loss,
-    /// Files that share the bottleneck.
-    Flows,
-    /// The routers that answer.
-    Routers,
-}
+use crate::named::named;
 
-impl Axis {
-    /// All axes, in the order of a cell's name.
-    pub const ALL: [Self; 6] = [
-        Self::Rate,
-        Self::Rtt,
-        Self::Buffer,
-        Self::Loss,
-        Self::Flows,
-        Self::Routers,
-    ];
-
-    /// Returns the axis's key in a grid's file.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Rate => "rate",
-            Self::Rtt => "rtt",
-            Self::Buffer => "buffer",
-            Self::Loss => "loss",
-            Self::Flows => "flows",
-            Self::Routers => "routers",
-        }
-    }
-}
-
-impl fmt::Display for Axis {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
+named! {
+    /// An axis of the grid, with its key in a grid's file. The order is that of a cell's name.
+    pub Axis {
+        /// The bottleneck's rate.
+        Rate = "rate",
+        /// The path's propagation round trip.
+        Rtt = "rtt",
+        /// Size of the bottleneck's queue.
+        Buffer = "buffer",
+        /// Share of data packets that are lost at random.
+        Loss = "loss",
+        /// Files that share the bottleneck.
+        Flows = "flows",
+        /// The routers that answer.
+        Routers = "routers",
     }
 }
 

@@ -3,10 +3,11 @@
 use std::fmt;
 use std::fmt::Write as _;
 
+use pathmark_cc::Duration;
 use pathmark_link::impair::Random;
-use pathmark_link::keys::LimitSpec;
+use pathmark_link::keys::{LimitSpec, RateValue};
 
-use super::axis::{Axis, Loss, Rate, Room, Routers, Rtt};
+use super::axis::{Axis, BadValue, Loss, Rate, Room, Routers, Rtt, flows};
 use super::contestant::Contestant;
 
 /// Bytes of the largest IP packets.
@@ -62,7 +63,34 @@ impl fmt::Display for Cell {
     }
 }
 
+/// One file, without a path: the base of [`Cell::with`].
+impl Default for Cell {
+    fn default() -> Self {
+        Self {
+            rate: Rate(RateValue { bits: 0 }),
+            rtt: Rtt(Duration::ZERO),
+            buffer: Room(LimitSpec::Packets(0)),
+            loss: Loss { ppm: 0 },
+            flows: 1,
+            routers: Routers::None,
+        }
+    }
+}
+
 impl Cell {
+    /// Returns the cell with a value that is read from its text.
+    pub(super) fn with(mut self, axis: Axis, text: &str) -> Result<Self, BadValue> {
+        match axis {
+            Axis::Rate => self.rate = text.parse()?,
+            Axis::Rtt => self.rtt = text.parse()?,
+            Axis::Buffer => self.buffer = text.parse()?,
+            Axis::Loss => self.loss = text.parse()?,
+            Axis::Flows => self.flows = flows(text)?,
+            Axis::Routers => self.routers = text.parse()?,
+        }
+        Ok(self)
+    }
+
     /// Returns the cell's value on an axis as text.
     pub fn value(&self, axis: Axis) -> String {
         match axis {

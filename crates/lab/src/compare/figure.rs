@@ -1,62 +1,42 @@
 //! Figures that are measured in each run.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
 use super::cell::{BOTTLENECK, Cell, LARGE_NAME, SHORT_NAME};
 use super::tally::Tally;
+use crate::named::named;
 use pathmark_emulator::fairness::jain;
 use pathmark_emulator::result::{FlowResult, RunResult};
 
-/// A figure by which laws are compared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Figure {
-    /// Time until all large files have arrived, divided by the least time that physics allows
-    /// ([`Cell::floor_s`]).
-    Completion,
-    /// Utilization of the bottleneck in the second half of the least time that the files need.
-    Utilization,
-    /// Mean of the queues on the path over the whole run, milliseconds. An idle link has no queue,
-    /// so only laws that come close to the cell's best utilization compete.
-    Queue,
-    /// Jain's index over the bytes of large files that had arrived after the least time that the
-    /// files need. There is none for a single file.
-    Jain,
-    /// Median time of a short file, divided by the least time that physics allows
-    /// ([`Cell::short_floor_s`]).
-    #[serde(rename = "fct-p50")]
-    ShortMedian,
-    /// Time that 95 % of the short files do not exceed, divided by the same least time.
-    #[serde(rename = "fct-p95")]
-    ShortTail,
+named! {
+    /// A figure by which laws are compared.
+    #[derive(Serialize, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub Figure {
+        /// Time until all large files have arrived, divided by the least time that physics allows
+        /// ([`Cell::floor_s`]).
+        Completion = "completion",
+        /// Utilization of the bottleneck in the second half of the least time that the files need.
+        Utilization = "utilization",
+        /// Mean of the queues on the path over the whole run, milliseconds. An idle link has no
+        /// queue, so only laws that come close to the cell's best utilization compete.
+        Queue = "queue",
+        /// Jain's index over the bytes of large files that had arrived after the least time that
+        /// the files need. There is none for a single file.
+        Jain = "jain",
+        /// Median time of a short file, divided by the least time that physics allows
+        /// ([`Cell::short_floor_s`]).
+        #[serde(rename = "fct-p50")]
+        ShortMedian = "fct-p50",
+        /// Time that 95 % of the short files do not exceed, divided by the same least time.
+        #[serde(rename = "fct-p95")]
+        ShortTail = "fct-p95",
+    }
 }
 
 impl Figure {
-    /// All figures.
-    pub const ALL: [Self; 6] = [
-        Self::Completion,
-        Self::Utilization,
-        Self::Queue,
-        Self::Jain,
-        Self::ShortMedian,
-        Self::ShortTail,
-    ];
-
-    /// Returns the figure's name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Completion => "completion",
-            Self::Utilization => "utilization",
-            Self::Queue => "queue",
-            Self::Jain => "jain",
-            Self::ShortMedian => "fct-p50",
-            Self::ShortTail => "fct-p95",
-        }
-    }
-
     /// Returns the figure's description for headlines.
     pub const fn title(self) -> &'static str {
         match self {
@@ -134,12 +114,6 @@ impl Figure {
             _ if value >= 9.95 => format!("{value:.1}"),
             _ => format!("{value:.2}"),
         }
-    }
-}
-
-impl fmt::Display for Figure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
     }
 }
 

@@ -1,13 +1,12 @@
 //! The grid: laws, seeds, and values of each axis.
 
-use std::fmt;
+use std::collections::BTreeMap;
 use std::path::Path;
-use std::str::FromStr;
 
 use pathmark_link::keys::{Fault, Source};
 use serde::Deserialize;
 
-use super::axis::{self, Axis, BadValue};
+use super::axis::{Axis, BadValue};
 use super::cell::Cell;
 use super::contestant::{BadContestant, Contestant};
 
@@ -163,12 +162,8 @@ pub struct Grid {
     pub laws: Vec<Contestant>,
     /// Seeds 1 to this are run.
     pub seeds: u32,
-    rate: Vec<axis::Rate>,
-    rtt: Vec<axis::Rtt>,
-    buffer: Vec<axis::Room>,
-    loss: Vec<axis::Loss>,
-    flows: Vec<Flows>,
-    routers: Vec<axis::Routers>,
+    /// At least one valid value of each axis.
+    values: BTreeMap<Axis, Vec<String>>,
 }
 
 impl GridFile {
@@ -222,46 +217,28 @@ impl GridFile {
         if !(1..=MOST_SEEDS).contains(&seeds) {
             return Err(BadGrid::Seeds(seeds));
         }
+        let given = [
+            self.rate,
+            self.rtt,
+            self.buffer,
+            self.loss,
+            self.flows,
+            self.routers,
+        ];
+        let each = VALUES.into_iter().zip(given);
+        let each = each.map(|((axis, default), given)| Ok((axis, values(axis, default, given)?)));
         let grid = Grid {
             laws,
             seeds,
-            rate: values(Axis::Rate, self.rate)?,
-            rtt: values(Axis::Rtt, self.rtt)?,
-            buffer: values(Axis::Buffer, self.buffer)?,
-            loss: values(Axis::Loss, self.loss)?,
-            flows: values(Axis::Flows, self.flows)?,
-            routers: values(Axis::Routers, self.routers)?,
+            values: each.collect::<Result<_, BadGrid>>()?,
         };
         grid.bounded()
     }
 }
 
-/// [`Cell::flows`] as a value of an axis.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Flows(u32);
-
-impl FromStr for Flows {
-    type Err = BadValue;
-    fn from_str(text: &str) -> Result<Self, BadValue> {
-        axis::flows(text).map(Self)
-    }
-}
-
-impl fmt::Display for Flows {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-fn values<T: FromStr<Err = BadValue> + fmt::Display>(
-    axis: Axis,
-    given: Option<Values>,
-) -> Result<Vec<T>, BadGrid> {
-    let default = || {
-        let known = VALUES.iter().find(|(known, _)| *known == axis);
-        let texts = known.map_or(&[][..], |(_, texts)| texts).iter();
-        texts.map(|text| (*text).to_owned()).collect()
-    };
+/// Checks the values of an axis, and returns them in their only spelling.
+fn values(axis: Axis, default: &[&str], given: Option<Values>) -> Result<Vec<String>, BadGrid> {
+    let default = || default.iter().map(|text| (*text).to_owned()).collect();
     let texts: Vec<String> = given.map_or_else(default, |values| values.0);
     if texts.is_empty() {
         return Err(BadGrid::Empty(axis));
@@ -270,13 +247,12 @@ fn values<T: FromStr<Err = BadValue> + fmt::Display>(
         let runs = texts.len() as u64;
         return Err(too_many(runs, 1, 1, runs, 0));
     }
-    let mut values: Vec<T> = Vec::with_capacity(texts.len());
+    let mut values = Vec::with_capacity(texts.len());
     let mut seen = std::collections::HashSet::new();
     for text in &texts {
-        let value: T = text.parse()?;
-        let shown = value.to_string();
-        if !seen.insert(shown.clone()) {
-            return Err(BadGrid::Twice { axis, value: shown });
+        let value = Cell::default().with(axis, text)?.value(axis);
+        if !seen.insert(value.clone()) {
+            return Err(BadGrid::Twice { axis, value });
         }
         values.push(value);
     }
@@ -295,40 +271,19 @@ fn too_many(cells: u64, laws: u64, seeds: u32, runs: u64, hours: u64) -> BadGrid
 
 impl Grid {
     /// Returns the values of an axis as text.
-    pub fn values(&self, axis: Axis) -> Vec<String> {
-        fn texts<T: fmt::Display>(values: &[T]) -> Vec<String> {
-            values.iter().map(ToString::to_string).collect()
-        }
-        match axis {
-            Axis::Rate => texts(&self.rate),
-            Axis::Rtt => texts(&self.rtt),
-            Axis::Buffer => texts(&self.buffer),
-            Axis::Loss => texts(&self.loss),
-            Axis::Flows => texts(&self.flows),
-            Axis::Routers => texts(&self.routers),
-        }
+    pub fn values(&self, axis: Axis) -> &[String] {
+        self.values.get(&axis).map_or(&[], Vec::as_slice)
     }
 
     /// Returns all cells. The last axis varies fastest.
     pub fn cells(&self) -> Vec<Cell> {
-        let mut cells = Vec::new();
-        for &rate in &self.rate {
-            for &rtt in &self.rtt {
-                for &buffer in &self.buffer {
-                    for &loss in &self.loss {
-                        for &Flows(flows) in &self.flows {
-                            cells.extend(self.routers.iter().map(|&routers| Cell {
-                                rate,
-                                rtt,
-                                buffer,
-                                loss,
-                                flows,
-                                routers,
-                            }));
-                        }
-                    }
-                }
-            }
+        let mut cells = vec![Cell::default()];
+        for axis in Axis::ALL {
+            let with = |cell: Cell| {
+                let values = self.values(axis).iter();
+                values.filter_map(move |value| cell.with(axis, value).ok())
+            };
+            cells = cells.into_iter().flat_map(with).collect();
         }
         cells
     }
@@ -340,17 +295,8 @@ impl Grid {
 
     /// Refuses a grid that would take days, before making any cell.
     fn bounded(self) -> Result<Self, BadGrid> {
-        let lengths = [
-            self.rate.len(),
-            self.rtt.len(),
-            self.buffer.len(),
-            self.loss.len(),
-            self.flows.len(),
-            self.routers.len(),
-        ];
-        let cells = lengths.iter().fold(1u64, |product, length| {
-            product.saturating_mul(*length as u64)
-        });
+        let lengths = self.values.values().map(|values| values.len() as u64);
+        let cells = lengths.fold(1, u64::saturating_mul);
         let laws = self.laws.len() as u64;
         let runs = cells
             .saturating_mul(laws)
@@ -366,24 +312,16 @@ impl Grid {
     /// Estimates the mean packets per run from the rates and round trips of a grid that is too
     /// large to be made.
     fn mean_packets(&self) -> f64 {
-        let (Some(&buffer), Some(&loss)) = (self.buffer.first(), self.loss.first()) else {
-            return 0.0;
+        let few = |axis| self.values(axis).iter().take(100);
+        let with_rtt = |rate: &String| {
+            let cell = Cell::default().with(Axis::Rate, rate);
+            let cells = few(Axis::Rtt).map(move |rtt| cell.clone()?.with(Axis::Rtt, rtt));
+            cells.filter_map(Result::ok)
         };
-        let (mut sum, mut count) = (0.0, 0.0);
-        for &rate in self.rate.iter().take(100) {
-            for &rtt in self.rtt.iter().take(100) {
-                let cell = Cell {
-                    rate,
-                    rtt,
-                    buffer,
-                    loss,
-                    flows: 1,
-                    routers: axis::Routers::None,
-                };
-                sum += cell.packets();
-                count += 1.0;
-            }
-        }
+        let packets = few(Axis::Rate)
+            .flat_map(with_rtt)
+            .map(|cell| cell.packets());
+        let (sum, count) = packets.fold((0.0, 0.0), |(sum, n), packets| (sum + packets, n + 1.0));
         sum / f64::max(count, 1.0)
     }
 }

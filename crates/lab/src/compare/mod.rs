@@ -11,7 +11,6 @@
 
 mod axis;
 mod cell;
-mod cell_report;
 mod contestant;
 mod figure;
 mod grid;
@@ -24,10 +23,9 @@ mod tests;
 
 pub use axis::{Axis, BadValue, Loss, Rate, Room, Routers, Rtt};
 pub use cell::Cell;
-pub use cell_report::{CellReport, LawReport};
 pub use contestant::{BadContestant, Contestant};
 pub use figure::{Figure, Measured, measure};
 pub use grid::{BadGrid, Grid, GridFile, Values};
 pub use picture::{overview, pictures, too_large};
-pub use report::Report;
+pub use report::{CellReport, LawReport, Report};
 pub use tally::Tally;

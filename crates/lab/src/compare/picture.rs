@@ -1,9 +1,8 @@
 //! Draws a grid's report as an overview and heat maps.
 
 use super::axis::Axis;
-use super::cell_report::CellReport;
 use super::figure::Figure;
-use super::report::Report;
+use super::report::{CellReport, Report};
 use super::sentence::capitalized;
 use crate::plot::{self, HeatCell, HeatMap, HeatPanel, Line, Panel};
 

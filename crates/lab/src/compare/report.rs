@@ -1,15 +1,15 @@
 //! All cells with all laws, and the best law of each.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
 use super::axis::Axis;
 use super::cell::Cell;
-use super::cell_report::{CellReport, LawReport};
-use super::figure::Measured;
+use super::figure::{Figure, Measured, tallies};
 use super::grid::Grid;
 use super::sentence::sentences;
+use super::tally::Tally;
 
 /// The results of a grid, with a JSON form.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -42,7 +42,7 @@ impl Report {
                 cells.push(CellReport::new(cell, each));
             }
         }
-        let axis = |axis: Axis| (axis.name().to_owned(), grid.values(axis));
+        let axis = |axis: Axis| (axis.name().to_owned(), grid.values(axis).to_vec());
         let axes = Axis::ALL.into_iter().map(axis).collect();
         Self {
             sentences: sentences(&laws, &axes, &cells),
@@ -58,4 +58,125 @@ impl Report {
     pub fn values(&self, axis: Axis) -> &[String] {
         self.axes.get(axis.name()).map_or(&[], Vec::as_slice)
     }
+}
+
+/// A cell.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CellReport {
+    /// The cell's name.
+    pub cell: String,
+    /// The cell's value on each axis.
+    pub at: BTreeMap<String, String>,
+    /// The least time in which all files can arrive, seconds.
+    pub floor_s: f64,
+    /// The same for a short file.
+    pub short_floor_s: f64,
+    /// The results of each law.
+    pub laws: Vec<LawReport>,
+    /// For each figure, the best laws and those as good, because the difference is irrelevant in
+    /// practice or may be caused by the seeds.
+    pub best: BTreeMap<Figure, Vec<String>>,
+}
+
+/// A law in a cell.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LawReport {
+    /// The law.
+    pub law: String,
+    /// The law's figures over the seeds.
+    pub figures: BTreeMap<Figure, Tally>,
+    /// Times among these figures that are lower bounds, because with at least one seed, files that
+    /// might have changed them had not arrived when the run ended.
+    pub bounds: BTreeSet<Figure>,
+    /// Files that had not arrived when their runs ended, all seeds together.
+    pub unfinished: usize,
+    /// Data packets that queues dropped, all seeds together.
+    pub drops: u64,
+}
+
+impl LawReport {
+    /// Summarizes the runs with all seeds.
+    pub fn new(law: String, runs: &[Measured]) -> Self {
+        Self {
+            law,
+            figures: tallies(runs),
+            bounds: runs.iter().flat_map(|run| run.bounds.clone()).collect(),
+            unfinished: runs.iter().map(|run| run.unfinished).sum(),
+            drops: runs.iter().map(|run| run.drops).sum(),
+        }
+    }
+
+    /// True if the figure is a lower bound.
+    pub fn is_bound(&self, figure: Figure) -> bool {
+        self.bounds.contains(&figure)
+    }
+
+    /// Returns the law's mean of a figure.
+    pub fn mean(&self, figure: Figure) -> Option<f64> {
+        self.figures.get(&figure).map(|tally| tally.mean)
+    }
+}
+
+impl CellReport {
+    pub(super) fn new(cell: &Cell, laws: Vec<LawReport>) -> Self {
+        let value = |axis: Axis| (axis.name().to_owned(), cell.value(axis));
+        let best = Figure::ALL.into_iter();
+        let best = best.map(|figure| (figure, best_of(figure, &laws)));
+        Self {
+            cell: cell.to_string(),
+            at: Axis::ALL.into_iter().map(value).collect(),
+            floor_s: cell.floor_s(),
+            short_floor_s: cell.short_floor_s(),
+            best: best.filter(|(_, laws)| !laws.is_empty()).collect(),
+            laws,
+        }
+    }
+
+    /// Returns the cell's value on an axis.
+    pub fn value(&self, axis: Axis) -> &str {
+        self.at.get(axis.name()).map_or("", String::as_str)
+    }
+
+    /// Returns the results of a law.
+    pub fn law(&self, name: &str) -> Option<&LawReport> {
+        self.laws.iter().find(|law| law.law == name)
+    }
+
+    /// True if the law is the best or as good by this figure.
+    pub fn is_best(&self, figure: Figure, law: &str) -> bool {
+        let best = self.best.get(&figure);
+        best.is_some_and(|best| best.iter().any(|name| name == law))
+    }
+}
+
+/// Least utilization, as a share of the cell's best, of laws that compete by their queues, because
+/// a law that sends little has no queue.
+const BUSY: f64 = 0.9;
+
+fn best_of(figure: Figure, laws: &[LawReport]) -> Vec<String> {
+    // Lower bounds only compete if there are no times.
+    let all_bounds = laws.iter().all(|law| law.is_bound(figure));
+    let used = |law: &LawReport| law.mean(Figure::Utilization).unwrap_or(0.0);
+    let least_use = BUSY * laws.iter().map(used).fold(0.0, f64::max);
+    let laws = laws.iter().filter(|law| {
+        (all_bounds || !law.is_bound(figure)) && (figure != Figure::Queue || used(law) >= least_use)
+    });
+    let means = laws.clone();
+    let means = means.filter_map(|law| Some((law, law.mean(figure)?)));
+    let best = means.max_by(|(_, a), (_, b)| match figure.more_is_better() {
+        true => a.total_cmp(b),
+        false => b.total_cmp(a),
+    });
+    let Some(best) = best.and_then(|(law, _)| law.figures.get(&figure)) else {
+        return Vec::new();
+    };
+    let as_good = |law: &&LawReport| {
+        let own = law.figures.get(&figure);
+        own.is_some_and(|own| {
+            let near = figure.is_near(own.mean, best.mean) && own.overlaps(best);
+            near || figure.is_close(own.mean, best.mean)
+        })
+    };
+    let good = laws.filter(as_good);
+    good.map(|law| law.law.clone()).collect()
 }

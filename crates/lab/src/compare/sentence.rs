@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::axis::Axis;
-use super::cell_report::CellReport;
 use super::figure::Figure;
+use super::report::CellReport;
 
 /// A sentence mentions a value of an axis if the law is best in a share of this value's cells that
 /// differs by at least this from its share of all cells.

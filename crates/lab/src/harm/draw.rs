@@ -4,8 +4,8 @@ use std::collections::HashSet;
 
 use pathmark_link::impair::Random;
 
-use super::axis::{Buffer, Burst, Count, Declared, Lossy, Mix, Percent, Rate, Size, Time};
-use super::cell::{Cell, Group};
+use super::axis::{BadAxis, percent};
+use super::cell::{Cell, Group, Kind};
 
 /// Number of cells of each group among 150 cells.
 const SHARES: [(Group, usize); 6] = [
@@ -45,346 +45,155 @@ pub fn draw(group: Group, seed: u64, count: usize) -> Vec<Cell> {
     let (mut cells, mut known) = (Vec::new(), HashSet::new());
     let mut tries = 0;
     while cells.len() < count && tries < TRIES {
-        let cell = dice.cell(group);
-        if known.insert(cell) {
-            tries = 0;
-            cells.push(cell);
-        } else {
-            tries += 1;
+        match dice.cell(group) {
+            Ok(cell) if known.insert(cell) => {
+                tries = 0;
+                cells.push(cell);
+            }
+            _ => tries += 1,
         }
     }
     cells
 }
 
-/// Draws values of axes.
+/// How a group's cells are drawn: first values, then a kind by its weight, and then further values.
+struct Draws(&'static str, &'static [(u64, Kind, &'static str)]);
+
+/// Values are drawn in the order in which they are listed, each from the texts after its name, and
+/// both sides of a `+` separately. `hidden` is a share of `marked`, because the plain link is to be
+/// the bottleneck. A run over a gigabit only takes a few seconds, so its round trip is short.
+const HIDDEN: &str = "marked 20M 100M 100M 1G; hidden 5% 20% 50% 95%; \
+    if marked 1G: rtt 20ms; if marked 20M 100M: rtt 20ms 80ms 400ms; \
+    buffer 2p 8p 20p 100p 1bdp; flows 1 2 5 20 100 + 0 2";
+
+/// Declares [`Draws`] by group.
+macro_rules! draws {
+    ($($group:ident: $first:expr => { $($weight:literal $kind:ident $values:expr;)+ })+) => {
+        const fn draws(group: Group) -> Draws {
+            match group {
+                $(Group::$group => Draws($first, &[$(($weight, Kind::$kind, $values)),+]),)+
+            }
+        }
+    };
+}
+
+draws! {
+    Hidden: HIDDEN => {
+        1 After "";
+        1 Before "";
+    }
+    Loss: "per 0.1% 1% 2% 5% 10%" => {
+        6 Random "rate 10M 100M; burst single burst5; lossy through begins ends; \
+            declared undeclared declared; flows 1 2 5 20 100 + 0 2; rtt 20ms 80ms 400ms";
+        2 Both HIDDEN;
+        1 Late HIDDEN;
+        1 Join "rate 10M 100M; flows 1 2 5 20 100 + 1 2; rtt 20ms 80ms 400ms";
+        1 Forged HIDDEN;
+    }
+    Outage: "" => {
+        3 Cut "rate 2M 20M 100M; outage 100ms 300ms 1s 5s; times x1 x3; flows 1 2 5 + 0 0 2; \
+            rtt 20ms 80ms 400ms";
+        2 Low "rate 64k 128k 256k 500k 1M; buffer 5p 20p 100p; flows 1 2 5 + 0 0 2; \
+            rtt 20ms 80ms 400ms";
+        2 Trace "rate 2M 10M 50M; buffer 100p 1bdp 5bdp; flows 1 2 5 + 0 0 2; rtt 30ms 60ms 120ms";
+        2 Handover "rate 10M 50M; outage 100ms 300ms 1s; flows 1 2 5 + 0 0 2; rtt 30ms 60ms";
+        1 Radio "rate 10M 50M; flows 1 2 5 + 0 0 2; rtt 10ms 40ms";
+    }
+    Hops: "rate 5M 20M; hops x2 x3 x5 x8; long x1 x1 x3; cross 1+0 2+0 4+0 1+1; \
+        buffer 1bdp 0.5bdp 50p; rtt 40ms 120ms 240ms" => {
+        2 Lot "";
+        1 Taper "";
+    }
+    Jitter: "rate 5M 20M 50M; rtt 40ms 80ms; jitter 5ms 20ms 40ms" => {
+        3 Order "flows 1 2 5 + 0 0 2";
+        1 Reorder "jitter 2ms 10ms; flows 1 2 5 + 0 0 2";
+        3 Short "flows 1 2 8 16 + 0 0 2; buffer 100p 500p; rate 1G 100M; \
+            if rate 1G: rtt 100us 200us 500us; if rate 100M: rtt 200us 1ms 2ms 5ms";
+        3 Step "rtt,then 20ms,300ms 20ms,80ms 300ms,20ms 100ms,200ms; flows 1 2 5 + 0 0 2";
+    }
+    Flows: "" => {
+        3 Many "rate 10M 60M; flows 100+0 50+0 20+0 20+2 5+5 1+20; rtt 20ms 80ms 400ms";
+        2 Mice "rate 10M 50M; flows 1+0 2+0 2+2; mice x20 x60; size 30kB 100kB 200kB; \
+            rtt 20ms 80ms 400ms";
+        2 Rtts "rate 10M 50M; flows 1+0 4+0 2+1; near 5ms 20ms; far 200ms 800ms 1s";
+        1 Sizes "rate 10M 50M; flows 20+0 5+0 5+2; large x2 x10; near 20ms 80ms; far 80ms 500ms";
+        2 Ports "rate 10M 50M; flows 1+0 1+1 3+0 2+4; guests x1 x3; rtt 20ms 80ms";
+        1 Mixed "rate 10M 50M; flows 1+0 2+1 4+2; guests x1 x2; rtt 20ms 80ms 400ms";
+        1 Tiny "rate 2M 10M; flows 1+0 2+2 5+0; share 10% 30% 50%; rtt 20ms 80ms 400ms";
+    }
+}
+
+/// Draws values.
 struct Dice(Random);
 
 impl Dice {
-    fn one<T: Copy>(&mut self, first: T, others: &[T]) -> T {
-        let index = self.0.below(others.len() as u64 + 1);
-        match index.checked_sub(1) {
-            None => first,
-            Some(index) => {
-                let other = usize::try_from(index).ok().and_then(|i| others.get(i));
-                other.copied().unwrap_or(first)
+    fn cell(&mut self, group: Group) -> Result<Cell, BadAxis> {
+        let Draws(first, kinds) = draws(group);
+        let mut cell = Cell::default();
+        self.values(first, &mut cell)?;
+        let mut left = self.0.below(kinds.iter().map(|(weight, ..)| weight).sum());
+        for (weight, kind, values) in kinds {
+            if left < *weight {
+                self.values(values, &mut cell)?;
+                return Ok(cell.of_kind(*kind));
             }
+            left -= weight;
         }
+        Ok(cell)
     }
 
-    fn cell(&mut self, group: Group) -> Cell {
-        match group {
-            Group::Hidden => self.hidden(),
-            Group::Loss => self.loss(),
-            Group::Outage => self.outage(),
-            Group::Hops => self.hops(),
-            Group::Jitter => self.jitter(),
-            Group::Flows => self.flows(),
-        }
-    }
-
-    fn rtt(&mut self) -> Time {
-        Time::millis(self.one(20, &[80, 400]))
-    }
-
-    fn ours(&mut self) -> u32 {
-        self.one(1, &[2, 5, 20, 100])
-    }
-
-    /// One to 100 flows, alone or with two TCP flows.
-    fn mix(&mut self) -> Mix {
-        let ours = self.ours();
-        Mix::new(ours, self.one(0, &[2]))
-    }
-
-    /// One to five flows, alone or with two TCP flows.
-    fn few(&mut self) -> Mix {
-        let ours = self.one(1, &[2, 5]);
-        Mix::new(ours, self.one(0, &[0, 2]))
-    }
-
-    fn buffer(&mut self) -> Buffer {
-        self.one(
-            Buffer::Packets(2),
-            &[
-                Buffer::Packets(8),
-                Buffer::Packets(20),
-                Buffer::Packets(100),
-                Buffer::Bdp(10),
-            ],
-        )
-    }
-
-    /// A marked rate, a hidden one, and a round trip.
-    fn rates(&mut self) -> (Rate, Rate, Time) {
-        let marked = Rate::mbit(self.one(20, &[100, 100, 1000]));
-        let hidden = marked.percent(self.one(5, &[20, 50, 95]));
-        let rtt = match marked.kbit {
-            // A run only takes a few seconds.
-            1_000_000 => Time::millis(20),
-            _ => self.rtt(),
-        };
-        (marked, hidden, rtt)
-    }
-
-    fn hidden(&mut self) -> Cell {
-        let (marked, hidden, rtt) = self.rates();
-        let (buffer, flows) = (self.buffer(), self.mix());
-        if self.one(true, &[false]) {
-            Cell::After {
-                marked,
-                hidden,
-                buffer,
-                flows,
-                rtt,
-            }
-        } else {
-            Cell::Before {
-                marked,
-                hidden,
-                buffer,
-                flows,
-                rtt,
-            }
-        }
-    }
-
-    fn per(&mut self) -> Percent {
-        Percent {
-            permille: self.one(1, &[10, 20, 50, 100]),
-        }
-    }
-
-    fn loss(&mut self) -> Cell {
-        let per = self.per();
-        match self.0.below(11) {
-            0..=5 => Cell::Random {
-                rate: Rate::mbit(self.one(10, &[100])),
-                per,
-                burst: self.one(Burst::Single, &[Burst::Five]),
-                lossy: self.one(Lossy::Through, &[Lossy::Begins, Lossy::Ends]),
-                declared: self.one(Declared::Undeclared, &[Declared::Declared]),
-                flows: self.mix(),
-                rtt: self.rtt(),
-            },
-            6 | 7 => {
-                let (marked, hidden, rtt) = self.rates();
-                Cell::Both {
-                    marked,
-                    hidden,
-                    buffer: self.buffer(),
-                    per,
-                    flows: self.mix(),
-                    rtt,
+    /// Draws the values of a list as in [`HIDDEN`].
+    fn values(&mut self, list: &str, cell: &mut Cell) -> Result<(), BadAxis> {
+        for mut draw in list.split("; ").filter(|draw| !draw.is_empty()) {
+            if let Some((condition, then)) = draw.split_once(": ") {
+                let mut words = condition.split(' ').skip(1);
+                let value = words.next().map(|name| cell.text(name));
+                if !words.any(|text| value.as_deref() == Some(text)) {
+                    continue;
                 }
+                draw = then;
             }
-            8 => {
-                let (marked, hidden, rtt) = self.rates();
-                Cell::Late {
-                    marked,
-                    hidden,
-                    buffer: self.buffer(),
-                    per,
-                    flows: self.mix(),
-                    rtt,
-                }
-            }
-            9 => Cell::Join {
-                rate: Rate::mbit(self.one(10, &[100])),
-                per,
-                flows: Mix::new(self.ours(), self.one(1, &[2])),
-                rtt: self.rtt(),
-            },
-            _ => {
-                let (marked, hidden, rtt) = self.rates();
-                Cell::Forged {
-                    marked,
-                    hidden,
-                    buffer: self.buffer(),
-                    per,
-                    flows: self.mix(),
-                    rtt,
-                }
-            }
-        }
-    }
-
-    fn outage(&mut self) -> Cell {
-        match self.0.below(10) {
-            0..=2 => Cell::Cut {
-                rate: Rate::mbit(self.one(2, &[20, 100])),
-                outage: Time::millis(self.one(100, &[300, 1000, 5000])),
-                times: Count(self.one(1, &[3])),
-                flows: self.few(),
-                rtt: self.rtt(),
-            },
-            3 | 4 => Cell::Low {
-                rate: Rate {
-                    kbit: self.one(64, &[128, 256, 500, 1000]),
-                },
-                buffer: self.one(
-                    Buffer::Packets(5),
-                    &[Buffer::Packets(20), Buffer::Packets(100)],
-                ),
-                flows: self.few(),
-                rtt: self.rtt(),
-            },
-            5 | 6 => Cell::Trace {
-                rate: Rate::mbit(self.one(2, &[10, 50])),
-                buffer: self.one(Buffer::Packets(100), &[Buffer::Bdp(10), Buffer::Bdp(50)]),
-                flows: self.few(),
-                rtt: Time::millis(self.one(30, &[60, 120])),
-            },
-            7 | 8 => Cell::Handover {
-                rate: Rate::mbit(self.one(10, &[50])),
-                outage: Time::millis(self.one(100, &[300, 1000])),
-                flows: self.few(),
-                rtt: Time::millis(self.one(30, &[60])),
-            },
-            _ => Cell::Radio {
-                rate: Rate::mbit(self.one(10, &[50])),
-                flows: self.few(),
-                rtt: Time::millis(self.one(10, &[40])),
-            },
-        }
-    }
-
-    fn hops(&mut self) -> Cell {
-        let rate = Rate::mbit(self.one(5, &[20]));
-        let hops = Count(self.one(2, &[3, 5, 8]));
-        let long = Count(self.one(1, &[1, 3]));
-        let cross = self.one(
-            Mix::new(1, 0),
-            &[Mix::new(2, 0), Mix::new(4, 0), Mix::new(1, 1)],
-        );
-        let buffer = self.one(Buffer::Bdp(10), &[Buffer::Bdp(5), Buffer::Packets(50)]);
-        let rtt = Time::millis(self.one(40, &[120, 240]));
-        if self.0.below(3) < 2 {
-            Cell::Lot {
-                rate,
-                hops,
-                long,
-                cross,
-                buffer,
-                rtt,
-            }
-        } else {
-            Cell::Taper {
-                rate,
-                hops,
-                long,
-                cross,
-                buffer,
-                rtt,
-            }
-        }
-    }
-
-    fn jitter(&mut self) -> Cell {
-        let rate = Rate::mbit(self.one(5, &[20, 50]));
-        let rtt = Time::millis(self.one(40, &[80]));
-        let jitter = Time::millis(self.one(5, &[20, 40]));
-        match self.0.below(10) {
-            0..=2 => Cell::Order {
-                rate,
-                jitter,
-                flows: self.few(),
-                rtt,
-            },
-            3 => Cell::Reorder {
-                rate,
-                jitter: Time::millis(self.one(2, &[10])),
-                flows: self.few(),
-                rtt,
-            },
-            4..=6 => {
-                let flows = Mix::new(self.one(1, &[2, 8, 16]), self.one(0, &[0, 2]));
-                let buffer = self.one(Buffer::Packets(100), &[Buffer::Packets(500)]);
-                let fast = self.one(true, &[false]);
-                let (rate, micros) = if fast {
-                    (1000, self.one(100, &[200, 500]))
+            let (names, texts) = draw.split_once(' ').unwrap_or((draw, ""));
+            let texts: Vec<&str> = texts.split(" + ").map(|texts| self.one(texts)).collect();
+            let text = texts.join("+");
+            for (name, text) in names.split(',').zip(text.split(',')) {
+                if name == "hidden" {
+                    cell.hidden = cell.marked.percent(percent(text)?);
                 } else {
-                    (100, self.one(200, &[1000, 2000, 5000]))
-                };
-                Cell::Short {
-                    rate: Rate::mbit(rate),
-                    buffer,
-                    flows,
-                    rtt: Time { micros },
-                }
-            }
-            _ => {
-                let (rtt, then) = self.one((20, 300), &[(20, 80), (300, 20), (100, 200)]);
-                Cell::Step {
-                    rate,
-                    flows: self.few(),
-                    rtt: Time::millis(rtt),
-                    then: Time::millis(then),
+                    cell.set(name, text)?;
                 }
             }
         }
+        Ok(())
     }
 
-    fn flows(&mut self) -> Cell {
-        match self.0.below(12) {
-            0..=2 => Cell::Many {
-                rate: Rate::mbit(self.one(10, &[60])),
-                flows: self.one(
-                    Mix::new(100, 0),
-                    &[
-                        Mix::new(50, 0),
-                        Mix::new(20, 0),
-                        Mix::new(20, 2),
-                        Mix::new(5, 5),
-                        Mix::new(1, 20),
-                    ],
-                ),
-                rtt: self.rtt(),
-            },
-            3 | 4 => Cell::Mice {
-                rate: Rate::mbit(self.one(10, &[50])),
-                flows: self.one(Mix::new(1, 0), &[Mix::new(2, 0), Mix::new(2, 2)]),
-                mice: Count(self.one(20, &[60])),
-                size: Size {
-                    kilobytes: self.one(30, &[100, 200]),
-                },
-                rtt: self.rtt(),
-            },
-            5 | 6 => Cell::Rtts {
-                rate: Rate::mbit(self.one(10, &[50])),
-                flows: self.one(Mix::new(1, 0), &[Mix::new(4, 0), Mix::new(2, 1)]),
-                near: Time::millis(self.one(5, &[20])),
-                far: Time::millis(self.one(200, &[800, 1000])),
-            },
-            7 => Cell::Sizes {
-                rate: Rate::mbit(self.one(10, &[50])),
-                flows: self.one(Mix::new(20, 0), &[Mix::new(5, 0), Mix::new(5, 2)]),
-                large: Count(self.one(2, &[10])),
-                near: Time::millis(self.one(20, &[80])),
-                far: Time::millis(self.one(80, &[500])),
-            },
-            8 | 9 => Cell::Ports {
-                rate: Rate::mbit(self.one(10, &[50])),
-                flows: self.one(
-                    Mix::new(1, 0),
-                    &[Mix::new(1, 1), Mix::new(3, 0), Mix::new(2, 4)],
-                ),
-                guests: Count(self.one(1, &[3])),
-                rtt: Time::millis(self.one(20, &[80])),
-            },
-            10 => Cell::Mixed {
-                rate: Rate::mbit(self.one(10, &[50])),
-                flows: self.one(Mix::new(1, 0), &[Mix::new(2, 1), Mix::new(4, 2)]),
-                guests: Count(self.one(1, &[2])),
-                rtt: self.rtt(),
-            },
-            _ => Cell::Tiny {
-                rate: Rate::mbit(self.one(2, &[10])),
-                flows: self.one(Mix::new(1, 0), &[Mix::new(2, 2), Mix::new(5, 0)]),
-                share: Percent {
-                    permille: self.one(100, &[300, 500]),
-                },
-                rtt: self.rtt(),
-            },
+    /// Draws one of several texts. A single text needs no random number.
+    fn one<'a>(&mut self, texts: &'a str) -> &'a str {
+        let all: Vec<&str> = texts.split(' ').collect();
+        let index = if all.len() > 1 {
+            self.0.below(all.len() as u64)
+        } else {
+            0
+        };
+        let index = usize::try_from(index).unwrap_or(0);
+        all.get(index).copied().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_listed_text_is_a_value() {
+        for group in Group::ALL {
+            let Draws(first, kinds) = draws(group);
+            for list in kinds.iter().map(|(.., list)| *list).chain([first]) {
+                for seed in 0..50 {
+                    let mut dice = Dice(Random::new(seed, list));
+                    dice.values(list, &mut Cell::default()).unwrap();
+                }
+            }
         }
     }
 }

@@ -1,11 +1,11 @@
 //! Harm: figures of a law that are worse than those of `cubic` instead.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use serde::Serialize;
 
 use super::scene::{GUEST, TCP};
+use crate::named::named;
 use pathmark_emulator::result::{FlowResult, RunResult};
 
 /// A law's goodput is at least this share of `cubic`'s.
@@ -26,53 +26,25 @@ const RTT: (f64, f64) = (1.5, 10.0);
 /// Largest value of [`Compared::beyond`].
 const MOST: f64 = 9999.0;
 
-/// A figure that must not be worse than `cubic`'s by more than its bound.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Condition {
-    /// Goodput of all our flows except files, in bits per second.
-    Goodput,
-    /// The least goodput of our flows, bits per second.
-    Least,
-    /// The least goodput of the TCP flows on our flows' path, bits per second.
-    #[serde(rename = "beside")]
-    Tcp,
-    /// Packets that queues dropped, per packet sent by all flows. Random losses do not count.
-    Loss,
-    /// Mean time to move a file, seconds.
-    Completion,
-    /// 99th percentile of round trips in milliseconds: the mean over the flows of one name, for the
-    /// worst name.
-    Rtt,
-}
-
-impl Condition {
-    /// All conditions.
-    pub const ALL: [Self; 6] = [
-        Self::Goodput,
-        Self::Least,
-        Self::Tcp,
-        Self::Loss,
-        Self::Completion,
-        Self::Rtt,
-    ];
-
-    /// Returns the condition's name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Goodput => "goodput",
-            Self::Least => "least",
-            Self::Tcp => "beside",
-            Self::Loss => "loss",
-            Self::Completion => "completion",
-            Self::Rtt => "rtt",
-        }
-    }
-}
-
-impl fmt::Display for Condition {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
+named! {
+    /// A figure that must not be worse than `cubic`'s by more than its bound.
+    #[derive(Serialize)]
+    #[serde(rename_all = "lowercase")]
+    pub Condition {
+        /// Goodput of all our flows except files, in bits per second.
+        Goodput = "goodput",
+        /// The least goodput of our flows, bits per second.
+        Least = "least",
+        /// The least goodput of the TCP flows on our flows' path, bits per second.
+        #[serde(rename = "beside")]
+        Tcp = "beside",
+        /// Packets that queues dropped, per packet sent by all flows. Random losses do not count.
+        Loss = "loss",
+        /// Mean time to move a file, seconds.
+        Completion = "completion",
+        /// 99th percentile of round trips in milliseconds: the mean over the flows of one name,
+        /// for the worst name.
+        Rtt = "rtt",
     }
 }
 
@@ -243,6 +215,15 @@ mod tests {
         }
     }
 
+    /// Two of our flows and one of TCP, with these goodputs in Mbit/s.
+    fn shares([ours0, ours1, tcp0]: [f64; 3]) -> RunResult {
+        run(vec![
+            flow("ours0", ours0),
+            flow("ours1", ours1),
+            flow("tcp0", tcp0),
+        ])
+    }
+
     fn harm(law: &RunResult, cubic: &RunResult) -> Vec<Condition> {
         let all = judge(law, cubic);
         let harmed = all.into_iter().filter(|c| c.harm);
@@ -257,11 +238,7 @@ mod tests {
 
     #[test]
     fn a_law_that_does_as_cubic_does_no_harm() {
-        let cubic = run(vec![
-            flow("ours0", 4.0),
-            flow("ours1", 2.0),
-            flow("tcp0", 3.0),
-        ]);
+        let cubic = shares([4.0, 2.0, 3.0]);
         assert_eq!(harm(&cubic, &cubic), []);
         assert_eq!(excused(&cubic, &cubic), []);
         assert_eq!(judge(&cubic, &cubic).len(), 5, "no file, no completion");
@@ -269,41 +246,18 @@ mod tests {
 
     #[test]
     fn goodput_is_of_our_flows_and_a_better_least_flow_excuses_it() {
-        let cubic = run(vec![
-            flow("ours0", 8.0),
-            flow("ours1", 2.0),
-            flow("tcp0", 1.0),
-        ]);
-        let less = run(vec![
-            flow("ours0", 6.4),
-            flow("ours1", 2.5),
-            flow("tcp0", 1.2),
-        ]);
+        let cubic = shares([8.0, 2.0, 1.0]);
+        let less = shares([6.4, 2.5, 1.2]);
         assert_eq!(harm(&less, &cubic), [Condition::Goodput]);
-        let shared = run(vec![
-            flow("ours0", 4.0),
-            flow("ours1", 2.5),
-            flow("tcp0", 3.0),
-        ]);
-        assert_eq!(harm(&shared, &cubic), [], "cubic starved the TCP flow");
-        assert_eq!(excused(&shared, &cubic), [Condition::Goodput]);
-        let fairer = run(vec![
-            flow("ours0", 3.0),
-            flow("ours1", 2.6),
-            flow("tcp0", 9.0),
-        ]);
-        assert_eq!(harm(&fairer, &cubic), []);
-        assert_eq!(excused(&fairer, &cubic), [Condition::Goodput]);
         assert_eq!(excused(&less, &cubic), [], "beyond its bound, and harm");
-        let nothing = run(vec![
-            flow("ours0", 0.0),
-            flow("ours1", 0.0),
-            flow("tcp0", 9.0),
-        ]);
-        assert_eq!(
-            harm(&nothing, &cubic),
-            [Condition::Goodput, Condition::Least]
-        );
+        // In the first, cubic starves the TCP flow.
+        for fairer in [shares([4.0, 2.5, 3.0]), shares([3.0, 2.6, 9.0])] {
+            assert_eq!(harm(&fairer, &cubic), []);
+            assert_eq!(excused(&fairer, &cubic), [Condition::Goodput]);
+        }
+        let nothing = shares([0.0, 0.0, 9.0]);
+        let both = [Condition::Goodput, Condition::Least];
+        assert_eq!(harm(&nothing, &cubic), both);
         assert_eq!(harm(&cubic, &nothing), [Condition::Tcp]);
     }
 

@@ -17,7 +17,7 @@ mod scene;
 #[cfg(test)]
 mod tests;
 
-pub use axis::{BadAxis, Buffer, Burst, Count, Declared, Lossy, Mix, Percent, Rate, Size, Time};
+pub use axis::BadAxis;
 pub use cell::{BadCell, BadGroup, Cell, Group};
 pub use draw::{CELLS, draw, split};
 pub use judge::{Compared, Condition, judge};

@@ -11,6 +11,11 @@ const ROLES: Roles<'_> = Roles {
     guest: "xcp",
 };
 
+fn read(text: &str) -> Scenario {
+    let scenario = Scenario::parse(Path::new("cell.toml"), text);
+    scenario.unwrap_or_else(|error| panic!("{error}\n{text}"))
+}
+
 #[test]
 fn every_cell_drawn_is_a_scenario_and_reads_back() {
     for group in Group::ALL {
@@ -23,9 +28,7 @@ fn every_cell_drawn_is_a_scenario_and_reads_back() {
                 assert_eq!(name.parse(), Ok(cell), "{name}");
                 assert_eq!(cell.group(), group);
                 let text = cell.scenario(seed, ROLES);
-                let scenario = Scenario::parse(Path::new("cell.toml"), &text);
-                let scenario = scenario.unwrap_or_else(|error| panic!("{name}: {error}\n{text}"));
-                assert_eq!(scenario.name, name);
+                assert_eq!(read(&text).name, name);
                 assert!(cell.packets() <= 1.6e6, "{name}: {}", cell.packets());
                 assert!(cell.seconds() >= 3.9, "{name}: {}", cell.seconds());
             }
@@ -37,13 +40,11 @@ fn every_cell_drawn_is_a_scenario_and_reads_back() {
 fn laws_differ_in_our_flows_alone() {
     let cell: Cell = "flows/ports-10M-2+1-x1-20ms".parse().unwrap();
     let laws = |law| {
-        let text = cell.scenario(7, Roles { law, ..ROLES });
-        let scenario = Scenario::parse(Path::new("cell.toml"), &text).unwrap();
-        let flows = scenario.flows.iter();
-        let known: Vec<_> = flows
-            .map(|flow| (flow.name.clone(), flow.algorithm_name(), flow.start))
-            .collect();
-        known
+        let flows = read(&cell.scenario(7, Roles { law, ..ROLES }))
+            .flows
+            .into_iter();
+        let shown = flows.map(|flow| (flow.name.clone(), flow.algorithm_name(), flow.start));
+        shown.collect::<Vec<_>>()
     };
     let (ours, cubic) = (laws("vcp"), laws("cubic"));
     let names: Vec<_> = ours.iter().map(|(name, ..)| name.as_str()).collect();
@@ -60,35 +61,25 @@ fn laws_differ_in_our_flows_alone() {
 
 #[test]
 fn guests_of_every_kind_join_our_flows() {
-    let flows = |name: &str| -> Vec<(String, String)> {
+    let flows = |name: &str| {
         let cell: Cell = name.parse().unwrap();
-        let text = cell.scenario(7, ROLES);
-        let scenario = Scenario::parse(Path::new("cell.toml"), &text).unwrap();
+        let scenario = read(&cell.scenario(7, ROLES));
         let flows = scenario.flows.iter();
-        flows
-            .map(|flow| (flow.name.clone(), flow.algorithm_name()))
-            .collect()
-    };
-    let named = |expected: &[(&str, &str)]| -> Vec<(String, String)> {
-        let pairs = expected.iter();
-        pairs
-            .map(|(name, law)| ((*name).to_owned(), (*law).to_owned()))
-            .collect()
+        let shown = flows.map(|flow| format!("{} {}", flow.name, flow.algorithm_name()));
+        shown.collect::<Vec<_>>()
     };
     assert_eq!(
         flows("flows/mixed-10M-1+1-x1-20ms"),
-        named(&[
-            ("ours0", "vcp+bise+wlte"),
-            ("tcp0", "cubic"),
-            ("guest-xcp-0", "xcp"),
-            ("guest-newreno-0", "newreno"),
-            ("guest-cubiq-0", "cubiq"),
-        ])
+        [
+            "ours0 vcp+bise+wlte",
+            "tcp0 cubic",
+            "guest-xcp-0 xcp",
+            "guest-newreno-0 newreno",
+            "guest-cubiq-0 cubiq",
+        ]
     );
-    assert_eq!(
-        flows("flows/tiny-2M-1+0-30%-20ms"),
-        named(&[("ours0", "vcp+bise+wlte"), ("guest0", "udp")])
-    );
+    let tiny = flows("flows/tiny-2M-1+0-30%-20ms");
+    assert_eq!(tiny, ["ours0 vcp+bise+wlte", "guest0 udp"]);
 }
 
 #[test]

@@ -15,6 +15,21 @@ fn flow(name: &str, start_s: f64, megabytes: u64, completion_s: Option<f64>) -> 
     }
 }
 
+fn udp() -> FlowResult {
+    FlowResult {
+        algorithm: UDP.to_owned(),
+        ..flow("udp", 0.0, 30, None)
+    }
+}
+
+/// A file of 1 MB.
+fn one_file(name: &str, start_s: f64, completion_s: Option<f64>) -> FlowResult {
+    FlowResult {
+        bytes_requested: Some(1_000_000),
+        ..flow(name, start_s, 1, completion_s)
+    }
+}
+
 fn run(flows: Vec<FlowResult>) -> RunResult {
     RunResult {
         simulated_s: 20.0,
@@ -34,14 +49,10 @@ fn goodput_of_all_is_bytes_over_time() {
     assert_eq!(value(&one_by_one, Metric::Goodput, None), Some(8e6));
     assert_eq!(value(&one_by_one, Metric::Goodput, Some("b")), Some(8e6));
     assert_eq!(value(&run(Vec::new()), Metric::Goodput, None), Some(0.0));
-    let udp = FlowResult {
-        algorithm: UDP.to_owned(),
-        ..flow("udp", 0.0, 30, None)
-    };
     let mut with_udp = one_by_one;
-    with_udp.flows.push(udp.clone());
+    with_udp.flows.push(udp());
     assert_eq!(value(&with_udp, Metric::Goodput, None), Some(8e6));
-    assert_eq!(value(&run(vec![udp]), Metric::Goodput, None), Some(12e6));
+    assert_eq!(value(&run(vec![udp()]), Metric::Goodput, None), Some(12e6));
 }
 
 /// The last window counts, and only the flows that a row names.
@@ -61,14 +72,10 @@ fn late_goodput_is_of_the_last_window() {
             .collect(),
         ..WindowResult::default()
     };
-    let udp = FlowResult {
-        algorithm: UDP.to_owned(),
-        ..flow("udp", 0.0, 30, None)
-    };
     let mut result = run(vec![
         flow("f1", 0.0, 10, None),
         flow("f2", 0.0, 10, None),
-        udp,
+        udp(),
     ]);
     assert_eq!(value(&result, Metric::LateGoodput, None), None);
     result.windows = vec![window([9, 9, 9]), window([1, 2, 4])];
@@ -80,10 +87,7 @@ fn late_goodput_is_of_the_last_window() {
 /// Files with downloads without an end have a mean completion time, once all files have arrived.
 #[test]
 fn completion_is_of_the_flows_that_have_an_end() {
-    let file = |name: &str, completion_s| FlowResult {
-        bytes_requested: Some(1_000_000),
-        ..flow(name, 1.0, 1, completion_s)
-    };
+    let file = |name: &str, completion_s| one_file(name, 1.0, completion_s);
     let download = flow("download", 0.0, 30, None);
     let arrived = run(vec![
         download.clone(),
@@ -94,10 +98,8 @@ fn completion_is_of_the_flows_that_have_an_end() {
     assert_eq!(here(&[&arrived], Metric::Completion, None), "3.00 s");
     let one_missing = run(vec![download, file("f1", Some(2.0)), file("f2", None)]);
     assert_eq!(value(&one_missing, Metric::Completion, None), None);
-    assert_eq!(
-        here(&[&one_missing], Metric::Completion, None),
-        "1 of 2 ended"
-    );
+    let missing = here(&[&one_missing], Metric::Completion, None);
+    assert_eq!(missing, "1 of 2 ended");
     assert_eq!(ended(&[&one_missing, &arrived], None), (3, 4));
     let only_one = here(&[&one_missing], Metric::Completion, Some("f2"));
     assert_eq!(only_one, "0 of 1 ended", "of the flow that was named");
@@ -106,26 +108,17 @@ fn completion_is_of_the_flows_that_have_an_end() {
 /// By nearest rank: of 20 flows, 19 ended within the 95th percentile, and 10 within the median.
 #[test]
 fn percentiles_of_completion() {
-    let file = |n: u64| FlowResult {
-        bytes_requested: Some(1_000_000),
-        ..flow(&format!("f{n}"), 0.0, 1, Some(n as f64))
-    };
+    let file = |n: u32| one_file("f", 0.0, Some(f64::from(n)));
     let twenty = run((1..=20).rev().map(file).collect());
     assert_eq!(value(&twenty, Metric::CompletionMedian, None), Some(10.0));
     assert_eq!(value(&twenty, Metric::CompletionP95, None), Some(19.0));
     let one = run(vec![file(7)]);
     assert_eq!(value(&one, Metric::CompletionMedian, None), Some(7.0));
     assert_eq!(value(&one, Metric::CompletionP95, None), Some(7.0));
-    let missing = FlowResult {
-        completion_s: None,
-        ..file(8)
-    };
-    let missing = run(vec![file(7), missing]);
+    let missing = run(vec![file(7), one_file("f", 0.0, None)]);
     assert_eq!(value(&missing, Metric::CompletionP95, None), None);
-    assert_eq!(
-        here(&[&missing], Metric::CompletionP95, None),
-        "1 of 2 ended"
-    );
+    let missing = here(&[&missing], Metric::CompletionP95, None);
+    assert_eq!(missing, "1 of 2 ended");
 }
 
 /// A row about some flows does not depend on others, so UDP does not make TCP flows unfair.

@@ -11,22 +11,13 @@ use crate::plot::{Figure, Line, Panel};
 /// Draws the picture of a chapter: its scenario's plots, or default plots.
 pub fn figure(chapter: &Chapter) -> Figure {
     let own = &chapter.scenario.plots;
-    let default = if own.is_empty() {
-        fitting(chapter)
-    } else {
-        Vec::new()
-    };
-    let panels: Vec<Panel> = own
-        .iter()
-        .chain(&default)
-        .enumerate()
-        .flat_map(|(index, plot)| panels(chapter, plot, index == 0))
-        .collect();
-    let barred = panels
-        .iter()
-        .flat_map(|p| &p.lines)
-        .any(|l| !l.bars.is_empty());
-    let over_time = panels.iter().flat_map(|p| &p.lines).any(|l| !l.marked);
+    let fitting = own.is_empty().then(|| fitting(chapter));
+    let plots = fitting.as_ref().unwrap_or(own).iter().enumerate();
+    let panels = plots.flat_map(|(index, plot)| panels(chapter, plot, index == 0));
+    let panels: Vec<Panel> = panels.collect();
+    let lines = || panels.iter().flat_map(|panel| &panel.lines);
+    let barred = lines().any(|line| !line.bars.is_empty());
+    let over_time = lines().any(|line| !line.marked);
     let name = &chapter.scenario.name;
     Figure {
         title: match (chapter.seeds, barred, over_time) {
@@ -86,35 +77,26 @@ fn fitting(chapter: &Chapter) -> Vec<Plot> {
 fn panels(chapter: &Chapter, plot: &Plot, first: bool) -> Vec<Panel> {
     let mut shown: Vec<&Group> = chapter.groups.iter().filter(|g| wanted(g, plot)).collect();
     if let Some(order) = &plot.variants {
-        shown.sort_by_key(|group| {
-            order
-                .iter()
-                .position(|name| group.variant.as_ref() == Some(name))
-        });
+        let place = |group: &&Group| {
+            let mut names = order.iter();
+            names.position(|name| group.variant.as_ref() == Some(name))
+        };
+        shown.sort_by_key(place);
     }
     match plot.show {
-        Shown::Metric(metric) => over_sweep(chapter, plot, metric, &shown)
-            .into_iter()
-            .collect(),
-        Shown::Quantity(Quantity::Milestones) => milestones::panel(chapter, plot, &shown)
-            .into_iter()
-            .collect(),
+        Shown::Metric(metric) => Vec::from_iter(over_sweep(chapter, plot, metric, &shown)),
+        Shown::Quantity(Quantity::Milestones) => {
+            Vec::from_iter(milestones::panel(chapter, plot, &shown))
+        }
         Shown::Quantity(what) => over_time(chapter, plot, what, &shown, first),
     }
 }
 
 fn wanted(group: &Group, plot: &Plot) -> bool {
-    let variant = plot.variants.as_ref().is_none_or(|names| {
-        group
-            .variant
-            .as_ref()
-            .is_some_and(|variant| names.contains(variant))
-    });
-    variant
-        && plot
-            .only
-            .iter()
-            .all(|(key, value)| group.set.get(key) == Some(value))
+    let known = |names: &Vec<String>| (group.variant.as_ref()).is_some_and(|v| names.contains(v));
+    let mut only = plot.only.iter();
+    plot.variants.as_ref().is_none_or(known)
+        && only.all(|(key, value)| group.set.get(key) == Some(value))
 }
 
 /// Draws a line for each group of runs that only differ in the swept key.
@@ -163,11 +145,9 @@ fn over_sweep(chapter: &Chapter, plot: &Plot, metric: Metric, shown: &[&Group]) 
                 line.bars.extend(bars);
             }
             None => lines.push(Line {
-                label: Some(label),
-                points: vec![(x, y)],
                 bars,
                 marked: true,
-                ..Line::default()
+                ..Line::named(label, [(x, y)])
             }),
         }
     }
@@ -175,28 +155,30 @@ fn over_sweep(chapter: &Chapter, plot: &Plot, metric: Metric, shown: &[&Group]) 
         line.points.sort_by(|a, b| a.0.total_cmp(&b.0));
     }
     let (_, y_label) = metric::names(metric);
+    let mut x_label = x_label(&axis.key, unit_of);
+    if missing > 0 {
+        x_label += &format!("; {missing} of {points} points have no value: see the table");
+    }
     Some(Panel {
-        title: plot
-            .title
-            .clone()
-            .unwrap_or_else(|| metric::title(metric).to_owned()),
-        x_label: match missing {
-            0 => x_label(&axis.key, unit_of),
-            _ => format!(
-                "{}; {missing} of {points} points have no value: see the table",
-                x_label(&axis.key, unit_of)
-            ),
-        },
-        y_label: y_label.to_owned(),
-        x_max: plot.x_max,
-        y_max: plot.y_max,
         categories: match numbers {
             Some(_) => Vec::new(),
             None => names.iter().map(|name| (*name).to_owned()).collect(),
         },
+        ..panel(plot, metric::title(metric), [&x_label, y_label], lines)
+    })
+}
+
+/// Returns a panel with the plot's own title, if it has one.
+pub(super) fn panel(plot: &Plot, title: &str, [x, y]: [&str; 2], lines: Vec<Line>) -> Panel {
+    Panel {
+        title: plot.title.clone().unwrap_or_else(|| title.to_owned()),
+        x_label: x.to_owned(),
+        y_label: y.to_owned(),
+        x_max: plot.x_max,
+        y_max: plot.y_max,
         lines,
         ..Panel::default()
-    })
+    }
 }
 
 /// Draws one panel with a line per run for links or if each run has one flow, and otherwise a panel
@@ -209,19 +191,7 @@ fn over_time(
     first: bool,
 ) -> Vec<Panel> {
     let together = what.is_of_links() || shown.iter().all(|g| own(g, plot, what).count() <= 1);
-    let panel = |title: String, lines: Vec<Line>| Panel {
-        title,
-        x_label: "time [s]".to_owned(),
-        y_label: what.unit().to_owned(),
-        x_max: plot.x_max,
-        y_max: plot.y_max.or(what.most()),
-        lines,
-        ..Panel::default()
-    };
-    let title = plot
-        .title
-        .clone()
-        .unwrap_or_else(|| what.title().to_owned());
+    let panel = |lines| panel(plot, what.title(), ["time [s]", what.unit()], lines);
     if together {
         let mut lines = Vec::new();
         let mut expected = Vec::new();
@@ -230,14 +200,13 @@ fn over_time(
                 continue;
             };
             expected.extend(curves(chapter, group, what, first, lines.len()));
-            lines.push(Line {
-                label: Some(label(chapter, group, plot, None)),
-                points: points.to_vec(),
-                ..Line::default()
-            });
+            lines.push(Line::named(label(chapter, group, plot, None), points));
         }
         lines.extend(expected);
-        return vec![panel(title, lines)];
+        return vec![Panel {
+            y_max: plot.y_max.or(what.most()),
+            ..panel(lines)
+        }];
     }
     let curves = || shown.iter().flat_map(|group| own(group, plot, what));
     let points = || curves().flat_map(|(_, points)| points);
@@ -247,28 +216,18 @@ fn over_time(
         .x_max
         .or(Some(points().map(|p| p.0).fold(0.0, f64::max)));
     let each = shown.iter().map(|group| {
-        let lines = own(group, plot, what).map(|(name, points)| Line {
-            label: Some(name.to_owned()),
-            points: points.to_vec(),
-            ..Line::default()
-        });
+        let lines = own(group, plot, what).map(|(name, points)| Line::named(name, points));
+        let mut panel = panel(lines.collect());
+        (panel.x_max, panel.y_max) = (x_max, y_max);
         let label = label(chapter, group, plot, None);
-        let title = if label.is_empty() {
-            title.clone()
-        } else {
-            format!("{label}: {title}")
-        };
-        let panel = panel(title, lines.collect());
-        let x_label = match group.series.left_out(what) {
-            0 => panel.x_label,
-            more => format!("{}; {more} more flows are not drawn", panel.x_label),
-        };
-        Panel {
-            x_max,
-            y_max,
-            x_label,
-            ..panel
+        if !label.is_empty() {
+            panel.title = format!("{label}: {}", panel.title);
         }
+        let left_out = group.series.left_out(what);
+        if left_out > 0 {
+            panel.x_label += &format!("; {left_out} more flows are not drawn");
+        }
+        panel
     });
     each.collect()
 }

@@ -6,6 +6,7 @@ use pathmark_emulator::result::{FlowResult, Milestone};
 use pathmark_emulator::scenario::{Plot, Quantity};
 
 use super::chapter::{Chapter, Group};
+use super::figure;
 use super::labels::label;
 use crate::metric::UDP;
 use crate::plot::{Line, Panel};
@@ -66,31 +67,21 @@ pub(super) fn panel(chapter: &Chapter, plot: &Plot, shown: &[&Group]) -> Option<
             .filter(named)
         {
             let point = |milestone: &Milestone| Some((milestone.bytes as f64, milestone.after_s?));
+            let label = match (&plot.flow, label(chapter, group, plot, None)) {
+                (Some(_), label) if !label.is_empty() => label,
+                (_, label) if label.is_empty() => flow.name.clone(),
+                (_, label) => format!("{label}: {}", flow.name),
+            };
+            let points: Vec<_> = flow.milestones.iter().filter_map(point).collect();
             lines.push(Line {
-                label: Some(match (&plot.flow, label(chapter, group, plot, None)) {
-                    (Some(_), label) if !label.is_empty() => label,
-                    (_, label) if label.is_empty() => flow.name.clone(),
-                    (_, label) => format!("{label}: {}", flow.name),
-                }),
-                points: flow.milestones.iter().filter_map(point).collect(),
                 marked: true,
-                ..Line::default()
+                ..Line::named(label, points)
             });
         }
     }
     let what = Quantity::Milestones;
-    (!lines.is_empty()).then(|| Panel {
-        title: plot
-            .title
-            .clone()
-            .unwrap_or_else(|| what.title().to_owned()),
-        x_label: "bytes".to_owned(),
-        y_label: what.unit().to_owned(),
-        x_max: plot.x_max,
-        y_max: plot.y_max,
-        lines,
-        ..Panel::default()
-    })
+    let axes = ["bytes", what.unit()];
+    (!lines.is_empty()).then(|| figure::panel(plot, what.title(), axes, lines))
 }
 
 /// Returns the numbers of bytes of all milestones.

@@ -20,22 +20,14 @@ const CELLS: usize = 2;
 
 /// Laws, their ports, and the guests there.
 const LAWS: [Roles<'_>; 3] = [
-    Roles {
-        law: "auto",
-        port: "xcp",
-        guest: "vcp+bise+wlte",
-    },
-    Roles {
-        law: "vcp+bise+wlte",
-        port: "vcp+bise",
-        guest: "xcp",
-    },
-    Roles {
-        law: "xcp",
-        port: "xcp",
-        guest: "vcp+bise+wlte",
-    },
+    roles("auto", "xcp", "vcp+bise+wlte"),
+    roles("vcp+bise+wlte", "vcp+bise", "xcp"),
+    roles("xcp", "xcp", "vcp+bise+wlte"),
 ];
+
+const fn roles<'a>(law: &'a str, port: &'a str, guest: &'a str) -> Roles<'a> {
+    Roles { law, port, guest }
+}
 
 fn run(cell: Cell, roles: Roles<'_>) -> RunResult {
     run_seed(cell, SEED, roles)

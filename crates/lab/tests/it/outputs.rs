@@ -93,28 +93,19 @@ fn runs_do_not_depend_on_when_and_where_they_are_made() {
         outputs.finish(&result, "").unwrap();
         files(directory.path())
     };
-    let whole: Vec<_> = cases()
+    let whole = cases()
         .iter()
         .map(|(_, scenario)| write(scenario))
-        .collect();
+        .collect::<Vec<_>>();
     let names: Vec<&str> = whole[0].keys().map(String::as_str).collect();
-    assert_eq!(
-        names,
-        [
-            "flows.csv",
-            "links.csv",
-            "plot.svg",
-            "port.pcapng",
-            "result.json"
-        ]
-    );
+    let expected = "flows.csv links.csv plot.svg port.pcapng result.json";
+    assert_eq!(names.join(" "), expected);
     assert_eq!(whole.len(), 6);
     let plot = String::from_utf8_lossy(&whole[0]["plot.svg"]);
     assert!(plot.contains("<polyline"), "{plot}");
     for (index, one) in whole.iter().enumerate() {
-        let same = whole
-            .iter()
-            .filter(|other| other["result.json"] == one["result.json"]);
+        let equal = |other: &&BTreeMap<_, _>| other["result.json"] == one["result.json"];
+        let same = whole.iter().filter(equal);
         assert_eq!(same.count(), 1, "run {index} is unlike all others");
     }
     for shards in 2..=3 {
@@ -141,10 +132,8 @@ fn runs_do_not_depend_on_when_and_where_they_are_made() {
         assert_eq!(made.len(), 6);
         for (index, files) in made {
             for (name, bytes) in &files {
-                assert!(
-                    *bytes == whole[index][name],
-                    "{name} of run {index}, {shards} shards"
-                );
+                let same = *bytes == whole[index][name];
+                assert!(same, "{name} of run {index}, {shards} shards");
             }
         }
     }

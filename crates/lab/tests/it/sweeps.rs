@@ -36,6 +36,12 @@ fn scenario(more: &str) -> Scenario {
     Scenario::parse(Path::new("test.toml"), &format!("{PATH}{more}")).unwrap()
 }
 
+fn runs(scenario: &Scenario, changes: &[&str], sweeps: &[&str]) -> Vec<(Case, Scenario)> {
+    let changes: Vec<_> = changes.iter().map(|text| text.parse().unwrap()).collect();
+    let sweeps: Vec<_> = sweeps.iter().map(|text| text.parse().unwrap()).collect();
+    cases(scenario, &changes, &sweeps).unwrap()
+}
+
 #[test]
 fn variants_and_sweeps_of_a_scenario_give_way_to_what_is_asked_for() {
     let scenario = scenario(
@@ -51,25 +57,15 @@ name = "b"
 set = { "flow.ftp.start" = 0, "link.bottleneck.queue" = { kind = "codel", limit = "100p" } }
 "#,
     );
-    let runs = |changes: &[&str], sweeps: &[&str]| {
-        let changes: Vec<_> = changes.iter().map(|c| c.parse().unwrap()).collect();
-        let sweeps: Vec<_> = sweeps.iter().map(|s| s.parse().unwrap()).collect();
-        cases(&scenario, &changes, &sweeps).unwrap()
-    };
+    let runs = |changes: &[&str], sweeps: &[&str]| runs(&scenario, changes, sweeps);
     let all = runs(&[], &[]);
     assert_eq!(all.len(), 8);
     let of = |index: usize| {
         let (case, scenario) = &all[index];
-        (
-            case.variant.as_deref().unwrap(),
-            scenario.flows.len(),
-            scenario.seed,
-        )
+        let variant = case.variant.as_deref().unwrap();
+        (variant, scenario.flows.len(), scenario.seed)
     };
-    assert_eq!(
-        (of(0), of(3), of(7)),
-        (("a", 1, 3), ("a", 2, 4), ("b", 2, 4))
-    );
+    assert_eq!([0, 3, 7].map(of), [("a", 1, 3), ("a", 2, 4), ("b", 2, 4)]);
     assert_eq!(all[0].1.flows[0].algorithm_name(), "cubic");
     assert_eq!(runs(&["seed=9"], &[]).len(), 4);
     assert!(runs(&["seed=9"], &[]).iter().all(|(_, run)| run.seed == 9));
@@ -96,24 +92,19 @@ antennas = [
 ]
 "#,
     );
-    let runs = cases(&scenario, &[], &[]).unwrap();
+    let all = runs(&scenario, &[], &[]);
     let of = |index: usize| {
-        let (case, scenario): &(Case, Scenario) = &runs[index];
+        let (case, scenario) = &all[index];
         let delay = |link: &str| {
             let found = scenario.links.iter().find(|l| l.name == link).unwrap();
             found.spec.delay.0.as_millis()
         };
-        (
-            case.set["antennas"].as_str(),
-            delay("bottleneck"),
-            delay("access"),
-        )
+        let name = case.set["antennas"].as_str();
+        (name, delay("bottleneck"), delay("access"))
     };
-    assert_eq!((of(0), of(1)), (("2x2", 1, 2), ("1x1", 3, 4)));
+    assert_eq!([0, 1].map(of), [("2x2", 1, 2), ("1x1", 3, 4)]);
     let named = |changes: &[&str], sweeps: &[&str]| -> Vec<String> {
-        let changes: Vec<_> = changes.iter().map(|text| text.parse().unwrap()).collect();
-        let sweeps: Vec<_> = sweeps.iter().map(|text| text.parse().unwrap()).collect();
-        let runs = cases(&scenario, &changes, &sweeps).unwrap();
+        let runs = runs(&scenario, changes, sweeps);
         let names = runs.iter().map(|(case, _)| case.set["antennas"].clone());
         names.collect()
     };

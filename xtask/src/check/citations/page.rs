@@ -101,13 +101,7 @@ mod tests {
     #[test]
     fn keys_have_an_rfc_a_section_and_a_slug() {
         assert_eq!(parts("9000 4.1 a-b2"), Some(("9000", "4.1", "a-b2")));
-        for key in [
-            "9000 4.1",
-            "9000 4.1 a b",
-            "9000 x a",
-            "9000 4.1 A",
-            "VCP eq. 1",
-        ] {
+        for key in "9000 4.1/9000 4.1 a b/9000 x a/9000 4.1 A/VCP eq. 1".split('/') {
             assert_eq!(parts(key), None, "{key}");
         }
     }

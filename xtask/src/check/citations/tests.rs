@@ -74,11 +74,8 @@ fn cited(key: &str, place: Place) -> Citation {
 fn each_equation_needs_code_and_a_test() {
     let entries = entries(EQUATIONS, TWO);
     let faults = |places: &[Place]| {
-        let citations: Vec<Citation> = places
-            .iter()
-            .map(|place| cited("P eq. 1", *place))
-            .collect();
-        entries.faults(&citations)
+        let citations = places.iter().map(|place| cited("P eq. 1", *place));
+        entries.faults(&citations.collect::<Vec<_>>())
     };
     assert_eq!(faults(&[Place::Code, Place::Test]), [""; 0]);
     let fault = |missing| [format!("{EQUATIONS}: P eq. 1: no {missing} cites it")];
@@ -154,12 +151,6 @@ fn two_entries_of_one_text_are_a_fault() {
 fn lines_that_only_cite_are_known() {
     assert!(only_cites("    // [9000 4.1 a] [9000 4.2 b-c]"));
     assert!(only_cites("// [P eq. 1]"));
-    let others = [
-        "// [9000 4.1 a] limits",
-        "// [`a`]",
-        "a[0]",
-        "x(); // [P 1]",
-        "// []",
-    ];
-    assert!(others.iter().all(|line| !only_cites(line)));
+    let others = "// [9000 4.1 a] limits\n// [`a`]\na[0]\nx(); // [P 1]\n// []";
+    assert!(!others.lines().any(only_cites));
 }

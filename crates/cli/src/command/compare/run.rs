@@ -2,11 +2,10 @@
 
 use std::ops::ControlFlow;
 use std::path::Path;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use anyhow::{Context, anyhow};
-use indicatif::{ProgressBar, ProgressStyle};
+use anyhow::Context;
+use indicatif::ProgressBar;
 use pathmark_emulator::{Progress, Scenario};
 use pathmark_lab::compare::{Measured, measure};
 
@@ -29,44 +28,15 @@ pub(super) fn run_all(jobs: &[Job], known: Done, store: Option<&Store>) -> anyho
         .collect();
     left.sort_by(|(_, a), (_, b)| b.packets.total_cmp(&a.packets));
     let bar = bar(&left);
-    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let next = AtomicUsize::new(0);
-    let done = Mutex::new(known);
-    let failed = Mutex::new(None);
-    let turn = || {
-        while let Some((index, job)) = left.get(next.fetch_add(1, Ordering::Relaxed))
-            && !emulate::interrupted()
-        {
-            match run(job, &bar, store) {
-                Ok(result) => {
-                    if let Ok(mut done) = done.lock()
-                        && let Some(place) = done.get_mut(*index)
-                    {
-                        *place = result;
-                    }
-                }
-                Err(error) => {
-                    // An error of one run usually affects all runs.
-                    next.store(left.len(), Ordering::Relaxed);
-                    if let Ok(mut failed) = failed.lock() {
-                        failed.get_or_insert(error);
-                    }
-                }
-            }
-        }
-    };
-    std::thread::scope(|scope| {
-        for _ in 1..cores.min(left.len()) {
-            scope.spawn(turn);
-        }
-        turn();
-    });
+    let done = emulate::on_all_cores(&left, |(index, job)| Ok((*index, run(job, &bar, store)?)));
     bar.finish_and_clear();
-    let poisoned = || anyhow!("a run ended in a panic");
-    if let Some(error) = failed.into_inner().map_err(|_| poisoned())? {
-        return Err(error);
+    let mut all = known;
+    for (index, result) in done? {
+        if let Some(place) = all.get_mut(index) {
+            *place = result;
+        }
     }
-    done.into_inner().map_err(|_| poisoned())
+    Ok(all)
 }
 
 /// Runs a job for each seed. Returns `None` if it was interrupted.
@@ -109,12 +79,8 @@ fn run(
 }
 
 fn bar(left: &[(usize, &Job)]) -> ProgressBar {
-    let style = ProgressStyle::with_template(
-        "{prefix} {wide_bar:.cyan/blue} {percent:>3} %  {elapsed}, {eta} to go",
-    )
-    .unwrap_or_else(|_| ProgressStyle::default_bar());
+    let template = "{prefix} {wide_bar:.cyan/blue} {percent:>3} %  {elapsed}, {eta} to go";
     let packets: f64 = left.iter().map(|(_, job)| job.packets).sum();
-    let bar = output::bars(false).add(ProgressBar::new(packets as u64).with_style(style));
-    bar.set_prefix(format!("{} jobs", left.len()));
-    bar
+    let (bars, bar) = (output::bars(false), ProgressBar::new(packets as u64));
+    output::styled(&bars, bar, template, &format!("{} jobs", left.len()))
 }

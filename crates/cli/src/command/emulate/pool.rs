@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Context, anyhow};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use pathmark_emulator::result::RunResult;
 use pathmark_emulator::{Progress, Scenario};
 use pathmark_lab::outputs::PlottedOutputs;
@@ -57,25 +57,50 @@ pub(super) fn each<T: Send>(
     runs: &[(Case, Scenario)],
     work: impl Fn(&Case, &Scenario, &mut Watch<'_>) -> anyhow::Result<T> + Sync,
 ) -> anyhow::Result<Vec<T>> {
+    let name = |(case, _): &(Case, Scenario)| format!("{} {}", case.scenario, super::label(case));
+    each_watched(runs, name, |(case, scenario), watch| {
+        work(case, scenario, watch)
+    })
+}
+
+/// Does the same for any kind of runs, whose names are part of errors.
+pub(super) fn each_watched<R: Sync, T: Send>(
+    runs: &[R],
+    name: impl Fn(&R) -> String + Sync,
+    work: impl Fn(&R, &mut Watch<'_>) -> anyhow::Result<T> + Sync,
+) -> anyhow::Result<Vec<T>> {
     let bar = bar(runs.len() as u64);
+    let done = on_all_cores(runs, |run| {
+        let mut watch = Watch::new(&bar);
+        let outcome = work(run, &mut watch).with_context(|| name(run));
+        watch.end();
+        outcome
+    });
+    bar.finish_and_clear();
+    done
+}
+
+/// Does the same without a bar.
+pub(in super::super) fn on_all_cores<R: Sync, T: Send>(
+    runs: &[R],
+    work: impl Fn(&R) -> anyhow::Result<T> + Sync,
+) -> anyhow::Result<Vec<T>> {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let next = AtomicUsize::new(0);
     let done = Mutex::new(Vec::with_capacity(runs.len()));
     let turn = || {
-        while let Some((case, scenario)) = runs.get(next.fetch_add(1, Ordering::Relaxed))
+        let take = || next.fetch_add(1, Ordering::Relaxed);
+        while let index = take()
+            && let Some(run) = runs.get(index)
             && !super::interrupted()
         {
-            let mut watch = Watch::new(&bar);
-            let outcome = work(case, scenario, &mut watch)
-                .with_context(|| format!("{} {}", case.scenario, super::label(case)));
-            watch.end();
-            let failed = outcome.is_err();
-            if let Ok(mut done) = done.lock() {
-                done.push((case.index, outcome));
-            }
-            if failed {
+            let outcome = work(run);
+            if outcome.is_err() {
                 // An error of one run usually affects all runs.
                 next.store(runs.len(), Ordering::Relaxed);
+            }
+            if let Ok(mut done) = done.lock() {
+                done.push((index, outcome));
             }
         }
     };
@@ -85,7 +110,6 @@ pub(super) fn each<T: Send>(
         }
         turn();
     });
-    bar.finish_and_clear();
     let mut done = done
         .into_inner()
         .map_err(|_| anyhow!("a run ended in a panic"))?;
@@ -191,14 +215,11 @@ fn share(progress: &Progress) -> u64 {
 }
 
 fn bar(runs: u64) -> ProgressBar {
-    let style = ProgressStyle::with_template(
-        "{prefix} {wide_bar:.cyan/blue} {percent:>3} %  {elapsed} of {duration}",
-    )
-    .unwrap_or_else(|_| ProgressStyle::default_bar());
-    let bar = output::bars(false).add(ProgressBar::new(runs * STEPS).with_style(style));
-    bar.set_prefix(match runs {
+    let template = "{prefix} {wide_bar:.cyan/blue} {percent:>3} %  {elapsed} of {duration}";
+    let what = match runs {
         1 => "simulated time".to_owned(),
         _ => format!("{runs} runs"),
-    });
-    bar
+    };
+    let bar = ProgressBar::new(runs * STEPS);
+    output::styled(&output::bars(false), bar, template, &what)
 }

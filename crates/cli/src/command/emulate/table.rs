@@ -23,41 +23,20 @@ pub(in super::super) fn one(result: &RunResult) -> String {
         result.seed,
         fairness(result)
     );
-    let header = [
-        "flow",
-        "algorithm",
-        "MB",
-        "done",
-        "goodput",
-        "RTT mean",
-        "p99",
-        "sent",
-        "lost",
-        "timeouts",
-        "ruled by",
-    ];
+    let header =
+        "flow, algorithm, MB, done, goodput, RTT mean, p99, sent, lost, timeouts, ruled by";
     let rows: Vec<_> = result.flows.iter().take(MOST_ROWS).map(flow).collect();
-    text += &aligned(&header.map(str::to_owned), &rows);
+    text += &aligned(&headings(header), &rows);
     more(&mut text, result.flows.len(), "flows");
     let links: Vec<&LinkResult> = result
         .links
         .iter()
         .filter(|l| l.rate_bps.is_some())
         .collect();
-    let header = [
-        "link",
-        "rate",
-        "utilization",
-        "80 % after",
-        "queue mean",
-        "p99",
-        "max",
-        "drops",
-        "losses",
-    ];
+    let header = "link, rate, utilization, 80 % after, queue mean, p99, max, drops, losses";
     let rows: Vec<_> = links.iter().take(MOST_ROWS).map(|l| link(l)).collect();
     text.push('\n');
-    text += &aligned(&header.map(str::to_owned), &rows);
+    text += &aligned(&headings(header), &rows);
     more(&mut text, links.len(), "links");
     for window in &result.windows {
         let _ = write!(
@@ -68,18 +47,15 @@ pub(in super::super) fn one(result: &RunResult) -> String {
             rate(within(result, window)),
             window.jain
         );
-        for link in window
+        let used = window
             .links
             .iter()
-            .filter(|l| l.utilization.is_some())
-            .take(MOST_ROWS)
-        {
+            .filter_map(|link| Some((link, link.utilization?)));
+        for (link, utilization) in used.take(MOST_ROWS) {
+            let (name, queue) = (&link.name, link.queue_packets.mean);
             let _ = write!(
                 text,
-                "; {} utilization {:.3}, queue {:.1}",
-                link.name,
-                link.utilization.unwrap_or(0.0),
-                link.queue_packets.mean
+                "; {name} utilization {utilization:.3}, queue {queue:.1}"
             );
         }
         text.push('\n');
@@ -94,7 +70,7 @@ fn flow(flow: &FlowResult) -> Vec<String> {
         flow.name.clone(),
         flow.algorithm.clone(),
         format!("{:.2}", flow.bytes_delivered as f64 / 1e6),
-        flow.completion_s.map_or_else(dash, |s| format!("{s:.2} s")),
+        seconds(flow.completion_s),
         rate(flow.goodput_bps),
         millis(flow.rtt_ms.map(|rtt| rtt.mean)),
         millis(flow.rtt_ms.map(|rtt| rtt.p99)),
@@ -112,8 +88,8 @@ fn link(link: &LinkResult) -> Vec<String> {
     vec![
         link.name.clone(),
         link.rate_bps.map_or_else(dash, rate),
-        link.utilization.map_or_else(dash, |u| format!("{u:.3}")),
-        link.time_to_80_s.map_or_else(dash, |s| format!("{s:.2} s")),
+        share(link.utilization),
+        seconds(link.time_to_80_s),
         format!("{:.1}", queue.mean),
         format!("{:.0}", queue.p99),
         format!("{:.0}", queue.max),
@@ -129,26 +105,15 @@ pub(super) fn many(runs: &[CaseResult]) -> String {
     let mut header = vec!["run".to_owned()];
     header.extend(varied.then(|| "variant".to_owned()));
     header.extend(keys.iter().map(|key| (*key).clone()));
-    header.extend(
-        [
-            "done",
-            "mean",
-            "goodput",
-            "Jain",
-            "link",
-            "utilization",
-            "80 % after",
-            "queue mean",
-            "max",
-            "drops",
-            "lost",
-            "ruled by",
-        ]
-        .map(str::to_owned),
-    );
+    header.extend(headings(
+        "done, mean, goodput, Jain, link, utilization, 80 % after, queue mean, max, drops, lost, \
+         ruled by",
+    ));
     let row = |run: &CaseResult| {
         let summary = Summary::new(&run.result);
         let link = summary.link.as_ref();
+        let flows = run.result.flows.iter();
+        let controllers = flows.filter_map(|flow| flow.controllers.as_ref());
         let mark = if run.case.interrupted { "!" } else { "" };
         let mut row = vec![format!("{}{mark}", run.case.index)];
         row.extend(varied.then(|| run.case.variant.clone().unwrap_or_else(dash)));
@@ -156,27 +121,17 @@ pub(super) fn many(runs: &[CaseResult]) -> String {
         row.extend(keys.iter().map(value));
         row.extend([
             format!("{}/{}", summary.completed, summary.flows),
-            summary
-                .completion_s
-                .map_or_else(dash, |s| format!("{s:.2} s")),
+            seconds(summary.completion_s),
             rate(summary.goodput_bps),
             format!("{:.4}", summary.jain),
             link.map_or_else(dash, |l| l.name.clone()),
-            link.and_then(|l| l.utilization)
-                .map_or_else(dash, |u| format!("{u:.3}")),
-            link.and_then(|l| l.time_to_80_s)
-                .map_or_else(dash, |s| format!("{s:.2} s")),
+            share(link.and_then(|l| l.utilization)),
+            seconds(link.and_then(|l| l.time_to_80_s)),
             link.map_or_else(dash, |l| format!("{:.1}", l.queue_packets.mean)),
             link.map_or_else(dash, |l| format!("{:.0}", l.queue_packets.max)),
             link.map_or_else(dash, |l| l.drops.to_string()),
             summary.packets_lost.to_string(),
-            Controllers::together(
-                run.result
-                    .flows
-                    .iter()
-                    .filter_map(|f| f.controllers.as_ref()),
-            )
-            .largest(),
+            Controllers::together(controllers).largest(),
         ]);
         row
     };
@@ -185,11 +140,12 @@ pub(super) fn many(runs: &[CaseResult]) -> String {
 
 /// Compares a paper's statements with the results.
 pub(super) fn paper(runs: &[CaseResult], references: &[Reference]) -> String {
-    let header = ["the paper says", "paper", "here", "run"];
     let mut rows = Vec::new();
     for reference in references {
         let value = reference.value.as_deref().unwrap_or("plot only");
-        let Some(metric) = reference.metric else {
+        let all = reference.flow.is_none() && reference.only.is_empty();
+        let plotted = reference.value.is_none() && all;
+        let Some(metric) = (reference.metric).filter(|of| !(plotted && has_column(*of))) else {
             let row = [&reference.says, value, "see above", "all"];
             rows.push(row.map(str::to_owned).into());
             continue;
@@ -199,12 +155,6 @@ pub(super) fn paper(runs: &[CaseResult], references: &[Reference]) -> String {
             let mut only = reference.only.iter();
             variant && only.all(|(key, value)| run.case.set.get(key) == Some(value))
         };
-        let all = reference.flow.is_none() && reference.only.is_empty();
-        if reference.value.is_none() && all && has_column(metric) {
-            let row = [&reference.says, value, "see above", "all"];
-            rows.push(row.map(str::to_owned).into());
-            continue;
-        }
         for run in runs.iter().filter(about) {
             rows.push(vec![
                 reference.says.clone(),
@@ -214,7 +164,7 @@ pub(super) fn paper(runs: &[CaseResult], references: &[Reference]) -> String {
             ]);
         }
     }
-    aligned(&header.map(str::to_owned), &rows)
+    aligned(&headings("the paper says, paper, here, run"), &rows)
 }
 
 /// Returns true if the table of runs already shows this metric.
@@ -237,6 +187,18 @@ fn more(text: &mut String, all: usize, what: &str) {
             "… and {left} more {what}: --json and --out have all of them"
         );
     }
+}
+
+fn headings(text: &str) -> Vec<String> {
+    text.split(", ").map(str::to_owned).collect()
+}
+
+fn seconds(value: Option<f64>) -> String {
+    value.map_or_else(dash, |seconds| format!("{seconds:.2} s"))
+}
+
+fn share(value: Option<f64>) -> String {
+    value.map_or_else(dash, |share| format!("{share:.3}"))
 }
 
 /// Aligns columns to their widest cell, the first one to the left and others to the right.

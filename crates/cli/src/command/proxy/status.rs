@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::super::control::{Shown, flow_lines, path_line};
-use super::super::exposition::Exposition;
+use super::super::exposition::{Exposition, values};
 use super::super::session;
 use crate::report::SenderReport;
 
@@ -79,106 +79,29 @@ impl Shown for ProxyStatus {
         let flows = [("{kind=\"tcp\"}", tcp), ("{kind=\"udp\"}", udp)];
         out.metric("flows", "Flows that are open.", flows);
         let counts = self.proxy.counts();
-        for (name, help, value) in [
-            (
-                "connections_total",
-                "Connections of clients so far.",
-                counts.connections,
-            ),
-            (
-                "requests_total",
-                "Requests whose head arrived.",
-                counts.requests,
-            ),
-            (
-                "malformed_total",
-                "Requests that are no CONNECT of a target.",
-                counts.malformed,
-            ),
-            (
-                "unauthorized_total",
-                "Requests without a user's token.",
-                counts.unauthorized,
-            ),
-            (
-                "busy_total",
-                "Requests above a limit of flows.",
-                counts.busy,
-            ),
-            (
-                "denied_total",
-                "Requests for targets that are not allowed.",
-                counts.denied,
-            ),
-            (
-                "unresolved_total",
-                "Requests whose name has no address.",
-                counts.unresolved,
-            ),
-            (
-                "unreached_total",
-                "Requests whose target did not answer.",
-                counts.unreached,
-            ),
-            ("tcp_flows_total", "TCP flows.", counts.tcp_flows),
-            (
-                "tcp_resets_total",
-                "TCP flows that a reset ended.",
-                counts.tcp_resets,
-            ),
-            ("udp_flows_total", "UDP flows.", counts.udp_flows),
-            (
-                "udp_idle_total",
-                "UDP flows that ended by silence.",
-                counts.udp_idle,
-            ),
-            (
-                "udp_evicted_total",
-                "UDP flows that ended for others at a limit.",
-                counts.udp_evicted,
-            ),
-            (
-                "revoked_total",
-                "Flows that ended with their user.",
-                counts.revoked,
-            ),
-            (
-                "up_bytes_total",
-                "Bytes from clients to targets.",
-                counts.bytes_up,
-            ),
-            (
-                "down_bytes_total",
-                "Bytes from targets to clients.",
-                counts.bytes_down,
-            ),
-            (
-                "datagrams_up_total",
-                "Datagrams to targets.",
-                counts.datagrams_up,
-            ),
-            (
-                "datagrams_down_total",
-                "Datagrams from targets.",
-                counts.datagrams_down,
-            ),
-            (
-                "capsules_down_total",
-                "Datagrams that went as a capsule.",
-                counts.capsules_down,
-            ),
-            (
-                "datagrams_dropped_total",
-                "Datagrams dropped.",
-                counts.datagrams_dropped,
-            ),
-            (
-                "marks_refused_total",
-                "Marks of the path for datagrams without ECN.",
-                counts.marks_refused,
-            ),
-        ] {
-            out.value(name, help, value);
+        values! { out;
+            "connections_total" "Connections of clients so far." = counts.connections;
+            "requests_total" "Requests whose head arrived." = counts.requests;
+            "malformed_total" "Requests that are no CONNECT of a target." = counts.malformed;
+            "unauthorized_total" "Requests without a user's token." = counts.unauthorized;
+            "busy_total" "Requests above a limit of flows." = counts.busy;
+            "denied_total" "Requests for targets that are not allowed." = counts.denied;
+            "unresolved_total" "Requests whose name has no address." = counts.unresolved;
+            "unreached_total" "Requests whose target did not answer." = counts.unreached;
+            "tcp_flows_total" "TCP flows." = counts.tcp_flows;
+            "tcp_resets_total" "TCP flows that a reset ended." = counts.tcp_resets;
+            "udp_flows_total" "UDP flows." = counts.udp_flows;
+            "udp_idle_total" "UDP flows that ended by silence." = counts.udp_idle;
+            "udp_evicted_total" "UDP flows that ended for others at a limit." = counts.udp_evicted;
+            "revoked_total" "Flows that ended with their user." = counts.revoked;
+            "up_bytes_total" "Bytes from clients to targets." = counts.bytes_up;
+            "down_bytes_total" "Bytes from targets to clients." = counts.bytes_down;
+            "datagrams_up_total" "Datagrams to targets." = counts.datagrams_up;
+            "datagrams_down_total" "Datagrams from targets." = counts.datagrams_down;
+            "capsules_down_total" "Datagrams that went as a capsule." = counts.capsules_down;
+            "datagrams_dropped_total" "Datagrams dropped." = counts.datagrams_dropped;
+            "marks_refused_total"
+                "Marks of the path for datagrams without ECN." = counts.marks_refused;
         }
         out.queues(&self.proxy.open_flows().queues());
         out.into_text()

@@ -10,8 +10,7 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, anyhow, bail};
-use nix::unistd::geteuid;
+use anyhow::{Context, bail};
 use pathmark_transport::crypto::tls::Pin;
 
 use super::{State, home, own_file, read_own};
@@ -36,12 +35,7 @@ impl KnownHosts {
     }
 
     fn of(home: &Path) -> anyhow::Result<Self> {
-        let mut warnings = Vec::new();
-        let state = State::open(home, geteuid().as_raw(), &mut warnings);
-        state.map(Self).ok_or_else(|| {
-            let why = warnings.pop();
-            anyhow!(why.unwrap_or_else(|| format!("{} takes no directory", home.display())))
-        })
+        State::needed(home).map(Self)
     }
 
     pub(in super::super) fn path(&self) -> PathBuf {

@@ -180,7 +180,7 @@ impl Drop for Visit {
 }
 
 /// Returns the local address of packets to `address`, without sending any.
-fn address_towards(address: SocketAddr) -> io::Result<IpAddr> {
+pub(super) fn address_towards(address: SocketAddr) -> io::Result<IpAddr> {
     let unspecified: IpAddr = match address {
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
@@ -204,11 +204,7 @@ fn home() -> Option<PathBuf> {
 /// Returns this user's own certificate and key in PEM, and whether this run created them.
 pub(super) fn own_certificate() -> anyhow::Result<(PathBuf, Vec<u8>, bool)> {
     let home = home().context("neither XDG_STATE_HOME nor HOME is an absolute path")?;
-    let mut warnings = Vec::new();
-    let state = State::open(&home, geteuid().as_raw(), &mut warnings).ok_or_else(|| {
-        let why = warnings.pop();
-        anyhow!(why.unwrap_or_else(|| format!("{} takes no directory", home.display())))
-    })?;
+    let state = State::needed(&home)?;
     let path = state.directory.join("client.key");
     let made = Cell::new(false);
     let pem = identity::read_or_make(&path, || {
@@ -220,6 +216,15 @@ pub(super) fn own_certificate() -> anyhow::Result<(PathBuf, Vec<u8>, bool)> {
 }
 
 impl State {
+    /// Opens the state of this user below `home`, and fails with the reason if that is impossible.
+    fn needed(home: &Path) -> anyhow::Result<Self> {
+        let mut warnings = Vec::new();
+        Self::open(home, geteuid().as_raw(), &mut warnings).ok_or_else(|| {
+            let why = warnings.pop();
+            anyhow!(why.unwrap_or_else(|| format!("{} takes no directory", home.display())))
+        })
+    }
+
     /// Opens the state of `user` below `home`. Returns `None` if the directory can't be created,
     /// for example because the user's home doesn't exist or is read-only.
     fn open(home: &Path, user: u32, warnings: &mut Vec<String>) -> Option<Self> {

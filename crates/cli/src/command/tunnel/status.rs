@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::super::control::{Shown, flow_lines, path_line};
-use super::super::exposition::Exposition;
+use super::super::exposition::{Exposition, values};
 use super::super::session;
 use super::live::{Listening, Live};
 use crate::report::SenderReport;
@@ -101,61 +101,21 @@ impl Shown for TunnelStatus {
         let flows = [("{kind=\"tcp\"}", tcp), ("{kind=\"udp\"}", udp)];
         out.metric("flows", "Flows under way.", flows);
         let counts = self.ingress.counts();
-        for (name, help, value) in [
-            (
-                "accepted_total",
-                "TCP connections that were accepted.",
-                counts.accepted,
-            ),
-            ("ended_total", "TCP flows that have ended.", counts.ended),
-            (
-                "refused_total",
-                "Flows that were not opened.",
-                counts.refused,
-            ),
-            (
-                "unauthorized_total",
-                "Flows of a token or certificate that the proxy does not know.",
-                counts.unauthorized,
-            ),
-            ("reset_total", "TCP flows that a reset ended.", counts.reset),
-            (
-                "bad_requests_total",
-                "Clients whose request was wrong or late.",
-                counts.bad_requests,
-            ),
-            (
-                "accept_failures_total",
-                "Failures of accept or receive.",
-                counts.accept_failures,
-            ),
-            (
-                "udp_flows_total",
-                "UDP flows that were begun.",
-                counts.udp_flows,
-            ),
-            (
-                "dropped_total",
-                "Datagrams that were dropped.",
-                counts.dropped,
-            ),
-            (
-                "marks_refused_total",
-                "Marks of the path for datagrams without ECN.",
-                counts.marks_refused,
-            ),
-            (
-                "up_bytes_total",
-                "Bytes of ended TCP flows toward targets.",
-                counts.up,
-            ),
-            (
-                "down_bytes_total",
-                "Bytes of ended TCP flows from targets.",
-                counts.down,
-            ),
-        ] {
-            out.value(name, help, value);
+        values! { out;
+            "accepted_total" "TCP connections that were accepted." = counts.accepted;
+            "ended_total" "TCP flows that have ended." = counts.ended;
+            "refused_total" "Flows that were not opened." = counts.refused;
+            "unauthorized_total"
+                "Flows of a token or certificate that the proxy does not know." = counts.unauthorized;
+            "reset_total" "TCP flows that a reset ended." = counts.reset;
+            "bad_requests_total" "Clients whose request was wrong or late." = counts.bad_requests;
+            "accept_failures_total" "Failures of accept or receive." = counts.accept_failures;
+            "udp_flows_total" "UDP flows that were begun." = counts.udp_flows;
+            "dropped_total" "Datagrams that were dropped." = counts.dropped;
+            "marks_refused_total"
+                "Marks of the path for datagrams without ECN." = counts.marks_refused;
+            "up_bytes_total" "Bytes of ended TCP flows toward targets." = counts.up;
+            "down_bytes_total" "Bytes of ended TCP flows from targets." = counts.down;
         }
         out.queues(&self.ingress.flows().queues());
         if let Some(connection) = connection {

@@ -1,7 +1,6 @@
 //! Checks of flows: names, ways, sources.
 
 use std::collections::HashSet;
-use std::ops::Range;
 
 use pathmark_cc::{Algorithm, Duration};
 use pathmark_link::keys::{Fault, nearest};
@@ -24,6 +23,11 @@ const UDP_PACKET: u32 = 64;
 const MOST_UNPACED: u64 = 1 << 28;
 /// Limit for the columns of a table and the points of a line.
 const MOST_MILESTONES: usize = 16;
+
+/// Checks a key that only flows with a connection have.
+fn connected<T: Copy>(udp: bool) -> impl FnOnce(&T) -> Result<T, &'static str> {
+    move |given| (!udp).then_some(*given).ok_or("udp has no connection")
+}
 
 impl Check<'_> {
     pub(super) fn flows(
@@ -67,15 +71,44 @@ impl Check<'_> {
         let starts = self.starts(file)?;
         let sizes = self.sizes(file, starts.len())?;
         let algorithm = self.algorithm(file)?;
-        let source = self.pattern(file, algorithm.is_none())?;
-        let forge = self.forge(file, algorithm.is_none())?;
+        let udp = algorithm.is_none();
+        let source = self.pattern(file, udp)?;
+        let forge = self.forge(file, udp)?;
         let stop = file.stop.as_ref().map(|stop| stop.get_ref().0);
-        let packet = self.flow_packet(file, algorithm.is_none())?;
-        let max_ack_ranges = self.ack_ranges(file, algorithm.is_none())?;
-        let known_rate = self.known_rate(file, algorithm.is_none())?;
-        let app = self.app(file, algorithm.is_none())?;
-        let connects = self.connects(file, app, algorithm.is_none())?;
-        let milestones = self.milestones(file, algorithm.is_none())?;
+        let packet = self.flow_packet(file, udp)?;
+        let max_ack_ranges = self.key(file.max_ack_ranges.as_ref(), |ranges| match ranges {
+            0 => Err("an acknowledgement has 1 range at least"),
+            _ if udp => Err("nothing acknowledges packets of udp"),
+            ranges => Ok(*ranges),
+        })?;
+        // In bytes per second.
+        let known_rate = self.key(file.known_rate.as_ref(), |rate| match rate.bits / 8 {
+            _ if udp => Err("udp asks for no starting rate"),
+            0 => Err("a known rate is at least 8bit"),
+            rate => Ok(rate),
+        })?;
+        let app = self
+            .key(file.app.as_ref(), connected(udp))?
+            .unwrap_or_default();
+        let connects = self.key(file.connects.as_ref(), connected(udp))?;
+        // For HTTP, the end that requests the data connects.
+        let connects = connects.unwrap_or(match app {
+            App::Http => Connects::Receiver,
+            App::Bulk => Connects::Sender,
+        });
+        let milestones = self.key(file.milestones.as_ref(), |given| {
+            let bytes: Vec<u64> = given.iter().map(|bytes| bytes.0).collect();
+            match bytes.as_slice() {
+                _ if udp => Err("milestones need a connection: no receiver counts bytes of udp"),
+                [] | [0, ..] => Err("milestones are numbers of bytes from 1 on"),
+                all if all.len() > MOST_MILESTONES => Err("a flow has 16 milestones at most"),
+                all if !all.is_sorted_by(|one, next| one < next) => {
+                    Err("each milestone is more than the one before")
+                }
+                _ => Ok(bytes),
+            }
+        })?;
+        let milestones = milestones.unwrap_or_default();
         let name = file.name.get_ref();
         let numbered = file.count.is_some() || file.start_gap.is_some() || starts.len() > 1;
         let mut flows = Vec::with_capacity(starts.len());
@@ -125,7 +158,7 @@ impl Check<'_> {
             UDP => Ok(None),
             name => match name.parse() {
                 Ok(algorithm) => Ok(Some(algorithm)),
-                Err(error) => Err(self.parse_fault(given.span(), &error)),
+                Err(error) => Err(self.fault(given.span(), error.to_string())),
             },
         }
     }
@@ -149,70 +182,16 @@ impl Check<'_> {
             })
     }
 
-    /// The maximum number of ranges in acknowledgements.
-    fn ack_ranges(&self, file: &FileFlow, udp: bool) -> Result<Option<u32>, Fault> {
-        let Some(given) = &file.max_ack_ranges else {
-            return Ok(None);
-        };
-        let fail = |message: &str| Err(self.fault(given.span(), message));
-        match given.get_ref() {
-            0 => fail("an acknowledgement has 1 range at least"),
-            _ if udp => fail("nothing acknowledges packets of udp"),
-            ranges => Ok(Some(*ranges)),
-        }
-    }
-
-    /// The rate that both ends remember for the path, in bytes per second.
-    fn known_rate(&self, file: &FileFlow, udp: bool) -> Result<Option<u64>, Fault> {
-        let Some(given) = &file.known_rate else {
-            return Ok(None);
-        };
-        let fail = |message: &str| Err(self.fault(given.span(), message));
-        match given.get_ref().bits / 8 {
-            _ if udp => fail("udp asks for no starting rate"),
-            0 => fail("a known rate is at least 8bit"),
-            rate => Ok(Some(rate)),
-        }
-    }
-
-    /// The numbers of bytes whose arrival times are part of the result.
-    fn milestones(&self, file: &FileFlow, udp: bool) -> Result<Vec<u64>, Fault> {
-        let Some(given) = &file.milestones else {
-            return Ok(Vec::new());
-        };
-        let fail = |message: &str| Err(self.fault(given.span(), message));
-        let bytes: Vec<u64> = given.get_ref().iter().map(|bytes| bytes.0).collect();
-        match bytes.as_slice() {
-            _ if udp => fail("milestones need a connection: no receiver counts bytes of udp"),
-            [] | [0, ..] => fail("milestones are numbers of bytes from 1 on"),
-            all if all.len() > MOST_MILESTONES => fail("a flow has 16 milestones at most"),
-            all if !all.is_sorted_by(|one, next| one < next) => {
-                fail("each milestone is more than the one before")
-            }
-            _ => Ok(bytes),
-        }
-    }
-
-    /// The application protocol.
-    fn app(&self, file: &FileFlow, udp: bool) -> Result<App, Fault> {
-        match &file.app {
-            Some(given) if udp => Err(self.fault(given.span(), "udp has no connection")),
-            given => Ok(given.as_ref().map_or_else(App::default, |a| *a.get_ref())),
-        }
-    }
-
-    /// The end that connects; for HTTP, the one that requests the data.
-    fn connects(&self, file: &FileFlow, app: App, udp: bool) -> Result<Connects, Fault> {
-        match &file.connects {
-            Some(given) if udp => Err(self.fault(given.span(), "udp has no connection")),
-            Some(given) => Ok(*given.get_ref()),
-            None if app == App::Http => Ok(Connects::Receiver),
-            None => Ok(Connects::Sender),
-        }
-    }
-
-    fn parse_fault(&self, span: Range<usize>, error: &pathmark_cc::ParseError) -> Fault {
-        self.fault(span, error.to_string())
+    /// Returns what `check` makes of a key's value, or its message about the key.
+    fn key<T, V>(
+        &self,
+        given: Option<&Spanned<T>>,
+        check: impl FnOnce(&T) -> Result<V, &'static str>,
+    ) -> Result<Option<V>, Fault> {
+        let checked = given.map(|given| {
+            check(given.get_ref()).map_err(|message| self.fault(given.span(), message))
+        });
+        checked.transpose()
     }
 
     /// When the application has something to send. `None`: always.
@@ -238,20 +217,14 @@ impl Check<'_> {
         if rate.get_ref().bytes() == 0 {
             return fail(rate.span(), "the rate must be at least 8bit");
         }
-        let on_off = match &file.on_off {
-            Some(given) if given.get_ref().on.0.is_zero() || given.get_ref().off.0.is_zero() => {
-                return fail(given.span(), "`on` and `off` must be longer than 0");
+        let on_off = self.key(file.on_off.as_ref(), |given| {
+            let OnOffSpec { on, off, random } = *given;
+            let (on, off) = (on.0, off.0);
+            if on.is_zero() || off.is_zero() {
+                return Err("`on` and `off` must be longer than 0");
             }
-            Some(given) => {
-                let OnOffSpec { on, off, random } = *given.get_ref();
-                Some(OnOff {
-                    on: on.0,
-                    off: off.0,
-                    random,
-                })
-            }
-            None => None,
-        };
+            Ok(OnOff { on, off, random })
+        })?;
         Ok(Some(Pattern {
             rate: rate.get_ref().bytes(),
             poisson: file.poisson,
@@ -310,21 +283,17 @@ impl Check<'_> {
         to: usize,
     ) -> Result<[Vec<usize>; 2], Fault> {
         let (sender, receiver) = (file.from.get_ref(), file.to.get_ref());
-        let there = route(self.nodes.len(), links, from, to).ok_or_else(|| {
-            self.fault(
-                file.to.span(),
-                format!("no way leads from `{sender}` to `{receiver}`: add a [[link]]"),
-            )
-        })?;
-        let back = route(self.nodes.len(), links, to, from).ok_or_else(|| {
-            self.fault(
-                file.to.span(),
-                format!(
-                    "acknowledgements find no way back from `{receiver}` to `{sender}`: add duplex \
-                     = true to the links, or a [[link]]"
-                ),
-            )
-        })?;
+        let way = |from, to, missing: String| {
+            let route = route(self.nodes.len(), links, from, to);
+            route.ok_or_else(|| self.fault(file.to.span(), missing))
+        };
+        let message = format!("no way leads from `{sender}` to `{receiver}`: add a [[link]]");
+        let there = way(from, to, message)?;
+        let message = format!(
+            "acknowledgements find no way back from `{receiver}` to `{sender}`: add duplex = true \
+             to the links, or a [[link]]"
+        );
+        let back = way(to, from, message)?;
         Ok([there, back])
     }
 

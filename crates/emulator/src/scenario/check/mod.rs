@@ -15,7 +15,7 @@ use toml::Spanned;
 use super::document::Document;
 use super::schema::File;
 use super::variant::Several;
-use super::{FlowSetup, LinkSetup, Scenario, Stall};
+use super::{FlowSetup, LinkSetup, Scenario};
 
 const DEFAULT_SEED: u64 = 1;
 const DEFAULT_PACKET: u32 = 1500;
@@ -23,47 +23,6 @@ const DEFAULT_PACKET: u32 = 1500;
 const PACKET: std::ops::RangeInclusive<u32> = 512..=9216;
 const DEFAULT_SAMPLE: Duration = Duration::from_millis(100);
 const LEAST_SAMPLE: Duration = Duration::from_millis(1);
-
-/// The parts of a scenario, without the text from which it was read.
-pub(super) struct Parts {
-    name: String,
-    duration: Duration,
-    seed: u64,
-    packet: u16,
-    measure: Vec<(Duration, Duration)>,
-    sample: Duration,
-    nodes: Vec<String>,
-    media: Vec<String>,
-    links: Vec<LinkSetup>,
-    flows: Vec<FlowSetup>,
-    stalls: Vec<Stall>,
-    several: Several,
-}
-
-impl Parts {
-    pub(super) fn into_scenario(self, document: Document) -> Scenario {
-        Scenario {
-            name: self.name,
-            duration: self.duration,
-            seed: self.seed,
-            packet: self.packet,
-            measure: self.measure,
-            sample: self.sample,
-            nodes: self.nodes,
-            media: self.media,
-            links: self.links,
-            flows: self.flows,
-            stalls: self.stalls,
-            variants: self.several.variants,
-            sweeps: self.several.sweeps,
-            repeat: self.several.repeat,
-            paper: self.several.paper,
-            plots: self.several.plots,
-            note: self.several.note,
-            document,
-        }
-    }
-}
 
 /// The file's text, and values that all checks need.
 struct Check<'a> {
@@ -75,7 +34,9 @@ struct Check<'a> {
     media: Vec<String>,
 }
 
-pub(super) fn scenario(source: &Source<'_>, file: File, id: &str) -> Result<Parts, Fault> {
+/// Checks the file of a document.
+pub(super) fn scenario(document: &Document, file: File) -> Result<Scenario, Fault> {
+    let source = &document.source();
     let fail = |span, message: &str| source.locate(Some(span), message);
     let duration = file.duration.get_ref().0;
     if duration.is_zero() {
@@ -105,15 +66,14 @@ pub(super) fn scenario(source: &Source<'_>, file: File, id: &str) -> Result<Part
         media: Vec::new(),
     };
     let measure = check.windows(&file.measure)?;
-    let links = check.links(&file.link)?;
-    let mut links: Vec<LinkSetup> = links;
+    let mut links = check.links(&file.link)?;
     let flows = check.flows(&file.flow, &links)?;
     settle_round_trips(&mut links, &flows);
     check.queues(&file.link, &links)?;
     let stalls = check.stalls(&file.stall)?;
     let several = Several::new(source, &file)?;
-    Ok(Parts {
-        name: file.name.unwrap_or_else(|| id.to_owned()),
+    Ok(Scenario {
+        name: file.name.unwrap_or_else(|| document.id().to_owned()),
         duration,
         seed: check.seed,
         packet: check.packet,
@@ -124,7 +84,13 @@ pub(super) fn scenario(source: &Source<'_>, file: File, id: &str) -> Result<Part
         links,
         flows,
         stalls,
-        several,
+        variants: several.variants,
+        sweeps: several.sweeps,
+        repeat: several.repeat,
+        paper: several.paper,
+        plots: several.plots,
+        note: several.note,
+        document: document.clone(),
     })
 }
 

@@ -2,173 +2,156 @@
 
 use super::*;
 
+/// A key of the good file's flows, which others replace.
+const KEY: &str = "max_ack_ranges = 2";
+
+fn with(lines: &str) -> String {
+    GOOD.replace(KEY, lines)
+}
+
+/// Flows of UDP, which have a rate and no end.
+fn udp(lines: &str) -> String {
+    let endless = with(lines).replace("bytes = 5_000_000\n", "");
+    endless.replace(
+        "algorithm = \"vcp\"",
+        "algorithm = \"udp\"\nrate = \"1Mbit\"",
+    )
+}
+
+fn flows(text: &str) -> Vec<FlowSetup> {
+    parse(text).unwrap().flows
+}
+
 #[test]
 fn sources_that_cannot_be() {
-    let with = |line: &'static str| format!("algorithm = \"vcp\"\n{line}");
-    fails(
-        "algorithm = \"vcp\"",
-        "algorithm = \"udp\"",
-        &["udp", "bytes"],
-    );
-    fails("algorithm = \"vcp\"", &with("poisson = true"), &["`rate`"]);
-    let on_off = with("on_off = { on = \"1s\", off = \"1s\" }");
-    fails("algorithm = \"vcp\"", &on_off, &["`on_off` needs a `rate`"]);
-    let on_off = with("rate = \"1Mbit\"\non_off = { on = \"1s\", off = \"0s\" }");
-    fails("algorithm = \"vcp\"", &on_off, &["longer than 0"]);
-    fails(
-        "algorithm = \"vcp\"",
-        &with("rate = \"1bit\""),
-        &["at least 8bit"],
-    );
-    let silent = GOOD
-        .replace("bytes = 5_000_000\n", "")
-        .replace("algorithm = \"vcp\"", "algorithm = \"udp\"");
-    assert!(parse(&silent).unwrap_err().contains("needs a `rate`"));
+    fails(r#"algorithm = "vcp" → algorithm = "udp" => udp => bytes"#);
+    let rows = r#"
+        poisson = true => `rate`
+        on_off = { on = "1s", off = "1s" } => `on_off` needs a `rate`
+        rate = "1Mbit"¶on_off = { on = "1s", off = "0s" } => longer than 0
+        rate = "1bit" => at least 8bit
+    "#;
+    refused(with, rows);
+    let silent = |lines: &str| udp(lines).replace("rate = \"1Mbit\"\n", "");
+    refused(silent, "max_ack_ranges = 2 => needs a `rate`");
 }
 
 #[test]
 fn acknowledgements_of_few_ranges() {
-    let flows = parse(GOOD).unwrap().flows;
-    assert!(flows.iter().all(|flow| flow.max_ack_ranges == Some(2)));
-    let key = "max_ack_ranges = 2";
-    fails(key, "max_ack_ranges = 0", &["1 range at least"]);
-    fails(key, "max_ack_rangs = 1", &["did you mean `max_ack_ranges`"]);
-    let udp = GOOD.replace("bytes = 5_000_000\n", "").replace(
-        "algorithm = \"vcp\"",
-        "algorithm = \"udp\"\nrate = \"1Mbit\"",
+    assert!(
+        flows(GOOD)
+            .iter()
+            .all(|flow| flow.max_ack_ranges == Some(2))
     );
-    assert!(parse(&udp).unwrap_err().contains("nothing acknowledges"));
+    let rows = "
+        max_ack_ranges = 0 => 1 range at least
+        max_ack_rangs = 1 => did you mean `max_ack_ranges`
+    ";
+    refused(with, rows);
+    refused(udp, "max_ack_ranges = 2 => nothing acknowledges");
 }
 
 #[test]
 fn ends_that_have_met_and_which_of_them_connects() {
-    let flows = parse(GOOD).unwrap().flows;
-    assert!(flows.iter().all(|flow| flow.known_rate.is_none()));
-    assert!(flows.iter().all(|flow| flow.connects == Connects::Sender));
-    let key = "max_ack_ranges = 2";
-    let met = GOOD.replace(key, "known_rate = \"8Mbit\"\nconnects = \"receiver\"");
-    let flows = parse(&met).unwrap().flows;
-    assert!(flows.iter().all(|flow| flow.known_rate == Some(1_000_000)));
-    assert!(flows.iter().all(|flow| flow.connects == Connects::Receiver));
-    fails(key, "known_rate = \"1bit\"", &["at least 8bit"]);
-    fails(key, "connects = \"server\"", &["server", "sender"]);
-    for (line, says) in [
-        ("known_rate = \"8Mbit\"", "asks for no starting rate"),
-        ("connects = \"receiver\"", "no connection"),
-    ] {
-        let udp = GOOD.replace("bytes = 5_000_000\n", "").replace(key, line);
-        let udp = udp.replace(
-            "algorithm = \"vcp\"",
-            "algorithm = \"udp\"\nrate = \"1Mbit\"",
-        );
-        let error = parse(&udp).unwrap_err();
-        assert!(error.contains(says), "{error}");
-    }
+    let of = |text: &str| {
+        let flows = flows(text).into_iter();
+        flows
+            .map(|flow| (flow.known_rate, flow.connects))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(of(GOOD), [(None, Connects::Sender); 3]);
+    let met = with("known_rate = \"8Mbit\"\nconnects = \"receiver\"");
+    assert_eq!(of(&met), [(Some(1_000_000), Connects::Receiver); 3]);
+    let rows = r#"
+        known_rate = "1bit" => at least 8bit
+        connects = "server" => server => sender
+    "#;
+    refused(with, rows);
+    let rows = r#"
+        known_rate = "8Mbit" => asks for no starting rate
+        connects = "receiver" => no connection
+    "#;
+    refused(udp, rows);
 }
 
 #[test]
 fn applications_send_data_alone_or_speak_http() {
-    let flows = parse(GOOD).unwrap().flows;
-    assert!(flows.iter().all(|flow| flow.app == App::Bulk));
-    let key = "max_ack_ranges = 2";
-    for (lines, connects) in [
-        ("app = \"http\"", Connects::Receiver),
-        ("app = \"http\"\nconnects = \"sender\"", Connects::Sender),
-    ] {
-        let flows = parse(&GOOD.replace(key, lines)).unwrap().flows;
-        let mut flows = flows.iter();
-        assert!(flows.all(|flow| (flow.app, flow.connects) == (App::Http, connects)));
-    }
-    fails(key, "app = \"htp\"", &["did you mean `http`"]);
-    let udp = GOOD
-        .replace("bytes = 5_000_000\n", "")
-        .replace(key, "app = \"http\"");
-    let udp = udp.replace(
-        "algorithm = \"vcp\"",
-        "algorithm = \"udp\"\nrate = \"1Mbit\"",
-    );
-    let error = parse(&udp).unwrap_err();
-    assert!(error.contains("no connection"), "{error}");
+    let of = |text: &str| {
+        let flows = flows(text).into_iter();
+        flows
+            .map(|flow| (flow.app, flow.connects))
+            .collect::<Vec<_>>()
+    };
+    let http = "app = \"http\"";
+    let uploads = with(&format!("{http}\nconnects = \"sender\""));
+    assert_eq!(of(GOOD), [(App::Bulk, Connects::Sender); 3]);
+    assert_eq!(of(&with(http)), [(App::Http, Connects::Receiver); 3]);
+    assert_eq!(of(&uploads), [(App::Http, Connects::Sender); 3]);
+    refused(with, r#"app = "htp" => did you mean `http`"#);
+    refused(udp, r#"app = "http" => no connection"#);
 }
 
 #[test]
 fn who_tells_a_receiver_is_one_of_two() {
-    let key = "max_ack_ranges = 2";
-    let flows = parse(&GOOD.replace(key, "receiver_estimate = \"real\"")).unwrap();
-    let mut flows = flows.flows.iter();
-    assert!(flows.all(|flow| flow.receiver_estimate == Some(ReceiverEstimate::Real)));
-    let message = "receiver_estimate: unknown value `foo`: write `exact` or `real`";
-    fails(key, "receiver_estimate = \"foo\"", &[":36:", message]);
-    let near = "receiver_estimate: unknown name `exac`: did you mean `exact`?";
-    fails(key, "receiver_estimate = \"exac\"", &[":36:", near]);
+    let flows = flows(&with("receiver_estimate = \"real\""));
+    let real = Some(ReceiverEstimate::Real);
+    assert!(flows.iter().all(|flow| flow.receiver_estimate == real));
+    let rows = "
+        foo => :36: => receiver_estimate: unknown value `foo`: write `exact` or `real`
+        exac => :36: => receiver_estimate: unknown name `exac`: did you mean `exact`?
+    ";
+    refused(
+        |name| with(&format!("receiver_estimate = \"{name}\"")),
+        rows,
+    );
 }
 
 #[test]
 fn milestones_are_numbers_of_bytes_that_grow() {
-    let key = "max_ack_ranges = 2";
-    let flows = parse(&GOOD.replace(key, "milestones = [14_600, \"1MB\"]")).unwrap();
-    let mut flows = flows.flows.iter();
-    assert!(flows.all(|flow| flow.milestones == [14_600, 1_000_000]));
-    let many = (1..=17).map(|n| n.to_string()).collect::<Vec<_>>();
-    let many = format!("milestones = [{}]", many.join(", "));
-    for (line, says) in [
-        ("milestones = []", "from 1 on"),
-        ("milestones = [0, 5]", "from 1 on"),
-        ("milestones = [5, 5]", "more than the one before"),
-        (&*many, "16 milestones at most"),
-    ] {
-        fails(key, line, &[says]);
-    }
-    let udp = GOOD.replace("bytes = 5_000_000\n", "");
-    let udp = udp.replace(key, "milestones = [5]").replace(
-        "algorithm = \"vcp\"",
-        "algorithm = \"udp\"\nrate = \"1Mbit\"",
+    let flows = flows(&with("milestones = [14_600, \"1MB\"]"));
+    assert!(
+        flows
+            .iter()
+            .all(|flow| flow.milestones == [14_600, 1_000_000])
     );
-    assert!(parse(&udp).unwrap_err().contains("of udp"));
+    let rows = "
+        milestones = [] => from 1 on
+        milestones = [0, 5] => from 1 on
+        milestones = [5, 5] => more than the one before
+        milestones = [1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17] => 16 milestones at most
+    ";
+    refused(with, rows);
+    refused(udp, "milestones = [5] => of udp");
 }
 
 #[test]
 fn forged_shims() {
-    let with = |line: &str| format!("algorithm = \"vcp\"\n{line}");
-    let vcp = with("forge = { shim = \"vcp\" }");
-    fails("algorithm = \"vcp\"", &vcp, &["only flows of udp"]);
-    let udp = |forge: &str| {
-        let bare = GOOD.replace("bytes = 5_000_000\n", "");
-        bare.replace("max_ack_ranges = 2\n", "").replace(
-            "algorithm = \"vcp\"",
-            &format!("algorithm = \"udp\"\nrate = \"1Mbit\"\nforge = {forge}"),
-        )
-    };
-    let flow = parse(&udp("{ shim = \"xcp\", ports = \"100ms\" }")).unwrap();
-    let forge = flow.flows[0].forge.unwrap();
+    let forge = flows(&udp("forge = { shim = \"xcp\", ports = \"100ms\" }"))[0]
+        .forge
+        .unwrap();
     assert_eq!(Some(forge.shim.0), pathmark_protocols::forged::kind("xcp"));
     assert_eq!(forge.rtt, Duration::from_millis(20));
     assert_eq!(forge.ports, Some(Duration::from_millis(100)));
-    for (forge, says) in [
-        ("{ shim = \"vcq\" }", "vcq"),
-        ("{ shim = \"vcp\", ports = \"0s\" }", "longer than 0"),
-        ("{ shim = \"vcp\", port = \"1s\" }", "port"),
-        ("{ shim = \"vcp\", names = \"S\" }", "only XCP"),
-        ("{ shim = \"xcp\", names = \"absent\" }", "no link leads"),
-    ] {
-        let error = parse(&udp(forge)).unwrap_err();
-        assert!(error.contains(says), "{forge}: {error}");
-    }
+    refused(with, r#"forge = { shim = "vcp" } => only flows of udp"#);
+    let rows = r#"
+        forge = { shim = "vcq" } => vcq
+        forge = { shim = "vcp", ports = "0s" } => longer than 0
+        forge = { shim = "vcp", port = "1s" } => port
+        forge = { shim = "vcp", names = "S" } => only XCP
+        forge = { shim = "xcp", names = "absent" } => no link leads
+    "#;
+    refused(udp, rows);
 }
 
 #[test]
 fn udp_has_smaller_packets_than_a_handshake_fits() {
-    let text = |law: &str, packet: u32| {
-        format!(
-            "duration = \"1s\"\n[[link]]\nname = \"l\"\nfrom = \"A\"\nto = \"B\"\nduplex = true\n\
-             rate = \"1Mbit\"\n\
-             [[flow]]\nname = \"f\"\nfrom = \"A\"\nto = \"B\"\nrate = \"9kbit\"\nalgorithm \
-             = \"{law}\"\npacket = {packet}"
-        )
-    };
-    assert_eq!(parse(&text("udp", 64)).err(), None);
-    assert!(parse(&text("udp", 63)).unwrap_err().contains("from 64 to"));
-    assert!(parse(&text("vcp", 64)).unwrap_err().contains("from 512 to"));
+    let smallest = "rate = \"9kbit\"\nalgorithm = \"udp\"\npacket = 64";
+    assert_eq!(parse(&arrivals(smallest)).err(), None);
+    let rows = r#"
+        rate = "9kbit"¶algorithm = "udp"¶packet = 63 => from 64 to
+        rate = "9kbit"¶algorithm = "vcp"¶packet = 64 => from 512 to
+    "#;
+    refused(arrivals, rows);
 }
 
 #[test]
@@ -252,50 +235,36 @@ fn sizes_are_drawn_from_a_list() {
 
 #[test]
 fn arrivals_that_cannot_be() {
-    for (lines, says) in [
-        ("start_gap = \"0s\"", "longer than 0"),
-        (
-            "start_gap = \"1s\"\nstart_spread = \"1s\"",
-            "`start_spread`",
-        ),
-        ("start_gap = \"1s\"\nstart = [\"1s\", \"2s\"]", "one time"),
-        (
-            "start_gap = \"1s\"\ncount = 1000",
-            "of 1000 flows start before",
-        ),
-        ("start_gap = \"1us\"", "more than 65536 flows"),
-        ("start_gap = \"1s\"\nstart = \"99999s\"", "no flow starts"),
-        ("start_gap = \"10s\"\nstop = \"1ns\"", "no flow starts"),
-        ("bytes = []", "lists 1 to"),
-        ("bytes = [1, -1]", "bytes"),
-        ("bytes = [[1]]", "bytes"),
-        ("bytes = true", "or a list of them"),
-    ] {
-        let error = parse(&arrivals(lines)).unwrap_err();
-        assert!(error.contains(says), "{lines}: {error}");
-    }
+    let rows = r#"
+        start_gap = "0s" => longer than 0
+        start_gap = "1s"¶start_spread = "1s" => `start_spread`
+        start_gap = "1s"¶start = ["1s", "2s"] => one time
+        start_gap = "1s"¶count = 1000 => of 1000 flows start before
+        start_gap = "1us" => more than 65536 flows
+        start_gap = "1s"¶start = "99999s" => no flow starts
+        start_gap = "10s"¶stop = "1ns" => no flow starts
+        bytes = [] => lists 1 to
+        bytes = [1, -1] => bytes
+        bytes = [[1]] => bytes
+        bytes = true => or a list of them
+    "#;
+    refused(arrivals, rows);
 }
 
 /// `flow.NAME.KEY`, plots and rows of results select a section by name, so numbers after its
 /// name must not distinguish two sections.
 #[test]
 fn sections_have_names_of_their_own() {
-    let flow = |name: &str, more: &str| {
-        format!("[[flow]]\nname = \"{name}\"\nfrom = \"S\"\nto = \"D\"\n{more}")
+    let with = |flows: &str| {
+        let flow = "[[flow]]\nfrom = \"S\"\nto = \"D\"\n";
+        let flows = flows.split('&').map(|keys| format!("{flow}{keys}\n"));
+        GOOD.to_owned() + &flows.collect::<String>()
     };
-    parse(&format!("{GOOD}{}", flow("other", "count = 2\n"))).unwrap();
-    for more in ["", "count = 2\n"] {
-        let text = format!("{GOOD}{}{}", flow("x", "count = 3\n"), flow("x", more));
-        let error = parse(&text).unwrap_err();
-        assert!(
-            error.contains("another [[flow]] is called `x` already"),
-            "{error}"
-        );
-    }
-    let text = format!("{GOOD}{}{}", flow("x", "count = 3\n"), flow("x1", ""));
-    let error = parse(&text).unwrap_err();
-    assert!(
-        error.contains("another flow is called `x1` already"),
-        "{error}"
-    );
+    parse(&with("name = \"other\"\ncount = 2")).unwrap();
+    let rows = r#"
+        name = "x"¶count = 3&name = "x" => another [[flow]] is called `x` already
+        name = "x"¶count = 3&name = "x"¶count = 2 => another [[flow]] is called `x` already
+        name = "x"¶count = 3&name = "x1" => another flow is called `x1` already
+    "#;
+    refused(with, rows);
 }

@@ -58,32 +58,26 @@ set = { "flow.ftp.start" = 0, "link.bottleneck.queue" = { kind = "codel", limit 
     let sweeps: Vec<_> = sweeps.map(|s| (s.key.as_str(), s.points.len())).collect();
     assert_eq!(sweeps, [("flow.ftp.count", 2), ("seed", 2)]);
 
-    let paper = "[[paper]]\nsays = \"x\"\nvariant = \"c\"\n";
-    let error = parse(&format!("{GOOD}{several}{paper}")).unwrap_err();
-    assert!(error.contains("no variant"), "{error}");
     // GOOD has a measuring window from 10 to 20 s.
-    let paper = |window: &str| format!("{GOOD}[[paper]]\nsays = \"x\"\nduring = {window}\n");
-    parse(&paper("[\"10s\", \"20s\"]")).unwrap();
-    let error = parse(&paper("[\"10s\", \"30s\"]")).unwrap_err();
-    assert!(error.contains("no such window"), "{error}");
-    let paper = |share: &str| format!("{GOOD}[[paper]]\nsays = \"x\"\npayload_share = {share}\n");
-    parse(&paper("0.9")).unwrap();
-    for wrong in ["0.0", "1.1", "nan"] {
-        let error = parse(&paper(wrong)).unwrap_err();
-        assert!(error.contains("payload_share: a number above 0"), "{error}");
+    for good in [
+        "[[paper]]\nsays = \"x\"\nduring = [\"10s\", \"20s\"]",
+        "[[paper]]\nsays = \"x\"\npayload_share = 0.9",
+        "[[plot]]\nshow = \"losses\"\nflow = \"ftp1\"",
+    ] {
+        parse(&and(good)).unwrap();
     }
-    let plot = |flow: &str| format!("{GOOD}[[plot]]\nshow = \"losses\"\nflow = \"{flow}\"\n");
-    parse(&plot("ftp1")).unwrap();
-    let error = parse(&plot("http")).unwrap_err();
-    assert!(error.contains("no flow `http`"), "{error}");
-    let error = parse(&format!("{GOOD}[sweep]\nseed = []\n")).unwrap_err();
-    assert!(error.contains("list of values"), "{error}");
-    let twice = several.replace("\"b\"", "\"a\"");
-    assert!(
-        parse(&format!("{GOOD}{twice}"))
-            .unwrap_err()
-            .contains("names of their own")
-    );
+    let rows = r#"
+        [[paper]]¶says = "x"¶variant = "c" => no variant
+        [[paper]]¶says = "x"¶during = ["10s", "30s"] => no such window
+        [[paper]]¶says = "x"¶payload_share = 0.0 => payload_share: a number above 0
+        [[paper]]¶says = "x"¶payload_share = 1.1 => payload_share: a number above 0
+        [[paper]]¶says = "x"¶payload_share = nan => payload_share: a number above 0
+        [[plot]]¶show = "losses"¶flow = "http" => no flow `http`
+    "#;
+    refused(|more| and(&format!("{several}{more}")), rows);
+    refused(and, "[sweep]¶seed = [] => list of values");
+    let twice = |name: &str| and(&several.replace("\"b\"", name));
+    refused(twice, "\"a\" => names of their own");
 }
 
 #[test]
@@ -143,18 +137,13 @@ show = "windows"
 #[test]
 fn a_where_names_a_sweep_and_one_of_its_values() {
     let sweep = "[sweep]\nseed = [3, 4]\n";
-    let tried = |what: &str, only: &str| {
-        let text = format!("{GOOD}{sweep}[[{what}]]\n{only}\n");
-        parse(&text).map(|_| ()).unwrap_err()
-    };
-    let plot = "show = \"goodput\"\nwhere";
-    let paper = "says = \"x\"\nmetric = \"goodput\"\nwhere";
-    for (what, keys) in [("plot", plot), ("paper", paper)] {
-        let error = tried(what, &format!("{keys} = {{ seeds = \"3\" }}"));
-        assert!(error.contains("no sweep of `seeds`"), "{error}");
-        let error = tried(what, &format!("{keys} = {{ seed = \"5\" }}"));
-        assert!(error.contains("no value `5`"), "{error}");
-        let good = format!("{GOOD}{sweep}[[{what}]]\n{keys} = {{ seed = \"4\" }}\n");
-        parse(&good).unwrap();
+    for table in [
+        "[[plot]]\nshow = \"goodput\"\n",
+        "[[paper]]\nsays = \"x\"\nmetric = \"goodput\"\n",
+    ] {
+        let only = |keys: &str| and(&format!("{sweep}{table}where = {{ {keys} }}"));
+        parse(&only("seed = \"4\"")).unwrap();
+        refused(only, "seeds = \"3\" => no sweep of `seeds`");
+        refused(only, "seed = \"5\" => no value `5`");
     }
 }

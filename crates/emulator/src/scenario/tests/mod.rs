@@ -90,73 +90,72 @@ fn a_whole_file() {
     assert_eq!(scenario.id(), "test");
 }
 
-/// Replaces a piece of the good file. The error must contain all of `expected`.
-fn fails(from: &str, to: &str, expected: &[&str]) {
-    assert!(GOOD.contains(from), "{from}");
-    let error = parse(&GOOD.replacen(from, to, 1)).unwrap_err();
-    assert!(error.starts_with("test.toml:"), "{error}");
-    assert!(!error.contains('\n'), "{error}");
-    for part in expected {
-        assert!(error.contains(part), "{error}\nlacks {part}");
+/// Each row has a text, of which `text` makes a scenario, and parts of its error, with ` => `
+/// between them. `¶` ends a line of TOML.
+fn refused(text: impl Fn(&str) -> String, rows: &str) {
+    for row in rows.trim().lines() {
+        let (toml, parts) = row.split_once("=> ").unwrap();
+        let error = parse(&text(&toml.trim().replace('¶', "\n"))).unwrap_err();
+        assert!(error.starts_with("test.toml:"), "{row}: {error}");
+        assert!(!error.contains('\n'), "{row}: {error}");
+        for part in parts.split(" => ") {
+            assert!(error.contains(part), "{row}: {error}\nlacks {part}");
+        }
     }
+}
+
+/// Each row begins with a piece of the good file, ` →` and what replaces it.
+fn fails(rows: &str) {
+    let replaced = |row: &str| {
+        let (from, to) = row.split_once(" →").unwrap();
+        assert!(GOOD.contains(from), "{from}");
+        GOOD.replacen(from, to.trim_start(), 1)
+    };
+    refused(replaced, rows);
+}
+
+/// Appends tables to the good file.
+fn and(tables: &str) -> String {
+    format!("{GOOD}{tables}\n")
 }
 
 #[test]
 fn unknown_names_suggest_the_nearest() {
-    fails("delay = \"1ms\"", "dealy = \"1ms\"", &[":11:", "`delay`"]);
-    fails("duration", "durration", &[":2:", "`duration`"]);
-    fails(
-        "algorithm = \"vcp\"",
-        "algorithm = \"vpc\"",
-        &[":30:", "algorithm", "did you mean `vcp`"],
-    );
-    fails(
-        "controller = \"vcp\"",
-        "controller = \"vcp[kapa=1]\"",
-        &[":21:", "controller", "did you mean `kappa`"],
-    );
-    fails(
-        "reverse = { rate",
-        "reverse = { rat",
-        &[":24:", "did you mean `rate`"],
-    );
-    fails("[[flow]]", "[[flwo]]", &["did you mean `flow`"]);
-    let node = "name = \"ftp\"\nfrom = \"S\"";
-    fails(
-        node,
-        "name = \"ftp\"\nfrom = \"s\"",
-        &[":28:", "from:", "no link", "did you mean"],
-    );
+    let rows = r#"
+        delay = "1ms" → dealy = "1ms" => :11: => `delay`
+        duration → durration => :2: => `duration`
+        algorithm = "vcp" → algorithm = "vpc" => :30: => algorithm => did you mean `vcp`
+        r = "vcp" → r = "vcp[kapa=1]" => :21: => controller => did you mean `kappa`
+        reverse = { rate → reverse = { rat => :24: => did you mean `rate`
+        [[flow]] → [[flwo]] => did you mean `flow`
+        "ftp"¶from = "S" → "ftp"¶from = "s" => :28: => from: => no link => did you mean
+    "#;
+    fails(rows);
 }
 
 #[test]
 fn impossible_demands() {
-    fails("10Mbit", "7bit", &[":18:", "rate", "at least 8bit"]);
-    fails("10Mbit", "10Mb", &[":18:", "rate", "10Mbit"]);
-    fails("\"1bdp\"", "\"1000B\"", &[":20:", "cannot hold one packet"]);
-    fails("\"1bdp\"", "\"0p\"", &[":20:", "room for a packet"]);
-    fails("\"1bdp\"", "\"0.001bdp\"", &[":20:"]);
-    fails("rate = \"10Mbit\"\n", "", &["controller", "add `rate`"]);
-    fails("\"60s\"", "\"0s\"", &[":2:", "duration"]);
-    fails("\"20s\"]]", "\"10s\"]]", &[":4:", "ends after it begins"]);
-    fails("\"20s\"]]", "\"61s\"]]", &[":4:", "raise `duration`"]);
-    fails("packet = 1040", "packet = 100", &[":3:", "512"]);
-    fails("\"2.5s\"]", "\"60s\"]", &[":33:", "starts after the run"]);
-    fails(", \"2.5s\"]", "]", &[":33:", "2 times for 3 flows"]);
-    fails("count = 3", "count = 0", &[":31:", "count"]);
-    fails("stop = \"50s\"", "stop = \"2s\"", &[":34:", "stops before"]);
-    fails("to = \"R\"", "to = \"S\"", &[":9:", "comes from"]);
-    fails("\"bottleneck\"", "\"access\"", &[":14:", "already"]);
-    fails(
-        "duplex = true\ndelay = \"1ms\"",
-        "delay = \"1ms\"",
-        &[":28:", "no way back from `D` to `S`"],
-    );
-    fails(
-        "from = \"S\"\nto = \"R\"",
-        "from = \"S\"\nto = \"X\"",
-        &[":29:", "no way leads from `S` to `D`"],
-    );
+    let rows = r#"
+        10Mbit → 7bit => :18: => rate => at least 8bit
+        10Mbit → 10Mb => :18: => rate => 10Mbit
+        "1bdp" → "1000B" => :20: => cannot hold one packet
+        "1bdp" → "0p" => :20: => room for a packet
+        "1bdp" → "0.001bdp" => :20:
+        rate = "10Mbit"¶ →  => controller => add `rate`
+        "60s" → "0s" => :2: => duration
+        "20s"]] → "10s"]] => :4: => ends after it begins
+        "20s"]] → "61s"]] => :4: => raise `duration`
+        packet = 1040 → packet = 100 => :3: => 512
+        "2.5s"] → "60s"] => :33: => starts after the run
+        , "2.5s"] → ] => :33: => 2 times for 3 flows
+        count = 3 → count = 0 => :31: => count
+        stop = "50s" → stop = "2s" => :34: => stops before
+        to = "R" → to = "S" => :9: => comes from
+        "bottleneck" → "access" => :14: => already
+        duplex = true¶delay = "1ms" → delay = "1ms" => :28: => no way back from `D` to `S`
+        from = "S"¶to = "R" → from = "S"¶to = "X" => :29: => no way leads from `S` to `D`
+    "#;
+    fails(rows);
     assert!(parse("duration = \"1s\"").unwrap_err().contains("[[link]]"));
     let lonely = GOOD.split("[[flow]]").next().unwrap();
     assert!(parse(lonely).unwrap_err().contains("[[flow]]"));

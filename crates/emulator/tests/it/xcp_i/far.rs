@@ -2,7 +2,7 @@
 //! trains that many consecutive trains find the link busy.
 
 use super::{MEASURES, around_a_cloud};
-use crate::support::{changed, flow, link};
+use crate::support::{changed, flow, link, over_all};
 
 /// Returns the goodput in the window in bit/s, and the packets that the cloud dropped.
 fn seen(law: &str, seed: u64) -> (f64, u64) {
@@ -11,9 +11,8 @@ fn seen(law: &str, seed: u64) -> (f64, u64) {
         + &link("out", ["R1", "D"], "80Mbit", "5ms", MEASURES)
         + &flow("f", ["S", "D"], law, "");
     let result = changed(&text, &[("seed", &seed.to_string())]);
-    let mut links = result.links.iter();
-    let cloud = links.find(|link| link.name == "cloud").unwrap();
-    (result.windows[0].flows[0].goodput_bps, cloud.drops)
+    let drops = over_all(&result, "cloud").drops;
+    (result.windows[0].flows[0].goodput_bps, drops)
 }
 
 /// On the full link, trains show less than its capacity. The port recognizes that the link is the

@@ -12,7 +12,7 @@ use std::ops::ControlFlow;
 use pathmark_emulator::Scenario;
 use pathmark_emulator::result::RunResult;
 
-use crate::support::{drops, link};
+use crate::support::{drops, in_the_end, link, over_all};
 
 pub(crate) fn run(name: &str, variant: &str, changes: &[(&str, &str)]) -> RunResult {
     let mut scenario = Scenario::load(name).unwrap();
@@ -29,35 +29,22 @@ pub(crate) fn run(name: &str, variant: &str, changes: &[(&str, &str)]) -> RunRes
 
 /// Routers of XCP-i from `S` to `R1`, and a cloud of 30 Mbit/s between `P` and `R1`.
 fn around_a_cloud(delay: &str) -> String {
-    link(
-        "sender",
-        ["S", "R0"],
-        "80Mbit",
-        "5ms",
-        "controller = \"xcp-i\"",
-    ) + &link(
-        "into",
-        ["R0", "P"],
-        "80Mbit",
-        "10ms",
-        "controller = \"xcp-i\"",
-    ) + &link("cloud", ["P", "R1"], "30Mbit", delay, "")
+    let marks = "controller = \"xcp-i\"";
+    link("sender", ["S", "R0"], "80Mbit", "5ms", marks)
+        + &link("into", ["R0", "P"], "80Mbit", "10ms", marks)
+        + &link("cloud", ["P", "R1"], "30Mbit", delay, "")
 }
 
 /// The port behind the cloud, which measures it.
 const MEASURES: &str = "controller = \"xcp-i[estimate=real]\"";
 
 pub(crate) fn utilization(result: &RunResult, link: &str) -> f64 {
-    let mut links = result.links.iter();
-    let link = links.find(|known| known.name == link).unwrap();
-    link.utilization.unwrap()
+    over_all(result, link).utilization.unwrap()
 }
 
 /// The same in the last measuring window.
 pub(crate) fn late(result: &RunResult, link: &str) -> f64 {
-    let mut links = result.windows.last().unwrap().links.iter();
-    let link = links.find(|known| known.name == link).unwrap();
-    link.utilization.unwrap()
+    in_the_end(result, link).utilization.unwrap()
 }
 
 pub(crate) fn timeouts(result: &RunResult) -> u64 {
@@ -67,9 +54,8 @@ pub(crate) fn timeouts(result: &RunResult) -> u64 {
 
 /// Returns the count `key` in the port's report on clouds.
 pub(crate) fn clouds(result: &RunResult, link: &str, key: &str) -> u64 {
-    let mut links = result.links.iter();
-    let link = links.find(|known| known.name == link).unwrap();
-    link.controller["clouds"][key].as_u64().unwrap()
+    let report = &over_all(result, link).controller;
+    report["clouds"][key].as_u64().unwrap()
 }
 
 pub(crate) fn goodputs(result: &RunResult, window: usize) -> Vec<f64> {
@@ -81,18 +67,12 @@ pub(crate) fn goodputs(result: &RunResult, window: usize) -> Vec<f64> {
 /// looked for clouds.
 #[test]
 fn without_an_estimate_ports_report_an_unknown_cloud() {
-    let result = run(
-        "xcp-i-fig2",
-        "xcp-i",
-        &[("link.receiver.controller", "xcp-i")],
-    );
+    let changes = [("link.receiver.controller", "xcp-i")];
+    let result = run("xcp-i-fig2", "xcp-i", &changes);
     let plain = run("xcp-i-fig2", "xcp", &[]);
     assert_eq!(clouds(&result, "receiver", "counted"), 0);
     assert!(clouds(&result, "receiver", "unknown") > 10_000);
-    let (here, there) = (
-        utilization(&result, "bottleneck"),
-        utilization(&plain, "bottleneck"),
-    );
+    let [here, there] = [&result, &plain].map(|run| utilization(run, "bottleneck"));
     assert!((here - there).abs() <= 0.02, "{here} {there}");
     // The reasons for the fallback differ.
     let short = [("measure", "[]"), ("duration", "5s")];
@@ -109,25 +89,15 @@ fn without_an_estimate_ports_report_an_unknown_cloud() {
         ],
     );
     let reasons = [&result, &plain, &counted, &no_port].map(|run| run.flows[0].fallback.as_deref());
-    assert_eq!(
-        reasons,
-        [
-            Some("no-estimate"),
-            Some("plain-hop"),
-            None,
-            Some("no-answer")
-        ]
-    );
+    let expected = ["no-estimate", "plain-hop", "", "no-answer"];
+    assert_eq!(reasons.map(Option::unwrap_or_default), expected);
 }
 
 /// A header on every eighth packet also represents the others in a virtual router.
 #[test]
 fn headers_on_every_eighth_packet() {
-    let result = run(
-        "xcp-i-fig2",
-        "xcp-i",
-        &[("flow.f.algorithm", "xcp-i[every=8]")],
-    );
+    let changes = [("flow.f.algorithm", "xcp-i[every=8]")];
+    let result = run("xcp-i-fig2", "xcp-i", &changes);
     assert!(late(&result, "bottleneck") >= 0.98);
     assert_eq!((drops(&result), timeouts(&result)), (0, 0));
 }
@@ -171,11 +141,8 @@ fn auto_goes_by_measured_clouds() {
             "{rate}: {ours} {full} {cubics}"
         );
         assert!(lost[0] <= most_drops.max(lost[2]), "{rate}: {lost:?}");
-        assert_eq!(
-            (timeouts(&auto), auto.flows[0].fallback.as_deref()),
-            (0, None),
-            "{rate}"
-        );
+        assert_eq!(timeouts(&auto), 0, "{rate}");
+        assert_eq!(auto.flows[0].fallback, None, "{rate}");
         assert_eq!(clouds(&auto, "receiver", "known"), 1);
         assert_eq!(clouds(&auto, "receiver", "unknown"), 0);
     }

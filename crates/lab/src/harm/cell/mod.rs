@@ -3,7 +3,12 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::axis::BadAxis;
+use super::axis::{BadAxis, Buffer, Burst, Count, Declared, Lossy, Mix, Percent, Rate, Size, Time};
+use crate::named::named;
+
+mod kinds;
+
+pub(super) use kinds::Kind;
 
 /// Error for a name that does not parse as a cell.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -42,50 +47,21 @@ pub enum BadCell {
 #[error("no group is called `{0}`: they are hidden, loss, outage, hops, jitter, flows")]
 pub struct BadGroup(String);
 
-/// Subject of a cell.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Group {
-    /// A hop of less capacity without a control law.
-    Hidden,
-    /// Packets lost at random, with and without a hidden hop.
-    Loss,
-    /// Outages, low rates, rates that vary.
-    Outage,
-    /// Several marked bottlenecks.
-    Hops,
-    /// Jitter, short paths, round trips that change.
-    Jitter,
-    /// Many flows, small flows, mixed round trips, laws that share a port.
-    Flows,
-}
-
-impl Group {
-    /// All groups.
-    pub const ALL: [Self; 6] = [
-        Self::Hidden,
-        Self::Loss,
-        Self::Outage,
-        Self::Hops,
-        Self::Jitter,
-        Self::Flows,
-    ];
-
-    /// Its name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Hidden => "hidden",
-            Self::Loss => "loss",
-            Self::Outage => "outage",
-            Self::Hops => "hops",
-            Self::Jitter => "jitter",
-            Self::Flows => "flows",
-        }
-    }
-}
-
-impl fmt::Display for Group {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
+named! {
+    /// Subject of a cell.
+    pub Group {
+        /// A hop of less capacity without a control law.
+        Hidden = "hidden",
+        /// Packets lost at random, with and without a hidden hop.
+        Loss = "loss",
+        /// Outages, low rates, rates that vary.
+        Outage = "outage",
+        /// Several marked bottlenecks.
+        Hops = "hops",
+        /// Jitter, short paths, round trips that change.
+        Jitter = "jitter",
+        /// Many flows, small flows, mixed round trips, laws that share a port.
+        Flows = "flows",
     }
 }
 
@@ -98,115 +74,148 @@ impl FromStr for Group {
     }
 }
 
-/// The kinds of cells, each with its group, the first part of its name, and its values in the order
-/// of the name.
-macro_rules! cells {
-    ($(
-        $(#[$about:meta])*
-        $variant:ident = $group:ident $kind:literal {
-            $($(#[$doc:meta])* $field:ident: $type:ty),+ $(,)?
-        }
-    ),+ $(,)?) => {
+/// Declares the values of all cells.
+macro_rules! cell {
+    ($($(#[$doc:meta])* $value:ident: $type:ty),+ $(,)?) => {
         /// A cell: a scenario without its law. The cell's name contains all its values:
-        /// `hidden/after-100M-5M-8p-2+2-80ms`.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub enum Cell {
-            $($(#[$about])* $variant { $($(#[$doc])* $field: $type),+ }),+
+        /// `hidden/after-100M-5M-8p-2+2-80ms`. Values that its kind does not name are not set.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+        pub struct Cell {
+            pub(super) kind: Kind,
+            $($(#[$doc])* pub(super) $value: $type),+
         }
 
         impl Cell {
-            /// Returns the cell's group.
-            pub const fn group(&self) -> Group {
-                match self {
-                    $(Self::$variant { .. } => Group::$group),+
+            /// Returns the text of the value with this name.
+            pub(super) fn text(&self, value: &str) -> String {
+                match value {
+                    $(stringify!($value) => self.$value.to_string(),)+
+                    _ => String::new(),
                 }
             }
-        }
 
-        impl fmt::Display for Cell {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, "{}/", self.group())?;
-                match self {
-                    $(Self::$variant { $($field),+ } => {
-                        f.write_str($kind)?;
-                        $(write!(f, "-{}", $field)?;)+
-                    }),+
+            /// Parses the value with this name.
+            pub(super) fn set(&mut self, value: &str, text: &str) -> Result<(), BadAxis> {
+                match value {
+                    $(stringify!($value) => self.$value = text.parse()?,)+
+                    _ => {}
                 }
                 Ok(())
-            }
-        }
-
-        impl FromStr for Cell {
-            type Err = BadCell;
-
-            fn from_str(text: &str) -> Result<Self, BadCell> {
-                let mut parts = text.split('-');
-                let kind = parts.next().unwrap_or_default();
-                let values: Vec<&str> = parts.collect();
-                let (group, word) = kind.split_once('/').unwrap_or_default();
-                match (group.parse(), word) {
-                    $((Ok(Group::$group), $kind) => {
-                        let form = concat!($kind $(, "-", stringify!($field))+);
-                        let wanted = [$(stringify!($field)),+].len();
-                        let mut values = Values::new(text, &values, form, wanted);
-                        let cell = Self::$variant { $($field: values.take()?),+ };
-                        values.end()?;
-                        Ok(cell)
-                    })+
-                    _ => Err(BadCell::Kind(kind.to_owned())),
-                }
             }
         }
     };
 }
 
-/// Parser of a name's values, in order.
-struct Values<'a> {
-    cell: &'a str,
-    values: &'a [&'a str],
-    form: &'static str,
-    wanted: usize,
-    next: usize,
+cell! {
+    /// Rate of the only marked link, or of each, or of the first.
+    rate: Rate,
+    /// Rate of the marked link next to a plain one.
+    marked: Rate,
+    /// Rate of the plain link.
+    hidden: Rate,
+    /// Size of the plain link's queue, or of the marked one's if there is no other.
+    buffer: Buffer,
+    /// Share of packets that the marked link loses, or declares to lose.
+    per: Percent,
+    /// Distribution of losses.
+    burst: Burst,
+    /// Time of the losses.
+    lossy: Lossy,
+    /// Whether the port declares the loss.
+    declared: Declared,
+    /// Duration of an outage.
+    outage: Time,
+    /// Number of outages.
+    times: Count,
+    /// Number of links.
+    hops: Count,
+    /// Flows over all links.
+    long: Count,
+    /// Flows across each link.
+    cross: Mix,
+    /// Largest extra delay.
+    jitter: Time,
+    /// Flows of our law (or of the port's own law), and TCP flows; of each distance if there are
+    /// two, of the near distance if the far one has `large` flows.
+    flows: Mix,
+    /// Files, one after the other.
+    mice: Count,
+    /// Size of each.
+    size: Size,
+    /// Far flows of ours.
+    large: Count,
+    /// Flows of the other law, or of each other law.
+    guests: Count,
+    /// UDP's share of the link's rate.
+    share: Percent,
+    /// Propagation round trip over all links, at first.
+    rtt: Time,
+    /// Propagation round trip afterwards.
+    then: Time,
+    /// Propagation round trip of near flows.
+    near: Time,
+    /// Propagation round trip of far flows.
+    far: Time,
 }
 
-impl<'a> Values<'a> {
-    const fn new(cell: &'a str, values: &'a [&'a str], form: &'static str, wanted: usize) -> Self {
-        Self {
-            cell,
-            values,
-            form,
-            wanted,
-            next: 0,
-        }
+impl Cell {
+    /// Returns the cell's group.
+    pub const fn group(&self) -> Group {
+        self.kind.group()
     }
 
-    fn take<T: FromStr<Err = BadAxis>>(&mut self) -> Result<T, BadCell> {
-        let value = self.values.get(self.next).ok_or_else(|| self.count())?;
-        self.next += 1;
-        value.parse().map_err(|source| BadCell::Axis {
-            cell: self.cell.to_owned(),
-            source,
-        })
-    }
-
-    fn end(&self) -> Result<(), BadCell> {
-        if self.values.len() == self.wanted {
-            Ok(())
-        } else {
-            Err(self.count())
+    /// Returns a cell of this kind with those of this cell's values that the kind names.
+    pub(super) fn of_kind(&self, kind: Kind) -> Self {
+        let mut cell = Self {
+            kind,
+            ..Self::default()
+        };
+        for value in kind.values() {
+            // A value's own text is valid.
+            let _ = cell.set(value, &self.text(value));
         }
-    }
-
-    fn count(&self) -> BadCell {
-        BadCell::Values {
-            cell: self.cell.to_owned(),
-            given: self.values.len(),
-            form: self.form,
-            wanted: self.wanted,
-        }
+        cell
     }
 }
 
-mod kinds;
+impl fmt::Display for Cell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.group(), self.kind.word())?;
+        let mut values = self.kind.values();
+        values.try_for_each(|value| write!(f, "-{}", self.text(value)))
+    }
+}
 
-pub use kinds::Cell;
+impl FromStr for Cell {
+    type Err = BadCell;
+
+    fn from_str(text: &str) -> Result<Self, BadCell> {
+        let mut parts = text.split('-');
+        let first = parts.next().unwrap_or_default();
+        let named = |kind: &Kind| first == format!("{}/{}", kind.group(), kind.word());
+        let kind = Kind::ALL.into_iter().find(named);
+        let kind = kind.ok_or_else(|| BadCell::Kind(first.to_owned()))?;
+        let given: Vec<&str> = parts.collect();
+        let count = || BadCell::Values {
+            cell: text.to_owned(),
+            given: given.len(),
+            form: kind.name(),
+            wanted: kind.values().count(),
+        };
+        let mut cell = Self {
+            kind,
+            ..Self::default()
+        };
+        for (index, value) in kind.values().enumerate() {
+            let given = given.get(index).ok_or_else(count)?;
+            cell.set(value, given).map_err(|source| BadCell::Axis {
+                cell: text.to_owned(),
+                source,
+            })?;
+        }
+        if given.len() > kind.values().count() {
+            return Err(count());
+        }
+        Ok(cell)
+    }
+}

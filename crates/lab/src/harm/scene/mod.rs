@@ -6,7 +6,7 @@ mod text;
 use std::fmt::Write as _;
 
 use super::axis::{Buffer, Burst, Declared, Lossy};
-use super::cell::Cell;
+use super::cell::{Cell, Kind};
 use pathmark_link::impair::Random;
 use text::{Scene, queue};
 
@@ -58,276 +58,117 @@ impl Cell {
     }
 
     fn fill(&self, scene: &mut Scene<'_>) {
-        match *self {
-            Self::After {
-                marked,
-                hidden,
-                buffer,
-                flows,
-                rtt,
-            } => scene.after(marked, hidden, buffer, flows, rtt),
-            Self::Before {
-                marked,
-                hidden,
-                buffer,
-                flows,
-                rtt,
-            } => {
-                scene.plain("hidden", "S", "H", hidden, &rtt.part(4), buffer, "");
-                scene.marked("marked", "H", "D", marked, &rtt.part(4), "");
-                scene.mix("S", "D", flows);
+        let Self { rate, flows, .. } = *self;
+        match self.kind {
+            Kind::After | Kind::Before | Kind::Both | Kind::Late | Kind::Forged => {
+                self.marked_and_plain(scene);
             }
-            Self::Random {
-                rate,
-                per,
-                burst,
-                lossy,
-                declared,
-                flows,
-                rtt,
-            } => {
-                let mut more = scene.lossy(per, burst, lossy);
-                if declared == Declared::Declared {
-                    let _ = writeln!(more, "corruption = \"{per}\"");
-                }
-                scene.marked("radio", "S", "D", rate, &rtt.part(2), &more);
-                scene.mix("S", "D", flows);
+            Kind::Lot => scene.lot(self, |_| rate),
+            Kind::Taper => {
+                scene.lot(self, |hop| (0..hop).fold(rate, |rate, _| rate.percent(90)));
             }
-            Self::Both {
-                marked,
-                hidden,
-                buffer,
-                per,
-                flows,
-                rtt,
-            } => {
-                let more = scene.lossy(per, Burst::Single, Lossy::Through);
-                scene.marked("marked", "S", "H", marked, &rtt.part(4), &more);
-                scene.plain("hidden", "H", "D", hidden, &rtt.part(4), buffer, "");
-                scene.mix("S", "D", flows);
+            Kind::Rtts | Kind::Sizes => scene.two_distances(rate, self.near, self.far),
+            _ => {
+                let (name, more) = self.only_link(scene);
+                scene.marked(name, "S", "D", rate, &self.rtt.part(2), &more);
             }
-            Self::Late {
-                marked,
-                hidden,
-                buffer,
-                per,
-                flows,
-                rtt,
-            } => {
-                let more = scene.lossy(per, Burst::Single, Lossy::Through);
-                let at = scene.at(&[(0.5, format!("rate = \"{}\"", hidden.toml()))]);
-                scene.marked("marked", "S", "H", marked, &rtt.part(4), &more);
-                scene.plain("hidden", "H", "D", marked, &rtt.part(4), buffer, &at);
-                scene.mix("S", "D", flows);
-            }
-            Self::Join {
-                rate,
-                per,
-                flows,
-                rtt,
-            } => {
-                let more = scene.lossy(per, Burst::Single, Lossy::Through);
-                scene.marked("radio", "S", "D", rate, &rtt.part(2), &more);
+        }
+        match self.kind {
+            Kind::Lot | Kind::Taper => {}
+            Kind::Join => {
                 let start = format!("start = \"{:.3}s\"", scene.seconds / 2.0);
                 scene.ours("ours", "S", "D", flows.ours, "");
                 scene.flow(TCP, "S", "D", "cubic", flows.tcp, &start);
             }
-            Self::Forged {
-                marked,
-                hidden,
-                buffer,
-                per,
-                flows,
-                rtt,
-            } => {
-                let more = format!("corruption = \"{per}\"\n");
-                scene.marked("marked", "S", "H", marked, &rtt.part(4), &more);
-                scene.plain("hidden", "H", "D", hidden, &rtt.part(4), buffer, "");
-                scene.mix("S", "D", flows);
-            }
-            Self::Cut {
-                rate,
-                outage,
-                times,
-                flows,
-                rtt,
-            } => {
-                let at = scene.outages(rate, outage, times);
-                scene.marked("radio", "S", "D", rate, &rtt.part(2), &at);
-                scene.mix("S", "D", flows);
-            }
-            Self::Low {
-                rate,
-                buffer,
-                flows,
-                rtt,
-            }
-            | Self::Short {
-                rate,
-                buffer,
-                flows,
-                rtt,
-            } => {
-                let queue = queue(buffer);
-                scene.marked("marked", "S", "D", rate, &rtt.part(2), &queue);
-                scene.mix("S", "D", flows);
-            }
-            Self::Trace {
-                rate,
-                buffer,
-                flows,
-                rtt,
-            } => {
-                let more = queue(buffer) + &scene.wandering(rate);
-                scene.marked("cell", "S", "D", rate, &rtt.part(2), &more);
-                scene.mix("S", "D", flows);
-            }
-            Self::Handover {
-                rate,
-                outage,
-                flows,
-                rtt,
-            } => {
-                let at = scene.handovers(rate, outage, rtt);
-                scene.marked("satellite", "S", "D", rate, &rtt.part(2), &at);
-                scene.mix("S", "D", flows);
-            }
-            Self::Radio { rate, flows, rtt } => {
-                let more = format!(
-                    "medium = \"cell\"\nframe_overhead = 38\n{}{}",
-                    queue(Buffer::Packets(256)),
-                    scene.stepping(rate)
-                );
-                scene.marked("radio", "S", "D", rate, &rtt.part(2), &more);
-                scene.mix("S", "D", flows);
-            }
-            Self::Lot {
-                rate,
-                hops,
-                long,
-                cross,
-                buffer,
-                rtt,
-            } => scene.lot(|_| rate, hops, long, cross, buffer, rtt),
-            Self::Taper {
-                rate,
-                hops,
-                long,
-                cross,
-                buffer,
-                rtt,
-            } => {
-                let slower = |hop: u32| (0..hop).fold(rate, |rate, _| rate.percent(90));
-                scene.lot(slower, hops, long, cross, buffer, rtt);
-            }
-            Self::Order {
-                rate,
-                jitter,
-                flows,
-                rtt,
-            } => {
-                let more = format!("jitter = \"{}\"\n", jitter.part(1));
-                scene.marked("marked", "S", "D", rate, &rtt.part(2), &more);
-                scene.mix("S", "D", flows);
-            }
-            Self::Reorder {
-                rate,
-                jitter,
-                flows,
-                rtt,
-            } => {
-                let more = format!(
-                    "jitter = {{ max = \"{}\", reorder = true }}\n",
-                    jitter.part(1)
-                );
-                scene.marked("marked", "S", "D", rate, &rtt.part(2), &more);
-                scene.mix("S", "D", flows);
-            }
-            Self::Step {
-                rate,
-                flows,
-                rtt,
-                then,
-            } => {
-                let at = scene.at(&[(1.0 / 3.0, format!("delay = \"{}\"", then.part(2)))]);
-                scene.marked("marked", "S", "D", rate, &rtt.part(2), &at);
-                scene.mix("S", "D", flows);
-            }
-            Self::Many { rate, flows, rtt } => {
-                scene.marked("marked", "S", "D", rate, &rtt.part(2), "");
-                scene.mix("S", "D", flows);
-            }
-            Self::Mice {
-                rate,
-                flows,
-                mice,
-                size,
-                rtt,
-            } => {
-                scene.marked("marked", "S", "D", rate, &rtt.part(2), "");
-                scene.mix("S", "D", flows);
-                scene.mice(mice, size);
-            }
-            Self::Rtts {
-                rate,
-                flows,
-                near,
-                far,
-            } => {
-                scene.two_distances(rate, near, far);
+            Kind::Rtts => {
                 scene.ours("near", "N", "D", flows.ours, "");
                 scene.ours("far", "F", "D", flows.ours, "");
                 scene.flow("tcp-near", "N", "D", "cubic", flows.tcp, "");
                 scene.flow("tcp-far", "F", "D", "cubic", flows.tcp, "");
             }
-            Self::Sizes {
-                rate,
-                flows,
-                large,
-                near,
-                far,
-            } => {
-                scene.two_distances(rate, near, far);
+            Kind::Sizes => {
                 scene.ours("near", "N", "D", flows.ours, "packet = 512");
-                scene.ours("far", "F", "D", large.0, "");
+                scene.ours("far", "F", "D", self.large.0, "");
                 scene.flow(TCP, "N", "D", "cubic", flows.tcp, "");
             }
-            Self::Ports {
-                rate,
-                flows,
-                guests,
-                rtt,
-            } => {
-                scene.marked("marked", "S", "D", rate, &rtt.part(2), "");
-                scene.mix("S", "D", flows);
-                let law = scene.roles.guest;
-                scene.flow(GUEST, "S", "D", law, guests.0, "");
-            }
-            Self::Mixed {
-                rate,
-                flows,
-                guests,
-                rtt,
-            } => {
-                scene.marked("marked", "S", "D", rate, &rtt.part(2), "");
-                scene.mix("S", "D", flows);
+            _ => scene.mix("S", "D", flows),
+        }
+        match self.kind {
+            Kind::Mice => scene.mice(self.mice, self.size),
+            Kind::Ports => scene.flow(GUEST, "S", "D", scene.roles.guest, self.guests.0, ""),
+            Kind::Mixed => {
                 for law in [scene.roles.guest, "newreno", "cubiq"] {
                     let name = format!("{GUEST}-{}-", law.split('+').next().unwrap_or(law));
-                    scene.flow(&name, "S", "D", law, guests.0, "");
+                    scene.flow(&name, "S", "D", law, self.guests.0, "");
                 }
             }
-            Self::Tiny {
-                rate,
-                flows,
-                share,
-                rtt,
-            } => {
-                scene.marked("marked", "S", "D", rate, &rtt.part(2), "");
-                scene.mix("S", "D", flows);
-                let kbit = rate.kbit * u64::from(share.permille) / 1000;
+            Kind::Tiny => {
+                let kbit = rate.kbit * self.share.permille / 1000;
                 let more = format!("packet = {TINY}\nrate = \"{kbit}kbit\"\npoisson = true");
                 scene.flow(GUEST, "S", "D", "udp", 1, &more);
             }
+            _ => {}
+        }
+    }
+
+    /// Adds a marked and a plain link in the order of the kind.
+    fn marked_and_plain(&self, scene: &mut Scene<'_>) {
+        let (delay, buffer) = (self.rtt.part(4), self.buffer);
+        if self.kind == Kind::Before {
+            scene.plain("hidden", "S", "H", self.hidden, &delay, buffer, "");
+            scene.marked("marked", "H", "D", self.marked, &delay, "");
+            return;
+        }
+        let more = match self.kind {
+            Kind::Both | Kind::Late => scene.lossy(self.per, Burst::Single, Lossy::Through),
+            Kind::Forged => format!("corruption = \"{}\"\n", self.per),
+            _ => String::new(),
+        };
+        scene.marked("marked", "S", "H", self.marked, &delay, &more);
+        let (rate, more) = if self.kind == Kind::Late {
+            let falls = format!("rate = \"{}\"", self.hidden.toml());
+            (self.marked, scene.at(&[(0.5, falls)]))
+        } else {
+            (self.hidden, String::new())
+        };
+        scene.plain("hidden", "H", "D", rate, &delay, buffer, &more);
+    }
+
+    /// Returns the name and further keys of a single marked link.
+    fn only_link(&self, scene: &mut Scene<'_>) -> (&'static str, String) {
+        let Self { rate, outage, .. } = *self;
+        match self.kind {
+            Kind::Random => {
+                let mut more = scene.lossy(self.per, self.burst, self.lossy);
+                if self.declared == Declared::Declared {
+                    let _ = writeln!(more, "corruption = \"{}\"", self.per);
+                }
+                ("radio", more)
+            }
+            Kind::Join => (
+                "radio",
+                scene.lossy(self.per, Burst::Single, Lossy::Through),
+            ),
+            Kind::Cut => ("radio", scene.outages(rate, outage, self.times)),
+            Kind::Low | Kind::Short => ("marked", queue(self.buffer)),
+            Kind::Trace => ("cell", queue(self.buffer) + &scene.wandering(rate)),
+            Kind::Handover => ("satellite", scene.handovers(rate, outage, self.rtt)),
+            Kind::Radio => {
+                let (queue, steps) = (queue(Buffer::Packets(256)), scene.stepping(rate));
+                let more = format!("medium = \"cell\"\nframe_overhead = 38\n{queue}{steps}");
+                ("radio", more)
+            }
+            Kind::Order => ("marked", format!("jitter = \"{}\"\n", self.jitter.part(1))),
+            Kind::Reorder => {
+                let most = self.jitter.part(1);
+                let more = format!("jitter = {{ max = \"{most}\", reorder = true }}\n");
+                ("marked", more)
+            }
+            Kind::Step => {
+                let delay = format!("delay = \"{}\"", self.then.part(2));
+                ("marked", scene.at(&[(1.0 / 3.0, delay)]))
+            }
+            _ => ("marked", String::new()),
         }
     }
 }

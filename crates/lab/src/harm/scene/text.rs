@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use pathmark_link::impair::Random;
 
 use super::super::axis::{Buffer, Burst, Count, Lossy, Mix, Percent, Rate, Size, Time};
+use super::super::cell::Cell;
 use super::{Roles, TCP};
 
 pub(super) fn queue(buffer: Buffer) -> String {
@@ -62,19 +63,6 @@ impl Scene<'_> {
     ) {
         let more = format!("rate = \"{}\"\n{}{more}", rate.toml(), queue(buffer));
         self.link(name, from, to, delay, &more);
-    }
-
-    pub(super) fn after(
-        &mut self,
-        marked: Rate,
-        hidden: Rate,
-        buffer: Buffer,
-        flows: Mix,
-        rtt: Time,
-    ) {
-        self.marked("marked", "S", "H", marked, &rtt.part(4), "");
-        self.plain("hidden", "H", "D", hidden, &rtt.part(4), buffer, "");
-        self.mix("S", "D", flows);
     }
 
     pub(super) fn flow(
@@ -207,22 +195,16 @@ impl Scene<'_> {
         self.at(&changes)
     }
 
-    pub(super) fn lot(
-        &mut self,
-        rate: impl Fn(u32) -> Rate,
-        hops: Count,
-        long: Count,
-        cross: Mix,
-        buffer: Buffer,
-        rtt: Time,
-    ) {
-        let delay = rtt.part(2 * u64::from(hops.0));
+    /// Links in a row, flows over all of them, and flows across each.
+    pub(super) fn lot(&mut self, cell: &Cell, rate: impl Fn(u32) -> Rate) {
+        let Cell { hops, cross, .. } = *cell;
+        let delay = cell.rtt.part(2 * u64::from(hops.0));
         for hop in 0..hops.0 {
             let (from, to) = (format!("N{hop}"), format!("N{}", hop + 1));
             let name = format!("hop{hop}");
-            self.marked(&name, &from, &to, rate(hop), &delay, &queue(buffer));
+            self.marked(&name, &from, &to, rate(hop), &delay, &queue(cell.buffer));
         }
-        self.ours("long", "N0", &format!("N{}", hops.0), long.0, "");
+        self.ours("long", "N0", &format!("N{}", hops.0), cell.long.0, "");
         for hop in 0..hops.0 {
             let (from, to) = (format!("N{hop}"), format!("N{}", hop + 1));
             self.ours(&format!("cross{hop}-"), &from, &to, cross.ours, "");
@@ -257,7 +239,7 @@ impl Scene<'_> {
             .collect();
         let more = format!(
             "bytes = {}\nstart = [{}]",
-            u64::from(size.kilobytes) * 1000,
+            size.kilobytes * 1000,
             starts.join(", ")
         );
         self.ours("mouse", "S", "D", mice.0, &more);

@@ -15,7 +15,7 @@ use pathmark_cc::Algorithm;
 use pathmark_emulator::Scenario;
 use pathmark_emulator::result::RunResult;
 use pathmark_lab::harm::{CELLS, Cell, Group, Roles, draw, split};
-use pathmark_lab::sweep::{Case, Sweep};
+use pathmark_lab::sweep::Sweep;
 
 use super::super::{Failure, Outcome, output};
 use super::pool;
@@ -208,7 +208,7 @@ pub(super) fn harm(args: &super::Args) -> Outcome {
     let runs = runs(&cells, &jobs, seed, out.filter(|_| named)).map_err(Failure::usage)?;
     tell_length(&cells, &jobs);
     super::watch_for_interrupts()?;
-    let results = run(&runs, &jobs)?;
+    let results = run(&runs)?;
     let report = Report::new(seed, &cells, &laws, |cell, law| {
         let job = jobs.iter().position(|job| (job.0, &job.1) == (cell, law))?;
         results.get(job)?.as_ref()
@@ -262,6 +262,10 @@ fn jobs(laws: &[Vec<Law>]) -> Vec<(usize, Law)> {
 
 /// A run and the directory for its files, if any.
 struct Run {
+    /// The number of its job.
+    job: usize,
+    /// The law of our flows.
+    law: String,
     scenario: Scenario,
     directory: Option<PathBuf>,
 }
@@ -273,7 +277,7 @@ fn runs(
     out: Option<&Path>,
 ) -> anyhow::Result<Vec<Run>> {
     let mut runs = Vec::with_capacity(jobs.len());
-    for (cell, law) in jobs {
+    for (job, (cell, law)) in jobs.iter().enumerate() {
         let Some(cell) = cells.get(*cell) else {
             continue;
         };
@@ -288,6 +292,8 @@ fn runs(
         let path = PathBuf::from(cell.to_string());
         let scenario = Scenario::parse(&path, &text)?;
         runs.push(Run {
+            job,
+            law: law.name.clone(),
             scenario,
             directory,
         });
@@ -296,33 +302,16 @@ fn runs(
 }
 
 /// Returns results in the order of the jobs, with `None` for interrupted runs.
-fn run(runs: &[Run], jobs: &[(usize, Law)]) -> anyhow::Result<Vec<Option<RunResult>>> {
-    let cases: Vec<(Case, Scenario)> = runs
-        .iter()
-        .zip(jobs)
-        .enumerate()
-        .map(|(index, (run, (_, law)))| {
-            let case = Case {
-                scenario: run.scenario.name.clone(),
-                index,
-                of: runs.len(),
-                variant: Some(law.name.clone()),
-                ..Case::default()
-            };
-            (case, run.scenario.clone())
-        })
-        .collect();
-    let done = pool::each(&cases, |case, scenario, watch| {
-        let directory = runs
-            .get(case.index)
-            .and_then(|run| run.directory.as_deref());
-        let name = super::label(case);
-        let (result, _) = pool::one(scenario, directory, &name, MOST_PACKETS, watch)?;
-        Ok((case.index, (!watch.broken).then_some(result)))
+fn run(runs: &[Run]) -> anyhow::Result<Vec<Option<RunResult>>> {
+    let name = |run: &Run| format!("{} {}", run.scenario.name, run.law);
+    let done = pool::each_watched(runs, name, |run, watch| {
+        let directory = run.directory.as_deref();
+        let (result, _) = pool::one(&run.scenario, directory, &run.law, MOST_PACKETS, watch)?;
+        Ok((run.job, (!watch.broken).then_some(result)))
     })?;
     let mut results = vec![None; runs.len()];
-    for (index, result) in done {
-        if let Some(place) = results.get_mut(index) {
+    for (job, result) in done {
+        if let Some(place) = results.get_mut(job) {
             *place = result;
         }
     }

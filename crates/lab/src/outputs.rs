@@ -1,16 +1,15 @@
 //! The emulator's files of a run, and its plot, `plot.svg`, in the same directory.
 
-mod chart;
-
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use pathmark_cc::Duration;
 use pathmark_emulator::observe::Sample;
 use pathmark_emulator::result::RunResult;
+use pathmark_emulator::scenario::Quantity;
 use pathmark_emulator::{Observer, OutputError, Outputs, Progress, Scenario};
 
-use crate::plot::PlotError;
+use crate::plot::{Figure, Line, Panel, PlotError};
 use crate::series::Series;
 
 /// Error when writing files.
@@ -52,7 +51,7 @@ impl<P: FnMut(&Progress) -> ControlFlow<()>> PlottedOutputs<P> {
     /// [`PlottedError`] if these or earlier files could not be written.
     pub fn finish(self, result: &RunResult, run: &str) -> Result<Series, PlottedError> {
         self.outputs.finish(result)?;
-        chart::figure(&self.series, result, run).write_svg(&self.plot)?;
+        figure(&self.series, result, run).write_svg(&self.plot)?;
         Ok(self.series)
     }
 }
@@ -77,5 +76,41 @@ impl<P: FnMut(&Progress) -> ControlFlow<()>> Observer for PlottedOutputs<P> {
 
     fn packet(&mut self, scenario: &Scenario, link: usize, at: Duration, packet: &[u8]) {
         self.outputs.packet(scenario, link, at, packet);
+    }
+}
+
+/// Draws the picture of one run: each flow's rate, window and round trip, and each link's queue and
+/// utilization.
+fn figure(series: &Series, result: &RunResult, run: &str) -> Figure {
+    let x_max = result.simulated_s;
+    let shown = [
+        Quantity::Goodputs,
+        Quantity::Use,
+        Quantity::Windows,
+        Quantity::Queues,
+        Quantity::RoundTrips,
+    ];
+    Figure {
+        title: match run {
+            "" => result.scenario.clone(),
+            run => format!("{}: {run}", result.scenario),
+        },
+        columns: 2,
+        panels: shown.map(|what| panel(series, what, x_max)).into(),
+        ..Figure::default()
+    }
+}
+
+fn panel(series: &Series, what: Quantity, x_max: f64) -> Panel {
+    let lines = series.curves(what);
+    let lines = lines.map(|(name, points)| Line::named(name, points));
+    Panel {
+        title: what.title().to_owned(),
+        x_label: "time [s]".to_owned(),
+        y_label: what.unit().to_owned(),
+        x_max: Some(x_max),
+        y_max: what.most(),
+        lines: lines.collect(),
+        ..Panel::default()
     }
 }
