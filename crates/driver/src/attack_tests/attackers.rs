@@ -115,10 +115,13 @@ impl Forger {
 impl Attack for Forger {
     fn send(&mut self, server: SocketAddr) -> usize {
         assert_eq!(self.shared.lock().lost(), None, "{:?}", self.kind);
-        if self.kind == Kind::Gaps {
-            forge(&self.shared, |_| self.payload());
-        }
-        let packets = forge(&self.shared, |_| self.payload());
+        let packets = forge(&self.shared, |core| {
+            let payload = self.payload();
+            if self.kind == Kind::Gaps {
+                packets(core, clock::now(), &payload);
+            }
+            payload
+        });
         self.sent += 1;
         let turn = self.sent as usize % self.sockets.len().max(1);
         let mut sent = 0;
