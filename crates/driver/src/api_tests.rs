@@ -1,40 +1,20 @@
 //! Calls that endpoints and connections offer to an application, each over real sockets.
 
-use std::net::{SocketAddr, UdpSocket};
-use std::sync::Arc;
-use std::time::Duration;
+use std::net::UdpSocket;
 
 use bytes::Bytes;
 
-use super::sending_tests::{client, connected_from, transport};
+use super::testing::*;
 use super::*;
 use pathmark_transport::connection::ConnectionError;
 use pathmark_transport::{TransportConfig, VarInt};
-
-fn loopback() -> SocketAddr {
-    "127.0.0.1:0".parse().unwrap()
-}
-
-async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
-    let limit = Duration::from_secs(10);
-    match tokio::time::timeout(limit, future).await {
-        Ok(done) => done,
-        Err(_) => panic!("{what} does not resolve"),
-    }
-}
-
-fn server_config() -> ServerConfig {
-    let crypto = Arc::new(testing::server(&[b"test"]));
-    ServerConfig::new(crypto, Arc::new(transport()))
-}
 
 /// All clones of an endpoint share the client configuration that it was given. At a server,
 /// `incoming.await` returns the connection or the reason why there is none.
 #[tokio::test]
 async fn connections_begin_with_the_default_configuration() {
-    let server = Endpoint::server(server_config(), loopback()).unwrap();
-    let endpoint = Endpoint::client(loopback()).unwrap();
-    let connect = || endpoint.connect(server.local_address(), "server.test");
+    let (server, endpoint) = (server(), endpoint());
+    let connect = || endpoint.connect(server.local_address(), NAME);
     assert_eq!(connect().unwrap_err(), ConnectError::NoDefaultClientConfig);
     endpoint
         .clone()
@@ -61,9 +41,8 @@ async fn an_endpoint_takes_its_configuration() {
     let socket = UdpSocket::bind(loopback()).unwrap();
     let endpoint = Endpoint::with_config(socket, None, |config| config.max_connections = 1);
     let endpoint = endpoint.unwrap();
-    let server = Endpoint::server(server_config(), loopback()).unwrap();
-    let config = client(transport());
-    let connect = || endpoint.connect_with(config.clone(), server.local_address(), "server.test");
+    let (server, config) = (server(), client(transport()));
+    let connect = || endpoint.connect_with(config.clone(), server.local_address(), NAME);
     let first = connect().unwrap();
     assert!(connect().is_err());
     drop(first);
@@ -72,7 +51,7 @@ async fn an_endpoint_takes_its_configuration() {
 /// Dropping a future loses no data: the next read continues where the last completed one ended.
 #[tokio::test]
 async fn reads_that_are_dropped_lose_nothing() {
-    let endpoint = Endpoint::client(loopback()).unwrap();
+    let endpoint = endpoint();
     let (near, far) = connected_from(&endpoint, transport()).await;
     for way in 0..4 {
         let mut sending = near.open_uni().await.unwrap();
@@ -119,13 +98,10 @@ fn polled_once(received: &mut RecvStream) -> usize {
 #[tokio::test]
 async fn numbers_of_connections_are_never_used_again() {
     let mut seen = std::collections::HashSet::new();
-    let server = Endpoint::server(server_config(), loopback()).unwrap();
+    let server = server();
     for _ in 0..20 {
-        let endpoint = Endpoint::client(loopback()).unwrap();
-        let config = client(transport());
-        let begun = endpoint.connect_with(config, server.local_address(), "server.test");
-        let accepting = async { server.accept().await.unwrap().accept().unwrap().await };
-        let (near, far) = tokio::try_join!(begun.unwrap(), accepting).unwrap();
+        let endpoint = endpoint();
+        let (near, far) = both(connect(&endpoint, &server), &server).await;
         assert!(seen.insert(near.stable_id()) && seen.insert(far.stable_id()));
         near.close(0u32, b"");
         drop(near);
@@ -138,7 +114,7 @@ async fn numbers_of_connections_are_never_used_again() {
 /// is open.
 #[tokio::test]
 async fn a_connection_differs_from_others_and_is_found_by_weak_handles() {
-    let endpoint = Endpoint::client(loopback()).unwrap();
+    let endpoint = endpoint();
     let (near, far) = connected_from(&endpoint, transport()).await;
     let (other, _far) = connected_from(&endpoint, transport()).await;
     assert_eq!(near.stable_id(), near.clone().stable_id());
@@ -168,7 +144,7 @@ async fn the_limit_of_streams_may_be_raised() {
     let mut transport = transport();
     transport.streams.max_bidi_streams = 0;
     transport.streams.max_uni_streams = 1;
-    let endpoint = Endpoint::client(loopback()).unwrap();
+    let endpoint = endpoint();
     let (near, far) = connected_from(&endpoint, transport).await;
     let first = near.open_uni().await.unwrap();
     let waiting = tokio::spawn({
@@ -194,7 +170,7 @@ async fn datagrams_that_wait_for_room_are_not_dropped() {
     const DATAGRAMS: u32 = 400;
     let mut transport = transport();
     transport.datagrams.send_bytes = 4000;
-    let endpoint = Endpoint::client(loopback()).unwrap();
+    let endpoint = endpoint();
     let (near, far) = connected_from(&endpoint, transport).await;
     assert_eq!(near.datagram_send_buffer_space(), 4000 - 64);
     let sending = async {
@@ -244,7 +220,7 @@ async fn datagrams_that_wait_for_room_are_not_dropped() {
 async fn waiting_for_room_ends_with_the_connection() {
     let mut transport = transport();
     transport.datagrams.send_bytes = 1000;
-    let endpoint = Endpoint::client(loopback()).unwrap();
+    let endpoint = endpoint();
     let (near, _far) = connected_from(&endpoint, transport).await;
     let data = Bytes::from_static(&[7; 900]);
     // The sending task can't run before the second one waits.
@@ -258,7 +234,7 @@ async fn waiting_for_room_ends_with_the_connection() {
 
 #[tokio::test]
 async fn the_default_transport_connects() {
-    let endpoint = Endpoint::client(loopback()).unwrap();
+    let endpoint = endpoint();
     let (near, far) = connected_from(&endpoint, TransportConfig::default()).await;
     let mut stream = near.open_uni().await.unwrap();
     stream.write_all(b"hello").await.unwrap();

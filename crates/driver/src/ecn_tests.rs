@@ -4,8 +4,8 @@ use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::task::Poll;
 
-use super::interface_tests::{bounded, client, joined, sink, upload};
 use super::socket::{Outgoing, Sent, Socket};
+use super::testing::*;
 use super::*;
 use pathmark_transport::Ecn;
 use pathmark_transport::path::EcnState;
@@ -19,13 +19,7 @@ const CODES: [Ecn; 4] = [Ecn::NotEct, Ecn::Ect1, Ecn::Ect0, Ecn::Ce];
 
 /// Returns a train of datagrams, each filled with the number of this train.
 fn train(number: u16) -> Vec<u8> {
-    let datagram: Vec<u8> = number
-        .to_be_bytes()
-        .into_iter()
-        .cycle()
-        .take(LENGTH)
-        .collect();
-    datagram.repeat(TRAIN)
+    number.to_be_bytes().repeat(LENGTH / 2 * TRAIN)
 }
 
 /// Each datagram arrives with the code that a router could have written, whether it was coalesced
@@ -37,7 +31,7 @@ async fn each_datagram_arrives_with_the_code_that_it_carried() {
         ("10.0.0.2:4433", "10.0.0.1:0"),
         ("[fd00::2]:4433", "[fd00::1]:0"),
     ] {
-        let (a, b) = joined(1500);
+        let (a, b) = hosts(1500);
         let [from, at]: [SocketAddr; 2] = [from, at].map(|address| address.parse().unwrap());
         let sending = Socket::new(a.udp(from).unwrap()).unwrap();
         let receiving = Socket::new(b.udp(at).unwrap()).unwrap();
@@ -50,15 +44,13 @@ async fn each_datagram_arrives_with_the_code_that_it_carried() {
             let code = |number: u16| CODES[usize::from((number ^ number >> 2) & 3)];
             let bytes = train(number);
             let outgoing = Outgoing {
-                to: at,
-                from: None,
                 ecn: code(number),
                 dscp: (number & 0x3f) as u8,
-                bytes: &bytes,
                 segment: LENGTH,
+                ..outgoing(at, &bytes)
             };
             let room = poll_fn(|cx| sending.poll_writable(cx, &mut sender));
-            bounded(room).await.unwrap();
+            soon("room", room).await.unwrap();
             assert_eq!(sending.send(&outgoing), Sent::Done);
             if number % 4 != 3 {
                 continue;
@@ -66,9 +58,8 @@ async fn each_datagram_arrives_with_the_code_that_it_carried() {
             // Four trains at once, so that they can end up in one batch.
             let expected = usize::from(number + 1) * TRAIN;
             while arrived < expected {
-                bounded(poll_fn(|cx| receiving.poll_receive(cx, &mut batch)))
-                    .await
-                    .unwrap();
+                let received = poll_fn(|cx| receiving.poll_receive(cx, &mut batch));
+                soon("a batch", received).await.unwrap();
                 for datagram in batch.datagrams() {
                     let number = u16::from_be_bytes([datagram.bytes[0], datagram.bytes[1]]);
                     assert_eq!(datagram.bytes, &train(number)[..LENGTH]);
@@ -91,12 +82,15 @@ async fn ecn_holds_between_two_hosts() {
         ("10.0.0.2:4433", "10.0.0.1:0"),
         ("[fd00::2]:4433", "[fd00::1]:0"),
     ] {
-        let (a, b) = joined(1500);
-        let server = sink(&b, at);
+        let (a, b) = hosts(1500);
+        let socket = b.udp(at.parse().unwrap()).unwrap();
+        let server = Endpoint::new(socket, Some(server_config())).unwrap();
+        serve(&server);
         let endpoint = Endpoint::new(a.udp(from.parse().unwrap()).unwrap(), None).unwrap();
-        let connecting = endpoint.connect_with(client(None), at.parse().unwrap(), "server.test");
-        let connection = bounded(connecting.unwrap()).await.unwrap();
-        bounded(upload(&connection, 4_000_000)).await;
+        let connection = soon("a handshake", connect(&endpoint, &server))
+            .await
+            .unwrap();
+        soon("an upload", send(&connection, 4_000_000)).await;
         assert_eq!(connection.path_report().ecn, EcnState::Capable, "{at}");
         assert_eq!((endpoint.stats().cut_off, server.stats().cut_off), (0, 0));
     }

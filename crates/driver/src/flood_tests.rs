@@ -1,57 +1,23 @@
 //! One peer floods the other with frames over real sockets, while an honest peer uploads.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use pathmark_cc::{Controller, NewReno};
-
 use super::shared::Shared;
-use super::socket::Outgoing;
-use super::task_tests::boundless;
+use super::testing::*;
 use super::*;
 use pathmark_transport::connection::{self as core, Stats};
 use pathmark_transport::wire::frame::{ResetStream, StopSending, Stream};
 use pathmark_transport::wire::{Dir, Frame, Side, StreamId};
-use pathmark_transport::{Ecn, Instant, TransportConfig};
 
-/// The bytes that an honest peer sends, and how long this may take during a flood. Without a flood,
-/// it takes a tenth of a second.
+/// The bytes that an honest peer sends, which takes a tenth of a second without a flood.
 const HONEST: usize = 4 << 20;
-const PATIENCE: std::time::Duration = std::time::Duration::from_secs(30);
 /// Packets that a flood sends at a time.
 const BURST: usize = 32;
-
-fn honest() -> Arc<TransportConfig> {
-    let factory =
-        |_: Instant, mtu: u16| -> Box<dyn Controller> { Box::new(NewReno::newreno(mtu, None)) };
-    Arc::new(TransportConfig::new(Arc::new(factory)))
-}
-
-fn loopback() -> SocketAddr {
-    "127.0.0.1:0".parse().unwrap()
-}
-
-/// Connects a client to `server`. Returns both ends, and the state of the client's endpoint.
-async fn connect(
-    server: &Endpoint,
-    config: ClientConfig,
-) -> (Endpoint, Arc<Shared>, Connection, Connection) {
-    let endpoint = Endpoint::client(loopback()).unwrap();
-    let connecting = endpoint
-        .connect_with(config, server.local_address(), "server.test")
-        .unwrap();
-    let shared = Arc::clone(connecting.shared());
-    let accepting = async { server.accept().await.unwrap().accept().unwrap().await };
-    let (ours, theirs) = tokio::try_join!(connecting, accepting).unwrap();
-    ours.confirmed().await.unwrap();
-    (endpoint, shared, ours, theirs)
-}
 
 /// Sends packets, each with a new `payload`, until `over` or until the connection ends.
 /// Returns the number of packets.
 async fn flood(
-    endpoint: &Endpoint,
     shared: &Shared,
     over: impl Fn() -> bool,
     payload: impl Fn(&mut core::Connection, u64) -> Vec<u8>,
@@ -59,23 +25,10 @@ async fn flood(
     let mut sent = 0;
     while !over() && shared.lock().lost().is_none() {
         for _ in 0..BURST {
-            let mut state = shared.lock();
-            let to = state.core.remote_address();
-            let now = clock::now();
-            let frames = payload(&mut state.core, sent);
-            let packets = testing::packets(&mut state.core, now, &frames);
-            // The connection's task only continues when woken.
-            state.wake_driver();
-            drop(state);
+            let packets = forge(shared, |core| payload(core, sent));
+            let to = shared.lock().core.remote_address();
             for bytes in packets {
-                endpoint.shared.socket().send(&Outgoing {
-                    to,
-                    from: None,
-                    ecn: Ecn::NotEct,
-                    dscp: 0,
-                    bytes: &bytes,
-                    segment: bytes.len(),
-                });
+                send_by(shared, to, &bytes);
             }
             sent += 1;
         }
@@ -92,14 +45,16 @@ async fn with_an_honest_peer(
     payload: impl Fn(&mut core::Connection, u64) -> Vec<u8>,
     enough: impl Fn(&Stats, &Stats) -> bool,
 ) -> (u64, Stats, Stats) {
-    let crypto = Arc::new(testing::server(&[b"test"]));
-    let server = Endpoint::server(ServerConfig::new(crypto, honest()), loopback()).unwrap();
-    let forging = testing::forging(testing::client(&[b"test"]));
+    let server = server();
     let mut transport = boundless();
     // Room for the IDs that replace those that only a flood retires.
     transport.active_connection_id_limit = 64;
-    let config = ClientConfig::new(forging, Arc::new(transport));
-    let (hostile, shared, ours, theirs) = connect(&server, config).await;
+    let config = ClientConfig::new(forging(client_tls()), Arc::new(transport));
+    let hostile = endpoint();
+    let connecting = connect_with(&hostile, &server, config);
+    let shared = Arc::clone(connecting.shared());
+    let (ours, theirs) = both(connecting, &server).await;
+    ours.confirmed().await.unwrap();
     let before = theirs.stats();
     let accepting = theirs.clone();
     let application = tokio::spawn(async move {
@@ -115,28 +70,13 @@ async fn with_an_honest_peer(
     };
     let honest = async {
         // This upload starts and ends during the flood.
-        let crypto = Arc::new(testing::client(&[b"test"]));
-        let config = ClientConfig::new(crypto, honest());
-        let (_endpoint, _, client, accepted) = connect(&server, config).await;
-        let sending = async {
-            let mut stream = client.open_uni().await.unwrap();
-            stream.write_all(&vec![7; HONEST]).await.unwrap();
-            stream.finish().unwrap();
-            stream.stopped().await.unwrap();
-        };
-        let receiving = async {
-            let mut stream = accepted.accept_uni().await.unwrap();
-            stream.read_to_end(HONEST).await.unwrap().len()
-        };
-        let ((), received) = tokio::join!(sending, receiving);
+        let endpoint = endpoint();
+        let ends = both(connect(&endpoint, &server), &server).await;
+        upload(&ends, HONEST).await;
         served.store(true, Ordering::Relaxed);
-        received
     };
-    let both = async { tokio::join!(flood(&hostile, &shared, over, payload), honest) };
-    let (sent, received) = tokio::time::timeout(PATIENCE, both)
-        .await
-        .expect("the honest peer is served, and the flood goes on");
-    assert_eq!(received, HONEST);
+    let both = async { tokio::join!(flood(&shared, over, payload), honest) };
+    let (sent, ()) = soon("serving the honest peer during the flood", both).await;
     application.abort();
     // The flooding connection has broken no rule, so neither end closes it.
     assert_eq!((ours.close_reason(), theirs.close_reason()), (None, None));
@@ -148,99 +88,104 @@ fn arrived(before: &Stats, after: &Stats) -> u64 {
     after.packets_received - before.packets_received
 }
 
-/// The server sends at most `factor` times the bytes that it received in the flood. The additional
-/// 64 kB are from before and from its own probes.
-fn in_proportion((sent, before, after): &(u64, Stats, Stats), factor: u64) {
-    let received = after.bytes_received - before.bytes_received;
-    let answered = after.bytes_sent - before.bytes_sent;
-    println!("{sent} packets sent, {received} bytes arrived, {answered} were sent back");
-    assert!(
-        answered <= factor * received + 65_536,
-        "{answered} for {received}"
-    );
+struct Flood {
+    name: &'static str,
+    payload: fn(&mut core::Connection, u64) -> Vec<u8>,
+    /// The server counts more than this in the flood.
+    counted: (fn(&Stats) -> u64, u64),
+    /// The server sends at most this many times the bytes that it received.
+    factor: u64,
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn challenges() {
-    let payload = |_: &mut core::Connection, n: u64| {
-        testing::frames(&[Frame::PathChallenge(n.to_be_bytes())])
-    };
-    let enough = |_: &Stats, now: &Stats| now.path_challenges > 0;
-    let flooded = with_an_honest_peer(payload, enough).await;
-    in_proportion(&flooded, 2);
-}
+const FLOODS: [Flood; 6] = [
+    Flood {
+        name: "challenges",
+        payload: |_, n| frames(&[Frame::PathChallenge(n.to_be_bytes())]),
+        counted: (|stats| stats.path_challenges, 0),
+        factor: 2,
+    },
+    Flood {
+        name: "acknowledgements asked for",
+        payload: |_, _| frames(&[Frame::Ping, Frame::ImmediateAck]),
+        counted: (|stats| stats.packets_received, 0),
+        factor: 1,
+    },
+    Flood {
+        name: "pieces of one byte beyond gaps",
+        payload: |_, n| {
+            let piece = |i: u64| {
+                Frame::Stream(Stream {
+                    id: StreamId::new(Side::Client, Dir::Uni, 0).unwrap(),
+                    offset: 1 + (n * 50 + i) % 500_000 * 2,
+                    fin: false,
+                    data: b"x",
+                })
+            };
+            frames(&(0..50).map(piece).collect::<Vec<_>>())
+        },
+        counted: (|stats| stats.packets_received, 0),
+        factor: 1,
+    },
+    Flood {
+        name: "an ID retired again and again",
+        payload: |_, _| frames(&[(); 100].map(|()| Frame::RetireConnectionId(1))),
+        counted: (|stats| stats.id_frames, 1000),
+        factor: 1,
+    },
+    Flood {
+        name: "streams opened and given up",
+        payload: |connection, _| {
+            let mut all = Vec::new();
+            while all.len() < 40
+                && let Ok(id) = connection.streams().open(Dir::Bi)
+            {
+                all.push(Frame::ResetStream(ResetStream {
+                    id,
+                    error_code: 1,
+                    final_size: 0,
+                }));
+                all.push(Frame::StopSending(StopSending { id, error_code: 1 }));
+                // This ends the streams at the client, too.
+                let _ = connection.streams().reset(id, 1);
+                let _ = connection.streams().stop(id, 1);
+            }
+            all.push(Frame::Ping);
+            frames(&all)
+        },
+        counted: (|stats| stats.streams_given_up, 100),
+        factor: 2,
+    },
+    Flood {
+        name: "key updates without end",
+        payload: |connection, _| {
+            connection.update_keys(clock::now());
+            frames(&[Frame::Ping])
+        },
+        counted: (|stats| stats.key_updates, 0),
+        factor: 1,
+    },
+];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn acknowledgements_asked_for() {
-    let payload =
-        |_: &mut core::Connection, _| testing::frames(&[Frame::Ping, Frame::ImmediateAck]);
-    in_proportion(&with_an_honest_peer(payload, |_, _| true).await, 1);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn pieces_of_one_byte_beyond_gaps() {
-    let id = StreamId::new(Side::Client, Dir::Uni, 0).unwrap();
-    let payload = |_: &mut core::Connection, n: u64| {
-        let piece = |i: u64| {
-            Frame::Stream(Stream {
-                id,
-                offset: 1 + (n * 50 + i) % 500_000 * 2,
-                fin: false,
-                data: b"x",
-            })
-        };
-        let all: Vec<_> = (0..50).map(piece).collect();
-        testing::frames(&all)
-    };
-    in_proportion(&with_an_honest_peer(payload, |_, _| true).await, 1);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_id_retired_again_and_again() {
-    let payload = |_: &mut core::Connection, _| {
-        let all: Vec<_> = (0..100).map(|_| Frame::RetireConnectionId(1)).collect();
-        testing::frames(&all)
-    };
-    let enough = |before: &Stats, now: &Stats| now.id_frames > before.id_frames + 1000;
-    let flooded = with_an_honest_peer(payload, enough).await;
-    in_proportion(&flooded, 1);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn streams_opened_and_given_up() {
-    let payload = |connection: &mut core::Connection, _| {
-        let mut all = Vec::new();
-        while all.len() < 40
-            && let Ok(id) = connection.streams().open(Dir::Bi)
-        {
-            all.push(Frame::ResetStream(ResetStream {
-                id,
-                error_code: 1,
-                final_size: 0,
-            }));
-            all.push(Frame::StopSending(StopSending { id, error_code: 1 }));
-            // This ends the streams at the client, too.
-            let _ = connection.streams().reset(id, 1);
-            let _ = connection.streams().stop(id, 1);
-        }
-        all.push(Frame::Ping);
-        testing::frames(&all)
-    };
-    let enough = |before: &Stats, now: &Stats| now.streams_given_up > before.streams_given_up + 100;
-    let flooded = with_an_honest_peer(payload, enough).await;
-    in_proportion(&flooded, 2);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn key_updates_without_end() {
-    let payload = |connection: &mut core::Connection, _| {
-        connection.update_keys(clock::now());
-        testing::frames(&[Frame::Ping])
-    };
-    let enough = |before: &Stats, now: &Stats| now.key_updates > before.key_updates;
-    let flooded = with_an_honest_peer(payload, enough).await;
-    let updates = flooded.2.key_updates - flooded.1.key_updates;
-    // Each update requires an acknowledgement of the one before.
-    assert!(updates > 0 && updates < flooded.0 / 4, "{updates}");
-    in_proportion(&flooded, 1);
+async fn an_honest_peer_is_served_during_any_flood() {
+    for flood in FLOODS {
+        let (counted, least) = flood.counted;
+        let enough = |before: &Stats, now: &Stats| counted(now) > counted(before) + least;
+        let (sent, before, after) = with_an_honest_peer(flood.payload, enough).await;
+        // Each update requires an acknowledgement of the one before.
+        let updates = after.key_updates - before.key_updates;
+        assert!(updates <= sent / 4, "{updates}");
+        let received = after.bytes_received - before.bytes_received;
+        let answered = after.bytes_sent - before.bytes_sent;
+        println!(
+            "{}: {sent} packets sent, {received} bytes arrived, {answered} were sent back",
+            flood.name
+        );
+        // The additional 64 kB are from before and from the server's own probes.
+        assert!(
+            answered <= flood.factor * received + 65_536,
+            "{}: {answered} for {received}",
+            flood.name
+        );
+    }
 }

@@ -5,7 +5,7 @@ use std::net::UdpSocket;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::sending_tests::transport;
+use super::testing::*;
 use super::timers::Timer;
 use super::*;
 use pathmark_transport::Duration;
@@ -18,7 +18,7 @@ const PACKETS: u64 = 700;
 
 /// Sends datagrams that belong to no connection as fast as possible, until `over`.
 fn flood(server: std::net::SocketAddr, over: &AtomicBool) {
-    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let socket = UdpSocket::bind(loopback()).unwrap();
     while !over.load(Ordering::Relaxed) {
         let _ = socket.send_to(&[0x41; 1200], server);
     }
@@ -28,9 +28,7 @@ fn flood(server: std::net::SocketAddr, over: &AtomicBool) {
 /// receiving task. Deadlines that pass in the meantime don't wait for this.
 #[tokio::test]
 async fn deadlines_pass_while_packets_come_without_a_pause() {
-    let crypto = Arc::new(testing::server(&[b"test"]));
-    let config = ServerConfig::new(crypto, Arc::new(transport()));
-    let server = Endpoint::server(config, "127.0.0.1:0".parse().unwrap()).unwrap();
+    let server = server();
     let address = server.local_address();
     let over = Arc::new(AtomicBool::new(false));
     let flooding = [(); 2].map(|()| {

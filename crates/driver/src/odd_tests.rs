@@ -11,27 +11,15 @@ use std::time::Duration;
 
 use tokio::io::Interest;
 
-use super::sending_tests::{client, transport};
 use super::shared::BATCH_BYTES;
 use super::socket::{Outgoing, Sent, Socket};
+use super::testing::*;
 use super::*;
 use pathmark_transport::connection::ConnectionError;
-use pathmark_transport::{Ecn, TransportConfig};
 
-fn server(transport: TransportConfig, at: &str) -> Endpoint {
-    let crypto = Arc::new(testing::server(&[b"test"]));
-    let config = ServerConfig::new(crypto, Arc::new(transport));
-    Endpoint::server(config, at.parse().unwrap()).unwrap()
-}
-
-async fn connected(transport: TransportConfig) -> (Connection, Connection, Endpoint) {
-    let server = server(transport.clone(), "127.0.0.1:0");
-    let endpoint = Endpoint::client("127.0.0.1:0".parse().unwrap()).unwrap();
-    let connecting = endpoint
-        .connect_with(client(transport), server.local_address(), "server.test")
-        .unwrap();
-    let accepting = async { server.accept().await.unwrap().accept().unwrap().await };
-    let (near, far) = tokio::try_join!(connecting, accepting).unwrap();
+async fn connected() -> (Connection, Connection, Endpoint) {
+    let server = server();
+    let (near, far) = both(connect(&endpoint(), &server), &server).await;
     (near, far, server)
 }
 
@@ -59,7 +47,7 @@ fn leave_waiting(future: impl Future<Output = ()> + Send + 'static) {
 #[test]
 fn a_task_may_end_as_it_is_woken() {
     ends("a connection is closed", async {
-        let (near, far, _server) = connected(transport()).await;
+        let (near, far, _server) = connected().await;
         let waiting = near.clone();
         let stream = near.open_uni().await.unwrap();
         leave_waiting(async move {
@@ -76,26 +64,19 @@ fn a_task_may_end_as_it_is_woken() {
 #[test]
 fn a_task_that_waits_for_an_endpoint_may_end_as_it_is_woken() {
     let incoming = async {
-        let server = server(transport(), "127.0.0.1:0");
+        let server = server();
         let waiting = server.clone();
         leave_waiting(async move { drop(waiting.accept().await) });
-        let endpoint = Endpoint::client("127.0.0.1:0".parse().unwrap()).unwrap();
-        let config = client(transport());
-        let connecting = endpoint.connect_with(config, server.local_address(), "server.test");
-        let connecting = tokio::spawn(connecting.unwrap());
-        let incoming = server.accept().await.unwrap();
-        let far = incoming.accept().unwrap().await.unwrap();
-        connecting.await.unwrap().unwrap();
-        drop(far);
+        both(connect(&endpoint(), &server), &server).await;
     };
     let closed = async {
-        let server = server(transport(), "127.0.0.1:0");
+        let server = server();
         let waiting = server.clone();
         leave_waiting(async move { drop(waiting.accept().await) });
         server.close(0, b"");
     };
     let idle = async {
-        let (near, far, server) = connected(transport()).await;
+        let (near, far, server) = connected().await;
         let waiting = server.clone();
         let stream = far.open_uni().await.unwrap();
         leave_waiting(async move {
@@ -138,14 +119,14 @@ fn forget_waker(held: impl Any + Send, future: impl Future, replaced: bool) {
 fn a_task_may_end_as_its_waker_is_forgotten() {
     for replaced in [false, true] {
         ends("waits for a connection", async move {
-            let (near, _far, _server) = connected(transport()).await;
+            let (near, _far, _server) = connected().await;
             let held = near.open_uni().await.unwrap();
             forget_waker(held, near.closed(), replaced);
             let held = near.open_uni().await.unwrap();
             forget_waker(held, near.accept_uni(), replaced);
         });
         ends("waits for a stream", async move {
-            let (near, _far, _server) = connected(transport()).await;
+            let (near, _far, _server) = connected().await;
             let (send, mut recv) = near.open_bi().await.unwrap();
             let held = near.open_uni().await.unwrap();
             forget_waker(held, recv.read(&mut [0; 10]), replaced);
@@ -153,7 +134,7 @@ fn a_task_may_end_as_its_waker_is_forgotten() {
             forget_waker(held, send.stopped(), replaced);
         });
         ends("waits for an endpoint", async move {
-            let (_near, _far, server) = connected(transport()).await;
+            let (_near, _far, server) = connected().await;
             forget_waker(server.clone(), server.accept(), replaced);
             forget_waker(server.clone(), server.wait_idle(), replaced);
         });
@@ -163,9 +144,7 @@ fn a_task_may_end_as_its_waker_is_forgotten() {
 fn ends(what: &str, test: impl Future<Output = ()> + Send + 'static) {
     let (done, is_done) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
-        let mut runtime = tokio::runtime::Builder::new_multi_thread();
-        let runtime = runtime.worker_threads(2).enable_all().build().unwrap();
-        runtime.block_on(test);
+        runtime(2).block_on(test);
         done.send(()).unwrap();
     });
     let limit = Duration::from_secs(10);
@@ -185,21 +164,12 @@ async fn what_the_kernel_refuses_as_too_long_leaves_as_less() {
         let mut transport = transport();
         transport.initial_mtu = mtu;
         transport.max_idle_timeout = Some(Duration::from_secs(2));
-        let server = server(super::sending_tests::transport(), at);
+        let server = Endpoint::server(server_config(), at.parse().unwrap()).unwrap();
+        serve(&server);
         let endpoint = Endpoint::client(at.parse().unwrap()).unwrap();
-        let accepting = server.clone();
-        tokio::spawn(async move {
-            let far = accepting.accept().await?.accept().ok()?.await.ok()?;
-            let read = far.accept_uni().await.ok()?.read_to_end(10_000_000).await;
-            // A connection without a handle ends immediately, perhaps before the last
-            // acknowledgement.
-            far.closed().await;
-            read.ok()
-        });
-        let config = client(transport);
-        let connecting = endpoint.connect_with(config, server.local_address(), "server.test");
+        let connecting = connect_with(&endpoint, &server, client(transport));
         let ended = async {
-            let near = connecting.unwrap().await?;
+            let near = connecting.await?;
             let mut stream = near.open_uni().await?;
             let _ = stream.write_all(&vec![7; 1_000_000]).await;
             let _ = stream.finish();
@@ -208,9 +178,7 @@ async fn what_the_kernel_refuses_as_too_long_leaves_as_less() {
                 Err(_) => Err(near.closed().await),
             }
         };
-        let ended = tokio::time::timeout(Duration::from_secs(20), ended)
-            .await
-            .unwrap();
+        let ended = soon("the transfer", ended).await;
         assert!(ended.is_ok(), "{mtu}, {at}: {ended:?}");
     }
 }
@@ -218,9 +186,8 @@ async fn what_the_kernel_refuses_as_too_long_leaves_as_less() {
 /// The kernel accepts the largest batch that a task builds, whatever the MTU.
 #[tokio::test]
 async fn the_kernel_takes_the_largest_batch() {
-    let sending = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let socket = Socket::new(sending).unwrap();
-    let to = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let socket = Socket::new(UdpSocket::bind(loopback()).unwrap()).unwrap();
+    let to = UdpSocket::bind(loopback()).unwrap();
     let mut refused = Vec::new();
     for mtu in 1200..=8972 {
         // This is how `poll_transmit` fills a buffer.
@@ -245,33 +212,25 @@ async fn the_kernel_takes_the_largest_batch() {
 /// An error of an earlier datagram doesn't affect segmentation offload.
 #[tokio::test]
 async fn an_error_that_passes_switches_no_offload_off() {
-    let sending = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let open = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let closed = UdpSocket::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap();
+    let [sending, open, closed] = [(); 3].map(|()| UdpSocket::bind(loopback()).unwrap());
+    let unused = closed.local_addr().unwrap();
+    drop(closed);
     // A connected socket keeps the ICMP error of an earlier datagram.
-    sending.connect(closed).unwrap();
+    sending.connect(unused).unwrap();
     let watching = sending.try_clone().unwrap();
     let socket = Socket::new(sending).unwrap();
     let watching = tokio::net::UdpSocket::from_std(watching).unwrap();
     let before = socket.max_segments();
     let bytes = [0; 2400];
-    let outgoing = |to: SocketAddr, bytes| Outgoing {
-        to,
-        from: None,
-        ecn: Ecn::NotEct,
-        dscp: 0,
-        bytes,
-        segment: 1200,
-    };
     let mut waiter = socket.sender();
     let writable = poll_fn(|cx| socket.poll_writable(cx, &mut waiter));
     writable.await.unwrap();
-    assert_eq!(socket.send(&outgoing(closed, &bytes[..1200])), Sent::Done);
+    assert_eq!(socket.send(&outgoing(unused, &bytes[..1200])), Sent::Done);
     watching.ready(Interest::ERROR).await.unwrap();
-    let sent = socket.send(&outgoing(open.local_addr().unwrap(), &bytes));
+    let sent = socket.send(&Outgoing {
+        segment: 1200,
+        ..outgoing(open.local_addr().unwrap(), &bytes)
+    });
     assert_eq!((sent, socket.max_segments()), (Sent::Done, before));
 }
 
@@ -280,7 +239,7 @@ async fn an_error_that_passes_switches_no_offload_off() {
 async fn a_controller_that_panics_as_it_is_made_ends_its_connection() {
     let mut transport = transport();
     transport.max_idle_timeout = None;
-    let (near, _far, _server) = connected(transport).await;
+    let (near, _far) = connected_from(&endpoint(), transport).await;
     // The remaining work of the handshake would wake the connection's task, and the test would pass
     // without testing anything.
     tokio::time::sleep(Duration::from_millis(500)).await;
@@ -294,32 +253,25 @@ async fn a_controller_that_panics_as_it_is_made_ends_its_connection() {
         broken.set_controller(Arc::new(factory));
     });
     assert!(made.join().is_err());
-    let ended = tokio::time::timeout(Duration::from_secs(5), waiting).await;
-    assert_eq!(ended.expect("it ends").unwrap(), ConnectionError::Panicked);
+    let ended = soon("the end", waiting).await.unwrap();
+    assert_eq!(ended, ConnectionError::Panicked);
 }
 
 /// The flow label and the interface in an address don't belong to the peer (RFC 3493 §3.3).
 #[tokio::test]
 async fn an_address_with_a_flow_label_or_a_scope_connects() {
-    let server = server(transport(), "[::1]:0");
-    let at = server.local_address();
-    let accepting = server.clone();
-    tokio::spawn(async move {
-        let mut kept = Vec::new();
-        while let Some(incoming) = accepting.accept().await {
-            kept.extend(incoming.accept().unwrap().await.ok());
-        }
-    });
+    let server = Endpoint::server(server_config(), "[::1]:0".parse().unwrap()).unwrap();
+    serve(&server);
+    let SocketAddr::V6(at) = server.local_address() else {
+        unreachable!()
+    };
     let mut wrong = Vec::new();
     for (flow, scope) in [(0, 0), (7, 0), (0, 1)] {
         let endpoint = Endpoint::client("[::]:0".parse().unwrap()).unwrap();
-        let SocketAddr::V6(v6) = at else {
-            unreachable!()
-        };
-        let to = SocketAddrV6::new(*v6.ip(), v6.port(), flow, scope);
+        let to = SocketAddrV6::new(*at.ip(), at.port(), flow, scope);
         let mut transport = transport();
         transport.handshake_timeout = Duration::from_secs(3);
-        let connecting = endpoint.connect_with(client(transport), to.into(), "server.test");
+        let connecting = endpoint.connect_with(client(transport), to.into(), NAME);
         if let Err(error) = connecting.unwrap().await {
             wrong.push((flow, scope, error));
         }
@@ -330,13 +282,12 @@ async fn an_address_with_a_flow_label_or_a_scope_connects() {
 /// A token that no connection has used remains available for the next one.
 #[tokio::test]
 async fn a_connection_that_cannot_begin_takes_no_token() {
-    let crypto = Arc::new(testing::server(&[b"test"]));
-    let mut config = ServerConfig::new(crypto, Arc::new(transport()));
+    let mut config = server_config();
     config.max_connections(0);
-    let endpoint = Endpoint::server(config, "127.0.0.1:0".parse().unwrap()).unwrap();
-    endpoint.set_token("server.test", bytes::Bytes::from_static(b"token"));
+    let endpoint = Endpoint::server(config, loopback()).unwrap();
+    endpoint.set_token(NAME, bytes::Bytes::from_static(b"token"));
     let to = "127.0.0.1:9".parse().unwrap();
-    let refused = endpoint.connect_with(client(transport()), to, "server.test");
+    let refused = endpoint.connect_with(client(transport()), to, NAME);
     assert!(refused.is_err());
-    assert!(endpoint.take_token("server.test").is_some());
+    assert!(endpoint.take_token(NAME).is_some());
 }

@@ -5,9 +5,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
 
-use super::sending_tests::{client, transport, upload};
+use super::testing::*;
 use super::*;
 use tokio::io::AsyncReadExt as _;
 
@@ -79,10 +78,9 @@ impl DatagramSocket for Own {
             return Err(io::ErrorKind::HostUnreachable.into());
         };
         let received = Received {
-            remote: self.1,
             local: Some(datagram.to.ip()),
             ecn: datagram.ecn,
-            ttl: None,
+            ..received_from(self.1)
         };
         far.arrived.push_back((received, datagram.bytes.to_vec()));
         if let Some(waker) = far.reader.take() {
@@ -141,28 +139,16 @@ impl Drop for Own {
 const SERVER: &str = "10.0.0.1:443";
 
 fn server(network: &Arc<Network>) -> (Endpoint, Arc<Own>) {
-    let crypto = Arc::new(testing::server(&[b"test"]));
-    let config = ServerConfig::new(crypto, Arc::new(transport()));
     let own = socket(network, SERVER);
-    let endpoint = Endpoint::with_socket(own.clone(), Some(config), |_| {}).unwrap();
+    let endpoint = Endpoint::with_socket(own.clone(), Some(server_config()), |_| {}).unwrap();
     (endpoint, own)
 }
 
-async fn connect(endpoint: &Endpoint, server: &Endpoint) -> (Connection, Connection) {
-    let config = client(transport());
-    let connecting = endpoint
-        .connect_with(config, SERVER.parse().unwrap(), "server.test")
-        .unwrap();
-    let accepting = async { server.accept().await.unwrap().await };
-    tokio::try_join!(connecting, accepting).unwrap()
-}
-
-async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
-    let limit = Duration::from_secs(30);
-    match tokio::time::timeout(limit, future).await {
-        Ok(done) => done,
-        Err(_) => panic!("{what} does not resolve"),
-    }
+/// Connects a new endpoint at `own` to `server`.
+async fn client_at(own: &Arc<Own>, server: &Endpoint) -> (Endpoint, (Connection, Connection)) {
+    let endpoint = Endpoint::with_socket(own.clone(), None, |_| {}).unwrap();
+    let ends = soon("a handshake", both(connect(&endpoint, server), server)).await;
+    (endpoint, ends)
 }
 
 /// Three clients upload and download at once over sockets with room for 20 datagrams that lose data
@@ -175,18 +161,17 @@ async fn connections_share_a_network_in_memory() {
     let mut ends = Vec::new();
     for n in 2..5 {
         let own = socket(&network, &format!("10.0.0.{n}:5000"));
-        let endpoint = Endpoint::with_socket(own, None, |_| {}).unwrap();
-        let (near, far) = soon("a handshake", connect(&endpoint, &server)).await;
+        let (endpoint, (near, far)) = client_at(&own, &server).await;
         assert_eq!(far.remote_address(), endpoint.local_address());
         assert_eq!(endpoint.socket_buffers().advice(), Vec::<String>::new());
         ends.push((endpoint, near, far));
     }
     let (killed, near, far) = ends.pop().unwrap();
-    let all = ends.iter().map(|(_, near, far)| async {
+    let mut all = ends.iter().map(|(_, near, far)| async {
         upload(&(near.clone(), far.clone()), 400_000).await;
         upload(&(far.clone(), near.clone()), 400_000).await;
     });
-    let all: Vec<_> = all.collect();
+    let (first, second) = (all.next().unwrap(), all.next().unwrap());
     let midway = async move {
         let mut stream = near.open_uni().await.unwrap();
         stream.write_all(&[7; 200_000]).await.unwrap();
@@ -200,17 +185,12 @@ async fn connections_share_a_network_in_memory() {
         );
     };
     let moved = socket(&network, "10.0.1.2:6000");
-    let mut all = all.into_iter();
-    let (first, second) = (all.next().unwrap(), all.next().unwrap());
     soon("both", async { tokio::join!(first, second, midway) }).await;
 
     let (endpoint, near, far) = &ends[0];
     soon("the confirmation", near.confirmed()).await.unwrap();
     endpoint.rebind_to(moved.clone());
-    soon("a move", async {
-        upload(&(near.clone(), far.clone()), 400_000).await;
-    })
-    .await;
+    soon("a move", upload(&(near.clone(), far.clone()), 400_000)).await;
     assert_eq!(far.remote_address(), moved.local_address());
     assert!(near.path_report().validated);
 }
@@ -221,10 +201,9 @@ async fn an_own_socket_carries_ecn() {
     let network = Arc::new(Network::default());
     let (server, _own) = server(&network);
     let own = socket(&network, "10.0.0.2:5000");
-    let endpoint = Endpoint::with_socket(own, None, |_| {}).unwrap();
-    let (near, far) = soon("a handshake", connect(&endpoint, &server)).await;
-    soon("an upload", upload(&(near.clone(), far), 200_000)).await;
-    assert_eq!(near.path_report().ecn, EcnState::Capable);
+    let (_endpoint, ends) = client_at(&own, &server).await;
+    soon("an upload", upload(&ends, 200_000)).await;
+    assert_eq!(ends.0.path_report().ecn, EcnState::Capable);
 }
 
 /// A failing socket ends its connections with the reason, but no others.
@@ -233,11 +212,9 @@ async fn an_own_socket_that_fails_ends_its_connections() {
     let network = Arc::new(Network::default());
     let (server, _own) = server(&network);
     let own = socket(&network, "10.0.0.2:5000");
-    let endpoint = Endpoint::with_socket(own.clone(), None, |_| {}).unwrap();
-    let (near, _far) = soon("a handshake", connect(&endpoint, &server)).await;
+    let (_endpoint, (near, _far)) = client_at(&own, &server).await;
     let other = socket(&network, "10.0.0.3:5000");
-    let other = Endpoint::with_socket(other, None, |_| {}).unwrap();
-    let lasting = soon("a handshake", connect(&other, &server)).await;
+    let (_other, lasting) = client_at(&other, &server).await;
     own.fail();
     let error = soon("the end", near.closed()).await;
     assert_eq!(error, ConnectionError::Socket(io::ErrorKind::BrokenPipe));
@@ -253,7 +230,7 @@ async fn a_network_that_reaches_no_server_is_the_reason() {
     let mut transport = transport();
     transport.handshake_timeout = pathmark_transport::Duration::from_millis(200);
     let connecting = endpoint
-        .connect_with(client(transport), SERVER.parse().unwrap(), "server.test")
+        .connect_with(client(transport), SERVER.parse().unwrap(), NAME)
         .unwrap();
     let error = soon("the end", connecting).await.unwrap_err();
     let reason = ConnectionError::Socket(io::ErrorKind::HostUnreachable);
@@ -267,6 +244,6 @@ async fn an_own_socket_reaches_its_own_ip_version() {
     let own = socket(&network, "10.0.0.2:5000");
     let endpoint = Endpoint::with_socket(own, None, |_| {}).unwrap();
     let far: SocketAddr = "[2001:db8::1]:443".parse().unwrap();
-    let refused = endpoint.connect_with(client(transport()), far, "server.test");
+    let refused = endpoint.connect_with(client(transport()), far, NAME);
     assert_eq!(refused.unwrap_err(), ConnectError::Address(far));
 }

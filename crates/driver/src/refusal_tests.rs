@@ -1,56 +1,31 @@
 //! Missing servers: closed ports, no route, and false reports of such errors.
 
 use std::net::{SocketAddr, UdpSocket};
-use std::sync::Arc;
 use std::time::Duration;
 
-use pathmark_cc::{Controller, NewReno};
 use pathmark_testbed::{Node, Testbed};
 
+use super::testing::*;
 use super::*;
 use pathmark_transport::connection::ConnectionError;
-use pathmark_transport::{Instant, TransportConfig};
 
-const FORBIDDEN: &str = "this test needs user namespaces; allow them, or run as root";
-const ALPN: &[u8] = b"refusals";
-
-fn transport() -> Arc<TransportConfig> {
-    let factory =
-        |_: Instant, mtu: u16| -> Box<dyn Controller> { Box::new(NewReno::newreno(mtu, None)) };
-    Arc::new(TransportConfig::new(Arc::new(factory)))
-}
-
-fn client() -> ClientConfig {
-    let crypto = testing::client(&[ALPN]);
-    ClientConfig::new(Arc::new(crypto), transport())
-}
-
-/// Returns a server that accepts all clients and keeps their connections.
-fn server(socket: UdpSocket) -> Endpoint {
-    let crypto = Arc::new(testing::server(&[ALPN]));
-    let server = Endpoint::new(socket, Some(ServerConfig::new(crypto, transport()))).unwrap();
-    let serving = server.clone();
-    tokio::spawn(async move {
-        while let Some(incoming) = serving.accept().await {
-            let connecting = incoming.accept().unwrap();
-            tokio::spawn(async move {
-                if let Ok(connection) = connecting.await {
-                    connection.closed().await;
-                }
-            });
-        }
-    });
-    server
-}
+const REFUSED: ConnectionError =
+    ConnectionError::Unreachable(std::io::ErrorKind::ConnectionRefused);
 
 /// Returns a port of this host that no socket uses, at an address of the same family as `at`.
 fn closed_port(at: &str) -> SocketAddr {
     UdpSocket::bind(at).unwrap().local_addr().unwrap()
 }
 
+fn begin(endpoint: &Endpoint, to: SocketAddr) -> Connecting {
+    endpoint
+        .connect_with(client(transport()), to, NAME)
+        .unwrap()
+}
+
 /// Returns why connecting fails. This must take far less than the 30 s of the handshake timeout.
 async fn why(endpoint: &Endpoint, to: SocketAddr) -> ConnectionError {
-    let connecting = endpoint.connect_with(client(), to, "server").unwrap();
+    let connecting = begin(endpoint, to);
     let ended = tokio::time::timeout(Duration::from_secs(2), connecting).await;
     let ended = ended.unwrap_or_else(|_| panic!("{to}: no end within 2 s"));
     ended.expect_err("there is no server")
@@ -58,7 +33,6 @@ async fn why(endpoint: &Endpoint, to: SocketAddr) -> ConnectionError {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_closed_port_ends_an_attempt_at_once() {
-    let refused = ConnectionError::Unreachable(std::io::ErrorKind::ConnectionRefused);
     for (from, at) in [
         ("127.0.0.1:0", "127.0.0.1:0"),
         ("0.0.0.0:0", "127.0.0.1:0"),
@@ -68,11 +42,8 @@ async fn a_closed_port_ends_an_attempt_at_once() {
         ("[::]:0", "[::1]:0"),
     ] {
         let endpoint = Endpoint::client(from.parse().unwrap()).unwrap();
-        assert_eq!(
-            why(&endpoint, closed_port(at)).await,
-            refused,
-            "{from} {at}"
-        );
+        let error = why(&endpoint, closed_port(at)).await;
+        assert_eq!(error, REFUSED, "{from} {at}");
     }
 }
 
@@ -81,27 +52,18 @@ async fn a_closed_port_ends_an_attempt_at_once() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_refusal_ends_the_attempts_that_it_is_about_and_no_others() {
     // [9000 14.2.1 icmp-validated]
-    let endpoint = Endpoint::client("127.0.0.1:0".parse().unwrap()).unwrap();
-    let there = server(UdpSocket::bind("127.0.0.1:0").unwrap());
-    let address = there.local_address();
-    let connection = endpoint.connect_with(client(), address, "server").unwrap();
-    let connection = connection.await.unwrap();
-    let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let waits = endpoint
-        .connect_with(client(), silent.local_addr().unwrap(), "server")
-        .unwrap();
-    tokio::pin!(waits);
-    let refused = ConnectionError::Unreachable(std::io::ErrorKind::ConnectionRefused);
+    let (endpoint, there) = (endpoint(), server());
+    serve(&there);
+    let connection = connect(&endpoint, &there).await.unwrap();
+    let silent = UdpSocket::bind(loopback()).unwrap();
+    let mut waits = begin(&endpoint, silent.local_addr().unwrap());
     for _ in 0..20 {
-        assert_eq!(why(&endpoint, closed_port("127.0.0.1:0")).await, refused);
-        let another = endpoint.connect_with(client(), address, "server").unwrap();
-        another.await.unwrap();
+        assert_eq!(why(&endpoint, closed_port("127.0.0.1:0")).await, REFUSED);
+        connect(&endpoint, &there).await.unwrap();
     }
     let silence = tokio::time::timeout(Duration::from_millis(10), &mut waits).await;
     assert!(silence.is_err(), "a silent port refuses nothing");
-    let mut stream = connection.open_uni().await.unwrap();
-    stream.write_all(b"it goes on").await.unwrap();
-    stream.finish().unwrap();
+    soon("it goes on", send(&connection, 10_000)).await;
 }
 
 const PORT_UNREACHABLE: u8 = 3;
@@ -142,7 +104,7 @@ struct Forger {
 
 impl Forger {
     fn new() -> Self {
-        let bed = Testbed::new().expect(FORBIDDEN);
+        let bed = bed();
         let node = bed.node("a").unwrap();
         let raw = node.socket(libc::AF_INET, libc::SOCK_RAW, libc::IPPROTO_ICMP);
         Self {
@@ -181,15 +143,16 @@ async fn first_packet(silent: UdpSocket) -> Vec<u8> {
 async fn a_report_of_icmp_ends_no_established_connection() {
     // [9000 14.2.1 icmp-validated]
     let forger = Forger::new();
-    let (there, ours) = (server(forger.socket()), forger.socket());
+    let there = Endpoint::new(forger.socket(), Some(server_config())).unwrap();
+    serve(&there);
+    let ours = forger.socket();
     let local = ours.local_addr().unwrap();
     let endpoint = Endpoint::new(ours, None).unwrap();
-    let connecting = endpoint.connect_with(client(), there.local_address(), "server");
-    let connection = connecting.unwrap().await.unwrap();
+    let connection = connect(&endpoint, &there).await.unwrap();
 
     let silent = forger.socket();
     let to = silent.local_addr().unwrap();
-    let waits = endpoint.connect_with(client(), to, "server").unwrap();
+    let waits = begin(&endpoint, to);
     let quote = first_packet(silent.try_clone().unwrap()).await;
     let forge = |to: SocketAddr| {
         for _ in 0..50 {
@@ -200,13 +163,10 @@ async fn a_report_of_icmp_ends_no_established_connection() {
     forge(there.local_address());
     forge(to);
     let ended = tokio::time::timeout(Duration::from_secs(2), waits).await;
-    let refused = ConnectionError::Unreachable(std::io::ErrorKind::ConnectionRefused);
-    assert_eq!(ended.expect("the report counts").unwrap_err(), refused);
+    assert_eq!(ended.expect("the report counts").unwrap_err(), REFUSED);
 
     forge(there.local_address());
-    let mut stream = connection.open_uni().await.unwrap();
-    stream.write_all(&[7; 10_000]).await.unwrap();
-    stream.finish().unwrap();
+    soon("it goes on", send(&connection, 10_000)).await;
     assert!(connection.close_reason().is_none());
 }
 
@@ -218,7 +178,7 @@ async fn a_report_without_the_connection_id_has_no_effect() {
     let (ours, silent) = (forger.socket(), forger.socket());
     let (local, to) = (ours.local_addr().unwrap(), silent.local_addr().unwrap());
     let endpoint = Endpoint::new(ours, None).unwrap();
-    let mut waits = endpoint.connect_with(client(), to, "server").unwrap();
+    let mut waits = begin(&endpoint, to);
     let mut quote = first_packet(silent.try_clone().unwrap()).await;
     // Another ID of eight bytes or more.
     quote[8] ^= 1;
@@ -247,7 +207,7 @@ async fn a_host_out_of_reach_ends_an_attempt_after_a_while() {
     let (local, to) = (ours.local_addr().unwrap(), silent.local_addr().unwrap());
     let endpoint = Endpoint::new(ours, None).unwrap();
     let begun = tokio::time::Instant::now();
-    let mut waits = endpoint.connect_with(client(), to, "server").unwrap();
+    let mut waits = begin(&endpoint, to);
     let quote = first_packet(silent.try_clone().unwrap()).await;
     let mut reports = tokio::time::interval(Duration::from_millis(20));
     let ended = tokio::time::timeout(Duration::from_secs(20), async {
@@ -266,7 +226,7 @@ async fn a_host_out_of_reach_ends_an_attempt_after_a_while() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_the_kernel_does_not_send_ends_an_attempt_at_once() {
-    let bed = Testbed::new().expect(FORBIDDEN);
+    let bed = bed();
     // With a loopback interface and no route.
     let node = bed.node("a").unwrap();
     for (from, to) in [
@@ -285,12 +245,7 @@ async fn what_the_kernel_does_not_send_ends_an_attempt_at_once() {
 /// If no datagram of a handshake fits the interface, the attempt immediately ends with this error.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_interface_that_is_too_narrow_ends_an_attempt_at_once() {
-    let bed = Testbed::new().expect(FORBIDDEN);
-    let [host, other] = ["host", "other"].map(|name| bed.node(name).unwrap());
-    bed.veth((&host, "eth0"), (&other, "eth0"), 1200).unwrap();
-    for (node, address) in [(&host, "10.0.0.1/24"), (&other, "10.0.0.2/24")] {
-        node.add_address("eth0", address.parse().unwrap()).unwrap();
-    }
+    let (host, _other) = hosts(1200);
     let socket = host.udp("10.0.0.1:0".parse().unwrap()).unwrap();
     let endpoint = Endpoint::new(socket, None).unwrap();
     let error = why(&endpoint, "10.0.0.2:4433".parse().unwrap()).await;

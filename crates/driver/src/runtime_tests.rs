@@ -1,52 +1,25 @@
 //! Calls outside a runtime, and the error at each end if the other end fails.
 
-use std::net::{SocketAddr, UdpSocket};
-use std::sync::Arc;
+use std::net::UdpSocket;
 use std::thread;
-use std::time::Duration;
 
 use bytes::Bytes;
-use pathmark_cc::{Acked, Controller, Lost, Metrics, Phase};
 
-use super::sending_tests::{client, connected_from, transport};
+use super::testing::*;
 use super::*;
+use pathmark_transport::VarInt;
 use pathmark_transport::connection::ConnectionError;
 use pathmark_transport::wire::TransportErrorCode;
-use pathmark_transport::{Instant, VarInt};
-
-fn loopback() -> SocketAddr {
-    "127.0.0.1:0".parse().unwrap()
-}
-
-async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
-    let limit = Duration::from_secs(10);
-    match tokio::time::timeout(limit, future).await {
-        Ok(done) => done,
-        Err(_) => panic!("{what} does not resolve"),
-    }
-}
 
 /// No call panics outside a runtime. Creating an endpoint there returns an error, and all that an
 /// endpoint starts there runs in the endpoint's runtime.
 #[test]
 fn calls_outside_a_runtime_fail_or_use_the_endpoints() {
-    let server_config = || {
-        let crypto = Arc::new(testing::server(&[b"test"]));
-        ServerConfig::new(crypto, Arc::new(transport()))
-    };
     assert!(Endpoint::client(loopback()).is_err());
     assert!(Endpoint::server(server_config(), loopback()).is_err());
-    let runtime = tokio::runtime::Runtime::new().unwrap();
-    let (endpoint, server) = runtime.block_on(async {
-        let endpoint = Endpoint::client(loopback()).unwrap();
-        (
-            endpoint,
-            Endpoint::server(server_config(), loopback()).unwrap(),
-        )
-    });
-    let config = client(transport());
-    let connecting = endpoint.connect_with(config, server.local_address(), "server.test");
-    let connecting = connecting.unwrap();
+    let runtime = runtime(2);
+    let (endpoint, server) = runtime.block_on(async { (endpoint(), server()) });
+    let connecting = connect(&endpoint, &server);
     let incoming = runtime.block_on(soon("the client", server.accept()));
     let accepting = incoming.unwrap().accept().unwrap();
     let (near, far) = runtime.block_on(async {
@@ -76,49 +49,20 @@ fn calls_outside_a_runtime_fail_or_use_the_endpoints() {
     ));
 }
 
-/// Panics when it is informed of an ACK or of a sent packet.
-#[derive(Debug)]
-struct Panics {
-    receiving: bool,
-}
-
-impl Controller for Panics {
-    fn on_sent(&mut self, _: Instant, _: &pathmark_cc::Sent) -> pathmark_cc::PacketState {
-        assert!(self.receiving, "a controller with a defect");
-        pathmark_cc::PacketState::default()
-    }
-    fn on_ack(&mut self, _: Instant, _: &Acked) {
-        assert!(!self.receiving, "a controller with a defect");
-    }
-    fn on_loss(&mut self, _: Instant, _: &Lost) {}
-    fn on_persistent_congestion(&mut self, _: Instant) {}
-    fn on_mtu(&mut self, _: u16) {}
-    fn window(&self) -> u64 {
-        1 << 20
-    }
-    fn metrics(&self) -> Metrics {
-        Metrics::new("panics", Phase::Startup, 1 << 20)
-    }
-}
-
 /// A controller that panics ends its connection, and the peer immediately gets INTERNAL_ERROR.
 #[tokio::test]
 async fn the_peer_of_a_connection_that_panics_hears_of_it() {
-    for receiving in [false, true] {
+    for defect in [Defect::Sending, Defect::Receiving] {
         let mut transport = transport();
         transport.max_idle_timeout = None;
-        let endpoint = Endpoint::client(loopback()).unwrap();
+        let endpoint = endpoint();
         let (near, far) = connected_from(&endpoint, transport).await;
         near.confirmed().await.unwrap();
-        near.set_controller(Arc::new(move |_: Instant, _: u16| -> Box<dyn Controller> {
-            Box::new(Panics { receiving })
-        }));
+        near.set_controller(boundless_but(Some(defect)));
         let mut stream = near.open_uni().await.unwrap();
         let _ = stream.write_all(&[7; 10_000]).await;
-        assert_eq!(
-            soon("our end", near.closed()).await,
-            ConnectionError::Panicked
-        );
+        let ours = soon("our end", near.closed()).await;
+        assert_eq!(ours, ConnectionError::Panicked);
         match soon("the peer's end", far.closed()).await {
             ConnectionError::PeerTransport(error) => {
                 assert_eq!(error.code, TransportErrorCode::INTERNAL_ERROR);
@@ -135,7 +79,7 @@ async fn the_peer_of_a_connection_that_panics_hears_of_it() {
 async fn codes_of_62_bits_reach_the_peer() {
     for number in [0, 0x52e4_a40f_a8db, VarInt::MAX.into_inner()] {
         let code = VarInt::try_from(number).unwrap();
-        let endpoint = Endpoint::client(loopback()).unwrap();
+        let endpoint = endpoint();
         let (near, far) = connected_from(&endpoint, transport()).await;
         let (mut send, mut recv) = near.open_bi().await.unwrap();
         send.write_all(b"begun").await.unwrap();
@@ -163,7 +107,7 @@ async fn the_end_of_a_part_is_awaited_during_writes_and_after_it() {
     let mut transport = transport();
     transport.streams.initial_stream_window = 1000;
     transport.streams.max_window = 1000;
-    let endpoint = Endpoint::client(loopback()).unwrap();
+    let endpoint = endpoint();
     let (near, far) = connected_from(&endpoint, transport).await;
     let mut blocked = near.open_uni().await.unwrap();
     let stopped = blocked.stopped();

@@ -3,70 +3,19 @@
 use std::future::poll_fn;
 use std::net::{SocketAddr, UdpSocket};
 use std::pin::Pin;
-use std::sync::Arc;
 
-use pathmark_cc::{Controller, NewReno};
 use tokio::io::{AsyncRead as _, ReadBuf};
 
+use super::testing::*;
 use super::*;
 use pathmark_transport::connection::ConnectionError;
-use pathmark_transport::crypto::ServerCrypto;
-use pathmark_transport::{Duration, Instant, TransportConfig};
-
-pub(super) fn transport() -> TransportConfig {
-    let factory =
-        |_: Instant, mtu: u16| -> Box<dyn Controller> { Box::new(NewReno::newreno(mtu, None)) };
-    TransportConfig::new(Arc::new(factory))
-}
-
-pub(super) fn client(transport: TransportConfig) -> ClientConfig {
-    let crypto = Arc::new(testing::client(&[b"test"]));
-    ClientConfig::new(crypto, Arc::new(transport))
-}
+use pathmark_transport::path::EcnState;
+use pathmark_transport::{Duration, TransportConfig};
 
 /// Returns both ends of a connection over `loopback`.
 async fn connected(loopback: &str, transport: TransportConfig) -> (Connection, Connection) {
     let endpoint = Endpoint::client(loopback.parse().unwrap()).unwrap();
     connected_from(&endpoint, transport).await
-}
-
-/// The same from `endpoint`.
-pub(super) async fn connected_from(
-    endpoint: &Endpoint,
-    transport: TransportConfig,
-) -> (Connection, Connection) {
-    let crypto = Arc::new(testing::server(&[b"test"]));
-    connected_with(endpoint, transport, crypto).await
-}
-
-/// The same with `crypto` at the server.
-pub(super) async fn connected_with(
-    endpoint: &Endpoint,
-    transport: TransportConfig,
-    crypto: Arc<dyn ServerCrypto>,
-) -> (Connection, Connection) {
-    let config = ServerConfig::new(crypto, Arc::new(transport.clone()));
-    let any = SocketAddr::new(endpoint.local_address().ip(), 0);
-    let server = Endpoint::server(config, any).unwrap();
-    let connecting = endpoint
-        .connect_with(client(transport), server.local_address(), "server.test")
-        .unwrap();
-    let accepting = async { server.accept().await.unwrap().accept().unwrap().await };
-    tokio::try_join!(connecting, accepting).unwrap()
-}
-
-pub(super) async fn upload((from, to): &(Connection, Connection), bytes: usize) {
-    let mut stream = from.open_uni().await.unwrap();
-    let sending = async {
-        stream.write_all(&vec![7; bytes]).await.unwrap();
-        stream.finish().unwrap();
-        stream.stopped().await.unwrap();
-    };
-    let receiving = async {
-        let mut stream = to.accept_uni().await.unwrap();
-        assert_eq!(stream.read_to_end(bytes).await.unwrap().len(), bytes);
-    };
-    tokio::join!(sending, receiving);
 }
 
 #[tokio::test]
@@ -76,7 +25,7 @@ async fn what_the_kernel_refuses_to_send_is_the_reason_that_is_reported() {
     let endpoint = Endpoint::client("0.0.0.0:0".parse().unwrap()).unwrap();
     // Broadcasts require an option (socket(7)).
     let broadcast = "255.255.255.255:9".parse().unwrap();
-    let connecting = endpoint.connect_with(client(transport), broadcast, "server.test");
+    let connecting = endpoint.connect_with(client(transport), broadcast, NAME);
     let error = connecting.unwrap().await.unwrap_err();
     let refused = ConnectionError::Socket(std::io::ErrorKind::PermissionDenied);
     assert_eq!(error, refused);
@@ -122,24 +71,18 @@ async fn a_socket_for_both_versions_connects_to_either() {
         ("[::1]:0", "127.0.0.1:0", false),
         ("127.0.0.1:0", "[::1]:0", false),
     ] {
-        let crypto = Arc::new(testing::server(&[b"test"]));
-        let config = ServerConfig::new(crypto, Arc::new(transport()));
-        let server = Endpoint::server(config, to.parse().unwrap()).unwrap();
+        let server = Endpoint::server(server_config(), to.parse().unwrap()).unwrap();
         let address = server.local_address();
         let endpoint = Endpoint::client(from.parse().unwrap()).unwrap();
-        let connecting = endpoint.connect_with(client(transport()), address, "server.test");
+        let connecting = endpoint.connect_with(client(transport()), address, NAME);
         if !reached {
             assert_eq!(connecting.unwrap_err(), ConnectError::Address(address));
             continue;
         }
-        let accepting = async { server.accept().await.unwrap().accept().unwrap().await };
-        let ends = tokio::try_join!(connecting.unwrap(), accepting).unwrap();
+        let ends = both(connecting.unwrap(), &server).await;
         assert_eq!(ends.0.remote_address(), address);
         upload(&ends, 1_000_000).await;
-        assert_eq!(
-            ends.0.path_report().ecn,
-            pathmark_transport::path::EcnState::Capable
-        );
+        assert_eq!(ends.0.path_report().ecn, EcnState::Capable);
         assert_eq!(ends.0.path_report().mtu, 8972);
     }
 }
@@ -155,10 +98,8 @@ async fn keying_material_agrees_at_both_ends() {
     assert_eq!(export(&ours, b"label"), export(&theirs, b"label"));
     assert_ne!(export(&ours, b"label"), export(&ours, b"another"));
     let mut long = vec![0; 1 << 16];
-    assert!(
-        ours.export_keying_material(&mut long, b"label", b"")
-            .is_err()
-    );
+    let exported = ours.export_keying_material(&mut long, b"label", b"");
+    assert!(exported.is_err());
 }
 
 #[cfg(target_os = "linux")]
@@ -179,7 +120,7 @@ mod linux {
         transport.dscp = dscp;
         let endpoint = Endpoint::client(SocketAddr::new(at.ip(), 0)).unwrap();
         let to = receiver.local_addr().unwrap();
-        let connecting = endpoint.connect_with(client(transport), to, "server.test");
+        let connecting = endpoint.connect_with(client(transport), to, NAME);
         let mut messages = Messages::new(2048, CONTROL);
         receiver.readable().await.unwrap();
         messages.receive(receiver.as_fd()).unwrap();
@@ -207,12 +148,7 @@ mod linux {
             transport.dscp = 46;
             let ends = connected(loopback, transport).await;
             upload(&ends, 2_000_000).await;
-            let report = ends.0.path_report();
-            assert_eq!(
-                report.ecn,
-                pathmark_transport::path::EcnState::Capable,
-                "{loopback}"
-            );
+            assert_eq!(ends.0.path_report().ecn, EcnState::Capable, "{loopback}");
         }
     }
 }
@@ -231,27 +167,18 @@ async fn the_end_of_a_stream_stays_its_end() {
         .await
         .map_err(|error| error.kind())
     }
-    let endpoint = Endpoint::client("127.0.0.1:0".parse().unwrap()).unwrap();
-    let (near, far) = connected_from(&endpoint, transport()).await;
-    let (mut whole, mut cut) = (
-        near.open_uni().await.unwrap(),
-        near.open_uni().await.unwrap(),
-    );
+    let (near, far) = connected("127.0.0.1:0", transport()).await;
+    let [mut whole, mut cut] = [near.open_uni().await, near.open_uni().await].map(Result::unwrap);
     whole.write_all(b"hello").await.unwrap();
     whole.finish().unwrap();
     cut.write_all(b"hello").await.unwrap();
-    let (mut first, mut second) = (
-        far.accept_uni().await.unwrap(),
-        far.accept_uni().await.unwrap(),
-    );
-    assert_eq!(
-        (read(&mut first).await, read(&mut second).await),
-        (Ok(5), Ok(5))
-    );
-    assert_eq!(
-        (read(&mut first).await, read(&mut first).await),
-        (Ok(0), Ok(0))
-    );
+    let ends = [far.accept_uni().await, far.accept_uni().await];
+    let [mut first, mut second] = ends.map(Result::unwrap);
+    assert_eq!(read(&mut first).await, Ok(5));
+    assert_eq!(read(&mut second).await, Ok(5));
+    for _ in 0..2 {
+        assert_eq!(read(&mut first).await, Ok(0));
+    }
     near.close(0, b"");
     far.closed().await;
     for _ in 0..2 {

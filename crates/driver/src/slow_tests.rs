@@ -2,25 +2,15 @@
 //! calls.
 
 use std::cell::RefCell;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::UdpSocket;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-use super::sending_tests::{client, transport};
 use super::shared::Shared;
-use super::testing::{Hooks, Tampered};
+use super::testing::*;
 use super::*;
 use pathmark_transport::crypto::tls::TlsServerConfig;
-
-fn loopback() -> SocketAddr {
-    "127.0.0.1:0".parse().unwrap()
-}
-
-async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
-    let done = tokio::time::timeout(Duration::from_secs(20), future).await;
-    done.unwrap_or_else(|_| panic!("{what}: it waits"))
-}
 
 /// Longest time that a session waits if its blocked thread would also block the test.
 const LONGEST: Duration = Duration::from_secs(30);
@@ -50,12 +40,10 @@ impl Gate {
 
     /// Waits until `sessions` sessions have reached the gate.
     async fn reached(&self, sessions: usize) {
-        let all = async {
-            while self.reached.load(Ordering::Relaxed) < sessions {
-                tokio::task::yield_now().await;
-            }
-        };
-        soon("a handshake at work", all).await;
+        until("a handshake at work", || {
+            self.reached.load(Ordering::Relaxed) >= sessions
+        })
+        .await;
     }
 }
 
@@ -92,93 +80,70 @@ fn slow<T>(tls: T, slow: usize, reads: usize) -> (Arc<Tampered<T>>, Opener) {
 }
 
 /// Returns a server whose first `sessions` handshakes wait after reading `reads` times.
-fn server(tls: TlsServerConfig, sessions: usize, reads: usize) -> (Endpoint, Opener) {
+fn slow_server(tls: TlsServerConfig, sessions: usize, reads: usize) -> (Endpoint, Opener) {
     let (crypto, opener) = slow(tls, sessions, reads);
     let mut config = ServerConfig::new(crypto, Arc::new(transport()));
     config.max_half_open(2);
     (Endpoint::server(config, loopback()).unwrap(), opener)
 }
 
-fn tls() -> TlsServerConfig {
-    testing::server(&[b"test"])
-}
-
-fn connect(endpoint: &Endpoint, server: &Endpoint) -> Connecting {
-    let config = client(transport());
-    let connecting = endpoint.connect_with(config, server.local_address(), "server.test");
-    connecting.unwrap()
-}
-
 /// Connects `endpoint` to `server`, transfers data, and closes the connection.
 async fn goes_on(endpoint: &Endpoint, server: &Endpoint) {
-    let uploading = async {
-        let connection = connect(endpoint, server).await.unwrap();
-        let mut stream = connection.open_uni().await.unwrap();
-        stream.write_all(&[7; 100_000]).await.unwrap();
-        stream.finish().unwrap();
-        stream.stopped().await.unwrap();
+    let others = async {
+        let ends = both(connect(endpoint, server), server).await;
+        upload(&ends, 100_000).await;
     };
-    let reading = async {
-        let accepted = server.accept().await.unwrap().accept().unwrap();
-        let connection = accepted.await.unwrap();
-        let mut stream = connection.accept_uni().await.unwrap();
-        let all = stream.read_to_end(100_000).await.unwrap();
-        assert_eq!(all.len(), 100_000);
-        connection.closed().await;
-    };
-    soon("others", async { tokio::join!(uploading, reading) }).await;
+    soon("others", others).await;
+}
+
+/// Opens the gate, and waits until both ends of a handshake have completed it.
+async fn completes(opener: Opener, connecting: Connecting, accepted: Connecting) {
+    drop(opener);
+    soon("an end", async { tokio::try_join!(connecting, accepted) })
+        .await
+        .unwrap();
 }
 
 /// The task that accepts clients never signs, because this would delay other clients. This holds
 /// even if the first packet decides whether early data is accepted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn who_accepts_does_not_sign() {
-    for tls in [tls(), tls().with_early_data(10)] {
-        let (server, opener) = server(tls, 1, 0);
-        let endpoint = Endpoint::client(loopback()).unwrap();
+    for tls in [server_tls(), server_tls().with_early_data(10)] {
+        let (server, opener) = slow_server(tls, 1, 0);
+        let endpoint = endpoint();
         let connecting = connect(&endpoint, &server);
         let incoming = server.accept().await.unwrap();
         let accepting = tokio::task::spawn_blocking(move || incoming.accept().unwrap());
         let accepted = soon("accept", accepting).await.unwrap();
         opener.0.reached(1).await;
         goes_on(&endpoint, &server).await;
-        drop(opener);
-        let (begun, accepted) = tokio::join!(connecting, accepted);
-        begun.unwrap();
-        accepted.unwrap();
+        completes(opener, connecting, accepted).await;
     }
 }
 
 /// While a server's handshake processes the client's last message, other connections continue.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn who_receives_for_a_server_waits_for_no_handshake() {
-    let (server, opener) = server(tls(), 1, 1);
-    let endpoint = Endpoint::client(loopback()).unwrap();
+    let (server, opener) = slow_server(server_tls(), 1, 1);
+    let endpoint = endpoint();
     let connecting = connect(&endpoint, &server);
     let accepted = server.accept().await.unwrap().accept().unwrap();
     opener.0.reached(1).await;
     goes_on(&endpoint, &server).await;
-    drop(opener);
-    let (begun, accepted) = tokio::join!(connecting, accepted);
-    begun.unwrap();
-    accepted.unwrap();
+    completes(opener, connecting, accepted).await;
 }
 
 /// While a client verifies the server's signature, other connections of its endpoint continue.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn who_receives_for_a_client_waits_for_no_handshake() {
-    let (server, _) = server(tls(), 0, 0);
-    let (crypto, opener) = slow(testing::client(&[b"test"]), 1, 0);
+    let (server, endpoint) = (server(), endpoint());
+    let (crypto, opener) = slow(client_tls(), 1, 0);
     let config = ClientConfig::new(crypto, Arc::new(transport()));
-    let endpoint = Endpoint::client(loopback()).unwrap();
-    let connecting = endpoint.connect_with(config, server.local_address(), "server.test");
+    let connecting = connect_with(&endpoint, &server, config);
     let accepted = server.accept().await.unwrap().accept().unwrap();
     opener.0.reached(1).await;
     goes_on(&endpoint, &server).await;
-    drop(opener);
-    let (begun, accepted) = tokio::join!(connecting.unwrap(), accepted);
-    begun.unwrap();
-    accepted.unwrap();
+    completes(opener, connecting, accepted).await;
 }
 
 /// Starts two handshakes that take all places, each at the step at which the server is slow.
@@ -201,8 +166,8 @@ async fn two_at_work(
 /// immediately.
 #[tokio::test(flavor = "multi_thread", worker_threads = 5)]
 async fn a_handshake_at_work_makes_room() {
-    let (server, opener) = server(tls(), 2, 0);
-    let greedy = Endpoint::client(loopback()).unwrap();
+    let (server, opener) = slow_server(server_tls(), 2, 0);
+    let greedy = endpoint();
     let under_way = two_at_work(&greedy, &server, &opener).await;
     let endpoint = Endpoint::client("127.0.0.2:0".parse().unwrap()).unwrap();
     goes_on(&endpoint, &server).await;
@@ -219,17 +184,12 @@ async fn a_handshake_at_work_makes_room() {
 /// wait for this, and is accepted afterwards.
 #[tokio::test(flavor = "multi_thread", worker_threads = 5)]
 async fn a_handshake_whose_last_message_is_being_read_makes_no_room() {
-    let (server, opener) = server(tls(), 2, 1);
-    let greedy = Endpoint::client(loopback()).unwrap();
+    let (server, opener) = slow_server(server_tls(), 2, 1);
+    let greedy = endpoint();
     let under_way = two_at_work(&greedy, &server, &opener).await;
     let endpoint = Endpoint::client("127.0.0.2:0".parse().unwrap()).unwrap();
     let other = tokio::spawn(connect(&endpoint, &server));
-    let dropped = async {
-        while server.stats().dropped_full == 0 {
-            tokio::task::yield_now().await;
-        }
-    };
-    soon("a place is kept", dropped).await;
+    until("a place is kept", || server.stats().dropped_full > 0).await;
     drop(opener);
     for (connecting, accepted) in under_way {
         let (begun, accepted) = soon("an end", async { tokio::join!(connecting, accepted) }).await;
@@ -250,11 +210,8 @@ thread_local! {
 /// While the system is queried for the MTU of interfaces, no task that needs the connection waits.
 #[tokio::test]
 async fn a_connection_that_moves_asks_the_system_without_its_lock() {
-    let (server, _) = server(tls(), 0, 0);
-    let endpoint = Endpoint::client(loopback()).unwrap();
-    let connecting = connect(&endpoint, &server);
-    let accepting = async { server.accept().await.unwrap().accept().unwrap().await };
-    let (connection, accepted) = tokio::try_join!(connecting, accepting).unwrap();
+    let (server, endpoint) = (server(), endpoint());
+    let (connection, accepted) = both(connect(&endpoint, &server), &server).await;
     connection.confirmed().await.unwrap();
     MOVING.set(Some(Arc::clone(connection.shared())));
     endpoint.shared.interfaces.on_ask(|| {
@@ -265,12 +222,8 @@ async fn a_connection_that_moves_asks_the_system_without_its_lock() {
         endpoint
             .rebind(UdpSocket::bind(loopback()).unwrap())
             .unwrap();
-        let moved = async {
-            while accepted.remote_address() != endpoint.local_address() {
-                tokio::task::yield_now().await;
-            }
-        };
-        soon("the move", moved).await;
+        let now = endpoint.local_address();
+        until("the move", || accepted.remote_address() == now).await;
     }
     // The cached values are discarded and queried again.
     assert_eq!(FREE.take(), [true, true]);

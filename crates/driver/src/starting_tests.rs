@@ -3,17 +3,11 @@
 //! The code that creates the session closes the endpoint itself, which takes the endpoint's lock.
 //! Therefore these tests only end if the lock is free at that time.
 
-use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 
-use super::sending_tests::{client, transport};
-use super::testing::Tampered;
+use super::testing::*;
 use super::*;
 use pathmark_transport::endpoint::AcceptError;
-
-fn loopback() -> SocketAddr {
-    "127.0.0.1:0".parse().unwrap()
-}
 
 fn closing<T>(tls: T) -> (Arc<Tampered<T>>, Arc<OnceLock<Endpoint>>) {
     let endpoint = Arc::new(OnceLock::<Endpoint>::new());
@@ -27,14 +21,12 @@ fn closing<T>(tls: T) -> (Arc<Tampered<T>>, Arc<OnceLock<Endpoint>>) {
 
 #[tokio::test]
 async fn a_server_that_is_closed_while_a_session_starts_accepts_no_client() {
-    let (crypto, closed) = closing(testing::server(&[b"test"]));
+    let (crypto, closed) = closing(server_tls());
     let config = ServerConfig::new(crypto, Arc::new(transport()));
     let server = Endpoint::server(config, loopback()).unwrap();
     closed.set(server.clone()).unwrap();
-    let endpoint = Endpoint::client(loopback()).unwrap();
-    let address = server.local_address();
-    let connecting = endpoint.connect_with(client(transport()), address, "server.test");
-    let connecting = connecting.unwrap();
+    let endpoint = endpoint();
+    let connecting = connect(&endpoint, &server);
     let incoming = server.accept().await.unwrap();
     assert_eq!(incoming.accept().unwrap_err(), AcceptError::NoServer);
     server.wait_idle().await;
@@ -45,14 +37,12 @@ async fn a_server_that_is_closed_while_a_session_starts_accepts_no_client() {
 
 #[tokio::test]
 async fn a_client_that_is_closed_while_a_session_starts_does_not_connect() {
-    let (crypto, closed) = closing(testing::client(&[b"test"]));
-    let endpoint = Endpoint::client(loopback()).unwrap();
+    let (crypto, closed) = closing(client_tls());
+    let endpoint = endpoint();
     closed.set(endpoint.clone()).unwrap();
     let config = ClientConfig::new(crypto, Arc::new(transport()));
     let unused = "127.0.0.1:9".parse().unwrap();
-    let error = endpoint
-        .connect_with(config, unused, "server.test")
-        .unwrap_err();
+    let error = endpoint.connect_with(config, unused, NAME).unwrap_err();
     assert!(matches!(error, ConnectError::Closed), "{error}");
     endpoint.wait_idle().await;
 }

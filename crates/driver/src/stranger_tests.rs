@@ -1,29 +1,16 @@
 //! Many first packets arrive in one message, while other tasks need to run.
 
 use std::future::poll_fn;
-use std::net::{SocketAddr, UdpSocket};
-use std::sync::Arc;
+use std::net::UdpSocket;
 use std::task::Poll;
-use std::time::Duration;
 
-use pathmark_cc::{Controller, NewReno};
 use quinn_udp::{Transmit, UdpSockRef, UdpSocketState};
 
+use super::testing::*;
 use super::*;
-use pathmark_transport::{Instant, TransportConfig};
 
 /// First packets in one message from the kernel.
 const TRAIN: usize = 50;
-
-fn transport() -> Arc<TransportConfig> {
-    let factory =
-        |_: Instant, mtu: u16| -> Box<dyn Controller> { Box::new(NewReno::newreno(mtu, None)) };
-    Arc::new(TransportConfig::new(Arc::new(factory)))
-}
-
-fn loopback() -> SocketAddr {
-    "127.0.0.1:0".parse().unwrap()
-}
 
 /// Returns Initial packets in full-size datagrams, each from another client. No packet is
 /// authentic.
@@ -74,8 +61,7 @@ async fn most_in_one_turn(server: Endpoint, number: usize) -> usize {
 /// their turns in between, no packet is skipped, and a client behind them can connect.
 #[tokio::test]
 async fn a_train_of_first_packets_keeps_no_task_from_its_turn() {
-    let crypto = Arc::new(testing::server(&[b"test"]));
-    let server = Endpoint::server(ServerConfig::new(crypto, transport()), loopback()).unwrap();
+    let server = server();
     let hostile = UdpSocket::bind(loopback()).unwrap();
     let state = UdpSocketState::new(UdpSockRef::from(&hostile)).unwrap();
     for round in 0..5 {
@@ -91,14 +77,8 @@ async fn a_train_of_first_packets_keeps_no_task_from_its_turn() {
             state.try_send(hostile, &transmit).unwrap();
         }
         let other = tokio::spawn(most_in_one_turn(server.clone(), 3 * TRAIN));
-        let most = tokio::time::timeout(Duration::from_secs(20), other).await;
-        let most = most.unwrap().unwrap();
+        let most = soon("the train", other).await.unwrap();
         assert!((1..=64).contains(&most), "{most} in one turn");
     }
-    let client = Endpoint::client(loopback()).unwrap();
-    let crypto = Arc::new(testing::client(&[b"test"]));
-    let config = ClientConfig::new(crypto, transport());
-    let connecting = client.connect_with(config, server.local_address(), "server.test");
-    let accepting = async { server.accept().await.unwrap().accept().unwrap().await };
-    tokio::try_join!(connecting.unwrap(), accepting).unwrap();
+    soon("a client", both(connect(&endpoint(), &server), &server)).await;
 }

@@ -7,22 +7,16 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use pathmark_cc::{Acked, Controller, Lost, Metrics, Phase};
-
-use super::sending_tests::{connected_from, connected_with, transport, upload};
 use super::shared::Shared;
 use super::socket::{Outgoing, Sent};
 use super::task::ConnectionTask;
+use super::testing::*;
 use super::timers::Timer;
 use super::woken::Woken;
 use super::*;
+use pathmark_transport::Duration;
 use pathmark_transport::connection::Received;
 use pathmark_transport::wire::Frame;
-use pathmark_transport::{Duration, Ecn, Instant, TransportConfig};
-
-fn endpoint() -> Endpoint {
-    Endpoint::client("127.0.0.1:0".parse().unwrap()).unwrap()
-}
 
 /// Gives a task of the connection one turn. Returns true if it wants another one immediately.
 fn has_a_turn(endpoint: &Endpoint, shared: &Arc<Shared>) -> bool {
@@ -35,32 +29,6 @@ fn has_a_turn(endpoint: &Endpoint, shared: &Arc<Shared>) -> bool {
     let turn = task.as_mut().poll(&mut Context::from_waker(&waker));
     assert!(turn.is_pending());
     again.take()
-}
-
-/// Sends as much as the application has, as fast as possible.
-#[derive(Debug)]
-struct Boundless;
-
-impl Controller for Boundless {
-    fn on_ack(&mut self, _: Instant, _: &Acked) {}
-    fn on_loss(&mut self, _: Instant, _: &Lost) {}
-    fn on_persistent_congestion(&mut self, _: Instant) {}
-    fn on_mtu(&mut self, _: u16) {}
-    fn window(&self) -> u64 {
-        1 << 26
-    }
-    fn pacing_rate(&self) -> Option<u64> {
-        Some(1 << 50)
-    }
-    fn metrics(&self) -> Metrics {
-        Metrics::new("boundless", Phase::Avoidance, self.window())
-    }
-}
-
-/// Returns settings of a connection that no window limits.
-pub(super) fn boundless() -> TransportConfig {
-    let factory = |_: Instant, _: u16| -> Box<dyn Controller> { Box::new(Boundless) };
-    TransportConfig::new(Arc::new(factory))
 }
 
 /// If a runtime's threads are busy, it checks the kernel's timer late. A task that ends its turn
@@ -82,10 +50,8 @@ async fn a_task_that_is_busy_for_long_wakes_those_that_are_due() {
     let written = pin!(stream.write_all(&data)).poll(&mut Context::from_waker(Waker::noop()));
     assert_eq!(written, Poll::Ready(Ok(())));
     let at = now() + Duration::from_micros(100);
-    assert!(
-        due.poll(&Context::from_waker(&waker), now(), Some(at))
-            .is_pending()
-    );
+    let polled = due.poll(&Context::from_waker(&waker), now(), Some(at));
+    assert!(polled.is_pending());
     while now() < at {
         std::hint::spin_loop();
     }
@@ -101,29 +67,20 @@ async fn a_task_that_is_busy_for_long_wakes_those_that_are_due() {
 async fn an_answer_that_cannot_leave_moves_no_connection() {
     let elsewhere: IpAddr = [192, 0, 2, 77].into();
     let endpoint = endpoint();
-    let crypto = testing::forging(testing::server(&[b"test"]));
+    let crypto = forging(server_tls());
     let (ours, theirs) = connected_with(&endpoint, transport(), crypto).await;
     ours.confirmed().await.unwrap();
     let to = ours.remote_address();
     let refused = endpoint.shared.socket().send(&Outgoing {
-        to,
         from: Some(elsewhere),
-        ecn: Ecn::NotEct,
-        dscp: 0,
-        bytes: &[0x41; 40],
-        segment: 40,
+        ..outgoing(to, &[0x41; 40])
     });
     assert!(matches!(refused, Sent::Failed(_)), "{refused:?}");
-    let challenge = testing::frames(&[Frame::PathChallenge([7; 8])]);
-    let probes = {
-        let core = &mut theirs.shared().lock().core;
-        testing::packets(core, now(), &challenge)
-    };
+    let challenge = frames(&[Frame::PathChallenge([7; 8])]);
+    let probes = packets(&mut theirs.shared().lock().core, now(), &challenge);
     let received = Received {
-        remote: to,
         local: Some(elsewhere),
-        ecn: Ecn::NotEct,
-        ttl: None,
+        ..received_from(to)
     };
     let before = {
         let core = &mut ours.shared().lock().core;
@@ -151,7 +108,7 @@ async fn a_connection_that_moves_tries_what_the_next_interface_carries() {
     upload(&ends, 1_000_000).await;
     assert_eq!(ends.0.path_report().mtu, 1300);
     endpoint
-        .rebind(UdpSocket::bind("127.0.0.1:0").unwrap())
+        .rebind(UdpSocket::bind(loopback()).unwrap())
         .unwrap();
     let moves = async {
         while ends.1.remote_address() != endpoint.local_address() {
@@ -159,8 +116,7 @@ async fn a_connection_that_moves_tries_what_the_next_interface_carries() {
         }
         upload(&ends, 4_000_000).await;
     };
-    let limit = std::time::Duration::from_secs(30);
-    tokio::time::timeout(limit, moves).await.unwrap();
+    soon("the move", moves).await;
     assert_eq!(ends.0.path_report().mtu, 8972);
 }
 
@@ -187,28 +143,14 @@ async fn tokens_are_remembered_up_to_a_bound() {
 #[test]
 fn an_endpoint_leaves_no_task_behind() {
     for threads in [1, 2] {
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(threads)
-            .enable_all()
-            .build()
-            .unwrap();
-        runtime.block_on(async {
+        runtime(threads).block_on(async {
             let tasks = || {
                 tokio::runtime::Handle::current()
                     .metrics()
                     .num_alive_tasks()
             };
-            let none = async || {
-                // No event reports that a task has ended, so this is polled.
-                let ended = async {
-                    while tasks() > 0 {
-                        tokio::task::yield_now().await;
-                    }
-                };
-                let limit = std::time::Duration::from_secs(30);
-                let ended = tokio::time::timeout(limit, ended).await;
-                assert!(ended.is_ok(), "{} tasks", tasks());
-            };
+            // No event reports that a task has ended, so this is polled.
+            let none = || until("the end of all tasks", || tasks() == 0);
             drop(endpoint());
             none().await;
             let client = endpoint();

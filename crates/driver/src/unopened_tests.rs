@@ -3,29 +3,22 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use super::sending_tests::{client, transport};
 use super::shared::Shared;
+use super::testing::{
+    NAME, client, connect, endpoint, loopback, received_from, server, server_config, soon,
+    transport, until,
+};
 use super::unopened::Group;
 use super::*;
-use pathmark_transport::connection::Received;
-use pathmark_transport::{Duration, Ecn};
+use pathmark_transport::Duration;
 
 const CLIENTS: usize = 8;
 const BYTES: usize = 3_000_000;
 
-fn server() -> Endpoint {
-    server_with_places(64)
-}
-
 fn server_with_places(handshakes: usize) -> Endpoint {
-    let crypto = Arc::new(testing::server(&[b"test"]));
-    let mut config = ServerConfig::new(crypto, Arc::new(transport()));
+    let mut config = server_config();
     config.max_half_open(handshakes);
     Endpoint::server(config, loopback()).unwrap()
-}
-
-fn loopback() -> SocketAddr {
-    "127.0.0.1:0".parse().unwrap()
 }
 
 fn content(number: usize) -> Vec<u8> {
@@ -36,8 +29,8 @@ fn content(number: usize) -> Vec<u8> {
 
 /// Sends its content at once, and waits until it has arrived.
 async fn upload(server: SocketAddr, number: usize) {
-    let endpoint = Endpoint::client(loopback()).unwrap();
-    let connecting = endpoint.connect_with(client(transport()), server, "server.test");
+    let endpoint = endpoint();
+    let connecting = endpoint.connect_with(client(transport()), server, NAME);
     let connection = connecting.unwrap().await.unwrap();
     let mut stream = connection.open_uni().await.unwrap();
     stream.write_all(&[number as u8]).await.unwrap();
@@ -59,15 +52,6 @@ async fn download(incoming: Incoming) -> Option<usize> {
     Some(usize::from(*number))
 }
 
-/// Lets other tasks run until the condition holds.
-async fn until(mut is_so: impl FnMut() -> bool) {
-    let deadline = now() + Duration::from_secs(10);
-    while !is_so() {
-        assert!(now() < deadline, "never");
-        tokio::task::yield_now().await;
-    }
-}
-
 /// Several connections share the socket, and one client disappears midway. The data of the others
 /// is complete, their own tasks have opened packets, and nothing is left in memory.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -78,10 +62,10 @@ async fn packets_of_many_connections_are_opened_by_their_tasks() {
         let runtime = tokio::runtime::Builder::new_current_thread();
         let runtime = { runtime }.enable_all().build().unwrap();
         runtime.block_on(async {
-            let endpoint = Endpoint::client(loopback()).unwrap();
+            let endpoint = endpoint();
             let mut config = transport();
             config.max_idle_timeout = Some(Duration::from_secs(2));
-            let connecting = endpoint.connect_with(client(config), address, "server.test");
+            let connecting = endpoint.connect_with(client(config), address, NAME);
             let connection = connecting.unwrap().await.unwrap();
             let mut stream = connection.open_uni().await.unwrap();
             stream.write_all(&content(0)[..BYTES / 2]).await.unwrap();
@@ -114,7 +98,7 @@ async fn packets_of_many_connections_are_opened_by_their_tasks() {
         "{stats:?}"
     );
     // The tasks of connections drop their last datagrams as they end.
-    until(|| server.shared.groups.held() == 0).await;
+    until("what waited", || server.shared.groups.held() == 0).await;
 }
 
 /// The task of one connection doesn't run. The data that waits for it is limited, the receiving
@@ -123,9 +107,8 @@ async fn packets_of_many_connections_are_opened_by_their_tasks() {
 async fn a_task_that_does_not_run_holds_up_no_other() {
     let server = server();
     let address = server.local_address();
-    let endpoint = Endpoint::client(loopback()).unwrap();
-    let connecting = endpoint.connect_with(client(transport()), address, "server.test");
-    let connecting = tokio::spawn(connecting.unwrap());
+    let endpoint = endpoint();
+    let connecting = tokio::spawn(connect(&endpoint, &server));
     let incoming = server.accept().await.unwrap();
     let (stuck, runtime) = std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread();
@@ -138,12 +121,7 @@ async fn a_task_that_does_not_run_holds_up_no_other() {
     .unwrap();
     let peer = connecting.await.unwrap().unwrap();
     let shared = Arc::clone(stuck.shared());
-    let received = Received {
-        remote: peer.shared.endpoint.socket().local_address(),
-        local: None,
-        ecn: Ecn::NotEct,
-        ttl: None,
-    };
+    let received = received_from(peer.shared.endpoint.socket().local_address());
     let noise = || {
         let mut group = Group::default();
         while !group.add(received, &[0x55; 1200]) {}
@@ -166,11 +144,11 @@ async fn a_task_that_does_not_run_holds_up_no_other() {
         opened()
     );
     // The peer's own datagrams may have arrived after these.
-    until(|| {
+    let all_opened = || {
         shared.receive_group(now(), Group::default());
         server.shared.groups.held() == 0
-    })
-    .await;
+    };
+    until("the peer's own datagrams", all_opened).await;
     // Other connections, at the same socket.
     let uploading = tokio::spawn(upload(address, 5));
     let other = server.accept().await.unwrap();
@@ -201,9 +179,8 @@ fn hold(shared: &Arc<Shared>) -> (std::sync::mpsc::Sender<()>, std::thread::Join
 async fn a_connection_at_work_holds_up_no_other() {
     let server = server();
     let address = server.local_address();
-    let endpoint = Endpoint::client(loopback()).unwrap();
-    let connecting = endpoint.connect_with(client(transport()), address, "server.test");
-    let connecting = connecting.unwrap();
+    let endpoint = endpoint();
+    let connecting = connect(&endpoint, &server);
     let incoming = server.accept().await.unwrap();
     // This keeps the handshake from completing before the server's lock is held.
     let (go_on, client_holder) = hold(connecting.shared());
@@ -216,21 +193,15 @@ async fn a_connection_at_work_holds_up_no_other() {
     client_holder.join().unwrap();
     // The client's next packet waits: the rest of its handshake, or a repetition of its first
     // packet.
-    until(|| waiting() > before).await;
+    until("the next packet", || waiting() > before).await;
     let uploading = tokio::spawn(upload(address, 5));
     let others = async { download(server.accept().await.unwrap()).await };
-    let others = tokio::time::timeout(std::time::Duration::from_secs(30), others);
-    assert_eq!(others.await.expect("others go on"), Some(5));
+    assert_eq!(soon("others", others).await, Some(5));
     uploading.await.unwrap();
     drop(release);
     holder.join().unwrap();
-    let (begun, accepted) = (connecting.await.unwrap().unwrap(), accepting.await.unwrap());
-    let mut stream = begun.open_uni().await.unwrap();
-    stream.write_all(&[7; 100_000]).await.unwrap();
-    stream.finish().unwrap();
-    let mut arriving = accepted.accept_uni().await.unwrap();
-    assert_eq!(arriving.read_to_end(100_000).await.unwrap().len(), 100_000);
-    assert_eq!(stream.stopped().await, Ok(None));
+    let ends = (connecting.await.unwrap().unwrap(), accepting.await.unwrap());
+    testing::upload(&ends, 100_000).await;
 }
 
 /// The last message of a client's handshake waits for a task that doesn't run, and all places are
@@ -238,34 +209,28 @@ async fn a_connection_at_work_holds_up_no_other() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 6)]
 async fn a_handshake_whose_last_message_waits_makes_no_room() {
     let server = server_with_places(2);
-    let address = server.local_address();
-    let greedy = Endpoint::client(loopback()).unwrap();
+    let greedy = endpoint();
     let mut under_way = Vec::new();
     for n in 1..=2 {
-        let connecting = greedy.connect_with(client(transport()), address, "server.test");
-        let connecting = connecting.unwrap();
+        let connecting = connect(&greedy, &server);
         let incoming = server.accept().await.unwrap();
         let (go_on, client_holder) = hold(connecting.shared());
         let accepting = incoming.accept().unwrap();
         // The server has answered.
-        until(|| server.stats().handed_over == n).await;
+        until("an answer", || server.stats().handed_over == n).await;
         let (release, holder) = hold(accepting.shared());
         drop(go_on);
         client_holder.join().unwrap();
-        until(|| !accepting.shared().inbox.is_empty()).await;
+        until("a last message", || !accepting.shared().inbox.is_empty()).await;
         under_way.push((release, holder, connecting, accepting));
     }
     let other = Endpoint::client("127.0.0.2:0".parse().unwrap()).unwrap();
-    let other_end = other.connect_with(client(transport()), address, "server.test");
-    let other_end = tokio::spawn(other_end.unwrap());
-    until(|| server.stats().dropped_full > 0).await;
+    let other_end = tokio::spawn(connect(&other, &server));
+    until("a refusal", || server.stats().dropped_full > 0).await;
     for (release, holder, connecting, accepting) in under_way {
         drop(release);
         holder.join().unwrap();
-        let ends = async { tokio::join!(connecting, accepting) };
-        let (begun, accepted) = ends.await;
-        begun.unwrap();
-        accepted.unwrap();
+        tokio::try_join!(connecting, accepting).unwrap();
     }
     let accepted = server.accept().await.unwrap().accept().unwrap();
     accepted.await.unwrap();

@@ -6,16 +6,14 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
-use std::time::Duration;
 
 use bytes::Bytes;
-use pathmark_cc::{Controller, NewReno};
 
 use super::shared::Awaited;
+use super::testing::*;
 use super::waiters::Place;
 use super::*;
 use pathmark_transport::connection::ConnectionError;
-use pathmark_transport::{Instant, TransportConfig};
 
 /// Polls a future a few times and drops it.
 fn give_up<T>(future: impl Future<Output = T>) {
@@ -59,22 +57,14 @@ impl Wake for Count {
 /// Returns both ends of a connection, the client's and the server's, before the handshake is
 /// complete.
 async fn connecting() -> (Connecting, Connecting) {
-    let factory =
-        |_: Instant, mtu: u16| -> Box<dyn Controller> { Box::new(NewReno::newreno(mtu, None)) };
-    let mut transport = TransportConfig::new(Arc::new(factory));
+    let mut transport = transport();
     transport.streams.max_bidi_streams = 1;
     transport.streams.max_uni_streams = 1;
-    let transport = Arc::new(transport);
-    let tls = testing::server(&[b"test"]);
-    let config = ServerConfig::new(Arc::new(tls), Arc::clone(&transport));
-    let loopback = "127.0.0.1:0".parse().unwrap();
-    let server = Endpoint::server(config, loopback).unwrap();
-    let crypto = Arc::new(testing::client(&[b"test"]));
-    let config = ClientConfig::new(crypto, transport);
-    let client = Endpoint::client(loopback).unwrap();
-    let connecting = client.connect_with(config, server.local_address(), "server.test");
+    let config = ServerConfig::new(Arc::new(server_tls()), Arc::new(transport.clone()));
+    let server = Endpoint::server(config, loopback()).unwrap();
+    let connecting = connect_with(&endpoint(), &server, client(transport));
     let incoming = server.accept().await.unwrap();
-    (connecting.unwrap(), incoming.accept().unwrap())
+    (connecting, incoming.accept().unwrap())
 }
 
 /// Returns both ends of a connection.
@@ -120,9 +110,7 @@ async fn a_stop_that_comes_before_its_stream_is_accepted_is_reported() {
     let mut arrived = theirs.accept_uni().await.unwrap();
     assert_eq!(arrived.read_to_end(10).await.unwrap(), b"later");
     let (stopped, _question) = theirs.accept_bi().await.unwrap();
-    let limit = Duration::from_secs(10);
-    let end = tokio::time::timeout(limit, stopped.stopped()).await;
-    assert_eq!(end.expect("the stop is reported"), Ok(Some(9)));
+    assert_eq!(soon("the stop", stopped.stopped()).await, Ok(Some(9)));
     drop((stopped, send));
     assert!(theirs.shared().lock().senders.is_empty());
 }
@@ -213,20 +201,12 @@ fn poll_once(stream: &mut SendStream, data: &[u8]) -> Poll<Result<usize, WriteEr
 
 #[tokio::test]
 async fn a_future_that_is_dropped_leaves_no_waker_behind() {
-    let factory =
-        |_: Instant, mtu: u16| -> Box<dyn Controller> { Box::new(NewReno::newreno(mtu, None)) };
-    let transport = Arc::new(TransportConfig::new(Arc::new(factory)));
-    let server = testing::server(&[b"test"]);
-    let config = ServerConfig::new(Arc::new(server), Arc::clone(&transport));
-    let loopback = "127.0.0.1:0".parse().unwrap();
-    let endpoint = Endpoint::server(config, loopback).unwrap();
+    let endpoint = server();
     // This socket never answers.
-    let silent = std::net::UdpSocket::bind(loopback).unwrap();
-    let crypto = Arc::new(testing::client(&[b"test"]));
-    let config = ClientConfig::new(crypto, transport);
-    let connecting = endpoint
-        .connect_with(config, silent.local_addr().unwrap(), "server.test")
-        .unwrap();
+    let silent = std::net::UdpSocket::bind(loopback()).unwrap();
+    let silent = silent.local_addr().unwrap();
+    let connecting = endpoint.connect_with(client(transport()), silent, NAME);
+    let connecting = connecting.unwrap();
     let shared = Arc::clone(connecting.shared());
     let connection = Connection::new(Arc::clone(&shared));
     give_up(connecting);
@@ -258,12 +238,6 @@ async fn connections_at_a_socket_that_fails_are_over() {
     let socket = shared.endpoint.socket();
     shared.fail(&socket, &reason);
     assert_eq!(ours.closed().await, reason);
-    let gone = async {
-        while shared.endpoint.lock().alive > 0 {
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
-    };
-    let limit = Duration::from_secs(10);
-    tokio::time::timeout(limit, gone).await.expect("forgotten");
+    until("its end", || shared.endpoint.lock().alive == 0).await;
     assert_eq!(ours.close_reason(), Some(reason));
 }

@@ -3,13 +3,11 @@
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 
-use super::super::shared::Shared;
-use super::super::task_tests::boundless;
 use super::*;
-use pathmark_transport::Ecn;
-use pathmark_transport::connection::{self as core, Received};
+use crate::shared::Shared;
+use pathmark_transport::connection as core;
 use pathmark_transport::crypto::Random;
-use pathmark_transport::crypto::tls::EndpointSecret;
+use pathmark_transport::crypto::tls::{EndpointSecret, TlsClientConfig};
 use pathmark_transport::endpoint::{self, ConnectionHandle, EndpointConfig};
 use pathmark_transport::wire::frame::Stream;
 use pathmark_transport::wire::{Dir, Frame, Side, StreamId};
@@ -30,11 +28,8 @@ pub(super) trait Attack: Send + 'static {
 /// Connects a client at 127.0.1.`host` to `server`.
 async fn connect(server: SocketAddr, host: u8) -> (Endpoint, Arc<Shared>, Connection) {
     let endpoint = Endpoint::client((Ipv4Addr::new(127, 0, 1, host), 0).into()).unwrap();
-    let crypto = testing::forging(testing::client(&[ALPN]));
-    let config = ClientConfig::new(crypto, Arc::new(boundless()));
-    let connecting = endpoint
-        .connect_with(config, server, "server.test")
-        .unwrap();
+    let config = ClientConfig::new(forging(client_tls()), Arc::new(boundless()));
+    let connecting = endpoint.connect_with(config, server, NAME).unwrap();
     let shared = Arc::clone(connecting.shared());
     let connection = connecting.await.unwrap();
     connection.confirmed().await.unwrap();
@@ -102,14 +97,14 @@ impl Forger {
                     let i = n * PIECES + i;
                     byte(i % STREAMS, 1 + i / STREAMS * 2 % 200_000)
                 };
-                testing::frames(&(0..PIECES).map(piece).collect::<Vec<_>>())
+                frames(&(0..PIECES).map(piece).collect::<Vec<_>>())
             }
-            Kind::Streams => testing::frames(&(0..STREAMS).map(|i| byte(i, n)).collect::<Vec<_>>()),
-            Kind::Gaps => testing::frames(&[Frame::Ping]),
+            Kind::Streams => frames(&(0..STREAMS).map(|i| byte(i, n)).collect::<Vec<_>>()),
+            Kind::Gaps => frames(&[Frame::Ping]),
             // Every second packet has full size, so that the path can be validated if there is an
             // answer.
             Kind::Rebinding => {
-                let mut frames = testing::frames(&[Frame::Ping]);
+                let mut frames = frames(&[Frame::Ping]);
                 frames.resize(if n.is_multiple_of(2) { 1 } else { 1130 }, 0);
                 frames
             }
@@ -119,17 +114,14 @@ impl Forger {
 
 impl Attack for Forger {
     fn send(&mut self, server: SocketAddr) -> usize {
-        let payload = self.payload();
-        let mut state = self.shared.lock();
-        assert_eq!(state.lost(), None, "{:?}", self.kind);
-        let now = clock::now();
-        if self.kind == Kind::Gaps {
-            testing::packets(&mut state.core, now, &payload);
-        }
-        let packets = testing::packets(&mut state.core, now, &payload);
-        // The connection's task only continues when woken.
-        state.wake_driver();
-        drop(state);
+        assert_eq!(self.shared.lock().lost(), None, "{:?}", self.kind);
+        let packets = forge(&self.shared, |core| {
+            let payload = self.payload();
+            if self.kind == Kind::Gaps {
+                packets(core, clock::now(), &payload);
+            }
+            payload
+        });
         self.sent += 1;
         let turn = self.sent as usize % self.sockets.len().max(1);
         let mut sent = 0;
@@ -137,14 +129,7 @@ impl Attack for Forger {
             if let Some(socket) = self.sockets.get(turn) {
                 let _ = socket.send_to(&bytes, server);
             } else {
-                self.shared.endpoint.socket().send(&socket::Outgoing {
-                    to: server,
-                    from: None,
-                    ecn: Ecn::NotEct,
-                    dscp: 0,
-                    bytes: &bytes,
-                    segment: bytes.len(),
-                });
+                send_by(&self.shared, server, &bytes);
             }
             sent += bytes.len() + HEADERS;
         }
@@ -155,7 +140,7 @@ impl Attack for Forger {
 /// Starts one handshake after the other, proves its address if necessary, and completes none.
 pub(super) struct SlowHandshakes {
     socket: UdpSocket,
-    crypto: Arc<pathmark_transport::crypto::tls::TlsClientConfig>,
+    crypto: Arc<TlsClientConfig>,
     seed: u64,
     /// The latest handshake.
     last: Option<Box<core::Connection>>,
@@ -167,7 +152,7 @@ impl SlowHandshakes {
         socket.set_nonblocking(true).unwrap();
         Self {
             socket,
-            crypto: Arc::new(testing::client(&[ALPN])),
+            crypto: Arc::new(client_tls()),
             seed: u64::from(host),
             last: None,
         }
@@ -179,9 +164,9 @@ impl SlowHandshakes {
         let config = EndpointConfig::new(key, clock::unix_time());
         let random = Random::from_u64(self.seed);
         let connect = endpoint::Connect {
-            config: transport(),
+            config: Arc::new(transport()),
             crypto: Arc::clone(&self.crypto) as _,
-            server_name: "server.test".into(),
+            server_name: NAME.into(),
             remote: server,
             local: None,
             token: Vec::new(),
@@ -207,17 +192,11 @@ impl Attack for SlowHandshakes {
         let mut bytes = [0; 2048];
         let mut last = self.last.take();
         while let Ok(length) = self.socket.recv(&mut bytes) {
-            let received = Received {
-                remote: server,
-                local: None,
-                ecn: Ecn::NotEct,
-                ttl: None,
-            };
             // Only a Retry is processed; all other answers are ignored.
             if let Some(last) = &mut last
                 && bytes[0] & 0xf0 == 0xf0
             {
-                last.handle_datagram(clock::now(), received, &mut bytes[..length]);
+                last.handle_datagram(clock::now(), received_from(server), &mut bytes[..length]);
                 sent += self.flight(last, server);
             }
         }

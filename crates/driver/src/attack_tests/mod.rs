@@ -1,23 +1,21 @@
-//! A server in a separate process is attacked by 64 connections at once while an honest client uses
-//! it. The tests measure by how much the server's process grows, and how long the honest client
-//! waits.
+//! A server in a separate process is attacked while honest clients use it. The tests measure by how
+//! much the server's process grows, and how long an honest client waits.
 //!
 //! Linux only: resident memory is read from `/proc`.
 
 mod attackers;
+mod memory;
 mod served;
 
-use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use pathmark_cc::{Controller, NewReno};
-
+use super::testing::*;
 use super::*;
 use attackers::{Attack, Forger, Kind, SlowHandshakes};
-use pathmark_transport::{Instant, TransportConfig};
-use served::Served;
+use served::{Role, Served, fetch, resident};
 
 /// Attacking connections, each from a different address.
 const ATTACKERS: u8 = 64;
@@ -28,24 +26,8 @@ const GROWTH: usize = 32 << 20;
 /// Longest time that an honest client may wait for a connection and an answer.
 const WAIT: Duration = Duration::from_secs(2);
 const ANSWER: usize = 64 << 10;
-const ALPN: &[u8] = b"attacked";
-/// How often a process checks whether its runtime still runs tasks in time.
-const BEAT: Duration = Duration::from_millis(5);
-
-fn transport() -> Arc<TransportConfig> {
-    let factory =
-        |_: Instant, mtu: u16| -> Box<dyn Controller> { Box::new(NewReno::newreno(mtu, None)) };
-    Arc::new(TransportConfig::new(Arc::new(factory)))
-}
-
-fn runtime(workers: usize) -> tokio::runtime::Runtime {
-    let mut builder = tokio::runtime::Builder::new_multi_thread();
-    builder
-        .worker_threads(workers)
-        .enable_all()
-        .build()
-        .unwrap()
-}
+/// Held by each test of this module, because floods would delay the honest clients of others.
+static ALONE: Mutex<()> = Mutex::new(());
 
 /// Sends at this connection's share of `RATE`, until `over`.
 async fn attack(mut attack: impl Attack, server: SocketAddr, over: Arc<AtomicBool>) -> u64 {
@@ -70,35 +52,32 @@ fn withstands<A: Attack>(
     attacker: impl AsyncFn(SocketAddr, u8) -> A,
 ) -> Vec<String> {
     let mut wrong = Vec::new();
-    let served = Served::start();
+    let served = Served::start(Role::TwoThreads);
     let server = served.address;
     let (rest, most, worst, waits, sent) = runtime(2).block_on(async {
         let mut attackers = Vec::new();
         for host in 1..=ATTACKERS {
             attackers.push(attacker(server, host).await);
         }
-        let honest = Endpoint::client((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
-        fetch(&honest, server).await;
+        let honest = endpoint();
+        fetch_anew(&honest, server).await;
         let rest = served.resident();
         let over = Arc::new(AtomicBool::new(false));
         let spawn = |one: A| tokio::spawn(attack(one, server, Arc::clone(&over)));
         let attackers: Vec<_> = attackers.into_iter().map(spawn).collect();
-        let (mut worst, mut waits) = (Fetched::default(), 0);
+        let (mut most, mut worst, mut waits) = (rest, Duration::ZERO, 0);
         let asking = async {
             let end = clock::now() + time;
             while clock::now() < end {
-                let fetched = tokio::time::timeout(5 * WAIT, fetch(&honest, server)).await;
-                let Ok(fetched) = fetched else {
+                let began = clock::now();
+                let fetched = tokio::time::timeout(5 * WAIT, fetch_anew(&honest, server)).await;
+                if fetched.is_err() {
                     wrong.push(format!("{name}: nothing came within {:?}", 5 * WAIT));
-                    continue;
-                };
-                if fetched.all() > worst.all() {
-                    worst = fetched;
                 }
+                worst = worst.max(clock::now().saturating_since(began));
                 waits += 1;
             }
         };
-        let mut most = rest;
         let sampling = async {
             // No event reports that the process grows.
             loop {
@@ -106,8 +85,6 @@ fn withstands<A: Attack>(
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         };
-        let late = Arc::new(Lateness::default());
-        tokio::spawn(Arc::clone(&late).watch());
         tokio::select! {
             () = asking => {}
             () = sampling => {}
@@ -120,7 +97,6 @@ fn withstands<A: Attack>(
                 Err(error) => wrong.push(format!("{name}: an attacker ended: {error}")),
             }
         }
-        println!("attackers and honest client: {late:?}");
         (rest, most, worst, waits, sent)
     });
     println!(
@@ -136,80 +112,21 @@ fn withstands<A: Attack>(
     if most - rest > GROWTH {
         wrong.push(format!("{name}: it grew by {} bytes", most - rest));
     }
-    if worst.all() > WAIT {
+    if worst > WAIT {
         wrong.push(format!("{name}: {waits} waits, longest {worst:?}"));
     }
     wrong
 }
 
-/// How the time of a fetch was spent, for readers of the output.
-#[derive(Clone, Copy, Debug, Default)]
-#[expect(dead_code, reason = "some of it is only printed")]
-struct Fetched {
-    connecting: Duration,
-    answering: Duration,
-    probe_timeouts: u64,
-    packets_lost: u64,
-    longest_round_trip: Duration,
-}
-
-impl Fetched {
-    fn all(&self) -> Duration {
-        self.connecting + self.answering
-    }
-}
-
 /// Opens a new connection and fetches an answer.
-async fn fetch(endpoint: &Endpoint, server: SocketAddr) -> Fetched {
-    let began = clock::now();
-    let crypto = Arc::new(testing::client(&[ALPN]));
-    let config = ClientConfig::new(crypto, transport());
-    let connecting = endpoint
-        .connect_with(config, server, "server.test")
-        .unwrap();
-    let connection = connecting.await.unwrap();
-    let connected = clock::now();
-    let (mut send, mut recv) = connection.open_bi().await.unwrap();
-    send.write_all(b"?").await.unwrap();
-    send.finish().unwrap();
-    assert_eq!(recv.read_to_end(ANSWER).await.unwrap().len(), ANSWER);
-    let stats = connection.stats();
-    Fetched {
-        connecting: connected.saturating_since(began),
-        answering: clock::now().saturating_since(connected),
-        probe_timeouts: stats.probe_timeouts,
-        packets_lost: stats.packets_lost,
-        longest_round_trip: stats.rtt.max().unwrap_or_default(),
-    }
-}
-
-/// How late a runtime wakes a task. Such delays of a fetch are due to the machine and to other
-/// tasks.
-#[derive(Debug, Default)]
-struct Lateness {
-    /// In milliseconds.
-    worst: AtomicU64,
-    /// How often it was 100 ms or more.
-    often: AtomicU64,
-}
-
-impl Lateness {
-    async fn watch(self: Arc<Self>) {
-        loop {
-            let began = clock::now();
-            // The measured quantity is the delay of this sleep.
-            tokio::time::sleep(BEAT).await;
-            let late = clock::now().saturating_since(began).saturating_sub(BEAT);
-            let late = late.as_millis() as u64;
-            self.worst.fetch_max(late, Ordering::Relaxed);
-            self.often
-                .fetch_add(u64::from(late >= 100), Ordering::Relaxed);
-        }
-    }
+async fn fetch_anew(endpoint: &Endpoint, server: SocketAddr) {
+    let connecting = endpoint.connect_with(client(transport()), server, NAME);
+    fetch(&connecting.unwrap().await.unwrap(), ANSWER).await;
 }
 
 /// Runs all kinds one after the other, even after one has failed.
 fn all(time: Duration) {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let mut wrong = Vec::new();
     for kind in Kind::ALL {
         let name = format!("{kind:?}");

@@ -1,69 +1,116 @@
-//! The attacked server, in a separate process so that its memory can be measured without that of
-//! the attackers.
+//! A server in a separate process, so that its memory can be measured without that of its clients
+//! and attackers.
 
 use std::io::{BufRead, BufReader};
-use std::net::SocketAddr;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use pathmark_transport::endpoint::RetryPolicy;
 
 use super::*;
 
-/// Set for the serving process.
-const ROLE: &str = "PATHMARK_ATTACKED_SERVER";
+/// Set for the serving process; its value is a [`Role`].
+const ROLE: &str = "PATHMARK_SERVED";
+
+/// How a server serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    OneThread,
+    WithoutRetry,
+    /// With two threads, connections' tasks open the packets from the receiving task.
+    TwoThreads,
+}
 
 #[test]
 #[ignore = "the server of the tests in this module: they start it as a process of its own"]
-fn attacked_server() {
-    if std::env::var_os(ROLE).is_none() {
+fn server_of_the_tests() {
+    let Ok(role) = std::env::var(ROLE) else {
         return;
-    }
-    // With two threads, connections' tasks open the packets from the receiving task.
-    runtime(2).block_on(async {
-        let crypto = Arc::new(testing::server(&[ALPN]));
-        let at = (Ipv4Addr::LOCALHOST, 0).into();
-        let server = Endpoint::server(ServerConfig::new(crypto, transport()), at).unwrap();
+    };
+    let is = |other: Role| role == format!("{other:?}");
+    let threads = if is(Role::TwoThreads) { 2 } else { 1 };
+    runtime(threads).block_on(async {
+        let mut transport = transport();
+        transport.max_idle_timeout = Some(Duration::from_secs(120));
+        let mut config = ServerConfig::new(Arc::new(server_tls()), Arc::new(transport));
+        if is(Role::WithoutRetry) {
+            config.retry(RetryPolicy::Never);
+        }
+        let server = Endpoint::server(config, loopback()).unwrap();
         println!("\nlistening {}", server.local_address());
         let (ended, end) = tokio::sync::oneshot::channel();
         std::thread::spawn(move || {
             let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
             let _ = ended.send(());
         });
-        let late = Arc::new(Lateness::default());
-        tokio::spawn(Arc::clone(&late).watch());
         let serving = server.clone();
         tokio::spawn(async move {
             while let Some(incoming) = serving.accept().await {
                 if let Ok(connecting) = incoming.accept() {
                     tokio::spawn(async move {
-                        let Ok(connection) = connecting.await else {
-                            return;
-                        };
-                        while let Ok((mut send, mut recv)) = connection.accept_bi().await {
-                            let _ = recv.read_to_end(8).await;
-                            let _ = send.write_all(&[7; ANSWER]).await;
-                            let _ = send.finish();
+                        if let Ok(connection) = connecting.await {
+                            answer(&connection).await;
                         }
                     });
                 }
             }
         });
         let _ = end.await;
-        println!("\n{:?}, {late:?}", server.stats());
+        println!("\n{:?}", server.stats());
     });
+}
+
+/// Sends as many bytes on each stream as the client requests.
+async fn answer(connection: &Connection) {
+    while let Ok((mut send, mut recv)) = connection.accept_bi().await {
+        let Ok(asked) = recv.read_to_end(8).await else {
+            continue;
+        };
+        let asked = asked.try_into().map_or(0, u64::from_be_bytes) as usize;
+        let piece = vec![7; 64 << 10];
+        for at in (0..asked).step_by(piece.len()) {
+            let _ = send.write_all(&piece[..piece.len().min(asked - at)]).await;
+        }
+    }
+}
+
+/// Requests `length` bytes, which must arrive.
+pub(super) async fn fetch(connection: &Connection, length: usize) {
+    let (mut send, mut recv) = connection.open_bi().await.unwrap();
+    send.write_all(&(length as u64).to_be_bytes())
+        .await
+        .unwrap();
+    send.finish().unwrap();
+    let mut got = 0;
+    while let Some(chunk) = recv.read_chunk().await.unwrap() {
+        assert!(chunk.iter().all(|&byte| byte == 7));
+        got += chunk.len();
+    }
+    assert_eq!(got, length);
+}
+
+/// Returns the resident memory of a process in bytes.
+pub(super) fn resident(process: &str) -> usize {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kib = line.unwrap().trim().trim_end_matches("kB").trim();
+    kib.parse::<usize>().unwrap() * 1024
 }
 
 /// The server's process.
 pub(super) struct Served {
     child: Child,
-    output: BufReader<std::process::ChildStdout>,
+    /// Closing this ends the server.
+    input: Option<ChildStdin>,
+    output: BufReader<ChildStdout>,
     pub(super) address: SocketAddr,
 }
 
 impl Served {
-    pub(super) fn start() -> Self {
-        let name = "attack_tests::served::attacked_server";
+    pub(super) fn start(role: Role) -> Self {
+        let name = "attack_tests::served::server_of_the_tests";
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", name, "--ignored", "--nocapture"])
-            .env(ROLE, "1")
+            .env(ROLE, format!("{role:?}"))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -71,35 +118,27 @@ impl Served {
         let mut output = BufReader::new(child.stdout.take().unwrap());
         let address = Self::line(&mut output, "listening ");
         Self {
+            input: child.stdin.take(),
             child,
             output,
             address: address.parse().unwrap(),
         }
     }
 
-    /// Returns the text after `start` in the next line that contains it.
+    /// Returns the text after `start` in the next line that begins with it.
     fn line(output: &mut impl BufRead, start: &str) -> String {
-        loop {
-            let mut line = String::new();
-            assert!(output.read_line(&mut line).unwrap() > 0, "the server ended");
-            if let Some(rest) = line.strip_prefix(start) {
-                return rest.trim().to_owned();
-            }
-        }
+        let mut lines = output.lines().map(Result::unwrap);
+        let found = lines.find_map(|line| line.strip_prefix(start).map(str::to_owned));
+        found.expect("the server says it")
     }
 
-    /// Returns the resident memory of the process in bytes.
     pub(super) fn resident(&self) -> usize {
-        let path = format!("/proc/{}/status", self.child.id());
-        let status = std::fs::read_to_string(path).unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-        let kib = line.unwrap().trim().trim_end_matches("kB").trim();
-        kib.parse::<usize>().unwrap() * 1024
+        resident(&self.child.id().to_string())
     }
 
     /// Ends the process, and returns the statistics that it prints about its endpoint.
     pub(super) fn end(mut self) -> String {
-        drop(self.child.stdin.take());
+        self.input = None;
         let stats = Self::line(&mut self.output, "EndpointStats ");
         assert!(self.child.wait().unwrap().success());
         stats

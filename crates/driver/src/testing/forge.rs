@@ -1,15 +1,19 @@
 //! Frames that a connection would never send, inside packets of this connection. They are passed to
 //! its key as an unreliable datagram, which the key turns into frames before sealing the packet.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
-use pathmark_transport::Instant;
-use pathmark_transport::connection::Connection;
+use pathmark_transport::connection::{Connection, Received};
 use pathmark_transport::crypto::{
     KeyChange, OpenError, PacketKey, PacketKeys, PhaseKeys, SealError,
 };
 use pathmark_transport::wire::{Frame, Writer, frame::types};
+use pathmark_transport::{Ecn, Instant};
 
+use super::super::clock;
+use super::super::shared::Shared;
+use super::super::socket::Outgoing;
 use super::{Hooks, Tampered};
 
 /// The beginning of a datagram whose rest contains frames.
@@ -49,6 +53,44 @@ pub(crate) fn packets(connection: &mut Connection, now: Instant, frames: &[u8]) 
         all.push(room[..transmit.len].to_vec());
     }
     all
+}
+
+/// The same with the frames that `payload` returns for a connection of the driver.
+pub(crate) fn forge(
+    shared: &Shared,
+    payload: impl FnOnce(&mut Connection) -> Vec<u8>,
+) -> Vec<Vec<u8>> {
+    let mut state = shared.lock();
+    let frames = payload(&mut state.core);
+    let all = packets(&mut state.core, clock::now(), &frames);
+    // The connection's task only continues when woken.
+    state.wake_driver();
+    all
+}
+
+/// Sends a datagram from the socket of a connection.
+pub(crate) fn send_by(shared: &Shared, to: SocketAddr, bytes: &[u8]) {
+    shared.endpoint.socket().send(&outgoing(to, bytes));
+}
+
+pub(crate) fn outgoing(to: SocketAddr, bytes: &[u8]) -> Outgoing<'_> {
+    Outgoing {
+        to,
+        from: None,
+        ecn: Ecn::NotEct,
+        dscp: 0,
+        bytes,
+        segment: bytes.len(),
+    }
+}
+
+pub(crate) fn received_from(remote: SocketAddr) -> Received {
+    Received {
+        remote,
+        local: None,
+        ecn: Ecn::NotEct,
+        ttl: None,
+    }
 }
 
 /// A key that turns marked data into frames before it seals.

@@ -1,9 +1,9 @@
 //! The driver over real sockets.
 
 mod address_forms;
+mod common;
 mod descriptors;
 mod driver;
 mod interop;
-mod memory;
 mod rebind;
 mod soak;

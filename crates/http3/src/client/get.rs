@@ -62,6 +62,34 @@ pub(super) struct Place {
     pub(super) length: Option<u64>,
 }
 
+impl Fetched {
+    /// Returns what has arrived, without the header section. Fails if the server has announced
+    /// another digest.
+    pub(super) fn of(
+        arriving: &Arriving,
+        bytes: u64,
+        hasher: Sha256,
+        trailers: Option<HeaderMap>,
+    ) -> Result<Self, GetError> {
+        let trailers = trailers.unwrap_or_default();
+        let trailer = digest_in(&trailers)
+            .map_err(|_| GetError::Response("its Repr-Digest does not follow the grammar"))?;
+        let sha256: Sha256Digest = hasher.finalize().into();
+        let announced = [arriving.digest, trailer];
+        if announced.iter().flatten().any(|digest| *digest != sha256) {
+            return Err(GetError::Digest);
+        }
+        Ok(Self {
+            bytes,
+            resumed: arriving.first,
+            sha256,
+            verified: announced.iter().any(Option::is_some),
+            headers: HeaderMap::new(),
+            trailers,
+        })
+    }
+}
+
 impl Client {
     /// Fetches a file like [`get_with`](Self::get_with), but without reporting progress.
     ///
@@ -207,18 +235,15 @@ impl Client {
             set(&mut headers, RANGE, &format!("bytes={}-", part.bytes));
             set(&mut headers, IF_RANGE, &part.tag.to_string());
         }
-        let mut exchange = self.request(Method::GET, uri.clone(), headers).await?;
-        exchange.finish(None).await?;
-        Ok(exchange)
+        self.request_bare(Method::GET, uri.clone(), headers).await
     }
 
     /// Returns the server's refusal of a request for the version `tag`, if it refuses.
     async fn refusal_of(&self, uri: &http::Uri, tag: Option<EntityTag>) -> Option<Refusal> {
         let mut headers = HeaderMap::new();
         set(&mut headers, IF_MATCH, &tag?.to_string());
-        let asking = self.request(Method::HEAD, uri.clone(), headers);
+        let asking = self.request_bare(Method::HEAD, uri.clone(), headers);
         let mut exchange = asking.await.ok()?;
-        exchange.finish(None).await.ok()?;
         let response = exchange.response().await.ok()?;
         match response.status().is_client_error() {
             true => Some(exchange.refusal(&response).await),
@@ -368,24 +393,14 @@ async fn receive(
         });
     }
     let trailers = exchange.trailers().await.map_err(lost)?;
-    let trailers = trailers.unwrap_or_default();
-    let trailer = digest_in(&trailers)
-        .map_err(|_| GetError::Response("its Repr-Digest does not follow the grammar"))?;
-    let sha256: Sha256Digest = writer.hasher.finalize().into();
-    let announced = [arriving.digest, trailer];
-    if announced.iter().flatten().any(|digest| *digest != sha256) {
+    let fetched = Fetched::of(&arriving, writer.position, writer.hasher, trailers);
+    if let Err(GetError::Digest) = fetched {
         let _ = blocking(move || file.discard()).await?;
         return Err(GetError::Digest);
     }
+    let fetched = fetched?;
+    let sha256 = fetched.sha256;
     progress(Progress::Arrived);
-    let fetched = Fetched {
-        bytes: writer.position,
-        resumed: arriving.first,
-        sha256,
-        verified: announced.iter().any(Option::is_some),
-        headers: HeaderMap::new(),
-        trailers,
-    };
     let (name, existing) = (place.name.clone(), place.existing);
     let kept = blocking(move || {
         file.remove_tag()?;

@@ -112,8 +112,7 @@ impl Client {
         let uri = self.uri(&directory).map_err(GetError::Name)?;
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
-        let mut exchange = self.request(Method::GET, uri, headers).await?;
-        exchange.finish(None).await?;
+        let mut exchange = self.request_bare(Method::GET, uri, headers).await?;
         let response = exchange.response().await?;
         if response.status() != StatusCode::OK {
             return Err(exchange.refusal(&response).await.into());

@@ -6,17 +6,15 @@ mod get;
 mod ledger;
 mod list;
 mod mark;
-mod offer;
 mod part;
 mod plan;
 mod put;
 mod request;
 mod resume;
-mod small;
 mod store;
-mod stream;
 mod tree;
 mod walk;
+mod whole;
 
 pub use drive::{Ended, Outcome};
 pub use error::{GetError, PutError, Refusal};

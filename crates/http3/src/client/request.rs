@@ -161,6 +161,18 @@ impl Client {
             limits: self.limits.clone(),
         })
     }
+
+    /// Sends a request without content.
+    pub(super) async fn request_bare(
+        &self,
+        method: Method,
+        uri: Uri,
+        headers: HeaderMap,
+    ) -> Result<Exchange, LinkError> {
+        let mut exchange = self.request(method, uri, headers).await?;
+        exchange.finish(None).await?;
+        Ok(exchange)
+    }
 }
 
 async fn within<T>(

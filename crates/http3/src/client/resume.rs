@@ -1,4 +1,4 @@
-//! Resumes uploads that an earlier connection left incomplete
+//! Offers to resume uploads, and resumes those that an earlier connection left incomplete
 //! (draft-ietf-httpbis-resumable-upload-12).
 
 use std::fs::File;
@@ -6,19 +6,21 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use http::header::{CONTENT_LENGTH, CONTENT_TYPE, TRAILER};
-use http::{HeaderMap, Method, StatusCode, Uri};
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, LOCATION, TRAILER};
+use http::{HeaderMap, Method, Response, StatusCode, Uri};
 use sha2::{Digest, Sha256};
 
 use super::error::PutError;
 use super::get::set;
 use super::ledger::Page;
-use super::offer::resumable;
 use super::put::{Stored, send};
 use super::request::{Client, Progress};
 use crate::blocking::blocking;
-use crate::fields::{INTEROP_VERSION, PathName};
-use crate::plan::{PARTIAL_UPLOAD, UPLOAD_LENGTH, UPLOAD_OFFSET, UPLOAD_VERSION, upload_fields};
+use crate::fields::{INTEROP_VERSION, PathName, boolean};
+use crate::plan::{
+    PARTIAL_UPLOAD, RESUMPTION_SUPPORTED, UPLOAD_COMPLETE, UPLOAD_LENGTH, UPLOAD_OFFSET,
+    UPLOAD_VERSION, upload_fields,
+};
 use crate::reader::Reader;
 use crate::resource::Stat;
 use crate::root::{Existing, hash_file};
@@ -80,15 +82,12 @@ impl Client {
         resumable(&mut headers);
         set(&mut headers, UPLOAD_OFFSET, &offset.to_string());
         set(&mut headers, UPLOAD_LENGTH, &stat.size.to_string());
-        set(
-            &mut headers,
-            CONTENT_LENGTH,
-            &(stat.size - offset).to_string(),
-        );
+        let rest = stat.size - offset;
+        set(&mut headers, CONTENT_LENGTH, &rest.to_string());
         set(&mut headers, CONTENT_TYPE, PARTIAL_UPLOAD);
         set(&mut headers, TRAILER, "Repr-Digest");
         let mut exchange = self.request(Method::PATCH, uri, headers).await?;
-        exchange.announce(stat.size - offset);
+        exchange.announce(rest);
         // The server hashes the whole file and then reads it back.
         exchange.allow(stat.size.saturating_mul(2));
         let sent = send(&mut exchange, reader, stat, None, progress).await;
@@ -102,8 +101,8 @@ impl Client {
     async fn ask_offset(&self, uri: &Uri) -> Result<There, PutError> {
         let mut headers = HeaderMap::new();
         set(&mut headers, UPLOAD_VERSION, &INTEROP_VERSION.to_string());
-        let mut exchange = self.request(Method::HEAD, uri.clone(), headers).await?;
-        exchange.finish(None).await?;
+        let asking = self.request_bare(Method::HEAD, uri.clone(), headers);
+        let mut exchange = asking.await?;
         let response = exchange.response().await?;
         let fields = upload_fields(response.headers());
         match (response.status(), fields.offset, fields.complete) {
@@ -147,9 +146,8 @@ impl Client {
             && let Some(uri) = self.uri_of(&resource)
         {
             let deleting = async {
-                let mut exchange = self.request(Method::DELETE, uri, HeaderMap::new()).await?;
-                exchange.finish(None).await?;
-                exchange.response().await
+                let asking = self.request_bare(Method::DELETE, uri, HeaderMap::new());
+                asking.await?.response().await
             };
             if let Err(error) = deleting.await {
                 tracing::debug!(%error, "an upload stays on the server");
@@ -179,5 +177,46 @@ async fn skip(file: &Arc<File>, stat: &Stat, offset: u64) -> Result<Reader, PutE
             reader.end = stat.size;
             return Ok(reader);
         }
+    }
+}
+
+/// Requests that the server keep incomplete content. This request carries all of the content.
+pub(super) fn resumable(headers: &mut HeaderMap) {
+    set(headers, UPLOAD_COMPLETE, boolean(true));
+    set(headers, UPLOAD_VERSION, &INTEROP_VERSION.to_string());
+}
+
+/// Returns the path of the upload's resource, if the interim response names one.
+pub(super) fn upload_of(interim: &Response<()>) -> Option<String> {
+    let headers = interim.headers();
+    if interim.status() != RESUMPTION_SUPPORTED || !upload_fields(headers).same_version {
+        return None;
+    }
+    let location: Uri = headers.get(LOCATION)?.to_str().ok()?.parse().ok()?;
+    // The path is always used on the same host, because another host is not trusted with the
+    // upload.
+    let path = location.path_and_query()?.as_str();
+    path.starts_with('/').then(|| path.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interim_response_of_another_version_names_nothing() {
+        let interim = |status: u16, version: &str, location: &str| {
+            let response = Response::builder()
+                .status(status)
+                .header(UPLOAD_VERSION, version)
+                .header(LOCATION, location);
+            upload_of(&response.body(()).unwrap())
+        };
+        let path = Some("/a/b".to_owned());
+        assert_eq!(interim(104, "8", "/a/b"), path);
+        assert_eq!(interim(104, "8", "https://host/a/b"), path);
+        assert_eq!(interim(104, "7", "/a/b"), None);
+        assert_eq!(interim(103, "8", "/a/b"), None);
+        assert_eq!(interim(104, "8", "a b"), None);
     }
 }

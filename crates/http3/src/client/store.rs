@@ -280,8 +280,7 @@ impl Shared {
         if self.how.existing == Existing::Keep && !path.slash {
             set(&mut headers, IF_NONE_MATCH, "*");
         }
-        let mut exchange = self.client.request(Method::PUT, uri, headers).await?;
-        exchange.finish(None).await?;
+        let mut exchange = self.client.request_bare(Method::PUT, uri, headers).await?;
         let response = exchange.response().await?;
         if !response.status().is_success() {
             return Err(exchange.refusal(&response).await.into());
@@ -303,8 +302,7 @@ impl Client {
         let uri = self.uri(path).map_err(GetError::Name)?;
         let mut headers = HeaderMap::new();
         set(&mut headers, crate::plan::WANT_REPR_DIGEST, "sha-256=10");
-        let mut exchange = self.request(Method::HEAD, uri, headers).await?;
-        exchange.finish(None).await?;
+        let mut exchange = self.request_bare(Method::HEAD, uri, headers).await?;
         let response = exchange.response().await?;
         let length = response.headers().get(CONTENT_LENGTH);
         let length = length.and_then(|length| length.to_str().ok()?.parse().ok());

@@ -242,7 +242,7 @@ impl Shared {
         if self.how.checksum && self.is_same(path, &place).await? {
             return Ok(Outcome::Unchanged(1));
         }
-        if file.size <= super::small::MAX {
+        if file.size <= super::whole::MAX {
             let fetched = self.client.get_small(path, place, headers).await?;
             self.how.arrived.fetch_add(fetched.bytes, Ordering::Relaxed);
             return Ok(Outcome::Moved(fetched));

@@ -162,6 +162,7 @@ mod tests {
             "bytes=",
             "bytes=,",
             "bytes=-",
+            "bytes=--1",
             "bytes=5-4",
             "bytes=a-",
             "bytes=0 - 1",

@@ -307,7 +307,14 @@ fn the_content_of_a_put_is_whole_and_plain() {
         (("content-range", "bytes 0-1/2"), 400),
         (("content-encoding", "gzip"), 415),
         (("content-length", "x"), 400),
+        (("content-length", "18446744073709551616"), 400),
+        (("content-length", "-1"), 400),
+        (("content-length", "+7"), 400),
+        (("content-length", "1, 1"), 400),
         (("repr-digest", "sha-256=:AA==:"), 400),
+        (("repr-digest", "sha-256=:AAAA:"), 400),
+        (("repr-digest", "sha-256=1"), 400),
+        (("repr-digest", "sha-256=:"), 400),
     ] {
         let request = request("PUT", "https://host/name", &[field]);
         let reply = Ask::read(&request, &rules).unwrap_err();

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use pathmark_http3::client::{Get, Progress};
 use pathmark_http3::origin::Limits;
-use pathmark_http3::plan::{PutRights, Rules};
+use pathmark_http3::plan::PutRights;
 use pathmark_http3::root::Existing;
-use pathmark_http3::wire::{ALPN, ClientLink, LinkError};
+use pathmark_http3::wire::{ALPN, LinkError};
 use tokio::task::JoinSet;
 
-use crate::support::{Served, ask, bounded, connect, connect_from, content, path, request};
+use crate::support::{Served, ask, bounded, content, get, link, path, request, until};
 
 #[tokio::test]
 async fn requests_without_progress_are_reset() {
@@ -23,15 +23,11 @@ async fn requests_without_progress_are_reset() {
             stall: Duration::from_millis(300),
             ..Limits::default()
         };
-        let rules = Rules {
-            put: PutRights::New,
-            ..Rules::default()
-        };
-        let served = Served::with(rules, limits);
+        let served = Served::limited(PutRights::New, limits);
         served.write("large", &content(20_000_000)).await;
         served.write("small", b"small").await;
         // Streams without a request.
-        let connection = connect(&served.identity, served.address).await;
+        let connection = served.connect().await;
         assert_eq!(connection.handshake_data().protocol.as_deref(), Some(ALPN));
         let mut silent = Vec::new();
         for _ in 0..4 {
@@ -53,16 +49,13 @@ async fn requests_without_progress_are_reset() {
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         });
-        let mut get = link.request(request("GET", "/large", &[])).await.unwrap();
-        get.finish(None).await.unwrap();
+        let mut unread = link.request(request("GET", "/large", &[])).await.unwrap();
+        unread.finish(None).await.unwrap();
         assert!(matches!(put.response().await, Err(LinkError::Reset { .. })));
-        let fine = ask(&link, request("GET", "/small", &[]), b"").await;
+        let fine = get(&link, "/small", &[]).await;
         assert_eq!(fine.content, b"small");
         dripping.await.unwrap();
-        // The origin's counts are polled, because no event reports changes.
-        while served.origin.counts().timed_out < 7 {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
+        until(|| served.origin.counts().timed_out >= 7).await;
         assert_eq!(served.names(), ["large", "small"]);
     })
     .await;
@@ -78,13 +71,9 @@ async fn a_file_that_changes_meanwhile_breaks_its_response() {
         let mut exchange = link.request(request("GET", "/file", &[])).await.unwrap();
         exchange.finish(None).await.unwrap();
         exchange.response().await.unwrap();
-        let file = std::fs::File::options();
-        let file = file
-            .clone()
-            .write(true)
-            .open(served.directory.path().join("file"))
-            .unwrap();
-        std::os::unix::fs::FileExt::write_all_at(&file, b"changed", 29_000_000).unwrap();
+        let file = served.directory.path().join("file");
+        let file = std::fs::File::options().write(true).open(file).unwrap();
+        file.write_all_at(b"changed", 29_000_000).unwrap();
         let end = loop {
             match exchange.data().await {
                 Ok(Some(_)) => {}
@@ -140,8 +129,8 @@ async fn metadata_alone_breaks_no_transfer() {
             served.write("file", &file).await;
             let mut changed = false;
             let mut once = |progress: Progress, at: &Path| {
-                if matches!(progress, Progress::Bytes(_)) && !std::mem::replace(&mut changed, true)
-                {
+                let has_begun = matches!(progress, Progress::Bytes(_));
+                if has_begun && !std::mem::replace(&mut changed, true) {
                     change(at);
                 }
             };
@@ -162,22 +151,19 @@ async fn metadata_alone_breaks_no_transfer() {
             std::fs::write(&own, &file).unwrap();
             changed = false;
             let mut once = |progress: Progress| {
-                if matches!(progress, Progress::Bytes(_)) && !std::mem::replace(&mut changed, true)
-                {
+                let has_begun = matches!(progress, Progress::Bytes(_));
+                if has_begun && !std::mem::replace(&mut changed, true) {
                     change(&own);
                 }
             };
             let to = path("/put");
-            let put = client
-                .put_with(&own, &to, Existing::Replace, &mut once)
-                .await;
+            let putting = client.put_with(&own, &to, Existing::Replace, &mut once);
+            let put = putting.await;
             assert!(put.is_ok() || name == "write", "put, {name}: {put:?}");
             if put.is_ok() {
                 let stored = served.read("put");
-                assert!(
-                    stored == file || stored == std::fs::read(&own).unwrap(),
-                    "{name}"
-                );
+                let changed = || std::fs::read(&own).unwrap();
+                assert!(stored == file || stored == changed(), "{name}");
             }
             let _ = std::fs::remove_file(own.with_extension("link"));
             let _ = std::fs::remove_file(there.with_extension("link"));
@@ -195,20 +181,20 @@ async fn large_heads_are_refused() {
             head_bytes: 4096,
             ..Limits::default()
         };
-        let served = Served::with(Rules::default(), limits);
+        let served = Served::limited(PutRights::None, limits);
         served.write("small", b"small").await;
         let link = served.link().await;
-        let fine = ask(&link, request("GET", "/small", &[]), b"").await;
+        let fine = get(&link, "/small", &[]).await;
         assert_eq!(fine.content, b"small");
         // HEADERS of 2^62 - 1 bytes.
-        let connection = connect(&served.identity, served.address).await;
+        let connection = served.connect().await;
         let (mut send, mut recv) = connection.open_bi().await.unwrap();
         send.write_all(b"\x01\xff\xff\xff\xff\xff\xff\xff\xff")
             .await
             .unwrap();
         assert!(recv.read_chunk().await.is_err());
         assert!(connection.close_reason().is_none());
-        let fine = ask(&link, request("GET", "/small", &[]), b"").await;
+        let fine = get(&link, "/small", &[]).await;
         assert_eq!(fine.content, b"small");
     })
     .await;
@@ -223,12 +209,12 @@ async fn a_thousand_slow_requests_stop_no_other() {
             head_time: Duration::from_secs(1),
             ..Limits::default()
         };
-        let served = Served::with(Rules::default(), limits);
+        let served = Served::limited(PutRights::None, limits);
         let file = content(1_000_000);
         served.write("file", &file).await;
         let mut silent = Vec::new();
         for _ in 0..10 {
-            let connection = connect(&served.identity, served.address).await;
+            let connection = served.connect().await;
             for _ in 0..100 {
                 let (mut send, recv) = connection.open_bi().await.unwrap();
                 // One and a half frame headers.
@@ -237,7 +223,7 @@ async fn a_thousand_slow_requests_stop_no_other() {
             }
         }
         let link = served.link().await;
-        let fine = ask(&link, request("GET", "/file", &[]), b"").await;
+        let fine = get(&link, "/file", &[]).await;
         assert!(fine.content == file);
         for (_, _, recv) in &mut silent {
             assert!(recv.read_chunk().await.is_err());
@@ -257,11 +243,11 @@ async fn requests_that_have_begun_are_bounded() {
             head_time: Duration::from_secs(600),
             ..Limits::default()
         };
-        let served = Served::with(Rules::default(), limits);
+        let served = Served::limited(PutRights::None, limits);
         served.write("small", b"small").await;
         let (mut silent, mut connections) = (JoinSet::new(), Vec::new());
         for _ in 0..3 {
-            let connection = connect(&served.identity, served.address).await;
+            let connection = served.connect().await;
             for _ in 0..100 {
                 let (mut send, mut recv) = connection.open_bi().await.unwrap();
                 send.write_all(b"\x01\x40\x80\x00").await.unwrap();
@@ -277,14 +263,12 @@ async fn requests_that_have_begun_are_bounded() {
             let ended = silent.join_next().await.unwrap().unwrap();
             assert!(ended.is_err());
         }
-        let from = "127.0.0.2:0".parse().unwrap();
-        let connection = connect_from(from, &served.identity, served.address).await;
-        let link = ClientLink::new(connection, 64 * 1024).await.unwrap();
-        let fine = ask(&link, request("GET", "/small", &[]), b"").await;
+        let link = served.link_from("127.0.0.2").await;
+        let fine = get(&link, "/small", &[]).await;
         assert_eq!(fine.content, b"small");
         assert_eq!(served.origin.counts().timed_out, 0);
         // A client can only open few streams until its requests arrive.
-        let connection = connect(&served.identity, served.address).await;
+        let connection = served.connect().await;
         let mut streams = Vec::new();
         while let Ok(stream) =
             tokio::time::timeout(Duration::from_millis(100), connection.open_bi()).await
@@ -296,53 +280,45 @@ async fn requests_that_have_begun_are_bounded() {
     .await;
 }
 
-/// Two hosts occupy all places with slow requests. A third host gets its file immediately, and
-/// keeps its place for another request.
+/// One host or two occupy all places with content that never ends, over one connection or many.
+/// Another host gets its file immediately, and keeps its place for another request.
 #[tokio::test]
-async fn slow_requests_of_two_hosts_hold_up_no_third() {
-    bounded(async {
-        let limits = Limits {
-            transfers: 8,
-            stall: Duration::from_secs(600),
-            ..Limits::default()
-        };
-        let rules = Rules {
-            put: PutRights::New,
-            ..Rules::default()
-        };
-        let served = Served::with(rules, limits);
-        served.write("small", b"small").await;
-        let link_from = async |host: &str| {
-            let from = format!("{host}:0").parse().unwrap();
-            let connection = connect_from(from, &served.identity, served.address).await;
-            ClientLink::new(connection, 64 * 1024).await.unwrap()
-        };
-        let mut held = Vec::new();
-        for (host, number) in [("127.0.0.2", 20), ("127.0.0.3", 20)] {
-            let link = link_from(host).await;
-            for number in 0..number {
-                let target = format!("/{host}-{number}");
-                let mut put = link.request(request("PUT", &target, &[])).await.unwrap();
-                put.send(content(2000).into()).await.unwrap();
-                held.push((link.clone(), put));
+async fn no_host_holds_the_places_of_others() {
+    let holding = [(1, 20, "127.0.0.2"), (20, 1, "127.0.0.3")];
+    for hosts in [&holding[..], &holding[1..]] {
+        bounded(async {
+            let limits = Limits {
+                transfers: 8,
+                stall: Duration::from_secs(600),
+                ..Limits::default()
+            };
+            let served = Served::limited(PutRights::New, limits);
+            served.write("small", b"small").await;
+            let mut held = Vec::new();
+            for (links, puts, host) in hosts {
+                for link in 0..*links {
+                    let other = served.link_from(host).await;
+                    for put in 0..*puts {
+                        let target = format!("/{host}-{link}-{put}");
+                        let put = other.request(request("PUT", &target, &[])).await;
+                        let mut put = put.unwrap();
+                        put.send(content(2000).into()).await.unwrap();
+                        held.push((other.clone(), put));
+                    }
+                }
             }
-        }
-        // The directory is polled, because the file system reports no event to this test.
-        while served.names().len() < 9 {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-        let link = link_from("127.0.0.4").await;
-        for _ in 0..3 {
-            let asking = ask(&link, request("GET", "/small", &[]), b"");
-            let answer = tokio::time::timeout(Duration::from_secs(10), asking).await;
-            assert_eq!(answer.expect("a place").content, b"small");
-        }
-        assert!(
-            served.origin.counts().refused >= 1,
-            "the slowest got a status"
-        );
-    })
-    .await;
+            until(|| served.names().len() > 8).await;
+            let link = served.link_from("127.0.0.4").await;
+            for _ in 0..3 {
+                let asking = get(&link, "/small", &[]);
+                let answer = tokio::time::timeout(Duration::from_secs(10), asking).await;
+                assert_eq!(answer.expect("a place").content, b"small");
+            }
+            // The slowest got a status.
+            assert!(served.origin.counts().refused >= 1);
+        })
+        .await;
+    }
 }
 
 /// Hashing large files ends with the clients that requested it, and doesn't delay others.
@@ -354,34 +330,22 @@ async fn hashing_ends_with_its_client() {
         large.set_len(1 << 40).unwrap();
         served.write("small", b"small").await;
         let wanted = [("want-repr-digest", "sha-256=10")];
-        let connection = connect(&served.identity, served.address).await;
-        let link = ClientLink::new(connection.clone(), 64 * 1024)
-            .await
-            .unwrap();
+        let connection = served.connect().await;
+        let link = link(connection.clone()).await;
         let mut heads = Vec::new();
         for _ in 0..8 {
-            let mut head = link
-                .request(request("HEAD", "/large", &wanted))
-                .await
-                .unwrap();
+            let head = link.request(request("HEAD", "/large", &wanted)).await;
+            let mut head = head.unwrap();
             head.finish(None).await.unwrap();
             heads.push(head);
         }
-        let from = "127.0.0.2:0".parse().unwrap();
-        let other = connect_from(from, &served.identity, served.address).await;
-        let other = ClientLink::new(other, 64 * 1024).await.unwrap();
+        let other = served.link_from("127.0.0.2").await;
         let answer = ask(&other, request("HEAD", "/small", &wanted), b"").await;
         assert!(answer.field("repr-digest").starts_with("sha-256="));
-        // The origin's counts are polled, because no event reports changes.
-        let ended = async |count: u64| {
-            while served.origin.counts().broken_off < count {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        };
         drop(heads.pop());
-        ended(1).await;
+        until(|| served.origin.counts().broken_off >= 1).await;
         connection.close(0x10c_u32, b"");
-        ended(8).await;
+        until(|| served.origin.counts().broken_off >= 8).await;
     })
     .await;
 }
@@ -395,21 +359,14 @@ async fn requests_above_the_limit_of_all_connections_are_refused() {
             stall: Duration::from_millis(300),
             ..Limits::default()
         };
-        let rules = Rules {
-            put: PutRights::New,
-            ..Rules::default()
-        };
-        let served = Served::with(rules, limits);
+        let served = Served::limited(PutRights::New, limits);
         served.write("small", b"small").await;
         let link = served.link().await;
         let mut put = link.request(request("PUT", "/x", &[])).await.unwrap();
         put.send(content(2000).into()).await.unwrap();
-        // The directory is polled, because the file system reports no event to this test.
-        while served.names() == ["small"] {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
+        until(|| served.names() != ["small"]).await;
         let other = served.link().await;
-        let asking = ask(&other, request("GET", "/small", &[]), b"");
+        let asking = get(&other, "/small", &[]);
         let holding = async {
             for _ in 0..10 {
                 put.send(content(2000).into()).await.unwrap();
@@ -423,46 +380,8 @@ async fn requests_above_the_limit_of_all_connections_are_refused() {
         assert_eq!(refused.status().as_u16(), 503);
         assert_eq!(refused.field("retry-after"), "5");
         assert_eq!(stored.as_u16(), 201);
-        let fine = ask(&other, request("GET", "/small", &[]), b"").await;
+        let fine = get(&other, "/small", &[]).await;
         assert_eq!(fine.content, b"small");
-    })
-    .await;
-}
-
-/// While one host occupies its places with content that never ends, another host gets its file
-/// immediately.
-#[tokio::test]
-async fn no_host_holds_the_places_of_others() {
-    bounded(async {
-        let limits = Limits {
-            transfers: 8,
-            ..Limits::default()
-        };
-        let rules = Rules {
-            put: PutRights::New,
-            ..Rules::default()
-        };
-        let served = Served::with(rules, limits);
-        served.write("small", b"small").await;
-        let mut held = Vec::new();
-        for number in 0..20 {
-            let link = served.link().await;
-            let path = format!("/{number}");
-            let mut put = link.request(request("PUT", &path, &[])).await.unwrap();
-            put.send(content(2000).into()).await.unwrap();
-            held.push((link, put));
-        }
-        // The directory is polled, because the file system reports no event to this test.
-        while served.names().len() < 8 {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-        let from = "127.0.0.2:0".parse().unwrap();
-        let connection = connect_from(from, &served.identity, served.address).await;
-        let link = ClientLink::new(connection, 64 * 1024).await.unwrap();
-        let asking = ask(&link, request("GET", "/small", &[]), b"");
-        // Less than the stall timeout, after which the places are free.
-        let answer = tokio::time::timeout(Duration::from_secs(10), asking).await;
-        assert_eq!(answer.expect("a place").content, b"small");
     })
     .await;
 }

@@ -197,42 +197,34 @@ fn filters(input: &[u8]) {
     }
 }
 
-#[test]
-fn fields() {
-    bolero::check!()
+fn fuzz(name: &str, target: impl Fn(&[u8]) + std::panic::RefUnwindSafe) {
+    bolero::check!(name = name)
         .with_iterations(ITERATIONS)
         .with_max_len(MAX_LEN)
-        .for_each(field_values);
+        .for_each(|input: &[u8]| target(input));
+}
+
+#[test]
+fn fields() {
+    fuzz("fields", field_values);
 }
 
 #[test]
 fn listing_pieces() {
-    bolero::check!()
-        .with_iterations(ITERATIONS)
-        .with_max_len(MAX_LEN)
-        .for_each(listings);
+    fuzz("listing_pieces", listings);
 }
 
 #[test]
 fn ranges() {
-    bolero::check!()
-        .with_iterations(ITERATIONS)
-        .with_max_len(MAX_LEN)
-        .for_each(range_sets);
+    fuzz("ranges", range_sets);
 }
 
 #[test]
 fn requests() {
-    bolero::check!()
-        .with_iterations(ITERATIONS)
-        .with_max_len(MAX_LEN)
-        .for_each(plans);
+    fuzz("requests", plans);
 }
 
 #[test]
 fn frames() {
-    bolero::check!()
-        .with_iterations(ITERATIONS)
-        .with_max_len(MAX_LEN)
-        .for_each(filters);
+    fuzz("frames", filters);
 }

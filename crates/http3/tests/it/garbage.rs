@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use pathmark_http3::origin::Limits;
-use pathmark_http3::plan::{PutRights, Rules};
+use pathmark_http3::plan::PutRights;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 
-use crate::support::{Served, ask, bounded, connect, request};
+use crate::support::{Served, bounded, get};
 
 /// Number of connections that send garbage.
 const CONNECTIONS: usize = 150;
@@ -80,7 +80,7 @@ fn streams() -> impl Strategy<Value = Vec<(Vec<u8>, usize, u8)>> {
 }
 
 async fn throw(served: &Served, streams: Vec<(Vec<u8>, usize, u8)>, control: &[u8]) {
-    let connection = connect(&served.identity, served.address).await;
+    let connection = served.connect().await;
     let Ok(mut uni) = connection.open_uni().await else {
         return;
     };
@@ -111,16 +111,12 @@ async fn an_origin_outlives_garbage() {
             PANICS.fetch_add(1, Ordering::Relaxed);
             before(info);
         }));
-        let rules = Rules {
-            put: PutRights::Replace,
-            ..Rules::default()
-        };
         let limits = Limits {
             head_time: Duration::from_millis(200),
             stall: Duration::from_millis(200),
             ..Limits::default()
         };
-        let served = Served::with(rules, limits);
+        let served = Served::limited(PutRights::Replace, limits);
         served.write("file", b"honest").await;
         let honest = served.link().await;
         let mut runner = TestRunner::deterministic();
@@ -134,19 +130,15 @@ async fn an_origin_outlives_garbage() {
             };
             throw(&served, streams, &control).await;
             if n % 10 == 0 {
-                let fine = ask(&honest, request("GET", "/file", &[]), b"").await;
+                let fine = get(&honest, "/file", &[]).await;
                 assert_eq!(fine.content, b"honest");
             }
         }
         tokio::time::sleep(Duration::from_millis(500)).await;
         assert_eq!(PANICS.load(Ordering::Relaxed), 0);
         // No part of a PUT is left.
-        assert!(
-            served
-                .names()
-                .iter()
-                .all(|name| name == "file" || name == "x")
-        );
+        let mut names = served.names().into_iter();
+        assert!(names.all(|name| name == "file" || name == "x"));
         let counts = served.origin.counts();
         let fates = [counts.refused, counts.broken_off];
         assert!(fates.iter().all(|count| *count > 0), "{counts:?}");

@@ -6,11 +6,10 @@ use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use http::{HeaderMap, StatusCode};
-use pathmark_http3::client::{Client, Ended, GetTree, Outcome, TreeLimits};
+use http::StatusCode;
+use pathmark_http3::client::Client;
 use pathmark_http3::origin::{Limits, Origin};
 use pathmark_http3::plan::{PutRights, Rules};
 use pathmark_http3::resource::Kind;
@@ -18,96 +17,75 @@ use pathmark_http3::root::Root;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use tempfile::TempDir;
 
-use crate::support;
-use crate::support::{Identity, Served, ask, bounded, client, path, request, serve};
+use crate::support::{
+    Fetched, Identity, Served, client, connect, fetch_tree, get, link, names, path, serve, status,
+    until,
+};
 
 /// Fetches everything from the server, and returns the result for each entry.
-async fn fetch_all(client: &Client, target: &Path) -> Vec<(String, Result<&'static str, String>)> {
-    let how = GetTree {
-        headers: HeaderMap::new(),
-        checksum: false,
-        limits: TreeLimits::default(),
-        arrived: Arc::new(AtomicU64::new(0)),
-    };
-    let (mut all, top) = (Vec::new(), path("/"));
-    let fetching = client.get_tree(&top, target, how, |Ended { path, outcome }| {
-        let outcome = match outcome {
-            Ok(Outcome::Moved(_)) => Ok("fetched"),
-            Ok(Outcome::Unchanged(_)) => Ok("unchanged"),
-            Ok(Outcome::Skipped(_)) => Ok("skipped"),
-            Err(error) => Err(error.to_string()),
-        };
-        all.push((path.encode(), outcome));
-    });
-    if let Err(error) = fetching.await {
-        all.push(("/".to_owned(), Err(error.to_string())));
-    }
-    all.sort();
+async fn fetch_all(client: &Client, target: &Path) -> Fetched {
+    let (ended, mut all) = fetch_tree(client, "/", target, false).await;
+    all.extend(
+        ended
+            .err()
+            .map(|error| ("/".to_owned(), Err(error.to_string()))),
+    );
     all
 }
 
 #[tokio::test]
 async fn sockets_and_pipes_are_named_and_neither_sent_nor_replaced() {
-    bounded(async {
-        let served = Served::new(PutRights::Replace);
-        let top = served.directory.path();
-        let _socket = UnixListener::bind(top.join("socket")).unwrap();
-        mknodat(CWD, top.join("pipe"), FileType::Fifo, Mode::RWXU, 0).unwrap();
-        symlink("pipe", top.join("link")).unwrap();
-        served.write("file", b"content").await;
-        let link = served.link().await;
-        for name in ["/socket", "/pipe", "/link"] {
-            for method in ["GET", "HEAD", "PUT"] {
-                let answer = ask(&link, request(method, name, &[]), b"").await;
-                let status = answer.status();
-                assert!(status.is_client_error(), "{method} {name}: {status}");
-            }
+    let served = Served::new(PutRights::Replace);
+    let top = served.directory.path();
+    let _socket = UnixListener::bind(top.join("socket")).unwrap();
+    mknodat(CWD, top.join("pipe"), FileType::Fifo, Mode::RWXU, 0).unwrap();
+    symlink("pipe", top.join("link")).unwrap();
+    served.write("file", b"content").await;
+    let link = served.link().await;
+    for name in ["/socket", "/pipe", "/link"] {
+        for method in ["GET", "HEAD", "PUT"] {
+            let got = status(&link, (method, name), &[], b"").await;
+            assert!((400..500).contains(&got), "{method} {name}: {got}");
         }
-        let client = served.client().await;
-        let listed = client.list(&path("/")).await.unwrap();
-        let kinds: Vec<_> = listed.iter().map(|entry| entry.kind).collect();
-        let special = [Kind::Special; 2];
-        assert_eq!(kinds, [&[Kind::File, Kind::Symlink][..], &special].concat());
-        let here = TempDir::new().unwrap();
-        let ended = fetch_all(&client, here.path()).await;
-        let fetched = [
-            ("/file", "fetched"),
-            ("/pipe", "skipped"),
-            ("/socket", "skipped"),
-        ];
-        let fetched = fetched.map(|(name, end)| (name.to_owned(), Ok(end)));
-        assert_eq!(&ended[..], fetched);
-        assert_eq!(support::names(here.path()), ["file", "link"]);
-    })
-    .await;
+    }
+    let client = served.client().await;
+    let listed = client.list(&path("/")).await.unwrap();
+    let kinds: Vec<_> = listed.iter().map(|entry| entry.kind).collect();
+    let special = [Kind::Special; 2];
+    assert_eq!(kinds, [&[Kind::File, Kind::Symlink][..], &special].concat());
+    let here = TempDir::new().unwrap();
+    let ended = fetch_all(&client, here.path()).await;
+    let fetched = [
+        ("/file", "fetched"),
+        ("/pipe", "skipped"),
+        ("/socket", "skipped"),
+    ];
+    let fetched = fetched.map(|(name, end)| (name.to_owned(), Ok(end)));
+    assert_eq!(&ended[..], fetched);
+    assert_eq!(names(here.path()), ["file", "link"]);
 }
 
 /// Devices are never opened, because a tape would rewind and a terminal would wait.
 #[tokio::test]
 async fn devices_are_not_served() {
-    bounded(async {
-        let rules = Rules {
-            put: PutRights::Replace,
-            ..Rules::default()
-        };
-        let root = Root::open(Path::new("/dev")).unwrap();
-        let identity = Identity::new();
-        let address = serve(&identity, Origin::new(root, rules, Limits::default()));
-        let connection = support::connect(&identity, address).await;
-        let link = pathmark_http3::wire::ClientLink::new(connection, 64 * 1024);
-        let link = link.await.unwrap();
-        for device in ["/null", "/zero", "/full", "/random"] {
-            let got = ask(&link, request("GET", device, &[]), b"").await;
-            assert_eq!(got.status(), StatusCode::FORBIDDEN, "{device}");
-            let put = ask(&link, request("PUT", device, &[]), b"x").await;
-            assert!(put.status().is_client_error(), "{device}: {put:?}");
-        }
-        let listed = client(&identity, address).await.list(&path("/")).await;
-        let listed = listed.unwrap();
-        let null = listed.iter().find(|entry| entry.name == b"null").unwrap();
-        assert_eq!((null.kind, null.size), (Kind::Special, 0));
-    })
-    .await;
+    let rules = Rules {
+        put: PutRights::Replace,
+        ..Rules::default()
+    };
+    let root = Root::open(Path::new("/dev")).unwrap();
+    let identity = Identity::new();
+    let address = serve(&identity, Origin::new(root, rules, Limits::default()));
+    let link = link(connect(&identity, address).await).await;
+    for device in ["/null", "/zero", "/full", "/random"] {
+        let got = status(&link, ("GET", device), &[], b"").await;
+        assert_eq!(got, 403, "{device}");
+        let put = status(&link, ("PUT", device), &[], b"x").await;
+        assert!((400..500).contains(&put), "{device}: {put}");
+    }
+    let listed = client(&identity, address).await.list(&path("/")).await;
+    let listed = listed.unwrap();
+    let null = listed.iter().find(|entry| entry.name == b"null").unwrap();
+    assert_eq!((null.kind, null.size), (Kind::Special, 0));
 }
 
 const INSIDE: &[u8] = b"inside";
@@ -163,46 +141,40 @@ fn assert_clean(directory: &Path) {
 /// Whatever replaces a name in the meantime, only files beneath the root are fetched or stored.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_directory_that_changes_during_the_walk_leads_nowhere() {
-    bounded(async {
-        let served = Served::new(PutRights::Replace);
-        let outside = TempDir::new().unwrap();
-        fs::write(outside.path().join("f"), SECRET).unwrap();
-        let top = served.directory.path().to_owned();
-        fs::create_dir(top.join("d")).unwrap();
-        fs::write(top.join("d/f"), INSIDE).unwrap();
-        let over = Arc::new(AtomicBool::new(false));
-        let (stop, other) = (Arc::clone(&over), outside.path().to_owned());
-        let churning = std::thread::spawn(move || churn(&top, &other, &stop));
-        let (client, link) = (served.client().await, served.link().await);
-        let (mut fetched, mut refused) = (0, 0);
+    let served = Served::new(PutRights::Replace);
+    let outside = TempDir::new().unwrap();
+    fs::write(outside.path().join("f"), SECRET).unwrap();
+    let top = served.directory.path().to_owned();
+    fs::create_dir(top.join("d")).unwrap();
+    fs::write(top.join("d/f"), INSIDE).unwrap();
+    let over = Arc::new(AtomicBool::new(false));
+    let (stop, other) = (Arc::clone(&over), outside.path().to_owned());
+    let churning = std::thread::spawn(move || churn(&top, &other, &stop));
+    let (client, link) = (served.client().await, served.link().await);
+    let (mut fetched, mut refused) = (0, 0);
+    for _ in 0..20 {
+        let here = TempDir::new().unwrap();
+        for (_, end) in fetch_all(&client, here.path()).await {
+            match end {
+                Ok(_) => fetched += 1,
+                Err(_) => refused += 1,
+            }
+        }
+        assert_clean(here.path());
         for _ in 0..20 {
-            let here = TempDir::new().unwrap();
-            for (_, end) in fetch_all(&client, here.path()).await {
-                match end {
-                    Ok(_) => fetched += 1,
-                    Err(_) => refused += 1,
-                }
+            let answer = get(&link, "/d/f", &[]).await;
+            match answer.status() {
+                StatusCode::OK => assert!(SECRET != answer.content),
+                status => assert!(status.is_client_error() || status == 308, "{status}"),
             }
-            assert_clean(here.path());
-            for _ in 0..20 {
-                let answer = ask(&link, request("GET", "/d/f", &[]), b"").await;
-                match answer.status() {
-                    StatusCode::OK => assert!(SECRET != answer.content),
-                    status => assert!(status.is_client_error() || status == 308, "{status}"),
-                }
-                let put = ask(&link, request("PUT", "/d/new", &[]), INSIDE).await;
-                assert!(put.status() != StatusCode::INTERNAL_SERVER_ERROR, "{put:?}");
-            }
+            assert_ne!(status(&link, ("PUT", "/d/new"), &[], INSIDE).await, 500);
         }
-        over.store(true, Ordering::Relaxed);
-        while !churning.is_finished() {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-        churning.join().unwrap();
-        println!("{fetched} entries fetched, {refused} failed");
-        assert!(fetched > 0);
-        assert_eq!(support::names(outside.path()), ["f"]);
-        assert_eq!(fs::read(outside.path().join("f")).unwrap(), SECRET);
-    })
-    .await;
+    }
+    over.store(true, Ordering::Relaxed);
+    until(|| churning.is_finished()).await;
+    churning.join().unwrap();
+    println!("{fetched} entries fetched, {refused} failed");
+    assert!(fetched > 0);
+    assert_eq!(names(outside.path()), ["f"]);
+    assert_eq!(fs::read(outside.path().join("f")).unwrap(), SECRET);
 }

@@ -9,7 +9,6 @@ use std::time::Duration;
 use bytes::{Buf, Bytes};
 use h3::client::SendRequest;
 use http::{Request, Response, StatusCode};
-use pathmark_http3::client::{Client, ClientLimits};
 use pathmark_http3::fields::sha256_field;
 use pathmark_http3::plan::PutRights;
 use pathmark_http3::root::Existing;
@@ -17,7 +16,7 @@ use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use sha2::{Digest, Sha256};
 
 use crate::support::{
-    Identity, NAME, Served, bounded, connect, content, loopback, names, path, request,
+    Identity, NAME, Served, bounded, client, content, loopback, names, path, request,
 };
 
 const LARGE: usize = 5_000_000;
@@ -124,14 +123,8 @@ fn quinn_server(identity: &Identity, body: Vec<u8>) -> SocketAddr {
                 let (request, mut stream) = resolver.resolve_request().await.unwrap();
                 let range = request.headers().get("range");
                 let from: usize = range.map_or(0, |range| {
-                    let range = range.to_str().unwrap();
-                    range
-                        .strip_prefix("bytes=")
-                        .unwrap()
-                        .strip_suffix('-')
-                        .unwrap()
-                        .parse()
-                        .unwrap()
+                    let range = range.to_str().unwrap().strip_prefix("bytes=").unwrap();
+                    range.trim_end_matches('-').parse().unwrap()
                 });
                 let part = body.slice(from..);
                 let head = Response::builder()
@@ -148,10 +141,8 @@ fn quinn_server(identity: &Identity, body: Vec<u8>) -> SocketAddr {
                 if request.method() == "HEAD" {
                     stream.finish().await.unwrap();
                 } else if std::mem::take(&mut first) {
-                    stream
-                        .send_data(part.slice(..part.len() / 2))
-                        .await
-                        .unwrap();
+                    let half = part.slice(..part.len() / 2);
+                    stream.send_data(half).await.unwrap();
                     tokio::time::sleep(Duration::from_millis(500)).await;
                     stream.stop_stream(h3::error::Code::H3_INTERNAL_ERROR);
                 } else {
@@ -172,21 +163,13 @@ async fn the_client_fetches_from_quinn_and_goes_on_after_a_break() {
         let address = quinn_server(&identity, large.clone());
         let here = tempfile::tempdir().unwrap();
         let target = here.path().join("target");
-        let connection = connect(&identity, address).await;
-        let client = Client::new(connection, NAME, ClientLimits::default())
-            .await
-            .unwrap();
+        let client = client(&identity, address).await;
         let broken = client.get(&path("/x"), &target, Existing::Keep).await;
         assert!(broken.is_err(), "{broken:?}");
         assert_eq!(names(here.path()).len(), 2);
-        let fetched = client
-            .get(&path("/x"), &target, Existing::Keep)
-            .await
-            .unwrap();
-        assert!(
-            fetched.resumed > 0 && fetched.bytes == LARGE as u64,
-            "{fetched:?}"
-        );
+        let fetched = client.get(&path("/x"), &target, Existing::Keep).await;
+        let fetched = fetched.unwrap();
+        assert!(fetched.resumed > 0 && fetched.bytes == LARGE as u64);
         assert!(std::fs::read(&target).unwrap() == large);
         assert_eq!(names(here.path()), ["target"]);
     })

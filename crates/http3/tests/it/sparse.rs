@@ -1,23 +1,11 @@
 //! Runs of zeros become holes on the other side, even if a file arrives in two parts.
 
-use std::path::Path;
 use std::time::Duration;
 
 use pathmark_http3::plan::PutRights;
 use pathmark_http3::root::Existing;
 
-use crate::support::{Served, bounded, content, names, path};
-
-/// Waits until an unfinished file has contents.
-async fn arrives(directory: &Path) {
-    let has_bytes = |name: &String| {
-        let part = directory.join(name).metadata();
-        name.starts_with(".pathmark-") && part.is_ok_and(|part| part.len() > 1_000_000)
-    };
-    while !names(directory).iter().any(has_bytes) {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
-}
+use crate::support::{Served, bounded, content, path, unfinished, until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sparse_files_stay_sparse() {
@@ -50,7 +38,7 @@ async fn sparse_files_stay_sparse() {
             got = client.get(&wanted, &target, Existing::Keep) => {
                 panic!("it should take longer: {got:?}")
             }
-            () = arrives(here.path()) => {}
+            () = until(|| unfinished(here.path()) > 1_000_000) => {}
         }
         // If a piece is being written at this time, the write is completed.
         tokio::time::sleep(Duration::from_millis(100)).await;

@@ -3,57 +3,15 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use bytes::Bytes;
-use http::{HeaderMap, Request, Response, StatusCode};
-use pathmark_http3::client::{Client, ClientLimits, Ended, GetError, GetTree, Outcome, TreeLimits};
-use pathmark_http3::fields::PathName;
+use http::{Request, Response, StatusCode};
+use pathmark_http3::client::{Client, ClientLimits, GetError};
 use pathmark_http3::plan::PutRights;
 use pathmark_http3::wire::ServerLink;
 use tempfile::TempDir;
 
-use crate::support;
-use crate::support::{Identity, Served, bounded, connect, listen};
-
-fn how(checksum: bool) -> GetTree {
-    GetTree {
-        headers: HeaderMap::new(),
-        checksum,
-        limits: TreeLimits {
-            entries: 10_000,
-            ..TreeLimits::default()
-        },
-        arrived: Arc::new(AtomicU64::new(0)),
-    }
-}
-
-/// Fetches `path`, and returns the result for each entry by its name.
-async fn fetch(
-    client: &Client,
-    path: &str,
-    target: &Path,
-    checksum: bool,
-) -> (
-    Result<(), GetError>,
-    Vec<(String, Result<&'static str, String>)>,
-) {
-    let mut all = Vec::new();
-    let path = PathName::parse(path.as_bytes()).unwrap();
-    let fetching = client.get_tree(&path, target, how(checksum), |Ended { path, outcome }| {
-        let outcome = match outcome {
-            Ok(Outcome::Moved(_)) => Ok("fetched"),
-            Ok(Outcome::Unchanged(_)) => return,
-            Ok(Outcome::Skipped(_)) => Ok("skipped"),
-            Err(error) => Err(error.to_string()),
-        };
-        all.push((path.encode(), outcome));
-    });
-    let ended = bounded(fetching).await;
-    all.sort();
-    (ended, all)
-}
+use crate::support::{Served, against, fetch_tree};
 
 #[tokio::test]
 async fn a_tree_comes_with_names_modes_times_links_and_empty_directories() {
@@ -71,24 +29,18 @@ async fn a_tree_comes_with_names_modes_times_links_and_empty_directories() {
     let old = std::time::UNIX_EPOCH + std::time::Duration::new(1_000_000_000, 7);
     let file = fs::File::open(top.join(name)).unwrap();
     file.set_modified(old).unwrap();
-    fs::File::open(top.join("sub"))
-        .unwrap()
-        .set_modified(old)
-        .unwrap();
+    let sub = fs::File::open(top.join("sub")).unwrap();
+    sub.set_modified(old).unwrap();
     let _pipe = std::os::unix::net::UnixListener::bind(top.join("socket")).unwrap();
     tokio::time::sleep(std::time::Duration::from_millis(50)).await;
 
     let client = served.client().await;
     let here = TempDir::new().unwrap();
     let target = here.path().join("new/top");
-    let (ended, all) = fetch(&client, "/top", &target, false).await;
+    let (ended, all) = fetch_tree(&client, "/top", &target, false).await;
     ended.unwrap();
     let kinds: Vec<_> = all.iter().map(|(_, kind)| kind.clone().unwrap()).collect();
-    assert_eq!(
-        kinds,
-        ["fetched", "skipped", "fetched", "fetched"],
-        "{all:?}"
-    );
+    assert_eq!(kinds, ["fetched", "skipped", "fetched", "fetched"]);
     assert_eq!(fs::read(target.join("sub/big")).unwrap(), big);
     assert_eq!(fs::read(target.join("sub/none")).unwrap(), b"");
     let metadata = fs::metadata(target.join(name)).unwrap();
@@ -98,15 +50,13 @@ async fn a_tree_comes_with_names_modes_times_links_and_empty_directories() {
     assert_eq!(sub.modified().unwrap(), old);
     let empty = fs::metadata(target.join("sub/empty")).unwrap();
     assert_eq!(empty.mode() & 0o777, 0o500);
-    assert_eq!(
-        fs::read_link(target.join("link")).unwrap(),
-        Path::new("sub/big")
-    );
+    let link = fs::read_link(target.join("link")).unwrap();
+    assert_eq!(link, Path::new("sub/big"));
     assert_eq!(fs::read_dir(&target).unwrap().count(), 3);
 
     // The second time, only changed files are fetched.
     fs::write(target.join("sub/none"), "more").unwrap();
-    let (ended, all) = fetch(&client, "/top", &target, false).await;
+    let (ended, all) = fetch_tree(&client, "/top", &target, false).await;
     ended.unwrap();
     assert_eq!(all.len(), 2, "{all:?}");
     assert_eq!(fs::read(target.join("sub/none")).unwrap(), b"");
@@ -114,9 +64,9 @@ async fn a_tree_comes_with_names_modes_times_links_and_empty_directories() {
     fs::write(target.join(name), "other").unwrap();
     let file = fs::File::open(target.join(name)).unwrap();
     file.set_modified(old).unwrap();
-    let (_, all) = fetch(&client, "/top", &target, false).await;
+    let (_, all) = fetch_tree(&client, "/top", &target, false).await;
     assert_eq!(all.len(), 1, "{all:?}");
-    let (ended, all) = fetch(&client, "/top", &target, true).await;
+    let (ended, all) = fetch_tree(&client, "/top", &target, true).await;
     ended.unwrap();
     let fetched = all.iter().filter(|(_, kind)| *kind == Ok("fetched"));
     assert_eq!(fetched.count(), 1, "{all:?}");
@@ -137,7 +87,7 @@ async fn what_is_in_the_way_is_named_and_the_rest_comes() {
     fs::create_dir(&outside).unwrap();
     symlink(&outside, target.join("a")).unwrap();
     let client = served.client().await;
-    let (ended, all) = fetch(&client, "/", &target, false).await;
+    let (ended, all) = fetch_tree(&client, "/", &target, false).await;
     ended.unwrap();
     let failed: Vec<_> = all.iter().filter(|(_, end)| end.is_err()).collect();
     assert!(failed.iter().any(|(name, end)| name == "/a/"
@@ -145,7 +95,7 @@ async fn what_is_in_the_way_is_named_and_the_rest_comes() {
     assert!(failed.iter().any(|(name, _)| name == "/c/f"), "{failed:?}");
     assert_eq!(fs::read(target.join("b/f")).unwrap(), b"b");
     assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
-    let (ended, all) = fetch(&client, "/none", &target, false).await;
+    let (ended, all) = fetch_tree(&client, "/none", &target, false).await;
     ended.unwrap();
     assert!(all.len() == 1 && all[0].1.is_err(), "{all:?}");
 }
@@ -155,17 +105,11 @@ type Script = fn(&str, usize) -> (StatusCode, String);
 
 /// Returns a client of a server that follows a script.
 async fn hostile(script: Script) -> Client {
-    let identity = Identity::new();
-    let endpoint = listen(&identity);
-    let address = endpoint.local_address();
-    tokio::spawn(async move {
-        let connection = endpoint.accept().await.unwrap().accept().unwrap().await;
-        let mut link = ServerLink::new(connection.unwrap(), 64 * 1024)
-            .await
-            .unwrap();
-        let asked = AtomicUsize::new(0);
+    let serve = async move |mut link: ServerLink| {
+        let mut asked = 0;
         while let Ok(Some(incoming)) = link.next().await {
-            let number = asked.fetch_add(1, Ordering::Relaxed);
+            let number = asked;
+            asked += 1;
             tokio::spawn(async move {
                 let limit = std::time::Duration::from_secs(10);
                 let (request, mut exchange): (Request<()>, _) = incoming.head(limit).await.unwrap();
@@ -180,12 +124,8 @@ async fn hostile(script: Script) -> Client {
                 }
             });
         }
-    });
-    let connection = connect(&identity, address).await;
-    let limits = ClientLimits::default();
-    Client::new(connection, support::NAME, limits)
-        .await
-        .unwrap()
+    };
+    against(ClientLimits::default(), serve).await
 }
 
 fn listing(entries: &str) -> (StatusCode, String) {
@@ -207,7 +147,7 @@ async fn a_link_of_the_server_is_no_way_out() {
     .await;
     let here = TempDir::new().unwrap();
     let target = here.path().join("t");
-    let (ended, _) = fetch(&client, "/", &target, false).await;
+    let (ended, _) = fetch_tree(&client, "/", &target, false).await;
     ended.unwrap();
     assert_eq!(fs::read_link(target.join("out2")).unwrap(), Path::new(".."));
     // The second time, the server claims that the link is a directory.
@@ -217,12 +157,10 @@ async fn a_link_of_the_server_is_no_way_out() {
         _ => (StatusCode::OK, "x".to_owned()),
     })
     .await;
-    let (ended, all) = fetch(&client, "/", &target, false).await;
+    let (ended, all) = fetch_tree(&client, "/", &target, false).await;
     ended.unwrap();
-    assert!(
-        all.iter()
-            .any(|(name, end)| name == "/out2/" && end.is_err())
-    );
+    let is_refused = |(name, end): &(String, Result<_, _>)| name == "/out2/" && end.is_err();
+    assert!(all.iter().any(is_refused), "{all:?}");
     assert!(!here.path().join("victim").exists());
     assert_eq!(fs::read(target.join("f")).unwrap(), b"x");
 }
@@ -231,7 +169,7 @@ async fn a_link_of_the_server_is_no_way_out() {
 async fn a_server_without_end_or_measure_is_left() {
     let endless = hostile(|_, _| listing(r#"{"name":"a","kind":"directory"}"#)).await;
     let here = TempDir::new().unwrap();
-    let (ended, all) = fetch(&endless, "/", here.path(), false).await;
+    let (ended, all) = fetch_tree(&endless, "/", here.path(), false).await;
     ended.unwrap();
     assert!(all.len() == 1 && all[0].1 == Ok("skipped"), "{all:?}");
 
@@ -241,7 +179,7 @@ async fn a_server_without_end_or_measure_is_left() {
     })
     .await;
     let here = TempDir::new().unwrap();
-    let (ended, _) = fetch(&wide, "/", here.path(), false).await;
+    let (ended, _) = fetch_tree(&wide, "/", here.path(), false).await;
     assert!(matches!(ended, Err(GetError::TooMany(_))), "{ended:?}");
 
     let long = hostile(|path, _| match path {
@@ -256,19 +194,16 @@ async fn a_server_without_end_or_measure_is_left() {
     })
     .await;
     let here = TempDir::new().unwrap();
-    let (ended, all) = fetch(&long, "/", here.path(), false).await;
+    let (ended, all) = fetch_tree(&long, "/", here.path(), false).await;
     ended.unwrap();
-    assert_eq!(
-        all.iter().filter(|(_, end)| end.is_err()).count(),
-        4,
-        "{all:?}"
-    );
+    let failed = all.iter().filter(|(_, end)| end.is_err());
+    assert_eq!(failed.count(), 4, "{all:?}");
     assert_eq!(fs::read_dir(here.path()).unwrap().count(), 0);
     let twice = hostile(|path, _| match path {
         "/" => listing(r#"{"name":"a","kind":"file"},{"name":"%61","kind":"directory"}"#),
         _ => listing(""),
     })
     .await;
-    let (_, all) = fetch(&twice, "/", here.path(), false).await;
+    let (_, all) = fetch_tree(&twice, "/", here.path(), false).await;
     assert!(all.len() == 1 && all[0].1.is_err(), "{all:?}");
 }

@@ -1,9 +1,7 @@
 //! Uploads that continue where they were interrupted.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use http::StatusCode;
 use pathmark_http3::client::{Client, Ledger, PutError, Refusal, Stored};
@@ -15,7 +13,9 @@ use pathmark_http3::wire::ClientLink;
 use sha2::{Digest, Sha256};
 
 use crate::support::house::house;
-use crate::support::{Answer, Served, ask, bounded, content, path, request};
+use crate::support::{
+    Answer, Served, VERSION, ask, content, path, request, status, unfinished, until,
+};
 
 /// The client's memory of unfinished uploads.
 #[derive(Debug, Default)]
@@ -41,19 +41,6 @@ impl Ledger for Memory {
 impl Memory {
     fn len(&self) -> usize {
         self.0.lock().unwrap().len()
-    }
-}
-
-/// Returns the bytes of the unfinished file in a directory.
-fn lying(directory: &Path) -> u64 {
-    let entries = std::fs::read_dir(directory).unwrap();
-    let sizes = entries.filter_map(|entry| entry.unwrap().metadata().ok());
-    sizes.map(|metadata| metadata.len()).max().unwrap_or(0)
-}
-
-async fn until(reached: impl Fn() -> bool) {
-    while !reached() {
-        tokio::time::sleep(Duration::from_millis(2)).await;
     }
 }
 
@@ -89,7 +76,8 @@ impl Scene {
     /// Interrupts an upload once this number of bytes has arrived.
     async fn break_off(&self, bytes: u64) {
         let client = self.client().await;
-        let enough = || lying(self.served.directory.path()) >= bytes && self.memory.len() == 1;
+        let directory = self.served.directory.path();
+        let enough = || unfinished(directory) >= bytes && self.memory.len() == 1;
         tokio::select! {
             put = self.put(&client) => panic!("it should take longer: {put:?}"),
             () = until(enough) => {}
@@ -99,105 +87,89 @@ impl Scene {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_put_goes_on_where_it_broke_off() {
-    bounded(async {
-        let scene = Scene::new();
-        scene.break_off(2_000_000).await;
-        scene.break_off(4_000_000).await;
-        let listed = scene.served.client().await.list(&path("/")).await.unwrap();
-        assert!(listed.is_empty(), "an unfinished file is not listed");
-        let stored = scene.put(&scene.client().await).await.unwrap();
-        assert!(stored.resumed >= 4_000_000 && stored.verified, "{stored:?}");
-        assert!(scene.served.read("stored") == content(LENGTH));
-        assert_eq!(scene.served.names(), ["stored"]);
-        assert_eq!(scene.memory.len(), 0);
-    })
-    .await;
+    let scene = Scene::new();
+    scene.break_off(2_000_000).await;
+    scene.break_off(4_000_000).await;
+    let listed = scene.served.client().await.list(&path("/")).await.unwrap();
+    assert!(listed.is_empty(), "an unfinished file is not listed");
+    let stored = scene.put(&scene.client().await).await.unwrap();
+    assert!(stored.resumed >= 4_000_000 && stored.verified, "{stored:?}");
+    assert!(scene.served.read("stored") == content(LENGTH));
+    assert_eq!(scene.served.names(), ["stored"]);
+    assert_eq!(scene.memory.len(), 0);
 }
 
 /// The same directory is served by a restarted server that has no memory of the previous one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_put_goes_on_with_another_server_process() {
-    bounded(async {
-        let scene = Scene::new();
-        scene.break_off(2_000_000).await;
-        // Once its file isn't locked any more, the first server has ended the request.
-        let origin = house(
-            scene.served.directory.path(),
-            UploadLimits::default(),
-            u64::MAX,
-        );
-        let client = origin.client().await.with_ledger(scene.memory.clone());
-        let stored = loop {
-            match scene.put(&client).await {
-                Ok(stored) => break stored,
-                Err(PutError::Refused(Refusal { status, .. })) if status.as_u16() == 404 => {}
-                Err(error) => panic!("{error}"),
-            }
-        };
-        assert!(stored.verified, "{stored:?}");
-        assert!(scene.served.read("stored") == content(LENGTH));
-    })
-    .await;
+    let scene = Scene::new();
+    scene.break_off(2_000_000).await;
+    // Once its file isn't locked any more, the first server has ended the request.
+    let directory = scene.served.directory.path();
+    let origin = house(directory, UploadLimits::default(), (u64::MAX, 0));
+    let client = origin.client().await.with_ledger(scene.memory.clone());
+    let stored = loop {
+        match scene.put(&client).await {
+            Ok(stored) => break stored,
+            Err(PutError::Refused(Refusal { status, .. })) if status.as_u16() == 404 => {}
+            Err(error) => panic!("{error}"),
+        }
+    };
+    assert!(stored.verified, "{stored:?}");
+    assert!(scene.served.read("stored") == content(LENGTH));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_source_that_changed_is_sent_again_and_a_lost_answer_is_found() {
-    bounded(async {
-        let scene = Scene::new();
-        scene.break_off(2_000_000).await;
-        let other: Vec<u8> = content(LENGTH).into_iter().rev().collect();
-        std::fs::write(scene.here.path().join("source"), &other).unwrap();
-        let stored = scene.put(&scene.client().await).await.unwrap();
-        assert_eq!((stored.resumed, stored.verified), (0, true));
-        assert!(scene.served.read("stored") == other);
-        assert_eq!(
-            scene.served.names(),
-            ["stored"],
-            "the upload of the old source is gone"
-        );
+    let scene = Scene::new();
+    scene.break_off(2_000_000).await;
+    let other: Vec<u8> = content(LENGTH).into_iter().rev().collect();
+    std::fs::write(scene.here.path().join("source"), &other).unwrap();
+    let stored = scene.put(&scene.client().await).await.unwrap();
+    assert_eq!((stored.resumed, stored.verified), (0, true));
+    assert!(scene.served.read("stored") == other);
+    // The upload of the old source is gone.
+    assert_eq!(scene.served.names(), ["stored"]);
 
-        // The server has the complete file, but the client still considers the upload unfinished.
-        std::fs::remove_file(scene.served.directory.path().join("stored")).unwrap();
-        scene.break_off(2_000_000).await;
-        let remembered = scene.memory.0.lock().unwrap().clone();
-        scene.put(&scene.client().await).await.unwrap();
-        *scene.memory.0.lock().unwrap() = remembered;
-        let stored = scene.put(&scene.client().await).await.unwrap();
-        assert_eq!((stored.resumed, stored.verified), (LENGTH as u64, true));
-    })
-    .await;
+    // The server has the complete file, but the client still considers the upload unfinished.
+    std::fs::remove_file(scene.served.directory.path().join("stored")).unwrap();
+    scene.break_off(2_000_000).await;
+    let remembered = scene.memory.0.lock().unwrap().clone();
+    scene.put(&scene.client().await).await.unwrap();
+    *scene.memory.0.lock().unwrap() = remembered;
+    let stored = scene.put(&scene.client().await).await.unwrap();
+    assert_eq!((stored.resumed, stored.verified), (LENGTH as u64, true));
 }
 
 /// Bytes that have changed on the server's disk are detected before the file gets its name.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_damaged_upload_gets_no_name() {
-    bounded(async {
-        let scene = Scene::new();
-        scene.break_off(2_000_000).await;
-        let part = scene
-            .served
-            .names()
-            .into_iter()
-            .find(|name| !name.contains("-put"));
-        let part = scene.served.directory.path().join(part.unwrap());
-        let file = std::fs::File::options().write(true).open(part).unwrap();
-        std::os::unix::fs::FileExt::write_all_at(&file, b"damage", 1000).unwrap();
-        let put = scene.put(&scene.client().await).await;
-        let Err(PutError::Refused(Refusal { status, .. })) = put else {
-            panic!("it is refused: {put:?}");
-        };
-        assert_eq!(status, StatusCode::BAD_REQUEST);
-        assert!(scene.served.names().is_empty());
-        assert_eq!(scene.put(&scene.client().await).await.unwrap().resumed, 0);
-    })
-    .await;
+    let scene = Scene::new();
+    scene.break_off(2_000_000).await;
+    let mut parts = scene.served.names().into_iter();
+    let part = parts.find(|name| !name.contains("-put")).unwrap();
+    let part = scene.served.directory.path().join(part);
+    let file = std::fs::File::options().write(true).open(part).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, b"damage", 1000).unwrap();
+    let put = scene.put(&scene.client().await).await;
+    let Err(PutError::Refused(Refusal { status, .. })) = put else {
+        panic!("it is refused: {put:?}");
+    };
+    assert_eq!(status, StatusCode::BAD_REQUEST);
+    assert!(scene.served.names().is_empty());
+    assert_eq!(scene.put(&scene.client().await).await.unwrap().resumed, 0);
 }
 
-const VERSION: (&str, &str) = ("upload-draft-interop-version", "8");
 const MEDIA: (&str, &str) = ("content-type", "application/partial-upload");
 
-/// Sends a part of an upload to its resource.
-async fn append(link: &ClientLink, at: &str, offset: &str, last: &str, content: &[u8]) -> Answer {
+/// Sends a part of an upload to its resource, and returns the status and the answer.
+async fn append(
+    link: &ClientLink,
+    at: &str,
+    offset: &str,
+    last: &str,
+    content: &[u8],
+) -> (u16, Answer) {
     let length = content.len().to_string();
     let fields = [
         MEDIA,
@@ -205,103 +177,68 @@ async fn append(link: &ClientLink, at: &str, offset: &str, last: &str, content: 
         ("upload-complete", last),
         ("content-length", &length),
     ];
-    ask(link, request("PATCH", at, &fields), content).await
+    let answer = ask(link, request("PATCH", at, &fields), content).await;
+    (answer.status().as_u16(), answer)
 }
 
 #[tokio::test]
 async fn an_upload_comes_in_parts_from_a_foreign_client() {
-    bounded(async {
-        let served = Served::new(PutRights::New);
-        let link = served.link().await;
-        let options = ask(&link, request("OPTIONS", "/name", &[]), b"").await;
-        assert_eq!(options.field("accept-patch"), MEDIA.1);
-        let digest = sha256_field(&Sha256::digest(b"one two three").into());
-        let begin = [
-            VERSION,
-            ("upload-complete", "?0"),
-            ("upload-length", "13"),
-            ("if-none-match", "*"),
-            ("repr-digest", digest.as_str()),
-        ];
-        let begun = ask(&link, request("PUT", "/name", &begin), b"one").await;
-        assert_eq!(begun.status(), StatusCode::CREATED);
-        let at = begun.field("location").to_owned();
-        assert!(
-            begun.field("upload-limit").contains("max-age="),
-            "{begun:?}"
-        );
-        let look = ask(&link, request("HEAD", &at, &[]), b"").await;
-        assert_eq!(look.status(), StatusCode::NO_CONTENT);
-        let fields = [
-            "upload-offset",
-            "upload-length",
-            "upload-complete",
-            "cache-control",
-        ];
-        assert_eq!(
-            fields.map(|name| look.field(name)),
-            ["3", "13", "?0", "no-store"]
-        );
-        // The unfinished file is neither served nor listed, and no other file can be stored there.
-        assert_eq!(
-            ask(&link, request("GET", &at, &[]), b"").await.status(),
-            404
-        );
-        assert_eq!(
-            ask(&link, request("PUT", &at, &[]), b"x").await.status(),
-            403
-        );
+    let served = Served::new(PutRights::New);
+    let link = served.link().await;
+    let options = ask(&link, request("OPTIONS", "/name", &[]), b"").await;
+    assert_eq!(options.field("accept-patch"), MEDIA.1);
+    let digest = sha256_field(&Sha256::digest(b"one two three").into());
+    let begin = [
+        VERSION,
+        ("upload-complete", "?0"),
+        ("upload-length", "13"),
+        ("if-none-match", "*"),
+        ("repr-digest", digest.as_str()),
+    ];
+    let begun = ask(&link, request("PUT", "/name", &begin), b"one").await;
+    assert_eq!(begun.status(), StatusCode::CREATED);
+    let at = begun.field("location").to_owned();
+    let limit = begun.field("upload-limit");
+    assert!(limit.contains("max-age="), "{begun:?}");
+    let look = ask(&link, request("HEAD", &at, &[]), b"").await;
+    assert_eq!(look.status(), StatusCode::NO_CONTENT);
+    for (name, value) in [
+        ("upload-offset", "3"),
+        ("upload-length", "13"),
+        ("upload-complete", "?0"),
+        ("cache-control", "no-store"),
+    ] {
+        assert_eq!(look.field(name), value);
+    }
+    // The unfinished file is neither served nor listed, and no other file can be stored there.
+    assert_eq!(status(&link, ("GET", &at), &[], b"").await, 404);
+    assert_eq!(status(&link, ("PUT", &at), &[], b"x").await, 403);
 
-        let wrong = append(&link, &at, "4", "?0", b" two").await;
-        assert_eq!(
-            (wrong.status().as_u16(), wrong.field("upload-offset")),
-            (409, "3")
-        );
-        let no_media = [("upload-offset", "3"), ("upload-complete", "?0")];
-        let wrong = ask(&link, request("PATCH", &at, &no_media), b" two").await;
-        assert_eq!(wrong.status(), StatusCode::UNSUPPORTED_MEDIA_TYPE);
-        let wrong = append(&link, &at, "3", "?1", b" two").await;
-        assert_eq!(
-            wrong.status(),
-            StatusCode::BAD_REQUEST,
-            "a shorter file than announced"
-        );
-        let second = append(&link, &at, "3", "?0", b" two").await;
-        assert_eq!(
-            (second.status().as_u16(), second.field("upload-offset")),
-            (204, "7")
-        );
-        let last = append(&link, &at, "7", "?1", b" three").await;
-        assert_eq!(
-            (last.status().as_u16(), last.field("upload-complete")),
-            (201, "?1")
-        );
-        assert_eq!(last.field("repr-digest"), digest);
-        assert_eq!(served.read("name"), b"one two three");
-        assert_eq!(served.names(), ["name"]);
-        assert_eq!(
-            ask(&link, request("HEAD", &at, &[]), b"").await.status(),
-            404
-        );
+    let (code, wrong) = append(&link, &at, "4", "?0", b" two").await;
+    assert_eq!((code, wrong.field("upload-offset")), (409, "3"));
+    let no_media = [("upload-offset", "3"), ("upload-complete", "?0")];
+    assert_eq!(status(&link, ("PATCH", &at), &no_media, b" two").await, 415);
+    // A shorter file than announced.
+    assert_eq!(append(&link, &at, "3", "?1", b" two").await.0, 400);
+    let (code, second) = append(&link, &at, "3", "?0", b" two").await;
+    assert_eq!((code, second.field("upload-offset")), (204, "7"));
+    let (code, last) = append(&link, &at, "7", "?1", b" three").await;
+    assert_eq!((code, last.field("upload-complete")), (201, "?1"));
+    assert_eq!(last.field("repr-digest"), digest);
+    assert_eq!(served.read("name"), b"one two three");
+    assert_eq!(served.names(), ["name"]);
+    assert_eq!(status(&link, ("HEAD", &at), &[], b"").await, 404);
 
-        // The conditions are those of the first request.
-        let taken = ask(&link, request("PUT", "/name", &begin), b"one").await;
-        assert_eq!(taken.status(), StatusCode::PRECONDITION_FAILED);
-        let begun = ask(&link, request("PUT", "/other", &begin), b"one").await;
-        let at = begun.field("location").to_owned();
-        let false_digest = append(&link, &at, "3", "?1", b" six and 7").await;
-        assert_eq!(false_digest.status(), StatusCode::BAD_REQUEST);
-        assert_eq!(false_digest.field("upload-complete"), "?1");
-        let begun = ask(&link, request("PUT", "/other", &begin), b"one").await;
-        let at = begun.field("location").to_owned();
-        assert_eq!(
-            ask(&link, request("DELETE", &at, &[]), b"").await.status(),
-            204
-        );
-        assert_eq!(append(&link, &at, "3", "?0", b" two").await.status(), 404);
-        assert_eq!(served.names(), ["name"]);
-        let patch = ask(&link, request("PATCH", "/name", &[MEDIA]), b"x").await;
-        assert_eq!(patch.status(), StatusCode::METHOD_NOT_ALLOWED);
-    })
-    .await;
+    // The conditions are those of the first request.
+    assert_eq!(status(&link, ("PUT", "/name"), &begin, b"one").await, 412);
+    let begun = ask(&link, request("PUT", "/other", &begin), b"one").await;
+    let at = begun.field("location").to_owned();
+    let (code, false_digest) = append(&link, &at, "3", "?1", b" six and 7").await;
+    assert_eq!((code, false_digest.field("upload-complete")), (400, "?1"));
+    let begun = ask(&link, request("PUT", "/other", &begin), b"one").await;
+    let at = begun.field("location").to_owned();
+    assert_eq!(status(&link, ("DELETE", &at), &[], b"").await, 204);
+    assert_eq!(append(&link, &at, "3", "?0", b" two").await.0, 404);
+    assert_eq!(served.names(), ["name"]);
+    assert_eq!(status(&link, ("PATCH", "/name"), &[MEDIA], b"x").await, 405);
 }

@@ -8,7 +8,7 @@ use pathmark_proxy::server::Access;
 use pathmark_proxy::target::Target;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::support::{Served, access, bounded, echo, listener};
+use crate::support::{Served, access, bounded, echo, failure, listener, until};
 
 /// After the limit is raised, an existing connection that has used all of its streams gets more.
 #[tokio::test(flavor = "multi_thread")]
@@ -69,9 +69,7 @@ async fn a_user_above_the_limit_disturbs_no_other() {
         assert_eq!(served.proxy.counts().busy, 30);
         // Places are free again once flows have ended.
         held.clear();
-        while served.proxy.flows() > 1 {
-            tokio::task::yield_now().await;
-        }
+        until(|| served.proxy.flows() <= 1).await;
         assert!(greedy.tcp(&to).await.is_ok());
     })
     .await;
@@ -87,8 +85,7 @@ async fn a_revoked_user_loses_flows_and_others_keep_them() {
         let (mut kept_read, mut kept_write) = kept.tcp(&to).await.unwrap();
         let (mut gone_read, _gone_write) = gone.tcp(&to).await.unwrap();
         served.proxy.change(access(&["a"]));
-        let error = gone_read.read_u8().await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+        assert_eq!(failure(&mut gone_read).await, ErrorKind::ConnectionReset);
         let refused = gone.tcp(&to).await.map(drop);
         assert_eq!(refused, Err(Refusal::Unauthorized));
         kept_write.write_all(b"x").await.unwrap();

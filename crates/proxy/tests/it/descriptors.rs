@@ -1,17 +1,18 @@
 //! Listeners survive if the process has no free descriptors.
 
 use std::fs::File;
-use std::time::Duration;
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use pathmark_proxy::ingress::{Ingress, Limits, Service, listen};
+use pathmark_proxy::ingress::Service;
 use pathmark_testbed::own_process;
 use socket2::{Domain, Socket, Type};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
 
+use crate::ingress::bed::Bed;
 use crate::ingress::direct::Direct;
+use crate::support::{bounded, listener, until};
 
 #[test]
 fn a_listener_outlives_a_lack_of_descriptors() {
@@ -26,15 +27,9 @@ fn a_listener_outlives_a_lack_of_descriptors() {
 async fn lack_of_descriptors() {
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
     setrlimit(Resource::RLIMIT_NOFILE, 256, hard).unwrap();
-    let target = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let to = target.local_addr().unwrap().to_string().parse().unwrap();
-    let ingress = Ingress::new(Direct::default(), Limits::default());
-    let listener = listen::tcp(&"127.0.0.1:0".parse().unwrap())
-        .unwrap()
-        .remove(0);
-    let address = listener.local_addr().unwrap();
-    let serving = ingress.clone();
-    tokio::spawn(async move { serving.serve(listener, Service::Forward(to)).await });
+    let (target, to) = listener().await;
+    let bed = Bed::new(Direct::default());
+    let address = bed.listen(Service::Forward(to));
 
     let client = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     let mut taken = Vec::new();
@@ -42,20 +37,12 @@ async fn lack_of_descriptors() {
         taken.push(file);
     }
     client.connect(&address.into()).unwrap();
-    let wait = async {
-        while ingress.counts().accept_failures < 3 {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(30), wait)
-        .await
-        .unwrap();
+    until(|| bed.ingress.counts().accept_failures >= 3).await;
     drop(taken);
 
     client.set_nonblocking(true).unwrap();
     let mut client = TcpStream::from_std(client.into()).unwrap();
     client.write_all(b"a").await.unwrap();
-    let accepted = tokio::time::timeout(Duration::from_secs(30), target.accept()).await;
-    let (mut served, _) = accepted.unwrap().unwrap();
+    let (mut served, _) = bounded(target.accept()).await.unwrap();
     assert_eq!(served.read_u8().await.unwrap(), b'a');
 }

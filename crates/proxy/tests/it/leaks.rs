@@ -1,18 +1,15 @@
 //! Many flows, which must leave nothing behind.
 
-use std::time::Duration;
-
 use bytes::Bytes;
-use pathmark_proxy::ingress::{Ingress, Limits, Service, listen};
+use pathmark_proxy::ingress::Service;
 use pathmark_proxy::outbound::{Datagrams, Outbound};
-use pathmark_proxy::target::Target;
 use pathmark_testbed::own_process;
-use socket2::SockRef;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream, UdpSocket};
+use tokio::net::{TcpStream, UdpSocket};
 use tokio::runtime::Runtime;
 
-use crate::support::{Served, access};
+use crate::ingress::bed::Bed;
+use crate::support::{Served, access, bounded, listener, loopback, reset, target, until};
 
 /// Returns the number of open descriptors of this process.
 fn open() -> usize {
@@ -30,23 +27,15 @@ fn many_flows_leave_nothing() {
 async fn flows_that_end() {
     let served = Served::new(access(&["a"]));
     let tunnel = served.tunnel("a");
-    let ingress = Ingress::new(tunnel.clone(), Limits::default());
-    let target = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let to: Target = target.local_addr().unwrap().to_string().parse().unwrap();
-    let echo = UdpSocket::bind("127.0.0.1:0").await.unwrap();
-    let datagrams: Target = echo.local_addr().unwrap().to_string().parse().unwrap();
-    let bind = "127.0.0.1:0".parse().unwrap();
-    let listener = listen::tcp(&bind).unwrap().remove(0);
-    let address = listener.local_addr().unwrap();
-    let serving = ingress.clone();
-    let service = Service::Forward(to);
-    tokio::spawn(async move { serving.serve(listener, service).await });
+    let bed = Bed::new(tunnel.clone());
+    let (listener, to) = listener().await;
+    let echo = UdpSocket::bind(loopback()).await.unwrap();
+    let datagrams = target(echo.local_addr().unwrap());
+    let address = bed.listen(Service::Forward(to));
     let mut before = 0;
     for round in 0..600 {
-        let pair = async { tokio::join!(TcpStream::connect(address), target.accept()) };
-        let pair = tokio::time::timeout(Duration::from_secs(30), pair).await;
-        let (client, far) = pair.unwrap();
-        let (mut client, mut far) = (client.unwrap(), far.unwrap().0);
+        let pair = async { tokio::try_join!(TcpStream::connect(address), listener.accept()) };
+        let (mut client, (mut far, _)) = bounded(pair).await.unwrap();
         match round % 3 {
             0 => {
                 client.write_all(b"a").await.unwrap();
@@ -57,17 +46,11 @@ async fn flows_that_end() {
                 assert_eq!(client.read_to_end(&mut got).await.unwrap(), 0);
             }
             1 => {
-                SockRef::from(&far)
-                    .set_linger(Some(Duration::ZERO))
-                    .unwrap();
-                drop(far);
+                reset(far);
                 assert!(client.read_u8().await.is_err());
             }
             _ => {
-                SockRef::from(&client)
-                    .set_linger(Some(Duration::ZERO))
-                    .unwrap();
-                drop(client);
+                reset(client);
                 assert!(far.read_u8().await.is_err());
             }
         }
@@ -76,19 +59,12 @@ async fn flows_that_end() {
         echo.recv_from(&mut [0]).await.unwrap();
         drop(flow);
         if round == 99 || round == 599 {
-            let ended = async {
-                while served.proxy.flows() > 0 || ingress.flows().count() != (0, 0) {
-                    tokio::time::sleep(Duration::from_millis(1)).await;
-                }
-            };
-            tokio::time::timeout(Duration::from_secs(30), ended)
-                .await
-                .unwrap();
+            until(|| served.proxy.flows() == 0 && bed.ingress.flows().count() == (0, 0)).await;
             match round {
                 99 => before = open(),
                 _ => assert!(open() <= before, "{before} descriptors, then {}", open()),
             }
         }
     }
-    assert_eq!(ingress.counts().ended, 600);
+    assert_eq!(bed.ingress.counts().ended, 600);
 }

@@ -7,7 +7,7 @@ use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::UdpSocket;
 use tokio::time::{Instant, timeout};
 
-use crate::support::{Served, access, bounded, echo, listener, loopback, target};
+use crate::support::{echo, echo_datagrams, listener, loopback, target, with_target};
 
 /// Bytes that each of the other flows carries.
 const SOME: usize = 1 << 20;
@@ -18,20 +18,12 @@ async fn write_on(mut to: impl AsyncWrite + Unpin) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn receivers_that_read_nothing_hold_up_no_other_flow() {
-    bounded(async {
-        let served = Served::new(access(&["a"]));
-        let tunnel = served.tunnel("a");
-        let (stuck, at_stuck) = listener().await;
+    with_target(async |served, tunnel, stuck, at_stuck| {
         let (echoing, at_echo) = listener().await;
         tokio::spawn(echo(echoing));
         let udp = UdpSocket::bind(loopback()).await.unwrap();
         let at_udp = target(udp.local_addr().unwrap());
-        tokio::spawn(async move {
-            let mut datagram = [0; 100];
-            while let Ok((length, from)) = udp.recv_from(&mut datagram).await {
-                udp.send_to(&datagram[..length], from).await.unwrap();
-            }
-        });
+        tokio::spawn(echo_datagrams(udp));
         let mut kept = Vec::new();
         for number in 1..4 {
             // Both ends send without reading.
@@ -51,7 +43,6 @@ async fn receivers_that_read_nothing_hold_up_no_other_flow() {
                 before = Some(served.proxy.counts());
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
-            let begun = Instant::now();
             let other = async {
                 let (mut read, mut write) = tunnel.tcp(&at_echo).await.unwrap();
                 let sending = async {
@@ -66,15 +57,8 @@ async fn receivers_that_read_nothing_hold_up_no_other_flow() {
                 assert_eq!(flow.receive().await.unwrap(), &b"a"[..]);
             };
             let ended = timeout(Duration::from_secs(10), other).await;
-            println!(
-                "{number} flows are not read; another took {:?}",
-                begun.elapsed()
-            );
-            assert!(
-                ended.is_ok(),
-                "{number} flows are not read: {:?}",
-                served.proxy.counts()
-            );
+            let counts = served.proxy.counts();
+            assert!(ended.is_ok(), "{number} flows are not read: {counts:?}");
         }
         for (_, _, writing) in kept {
             writing.iter().for_each(tokio::task::JoinHandle::abort);

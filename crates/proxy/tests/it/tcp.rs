@@ -1,35 +1,25 @@
 //! TCP flows through a proxy to real targets.
 
 use std::io::ErrorKind;
-use std::net::SocketAddr;
 use std::time::Duration;
 
-use pathmark_proxy::ingress::{EARLY, Ingress, Limits, Service};
+use pathmark_proxy::ingress::{EARLY, Limits, Service};
 use pathmark_proxy::outbound::{Abort, Outbound, Refusal};
 use pathmark_proxy::server::Times;
-use pathmark_proxy::target::Target;
-use pathmark_proxy::tunnel::{Tunnel, TunnelTimes};
+use pathmark_proxy::tunnel::TunnelTimes;
 use socket2::SockRef;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 
-use crate::support::{Served, access, bounded, echo, listener, loopback, target};
-
-/// Makes dropping the stream send RST.
-fn reset(stream: TcpStream) {
-    SockRef::from(&stream)
-        .set_linger(Some(Duration::ZERO))
-        .unwrap();
-    drop(stream);
-}
+use crate::ingress::bed::Bed;
+use crate::support::{
+    Served, access, bounded, echo, failure, listener, loopback, reset, target, until, with_target,
+};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn bytes_arrive_both_ways_and_half_close_is_kept() {
-    bounded(async {
-        let served = Served::new(access(&["a"]));
-        let (listener, to) = listener().await;
+    with_target(async |served, tunnel, listener, to| {
         tokio::spawn(echo(listener));
-        let tunnel = served.tunnel("a");
         let (mut read, mut write) = tunnel.tcp(&to).await.unwrap();
         let sent: Vec<u8> = (0..3_000_000_u32).map(|i| i.to_le_bytes()[1]).collect();
         let writing = async {
@@ -49,61 +39,28 @@ async fn bytes_arrive_both_ways_and_half_close_is_kept() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_side_may_end_first() {
-    bounded(async {
-        let served = Served::new(access(&["a"]));
-        let (listener, to) = listener().await;
-        let tunnel = served.tunnel("a");
-        let (mut read, mut write) = tunnel.tcp(&to).await.unwrap();
-        let (mut stream, _) = listener.accept().await.unwrap();
-        // The target ends its direction, and still receives.
-        stream.write_all(b"bye").await.unwrap();
-        stream.shutdown().await.unwrap();
-        let mut received = Vec::new();
-        read.read_to_end(&mut received).await.unwrap();
-        assert_eq!(received, b"bye");
-        write.write_all(b"late").await.unwrap();
-        let mut late = [0; 4];
-        stream.read_exact(&mut late).await.unwrap();
-        assert_eq!(&late, b"late");
-        // The client ends its direction.
-        write.shutdown().await.unwrap();
-        assert_eq!(stream.read(&mut late).await.unwrap(), 0);
-    })
-    .await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn a_reset_of_the_target_is_one_for_the_client() {
-    bounded(async {
-        let served = Served::new(access(&["a"]));
-        let (listener, to) = listener().await;
-        let tunnel = served.tunnel("a");
+    with_target(async |_served, tunnel, listener, to| {
         let (mut read, _write) = tunnel.tcp(&to).await.unwrap();
         let (mut stream, _) = listener.accept().await.unwrap();
         stream.write_all(b"x").await.unwrap();
         assert_eq!(read.read_u8().await.unwrap(), b'x');
         reset(stream);
-        let error = read.read_u8().await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+        assert_eq!(failure(&mut read).await, ErrorKind::ConnectionReset);
         // The same after the client has ended its direction and reads nothing.
         let (mut read, mut write) = tunnel.tcp(&to).await.unwrap();
         let (mut stream, _) = listener.accept().await.unwrap();
         write.shutdown().await.unwrap();
         assert_eq!(stream.read(&mut [0; 1]).await.unwrap(), 0);
         reset(stream);
-        let error = read.read_u8().await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+        assert_eq!(failure(&mut read).await, ErrorKind::ConnectionReset);
     })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_target_that_resets_at_once_opens_a_flow_that_is_reset() {
-    bounded(async {
-        let served = Served::new(access(&["a"]));
-        let (listener, to) = listener().await;
-        let tunnel = served.tunnel("a");
+    with_target(async |_served, tunnel, listener, to| {
         tokio::spawn(async move {
             loop {
                 reset(listener.accept().await.unwrap().0);
@@ -112,8 +69,7 @@ async fn a_target_that_resets_at_once_opens_a_flow_that_is_reset() {
         for _ in 0..20 {
             match tunnel.tcp(&to).await {
                 Ok((mut read, _write)) => {
-                    let error = read.read_u8().await.unwrap_err();
-                    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+                    assert_eq!(failure(&mut read).await, ErrorKind::ConnectionReset);
                 }
                 Err(refusal) => assert_eq!(refusal, Refusal::Refused),
             }
@@ -124,10 +80,7 @@ async fn a_target_that_resets_at_once_opens_a_flow_that_is_reset() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reset_of_the_client_is_one_for_the_target() {
-    bounded(async {
-        let served = Served::new(access(&["a"]));
-        let (listener, to) = listener().await;
-        let tunnel = served.tunnel("a");
+    with_target(async |_served, tunnel, listener, to| {
         // One direction at a time, because TCP has a single reset for both.
         for direction in 0..2 {
             let (mut read, mut write) = tunnel.tcp(&to).await.unwrap();
@@ -138,8 +91,8 @@ async fn a_reset_of_the_client_is_one_for_the_target() {
                 0 => write.abort(),
                 _ => read.abort(),
             }
-            let error = stream.read_u8().await.unwrap_err();
-            assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{direction}");
+            let ended = failure(&mut stream).await;
+            assert_eq!(ended, ErrorKind::ConnectionReset, "{direction}");
         }
         // A target that doesn't read gets the reset, too.
         let (_read, mut write) = tunnel.tcp(&to).await.unwrap();
@@ -160,15 +113,11 @@ async fn a_reset_of_the_client_is_one_for_the_target() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_tunnel_that_ends_resets_its_targets() {
-    bounded(async {
-        let served = Served::new(access(&["a"]));
-        let (listener, to) = listener().await;
-        let tunnel = served.tunnel("a");
+    with_target(async |_served, tunnel, listener, to| {
         let flow = tunnel.tcp(&to).await.unwrap();
         let (mut stream, _) = listener.accept().await.unwrap();
         drop((flow, tunnel));
-        let error = stream.read_u8().await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+        assert_eq!(failure(&mut stream).await, ErrorKind::ConnectionReset);
     })
     .await;
 }
@@ -177,11 +126,9 @@ async fn a_tunnel_that_ends_resets_its_targets() {
 /// own direction and reads slowly still receives the rest, followed by the end.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_client_has_ended_arrives_after_its_connection_is_over() {
-    bounded(async {
-        let served = Served::new(access(&["a"]));
-        let (listener, to) = listener().await;
+    with_target(async |served, tunnel, listener, to| {
         SockRef::from(&listener).set_recv_buffer_size(4096).unwrap();
-        let (tunnel, sent) = (served.tunnel("a"), vec![7; 4 << 20]);
+        let sent = vec![7; 4 << 20];
         // Several targets, which end at the same time.
         let mut targets = Vec::new();
         let mut flows = tokio::task::JoinSet::new();
@@ -202,25 +149,19 @@ async fn what_a_client_has_ended_arrives_after_its_connection_is_over() {
         connection.close(0x100_u32, b"done");
         drop((tunnel, connection));
         // The proxy knows.
-        let is_over = |served: &Served| {
+        let is_over = || {
             let connections = served.proxy.connections();
             connections.iter().all(|one| one.close_reason().is_some())
         };
-        while !is_over(&served) {
-            tokio::task::yield_now().await;
-        }
-        assert!(
-            served.proxy.counts().bytes_up < 3 * (4 << 20),
-            "nothing waits"
-        );
+        until(is_over).await;
+        let up = served.proxy.counts().bytes_up;
+        assert!(up < 3 * (4 << 20), "nothing waits");
         for mut target in targets {
             let mut received = Vec::new();
             target.read_to_end(&mut received).await.unwrap();
             assert!(received == sent, "{} bytes", received.len());
         }
-        while served.proxy.flows() > 0 {
-            tokio::task::yield_now().await;
-        }
+        until(|| served.proxy.flows() == 0).await;
         assert_eq!(served.proxy.counts().tcp_resets, 0);
     })
     .await;
@@ -235,15 +176,9 @@ async fn refusals_have_their_reason() {
         };
         let served = Served::with(access(&["a"]), times);
         let tunnel = served.tunnel("a");
-        let refused = |text: &'static str| {
-            let tunnel = tunnel.clone();
-            async move {
-                tunnel
-                    .tcp(&text.parse().unwrap())
-                    .await
-                    .map(drop)
-                    .unwrap_err()
-            }
+        let refused = async |text: &str| {
+            let flow = tunnel.tcp(&text.parse().unwrap()).await;
+            flow.map(drop).unwrap_err()
         };
         let closed = {
             let (_listener, to) = listener().await;
@@ -267,42 +202,6 @@ async fn refusals_have_their_reason() {
         let counts = served.proxy.counts();
         assert_eq!((counts.denied, counts.unresolved), (4, 1));
         assert_eq!(counts.unreached, 2);
-    })
-    .await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn one_flow_of_many_that_is_killed_leaves_the_others() {
-    bounded(async {
-        let served = Served::new(access(&["a"]));
-        let (listener, to) = listener().await;
-        tokio::spawn(echo(listener));
-        let tunnel = served.tunnel("a");
-        let mut flows = tokio::task::JoinSet::new();
-        for number in 0..50_u8 {
-            let (tunnel, to) = (tunnel.clone(), to.clone());
-            flows.spawn(async move {
-                let (mut read, mut write) = tunnel.tcp(&to).await.unwrap();
-                let data = vec![number; 200_000];
-                if number == 25 {
-                    write.write_all(&data[..50_000]).await.unwrap();
-                    write.abort();
-                    read.abort();
-                    return;
-                }
-                let writing = async {
-                    write.write_all(&data).await.unwrap();
-                    write.shutdown().await.unwrap();
-                };
-                let mut back = Vec::new();
-                let (read, ()) = tokio::join!(read.read_to_end(&mut back), writing);
-                read.unwrap();
-                assert!(back == data, "{number}");
-            });
-        }
-        while let Some(ended) = flows.join_next().await {
-            ended.unwrap();
-        }
     })
     .await;
 }
@@ -349,28 +248,15 @@ async fn without_a_proxy_a_flow_fails_within_its_time() {
     .await;
 }
 
-/// Creates a forward to a target, and returns its address.
-fn forward(ingress: &Ingress<Tunnel>, to: Target) -> SocketAddr {
-    let listener = std::net::TcpListener::bind(loopback()).unwrap();
-    listener.set_nonblocking(true).unwrap();
-    let listener = TcpListener::from_std(listener).unwrap();
-    let address = listener.local_addr().unwrap();
-    let ingress = ingress.clone();
-    tokio::spawn(async move { ingress.serve(listener, Service::Forward(to)).await });
-    address
-}
-
 /// Both ends report that a flow waits for a target that reads nothing.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_target_that_reads_nothing_is_waited_for() {
-    bounded(async {
-        let served = Served::new(access(&["a"]));
-        let ingress = Ingress::new(served.tunnel("a"), Limits::default());
-        let (listener, to) = listener().await;
-        let forward = forward(&ingress, to);
+    with_target(async |served, tunnel, listener, to| {
+        let bed = Bed::new(tunnel);
+        let forward = bed.listen(Service::Forward(to));
         let mut client = TcpStream::connect(forward).await.unwrap();
         let (_target, _) = listener.accept().await.unwrap();
-        let views = || [ingress.flows().view(), served.proxy.open_flows().view()];
+        let views = || [bed.ingress.flows().view(), served.proxy.open_flows().view()];
         let zeros = vec![0; 1 << 16];
         let writing = async { while client.write_all(&zeros).await.is_ok() {} };
         let looking = async {
@@ -396,15 +282,12 @@ async fn a_target_that_reads_nothing_is_waited_for() {
 /// Early bytes arrive once, before all others. If the flow is refused, they are lost with a reset.
 #[tokio::test(flavor = "multi_thread")]
 async fn early_bytes_follow_the_request() {
-    bounded(async {
-        let served = Served::new(access(&["a"]));
+    with_target(async |_served, tunnel, listener, to| {
         let limits = Limits {
             early: EARLY,
             ..Limits::default()
         };
-        let ingress = Ingress::new(served.tunnel("a"), limits);
-        let (listener, to) = listener().await;
-        let forwarded = forward(&ingress, to);
+        let forwarded = Bed::with_limits(tunnel, limits).listen(Service::Forward(to));
         for length in [0, 1, EARLY, EARLY + 1, 1 << 20] {
             let sent: Vec<u8> = (0..length).map(|at| (at % 251) as u8).collect();
             let mut client = TcpStream::connect(forwarded).await.unwrap();

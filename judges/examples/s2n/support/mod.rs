@@ -2,7 +2,6 @@
 //! and the proxy and the data of the transport's own tests.
 
 #[path = "../../../../crates/driver/tests/it/interop/support/data.rs"]
-#[expect(dead_code, reason = "other tests use more of it")]
 pub(crate) mod data;
 #[path = "../../shared/fault.rs"]
 mod fault;

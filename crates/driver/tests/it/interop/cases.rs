@@ -152,16 +152,8 @@ async fn download(client: &Connection, server: &Connection, lengths: &[u64]) {
     assert!(lengths_received.eq(lengths.iter().copied()));
 }
 
-/// Connects two ends through a proxy.
-async fn pair(stacks: Stacks, options: &Options, weather: Weather, seed: u64) -> (Proxy, Pair) {
-    let server = Server::start(stacks.1, options);
-    let proxy = Proxy::start(server.address(), weather, seed).await;
-    let pair = Pair::to(stacks.0, server, proxy.address(), options).await;
-    (proxy, pair)
-}
-
 async fn over(stacks: Stacks, weather: Weather, seed: u64, lengths: &[u64]) {
-    let (_proxy, pair) = pair(stacks, &Options::default(), weather, seed).await;
+    let (_proxy, pair) = Pair::over(stacks, &Options::default(), weather, seed).await;
     download(&pair.client, &pair.server, lengths).await;
 }
 
@@ -197,20 +189,8 @@ async fn retry(stacks: Stacks) {
 /// Calls `then` once a quarter of a file has arrived.
 async fn midway(pair: &Pair, length: u64, then: impl Future<Output = ()>) {
     let reached = AtomicBool::new(false);
-    let transfer = async {
-        let (sending, receiving) = tokio::join!(
-            async {
-                let mut sender = pair.server.open_uni().await.unwrap();
-                data::send(&mut sender, 7, length).await.unwrap()
-            },
-            async {
-                let mut receiver = pair.client.accept_uni().await.unwrap();
-                let note = |come| reached.store(come >= length / 4, Ordering::Relaxed);
-                data::receive_and(&mut receiver, note).await.unwrap()
-            }
-        );
-        assert!(sending == receiving, "files differ");
-    };
+    let note = |come| reached.store(come >= length / 4, Ordering::Relaxed);
+    let transfer = data::pass(&pair.server, &pair.client, (7, length), note);
     let meanwhile = async {
         until(|| reached.load(Ordering::Relaxed)).await;
         then.await;
@@ -223,7 +203,7 @@ async fn blackhole(stacks: Stacks) {
         delay: Duration::from_millis(15),
         ..Weather::FAIR
     };
-    let (proxy, pair) = pair(stacks, &Options::default(), fair, 1).await;
+    let (proxy, pair) = Pair::over(stacks, &Options::default(), fair, 1).await;
     midway(&pair, 20 * MIB, async {
         proxy.set_weather(Weather { drop: 1000, ..fair });
         // This is the case itself: the public runner's blackhole lasts two seconds.
@@ -235,7 +215,7 @@ async fn blackhole(stacks: Stacks) {
 }
 
 async fn key_update(stacks: Stacks) {
-    let (_proxy, pair) = pair(stacks, &Options::default(), Weather::FAIR, 1).await;
+    let (_proxy, pair) = Pair::over(stacks, &Options::default(), Weather::FAIR, 1).await;
     midway(&pair, 8 * MIB, async { pair.client.update_keys() }).await;
     for side in [&pair.client, &pair.server] {
         if let Some(ours) = side.ours() {
@@ -340,7 +320,7 @@ async fn rebind(stacks: Stacks, to: Ipv4Addr) {
         delay: Duration::from_millis(5),
         ..Weather::FAIR
     };
-    let (proxy, pair) = pair(stacks, &Options::default(), fair, 1).await;
+    let (proxy, pair) = Pair::over(stacks, &Options::default(), fair, 1).await;
     let before = pair.server.remote_address();
     midway(&pair, 20 * MIB, async { proxy.rebind_at(to) }).await;
     let after = pair.server.remote_address();

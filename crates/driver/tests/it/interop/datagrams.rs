@@ -1,16 +1,15 @@
 //! Unreliable datagrams (RFC 9221) in both directions, and over a path that loses some.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use pathmark_driver::SendDatagramError;
 
-use super::support::bounded;
-use super::support::peers::{Client, Connection, Options, PAIRINGS, Pair, STRANGERS, Server};
-use super::support::proxy::{Proxy, Weather};
+use super::support::peers::{Connection, Options, PAIRINGS, Pair, STRANGERS};
+use super::support::proxy::Weather;
+use super::support::{bounded, each};
 
-const COUNT: u32 = 300;
+const COUNT: u32 = 120;
 
 impl Connection {
     fn send_datagram(&self, data: Bytes) {
@@ -84,14 +83,12 @@ fn options() -> Options {
 
 #[tokio::test]
 async fn they_arrive_both_ways() {
-    bounded(async {
-        for stacks in PAIRINGS {
-            let pair = Pair::new(stacks, &options()).await;
-            for (from, to) in [(&pair.client, &pair.server), (&pair.server, &pair.client)] {
-                let arrived = pass(from, to).await;
-                // On a busy machine, sockets may overflow.
-                assert!(arrived > COUNT as usize / 2, "{stacks:?} {arrived}");
-            }
+    each(PAIRINGS, async |stacks| {
+        let pair = Pair::new(stacks, &options()).await;
+        for (from, to) in [(&pair.client, &pair.server), (&pair.server, &pair.client)] {
+            let arrived = pass(from, to).await;
+            // On a busy machine, sockets may overflow.
+            assert!(arrived > COUNT as usize / 2, "{stacks:?} {arrived}");
         }
     })
     .await;
@@ -99,19 +96,16 @@ async fn they_arrive_both_ways() {
 
 #[tokio::test]
 async fn what_a_path_loses_is_lost() {
-    bounded(async {
-        for stacks in STRANGERS {
-            let server = Server::start(stacks.1, &options());
-            let proxy = Proxy::start(server.address(), Weather::FAIR, 3).await;
-            let pair = Pair::to(stacks.0, server, proxy.address(), &options()).await;
-            proxy.set_weather(Weather {
-                drop: 200,
-                duplicate: 100,
-                ..Weather::FAIR
-            });
-            let arrived = pass(&pair.client, &pair.server).await;
-            assert!((100..290).contains(&arrived), "{stacks:?} {arrived}");
-        }
+    each(STRANGERS, async |stacks| {
+        let (proxy, pair) = Pair::over(stacks, &options(), Weather::FAIR, 3).await;
+        proxy.set_weather(Weather {
+            drop: 200,
+            duplicate: 100,
+            ..Weather::FAIR
+        });
+        let arrived = pass(&pair.client, &pair.server).await;
+        // A fifth of them, more or less.
+        assert!((40..116).contains(&arrived), "{stacks:?} {arrived}");
     })
     .await;
 }
@@ -128,13 +122,10 @@ async fn two_may_read_and_one_may_give_up() {
 
         let pair = Pair::new(PAIRINGS[2], &options()).await;
         let (client, server) = (pair.client.ours().unwrap(), pair.server.ours().unwrap());
-        let server = Arc::new(server.clone());
-        let readers: Vec<_> = (0..3)
-            .map(|_| {
-                let server = Arc::clone(&server);
-                tokio::spawn(async move { server.read_datagram().await })
-            })
-            .collect();
+        let readers = [(); 3].map(|()| {
+            let server = server.clone();
+            tokio::spawn(async move { server.read_datagram().await })
+        });
         tokio::task::yield_now().await;
         readers[0].abort();
         for n in 0..2 {
@@ -149,7 +140,6 @@ async fn two_may_read_and_one_may_give_up() {
         client.close(3, b"enough");
         server.read_datagram().await.unwrap_err();
         client.send_datagram(Bytes::new()).unwrap_err();
-        assert!(matches!(pair.client_endpoint, Client::Ours(_)));
     })
     .await;
 }

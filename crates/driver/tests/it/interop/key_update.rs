@@ -1,8 +1,7 @@
 //! Key updates by either side, while data is being transferred (RFC 9001 §6).
 
-use super::support::bounded;
-use super::support::data;
 use super::support::peers::{Connection, Options, PAIRINGS, Pair};
+use super::support::{data, each};
 
 const UPDATES: u64 = 6;
 
@@ -33,31 +32,29 @@ fn updates(side: &Connection) -> Option<u64> {
 
 #[tokio::test]
 async fn either_side_may_update_keys_again_and_again() {
-    bounded(async {
-        for stacks in PAIRINGS {
-            let pair = Pair::new(stacks, &Options::default()).await;
-            round(&pair, 0).await;
-            let mut rounds = 1;
-            for updater in [&pair.client, &pair.server] {
-                // Our side counts every update by either side.
-                let counting = updates(&pair.client).or(updates(&pair.server)).unwrap_or(0);
-                let mut done = 0;
-                while done < UPDATES {
-                    updater.update_keys();
-                    round(&pair, rounds).await;
-                    rounds += 1;
-                    let now = updates(&pair.client).or(updates(&pair.server)).unwrap_or(0);
-                    done = now - counting;
-                }
+    each(PAIRINGS, async |stacks| {
+        let pair = Pair::new(stacks, &Options::default()).await;
+        round(&pair, 0).await;
+        let mut rounds = 1;
+        for updater in [&pair.client, &pair.server] {
+            // Our side counts every update by either side.
+            let counting = updates(&pair.client).or(updates(&pair.server)).unwrap_or(0);
+            let mut done = 0;
+            while done < UPDATES {
+                updater.update_keys();
+                round(&pair, rounds).await;
+                rounds += 1;
+                let now = updates(&pair.client).or(updates(&pair.server)).unwrap_or(0);
+                done = now - counting;
             }
-            for side in [&pair.client, &pair.server] {
-                if let Some(ours) = side.ours() {
-                    let stats = ours.stats();
-                    assert!(stats.key_updates >= 2 * UPDATES, "{stacks:?} {stats:?}");
-                    assert_eq!(stats.packets_dropped, 0, "{stacks:?} {stats:?}");
-                }
-                assert_eq!(side.close_reason(), None, "{stacks:?}");
+        }
+        for side in [&pair.client, &pair.server] {
+            if let Some(ours) = side.ours() {
+                let stats = ours.stats();
+                assert!(stats.key_updates >= 2 * UPDATES, "{stacks:?} {stats:?}");
+                assert_eq!(stats.packets_dropped, 0, "{stacks:?} {stats:?}");
             }
+            assert_eq!(side.close_reason(), None, "{stacks:?}");
         }
     })
     .await;

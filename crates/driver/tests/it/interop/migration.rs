@@ -4,36 +4,23 @@ use std::net::UdpSocket;
 
 use pathmark_transport::path::EcnState;
 
-use super::support::data;
-use super::support::peers::{Client, Connection, Options, PAIRINGS, Pair, Server, Stack, loopback};
-use super::support::proxy::{Proxy, Weather};
-use super::support::{bounded, until};
+use super::support::peers::{Connection, Options, PAIRINGS, Pair, Stack, loopback};
+use super::support::proxy::Weather;
+use super::support::{bounded, data, each, until};
 
 const LENGTH: u64 = 4 << 20;
 
 /// Sends from `from` to `to`, and calls `disturb` once a quarter has arrived.
 async fn disturbed(from: &Connection, to: &Connection, seed: u64, disturb: impl FnOnce()) {
-    let sending = async {
-        let mut sender = from.open_uni().await.unwrap();
-        let sent = data::send(&mut sender, seed, LENGTH).await.unwrap();
-        assert_eq!(sender.stopped().await, Ok(None));
-        sent
+    let mut disturb = Some(disturb);
+    let at_quarter = |length| {
+        if length >= LENGTH / 4
+            && let Some(disturb) = disturb.take()
+        {
+            disturb();
+        }
     };
-    let receiving = async {
-        let mut receiver = to.accept_uni().await.unwrap();
-        let mut disturb = Some(disturb);
-        data::receive_and(&mut receiver, |length| {
-            if length >= LENGTH / 4
-                && let Some(disturb) = disturb.take()
-            {
-                disturb();
-            }
-        })
-        .await
-        .unwrap()
-    };
-    let (sent, received) = tokio::join!(sending, receiving);
-    assert_eq!(sent, received);
+    data::pass(from, to, (seed, LENGTH), at_quarter).await;
 }
 
 /// Checks that our side has validated `times` new paths, and uses large datagrams on the last one.
@@ -53,23 +40,18 @@ async fn moved(side: &Connection, times: u64) {
 /// during a download.
 #[tokio::test]
 async fn a_nat_that_rebinds_does_not_end_the_connection() {
-    bounded(async {
-        for stacks in PAIRINGS {
-            let options = Options::default();
-            let server = Server::start(stacks.1, &options);
-            let proxy = Proxy::start(server.address(), Weather::FAIR, 1).await;
-            let pair = Pair::to(stacks.0, server, proxy.address(), &options).await;
-            let before = pair.server.remote_address();
-            disturbed(&pair.client, &pair.server, 1, || proxy.rebind()).await;
-            let between = pair.server.remote_address();
-            assert_ne!(before, between, "{stacks:?}");
+    each(PAIRINGS, async |stacks| {
+        let (proxy, pair) = Pair::over(stacks, &Options::default(), Weather::FAIR, 1).await;
+        let before = pair.server.remote_address();
+        disturbed(&pair.client, &pair.server, 1, || proxy.rebind()).await;
+        let between = pair.server.remote_address();
+        assert_ne!(before, between, "{stacks:?}");
 
-            // While the server sends, only the client's acknowledgements show the new port.
-            disturbed(&pair.server, &pair.client, 2, || proxy.rebind()).await;
-            let after = pair.server.remote_address();
-            assert_ne!(between, after, "{stacks:?}");
-            moved(&pair.server, 2).await;
-        }
+        // While the server sends, only the client's acknowledgements show the new port.
+        disturbed(&pair.server, &pair.client, 2, || proxy.rebind()).await;
+        let after = pair.server.remote_address();
+        assert_ne!(between, after, "{stacks:?}");
+        moved(&pair.server, 2).await;
     })
     .await;
 }
@@ -78,9 +60,6 @@ async fn a_nat_that_rebinds_does_not_end_the_connection() {
 async fn their_client_may_move_to_another_socket() {
     bounded(async {
         let pair = Pair::new((Stack::Quinn, Stack::Ours), &Options::default()).await;
-        let Client::Quinn(endpoint) = &pair.client_endpoint else {
-            unreachable!("it was asked for");
-        };
         for seed in 0..3 {
             let before = pair.server.remote_address();
             let (from, to) = if seed % 2 == 0 {
@@ -89,8 +68,8 @@ async fn their_client_may_move_to_another_socket() {
                 (&pair.server, &pair.client)
             };
             disturbed(from, to, seed, || {
-                let socket = UdpSocket::bind(loopback()).unwrap();
-                endpoint.rebind(socket).unwrap();
+                pair.client_endpoint
+                    .rebind(UdpSocket::bind(loopback()).unwrap());
             })
             .await;
             assert_ne!(before, pair.server.remote_address());

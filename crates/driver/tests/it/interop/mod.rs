@@ -1,9 +1,8 @@
 //! Interoperability: each test runs a client and a server of different implementations (this
 //! library and quinn), over real sockets on loopback.
 
-mod support;
+pub(crate) mod support;
 
-mod bulk;
 mod cases;
 mod close;
 mod datagrams;

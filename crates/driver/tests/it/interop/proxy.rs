@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use super::support::bounded;
-use super::support::data;
-use super::support::peers::{Connection, Options, PAIRINGS, Pair, STRANGERS, Server, Stack};
-use super::support::proxy::{Proxy, Toll, Weather};
+use super::support::peers::{Connection, Options, PAIRINGS, Pair, STRANGERS, Stack};
+use super::support::proxy::{Toll, Weather};
+use super::support::{bounded, data, each};
 
 const SEEDS: [u64; 3] = [1, 2, 3];
 
@@ -23,39 +22,33 @@ const STORM: Weather = Weather {
 /// unchanged.
 async fn exchange(pair: &Pair, seed: u64, streams: u64, length: u64) {
     let one_way = |from: Connection, to: Connection, seed: u64| async move {
-        let sending = async {
-            let mut sending = Vec::new();
+        let (mut sending, mut receiving) = (Vec::new(), Vec::new());
+        let opening = async {
             for n in 0..streams {
                 let mut sender = from.open_uni().await.unwrap();
                 sending.push(tokio::spawn(async move {
-                    // The first bytes identify the stream.
-                    sender.write_all(&[n as u8]).await.unwrap();
                     let sent = data::send(&mut sender, seed + n, length).await.unwrap();
                     assert_eq!(sender.stopped().await, Ok(None));
-                    (n as u8, sent)
+                    sent
                 }));
             }
-            sending
         };
-        let receiving = async {
-            let mut receiving = Vec::new();
+        let accepting = async {
             for _ in 0..streams {
                 let mut receiver = to.accept_uni().await.unwrap();
                 receiving.push(tokio::spawn(async move {
-                    data::receive_numbered(&mut receiver).await.unwrap()
+                    data::receive(&mut receiver).await.unwrap()
                 }));
             }
-            receiving
         };
-        let (sending, receiving) = tokio::join!(sending, receiving);
+        tokio::join!(opening, accepting);
         let (mut sent, mut received) = (Vec::new(), Vec::new());
-        for task in sending {
-            sent.push(task.await.unwrap());
+        for (sender, receiver) in sending.into_iter().zip(receiving) {
+            sent.push(sender.await.unwrap());
+            received.push(receiver.await.unwrap());
         }
-        for task in receiving {
-            received.push(task.await.unwrap());
-        }
-        received.sort_by_key(|(n, _)| *n);
+        sent.sort();
+        received.sort();
         assert_eq!(sent, received);
     };
     tokio::join!(
@@ -66,10 +59,7 @@ async fn exchange(pair: &Pair, seed: u64, streams: u64, length: u64) {
 
 /// Runs a transfer between `stacks` through `weather`, and returns the path's counts of faults.
 async fn through(stacks: (Stack, Stack), weather: Weather, seed: u64) -> Toll {
-    let options = Options::default();
-    let server = Server::start(stacks.1, &options);
-    let proxy = Proxy::start(server.address(), weather, seed).await;
-    let pair = Pair::to(stacks.0, server, proxy.address(), &options).await;
+    let (proxy, pair) = Pair::over(stacks, &Options::default(), weather, seed).await;
     exchange(&pair, seed, 4, 512 << 10).await;
     proxy.end().await
 }
@@ -158,9 +148,8 @@ async fn handshakes_survive_loss_and_corruption() {
                         retry,
                         ..Options::default()
                     };
-                    let server = Server::start(stacks.1, &options);
-                    let proxy = Proxy::start(server.address(), weather(stacks.1), seed).await;
-                    let pair = Pair::to(stacks.0, server, proxy.address(), &options).await;
+                    let weather = weather(stacks.1);
+                    let (_proxy, pair) = Pair::over(stacks, &options, weather, seed).await;
                     exchange(&pair, seed, 1, 10_000).await;
                 }));
             }
@@ -176,26 +165,21 @@ async fn handshakes_survive_loss_and_corruption() {
 /// fits.
 #[tokio::test]
 async fn a_path_that_shrinks_is_noticed() {
-    bounded(async {
-        for stacks in STRANGERS {
-            let options = Options::default();
-            let server = Server::start(stacks.1, &options);
-            let proxy = Proxy::start(server.address(), Weather::FAIR, 1).await;
-            let pair = Pair::to(stacks.0, server, proxy.address(), &options).await;
-            exchange(&pair, 1, 2, 1 << 20).await;
-            for side in [&pair.client, &pair.server] {
-                assert!(side.mtu() > 1400, "{} {stacks:?}", side.mtu());
-            }
-            proxy.set_weather(Weather {
-                mtu: 1300,
-                ..Weather::FAIR
-            });
-            exchange(&pair, 2, 2, 1 << 20).await;
-            for side in [&pair.client, &pair.server] {
-                assert!(side.mtu() <= 1300, "{} {stacks:?}", side.mtu());
-            }
-            assert!(proxy.toll().too_large > 0);
+    each(STRANGERS, async |stacks| {
+        let (proxy, pair) = Pair::over(stacks, &Options::default(), Weather::FAIR, 1).await;
+        exchange(&pair, 1, 2, 1 << 20).await;
+        for side in [&pair.client, &pair.server] {
+            assert!(side.mtu() > 1400, "{} {stacks:?}", side.mtu());
         }
+        proxy.set_weather(Weather {
+            mtu: 1300,
+            ..Weather::FAIR
+        });
+        exchange(&pair, 2, 2, 1 << 20).await;
+        for side in [&pair.client, &pair.server] {
+            assert!(side.mtu() <= 1300, "{} {stacks:?}", side.mtu());
+        }
+        assert!(proxy.toll().too_large > 0);
     })
     .await;
 }
@@ -203,22 +187,17 @@ async fn a_path_that_shrinks_is_noticed() {
 /// Random loss, however heavy, is not mistaken for a lower MTU.
 #[tokio::test]
 async fn loss_is_not_mistaken_for_a_smaller_path() {
-    bounded(async {
+    each(STRANGERS, async |stacks| {
         let weather = Weather {
             drop: 50,
             ..Weather::FAIR
         };
-        for stacks in STRANGERS {
-            let options = Options::default();
-            let server = Server::start(stacks.1, &options);
-            let proxy = Proxy::start(server.address(), weather, 4).await;
-            let pair = Pair::to(stacks.0, server, proxy.address(), &options).await;
-            exchange(&pair, 4, 2, 2 << 20).await;
-            for side in [&pair.client, &pair.server] {
-                if let Some(ours) = side.ours() {
-                    assert_eq!(ours.stats().mtu_black_holes, 0, "{stacks:?}");
-                    assert!(side.mtu() > 1400, "{} {stacks:?}", side.mtu());
-                }
+        let (_proxy, pair) = Pair::over(stacks, &Options::default(), weather, 4).await;
+        exchange(&pair, 4, 2, 2 << 20).await;
+        for side in [&pair.client, &pair.server] {
+            if let Some(ours) = side.ours() {
+                assert_eq!(ours.stats().mtu_black_holes, 0, "{stacks:?}");
+                assert!(side.mtu() > 1400, "{} {stacks:?}", side.mtu());
             }
         }
     })

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use aws_lc_rs::hmac;
 use pathmark_transport::crypto::tls::EndpointSecret;
 
-use super::support::bounded;
+use super::support::each;
 use super::support::peers::options::EndpointKeys;
 use super::support::peers::{End, Options, PAIRINGS, Pair, Server};
-use super::support::proxy::{Proxy, Weather};
+use super::support::proxy::Weather;
 
 fn keyed() -> Options {
     let secret = [0x42; 32];
@@ -25,25 +25,21 @@ fn keyed() -> Options {
 /// the client learns that its connection is gone.
 #[tokio::test]
 async fn a_server_that_forgot_resets_the_connection() {
-    bounded(async {
-        for stacks in PAIRINGS {
-            let options = keyed();
-            let first = Server::start(stacks.1, &options);
-            let proxy = Proxy::start(first.address(), Weather::FAIR, 1).await;
-            let pair = Pair::to(stacks.0, first, proxy.address(), &options).await;
-            let mut sender = pair.client.open_uni().await.unwrap();
-            sender.write_all(&[1; 5000]).await.unwrap();
-            let mut receiver = pair.server.accept_uni().await.unwrap();
-            assert!(receiver.read_chunk().await.unwrap().is_some());
+    each(PAIRINGS, async |stacks| {
+        let options = keyed();
+        let (proxy, pair) = Pair::over(stacks, &options, Weather::FAIR, 1).await;
+        let mut sender = pair.client.open_uni().await.unwrap();
+        sender.write_all(&[1; 5000]).await.unwrap();
+        let mut receiver = pair.server.accept_uni().await.unwrap();
+        assert!(receiver.read_chunk().await.unwrap().is_some());
 
-            let second = Server::start(stacks.1, &options);
-            proxy.set_server(second.address());
-            // The result doesn't matter, because the reset may arrive earlier.
-            let _ = sender.write_all(&[2; 5000]).await;
-            assert_eq!(pair.client.closed().await, End::Reset, "{stacks:?}");
-            if let Server::Ours(endpoint) = &second {
-                assert!(endpoint.stats().resets_sent >= 1);
-            }
+        let second = Server::start(stacks.1, &options);
+        proxy.set_server(second.address());
+        // The result doesn't matter, because the reset may arrive earlier.
+        let _ = sender.write_all(&[2; 5000]).await;
+        assert_eq!(pair.client.closed().await, End::Reset, "{stacks:?}");
+        if let Server::Ours(endpoint) = &second {
+            assert!(endpoint.stats().resets_sent >= 1);
         }
     })
     .await;

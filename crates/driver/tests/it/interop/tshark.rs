@@ -5,11 +5,9 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::support::bounded;
-use super::support::capture;
-use super::support::data;
 use super::support::peers::{Options, Pair, Server, Stack};
 use super::support::proxy::{Proxy, Weather};
+use super::support::{bounded, capture, data};
 
 /// The name of this test, for running it again.
 const NAME: &str = "interop::tshark::a_handshake_and_a_transfer_dissect_without_errors";
@@ -69,18 +67,7 @@ async fn transfer() -> Vec<u8> {
     proxy.record();
     let pair = Pair::to(Stack::Ours, server, proxy.address(), &options).await;
     for round in 0..2 {
-        let sending = async {
-            let mut sender = pair.client.open_uni().await.unwrap();
-            let sent = data::send(&mut sender, round, LENGTH / 2).await.unwrap();
-            assert_eq!(sender.stopped().await, Ok(None));
-            sent
-        };
-        let receiving = async {
-            let mut receiver = pair.server.accept_uni().await.unwrap();
-            data::receive(&mut receiver).await.unwrap()
-        };
-        let (sent, received) = tokio::join!(sending, receiving);
-        assert_eq!(sent, received);
+        data::pass(&pair.client, &pair.server, (round, LENGTH / 2), |_| ()).await;
         pair.client.update_keys();
     }
     let mut abandoned = pair.server.open_uni().await.unwrap();

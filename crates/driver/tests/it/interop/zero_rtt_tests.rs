@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use pathmark_driver::{ClientConfig, Endpoint};
 use pathmark_transport::connection::EarlyData;
+use tokio::task::JoinSet;
 
 use super::resumption::visit;
 use super::support::bounded;
@@ -54,23 +55,25 @@ async fn quinn_hears_that_its_early_data_is_refused() {
 
 #[tokio::test]
 async fn early_questions_get_through_a_path_that_loses_a_tenth() {
-    bounded(async {
-        for stacks in PAIRINGS {
+    let weather = Weather {
+        drop: 100,
+        delay: Duration::from_millis(5),
+        ..Weather::FAIR
+    };
+    let mut running = JoinSet::new();
+    for (stacks, seed) in PAIRINGS
+        .into_iter()
+        .flat_map(|pair| (0..5).map(move |n| (pair, n)))
+    {
+        running.spawn(async move {
             let server = Server::start(stacks.1, &options());
             let client = Returning::new(stacks.0, &options());
             visit(&client, &server).await;
-            for seed in 0..5 {
-                let weather = Weather {
-                    drop: 100,
-                    delay: Duration::from_millis(5),
-                    ..Weather::FAIR
-                };
-                let proxy = Proxy::start(server.address(), weather, seed).await;
-                assert!(fetch(&client, &server, proxy.address()).await, "{stacks:?}");
-            }
-        }
-    })
-    .await;
+            let proxy = Proxy::start(server.address(), weather, seed).await;
+            assert!(fetch(&client, &server, proxy.address()).await, "{stacks:?}");
+        });
+    }
+    bounded(running.join_all()).await;
 }
 
 fn client() -> (Endpoint, ClientConfig) {

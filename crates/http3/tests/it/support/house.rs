@@ -6,13 +6,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use http::Request;
-use pathmark_http3::client::{Client, ClientLimits};
+use pathmark_http3::client::Client;
 use pathmark_http3::origin::{Grant, Limits, Origin, Quota, Steward, UploadLimits};
 use pathmark_http3::plan::{PutRights, Reply, Rules};
 use pathmark_http3::root::Root;
 use pathmark_http3::wire::ClientLink;
 
-use super::{Identity, NAME, connect, listen};
+use super::{Identity, client, connect, link, listen};
 
 /// Rights, selected by the field `client`.
 #[derive(Debug)]
@@ -26,15 +26,18 @@ impl Steward for Clients {
     }
 }
 
-fn grant(name: &str, (quota, used): (u64, u64)) -> Arc<Grant> {
-    let rules = Rules {
+fn replacing() -> Rules {
+    Rules {
         put: PutRights::Replace,
         ..Rules::default()
-    };
+    }
+}
+
+fn grant(name: &str, (quota, used): (u64, u64)) -> Arc<Grant> {
     Arc::new(Grant {
         name: name.to_owned(),
         quota: Some(Arc::new(Quota::new(quota, used))),
-        ..Grant::of(rules)
+        ..Grant::of(replacing())
     })
 }
 
@@ -46,32 +49,21 @@ pub(crate) struct House {
 
 impl House {
     pub(crate) async fn client(&self) -> Client {
-        let connection = connect(&self.identity, self.address).await;
-        let limits = ClientLimits::default();
-        Client::new(connection, NAME, limits).await.unwrap()
+        client(&self.identity, self.address).await
     }
 
     pub(crate) async fn link(&self) -> ClientLink {
-        let connection = connect(&self.identity, self.address).await;
-        ClientLink::new(connection, 64 * 1024).await.unwrap()
+        link(connect(&self.identity, self.address).await).await
     }
 }
 
-/// Returns an origin whose quotas are unused.
-pub(crate) fn house(directory: &Path, uploads: UploadLimits, quota: u64) -> House {
-    house_with(directory, uploads, (quota, 0))
-}
-
 /// Returns an origin whose quotas are partly used.
-pub(crate) fn house_with(directory: &Path, uploads: UploadLimits, quota: (u64, u64)) -> House {
+pub(crate) fn house(directory: &Path, uploads: UploadLimits, quota: (u64, u64)) -> House {
     let limits = Limits {
         uploads,
         ..Limits::default()
     };
-    let rules = Rules {
-        put: PutRights::Replace,
-        ..Rules::default()
-    };
+    let rules = replacing();
     let origin = Origin::new(Root::open(directory).unwrap(), rules, limits);
     let identity = Identity::new();
     let endpoint = listen(&identity);

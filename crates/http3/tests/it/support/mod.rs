@@ -5,23 +5,27 @@ pub(crate) mod house;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use http::{HeaderMap, Request, Response, StatusCode};
 use pathmark_cc::Algorithm;
 use pathmark_driver::{ClientConfig, Connection, Endpoint, ServerConfig};
-use pathmark_http3::client::{Client, ClientLimits};
+use pathmark_http3::client::{Client, ClientLimits, Ended, GetError, GetTree, Outcome, TreeLimits};
 use pathmark_http3::fields::PathName;
 use pathmark_http3::origin::{Limits, Origin};
 use pathmark_http3::plan::{PutRights, Rules};
 use pathmark_http3::root::Root;
-use pathmark_http3::wire::{ALPN, ClientLink};
+use pathmark_http3::wire::{ALPN, ClientLink, ServerLink};
 use pathmark_transport::TransportConfig;
 use pathmark_transport::crypto::tls::{TlsClientConfig, TlsServerConfig, Trust};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
 /// The name in the certificate.
 pub(crate) const NAME: &str = "localhost";
+
+/// The version of resumable uploads.
+pub(crate) const VERSION: (&str, &str) = ("upload-draft-interop-version", "8");
 
 pub(crate) fn loopback() -> SocketAddr {
     "127.0.0.1:0".parse().unwrap()
@@ -117,11 +121,15 @@ pub(crate) struct Served {
 
 impl Served {
     pub(crate) fn new(put: PutRights) -> Self {
+        Self::limited(put, Limits::default())
+    }
+
+    pub(crate) fn limited(put: PutRights, limits: Limits) -> Self {
         let rules = Rules {
             put,
             ..Rules::default()
         };
-        Self::with(rules, Limits::default())
+        Self::with(rules, limits)
     }
 
     pub(crate) fn with(rules: Rules, limits: Limits) -> Self {
@@ -155,10 +163,95 @@ impl Served {
         client(&self.identity, self.address).await
     }
 
-    pub(crate) async fn link(&self) -> ClientLink {
-        let connection = connect(&self.identity, self.address).await;
-        ClientLink::new(connection, 64 * 1024).await.unwrap()
+    pub(crate) async fn connect(&self) -> Connection {
+        connect(&self.identity, self.address).await
     }
+
+    pub(crate) async fn link(&self) -> ClientLink {
+        link(self.connect().await).await
+    }
+
+    /// Returns a link from another host.
+    pub(crate) async fn link_from(&self, host: &str) -> ClientLink {
+        let from = format!("{host}:0").parse().unwrap();
+        link(connect_from(from, &self.identity, self.address).await).await
+    }
+}
+
+pub(crate) async fn link(connection: Connection) -> ClientLink {
+    ClientLink::new(connection, 64 * 1024).await.unwrap()
+}
+
+/// Returns a client of a server that calls `serve` for its only connection.
+pub(crate) async fn against<F>(
+    limits: ClientLimits,
+    serve: impl FnOnce(ServerLink) -> F + Send + 'static,
+) -> Client
+where
+    F: Future<Output = ()> + Send,
+{
+    let identity = Identity::new();
+    let endpoint = listen(&identity);
+    let address = endpoint.local_address();
+    tokio::spawn(async move {
+        let connection = endpoint.accept().await.unwrap().accept().unwrap().await;
+        let link = ServerLink::new(connection.unwrap(), 64 * 1024).await;
+        serve(link.unwrap()).await;
+    });
+    let connection = connect(&identity, address).await;
+    Client::new(connection, NAME, limits).await.unwrap()
+}
+
+/// The result for each entry of a tree, by its name.
+pub(crate) type Fetched = Vec<(String, Result<&'static str, String>)>;
+
+/// Fetches a tree of at most 10,000 entries. The results are sorted.
+pub(crate) async fn fetch_tree(
+    client: &Client,
+    from: &str,
+    target: &Path,
+    checksum: bool,
+) -> (Result<(), GetError>, Fetched) {
+    let how = GetTree {
+        headers: HeaderMap::new(),
+        checksum,
+        limits: TreeLimits {
+            entries: 10_000,
+            ..TreeLimits::default()
+        },
+        arrived: Arc::new(AtomicU64::new(0)),
+    };
+    let (mut all, from) = (Vec::new(), path(from));
+    let fetching = client.get_tree(&from, target, how, |Ended { path, outcome }| {
+        let outcome = match outcome {
+            Ok(Outcome::Moved(_)) => Ok("fetched"),
+            Ok(Outcome::Unchanged(_)) => return,
+            Ok(Outcome::Skipped(_)) => Ok("skipped"),
+            Err(error) => Err(error.to_string()),
+        };
+        all.push((path.encode(), outcome));
+    });
+    let ended = bounded(fetching).await;
+    all.sort();
+    (ended, all)
+}
+
+/// Polls a condition that has no event.
+pub(crate) async fn until(condition: impl Fn() -> bool) {
+    let polling = async {
+        while !condition() {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    bounded(polling).await;
+}
+
+/// Returns the size of the largest unfinished file in a directory.
+pub(crate) fn unfinished(directory: &Path) -> u64 {
+    let parts = names(directory).into_iter();
+    let parts = parts.filter(|name| name.starts_with(".pathmark-"));
+    let sizes = parts.filter_map(|part| directory.join(part).metadata().ok());
+    sizes.map(|part| part.len()).max().unwrap_or(0)
 }
 
 /// Returns the names in a directory, sorted.
@@ -214,7 +307,28 @@ impl Answer {
     }
 }
 
+/// Sends a request and returns the response, which must come in time.
 pub(crate) async fn ask(link: &ClientLink, request: Request<()>, content: &[u8]) -> Answer {
+    bounded(ask_patiently(link, request, content)).await
+}
+
+/// Sends a GET.
+pub(crate) async fn get(link: &ClientLink, target: &str, fields: &[(&str, &str)]) -> Answer {
+    ask(link, request("GET", target, fields), b"").await
+}
+
+/// Sends a request, and returns the status of the response.
+pub(crate) async fn status(
+    link: &ClientLink,
+    (method, target): (&str, &str),
+    fields: &[(&str, &str)],
+    content: &[u8],
+) -> u16 {
+    let answer = ask(link, request(method, target, fields), content).await;
+    answer.status().as_u16()
+}
+
+async fn ask_patiently(link: &ClientLink, request: Request<()>, content: &[u8]) -> Answer {
     let mut exchange = link.request(request).await.unwrap();
     let sent = exchange.send(content.to_vec().into()).await;
     if sent.is_ok() {

@@ -1,15 +1,15 @@
 //! An ingress, its clients, and targets, all with real sockets.
 
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use pathmark_proxy::ingress::spec::Bind;
 use pathmark_proxy::ingress::{Ingress, Limits, Service, listen};
 use pathmark_proxy::outbound::Outbound;
 use pathmark_proxy::target::Target;
-use socket2::SockRef;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
+
+pub(crate) use crate::support::{bounded as within, failure, listener as target, reset, until};
 
 /// How a client reaches its target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,12 +22,6 @@ pub(crate) enum Way {
 }
 
 pub(crate) const WAYS: [Way; 4] = [Way::Straight, Way::Forward, Way::Socks, Way::Http];
-
-/// Limits every wait of a test.
-pub(crate) async fn within<T>(future: impl Future<Output = T>) -> T {
-    let waited = tokio::time::timeout(Duration::from_secs(30), future).await;
-    waited.expect("nothing came within 30 s")
-}
 
 #[derive(Clone)]
 pub(crate) struct Bed<O> {
@@ -118,19 +112,4 @@ pub(crate) async fn head(stream: &mut TcpStream) -> String {
         head.push(stream.read_u8().await.unwrap());
     }
     String::from_utf8(head).unwrap()
-}
-
-/// Returns a listener on loopback, and the target to reach it.
-pub(crate) async fn target() -> (TcpListener, Target) {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let target = listener.local_addr().unwrap().to_string().parse().unwrap();
-    (listener, target)
-}
-
-/// Ends a connection with RST.
-pub(crate) fn reset(stream: TcpStream) {
-    SockRef::from(&stream)
-        .set_linger(Some(Duration::ZERO))
-        .unwrap();
-    drop(stream);
 }

@@ -1,6 +1,6 @@
 //! Datagrams: forwards, and associations of SOCKS clients.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use pathmark_proxy::ingress::spec::Bind;
@@ -10,7 +10,7 @@ use pathmark_proxy::target::Target;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};
 
-use super::bed::{Bed, socks_address, within};
+use super::bed::{Bed, socks_address, until, within};
 use super::direct::Direct;
 use crate::support::{Served, access};
 
@@ -165,12 +165,7 @@ async fn a_refused_flow_drops_its_datagrams() {
     for _ in 0..10 {
         client.send(b"a").await.unwrap();
     }
-    within(async {
-        while bed.ingress.counts().dropped < 10 {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    })
-    .await;
+    until(|| bed.ingress.counts().dropped >= 10).await;
     assert_eq!((direct.asked().len(), bed.ingress.counts().refused), (1, 1));
 }
 
@@ -191,27 +186,16 @@ impl Association {
         let mut control = TcpStream::connect(address).await.unwrap();
         control.write_all(b"\x05\x01\0").await.unwrap();
         control.read_exact(&mut [0; 2]).await.unwrap();
-        control
-            .write_all(b"\x05\x03\0\x01\0\0\0\0\0\0")
-            .await
-            .unwrap();
+        let request = b"\x05\x03\0\x01\0\0\0\0\0\0";
+        control.write_all(request).await.unwrap();
         let mut head = [0; 4];
         within(control.read_exact(&mut head)).await.unwrap();
         assert_eq!(head[..3], [5, 0, 0]);
-        let relay = match head[3] {
-            1 => {
-                let mut rest = [0; 6];
-                control.read_exact(&mut rest).await.unwrap();
-                let ip: [u8; 4] = rest[..4].try_into().unwrap();
-                SocketAddr::from((ip, u16::from_be_bytes([rest[4], rest[5]])))
-            }
-            _ => {
-                let mut rest = [0; 18];
-                control.read_exact(&mut rest).await.unwrap();
-                let ip: [u8; 16] = rest[..16].try_into().unwrap();
-                SocketAddr::from((ip, u16::from_be_bytes([rest[16], rest[17]])))
-            }
+        let ip: IpAddr = match head[3] {
+            1 => control.read_u32().await.unwrap().to_be_bytes().into(),
+            _ => control.read_u128().await.unwrap().to_be_bytes().into(),
         };
+        let relay = SocketAddr::new(ip, control.read_u16().await.unwrap());
         assert_eq!(relay.ip(), address.ip());
         Self {
             control,
@@ -278,17 +262,12 @@ async fn an_association_is_its_clients_alone_and_ends_with_it() {
 async fn a_socket_closes_before_its_flows_have_ended() {
     let bed = Bed::new(Direct::refusing(Refusal::Busy));
     let target: Target = "127.0.0.1:9".parse().unwrap();
-    let flows = async |flows| {
-        while bed.ingress.counts().udp_flows < flows {
-            tokio::task::yield_now().await;
-        }
-    };
-
+    let flows = async |flows| until(|| bed.ingress.counts().udp_flows >= flows).await;
     let mut association = Association::new(&bed, "127.0.0.1").await;
     let relay = association.socket.peer_addr().unwrap();
     let datagram = [&[0; 3], &socks_address(&target)[..], b"a"].concat();
     association.socket.send(&datagram).await.unwrap();
-    within(flows(1)).await;
+    flows(1).await;
     association.control.shutdown().await.unwrap();
     assert_eq!(within(association.control.read(&mut [0])).await.unwrap(), 0);
     UdpSocket::bind(relay).await.unwrap();
@@ -298,7 +277,7 @@ async fn a_socket_closes_before_its_flows_have_ended() {
     let ingress = bed.ingress.clone();
     let listener = tokio::spawn(async move { ingress.serve_udp(socket, target).await });
     client(address).await.send(b"a").await.unwrap();
-    within(flows(2)).await;
+    flows(2).await;
     listener.abort();
     assert!(listener.await.unwrap_err().is_cancelled());
     UdpSocket::bind(address).await.unwrap();

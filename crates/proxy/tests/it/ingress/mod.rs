@@ -1,6 +1,6 @@
 //! Ingresses with real sockets: each way behaves like a connection without a tunnel.
 
-mod bed;
+pub(crate) mod bed;
 mod curl;
 mod datagrams;
 pub(crate) mod direct;

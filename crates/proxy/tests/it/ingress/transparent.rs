@@ -16,7 +16,7 @@ use socket2::Socket;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
-use super::bed::{reset, within};
+use super::bed::{failure, reset, until, within};
 use super::direct::Direct;
 
 const PORT: u16 = 12_345;
@@ -132,8 +132,11 @@ async fn flows_of_the_gateway_and_of_a_subnet_take_the_tunnel() {
             within(client.read_exact(&mut got)).await.unwrap();
             assert_eq!(&got, b"answer", "{name} {to}");
             reset(served);
-            let error = within(client.read_u8()).await.unwrap_err();
-            assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{name} {to}");
+            assert_eq!(
+                failure(&mut client).await,
+                ErrorKind::ConnectionReset,
+                "{name} {to}"
+            );
             let asked = direct.asked().last().unwrap().to_string();
             assert_eq!(asked, to.to_string(), "{name}");
         }
@@ -176,8 +179,8 @@ async fn each_refusal_is_a_reset_and_a_reset_reaches_the_target() {
         let pair = async { tokio::join!(connect(&bed.inside, to, None), far.accept()) };
         let (client, served) = within(pair).await;
         reset(client.unwrap());
-        let error = within(served.unwrap().0.read_u8()).await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{to}");
+        let ended = failure(served.unwrap().0).await;
+        assert_eq!(ended, ErrorKind::ConnectionReset, "{to}");
     }
 }
 
@@ -228,15 +231,10 @@ async fn nothing_passes_a_tunnel_that_is_down() {
                 async move { connect(&node, to, None).await }
             });
             // The SYN has been dropped or has arrived.
-            let dropped = async {
-                while drops(&bed.gateway) == 0 {
-                    tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-                }
-            };
             tokio::select! {
                 _ = outside.accept() => panic!("{name} has reached {to}"),
                 ended = &mut attempt => panic!("{name} has an answer of {to}: {ended:?}"),
-                () = within(dropped) => {}
+                () = until(|| drops(&bed.gateway) > 0) => {}
             }
             attempt.abort();
             bed.run(&rules().apply(true));
@@ -245,12 +243,7 @@ async fn nothing_passes_a_tunnel_that_is_down() {
             let target = bed.outside.udp(to).unwrap();
             let client = node.udp(SocketAddr::new(own, 0)).unwrap();
             client.send_to(b"datagram", to).unwrap();
-            within(async {
-                while drops(&bed.gateway) == 0 {
-                    tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-                }
-            })
-            .await;
+            until(|| drops(&bed.gateway) > 0).await;
             target.set_nonblocking(true).unwrap();
             let got = target.recv(&mut [0; 9]).unwrap_err();
             assert_eq!(got.kind(), ErrorKind::WouldBlock, "{name} {to}");

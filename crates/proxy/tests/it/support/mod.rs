@@ -2,6 +2,7 @@
 
 pub(crate) mod marked;
 
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,8 +19,9 @@ use pathmark_proxy::tunnel::{Dialer, Tunnel, TunnelTimes};
 use pathmark_transport::TransportConfig;
 use pathmark_transport::crypto::tls::{Pin, TlsClientConfig, TlsServerConfig, Trust};
 use rustls::pki_types::PrivatePkcs8KeyDer;
-use tokio::io::AsyncWriteExt;
-use tokio::net::TcpListener;
+use socket2::SockRef;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream, UdpSocket};
 
 /// Makes a test fail if it takes too long.
 pub(crate) async fn bounded<T>(test: impl Future<Output = T>) -> T {
@@ -42,6 +44,40 @@ pub(crate) async fn listener() -> (TcpListener, Target) {
     (listener, target)
 }
 
+/// Runs `test` with a proxy, a tunnel of one of its users, and a target, within the time limit.
+pub(crate) async fn with_target(test: impl AsyncFnOnce(Served, Tunnel, TcpListener, Target)) {
+    let test = async {
+        let served = Served::new(access(&["a"]));
+        let tunnel = served.tunnel("a");
+        let (listener, to) = listener().await;
+        test(served, tunnel, listener, to).await;
+    };
+    bounded(test).await;
+}
+
+/// Returns how reading from a stream fails.
+pub(crate) async fn failure(mut read: impl AsyncRead + Unpin) -> ErrorKind {
+    bounded(read.read_u8()).await.unwrap_err().kind()
+}
+
+/// Makes dropping the stream send RST.
+pub(crate) fn reset(stream: TcpStream) {
+    SockRef::from(&stream)
+        .set_linger(Some(Duration::ZERO))
+        .unwrap();
+    drop(stream);
+}
+
+/// Polls a condition that has no event.
+pub(crate) async fn until(condition: impl Fn() -> bool) {
+    let polling = async {
+        while !condition() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    bounded(polling).await;
+}
+
 /// Echoes connections until they end.
 pub(crate) async fn echo(listener: TcpListener) {
     loop {
@@ -51,6 +87,15 @@ pub(crate) async fn echo(listener: TcpListener) {
             let _ = tokio::io::copy(&mut read, &mut write).await;
             let _ = write.shutdown().await;
         });
+    }
+}
+
+/// Echoes datagrams.
+pub(crate) async fn echo_datagrams(socket: UdpSocket) {
+    let mut buffer = vec![0; 65_535];
+    loop {
+        let (length, from) = socket.recv_from(&mut buffer).await.unwrap();
+        let _ = socket.send_to(&buffer[..length], from).await;
     }
 }
 

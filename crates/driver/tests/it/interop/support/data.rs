@@ -2,6 +2,7 @@
 
 use aws_lc_rs::digest::{Context, SHA256};
 
+use super::peers::Connection;
 use super::proxy::mix;
 use super::streams::{Fault, Receiver, Sender};
 
@@ -9,7 +10,7 @@ use super::streams::{Fault, Receiver, Sender};
 const PIECE: usize = 64 * 1024;
 
 /// SHA-256 and length of the data of a stream.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Fingerprint {
     pub(crate) length: u64,
     pub(crate) sha256: Vec<u8>,
@@ -65,23 +66,24 @@ pub(crate) async fn receive_and(
     })
 }
 
-/// Reads to the end a stream that begins with a number of one byte. Returns this number and the
-/// fingerprint of the rest.
-pub(crate) async fn receive_numbered(receiver: &mut Receiver) -> Result<(u8, Fingerprint), Fault> {
-    let mut hash = Context::new(&SHA256);
-    let (mut number, mut length) = (None, 0);
-    while let Some(chunk) = receiver.read_chunk().await? {
-        let mut rest = &chunk[..];
-        if let (None, Some((first, others))) = (number, chunk.split_first()) {
-            number = Some(*first);
-            rest = others;
-        }
-        hash.update(rest);
-        length += rest.len() as u64;
-    }
-    let fingerprint = Fingerprint {
-        length,
-        sha256: hash.finish().as_ref().to_vec(),
+/// Sends `length` bytes generated from `seed` on a new stream from `from` to `to`, and checks that
+/// they arrive unchanged. After each piece, `progress` is called with the number of bytes so far.
+pub(crate) async fn pass(
+    from: &Connection,
+    to: &Connection,
+    (seed, length): (u64, u64),
+    progress: impl FnMut(u64),
+) {
+    let sending = async {
+        let mut sender = from.open_uni().await.unwrap();
+        let sent = send(&mut sender, seed, length).await.unwrap();
+        sender.stopped().await.unwrap();
+        sent
     };
-    Ok((number.unwrap_or(u8::MAX), fingerprint))
+    let receiving = async {
+        let mut receiver = to.accept_uni().await.unwrap();
+        receive_and(&mut receiver, progress).await.unwrap()
+    };
+    let (sent, received) = tokio::join!(sending, receiving);
+    assert!(sent == received, "{length} bytes of seed {seed} differ");
 }

@@ -8,9 +8,9 @@ pub(crate) mod proxy;
 pub(crate) mod streams;
 mod until;
 
-use std::future::Future;
 use std::time::Duration;
 
+use peers::Stack;
 pub(crate) use until::until;
 
 /// Time limit for every test. On an idle machine, no test needs a tenth of this time.
@@ -18,7 +18,20 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Runs `test` to completion within the time limit.
 pub(crate) async fn bounded<T>(test: impl Future<Output = T>) -> T {
-    tokio::time::timeout(PATIENCE, test)
-        .await
-        .unwrap_or_else(|_| panic!("not done within {PATIENCE:?}"))
+    let done = tokio::time::timeout(PATIENCE, test).await;
+    done.unwrap_or_else(|_| panic!("not done within {PATIENCE:?}"))
+}
+
+/// Runs `test` for each (client, server), one after the other, within the time limit.
+pub(crate) async fn each<const N: usize>(
+    pairs: [(Stack, Stack); N],
+    test: impl AsyncFn((Stack, Stack)),
+) {
+    let all = async {
+        for stacks in pairs {
+            println!("{stacks:?}");
+            test(stacks).await;
+        }
+    };
+    bounded(all).await;
 }

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use super::super::proxy::{Proxy, Weather};
 use super::{Client, Connection, Options, Server, Stack, loopback};
 
 /// Two connected ends, and the endpoints that keep them alive.
@@ -19,6 +20,19 @@ impl Pair {
         let server = Server::start(stacks.1, options);
         let address = server.address();
         Self::to(stacks.0, server, address, options).await
+    }
+
+    /// Connects the two stacks over a proxy, which has a seed.
+    pub(crate) async fn over(
+        stacks: (Stack, Stack),
+        options: &Options,
+        weather: Weather,
+        seed: u64,
+    ) -> (Proxy, Self) {
+        let server = Server::start(stacks.1, options);
+        let proxy = Proxy::start(server.address(), weather, seed).await;
+        let pair = Self::to(stacks.0, server, proxy.address(), options).await;
+        (proxy, pair)
     }
 
     /// Connects a client to `server` through `address`.
