@@ -54,8 +54,8 @@ const MOST_QUEUE: u64 = 50 * MILLI;
 const DRAIN: u64 = 768;
 /// Part of the measured rate that is used when the queue is gone, in 1/1024.
 const KEEP: u64 = 1008;
-/// Number of further probes with the same round trip, at rates of which the largest is at least half
-/// as large again as the least, until the path itself counts as longer.
+/// Number of further probes with the same round trip until the path itself counts as longer. The
+/// largest of the port's rates before them must be at least 3/2 of the least.
 const UNCHANGED: u8 = 3;
 /// Probes of which an answer may arrive.
 const MOST_PROBES: usize = 256;

@@ -277,7 +277,10 @@ proptest! {
     /// Whatever is answered and whenever, the rate stays within its range, and probes are bounded.
     #[test]
     fn answers_of_a_liar_stay_within_the_range(
-        steps in prop::collection::vec((0..3_000_000_000u64, any::<u16>(), 0..u64::MAX / 4), 1..200),
+        steps in prop::collection::vec(
+            (0..3_000_000_000u64, any::<u16>(), 0..u64::MAX / 4),
+            1..200,
+        ),
         floor in 0..u64::MAX,
         ceiling in 0..u64::MAX,
     ) {

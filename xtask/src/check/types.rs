@@ -88,11 +88,10 @@ impl<'ast> Visit<'ast> for Sizes<'_> {
 mod tests {
     use super::*;
 
-    fn source(room: &str, text: &str) -> Source {
-        let module = (!room.is_empty()).then(|| room.to_owned());
+    fn source(path: &str, module: &[&str], text: &str) -> Source {
         Source {
-            path: room.into(),
-            module: module.into_iter().collect(),
+            path: path.into(),
+            module: module.iter().map(|room| (*room).to_owned()).collect(),
             ast: syn::parse_str(text).unwrap(),
         }
     }
@@ -100,9 +99,14 @@ mod tests {
     #[test]
     fn sizes_are_summed_over_files() {
         let sources = [
-            source("", "struct A { x: u8, y: u8 } impl A { fn f() {} }"),
             source(
-                "",
+                "a.rs",
+                &[],
+                "struct A { x: u8, y: u8 } impl A { fn f() {} }",
+            ),
+            source(
+                "b.rs",
+                &[],
                 "impl A { fn g() {} fn h() {} } impl Clone for A { fn clone() {} }",
             ),
         ];
@@ -113,10 +117,15 @@ mod tests {
     #[test]
     fn types_of_one_name_are_kept_apart() {
         let sources = [
-            source("a", "struct C { x: u8, y: u8 } impl C { fn f() {} }"),
-            source("b", "struct C(u8); impl C { fn g() {} }"),
+            source(
+                "a",
+                &["a"],
+                "struct C { x: u8, y: u8 } impl C { fn f() {} }",
+            ),
+            source("b", &["b"], "struct C(u8); impl C { fn g() {} }"),
             source(
                 "b",
+                &["b"],
                 "#[cfg(all(test, unix))] struct D { x: u8, y: u8, z: u8 }",
             ),
         ];

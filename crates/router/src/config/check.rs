@@ -237,8 +237,8 @@ fn measure(
             None => Ok(None),
             Some(floor) => fail(
                 floor.span(),
-                "a rate is measured by probes: add probe = \"ADDRESS\", a host behind the link that \
-                 answers ICMP echo requests",
+                "a rate is measured by probes: add probe = \"ADDRESS\", a host behind the link \
+                 that answers ICMP echo requests",
             ),
         };
     };
@@ -250,8 +250,8 @@ fn measure(
         if rate.is_none_or(|rate| rate < *floor.get_ref()) || floor.get_ref().bytes() == 0 {
             return fail(
                 floor.span(),
-                "the port follows the measured rate between `floor` and `rate`: choose a `floor` of \
-                 at least 8bit, and a `rate` that is not lower",
+                "the port follows the measured rate between `floor` and `rate`: choose a `floor` \
+                 of at least 8bit, and a `rate` that is not lower",
             );
         }
     }

@@ -79,7 +79,7 @@ pub(super) fn prepare(config: Config, options: &RunOptions) -> Result<Prepared, 
     if let Some(Deaf { source, .. }) = deaf.into_iter().next() {
         return Err(system("wait for interfaces")(source));
     }
-    // These sockets need no privilege, but the group that the router starts with may have the right.
+    // Only the group with which the router starts may have the right to open these sockets.
     let mut measurements = Measurements::default();
     let now = driver.now();
     if let Some(error) = measurements.apply(&config, now, driver.router_mut()).pop() {

@@ -208,8 +208,7 @@ pub struct RateView {
     pub reported_capacity_bps: Option<f64>,
     /// Seconds until the report expires; `None`: it does not.
     pub reported_capacity_expires_s: Option<f64>,
-    /// How long packets wait behind the port, in milliseconds; `None`: no probe measures it, or none
-    /// is answered.
+    /// How long packets wait behind the port, in milliseconds; `None`: it is not known.
     pub delay_behind_ms: Option<f64>,
 }
 

@@ -152,6 +152,12 @@ impl Driver {
         Ok(())
     }
 
+    /// Stops watching the descriptors of the last [`turn`](Self::turn), so that they can be closed.
+    pub fn unwatch(&mut self) {
+        // Nothing is added, so nothing can fail.
+        let _ = self.poller.watch(&[]);
+    }
+
     /// Forwards packets until one of the `watched` descriptors is readable, or until the time
     /// `until`.
     ///

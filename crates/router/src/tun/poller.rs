@@ -49,7 +49,8 @@ impl Poller {
         let _ = sys::epoll_remove(self.set.as_raw_fd(), fd);
     }
 
-    /// Waits for these descriptors besides interfaces, replacing the previous ones.
+    /// Waits for these descriptors besides interfaces, replacing the previous ones. A descriptor
+    /// must be replaced before it is closed, since another one may get its number.
     pub(super) fn watch(&mut self, watched: &[RawFd]) -> io::Result<()> {
         if self.watched == watched {
             return Ok(());

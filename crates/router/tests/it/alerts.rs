@@ -1,6 +1,7 @@
 //! The shipped alert rules and the board, compared with the metrics of a router that runs.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -83,8 +84,19 @@ fn panels() -> Vec<(String, Vec<String>)> {
 #[test]
 fn rules_and_panels_use_what_a_router_exports() {
     let cards = Cards::new();
-    cards.configure("", "rate = \"20Mbit\"\ncontroller = \"vcp\"");
+    let group = ("net.ipv4.ping_group_range", "0 0");
+    cards.kernel.sysctl(group.0, group.1).unwrap();
+    let wan = "rate = \"20Mbit\"\ncontroller = \"vcp\"\nprobe = \"203.0.113.2\"";
+    cards.configure("", wan);
     let watched = Watched::new(cards);
+    // Until the first probe is answered.
+    let start = Instant::now();
+    while !watched
+        .show(&["--metrics"])
+        .contains("vcp_router_link_delay_behind_seconds{")
+    {
+        assert!(start.elapsed() < Duration::from_secs(10));
+    }
     let mut exported: BTreeMap<String, BTreeMap<String, BTreeSet<String>>> = BTreeMap::new();
     let metrics = watched.show(&["--metrics"]);
     let samples = metrics.lines().filter(|line| !line.starts_with('#'));

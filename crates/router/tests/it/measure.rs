@@ -76,8 +76,8 @@ fn a_queue_in_a_slower_modem_is_shown_and_avoided() {
     cards.kernel.sysctl(group.0, group.1).unwrap();
     let modem = "tc qdisc add dev wan0 root tbf rate 20mbit burst 3000 limit 500000";
     assert_eq!(shell(&cards.kernel, modem).code, Some(0));
-    let typed = "rate = \"26Mbit\"\nprobe = \"203.0.113.2\"";
-    cards.configure("controller = \"vcp+bise\"", typed);
+    let typed = "rate = \"26Mbit\"\ncontroller = \"vcp+bise\"\nprobe = \"203.0.113.2\"";
+    cards.configure("", typed);
     cards.setup();
     cards.start();
     let seen = flood(&cards, 4);
@@ -85,10 +85,7 @@ fn a_queue_in_a_slower_modem_is_shown_and_avoided() {
     println!("{seen:?}, shown {shown}");
     assert!(seen.p50 > 100.0 && shown > 100.0, "{seen:?} {shown}");
 
-    cards.configure(
-        "controller = \"vcp+bise\"",
-        &format!("{typed}\nfloor = \"5Mbit\""),
-    );
+    cards.configure("", &format!("{typed}\nfloor = \"5Mbit\""));
     cards.reload();
     let seen = flood(&cards, 10);
     let rate = cards.link("wan")["rate_bps"].as_f64().unwrap();
@@ -98,7 +95,7 @@ fn a_queue_in_a_slower_modem_is_shown_and_avoided() {
     assert!((10e6..26e6).contains(&rate), "{rate}");
 
     // Without `floor`, the port has its own rate again.
-    cards.configure("controller = \"vcp+bise\"", typed);
+    cards.configure("", typed);
     cards.reload();
     assert_eq!(cards.link("wan")["rate_bps"].as_f64(), Some(26e6));
 }

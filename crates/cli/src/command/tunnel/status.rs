@@ -106,7 +106,8 @@ impl Shown for TunnelStatus {
             "ended_total" "TCP flows that have ended." = counts.ended;
             "refused_total" "Flows that were not opened." = counts.refused;
             "unauthorized_total"
-                "Flows of a token or certificate that the proxy does not know." = counts.unauthorized;
+                "Flows of a token or certificate that the proxy does not know."
+                    = counts.unauthorized;
             "reset_total" "TCP flows that a reset ended." = counts.reset;
             "bad_requests_total" "Clients whose request was wrong or late." = counts.bad_requests;
             "accept_failures_total" "Failures of accept or receive." = counts.accept_failures;

@@ -74,6 +74,7 @@ impl Daemon<'_> {
         let (config, replaced, deaf) = put_in_force(&mut self.driver, Some(&self.config), plan);
         let before = std::mem::replace(&mut self.config, Arc::new(config));
         let now = self.driver.now();
+        self.driver.unwatch();
         let router = self.driver.router_mut();
         let errors = self.measurements.apply(&self.config, now, router);
         self.steering.follow(Arc::clone(&self.config));
