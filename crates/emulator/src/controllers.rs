@@ -5,10 +5,16 @@ use std::fmt::Write as _;
 use pathmark_cc::{ControllerShares, FallbackReason, Ruler};
 use serde::{Deserialize, Serialize};
 
-use crate::result::is_zero;
-
 /// The share below which a law is omitted from sentences.
 const LEAST: f64 = 0.005;
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde hands over a reference"
+)]
+pub(crate) const fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
 
 /// The laws that controlled a flow's window, and the changes between them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

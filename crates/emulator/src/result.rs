@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::controllers::is_zero;
 pub use crate::controllers::{ControllerPart, ControllerTurn, Controllers};
 
 /// All measurements of one run.
@@ -165,14 +166,6 @@ pub struct LinkResult {
     /// The link controller's state.
     #[serde(default)]
     pub controller: BTreeMap<String, serde_json::Value>,
-}
-
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde hands over a reference"
-)]
-pub(crate) const fn is_zero(number: &u64) -> bool {
-    *number == 0
 }
 
 /// Statistics of a queue.

@@ -88,7 +88,7 @@ fn run(path: &Path, seconds: u64, from: u64) -> Ran {
             since: at,
             probe,
         };
-        if at % (10 * MILLI) == 0 {
+        if at.is_multiple_of(10 * MILLI) {
             queue.push_back(mark(None));
         }
         if estimator.due() <= now {
@@ -288,7 +288,7 @@ proptest! {
         let mut estimator = RateEstimator::new(RateRange { floor, ceiling }, Instant::ZERO);
         let mut now = Instant::ZERO;
         for (wait, number, sent) in steps {
-            now = now + Duration::from_nanos(wait);
+            now += Duration::from_nanos(wait);
             let last = estimator.on_probe(now, sent);
             estimator.on_answer(now, number % (last.max(1)));
             estimator.on_answer(now + Duration::from_nanos(wait / 3), last);

@@ -16,7 +16,6 @@ mod figure;
 mod grid;
 mod picture;
 mod report;
-mod sentence;
 mod tally;
 #[cfg(test)]
 mod tests;

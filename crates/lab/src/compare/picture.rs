@@ -2,8 +2,7 @@
 
 use super::axis::Axis;
 use super::figure::Figure;
-use super::report::{CellReport, Report};
-use super::sentence::capitalized;
+use super::report::{CellReport, Report, capitalized};
 use crate::plot::{self, HeatCell, HeatMap, HeatPanel, Line, Panel};
 
 /// Number of panels side by side that are readable on a page.

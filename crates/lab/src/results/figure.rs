@@ -3,7 +3,7 @@
 use pathmark_emulator::scenario::{Metric, Plot, Quantity, Shown};
 
 use super::chapter::{Chapter, Group};
-use super::labels::{label, number, x_label};
+use super::labels::{label, number, panel, x_label};
 use super::milestones;
 use crate::metric;
 use crate::plot::{Figure, Line, Panel};
@@ -166,19 +166,6 @@ fn over_sweep(chapter: &Chapter, plot: &Plot, metric: Metric, shown: &[&Group]) 
         },
         ..panel(plot, metric::title(metric), [&x_label, y_label], lines)
     })
-}
-
-/// Returns a panel with the plot's own title, if it has one.
-pub(super) fn panel(plot: &Plot, title: &str, [x, y]: [&str; 2], lines: Vec<Line>) -> Panel {
-    Panel {
-        title: plot.title.clone().unwrap_or_else(|| title.to_owned()),
-        x_label: x.to_owned(),
-        y_label: y.to_owned(),
-        x_max: plot.x_max,
-        y_max: plot.y_max,
-        lines,
-        ..Panel::default()
-    }
 }
 
 /// Draws one panel with a line per run for links or if each run has one flow, and otherwise a panel

@@ -1,9 +1,10 @@
-//! Labels of lines and axes in pictures.
+//! Labels of lines, axes and panels in pictures.
 
 use pathmark_cc::units::{RATE, Round, TIME, Units};
 use pathmark_emulator::scenario::Plot;
 
 use super::chapter::{Chapter, Group};
+use crate::plot::{Line, Panel};
 
 /// Returns the values that distinguish a line in its panel.
 pub(super) fn label(
@@ -61,6 +62,19 @@ pub(super) fn number(text: &str) -> Option<f64> {
     let rate = || read(RATE).map(|bits| bits as f64);
     let time = || read(TIME).map(|nanos| nanos as f64 / 1e9);
     plain.or_else(rate).or_else(time)
+}
+
+/// Returns a panel with the plot's own title, if it has one.
+pub(super) fn panel(plot: &Plot, title: &str, [x, y]: [&str; 2], lines: Vec<Line>) -> Panel {
+    Panel {
+        title: plot.title.clone().unwrap_or_else(|| title.to_owned()),
+        x_label: x.to_owned(),
+        y_label: y.to_owned(),
+        x_max: plot.x_max,
+        y_max: plot.y_max,
+        lines,
+        ..Panel::default()
+    }
 }
 
 #[cfg(test)]

@@ -6,8 +6,7 @@ use pathmark_emulator::result::{FlowResult, Milestone};
 use pathmark_emulator::scenario::{Plot, Quantity};
 
 use super::chapter::{Chapter, Group};
-use super::figure;
-use super::labels::label;
+use super::labels::{self, label};
 use crate::metric::UDP;
 use crate::plot::{Line, Panel};
 use crate::text::{dash, rate};
@@ -81,7 +80,7 @@ pub(super) fn panel(chapter: &Chapter, plot: &Plot, shown: &[&Group]) -> Option<
     }
     let what = Quantity::Milestones;
     let axes = ["bytes", what.unit()];
-    (!lines.is_empty()).then(|| figure::panel(plot, what.title(), axes, lines))
+    (!lines.is_empty()).then(|| labels::panel(plot, what.title(), axes, lines))
 }
 
 /// Returns the numbers of bytes of all milestones.
