@@ -63,7 +63,7 @@ impl fmt::Display for Cell {
     }
 }
 
-/// One file, without a path: the base of [`Cell::with`].
+/// One file, without a path: the base of `Cell::with`.
 impl Default for Cell {
     fn default() -> Self {
         Self {
