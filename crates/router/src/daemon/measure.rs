@@ -118,7 +118,10 @@ impl Measurements {
             if let (Some(port), Some(spec)) = (router.port_mut(one.index), spec) {
                 let number = one.estimator.on_probe(now, sent(port, spec));
                 // A probe that cannot be sent counts as lost.
-                let _ = one.socket.send(&one.request(number));
+                let _ = one.socket.send_to(
+                    &one.request(number),
+                    &SocketAddr::new(one.spec.probe, 0).into(),
+                );
                 one.adjust(now, port);
             }
             let heard = one.estimator.answered().unwrap_or(one.asked);
@@ -249,7 +252,7 @@ fn range(port: &PortSpec, spec: MeasureSpec) -> RateRange {
 }
 
 /// A socket for echo requests, which needs no privilege where `net.ipv4.ping_group_range` contains
-/// the process' group.
+/// the process' group. It is not connected, because there may be no route yet.
 fn open(target: IpAddr) -> io::Result<Socket> {
     let (domain, protocol) = match target {
         IpAddr::V4(_) => (Domain::IPV4, Protocol::ICMPV4),
@@ -257,7 +260,6 @@ fn open(target: IpAddr) -> io::Result<Socket> {
     };
     let socket = Socket::new(domain, Type::DGRAM, Some(protocol))?;
     socket.set_nonblocking(true)?;
-    socket.connect(&SocketAddr::new(target, 0).into())?;
     // From now on, the kernel notes when answers arrive.
     let _none_yet = sys::age_of_last(socket.as_raw_fd());
     Ok(socket)

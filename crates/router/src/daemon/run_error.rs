@@ -38,8 +38,7 @@ pub enum RunError {
     /// The link behind a port cannot be measured.
     #[error(
         "port {port}: probe: cannot send echo requests: {source}: let the router's group do so \
-         (sysctl net.ipv4.ping_group_range=\"0 2147483647\", also for IPv6), and look whether \
-         there is a route to the address"
+         (sysctl net.ipv4.ping_group_range=\"0 2147483647\", also for IPv6)"
     )]
     Probe {
         /// The port.
