@@ -118,10 +118,8 @@ impl Measurements {
             if let (Some(port), Some(spec)) = (router.port_mut(one.index), spec) {
                 let number = one.estimator.on_probe(now, sent(port, spec));
                 // A probe that cannot be sent counts as lost.
-                let _ = one.socket.send_to(
-                    &one.request(number),
-                    &SocketAddr::new(one.spec.probe, 0).into(),
-                );
+                let target = SocketAddr::new(one.spec.probe, 0).into();
+                let _ = one.socket.send_to(&one.request(number), &target);
                 one.adjust(now, port);
             }
             let heard = one.estimator.answered().unwrap_or(one.asked);
