@@ -35,6 +35,7 @@ fn flood(cards: &Cards, seconds: u64) -> Seen {
                     let _ = from.send(&[0; 1200]);
                     sent += 1;
                 }
+                // Packets of the next millisecond are not due yet.
                 std::thread::sleep(Duration::from_millis(1));
             }
         });
@@ -55,6 +56,7 @@ fn flood(cards: &Cards, seconds: u64) -> Seen {
             if start.elapsed() > half {
                 rtts.push(rtt.as_secs_f64() * 1e3);
             }
+            // Pings sample the queue, without filling it.
             std::thread::sleep(Duration::from_millis(10));
         }
         is_over.store(true, Ordering::Relaxed);
