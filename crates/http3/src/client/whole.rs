@@ -33,10 +33,8 @@ impl Client {
             return Err(GetError::Unlisted);
         }
         let content = collect(&mut exchange, length).await?;
-        let (trailers, hasher) = (
-            exchange.trailers().await?,
-            Sha256::new_with_prefix(&content),
-        );
+        let trailers = exchange.trailers().await?;
+        let hasher = Sha256::new_with_prefix(&content);
         let mut fetched = Fetched::of(&arriving, content.len() as u64, hasher, trailers)?;
         fetched.headers = std::mem::take(response.headers_mut());
         let sha256 = fetched.sha256;
