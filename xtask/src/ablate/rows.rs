@@ -140,7 +140,7 @@ mod tests {
         let _alone = super::super::REMOVING.lock().unwrap();
         let keep: &[Mechanism] = &[Mechanism::Keep];
         let twice: &[Mechanism] = &[Mechanism::Twice];
-        let text = run(&["auto-start".to_owned()], &[1], &[keep, twice]).unwrap();
+        let text = run(&["auto-files".to_owned()], &[1], &[keep, twice]).unwrap();
         let mut lines = text.lines();
         let head = lines.next().unwrap();
         assert!(

@@ -150,6 +150,50 @@ fn tests_that_pages_name_exist() {
     assert!(named > 20, "{named}");
 }
 
+/// Commands on pages name targets of cargo that exist, and modules of tests that exist.
+#[test]
+fn targets_that_pages_name_exist() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut named = 0;
+    for page in walk(&root.join("docs"), "md") {
+        let text = fs::read_to_string(&page).unwrap();
+        let code = text.split('`').skip(1).step_by(2);
+        for command in code.filter(|code| code.starts_with("cargo ")) {
+            let words: Vec<&str> = command.split_whitespace().collect();
+            let after = |option| {
+                let at = words.iter().position(|word| *word == option)?;
+                words.get(at + 1).copied()
+            };
+            let package = match after("-p") {
+                None => root.clone(),
+                Some("pathmark-judges") => root.join("judges"),
+                Some(name) => root
+                    .join("crates")
+                    .join(name.trim_start_matches("pathmark-")),
+            };
+            let exists = |folder: &str, name: &str| {
+                let path = package.join(folder).join(name);
+                let found = path.is_dir() || path.with_extension("rs").is_file();
+                assert!(found, "{}: {command}", page.display());
+            };
+            for (option, folder) in [
+                ("--test", "tests"),
+                ("--bench", "benches"),
+                ("--example", "examples"),
+            ] {
+                if let Some(name) = after(option) {
+                    exists(folder, name);
+                    named += 1;
+                }
+            }
+            if let Some(module) = after("it").filter(|word| !word.starts_with('-')) {
+                exists("tests/it", module);
+            }
+        }
+    }
+    assert!(named > 8, "{named}");
+}
+
 /// Every key that commands print with `--json`, every reason and every outcome has its explanation.
 #[test]
 fn keys_and_values_of_json_are_explained() {

@@ -6,6 +6,7 @@
 //!
 //! The data goes from left to right, through the ingress of either the client or the proxy.
 
+use std::thread;
 use std::time::Duration;
 
 use pathmark_testbed::undisturbed;
@@ -14,14 +15,20 @@ use serde_json::Value;
 use crate::common::alone;
 use crate::common::mix::{Bed, ECT_0, Figures, Flows, NOT_ECT, Pace, Side, run};
 
-fn through_each_ingress(flows: Flows<'_>, check: impl Fn(&[Figures], &[f64], &Value)) {
+fn through_each_ingress(flows: Flows<'_>, check: impl Fn(&[Figures], &[f64], &Value) + Sync) {
     let _alone = alone();
-    for side in [Side::Client, Side::Proxy] {
-        undisturbed(|| through(side, flows, &check));
-    }
+    // Each side has hosts and a path of its own, and both together use less than one processor.
+    undisturbed(|| {
+        thread::scope(|scope| {
+            for side in [Side::Client, Side::Proxy] {
+                let check = &check;
+                scope.spawn(move || through(side, flows, check));
+            }
+        });
+    });
 }
 
-fn through(side: Side, flows: Flows<'_>, check: &impl Fn(&[Figures], &[f64], &Value)) {
+fn through(side: Side, flows: Flows<'_>, check: &(impl Fn(&[Figures], &[f64], &Value) + Sync)) {
     let bed = Bed::new(side, "vcp", 0.0, "auto");
     let (figures, rates, shown) = run(&bed, flows, Duration::from_secs(8));
     let flows = shown["flows"].as_array().unwrap();

@@ -196,7 +196,7 @@ fn at_a_port_that_only_grants_a_newcomer_gets_to_its_share() {
 fn declared_loss_of_a_third_holds_no_start_back() {
     for controller in ["xcp", "vcp+bise"] {
         let mut rates = Vec::new();
-        for seed in ["1", "2", "3", "4", "5", "6"] {
+        for seed in ["1", "2", "3"] {
             let result = run(&[
                 ("seed", seed),
                 ("measure", "[]"),
@@ -209,7 +209,7 @@ fn declared_loss_of_a_third_holds_no_start_back() {
             ]);
             rates.push(goodput(&result));
         }
-        let mean = rates.iter().sum::<f64>() / 6.0;
+        let mean = rates.iter().sum::<f64>() / 3.0;
         let good = rates.iter().all(|rate| *rate > 10.0);
         assert!(good && mean > 30.0, "{controller}: {rates:?}");
     }

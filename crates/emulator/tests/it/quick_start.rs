@@ -218,9 +218,9 @@ const LAWS_AND_AUTO: [(&str, &str); 4] = [LAWS[0], LAWS[1], ("auto", "xcp"), ("a
 fn with_a_grant_every_law_fills_an_idle_link_within_four_round_trips() {
     for (algorithm, controller) in LAWS_AND_AUTO {
         for (rate, delay, rtt, end) in [
-            ("100Mbit", "250ms", 0.5, "6s"),
-            ("1Gbit", "500ms", 1.0, "9s"),
-            ("10Gbit", "50ms", 0.1, "1s"),
+            ("100Mbit", "250ms", 0.5, "4s"),
+            ("1Gbit", "500ms", 1.0, "6s"),
+            ("10Gbit", "50ms", 0.1, "600ms"),
         ] {
             let text = scenario(rate, delay, controller, &flow("f", algorithm, ""));
             let result = changed(&text, &[("duration", end)]);

@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use pathmark_cli::demo::bed::{Bed, SERVER};
+use pathmark_testbed::undisturbed;
 
 use super::TARGET;
 use super::files::Files;
@@ -177,6 +178,11 @@ fn programs_take_the_round_trips_that_the_page_says() {
         assert!(!ci, "{why}");
         return println!("not measured: {why}");
     }
+    undisturbed(compare);
+}
+
+/// Compares the round trips of all programs with the page.
+fn compare() {
     let ways = [Column::Directly, Column::Tunnel, Column::FastOpen];
     let columns: Vec<_> = std::thread::scope(|scope| {
         let ways = ways.map(|way| scope.spawn(move || measured(way)));

@@ -1,44 +1,9 @@
 //! Key figures of the papers' experiments, reproduced by the built-in scenarios.
 //! `docs/evidence/figures` has all figures.
 
-use std::ops::ControlFlow;
-
 use pathmark_emulator::Scenario;
-use pathmark_emulator::result::{LinkResult, RunResult};
-use pathmark_emulator::scenario::Change;
-use pathmark_lab::sweep::{Sweep, cases};
 
-/// Returns the runs of a built-in scenario, each with its variant and result.
-fn runs(
-    name: &str,
-    changes: &[&str],
-    sweeps: &[&str],
-    variants: &[&str],
-) -> Vec<(String, RunResult)> {
-    let scenario = Scenario::load(name).unwrap();
-    let changes: Vec<Change> = changes.iter().map(|text| text.parse().unwrap()).collect();
-    let sweeps: Vec<Sweep> = sweeps.iter().map(|text| text.parse().unwrap()).collect();
-    let all = cases(&scenario, &changes, &sweeps).unwrap();
-    let wanted = all.into_iter().filter_map(|(case, scenario)| {
-        let variant = case.variant.unwrap_or_default();
-        let wanted = variants.is_empty() || variants.contains(&variant.as_str());
-        wanted.then_some((variant, scenario))
-    });
-    let run = |(variant, scenario): (String, Scenario)| {
-        let result = scenario.run(|_| ControlFlow::Continue(())).unwrap();
-        (variant, result)
-    };
-    wanted.map(run).collect()
-}
-
-fn bottleneck(result: &RunResult) -> &LinkResult {
-    let known = ["bottleneck", "there"];
-    let found = result
-        .links
-        .iter()
-        .find(|link| known.contains(&link.name.as_str()));
-    found.expect("the bottleneck")
-}
+use crate::runs::{Run, swept};
 
 fn mean(values: impl IntoIterator<Item = f64>) -> f64 {
     let values: Vec<f64> = values.into_iter().collect();
@@ -51,25 +16,25 @@ fn median(values: &[f64]) -> f64 {
     sorted[sorted.len() / 2]
 }
 
-fn completion(result: &RunResult) -> f64 {
+fn completion(run: &Run) -> f64 {
+    let Run { result, .. } = run;
     // A file that did not arrive counts with the whole duration.
-    mean(
-        result
-            .flows
-            .iter()
-            .map(|flow| flow.completion_s.unwrap_or(result.simulated_s)),
-    )
+    let times = result.flows.iter();
+    mean(times.map(|flow| flow.completion_s.unwrap_or(result.simulated_s)))
+}
+
+/// Returns the runs of these variants, once for each value of the sweeps.
+fn runs(name: &str, changes: &[&str], sweeps: &[&str], variants: &[&str]) -> Vec<Run> {
+    swept(name, changes, sweeps, |variant, _| {
+        variants.contains(&variant)
+    })
 }
 
 #[test]
 fn figure_3_five_files() {
-    for (variant, result) in runs(
-        "vcp-linux-fig3",
-        &[],
-        &[],
-        &["vcp", "vcp, defaults", "defaults"],
-    ) {
-        let (mean, jain) = (completion(&result), result.jain);
+    let variants = ["vcp", "vcp, defaults", "defaults"];
+    for run in runs("vcp-linux-fig3", &[], &[], &variants) {
+        let (variant, mean, jain) = (&run.variant, completion(&run), run.result.jain);
         let range = match variant.as_str() {
             "vcp" => 31.0..33.2,
             "vcp, defaults" => 0.0..29.0,
@@ -77,7 +42,7 @@ fn figure_3_five_files() {
         };
         assert!(range.contains(&mean), "{variant}: {mean} s");
         assert!(jain >= 0.99, "{variant}: {jain}");
-        assert_eq!(bottleneck(&result).drops, 0, "{variant}");
+        assert_eq!(run.bottleneck().drops, 0, "{variant}");
     }
 }
 
@@ -112,21 +77,14 @@ fn figure_5_time_to_80_percent() {
         let rate = format!("link.bottleneck.rate={rate}");
         let all = runs("vcp-ext-fig5", &[&rate], &[seeds], &["k=0.33", "defaults"]);
         let of = |name: &str| {
-            let one = |(variant, result): &(String, RunResult)| {
-                let link = bottleneck(result);
-                let taken = link.time_to_80_s.expect("filled") - result.flows[0].start_s;
-                assert_eq!(
-                    (link.drops, result.flows[0].packets_lost),
-                    (0, Some(0)),
-                    "{variant}"
-                );
+            let one = |run: &Run| {
+                let (link, flow) = (run.bottleneck(), &run.result.flows[0]);
+                let taken = link.time_to_80_s.expect("filled") - flow.start_s;
+                assert_eq!((link.drops, flow.packets_lost), (0, Some(0)), "{name}");
                 (taken, link.queue_packets.max / bdp)
             };
-            let figures: Vec<_> = all
-                .iter()
-                .filter(|(variant, _)| variant == name)
-                .map(one)
-                .collect();
+            let figures = all.iter().filter(|run| run.variant == name).map(one);
+            let figures: Vec<_> = figures.collect();
             (
                 mean(figures.iter().map(|f| f.0)),
                 mean(figures.iter().map(|f| f.1)),
@@ -150,43 +108,25 @@ fn figure_5_time_to_80_percent() {
 
 #[test]
 fn figure_6_utilization_and_queue() {
-    let all = runs(
-        "vcp-ext-fig6",
-        &[],
-        &["flow.f.count=2,5"],
-        &["vcp+bise", "defaults"],
-    );
-    for (variant, result) in all {
-        let flows = result.flows.len();
+    let counts = ["flow.f.count=2,5"];
+    for run in runs("vcp-ext-fig6", &[], &counts, &["vcp+bise", "defaults"]) {
+        let (variant, flows) = (&run.variant, &run.result.flows);
+        let count = flows.len();
         let [whole, late] = [0, 1].map(|window: usize| {
-            let links = &result.windows[window].links;
-            links
-                .iter()
-                .find(|link| link.name == "bottleneck")
-                .unwrap()
-                .utilization
-                .unwrap()
+            let mut links = run.result.windows[window].links.iter();
+            let link = links.find(|link| link.name == "bottleneck").unwrap();
+            link.utilization.unwrap()
         });
-        let (least, least_late) = if variant == "defaults" {
-            (0.83, 0.95)
-        } else {
-            (0.79, 0.84)
+        let (least, least_late) = match variant.as_str() {
+            "defaults" => (0.83, 0.95),
+            _ => (0.79, 0.84),
         };
-        assert!(whole >= least, "{variant}, {flows} flows: {whole}");
-        assert!(late >= least_late, "{variant}, {flows} flows: {late} late");
-        let link = bottleneck(&result);
-        assert!(
-            link.queue_packets.mean <= 601.0,
-            "{variant}, {flows} flows: {}",
-            link.queue_packets.mean
-        );
-        assert_eq!(link.drops, 0, "{variant}, {flows} flows");
-        let lost: u64 = result
-            .flows
-            .iter()
-            .filter_map(|flow| flow.packets_lost)
-            .sum();
-        assert_eq!(lost, 0, "{variant}, {flows} flows");
+        assert!(whole >= least, "{variant}, {count} flows: {whole}");
+        assert!(late >= least_late, "{variant}, {count} flows: {late} late");
+        assert!(run.queue() <= 601.0, "{variant}, {count} flows");
+        assert_eq!(run.bottleneck().drops, 0, "{variant}, {count} flows");
+        let lost: u64 = flows.iter().filter_map(|flow| flow.packets_lost).sum();
+        assert_eq!(lost, 0, "{variant}, {count} flows");
     }
 }
 
@@ -194,10 +134,7 @@ fn figure_6_utilization_and_queue() {
 fn figure_7_goodput_through_loss() {
     let pers = "link.bottleneck.loss.per=0,1e-3,5e-2";
     let all = runs("vcp-ext-fig7", &[], &[pers], &["defaults"]);
-    let goodput: Vec<f64> = all
-        .iter()
-        .map(|(_, result)| result.flows[0].goodput_bps)
-        .collect();
+    let goodput: Vec<f64> = all.iter().map(Run::goodput).collect();
     for (got, least) in goodput[1..].iter().zip([0.97, 0.85]) {
         assert!(got / goodput[0] >= least, "{} of {least}", got / goodput[0]);
     }
@@ -212,12 +149,12 @@ fn bursts_of_loss_and_of_lost_acknowledgements() {
         &["newreno+red", "defaults", "defaults, ACKs lost too"],
     );
     let clean = runs("vcp-linux-fig3", &[], &["seed=1..1"], &["newreno+red"]);
-    let clean = mean(clean.iter().map(|(_, result)| completion(result)));
+    let clean = mean(clean.iter().map(completion));
     // Twelve channels, variant by variant, and the median of three seeds. With 3 % loss, a flow may
     // take long even if it follows the rate, or may end within a burst.
     let channels = |name: &str| -> Vec<f64> {
-        let of = all.iter().filter(|(variant, _)| variant == name);
-        let all: Vec<f64> = of.map(|(_, result)| completion(result)).collect();
+        let of = all.iter().filter(|run| run.variant == name);
+        let all: Vec<f64> = of.map(completion).collect();
         all.chunks(3).map(median).collect()
     };
     let [red, ours, acks] = ["newreno+red", "defaults", "defaults, ACKs lost too"].map(channels);

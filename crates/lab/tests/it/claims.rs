@@ -2,114 +2,11 @@
 //! `docs/evidence/figures`, but some are shorter. Each bound is between the page's figure and a
 //! figure that would refute the claim.
 
-use std::ops::ControlFlow;
 use std::path::Path;
 
 use pathmark_emulator::Scenario;
-use pathmark_emulator::result::{LinkResult, RunResult};
-use pathmark_lab::sweep::{Case, cases};
 
-/// A run with its variant, the values that the sweep set, and its result.
-struct Run {
-    variant: String,
-    /// Values in the order of the page's columns.
-    set: Vec<String>,
-    result: RunResult,
-}
-
-impl Run {
-    fn is(&self, variant: &str, set: &[&str]) -> bool {
-        self.variant == variant && self.set == set
-    }
-
-    fn bottleneck(&self) -> &LinkResult {
-        let known = ["bottleneck", "there"];
-        let mut links = self.result.links.iter();
-        let found = links.find(|link| known.contains(&link.name.as_str()));
-        found.unwrap_or_else(|| panic!("{} has no bottleneck", self.result.scenario))
-    }
-
-    fn jain(&self) -> f64 {
-        self.result.jain_windows.unwrap_or(self.result.jain)
-    }
-
-    fn goodput(&self) -> f64 {
-        self.result.flows.iter().map(|flow| flow.goodput_bps).sum()
-    }
-
-    fn utilization(&self) -> f64 {
-        self.bottleneck().utilization.unwrap()
-    }
-
-    fn queue(&self) -> f64 {
-        self.bottleneck().queue_packets.mean
-    }
-
-    /// Returns the number of files that have arrived, and their mean time.
-    fn files(&self) -> (usize, f64) {
-        let times = self
-            .result
-            .flows
-            .iter()
-            .filter_map(|flow| flow.completion_s);
-        let times: Vec<f64> = times.collect();
-        (
-            times.len(),
-            times.iter().sum::<f64>() / times.len().max(1) as f64,
-        )
-    }
-}
-
-/// Returns the runs of a scenario for which `wanted` returns true, given variant and values.
-fn runs(name: &str, changes: &[&str], wanted: impl Fn(&str, &[String]) -> bool) -> Vec<Run> {
-    swept(name, changes, &[], wanted)
-}
-
-/// Like [`runs`], once for each value of the sweeps.
-fn swept(
-    name: &str,
-    changes: &[&str],
-    sweeps: &[&str],
-    wanted: impl Fn(&str, &[String]) -> bool,
-) -> Vec<Run> {
-    let scenario = Scenario::load(name).unwrap();
-    of(&scenario, changes, sweeps, wanted)
-}
-
-fn of(
-    scenario: &Scenario,
-    changes: &[&str],
-    sweeps: &[&str],
-    wanted: impl Fn(&str, &[String]) -> bool,
-) -> Vec<Run> {
-    let name = scenario.id();
-    let sweeps: Vec<_> = sweeps.iter().map(|text| text.parse().unwrap()).collect();
-    let changes: Vec<_> = changes.iter().map(|text| text.parse().unwrap()).collect();
-    let all = cases(scenario, &changes, &sweeps).unwrap();
-    let runs = all.into_iter().filter_map(|(case, scenario)| {
-        let Case { variant, set, .. } = case;
-        let variant = variant.unwrap_or_default();
-        let set: Vec<String> = set.values().cloned().collect();
-        wanted(&variant, &set).then(|| {
-            let result = scenario.run(|_| ControlFlow::Continue(())).unwrap();
-            println!("{name} {variant} {set:?}: {} flows", result.flows.len());
-            Run {
-                variant,
-                set,
-                result,
-            }
-        })
-    });
-    let runs: Vec<Run> = runs.collect();
-    assert!(!runs.is_empty(), "{name} has no such run");
-    runs
-}
-
-fn the<'a>(runs: &'a [Run], variant: &str, set: &[&str]) -> &'a Run {
-    let found = runs.iter().find(|run| run.is(variant, set));
-    let all: Vec<_> = runs.iter().map(|run| (&run.variant, &run.set)).collect();
-    found.unwrap_or_else(|| panic!("no run of {variant} {set:?} in {all:?}"))
-}
+use crate::runs::{of, runs, swept, the};
 
 #[test]
 fn five_files_by_auto() {
@@ -344,7 +241,7 @@ fn a_granted_start_is_sooner_than_a_slow_start() {
     }
 }
 
-/// Figures 5 and 6 of the XCP/CUBIC paper, the first 30 s of 600. XCP shares evenly and loses
+/// Figures 5 and 6 of the XCP/CUBIC paper, the first 24 s of 600. XCP shares evenly and loses
 /// nothing, whichever round trip is longer, whereas CUBIC loses packets and shares less evenly.
 #[test]
 fn a_second_flow_gets_its_share_by_xcp() {
@@ -352,7 +249,7 @@ fn a_second_flow_gets_its_share_by_xcp() {
         include_str!("../../../emulator/scenarios/xcp-cubic-fig5.toml"),
         include_str!("../../../emulator/scenarios/xcp-cubic-fig6.toml"),
     ] {
-        let short = text.replace("\"600s\"", "\"30s\"");
+        let short = text.replace("\"600s\"", "\"24s\"");
         let scenario = Scenario::parse(Path::new("short.toml"), &short).unwrap();
         let name = &scenario.name;
         let runs = of(&scenario, &[], &[], |variant, _| {
@@ -370,7 +267,7 @@ fn a_second_flow_gets_its_share_by_xcp() {
 /// not that of XCP.
 #[test]
 fn small_buffers_cost_paced_xcp_nothing() {
-    let short = ["measure=[[\"6s\",\"12s\"]]", "duration=12s"];
+    let short = ["measure=[[\"4s\",\"8s\"]]", "duration=8s"];
     let runs = runs("xcp-cubic-fig7", &short, |variant, set| {
         let ends = set
             .iter()

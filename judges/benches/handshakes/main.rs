@@ -1,6 +1,6 @@
 //! Full handshakes per second of this library, s2n-quic and quinn, with both ends on one core:
-//! `cargo run --release -p pathmark-judges --example handshakes [-- --rounds N] [--seconds N]
-//! [STACK…]`, by default all stacks for one round of one second. Prints a Markdown table.
+//! `cargo bench -p pathmark-judges --bench handshakes [-- --rounds N] [--seconds N] [STACK…]`, by
+//! default all stacks for one round of one second. Prints a Markdown table.
 //!
 //! Both ends of a stack run in one thread, which stays on one processor. All stacks use rustls with
 //! the same configuration (a P-256 certificate that is verified, X25519, AES-128-GCM), and no
@@ -40,6 +40,8 @@ impl Asked {
                 (number > 0).then_some(number)
             };
             match argument.as_str() {
+                // `cargo bench` adds it.
+                "--bench" => {}
                 "--rounds" => rounds = number()?,
                 "--seconds" => seconds = number()?,
                 name => stacks.push(*STACKS.iter().find(|stack| **stack == name)?),
