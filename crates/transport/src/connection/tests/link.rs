@@ -1,5 +1,5 @@
-//! A one-way link with a virtual clock: latency, rate, and seeded loss, reordering, duplication and
-//! corruption.
+//! A one-way link with a virtual clock: latency, rate, and seeded loss, reordering and
+//! duplication.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -34,7 +34,6 @@ pub(crate) struct Faults {
     pub(crate) loss: u32,
     pub(crate) reorder: u32,
     pub(crate) duplicate: u32,
-    pub(crate) corrupt: u32,
     /// Larger datagrams are dropped.
     pub(crate) mtu: Option<usize>,
     /// Datagrams that begin with a shim are dropped.
@@ -147,10 +146,6 @@ impl Link {
         }
         if self.rng.chance(self.faults.reorder) {
             at += self.latency / 4;
-        }
-        if self.rng.chance(self.faults.corrupt) {
-            let at = (self.rng.next() % size as u64) as usize;
-            datagram.bytes[at] ^= 1 << (self.rng.next() % 8);
         }
         if self.faults.marks_all && datagram.ecn != Ecn::NotEct {
             datagram.ecn = Ecn::Ce;
