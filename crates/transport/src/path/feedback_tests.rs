@@ -1,89 +1,28 @@
-//! Counters that survive lost, reordered and forged frames, with a signal that counts packets.
+//! Counters that survive lost, reordered and forged frames.
 
-use pathmark_cc::{Countable, Feedback, Request, VcpFeedback};
+use pathmark_cc::Feedback;
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Arrived, BadFeedback, Breach, Counters, Ecn, Instant, Meter, Signal};
+use crate::connection::tests::questions::Question;
+use crate::connection::tests::signal::TestSignal;
+use crate::{Arrived, Counters, Ecn, Instant};
 
-/// Counts packets. It may ask once.
-#[derive(Debug)]
-struct Counted {
-    asks: bool,
-}
+const PLAIN: TestSignal = TestSignal::shim(200);
+/// It asks once.
+const ASKING: Question = Question(PLAIN);
 
-const PLAIN: Counted = Counted { asks: false };
-const ASKING: Counted = Counted { asks: true };
-
-#[derive(Debug, Default)]
-struct Packets(u64);
-
-impl Meter for Packets {
-    fn on_packet(&mut self, _: &Arrived<'_>) {
-        self.0 += 1;
-    }
-
-    fn counters(&self) -> Option<Counters> {
-        (self.0 > 0).then(|| totals(self.0))
-    }
-}
-
-impl Signal for Counted {
-    fn kind(&self) -> u8 {
-        200
-    }
-
-    fn shim_len(&self) -> usize {
-        if self.asks { 16 } else { 0 }
-    }
-
-    fn asks_once(&self) -> bool {
-        self.asks
-    }
-
-    fn fill(&self, _: &Request, _: &mut [u8]) {}
-
-    fn meter(&self) -> Box<dyn Meter> {
-        Box::new(Packets::default())
-    }
-
-    fn difference(
-        &self,
-        older: Option<&Counters>,
-        newer: &Counters,
-        sent: &Countable,
-    ) -> Result<Feedback, BadFeedback> {
-        let bad = |breach| BadFeedback {
-            breach,
-            message: "cannot be",
-        };
-        let value = |c: &Counters| c.as_slice().first().copied().ok_or(bad(Breach::Form));
-        let new = value(newer)?;
-        let more = new
-            .checked_sub(older.map_or(Ok(0), value)?)
-            .ok_or(bad(Breach::Backwards))?;
-        if new > sent.packets {
-            return Err(bad(Breach::Packets));
-        }
-        assert!(sent.bytes <= sent.packets * sent.longest);
-        let mut vcp = VcpFeedback::default();
-        vcp.packets[1] = more;
-        vcp.bytes[1] = more * SIZE;
-        Ok(Feedback::Vcp(vcp))
-    }
-}
-
-fn totals(n: u64) -> Counters {
+/// The counters of packets without a code.
+fn totals(packets: u64) -> Counters {
     let mut counters = Counters::new();
-    counters.push(n);
+    for value in [packets, 0, 0, 0, packets * SIZE, 0, 0, 0, 0] {
+        counters.push(value);
+    }
     counters
 }
 
 fn packets(feedback: Option<Feedback>) -> Option<u64> {
-    feedback.map(|f| match f {
-        Feedback::Vcp(vcp) => vcp.packets[1],
-        _ => unreachable!("the signal above makes no other"),
-    })
+    feedback.map(|feedback| feedback.counted().0)
 }
 
 /// Returns the packets that a frame adds, which claims so many in its epoch.
