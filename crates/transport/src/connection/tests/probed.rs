@@ -76,24 +76,6 @@ fn migrate(pair: &mut Pair, to: &str) {
     assert_eq!(pair.server.get().remote_address(), address(to));
 }
 
-/// RFC 9000 §9.3: the address follows the packet with the highest number. A packet that arrives
-/// late from the previous address doesn't change anything.
-#[test]
-fn a_late_packet_does_not_move_the_connection_back() {
-    let mut pair = Pair::at_rest(Setup::default());
-    let late = packet(&mut pair, &[Frame::Ping], 0);
-    let newest = packet(&mut pair, &[Frame::Ping], 0);
-    pair.client.address = address("10.0.0.9:2000");
-    for (from, packet) in [("10.0.0.9:2000", newest), (HOME, late)] {
-        arrive(&mut pair, from, None, packet);
-        let server = pair.server.get();
-        assert_eq!(server.remote_address(), address("10.0.0.9:2000"));
-        let changes = pair.server.events.iter();
-        let changes = changes.filter(|event| **event == Event::PathChanged);
-        assert_eq!(changes.count(), 1);
-    }
-}
-
 /// RFC 9000 §8.2.2: a response has 1200 bytes if its challenge did, on the current path and on
 /// others. It is small otherwise, so that a small datagram can't cause a large one.
 #[test]
