@@ -194,7 +194,11 @@ fn one_stream_without_credit_does_not_hold_up_others() {
 
 #[test]
 fn the_send_buffer_follows_the_window_and_wakes_writers_with_room_to_use() {
-    let (mut client, _) = pair(StreamsConfig::default());
+    let (mut client, _) = pair(StreamsConfig {
+        initial_connection_window: 64 << 20,
+        initial_stream_window: 64 << 20,
+        ..StreamsConfig::default()
+    });
     let id = client.open(Dir::Uni).unwrap();
     let data = vec![9; 32 << 20];
     let small = client.write(id, &data).unwrap() as u64;

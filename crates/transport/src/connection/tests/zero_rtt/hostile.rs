@@ -123,6 +123,7 @@ fn what_comes_before_the_first_packet_is_kept_within_bounds() {
 
     // With the first packet, none is kept.
     for (first, kept) in [(0, 1..=10), (1, 0..=0)] {
+        let known = Acquainted::new();
         let flight = first_flight(&known, 5000);
         let mut server = server_for(&known, &flight[0]);
         flight[..first]
