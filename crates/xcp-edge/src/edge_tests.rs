@@ -141,18 +141,8 @@ fn a_prober_that_was_restarted() {
     for millis in 0..2_000 {
         let now = Instant::from_millis(millis);
         if millis == 1_000 {
-            let start = Key::new(&[99; 32]).unwrap();
-            let limits = Limits {
-                rate: 100_000,
-                burst: 200_000,
-                packet: 1472,
-            };
-            a = Edge::new(
-                a.own,
-                key(),
-                Prober::new(now, a.own, key(), start, limits),
-                Requester::new(now, a.own, key(), 12, TRAIN),
-            );
+            // Another key for tokens, and another run.
+            a = edge_of(a.own, 99, 12);
         }
         b.requester.saw(now, to_a);
         let _ = pass(now, &mut b, &mut a, &mut seen);

@@ -75,56 +75,44 @@ fn what_counts() {
         }
     );
 
-    // Once a router declares loss by corruption, there must be an eighth counter.
-    let mut declared = header(0, true, 62, 5);
-    declared[4] |= 5;
-    frame::renew_check(declared.first_chunk_mut::<36>().unwrap());
-    count(&mut totals, &declared, false);
-    assert_eq!(encoded(&totals), [6, 5, 6000, 450, 62, 63, 5, 5]);
-    let feedback = totals
-        .since(&Totals::default(), &most(6), Some(64))
-        .unwrap();
-    assert_eq!(feedback.corruption_ppm, 50_000);
-    assert!(!feedback.translated);
-
-    // A header of the compact form has no room for this, and must not revoke it.
+    // There must be an eighth counter once a router has another law, if it bounds the flow, or a
+    // cloud that it does not know, which counts as a hop without feedback, or declares loss by
+    // corruption.
+    for (n, bits, ttl, eighth, flags) in [
+        (6, 0x40, 62, 8, (0, true, false, Some(false))),
+        (7, 0x20, 63, 16, (0, false, true, Some(true))),
+        (8, 5, 62, 5, (50_000, false, false, Some(false))),
+    ] {
+        let mut shim = header(0, true, 62, 5);
+        shim[4] |= bits;
+        frame::renew_check(shim.first_chunk_mut::<36>().unwrap());
+        count(&mut totals, &shim, false);
+        let expected = [n, n - 1, 1000 * n, 450, ttl, 63, 5, eighth];
+        assert_eq!(encoded(&totals), expected);
+        let through = Totals::decode(&expected).unwrap();
+        let feedback = through
+            .since(&Totals::default(), &most(n), Some(64))
+            .unwrap();
+        let (translated, uncounted) = (feedback.translated, feedback.uncounted);
+        let found = (
+            feedback.corruption_ppm,
+            translated,
+            uncounted,
+            feedback.unmarked_hop,
+        );
+        assert_eq!(found, flags);
+    }
+    // A header of the compact form has no room for the loss, and must not revoke it.
     let compact = Repr {
         stamped: true,
         xcp_ttl: 62,
         router: 5,
         ..Repr::initial(Form::Compact, Some(&XcpRequest::default()), 64)
     };
-    let mut shim = [0; 16];
-    assert_eq!(compact.emit(&mut shim), Some(16));
-    let mut thin = totals;
-    count(&mut thin, &shim, false);
-    assert_eq!(encoded(&thin), [7, 6, 7000, 450, 62, 63, 5, 5]);
-
-    // The same for a router with another law, if it bounds the flow.
-    let mut translated = header(0, true, 62, 5);
-    translated[4] |= 0x40;
-    frame::renew_check(translated.first_chunk_mut::<36>().unwrap());
-    count(&mut totals, &translated, false);
-    assert_eq!(encoded(&totals), [7, 6, 7000, 450, 62, 63, 5, 8]);
-    let feedback = totals
-        .since(&Totals::default(), &most(7), Some(64))
-        .unwrap();
-    assert!(feedback.translated);
-    assert!(!feedback.uncounted);
-
-    // The same for a router with a cloud that it does not know, which counts as a hop without
-    // feedback.
-    let mut uncounted = header(0, true, 62, 5);
-    uncounted[4] |= 0x20;
-    frame::renew_check(uncounted.first_chunk_mut::<36>().unwrap());
-    count(&mut totals, &uncounted, false);
-    assert_eq!(encoded(&totals), [8, 7, 8000, 450, 63, 63, 5, 16]);
-    let through = Totals::decode(&encoded(&totals)).unwrap();
-    let feedback = through
-        .since(&Totals::default(), &most(8), Some(64))
-        .unwrap();
-    assert!(feedback.uncounted && !feedback.translated);
-    assert_eq!(feedback.unmarked_hop, Some(true));
+    let mut thin = [0; 16];
+    assert_eq!(compact.emit(&mut thin), Some(16));
+    count(&mut totals, &thin, false);
+    assert_eq!(encoded(&totals), [9, 8, 9000, 450, 62, 63, 5, 5]);
 }
 
 #[test]

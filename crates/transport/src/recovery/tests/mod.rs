@@ -1,9 +1,8 @@
-//! Loss recovery: a single space, the whole against a naive reference, on simulated paths, and
+//! Loss recovery: a single space, the whole against a naive reference, and
 //! rule by rule.
 
 mod detector;
 mod judge;
-mod path;
 mod questions;
 mod rules;
 mod sender;

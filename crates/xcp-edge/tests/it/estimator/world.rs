@@ -146,8 +146,14 @@ pub(crate) const DELAY: u64 = 15_000_000;
 /// Bytes of a packet of the routers' own traffic.
 const OWN_PACKET: f64 = 1000.0;
 
-/// A router; `run` distinguishes its starts.
-fn edge(n: u8, run: u8, limits: Limits, start: Instant) -> Edge {
+/// A router whose uplink has this rate; `run` distinguishes its starts.
+fn edge(n: u8, run: u8, uplink: f64) -> Edge {
+    let start = Instant::ZERO;
+    let limits = Limits {
+        rate: (uplink / 100.0) as u64,
+        burst: (uplink / 10.0) as u64,
+        packet: 1472,
+    };
     let key = || Key::new(&[1; 32]).unwrap();
     let own = Key::new(&[run; 32]).unwrap();
     let prober = Prober::new(start, address(n), key(), own, limits);
@@ -159,11 +165,6 @@ fn edge(n: u8, run: u8, limits: Limits, start: Instant) -> Edge {
 impl World {
     pub(crate) fn new(capacity: f64, share: f64, seed: u64) -> Self {
         let uplink = 2.667 * capacity;
-        let limits = Limits {
-            rate: (uplink / 100.0) as u64,
-            burst: (uplink / 10.0) as u64,
-            packet: 1472,
-        };
         let start = Instant::ZERO;
         Self {
             now: 0,
@@ -179,8 +180,8 @@ impl World {
             },
             there: VecDeque::new(),
             back: VecDeque::new(),
-            upstream: edge(1, 1, limits, start),
-            downstream: edge(2, 2, limits, start),
+            upstream: edge(1, 1, uplink),
+            downstream: edge(2, 2, uplink),
             estimator: Estimator::new(start, PACKET),
             probe_bytes: 0,
             dropped: 0,
@@ -232,12 +233,7 @@ impl World {
 
     pub(crate) fn restart(&mut self) {
         self.ahead = 0u64.wrapping_sub(self.now);
-        let limits = Limits {
-            rate: (self.uplink * 1e9 / 100.0) as u64,
-            burst: (self.uplink * 1e9 / 10.0) as u64,
-            packet: 1472,
-        };
-        self.upstream = edge(1, 3, limits, Instant::ZERO);
+        self.upstream = edge(1, 3, self.uplink * 1e9);
     }
 
     pub(crate) fn instant(&self) -> Instant {
