@@ -9,7 +9,6 @@ mod applications;
 #[path = "../../../router/tests/it/cards/mod.rs"]
 #[expect(dead_code, reason = "the router's own tests use more of it")]
 mod cards;
-mod chain;
 mod claims;
 mod cli;
 mod client_certificates;
@@ -27,10 +26,8 @@ mod hostile;
 mod known_servers;
 mod laws;
 mod logs;
-mod many_files;
 mod matrix;
 mod mistakes;
-mod moving_get;
 mod pages;
 mod papers;
 mod parity;
@@ -45,11 +42,9 @@ mod serve_proxy;
 #[path = "../../../proxy/tests/it/support/mod.rs"]
 #[expect(dead_code, reason = "the proxy's own tests use more of it")]
 mod support;
-mod survival;
 mod trees;
 mod trust;
 mod tunnel;
-mod tunnel_ends;
 mod tunnel_first_bytes;
 mod tunnel_net;
 mod tunnel_port;
