@@ -152,7 +152,7 @@ fn reload_changes_what_it_names_or_nothing() {
     let reason = reload["error"].as_str().unwrap();
     let table = bed.shown(&[]);
     assert!(
-        reason.contains("1bdp") && table.contains("failed: "),
+        reason.contains("bdp") && table.contains("failed: "),
         "{reason} {table}"
     );
     // At 2 Mbit/s the rest would take far longer than this test may.
