@@ -14,6 +14,8 @@ use serde_json::Value;
 use socket2::{Domain, Socket};
 use tempfile::TempDir;
 
+use crate::cards;
+
 /// Addresses of a host on its own link.
 #[derive(Clone, Copy)]
 pub(crate) struct Host {
@@ -110,14 +112,8 @@ impl Bed {
     ) -> (Option<i32>, String, String) {
         let mut command = Command::new(program);
         command.args(arguments);
-        command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = self.middle.spawn(command, &[]).unwrap();
-        let (mut stdout, mut stderr) = (String::new(), String::new());
-        let pipes = child.child();
-        let (out, err) = (pipes.stdout.as_mut().unwrap(), pipes.stderr.as_mut());
-        out.read_to_string(&mut stdout).unwrap();
-        err.unwrap().read_to_string(&mut stderr).unwrap();
-        (child.wait().unwrap().code(), stdout, stderr)
+        let said = cards::run(&self.middle, command);
+        (said.code, said.out, said.err)
     }
 
     /// Runs a line of shell in the router's namespace, which must succeed.
@@ -177,14 +173,7 @@ impl Bed {
 
     /// What the router says to the next reload.
     pub(crate) fn next_reload(&mut self) -> String {
-        let router = self.router();
-        let mut stderr = BufReader::new(router.child().stderr.as_mut().unwrap());
-        let mut line = String::new();
-        while !line.contains("eloaded") {
-            line.clear();
-            assert_ne!(stderr.read_line(&mut line).unwrap(), 0, "the router ended");
-        }
-        line
+        cards::next_reload(self.router())
     }
 
     /// A connection to the router's address for Prometheus.
@@ -226,10 +215,7 @@ impl Bed {
     }
 
     pub(crate) fn link(&self, name: &str) -> Value {
-        let state = self.show();
-        let links = state["links"].as_array().unwrap();
-        let link = links.iter().find(|link| link["name"] == name);
-        link.unwrap().clone()
+        cards::link_of(&self.show(), name)
     }
 
     /// A TCP connection from left to right: both ends.

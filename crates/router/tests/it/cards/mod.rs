@@ -199,12 +199,7 @@ impl Cards {
     pub(crate) fn reload(&mut self) {
         let router = self.router();
         router.hang_up().unwrap();
-        let mut stderr = BufReader::new(router.child().stderr.as_mut().unwrap());
-        let mut line = String::new();
-        while !line.contains("eloaded") {
-            line.clear();
-            assert_ne!(stderr.read_line(&mut line).unwrap(), 0, "the router ended");
-        }
+        let line = next_reload(router);
         assert!(!line.contains("not reloaded"), "{line}");
     }
 
@@ -223,10 +218,7 @@ impl Cards {
     }
 
     pub(crate) fn link(&self, name: &str) -> Value {
-        let state = self.show();
-        let links = state["links"].as_array().unwrap();
-        let link = links.iter().find(|link| link["name"] == name);
-        link.unwrap().clone()
+        link_of(&self.show(), name)
     }
 
     /// A listener of the host in the WAN, and where it is.
@@ -308,6 +300,24 @@ pub(crate) fn goodput(mut from: TcpStream, mut to: TcpStream, time: Duration) ->
 fn address(host: Host, v6: bool, port: u16) -> SocketAddr {
     let ip: IpAddr = host[usize::from(v6)].parse().unwrap();
     SocketAddr::new(ip, port)
+}
+
+/// What a router says to its next reload.
+pub(crate) fn next_reload(router: &mut ChildGuard) -> String {
+    let mut stderr = BufReader::new(router.child().stderr.as_mut().unwrap());
+    let mut line = String::new();
+    while !line.contains("eloaded") {
+        line.clear();
+        assert_ne!(stderr.read_line(&mut line).unwrap(), 0, "the router ended");
+    }
+    line
+}
+
+/// A port in a state.
+pub(crate) fn link_of(state: &Value, name: &str) -> Value {
+    let links = state["links"].as_array().unwrap();
+    let link = links.iter().find(|link| link["name"] == name);
+    link.unwrap().clone()
 }
 
 /// Runs a command on a node to its end.
