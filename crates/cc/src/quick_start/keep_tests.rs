@@ -71,7 +71,8 @@ fn what_is_dealt_out_is_what_was_free_before_the_first_question() {
 fn who_keeps_what() {
     let all = approved(&mut vcp(), 0, &question(0, u64::MAX, false)).unwrap();
     let cases: [&[(u64, u32, u64, bool, Option<u64>)]; 4] = [
-        // A flow that asks more than an eighth of a round trip after the grant didn't begin with it.
+        // A flow that asks more than an eighth of a round trip after the grant didn't begin with
+        // it.
         &[
             (17, 1, u64::MAX, false, Some(0)),
             (100, 0, all, true, Some(all)),

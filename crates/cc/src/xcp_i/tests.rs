@@ -115,8 +115,8 @@ fn an_estimate_is_not_given_again_and_again() {
 }
 
 /// C_v = BW + y_v(t_e), also if more arrives at the cloud's link than it can carry. If the link's
-/// rate is known, a virtual router leaves a part of its flows' rate, and takes a similar part of the
-/// link's rate: (0.019 · 5 − 0.02 · 1)/0.4, in addition to 1 + 3 MB/s.
+/// rate is known, a virtual router leaves a part of its flows' rate, and takes a similar part of
+/// the link's rate: (0.019 · 5 − 0.02 · 1)/0.4, in addition to 1 + 3 MB/s.
 #[test]
 fn capacity_is_what_is_left_and_what_is_used() {
     for (available, shared, expected) in [

@@ -219,6 +219,8 @@ fn connect_ends_with_its_target_and_its_target_with_it() {
     assert_eq!(process.0.wait().unwrap().code(), Some(1));
 
     let (mut process, mut target) = begin();
+    // Waiting would close it, which ends the flow without a reset.
+    let _stdin = process.0.stdin.take();
     process.signal(Signal::SIGTERM);
     process.0.wait().unwrap();
     let error = target.read(&mut [0]).unwrap_err();

@@ -73,7 +73,7 @@ fn clients_that_stall_or_drip_delay_no_other() {
 /// and the router keeps its descriptors.
 #[test]
 fn too_many_clients_make_room_for_the_next() {
-    for (clients, more, held) in [(600, 1000, 400..=512), (30, 8, 1..=8)] {
+    for (clients, more, held) in [(600, 1000, 400..=512), (30, 8, 1..=29)] {
         let mut bed = Bed::with("", "rate = \"10Mbit\"");
         let pid = bed.router().id();
         let usual = descriptors(pid);

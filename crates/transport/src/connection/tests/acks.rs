@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// 4000 small packets of the client arrive, 200 µs apart, each of which asks for an ACK at once. The
-/// server's acknowledgements have at most a quarter of their bytes.
+/// 4000 small packets of the client arrive, 200 µs apart, each of which asks for an ACK at once.
+/// The server's acknowledgements have at most a quarter of their bytes.
 #[test]
 fn asking_for_acknowledgements_at_once_makes_them_no_more() {
     // [9000 13.2.1 one-ack-packet]

@@ -40,6 +40,9 @@ pub(crate) struct Weather {
     pub(crate) hold: Duration,
     /// One-way delay of every datagram.
     pub(crate) delay: Duration,
+    /// Datagrams are dropped if they begin like a shim (first byte 8 to 15), which no packet of
+    /// QUIC version 1 does.
+    pub(crate) eats_shims: bool,
 }
 
 impl Weather {
@@ -51,6 +54,7 @@ impl Weather {
         reorder: 0,
         hold: Duration::from_millis(4),
         delay: Duration::ZERO,
+        eats_shims: false,
     };
 }
 
@@ -62,6 +66,7 @@ pub(crate) struct Toll {
     pub(crate) duplicated: u64,
     pub(crate) corrupted: u64,
     pub(crate) reordered: u64,
+    pub(crate) shims_eaten: u64,
 }
 
 /// A datagram that passed, as it arrived at the proxy.
@@ -304,6 +309,10 @@ impl Path {
             let weather = shared.weather;
             let toll = &mut shared.toll;
             let fate = Fate::of(&weather, self.seed, from_client, n);
+            if weather.eats_shims && bytes.first().is_some_and(|b| (8..16).contains(b)) {
+                toll.shims_eaten += 1;
+                return;
+            }
             if fate.drop || self.held.len() >= MAX_HELD {
                 toll.dropped += 1;
                 return;
