@@ -66,11 +66,14 @@ fn what_is_dealt_out_is_what_was_free_before_the_first_question() {
     assert!((all / 5 - 2000..=all / 5).contains(&share), "{share}");
 }
 
-/// After flow 0 was granted everything: time, flow, rate, whether it asks to keep it, and answer.
+/// Time in ms, flow, rate, whether it asks to keep it, and the answer.
+type Asked = (u64, u32, u64, bool, Option<u64>);
+
+/// After flow 0 was granted everything.
 #[test]
 fn who_keeps_what() {
     let all = approved(&mut vcp(), 0, &question(0, u64::MAX, false)).unwrap();
-    let cases: [&[(u64, u32, u64, bool, Option<u64>)]; 4] = [
+    let cases: [&[Asked]; 4] = [
         // A flow that asks more than an eighth of a round trip after the grant didn't begin with
         // it.
         &[

@@ -54,7 +54,7 @@ async fn echo() -> Target {
 /// Returns a directory with tokens.
 fn place(tokens: &str) -> TempDir {
     let place = TempDir::new().unwrap();
-    write_private(&place.path().join("tokens"), tokens);
+    write_private(place.path().join("tokens"), tokens);
     place
 }
 
@@ -118,11 +118,11 @@ async fn a_reload_keeps_flows_and_revokes_tokens() {
         let (mut kept_read, mut kept_write) = tunnel(uri(0)).tcp(&to).await.unwrap();
         let (mut gone_read, _gone_write) = tunnel(uri(1)).tcp(&to).await.unwrap();
         // An invalid file changes nothing.
-        write_private(&place.path().join("tokens"), "a\n");
+        write_private(place.path().join("tokens"), "a\n");
         server.process.signal(Signal::SIGHUP);
         let line = server.logged("stays as it was", 20);
         assert!(line.contains("tokens:1: a line has a name"), "{line}");
-        write_private(&place.path().join("tokens"), &format!("a {TOKEN}a\n"));
+        write_private(place.path().join("tokens"), &format!("a {TOKEN}a\n"));
         server.process.signal(Signal::SIGHUP);
         server.logged("read again", 20);
         assert!(gone_read.read_u8().await.is_err());

@@ -33,7 +33,7 @@ impl House {
     fn new(place: TempDir, users: &str, more: &[&str]) -> Self {
         let offered = Offered::new();
         fs::write(offered.path().join("a"), "content").unwrap();
-        write_private(&place.path().join("tokens"), users);
+        write_private(place.path().join("tokens"), users);
         let config = place.path().join("proxy.toml");
         let text = "tokens = 'tokens'\nallow = ['127.0.0.0/8']\ncontrol = 'control.sock'\n";
         fs::write(&config, text).unwrap();
@@ -189,7 +189,7 @@ fn a_configuration_with_its_own_port_is_refused() {
     let offered = Offered::new();
     let place = TempDir::new().unwrap();
     let config = place.path().join("proxy.toml");
-    write_private(&place.path().join("tokens"), &format!("a {TOKEN}\n"));
+    write_private(place.path().join("tokens"), &format!("a {TOKEN}\n"));
     let directory = offered.path().to_str().unwrap();
     let listen = ["serve", "--listen", "127.0.0.1:0", "--dir", directory];
     for (line, says) in [
@@ -249,7 +249,7 @@ fn a_user_is_known_by_the_certificate_that_the_tunnel_shows() {
     flow.set_read_timeout(Some(WAIT)).unwrap();
     flow.write_all(b"x").unwrap();
     flow.read_exact(&mut [0]).unwrap();
-    write_private(&place.join("tokens"), &format!("a {TOKEN}\n"));
+    write_private(place.join("tokens"), &format!("a {TOKEN}\n"));
     house.server.process.signal(Signal::SIGHUP);
     house.server.logged("the configuration was read again", 30);
     assert!(!matches!(flow.read(&mut [0]), Ok(1)));

@@ -293,18 +293,26 @@ fn honest_cells() -> Vec<(String, String)> {
             let text = text.replace("1bdp", buffer);
             add(&named(&format!("{count}, buffer {buffer}")), text);
         }
-        for fall in [
-            r#"{ t = "10s", rate = "5Mbit" }"#,
-            r#"{ t = "10s", rate = 0 }, { t = "13s", rate = "5Mbit" }"#,
-            r#"{ t = "10s", rate = 0 }, { t = "25s", rate = "2Mbit" }"#,
-            r#"{ t = "10s", rate = "5Mbit" }, { t = "15s", rate = "20Mbit" },
-                { t = "20s", rate = "1Mbit" }"#,
+        let one = honest("own", own, 3);
+        for (flows, fall) in [
+            (&one, r#"{ t = "10s", rate = "5Mbit" }"#),
+            (
+                &both,
+                r#"{ t = "10s", rate = 0 }, { t = "13s", rate = "5Mbit" }"#,
+            ),
+            (
+                &one,
+                r#"{ t = "10s", rate = 0 }, { t = "25s", rate = "2Mbit" }"#,
+            ),
+            (
+                &both,
+                r#"{ t = "10s", rate = "5Mbit" }, { t = "15s", rate = "20Mbit" },
+                    { t = "20s", rate = "1Mbit" }"#,
+            ),
         ] {
-            for (kind, flows) in [("one", honest("own", own, 3)), ("both", both.clone())] {
-                let at = format!("at = [ {fall} ]\nqueue =");
-                let text = port(controller, 40, &flows).replace("queue =", &at);
-                add(&named(&format!("{kind}, {fall}")), text);
-            }
+            let at = format!("at = [ {fall} ]\nqueue =");
+            let text = port(controller, 40, flows).replace("queue =", &at);
+            add(&named(fall), text);
         }
         let late = honest("late", own, 10).replace("1s", "10s");
         add(

@@ -23,6 +23,12 @@ const TURN: usize = 32;
 /// Without an answer for this time, a target counts as silent.
 const SILENCE: Duration = Duration::from_secs(3);
 
+/// Packets that wait for longer behind a port, and at each answer for [`LASTING`], are reported to
+/// the log, at most once in [`AGAIN`].
+const WAITS: Duration = Duration::from_millis(50);
+const LASTING: Duration = Duration::from_secs(2);
+const AGAIN: Duration = Duration::from_secs(600);
+
 /// An answer that seems to have waited longer has not: the clock was set.
 const MOST_AGE: Duration = Duration::from_secs(1);
 
@@ -41,6 +47,10 @@ struct Measurement {
     asked: Instant,
     /// Whether the log says that the target does not answer.
     is_silent: bool,
+    /// Since when packets have waited for more than [`WAITS`].
+    waits: Option<Instant>,
+    /// When the log said so.
+    reported: Option<Instant>,
 }
 
 /// The probes of all ports.
@@ -159,6 +169,7 @@ impl Measurements {
             if std::mem::take(&mut one.is_silent) {
                 log_line!("port {}: {} answers again", one.port, one.spec.probe);
             }
+            one.report(arrived);
         }
         if let Some(port) = router.port_mut(one.index) {
             one.adjust(now, port);
@@ -188,6 +199,8 @@ impl Measurement {
             estimator: RateEstimator::new(range(port, spec), now),
             asked: now,
             is_silent: false,
+            waits: None,
+            reported: None,
         })
     }
 
@@ -216,6 +229,31 @@ impl Measurement {
             }
             _ => None,
         }
+    }
+
+    /// Tells the log that packets wait behind the port. If the port follows the measured rate, this
+    /// shows a `floor` that is too high.
+    fn report(&mut self, now: Instant) {
+        let Some(delay) = self.estimator.delay().filter(|delay| *delay > WAITS) else {
+            self.waits = None;
+            return;
+        };
+        let since = *self.waits.get_or_insert(now);
+        let is_known = |at: Instant| now.saturating_since(at) < AGAIN;
+        if now.saturating_since(since) < LASTING || self.reported.is_some_and(is_known) {
+            return;
+        }
+        self.reported = Some(now);
+        let remedy = match self.spec.floor {
+            None => "its `rate`: lower `rate`, or add `floor`",
+            Some(_) => "its `floor`, or its rate changes too fast to be followed: lower `floor`",
+        };
+        log_line!(
+            "port {}: packets wait {} ms behind the port, because the link there is slower than \
+             {remedy}",
+            self.port,
+            delay.as_millis()
+        );
     }
 
     /// Lets the port send at the measured rate, if it follows this rate.

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::cards::{Cards, shell};
+use crate::cards::{Cards, next_line, shell};
 
 /// What hosts see while more packets arrive than the modem can carry.
 #[derive(Debug)]
@@ -86,6 +86,8 @@ fn a_queue_in_a_slower_modem_is_shown_and_avoided() {
     let shown = cards.link("wan")["delay_behind_ms"].as_f64().unwrap();
     println!("{seen:?}, shown {shown}");
     assert!(seen.p50 > 100.0 && shown > 100.0, "{seen:?} {shown}");
+    let said = next_line(cards.router(), "behind the port");
+    assert!(said.contains("lower `rate`, or add `floor`"), "{said}");
 
     cards.configure("", &format!("{typed}\nfloor = \"5Mbit\""));
     cards.reload();

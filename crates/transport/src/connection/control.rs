@@ -215,7 +215,8 @@ mod tests {
     #[test]
     fn frames_are_sent_until_they_are_acknowledged() {
         // [9000 13.3 done-repeated]
-        let cases: [(fn(&mut Control), ControlFrame); 3] = [
+        type Ask = fn(&mut Control);
+        let cases: [(Ask, ControlFrame); 3] = [
             (Control::send_handshake_done, ControlFrame::HandshakeDone),
             (
                 |control| control.send_token(Bytes::from_static(b"token")),

@@ -7,7 +7,6 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use pathmark_cli::demo::bed::{Bed, SERVER};
-use pathmark_testbed::undisturbed;
 
 use super::TARGET;
 use super::files::Files;
@@ -178,7 +177,7 @@ fn programs_take_the_round_trips_that_the_page_says() {
         assert!(!ci, "{why}");
         return println!("not measured: {why}");
     }
-    undisturbed(compare);
+    pathmark_testbed::undisturbed(compare);
 }
 
 /// Compares the round trips of all programs with the page.

@@ -304,9 +304,14 @@ fn address(host: Host, v6: bool, port: u16) -> SocketAddr {
 
 /// What a router says to its next reload.
 pub(crate) fn next_reload(router: &mut ChildGuard) -> String {
+    next_line(router, "eloaded")
+}
+
+/// The next line of a router's log that contains these words.
+pub(crate) fn next_line(router: &mut ChildGuard, words: &str) -> String {
     let mut stderr = BufReader::new(router.child().stderr.as_mut().unwrap());
     let mut line = String::new();
-    while !line.contains("eloaded") {
+    while !line.contains(words) {
         line.clear();
         assert_ne!(stderr.read_line(&mut line).unwrap(), 0, "the router ended");
     }
