@@ -191,21 +191,14 @@ pub(super) fn put_in_force(
     plan: Plan,
 ) -> (Config, Replaced, Vec<Deaf>) {
     let now = driver.now();
-    let Plan {
-        config: new,
-        opened,
-        built,
-        table,
-        entries,
-        seeds,
-    } = plan;
+    let (new, seeds) = (plan.config, plan.seeds);
     let before = predecessors(old, &new);
     let ports = driver.router_mut().take_ports();
     let mut ports: Vec<Option<RouterPort>> = ports.into_iter().map(Some).collect();
     let (devices, _) = driver.set_devices(Vec::new());
     let mut devices: Vec<Option<Device>> = devices.into_iter().map(Some).collect();
     let (mut next_ports, mut next_devices) = (Vec::new(), Vec::new());
-    let planned = new.ports.iter().zip(opened).zip(built);
+    let planned = new.ports.iter().zip(plan.opened).zip(plan.built);
     for (((spec, device), link), before) in planned.zip(before) {
         let old_port = before.and_then(|(index, _)| ports.get_mut(index)?.take());
         let old_device = before.and_then(|(index, _)| devices.get_mut(index)?.take());
@@ -245,8 +238,8 @@ pub(super) fn put_in_force(
         router.set_cloud_meter(meter);
     }
     configure(router, old.is_none(), &new, &seeds);
-    let (_, table) = router.install(next_ports, table);
-    let mut tables = router.set_entries(entries);
+    let (_, table) = router.install(next_ports, plan.table);
+    let mut tables = router.set_entries(plan.entries);
     tables.push(Some(table));
     let (_, deaf) = driver.set_devices(next_devices);
     (new, (tables, devices), deaf)

@@ -16,8 +16,8 @@ use crate::forward::{Router, RouterPort};
 use crate::output::log_line;
 use crate::tun::sys;
 
-/// Bytes of a message: header, cookie, and as many bytes of padding.
-const LENGTH: usize = 24;
+/// Bytes of the longest message that is read. An answer has header, cookie, and 8 bytes of padding.
+const LENGTH: usize = 48;
 /// Answers that are read in sequence before packets are forwarded again.
 const TURN: usize = 32;
 /// Without an answer for this time, a target counts as silent.
@@ -151,7 +151,7 @@ impl Measurements {
             return;
         };
         for _ in 0..TURN {
-            let mut message = [0; 2 * LENGTH];
+            let mut message = [0; LENGTH];
             // Errors are those of earlier probes, which count as lost.
             let length = match (&one.socket).read(&mut message) {
                 Ok(length) => length,
@@ -204,18 +204,11 @@ impl Measurement {
         })
     }
 
-    fn request(&self, number: u16) -> [u8; LENGTH] {
+    fn request(&self, number: u16) -> Vec<u8> {
         // The kernel writes checksum and identifier.
         let kind = if self.spec.probe.is_ipv4() { 8 } else { 128 };
         let [high, low] = number.to_be_bytes();
-        let mut message = [0; LENGTH];
-        let header = [kind, 0, 0, 0, 0, 0, high, low];
-        let parts = header.into_iter().chain(self.cookie);
-        message
-            .iter_mut()
-            .zip(parts)
-            .for_each(|(at, byte)| *at = byte);
-        message
+        [[kind, 0, 0, 0, 0, 0, high, low], self.cookie, [0; 8]].concat()
     }
 
     /// The number of the probe that a message answers.

@@ -99,16 +99,11 @@ pub(super) fn prepare(config: Config, options: &RunOptions) -> Result<Prepared, 
         metrics = Some(own);
         listeners.push(Listener::Tcp(listener));
     }
-    let record = match &options.record {
-        Some(path) => {
-            let file = Recorder::create(path).map_err(|source| RunError::Record {
-                path: path.clone(),
-                source,
-            })?;
-            Some(file)
-        }
-        None => None,
-    };
+    let record = options.record.as_ref().map(|path| {
+        let path = path.clone();
+        Recorder::create(&path).map_err(|source| RunError::Record { path, source })
+    });
+    let record = record.transpose()?;
     if let (Some(socket), Some(identity)) = (&socket, &identity) {
         // `user` must be able to connect to the socket, and to remove it at the end.
         socket
@@ -146,26 +141,17 @@ fn identity(user: &str, group: Option<&str>) -> Result<sys::Identity, RunError> 
 pub fn run(options: &RunOptions) -> Result<(), RunError> {
     let config = Config::load(&options.config)?;
     let signals = Signals::take_over().map_err(system("watch for signals"))?;
-    let Prepared {
-        config,
-        driver,
-        measurements,
-        control,
-        client,
-        listeners,
-        socket,
-        metrics,
-        record,
-        identity,
-    } = prepare(config, options)?;
+    let prepared = prepare(config, options)?;
     // Privileges are per thread, and this is still the only thread.
-    sys::drop_privileges(identity).map_err(system("give up privileges"))?;
+    sys::drop_privileges(prepared.identity).map_err(system("give up privileges"))?;
     output::start().map_err(system("start a thread"))?;
-    if let Some(warning) = headroom::too_little(config.memory.0) {
+    if let Some(warning) = headroom::too_little(prepared.config.memory.0) {
         log_line!("warning: {warning}");
     }
-    let epoch = unix_now() - seconds(driver.now());
-    let recorder = record
+    let now = prepared.driver.now();
+    let epoch = unix_now() - seconds(now);
+    let recorder = prepared
+        .record
         .map(|file| {
             let path = options.record.clone().unwrap_or_default();
             Recorder::start(file, epoch, move |error| {
@@ -175,25 +161,23 @@ pub fn run(options: &RunOptions) -> Result<(), RunError> {
         })
         .transpose()
         .map_err(system("start a thread"))?;
+    let client = prepared.client;
     let reader = client.try_clone().map_err(system("copy a descriptor"))?;
-    Server::new(listeners, client)
-        .start()
-        .map_err(system("start a thread"))?;
-    let history = History::new(driver.router(), driver.now());
-    let supervisor = Supervisor::from_environment(driver.now());
-    let config = Arc::new(config);
+    let server = Server::new(prepared.listeners, client);
+    server.start().map_err(system("start a thread"))?;
+    let config = Arc::new(prepared.config);
     let steering =
         Steering::start(Arc::clone(&config)).map_err(system("watch rules and routes"))?;
     let mut daemon = Daemon {
         options,
-        supervisor,
+        supervisor: Supervisor::from_environment(now),
         config,
         steering,
-        driver,
+        history: History::new(prepared.driver.router(), now),
+        driver: prepared.driver,
         signals,
-        control,
+        control: prepared.control,
         recorder,
-        history,
         reloads: Reload {
             at_unix_s: unix_now(),
             ..Reload::default()
@@ -202,9 +186,9 @@ pub fn run(options: &RunOptions) -> Result<(), RunError> {
         reading: None,
         lost: Vec::new(),
         reports: Reports::default(),
-        measurements,
-        metrics,
-        _socket: socket,
+        measurements: prepared.measurements,
+        metrics: prepared.metrics,
+        _socket: prepared.socket,
     };
     daemon.announce();
     daemon.serve()
