@@ -148,7 +148,7 @@ mod tests {
             "{text}"
         );
         let rows: Vec<&str> = lines.skip(1).collect();
-        assert!(rows.iter().any(|row| row.contains("goodput")), "{text}");
+        assert!(rows.iter().any(|row| row.contains("completion")), "{text}");
         let columns = |row: &&str| row.matches('|').count() == 6;
         assert!(rows.iter().all(columns), "{text}");
     }

@@ -101,16 +101,16 @@ fn silence_is_reported_while_it_lasts() {
     let address = silent.local_addr().unwrap().to_string();
     let here = TempDir::new().unwrap();
     undisturbed(|| {
-        let begun = now();
         let start = |mut command: Command| {
+            let begun = now();
             command.args(["--connect-timeout", "2500ms"]);
             command.stdout(Stdio::null()).stderr(Stdio::piped());
             let mut client = Process(command.spawn().unwrap());
             let lines = BufReader::new(client.0.stderr.take().unwrap()).lines();
-            (client, lines)
+            (begun, client, lines)
         };
         let mut clients: Vec<_> = commands(&address, &here).into_iter().map(start).collect();
-        for (_, lines) in &mut clients {
+        for (begun, _, lines) in &mut clients {
             let first = lines.next().unwrap().unwrap();
             assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
             let no_answer = format!("no answer yet from {address}");
@@ -119,7 +119,7 @@ fn silence_is_reported_while_it_lasts() {
                 "{first}"
             );
         }
-        for (mut client, mut lines) in clients {
+        for (_, mut client, mut lines) in clients {
             let last = lines.next().unwrap().unwrap();
             assert!(last.contains("no answer within 2.5s"), "{last}");
             assert_eq!(client.0.wait().unwrap().code(), Some(1));
