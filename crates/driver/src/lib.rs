@@ -75,6 +75,8 @@ mod attack_tests;
 mod ecn_tests;
 #[cfg(all(test, target_os = "linux"))]
 mod entropy_tests;
+#[cfg(test)]
+mod flood_tests;
 #[cfg(all(test, target_os = "linux"))]
 mod interface_tests;
 #[cfg(all(test, target_os = "linux"))]

@@ -105,13 +105,11 @@ async fn completes(opener: Opener, connecting: Connecting, accepted: Connecting)
 }
 
 /// The task that accepts clients never signs, because this would delay other clients. This holds
-/// even if the first packet decides whether early data is accepted. While a server's handshake
-/// processes the client's last message, other connections continue, too.
+/// even if the first packet decides whether early data is accepted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn who_accepts_and_receives_for_a_server_waits_for_no_handshake() {
-    let early = server_tls().with_early_data(10);
-    for (tls, reads) in [(server_tls(), 0), (early, 0), (server_tls(), 1)] {
-        let (server, opener) = slow_server(tls, 1, reads);
+async fn who_accepts_does_not_sign() {
+    for tls in [server_tls(), server_tls().with_early_data(10)] {
+        let (server, opener) = slow_server(tls, 1, 0);
         let endpoint = endpoint();
         let connecting = connect(&endpoint, &server);
         let incoming = server.accept().await.unwrap();
@@ -121,6 +119,18 @@ async fn who_accepts_and_receives_for_a_server_waits_for_no_handshake() {
         goes_on(&endpoint, &server).await;
         completes(opener, connecting, accepted).await;
     }
+}
+
+/// While a server's handshake processes the client's last message, other connections continue.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn who_receives_for_a_server_waits_for_no_handshake() {
+    let (server, opener) = slow_server(server_tls(), 1, 1);
+    let endpoint = endpoint();
+    let connecting = connect(&endpoint, &server);
+    let accepted = server.accept().await.unwrap().accept().unwrap();
+    opener.0.reached(1).await;
+    goes_on(&endpoint, &server).await;
+    completes(opener, connecting, accepted).await;
 }
 
 /// While a client verifies the server's signature, other connections of its endpoint continue.

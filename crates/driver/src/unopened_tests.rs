@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use super::shared::Shared;
 use super::testing::{
-    NAME, client, connect, endpoint, loopback, received_from, server, server_config, transport,
-    until,
+    NAME, client, connect, endpoint, loopback, received_from, server, server_config, soon,
+    transport, until,
 };
 use super::unopened::Group;
 use super::*;
@@ -171,6 +171,37 @@ fn hold(shared: &Arc<Shared>) -> (std::sync::mpsc::Sender<()>, std::thread::Join
     });
     held.recv().unwrap();
     (release, holder)
+}
+
+/// The lock of a connection in its handshake is held, as its task does while signing. Arriving
+/// datagrams wait for it, and other connections continue.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_connection_at_work_holds_up_no_other() {
+    let server = server();
+    let address = server.local_address();
+    let endpoint = endpoint();
+    let connecting = connect(&endpoint, &server);
+    let incoming = server.accept().await.unwrap();
+    // This keeps the handshake from completing before the server's lock is held.
+    let (go_on, client_holder) = hold(connecting.shared());
+    let connecting = tokio::spawn(connecting);
+    let accepting = incoming.accept().unwrap();
+    let (release, holder) = hold(accepting.shared());
+    let waiting = || server.shared.groups.held();
+    let before = waiting();
+    drop(go_on);
+    client_holder.join().unwrap();
+    // The client's next packet waits: the rest of its handshake, or a repetition of its first
+    // packet.
+    until("the next packet", || waiting() > before).await;
+    let uploading = tokio::spawn(upload(address, 5));
+    let others = async { download(server.accept().await.unwrap()).await };
+    assert_eq!(soon("others", others).await, Some(5));
+    uploading.await.unwrap();
+    drop(release);
+    holder.join().unwrap();
+    let ends = (connecting.await.unwrap().unwrap(), accepting.await.unwrap());
+    testing::upload(&ends, 100_000).await;
 }
 
 /// The last message of a client's handshake waits for a task that doesn't run, and all places are

@@ -170,7 +170,13 @@ impl Drop for Waiter {
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
+    use std::future::poll_fn;
+    use std::io;
     use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::Poll;
+    use std::time::Duration;
+
+    use tokio::net::UnixDatagram;
 
     use super::*;
 
@@ -305,5 +311,65 @@ mod tests {
             let steps = STEPS.get() / WAITERS as u64;
             assert!(steps < 100, "{steps} steps for each of {WAITERS}");
         }
+    }
+
+    /// Sends another datagram once there is room, as connection tasks do.
+    async fn send(socket: &UnixDatagram, shared: &Waker, waiter: &mut Waiter) {
+        poll_fn(|cx| {
+            loop {
+                match socket.try_send(&[7; 1000]) {
+                    Ok(_) => return Poll::Ready(()),
+                    Err(error) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock),
+                }
+                waiter.wait(cx);
+                if socket
+                    .poll_send_ready(&mut Context::from_waker(shared))
+                    .is_pending()
+                {
+                    return Poll::Pending;
+                }
+            }
+        })
+        .await;
+    }
+
+    /// Many tasks want to send on a socket that is full until its peer reads, and some tasks give
+    /// up.
+    #[tokio::test]
+    async fn all_who_wait_at_a_full_socket_get_their_turn() {
+        let (socket, peer) = UnixDatagram::pair().unwrap();
+        let socket = Arc::new(socket);
+        let waiters = Arc::new(Waiters::default());
+        socket.writable().await.unwrap();
+        let mut filled = 0;
+        while socket.try_send(&[7; 1000]).is_ok() {
+            filled += 1;
+        }
+        let begin = || {
+            let (socket, mut waiter) = (Arc::clone(&socket), Waiter::new(&waiters));
+            let shared = Waker::from(Arc::clone(&waiters));
+            tokio::spawn(async move { send(&socket, &shared, &mut waiter).await })
+        };
+        let staying: Vec<_> = (0..50).map(|_| begin()).collect();
+        let leaving: Vec<_> = (0..50).map(|_| begin()).collect();
+        while waiters.lock().len() < 100 {
+            tokio::task::yield_now().await;
+        }
+        for task in leaving {
+            task.abort();
+            assert!(task.await.unwrap_err().is_cancelled());
+        }
+        assert_eq!(waiters.lock().len(), 50);
+        let reading = tokio::spawn(async move {
+            for _ in 0..filled + 50 {
+                peer.recv(&mut [0; 1000]).await.unwrap();
+            }
+        });
+        for task in staying {
+            let limit = Duration::from_secs(10);
+            tokio::time::timeout(limit, task).await.unwrap().unwrap();
+        }
+        reading.await.unwrap();
+        assert_eq!(waiters.lock().len(), 0);
     }
 }

@@ -118,6 +118,18 @@ fn it_asks_in_xcp_until_a_port_of_vcp_bounds_it_and_keeps_its_window() {
     assert!(path.law.window() > before);
 }
 
+#[test]
+fn the_first_answer_of_a_path_decides_at_once() {
+    let mut path = Path::new();
+    path.step(xcp(1, 1000, true));
+    assert_eq!(path.asks_in(), Explicit::Vcp(Carrier::Shim));
+    path.step(vcp(1, false));
+    assert!(
+        path.law.metrics().explicit,
+        "routers rule from the first on"
+    );
+}
+
 /// `feedback` over a path on which TTLs show a hop that isn't one of this library's routers.
 fn shown(feedback: Option<Feedback>) -> Option<Feedback> {
     feedback.map(|feedback| match feedback {
@@ -417,6 +429,28 @@ fn a_granted_start_is_asked_about_again_and_given_back() {
         let window = sender.window();
         assert!(window <= 101_000, "{ruled:?}: {window} of {before}");
         assert_eq!(sender.metrics().quick_start.unwrap().lowered, 1);
+    }
+}
+
+#[test]
+fn a_denied_start_is_asked_for_twice_more() {
+    for ruled in [None, xcp(1, 0, true)] {
+        let mut sender = started();
+        let first = question(&mut sender, Instant::ZERO, 0);
+        let back = at(100);
+        if let Some(feedback) = &ruled {
+            hear(&mut sender, back, 1, feedback);
+        }
+        hear(&mut sender, back, 0, &approved(&first, 0));
+        for round in 1..=2 {
+            assert!(sender.asks(), "{ruled:?}, {round}");
+            let now = back + RTT * (round - 1);
+            let number = 10 * u64::from(round);
+            let again = question(&mut sender, now, number);
+            assert_eq!(again.purpose, QuickStartPurpose::Start);
+            hear(&mut sender, now + RTT, number, &approved(&again, 0));
+        }
+        assert!(!sender.asks(), "{ruled:?}");
     }
 }
 

@@ -30,6 +30,39 @@ fn question(flow: u32, rate: u64, keeps: bool) -> Arrival {
     question
 }
 
+#[test]
+fn of_flows_that_begin_together_each_has_its_share_after_the_second_question() {
+    let mut port = vcp();
+    let all = approved(&mut port, 0, &question(0, u64::MAX, false)).unwrap();
+    assert!(all > CAPACITY * 84 / 100, "{all}");
+    for flow in 1..20 {
+        let soon = u64::from(flow) / 2;
+        let got = approved(&mut port, soon, &question(flow, u64::MAX, false));
+        assert_eq!(got, Some(0), "{flow}");
+    }
+    // The first question's own bytes don't count as used before.
+    let share = CAPACITY * 85 / 100 / 20;
+    let mut sum = approved(&mut port, 100, &question(0, all, true)).unwrap();
+    assert_eq!(sum, share);
+    for flow in 1..20 {
+        let again = question(flow, u64::MAX, false);
+        let got = approved(&mut port, 100 + u64::from(flow), &again).unwrap();
+        assert_eq!(got, share, "{flow}");
+        sum += got;
+    }
+    assert!(sum <= CAPACITY * 85 / 100, "{sum}");
+    for flow in 1..20 {
+        let kept = approved(&mut port, 220, &question(flow, share, true));
+        assert_eq!(kept, Some(share), "{flow}");
+    }
+    assert_eq!(port.metrics().grants.unwrap().lowered, 1);
+    // A flow that didn't ask with the others gets no share.
+    assert_eq!(
+        approved(&mut port, 130, &question(99, u64::MAX, false)),
+        Some(0)
+    );
+}
+
 /// While a question waits in the port's queue, first windows arrive, which must not count as used
 /// in addition to the grants of the asking flows. A flow that asks again before the first has given
 /// back gets its share when it asks a third time.
@@ -66,48 +99,42 @@ fn what_is_dealt_out_is_what_was_free_before_the_first_question() {
     assert!((all / 5 - 2000..=all / 5).contains(&share), "{share}");
 }
 
-/// Time in ms, flow, rate, whether it asks to keep it, and the answer.
-type Asked = (u64, u32, u64, bool, Option<u64>);
-
-/// After flow 0 was granted everything.
+/// A flow that asks more than an eighth of a round trip after the grant didn't begin with it.
 #[test]
-fn who_keeps_what() {
-    let all = approved(&mut vcp(), 0, &question(0, u64::MAX, false)).unwrap();
-    let cases: [&[Asked]; 4] = [
-        // A flow that asks more than an eighth of a round trip after the grant didn't begin with
-        // it.
-        &[
-            (17, 1, u64::MAX, false, Some(0)),
-            (100, 0, all, true, Some(all)),
-        ],
-        // Others take no more than they want.
-        &[
-            (1, 1, 100_000, false, Some(0)),
-            (100, 0, all, true, Some(all - 100_000)),
-        ],
-        // Alone, a flow keeps what it has. An earlier port may lower it. Strangers are left alone.
-        &[
-            (100, 0, all, true, Some(all)),
-            (110, 0, 5000, true, Some(5000)),
-            (120, 5, all, true, None),
-            (130, 0, 0, true, None),
-        ],
-        // A flow that gives nothing back leaves nothing for others.
-        &[
-            (50, 1, u64::MAX, false, Some(0)),
-            (70, 1, u64::MAX, false, Some(0)),
-            (90, 1, u64::MAX, false, Some(0)),
-        ],
-    ];
-    for case in cases {
-        let mut port = vcp();
-        approved(&mut port, 0, &question(0, u64::MAX, false));
-        for (millis, flow, rate, keeps, answer) in case {
-            let got = approved(&mut port, *millis, &question(*flow, *rate, *keeps));
-            assert_eq!(got, *answer, "{case:?} at {millis} ms");
-        }
-        assert!(port.metrics().grants.unwrap().pending <= all);
-    }
+fn a_later_flow_leaves_the_grant_as_it_is() {
+    let mut port = vcp();
+    let all = approved(&mut port, 0, &question(0, u64::MAX, false)).unwrap();
+    assert_eq!(
+        approved(&mut port, 17, &question(1, u64::MAX, false)),
+        Some(0)
+    );
+    assert_eq!(approved(&mut port, 100, &question(0, all, true)), Some(all));
+}
+
+#[test]
+fn others_take_no_more_than_they_want() {
+    let mut port = vcp();
+    let all = approved(&mut port, 0, &question(0, u64::MAX, false)).unwrap();
+    assert_eq!(
+        approved(&mut port, 1, &question(1, 100_000, false)),
+        Some(0)
+    );
+    let kept = approved(&mut port, 100, &question(0, all, true)).unwrap();
+    assert_eq!(kept, all - 100_000);
+}
+
+#[test]
+fn alone_a_flow_keeps_what_it_has_and_strangers_are_left_alone() {
+    let mut port = vcp();
+    let all = approved(&mut port, 0, &question(0, u64::MAX, false)).unwrap();
+    assert_eq!(approved(&mut port, 100, &question(0, all, true)), Some(all));
+    // An earlier port lowered it.
+    assert_eq!(
+        approved(&mut port, 110, &question(0, 5000, true)),
+        Some(5000)
+    );
+    assert_eq!(approved(&mut port, 120, &question(5, all, true)), None);
+    assert_eq!(approved(&mut port, 130, &question(0, 0, true)), None);
 }
 
 /// This applies to every law: when XCP was left to even out a start by itself, one of five files
@@ -139,14 +166,19 @@ fn every_port_shares_a_start() {
             let got = approved(port, 101, &question(flow, u64::MAX, false));
             assert_eq!(got, Some(share), "{kind} {flow}");
         }
-        // A flow that didn't ask with the others gets no share.
-        assert_eq!(approved(port, 130, &question(99, u64::MAX, false)), Some(0));
-        for flow in 1..5 {
-            let kept = approved(port, 220, &question(flow, share, true));
-            assert_eq!(kept, Some(share), "{kind} {flow}");
-        }
         assert_eq!(port.metrics().grants.unwrap().lowered, 1, "{kind}");
     }
+}
+
+#[test]
+fn a_flow_that_gives_nothing_back_leaves_nothing_for_others() {
+    let mut port = vcp();
+    let all = approved(&mut port, 0, &question(0, u64::MAX, false)).unwrap();
+    for round in 0..3 {
+        let got = approved(&mut port, 50 + 20 * round, &question(1, u64::MAX, false));
+        assert_eq!(got, Some(0));
+    }
+    assert!(port.metrics().grants.unwrap().pending <= all);
 }
 
 /// Even if thousands ask, no more is approved at once than the port grants.

@@ -19,15 +19,6 @@ pub(super) fn ask(port: &mut QuickStartLink<Passive>, at: u64, request: &Arrival
     approved(port, at, request).unwrap()
 }
 
-/// A request of a flow from `source`.
-fn asking_from(source: u32, flow: u32, rate: u64, rtt: u64) -> Arrival {
-    let mut arrival = asking(flow, rate, rtt);
-    if let Carried::QuickStart(asked) = &mut arrival.carried {
-        asked.source = source;
-    }
-    arrival
-}
-
 #[test]
 fn an_idle_port_grants_85_percent_once() {
     let mut port = port();
@@ -122,8 +113,11 @@ fn a_stranger_who_asks_on_and_on_is_granted_little() {
             let mut port = port();
             let (mut sum, mut count) = (0, 0);
             for at in (0..60_000).step_by(50) {
-                let flow = 10 + u32::try_from(at).unwrap() % flows;
-                ask(&mut port, at, &asking_from(7, flow, u64::MAX, stated));
+                let mut arrival = asking(10 + u32::try_from(at).unwrap() % flows, u64::MAX, stated);
+                if let Carried::QuickStart(asked) = &mut arrival.carried {
+                    asked.source = 7;
+                }
+                ask(&mut port, at, &arrival);
                 sum += metrics(&port).pending;
                 count += 1;
             }
@@ -157,7 +151,10 @@ fn a_source_behind_a_narrower_hop_is_granted_again() {
     let mut port = port();
     for n in 0..20 {
         let flow = u32::try_from(n).unwrap();
-        let arrival = asking_from(7, flow, GBIT / 2, 100);
+        let mut arrival = asking(flow, GBIT / 2, 100);
+        if let Carried::QuickStart(asked) = &mut arrival.carried {
+            asked.source = 7;
+        }
         // The flow uses a fifth of its grant.
         assert_eq!(ask(&mut port, 3000 * n, &arrival), GBIT / 2);
         for at in 90..190 {
@@ -180,6 +177,23 @@ fn who_asks_again_takes_the_place_of_the_former_grant() {
 }
 
 #[test]
+fn what_is_in_use_is_not_granted() {
+    let mut port = port();
+    // Uses half of the capacity over 200 ms.
+    for n in 0..200 {
+        port.on_arrival(Instant::from_millis(n), &foreign(62_500), 0);
+    }
+    let got = ask(&mut port, 900, &asking(1, GBIT, 100));
+    assert_eq!(got, GBIT * 35 / 100);
+    // A second later, this no longer counts.
+    let got = ask(&mut port, 2500, &asking(2, GBIT, 100));
+    assert!(got > GBIT * 84 / 100);
+    let mut full = self::port();
+    full.on_arrivals(Instant::ZERO, &foreign(25_000_000), 16_000, 0);
+    assert_eq!(ask(&mut full, 1, &asking(1, GBIT, 100)), 0);
+}
+
+#[test]
 fn a_request_that_was_denied_before_changes_nothing() {
     let mut port = port();
     let now = Instant::ZERO;
@@ -191,7 +205,11 @@ fn a_request_that_was_denied_before_changes_nothing() {
 fn a_source_that_asks_by_the_thousand_is_denied() {
     let mut port = port();
     for n in 0..1000 {
-        let got = ask(&mut port, 5, &asking_from(9, n, 1000, 100));
+        let mut arrival = asking(n, 1000, 100);
+        if let Carried::QuickStart(asked) = &mut arrival.carried {
+            asked.source = 9;
+        }
+        let got = ask(&mut port, 5, &arrival);
         assert_eq!(got > 0, n < u32::from(PER_SOURCE), "{n}");
     }
     let metrics = port.metrics().grants.unwrap();
@@ -214,6 +232,21 @@ fn a_thousand_sources_fill_the_table_and_no_more() {
     // Grants that no longer count make room, whatever RTT was stated.
     assert_eq!(ask(&mut port, 1500, &asking(1, 1000, 100)), 1000);
     assert_eq!(port.metrics().grants.unwrap().pending, 1000);
+}
+
+#[test]
+fn all_grants_together_stay_within_the_bound() {
+    let mut port = port();
+    let mut sum = 0;
+    for n in 0..200 {
+        sum += ask(
+            &mut port,
+            n,
+            &asking(u32::try_from(n).unwrap(), GBIT / 10, 5000),
+        );
+        assert!(sum <= GBIT * 85 / 100);
+    }
+    assert!(sum > GBIT * 84 / 100);
 }
 
 #[test]
@@ -260,7 +293,10 @@ fn a_question_that_comes_again_late_is_held_against_its_source() {
 fn a_grant_that_is_not_used_is_held_against_its_source_until_it_is_asked_for_again() {
     let mut port = port();
     let first = ask(&mut port, 0, &asking(1, GBIT, 100));
-    let other = asking_from(1, 2, GBIT, 100);
+    let mut other = asking(2, GBIT, 100);
+    if let Carried::QuickStart(asked) = &mut other.carried {
+        asked.source = 1;
+    }
     assert_eq!(ask(&mut port, 200, &other), first / 8);
     // It doesn't get everything, because the other flow has some.
     let got = ask(&mut port, 210, &asking(1, GBIT, 100));

@@ -125,4 +125,7 @@ fn silence_is_reported_while_it_lasts() {
             assert_eq!(client.0.wait().unwrap().code(), Some(1));
         }
     });
+    let too_long = ["ls", &address, "--insecure", "--connect-timeout", "1m"];
+    let output = pathmark(&too_long).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
 }

@@ -9,7 +9,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::common::offered::{Offered, until};
-use crate::common::{Server, json, object, pathmark, run};
+use crate::common::{Server, json, object, pathmark};
 
 const CLIENTS: &str = r#"
 [[client]]
@@ -59,8 +59,9 @@ impl House {
         self.here.path().join(name)
     }
 
-    fn run(&self, line: &str, token: Option<&str>) -> Output {
-        let mut command = self.server.client(&self.here, &format!("{line} --json"));
+    fn run(&self, arguments: &[&str], token: Option<&str>) -> Output {
+        let mut command = pathmark(arguments);
+        command.args(["--pin", &self.server.pin, "--json"]);
         if let Some(token) = token {
             command.env("PATHMARK_TOKEN", token);
         }
@@ -68,12 +69,17 @@ impl House {
     }
 
     fn get(&self, token: Option<&str>) -> Output {
-        self.run("get @/a", token)
+        let out = self.path("out");
+        fs::create_dir_all(&out).unwrap();
+        let source = format!("{}/a", self.server.address);
+        self.run(&["get", &source, "-o", out.to_str().unwrap()], token)
     }
 
     fn put(&self, bytes: usize, name: &str, token: &str) -> Output {
-        fs::write(self.path("file"), vec![1; bytes]).unwrap();
-        self.run(&format!("put file @/{name}"), Some(token))
+        let file = self.path("file");
+        fs::write(&file, vec![1; bytes]).unwrap();
+        let target = format!("{}/{name}", self.server.address);
+        self.run(&["put", file.to_str().unwrap(), &target], Some(token))
     }
 }
 
@@ -91,8 +97,15 @@ fn each_client_has_the_rights_of_its_token() {
     refused(&house.get(None), "lets this client fetch nothing");
     refused(&house.get(Some("tell-you")), "401");
     refused(&house.get(Some("take-this")), "403");
-    json(&house.run("ls @", None));
-    refused(&house.run("ls @ --token-file wrong.token", None), "401");
+    json(&house.run(&["ls", &house.server.address], None));
+    let wrong = house.path("wrong.token");
+    let wrong = [
+        "ls",
+        &house.server.address,
+        "--token-file",
+        wrong.to_str().unwrap(),
+    ];
+    refused(&house.run(&wrong, None), "401");
     refused(&house.put(10, "b", "tell-me"), "the right `put`");
     refused(&house.put(10, "b", "take-this"), "no right to the path");
     json(&house.put(600, "in/b", "take-this"));
@@ -122,8 +135,9 @@ fn a_list_of_clients_is_checked_and_read_again() {
     refused(&house.get(Some("tell-me")), "403");
     let directory = house.offered.path().to_str().unwrap();
     fs::write(&list, &wrong).unwrap();
-    let serve = format!("serve --listen 127.0.0.1:0 --clients clients.toml --dir {directory}");
-    let started = run(&house.here, &serve);
+    let clients = ["--clients", list.to_str().unwrap()];
+    let serve = ["serve", "--listen", "127.0.0.1:0", "--dir", directory];
+    let started = pathmark(&[&serve[..], &clients].concat()).output().unwrap();
     assert_eq!(started.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&started.stderr).contains("line 12"));
 }
@@ -133,7 +147,12 @@ fn a_list_of_clients_is_checked_and_read_again() {
 fn a_first_pin_needs_no_restart() {
     let house = House::new(&[]);
     let get = || {
-        let mut command = house.server.client(&house.here, "get @/a --own-cert");
+        let source = format!("{}/a", house.server.address);
+        let out = house.path("out");
+        fs::create_dir_all(&out).unwrap();
+        let arguments = ["get", &source, "-o", out.to_str().unwrap(), "--own-cert"];
+        let mut command = pathmark(&arguments);
+        command.args(["--pin", &house.server.pin]);
         let state = house.here.path();
         command.env("XDG_STATE_HOME", state).output().unwrap()
     };

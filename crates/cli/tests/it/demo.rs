@@ -4,18 +4,22 @@
 //! If the machine forbids namespaces or TUN, the tests on TUN interfaces fail with the reason,
 //! because this is the only way to check that packets pass a router.
 
+use std::process::Command;
+
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::common;
-
-/// Runs the demonstration in a directory of its own.
-fn demo(more: &str) -> (Value, TempDir) {
-    let here = TempDir::new().unwrap();
-    let output = common::run(&here, &format!("demo --quick --json {more}"));
+fn demo(arguments: &[&str]) -> (Value, TempDir) {
+    let out = TempDir::new().unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_pathmark"))
+        .args(["demo", "--quick", "--json", "--out"])
+        .arg(out.path())
+        .args(arguments)
+        .output()
+        .unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{stderr}");
-    (serde_json::from_slice(&output.stdout).unwrap(), here)
+    (serde_json::from_slice(&output.stdout).unwrap(), out)
 }
 
 fn run<'a>(figures: &'a Value, stack: &str) -> &'a Value {
@@ -48,7 +52,7 @@ fn check_explicit(run: &Value, mode: &str) {
 
 #[test]
 fn files_pass_a_router_on_tun_interfaces() {
-    let (figures, out) = demo("--out . --scenario clean");
+    let (figures, out) = demo(&["--scenario", "clean"]);
     check_explicit(run(&figures, "pathmark auto"), "tun");
     for stack in ["pathmark cubic", "kernel cubic"] {
         let flows = run(&figures, stack)["flows"].as_array().unwrap();
@@ -67,15 +71,18 @@ fn files_pass_a_router_on_tun_interfaces() {
 
 #[test]
 fn without_namespaces_routers_run_in_the_process() {
-    let (figures, _out) = demo("--out . --in-process --scenario wireless");
+    let (figures, _out) = demo(&["--in-process", "--scenario", "wireless"]);
     check_explicit(run(&figures, "pathmark auto"), "in-process");
     assert_eq!(figures["runs"].as_array().unwrap().len(), 2);
 }
 
 #[test]
 fn rounds_differ_and_give_one_picture_and_a_verdict() {
-    let rounds = "--in-process --scenario wireless --rounds 2 --figure picture.svg";
-    let (figures, here) = demo(&format!("--out . {rounds}"));
+    let here = TempDir::new().unwrap();
+    let picture = here.path().join("picture.svg");
+    let path = picture.to_str().unwrap();
+    let rounds = ["--in-process", "--scenario", "wireless", "--rounds", "2"];
+    let (figures, _out) = demo(&[&rounds[..], &["--figure", path]].concat());
     let runs = figures["runs"].as_array().unwrap();
     assert_eq!(runs.len(), 4);
     let of = |round: u64| {
@@ -88,24 +95,52 @@ fn rounds_differ_and_give_one_picture_and_a_verdict() {
         verdict.starts_with("With 0.3 % random loss, pathmark auto"),
         "{verdict}"
     );
-    let svg = std::fs::read_to_string(here.path().join("picture.svg")).unwrap();
+    let svg = std::fs::read_to_string(picture).unwrap();
     assert!(svg.contains("Last file complete, 0.3 % random loss"));
 }
 
-/// Packets that a link dropped or lost also count as lost at their sender, on TUN interfaces and in
-/// the emulator.
 #[test]
-fn transfers_count_their_losses_and_write_no_file() {
-    for mode in ["", " --in-process"] {
-        let (figures, here) = demo(&format!("--scenario wireless --cc cubic{mode}"));
-        assert_eq!(std::fs::read_dir(here.path()).unwrap().count(), 0);
-        let run = run(&figures, "pathmark cubic");
-        let link = &run["links"][0];
-        let dropped = link["drops"].as_u64().unwrap() + link["random_losses"].as_u64().unwrap();
-        let flows = run["flows"].as_array().unwrap().iter();
-        let lost = flows.map(|flow| flow["packets_lost"].as_u64().unwrap());
-        let lost: u64 = lost.sum();
-        assert!(dropped > 0, "the link of this scenario loses packets");
-        assert!(lost >= dropped / 2, "{lost} lost of {dropped} dropped");
-    }
+fn a_picture_of_another_kind_is_refused_before_anything_runs() {
+    let output = Command::new(env!("CARGO_BIN_EXE_pathmark"))
+        .args(["demo", "--figure", "a.gif"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(stderr.contains(".svg or .png"), "{stderr}");
+}
+
+/// Packets that a link dropped or lost also count as lost at their sender.
+fn nothing_is_written_unasked_and_losses_are_counted_at_the_end(mode: &[&str]) {
+    let here = TempDir::new().unwrap();
+    let arguments = ["demo", "--quick", "--scenario", "wireless", "--json"];
+    let output = Command::new(env!("CARGO_BIN_EXE_pathmark"))
+        .args(arguments)
+        .args(["--cc", "cubic"])
+        .args(mode)
+        .current_dir(here.path())
+        .output()
+        .unwrap();
+    assert!(output.status.success());
+    assert_eq!(std::fs::read_dir(here.path()).unwrap().count(), 0);
+    let figures: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let run = run(&figures, "pathmark cubic");
+    let link = &run["links"][0];
+    let dropped = link["drops"].as_u64().unwrap() + link["random_losses"].as_u64().unwrap();
+    let flows = run["flows"].as_array().unwrap().iter();
+    let lost: u64 = flows
+        .map(|flow| flow["packets_lost"].as_u64().unwrap())
+        .sum();
+    assert!(dropped > 0, "the link of this scenario loses packets");
+    assert!(lost >= dropped / 2, "{lost} lost of {dropped} dropped");
+}
+
+#[test]
+fn real_transfers_count_their_losses_and_write_no_file() {
+    nothing_is_written_unasked_and_losses_are_counted_at_the_end(&[]);
+}
+
+#[test]
+fn emulated_transfers_count_their_losses_and_write_no_file() {
+    nothing_is_written_unasked_and_losses_are_counted_at_the_end(&["--in-process"]);
 }

@@ -4,18 +4,16 @@
 //! the programs of the packaged units, and the user is the one available in rootless namespaces.
 
 use std::fs;
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use pathmark_testbed::{Node, undisturbed};
 use serde_json::Value;
 
 use crate::cards::{Cards, Said, goodput, run, shell};
-use crate::common::on_node::{client, figures, start};
-use crate::common::pathmark;
 
 const DOCUMENT: &str = include_str!("../../../../docs/router/deploy.md");
 const SETUP_UNIT: &str = include_str!("../../../router/packaging/vcp-router-setup.service");
@@ -224,6 +222,18 @@ fn closed(cards: &mut Cards) {
     both(|v6| _ = cards.udp(v6).until_it_passes());
 }
 
+fn perf_server(cards: &Cards) -> pathmark_testbed::ChildGuard {
+    let mut server = Command::new(PATHMARK);
+    server.args(["perf", "server", "--listen", "203.0.113.2:4433", "--json"]);
+    server.stdout(Stdio::piped());
+    let mut server = cards.wan.spawn(server, &[]).unwrap();
+    let mut line = String::new();
+    BufReader::new(server.child().stdout.as_mut().unwrap())
+        .read_line(&mut line)
+        .unwrap();
+    server
+}
+
 const START: &str = "Cards, forwarding, configuration";
 const AWAY: &str = "What takes the steering away";
 const END: &str = "What happens when it ends";
@@ -250,8 +260,7 @@ fn two_cards_routed_from_the_documents_text() {
         the_steering_is_watched(&mut reader);
 
         // An endpoint requests feedback, and the router answers.
-        let server = ["perf", "server", "--listen", "203.0.113.2:4433"];
-        let (_server, _) = start(&reader.cards.wan, &server);
+        let _server = perf_server(&reader.cards);
         let said = reader.follow("See that endpoints use it");
         let figures: Value = serde_json::from_str(&said[0].out).unwrap();
         assert_eq!(
@@ -321,9 +330,10 @@ fn the_steering_is_watched(reader: &mut Reader) {
 
 /// Data flows again within a second after a killed router is back.
 fn a_pathmark_flow_goes_on(cards: &mut Cards) {
-    let mut perf = pathmark(&["perf", "client", "203.0.113.2:4433", "--insecure"]);
-    perf.args(["--json", "--time", "3s"]);
-    let client = client(&cards.lan, perf);
+    let mut client = Command::new(PATHMARK);
+    client.args(["perf", "client", "203.0.113.2:4433", "--insecure", "--json"]);
+    client.args(["--time", "3s"]).stdout(Stdio::piped());
+    let mut client = cards.lan.spawn(client, &[]).unwrap();
     // Each sample is a separate command, which takes some milliseconds.
     let sent = |cards: &Cards| cards.link("lan")["sent_bytes"].as_u64().unwrap();
     let (start, begun) = (sent(cards), Instant::now());
@@ -340,7 +350,8 @@ fn a_pathmark_flow_goes_on(cards: &mut Cards) {
     let took = back.elapsed();
     println!("a pathmark flow goes on {took:?} after the router is back");
     assert!(took < Duration::from_secs(1), "{took:?}");
-    let figures = figures(client);
+    let figures: Value = serde_json::from_reader(client.child().stdout.take().unwrap()).unwrap();
+    assert!(client.wait().unwrap().success());
     assert!(
         figures["goodput_down_bps"].as_f64().unwrap() > 10e6,
         "{figures}"

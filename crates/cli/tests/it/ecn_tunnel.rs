@@ -8,19 +8,20 @@
 //!
 //! The same through a tunnel of the kernel (VXLAN), whose ends treat the field as in RFC 6040.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use pathmark::Connection;
 use pathmark::cc::Algorithm;
-use pathmark_testbed::chain::{Chain, Hop, RECEIVER, SENDER};
+use pathmark::tls::{TlsClientConfig, TlsServerConfig, Trust};
+use pathmark::{ClientConfig, Connection, Endpoint, ServerConfig};
+use pathmark_testbed::chain::{Chain, Hop, RECEIVER, RouterProgram, SENDER};
+use rustls::pki_types::PrivatePkcs8KeyDer;
 
 use crate::common::encapsulation::{CodePoints, Exit, gateway, kernel_gateway};
-use crate::common::ends::Ends;
-use crate::common::on_node::router;
 
+const ALPN: &[u8] = b"ecn-tunnel";
 const INNER_SENDER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 9, 0, 1));
 const INNER_RECEIVER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 9, 0, 2));
 const RTT: Duration = Duration::from_millis(100);
@@ -47,18 +48,25 @@ fn chain() -> Chain {
             RTT.as_millis() / 2
         )
     };
+    let program = RouterProgram {
+        program: env!("CARGO_BIN_EXE_pathmark").into(),
+        prefix: vec!["vcp-router".to_owned()],
+    };
     // Tunnels between the two gateways carry VCP's code in the outer header.
     let ecn = format!("\n[[ecn]]\nprefix = \"{RECEIVER}/32\"\n");
     let hop = Hop {
         forward: port("vcp"),
         reverse: port("none") + &ecn,
     };
-    Chain::new(router(), MTU, &[hop]).unwrap()
+    Chain::new(program, MTU, &[hop]).unwrap()
 }
 
 /// A server on the sending side and a client on the other, through a tunnel or without one.
 struct Path {
-    ends: Ends,
+    server: Endpoint,
+    client: Endpoint,
+    config: ClientConfig,
+    at: SocketAddr,
     /// Code points of packets that entered the tunnel at either end.
     seen: Arc<CodePoints>,
     _chain: Chain,
@@ -89,10 +97,24 @@ impl Path {
         if tunnel.is_some() {
             (here, there) = (INNER_SENDER, INNER_RECEIVER);
         }
+        let made = rcgen::generate_simple_self_signed(["sender".to_owned()]).unwrap();
+        let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
+        let tls = TlsServerConfig::new(vec![made.cert.der().clone()], key.into(), &[ALPN]).unwrap();
+        let trust = Trust::Pin(tls.pin().unwrap());
         let mut transport = pathmark::transport_config(&Algorithm::parse(algorithm).unwrap());
         transport.dscp = dscp;
+        let transport = Arc::new(transport);
+        let config = ServerConfig::new(Arc::new(tls), Arc::clone(&transport));
+        let at = SocketAddr::new(here, 4433);
+        let server = Endpoint::new(chain.sender.udp(at).unwrap(), Some(config)).unwrap();
+        let socket = chain.receiver.udp(SocketAddr::new(there, 0)).unwrap();
+        let client = Endpoint::new(socket, None).unwrap();
+        let tls = TlsClientConfig::new(trust, &[ALPN]).unwrap();
         Self {
-            ends: Ends::new((&chain.sender, here), (&chain.receiver, there), transport),
+            server,
+            client,
+            config: ClientConfig::new(Arc::new(tls), transport),
+            at,
             seen,
             _chain: chain,
         }
@@ -101,7 +123,11 @@ impl Path {
     /// Starts a download of `bytes` bytes. Returns its connection and a task that counts the
     /// received bytes.
     async fn download(&self, bytes: usize) -> (Connection, tokio::task::JoinHandle<usize>) {
-        let (ours, theirs) = self.ends.connect().await;
+        let connecting = self
+            .client
+            .connect_with(self.config.clone(), self.at, "sender");
+        let accepting = async { self.server.accept().await.unwrap().accept().unwrap().await };
+        let (ours, theirs) = tokio::try_join!(connecting.unwrap(), accepting).unwrap();
         let sender = theirs.clone();
         tokio::spawn(async move {
             let mut stream = sender.open_uni().await.unwrap();
@@ -143,20 +169,26 @@ fn now() -> Instant {
 /// Behind a gateway, only DSCP tells a router whose ECN field it may write.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_packet_has_the_code_point_and_the_codes_arrive_with_it() {
-    for tunnel in [Tunnel::Own(Exit::Copy), Tunnel::Kernel] {
-        let path = Path::with_dscp("vcp[carrier=ecn]", Some(tunnel), 46);
-        let (sender, receiving) = path.download(2_000_000).await;
-        assert_eq!(receiving.await.unwrap(), 2_000_000);
-        let report = sender.path_report();
-        assert!(report.controller.explicit, "{tunnel:?}: {report:?}");
-        assert_eq!(report.controller.ruling, "vcp", "{tunnel:?}: {report:?}");
-        for (dscp, packets) in path.seen.iter().enumerate() {
-            let packets = packets.load(Ordering::Relaxed);
-            // Packets in the kernel's tunnel are not counted.
-            let any = dscp == 46 && matches!(tunnel, Tunnel::Own(_));
-            assert_eq!(packets > 0, any, "{tunnel:?}: {packets} with {dscp}");
-        }
+    let path = Path::with_dscp("vcp[carrier=ecn]", Some(Tunnel::Own(Exit::Copy)), 46);
+    let (sender, receiving) = path.download(1_000_000).await;
+    assert_eq!(receiving.await.unwrap(), 1_000_000);
+    let report = sender.path_report();
+    assert!(report.controller.explicit, "{report:?}");
+    for (dscp, packets) in path.seen.iter().enumerate() {
+        let packets = packets.load(Ordering::Relaxed);
+        assert_eq!(packets > 0, dscp == 46, "{packets} with {dscp}");
     }
+}
+
+/// The sender follows the codes that the router wrote into the outer header.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn codes_get_through_a_tunnel_of_the_kernels() {
+    let path = Path::with_dscp("vcp[carrier=ecn]", Some(Tunnel::Kernel), 46);
+    let (sender, receiving) = path.download(2_000_000).await;
+    assert_eq!(receiving.await.unwrap(), 2_000_000);
+    let report = sender.path_report();
+    assert!(report.controller.explicit, "{report:?}");
+    assert_eq!(report.controller.ruling, "vcp", "{report:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,13 +1,11 @@
 //! `pathmark emulate` and `pathmark merge` from a user's perspective.
 
 use std::fs;
-use std::path::Path;
-use std::process::Output;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 use tempfile::TempDir;
-
-use crate::common::{Process, pathmark, run};
 
 const SCENARIO: &str = r#"
 name = "two files"
@@ -31,11 +29,18 @@ count = 2
 bytes = 200_000
 "#;
 
-/// Returns a directory with the scenario in the file `two.toml`.
-fn scenario() -> TempDir {
-    let here = TempDir::new().unwrap();
-    fs::write(here.path().join("two.toml"), SCENARIO).unwrap();
-    here
+fn scenario(directory: &TempDir) -> PathBuf {
+    let path = directory.path().join("two.toml");
+    fs::write(&path, SCENARIO).unwrap();
+    path
+}
+
+fn run(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_pathmark"))
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
 }
 
 /// Returns the single JSON object on stdout, without the wall time, which differs between runs.
@@ -58,25 +63,23 @@ fn forget_wall_time(value: &mut Value) {
     }
 }
 
-/// Reads a result that a run has written.
-fn written(path: &Path) -> Value {
-    let mut value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
-    forget_wall_time(&mut value);
-    value
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
 }
 
 #[test]
 fn one_run_for_people_and_for_scripts() {
-    let here = scenario();
-    let out = here.path().join("out");
-    let result = json(&run(&here, "emulate two.toml --json --seed 7"));
+    let directory = TempDir::new().unwrap();
+    let path = scenario(&directory);
+    let out = directory.path().join("out");
+    let result = json(&run(&["emulate", text(&path), "--json", "--seed", "7"]));
     assert_eq!(result["scenario"], "two files");
     assert_eq!(result["seed"], 7);
     for flow in result["flows"].as_array().unwrap() {
         assert_eq!(flow["bytes_delivered"], 200_000);
         assert_eq!(flow["completed"], true);
     }
-    let people = run(&here, "emulate two.toml --seed 7 --out out");
+    let people = run(&["emulate", text(&path), "--seed", "7", "--out", text(&out)]);
     assert!(people.status.success());
     let said = String::from_utf8(people.stdout).unwrap();
     assert!(
@@ -86,25 +89,38 @@ fn one_run_for_people_and_for_scripts() {
     for file in ["flows.csv", "links.csv", "plot.svg"] {
         assert!(fs::metadata(out.join(file)).unwrap().len() > 0, "{file}");
     }
-    let written = written(&out.join("result.json"));
+    let mut written = serde_json::from_slice(&fs::read(out.join("result.json")).unwrap()).unwrap();
+    forget_wall_time(&mut written);
     assert_eq!(written, result, "the same seed, the same result");
 }
 
 #[test]
 fn shards_merge_to_what_the_whole_sweep_gives() {
-    let here = scenario();
-    let sweep = |more: &str| {
-        let laws = "--sweep flow.file.algorithm=vcp[alpha=1.0,t_rho=200ms],cubic";
-        let line = format!("emulate two.toml --json {laws} --sweep seed=1..2 {more}");
-        run(&here, &line)
+    let directory = TempDir::new().unwrap();
+    let path = scenario(&directory);
+    let (first, second) = (directory.path().join("a"), directory.path().join("b"));
+    let sweep = |more: &[&str]| {
+        let mut arguments = vec!["emulate", text(&path), "--json"];
+        arguments.extend([
+            "--sweep",
+            "flow.file.algorithm=vcp[alpha=1.0,t_rho=200ms],cubic",
+        ]);
+        arguments.extend(["--sweep", "seed=1..2"]);
+        arguments.extend(more);
+        run(&arguments)
     };
-    let whole = json(&sweep("--out unsplit"));
+    let unsplit = directory.path().join("unsplit");
+    let whole = json(&sweep(&["--out", text(&unsplit)]));
     assert_eq!(whole["runs"].as_array().unwrap().len(), 4);
     assert_eq!(whole["runs"][2]["set"]["flow.file.algorithm"], "cubic");
     assert_eq!(whole["runs"][3]["result"]["seed"], 2);
 
-    assert!(sweep("--shard 0/2 --out a").status.success());
-    let incomplete = run(&here, "merge a --json");
+    assert!(
+        sweep(&["--shard", "0/2", "--out", text(&first)])
+            .status
+            .success()
+    );
+    let incomplete = run(&["merge", text(&first), "--json"]);
     assert_eq!(incomplete.status.code(), Some(1));
     let stderr = String::from_utf8(incomplete.stderr).unwrap();
     assert!(
@@ -112,13 +128,25 @@ fn shards_merge_to_what_the_whole_sweep_gives() {
         "{stderr}"
     );
 
-    assert!(sweep("--shard 1/2 --out b").status.success());
-    let merged = run(&here, "merge b a --json --out joined");
+    assert!(
+        sweep(&["--shard", "1/2", "--out", text(&second)])
+            .status
+            .success()
+    );
+    let joined = directory.path().join("joined");
+    let merged = run(&[
+        "merge",
+        text(&second),
+        text(&first),
+        "--json",
+        "--out",
+        text(&joined),
+    ]);
     assert_eq!(json(&merged), whole);
-    let table = |of: &str| fs::read_to_string(here.path().join(of).join("runs.csv")).unwrap();
-    let csv = table("joined");
+    let csv = fs::read_to_string(joined.join("runs.csv")).unwrap();
     assert_eq!(csv.lines().count(), 5, "{csv}");
-    assert_eq!(csv, table("unsplit"), "byte by byte");
+    let alone = fs::read_to_string(unsplit.join("runs.csv")).unwrap();
+    assert_eq!(csv, alone, "byte by byte");
     assert!(
         csv.starts_with("run,variant,flow.file.algorithm,seed,"),
         "{csv}"
@@ -143,30 +171,38 @@ fn shards_merge_to_what_the_whole_sweep_gives() {
 /// them, or an index is outside the sweep.
 #[test]
 fn runs_of_different_experiments_do_not_merge() {
-    let here = scenario();
-    let path = here.path().join("two.toml");
-    let shard = |more: &str| {
-        let line = format!("emulate two.toml --sweep seed=1..2 --shard {more}");
-        assert!(run(&here, &line).status.success());
+    let directory = TempDir::new().unwrap();
+    let path = scenario(&directory);
+    let shard = |name: &str, shard: &str, more: &[&str]| {
+        let out = directory.path().join(name);
+        let mut arguments = vec!["emulate", text(&path), "--sweep", "seed=1..2"];
+        arguments.extend(["--shard", shard, "--out", text(&out)]);
+        arguments.extend(more);
+        assert!(run(&arguments).status.success());
+        out
     };
-    shard("0/2 --out first");
-    let refused = |second: &str, words: &str| {
-        let merged = run(&here, &format!("merge first {second}"));
+    let first = shard("first", "0/2", &[]);
+    let refused = |second: &Path, words: &str| {
+        let merged = run(&["merge", text(&first), text(second)]);
         assert_eq!(merged.status.code(), Some(2));
         let stderr = String::from_utf8(merged.stderr).unwrap();
         assert!(stderr.contains(words), "{stderr}");
     };
-    shard("1/2 --out set --set link.hop.rate=50Mbit");
-    refused("set", "other --set");
+    let set = shard("set", "1/2", &["--set", "link.hop.rate=50Mbit"]);
+    refused(&set, "other --set");
     fs::write(&path, SCENARIO.replace("10ms", "20ms")).unwrap();
-    shard("1/2 --out file");
-    refused("file", "different experiments");
+    refused(&shard("file", "1/2", &[]), "different experiments");
 
     fs::write(&path, SCENARIO).unwrap();
-    shard("1/2 --out second");
-    assert!(run(&here, "merge first second").status.success());
-    let second = fs::read_dir(here.path().join("second")).unwrap();
-    let entries = second.map(|entry| entry.unwrap().path());
+    let second = shard("second", "1/2", &[]);
+    assert!(
+        run(&["merge", text(&first), text(&second)])
+            .status
+            .success()
+    );
+    let entries = fs::read_dir(&second)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
     let case = entries
         .map(|entry| entry.join("case.json"))
         .find(|case| case.exists());
@@ -175,14 +211,14 @@ fn runs_of_different_experiments_do_not_merge() {
         .unwrap()
         .replace("\"index\": 1", "\"index\": 2");
     fs::write(&case, changed).unwrap();
-    refused("second", "none of the 2");
+    refused(&second, "none of the 2");
 }
 
 /// The VCP Linux paper's five files: its statements on VCP hold here, and the table shows both
 /// results.
 #[test]
 fn a_paper_s_experiment() {
-    let result = json(&run(&".", "emulate vcp-linux-fig3 --json"));
+    let result = json(&run(&["emulate", "vcp-linux-fig3", "--json"]));
     let runs = result["runs"].as_array().unwrap();
     assert_eq!(runs.len(), 6);
     for run in runs {
@@ -194,7 +230,7 @@ fn a_paper_s_experiment() {
     assert_eq!(vcp["result"]["links"][0]["drops"], 0);
 
     // One shortened run of each variant, for the table.
-    let people = run(&".", "emulate vcp-linux-fig3 --set duration=2s");
+    let people = run(&["emulate", "vcp-linux-fig3", "--set", "duration=2s"]);
     let said = String::from_utf8(people.stdout).unwrap();
     assert!(
         said.contains("the paper says") && said.contains("32.1 s"),
@@ -203,21 +239,19 @@ fn a_paper_s_experiment() {
     assert!(said.contains("0 of 5 ended"), "{said}");
 
     // The statements and the note concern the scenario's own paths and controllers.
-    let brief = |more: &str| run(&".", &format!("emulate --set duration=2s {more}"));
+    let brief = |name, kind, change| run(&["emulate", name, "--set", "duration=2s", kind, change]);
     for change in ["flow.ftp.algorithm=bbr", "link.bottleneck.rate=50Mbit"] {
         for kind in ["--set", "--sweep"] {
-            let people = brief(&format!("vcp-linux-fig3 {kind} {change}"));
+            let people = brief("vcp-linux-fig3", kind, change);
             let said = String::from_utf8(people.stdout).unwrap();
             assert!(!said.contains("the paper says"), "{change}: {said}");
             let said = String::from_utf8(people.stderr).unwrap();
             assert!(said.contains("figures do not apply"), "{change}: {said}");
         }
     }
-    for (change, noted) in [("seed=2", true), ("link.bottleneck.rate=50Mbit", false)] {
-        let people = brief(&format!("five-files --set {change}"));
-        let said = String::from_utf8(people.stdout).unwrap();
-        assert_eq!(said.contains("The wire alone takes"), noted, "{said}");
-    }
+    let note = |set| String::from_utf8(brief("five-files", "--set", set).stdout).unwrap();
+    assert!(note("seed=2").contains("The wire alone takes"));
+    assert!(!note("link.bottleneck.rate=50Mbit").contains("The wire alone takes"));
 }
 
 /// The example in `docs/emulate.md` matches the command's output.
@@ -228,7 +262,7 @@ fn the_example_of_the_pages_is_of_today() {
         .split_once("`pathmark emulate vcp-linux-fig3`:\n\n```text\n")
         .unwrap();
     let example = example.split("```").next().unwrap().trim();
-    let printed = run(&".", "emulate vcp-linux-fig3");
+    let printed = run(&["emulate", "vcp-linux-fig3"]);
     let said = String::from_utf8(printed.stdout).unwrap();
     assert!(
         said.starts_with(example),
@@ -240,10 +274,13 @@ fn the_example_of_the_pages_is_of_today() {
 /// scenario's file.
 #[test]
 fn a_cell_of_the_harm_grid() {
-    let here = TempDir::new().unwrap();
+    let directory = TempDir::new().unwrap();
+    let out = directory.path().join("out");
     let cell = "outage/low-256k-20p-1+1-20ms";
-    let line = format!("emulate --harm --seed 3 --cell {cell}");
-    let report = json(&run(&here, &format!("{line} --json --out out")));
+    let arguments = ["emulate", "--harm", "--seed", "3", "--cell", cell];
+    let report = json(&run(
+        &[&arguments[..], &["--json", "--out", text(&out)]].concat()
+    ));
     let results = report["results"].as_array().unwrap();
     let laws: Vec<_> = results.iter().map(|r| r["law"].as_str().unwrap()).collect();
     assert_eq!(laws, ["auto", "vcp+bise+wlte", "xcp"]);
@@ -251,19 +288,22 @@ fn a_cell_of_the_harm_grid() {
         assert_eq!(result["cell"], cell);
         assert!(result["figures"].as_array().unwrap().len() >= 5, "{result}");
     }
-    let cubic = "out/outage_low-256k-20p-1+1-20ms/cubic-at-xcp";
-    let again = json(&run(
-        &here,
-        &format!("emulate {cubic}/scenario.toml --json"),
-    ));
-    assert_eq!(again, written(&here.path().join(cubic).join("result.json")));
+    let run_of_cubic = out.join("outage_low-256k-20p-1+1-20ms/cubic-at-xcp");
+    let scenario = run_of_cubic.join("scenario.toml");
+    let again = json(&run(&["emulate", text(&scenario), "--json"]));
+    let written = fs::read(run_of_cubic.join("result.json")).unwrap();
+    let mut written: Value = serde_json::from_slice(&written).unwrap();
+    forget_wall_time(&mut written);
+    assert_eq!(again, written);
 
-    let people = run(&here, &format!("{line} --laws cubic --at-most 0"));
+    let people = run(&[&arguments[..], &["--laws", "cubic", "--at-most", "0"]].concat());
     assert!(people.status.success(), "cubic does what cubic does");
-    let list = run(&here, "emulate --harm --list --cells 30 --seed 3");
+    let list = run(&[
+        "emulate", "--harm", "--list", "--cells", "30", "--seed", "3",
+    ]);
     assert_eq!(String::from_utf8(list.stdout).unwrap().lines().count(), 30);
     assert!(list.stderr.is_empty(), "all 30 differ");
-    let list = run(&here, "emulate --harm --list --cells 100000");
+    let list = run(&["emulate", "--harm", "--list", "--cells", "100000"]);
     let cells = String::from_utf8(list.stdout).unwrap().lines().count();
     let stderr = String::from_utf8(list.stderr).unwrap();
     assert!(cells < 100_000, "{cells}");
@@ -272,56 +312,140 @@ fn a_cell_of_the_harm_grid() {
 }
 
 #[test]
+fn wrong_usage_ends_with_exit_code_2() {
+    let directory = TempDir::new().unwrap();
+    let path = scenario(&directory);
+    let wrong: &[(&[&str], &str)] = &[
+        (&["emulate", "five-file"], "did you mean `five-files`"),
+        (
+            &["emulate", text(&path), "--set", "duratoin=5s"],
+            "`duration`",
+        ),
+        (&["emulate", text(&path), "--set", "duration"], "KEY=VALUE"),
+        (
+            &["emulate", text(&path), "--set", "rate=1Mbit"],
+            "link.NAME.rate",
+        ),
+        (
+            &["emulate", "five-files", "--set", "link.bottleneck.rate=10"],
+            "a bare rate is in bit/s",
+        ),
+        (
+            &["emulate", text(&path), "--sweep", "seed=2..1"],
+            "must go up",
+        ),
+        (&["emulate", text(&path), "--shard", "0/2"], "--out"),
+        (&["emulate"], "`pathmark emulate --list` shows"),
+        (
+            &["emulate", "five-files", "--variant", "x"],
+            "leave --variant out",
+        ),
+        (
+            &["demo", "--in-process", "--scenario", "five-files"],
+            "use `pathmark emulate five-files`",
+        ),
+        (&["proxy"], "or --listen ADDR with --token-file FILE"),
+        (
+            &["emulate", "--harm", "--cell", "hidden/over"],
+            "no kind of cell",
+        ),
+        (&["emulate", "five-files", "--cells", "3"], "--harm"),
+        (&["emulate", "--harm", "--cells", "0"], "from 1 to 100000"),
+        (
+            &["emulate", "--harm", "--cells", "1000000000", "--list"],
+            "from 1 to 100000",
+        ),
+        (&["emulate", "--harm", "--at-most", "2"], "from 0 to 1"),
+        (
+            &["emulate", "--harm", "--at-most", "abc"],
+            "a share such as 0.02",
+        ),
+        (&["merge", text(directory.path())], "no runs"),
+    ];
+    for (arguments, expected) in wrong {
+        let output = run(arguments);
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {stderr}");
+        assert!(stderr.contains(expected), "{arguments:?}: {stderr}");
+    }
+    assert!(
+        String::from_utf8(run(&["emulate", "--list"]).stdout)
+            .unwrap()
+            .contains("five-files")
+    );
+}
+
+#[test]
 fn a_scenario_is_shown_with_its_changes() {
-    let here = TempDir::new().unwrap();
-    let built_in = run(&here, "emulate five-files --show");
+    let built_in = run(&["emulate", "five-files", "--show"]);
     let shown = String::from_utf8(built_in.stdout).unwrap();
     let known = include_str!("../../../emulator/scenarios/five-files.toml");
     assert_eq!(shown, known, "byte for byte, with its comments");
-    let changed = run(
-        &here,
-        "emulate five-files --show --set duration=7s --seed 9",
-    );
+    let changed = run(&[
+        "emulate",
+        "five-files",
+        "--show",
+        "--set",
+        "duration=7s",
+        "--seed",
+        "9",
+    ]);
     let shown = String::from_utf8(changed.stdout).unwrap();
     assert!(
         shown.contains("duration = \"7s\"") && shown.contains("seed = 9"),
         "{shown}"
     );
     // The shown scenario can be run.
-    fs::write(here.path().join("shown.toml"), shown).unwrap();
-    let again = json(&run(&here, "emulate shown.toml --json"));
-    assert_eq!(again["simulated_s"], 7.0);
-    let list = String::from_utf8(run(&here, "emulate --list").stdout).unwrap();
-    assert!(list.contains("five-files"), "{list}");
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("shown.toml");
+    fs::write(&path, shown).unwrap();
+    assert_eq!(
+        json(&run(&["emulate", text(&path), "--json"]))["simulated_s"],
+        7.0
+    );
+    let wrong = run(&["emulate", "five-files", "--show", "--set", "duratoin=7s"]);
+    assert_eq!(wrong.status.code(), Some(2));
 }
 
 #[cfg(unix)]
 #[test]
 fn an_interrupt_ends_a_run_and_keeps_what_was_measured() {
-    use nix::sys::signal::Signal;
+    use nix::sys::signal::{Signal, kill};
+    use nix::unistd::Pid;
 
-    let here = scenario();
-    let (path, out) = (here.path().join("two.toml"), here.path().join("out"));
-    let [path, to] = [&path, &out].map(|path| path.to_str().unwrap());
-    let arguments = ["emulate", path, "--out", to];
-    let large = ["--set", "flow.file.bytes=900_000_000_000"];
-    let long = ["--set", "duration=1000000s"];
-    let running = Process::start(&[&arguments[..], &large, &long].concat());
+    let directory = TempDir::new().unwrap();
+    let (path, out) = (scenario(&directory), directory.path().join("out"));
+    let child = Command::new(env!("CARGO_BIN_EXE_pathmark"))
+        .args(["emulate", text(&path), "--out", text(&out)])
+        .args([
+            "--set",
+            "flow.file.bytes=900_000_000_000",
+            "--set",
+            "duration=1000000s",
+        ])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
     // Time series are written during the run; once the file has bytes, Ctrl-C is handled.
     while fs::metadata(out.join("flows.csv")).map_or(0, |file| file.len()) == 0 {
         std::thread::yield_now();
     }
-    running.signal(Signal::SIGINT);
-    let output = running.finish();
+    kill(
+        Pid::from_raw(i32::try_from(child.id()).unwrap()),
+        Signal::SIGINT,
+    )
+    .unwrap();
+    let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(
         String::from_utf8(output.stderr)
             .unwrap()
             .contains("interrupted")
     );
-    let simulated = written(&out.join("result.json"))["simulated_s"]
-        .as_f64()
-        .unwrap();
+    let result: Value =
+        serde_json::from_slice(&fs::read(out.join("result.json")).unwrap()).unwrap();
+    let simulated = result["simulated_s"].as_f64().unwrap();
     assert!(simulated > 0.0 && simulated < 1e6, "{simulated}");
 }
 
@@ -334,8 +458,7 @@ fn a_variant_is_run_alone_by_its_name() {
     fs::write(&path, format!("{SCENARIO}{variants}")).unwrap();
     let path = path.to_str().unwrap();
     let rates = |arguments: &[&str]| {
-        let output = pathmark(&[&["emulate", path, "--json"], arguments].concat()).output();
-        let value = json(&output.unwrap());
+        let value = json(&run(&[&["emulate", path, "--json"], arguments].concat()));
         let runs = value.get("runs").and_then(Value::as_array).cloned();
         // A single run is an object, several runs are a list.
         let results: Vec<Value> = match runs {
@@ -351,7 +474,7 @@ fn a_variant_is_run_alone_by_its_name() {
         rates(&["--variant", "b", "--variant", "a, slow"]),
         [2.0, 9.0]
     );
-    let wrong = run(&directory, "emulate two.toml --variant c");
+    let wrong = run(&["emulate", path, "--variant", "c"]);
     assert_eq!(wrong.status.code(), Some(2));
     let stderr = String::from_utf8_lossy(&wrong.stderr);
     assert!(

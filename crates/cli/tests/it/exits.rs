@@ -12,33 +12,49 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::common::offered::{Offered, until, until_unfinished};
-use crate::common::{Process, Server, command, json, object, pathmark};
+use crate::common::{Process, Server, json, object, pathmark};
 
-/// Returns a directory with a large and a small file to store.
-fn sources() -> TempDir {
-    let here = TempDir::new().unwrap();
-    let file = fs::File::create(here.path().join("up")).unwrap();
-    // A sparse file of 10 GB: the transfer takes long, but the disk stays empty.
-    file.set_len(10_000_000_000).unwrap();
-    fs::write(here.path().join("small"), b"small").unwrap();
-    here
+/// A request of a test to a server, in each of the three ways.
+struct Jobs {
+    here: TempDir,
 }
 
-/// Returns `get` and `put` of a large or small file, and `perf client`, at `address`.
-fn jobs(address: &str, large: bool) -> [String; 3] {
-    let (fetched, stored, bytes) = match large {
-        true => ("down", "up", "1TB"),
-        false => ("a", "small", "10kB"),
-    };
-    [
-        format!("get {address}/{fetched}"),
-        format!("put {stored} {address}/b{large}"),
-        format!("perf client {address} --download {bytes}"),
-    ]
+impl Jobs {
+    fn new() -> Self {
+        let here = TempDir::new().unwrap();
+        let file = fs::File::create(here.path().join("up")).unwrap();
+        // A sparse file of 10 GB: the transfer takes long, but the disk stays empty.
+        file.set_len(10_000_000_000).unwrap();
+        fs::write(here.path().join("small"), b"small").unwrap();
+        Self { here }
+    }
+
+    /// Returns `get` and `put` of a large or small file, and `perf client`, at `address`.
+    fn at(&self, address: &str, large: bool) -> Vec<Vec<String>> {
+        let path = |name: &str| self.here.path().join(name).to_str().unwrap().to_owned();
+        let (fetch, store, name) = if large {
+            ("down", "up", "c")
+        } else {
+            ("a", "small", "b")
+        };
+        let get = ["get", &format!("{address}/{fetch}"), "-o", &path("")].map(str::to_owned);
+        let put = ["put", &path(store), &format!("{address}/{name}")].map(str::to_owned);
+        vec![get.to_vec(), put.to_vec(), perf(address, large)]
+    }
 }
 
-fn start(here: &TempDir, job: &str, more: &str) -> Process {
-    Process::of(command(here, &format!("{job} {more} --json")))
+fn perf(address: &str, large: bool) -> Vec<String> {
+    let bytes = if large { "1TB" } else { "10kB" };
+    ["perf", "client", address, "--download", bytes]
+        .map(str::to_owned)
+        .to_vec()
+}
+
+fn start(arguments: &[String], more: &[&str]) -> Process {
+    let mut all: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    all.extend(more);
+    all.push("--json");
+    Process::start(&all)
 }
 
 /// Returns the type of each key. A number is always a number, and an optional value can be null.
@@ -88,12 +104,13 @@ fn servers(there: &Offered) -> [Server; 2] {
     ]
 }
 
-/// Returns the jobs for these servers, each with the pin of its server.
-fn each([files, perf]: &[Server; 2], large: bool) -> [(String, String); 3] {
-    let [get, put, _] = jobs(&files.address, large);
-    let [.., measure] = jobs(&perf.address, large);
-    let pin = |server: &Server| format!("--pin {}", server.pin);
-    [(get, pin(files)), (put, pin(files)), (measure, pin(perf))]
+/// Returns the commands, each with the pin of its server.
+fn each(jobs: &Jobs, servers: &[Server; 2], large: bool) -> Vec<(Vec<String>, String)> {
+    let [files, perf_server] = servers;
+    let mut all = jobs.at(&files.address, large);
+    all[2] = perf(&perf_server.address, large);
+    let pins = [&files.pin, &files.pin, &perf_server.pin];
+    all.into_iter().zip(pins.map(Clone::clone)).collect()
 }
 
 fn until_there(file: &Path) {
@@ -108,42 +125,44 @@ fn until_begun(directory: &Path) {
 #[test]
 fn keys_and_types_are_the_same_on_every_exit() {
     let there = Offered::new();
-    let (here, servers) = (sources(), servers(&there));
+    let (jobs, servers) = (Jobs::new(), servers(&there));
     let closed = UdpSocket::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()
         .unwrap();
     let silent_socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let silent = silent_socket.local_addr().unwrap().to_string();
-    let large = each(&servers, true);
-    let refused = jobs(&closed.to_string(), false);
-    let unanswered = jobs(&silent, false);
-    for (place, (job, pin)) in each(&servers, false).iter().enumerate() {
-        let done = json(&start(&here, job, pin).finish());
+    let small = each(&jobs, &servers, false);
+    let large = each(&jobs, &servers, true);
+    let refused = jobs.at(&closed.to_string(), false);
+    let unanswered = jobs.at(&silent, false);
+    for (place, (done, pin)) in small.iter().enumerate() {
+        let pin = ["--pin", pin.as_str()];
+        let done = json(&start(done, &pin).finish());
         assert_eq!(done["error"], Value::Null);
 
-        let refused = start(&here, &refused[place], "--insecure");
+        let refused = start(&refused[place], &["--insecure"]);
         let refused = failed(&refused.finish(), "refuses");
 
-        let limit = "--insecure --connect-timeout 300ms";
-        let unanswered_for = start(&here, &unanswered[place], limit).finish();
+        let limit = ["--insecure", "--connect-timeout", "300ms"];
+        let unanswered_for = start(&unanswered[place], &limit).finish();
         let unanswered_for = failed(&unanswered_for, "no answer within 300ms");
 
-        let other = format!("--pin {}", "00".repeat(32));
-        let not_trusted = failed(&start(&here, job, &other).finish(), "certificate");
+        let (other, address) = ("00".repeat(32), &small[place].0);
+        let not_trusted = failed(&start(address, &["--pin", &other]).finish(), "certificate");
 
         // Discard packets of earlier attempts, so that the first packet belongs to this attempt.
         silent_socket.set_nonblocking(true).unwrap();
         while silent_socket.recv(&mut [0; 2000]).is_ok() {}
         silent_socket.set_nonblocking(false).unwrap();
-        let connecting = start(&here, &unanswered[place], "--insecure");
+        let connecting = start(&unanswered[place], &["--insecure"]);
         silent_socket.recv(&mut [0; 2000]).unwrap();
         connecting.signal(Signal::SIGINT);
         let connecting = failed(&connecting.finish(), "interrupted");
 
-        let under_way = start(&here, &large[place].0, pin);
+        let under_way = start(&large[place].0, &pin);
         match place {
-            0 => until_begun(here.path()),
+            0 => until_begun(jobs.here.path()),
             1 => until_begun(there.path()),
             // The first line was that of the previous connection.
             _ => drop(servers[1].logged("gone", 10) + &servers[1].logged("connected", 10)),
@@ -172,11 +191,16 @@ fn keys_and_types_are_the_same_on_every_exit() {
 #[test]
 fn files_done_before_an_interrupt_are_reported_as_done() {
     let there = Offered::new();
-    let (here, [files, _]) = (TempDir::new().unwrap(), servers(&there));
-    let get = Process::of(files.client(&here, "get @/a @/down --json"));
-    until_there(&here.path().join("a"));
+    let (jobs, servers) = (Jobs::new(), servers(&there));
+    let [files, _] = &servers;
+    let targets = ["a", "down"].map(|name| format!("{}/{name}", files.address));
+    let out = jobs.here.path().to_str().unwrap();
+    let [a, down] = &targets;
+    let get = ["get", a, down, "-o", out, "--pin", &files.pin, "--json"];
+    let get = Process::start(&get);
+    until_there(&jobs.here.path().join("a"));
     // The file is read back at this time, and then counts.
-    until_begun(here.path());
+    until_begun(jobs.here.path());
     std::thread::park_timeout(Duration::from_millis(500));
     get.signal(Signal::SIGINT);
     let said = failed(&get.finish(), "interrupted");
@@ -188,7 +212,16 @@ fn files_done_before_an_interrupt_are_reported_as_done() {
 #[test]
 fn perf_tells_each_second_and_sums_up_when_it_is_stopped() {
     let server = Server::start(&["perf", "server"]);
-    let client = Process::of(server.client(&".", "perf client @ --time 60s"));
+    let client = [
+        "perf",
+        "client",
+        &server.address,
+        "--pin",
+        &server.pin,
+        "--time",
+        "60s",
+    ];
+    let client = Process::start(&client);
     std::thread::park_timeout(Duration::from_millis(2500));
     client.signal(Signal::SIGINT);
     let output = client.finish();
@@ -204,11 +237,53 @@ fn perf_tells_each_second_and_sums_up_when_it_is_stopped() {
 #[test]
 fn perf_opens_as_many_streams_as_it_was_asked_for() {
     let server = Server::start(&["perf", "server"]);
-    let line = "perf client @ --json --streams 500 --download 20kB --upload 1kB";
-    let said = json(&server.run(&".", line));
+    let client = [
+        "perf",
+        "client",
+        &server.address,
+        "--pin",
+        &server.pin,
+        "--json",
+    ];
+    let run = |more: &[&str]| pathmark(&[&client[..], more].concat()).output().unwrap();
+    let said = json(&run(&[
+        "--streams",
+        "500",
+        "--download",
+        "20kB",
+        "--upload",
+        "1kB",
+    ]));
     assert_eq!(said["streams"], 500);
     assert_eq!(said["bytes_down"], 500 * 20_000);
     assert_eq!(said["bytes_up"], 500 * 1000);
+    assert_eq!(
+        run(&["--streams", "1001", "--time", "1s"]).status.code(),
+        Some(2)
+    );
+}
+
+/// The duration of a handshake includes the time until another thread sends its first packet.
+#[test]
+fn a_handshake_takes_a_round_trip_at_least() {
+    let server = Server::start(&["perf", "server"]);
+    let client = [
+        "perf",
+        "client",
+        &server.address,
+        "--pin",
+        &server.pin,
+        "--json",
+    ];
+    for _ in 0..10 {
+        let said = pathmark(&[&client[..], &["--download", "1"]].concat()).output();
+        let said = json(&said.unwrap());
+        let handshake = said["handshake_ms"].as_f64().unwrap();
+        assert!(
+            handshake >= said["rtt_ms"]["min"].as_f64().unwrap(),
+            "{said}"
+        );
+    }
 }
 
 /// 32 files at once need more descriptors than the soft limit allows.
@@ -261,7 +336,10 @@ fn a_port_alone_means_all_addresses() {
         let (_, port) = server.address.rsplit_once(':').unwrap();
         for host in ["127.0.0.1", "[::1]"] {
             let here = TempDir::new().unwrap();
-            json(&server.run(&here, &format!("get {host}:{port}/a --json")));
+            let target = format!("{host}:{port}/a");
+            let out = here.path().to_str().unwrap();
+            let get = ["get", &target, "-o", out, "--pin", &server.pin, "--json"];
+            json(&pathmark(&get).output().unwrap());
         }
         let taken = pathmark(&["perf", "server", "--listen", &format!(":{port}")]).output();
         let taken = taken.unwrap();

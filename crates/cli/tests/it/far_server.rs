@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 use std::net::{SocketAddr, UdpSocket};
-use std::path::Path;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -11,7 +10,7 @@ use pathmark_testbed::undisturbed;
 use tempfile::TempDir;
 
 use crate::common::offered::Offered;
-use crate::common::{Server, json, run};
+use crate::common::{Server, json, pathmark};
 
 const ONE_WAY: Duration = Duration::from_millis(300);
 
@@ -88,9 +87,9 @@ fn away(server: &str, one_way: Duration) -> SocketAddr {
 }
 
 /// Runs a command until it has ended, and returns how long it took.
-fn timed(here: &impl AsRef<Path>, line: &str) -> (Duration, serde_json::Value) {
+fn timed(arguments: &[&str]) -> (Duration, serde_json::Value) {
     let begun = now();
-    let output = run(here, line);
+    let output = pathmark(arguments).output().unwrap();
     (begun.elapsed(), json(&output))
 }
 
@@ -103,19 +102,25 @@ const REST: Duration = Duration::from_millis(300);
 fn get_and_put_end_when_their_work_is_done() {
     let (there, here) = (Offered::new(), TempDir::new().unwrap());
     std::fs::write(there.path().join("a"), [7; 100]).unwrap();
-    std::fs::write(here.path().join("b"), [7; 100]).unwrap();
-    let server = Server::of_files(&there, "127.0.0.1:0", &["--allow-put"]);
-    let pin = format!("--pin {} --json", server.pin);
+    let source = here.path().join("b");
+    std::fs::write(&source, [7; 100]).unwrap();
+    let directory = there.path().to_str().unwrap();
+    let server = Server::start(&["serve", "--dir", directory, "--allow-put"]);
+    let (out, source) = (here.path().to_str().unwrap(), source.to_str().unwrap());
     undisturbed(|| {
         let address = far(&server.address);
-        let (time, said) = timed(&here, &format!("get {address}/a {pin}"));
+        let pin = ["--pin", &server.pin, "--json"];
+        let get = format!("{address}/a");
+        let get = ["get", &get, "-o", out];
+        let (time, said) = timed(&[&get[..], &pin].concat());
         println!("get: {time:?}");
         assert!((WORK..WORK + REST).contains(&time), "get: {time:?} {said}");
         // The server learns about the end immediately rather than by its idle timeout.
         let sent = server.logged("sent", 5);
         assert!(sent.contains("bytes=100"), "{sent}");
-        let address = far(&server.address);
-        let (time, said) = timed(&here, &format!("put b {address} --force {pin}"));
+        let address = far(&server.address).to_string();
+        let put = ["put", source, &address, "--force"];
+        let (time, said) = timed(&[&put[..], &pin].concat());
         println!("put: {time:?}");
         assert!((WORK..WORK + REST).contains(&time), "put: {time:?} {said}");
     });
@@ -125,10 +130,10 @@ fn get_and_put_end_when_their_work_is_done() {
 fn perf_ends_with_its_bytes_and_its_server_hears_of_it() {
     let server = Server::start(&["perf", "server"]);
     undisturbed(|| {
-        let (address, pin) = (far(&server.address), &server.pin);
+        let address = far(&server.address).to_string();
+        let client = ["perf", "client", &address, "--pin", &server.pin, "--json"];
         for work in ["--download", "--upload"] {
-            let line = format!("perf client {address} --pin {pin} --json {work} 100");
-            let (time, said) = timed(&".", &line);
+            let (time, said) = timed(&[&client[..], &[work, "100"]].concat());
             println!("perf {work}: {time:?}");
             // The server's report takes another round trip.
             assert!(
@@ -147,10 +152,13 @@ fn small_files_do_not_wait_for_streams() {
     for n in 0..2500 {
         std::fs::write(here.path().join(n.to_string()), [7; 10]).unwrap();
     }
-    let server = Server::of_files(&there, "127.0.0.1:0", &["--allow-put"]);
+    let directory = there.path().to_str().unwrap();
+    let server = Server::start(&["serve", "--dir", directory, "--allow-put"]);
     let near = away(&server.address, ONE_WAY / 4);
-    let put = format!("put -r . {near}/ --pin {} --json", server.pin);
-    let (time, said) = timed(&here, &put);
+    let (address, source) = (near, here.path().to_str().unwrap());
+    let target = format!("{address}/");
+    let put = ["put", "-r", source, &target, "--pin", &server.pin, "--json"];
+    let (time, said) = timed(&put);
     println!("put -r: {time:?}, {}", said["bounded_by"]);
     assert_eq!(said["streams"], 2500);
     assert!(said["bounded_by"]["streams"].as_f64().unwrap() < 0.25);

@@ -3,6 +3,7 @@
 use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::Arc;
 
 use pathmark::tls::{Pin, TlsServerConfig};
@@ -16,8 +17,6 @@ use pathmark_http3::wire::ALPN;
 use rustls::pki_types::PrivatePkcs8KeyDer;
 use serde_json::Value;
 use tempfile::TempDir;
-
-use crate::common::{Process, command, json};
 
 /// Tells clients whether their path was known, as `pathmark serve` does.
 #[derive(Debug)]
@@ -99,31 +98,43 @@ impl Server {
     }
 
     /// Starts a command for this server, as a user with this directory for state.
-    fn begin(&self, state: &Path, line: &str) -> Process {
-        let line = format!("{line} --json --pin {}", self.pin);
-        let mut command = command(&self.directory, &line);
-        command.env("XDG_STATE_HOME", state);
-        Process::of(command)
+    fn begin(&self, state: &Path, arguments: &[&str]) -> Child {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_pathmark"));
+        command
+            .args(arguments)
+            .args(["--json", "--pin", &self.pin.to_string()])
+            .env("XDG_STATE_HOME", state)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command.spawn().unwrap()
     }
 
-    async fn run(&self, state: &Path, line: &str) -> Value {
-        let process = self.begin(state, line);
-        let ended = tokio::task::spawn_blocking(|| process.finish());
-        json(&ended.await.unwrap())
+    async fn run(&self, state: &Path, arguments: &[&str]) -> Value {
+        figures(self.begin(state, arguments)).await
     }
 
     /// Fetches a file in a separate process.
-    async fn get(&self, state: &Path, more: &str) -> Value {
+    async fn get(&self, state: &Path, more: &[&str]) -> Value {
         let here = TempDir::new().unwrap();
-        let line = format!(
-            "get {}/file -o {}{more}",
-            self.address,
-            here.path().display()
-        );
-        let figures = self.run(state, &line).await;
+        let target = format!("{}/file", self.address);
+        let fixed = ["get", &target, "-o", here.path().to_str().unwrap()];
+        let figures = self.run(state, &[&fixed, more].concat()).await;
         assert_eq!(fs::read(here.path().join("file")).unwrap(), [7; 10_000]);
         figures
     }
+}
+
+/// Returns the output of a successful command.
+async fn figures(child: Child) -> Value {
+    let ended = tokio::task::spawn_blocking(|| child.wait_with_output());
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = ended.await.unwrap().unwrap();
+    assert!(status.success(), "{}", String::from_utf8_lossy(&stderr));
+    serde_json::from_slice(&stdout).unwrap()
 }
 
 fn warnings(figures: &Value) -> &[Value] {
@@ -135,28 +146,30 @@ async fn a_second_process_is_known_to_the_server() {
     let (server, state) = (Server::start(RetryPolicy::Never), TempDir::new().unwrap());
     let mut known = Vec::new();
     for _ in 0..3 {
-        let figures = server.get(state.path(), "").await;
+        let figures = server.get(state.path(), &[]).await;
         assert!(warnings(&figures).is_empty(), "{figures}");
         known.push(figures["known_path"].as_bool().unwrap());
     }
     assert_eq!(known, [false, true, true]);
     // With `--no-state`, a run uses no token of earlier runs and doesn't change the file.
-    let figures = server.get(state.path(), " --no-state").await;
+    let figures = server.get(state.path(), &["--no-state"]).await;
     assert_eq!(figures["known_path"], false);
-    assert_eq!(server.get(state.path(), "").await["known_path"], true);
+    assert_eq!(server.get(state.path(), &[]).await["known_path"], true);
     let other = TempDir::new().unwrap();
-    server.get(other.path(), " --no-state").await;
+    server.get(other.path(), &["--no-state"]).await;
     assert_eq!(fs::read_dir(other.path()).unwrap().count(), 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_put_and_a_get_prove_their_address_for_each_other() {
     let (server, state) = (Server::start(RetryPolicy::Always), TempDir::new().unwrap());
+    let file = server.directory.path().join("file");
     for (round, name) in ["one", "two"].into_iter().enumerate() {
-        let put = format!("put file {}/{name}", server.address);
+        let target = format!("{}/{name}", server.address);
+        let put = ["put", file.to_str().unwrap(), &target];
         let figures = server.run(state.path(), &put).await;
         assert!(warnings(&figures).is_empty(), "{figures}");
-        server.get(state.path(), "").await;
+        server.get(state.path(), &[]).await;
         assert_eq!(server.strangers(), 1, "{round}");
     }
 }
@@ -164,15 +177,15 @@ async fn a_put_and_a_get_prove_their_address_for_each_other() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_damaged_file_costs_a_warning_and_a_round_trip() {
     let (server, state) = (Server::start(RetryPolicy::Never), TempDir::new().unwrap());
-    server.get(state.path(), "").await;
+    server.get(state.path(), &[]).await;
     let file = state.path().join("pathmark/servers.json");
     fs::write(&file, "{\"form\":1,\"tokens\":[{]}").unwrap();
-    let figures = server.get(state.path(), "").await;
+    let figures = server.get(state.path(), &[]).await;
     assert_eq!(figures["known_path"], false);
     let warning = warnings(&figures)[0].as_str().unwrap();
     assert!(warning.contains("servers.json is replaced"), "{warning}");
     assert_eq!(warnings(&figures).len(), 1);
-    let figures = server.get(state.path(), "").await;
+    let figures = server.get(state.path(), &[]).await;
     assert!(warnings(&figures).is_empty());
     assert_eq!(figures["known_path"], true);
     // A token that the server didn't issue has no effect, and causes no further delay.
@@ -180,7 +193,7 @@ async fn a_damaged_file_costs_a_warning_and_a_round_trip() {
     let (before, token) = written.split_once("\"token\":\"").unwrap();
     let forged = format!("{before}\"token\":\"00{}", &token[2..]);
     fs::write(&file, forged).unwrap();
-    let figures = server.get(state.path(), "").await;
+    let figures = server.get(state.path(), &[]).await;
     assert!(warnings(&figures).is_empty());
     assert_eq!(figures["known_path"], false);
 }
@@ -189,16 +202,16 @@ async fn a_damaged_file_costs_a_warning_and_a_round_trip() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn several_at_once_and_one_killed_do_no_harm() {
     let (server, state) = (Server::start(RetryPolicy::Never), TempDir::new().unwrap());
-    server.get(state.path(), "").await;
+    server.get(state.path(), &[]).await;
     // Only one can have the token.
-    let (one, two) = tokio::join!(server.get(state.path(), ""), server.get(state.path(), ""));
+    let (one, two) = tokio::join!(server.get(state.path(), &[]), server.get(state.path(), &[]));
     let locked = [&one, &two]
         .iter()
         .any(|figures| !warnings(figures).is_empty());
     let known = [one, two].map(|figures| figures["known_path"].as_bool().unwrap());
     assert!(known.contains(&true) || locked, "{known:?}");
     // There are two tokens now, unless one command waited for the other.
-    let (one, two) = tokio::join!(server.get(state.path(), ""), server.get(state.path(), ""));
+    let (one, two) = tokio::join!(server.get(state.path(), &[]), server.get(state.path(), &[]));
     for figures in [one, two] {
         // Under load, one command may find the file locked for too long, and continue without it.
         let others = warnings(&figures).iter().filter(|warning| {
@@ -208,12 +221,14 @@ async fn several_at_once_and_one_killed_do_no_harm() {
         assert_eq!(others.count(), 0, "{figures}");
     }
     let out = TempDir::new().unwrap();
-    let get = format!("get {}/file -o {}", server.address, out.path().display());
+    let target = format!("{}/file", server.address);
     for _ in 0..5 {
-        // It is killed where it is dropped.
-        drop(server.begin(state.path(), &get));
+        let get = ["get", &target, "-o", out.path().to_str().unwrap()];
+        let mut killed = server.begin(state.path(), &get);
+        killed.kill().unwrap();
+        killed.wait().unwrap();
     }
-    let figures = server.get(state.path(), "").await;
+    let figures = server.get(state.path(), &[]).await;
     assert!(warnings(&figures).is_empty());
-    assert_eq!(server.get(state.path(), "").await["known_path"], true);
+    assert_eq!(server.get(state.path(), &[]).await["known_path"], true);
 }

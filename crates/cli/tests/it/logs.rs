@@ -16,15 +16,22 @@ const HOSTILE: &str = "a\u{1b}[2Jb\rc\u{7f}d\u{9b}31m";
 fn names_with_control_characters_reach_no_terminal() {
     let (there, here) = (Offered::new(), TempDir::new().unwrap());
     fs::write(there.path().join(HOSTILE), b"there").unwrap();
-    let server = Server::of_files(&there, "127.0.0.1:0", &["--allow-put"]);
-    for command in [
-        format!("get @/{HOSTILE}"),
-        format!("get @/no-{HOSTILE}"),
-        format!("put {HOSTILE} @"),
-        format!("put {HOSTILE} @ --force"),
-    ] {
-        for more in ["", " --json"] {
-            let output = server.run(&here, &format!("{command}{more}"));
+    let directory = there.path().to_str().unwrap();
+    let server = Server::start(&["serve", "--dir", directory, "--allow-put"]);
+    let (out, pin) = (here.path().to_str().unwrap(), server.pin.as_str());
+    let at = |name: &str| format!("{}/{name}", server.address);
+    let (hostile, missing) = (at(HOSTILE), at(&format!("no {HOSTILE}")));
+    let own = here.path().join(HOSTILE);
+    let own = own.to_str().unwrap();
+    let commands: [&[&str]; 4] = [
+        &["get", &hostile, "-o", out],
+        &["get", &missing, "-o", out],
+        &["put", own, &server.address],
+        &["put", own, &server.address, "--force"],
+    ];
+    for command in commands {
+        for more in [&["--pin", pin][..], &["--pin", pin, "--json"]] {
+            let output = pathmark(&[command, more].concat()).output().unwrap();
             common::no_control_characters(&output.stdout);
             common::no_control_characters(&output.stderr);
             let all = [output.stdout, output.stderr].concat();
@@ -44,7 +51,7 @@ fn names_with_control_characters_reach_no_terminal() {
 /// If nobody reads the log and its pipe is full, neither requests nor the end are delayed.
 #[test]
 fn a_log_that_nobody_reads_holds_nothing_up() {
-    use std::io::Write;
+    use std::io::{BufRead, BufReader, Write};
     use std::process::Stdio;
     let (there, here) = (Offered::new(), TempDir::new().unwrap());
     fs::write(there.path().join("a"), b"0123456789").unwrap();
@@ -59,15 +66,24 @@ fn a_log_that_nobody_reads_holds_nothing_up() {
     while filling.write(b"x").is_ok() {}
     set(nix::fcntl::OFlag::empty());
     let directory = there.path().to_str().unwrap();
-    let mut command = pathmark(&["serve", "--dir", directory, "--json"]);
-    command.args(["--listen", "127.0.0.1:0"]);
+    let listen = [
+        "serve",
+        "--dir",
+        directory,
+        "--listen",
+        "127.0.0.1:0",
+        "--json",
+    ];
+    let mut command = pathmark(&listen);
     command.env("RUST_LOG", "trace");
     command
         .stdout(Stdio::piped())
         .stderr(full.try_clone().unwrap());
     let mut server = Process(command.spawn().unwrap());
     full.flush().unwrap();
-    let line = common::first_line(server.0.stdout.take().unwrap());
+    let mut line = String::new();
+    let stdout = server.0.stdout.take().unwrap();
+    BufReader::new(stdout).read_line(&mut line).unwrap();
     let said: serde_json::Value = serde_json::from_str(&line).unwrap();
     let source = format!("{}/a", said["listening"].as_str().unwrap());
     let out = here.path().to_str().unwrap();
@@ -89,16 +105,26 @@ fn a_log_that_nobody_reads_holds_nothing_up() {
 fn a_server_logs_transfers_and_refusals_and_what_rust_log_asks_for() {
     let (there, here) = (Offered::new(), TempDir::new().unwrap());
     fs::write(there.path().join("a"), b"0123456789").unwrap();
+    let out = here.path().to_str().unwrap();
     let serve = |rust_log: Option<&str>| {
         let directory = there.path().to_str().unwrap();
-        let mut command = pathmark(&["serve", "--dir", directory, "--json"]);
-        command.args(["--listen", "127.0.0.1:0"]);
+        let arguments = [
+            "serve",
+            "--dir",
+            directory,
+            "--listen",
+            "127.0.0.1:0",
+            "--json",
+        ];
+        let mut command = pathmark(&arguments);
         command.envs(rust_log.map(|filter| ("RUST_LOG", filter)));
         Server::of(command)
     };
     let visit = |server: &Server| {
         for name in ["a", "missing"] {
-            server.run(&here, &format!("get @/{name}"));
+            let target = format!("{}/{name}", server.address);
+            let get = ["get", &target, "-o", out, "--pin", &server.pin];
+            pathmark(&get).output().unwrap();
         }
     };
     let server = serve(None);
@@ -117,7 +143,7 @@ fn a_server_logs_transfers_and_refusals_and_what_rust_log_asks_for() {
     let server = serve(Some("error"));
     visit(&server);
     server.process.signal(Signal::SIGTERM);
-    assert_eq!(server.log.rest(), Vec::<String>::new());
+    assert_eq!(server.log.iter().count(), 0);
     let server = serve(Some("pathmark=trace"));
     visit(&server);
     server.logged("sent", 10);

@@ -9,6 +9,7 @@ mod applications;
 #[path = "../../../router/tests/it/cards/mod.rs"]
 #[expect(dead_code, reason = "the router's own tests use more of it")]
 mod cards;
+mod chain;
 mod cli;
 mod client_certificates;
 mod clients;
@@ -24,8 +25,10 @@ mod files;
 mod hostile;
 mod known_servers;
 mod logs;
+mod many_files;
 mod matrix;
 mod mistakes;
+mod moving_get;
 mod pages;
 mod parity;
 mod path_facts;
@@ -39,9 +42,11 @@ mod serve_proxy;
 #[path = "../../../proxy/tests/it/support/mod.rs"]
 #[expect(dead_code, reason = "the proxy's own tests use more of it")]
 mod support;
+mod survival;
 mod trees;
 mod trust;
 mod tunnel;
+mod tunnel_ends;
 mod tunnel_first_bytes;
 mod tunnel_net;
 mod tunnel_port;

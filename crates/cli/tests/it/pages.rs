@@ -11,7 +11,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::common::offered::Offered;
-use crate::common::{Server, json, run};
+use crate::common::{Server, json, pathmark};
 
 /// Built-in scenarios with few packets, which together contain senders and ports of each kind.
 const QUICK: [&str; 4] = [
@@ -213,24 +213,35 @@ fn keys_and_values_of_json_are_explained() {
 
     let offered = Offered::new();
     fs::write(offered.path().join("file"), "content").unwrap();
-    let server = Server::of_files(&offered, "127.0.0.1:0", &["--allow-put"]);
-    let here = TempDir::new().unwrap();
+    let server = Server::start(&[
+        "serve",
+        "--dir",
+        offered.path().to_str().unwrap(),
+        "--allow-put",
+    ]);
+    let file = format!("{}/file", server.address);
+    let own = offered.path().join("file");
+    let own = own.to_str().unwrap();
+    let out = TempDir::new().unwrap();
+    let copy = out.path().join("copy");
+    let copy = copy.to_str().unwrap();
+    let client = ["--pin", &server.pin, "--json"];
+    let brief = ["emulate", "five-files", "--set", "duration=3s", "--json"];
+    let port = |law: &'static str| ["--set", law];
+    let xcp = port("link.bottleneck.controller=xcp");
+    let clouds = port("link.bottleneck.controller=xcp-i[estimate=exact]");
     let mut keys = BTreeSet::new();
-    for line in [
-        "get @/file --json",
-        "put file @ --force --json",
-        "ls @ --json",
+    for command in [
+        [&["get", &file, "-o", copy], &client[..]].concat(),
+        [&["put", own, &server.address, "--force"], &client[..]].concat(),
+        [&["ls", &server.address], &client[..]].concat(),
+        brief.to_vec(),
+        [&brief[..], &xcp].concat(),
+        [&brief[..], &clouds].concat(),
+        [&brief[..], &["--sweep", "seed=1,2"]].concat(),
     ] {
-        add_keys(&json(&server.run(&here, line)), &mut keys);
-    }
-    for more in [
-        "",
-        " --set link.bottleneck.controller=xcp",
-        " --set link.bottleneck.controller=xcp-i[estimate=exact]",
-        " --sweep seed=1,2",
-    ] {
-        let line = format!("emulate five-files --set duration=3s --json{more}");
-        add_keys(&json(&run(&here, &line)), &mut keys);
+        let printed = json(&pathmark(&command).output().unwrap());
+        add_keys(&printed, &mut keys);
     }
     assert!(keys.len() > 100, "{keys:?}");
     let unexplained: Vec<_> = keys

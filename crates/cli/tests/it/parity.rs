@@ -12,10 +12,10 @@ use pathmark_emulator::Scenario;
 use pathmark_emulator::result::RunResult;
 use pathmark_testbed::chain::{Chain, Hop, RouterProgram};
 use pathmark_testbed::undisturbed;
+use tokio::runtime::Handle;
+use tokio::task::block_in_place;
 
-use crate::common::ends;
-use crate::common::on_node::router;
-use crate::quick_start::Served;
+use crate::quick_start::{Served, program};
 
 const TOP: &str = "duration = \"30s\"\n";
 /// With `auto`, where all five request a starting rate at once, the mean goodput was 1.3 and 1.4
@@ -52,7 +52,11 @@ fn mean(result: &RunResult, what: impl Fn(&pathmark_emulator::result::FlowResult
 
 async fn compare(text: &str) {
     let scenario = Scenario::parse(Path::new("parity.toml"), text).unwrap();
-    let real = parity::run(&scenario, router()).await.unwrap();
+    let program = RouterProgram {
+        program: env!("CARGO_BIN_EXE_pathmark").into(),
+        prefix: vec!["vcp-router".to_owned()],
+    };
+    let real = parity::run(&scenario, program).await.unwrap();
     let emulated = scenario.run(|_| ControlFlow::Continue(())).unwrap();
     for result in [&real, &emulated] {
         let files = result
@@ -74,16 +78,29 @@ async fn compare(text: &str) {
     assert!(off(times) <= 0.1, "completion {times:?}");
 }
 
-/// Over a wireless hop, and against traffic in the other direction.
 #[tokio::test(flavor = "multi_thread")]
-async fn files_take_as_long_as_emulated() {
-    let loss = path("loss = { kind = \"bernoulli\", per = 0.003 }");
-    let reverse = "[[flow]]\nname = \"reverse\"\nfrom = \"D\"\nto = \"S\"\n\
-                   algorithm = \"udp\"\nrate = \"2Mbit\"\n";
-    let against = format!("{TOP}{}{FILES}{reverse}", path(""));
-    for text in [format!("{TOP}{loss}{FILES}"), against] {
-        ends::undisturbed(async || compare(&text).await);
-    }
+async fn files_over_a_wireless_hop_take_as_long_as_emulated() {
+    block_in_place(|| {
+        undisturbed(|| {
+            Handle::current().block_on(async {
+                let loss = path("loss = { kind = \"bernoulli\", per = 0.003 }");
+                compare(&format!("{TOP}{loss}{FILES}")).await;
+            });
+        });
+    });
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn files_against_reverse_traffic_take_as_long_as_emulated() {
+    block_in_place(|| {
+        undisturbed(|| {
+            Handle::current().block_on(async {
+                let reverse = "[[flow]]\nname = \"reverse\"\nfrom = \"D\"\nto = \"S\"\n\
+                               algorithm = \"udp\"\nrate = \"2Mbit\"\n";
+                compare(&format!("{TOP}{}{FILES}{reverse}", path(""))).await;
+            });
+        });
+    });
 }
 
 #[tokio::test]
@@ -149,7 +166,7 @@ impl Satellite {
         let satellite = Hop { forward, reverse };
         let hops = [plain, satellite];
         let hops = &hops[usize::from(!self.plain_hops)..];
-        let chain = Chain::new(router(), 1500, hops).unwrap();
+        let chain = Chain::new(program(), 1500, hops).unwrap();
         let served = Served::by(&chain, "auto", self.bytes);
         let figures = served.get("auto", Path::new("/dev/null"));
         println!("{}", figures["controllers"]);

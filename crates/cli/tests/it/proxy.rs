@@ -4,6 +4,8 @@ use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,7 +21,7 @@ use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, UdpSocket};
 
-use crate::common::{Process, Server, command, run, write_private};
+use crate::common::{Process, Server, pathmark};
 
 const TOKEN: &str = "0123456789abcdef";
 
@@ -54,8 +56,13 @@ async fn echo() -> Target {
 /// Returns a directory with tokens.
 fn place(tokens: &str) -> TempDir {
     let place = TempDir::new().unwrap();
-    write_private(place.path().join("tokens"), tokens);
+    write(&place.path().join("tokens"), tokens);
     place
+}
+
+fn write(path: &Path, text: &str) {
+    fs::write(path, text).unwrap();
+    fs::set_permissions(path, Permissions::from_mode(0o600)).unwrap();
 }
 
 async fn bounded<T>(test: impl Future<Output = T>) -> T {
@@ -63,10 +70,31 @@ async fn bounded<T>(test: impl Future<Output = T>) -> T {
     tokio::time::timeout(limit, test).await.expect("in time")
 }
 
-/// Starts a proxy with these arguments in a directory.
-fn start(place: &TempDir, arguments: &str) -> Server {
-    let line = format!("proxy {arguments} --json --show-uri");
-    Server::of(command(place, &line))
+/// Starts a proxy with these arguments, and returns the object that it prints.
+fn start(arguments: &[&str]) -> (Server, serde_json::Value) {
+    let mut command = pathmark(&[&["proxy"], arguments, &["--json", "--show-uri"]].concat());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut process = Process(command.spawn().unwrap());
+    let mut line = String::new();
+    let stdout = process.0.stdout.take().unwrap();
+    BufReader::new(stdout).read_line(&mut line).unwrap();
+    let said: serde_json::Value = serde_json::from_str(&line).unwrap();
+    let stderr = process.0.stderr.take().unwrap();
+    let (lines, log) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+            if lines.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    let server = Server {
+        process,
+        address: said["listening"].as_str().unwrap().to_owned(),
+        pin: said["pin"].as_str().unwrap().to_owned(),
+        log,
+    };
+    (server, said)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -74,13 +102,19 @@ async fn a_pasted_uri_is_all_that_a_client_needs() {
     bounded(async {
         let place = TempDir::new().unwrap();
         let tokens = place.path().join("tokens");
-        let arguments = "--listen 127.0.0.1:0 --token-file tokens --allow 127.0.0.0/8";
-        let server = start(&place, arguments);
+        let (server, said) = start(&[
+            "--listen",
+            "127.0.0.1:0",
+            "--token-file",
+            tokens.to_str().unwrap(),
+            "--allow",
+            "127.0.0.0/8",
+        ]);
         assert_eq!(
             fs::metadata(&tokens).unwrap().permissions().mode() & 0o777,
             0o600
         );
-        let uri = server.said["uris"][0]["uri"].as_str().unwrap();
+        let uri = said["uris"][0]["uri"].as_str().unwrap();
         let tunnel = tunnel(uri);
         let (mut read, mut write) = tunnel.tcp(&echo().await).await.unwrap();
         write.write_all(b"hello").await.unwrap();
@@ -112,17 +146,17 @@ async fn a_reload_keeps_flows_and_revokes_tokens() {
         let config = place.path().join("proxy.toml");
         let text = "listen = '127.0.0.1:0'\ntokens = 'tokens'\nallow = ['127.0.0.1']\n";
         fs::write(&config, text).unwrap();
-        let server = start(&place, "--config proxy.toml");
-        let uri = |user: usize| server.said["uris"][user]["uri"].as_str().unwrap();
+        let (server, said) = start(&["--config", config.to_str().unwrap()]);
+        let uri = |user: usize| said["uris"][user]["uri"].as_str().unwrap();
         let to = echo().await;
         let (mut kept_read, mut kept_write) = tunnel(uri(0)).tcp(&to).await.unwrap();
         let (mut gone_read, _gone_write) = tunnel(uri(1)).tcp(&to).await.unwrap();
         // An invalid file changes nothing.
-        write_private(place.path().join("tokens"), "a\n");
+        write(&place.path().join("tokens"), "a\n");
         server.process.signal(Signal::SIGHUP);
         let line = server.logged("stays as it was", 20);
         assert!(line.contains("tokens:1: a line has a name"), "{line}");
-        write_private(place.path().join("tokens"), &format!("a {TOKEN}a\n"));
+        write(&place.path().join("tokens"), &format!("a {TOKEN}a\n"));
         server.process.signal(Signal::SIGHUP);
         server.logged("read again", 20);
         assert!(gone_read.read_u8().await.is_err());
@@ -139,17 +173,18 @@ async fn the_state_has_clients_and_flows() {
         let config = place.path().join("proxy.toml");
         let text = "listen = '127.0.0.1:0'\ntokens = 'tokens'\nallow = ['127.0.0.0/8']\n\
                     control = 'control.sock'\n";
-        write_private(&config, text);
-        let server = start(&place, "--config proxy.toml");
-        let tunnel = tunnel(server.said["uris"][0]["uri"].as_str().unwrap());
+        write(&config, text);
+        let config = config.to_str().unwrap();
+        let (_server, said) = start(&["--config", config]);
+        let tunnel = tunnel(said["uris"][0]["uri"].as_str().unwrap());
         let to = echo().await;
         let (mut read, mut write) = tunnel.tcp(&to).await.unwrap();
         write.write_all(b"abcd").await.unwrap();
         let mut got = [0; 4];
         read.read_exact(&mut got).await.unwrap();
         let show = |format: &str| {
-            let output = run(&place, &format!("proxy show {format} --config proxy.toml"));
-            String::from_utf8(output.stdout).unwrap()
+            let output = pathmark(&["proxy", "show", format, "--config", config]).output();
+            String::from_utf8(output.unwrap().stdout).unwrap()
         };
         let shown: serde_json::Value = serde_json::from_str(&show("--json")).unwrap();
         let flow = &shown["flows"][0];
@@ -180,8 +215,14 @@ async fn the_state_has_clients_and_flows() {
 fn a_token_is_shown_to_no_pipe_and_wrong_files_have_a_line() {
     let place = place(&format!("a {TOKEN}\n"));
     let tokens = place.path().join("tokens");
-    let line = "proxy --listen 127.0.0.1:0 --token-file tokens";
-    let mut process = Process::of(command(&place, line));
+    let listen = [
+        "--listen",
+        "127.0.0.1:0",
+        "--token-file",
+        tokens.to_str().unwrap(),
+    ];
+    let process = Process::start(&[&["proxy"], &listen[..]].concat());
+    let mut process = process;
     let mut line = String::new();
     let mut stdout = BufReader::new(process.0.stdout.take().unwrap());
     stdout.read_line(&mut line).unwrap();
@@ -192,8 +233,10 @@ fn a_token_is_shown_to_no_pipe_and_wrong_files_have_a_line() {
     assert_eq!(rest, "");
 
     let check = |text: &str| {
-        fs::write(place.path().join("proxy.toml"), text).unwrap();
-        let output = run(&place, "proxy check proxy.toml");
+        let config = place.path().join("proxy.toml");
+        fs::write(&config, text).unwrap();
+        let output = pathmark(&["proxy", "check", config.to_str().unwrap()]).output();
+        let output = output.unwrap();
         let said = [output.stdout, output.stderr].concat();
         (output.status.code(), String::from_utf8(said).unwrap())
     };
@@ -202,18 +245,20 @@ fn a_token_is_shown_to_no_pipe_and_wrong_files_have_a_line() {
         code == Some(0) && said.contains("correct, 1 users"),
         "{said}"
     );
-    let uris = |more: &str| {
-        let output = run(&place, &format!("proxy uris proxy.toml{more}"));
+    let config = place.path().join("proxy.toml");
+    let uris = |more: &[&str]| {
+        let arguments = [&["proxy", "uris", config.to_str().unwrap()], more].concat();
+        let output = pathmark(&arguments).output().unwrap();
         let said = [output.stdout, output.stderr].concat();
         (output.status.code(), String::from_utf8(said).unwrap())
     };
-    let (all, one) = (uris(""), uris(" a"));
+    let (all, one) = (uris(&[]), uris(&["a"]));
     assert_eq!(all.1, format!("for a: {}", one.1));
     assert!(
         one.0 == Some(0) && one.1.starts_with("pathmark://"),
         "{one:?}"
     );
-    let (code, said) = uris(" b");
+    let (code, said) = uris(&["b"]);
     assert!(code == Some(2) && said.contains("has no user b"), "{said}");
     for (text, expected) in [
         (
@@ -243,4 +288,10 @@ fn a_token_is_shown_to_no_pipe_and_wrong_files_have_a_line() {
         code == Some(2) && said.contains("set its mode to 600"),
         "{said}"
     );
+    let without = pathmark(&["proxy", "--listen", "127.0.0.1:0"])
+        .output()
+        .unwrap();
+    assert_eq!(without.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&without.stderr);
+    assert!(said.contains("PATHMARK_PROXY_TOKENS"), "{said}");
 }

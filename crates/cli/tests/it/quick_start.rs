@@ -1,17 +1,24 @@
 //! Granted starts in reality: files through `vcp-router` on TUN interfaces, between separate
 //! processes.
 
+use std::io::{BufRead, BufReader};
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use pathmark_testbed::chain::{Chain, Hop, SENDER};
+use pathmark_testbed::chain::{Chain, Hop, RouterProgram, SENDER};
 use pathmark_testbed::{ChildGuard, undisturbed};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::common::command;
 use crate::common::offered::Offered;
-use crate::common::on_node::{client, figures, router, shown, start};
+
+pub(crate) fn program() -> RouterProgram {
+    RouterProgram {
+        program: env!("CARGO_BIN_EXE_pathmark").into(),
+        prefix: vec!["vcp-router".to_owned()],
+    }
+}
 
 /// Returns a hop of 20 Mbit/s and 50 ms each way.
 fn hop(controller: &str) -> Hop {
@@ -25,6 +32,26 @@ fn hop(controller: &str) -> Hop {
         forward: port(controller),
         reverse: port("none"),
     }
+}
+
+fn pathmark(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pathmark"));
+    command
+        .args(arguments)
+        // Each run starts without the state of earlier runs.
+        .env("XDG_STATE_HOME", "/dev/null")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped());
+    command
+}
+
+/// Returns the line that a server prints once it accepts connections.
+fn said(process: &mut ChildGuard) -> Value {
+    let mut line = String::new();
+    BufReader::new(process.child().stdout.take().unwrap())
+        .read_line(&mut line)
+        .unwrap();
+    serde_json::from_str(&line).unwrap()
 }
 
 /// A server of one file.
@@ -43,8 +70,11 @@ impl<'a> Served<'a> {
         std::fs::write(directory.path().join("file"), vec![7; bytes]).unwrap();
         let listen = format!("{SENDER}:4433");
         let there = directory.path().to_str().unwrap();
-        let serve = ["serve", "--listen", &listen, "--dir", there, "--cc", laws];
-        let (process, said) = start(&chain.sender, &serve);
+        let serve = pathmark(&[
+            "serve", "--listen", &listen, "--dir", there, "--cc", laws, "--json",
+        ]);
+        let mut process = chain.sender.spawn(serve, &[]).unwrap();
+        let said = said(&mut process);
         Self {
             chain,
             _process: process,
@@ -57,10 +87,16 @@ impl<'a> Served<'a> {
     /// Fetches the file by `get --cc` with this directory for state, and returns the figures.
     pub(crate) fn get(&self, cc: &str, state: &Path) -> Value {
         let here = TempDir::new().unwrap();
-        let line = format!("get {SENDER}:4433/file --pin {} --cc {cc} --json", self.pin);
-        let mut get = command(&here, &line);
+        let target = format!("{SENDER}:4433/file");
+        let out = here.path().to_str().unwrap();
+        let mut get = pathmark(&[
+            "get", &target, "-o", out, "--pin", &self.pin, "--cc", cc, "--json",
+        ]);
         get.env("XDG_STATE_HOME", state);
-        let figures = figures(client(&self.chain.receiver, get));
+        let mut client = self.chain.receiver.spawn(get, &[]).unwrap();
+        let output = client.child().stdout.take().unwrap();
+        let figures: Value = serde_json::from_reader(output).unwrap();
+        assert!(client.wait().unwrap().success());
         assert_eq!(
             std::fs::read(here.path().join("file")).unwrap(),
             vec![7; self.bytes]
@@ -76,7 +112,10 @@ fn fetch(chain: &Chain, cc: &str) -> Value {
 }
 
 fn grants(chain: &Chain, router: usize) -> Value {
-    shown(chain, router)["links"][0]["controller"]["grants"].clone()
+    let query = pathmark_router::daemon::Query::Json;
+    let state = pathmark_router::daemon::ask(&chain.control(router), &query).unwrap();
+    let state: Value = serde_json::from_str(&state).unwrap();
+    state["links"][0]["controller"]["grants"].clone()
 }
 
 /// 1 MB takes 0.42 s on the wire, and the request takes 0.2 s. Slow start from ten packets over 200
@@ -88,7 +127,7 @@ fn two_routers_grant_a_file_its_rate() {
         // last second, so that a file that ended within this time would lower the next grant.
         let fresh = |cc: &str| {
             let hops = [hop("quick-start"), hop("quick-start")];
-            let chain = Chain::new(router(), 1500, &hops).unwrap();
+            let chain = Chain::new(program(), 1500, &hops).unwrap();
             chain.hide_wires().unwrap();
             let figures = fetch(&chain, cc);
             (chain, figures)
@@ -116,7 +155,7 @@ fn two_routers_grant_auto_its_rate() {
         // 0.6 of CUBIC's time on an idle machine; on a busy one, hosts and routers are late.
         const SHARE: f64 = 0.9;
         for controller in ["vcp+bise", "xcp", "quick-start"] {
-            let chain = Chain::new(router(), 1500, &[hop(controller), hop(controller)]).unwrap();
+            let chain = Chain::new(program(), 1500, &[hop(controller), hop(controller)]).unwrap();
             chain.hide_wires().unwrap();
             let figures = fetch(&chain, "auto");
             let plain = fetch(&chain, "cubic");
@@ -157,7 +196,7 @@ fn with_a_plain_router_between_starts_are_careful_and_nothing_stalls() {
             ("xcp", "auto"),
             ("vcp+bise", "auto"),
         ] {
-            let chain = Chain::new(router(), 1500, &[hop(controller), hop(controller)]).unwrap();
+            let chain = Chain::new(program(), 1500, &[hop(controller), hop(controller)]).unwrap();
             // The traffic of CUBIC would count as in use, and CUBIC doesn't request a grant.
             let figures = fetch(&chain, cc);
             let plain = fetch(&chain, "cubic");
@@ -214,7 +253,7 @@ fn fetch_twice(chain: &Chain, cc: &str) -> [Value; 2] {
 fn a_second_get_of_a_server_begins_with_its_granted_flight() {
     undisturbed(|| {
         for (port, cc) in [("quick-start", "cubiq"), ("xcp", "auto")] {
-            let chain = Chain::new(router(), 1500, &[hop(port), hop(port)]).unwrap();
+            let chain = Chain::new(program(), 1500, &[hop(port), hop(port)]).unwrap();
             chain.hide_wires().unwrap();
             let both = fetch_twice(&chain, cc);
             let [first, second] = both.each_ref().map(|figures| {
@@ -231,7 +270,7 @@ fn a_second_get_of_a_server_begins_with_its_granted_flight() {
 #[test]
 fn a_second_get_behind_a_plain_router_takes_as_long_as_the_first() {
     undisturbed(|| {
-        let chain = Chain::new(router(), 1500, &[hop("quick-start"), hop("quick-start")]).unwrap();
+        let chain = Chain::new(program(), 1500, &[hop("quick-start"), hop("quick-start")]).unwrap();
         let both = fetch_twice(&chain, "cubiq");
         let [first, second] = both.each_ref().map(|figures| {
             assert_eq!(figures["start"], "partial");

@@ -1,13 +1,23 @@
 //! A server whose certificate is renewed while it runs.
 
 use std::fs;
+use std::path::Path;
 
 use nix::sys::signal::Signal;
+use pathmark::tls::Pin;
 use tempfile::TempDir;
 
 use crate::common::gate::Gate;
 use crate::common::offered::{Offered, settle, until_unfinished};
-use crate::common::{Process, Server, certificate, command, json, run};
+use crate::common::{Process, Server, json, pathmark};
+
+/// Writes a new certificate and its key, and returns the certificate's pin.
+fn certify(directory: &Path) -> String {
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    fs::write(directory.join("cert.pem"), made.cert.pem()).unwrap();
+    fs::write(directory.join("key.pem"), made.signing_key.serialize_pem()).unwrap();
+    Pin::of(made.cert.der()).to_string()
+}
 
 #[test]
 fn a_hangup_renews_the_certificate_and_an_open_transfer_goes_on() {
@@ -15,24 +25,28 @@ fn a_hangup_renews_the_certificate_and_an_open_transfer_goes_on() {
     let content: Vec<u8> = (0..2_000_000_u32).map(|n| (n >> 4) as u8).collect();
     fs::write(there.path().join("f"), &content).unwrap();
     settle(&there.path().join("f"));
-    let old = certificate(keys.path(), "own").to_string();
+    let old = certify(keys.path());
     let path = |name: &str| keys.path().join(name).to_str().unwrap().to_owned();
-    let (cert, key) = (path("own.pem"), path("own.key"));
-    let certified = ["--cert", &cert, "--key", &key];
-    let server = Server::of_files(&there, "127.0.0.1:0", &certified);
+    let (cert, key) = (path("cert.pem"), path("key.pem"));
+    let directory = there.path().to_str().unwrap();
+    let serve = ["serve", "--dir", directory, "--cert", &cert, "--key", &key];
+    let server = Server::start(&serve);
 
     let gate = Gate::new(&server.address, 500_000);
     let here = TempDir::new().unwrap();
-    let line = format!("get {}/f --pin {old} --json", gate.address);
-    let under_way = Process::of(command(&here, &line));
+    let get = |address: &str, here: &TempDir, pin: &str| {
+        let (target, out) = (format!("{address}/f"), here.path().to_str().unwrap());
+        Process::start(&["get", &target, "-o", out, "--pin", pin, "--json"])
+    };
+    let under_way = get(&gate.address.to_string(), &here, &old);
     until_unfinished(here.path(), 1);
 
     let list = |pin: &str| {
-        let line = format!("ls {} --pin {pin} --json", server.address);
-        run(&here, &line)
+        let ls = ["ls", &server.address, "--pin", pin, "--json"];
+        pathmark(&ls).output().unwrap()
     };
     json(&list(&old));
-    let new = certificate(keys.path(), "own").to_string();
+    let new = certify(keys.path());
     server.process.signal(Signal::SIGHUP);
     server.logged("certificate and key are read again", 10);
     json(&list(&new));

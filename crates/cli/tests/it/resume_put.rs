@@ -1,7 +1,7 @@
 //! Interrupted uploads, which `put` continues.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use nix::sys::signal::Signal;
@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use crate::common;
 use crate::common::offered::{Offered, until};
-use crate::common::{Process, Server, json};
+use crate::common::{Process, Server, json, pathmark};
 
 const BYTES: usize = 40_000_000;
 
@@ -30,13 +30,22 @@ impl Scene {
         self.here.path().join("source")
     }
 
-    fn serve(&self) -> Server {
-        Server::of_files(&self.offered, "127.0.0.1:0", &["--allow-put"])
+    fn serve(&self, listen: &str) -> Server {
+        let directory = self.offered.path().to_str().unwrap();
+        let serve = ["serve", "--dir", directory, "--allow-put", "--json"];
+        Server::of(pathmark(&[&serve[..], &["--listen", listen]].concat()))
     }
 
-    fn put(&self, server: &Server, more: &str) -> Command {
-        let line = format!("put source @/stored --json{more}");
-        let mut command = server.client(&self.here, &line);
+    fn put(&self, server: &Server, more: &[&str]) -> Command {
+        let (source, target) = (self.source(), format!("{}/stored", server.address));
+        let put = [
+            "put",
+            source.to_str().unwrap(),
+            &target,
+            "--pin",
+            &server.pin,
+        ];
+        let mut command = pathmark(&[&put[..], &["--json"], more].concat());
         command.env("XDG_STATE_HOME", self.here.path());
         command
     }
@@ -62,6 +71,12 @@ impl Scene {
     }
 }
 
+fn start(mut command: Command) -> Process {
+    use std::process::Stdio;
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    Process(command.spawn().unwrap())
+}
+
 fn resumed(output: &std::process::Output) -> u64 {
     json(output)["files"][0]["resumed_bytes"].as_u64().unwrap()
 }
@@ -69,9 +84,9 @@ fn resumed(output: &std::process::Output) -> u64 {
 #[test]
 fn a_client_that_was_killed_goes_on() {
     let scene = Scene::new();
-    let server = scene.serve();
+    let server = scene.serve("127.0.0.1:0");
     for (signal, bytes) in [(Signal::SIGKILL, 2_000_000), (Signal::SIGINT, 4_000_000)] {
-        let client = Process::of(scene.put(&server, " --limit 10MB"));
+        let client = start(scene.put(&server, &["--limit", "10MB"]));
         until(|| scene.arrived() >= bytes && scene.is_kept());
         client.signal(signal);
         let ended = client.finish();
@@ -80,9 +95,52 @@ fn a_client_that_was_killed_goes_on() {
             assert!(moved > 1_000_000, "{moved} bytes");
         }
     }
-    let output = scene.put(&server, "").output().unwrap();
+    let output = scene.put(&server, &[]).output().unwrap();
     assert!(resumed(&output) >= 4_000_000, "{output:?}");
     scene.is_stored();
     // The log contains the name of the file rather than that of the upload's resource.
     server.logged("stored client=127.0.0.1", 30);
+}
+
+#[test]
+fn a_server_that_was_killed_takes_the_rest() {
+    let scene = Scene::new();
+    let server = scene.serve("127.0.0.1:0");
+    let address = server.address.clone();
+    let client = start(scene.put(
+        &server,
+        &["--limit", "10MB", "--reconnect=60s", "--no-state"],
+    ));
+    until(|| scene.arrived() >= 4_000_000);
+    server.process.signal(Signal::SIGKILL);
+    drop(server);
+    let server = scene.serve(&address);
+    let output = client.finish();
+    assert!(resumed(&output) >= 4_000_000, "{output:?}");
+    scene.is_stored();
+    drop(server);
+}
+
+/// A source that was replaced by one with the same size and time is sent from the beginning.
+#[test]
+fn a_source_that_was_replaced_is_sent_whole() {
+    let scene = Scene::new();
+    let server = scene.serve("127.0.0.1:0");
+    let client = start(scene.put(&server, &["--limit", "10MB"]));
+    until(|| scene.arrived() >= 2_000_000 && scene.is_kept());
+    client.signal(Signal::SIGKILL);
+    drop(client.finish());
+    rewrite(&scene.source());
+    let output = scene.put(&server, &[]).output().unwrap();
+    assert_eq!(resumed(&output), 0);
+    scene.is_stored();
+}
+
+/// Writes other content into a file, keeping its size and time.
+fn rewrite(path: &Path) {
+    let modified = fs::metadata(path).unwrap().modified().unwrap();
+    let content = fs::read(path).unwrap();
+    fs::write(path, content.into_iter().rev().collect::<Vec<_>>()).unwrap();
+    let file = fs::File::options().write(true).open(path).unwrap();
+    file.set_modified(modified).unwrap();
 }

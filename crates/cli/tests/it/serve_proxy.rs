@@ -1,8 +1,11 @@
 //! Files and flows at one port: `pathmark serve --proxy`.
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,13 +14,12 @@ use pathmark::tls::{Pin, TlsClientConfig, Trust};
 use pathmark_http3::http::header::PROXY_AUTHORIZATION;
 use pathmark_http3::http::{Method, Request, StatusCode};
 use pathmark_http3::wire::{ALPN, ClientLink};
+use serde_json::Value;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::common::offered::Offered;
-use crate::common::{
-    Process, Server, certificate, json, listeners, pathmark, run, started, write_private,
-};
+use crate::common::{Process, Server, json, pathmark};
 
 const TOKEN: &str = "0123456789abcdef";
 const WAIT: Duration = Duration::from_secs(30);
@@ -33,7 +35,7 @@ impl House {
     fn new(place: TempDir, users: &str, more: &[&str]) -> Self {
         let offered = Offered::new();
         fs::write(offered.path().join("a"), "content").unwrap();
-        write_private(place.path().join("tokens"), users);
+        write(&place.path().join("tokens"), users);
         let config = place.path().join("proxy.toml");
         let text = "tokens = 'tokens'\nallow = ['127.0.0.0/8']\ncontrol = 'control.sock'\n";
         fs::write(&config, text).unwrap();
@@ -48,7 +50,9 @@ impl House {
     }
 
     fn get(&self) -> String {
-        let output = self.server.run(&self.place, "get @/a -o -");
+        let source = format!("{}/a", self.server.address);
+        let get = ["get", &source, "--pin", &self.server.pin, "-o", "-"];
+        let output = pathmark(&get).output().unwrap();
         assert!(output.status.success(), "{output:?}");
         String::from_utf8(output.stdout).unwrap()
     }
@@ -59,8 +63,15 @@ impl House {
         let mut command = pathmark(&["tunnel", "--json"]);
         let uri = format!("pathmark://{token}{address}?pin={pin}");
         command.args(arguments).env("PATHMARK_TUNNEL", uri);
-        let (process, said, _) = started(command);
-        let addresses = listeners(&said).into_iter().map(|(_, address)| address);
+        command.stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut process = Process(command.spawn().unwrap());
+        let mut line = String::new();
+        let stdout = process.0.stdout.take().unwrap();
+        BufReader::new(stdout).read_line(&mut line).unwrap();
+        let started: Value = serde_json::from_str(&line).unwrap();
+        let listeners = started["listeners"].as_array().unwrap();
+        let address = |listener: &Value| listener["address"].as_str().unwrap().parse().unwrap();
+        let addresses = listeners.iter().map(address).filter(SocketAddr::is_ipv4);
         (process, addresses.collect())
     }
 
@@ -68,6 +79,12 @@ impl House {
         let pin: Pin = self.server.pin.parse().unwrap();
         TlsClientConfig::new(Trust::Pin(pin), &[ALPN]).unwrap()
     }
+}
+
+/// Writes a file that no other user can read.
+fn write(path: &Path, text: &str) {
+    fs::write(path, text).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
 }
 
 /// Starts a TCP target that returns the bytes that it reads.
@@ -113,16 +130,21 @@ fn files_and_flows_have_one_port() {
     let mut got = [0; 20];
     assert_eq!(datagrams.recv(&mut got).unwrap(), 8);
 
-    let shown = json(&run(
-        &house.place,
-        "proxy show --json --socket control.sock",
-    ));
+    let socket = house.place.path().join("control.sock");
+    let show = [
+        "proxy",
+        "show",
+        "--json",
+        "--socket",
+        socket.to_str().unwrap(),
+    ];
+    let shown = json(&pathmark(&show).output().unwrap());
     assert_eq!(shown["counts"]["tcp_flows"], 1);
     assert_eq!(shown["counts"]["udp_flows"], 1);
 
     // After the token is replaced, the tunnel's token is revoked, but files are still served.
     let tokens = house.place.path().join("tokens");
-    write_private(&tokens, "b fedcba9876543210\n");
+    write(&tokens, "b fedcba9876543210\n");
     house.server.process.signal(Signal::SIGHUP);
     house.server.logged("the configuration was read again", 30);
     assert!(!echoes(forward));
@@ -189,7 +211,7 @@ fn a_configuration_with_its_own_port_is_refused() {
     let offered = Offered::new();
     let place = TempDir::new().unwrap();
     let config = place.path().join("proxy.toml");
-    write_private(place.path().join("tokens"), &format!("a {TOKEN}\n"));
+    write(&place.path().join("tokens"), &format!("a {TOKEN}\n"));
     let directory = offered.path().to_str().unwrap();
     let listen = ["serve", "--listen", "127.0.0.1:0", "--dir", directory];
     for (line, says) in [
@@ -205,6 +227,15 @@ fn a_configuration_with_its_own_port_is_refused() {
         assert_eq!(output.status.code(), Some(2), "{stderr}");
         assert!(stderr.contains(says), "{stderr}");
     }
+}
+
+/// Creates a certificate and its key in separate files, and returns the pin.
+fn certificate(place: &Path, name: &str) -> Pin {
+    let made = rcgen::generate_simple_self_signed([name.to_owned()]).unwrap();
+    let key = place.join(format!("{name}.key"));
+    write(&key, &made.signing_key.serialize_pem());
+    fs::write(place.join(format!("{name}.pem")), made.cert.pem()).unwrap();
+    Pin::of(made.cert.der())
 }
 
 #[test]
@@ -249,7 +280,7 @@ fn a_user_is_known_by_the_certificate_that_the_tunnel_shows() {
     flow.set_read_timeout(Some(WAIT)).unwrap();
     flow.write_all(b"x").unwrap();
     flow.read_exact(&mut [0]).unwrap();
-    write_private(place.join("tokens"), &format!("a {TOKEN}\n"));
+    write(&place.join("tokens"), &format!("a {TOKEN}\n"));
     house.server.process.signal(Signal::SIGHUP);
     house.server.logged("the configuration was read again", 30);
     assert!(!matches!(flow.read(&mut [0]), Ok(1)));

@@ -4,31 +4,23 @@ use std::fs;
 use std::path::Path;
 use std::process::Output;
 
-use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::common::offered::{Offered, names};
-use crate::common::{Server, json, no_control_characters, object, pathmark};
+use crate::common::offered::Offered;
+use crate::common::{Server, json, object, pathmark};
 
 /// Starts a server of a directory that the test fills first.
 fn serve(fill: impl FnOnce(&Path), more: &[&str]) -> (Server, Offered) {
     let offered = Offered::new();
     fill(offered.path());
-    let server = Server::of_files(&offered, "127.0.0.1:0", more);
+    let path = offered.path().to_str().unwrap().to_owned();
+    let server = Server::start(&[&["serve", "--dir", &path], more].concat());
     (server, offered)
 }
 
-/// Returns how many files were transferred, and how many were there already.
-fn counts(said: &Value) -> [u64; 2] {
-    ["streams", "unchanged"].map(|key| said[key].as_u64().unwrap())
-}
-
-/// Checks that a command failed, and that its object says so with these words.
-#[track_caller]
-fn failed(output: &Output, words: &str) {
-    assert_eq!(output.status.code(), Some(1));
-    let error = object(output)["error"].as_str().unwrap().to_owned();
-    assert!(error.contains(words), "{error}");
+fn run(server: &Server, arguments: &[&str]) -> Output {
+    let pin = ["--pin", &server.pin];
+    pathmark(&[arguments, &pin].concat()).output().unwrap()
 }
 
 #[test]
@@ -45,8 +37,14 @@ fn a_directory_is_fetched_once_and_then_compared() {
         &[],
     );
     let here = TempDir::new().unwrap();
-    let said = json(&server.run(&here, "get -r @/top -o made --json"));
-    assert_eq!(counts(&said), [300, 0]);
+    let out = here.path().join("made");
+    let out = out.to_str().unwrap();
+    let target = format!("{}/top", server.address);
+    let said = json(&run(&server, &["get", "-r", &target, "-o", out, "--json"]));
+    assert_eq!(
+        (said["streams"].as_u64(), said["unchanged"].as_u64()),
+        (Some(300), Some(0))
+    );
     assert_eq!(said["files"].as_array().unwrap().len(), 300);
     assert!(
         said["rtt_ms"]["min"].as_f64().unwrap() > 0.0,
@@ -57,14 +55,41 @@ fn a_directory_is_fetched_once_and_then_compared() {
         assert_eq!(fs::read_to_string(path).unwrap(), n.to_string());
     }
     assert!(here.path().join("made/top/empty").is_dir());
-    let again = server.run(&here, "get -r @/top -o made");
+    let again = run(&server, &["get", "-r", &target, "-o", out]);
     assert!(again.status.success() && again.stdout.is_empty());
     assert!(String::from_utf8_lossy(&again.stderr).contains("300 files were there already"));
     fs::remove_file(here.path().join("made/top/3/3")).unwrap();
-    let checked = server.run(&here, "get -r @/top -o made --checksum --json");
-    assert_eq!(counts(&json(&checked)), [1, 299]);
-    let few = server.run(&here, "get -r @/top -o made --max-entries 100 --json");
-    failed(&few, "more than 100 entries");
+    let more = ["--checksum", "--json"];
+    let checked = run(
+        &server,
+        &[&["get", "-r", &target, "-o", out][..], &more].concat(),
+    );
+    let said = json(&checked);
+    assert_eq!(
+        (said["streams"].as_u64(), said["unchanged"].as_u64()),
+        (Some(1), Some(299))
+    );
+
+    let few = run(
+        &server,
+        &[
+            "get",
+            "-r",
+            &target,
+            "-o",
+            out,
+            "--max-entries",
+            "100",
+            "--json",
+        ],
+    );
+    assert_eq!(few.status.code(), Some(1));
+    assert!(
+        object(&few)["error"]
+            .as_str()
+            .unwrap()
+            .contains("more than 100 entries")
+    );
 }
 
 #[test]
@@ -72,23 +97,28 @@ fn a_file_gets_another_name_or_goes_to_the_standard_output() {
     let content: Vec<u8> = (0..1_000_000_u32).map(|n| (n >> 4) as u8).collect();
     let (server, _offered) = serve(|path| fs::write(path.join("a"), &content).unwrap(), &[]);
     let here = TempDir::new().unwrap();
-    let got = server.run(&here, "get @/a -o b --quiet");
+    let source = format!("{}/a", server.address);
+    let name = here.path().join("b");
+    let name = name.to_str().unwrap();
+    let got = run(&server, &["get", &source, "-o", name, "--quiet"]);
     assert!(got.status.success() && got.stdout.is_empty() && got.stderr.is_empty());
-    assert_eq!(fs::read(here.path().join("b")).unwrap(), content);
-    let out = server.run(&here, "get @/a -o -");
+    assert_eq!(fs::read(name).unwrap(), content);
+    let out = run(&server, &["get", &source, "-o", "-"]);
     assert!(out.status.success() && out.stdout == content);
-    let none = server.run(&here, "get @/none -o -");
+    let none = run(
+        &server,
+        &["get", &format!("{}/none", server.address), "-o", "-"],
+    );
     assert_eq!((none.status.code(), none.stdout.len()), (Some(1), 0));
     for wrong in [
-        "@/a @/a -o b",
-        "@/a -o - --json",
-        "-r @/a -o -",
-        "@/a -o no/such/b",
-        "@/a --checksum",
-        "@/a --limit 10",
+        &["get", &source, &source, "-o", name][..],
+        &["get", &source, "-o", "-", "--json"],
+        &["get", "-r", &source, "-o", "-"],
+        &["get", &source, "-o", "no/such/b"],
+        &["get", &source, "--checksum"],
+        &["get", &source, "--limit", "10"],
     ] {
-        let output = server.run(&here, &format!("get {wrong}"));
-        assert_eq!(output.status.code(), Some(2), "{wrong}");
+        assert_eq!(run(&server, wrong).status.code(), Some(2), "{wrong:?}");
     }
 }
 
@@ -100,33 +130,45 @@ fn content_goes_into_what_is_no_file() {
     let content: Vec<u8> = (0..1_000_000_u32).map(|n| (n >> 4) as u8).collect();
     let (server, _offered) = serve(|path| fs::write(path.join("a"), &content).unwrap(), &[]);
     let here = TempDir::new().unwrap();
+    let source = format!("{}/a", server.address);
     fs::create_dir(here.path().join("d")).unwrap();
     let pipes = ["pipe", "d/a"].map(|name| here.path().join(name));
     for pipe in &pipes {
         nix::unistd::mkfifo(pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
     }
-    symlink("pipe", here.path().join("link")).unwrap();
-    for (output, pipe) in [("pipe", &pipes[0]), ("link", &pipes[0]), ("d", &pipes[1])] {
+    let link = here.path().join("link");
+    symlink("pipe", &link).unwrap();
+    let directory = here.path().join("d");
+    for (output, pipe) in [
+        (&pipes[0], &pipes[0]),
+        (&link, &pipes[0]),
+        (&directory, &pipes[1]),
+    ] {
         let reading = {
             let pipe = pipe.clone();
             std::thread::spawn(move || fs::read(pipe).unwrap())
         };
-        let got = json(&server.run(&here, &format!("get @/a -o {output} --json")));
+        let get = ["get", &source, "-o", output.to_str().unwrap(), "--json"];
+        let got = json(&run(&server, &get));
         assert_eq!(got["files"][0]["bytes"], 1_000_000);
         assert!(reading.join().unwrap() == content);
         let kind = fs::symlink_metadata(pipe).unwrap().file_type();
-        assert!(kind.is_fifo(), "{output}");
+        assert!(kind.is_fifo(), "{output:?}");
     }
-    json(&server.run(&here, "get @/a -o /dev/null --json"));
+    json(&run(
+        &server,
+        &["get", &source, "-o", "/dev/null", "--json"],
+    ));
     assert!(!fs::metadata("/dev/null").unwrap().is_file());
     let (file, link) = (here.path().join("file"), here.path().join("to-file"));
     fs::write(&file, "before").unwrap();
     symlink("file", &link).unwrap();
-    json(&server.run(&here, "get @/a -o to-file --json"));
+    let get = ["get", &source, "-o", link.to_str().unwrap(), "--json"];
+    json(&run(&server, &get));
     // A link to a file is replaced like a file, because its target may belong to somebody else.
     assert!(!link.is_symlink() && fs::read(&link).unwrap() == content);
     assert_eq!(fs::read(file).unwrap(), b"before");
-    let out = server.run(&here, "get @/a -o /dev/stdout");
+    let out = run(&server, &["get", &source, "-o", "/dev/stdout"]);
     assert!(out.status.success() && out.stdout == content);
 }
 
@@ -142,23 +184,48 @@ fn patterns_match_names_of_the_server() {
         &[],
     );
     let here = TempDir::new().unwrap();
-    let said = json(&server.run(&here, "get @/d/*.iso @/d/a.iso --json"));
+    let out = here.path().to_str().unwrap();
+    let at = |name: &str| format!("{}/d/{name}", server.address);
+    let (all, one) = (at("*.iso"), at("a.iso"));
+    let said = json(&run(&server, &["get", &all, &one, "-o", out, "--json"]));
     assert_eq!(said["streams"], 2);
     assert_eq!(fs::read_dir(here.path()).unwrap().count(), 2);
-    let none = server.run(&here, "get @/d/*.png @/d/c.* --json");
-    failed(&none, "no file of the server matches");
+    let none = run(
+        &server,
+        &["get", &at("*.png"), &at("c.*"), "-o", out, "--json"],
+    );
+    assert_eq!(none.status.code(), Some(1));
+    assert!(
+        object(&none)["error"]
+            .as_str()
+            .unwrap()
+            .contains("no file of the server matches")
+    );
     assert!(here.path().join("c.txt").exists());
     // A file that has the pattern as its name is the only match.
-    let said = json(&server.run(&here, "get @/d/[2020].mkv --json"));
+    let said = json(&run(
+        &server,
+        &["get", &at("[2020].mkv"), "-o", out, "--json"],
+    ));
     assert_eq!(said["streams"], 1);
     assert!(here.path().join("[2020].mkv").exists() && !here.path().join("2.mkv").exists());
-    json(&server.run(&here, "get @/d/[2020].mkv -o own --json"));
-    let own = fs::read_to_string(here.path().join("own")).unwrap();
-    assert_eq!(own, "[2020].mkv");
-    let many = server.run(&here, "get @/d/*.iso -o none --json");
-    failed(&many, "make it first");
+    let own = here.path().join("own");
+    let own = own.to_str().unwrap();
+    json(&run(
+        &server,
+        &["get", &at("[2020].mkv"), "-o", own, "--json"],
+    ));
+    assert_eq!(fs::read_to_string(own).unwrap(), "[2020].mkv");
+    let many = run(&server, &["get", &at("*.iso"), "-o", "none", "--json"]);
+    assert!(
+        object(&many)["error"]
+            .as_str()
+            .unwrap()
+            .contains("make it first")
+    );
     // A URL has no patterns.
-    json(&server.run(&here, "get https://@/d/%5Bx%5D --json"));
+    let url = format!("https://{}/d/%5Bx%5D", server.address);
+    json(&run(&server, &["get", &url, "-o", out, "--json"]));
 }
 
 #[test]
@@ -170,12 +237,26 @@ fn content_has_the_rate_that_is_asked_for() {
         &["--allow-put"],
     );
     let here = TempDir::new().unwrap();
-    for line in ["get @/a --limit 300kB", "put a @/b --limit 300kB/s"] {
-        let begun = std::time::Instant::now();
-        json(&server.run(&here, &format!("{line} --json")));
-        let took = begun.elapsed();
-        assert!(took.as_millis() > 800, "{line}: {took:?}");
-    }
+    let out = here.path().to_str().unwrap();
+    let source = format!("{}/a", server.address);
+    let begun = std::time::Instant::now();
+    json(&run(
+        &server,
+        &["get", &source, "-o", out, "--limit", "300kB", "--json"],
+    ));
+    assert!(begun.elapsed().as_millis() > 800, "{:?}", begun.elapsed());
+    let local = here.path().join("a");
+    let begun = std::time::Instant::now();
+    let put = [
+        "put",
+        local.to_str().unwrap(),
+        &format!("{}/b", server.address),
+    ];
+    json(&run(
+        &server,
+        &[&put[..], &["--limit", "300kB/s", "--json"]].concat(),
+    ));
+    assert!(begun.elapsed().as_millis() > 800, "{:?}", begun.elapsed());
     assert_eq!(fs::read(offered.path().join("b")).unwrap(), content);
 }
 
@@ -199,7 +280,8 @@ fn a_directory_is_stored_as_it_is() {
         .unwrap()
         .set_modified(old)
         .unwrap();
-    let first = server.run(&here, "put -r top @ --json");
+    let put = ["put", "-r", top.to_str().unwrap(), &server.address];
+    let first = run(&server, &[&put[..], &["--json"]].concat());
     let said = object(&first);
     // A link that leads out of the server's directory is refused.
     assert_eq!(first.status.code(), Some(1));
@@ -231,9 +313,17 @@ fn a_directory_is_stored_as_it_is() {
 
     fs::remove_file(top.join("out")).unwrap();
     fs::write(top.join("sub/2"), "changed").unwrap();
-    failed(&server.run(&here, "put -r top @ --json"), "--force");
-    let forced = server.run(&here, "put -r top @ --force --checksum --json");
-    assert_eq!(counts(&json(&forced)), [1, 50]);
+    let kept = run(&server, &[&put[..], &["--json"]].concat());
+    assert_eq!(kept.status.code(), Some(1));
+    assert!(object(&kept)["error"].as_str().unwrap().contains("--force"));
+    let said = json(&run(
+        &server,
+        &[&put[..], &["--force", "--checksum", "--json"]].concat(),
+    ));
+    assert_eq!(
+        (said["streams"].as_u64(), said["unchanged"].as_u64()),
+        (Some(1), Some(50))
+    );
     assert_eq!(fs::read_to_string(there.join("sub/2")).unwrap(), "changed");
 }
 
@@ -251,51 +341,6 @@ fn the_standard_input_is_stored() {
     client.stdin.take().unwrap().write_all(&content).unwrap();
     json(&client.wait_with_output().unwrap());
     assert_eq!(fs::read(offered.path().join("piped")).unwrap(), content);
-    let unnamed = server.run(&offered, "put - @");
+    let unnamed = run(&server, &["put", "-", &server.address]);
     assert_eq!(unnamed.status.code(), Some(2));
-}
-
-#[test]
-fn a_directory_is_listed() {
-    let (server, offered) = serve(
-        |path| {
-            fs::write(path.join("f"), [7; 8_000]).unwrap();
-            fs::create_dir(path.join("sub")).unwrap();
-            std::os::unix::fs::symlink("f", path.join("to\u{1b}f")).unwrap();
-            fs::write(path.join("sub/x y"), b"x").unwrap();
-        },
-        &[],
-    );
-    let here = TempDir::new().unwrap();
-    let output = server.run(&here, "ls @");
-    no_control_characters(&output.stdout);
-    let text = String::from_utf8(output.stdout).unwrap();
-    let lines: Vec<_> = text.lines().collect();
-    assert_eq!(lines.len(), 3, "{text}");
-    assert!(
-        lines[0].starts_with("-rw") && lines[0].ends_with(" f"),
-        "{text}"
-    );
-    assert!(lines[0].contains(" 8000 "), "{text}");
-    assert!(
-        lines[1].starts_with('d') && lines[1].ends_with(" sub/"),
-        "{text}"
-    );
-    assert!(lines[2].ends_with("to\\u{1b}f -> f"), "{text}");
-    for line in ["ls @/sub --json", "ls @/sub/ --json"] {
-        let said = json(&server.run(&here, line));
-        let entry = &said["entries"][0];
-        assert_eq!((&entry["name"], &entry["size"]), (&"x y".into(), &1.into()));
-        assert_eq!(
-            (&entry["kind"], &entry["target"]),
-            (&"file".into(), &().into())
-        );
-    }
-    // Without `--allow-put`, nothing is stored.
-    for line in ["put f @/new --json", "put f @/f --force --json"] {
-        failed(&server.run(&offered, line), "--allow-put");
-    }
-    // The name as encoded in URLs.
-    json(&server.run(&here, "get https://@/sub/x%20y --json"));
-    assert_eq!(names(here.path()), ["x y"]);
 }

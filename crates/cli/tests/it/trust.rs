@@ -9,7 +9,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 use crate::common::offered::{Offered, until_unfinished};
-use crate::common::{Process, Server, certificate, json, pathmark};
+use crate::common::{Process, Server, json, pathmark};
 
 fn offered() -> Offered {
     let there = Offered::new();
@@ -18,7 +18,9 @@ fn offered() -> Offered {
 }
 
 fn serve(there: &Offered, listen: &str, more: &[&str]) -> Server {
-    Server::of_files(there, listen, more)
+    let directory = there.path().to_str().unwrap();
+    let serve = ["serve", "--dir", directory, "--listen", listen, "--json"];
+    Server::of(pathmark(&[&serve[..], more].concat()))
 }
 
 /// Kills a server as `kill -9` does.
@@ -134,9 +136,14 @@ fn where_no_key_can_be_kept_it_is_said() {
 #[test]
 fn an_authority_of_the_system_vouches_for_names() {
     let (there, user) = (offered(), User::new());
-    certificate(user.state.path(), "own");
-    let file = |name: &str| user.state.path().join(name).to_str().unwrap().to_owned();
-    let (cert, key) = (file("own.pem"), file("own.key"));
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let file = |name: &str, pem: String| {
+        let path = user.state.path().join(name);
+        fs::write(&path, pem).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let cert = file("cert.pem", made.cert.pem());
+    let key = file("key.pem", made.signing_key.serialize_pem());
     let server = serve(&there, "127.0.0.1:0", &["--cert", &cert, "--key", &key]);
     assert!(!there.key().exists());
     let (_, port) = server.address.rsplit_once(':').unwrap();

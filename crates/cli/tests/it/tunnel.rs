@@ -9,10 +9,8 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 use tokio::runtime::Runtime;
 
-use crate::common::{Log, Process, listeners, pathmark, run, started};
+use crate::common::{Process, pathmark};
 use crate::support::{Served, access, token};
-
-const WAIT: Option<Duration> = Some(Duration::from_secs(30));
 
 /// A proxy, and the file with its user's URI.
 struct Bed {
@@ -49,17 +47,34 @@ impl Bed {
     fn path(&self, name: &str) -> String {
         self.directory.path().join(name).display().to_string()
     }
-}
 
-/// Starts a tunnel.
-fn start(arguments: &[&str]) -> (Process, Value, Log) {
-    started(pathmark(&[&["tunnel", "--json"], arguments].concat()))
-}
-
-/// Returns the address of an IPv4 listener.
-fn listener(said: &Value, wanted: &str) -> Option<SocketAddr> {
-    let mut listeners = listeners(said).into_iter();
-    listeners.find(|(kind, _)| kind == wanted).map(|(_, at)| at)
+    /// Starts a tunnel, and returns the addresses of its IPv4 listeners.
+    fn start(&self, arguments: &[&str]) -> (Process, Vec<(String, SocketAddr)>) {
+        let mut command = pathmark(&["tunnel", "--json"]);
+        command.args(arguments);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut process = Process(command.spawn().unwrap());
+        let mut line = String::new();
+        let stdout = process.0.stdout.as_mut().unwrap();
+        BufReader::new(stdout).read_line(&mut line).unwrap();
+        let started: Value = serde_json::from_str(&line).unwrap_or_else(|_| {
+            let mut stderr = String::new();
+            let piped = process.0.stderr.as_mut().unwrap();
+            piped.read_to_string(&mut stderr).unwrap();
+            panic!("{line}{stderr}")
+        });
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        let listeners = started["listeners"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|listener| {
+                let address: SocketAddr = text(&listener["address"]).parse().unwrap();
+                (text(&listener["kind"]), address)
+            });
+        let listeners = listeners.filter(|(_, address)| address.is_ipv4());
+        (process, listeners.collect())
+    }
 }
 
 /// A TCP target that reads to the end, and returns everything preceded by a text.
@@ -81,7 +96,9 @@ fn target() -> SocketAddr {
 
 fn connect(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(WAIT).unwrap();
+    stream
+        .set_read_timeout(Some(Duration::from_secs(30)))
+        .unwrap();
     stream
 }
 
@@ -104,8 +121,8 @@ fn each_listener_of_a_file_and_of_arguments_serves() {
     std::fs::write(bed.path("tunnel.toml"), text).unwrap();
     let config = bed.path("tunnel.toml");
     let forward = format!("0:{target}");
-    let (mut tunnel, said, _) = start(&["--config", &config, "-L", &forward, "-D", "0"]);
-    let of = |kind: &str| listener(&said, kind).unwrap();
+    let (tunnel, listeners) = bed.start(&["--config", &config, "-L", &forward, "-D", "0"]);
+    let of = |kind: &str| listeners.iter().find(|(known, _)| known == kind).unwrap().1;
 
     assert_eq!(ask(connect(of("forward"))), "you wrote this");
 
@@ -128,8 +145,11 @@ fn each_listener_of_a_file_and_of_arguments_serves() {
     assert_eq!(ask(http), "you wrote this");
 
     let client = UdpSocket::bind("127.0.0.1:0").unwrap();
-    client.set_read_timeout(WAIT).unwrap();
-    echo.set_read_timeout(WAIT).unwrap();
+    client
+        .set_read_timeout(Some(Duration::from_secs(30)))
+        .unwrap();
+    echo.set_read_timeout(Some(Duration::from_secs(30)))
+        .unwrap();
     client.send_to(b"datagram", of("udp forward")).unwrap();
     let mut got = [0; 20];
     let (length, from) = echo.recv_from(&mut got).unwrap();
@@ -138,7 +158,7 @@ fn each_listener_of_a_file_and_of_arguments_serves() {
     assert_eq!(&got[..8], b"datagram");
 
     tunnel.signal(Signal::SIGTERM);
-    assert_eq!(tunnel.0.wait().unwrap().code(), Some(0));
+    assert_eq!(tunnel.finish().status.code(), Some(0));
 }
 
 #[test]
@@ -173,58 +193,37 @@ fn connect_joins_stdin_and_stdout_with_a_target() {
 #[test]
 fn connect_says_why_there_is_no_connection() {
     let bed = Bed::new();
+    let file = bed.path("proxy.uri");
     let refused = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
     refused
         .bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into())
         .unwrap();
-    let refused = refused.local_addr().unwrap().as_socket().unwrap();
-    let refused = format!("127.0.0.1 {}", refused.port());
-    for (target, says) in [
-        (refused.as_str(), "the target refused the connection"),
-        ("127.0.0.66 80", "the proxy does not allow this target"),
+    let port = refused
+        .local_addr()
+        .unwrap()
+        .as_socket()
+        .unwrap()
+        .port()
+        .to_string();
+    for (host, port, says) in [
         (
-            "missing.invalid 80",
+            "127.0.0.1",
+            port.as_str(),
+            "the target refused the connection",
+        ),
+        ("127.0.0.66", "80", "the proxy does not allow this target"),
+        (
+            "missing.invalid",
+            "80",
             "the name of the target has no address",
         ),
     ] {
-        let line = format!("tunnel connect --uri-file proxy.uri {target}");
-        let output = run(&bed.directory, &line);
+        let mut command = pathmark(&["tunnel", "connect", "--uri-file", &file, host, port]);
+        let output = command.output().unwrap();
         let stderr = String::from_utf8(output.stderr).unwrap();
         assert!(stderr.contains(says), "{stderr}");
         assert_eq!(output.status.code(), Some(1));
     }
-}
-
-/// A reset reaches the other side, whichever side it is from.
-#[test]
-fn connect_ends_with_its_target_and_its_target_with_it() {
-    let bed = Bed::new();
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = listener.local_addr().unwrap().port().to_string();
-    let begin = || {
-        let mut command = pathmark(&["tunnel", "connect", "127.0.0.1", &port]);
-        command.env("PATHMARK_TUNNEL", &bed.uri);
-        command.stdin(Stdio::piped()).stdout(Stdio::null());
-        let process = Process(command.spawn().unwrap());
-        let (mut target, _) = listener.accept().unwrap();
-        let mut stdin = process.0.stdin.as_ref().unwrap();
-        stdin.write_all(b"x").unwrap();
-        target.read_exact(&mut [0]).unwrap();
-        (process, target)
-    };
-    let (mut process, target) = begin();
-    let linger = Some(Duration::ZERO);
-    socket2::SockRef::from(&target).set_linger(linger).unwrap();
-    drop(target);
-    assert_eq!(process.0.wait().unwrap().code(), Some(1));
-
-    let (mut process, mut target) = begin();
-    // Waiting would close it, which ends the flow without a reset.
-    let _stdin = process.0.stdin.take();
-    process.signal(Signal::SIGTERM);
-    process.0.wait().unwrap();
-    let error = target.read(&mut [0]).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
 }
 
 /// A socket that receives datagrams but never answers, as behind a firewall.
@@ -245,7 +244,9 @@ fn a_network_that_blocks_udp_is_reported_within_3_s() {
         let reported = lines.find(|line| line.contains("the network may block UDP"));
         let _ = tell.send(reported);
     });
-    silent.set_read_timeout(WAIT).unwrap();
+    silent
+        .set_read_timeout(Some(Duration::from_secs(30)))
+        .unwrap();
     silent.recv(&mut [0; 2000]).unwrap();
     let reported = log.recv_timeout(Duration::from_millis(3_500));
     assert!(reported.unwrap().is_some());
@@ -271,28 +272,40 @@ fn a_reload_keeps_flows() {
         let output = pathmark(&show).output().unwrap();
         serde_json::from_slice::<Value>(&output.stdout).unwrap()
     };
+    let address = |shown: &Value, kind: &str| {
+        let listeners = shown["listeners"].as_array().unwrap().clone();
+        let of = |listener: &Value| -> SocketAddr {
+            listener["address"].as_str().unwrap().parse().unwrap()
+        };
+        let mut matching = listeners.iter().filter(|listener| listener["kind"] == kind);
+        matching.find(|listener| of(listener).is_ipv4()).map(of)
+    };
     write(&format!("forward = [\"0:{target}\"]\nsocks = [\"0\"]"));
-    let (mut tunnel, said, log) = start(&["--config", &config]);
-    let logged = |words: &str| log.next_with(words, Duration::from_secs(30));
-    let forward = listener(&said, "forward").unwrap();
+    let (mut tunnel, listeners) = bed.start(&["--config", &config]);
+    let log = lines(tunnel.0.stderr.take().unwrap());
+    let forward = listeners
+        .iter()
+        .find(|(kind, _)| kind == "forward")
+        .unwrap()
+        .1;
     let mut flow = connect(forward);
     flow.write_all(b"before ").unwrap();
     while shown()["flows"][0]["bytes_up"] != 7 {
         std::thread::yield_now();
     }
-    let socks = listener(&shown(), "socks").unwrap();
+    let socks = address(&shown(), "socks").unwrap();
 
     write("forward = 5");
     tunnel.signal(Signal::SIGHUP);
-    logged("the configuration stays as it was");
+    logged(&log, "the configuration stays as it was");
     write(&format!("forward = [\"0:{target}\"]\nhttp = [\"0\"]"));
     tunnel.signal(Signal::SIGHUP);
-    logged("the configuration was read again");
+    logged(&log, "the configuration was read again");
     let now = shown();
-    assert_eq!(listener(&now, "forward"), Some(forward));
-    assert_eq!(listener(&now, "socks"), None);
+    assert_eq!(address(&now, "forward"), Some(forward));
+    assert_eq!(address(&now, "socks"), None);
     assert!(TcpStream::connect(socks).is_err());
-    let mut http = connect(listener(&now, "http").unwrap());
+    let mut http = connect(address(&now, "http").unwrap());
     http.write_all(format!("CONNECT {target} HTTP/1.1\r\n\r\n").as_bytes())
         .unwrap();
     http.read_exact(&mut [0; 19]).unwrap();
@@ -304,11 +317,35 @@ fn a_reload_keeps_flows() {
     let other = bed.uri.replace(token("a").secret(), token("b").secret());
     std::fs::write(bed.path("proxy.uri"), other).unwrap();
     tunnel.signal(Signal::SIGHUP);
-    logged("the configuration was read again");
+    logged(&log, "the configuration was read again");
     let mut refused = connect(forward);
     assert!(refused.read_exact(&mut [0]).is_err());
     tunnel.signal(Signal::SIGTERM);
     assert_eq!(tunnel.0.wait().unwrap().code(), Some(0));
+}
+
+fn lines(pipe: impl Read + Send + 'static) -> std::sync::mpsc::Receiver<String> {
+    let (tell, lines) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(pipe).lines().map_while(Result::ok) {
+            if tell.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    lines
+}
+
+#[track_caller]
+fn logged(log: &std::sync::mpsc::Receiver<String>, words: &str) {
+    let mut before = Vec::new();
+    loop {
+        match log.recv_timeout(Duration::from_secs(30)) {
+            Ok(line) if line.contains(words) => return,
+            Ok(line) => before.push(line),
+            Err(error) => panic!("{error}: no `{words}` in {before:#?}"),
+        }
+    }
 }
 
 #[test]
@@ -321,13 +358,20 @@ fn the_state_has_flows_and_the_path() {
          forward = [\"127.0.0.1:0:{target}\"]"
     );
     std::fs::write(&config, text).unwrap();
-    let (mut tunnel, said, _) = start(&["--config", &config]);
+    let mut command = pathmark(&["tunnel", "--json", "--config", &config]);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut tunnel = Process(command.spawn().unwrap());
+    let mut line = String::new();
+    let stdout = tunnel.0.stdout.as_mut().unwrap();
+    BufReader::new(stdout).read_line(&mut line).unwrap();
+    let started: Value = serde_json::from_str(&line).unwrap();
     let address = |value: &Value| -> SocketAddr { value.as_str().unwrap().parse().unwrap() };
-    let mut flow = connect(listener(&said, "forward").unwrap());
+    let mut flow = connect(address(&started["listeners"][0]["address"]));
     flow.write_all(b"abc").unwrap();
     let show = |more: &[&str]| {
-        let output = pathmark(&[&["tunnel", "show"], more].concat()).output();
-        let output = output.unwrap();
+        let output = pathmark(&[&["tunnel", "show"], more].concat())
+            .output()
+            .unwrap();
         assert!(output.status.success(), "{output:?}");
         String::from_utf8(output.stdout).unwrap()
     };
@@ -370,7 +414,7 @@ fn the_state_has_flows_and_the_path() {
         assert!(people.contains(part), "{part}: {people}");
     }
     let metrics = show(&["--metrics", "--socket", &control]);
-    let mut scrape = connect(address(&said["metrics"]));
+    let mut scrape = connect(address(&started["metrics"]));
     scrape
         .write_all(b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n")
         .unwrap();
@@ -385,13 +429,13 @@ fn the_state_has_flows_and_the_path() {
         assert!(metrics.contains(part), "{part}: {metrics}");
         assert!(scraped.contains(part), "{part}: {scraped}");
     }
-    let mut other = connect(address(&said["metrics"]));
+    let mut other = connect(address(&started["metrics"]));
     other.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
     let mut answer = String::new();
     other.read_to_string(&mut answer).unwrap();
     assert!(answer.starts_with("HTTP/1.1 404 "), "{answer}");
     tunnel.signal(Signal::SIGTERM);
-    tunnel.0.wait().unwrap();
+    tunnel.finish();
     assert!(!std::path::Path::new(&control).exists());
     let gone = pathmark(&["tunnel", "show", "--socket", &control])
         .output()
@@ -427,12 +471,12 @@ fn a_token_is_in_no_message() {
 fn a_tunnel_that_ends_resets_its_flows_and_leaves_none_at_the_proxy() {
     for signal in [Signal::SIGTERM, Signal::SIGKILL] {
         let bed = Bed::new();
-        let far = TcpListener::bind("127.0.0.1:0").unwrap();
-        let forward = format!("127.0.0.1:0:{}", far.local_addr().unwrap());
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let forward = format!("127.0.0.1:0:{}", listener.local_addr().unwrap());
         let uri = bed.path("proxy.uri");
-        let (mut tunnel, said, _) = start(&["--uri-file", &uri, "-L", &forward]);
-        let mut client = connect(listener(&said, "forward").unwrap());
-        let (mut target, _) = far.accept().unwrap();
+        let (mut tunnel, said) = bed.start(&["--uri-file", &uri, "-L", &forward]);
+        let mut client = connect(said[0].1);
+        let (mut target, _) = listener.accept().unwrap();
         target.write_all(b"some of it").unwrap();
         client.read_exact(&mut [0; 10]).unwrap();
         tunnel.signal(signal);

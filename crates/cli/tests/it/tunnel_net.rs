@@ -248,6 +248,34 @@ fn a_token_that_the_proxy_does_not_know_is_logged() {
     assert_eq!(bed.counted("unauthorized"), 2);
 }
 
+/// A silent proxy is noticed long before the connection is lost. Its flows continue if it answers
+/// again; in the meantime, new flows are refused.
+#[test]
+fn a_proxy_that_is_silent_is_noticed_and_flows_go_on_after_it() {
+    let bed = Bed::new();
+    let proxy = bed.proxy(PROXIES[0], None);
+    let to = SocketAddr::new(ip(TARGETS[0]), 7);
+    bed.echo_tcp(to);
+    let tunnel = bed.tunnel(&["-L", &format!("0:{to}")]);
+    let forward = tunnel.listener("forward");
+    let mut flow = bed.connect(forward);
+    echoes(&mut flow, b"before");
+    proxy.guard.halt().unwrap();
+    flow.write_all(b"during").unwrap();
+    let mut waiting = bed.connect(forward);
+    tunnel.logged_within(
+        "no answer; a new connection is tried",
+        Duration::from_secs(12),
+    );
+    assert!(!matches!(waiting.read(&mut [0]), Ok(1)));
+    proxy.guard.go_on().unwrap();
+    let mut got = [0; 6];
+    flow.read_exact(&mut got).unwrap();
+    assert_eq!(&got, b"during");
+    echoes(&mut flow, b"after");
+    echoes(&mut bed.connect(forward), b"another");
+}
+
 /// Packets in one direction are lost. Packets that still arrive in the other direction don't count
 /// as an answer.
 #[test]

@@ -1,6 +1,8 @@
 //! The packaged units of `pathmark proxy` and `pathmark tunnel`, and their messages to the service
 //! manager.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -8,7 +10,7 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 
-use crate::common::{Process, command, pathmark, write_private};
+use crate::common::{Process, pathmark};
 
 const UNITS: [&str; 3] = [
     "pathmark-proxy.service",
@@ -42,9 +44,11 @@ fn the_units_hold_together() {
     }
 }
 
-/// Writes a file with a token.
+/// Writes a file of tokens that only its owner can read.
 fn tokens(directory: &Path, token: &str) {
-    write_private(directory.join("tokens"), &format!("a {token}\n"));
+    let path = directory.join("tokens");
+    std::fs::write(&path, format!("a {token}\n")).unwrap();
+    std::fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
 }
 
 /// The commands accept the packaged configurations with the test's own files.
@@ -109,13 +113,22 @@ fn both_say_that_they_are_ready_and_that_they_live() {
     let token = "0123456789abcdef";
     tokens(directory.path(), token);
     let uri = format!("pathmark://{token}@127.0.0.1:9");
-    for (name, line) in [
-        ("proxy", "proxy --listen 127.0.0.1:0 --token-file tokens"),
-        ("tunnel", &format!("tunnel {uri} -D 0")),
+    for (name, command) in [
+        (
+            "proxy",
+            vec![
+                "proxy",
+                "--listen",
+                "127.0.0.1:0",
+                "--token-file",
+                &path("tokens"),
+            ],
+        ),
+        ("tunnel", vec!["tunnel", &uri, "-D", "0"]),
     ] {
         let place = path(name);
         let manager = Manager::new(Path::new(&place));
-        let mut command = command(&directory, line);
+        let mut command = pathmark(&command);
         command
             .env("NOTIFY_SOCKET", &place)
             .env("WATCHDOG_USEC", "100000");

@@ -1,15 +1,27 @@
-//! XCP in reality: files through `vcp-router` on TUN interfaces, between separate processes.
+//! XCP in reality: files through `vcp-router` on TUN interfaces, between separate processes,
+//! compared with the emulator's results for the same path.
 
+use std::io::{BufRead, BufReader};
+use std::ops::ControlFlow;
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use pathmark_testbed::chain::{Chain, Hop, SENDER};
-use pathmark_testbed::undisturbed;
+use pathmark_emulator::Scenario;
+use pathmark_testbed::chain::{Chain, Hop, RouterProgram, SENDER};
+use pathmark_testbed::{ChildGuard, undisturbed};
 use serde_json::Value;
+use tempfile::TempDir;
 
-use crate::common::on_node::{client, figures, router, shown, start};
-use crate::common::{alone, pathmark};
-use crate::quick_start::Served;
+use crate::common::alone;
+use crate::common::offered::Offered;
+
+fn program() -> RouterProgram {
+    RouterProgram {
+        program: env!("CARGO_BIN_EXE_pathmark").into(),
+        prefix: vec!["vcp-router".to_owned()],
+    }
+}
 
 /// Buffer size for packets that wait while a process waits for a processor. A sender that fills
 /// queues would also fill this one, whereas XCP's flows leave it nearly empty.
@@ -30,8 +42,95 @@ fn port(rate: &str, delay: &str, rtt: &str, controller: &str) -> String {
     )
 }
 
-fn serve(chain: &Chain, bytes: usize) -> Served<'_> {
-    Served::by(chain, "vcp+bise+wlte,xcp,xcp[form=compact]", bytes)
+fn pathmark(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pathmark"));
+    command
+        .args(arguments)
+        // Each run starts without the state of earlier runs.
+        .env("XDG_STATE_HOME", "/dev/null")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped());
+    command
+}
+
+/// A server of one file, and its address.
+struct Served {
+    _process: ChildGuard,
+    _directory: Offered,
+    target: String,
+    pin: String,
+}
+
+fn serve(chain: &Chain, bytes: usize) -> Served {
+    let directory = Offered::new();
+    let words = (0..bytes as u64 / 8).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
+    let content: Vec<u8> = words.flatten().collect();
+    std::fs::write(directory.path().join("file"), content).unwrap();
+    let listen = format!("{SENDER}:4433");
+    let path = directory.path().to_str().unwrap();
+    let laws = "vcp+bise+wlte,xcp,xcp[form=compact]";
+    let serve = pathmark(&[
+        "serve", "--listen", &listen, "--dir", path, "--cc", laws, "--json",
+    ]);
+    let mut process = chain.sender.spawn(serve, &[]).unwrap();
+    let said = said(&mut process);
+    Served {
+        _process: process,
+        _directory: directory,
+        target: format!("{listen}/file"),
+        pin: said["pin"].as_str().unwrap().to_owned(),
+    }
+}
+
+/// Returns the line that a server prints once it accepts connections.
+fn said(process: &mut ChildGuard) -> Value {
+    let mut line = String::new();
+    BufReader::new(process.child().stdout.take().unwrap())
+        .read_line(&mut line)
+        .unwrap();
+    serde_json::from_str(&line).unwrap()
+}
+
+/// Fetches the file `times` times at once, and returns the figures.
+fn fetch(chain: &Chain, served: &Served, cc: &str, times: usize) -> Vec<Value> {
+    let directories: Vec<TempDir> = (0..times).map(|_| TempDir::new().unwrap()).collect();
+    let clients: Vec<ChildGuard> = directories
+        .iter()
+        .map(|directory| {
+            let (out, pin) = (path(directory.path()), &served.pin);
+            let get = [
+                "get",
+                &served.target,
+                "-o",
+                out,
+                "--pin",
+                pin,
+                "--cc",
+                cc,
+                "--json",
+            ];
+            chain.receiver.spawn(pathmark(&get), &[]).unwrap()
+        })
+        .collect();
+    clients
+        .into_iter()
+        .map(|mut client| {
+            let output = client.child().stdout.take().unwrap();
+            let figures = serde_json::from_reader(output).unwrap();
+            assert!(client.wait().unwrap().success());
+            figures
+        })
+        .collect()
+}
+
+fn path(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+fn show(chain: &Chain, router: usize) -> Value {
+    let query = pathmark_router::daemon::Query::Json;
+    serde_json::from_str(&pathmark_router::daemon::ask(&chain.control(router), &query).unwrap())
+        .unwrap()
 }
 
 #[test]
@@ -42,11 +141,11 @@ fn a_file_by_xcp_through_a_router() {
             forward: port("50Mbit", "10ms", ROOM, "xcp"),
             reverse: port("50Mbit", "10ms", ROOM, "none"),
         };
-        let chain = Chain::new(router(), 1500, &[hop]).unwrap();
+        let chain = Chain::new(program(), 1500, &[hop]).unwrap();
         let served = serve(&chain, 20_000_000);
         for cc in ["xcp", "xcp[form=compact]"] {
             // The server uses VCP unless the client requests another law from its list.
-            let figures = served.get(cc, Path::new("/dev/null"));
+            let figures = fetch(&chain, &served, cc, 1).remove(0);
             println!("{figures}");
             assert_eq!(figures["feedback"], "xcp", "{cc}");
             assert_eq!(figures["router_id"], 1, "{cc}");
@@ -54,7 +153,7 @@ fn a_file_by_xcp_through_a_router() {
             let goodput = figures["goodput_down_bps"].as_f64().unwrap();
             assert!(goodput > 35e6, "{cc}: {goodput}");
         }
-        let state = shown(&chain, 0);
+        let state = show(&chain, 0);
         let link = &state["links"][0];
         keeps_its_queue_empty(link);
         let law = &link["controller"];
@@ -77,28 +176,24 @@ fn a_router_that_stands_still_drops_nothing_of_xcp() {
             forward: port("10Mbit", "100ms", "200ms", "xcp"),
             reverse: port("10Mbit", "100ms", "200ms", "none"),
         };
-        let chain = Chain::new(router(), 1500, &[hop]).unwrap();
+        let chain = Chain::new(program(), 1500, &[hop]).unwrap();
         let served = serve(&chain, 8_000_000);
         let (chain, served) = (&chain, &served);
         let figures = std::thread::scope(|scope| {
-            let fetching = scope.spawn(|| served.get("xcp", Path::new("/dev/null")));
-            let sent = || {
-                shown(chain, 0)["links"][0]["sent_packets"]
-                    .as_u64()
-                    .unwrap()
-            };
+            let fetching = scope.spawn(|| fetch(chain, served, "xcp", 1).remove(0));
+            let sent = || show(chain, 0)["links"][0]["sent_packets"].as_u64().unwrap();
             while sent() < 2_000 {}
-            let stalled = chain.router(0).unwrap();
-            stalled.halt().unwrap();
+            let router = chain.router(0).unwrap();
+            router.halt().unwrap();
             #[expect(clippy::disallowed_methods, reason = "the stall, in real time")]
             std::thread::sleep(Duration::from_secs(1));
-            stalled.go_on().unwrap();
+            router.go_on().unwrap();
             fetching.join().unwrap()
         });
         println!("{figures}");
         assert_eq!(figures["feedback"], "xcp");
         assert_eq!(figures["packets_lost"], 0);
-        let link = &shown(chain, 0)["links"][0];
+        let link = &show(chain, 0)["links"][0];
         assert_eq!(link["drops"], 0, "{link}");
         let longest = figures["rtt_ms"]["max"].as_f64().unwrap();
         assert!((1_000.0..=1_240.0).contains(&longest), "{longest}");
@@ -113,25 +208,92 @@ fn both_directions_at_once_by_xcp() {
             forward: port("30Mbit", "10ms", ROOM, "xcp"),
             reverse: port("30Mbit", "10ms", ROOM, "xcp"),
         };
-        let chain = Chain::new(router(), 1500, &[hop]).unwrap();
+        let chain = Chain::new(program(), 1500, &[hop]).unwrap();
         let listen = format!("{SENDER}:4433");
-        let server = ["perf", "server", "--listen", &listen, "--cc", "xcp"];
-        let (_server, said) = start(&chain.sender, &server);
-        let mut perf = pathmark(&["perf", "client", &listen, "--cc", "xcp", "--json"]);
-        perf.args(["--pin", said["pin"].as_str().unwrap()]);
-        perf.args(["--upload", "8MB", "--download", "8MB", "--streams", "2"]);
-        let figures = figures(client(&chain.receiver, perf));
+        let server = [
+            "perf", "server", "--listen", &listen, "--cc", "xcp", "--json",
+        ];
+        let mut process = chain.sender.spawn(pathmark(&server), &[]).unwrap();
+        let said = said(&mut process);
+        let pin = said["pin"].as_str().unwrap();
+        let client = [
+            "perf",
+            "client",
+            &listen,
+            "--cc",
+            "xcp",
+            "--pin",
+            pin,
+            "--upload",
+            "8MB",
+            "--download",
+            "8MB",
+            "--streams",
+            "2",
+            "--json",
+        ];
+        let mut client = chain.receiver.spawn(pathmark(&client), &[]).unwrap();
+        let output = client.child().stdout.take().unwrap();
+        let figures: Value = serde_json::from_reader(output).unwrap();
+        assert!(client.wait().unwrap().success());
         assert_eq!(figures["feedback"], "xcp", "{figures}");
         assert_eq!(
             (&figures["bytes_up"], &figures["bytes_down"]),
             (&16_000_000.into(), &16_000_000.into())
         );
-        let state = shown(&chain, 0);
+        let state = show(&chain, 0);
         for link in [&state["links"][0], &state["links"][1]] {
             keeps_its_queue_empty(link);
             let law = &link["controller"];
             assert!(law["stamped"].as_u64().unwrap() > 10_000, "{law}");
             assert!(law["given_bps"].as_f64().unwrap() > 20e6, "{law}");
         }
+    });
+}
+
+/// Figure 5 of the paper in reality: four flows, 10 Mbit/s, 500 ms. Each transfers as much as an
+/// XCP flow does in half a minute. The emulator's files over the same path finish in the same time,
+/// apart from delays of the machine.
+#[test]
+fn four_flows_of_the_xcp_linux_paper_as_in_the_emulator() {
+    let _alone = alone();
+    undisturbed(|| {
+        const BYTES: usize = 6_000_000;
+        let hop = Hop {
+            forward: port("10Mbit", "250ms", "500ms", "xcp"),
+            reverse: port("10Mbit", "250ms", "500ms", "none"),
+        };
+        let chain = Chain::new(program(), 1500, &[hop]).unwrap();
+        let served = serve(&chain, BYTES);
+        let real = fetch(&chain, &served, "xcp", 4);
+        let link = show(&chain, 0)["links"][0].clone();
+
+        let scenario = format!(
+            "name = \"four files\"\nduration = \"120s\"\n\
+         [[link]]\nname = \"bottleneck\"\nfrom = \"R\"\nto = \"D\"\nduplex = true\nrate \
+         = \"10Mbit\"\ndelay = \"250ms\"\n\
+         queue = {{ limit = \"1bdp\" }}\ncontroller = \"xcp\"\n\
+         [[link]]\nname = \"access\"\nfrom = \"S\"\nto = \"R\"\nduplex = true\n\
+         [[flow]]\nname = \"f\"\nfrom = \"S\"\nto = \"D\"\nalgorithm = \"xcp\"\ncount = 4\nbytes = \
+         {BYTES}\n"
+        );
+        let scenario = Scenario::parse(Path::new("four files"), &scenario).unwrap();
+        let emulated = scenario.run(|_| ControlFlow::Continue(())).unwrap();
+
+        assert_eq!(link["drops"], 0);
+        let mean = |values: &mut dyn Iterator<Item = f64>| values.sum::<f64>() / 4.0;
+        let real_goodput = mean(&mut real.iter().map(|figures| {
+            assert_eq!(figures["feedback"], "xcp");
+            println!("{figures}");
+            figures["goodput_down_bps"].as_f64().unwrap()
+        }));
+        let emulated_goodput = mean(&mut emulated.flows.iter().map(|flow| flow.goodput_bps));
+        let ratio = real_goodput / emulated_goodput;
+        // `get` counts from the end of the handshake to the end of its answer, and emulated flows
+        // count from their first packet to their last byte: this is half a round trip in twenty
+        // seconds.
+        println!("real {real_goodput:.0} bit/s, emulated {emulated_goodput:.0} bit/s: {ratio:.4}");
+        // 0.999 and 0.992 in two runs, and 0.893 in one, for unknown reasons.
+        assert!((0.85..=1.05).contains(&ratio), "{ratio}");
     });
 }

@@ -144,3 +144,9 @@ fn all(time: Duration) {
 fn sixty_four_attackers_for_a_while() {
     all(Duration::from_secs(2));
 }
+
+#[test]
+#[ignore = "five minutes: cargo test -p pathmark-driver --lib attackers -- --ignored"]
+fn sixty_four_attackers_for_a_minute_each() {
+    all(Duration::from_secs(60));
+}

@@ -3,8 +3,42 @@
 use std::net::SocketAddr;
 
 use pathmark_driver::Endpoint;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::common::{NAME, Server, bounded, configs, echoed, loopback, transport};
+
+fn pattern(length: usize) -> Vec<u8> {
+    (0..length as u32)
+        .map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8)
+        .collect()
+}
+
+/// One end uses tokio's traits, and the other whole chunks.
+#[tokio::test]
+async fn bytes_arrive_whole_in_both_directions() {
+    let server = Server::new(transport());
+    let client = Endpoint::client(loopback()).unwrap();
+    let (ours, theirs) = server.connect(&client).await;
+    let sent = pattern(8 << 20);
+    let echo = async {
+        let (mut send, mut recv) = theirs.accept_bi().await.unwrap();
+        while let Some(chunk) = recv.read_chunk().await.unwrap() {
+            send.write_chunk(chunk).await.unwrap();
+        }
+        send.finish().unwrap();
+        assert_eq!(send.stopped().await, Ok(None));
+    };
+    let (mut send, mut recv) = ours.open_bi().await.unwrap();
+    let write = async {
+        send.write_all(&sent).await.unwrap();
+        send.shutdown().await.unwrap();
+    };
+    let mut back = Vec::new();
+    let read = AsyncReadExt::read_to_end(&mut recv, &mut back);
+    let (.., read) = bounded(async { tokio::join!(echo, write, read) }).await;
+    read.unwrap();
+    assert!(back == sent);
+}
 
 /// Connections begin on a new endpoint before any has sent a packet. Every tenth is dropped, and
 /// the others are used.

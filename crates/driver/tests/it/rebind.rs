@@ -1,6 +1,6 @@
 //! Replacing an endpoint's socket or a server's configuration while connections are in use.
 
-use std::net::UdpSocket;
+use std::net::{SocketAddr, UdpSocket};
 
 use pathmark_driver::{ConnectError, Connection, Endpoint};
 use pathmark_transport::TransportConfig;
@@ -149,20 +149,43 @@ async fn a_former_socket_is_let_go() {
     .await;
 }
 
+/// A socket that can't reach the server is only used for other servers.
+#[tokio::test]
+async fn a_socket_of_the_other_ip_version_takes_no_connection_along() {
+    bounded(async {
+        let (_server, client, (ours, theirs)) = connected(transport()).await;
+        let before = client.local_address();
+        let other = UdpSocket::bind("[::1]:0").unwrap();
+        transfer(&ours, &theirs, || client.rebind(other).unwrap()).await;
+        assert_eq!(theirs.remote_address(), before);
+        client.rebind(socket()).unwrap();
+        transfer(&ours, &theirs, || ()).await;
+        until(|| theirs.remote_address() == client.local_address()).await;
+    })
+    .await;
+}
+
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn a_connection_moves_to_no_address_of_another_host() {
+async fn a_connection_moves_to_another_address_of_this_host() {
     bounded(async {
         let server = Server::new(transport());
         let client = Endpoint::client("0.0.0.0:0".parse().unwrap()).unwrap();
         let (ours, theirs) = server.connect(&client).await;
+        let port = client.local_address().port();
+        let expected: SocketAddr = ([127, 0, 0, 2], port).into();
+        transfer(&ours, &theirs, || {
+            assert!(ours.migrate(Some(expected.ip())));
+        })
+        .await;
+        until(|| theirs.remote_address() == expected).await;
         // The address doesn't belong to this host, so the transfer continues from one that does.
         transfer(&ours, &theirs, || {
             assert!(ours.migrate(Some([192, 0, 2, 77].into())));
         })
         .await;
         assert!(theirs.remote_address().ip().is_loopback());
-        until(|| ours.stats().migrations >= 1).await;
+        until(|| ours.stats().migrations >= 2).await;
     })
     .await;
 }

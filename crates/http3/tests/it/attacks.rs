@@ -200,6 +200,39 @@ async fn large_heads_are_refused() {
     .await;
 }
 
+/// A thousand requests that never end, on ten connections: each is reset in time, and in the
+/// meantime another client gets its file.
+#[tokio::test]
+async fn a_thousand_slow_requests_stop_no_other() {
+    bounded(async {
+        let limits = Limits {
+            head_time: Duration::from_secs(1),
+            ..Limits::default()
+        };
+        let served = Served::limited(PutRights::None, limits);
+        let file = content(1_000_000);
+        served.write("file", &file).await;
+        let mut silent = Vec::new();
+        for _ in 0..10 {
+            let connection = served.connect().await;
+            for _ in 0..100 {
+                let (mut send, recv) = connection.open_bi().await.unwrap();
+                // One and a half frame headers.
+                send.write_all(b"\x01\x40\x80\x00").await.unwrap();
+                silent.push((connection.clone(), send, recv));
+            }
+        }
+        let link = served.link().await;
+        let fine = get(&link, "/file", &[]).await;
+        assert!(fine.content == file);
+        for (_, _, recv) in &mut silent {
+            assert!(recv.read_chunk().await.is_err());
+        }
+        assert_eq!(served.origin.counts().timed_out, 1000);
+    })
+    .await;
+}
+
 /// The number of incomplete requests is limited. Those above the limit end immediately instead of
 /// timing out. In the meantime, another host is served.
 #[tokio::test]

@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 use std::time::Duration;
 
 use pathmark_proxy::ingress::{EARLY, Limits, Service};
-use pathmark_proxy::outbound::{Outbound, Refusal};
+use pathmark_proxy::outbound::{Abort, Outbound, Refusal};
 use pathmark_proxy::server::Times;
 use pathmark_proxy::tunnel::TunnelTimes;
 use socket2::SockRef;
@@ -17,8 +17,37 @@ use crate::support::{
 };
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reset_of_the_target_reaches_a_client_that_has_ended_its_direction() {
+async fn bytes_arrive_both_ways_and_half_close_is_kept() {
+    with_target(async |served, tunnel, listener, to| {
+        tokio::spawn(echo(listener));
+        let (mut read, mut write) = tunnel.tcp(&to).await.unwrap();
+        let sent: Vec<u8> = (0..3_000_000_u32).map(|i| i.to_le_bytes()[1]).collect();
+        let writing = async {
+            write.write_all(&sent).await.unwrap();
+            write.shutdown().await.unwrap();
+        };
+        let mut received = Vec::new();
+        let (read, ()) = tokio::join!(read.read_to_end(&mut received), writing);
+        assert_eq!(read.unwrap(), sent.len());
+        assert!(received == sent);
+        let counts = served.proxy.counts();
+        assert_eq!((counts.tcp_flows, counts.tcp_resets), (1, 0));
+        assert_eq!(counts.bytes_up, 3_000_000);
+        assert_eq!(counts.bytes_down, 3_000_000);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reset_of_the_target_is_one_for_the_client() {
     with_target(async |_served, tunnel, listener, to| {
+        let (mut read, _write) = tunnel.tcp(&to).await.unwrap();
+        let (mut stream, _) = listener.accept().await.unwrap();
+        stream.write_all(b"x").await.unwrap();
+        assert_eq!(read.read_u8().await.unwrap(), b'x');
+        reset(stream);
+        assert_eq!(failure(&mut read).await, ErrorKind::ConnectionReset);
+        // The same after the client has ended its direction and reads nothing.
         let (mut read, mut write) = tunnel.tcp(&to).await.unwrap();
         let (mut stream, _) = listener.accept().await.unwrap();
         write.shutdown().await.unwrap();
@@ -45,6 +74,50 @@ async fn a_target_that_resets_at_once_opens_a_flow_that_is_reset() {
                 Err(refusal) => assert_eq!(refusal, Refusal::Refused),
             }
         }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reset_of_the_client_is_one_for_the_target() {
+    with_target(async |_served, tunnel, listener, to| {
+        // One direction at a time, because TCP has a single reset for both.
+        for direction in 0..2 {
+            let (mut read, mut write) = tunnel.tcp(&to).await.unwrap();
+            let (mut stream, _) = listener.accept().await.unwrap();
+            write.write_all(b"x").await.unwrap();
+            assert_eq!(stream.read_u8().await.unwrap(), b'x');
+            match direction {
+                0 => write.abort(),
+                _ => read.abort(),
+            }
+            let ended = failure(&mut stream).await;
+            assert_eq!(ended, ErrorKind::ConnectionReset, "{direction}");
+        }
+        // A target that doesn't read gets the reset, too.
+        let (_read, mut write) = tunnel.tcp(&to).await.unwrap();
+        let (stream, _) = listener.accept().await.unwrap();
+        let fill = async {
+            loop {
+                write.write_all(&[0; 65536]).await.unwrap();
+            }
+        };
+        let filled = tokio::time::timeout(Duration::from_secs(1), fill).await;
+        assert!(filled.is_err());
+        write.abort();
+        let ready = stream.ready(tokio::io::Interest::ERROR).await.unwrap();
+        assert!(ready.is_error());
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tunnel_that_ends_resets_its_targets() {
+    with_target(async |_served, tunnel, listener, to| {
+        let flow = tunnel.tcp(&to).await.unwrap();
+        let (mut stream, _) = listener.accept().await.unwrap();
+        drop((flow, tunnel));
+        assert_eq!(failure(&mut stream).await, ErrorKind::ConnectionReset);
     })
     .await;
 }

@@ -9,6 +9,7 @@ use pathmark_link::keys::{LinkContext, build_link};
 use pathmark_link::{DropCause, Owner};
 use proptest::prelude::*;
 
+use super::tests::{GOOD, parse};
 use super::*;
 
 /// Counts dropped packets.
@@ -255,5 +256,31 @@ fn laws_survive_every_reported_capacity() {
             }
         }
         assert_eq!(got + log.drops, sent, "{law}");
+    }
+}
+
+/// A port in front of a tunnel must name its encapsulation; encrypted packets cannot be copied.
+#[test]
+fn a_tunnel_is_one_that_shows_its_packets() {
+    use crate::encapsulation::Encapsulation;
+    let with = |tunnel: &str| {
+        let key = format!("tun = \"vcp0\"\ntunnel = \"{tunnel}\"");
+        parse(&GOOD.replace("tun = \"vcp0\"", &key))
+    };
+    let tunnel = |name: &str| with(name).unwrap().ports[0].tunnel;
+    assert_eq!(tunnel("ipip"), Some(Encapsulation::IpInIp));
+    assert_eq!(tunnel("vxlan"), Some(Encapsulation::Vxlan));
+    assert_eq!(parse(GOOD).unwrap().ports[0].tunnel, None);
+    for (name, part) in [
+        ("esp", "`esp` encrypts the packets inside"),
+        ("wireguard", "encrypts"),
+        ("vxlna", "did you mean `vxlan`?"),
+        ("gre", "only `ipip` and `vxlan`"),
+    ] {
+        let error = with(name).unwrap_err();
+        assert!(
+            error.contains(part) && error.contains(":8: tunnel: "),
+            "{error}"
+        );
     }
 }

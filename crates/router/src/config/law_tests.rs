@@ -1,6 +1,17 @@
-//! Requirements of control laws.
+//! Requirements of control laws, and the errors if they are not met.
 
 use super::tests::{GOOD, parse};
+
+/// A router must not use estimates that only the emulator can have. Without them, a port still
+/// looks for clouds.
+#[test]
+fn exact_estimates_are_refused() {
+    let with = |law: &str| parse(&GOOD.replace("\"vcp\"", &format!("\"{law}\"")));
+    let law = with("xcp-i").unwrap().ports[0].link.controller.clone();
+    assert_eq!(law.unwrap().name(), "xcp-i");
+    let error = with("xcp-i[estimate=exact]").unwrap_err();
+    assert!(error.contains("only the emulator"), "{error}");
+}
 
 /// Measuring requires a valid secret, and an address of the router.
 #[test]
@@ -9,10 +20,9 @@ fn measuring_takes_a_secret_and_an_address() {
         let text = GOOD.replace("\"vcp\"", &format!("\"{law}\""));
         parse(&format!("{text}\n{keys}"))
     };
-    // Without estimates, a port still looks for clouds.
-    let law = with("xcp-i", "").unwrap().ports[0].link.controller.clone();
-    assert_eq!(law.unwrap().name(), "xcp-i");
     let real = "xcp-i[estimate=real]";
+    let error = with(real, "").unwrap_err();
+    assert!(error.contains("add [xcp_i]"), "{error}");
     let good = "[xcp_i]\nsecret = \"sixteen bytes or more\"\n";
     let config = with(real, good).unwrap();
     let xcp_i = config.xcp_i.unwrap();
@@ -20,9 +30,22 @@ fn measuring_takes_a_secret_and_an_address() {
     // It must not appear in a log.
     assert!(!format!("{xcp_i:?}").contains("sixteen"));
     assert!(config.ports[0].link.measures_clouds());
-    for trains in ["100kbit", "4800bit"] {
-        assert!(with("vcp", &format!("{good}trains = \"{trains}\"\n")).is_ok());
+    // A router that only answers needs no such port, but must set `trains`, because no port's
+    // rate determines it.
+    let error = with("vcp", good).unwrap_err();
+    assert!(error.contains("trains = "), "{error}");
+    let with_trains = |trains: &str| with("vcp", &format!("{good}trains = {trains}\n"));
+    assert!(with_trains("\"100kbit\"").is_ok());
+    for (trains, part) in [
+        ("800", "800 what?"),
+        ("0", "0 what?"),
+        ("\"0bit\"", "at least"),
+        ("\"4790bit\"", "at least"),
+    ] {
+        let error = with_trains(trains).unwrap_err();
+        assert!(error.contains(part), "{trains}: {error}");
     }
+    assert!(with_trains("\"4800bit\"").is_ok());
     // White space around a secret is not part of it, as in the files of the other programs.
     let padded = with(real, "[xcp_i]\nsecret = \" sixteen bytes or more\\n\"\n").unwrap();
     assert_eq!(padded.xcp_i.unwrap().secret, xcp_i.secret);
@@ -41,6 +64,10 @@ fn measuring_takes_a_secret_and_an_address() {
             assert!(error.contains("that others reach"), "{error}");
         }
     }
+    let short = with(real, "[xcp_i]\nsecret = \"short\"\n").unwrap_err();
+    assert!(short.contains("at least 16 bytes"), "{short}");
+    let zero = with(real, &format!("{good}port = 0\n")).unwrap_err();
+    assert!(zero.contains("from 1 to 65535"), "{zero}");
 }
 
 const LATER: &str = "id = 2\n[[port]]\nname = \"a\"\ntun = \"a\"\n";
@@ -56,13 +83,19 @@ fn laws_of_scheduled_changes_are_checked_too() {
     assert!(with("vcp", rate).is_ok());
     let error = with("vcp", "").unwrap_err();
     assert!(error.contains("add `rate`"), "{error}");
+    let error = with("xcp-i[estimate=exact]", rate).unwrap_err();
+    assert!(error.contains("only the emulator"), "{error}");
+    let error = with("xcp-i[estimate=real]", rate).unwrap_err();
+    assert!(error.contains("add [xcp_i]"), "{error}");
     let secret = "addresses = [\"10.0.0.1\"]\n[xcp_i]\nsecret = \"sixteen bytes or more\"\n";
     let config = with("xcp-i[estimate=real]", &format!("{rate}{secret}")).unwrap();
     assert!(config.ports[0].link.measures_clouds());
 }
 
 #[test]
-fn a_law_without_an_id_gives_a_warning() {
+fn a_capacity_without_a_law_is_refused_and_a_law_without_an_id_gives_a_warning() {
+    let error = parse(&format!("{LATER}capacity = \"8Mbit\"\n")).unwrap_err();
+    assert!(error.contains("add `controller`"), "{error}");
     let law = format!("{LATER}rate = \"8Mbit\"\ncontroller = \"vcp\"\n");
     assert!(parse(&law).unwrap().warnings().is_empty());
     let unnamed = law.replace("id = 2\n", "");

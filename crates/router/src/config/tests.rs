@@ -104,55 +104,7 @@ rate = "5Mbit" => restart = "1s" => :14: & at & only emulated routers
 fd = 5 => fd = 5\ncorruption = "1%" => corruption & add `controller`
 fd = 5 => fd = 5\ngrant = true => grant & add one
 fd = 5 => fd = 5\ngrant = false => grant & add one
-loss = => corruption = "31%"\nloss = => :12: & at most 30%
-loss = => corruption = 5\nloss = => :12: & share
-loss = => corruption = "5"\nloss = => :12: & 0.1%
-loss = => corrupton = "5%"\nloss = => :12: & did you mean `corruption`
-loss = => grant = 1\nloss = => :12: & grant
-loss = => grant = "no"\nloss = => :12: & grant
-loss = => grants = false\nloss = => :12: & did you mean `grant`
-"vcp" => "xcp-i[estimate=exact]" => only the emulator
-"vcp" => "xcp-i[estimate=real]" => add [xcp_i]
-rate = "5Mbit" => controller = "xcp-i[estimate=exact]" => only the emulator
-rate = "5Mbit" => controller = "xcp-i[estimate=real]" => add [xcp_i]
-fd = 5 => fd = 5\ncapacity = "8Mbit" => add `controller`
-# A router that only answers must set `trains`, because no port determines it.
-id = 7 => xcp_i = { secret = "sixteen bytes or more" } => trains =
-id = 7 => xcp_i = { secret = "sixteen bytes or more", trains = 800 } => 800 what?
-id = 7 => xcp_i = { secret = "sixteen bytes or more", trains = 0 } => 0 what?
-id = 7 => xcp_i = { secret = "sixteen bytes or more", trains = "0bit" } => at least
-id = 7 => xcp_i = { secret = "sixteen bytes or more", trains = "4790bit" } => at least
-id = 7 => xcp_i = { secret = "sixteen bytes or more", port = 0 } => from 1 to 65535
-id = 7 => xcp_i = { secret = "short" } => at least 16 bytes
-# Whose shims are believed.
-fd = 5 => fd = 5\nshims = 1 => :19: & write true, false
-fd = 5 => fd = 5\nshims = { form = [] } => :19: & unknown name `form`
-fd = 5 => fd = 5\nshims = { from = "wan" } => :19: & write true, false
-fd = 5 => fd = 5\nshims = { from = [5] } => :19: & write true, false
-fd = 5 => fd = 5\nshims = { from = ["wann"] } => :19: & did you mean `wan`
-fd = 5 => fd = 5\nshims = { from = ["10.1.0.1/16"] } => :19: & did you mean `10.1.0.0/16`
-# A port in front of a tunnel names its encapsulation; encrypted packets cannot be copied.
-"vcp0" => "vcp0"\ntunnel = "esp" => :8: tunnel: & `esp` encrypts the packets inside
-"vcp0" => "vcp0"\ntunnel = "wireguard" => :8: tunnel: & encrypts
-"vcp0" => "vcp0"\ntunnel = "vxlna" => :8: tunnel: & did you mean `vxlan`?
-"vcp0" => "vcp0"\ntunnel = "gre" => :8: tunnel: & only `ipip` and `vxlan`
-# A rate that is measured.
-fd = 5 => fd = 5\nfloor = "1Mbit" => add probe =
-fd = 5 => fd = 5\nfloor = "1Mbit"\nprobe = "198.51.100.1" => choose a `floor`
-fd = 5 => fd = 5\nrate = "1Mbit"\nfloor = "2Mbit"\nprobe = "198.51.100.1" => that is not lower
-fd = 5 => fd = 5\nrate = "1Mbit"\nfloor = "7bit"\nprobe = "198.51.100.1" => at least 8bit
-fd = 5 => fd = 5\nprobe = "224.0.0.1" => no single host
-fd = 5 => fd = 5\nprobe = "modem" => IP address
 # Steering, and the interfaces that it needs.
-id = 7 => steer = [{ from = "eth0", port = "wam" }] => did you mean `wan`
-id = 7 => steer = [{ from = "eth0", port = "lan" }] => with `tun` only
-id = 7 => steer = [{ port = "wan" }] => say which packets
-id = 7 => steer = [{ from = "a/b", port = "wan" }] => 1 to 15 letters
-id = 7 => steer = [{ from = "vcp0", port = "wan" }] => round in a circle
-id = 7 => steer = [{ mark = 0, port = "wan" }] => 0 is no mark
-id = 7 => steer = [{ mark = 1, to = ["10.0.0.1/8"], port = "wan" }] => did you mean `10.0.0.0/8`
-id = 7 => steer = [{ mark = 1, frm = "eth0", port = "wan" }] => did you mean `from`
-id = 7 => steer = [{ mark = 1, port = "wan" }, { mark = 1, port = "wan" }] => twice
 id = 7 => table = 255 => 256 to 32000
 fd = 5 => fd = 5\ntxqueuelen = 0 => 1 to 1000000
 fd = 5 => fd = 5\non_stop = "shut" => on_stop
@@ -188,19 +140,50 @@ fn mistakes_are_explained() {
 }
 
 #[test]
-fn corruption_and_grants_are_declared() {
-    let of = |text: &str| {
-        let config = parse(&GOOD.replacen("loss =", &format!("{text}\nloss ="), 1)).unwrap();
-        let link = &config.ports[0].link;
-        (
-            link.corruption.ppm,
-            link.controller.as_ref().unwrap().grants(),
-        )
+fn declared_corruption() {
+    let with = |text: &str| parse(&GOOD.replacen("loss =", &format!("{text}\nloss ="), 1));
+    let declared = |text| with(text).map(|config| config.ports[0].link.corruption.ppm);
+    assert_eq!(declared(""), Ok(0));
+    assert_eq!(declared("corruption = \"5%\""), Ok(50_000));
+    assert_eq!(declared("corruption = \"0%\""), Ok(0));
+    assert_eq!(declared("corruption = \"30%\""), Ok(300_000));
+    for (bad, expected) in [
+        ("corruption = \"31%\"", "at most 30%"),
+        ("corruption = 5", "share"),
+        ("corruption = \"5\"", "0.1%"),
+        ("corrupton = \"5%\"", "did you mean `corruption`"),
+    ] {
+        let error = declared(bad).unwrap_err();
+        assert!(
+            error.contains(":12:") && error.contains(expected),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn granted_starts() {
+    let with = |text: &str| parse(&GOOD.replacen("loss =", &format!("{text}\nloss ="), 1));
+    let grants = |text| {
+        with(text).map(|config| {
+            let law = config.ports[0].link.controller.as_ref();
+            law.is_some_and(|law| law.grants())
+        })
     };
-    assert_eq!(of(""), (0, true));
-    assert_eq!(of("corruption = \"5%\"\ngrant = true"), (50_000, true));
-    assert_eq!(of("corruption = \"0%\"\ngrant = false"), (0, false));
-    assert_eq!(of("corruption = \"30%\""), (300_000, true));
+    assert_eq!(grants(""), Ok(true));
+    assert_eq!(grants("grant = true"), Ok(true));
+    assert_eq!(grants("grant = false"), Ok(false));
+    for (bad, expected) in [
+        ("grant = 1", "grant"),
+        ("grant = \"no\"", "grant"),
+        ("grants = false", "did you mean `grant`"),
+    ] {
+        let error = grants(bad).unwrap_err();
+        assert!(
+            error.contains(":12:") && error.contains(expected),
+            "{error}"
+        );
+    }
 }
 
 #[test]
@@ -208,11 +191,11 @@ fn whose_shims_are_believed() {
     use crate::forward::Trust;
     let with = |text: &str| {
         let text = GOOD.replacen("fd = 5", &format!("fd = 5\n{text}"), 1);
-        parse(&text).unwrap().ports[1].shims.clone()
+        parse(&text).map(|config| config.ports[1].shims.clone())
     };
-    assert_eq!(with(""), Trust::All);
-    assert_eq!(with("shims = true"), Trust::All);
-    assert_eq!(with("shims = false"), Trust::None);
+    assert_eq!(with(""), Ok(Trust::All));
+    assert_eq!(with("shims = true"), Ok(Trust::All));
+    assert_eq!(with("shims = false"), Ok(Trust::None));
     let trust = with("shims = { from = [\"10.1.0.0/16\", \"wan\", \"fd00::/8\", \"lan\"] }");
     let expected = Trust::From {
         prefixes: ["10.1.0.0/16", "fd00::/8"]
@@ -220,19 +203,20 @@ fn whose_shims_are_believed() {
             .to_vec(),
         ports: vec![0, 1],
     };
-    assert_eq!(trust, expected);
-}
-
-#[test]
-fn a_tunnel_is_one_that_shows_its_packets() {
-    use crate::encapsulation::Encapsulation;
-    for (key, tunnel) in [
-        ("", None),
-        ("\ntunnel = \"ipip\"", Some(Encapsulation::IpInIp)),
-        ("\ntunnel = \"vxlan\"", Some(Encapsulation::Vxlan)),
+    assert_eq!(trust, Ok(expected));
+    for (bad, part) in [
+        ("shims = 1", "write true, false"),
+        ("shims = { form = [] }", "unknown name `form`"),
+        ("shims = { from = \"wan\" }", "write true, false"),
+        ("shims = { from = [5] }", "write true, false"),
+        ("shims = { from = [\"wann\"] }", "did you mean `wan`"),
+        (
+            "shims = { from = [\"10.1.0.1/16\"] }",
+            "did you mean `10.1.0.0/16`",
+        ),
     ] {
-        let config = parse(&GOOD.replace("\"vcp0\"", &format!("\"vcp0\"{key}")));
-        assert_eq!(config.unwrap().ports[0].tunnel, tunnel);
+        let error = with(bad).unwrap_err();
+        assert!(error.contains(":19:") && error.contains(part), "{error}");
     }
 }
 
@@ -345,21 +329,58 @@ fn the_shipped_example_is_good() {
 
 #[test]
 fn a_measured_rate_has_a_probe_and_lies_above_the_floor() {
+    let port = |keys: &str| parse(&format!("[[port]]\nname = \"a\"\ntun = \"a\"\n{keys}\n"));
     let probe = "probe = \"198.51.100.1\"";
-    let measure = |keys: &str| {
-        let config = parse(&GOOD.replace("fd = 5", &format!("fd = 5\n{keys}")));
-        config.unwrap().ports[1].measure.unwrap()
-    };
+    let measure = |keys: &str| port(keys).unwrap().ports[0].measure.unwrap();
     assert_eq!(measure(probe).floor, None);
     let follows = measure(&format!("rate = \"9Mbit\"\nfloor = \"9Mbit\"\n{probe}"));
     assert_eq!(follows.floor.map(|floor| floor.bits), Some(9_000_000));
+    for (keys, expected) in [
+        ("floor = \"1Mbit\"".to_owned(), "add probe = "),
+        (format!("floor = \"1Mbit\"\n{probe}"), "choose a `floor`"),
+        (
+            format!("rate = \"1Mbit\"\nfloor = \"2Mbit\"\n{probe}"),
+            "that is not lower",
+        ),
+        (
+            format!("rate = \"1Mbit\"\nfloor = \"7bit\"\n{probe}"),
+            "at least 8bit",
+        ),
+        ("probe = \"224.0.0.1\"".to_owned(), "no single host"),
+        ("probe = \"modem\"".to_owned(), "IP address"),
+    ] {
+        let error = port(&keys).unwrap_err();
+        assert!(error.contains(expected), "{keys}: {error}");
+    }
 }
 
 #[test]
 fn steering_names_what_exists() {
+    let steer = |keys: &str| parse(&format!("{GOOD}\n[[steer]]\n{keys}\n"));
     let good = "from = \"eth0\"\nmark = 7\nto = [\"10.0.0.0/8\", \"::/0\"]\nport = \"wan\"";
-    let config = parse(&format!("{GOOD}\n[[steer]]\n{good}\n")).unwrap();
+    let config = steer(good).unwrap();
     assert_eq!(config.steers[0].mark, Some(7));
     assert_eq!((config.steers[0].port, config.table), (0, 11_800));
     assert_eq!(config.ports[0].host.on_stop, OnStop::Closed);
+    for (keys, expected) in [
+        ("from = \"eth0\"\nport = \"wam\"", "did you mean `wan`"),
+        ("from = \"eth0\"\nport = \"lan\"", "with `tun` only"),
+        ("port = \"wan\"", "say which packets"),
+        ("from = \"a/b\"\nport = \"wan\"", "1 to 15 letters"),
+        ("from = \"vcp0\"\nport = \"wan\"", "round in a circle"),
+        ("mark = 0\nport = \"wan\"", "0 is no mark"),
+        (
+            "mark = 1\nto = [\"10.0.0.1/8\"]\nport = \"wan\"",
+            "did you mean `10.0.0.0/8`",
+        ),
+        (
+            "mark = 1\nfrm = \"eth0\"\nport = \"wan\"",
+            "did you mean `from`",
+        ),
+    ] {
+        let error = steer(keys).unwrap_err();
+        assert!(error.contains(expected), "{keys}: {error}");
+    }
+    let twice = steer(&format!("{good}\n[[steer]]\n{good}")).unwrap_err();
+    assert!(twice.contains("twice"), "{twice}");
 }

@@ -167,6 +167,7 @@ impl Measurements {
             let arrived = Instant::from_nanos(now.as_nanos().saturating_sub(nanos(age)));
             one.estimator.on_answer(arrived, number);
             if std::mem::take(&mut one.is_silent) {
+                one.waits = None;
                 log_line!("port {}: {} answers again", one.port, one.spec.probe);
             }
             one.report(arrived);
@@ -224,8 +225,8 @@ impl Measurement {
         }
     }
 
-    /// Tells the log that packets wait behind the port. If the port follows the measured rate, this
-    /// shows a `floor` that is too high.
+    /// Tells the log that packets wait behind the port. The cause can also be a path that became
+    /// longer, or a queue on the way back, so the line doesn't say that the link is slower.
     fn report(&mut self, now: Instant) {
         let Some(delay) = self.estimator.delay().filter(|delay| *delay > WAITS) else {
             self.waits = None;
@@ -238,12 +239,11 @@ impl Measurement {
         }
         self.reported = Some(now);
         let remedy = match self.spec.floor {
-            None => "its `rate`: lower `rate`, or add `floor`",
-            Some(_) => "its `floor`, or its rate changes too fast to be followed: lower `floor`",
+            None => "`rate`, lower `rate`, or add `floor`",
+            Some(_) => "`floor`, lower `floor`",
         };
         log_line!(
-            "port {}: packets wait {} ms behind the port, because the link there is slower than \
-             {remedy}",
+            "port {}: packets wait {} ms behind the port: if its link is slower than {remedy}",
             self.port,
             delay.as_millis()
         );

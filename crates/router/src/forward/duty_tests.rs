@@ -43,15 +43,13 @@ fn replies(router: &mut Router) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn errors_and_echo_replies_are_limited() {
-    for packet in [udp(SRC, DST, 1, 0, &[0; 10]), echo(SRC, OWN, 56)] {
-        let mut router = router(1500, None, false);
-        for _ in 0..50 {
-            pass(&mut router, &packet);
-        }
-        assert_eq!(replies(&mut router).len(), 5);
-        assert_eq!(router.counters().icmp_suppressed, 45);
+fn echo_replies_are_limited_as_well() {
+    let mut router = router(1500, None, false);
+    for _ in 0..50 {
+        pass(&mut router, &echo(SRC, OWN, 56));
     }
+    assert_eq!(replies(&mut router).len(), 5);
+    assert_eq!(router.counters().icmp_suppressed, 45);
 }
 
 #[test]

@@ -307,6 +307,16 @@ fn icmp_as_a_router_must() {
 }
 
 #[test]
+fn icmp_is_rate_limited() {
+    let mut router = router(1500, None, false);
+    for _ in 0..50 {
+        pass(&mut router, &udp(SRC, DST, 1, 0, &[0; 10]));
+    }
+    assert_eq!(drain(&mut router, BACK).len(), 5);
+    assert_eq!(router.counters().icmp_suppressed, 45);
+}
+
+#[test]
 fn packets_without_df_are_fragmented() {
     let mut router = router(576, None, false);
     let bytes = udp(SRC, DST, 64, 0, &vec![3; 1400]);

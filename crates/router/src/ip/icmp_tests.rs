@@ -119,6 +119,30 @@ fn nothing_is_said_where_nothing_must_be() {
     assert!(!silent(&v6(58, 1, HOST6, &[128, 0, 0, 0, 0, 0, 0, 0])));
 }
 
+#[test]
+fn echo_requests_are_answered() {
+    let packet = v4(
+        1,
+        [10, 0, 0, 1],
+        [192, 0, 2, 1],
+        &[8, 0, 9, 9, 1, 2, 3, 4, 5],
+    );
+    let mut out = [0; 100];
+    let len = echo_reply(&packet, &Layout::walk(&packet).unwrap(), &mut out).unwrap();
+    assert!(checksums_hold(&out[..len]));
+    assert_eq!(out[12..20], [192, 0, 2, 1, 10, 0, 0, 1]);
+    assert_eq!((out[20], &out[24..len]), (0, &[1, 2, 3, 4, 5][..]));
+    let packet = v6(58, 1, HOST6, &[128, 0, 9, 9, 1, 2, 3, 4]);
+    let len = echo_reply(&packet, &Layout::walk(&packet).unwrap(), &mut out).unwrap();
+    assert!(checksums_hold(&out[..len]));
+    assert_eq!(out[40], 129);
+    let udp = v4(17, [10, 0, 0, 1], [192, 0, 2, 1], &[8; 8]);
+    assert_eq!(
+        echo_reply(&udp, &Layout::walk(&udp).unwrap(), &mut out),
+        None
+    );
+}
+
 proptest! {
     #[test]
     fn garbage_never_panics(

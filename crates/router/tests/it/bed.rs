@@ -14,7 +14,7 @@ use serde_json::Value;
 use socket2::{Domain, Socket};
 use tempfile::TempDir;
 
-use crate::cards;
+use crate::cards::next_line;
 
 /// Addresses of a host on its own link.
 #[derive(Clone, Copy)]
@@ -112,8 +112,14 @@ impl Bed {
     ) -> (Option<i32>, String, String) {
         let mut command = Command::new(program);
         command.args(arguments);
-        let said = cards::run(&self.middle, command);
-        (said.code, said.out, said.err)
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = self.middle.spawn(command, &[]).unwrap();
+        let (mut stdout, mut stderr) = (String::new(), String::new());
+        let pipes = child.child();
+        let (out, err) = (pipes.stdout.as_mut().unwrap(), pipes.stderr.as_mut());
+        out.read_to_string(&mut stdout).unwrap();
+        err.unwrap().read_to_string(&mut stderr).unwrap();
+        (child.wait().unwrap().code(), stdout, stderr)
     }
 
     /// Runs a line of shell in the router's namespace, which must succeed.
@@ -173,7 +179,7 @@ impl Bed {
 
     /// What the router says to the next reload.
     pub(crate) fn next_reload(&mut self) -> String {
-        cards::next_reload(self.router())
+        next_line(self.router(), "eloaded")
     }
 
     /// A connection to the router's address for Prometheus.
@@ -215,7 +221,10 @@ impl Bed {
     }
 
     pub(crate) fn link(&self, name: &str) -> Value {
-        cards::link_of(&self.show(), name)
+        let state = self.show();
+        let links = state["links"].as_array().unwrap();
+        let link = links.iter().find(|link| link["name"] == name);
+        link.unwrap().clone()
     }
 
     /// A TCP connection from left to right: both ends.

@@ -10,6 +10,7 @@ mod card_rates;
 mod cards;
 mod closed;
 mod deploy;
+mod floods;
 mod fuzz_control;
 mod fuzz_router;
 mod measure;

@@ -47,6 +47,33 @@ fn what_the_interface_drops_is_counted() {
     assert!(metrics.contains(&format!("vcp_router_build_info{{version=\"{version}\"")));
 }
 
+/// An interface that is taken away is opened again, or ends the router with exit code 1 and a line
+/// that says why.
+#[test]
+fn a_deleted_interface_ends_the_router() {
+    let mut bed = Bed::new();
+    bed.write(
+        "[[port]]\nname = \"wan side\"\ntun = \"gone0\"\n\
+         [[route]]\nprefix = \"10.0.0.0/8\"\nport = \"wan side\"\n",
+    );
+    bed.start();
+    assert_eq!(bed.link("wan side")["interface_state"], "up");
+    assert_eq!(bed.inside("ip", &["link", "delete", "gone0"]).0, Some(0));
+    let start = Instant::now();
+    assert_eq!(bed.router().wait().unwrap().code(), Some(1));
+    assert!(start.elapsed() < Duration::from_secs(5));
+    let mut text = String::new();
+    let stderr = bed.router().child().stderr.as_mut().unwrap();
+    stderr.read_to_string(&mut text).unwrap();
+    let last = text.lines().last().unwrap();
+    assert!(
+        last.contains("port wan side: its interface is gone"),
+        "{text}"
+    );
+    // What was recorded until then is there.
+    assert!(bed.path("record.csv").exists());
+}
+
 /// A record that can no longer be written costs the record, not a clean end.
 #[test]
 fn a_record_that_fails_does_not_fail_a_clean_stop() {
@@ -77,6 +104,32 @@ fn a_record_that_fails_does_not_fail_a_clean_stop() {
     let mut rest = String::new();
     stderr.read_to_string(&mut rest).unwrap();
     assert!(rest.contains("warning: the record"), "{rest}");
+}
+
+/// A persistent interface that is deleted and made again is opened again, with its queue and
+/// counters unchanged.
+#[test]
+fn an_interface_that_comes_back_is_opened_again() {
+    let mut bed = Bed::new();
+    let make = "ip tuntap add dev back0 mode tun user 0 vnet_hdr; ip link set back0 up";
+    bed.does(make);
+    bed.write("[[port]]\nname = \"a\"\ntun = \"back0\"\n");
+    bed.start();
+    for _ in 0..3 {
+        // In one go, so that the attempts of the router find the next one, not a gap.
+        bed.does(&format!("ip link delete back0; {make}"));
+        let start = Instant::now();
+        while bed.link("a")["interface_state"] != "up" {
+            assert!(
+                start.elapsed() < Duration::from_secs(5),
+                "{}",
+                bed.link("a")
+            );
+        }
+    }
+    bed.reload();
+    assert_eq!(bed.link("a")["interface_state"], "up");
+    bed.stop();
 }
 
 /// What is not there, or not what it is taken for, is found before the start, all of it at once.
@@ -172,6 +225,36 @@ fn rates_are_those_of_the_last_seconds() {
     }
     let widest = table.lines().map(|line| line.chars().count()).max();
     assert!(widest <= Some(80), "{table}");
+}
+
+#[test]
+fn reloads_are_reported_with_their_result() {
+    let mut bed = Bed::with("", "rate = \"2Mbit\"");
+    let reload = |bed: &Bed| bed.show()["reload"].clone();
+    assert_eq!(reload(&bed)["generation"], 1);
+    bed.configure("", "rate = \"3Mbit\"");
+    bed.reload();
+    assert_eq!(
+        (&reload(&bed)["generation"], &reload(&bed)["ok"]),
+        (&2.into(), &true.into())
+    );
+    bed.configure("", "rate = \"3parsec\"");
+    bed.reload();
+    let state = reload(&bed);
+    assert_eq!(
+        (&state["generation"], &state["failures"]),
+        (&2.into(), &1.into())
+    );
+    assert_eq!(state["ok"], false);
+    assert!(
+        state["error"].as_str().unwrap().contains("3parsec"),
+        "{state}"
+    );
+    let table = bed.shown(&[]);
+    assert!(
+        table.contains("failed: ") && table.contains("3parsec"),
+        "{table}"
+    );
 }
 
 /// An interface is shown by the name that it has now. In another network namespace, where this

@@ -358,6 +358,58 @@ fn a_port_can_be_taken_out_under_load() {
     );
 }
 
+/// The MTU of a set-up falls below that of IPv6: nothing of it is left to be deleted.
+#[test]
+fn a_small_mtu_can_be_set_up_afterwards() {
+    let cards = Cards::new();
+    cards.configure("host_addresses = [\"fd00:77::1/64\"]", "rate = \"10Mbit\"");
+    cards.setup();
+    cards.configure(
+        "host_addresses = [\"fd00:77::1/64\"]\nmtu = 1200",
+        "rate = \"10Mbit\"",
+    );
+    let said = cards.tool("setup", &[]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert_eq!(cards.setup(), "");
+    cards.configure("", "rate = \"10Mbit\"");
+    cards.setup();
+    assert_eq!(cards.setup(), "");
+}
+
+/// `from = "lan*"`: a card that comes later is missing until the next set-up, and is steered then.
+#[test]
+fn a_card_that_comes_later_is_seen() {
+    let cards = Cards::new();
+    cards.configure("", "rate = \"10Mbit\"");
+    let file = cards.path("router.toml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, text.replace("\"lan0\"", "\"lan*\"")).unwrap();
+    let watched = Watched::new(cards);
+    watched.cards.udp(false).until_it_passes();
+    watched.does("ip link add lan7 type dummy || ip link add lan7 type bridge");
+    let (_, line) = watched.line("steering of port lan is missing");
+    assert!(
+        line.contains("rule add priority 11800 iif lan7 lookup 11801"),
+        "{line}"
+    );
+    let script = watched.cards.setup();
+    assert!(
+        script.contains("ip -4 rule add priority 11800 iif lan7 lookup 11801"),
+        "{script}"
+    );
+    watched.line("steering of port lan is back");
+    // Gone again, its rules are stale.
+    watched.does("ip link delete lan7");
+    assert!(
+        watched
+            .cards
+            .setup()
+            .contains("ip -4 rule delete priority 11800 iif lan7")
+    );
+    assert_eq!(watched.cards.setup(), "");
+    watched.cards.udp(false).until_it_passes();
+}
+
 /// MTU and name of a port change at a reload, which says how it ended. The interface's MTU is
 /// `setup`'s to change.
 #[test]

@@ -1,6 +1,6 @@
 //! `vcp-router` between two hosts on real TUN interfaces, rootless.
 
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -89,6 +89,19 @@ fn a_slow_link_keeps_its_rate_and_sends_no_bursts() {
 }
 
 #[test]
+fn losses_jitter_and_reordering_are_survived() {
+    let bed = Bed::with(
+        "jitter = \"1ms\"",
+        "rate = \"100Mbit\"\nloss = { kind = \"gilbert-elliott\", p_good_bad = 0.01, p_bad_good = \
+         0.5 }\n\
+         jitter = { max = \"2ms\", reorder = true }",
+    );
+    let (a, b) = bed.tcp(false);
+    transfer(a, b, &bytes(500_000));
+    assert!(bed.link("right")["random_losses"].as_u64().unwrap() > 0);
+}
+
+#[test]
 fn udp_passes_both_ways_with_its_length_and_content() {
     let bed = Bed::with("", "rate = \"1Gbit\"\ncontroller = \"vcp+bise\"");
     for v6 in [false, true] {
@@ -143,18 +156,6 @@ fn reload_changes_what_it_names_or_nothing() {
     bed.configure("", "rate = \"2Gbit\"\nqueue = { limit = \"1bdp\" }");
     assert!(bed.reload().contains("still running as before"));
     assert_eq!(bed.link("right")["rate_bps"].as_f64(), Some(2e6));
-    let reload = bed.show()["reload"].clone();
-    assert_eq!(
-        (&reload["generation"], &reload["failures"]),
-        (&1.into(), &1.into())
-    );
-    assert_eq!(reload["ok"], false);
-    let reason = reload["error"].as_str().unwrap();
-    let table = bed.shown(&[]);
-    assert!(
-        reason.contains("bdp") && table.contains("failed: "),
-        "{reason} {table}"
-    );
     // At 2 Mbit/s the rest would take far longer than this test may.
     bed.configure(
         "",
@@ -168,11 +169,6 @@ fn reload_changes_what_it_names_or_nothing() {
         "rate = \"1Gbit\"\nqueue = { limit = \"2MB\" }\ncontroller = \"vcp\"\n",
     );
     assert!(bed.reload().contains("reloaded"));
-    let reload = bed.show()["reload"].clone();
-    assert_eq!(
-        (&reload["generation"], &reload["ok"]),
-        (&3.into(), &true.into())
-    );
     let after = bed.link("right");
     assert!(
         after["sent_packets"].as_u64() >= before["sent_packets"].as_u64(),
@@ -181,6 +177,26 @@ fn reload_changes_what_it_names_or_nothing() {
     a.write_all(&bytes(20_000_000)).unwrap();
     drop(a);
     assert_eq!(reader.join().unwrap(), 20_200_000);
+}
+
+#[test]
+fn a_router_that_is_killed_and_started_again_loses_no_connection() {
+    let mut bed = Bed::with("", "rate = \"50Mbit\"");
+    let (mut a, mut b) = bed.tcp(false);
+    let data = bytes(2_000_000);
+    let expected = data.clone();
+    let reader = thread::spawn(move || {
+        let mut got = vec![0; 500_000];
+        b.read_exact(&mut got).unwrap();
+        (b, got, expected)
+    });
+    let writer = thread::spawn(move || a.write_all(&data).unwrap());
+    let (mut b, mut got, expected) = reader.join().unwrap();
+    bed.router().kill().unwrap();
+    bed.start();
+    b.read_to_end(&mut got).unwrap();
+    writer.join().unwrap();
+    assert!(got == expected);
 }
 
 #[test]
@@ -205,8 +221,15 @@ fn sigterm_ends_it_cleanly_and_the_record_is_whole() {
 }
 
 #[test]
-fn a_state_that_cannot_be_written_is_an_error() {
-    let bed = Bed::with("", "rate = \"2Mbit\"");
+fn a_log_that_takes_nothing_does_not_end_it() {
+    let mut bed = Bed::with("", "rate = \"2Mbit\"");
+    drop(bed.router().child().stderr.take());
+    bed.configure("", "rate = \"1Mbit\"");
+    bed.router().hang_up().unwrap();
+    while bed.link("right")["rate_bps"].as_f64() != Some(1e6) {
+        thread::yield_now();
+    }
+    // A client that asks for the state and cannot get it gets an error.
     let socket = bed.path("control.sock");
     for form in [&[][..], &["--json"], &["--metrics"]] {
         let output = std::process::Command::new(env!("CARGO_BIN_EXE_vcp-router"))
@@ -220,6 +243,7 @@ fn a_state_that_cannot_be_written_is_an_error() {
         assert_eq!(output.status.code(), Some(1), "{form:?}: {text}");
         assert!(text.contains("standard output"), "{form:?}: {text}");
     }
+    bed.stop();
 }
 
 /// The same state as JSON, as a table, and as Prometheus text, which HTTP serves to any client,
@@ -236,7 +260,6 @@ fn status_has_three_formats() {
         "queue_packets",
         "drops",
         "random_losses",
-        "times_set_aside",
         "controller",
     ] {
         assert!(!link[key].is_null(), "{key}");

@@ -242,6 +242,12 @@ mod tests {
     }
 
     #[test]
+    fn a_closed_connection_lingers_for_three_probe_timeouts() {
+        let at = linger_until(Instant::from_millis(1000), Duration::from_millis(200));
+        assert_eq!(at, Instant::from_millis(1600));
+    }
+
+    #[test]
     fn what_was_under_way_is_not_answered() {
         let rtt = Some(Duration::from_millis(30));
         let mut state = closing();
@@ -252,5 +258,26 @@ mod tests {
         assert!(state.due().is_none());
         state.on_datagram(Instant::from_millis(1030), rtt);
         assert!(state.due().is_some());
+    }
+
+    #[test]
+    fn the_application_code_stays_out_of_the_handshake() {
+        let state = closing();
+        let error = state.due().unwrap().before_one_rtt();
+        assert_eq!(error.code, TransportErrorCode::APPLICATION_ERROR);
+        assert_eq!(error.reason, "");
+    }
+
+    #[test]
+    fn the_first_reason_stands() {
+        let mut state = closing();
+        state.close(CloseReason::Transport(TransportError::new(
+            TransportErrorCode::INTERNAL_ERROR,
+            "late",
+        )));
+        assert!(matches!(
+            state.due(),
+            Some(CloseReason::Application { code: 7, .. })
+        ));
     }
 }

@@ -275,6 +275,20 @@ mod tests {
         assert!(lifecycle.due().is_none());
     }
 
+    /// RFC 9000 §10.2.1: arriving datagrams show that the peer may lack the CONNECTION_CLOSE, but
+    /// not within a round trip.
+    #[test]
+    fn a_closing_connection_answers_datagrams() {
+        let mut lifecycle = open();
+        let _ = lifecycle.close(AT, PTO, reason(), ConnectionError::LocallyClosed);
+        lifecycle.on_close_sent(AT);
+        let rtt = Duration::from_millis(50);
+        lifecycle.on_datagram(AT + rtt / 2, Some(rtt));
+        assert_eq!(lifecycle.due(), None);
+        lifecycle.on_datagram(AT + rtt, Some(rtt));
+        assert_eq!(lifecycle.due(), Some(&reason()));
+    }
+
     #[test]
     fn an_error_of_this_sides_own_leaves_a_last_close() {
         let mut lifecycle = open();
@@ -292,5 +306,23 @@ mod tests {
         assert_eq!(ending, Ending::Over(ConnectionError::Reset));
         assert!(lifecycle.is_draining());
         assert_eq!(lifecycle.timers.next(), Some(Instant::from_millis(1300)));
+    }
+
+    #[test]
+    fn silence_is_counted_from_packets() {
+        let mut lifecycle = open();
+        let timeout = lifecycle.on_peer_timeout(Duration::from_secs(10));
+        assert_eq!(timeout, Some(Duration::from_secs(10)));
+        assert_eq!(lifecycle.longest_pto(), Duration::from_secs(30));
+        lifecycle.on_received(AT, PTO);
+        assert_eq!(
+            lifecycle.timers.get(Timer::Idle),
+            Some(Instant::from_millis(11_000))
+        );
+        lifecycle.on_sent(Instant::from_millis(2000), PTO);
+        assert_eq!(
+            lifecycle.timers.get(Timer::Idle),
+            Some(Instant::from_millis(12_000))
+        );
     }
 }

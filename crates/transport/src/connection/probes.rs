@@ -96,6 +96,26 @@ impl Probes {
 mod tests {
     use super::*;
 
+    #[test]
+    fn a_timeout_asks_for_a_probe_and_then_for_another() {
+        let mut probes = Probes::new();
+        assert!(!probes.any());
+        probes.on_timeout(SpaceId::Data);
+        assert!(probes.any() && probes.is_due(SpaceId::Data));
+        assert_eq!(probes.index(SpaceId::Data), Some(0));
+        assert_eq!(probes.index(SpaceId::Handshake), None);
+        probes.clear(SpaceId::Data);
+        assert_eq!(probes.index(SpaceId::Data), None);
+        assert!(!probes.any());
+        assert!(probes.on_second(SpaceId::Data));
+        assert_eq!(probes.index(SpaceId::Data), Some(1));
+        probes.clear_all();
+        assert!(!probes.any());
+        // The next timeout begins again.
+        probes.on_timeout(SpaceId::Data);
+        assert_eq!(probes.index(SpaceId::Data), Some(0));
+    }
+
     /// The space of the probes may change between the two, as the handshake progresses.
     #[test]
     fn a_second_probe_of_another_space_is_its_first() {

@@ -139,6 +139,18 @@ fn hundreds_of_phases_with_loss_and_reordering() {
     assert_eq!(server.generation(), 299);
 }
 
+#[test]
+fn acknowledging_new_keys_under_old_ones_is_an_error() {
+    let (mut client, _) = plain();
+    seal(&mut client, 0);
+    client.on_ack(0, 0).unwrap();
+    client.begin_update(Instant::ZERO);
+    seal(&mut client, 1);
+    client.on_ack(0, 0).unwrap();
+    assert_eq!(client.on_ack(1, 0), Err(KeyUpdateError));
+    client.on_ack(1, 1).unwrap();
+}
+
 /// If a peer returns to old keys, its packets have higher numbers and can't be opened.
 #[test]
 fn old_keys_open_nothing_above_new_ones() {

@@ -53,6 +53,20 @@ fn one_that_no_queue_can_hold_is_dropped_alone() {
     assert_eq!(datagrams.counts().unread, 1);
 }
 
+#[test]
+fn what_the_path_carries_no_more_is_out_of_the_way() {
+    let mut datagrams = queues(10_000);
+    for length in [1400, 1300, 100] {
+        datagrams.send(Bytes::from(vec![1; length]));
+    }
+    datagrams.drop_longer_than(1200);
+    assert_eq!(datagrams.counts().unsent, 2);
+    let mut room = [0; 1200];
+    let mut w = Writer::new(&mut room);
+    datagrams.write(Instant::ZERO, &mut w);
+    assert_eq!(w.position(), datagram_len(100));
+}
+
 /// A sender that waits for room is woken once there is some, and newer datagrams don't evict
 /// older datagrams.
 #[test]

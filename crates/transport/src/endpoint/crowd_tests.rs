@@ -232,6 +232,20 @@ fn slow_handshakes_from_six_addresses_keep_a_seventh_waiting_two_seconds_at_most
     }
 }
 
+#[test]
+fn a_crowd_that_goes_leaves_nothing_behind() {
+    let mut world = World::new(Duration::from_millis(5), RetryPolicy::Never);
+    for _ in 0..3 {
+        world.begin_slow();
+        world.run(SECOND, |_| false);
+    }
+    assert!(world.server.stats().evicted > 0);
+    world.run(70 * SECOND, |world| world.server.connections() == 0);
+    assert_eq!(world.server.connections(), 0);
+    assert_eq!(world.server.half_open(), 0);
+    assert_eq!((world.server.demux.len(), world.accepted.len()), (0, 0));
+}
+
 /// RFC 9000 §10.2.2: a connection that its peer closed takes no place and is dropped
 /// immediately. Late packets for it aren't answered, not even a duplicate first packet, but
 /// later such packets are treated as unknown.

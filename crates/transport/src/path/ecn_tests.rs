@@ -117,6 +117,18 @@ fn counts_go_on_over_a_change_of_path() {
     assert!(matches!(new.state(), EcnState::Failed(_)));
 }
 
+#[test]
+fn a_path_that_drops_marked_packets() {
+    let mut v = tested(10);
+    for _ in 0..9 {
+        lose(&mut v, Ecn::Ect0);
+    }
+    lose(&mut v, Ecn::NotEct);
+    assert_eq!(v.state(), EcnState::Unknown);
+    lose(&mut v, Ecn::Ect0);
+    assert_eq!(v.state(), EcnState::Failed(EcnFailure::Dropped));
+}
+
 /// A path that let marks through begins to drop them. After the third probe timeout, packets aren't
 /// marked anymore, even once one is acknowledged. Marked packets are tried after 30 s, 60 s and so
 /// on.

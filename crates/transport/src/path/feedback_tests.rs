@@ -1,28 +1,89 @@
-//! Counters that survive lost, reordered and forged frames.
+//! Counters that survive lost, reordered and forged frames, with a signal that counts packets.
 
-use pathmark_cc::Feedback;
+use pathmark_cc::{Countable, Feedback, Request, VcpFeedback};
 use proptest::prelude::*;
 
 use super::*;
-use crate::connection::tests::questions::Question;
-use crate::connection::tests::signal::TestSignal;
-use crate::{Arrived, Counters, Ecn, Instant};
+use crate::{Arrived, BadFeedback, Breach, Counters, Ecn, Instant, Meter, Signal};
 
-const PLAIN: TestSignal = TestSignal::shim(200);
-/// It asks once.
-const ASKING: Question = Question(PLAIN);
+/// Counts packets. It may ask once.
+#[derive(Debug)]
+struct Counted {
+    asks: bool,
+}
 
-/// The counters of packets without a code.
-fn totals(packets: u64) -> Counters {
-    let mut counters = Counters::new();
-    for value in [packets, 0, 0, 0, packets * SIZE, 0, 0, 0, 0] {
-        counters.push(value);
+const PLAIN: Counted = Counted { asks: false };
+const ASKING: Counted = Counted { asks: true };
+
+#[derive(Debug, Default)]
+struct Packets(u64);
+
+impl Meter for Packets {
+    fn on_packet(&mut self, _: &Arrived<'_>) {
+        self.0 += 1;
     }
+
+    fn counters(&self) -> Option<Counters> {
+        (self.0 > 0).then(|| totals(self.0))
+    }
+}
+
+impl Signal for Counted {
+    fn kind(&self) -> u8 {
+        200
+    }
+
+    fn shim_len(&self) -> usize {
+        if self.asks { 16 } else { 0 }
+    }
+
+    fn asks_once(&self) -> bool {
+        self.asks
+    }
+
+    fn fill(&self, _: &Request, _: &mut [u8]) {}
+
+    fn meter(&self) -> Box<dyn Meter> {
+        Box::new(Packets::default())
+    }
+
+    fn difference(
+        &self,
+        older: Option<&Counters>,
+        newer: &Counters,
+        sent: &Countable,
+    ) -> Result<Feedback, BadFeedback> {
+        let bad = |breach| BadFeedback {
+            breach,
+            message: "cannot be",
+        };
+        let value = |c: &Counters| c.as_slice().first().copied().ok_or(bad(Breach::Form));
+        let new = value(newer)?;
+        let more = new
+            .checked_sub(older.map_or(Ok(0), value)?)
+            .ok_or(bad(Breach::Backwards))?;
+        if new > sent.packets {
+            return Err(bad(Breach::Packets));
+        }
+        assert!(sent.bytes <= sent.packets * sent.longest);
+        let mut vcp = VcpFeedback::default();
+        vcp.packets[1] = more;
+        vcp.bytes[1] = more * SIZE;
+        Ok(Feedback::Vcp(vcp))
+    }
+}
+
+fn totals(n: u64) -> Counters {
+    let mut counters = Counters::new();
+    counters.push(n);
     counters
 }
 
 fn packets(feedback: Option<Feedback>) -> Option<u64> {
-    feedback.map(|feedback| feedback.counted().0)
+    feedback.map(|f| match f {
+        Feedback::Vcp(vcp) => vcp.packets[1],
+        _ => unreachable!("the signal above makes no other"),
+    })
 }
 
 /// Returns the packets that a frame adds, which claims so many in its epoch.
@@ -92,6 +153,22 @@ fn an_epoch_begins_once_for_each_change_of_ours() {
     assert_eq!(claimed(&mut returned, 10, 10, 1), Some(1));
 }
 
+/// A peer could claim 1,000,000 LOW codes for 1000 sent packets by changing the epoch in each
+/// frame.
+#[test]
+fn an_epoch_in_each_frame_counts_no_packet_twice() {
+    let mut returned = Returned::new();
+    (0..1000).for_each(|n| returned.on_sent(n, SIZE));
+    let mut counted = 0;
+    for epoch in 0..1000 {
+        returned.on_challenge();
+        for claim in [1000, 1000 - epoch, 1] {
+            counted += claimed(&mut returned, 2 * epoch + 1, epoch, claim).unwrap_or(0);
+        }
+    }
+    assert_eq!(counted, 1000);
+}
+
 #[test]
 fn only_news_is_returned() {
     let mut counting = Counting::new(&PLAIN);
@@ -157,6 +234,60 @@ proptest! {
         prop_assert_eq!(sum, order.iter().max().unwrap() * 7);
         prop_assert_eq!(returned.disbelieved().total(), 0);
     }
+
+    /// Whatever a peer reports, and in any order, each packet counts at most once, and only in an
+    /// epoch in which it was sent.
+    #[test]
+    fn no_packet_counts_twice(words in prop::collection::vec(sender_event(), 1..300)) {
+        let mut returned = Returned::new();
+        let (mut next, mut sent, mut accepted) = (0, 0, 0);
+        for (number, word) in words.into_iter().enumerate() {
+            match word {
+                SenderEvent::Sent(numbers) => {
+                    // Not every packet carries the signal.
+                    next += numbers;
+                    returned.on_sent(next, SIZE);
+                    next += 1;
+                    sent += 1;
+                }
+                SenderEvent::Moved => {
+                    returned.on_path_change(next);
+                    (sent, accepted) = (0, 0);
+                }
+                SenderEvent::Challenged => returned.on_challenge(),
+                SenderEvent::Claimed(back, claim, late) => {
+                    let epoch = next.saturating_sub(back);
+                    let number = (number as u64).saturating_sub(late);
+                    if let Some(more) = claimed(&mut returned, number, epoch, claim) {
+                        accepted += more;
+                        prop_assert!(claim <= back);
+                    }
+                }
+            }
+            prop_assert!(accepted <= sent, "{} of {}", accepted, sent);
+        }
+    }
+}
+
+/// Events at a sender.
+#[derive(Clone, Copy, Debug)]
+enum SenderEvent {
+    /// A packet with the signal, after this many without.
+    Sent(u64),
+    Moved,
+    Challenged,
+    /// A frame: the distance of its epoch from the next packet, the number of packets that it
+    /// claims, and the number of steps by which it is late.
+    Claimed(u64, u64, u64),
+}
+
+fn sender_event() -> impl Strategy<Value = SenderEvent> {
+    prop_oneof![
+        8 => (0..3u64).prop_map(SenderEvent::Sent),
+        1 => Just(SenderEvent::Moved),
+        1 => Just(SenderEvent::Challenged),
+        8 => (0..20u64, 0..30u64, 0..2u64).prop_map(|(e, n, l)| SenderEvent::Claimed(e, n, l)),
+    ]
 }
 
 /// Each kind of rejected frame counts once in the sum, and the sums of several signals are added.

@@ -150,6 +150,34 @@ fn late_news_of_earlier_packets_is_ignored() {
     }
 }
 
+#[test]
+fn shims_lost_with_many_plain_packets_prove_nothing() {
+    // In each round, one of eight packets has a shim. All shims are lost, as are the plain packets
+    // that `lost` selects.
+    let rounds = |lost: fn(u64) -> bool| {
+        let mut path = Path::new();
+        path.plain.on_sent(0, true);
+        path.plain.on_acked(0, true);
+        for round in 0..12u64 {
+            let numbers = 1 + 8 * round..9 + 8 * round;
+            for number in numbers.clone() {
+                path.plain.on_sent(number, number % 8 == 1);
+            }
+            for number in numbers.clone().filter(|n| n % 8 != 1 && !lost(*n)) {
+                path.plain.on_acked(number, false);
+            }
+            for number in numbers.filter(|n| n % 8 == 1 || lost(*n)) {
+                path.plain.on_lost(path.now, number, number % 8 == 1);
+            }
+            path.plain.settle(path.now);
+        }
+        path.plain.passes_shims()
+    };
+    assert!(rounds(|n| n % 2 == 0), "half of all is lost");
+    assert!(!rounds(|_| false));
+    assert!(!rounds(|n| n % 8 == 2), "a seventh: eleven shims in a row");
+}
+
 /// A path without losses begins to lose half of all packets, so lost shims aren't surprising. They
 /// are, however, if the other packets get through.
 #[test]

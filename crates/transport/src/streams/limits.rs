@@ -261,6 +261,19 @@ mod tests {
     }
 
     #[test]
+    fn a_limit_is_reported_again_after_each_raise() {
+        let mut local = LocalStreams::default();
+        for limit in 1..4 {
+            assert_eq!(local.open(), None);
+            assert!(local.block_due());
+            assert_eq!(local.announce_blocked(), limit - 1);
+            assert!(!local.raise(limit - 1), "nothing new");
+            assert!(local.raise(limit));
+            assert_eq!(local.open(), Some(limit - 1));
+        }
+    }
+
+    #[test]
     fn how_many_are_open_may_be_changed() {
         let mut remote = RemoteStreams::new(8);
         assert_eq!(remote.on_index(7), Ok(0..8));

@@ -114,7 +114,6 @@ fn frames_find_streams_that_are_open_and_no_others() {
 
 #[test]
 fn the_application_hears_once_of_streams_until_it_has_accepted_all() {
-    // [9000 3.2 lower-streams-first]
     let mut client = Client::new();
     assert_eq!(client.receives(5), Ok(true));
     assert_eq!(client.receives(9), Ok(true));

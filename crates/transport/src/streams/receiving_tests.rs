@@ -77,7 +77,6 @@ fn an_event_comes_with_the_first_data_and_after_a_read_that_found_none() {
 
 #[test]
 fn what_was_read_gives_credit_which_is_announced_again_when_lost() {
-    // [9000 4.2 credit-unasked]
     let mut receiver = Receiver::new();
     receiver.arrives(at(0), 0, 50_000);
     assert!(!receiver.receiving.has_frame());

@@ -189,6 +189,18 @@ mod tests {
     }
 
     #[test]
+    fn connection_frames_are_a_set() {
+        let mut frames = SentFrames::default();
+        let (max_bidi, _) = ConnectionFrames::of_streams(Dir::Bi);
+        let (max_uni, blocked_uni) = ConnectionFrames::of_streams(Dir::Uni);
+        frames.insert(max_uni);
+        assert!(!frames.is_empty());
+        assert!(frames.connection().contains(max_uni));
+        assert!(!frames.connection().contains(max_bidi));
+        assert!(!frames.connection().contains(blocked_uni));
+    }
+
+    #[test]
     fn a_run_holds_adjacent_data_of_one_stream() {
         let [a, b] = [0, 4].map(|n| StreamId::from_u64(n).unwrap());
         let mut run = AckedRun::default();

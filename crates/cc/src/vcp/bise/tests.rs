@@ -97,6 +97,46 @@ fn the_ideal_track_and_the_fluid_start() {
 }
 
 #[test]
+fn the_sampled_map_gives_the_known_track() {
+    // 100 Mbit/s, RTT 0.5 s, t_ρ 1.25 s, 1040 B, initial window 2, γ = 0.98.
+    let start = 2.0 * 1040.0 / (0.98 * 12.5e6 * 0.5);
+    for (x_ref_ppm, track) in [
+        (
+            400_000,
+            &[
+                0.003_736, 0.041_091, 0.357_531, 0.569_546, 0.711_596, 0.806_769,
+            ][..],
+        ),
+        (
+            1_000_000,
+            &[
+                0.003_736, 0.041_091, 0.308_397, 0.408_595, 0.491_709, 0.562_006, 0.621_983,
+                0.673_399, 0.717_608, 0.755_695, 0.788_553, 0.816_931,
+            ][..],
+        ),
+    ] {
+        let params = BiseParams {
+            x_ref_ppm,
+            ..params()
+        };
+        let mut rho: f64 = start;
+        for expected in track {
+            #[allow(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "ρ below 1"
+            )]
+            let r = ratio_q32(&params, (rho * 1e9).ceil() as u64) as f64 / ONE_Q32 as f64;
+            rho *= oracle::growth(r, 0.4, 10.0);
+            assert!(
+                (rho - expected).abs() < 2e-5 * expected.max(0.05),
+                "{rho} {expected}"
+            );
+        }
+    }
+}
+
+#[test]
 fn weyl_marks_are_as_computed_by_hand() {
     let mut lottery = Lottery::weyl_from(0);
     let marks: String = (0..32)

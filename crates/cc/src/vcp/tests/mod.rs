@@ -73,6 +73,27 @@ proptest! {
             }
         }
     }
+
+    /// More load never lowers the code; more capacity or time never raises it.
+    #[test]
+    fn codes_are_monotone(
+        lambda in 0u64..1 << 57,
+        queue in 0u64..1 << 57,
+        capacity in 1000u64..1_000_000_000_000,
+        t_us in 1u64..65_535_000,
+        more in 0u64..1 << 50,
+    ) {
+        let code = |lambda, queue, capacity: u64, t_us: u64| {
+            let interval = Duration::from_micros(t_us);
+            let load = Load::new(lambda, queue, KAPPA, GAMMA, capacity, interval);
+            (load.code(), load.ppb())
+        };
+        let base = code(lambda, queue, capacity, t_us);
+        prop_assert!(code(lambda + more, queue, capacity, t_us) >= base);
+        prop_assert!(code(lambda, queue + more, capacity, t_us) >= base);
+        prop_assert!(code(lambda, queue, capacity + more % capacity, t_us) <= base);
+        prop_assert!(code(lambda, queue, capacity, t_us + more % t_us) <= base);
+    }
 }
 
 // Scaling.

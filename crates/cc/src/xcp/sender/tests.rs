@@ -238,6 +238,27 @@ fn nobody_is_believed_who_grants_more_than_was_asked() {
 }
 
 #[test]
+fn unstamped_packets_are_no_feedback_and_cubic_rules() {
+    let mut sender = sender(XcpParams::default());
+    let mut cubic = crate::standard::CubicController::cubic(MTU, None);
+    for number in 0..20 {
+        let now = at(100 * number);
+        let _ = sender.on_sent(now, &sent(number, 1500));
+        let _ = cubic.on_sent(now, &sent(number, 1500));
+        let feedback = Feedback::Xcp(XcpFeedback {
+            stamped: 0,
+            ..stamped(0)
+        });
+        let acked = acked(number, 1500, ms(100));
+        sender.on_feedback(now, &feedback, &acked);
+        sender.on_ack(now, &acked);
+        cubic.on_ack(now, &acked);
+        assert_eq!(sender.window(), cubic.window());
+    }
+    assert_eq!(sender.metrics().ruling, "cubic");
+}
+
+#[test]
 fn losses_mean_what_the_policy_says() {
     for (loss, unmarked_hop, cuts) in [
         (XcpLoss::Hybrid, false, false),
@@ -373,5 +394,55 @@ proptest! {
         }
         prop_assert!(had <= wished);
         asked.on_ack(u64::MAX / 3);
+    }
+
+    /// Any feedback in any order leaves a window between one packet and the requested one, and does
+    /// not panic.
+    #[test]
+    fn nothing_breaks_it(
+        events in prop::collection::vec(
+            (0u8..10, any::<i64>(), 1u64..5000, any::<bool>()),
+            1..300,
+        ),
+    ) {
+        let mut sender = XcpSender::new(Instant::ZERO, MTU, XcpParams::default());
+        let (mut now, mut number) = (Instant::ZERO, 0);
+        for (kind, value, gap, flag) in events {
+            now += crate::base::Duration::from_micros(gap * 100);
+            let rtt = ms(gap % 700 + 1);
+            match kind {
+                0..=3 => {
+                    number += 1;
+                    let packet = Sent { signal: flag, ..sent(number, 1500) };
+                    let state = sender.on_sent(now, &packet);
+                    if flag {
+                        let acked = Acked {
+                            state,
+                            window_limited: value > 0,
+                            ..acked(number, 1500, rtt)
+                        };
+                        sender.on_feedback(now, &granted(value, 1), &acked);
+                        sender.on_ack(now, &acked);
+                    }
+                }
+                4 => {
+                    let nothing = Acked { packets: 0, ..acked(number, 0, rtt) };
+                    sender.on_feedback(now, &granted(value, gap), &nothing);
+                }
+                5 => sender.on_loss(now, &lost(number, number, rtt)),
+                6 => sender.on_persistent_congestion(now),
+                7 => sender.on_restart(now, rtt),
+                8 => sender.on_congestion_experienced(now, now, number),
+                _ => {
+                    let peer = value.unsigned_abs() >> (gap % 60);
+                    sender.on_limits(now, &Limits { peer, ..Limits::NONE });
+                }
+            }
+            let window = sender.window();
+            prop_assert!((1500..=1 << 57).contains(&window), "{window}");
+            let header = request(&sender);
+            prop_assert!(header.delta >= 0);
+            prop_assert!(sender.pacing_rate().is_none_or(|rate| rate > 0));
+        }
     }
 }

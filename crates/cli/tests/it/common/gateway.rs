@@ -4,16 +4,18 @@
 //!   inside ──── gateway: tunnel ──── outside: proxy, targets
 //! ```
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
 use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use pathmark_testbed::subnet::Subnet;
 use pathmark_testbed::{ChildGuard, Node};
 use serde_json::Value;
 
-use crate::common::{Log, first_line, listeners, pathmark, run};
+use crate::common::pathmark;
 
 pub(crate) const WAIT: Duration = Duration::from_secs(30);
 /// Addresses of the proxy.
@@ -36,7 +38,7 @@ pub(crate) struct Running {
     pub(crate) guard: ChildGuard,
     /// The JSON object that it has printed.
     pub(crate) said: Value,
-    log: Log,
+    log: Mutex<Receiver<String>>,
 }
 
 pub(crate) fn ip(text: &str) -> IpAddr {
@@ -47,12 +49,27 @@ impl Running {
     pub(crate) fn new(node: &Node, mut command: Command) -> Self {
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut guard = node.spawn(command, &[]).unwrap();
-        let log = Log::of(guard.child().stderr.take().unwrap());
-        let line = first_line(guard.child().stdout.take().unwrap());
-        let Ok(said) = serde_json::from_str(&line) else {
-            panic!("{line}{:#?}", log.rest());
-        };
-        Self { guard, said, log }
+        let mut line = String::new();
+        let stdout = guard.child().stdout.take().unwrap();
+        BufReader::new(stdout).read_line(&mut line).unwrap();
+        let stderr = guard.child().stderr.take().unwrap();
+        let (lines, log) = channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+                if lines.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        let said = serde_json::from_str(&line).unwrap_or_else(|_| {
+            let log: Vec<_> = log.iter().collect();
+            panic!("{line}{log:?}")
+        });
+        Self {
+            guard,
+            said,
+            log: Mutex::new(log),
+        }
     }
 
     /// Waits for a log line that contains `words`.
@@ -64,12 +81,25 @@ impl Running {
     /// Like [`logged`](Self::logged), with this time limit between two lines.
     #[track_caller]
     pub(crate) fn logged_within(&self, words: &str, time: Duration) {
-        self.log.next_with(words, time);
+        let mut before = Vec::new();
+        loop {
+            match self.log.lock().unwrap().recv_timeout(time) {
+                Ok(line) if line.contains(words) => return,
+                Ok(line) => before.push(line),
+                Err(error) => panic!("{error}: no `{words}` in {before:#?}"),
+            }
+        }
     }
 
     pub(crate) fn listener(&self, kind: &str) -> SocketAddr {
-        let mut listeners = listeners(&self.said).into_iter();
-        listeners.find(|(known, _)| known == kind).unwrap().1
+        let listeners = self.said["listeners"].as_array().unwrap();
+        let address = |listener: &Value| listener["address"].as_str().unwrap().parse().unwrap();
+        listeners
+            .iter()
+            .filter(|listener| listener["kind"] == kind)
+            .map(address)
+            .find(SocketAddr::is_ipv4)
+            .unwrap()
     }
 }
 
@@ -77,7 +107,9 @@ impl Drop for Running {
     /// Prints the log if the test fails.
     fn drop(&mut self) {
         if std::thread::panicking() {
-            eprintln!("{}", self.log.arrived().join("\n"));
+            for line in self.log.get_mut().unwrap().try_iter() {
+                eprintln!("{line}");
+            }
         }
     }
 }
@@ -135,7 +167,14 @@ impl Bed {
 
     /// Returns a counter of the proxy.
     pub(crate) fn counted(&self, name: &str) -> u64 {
-        let shown = run(&self.directory, "proxy show --json --config proxy.toml").stdout;
+        let show = [
+            "proxy",
+            "show",
+            "--json",
+            "--config",
+            &self.path("proxy.toml"),
+        ];
+        let shown = pathmark(&show).output().unwrap().stdout;
         let shown: Value = serde_json::from_slice(&shown).unwrap();
         shown["counts"][name].as_u64().unwrap()
     }

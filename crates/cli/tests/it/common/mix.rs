@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,12 +14,11 @@ use std::time::{Duration, Instant};
 use nix::cmsg_space;
 use nix::sys::socket::sockopt::{IpRecvTos, Ipv4Tos};
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, SockaddrIn, recvmsg, setsockopt};
-use pathmark_testbed::chain::{Chain, Hop, RECEIVER, SENDER};
+use pathmark_testbed::chain::{Chain, Hop, RECEIVER, RouterProgram, SENDER};
 use pathmark_testbed::{ChildGuard, Node};
 use serde_json::Value;
 
-use super::on_node::{PROGRAM, router, start};
-use super::write_private;
+use super::on_node::{PROGRAM, start};
 
 pub(crate) const PAYLOAD: usize = 1150;
 pub(crate) const NOT_ECT: u8 = 0;
@@ -69,10 +69,15 @@ impl Bed {
             forward += &format!("loss = {{ kind = \"bernoulli\", per = {loss} }}\n");
         }
         let reverse = port("none");
-        let chain = Chain::new(router(), 1500, &[Hop { forward, reverse }]).unwrap();
+        let program = RouterProgram {
+            program: PROGRAM.into(),
+            prefix: vec!["vcp-router".to_owned()],
+        };
+        let chain = Chain::new(program, 1500, &[Hop { forward, reverse }]).unwrap();
         let directory = tempfile::tempdir().unwrap();
         let path = |name: &str| directory.path().join(name).display().to_string();
-        write_private(path("tokens"), "a 0123456789abcdef\n");
+        std::fs::write(path("tokens"), "a 0123456789abcdef\n").unwrap();
+        std::fs::set_permissions(path("tokens"), PermissionsExt::from_mode(0o600)).unwrap();
         let (far, near) = match side {
             Side::Client => (RECEIVER, &chain.sender),
             Side::Proxy => (SENDER, &chain.receiver),

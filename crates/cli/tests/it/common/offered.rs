@@ -47,16 +47,6 @@ pub(crate) fn settle(path: &Path) {
     }
 }
 
-/// Returns the names in a directory, in order.
-#[allow(dead_code, reason = "not all tests look at it")]
-pub(crate) fn names(directory: &Path) -> Vec<String> {
-    let entries = std::fs::read_dir(directory).unwrap();
-    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    let mut names: Vec<_> = names.collect();
-    names.sort();
-    names
-}
-
 /// Returns the largest unfinished file in a directory, with its bytes.
 #[allow(dead_code, reason = "not all tests look at it")]
 pub(crate) fn unfinished(directory: &Path) -> Option<(PathBuf, u64)> {

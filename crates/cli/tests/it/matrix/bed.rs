@@ -9,7 +9,7 @@ use std::process::{Child, Command, Output, Stdio};
 use tempfile::TempDir;
 
 use crate::common::gate::Gate;
-use crate::common::offered::{Offered, names, settle, until_unfinished};
+use crate::common::offered::{Offered, settle, until_unfinished};
 use crate::common::{Process, Server, json, pathmark};
 
 /// The direction of a transfer.
@@ -108,9 +108,11 @@ fn command(plan: Plan, arguments: &[&str]) -> Command {
 
 fn serve(plan: Plan, directory: &Path, listen: &str) -> Server {
     let directory = directory.to_str().unwrap();
-    let mut serve = command(plan, &["serve", "--dir", directory, "--listen", listen]);
-    serve.args(["--allow-put", "--json"]);
-    Server::of(serve)
+    let serve = ["serve", "--dir", directory, "--listen", listen];
+    Server::of(command(
+        plan,
+        &[&serve[..], &["--allow-put", "--json"]].concat(),
+    ))
 }
 
 /// A file that no transfer changes.
@@ -198,6 +200,27 @@ impl Bed {
         self.start(source, &self.listen).finish()
     }
 
+    /// Runs a command that transfers two files to the same name.
+    pub(crate) fn both(&self, one: &Path, two: &Path) -> Output {
+        let target = |path: &Path| format!("{}{}", self.listen, path.to_str().unwrap());
+        let (from_one, from_two) = (target(one), target(two));
+        let out = self.destination().to_str().unwrap();
+        let arguments = match self.plan.way {
+            Way::Get => ["get", &from_one, &from_two, "-o", out],
+            Way::Put => [
+                "put",
+                one.to_str().unwrap(),
+                two.to_str().unwrap(),
+                &self.listen,
+                "--force",
+            ],
+        };
+        pathmark(&arguments)
+            .args(["--pin", &self.pin])
+            .output()
+            .unwrap()
+    }
+
     /// Repeats the transfer, which must succeed. `resumes` says whether a `get` uses the received
     /// part.
     pub(crate) fn again(&self, resumes: bool) {
@@ -237,8 +260,10 @@ impl Bed {
     }
 
     fn names(&self) -> Vec<String> {
-        let mut names = names(self.destination());
-        names.retain(|name| name != "other");
+        let names = fs::read_dir(self.destination()).unwrap();
+        let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let mut names: Vec<_> = names.filter(|name| name != "other").collect();
+        names.sort();
         names
     }
 

@@ -1,16 +1,17 @@
 //! A link between two hosts of a test bed that goes down during a transfer.
 
 use std::fs;
-use std::process::Command;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
 use pathmark_testbed::{Node, Testbed};
+use serde_json::Value;
 use tempfile::TempDir;
 
 use super::bed::{Way, content};
 use crate::common::offered::{Offered, until_unfinished};
-use crate::common::on_node::start;
 use crate::common::pathmark;
 
 /// Transferred at 10 MB/s. This is more of a file in transfer than both sides can buffer.
@@ -42,8 +43,14 @@ fn cell(way: Way, at_server: bool, time: Duration) {
     fs::write(&source, &expected).unwrap();
 
     let directory = offered.path().to_str().unwrap();
-    let serve = ["serve", "--dir", directory, "--listen", "10.0.1.1:4433"];
-    let (_serving, said) = start(server, &[&serve[..], &["--allow-put"]].concat());
+    let mut serve = pathmark(&["serve", "--dir", directory, "--listen", "10.0.1.1:4433"]);
+    serve.args(["--allow-put", "--json"]).stdout(Stdio::piped());
+    let mut serving = server.spawn(serve, &[]).unwrap();
+    let mut line = String::new();
+    let mut said = BufReader::new(serving.child().stdout.take().unwrap());
+    said.read_line(&mut line).unwrap();
+    let said: Value = serde_json::from_str(&line).unwrap();
+
     let mut command = match way {
         Way::Get => pathmark(&["get", "10.0.1.1:4433/f", "-o", to.to_str().unwrap()]),
         Way::Put => pathmark(&["put", source.to_str().unwrap(), "10.0.1.1:4433"]),

@@ -244,6 +244,30 @@ fn another_transfer_writes_to_the_name() {
     .run();
 }
 
+/// Nothing is transferred, because the command line is wrong.
+#[test]
+fn two_sources_have_one_name() {
+    for command in ["get", "put"] {
+        let bed = Bed::new(Plan {
+            way: if command == "get" { Way::Get } else { Way::Put },
+            bytes: 10,
+            small_disk: false,
+            unprivileged: false,
+            more: &[],
+        });
+        let (one, two) = (bed.aside("one/f"), bed.aside("two/f"));
+        for path in [&one, &two] {
+            fs::create_dir(path.parent().unwrap()).unwrap();
+            fs::write(path, b"0123456789").unwrap();
+        }
+        let output = bed.both(&one, &two);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{stderr}");
+        assert!(stderr.contains("would both become"), "{stderr}");
+        bed.has_parts_alone(0);
+    }
+}
+
 fn set_mode(path: &std::path::Path, mode: u32) {
     fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
 }

@@ -1,19 +1,37 @@
 //! Hosts and routers on TUN interfaces, with XCP-i between them.
 
+use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::Path;
+use std::process::{Command, Stdio};
 
-use pathmark_testbed::chain::{Addresses, Chain, Hop};
+use pathmark_testbed::chain::{Addresses, Chain, Hop, RouterProgram};
 use pathmark_testbed::{ChildGuard, Node};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::common::command;
 use crate::common::offered::Offered;
-use crate::common::on_node::{client, figures, router, shown, start};
 
 /// Rate of the narrow link in each chain, in bits per second.
 pub(crate) const NARROW: f64 = 30e6;
+
+fn program() -> RouterProgram {
+    RouterProgram {
+        program: env!("CARGO_BIN_EXE_pathmark").into(),
+        prefix: vec!["vcp-router".to_owned()],
+    }
+}
+
+fn pathmark(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pathmark"));
+    command
+        .args(arguments)
+        // Each run starts without the state of earlier runs.
+        .env("XDG_STATE_HOME", "/dev/null")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped());
+    command
+}
 
 /// Returns the keys of a port of `rate` with 10 ms behind it.
 fn port(rate: &str, controller: &str) -> String {
@@ -40,10 +58,9 @@ pub(crate) fn secret_file(directory: &TempDir) -> String {
 pub(crate) struct Bed {
     pub(crate) chain: Chain,
     addresses: Addresses,
+    /// The law that senders follow.
+    law: &'static str,
 }
-
-/// The law that senders follow.
-const LAW: &str = "xcp-i";
 
 impl Bed {
     pub(crate) fn new(addresses: Addresses, routers: &[(&str, &str)]) -> Self {
@@ -67,13 +84,24 @@ impl Bed {
             }
         });
         let hops: Vec<Hop> = hops.collect();
-        let chain = Chain::with(router(), 1500, &hops, addresses, 1).unwrap();
-        Self { chain, addresses }
+        let chain = Chain::with(program(), 1500, &hops, addresses, 1).unwrap();
+        Self {
+            chain,
+            addresses,
+            law: "xcp-i",
+        }
+    }
+
+    /// Returns the same with senders that follow another law.
+    pub(crate) fn by(self, law: &'static str) -> Self {
+        Self { law, ..self }
     }
 
     /// Returns a router's report.
     pub(crate) fn show(&self, router: usize) -> Value {
-        shown(&self.chain, router)
+        let query = pathmark_router::daemon::Query::Json;
+        let answer = pathmark_router::daemon::ask(&self.chain.control(router), &query).unwrap();
+        serde_json::from_str(&answer).unwrap()
     }
 
     /// Returns how many packets a router's queue toward the receiver has dropped.
@@ -91,38 +119,69 @@ impl Bed {
         let directory = Offered::new();
         write_file(directory.path(), bytes);
         let listen = SocketAddr::new(self.addresses.sender(), 4433).to_string();
-        let (_server, said) = serve(&self.chain.sender, &listen, &directory, of_server);
-        let (here, pin) = (TempDir::new().unwrap(), said["pin"].as_str().unwrap());
-        let line = format!("get {listen}/file --pin {pin} --cc {LAW} --json");
-        let mut get = command(&here, &line);
-        get.args(of_client);
-        figures(client(&self.chain.receiver, get))
+        let of_server = [&["--cc", self.law], of_server].concat();
+        let (_server, said) = serve(&self.chain.sender, &listen, &directory, &of_server);
+        let (out, target) = (TempDir::new().unwrap(), format!("{listen}/file"));
+        let get = [
+            "get",
+            &target,
+            "-o",
+            out.path().to_str().unwrap(),
+            "--pin",
+            said["pin"].as_str().unwrap(),
+            "--cc",
+            self.law,
+            "--json",
+        ];
+        figures_of(&self.chain.receiver, &[&get, of_client].concat())
     }
 
     /// Stores a file of this size from the sending host, and returns the client's figures.
     pub(crate) fn put_with(&self, bytes: usize, of_client: &[&str]) -> Value {
         let (from, into) = (TempDir::new().unwrap(), Offered::new());
-        write_file(from.path(), bytes);
+        let file = write_file(from.path(), bytes);
         let listen = SocketAddr::new(self.addresses.receiver(), 4433).to_string();
-        let (_server, said) = serve(&self.chain.receiver, &listen, &into, &["--allow-put"]);
+        let (_server, said) = serve(
+            &self.chain.receiver,
+            &listen,
+            &into,
+            &["--cc", self.law, "--allow-put"],
+        );
         let pin = said["pin"].as_str().unwrap();
-        let line = format!("put file {listen} --pin {pin} --cc {LAW} --json");
-        let mut put = command(&from, &line);
-        put.args(of_client);
-        figures(client(&self.chain.sender, put))
+        let put = [
+            "put", &file, &listen, "--pin", pin, "--cc", self.law, "--json",
+        ];
+        figures_of(&self.chain.sender, &[&put, of_client].concat())
     }
 }
 
-fn write_file(directory: &Path, bytes: usize) {
+fn write_file(directory: &Path, bytes: usize) -> String {
     let content: Vec<u8> = (0..bytes as u64 / 8)
         .flat_map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes())
         .collect();
-    std::fs::write(directory.join("file"), content).unwrap();
+    let file = directory.join("file");
+    std::fs::write(&file, content).unwrap();
+    file.to_str().unwrap().to_owned()
 }
 
-/// Starts a server, and returns it with the object that it prints.
+/// Starts a server, and returns it with the line that it prints.
 fn serve(node: &Node, listen: &str, directory: &Offered, more: &[&str]) -> (ChildGuard, Value) {
     let path = directory.path().to_str().unwrap();
-    let serve = ["serve", "--listen", listen, "--dir", path, "--cc", LAW];
-    start(node, &[&serve, more].concat())
+    let serve = ["serve", "--listen", listen, "--dir", path, "--json"];
+    let serve = [&serve, more].concat();
+    let mut server = node.spawn(pathmark(&serve), &[]).unwrap();
+    let mut line = String::new();
+    BufReader::new(server.child().stdout.take().unwrap())
+        .read_line(&mut line)
+        .unwrap();
+    (server, serde_json::from_str(&line).unwrap())
+}
+
+/// Returns the figures of a successful client.
+fn figures_of(node: &Node, arguments: &[&str]) -> Value {
+    let mut client = node.spawn(pathmark(arguments), &[]).unwrap();
+    let output = client.child().stdout.take().unwrap();
+    let figures = serde_json::from_reader(output).unwrap();
+    assert!(client.wait().unwrap().success());
+    figures
 }

@@ -100,3 +100,30 @@ fn the_kernel_in_the_middle() {
     let share = ours / (ours + theirs);
     assert!((0.15..=0.85).contains(&share), "{share}");
 }
+
+/// Shares next to the kernel's CUBIC, for short and long files. Every second run uses this
+/// library's CUBIC instead of XCP-i.
+#[test]
+#[ignore = "ten minutes of measuring: cargo test --test it xcp_i -- --ignored --nocapture"]
+fn shares_next_to_the_kernels_cubic() {
+    let _alone = alone();
+    for bytes in [12_000_000, 40_000_000] {
+        for run in 0..10 {
+            let law = ["xcp-i", "cubic"][run % 2];
+            let bed = around_a_kernel().by(law);
+            let cubic = KernelCubic::begin(&bed.chain);
+            let shared = bed.get(bytes);
+            let (came, seconds) = (cubic.came(), shared["seconds"].as_f64().unwrap());
+            drop(cubic);
+            let ours = goodput(&shared);
+            let theirs = came as f64 * 8.0 / seconds;
+            let share = ours / (ours + theirs);
+            let last = bed.show(1);
+            println!(
+                "{law}, {bytes} bytes: {ours:.0}, CUBIC {theirs:.0}, share {share:.3}, {}, {}",
+                shared["fallback"], last["links"][0]["controller"]["clouds"]
+            );
+            assert!(share > 0.1 && share < 0.9, "one of them starves: {share}");
+        }
+    }
+}

@@ -29,6 +29,26 @@ async fn applications_close_with_code_and_reason() {
     .await;
 }
 
+/// A reason that is too long is truncated rather than omitted.
+#[tokio::test]
+async fn a_long_reason_is_cut() {
+    each(STRANGERS, async |stacks| {
+        let pair = Pair::new(stacks, &Options::default()).await;
+        let long = vec![b'x'; 5000];
+        let (ours, theirs) = match pair.client.ours() {
+            Some(_) => (&pair.client, &pair.server),
+            None => (&pair.server, &pair.client),
+        };
+        ours.close(1, &long);
+        let End::Application { code: 1, reason } = theirs.closed().await else {
+            panic!("closed otherwise, {stacks:?}");
+        };
+        assert!(reason.len() >= 256, "{} {stacks:?}", reason.len());
+        assert!(long.starts_with(&reason));
+    })
+    .await;
+}
+
 /// A closed endpoint becomes idle soon, because it waits for its peers no longer than necessary.
 #[tokio::test]
 async fn endpoints_close_and_become_idle() {

@@ -1,11 +1,12 @@
-//! Unreliable datagrams (RFC 9221) in both directions.
+//! Unreliable datagrams (RFC 9221) in both directions, and over a path that loses some.
 
 use std::time::Duration;
 
 use bytes::Bytes;
 use pathmark_driver::SendDatagramError;
 
-use super::support::peers::{Connection, Options, PAIRINGS, Pair};
+use super::support::peers::{Connection, Options, PAIRINGS, Pair, STRANGERS};
+use super::support::proxy::Weather;
 use super::support::{bounded, each};
 
 const COUNT: u32 = 120;
@@ -89,6 +90,22 @@ async fn they_arrive_both_ways() {
             // On a busy machine, sockets may overflow.
             assert!(arrived > COUNT as usize / 2, "{stacks:?} {arrived}");
         }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_a_path_loses_is_lost() {
+    each(STRANGERS, async |stacks| {
+        let (proxy, pair) = Pair::over(stacks, &options(), Weather::FAIR, 3).await;
+        proxy.set_weather(Weather {
+            drop: 200,
+            duplicate: 100,
+            ..Weather::FAIR
+        });
+        let arrived = pass(&pair.client, &pair.server).await;
+        // A fifth of them, more or less.
+        assert!((40..116).contains(&arrived), "{stacks:?} {arrived}");
     })
     .await;
 }

@@ -1,9 +1,13 @@
 //! Handshakes: application protocol, certificates, and errors in them.
 
+use pathmark_driver::{ClientConfig, Endpoint};
+use pathmark_transport::crypto::tls::{Pin, TlsClientConfig, Trust};
 use pathmark_transport::wire::Side;
 
-use super::support::each;
-use super::support::peers::{ALPN, Client, End, Identity, NAME, Options, Pair, STRANGERS, Server};
+use super::support::peers::{
+    ALPN, Client, End, Identity, NAME, Options, Pair, STRANGERS, Server, Stack, loopback,
+};
+use super::support::{bounded, each};
 
 /// CRYPTO_ERROR with this TLS alert (RFC 9001 §4.8).
 const fn alert(number: u64) -> u64 {
@@ -24,6 +28,40 @@ async fn both_sides_agree_on_protocol_name_and_certificate() {
         assert_eq!(name.as_deref(), Some(NAME), "{stacks:?}");
         let certificates = pair.client.certificates();
         assert_eq!(certificates, [Identity::trusted().chain[0].to_vec()]);
+    })
+    .await;
+}
+
+/// On several threads, connection IDs are used as soon as they are issued.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn hundreds_of_connections_one_after_the_other() {
+    each(STRANGERS, async |stacks| {
+        let options = Options::default();
+        let server = Server::start(stacks.1, &options);
+        let address = server.address();
+        let serving = tokio::spawn(async move {
+            for _ in 0..200 {
+                let connection = server.accept().await.unwrap();
+                tokio::spawn(async move {
+                    let (mut sender, mut receiver) = connection.accept_bi().await.unwrap();
+                    let asked = receiver.read_to_end().await.unwrap();
+                    sender.write_all(&asked).await.unwrap();
+                    sender.finish().unwrap();
+                    connection.closed().await
+                });
+            }
+            server
+        });
+        let client = Client::start(stacks.0);
+        for n in 0..200u8 {
+            let connection = client.connect(address, &options).await.unwrap();
+            let (mut sender, mut receiver) = connection.open_bi().await.unwrap();
+            sender.write_all(&[n; 100]).await.unwrap();
+            sender.finish().unwrap();
+            let back = receiver.read_to_end().await;
+            assert_eq!(back, Ok(vec![n; 100]), "{stacks:?}");
+        }
+        serving.await.unwrap();
     })
     .await;
 }
@@ -63,4 +101,36 @@ async fn ends_that_do_not_suit_each_other_say_so() {
         })
         .await;
     }
+}
+
+#[tokio::test]
+async fn a_pinned_certificate_needs_no_authority() {
+    bounded(async {
+        let options = Options {
+            identity: Identity::foreign(),
+            ..Options::default()
+        };
+        let server = Server::start(Stack::Quinn, &options);
+        let endpoint = Endpoint::client(loopback()).unwrap();
+        let connect = |pin| {
+            let tls = TlsClientConfig::new(Trust::Pin(pin), &[ALPN]).unwrap();
+            let config = ClientConfig::new(std::sync::Arc::new(tls), options.transport());
+            let connecting = endpoint.connect_with(config, server.address(), "any.test");
+            connecting.unwrap()
+        };
+        let right = Pin::of(&Identity::foreign().chain[0]);
+        let (ours, theirs) = tokio::join!(connect(right), server.accept());
+        ours.unwrap();
+        theirs.unwrap();
+
+        let wrong = Pin::of(&Identity::trusted().chain[0]);
+        let (ours, theirs) = tokio::join!(connect(wrong), server.accept());
+        let error = ours.unwrap_err().to_string();
+        assert!(
+            error.contains("SHA-256") || error.contains("pin"),
+            "{error}"
+        );
+        theirs.unwrap_err();
+    })
+    .await;
 }

@@ -3,6 +3,8 @@
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
+use tokio::net::UdpSocket;
+
 use super::support::bounded;
 use super::support::peers::{Client, End, Options, Server, Stack};
 
@@ -11,6 +13,48 @@ const GREASE: u32 = 0x1a2a_3a4a;
 
 /// A draft that quinn supports and this library doesn't: draft-ietf-quic-transport-29.
 const DRAFT: u32 = 0xff00_001d;
+
+/// Returns a datagram that begins like a client's first packet with `version`.
+fn first_packet(version: u32, length: usize) -> Vec<u8> {
+    let mut packet = vec![0xc3];
+    packet.extend(version.to_be_bytes());
+    packet.extend([8, 1, 2, 3, 4, 5, 6, 7, 8]);
+    packet.extend([5, 11, 12, 13, 14, 15]);
+    packet.resize(length, 0x55);
+    packet
+}
+
+#[tokio::test]
+async fn an_unknown_version_is_answered_with_those_spoken() {
+    bounded(async {
+        let server = Server::start(Stack::Ours, &Options::default());
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        socket.connect(server.address()).await.unwrap();
+        // The first packet is too small for an answer, so the answer to the second one arrives
+        // first.
+        socket.send(&first_packet(GREASE + 1, 1199)).await.unwrap();
+        socket.send(&first_packet(GREASE, 1200)).await.unwrap();
+        let mut answer = [0; 1500];
+        let length = socket.recv(&mut answer).await.unwrap();
+        let answer = &answer[..length];
+        assert!(answer[0] & 0x80 != 0, "a long header");
+        assert_eq!(answer[1..5], [0; 4], "version 0");
+        assert_eq!(answer[5..11], [5, 11, 12, 13, 14, 15], "to the client's id");
+        assert_eq!(
+            answer[11..20],
+            [8, 1, 2, 3, 4, 5, 6, 7, 8],
+            "from the server's"
+        );
+        let versions: Vec<_> = answer[20..].chunks(4).collect();
+        assert!(versions.contains(&&1u32.to_be_bytes()[..]), "{versions:?}");
+        assert!(!versions.contains(&&GREASE.to_be_bytes()[..]));
+        let Server::Ours(endpoint) = &server else {
+            unreachable!("it was asked for");
+        };
+        assert_eq!(endpoint.stats().version_negotiations_sent, 1);
+    })
+    .await;
+}
 
 #[tokio::test]
 async fn their_client_of_another_version_hears_of_it() {

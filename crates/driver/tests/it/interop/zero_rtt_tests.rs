@@ -1,15 +1,21 @@
-//! Early data that is refused, and the driver's own calls.
+//! Early data as tests: in all pairings, refused, over a bad path, and by the driver's own calls.
 
 use std::time::Duration;
 
 use pathmark_driver::{ClientConfig, Endpoint};
 use pathmark_transport::connection::EarlyData;
+use tokio::task::JoinSet;
 
 use super::resumption::visit;
 use super::support::bounded;
-use super::support::peers::{NAME, Options, Returning, Server, Stack, loopback};
+use super::support::peers::{NAME, Options, PAIRINGS, Returning, Server, Stack, loopback};
 use super::support::proxy::{Proxy, Weather};
-use super::zero_rtt::{fetch, options};
+use super::zero_rtt::{asks_early, fetch, options};
+
+#[tokio::test]
+async fn our_client_asks_our_server_early() {
+    bounded(asks_early((Stack::Ours, Stack::Ours))).await;
+}
 
 #[tokio::test]
 async fn what_another_server_refuses_is_asked_again_after_the_handshake() {
@@ -45,6 +51,29 @@ async fn quinn_hears_that_its_early_data_is_refused() {
         assert!(fetch(&client, &server, server.address()).await);
     })
     .await;
+}
+
+#[tokio::test]
+async fn early_questions_get_through_a_path_that_loses_a_tenth() {
+    let weather = Weather {
+        drop: 100,
+        delay: Duration::from_millis(5),
+        ..Weather::FAIR
+    };
+    let mut running = JoinSet::new();
+    for (stacks, seed) in PAIRINGS
+        .into_iter()
+        .flat_map(|pair| (0..5).map(move |n| (pair, n)))
+    {
+        running.spawn(async move {
+            let server = Server::start(stacks.1, &options());
+            let client = Returning::new(stacks.0, &options());
+            visit(&client, &server).await;
+            let proxy = Proxy::start(server.address(), weather, seed).await;
+            assert!(fetch(&client, &server, proxy.address()).await, "{stacks:?}");
+        });
+    }
+    bounded(running.join_all()).await;
 }
 
 fn client() -> (Endpoint, ClientConfig) {

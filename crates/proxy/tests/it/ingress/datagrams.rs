@@ -83,9 +83,17 @@ async fn each_client_has_a_flow_of_its_own() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn datagrams_of_all_sizes_are_whole() {
+    whole(&Bed::new(Direct::default())).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn datagrams_of_all_sizes_are_whole_through_a_proxy() {
     let served = Served::new(access(&["a"]));
-    let bed = &Bed::new(served.tunnel("a"));
+    whole(&Bed::new(served.tunnel("a"))).await;
+}
+
+async fn whole(bed: &Bed<impl Outbound>) {
     let target = echo("127.0.0.1:0").await;
     let forward = client(forward(bed, &target)).await;
     let association = Association::new(bed, "127.0.0.1").await;

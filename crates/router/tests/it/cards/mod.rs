@@ -199,7 +199,7 @@ impl Cards {
     pub(crate) fn reload(&mut self) {
         let router = self.router();
         router.hang_up().unwrap();
-        let line = next_reload(router);
+        let line = next_line(router, "eloaded");
         assert!(!line.contains("not reloaded"), "{line}");
     }
 
@@ -218,7 +218,10 @@ impl Cards {
     }
 
     pub(crate) fn link(&self, name: &str) -> Value {
-        link_of(&self.show(), name)
+        let state = self.show();
+        let links = state["links"].as_array().unwrap();
+        let link = links.iter().find(|link| link["name"] == name);
+        link.unwrap().clone()
     }
 
     /// A listener of the host in the WAN, and where it is.
@@ -297,16 +300,6 @@ pub(crate) fn goodput(mut from: TcpStream, mut to: TcpStream, time: Duration) ->
     rate
 }
 
-fn address(host: Host, v6: bool, port: u16) -> SocketAddr {
-    let ip: IpAddr = host[usize::from(v6)].parse().unwrap();
-    SocketAddr::new(ip, port)
-}
-
-/// What a router says to its next reload.
-pub(crate) fn next_reload(router: &mut ChildGuard) -> String {
-    next_line(router, "eloaded")
-}
-
 /// The next line of a router's log that contains these words.
 pub(crate) fn next_line(router: &mut ChildGuard, words: &str) -> String {
     let mut stderr = BufReader::new(router.child().stderr.as_mut().unwrap());
@@ -318,11 +311,9 @@ pub(crate) fn next_line(router: &mut ChildGuard, words: &str) -> String {
     line
 }
 
-/// A port in a state.
-pub(crate) fn link_of(state: &Value, name: &str) -> Value {
-    let links = state["links"].as_array().unwrap();
-    let link = links.iter().find(|link| link["name"] == name);
-    link.unwrap().clone()
+fn address(host: Host, v6: bool, port: u16) -> SocketAddr {
+    let ip: IpAddr = host[usize::from(v6)].parse().unwrap();
+    SocketAddr::new(ip, port)
 }
 
 /// Runs a command on a node to its end.

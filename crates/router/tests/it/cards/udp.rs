@@ -46,6 +46,12 @@ impl Udp {
         let _ = self.from.send(b"ok");
     }
 
+    /// Sends this, with the usual TTL.
+    pub(crate) fn send_all(&self, payload: &[u8]) {
+        self.hops(64);
+        let _ = self.from.send(payload);
+    }
+
     fn hops(&self, hops: u32) {
         if self.v6 {
             let socket = socket2::SockRef::from(&self.from);

@@ -171,4 +171,18 @@ mod tests {
         assert_eq!(frame(&mut levels), None);
         assert!(!levels.repeat(SpaceId::Initial, 0..30));
     }
+
+    /// RFC 9002 §6.2.3: packets sent before a probe timeout are limited, here to those of four
+    /// timeouts.
+    #[test]
+    fn flights_are_repeated_a_few_times() {
+        let mut levels = CryptoLevels::default();
+        for _ in 0..8 {
+            assert!(levels.may_repeat());
+            levels.on_repeated();
+        }
+        assert!(!levels.may_repeat());
+        levels.on_repeated();
+        assert!(!levels.may_repeat());
+    }
 }

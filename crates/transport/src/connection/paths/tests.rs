@@ -265,7 +265,6 @@ fn another_host_gets_a_fresh_path_and_a_limit() {
 /// peer.
 #[test]
 fn a_path_without_an_answer_is_left_for_the_last_that_worked() {
-    // [9000 9.3.2 revert]
     let mut parts = server();
     assert_eq!(parts.packet(AWAY, 100), Move::OtherPath);
     parts.now += PERIOD.saturating_mul(3) - Duration::from_millis(1);

@@ -2,15 +2,13 @@
 
 use super::*;
 
-/// 4000 small packets of the client arrive, 200 µs apart, each of which asks for an ACK at once.
-/// The server's acknowledgements have at most a quarter of their bytes.
-#[test]
-fn asking_for_acknowledgements_at_once_makes_them_no_more() {
-    // [9000 13.2.1 one-ack-packet]
+/// 4000 small packets of the client arrive, 200 µs apart. The server's acknowledgements have at
+/// most a quarter of their bytes.
+fn answered_in_proportion(mut send_one: impl FnMut(&mut Pair)) -> Pair {
     let mut pair = Pair::at_rest(Setup::default());
     let before = pair.server.get().stats().clone();
     for _ in 0..4000 {
-        send_frames(&mut pair, From::Client, &[Frame::Ping, Frame::ImmediateAck]);
+        send_one(&mut pair);
         pair.run(Duration::from_micros(200));
     }
     pair.run(Duration::from_millis(30));
@@ -20,9 +18,28 @@ fn asking_for_acknowledgements_at_once_makes_them_no_more() {
     let sent = after.bytes_sent - before.bytes_sent;
     // ACKs that would exceed their share wait for 25 ms. The initial credit is used first.
     let (least, saved) = (4000 / 125 * 100, 4096);
+    println!("{received} bytes in, {sent} bytes out");
     assert!(received > 4000 * 28);
     assert!(sent <= received / 4 + least + saved, "{sent} of {received}");
-    assert!(after.acks_postponed > 1000);
+    pair
+}
+
+#[test]
+fn gaps_make_no_acknowledgements_larger_than_a_quarter_of_what_came() {
+    answered_in_proportion(|pair| {
+        // One packet is lost, and the next one arrives.
+        packet_from(pair, From::Client, SpaceId::Data, &[Frame::Ping]);
+        send_frames(pair, From::Client, &[Frame::Ping]);
+    });
+}
+
+#[test]
+fn asking_for_acknowledgements_at_once_makes_them_no_more() {
+    // [9000 13.2.1 one-ack-packet]
+    let mut pair = answered_in_proportion(|pair| {
+        send_frames(pair, From::Client, &[Frame::Ping, Frame::ImmediateAck]);
+    });
+    assert!(pair.server.get().stats().acks_postponed > 1000);
 }
 
 /// RFC 9000 §14.1, which also applies to Initials of an existing connection.

@@ -202,6 +202,20 @@ fn a_question_that_comes_before_the_handshake_is_kept_and_answered() {
     assert_eq!(pair.client.get().stats().shims_received, 1);
 }
 
+/// The server advertised the signal when the session began, but no longer does. It would drop shims
+/// in front of 1-RTT packets, so there are none.
+#[test]
+fn a_server_that_has_given_the_signal_up_sees_it_no_more() {
+    let mut setup = known(&[KIND]);
+    setup.server.signals = signals(&[]);
+    asks(&setup.client_log);
+    let mut pair = begin(setup);
+    pair.connect();
+    pair.upload(100_000, Duration::from_secs(10));
+    assert!(questions(&pair.client).is_empty());
+    assert_eq!(pair.client.get().stats().packets_lost, 0);
+}
+
 /// Measurements of a path only belong to this path. A client that moves doesn't change the known
 /// state of others.
 #[test]
@@ -227,5 +241,29 @@ fn a_question_leaves_if_the_window_has_room_for_it() {
         let mut pair = client_asks(setup);
         pair.flush();
         assert_eq!(questions(&pair.client), asked);
+    }
+}
+
+/// In front of early data, only a question counts, and only of a kind that the client lists.
+#[test]
+fn of_early_shims_questions_count_that_the_client_names() {
+    for (named, kind, counted) in [
+        (&[0, KIND][..], KIND, 1),
+        (&[0][..], KIND, 0),
+        (&[0, KIND][..], 0, 0),
+    ] {
+        let mut setup = known(&[0, KIND]);
+        setup.client.signals = signals(named);
+        let mut pair = Pair::with(setup);
+        pair.flush();
+        let packet = packet_from(&mut pair, From::Client, SpaceId::Data, &[Frame::Ping]);
+        let mut bytes = vec![0; LEN];
+        TestSignal::shim(kind).fill(&Default::default(), &mut bytes);
+        bytes.extend(packet);
+        pair.send_to_server(bytes);
+        pair.run(Duration::from_millis(15));
+        let stats = pair.server.get().stats();
+        let got = (stats.early_packets_received, stats.shims_received);
+        assert_eq!(got, (1, counted), "{named:?} {kind}");
     }
 }

@@ -39,6 +39,30 @@ fn busy() -> Pair {
 }
 
 #[test]
+fn three_probe_timeouts_after_a_close_nothing_is_left_to_wait_for() {
+    let mut pair = busy();
+    let until = pair.now + pair.client.get().spaces.pto().saturating_mul(3);
+    pair.client.get().close(pair.now, 1, Bytes::new());
+    // It doesn't wait for packets in flight or for the next keep-alive.
+    assert_eq!(pair.client.get().deadline(), Some(until));
+    pair.flush();
+    assert_eq!(pair.client.get().deadline(), Some(until));
+    let client = pair.client.get();
+    client.handle_timeout(until - Duration::from_nanos(1));
+    assert!(!client.is_drained());
+    client.handle_timeout(until);
+    assert!(client.is_drained());
+    assert_eq!(client.deadline(), None);
+    // Closing again has no effect.
+    client.close(until, 2, Bytes::new());
+    client.handle_timeout(until + Duration::from_secs(100));
+    assert_eq!(client.deadline(), None);
+    pair.flush();
+    let lost = pair.client.events.iter();
+    assert_eq!(lost.filter(|e| matches!(e, Event::Lost(_))).count(), 1);
+}
+
+#[test]
 fn who_was_closed_is_silent_and_does_not_stay_longer_for_a_repeated_close() {
     // [9000 10.2.2 draining-silent] [9000 10.2.3 close-in-one-rtt]
     let mut pair = busy();

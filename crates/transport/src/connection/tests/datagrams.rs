@@ -110,6 +110,27 @@ fn datagrams_of_one_size_leave_in_batches() {
     }
 }
 
+/// They wait for the window. If their queue is full, the oldest are dropped.
+#[test]
+fn they_wait_for_the_window_in_a_queue_with_a_bound() {
+    let mut setup = setup();
+    setup.client.controller = fixed_window(12_000).0;
+    setup.client.datagrams.send_bytes = 50 * 1064;
+    let mut pair = Pair::at_rest(setup);
+    for n in 0..100 {
+        push(&mut pair, vec![n; 1000]);
+    }
+    assert_eq!(pair.client.get().stats().datagram_frames_unsent, 50);
+    let mut seen = Vec::new();
+    while seen.len() < 50 {
+        assert!(pair.client.get().path_report(pair.now).in_flight <= 12_000);
+        assert!(pair.step());
+        let data = read_all(pair.server.get());
+        seen.extend(data.into_iter().map(|data| data[0]));
+    }
+    assert_eq!(seen, (50..100).collect::<Vec<u8>>());
+}
+
 #[test]
 fn they_are_as_long_as_the_path_allows() {
     let mut pair = Pair::connected(setup());
@@ -134,7 +155,7 @@ fn they_are_as_long_as_the_path_allows() {
         "the search for larger sizes is over: {length}"
     );
     // The path carries less from now on, and datagrams that are too long don't block the others.
-    pair.up.faults.mtu = Some(1250);
+    pair.up.faults.mtu = 1250;
     let deadline = pair.now + Duration::from_secs(120);
     while pair.client.get().datagrams().max_size() == Some(length) {
         assert!(pair.now < deadline, "a black hole is noticed");
@@ -146,6 +167,35 @@ fn they_are_as_long_as_the_path_allows() {
     push(&mut pair, data.clone());
     pair.run(Duration::from_secs(2));
     assert_eq!(read_all(pair.server.get()), [data]);
+}
+
+/// An application that sends more datagrams than the path carries doesn't starve its streams, nor
+/// the other way around.
+#[test]
+fn streams_and_datagrams_take_turns() {
+    let mut setup = setup();
+    setup.client.controller = fixed_window(24_000).0;
+    setup.client.datagrams.send_bytes = 40_000;
+    let mut pair = Pair::at_rest(setup);
+    let stream = pair.client.open();
+    let before = pair.client.get().stats();
+    for _ in 0..200 {
+        let _ = pair.client.get().streams().write(stream, &[5; 100_000]);
+        for _ in 0..40 {
+            push(&mut pair, vec![6; 1000]);
+        }
+        pair.run(Duration::from_millis(20));
+        read_all(pair.server.get());
+        let server = pair.server.get().streams();
+        if let Some(id) = server.accept(Dir::Uni).or(Some(stream)) {
+            while let Ok(Some(_)) = server.read_chunk(id, usize::MAX) {}
+        }
+    }
+    let after = pair.client.get().stats();
+    let sent = after.bytes_sent - before.bytes_sent;
+    let datagrams = 1000 * (after.datagram_frames_sent - before.datagram_frames_sent);
+    assert!(datagrams > sent / 4, "{datagrams} of {sent}");
+    assert!(sent - datagrams > sent / 4, "{datagrams} of {sent}");
 }
 
 #[test]
@@ -172,4 +222,37 @@ fn a_peer_that_takes_little_gets_no_more() {
         let found = pair.client.get().datagrams().max_size();
         assert_eq!(found, longest, "{limit}");
     }
+}
+
+/// Datagrams that don't fit after the connection has moved to a path with a smaller MTU don't block
+/// those behind them.
+#[test]
+fn those_too_long_for_a_new_path_do_not_hold_up_the_others() {
+    let mut pair = Pair::connected(setup());
+    pair.upload(100_000, Duration::from_secs(5));
+    pair.run(Duration::from_secs(1));
+    let longest = pair.client.get().datagrams().max_size().unwrap();
+    assert!(longest > 1400);
+    push(&mut pair, vec![1; longest]);
+    pair.migrate("10.0.0.9:2000");
+    assert!(pair.client.get().datagrams().max_size().unwrap() < longest);
+    push(&mut pair, &b"short"[..]);
+    pair.run(Duration::from_millis(100));
+    assert_eq!(read_all(pair.server.get()), [&b"short"[..]]);
+    assert_eq!(pair.client.get().stats().datagram_frames_unsent, 1);
+}
+
+/// An application that doesn't read events gets one for several datagrams.
+#[test]
+fn datagrams_that_arrive_together_are_reported_once() {
+    let mut pair = Pair::at_rest(setup());
+    pair.server.events.clear();
+    for n in 0..3 {
+        push(&mut pair, vec![n; 10]);
+    }
+    pair.run(Duration::from_millis(100));
+    let events = pair.server.events.iter();
+    let events = events.filter(|event| **event == Event::DatagramReceived);
+    assert_eq!(events.count(), 1);
+    assert_eq!(read_all(pair.server.get()).len(), 3);
 }

@@ -14,6 +14,17 @@ fn last_marks(pair: &Pair) -> Vec<Ecn> {
 }
 
 #[test]
+fn marks_survive_a_clean_path() {
+    let mut pair = Pair::connected(Setup::default());
+    pair.upload(100_000, Duration::from_secs(10));
+    pair.run(Duration::from_millis(100));
+    assert_eq!(state(&mut pair), EcnState::Capable);
+    pair.upload(100_000, Duration::from_secs(10));
+    assert_eq!(last_marks(&pair), [Ecn::Ect0; 3]);
+    assert_eq!(pair.client.log().congestion_experienced, 0);
+}
+
+#[test]
 fn marks_are_validated_again_on_each_path() {
     let mut pair = Pair::connected(Setup::default());
     pair.upload(100_000, Duration::from_secs(10));
@@ -24,9 +35,19 @@ fn marks_are_validated_again_on_each_path() {
     pair.upload(100_000, Duration::from_secs(10));
     pair.run(Duration::from_millis(100));
     assert_eq!(state(&mut pair), EcnState::Capable);
-    pair.upload(100_000, Duration::from_secs(10));
-    assert_eq!(last_marks(&pair), [Ecn::Ect0; 3]);
-    assert_eq!(pair.client.log().congestion_experienced, 0);
+}
+
+#[test]
+fn congestion_experienced_reaches_the_controller() {
+    let mut pair = Pair::connected(Setup::default());
+    pair.upload(50_000, Duration::from_secs(10));
+    pair.run(Duration::from_millis(100));
+    pair.up.faults.ecn = Some(Ecn::Ce);
+    pair.upload(50_000, Duration::from_secs(10));
+    pair.run(Duration::from_millis(100));
+    assert_eq!(state(&mut pair), EcnState::Capable);
+    assert!(pair.client.log().congestion_experienced > 0);
+    assert!(pair.client.get().stats().congestion_experienced > 0);
 }
 
 #[test]
@@ -43,6 +64,13 @@ fn bleached_and_rewritten_marks_are_given_up() {
         assert_eq!(last_marks(&pair), [Ecn::NotEct; 3]);
         assert_eq!(pair.client.log().congestion_experienced, 0);
     }
+}
+
+#[test]
+fn it_can_be_switched_off() {
+    let mut pair = Pair::connected(Setup::new(|setup| setup.client.ecn = false));
+    pair.upload(50_000, Duration::from_secs(10));
+    assert!(pair.client.batches.iter().all(|b| b.ecn == Ecn::NotEct));
 }
 
 /// Returns how long an upload of 3 MB takes from a client with `cubic` over 50 Mbit/s and 20 ms,
@@ -119,4 +147,16 @@ fn marks_that_all_become_ce_are_given_up() {
         upload_for(&mut pair, 130);
         assert_eq!(super::ecn::state(&mut pair), EcnState::Capable);
     }
+}
+
+/// A connection only sends a few packets, and the path drops those with marks. It doesn't wait for
+/// ten packets.
+#[test]
+fn a_short_request_over_a_path_that_drops_marks() {
+    let mut pair = Pair::at_rest(Setup::default());
+    pair.up.faults.eats_marks = true;
+    let took = pair.upload(2000, Duration::from_secs(5));
+    assert!(took < Duration::from_millis(1500), "{took:?}");
+    pair.upload(100_000, Duration::from_secs(5));
+    assert_eq!(state(&mut pair), EcnState::Failed(EcnFailure::Dropped));
 }

@@ -39,6 +39,17 @@ fn a_lost_close_is_said_again_when_the_peer_goes_on_talking() {
 }
 
 #[test]
+fn two_closing_sides_fall_silent() {
+    let mut pair = Pair::at_rest(Setup::default());
+    pair.record = true;
+    pair.client.get().close(pair.now, 1, Bytes::new());
+    pair.server.get().close(pair.now, 2, Bytes::new());
+    pair.run(Duration::from_secs(5));
+    assert!(pair.client.sent.len() <= 3 && pair.server.sent.len() <= 3);
+    assert_eq!(pair.client.error(), Some(ConnectionError::LocallyClosed));
+}
+
+#[test]
 fn a_close_during_the_handshake_hides_the_application() {
     // [9000 10.2.3 hidden-application]
     let mut pair = Pair::new();
@@ -53,6 +64,20 @@ fn a_close_during_the_handshake_hides_the_application() {
         }
         other => panic!("{other:?}"),
     }
+}
+
+#[test]
+fn silence_ends_a_connection_after_the_lesser_timeout() {
+    let mut setup = Setup::default();
+    setup.client.max_idle_timeout = Some(Duration::from_secs(30));
+    setup.server.max_idle_timeout = Some(Duration::from_secs(2));
+    let mut pair = Pair::connected(setup);
+    pair.run(Duration::from_millis(1500));
+    assert!(pair.client.error().is_none() && pair.server.error().is_none());
+    pair.run(Duration::from_secs(2));
+    assert_eq!(pair.client.error(), Some(ConnectionError::TimedOut));
+    assert_eq!(pair.server.error(), Some(ConnectionError::TimedOut));
+    assert!(pair.client.get().is_drained());
 }
 
 #[test]
@@ -97,6 +122,20 @@ fn a_stateless_reset_ends_the_connection_at_once() {
     pair.run(Duration::from_secs(5));
     assert!(pair.client.sent.is_empty(), "a reset connection is silent");
     assert!(pair.client.get().is_drained());
+}
+
+#[test]
+fn a_peer_that_vanishes_is_probed_and_given_up() {
+    let mut pair = Pair::at_rest(Setup::default());
+    pair.up.faults.loss = 1_000_000;
+    let before: Instant = pair.now;
+    pair.client.write(b"anyone?");
+    pair.run(Duration::from_secs(100));
+    assert_eq!(pair.client.error(), Some(ConnectionError::TimedOut));
+    let stats = pair.client.get().stats();
+    // 60 ms, doubled up to a quarter of the idle timeout, over 30 s.
+    assert!((8..14).contains(&stats.probe_timeouts), "{stats:?}");
+    assert!(pair.now > before);
 }
 
 #[test]

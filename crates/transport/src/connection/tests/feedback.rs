@@ -78,6 +78,19 @@ fn a_shim_stands_in_front_of_short_headers_alone_and_segments_are_equal() {
 }
 
 #[test]
+fn the_first_shim_tells_the_round_trip_of_the_handshake() {
+    let mut pair = Pair::with(setup(&[0], &[0]));
+    pair.record = true;
+    pair.connect();
+    pair.upload(10_000, Duration::from_secs(10));
+    let round_trip = 2 * pair.up.latency.as_millis() as u8;
+    for side in [&pair.client, &pair.server] {
+        let first = side.sent.iter().find(|d| has_shim(d)).unwrap();
+        assert_eq!(first[6], round_trip);
+    }
+}
+
+#[test]
 fn each_nth_packet_bears_a_shim_and_the_others_its_room() {
     let mut pair = Pair::with(setup(&[0], &[0]));
     marking(&mut pair, 1);
@@ -129,6 +142,28 @@ fn without_a_common_kind_not_one_byte_differs() {
     assert_eq!(plain.len(), offered.len());
     run(&[0], &[1]);
     run(&[], &[0]);
+}
+
+#[test]
+fn lost_acknowledgements_lose_no_feedback() {
+    let mut pair = Pair::with(setup(&[0], &[0]));
+    marking(&mut pair, 1);
+    pair.connect();
+    pair.down.faults = Faults {
+        loss: 300_000,
+        reorder: 100_000,
+        duplicate: 100_000,
+        ..Faults::default()
+    };
+    pair.up.faults.duplicate = 100_000;
+    pair.upload(500_000, Duration::from_secs(60));
+    pair.down.faults = Faults::default();
+    pair.client.get().ping();
+    pair.run(Duration::from_secs(1));
+    let shims = pair.server.get().stats().shims_received;
+    let log = pair.client.log();
+    assert_eq!(log.feedback.packets, [0, shims, 0, 0]);
+    assert_eq!(pair.client.get().stats().feedback_bad, 0);
 }
 
 #[test]

@@ -97,6 +97,20 @@ fn streams_opened_and_given_up_leave_nothing() {
     in_proportion(&flooded, 2);
 }
 
+#[test]
+fn key_updates_without_end() {
+    let mut updates = 0;
+    let flooded = flood(1000, |pair, _| {
+        updates += u64::from(pair.client.get().update_keys(pair.now));
+        frames(&[Frame::Ping])
+    });
+    // An update requires the acknowledgement of the previous one.
+    let counted = flooded.1.key_updates - flooded.0.key_updates;
+    assert!(updates > 10 && counted == updates, "{updates} {counted}");
+    assert!(updates < 1000, "{updates}");
+    in_proportion(&flooded, 2);
+}
+
 /// A peer sends forever without acknowledging anything. Neither the packets sent to it nor the ACKs
 /// accumulate.
 #[test]

@@ -33,6 +33,23 @@ fn a_clean_handshake_takes_one_round_trip_and_is_confirmed_after_one_more() {
     assert_eq!(pair.server.ids.len(), 8);
 }
 
+#[test]
+fn handshakes_get_through_loss_reordering_duplication_and_corruption() {
+    for seed in 0..40 {
+        let mut pair = Pair::with(Setup::new(|setup| setup.seed = seed));
+        let faults = Faults {
+            loss: 300_000,
+            reorder: 200_000,
+            duplicate: 100_000,
+            corrupt: 50_000,
+            ..Faults::default()
+        };
+        pair.set_faults(faults);
+        pair.connect();
+        pair.upload(20_000, Duration::from_secs(60));
+    }
+}
+
 /// Data that waits for the handshake fills the window, and isn't acknowledged before the client's
 /// Finished arrives. If the Finished is lost, it must not wait for room in the window.
 #[test]
@@ -109,18 +126,55 @@ fn first_initial(pair: &mut Pair) -> (Vec<u8>, ConnectionId, ConnectionId) {
     (datagram, found.dcid, found.scid)
 }
 
-#[test]
-fn version_negotiation_ends_the_connection() {
-    // [9000 6.2 abandon]
-    let mut pair = Pair::new();
-    let (_, dcid, scid) = first_initial(&mut pair);
-    let others = [0x0a0a_0a0a, 0x6b33_43cf];
+pub(super) fn version_negotiation(
+    dcid: &ConnectionId,
+    scid: &ConnectionId,
+    versions: &[u32],
+) -> Vec<u8> {
     let mut buffer = [0; 128];
     let mut w = Writer::new(&mut buffer);
-    negotiation::encode(&mut w, scid.as_slice(), dcid.as_slice(), &others, 0x55).unwrap();
-    pair.send_to_client(w.written().to_vec());
+    negotiation::encode(&mut w, dcid.as_slice(), scid.as_slice(), versions, 0x55).unwrap();
+    w.written().to_vec()
+}
+
+#[test]
+fn version_negotiation_ends_the_connection_only_if_it_is_genuine() {
+    // [9000 6.2 abandon] [9000 6.2 own-version-listed]
+    let mut pair = Pair::new();
+    let (_, dcid, scid) = first_initial(&mut pair);
+    let other = ConnectionId::new(b"12345678").unwrap();
+    // A packet that lists our version, and one that echoes other IDs, must be ignored (RFC 9000
+    // §6.2).
+    pair.send_to_client(version_negotiation(&scid, &dcid, &[0x0a0a_0a0a, 1]));
+    pair.send_to_client(version_negotiation(&scid, &other, &[0x0a0a_0a0a]));
+    assert!(pair.client.error().is_none());
+    let others = [0x0a0a_0a0a, 0x6b33_43cf];
+    pair.send_to_client(version_negotiation(&scid, &dcid, &others));
     assert_eq!(pair.client.error(), Some(ConnectionError::VersionMismatch));
     assert!(pair.client.get().is_drained());
+}
+
+#[test]
+fn version_negotiation_after_an_answer_is_ignored() {
+    // [9000 6.2 late-negotiation]
+    let mut pair = Pair::new();
+    let (_, dcid, scid) = first_initial(&mut pair);
+    pair.until_established();
+    pair.send_to_client(version_negotiation(&scid, &dcid, &[2]));
+    assert!(pair.client.error().is_none());
+}
+
+fn retry_packet(dcid: &ConnectionId, scid: &ConnectionId, original: &ConnectionId) -> Vec<u8> {
+    retry_with(dcid, scid, original, b"a token")
+}
+
+fn retry_with(
+    dcid: &ConnectionId,
+    scid: &ConnectionId,
+    original: &ConnectionId,
+    token: &[u8],
+) -> Vec<u8> {
+    sealed_retry(&NullCrypto::new(&[b"test"]), dcid, scid, original, token)
 }
 
 pub(super) fn sealed_retry(
@@ -138,35 +192,34 @@ pub(super) fn sealed_retry(
     w.written().to_vec()
 }
 
-/// A Retry answers the client's first datagram. Returns the client's first choice of the server's
-/// ID and the server's own.
-fn receive_retry(pair: &mut Pair, id: &[u8], token: &[u8]) -> (ConnectionId, ConnectionId) {
-    let (_, original, client) = first_initial(pair);
-    pair.up.cut();
-    let server = ConnectionId::new(id).unwrap();
-    let crypto = NullCrypto::new(&[b"test"]);
-    pair.send_to_client(sealed_retry(&crypto, &client, &server, &original, token));
-    (original, server)
-}
-
 #[test]
-fn a_retry_is_followed() {
+fn a_retry_is_followed_once_and_authenticated() {
     // [9000 7.2 one-change] [9000 8.1.2 retry-token-repeated] [9000 17.2.5.1 retry-id]
-    // [9000 17.2.5.2 same-source]
+    // [9000 17.2.5.2 first-retry] [9000 17.2.5.2 retry-tag] [9000 17.2.5.2 same-source]
     let mut pair = Pair::new();
-    let retried = receive_retry(&mut pair, b"retried!", b"a token");
+    let (_, original, scid) = first_initial(&mut pair);
+    pair.up.cut();
+    let retry_id = ConnectionId::new(b"retried!").unwrap();
+    let mut forged = retry_packet(&scid, &retry_id, &original);
+    *forged.last_mut().unwrap() ^= 1;
+    pair.send_to_client(forged);
     pair.flush();
-    let [first, again] = &pair.client.sent[..] else {
-        panic!("not two datagrams")
-    };
-    let found = first_packet(again);
-    assert_eq!(
-        (found.dcid, found.scid),
-        (retried.1, first_packet(first).scid)
-    );
-    assert_eq!(&again[found.token], b"a token");
+    assert_eq!(pair.client.sent.len(), 1, "a forged Retry is ignored");
+    pair.send_to_client(retry_packet(&scid, &retry_id, &original));
+    pair.flush();
+    assert_eq!(pair.client.sent.len(), 2);
+    // A second Retry is ignored (RFC 9000 §17.2.5.2).
+    let second = ConnectionId::new(b"again...").unwrap();
+    pair.send_to_client(retry_packet(&scid, &second, &original));
+    pair.flush();
+    assert_eq!(pair.client.sent.len(), 2);
+    let again = pair.client.sent[1].clone();
+    let found = first_packet(&again);
+    assert_eq!(found.dcid, retry_id);
+    assert_eq!(found.scid, scid);
+    assert_eq!(&again[found.token.clone()], b"a token");
     assert_eq!(again.len(), 1200);
-    pair.retried = Some(retried);
+    pair.retried = Some((original, retry_id));
     pair.connect();
     pair.upload(5000, Duration::from_secs(5));
 }
@@ -180,7 +233,11 @@ fn a_token_that_leaves_no_room_for_the_handshake_ends_it_at_once() {
         let mut longest = 0;
         for len in (800..1200).step_by(3).chain([1400, 8000, 60_000]) {
             let mut pair = Pair::new();
-            let retried = receive_retry(&mut pair, &vec![9; id], &vec![7; len]);
+            let (_, original, scid) = first_initial(&mut pair);
+            pair.up.cut();
+            let retry_id = ConnectionId::new(&vec![9; id]).unwrap();
+            let token = vec![7; len];
+            pair.send_to_client(retry_with(&scid, &retry_id, &original, &token));
             if let Some(error) = pair.client.error() {
                 assert_eq!(error, ConnectionError::TokenTooLong(len));
                 assert!(longest < len);
@@ -192,7 +249,7 @@ fn a_token_that_leaves_no_room_for_the_handshake_ends_it_at_once() {
             }
             assert!(len < 1200 && [0, len - 3].contains(&longest), "{len}");
             longest = len;
-            pair.retried = Some(retried);
+            pair.retried = Some((original, retry_id));
             pair.connect();
             assert!(pair.client.sent.iter().all(|sent| sent.len() <= 1200));
         }
@@ -210,5 +267,46 @@ fn a_remembered_token_that_leaves_no_room_is_not_sent() {
         let found = first_packet(&first);
         assert_eq!((found.token.len(), first.len()), (sent, 1200));
         pair.connect();
+    }
+}
+
+#[test]
+fn ids_that_the_server_does_not_confirm_end_the_handshake() {
+    // [9000 7.3 ids-match]
+    let mut pair = Pair::new();
+    let (_, original, scid) = first_initial(&mut pair);
+    pair.up.cut();
+    let retry_id = ConnectionId::new(b"retried!").unwrap();
+    pair.send_to_client(retry_packet(&scid, &retry_id, &original));
+    // The server isn't aware of a Retry, so its transport parameters don't contain it.
+    pair.run(Duration::from_secs(2));
+    assert_eq!(pair.client.closed_with().0, 0x08);
+}
+
+#[test]
+fn an_answer_from_another_address_is_not_believed() {
+    let mut pair = Pair::new();
+    let moved = Rc::new(RefCell::new(0));
+    let count = Rc::clone(&moved);
+    pair.tap = Some(Box::new(move |_, datagram| {
+        if datagram.from.port() == 443 && *count.borrow() == 0 {
+            *count.borrow_mut() += 1;
+            datagram.from.set_port(444);
+        }
+    }));
+    pair.connect();
+    assert_eq!(*moved.borrow(), 1);
+    assert!(pair.now - START > Duration::from_millis(40));
+}
+
+/// This side's minimum delay that the peer may request is 1 ms, and the peer refuses a maximum
+/// below it.
+#[test]
+fn who_delays_no_acknowledgement_is_understood() {
+    for micros in [0, 1, 999, 1000, 1999] {
+        let setup = Setup::both(|config| config.max_ack_delay = Duration::from_micros(micros));
+        let mut pair = Pair::connected(setup);
+        pair.upload(100_000, Duration::from_secs(5));
+        assert_eq!(pair.client.get().stats().probe_timeouts, 0);
     }
 }

@@ -4,8 +4,27 @@ use super::*;
 
 const START: Instant = Instant::from_millis(1);
 
+/// Either probe is enough if the first flight and the first probe are lost.
+#[test]
+fn every_probe_carries_the_first_flight() {
+    let mut pair = Pair::new();
+    let mut from_client = 0;
+    pair.tap = Some(Box::new(move |_, datagram| {
+        if datagram.to == SERVER.parse().unwrap() {
+            from_client += 1;
+            if from_client <= 2 {
+                datagram.bytes.fill(0);
+            }
+        }
+    }));
+    // The initial probe timeout is a second. The next one would fire after three seconds.
+    let established = |p: &mut Pair| p.client.get().is_established();
+    assert!(pair.run_until(Duration::from_millis(1500), established));
+    assert_eq!(pair.client.get().stats().probe_timeouts, 1);
+}
+
 /// Returns when the client's long headers are sent. Those until `lost` after the start are damaged.
-fn long_headers(pair: &mut Pair, lost: Duration) -> Rc<RefCell<Vec<Duration>>> {
+pub(super) fn long_headers(pair: &mut Pair, lost: Duration) -> Rc<RefCell<Vec<Duration>>> {
     let left = Rc::new(RefCell::new(Vec::new()));
     let seen = Rc::clone(&left);
     pair.tap = Some(Box::new(move |now, datagram| {
@@ -35,6 +54,22 @@ fn probes_of_a_handshake_do_not_leave_together() {
     assert_eq!(pair.client.get().stats().probe_timeouts, 1);
 }
 
+/// A packet that only requests an ACK was sent before the client's first flight, and is the oldest
+/// one not acknowledged. The probe carries the flight.
+#[test]
+fn a_probe_of_a_handshake_carries_what_is_missing_and_not_an_older_ping() {
+    let mut pair = Pair::new();
+    let left = long_headers(&mut pair, Duration::from_millis(10));
+    let ping = frames(&[Frame::Ping]);
+    let client = pair.client.get();
+    let _lost = inject::packet_on_path(client, pair.now, SpaceId::Initial, &ping);
+    let established = |p: &mut Pair| p.client.get().is_established();
+    // A round trip after the first probe.
+    let done = pair.run_until(Duration::from_millis(1025), established);
+    assert!(done, "{left:?}");
+    assert_eq!(pair.client.get().stats().probe_timeouts, 1);
+}
+
 /// The client's first flight is acknowledged, but the server's doesn't arrive. Since there's
 /// nothing to repeat, a probe is a PING in a datagram of full size.
 #[test]
@@ -59,4 +94,33 @@ fn a_probe_with_nothing_to_carry_is_a_ping() {
     let client = pair.client.get();
     let sent = client.spaces.recovery.space(SpaceId::Initial).sent();
     assert!(sent.iter().any(|(_, packet)| packet.ack_eliciting));
+}
+
+/// A server's flight in two packet number spaces is lost, together with the first probe. The second
+/// one carries the missing data of both.
+#[test]
+fn the_second_probe_of_a_server_carries_both_of_its_flights() {
+    let mut pair = Pair::new();
+    let (probes, seen) = (Rc::new(RefCell::new(Vec::new())), Rc::default());
+    let (log, count): (_, Rc<RefCell<usize>>) = (Rc::clone(&probes), Rc::clone(&seen));
+    pair.tap = Some(Box::new(move |_, datagram| {
+        if datagram.from != SERVER.parse().unwrap() {
+            // The client doesn't ask again.
+            if *count.borrow() > 0 && *count.borrow() < 3 {
+                datagram.bytes.fill(0);
+            }
+            return;
+        }
+        *count.borrow_mut() += 1;
+        log.borrow_mut().push(types(&datagram.bytes));
+        if *count.borrow() < 3 {
+            datagram.bytes.fill(0);
+        }
+    }));
+    let established = |p: &mut Pair| p.client.get().is_established();
+    let done = pair.run_until(Duration::from_secs(2), established);
+    assert!(done, "{probes:?}");
+    let both = vec![PacketType::Initial, PacketType::Handshake];
+    let expected = [both.clone(), vec![PacketType::Initial], both];
+    assert_eq!(probes.borrow()[..3], expected);
 }

@@ -34,6 +34,31 @@ pub(crate) fn packet_with_bits(
         off_path: true,
         ..Contents::default()
     };
+    sealed(connection, now, space, payload, bits, contents)
+}
+
+/// Builds a datagram that the connection counts as its own, expecting an acknowledgement.
+pub(crate) fn packet_on_path(
+    connection: &mut Connection,
+    now: Instant,
+    space: SpaceId,
+    payload: &[u8],
+) -> Vec<u8> {
+    let contents = Contents {
+        eliciting: true,
+        ..Contents::default()
+    };
+    sealed(connection, now, space, payload, 0, contents)
+}
+
+fn sealed(
+    connection: &mut Connection,
+    now: Instant,
+    space: SpaceId,
+    payload: &[u8],
+    bits: u8,
+    contents: Contents,
+) -> Vec<u8> {
     let mut room = [0; 1400];
     let mut w = Writer::new(&mut room);
     let dcid = connection.sources.control.remote_ids.current().id;

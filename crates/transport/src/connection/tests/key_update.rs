@@ -44,6 +44,15 @@ fn keys_are_renewed_before_they_wear_out() {
     assert!(updates >= 5, "{updates}");
 }
 
+#[test]
+fn updates_are_configurable() {
+    let mut setup = Setup::with_window(20_000);
+    setup.client.key_update_after = 50;
+    let mut pair = Pair::connected(setup);
+    pair.upload(1_000_000, Duration::from_secs(100));
+    assert!(pair.client.get().stats().key_updates >= 3);
+}
+
 /// Packets of the handshake that can't be decrypted count towards the same limit.
 #[test]
 fn too_many_forgeries_end_the_connection() {

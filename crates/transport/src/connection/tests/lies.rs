@@ -61,6 +61,22 @@ fn believed_within_reason(pair: &Pair) {
 }
 
 #[test]
+fn a_new_epoch_in_each_frame_counts_nothing_again() {
+    let mut pair = pair();
+    pair.upload(500_000, Duration::from_secs(10));
+    let next_number = next(&mut pair);
+    for epoch in (0..next_number).step_by(7) {
+        let packets = next_number - epoch;
+        claim(&mut pair, epoch, packets, packets * 1200, 0);
+    }
+    believed_within_reason(&pair);
+    let disbelieved = pair.client.get().path_report(pair.now).disbelieved;
+    assert!(disbelieved.uncalled_epochs > 20, "{disbelieved:?}");
+    let bad = pair.client.get().stats().feedback_bad;
+    assert_eq!(bad, disbelieved.total());
+}
+
+#[test]
 fn each_kind_of_lie_is_counted_by_its_kind() {
     let mut pair = pair();
     pair.upload(100_000, Duration::from_secs(10));

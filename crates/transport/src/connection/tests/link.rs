@@ -1,5 +1,5 @@
-//! A one-way link with a virtual clock: latency, rate, and seeded loss, reordering and
-//! duplication.
+//! A one-way link with a virtual clock: latency, rate, and seeded loss, reordering, duplication and
+//! corruption.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -29,21 +29,54 @@ impl Rng {
 }
 
 /// Effects of a link on datagrams, in parts per million.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Faults {
     pub(crate) loss: u32,
     pub(crate) reorder: u32,
     pub(crate) duplicate: u32,
+    pub(crate) corrupt: u32,
     /// Larger datagrams are dropped.
-    pub(crate) mtu: Option<usize>,
+    pub(crate) mtu: usize,
     /// Datagrams that begin with a shim are dropped.
     pub(crate) eats_shims: bool,
+    /// Extra delay of datagrams with a shim of this kind.
+    pub(crate) holds: Option<(u8, Duration)>,
     /// Datagrams with an ECN mark are dropped.
     pub(crate) eats_marks: bool,
     /// ECN marks are changed to CE.
     pub(crate) marks_all: bool,
     /// The ECN field is set to this value.
     pub(crate) ecn: Option<Ecn>,
+}
+
+impl Faults {
+    /// Faults of a bad path: 15 % lost, 10 % reordered, 5 % each duplicated and damaged.
+    pub(crate) fn bad() -> Self {
+        Self {
+            loss: 150_000,
+            reorder: 100_000,
+            duplicate: 50_000,
+            corrupt: 50_000,
+            ..Self::default()
+        }
+    }
+}
+
+impl Default for Faults {
+    fn default() -> Self {
+        Self {
+            loss: 0,
+            reorder: 0,
+            duplicate: 0,
+            corrupt: 0,
+            mtu: usize::MAX,
+            eats_shims: false,
+            eats_marks: false,
+            marks_all: false,
+            holds: None,
+            ecn: None,
+        }
+    }
 }
 
 /// A datagram in flight.
@@ -125,7 +158,7 @@ impl Link {
         self.entered += 1;
         let size = datagram.bytes.len();
         let shimmed = datagram.bytes.first().is_some_and(|b| b & 0xf8 == 8);
-        if self.faults.mtu.is_some_and(|mtu| size > mtu)
+        if size > self.faults.mtu
             || (self.faults.eats_shims && shimmed)
             || (self.faults.eats_marks && datagram.ecn != Ecn::NotEct)
             || self.rng.chance(self.faults.loss)
@@ -146,6 +179,15 @@ impl Link {
         }
         if self.rng.chance(self.faults.reorder) {
             at += self.latency / 4;
+        }
+        if let Some((kind, longer)) = self.faults.holds
+            && datagram.bytes.first() == Some(&(8 | kind))
+        {
+            at += longer;
+        }
+        if self.rng.chance(self.faults.corrupt) {
+            let at = (self.rng.next() % size as u64) as usize;
+            datagram.bytes[at] ^= 1 << (self.rng.next() % 8);
         }
         if self.faults.marks_all && datagram.ecn != Ecn::NotEct {
             datagram.ecn = Ecn::Ce;

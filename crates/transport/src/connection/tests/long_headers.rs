@@ -1,5 +1,6 @@
 //! Validity of IDs and tokens in long headers, and when packets of a handshake are repeated.
 
+use super::handshake_probes::long_headers;
 use super::*;
 
 /// Returns the number of packets received and dropped.
@@ -13,6 +14,17 @@ fn answered() -> Pair {
     let mut pair = Pair::new();
     pair.until_client_has_id();
     pair
+}
+
+/// RFC 9002 §6.2.3: a client that asks again lacks the server's flight, which was lost and is
+/// repeated immediately. The server's own probe timeout would fire a second after it.
+#[test]
+fn a_client_that_asks_again_gets_the_first_flight_again() {
+    let mut pair = Pair::new();
+    pair.down.faults.loss = 1_000_000;
+    pair.run(Duration::from_millis(400));
+    pair.down.faults.loss = 0;
+    is_answered_at_once(&mut pair);
 }
 
 /// The client sends an Initial packet with a PING.
@@ -66,23 +78,19 @@ fn an_old_acknowledgement_is_not_repeated_in_place_of_the_first_flight() {
     is_answered_at_once(&mut pair);
 }
 
-/// RFC 9002 §6.2.3: a client that asks again lacks the server's flight, which was lost and is
-/// repeated immediately. The server's own probe timeout would fire a second after it. Packets that
-/// request the flight while its repetition is in flight don't make the server repeat it again, and
-/// don't use up its repetitions.
+/// Packets that request the flight while its repetition is in flight don't make the server repeat
+/// it again, and don't use up its repetitions.
 #[test]
-fn a_client_that_asks_again_gets_the_first_flight_again() {
-    for times in [0, 20] {
-        let mut pair = Pair::new();
-        pair.down.faults.loss = 1_000_000;
-        pair.run(Duration::from_millis(300));
-        for _ in 0..times {
-            ask(&mut pair);
-        }
-        pair.run(Duration::from_millis(100));
-        pair.down.faults.loss = 0;
-        is_answered_at_once(&mut pair);
+fn what_is_asked_for_many_times_at_once_is_repeated_once() {
+    let mut pair = Pair::new();
+    pair.down.faults.loss = 1_000_000;
+    pair.run(Duration::from_millis(100));
+    for _ in 0..20 {
+        ask(&mut pair);
     }
+    pair.run(Duration::from_millis(100));
+    pair.down.faults.loss = 0;
+    is_answered_at_once(&mut pair);
 }
 
 /// All data of an old level may arrive again, in a separate packet.
@@ -100,6 +108,24 @@ fn a_whole_old_flight_may_come_again() {
     assert!(counts(pair.client.get()).0 > before);
     assert_eq!(pair.client.error(), None);
     pair.connect();
+}
+
+/// The first probe of a handshake is answered before the second is due, after an eighth of the next
+/// timeout. The client's next packets then wait for their own acknowledgement, and aren't probed
+/// before their own timeout.
+#[test]
+fn an_answer_stops_the_second_probe_also_where_there_is_more_to_wait_for() {
+    let mut pair = Pair::with(Setup::new(|setup| {
+        setup.latency = Duration::from_millis(50);
+    }));
+    let left = long_headers(&mut pair, Duration::from_millis(10));
+    pair.connect();
+    pair.run(Duration::from_millis(500));
+    // The flight, its first probe after 999 ms, and the Finished a round trip of 100 ms later. The
+    // second probe would be sent after 999 and 124.875 ms, and the answer arrives after 1199 ms.
+    let mut times = left.borrow().clone();
+    times.dedup();
+    assert_eq!(times, [0, 999, 1099].map(Duration::from_millis));
 }
 
 /// RFC 9000 §10.2.3, §14.1: an endpoint that closes during the handshake does so at each level that
@@ -146,4 +172,27 @@ fn a_close_with_a_long_token_is_still_one_that_an_initial_may_hold() {
             error => panic!("{token}: {error:?}"),
         }
     }
+}
+
+/// The keys of the next level end a level even before data of the next one arrives. Data that
+/// someone else may add in Initial packets isn't read as the server's Handshake messages.
+#[test]
+fn nothing_new_is_read_at_a_level_once_the_next_keys_are_there() {
+    // [9001 4.1.3 old-level]
+    let mut pair = Pair::new();
+    // Only the first packet of the server's flight arrives.
+    pair.tap = Some(Box::new(|_, datagram| {
+        if datagram.from == SERVER.parse().unwrap() {
+            let first = first_packet(&datagram.bytes);
+            let initial = first.ty == PacketType::Initial;
+            datagram.bytes.truncate(if initial { first.len } else { 0 });
+        }
+    }));
+    let known = |p: &mut Pair| p.client.get().spaces.keys.has(SpaceId::Handshake);
+    assert!(pair.run_until(Duration::from_secs(1), known));
+    let (offset, data) = (2000, &[0x02]);
+    let ahead = Frame::Crypto(Crypto { offset, data });
+    let bytes = packet_from(&mut pair, From::Server, SpaceId::Initial, &[ahead]);
+    pair.send_to_client(bytes);
+    assert_eq!(pair.client.closed_with(), Code::PROTOCOL_VIOLATION);
 }

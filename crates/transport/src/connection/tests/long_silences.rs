@@ -102,3 +102,17 @@ fn a_slow_path_that_loses_much_is_no_silence() {
         assert_eq!((pair.client.error(), pair.server.error()), (None, None));
     }
 }
+
+/// RFC 9000 §10.1: the wait is at least three probe timeouts, however short the idle timeout is.
+#[test]
+fn a_slow_path_outlives_a_short_idle_timeout() {
+    let mut pair = slow(1, 1);
+    for _ in 0..20 {
+        pair.run(Duration::from_secs(3));
+        assert_eq!((pair.client.error(), pair.server.error()), (None, None));
+        let client = pair.client.get();
+        assert!(client.spaces.recovery.pto() > Duration::from_millis(1500));
+        assert_eq!(client.spaces.pto(), client.spaces.recovery.pto());
+        client.ping();
+    }
+}

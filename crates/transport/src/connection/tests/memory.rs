@@ -119,6 +119,20 @@ fn resets_earn_no_window() {
     assert_eq!(pair.server.get().streams().receiving.window(), initial);
 }
 
+#[test]
+fn a_flow_that_memory_limits_says_so() {
+    for (size, is_limited) in [(512 << 20, false), (1 << 20, true)] {
+        let memory = Arc::new(ReceiveMemory::new(size));
+        let mut pair = sharing(setup(1, 2 << 20), &memory);
+        pair.up.rate = Some(100_000_000);
+        pair.upload(32 << 20, Duration::from_secs(20));
+        let server = pair.server.get().path_report(pair.now);
+        assert_eq!(server.receive_limited, is_limited, "{server:?}");
+        let shares = pair.client.get().path_report(pair.now).bounded_by;
+        assert_eq!(shares.peer > 0.2, is_limited, "{shares:?}");
+    }
+}
+
 /// Sends `count` packets, but skips every second number.
 pub(super) fn every_second_number(pair: &mut Pair, count: u64) {
     for n in 0..count {
@@ -161,6 +175,29 @@ fn gaps_in_packet_numbers_take_of_the_shared_memory() {
         }
         assert_eq!((room_for_ranges(&mut pair), memory.held()), (256, 0));
     }
+}
+
+#[test]
+fn gaps_in_the_packet_numbers_of_many_are_bounded_together() {
+    const HOSTILE: u64 = 24;
+    let memory = Arc::new(ReceiveMemory::new(0));
+    let mut hostile: Vec<Pair> = (0..HOSTILE)
+        .map(|seed| {
+            let mut pair = sharing(setup(100 + seed, 1 << 20), &memory);
+            pair.down.faults.loss = 1_000_000;
+            every_second_number(&mut pair, 6000);
+            assert_eq!((pair.client.error(), pair.server.error()), (None, None));
+            pair
+        })
+        .collect();
+    let room: Vec<_> = hostile.iter_mut().map(room_for_ranges).collect();
+    assert!(room.iter().all(|room| *room <= 4096), "{room:?}");
+    assert!(memory.held() <= HOSTILE * 64 * 1024);
+    let mut honest = sharing(setup(7, 1 << 20), &memory);
+    honest.up.faults.loss = 10_000;
+    honest.upload(8 << 20, Duration::from_secs(10));
+    drop((hostile, honest));
+    assert_eq!(memory.held(), 0);
 }
 
 /// Memory for only a part of the data in flight, and losses. An application that reads everything

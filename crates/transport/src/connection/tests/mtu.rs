@@ -3,6 +3,45 @@
 use super::*;
 use crate::path::Mtud;
 
+#[test]
+fn the_largest_datagram_is_found() {
+    for (path, max, at_least) in [
+        (9000, 1472, 1472),
+        (1300, 1472, 1280),
+        (1200, 1472, 1200),
+        (4000, 9000, 3980),
+    ] {
+        let mut pair = Pair::connected(Setup::new(|setup| setup.client.max_mtu = Some(max)));
+        pair.up.faults.mtu = path;
+        for _ in 0..6 {
+            pair.upload(40_000, Duration::from_secs(20));
+            pair.run(Duration::from_secs(2));
+        }
+        let mtu = pair.client.get().mtu();
+        assert!(
+            mtu >= at_least && usize::from(mtu) <= path,
+            "{mtu} of {path}"
+        );
+        assert_eq!(pair.client.log().mtu, mtu);
+        let stats = pair.client.get().stats();
+        assert_eq!(stats.packets_lost, 0, "probes are no losses: {stats:?}");
+        assert_eq!(stats.mtu_black_holes, 0);
+    }
+}
+
+#[test]
+fn the_peers_limit_holds() {
+    let mut setup = Setup::default();
+    setup.client.max_mtu = Some(9000);
+    setup.server.max_udp_payload_size = 1350;
+    let mut pair = Pair::connected(setup);
+    pair.record = true;
+    pair.upload(100_000, Duration::from_secs(20));
+    pair.run(Duration::from_secs(2));
+    assert_eq!(pair.client.get().mtu(), 1350);
+    assert_eq!(pair.client.sent.iter().map(Vec::len).max(), Some(1350));
+}
+
 /// The interface limits the search unless a smaller limit applies, and a path as wide as most is
 /// found quickly.
 #[test]
@@ -21,7 +60,7 @@ fn the_interface_bounds_the_search() {
         }));
         pair.client.get().set_interface_mtu(interface);
         pair.connect();
-        pair.up.faults.mtu = Some(path);
+        pair.up.faults.mtu = path;
         for _ in 0..8 {
             pair.upload(100_000, Duration::from_secs(20));
             pair.run(Duration::from_secs(2));
@@ -30,6 +69,45 @@ fn the_interface_bounds_the_search() {
         assert!(expected.contains(&mtu), "{mtu} of {path}, {interface}");
         assert_eq!(pair.client.get().stats().packets_lost, 0);
     }
+}
+
+/// RFC 9000 §14.4: probes are also limited by the congestion window.
+#[test]
+fn probes_keep_to_the_window() {
+    for (bytes, probes) in [(100, true), (2300, false)] {
+        let mut setup = Setup::with_window(3000);
+        setup.client.max_mtu = Some(1200);
+        let mut pair = Pair::at_rest(setup);
+        pair.client.write(&vec![1; bytes]);
+        pair.flush();
+        // A search begins while this packet is in flight.
+        *pair.client.get().paths.mtud() = Mtud::new(1472);
+        let sent = pair.client.batches.len();
+        pair.flush();
+        let sizes = pair.client.batches[sent..].iter().map(|b| b.len);
+        assert_eq!(sizes.collect::<Vec<_>>(), vec![1472; usize::from(probes)]);
+    }
+}
+
+#[test]
+fn a_path_that_becomes_narrower_is_noticed() {
+    let mut pair = Pair::connected(Setup::default());
+    pair.upload(100_000, Duration::from_secs(20));
+    pair.run(Duration::from_millis(100));
+    assert_eq!(pair.client.get().mtu(), 1472);
+    pair.up.faults.mtu = 1400;
+    pair.upload(200_000, Duration::from_secs(60));
+    assert!(pair.client.get().mtu() <= 1400);
+    assert_eq!(pair.client.get().stats().mtu_black_holes, 1);
+}
+
+#[test]
+fn random_loss_is_no_black_hole() {
+    let mut pair = Pair::connected(Setup::default());
+    pair.up.faults.loss = 200_000;
+    pair.down.faults.loss = 50_000;
+    pair.upload(500_000, Duration::from_secs(120));
+    assert_eq!(pair.client.get().stats().mtu_black_holes, 0);
 }
 
 /// If all paths are known to carry large datagrams, a handshake takes no longer than usual.
@@ -68,7 +146,7 @@ fn before_a_trial_of_shims() -> Pair {
     pair.run(Duration::from_secs(4));
     assert!(!pair.client.get().paths.plain().is_tried());
     pair.record = true;
-    pair.up.faults.mtu = Some(1200);
+    pair.up.faults.mtu = 1200;
     *pair.client.get().paths.mtud() = Mtud::new(1472);
     pair
 }

@@ -89,6 +89,58 @@ fn try_another(pair: &mut Pair) -> Option<IpAddr> {
     new
 }
 
+/// If the client's new address doesn't get an answer, the client returns to the previous one, with
+/// the controller that it had there. After an answer, it doesn't return.
+#[test]
+fn a_client_returns_from_an_address_that_does_not_work() {
+    for works in [false, true] {
+        let mut pair = Pair::at_rest(Setup::default());
+        pair.upload(20_000, Duration::from_secs(5));
+        let built = pair.client.log().built;
+        let before = pair.client.get().local_address();
+        let new = try_another(&mut pair);
+        if !works {
+            pair.up.faults.loss = 1_000_000;
+        }
+        pair.run(Duration::from_secs(2));
+        assert_eq!(pair.client.get().local_address(), new);
+        pair.run(Duration::from_millis(1500));
+        pair.up.faults.loss = 0;
+        pair.run(Duration::from_secs(5));
+        let expected = if works { new } else { before };
+        assert_eq!(pair.client.get().local_address(), expected);
+        assert_eq!(pair.client.get().stats().migrations, 1);
+        assert!(!pair.client.get().paths.has_fallback());
+        assert_eq!(pair.client.log().built, built + 1);
+        pair.upload(50_000, Duration::from_secs(30));
+    }
+}
+
+/// A client is suspended for nine seconds, so that its last round trip took as long, and tries an
+/// address that doesn't work. It returns before the server's idle timeout.
+#[test]
+fn a_client_that_stood_still_returns_within_the_idle_timeout() {
+    let mut pair = Pair::at_rest(Setup::default());
+    let before = pair.client.get().local_address();
+    for _ in 0..5 {
+        pair.client.get().ping();
+        pair.flush();
+        pair.down.latency = Duration::from_secs(9);
+        pair.run(Duration::from_secs(10));
+    }
+    pair.down.latency = Duration::from_millis(10);
+    pair.client.get().ping();
+    pair.run(Duration::from_millis(100));
+    try_another(&mut pair);
+    pair.up.faults.loss = 1_000_000;
+    let back = pair.run_until(Duration::from_secs(12), |pair| {
+        pair.client.get().local_address() == before
+    });
+    assert!(back);
+    pair.up.faults.loss = 0;
+    pair.upload(50_000, Duration::from_secs(30));
+}
+
 /// RFC 9000 §8.2.4: a path isn't given up before three times the probe timeout. A round trip takes
 /// four seconds, which is more than three timeouts of an unknown path.
 #[test]
@@ -104,6 +156,43 @@ fn a_slow_path_is_given_the_time_that_it_takes() {
     assert_eq!(pair.client.get().stats().migrations, 1);
 }
 
+/// For a while, no address gets an answer. Then, only the one to which the client has moved does.
+#[test]
+fn a_client_tries_both_addresses_until_one_works() {
+    let mut pair = Pair::at_rest(Setup::default());
+    pair.upload(20_000, Duration::from_secs(5));
+    let new = try_another(&mut pair);
+    pair.up.faults.loss = 1_000_000;
+    // Each turn takes three probe timeouts of an unknown path, or of this one.
+    let mut tried = Vec::new();
+    for _ in 0..200 {
+        pair.run(Duration::from_millis(100));
+        let local = pair.client.get().local_address();
+        if tried.last() != Some(&local) {
+            tried.push(local);
+        }
+        let dark = tried.len() < 3 || local != new;
+        pair.up.faults.loss = if dark { 1_000_000 } else { 0 };
+    }
+    assert_eq!(tried.len(), 3, "{tried:?}");
+    assert_eq!(pair.client.get().local_address(), new);
+    assert!(!pair.client.get().paths.has_fallback());
+    pair.upload(50_000, Duration::from_secs(30));
+}
+
+#[test]
+fn a_forged_address_gets_little_and_the_connection_comes_back() {
+    // [9000 9.3.2 revert] [9000 8 amplification]
+    let mut pair = Pair::at_rest(Setup::default());
+    forge_next(&mut pair);
+    pair.client.get().ping();
+    pair.run(Duration::from_secs(10));
+    assert_eq!(pair.server.get().remote_address(), CLIENT.parse().unwrap());
+    let to_forged = sent_to_forged(&pair);
+    assert!(to_forged > 0 && to_forged <= 3 * 1200, "{to_forged}");
+    pair.upload(20_000, Duration::from_secs(5));
+}
+
 /// Makes the client's next datagram arrive from an address without a host.
 fn forge_next(pair: &mut Pair) {
     let mut forged = false;
@@ -115,11 +204,18 @@ fn forge_next(pair: &mut Pair) {
     }));
 }
 
+/// Returns the number of bytes sent there.
+fn sent_to_forged(pair: &Pair) -> usize {
+    let batches = pair.server.batches.iter();
+    let there = batches.filter(|batch| batch.remote.port() == 9);
+    there.map(|batch| batch.len).sum()
+}
+
 /// RFC 9000 §9.3.3: the server challenges the path that it left. The client's response makes it
 /// return, to the same controller, in a round trip, before the client's probe timeout.
 #[test]
 fn the_old_path_is_challenged_and_the_return_is_warm() {
-    // [9000 9.3.3 old-path] [9000 8 amplification]
+    // [9000 9.3.3 old-path]
     let mut pair = Pair::connected(Setup::new(|setup| {
         setup.latency = Duration::from_millis(50);
     }));
@@ -134,15 +230,34 @@ fn the_old_path_is_challenged_and_the_return_is_warm() {
     pair.run(Duration::from_millis(100));
     assert_eq!(pair.server.get().remote_address(), CLIENT.parse().unwrap());
     assert_eq!(pair.client.get().stats().probe_timeouts, timeouts);
-    let batches = pair.server.batches.iter();
-    let there = batches.filter(|batch| batch.remote.port() == 9);
-    let to_forged: usize = there.map(|batch| batch.len).sum();
-    assert!(to_forged > 0 && to_forged <= 3 * 1200, "{to_forged}");
     // For the forged path alone.
     assert_eq!(pair.server.log().built, built + 1);
     let report = pair.server.get().path_report(pair.now);
     assert!(report.validated && pair.server.get().paths.validation().is_none());
     pair.upload(50_000, Duration::from_secs(5));
+}
+
+/// A forged packet of a few bytes leaves no room for a challenge, and the client's packets are
+/// lost. Validation nevertheless ends.
+#[test]
+fn validation_ends_although_no_challenge_could_be_sent() {
+    let mut pair = Pair::at_rest(Setup::default());
+    forge_next(&mut pair);
+    // An acknowledgement by itself has fewer than 48 bytes, and the client doesn't check whether it
+    // arrived.
+    pair.server.get().ping();
+    pair.run(Duration::from_millis(40));
+    assert_ne!(pair.server.get().remote_address(), CLIENT.parse().unwrap());
+    assert!(pair.server.get().paths.limit().available() < 3 * 48);
+    pair.up.faults.loss = 1_000_000;
+    pair.run(Duration::from_secs(4));
+    assert_eq!(pair.server.get().remote_address(), CLIENT.parse().unwrap());
+    assert!(pair.server.get().path_report(pair.now).validated);
+    let to_forged = sent_to_forged(&pair);
+    assert!(to_forged <= 3 * 48, "{to_forged}");
+    // The limit of the forged address doesn't delay anything here.
+    pair.up.faults.loss = 0;
+    pair.upload(50_000, Duration::from_secs(20));
 }
 
 /// The amplification limit of a forged address stops the server's probe timeout. Back on the known
@@ -167,6 +282,25 @@ fn a_limit_of_a_forged_address_does_not_stop_the_probe_timeout_of_the_old_path()
     assert!(back && !pair.server.get().streams().wants_to_send());
     pair.down.faults.loss = 0;
     assert!(pair.read(true, id, Duration::from_secs(5)) == data);
+}
+
+#[test]
+fn mtu_probes_keep_to_the_amplification_limit() {
+    for validated in [true, false] {
+        let mut pair = Pair::connected(Setup::default());
+        let sent = pair.server.batches.len();
+        let server = pair.server.get();
+        assert_eq!(server.mtu(), 1200);
+        // Without data to send, larger datagrams aren't probed.
+        assert!(server.paths.path.route.carries_data(|| true));
+        if !validated {
+            *server.paths.limit() = crate::path::AmplificationLimit::new();
+            server.paths.limit().on_received(400);
+        }
+        pair.flush();
+        let out: usize = pair.server.batches[sent..].iter().map(|b| b.len).sum();
+        assert_eq!(out <= 1200, !validated, "{out}");
+    }
 }
 
 /// IDs that the peer retires aren't used on other paths, either (RFC 9000 §5.1.2).
@@ -201,4 +335,24 @@ fn a_server_that_forbids_migration_is_obeyed() {
     // [9000 9 disabled]
     let mut pair = Pair::connected(Setup::new(|setup| setup.server.migration = false));
     assert!(!pair.client.get().migrate(pair.now, None));
+}
+
+/// An address at which the peer proved nothing for a minute is like any other.
+#[test]
+fn a_path_is_known_for_a_minute() {
+    for (away, known) in [(1, true), (55, true), (65, false)] {
+        let mut pair = Pair::connected(Setup::both(|config| config.max_idle_timeout = None));
+        pair.upload(50_000, Duration::from_secs(5));
+        pair.run(Duration::from_secs(1));
+        pair.rebind("10.0.0.9:2000");
+        pair.client.get().ping();
+        pair.run(Duration::from_secs(away));
+        let built = pair.server.log().built;
+        pair.rebind("10.0.0.1:1000");
+        pair.client.get().ping();
+        pair.run(Duration::from_millis(11));
+        assert_eq!(pair.server.get().remote_address(), CLIENT.parse().unwrap());
+        assert_eq!(pair.server.get().paths.limit().is_validated(), known);
+        assert_eq!(pair.server.log().built, built + u32::from(!known));
+    }
 }

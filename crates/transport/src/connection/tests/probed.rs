@@ -76,6 +76,41 @@ fn migrate(pair: &mut Pair, to: &str) {
     assert_eq!(pair.server.get().remote_address(), address(to));
 }
 
+/// Bytes from one address don't permit sending to another one.
+#[test]
+fn a_probe_feeds_the_amplification_limit_of_its_own_address_only() {
+    // [9000 8 amplification]
+    let mut pair = Pair::at_rest(Setup::default());
+    challenge(&mut pair, AWAY, None);
+    let ping = packet(&mut pair, &[Frame::Ping], 60);
+    let may = 3 * ping.len();
+    let stranger = "192.0.2.1:9";
+    pair.up.faults.loss = 1_000_000;
+    arrive(&mut pair, stranger, None, ping);
+    assert_eq!(pair.server.get().remote_address(), address(stranger));
+    pair.run(Duration::from_millis(500));
+    let sent: usize = sent_to(&pair, 0, stranger).map(|batch| batch.len).sum();
+    assert!(sent > 0 && sent <= may, "{sent} of {may}");
+}
+
+/// RFC 9000 §9.3: the address follows the packet with the highest number. A packet that arrives
+/// late from the previous address doesn't change anything.
+#[test]
+fn a_late_packet_does_not_move_the_connection_back() {
+    let mut pair = Pair::at_rest(Setup::default());
+    let late = packet(&mut pair, &[Frame::Ping], 0);
+    let newest = packet(&mut pair, &[Frame::Ping], 0);
+    pair.client.address = address("10.0.0.9:2000");
+    for (from, packet) in [("10.0.0.9:2000", newest), (HOME, late)] {
+        arrive(&mut pair, from, None, packet);
+        let server = pair.server.get();
+        assert_eq!(server.remote_address(), address("10.0.0.9:2000"));
+        let changes = pair.server.events.iter();
+        let changes = changes.filter(|event| **event == Event::PathChanged);
+        assert_eq!(changes.count(), 1);
+    }
+}
+
 /// RFC 9000 §8.2.2: a response has 1200 bytes if its challenge did, on the current path and on
 /// others. It is small otherwise, so that a small datagram can't cause a large one.
 #[test]
@@ -107,7 +142,7 @@ fn after_a_small_challenge_comes_a_large_one() {
         let sent = pair.server.batches.len();
         pair.client.address = address(ELSEWHERE);
         if narrow {
-            pair.down.faults.mtu = Some(1199);
+            pair.down.faults.mtu = 1199;
         }
         send_frames(
             &mut pair,

@@ -108,3 +108,74 @@ fn the_first_probes_carry_new_data_and_the_next_what_is_missing() {
         assert_eq!(stats.bytes_retransmitted > 0, again);
     }
 }
+
+/// Returns when datagrams are sent by the client, counted from now. Those before `lost` are
+/// damaged.
+fn leave_while_lost(pair: &mut Pair, lost: Duration) -> Rc<RefCell<Vec<Duration>>> {
+    let (left, start) = (Rc::new(RefCell::new(Vec::new())), pair.now);
+    let seen = Rc::clone(&left);
+    pair.tap = Some(Box::new(move |now, datagram| {
+        if datagram.to == SERVER.parse().unwrap() {
+            seen.borrow_mut().push(now - start);
+            if now - start < lost {
+                datagram.bytes.fill(0);
+            }
+        }
+    }));
+    left
+}
+
+/// A queue that is full for a while drops all packets that arrive meanwhile. The second probe is
+/// sent later than the first, so that a single such period doesn't affect both.
+#[test]
+fn probes_do_not_leave_together() {
+    let mut pair = Pair::connected(Setup::default());
+    pair.upload(50_000, Duration::from_secs(5));
+    pair.run(Duration::from_secs(1));
+    let timeouts = pair.client.get().stats().probe_timeouts;
+    let spaces = &pair.client.get().spaces;
+    let (pto, period) = (spaces.pto(), spaces.recovery.probe_period());
+    let left = leave_while_lost(&mut pair, pto + Duration::from_micros(1));
+    pair.client.write(&[1; 100]);
+    assert!(pair.run_until(Duration::from_secs(2), |p| {
+        p.client.get().spaces.recovery.bytes_in_flight() == 0 && !left.borrow().is_empty()
+    }));
+    // The next timeout would fire two periods after a probe.
+    assert_eq!(*left.borrow(), [Duration::ZERO, pto, pto + period / 8]);
+    assert_eq!(pair.client.get().stats().probe_timeouts, timeouts + 1);
+}
+
+/// If the first probe was answered before the second was due, there's no second one.
+#[test]
+fn an_answered_probe_is_followed_by_none() {
+    let mut pair = Pair::connected(Setup::default());
+    pair.upload(50_000, Duration::from_secs(5));
+    pair.run(Duration::from_secs(1));
+    let left = leave_while_lost(&mut pair, Duration::from_secs(2));
+    pair.client.write(&[1; 100]);
+    pair.run(Duration::from_secs(2));
+    let probes = left.borrow().len();
+    assert!(probes > 6, "{left:?}");
+    pair.run(Duration::from_secs(4));
+    assert_eq!(left.borrow().len(), probes + 1, "{left:?}");
+}
+
+/// Two probes show whether only shims are lost, because the first has one and the second doesn't.
+#[test]
+fn the_first_of_two_probes_has_a_shim() {
+    let mut pair = Pair::connected(Setup::with_shims());
+    pair.upload(50_000, Duration::from_secs(5));
+    pair.run(Duration::from_secs(1));
+    pair.up.faults.loss = 1_000_000;
+    pair.client.write(&[1; 100]);
+    pair.flush();
+    let mut before = pair.client.get().stats();
+    for shims in [1, 0, 1, 0] {
+        let sent = |p: &mut Pair| p.client.get().stats().datagrams_sent > before.datagrams_sent;
+        assert!(pair.run_until(Duration::from_secs(2), sent));
+        let now = pair.client.get().stats();
+        assert_eq!(now.datagrams_sent, before.datagrams_sent + 1);
+        assert_eq!(now.shims_sent, before.shims_sent + shims);
+        before = now;
+    }
+}

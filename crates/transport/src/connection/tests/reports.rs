@@ -79,6 +79,30 @@ fn the_code_point_that_packets_leave_with() {
     }
 }
 
+/// The driver is notified of a smaller size immediately.
+#[test]
+fn a_size_that_the_interface_refuses_is_given_up() {
+    let mut pair = Pair::connected(Setup::default());
+    pair.upload(100_000, Duration::from_secs(10));
+    pair.run(Duration::from_millis(500));
+    let (now, client) = (pair.now, pair.client.get());
+    let mtu = client.mtu();
+    assert!(mtu > 1400);
+    client.on_size_refused(now, mtu);
+    assert!(client.mtu() < mtu);
+    let mtu = pair.client.log().mtu;
+    assert_eq!(mtu, pair.client.get().mtu());
+}
+
+#[test]
+fn a_controller_that_is_set_steers_at_once() {
+    let mut pair = Pair::connected(Setup::default());
+    assert_eq!(pair.client.get().congestion_window(), 1 << 20);
+    let controller = fixed_window(12_345).0;
+    pair.client.get().set_controller(pair.now, controller);
+    assert_eq!(pair.client.get().congestion_window(), 12_345);
+}
+
 #[test]
 fn the_path_report_names_the_signal_that_is_set() {
     let setup = Setup::both(|config| config.signals = signals(&[0, 1]));

@@ -126,6 +126,24 @@ fn packets_of_a_datagram_are_read_one_by_one() {
     }
 }
 
+/// A server has 1-RTT keys before it receives the client's Finished, but doesn't use them to
+/// decrypt.
+#[test]
+fn one_rtt_packets_wait_for_the_end_of_the_handshake() {
+    // [9001 5.7 not-before-complete]
+    let mut pair = Pair::new();
+    pair.until_established();
+    pair.flush();
+    pair.up.cut();
+    send_frames(&mut pair, From::Client, &[Frame::Ping]);
+    let before = counts(pair.server.get());
+    pair.run(Duration::from_millis(11));
+    let server = pair.server.get();
+    assert!(server.spaces.keys.has(SpaceId::Data) && !server.is_established());
+    assert_eq!(counts(server), before);
+    pair.connect();
+}
+
 /// Established doesn't mean confirmed.
 #[test]
 fn no_client_moves_before_the_handshake_is_confirmed() {

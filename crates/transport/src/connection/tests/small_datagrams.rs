@@ -15,8 +15,8 @@ fn small() -> Setup {
 
 fn connected() -> Pair {
     let mut pair = Pair::with(small());
-    pair.up.faults.mtu = Some(SMALL.into());
-    pair.down.faults.mtu = Some(SMALL.into());
+    pair.up.faults.mtu = SMALL.into();
+    pair.down.faults.mtu = SMALL.into();
     pair.connect();
     pair.run(Duration::from_millis(500));
     pair
@@ -101,5 +101,23 @@ fn a_shim_leaves_room_for_a_packet() {
         let sent = server.poll_transmit(pair.now, &mut buffer, 1).unwrap();
         assert_eq!(sent.len, room);
         assert_eq!(buffer[0] & 0xf8 == 8, room >= least, "{room}");
+    }
+}
+
+/// If a stream ends close to the end of a packet, the rest is padded, so that the datagrams of a
+/// batch have equal sizes and it can continue.
+#[test]
+fn a_short_rest_of_a_packet_is_filled() {
+    for bytes in 1080..1200 {
+        let mut pair = Pair::at_rest(Setup::new(|setup| setup.client.max_mtu = Some(1200)));
+        for bytes in [bytes, 20_000] {
+            pair.client.write(&vec![1; bytes]);
+        }
+        let sent = pair.client.batches.len();
+        pair.flush();
+        let first = pair.client.batches[sent];
+        assert_eq!(first.segment_size, 1200, "{bytes}");
+        // As much as the pacer permits at once.
+        assert!(first.len >= 8 * 1200, "{bytes}: {}", first.len);
     }
 }

@@ -120,6 +120,27 @@ fn walks_over_three_addresses_get_no_window_each() {
     }
 }
 
+/// A peer that acknowledged everything has a large window. This isn't granted to its own address
+/// again for each packet that appears to be from there.
+#[test]
+fn a_large_window_is_not_lent() {
+    let mut pair = pair("cubic");
+    download(&mut pair, 8_000_000);
+    pair.run(Duration::from_millis(200));
+    assert!(pair.server.get().path_report(pair.now).controller.window > 500_000);
+    let id = pair.server.open();
+    // The client is away before there's anything to send.
+    pair.down.faults.loss = 1_000_000;
+    pair.client.address = "10.0.0.77:1000".parse().unwrap();
+    send_frames(&mut pair, From::Client, &[Frame::Ping]);
+    pair.run(Duration::from_millis(20));
+    fill(&mut pair, id, &vec![7; 1 << 20]);
+    let flooded = flood(&mut pair, 2000, Duration::from_millis(5), |n| {
+        [CLIENT, "10.0.0.77:1000"][n as usize % 2]
+    });
+    is_bounded("a large window", flooded);
+}
+
 /// Downloads `bytes` to the client. Returns how long it took.
 fn download(pair: &mut Pair, bytes: usize) -> Duration {
     pair.transfer(false, bytes, Duration::from_secs(60), |_, _| {})
@@ -168,6 +189,28 @@ fn a_nat_that_rebinds_costs_no_throughput() {
         let most = lost + 4 * Duration::from_millis(40);
         assert!(took <= most, "{name}: {took:?} instead of {lost:?}");
     }
+}
+
+/// If only the port changes because a NAT is rebound, no controller is created, and the previous
+/// port is challenged like any address.
+#[test]
+fn another_port_keeps_the_controller() {
+    let mut pair = Pair::connected(Setup::default());
+    pair.upload(50_000, Duration::from_secs(5));
+    let built = pair.server.log().built;
+    for port in [2000, 2001, 2000] {
+        let rtt = |pair: &mut Pair| pair.server.get().path_report(pair.now).min_rtt;
+        let before = rtt(&mut pair);
+        pair.client.address.set_port(port);
+        pair.client.get().ping();
+        pair.run(Duration::from_millis(100));
+        assert_eq!(pair.server.get().remote_address(), pair.client.address);
+        assert!(pair.server.get().path_report(pair.now).validated);
+        assert!(rtt(&mut pair) <= before && before.is_some());
+    }
+    assert_eq!(pair.server.log().built, built);
+    assert!(pair.server.get().stats().migrations >= 2);
+    pair.upload(50_000, Duration::from_secs(5));
 }
 
 /// A copy from another port of the same host, sent by someone else, moves the connection. Packets

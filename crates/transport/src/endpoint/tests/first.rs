@@ -278,3 +278,24 @@ proptest::proptest! {
         proptest::prop_assert_eq!(endpoint.demux.len(), 0);
     }
 }
+
+#[cfg(feature = "rustls")]
+#[test]
+fn first_packets_are_authenticated_under_tls_too() {
+    use crate::crypto::tls::{Trust, testing};
+    let mut config = config(true);
+    config.server = Some(ServerConfig {
+        transport: transport(),
+        crypto: std::sync::Arc::new(testing::server("server", &[b"test"])),
+    });
+    let mut endpoint = Endpoint::new(config, Random::from_u64(1));
+    let client = testing::client(Trust::Anyone, &[b"test"]);
+    let hello = initial(&client, &id(1), &id(2), &[], 1200);
+    for at in [60, 700, 1199] {
+        let mut forged = hello.clone();
+        forged[at] ^= 1;
+        nothing(&mut endpoint, 1, &forged);
+    }
+    assert_eq!(endpoint.stats().dropped_forged_initials, 3);
+    let _client = incoming(&mut endpoint, 1, &hello);
+}

@@ -4,33 +4,30 @@ use std::sync::Mutex;
 
 use super::*;
 use crate::TransportConfig;
-use crate::connection::Event;
 use crate::connection::tests::fixed_window::{ControllerLog, fixed_window};
 use crate::connection::tests::questions::{KIND, signals};
+use crate::connection::{Event, Transmit};
 use crate::streams::{Dir, StreamId};
 
 const LATENCY: Duration = Duration::from_millis(10);
 
-const FAR: Instant = Instant::from_millis(1 << 40);
-
-/// A client and a server that are 10 ms apart, and one connection between them.
-pub(super) struct Net {
-    pub(super) now: Instant,
-    pub(super) ends: [Endpoint; 2],
-    pub(super) connections: [Option<(ConnectionHandle, Box<Connection>)>; 2],
-    pub(super) ended: [Option<Box<Connection>>; 2],
-    /// Datagrams with their time of arrival, whether they are for the server, and their source.
-    flying: VecDeque<(Instant, usize, Received, Vec<u8>)>,
+/// Two endpoints that are 10 ms apart, and one connection between them.
+struct Net {
+    now: Instant,
+    ends: [Endpoint; 2],
+    connections: [Option<(ConnectionHandle, Box<Connection>)>; 2],
+    /// Datagrams with their time of arrival, and whether they are for the server.
+    flying: VecDeque<(Instant, usize, Vec<u8>)>,
     /// Calls that the server's controllers received.
     log: Arc<Mutex<ControllerLog>>,
     client: Arc<TransportConfig>,
     token: Vec<u8>,
-    /// The client's address, which is the only one with a host.
-    pub(super) from: Received,
+    /// The client's address.
+    from: Received,
 }
 
 impl Net {
-    pub(super) fn new(known_paths: usize) -> Self {
+    fn new(known_paths: usize) -> Self {
         let (server, log) = fixed_window(1 << 20);
         let (client, _) = fixed_window(1 << 20);
         let mut server = TransportConfig::new(server);
@@ -49,7 +46,6 @@ impl Net {
                 Endpoint::new(config, Random::from_u64(3)),
             ],
             connections: [None, None],
-            ended: [None, None],
             flying: VecDeque::new(),
             log,
             client: Arc::new(client),
@@ -58,63 +54,47 @@ impl Net {
         }
     }
 
-    pub(super) fn connect(&mut self) {
-        let connect = Connect {
-            config: Arc::clone(&self.client),
-            crypto: crypto(),
-            server_name: "server.test".into(),
-            remote: from(443).remote,
-            local: None,
-            token: std::mem::take(&mut self.token),
-        };
-        self.connections[0] = Some(self.ends[0].connect(self.now, connect).unwrap());
-    }
-
-    fn send(&mut self, to: usize, bytes: Vec<u8>) {
-        let source = [from(443), self.from][to];
-        self.flying
-            .push_back((self.now + LATENCY, to, source, bytes));
-    }
-
-    /// Sends everything there is, and delivers the next arrival until `end`.
-    pub(super) fn step(&mut self, end: Instant) -> bool {
+    /// Sends everything there is, and delivers the next arrival.
+    fn step(&mut self) -> bool {
         let mut buffer = vec![0; 20_000];
-        for side in [0, 1] {
-            let Some((handle, mut connection)) = self.connections[side].take() else {
+        for end in [0, 1] {
+            let Some((handle, connection)) = &mut self.connections[end] else {
                 continue;
             };
-            while let Some(sent) = connection.poll_transmit(self.now, &mut buffer, 10) {
-                if side == 0 || sent.remote == self.from.remote {
-                    for datagram in buffer[..sent.len].chunks(sent.segment_size) {
-                        self.send(1 - side, datagram.to_vec());
-                    }
+            while let Some(transmit) = connection.poll_transmit(self.now, &mut buffer, 10) {
+                let Transmit {
+                    len, segment_size, ..
+                } = transmit;
+                for datagram in buffer[..len].chunks(segment_size) {
+                    let arrival = (self.now + LATENCY, 1 - end, datagram.to_vec());
+                    self.flying.push_back(arrival);
                 }
             }
-            if self.ends[side].update(self.now, handle, &mut connection) {
-                self.connections[side] = Some((handle, connection));
-            } else {
-                self.ended[side] = Some(connection);
+            if !self.ends[end].update(self.now, *handle, connection) {
+                self.connections[end] = None;
             }
         }
         let deadlines = self.connections.iter().flatten();
         let deadlines = deadlines.filter_map(|(_, connection)| connection.deadline());
         let arrival = self.flying.front().map(|(at, ..)| *at);
-        let Some(next) = deadlines.chain(arrival).min().filter(|at| *at <= end) else {
+        let Some(next) = deadlines.chain(arrival).min() else {
             return false;
         };
         self.now = self.now.max(next);
         for (_, connection) in self.connections.iter_mut().flatten() {
             connection.handle_timeout(self.now);
         }
-        while let Some((_, to, source, bytes)) =
-            self.flying.pop_front_if(|(at, ..)| *at <= self.now)
-        {
-            self.arrive(to, source, bytes);
+        while let Some((_, to, bytes)) = self.flying.pop_front_if(|(at, ..)| *at <= self.now) {
+            self.arrive(to, bytes);
         }
         true
     }
 
-    fn arrive(&mut self, to: usize, received: Received, mut bytes: Vec<u8>) {
+    fn arrive(&mut self, to: usize, mut bytes: Vec<u8>) {
+        let received = match to {
+            0 => from(443),
+            _ => self.from,
+        };
         let mut answer = Vec::new();
         match self.ends[to].handle(self.now, &received, &bytes, &mut answer) {
             DatagramEvent::Connection(_) => {
@@ -125,19 +105,26 @@ impl Net {
             DatagramEvent::Incoming(incoming) => {
                 self.connections[to] = Some(self.ends[to].accept(self.now, incoming).unwrap());
             }
-            DatagramEvent::Respond => self.send(1 - to, answer),
-            DatagramEvent::Nothing => {}
+            DatagramEvent::Respond | DatagramEvent::Nothing => {}
         }
     }
 
     /// Connects the client, and lets the server send `bytes`. Returns how often the server
     /// asked for a starting rate before the handshake was complete.
     fn meet(&mut self, bytes: usize) -> u64 {
+        let connect = Connect {
+            config: Arc::clone(&self.client),
+            crypto: crypto(),
+            server_name: "server.test".into(),
+            remote: from(443).remote,
+            local: None,
+            token: std::mem::take(&mut self.token),
+        };
         *self.log.lock().unwrap() = ControllerLog {
             asks: true,
             ..ControllerLog::default()
         };
-        self.connect();
+        self.connections[0] = Some(self.ends[0].connect(self.now, connect).unwrap());
         let mut asked = None;
         let mut left = bytes;
         let mut out: Option<StreamId> = None;
@@ -171,7 +158,7 @@ impl Net {
                     client.close(self.now, 0, bytes::Bytes::new());
                 }
             }
-            if !self.step(FAR) {
+            if !self.step() {
                 break;
             }
         }

@@ -73,6 +73,31 @@ fn few_hosts_keep_no_other_out(hosts: u8) {
 }
 
 #[test]
+fn retry_switches_itself_on_when_handshakes_pile_up() {
+    let mut config = config(true);
+    config.retry = RetryPolicy::Automatic { half_open: 10 };
+    let mut endpoint = Endpoint::new(config, Random::from_u64(1));
+    let waiting: Vec<_> = (0..10)
+        .map(|n| incoming(&mut endpoint, 1, &hello(n, &[])))
+        .collect();
+    let retry = answer(&mut endpoint, 1, &hello(10, &[]));
+    // Clients that follow the Retry are admitted.
+    let (token, dcid) = follow(&retry, &id(10));
+    let again = initial(&*crypto(), &dcid, &id(2), &token, 1200);
+    assert!(incoming(&mut endpoint, 1, &again).is_validated());
+    for client in waiting {
+        endpoint.ignore(client);
+    }
+    let mut out = Vec::new();
+    let mut calm = |seconds| {
+        let now = NOW + Duration::from_secs(seconds);
+        endpoint.handle(now, &from(1), &hello(100 + seconds, &[]), &mut out)
+    };
+    assert!(matches!(calm(9), DatagramEvent::Respond));
+    assert!(matches!(calm(10), DatagramEvent::Incoming(_)));
+}
+
+#[test]
 fn application_may_refuse_retry_or_ignore() {
     let mut endpoint = server();
     let mut out = Vec::new();

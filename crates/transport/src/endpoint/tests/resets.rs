@@ -1,6 +1,7 @@
 //! Stateless resets, and the rate limit on answers.
 
-use super::known::Net;
+use core::net::SocketAddr;
+
 use super::*;
 use crate::connection::ConnectionError;
 use crate::crypto::ResetToken;
@@ -94,52 +95,143 @@ fn reset_for_a_connection_reaches_it_from_its_peers_address_only() {
     assert_eq!(endpoint.demux.len(), 0);
 }
 
-impl Net {
+/// A client and a server, each with its endpoint, connected through the client's address.
+struct Two {
+    now: Instant,
+    server: Endpoint,
+    at_server: Option<(ConnectionHandle, Box<Connection>)>,
+    client: Endpoint,
+    at_client: Option<(ConnectionHandle, Box<Connection>)>,
+    /// The source address of the client's datagrams.
+    address: SocketAddr,
+}
+
+const CLIENT_KEY: u64 = 5;
+
+impl Two {
     /// A client and a server that have exchanged their connection ids.
     fn connected() -> Self {
-        let mut net = Self::new(0);
-        net.connect();
-        net.run();
-        assert!(net.end(1).handshake().is_confirmed());
-        net
+        let mut client = Self::client(1);
+        let connect = Connect {
+            config: transport(),
+            crypto: crypto(),
+            server_name: "server.test".into(),
+            remote: from(443).remote,
+            local: None,
+            token: Vec::new(),
+        };
+        let at_client = client.connect(NOW, connect).unwrap();
+        let mut two = Self {
+            now: NOW,
+            server: server(),
+            at_server: None,
+            client,
+            at_client: Some(at_client),
+            address: from(1).remote,
+        };
+        two.run();
+        assert!(two.accepted().handshake().is_confirmed());
+        two
     }
 
-    fn end(&mut self, side: usize) -> &mut Connection {
-        match (&mut self.connections[side], &mut self.ended[side]) {
-            (Some((_, connection)), _) | (None, Some(connection)) => connection,
-            (None, None) => panic!("none was begun"),
+    /// The client's endpoint after its restart number `seed`.
+    fn client(seed: u64) -> Endpoint {
+        let mut config = config(false);
+        config.key = std::sync::Arc::new(NullEndpointKey::new(CLIENT_KEY));
+        Endpoint::new(config, Random::from_u64(seed))
+    }
+
+    fn accepted(&mut self) -> &mut Connection {
+        &mut self.at_server.as_mut().unwrap().1
+    }
+
+    /// Sends a PING to the client.
+    fn ping(&mut self) {
+        self.accepted().ping();
+        self.run();
+    }
+
+    fn begun(&mut self) -> &mut Connection {
+        &mut self.at_client.as_mut().unwrap().1
+    }
+
+    /// The client sends a packet, so that the server migrates to its address.
+    fn follow(&mut self) {
+        self.begun().ping();
+        self.run();
+        let address = self.address;
+        assert_eq!(self.accepted().remote_address(), address);
+    }
+
+    /// Lets both send and receive for a while.
+    fn run(&mut self) {
+        let end = self.now + Duration::from_millis(100);
+        while self.now < end {
+            self.now += Duration::from_millis(1);
+            self.step();
         }
     }
 
-    /// Lets 100 ms pass.
-    fn run(&mut self) {
-        let end = self.now + Duration::from_millis(100);
-        while self.step(end) {}
-        self.now = end;
+    fn step(&mut self) {
+        let (now, address) = (self.now, self.address);
+        let up = sent(now, &mut self.client, &mut self.at_client);
+        for (_, mut datagram) in up {
+            let (server, known) = (&mut self.server, &mut self.at_server);
+            let received = Received::plain(address);
+            let mut answer = Vec::new();
+            match server.handle(now, &received, &datagram, &mut answer) {
+                DatagramEvent::Incoming(incoming) => {
+                    *known = Some(server.accept(now, incoming).unwrap());
+                }
+                DatagramEvent::Connection(_) => {
+                    let connection = &mut known.as_mut().unwrap().1;
+                    connection.handle_datagram(now, received, &mut datagram);
+                }
+                DatagramEvent::Respond | DatagramEvent::Nothing => {}
+            }
+        }
+        let down = sent(now, &mut self.server, &mut self.at_server);
+        for (to, mut datagram) in down.into_iter().filter(|(to, _)| *to == address) {
+            let received = from(443);
+            let mut answer = Vec::new();
+            match self.client.handle(now, &received, &datagram, &mut answer) {
+                DatagramEvent::Connection(_) => {
+                    self.begun().handle_datagram(now, received, &mut datagram);
+                }
+                DatagramEvent::Respond => {
+                    let received = Received::plain(to);
+                    let event = self.server.handle(now, &received, &answer, &mut Vec::new());
+                    if let DatagramEvent::Connection(_) = event {
+                        let connection = &mut self.at_server.as_mut().unwrap().1;
+                        connection.handle_datagram(now, received, &mut answer);
+                    }
+                }
+                DatagramEvent::Incoming(_) | DatagramEvent::Nothing => {}
+            }
+        }
     }
+}
 
-    /// The client moves on purpose to another port, and the server follows it.
-    fn migrate(&mut self) {
-        // The first id of a client has no token.
-        let now = self.now;
-        assert!(self.end(0).migrate(now, None));
-        self.follow(2);
+/// Returns the datagrams of a connection, with their destinations.
+fn sent(
+    now: Instant,
+    endpoint: &mut Endpoint,
+    connection: &mut Option<(ConnectionHandle, Box<Connection>)>,
+) -> Vec<(SocketAddr, Vec<u8>)> {
+    let Some((handle, connection)) = connection else {
+        return Vec::new();
+    };
+    if connection.deadline().is_some_and(|at| at <= now) {
+        connection.handle_timeout(now);
     }
-
-    /// The client sends a packet from this port, so that the server follows it there.
-    fn follow(&mut self, port: u16) {
-        self.from = from(port);
-        self.end(0).ping();
-        self.run();
-        let address = self.from.remote;
-        assert_eq!(self.end(1).remote_address(), address);
+    let mut buffer = vec![0; 65_536];
+    let mut all = Vec::new();
+    while let Some(sent) = connection.poll_transmit(now, &mut buffer, 10) {
+        let datagrams = buffer[..sent.len].chunks(sent.segment_size);
+        all.extend(datagrams.map(|datagram| (sent.remote, datagram.to_vec())));
     }
-
-    /// The client's host restarts with the same key.
-    fn restart(&mut self) {
-        self.ends[0] = Endpoint::new(config(false), Random::from_u64(9));
-        self.connections[0] = None;
-    }
+    endpoint.update(now, *handle, connection);
+    all
 }
 
 /// A client's host restarts with the same key and answers the server's packets with stateless
@@ -148,16 +240,23 @@ impl Net {
 #[test]
 fn a_client_that_has_forgotten_resets_its_connection_from_where_it_is_now() {
     for rebound in [false, true] {
-        let mut net = Net::connected();
-        net.migrate();
+        let mut two = Two::connected();
+        // The first id of a client has no token.
+        let now = two.now;
+        assert!(two.begun().migrate(now, None));
+        two.address.set_port(2);
+        two.follow();
         if rebound {
-            net.follow(3);
+            two.address.set_port(3);
+            two.follow();
         }
-        net.restart();
-        net.end(1).ping();
-        net.run();
-        let reason = net.end(1).error();
-        assert_eq!(reason, Some(&ConnectionError::Reset), "{rebound}");
+        two.client = Two::client(2);
+        two.at_client = None;
+        two.ping();
+        let reason = two.accepted().error().cloned();
+        assert_eq!(reason, Some(ConnectionError::Reset), "{rebound}");
+        two.server.remove(two.at_server.take().unwrap().0);
+        assert_eq!(two.server.demux.len(), 0);
     }
 }
 
@@ -165,19 +264,23 @@ fn a_client_that_has_forgotten_resets_its_connection_from_where_it_is_now() {
 /// fails. The client hasn't moved, but has restarted.
 #[test]
 fn a_forged_address_keeps_no_reset_away() {
-    let mut net = Net::connected();
-    net.migrate();
-    let home = net.from;
-    net.end(0).ping();
-    net.from = from(9);
-    let now = net.now;
-    net.step(now);
-    net.from = home;
-    net.restart();
+    let mut two = Two::connected();
+    let now = two.now;
+    assert!(two.begun().migrate(now, None));
+    two.address.set_port(2);
+    two.follow();
+    let (home, mut elsewhere) = (two.address, two.address);
+    elsewhere.set_port(9);
+    two.begun().ping();
+    two.address = elsewhere;
+    two.step();
+    two.address = home;
+    two.client = Two::client(2);
+    two.at_client = None;
     // It is challenged there once per second.
     for _ in 0..20 {
-        net.run();
+        two.run();
     }
-    assert_eq!(net.end(1).remote_address(), from(9).remote);
-    assert_eq!(net.end(1).error(), Some(&ConnectionError::Reset));
+    assert_eq!(two.accepted().remote_address(), elsewhere);
+    assert_eq!(two.accepted().error(), Some(&ConnectionError::Reset));
 }

@@ -234,6 +234,60 @@ fn a_run_of_losses_does_not_end_with_an_ack_above_it() {
     assert!(space.detect(2313).persistent_congestion);
 }
 
+#[test]
+fn a_loss_event_reaches_to_what_was_sent_by_then() {
+    let mut space = Space::new();
+    space.send_many(4, 200);
+    space.ack(300, &[(3, 3)]);
+    assert_eq!(space.lost, [0]);
+    // 4 was sent after the event began, so its loss is a separate event.
+    space.send_many(4, 301);
+    space.ack(401, &[(7, 7), (1, 3)]);
+    assert_eq!(space.lost, [0, 4]);
+    let (newly, _) = space.ack(402, &[(7, 7), (1, 4)]);
+    assert_eq!((newly.spurious, newly.event_undone), (1, true));
+}
+
+#[test]
+fn sixteen_loss_events_in_a_row_narrow_the_thresholds() {
+    let mut space = Space::new();
+    space.send_many(8, 200);
+    space.ack(300, &[(7, 7)]);
+    // 0 was overtaken by seven packets, so the threshold is eight.
+    space.ack(301, &[(0, 0)]);
+    assert_eq!(space.detector.reordering().packets(), 8);
+    for event in 1..=16 {
+        assert_eq!(space.detector.reordering().packets(), 8, "{event}");
+        let now = 1000 * event;
+        let first = space.send(now);
+        space.send_many(8, now);
+        space.ack(now + 100, &[(first + 1, first + 8)]);
+        assert_eq!(space.lost.last(), Some(&first));
+    }
+    assert_eq!(space.detector.reordering().packets(), 4);
+}
+
+#[test]
+fn a_late_packet_widens_the_time_threshold_once_per_round_trip() {
+    let mut space = Space::new();
+    let threshold = |space: &Space| space.detector.reordering().time(&space.rtt);
+    // Each is overtaken by one packet, lost by time, and acknowledged later.
+    let mut late = |now: u64| {
+        let number = space.send(now);
+        space.send(now);
+        space.ack(now + 100, &[(number + 1, number + 1)]);
+        space.detect(now + 250);
+        assert_eq!(space.lost.last(), Some(&number));
+        let (newly, _) = space.ack(now + 251, &[(number, number + 1)]);
+        assert_eq!(newly.spurious, 1);
+        threshold(&space)
+    };
+    assert_eq!(late(1000), Duration::from_micros(125_000));
+    // All were sent after the threshold grew.
+    assert_eq!(late(2000), Duration::from_micros(137_500));
+    assert_eq!(late(3000), Duration::from_micros(150_000));
+}
+
 /// Remembered losses are discarded with the path, and with the keys.
 #[test]
 fn what_is_forgotten() {

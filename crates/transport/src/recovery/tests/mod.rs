@@ -1,8 +1,9 @@
-//! Loss recovery: a single space, the whole against a naive reference, and
+//! Loss recovery: a single space, the whole against a naive reference, on simulated paths, and
 //! rule by rule.
 
 mod detector;
 mod judge;
+mod path;
 mod questions;
 mod rules;
 mod sender;

@@ -87,6 +87,17 @@ fn what_was_never_sent_cannot_be_acknowledged() {
     assert_eq!(nothing.unwrap_err(), AckError::NeverSent(0));
 }
 
+#[test]
+fn duplicate_acks_change_nothing() {
+    let mut s = Sender::settled();
+    s.send(100, SpaceId::Data);
+    s.ack(200, SpaceId::Data, &[(1, 1)]);
+    let again = s.ack(900, SpaceId::Data, &[(0, 1)]);
+    assert_eq!((again.newly.packets, again.rtt), (0, None));
+    assert!(again.acked.is_none() && !again.newly.advanced);
+    assert_eq!(s.recovery.rtt().latest(), Some(ms(100)));
+}
+
 /// An ACK of packets that aren't ack-eliciting may arrive at any time, so it measures nothing.
 #[test]
 fn an_ack_of_acks_alone_is_no_sample() {
@@ -190,6 +201,22 @@ fn a_loss_event_that_was_none_is_reported_once() {
     let again = s.ack(207, SpaceId::Data, &[(1, 7)]);
     assert_eq!((again.newly.spurious, again.newly.event_undone), (0, false));
     assert_eq!(s.recovery.space(SpaceId::Data).reordering().packets(), 5);
+}
+
+#[test]
+fn persistent_congestion_spans_ack_frames() {
+    let mut s = Sender::settled();
+    // Three probe timeouts are 975 ms.
+    for n in 0..12 {
+        s.send(1000 + 100 * n, SpaceId::Data);
+    }
+    let early = s.ack(2101, SpaceId::Data, &[(9, 9)]);
+    assert!(early.loss.lost.is_some() && !early.loss.persistent_congestion);
+    for n in 12..30 {
+        s.send(1000 + 100 * n, SpaceId::Data);
+    }
+    let late = s.ack(4200, SpaceId::Data, &[(30, 30), (9, 9)]);
+    assert!(late.loss.persistent_congestion);
 }
 
 #[test]

@@ -335,3 +335,18 @@ fn a_window_grows_with_what_is_read_up_to_its_maximum() {
         assert!(consumed > 0 || path.sent == initial);
     }
 }
+
+/// The window of a steady flow becomes a few bandwidth-delay products, not the maximum.
+#[test]
+fn a_steady_flow_has_a_window_in_proportion() {
+    let bdp = 5_000_000;
+    let mut path = Path::new(100, 1 << 20);
+    let mut demand = 12_000;
+    for _ in 0..200 {
+        path.round(demand, 100);
+        demand = (demand * 2).min(bdp);
+    }
+    let window = path.window.window();
+    let proportion = 5 * bdp..=SPEEDING_UP * bdp * 11 / 10;
+    assert!(proportion.contains(&window), "{window}");
+}

@@ -198,6 +198,25 @@ fn holds_a_window_of_gaps() {
     assert!(slots < 1024);
 }
 
+#[test]
+fn single_bytes_and_overlaps_cost_no_more_than_the_window() {
+    let window = 1 << 20;
+    let mut buffer = Reassembly::default();
+    for offset in (1..window).step_by(2) {
+        buffer.insert(offset, &[pattern(offset)]);
+    }
+    let alternate = buffer.memory() as u64;
+    assert!(alternate <= window * 9 / 8 + 64 * 1024, "{alternate}");
+    for offset in (1..window - 1400).step_by(300) {
+        buffer.insert(offset, &patterns(offset, 1400));
+    }
+    assert!(buffer.memory() as u64 <= alternate);
+    for offset in (0..window).step_by(2) {
+        buffer.insert(offset, &[pattern(offset)]);
+    }
+    assert_eq!(drain(&mut buffer, 0), window);
+}
+
 /// 393 kB on the wire: 35,000 STREAM frames of one byte, each at the end of a separate block.
 #[test]
 fn one_byte_pieces_cost_memory_in_proportion() {

@@ -84,6 +84,12 @@ pub(super) fn on_frame(
     }
 }
 
+/// The peer allows `max` bytes on a stream.
+pub(super) fn raise(of: &mut Streams, id: StreamId, max: u64) {
+    let frame = Frame::MaxStreamData(MaxStreamData { id, max });
+    on_frame(of, Instant::ZERO, &frame).unwrap();
+}
+
 /// The peer allows `max` streams of a kind.
 pub(super) fn allow(of: &mut Streams, dir: Dir, max: u64) {
     let frame = Frame::MaxStreams(MaxStreams { dir, max });

@@ -42,6 +42,35 @@ fn request_and_response() {
     assert_eq!(client.stop(id, 0), Err(ClosedStream));
 }
 
+#[test]
+fn streams_wait_for_the_peers_limits_and_then_for_room() {
+    let config = StreamsConfig {
+        max_bidi_streams: 2,
+        ..StreamsConfig::default()
+    };
+    let mut client = Streams::new(Side::Client, config);
+    let mut server = Streams::new(Side::Server, config);
+    server.set_peer_limits(limits(&config));
+    assert_eq!(client.open(Dir::Bi), Err(OpenError::Limit(Dir::Bi)));
+    client.set_peer_limits(limits(&config));
+    assert_eq!(events(&mut client), [StreamEvent::Available(Dir::Bi)]);
+    let (a, b) = (client.open(Dir::Bi).unwrap(), client.open(Dir::Bi).unwrap());
+    assert_eq!(client.open(Dir::Bi), Err(OpenError::Limit(Dir::Bi)));
+    for id in [a, b] {
+        client.finish(id).unwrap();
+    }
+    settle(&mut client, &mut server, NOW);
+    for id in [a, b] {
+        assert_eq!(server.read(id, &mut [0]), Ok(None));
+        server.finish(id).unwrap();
+        settle(&mut client, &mut server, NOW);
+        assert_eq!(client.read(id, &mut [0]), Ok(None));
+    }
+    settle(&mut client, &mut server, NOW);
+    assert!(events(&mut client).contains(&StreamEvent::Available(Dir::Bi)));
+    assert_eq!(client.open(Dir::Bi).map(StreamId::index), Ok(2));
+}
+
 /// The limits may differ from those under which streams were opened.
 #[test]
 fn who_waits_to_open_a_stream_hears_of_it_after_starting_over() {
@@ -156,6 +185,20 @@ fn equals_take_turns_packet_by_packet_and_priority_goes_first() {
 }
 
 #[test]
+fn small_streams_share_a_packet() {
+    let (mut client, mut server) = pair(StreamsConfig::default());
+    for _ in 0..100 {
+        let id = client.open(Dir::Uni).unwrap();
+        client.write(id, b"0123456789").unwrap();
+        client.finish(id).unwrap();
+    }
+    let first = carried(&mut client);
+    assert!(first.len() > 70, "{}", first.len());
+    carry(&mut client, &mut server, NOW);
+    assert_eq!(server.open_streams(), 100);
+}
+
+#[test]
 fn a_bulk_packet_is_one_frame_without_a_length_and_full() {
     let (mut client, _) = pair(StreamsConfig::default());
     let id = client.open(Dir::Uni).unwrap();
@@ -194,21 +237,78 @@ fn one_stream_without_credit_does_not_hold_up_others() {
 
 #[test]
 fn the_send_buffer_follows_the_window_and_wakes_writers_with_room_to_use() {
-    let (mut client, _) = pair(StreamsConfig {
+    let (mut client, mut server) = pair(StreamsConfig {
         initial_connection_window: 64 << 20,
         initial_stream_window: 64 << 20,
         ..StreamsConfig::default()
     });
     let id = client.open(Dir::Uni).unwrap();
-    let data = vec![9; 32 << 20];
-    let small = client.write(id, &data).unwrap() as u64;
+    let mut data = Bytes::from(vec![9; 32 << 20]);
+    let small = client.write_bytes(id, &mut data).unwrap() as u64;
     assert_eq!(small, client.account.limit());
-    assert_eq!(client.write(id, &data), Err(WriteError::Blocked));
+    assert_eq!(client.write_bytes(id, &mut data), Err(WriteError::Blocked));
     client.on_congestion_window(4 << 20);
     assert_eq!(events(&mut client), [StreamEvent::Writable(id)]);
-    client.write(id, &data).unwrap();
+    client.write_bytes(id, &mut data).unwrap();
     let unacked = client.account.unacked();
     assert!((8 << 20..9 << 20).contains(&unacked), "{unacked}");
+    assert_eq!(client.write_bytes(id, &mut data), Err(WriteError::Blocked));
+    // One acknowledged packet doesn't wake the writer, but an eighth of the buffer does.
+    for i in 0.. {
+        let packet = packet(&mut client, NOW).unwrap();
+        deliver(&mut server, NOW, &packet.payload).unwrap();
+        acked(&mut client, &packet.sent);
+        if events(&mut client) == [StreamEvent::Writable(id)] {
+            assert!(client.account.unacked() <= client.account.limit() * 7 / 8);
+            assert!(i > 500);
+            break;
+        }
+    }
+    carry(&mut client, &mut server, NOW);
+    assert_eq!(client.limit(), Limit::Application);
+}
+
+#[test]
+fn a_bulk_receiver_sends_few_updates_and_its_windows_grow() {
+    // [9000 4.2 credit-unasked]
+    let (mut client, mut server) = pair(StreamsConfig::default());
+    client.on_congestion_window(16 << 20);
+    let id = client.open(Dir::Uni).unwrap();
+    let mut updates = 0;
+    let (total, mut read) = (64 << 20, 0);
+    let mut written = 0;
+    for tick in 0u64.. {
+        let now = Instant::from_micros(tick * 10);
+        server.on_rtt(Duration::from_millis(20));
+        while written < total {
+            match client.write(id, &[0; 65_536]) {
+                Ok(n) => written += n,
+                Err(error) => {
+                    assert_eq!(error, WriteError::Blocked);
+                    break;
+                }
+            }
+        }
+        for _ in 0..8 {
+            if let Some(packet) = packet(&mut client, now) {
+                deliver(&mut server, now, &packet.payload).unwrap();
+                acked(&mut client, &packet.sent);
+            }
+        }
+        while let Ok(Some(chunk)) = server.read_chunk(id, usize::MAX) {
+            read += chunk.len();
+        }
+        if let Some(packet) = packet(&mut server, now) {
+            updates += 1;
+            deliver(&mut client, now, &packet.payload).unwrap();
+            acked(&mut server, &packet.sent);
+        }
+        if read >= total {
+            break;
+        }
+    }
+    assert!(server.receiving.window() > 8 << 20);
+    assert!(updates < 300, "{updates}");
 }
 
 /// The limits on bytes in flight, for laws that report their rate to routers.

@@ -254,3 +254,22 @@ proptest! {
         prop_assert_eq!(asked, got);
     }
 }
+
+#[test]
+fn a_thousand_streams_take_turns_under_loss() {
+    let config = StreamsConfig {
+        max_bidi_streams: 100,
+        ..StreamsConfig::default()
+    };
+    let opens = [vec![(Dir::Bi, 2_000); 1_000], Vec::new()];
+    let loss = Loss {
+        drop: 10,
+        repeat: 5,
+        misjudge: 2,
+        delay: 20,
+    };
+    let [client, server] = run(7, config, &loss, opens);
+    assert_eq!(client.complete.len(), 1_000);
+    assert_eq!(server.complete.len(), 1_000);
+    assert_eq!((client.finished, server.finished), (1_000, 1_000));
+}

@@ -119,6 +119,23 @@ fn frames_for_a_stream_that_is_done_are_ignored() {
 }
 
 #[test]
+fn one_frame_opens_all_streams_below_it_and_no_more() {
+    // [9000 3.2 lower-streams-first]
+    let (_, mut server) = pair(config());
+    on_frame(&mut server, NOW, &stream(8, 0, b"x", false)).unwrap();
+    assert_eq!(server.open_streams(), 3);
+    let readable = StreamEvent::Readable(id(8));
+    assert_eq!(
+        events(&mut server),
+        [StreamEvent::Opened(Dir::Bi), readable]
+    );
+    let accepted: Vec<_> = std::iter::from_fn(|| server.accept(Dir::Bi)).collect();
+    assert_eq!(accepted, [0, 4, 8].map(id));
+    on_frame(&mut server, NOW, &max(12)).unwrap();
+    assert_eq!(server.poll_event(), Some(StreamEvent::Opened(Dir::Bi)));
+}
+
+#[test]
 fn complaints_cost_the_receiver_nothing() {
     let (_, mut server) = pair(config());
     // Also for the current limit, and for limits that were never promised.

@@ -17,6 +17,16 @@ fn lose(from: &mut Streams) {
     while packet(from, NOW).is_some() {}
 }
 
+/// A client whose peer allows no data on single streams yet.
+fn without_stream_credit(config: StreamsConfig) -> Streams {
+    let mut client = Streams::new(Side::Client, config);
+    client.set_peer_limits(PeerLimits {
+        max_stream_data_uni: 0,
+        ..limits(&config)
+    });
+    client
+}
+
 #[test]
 fn a_full_buffer_is_what_limits_who_has_sent_it_all() {
     let (mut client, _) = pair(small_buffer());
@@ -44,6 +54,36 @@ fn who_does_not_wait_is_not_woken() {
     client.write(other, &[0; 10_000]).unwrap();
     settle(&mut client, &mut server, NOW);
     assert_eq!(events(&mut client), [StreamEvent::ResetAcked(id)]);
+}
+
+/// The BLOCKED frames in the next packets, with their streams and limits.
+fn complaints(from: &mut Streams) -> Vec<(StreamId, u64)> {
+    let mut all = Vec::new();
+    while let Some(packet) = packet(from, NOW) {
+        for frame in Frames::new(&packet.payload) {
+            if let Frame::StreamDataBlocked(f) = frame.unwrap() {
+                all.push((f.id, f.limit));
+            }
+        }
+    }
+    all
+}
+
+/// RFC 9000 §4.1: a blocked sender should report this, but once per limit suffices.
+#[test]
+fn a_stream_at_its_limit_says_so_once() {
+    let mut client = without_stream_credit(StreamsConfig::default());
+    let id = client.open(Dir::Uni).unwrap();
+    client.write(id, &[0; 100]).unwrap();
+    assert_eq!(complaints(&mut client), [(id, 0)]);
+    client.write(id, &[0; 100]).unwrap();
+    assert_eq!(complaints(&mut client), []);
+    raise(&mut client, id, 150);
+    assert_eq!(complaints(&mut client), [(id, 150)]);
+    client.write(id, &[0; 100]).unwrap();
+    assert_eq!(complaints(&mut client), []);
+    raise(&mut client, id, 300);
+    assert_eq!(complaints(&mut client), []);
 }
 
 /// An announced value must be sent, because the peer would otherwise never receive it.
@@ -76,6 +116,26 @@ fn credit_for_which_a_packet_has_no_room_goes_into_the_next() {
         carry(&mut client, &mut server, NOW);
         assert_eq!(server.read(id, &mut [0; 10]), Ok(Some(7)));
     }
+}
+
+#[test]
+fn no_event_of_many_is_lost() {
+    const MANY: u64 = 3000;
+    let (mut client, mut server) = pair(StreamsConfig {
+        max_uni_streams: MANY,
+        ..StreamsConfig::default()
+    });
+    for _ in 0..MANY {
+        let id = client.open(Dir::Uni).unwrap();
+        client.write(id, b"x").unwrap();
+    }
+    carry(&mut client, &mut server, NOW);
+    assert_eq!(server.poll_event(), Some(StreamEvent::Opened(Dir::Uni)));
+    for index in 0..MANY {
+        let id = StreamId::new(Side::Client, Dir::Uni, index).unwrap();
+        assert_eq!(server.poll_event(), Some(StreamEvent::Readable(id)));
+    }
+    assert_eq!(server.poll_event(), None);
 }
 
 /// The limit of many streams is found without visiting each.

@@ -130,6 +130,54 @@ fn short_header_of_rfc_9001_a_5() {
 }
 
 #[test]
+fn coalesced_packets_split() {
+    let mut buffer = [0; 1500];
+    let mut w = Writer::new(&mut buffer);
+    let (dcid, scid) = (cid("0102030405060708"), cid("a1a2"));
+    let number = TruncatedNumber::new(0, None);
+    for header in [
+        Header::Initial {
+            dcid,
+            scid,
+            token: b"token",
+            number,
+        },
+        Header::ZeroRtt { dcid, scid, number },
+        Header::Handshake { dcid, scid, number },
+        Header::OneRtt {
+            dcid,
+            number,
+            key_phase: true,
+            spin: true,
+        },
+    ] {
+        let started = header.encode(&mut w).unwrap();
+        w.put_u8(1).unwrap();
+        started.finish(&mut w, TAG_LEN).unwrap();
+    }
+    let mut rest = w.written();
+    use PacketType::{Handshake, Initial, OneRtt, ZeroRtt};
+    for ty in [Initial, ZeroRtt, Handshake, OneRtt] {
+        let packet = protected(rest, 8);
+        assert_eq!((packet.ty, packet.dcid), (ty, dcid));
+        if ty.is_long() {
+            assert_eq!(packet.scid, scid);
+        }
+        if ty == PacketType::Initial {
+            assert_eq!(rest[packet.token.clone()], *b"token");
+        }
+        let header = PlainHeader::decode(rest, &packet).unwrap();
+        assert_eq!(header.key_phase, ty == PacketType::OneRtt);
+        assert_eq!(header.spin, ty == PacketType::OneRtt);
+        // One byte of number and one PING are padded so that a sample exists.
+        assert_eq!(packet.len - packet.number_at, 4 + TAG_LEN);
+        assert!(packet.sample().is_some());
+        rest = &rest[packet.len..];
+    }
+    assert!(rest.is_empty());
+}
+
+#[test]
 fn what_is_no_v1_packet() {
     // [9001 5.4.2 short-sample] [9000 17.2 fixed-bit] [9000 17.2 id-length]
     let refused = |datagram: &[u8]| PartialDecode::new(datagram, 8).unwrap_err();
@@ -261,5 +309,40 @@ proptest! {
         prop_assert!(plain.reserved_bits_ok);
         prop_assert_eq!(plain.key_phase, kind == 3 && key_phase);
         prop_assert_eq!(plain.spin, kind == 3 && spin);
+    }
+
+    #[test]
+    fn arbitrary_datagrams_never_panic_and_positions_lie_inside(
+        datagram in proptest::collection::vec(any::<u8>(), 0..300), v1: bool, cid_len in 0usize..24,
+    ) {
+        let mut datagram = datagram;
+        if v1 && datagram.len() > 5 {
+            datagram[0] |= LONG_FORM | FIXED_BIT;
+            datagram[1..5].copy_from_slice(&[0, 0, 0, 1]);
+        }
+        if let Ok(found) = PartialDecode::new(&datagram, cid_len) {
+            let _ = found.dcid(&datagram);
+            match found {
+                PartialDecode::Protected(packet) => {
+                    prop_assert!(packet.len > 0 && packet.len <= datagram.len());
+                    prop_assert!(datagram.get(packet.token.clone()).is_some());
+                    if let Some(sample) = packet.sample() {
+                        prop_assert!(sample.end <= packet.len);
+                    }
+                    if let Ok(plain) = PlainHeader::decode(&datagram, &packet) {
+                        prop_assert!(plain.payload_at <= packet.len);
+                    }
+                }
+                PartialDecode::Retry(packet) => {
+                    prop_assert!(datagram.get(packet.token).is_some());
+                    prop_assert_eq!(datagram.get(packet.tag).map(<[u8]>::len), Some(TAG_LEN));
+                }
+                PartialDecode::UnknownVersion(packet) => {
+                    prop_assert!(datagram.get(packet.dcid).is_some());
+                    prop_assert!(datagram.get(packet.scid).is_some());
+                }
+                PartialDecode::VersionNegotiation => {}
+            }
+        }
     }
 }

@@ -97,6 +97,23 @@ impl Both {
     }
 }
 
+/// A packet per millisecond, each acknowledged 40 ms later: 1 MB/s.
+#[test]
+fn a_steady_flow_has_its_rate() {
+    let mut both = Both::new(RTT);
+    for n in 0..400 {
+        both.send(n * 1000, Limit::Window);
+        if n >= 40 {
+            let (sample, exact) = both.ack(n * 1000 + 1, n - 40);
+            // Earlier packets were sent before anything had been delivered.
+            if n >= 130 {
+                assert_eq!(sample.rate, 1_000_000);
+                assert!((exact - 1e6).abs() < 1.0, "{exact}");
+            }
+        }
+    }
+}
+
 /// Acknowledgements that arrive at once yield at most the sending rate of their packets.
 #[test]
 fn compressed_acknowledgements_do_not_raise_the_rate() {

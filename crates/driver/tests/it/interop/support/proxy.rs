@@ -40,6 +40,8 @@ pub(crate) struct Weather {
     pub(crate) hold: Duration,
     /// One-way delay of every datagram.
     pub(crate) delay: Duration,
+    /// Datagrams with more bytes of UDP payload are dropped.
+    pub(crate) mtu: usize,
     /// Datagrams are dropped if they begin like a shim (first byte 8 to 15), which no packet of
     /// QUIC version 1 does.
     pub(crate) eats_shims: bool,
@@ -54,6 +56,7 @@ impl Weather {
         reorder: 0,
         hold: Duration::from_millis(4),
         delay: Duration::ZERO,
+        mtu: MAX_DATAGRAM,
         eats_shims: false,
     };
 }
@@ -66,6 +69,7 @@ pub(crate) struct Toll {
     pub(crate) duplicated: u64,
     pub(crate) corrupted: u64,
     pub(crate) reordered: u64,
+    pub(crate) too_large: u64,
     pub(crate) shims_eaten: u64,
 }
 
@@ -209,8 +213,13 @@ impl Proxy {
         self.lock().server = server;
     }
 
-    /// From now on, the server sees the client at another port of `address`, and its datagrams to
-    /// the old port are lost.
+    /// From now on, the server sees the client at another port, and its datagrams to the old port
+    /// are lost.
+    pub(crate) fn rebind(&self) {
+        self.rebind_at(Ipv4Addr::LOCALHOST);
+    }
+
+    /// The same at another address.
     pub(crate) fn rebind_at(&self, address: Ipv4Addr) {
         self.lock().rebind = Some(address);
     }
@@ -309,6 +318,10 @@ impl Path {
             let weather = shared.weather;
             let toll = &mut shared.toll;
             let fate = Fate::of(&weather, self.seed, from_client, n);
+            if bytes.len() > weather.mtu {
+                toll.too_large += 1;
+                return;
+            }
             if weather.eats_shims && bytes.first().is_some_and(|b| (8..16).contains(b)) {
                 toll.shims_eaten += 1;
                 return;

@@ -83,3 +83,31 @@ fn refused_early_data_is_not_acknowledged() {
     assert_eq!(acknowledged(&client, 4), Some(violation));
     assert_eq!(acknowledged(&client, 5), None);
 }
+
+#[test]
+fn early_packets_wait_for_the_first_flight() {
+    let zero_rtt = {
+        let mut packet = vec![0xd0, 0, 0, 0, 1, 8];
+        packet.extend_from_slice(&[1; 8]);
+        packet.push(8);
+        packet.extend_from_slice(&[2; 8]);
+        packet.push(40);
+        packet.resize(packet.len() + 40, 0);
+        packet
+    };
+    let mut initial = zero_rtt.clone();
+    initial[0] = 0xc0;
+    let mut client = client();
+    let mut server = server_of(resuming(), 9, &limited(1000));
+    assert!(!client.keep(&received(), &zero_rtt), "it takes none");
+    assert!(!server.keep(&received(), &initial));
+    assert!(server.keep(&received(), &zero_rtt));
+    assert!(server.take_kept().is_none(), "nothing opens it");
+    client.write(|_| {}).unwrap();
+    deliver(&mut client, &mut server);
+    let _ = server.take_early_keys();
+    let kept = server.take_kept().map(|kept| kept.1);
+    assert_eq!(kept.as_ref(), Some(&zero_rtt));
+    assert!(server.take_kept().is_none());
+    assert!(!server.keep(&received(), &zero_rtt), "it is opened at once");
+}

@@ -1,7 +1,7 @@
 //! CRYPTO data at the limits of levels and memory, and the public state of a handshake.
 
 use super::*;
-use crate::crypto::ExportError;
+use crate::crypto::{ExportError, tls};
 
 const VIOLATION: TransportErrorCode = TransportErrorCode::PROTOCOL_VIOLATION;
 
@@ -37,6 +37,23 @@ fn data_far_ahead_is_held_within_bounds() {
     assert_eq!(beyond, exceeded);
     let beyond = code(&mut server, SpaceId::Initial, 1 << 40, &[0; 100]);
     assert_eq!(beyond, exceeded);
+}
+
+#[test]
+fn messages_arrive_in_pieces_of_any_order() {
+    let (mut client, hello) = hellos();
+    let third = hello.len() / 3;
+    for part in [2, 0, 1] {
+        let piece = hello.chunks(third).nth(part).unwrap();
+        let offset = (part * third) as u64;
+        client.on_crypto(SpaceId::Initial, offset, piece).unwrap();
+    }
+    let rest = (3 * third) as u64;
+    let piece = &hello[3 * third..];
+    client.on_crypto(SpaceId::Initial, rest, piece).unwrap();
+    let mut keys = 0;
+    client.write(|_| keys += 1).unwrap();
+    assert_eq!(keys, 1, "those of Handshake packets");
 }
 
 #[test]
@@ -83,4 +100,28 @@ fn both_sides_agree_on_protocol_and_keying_material() {
     assert_ne!(export(&server, b"other"), Ok(ours));
     assert!(client.is_confirmed() && !server.is_confirmed());
     assert!(server.confirm() && server.is_confirmed());
+}
+
+#[cfg(feature = "rustls")]
+#[test]
+fn the_servers_certificate_is_shown_to_the_client() {
+    let sent = |own: u8| TransportParameters {
+        initial_source_connection_id: Some(super::id(own)),
+        ..TransportParameters::DEFAULT
+    };
+    let handshake = |side, session, crypto: Arc<dyn InitialCrypto>| {
+        let parameters = Parameters::new(seen(), false, Vec::new());
+        Handshake::new(side, session, crypto, parameters)
+    };
+    let config = tls::testing::client(tls::testing::trust_ca(), &[b"a"]);
+    let session = ClientCrypto::start(&config, "server.test", sent(2).to_vec(None).unwrap(), 1);
+    let mut client = handshake(Side::Client, session.unwrap(), Arc::new(config));
+    let config = tls::testing::server("server", &[b"a"]);
+    let session = ServerCrypto::start(&config, sent(9).to_vec(None).unwrap(), 2);
+    let mut server = handshake(Side::Server, session.unwrap(), Arc::new(config));
+    exchange(&mut client, &mut server);
+    let chain = client.peer_certificates();
+    // A certificate in DER is a SEQUENCE with a length of two bytes.
+    assert!(chain[0].starts_with(&[0x30, 0x82]));
+    assert!(server.peer_certificates().is_empty());
 }

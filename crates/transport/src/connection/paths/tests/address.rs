@@ -105,6 +105,15 @@ fn a_path_is_one_of_both_addresses_as_far_as_they_are_known() {
     }
 }
 
+#[test]
+fn a_change_of_the_addresses_of_resets_shows_once() {
+    let mut parts = server();
+    assert!(!parts.paths.has_moved_tokens());
+    assert_eq!(parts.packet(AWAY, 100), Move::OtherPath);
+    assert!(parts.paths.has_moved_tokens() && parts.paths.take_moved_tokens());
+    assert!(!parts.paths.has_moved_tokens());
+}
+
 /// RFC 9000 §9.3.3: a server keeps the address that was left until the peer has proved its move. A
 /// client keeps the address from which a small response arrived.
 #[test]

@@ -134,6 +134,18 @@ fn a_return_leaves_the_path_that_is_probed() {
     assert!(parts.paths.poll_response(&mut parts.ids).is_some());
 }
 
+/// RFC 9000 §9.4: packets on the old path count there, and again after the return.
+#[test]
+fn what_is_in_flight_counts_on_its_own_path() {
+    let mut parts = server();
+    let sent = super::fates::packet(parts.now, 1200);
+    assert!(parts.recovery.on_sent(SpaceId::Data, 0, sent));
+    assert_eq!(parts.packet(AWAY, 100), Move::OtherPath);
+    assert_eq!(parts.recovery.bytes_in_flight(), 0);
+    assert_eq!(parts.packet(HOME, 100), Move::OtherPath);
+    assert_eq!(parts.recovery.bytes_in_flight(), 1200);
+}
+
 /// After a minute, the old address may belong to another host.
 #[test]
 fn a_return_after_a_long_time_is_a_new_path() {

@@ -130,6 +130,14 @@ fn a_path_that_drops_shims_is_found() {
 }
 
 #[test]
+fn a_shim_takes_room_from_packets() {
+    let plain = server();
+    assert_eq!(plain.paths.path.packet_room(), 1200);
+    let parts = with(TestSignal::shim(0));
+    assert_eq!(parts.paths.path.packet_room(), 1200 - 12);
+}
+
+#[test]
 fn datagrams_and_reports_name_the_path() {
     let local = Some("192.0.2.1".parse().unwrap());
     let remote = from(HOME).remote;

@@ -141,6 +141,26 @@ fn marks_stop_where_nothing_is_acknowledged_and_are_tried_again() {
     }
 }
 
+/// The loss of a probe for larger datagrams shows nothing about shims.
+#[test]
+fn losses_of_datagrams_with_shims_make_a_path_plain() {
+    for (probe, passes) in [(Probe::Nothing, false), (Probe::Mtu, true)] {
+        let mut parts = server();
+        let now = parts.now;
+        let route = &mut parts.paths.path.route;
+        for number in [0, 2, 4] {
+            route.plain.on_sent(number, true);
+            route.plain.on_sent(number + 1, false);
+            route.plain.on_acked(number + 1, false);
+            let mut lost = packet(now, 1200);
+            (lost.shim, lost.probe) = (true, probe);
+            route.on_lost(now, number, &lost);
+            route.plain.settle(now);
+        }
+        assert_eq!(route.plain.passes_shims(), passes);
+    }
+}
+
 #[test]
 fn a_datagram_that_the_system_refuses_is_not_sent_again() {
     let mut parts = server();

@@ -165,6 +165,32 @@ fn a_law_gets_the_signal_that_it_wants() {
     assert_eq!(feedback.kind(), Some(0));
 }
 
+/// Feedback of routers on the path that was left is void on the new one.
+#[test]
+fn a_frame_about_the_path_before_tells_nothing() {
+    let mut feedback = negotiated();
+    feedback.on_sent(ShimUse::Request(12), 3, 100);
+    feedback.on_new_outgoing_path(5);
+    feedback.on_sent(ShimUse::Request(12), 5, 100);
+    assert!(!returned(&mut feedback, 0, 1, 3));
+    assert!(returned(&mut feedback, 0, 2, 5));
+}
+
+/// The peer's counters restart at 0 at a challenge, but not at any other frame.
+#[test]
+fn a_challenge_calls_for_an_epoch() {
+    let mut feedback = negotiated();
+    for number in 3..8 {
+        feedback.on_sent(ShimUse::Request(12), number, 100);
+    }
+    assert!(returned(&mut feedback, 0, 1, 3));
+    assert!(!returned(&mut feedback, 0, 2, 5));
+    assert_eq!(feedback.disbelieved().uncalled_epochs, 1);
+    feedback.on_challenge_sent();
+    assert!(returned(&mut feedback, 0, 3, 5));
+    assert_eq!(feedback.disbelieved().total(), 1);
+}
+
 /// A signal in the ECN field is counted for a peer that offers it. A signal in a shim is counted
 /// from the first shim on.
 #[test]

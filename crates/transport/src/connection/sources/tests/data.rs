@@ -67,6 +67,17 @@ fn fill_buffer(parts: &mut Parts, stream: StreamId) -> Result<usize, WriteError>
 /// Growth of the send buffer once the window is known, in bytes: two windows.
 const GROWTH: usize = 2 * WINDOW as usize * FULL;
 
+#[test]
+fn the_send_buffer_follows_the_window() {
+    let mut parts = client();
+    let stream = parts.open();
+    assert!(fill_buffer(&mut parts, stream).is_ok());
+    assert_eq!(fill_buffer(&mut parts, stream), Err(WriteError::Blocked));
+    let path = &mut parts.paths.path;
+    parts.sources.follow_window(parts.now, None, path);
+    assert_eq!(fill_buffer(&mut parts, stream), Ok(GROWTH));
+}
+
 /// RFC 9000 §9.4: another path has a separate window, but another port of the same host doesn't.
 /// RFC 9000 §9.2: the server follows a client's packets, so the client sends one.
 #[test]

@@ -209,6 +209,40 @@ fn stream_data(bytes: &[u8]) -> Vec<(StreamId, u64, usize)> {
 }
 
 #[test]
+fn handshake_data_is_due_until_it_is_written_and_again_once_it_is_lost() {
+    let mut parts = client();
+    assert!(!parts.have(INITIAL));
+    parts.sources.handshake.write(|_| {}).unwrap();
+    for _ in 0..3 {
+        assert!(parts.have(INITIAL) && !parts.have(DATA));
+        let (contents, bytes) = parts.write(INITIAL);
+        assert!(contents.eliciting && !bytes.is_empty());
+        assert_eq!(contents.carried.crypto().len(), 1);
+        assert!(!parts.have(INITIAL));
+        parts.sources.on_lost(INITIAL, &contents.carried);
+    }
+    let (contents, _) = parts.write(INITIAL);
+    let mut run = AckedRun::default();
+    parts.sources.on_acked(INITIAL, &contents.carried, &mut run);
+    parts.sources.on_lost(INITIAL, &contents.carried);
+    assert!(!parts.have(INITIAL), "it has arrived");
+}
+
+/// RFC 9001 §4.9: data sent under discarded keys isn't sent again.
+#[test]
+fn nothing_is_due_in_a_space_whose_keys_are_gone() {
+    let mut parts = client();
+    parts.sources.handshake.write(|_| {}).unwrap();
+    let (contents, _) = parts.write(INITIAL);
+    parts.sources.on_lost(INITIAL, &contents.carried);
+    assert!(parts.have(INITIAL));
+    parts.sources.discard(parts.now, INITIAL, &mut parts.spaces);
+    assert!(!parts.have(INITIAL));
+    parts.sources.on_lost(INITIAL, &contents.carried);
+    assert!(!parts.have(INITIAL));
+}
+
+#[test]
 fn each_source_of_the_data_space_says_what_it_then_writes() {
     let mut parts = client();
     assert!(!parts.have(DATA));

@@ -104,6 +104,39 @@ fn feedback_follows_acknowledgements_of_one_rtt_packets() {
     }
 }
 
+/// An ACK_FREQUENCY frame that doesn't fit into a packet is written into a later one.
+#[test]
+fn an_ack_frequency_frame_is_written_once() {
+    let [mut client, _] = both_sides();
+    let ms = Duration::from_millis;
+    client.on_peer_parameters(ms(25), Some(ms(1)));
+    let mut room = [0; 100];
+    let mut write = |client: &mut PacketSpaces, at, room_len: usize| {
+        let mut w = Writer::new(&mut room[..room_len]);
+        let sequence = client.write_ack_request(at, None, 160, &mut w);
+        let frame = Frames::new(w.written()).next().map(Result::unwrap);
+        match (sequence, frame) {
+            (None, None) => None,
+            (Some(sequence), Some(Frame::AckFrequency(frame))) => {
+                assert_eq!(sequence, frame.sequence);
+                Some(frame)
+            }
+            other => panic!("{other:?}"),
+        }
+    };
+    // There is no round trip yet.
+    assert!(write(&mut client, START, 100).is_none());
+    let random = &mut Random::from_u64(1);
+    client.on_sent(SpaceId::Data, 0, sent(START, 100, crypto()), random);
+    acked(&mut client, SpaceId::Data, 0, after(80));
+    assert!(write(&mut client, after(80), 3).is_none(), "no room");
+    let frame = write(&mut client, after(80), 100).unwrap();
+    assert_eq!(frame.ack_eliciting_threshold, 10);
+    assert_eq!(frame.max_ack_delay, ms(10));
+    assert!(write(&mut client, after(80), 100).is_none());
+    assert!(write(&mut client, after(800), 100).is_none());
+}
+
 #[test]
 fn data_may_leave_early_at_a_client_and_before_the_end_at_a_server() {
     // [9000 13.2.6 early-data-acked]

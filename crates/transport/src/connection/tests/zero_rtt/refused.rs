@@ -1,3 +1,4 @@
+use super::super::handshake::version_negotiation;
 use super::*;
 use crate::wire::transport_parameters::PeerLimits;
 
@@ -128,6 +129,35 @@ fn a_server_that_takes_it_and_has_lowered_its_limits_breaks_the_rules() {
     pair.client.get().sources.handshake.set_remembered(more);
     pair.run(Duration::from_secs(1));
     assert_eq!(pair.client.closed_with(), Code::PROTOCOL_VIOLATION);
+}
+
+#[test]
+fn version_negotiation_ends_it() {
+    let mut pair = Pair::with(Acquainted::new().setup());
+    pair.record = true;
+    write(&mut pair, Dir::Uni, b"early");
+    pair.flush();
+    let first = first_packet(&pair.client.sent[0]);
+    pair.up.cut();
+    pair.send_to_client(version_negotiation(
+        &first.scid,
+        &first.dcid,
+        &[0x0a0a_0a0a],
+    ));
+    assert_eq!(pair.client.error(), Some(ConnectionError::VersionMismatch));
+    pair.run(Duration::from_secs(1));
+    assert!(pair.server.connection.is_none());
+}
+
+#[test]
+fn without_a_server_nothing_is_sent_for_ever() {
+    let mut pair = Pair::with(Acquainted::new().setup());
+    upload(&mut pair, Dir::Uni, &[100_000]);
+    pair.up.faults.loss = 1_000_000;
+    pair.run(Duration::from_secs(100));
+    assert_eq!(pair.client.error(), Some(ConnectionError::TimedOut));
+    // A window, and two datagrams for each probe timeout.
+    assert!(pair.client.get().stats().datagrams_sent < 300);
 }
 
 /// Unreliable datagrams that are waiting when the server refuses early data are sent after the

@@ -212,6 +212,39 @@ fn a_retry_sends_early_data_once_more_under_new_numbers() {
     assert_eq!(early_data(&mut pair)[0], EarlyData::Accepted);
 }
 
+#[test]
+fn transfers_that_begin_early_get_through_a_bad_path() {
+    let (mut accepted, mut early) = (0, 0);
+    for seed in 0..24 {
+        let mut pair = Pair::with(Setup {
+            seed,
+            ..Acquainted::new().setup()
+        });
+        pair.set_faults(Faults::bad());
+        pair.upload(100_000, Duration::from_secs(120));
+        pair.connect();
+        accepted += u32::from(early_data(&mut pair)[0] == EarlyData::Accepted);
+        early += pair.server.get().stats().early_packets_received;
+    }
+    // Early data is only refused if the only first packet that arrives is a copy without it.
+    assert!(accepted == 24 && early > 24, "{accepted} {early}");
+}
+
+/// RFC 9002 §6.2.4: early data that was lost with the first flight is sent again with the first
+/// probe, without waiting for the handshake.
+#[test]
+fn early_data_is_repeated_with_the_first_probe() {
+    let mut pair = Pair::with(Acquainted::new().setup());
+    let data = pattern(1500, 1);
+    let id = write(&mut pair, Dir::Uni, &data);
+    pair.flush();
+    assert_eq!(pair.client.get().stats().early_packets_sent, 2);
+    pair.up.cut();
+    read_all(&mut pair, &[(id, data)], Duration::from_secs(5));
+    // 999 ms, plus the latency.
+    assert_eq!(pair.now - START, Duration::from_millis(1009));
+}
+
 /// Packets of early data that arrive after the end of the handshake are still read (RFC 9001
 /// §4.9.3), for as long as they may take.
 #[test]

@@ -10,7 +10,7 @@ fn stream_id(id: u64) -> StreamId {
 
 /// Frames written by hand from the figures of RFC 9000 §19, RFC 9221 and the ack-frequency
 /// draft.
-pub(super) fn by_hand() -> Vec<(&'static [u8], Frame<'static>)> {
+fn by_hand() -> Vec<(&'static [u8], Frame<'static>)> {
     const NEW_CONNECTION_ID: &[u8] = &[
         0x18, 5, 3, 4, 0xd1, 0xd2, 0xd3, 0xd4, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15,
     ];
@@ -172,6 +172,17 @@ fn without_a_length_data_runs_to_the_end() {
     assert_eq!(frames(&[0x08, 4, 1, 1, 1]), [Frame::Stream(stream)]);
     assert_eq!(frames(&[0x0d, 4, 9]), [Frame::Stream(end)]);
     assert_eq!(frames(&[0x30, 1, 1]), [Frame::Datagram(&[1, 1])]);
+}
+
+#[test]
+fn server_initial_payload_of_rfc_9001_a_3() {
+    let mut payload = vec![0x02, 0, 0, 0, 0, 0x06, 0x00, 0x40, 0x5a];
+    payload.extend([0x16; 0x5a]);
+    let [Frame::Ack(ack), Frame::Crypto(crypto)] = frames(&payload)[..] else {
+        panic!();
+    };
+    assert!(ack.ranges().eq([0..=0]));
+    assert_eq!((crypto.offset, crypto.data.len()), (0, 90));
 }
 
 #[test]
@@ -346,5 +357,30 @@ proptest! {
         prop_assert!(
             check(&|w| application.encode_cut(w), Frame::ApplicationClose(application).len()),
         );
+    }
+
+    #[test]
+    fn arbitrary_payloads_never_panic_and_what_is_taken_round_trips(
+        payload in proptest::collection::vec(any::<u8>(), 0..200), ty in 0u8..0x32,
+    ) {
+        let payload = [&[ty][..], &payload].concat();
+        for frame in Frames::new(&payload).map_while(Result::ok) {
+            let mut buffer = [0; 1024];
+            let mut w = Writer::new(&mut buffer);
+            frame.encode(&mut w).unwrap();
+            prop_assert_eq!(frame.len(), w.position());
+            let again = frames(w.written());
+            match (frame, again[0]) {
+                // Bytes stored for later need not be in their shortest form.
+                (Frame::Ack(a), Frame::Ack(b)) => prop_assert!(
+                    a.ranges().eq(b.ranges()) && a.ecn == b.ecn,
+                ),
+                (
+                    Frame::Feedback(a),
+                    Frame::Feedback(b),
+                ) => prop_assert_eq!(a.counters(), b.counters()),
+                (a, b) => prop_assert_eq!(a, b),
+            }
+        }
     }
 }

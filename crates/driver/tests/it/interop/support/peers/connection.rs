@@ -183,6 +183,14 @@ impl Connection {
         }
     }
 
+    /// Returns the largest datagram that this side sends, in bytes of UDP payload.
+    pub(crate) fn mtu(&self) -> u16 {
+        match self {
+            Self::Ours(connection) => connection.path_report().mtu,
+            Self::Quinn(connection) => connection.stats().path.current_mtu,
+        }
+    }
+
     /// Returns the connection if it is ours, for facts that only our implementation reports.
     pub(crate) fn ours(&self) -> Option<&driver::Connection> {
         match self {

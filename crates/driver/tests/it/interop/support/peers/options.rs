@@ -23,6 +23,7 @@ pub(crate) struct Options {
     /// At a server: every client must prove its address first.
     pub(crate) retry: bool,
     pub(crate) idle: Option<Duration>,
+    pub(crate) keep_alive: Option<Duration>,
     /// Packets are sealed with ChaCha20-Poly1305.
     pub(crate) chacha20: bool,
     pub(crate) early_data: bool,
@@ -47,6 +48,7 @@ impl Default for Options {
             name: NAME,
             retry: false,
             idle: Some(Duration::from_secs(30)),
+            keep_alive: None,
             chacha20: false,
             early_data: false,
             datagrams: false,
@@ -61,6 +63,7 @@ impl Options {
         let mut config =
             TransportConfig::new(Arc::new(move |now, mtu| algorithm.controller(now, mtu)));
         config.max_idle_timeout = self.idle;
+        config.keep_alive = self.keep_alive;
         config.datagrams.receive_bytes = if self.datagrams { 1 << 20 } else { 0 };
         // The same limit as that of the other stack, although loopback interfaces carry more.
         config.max_mtu = Some(1472);
@@ -70,6 +73,7 @@ impl Options {
     fn quinn_transport(&self) -> Arc<quinn::TransportConfig> {
         let mut config = quinn::TransportConfig::default();
         config.max_idle_timeout(self.idle.map(|idle| idle.try_into().unwrap()));
+        config.keep_alive_interval(self.keep_alive);
         config.datagram_receive_buffer_size(self.datagrams.then_some(1 << 20));
         Arc::new(config)
     }

@@ -1,0 +1,259 @@
+//! Disturbed transfers result in correct bytes or in a failure with its reason. Real sockets,
+//! processes and file systems.
+
+use std::fs::{self, File, FileTimes};
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use tempfile::TempDir;
+
+use crate::common;
+use crate::common::offered::{Offered, settle, unfinished_bytes, until_unfinished};
+use crate::common::{Process, Server, json, pathmark};
+
+/// Returns bytes that do not repeat.
+fn content(bytes: usize) -> Vec<u8> {
+    let words = (0..bytes as u64 / 8).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
+    words.flatten().collect()
+}
+
+fn write(path: &Path, bytes: usize) -> Vec<u8> {
+    let content = content(bytes);
+    fs::write(path, &content).unwrap();
+    settle(path);
+    content
+}
+
+fn serve(there: &Offered, listen: &str) -> Server {
+    let directory = there.path().to_str().unwrap();
+    let serve = ["serve", "--dir", directory, "--listen", listen];
+    Server::of(pathmark(&[&serve[..], &["--allow-put", "--json"]].concat()))
+}
+
+fn get(server: &Server, name: &str, out: &TempDir) -> Output {
+    let target = format!("{}/{name}", server.address);
+    let out = out.path().to_str().unwrap();
+    let get = ["get", &target, "-o", out, "--pin", &server.pin, "--json"];
+    pathmark(&get).output().unwrap()
+}
+
+/// Runs a `get` that can only write files of up to this number of kB.
+fn limited_get(server: &Server, name: &str, out: &TempDir, most: usize) -> Output {
+    let line = format!("ulimit -f {most}; exec \"$0\" \"$@\"");
+    let target = format!("{}/{name}", server.address);
+    Command::new("bash")
+        .args(["-c", &line, env!("CARGO_BIN_EXE_pathmark"), "get", &target])
+        .args(["-o", out.path().to_str().unwrap(), "--pin", &server.pin])
+        .env("XDG_STATE_HOME", "/dev/null")
+        .output()
+        .unwrap()
+}
+
+#[track_caller]
+fn failed(output: &Output, word: &str) {
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains(word), "{text}");
+}
+
+fn names(directory: &Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).unwrap();
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<_> = names.collect();
+    names.sort();
+    names
+}
+
+/// A server that is killed and started again ends the transfer, and the next transfer continues it.
+#[test]
+fn a_get_goes_on_after_its_server_was_killed() {
+    let (there, here) = (Offered::new(), TempDir::new().unwrap());
+    let large = write(&there.path().join("large"), 150_000_000);
+    let server = serve(&there, "127.0.0.1:0");
+    let (address, target) = (server.address.clone(), format!("{}/large", server.address));
+    let out = here.path().to_str().unwrap();
+    let client = Process::start(&["get", &target, "-o", out, "--pin", &server.pin, "--json"]);
+    until_unfinished(here.path(), 1_000_000);
+    drop(server);
+    let server = serve(&there, &address);
+    failed(&client.finish(), "bytes that arrived are kept");
+    let left = unfinished_bytes(here.path());
+    let said = json(&get(&server, "large", &here));
+    // The mark at its end shows that the part is not complete.
+    assert_eq!(said["files"][0]["resumed_bytes"], left);
+    assert!(fs::read(here.path().join("large")).unwrap() == large);
+    assert_eq!(names(here.path()), ["large"]);
+}
+
+/// The client can only write files of up to 1 MB, and keeps the bytes that it has received.
+#[test]
+fn a_broken_get_goes_on_where_it_stopped() {
+    let (there, here) = (Offered::new(), TempDir::new().unwrap());
+    let bytes = write(&there.path().join("f"), 2_000_000);
+    let server = serve(&there, "127.0.0.1:0");
+    failed(&limited_get(&server, "f", &here, 1000), "cannot write");
+    assert_eq!(names(here.path()).len(), 2, "a part and its tag");
+    let said = json(&get(&server, "f", &here));
+    // The last byte is fetched again.
+    let resumed = said["files"][0]["resumed_bytes"].as_u64().unwrap();
+    assert!((1..1_024_000).contains(&resumed), "{resumed}");
+    assert_eq!(said["bytes_down"], 2_000_000 - resumed);
+    assert!(fs::read(here.path().join("f")).unwrap() == bytes);
+    assert_eq!(names(here.path()), ["f"]);
+}
+
+/// After its file was changed, a part can't be used any more, even if size and time are the same.
+#[test]
+fn a_source_that_changed_between_two_attempts_is_fetched_whole() {
+    let (there, here) = (Offered::new(), TempDir::new().unwrap());
+    let source = there.path().join("f");
+    let first = write(&source, 3_000_000);
+    let server = serve(&there, "127.0.0.1:0");
+    failed(&limited_get(&server, "f", &here, 1000), "cannot write");
+    assert!(unfinished_bytes(here.path()) > 0);
+    let modified = fs::metadata(&source).unwrap().modified().unwrap();
+    let second: Vec<u8> = first.iter().map(|byte| !byte).collect();
+    fs::write(&source, &second).unwrap();
+    let times = FileTimes::new().set_modified(modified);
+    let file = File::options().write(true).open(&source).unwrap();
+    file.set_times(times).unwrap();
+    let said = json(&get(&server, "f", &here));
+    assert_eq!(said["files"][0]["resumed_bytes"], 0);
+    assert!(fs::read(here.path().join("f")).unwrap() == second);
+    assert_eq!(names(here.path()), ["f"]);
+}
+
+/// Neither side writes through a symbolic link.
+#[test]
+fn a_link_in_the_place_of_the_destination_is_not_followed() {
+    let (there, here) = (Offered::new(), TempDir::new().unwrap());
+    let bytes = write(&there.path().join("f"), 10_000);
+    let kept = TempDir::new().unwrap();
+    let kept = kept.path().join("kept");
+    fs::write(&kept, b"keep me").unwrap();
+    symlink(&kept, here.path().join("f")).unwrap();
+    symlink(&kept, there.path().join("link")).unwrap();
+    let server = serve(&there, "127.0.0.1:0");
+    json(&get(&server, "f", &here));
+    assert!(!here.path().join("f").is_symlink());
+    assert!(fs::read(here.path().join("f")).unwrap() == bytes);
+    let source = here.path().join("f");
+    let target = format!("{}/link", server.address);
+    for more in [&[][..], &["--force"]] {
+        let put = [
+            "put",
+            source.to_str().unwrap(),
+            &target,
+            "--pin",
+            &server.pin,
+        ];
+        let put = pathmark(&[&put[..], more].concat()).output().unwrap();
+        failed(&put, "a link");
+    }
+    // A link that leads outside is treated as missing.
+    failed(&get(&server, "link", &here), "there is no file");
+    assert_eq!(fs::read(&kept).unwrap(), b"keep me");
+}
+
+/// Runs a command for which `directory` is a file system of 1 MB.
+fn on_a_small_disk(directory: &Path, arguments: &[&str]) -> Command {
+    let line = "mount -t tmpfs -o size=1m none \"$0\" && exec \"$@\"";
+    let mut command = Command::new("unshare");
+    command
+        .args(["--map-root-user", "--mount", "sh", "-c", line])
+        .arg(directory)
+        .arg(env!("CARGO_BIN_EXE_pathmark"))
+        .args(arguments)
+        .env("XDG_STATE_HOME", "/dev/null");
+    command
+}
+
+#[test]
+fn a_full_disk_is_named_on_either_side() {
+    let (there, here) = (Offered::new(), TempDir::new().unwrap());
+    let source = there.path().join("f");
+    write(&source, 3_000_000);
+    let server = serve(&there, "127.0.0.1:0");
+    let (target, out) = (format!("{}/f", server.address), here.path());
+    let pin = ["--pin", &server.pin];
+    let get = ["get", &target, "-o", out.to_str().unwrap()];
+    let get = on_a_small_disk(out, &[&get[..], &pin].concat()).output();
+    failed(&get.unwrap(), "No space left");
+
+    let full = Offered::new();
+    let directory = full.path().to_str().unwrap();
+    let arguments = [
+        "serve",
+        "--dir",
+        directory,
+        "--listen",
+        "127.0.0.1:0",
+        "--json",
+    ];
+    let arguments = [&arguments[..], &["--allow-put"]].concat();
+    let server = Server::of(on_a_small_disk(full.path(), &arguments));
+    let put = |file: &Path, name: &str| {
+        let target = format!("{}/{name}", server.address);
+        let put = ["put", file.to_str().unwrap(), &target, "--pin", &server.pin];
+        pathmark(&put).output().unwrap()
+    };
+    failed(&put(&source, "f"), "disk is full");
+    // The stored part is removed, so that a smaller file has room.
+    let small = here.path().join("small");
+    write(&small, 900_000);
+    let output = put(&small, "small");
+    assert!(output.status.success(), "{output:?}");
+}
+
+#[test]
+fn a_directory_is_listed() {
+    let there = Offered::new();
+    write(&there.path().join("f"), 8_000);
+    fs::create_dir(there.path().join("sub")).unwrap();
+    symlink("f", there.path().join("to\u{1b}f")).unwrap();
+    fs::write(there.path().join("sub/x y"), b"x").unwrap();
+    let server = serve(&there, "127.0.0.1:0");
+    let ls = |target: &str, more: &[&str]| {
+        let ls = ["ls", target, "--pin", &server.pin];
+        pathmark(&[&ls[..], more].concat()).output().unwrap()
+    };
+    let output = ls(&server.address, &[]);
+    common::no_control_characters(&output.stdout);
+    let text = String::from_utf8(output.stdout).unwrap();
+    let lines: Vec<_> = text.lines().collect();
+    assert_eq!(lines.len(), 3, "{text}");
+    assert!(
+        lines[0].starts_with("-rw") && lines[0].ends_with(" f"),
+        "{text}"
+    );
+    assert!(lines[0].contains(" 8000 "), "{text}");
+    assert!(
+        lines[1].starts_with('d') && lines[1].ends_with(" sub/"),
+        "{text}"
+    );
+    assert!(lines[2].ends_with("to\\u{1b}f -> f"), "{text}");
+    for target in ["sub", "sub/"] {
+        let said = json(&ls(&format!("{}/{target}", server.address), &["--json"]));
+        let entry = &said["entries"][0];
+        assert_eq!((&entry["name"], &entry["size"]), (&"x y".into(), &1.into()));
+        assert_eq!(
+            (&entry["kind"], &entry["target"]),
+            (&"file".into(), &().into())
+        );
+    }
+    failed(
+        &ls(&format!("{}/none", server.address), &[]),
+        "no directory of this name",
+    );
+    // The name as encoded in URLs.
+    let here = TempDir::new().unwrap();
+    let url = format!("https://{}/sub/x%20y", server.address);
+    let get = ["get", &url, "-o", here.path().to_str().unwrap()];
+    json(
+        &pathmark(&[&get[..], &["--pin", &server.pin, "--json"]].concat())
+            .output()
+            .unwrap(),
+    );
+    assert_eq!(names(here.path()), ["x y"]);
+}
