@@ -1,9 +1,9 @@
-//! System calls: a forked child enters or creates a namespace, does one thing there, and passes a
+//! System calls: a child enters or creates a namespace, does one thing there, and passes a
 //! descriptor back.
 //!
 //! A process with threads cannot change its own user namespace, and its child can only call
 //! async-signal-safe functions until it executes a program. Therefore each operation prepares
-//! everything (strings, structures) before the fork, and the child makes bare system calls and
+//! everything (strings, structures) before the child starts, which makes bare system calls and
 //! exits.
 
 #![allow(
@@ -18,6 +18,8 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
+/// Bytes of stack of a child that makes a few system calls.
+const CHILD_STACK: usize = 64 * 1024;
 const TUNSETIFF: libc::c_ulong = 0x4004_54ca;
 const IFF_TUN: libc::c_short = 0x0001;
 const IFF_NO_PI: libc::c_short = 0x1000;
@@ -37,7 +39,7 @@ pub(crate) struct Namespaces {
     pub(crate) net: OwnedFd,
 }
 
-/// One operation in a child, which borrows everything it needs from before the fork.
+/// One operation in a child, which borrows everything it needs from its parent.
 pub(crate) enum Operation<'a> {
     /// Create a user namespace whose root is this user, and return it.
     NewUserNamespace {
@@ -69,24 +71,51 @@ pub(crate) fn run(
     operation: &Operation<'_>,
 ) -> io::Result<Option<OwnedFd>> {
     let (ours, theirs) = socket_pair()?;
-    // SAFETY: the child only makes async-signal-safe system calls on memory prepared before, and
-    // then exits.
-    let pid = unsafe { libc::fork() };
-    match pid {
-        -1 => Err(io::Error::last_os_error()),
-        0 => {
-            let reply = perform(enter, operation);
-            send_reply(theirs.as_raw_fd(), reply);
-            // SAFETY: ends the child without running destructors of the parent's state.
-            unsafe { libc::_exit(0) }
-        }
-        pid => {
-            drop(theirs);
-            let reply = receive_reply(ours.as_raw_fd());
-            reap(pid)?;
-            reply
-        }
+    let job = Job {
+        enter,
+        operation,
+        reply: theirs.as_raw_fd(),
+    };
+    let mut stack = vec![0u128; CHILD_STACK / size_of::<u128>()];
+    // A process that shares its memory cannot create a user namespace. Any other operation shares
+    // it, because copying the page tables of a large test process takes 10 ms and more.
+    let share = match operation {
+        Operation::NewUserNamespace { .. } => 0,
+        _ => libc::CLONE_VM | libc::CLONE_VFORK,
+    };
+    // SAFETY: the stack grows down from its end and outlives the child, because this thread waits
+    // until the child has ended. The child only makes async-signal-safe system calls on memory
+    // prepared before, and then exits.
+    let pid = unsafe {
+        libc::clone(
+            child,
+            stack.as_mut_ptr_range().end.cast(),
+            share | libc::SIGCHLD,
+            (&raw const job).cast_mut().cast(),
+        )
+    };
+    if pid < 0 {
+        return Err(io::Error::last_os_error());
     }
+    drop(theirs);
+    let reply = receive_reply(ours.as_raw_fd());
+    reap(pid)?;
+    reply
+}
+
+/// What a child does, and the socket that takes its reply.
+struct Job<'a> {
+    enter: Option<Enter<'a>>,
+    operation: &'a Operation<'a>,
+    reply: RawFd,
+}
+
+extern "C" fn child(job: *mut libc::c_void) -> libc::c_int {
+    // SAFETY: `run` passes a job that outlives the child.
+    let job = unsafe { &*job.cast::<Job<'_>>() };
+    send_reply(job.reply, perform(job.enter, job.operation));
+    // SAFETY: ends the child without running destructors of the parent's state.
+    unsafe { libc::_exit(0) }
 }
 
 /// Makes the child of `command` enter the namespaces, keep `inherit` open and die with this

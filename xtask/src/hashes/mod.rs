@@ -19,8 +19,8 @@ use record::Record;
 use crate::cores::on_all_cores;
 
 /// Maximum numbers of packets with `--quick`, in total and per job.
-const QUICK_TOTAL: u64 = 40_000_000;
-const QUICK_JOB: u64 = 2_000_000;
+const QUICK_TOTAL: u64 = 20_000_000;
+const QUICK_JOB: u64 = 1_000_000;
 
 /// Arguments of `hashes`.
 #[derive(Debug, clap::Args)]

@@ -13,7 +13,7 @@ use pathmark_testbed::{ChildGuard, undisturbed};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::common::alone;
+use crate::common::Place;
 use crate::common::offered::Offered;
 
 fn program() -> RouterProgram {
@@ -135,7 +135,7 @@ fn show(chain: &Chain, router: usize) -> Value {
 
 #[test]
 fn a_file_by_xcp_through_a_router() {
-    let _alone = alone();
+    let _place = Place::Xcp.take();
     undisturbed(|| {
         let hop = Hop {
             forward: port("50Mbit", "10ms", ROOM, "xcp"),
@@ -170,7 +170,7 @@ fn a_file_by_xcp_through_a_router() {
 /// no round trip takes longer than the path, the stop and 20 ms, plus the delays of this machine.
 #[test]
 fn a_router_that_stands_still_drops_nothing_of_xcp() {
-    let _alone = alone();
+    let _place = Place::Xcp.take();
     undisturbed(|| {
         let hop = Hop {
             forward: port("10Mbit", "100ms", "200ms", "xcp"),
@@ -202,7 +202,7 @@ fn a_router_that_stands_still_drops_nothing_of_xcp() {
 
 #[test]
 fn both_directions_at_once_by_xcp() {
-    let _alone = alone();
+    let _place = Place::Xcp.take();
     undisturbed(|| {
         let hop = Hop {
             forward: port("30Mbit", "10ms", ROOM, "xcp"),
@@ -256,7 +256,7 @@ fn both_directions_at_once_by_xcp() {
 /// apart from delays of the machine.
 #[test]
 fn four_flows_of_the_xcp_linux_paper_as_in_the_emulator() {
-    let _alone = alone();
+    let _place = Place::Xcp.take();
     undisturbed(|| {
         const BYTES: usize = 6_000_000;
         let hop = Hop {

@@ -283,13 +283,14 @@ fn honest_cells() -> Vec<(String, String)> {
         let named = |what: &str| format!("{controller}: {what}");
         for (rtt, delay) in [("4ms", "2ms"), ("100ms", "50ms"), ("800ms", "400ms")] {
             for count in [1, 20] {
-                let text = port(controller, 30, &honest("own", own, count));
+                let seconds = if rtt == "800ms" { 30 } else { 16 };
+                let text = port(controller, seconds, &honest("own", own, count));
                 let text = text.replace("20ms", delay);
                 add(&named(&format!("{count} over {rtt}")), text);
             }
         }
         for (count, buffer) in [(3, "1bdp"), (3, "0.1bdp"), (30, "8p")] {
-            let text = port(controller, 40, &honest("own", own, count));
+            let text = port(controller, 20, &honest("own", own, count));
             let text = text.replace("1bdp", buffer);
             add(&named(&format!("{count}, buffer {buffer}")), text);
         }
@@ -311,33 +312,33 @@ fn honest_cells() -> Vec<(String, String)> {
             ),
         ] {
             let at = format!("at = [ {fall} ]\nqueue =");
-            let text = port(controller, 40, flows).replace("queue =", &at);
+            let text = port(controller, 32, flows).replace("queue =", &at);
             add(&named(fall), text);
         }
         let late = honest("late", own, 10).replace("1s", "10s");
         add(
             &named("joins"),
-            port(controller, 40, &(both.clone() + &late)),
+            port(controller, 24, &(both.clone() + &late)),
         );
-        let mice = honest("mouse", own, 100).replace(
+        let mice = honest("mouse", own, 50).replace(
             "start_spread = \"1s\"",
-            "start_spread = \"30s\"\nbytes = 500000",
+            "start_spread = \"15s\"\nbytes = 500000",
         );
         add(
             &named("mice"),
-            port(controller, 40, &(both.clone() + &mice)),
+            port(controller, 20, &(both.clone() + &mice)),
         );
         let pauses = "rate = \"15Mbit\"\non_off = { on = \"2s\", off = \"3s\", random = true }\n";
         let pausing = honest("pausing", own, 3) + pauses;
         add(
             &named("pauses"),
-            port(controller, 40, &(both.clone() + &pausing)),
+            port(controller, 24, &(both.clone() + &pausing)),
         );
         let company = both.clone() + &honest("c", "cubic", 5);
-        add(&named("with CUBIC"), port(controller, 40, &company));
+        add(&named("with CUBIC"), port(controller, 20, &company));
         add(
             &named("a plain flood"),
-            port(controller, 40, &(both.clone() + &flood("", 1))),
+            port(controller, 20, &(both.clone() + &flood("", 1))),
         );
     }
     // Flows with few packets per round trip can't follow their answers, and others have little

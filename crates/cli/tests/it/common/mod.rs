@@ -19,11 +19,28 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-/// Tests that measure rates or delays of real processes hold this lock. They run one at a time,
-/// because they would otherwise measure each other.
-pub(crate) fn alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+/// Tests that measure rates or delays of real processes hold one of these places, because more
+/// than two of them would measure each other.
+static PLACES: [Mutex<()>; 2] = [Mutex::new(()), Mutex::new(())];
+
+/// A place of such tests.
+#[derive(Clone, Copy)]
+pub(crate) enum Place {
+    Xcp,
+    XcpI,
+}
+
+impl Place {
+    pub(crate) fn take(self) -> MutexGuard<'static, ()> {
+        PLACES[self as usize]
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Takes both places for a test that uses most of the processors' time.
+pub(crate) fn alone() -> [MutexGuard<'static, ()>; 2] {
+    [Place::Xcp, Place::XcpI].map(Place::take)
 }
 
 pub(crate) fn pathmark(arguments: &[&str]) -> Command {
