@@ -13,6 +13,7 @@ import random
 import subprocess
 import sys
 import tempfile
+import time
 
 from curl_cffi import CurlHttpVersion, CurlOpt, requests
 
@@ -38,6 +39,10 @@ def judge(port, certificate, directory):
     assert (whole.status_code, whole.content) == (200, LARGE)
     done("get")
     tag = whole.headers["etag"]
+    # The tag of a file that has just been written is weak, and no range depends on it.
+    while tag.startswith("W/"):
+        time.sleep(0.01)
+        tag = ask("HEAD", "/large").headers["etag"]
     part = ask("GET", "/large", range="bytes=2000000-", if_range=tag)
     assert (part.status_code, part.content) == (206, LARGE[2000000:])
     other = ask("GET", "/large", range="bytes=2000000-", if_range='"other"')

@@ -80,6 +80,12 @@ func judgeOrigin(place string) {
 	done("a client of serve: get")
 
 	tag := whole.Header.Get("ETag")
+	// The tag of a file that has just been written is weak, and no range depends on it.
+	for strings.HasPrefix(tag, "W/") {
+		time.Sleep(10 * time.Millisecond)
+		head, _ = o.ask("HEAD", "/large", nil)
+		tag = head.Header.Get("ETag")
+	}
 	part, content := o.ask("GET", "/large", nil, "Range", "bytes=2000000-2000999")
 	check(part.StatusCode == 206 && bytes.Equal(content, large[2_000_000:2_001_000]), part)
 	check(part.Header.Get("Content-Range") == "bytes 2000000-2000999/3000000", part.Header)
