@@ -3,23 +3,16 @@
 //!
 //! `PATHMARK_CHAIN_MB=1000 cargo test --release --test it chain` transfers a gigabyte.
 
-use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Command, Stdio};
 
-use pathmark_testbed::chain::{Chain, Hop, RouterProgram, SENDER};
+use pathmark_testbed::chain::{Chain, Hop, SENDER};
 use pathmark_testbed::undisturbed;
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::common::offered::{Offered, unfinished_bytes, until_unfinished};
-
-fn program() -> RouterProgram {
-    RouterProgram {
-        program: env!("CARGO_BIN_EXE_pathmark").into(),
-        prefix: vec!["vcp-router".to_owned()],
-    }
-}
+use crate::common::on_node::router;
+use crate::common::{first_object, piped};
 
 fn megabytes() -> usize {
     std::env::var("PATHMARK_CHAIN_MB").map_or(20, |text| text.parse().unwrap())
@@ -47,17 +40,6 @@ fn write_file(path: &Path, megabytes: usize) -> Vec<u8> {
     content
 }
 
-fn pathmark(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_pathmark"));
-    command
-        .args(arguments)
-        // Each run starts without the state of earlier runs.
-        .env("XDG_STATE_HOME", "/dev/null")
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped());
-    command
-}
-
 /// Runs `serve` on the sender and `get` on the receiver, and calls `meanwhile` once data is
 /// flowing.
 fn fetch(mut chain: Chain, meanwhile: impl FnOnce(&mut Chain, &Path)) -> Value {
@@ -65,17 +47,13 @@ fn fetch(mut chain: Chain, meanwhile: impl FnOnce(&mut Chain, &Path)) -> Value {
     let content = write_file(&there.path().join("file"), megabytes());
     let listen = format!("{SENDER}:4433");
     let directory = there.path().to_str().unwrap();
-    let serve = pathmark(&["serve", "--listen", &listen, "--dir", directory, "--json"]);
+    let serve = piped(&["serve", "--listen", &listen, "--dir", directory, "--json"]);
     let mut server = chain.sender.spawn(serve, &[]).unwrap();
-    let mut line = String::new();
-    BufReader::new(server.child().stdout.take().unwrap())
-        .read_line(&mut line)
-        .unwrap();
-    let said: Value = serde_json::from_str(&line).unwrap();
+    let said = first_object(server.child().stdout.take().unwrap());
     let target = format!("{listen}/file");
     let out = here.path().to_str().unwrap();
     let pin = said["pin"].as_str().unwrap();
-    let get = pathmark(&["get", &target, "-o", out, "--pin", pin, "--json"]);
+    let get = piped(&["get", &target, "-o", out, "--pin", pin, "--json"]);
     let mut client = chain.receiver.spawn(get, &[]).unwrap();
     let output = client.child().stdout.take().unwrap();
     meanwhile(&mut chain, here.path());
@@ -90,7 +68,7 @@ fn a_file_passes_two_routers_that_lose_one_packet_in_a_hundred() {
     undisturbed(|| {
         let loss = "loss = { kind = \"bernoulli\", per = 0.01 }\n";
         let hops = [hop("vcp+bise", ""), hop("vcp+bise", loss)];
-        let chain = Chain::new(program(), 1500, &hops).unwrap();
+        let chain = Chain::new(router(), 1500, &hops).unwrap();
         let figures = fetch(chain, |_, _| ());
         println!("{figures}");
         assert_eq!(figures["feedback"], "vcp");
@@ -103,7 +81,7 @@ fn a_file_passes_two_routers_that_lose_one_packet_in_a_hundred() {
 
 #[test]
 fn a_transfer_outlives_its_router() {
-    let chain = Chain::new(program(), 1500, &[hop("vcp+bise", ""), hop("vcp", "")]).unwrap();
+    let chain = Chain::new(router(), 1500, &[hop("vcp+bise", ""), hop("vcp", "")]).unwrap();
     fetch(chain, |chain, here| {
         // Once a tenth has arrived, the second router crashes, loses the packets in its queue, and
         // starts again.

@@ -1,15 +1,14 @@
 //! The `pathmark` command from a user's perspective: files over loopback, exit codes, JSON.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Output, Stdio};
 
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::common::offered;
 use crate::common::offered::Offered;
+use crate::common::{first_object, offered, pathmark};
 
 /// A server that ends with the test.
 struct Server {
@@ -26,27 +25,13 @@ impl Drop for Server {
     }
 }
 
-fn pathmark(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_pathmark"));
-    command
-        .args(arguments)
-        // Each run starts without the state of earlier runs.
-        .env("XDG_STATE_HOME", "/dev/null")
-        .stdin(Stdio::null());
-    command
-}
-
 fn start(arguments: &[&str]) -> Server {
     let mut child = pathmark(arguments)
         .args(["--listen", "127.0.0.1:0", "--json"])
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().unwrap())
-        .read_line(&mut line)
-        .unwrap();
-    let said: Value = serde_json::from_str(&line).unwrap();
+    let said = first_object(child.stdout.take().unwrap());
     Server {
         child,
         address: said["listening"].as_str().unwrap().to_owned(),

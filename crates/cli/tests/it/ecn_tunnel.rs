@@ -16,10 +16,11 @@ use std::time::{Duration, Instant};
 use pathmark::cc::Algorithm;
 use pathmark::tls::{TlsClientConfig, TlsServerConfig, Trust};
 use pathmark::{ClientConfig, Connection, Endpoint, ServerConfig};
-use pathmark_testbed::chain::{Chain, Hop, RECEIVER, RouterProgram, SENDER};
+use pathmark_testbed::chain::{Chain, Hop, RECEIVER, SENDER};
 use rustls::pki_types::PrivatePkcs8KeyDer;
 
 use crate::common::encapsulation::{CodePoints, Exit, gateway, kernel_gateway};
+use crate::common::on_node::router;
 
 const ALPN: &[u8] = b"ecn-tunnel";
 const INNER_SENDER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 9, 0, 1));
@@ -48,17 +49,13 @@ fn chain() -> Chain {
             RTT.as_millis() / 2
         )
     };
-    let program = RouterProgram {
-        program: env!("CARGO_BIN_EXE_pathmark").into(),
-        prefix: vec!["vcp-router".to_owned()],
-    };
     // Tunnels between the two gateways carry VCP's code in the outer header.
     let ecn = format!("\n[[ecn]]\nprefix = \"{RECEIVER}/32\"\n");
     let hop = Hop {
         forward: port("vcp"),
         reverse: port("none") + &ecn,
     };
-    Chain::new(program, MTU, &[hop]).unwrap()
+    Chain::new(router(), MTU, &[hop]).unwrap()
 }
 
 /// A server on the sending side and a client on the other, through a tunnel or without one.

@@ -2,7 +2,6 @@
 //! processes.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Output;
@@ -13,7 +12,7 @@ use tempfile::TempDir;
 
 use crate::common::gate::Gate;
 use crate::common::offered::{Offered, settle, unfinished, unfinished_bytes, until};
-use crate::common::{Process, pathmark};
+use crate::common::{Process, first_object, pathmark};
 
 /// Kills a process by `kill -9`, and returns when it has ended.
 fn kill(mut process: Process) {
@@ -37,11 +36,7 @@ impl Server {
         let path = directory.path().to_str().unwrap();
         let fixed = ["serve", "--listen", "127.0.0.1:0", "--json", "--dir", path];
         let mut process = Process::start(&[&fixed, arguments].concat());
-        let mut line = String::new();
-        BufReader::new(process.0.stdout.take().unwrap())
-            .read_line(&mut line)
-            .unwrap();
-        let said: Value = serde_json::from_str(&line).unwrap();
+        let said = first_object(process.0.stdout.take().unwrap());
         Self {
             process,
             address: said["listening"].as_str().unwrap().to_owned(),

@@ -10,15 +10,13 @@ use std::time::{Duration, Instant};
 
 use pathmark::cc::{Request, XcpRequest};
 use pathmark_shim::quick_start;
-use pathmark_testbed::chain::{Chain, Hop, RECEIVER, RouterProgram, SENDER};
+use pathmark_testbed::chain::{Chain, Hop, RECEIVER, SENDER};
 use serde_json::Value;
+
+use crate::common::on_node::router;
 
 /// 20 Mbit/s and 40 ms, with a buffer of 200 ms.
 fn chain(controller: &str) -> Chain {
-    let program = RouterProgram {
-        program: env!("CARGO_BIN_EXE_pathmark").into(),
-        prefix: vec!["vcp-router".to_owned()],
-    };
     let hop = Hop {
         forward: format!(
             "rate = \"20Mbit\"\ndelay = \"20ms\"\ncontroller = \"{controller}\"\n\
@@ -26,7 +24,7 @@ fn chain(controller: &str) -> Chain {
         ),
         reverse: "rate = \"20Mbit\"\ndelay = \"20ms\"".to_owned(),
     };
-    Chain::new(program, 1500, &[hop]).unwrap()
+    Chain::new(router(), 1500, &[hop]).unwrap()
 }
 
 /// Returns the goodput in Mbit/s of a download of `time`, while `attack` runs with a socket of the

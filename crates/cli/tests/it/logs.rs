@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 use crate::common;
 use crate::common::offered::Offered;
-use crate::common::{Process, Server, pathmark};
+use crate::common::{Process, Server, first_object, pathmark};
 
 /// ESC, CR, DEL, and CSI in one character of the C1 set.
 const HOSTILE: &str = "a\u{1b}[2Jb\rc\u{7f}d\u{9b}31m";
@@ -51,7 +51,7 @@ fn names_with_control_characters_reach_no_terminal() {
 /// If nobody reads the log and its pipe is full, neither requests nor the end are delayed.
 #[test]
 fn a_log_that_nobody_reads_holds_nothing_up() {
-    use std::io::{BufRead, BufReader, Write};
+    use std::io::Write;
     use std::process::Stdio;
     let (there, here) = (Offered::new(), TempDir::new().unwrap());
     fs::write(there.path().join("a"), b"0123456789").unwrap();
@@ -81,10 +81,7 @@ fn a_log_that_nobody_reads_holds_nothing_up() {
         .stderr(full.try_clone().unwrap());
     let mut server = Process(command.spawn().unwrap());
     full.flush().unwrap();
-    let mut line = String::new();
-    let stdout = server.0.stdout.take().unwrap();
-    BufReader::new(stdout).read_line(&mut line).unwrap();
-    let said: serde_json::Value = serde_json::from_str(&line).unwrap();
+    let said = first_object(server.0.stdout.take().unwrap());
     let source = format!("{}/a", said["listening"].as_str().unwrap());
     let out = here.path().to_str().unwrap();
     let pin = said["pin"].as_str().unwrap();

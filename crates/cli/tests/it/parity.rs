@@ -15,7 +15,8 @@ use pathmark_testbed::undisturbed;
 use tokio::runtime::Handle;
 use tokio::task::block_in_place;
 
-use crate::quick_start::{Served, program};
+use crate::common::on_node::router;
+use crate::quick_start::Served;
 
 const TOP: &str = "duration = \"30s\"\n";
 /// With `auto`, where all five request a starting rate at once, the mean goodput was 1.3 and 1.4
@@ -52,11 +53,7 @@ fn mean(result: &RunResult, what: impl Fn(&pathmark_emulator::result::FlowResult
 
 async fn compare(text: &str) {
     let scenario = Scenario::parse(Path::new("parity.toml"), text).unwrap();
-    let program = RouterProgram {
-        program: env!("CARGO_BIN_EXE_pathmark").into(),
-        prefix: vec!["vcp-router".to_owned()],
-    };
-    let real = parity::run(&scenario, program).await.unwrap();
+    let real = parity::run(&scenario, router()).await.unwrap();
     let emulated = scenario.run(|_| ControlFlow::Continue(())).unwrap();
     for result in [&real, &emulated] {
         let files = result
@@ -166,7 +163,7 @@ impl Satellite {
         let satellite = Hop { forward, reverse };
         let hops = [plain, satellite];
         let hops = &hops[usize::from(!self.plain_hops)..];
-        let chain = Chain::new(program(), 1500, hops).unwrap();
+        let chain = Chain::new(router(), 1500, hops).unwrap();
         let served = Served::by(&chain, "auto", self.bytes);
         let figures = served.get("auto", Path::new("/dev/null"));
         println!("{}", figures["controllers"]);

@@ -7,11 +7,13 @@ use std::sync::Arc;
 use pathmark::cc::{Algorithm, FallbackReason, Feedback};
 use pathmark::tls::{TlsClientConfig, TlsServerConfig, Trust};
 use pathmark::{ClientConfig, Connection, Endpoint, ServerConfig};
-use pathmark_testbed::chain::{Chain, Hop, RECEIVER, RouterProgram, SENDER};
+use pathmark_testbed::chain::{Chain, Hop, RECEIVER, SENDER};
 use pathmark_testbed::undisturbed;
 use rustls::pki_types::PrivatePkcs8KeyDer;
 use tokio::runtime::Handle;
 use tokio::task::block_in_place;
+
+use crate::common::on_node::router;
 
 const ALPN: &[u8] = b"path-facts";
 const BYTES: usize = 500_000;
@@ -29,12 +31,8 @@ fn hop(controller: &str) -> Hop {
 /// Returns a sender that uses `algorithm` and has sent a file through routers with these
 /// controllers, over interfaces with this MTU. Between two routers, a kernel forwards the packets.
 async fn sender(algorithm: &str, mtu: u32, controllers: &[&str]) -> Connection {
-    let program = RouterProgram {
-        program: env!("CARGO_BIN_EXE_pathmark").into(),
-        prefix: vec!["vcp-router".to_owned()],
-    };
     let hops: Vec<_> = controllers.iter().map(|name| hop(name)).collect();
-    let chain = Chain::new(program, mtu, &hops).unwrap();
+    let chain = Chain::new(router(), mtu, &hops).unwrap();
     let made = rcgen::generate_simple_self_signed(["sender".to_owned()]).unwrap();
     let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
     let tls = TlsServerConfig::new(vec![made.cert.der().clone()], key.into(), &[ALPN]).unwrap();

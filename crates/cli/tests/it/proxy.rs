@@ -21,7 +21,7 @@ use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, UdpSocket};
 
-use crate::common::{Process, Server, pathmark};
+use crate::common::{Process, Server, first_object, pathmark};
 
 const TOKEN: &str = "0123456789abcdef";
 
@@ -75,10 +75,7 @@ fn start(arguments: &[&str]) -> (Server, serde_json::Value) {
     let mut command = pathmark(&[&["proxy"], arguments, &["--json", "--show-uri"]].concat());
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut process = Process(command.spawn().unwrap());
-    let mut line = String::new();
-    let stdout = process.0.stdout.take().unwrap();
-    BufReader::new(stdout).read_line(&mut line).unwrap();
-    let said: serde_json::Value = serde_json::from_str(&line).unwrap();
+    let said = first_object(process.0.stdout.take().unwrap());
     let stderr = process.0.stderr.take().unwrap();
     let (lines, log) = std::sync::mpsc::channel();
     std::thread::spawn(move || {

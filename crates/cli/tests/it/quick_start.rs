@@ -1,24 +1,17 @@
 //! Granted starts in reality: files through `vcp-router` on TUN interfaces, between separate
 //! processes.
 
-use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use pathmark_testbed::chain::{Chain, Hop, RouterProgram, SENDER};
+use pathmark_testbed::chain::{Chain, Hop, SENDER};
 use pathmark_testbed::{ChildGuard, undisturbed};
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::common::offered::Offered;
-
-pub(crate) fn program() -> RouterProgram {
-    RouterProgram {
-        program: env!("CARGO_BIN_EXE_pathmark").into(),
-        prefix: vec!["vcp-router".to_owned()],
-    }
-}
+use crate::common::on_node::router;
+use crate::common::{first_object, piped};
 
 /// Returns a hop of 20 Mbit/s and 50 ms each way.
 fn hop(controller: &str) -> Hop {
@@ -34,24 +27,9 @@ fn hop(controller: &str) -> Hop {
     }
 }
 
-fn pathmark(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_pathmark"));
-    command
-        .args(arguments)
-        // Each run starts without the state of earlier runs.
-        .env("XDG_STATE_HOME", "/dev/null")
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped());
-    command
-}
-
 /// Returns the line that a server prints once it accepts connections.
 fn said(process: &mut ChildGuard) -> Value {
-    let mut line = String::new();
-    BufReader::new(process.child().stdout.take().unwrap())
-        .read_line(&mut line)
-        .unwrap();
-    serde_json::from_str(&line).unwrap()
+    first_object(process.child().stdout.take().unwrap())
 }
 
 /// A server of one file.
@@ -70,7 +48,7 @@ impl<'a> Served<'a> {
         std::fs::write(directory.path().join("file"), vec![7; bytes]).unwrap();
         let listen = format!("{SENDER}:4433");
         let there = directory.path().to_str().unwrap();
-        let serve = pathmark(&[
+        let serve = piped(&[
             "serve", "--listen", &listen, "--dir", there, "--cc", laws, "--json",
         ]);
         let mut process = chain.sender.spawn(serve, &[]).unwrap();
@@ -89,7 +67,7 @@ impl<'a> Served<'a> {
         let here = TempDir::new().unwrap();
         let target = format!("{SENDER}:4433/file");
         let out = here.path().to_str().unwrap();
-        let mut get = pathmark(&[
+        let mut get = piped(&[
             "get", &target, "-o", out, "--pin", &self.pin, "--cc", cc, "--json",
         ]);
         get.env("XDG_STATE_HOME", state);
@@ -127,7 +105,7 @@ fn two_routers_grant_a_file_its_rate() {
         // last second, so that a file that ended within this time would lower the next grant.
         let fresh = |cc: &str| {
             let hops = [hop("quick-start"), hop("quick-start")];
-            let chain = Chain::new(program(), 1500, &hops).unwrap();
+            let chain = Chain::new(router(), 1500, &hops).unwrap();
             chain.hide_wires().unwrap();
             let figures = fetch(&chain, cc);
             (chain, figures)
@@ -155,7 +133,7 @@ fn two_routers_grant_auto_its_rate() {
         // 0.6 of CUBIC's time on an idle machine; on a busy one, hosts and routers are late.
         const SHARE: f64 = 0.9;
         for controller in ["vcp+bise", "xcp", "quick-start"] {
-            let chain = Chain::new(program(), 1500, &[hop(controller), hop(controller)]).unwrap();
+            let chain = Chain::new(router(), 1500, &[hop(controller), hop(controller)]).unwrap();
             chain.hide_wires().unwrap();
             let figures = fetch(&chain, "auto");
             let plain = fetch(&chain, "cubic");
@@ -196,7 +174,7 @@ fn with_a_plain_router_between_starts_are_careful_and_nothing_stalls() {
             ("xcp", "auto"),
             ("vcp+bise", "auto"),
         ] {
-            let chain = Chain::new(program(), 1500, &[hop(controller), hop(controller)]).unwrap();
+            let chain = Chain::new(router(), 1500, &[hop(controller), hop(controller)]).unwrap();
             // The traffic of CUBIC would count as in use, and CUBIC doesn't request a grant.
             let figures = fetch(&chain, cc);
             let plain = fetch(&chain, "cubic");
@@ -253,7 +231,7 @@ fn fetch_twice(chain: &Chain, cc: &str) -> [Value; 2] {
 fn a_second_get_of_a_server_begins_with_its_granted_flight() {
     undisturbed(|| {
         for (port, cc) in [("quick-start", "cubiq"), ("xcp", "auto")] {
-            let chain = Chain::new(program(), 1500, &[hop(port), hop(port)]).unwrap();
+            let chain = Chain::new(router(), 1500, &[hop(port), hop(port)]).unwrap();
             chain.hide_wires().unwrap();
             let both = fetch_twice(&chain, cc);
             let [first, second] = both.each_ref().map(|figures| {
@@ -270,7 +248,7 @@ fn a_second_get_of_a_server_begins_with_its_granted_flight() {
 #[test]
 fn a_second_get_behind_a_plain_router_takes_as_long_as_the_first() {
     undisturbed(|| {
-        let chain = Chain::new(program(), 1500, &[hop("quick-start"), hop("quick-start")]).unwrap();
+        let chain = Chain::new(router(), 1500, &[hop("quick-start"), hop("quick-start")]).unwrap();
         let both = fetch_twice(&chain, "cubiq");
         let [first, second] = both.each_ref().map(|figures| {
             assert_eq!(figures["start"], "partial");

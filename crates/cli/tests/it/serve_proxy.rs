@@ -1,7 +1,7 @@
 //! Files and flows at one port: `pathmark serve --proxy`.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -19,7 +19,7 @@ use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::common::offered::Offered;
-use crate::common::{Process, Server, json, pathmark};
+use crate::common::{Process, Server, first_object, json, pathmark};
 
 const TOKEN: &str = "0123456789abcdef";
 const WAIT: Duration = Duration::from_secs(30);
@@ -65,10 +65,7 @@ impl House {
         command.args(arguments).env("PATHMARK_TUNNEL", uri);
         command.stdout(Stdio::piped()).stderr(Stdio::null());
         let mut process = Process(command.spawn().unwrap());
-        let mut line = String::new();
-        let stdout = process.0.stdout.take().unwrap();
-        BufReader::new(stdout).read_line(&mut line).unwrap();
-        let started: Value = serde_json::from_str(&line).unwrap();
+        let started = first_object(process.0.stdout.take().unwrap());
         let listeners = started["listeners"].as_array().unwrap();
         let address = |listener: &Value| listener["address"].as_str().unwrap().parse().unwrap();
         let addresses = listeners.iter().map(address).filter(SocketAddr::is_ipv4);

@@ -9,7 +9,7 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 use tokio::runtime::Runtime;
 
-use crate::common::{Process, pathmark};
+use crate::common::{Process, first_object, pathmark};
 use crate::support::{Served, access, token};
 
 /// A proxy, and the file with its user's URI.
@@ -361,10 +361,7 @@ fn the_state_has_flows_and_the_path() {
     let mut command = pathmark(&["tunnel", "--json", "--config", &config]);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut tunnel = Process(command.spawn().unwrap());
-    let mut line = String::new();
-    let stdout = tunnel.0.stdout.as_mut().unwrap();
-    BufReader::new(stdout).read_line(&mut line).unwrap();
-    let started: Value = serde_json::from_str(&line).unwrap();
+    let started = first_object(tunnel.0.stdout.as_mut().unwrap());
     let address = |value: &Value| -> SocketAddr { value.as_str().unwrap().parse().unwrap() };
     let mut flow = connect(address(&started["listeners"][0]["address"]));
     flow.write_all(b"abc").unwrap();

@@ -14,7 +14,7 @@ use std::sync::atomic::AtomicU64;
 use pathmark::cc::{Algorithm, FallbackReason};
 use pathmark::tls::{TlsClientConfig, TlsServerConfig, Trust};
 use pathmark::{ClientConfig, Endpoint, PathReport, ServerConfig};
-use pathmark_testbed::chain::{Chain, Hop, RECEIVER, RouterProgram, SENDER};
+use pathmark_testbed::chain::{Chain, Hop, RECEIVER, SENDER};
 use pathmark_testbed::undisturbed;
 use rustls::pki_types::PrivatePkcs8KeyDer;
 use serde_json::Value;
@@ -22,6 +22,7 @@ use tokio::runtime::Handle;
 use tokio::task::block_in_place;
 
 use crate::common::encapsulation::{Exit, gateway, kernel_gateway};
+use crate::common::on_node::router;
 
 const ALPN: &[u8] = b"tunnel-port";
 const INNER_SENDER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 9, 0, 1));
@@ -86,11 +87,7 @@ async fn run(tunnel: Tunnel, ports: bool, algorithm: &str, law: &str) -> Run {
         hop(&narrow, "delay = \"20ms\"\n"),
         hop("", key),
     ];
-    let program = RouterProgram {
-        program: env!("CARGO_BIN_EXE_pathmark").into(),
-        prefix: vec!["vcp-router".to_owned()],
-    };
-    let chain = Chain::new(program, MTU, &hops).unwrap();
+    let chain = Chain::new(router(), MTU, &hops).unwrap();
     let (sender, receiver) = ((INNER_SENDER, SENDER), (INNER_RECEIVER, RECEIVER));
     match tunnel {
         Tunnel::IpInIp => {

@@ -1,27 +1,19 @@
 //! XCP in reality: files through `vcp-router` on TUN interfaces, between separate processes,
 //! compared with the emulator's results for the same path.
 
-use std::io::{BufRead, BufReader};
 use std::ops::ControlFlow;
 use std::path::Path;
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use pathmark_emulator::Scenario;
-use pathmark_testbed::chain::{Chain, Hop, RouterProgram, SENDER};
+use pathmark_testbed::chain::{Chain, Hop, SENDER};
 use pathmark_testbed::{ChildGuard, undisturbed};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::common::Place;
 use crate::common::offered::Offered;
-
-fn program() -> RouterProgram {
-    RouterProgram {
-        program: env!("CARGO_BIN_EXE_pathmark").into(),
-        prefix: vec!["vcp-router".to_owned()],
-    }
-}
+use crate::common::on_node::router;
+use crate::common::{XCP, first_object, piped};
 
 /// Buffer size for packets that wait while a process waits for a processor. A sender that fills
 /// queues would also fill this one, whereas XCP's flows leave it nearly empty.
@@ -42,17 +34,6 @@ fn port(rate: &str, delay: &str, rtt: &str, controller: &str) -> String {
     )
 }
 
-fn pathmark(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_pathmark"));
-    command
-        .args(arguments)
-        // Each run starts without the state of earlier runs.
-        .env("XDG_STATE_HOME", "/dev/null")
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped());
-    command
-}
-
 /// A server of one file, and its address.
 struct Served {
     _process: ChildGuard,
@@ -69,7 +50,7 @@ fn serve(chain: &Chain, bytes: usize) -> Served {
     let listen = format!("{SENDER}:4433");
     let path = directory.path().to_str().unwrap();
     let laws = "vcp+bise+wlte,xcp,xcp[form=compact]";
-    let serve = pathmark(&[
+    let serve = piped(&[
         "serve", "--listen", &listen, "--dir", path, "--cc", laws, "--json",
     ]);
     let mut process = chain.sender.spawn(serve, &[]).unwrap();
@@ -84,11 +65,7 @@ fn serve(chain: &Chain, bytes: usize) -> Served {
 
 /// Returns the line that a server prints once it accepts connections.
 fn said(process: &mut ChildGuard) -> Value {
-    let mut line = String::new();
-    BufReader::new(process.child().stdout.take().unwrap())
-        .read_line(&mut line)
-        .unwrap();
-    serde_json::from_str(&line).unwrap()
+    first_object(process.child().stdout.take().unwrap())
 }
 
 /// Fetches the file `times` times at once, and returns the figures.
@@ -109,7 +86,7 @@ fn fetch(chain: &Chain, served: &Served, cc: &str, times: usize) -> Vec<Value> {
                 cc,
                 "--json",
             ];
-            chain.receiver.spawn(pathmark(&get), &[]).unwrap()
+            chain.receiver.spawn(piped(&get), &[]).unwrap()
         })
         .collect();
     clients
@@ -135,13 +112,13 @@ fn show(chain: &Chain, router: usize) -> Value {
 
 #[test]
 fn a_file_by_xcp_through_a_router() {
-    let _place = Place::Xcp.take();
+    let _alone = XCP.alone();
     undisturbed(|| {
         let hop = Hop {
             forward: port("50Mbit", "10ms", ROOM, "xcp"),
             reverse: port("50Mbit", "10ms", ROOM, "none"),
         };
-        let chain = Chain::new(program(), 1500, &[hop]).unwrap();
+        let chain = Chain::new(router(), 1500, &[hop]).unwrap();
         let served = serve(&chain, 20_000_000);
         for cc in ["xcp", "xcp[form=compact]"] {
             // The server uses VCP unless the client requests another law from its list.
@@ -170,13 +147,13 @@ fn a_file_by_xcp_through_a_router() {
 /// no round trip takes longer than the path, the stop and 20 ms, plus the delays of this machine.
 #[test]
 fn a_router_that_stands_still_drops_nothing_of_xcp() {
-    let _place = Place::Xcp.take();
+    let _alone = XCP.alone();
     undisturbed(|| {
         let hop = Hop {
             forward: port("10Mbit", "100ms", "200ms", "xcp"),
             reverse: port("10Mbit", "100ms", "200ms", "none"),
         };
-        let chain = Chain::new(program(), 1500, &[hop]).unwrap();
+        let chain = Chain::new(router(), 1500, &[hop]).unwrap();
         let served = serve(&chain, 8_000_000);
         let (chain, served) = (&chain, &served);
         let figures = std::thread::scope(|scope| {
@@ -202,18 +179,18 @@ fn a_router_that_stands_still_drops_nothing_of_xcp() {
 
 #[test]
 fn both_directions_at_once_by_xcp() {
-    let _place = Place::Xcp.take();
+    let _alone = XCP.alone();
     undisturbed(|| {
         let hop = Hop {
             forward: port("30Mbit", "10ms", ROOM, "xcp"),
             reverse: port("30Mbit", "10ms", ROOM, "xcp"),
         };
-        let chain = Chain::new(program(), 1500, &[hop]).unwrap();
+        let chain = Chain::new(router(), 1500, &[hop]).unwrap();
         let listen = format!("{SENDER}:4433");
         let server = [
             "perf", "server", "--listen", &listen, "--cc", "xcp", "--json",
         ];
-        let mut process = chain.sender.spawn(pathmark(&server), &[]).unwrap();
+        let mut process = chain.sender.spawn(piped(&server), &[]).unwrap();
         let said = said(&mut process);
         let pin = said["pin"].as_str().unwrap();
         let client = [
@@ -232,7 +209,7 @@ fn both_directions_at_once_by_xcp() {
             "2",
             "--json",
         ];
-        let mut client = chain.receiver.spawn(pathmark(&client), &[]).unwrap();
+        let mut client = chain.receiver.spawn(piped(&client), &[]).unwrap();
         let output = client.child().stdout.take().unwrap();
         let figures: Value = serde_json::from_reader(output).unwrap();
         assert!(client.wait().unwrap().success());
@@ -256,14 +233,14 @@ fn both_directions_at_once_by_xcp() {
 /// apart from delays of the machine.
 #[test]
 fn four_flows_of_the_xcp_linux_paper_as_in_the_emulator() {
-    let _place = Place::Xcp.take();
+    let _alone = XCP.alone();
     undisturbed(|| {
         const BYTES: usize = 6_000_000;
         let hop = Hop {
             forward: port("10Mbit", "250ms", "500ms", "xcp"),
             reverse: port("10Mbit", "250ms", "500ms", "none"),
         };
-        let chain = Chain::new(program(), 1500, &[hop]).unwrap();
+        let chain = Chain::new(router(), 1500, &[hop]).unwrap();
         let served = serve(&chain, BYTES);
         let real = fetch(&chain, &served, "xcp", 4);
         let link = show(&chain, 0)["links"][0].clone();

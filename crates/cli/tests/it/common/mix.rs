@@ -14,10 +14,11 @@ use std::time::{Duration, Instant};
 use nix::cmsg_space;
 use nix::sys::socket::sockopt::{IpRecvTos, Ipv4Tos};
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, SockaddrIn, recvmsg, setsockopt};
-use pathmark_testbed::chain::{Chain, Hop, RECEIVER, RouterProgram, SENDER};
+use pathmark_testbed::chain::{Chain, Hop, RECEIVER, SENDER};
 use pathmark_testbed::{ChildGuard, Node};
 use serde_json::Value;
 
+use super::on_node::router;
 use super::on_node::{PROGRAM, start};
 
 pub(crate) const PAYLOAD: usize = 1150;
@@ -69,11 +70,7 @@ impl Bed {
             forward += &format!("loss = {{ kind = \"bernoulli\", per = {loss} }}\n");
         }
         let reverse = port("none");
-        let program = RouterProgram {
-            program: PROGRAM.into(),
-            prefix: vec!["vcp-router".to_owned()],
-        };
-        let chain = Chain::new(program, 1500, &[Hop { forward, reverse }]).unwrap();
+        let chain = Chain::new(router(), 1500, &[Hop { forward, reverse }]).unwrap();
         let directory = tempfile::tempdir().unwrap();
         let path = |name: &str| directory.path().join(name).display().to_string();
         std::fs::write(path("tokens"), "a 0123456789abcdef\n").unwrap();

@@ -12,35 +12,29 @@ pub(crate) mod on_node;
 #[allow(dead_code, reason = "benches use more of it")]
 pub(crate) mod pair;
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-/// Tests that measure rates or delays of real processes hold one of these places, because more
-/// than two of them would measure each other.
-static PLACES: [Mutex<()>; 2] = [Mutex::new(()), Mutex::new(())];
+/// A lock of tests that measure rates or delays of real processes. Tests with different locks run
+/// side by side.
+pub(crate) struct Measuring(Mutex<()>);
 
-/// A place of such tests.
-#[derive(Clone, Copy)]
-pub(crate) enum Place {
-    Xcp,
-    XcpI,
-}
+pub(crate) static XCP: Measuring = Measuring(Mutex::new(()));
+pub(crate) static XCP_I: Measuring = Measuring(Mutex::new(()));
 
-impl Place {
-    pub(crate) fn take(self) -> MutexGuard<'static, ()> {
-        PLACES[self as usize]
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+impl Measuring {
+    pub(crate) fn alone(&self) -> MutexGuard<'_, ()> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Takes both places for a test that uses most of the processors' time.
+/// Takes all locks, for tests that use most of the CPU time.
 pub(crate) fn alone() -> [MutexGuard<'static, ()>; 2] {
-    [Place::Xcp, Place::XcpI].map(Place::take)
+    [&XCP, &XCP_I].map(Measuring::alone)
 }
 
 pub(crate) fn pathmark(arguments: &[&str]) -> Command {
@@ -52,6 +46,20 @@ pub(crate) fn pathmark(arguments: &[&str]) -> Command {
         .env_remove("RUST_LOG")
         .stdin(Stdio::null());
     command
+}
+
+/// Like [`pathmark`], with its output in a pipe.
+pub(crate) fn piped(arguments: &[&str]) -> Command {
+    let mut command = pathmark(arguments);
+    command.stdout(Stdio::piped());
+    command
+}
+
+/// Returns the JSON object in the first line of a process's output.
+pub(crate) fn first_object(output: impl Read) -> Value {
+    let mut line = String::new();
+    BufReader::new(output).read_line(&mut line).unwrap();
+    serde_json::from_str(&line).unwrap()
 }
 
 /// A process that ends with the test.
@@ -87,7 +95,7 @@ impl Process {
     }
 }
 
-fn read(mut from: impl std::io::Read) -> Vec<u8> {
+fn read(mut from: impl Read) -> Vec<u8> {
     let mut bytes = Vec::new();
     from.read_to_end(&mut bytes).unwrap();
     bytes
@@ -119,11 +127,7 @@ impl Server {
     pub(crate) fn of(mut command: Command) -> Self {
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut process = Process(command.spawn().unwrap());
-        let mut line = String::new();
-        BufReader::new(process.0.stdout.take().unwrap())
-            .read_line(&mut line)
-            .unwrap();
-        let said: Value = serde_json::from_str(&line).unwrap();
+        let said = first_object(process.0.stdout.take().unwrap());
         let stderr = process.0.stderr.take().unwrap();
         let (lines, log) = std::sync::mpsc::channel();
         // This thread ends with the server.

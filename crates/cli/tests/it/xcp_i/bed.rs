@@ -1,37 +1,19 @@
 //! Hosts and routers on TUN interfaces, with XCP-i between them.
 
-use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::{Command, Stdio};
 
-use pathmark_testbed::chain::{Addresses, Chain, Hop, RouterProgram};
+use pathmark_testbed::chain::{Addresses, Chain, Hop};
 use pathmark_testbed::{ChildGuard, Node};
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::common::offered::Offered;
+use crate::common::on_node::router;
+use crate::common::{first_object, piped};
 
 /// Rate of the narrow link in each chain, in bits per second.
 pub(crate) const NARROW: f64 = 30e6;
-
-fn program() -> RouterProgram {
-    RouterProgram {
-        program: env!("CARGO_BIN_EXE_pathmark").into(),
-        prefix: vec!["vcp-router".to_owned()],
-    }
-}
-
-fn pathmark(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_pathmark"));
-    command
-        .args(arguments)
-        // Each run starts without the state of earlier runs.
-        .env("XDG_STATE_HOME", "/dev/null")
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped());
-    command
-}
 
 /// Returns the keys of a port of `rate` with 10 ms behind it.
 fn port(rate: &str, controller: &str) -> String {
@@ -84,7 +66,7 @@ impl Bed {
             }
         });
         let hops: Vec<Hop> = hops.collect();
-        let chain = Chain::with(program(), 1500, &hops, addresses, 1).unwrap();
+        let chain = Chain::with(router(), 1500, &hops, addresses, 1).unwrap();
         Self {
             chain,
             addresses,
@@ -169,17 +151,14 @@ fn serve(node: &Node, listen: &str, directory: &Offered, more: &[&str]) -> (Chil
     let path = directory.path().to_str().unwrap();
     let serve = ["serve", "--listen", listen, "--dir", path, "--json"];
     let serve = [&serve, more].concat();
-    let mut server = node.spawn(pathmark(&serve), &[]).unwrap();
-    let mut line = String::new();
-    BufReader::new(server.child().stdout.take().unwrap())
-        .read_line(&mut line)
-        .unwrap();
-    (server, serde_json::from_str(&line).unwrap())
+    let mut server = node.spawn(piped(&serve), &[]).unwrap();
+    let said = first_object(server.child().stdout.take().unwrap());
+    (server, said)
 }
 
 /// Returns the figures of a successful client.
 fn figures_of(node: &Node, arguments: &[&str]) -> Value {
-    let mut client = node.spawn(pathmark(arguments), &[]).unwrap();
+    let mut client = node.spawn(piped(arguments), &[]).unwrap();
     let output = client.child().stdout.take().unwrap();
     let figures = serde_json::from_reader(output).unwrap();
     assert!(client.wait().unwrap().success());

@@ -10,7 +10,7 @@ use pathmark_testbed::chain::{Addresses, Chain, SENDER};
 
 use super::bed::{Bed, LOOKS, MEASURES, NARROW};
 use super::{capacity_is_known, goodput};
-use crate::common::{Place, alone};
+use crate::common::{XCP_I, alone};
 
 /// Two routers, and between them the kernel, which carries 30 Mbit/s.
 fn around_a_kernel() -> Bed {
@@ -82,7 +82,7 @@ impl Drop for KernelCubic {
 /// With the kernel's CUBIC on the path, each gets at least 15 %.
 #[test]
 fn the_kernel_in_the_middle() {
-    let _place = Place::XcpI.take();
+    let _alone = XCP_I.alone();
     let bed = around_a_kernel();
     let by_itself = bed.get(16_000_000);
     let last = bed.show(1);

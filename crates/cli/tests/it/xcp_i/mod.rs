@@ -15,7 +15,7 @@ use pathmark_testbed::undisturbed;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::common::Place;
+use crate::common::XCP_I;
 
 /// The plain router is in the middle.
 const MIDDLE: [(&str, &str); 3] = [("80Mbit", LOOKS), ("30Mbit", "none"), ("80Mbit", MEASURES)];
@@ -62,7 +62,7 @@ fn known(shown: &Value) -> &Value {
 /// port reports its estimates.
 #[test]
 fn a_plain_router_in_the_middle() {
-    let _place = Place::XcpI.take();
+    let _alone = XCP_I.alone();
     undisturbed(|| {
         const BYTES: usize = 24_000_000;
         let bed = Bed::new(Addresses::V4, &MIDDLE);
@@ -98,7 +98,7 @@ fn capacity_is_known(shown: &Value) {
 /// answers requests, and the virtual router has the rate of the plain one.
 #[test]
 fn the_sending_host_answers() {
-    let _place = Place::XcpI.take();
+    let _alone = XCP_I.alone();
     undisturbed(|| {
         sender_answers(Addresses::V4, 16_000_000);
     });
@@ -121,7 +121,7 @@ fn sender_answers(addresses: Addresses, bytes: usize) {
 /// The same if a client stores a file: then the client answers.
 #[test]
 fn the_client_that_stores_answers() {
-    let _place = Place::XcpI.take();
+    let _alone = XCP_I.alone();
     undisturbed(|| {
         let bed = Bed::new(Addresses::V4, &FIRST);
         let directory = TempDir::new().unwrap();
@@ -141,7 +141,7 @@ fn the_client_that_stores_answers() {
 /// host measures the spare capacity of the plain router, and has the virtual router for it.
 #[test]
 fn the_receiving_host_measures() {
-    let _place = Place::XcpI.take();
+    let _alone = XCP_I.alone();
     undisturbed(|| {
         let bed = receiver_measures(Addresses::V4, 16_000_000);
         // Without the secret, nothing is measured, and the sender controls itself.
@@ -175,7 +175,7 @@ fn receiver_measures(addresses: Addresses, bytes: usize) -> Bed {
 /// these. Routers and hosts measure a plain router's capacity as they do over IPv4.
 #[test]
 fn addresses_of_ipv6_alone() {
-    let _place = Place::XcpI.take();
+    let _alone = XCP_I.alone();
     undisturbed(|| {
         const BYTES: usize = 12_000_000;
         let bed = Bed::new(Addresses::V6, &MIDDLE);
