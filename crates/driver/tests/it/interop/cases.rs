@@ -44,6 +44,11 @@ pub(crate) const NAMES: [&str; 20] = [
     "connectionmigration",
 ];
 
+/// Datagrams of a direction that the runner drops or corrupts in a row
+/// (`--burst_to_server=3 --burst_to_client=3` of its network).
+const BURST: u32 = 3;
+/// The runner's limit for a case with heavy loss or corruption, because probe timeouts double.
+const PATIENCE_WITH_LOSS: Duration = Duration::from_secs(300);
 /// Number of handshakes in the cases with heavy loss or corruption.
 const HANDSHAKES: u64 = 20;
 const MIB: u64 = 1 << 20;
@@ -74,23 +79,33 @@ pub(crate) async fn run(name: &str, stacks: Stacks) {
         "ecn" => ecn(stacks).await,
         "amplificationlimit" => amplification_limit(stacks).await,
         "handshakeloss" => {
-            let drop = Weather { drop: 300, ..fair };
+            let drop = Weather {
+                drop: 300,
+                burst: BURST,
+                ..fair
+            };
             handshakes(stacks, drop).await;
         }
         "handshakecorruption" => {
             let corrupt = Weather {
                 corrupt: 300,
+                burst: BURST,
                 ..fair
             };
             handshakes(stacks, corrupt).await;
         }
         "transferloss" => {
-            let drop = Weather { drop: 20, ..fair };
+            let drop = Weather {
+                drop: 20,
+                burst: BURST,
+                ..fair
+            };
             over(stacks, drop, 5, &[2 * MIB]).await;
         }
         "transfercorruption" => {
             let corrupt = Weather {
                 corrupt: 20,
+                burst: BURST,
                 ..fair
             };
             over(stacks, corrupt, 6, &[2 * MIB]).await;
@@ -152,8 +167,21 @@ async fn download(client: &Connection, server: &Connection, lengths: &[u64]) {
     assert!(lengths_received.eq(lengths.iter().copied()));
 }
 
+/// Returns the time limit for a case, the same as the runner's.
+pub(crate) fn patience(name: &str) -> Duration {
+    match name {
+        "handshakeloss" | "handshakecorruption" => PATIENCE_WITH_LOSS,
+        _ => Duration::from_secs(60),
+    }
+}
+
 async fn over(stacks: Stacks, weather: Weather, seed: u64, lengths: &[u64]) {
-    let (_proxy, pair) = Pair::over(stacks, &Options::default(), weather, seed).await;
+    let options = Options {
+        // The case's own limit ends what takes too long.
+        idle: Some(PATIENCE_WITH_LOSS),
+        ..Options::default()
+    };
+    let (_proxy, pair) = Pair::over(stacks, &options, weather, seed).await;
     download(&pair.client, &pair.server, lengths).await;
 }
 

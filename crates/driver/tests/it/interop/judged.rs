@@ -1,13 +1,8 @@
 //! The interop runner's cases as tests: all that can be run, in both roles, several at a time. This
 //! also tests other stacks besides quinn.
 
-use std::time::Duration;
-
-use super::cases::{NAMES, Stacks, run};
+use super::cases::{NAMES, Stacks, patience, run};
 use super::{STACKS, can};
-
-/// Time limit for each case, the same as the runner's.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Runs every third case, starting from number `first`, with both pairs of stacks at the same time.
 async fn each_third(first: usize) {
@@ -20,8 +15,12 @@ async fn each_third(first: usize) {
 async fn judge(name: &str, stacks: Stacks) {
     if can(name, stacks) {
         println!("{name} {stacks:?}");
-        let done = tokio::time::timeout(PATIENCE, run(name, stacks)).await;
-        done.expect("it is done within a minute");
+        let limit = patience(name);
+        let done = tokio::time::timeout(limit, run(name, stacks)).await;
+        assert!(
+            done.is_ok(),
+            "{name} {stacks:?} is not done within {limit:?}"
+        );
     }
 }
 

@@ -35,6 +35,8 @@ pub(crate) struct Weather {
     pub(crate) duplicate: u16,
     /// One to eight bits are flipped.
     pub(crate) corrupt: u16,
+    /// Datagrams of a direction that can be dropped or corrupted in a row. The next one passes.
+    pub(crate) burst: u32,
     /// The datagram is held back for [`hold`](Self::hold), so that later datagrams overtake it.
     pub(crate) reorder: u16,
     pub(crate) hold: Duration,
@@ -53,6 +55,7 @@ impl Weather {
         drop: 0,
         duplicate: 0,
         corrupt: 0,
+        burst: u32::MAX,
         reorder: 0,
         hold: Duration::from_millis(4),
         delay: Duration::ZERO,
@@ -120,6 +123,16 @@ impl Fate {
             corrupt: draw(4, weather.corrupt).then(|| mix(root ^ 5)),
         }
     }
+
+    /// Spares the datagram if `limit` datagrams before it were dropped or corrupted.
+    fn limit_burst(&mut self, limit: u32, harmed: &mut u32) {
+        if *harmed >= limit {
+            self.drop = false;
+            self.corrupt = None;
+        }
+        let is_harmed = self.drop || self.corrupt.is_some();
+        *harmed = if is_harmed { *harmed + 1 } else { 0 };
+    }
 }
 
 fn corrupt(bytes: &mut [u8], mut draw: u64) {
@@ -176,6 +189,7 @@ impl Proxy {
             client: None,
             seed,
             counts: [0; 2],
+            harmed: [0; 2],
             held: BinaryHeap::new(),
             serial: 0,
             began: Instant::now(),
@@ -264,6 +278,8 @@ struct Path {
     seed: u64,
     /// Number of datagrams so far from the server and from the client.
     counts: [u64; 2],
+    /// Number of them that were dropped or corrupted in a row until now.
+    harmed: [u32; 2],
     held: BinaryHeap<Held>,
     serial: u64,
     began: Instant,
@@ -309,15 +325,16 @@ impl Path {
     }
 
     async fn judge(&mut self, from_client: bool, bytes: &[u8]) {
-        let count = &mut self.counts[usize::from(from_client)];
-        let n = *count;
-        *count += 1;
+        let direction = usize::from(from_client);
+        let n = self.counts[direction];
+        self.counts[direction] += 1;
         let mut bytes = bytes.to_vec();
         let (fate, hold, delay, rebind) = {
             let shared = &mut *lock(&self.shared);
             let weather = shared.weather;
             let toll = &mut shared.toll;
-            let fate = Fate::of(&weather, self.seed, from_client, n);
+            let mut fate = Fate::of(&weather, self.seed, from_client, n);
+            fate.limit_burst(weather.burst, &mut self.harmed[direction]);
             if bytes.len() > weather.mtu {
                 toll.too_large += 1;
                 return;
@@ -410,4 +427,20 @@ fn fates_follow_from_seed_direction_and_number_and_keep_their_shares() {
     assert!((4_700..=5_300).contains(&share(|f| f.duplicate)));
     assert!((9_600..=10_400).contains(&share(|f| f.reorder)));
     assert!((900..=1_100).contains(&share(|f| f.corrupt.is_some())));
+}
+
+#[test]
+fn no_more_datagrams_in_a_row_are_harmed_than_the_limit_of_a_burst() {
+    let weather = Weather {
+        drop: 300,
+        corrupt: 300,
+        ..Weather::FAIR
+    };
+    let mut harmed = 0;
+    let mut longest = 0;
+    for n in 0..10_000 {
+        Fate::of(&weather, 1, true, n).limit_burst(3, &mut harmed);
+        longest = longest.max(harmed);
+    }
+    assert_eq!(longest, 3);
 }
