@@ -102,6 +102,41 @@ fn a_lost_repair_waits_for_the_timeout() {
     }
 }
 
+/// In QUIC, a loss that is declared leaves the flight, which is then empty while a TCP still waits:
+/// only the timeout ends this.
+#[test]
+fn an_empty_flight_does_not_end_the_wait() {
+    let mut timer = begun(false);
+    assert!(timer.on_loss(&lost(1..=20, 20), MTU));
+    timer.on_sent(at(110), &flying(21, 0));
+    assert!(!timer.on_ack(at(210), &acked(21, 1)), "all in flight");
+    assert!(timer.holds_back());
+    // 300 ms after the repair was acknowledged.
+    assert_eq!(until_timeout(&mut timer, 22), Some(510));
+    assert_eq!(timer.timeouts(), 1);
+}
+
+/// A packet that is sent with nothing else in flight doesn't restart the timer of a loss.
+#[test]
+fn a_packet_alone_does_not_restart_the_timer_of_a_loss() {
+    let mut timer = begun(false);
+    assert!(timer.on_loss(&lost(1..=20, 20), MTU));
+    timer.on_sent(at(350), &flying(21, 0));
+    assert!(!timer.on_time(at(399)));
+    assert!(timer.on_time(at(400)));
+}
+
+#[test]
+fn acknowledgements_out_of_order_cause_no_timeout() {
+    let mut timer = begun(false);
+    for step in 0..60 {
+        let now = 110 + 10 * step;
+        let number = 1 + if step % 2 == 0 { step + 1 } else { step - 1 };
+        timer.on_sent(at(now), &flying(21 + step, 20));
+        assert!(!timer.on_ack(at(now), &acked(number, 21)), "{step}");
+    }
+}
+
 #[test]
 fn silence_is_a_timeout_and_the_next_one_takes_twice_as_long() {
     let mut timer = begun(true);

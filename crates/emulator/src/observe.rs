@@ -83,7 +83,7 @@ pub struct FlowPoint {
     pub lost: u64,
     /// Packets per second declared lost since the last sample.
     pub losses_per_s: f64,
-    /// Probe timeouts so far.
+    /// Probe timeouts so far; for a paper's sender or a TCP, retransmission timeouts.
     pub timeouts: u64,
     /// Why standard congestion control determines its window, if its law uses router feedback;
     /// `None`: feedback determines it.

@@ -74,7 +74,7 @@ pub struct FlowResult {
     pub packets_lost: Option<u64>,
     /// Retransmitted application bytes.
     pub bytes_retransmitted: Option<u64>,
-    /// Probe timeouts.
+    /// Probe timeouts; for a paper's sender or a TCP, retransmission timeouts.
     pub timeouts: Option<u64>,
     /// Round-trip times in milliseconds.
     pub rtt_ms: Option<Distribution>,

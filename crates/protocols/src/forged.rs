@@ -1,11 +1,14 @@
-//! Shims for packets that no law would send, for testing ports.
+//! Shims of senders without a law of this library: those that a law would not send, for testing
+//! ports, and those of the papers' TCPs.
 
 use core::net::Ipv4Addr;
 
-use pathmark_cc::{Duration, Request, XcpRequest};
+use pathmark_cc::{Carried, Duration, Request, XcpRequest};
 use pathmark_shim::Kind;
 use xcp_proto::Form;
 use xcp_proto::header::{Body, LastRouter};
+
+use crate::shim::{NoHeader, read};
 
 /// The TTL that XCP's header repeats, with which packets are sent.
 const TTL: u8 = 64;
@@ -24,6 +27,9 @@ pub struct Claim {
     /// The last router that the packet has passed, if the shim can name one.
     pub last_router: Option<Ipv4Addr>,
 }
+
+/// Names of TCPs, and the kind of shim in front of their packets.
+pub const TCPS: [(&str, Option<Kind>); 2] = [("tcp-reno", None), ("tcp-xcp", Some(Kind::XCP))];
 
 /// Names of the kinds that can be forged.
 pub const NAMES: &[&str] = &["vcp", "xcp"];
@@ -77,11 +83,55 @@ pub fn shim(kind: Kind, claim: &Claim) -> Vec<u8> {
     }
 }
 
+/// The state of a TCP that its shims contain.
+#[derive(Clone, Copy, Debug)]
+pub struct Stated {
+    /// The smoothed round trip. `None`: it is unknown, and nothing is requested.
+    pub rtt: Option<Duration>,
+    /// The window in 2^-16 packets.
+    pub window: u64,
+    /// IP bytes of a packet.
+    pub bytes: u16,
+}
+
+/// Returns the shim of a TCP, which requests all available capacity.
+pub fn of_tcp(kind: Kind, stated: &Stated) -> Vec<u8> {
+    if kind != Kind::XCP {
+        return Vec::new();
+    }
+    let window = u128::from(stated.window.max(1));
+    let bytes = u128::from(stated.bytes);
+    let mut request = XcpRequest {
+        covers: 1,
+        window: u64::try_from((window >> 16) * bytes).unwrap_or(u64::MAX),
+        packet: stated.bytes,
+        ..XcpRequest::default()
+    };
+    if let Some(rtt) = stated.rtt {
+        let nanos = rtt.as_nanos().max(1);
+        let x = (((nanos << 40) / 1_000_000_000) << 16) / window;
+        request.rtt_us = u32::try_from(nanos / 1_000).unwrap_or(u32::MAX).max(1);
+        request.x = u64::try_from(x).unwrap_or(u64::MAX);
+        request.delta = WISH;
+    }
+    let mut shim = vec![0; Form::V4.len()];
+    // There is enough room.
+    let _ = xcp_proto::Repr::initial(Form::V4, Some(&request), TTL).emit(&mut shim);
+    shim
+}
+
+/// Returns the change of the rate that routers granted to this packet of `bytes` bytes, in 2^-16
+/// bytes per second, or 0 if its shim carries none.
+pub fn granted(payload: &[u8], bytes: u32) -> i64 {
+    match read(payload, bytes, &NoHeader) {
+        Carried::Xcp(carried) => carried.delta,
+        _ => 0,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shim::{NoHeader, read};
-    use pathmark_cc::Carried;
 
     #[test]
     fn ports_read_what_is_written() {
@@ -105,6 +155,8 @@ mod tests {
         };
         // One packet per millisecond.
         assert_eq!((xcp.rtt_us, xcp.x), (80_000, (1 << 40) / 1000));
+        assert_eq!(granted(&datagram("xcp"), 1500), WISH);
+        assert_eq!(granted(&datagram("vcp"), 1500), 0);
         assert!(NAMES.iter().all(|name| kind(name).is_some()));
     }
 }

@@ -57,6 +57,9 @@ pub struct Metrics {
     pub fallback: Option<FallbackReason>,
     /// Results of questions for a starting rate, if the law asks for one.
     pub quick_start: Option<QuickStartMetrics>,
+    /// Number of retransmission timeouts so far, if the law is a paper's sender, which has TCP's
+    /// timer.
+    pub timeouts: Option<u64>,
 }
 
 impl Metrics {
@@ -71,6 +74,7 @@ impl Metrics {
             explicit: false,
             fallback: None,
             quick_start: None,
+            timeouts: None,
         }
     }
 

@@ -20,8 +20,15 @@
 //! - A timeout retransmits everything in flight. Until this is acknowledged, no RTT is measured
 //!   (RFC 6298, section 3), and another loss waits for the next timeout, which takes twice as long.
 //!
-//! The timer follows RFC 6298, with the minimum timeout of Linux and of the ns-2 simulator, 200 ms.
-//! A timeout is noticed at the next event after it is due.
+//! - Packets that are lost leave QUIC's flight, which may then be empty. This doesn't end the wait:
+//!   only the timeout does.
+//!
+//! Go-back-N can't be modelled, because QUIC doesn't send what the receiver has. The emulator's
+//! `tcp-xcp` does.
+//!
+//! The timer follows RFC 6298. As in Linux (`tcp_rtt_estimator` and `__tcp_set_rto`), the minimum
+//! of 200 ms bounds the term of the variation, so that the timeout is at least the smoothed RTT
+//! plus 200 ms. A timeout is noticed at the next event after it is due.
 
 use core::ops::RangeInclusive;
 use std::collections::VecDeque;
@@ -29,7 +36,7 @@ use std::collections::VecDeque;
 use crate::base::{Duration, Instant};
 use crate::law::{Acked, Lost, Sent};
 
-/// Minimum timeout: `TCP_RTO_MIN` of Linux, `minrto_` of ns-2.
+/// Minimum of four variations: `TCP_RTO_MIN` of Linux.
 const LEAST: Duration = Duration::from_millis(200);
 /// Maximum timeout (RFC 6298, section 2.5).
 const LONGEST: Duration = Duration::from_secs(60);
@@ -55,6 +62,7 @@ pub(crate) struct RetransmissionTimeout {
     rtt: Option<(Duration, Duration)>,
     /// Doublings of the timeout since the last RTT sample.
     backoff: u32,
+    timeouts: u64,
     /// When the cumulative acknowledgement last advanced; `None` while nothing is in flight.
     since: Option<Instant>,
     repairs: VecDeque<Repair>,
@@ -79,6 +87,7 @@ impl RetransmissionTimeout {
             sack,
             rtt: None,
             backoff: 0,
+            timeouts: 0,
             since: None,
             repairs: VecDeque::with_capacity(MOST_REPAIRS),
             unrepaired: false,
@@ -95,9 +104,14 @@ impl RetransmissionTimeout {
     pub(crate) fn on_sent(&mut self, now: Instant, sent: &Sent) {
         self.sent = self.sent.max(Some(sent.packet_number));
         self.flight = sent.in_flight / sent.bytes.max(1);
-        if sent.in_flight <= sent.bytes {
+        if sent.in_flight <= sent.bytes && !self.is_held() {
             self.since = Some(now);
         }
+    }
+
+    /// Returns the number of timeouts so far.
+    pub(crate) const fn timeouts(&self) -> u64 {
+        self.timeouts
     }
 
     /// Returns true while a loss waits for the timeout and no packet fits into the window.
@@ -129,9 +143,9 @@ impl RetransmissionTimeout {
                 (_, None) => {}
             }
         }
-        if acked.in_flight_before <= acked.bytes {
+        if acked.in_flight_before <= acked.bytes && !self.unrepaired {
             // Everything is acknowledged.
-            (self.since, self.unrepaired) = (None, false);
+            self.since = None;
             self.repairs.clear();
         }
         if !self.is_held() {
@@ -189,6 +203,7 @@ impl RetransmissionTimeout {
             .is_some_and(|since| now >= since + self.timeout());
         if due {
             self.backoff += 1;
+            self.timeouts += 1;
             self.since = Some(now);
             self.repairs.clear();
             self.unrepaired = false;
@@ -254,8 +269,37 @@ impl RetransmissionTimeout {
 
     fn timeout(&self) -> Duration {
         let once = self.rtt.map_or(FIRST, |(smoothed, variation)| {
-            (smoothed + variation * 4).max(LEAST)
+            smoothed + (variation * 4).max(LEAST)
         });
         once.saturating_mul(1 << self.backoff.min(6)).min(LONGEST)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// RFC 6298, section 2, in floats, with Linux's minimum.
+        #[test]
+        fn the_timeout_follows_the_oracle(samples in prop::collection::vec(1u64..2_000, 1..60)) {
+            let mut timer = RetransmissionTimeout::new(true);
+            let mut oracle: Option<(f64, f64)> = None;
+            for sample in samples {
+                timer.on_rtt(Duration::from_millis(sample));
+                let rtt = sample as f64 / 1e3;
+                let next = |(smoothed, variation): (f64, f64)| {
+                    let error = (smoothed - rtt).abs();
+                    (0.875 * smoothed + 0.125 * rtt, 0.75 * variation + 0.25 * error)
+                };
+                let (smoothed, variation) = oracle.map_or((rtt, rtt / 2.0), next);
+                oracle = Some((smoothed, variation));
+                let exact = smoothed + (4.0 * variation).max(0.2);
+                let off = (timer.timeout().as_secs_f64() - exact).abs();
+                prop_assert!(off < 1e-6, "{:?} {exact}", timer.timeout());
+            }
+        }
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use pathmark_cc::Algorithm;
 use pathmark_emulator::Scenario;
-use pathmark_emulator::scenario::{App, Connects, FlowSetup, LinkSetup, Pattern};
+use pathmark_emulator::scenario::{App, Connects, FlowSetup, LinkSetup, Pattern, Sender};
 use pathmark_testbed::chain::Hop;
 
 /// Maximum number of routers that one machine runs in real time.
@@ -162,14 +162,15 @@ fn planned(scenario: &Scenario, first: &FlowSetup, flow: &FlowSetup) -> Result<P
     if !flow.milestones.is_empty() {
         bail!("flow `{name}` has `milestones`, which the test bed does not measure");
     }
-    let load = match (&flow.algorithm, flow.source) {
-        (None, Some(pattern)) if pattern.on_off.is_none() => Load::Datagrams(pattern),
-        (Some(law), None) => {
+    let load = match (&flow.sender, flow.source) {
+        (Sender::Udp, Some(pattern)) if pattern.on_off.is_none() => Load::Datagrams(pattern),
+        (Sender::Law(law), None) => {
             let rates = scenario.links.iter().filter_map(|link| link.spec.rate);
             let slowest = rates.map(|rate| rate.bytes()).min().unwrap_or(0);
             let most = slowest.saturating_mul(scenario.duration.as_secs());
             Load::Bytes(law.clone(), flow.bytes.unwrap_or(most))
         }
+        (Sender::Tcp(_), _) => bail!("flow `{name}` is a TCP of the emulator"),
         _ => bail!(
             "flow `{name}` is limited by its application (`rate` or `on_off`), which the test bed \
              does not show"

@@ -24,7 +24,7 @@ impl Engine {
         // A UDP flow's rate is configured, and thus not a result of sharing.
         let connected = |flow: usize| {
             let setup = self.scenario.flows.get(flow);
-            setup.is_some_and(|setup| setup.algorithm.is_some())
+            setup.is_some_and(|setup| !setup.sender.is_udp())
         };
         let alone = !(0..flows.len()).any(connected);
         let active = flows
@@ -66,6 +66,7 @@ impl Engine {
             .map(|connection| connection.path_report(ended.unwrap_or(now)));
         let law = report.as_ref().map(|report| report.controller);
         let datagrams = sender.and_then(Endpoint::datagrams_sent);
+        let tcp = sender.and_then(Endpoint::tcp);
         let connected = datagrams.is_none();
         let stats = stats.unwrap_or_default();
         let rtt = &stats.rtt;
@@ -87,9 +88,16 @@ impl Engine {
             stopped_s: ended.filter(|_| completed.is_none()).map(seconds),
             goodput_bps: goodput(delivered, start, ended.unwrap_or(now)),
             packets_sent: Some(datagrams.unwrap_or(stats.packets_sent)),
-            packets_lost: connected.then_some(stats.packets_lost),
-            bytes_retransmitted: connected.then_some(stats.bytes_retransmitted),
-            timeouts: connected.then_some(stats.probe_timeouts),
+            packets_lost: self.lost(flow),
+            bytes_retransmitted: match tcp {
+                Some(tcp) => Some(tcp.repeated() * tcp.segment()),
+                None => connected.then_some(stats.bytes_retransmitted),
+            },
+            timeouts: match (tcp, law.and_then(|law| law.timeouts)) {
+                (Some(tcp), _) => Some(tcp.timeouts()),
+                (None, Some(timeouts)) => Some(timeouts),
+                (None, None) => connected.then_some(stats.probe_timeouts),
+            },
             rtt_ms: (rtt.samples() > 0).then(|| Distribution {
                 min: millis(rtt.min()),
                 mean: millis(rtt.mean()),
@@ -98,7 +106,7 @@ impl Engine {
                 max: millis(rtt.max()),
             }),
             cwnd_bytes: sender
-                .filter(|s| s.connection().is_some())
+                .filter(|s| s.connection().is_some() || tcp.is_some())
                 .map(|s| s.window().summary(ended.unwrap_or(now))),
             controllers: report.as_ref().map(|report| (&report.controllers).into()),
             fallback: law

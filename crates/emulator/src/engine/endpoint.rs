@@ -17,6 +17,7 @@ use super::average::Average;
 use super::packet::Taken;
 use super::sink::Sink;
 use super::source::Source;
+use super::tcp::{TcpReceiver, TcpSender};
 use super::udp::Emitter;
 
 /// Application protocol of emulated connections.
@@ -62,6 +63,10 @@ pub(super) enum Application {
     Emitter(Emitter),
     /// Counts the bytes of packets without a connection.
     Counter(u64),
+    /// Sends over a TCP of the papers' time.
+    TcpSender(Box<TcpSender>),
+    /// Receives over it.
+    TcpReceiver(TcpReceiver),
 }
 
 /// One end of a flow.
@@ -96,7 +101,8 @@ impl Endpoint {
     pub(super) fn deadline(&self) -> Option<Instant> {
         match (&self.application, &self.connection) {
             (Application::Emitter(emitter), _) => emitter.deadline(),
-            (Application::Counter(_), _) => None,
+            (Application::TcpSender(tcp), _) => tcp.deadline(),
+            (Application::Counter(_) | Application::TcpReceiver(_), _) => None,
             (_, None) => self.setup.connects.then_some(self.start),
             (Application::Sender(source), Some(connection)) => {
                 match (connection.deadline(), source.deadline()) {
@@ -113,9 +119,16 @@ impl Endpoint {
     /// # Errors
     /// [`ConnectError`] if the connection cannot start.
     pub(super) fn on_time(&mut self, now: Instant) -> Result<(), ConnectError> {
-        if let Application::Emitter(emitter) = &mut self.application {
-            emitter.on_time(now);
-            return Ok(());
+        match &mut self.application {
+            Application::Emitter(emitter) => {
+                emitter.on_time(now);
+                return Ok(());
+            }
+            Application::TcpSender(tcp) => {
+                tcp.on_time(now);
+                return Ok(());
+            }
+            _ => {}
         }
         match &mut self.connection {
             Some(connection) => connection.handle_timeout(now),
@@ -154,10 +167,22 @@ impl Endpoint {
         taken: Taken,
         datagram: &mut [u8],
     ) -> Result<(), ConnectError> {
-        if let Application::Counter(bytes) = &mut self.application {
-            *bytes += datagram.len() as u64;
-            return Ok(());
+        match &mut self.application {
+            Application::Counter(bytes) => *bytes += datagram.len() as u64,
+            Application::TcpSender(tcp) => tcp.on_datagram(now, datagram),
+            Application::TcpReceiver(tcp) => tcp.on_datagram(now, datagram),
+            _ => return self.handle_connected(now, taken, datagram),
         }
+        Ok(())
+    }
+
+    #[inline]
+    fn handle_connected(
+        &mut self,
+        now: Instant,
+        taken: Taken,
+        datagram: &mut [u8],
+    ) -> Result<(), ConnectError> {
         if self.connection.is_none() && !self.setup.connects {
             self.connection = self.accept(now, datagram)?;
         }
@@ -211,17 +236,20 @@ impl Endpoint {
         match &mut self.application {
             Application::Sender(source) => source.react(now, connection),
             Application::Receiver(sink) => sink.react(now, connection),
-            Application::Emitter(_) | Application::Counter(_) => {}
+            _ => {}
         }
     }
 
     /// Datagrams to send now.
     #[inline]
     pub(super) fn poll_transmit(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Transmit> {
-        if let Application::Emitter(emitter) = &mut self.application {
-            return emitter.poll_transmit(self.setup.remote, buffer, BATCH);
+        let remote = self.setup.remote;
+        match &mut self.application {
+            Application::Emitter(emitter) => emitter.poll_transmit(remote, buffer, BATCH),
+            Application::TcpSender(tcp) => tcp.poll_transmit(now, remote, buffer),
+            Application::TcpReceiver(tcp) => tcp.poll_transmit(remote, buffer),
+            _ => self.connection.as_mut()?.poll_transmit(now, buffer, BATCH),
         }
-        self.connection.as_mut()?.poll_transmit(now, buffer, BATCH)
     }
 
     /// The hash of the flow to which packets sent now claim to belong; `own` is that of the
@@ -237,8 +265,12 @@ impl Endpoint {
     /// Records time-dependent measurements after everything possible has been sent.
     #[inline]
     pub(super) fn settle(&mut self, now: Instant) {
-        if let (Application::Sender(_), Some(connection)) = (&self.application, &self.connection) {
-            self.window.set(now, connection.congestion_window());
+        match (&self.application, &self.connection) {
+            (Application::Sender(_), Some(connection)) => {
+                self.window.set(now, connection.congestion_window());
+            }
+            (Application::TcpSender(tcp), _) => self.window.set(now, tcp.window()),
+            _ => {}
         }
     }
 
@@ -259,8 +291,26 @@ impl Endpoint {
     pub(super) fn delivered(&self) -> u64 {
         match &self.application {
             Application::Receiver(sink) => sink.delivered(),
+            Application::TcpReceiver(tcp) => tcp.delivered(),
             Application::Counter(bytes) => *bytes,
-            Application::Sender(_) | Application::Emitter(_) => 0,
+            _ => 0,
+        }
+    }
+
+    /// When everything had arrived.
+    pub(super) fn completed(&self) -> Option<Instant> {
+        match &self.application {
+            Application::Receiver(sink) => sink.completed(),
+            Application::TcpReceiver(tcp) => tcp.completed(),
+            _ => None,
+        }
+    }
+
+    /// The sending TCP; `None` for others.
+    pub(super) fn tcp(&self) -> Option<&TcpSender> {
+        match &self.application {
+            Application::TcpSender(tcp) => Some(tcp),
+            _ => None,
         }
     }
 
@@ -268,6 +318,7 @@ impl Endpoint {
     pub(super) fn datagrams_sent(&self) -> Option<u64> {
         match &self.application {
             Application::Emitter(emitter) => Some(emitter.sent()),
+            Application::TcpSender(tcp) => Some(tcp.sent()),
             _ => None,
         }
     }

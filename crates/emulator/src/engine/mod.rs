@@ -36,6 +36,7 @@ mod shares;
 mod sink;
 mod source;
 mod stalls;
+mod tcp;
 mod udp;
 mod windows;
 
@@ -53,6 +54,7 @@ use packet::{Label, Pool};
 use sampler::Sampler;
 use shares::Shares;
 use stalls::Stalls;
+use tcp::TcpSender;
 use windows::Windows;
 
 pub use own::LinkControllerFactory;
@@ -342,15 +344,17 @@ impl Engine {
             .map_or(0, Endpoint::delivered)
     }
 
-    /// Packets that a flow's sender declared lost. `None`: it has no connection.
+    /// Packets that a flow's sender declared lost, or that its TCP sent again. `None`: it has
+    /// neither.
     fn lost(&self, flow: usize) -> Option<u64> {
-        let connection = self.sender(flow)?.connection()?;
-        Some(connection.stats().packets_lost)
+        let sender = self.sender(flow)?;
+        let connection = sender.connection().map(|end| end.stats().packets_lost);
+        connection.or_else(|| sender.tcp().map(TcpSender::repeated))
     }
 
     /// When a flow's receiver had everything.
     fn completed(&self, flow: usize) -> Option<Instant> {
-        self.sink(flow).and_then(sink::Sink::completed)
+        self.endpoints.get(2 * flow + 1)?.completed()
     }
 
     /// When a flow ended, either by its last byte's arrival or at its `stop` time.

@@ -3,6 +3,7 @@
 use pathmark_cc::{Duration, Instant};
 
 use super::Engine;
+use super::endpoint::Endpoint;
 use super::measure::{goodput, per_second};
 use crate::observe::{FlowPoint, LawPoint, LinkPoint, Observer, Sample};
 
@@ -82,8 +83,22 @@ impl Engine {
         before: &FlowPoint,
     ) -> FlowPoint {
         let delivered = self.delivered(flow);
-        let connection = self.sender(flow).and_then(|sender| sender.connection());
-        let Some(connection) = connection else {
+        let sender = self.sender(flow);
+        if let Some(tcp) = sender.and_then(Endpoint::tcp) {
+            return FlowPoint {
+                active: self.started(flow) <= now && self.ended(flow).is_none(),
+                cwnd: tcp.window(),
+                in_flight: tcp.in_flight(),
+                srtt: tcp.srtt(),
+                delivered,
+                goodput_bps: goodput(delivered - before.delivered, last, now),
+                lost: tcp.repeated(),
+                losses_per_s: per_second(tcp.repeated().saturating_sub(before.lost), last, now),
+                timeouts: tcp.timeouts(),
+                fallback: None,
+            };
+        }
+        let Some(connection) = sender.and_then(Endpoint::connection) else {
             return FlowPoint::default();
         };
         let (report, stats) = (connection.path_report(now), connection.stats());
@@ -96,7 +111,7 @@ impl Engine {
             goodput_bps: goodput(delivered - before.delivered, last, now),
             lost: stats.packets_lost,
             losses_per_s: per_second(stats.packets_lost.saturating_sub(before.lost), last, now),
-            timeouts: stats.probe_timeouts,
+            timeouts: report.controller.timeouts.unwrap_or(stats.probe_timeouts),
             fallback: report.controller.fallback,
         }
     }

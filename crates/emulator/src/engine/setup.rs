@@ -28,11 +28,12 @@ use super::shares::Shares;
 use super::sink::Sink;
 use super::source::Source;
 use super::stalls::{Pauses, Stalls};
+use super::tcp::{self, TcpReceiver, TcpSender, TcpSetup};
 use super::udp::Emitter;
 use super::windows::Windows;
 use super::{Engine, Flow, Own, OwnLaw, RunError};
 use crate::observe::Observer;
-use crate::scenario::{Connects, FlowSetup, Scenario};
+use crate::scenario::{Connects, FlowSetup, Scenario, Sender, TcpLaw};
 
 /// Maximum size of a batch of datagrams from an endpoint.
 const BUFFER: usize = 1 << 17;
@@ -122,7 +123,10 @@ impl Engine {
         let sender = SocketAddr::new(address(flow.from).into(), port);
         let receiver = SocketAddr::new(address(flow.to).into(), SERVER_PORT);
         // Without a law there is no connection, so its configuration stays unused.
-        let law = flow.algorithm.clone().unwrap_or_default();
+        let law = match &flow.sender {
+            Sender::Law(law) => law.clone(),
+            Sender::Tcp(_) | Sender::Udp => Algorithm::default(),
+        };
         let mut config = transport(&law, flow.packet);
         if let Some(signals) = own.and_then(|own| own.signals.as_ref()) {
             config.signals.clone_from(signals);
@@ -147,7 +151,7 @@ impl Engine {
         let stop = flow.stop.map(|stop| Instant::ZERO + stop);
         let generator = || Random::new(self.scenario.seed, &format!("{}/source", flow.name));
         let payload = flow.packet.saturating_sub(HEADER);
-        let udp = flow.algorithm.is_none();
+        let udp = flow.sender.is_udp();
         // For udp, sizes are those of IP packets; for connections, those of application data.
         let unit = if udp { flow.packet } else { payload };
         let ticks = flow
@@ -156,12 +160,13 @@ impl Engine {
         let forger = flow.forge.zip(flow.source);
         let forger =
             forger.map(|(forge, source)| Forger::new(&forge, flow.packet, source.rate, start));
-        let (sending, receiving_end) = match ticks {
-            Some(ticks) if udp => (
+        let (sending, receiving_end) = match (&flow.sender, ticks) {
+            (Sender::Udp, Some(ticks)) => (
                 Application::Emitter(Emitter::new(ticks, payload, stop).with_shims(forger)),
                 Application::Counter(0),
             ),
-            ticks => (
+            (Sender::Tcp(law), _) => tcp(*law, flow, payload),
+            (_, ticks) => (
                 Application::Sender(Source::new(
                     flow.app,
                     flow.connects,
@@ -190,13 +195,18 @@ impl Engine {
             (sender_end, sending, flow.from, back, first + 1),
             (receiver_end, receiving_end, flow.to, there, first),
         ];
+        let carrier = match &flow.sender {
+            Sender::Law(law) => law.carrier(),
+            Sender::Tcp(_) | Sender::Udp => None,
+        };
+        let ecn_is_code = carrier == Some(Carrier::Ecn);
         for (setup, application, node, way, peer) in ends {
             let name = format!("{}/{peer}", flow.name);
             self.labels.push(Label {
                 to: peer,
                 hop: 0,
                 ecn: pathmark_transport::Ecn::NotEct,
-                ecn_is_code: !udp && law.carrier() == Some(Carrier::Ecn),
+                ecn_is_code,
                 flow_hash: u32::try_from(hash(self.scenario.seed, &name) >> 32).unwrap_or(0),
                 source: address(node),
             });
@@ -213,6 +223,26 @@ impl Engine {
             finished: false,
         });
     }
+}
+
+/// Creates both ends of a TCP whose datagrams have `payload` bytes.
+fn tcp(law: TcpLaw, flow: &FlowSetup, payload: u16) -> (Application, Application) {
+    let shim = tcp::shim_len(law.shim);
+    let segment = tcp::room(payload, shim);
+    let sender = TcpSender::new(TcpSetup {
+        shim: law.shim,
+        datagram: payload,
+        segment,
+        start: Instant::ZERO + flow.start,
+        stop: flow.stop.map(|stop| Instant::ZERO + stop),
+        bytes: flow.bytes,
+        receive_window: flow.receive_window,
+    });
+    let receiver = TcpReceiver::new(shim, segment, flow.bytes);
+    (
+        Application::TcpSender(Box::new(sender)),
+        Application::TcpReceiver(receiver),
+    )
 }
 
 /// Creates the media with their links.

@@ -28,7 +28,7 @@ impl Shares {
     /// Creates windows of 20 of the longest round trips, but at least 1 s. A single flow needs
     /// none.
     pub(super) fn new(scenario: &Scenario) -> Self {
-        let several = scenario.flows.iter().filter(|f| f.algorithm.is_some());
+        let several = scenario.flows.iter().filter(|f| !f.sender.is_udp());
         if several.count() < 2 {
             return Self::default();
         }
@@ -90,7 +90,7 @@ impl Engine {
         let Some(setup) = self.scenario.flows.get(flow) else {
             return false;
         };
-        setup.algorithm.is_some()
+        !setup.sender.is_udp()
             && self.started(flow) <= from
             && self.ended(flow).is_none_or(|at| at >= to)
     }

@@ -32,8 +32,8 @@ built_in! {
     "xcp-linux-fig10" "xcp-linux-fig11" "xcp-linux-fig13" "xcp-linux-fig14" "xcp-linux-eq5"
     "xcp-cubic-fig1" "xcp-cubic-fig2" "xcp-cubic-fig3" "xcp-cubic-fig4" "xcp-cubic-fig5"
     "xcp-cubic-fig6" "xcp-cubic-fig7" "xcp-cubic-startup" "xcp-cubic-buffers"
-    "xcp-i-fig2" "xcp-i-fig4" "xcp-i-fig6" "xcp-i-fig8" "xcp-i-fig10" "xcp-i-fig12" "xcp-i-fig13"
-    "xcp-i-fig14" "xcp-i-tcp"
+    "xcp-i-fig2" "xcp-i-cells" "xcp-i-fig4" "xcp-i-fig6" "xcp-i-fig8" "xcp-i-fig10" "xcp-i-fig12"
+    "xcp-i-fig13" "xcp-i-fig14" "xcp-i-tcp"
 }
 
 pub(super) fn find(name: &str) -> Option<&'static BuiltIn> {

@@ -24,6 +24,9 @@ pub enum Metric {
     Lost,
     /// Packets that the link's queue dropped.
     Drops,
+    /// Packets that the link's queue dropped, in relation to those that the flows sent and it
+    /// didn't drop.
+    OverTransmission,
     /// Utilization of the link.
     Utilization,
     /// Utilization of the link in the last measuring window.

@@ -121,8 +121,8 @@ pub struct FlowSetup {
     pub from: usize,
     /// Index of the receiver's node.
     pub to: usize,
-    /// The sender's control law. `None`: `udp`, packets without a connection.
-    pub algorithm: Option<Algorithm>,
+    /// What sends.
+    pub sender: Sender,
     /// Application bytes to transfer. `None`: as many as possible until `stop`, or the end.
     pub bytes: Option<u64>,
     /// When its application has something to send. `None`: always.
@@ -156,6 +156,45 @@ pub struct FlowSetup {
     pub packet: u16,
     /// Indices of the links from sender to receiver, and back.
     pub path: [Vec<usize>; 2],
+}
+
+/// Packets without a connection or a law.
+const UDP: &str = "udp";
+
+/// What sends the packets of a flow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Sender {
+    /// A connection of this library with this control law.
+    Law(Algorithm),
+    /// A TCP of the papers' time: Reno without selective acknowledgements, with the timer of ns-2.
+    Tcp(TcpLaw),
+    /// Packets at fixed times, without a connection.
+    Udp,
+}
+
+impl Sender {
+    /// Returns true for [`Udp`](Self::Udp), whose rate doesn't depend on the path.
+    pub const fn is_udp(&self) -> bool {
+        matches!(self, Self::Udp)
+    }
+}
+
+/// What determines the window of a TCP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TcpLaw {
+    /// Its name in scenarios.
+    pub name: &'static str,
+    /// The shim by which routers change the window, while losses and timeouts lower it as in Reno.
+    /// `None`: Reno alone (RFC 5681).
+    pub shim: Option<Kind>,
+}
+
+impl TcpLaw {
+    /// Returns the TCP with this name.
+    pub(crate) fn find(name: &str) -> Option<Self> {
+        let (name, shim) = forged::TCPS.into_iter().find(|(known, _)| *known == name)?;
+        Some(Self { name, shim })
+    }
 }
 
 /// The application protocol of a flow.
@@ -202,10 +241,13 @@ pub enum ReceiverEstimate {
 }
 
 impl FlowSetup {
-    /// The law's name with options, or `udp`.
+    /// The law's name with options, or that of a TCP, or `udp`.
     pub fn algorithm_name(&self) -> String {
-        let law = self.algorithm.as_ref();
-        law.map_or_else(|| "udp".to_owned(), ToString::to_string)
+        match &self.sender {
+            Sender::Law(law) => law.to_string(),
+            Sender::Udp => UDP.to_owned(),
+            Sender::Tcp(tcp) => tcp.name.to_owned(),
+        }
     }
 }
 

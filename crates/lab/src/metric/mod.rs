@@ -157,6 +157,12 @@ pub fn value(result: &RunResult, metric: Metric, flow: Option<&str>) -> Option<f
         Metric::Jain => (summary.goodput_bps > 0.0).then_some(summary.jain),
         Metric::Lost => Some(summary.packets_lost as f64),
         Metric::Drops => link.map(|l| l.drops as f64),
+        Metric::OverTransmission => {
+            let sent: u64 = result.flows.iter().filter_map(|f| f.packets_sent).sum();
+            let drops = link?.drops;
+            let carried = sent.checked_sub(drops).filter(|carried| *carried > 0)?;
+            Some(drops as f64 / carried as f64)
+        }
         Metric::Utilization => link?.utilization,
         Metric::LateUtilization => late_utilization(result, link),
         // From the first flow's start.
@@ -231,6 +237,7 @@ pub fn shown(value: f64, metric: Metric) -> String {
         Metric::Jain => format!("{value:.4}"),
         Metric::Utilization | Metric::LateUtilization => format!("{value:.3}"),
         Metric::Queue | Metric::QueueNonempty => format!("{value:.1}"),
+        Metric::OverTransmission => format!("{:.0} %", value * 1e2),
         Metric::WindowMax => format!("{:.0} kB", value / 1e3),
         _ => format!("{value:.0}"),
     }
@@ -247,6 +254,7 @@ pub const fn names(metric: Metric) -> (&'static str, &'static str) {
         Metric::Jain => ("Jain", "Jain's index"),
         Metric::Lost => ("lost [packets]", "packets lost"),
         Metric::Drops => ("drops [packets]", "packets dropped"),
+        Metric::OverTransmission => ("dropped of carried", "packets dropped per packet carried"),
         Metric::Utilization => ("utilization", "utilization"),
         Metric::LateUtilization => ("late utilization", "utilization"),
         Metric::TimeTo80 => ("80 % after", "time [s]"),
@@ -269,6 +277,7 @@ pub const fn title(metric: Metric) -> &'static str {
         Metric::Jain => "Fairness",
         Metric::Lost => "Packets lost",
         Metric::Drops => "Packets dropped",
+        Metric::OverTransmission => "Packets dropped per packet carried",
         Metric::Utilization => "Utilization",
         Metric::LateUtilization => "Utilization in the last window",
         Metric::TimeTo80 => "Time to 80 % of the rate",

@@ -13,7 +13,7 @@ use crate::text::{dash, wrapped};
 use crate::window::during;
 
 /// Columns of a scenario's table, unless they are empty or meaningless.
-const COLUMNS: [Metric; 13] = [
+const COLUMNS: [Metric; 14] = [
     Metric::Completion,
     Metric::CompletionMedian,
     Metric::CompletionP95,
@@ -26,12 +26,14 @@ const COLUMNS: [Metric; 13] = [
     Metric::Queue,
     Metric::QueueMax,
     Metric::Drops,
+    Metric::OverTransmission,
     Metric::Lost,
 ];
 
 /// Columns only for scenarios that request them.
-const ON_REQUEST: [Metric; 3] = [
+const ON_REQUEST: [Metric; 4] = [
     Metric::LateGoodput,
+    Metric::OverTransmission,
     Metric::CompletionMedian,
     Metric::CompletionP95,
 ];

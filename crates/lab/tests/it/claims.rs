@@ -5,6 +5,8 @@
 use std::path::Path;
 
 use pathmark_emulator::Scenario;
+use pathmark_emulator::scenario::Metric;
+use pathmark_lab::metric::value;
 
 use crate::runs::{of, runs, swept, the};
 
@@ -281,6 +283,65 @@ fn small_buffers_cost_paced_xcp_nothing() {
     };
     let (xcp, cubic) = (ratio("xcp"), ratio("cubic"));
     assert!(xcp > 0.99 && cubic < 0.95, "{xcp} and {cubic}");
+}
+
+/// The same buffers with the papers' senders, which wait for a timeout after losses that they can't
+/// repair, and begin the same start again: a tenth of the link at most is used.
+#[test]
+fn small_buffers_take_the_link_from_senders_that_wait() {
+    let short = ["measure=[[\"5s\",\"20s\"]]", "duration=20s"];
+    let limits = ["0.1bdp", "0.05bdp"];
+    let known = ["xcp, TCP", "xcp-paper"];
+    let runs = runs("xcp-cubic-fig7", &short, |variant, set| {
+        let small = set.iter().any(|value| limits.contains(&value.as_str()));
+        known.contains(&variant) && small && set.iter().any(|value| value == "60 ms")
+    });
+    for limit in limits {
+        for (law, most) in [("xcp, TCP", 60e6), ("xcp-paper", 150e6)] {
+            let run = the(&runs, law, &[limit, "60 ms"]);
+            let timeouts: u64 = run
+                .result
+                .flows
+                .iter()
+                .filter_map(|flow| flow.timeouts)
+                .sum();
+            assert!(run.goodput() < most, "{law} {limit}: {}", run.goodput());
+            assert!(timeouts >= 10, "{law} {limit}: {timeouts}");
+        }
+    }
+}
+
+/// Figures 11, 13 and 14 of the XCP Linux paper with the paper's senders: without selective
+/// acknowledgements, losses cost most of the goodput, and part of what is sent to a plain queue is
+/// dropped. A sender that never waits loses as much as arrives.
+#[test]
+fn losses_cost_the_papers_senders_what_they_cost_a_tcp() {
+    let fig11 = runs("xcp-linux-fig11", &[], |variant, set| {
+        let after = set.iter().any(|value| value == "after");
+        let known = set.iter().any(|value| value == "0.025");
+        after && known && ["xcp", "xcp-paper", "xcp, TCP"].contains(&variant)
+    });
+    let goodput = |law| the(&fig11, law, &["0.025", "after"]).goodput();
+    // Including 15 s without losses.
+    for law in ["xcp-paper", "xcp, TCP"] {
+        assert!(
+            goodput(law) < 0.45 * goodput("xcp"),
+            "{law}: {}",
+            goodput(law)
+        );
+    }
+    for name in ["xcp-linux-fig13", "xcp-linux-fig14"] {
+        let runs = runs(name, &[], |variant, _| {
+            ["as published", "xcp, TCP", "xcp, no fallback"].contains(&variant)
+        });
+        let dropped = |law| {
+            let result = &the(&runs, law, &[]).result;
+            value(result, Metric::OverTransmission, None).unwrap()
+        };
+        assert!((0.04..0.2).contains(&dropped("xcp, TCP")), "{name}");
+        assert!((0.15..0.5).contains(&dropped("as published")), "{name}");
+        assert!(dropped("xcp, no fallback") > 0.6, "{name}");
+    }
 }
 
 #[test]

@@ -154,6 +154,7 @@ impl Controller for PublishedVcp {
         };
         Metrics {
             explicit: true,
+            timeouts: Some(self.timeout.timeouts()),
             ..Metrics::new(self.name, phase, self.steering.bytes())
         }
     }

@@ -172,6 +172,7 @@ impl Controller for PublishedXcp {
         };
         Metrics {
             explicit: true,
+            timeouts: Some(self.timeout.timeouts()),
             ..Metrics::new("xcp", phase, self.steering.bytes())
         }
     }

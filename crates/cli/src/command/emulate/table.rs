@@ -177,6 +177,7 @@ fn has_column(metric: Metric) -> bool {
             | Metric::WindowMax
             | Metric::CompletionMedian
             | Metric::CompletionP95
+            | Metric::OverTransmission
     )
 }
 

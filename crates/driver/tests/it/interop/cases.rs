@@ -48,7 +48,7 @@ pub(crate) const NAMES: [&str; 20] = [
 /// (`--burst_to_server=3 --burst_to_client=3` of its network).
 const BURST: u32 = 3;
 /// The runner's limit for a case with heavy loss or corruption, because probe timeouts double.
-const PATIENCE_WITH_LOSS: Duration = Duration::from_secs(300);
+pub(crate) const PATIENCE_WITH_LOSS: Duration = Duration::from_secs(300);
 /// Number of handshakes in the cases with heavy loss or corruption.
 const HANDSHAKES: u64 = 20;
 const MIB: u64 = 1 << 20;
@@ -165,14 +165,6 @@ async fn download(client: &Connection, server: &Connection, lengths: &[u64]) {
     assert!(sent == received, "files differ");
     let lengths_received = received.iter().map(|(_, file)| file.length);
     assert!(lengths_received.eq(lengths.iter().copied()));
-}
-
-/// Returns the time limit for a case, the same as the runner's.
-pub(crate) fn patience(name: &str) -> Duration {
-    match name {
-        "handshakeloss" | "handshakecorruption" => PATIENCE_WITH_LOSS,
-        _ => Duration::from_secs(60),
-    }
 }
 
 async fn over(stacks: Stacks, weather: Weather, seed: u64, lengths: &[u64]) {

@@ -9,11 +9,13 @@ use toml::Spanned;
 
 use super::super::route::route;
 use super::super::schema::{FileFlow, OnOffSpec};
-use super::super::{App, Connects, FlowSetup, Forge, LinkSetup, OnOff, Pattern};
+use super::super::{
+    App, Connects, FlowSetup, Forge, LinkSetup, OnOff, Pattern, Sender, TcpLaw, UDP,
+};
 use super::{Check, PACKET};
 
-/// Packets without a connection or a law.
-const UDP: &str = "udp";
+/// What is said of keys that these flows don't have.
+const NOT_OF_TCP: &str = "a flow of a TCP can't have this key";
 /// The default round trip in forged shims.
 const FORGED_RTT: Duration = Duration::from_millis(20);
 /// Minimum packet size of udp in bytes.
@@ -24,9 +26,13 @@ const MOST_UNPACED: u64 = 1 << 28;
 /// Limit for the columns of a table and the points of a line.
 const MOST_MILESTONES: usize = 16;
 
-/// Checks a key that only flows with a connection have.
-fn connected<T: Copy>(udp: bool) -> impl FnOnce(&T) -> Result<T, &'static str> {
-    move |given| (!udp).then_some(*given).ok_or("udp has no connection")
+/// Checks a key that only flows with a connection of this library have.
+fn connected<T: Copy>(sender: &Sender) -> impl FnOnce(&T) -> Result<T, &'static str> {
+    move |given| match sender {
+        Sender::Law(_) => Ok(*given),
+        Sender::Udp => Err("udp has no connection"),
+        Sender::Tcp(_) => Err(NOT_OF_TCP),
+    }
 }
 
 impl Check<'_> {
@@ -70,8 +76,9 @@ impl Check<'_> {
         self.bounded(file, links, &path)?;
         let starts = self.starts(file)?;
         let sizes = self.sizes(file, starts.len())?;
-        let algorithm = self.algorithm(file)?;
-        let udp = algorithm.is_none();
+        let sender = self.sender(file)?;
+        let udp = sender.is_udp();
+        let tcp = matches!(sender, Sender::Tcp(_));
         let source = self.pattern(file, udp)?;
         let forge = self.forge(file, udp)?;
         let stop = file.stop.as_ref().map(|stop| stop.get_ref().0);
@@ -79,18 +86,20 @@ impl Check<'_> {
         let max_ack_ranges = self.key(file.max_ack_ranges.as_ref(), |ranges| match ranges {
             0 => Err("an acknowledgement has 1 range at least"),
             _ if udp => Err("nothing acknowledges packets of udp"),
+            _ if tcp => Err(NOT_OF_TCP),
             ranges => Ok(*ranges),
         })?;
         // In bytes per second.
         let known_rate = self.key(file.known_rate.as_ref(), |rate| match rate.bits / 8 {
             _ if udp => Err("udp asks for no starting rate"),
+            _ if tcp => Err(NOT_OF_TCP),
             0 => Err("a known rate is at least 8bit"),
             rate => Ok(rate),
         })?;
         let app = self
-            .key(file.app.as_ref(), connected(udp))?
+            .key(file.app.as_ref(), connected(&sender))?
             .unwrap_or_default();
-        let connects = self.key(file.connects.as_ref(), connected(udp))?;
+        let connects = self.key(file.connects.as_ref(), connected(&sender))?;
         // For HTTP, the end that requests the data connects.
         let connects = connects.unwrap_or(match app {
             App::Http => Connects::Receiver,
@@ -100,6 +109,7 @@ impl Check<'_> {
             let bytes: Vec<u64> = given.iter().map(|bytes| bytes.0).collect();
             match bytes.as_slice() {
                 _ if udp => Err("milestones need a connection: no receiver counts bytes of udp"),
+                _ if tcp => Err(NOT_OF_TCP),
                 [] | [0, ..] => Err("milestones are numbers of bytes from 1 on"),
                 all if all.len() > MOST_MILESTONES => Err("a flow has 16 milestones at most"),
                 all if !all.is_sorted_by(|one, next| one < next) => {
@@ -126,7 +136,7 @@ impl Check<'_> {
                 },
                 from,
                 to,
-                algorithm: algorithm.clone(),
+                sender: sender.clone(),
                 bytes,
                 source,
                 forge,
@@ -149,18 +159,25 @@ impl Check<'_> {
         Ok(flows)
     }
 
-    /// The sender's law; `None` for `udp`, which has none.
-    fn algorithm(&self, file: &FileFlow) -> Result<Option<Algorithm>, Fault> {
+    /// What sends: a law, or what else `algorithm` can name.
+    fn sender(&self, file: &FileFlow) -> Result<Sender, Fault> {
         let Some(given) = &file.algorithm else {
-            return Ok(Some(Algorithm::default()));
+            return Ok(Sender::Law(Algorithm::default()));
         };
-        match given.get_ref().as_str() {
-            UDP => Ok(None),
-            name => match name.parse() {
-                Ok(algorithm) => Ok(Some(algorithm)),
-                Err(error) => Err(self.fault(given.span(), error.to_string())),
+        let sender = match given.get_ref().as_str() {
+            UDP => Sender::Udp,
+            name => match (TcpLaw::find(name), name.parse()) {
+                (Some(tcp), _) => Sender::Tcp(tcp),
+                (None, Ok(law)) => Sender::Law(law),
+                (None, Err(error)) => return Err(self.fault(given.span(), error.to_string())),
             },
+        };
+        let has_more = file.rate.is_some() || file.receiver_estimate.is_some();
+        if has_more && matches!(sender, Sender::Tcp(_)) {
+            let message = "a flow of a TCP has no `rate` and no `receiver_estimate`";
+            return Err(self.fault(given.span(), message));
         }
+        Ok(sender)
     }
 
     /// The largest packet: the scenario's, or a smaller one. With `udp`, it can even be too
