@@ -208,7 +208,9 @@ proptest! {
 
     /// No datagram makes either end fail, or the window larger than its limit.
     #[test]
-    fn any_bytes_are_harmless(datagrams in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 0..40)) {
+    fn any_bytes_are_harmless(
+        datagrams in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 0..40),
+    ) {
         let mut path = Path::new(None, None);
         path.sender.on_time(Instant::ZERO);
         path.send();
