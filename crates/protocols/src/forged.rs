@@ -94,11 +94,14 @@ pub struct Stated {
     pub bytes: u16,
 }
 
-/// Returns the shim of a TCP, which requests all available capacity.
-pub fn of_tcp(kind: Kind, stated: &Stated) -> Vec<u8> {
-    if kind != Kind::XCP {
-        return Vec::new();
-    }
+/// Bytes of a TCP's shim.
+pub const fn tcp_shim_len() -> usize {
+    Form::V4.len()
+}
+
+/// Writes the shim of a TCP, which requests all available capacity. A buffer shorter than
+/// [`tcp_shim_len`] stays unchanged.
+pub fn write_tcp_shim(stated: &Stated, shim: &mut [u8]) {
     let window = u128::from(stated.window.max(1));
     let bytes = u128::from(stated.bytes);
     let mut request = XcpRequest {
@@ -114,10 +117,8 @@ pub fn of_tcp(kind: Kind, stated: &Stated) -> Vec<u8> {
         request.x = u64::try_from(x).unwrap_or(u64::MAX);
         request.delta = WISH;
     }
-    let mut shim = vec![0; Form::V4.len()];
-    // There is enough room.
-    let _ = xcp_proto::Repr::initial(Form::V4, Some(&request), TTL).emit(&mut shim);
-    shim
+    // This only fails if there is not enough room.
+    let _ = xcp_proto::Repr::initial(Form::V4, Some(&request), TTL).emit(shim);
 }
 
 /// Returns the change of the rate that routers granted to this packet of `bytes` bytes, in 2^-16

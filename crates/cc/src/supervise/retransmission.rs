@@ -19,7 +19,6 @@
 //! - With fewer than four packets in flight, there can't be three duplicate acknowledgements.
 //! - A timeout retransmits everything in flight. Until this is acknowledged, no RTT is measured
 //!   (RFC 6298, section 3), and another loss waits for the next timeout, which takes twice as long.
-//!
 //! - Packets that are lost leave QUIC's flight, which may then be empty. This doesn't end the wait:
 //!   only the timeout does.
 //!

@@ -170,7 +170,7 @@ fn planned(scenario: &Scenario, first: &FlowSetup, flow: &FlowSetup) -> Result<P
             let most = slowest.saturating_mul(scenario.duration.as_secs());
             Load::Bytes(law.clone(), flow.bytes.unwrap_or(most))
         }
-        (Sender::Tcp(_), _) => bail!("flow `{name}` is a TCP of the emulator"),
+        (Sender::Tcp(_), _) => bail!("`{name}` is a TCP of the emulator: choose another --variant"),
         _ => bail!(
             "flow `{name}` is limited by its application (`rate` or `on_off`), which the test bed \
              does not show"

@@ -215,12 +215,11 @@ impl TcpSender {
         let len = usize::from(self.setup.datagram);
         let out = buffer.get_mut(..len)?;
         out.fill(0);
-        let shim = self
-            .setup
-            .shim
-            .map_or_else(Vec::new, |kind| self.shim(kind));
-        out.get_mut(..shim.len())?.copy_from_slice(&shim);
-        Segment { number, sent: now }.write(out.get_mut(shim.len()..)?);
+        let (shim, rest) = out.split_at_mut_checked(shim_len(self.setup.shim))?;
+        if self.setup.shim.is_some() {
+            forged::write_tcp_shim(&self.stated(), shim);
+        }
+        Segment { number, sent: now }.write(rest);
         self.sent += 1;
         if number < self.highest {
             self.repeated += 1;
@@ -231,14 +230,13 @@ impl TcpSender {
         Some(transmit(remote, len))
     }
 
-    /// The shim that states window and RTT, and requests all that there is.
-    fn shim(&self, kind: Kind) -> Vec<u8> {
-        let stated = Stated {
+    /// The contents of the next shim.
+    fn stated(&self) -> Stated {
+        Stated {
             rtt: self.srtt,
             window: u64::try_from(self.window).unwrap_or(u64::MAX),
             bytes: self.packet(),
-        };
-        forged::of_tcp(kind, &stated)
+        }
     }
 
     /// Bytes of an IP packet, which routers count.
@@ -284,12 +282,7 @@ impl TcpSender {
 
 /// Bytes of the shims that a sender writes.
 pub(in crate::engine) fn shim_len(kind: Option<Kind>) -> usize {
-    let stated = Stated {
-        rtt: None,
-        window: 0,
-        bytes: 0,
-    };
-    kind.map_or(0, |kind| forged::of_tcp(kind, &stated).len())
+    kind.map_or(0, |_| forged::tcp_shim_len())
 }
 
 fn nanos(time: Duration) -> i128 {
