@@ -13,6 +13,9 @@ use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 
 use super::{ALPN, Identity, NAME};
 
+/// The queue of datagrams to send, in bytes.
+const SEND_QUEUE: usize = 2000;
+
 /// Options of an endpoint. Everything else has its default value.
 #[derive(Clone)]
 pub(crate) struct Options {
@@ -27,7 +30,8 @@ pub(crate) struct Options {
     /// Packets are sealed with ChaCha20-Poly1305.
     pub(crate) chacha20: bool,
     pub(crate) early_data: bool,
-    /// Unreliable datagrams are accepted.
+    /// Unreliable datagrams are accepted. The queue of those to send has room for one or two, so
+    /// that they don't wait there long while the window is full.
     pub(crate) datagrams: bool,
     /// At a server: the key of tokens and resets, for a server that shares another's.
     pub(crate) key: Option<EndpointKeys>,
@@ -65,6 +69,7 @@ impl Options {
         config.max_idle_timeout = self.idle;
         config.keep_alive = self.keep_alive;
         config.datagrams.receive_bytes = if self.datagrams { 1 << 20 } else { 0 };
+        config.datagrams.send_bytes = SEND_QUEUE;
         // The same limit as that of the other stack, although loopback interfaces carry more.
         config.max_mtu = Some(1472);
         Arc::new(config)
@@ -75,6 +80,7 @@ impl Options {
         config.max_idle_timeout(self.idle.map(|idle| idle.try_into().unwrap()));
         config.keep_alive_interval(self.keep_alive);
         config.datagram_receive_buffer_size(self.datagrams.then_some(1 << 20));
+        config.datagram_send_buffer_size(SEND_QUEUE);
         Arc::new(config)
     }
 
