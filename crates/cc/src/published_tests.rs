@@ -148,6 +148,39 @@ fn silence_is_a_timeout_and_the_next_one_takes_twice_as_long() {
     assert!(timer.on_time(at(1000)));
 }
 
+/// RFC 6298, sections 2.1, 2.5 and 5.5.
+#[test]
+fn without_any_acknowledgement_timeouts_double_up_to_a_minute() {
+    let mut timer = RetransmissionTimeout::new(false);
+    timer.on_sent(at(0), &flying(0, 0));
+    let steps = (0..2000).map(|step| step * 100);
+    let timeouts: Vec<u64> = steps.filter(|now| timer.on_time(at(*now))).collect();
+    let seconds = [1, 3, 7, 15, 31, 63, 123, 183];
+    assert_eq!(timeouts, seconds.map(|second| second * 1000));
+}
+
+/// Late acknowledgements of the original packets don't restart the timer, and only packets after
+/// those sent again give an RTT, which ends the doubling (RFC 6298, sections 3 and 5.7).
+#[test]
+fn a_spurious_timeout_doubles_the_next_until_an_rtt_is_measured() {
+    for measured in [false, true] {
+        let mut timer = begun(true);
+        assert!(timer.on_time(at(400)));
+        assert!(!timer.on_ack(at(500), &acked(20, 21)));
+        for number in 21..=42 {
+            timer.on_sent(at(500), &flying(number, number - 20));
+        }
+        assert!(!timer.on_ack(at(610), &acked(41, 21)), "again");
+        if measured {
+            assert!(!timer.on_ack(at(610), &acked(42, 21)));
+        }
+        // 100 ms + 200 ms, or twice 100 ms + 4 · 50 ms.
+        let due = if measured { 910 } else { 1210 };
+        assert!(!timer.on_time(at(due - 1)));
+        assert!(timer.on_time(at(due)));
+    }
+}
+
 #[test]
 fn nothing_in_flight_is_no_silence() {
     let mut timer = RetransmissionTimeout::new(false);

@@ -60,6 +60,25 @@ fn a_path_without_its_routers_is_cubics() {
     assert!(rcp > 0.9 * cubic, "{rcp} {cubic}");
 }
 
+/// The XCP/CUBIC paper's small buffers take most of XCP's goodput on a TCP of its time, but not of
+/// RCP's, whose port shares the link and whose sender falls back to CUBIC when packets are lost.
+#[test]
+fn a_small_buffer_leaves_most_of_the_link() {
+    pathmark_rcp::register().unwrap();
+    let goodput = |law: &str, port: &str| -> f64 {
+        let path = Path::new("100Mbit", Duration::from_millis(60))
+            .port(port)
+            .queue("0.05bdp");
+        let flows = [Flow::new("f").algorithm(law).count(2)];
+        let trial = Trial::over(&path, &flows, Duration::from_secs(20)).unwrap();
+        let figures = trial.run().unwrap();
+        figures.flows("f").iter().map(|flow| flow.goodput_bps).sum()
+    };
+    let (rcp, xcp) = (goodput("rcp", "rcp"), goodput("tcp-xcp", "xcp[paper]"));
+    println!("two flows over 100 Mbit/s with 5 % of a BDP: rcp {rcp:.0}, xcp of a TCP {xcp:.0}");
+    assert!(rcp > 60e6 && xcp < 30e6, "{rcp} {xcp}");
+}
+
 fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_rcp"));
     command

@@ -105,6 +105,28 @@ fn completion_is_of_the_flows_that_have_an_end() {
     assert_eq!(only_one, "0 of 1 ended", "of the flow that was named");
 }
 
+/// The range has one unit where both ends share it, and is left out where both look the same.
+#[test]
+fn a_mean_over_seeds_has_its_range() {
+    let files = |seconds: &[f64]| -> Vec<RunResult> {
+        let one = |s: &f64| run(vec![one_file("f", 0.0, Some(*s))]);
+        seconds.iter().map(one).collect()
+    };
+    let ranged = |runs: &[RunResult], metric| ranged(&runs.iter().collect::<Vec<_>>(), metric);
+    let three = files(&[2.0, 4.5, 2.5]);
+    assert_eq!(
+        ranged(&three, Metric::Completion),
+        "3.00 s (2.00 to 4.50 s)"
+    );
+    let equal = files(&[2.0, 2.001]);
+    assert_eq!(ranged(&equal, Metric::Completion), "2.00 s");
+    let mut fast = files(&[1.0, 1.0]);
+    fast[0].flows[0].bytes_delivered = 1_000_000;
+    fast[1].flows[0].bytes_delivered = 100;
+    let rates = ranged(&fast, Metric::Goodput);
+    assert_eq!(rates, "4.00 Mbit/s (0.80 kbit/s to 8.00 Mbit/s)");
+}
+
 /// By nearest rank: of 20 flows, 19 ended within the 95th percentile, and 10 within the median.
 #[test]
 fn percentiles_of_completion() {

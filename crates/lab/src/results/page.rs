@@ -8,7 +8,7 @@ use pathmark_emulator::scenario::{Metric, Reference, Shown};
 
 use super::chapter::{Chapter, Group};
 use super::milestones;
-use crate::metric::{ended, here, names, spread};
+use crate::metric::{ended, here, names, ranged, spread};
 use crate::text::{dash, wrapped};
 use crate::window::during;
 
@@ -58,8 +58,8 @@ const READING: [&str; 4] = [
      had the windows for the largest part of the time, with that part and, where its flows ask \
      routers and these did not steer them, the [reason](../../path-report.md): `cubic 91 %: \
      plain-hop`.",
-    "With several seeds, figures are means, and bars in pictures go from the least to the \
-     greatest. Curves over time are those of seed 1. A `-` marks a figure that was not reached \
+    "With several seeds, figures are means, with the least and the greatest in parentheses and as \
+     bars in pictures. Curves over time are those of seed 1. A `-` marks a figure that was not reached \
      before the end, or not in every seed.",
 ];
 
@@ -249,11 +249,7 @@ fn table(text: &mut String, chapter: &Chapter) {
             keys.iter()
                 .map(|key| group.set.get(*key).cloned().unwrap_or_default()),
         );
-        row.extend(
-            shown
-                .iter()
-                .map(|metric| here(&group.results(), *metric, None)),
-        );
+        row.extend(shown.iter().map(|metric| ranged(&group.results(), *metric)));
         row.push(ruled_by(group));
         let _ = writeln!(text, "| {} |", row.join(" | "));
     }

@@ -140,7 +140,7 @@ fn figure_7_goodput_through_loss() {
     }
 }
 
-/// Figure 7 with the paper's senders, which wait for TCP's timeout: WLTE helps most at 1e-4, and
+/// Figure 7 with the paper's senders, which wait for TCP's timeout: WLTE helps at 1e-4, and
 /// nothing is left at 0.1. ns-2 has gains of 12.2 and 2.2 Mbit/s at 1e-4 and 1e-3.
 #[test]
 fn figure_7_with_the_papers_senders() {

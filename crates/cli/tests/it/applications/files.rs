@@ -89,8 +89,9 @@ impl Files {
             (
                 "sshd.conf",
                 format!(
+                    // Without HOME, the shell would read the user's own files, which may take long.
                     "Port 2222\nHostKey {key}\nAuthorizedKeysFile {key}.pub\nStrictModes no\n\
-                     PidFile none\nSubsystem sftp internal-sftp\n"
+                     PidFile none\nSubsystem sftp internal-sftp\nSetEnv HOME={d}\n"
                 ),
             ),
             (
