@@ -68,8 +68,8 @@ fn a_flow_at_twice_its_share_keeps_a_bounded_queue_and_starves_no_tcp() {
         let pace = [(1, Pace::Constant(20e6, ecn))];
         through_each_ingress((&pace, &[0]), |figures, rates, queue| {
             let udp = figures[0];
-            // 20 ms of the path, and at most 100 ms of waiting. A busy machine adds to some packets.
-            // Without its bound, the queue would have a second of this flow.
+            // 20 ms of the path, and at most 100 ms of waiting. A busy machine delays some packets
+            // more. Without its bound, the queue would have a second of this flow.
             assert!(udp.p50 < 150.0 && udp.p99 < 400.0, "{udp:?}");
             assert!(udp.lost > 0.3 && udp.rate > 6e6, "{udp:?}");
             assert!(queue["dropped"].as_u64().unwrap() > 1_000, "{queue}");

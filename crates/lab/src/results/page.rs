@@ -59,8 +59,8 @@ const READING: [&str; 4] = [
      routers and these did not steer them, the [reason](../../path-report.md): `cubic 91 %: \
      plain-hop`.",
     "With several seeds, figures are means, with the least and the greatest in parentheses and as \
-     bars in pictures. Curves over time are those of seed 1. A `-` marks a figure that was not reached \
-     before the end, or not in every seed.",
+     bars in pictures. Curves over time are those of seed 1. A `-` marks a figure that was not \
+     reached before the end, or not in every seed.",
 ];
 
 /// Returns the list of pages: a common introduction, and a row for each scenario.

@@ -200,8 +200,8 @@ fn compare() {
         let there: Vec<f64> = cells.filter_map(|cell| cell.parse().ok()).collect();
         assert_eq!(there.len(), here.len(), "{name}");
         // Other work on the machine adds to each figure, and a slow machine adds about the same to
-        // every figure. The first column uses the kernel's own connections, so it shows how much: up
-        // to twice as long for programs that compute keys.
+        // every figure. The first column uses the kernel's own connections, so it shows how much:
+        // programs that compute keys may take twice as long.
         let slow = (here[0] - there[0]).clamp(0.0, there[0].max(3.0));
         for (here, there) in here.into_iter().zip(there) {
             let range = there - 0.1..there + 1.5 + slow;
