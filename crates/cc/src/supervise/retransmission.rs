@@ -13,7 +13,7 @@
 //! - With SACK, all losses of a window are repaired at once. Without SACK, only the first one is. A
 //!   second loss in the same window waits for the timeout, because no further fast retransmit is
 //!   allowed below the highest packet sent (RFC 6582, section 3.2, and the simulator's Reno). Until
-//!   then, no packet fits into the window, which counts from the cumulative acknowledgement.
+//!   then, only one packet fits into the window, which counts from the cumulative acknowledgement.
 //! - Without SACK, lost packets also occupy the window until the cumulative acknowledgement passes
 //!   them.
 //! - With fewer than four packets in flight, there can't be three duplicate acknowledgements.
@@ -21,6 +21,10 @@
 //!   (RFC 6298, section 3), and another loss waits for the next timeout, which takes twice as long.
 //! - Packets that are lost leave QUIC's flight, which may then be empty. This doesn't end the wait:
 //!   only the timeout does.
+//!
+//! Where the RTT is far below 200 ms, QUIC's probes show the loss of a whole flight before the
+//! timeout is due. The model takes this for a fast retransmit, so that it times out less often than
+//! a TCP.
 //!
 //! Go-back-N can't be modelled, because QUIC doesn't send what the receiver has. The emulator's
 //! `tcp-xcp` does.

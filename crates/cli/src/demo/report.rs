@@ -19,13 +19,10 @@ struct Row {
 
 impl Row {
     fn of(run: &Measured) -> Self {
-        let completions: Vec<_> = run.result.flows.iter().map(|f| f.completion_s).collect();
-        let done: Vec<f64> = completions.iter().flatten().copied().collect();
-        let all = done.len() == completions.len() && !done.is_empty();
         let bottleneck = run.result.links.first();
         Self {
-            mean: all.then(|| done.iter().sum::<f64>() / done.len() as f64),
-            completions,
+            completions: run.result.flows.iter().map(|f| f.completion_s).collect(),
+            mean: run.mean_s(),
             last: run.last_s(),
             utilization: bottleneck.and_then(|l| l.utilization).unwrap_or(0.0),
             queue_ms: bottleneck.and_then(|l| l.queue_ms).map_or(0.0, |q| q.mean),

@@ -51,6 +51,13 @@ impl Group<'_> {
         Spread::of(last?)
     }
 
+    /// Returns the mean time of the files in seconds, or `None` if a run did not complete all of
+    /// them.
+    pub fn mean_s(&self) -> Option<Spread> {
+        let means: Option<Vec<f64>> = self.runs.iter().map(|run| run.mean_s()).collect();
+        Spread::of(means?)
+    }
+
     /// Returns the bottleneck's mean queue in milliseconds.
     pub fn queue_ms(&self) -> Option<Spread> {
         let links = self.runs.iter().map(|run| run.result.links.first());
@@ -88,18 +95,20 @@ pub fn table(runs: &[Measured]) -> String {
     // Writing to a string never fails.
     let _ = writeln!(
         out,
-        "{:9} {:24} {:>28} {:>12}",
-        "path", "stack", "last file: median (range) [s]", "queue [ms]"
+        "{:9} {:24} {:>29} {:>21} {:>12}",
+        "path", "stack", "last file: median (range) [s]", "mean of the files [s]", "queue [ms]"
     );
     for group in groups(runs) {
         let last = group.last_s().map_or_else(
             || "not all complete".to_owned(),
             |s| format!("{:.1} ({:.1} to {:.1})", s.median, s.least, s.most),
         );
+        let mean = group.mean_s();
+        let mean = mean.map_or_else(|| "-".to_owned(), |s| format!("{:.1}", s.median));
         let queue = group.queue_ms().map_or(0.0, |queue| queue.median);
         let _ = writeln!(
             out,
-            "{:9} {:24} {last:>28} {queue:12.0}",
+            "{:9} {:24} {last:>29} {mean:>21} {queue:12.0}",
             group.path(),
             group.stack()
         );
@@ -186,7 +195,10 @@ pub(super) mod tests {
         };
         assert_eq!(groups[0].last_s(), Some(spread));
         assert_eq!(groups[0].middle().unwrap().last_s(), Some(20.0));
-        assert!(table(&rounds).contains("20.0 (10.0 to 30.0)"));
+        assert_eq!(groups[0].mean_s().map(|mean| mean.median), Some(12.5));
+        let table = table(&rounds);
+        assert!(table.contains("20.0 (10.0 to 30.0)"), "{table}");
+        assert!(table.contains(" 12.5 "), "{table}");
         assert_eq!(Spread::of(vec![4.0, 1.0, 3.0, 2.0]).unwrap().median, 2.0);
         assert_eq!(Spread::of(Vec::new()), None);
     }

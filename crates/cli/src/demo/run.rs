@@ -59,9 +59,18 @@ pub struct Measured {
 impl Measured {
     /// Returns the seconds until the last file was complete, if all files are.
     pub fn last_s(&self) -> Option<f64> {
+        self.times_s()?.into_iter().reduce(f64::max)
+    }
+
+    /// Returns the mean time of the files in seconds, if all are complete.
+    pub fn mean_s(&self) -> Option<f64> {
+        let times = self.times_s().filter(|times| !times.is_empty())?;
+        Some(times.iter().sum::<f64>() / times.len() as f64)
+    }
+
+    fn times_s(&self) -> Option<Vec<f64>> {
         let times = self.result.flows.iter().map(|flow| flow.completion_s);
-        let times: Option<Vec<f64>> = times.collect();
-        times?.into_iter().reduce(f64::max)
+        times.collect()
     }
 }
 

@@ -104,7 +104,7 @@ impl TcpSender {
     /// When [`on_time`](Self::on_time) must be called.
     pub(in crate::engine) fn deadline(&self) -> Option<Instant> {
         match (self.deadline, self.setup.stop) {
-            (Some(at), Some(stop)) if self.end > self.highest => Some(at.min(stop)),
+            (Some(at), Some(stop)) if self.end > self.acked => Some(at.min(stop)),
             (at, _) => at,
         }
     }
@@ -129,6 +129,7 @@ impl TcpSender {
         self.timeout.back_off();
         self.recover = self.highest;
         (self.duplicates, self.inflation, self.in_recovery) = (0, 0, false);
+        self.fast_retransmit = false;
         self.next = self.acked;
         self.repeated_below = self.highest;
         self.deadline = Some(now + self.timeout.get());
@@ -149,6 +150,8 @@ impl TcpSender {
 
     fn on_new(&mut self, now: Instant, ack: &Ack) {
         (self.duplicates, self.inflation, self.in_recovery) = (0, 0, false);
+        // It has arrived already if it was still to be sent at this instant.
+        self.fast_retransmit = false;
         self.acked = ack.next;
         self.next = self.next.max(self.acked);
         self.timeout.sample(ack.echo, now);
@@ -193,7 +196,7 @@ impl TcpSender {
 
     /// Returns the number of the segment to send now.
     fn take(&mut self) -> Option<u64> {
-        if std::mem::take(&mut self.fast_retransmit) {
+        if std::mem::take(&mut self.fast_retransmit) && self.acked < self.end {
             return Some(self.acked);
         }
         let room = self.segments().saturating_add(self.inflation);

@@ -193,6 +193,46 @@ fn half_of_the_acknowledgements_suffice() {
     assert_eq!(path.receiver.delivered(), 300_000);
 }
 
+/// Three duplicates and the repaired segment's acknowledgement may arrive at the same instant,
+/// before anything can be sent.
+#[test]
+fn a_fast_retransmit_that_is_late_sends_nothing_beyond_the_end() {
+    let segment = room(PAYLOAD, 0);
+    let mut path = Path::new(Some(4 * segment), None);
+    path.sender.on_time(Instant::ZERO);
+    path.send();
+    path.now = Instant::from_millis(100);
+    let arrives = |path: &mut Path, next| {
+        let mut datagram = [0; 24];
+        let (echo, delta) = (Instant::ZERO, 0);
+        Ack { next, echo, delta }.write(&mut datagram);
+        path.sender.on_datagram(path.now, &datagram);
+    };
+    arrives(&mut path, 1);
+    path.send();
+    assert_eq!(path.sent, [0, 1, 2, 3]);
+    for next in [1, 1, 1, 4] {
+        arrives(&mut path, next);
+    }
+    path.send();
+    assert_eq!(path.sent, [0, 1, 2, 3]);
+}
+
+/// A flow that stops doesn't send again what is missing, whether or not all was sent once.
+#[test]
+fn a_flow_that_stops_is_silent() {
+    for segments in [10, 1_000] {
+        let mut path = Path::new(Some(segments * room(PAYLOAD, 0)), None);
+        path.sender.setup.stop = Some(Instant::from_millis(350));
+        // From the second round trip on, nothing arrives.
+        path.run(MINUTE, |number, _| number < 4, || true);
+        let sent = path.sent.len();
+        assert!(path.now <= Instant::from_millis(450), "{:?}", path.now);
+        assert_eq!(path.sender.timeouts(), 0);
+        assert!(sent <= 20 && path.sender.deadline().is_none(), "{sent}");
+    }
+}
+
 proptest! {
     /// Whatever is lost, the file arrives once the path lets it.
     #[test]

@@ -79,6 +79,13 @@ impl Check<'_> {
         let sender = self.sender(file)?;
         let udp = sender.is_udp();
         let tcp = matches!(sender, Sender::Tcp(_));
+        if let Some(given) = file
+            .bytes
+            .as_ref()
+            .filter(|_| tcp && sizes.contains(&Some(0)))
+        {
+            return Err(self.fault(given.span(), "a TCP sends 1 byte at least"));
+        }
         let source = self.pattern(file, udp)?;
         let forge = self.forge(file, udp)?;
         let stop = file.stop.as_ref().map(|stop| stop.get_ref().0);
