@@ -220,7 +220,7 @@ fn runs_of_different_experiments_do_not_merge() {
 fn a_paper_s_experiment() {
     let result = json(&run(&["emulate", "vcp-linux-fig3", "--json"]));
     let runs = result["runs"].as_array().unwrap();
-    assert_eq!(runs.len(), 6);
+    assert_eq!(runs.len(), 8);
     for run in runs {
         let flows = run["result"]["flows"].as_array().unwrap();
         assert!(flows.iter().all(|flow| flow["completed"] == true));

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use pathmark_emulator::fairness::jain;
-use pathmark_emulator::result::{FlowResult, LinkResult, RunResult, WindowResult};
+use pathmark_emulator::result::{Controllers, FlowResult, LinkResult, RunResult, WindowResult};
 use pathmark_emulator::scenario::Metric;
 
 use crate::text::{dash, rate};
@@ -244,6 +244,14 @@ pub fn ranged(results: &[&RunResult], metric: Metric) -> String {
         _ => &least,
     };
     format!("{mean} ({first} to {most})")
+}
+
+/// Returns the law that controlled the windows of the runs' flows for most of the time.
+pub fn ruled_by(results: &[&RunResult]) -> String {
+    let flows = results.iter().flat_map(|run| &run.flows);
+    let known = flows.filter_map(|flow| flow.controllers.as_ref());
+    let law = Controllers::together(known).largest();
+    if law.is_empty() { dash() } else { law }
 }
 
 /// Formats a value with its unit.

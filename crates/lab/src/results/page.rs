@@ -3,12 +3,12 @@
 use std::fmt::Write as _;
 
 use pathmark_emulator::Scenario;
-use pathmark_emulator::result::{Controllers, RunResult};
+use pathmark_emulator::result::RunResult;
 use pathmark_emulator::scenario::{Metric, Reference, Shown};
 
 use super::chapter::{Chapter, Group};
 use super::milestones;
-use crate::metric::{ended, here, names, ranged, spread};
+use crate::metric::{ended, here, names, ranged, ruled_by, spread};
 use crate::text::{dash, wrapped};
 use crate::window::during;
 
@@ -250,18 +250,9 @@ fn table(text: &mut String, chapter: &Chapter) {
                 .map(|key| group.set.get(*key).cloned().unwrap_or_default()),
         );
         row.extend(shown.iter().map(|metric| ranged(&group.results(), *metric)));
-        row.push(ruled_by(group));
+        row.push(ruled_by(&group.results()));
         let _ = writeln!(text, "| {} |", row.join(" | "));
     }
-}
-
-/// Returns the law that controlled the windows of a group's flows for most of the time.
-fn ruled_by(group: &Group) -> String {
-    let results = group.results();
-    let flows = results.iter().flat_map(|run| &run.flows);
-    let known = flows.filter_map(|flow| flow.controllers.as_ref());
-    let law = Controllers::together(known).largest();
-    if law.is_empty() { dash() } else { law }
 }
 
 /// True if the paper or a picture uses this metric.

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use pathmark_emulator::result::{Controllers, FlowResult, LinkResult, RunResult};
 use pathmark_emulator::scenario::{Metric, Reference};
-use pathmark_lab::metric::{Summary, fairness, here, within};
+use pathmark_lab::metric::{Summary, fairness, here, ruled_by, within};
 use pathmark_lab::sweep::CaseResult;
 use pathmark_lab::text::{dash, rate};
 
@@ -112,8 +112,6 @@ pub(super) fn many(runs: &[CaseResult]) -> String {
     let row = |run: &CaseResult| {
         let summary = Summary::new(&run.result);
         let link = summary.link.as_ref();
-        let flows = run.result.flows.iter();
-        let controllers = flows.filter_map(|flow| flow.controllers.as_ref());
         let mark = if run.case.interrupted { "!" } else { "" };
         let mut row = vec![format!("{}{mark}", run.case.index)];
         row.extend(varied.then(|| run.case.variant.clone().unwrap_or_else(dash)));
@@ -131,7 +129,7 @@ pub(super) fn many(runs: &[CaseResult]) -> String {
             link.map_or_else(dash, |l| format!("{:.0}", l.queue_packets.max)),
             link.map_or_else(dash, |l| l.drops.to_string()),
             summary.packets_lost.to_string(),
-            Controllers::together(controllers).largest(),
+            ruled_by(&[&run.result]),
         ]);
         row
     };
