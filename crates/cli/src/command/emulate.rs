@@ -53,7 +53,7 @@ pub(super) struct Args {
     #[arg(long)]
     pub(super) json: bool,
     /// Run every built-in scenario (or SCENARIO) and write a page and a picture of each into DIR:
-    /// about an hour; with --harm, write harm.md
+    /// more than an hour; with --harm, write harm.md
     #[arg(long, value_name = "DIR", conflicts_with_all = ["set", "sweep", "shard", "out", "json"])]
     results: Option<PathBuf>,
     /// Use more seeds, in some scenarios as many as the papers did: takes hours

@@ -207,6 +207,7 @@ pub(super) mod tests {
     fn one_file_that_does_not_arrive_leaves_no_time() {
         let rounds = [run("clean", "a", &[Some(5.0)]), run("clean", "a", &[None])];
         assert_eq!(groups(&rounds)[0].last_s(), None);
+        assert_eq!(groups(&rounds)[0].mean_s(), None);
         assert!(table(&rounds).contains("not all complete"));
     }
 

@@ -230,17 +230,15 @@ pub fn here(results: &[&RunResult], metric: Metric, flow: Option<&str>) -> Strin
 
 /// Returns the mean as [`here`] does, with the least and the greatest value if they differ.
 pub fn ranged(results: &[&RunResult], metric: Metric) -> String {
-    let mean = here(results, metric, None);
-    let Some((least, _, most)) = spread(results, metric, None) else {
-        return mean;
+    let Some((least, mean, most)) = spread(results, metric, None) else {
+        return here(results, metric, None);
     };
-    let (least, most) = (shown(least, metric), shown(most, metric));
+    let [least, mean, most] = [least, mean, most].map(|value| shown(value, metric));
     if least == most {
         return mean;
     }
-    let unit = |text: &str| text.split_once(' ').map(|(_, unit)| unit.to_owned());
-    let first = match least.split_once(' ') {
-        Some((number, own)) if unit(&most).as_deref() == Some(own) => number,
+    let first = match (least.split_once(' '), most.split_once(' ')) {
+        (Some((number, unit)), Some((_, same))) if unit == same => number,
         _ => &least,
     };
     format!("{mean} ({first} to {most})")

@@ -52,6 +52,20 @@ fn acknowledgements_of_few_ranges() {
 }
 
 #[test]
+fn a_tcp_has_no_keys_of_connections_and_sends_something() {
+    let tcp = |lines: &str| with(lines).replace("algorithm = \"vcp\"", "algorithm = \"tcp-reno\"");
+    assert_eq!(flows(&tcp("")).len(), 3);
+    let rows = r#"
+        max_ack_ranges = 2 => flow of a TCP
+        app = "http" => flow of a TCP
+        milestones = [1] => flow of a TCP
+    "#;
+    refused(tcp, rows);
+    let sized = |bytes: &str| tcp("").replace("bytes = 5_000_000", bytes);
+    refused(sized, "bytes = 0 => a TCP sends 1 byte at least");
+}
+
+#[test]
 fn ends_that_have_met_and_which_of_them_connects() {
     let of = |text: &str| {
         let flows = flows(text).into_iter();
