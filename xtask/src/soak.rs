@@ -1,7 +1,7 @@
 //! `cargo xtask soak`: random runs that find more the longer they take.
 //!
 //! The seeds differ from day to day, so that even a minute in each CI run covers more over time. A
-//! failure reports its seed.
+//! failure reports its seed. Tests that take minutes are here as well, by name.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,9 +14,69 @@ const PART: u64 = 200;
 /// Distance between the first seeds of consecutive days.
 const OF_A_DAY: u64 = 1_000_000;
 
+/// Tests that take minutes.
+struct Long {
+    name: &'static str,
+    package: &'static str,
+    /// What cargo has to be told about the target, and then the tests.
+    arguments: &'static [&'static str],
+}
+
+const fn long(
+    name: &'static str,
+    package: &'static str,
+    arguments: &'static [&'static str],
+) -> Long {
+    Long {
+        name,
+        package,
+        arguments,
+    }
+}
+
+/// The `#[ignore]`d tests name these in their reasons. The first two run each cell of sweeps of
+/// which `cargo test` runs a part.
+const LONG: &[Long] = &[
+    long("emulator-sweeps", "pathmark-emulator", &["--test", "it"]),
+    long("lab-sweeps", "pathmark-lab", &["--test", "it"]),
+    long(
+        "flood-tables",
+        "pathmark-emulator",
+        &["--test", "it", "floods", "--", "--ignored"],
+    ),
+    long(
+        "attackers",
+        "pathmark-driver",
+        &["--lib", "attackers", "--", "--ignored"],
+    ),
+    long(
+        "floods",
+        "pathmark-cli",
+        &["--test", "it", "hostile", "--", "--ignored"],
+    ),
+    long(
+        "link-down",
+        "pathmark-cli",
+        &["--test", "it", "matrix", "--", "--ignored"],
+    ),
+    long(
+        "beside-cubic",
+        "pathmark-cli",
+        &["--test", "it", "beside_cubic", "--", "--ignored"],
+    ),
+    long(
+        "card-rates",
+        "pathmark-router",
+        &["--test", "it", "card_rates", "--", "--ignored"],
+    ),
+];
+
 /// Arguments of `soak`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
+    /// Tests that take minutes, with optimizations and one by one, instead of the random runs
+    #[arg(value_parser = LONG.iter().map(|long| long.name).collect::<Vec<_>>())]
+    name: Option<String>,
     /// How long to run
     #[arg(long, value_name = "N", default_value_t = 60)]
     seconds: u64,
@@ -25,10 +85,30 @@ pub(crate) struct Args {
     seed: Option<u64>,
 }
 
+impl Long {
+    fn run(&self) -> Result<bool> {
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args(["test", "--release", "--locked", "--package", self.package]);
+        let (target, tests) = match self.arguments.iter().position(|word| *word == "--") {
+            Some(at) => (&self.arguments[..at], &self.arguments[at + 1..]),
+            None => (self.arguments, &[][..]),
+        };
+        cargo.args(target).arg("--").args(tests);
+        cargo.args(["--nocapture", "--test-threads", "1"]);
+        cargo.env("PATHMARK_SWEEPS", "whole");
+        cargo.current_dir(env!("CARGO_MANIFEST_DIR"));
+        Ok(cargo.status().context("cannot run cargo")?.success())
+    }
+}
+
 /// Returns true if all runs succeed: transfers over randomly drawn faults until the time has
 /// passed, then rounds of connections that are opened, used and closed at random.
 #[expect(clippy::disallowed_methods, reason = "it runs for a time")]
 pub(crate) fn run(args: &Args) -> Result<bool> {
+    if let Some(name) = &args.name {
+        let long = LONG.iter().find(|long| long.name == name);
+        return long.context("no such run")?.run();
+    }
     let day = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs() / 86_400;
     let mut seed = args.seed.unwrap_or(day * OF_A_DAY);
     let faults = example("faults")?;
@@ -84,4 +164,39 @@ fn succeeds(program: &Path, arguments: &[&str]) -> Result<bool> {
         println!("{} {arguments:?} failed", program.display());
     }
     Ok(output.status.success())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::LONG;
+
+    /// Each ignored test that isn't a part of another one has a name here, and each name has tests.
+    #[test]
+    fn ignored_tests_name_their_run() {
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let mut named = std::collections::BTreeSet::new();
+        let mut wrong = Vec::new();
+        let rust = |path: &std::path::Path| path.extension().is_some_and(|end| end == "rs");
+        for path in crate::check::tracked(&root).unwrap() {
+            if !rust(&path) || path.ends_with("soak.rs") && path.starts_with("xtask") {
+                continue;
+            }
+            let text = std::fs::read_to_string(root.join(&path)).unwrap();
+            for line in text.lines() {
+                let Some(reason) = line.trim().strip_prefix("#[ignore") else {
+                    continue;
+                };
+                match reason.strip_prefix(" = \"cargo xtask soak ") {
+                    Some(name) => named.extend(name.strip_suffix("\"]").map(str::to_owned)),
+                    None if reason.contains("of its own") => {}
+                    None => wrong.push(format!("{}: {reason}", path.display())),
+                }
+            }
+        }
+        assert_eq!(wrong, Vec::<String>::new());
+        let known = LONG.iter().filter(|long| !long.name.ends_with("sweeps"));
+        let known: Vec<_> = known.map(|long| long.name.to_owned()).collect();
+        assert!(known.iter().all(|name| named.contains(name)), "{named:?}");
+        assert_eq!(named.len(), known.len(), "{named:?}");
+    }
 }

@@ -23,6 +23,7 @@ mod netlink;
 mod own_process;
 mod process;
 pub mod subnet;
+mod sweep;
 mod sys;
 mod undisturbed;
 
@@ -31,4 +32,5 @@ pub use ipnet::IpNet;
 pub use namespace::{Node, Testbed, Tun};
 pub use own_process::own_process;
 pub use process::ChildGuard;
+pub use sweep::sampled;
 pub use undisturbed::undisturbed;

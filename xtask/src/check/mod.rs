@@ -130,7 +130,7 @@ fn report(what: &str, faults: &[String]) -> bool {
 }
 
 /// Returns the repository's files, relative to `root`.
-fn tracked(root: &Path) -> Result<Vec<PathBuf>> {
+pub(crate) fn tracked(root: &Path) -> Result<Vec<PathBuf>> {
     let list = output(
         root,
         "git",

@@ -172,7 +172,7 @@ fn forged_packets_cost_an_xcp_flow_nothing() {
 /// Over a minute, a flood with shims leaves at least half the goodput that a flood without shims
 /// leaves, including the seconds until the flood is detected and senders have recovered.
 #[test]
-#[ignore = "it takes eight minutes: run it alone, with --release"]
+#[ignore = "cargo xtask soak floods"]
 fn a_flood_behind_shims_leaves_half_of_what_a_plain_one_leaves() {
     let time = Duration::from_secs(60);
     let rtt = Duration::from_millis(40);

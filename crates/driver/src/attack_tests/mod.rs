@@ -146,7 +146,7 @@ fn sixty_four_attackers_for_a_while() {
 }
 
 #[test]
-#[ignore = "five minutes: cargo test -p pathmark-driver --lib attackers -- --ignored"]
+#[ignore = "cargo xtask soak attackers"]
 fn sixty_four_attackers_for_a_minute_each() {
     all(Duration::from_secs(60));
 }

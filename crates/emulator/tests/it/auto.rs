@@ -1,6 +1,7 @@
 //! `auto` with real endpoints, with any protocol of the routers, and while it changes.
 
 use pathmark_emulator::result::RunResult;
+use pathmark_testbed::sampled;
 
 use crate::support::{self, built_in, changed, drops, flow, link};
 
@@ -53,11 +54,14 @@ fn on_a_path_of_one_kind_it_does_as_the_law_of_that_kind_does() {
         let queue = |result: &RunResult| result.links[0].queue_packets.max;
         // Over `vcp+bise`, the end of growth queues 26 additional packets in one or two of ten
         // seeds.
-        let mut queues = ["1", "2", "3", "4", "5"]
-            .map(|seed| queue(&path(port, port, "auto", &[("seed", seed)])));
+        let mut queues = Vec::new();
+        for seed in sampled(2, ["1", "2", "3", "4", "5"]) {
+            queues.push(queue(&path(port, port, "auto", &[("seed", seed)])));
+        }
         queues.sort_by(f64::total_cmp);
-        assert!(queues[2] <= queue(&own) + 10.0, "{port}: {queues:?}");
-        assert!(queues[4] <= queue(&own) + 30.0, "{port}: {queues:?}");
+        let (median, most) = (queues[queues.len() / 2], queues[queues.len() - 1]);
+        assert!(median <= queue(&own) + 10.0, "{port}: {queues:?}");
+        assert!(most <= queue(&own) + 30.0, "{port}: {queues:?}");
     }
 }
 
@@ -89,9 +93,14 @@ fn whichever_kind_the_narrow_port_is_the_link_is_full_and_nothing_is_dropped() {
             assert_eq!(drops(&result), 0, "{first}, {second}, {narrow}");
         }
         // Both have the same rate: each keeps a part of its own free, so that no law fills them.
-        let seeds = ["1", "2", "3", "4", "5"];
-        let runs = |law: &str| seeds.map(|seed| path(first, second, law, &[("seed", seed)]));
-        let mean = |runs: &[RunResult; 5]| runs.iter().map(|run| during(run, 1)).sum::<f64>() / 5.0;
+        let runs = |law: &str| {
+            let seeds = sampled(3, ["1", "2", "3", "4", "5"]).into_iter();
+            let of = |seed| path(first, second, law, &[("seed", seed)]);
+            seeds.map(of).collect::<Vec<_>>()
+        };
+        let mean = |runs: &[RunResult]| {
+            runs.iter().map(|run| during(run, 1)).sum::<f64>() / runs.len() as f64
+        };
         let auto = runs("auto");
         let own = ["vcp+bise+wlte", "xcp"].map(|law| mean(&runs(law)));
         let (late, least) = (mean(&auto), own[0].min(own[1]));
@@ -196,7 +205,7 @@ fn at_a_port_that_only_grants_a_newcomer_gets_to_its_share() {
 fn declared_loss_of_a_third_holds_no_start_back() {
     for controller in ["xcp", "vcp+bise"] {
         let mut rates = Vec::new();
-        for seed in ["1", "2", "3"] {
+        for seed in sampled(3, ["1", "2", "3"]) {
             let result = run(&[
                 ("seed", seed),
                 ("measure", "[]"),
@@ -209,7 +218,7 @@ fn declared_loss_of_a_third_holds_no_start_back() {
             ]);
             rates.push(goodput(&result));
         }
-        let mean = rates.iter().sum::<f64>() / 3.0;
+        let mean = rates.iter().sum::<f64>() / rates.len() as f64;
         let good = rates.iter().all(|rate| *rate > 10.0);
         assert!(good && mean > 30.0, "{controller}: {rates:?}");
     }

@@ -1,6 +1,7 @@
 //! Floods with forged shims compete with well-behaved flows at a port of 20 Mbit/s.
 
 use pathmark_emulator::result::{FlowResult, RunResult};
+use pathmark_testbed::sampled;
 
 use crate::support::{flow, goodputs, link, run};
 
@@ -64,7 +65,7 @@ const LAWS: [&str; 3] = ["vcp+bise+wlte", "xcp", "cubic"];
 
 /// The table of docs/router/security.md.
 #[test]
-#[ignore = "a table: run it alone, with --nocapture"]
+#[ignore = "cargo xtask soak flood-tables"]
 fn table() {
     for controller in PORTS {
         for (name, forge, count) in FLOODS {
@@ -95,7 +96,7 @@ fn a_flood_behind_shims_takes_no_more_than_a_plain_one() {
         let (_, plain, one) = FLOODS[0];
         let least = goodput(&left(plain, one), "honest");
         assert!(least > 8.5, "{controller}: {least}");
-        for (name, forge, count) in &FLOODS[1..] {
+        for (name, forge, count) in sampled(3, &FLOODS[1..]) {
             let result = left(forge, *count);
             let kept = goodput(&result, "honest");
             assert!(
@@ -212,14 +213,18 @@ fn forged_round_trips_slow_no_uploads() {
     for port in FORGED {
         let alone = uploads(port.1);
         let next_to_two = uploads(port.1) + &honest("lasting", port.1, 2);
-        for (flows, seeds, rates) in [
-            (&alone, &[1][..], &[400, 800, 2400][..]),
-            (&next_to_two, &[1, 2], &[400, 2400]),
-        ] {
-            for kbit in rates {
-                let times = Cell::of(port, 40, *kbit).kept(flows, seeds, completion);
-                assert!(times < 1.0 / 0.9, "{}, {kbit} kbit/s: {times}", port.0);
-            }
+        for (flows, seeds, kbit) in sampled(
+            3,
+            [
+                (&alone, &[1][..], 400),
+                (&alone, &[1], 800),
+                (&alone, &[1], 2400),
+                (&next_to_two, &[1, 2], 400),
+                (&next_to_two, &[1, 2], 2400),
+            ],
+        ) {
+            let times = Cell::of(port, 40, kbit).kept(flows, seeds, completion);
+            assert!(times < 1.0 / 0.9, "{}, {kbit} kbit/s: {times}", port.0);
         }
     }
 }
@@ -246,7 +251,7 @@ fn long_round_trips_that_are_plausible_slow_uploads_by_half_at_most() {
 fn forged_round_trips_take_little_from_flows() {
     for port in FORGED {
         let two = honest("honest", port.1, 2);
-        for (kbit, start) in [(400, 0), (4000, 0), (2400, 10)] {
+        for (kbit, start) in sampled(2, [(4000, 0), (400, 0), (2400, 10)]) {
             let more = format!("start = \"{start}s\"\n");
             let cell = Cell {
                 more: &more,
@@ -382,16 +387,18 @@ fn honest_cells() -> Vec<(String, String)> {
 
 #[test]
 fn no_flow_that_obeys_is_set_aside() {
-    let set_aside = honest_cells().into_iter().filter_map(|(name, text)| {
-        let times = run(&text).links[0].times_set_aside;
-        (times > 0).then(|| format!("{name}: {times}"))
-    });
+    let set_aside = sampled(4, honest_cells())
+        .into_iter()
+        .filter_map(|(name, text)| {
+            let times = run(&text).links[0].times_set_aside;
+            (times > 0).then(|| format!("{name}: {times}"))
+        });
     assert_eq!(set_aside.collect::<Vec<_>>(), Vec::<String>::new());
 }
 
 /// Floods that, according to docs/router/security.md, are not or not completely held back.
 #[test]
-#[ignore = "a table: run it alone, with --nocapture"]
+#[ignore = "cargo xtask soak flood-tables"]
 fn what_remains() {
     let at = |rate: &str, forge: &str| flood(forge, 1).replace("30000000", rate);
     let vcp = r#"forge = { shim = "vcp" }"#;

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use pathmark_emulator::Scenario;
 use pathmark_emulator::result::RunResult;
+use pathmark_testbed::sampled;
 
 use crate::support;
 
@@ -32,10 +33,13 @@ fn figures(run: &RunResult) -> (f64, f64) {
 /// Returns means over seeds 1 to 10, because traces of one model differ by more than laws on one
 /// trace.
 fn mean(model: &str, law: &str, port: &str) -> (f64, f64) {
-    const SEEDS: u64 = 10;
-    let each = (1..=SEEDS).map(|seed| figures(&run(model, seed, law, port)));
+    let seeds = sampled(3, 1..=10);
+    let count = seeds.len() as f64;
+    let each = seeds
+        .into_iter()
+        .map(|seed| figures(&run(model, seed, law, port)));
     let sum = each.fold((0.0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
-    (sum.0 / SEEDS as f64, sum.1 / SEEDS as f64)
+    (sum.0 / count, sum.1 / count)
 }
 
 const CODEL: &str = "queue = { kind = \"codel\", limit = \"250p\" }";

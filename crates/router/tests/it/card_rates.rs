@@ -6,7 +6,7 @@ use crate::cards::{Cards, goodput};
 
 /// In turn, so that other load on the machine affects both: a measurement, not a test.
 #[test]
-#[ignore = "a measurement: run it alone, with --release"]
+#[ignore = "cargo xtask soak card-rates"]
 fn one_tcp_flow_compared_with_kernel_forwarding() {
     let mut cards = Cards::new();
     cards.configure("", "");

@@ -87,7 +87,7 @@ fn the_link_is_down_for_8_s() {
 
 /// The connection is lost, and the client connects again.
 #[test]
-#[ignore = "it takes two minutes"]
+#[ignore = "cargo xtask soak link-down"]
 fn the_link_is_down_for_60_s() {
     down_for(Duration::from_secs(60));
 }

@@ -104,7 +104,7 @@ fn the_kernel_in_the_middle() {
 /// Shares next to the kernel's CUBIC, for short and long files. Every second run uses this
 /// library's CUBIC instead of XCP-i.
 #[test]
-#[ignore = "ten minutes of measuring: cargo test --test it xcp_i -- --ignored --nocapture"]
+#[ignore = "cargo xtask soak beside-cubic"]
 fn shares_next_to_the_kernels_cubic() {
     let _alone = alone();
     for bytes in [12_000_000, 40_000_000] {
