@@ -203,7 +203,7 @@ async fn receiver(args: &[String]) -> Result<()> {
     } else {
         let tls = TlsServerConfig::new(vec![certificate], key.into(), &[ALPN])?;
         let transport = pathmark::transport_config(&Algorithm::parse("cubic")?);
-        let config = ServerConfig::new(Arc::new(tls), Arc::new(transport));
+        let config = ServerConfig::with_transport(Arc::new(tls), Arc::new(transport));
         let endpoint = Endpoint::server(config, address)?;
         println!("{hex}");
         let connection = endpoint.accept().await.context("closed")?.accept()?.await?;
@@ -254,7 +254,7 @@ async fn sender(args: &[String], mib: u64) -> Result<()> {
     } else {
         let tls = TlsClientConfig::new(Trust::Roots(Arc::new(roots)), &[ALPN])?;
         let transport = pathmark::transport_config(&Algorithm::parse("cubic")?);
-        let config = ClientConfig::new(Arc::new(tls), Arc::new(transport));
+        let config = ClientConfig::with_transport(Arc::new(tls), Arc::new(transport));
         let endpoint = Endpoint::client(local)?;
         let connection = endpoint.connect_with(config, address, "receiver")?.await?;
         let begun = now();
@@ -267,7 +267,7 @@ async fn sender(args: &[String], mib: u64) -> Result<()> {
             bail!("stopped");
         }
         say(&half(begun)?)?;
-        connection.close(0, b"done");
+        connection.close(0_u32.into(), b"done");
         endpoint.wait_idle().await;
     }
     Ok(())

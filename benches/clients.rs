@@ -86,12 +86,12 @@ fn run(threads: usize, clients: usize, mib: usize) -> Result<(f64, f64)> {
     let key = rustls::pki_types::PrivatePkcs8KeyDer::from(key);
     let tls = TlsServerConfig::new(vec![certificate], key.into(), &[ALPN])?;
     let transport = Arc::new(pathmark::transport_config(&Algorithm::parse("cubic")?));
-    let config = ServerConfig::new(Arc::new(tls), Arc::clone(&transport));
+    let config = ServerConfig::with_transport(Arc::new(tls), Arc::clone(&transport));
     let (tell, address) = oneshot::channel();
     let serving = server.spawn(serve(config, clients, tell));
     let address = others.block_on(address)?;
     let tls = TlsClientConfig::new(Trust::Roots(Arc::new(roots)), &[ALPN])?;
-    let config = ClientConfig::new(Arc::new(tls), transport);
+    let config = ClientConfig::with_transport(Arc::new(tls), transport);
     let chunks = mib * 1_048_576 / CHUNK / clients;
     let begun = now();
     others.block_on(async {
@@ -147,7 +147,7 @@ async fn upload(config: ClientConfig, server: SocketAddr, chunks: usize) -> Resu
     }
     stream.finish()?;
     ensure!(stream.stopped().await?.is_none(), "the server gave up");
-    connection.close(0, b"done");
+    connection.close(0_u32.into(), b"done");
     endpoint.wait_idle().await;
     Ok(())
 }

@@ -87,7 +87,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         Box::new(SteadyDelay::new(mtu)) as Box<dyn Controller>
     })));
     let server = Endpoint::server(
-        ServerConfig::new(Arc::new(certificate), Arc::clone(&transport)),
+        ServerConfig::with_transport(Arc::new(certificate), Arc::clone(&transport)),
         "127.0.0.1:0".parse()?,
     )?;
     let address = server.local_address();
@@ -103,7 +103,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     let client = Endpoint::client("127.0.0.1:0".parse()?)?;
     let tls = TlsClientConfig::new(trust, &[ALPN])?;
-    let config = ClientConfig::new(Arc::new(tls), transport);
+    let config = ClientConfig::with_transport(Arc::new(tls), transport);
     let connection = client.connect_with(config, address, "localhost")?.await?;
     let mut stream = connection.open_uni().await?;
     stream.write_all(&vec![0; 50 << 20]).await?;
@@ -114,7 +114,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         "{} has a window of {} bytes after 50 MiB, round trip {:?}",
         report.controller.ruling, report.controller.window, report.smoothed_rtt
     );
-    connection.close(0, b"done");
+    connection.close(0_u32.into(), b"done");
     println!("received {:?} bytes", receiving.await?);
     Ok(())
 }

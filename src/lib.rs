@@ -32,7 +32,7 @@
 //! let trust = tls::Trust::Pin(certificate.pin().expect("it has a certificate"));
 //!
 //! let transport = Arc::new(pathmark::transport_config(&"auto".parse()?));
-//! let server_config = ServerConfig::new(Arc::new(certificate), transport.clone());
+//! let server_config = ServerConfig::with_transport(Arc::new(certificate), transport.clone());
 //! let server = Endpoint::server(server_config, "127.0.0.1:0".parse()?)?;
 //! let address = server.local_address();
 //! tokio::spawn(async move {
@@ -46,7 +46,7 @@
 //!
 //! let client = Endpoint::client("127.0.0.1:0".parse()?)?;
 //! let tls = tls::TlsClientConfig::new(trust, &[b"hello"])?;
-//! let config = ClientConfig::new(Arc::new(tls), transport);
+//! let config = ClientConfig::with_transport(Arc::new(tls), transport);
 //! let connection = client.connect_with(config, address, "localhost")?.await?;
 //! let mut stream = connection.open_uni().await?;
 //! stream.write_all(b"hello, path").await?;
@@ -59,8 +59,8 @@
 //!
 //! # Choosing a controller
 //!
-//! You choose congestion control by passing a name to [`transport_config`]. Don't start from
-//! `TransportConfig::default()`: this compiles, but never asks routers.
+//! `TransportConfig::default()` has `auto`. You choose another congestion control by passing its
+//! name to [`transport_config`].
 //!
 //! | name | when to choose it |
 //! |---|---|
@@ -133,21 +133,24 @@ pub mod xcp_i;
 pub use pathmark_cc as cc;
 pub use pathmark_driver::{
     Accept, ClientConfig, ConnectError, Connecting, Connection, Datagram, DatagramSocket, Endpoint,
-    Incoming, IncomingFuture, ReadError, ReadToEndError, RecvStream, SendDatagramError, SendStream,
-    ServerConfig, SocketBuffers, Stopped, WeakConnection, WriteError, ZeroRtt, now,
+    EndpointConfig, IdleTimeout, Incoming, IncomingFuture, ReadError, ReadExactError,
+    ReadToEndError, RecvStream, RetryError, SendDatagramError, SendStream, ServerConfig,
+    SocketBuffers, Stopped, TokioRuntime, TransportConfig, WeakConnection, WriteError, ZeroRtt,
+    default_runtime, now,
 };
 #[cfg(feature = "testkit")]
 pub use pathmark_emulator::kit as testkit;
 pub use pathmark_transport as transport;
 pub use pathmark_transport::connection::{
-    BoundShares, ConnectionError, EarlyData, PathReport, Received, Stats,
+    ApplicationClose, BoundShares, ConnectionError, EarlyData, PathReport, Received, Stats,
 };
+pub use pathmark_transport::crypto::tls::rustls;
 pub use pathmark_transport::crypto::{ExportError, HandshakeData, SharedEndpointKey, tls};
-pub use pathmark_transport::endpoint::{AcceptError, EndpointConfig, EndpointStats, RetryPolicy};
+pub use pathmark_transport::endpoint::{AcceptError, EndpointStats, RetryPolicy};
 pub use pathmark_transport::streams::{Dir, Side, StreamId, StreamsConfig};
 pub use pathmark_transport::wire::{TransportError, TransportErrorCode};
 pub use pathmark_transport::{
-    ControllerFactory, DatagramsConfig, Duration, Ecn, Instant, Signal, TransportConfig, VarInt,
+    ControllerFactory, DatagramsConfig, Duration, Ecn, Instant, Signal, VarInt,
 };
 
 /// Returns transport settings with the named congestion control, and with the signal by which it
@@ -160,12 +163,17 @@ pub use pathmark_transport::{
 /// later by calling [`Connection::set_signal`].
 #[must_use]
 pub fn transport_config(algorithm: &Algorithm) -> TransportConfig {
-    let mut config = TransportConfig::new(controller(algorithm));
-    config.signals = signals::offered_by(algorithm);
-    if algorithm.is_granted() {
-        config.streams = config.streams.with_room_for_grants();
+    TransportConfig::of(algorithm)
+}
+
+/// TLS under the names that quinn has for it.
+pub mod crypto {
+    /// TLS from rustls.
+    pub mod rustls {
+        pub use super::super::tls::{
+            TlsClientConfig as QuicClientConfig, TlsServerConfig as QuicServerConfig,
+        };
     }
-    config
 }
 
 /// Returns transport settings that use the first of `laws` and offer the signals of all laws.

@@ -34,10 +34,10 @@ async fn meet(known_to_client: bool, early: bool) -> Vec<(u64, u64)> {
         false => (unknown, known),
     };
     let loopback = "127.0.0.1:0".parse().unwrap();
-    let config = ServerConfig::new(Arc::new(tls), Arc::new(at_server));
+    let config = ServerConfig::with_transport(Arc::new(tls), Arc::new(at_server));
     let server = Endpoint::server(config, loopback).unwrap();
     let client = Endpoint::client(loopback).unwrap();
-    let config = ClientConfig::new(Arc::new(client_tls), Arc::new(at_client));
+    let config = ClientConfig::with_transport(Arc::new(client_tls), Arc::new(at_client));
     let mut seen = Vec::new();
     for _ in 0..3 {
         let address = server.local_address();
@@ -53,7 +53,7 @@ async fn meet(known_to_client: bool, early: bool) -> Vec<(u64, u64)> {
         let mut stream = ours.accept_uni().await.unwrap();
         assert_eq!(stream.read_to_end(1).await.unwrap(), b"x");
         seen.push((asked(&ours), asked(&theirs)));
-        ours.close(0, b"");
+        ours.close(0_u32.into(), b"");
         theirs.closed().await;
     }
     seen

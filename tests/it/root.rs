@@ -20,10 +20,10 @@ async fn serve(endpoint: Endpoint) -> Result<(StreamId, u64), Box<dyn std::error
     let sent: Result<(), SendDatagramError> = connection.send_datagram_wait("hi".into()).await;
     sent?;
     let end = connection.closed().await;
-    let ConnectionError::PeerApplication { code, .. } = end else {
+    let ConnectionError::ApplicationClosed(close) = end else {
         return Err(end.into());
     };
-    Ok((asked.id(), code))
+    Ok((asked.id(), close.error_code.into_inner()))
 }
 
 #[tokio::test]
@@ -41,17 +41,18 @@ async fn the_root_has_all_that_an_application_names() {
     };
     transport.datagrams = DatagramsConfig::default();
     let transport = Arc::new(transport);
-    let mut server = ServerConfig::new(Arc::new(certificate), Arc::clone(&transport));
+    let mut server = ServerConfig::with_transport(Arc::new(certificate), Arc::clone(&transport));
     server.retry(RetryPolicy::Never);
     let server = Endpoint::server(server, "127.0.0.1:0".parse().unwrap()).unwrap();
     let address = server.local_address();
     let serving = async { serve(server.clone()).await.unwrap() };
     let asking = async {
         let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-        let adjust = |config: &mut EndpointConfig| config.max_connections = 1;
-        let client = Endpoint::with_config(socket, None, adjust).unwrap();
+        let config = EndpointConfig::adjusted(|config| config.max_connections = 1);
+        let runtime = default_runtime().unwrap();
+        let client = Endpoint::new(config, None, socket, runtime).unwrap();
         let tls = tls::TlsClientConfig::new(trust, &[b"root"]).unwrap();
-        client.set_default_client_config(ClientConfig::new(Arc::new(tls), transport));
+        client.set_default_client_config(ClientConfig::with_transport(Arc::new(tls), transport));
         let connecting: Result<Connecting, ConnectError> = client.connect(address, "localhost");
         let connection = connecting.unwrap().await.unwrap();
         let mut stream: SendStream = connection.open_uni().await.unwrap();
@@ -64,6 +65,15 @@ async fn the_root_has_all_that_an_application_names() {
         let report: PathReport = connection.path_report();
         let bounds: BoundShares = report.bounded_by;
         assert!(bounds.streams < 1.0);
+        let line = report.to_string();
+        for part in [
+            report.controller.ruling,
+            " kB in flight",
+            "round trip ",
+            " ms (least ",
+        ] {
+            assert!(line.contains(part), "{line}");
+        }
         connection.close(VarInt::try_from(1_u64 << 40).unwrap(), b"");
         let stats: EndpointStats = client.stats();
         assert!(stats.received > 0);

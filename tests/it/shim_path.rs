@@ -64,13 +64,13 @@ fn server_with(
 ) -> (Endpoint, Pin) {
     let tls = TlsServerConfig::new(vec![certificate], key.into(), &[ALPN]).unwrap();
     let pin = tls.pin().unwrap();
-    let config = ServerConfig::new(Arc::new(tls), transport(algorithm));
+    let config = ServerConfig::with_transport(Arc::new(tls), transport(algorithm));
     (Endpoint::server(config, loopback()).unwrap(), pin)
 }
 
 fn client(algorithm: &str, pin: Pin) -> (Endpoint, ClientConfig) {
     let tls = TlsClientConfig::new(Trust::Pin(pin), &[ALPN]).unwrap();
-    let config = ClientConfig::new(Arc::new(tls), transport(algorithm));
+    let config = ClientConfig::with_transport(Arc::new(tls), transport(algorithm));
     (Endpoint::client(loopback()).unwrap(), config)
 }
 

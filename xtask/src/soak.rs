@@ -14,60 +14,33 @@ const PART: u64 = 200;
 /// Distance between the first seeds of consecutive days.
 const OF_A_DAY: u64 = 1_000_000;
 
-/// Tests that take minutes.
-struct Long {
-    name: &'static str,
-    package: &'static str,
-    /// What cargo has to be told about the target, and then the tests.
-    arguments: &'static [&'static str],
-}
-
-const fn long(
-    name: &'static str,
-    package: &'static str,
-    arguments: &'static [&'static str],
-) -> Long {
-    Long {
-        name,
-        package,
-        arguments,
-    }
-}
-
-/// The `#[ignore]`d tests name these in their reasons. The first two run each cell of sweeps of
-/// which `cargo test` runs a part.
-const LONG: &[Long] = &[
-    long("emulator-sweeps", "pathmark-emulator", &["--test", "it"]),
-    long("lab-sweeps", "pathmark-lab", &["--test", "it"]),
-    long(
+/// Tests that take minutes: their names, packages, and arguments for cargo and the tests. The first
+/// two run each cell of sweeps of which `cargo test` runs a part. The others are `#[ignore]`d, and
+/// name themselves as the reason.
+const LONG: [(&str, &str, &str); 8] = [
+    ("emulator-sweeps", "pathmark-emulator", "--test it --"),
+    ("lab-sweeps", "pathmark-lab", "--test it --"),
+    (
         "flood-tables",
         "pathmark-emulator",
-        &["--test", "it", "floods", "--", "--ignored"],
+        "--test it floods -- --ignored",
     ),
-    long(
+    (
         "attackers",
         "pathmark-driver",
-        &["--lib", "attackers", "--", "--ignored"],
+        "--lib attackers -- --ignored",
     ),
-    long(
-        "floods",
-        "pathmark-cli",
-        &["--test", "it", "hostile", "--", "--ignored"],
-    ),
-    long(
-        "link-down",
-        "pathmark-cli",
-        &["--test", "it", "matrix", "--", "--ignored"],
-    ),
-    long(
+    ("floods", "pathmark-cli", "--test it hostile -- --ignored"),
+    ("link-down", "pathmark-cli", "--test it matrix -- --ignored"),
+    (
         "beside-cubic",
         "pathmark-cli",
-        &["--test", "it", "beside_cubic", "--", "--ignored"],
+        "--test it beside_cubic -- --ignored",
     ),
-    long(
+    (
         "card-rates",
         "pathmark-router",
-        &["--test", "it", "card_rates", "--", "--ignored"],
+        "--test it card_rates -- --ignored",
     ),
 ];
 
@@ -75,7 +48,7 @@ const LONG: &[Long] = &[
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Tests that take minutes, with optimizations and one by one, instead of the random runs
-    #[arg(value_parser = LONG.iter().map(|long| long.name).collect::<Vec<_>>())]
+    #[arg(value_parser = LONG.map(|long| long.0))]
     name: Option<String>,
     /// How long to run
     #[arg(long, value_name = "N", default_value_t = 60)]
@@ -85,20 +58,17 @@ pub(crate) struct Args {
     seed: Option<u64>,
 }
 
-impl Long {
-    fn run(&self) -> Result<bool> {
-        let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(["test", "--release", "--locked", "--package", self.package]);
-        let (target, tests) = match self.arguments.iter().position(|word| *word == "--") {
-            Some(at) => (&self.arguments[..at], &self.arguments[at + 1..]),
-            None => (self.arguments, &[][..]),
-        };
-        cargo.args(target).arg("--").args(tests);
-        cargo.args(["--nocapture", "--test-threads", "1"]);
-        cargo.env("PATHMARK_SWEEPS", "whole");
-        cargo.current_dir(env!("CARGO_MANIFEST_DIR"));
-        Ok(cargo.status().context("cannot run cargo")?.success())
-    }
+/// Returns true if these tests pass.
+fn run_long(name: &str) -> Result<bool> {
+    let long = LONG.iter().find(|long| long.0 == name);
+    let (_, package, arguments) = long.context("no such run")?;
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["test", "--release", "--locked", "--package", package]);
+    cargo.args(arguments.split(' '));
+    cargo.args(["--nocapture", "--test-threads", "1"]);
+    cargo.env("PATHMARK_SWEEPS", "whole");
+    cargo.current_dir(env!("CARGO_MANIFEST_DIR"));
+    Ok(cargo.status().context("cannot run cargo")?.success())
 }
 
 /// Returns true if all runs succeed: transfers over randomly drawn faults until the time has
@@ -106,8 +76,7 @@ impl Long {
 #[expect(clippy::disallowed_methods, reason = "it runs for a time")]
 pub(crate) fn run(args: &Args) -> Result<bool> {
     if let Some(name) = &args.name {
-        let long = LONG.iter().find(|long| long.name == name);
-        return long.context("no such run")?.run();
+        return run_long(name);
     }
     let day = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs() / 86_400;
     let mut seed = args.seed.unwrap_or(day * OF_A_DAY);
@@ -194,9 +163,8 @@ mod tests {
             }
         }
         assert_eq!(wrong, Vec::<String>::new());
-        let known = LONG.iter().filter(|long| !long.name.ends_with("sweeps"));
-        let known: Vec<_> = known.map(|long| long.name.to_owned()).collect();
-        assert!(known.iter().all(|name| named.contains(name)), "{named:?}");
-        assert_eq!(named.len(), known.len(), "{named:?}");
+        let known = LONG.iter().map(|long| long.0.to_owned());
+        let known = known.filter(|name| !name.ends_with("sweeps"));
+        assert_eq!(named, known.collect());
     }
 }

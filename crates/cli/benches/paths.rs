@@ -100,9 +100,9 @@ impl Path {
         let tls = TlsServerConfig::new(vec![made.cert.der().clone()], key.into(), &[ALPN])?;
         let trust = Trust::Pin(tls.pin().context("no pin")?);
         let transport = pathmark::transport_config(&Algorithm::parse(algorithm)?);
-        let config = ServerConfig::new(Arc::new(tls), Arc::new(transport));
+        let config = ServerConfig::with_transport(Arc::new(tls), Arc::new(transport));
         let socket = chain.sender.udp((SENDER, 4433).into())?;
-        let server = Endpoint::new(socket, Some(config))?;
+        let server = Endpoint::on(socket, Some(config))?;
         tokio::spawn(async move {
             while let Some(incoming) = server.accept().await {
                 tokio::spawn(async move {
@@ -122,13 +122,13 @@ impl Path {
 
     fn flow(&self, algorithm: &str) -> Result<Flow> {
         let transport = pathmark::transport_config(&Algorithm::parse(algorithm)?);
-        let config = ClientConfig::new(Arc::clone(&self.tls) as _, Arc::new(transport));
+        let config = ClientConfig::with_transport(Arc::clone(&self.tls) as _, Arc::new(transport));
         let socket = self.chain.receiver.udp((RECEIVER, 0).into())?;
         let received = Arc::new(AtomicU64::new(0));
         let counter = Arc::clone(&received);
         let task = tokio::spawn(async move {
             let download = async {
-                let endpoint = Endpoint::new(socket, None)?;
+                let endpoint = Endpoint::on(socket, None)?;
                 let connection = endpoint
                     .connect_with(config, (SENDER, 4433).into(), "sender")?
                     .await?;

@@ -144,10 +144,10 @@ async fn pathmark(mtu: u16, len: usize, time: Duration) -> Result<Run> {
     transport.max_mtu = Some(mtu);
     let transport = Arc::new(transport);
     let tls = TlsServerConfig::new(vec![identity.certificate.clone()], identity.key(), &[ALPN])?;
-    let config = ServerConfig::new(Arc::new(tls), Arc::clone(&transport));
+    let config = ServerConfig::with_transport(Arc::new(tls), Arc::clone(&transport));
     let server = Endpoint::server(config, anywhere())?;
     let tls = TlsClientConfig::new(Trust::Roots(identity.roots()?), &[ALPN])?;
-    let config = ClientConfig::new(Arc::new(tls), transport);
+    let config = ClientConfig::with_transport(Arc::new(tls), transport);
     let client = Endpoint::client(anywhere())?;
     let connecting = client.connect_with(config, server.local_address(), "receiver")?;
     let accepting = async {

@@ -1,16 +1,57 @@
-//! Configurations of servers and clients.
+//! Configurations of servers, clients and endpoints.
 
+use std::fmt;
 use std::sync::Arc;
 
-use pathmark_transport::TransportConfig;
+use super::transport_config::TransportConfig;
+use pathmark_transport::crypto::tls::rustls::RootCertStore;
+use pathmark_transport::crypto::tls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use pathmark_transport::crypto::tls::{TlsClientConfig, TlsConfigError, TlsServerConfig, Trust};
 use pathmark_transport::crypto::{ClientCrypto, ServerCrypto, SharedEndpointKey};
 use pathmark_transport::endpoint::{self as core, RetryPolicy};
+
+/// The runtime of every endpoint.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TokioRuntime;
+
+/// Returns the runtime of this task, or `None` outside tokio.
+pub fn default_runtime() -> Option<Arc<TokioRuntime>> {
+    let here = tokio::runtime::Handle::try_current();
+    here.is_ok().then(|| Arc::new(TokioRuntime))
+}
+
+/// Settings of an endpoint that differ from the defaults.
+#[derive(Default)]
+pub struct EndpointConfig(Option<Adjust>);
+
+type Adjust = Box<dyn FnOnce(&mut core::EndpointConfig) + Send>;
+
+impl EndpointConfig {
+    /// Creates an endpoint's settings by passing the defaults, with those of its [`ServerConfig`],
+    /// to `adjust`, which can change limits, lifetimes of tokens and memory.
+    pub fn adjusted(adjust: impl FnOnce(&mut core::EndpointConfig) + Send + 'static) -> Self {
+        Self(Some(Box::new(adjust)))
+    }
+
+    pub(super) fn apply(self, config: &mut core::EndpointConfig) {
+        if let Some(adjust) = self.0 {
+            adjust(config);
+        }
+    }
+}
+
+impl fmt::Debug for EndpointConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EndpointConfig").finish_non_exhaustive()
+    }
+}
 
 /// A server's configuration.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
     pub(super) crypto: Arc<dyn ServerCrypto>,
-    pub(super) transport: Arc<TransportConfig>,
+    /// Settings of accepted connections.
+    pub transport: Arc<TransportConfig>,
     pub(super) key: Option<SharedEndpointKey>,
     pub(super) retry: Option<RetryPolicy>,
     pub(super) max_half_open: Option<usize>,
@@ -19,17 +60,44 @@ pub struct ServerConfig {
 }
 
 impl ServerConfig {
+    /// Creates a configuration with default transport settings.
+    pub fn with_crypto(crypto: Arc<dyn ServerCrypto>) -> Self {
+        Self::with_transport(crypto, TransportConfig::default())
+    }
+
+    /// Creates a configuration with default transport settings and no application protocol from a
+    /// certificate chain, which begins with the server's own certificate, and its key.
+    ///
+    /// # Errors
+    /// [`TlsConfigError`] if the key doesn't belong to the certificate.
+    pub fn with_single_cert(
+        chain: Vec<CertificateDer<'static>>,
+        key: PrivateKeyDer<'static>,
+    ) -> Result<Self, TlsConfigError> {
+        let crypto = TlsServerConfig::new(chain, key, &[])?;
+        Ok(Self::with_crypto(Arc::new(crypto)))
+    }
+
     /// Creates a configuration from a certificate and transport settings.
-    pub fn new(crypto: Arc<dyn ServerCrypto>, transport: Arc<TransportConfig>) -> Self {
+    pub fn with_transport(
+        crypto: Arc<dyn ServerCrypto>,
+        transport: impl Into<TransportConfig>,
+    ) -> Self {
         Self {
             crypto,
-            transport,
+            transport: Arc::new(transport.into()),
             key: None,
             retry: None,
             max_half_open: None,
             max_connections: None,
             remembered_tokens: None,
         }
+    }
+
+    /// Replaces the transport settings.
+    pub fn transport_config(&mut self, transport: Arc<TransportConfig>) -> &mut Self {
+        self.transport = transport;
+        self
     }
 
     /// Sets the key of tokens and stateless resets, an [`EndpointSecret`][secret] from 32 secret
@@ -63,7 +131,7 @@ impl ServerConfig {
     /// Converts this into the core's configuration for accepting connections.
     pub(super) fn into_core(self) -> core::ServerConfig {
         core::ServerConfig {
-            transport: self.transport,
+            transport: self.transport.shared(),
             crypto: self.crypto,
         }
     }
@@ -92,8 +160,35 @@ pub struct ClientConfig {
 }
 
 impl ClientConfig {
+    /// Creates a configuration with default transport settings.
+    pub fn new(crypto: Arc<dyn ClientCrypto>) -> Self {
+        Self::with_transport(crypto, TransportConfig::default())
+    }
+
+    /// Creates a configuration with default transport settings and no application protocol that
+    /// trusts these certificate authorities.
+    ///
+    /// # Errors
+    /// [`TlsConfigError`] if TLS can't be configured.
+    pub fn with_root_certificates(roots: Arc<RootCertStore>) -> Result<Self, TlsConfigError> {
+        let crypto = TlsClientConfig::new(Trust::Roots(roots), &[])?;
+        Ok(Self::new(Arc::new(crypto)))
+    }
+
     /// Creates a configuration from the trust in servers and transport settings.
-    pub fn new(crypto: Arc<dyn ClientCrypto>, transport: Arc<TransportConfig>) -> Self {
-        Self { crypto, transport }
+    pub fn with_transport(
+        crypto: Arc<dyn ClientCrypto>,
+        transport: impl Into<TransportConfig>,
+    ) -> Self {
+        Self {
+            crypto,
+            transport: Arc::new(transport.into()),
+        }
+    }
+
+    /// Replaces the transport settings.
+    pub fn transport_config(&mut self, transport: Arc<TransportConfig>) -> &mut Self {
+        self.transport = transport;
+        self
     }
 }

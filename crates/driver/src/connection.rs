@@ -51,9 +51,9 @@ impl Connection {
     ///
     /// Undelivered data is lost. To make sure that it arrives, await
     /// [`SendStream::stopped`](super::SendStream::stopped) first.
-    pub fn close(&self, code: impl Into<VarInt>, reason: &[u8]) {
-        let code = code.into().into_inner();
-        self.shared.close(code, Bytes::copy_from_slice(reason));
+    pub fn close(&self, code: VarInt, reason: &[u8]) {
+        self.shared
+            .close(code.into_inner(), Bytes::copy_from_slice(reason));
     }
 
     /// Waits until the connection is over, and returns the reason.
@@ -127,8 +127,8 @@ impl Connection {
     /// only takes effect as streams end.
     ///
     /// [most]: pathmark_transport::streams::StreamsConfig::max_bidi_streams
-    pub fn set_max_concurrent_bi_streams(&self, streams: impl Into<VarInt>) {
-        self.set_max_concurrent(Dir::Bi, streams.into());
+    pub fn set_max_concurrent_bi_streams(&self, streams: VarInt) {
+        self.set_max_concurrent(Dir::Bi, streams);
     }
 
     /// Sets how many unidirectional streams the peer can have open at once, replacing
@@ -136,8 +136,8 @@ impl Connection {
     /// only takes effect as streams end.
     ///
     /// [most]: pathmark_transport::streams::StreamsConfig::max_uni_streams
-    pub fn set_max_concurrent_uni_streams(&self, streams: impl Into<VarInt>) {
-        self.set_max_concurrent(Dir::Uni, streams.into());
+    pub fn set_max_concurrent_uni_streams(&self, streams: VarInt) {
+        self.set_max_concurrent(Dir::Uni, streams);
     }
 
     fn set_max_concurrent(&self, dir: Dir, streams: VarInt) {
@@ -147,9 +147,11 @@ impl Connection {
         state.wake_driver();
     }
 
-    /// Returns the smoothed round-trip time, or `None` before the first sample.
-    pub fn rtt(&self) -> Option<std::time::Duration> {
-        self.path_report().smoothed_rtt
+    /// Returns the smoothed round-trip time, which counts as 333 ms before the first sample (RFC
+    /// 9002 §6.2.2). [`path_report`](Self::path_report) tells whether there was one.
+    pub fn rtt(&self) -> std::time::Duration {
+        let measured = self.path_report().smoothed_rtt;
+        measured.unwrap_or(std::time::Duration::from_millis(333))
     }
 
     /// Returns the results of the handshake: application protocol, server name, and whether it
@@ -238,7 +240,7 @@ impl Connection {
 
     /// Updates the packet protection keys (RFC 9001 §6). This returns false if it's too early for
     /// another update.
-    pub fn update_keys(&self) -> bool {
+    pub fn force_key_update(&self) -> bool {
         let mut state = self.shared.lock();
         let updated = state.core.update_keys(clock::now());
         state.wake_driver();

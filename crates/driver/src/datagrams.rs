@@ -20,11 +20,11 @@ use pathmark_transport::{DatagramError, Ecn, FlowDatagram, QueueCounters};
 pub enum SendDatagramError {
     /// The peer doesn't accept DATAGRAM frames, or its parameters have not arrived yet.
     #[error("the peer takes no datagrams")]
-    Unsupported,
-    /// The datagram is longer than this number of bytes, the current limit of the path and the
-    /// peer.
-    #[error("a datagram may have {0} bytes at most now")]
-    TooLong(usize),
+    UnsupportedByPeer,
+    /// The datagram is longer than [`Connection::max_datagram_size`], the current limit of the path
+    /// and the peer.
+    #[error("the datagram is longer than the path or the peer currently allows")]
+    TooLarge,
     /// The connection is over.
     #[error("the connection is over: {0}")]
     ConnectionLost(#[from] ConnectionError),
@@ -33,8 +33,8 @@ pub enum SendDatagramError {
 impl From<DatagramError> for SendDatagramError {
     fn from(error: DatagramError) -> Self {
         match error {
-            DatagramError::Unsupported => Self::Unsupported,
-            DatagramError::TooLong(most) => Self::TooLong(most),
+            DatagramError::Unsupported => Self::UnsupportedByPeer,
+            DatagramError::TooLong(_) => Self::TooLarge,
         }
     }
 }

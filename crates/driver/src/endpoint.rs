@@ -14,7 +14,7 @@ use rustc_hash::FxHashMap;
 use tokio::runtime::Handle;
 
 use super::clock;
-use super::config::{ClientConfig, ServerConfig};
+use super::config::{ClientConfig, EndpointConfig, ServerConfig, TokioRuntime};
 use super::connecting::Connecting;
 use super::incoming::Accept;
 use super::interfaces::{Interfaces, bound};
@@ -26,7 +26,7 @@ use super::timers::{TimerTask, Timers};
 use super::waiters::{Place, WaitList};
 use pathmark_transport::crypto::tls::EndpointSecret;
 use pathmark_transport::crypto::{Random, SharedEndpointKey, gather_entropy};
-use pathmark_transport::endpoint::{self as core, EndpointConfig, EndpointStats};
+use pathmark_transport::endpoint::{self as core, EndpointStats};
 use pathmark_transport::{Instant, VarInt};
 
 /// Set once the cryptography library has started to gather entropy.
@@ -77,7 +77,7 @@ impl Endpoint {
     /// # Errors
     /// If the socket can't be bound, or outside a tokio runtime.
     pub fn client(address: SocketAddr) -> io::Result<Self> {
-        Self::new(std::net::UdpSocket::bind(address)?, None)
+        Self::on(std::net::UdpSocket::bind(address)?, None)
     }
 
     /// Creates an endpoint that accepts connections and can also connect.
@@ -85,7 +85,7 @@ impl Endpoint {
     /// # Errors
     /// If the socket can't be bound, or outside a tokio runtime.
     pub fn server(config: ServerConfig, address: SocketAddr) -> io::Result<Self> {
-        Self::new(std::net::UdpSocket::bind(address)?, Some(config))
+        Self::on(std::net::UdpSocket::bind(address)?, Some(config))
     }
 
     /// Creates an endpoint on a socket that is already bound. Without `server`, it can only
@@ -93,42 +93,45 @@ impl Endpoint {
     ///
     /// # Errors
     /// If the socket can't be used, or outside a tokio runtime.
-    pub fn new(socket: std::net::UdpSocket, server: Option<ServerConfig>) -> io::Result<Self> {
-        Self::with_config(socket, server, |_| {})
+    pub fn on(socket: std::net::UdpSocket, server: Option<ServerConfig>) -> io::Result<Self> {
+        let runtime = Arc::new(TokioRuntime);
+        Self::new(EndpointConfig::default(), server, socket, runtime)
     }
 
-    /// Creates an endpoint after passing its configuration to `adjust`. This closure gets the
-    /// defaults with the settings of `server`, and can change limits, lifetimes of tokens and
-    /// memory.
+    /// Creates an endpoint like [`on`](Self::on), with settings of its own. Your task must run in
+    /// the runtime.
     ///
     /// # Errors
     /// If the socket can't be used, or outside a tokio runtime.
-    pub fn with_config(
-        socket: std::net::UdpSocket,
+    pub fn new(
+        config: EndpointConfig,
         server: Option<ServerConfig>,
-        adjust: impl FnOnce(&mut EndpointConfig),
+        socket: std::net::UdpSocket,
+        _runtime: Arc<TokioRuntime>,
     ) -> io::Result<Self> {
-        Self::begin(|| Socket::new(socket), server, adjust)
+        Self::begin(|| Socket::new(socket), server, config)
     }
 
     /// Creates an endpoint on a socket that your application provides, such as a relay, a tunnel or
-    /// a simulated network. Otherwise this works like [`with_config`](Self::with_config).
+    /// a simulated network. Otherwise this works like [`new`](Self::new).
     ///
     /// # Errors
     /// Outside a tokio runtime, or if the system provides no timer.
-    pub fn with_socket(
-        socket: Arc<dyn DatagramSocket>,
+    pub fn new_with_abstract_socket(
+        config: EndpointConfig,
         server: Option<ServerConfig>,
-        adjust: impl FnOnce(&mut EndpointConfig),
+        socket: Arc<dyn DatagramSocket>,
+        _runtime: Arc<TokioRuntime>,
     ) -> io::Result<Self> {
-        Self::begin(|| Ok(Socket::own(socket)), server, adjust)
+        Self::begin(|| Ok(Socket::own(socket)), server, config)
     }
 
     fn begin(
         socket: impl FnOnce() -> io::Result<Socket>,
         server: Option<ServerConfig>,
-        adjust: impl FnOnce(&mut EndpointConfig),
+        config: EndpointConfig,
     ) -> io::Result<Self> {
+        let adjusted = config;
         let runtime = Handle::try_current().map_err(io::Error::other)?;
         let seed = draw()?;
         let now = clock::now();
@@ -137,7 +140,7 @@ impl Endpoint {
             Some(key) => key,
             None => random_key()?,
         };
-        let mut config = EndpointConfig::new(key, epoch);
+        let mut config = core::EndpointConfig::new(key, epoch);
         if let Some(server) = server {
             config.retry = server.retry.unwrap_or(config.retry);
             config.max_half_open = server.max_half_open.unwrap_or(config.max_half_open);
@@ -146,7 +149,7 @@ impl Endpoint {
             config.remembered_tokens = tokens.unwrap_or(config.remembered_tokens);
             config.server = Some(server.into_core());
         }
-        adjust(&mut config);
+        adjusted.apply(&mut config);
         let socket = Arc::new(socket()?);
         let shared = Arc::new(EndpointShared {
             runtime,
@@ -233,7 +236,7 @@ impl Endpoint {
         // [9000 8.1.3 own-server]
         let token = state.tokens.get(server_name).cloned().unwrap_or_default();
         let connect = core::Connect {
-            config: config.transport,
+            config: config.transport.shared(),
             crypto: config.crypto,
             server_name: server_name.to_owned(),
             remote,
@@ -287,16 +290,23 @@ impl Endpoint {
     ///
     /// Connections that you have accepted keep their configuration, whereas clients that are still
     /// waiting get the new configuration. An endpoint that could only connect accepts connections
-    /// from now on. The key of its tokens and resets doesn't change, regardless of the
-    /// configuration.
+    /// from now on, and with `None`, an endpoint refuses new clients. The key of its tokens and
+    /// resets doesn't change, regardless of the configuration.
     ///
     /// # Errors
     /// [`ConnectError::Closed`] if the endpoint was closed.
-    pub fn set_server_config(&self, config: ServerConfig) -> Result<(), ConnectError> {
+    pub fn set_server_config(
+        &self,
+        config: impl Into<Option<ServerConfig>>,
+    ) -> Result<(), ConnectError> {
         let mut state = self.shared.lock();
         if state.closed {
             return Err(ConnectError::Closed);
         }
+        let Some(config) = config.into() else {
+            state.core.set_server(None);
+            return Ok(());
+        };
         if let Some(policy) = config.retry {
             state.core.set_retry(policy);
         }
@@ -304,6 +314,15 @@ impl Endpoint {
         state.core.set_limits(half_open, config.max_connections);
         state.core.set_server(Some(config.into_core()));
         Ok(())
+    }
+
+    /// Returns [`local_address`](Self::local_address) under the name that the standard library's
+    /// sockets have.
+    ///
+    /// # Errors
+    /// Never.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        Ok(self.local_address())
     }
 
     /// Returns the address to which the socket is bound.
@@ -331,8 +350,9 @@ impl Endpoint {
     /// Sets the memory for data that peers can send before applications read it, in bytes for all
     /// connections together.
     ///
-    /// The default is 512 MiB ([`EndpointConfig::receive_memory`]). Because a single connection can
-    /// take at most half of this, you should set 8 GiB for one of 10 Gbit/s over 720 ms.
+    /// The default of [`EndpointConfig::receive_memory`](core::EndpointConfig::receive_memory) is
+    /// 512 MiB. Because a single connection can take at most half of this, you should set 8 GiB for
+    /// one of 10 Gbit/s over 720 ms.
     pub fn set_receive_memory(&self, bytes: u64) {
         self.shared.lock().core.set_receive_memory(bytes);
     }
@@ -353,8 +373,8 @@ impl Endpoint {
 
     /// Closes all connections with an application error code below 2^62 and a reason. Afterwards,
     /// no connections can be accepted or started.
-    pub fn close(&self, code: impl Into<VarInt>, reason: &[u8]) {
-        let code = code.into().into_inner();
+    pub fn close(&self, code: VarInt, reason: &[u8]) {
+        let code = code.into_inner();
         let mut state = self.shared.lock();
         let accepting = state.stop_accepting();
         let connections: Vec<_> = state.connections.iter().flatten().cloned().collect();

@@ -49,7 +49,7 @@ async fn with_an_honest_peer(
     let mut transport = boundless();
     // Room for the IDs that replace those that only a flood retires.
     transport.active_connection_id_limit = 64;
-    let config = ClientConfig::new(forging(client_tls()), Arc::new(transport));
+    let config = ClientConfig::with_transport(forging(client_tls()), Arc::new(transport));
     let hostile = endpoint();
     let connecting = connect_with(&hostile, &server, config);
     let shared = Arc::clone(connecting.shared());

@@ -21,6 +21,7 @@ use pathmark_transport::wire::{TransportError, TransportErrorCode};
 /// client.
 #[derive(Debug)]
 pub struct Incoming {
+    remote: SocketAddr,
     /// `None` once the application has decided.
     inner: Option<core::Incoming>,
     /// The socket at which the client's packet arrived. The client knows this side by this socket's
@@ -66,6 +67,7 @@ impl Future for Accept<'_> {
                 continue;
             }
             return Poll::Ready(Some(Incoming {
+                remote: incoming.remote_address(),
                 inner: Some(incoming),
                 socket,
                 shared: Arc::clone(shared),
@@ -83,12 +85,18 @@ impl Future for Accept<'_> {
 
 impl Incoming {
     /// Returns the source address of the client's packet.
-    pub fn remote_address(&self) -> Option<SocketAddr> {
-        self.inner.as_ref().map(core::Incoming::remote_address)
+    pub fn remote_address(&self) -> SocketAddr {
+        self.remote
+    }
+
+    /// Returns true if [`retry`](Self::retry) is possible, because the client hasn't proved its
+    /// address yet.
+    pub fn may_retry(&self) -> bool {
+        !self.remote_address_validated()
     }
 
     /// Returns true if the client has proved its address with a token.
-    pub fn is_validated(&self) -> bool {
+    pub fn remote_address_validated(&self) -> bool {
         self.inner
             .as_ref()
             .is_some_and(core::Incoming::is_validated)
@@ -132,8 +140,16 @@ impl Incoming {
     }
 
     /// Sends a Retry packet, so that the client must prove its address before it can connect.
-    pub fn retry(mut self) {
+    ///
+    /// # Errors
+    /// [`RetryError`] if the client has already proved its address. It contains this value.
+    #[expect(clippy::result_large_err, reason = "the attempt can still be accepted")]
+    pub fn retry(mut self) -> Result<(), RetryError> {
+        if !self.may_retry() {
+            return Err(RetryError(self));
+        }
         self.answer(core::Endpoint::retry);
+        Ok(())
     }
 
     /// Drops the attempt without sending a response.
@@ -161,6 +177,18 @@ impl Incoming {
     }
 }
 
+/// The client has already proved its address.
+#[derive(Debug, thiserror::Error)]
+#[error("the client has already proved its address")]
+pub struct RetryError(Incoming);
+
+impl RetryError {
+    /// Returns the attempt, so that you can accept it.
+    pub fn into_incoming(self) -> Incoming {
+        self.0
+    }
+}
+
 /// Accepts and waits for the handshake, so that you can write `incoming.await` instead of calling
 /// [`accept`](Incoming::accept) and awaiting its [`Connecting`].
 impl IntoFuture for Incoming {
@@ -173,7 +201,7 @@ impl IntoFuture for Incoming {
             AcceptError::NoServer => ConnectionError::LocallyClosed,
             error => {
                 let code = TransportErrorCode::INTERNAL_ERROR;
-                ConnectionError::Transport(TransportError::new(code, error.to_string()))
+                ConnectionError::TransportError(TransportError::new(code, error.to_string()))
             }
         }))
     }

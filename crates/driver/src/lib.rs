@@ -64,6 +64,7 @@ mod streams;
 mod sys;
 mod task;
 mod timers;
+mod transport_config;
 mod unopened;
 mod waiters;
 
@@ -113,14 +114,15 @@ mod waiting_tests;
 mod woken;
 
 pub use clock::now;
-pub use config::{ClientConfig, ServerConfig};
+pub use config::{ClientConfig, EndpointConfig, ServerConfig, TokioRuntime, default_runtime};
 pub use connecting::{Connecting, ZeroRtt};
 pub use connection::{Connection, WeakConnection};
 pub use datagrams::{DatagramQueue, SendDatagramError};
 pub use endpoint::{ConnectError, Endpoint};
-pub use incoming::{Accept, Incoming, IncomingFuture};
+pub use incoming::{Accept, Incoming, IncomingFuture, RetryError};
 pub use own_socket::{Datagram, DatagramSocket};
 pub use send_stream::{SendStream, Stall, Stopped};
 pub use socket::SocketBuffers;
-pub use stream_error::{ReadError, ReadToEndError, WriteError};
+pub use stream_error::{ReadError, ReadExactError, ReadToEndError, WriteError};
 pub use streams::RecvStream;
+pub use transport_config::{IdleTimeout, TransportConfig};

@@ -54,7 +54,7 @@ fn a_task_may_end_as_it_is_woken() {
             drop(waiting.accept_uni().await);
             drop(stream);
         });
-        far.close(1, b"");
+        far.close(1_u32.into(), b"");
         near.closed().await;
     });
 }
@@ -73,7 +73,7 @@ fn a_task_that_waits_for_an_endpoint_may_end_as_it_is_woken() {
         let server = server();
         let waiting = server.clone();
         leave_waiting(async move { drop(waiting.accept().await) });
-        server.close(0, b"");
+        server.close(0_u32.into(), b"");
     };
     let idle = async {
         let (near, far, server) = connected().await;
@@ -83,7 +83,7 @@ fn a_task_that_waits_for_an_endpoint_may_end_as_it_is_woken() {
             waiting.wait_idle().await;
             drop(stream);
         });
-        near.close(0, b"");
+        near.close(0_u32.into(), b"");
         far.closed().await;
         server.wait_idle().await;
     };

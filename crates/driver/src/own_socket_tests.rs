@@ -8,7 +8,6 @@ use std::task::{Context, Poll, Waker};
 
 use super::testing::*;
 use super::*;
-use tokio::io::AsyncReadExt as _;
 
 use pathmark_transport::connection::{ConnectionError, Received};
 use pathmark_transport::path::EcnState;
@@ -138,15 +137,20 @@ impl Drop for Own {
 
 const SERVER: &str = "10.0.0.1:443";
 
+fn on_own(own: Arc<Own>, server: Option<ServerConfig>) -> std::io::Result<Endpoint> {
+    let runtime = default_runtime().unwrap();
+    Endpoint::new_with_abstract_socket(EndpointConfig::default(), server, own, runtime)
+}
+
 fn server(network: &Arc<Network>) -> (Endpoint, Arc<Own>) {
     let own = socket(network, SERVER);
-    let endpoint = Endpoint::with_socket(own.clone(), Some(server_config()), |_| {}).unwrap();
+    let endpoint = on_own(own.clone(), Some(server_config())).unwrap();
     (endpoint, own)
 }
 
 /// Connects a new endpoint at `own` to `server`.
 async fn client_at(own: &Arc<Own>, server: &Endpoint) -> (Endpoint, (Connection, Connection)) {
-    let endpoint = Endpoint::with_socket(own.clone(), None, |_| {}).unwrap();
+    let endpoint = on_own(own.clone(), None).unwrap();
     let ends = soon("a handshake", both(connect(&endpoint, server), server)).await;
     (endpoint, ends)
 }
@@ -180,7 +184,7 @@ async fn connections_share_a_network_in_memory() {
         drop((killed, near, stream));
         let error = far.closed().await;
         assert!(
-            matches!(error, ConnectionError::PeerApplication { .. }),
+            matches!(error, ConnectionError::ApplicationClosed(_)),
             "{error}"
         );
     };
@@ -226,7 +230,7 @@ async fn an_own_socket_that_fails_ends_its_connections() {
 async fn a_network_that_reaches_no_server_is_the_reason() {
     let network = Arc::new(Network::default());
     let own = socket(&network, "10.0.0.2:5000");
-    let endpoint = Endpoint::with_socket(own, None, |_| {}).unwrap();
+    let endpoint = on_own(own, None).unwrap();
     let mut transport = transport();
     transport.handshake_timeout = pathmark_transport::Duration::from_millis(200);
     let connecting = endpoint
@@ -242,7 +246,7 @@ async fn a_network_that_reaches_no_server_is_the_reason() {
 async fn an_own_socket_reaches_its_own_ip_version() {
     let network = Arc::new(Network::default());
     let own = socket(&network, "10.0.0.2:5000");
-    let endpoint = Endpoint::with_socket(own, None, |_| {}).unwrap();
+    let endpoint = on_own(own, None).unwrap();
     let far: SocketAddr = "[2001:db8::1]:443".parse().unwrap();
     let refused = endpoint.connect_with(client(transport()), far, NAME);
     assert_eq!(refused.unwrap_err(), ConnectError::Address(far));

@@ -143,11 +143,11 @@ async fn first_packet(silent: UdpSocket) -> Vec<u8> {
 async fn a_report_of_icmp_ends_no_established_connection() {
     // [9000 14.2.1 icmp-validated]
     let forger = Forger::new();
-    let there = Endpoint::new(forger.socket(), Some(server_config())).unwrap();
+    let there = Endpoint::on(forger.socket(), Some(server_config())).unwrap();
     serve(&there);
     let ours = forger.socket();
     let local = ours.local_addr().unwrap();
-    let endpoint = Endpoint::new(ours, None).unwrap();
+    let endpoint = Endpoint::on(ours, None).unwrap();
     let connection = connect(&endpoint, &there).await.unwrap();
 
     let silent = forger.socket();
@@ -177,7 +177,7 @@ async fn a_report_without_the_connection_id_has_no_effect() {
     let forger = Forger::new();
     let (ours, silent) = (forger.socket(), forger.socket());
     let (local, to) = (ours.local_addr().unwrap(), silent.local_addr().unwrap());
-    let endpoint = Endpoint::new(ours, None).unwrap();
+    let endpoint = Endpoint::on(ours, None).unwrap();
     let mut waits = begin(&endpoint, to);
     let mut quote = first_packet(silent.try_clone().unwrap()).await;
     // Another ID of eight bytes or more.
@@ -205,7 +205,7 @@ async fn a_host_out_of_reach_ends_an_attempt_after_a_while() {
     let forger = Forger::new();
     let (ours, silent) = (forger.socket(), forger.socket());
     let (local, to) = (ours.local_addr().unwrap(), silent.local_addr().unwrap());
-    let endpoint = Endpoint::new(ours, None).unwrap();
+    let endpoint = Endpoint::on(ours, None).unwrap();
     let begun = tokio::time::Instant::now();
     let mut waits = begin(&endpoint, to);
     let quote = first_packet(silent.try_clone().unwrap()).await;
@@ -235,7 +235,7 @@ async fn what_the_kernel_does_not_send_ends_an_attempt_at_once() {
         ("[::]:0", "192.0.2.1:4433"),
     ] {
         let socket = node.udp(from.parse().unwrap()).unwrap();
-        let endpoint = Endpoint::new(socket, None).unwrap();
+        let endpoint = Endpoint::on(socket, None).unwrap();
         let error = why(&endpoint, to.parse().unwrap()).await;
         let no_route = ConnectionError::Socket(std::io::ErrorKind::NetworkUnreachable);
         assert_eq!(error, no_route, "{to}");
@@ -247,7 +247,7 @@ async fn what_the_kernel_does_not_send_ends_an_attempt_at_once() {
 async fn an_interface_that_is_too_narrow_ends_an_attempt_at_once() {
     let (host, _other) = hosts(1200);
     let socket = host.udp("10.0.0.1:0".parse().unwrap()).unwrap();
-    let endpoint = Endpoint::new(socket, None).unwrap();
+    let endpoint = Endpoint::on(socket, None).unwrap();
     let error = why(&endpoint, "10.0.0.2:4433".parse().unwrap()).await;
     assert_eq!(error, ConnectionError::InterfaceTooNarrow(1200));
 }

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use super::testing::*;
 use super::*;
 use pathmark_transport::VarInt;
-use pathmark_transport::connection::ConnectionError;
+use pathmark_transport::connection::{ApplicationClose, ConnectionError};
 use pathmark_transport::wire::TransportErrorCode;
 
 /// No call panics outside a runtime. Creating an endpoint there returns an error, and all that an
@@ -37,7 +37,7 @@ fn calls_outside_a_runtime_fail_or_use_the_endpoints() {
         }
     }));
     thread::spawn(move || {
-        near.close(7_u32, b"");
+        near.close(7_u32.into(), b"");
         drop((near, endpoint));
     })
     .join()
@@ -45,7 +45,7 @@ fn calls_outside_a_runtime_fail_or_use_the_endpoints() {
     let ended = runtime.block_on(soon("the end", far.closed()));
     assert!(matches!(
         ended,
-        ConnectionError::PeerApplication { code: 7, .. }
+        ConnectionError::ApplicationClosed(close) if close.error_code == 7_u32.into()
     ));
 }
 
@@ -64,7 +64,7 @@ async fn the_peer_of_a_connection_that_panics_hears_of_it() {
         let ours = soon("our end", near.closed()).await;
         assert_eq!(ours, ConnectionError::Panicked);
         match soon("the peer's end", far.closed()).await {
-            ConnectionError::PeerTransport(error) => {
+            ConnectionError::ConnectionClosed(error) => {
                 assert_eq!(error.code, TransportErrorCode::INTERNAL_ERROR);
             }
             other => panic!("{other}"),
@@ -91,10 +91,10 @@ async fn codes_of_62_bits_reach_the_peer() {
         assert_eq!(theirs.stopped().await, Ok(Some(number)));
         near.close(code, b"bye");
         let reason = Bytes::from_static(b"bye");
-        let ended = ConnectionError::PeerApplication {
-            code: number,
+        let ended = ConnectionError::ApplicationClosed(ApplicationClose {
+            error_code: code,
             reason,
-        };
+        });
         assert_eq!(soon("the end", far.closed()).await, ended);
     }
     assert!(VarInt::try_from(1_u64 << 62).is_err());
@@ -118,7 +118,7 @@ async fn the_end_of_a_part_is_awaited_during_writes_and_after_it() {
         while read < 1000 {
             read += stream.read(&mut [0; 100]).await.unwrap().unwrap();
         }
-        stream.stop(5).unwrap();
+        stream.stop(5_u32.into()).unwrap();
     };
     let writing = async {
         let data = vec![7; 1 << 20];

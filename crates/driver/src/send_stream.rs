@@ -142,7 +142,7 @@ impl SendStream {
                 return Poll::Pending;
             }
             Err(streams::WriteError::Stopped(code)) => Err(WriteError::Stopped(code)),
-            Err(_) => Err(WriteError::Closed),
+            Err(_) => Err(WriteError::ClosedStream),
         };
         state.wake_driver();
         Poll::Ready(result)
@@ -162,7 +162,7 @@ impl SendStream {
         let result = match state.core.streams().finish(self.id) {
             Ok(()) => Ok(()),
             Err(streams::FinishError::Stopped(code)) => Err(WriteError::Stopped(code)),
-            Err(_) => Err(WriteError::Closed),
+            Err(_) => Err(WriteError::ClosedStream),
         };
         state.wake_driver();
         result
@@ -172,23 +172,23 @@ impl SendStream {
     /// received yet may never arrive.
     ///
     /// # Errors
-    /// [`WriteError::Closed`] if the stream has already ended.
-    pub fn reset(&mut self, code: impl Into<VarInt>) -> Result<(), WriteError> {
+    /// [`WriteError::ClosedStream`] if the stream has already ended.
+    pub fn reset(&mut self, code: VarInt) -> Result<(), WriteError> {
         let mut state = self.shared.lock();
-        let result = state.core.streams().reset(self.id, code.into().into());
+        let result = state.core.streams().reset(self.id, code.into());
         state.wake_driver();
-        result.map_err(|_| WriteError::Closed)
+        result.map_err(|_| WriteError::ClosedStream)
     }
 
     /// Sets the priority, which is initially 0. Streams of higher priority are sent first, and
     /// streams of the same priority take turns.
     ///
     /// # Errors
-    /// [`WriteError::Closed`] if the stream has already ended.
-    pub fn set_priority(&mut self, priority: i32) -> Result<(), WriteError> {
+    /// [`WriteError::ClosedStream`] if the stream has already ended.
+    pub fn set_priority(&self, priority: i32) -> Result<(), WriteError> {
         let mut state = self.shared.lock();
         let result = state.core.streams().set_priority(self.id, priority);
-        result.map_err(|_| WriteError::Closed)
+        result.map_err(|_| WriteError::ClosedStream)
     }
 
     /// Announces that you will write about `bytes` more, for example if you know the size of a
@@ -196,11 +196,11 @@ impl SendStream {
     /// that others can get it. This is only a hint: you can write more or less.
     ///
     /// # Errors
-    /// [`WriteError::Closed`] if the stream has already ended.
+    /// [`WriteError::ClosedStream`] if the stream has already ended.
     pub fn announce(&mut self, bytes: u64) -> Result<(), WriteError> {
         let mut state = self.shared.lock();
         let result = state.core.streams().announce(self.id, bytes);
-        result.map_err(|_| WriteError::Closed)
+        result.map_err(|_| WriteError::ClosedStream)
     }
 
     /// Waits until the peer has received everything or acknowledged your [`reset`](Self::reset)

@@ -179,7 +179,7 @@ async fn the_end_of_a_stream_stays_its_end() {
     for _ in 0..2 {
         assert_eq!(read(&mut first).await, Ok(0));
     }
-    near.close(0, b"");
+    near.close(0_u32.into(), b"");
     far.closed().await;
     for _ in 0..2 {
         assert_eq!(read(&mut first).await, Ok(0));

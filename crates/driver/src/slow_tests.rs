@@ -82,7 +82,7 @@ fn slow<T>(tls: T, slow: usize, reads: usize) -> (Arc<Tampered<T>>, Opener) {
 /// Returns a server whose first `sessions` handshakes wait after reading `reads` times.
 fn slow_server(tls: TlsServerConfig, sessions: usize, reads: usize) -> (Endpoint, Opener) {
     let (crypto, opener) = slow(tls, sessions, reads);
-    let mut config = ServerConfig::new(crypto, Arc::new(transport()));
+    let mut config = ServerConfig::with_transport(crypto, Arc::new(transport()));
     config.max_half_open(2);
     (Endpoint::server(config, loopback()).unwrap(), opener)
 }
@@ -138,7 +138,7 @@ async fn who_receives_for_a_server_waits_for_no_handshake() {
 async fn who_receives_for_a_client_waits_for_no_handshake() {
     let (server, endpoint) = (server(), endpoint());
     let (crypto, opener) = slow(client_tls(), 1, 0);
-    let config = ClientConfig::new(crypto, Arc::new(transport()));
+    let config = ClientConfig::with_transport(crypto, Arc::new(transport()));
     let connecting = connect_with(&endpoint, &server, config);
     let accepted = server.accept().await.unwrap().accept().unwrap();
     opener.0.reached(1).await;

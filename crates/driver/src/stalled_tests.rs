@@ -40,7 +40,7 @@ async fn deadlines_hold_where_nothing_leaves() {
     assert!(host.spawn(slow, &[]).unwrap().wait().unwrap().success());
     let socket = host.udp("10.0.0.1:0".parse().unwrap()).unwrap();
     let filler = socket.try_clone().unwrap();
-    let endpoint = Endpoint::new(socket, None).unwrap();
+    let endpoint = Endpoint::on(socket, None).unwrap();
     let unused = "10.0.0.2:9".parse().unwrap();
     fill(&filler, unused);
     let mut transport = transport();
@@ -170,7 +170,7 @@ async fn many(server: Endpoint) {
             let _ = send.write_all(&[role[0]; BYTES]).await;
             let _ = send.finish();
             let reason = connection.closed().await;
-            let was_closed = matches!(reason, ConnectionError::PeerApplication { .. });
+            let was_closed = matches!(reason, ConnectionError::ApplicationClosed(_));
             assert_eq!(was_closed, role == [HONEST], "{reason}");
         });
     }
@@ -197,7 +197,7 @@ async fn panics_on_several_threads_end_their_connections_alone() {
                 if role == HONEST {
                     let all = recv.read_to_end(BYTES).await.unwrap();
                     assert!(all.len() == BYTES && all.iter().all(|byte| *byte == HONEST));
-                    connection.close(0, b"thanks");
+                    connection.close(0_u32.into(), b"thanks");
                 } else {
                     connection.closed().await;
                 }
@@ -211,6 +211,6 @@ async fn panics_on_several_threads_end_their_connections_alone() {
     assert_eq!(server.shared.lock().core.connections(), 0);
     // The tasks of connections drop their last datagrams as they end.
     until("what waited", || server.shared.groups.held() == 0).await;
-    server.close(0, b"");
+    server.close(0_u32.into(), b"");
     soon("the server", serving).await.unwrap();
 }

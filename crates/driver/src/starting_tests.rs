@@ -13,7 +13,10 @@ fn closing<T>(tls: T) -> (Arc<Tampered<T>>, Arc<OnceLock<Endpoint>>) {
     let endpoint = Arc::new(OnceLock::<Endpoint>::new());
     let closed = Arc::clone(&endpoint);
     let close = move || {
-        closed.get().unwrap().close(7, b"closed meanwhile");
+        closed
+            .get()
+            .unwrap()
+            .close(7_u32.into(), b"closed meanwhile");
         None
     };
     (Tampered::new(tls, close), endpoint)
@@ -22,7 +25,7 @@ fn closing<T>(tls: T) -> (Arc<Tampered<T>>, Arc<OnceLock<Endpoint>>) {
 #[tokio::test]
 async fn a_server_that_is_closed_while_a_session_starts_accepts_no_client() {
     let (crypto, closed) = closing(server_tls());
-    let config = ServerConfig::new(crypto, Arc::new(transport()));
+    let config = ServerConfig::with_transport(crypto, Arc::new(transport()));
     let server = Endpoint::server(config, loopback()).unwrap();
     closed.set(server.clone()).unwrap();
     let endpoint = endpoint();
@@ -40,7 +43,7 @@ async fn a_client_that_is_closed_while_a_session_starts_does_not_connect() {
     let (crypto, closed) = closing(client_tls());
     let endpoint = endpoint();
     closed.set(endpoint.clone()).unwrap();
-    let config = ClientConfig::new(crypto, Arc::new(transport()));
+    let config = ClientConfig::with_transport(crypto, Arc::new(transport()));
     let unused = "127.0.0.1:9".parse().unwrap();
     let error = endpoint.connect_with(config, unused, NAME).unwrap_err();
     assert!(matches!(error, ConnectError::Closed), "{error}");

@@ -13,7 +13,7 @@ pub enum WriteError {
     Stopped(u64),
     /// The stream was finished or reset.
     #[error("the stream is closed for writing")]
-    Closed,
+    ClosedStream,
     /// The connection is over.
     #[error("the connection is over: {0}")]
     ConnectionLost(#[from] ConnectionError),
@@ -28,7 +28,7 @@ pub enum ReadError {
     Reset(u64),
     /// You have stopped the stream.
     #[error("the stream is closed for reading")]
-    Closed,
+    ClosedStream,
     /// The connection is over.
     #[error("the connection is over: {0}")]
     ConnectionLost(#[from] ConnectionError),
@@ -41,16 +41,28 @@ pub enum ReadToEndError {
     /// Reading failed.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// The stream is longer than this limit.
-    #[error("the stream is longer than {0} bytes")]
-    TooLong(usize),
+    /// The stream is longer than the limit.
+    #[error("the stream is longer than the limit")]
+    TooLong,
+}
+
+/// Why a read of an exact number of bytes failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReadExactError {
+    /// The stream ended after this number of bytes.
+    #[error("the stream ended after {0} bytes")]
+    FinishedEarly(usize),
+    /// Reading failed.
+    #[error(transparent)]
+    ReadError(#[from] ReadError),
 }
 
 impl From<WriteError> for io::Error {
     fn from(error: WriteError) -> Self {
         let kind = match &error {
             WriteError::Stopped(_) => io::ErrorKind::ConnectionReset,
-            WriteError::Closed | WriteError::ConnectionLost(_) => io::ErrorKind::NotConnected,
+            WriteError::ClosedStream | WriteError::ConnectionLost(_) => io::ErrorKind::NotConnected,
         };
         Self::new(kind, error)
     }
@@ -60,7 +72,7 @@ impl From<ReadError> for io::Error {
     fn from(error: ReadError) -> Self {
         let kind = match &error {
             ReadError::Reset(_) => io::ErrorKind::ConnectionReset,
-            ReadError::Closed | ReadError::ConnectionLost(_) => io::ErrorKind::NotConnected,
+            ReadError::ClosedStream | ReadError::ConnectionLost(_) => io::ErrorKind::NotConnected,
         };
         Self::new(kind, error)
     }

@@ -10,7 +10,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::{AsyncRead, ReadBuf};
 
 use super::shared::Shared;
-use super::stream_error::{ReadError, ReadToEndError};
+use super::stream_error::{ReadError, ReadExactError, ReadToEndError};
 use pathmark_transport::VarInt;
 use pathmark_transport::streams::{self, StreamId};
 
@@ -30,7 +30,7 @@ impl End {
         match self {
             Self::Read => Ok(None),
             Self::Reset(code) => Err(ReadError::Reset(code)),
-            Self::Stopped => Err(ReadError::Closed),
+            Self::Stopped => Err(ReadError::ClosedStream),
         }
     }
 }
@@ -38,9 +38,9 @@ impl End {
 /// The receiving part of a stream.
 ///
 /// Each read after the end repeats it: `None` if you have read everything, [`ReadError::Reset`] if
-/// the peer reset the stream, or [`ReadError::Closed`] after [`stop`](Self::stop). [`AsyncRead`]
-/// only returns 0 bytes in the first case, so that a reader that tries again after an error will
-/// never take a truncated stream for a complete one.
+/// the peer reset the stream, or [`ReadError::ClosedStream`] after [`stop`](Self::stop).
+/// [`AsyncRead`] only returns 0 bytes in the first case, so that a reader that tries again after an
+/// error will never take a truncated stream for a complete one.
 ///
 /// Dropping this before the end asks the peer to stop with code 0.
 ///
@@ -100,6 +100,25 @@ impl RecvStream {
     pub async fn read(&mut self, out: &mut [u8]) -> Result<Option<usize>, ReadError> {
         let reading = Reading(self);
         poll_fn(|cx| reading.0.poll_read_bytes(cx, out)).await
+    }
+
+    /// Fills `out` with the next data, in order.
+    ///
+    /// If you drop the future before it is ready, it may have read a part of the data, which is
+    /// then lost, and you can't tell how much. If this matters, call [`read`](Self::read) instead.
+    ///
+    /// # Errors
+    /// [`ReadExactError::FinishedEarly`] if the stream ends before `out` is full, or
+    /// [`ReadExactError::ReadError`] if reading fails.
+    pub async fn read_exact(&mut self, out: &mut [u8]) -> Result<(), ReadExactError> {
+        let mut filled = 0;
+        while let Some(rest) = out.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+            match self.read(rest).await? {
+                Some(read) => filled += read,
+                None => return Err(ReadExactError::FinishedEarly(filled)),
+            }
+        }
+        Ok(())
     }
 
     /// Returns the next piece of data, in order, or `None` at the end, even if you call it again.
@@ -177,7 +196,7 @@ impl RecvStream {
                 }
             }
         }
-        Poll::Ready(Err(ReadToEndError::TooLong(limit)))
+        Poll::Ready(Err(ReadToEndError::TooLong))
     }
 
     fn poll_with<T>(
@@ -205,7 +224,7 @@ impl RecvStream {
             Err(streams::ReadError::Reset(code)) => Err(ReadError::Reset(code)),
             Err(_) => match state.lost() {
                 Some(error) => Err(error.into()),
-                None => Err(ReadError::Closed),
+                None => Err(ReadError::ClosedStream),
             },
         };
         self.end = match &result {
@@ -261,13 +280,13 @@ impl RecvStream {
     /// arrived but is unread is dropped.
     ///
     /// # Errors
-    /// [`ReadError::Closed`] if the stream was already read to its end, reset or stopped.
-    pub fn stop(&mut self, code: impl Into<VarInt>) -> Result<(), ReadError> {
+    /// [`ReadError::ClosedStream`] if the stream was already read to its end, reset or stopped.
+    pub fn stop(&mut self, code: VarInt) -> Result<(), ReadError> {
         let mut state = self.shared.lock();
-        let result = state.core.streams().stop(self.id, code.into().into());
+        let result = state.core.streams().stop(self.id, code.into());
         self.end.get_or_insert(End::Stopped);
         state.wake_driver();
-        result.map_err(|_| ReadError::Closed)
+        result.map_err(|_| ReadError::ClosedStream)
     }
 }
 

@@ -157,7 +157,7 @@ fn an_endpoint_leaves_no_task_behind() {
             let ends = connected_from(&client, transport()).await;
             upload(&ends, 50_000).await;
             assert!(tasks() >= 6, "{} tasks", tasks());
-            ends.0.close(1, b"over");
+            ends.0.close(1_u32.into(), b"over");
             ends.1.closed().await;
             drop((ends, client));
             none().await;

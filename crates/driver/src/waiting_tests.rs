@@ -60,7 +60,7 @@ async fn connecting() -> (Connecting, Connecting) {
     let mut transport = transport();
     transport.streams.max_bidi_streams = 1;
     transport.streams.max_uni_streams = 1;
-    let config = ServerConfig::new(Arc::new(server_tls()), Arc::new(transport.clone()));
+    let config = ServerConfig::with_transport(Arc::new(server_tls()), Arc::new(transport.clone()));
     let server = Endpoint::server(config, loopback()).unwrap();
     let connecting = connect_with(&endpoint(), &server, client(transport));
     let incoming = server.accept().await.unwrap();
@@ -78,7 +78,7 @@ async fn connected() -> (Connection, Connection) {
 #[tokio::test]
 async fn a_connection_that_ends_before_it_is_looked_at_is_handed_over() {
     let (client, server) = connecting().await;
-    client.await.unwrap().close(7, b"done");
+    client.await.unwrap().close(7_u32.into(), b"done");
     poll_fn(|cx| {
         let mut state = server.shared().lock();
         if state.lost().is_some() {
@@ -90,10 +90,10 @@ async fn a_connection_that_ends_before_it_is_looked_at_is_handed_over() {
     })
     .await;
     let reason = server.await.unwrap().closed().await;
-    assert!(
-        matches!(&reason, ConnectionError::PeerApplication { code: 7, .. }),
-        "{reason:?}"
-    );
+    let ConnectionError::ApplicationClosed(close) = reason else {
+        panic!("{reason:?}");
+    };
+    assert_eq!(close.error_code, 7_u32.into());
 }
 
 /// If a peer asks to stop before the stream is accepted, the application that accepts it is
@@ -103,7 +103,7 @@ async fn a_stop_that_comes_before_its_stream_is_accepted_is_reported() {
     let (ours, theirs) = connected().await;
     let (mut send, mut recv) = ours.open_bi().await.unwrap();
     send.write_all(b"a question").await.unwrap();
-    recv.stop(9).unwrap();
+    recv.stop(9_u32.into()).unwrap();
     let mut later = ours.open_uni().await.unwrap();
     later.write_all(b"later").await.unwrap();
     later.finish().unwrap();
@@ -188,7 +188,7 @@ async fn a_stream_keeps_no_waker_of_a_future_that_is_dropped() {
     assert!(recv.poll_read_chunk(&mut cx).is_pending());
     assert!(send.poll_stopped(&mut cx).is_pending());
     assert!(ours.poll_accept_bi(&mut cx).is_pending());
-    theirs.close(5, b"enough");
+    theirs.close(5_u32.into(), b"enough");
     ours.closed().await;
     assert_eq!(count.0.load(Ordering::Relaxed), 3);
     let end = ours.poll_accept_bi(&mut cx);

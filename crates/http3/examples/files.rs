@@ -33,7 +33,7 @@ async fn serve(directory: &str, certificate: &str) -> Result<(), Box<dyn Error>>
     std::fs::write(certificate, made.cert.pem())?;
     let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
     let tls = TlsServerConfig::new(vec![made.cert.der().clone()], key.into(), &[ALPN])?;
-    let config = ServerConfig::new(Arc::new(tls), transport()?);
+    let config = ServerConfig::with_transport(Arc::new(tls), transport()?);
     let endpoint = Endpoint::server(config, (Ipv4Addr::LOCALHOST, 0).into())?;
     let rules = Rules {
         put: PutRights::Replace,
@@ -59,7 +59,7 @@ async fn serve(directory: &str, certificate: &str) -> Result<(), Box<dyn Error>>
 
 async fn get(port: &str, pin: &str, path: &str, target: &str) -> Result<(), Box<dyn Error>> {
     let tls = TlsClientConfig::new(Trust::Pin(pin.parse()?), &[ALPN])?;
-    let config = ClientConfig::new(Arc::new(tls), transport()?);
+    let config = ClientConfig::with_transport(Arc::new(tls), transport()?);
     let endpoint = Endpoint::client((Ipv4Addr::LOCALHOST, 0).into())?;
     let server: SocketAddr = (Ipv4Addr::LOCALHOST, port.parse()?).into();
     let connection = endpoint.connect_with(config, server, "localhost")?.await?;

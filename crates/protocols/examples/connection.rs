@@ -44,7 +44,7 @@ async fn transfer(law: &str) -> Result<(usize, PathReport), Box<dyn Error>> {
     let key = made.signing_key.serialize_der().try_into()?;
     let certificate = TlsServerConfig::new(vec![made.cert.der().clone()], key, &[PROTOCOL])?;
     let trust = Trust::Pin(certificate.pin().ok_or("the server has no certificate")?);
-    let config = ServerConfig::new(Arc::new(certificate), transport(law)?);
+    let config = ServerConfig::with_transport(Arc::new(certificate), transport(law)?);
     let server = Endpoint::server(config, "127.0.0.1:0".parse()?)?;
     let address = server.local_address();
     let received = tokio::spawn(async move {
@@ -57,14 +57,14 @@ async fn transfer(law: &str) -> Result<(usize, PathReport), Box<dyn Error>> {
 
     let client = Endpoint::client("127.0.0.1:0".parse()?)?;
     let tls = TlsClientConfig::new(trust, &[PROTOCOL])?;
-    let config = ClientConfig::new(Arc::new(tls), transport(law)?);
+    let config = ClientConfig::with_transport(Arc::new(tls), transport(law)?);
     let connection = client.connect_with(config, address, "localhost")?.await?;
     let mut stream = connection.open_uni().await?;
     stream.write_all(&vec![7; BYTES]).await?;
     stream.finish()?;
     stream.stopped().await?;
     let report = connection.path_report();
-    connection.close(0u32, b"done");
+    connection.close(0_u32.into(), b"done");
     Ok((received.await?.ok_or("the server gave up")?, report))
 }
 

@@ -42,7 +42,7 @@ async fn main() -> Done {
     let tls = TlsClientConfig::new(trust, &[ALPN])?;
     let law = Algorithm::default();
     let transport = TransportConfig::new(Arc::new(move |now, mtu| law.controller(now, mtu)));
-    let config = ClientConfig::new(Arc::new(tls), Arc::new(transport));
+    let config = ClientConfig::with_transport(Arc::new(tls), Arc::new(transport));
     let dialer = Dialer::new(uri.server, config);
     let tunnel = Tunnel::new(dialer, uri.token.as_ref(), TunnelTimes::default());
 

@@ -40,9 +40,9 @@ impl Connection {
 /// Converts the reason why a connection ended into `h3`'s error.
 fn lost(error: Lost) -> ConnectionErrorIncoming {
     match error {
-        Lost::PeerApplication { code, .. } => {
-            ConnectionErrorIncoming::ApplicationClose { error_code: code }
-        }
+        Lost::ApplicationClosed(close) => ConnectionErrorIncoming::ApplicationClose {
+            error_code: close.error_code.into_inner(),
+        },
         Lost::TimedOut | Lost::HandshakeTimedOut => ConnectionErrorIncoming::Timeout,
         error => ConnectionErrorIncoming::Undefined(Arc::new(error)),
     }
@@ -75,7 +75,7 @@ impl<B: Buf> quic::OpenStreams<B> for Connection {
     }
 
     fn close(&mut self, code: Code, reason: &[u8]) {
-        self.0.close(streams::short(code.value()), reason);
+        self.0.close(streams::short(code.value()).into(), reason);
     }
 }
 

@@ -111,7 +111,7 @@ impl<B: Buf> quic::SendStream<B> for SendStream<B> {
 
     fn reset(&mut self, code: u64) {
         // Fails only if the stream has already ended.
-        let _ = self.stream.reset(short(code));
+        let _ = self.stream.reset(short(code).into());
     }
 
     fn send_id(&self) -> StreamId {
@@ -134,7 +134,7 @@ impl quic::RecvStream for RecvStream {
 
     fn stop_sending(&mut self, code: u64) {
         // Fails only if the stream has already ended.
-        let _ = self.0.stop(short(code));
+        let _ = self.0.stop(short(code).into());
     }
 
     fn recv_id(&self) -> StreamId {

@@ -54,7 +54,7 @@ impl Stack for Ours {
             algorithm.controller(now, mtu)
         })));
         let crypto = TlsServerConfig::from_rustls(tls.server).expect("usable");
-        let config = driver::ServerConfig::new(Arc::new(crypto), Arc::clone(&transport));
+        let config = driver::ServerConfig::with_transport(Arc::new(crypto), Arc::clone(&transport));
         let server = driver::Endpoint::server(config, loopback()).expect("a socket");
         let address = server.local_address();
         let accepted = Count::default();
@@ -76,7 +76,7 @@ impl Stack for Ours {
         let crypto = TlsClientConfig::from_rustls(tls.client).expect("usable");
         Self {
             client: driver::Endpoint::client(loopback()).expect("a socket"),
-            config: driver::ClientConfig::new(Arc::new(crypto), transport),
+            config: driver::ClientConfig::with_transport(Arc::new(crypto), transport),
             server: address,
             accepted,
         }
@@ -86,7 +86,7 @@ impl Stack for Ours {
         let config = self.config.clone();
         let connecting = self.client.connect_with(config, self.server, NAME);
         let connection = connecting.expect("it began").await.expect("it is ready");
-        connection.close(0, b"");
+        connection.close(0_u32.into(), b"");
     }
 
     fn accepted(&self) -> u64 {

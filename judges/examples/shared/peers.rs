@@ -222,7 +222,7 @@ impl Connection {
     pub(crate) fn update_keys(&self) {
         match self {
             Self::Ours(connection) => {
-                connection.update_keys();
+                connection.force_key_update();
             }
             Self::Theirs(connection) => connection.update_keys(),
         }

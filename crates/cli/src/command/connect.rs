@@ -88,7 +88,7 @@ pub(super) async fn connect<T>(
             .with_certificate(&shown.chain, &shown.key)
             .map_err(Failure::usage)?;
     }
-    let config = ClientConfig::new(Arc::new(tls), Arc::new(transport));
+    let config = ClientConfig::with_transport(Arc::new(tls), Arc::new(transport));
     let resolved = Cell::new(false);
     let connecting = async {
         // A name server that doesn't answer now might do so later.
@@ -186,11 +186,11 @@ async fn race<T, B: FnMut(&Endpoint, SocketAddr) -> T>(
 /// Returns true if a server answered, so that another attempt would fail for the same reason.
 fn is_answer(error: &anyhow::Error) -> bool {
     match error.downcast_ref::<ConnectionError>() {
-        Some(ConnectionError::PeerTransport(error)) => {
+        Some(ConnectionError::ConnectionClosed(error)) => {
             error.code != TransportErrorCode::CONNECTION_REFUSED
         }
         Some(
-            ConnectionError::Transport(_)
+            ConnectionError::TransportError(_)
             | ConnectionError::VersionMismatch
             | ConnectionError::TokenTooLong(_),
         ) => true,
@@ -203,7 +203,7 @@ fn is_without_protocol(error: &anyhow::Error) -> bool {
     const NO_APPLICATION_PROTOCOL: TransportErrorCode = TransportErrorCode::crypto(120);
     matches!(
         error.downcast_ref::<ConnectionError>(),
-        Some(ConnectionError::PeerTransport(error)) if error.code == NO_APPLICATION_PROTOCOL
+        Some(ConnectionError::ConnectionClosed(error)) if error.code == NO_APPLICATION_PROTOCOL
     )
 }
 
@@ -263,7 +263,7 @@ mod tests {
         let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         let tls = Identity::new(&[b"test"]).unwrap().tls;
         let transport = || Arc::new(transport(&Algorithm::default(), DscpArgs { dscp: 0 }));
-        let config = ServerConfig::new(Arc::new(tls), transport());
+        let config = ServerConfig::with_transport(Arc::new(tls), transport());
         let server = Endpoint::server(config, "127.0.0.1:0".parse().unwrap()).unwrap();
         let live = server.local_address();
         tokio::spawn(async move {
@@ -276,7 +276,7 @@ mod tests {
         let target: Target = "localhost:1/a".parse().unwrap();
         let trust = pathmark_transport::crypto::tls::Trust::Anyone;
         let tls = pathmark::tls::TlsClientConfig::new(trust, &[b"test"]).unwrap();
-        let config = ClientConfig::new(Arc::new(tls), transport());
+        let config = ClientConfig::with_transport(Arc::new(tls), transport());
         let addresses = vec![silent.local_addr().unwrap(), live];
         let connected = race(&target, addresses, &config, |_, address| address).await;
         assert_eq!(connected.unwrap().prepared, live);

@@ -13,7 +13,6 @@ use futures_util::future::try_join_all;
 use indicatif::MultiProgress;
 use pathmark_cc::Algorithm;
 use serde::Serialize;
-use tokio::io::AsyncReadExt;
 
 use super::connect::{ConnectArgs, Connected, Way};
 use super::figures::Transfer;

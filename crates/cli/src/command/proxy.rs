@@ -146,7 +146,7 @@ pub(super) fn proxy(args: Args) -> Outcome {
 }
 
 /// Configures a server's connections to carry proxied flows.
-const fn carry_flows(transport: &mut TransportConfig) {
+fn carry_flows(transport: &mut TransportConfig) {
     transport.keep_alive = Some(KEEP_ALIVE);
 }
 

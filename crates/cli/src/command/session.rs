@@ -122,9 +122,9 @@ pub(super) async fn leave(connection: &Connection, stop: &Stop, codes: Codes) {
         return;
     }
     if stop.is_stopped() {
-        connection.close(codes.interrupted, b"interrupted");
+        connection.close(codes.interrupted.into(), b"interrupted");
     } else {
-        connection.close(codes.done, b"done");
+        connection.close(codes.done.into(), b"done");
     }
     let closed = now();
     let mut ticks = tokio::time::interval(LINGER);
@@ -247,7 +247,7 @@ pub(super) async fn serve(
 ) {
     let tell = async {
         stop.stopped().await;
-        endpoint.close(codes.done, b"the server was stopped");
+        endpoint.close(codes.done.into(), b"the server was stopped");
         // Don't wait any longer for a disk sync or a file being hashed.
         tokio::time::sleep(FAREWELL).await;
     };
@@ -273,7 +273,7 @@ pub(super) fn server_config(
     retry: bool,
 ) -> (ServerConfig, Option<String>) {
     let pin = identity.tls.pin().map(|pin| pin.to_string());
-    let mut config = ServerConfig::new(Arc::new(identity.tls), transport);
+    let mut config = ServerConfig::with_transport(Arc::new(identity.tls), transport);
     config.key(identity.key);
     if retry {
         config.retry(RetryPolicy::Always);

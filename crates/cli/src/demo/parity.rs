@@ -186,9 +186,12 @@ async fn transfer(
     // The path's MTU is known, as it is to the emulator's endpoints.
     (transport.initial_mtu, transport.max_mtu) = (payload, Some(payload));
     let transport = Arc::new(transport);
-    let receiver = Endpoint::new(
+    let receiver = Endpoint::on(
         ends.to,
-        Some(ServerConfig::new(Arc::new(tls), Arc::clone(&transport))),
+        Some(ServerConfig::with_transport(
+            Arc::new(tls),
+            Arc::clone(&transport),
+        )),
     )?;
     let counting = Arc::clone(meter);
     let receiving = tokio::spawn(async move {
@@ -203,8 +206,8 @@ async fn transfer(
         anyhow::Ok(())
     });
     let tls = TlsClientConfig::new(Trust::Pin(pin), &[ALPN])?;
-    let sender = Endpoint::new(ends.from, None)?;
-    let config = ClientConfig::new(Arc::new(tls), transport);
+    let sender = Endpoint::on(ends.from, None)?;
+    let config = ClientConfig::with_transport(Arc::new(tls), transport);
     let connection = sender
         .connect_with(config, ends.address, "localhost")?
         .await?;
@@ -221,7 +224,7 @@ async fn transfer(
     stream.finish()?;
     stream.stopped().await?;
     let report = SenderReport::of(&connection);
-    connection.close(0, b"done");
+    connection.close(0_u32.into(), b"done");
     receiving.abort();
     Ok(report)
 }

@@ -82,8 +82,8 @@ pub(super) async fn transfer(
     // The demo's links carry packets of 1500 bytes, regardless of a loopback interface's MTU.
     transport.max_mtu = Some(1472);
     let transport = Arc::new(transport);
-    let config = ServerConfig::new(Arc::new(tls), Arc::clone(&transport));
-    let server = Endpoint::new(server, Some(config))?;
+    let config = ServerConfig::with_transport(Arc::new(tls), Arc::clone(&transport));
+    let server = Endpoint::on(server, Some(config))?;
     let origin = Origin::new(
         Root::open(there.path())?,
         Rules::default(),
@@ -93,13 +93,13 @@ pub(super) async fn transfer(
     let serving = tokio::spawn(accept(server, origin, senders.clone()));
 
     let trust = TlsClientConfig::new(Trust::Pin(pin), &[ALPN])?;
-    let config = ClientConfig::new(Arc::new(trust), transport);
+    let config = ClientConfig::with_transport(Arc::new(trust), transport);
     let mut fetches = JoinSet::new();
     for (index, (socket, meter)) in clients.into_iter().zip(meters).enumerate() {
         let (config, meter, senders) = (config.clone(), Arc::clone(meter), senders.clone());
         let target = here.path().join(index.to_string());
         fetches.spawn(async move {
-            let endpoint = Endpoint::new(socket, None)?;
+            let endpoint = Endpoint::on(socket, None)?;
             let connection = endpoint.connect_with(config, address, "localhost")?.await?;
             let limits = ClientLimits::default();
             let client = Client::new(connection.clone(), "localhost", limits).await?;
@@ -116,7 +116,7 @@ pub(super) async fn transfer(
             fetching.await?;
             // By now the sender has declared all losses that delayed the file.
             let sender = senders.report(&source.encode()).unwrap_or_default();
-            connection.close(u32::try_from(codes::NO_ERROR)?, b"done");
+            connection.close(codes::NO_ERROR.try_into()?, b"done");
             anyhow::Ok((index, sender))
         });
     }

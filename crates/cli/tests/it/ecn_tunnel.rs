@@ -101,16 +101,16 @@ impl Path {
         let mut transport = pathmark::transport_config(&Algorithm::parse(algorithm).unwrap());
         transport.dscp = dscp;
         let transport = Arc::new(transport);
-        let config = ServerConfig::new(Arc::new(tls), Arc::clone(&transport));
+        let config = ServerConfig::with_transport(Arc::new(tls), Arc::clone(&transport));
         let at = SocketAddr::new(here, 4433);
-        let server = Endpoint::new(chain.sender.udp(at).unwrap(), Some(config)).unwrap();
+        let server = Endpoint::on(chain.sender.udp(at).unwrap(), Some(config)).unwrap();
         let socket = chain.receiver.udp(SocketAddr::new(there, 0)).unwrap();
-        let client = Endpoint::new(socket, None).unwrap();
+        let client = Endpoint::on(socket, None).unwrap();
         let tls = TlsClientConfig::new(trust, &[ALPN]).unwrap();
         Self {
             server,
             client,
-            config: ClientConfig::new(Arc::new(tls), transport),
+            config: ClientConfig::with_transport(Arc::new(tls), transport),
             at,
             seen,
             _chain: chain,

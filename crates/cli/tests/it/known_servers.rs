@@ -59,7 +59,7 @@ impl Server {
         let pin = tls.pin().unwrap();
         let mut transport = pathmark::transport_config(&"auto".parse().unwrap());
         transport.known_rate = Some(1_000_000_000);
-        let mut config = ServerConfig::new(Arc::new(tls), Arc::new(transport));
+        let mut config = ServerConfig::with_transport(Arc::new(tls), Arc::new(transport));
         config.retry(retry);
         let endpoint = Endpoint::server(config, "127.0.0.1:0".parse().unwrap()).unwrap();
         let rules = Rules {

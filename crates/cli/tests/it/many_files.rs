@@ -25,7 +25,7 @@ async fn connected(directory: &TempDir) -> (Endpoint, Client) {
     let alpn: &[&[u8]] = &[ALPN];
     let tls = TlsServerConfig::new(vec![made.cert.der().clone()], key.into(), alpn).unwrap();
     let transport = Arc::new(pathmark::transport_config(&Algorithm::default()));
-    let config = ServerConfig::new(Arc::new(tls), Arc::clone(&transport));
+    let config = ServerConfig::with_transport(Arc::new(tls), Arc::clone(&transport));
     let loopback = SocketAddr::from(([127, 0, 0, 1], 0));
     let server = Endpoint::server(config, loopback).unwrap();
     let rules = Rules {
@@ -41,7 +41,7 @@ async fn connected(directory: &TempDir) -> (Endpoint, Client) {
     });
     let tls = TlsClientConfig::new(Trust::Anyone, alpn).unwrap();
     let endpoint = Endpoint::client(loopback).unwrap();
-    let config = ClientConfig::new(Arc::new(tls), transport);
+    let config = ClientConfig::with_transport(Arc::new(tls), transport);
     let connecting = endpoint.connect_with(config, server.local_address(), "localhost");
     let connection = connecting.unwrap().await.unwrap();
     let client = Client::new(connection, "localhost", ClientLimits::default());

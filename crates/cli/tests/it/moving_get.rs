@@ -48,11 +48,11 @@ async fn a_get_goes_on_at_other_sockets() {
     let address = said["listening"].as_str().unwrap().parse().unwrap();
     let pin = said["pin"].as_str().unwrap().parse().unwrap();
     for law in ["vcp+bise+wlte", "cubic"] {
-        let endpoint = Endpoint::new(socket(), None).unwrap();
+        let endpoint = Endpoint::on(socket(), None).unwrap();
         let trust = tls::Trust::Pin(pin);
         let tls = tls::TlsClientConfig::new(trust, &[ALPN]).unwrap();
         let transport = Arc::new(pathmark::transport_config(&law.parse().unwrap()));
-        let config = ClientConfig::new(Arc::new(tls), transport);
+        let config = ClientConfig::with_transport(Arc::new(tls), transport);
         let connecting = endpoint.connect_with(config, address, "any.test").unwrap();
         let connection = connecting.await.unwrap();
         let here = TempDir::new().unwrap();

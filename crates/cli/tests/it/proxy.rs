@@ -29,7 +29,7 @@ fn tunnel(uri: &str) -> Tunnel {
     let uri: ProxyUri = uri.parse().unwrap();
     let tls = TlsClientConfig::new(Trust::Pin(uri.pin.unwrap()), &[ALPN]).unwrap();
     let transport = Arc::new(pathmark::transport_config(&"auto".parse().unwrap()));
-    let config = pathmark::ClientConfig::new(Arc::new(tls), transport);
+    let config = pathmark::ClientConfig::with_transport(Arc::new(tls), transport);
     let dialer = Dialer::new(uri.server, config);
     Tunnel::new(dialer, uri.token.as_ref(), TunnelTimes::default())
 }

@@ -155,7 +155,7 @@ async fn requests_and_tunnels_share_a_connection() {
     let house = House::new(TempDir::new().unwrap(), &format!("a {TOKEN}\n"), &[]);
     let target = echo();
     let transport = Arc::new(pathmark::transport_config(&"auto".parse().unwrap()));
-    let config = pathmark::ClientConfig::new(Arc::new(house.tls()), transport);
+    let config = pathmark::ClientConfig::with_transport(Arc::new(house.tls()), transport);
     let address: SocketAddr = house.server.address.parse().unwrap();
     let endpoint = pathmark::Endpoint::client("127.0.0.1:0".parse().unwrap()).unwrap();
     let connecting = endpoint.connect_with(config, address, "localhost").unwrap();

@@ -108,16 +108,16 @@ async fn run(tunnel: Tunnel, ports: bool, algorithm: &str, law: &str) -> Run {
     let transport = Arc::new(pathmark::transport_config(
         &Algorithm::parse(algorithm).unwrap(),
     ));
-    let config = ServerConfig::new(Arc::new(tls), Arc::clone(&transport));
+    let config = ServerConfig::with_transport(Arc::new(tls), Arc::clone(&transport));
     let at = SocketAddr::new(INNER_SENDER, 4433);
-    let server = Endpoint::new(chain.sender.udp(at).unwrap(), Some(config)).unwrap();
+    let server = Endpoint::on(chain.sender.udp(at).unwrap(), Some(config)).unwrap();
     let socket = chain
         .receiver
         .udp(SocketAddr::new(INNER_RECEIVER, 0))
         .unwrap();
-    let client = Endpoint::new(socket, None).unwrap();
+    let client = Endpoint::on(socket, None).unwrap();
     let tls = TlsClientConfig::new(trust, &[ALPN]).unwrap();
-    let config = ClientConfig::new(Arc::new(tls), transport);
+    let config = ClientConfig::with_transport(Arc::new(tls), transport);
     let connecting = client.connect_with(config, at, "sender").unwrap();
     let accepting = async { server.accept().await.unwrap().accept().unwrap().await };
     let (ours, theirs) = tokio::try_join!(connecting, accepting).unwrap();

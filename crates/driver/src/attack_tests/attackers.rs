@@ -28,7 +28,7 @@ pub(super) trait Attack: Send + 'static {
 /// Connects a client at 127.0.1.`host` to `server`.
 async fn connect(server: SocketAddr, host: u8) -> (Endpoint, Arc<Shared>, Connection) {
     let endpoint = Endpoint::client((Ipv4Addr::new(127, 0, 1, host), 0).into()).unwrap();
-    let config = ClientConfig::new(forging(client_tls()), Arc::new(boundless()));
+    let config = ClientConfig::with_transport(forging(client_tls()), Arc::new(boundless()));
     let connecting = endpoint.connect_with(config, server, NAME).unwrap();
     let shared = Arc::clone(connecting.shared());
     let connection = connecting.await.unwrap();

@@ -31,7 +31,7 @@ fn server_of_the_tests() {
     runtime(threads).block_on(async {
         let mut transport = transport();
         transport.max_idle_timeout = Some(Duration::from_secs(120));
-        let mut config = ServerConfig::new(Arc::new(server_tls()), Arc::new(transport));
+        let mut config = ServerConfig::with_transport(Arc::new(server_tls()), Arc::new(transport));
         if is(Role::WithoutRetry) {
             config.retry(RetryPolicy::Never);
         }

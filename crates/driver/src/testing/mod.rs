@@ -54,11 +54,11 @@ pub(crate) fn transport() -> TransportConfig {
 }
 
 pub(crate) fn client(transport: TransportConfig) -> ClientConfig {
-    ClientConfig::new(Arc::new(client_tls()), Arc::new(transport))
+    ClientConfig::with_transport(Arc::new(client_tls()), Arc::new(transport))
 }
 
 pub(crate) fn server_config() -> ServerConfig {
-    ServerConfig::new(Arc::new(server_tls()), Arc::new(transport()))
+    ServerConfig::with_transport(Arc::new(server_tls()), Arc::new(transport()))
 }
 
 /// Returns an endpoint without a server on loopback.
@@ -104,7 +104,7 @@ pub(crate) async fn connected_with(
     transport: TransportConfig,
     crypto: Arc<dyn ServerCrypto>,
 ) -> (Connection, Connection) {
-    let config = ServerConfig::new(crypto, Arc::new(transport.clone()));
+    let config = ServerConfig::with_transport(crypto, Arc::new(transport.clone()));
     let any = SocketAddr::new(endpoint.local_address().ip(), 0);
     let server = Endpoint::server(config, any).unwrap();
     both(connect_with(endpoint, &server, client(transport)), &server).await

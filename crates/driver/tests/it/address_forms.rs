@@ -136,7 +136,7 @@ async fn clients_that_ask_while_the_socket_changes_are_answered_where_they_asked
         let theirs = theirs.unwrap();
         let ours = [ours.0, ours.1, ours.2];
         let is_refused = |end: &&Result<_, _>| match end {
-            Err(ConnectionError::PeerTransport(error)) => {
+            Err(ConnectionError::ConnectionClosed(error)) => {
                 error.code == TransportErrorCode::CONNECTION_REFUSED
             }
             _ => false,

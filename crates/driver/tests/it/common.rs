@@ -27,8 +27,8 @@ pub(crate) fn configs(transport: TransportConfig) -> (ServerConfig, ClientConfig
     let server = TlsServerConfig::new(vec![made.cert.der().clone()], key.into(), &[ALPN]).unwrap();
     let client = TlsClientConfig::new(Trust::Pin(server.pin().unwrap()), &[ALPN]).unwrap();
     (
-        ServerConfig::new(Arc::new(server), Arc::clone(&transport)),
-        ClientConfig::new(Arc::new(client), transport),
+        ServerConfig::with_transport(Arc::new(server), Arc::clone(&transport)),
+        ClientConfig::with_transport(Arc::new(client), transport),
     )
 }
 

@@ -220,7 +220,7 @@ async fn a_server_changes_its_certificate_while_it_runs() {
         let (refused, _) = tokio::join!(connect(), server.accept());
         refused.unwrap_err();
 
-        server.endpoint.close(0, b"");
+        server.endpoint.close(0_u32.into(), b"");
         let (config, _) = configs(transport());
         let late = server.endpoint.set_server_config(config);
         assert_eq!(late, Err(ConnectError::Closed));

@@ -109,7 +109,10 @@ impl Origin {
         let host = connection.remote_address().ip();
         let Some(_place) = self.0.connections.of(host).take_now() else {
             let code = u32::try_from(codes::EXCESSIVE_LOAD).unwrap_or(u32::MAX);
-            connection.close(code, b"the host has as many connections as one may have");
+            connection.close(
+                code.into(),
+                b"the host has as many connections as one may have",
+            );
             return Err(LinkError::Displaced);
         };
         let client = Arc::new(ClientShare {
@@ -187,7 +190,7 @@ const FIRST_STREAMS: u32 = 128;
 
 impl Streams {
     fn new(connection: driver::Connection, most: u32) -> Self {
-        connection.set_max_concurrent_bi_streams(most.min(FIRST_STREAMS));
+        connection.set_max_concurrent_bi_streams(most.min(FIRST_STREAMS).into());
         Self {
             connection,
             most,
@@ -206,7 +209,7 @@ impl Streams {
         if before == arrived && (arrived / FIRST_STREAMS).is_power_of_two() && arrived <= self.most
         {
             let most = self.most.min(arrived.saturating_mul(2));
-            self.connection.set_max_concurrent_bi_streams(most);
+            self.connection.set_max_concurrent_bi_streams(most.into());
         }
     }
 }

@@ -134,7 +134,7 @@ impl quic::OpenStreams<Bytes> for Adapter {
     }
 
     fn close(&mut self, code: Code, reason: &[u8]) {
-        self.connection.close(short(code.value()), reason);
+        self.connection.close(short(code.value()).into(), reason);
     }
 }
 

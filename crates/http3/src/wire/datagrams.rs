@@ -115,7 +115,9 @@ impl Hub {
             while let Ok(arrived) = reading.connection.read_marked_datagram().await {
                 if reading.hand_over(arrived).is_none() {
                     let code = streams::short(codes::DATAGRAM_ERROR);
-                    reading.connection.close(code, b"a datagram has no stream");
+                    reading
+                        .connection
+                        .close(code.into(), b"a datagram has no stream");
                     break;
                 }
             }
@@ -259,7 +261,7 @@ impl DatagramFlow {
             ce: ce.map(|ce| (place, ce)),
         };
         self.sending.send(datagram).map_err(|error| match error {
-            SendDatagramError::TooLong(_) | SendDatagramError::Unsupported => {
+            SendDatagramError::TooLarge | SendDatagramError::UnsupportedByPeer => {
                 DatagramRefused::TooLong
             }
             _ => DatagramRefused::Over,

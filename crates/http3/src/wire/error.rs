@@ -84,11 +84,12 @@ impl LinkError {
         match reason {
             // Clients also close with QUIC's NO_ERROR, as either an application or a transport
             // error.
-            Some(Lost::PeerApplication {
-                code: 0 | codes::NO_ERROR,
-                reason,
-            }) => Self::Closed(String::from_utf8_lossy(&reason).into_owned()),
-            Some(Lost::PeerTransport(error)) if error.code == TransportErrorCode::NO_ERROR => {
+            Some(Lost::ApplicationClosed(close))
+                if [0, codes::NO_ERROR].contains(&close.error_code.into_inner()) =>
+            {
+                Self::Closed(String::from_utf8_lossy(&close.reason).into_owned())
+            }
+            Some(Lost::ConnectionClosed(error)) if error.code == TransportErrorCode::NO_ERROR => {
                 Self::Closed(String::new())
             }
             None | Some(Lost::LocallyClosed) => Self::Ended(text.to_string()),
@@ -123,9 +124,9 @@ fn because(reason: &str) -> String {
 /// Converts the end of a connection into `h3`'s type.
 pub(super) fn lost(error: Lost) -> ConnectionErrorIncoming {
     match error {
-        Lost::PeerApplication { code, .. } => {
-            ConnectionErrorIncoming::ApplicationClose { error_code: code }
-        }
+        Lost::ApplicationClosed(close) => ConnectionErrorIncoming::ApplicationClose {
+            error_code: close.error_code.into_inner(),
+        },
         Lost::TimedOut | Lost::HandshakeTimedOut => ConnectionErrorIncoming::Timeout,
         error => ConnectionErrorIncoming::Undefined(Arc::new(error)),
     }

@@ -62,7 +62,7 @@ fn write_error(error: driver::WriteError) -> StreamErrorIncoming {
         // This side never writes after its FIN, so the peer must have sent STOP_SENDING and then
         // acknowledged the RESET_STREAM in reply. At that point the transport drops the error
         // code. If a response arrives, it has the reason.
-        driver::WriteError::Closed => StreamErrorIncoming::StreamTerminated {
+        driver::WriteError::ClosedStream => StreamErrorIncoming::StreamTerminated {
             error_code: codes::NO_ERROR,
         },
         driver::WriteError::ConnectionLost(error) => no_stream(error),
@@ -171,7 +171,7 @@ impl Received {
     /// Stops a stream that violates a rule.
     fn refuse(&mut self, error_code: u64) -> StreamErrorIncoming {
         // This only fails if the stream has already ended.
-        let _ = self.stream.stop(short(error_code));
+        let _ = self.stream.stop(short(error_code).into());
         StreamErrorIncoming::StreamTerminated { error_code }
     }
 }
@@ -224,7 +224,7 @@ impl quic::SendStream<Bytes> for SendStream {
     fn reset(&mut self, code: u64) {
         if let Some(stream) = &mut self.stream {
             // This only fails if the stream has already ended.
-            let _ = stream.reset(short(code));
+            let _ = stream.reset(short(code).into());
         }
     }
 
@@ -249,7 +249,7 @@ impl quic::RecvStream for RecvStream {
     fn stop_sending(&mut self, code: u64) {
         if let Some(received) = &mut self.received {
             // This only fails if the stream has already ended.
-            let _ = received.stream.stop(short(code));
+            let _ = received.stream.stop(short(code).into());
         }
     }
 

@@ -123,7 +123,7 @@ impl TunnelSend {
         if !self.ended {
             self.ended = true;
             // This only fails if the stream has already ended.
-            let _ = self.stream.reset(short(code));
+            let _ = self.stream.reset(short(code).into());
         }
     }
 
@@ -162,7 +162,7 @@ impl TunnelSend {
 /// stream that the peer stopped, after the peer has acknowledged the reset.
 fn failed(error: WriteError) -> io::Error {
     match error {
-        WriteError::Closed => io::ErrorKind::ConnectionReset.into(),
+        WriteError::ClosedStream => io::ErrorKind::ConnectionReset.into(),
         error => error.into(),
     }
 }
@@ -235,7 +235,7 @@ impl TunnelRecv {
         if !self.ended {
             self.ended = true;
             // This only fails if the stream has already ended.
-            let _ = self.received.stream.stop(short(code));
+            let _ = self.received.stream.stop(short(code).into());
         }
     }
 

@@ -344,7 +344,7 @@ async fn hashing_ends_with_its_client() {
         assert!(answer.field("repr-digest").starts_with("sha-256="));
         drop(heads.pop());
         until(|| served.origin.counts().broken_off >= 1).await;
-        connection.close(0x10c_u32, b"");
+        connection.close(0x10c_u32.into(), b"");
         until(|| served.origin.counts().broken_off >= 8).await;
     })
     .await;

@@ -92,7 +92,7 @@ async fn throw(served: &Served, streams: Vec<(Vec<u8>, usize, u8)>, control: &[u
         };
         let _ = send.write_all(&bytes[..sent]).await;
         match end >> 1 & 3 {
-            0 => drop(send.reset(7_u32)),
+            0 => drop(send.reset(7_u32.into())),
             1 => open.push((send, recv)),
             _ => {
                 let _ = send.finish();

@@ -109,7 +109,7 @@ impl Session {
 
     fn limit_streams(&self, connection: &driver::Connection) {
         let most = u32::try_from(self.streams()).unwrap_or(u32::MAX);
-        connection.set_max_concurrent_bi_streams(most);
+        connection.set_max_concurrent_bi_streams(most.into());
     }
 
     /// Responds to a request, and relays the flow that it opens until it ends.

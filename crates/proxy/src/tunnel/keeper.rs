@@ -293,7 +293,7 @@ async fn silence(link: &ClientLink) {
 async fn answers(link: &ClientLink) -> bool {
     let connection = link.connection();
     let received = connection.stats().packets_received;
-    let limit = PROBE.max(3 * connection.rtt().unwrap_or_default());
+    let limit = PROBE.max(3 * connection.rtt());
     let probing = async {
         if link.probe().await? {
             return Ok(());

@@ -146,7 +146,7 @@ async fn what_a_client_has_ended_arrives_after_its_connection_is_over() {
         }
         flows.join_all().await;
         let connection = tunnel.connection().unwrap();
-        connection.close(0x100_u32, b"done");
+        connection.close(0x100_u32.into(), b"done");
         drop((tunnel, connection));
         // The proxy knows.
         let is_over = || {

@@ -1,9 +1,27 @@
 //! Ending a connection: closing, draining, gone (RFC 9000 §10).
 
+use core::fmt;
+
 use bytes::Bytes;
 
+use crate::VarInt;
 use crate::wire::{TransportError, TransportErrorCode};
 use crate::{Duration, Instant};
+
+/// Why the peer's application closed a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ApplicationClose {
+    /// Error code of the application.
+    pub error_code: VarInt,
+    /// Human-readable reason, exactly as the peer sent it.
+    pub reason: Bytes,
+}
+
+impl fmt::Display for ApplicationClose {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "code {}{}", self.error_code, reason_text(&self.reason))
+    }
+}
 
 /// Reason why a connection ended.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -12,21 +30,13 @@ pub enum ConnectionError {
     /// The peer violated the protocol, or the handshake failed on this side. The close sent by this
     /// side contains the reason.
     #[error("{0}")]
-    Transport(TransportError),
+    TransportError(TransportError),
     /// The peer's transport closed the connection (CONNECTION_CLOSE of type 0x1c).
     #[error("closed by the peer: {0}")]
-    PeerTransport(TransportError),
+    ConnectionClosed(TransportError),
     /// The peer's application closed the connection (CONNECTION_CLOSE of type 0x1d).
-    #[error(
-        "closed by the peer's application with code {code}{}",
-        reason_text(reason)
-    )]
-    PeerApplication {
-        /// Error code of the application.
-        code: u64,
-        /// Human-readable reason, exactly as the peer sent it.
-        reason: Bytes,
-    },
+    #[error("closed by the peer's application with {0}")]
+    ApplicationClosed(ApplicationClose),
     /// This side's application closed the connection.
     #[error("closed by this side's application")]
     LocallyClosed,

@@ -6,13 +6,13 @@ use super::keys::OpenedPacket;
 use super::paths::AckReport;
 use super::receive::{Carrier, Receiving};
 use super::sources::Sources;
-use super::{ConnectionError, Event};
-use crate::Arrived;
+use super::{ApplicationClose, ConnectionError, Event};
 use crate::cid::RemoteId;
 use crate::crypto::ResetToken;
 use crate::wire::frame::{Frames, types};
 use crate::wire::packet::Protected;
 use crate::wire::{Frame, PacketType, SpaceId, TransportError, TransportErrorCode as Code};
+use crate::{Arrived, VarInt};
 
 /// The combined effect of a packet's frames.
 #[derive(Clone, Copy, Debug, Default)]
@@ -264,14 +264,15 @@ impl Receiving<'_> {
                     frame_type: frame.frame_type,
                     reason: String::from_utf8_lossy(frame.reason).into_owned().into(),
                 };
-                self.drain(ConnectionError::PeerTransport(error));
+                self.drain(ConnectionError::ConnectionClosed(error));
             }
             Frame::ApplicationClose(frame) => {
-                let error = ConnectionError::PeerApplication {
-                    code: frame.error_code,
+                let error = ApplicationClose {
+                    // The wire has no larger codes.
+                    error_code: VarInt::from_u64(frame.error_code).unwrap_or(VarInt::MAX),
                     reason: Bytes::copy_from_slice(frame.reason),
                 };
-                self.drain(error);
+                self.drain(ConnectionError::ApplicationClosed(error));
             }
             Frame::HandshakeDone => self.levels().on_confirmed(),
             Frame::Datagram(data) => {

@@ -88,7 +88,7 @@ impl Lifecycle {
     pub(super) fn fail(&mut self, now: Instant, pto: Duration, error: TransportError) -> Ending {
         let reason = CloseReason::Transport(error.clone());
         // [9000 10.3 close-if-able]
-        self.close(now, pto, reason, ConnectionError::Transport(error))
+        self.close(now, pto, reason, ConnectionError::TransportError(error))
     }
 
     /// Closes the connection because of an internal error, after which it does nothing more.

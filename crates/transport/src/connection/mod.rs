@@ -62,7 +62,7 @@ use crate::wire::{SpaceId, TransportError, TransportErrorCode};
 use crate::{Instant, Signal};
 
 pub use bounds::BoundShares;
-pub use close::ConnectionError;
+pub use close::{ApplicationClose, ConnectionError};
 pub use datagrams::Datagrams;
 pub use event::{Event, Received, Routing, Transmit};
 pub use handshake::{EarlyData, Handshake};

@@ -1,5 +1,6 @@
 //! Reports about a connection's path, for people and logs.
 
+use core::fmt;
 use std::net::{IpAddr, SocketAddr};
 
 use pathmark_cc::{ControllerShares, Feedback, Metrics};
@@ -66,4 +67,52 @@ pub struct PathReport {
     /// True if routers were asked for a previously known rate of this path before the handshake was
     /// complete.
     pub known_path: bool,
+}
+
+/// Says on one line who controls the window, its size, the path's times, and what holds the sender
+/// back, such as `xcp: window 61.3 kB, 60.0 kB in flight, 1.20 Mbit/s, round trip 401.2 ms (least
+/// 400.1 ms), router 1; bounded by router 89 %`.
+impl fmt::Display for PathReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.controller.ruling)?;
+        if let Some(reason) = self.controller.fallback {
+            write!(f, " ({reason})")?;
+        }
+        let kilobytes = |bytes: u64| bytes as f64 / 1e3;
+        write!(f, ": window {:.1} kB", kilobytes(self.controller.window))?;
+        write!(f, ", {:.1} kB in flight", kilobytes(self.in_flight))?;
+        if let Some(pace) = self.pace {
+            write!(f, ", {:.2} Mbit/s", pace as f64 * 8e-6)?;
+        }
+        let milliseconds = |time: Duration| time.as_nanos() as f64 / 1e6;
+        if let Some((smoothed, least)) = self.smoothed_rtt.zip(self.min_rtt) {
+            let (smoothed, least) = (milliseconds(smoothed), milliseconds(least));
+            write!(f, ", round trip {smoothed:.1} ms (least {least:.1} ms)")?;
+        }
+        if let Some(router) = self.router {
+            write!(f, ", router {router}")?;
+        }
+        let bounds = self.bounded_by.to_string();
+        if !bounds.is_empty() {
+            write!(f, "; bounded by {bounds}")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::BoundShares;
+
+    #[test]
+    fn the_longest_bound_comes_first() {
+        let bounds = BoundShares {
+            application: 0.104,
+            router: 0.892,
+            peer: 0.004,
+            ..BoundShares::default()
+        };
+        assert_eq!(bounds.to_string(), "router 89 %, application 10 %");
+        assert_eq!(BoundShares::default().to_string(), "");
+    }
 }

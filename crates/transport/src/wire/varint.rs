@@ -16,8 +16,8 @@ pub const MAX_4: u64 = (1 << 30) - 1;
 #[error("{0} is larger than a QUIC varint can be")]
 pub struct TooLarge(pub u64);
 
-/// An integer below 2^62, such as an application error code (RFC 9000 §20.2). Made of any `u32`, or
-/// of a `u64` that fits:
+/// An integer below 2^62, such as an application error code (RFC 9000 §20.2). You can convert any
+/// `u8`, `u16` and `u32`, and each `u64` and `usize` that fits:
 ///
 /// ```
 /// use pathmark_transport::VarInt;
@@ -39,15 +39,43 @@ impl VarInt {
         Self(value as u64)
     }
 
+    /// Converts a `u64` that fits.
+    ///
+    /// # Errors
+    /// [`TooLarge`] if it needs more than 62 bits.
+    pub fn from_u64(value: u64) -> Result<Self, TooLarge> {
+        Self::try_from(value)
+    }
+
     /// Returns the value.
     pub const fn into_inner(self) -> u64 {
         self.0
     }
 }
 
+impl From<u8> for VarInt {
+    fn from(value: u8) -> Self {
+        Self::from_u32(value.into())
+    }
+}
+
+impl From<u16> for VarInt {
+    fn from(value: u16) -> Self {
+        Self::from_u32(value.into())
+    }
+}
+
 impl From<u32> for VarInt {
     fn from(value: u32) -> Self {
         Self::from_u32(value)
+    }
+}
+
+impl TryFrom<usize> for VarInt {
+    type Error = TooLarge;
+
+    fn try_from(value: usize) -> Result<Self, TooLarge> {
+        Self::from_u64(value as u64)
     }
 }
 

@@ -45,7 +45,7 @@ impl Joined {
     }
 
     /// Configures the server's connections to carry flows.
-    pub(in super::super) const fn carry_flows(transport: &mut TransportConfig) {
+    pub(in super::super) fn carry_flows(transport: &mut TransportConfig) {
         carry_flows(transport);
     }
 

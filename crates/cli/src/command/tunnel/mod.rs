@@ -232,7 +232,7 @@ impl ProxyArgs {
         }
         let mut transport = session::transport(&self.cc, self.marking);
         transport.keep_alive = Some(session::KEEP_ALIVE);
-        let config = ClientConfig::new(Arc::new(tls), Arc::new(transport));
+        let config = ClientConfig::with_transport(Arc::new(tls), Arc::new(transport));
         let dialer = Dialer::new(uri.server.clone(), config);
         Ok(Tunnel::new(
             dialer,

@@ -55,7 +55,7 @@ async fn endpoints_close_and_become_idle() {
     each(STRANGERS, async |stacks| {
         let pair = Pair::new(stacks, &Options::default()).await;
         match &pair.server_endpoint {
-            Server::Ours(endpoint) => endpoint.close(9, b"shutting down"),
+            Server::Ours(endpoint) => endpoint.close(9_u32.into(), b"shutting down"),
             Server::Quinn { endpoint, .. } => endpoint.close(9u32.into(), b"shutting down"),
         }
         let said = End::Application {

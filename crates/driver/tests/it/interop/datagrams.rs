@@ -121,7 +121,7 @@ async fn two_may_read_and_one_may_give_up() {
         let pair = Pair::new(PAIRINGS[2], &Options::default()).await;
         let none = pair.client.ours().unwrap();
         let refused = none.send_datagram(Bytes::new()).unwrap_err();
-        assert!(matches!(refused, SendDatagramError::Unsupported));
+        assert!(matches!(refused, SendDatagramError::UnsupportedByPeer));
 
         let pair = Pair::new(PAIRINGS[2], &options()).await;
         let (client, server) = (pair.client.ours().unwrap(), pair.server.ours().unwrap());
@@ -140,7 +140,7 @@ async fn two_may_read_and_one_may_give_up() {
         }
         seen.sort_unstable();
         assert_eq!(seen, [0, 1]);
-        client.close(3, b"enough");
+        client.close(3_u32.into(), b"enough");
         server.read_datagram().await.unwrap_err();
         client.send_datagram(Bytes::new()).unwrap_err();
     })

@@ -114,7 +114,8 @@ async fn a_pinned_certificate_needs_no_authority() {
         let endpoint = Endpoint::client(loopback()).unwrap();
         let connect = |pin| {
             let tls = TlsClientConfig::new(Trust::Pin(pin), &[ALPN]).unwrap();
-            let config = ClientConfig::new(std::sync::Arc::new(tls), options.transport());
+            let config =
+                ClientConfig::with_transport(std::sync::Arc::new(tls), options.transport());
             let connecting = endpoint.connect_with(config, server.address(), "any.test");
             connecting.unwrap()
         };

@@ -134,7 +134,7 @@ async fn a_server_that_asks_for_it_answers_before_the_handshake_is_complete() {
                     assert_eq!(connection.early_data(), EarlyData::Accepted);
                     assert!(connection.handshake_data().resumed);
                 }
-                connection.close(0, b"done");
+                connection.close(0_u32.into(), b"done");
             };
             tokio::join!(serving, asking);
         }

@@ -21,7 +21,6 @@ use pathmark_transport::TransportConfig;
 use pathmark_transport::connection::ConnectionError;
 use pathmark_transport::crypto::Random;
 use pathmark_transport::crypto::tls::{TlsClientConfig, TlsServerConfig, Trust};
-use tokio::io::AsyncReadExt as _;
 use tokio::time::{Instant, timeout};
 
 use super::process::{datagrams_dropped, descriptors};
@@ -113,7 +112,7 @@ async fn serve(connection: Connection) {
             }
             match asked[0] {
                 LEAVE => return,
-                CLOSE => return connection.close(9, b"asked"),
+                CLOSE => return connection.close(9_u32.into(), b"asked"),
                 _ => {}
             }
             drop(connection);
@@ -134,7 +133,7 @@ impl Soak {
         let tls = tls.expect("usable");
         let trust = Trust::Pin(tls.pin().expect("a pin"));
         let client = TlsClientConfig::new(trust, &[b"soak"]).expect("usable");
-        let mut config = ServerConfig::new(Arc::new(tls), transport());
+        let mut config = ServerConfig::with_transport(Arc::new(tls), transport());
         // As many as the first round uses, so that later rounds don't add any.
         config.remembered_tokens(1000);
         let server = Endpoint::server(config, loopback()).expect("a socket");
@@ -152,7 +151,7 @@ impl Soak {
         });
         Self {
             server,
-            client: ClientConfig::new(Arc::new(client), transport()),
+            client: ClientConfig::with_transport(Arc::new(client), transport()),
             counts: Arc::default(),
         }
     }
@@ -253,7 +252,7 @@ async fn live(
     match random.below(4) {
         // While streams are in use.
         0 => {
-            connection.close(1, b"enough");
+            connection.close(1_u32.into(), b"enough");
             resolved("closed", connection.closed()).await;
             count(&counts.closed);
         }
@@ -264,7 +263,9 @@ async fn live(
                 Err::<(), _>(connection.closed().await)
             };
             match resolved("closed by the server", ending).await {
-                Err(ConnectionError::PeerApplication { code: 9, .. }) => {
+                Err(ConnectionError::ApplicationClosed(close))
+                    if close.error_code == 9_u32.into() =>
+                {
                     count(&counts.closed_by_server);
                 }
                 // The peer's close was lost, and is only repeated if this side sends something
@@ -300,7 +301,7 @@ async fn talk(connection: &Connection, mut random: Random, counts: &Counts) {
         send.write_all(&[asked]).await.ok()?;
         if gives_up {
             send.write_all(&bytes[..length / 2]).await.ok()?;
-            return send.reset(3).ok();
+            return send.reset(3_u32.into()).ok();
         }
         send.write_all(&bytes).await.ok()?;
         send.finish().ok()?;
@@ -308,7 +309,7 @@ async fn talk(connection: &Connection, mut random: Random, counts: &Counts) {
     };
     let read = async {
         if random.below(8) == 0 {
-            recv.stop(4).ok()?;
+            recv.stop(4_u32.into()).ok()?;
             return None;
         }
         recv.read_to_end(MOST as usize).await.ok()

@@ -66,7 +66,7 @@ fn transport() -> Arc<TransportConfig> {
 
 pub(crate) fn listen(identity: &Identity) -> Endpoint {
     let tls = TlsServerConfig::new(identity.chain.clone(), identity.key(), &[ALPN]).unwrap();
-    let config = ServerConfig::new(Arc::new(tls), transport());
+    let config = ServerConfig::with_transport(Arc::new(tls), transport());
     Endpoint::server(config, loopback()).unwrap()
 }
 
@@ -83,7 +83,7 @@ pub(crate) async fn connect_from(
 ) -> Connection {
     let pin = pathmark_transport::crypto::tls::Pin::of(&identity.chain[0]);
     let tls = TlsClientConfig::new(Trust::Pin(pin), &[ALPN]).unwrap();
-    let config = ClientConfig::new(Arc::new(tls), transport());
+    let config = ClientConfig::with_transport(Arc::new(tls), transport());
     let endpoint = Endpoint::client(from).unwrap();
     let connecting = endpoint.connect_with(config, to, NAME).unwrap();
     connecting.await.unwrap()

@@ -165,7 +165,7 @@ impl Served {
     /// Ends all connections, and returns once the port is free.
     pub(crate) async fn stop(&mut self) {
         let endpoint = self.endpoint.take().unwrap();
-        endpoint.close(0x100_u32, b"");
+        endpoint.close(0x100_u32.into(), b"");
         endpoint.wait_idle().await;
         drop(endpoint);
         while std::net::UdpSocket::bind(self.address).is_err() {
@@ -180,7 +180,7 @@ impl Served {
 
     pub(crate) fn config(&self) -> ClientConfig {
         let tls = TlsClientConfig::new(Trust::Pin(self.pin), &[ALPN]).unwrap();
-        ClientConfig::new(Arc::new(tls), transport())
+        ClientConfig::with_transport(Arc::new(tls), transport())
     }
 
     #[allow(dead_code, reason = "the tests of `pathmark` use it")]
@@ -201,7 +201,7 @@ impl Served {
 }
 
 fn serve(proxy: &Proxy, tls: &Arc<TlsServerConfig>, address: SocketAddr) -> Arc<Endpoint> {
-    let config = ServerConfig::new(tls.clone(), transport());
+    let config = ServerConfig::with_transport(tls.clone(), transport());
     let endpoint = Arc::new(Endpoint::server(config, address).unwrap());
     endpoint.set_unread_memory(UNREAD);
     let (proxy, accepting) = (proxy.clone(), Arc::clone(&endpoint));

@@ -17,7 +17,7 @@ fn breach(from: From, payload: &[u8], code: Code, frame_type: Option<u64>) {
         From::Server => (&pair.server, &pair.client),
     };
     match receiver.error() {
-        Some(ConnectionError::Transport(error)) => {
+        Some(ConnectionError::TransportError(error)) => {
             assert_eq!(error.code, code, "{error}");
             if let Some(ty) = frame_type {
                 assert_eq!(error.frame_type, ty, "{error}");
@@ -196,7 +196,7 @@ fn frames_in_the_wrong_space() {
         send(&mut pair, From::Server, SpaceId::Initial, &payload);
         pair.run(Duration::from_millis(100));
         match pair.client.error() {
-            Some(ConnectionError::Transport(error)) => {
+            Some(ConnectionError::TransportError(error)) => {
                 assert_eq!(error.code, Code::PROTOCOL_VIOLATION);
                 assert_eq!(error.frame_type, frame.ty());
             }

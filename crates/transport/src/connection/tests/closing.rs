@@ -11,7 +11,9 @@ fn received_close(code: u64, reason: &[u8]) -> (u64, Bytes) {
     pair.client.get().close(pair.now, code, reason);
     pair.run(Duration::from_millis(30));
     match pair.server.error() {
-        Some(ConnectionError::PeerApplication { code, reason }) => (code, reason),
+        Some(ConnectionError::ApplicationClosed(close)) => {
+            (close.error_code.into_inner(), close.reason)
+        }
         other => panic!("{other:?}"),
     }
 }

@@ -1,6 +1,7 @@
 //! Connections that end or stay: closed, timed out, kept alive, reset.
 
 use super::*;
+use crate::connection::ApplicationClose;
 
 #[test]
 fn both_sides_hear_of_a_close_and_are_gone_after_a_while() {
@@ -10,7 +11,10 @@ fn both_sides_hear_of_a_close_and_are_gone_after_a_while() {
     pair.client.get().close(pair.now, 18, b"again"[..].into());
     assert_eq!(pair.client.error(), Some(ConnectionError::LocallyClosed));
     pair.run(Duration::from_millis(30));
-    let closed = ConnectionError::PeerApplication { code: 17, reason };
+    let closed = ConnectionError::ApplicationClosed(ApplicationClose {
+        error_code: 17_u32.into(),
+        reason,
+    });
     assert_eq!(pair.server.error(), Some(closed));
     assert!(!pair.client.get().is_drained());
     pair.run(Duration::from_secs(5));
@@ -34,7 +38,7 @@ fn a_lost_close_is_said_again_when_the_peer_goes_on_talking() {
     pair.run(Duration::from_millis(500));
     assert!(matches!(
         pair.server.error(),
-        Some(ConnectionError::PeerApplication { code: 17, .. })
+        Some(ConnectionError::ApplicationClosed(close)) if close.error_code == 17_u32.into()
     ));
 }
 
@@ -58,7 +62,7 @@ fn a_close_during_the_handshake_hides_the_application() {
     pair.run(Duration::from_secs(2));
     match pair.client.error() {
         // APPLICATION_ERROR without a reason (RFC 9000 §10.2.3).
-        Some(ConnectionError::PeerTransport(e)) => {
+        Some(ConnectionError::ConnectionClosed(e)) => {
             assert_eq!(e.code.0, 0x0c);
             assert_eq!(e.reason, "");
         }

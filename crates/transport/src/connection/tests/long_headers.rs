@@ -165,7 +165,7 @@ fn a_close_with_a_long_token_is_still_one_that_an_initial_may_hold() {
         client.receiving(pair.now).fail(error);
         pair.run(Duration::from_millis(50));
         match pair.server.error() {
-            Some(ConnectionError::PeerTransport(error)) => {
+            Some(ConnectionError::ConnectionClosed(error)) => {
                 assert_eq!(error.code, code);
                 assert!(error.reason.len() <= 256 && error.reason.starts_with('x'));
             }

@@ -36,7 +36,7 @@ impl Host {
     #[track_caller]
     pub(crate) fn closed_with(&self) -> Code {
         match self.error() {
-            Some(ConnectionError::Transport(error)) => error.code,
+            Some(ConnectionError::TransportError(error)) => error.code,
             other => panic!("{other:?}"),
         }
     }
@@ -45,7 +45,7 @@ impl Host {
     #[track_caller]
     pub(crate) fn peer_closed_with(&self) -> Code {
         match self.error() {
-            Some(ConnectionError::PeerTransport(error)) => error.code,
+            Some(ConnectionError::ConnectionClosed(error)) => error.code,
             other => panic!("{other:?}"),
         }
     }

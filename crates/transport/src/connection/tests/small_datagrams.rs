@@ -71,7 +71,8 @@ fn a_close_is_said_in_a_small_datagram() {
         let server = pair.server.get();
         server.handle_datagram(pair.now, received, &mut buffer[..close.len]);
         match server.error() {
-            Some(ConnectionError::PeerApplication { code: 7, .. }) => {}
+            Some(ConnectionError::ApplicationClosed(close)) if close.error_code == 7_u32.into() => {
+            }
             other => panic!("{other:?}"),
         }
     }

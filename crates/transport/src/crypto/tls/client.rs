@@ -109,6 +109,14 @@ impl TlsClientConfig {
     }
 }
 
+impl TryFrom<rustls::ClientConfig> for TlsClientConfig {
+    type Error = TlsConfigError;
+
+    fn try_from(config: rustls::ClientConfig) -> Result<Self, TlsConfigError> {
+        Self::from_rustls(config)
+    }
+}
+
 impl fmt::Debug for TlsClientConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("TlsClientConfig(..)")

@@ -27,6 +27,7 @@ pub use super::provider::{EndpointSecret, NoCipher};
 pub use client::TlsClientConfig;
 pub use error::TlsConfigError;
 pub use pin::{BadPin, Pin};
+pub use rustls;
 pub use server::TlsServerConfig;
 pub use trust::Trust;
 

@@ -201,6 +201,14 @@ impl TlsServerConfig {
     }
 }
 
+impl TryFrom<rustls::ServerConfig> for TlsServerConfig {
+    type Error = TlsConfigError;
+
+    fn try_from(config: rustls::ServerConfig) -> Result<Self, TlsConfigError> {
+        Self::from_rustls(config)
+    }
+}
+
 impl fmt::Debug for TlsServerConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TlsServerConfig")

@@ -34,14 +34,14 @@ fn timed_out(error: &ConnectionError) -> bool {
 fn breaks_rules(error: &ConnectionError) -> bool {
     // An application's close that is sent in packets of the handshake (RFC 9000 §10.2.3).
     let closed = TransportErrorCode::APPLICATION_ERROR;
-    let early = matches!(error, ConnectionError::PeerTransport(close) if close.code == closed);
+    let early = matches!(error, ConnectionError::ConnectionClosed(close) if close.code == closed);
     !early
         && !matches!(
             error,
             ConnectionError::TimedOut
                 | ConnectionError::Reset
                 | ConnectionError::LocallyClosed
-                | ConnectionError::PeerApplication { .. }
+                | ConnectionError::ApplicationClosed(_)
         )
 }
 

@@ -104,7 +104,7 @@ impl Sender {
 
     pub(crate) fn reset(&mut self, number: u32) -> Result<(), Fault> {
         match self {
-            Self::Ours(stream) => Ok(stream.reset(number)?),
+            Self::Ours(stream) => Ok(stream.reset(number.into())?),
             Self::Quinn(stream) => stream.reset(code(number)).map_err(|_| Fault::Closed),
         }
     }
@@ -169,7 +169,7 @@ impl Receiver {
 
     pub(crate) fn stop(&mut self, number: u32) -> Result<(), Fault> {
         match self {
-            Self::Ours(stream) => Ok(stream.stop(number)?),
+            Self::Ours(stream) => Ok(stream.stop(number.into())?),
             Self::Quinn(stream) => stream.stop(code(number)).map_err(|_| Fault::Closed),
         }
     }

@@ -41,11 +41,11 @@ impl From<ConnectionError> for End {
         // Tests only compare codes, but the message helps when looking into a failure.
         eprintln!("our side: {error}");
         match error {
-            ConnectionError::Transport(error) => Self::Transport(error.code.0),
-            ConnectionError::PeerTransport(error) => Self::PeerTransport(error.code.0),
-            ConnectionError::PeerApplication { code, reason } => Self::Application {
-                code,
-                reason: reason.to_vec(),
+            ConnectionError::TransportError(error) => Self::Transport(error.code.0),
+            ConnectionError::ConnectionClosed(error) => Self::PeerTransport(error.code.0),
+            ConnectionError::ApplicationClosed(close) => Self::Application {
+                code: close.error_code.into_inner(),
+                reason: close.reason.to_vec(),
             },
             ConnectionError::LocallyClosed => Self::Local,
             ConnectionError::Reset => Self::Reset,
@@ -120,7 +120,7 @@ impl Connection {
 
     pub(crate) fn close(&self, code: u32, reason: &[u8]) {
         match self {
-            Self::Ours(connection) => connection.close(code, reason),
+            Self::Ours(connection) => connection.close(code.into(), reason),
             Self::Quinn(connection) => connection.close(VarInt::from_u32(code), reason),
         }
     }
@@ -177,7 +177,7 @@ impl Connection {
     pub(crate) fn update_keys(&self) {
         match self {
             Self::Ours(connection) => {
-                connection.update_keys();
+                connection.force_key_update();
             }
             Self::Quinn(connection) => connection.force_key_update(),
         }

@@ -94,7 +94,7 @@ impl Options {
             true => tls.unwrap().with_early_data(256),
             false => tls.unwrap(),
         };
-        let mut config = driver::ServerConfig::new(Arc::new(tls), self.transport());
+        let mut config = driver::ServerConfig::with_transport(Arc::new(tls), self.transport());
         if self.retry {
             config.retry(RetryPolicy::Always);
         }
@@ -115,7 +115,7 @@ impl Options {
             true => tls.with_early_data(),
             false => tls,
         };
-        driver::ClientConfig::new(Arc::new(tls), self.transport())
+        driver::ClientConfig::with_transport(Arc::new(tls), self.transport())
     }
 
     /// Returns rustls's configuration of a server with these options.
