@@ -100,11 +100,12 @@
 //!   path of 10 Gbit/s and 720 ms you should set 8 GiB.
 //! - [`StreamsConfig`]: the windows that a receiver promises at first. [`transport_config`] already
 //!   raises them if routers may grant rates.
-//! - [`TransportConfig::known_rate`]: by setting this, you let the sender ask for this starting
-//!   rate before the handshake is complete.
+//! - [`known_rate`](transport::TransportConfig::known_rate): by setting this, you let the sender
+//!   ask for this starting rate before the handshake is complete.
 //! - [`Endpoint::socket_buffers`]: the sizes that the kernel granted. You can raise its limits,
 //!   `net.core.rmem_max` and `net.core.wmem_max`.
-//! - [`TransportConfig::max_idle_timeout`]: this should be longer than the longest outage.
+//! - [`TransportConfig::max_idle_timeout`](TransportConfig::max_idle_timeout()): this should be
+//!   longer than the longest outage.
 //!
 //! # TLS and security
 //!
@@ -170,6 +171,7 @@ pub fn transport_config(algorithm: &Algorithm) -> TransportConfig {
 pub mod crypto {
     /// TLS from rustls.
     pub mod rustls {
+        pub use super::super::HandshakeData;
         pub use super::super::tls::{
             TlsClientConfig as QuicClientConfig, TlsServerConfig as QuicServerConfig,
         };

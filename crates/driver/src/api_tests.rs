@@ -216,6 +216,53 @@ async fn datagrams_that_wait_for_room_are_not_dropped() {
     assert_eq!(refused, Err(SendDatagramError::ConnectionLost(over)));
 }
 
+/// A connection that is closed once all is delivered loses nothing of streams that were finished,
+/// even if their parts were dropped. A stream that is open or reset delays nothing.
+#[tokio::test]
+async fn a_close_after_delivery_loses_nothing() {
+    const STREAMS: usize = 20;
+    const BYTES: usize = 200_000;
+    let endpoint = endpoint();
+    let (near, far) = connected_from(&endpoint, transport()).await;
+    let reading = async {
+        let mut readers = Vec::new();
+        while let Ok(mut stream) = far.accept_uni().await {
+            let all = async move { stream.read_to_end(BYTES).await.map_or(0, |data| data.len()) };
+            readers.push(tokio::spawn(all));
+        }
+        let mut read = 0;
+        for reader in readers {
+            read += reader.await.unwrap();
+        }
+        read
+    };
+    let writing = async {
+        near.delivered().await.unwrap();
+        let mut open = near.open_uni().await.unwrap();
+        open.write_all(b"more follows").await.unwrap();
+        let mut abandoned = near.open_uni().await.unwrap();
+        abandoned.write_all(b"no more follows").await.unwrap();
+        abandoned.reset(1_u32.into()).unwrap();
+        let writers = (0..STREAMS).map(|_| {
+            let near = near.clone();
+            tokio::spawn(async move {
+                let mut stream = near.open_uni().await.unwrap();
+                stream.write_all(&[7; BYTES]).await.unwrap();
+            })
+        });
+        for writer in writers.collect::<Vec<_>>() {
+            writer.await.unwrap();
+        }
+        near.delivered().await.unwrap();
+        near.close(0_u32.into(), b"");
+        // Nothing is missing, although the connection is over.
+        near.delivered().await
+    };
+    let (read, late) = soon("all streams", async { tokio::join!(reading, writing) }).await;
+    assert_eq!(read, STREAMS * BYTES);
+    assert_eq!(late, Ok(()));
+}
+
 /// A task that waits for room gets the error when the connection ends.
 #[tokio::test]
 async fn waiting_for_room_ends_with_the_connection() {

@@ -10,7 +10,7 @@ use pathmark_transport::crypto::tls::{TlsClientConfig, TlsConfigError, TlsServer
 use pathmark_transport::crypto::{ClientCrypto, ServerCrypto, SharedEndpointKey};
 use pathmark_transport::endpoint::{self as core, RetryPolicy};
 
-/// The runtime of every endpoint.
+/// Stands for tokio, the only runtime, so that programs for quinn compile.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TokioRuntime;
 
@@ -20,7 +20,7 @@ pub fn default_runtime() -> Option<Arc<TokioRuntime>> {
     here.is_ok().then(|| Arc::new(TokioRuntime))
 }
 
-/// Settings of an endpoint that differ from the defaults.
+/// Settings of an endpoint.
 #[derive(Default)]
 pub struct EndpointConfig(Option<Adjust>);
 

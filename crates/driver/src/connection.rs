@@ -50,7 +50,7 @@ impl Connection {
     /// human-readable reason.
     ///
     /// Undelivered data is lost. To make sure that it arrives, await
-    /// [`SendStream::stopped`](super::SendStream::stopped) first.
+    /// [`delivered`](Self::delivered) first.
     pub fn close(&self, code: VarInt, reason: &[u8]) {
         self.shared
             .close(code.into_inner(), Bytes::copy_from_slice(reason));
@@ -80,6 +80,28 @@ impl Connection {
         poll_fn(|cx| {
             let mut state = self.shared.lock();
             if state.core.handshake().is_confirmed() {
+                return Poll::Ready(Ok(()));
+            }
+            if let Some(error) = state.lost() {
+                return Poll::Ready(Err(error));
+            }
+            waiting.wait(&mut state, cx);
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// Waits until the peer has received everything on the streams that you have
+    /// [finished](super::SendStream::finish), so that [`close`](Self::close) loses none of it.
+    /// Streams that are open or reset are not waited for.
+    ///
+    /// # Errors
+    /// [`ConnectionError`] if the connection ends before this.
+    pub async fn delivered(&self) -> Result<(), ConnectionError> {
+        let mut waiting = self.shared.waiting(Awaited::Delivery);
+        poll_fn(|cx| {
+            let mut state = self.shared.lock();
+            if !state.core.streams().has_undelivered() {
                 return Poll::Ready(Ok(()));
             }
             if let Some(error) = state.lost() {

@@ -98,8 +98,7 @@ impl Endpoint {
         Self::new(EndpointConfig::default(), server, socket, runtime)
     }
 
-    /// Creates an endpoint like [`on`](Self::on), with settings of its own. Your task must run in
-    /// the runtime.
+    /// Creates an endpoint like [`on`](Self::on), with other settings than the defaults.
     ///
     /// # Errors
     /// If the socket can't be used, or outside a tokio runtime.
@@ -290,8 +289,8 @@ impl Endpoint {
     ///
     /// Connections that you have accepted keep their configuration, whereas clients that are still
     /// waiting get the new configuration. An endpoint that could only connect accepts connections
-    /// from now on, and with `None`, an endpoint refuses new clients. The key of its tokens and
-    /// resets doesn't change, regardless of the configuration.
+    /// from now on. With `None`, an endpoint ignores clients that aren't accepted yet. The key of
+    /// its tokens and resets doesn't change, regardless of the configuration.
     ///
     /// # Errors
     /// [`ConnectError::Closed`] if the endpoint was closed.
@@ -316,11 +315,10 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Returns [`local_address`](Self::local_address) under the name that the standard library's
-    /// sockets have.
+    /// Returns [`local_address`](Self::local_address), so that programs for quinn compile.
     ///
     /// # Errors
-    /// Never.
+    /// None.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         Ok(self.local_address())
     }
@@ -363,6 +361,11 @@ impl Endpoint {
     /// take credit from others.
     pub fn set_unread_memory(&self, bytes: u64) {
         self.shared.lock().core.set_unearned_memory(bytes);
+    }
+
+    /// Returns [`connections`](Self::connections), so that programs for quinn compile.
+    pub fn open_connections(&self) -> usize {
+        self.connections()
     }
 
     /// Returns the number of connections, including those that have ended but still wait for late

@@ -89,10 +89,10 @@ impl Incoming {
         self.remote
     }
 
-    /// Returns true if [`retry`](Self::retry) is possible, because the client hasn't proved its
-    /// address yet.
+    /// Returns true if [`retry`](Self::retry) is possible, because the client hasn't followed a
+    /// Retry yet.
     pub fn may_retry(&self) -> bool {
-        !self.remote_address_validated()
+        self.inner.as_ref().is_some_and(core::Incoming::may_retry)
     }
 
     /// Returns true if the client has proved its address with a token.
@@ -142,7 +142,7 @@ impl Incoming {
     /// Sends a Retry packet, so that the client must prove its address before it can connect.
     ///
     /// # Errors
-    /// [`RetryError`] if the client has already proved its address. It contains this value.
+    /// [`RetryError`] if the client has already followed a Retry. It contains this value.
     #[expect(clippy::result_large_err, reason = "the attempt can still be accepted")]
     pub fn retry(mut self) -> Result<(), RetryError> {
         if !self.may_retry() {
@@ -177,9 +177,9 @@ impl Incoming {
     }
 }
 
-/// The client has already proved its address.
+/// The client has already followed a Retry.
 #[derive(Debug, thiserror::Error)]
-#[error("the client has already proved its address")]
+#[error("the client has already followed a Retry")]
 pub struct RetryError(Incoming);
 
 impl RetryError {

@@ -24,8 +24,8 @@ pub struct Datagram<'a> {
 }
 
 /// A socket that an application provides, for example a relay, a tunnel or a simulated network, for
-/// [`Endpoint::with_socket`](super::Endpoint::with_socket). Datagrams can be lost, reordered or
-/// duplicated, but each must be delivered either completely or not at all.
+/// [`Endpoint::new_with_abstract_socket`](super::Endpoint::new_with_abstract_socket). Datagrams can
+/// be lost, reordered or duplicated, but each must be delivered either completely or not at all.
 pub trait DatagramSocket: Debug + Send + Sync + 'static {
     /// Returns the address that this socket has initially. Peers must have the same IP version.
     fn local_address(&self) -> SocketAddr;

@@ -224,6 +224,33 @@ async fn a_host_out_of_reach_ends_an_attempt_after_a_while() {
     assert!(begun.elapsed() > Duration::from_secs(1));
 }
 
+/// A route that is missing for a second only delays an attempt.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_route_that_is_missing_for_a_second_delays_an_attempt() {
+    const HOST_UNREACHABLE: u8 = 1;
+    let forger = Forger::new();
+    let (ours, theirs) = (forger.socket(), forger.socket());
+    let (local, to) = (ours.local_addr().unwrap(), theirs.local_addr().unwrap());
+    let endpoint = Endpoint::on(ours, None).unwrap();
+    let mut waits = begin(&endpoint, to);
+    let quote = first_packet(theirs.try_clone().unwrap()).await;
+    let mut reports = tokio::time::interval(Duration::from_millis(20));
+    let missing = tokio::time::timeout(Duration::from_secs(1), async {
+        loop {
+            tokio::select! {
+                ended = &mut waits => panic!("{ended:?}"),
+                _ = reports.tick() => {}
+            }
+            forger.report(HOST_UNREACHABLE, local, to, &quote);
+        }
+    });
+    assert!(missing.await.is_err(), "it goes on");
+    let server = Endpoint::on(theirs, Some(server_config())).unwrap();
+    let accepting = async { server.accept().await.unwrap().await.unwrap() };
+    let (connected, _accepted) = soon("both ends", async { tokio::join!(waits, accepting) }).await;
+    connected.unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_the_kernel_does_not_send_ends_an_attempt_at_once() {
     let bed = bed();

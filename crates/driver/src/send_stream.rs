@@ -151,10 +151,20 @@ impl SendStream {
     /// Finishes the stream. You can't write any more, but data that you have written will be
     /// delivered.
     ///
+    /// If the peer has stopped the stream or the connection is over, this has no effect, and
+    /// [`stopped`](Self::stopped) returns why.
+    ///
     /// # Errors
-    /// [`WriteError`] if the stream was already finished, reset or stopped, or if the connection is
-    /// over.
+    /// [`WriteError::ClosedStream`] if you have already finished or reset the stream.
     pub fn finish(&mut self) -> Result<(), WriteError> {
+        match self.end() {
+            Err(WriteError::Stopped(_) | WriteError::ConnectionLost(_)) => Ok(()),
+            ended => ended,
+        }
+    }
+
+    /// Finishes the stream, unless it has ended in any way.
+    fn end(&mut self) -> Result<(), WriteError> {
         let mut state = self.shared.lock();
         if let Some(error) = state.lost() {
             return Err(error.into());
@@ -338,6 +348,6 @@ impl AsyncWrite for SendStream {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(self.get_mut().finish().map_err(Into::into))
+        Poll::Ready(self.get_mut().end().map_err(Into::into))
     }
 }

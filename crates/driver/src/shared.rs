@@ -83,6 +83,8 @@ pub(super) struct State {
     /// Tasks that wait for a datagram.
     reading: WaitList,
     sending: WaitList,
+    /// Tasks that wait until the peer has received all streams that were finished.
+    delivering: WaitList,
     /// Wakers to wake or drop once the state is unlocked.
     pub(super) later: Later,
 }
@@ -95,6 +97,7 @@ pub(super) enum Awaited {
     Open(Dir),
     Datagram,
     DatagramRoom,
+    Delivery,
 }
 
 /// An endpoint, as shared by its tasks, its connections and the application.

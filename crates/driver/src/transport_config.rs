@@ -7,8 +7,7 @@ use pathmark_cc::Algorithm;
 use pathmark_protocols::signals;
 use pathmark_transport::{self as core, ControllerFactory, Duration, VarInt};
 
-/// Settings of connections. One value can serve many connections, because clones share their
-/// memory.
+/// Settings of connections. One value can serve many connections.
 ///
 /// [`default`](Self::default) is the recommended configuration, with the congestion control `auto`
 /// and the signals by which it asks routers. You can call quinn's setters, or change the fields of
@@ -64,15 +63,17 @@ impl TransportConfig {
         self
     }
 
-    /// Sets `streams.initial_stream_window`, which grows up to `streams.max_window`.
+    /// Sets `streams.initial_stream_window`. It only grows if `streams.max_window` is larger.
     pub fn stream_receive_window(&mut self, bytes: VarInt) -> &mut Self {
         self.streams.initial_stream_window = bytes.into_inner();
         self
     }
 
-    /// Sets `streams.initial_connection_window`, which grows up to `streams.max_window`.
+    /// Limits all windows to this many bytes: sets `streams.initial_connection_window` and
+    /// `streams.max_window`.
     pub fn receive_window(&mut self, bytes: VarInt) -> &mut Self {
         self.streams.initial_connection_window = bytes.into_inner();
+        self.streams.max_window = bytes.into_inner();
         self
     }
 
@@ -94,18 +95,19 @@ impl TransportConfig {
         self
     }
 
-    /// Sets `controller`.
+    /// Sets `controller`, and removes all signals, as in [`new`](Self::new).
     pub fn congestion_controller_factory(
         &mut self,
         factory: Arc<dyn ControllerFactory>,
     ) -> &mut Self {
         self.controller = factory;
+        self.signals.clear();
         self
     }
 
-    /// Sets `initial_mtu`.
+    /// Sets `initial_mtu` to at least 1200 bytes.
     pub fn initial_mtu(&mut self, bytes: u16) -> &mut Self {
-        self.initial_mtu = bytes;
+        self.initial_mtu = bytes.max(1200);
         self
     }
 }
@@ -148,7 +150,8 @@ impl From<Arc<Self>> for TransportConfig {
     }
 }
 
-/// How long a connection may be idle: any duration that has up to 2^62 − 1 milliseconds.
+/// How long a connection may be idle: up to 2^62 − 1 milliseconds. Parts of a millisecond count as
+/// a whole one, and zero means forever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct IdleTimeout(Duration);
 
@@ -163,7 +166,8 @@ impl TryFrom<std::time::Duration> for IdleTimeout {
     type Error = core::wire::varint::TooLarge;
 
     fn try_from(timeout: std::time::Duration) -> Result<Self, Self::Error> {
-        let milliseconds = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
+        let milliseconds = timeout.as_nanos().div_ceil(1_000_000);
+        let milliseconds = u64::try_from(milliseconds).unwrap_or(u64::MAX);
         Ok(VarInt::from_u64(milliseconds)?.into())
     }
 }

@@ -141,7 +141,7 @@ impl TransportConfig {
 impl Default for TransportConfig {
     /// Uses the library's default control law, [`Algorithm::default()`], without any signal: plain
     /// QUIC on CUBIC. Receiving answers from routers requires a signal, and this crate doesn't know
-    /// any; `pathmark::transport_config` adds those that the law needs.
+    /// any. The type of the same name in the package `pathmark` has those that the law needs.
     fn default() -> Self {
         let law = Algorithm::default();
         Self::new(Arc::new(move |now: Instant, mtu: u16| {

@@ -139,9 +139,12 @@ impl Target {
         }
     }
 
-    /// Returns the authority of the server's URLs.
+    /// Returns the authority of the server's URLs, without the zone of a link-local address.
     pub(super) fn authority(&self) -> String {
-        let server = self.server();
+        let mut server = self.server();
+        if let Some((zone, end)) = server.find('%').zip(server.find(']')) {
+            server.replace_range(zone..end, "");
+        }
         match server.strip_suffix(":443") {
             Some(host) if self.port == HTTPS_PORT => host.to_owned(),
             _ => server,
@@ -213,6 +216,7 @@ mod tests {
             ("a:1/", target("a", 1, Some(b"/"))),
             ("10.0.0.1:4433/x/y", target("10.0.0.1", 4433, Some(b"/x/y"))),
             ("[::1]:4433/x", target("::1", 4433, Some(b"/x"))),
+            ("[fe80::1%eth0]:1", target("fe80::1%eth0", 1, None)),
             ("a:1/x%20?#/", target("a", 1, Some(b"/x%2520%3f%23/"))),
         ] {
             assert_eq!(expected.to_string(), text);
@@ -254,6 +258,8 @@ mod tests {
         ] {
             assert!(text.parse::<Target>().is_err(), "{text}");
         }
+        let scoped: Target = "[fe80::1%eth0]:1/x".parse().unwrap();
+        assert_eq!(scoped.authority(), "[fe80::1]:1");
         let odd = Target::read(OsStr::from_bytes(b"a:1/b\xff\xfec")).unwrap();
         assert_eq!(odd, target("a", 1, Some(b"/b%ff%fec")));
         assert_eq!(odd.to_string(), "a:1/b\\xff\\xfec");

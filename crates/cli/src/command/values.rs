@@ -1,7 +1,7 @@
 //! Values with units on the command line.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
 use anyhow::anyhow;
@@ -134,6 +134,8 @@ pub(super) fn listen(text: &str) -> Result<Listen, String> {
             (Ipv4Addr::UNSPECIFIED, port).into(),
         ],
         (_, Ok(address)) => vec![address],
+        // The standard library parses zones only as numbers.
+        _ if text.contains('%') => scoped(text)?,
         _ => {
             return Err(format!(
                 "`{text}` is no address such as 192.0.2.1:4433 or [::]:4433, and no port such as \
@@ -145,6 +147,22 @@ pub(super) fn listen(text: &str) -> Result<Listen, String> {
         text: text.to_owned(),
         addresses,
     })
+}
+
+/// Parses `[ADDRESS%ZONE]:PORT`.
+fn scoped(text: &str) -> Result<Vec<SocketAddr>, String> {
+    let parts = text
+        .strip_prefix('[')
+        .and_then(|text| text.split_once("]:"));
+    let parts = parts.and_then(|(host, port)| Some((host, port.parse::<u16>().ok()?)));
+    let Some(parts) = parts else {
+        return Err(format!(
+            "`{text}` is no address such as [fe80::1%eth0]:4433"
+        ));
+    };
+    let found = parts.to_socket_addrs();
+    let found = found.map_err(|error| format!("`{text}` is no address here: {error}"))?;
+    Ok(found.collect())
 }
 
 /// Parses a congestion controller's name with its options.

@@ -95,8 +95,8 @@ fn timed(arguments: &[&str]) -> (Duration, serde_json::Value) {
 
 /// A handshake and a request of one round trip each take 1.2 s.
 const WORK: Duration = Duration::from_millis(1200);
-/// Processes start, and files reach the disk. A closed connection that lingers does so for a probe
-/// timeout or more, which is 0.9 s.
+/// Target: 0.1 s. Processes start, and files reach the disk. A closed connection that lingers does
+/// so for a probe timeout or more, which is 0.9 s.
 const REST: Duration = Duration::from_millis(600);
 
 #[test]

@@ -24,6 +24,7 @@ mod far_server;
 mod files;
 mod hostile;
 mod known_servers;
+mod link_local;
 mod logs;
 mod many_files;
 mod matrix;

@@ -78,6 +78,7 @@ impl Shared {
                 accepting: Default::default(),
                 opening: Default::default(),
                 reading: WaitList::default(),
+                delivering: WaitList::default(),
                 sending: WaitList::default(),
                 later: Later::default(),
             }),

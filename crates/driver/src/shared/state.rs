@@ -13,7 +13,13 @@ impl State {
     #[cfg(test)]
     pub(crate) fn waiting_places(&self) -> usize {
         let both = self.accepting.iter().chain(&self.opening);
-        let others = [&self.progress, &self.reading, &self.sending].map(WaitList::len);
+        let others = [
+            &self.progress,
+            &self.reading,
+            &self.sending,
+            &self.delivering,
+        ];
+        let others = others.map(WaitList::len);
         others.iter().sum::<usize>() + both.map(WaitList::len).sum::<usize>()
     }
 
@@ -24,6 +30,7 @@ impl State {
             Awaited::Open(dir) => by_dir(&mut self.opening, dir),
             Awaited::Datagram => &mut self.reading,
             Awaited::DatagramRoom => &mut self.sending,
+            Awaited::Delivery => &mut self.delivering,
         }
     }
 
@@ -122,6 +129,7 @@ impl State {
             StreamEvent::Readable(id) => self.later.wake(self.readers.remove(&id)),
             StreamEvent::Writable(id) => self.wake_sender(id, None),
             StreamEvent::Finished(id) | StreamEvent::ResetAcked(id) => {
+                self.wake_waiting(Awaited::Delivery);
                 self.wake_sender(id, Some(None));
             }
             StreamEvent::Stopped(id, code) => {
@@ -132,6 +140,7 @@ impl State {
                     // The task that accepts the stream must learn about this.
                     self.senders.entry(id).or_default();
                 }
+                self.wake_waiting(Awaited::Delivery);
                 self.wake_sender(id, Some(Some(code)));
             }
         }
@@ -156,7 +165,13 @@ impl State {
         };
         self.lost.get_or_insert(error);
         let lists = self.accepting.iter_mut().chain(&mut self.opening);
-        let lists = lists.chain([&mut self.progress, &mut self.reading, &mut self.sending]);
+        let others = [
+            &mut self.progress,
+            &mut self.reading,
+            &mut self.sending,
+            &mut self.delivering,
+        ];
+        let lists = lists.chain(others);
         self.later.wake(lists.flat_map(WaitList::wakers));
         self.later
             .wake(self.readers.drain().map(|(_, waker)| waker));

@@ -30,7 +30,7 @@ fn figures(run: &RunResult) -> (f64, f64) {
     (link.utilization.unwrap(), queue)
 }
 
-/// Returns means over seeds 1 to 10, because traces of one model differ by more than laws on one
+/// Returns means over seeds of 1 to 10, because traces of one model differ by more than laws on one
 /// trace.
 fn mean(model: &str, law: &str, port: &str) -> (f64, f64) {
     let seeds = sampled(3, 1..=10);

@@ -244,8 +244,9 @@ fn a_granted_start_is_sooner_than_a_slow_start() {
     }
 }
 
-/// Figures 5 and 6 of the XCP/CUBIC paper, the first 24 s of 600. XCP shares evenly and loses
-/// nothing, whichever round trip is longer, whereas CUBIC loses packets and shares less evenly.
+/// Figure 5 of the XCP/CUBIC paper, and 6 in the whole sweep, the first 24 s of 600. XCP shares
+/// evenly and loses nothing, whichever round trip is longer, whereas CUBIC loses packets and shares
+/// less evenly.
 #[test]
 fn a_second_flow_gets_its_share_by_xcp() {
     let figures = [

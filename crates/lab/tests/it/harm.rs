@@ -1,5 +1,6 @@
-//! A small part of the harm grid: in the first cheap cells that a seed draws in a group, neither
-//! `auto` nor `vcp+bise+wlte` nor `xcp` does harm.
+//! A small part of the harm grid: in the first cheap cells that a seed draws in a group, `auto`,
+//! `vcp+bise+wlte` and `xcp` do no harm. Each law has one of the two cells, and both in the whole
+//! sweep.
 //!
 //! `pathmark emulate --harm` runs the whole grid. The seed is the number of the chapter that
 //! requires the grid, and was not selected for its figures.

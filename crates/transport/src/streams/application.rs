@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use super::{
     ClosedStream, Dir, FinishError, OpenError, ReadError, ReceiveMemory, ReceiveWindow, RecvPart,
-    StreamEvent, StreamId, Streams, WriteError,
+    SendPart, StreamEvent, StreamId, Streams, WriteError,
 };
 
 impl Streams {
@@ -233,6 +233,15 @@ impl Streams {
     /// Returns the next event for the application.
     pub fn poll_event(&mut self) -> Option<StreamEvent> {
         self.events.pop()
+    }
+
+    /// Returns true if the peer hasn't acknowledged all data of the streams that were finished.
+    pub fn has_undelivered(&self) -> bool {
+        let mut parts = self
+            .records
+            .values()
+            .filter_map(|record| record.send.as_ref());
+        parts.any(SendPart::is_finishing)
     }
 
     /// Returns the number of streams with at least one part that isn't done.

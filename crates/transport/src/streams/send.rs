@@ -101,6 +101,12 @@ impl SendPart {
         matches!(self.state(), SendState::DataRecvd | SendState::ResetRecvd)
     }
 
+    /// Returns true if the application has finished the stream, and the peer hasn't acknowledged
+    /// all of it.
+    pub(super) fn is_finishing(&self) -> bool {
+        self.fin != Fin::Open && self.reset.is_none() && !self.is_done()
+    }
+
     /// Returns the bytes that were written but not acknowledged.
     pub fn unacked(&self) -> u64 {
         self.buffer.unacked()

@@ -65,6 +65,17 @@ fn odd_numbers_do_no_harm() {
     assert!(wrong.is_empty(), "{wrong:?}");
 }
 
+/// A limit on streams that is configured is granted, however high it is.
+#[test]
+fn as_many_streams_as_are_configured_can_be_opened_at_once() {
+    let mut setup = Setup::default();
+    setup.server.streams.max_uni_streams = 1 << 20;
+    let mut pair = Pair::connected(setup);
+    let streams = pair.client.get().streams();
+    let opened = (0..=1_u32 << 20).take_while(|_| streams.open(Dir::Uni).is_ok());
+    assert_eq!(opened.count(), 1 << 20);
+}
+
 /// A timeout too short for the transport parameter still ends the connection.
 #[test]
 fn an_idle_timeout_of_a_nanosecond_is_the_shortest_for_both() {

@@ -1,6 +1,7 @@
 //! A client's TLS configuration.
 
 use core::fmt;
+use std::net::Ipv6Addr;
 use std::sync::Arc;
 
 use rustls::pki_types::pem::PemObject;
@@ -112,8 +113,11 @@ impl TlsClientConfig {
 impl TryFrom<rustls::ClientConfig> for TlsClientConfig {
     type Error = TlsConfigError;
 
+    /// Early data is offered if the configuration enables it.
     fn try_from(config: rustls::ClientConfig) -> Result<Self, TlsConfigError> {
-        Self::from_rustls(config)
+        let early = config.enable_early_data;
+        let this = Self::from_rustls(config)?;
+        Ok(if early { this.with_early_data() } else { this })
     }
 }
 
@@ -140,7 +144,12 @@ impl ClientCrypto for TlsClientConfig {
         transport_parameters: Vec<u8>,
         _: u64,
     ) -> Result<Box<dyn Session>, StartError> {
-        let name = ServerName::try_from(server_name)
+        // The zone of a link-local address only means something on this host (RFC 4007 §11).
+        let unscoped = match server_name.split_once('%') {
+            Some((address, _)) if address.parse::<Ipv6Addr>().is_ok() => address,
+            _ => server_name,
+        };
+        let name = ServerName::try_from(unscoped)
             .map_err(|_| StartError::BadServerName(server_name.to_owned()))?
             .to_owned();
         // [9001 8.2 send-parameters] [9001 8.4 compatibility-mode] [9000 7 handshake-properties]

@@ -204,8 +204,16 @@ impl TlsServerConfig {
 impl TryFrom<rustls::ServerConfig> for TlsServerConfig {
     type Error = TlsConfigError;
 
+    /// If the configuration has a size for early data, it is accepted for up to 1000 sessions at a
+    /// time.
     fn try_from(config: rustls::ServerConfig) -> Result<Self, TlsConfigError> {
-        Self::from_rustls(config)
+        let early = config.max_early_data_size > 0;
+        let this = Self::from_rustls(config)?;
+        Ok(if early {
+            this.with_early_data(1000)
+        } else {
+            this
+        })
     }
 }
 
