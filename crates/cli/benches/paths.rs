@@ -102,7 +102,7 @@ impl Path {
         let transport = pathmark::transport_config(&Algorithm::parse(algorithm)?);
         let config = ServerConfig::with_transport(Arc::new(tls), Arc::new(transport));
         let socket = chain.sender.udp((SENDER, 4433).into())?;
-        let server = Endpoint::on(socket, Some(config))?;
+        let server = Endpoint::from_socket(socket, Some(config))?;
         tokio::spawn(async move {
             while let Some(incoming) = server.accept().await {
                 tokio::spawn(async move {
@@ -128,7 +128,7 @@ impl Path {
         let counter = Arc::clone(&received);
         let task = tokio::spawn(async move {
             let download = async {
-                let endpoint = Endpoint::on(socket, None)?;
+                let endpoint = Endpoint::from_socket(socket, None)?;
                 let connection = endpoint
                     .connect_with(config, (SENDER, 4433).into(), "sender")?
                     .await?;

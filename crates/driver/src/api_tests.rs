@@ -1,13 +1,14 @@
 //! Calls that endpoints and connections offer to an application, each over real sockets.
 
 use std::net::UdpSocket;
+use std::task::Poll;
 
 use bytes::Bytes;
 
 use super::testing::*;
 use super::*;
+use pathmark_transport::VarInt;
 use pathmark_transport::connection::ConnectionError;
-use pathmark_transport::{TransportConfig, VarInt};
 
 /// All clones of an endpoint share the client configuration that it was given. At a server,
 /// `incoming.await` returns the connection or the reason why there is none.
@@ -253,7 +254,14 @@ async fn a_close_after_delivery_loses_nothing() {
         for writer in writers.collect::<Vec<_>>() {
             writer.await.unwrap();
         }
-        near.delivered().await.unwrap();
+        // Several tasks wait, and one of them gives up.
+        let mut given_up = Box::pin(near.delivered());
+        let polled = std::future::poll_fn(|cx| Poll::Ready(given_up.as_mut().poll(cx)));
+        assert!(polled.await.is_pending());
+        let waiting = || near.delivered();
+        let others = async { tokio::join!(waiting(), waiting(), waiting()) };
+        drop(given_up);
+        assert_eq!(others.await, (Ok(()), Ok(()), Ok(())));
         near.close(0_u32.into(), b"");
         // Nothing is missing, although the connection is over.
         near.delivered().await
@@ -261,6 +269,22 @@ async fn a_close_after_delivery_loses_nothing() {
     let (read, late) = soon("all streams", async { tokio::join!(reading, writing) }).await;
     assert_eq!(read, STREAMS * BYTES);
     assert_eq!(late, Ok(()));
+}
+
+/// A task that waits for delivery gets the error if the connection ends first.
+#[tokio::test]
+async fn a_connection_that_ends_delivers_no_more() {
+    let endpoint = endpoint();
+    let (near, _far) = connected_from(&endpoint, transport()).await;
+    let mut stream = near.open_uni().await.unwrap();
+    stream.write_all(b"in flight").await.unwrap();
+    stream.finish().unwrap();
+    let mut waiting = Box::pin(near.delivered());
+    let polled = std::future::poll_fn(|cx| Poll::Ready(waiting.as_mut().poll(cx)));
+    assert!(polled.await.is_pending());
+    near.close(0_u32.into(), b"");
+    let ended = soon("the end", waiting).await;
+    assert_eq!(ended, Err(ConnectionError::LocallyClosed));
 }
 
 /// A task that waits for room gets the error when the connection ends.
@@ -281,13 +305,14 @@ async fn waiting_for_room_ends_with_the_connection() {
 }
 
 #[tokio::test]
-async fn the_default_transport_connects() {
+async fn the_default_transport_connects_and_asks_routers() {
     let endpoint = endpoint();
-    let (near, far) = connected_from(&endpoint, TransportConfig::default()).await;
+    let default = crate::TransportConfig::default();
+    let (near, far) = connected_from(&endpoint, (*default).clone()).await;
+    assert!(near.path_report().signal.is_some());
     let mut stream = near.open_uni().await.unwrap();
     stream.write_all(b"hello").await.unwrap();
     stream.finish().unwrap();
     let mut received = far.accept_uni().await.unwrap();
     assert_eq!(received.read_to_end(10).await.unwrap(), b"hello");
-    assert_eq!(near.path_report().signal, None);
 }

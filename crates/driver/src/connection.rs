@@ -1,21 +1,20 @@
 //! Connections, as an application uses them.
 
 use std::fmt;
-use std::future::poll_fn;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
-use std::task::Poll;
 
 use bytes::Bytes;
 
 use super::clock;
 use super::places::Places;
-use super::shared::{Awaited, Shared};
+use super::shared::{Awaited, Shared, State};
 use super::socket::SocketBuffers;
 use pathmark_transport::ControllerFactory;
 use pathmark_transport::connection::{ConnectionError, EarlyData, PathReport, Stats};
 use pathmark_transport::crypto::{ExportError, HandshakeData};
+use pathmark_transport::recovery::INITIAL_RTT;
 use pathmark_transport::streams::Dir;
 use pathmark_transport::{Signal, VarInt};
 
@@ -58,16 +57,9 @@ impl Connection {
 
     /// Waits until the connection is over, and returns the reason.
     pub async fn closed(&self) -> ConnectionError {
-        let mut waiting = self.shared.waiting(Awaited::Progress);
-        poll_fn(|cx| {
-            let mut state = self.shared.lock();
-            if let Some(error) = state.lost() {
-                return Poll::Ready(error);
-            }
-            waiting.wait(&mut state, cx);
-            Poll::Pending
-        })
-        .await
+        self.shared
+            .until(Awaited::Progress, |state| state.lost())
+            .await
     }
 
     /// Waits until the handshake is confirmed, which means that the peer has completed it as well
@@ -76,19 +68,10 @@ impl Connection {
     /// # Errors
     /// [`ConnectionError`] if the connection ends before this.
     pub async fn confirmed(&self) -> Result<(), ConnectionError> {
-        let mut waiting = self.shared.waiting(Awaited::Progress);
-        poll_fn(|cx| {
-            let mut state = self.shared.lock();
-            if state.core.handshake().is_confirmed() {
-                return Poll::Ready(Ok(()));
-            }
-            if let Some(error) = state.lost() {
-                return Poll::Ready(Err(error));
-            }
-            waiting.wait(&mut state, cx);
-            Poll::Pending
-        })
-        .await
+        let confirmed = |state: &mut State| state.core.handshake().is_confirmed();
+        self.shared
+            .until_or_lost(Awaited::Progress, confirmed)
+            .await
     }
 
     /// Waits until the peer has received everything on the streams that you have
@@ -98,19 +81,10 @@ impl Connection {
     /// # Errors
     /// [`ConnectionError`] if the connection ends before this.
     pub async fn delivered(&self) -> Result<(), ConnectionError> {
-        let mut waiting = self.shared.waiting(Awaited::Delivery);
-        poll_fn(|cx| {
-            let mut state = self.shared.lock();
-            if !state.core.streams().has_undelivered() {
-                return Poll::Ready(Ok(()));
-            }
-            if let Some(error) = state.lost() {
-                return Poll::Ready(Err(error));
-            }
-            waiting.wait(&mut state, cx);
-            Poll::Pending
-        })
-        .await
+        let delivered = |state: &mut State| !state.core.streams().has_undelivered();
+        self.shared
+            .until_or_lost(Awaited::Delivery, delivered)
+            .await
     }
 
     /// Returns the reason why the connection is over, or `None` if it is still open.
@@ -172,8 +146,7 @@ impl Connection {
     /// Returns the smoothed round-trip time, which counts as 333 ms before the first sample (RFC
     /// 9002 §6.2.2). [`path_report`](Self::path_report) tells whether there was one.
     pub fn rtt(&self) -> std::time::Duration {
-        let measured = self.path_report().smoothed_rtt;
-        measured.unwrap_or(std::time::Duration::from_millis(333))
+        self.path_report().smoothed_rtt.unwrap_or(INITIAL_RTT)
     }
 
     /// Returns the results of the handshake: application protocol, server name, and whether it

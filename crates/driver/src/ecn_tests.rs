@@ -84,9 +84,9 @@ async fn ecn_holds_between_two_hosts() {
     ] {
         let (a, b) = hosts(1500);
         let socket = b.udp(at.parse().unwrap()).unwrap();
-        let server = Endpoint::on(socket, Some(server_config())).unwrap();
+        let server = Endpoint::from_socket(socket, Some(server_config())).unwrap();
         serve(&server);
-        let endpoint = Endpoint::on(a.udp(from.parse().unwrap()).unwrap(), None).unwrap();
+        let endpoint = Endpoint::from_socket(a.udp(from.parse().unwrap()).unwrap(), None).unwrap();
         let connection = soon("a handshake", connect(&endpoint, &server))
             .await
             .unwrap();

@@ -77,7 +77,7 @@ impl Endpoint {
     /// # Errors
     /// If the socket can't be bound, or outside a tokio runtime.
     pub fn client(address: SocketAddr) -> io::Result<Self> {
-        Self::on(std::net::UdpSocket::bind(address)?, None)
+        Self::from_socket(std::net::UdpSocket::bind(address)?, None)
     }
 
     /// Creates an endpoint that accepts connections and can also connect.
@@ -85,7 +85,7 @@ impl Endpoint {
     /// # Errors
     /// If the socket can't be bound, or outside a tokio runtime.
     pub fn server(config: ServerConfig, address: SocketAddr) -> io::Result<Self> {
-        Self::on(std::net::UdpSocket::bind(address)?, Some(config))
+        Self::from_socket(std::net::UdpSocket::bind(address)?, Some(config))
     }
 
     /// Creates an endpoint on a socket that is already bound. Without `server`, it can only
@@ -93,12 +93,16 @@ impl Endpoint {
     ///
     /// # Errors
     /// If the socket can't be used, or outside a tokio runtime.
-    pub fn on(socket: std::net::UdpSocket, server: Option<ServerConfig>) -> io::Result<Self> {
+    pub fn from_socket(
+        socket: std::net::UdpSocket,
+        server: Option<ServerConfig>,
+    ) -> io::Result<Self> {
         let runtime = Arc::new(TokioRuntime);
         Self::new(EndpointConfig::default(), server, socket, runtime)
     }
 
-    /// Creates an endpoint like [`on`](Self::on), with other settings than the defaults.
+    /// Creates an endpoint like [`from_socket`](Self::from_socket), with other settings than the
+    /// defaults.
     ///
     /// # Errors
     /// If the socket can't be used, or outside a tokio runtime.
@@ -363,14 +367,9 @@ impl Endpoint {
         self.shared.lock().core.set_unearned_memory(bytes);
     }
 
-    /// Returns [`connections`](Self::connections), so that programs for quinn compile.
-    pub fn open_connections(&self) -> usize {
-        self.connections()
-    }
-
     /// Returns the number of connections, including those that have ended but still wait for late
     /// packets (RFC 9000 §10.2).
-    pub fn connections(&self) -> usize {
+    pub fn open_connections(&self) -> usize {
         self.shared.lock().alive
     }
 

@@ -18,7 +18,7 @@ const BYTES: usize = 2_000_000;
 /// Returns a server on `node` that reads all streams of all clients.
 fn sink(node: &Node, at: &str) -> Endpoint {
     let socket = node.udp(at.parse().unwrap()).unwrap();
-    let server = Endpoint::on(socket, Some(server_config())).unwrap();
+    let server = Endpoint::from_socket(socket, Some(server_config())).unwrap();
     serve(&server);
     server
 }
@@ -35,7 +35,7 @@ async fn trains_of_segments_go_on_where_an_interface_becomes_narrower() {
         let (a, b) = hosts(9000);
         let server = sink(&b, at);
         let socket = a.udp(from.parse().unwrap()).unwrap();
-        let endpoint = Endpoint::on(socket, None).unwrap();
+        let endpoint = Endpoint::from_socket(socket, None).unwrap();
         assert!(endpoint.shared.socket().max_segments() > 1, "no offload");
         let mut transport = transport();
         transport.max_mtu = Some(8952);

@@ -143,11 +143,11 @@ async fn first_packet(silent: UdpSocket) -> Vec<u8> {
 async fn a_report_of_icmp_ends_no_established_connection() {
     // [9000 14.2.1 icmp-validated]
     let forger = Forger::new();
-    let there = Endpoint::on(forger.socket(), Some(server_config())).unwrap();
+    let there = Endpoint::from_socket(forger.socket(), Some(server_config())).unwrap();
     serve(&there);
     let ours = forger.socket();
     let local = ours.local_addr().unwrap();
-    let endpoint = Endpoint::on(ours, None).unwrap();
+    let endpoint = Endpoint::from_socket(ours, None).unwrap();
     let connection = connect(&endpoint, &there).await.unwrap();
 
     let silent = forger.socket();
@@ -177,7 +177,7 @@ async fn a_report_without_the_connection_id_has_no_effect() {
     let forger = Forger::new();
     let (ours, silent) = (forger.socket(), forger.socket());
     let (local, to) = (ours.local_addr().unwrap(), silent.local_addr().unwrap());
-    let endpoint = Endpoint::on(ours, None).unwrap();
+    let endpoint = Endpoint::from_socket(ours, None).unwrap();
     let mut waits = begin(&endpoint, to);
     let mut quote = first_packet(silent.try_clone().unwrap()).await;
     // Another ID of eight bytes or more.
@@ -198,56 +198,72 @@ async fn a_report_without_the_connection_id_has_no_effect() {
     assert!(ended.await.is_err(), "it goes on");
 }
 
+/// An attempt to connect to a socket without an endpoint.
+struct Attempt {
+    forger: Forger,
+    theirs: UdpSocket,
+    local: SocketAddr,
+    quote: Vec<u8>,
+    connecting: Connecting,
+    _endpoint: Endpoint,
+}
+
+impl Attempt {
+    async fn begin() -> Self {
+        let forger = Forger::new();
+        let (ours, theirs) = (forger.socket(), forger.socket());
+        let local = ours.local_addr().unwrap();
+        let endpoint = Endpoint::from_socket(ours, None).unwrap();
+        let connecting = begin(&endpoint, theirs.local_addr().unwrap());
+        let quote = first_packet(theirs.try_clone().unwrap()).await;
+        Self {
+            forger,
+            theirs,
+            local,
+            quote,
+            connecting,
+            _endpoint: endpoint,
+        }
+    }
+
+    /// Reports the host as unreachable until the attempt fails, and returns why it did.
+    async fn report(&mut self) -> ConnectionError {
+        const HOST_UNREACHABLE: u8 = 1;
+        let to = self.theirs.local_addr().unwrap();
+        let mut reports = tokio::time::interval(Duration::from_millis(20));
+        loop {
+            tokio::select! {
+                ended = &mut self.connecting => return ended.unwrap_err(),
+                _ = reports.tick() => {}
+            }
+            self.forger
+                .report(HOST_UNREACHABLE, self.local, to, &self.quote);
+        }
+    }
+}
+
 /// A missing route only ends an attempt if it lasts, and not if it is temporary.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_host_out_of_reach_ends_an_attempt_after_a_while() {
-    const HOST_UNREACHABLE: u8 = 1;
-    let forger = Forger::new();
-    let (ours, silent) = (forger.socket(), forger.socket());
-    let (local, to) = (ours.local_addr().unwrap(), silent.local_addr().unwrap());
-    let endpoint = Endpoint::on(ours, None).unwrap();
+    let mut attempt = Attempt::begin().await;
     let begun = tokio::time::Instant::now();
-    let mut waits = begin(&endpoint, to);
-    let quote = first_packet(silent.try_clone().unwrap()).await;
-    let mut reports = tokio::time::interval(Duration::from_millis(20));
-    let ended = tokio::time::timeout(Duration::from_secs(20), async {
-        loop {
-            tokio::select! {
-                ended = &mut waits => return ended.unwrap_err(),
-                _ = reports.tick() => {}
-            }
-            forger.report(HOST_UNREACHABLE, local, to, &quote);
-        }
-    });
+    let ended = tokio::time::timeout(Duration::from_secs(20), attempt.report()).await;
     let unreachable = ConnectionError::Unreachable(std::io::ErrorKind::HostUnreachable);
-    assert_eq!(ended.await.expect("an end"), unreachable);
+    assert_eq!(ended.expect("an end"), unreachable);
     assert!(begun.elapsed() > Duration::from_secs(1));
 }
 
 /// A route that is missing for a second only delays an attempt.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_route_that_is_missing_for_a_second_delays_an_attempt() {
-    const HOST_UNREACHABLE: u8 = 1;
-    let forger = Forger::new();
-    let (ours, theirs) = (forger.socket(), forger.socket());
-    let (local, to) = (ours.local_addr().unwrap(), theirs.local_addr().unwrap());
-    let endpoint = Endpoint::on(ours, None).unwrap();
-    let mut waits = begin(&endpoint, to);
-    let quote = first_packet(theirs.try_clone().unwrap()).await;
-    let mut reports = tokio::time::interval(Duration::from_millis(20));
-    let missing = tokio::time::timeout(Duration::from_secs(1), async {
-        loop {
-            tokio::select! {
-                ended = &mut waits => panic!("{ended:?}"),
-                _ = reports.tick() => {}
-            }
-            forger.report(HOST_UNREACHABLE, local, to, &quote);
-        }
-    });
+    let mut attempt = Attempt::begin().await;
+    let missing = tokio::time::timeout(Duration::from_secs(1), attempt.report());
     assert!(missing.await.is_err(), "it goes on");
-    let server = Endpoint::on(theirs, Some(server_config())).unwrap();
+    let server = Endpoint::from_socket(attempt.theirs, Some(server_config())).unwrap();
     let accepting = async { server.accept().await.unwrap().await.unwrap() };
-    let (connected, _accepted) = soon("both ends", async { tokio::join!(waits, accepting) }).await;
+    let connecting = attempt.connecting;
+    let both = async { tokio::join!(connecting, accepting) };
+    let (connected, _accepted) = soon("both ends", both).await;
     connected.unwrap();
 }
 
@@ -262,7 +278,7 @@ async fn what_the_kernel_does_not_send_ends_an_attempt_at_once() {
         ("[::]:0", "192.0.2.1:4433"),
     ] {
         let socket = node.udp(from.parse().unwrap()).unwrap();
-        let endpoint = Endpoint::on(socket, None).unwrap();
+        let endpoint = Endpoint::from_socket(socket, None).unwrap();
         let error = why(&endpoint, to.parse().unwrap()).await;
         let no_route = ConnectionError::Socket(std::io::ErrorKind::NetworkUnreachable);
         assert_eq!(error, no_route, "{to}");
@@ -274,7 +290,7 @@ async fn what_the_kernel_does_not_send_ends_an_attempt_at_once() {
 async fn an_interface_that_is_too_narrow_ends_an_attempt_at_once() {
     let (host, _other) = hosts(1200);
     let socket = host.udp("10.0.0.1:0".parse().unwrap()).unwrap();
-    let endpoint = Endpoint::on(socket, None).unwrap();
+    let endpoint = Endpoint::from_socket(socket, None).unwrap();
     let error = why(&endpoint, "10.0.0.2:4433".parse().unwrap()).await;
     assert_eq!(error, ConnectionError::InterfaceTooNarrow(1200));
 }

@@ -40,7 +40,7 @@ async fn deadlines_hold_where_nothing_leaves() {
     assert!(host.spawn(slow, &[]).unwrap().wait().unwrap().success());
     let socket = host.udp("10.0.0.1:0".parse().unwrap()).unwrap();
     let filler = socket.try_clone().unwrap();
-    let endpoint = Endpoint::on(socket, None).unwrap();
+    let endpoint = Endpoint::from_socket(socket, None).unwrap();
     let unused = "10.0.0.2:9".parse().unwrap();
     fill(&filler, unused);
     let mut transport = transport();

@@ -3,7 +3,7 @@
 use core::fmt;
 use std::sync::Arc;
 
-use pathmark_cc::{Algorithm, Controller};
+use pathmark_cc::Controller;
 
 use crate::datagrams::DatagramsConfig;
 use crate::path::{BASE_MTU, LEAST_BASE};
@@ -135,18 +135,6 @@ impl TransportConfig {
     /// drops Initial packets in smaller datagrams.
     pub(crate) fn full_datagram(&self) -> usize {
         MIN_INITIAL_DATAGRAM.min(self.initial_mtu.max(LEAST_BASE).into())
-    }
-}
-
-impl Default for TransportConfig {
-    /// Uses the library's default control law, [`Algorithm::default()`], without any signal: plain
-    /// QUIC on CUBIC. Receiving answers from routers requires a signal, and this crate doesn't know
-    /// any. The type of the same name in the package `pathmark` has those that the law needs.
-    fn default() -> Self {
-        let law = Algorithm::default();
-        Self::new(Arc::new(move |now: Instant, mtu: u16| {
-            law.controller(now, mtu)
-        }))
     }
 }
 

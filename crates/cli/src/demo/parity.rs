@@ -186,7 +186,7 @@ async fn transfer(
     // The path's MTU is known, as it is to the emulator's endpoints.
     (transport.initial_mtu, transport.max_mtu) = (payload, Some(payload));
     let transport = Arc::new(transport);
-    let receiver = Endpoint::on(
+    let receiver = Endpoint::from_socket(
         ends.to,
         Some(ServerConfig::with_transport(
             Arc::new(tls),
@@ -206,7 +206,7 @@ async fn transfer(
         anyhow::Ok(())
     });
     let tls = TlsClientConfig::new(Trust::Pin(pin), &[ALPN])?;
-    let sender = Endpoint::on(ends.from, None)?;
+    let sender = Endpoint::from_socket(ends.from, None)?;
     let config = ClientConfig::with_transport(Arc::new(tls), transport);
     let connection = sender
         .connect_with(config, ends.address, "localhost")?

@@ -83,7 +83,7 @@ pub(super) async fn transfer(
     transport.max_mtu = Some(1472);
     let transport = Arc::new(transport);
     let config = ServerConfig::with_transport(Arc::new(tls), Arc::clone(&transport));
-    let server = Endpoint::on(server, Some(config))?;
+    let server = Endpoint::from_socket(server, Some(config))?;
     let origin = Origin::new(
         Root::open(there.path())?,
         Rules::default(),
@@ -99,7 +99,7 @@ pub(super) async fn transfer(
         let (config, meter, senders) = (config.clone(), Arc::clone(meter), senders.clone());
         let target = here.path().join(index.to_string());
         fetches.spawn(async move {
-            let endpoint = Endpoint::on(socket, None)?;
+            let endpoint = Endpoint::from_socket(socket, None)?;
             let connection = endpoint.connect_with(config, address, "localhost")?.await?;
             let limits = ClientLimits::default();
             let client = Client::new(connection.clone(), "localhost", limits).await?;

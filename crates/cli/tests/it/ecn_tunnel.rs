@@ -103,9 +103,9 @@ impl Path {
         let transport = Arc::new(transport);
         let config = ServerConfig::with_transport(Arc::new(tls), Arc::clone(&transport));
         let at = SocketAddr::new(here, 4433);
-        let server = Endpoint::on(chain.sender.udp(at).unwrap(), Some(config)).unwrap();
+        let server = Endpoint::from_socket(chain.sender.udp(at).unwrap(), Some(config)).unwrap();
         let socket = chain.receiver.udp(SocketAddr::new(there, 0)).unwrap();
-        let client = Endpoint::on(socket, None).unwrap();
+        let client = Endpoint::from_socket(socket, None).unwrap();
         let tls = TlsClientConfig::new(trust, &[ALPN]).unwrap();
         Self {
             server,

@@ -48,7 +48,7 @@ async fn a_get_goes_on_at_other_sockets() {
     let address = said["listening"].as_str().unwrap().parse().unwrap();
     let pin = said["pin"].as_str().unwrap().parse().unwrap();
     for law in ["vcp+bise+wlte", "cubic"] {
-        let endpoint = Endpoint::on(socket(), None).unwrap();
+        let endpoint = Endpoint::from_socket(socket(), None).unwrap();
         let trust = tls::Trust::Pin(pin);
         let tls = tls::TlsClientConfig::new(trust, &[ALPN]).unwrap();
         let transport = Arc::new(pathmark::transport_config(&law.parse().unwrap()));

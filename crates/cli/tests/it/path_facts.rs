@@ -41,9 +41,9 @@ async fn sender(algorithm: &str, mtu: u32, controllers: &[&str]) -> Connection {
     let transport = Arc::new(transport);
     let config = ServerConfig::with_transport(Arc::new(tls), Arc::clone(&transport));
     let at = SocketAddr::new(SENDER, 4433);
-    let server = Endpoint::on(chain.sender.udp(at).unwrap(), Some(config)).unwrap();
+    let server = Endpoint::from_socket(chain.sender.udp(at).unwrap(), Some(config)).unwrap();
     let socket = chain.receiver.udp(SocketAddr::new(RECEIVER, 0)).unwrap();
-    let client = Endpoint::on(socket, None).unwrap();
+    let client = Endpoint::from_socket(socket, None).unwrap();
     let tls = TlsClientConfig::new(trust, &[ALPN]).unwrap();
     let config = ClientConfig::with_transport(Arc::new(tls), transport);
     let connecting = client.connect_with(config, at, "sender").unwrap();

@@ -1,10 +1,11 @@
 //! How the tasks of a connection and of its endpoint use the connection's state.
 
 use std::fmt;
+use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::Context;
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use rustc_hash::FxHashMap;
@@ -109,6 +110,35 @@ impl Shared {
             awaited,
             place: Place::default(),
         }
+    }
+
+    /// Waits until `outcome` returns something, by asking again after each such event.
+    pub(crate) async fn until<T>(
+        &self,
+        awaited: Awaited,
+        outcome: impl Fn(&mut State) -> Option<T>,
+    ) -> T {
+        let mut waiting = self.waiting(awaited);
+        poll_fn(|cx| {
+            let mut state = self.lock();
+            if let Some(outcome) = outcome(&mut state) {
+                return Poll::Ready(outcome);
+            }
+            waiting.wait(&mut state, cx);
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// Waits until `is_done` returns true, or returns why the connection ended first.
+    pub(crate) async fn until_or_lost(
+        &self,
+        awaited: Awaited,
+        is_done: impl Fn(&mut State) -> bool,
+    ) -> Result<(), ConnectionError> {
+        let lost = |state: &State| state.lost().map(Err);
+        let done = |state: &mut State| is_done(state).then_some(Ok(())).or_else(|| lost(state));
+        self.until(awaited, done).await
     }
 
     /// Returns true if code has panicked while holding the connection's lock. In this case the

@@ -47,5 +47,5 @@ async fn many_connections() {
     let files: Vec<_> = (0..DESCRIPTORS / 2)
         .map(|_| std::net::UdpSocket::bind(loopback()).unwrap())
         .collect();
-    assert_eq!((client.connections(), files.len()), (CONNECTIONS, 32));
+    assert_eq!((client.open_connections(), files.len()), (CONNECTIONS, 32));
 }

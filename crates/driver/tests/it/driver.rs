@@ -76,7 +76,7 @@ async fn an_endpoint_outlives_what_icmp_says() {
     socket.connect(address).unwrap();
     // The port is unused, so the next call at this socket returns the error.
     socket.send(b"?").unwrap();
-    let client = Endpoint::on(socket, None).unwrap();
+    let client = Endpoint::from_socket(socket, None).unwrap();
     // When the runtime asks the kernel which sockets are ready, the endpoint's was due first.
     let other = tokio::net::UdpSocket::bind(loopback()).await.unwrap();
     let own = other.local_addr().unwrap();

@@ -127,7 +127,7 @@ async fn attempt(
         // The rules of a transparent listener let marked packets pass. Setting a mark requires
         // the same privileges as setting rules, so failing is harmless.
         let _ = SockRef::from(&socket).set_mark(OWN);
-        Endpoint::on(socket, None)
+        Endpoint::from_socket(socket, None)
     });
     let endpoint = endpoint.map_err(|error| failed(&error))?;
     endpoint.set_unread_memory(UNREAD);

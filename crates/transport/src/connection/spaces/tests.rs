@@ -6,6 +6,7 @@ mod probes;
 
 use super::*;
 use crate::Ecn;
+use crate::connection::tests::fixed_window::fixed_window;
 use crate::crypto::null::NullCrypto;
 use crate::crypto::{DirectionalKeys, InitialCrypto, testing};
 use crate::recovery::PathNumber;
@@ -29,7 +30,7 @@ fn spaces_of(side: Side, random: &mut Random) -> PacketSpaces {
         START,
         side,
         initial_keys(side, 1),
-        &TransportConfig::default(),
+        &TransportConfig::new(fixed_window(1 << 20).0),
         Duration::from_millis(25),
         (Some(Duration::from_secs(30)), LONGEST_PTO),
         random,
