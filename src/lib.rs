@@ -102,8 +102,8 @@
 //!   raises them if routers may grant rates.
 //! - [`known_rate`](transport::TransportConfig::known_rate): by setting this, you let the sender
 //!   ask for this starting rate before the handshake is complete.
-//! - [`Endpoint::socket_buffers`]: the sizes that the kernel granted. You can raise its limits,
-//!   `net.core.rmem_max` and `net.core.wmem_max`.
+//! - [`Endpoint::receive_buffer`]: the size that the kernel granted to the socket. You can raise
+//!   its limit, `net.core.rmem_max`.
 //! - [`TransportConfig::max_idle_timeout`](TransportConfig::max_idle_timeout()): this should be
 //!   longer than the longest outage.
 //!
@@ -135,8 +135,8 @@ pub use pathmark_cc as cc;
 pub use pathmark_driver::{
     Accept, ClientConfig, ConnectError, Connecting, Connection, Datagram, DatagramSocket, Endpoint,
     EndpointConfig, IdleTimeout, Incoming, IncomingFuture, ReadError, ReadExactError,
-    ReadToEndError, RecvStream, RetryError, SendDatagramError, SendStream, ServerConfig,
-    SocketBuffers, Stopped, TokioRuntime, TransportConfig, WeakConnection, WriteError, ZeroRtt,
+    ReadToEndError, ReceiveBuffer, RecvStream, RetryError, SendDatagramError, SendStream,
+    ServerConfig, Stopped, TokioRuntime, TransportConfig, WeakConnection, WriteError, ZeroRtt,
     default_runtime, now,
 };
 #[cfg(feature = "testkit")]

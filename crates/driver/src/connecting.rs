@@ -7,6 +7,7 @@ use std::task::{Context, Poll};
 
 use super::clock;
 use super::connection::Connection;
+use super::receive_buffer;
 #[cfg(target_os = "linux")]
 use super::refusals;
 use super::shared::{Awaited, EndpointShared, EndpointState, Shared};
@@ -66,6 +67,8 @@ impl Connecting {
         if let Some(slot) = state.connections.get_mut(handle.0) {
             *slot = Some(Arc::clone(&shared));
             state.alive += 1;
+            let bytes = receive_buffer::for_connections(state.alive);
+            state.socket.grow_receive_buffer(bytes);
         }
         let mut refused = None;
         if !datagrams.is_empty() {

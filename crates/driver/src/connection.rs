@@ -9,8 +9,8 @@ use bytes::Bytes;
 
 use super::clock;
 use super::places::Places;
+use super::receive_buffer::ReceiveBuffer;
 use super::shared::{Awaited, Shared, State};
-use super::socket::SocketBuffers;
 use pathmark_transport::ControllerFactory;
 use pathmark_transport::connection::{ConnectionError, EarlyData, PathReport, Stats};
 use pathmark_transport::crypto::{ExportError, HandshakeData};
@@ -196,9 +196,9 @@ impl Connection {
         self.shared.lock().core.stats()
     }
 
-    /// Returns the sizes of the endpoint's socket buffers, as the kernel granted them.
-    pub fn socket_buffers(&self) -> SocketBuffers {
-        self.shared.endpoint.socket().buffers()
+    /// Returns the size of the socket's receive buffer, which the connections of an endpoint share.
+    pub fn receive_buffer(&self) -> ReceiveBuffer {
+        self.shared.endpoint.socket().receive_buffer()
     }
 
     /// Sets the receive window of the connection in bytes: how much data the peer may send on all

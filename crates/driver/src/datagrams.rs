@@ -83,8 +83,9 @@ impl DatagramQueue {
             return Err(error.into());
         }
         let mut datagrams = state.core.datagrams();
+        let bytes = datagram.data.len();
         datagrams.send_in(clock::now(), self.flow, datagram)?;
-        state.wake_driver();
+        state.wake_driver_for_data(bytes);
         Ok(())
     }
 
@@ -136,8 +137,9 @@ impl Connection {
         if let Some(error) = state.lost() {
             return Err(error.into());
         }
+        let bytes = data.len();
         state.core.datagrams().send(data)?;
-        state.wake_driver();
+        state.wake_driver_for_data(bytes);
         Ok(())
     }
 
@@ -157,7 +159,7 @@ impl Connection {
                 return Poll::Ready(Err(error.into()));
             }
             match state.core.datagrams().try_send(&data) {
-                Ok(true) => state.wake_driver(),
+                Ok(true) => state.wake_driver_for_data(data.len()),
                 Ok(false) => {
                     waiting.wait(&mut state, cx);
                     return Poll::Pending;

@@ -20,8 +20,9 @@ use super::incoming::Accept;
 use super::interfaces::{Interfaces, bound};
 use super::own_socket::DatagramSocket;
 use super::receive::ReceiveTask;
+use super::receive_buffer::ReceiveBuffer;
 use super::shared::{EndpointShared, EndpointState, ReceivedCount};
-use super::socket::{Socket, SocketBuffers};
+use super::socket::Socket;
 use super::timers::{TimerTask, Timers};
 use super::waiters::{Place, WaitList};
 use pathmark_transport::crypto::tls::EndpointSecret;
@@ -332,9 +333,10 @@ impl Endpoint {
         self.shared.socket().local_address()
     }
 
-    /// Returns the sizes of the socket's buffers, as the kernel granted them.
-    pub fn socket_buffers(&self) -> SocketBuffers {
-        self.shared.socket().buffers()
+    /// Returns the size of the socket's receive buffer. It grows with the round-trip times of paths
+    /// and with the number of connections.
+    pub fn receive_buffer(&self) -> ReceiveBuffer {
+        self.shared.socket().receive_buffer()
     }
 
     /// Returns the endpoint's counters, such as datagrams for no connection, control messages that

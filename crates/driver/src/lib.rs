@@ -29,7 +29,7 @@
 //! [`TransportConfig::max_mtu`]: pathmark_transport::TransportConfig::max_mtu
 //!
 //! Names and conventions are those of quinn where the meaning is the same. Additionally, there are
-//! [`Connection::path_report`], [`Connection::set_controller`] and [`Connection::socket_buffers`].
+//! [`Connection::path_report`], [`Connection::set_controller`] and [`Connection::receive_buffer`].
 
 #![cfg_attr(
     not(test),
@@ -54,6 +54,7 @@ mod own_socket;
 mod places;
 mod rebind;
 mod receive;
+mod receive_buffer;
 #[cfg(target_os = "linux")]
 mod refusals;
 mod send_stream;
@@ -121,8 +122,8 @@ pub use datagrams::{DatagramQueue, SendDatagramError};
 pub use endpoint::{ConnectError, Endpoint};
 pub use incoming::{Accept, Incoming, IncomingFuture, RetryError};
 pub use own_socket::{Datagram, DatagramSocket};
+pub use receive_buffer::ReceiveBuffer;
 pub use send_stream::{SendStream, Stall, Stopped};
-pub use socket::SocketBuffers;
 pub use stream_error::{ReadError, ReadExactError, ReadToEndError, WriteError};
 pub use streams::RecvStream;
 pub use transport_config::{IdleTimeout, TransportConfig};

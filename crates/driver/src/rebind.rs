@@ -10,6 +10,7 @@ use super::endpoint::Endpoint;
 use super::interfaces::bound;
 use super::own_socket::DatagramSocket;
 use super::receive::ReceiveTask;
+use super::receive_buffer;
 use super::shared::State;
 use super::socket::Socket;
 
@@ -46,6 +47,7 @@ impl Endpoint {
         self.shared.interfaces.forget();
         let mut state = self.shared.lock();
         socket.succeed(&state.socket);
+        socket.grow_receive_buffer(receive_buffer::for_connections(state.alive));
         let socket = Arc::new(socket);
         state.socket = Arc::clone(&socket);
         state.core.forget_paths();

@@ -49,6 +49,67 @@ fn calls_outside_a_runtime_fail_or_use_the_endpoints() {
     ));
 }
 
+/// A runtime with several threads runs a task that was woken last before the others. What several
+/// tasks write at the same time shares packets all the same.
+#[test]
+fn calls_of_several_tasks_share_packets() {
+    const CALLERS: u64 = 8;
+    const CALLS: u64 = 50;
+    let runtime = runtime(1);
+    // In a task of the runtime, because `block_on` uses a thread of its own.
+    let calling = runtime.spawn(async {
+        let endpoint = endpoint();
+        let (near, far) = connected_from(&endpoint, transport()).await;
+        near.confirmed().await.unwrap();
+        tokio::spawn(async move {
+            while let Ok((mut send, mut recv)) = far.accept_bi().await {
+                tokio::spawn(async move {
+                    let question = recv.read_to_end(100).await.unwrap();
+                    send.write_all(&question).await.unwrap();
+                    send.finish().unwrap();
+                });
+            }
+        });
+        let before = near.stats().packets_sent;
+        let callers = (0..CALLERS).map(|_| {
+            let near = near.clone();
+            tokio::spawn(async move {
+                for _ in 0..CALLS {
+                    let (mut send, mut recv) = near.open_bi().await.unwrap();
+                    send.write_all(b"a little").await.unwrap();
+                    send.finish().unwrap();
+                    assert_eq!(recv.read_to_end(100).await.unwrap(), b"a little");
+                }
+            })
+        });
+        for caller in callers.collect::<Vec<_>>() {
+            caller.await.unwrap();
+        }
+        near.stats().packets_sent - before
+    });
+    let packets = runtime.block_on(soon("the calls", calling)).unwrap();
+    assert!(packets > 10000, "{packets}");
+    assert!(2 * packets < CALLERS * CALLS, "{packets}");
+}
+
+/// All connections of an endpoint can send a request at the same time.
+#[tokio::test]
+async fn the_receive_buffer_grows_with_the_number_of_connections() {
+    let (endpoint, server) = (endpoint(), server());
+    let begun = server.receive_buffer();
+    assert_eq!(begun.requested, 0);
+    let enough = begun.granted / 4096 + 1;
+    let mut connections = Vec::new();
+    for _ in 0..enough {
+        let near = connect(&endpoint, &server);
+        let far = server.accept().await.unwrap().accept().unwrap();
+        connections.push((near.await.unwrap(), far.await.unwrap()));
+    }
+    let grown = server.receive_buffer();
+    assert!(grown.requested >= 4096 * enough, "{grown:?}");
+    assert!(grown.granted > begun.granted, "{begun:?} {grown:?}");
+}
+
 /// A controller that panics ends its connection, and the peer immediately gets INTERNAL_ERROR.
 #[tokio::test]
 async fn the_peer_of_a_connection_that_panics_hears_of_it() {

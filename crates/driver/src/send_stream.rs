@@ -144,7 +144,7 @@ impl SendStream {
             Err(streams::WriteError::Stopped(code)) => Err(WriteError::Stopped(code)),
             Err(_) => Err(WriteError::ClosedStream),
         };
-        state.wake_driver();
+        state.wake_driver_for_data(*result.as_ref().unwrap_or(&0));
         Poll::Ready(result)
     }
 
@@ -174,7 +174,7 @@ impl SendStream {
             Err(streams::FinishError::Stopped(code)) => Err(WriteError::Stopped(code)),
             Err(_) => Err(WriteError::ClosedStream),
         };
-        state.wake_driver();
+        state.wake_driver_for_data(0);
         result
     }
 
@@ -328,7 +328,7 @@ impl Drop for SendStream {
         // This fails if the stream was already finished, reset or stopped, and then nothing is left
         // to do.
         if state.core.streams().finish(self.id).is_ok() {
-            state.wake_driver();
+            state.wake_driver_for_data(0);
         }
     }
 }

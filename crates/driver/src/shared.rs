@@ -70,6 +70,8 @@ pub(super) struct State {
     /// Why the kernel refused the last datagram, if it did.
     pub(super) send_error: Option<io::ErrorKind>,
     pub(super) driver: Option<Waker>,
+    /// Some of the data to send may share a packet with what other tasks are about to write.
+    pub(super) may_gather: bool,
     /// The socket from which the task sends and at which the peer's packets arrive.
     pub(super) socket: Weak<Socket>,
     /// The socket to which the connection will move as soon as it may.

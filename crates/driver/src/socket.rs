@@ -19,47 +19,12 @@ use super::arrivals::Batch;
 #[cfg(target_os = "linux")]
 use super::error_queue::ErrorQueue;
 use super::own_socket::{Datagram, DatagramSocket};
+use super::receive_buffer::{Growing, ReceiveBuffer};
 #[cfg(target_os = "linux")]
 use super::sys;
 use super::waiters::{Waiter, Waiters};
 use errors::{is_of_one_peer, is_too_long, is_unsupported};
 use pathmark_transport::Ecn;
-
-/// Buffer size requested for each direction, which is enough for 20 ms at 2.5 Gbit/s.
-const WANTED_BUFFER: usize = 6 << 20;
-
-/// The buffer sizes that an endpoint requests for its socket, and those that the kernel granted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SocketBuffers {
-    /// Bytes requested for each direction.
-    pub wanted: usize,
-    /// Bytes granted for receiving.
-    pub receive: usize,
-    /// Bytes granted for sending.
-    pub send: usize,
-}
-
-impl SocketBuffers {
-    /// Returns a sentence for each sysctl that you should raise. This is empty if the kernel
-    /// granted the requested sizes.
-    pub fn advice(&self) -> Vec<String> {
-        [
-            ("receive", self.receive, "net.core.rmem_max"),
-            ("send", self.send, "net.core.wmem_max"),
-        ]
-        .into_iter()
-        .filter(|(_, granted, _)| *granted < self.wanted)
-        .map(|(which, granted, sysctl)| {
-            format!(
-                "the kernel clamped the socket's {which} buffer to {granted} of {} bytes; on fast \
-                 paths raise it: \
-                 sysctl -w {sysctl}={}",
-                self.wanted, self.wanted
-            )
-        })
-        .collect()
-    }
-}
 
 /// How a socket sends and receives.
 #[derive(Debug)]
@@ -76,7 +41,7 @@ enum Io {
 #[derive(Debug)]
 pub(super) struct Socket {
     io: Io,
-    buffers: SocketBuffers,
+    receive_buffer: Growing,
     local: SocketAddr,
     /// An IPv6 socket that also sends and receives IPv4 packets.
     both_versions: bool,
@@ -124,14 +89,14 @@ impl Socket {
         let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
         #[cfg(target_os = "linux")]
         sys::prepare(&socket)?;
-        let buffers = widen(&state, &socket)?;
+        let receive_buffer = Growing::new(&state, UdpSockRef::from(&socket))?;
         socket.set_nonblocking(true)?;
         let local = socket.local_addr()?;
         let both_versions = local.is_ipv6() && !SockRef::from(&socket).only_v6()?;
         let segments = state.max_gso_segments();
         let io = tokio::net::UdpSocket::from_std(socket)?;
         let mut made = Self::by(Io::System { io, state }, local, segments);
-        made.buffers = buffers;
+        made.receive_buffer = receive_buffer;
         made.both_versions = both_versions;
         Ok(made)
     }
@@ -147,11 +112,7 @@ impl Socket {
         Self {
             io,
             segments: AtomicUsize::new(segments),
-            buffers: SocketBuffers {
-                wanted: 0,
-                receive: 0,
-                send: 0,
-            },
+            receive_buffer: Growing::default(),
             local,
             both_versions: false,
             cut_off: Arc::default(),
@@ -219,8 +180,16 @@ impl Socket {
         }
     }
 
-    pub(super) fn buffers(&self) -> SocketBuffers {
-        self.buffers
+    pub(super) fn receive_buffer(&self) -> ReceiveBuffer {
+        self.receive_buffer.size()
+    }
+
+    /// Makes sure that this much can arrive while nothing is read.
+    pub(super) fn grow_receive_buffer(&self, bytes: usize) {
+        if let Io::System { io, state } = &self.io {
+            self.receive_buffer
+                .grow(state, || UdpSockRef::from(io), bytes);
+        }
     }
 
     /// Returns how many messages so far had their control messages cut off.
@@ -447,23 +416,4 @@ fn not_sent(outgoing: &Outgoing<'_>, error: &io::Error) -> Sent {
     } else {
         Sent::Failed(error.kind())
     }
-}
-
-/// Requests large buffers. The kernel may refuse or silently clamp the size.
-fn widen(state: &UdpSocketState, socket: &std::net::UdpSocket) -> io::Result<SocketBuffers> {
-    let reference = || UdpSockRef::from(socket);
-    if state.recv_buffer_size(reference())? < WANTED_BUFFER {
-        // If this is refused, the current size is kept and reported below.
-        let _ = state.set_recv_buffer_size(reference(), WANTED_BUFFER);
-    }
-    if state.send_buffer_size(reference())? < WANTED_BUFFER {
-        let _ = state.set_send_buffer_size(reference(), WANTED_BUFFER);
-    }
-    // Linux includes its own bookkeeping and reports twice the granted size (socket(7)).
-    let share = if cfg!(target_os = "linux") { 2 } else { 1 };
-    Ok(SocketBuffers {
-        wanted: WANTED_BUFFER,
-        receive: state.recv_buffer_size(reference())? / share,
-        send: state.send_buffer_size(reference())? / share,
-    })
 }

@@ -9,6 +9,7 @@ use std::task::{Context, Poll};
 
 use super::clock;
 use super::interfaces::bound;
+use super::receive_buffer;
 use super::shared::Shared;
 use super::socket::{Outgoing, Sent, Socket};
 use super::timers::Timer;
@@ -61,6 +62,10 @@ pub(super) struct ConnectionTask {
     pause: u32,
     /// The connection is over, and the endpoint has been informed.
     over: bool,
+    /// The task has let others run before it sends little data. A runtime with several threads runs
+    /// a woken task before those that were woken earlier, so that the data of each of them would
+    /// otherwise leave in a packet of its own.
+    has_yielded: bool,
 }
 
 impl ConnectionTask {
@@ -76,6 +81,7 @@ impl ConnectionTask {
             failing: false,
             pause: 1,
             over: false,
+            has_yielded: false,
         }
     }
 
@@ -288,12 +294,20 @@ impl ConnectionTask {
     fn turn(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let this = self;
         // Any later change of the connection wakes this task again.
-        this.shared.lock().driver = Some(cx.waker().clone());
+        let mut state = this.shared.lock();
+        state.driver = Some(cx.waker().clone());
+        let may_gather = std::mem::take(&mut state.may_gather);
+        drop(state);
         if this.shared.is_broken() || this.timer.is_gone() {
             // The connection ends as it does with its runtime.
             return Poll::Ready(());
         }
         this.shared.inbox.wait(cx.waker());
+        this.has_yielded = may_gather && !this.has_yielded;
+        if this.has_yielded {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
         if this.shared.take_refusal() {
             this.shared.lock().core.refuse(clock::now());
         }
@@ -309,6 +323,10 @@ impl ConnectionTask {
             }
             let shared = Arc::clone(&this.shared);
             let mut state = shared.lock();
+            if let Some(rtt) = state.core.settled_min_rtt() {
+                this.socket
+                    .grow_receive_buffer(receive_buffer::for_path(rtt));
+            }
             if turn != Turn::Done && state.core.deadline().is_some_and(|at| at <= now) {
                 // Idle timeouts, closes and handshakes must end in time even if nothing can be
                 // sent.

@@ -58,11 +58,10 @@ impl Transfer {
         self.start.clone_from(&sender.start);
         self.known_path = sender.known_path;
         self.cpu_s = cpu_seconds();
-        // Buffers must have room for data that arrives while the process wakes up 20 ms late.
-        let rate = self.goodput_up_bps.max(self.goodput_down_bps);
-        let buffers = connection.socket_buffers();
-        if rate / 8.0 * 0.02 > buffers.receive.min(buffers.send) as f64 {
-            self.warnings.extend(buffers.advice());
+        // The buffer must have room for data that arrives while the process wakes up 20 ms late.
+        let buffer = connection.receive_buffer();
+        if self.goodput_down_bps / 8.0 * 0.02 > buffer.granted as f64 {
+            self.warnings.extend(buffer.advice());
         }
     }
 

@@ -73,6 +73,7 @@ impl Shared {
                 out_of_reach: None,
                 send_error: None,
                 driver: None,
+                may_gather: false,
                 socket: Arc::downgrade(socket),
                 next_socket: None,
                 progress: WaitList::default(),

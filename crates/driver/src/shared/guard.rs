@@ -11,7 +11,7 @@ use super::State;
 pub(crate) struct Guard<'a> {
     state: MutexGuard<'a, State>,
     /// Declared after the state, so that it is dropped after unlocking.
-    later: Later,
+    later: Option<Later>,
 }
 
 /// Work for the time when the state is unlocked.
@@ -22,6 +22,10 @@ pub(crate) struct Later {
 }
 
 impl Later {
+    fn is_empty(&self) -> bool {
+        self.woken.first.is_none() && self.forgotten.is_empty()
+    }
+
     pub(crate) fn wake(&mut self, wakers: impl IntoIterator<Item = Waker>) {
         self.woken.extend(wakers);
     }
@@ -52,19 +56,16 @@ impl Woken {
 
 impl Drop for Woken {
     fn drop(&mut self) {
-        let others = self.others.drain(..);
-        self.first
-            .take()
-            .into_iter()
-            .chain(others)
-            .for_each(Waker::wake);
+        if let Some(first) = self.first.take() {
+            first.wake();
+            self.others.drain(..).for_each(Waker::wake);
+        }
     }
 }
 
 impl<'a> Guard<'a> {
     pub(crate) fn new(state: MutexGuard<'a, State>) -> Self {
-        let later = Later::default();
-        Self { state, later }
+        Self { state, later: None }
     }
 }
 
@@ -75,7 +76,10 @@ impl Drop for Guard<'_> {
             // Since the state may be inconsistent, the task must check it.
             self.state.wake_driver();
         }
-        self.later = std::mem::take(&mut self.state.later);
+        // Most calls wake nobody, so this is worth a branch.
+        if !self.state.later.is_empty() {
+            self.later = Some(std::mem::take(&mut self.state.later));
+        }
     }
 }
 

@@ -6,6 +6,7 @@ use std::task::Context;
 use super::{Awaited, State};
 use crate::waiters::{Place, WaitList, Wakers, replace};
 use pathmark_transport::connection::{ConnectionError, Event};
+use pathmark_transport::path::BASE_MTU;
 use pathmark_transport::streams::{Dir, StreamEvent, StreamId};
 
 impl State {
@@ -78,6 +79,13 @@ impl State {
     /// Wakes the connection's task.
     pub(crate) fn wake_driver(&mut self) {
         self.later.wake(self.driver.take());
+    }
+
+    /// Wakes the connection's task for this many bytes to send. If they don't fill a packet, it
+    /// first lets other tasks add theirs.
+    pub(crate) fn wake_driver_for_data(&mut self, bytes: usize) {
+        self.may_gather |= bytes < usize::from(BASE_MTU);
+        self.wake_driver();
     }
 
     /// Wakes the connection's task if reading has created credit that the peer should get.

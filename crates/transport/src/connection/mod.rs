@@ -55,6 +55,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use pathmark_cc::KnownPath;
 
+use crate::Duration;
 use crate::config::{ControllerFactory, TransportConfig};
 use crate::crypto::{Random, ResetToken, Side};
 use crate::streams::Streams;
@@ -459,6 +460,13 @@ impl Connection {
         if self.side.is_server() {
             self.sources.control.send_token(token);
         }
+    }
+
+    /// Returns the shortest round-trip time of this path once 100 packets have arrived: those of a
+    /// handshake include the time for signatures.
+    pub fn settled_min_rtt(&self) -> Option<Duration> {
+        let settled = self.stats.packets_received >= 100;
+        settled.then(|| self.spaces.recovery.rtt().min()).flatten()
     }
 
     /// Returns the counters so far.

@@ -1,0 +1,343 @@
+// The measurements, compiled against both crates as `api`. The module around this file has a
+// function `transport`, which sets the largest packet.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use api::crypto::rustls::{QuicClientConfig, QuicServerConfig};
+use api::{ClientConfig, Connection, Endpoint, RecvStream, SendStream, ServerConfig, VarInt};
+use bytes::Bytes;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+use super::{CALL, Calls, Datagrams, Direction, Figures, Identity, cpu, now};
+
+/// During this time, the MTU search ends, and what it sent arrives.
+const WARM_UP: Duration = Duration::from_millis(300);
+
+/// A slow application reads this much at a time …
+const SLOW_READ: usize = 4096;
+/// … and then pauses.
+const SLOW_PAUSE: Duration = Duration::from_millis(100);
+
+/// A server and a client with connections between them. The ends of a connection have the same
+/// index.
+struct Ends {
+    server: Endpoint,
+    client: Endpoint,
+    of_client: Vec<Connection>,
+    of_server: Vec<Connection>,
+}
+
+impl Ends {
+    async fn new(identity: &Identity, mtu: u16, connections: usize) -> Result<Self> {
+        let transport = Arc::new(transport(mtu));
+        let crypto = QuicServerConfig::try_from(identity.server()?)?;
+        let mut config = ServerConfig::with_crypto(Arc::new(crypto));
+        config.transport_config(Arc::clone(&transport));
+        let anywhere = SocketAddr::from(([127, 0, 0, 1], 0));
+        let server = Endpoint::server(config, anywhere)?;
+        let crypto = QuicClientConfig::try_from(identity.client()?)?;
+        let mut config = ClientConfig::new(Arc::new(crypto));
+        config.transport_config(transport);
+        let mut client = Endpoint::client(anywhere)?;
+        client.set_default_client_config(config);
+        let mut ends = Self {
+            server,
+            client,
+            of_client: Vec::new(),
+            of_server: Vec::new(),
+        };
+        ends.connect(connections).await?;
+        Ok(ends)
+    }
+
+    async fn connect(&mut self, connections: usize) -> Result<()> {
+        for _ in 0..connections {
+            let connecting = self.client.connect(self.server.local_addr()?, "localhost")?;
+            let accepting = async { Ok(self.server.accept().await.context("closed")?.await?) };
+            let of_client = async { anyhow::Ok(connecting.await?) };
+            let (of_client, of_server) = tokio::try_join!(of_client, accepting)?;
+            self.of_client.push(of_client);
+            self.of_server.push(of_server);
+        }
+        Ok(())
+    }
+
+    fn first(&self) -> Result<(Connection, Connection)> {
+        let first = self.of_client.first().zip(self.of_server.first());
+        let (of_client, of_server) = first.context("no connection")?;
+        Ok((of_client.clone(), of_server.clone()))
+    }
+
+    async fn close(self) {
+        for connection in self.of_client {
+            connection.close(VarInt::from_u32(0), b"");
+        }
+        self.client.wait_idle().await;
+    }
+}
+
+/// Sends datagrams as fast as the window allows to a receiver that only reads.
+pub(super) async fn datagrams(identity: &Identity, case: &Datagrams) -> Result<Figures> {
+    let ends = Ends::new(identity, case.mtu, 1).await?;
+    let (from, to) = ends.first()?;
+    let read = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&read);
+    tokio::spawn(async move {
+        while to.read_datagram().await.is_ok() {
+            counted.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    let data = Bytes::from(vec![7; case.len]);
+    let send = async |time: Duration| -> Result<u64> {
+        let (end, mut sent) = (now() + time, 0);
+        while now() < end {
+            from.send_datagram_wait(data.clone()).await?;
+            sent += 1;
+        }
+        Ok(sent)
+    };
+    send(WARM_UP).await?;
+    sleep(WARM_UP).await;
+    read.store(0, Ordering::Relaxed);
+    let before = cpu()?;
+    let sent = send(case.time).await?;
+    // Packets in flight can arrive.
+    sleep(Duration::from_millis(200)).await;
+    let used = cpu()? - before;
+    let read = read.load(Ordering::Relaxed) as f64;
+    ends.close().await;
+    Ok(vec![
+        ("read per second", read / case.time.as_secs_f64()),
+        ("part of those sent", read / sent as f64),
+        ("CPU us each", used / read * 1e6),
+    ])
+}
+
+/// Calls once each 5 ms, next to a stream that sends as fast as it can on the same connection.
+pub(super) async fn calls_beside_bulk(identity: &Identity, case: &Calls) -> Result<Figures> {
+    let ends = Ends::new(identity, case.mtu, 1).await?;
+    let (client, server) = ends.first()?;
+    let read = Arc::new(AtomicU64::new(0));
+    let answering = server.clone();
+    tokio::spawn(async move {
+        while let Ok((send, recv)) = answering.accept_bi().await {
+            tokio::spawn(answer(send, recv));
+        }
+    });
+    let (up, down) = match case.bulk {
+        Direction::Up => (true, false),
+        Direction::Down => (false, true),
+        Direction::Both => (true, true),
+    };
+    for (from, to, is_used) in [(&client, &server, up), (&server, &client, down)] {
+        if is_used {
+            let (from, to, read) = (from.clone(), to.clone(), Arc::clone(&read));
+            tokio::spawn(async move {
+                let (sending, receiving) = tokio::join!(send_bulk(from), read_bulk(to, read));
+                drop((sending, receiving));
+            });
+        }
+    }
+    sleep(WARM_UP).await;
+    let (begun, at_first, before) = (now(), read.load(Ordering::Relaxed), cpu()?);
+    let mut calling = JoinSet::new();
+    while begun.elapsed() < case.time {
+        calling.spawn(call(client.clone()));
+        sleep(Duration::from_millis(5)).await;
+    }
+    let bits = (read.load(Ordering::Relaxed) - at_first) as f64 * 8.0;
+    let seconds = begun.elapsed().as_secs_f64();
+    let used = cpu()? - before;
+    let mut waits = Vec::new();
+    while let Some(wait) = calling.join_next().await {
+        waits.push(wait??.as_secs_f64() * 1e3);
+    }
+    waits.sort_by(f64::total_cmp);
+    let part = |of_100: usize| waits.get(waits.len() * of_100 / 100).copied().context("no call");
+    ends.close().await;
+    Ok(vec![
+        ("first byte ms, median", part(50)?),
+        ("first byte ms, 99 of 100", part(99)?),
+        ("bulk Gbit/s", bits / seconds / 1e9),
+        ("CPU s each Gbit", used / bits * 1e9),
+    ])
+}
+
+async fn send_bulk(from: Connection) -> Result<()> {
+    let mut send = from.open_uni().await?;
+    let data = vec![0; 64 << 10];
+    loop {
+        send.write_all(&data).await?;
+    }
+}
+
+async fn read_bulk(to: Connection, read: Arc<AtomicU64>) -> Result<()> {
+    let mut recv = to.accept_uni().await?;
+    let mut buffer = vec![0; 64 << 10];
+    while let Some(length) = recv.read(&mut buffer).await? {
+        read.fetch_add(length as u64, Ordering::Relaxed);
+    }
+    Ok(())
+}
+
+/// Calls, and returns how long the first byte of the answer took.
+async fn call(client: Connection) -> Result<Duration> {
+    let begun = now();
+    let (mut send, mut recv) = client.open_bi().await?;
+    send.write_all(&[7; CALL]).await?;
+    send.finish()?;
+    let mut first = [0];
+    recv.read_exact(&mut first).await?;
+    let wait = begun.elapsed();
+    let rest = recv.read_to_end(CALL).await?;
+    ensure!(rest.len() == CALL - 1, "{} bytes", rest.len());
+    Ok(wait)
+}
+
+async fn answer(mut send: SendStream, mut recv: RecvStream) -> Result<()> {
+    let question = recv.read_to_end(CALL).await?;
+    send.write_all(&question).await?;
+    send.finish()?;
+    Ok(())
+}
+
+/// Calls on 100 connections, four at once on each.
+pub(super) async fn calls(identity: &Identity, time: Duration) -> Result<Figures> {
+    let ends = Ends::new(identity, 8952, 100).await?;
+    for connection in &ends.of_server {
+        let connection = connection.clone();
+        tokio::spawn(async move {
+            while let Ok((send, recv)) = connection.accept_bi().await {
+                tokio::spawn(answer(send, recv));
+            }
+        });
+    }
+    let (begun, before) = (now(), cpu()?);
+    let mut callers = JoinSet::new();
+    for connection in &ends.of_client {
+        for _ in 0..4 {
+            let connection = connection.clone();
+            callers.spawn(async move {
+                let mut called = 0;
+                while begun.elapsed() < time {
+                    call(connection.clone()).await?;
+                    called += 1;
+                }
+                anyhow::Ok(called)
+            });
+        }
+    }
+    let mut called = 0;
+    while let Some(caller) = callers.join_next().await {
+        called += caller??;
+    }
+    let (used, seconds) = (cpu()? - before, begun.elapsed().as_secs_f64());
+    ends.close().await;
+    Ok(vec![
+        ("calls per second", f64::from(called) / seconds),
+        ("CPU us each", used / f64::from(called) * 1e6),
+    ])
+}
+
+/// Opens fresh streams on 20 of 100 connections. On each of the 100, an application reads another
+/// stream slowly.
+pub(super) async fn fresh_beside_slow(identity: &Identity, time: Duration) -> Result<Figures> {
+    let ends = Ends::new(identity, 1452, 100).await?;
+    for (from, to) in ends.of_client.iter().zip(&ends.of_server) {
+        tokio::spawn(send_bulk(from.clone()));
+        let to = to.clone();
+        tokio::spawn(async move {
+            let mut slow = to.accept_uni().await?;
+            tokio::spawn(read_fresh(to));
+            let mut buffer = [0; SLOW_READ];
+            while slow.read(&mut buffer).await?.is_some() {
+                sleep(SLOW_PAUSE).await;
+            }
+            anyhow::Ok(())
+        });
+    }
+    let waits = open_fresh(&ends.of_client[..20], time).await?;
+    ends.close().await;
+    Ok(waits)
+}
+
+/// Opens fresh streams on one connection, next to a client that leaves 1 MB unread on each of 100
+/// others.
+pub(super) async fn fresh_beside_unread(identity: &Identity, time: Duration) -> Result<Figures> {
+    let mut ends = Ends::new(identity, 1452, 100).await?;
+    for (from, to) in ends.of_client.iter().zip(&ends.of_server) {
+        let from = from.clone();
+        tokio::spawn(async move {
+            let mut send = from.open_uni().await?;
+            send.write_all(&vec![0; 1_000_000]).await?;
+            send.stopped().await?;
+            anyhow::Ok(())
+        });
+        let to = to.clone();
+        tokio::spawn(async move {
+            let unread = to.accept_uni().await?;
+            let closed = to.closed().await;
+            drop(unread);
+            Err::<(), _>(anyhow::Error::from(closed))
+        });
+    }
+    sleep(Duration::from_secs(1)).await;
+    ends.connect(1).await?;
+    let to = ends.of_server.last().cloned().context("no connection")?;
+    tokio::spawn(read_fresh(to));
+    let waits = open_fresh(&ends.of_client[100..], time).await?;
+    ends.close().await;
+    Ok(waits)
+}
+
+async fn read_fresh(to: Connection) -> Result<()> {
+    loop {
+        let mut fresh = to.accept_uni().await?;
+        fresh.read_to_end(8).await?;
+    }
+}
+
+/// Each ten seconds, opens a stream of 8 bytes on each connection, and measures how long it takes
+/// until the peer has acknowledged it.
+async fn open_fresh(connections: &[Connection], time: Duration) -> Result<Figures> {
+    let begun = now();
+    let (mut waits, mut asked) = (Vec::new(), 0);
+    sleep(Duration::from_secs(3)).await;
+    loop {
+        let mut opening = JoinSet::new();
+        for connection in connections {
+            let connection = connection.clone();
+            asked += 1;
+            opening.spawn(async move {
+                let begun: Instant = now();
+                let mut send = connection.open_uni().await?;
+                send.write_all(&[7; 8]).await?;
+                send.finish()?;
+                send.stopped().await?;
+                anyhow::Ok(begun.elapsed())
+            });
+        }
+        let deadline = tokio::time::Instant::now() + Duration::from_secs(10);
+        while let Ok(Some(wait)) = timeout(deadline - tokio::time::Instant::now(), opening.join_next()).await {
+            waits.push(wait??.as_secs_f64() * 1e3);
+        }
+        opening.shutdown().await;
+        if begun.elapsed() > time {
+            break;
+        }
+        tokio::time::sleep_until(deadline).await;
+    }
+    waits.sort_by(f64::total_cmp);
+    let median = waits.get(waits.len() / 2).copied().unwrap_or(f64::INFINITY);
+    let longest = waits.last().copied().unwrap_or(f64::INFINITY);
+    Ok(vec![
+        ("part within 10 s", waits.len() as f64 / f64::from(asked)),
+        ("ms, median", median),
+        ("ms, longest", longest),
+    ])
+}
