@@ -196,6 +196,13 @@ impl Connection {
         self.shared.lock().core.stats()
     }
 
+    /// Returns true once this side has closed the connection and built a packet with
+    /// CONNECTION_CLOSE, which is sent immediately. By waiting for this before it exits, a process
+    /// saves its peer from waiting for the idle timeout.
+    pub fn has_sent_close(&self) -> bool {
+        self.shared.lock().core.has_sent_close()
+    }
+
     /// Returns the size of the socket's receive buffer, which the connections of an endpoint share.
     pub fn receive_buffer(&self) -> ReceiveBuffer {
         self.shared.endpoint.socket().receive_buffer()

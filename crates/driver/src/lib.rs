@@ -48,7 +48,6 @@ mod endpoint;
 mod error_queue;
 mod incoming;
 mod interfaces;
-mod leaving;
 mod opening;
 mod own_socket;
 mod places;

@@ -88,7 +88,6 @@ fn calls_of_several_tasks_share_packets() {
         near.stats().packets_sent - before
     });
     let packets = runtime.block_on(soon("the calls", calling)).unwrap();
-    assert!(packets > 10000, "{packets}");
     assert!(2 * packets < CALLERS * CALLS, "{packets}");
 }
 
