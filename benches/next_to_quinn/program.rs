@@ -57,7 +57,9 @@ impl Ends {
 
     async fn connect(&mut self, connections: usize) -> Result<()> {
         for _ in 0..connections {
-            let connecting = self.client.connect(self.server.local_addr()?, "localhost")?;
+            let connecting = self
+                .client
+                .connect(self.server.local_addr()?, "localhost")?;
             let accepting = async { Ok(self.server.accept().await.context("closed")?.await?) };
             let of_client = async { anyhow::Ok(connecting.await?) };
             let (of_client, of_server) = tokio::try_join!(of_client, accepting)?;
@@ -158,7 +160,12 @@ pub(super) async fn calls_beside_bulk(identity: &Identity, case: &Calls) -> Resu
         waits.push(wait??.as_secs_f64() * 1e3);
     }
     waits.sort_by(f64::total_cmp);
-    let part = |of_100: usize| waits.get(waits.len() * of_100 / 100).copied().context("no call");
+    let part = |of_100: usize| {
+        waits
+            .get(waits.len() * of_100 / 100)
+            .copied()
+            .context("no call")
+    };
     ends.close().await;
     Ok(vec![
         ("first byte ms, median", part(50)?),
@@ -323,7 +330,9 @@ async fn open_fresh(connections: &[Connection], time: Duration) -> Result<Figure
             });
         }
         let deadline = tokio::time::Instant::now() + Duration::from_secs(10);
-        while let Ok(Some(wait)) = timeout(deadline - tokio::time::Instant::now(), opening.join_next()).await {
+        while let Ok(Some(wait)) =
+            timeout(deadline - tokio::time::Instant::now(), opening.join_next()).await
+        {
             waits.push(wait??.as_secs_f64() * 1e3);
         }
         opening.shutdown().await;
