@@ -1,13 +1,13 @@
 //! Measurements of the transport next to quinn, in the same run and by the same program.
 //!
 //! ```text
-//!   cargo bench --bench next_to_quinn                    all, 3 rounds of 2 s each
+//!   cargo bench --bench next_to_quinn                    all, 3 rounds of 2 s each: 15 minutes
 //!   cargo bench --bench next_to_quinn -- calls           those whose name has this word
 //!   cargo bench --bench next_to_quinn -- calls --rounds 5 --ms 1000
 //! ```
 //!
-//! The two libraries take turns over loopback, each with its own default configuration and the same
-//! largest packet. The bench prints the medians of the rounds, and pathmark's figure divided by
+//! The two libraries take turns over loopback, each with its own default configuration, except that
+//! the largest packet is the same. The bench prints the medians of the rounds, and pathmark's figure divided by
 //! quinn's. Processor times are those of both ends together.
 
 use std::sync::Arc;
@@ -28,8 +28,11 @@ mod of_pathmark {
     fn transport(mtu: u16) -> api::TransportConfig {
         let mut config = api::TransportConfig::default();
         config.max_mtu = Some(mtu);
-        config.send_window(1 << 20);
         config
+    }
+
+    fn endpoint_config(_: u16) -> Result<api::EndpointConfig> {
+        Ok(api::EndpointConfig::default())
     }
 }
 
@@ -44,6 +47,12 @@ mod of_quinn {
         let mut config = api::TransportConfig::default();
         config.mtu_discovery_config(Some(search));
         config
+    }
+
+    fn endpoint_config(mtu: u16) -> Result<api::EndpointConfig> {
+        let mut config = api::EndpointConfig::default();
+        config.max_udp_payload_size(mtu)?;
+        Ok(config)
     }
 }
 
@@ -149,6 +158,7 @@ impl Selection {
                 None => Ok(default),
             }
         };
+        // Cargo adds `--bench` at the end.
         let word = args.first().filter(|word| !word.starts_with("--"));
         Ok(Self {
             word: word.cloned().unwrap_or_default(),
@@ -219,14 +229,17 @@ fn main() -> Result<()> {
         ("one worker", || threads(1)),
         ("two workers", || threads(2)),
     ];
-    for (name, start) in runtimes {
-        selection.compare(
-            &format!("calls on 100 connections, {name}"),
-            [
-                &|| start()?.block_on(of_pathmark::calls(&identity, time)),
-                &|| start()?.block_on(of_quinn::calls(&identity, time)),
-            ],
-        )?;
+    for (connections, at_once) in [(100, 4), (1, 1)] {
+        for (name, start) in runtimes {
+            let ours = || of_pathmark::calls(&identity, connections, at_once, time);
+            let theirs = || of_quinn::calls(&identity, connections, at_once, time);
+            selection.compare(
+                &format!("calls, {at_once} at once on {connections} connections, {name}"),
+                [&|| start()?.block_on(ours()), &|| {
+                    start()?.block_on(theirs())
+                }],
+            )?;
+        }
     }
     // These last for 40 s whatever the command line says, because their faults grow slowly.
     let long = Duration::from_secs(40);

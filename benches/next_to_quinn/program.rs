@@ -1,17 +1,20 @@
-// The measurements, compiled against both crates as `api`. The module around this file has a
-// function `transport`, which sets the largest packet.
+// The measurements, compiled against both crates as `api`. The module around this file has the
+// functions `transport` and `endpoint_config`, which set the largest packet.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use api::crypto::rustls::{QuicClientConfig, QuicServerConfig};
-use api::{ClientConfig, Connection, Endpoint, RecvStream, SendStream, ServerConfig, VarInt};
+use api::{
+    ClientConfig, Connection, Endpoint, RecvStream, SendStream, ServerConfig, TokioRuntime, VarInt,
+};
 use bytes::Bytes;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use super::{CALL, Calls, Datagrams, Direction, Figures, Identity, cpu, now};
 
@@ -38,12 +41,21 @@ impl Ends {
         let crypto = QuicServerConfig::try_from(identity.server()?)?;
         let mut config = ServerConfig::with_crypto(Arc::new(crypto));
         config.transport_config(Arc::clone(&transport));
-        let anywhere = SocketAddr::from(([127, 0, 0, 1], 0));
-        let server = Endpoint::server(config, anywhere)?;
+        let start = |server| {
+            let socket = UdpSocket::bind(SocketAddr::from(([127, 0, 0, 1], 0)))?;
+            Endpoint::new(
+                endpoint_config(mtu)?,
+                server,
+                socket,
+                Arc::new(TokioRuntime),
+            )
+            .map_err(anyhow::Error::from)
+        };
+        let server = start(Some(config))?;
         let crypto = QuicClientConfig::try_from(identity.client()?)?;
         let mut config = ClientConfig::new(Arc::new(crypto));
         config.transport_config(transport);
-        let mut client = Endpoint::client(anywhere)?;
+        let mut client = start(None)?;
         client.set_default_client_config(config);
         let mut ends = Self {
             server,
@@ -112,6 +124,12 @@ pub(super) async fn datagrams(identity: &Identity, case: &Datagrams) -> Result<F
     sleep(Duration::from_millis(200)).await;
     let used = cpu()? - before;
     let read = read.load(Ordering::Relaxed) as f64;
+    ensure!(read > 0.0, "no datagram has arrived");
+    let room = from.max_datagram_size().context("no datagrams")?;
+    ensure!(
+        usize::from(case.mtu) - room < 100,
+        "packets carry only {room} bytes"
+    );
     ends.close().await;
     Ok(vec![
         ("read per second", read / case.time.as_secs_f64()),
@@ -149,10 +167,11 @@ pub(super) async fn calls_beside_bulk(identity: &Identity, case: &Calls) -> Resu
     let (begun, at_first, before) = (now(), read.load(Ordering::Relaxed), cpu()?);
     let mut calling = JoinSet::new();
     while begun.elapsed() < case.time {
-        calling.spawn(call(client.clone()));
+        calling.spawn(call(client.clone(), now()));
         sleep(Duration::from_millis(5)).await;
     }
     let bits = (read.load(Ordering::Relaxed) - at_first) as f64 * 8.0;
+    ensure!(bits > 0.0, "no bulk data has arrived");
     let seconds = begun.elapsed().as_secs_f64();
     let used = cpu()? - before;
     let mut waits = Vec::new();
@@ -192,9 +211,8 @@ async fn read_bulk(to: Connection, read: Arc<AtomicU64>) -> Result<()> {
     Ok(())
 }
 
-/// Calls, and returns how long the first byte of the answer took.
-async fn call(client: Connection) -> Result<Duration> {
-    let begun = now();
+/// Calls, and returns the time from `begun` until the first byte of the answer has arrived.
+async fn call(client: Connection, begun: Instant) -> Result<Duration> {
     let (mut send, mut recv) = client.open_bi().await?;
     send.write_all(&[7; CALL]).await?;
     send.finish()?;
@@ -213,9 +231,14 @@ async fn answer(mut send: SendStream, mut recv: RecvStream) -> Result<()> {
     Ok(())
 }
 
-/// Calls on 100 connections, four at once on each.
-pub(super) async fn calls(identity: &Identity, time: Duration) -> Result<Figures> {
-    let ends = Ends::new(identity, 8952, 100).await?;
+/// Calls on this number of connections, `at_once` on each.
+pub(super) async fn calls(
+    identity: &Identity,
+    connections: usize,
+    at_once: usize,
+    time: Duration,
+) -> Result<Figures> {
+    let ends = Ends::new(identity, 1452, connections).await?;
     for connection in &ends.of_server {
         let connection = connection.clone();
         tokio::spawn(async move {
@@ -227,12 +250,12 @@ pub(super) async fn calls(identity: &Identity, time: Duration) -> Result<Figures
     let (begun, before) = (now(), cpu()?);
     let mut callers = JoinSet::new();
     for connection in &ends.of_client {
-        for _ in 0..4 {
+        for _ in 0..at_once {
             let connection = connection.clone();
             callers.spawn(async move {
                 let mut called = 0;
                 while begun.elapsed() < time {
-                    call(connection.clone()).await?;
+                    call(connection.clone(), now()).await?;
                     called += 1;
                 }
                 anyhow::Ok(called)
@@ -255,12 +278,13 @@ pub(super) async fn calls(identity: &Identity, time: Duration) -> Result<Figures
 /// stream slowly.
 pub(super) async fn fresh_beside_slow(identity: &Identity, time: Duration) -> Result<Figures> {
     let ends = Ends::new(identity, 1452, 100).await?;
+    let (arrive, arrivals) = unbounded_channel();
     for (from, to) in ends.of_client.iter().zip(&ends.of_server) {
         tokio::spawn(send_bulk(from.clone()));
-        let to = to.clone();
+        let (to, arrive) = (to.clone(), arrive.clone());
         tokio::spawn(async move {
             let mut slow = to.accept_uni().await?;
-            tokio::spawn(read_fresh(to));
+            tokio::spawn(read_fresh(to, arrive));
             let mut buffer = [0; SLOW_READ];
             while slow.read(&mut buffer).await?.is_some() {
                 sleep(SLOW_PAUSE).await;
@@ -268,7 +292,7 @@ pub(super) async fn fresh_beside_slow(identity: &Identity, time: Duration) -> Re
             anyhow::Ok(())
         });
     }
-    let waits = open_fresh(&ends.of_client[..20], time).await?;
+    let waits = open_fresh(&ends.of_client[..20], arrivals, time).await?;
     ends.close().await;
     Ok(waits)
 }
@@ -296,56 +320,56 @@ pub(super) async fn fresh_beside_unread(identity: &Identity, time: Duration) -> 
     sleep(Duration::from_secs(1)).await;
     ends.connect(1).await?;
     let to = ends.of_server.last().cloned().context("no connection")?;
-    tokio::spawn(read_fresh(to));
-    let waits = open_fresh(&ends.of_client[100..], time).await?;
+    let (arrive, arrivals) = unbounded_channel();
+    tokio::spawn(read_fresh(to, arrive));
+    let waits = open_fresh(&ends.of_client[100..], arrivals, time).await?;
     ends.close().await;
     Ok(waits)
 }
 
-async fn read_fresh(to: Connection) -> Result<()> {
+/// Reports when fresh streams arrive.
+async fn read_fresh(to: Connection, arrive: UnboundedSender<Instant>) -> Result<()> {
     loop {
         let mut fresh = to.accept_uni().await?;
         fresh.read_to_end(8).await?;
+        arrive.send(now())?;
     }
 }
 
-/// Each ten seconds, opens a stream of 8 bytes on each connection, and measures how long it takes
-/// until the peer has acknowledged it.
-async fn open_fresh(connections: &[Connection], time: Duration) -> Result<Figures> {
+/// Each ten seconds, opens a stream of 8 bytes on each connection, and measures how long these take
+/// to arrive.
+async fn open_fresh(
+    connections: &[Connection],
+    mut arrivals: UnboundedReceiver<Instant>,
+    time: Duration,
+) -> Result<Figures> {
     let begun = now();
     let (mut waits, mut asked) = (Vec::new(), 0);
     sleep(Duration::from_secs(3)).await;
-    loop {
-        let mut opening = JoinSet::new();
+    while begun.elapsed() < time {
+        let opened = now();
         for connection in connections {
-            let connection = connection.clone();
             asked += 1;
-            opening.spawn(async move {
-                let begun: Instant = now();
+            let connection = connection.clone();
+            tokio::spawn(async move {
                 let mut send = connection.open_uni().await?;
                 send.write_all(&[7; 8]).await?;
                 send.finish()?;
-                send.stopped().await?;
-                anyhow::Ok(begun.elapsed())
+                anyhow::Ok(())
             });
         }
-        let deadline = tokio::time::Instant::now() + Duration::from_secs(10);
-        while let Ok(Some(wait)) =
-            timeout(deadline - tokio::time::Instant::now(), opening.join_next()).await
-        {
-            waits.push(wait??.as_secs_f64() * 1e3);
+        sleep(Duration::from_secs(10)).await;
+        while let Ok(arrived) = arrivals.try_recv() {
+            waits.push((arrived - opened).as_secs_f64() * 1e3);
         }
-        opening.shutdown().await;
-        if begun.elapsed() > time {
-            break;
-        }
-        tokio::time::sleep_until(deadline).await;
     }
+    let arrived = waits.len() as f64 / asked as f64;
+    waits.resize(asked, f64::INFINITY);
     waits.sort_by(f64::total_cmp);
-    let median = waits.get(waits.len() / 2).copied().unwrap_or(f64::INFINITY);
-    let longest = waits.last().copied().unwrap_or(f64::INFINITY);
+    let median = waits.get(asked / 2).copied().context("no stream")?;
+    let longest = waits.last().copied().context("no stream")?;
     Ok(vec![
-        ("part within 10 s", waits.len() as f64 / f64::from(asked)),
+        ("part within 10 s", arrived),
         ("ms, median", median),
         ("ms, longest", longest),
     ])

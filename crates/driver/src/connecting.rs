@@ -67,8 +67,6 @@ impl Connecting {
         if let Some(slot) = state.connections.get_mut(handle.0) {
             *slot = Some(Arc::clone(&shared));
             state.alive += 1;
-            let bytes = receive_buffer::for_connections(state.alive);
-            state.socket.grow_receive_buffer(bytes);
         }
         let mut refused = None;
         if !datagrams.is_empty() {
@@ -82,7 +80,9 @@ impl Connecting {
             endpoint.received.count(group.len());
             refused = shared.inbox.push(group).err();
         }
+        let alive = state.alive;
         drop(state);
+        socket.grow_receive_buffer(receive_buffer::for_connections(alive));
         let connecting = Self::new(Connection::new(Arc::clone(&shared)));
         #[cfg(target_os = "linux")]
         if shared.server_name.is_some() {

@@ -14,7 +14,7 @@ use pathmark_transport::Duration;
 /// The largest size that an endpoint requests: enough for 20 ms at 2.5 Gbit/s.
 const MAX: usize = 6 << 20;
 
-/// A path's round-trip time with which [`MAX`] is requested. For shorter ones, the size shrinks in
+/// The round-trip time from which [`MAX`] is requested. For shorter ones, the size shrinks in
 /// proportion, so that a full buffer adds a quarter of the round-trip time at 2.5 Gbit/s.
 const MAX_FROM: Duration = Duration::from_millis(80);
 
@@ -22,7 +22,7 @@ const MAX_FROM: Duration = Duration::from_millis(80);
 const PER_CONNECTION: usize = 4096;
 
 /// The receive buffer of an endpoint's socket: what the endpoint has requested so far, and what the
-/// kernel granted.
+/// kernel granted. Both are 0 for a [`DatagramSocket`](super::DatagramSocket) of the application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReceiveBuffer {
     /// Bytes that the endpoint requested. This is 0 while the system's default is enough.
@@ -45,7 +45,7 @@ impl ReceiveBuffer {
     }
 }
 
-/// A receive buffer that only grows.
+/// A receive buffer for which no less is requested than before, or than the socket had at first.
 #[derive(Debug, Default)]
 pub(super) struct Growing {
     requested: AtomicUsize,
@@ -76,7 +76,11 @@ impl Growing {
         bytes: usize,
     ) {
         let enough = self.granted.load(Ordering::Relaxed);
-        if bytes <= enough || self.requested.fetch_max(bytes, Ordering::Relaxed) >= bytes {
+        // The second part avoids writing to this memory in the usual case.
+        if bytes <= enough
+            || bytes <= self.requested.load(Ordering::Relaxed)
+            || bytes <= self.requested.fetch_max(bytes, Ordering::Relaxed)
+        {
             return;
         }
         // Several tasks can be here at once: whoever is last must set the largest size.
@@ -104,9 +108,11 @@ pub(super) fn for_path(rtt: Duration) -> usize {
     usize::try_from(bytes).unwrap_or(MAX)
 }
 
-/// Returns the bytes to request for so many connections.
+/// Returns the bytes to request for this number of connections, which changes only each time that
+/// it doubles.
 pub(super) fn for_connections(connections: usize) -> usize {
-    connections.saturating_mul(PER_CONNECTION).min(MAX)
+    let rounded = connections.min(MAX).next_power_of_two();
+    rounded.saturating_mul(PER_CONNECTION).min(MAX)
 }
 
 #[cfg(test)]
@@ -123,7 +129,7 @@ mod tests {
         // 2.5 Gbit/s are 312,500 bytes per millisecond.
         assert!((for_path(ms(8)) as i64 - 2 * 312_500).abs() < 10_000);
         assert_eq!(for_path(Duration::ZERO), 0);
-        assert_eq!(for_connections(3), 3 * PER_CONNECTION);
+        assert_eq!(for_connections(3), 4 * PER_CONNECTION);
         assert_eq!(for_connections(usize::MAX), MAX);
     }
 
@@ -146,7 +152,6 @@ mod tests {
             granted: 65_536,
         };
         assert_eq!(buffer.size(), grown);
-        assert_eq!(state.recv_buffer_size(reference()).unwrap(), 2 * 65_536);
         assert_eq!(grown.advice(), None);
         let clamped = ReceiveBuffer {
             granted: 4096,

@@ -144,7 +144,7 @@ impl SendStream {
             Err(streams::WriteError::Stopped(code)) => Err(WriteError::Stopped(code)),
             Err(_) => Err(WriteError::ClosedStream),
         };
-        state.wake_driver_for_data(*result.as_ref().unwrap_or(&0));
+        state.wake_driver_for_data(*result.as_ref().unwrap_or(&usize::MAX));
         Poll::Ready(result)
     }
 

@@ -296,7 +296,8 @@ impl ConnectionTask {
         // Any later change of the connection wakes this task again.
         let mut state = this.shared.lock();
         state.driver = Some(cx.waker().clone());
-        let may_gather = std::mem::take(&mut state.may_gather);
+        let may_gather = std::mem::take(&mut state.may_gather) && this.unsent.is_none();
+        let rtt = state.core.settled_min_rtt();
         drop(state);
         if this.shared.is_broken() || this.timer.is_gone() {
             // The connection ends as it does with its runtime.
@@ -307,6 +308,10 @@ impl ConnectionTask {
         if this.has_yielded {
             cx.waker().wake_by_ref();
             return Poll::Pending;
+        }
+        if let Some(rtt) = rtt {
+            let bytes = receive_buffer::for_path(rtt);
+            this.socket.grow_receive_buffer(bytes);
         }
         if this.shared.take_refusal() {
             this.shared.lock().core.refuse(clock::now());
@@ -323,10 +328,8 @@ impl ConnectionTask {
             }
             let shared = Arc::clone(&this.shared);
             let mut state = shared.lock();
-            if let Some(rtt) = state.core.settled_min_rtt() {
-                this.socket
-                    .grow_receive_buffer(receive_buffer::for_path(rtt));
-            }
+            // What was written in the meantime has left, too.
+            state.may_gather &= turn != Turn::Done;
             if turn != Turn::Done && state.core.deadline().is_some_and(|at| at <= now) {
                 // Idle timeouts, closes and handshakes must end in time even if nothing can be
                 // sent.
