@@ -36,20 +36,15 @@ struct Ends {
 }
 
 impl Ends {
-    async fn new(identity: &Identity, mtu: u16, connections: usize) -> Result<Self> {
-        let transport = Arc::new(transport(mtu));
+    async fn new(identity: &Identity, connections: usize) -> Result<Self> {
+        let transport = Arc::new(transport());
         let crypto = QuicServerConfig::try_from(identity.server()?)?;
         let mut config = ServerConfig::with_crypto(Arc::new(crypto));
         config.transport_config(Arc::clone(&transport));
         let start = |server| {
             let socket = UdpSocket::bind(SocketAddr::from(([127, 0, 0, 1], 0)))?;
-            Endpoint::new(
-                endpoint_config(mtu)?,
-                server,
-                socket,
-                Arc::new(TokioRuntime),
-            )
-            .map_err(anyhow::Error::from)
+            Endpoint::new(endpoint_config()?, server, socket, Arc::new(TokioRuntime))
+                .map_err(anyhow::Error::from)
         };
         let server = start(Some(config))?;
         let crypto = QuicClientConfig::try_from(identity.client()?)?;
@@ -97,7 +92,7 @@ impl Ends {
 
 /// Sends datagrams as fast as the window allows to a receiver that only reads.
 pub(super) async fn datagrams(identity: &Identity, case: &Datagrams) -> Result<Figures> {
-    let ends = Ends::new(identity, case.mtu, 1).await?;
+    let ends = Ends::new(identity, 1).await?;
     let (from, to) = ends.first()?;
     let read = Arc::new(AtomicU64::new(0));
     let counted = Arc::clone(&read);
@@ -127,7 +122,7 @@ pub(super) async fn datagrams(identity: &Identity, case: &Datagrams) -> Result<F
     ensure!(read > 0.0, "no datagram has arrived");
     let room = from.max_datagram_size().context("no datagrams")?;
     ensure!(
-        usize::from(case.mtu) - room < 100,
+        usize::from(MTU) - room < 100,
         "packets carry only {room} bytes"
     );
     ends.close().await;
@@ -140,7 +135,7 @@ pub(super) async fn datagrams(identity: &Identity, case: &Datagrams) -> Result<F
 
 /// Calls once each 5 ms, next to a stream that sends as fast as it can on the same connection.
 pub(super) async fn calls_beside_bulk(identity: &Identity, case: &Calls) -> Result<Figures> {
-    let ends = Ends::new(identity, case.mtu, 1).await?;
+    let ends = Ends::new(identity, 1).await?;
     let (client, server) = ends.first()?;
     let read = Arc::new(AtomicU64::new(0));
     let answering = server.clone();
@@ -238,7 +233,7 @@ pub(super) async fn calls(
     at_once: usize,
     time: Duration,
 ) -> Result<Figures> {
-    let ends = Ends::new(identity, 1452, connections).await?;
+    let ends = Ends::new(identity, connections).await?;
     for connection in &ends.of_server {
         let connection = connection.clone();
         tokio::spawn(async move {
@@ -277,7 +272,7 @@ pub(super) async fn calls(
 /// Opens fresh streams on 20 of 100 connections. On each of the 100, an application reads another
 /// stream slowly.
 pub(super) async fn fresh_beside_slow(identity: &Identity, time: Duration) -> Result<Figures> {
-    let ends = Ends::new(identity, 1452, 100).await?;
+    let ends = Ends::new(identity, 100).await?;
     let (arrive, arrivals) = unbounded_channel();
     for (from, to) in ends.of_client.iter().zip(&ends.of_server) {
         tokio::spawn(send_bulk(from.clone()));
@@ -300,7 +295,7 @@ pub(super) async fn fresh_beside_slow(identity: &Identity, time: Duration) -> Re
 /// Opens fresh streams on one connection, next to a client that leaves 1 MB unread on each of 100
 /// others.
 pub(super) async fn fresh_beside_unread(identity: &Identity, time: Duration) -> Result<Figures> {
-    let mut ends = Ends::new(identity, 1452, 100).await?;
+    let mut ends = Ends::new(identity, 100).await?;
     for (from, to) in ends.of_client.iter().zip(&ends.of_server) {
         let from = from.clone();
         tokio::spawn(async move {

@@ -81,10 +81,10 @@ impl State {
         self.later.wake(self.driver.take());
     }
 
-    /// Wakes the connection's task for this many bytes to send. If they don't fill a packet, it
-    /// first lets other tasks add theirs.
+    /// Wakes the connection's task for this many bytes to send. If they don't fill a packet, and
+    /// there are other streams, it first lets other tasks add theirs.
     pub(crate) fn wake_driver_for_data(&mut self, bytes: usize) {
-        self.may_gather |= bytes < usize::from(BASE_MTU);
+        self.may_gather |= bytes < usize::from(BASE_MTU) && self.senders.len() > 1;
         self.wake_driver();
     }
 
