@@ -7,8 +7,8 @@
 //! ```
 //!
 //! The two libraries take turns over loopback, each with its own default configuration, except that
-//! the largest packet is the same. The bench prints the medians of the rounds, and pathmark's figure
-//! divided by quinn's. Processor times are those of both ends together.
+//! the largest packet is the same. The bench prints the medians of the rounds, and pathmark's
+//! figure divided by quinn's. Processor times are those of both ends together.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -462,8 +462,8 @@ impl Connection {
         }
     }
 
-    /// Returns the shortest round-trip time of this path once 100 packets have arrived. Before that,
-    /// most samples are those of the handshake, which include the time for signatures.
+    /// Returns the shortest round-trip time of this path once 100 packets have arrived. Before
+    /// that, most samples are those of the handshake, which include the time for signatures.
     pub fn settled_min_rtt(&self) -> Option<Duration> {
         let settled = self.stats.packets_received >= 100;
         settled.then(|| self.spaces.recovery.rtt().min()).flatten()
