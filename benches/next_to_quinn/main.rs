@@ -13,7 +13,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail, ensure};
 use nix::sys::resource::{UsageWho, getrusage};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::runtime::{Builder, Runtime};
@@ -63,25 +63,14 @@ mod of_quinn {
 /// Largest packet, in bytes of UDP payload. With 8952 bytes, connections of quinn time out.
 const MTU: u16 = 1452;
 
+/// Time after which a measurement fails.
+const LIMIT: Duration = Duration::from_secs(120);
+
 /// Bytes of a call, and of its answer.
 const CALL: usize = 1000;
 
 /// The figures of one run by their names.
 type Figures = Vec<(&'static str, f64)>;
-
-/// Datagrams of one size.
-#[derive(Clone, Copy, Debug)]
-struct Datagrams {
-    len: usize,
-    time: Duration,
-}
-
-/// Calls next to bulk data.
-#[derive(Clone, Copy, Debug)]
-struct Calls {
-    bulk: Direction,
-    time: Duration,
-}
 
 /// Where bulk data go, as seen by the client.
 #[derive(Clone, Copy, Debug)]
@@ -149,34 +138,43 @@ fn threads(workers: usize) -> Result<Runtime> {
 
 /// The measurements that the command line selects.
 struct Selection {
+    /// A part of their names.
     word: String,
     rounds: usize,
     time: Duration,
+    /// How many were selected so far.
+    found: usize,
 }
 
 impl Selection {
     fn from_args() -> Result<Self> {
-        let args: Vec<String> = std::env::args().skip(1).collect();
-        let number = |name: &str, default: u64| -> Result<u64> {
-            match args.iter().position(|arg| arg == name) {
-                Some(at) => Ok(args.get(at + 1).context("a number is missing")?.parse()?),
-                None => Ok(default),
-            }
+        let mut selection = Self {
+            word: String::new(),
+            rounds: 3,
+            time: Duration::from_secs(2),
+            found: 0,
         };
-        // Cargo adds `--bench` at the end.
-        let word = args.first().filter(|word| !word.starts_with("--"));
-        Ok(Self {
-            word: word.cloned().unwrap_or_default(),
-            rounds: usize::try_from(number("--rounds", 3)?)?,
-            time: Duration::from_millis(number("--ms", 2000)?),
-        })
+        let mut args = std::env::args().skip(1);
+        while let Some(arg) = args.next() {
+            let mut number = || args.next().context("a number is missing");
+            match arg.as_str() {
+                "--rounds" => selection.rounds = number()?.parse()?,
+                "--ms" => selection.time = Duration::from_millis(number()?.parse()?),
+                // Cargo adds this.
+                "--bench" => {}
+                option if option.starts_with("--") => bail!("{option} is no option"),
+                word => word.clone_into(&mut selection.word),
+            }
+        }
+        Ok(selection)
     }
 
     /// Measures by turns if `name` is selected, and prints the medians.
-    fn compare(&self, name: &str, measure: [&dyn Fn() -> Result<Figures>; 2]) -> Result<()> {
+    fn compare(&mut self, name: &str, measure: [&dyn Fn() -> Result<Figures>; 2]) -> Result<()> {
         if !name.contains(&self.word) {
             return Ok(());
         }
+        self.found += 1;
         let mut runs = [Vec::new(), Vec::new()];
         for _ in 0..self.rounds {
             for (runs, measure) in runs.iter_mut().zip(measure) {
@@ -201,29 +199,35 @@ impl Selection {
     }
 }
 
+/// The same measurement with both libraries, each in a runtime of its own.
+macro_rules! both {
+    ($start:expr, $measure:ident($($argument:expr),*)) => {
+        [
+            &|| in_time(&$start()?, of_pathmark::$measure($($argument),*)),
+            &|| in_time(&$start()?, of_quinn::$measure($($argument),*)),
+        ]
+    };
+}
+
+/// Runs a measurement, which fails after [`LIMIT`], so that you notice a library that hangs.
+fn in_time(runtime: &Runtime, measure: impl Future<Output = Result<Figures>>) -> Result<Figures> {
+    runtime.block_on(async { tokio::time::timeout(LIMIT, measure).await? })
+}
+
 fn main() -> Result<()> {
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-    let selection = Selection::from_args()?;
-    let identity = Identity::new()?;
+    let mut selection = Selection::from_args()?;
+    let identity = &Identity::new()?;
     let time = selection.time;
     for len in [1100, 100] {
-        let case = Datagrams { len, time };
-        selection.compare(
-            &format!("datagrams of {len} bytes"),
-            [
-                &|| one_thread()?.block_on(of_pathmark::datagrams(&identity, &case)),
-                &|| one_thread()?.block_on(of_quinn::datagrams(&identity, &case)),
-            ],
-        )?;
+        let name = format!("datagrams of {len} bytes");
+        selection.compare(&name, both!(one_thread, datagrams(identity, len, time)))?;
     }
     for bulk in [Direction::Up, Direction::Down, Direction::Both] {
-        let case = Calls { bulk, time };
+        let name = format!("calls beside bulk, {bulk:?}");
         selection.compare(
-            &format!("calls beside bulk, {bulk:?}"),
-            [
-                &|| one_thread()?.block_on(of_pathmark::calls_beside_bulk(&identity, &case)),
-                &|| one_thread()?.block_on(of_quinn::calls_beside_bulk(&identity, &case)),
-            ],
+            &name,
+            both!(one_thread, calls_beside_bulk(identity, bulk, time)),
         )?;
     }
     type Start = fn() -> Result<Runtime>;
@@ -234,30 +238,25 @@ fn main() -> Result<()> {
     ];
     for (connections, at_once) in [(100, 4), (1, 1)] {
         for (name, start) in runtimes {
-            let ours = || of_pathmark::calls(&identity, connections, at_once, time);
-            let theirs = || of_quinn::calls(&identity, connections, at_once, time);
+            let name = format!("calls, {at_once} at once on {connections} connections, {name}");
             selection.compare(
-                &format!("calls, {at_once} at once on {connections} connections, {name}"),
-                [&|| start()?.block_on(ours()), &|| {
-                    start()?.block_on(theirs())
-                }],
+                &name,
+                both!(start, calls(identity, connections, at_once, time)),
             )?;
         }
     }
-    // These last for 40 s whatever the command line says, because their faults grow slowly.
-    let long = Duration::from_secs(40);
     selection.compare(
         "fresh streams beside slow readers",
-        [
-            &|| one_thread()?.block_on(of_pathmark::fresh_beside_slow(&identity, long)),
-            &|| one_thread()?.block_on(of_quinn::fresh_beside_slow(&identity, long)),
-        ],
+        both!(one_thread, fresh_beside_slow(identity)),
     )?;
     selection.compare(
         "fresh streams beside unread data",
-        [
-            &|| one_thread()?.block_on(of_pathmark::fresh_beside_unread(&identity, long)),
-            &|| one_thread()?.block_on(of_quinn::fresh_beside_unread(&identity, long)),
-        ],
-    )
+        both!(one_thread, fresh_beside_unread(identity)),
+    )?;
+    ensure!(
+        selection.found > 0,
+        "no measurement is called {:?}",
+        selection.word
+    );
+    Ok(())
 }

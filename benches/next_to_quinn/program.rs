@@ -16,7 +16,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use super::{CALL, Calls, Datagrams, Direction, Figures, Identity, cpu, now};
+use super::{CALL, Direction, Figures, Identity, cpu, now};
 
 /// During this time, the MTU search ends, and what it sent arrives.
 const WARM_UP: Duration = Duration::from_millis(300);
@@ -91,7 +91,7 @@ impl Ends {
 }
 
 /// Sends datagrams as fast as the window allows to a receiver that only reads.
-pub(super) async fn datagrams(identity: &Identity, case: &Datagrams) -> Result<Figures> {
+pub(super) async fn datagrams(identity: &Identity, len: usize, time: Duration) -> Result<Figures> {
     let ends = Ends::new(identity, 1).await?;
     let (from, to) = ends.first()?;
     let read = Arc::new(AtomicU64::new(0));
@@ -101,7 +101,7 @@ pub(super) async fn datagrams(identity: &Identity, case: &Datagrams) -> Result<F
             counted.fetch_add(1, Ordering::Relaxed);
         }
     });
-    let data = Bytes::from(vec![7; case.len]);
+    let data = Bytes::from(vec![7; len]);
     let send = async |time: Duration| -> Result<u64> {
         let (end, mut sent) = (now() + time, 0);
         while now() < end {
@@ -114,7 +114,7 @@ pub(super) async fn datagrams(identity: &Identity, case: &Datagrams) -> Result<F
     sleep(WARM_UP).await;
     read.store(0, Ordering::Relaxed);
     let before = cpu()?;
-    let sent = send(case.time).await?;
+    let sent = send(time).await?;
     // Packets in flight can arrive.
     sleep(Duration::from_millis(200)).await;
     let used = cpu()? - before;
@@ -127,14 +127,18 @@ pub(super) async fn datagrams(identity: &Identity, case: &Datagrams) -> Result<F
     );
     ends.close().await;
     Ok(vec![
-        ("read per second", read / case.time.as_secs_f64()),
+        ("read per second", read / time.as_secs_f64()),
         ("part of those sent", read / sent as f64),
         ("CPU us each", used / read * 1e6),
     ])
 }
 
 /// Calls once each 5 ms, next to a stream that sends as fast as it can on the same connection.
-pub(super) async fn calls_beside_bulk(identity: &Identity, case: &Calls) -> Result<Figures> {
+pub(super) async fn calls_beside_bulk(
+    identity: &Identity,
+    bulk: Direction,
+    time: Duration,
+) -> Result<Figures> {
     let ends = Ends::new(identity, 1).await?;
     let (client, server) = ends.first()?;
     let read = Arc::new(AtomicU64::new(0));
@@ -144,7 +148,7 @@ pub(super) async fn calls_beside_bulk(identity: &Identity, case: &Calls) -> Resu
             tokio::spawn(answer(send, recv));
         }
     });
-    let (up, down) = match case.bulk {
+    let (up, down) = match bulk {
         Direction::Up => (true, false),
         Direction::Down => (false, true),
         Direction::Both => (true, true),
@@ -161,7 +165,7 @@ pub(super) async fn calls_beside_bulk(identity: &Identity, case: &Calls) -> Resu
     sleep(WARM_UP).await;
     let (begun, at_first, before) = (now(), read.load(Ordering::Relaxed), cpu()?);
     let mut calling = JoinSet::new();
-    while begun.elapsed() < case.time {
+    while begun.elapsed() < time {
         calling.spawn(call(client.clone(), now()));
         sleep(Duration::from_millis(5)).await;
     }
@@ -271,7 +275,7 @@ pub(super) async fn calls(
 
 /// Opens fresh streams on 20 of 100 connections. On each of the 100, an application reads another
 /// stream slowly.
-pub(super) async fn fresh_beside_slow(identity: &Identity, time: Duration) -> Result<Figures> {
+pub(super) async fn fresh_beside_slow(identity: &Identity) -> Result<Figures> {
     let ends = Ends::new(identity, 100).await?;
     let (arrive, arrivals) = unbounded_channel();
     for (from, to) in ends.of_client.iter().zip(&ends.of_server) {
@@ -287,14 +291,14 @@ pub(super) async fn fresh_beside_slow(identity: &Identity, time: Duration) -> Re
             anyhow::Ok(())
         });
     }
-    let waits = open_fresh(&ends.of_client[..20], arrivals, time).await?;
+    let waits = open_fresh(&ends.of_client[..20], arrivals).await?;
     ends.close().await;
     Ok(waits)
 }
 
 /// Opens fresh streams on one connection, next to a client that leaves 1 MB unread on each of 100
 /// others.
-pub(super) async fn fresh_beside_unread(identity: &Identity, time: Duration) -> Result<Figures> {
+pub(super) async fn fresh_beside_unread(identity: &Identity) -> Result<Figures> {
     let mut ends = Ends::new(identity, 100).await?;
     for (from, to) in ends.of_client.iter().zip(&ends.of_server) {
         let from = from.clone();
@@ -317,7 +321,7 @@ pub(super) async fn fresh_beside_unread(identity: &Identity, time: Duration) -> 
     let to = ends.of_server.last().cloned().context("no connection")?;
     let (arrive, arrivals) = unbounded_channel();
     tokio::spawn(read_fresh(to, arrive));
-    let waits = open_fresh(&ends.of_client[100..], arrivals, time).await?;
+    let waits = open_fresh(&ends.of_client[100..], arrivals).await?;
     ends.close().await;
     Ok(waits)
 }
@@ -331,17 +335,16 @@ async fn read_fresh(to: Connection, arrive: UnboundedSender<Instant>) -> Result<
     }
 }
 
-/// Each ten seconds, opens a stream of 8 bytes on each connection, and measures how long these take
-/// to arrive.
+/// Each ten seconds for 40 s, opens a stream of 8 bytes on each connection, and measures how long
+/// these take to arrive.
 async fn open_fresh(
     connections: &[Connection],
     mut arrivals: UnboundedReceiver<Instant>,
-    time: Duration,
 ) -> Result<Figures> {
-    let begun = now();
     let (mut waits, mut asked) = (Vec::new(), 0);
     sleep(Duration::from_secs(3)).await;
-    while begun.elapsed() < time {
+    // Faults grow slowly.
+    for _ in 0..4 {
         let opened = now();
         for connection in connections {
             asked += 1;

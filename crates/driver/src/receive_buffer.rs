@@ -21,11 +21,11 @@ const MAX_FROM: Duration = Duration::from_millis(80);
 /// Bytes for each connection, because all of them can send a request at the same time.
 const PER_CONNECTION: usize = 4096;
 
-/// The receive buffer of an endpoint's socket: what the endpoint has requested so far, and what the
-/// kernel granted. Both are 0 for a [`DatagramSocket`](super::DatagramSocket) of the application.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The receive buffer of an endpoint's socket. Both sizes are 0 for a
+/// [`DatagramSocket`](super::DatagramSocket) of the application.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReceiveBuffer {
-    /// Bytes that the endpoint requested. This is 0 while the system's default is enough.
+    /// Bytes that the endpoint requested, or the socket's initial size as long as that is enough.
     pub requested: usize,
     /// Bytes that the kernel granted.
     pub granted: usize,
@@ -45,27 +45,25 @@ impl ReceiveBuffer {
     }
 }
 
-/// A receive buffer for which no less is requested than before, or than the socket had at first.
+/// The largest size requested for a socket's receive buffer so far.
 #[derive(Debug, Default)]
-pub(super) struct Growing {
-    requested: AtomicUsize,
-    granted: AtomicUsize,
-}
+pub(super) struct Requested(AtomicUsize);
 
-impl Growing {
+impl Requested {
     /// Begins with the size that the kernel gave to this socket.
     pub(super) fn new(state: &UdpSocketState, socket: UdpSockRef<'_>) -> io::Result<Self> {
-        Ok(Self {
-            requested: AtomicUsize::new(0),
-            granted: AtomicUsize::new(granted(state, socket)?),
-        })
+        Ok(Self(granted(state, socket)?.into()))
     }
 
-    pub(super) fn size(&self) -> ReceiveBuffer {
-        ReceiveBuffer {
-            requested: self.requested.load(Ordering::Relaxed),
-            granted: self.granted.load(Ordering::Relaxed),
-        }
+    pub(super) fn compare(
+        &self,
+        state: &UdpSocketState,
+        socket: UdpSockRef<'_>,
+    ) -> io::Result<ReceiveBuffer> {
+        Ok(ReceiveBuffer {
+            requested: self.0.load(Ordering::Relaxed),
+            granted: granted(state, socket)?,
+        })
     }
 
     /// Requests `bytes` if this is more than before. The kernel may refuse or clamp this silently.
@@ -75,22 +73,17 @@ impl Growing {
         socket: impl Fn() -> UdpSockRef<'a>,
         bytes: usize,
     ) {
-        let enough = self.granted.load(Ordering::Relaxed);
-        // The second part avoids writing to this memory in the usual case.
-        if bytes <= enough
-            || bytes <= self.requested.load(Ordering::Relaxed)
-            || bytes <= self.requested.fetch_max(bytes, Ordering::Relaxed)
+        // The first part avoids writing to this memory in the usual case.
+        if bytes <= self.0.load(Ordering::Relaxed)
+            || bytes <= self.0.fetch_max(bytes, Ordering::SeqCst)
         {
             return;
         }
-        // Several tasks can be here at once: whoever is last must set the largest size.
+        // Several tasks can be here at once, and the last to set a size must set the largest.
         let mut set = 0;
-        while set != self.requested.load(Ordering::Relaxed) {
-            set = self.requested.load(Ordering::Relaxed);
+        while set != self.0.load(Ordering::SeqCst) {
+            set = self.0.load(Ordering::SeqCst);
             let _ = state.set_recv_buffer_size(socket(), set);
-        }
-        if let Ok(now) = granted(state, socket()) {
-            self.granted.store(now, Ordering::Relaxed);
         }
     }
 }
@@ -103,9 +96,8 @@ fn granted(state: &UdpSocketState, socket: UdpSockRef<'_>) -> io::Result<usize> 
 
 /// Returns the bytes to request for a connection whose path has this round-trip time.
 pub(super) fn for_path(rtt: Duration) -> usize {
-    let rtt = rtt.min(MAX_FROM).as_micros();
-    let bytes = MAX as u128 * rtt / MAX_FROM.as_micros();
-    usize::try_from(bytes).unwrap_or(MAX)
+    let milliseconds = |time: Duration| time.subsec_millis() as usize;
+    MAX * milliseconds(rtt.min(MAX_FROM)) / milliseconds(MAX_FROM)
 }
 
 /// Returns the bytes to request for this number of connections, which changes only each time that
@@ -133,30 +125,58 @@ mod tests {
         assert_eq!(for_connections(usize::MAX), MAX);
     }
 
-    #[test]
-    fn it_grows_and_never_shrinks() {
+    /// Returns a socket whose buffer is small, so that the kernel's limit is far away.
+    fn small() -> (UdpSocket, UdpSocketState) {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let state = UdpSocketState::new(UdpSockRef::from(&socket)).unwrap();
+        let reference = UdpSockRef::from(&socket);
+        state.set_recv_buffer_size(reference, 8192).unwrap();
+        (socket, state)
+    }
+
+    #[test]
+    fn it_grows_and_never_shrinks() {
+        let (socket, state) = small();
         let reference = || UdpSockRef::from(&socket);
-        // A small beginning, so that the kernel's limit is far away.
-        state.set_recv_buffer_size(reference(), 8192).unwrap();
-        let buffer = Growing::new(&state, reference()).unwrap();
-        assert_eq!(buffer.size().requested, 0);
-        let first = buffer.size().granted;
-        buffer.grow(&state, reference, first / 2);
-        assert_eq!(buffer.size().requested, 0, "the default is enough");
+        let buffer = Requested::new(&state, reference()).unwrap();
+        let size = || buffer.compare(&state, reference()).unwrap();
+        let first = size();
+        assert_eq!(first.requested, first.granted);
+        buffer.grow(&state, reference, first.granted / 2);
+        assert_eq!(size(), first);
         buffer.grow(&state, reference, 65_536);
         buffer.grow(&state, reference, 32_768);
         let grown = ReceiveBuffer {
             requested: 65_536,
             granted: 65_536,
         };
-        assert_eq!(buffer.size(), grown);
+        assert_eq!(size(), grown);
         assert_eq!(grown.advice(), None);
         let clamped = ReceiveBuffer {
             granted: 4096,
             ..grown
         };
         assert!(clamped.advice().unwrap().contains("4096 of 65536 bytes"));
+    }
+
+    #[test]
+    fn the_largest_of_many_requests_wins() {
+        for _ in 0..200 {
+            let (socket, state) = small();
+            let reference = || UdpSockRef::from(&socket);
+            let buffer = Requested::new(&state, reference()).unwrap();
+            let begin = std::sync::Barrier::new(4);
+            std::thread::scope(|scope| {
+                for bytes in [98_304, 65_536, 81_920, 49_152] {
+                    let (begin, buffer, state) = (&begin, &buffer, &state);
+                    scope.spawn(move || {
+                        begin.wait();
+                        buffer.grow(state, reference, bytes);
+                    });
+                }
+            });
+            let size = buffer.compare(&state, reference()).unwrap();
+            assert_eq!((size.requested, size.granted), (98_304, 98_304));
+        }
     }
 }

@@ -134,18 +134,21 @@ impl SendStream {
         if let Some(error) = state.lost() {
             return Poll::Ready(Err(error.into()));
         }
-        let result = match write(state.core.streams(), self.id) {
-            Ok(written) => Ok(written),
+        let error = match write(state.core.streams(), self.id) {
+            Ok(written) => {
+                state.wake_driver_for_data(written);
+                return Poll::Ready(Ok(written));
+            }
             Err(streams::WriteError::Blocked) => {
                 state.wait_to_write(self.id, cx);
                 self.waits = true;
                 return Poll::Pending;
             }
-            Err(streams::WriteError::Stopped(code)) => Err(WriteError::Stopped(code)),
-            Err(_) => Err(WriteError::ClosedStream),
+            Err(streams::WriteError::Stopped(code)) => WriteError::Stopped(code),
+            Err(_) => WriteError::ClosedStream,
         };
-        state.wake_driver_for_data(*result.as_ref().unwrap_or(&usize::MAX));
-        Poll::Ready(result)
+        state.wake_driver();
+        Poll::Ready(Err(error))
     }
 
     /// Finishes the stream. You can't write any more, but data that you have written will be

@@ -19,7 +19,7 @@ use super::arrivals::Batch;
 #[cfg(target_os = "linux")]
 use super::error_queue::ErrorQueue;
 use super::own_socket::{Datagram, DatagramSocket};
-use super::receive_buffer::{Growing, ReceiveBuffer};
+use super::receive_buffer::{ReceiveBuffer, Requested};
 #[cfg(target_os = "linux")]
 use super::sys;
 use super::waiters::{Waiter, Waiters};
@@ -41,7 +41,7 @@ enum Io {
 #[derive(Debug)]
 pub(super) struct Socket {
     io: Io,
-    receive_buffer: Growing,
+    receive_buffer: Requested,
     local: SocketAddr,
     /// An IPv6 socket that also sends and receives IPv4 packets.
     both_versions: bool,
@@ -89,7 +89,7 @@ impl Socket {
         let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
         #[cfg(target_os = "linux")]
         sys::prepare(&socket)?;
-        let receive_buffer = Growing::new(&state, UdpSockRef::from(&socket))?;
+        let receive_buffer = Requested::new(&state, UdpSockRef::from(&socket))?;
         socket.set_nonblocking(true)?;
         let local = socket.local_addr()?;
         let both_versions = local.is_ipv6() && !SockRef::from(&socket).only_v6()?;
@@ -112,7 +112,7 @@ impl Socket {
         Self {
             io,
             segments: AtomicUsize::new(segments),
-            receive_buffer: Growing::default(),
+            receive_buffer: Requested::default(),
             local,
             both_versions: false,
             cut_off: Arc::default(),
@@ -180,15 +180,20 @@ impl Socket {
         }
     }
 
+    /// Returns the size of the receive buffer, which is 0 if the application provides the socket.
     pub(super) fn receive_buffer(&self) -> ReceiveBuffer {
-        self.receive_buffer.size()
+        let of_system = match &self.io {
+            Io::System { io, state } => self.receive_buffer.compare(state, UdpSockRef::from(io)),
+            Io::Own(_) => Err(io::ErrorKind::Unsupported.into()),
+        };
+        of_system.unwrap_or_default()
     }
 
     /// Makes sure that this much can arrive while nothing is read.
     pub(super) fn grow_receive_buffer(&self, bytes: usize) {
         if let Io::System { io, state } = &self.io {
-            self.receive_buffer
-                .grow(state, || UdpSockRef::from(io), bytes);
+            let socket = || UdpSockRef::from(io);
+            self.receive_buffer.grow(state, socket, bytes);
         }
     }
 
