@@ -217,6 +217,33 @@ async fn datagrams_that_wait_for_room_are_not_dropped() {
     assert_eq!(refused, Err(SendDatagramError::ConnectionLost(over)));
 }
 
+/// The search for the path's MTU makes longer datagrams possible, which wakes those who wait.
+#[tokio::test]
+async fn longer_datagrams_are_reported() {
+    let endpoint = endpoint();
+    let (near, _far) = connected_from(&endpoint, transport()).await;
+    let first = near.max_datagram_size();
+    assert!(first.unwrap() < 1200);
+    let all = async {
+        let mut sizes = vec![first];
+        while *sizes.last().unwrap() < Some(1400) {
+            let known = *sizes.last().unwrap();
+            sizes.push(near.max_datagram_size_changed(known).await.unwrap());
+        }
+        sizes
+    };
+    // The search begins once there is data to send.
+    let mut stream = near.open_uni().await.unwrap();
+    stream.write_all(&[0; 100_000]).await.unwrap();
+    let sizes = soon("a larger MTU", all).await;
+    assert!(sizes.is_sorted(), "{sizes:?}");
+    let known = near.max_datagram_size();
+    let (changed, ()) = tokio::join!(near.max_datagram_size_changed(known), async {
+        near.close(0_u32.into(), b"");
+    });
+    assert_eq!(changed, Err(ConnectionError::LocallyClosed));
+}
+
 /// A connection that is closed once all is delivered loses nothing of streams that were finished,
 /// even if their parts were dropped. A stream that is open or reset delays nothing.
 #[tokio::test]

@@ -9,7 +9,7 @@ use bytes::Bytes;
 
 use super::clock;
 use super::connection::Connection;
-use super::shared::{Awaited, Shared};
+use super::shared::{Awaited, Shared, State};
 use super::waiters::Place;
 use pathmark_transport::connection::ConnectionError;
 use pathmark_transport::{DatagramError, Ecn, FlowDatagram, QueueCounters};
@@ -214,8 +214,26 @@ impl Connection {
     }
 
     /// Returns the length in bytes of the longest datagram that you can currently send, or `None`
-    /// if the peer doesn't accept datagrams. This changes with the path's MTU.
+    /// if the peer doesn't accept datagrams. This changes with the path's MTU: see
+    /// [`max_datagram_size_changed`](Self::max_datagram_size_changed).
     pub fn max_datagram_size(&self) -> Option<usize> {
         self.shared.lock().core.datagrams().max_size()
+    }
+
+    /// Waits until [`max_datagram_size`](Self::max_datagram_size) differs from `known`, and returns
+    /// it.
+    /// Dropping the future has no effect.
+    ///
+    /// # Errors
+    /// [`ConnectionError`] if the connection ends before this.
+    pub async fn max_datagram_size_changed(
+        &self,
+        known: Option<usize>,
+    ) -> Result<Option<usize>, ConnectionError> {
+        let changed = |state: &mut State| state.core.datagrams().max_size() != known;
+        self.shared
+            .until_or_lost(Awaited::Progress, changed)
+            .await?;
+        Ok(self.max_datagram_size())
     }
 }

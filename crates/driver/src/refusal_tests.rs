@@ -292,5 +292,33 @@ async fn an_interface_that_is_too_narrow_ends_an_attempt_at_once() {
     let socket = host.udp("10.0.0.1:0".parse().unwrap()).unwrap();
     let endpoint = Endpoint::from_socket(socket, None).unwrap();
     let error = why(&endpoint, "10.0.0.2:4433".parse().unwrap()).await;
-    assert_eq!(error, ConnectionError::InterfaceTooNarrow(1200));
+    assert_eq!(error, ConnectionError::PathTooNarrow(1200));
+}
+
+/// If none fits the link behind a router, the router's reports end the attempt after some probe
+/// timeouts.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_link_that_is_too_narrow_ends_an_attempt() {
+    let bed = bed();
+    let [host, router, there] = ["a", "r", "b"].map(|name| bed.node(name).unwrap());
+    bed.veth((&host, "eth0"), (&router, "eth0"), 1500).unwrap();
+    bed.veth((&router, "eth1"), (&there, "eth0"), 1200).unwrap();
+    for (node, interface, address) in [
+        (&host, "eth0", "10.0.0.1/24"),
+        (&router, "eth0", "10.0.0.2/24"),
+        (&router, "eth1", "10.0.1.2/24"),
+        (&there, "eth0", "10.0.1.1/24"),
+    ] {
+        let address = address.parse().unwrap();
+        node.add_address(interface, address).unwrap();
+    }
+    router.forward().unwrap();
+    let gateway = Some("10.0.0.2".parse().unwrap());
+    host.add_route("10.0.1.0/24".parse().unwrap(), "eth0", gateway)
+        .unwrap();
+    let socket = host.udp("10.0.0.1:0".parse().unwrap()).unwrap();
+    let endpoint = Endpoint::from_socket(socket, None).unwrap();
+    let connecting = begin(&endpoint, "10.0.1.1:4433".parse().unwrap());
+    let error = soon("the router's report", connecting).await;
+    assert_eq!(error.unwrap_err(), ConnectionError::PathTooNarrow(1200));
 }

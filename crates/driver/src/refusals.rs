@@ -4,7 +4,8 @@
 //! (`IP_RECVERR`, ip(7)), which this module does during handshakes of clients. If nothing has
 //! arrived from the server, an attempt ends with the first report that the port is closed. Other
 //! reports may only be temporary, for example while a route is missing, so they end an attempt if
-//! they still arrive after some probe timeouts.
+//! they still arrive after some probe timeouts. This includes a router's report that a datagram
+//! does not fit its next link.
 //!
 //! ICMP is not authenticated. Therefore a report only counts if it quotes the connection ID, which
 //! nobody off the path knows. Once a packet from the server has been opened, and on established
@@ -122,7 +123,7 @@ async fn is_settled(shared: &Shared) {
 
 /// Ends the attempts that an ICMP error concerns.
 fn apply(endpoint: &EndpointShared, socket: &Arc<Socket>, error: &QueuedError) {
-    let (Some(to), Some(kind)) = (error.to, refusal(error.number)) else {
+    let Some(to) = error.to else {
         return;
     };
     let state = endpoint.lock();
@@ -130,25 +131,30 @@ fn apply(endpoint: &EndpointShared, socket: &Arc<Socket>, error: &QueuedError) {
     let handshaking: Vec<_> = all.filter(|c| c.is_handshaking()).cloned().collect();
     drop(state);
     for connection in handshaking {
+        let mtu = connection.lock().core.mtu();
         // [9000 14.2.1 icmp-validated]
-        if connection.has_no_answer_from(to, &error.quote)
+        if let Some(refusal) = refusal(error.number, mtu)
+            && connection.has_no_answer_from(to, &error.quote)
             && (error.number == libc::ECONNREFUSED || connection.is_long_out_of_reach())
         {
-            connection.fail(socket, &ConnectionError::Unreachable(kind));
+            connection.fail(socket, &refusal);
         }
     }
 }
 
-/// Converts the number that Linux derives from ICMP (net/ipv4/icmp.c, net/ipv6/icmp.c) into a kind
-/// of error for a server's address; `None` if it only concerns a single datagram.
-fn refusal(number: i32) -> Option<io::ErrorKind> {
-    match number {
-        libc::ECONNREFUSED | libc::ENOPROTOOPT => Some(io::ErrorKind::ConnectionRefused),
-        libc::EHOSTUNREACH | libc::EHOSTDOWN | libc::ENONET => Some(io::ErrorKind::HostUnreachable),
-        libc::ENETUNREACH => Some(io::ErrorKind::NetworkUnreachable),
-        libc::EACCES => Some(io::ErrorKind::PermissionDenied),
-        _ => None,
-    }
+/// Converts the number that Linux derives from ICMP (net/ipv4/icmp.c, net/ipv6/icmp.c) into the
+/// error of an attempt whose datagrams have `mtu` bytes; `None` if it only concerns a single
+/// datagram.
+fn refusal(number: i32, mtu: u16) -> Option<ConnectionError> {
+    let kind = match number {
+        libc::ECONNREFUSED | libc::ENOPROTOOPT => io::ErrorKind::ConnectionRefused,
+        libc::EHOSTUNREACH | libc::EHOSTDOWN | libc::ENONET => io::ErrorKind::HostUnreachable,
+        libc::ENETUNREACH => io::ErrorKind::NetworkUnreachable,
+        libc::EACCES => io::ErrorKind::PermissionDenied,
+        libc::EMSGSIZE => return Some(ConnectionError::PathTooNarrow(mtu)),
+        _ => return None,
+    };
+    Some(ConnectionError::Unreachable(kind))
 }
 
 impl Shared {

@@ -76,7 +76,10 @@ pub(super) struct State {
     pub(super) socket: Weak<Socket>,
     /// The socket to which the connection will move as soon as it may.
     pub(super) next_socket: Option<Arc<Socket>>,
-    /// Tasks that wait for the handshake, its confirmation or the end.
+    /// The length of the longest datagram that could be sent after the task's last turn.
+    datagram_size: Option<usize>,
+    /// Tasks that wait for the handshake, its confirmation, another
+    /// [`datagram_size`](Self::datagram_size), or the end.
     pub(super) progress: WaitList,
     /// Tasks that wait for the peer to open a bidirectional or unidirectional stream.
     accepting: [WaitList; 2],

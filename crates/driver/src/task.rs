@@ -205,7 +205,7 @@ impl ConnectionTask {
                 drop(state);
                 if begins && size <= BASE_MTU {
                     // A smaller datagram would not be allowed.
-                    let error = ConnectionError::InterfaceTooNarrow(size);
+                    let error = ConnectionError::PathTooNarrow(size);
                     self.shared.fail(&self.socket, &error);
                 }
             }
@@ -341,6 +341,7 @@ impl ConnectionTask {
                     (event, _) => state.on_event(event),
                 }
             }
+            state.note_datagram_size();
             if let Some(idle) = shared.endpoint.update(now, shared.handle, &mut state.core) {
                 this.over = true;
                 state.wake_later(idle);

@@ -115,10 +115,17 @@ pub(super) fn run_to_stop(command: impl Future<Output = Outcome>) -> Outcome {
     })
 }
 
-/// Closes a client's connection, and waits until CONNECTION_CLOSE has been sent. Later data from
-/// the peer is discarded.
+/// Closes a client's connection once the server has received all streams that have ended, and waits
+/// until CONNECTION_CLOSE has been sent. Later data from the peer is discarded.
 pub(super) async fn leave(connection: &Connection, stop: &Stop, codes: Codes) {
     if connection.close_reason().is_some() {
+        return;
+    }
+    let delivered = tokio::select! {
+        delivered = connection.delivered() => delivered,
+        () = stop.stopped() => Ok(()),
+    };
+    if delivered.is_err() {
         return;
     }
     if stop.is_stopped() {

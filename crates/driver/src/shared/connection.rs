@@ -74,6 +74,7 @@ impl Shared {
                 send_error: None,
                 driver: None,
                 may_gather: false,
+                datagram_size: None,
                 socket: Arc::downgrade(socket),
                 next_socket: None,
                 progress: WaitList::default(),

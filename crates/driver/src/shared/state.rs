@@ -105,6 +105,15 @@ impl State {
         }
     }
 
+    /// Wakes the tasks that wait for a change of the longest datagram, if there was one.
+    pub(crate) fn note_datagram_size(&mut self) {
+        let size = self.core.datagrams().max_size();
+        if size != self.datagram_size {
+            self.datagram_size = size;
+            self.wake_waiting(Awaited::Progress);
+        }
+    }
+
     pub(crate) fn wait_to_read(&mut self, id: StreamId, cx: &Context<'_>) {
         let replaced = match self.readers.entry(id) {
             Entry::Occupied(mut known) => replace(known.get_mut(), cx),

@@ -66,6 +66,27 @@ fn classifier(config: &Config, seed: u64) -> Classifier {
     }
 }
 
+/// Creates a router for a program that passes it packets itself. The interfaces of its ports are not
+/// opened.
+///
+/// # Errors
+/// [`AssembleError::Queue`], [`AssembleError::Random`].
+pub fn without_interfaces(config: &Config, now: Instant) -> Result<Router, AssembleError> {
+    let seeds = clouds::Seeds::draw().map_err(AssembleError::Random)?;
+    let ports = config.ports.iter().map(|port| {
+        let link = link(port, config, now, &seeds)?;
+        Ok(RouterPort::new(settings(port, config), link))
+    });
+    let ports = ports.collect::<Result<_, AssembleError>>()?;
+    let (table, entries) = tables(config);
+    let mut router = router(config);
+    router.set_cloud_meter(clouds::meter(config, now, &seeds));
+    configure(&mut router, true, config, &seeds);
+    router.install(ports, table);
+    router.set_entries(entries);
+    Ok(router)
+}
+
 /// Applies the settings that do not belong to a port. A running router keeps its hash seed, so
 /// that its ports still recognize their flows.
 fn configure(router: &mut Router, starts: bool, new: &Config, seeds: &clouds::Seeds) {

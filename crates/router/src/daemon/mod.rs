@@ -26,7 +26,7 @@ mod steering;
 mod wake;
 
 pub use ask::ask;
-pub use assemble::AssembleError;
+pub use assemble::{AssembleError, without_interfaces};
 pub use clouds::{CloudView, MeterView};
 pub use notify::Supervisor;
 pub use probe::{doubtful, missing, probe};

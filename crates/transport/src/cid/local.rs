@@ -10,6 +10,11 @@ use crate::wire::{ConnectionId, TransportError};
 /// `active_connection_id_limit`.
 pub const MAX_LOCAL: usize = 8;
 
+/// Bytes that the peer must send for each id that replaces a retired one. A migration uses two, for
+/// the new path and for challenging the old one, and each path needs datagrams of 1200 bytes (RFC
+/// 9000 §8.2.1).
+const BYTES_PER_ID: u64 = 400;
+
 /// An id to issue in a NEW_CONNECTION_ID frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Issued {
@@ -66,9 +71,19 @@ impl LocalIds {
         self.limit = usize::try_from(limit).unwrap_or(MAX_LOCAL).min(MAX_LOCAL);
     }
 
+    /// Returns true if the peer accepts more ids than it has.
+    #[inline]
+    pub fn is_short(&self) -> bool {
+        self.entries.len() < self.limit
+    }
+
     /// Creates the next id, or returns `None` if the peer accepts no more. The endpoint must
     /// route the id to this connection before its frame is sent.
-    pub fn issue(&mut self, random: &mut Random) -> Option<ConnectionId> {
+    ///
+    /// An id that replaces a retired one must have been earned by the `received` bytes. Otherwise,
+    /// retiring ids would make this side send several times as much as the peer.
+    pub fn issue(&mut self, random: &mut Random, received: u64) -> Option<ConnectionId> {
+        let earned = self.limit as u64 + received / BYTES_PER_ID;
         let zero_length = self.entries.iter().any(|e| e.id.is_empty());
         // Ids that the peer was asked to retire don't count (RFC 9000 §5.1.1).
         let asked_back = self
@@ -80,6 +95,7 @@ impl LocalIds {
             // [9000 5.1.1 no-more-than-limit]
             || self.entries.len() - asked_back >= self.limit
             || self.entries.len() >= 2 * MAX_LOCAL
+            || self.next_sequence >= earned
         {
             return None;
         }

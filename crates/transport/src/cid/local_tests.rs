@@ -11,7 +11,7 @@ fn ids() -> (LocalIds, Random) {
 }
 
 fn issue_all(ids: &mut LocalIds, random: &mut Random) -> Vec<Issued> {
-    while ids.issue(random).is_some() {}
+    while ids.issue(random, u64::MAX).is_some() {}
     core::iter::from_fn(|| ids.next_frame(&KEY)).collect()
 }
 
@@ -47,6 +47,22 @@ fn retired_id_is_replaced() {
     assert_eq!(ids.on_retire(0, &second).unwrap(), Some(first));
     assert_eq!(ids.on_retire(0, &second).unwrap(), None);
     assert_eq!(issue_all(&mut ids, &mut random)[0].sequence, 2);
+}
+
+/// A peer that retires ids as fast as it gets them earns one for each 400 bytes that it sends.
+#[test]
+fn replacements_are_earned() {
+    let (mut ids, mut random) = ids();
+    ids.on_peer_limit(u64::MAX);
+    let mut last = 0;
+    for received in [0, 399, 400, 12_000] {
+        while let Some(dcid) = ids.issue(&mut random, received) {
+            last = ids.next_frame(&KEY).unwrap().sequence;
+            assert!(ids.on_retire(last - 1, &dcid).unwrap().is_some());
+            assert!(ids.is_short());
+        }
+        assert_eq!(last, MAX_LOCAL as u64 - 1 + received / 400);
+    }
 }
 
 #[test]
@@ -121,7 +137,7 @@ fn empty_id_stays_alone() {
     // [9000 19.16 zero-length] [9000 19.15 zero-length-peer]
     let mut ids = LocalIds::new(ConnectionId::EMPTY);
     ids.on_peer_limit(8);
-    assert_eq!(ids.issue(&mut Random::from_u64(1)), None);
+    assert_eq!(ids.issue(&mut Random::from_u64(1), 0), None);
     let other = local::fresh_id(&mut Random::from_u64(1));
     for dcid in [ConnectionId::EMPTY, other] {
         assert!(ids.on_retire(0, &dcid).is_err());

@@ -63,13 +63,13 @@ pub enum ConnectionError {
     /// `ConnectionRefused` means that no socket is bound to the port.
     #[error("{}", unreachable_text(*.0))]
     Unreachable(std::io::ErrorKind),
-    /// Client: the interface to the server can't carry datagrams of this many bytes, which the
-    /// handshake requires (RFC 9000 §14.1).
+    /// Client: the interface to the server, or a link behind a router that reports this by ICMP,
+    /// can't carry datagrams of this many bytes, which the handshake requires (RFC 9000 §14.1).
     #[error(
-        "the interface to the server carries no datagrams of {0} bytes: its MTU is too small for \
-         QUIC, unless both ends have a smaller `initial_mtu`"
+        "the path to the server carries no datagrams of {0} bytes: the MTU of a link is too small \
+         for QUIC, unless both ends have a smaller `initial_mtu`"
     )]
-    InterfaceTooNarrow(u16),
+    PathTooNarrow(u16),
     /// The server doesn't support any version that this side supports.
     #[error("the server does not speak QUIC version 1")]
     VersionMismatch,

@@ -82,9 +82,9 @@ impl Control {
         }
     }
 
-    /// Gives the peer as many of our connection IDs as it stores.
-    pub(super) fn issue_ids(&mut self, random: &mut Random, outbox: &mut Outbox) {
-        while let Some(id) = self.local_ids.issue(random) {
+    /// Gives the peer as many of our connection IDs as it stores, and as its `received` bytes earn.
+    pub(super) fn issue_ids(&mut self, random: &mut Random, outbox: &mut Outbox, received: u64) {
+        while let Some(id) = self.local_ids.issue(random, received) {
             outbox.add_id(id);
         }
     }
@@ -262,13 +262,13 @@ mod tests {
         let mut control = control();
         let mut outbox = Outbox::new(id(1));
         let mut random = Random::from_u64(1);
-        control.issue_ids(&mut random, &mut outbox);
+        control.issue_ids(&mut random, &mut outbox, 0);
         assert!(!control.is_due(), "the limit is unknown");
         control.on_peer_parameters(&TransportParameters {
             active_connection_id_limit: 3,
             ..TransportParameters::DEFAULT
         });
-        control.issue_ids(&mut random, &mut outbox);
+        control.issue_ids(&mut random, &mut outbox, 0);
         assert!(control.is_due());
         let expected = [1, 2].map(ControlFrame::NewConnectionId);
         assert_eq!(written(&mut control), expected);

@@ -239,7 +239,6 @@ impl Receiving<'_> {
                     .map_err(|e| e.in_frame(types::RETIRE_CONNECTION_ID))?;
                 if let Some(id) = retired {
                     self.outbox.remove_id(id);
-                    control.issue_ids(self.random, self.outbox);
                 }
             }
             // No endpoint migrates before the handshake is confirmed (RFC 9000 §9).

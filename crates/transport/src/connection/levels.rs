@@ -89,7 +89,8 @@ impl Levels<'_> {
         }
         self.lifecycle.timers.stop(Timer::Handshake);
         self.outbox.push(Event::Connected);
-        self.sources.control.issue_ids(self.random, self.outbox);
+        let control = &mut self.sources.control;
+        control.issue_ids(self.random, self.outbox, 0);
         if self.sources.handshake.side().is_server() {
             // The keys of early data are discarded after packets in flight have arrived (RFC 9001
             // §4.9.3).

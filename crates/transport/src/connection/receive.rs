@@ -91,6 +91,10 @@ impl Receiving<'_> {
                 .on_datagram(now, self.spaces.recovery.rtt().min());
             self.stats.datagrams_received += 1;
             self.stats.bytes_received += bytes as u64;
+            let control = &mut self.sources.control;
+            if control.local_ids.is_short() {
+                control.issue_ids(self.random, self.outbox, self.stats.bytes_received);
+            }
         // [9000 10.3.1 compared]
         } else if let Some(token) = reset
             && self.sources.control.remote_ids.is_reset(&token)

@@ -62,6 +62,19 @@ fn ids_that_come_and_go_cost_a_frame_each() {
     in_proportion(&flooded, 2);
 }
 
+/// A peer that retires each ID at once gets another for each 400 bytes that it sends.
+#[test]
+fn ids_that_are_retired_at_once_must_be_earned() {
+    let (before, after) = flood(500, |pair, _| {
+        let ids = &mut pair.client.get().sources.control.remote_ids;
+        while ids.switch() {}
+        frames(&[Frame::Ping])
+    });
+    let retired = after.id_frames - before.id_frames;
+    assert!(retired > 20, "{retired}");
+    assert!(retired < 8 + after.bytes_received / 400, "{retired}");
+}
+
 #[test]
 fn ids_that_were_not_sent_cannot_be_retired() {
     let mut pair = Pair::at_rest(Setup::default());

@@ -75,7 +75,10 @@ pub(crate) fn replace_ids(connection: &mut Connection) {
     connection.sources.control.local_ids.rotate();
     let receiving = connection.receiving(Instant::ZERO);
     let (random, outbox) = (&mut *receiving.random, &mut *receiving.outbox);
-    receiving.sources.control.issue_ids(random, outbox);
+    receiving
+        .sources
+        .control
+        .issue_ids(random, outbox, u64::MAX);
 }
 
 /// Builds a datagram of this end with one packet that has these frames.
