@@ -1,5 +1,5 @@
-//! A router inside another program, which passes it packets and the time. Here a flow sends twice as
-//! fast as the link, and the router marks its packets.
+//! A router inside another program, which passes it packets and the time. Here a flow sends twice
+//! as fast as the link, and the router marks its packets.
 //!
 //! ```sh
 //! cargo run -p pathmark-router --example embedded

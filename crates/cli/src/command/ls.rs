@@ -9,7 +9,8 @@ use pathmark_http3::plan::http_date;
 use pathmark_http3::resource::Kind;
 use serde::Serialize;
 
-use super::client::ClientArgs;
+use super::client::{ClientArgs, Session};
+use super::glob;
 use super::session::{self, DscpArgs, Stop};
 use super::target::{self, Target};
 use super::{Failure, Outcome, output};
@@ -17,8 +18,8 @@ use super::{Failure, Outcome, output};
 /// Arguments.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// The directory; the server's own by default
-    #[arg(value_name = "HOST:PORT[/DIR]", value_parser = target::parser())]
+    /// The directory, a file, or files that match a pattern; the server's own directory by default
+    #[arg(value_name = "HOST:PORT[/PATH]", value_parser = target::parser())]
     target: Target,
     #[command(flatten)]
     pub(super) client: ClientArgs,
@@ -122,6 +123,29 @@ fn line(entry: &Listed, row: &Row) -> String {
     )
 }
 
+/// Returns the entries of a directory, or `None` if there is none of this name.
+async fn in_directory(
+    session: &Session,
+    names: Vec<Vec<u8>>,
+) -> anyhow::Result<Option<Vec<Listed>>> {
+    match session.client.list(&PathName { names, slash: true }).await {
+        Ok(listed) => Ok(Some(listed)),
+        Err(GetError::Refused(refusal)) if refusal.status == StatusCode::NOT_FOUND => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Returns the entry with this name, or otherwise those that match it as a pattern, if there are
+/// any.
+fn named(all: Vec<Listed>, name: &[u8], globs: bool) -> Option<Vec<Listed>> {
+    let is_pattern = globs && !all.iter().any(|entry| entry.name == name);
+    let found = all.into_iter().filter(|entry| match is_pattern {
+        true => glob::matches(name, &entry.name),
+        false => entry.name == name,
+    });
+    Some(found.collect()).filter(|found: &Vec<_>| !found.is_empty())
+}
+
 async fn list(
     args: &Args,
     stop: &Stop,
@@ -134,16 +158,14 @@ async fn list(
         .client
         .connect(target, transport, limits, stop, warnings);
     let session = connecting.await?;
-    let path = PathName {
-        names: target.path.clone().unwrap_or_default().names,
-        slash: true,
-    };
-    let listed = session.client.list(&path).await;
-    let listed = listed.map_err(|error| match error {
-        GetError::Refused(refusal) if refusal.status == StatusCode::NOT_FOUND => {
-            anyhow!("the server has no directory of this name")
-        }
-        error => error.into(),
+    let names = target.path.clone().unwrap_or_default().names;
+    let mut listed = in_directory(&session, names.clone()).await;
+    if let (Ok(None), Some((last, above))) = (&listed, names.split_last()) {
+        let all = in_directory(&session, above.to_vec()).await;
+        listed = all.map(|all| all.and_then(|all| named(all, last, target.globs)));
+    }
+    let listed = listed.and_then(|listed| {
+        listed.ok_or_else(|| anyhow!("the server has no file or directory of this name"))
     });
     let listed = listed.with_context(|| format!("cannot list {target}"));
     session.leave(stop, warnings).await;

@@ -120,7 +120,13 @@ pub(super) fn proxy(args: Args) -> Outcome {
             Ok(())
         }
         Some(Subcommand::Uris { file, user }) => {
-            let loaded = Loaded::of(file, false)?;
+            let loaded = Loaded::of(file, false).map_err(|failure| match failure {
+                Failure::Usage(error) => Failure::Usage(error.context(
+                    "no configuration to read; for a file of tokens, add --show-uri to pathmark \
+                     proxy --token-file",
+                )),
+                other => other,
+            })?;
             let listening = loaded.listen.bind(Ok)?;
             let pin = loaded.identity(false)?.tls.pin();
             let uris = uris((&loaded.config, &loaded.users), listening, pin)?;

@@ -73,6 +73,11 @@ pub(super) fn interrupted() -> anyhow::Error {
     anyhow!("interrupted")
 }
 
+/// Does the same for a transfer that the same command resumes.
+pub(super) fn interrupted_transfer() -> anyhow::Error {
+    anyhow!("interrupted; the same command continues where it stopped")
+}
+
 /// Runs a command, which must end soon after its [`Stop`] is signalled.
 pub(super) fn run<F: Future<Output = Outcome>>(command: impl FnOnce(Stop) -> F) -> Outcome {
     run_until(hangup_counts(), command)

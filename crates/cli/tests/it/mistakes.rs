@@ -65,7 +65,11 @@ fn mistakes_are_named() {
             2,
             "is no number of bytes",
         ),
-        (&["ls", &at("file")], 1, "no directory of this name"),
+        (
+            &["ls", &at("none*")],
+            1,
+            "no file or directory of this name",
+        ),
         (&["get", "http://host/file"], 2, "over TCP"),
         (&["get", "https://host/file?a=b"], 2, "%3F"),
         (
@@ -143,6 +147,32 @@ fn mistakes_are_named() {
         assert!(said.contains(words), "{arguments:?}: {said}");
     }
     assert_eq!(fs::read_dir(offered.path()).unwrap().count(), 2);
+}
+
+/// `ls` takes directories, files, and patterns; a name as it is takes precedence over a pattern.
+#[test]
+fn ls_takes_names_and_patterns() {
+    let offered = Offered::new();
+    fs::create_dir(offered.path().join("sub")).unwrap();
+    for name in ["a1", "a2", "b", "a[1]", "sub/c"] {
+        fs::write(offered.path().join(name), "content").unwrap();
+    }
+    let server = serve(&offered);
+    for (path, names) in [
+        ("b", &["b"][..]),
+        ("a?", &["a1", "a2"]),
+        ("a[1]", &["a[1]"]),
+        ("sub", &["c"]),
+        ("sub/*", &["c"]),
+        ("s*", &["sub"]),
+    ] {
+        let target = format!("{}/{path}", server.address);
+        let mut ls = pathmark(&["ls", "--json", "--pin", &server.pin, &target]);
+        let listed = json(&ls.output().unwrap());
+        let entries = listed["entries"].as_array().unwrap().iter();
+        let found: Vec<_> = entries.map(|entry| &entry["name"]).collect();
+        assert_eq!(found, names, "{path}");
+    }
 }
 
 /// Names that are not valid text differ on the screen as they do on the disk, and can be typed.

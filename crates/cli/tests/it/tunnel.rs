@@ -9,7 +9,7 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 use tokio::runtime::Runtime;
 
-use crate::common::{Process, first_object, pathmark};
+use crate::common::{Process, Server, first_object, pathmark};
 use crate::support::{Served, access, token};
 
 /// A proxy, and the file with its user's URI.
@@ -517,6 +517,35 @@ fn the_pin_of_the_own_certificate_is_printed_without_a_proxy() {
     }
 }
 
+/// Who takes a proxy for a server of files is told, and so is who takes such a server for a proxy.
+#[test]
+fn proxies_and_servers_of_files_are_told_apart() {
+    let bed = Bed::new();
+    let (address, pin) = bed
+        .uri
+        .rsplit_once('@')
+        .unwrap()
+        .1
+        .split_once("?pin=")
+        .unwrap();
+    let file = format!("{address}/file");
+    let output = pathmark(&["get", &file, "--pin", pin, "-o", "-"]).output();
+    let said = String::from_utf8(output.unwrap().stderr).unwrap();
+    assert!(
+        said.contains("401") && said.contains("use pathmark tunnel"),
+        "{said}"
+    );
+
+    let directory = bed.directory.path().to_str().unwrap();
+    let server = Server::start(&["serve", "--dir", directory]);
+    let secret = token("a");
+    let secret = secret.secret();
+    let uri = format!("pathmark://{secret}@{}?pin={}", server.address, server.pin);
+    let (mut tunnel, _) = bed.start(&[&uri, "-D", "0"]);
+    let log = lines(tunnel.0.stderr.take().unwrap());
+    logged(&log, "perhaps it is no proxy");
+}
+
 #[test]
 fn check_reports_faults() {
     let bed = Bed::new();
@@ -528,7 +557,7 @@ fn check_reports_faults() {
             "no faults",
         ),
         (
-            "uri_file = \"proxy.uri\"\nsocks = [\":1080\"]",
+            "cc = \"bbr\"\nuri_file = \"proxy.uri\"\nsocks = [\":1080\"]",
             0,
             "without a password",
         ),
@@ -549,6 +578,7 @@ fn check_reports_faults() {
         ("[limits]\nudp_flows = 4294967295", 2, "from 1 to 1000000"),
         ("[limits]\nudp_idle = '0s'", 2, "ends each flow at once"),
         ("[[class]]\nports = [0]", 2, ".toml:2: "),
+        ("cc = 'foo'", 2, "known are"),
     ] {
         std::fs::write(&file, text).unwrap();
         let output = pathmark(&["tunnel", "check", &file]).output().unwrap();

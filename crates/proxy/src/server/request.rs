@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use pathmark_http3::http::header::{HeaderName, HeaderValue, PROXY_AUTHENTICATE, WWW_AUTHENTICATE};
 use pathmark_http3::http::{Method, Request, Response, StatusCode};
+use pathmark_http3::plan::problem;
 use pathmark_http3::wire::{LinkError, Protocol, ServerExchange, codes};
 
 use super::Session;
@@ -68,12 +69,11 @@ async fn take(
             ),
             _ => (StatusCode::UNAUTHORIZED, WWW_AUTHENTICATE),
         };
-        return finish(
-            exchange,
-            status,
-            [(field, HeaderValue::from_static("Bearer"))],
-        )
-        .await;
+        let field = (field, HeaderValue::from_static("Bearer"));
+        return match asked {
+            Ok(_) => finish(exchange, status, [field]).await,
+            Err(_) => no_files(exchange, status, field).await,
+        };
     };
     let asked = match asked {
         Ok(asked) => asked,
@@ -271,6 +271,23 @@ async fn finish(
     *response.status_mut() = status;
     response.headers_mut().extend(fields);
     exchange.respond(response).await?;
+    exchange.finish(None).await
+}
+
+/// Responds to somebody who takes the proxy for a server of files.
+async fn no_files(
+    mut exchange: ServerExchange,
+    status: StatusCode,
+    (name, value): (HeaderName, HeaderValue),
+) -> Result<(), LinkError> {
+    let detail = "a proxy answers here, which serves no files: use pathmark tunnel with its URI";
+    let reply = problem(status, detail);
+    let mut head = Response::new(());
+    *head.status_mut() = status;
+    *head.headers_mut() = reply.headers;
+    head.headers_mut().insert(name, value);
+    exchange.respond(head).await?;
+    exchange.send(reply.body).await?;
     exchange.finish(None).await
 }
 

@@ -1,5 +1,7 @@
 //! Keeps a tunnel's connection, reconnecting when it is lost.
 
+use std::convert::Infallible;
+use std::fmt::Display;
 use std::pin::pin;
 use std::time::Duration;
 
@@ -165,6 +167,19 @@ async fn soon(dialer: &Dialer) -> Result<ClientLink, String> {
     beginning.await
 }
 
+/// Logs a warning if the server doesn't offer what a proxy does.
+async fn check_kind(link: &ClientLink, server: impl Display) -> Infallible {
+    if let Ok(settings) = link.peer_settings().await
+        && !settings.connect_protocol
+    {
+        tracing::warn!(
+            %server,
+            "the server offers no CONNECT-UDP (RFC 9298): no UDP flows, and perhaps it is no proxy"
+        );
+    }
+    std::future::pending().await
+}
+
 /// Keeps a connection, and the one that replaces it after silence, until it is lost. Returns the
 /// reason.
 async fn hold(
@@ -184,6 +199,7 @@ async fn hold(
         };
         tell.send_replace(State::Up(kept.clone()));
         let replaced = tokio::select! {
+            never = check_kind(&kept.link, server) => match never {},
             lost = connection.closed() => {
                 // Closing the connection locally is not a loss.
                 if lost != ConnectionError::LocallyClosed {

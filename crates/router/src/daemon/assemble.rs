@@ -66,8 +66,8 @@ fn classifier(config: &Config, seed: u64) -> Classifier {
     }
 }
 
-/// Creates a router for a program that passes it packets itself. The interfaces of its ports are not
-/// opened.
+/// Creates a router for a program that passes it packets itself. The interfaces of its ports are
+/// not opened.
 ///
 /// # Errors
 /// [`AssembleError::Queue`], [`AssembleError::Random`].

@@ -270,7 +270,11 @@ pub(super) async fn get(args: Args, stop: Stop) -> Outcome {
             }
         }
         if stop.is_stopped() {
-            figures.transfer.error = Some(session::interrupted().to_string());
+            let error = match is_out(&args.output) {
+                true => session::interrupted(),
+                false => session::interrupted_transfer(),
+            };
+            figures.transfer.error = Some(error.to_string());
         }
     }
     let is_out = is_out(&args.output);

@@ -164,7 +164,7 @@ pub(super) async fn put(args: Args, stop: Stop) -> Outcome {
     }
     figures.transfer.error = stop
         .is_stopped()
-        .then(|| session::interrupted().to_string());
+        .then(|| session::interrupted_transfer().to_string());
     figures.say(args.client.json, args.moving.quiet)
 }
 

@@ -8,6 +8,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
+use pathmark_cc::Algorithm;
 use pathmark_link::keys::Source;
 use pathmark_proxy::classes::Classes;
 use pathmark_proxy::ingress::spec::{Bind, Forward, Protocol};
@@ -32,6 +33,9 @@ pub(super) struct File {
     /// The client's certificate chain and private key in PEM, relative to this file's directory.
     pub(super) cert: Option<PathBuf>,
     pub(super) key: Option<PathBuf>,
+    /// The congestion controller to send with.
+    #[serde(default, deserialize_with = "controller")]
+    pub(super) cc: Option<Algorithm>,
     #[serde(default, deserialize_with = "texts")]
     forward: Vec<Forward>,
     #[serde(default, deserialize_with = "texts")]
@@ -100,6 +104,13 @@ fn texts<'de, T: FromStr<Err: Display>, D: Deserializer<'de>>(
     let values = texts.iter().map(|text| text.parse());
     values
         .collect::<Result<_, _>>()
+        .map_err(serde::de::Error::custom)
+}
+
+fn controller<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Algorithm>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    values::algorithm(&text)
+        .map(Some)
         .map_err(serde::de::Error::custom)
 }
 

@@ -88,10 +88,10 @@ struct ProxyArgs {
     /// them
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Congestion controller to send with; what the proxy sends has that of the proxy
+    /// Congestion controller to send with (default: auto); what the proxy sends has that of the
+    /// proxy
     #[arg(long, value_name = "NAME", value_parser = values::algorithm)]
-    #[arg(default_value = Algorithm::DEFAULT)]
-    cc: Algorithm,
+    cc: Option<Algorithm>,
     #[command(flatten)]
     shown: trust::ShowArgs,
     #[command(flatten)]
@@ -214,8 +214,19 @@ impl ProxyArgs {
         shown.read()
     }
 
+    /// Returns how to reach the proxy.
+    fn way(&self, given: Option<&str>, file: &File) -> Result<Way, Failure> {
+        let cc = self.cc.as_ref().or(file.cc.as_ref());
+        Ok(Way {
+            uri: self.uri(given, file)?,
+            shown: self.shown(file)?,
+            cc: cc.cloned().unwrap_or_default(),
+        })
+    }
+
     /// Starts connecting.
-    fn tunnel(&self, uri: &ProxyUri, shown: Option<&trust::Shown>) -> Result<Tunnel, Failure> {
+    fn tunnel(&self, way: &Way) -> Result<Tunnel, Failure> {
+        let Way { uri, shown, cc } = way;
         let trust = match uri.pin {
             Some(pin) => Trust::Pin(pin),
             None => Trust::platform().map_err(Failure::usage)?,
@@ -230,7 +241,7 @@ impl ProxyArgs {
                  --own-cert)"
             )));
         }
-        let mut transport = session::transport(&self.cc, self.marking);
+        let mut transport = session::transport(cc, self.marking);
         transport.keep_alive = Some(session::KEEP_ALIVE);
         let config = ClientConfig::with_transport(Arc::new(tls), Arc::new(transport));
         let dialer = Dialer::new(uri.server.clone(), config);
@@ -242,10 +253,17 @@ impl ProxyArgs {
     }
 }
 
-/// The configuration that a tunnel should currently have.
-struct Wanted {
+/// How to reach the proxy. A change needs another connection.
+#[derive(PartialEq)]
+struct Way {
     uri: ProxyUri,
     shown: Option<trust::Shown>,
+    cc: Algorithm,
+}
+
+/// The configuration that a tunnel should currently have.
+struct Wanted {
+    way: Way,
     file: File,
     listeners: Listeners,
     limits: Limits,
@@ -256,7 +274,7 @@ impl Wanted {
     /// Reads files and arguments.
     fn read(given: Option<&str>, args: &RunArgs) -> Result<Self, Failure> {
         let file = args.proxy.file()?;
-        let uri = args.proxy.uri(given, &file)?;
+        let way = args.proxy.way(given, &file)?;
         let mut listeners = file.listeners();
         let mut limits = file.limits();
         limits.udp_idle = args.udp_idle.unwrap_or(limits.udp_idle);
@@ -283,11 +301,9 @@ impl Wanted {
         let warnings = listeners
             .warnings()
             .into_iter()
-            .chain(readable(secret.filter(|_| uri.token.is_some())));
-        let shown = args.proxy.shown(&file)?;
+            .chain(readable(secret.filter(|_| way.uri.token.is_some())));
         Ok(Self {
-            uri,
-            shown,
+            way,
             limits,
             warnings: warnings.collect(),
             listeners,
@@ -333,9 +349,9 @@ async fn run(given: Option<&str>, args: RunArgs, stop: Stop) -> Outcome {
         output::note!("warning: {warning}");
     }
     let control = Control::bind(wanted.file.control.as_deref(), wanted.file.metrics)?;
-    let mut way = (wanted.uri, wanted.shown);
-    let open = |way: &(ProxyUri, Option<trust::Shown>)| {
-        let tunnel = args.proxy.tunnel(&way.0, way.1.as_ref());
+    let mut way = wanted.way;
+    let open = |way: &Way| {
+        let tunnel = args.proxy.tunnel(way);
         tunnel.inspect(|tunnel| drop(tokio::spawn(report_refusal(tunnel.clone()))))
     };
     let switch = Switch::new(open(&way)?);
@@ -362,11 +378,10 @@ async fn run(given: Option<&str>, args: RunArgs, stop: Stop) -> Outcome {
         }
         let reloaded = async {
             let wanted = Wanted::read(given, &args)?;
-            let new = (wanted.uri, wanted.shown);
-            if new != way {
-                switch.change(open(&new)?);
+            if wanted.way != way {
+                switch.change(open(&wanted.way)?);
             }
-            way = new;
+            way = wanted.way;
             ingress.change(wanted.limits);
             listeners.apply(&wanted.listeners).await
         };

@@ -33,8 +33,8 @@ pub(super) struct Args {
 pub(super) async fn pipe(args: Args, stop: Stop) -> Outcome {
     let target = Target::new(&args.host, args.port).map_err(Failure::usage)?;
     let file = args.proxy.file()?;
-    let uri = args.proxy.uri(args.uri.as_deref(), &file)?;
-    let tunnel = args.proxy.tunnel(&uri, args.proxy.shown(&file)?.as_ref())?;
+    let way = args.proxy.way(args.uri.as_deref(), &file)?;
+    let tunnel = args.proxy.tunnel(&way)?;
     let (mut read, mut write) = tokio::select! {
         opened = tunnel.tcp(&target) => {
             opened.map_err(|refusal| anyhow!("cannot connect to {target}: {refusal}"))?
