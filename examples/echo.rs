@@ -52,9 +52,12 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let address = server.local_addr()?;
     tokio::spawn(async move {
         while let Some(incoming) = server.accept().await {
-            if let Ok(connection) = incoming.await {
-                tokio::spawn(serve(connection));
-            }
+            // Handshakes of several clients go on at the same time.
+            tokio::spawn(async move {
+                if let Ok(connection) = incoming.await {
+                    serve(connection).await;
+                }
+            });
         }
     });
 

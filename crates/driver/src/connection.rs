@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
@@ -11,6 +10,7 @@ use super::clock;
 use super::places::Places;
 use super::receive_buffer::ReceiveBuffer;
 use super::shared::{Awaited, Shared, State};
+use super::user::User;
 use pathmark_transport::ControllerFactory;
 use pathmark_transport::connection::{ConnectionError, EarlyData, PathReport, Stats};
 use pathmark_transport::crypto::{ExportError, HandshakeData};
@@ -20,23 +20,23 @@ use pathmark_transport::{Signal, VarInt};
 
 /// A QUIC connection. Clones are cheap handles of the same connection.
 ///
-/// A connection ends when you [`close`](Self::close) it or drop its last handle, when the peer
-/// closes or resets it, when it times out, or when its socket or runtime fails. All waiting and
+/// A connection ends when you [`close`](Self::close) it or drop its last handle and stream, when the
+/// peer closes or resets it, when it times out, or when its socket or runtime fails. All waiting and
 /// later calls then return the same [`ConnectionError`], as do [`closed`](Self::closed) and
 /// [`close_reason`](Self::close_reason). However, you can still read data that had already arrived.
 ///
-/// Dropping the last handle closes the connection with code 0, even if you still hold streams.
+/// After you drop the last handle, streams continue. Dropping the last stream, too, closes the
+/// connection with code 0, which discards what the peer has not received yet.
 pub struct Connection {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: User,
     /// Where polls of this handle wait.
     pub(super) places: Places,
 }
 
 impl Connection {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
-        shared.users.fetch_add(1, Ordering::Relaxed);
         Self {
-            shared,
+            shared: User::new(shared),
             places: Places::default(),
         }
     }
@@ -115,7 +115,7 @@ impl Connection {
 
     /// Returns a handle that doesn't keep the connection open.
     pub fn weak_handle(&self) -> WeakConnection {
-        WeakConnection(Arc::downgrade(&self.shared))
+        WeakConnection(Arc::downgrade(self.shared()))
     }
 
     /// Sets how many bidirectional streams the peer can have open at once, replacing
@@ -263,16 +263,11 @@ impl Connection {
 pub struct WeakConnection(Weak<Shared>);
 
 impl WeakConnection {
-    /// Returns the connection, or `None` if dropping its last [`Connection`] has closed it.
+    /// Returns the connection, or `None` if dropping its last handle and stream has closed it.
     pub fn upgrade(&self) -> Option<Connection> {
-        let shared = self.0.upgrade()?;
-        let one_more = |users: usize| (users > 0).then(|| users + 1);
-        let order = (Ordering::Acquire, Ordering::Relaxed);
-        let counted = shared.users.fetch_update(order.0, order.1, one_more);
-        counted.is_ok().then(|| Connection {
-            shared,
-            places: Places::default(),
-        })
+        let shared = User::upgrade(&self.0)?;
+        let places = Places::default();
+        Some(Connection { shared, places })
     }
 }
 
@@ -285,15 +280,6 @@ impl Clone for Connection {
 impl Drop for Connection {
     fn drop(&mut self) {
         self.places.leave(&self.shared);
-        if self.shared.users.fetch_sub(1, Ordering::AcqRel) == 1 {
-            let mut state = self.shared.lock();
-            if state.lost.is_none() {
-                drop(state);
-                self.shared.close(0, Bytes::new());
-            } else {
-                state.wake_driver();
-            }
-        }
     }
 }
 

@@ -66,6 +66,7 @@ mod task;
 mod timers;
 mod transport_config;
 mod unopened;
+mod user;
 mod waiters;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The size of a socket's receive buffer, which grows with what arrives there.
+//! The size of a socket's receive buffer, which follows the connections that use it.
 //!
 //! Packets wait in this buffer while the process is busy, and a loss-based controller fills it. It
 //! therefore must be small next to the path's round-trip time, yet large enough for what arrives
@@ -6,6 +6,7 @@
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use quinn_udp::{UdpSockRef, UdpSocketState};
 
@@ -45,14 +46,29 @@ impl ReceiveBuffer {
     }
 }
 
-/// The largest size requested for a socket's receive buffer so far.
+/// The size requested for a socket's receive buffer.
 #[derive(Debug, Default)]
-pub(super) struct Requested(AtomicUsize);
+pub(super) struct Requested {
+    /// The size that the kernel gave to this socket.
+    least: usize,
+    size: AtomicUsize,
+    /// Held while the size changes.
+    change: Mutex<()>,
+}
 
 impl Requested {
-    /// Begins with the size that the kernel gave to this socket.
     pub(super) fn new(state: &UdpSocketState, socket: UdpSockRef<'_>) -> io::Result<Self> {
-        Ok(Self(granted(state, socket)?.into()))
+        let least = granted(state, socket)?;
+        Ok(Self {
+            least,
+            size: least.into(),
+            change: Mutex::default(),
+        })
+    }
+
+    /// Returns the requested size in bytes.
+    pub(super) fn size(&self) -> usize {
+        self.size.load(Ordering::Relaxed)
     }
 
     pub(super) fn compare(
@@ -61,7 +77,7 @@ impl Requested {
         socket: UdpSockRef<'_>,
     ) -> io::Result<ReceiveBuffer> {
         Ok(ReceiveBuffer {
-            requested: self.0.load(Ordering::Relaxed),
+            requested: self.size(),
             granted: granted(state, socket)?,
         })
     }
@@ -70,21 +86,30 @@ impl Requested {
     pub(super) fn grow<'a>(
         &self,
         state: &UdpSocketState,
-        socket: impl Fn() -> UdpSockRef<'a>,
+        socket: impl FnOnce() -> UdpSockRef<'a>,
         bytes: usize,
     ) {
-        // The first part avoids writing to this memory in the usual case.
-        if bytes <= self.0.load(Ordering::Relaxed)
-            || bytes <= self.0.fetch_max(bytes, Ordering::SeqCst)
-        {
-            return;
+        // This avoids the lock in the usual case.
+        if bytes > self.size() {
+            let guard = self.change.lock().unwrap_or_else(PoisonError::into_inner);
+            if bytes > self.size() {
+                self.set(state, socket(), bytes);
+            }
+            drop(guard);
         }
-        // Several tasks can be here at once, and the last to set a size must set the largest.
-        let mut set = 0;
-        while set != self.0.load(Ordering::SeqCst) {
-            set = self.0.load(Ordering::SeqCst);
-            let _ = state.set_recv_buffer_size(socket(), set);
-        }
+    }
+
+    /// Requests `bytes`, or the size at the beginning if that is more. If a connection that needs
+    /// more is missed, it requests this again when its task runs next.
+    pub(super) fn shrink(&self, state: &UdpSocketState, socket: UdpSockRef<'_>, bytes: usize) {
+        let guard = self.change.lock().unwrap_or_else(PoisonError::into_inner);
+        self.set(state, socket, bytes.max(self.least));
+        drop(guard);
+    }
+
+    fn set(&self, state: &UdpSocketState, socket: UdpSockRef<'_>, bytes: usize) {
+        self.size.store(bytes, Ordering::Relaxed);
+        let _ = state.set_recv_buffer_size(socket, bytes);
     }
 }
 
@@ -135,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn it_grows_and_never_shrinks() {
+    fn it_grows_and_shrinks_to_its_first_size_at_most() {
         let (socket, state) = small();
         let reference = || UdpSockRef::from(&socket);
         let buffer = Requested::new(&state, reference()).unwrap();
@@ -152,6 +177,11 @@ mod tests {
         };
         assert_eq!(size(), grown);
         assert_eq!(grown.advice(), None);
+        for (bytes, expected) in [(32_768, 32_768), (0, first.granted)] {
+            buffer.shrink(&state, reference(), bytes);
+            let size = size();
+            assert_eq!((size.requested, size.granted), (expected, expected));
+        }
         let clamped = ReceiveBuffer {
             granted: 4096,
             ..grown

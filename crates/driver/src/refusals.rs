@@ -131,10 +131,12 @@ fn apply(endpoint: &EndpointShared, socket: &Arc<Socket>, error: &QueuedError) {
     let handshaking: Vec<_> = all.filter(|c| c.is_handshaking()).cloned().collect();
     drop(state);
     for connection in handshaking {
-        let mtu = connection.lock().core.mtu();
         // [9000 14.2.1 icmp-validated]
+        if !connection.has_no_answer_from(to, &error.quote) {
+            continue;
+        }
+        let mtu = connection.lock().core.mtu();
         if let Some(refusal) = refusal(error.number, mtu)
-            && connection.has_no_answer_from(to, &error.quote)
             && (error.number == libc::ECONNREFUSED || connection.is_long_out_of_reach())
         {
             connection.fail(socket, &refusal);

@@ -12,6 +12,7 @@ use tokio::io::AsyncWrite;
 
 use super::shared::Shared;
 use super::stream_error::WriteError;
+use super::user::User;
 use super::waiters::Place;
 use pathmark_transport::VarInt;
 use pathmark_transport::streams::{self, StreamId};
@@ -25,7 +26,7 @@ use pathmark_transport::streams::{self, StreamId};
 /// instead, call [`reset`](Self::reset).
 #[derive(Debug)]
 pub struct SendStream {
-    shared: Arc<Shared>,
+    shared: User,
     id: StreamId,
     /// The connection keeps a waker of the task that polled last.
     waits: bool,
@@ -48,7 +49,7 @@ impl SendStream {
         // The peer may have asked to stop before the stream was accepted.
         shared.lock().hold_sender(id);
         Self {
-            shared,
+            shared: User::new(shared),
             id,
             waits: false,
         }
@@ -228,7 +229,7 @@ impl SendStream {
     pub fn stopped(&self) -> Stopped {
         self.shared.lock().hold_sender(self.id);
         Stopped {
-            shared: Arc::clone(&self.shared),
+            shared: self.shared.clone(),
             id: self.id,
             place: Place::default(),
         }
@@ -294,7 +295,7 @@ impl Stall {
 #[derive(Debug)]
 #[must_use = "futures do nothing unless awaited"]
 pub struct Stopped {
-    shared: Arc<Shared>,
+    shared: User,
     id: StreamId,
     place: Place,
 }

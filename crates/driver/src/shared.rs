@@ -50,6 +50,8 @@ pub(super) struct Shared {
     /// Clones of [`Connection`](super::Connection). Streams keep the state alive, but not the
     /// connection.
     pub(super) users: AtomicUsize,
+    /// Bytes that the path needs of the socket's receive buffer.
+    pub(super) receive_buffer: AtomicUsize,
     /// The handshake is not complete.
     handshaking: AtomicBool,
     /// The connection must end because another connection needs its place.
@@ -76,10 +78,8 @@ pub(super) struct State {
     pub(super) socket: Weak<Socket>,
     /// The socket to which the connection will move as soon as it may.
     pub(super) next_socket: Option<Arc<Socket>>,
-    /// The length of the longest datagram that could be sent after the task's last turn.
-    datagram_size: Option<usize>,
-    /// Tasks that wait for the handshake, its confirmation, another
-    /// [`datagram_size`](Self::datagram_size), or the end.
+    /// Tasks that wait for the handshake, its confirmation, a change of the longest datagram, or
+    /// the end.
     pub(super) progress: WaitList,
     /// Tasks that wait for the peer to open a bidirectional or unidirectional stream.
     accepting: [WaitList; 2],

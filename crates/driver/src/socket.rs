@@ -197,6 +197,19 @@ impl Socket {
         }
     }
 
+    /// Returns the size requested for the receive buffer in bytes.
+    pub(super) fn requested_receive_buffer(&self) -> usize {
+        self.receive_buffer.size()
+    }
+
+    /// Requests this much for the receive buffer, or its size at the beginning if that is more.
+    pub(super) fn shrink_receive_buffer(&self, bytes: usize) {
+        if let Io::System { io, state } = &self.io {
+            self.receive_buffer
+                .shrink(state, UdpSockRef::from(io), bytes);
+        }
+    }
+
     /// Returns how many messages so far had their control messages cut off.
     pub(super) fn cut_off(&self) -> u64 {
         self.cut_off.load(Ordering::Relaxed)

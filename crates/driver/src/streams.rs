@@ -11,6 +11,7 @@ use tokio::io::{AsyncRead, ReadBuf};
 
 use super::shared::Shared;
 use super::stream_error::{ReadError, ReadExactError, ReadToEndError};
+use super::user::User;
 use pathmark_transport::VarInt;
 use pathmark_transport::streams::{self, StreamId};
 
@@ -45,10 +46,11 @@ impl End {
 /// Dropping this before the end asks the peer to stop with code 0.
 ///
 /// You can drop its futures before they are ready, for example by using `select!` or a timeout,
-/// without losing data: the next read continues where the last completed one ended.
+/// without losing data, except that of [`read_exact`](Self::read_exact): the next read continues
+/// where the last completed one ended.
 #[derive(Debug)]
 pub struct RecvStream {
-    shared: Arc<Shared>,
+    shared: User,
     id: StreamId,
     end: Option<End>,
     /// Data that [`read_to_end`](Self::read_to_end) has read but not returned.
@@ -72,7 +74,7 @@ impl Drop for Reading<'_> {
 impl RecvStream {
     pub(super) fn new(shared: Arc<Shared>, id: StreamId) -> Self {
         Self {
-            shared,
+            shared: User::new(shared),
             id,
             end: None,
             kept: BytesMut::new(),
@@ -282,6 +284,7 @@ impl RecvStream {
     /// # Errors
     /// [`ReadError::ClosedStream`] if the stream was already read to its end, reset or stopped.
     pub fn stop(&mut self, code: VarInt) -> Result<(), ReadError> {
+        self.kept.clear();
         let mut state = self.shared.lock();
         let result = state.core.streams().stop(self.id, code.into());
         self.end.get_or_insert(End::Stopped);

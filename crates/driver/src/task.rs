@@ -5,12 +5,13 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 
 use super::clock;
 use super::interfaces::bound;
 use super::receive_buffer;
-use super::shared::Shared;
+use super::shared::{Awaited, Shared};
 use super::socket::{Outgoing, Sent, Socket};
 use super::timers::Timer;
 use super::waiters::Waiter;
@@ -66,6 +67,8 @@ pub(super) struct ConnectionTask {
     /// a woken task before those that were woken earlier, so that the data of each of them would
     /// otherwise leave in a packet of its own.
     has_yielded: bool,
+    /// The length of the longest datagram that could be sent after the last turn.
+    datagram_size: Option<usize>,
 }
 
 impl ConnectionTask {
@@ -82,6 +85,7 @@ impl ConnectionTask {
             pause: 1,
             over: false,
             has_yielded: false,
+            datagram_size: None,
         }
     }
 
@@ -311,6 +315,7 @@ impl ConnectionTask {
         }
         if let Some(rtt) = rtt {
             let bytes = receive_buffer::for_path(rtt);
+            this.shared.receive_buffer.store(bytes, Ordering::Relaxed);
             this.socket.grow_receive_buffer(bytes);
         }
         if this.shared.take_refusal() {
@@ -341,7 +346,10 @@ impl ConnectionTask {
                     (event, _) => state.on_event(event),
                 }
             }
-            state.note_datagram_size();
+            let size = state.core.datagrams().max_size();
+            if std::mem::replace(&mut this.datagram_size, size) != size {
+                state.wake_waiting(Awaited::Progress);
+            }
             if let Some(idle) = shared.endpoint.update(now, shared.handle, &mut state.core) {
                 this.over = true;
                 state.wake_later(idle);
@@ -352,6 +360,8 @@ impl ConnectionTask {
                     let refused = state.core.error().cloned();
                     state.settle(&refused.unwrap_or(ConnectionError::LocallyClosed));
                 }
+                drop(state);
+                shared.endpoint.fit_receive_buffer(&this.socket, &shared);
                 return Poll::Ready(());
             }
             if turn == Turn::Over {

@@ -105,9 +105,9 @@ impl TransportConfig {
         self
     }
 
-    /// Sets `initial_mtu` to at least 1200 bytes.
+    /// Sets [`initial_mtu`](core::TransportConfig::initial_mtu).
     pub fn initial_mtu(&mut self, bytes: u16) -> &mut Self {
-        self.initial_mtu = bytes.max(1200);
+        self.initial_mtu = bytes;
         self
     }
 }

@@ -32,7 +32,6 @@ port = "satellite"
 "#;
 
 const CLIENTS: usize = 0;
-const SATELLITE: usize = 1;
 /// Bytes of an IPv4 header and a UDP header.
 const HEADERS: usize = 20 + 8;
 const PACKET: usize = 1250;
@@ -58,19 +57,28 @@ fn overload() -> Result<VcpCode, Box<dyn Error>> {
     let mut now = Instant::ZERO;
     let mut router = without_interfaces(&config, now)?;
     let mut last = VcpCode::None;
-    for _ in 0..2000 {
-        // 20 Mbit/s.
-        now += Duration::from_micros(500);
-        let mut buffer = packet().into_boxed_slice();
-        router.receive(now, CLIENTS, &mut buffer, PACKET, Offload::default());
-        while let Some(sent) = router.poll(now, SATELLITE) {
-            let load = vcp_proto::Packet::parse(&sent.bytes()[HEADERS..])?.code();
-            if load != last {
-                let passed = now.saturating_since(Instant::ZERO);
-                println!("after {passed:?}: load {load:?}");
-                last = load;
+    // 20 Mbit/s.
+    let (mut arrival, interval) = (now, Duration::from_micros(500));
+    for _ in 0..4000 {
+        // Whichever comes first: the next arrival, or the next deadline of the router.
+        let deadline = router.deadline().unwrap_or(Instant::FAR_FUTURE);
+        now = now.max(arrival.min(deadline));
+        if arrival <= now {
+            let mut buffer = packet().into_boxed_slice();
+            router.receive(now, CLIENTS, &mut buffer, PACKET, Offload::default());
+            arrival += interval;
+        }
+        while let Some(port) = router.due(now) {
+            while let Some(sent) = router.poll(now, port) {
+                let load = vcp_proto::Packet::parse(&sent.bytes()[HEADERS..])?.code();
+                if load != last {
+                    let passed = now.saturating_since(Instant::ZERO);
+                    println!("port {port}, after {passed:?}: load {load:?}");
+                    last = load;
+                }
+                // Its buffer returns to the pool, whose memory is limited.
+                router.pool_mut().give(sent);
             }
-            router.pool_mut().give(sent);
         }
     }
     Ok(last)

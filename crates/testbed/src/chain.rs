@@ -26,12 +26,6 @@ pub const SENDER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 1, 1));
 /// The receiver's address.
 pub const RECEIVER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 2, 1));
 
-/// Returns the address that a router of a chain can use as its own (`addresses` of a port). The
-/// wires have a route to it.
-pub const fn router_address(index: u8) -> IpAddr {
-    Addresses::V4.router(index)
-}
-
 /// Addresses of a chain's hosts and routers, using one IP version.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Addresses {
@@ -59,7 +53,8 @@ impl Addresses {
         }
     }
 
-    /// Returns a router's address: see [`router_address`].
+    /// Returns the address that a router of a chain can use as its own (`addresses` of a port).
+    /// The wires have a route to it.
     pub const fn router(self, index: u8) -> IpAddr {
         match self {
             Self::V4 => IpAddr::V4(Ipv4Addr::new(10, 0, 3, index)),

@@ -49,11 +49,6 @@ impl Scenario {
         let bits = self.files as f64 * self.bytes as f64 * 8.0;
         bits / self.rate_bps as f64 + 1.5 * self.rtt_s()
     }
-
-    /// Returns the bandwidth-delay product in bytes.
-    pub fn bdp_bytes(&self) -> u64 {
-        self.rate_bps / 8 * 2 * self.delay_ms / 1000
-    }
 }
 
 /// The sending stack.

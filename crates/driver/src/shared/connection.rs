@@ -74,7 +74,6 @@ impl Shared {
                 send_error: None,
                 driver: None,
                 may_gather: false,
-                datagram_size: None,
                 socket: Arc::downgrade(socket),
                 next_socket: None,
                 progress: WaitList::default(),
@@ -90,6 +89,7 @@ impl Shared {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             server_name,
             users: AtomicUsize::new(0),
+            receive_buffer: AtomicUsize::new(0),
             handshaking: AtomicBool::new(true),
             refused: AtomicBool::new(false),
         })

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use tokio::runtime::Handle;
 
 use super::{BATCH_BYTES, EndpointShared, EndpointState, ReceivedCount, Shared};
+use crate::receive_buffer::for_connections;
 use crate::socket::{Outgoing, Socket};
 use crate::waiters::Wakers;
 use pathmark_transport::connection::{self as core_connection, Received};
@@ -174,6 +175,26 @@ impl EndpointShared {
         }
         self.end_if_over(&mut state);
         state.idle.wakers()
+    }
+
+    /// Shrinks the socket's receive buffer after a connection has ended, if no other one needs as
+    /// much.
+    pub(crate) fn fit_receive_buffer(&self, socket: &Socket, ended: &Shared) {
+        let wish = |connection: &Shared| connection.receive_buffer.load(Ordering::Relaxed);
+        let size = socket.requested_receive_buffer();
+        if wish(ended) < size {
+            return;
+        }
+        let state = self.lock();
+        let mut largest = for_connections(state.alive);
+        for connection in state.connections.iter().flatten() {
+            largest = largest.max(wish(connection));
+            if largest >= size {
+                return;
+            }
+        }
+        drop(state);
+        socket.shrink_receive_buffer(largest);
     }
 
     /// Stores a token for the next connection to the same server.

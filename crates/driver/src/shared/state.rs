@@ -66,7 +66,7 @@ impl State {
     }
 
     /// Wakes the tasks that wait for this event.
-    fn wake_waiting(&mut self, awaited: Awaited) {
+    pub(crate) fn wake_waiting(&mut self, awaited: Awaited) {
         let wakers = self.waiting(awaited).wakers();
         self.later.wake(wakers);
     }
@@ -102,15 +102,6 @@ impl State {
     pub(crate) fn wake_driver_for_request(&mut self) {
         if self.driver.is_some() && self.core.streams().wants_preparation() {
             self.wake_driver();
-        }
-    }
-
-    /// Wakes the tasks that wait for a change of the longest datagram, if there was one.
-    pub(crate) fn note_datagram_size(&mut self) {
-        let size = self.core.datagrams().max_size();
-        if size != self.datagram_size {
-            self.datagram_size = size;
-            self.wake_waiting(Awaited::Progress);
         }
     }
 

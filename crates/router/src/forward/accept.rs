@@ -27,7 +27,8 @@ pub(super) fn accept(
     offload: Offload,
 ) {
     router.counters.received += 1;
-    let Some(bytes) = buffer.get_mut(..len) else {
+    let is_port = from < router.ports.len();
+    let Some(bytes) = buffer.get_mut(..len).filter(|_| is_port) else {
         router.counters.malformed += 1;
         router.discard(from, Refused::Malformed, 1);
         return;

@@ -16,6 +16,7 @@ impl Account {
 
 /// A packet in a buffer of the pool.
 #[derive(Debug)]
+#[must_use = "a frame should be given back to the pool"]
 pub struct Frame {
     pub(super) buffer: Box<[u8]>,
     len: u32,

@@ -66,8 +66,8 @@ pub enum ConnectionError {
     /// Client: the interface to the server, or a link behind a router that reports this by ICMP,
     /// can't carry datagrams of this many bytes, which the handshake requires (RFC 9000 §14.1).
     #[error(
-        "the path to the server carries no datagrams of {0} bytes: the MTU of a link is too small \
-         for QUIC, unless both ends have a smaller `initial_mtu`"
+        "a link on the path to the server carries no datagrams of {0} bytes: set a smaller \
+         `initial_mtu` at both ends"
     )]
     PathTooNarrow(u16),
     /// The server doesn't support any version that this side supports.
@@ -77,6 +77,22 @@ pub enum ConnectionError {
     /// 9000 §8.1.2), there would be no room for the handshake.
     #[error("the server's Retry token has {0} bytes: no room is left for the handshake")]
     TokenTooLong(usize),
+}
+
+impl From<ConnectionError> for std::io::Error {
+    fn from(error: ConnectionError) -> Self {
+        use std::io::ErrorKind;
+        let kind = match &error {
+            ConnectionError::TimedOut | ConnectionError::HandshakeTimedOut => ErrorKind::TimedOut,
+            ConnectionError::Reset => ErrorKind::ConnectionReset,
+            ConnectionError::ApplicationClosed { .. } | ConnectionError::ConnectionClosed(_) => {
+                ErrorKind::ConnectionAborted
+            }
+            ConnectionError::Socket(kind) | ConnectionError::Unreachable(kind) => *kind,
+            _ => ErrorKind::Other,
+        };
+        Self::new(kind, error)
+    }
 }
 
 fn unreachable_text(kind: std::io::ErrorKind) -> String {

@@ -138,11 +138,21 @@ impl Mtud {
         self.current
     }
 
-    /// Returns the size of the largest datagram for a PTO probe. This is the base from the second
+    /// Returns the size to which the MTU falls in a black hole: the base, or [`BASE_MTU`] if the
+    /// base was configured larger, because the path may not carry it.
+    const fn floor(&self) -> u16 {
+        if self.base < BASE_MTU {
+            self.base
+        } else {
+            BASE_MTU
+        }
+    }
+
+    /// Returns the size of the largest datagram for a PTO probe. This is the floor from the second
     /// consecutive timeout on, or while a black hole is suspected.
     pub const fn probe_limit(&self, pto_count: u32) -> u16 {
         if pto_count >= 2 || self.suspicion.is_some() {
-            self.base
+            self.floor()
         } else {
             self.current
         }
@@ -196,7 +206,7 @@ impl Mtud {
     /// raised the MTU.
     #[inline]
     pub fn on_acked(&mut self, now: Instant, number: u64, size: u16) -> bool {
-        if size <= self.base {
+        if size <= self.floor() {
             if let Some(s) = &mut self.suspicion
                 && number > s.from
             {
@@ -230,7 +240,7 @@ impl Mtud {
             self.on_probe_failed(now);
             return;
         }
-        if size <= self.base || self.largest_acked.is_some_and(|l| number < l) {
+        if size <= self.floor() || self.largest_acked.is_some_and(|l| number < l) {
             return;
         }
         let s = self.suspicion.get_or_insert(Suspicion {
@@ -264,12 +274,12 @@ impl Mtud {
     /// Records that the system refused to send `size` bytes (EMSGSIZE). Returns true if this
     /// lowered the MTU.
     pub fn on_refused(&mut self, now: Instant, size: u16) -> bool {
-        if size <= self.base.min(BASE_MTU) {
+        if size <= self.floor() {
             return false;
         }
         if size <= self.base {
             // The base was configured too large: the path doesn't carry it.
-            self.base = BASE_MTU;
+            self.base = self.floor();
         }
         if self.probe.is_some_and(|probe| probe.size == size) {
             self.probe = None;
@@ -298,9 +308,10 @@ impl Mtud {
         let hole = self.suspicion.is_some_and(|s| {
             s.rounds >= HOLE_ROUNDS && s.losses >= HOLE_LOSSES && s.passed >= HOLE_PASSED
         });
-        if !hole || self.current == self.base {
+        if !hole || self.current == self.floor() {
             return false;
         }
+        self.base = self.floor();
         self.suspicion = None;
         self.high = self.current - 1;
         self.current = self.base;
