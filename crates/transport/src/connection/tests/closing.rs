@@ -10,12 +10,8 @@ fn received_close(code: u64, reason: &[u8]) -> (u64, Bytes) {
     let reason = Bytes::copy_from_slice(reason);
     pair.client.get().close(pair.now, code, reason);
     pair.run(Duration::from_millis(30));
-    match pair.server.error() {
-        Some(ConnectionError::ApplicationClosed(close)) => {
-            (close.error_code.into_inner(), close.reason)
-        }
-        other => panic!("{other:?}"),
-    }
+    let close = pair.server.application_closed_with();
+    (close.error_code.into_inner(), close.reason)
 }
 
 #[test]

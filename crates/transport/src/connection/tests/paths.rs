@@ -67,10 +67,8 @@ fn a_late_packet_does_not_say_where_a_new_path_begins() {
     let now = pair.now;
     let from_server = |pair: &mut Pair, local: &str| {
         let mut bytes = packet_from(pair, From::Server, SpaceId::Data, &[Frame::Ping]);
-        let received = Received {
-            local: Some(local.parse().unwrap()),
-            ..Received::plain(pair.server.address)
-        };
+        let mut received = Received::plain(pair.server.address);
+        received.local = Some(local.parse().unwrap());
         let client = pair.client.get();
         client.handle_datagram(now, received, &mut bytes);
         client.local_address()
@@ -216,9 +214,7 @@ fn sent_to_forged(pair: &Pair) -> usize {
 #[test]
 fn the_old_path_is_challenged_and_the_return_is_warm() {
     // [9000 9.3.3 old-path]
-    let mut pair = Pair::connected(Setup::new(|setup| {
-        setup.latency = Duration::from_millis(50);
-    }));
+    let mut pair = Pair::connected(Setup::with_latency(50));
     pair.upload(50_000, Duration::from_secs(5));
     pair.run(Duration::from_secs(1));
     let built = pair.server.log().built;

@@ -163,11 +163,7 @@ fn a_question_that_comes_a_second_later_is_lost_alone() {
 #[test]
 fn a_question_that_a_hop_drops_is_no_congestion_and_costs_no_data() {
     let mut pair = asking(&[0, KIND]);
-    pair.tap = Some(Box::new(|_, datagram| {
-        if datagram.bytes.first() == Some(&(8 | KIND)) {
-            datagram.bytes.clear();
-        }
-    }));
+    pair.drop_if(|_, datagram| datagram.bytes.first() == Some(&(8 | KIND)));
     pair.upload(100_000, Duration::from_secs(10));
     pair.run(Duration::from_millis(500));
     let log = pair.client.log();

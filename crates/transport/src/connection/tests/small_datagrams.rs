@@ -15,8 +15,8 @@ fn small() -> Setup {
 
 fn connected() -> Pair {
     let mut pair = Pair::with(small());
-    pair.up.faults.mtu = SMALL.into();
-    pair.down.faults.mtu = SMALL.into();
+    pair.up.faults.mtu = Some(SMALL.into());
+    pair.down.faults.mtu = Some(SMALL.into());
     pair.connect();
     pair.run(Duration::from_millis(500));
     pair
@@ -70,11 +70,10 @@ fn a_close_is_said_in_a_small_datagram() {
         let received = Received::plain(pair.client.address);
         let server = pair.server.get();
         server.handle_datagram(pair.now, received, &mut buffer[..close.len]);
-        match server.error() {
-            Some(ConnectionError::ApplicationClosed(close)) if close.error_code == 7_u32.into() => {
-            }
-            other => panic!("{other:?}"),
-        }
+        assert_eq!(
+            pair.server.application_closed_with().error_code,
+            7_u32.into()
+        );
     }
 }
 

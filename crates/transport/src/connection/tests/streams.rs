@@ -1,7 +1,7 @@
 //! Streams over whole connections: large, numerous, lossy, and limited.
 
 use super::*;
-use crate::streams::{StreamEvent, StreamsConfig};
+use crate::streams::StreamEvent;
 
 #[test]
 fn a_megabyte_arrives() {
@@ -39,12 +39,9 @@ fn a_megabyte_arrives_over_a_bad_path() {
 #[test]
 fn small_windows_slow_a_transfer_and_do_not_stop_it() {
     let mut setup = Setup::default();
-    setup.server.streams = StreamsConfig {
-        initial_connection_window: 3000,
-        initial_stream_window: 2000,
-        max_window: 4000,
-        ..StreamsConfig::default()
-    };
+    setup.server.streams.initial_connection_window = 3000;
+    setup.server.streams.initial_stream_window = 2000;
+    setup.server.streams.max_window = 4000;
     let mut pair = Pair::connected(setup);
     pair.upload(200_000, Duration::from_secs(60));
     let bounds = pair.client.get().path_report(pair.now).bounded_by;

@@ -57,8 +57,7 @@ fn over_a_long_path(certificates: usize, one_way: Duration) -> Duration {
         ..setup("server")
     });
     let begin = pair.now;
-    let established = |p: &mut Pair| p.client.get().is_established();
-    assert!(pair.run_until(Duration::from_secs(60), established));
+    assert!(pair.is_established_within(Duration::from_secs(60)));
     pair.now.saturating_since(begin)
 }
 

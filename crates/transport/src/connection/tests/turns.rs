@@ -51,10 +51,8 @@ fn flood(
     pair.run(Duration::from_millis(50));
     assert_eq!(pair.server.error(), None);
     let after = pair.server.get().stats();
-    (
-        after.bytes_received - before.bytes_received,
-        after.bytes_sent - before.bytes_sent,
-    )
+    let received = after.bytes_received - before.bytes_received;
+    (received, after.bytes_sent - before.bytes_sent)
 }
 
 fn is_bounded(what: &str, (received, sent): (u64, u64)) {

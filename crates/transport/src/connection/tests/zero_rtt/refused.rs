@@ -139,11 +139,8 @@ fn version_negotiation_ends_it() {
     pair.flush();
     let first = first_packet(&pair.client.sent[0]);
     pair.up.cut();
-    pair.send_to_client(version_negotiation(
-        &first.scid,
-        &first.dcid,
-        &[0x0a0a_0a0a],
-    ));
+    let (dcid, scid) = (first.scid, first.dcid);
+    pair.send_to_client(version_negotiation(&dcid, &scid, &[0x0a0a_0a0a]));
     assert_eq!(pair.client.error(), Some(ConnectionError::VersionMismatch));
     pair.run(Duration::from_secs(1));
     assert!(pair.server.connection.is_none());

@@ -216,10 +216,9 @@ fn a_retry_sends_early_data_once_more_under_new_numbers() {
 fn transfers_that_begin_early_get_through_a_bad_path() {
     let (mut accepted, mut early) = (0, 0);
     for seed in 0..24 {
-        let mut pair = Pair::with(Setup {
-            seed,
-            ..Acquainted::new().setup()
-        });
+        let mut setup = Acquainted::new().setup();
+        setup.seed = seed;
+        let mut pair = Pair::with(setup);
         pair.set_faults(Faults::bad());
         pair.upload(100_000, Duration::from_secs(120));
         pair.connect();
@@ -260,10 +259,13 @@ fn early_data_that_comes_behind_the_handshake_is_read() {
     // The first datagram arrives, and the second much later.
     let first = pair.client.sent[0].clone();
     pair.send_to_server(first);
-    assert!(pair.run_until(Duration::from_secs(1), |pair| {
-        let server = pair.server.connection.as_deref();
-        server.is_some_and(|server| server.is_established())
-    }));
+    let exists = |pair: &mut Pair| {
+        pair.server
+            .connection
+            .as_ref()
+            .is_some_and(|s| s.is_established())
+    };
+    assert!(pair.run_until(Duration::from_secs(1), exists));
     let before = pair.server.get().stats().early_packets_received;
     pair.up.latency = Duration::ZERO;
     pair.send_to_server(late);
