@@ -74,9 +74,7 @@ impl Signal for Counted {
 }
 
 fn totals(n: u64) -> Counters {
-    let mut counters = Counters::new();
-    counters.push(n);
-    counters
+    crate::connection::tests::signal::counters([n])
 }
 
 fn packets(feedback: Option<Feedback>) -> Option<u64> {
@@ -120,10 +118,8 @@ fn newest_frame_wins_and_impossible_ones_are_counted() {
     assert_eq!(claimed(&mut returned, 7, 0, 6), None);
     assert_eq!(claimed(&mut returned, 8, 0, 11), None);
     assert_eq!(returned.on_frame(8, 0, &Counters::new(), &PLAIN), None);
-    let disbelieved = returned.disbelieved();
-    assert_eq!(disbelieved.backwards, 1);
-    assert_eq!(disbelieved.packets, 1);
-    assert_eq!(disbelieved.form, 1);
+    let wrong = returned.disbelieved();
+    assert_eq!((wrong.backwards, wrong.packets, wrong.form), (1, 1, 1));
     assert_eq!(claimed(&mut returned, 9, 0, 10), Some(3));
 }
 

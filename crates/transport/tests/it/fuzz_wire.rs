@@ -111,26 +111,6 @@ fn parameters(input: &[u8]) {
     }
 }
 
-#[test]
-fn datagrams() {
-    bolero::check!()
-        .with_iterations(ITERATIONS)
-        .with_max_len(MAX_LEN)
-        .for_each(datagram);
-}
-
-#[test]
-fn frames() {
-    bolero::check!()
-        .with_iterations(ITERATIONS)
-        .with_max_len(MAX_LEN)
-        .for_each(payload);
-}
-
-#[test]
-fn transport_parameters() {
-    bolero::check!()
-        .with_iterations(ITERATIONS)
-        .with_max_len(MAX_LEN)
-        .for_each(parameters);
-}
+target!(datagrams, datagram);
+target!(frames, payload);
+target!(transport_parameters, parameters);

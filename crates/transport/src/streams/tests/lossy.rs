@@ -128,13 +128,10 @@ struct Loss {
     delay: u64,
 }
 
+/// The streams that each end opens, and their lengths.
+type Opens = [Vec<(Dir, u64)>; 2];
 /// Runs two applications until everything is done, and returns them.
-fn run(
-    seed: u64,
-    config: StreamsConfig,
-    loss: &Loss,
-    opens: [Vec<(Dir, u64)>; 2],
-) -> [Application; 2] {
+fn run(seed: u64, config: StreamsConfig, loss: &Loss, opens: Opens) -> [Application; 2] {
     let mut dice = Dice(seed | 1);
     let (client, server) = pair(config);
     let mut ends = [client, server];
@@ -233,7 +230,7 @@ proptest! {
         delay in 1u64..40,
         lengths in prop::collection::vec((any::<bool>(), any::<bool>(), 0u64..100_000), 1..12),
     ) {
-        let mut opens: [Vec<(Dir, u64)>; 2] = Default::default();
+        let mut opens = Opens::default();
         for (ours, bi, len) in &lengths {
             opens[usize::from(*ours)].push((if *bi { Dir::Bi } else { Dir::Uni }, *len));
         }

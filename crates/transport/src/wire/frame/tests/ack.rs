@@ -39,11 +39,8 @@ fn known_bytes() {
     assert_eq!(ack::encode(&mut w, ack.ranges(), 1024, None, 32), Ok(3));
     assert_eq!(w.written(), bytes);
 
-    let ecn = EcnCounts {
-        ect0: 5,
-        ect1: 0,
-        ce: 70,
-    };
+    let (ect0, ect1, ce) = (5, 0, 70);
+    let ecn = EcnCounts { ect0, ect1, ce };
     let bytes = [0x03, 2, 0, 0, 2, 5, 0, 0x40, 70];
     let ack = the_ack(&bytes);
     assert_eq!(ack.ecn, Some(ecn));
