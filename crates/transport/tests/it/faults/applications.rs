@@ -174,12 +174,8 @@ fn read(
         match streams.read(id, &mut buffer) {
             Ok(Some(n)) => {
                 let expected = (part.at..).map(|offset| byte(side, index, offset));
-                if !buffer[..n]
-                    .iter()
-                    .copied()
-                    .zip(expected)
-                    .all(|(a, b)| a == b)
-                {
+                let mut bytes = buffer[..n].iter().copied().zip(expected);
+                if !bytes.all(|(got, expected)| got == expected) {
                     return Err(format!("corrupt: {index} after {} bytes", part.at));
                 }
                 part.at += n as u64;
