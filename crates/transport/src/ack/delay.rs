@@ -224,11 +224,8 @@ mod tests {
         assert!(r.gets(1, true, false));
         assert_eq!(r.delay.deadline(), None);
         assert!(!r.gets(2, false, false));
-        let due = r.delay.deadline();
-        assert!(
-            r.delay.news() && due.is_none(),
-            "ACKs of ACKs never stand alone"
-        );
+        // ACKs of ACKs never stand alone.
+        assert!(r.delay.news() && r.delay.deadline().is_none());
         assert!(!r.gets(3, true, false));
         assert!(r.delay.due(r.now + MAX));
         assert_eq!(r.delay.held(r.now + MAX), MAX);

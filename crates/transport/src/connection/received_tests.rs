@@ -55,9 +55,8 @@ fn an_acknowledgement_of_very_large_counts_fits_what_is_left_in_any_case() {
     let far = (1 << 62) - 10;
     received.ranges.insert(1);
     received.ranges.insert(far);
-    received
-        .delay
-        .on_packet(Instant::ZERO, far, true, false, &received.ranges);
+    let (delay, ranges) = (&mut received.delay, &received.ranges);
+    delay.on_packet(Instant::ZERO, far, true, false, ranges);
     received.ecn = EcnReceived::with_counts(1 << 40);
     let mut room = [0; 1200];
     let mut w = Writer::new(&mut room);

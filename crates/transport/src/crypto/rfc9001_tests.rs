@@ -8,9 +8,8 @@ const DCID: &str = "8394c8f03e515708";
 fn hex(text: &str) -> Vec<u8> {
     let digits: Vec<_> = text.chars().filter_map(|c| c.to_digit(16)).collect();
     let pairs = digits.chunks(2);
-    pairs
-        .map(|d| u8::try_from(d[0] << 4 | d[1]).unwrap())
-        .collect()
+    let bytes = pairs.map(|d| u8::try_from(d[0] << 4 | d[1]).unwrap());
+    bytes.collect()
 }
 
 /// Seals header and payload, and masks the header, as a sender does.

@@ -59,9 +59,8 @@ impl Signal for Counted {
         };
         let value = |c: &Counters| c.as_slice().first().copied().ok_or(bad(Breach::Form));
         let new = value(newer)?;
-        let more = new
-            .checked_sub(older.map_or(Ok(0), value)?)
-            .ok_or(bad(Breach::Backwards))?;
+        let more = new.checked_sub(older.map_or(Ok(0), value)?);
+        let more = more.ok_or(bad(Breach::Backwards))?;
         if new > sent.packets {
             return Err(bad(Breach::Packets));
         }

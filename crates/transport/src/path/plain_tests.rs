@@ -191,12 +191,8 @@ fn heavy_loss_after_a_good_time_does_not_make_a_path_plain() {
         (0..40u64).position(|round| {
             for n in 0..8 {
                 let number = 2000 + 8 * round + n;
-                send(
-                    &mut path.plain,
-                    path.now,
-                    (number, n == 0),
-                    n == 0 || lost(n),
-                );
+                let (sent, loses) = ((number, n == 0), n == 0 || lost(n));
+                send(&mut path.plain, path.now, sent, loses);
             }
             path.plain.settle(path.now)
         })

@@ -135,13 +135,10 @@ fn a_part_that_is_done_gives_its_memory_back() {
         final_size,
     };
     let (record, events) = (&mut receiver.record, &mut receiver.events);
-    let smaller = receiver
-        .receiving
-        .on_reset(at(0), record, &reset(4000), events);
+    let receiving = &mut receiver.receiving;
+    let smaller = receiving.on_reset(at(0), record, &reset(4000), events);
     assert_eq!(smaller.map_err(|e| e.code), Err(Code::FINAL_SIZE_ERROR));
-    let whole = receiver
-        .receiving
-        .on_reset(at(0), record, &reset(5000), events);
+    let whole = receiving.on_reset(at(0), record, &reset(5000), events);
     whole.unwrap();
     receiver.receiving.forget_if_done(record);
     assert!(receiver.record.recv.is_none());

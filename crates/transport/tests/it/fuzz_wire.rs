@@ -104,9 +104,8 @@ fn parameters(input: &[u8]) {
         Side::Server
     };
     if let Ok(parameters) = TransportParameters::decode(bytes, sender) {
-        let again = parameters
-            .to_vec(None)
-            .expect("what was read can be written");
+        let again = parameters.to_vec(None);
+        let again = again.expect("what was read can be written");
         assert_eq!(TransportParameters::decode(&again, sender), Ok(parameters));
     }
 }

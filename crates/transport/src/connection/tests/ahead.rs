@@ -152,8 +152,7 @@ fn a_server_that_takes_no_early_data_is_asked_with_the_first_flight() {
     pair.connect();
     assert_eq!(pair.now - START, Duration::from_millis(40));
     assert_eq!(pair.client.log().questions_lost, 1);
-    pair.upload(100_000, Duration::from_secs(5));
-    pair.run(Duration::from_millis(200));
+    pair.upload_and_run(100_000, 5, Duration::from_millis(200));
     let log = pair.client.log();
     assert_eq!((log.questions, log.answers, log.lost), (2, 1, 0));
     let stats = pair.client.get().stats();
@@ -168,8 +167,7 @@ fn a_question_that_is_dropped_holds_nothing_up() {
         pair.drop_if(|_, datagram| datagram.bytes.first() == Some(&(8 | KIND)));
         pair.connect();
         assert_eq!(pair.now - START, Duration::from_millis(40));
-        pair.upload(100_000, Duration::from_secs(5));
-        pair.run(Duration::from_millis(500));
+        pair.upload_and_run(100_000, 5, Duration::from_millis(500));
         let host = pair.host(client);
         let log = host.log();
         assert_eq!((log.answers, log.lost), (0, 0));
@@ -219,8 +217,7 @@ fn a_question_belongs_to_the_path_that_it_was_asked_on() {
     assert!(pair.server.get().path_report(pair.now).known_path);
     pair.run(Duration::from_millis(500));
     pair.rebind("10.0.0.9:2000");
-    pair.upload(20_000, Duration::from_secs(10));
-    pair.run(Duration::from_secs(1));
+    pair.upload_and_run(20_000, 10, Duration::from_secs(1));
     pair.server.get().close(pair.now, 0, Bytes::new());
     let shown = pair.server.get().poll_shown_path().unwrap();
     assert!(!shown.asked);

@@ -221,8 +221,7 @@ fn a_peer_that_takes_little_gets_no_more() {
 #[test]
 fn those_too_long_for_a_new_path_do_not_hold_up_the_others() {
     let mut pair = Pair::connected(setup());
-    pair.upload(100_000, Duration::from_secs(5));
-    pair.run(Duration::from_secs(1));
+    pair.upload_and_run(100_000, 5, Duration::from_secs(1));
     let longest = pair.client.get().datagrams().max_size().unwrap();
     assert!(longest > 1400);
     push(&mut pair, vec![1; longest]);

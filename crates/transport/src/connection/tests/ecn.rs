@@ -15,8 +15,7 @@ fn last_marks(pair: &Pair) -> Vec<Ecn> {
 
 /// A transfer of the client, and some time for the last acknowledgements.
 fn upload(pair: &mut Pair, bytes: usize) {
-    pair.upload(bytes, Duration::from_secs(10));
-    pair.run(Duration::from_millis(100));
+    pair.upload_and_run(bytes, 10, Duration::from_millis(100));
 }
 
 #[test]
@@ -76,8 +75,7 @@ fn uploaded(ecn: bool, seed: u64, fault: impl Fn(&mut Pair, bool)) -> (Duration,
     let mut pair = Pair::connected(setup);
     pair.up.rate = Some(6_250_000);
     pair.up.queue = 125_000;
-    pair.upload(1_000_000, Duration::from_secs(30));
-    pair.run(Duration::from_millis(100));
+    pair.upload_and_run(1_000_000, 30, Duration::from_millis(100));
     fault(&mut pair, true);
     let took = pair.upload(20_000_000, Duration::from_secs(120));
     let state = state(&mut pair);
@@ -87,8 +85,7 @@ fn uploaded(ecn: bool, seed: u64, fault: impl Fn(&mut Pair, bool)) -> (Duration,
 /// Uploads little in each of so many seconds.
 fn upload_for(pair: &mut Pair, seconds: u32) {
     for _ in 0..seconds {
-        pair.upload(1000, Duration::from_secs(5));
-        pair.run(Duration::from_secs(1));
+        pair.upload_and_run(1000, 5, Duration::from_secs(1));
     }
 }
 

@@ -30,8 +30,7 @@ fn what_routers_mark_reaches_the_controller_exactly() {
     pair.record = true;
     marking(&mut pair, 2);
     pair.connect();
-    pair.upload(300_000, Duration::from_secs(10));
-    pair.run(Duration::from_millis(200));
+    pair.upload_and_run(300_000, 10, Duration::from_millis(200));
     let log = pair.client.log();
     let stats = pair.client.get().stats().clone();
     assert_eq!(log.feedback.packets, [0, 0, stats.shims_sent, 0]);
@@ -46,8 +45,7 @@ fn what_routers_mark_reaches_the_controller_exactly() {
     assert!(report.passes_shims);
     // By now, the server only sends acknowledgements, which have no shim.
     pair.server.sent.clear();
-    pair.upload(30_000, Duration::from_secs(10));
-    pair.run(Duration::from_millis(200));
+    pair.upload_and_run(30_000, 10, Duration::from_millis(200));
     assert!(!pair.server.sent.is_empty());
     assert!(!pair.server.sent.iter().any(|d| has_shim(d)));
 }
@@ -92,15 +90,13 @@ fn each_nth_packet_bears_a_shim_and_the_others_its_room() {
     let mut pair = Pair::with(setup(&[0], &[0]));
     marking(&mut pair, 1);
     pair.connect();
-    pair.upload(300_000, Duration::from_secs(10));
-    pair.run(Duration::from_millis(100));
+    pair.upload_and_run(300_000, 10, Duration::from_millis(100));
     pair.record = true;
     pair.client.sent.clear();
     pair.client.batches.clear();
     pair.client.log.lock().unwrap().signal_every = 8;
     let before = pair.client.log();
-    pair.upload(1_000_000, Duration::from_secs(10));
-    pair.run(Duration::from_millis(100));
+    pair.upload_and_run(1_000_000, 10, Duration::from_millis(100));
     let log = pair.client.log();
     let mtu = usize::from(pair.client.get().mtu());
     let sent = &pair.client.sent;
@@ -155,8 +151,7 @@ fn lost_acknowledgements_lose_no_feedback() {
     pair.up.faults.duplicate = 100_000;
     pair.upload(500_000, Duration::from_secs(60));
     pair.down.faults = Faults::default();
-    pair.client.get().ping();
-    pair.run(Duration::from_secs(1));
+    pair.ping_and_run(Duration::from_secs(1));
     let shims = pair.server.get().stats().shims_received;
     let log = pair.client.log();
     assert_eq!(log.feedback.packets, [0, shims, 0, 0]);
@@ -177,8 +172,7 @@ fn a_damaged_shim_is_not_believed_and_its_packet_still_read() {
         }
     }));
     pair.connect();
-    pair.upload(200_000, Duration::from_secs(10));
-    pair.run(Duration::from_millis(100));
+    pair.upload_and_run(200_000, 10, Duration::from_millis(100));
     let stats = pair.server.get().stats().clone();
     assert!(stats.shims_bad > 30, "{stats:?}");
     let log = pair.client.log();
@@ -221,8 +215,7 @@ fn the_ecn_field_carries_a_signal_without_a_shim() {
     let mut pair = Pair::connected(setup);
     pair.upload(100_000, Duration::from_secs(10));
     pair.up.faults.ecn = Some(Ecn::Ce);
-    pair.upload(100_000, Duration::from_secs(10));
-    pair.run(Duration::from_millis(100));
+    pair.upload_and_run(100_000, 10, Duration::from_millis(100));
     let log = pair.client.log();
     assert!(log.feedback.packets[1] > 60, "{log:?}");
     assert!(log.feedback.packets[3] > 60, "{log:?}");
@@ -242,11 +235,9 @@ fn counters_of_a_new_path_start_from_zero() {
     pair.upload(100_000, Duration::from_secs(10));
     // The client's NAT is rebound, which only the server notices.
     pair.rebind("10.0.0.9:2000");
-    pair.upload(100_000, Duration::from_secs(10));
-    pair.run(Duration::from_secs(1));
+    pair.upload_and_run(100_000, 10, Duration::from_secs(1));
     let before = pair.client.log().feedback.packets[1];
-    pair.upload(100_000, Duration::from_secs(10));
-    pair.run(Duration::from_secs(1));
+    pair.upload_and_run(100_000, 10, Duration::from_secs(1));
     let after = pair.client.log().feedback.packets[1];
     assert!(after - before > 60, "{before} {after}");
     // The server sends data, and its path changed without the client noticing.

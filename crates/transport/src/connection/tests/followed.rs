@@ -4,8 +4,7 @@ use super::*;
 
 /// Sends a packet that is answered, and waits for the answer.
 fn exchange(pair: &mut Pair) {
-    pair.client.get().ping();
-    pair.run(Duration::from_millis(500));
+    pair.ping_and_run(Duration::from_millis(500));
 }
 
 /// RFC 9000 §9: a server has one address, so packets from another aren't its.
@@ -69,8 +68,7 @@ fn who_claims_an_address_again_and_again_must_show_that_it_is_there() {
         }
         let built = pair.server.log().built;
         pair.client.address = home;
-        pair.client.get().ping();
-        pair.run(Duration::from_millis(100));
+        pair.ping_and_run(Duration::from_millis(100));
         assert_eq!(pair.server.get().remote_address(), home);
         let built = pair.server.log().built - built;
         pair.client.address = away;

@@ -16,8 +16,7 @@ fn either_side_updates_and_the_other_follows() {
     pair.server.get().ping();
     pair.run(Duration::from_millis(100));
     assert!(pair.server.get().update_keys(pair.now));
-    pair.upload(20_000, Duration::from_secs(5));
-    pair.run(Duration::from_millis(100));
+    pair.upload_and_run(20_000, 5, Duration::from_millis(100));
     assert_eq!(pair.client.get().stats().key_updates, 2);
     assert_eq!(pair.server.get().stats().key_updates, 2);
     assert_eq!(pair.client.get().stats().packets_lost, 0);

@@ -74,8 +74,7 @@ fn a_new_epoch_in_each_frame_counts_nothing_again() {
 #[test]
 fn each_kind_of_lie_is_counted_by_its_kind() {
     let mut pair = pair();
-    pair.upload(100_000, Duration::from_secs(10));
-    pair.run(Duration::from_millis(100));
+    pair.upload_and_run(100_000, 10, Duration::from_millis(100));
     let next_number = next(&mut pair);
     let epoch = pair.client.get().paths.path.feedback.epoch().unwrap();
     let (before, sent) = reported_and_sent(&pair);
@@ -95,8 +94,7 @@ fn each_kind_of_lie_is_counted_by_its_kind() {
     assert_eq!(kinds, [1; 5], "{disbelieved:?}");
     believed_within_reason(&pair);
     // True reports continue to count.
-    pair.upload(100_000, Duration::from_secs(10));
-    pair.run(Duration::from_millis(100));
+    pair.upload_and_run(100_000, 10, Duration::from_millis(100));
     let (reported, sent) = reported_and_sent(&pair);
     assert_eq!(reported, sent);
 }

@@ -86,8 +86,7 @@ fn probes_are_as_close_as_the_peers_idle_timeout_needs() {
 #[test]
 fn who_acknowledges_what_was_never_sent_is_caught() {
     let mut pair = Pair::at_rest(Setup::default());
-    pair.upload(500_000, Duration::from_secs(10));
-    pair.run(Duration::from_millis(500));
+    pair.upload_and_run(500_000, 10, Duration::from_millis(500));
     let detector = pair.client.get().spaces.recovery.space(SpaceId::Data);
     let largest = detector.sent().next_number() - 1;
     let mut room = [0; 40];

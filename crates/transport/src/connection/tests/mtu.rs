@@ -14,8 +14,7 @@ fn the_largest_datagram_is_found() {
         let mut pair = Pair::connected(Setup::new(|setup| setup.client.max_mtu = Some(max)));
         pair.up.faults.mtu = Some(path);
         for _ in 0..6 {
-            pair.upload(40_000, Duration::from_secs(20));
-            pair.run(Duration::from_secs(2));
+            pair.upload_and_run(40_000, 20, Duration::from_secs(2));
         }
         let mtu = pair.client.get().mtu();
         let within = mtu >= at_least && usize::from(mtu) <= path;
@@ -34,8 +33,7 @@ fn the_peers_limit_holds() {
     setup.server.max_udp_payload_size = 1350;
     let mut pair = Pair::connected(setup);
     pair.record = true;
-    pair.upload(100_000, Duration::from_secs(20));
-    pair.run(Duration::from_secs(2));
+    pair.upload_and_run(100_000, 20, Duration::from_secs(2));
     assert_eq!(pair.client.get().mtu(), 1350);
     assert_eq!(pair.client.sent.iter().map(Vec::len).max(), Some(1350));
 }
@@ -60,8 +58,7 @@ fn the_interface_bounds_the_search() {
         pair.connect();
         pair.up.faults.mtu = Some(path);
         for _ in 0..8 {
-            pair.upload(100_000, Duration::from_secs(20));
-            pair.run(Duration::from_secs(2));
+            pair.upload_and_run(100_000, 20, Duration::from_secs(2));
         }
         let mtu = pair.client.get().mtu();
         assert!(expected.contains(&mtu), "{mtu} of {path}, {interface}");
@@ -90,8 +87,7 @@ fn probes_keep_to_the_window() {
 #[test]
 fn a_path_that_becomes_narrower_is_noticed() {
     let mut pair = Pair::connected(Setup::default());
-    pair.upload(100_000, Duration::from_secs(20));
-    pair.run(Duration::from_millis(100));
+    pair.upload_and_run(100_000, 20, Duration::from_millis(100));
     assert_eq!(pair.client.get().mtu(), 1472);
     pair.up.faults.mtu = Some(1400);
     pair.upload(200_000, Duration::from_secs(60));
@@ -171,8 +167,7 @@ fn probes_that_are_lost_are_no_trial_of_shims() {
 fn a_trial_of_shims_does_not_wait_for_a_probe() {
     let mut pair = before_a_trial_of_shims();
     pair.up.faults.eats_shims = false;
-    pair.upload(100_000, Duration::from_secs(10));
-    pair.run(Duration::from_millis(100));
+    pair.upload_and_run(100_000, 10, Duration::from_millis(100));
     assert!(shims(&pair).0 > 0);
     assert!(pair.client.get().paths.plain().passes_shims());
 }

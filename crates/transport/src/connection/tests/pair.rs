@@ -408,6 +408,12 @@ impl Pair {
         }
     }
 
+    /// Runs for `time` after the client has sent a PING.
+    pub(crate) fn ping_and_run(&mut self, time: Duration) {
+        self.client.get().ping();
+        self.run(time);
+    }
+
     /// Runs for `time`, or until nothing is in flight.
     pub(crate) fn run(&mut self, time: Duration) {
         let end = self.now + time;
@@ -427,6 +433,12 @@ impl Pair {
     /// Returns how long it took.
     pub(crate) fn upload(&mut self, bytes: usize, limit: Duration) -> Duration {
         self.transfer(true, bytes, limit, |_, _| {})
+    }
+
+    /// Uploads `bytes` within `limit` seconds, and then runs for `time`.
+    pub(crate) fn upload_and_run(&mut self, bytes: usize, limit: u64, time: Duration) {
+        self.upload(bytes, Duration::from_secs(limit));
+        self.run(time);
     }
 
     /// Transfers `bytes` to or from the server, and checks the copy. Before each step, it passes

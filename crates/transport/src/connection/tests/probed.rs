@@ -58,9 +58,8 @@ fn watch(pair: &mut Pair) -> Seen {
 /// Returns the server's batches to this address, from that number on.
 fn sent_to(pair: &Pair, from: usize, to: &str) -> Vec<Transmit> {
     let batches = pair.server.batches[from..].iter().copied();
-    batches
-        .filter(|batch| batch.remote == address(to))
-        .collect()
+    let there = batches.filter(|batch| batch.remote == address(to));
+    there.collect()
 }
 
 /// Moves the client on purpose, with another ID.
@@ -196,8 +195,7 @@ fn the_old_path_of_a_silent_client_is_challenged_three_times() {
         }
     }));
     pair.client.address = address(AWAY);
-    pair.client.get().ping();
-    pair.run(Duration::from_secs(8));
+    pair.ping_and_run(Duration::from_secs(8));
     let times = times.lock().unwrap();
     let waits: Vec<_> = times.windows(2).map(|two| two[1] - two[0]).collect();
     // The period of an unknown path, plus the client's delay of an acknowledgement.

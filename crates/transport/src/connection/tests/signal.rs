@@ -55,9 +55,8 @@ impl TestSignal {
 /// Counters with these values.
 pub(crate) fn counters<const N: usize>(values: [u64; N]) -> Counters {
     let mut counters = Counters::new();
-    values
-        .into_iter()
-        .for_each(|value| assert!(counters.push(value)));
+    let push = |value| assert!(counters.push(value));
+    values.into_iter().for_each(push);
     counters
 }
 

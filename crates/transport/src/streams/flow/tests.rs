@@ -155,11 +155,8 @@ impl Path {
     fn flows(&mut self, rounds: u32, demand: u64) {
         for round in 0..rounds {
             self.round(demand, 100);
-            assert_eq!(
-                self.held_up, 0,
-                "round {round} of {demand} in {} ms",
-                self.rtt
-            );
+            let rtt = self.rtt;
+            assert_eq!(self.held_up, 0, "round {round} of {demand} in {rtt} ms");
         }
     }
 }

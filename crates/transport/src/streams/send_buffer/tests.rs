@@ -94,10 +94,8 @@ proptest! {
                     let taken = if fresh { buffer.take_unsent(max) } else { buffer.take_lost(max) };
                     prop_assert_eq!(&taken, &expected);
                     if let Some(range) = taken {
-                        prop_assert_eq!(
-                            contents(&mut buffer, range.clone()),
-                            &data[range.start as usize..range.end as usize],
-                        );
+                        let written = &data[range.start as usize..range.end as usize];
+                        prop_assert_eq!(contents(&mut buffer, range.clone()), written);
                         set(&mut states, &range, Byte::InFlight);
                         packets.push(range);
                     }

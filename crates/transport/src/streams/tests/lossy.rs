@@ -92,9 +92,8 @@ impl Application {
             loop {
                 let max = 1 + usize::try_from(dice.roll(3000)).unwrap();
                 let read = if dice.roll(2) == 0 {
-                    streams
-                        .read(*id, &mut buffer[..max])
-                        .map(|n| n.map(|n| buffer[..n].to_vec()))
+                    let read = streams.read(*id, &mut buffer[..max]);
+                    read.map(|n| n.map(|n| buffer[..n].to_vec()))
                 } else {
                     streams.read_chunk(*id, max).map(|b| b.map(Vec::from))
                 };

@@ -144,9 +144,8 @@ fn write(
             };
         }
         let len = (end - part.at).min(4096);
-        let piece: Vec<u8> = (part.at..part.at + len)
-            .map(|offset| byte(side, index, offset))
-            .collect();
+        let bytes = (part.at..part.at + len).map(|offset| byte(side, index, offset));
+        let piece: Vec<u8> = bytes.collect();
         match streams.write(id, &piece) {
             Ok(n) => part.at += n as u64,
             Err(WriteError::Blocked) => return Ok(()),

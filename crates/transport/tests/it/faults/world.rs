@@ -353,9 +353,8 @@ impl World {
             ttl: None,
         };
         let mut answer = Vec::new();
-        let event = end
-            .endpoint
-            .handle(now, &received, &datagram.bytes, &mut answer);
+        let (endpoint, bytes) = (&mut end.endpoint, &datagram.bytes);
+        let event = endpoint.handle(now, &received, bytes, &mut answer);
         match event {
             DatagramEvent::Connection(handle) => {
                 if let Some((known, connection)) = &mut end.connection

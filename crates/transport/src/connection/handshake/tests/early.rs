@@ -32,10 +32,8 @@ fn offering() -> Handshake {
 
 /// Returns the error that an acknowledgement of packet `number` causes.
 fn acknowledged(client: &Handshake, number: u8) -> Option<TransportErrorCode> {
-    let mut room = [0; 20];
-    let mut w = Writer::new(&mut room);
-    w.put_slice(&[2, number, 0, 0, 0]).unwrap();
-    let Some(Ok(Frame::Ack(ack))) = Frames::new(w.written()).next() else {
+    let frame = [2, number, 0, 0, 0];
+    let Some(Ok(Frame::Ack(ack))) = Frames::new(&frame).next() else {
         panic!("no ACK frame");
     };
     client.check_ack(&ack).err().map(|error| error.code)

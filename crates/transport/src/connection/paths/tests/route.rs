@@ -100,10 +100,8 @@ fn pauses_timeouts_and_the_handshake_reach_the_controller() {
     route.on_handshake_rtt(now, RTT);
     assert_eq!(route.metrics().window, WINDOW);
     let log = parts.log.lock().unwrap();
-    assert_eq!(
-        (log.restarts, log.probe_timeouts, log.questions_lost),
-        (1, 1, 1)
-    );
+    assert_eq!((log.restarts, log.probe_timeouts), (1, 1));
+    assert_eq!(log.questions_lost, 1);
     assert_eq!(log.handshake_rtt, Some(RTT));
 }
 

@@ -52,11 +52,8 @@ fn packets_bear_a_shim_as_often_as_the_law_wants() {
             wants
         });
         let bear: Vec<bool> = bear.collect();
-        assert_eq!(
-            bear,
-            [1, 2, 3, 4, 5, 6].map(|n| n % every.max(1) == 0),
-            "{every}"
-        );
+        let expected = [1, 2, 3, 4, 5, 6].map(|n| n % every.max(1) == 0);
+        assert_eq!(bear, expected, "{every}");
     }
 }
 

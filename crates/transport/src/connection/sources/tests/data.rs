@@ -10,10 +10,8 @@ use crate::streams::WriteError;
 fn the_sender_is_bounded_by_the_window_while_data_waits() {
     let mut parts = client();
     assert_eq!(parts.sources.limit(), Limit::Application);
-    parts
-        .sources
-        .datagrams
-        .send(Bytes::from_static(b"datagram"));
+    let datagrams = &mut parts.sources.datagrams;
+    datagrams.send(Bytes::from_static(b"datagram"));
     assert_eq!(parts.sources.limit(), Limit::Window);
     let _ = parts.write(DATA);
     assert_eq!(parts.sources.limit(), Limit::Application);

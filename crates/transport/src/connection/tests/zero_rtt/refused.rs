@@ -19,8 +19,7 @@ fn arrives_once(pair: &mut Pair, lengths: &[usize]) {
     assert_eq!(early_data(pair)[0], EarlyData::Refused);
     assert!(!pair.client.get().spaces.keys.has_early());
     assert!(pair.server.get().stats().early_packets_dropped > 0);
-    pair.upload(100_000, Duration::from_secs(10));
-    pair.run(Duration::from_secs(1));
+    pair.upload_and_run(100_000, 10, Duration::from_secs(1));
     assert_eq!(pair.client.get().stats().packets_lost, 0);
     assert_eq!(pair.client.get().streams().account.unacked(), 0);
 }

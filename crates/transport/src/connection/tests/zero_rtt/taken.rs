@@ -23,8 +23,7 @@ fn a_question_leaves_with_the_first_packet_and_is_answered_after_one_round_trip(
     assert_eq!(types(first), [PacketType::Initial, PacketType::ZeroRtt]);
     assert_eq!(first.len(), 1200);
     pair.connect();
-    pair.upload(100_000, Duration::from_secs(5));
-    pair.run(Duration::from_secs(1));
+    pair.upload_and_run(100_000, 5, Duration::from_secs(1));
     let (client, server) = (pair.client.get().stats(), pair.server.get().stats());
     assert_eq!(client.early_packets_sent, 1);
     assert_eq!(server.early_packets_received, 1);
@@ -137,8 +136,7 @@ fn explicit_feedback_is_never_remembered() {
     }
     assert_eq!(pair.server.get().stats().shims_received, 0);
     pair.connect();
-    pair.upload(100_000, Duration::from_secs(5));
-    pair.run(Duration::from_secs(1));
+    pair.upload_and_run(100_000, 5, Duration::from_secs(1));
     // It is used from the first 1-RTT packet on, and the counts are equal.
     let sent = pair.client.get().stats().shims_sent;
     assert!(sent > 50);
@@ -260,10 +258,8 @@ fn early_data_that_comes_behind_the_handshake_is_read() {
     let first = pair.client.sent[0].clone();
     pair.send_to_server(first);
     let exists = |pair: &mut Pair| {
-        pair.server
-            .connection
-            .as_ref()
-            .is_some_and(|s| s.is_established())
+        let server = pair.server.connection.as_ref();
+        server.is_some_and(|server| server.is_established())
     };
     assert!(pair.run_until(Duration::from_secs(1), exists));
     let before = pair.server.get().stats().early_packets_received;

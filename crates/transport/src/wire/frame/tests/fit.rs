@@ -49,9 +49,8 @@ fn crypto_frames_take_the_most_that_fits() {
         for offset in [0, 64, 16_384, 1 << 30] {
             for available in (1..70).chain(16_375..16_400) {
                 // The maximum for which a frame fits, tried one by one from above.
-                let most = (1..=available.min(room))
-                    .rev()
-                    .find(|&n| Crypto::header_len(offset, n) + n <= room);
+                let fits = |n: &usize| Crypto::header_len(offset, *n) + *n <= room;
+                let most = (1..=available.min(room)).rev().find(fits);
                 let fit = Crypto::fit(offset, room, available);
                 assert_eq!(fit, most, "{room} {offset} {available}");
             }
