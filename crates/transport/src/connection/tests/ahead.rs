@@ -80,8 +80,7 @@ fn a_client_asks_with_its_first_packet_and_has_the_answer_with_the_servers() {
     assert_eq!(types(&question[LEN..]), [PacketType::ZeroRtt]);
     assert_eq!(question.len(), 1200);
     assert_eq!(pair.client.log().known_rate, Some(RATE));
-    pair.connect();
-    pair.upload(100_000, Duration::from_secs(5));
+    pair.connect_and_upload(100_000, 5);
     assert_eq!(questions(&pair.client), [1]);
     for host in [&mut pair.client, &mut pair.server] {
         let stats = host.get().stats();
@@ -106,8 +105,7 @@ fn a_server_asks_with_its_first_flight_and_has_the_answer_with_the_clients_next(
         let behind = &question[LEN..];
         assert_eq!((question.len(), behind[0] & 0xc0), (1200, 0x40));
         assert_eq!(pair.server.log().known_rate, Some(RATE));
-        pair.connect();
-        pair.upload(100_000, Duration::from_secs(5));
+        pair.connect_and_upload(100_000, 5);
         let stats = pair.server.get().stats();
         assert_eq!((stats.packets_lost, stats.feedback_bad), (0, 0));
         assert_eq!(pair.client.get().stats().packets_dropped, 0);
@@ -202,8 +200,7 @@ fn a_server_that_has_given_the_signal_up_sees_it_no_more() {
     setup.server.signals = signals(&[]);
     asks(&setup.client_log);
     let mut pair = begin(setup);
-    pair.connect();
-    pair.upload(100_000, Duration::from_secs(10));
+    pair.connect_and_upload(100_000, 10);
     assert!(questions(&pair.client).is_empty());
     assert_eq!(pair.client.get().stats().packets_lost, 0);
 }

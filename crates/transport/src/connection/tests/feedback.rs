@@ -54,8 +54,7 @@ fn what_routers_mark_reaches_the_controller_exactly() {
 fn a_shim_stands_in_front_of_short_headers_alone_and_segments_are_equal() {
     let mut pair = Pair::with(setup(&[3], &[3]));
     pair.record = true;
-    pair.connect();
-    pair.upload(300_000, Duration::from_secs(10));
+    pair.connect_and_upload(300_000, 10);
     for datagram in pair.client.sent.iter().chain(&pair.server.sent) {
         if has_shim(datagram) {
             assert_eq!(datagram[LEN] & LONG_FORM, 0);
@@ -76,8 +75,7 @@ fn a_shim_stands_in_front_of_short_headers_alone_and_segments_are_equal() {
 fn the_first_shim_tells_the_round_trip_of_the_handshake() {
     let mut pair = Pair::with(setup(&[0], &[0]));
     pair.record = true;
-    pair.connect();
-    pair.upload(10_000, Duration::from_secs(10));
+    pair.connect_and_upload(10_000, 10);
     let round_trip = 2 * pair.up.latency.as_millis() as u8;
     for side in [&pair.client, &pair.server] {
         let first = side.sent.iter().find(|d| has_shim(d)).unwrap();
@@ -120,8 +118,7 @@ fn without_a_common_kind_not_one_byte_differs() {
     let run = |client: &[u8], server: &[u8]| {
         let mut pair = Pair::with(setup(client, server));
         pair.record = true;
-        pair.connect();
-        pair.upload(100_000, Duration::from_secs(10));
+        pair.connect_and_upload(100_000, 10);
         assert_eq!(pair.client.get().stats().shims_sent, 0);
         assert_eq!(pair.server.get().stats().shims_sent, 0);
         assert_eq!(pair.client.log().feedbacks, 0);
@@ -186,8 +183,7 @@ fn a_path_that_eats_shims_becomes_plain_within_a_few_round_trips() {
     let mut pair = Pair::with(setup(&[0], &[0]));
     pair.up.faults.eats_shims = true;
     pair.down.faults.eats_shims = true;
-    pair.connect();
-    pair.upload(100_000, Duration::from_secs(10));
+    pair.connect_and_upload(100_000, 10);
     assert!(!pair.client.get().path_report(pair.now).passes_shims);
     // The consequences of lost shims for congestion, ECN and datagram size are void.
     let log = pair.client.log();

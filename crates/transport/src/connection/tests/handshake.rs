@@ -42,8 +42,7 @@ fn handshakes_get_through_loss_reordering_duplication_and_corruption() {
             corrupt: 50_000,
             ..Faults::default()
         });
-        pair.connect();
-        pair.upload(20_000, Duration::from_secs(60));
+        pair.connect_and_upload(20_000, 60);
     }
 }
 
@@ -203,8 +202,7 @@ fn a_retry_is_followed_once_and_authenticated() {
     assert_eq!(again.len(), 1200);
     assert_eq!(&again[found.token.clone()], b"a token");
     pair.retried = Some((original, retry_id));
-    pair.connect();
-    pair.upload(5000, Duration::from_secs(5));
+    pair.connect_and_upload(5000, 5);
 }
 
 /// Each Initial packet contains a Retry's token (RFC 9000 §8.1.2) and must fit into a datagram. If

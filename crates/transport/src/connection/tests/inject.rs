@@ -21,8 +21,8 @@ pub(crate) fn packet(
     sealed(connection, now, space, payload, 0, true)
 }
 
-/// The same with `bits` set in the first byte before sealing. If it isn't `off_path`, the connection
-/// counts it as its own and expects an acknowledgement.
+/// The same with `bits` set in the first byte before sealing. If it isn't `off_path`, the
+/// connection counts it as its own and expects an acknowledgement.
 pub(crate) fn sealed(
     connection: &mut Connection,
     now: Instant,

@@ -435,6 +435,12 @@ impl Pair {
         self.transfer(true, bytes, limit, |_, _| {})
     }
 
+    /// Connects, and then uploads `bytes` within `limit` seconds.
+    pub(crate) fn connect_and_upload(&mut self, bytes: usize, limit: u64) {
+        self.connect();
+        self.upload(bytes, Duration::from_secs(limit));
+    }
+
     /// Uploads `bytes` within `limit` seconds, and then runs for `time`.
     pub(crate) fn upload_and_run(&mut self, bytes: usize, limit: u64, time: Duration) {
         self.upload(bytes, Duration::from_secs(limit));

@@ -121,8 +121,7 @@ fn it_is_not_asked_of_a_peer_that_does_not_know_it() {
     setup.client_log.lock().unwrap().asks = true;
     let mut pair = Pair::with(setup);
     pair.record = true;
-    pair.connect();
-    pair.upload(100_000, Duration::from_secs(10));
+    pair.connect_and_upload(100_000, 10);
     assert!(shims(&pair, KIND).is_empty());
     assert_eq!(pair.client.log().questions, 0);
 }

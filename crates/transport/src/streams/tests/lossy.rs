@@ -206,16 +206,14 @@ fn run(seed: u64, config: StreamsConfig, loss: &Loss, opens: Opens) -> [Applicat
     panic!("not done: a stall");
 }
 
-fn small_windows() -> StreamsConfig {
-    StreamsConfig {
-        initial_connection_window: 10_000,
-        initial_stream_window: 3_000,
-        max_bidi_streams: 3,
-        max_uni_streams: 2,
-        max_window: 40_000,
-        max_send_buffer: 30_000,
-    }
-}
+const SMALL_WINDOWS: StreamsConfig = StreamsConfig {
+    initial_connection_window: 10_000,
+    initial_stream_window: 3_000,
+    max_bidi_streams: 3,
+    max_uni_streams: 2,
+    max_window: 40_000,
+    max_send_buffer: 30_000,
+};
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
@@ -234,7 +232,7 @@ proptest! {
             opens[usize::from(*ours)].push((if *bi { Dir::Bi } else { Dir::Uni }, *len));
         }
         let loss = Loss { drop, repeat, misjudge, delay };
-        let [client, server] = run(seed, small_windows(), &loss, opens);
+        let [client, server] = run(seed, SMALL_WINDOWS, &loss, opens);
         let both = lengths.iter().filter(|(_, bi, _)| *bi).count();
         prop_assert_eq!(client.finished + server.finished, lengths.len() + both);
         prop_assert_eq!(client.complete.len() + server.complete.len(), lengths.len() + both);

@@ -13,8 +13,7 @@ fn cid(bytes: &[u8]) -> ConnectionId {
 #[test]
 fn absent_parameters_have_the_defaults_of_section_18_2() {
     let p = TransportParameters::decode(&[], Side::Client).unwrap();
-    assert_eq!(p.max_udp_payload_size, 65_527);
-    assert_eq!(p.ack_delay_exponent, 3);
+    assert_eq!((p.max_udp_payload_size, p.ack_delay_exponent), (65_527, 3));
     assert_eq!(p.max_ack_delay, Duration::from_millis(25));
     assert_eq!(p.active_connection_id_limit, 2);
     assert_eq!(p.max_idle_timeout, Duration::ZERO);

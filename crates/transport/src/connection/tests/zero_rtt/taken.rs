@@ -149,8 +149,7 @@ fn explicit_feedback_is_never_remembered() {
     let mut pair = Pair::with(plain);
     let written = upload(&mut pair, Dir::Uni, &[5000]);
     read_all(&mut pair, &written, Duration::from_millis(10));
-    pair.connect();
-    pair.upload(100_000, Duration::from_secs(5));
+    pair.connect_and_upload(100_000, 5);
     assert_eq!(pair.client.get().stats().shims_sent, 0);
 }
 
