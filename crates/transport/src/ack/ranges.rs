@@ -208,11 +208,8 @@ mod tests {
 
     use super::*;
 
-    fn list(ranges: &ReceivedRanges) -> Vec<(u64, u64)> {
-        ranges
-            .descending()
-            .map(|r| (*r.start(), *r.end()))
-            .collect()
+    fn list(r: &ReceivedRanges) -> Vec<(u64, u64)> {
+        r.descending().map(RangeInclusive::into_inner).collect()
     }
 
     #[test]
@@ -245,8 +242,7 @@ mod tests {
             assert!(r.insert(2 * n));
             assert!(r.len() <= 512);
         }
-        assert_eq!(r.len(), 512);
-        assert_eq!(r.floor(), 2 * (10_000 - 512) - 1);
+        assert_eq!((r.len(), r.floor()), (512, 2 * (10_000 - 512) - 1));
         assert!(!r.insert(3) && !r.contains(r.floor()) && r.contains(r.floor() - 1));
     }
 

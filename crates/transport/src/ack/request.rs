@@ -121,70 +121,45 @@ mod tests {
     #[test]
     fn asks_when_the_path_is_known_and_again_when_it_changed() {
         let mut request = AckRequest::new(ms(25), Some(ms(1)));
-        let at = Instant::from_millis;
-        assert_eq!(request.poll(at(0), None, None, 10, 3), None);
-        let first = request.poll(at(100), Some(ms(80)), None, 10, 3).unwrap();
+        let poll = |request: &mut AckRequest, at, srtt: Option<u64>, packets| {
+            request.poll(Instant::from_millis(at), srtt.map(ms), None, packets, 3)
+        };
+        assert_eq!(poll(&mut request, 0, None, 10), None);
+        let first = poll(&mut request, 100, Some(80), 10).unwrap();
         assert_eq!(first.ack_eliciting_threshold, 1);
         assert_eq!(first.max_ack_delay, ms(10));
         assert_eq!(request.max_ack_delay(), ms(25), "until it is acknowledged");
         request.on_acked(first.sequence);
         assert_eq!(request.max_ack_delay(), ms(10));
-        assert_eq!(
-            request.poll(at(120), Some(ms(80)), None, 1000, 3),
-            None,
-            "too soon"
-        );
-        let second = request.poll(at(200), Some(ms(85)), None, 1000, 3).unwrap();
+        assert_eq!(poll(&mut request, 120, Some(80), 1000), None, "too soon");
+        let second = poll(&mut request, 200, Some(85), 1000).unwrap();
         assert_eq!((second.sequence, second.ack_eliciting_threshold), (1, 62));
-        assert_eq!(
-            request.poll(at(400), Some(ms(80)), None, 900, 3),
-            None,
-            "near enough"
-        );
+        assert_eq!(poll(&mut request, 400, Some(80), 900), None, "near enough");
         request.on_lost(0);
-        assert_eq!(request.poll(at(500), Some(ms(80)), None, 900, 3), None);
+        assert_eq!(poll(&mut request, 500, Some(80), 900), None);
         request.on_lost(1);
-        assert_eq!(
-            request
-                .poll(at(500), Some(ms(80)), None, 900, 3)
-                .map(|f| f.sequence),
-            Some(2)
-        );
+        let third = poll(&mut request, 500, Some(80), 900);
+        assert_eq!(third.map(|f| f.sequence), Some(2));
     }
 
     #[test]
     fn bounds() {
         let mut request = AckRequest::new(ms(25), Some(ms(1)));
-        let wide = request
-            .poll(Instant::ZERO, Some(ms(2000)), Some(ms(200)), 600_000, 20)
-            .unwrap();
-        assert_eq!(
-            (
-                wide.ack_eliciting_threshold,
-                wide.max_ack_delay,
-                wide.reordering_threshold
-            ),
-            (MAX_THRESHOLD, ms(25), 20)
-        );
-        let slow = request
-            .poll(Instant::from_millis(5000), Some(ms(2000)), None, 5, 3)
-            .unwrap();
+        let mut asked = |at, srtt, min_rtt, packets, reordering| {
+            let at = Instant::from_millis(at);
+            let asked = request.poll(at, Some(srtt), min_rtt, packets, reordering);
+            asked.unwrap()
+        };
+        let wide = asked(0, ms(2000), Some(ms(200)), 600_000, 20);
+        assert_eq!(wide.ack_eliciting_threshold, MAX_THRESHOLD);
+        assert_eq!(wide.max_ack_delay, ms(25));
+        assert_eq!(wide.reordering_threshold, 20);
+        let slow = asked(5000, ms(2000), None, 5, 3);
         assert_eq!(slow.ack_eliciting_threshold, 1);
         assert_eq!(slow.max_ack_delay, MAX_DELAY);
-        let quick = request
-            .poll(
-                Instant::from_millis(9000),
-                Some(Duration::from_micros(100)),
-                None,
-                5,
-                3,
-            )
-            .unwrap();
-        assert_eq!(
-            quick.max_ack_delay,
-            ms(1),
-            "never below what the peer can do"
-        );
+        let quick = asked(9000, Duration::from_micros(100), None, 5, 3);
+        let least = quick.max_ack_delay;
+        assert_eq!(least, ms(1), "never below what the peer can do");
         let mut plain = AckRequest::new(ms(25), None);
         assert_eq!(plain.poll(Instant::ZERO, Some(ms(80)), None, 99, 3), None);
     }

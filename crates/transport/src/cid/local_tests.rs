@@ -15,6 +15,14 @@ fn issue_all(ids: &mut LocalIds, random: &mut Random) -> Vec<Issued> {
     core::iter::from_fn(|| ids.next_frame(&KEY)).collect()
 }
 
+/// The IDs of a side whose peer permits `limit`, and the frames that issued them.
+fn issued(limit: u64) -> (LocalIds, Random, Vec<Issued>) {
+    let (mut ids, mut random) = ids();
+    ids.on_peer_limit(limit);
+    let issued = issue_all(&mut ids, &mut random);
+    (ids, random, issued)
+}
+
 #[test]
 fn issues_up_to_the_peers_limit_and_ours() {
     // [9000 5.1 issued-once] [9000 5.1.1 sequence]
@@ -23,14 +31,10 @@ fn issues_up_to_the_peers_limit_and_ours() {
     assert!(issue_all(&mut ids, &mut random).is_empty());
     ids.on_peer_limit(3);
     let issued = issue_all(&mut ids, &mut random);
-    assert_eq!(
-        issued.iter().map(|i| i.sequence).collect::<Vec<_>>(),
-        [1, 2]
-    );
-    assert_eq!(
-        issued[0].token,
-        ResetToken::derive(&KEY, issued[0].id.as_slice())
-    );
+    let sequences: Vec<_> = issued.iter().map(|i| i.sequence).collect();
+    assert_eq!(sequences, [1, 2]);
+    let token = ResetToken::derive(&KEY, issued[0].id.as_slice());
+    assert_eq!(issued[0].token, token);
     assert_ne!(issued[0].id, issued[1].id);
     ids.on_peer_limit(u64::MAX);
     issue_all(&mut ids, &mut random);
@@ -40,9 +44,8 @@ fn issues_up_to_the_peers_limit_and_ours() {
 #[test]
 fn retired_id_is_replaced() {
     // [9000 5.1.1 accepted] [9000 5.1.1 sequence]
-    let (mut ids, mut random) = ids();
-    ids.on_peer_limit(2);
-    let second = issue_all(&mut ids, &mut random)[0].id;
+    let (mut ids, mut random, issued) = issued(2);
+    let second = issued[0].id;
     let first = *ids.iter().next().unwrap();
     assert_eq!(ids.on_retire(0, &second).unwrap(), Some(first));
     assert_eq!(ids.on_retire(0, &second).unwrap(), None);
@@ -68,9 +71,7 @@ fn replacements_are_earned() {
 #[test]
 fn impossible_retirements_are_violations() {
     // [9000 19.16 never-sent] [9000 19.16 own-destination]
-    let (mut ids, mut random) = ids();
-    ids.on_peer_limit(2);
-    issue_all(&mut ids, &mut random);
+    let (mut ids, ..) = issued(2);
     let first = *ids.iter().next().unwrap();
     for (sequence, dcid) in [(2, first), (0, first)] {
         let error = ids.on_retire(sequence, &dcid).unwrap_err();
@@ -80,9 +81,7 @@ fn impossible_retirements_are_violations() {
 
 #[test]
 fn lost_frame_is_sent_again_unless_retired() {
-    let (mut ids, mut random) = ids();
-    ids.on_peer_limit(3);
-    let issued = issue_all(&mut ids, &mut random);
+    let (mut ids, _, issued) = issued(3);
     assert!(!ids.has_pending());
     ids.on_lost(1);
     ids.on_lost(1);
@@ -99,31 +98,22 @@ fn lost_frame_is_sent_again_unless_retired() {
 #[test]
 fn a_frame_never_asks_back_the_id_that_it_brings() {
     // [9000 19.15 retires-itself]
-    let (mut ids, mut random) = ids();
-    ids.on_peer_limit(3);
-    let issued = issue_all(&mut ids, &mut random);
+    let (mut ids, _, issued) = issued(3);
     ids.rotate();
     ids.on_lost(1);
-    let again = Issued {
-        retire_prior_to: 1,
-        ..issued[0]
-    };
+    let mut again = issued[0];
+    again.retire_prior_to = 1;
     assert_eq!(ids.next_frame(&KEY), Some(again));
 }
 
 #[test]
 fn rotation_asks_all_old_ids_back_and_stays_bounded() {
-    let (mut ids, mut random) = ids();
-    ids.on_peer_limit(8);
-    issue_all(&mut ids, &mut random);
+    let (mut ids, mut random, _) = issued(8);
     ids.rotate();
     let fresh = issue_all(&mut ids, &mut random);
     assert_eq!(fresh.len(), 8);
-    assert!(
-        fresh
-            .iter()
-            .all(|i| i.retire_prior_to == 8 && i.sequence >= 8)
-    );
+    let renewed = |i: &Issued| i.retire_prior_to == 8 && i.sequence >= 8;
+    assert!(fresh.iter().all(renewed));
     // A peer that never retires anything.
     for _ in 0..100 {
         ids.rotate();

@@ -15,10 +15,16 @@ fn token(n: u64) -> ResetToken {
 }
 
 fn remote(sequence: u64) -> RemoteId {
+    mixed(sequence, sequence, sequence)
+}
+
+/// This number with the ID and the token of others.
+fn mixed(sequence: u64, id_of: u64, token_of: u64) -> RemoteId {
+    let (id, token) = (id(id_of), Some(token(token_of)));
     RemoteId {
         sequence,
-        id: id(sequence),
-        token: Some(token(sequence)),
+        id,
+        token,
     }
 }
 
@@ -42,13 +48,10 @@ fn retirements(ids: &mut RemoteIds) -> Vec<u64> {
 #[test]
 fn switching_takes_the_lowest_spare_and_retires_the_old() {
     let mut ids = with(&[3, 1]);
-    assert!(ids.switch());
-    assert_eq!(ids.current().sequence, 1);
-    assert_eq!(retirements(&mut ids), [0]);
-    assert!(ids.switch());
-    assert_eq!(ids.current().sequence, 3);
-    assert!(!ids.switch());
-    assert_eq!(ids.current().sequence, 3);
+    for (switches, sequence, retired) in [(true, 1, &[0][..]), (true, 3, &[1]), (false, 3, &[])] {
+        assert_eq!((ids.switch(), ids.current().sequence), (switches, sequence));
+        assert_eq!(retirements(&mut ids), retired);
+    }
 }
 
 #[test]
@@ -62,9 +65,7 @@ fn duplicates_are_ignored_even_after_retirement() {
     }
     assert!(!ids.has_spare() && !ids.has_pending());
     // No honest peer repeats the first id in a frame, but a hostile one must not revive it.
-    let mut first = remote(9);
-    first.sequence = 0;
-    let _ = ids.on_new(0, &first);
+    let _ = ids.on_new(0, &mixed(0, 9, 9));
     assert!(!ids.has_spare());
 }
 
@@ -73,11 +74,7 @@ fn contradictions_are_violations() {
     // [9000 19.15 zero-length-peer]
     let (violation, malformed) = (Code::PROTOCOL_VIOLATION, Code::FRAME_ENCODING_ERROR);
     for (sequence, id_of, token_of) in [(1, 9, 1), (1, 1, 9), (2, 1, 1), (2, 2, 1)] {
-        let case = RemoteId {
-            sequence,
-            id: id(id_of),
-            token: Some(token(token_of)),
-        };
+        let case = mixed(sequence, id_of, token_of);
         assert_eq!(refused(&mut with(&[1]), 0, &case), violation, "{case:?}");
     }
     let mut none = RemoteIds::new(ConnectionId::EMPTY, 4);
@@ -216,11 +213,7 @@ fn only_the_id_of_the_handshake_is_set_again() {
     let mut ids = with(&[1]);
     ids.set_first(id(50));
     ids.set_first_token(token(50));
-    let first = RemoteId {
-        sequence: 0,
-        ..remote(50)
-    };
-    assert_eq!(*ids.current(), first);
+    assert_eq!(*ids.current(), mixed(0, 50, 50));
     assert!(ids.switch());
     ids.set_first(id(60));
     ids.set_first_token(token(60));
@@ -356,15 +349,13 @@ fn ids_go_on_after_that_of_a_preferred_address() {
             ids.set_preferred(id(1), token(1));
             assert!(ids.has_spare());
         }
-        let outcome: Result<Vec<_>, _> = (2..200)
-            .map(|sequence| {
-                let result = ids.on_new(sequence - 1, &remote(sequence));
-                for retired in retirements(&mut ids) {
-                    ids.on_retirement_acked(retired);
-                }
-                result
-            })
-            .collect();
+        let outcome = (2..200).try_for_each(|sequence| {
+            let result = ids.on_new(sequence - 1, &remote(sequence));
+            for retired in retirements(&mut ids) {
+                ids.on_retirement_acked(retired);
+            }
+            result.map(|_| ())
+        });
         assert_eq!(outcome.is_ok(), preferred);
     }
 }

@@ -147,32 +147,27 @@ mod tests {
 
     #[test]
     fn a_datagram_is_padded_as_its_packets_need() {
-        let eliciting = || Contents {
-            eliciting: true,
-            ..Contents::default()
-        };
         let mut room = [0; 1400];
-        let mut contents = eliciting();
-        let mut builder = PacketBuilder::new(&mut room, Permit::All);
-        assert!(padded(&mut builder, 100, &mut contents) < 200 && !contents.padded);
-        let mut builder = PacketBuilder::new(&mut room, Permit::All);
-        builder.initial = true;
-        assert_eq!(
-            padded(&mut builder, 100, &mut contents),
-            MIN_INITIAL_DATAGRAM
-        );
-        assert!(contents.padded);
-        let mut contents = eliciting();
-        let mut builder = PacketBuilder::new(&mut room, Permit::All);
-        builder.shim = ShimUse::Question(8);
-        assert_eq!(padded(&mut builder, 100, &mut contents), 1400);
+        let mut size = |eliciting, payload, initial, shim| {
+            let mut contents = Contents {
+                eliciting,
+                ..Contents::default()
+            };
+            let mut builder = PacketBuilder::new(&mut room, Permit::All);
+            (builder.initial, builder.shim) = (initial, shim);
+            (
+                padded(&mut builder, payload, &mut contents),
+                contents.padded,
+            )
+        };
+        let small = size(true, 100, false, ShimUse::Nothing);
+        assert!(small.0 < 200 && !small.1);
+        let initial = size(true, 100, true, ShimUse::Nothing);
+        assert_eq!(initial, (MIN_INITIAL_DATAGRAM, true));
+        assert_eq!(size(true, 100, false, ShimUse::Question(8)).0, 1400);
         // The datagram is nearly full, and there's more data to send.
-        let mut contents = eliciting();
-        let mut builder = PacketBuilder::new(&mut room, Permit::All);
-        assert_eq!(padded(&mut builder, 1320, &mut contents), 1400);
-        let mut contents = Contents::default();
-        let mut builder = PacketBuilder::new(&mut room, Permit::All);
-        assert!(padded(&mut builder, 1320, &mut contents) < 1400);
+        assert_eq!(size(true, 1320, false, ShimUse::Nothing).0, 1400);
+        assert!(size(false, 1320, false, ShimUse::Nothing).0 < 1400);
     }
 
     #[test]

@@ -297,13 +297,9 @@ mod tests {
     #[test]
     fn the_first_reason_stands() {
         let mut state = closing();
-        state.close(CloseReason::Transport(TransportError::new(
-            TransportErrorCode::INTERNAL_ERROR,
-            "late",
-        )));
-        assert!(matches!(
-            state.due(),
-            Some(CloseReason::Application { code: 7, .. })
-        ));
+        let error = TransportError::new(TransportErrorCode::INTERNAL_ERROR, "late");
+        state.close(CloseReason::Transport(error));
+        use CloseReason::Application;
+        assert!(matches!(state.due(), Some(Application { code: 7, .. })));
     }
 }

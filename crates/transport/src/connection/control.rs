@@ -226,22 +226,27 @@ mod tests {
         assert!(!control.is_due());
     }
 
+    /// Checks that `frame`, which is due, is sent until it is acknowledged.
+    fn until_acknowledged(control: &mut Control, frame: ControlFrame) {
+        for _ in 0..3 {
+            assert!(control.is_due());
+            assert_eq!(written(control), [frame]);
+            assert!(!control.is_due());
+            control.on_lost(frame);
+        }
+        control.on_acked(frame);
+        assert!(!control.is_due());
+        // A repetition that turned out to be unnecessary is lost.
+        control.on_lost(frame);
+        assert!(!control.is_due());
+    }
+
     #[test]
     fn a_token_is_sent_until_it_is_acknowledged() {
         let mut control = control();
         assert!(!control.is_due());
         control.send_token(Bytes::from_static(b"token"));
-        for _ in 0..3 {
-            assert!(control.is_due());
-            assert_eq!(written(&mut control), [ControlFrame::NewToken]);
-            assert!(!control.is_due());
-            control.on_lost(ControlFrame::NewToken);
-        }
-        control.on_acked(ControlFrame::NewToken);
-        assert!(!control.is_due());
-        // A repetition that turned out to be unnecessary is lost.
-        control.on_lost(ControlFrame::NewToken);
-        assert!(!control.is_due());
+        until_acknowledged(&mut control, ControlFrame::NewToken);
     }
 
     #[test]
@@ -285,8 +290,7 @@ mod tests {
                 Routing::ResetTokens => panic!("no token is known"),
             }
         }
-        assert_eq!(added.len(), 3);
-        assert_eq!(added, removed);
+        assert_eq!((added.len(), &added), (3, &removed));
     }
 
     /// RFC 9000 §19.16: an ID that the peer retires is reported until the peer acknowledges this.
@@ -299,17 +303,7 @@ mod tests {
             token: None,
         };
         assert_eq!(control.remote_ids.on_new(1, &new), Ok(true));
-        let retirement = ControlFrame::RetireConnectionId(0);
-        for _ in 0..3 {
-            assert!(control.is_due());
-            assert_eq!(written(&mut control), [retirement]);
-            assert!(!control.is_due());
-            control.on_lost(retirement);
-        }
-        control.on_acked(retirement);
-        assert!(!control.is_due());
-        control.on_lost(retirement);
-        assert!(!control.is_due());
+        until_acknowledged(&mut control, ControlFrame::RetireConnectionId(0));
     }
 
     /// RFC 9000 §18.2: the tokens that end the connection, and the ID of the preferred address.

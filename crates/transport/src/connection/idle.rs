@@ -102,28 +102,22 @@ mod tests {
         idle.on_peer_timeout(Duration::from_millis(50));
         idle.on_received(Instant::ZERO, PTO, &mut timers);
         assert_eq!(timers.get(Timer::Idle), Some(Instant::from_millis(300)));
-        assert_eq!(
-            timers.get(Timer::KeepAlive),
-            Some(Instant::from_millis(150))
-        );
+        let due = timers.get(Timer::KeepAlive);
+        assert_eq!(due, Some(Instant::from_millis(150)));
         assert!(!idle.keeps_alive());
     }
 
     #[test]
     fn only_the_first_packet_after_a_reception_restarts_the_timer() {
         let mut timers = Timers::default();
-        let mut idle = Idle::new(
-            Some(Duration::from_secs(1)),
-            Some(Duration::from_millis(400)),
-        );
+        let [timeout, keep_alive] = [1000, 400].map(|ms| Some(Duration::from_millis(ms)));
+        let mut idle = Idle::new(timeout, keep_alive);
         idle.on_received(Instant::ZERO, PTO, &mut timers);
         idle.on_sent(Instant::from_millis(10), PTO, &mut timers);
         idle.on_sent(Instant::from_millis(20), PTO, &mut timers);
         assert_eq!(timers.get(Timer::Idle), Some(Instant::from_millis(1010)));
-        assert_eq!(
-            timers.get(Timer::KeepAlive),
-            Some(Instant::from_millis(410))
-        );
+        let due = timers.get(Timer::KeepAlive);
+        assert_eq!(due, Some(Instant::from_millis(410)));
         idle.on_received(Instant::from_millis(50), PTO, &mut timers);
         assert_eq!(timers.get(Timer::Idle), Some(Instant::from_millis(1050)));
         idle.on_sent(Instant::from_millis(60), PTO, &mut timers);

@@ -314,15 +314,10 @@ mod tests {
         let timeout = lifecycle.on_peer_timeout(Duration::from_secs(10));
         assert_eq!(timeout, Some(Duration::from_secs(10)));
         assert_eq!(lifecycle.longest_pto(), Duration::from_secs(30));
+        let idle = |lifecycle: &Lifecycle| lifecycle.timers.get(Timer::Idle);
         lifecycle.on_received(AT, PTO);
-        assert_eq!(
-            lifecycle.timers.get(Timer::Idle),
-            Some(Instant::from_millis(11_000))
-        );
+        assert_eq!(idle(&lifecycle), Some(Instant::from_millis(11_000)));
         lifecycle.on_sent(Instant::from_millis(2000), PTO);
-        assert_eq!(
-            lifecycle.timers.get(Timer::Idle),
-            Some(Instant::from_millis(12_000))
-        );
+        assert_eq!(idle(&lifecycle), Some(Instant::from_millis(12_000)));
     }
 }

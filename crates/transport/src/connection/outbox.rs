@@ -143,10 +143,8 @@ mod tests {
         outbox.remove_id(id(1));
         // Tokens are returned first.
         assert!(outbox.has_routing(token, false));
-        assert_eq!(
-            outbox.poll_routing(token, false),
-            Some(Routing::ResetTokens)
-        );
+        let change = outbox.poll_routing(token, false);
+        assert_eq!(change, Some(Routing::ResetTokens));
         assert_eq!(outbox.poll_routing(token, true), Some(Routing::ResetTokens));
         assert_eq!(outbox.poll_routing(token, false), Some(Routing::Add(id(2))));
         let removed = outbox.poll_routing(token, false);

@@ -4,7 +4,7 @@ use core::ops::RangeInclusive;
 
 use super::*;
 use crate::wire::Frame;
-use crate::wire::frame::Frames;
+use crate::wire::frame::{EcnCounts, Frames};
 
 /// Bytes of a packet before its ACK frame.
 const BEFORE_ACK: usize = 20;
@@ -13,6 +13,7 @@ const BEFORE_ACK: usize = 20;
 struct AckFields {
     ranges: Vec<RangeInclusive<u64>>,
     delay: u64,
+    ecn: Option<EcnCounts>,
     bytes: usize,
 }
 
@@ -39,6 +40,7 @@ fn ack(received: &mut Received, now: Instant, exponent: u8) -> AckFields {
         Some(Ok(Frame::Ack(ack))) => AckFields {
             ranges: ack.ranges().collect(),
             delay: ack.delay,
+            ecn: ack.ecn,
             bytes: frame.len(),
         },
         other => panic!("{other:?}"),
@@ -53,9 +55,8 @@ fn an_acknowledgement_of_very_large_counts_fits_what_is_left_in_any_case() {
     let far = (1 << 62) - 10;
     received.ranges.insert(1);
     received.ranges.insert(far);
-    received
-        .delay
-        .on_packet(Instant::ZERO, far, true, false, &received.ranges);
+    let (delay, ranges) = (&mut received.delay, &received.ranges);
+    delay.on_packet(Instant::ZERO, far, true, false, ranges);
     received.ecn = EcnReceived::with_counts(1 << 40);
     let mut room = [0; 1200];
     let mut w = Writer::new(&mut room);
@@ -99,16 +100,10 @@ fn marks_are_reported() {
     for (number, ecn) in [(0, Ecn::Ect0), (1, Ecn::Ect1), (2, Ecn::Ce), (3, Ecn::Ect0)] {
         received.on_packet(at(100), number, true, ecn, 1200);
     }
-    let mut room = [0; 100];
-    let mut w = Writer::new(&mut room);
-    assert_eq!(received.write_ack(at(100), &mut w, 3, 100), Some(3));
-    match Frames::new(w.written()).next() {
-        Some(Ok(Frame::Ack(ack))) => {
-            let counts = ack.ecn.unwrap();
-            assert_eq!((counts.ect0, counts.ect1, counts.ce), (2, 1, 1));
-        }
-        other => panic!("{other:?}"),
-    }
+    let frame = ack(&mut received, at(100), 3);
+    let counts = frame.ecn.unwrap();
+    assert_eq!(frame.ranges, [0..=3]);
+    assert_eq!((counts.ect0, counts.ect1, counts.ce), (2, 1, 1));
 }
 
 /// There are at most 64 ranges, or four times as many as began since the last ACK. If there are
@@ -171,24 +166,6 @@ fn acks_may_take_a_quarter_of_what_came_and_do() {
     }
 }
 
-/// ACKs of packets of the usual size aren't postponed.
-#[test]
-fn acks_of_full_packets_are_never_postponed() {
-    let mut received = receiver();
-    let (spent, packets) = spent(&mut received, 1200);
-    assert!(spent >= packets * OVERHEAD);
-    assert_eq!(received.postponed(), 0);
-}
-
-/// The handshake waits for its acknowledgements, however much they take.
-#[test]
-fn acks_of_the_handshake_are_never_postponed() {
-    let mut received = Received::new(SpaceId::Handshake, Duration::from_millis(25), None);
-    let (spent, packets) = spent(&mut received, 20);
-    assert!(spent >= packets * OVERHEAD);
-    assert_eq!(received.postponed(), 0);
-}
-
 /// RFC 9000 Appendix A.3: numbers are expanded using one more than the largest.
 #[test]
 fn the_newest_packet_is_the_one_after_all_others() {
@@ -221,4 +198,16 @@ fn room_for_ranges_is_asked_for_and_given_back() {
     assert_eq!(filled(4096, 512), None);
     assert_eq!(filled(4096, 511), Some(2048));
     assert_eq!(filled(512, 0), Some(256));
+}
+
+/// ACKs of packets of the usual size aren't postponed. The handshake waits for its
+/// acknowledgements, however much they take.
+#[test]
+fn acks_of_full_packets_and_of_the_handshake_are_never_postponed() {
+    for (space, bytes) in [(SpaceId::Data, 1200), (SpaceId::Handshake, 20)] {
+        let mut received = Received::new(space, Duration::from_millis(25), None);
+        let (spent, packets) = spent(&mut received, bytes);
+        assert!(spent >= packets * OVERHEAD, "{space:?}");
+        assert_eq!(received.postponed(), 0, "{space:?}");
+    }
 }

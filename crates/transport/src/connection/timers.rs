@@ -116,15 +116,13 @@ mod tests {
     fn due_timers_come_out_once_and_the_earliest_is_next() {
         let mut timers = Timers::default();
         assert_eq!(timers.next(), None);
-        timers.set(Timer::Idle, Instant::from_millis(30));
-        timers.set(Timer::Pacing, Instant::from_millis(10));
-        assert_eq!(timers.next(), Some(Instant::from_millis(10)));
-        assert_eq!(timers.take_due(Instant::from_millis(9)), None);
-        assert_eq!(
-            timers.take_due(Instant::from_millis(10)),
-            Some(Timer::Pacing)
-        );
-        assert_eq!(timers.take_due(Instant::from_millis(10)), None);
+        let at = Instant::from_millis;
+        timers.set(Timer::Idle, at(30));
+        timers.set(Timer::Pacing, at(10));
+        assert_eq!(timers.next(), Some(at(10)));
+        assert_eq!(timers.take_due(at(9)), None);
+        assert_eq!(timers.take_due(at(10)), Some(Timer::Pacing));
+        assert_eq!(timers.take_due(at(10)), None);
         timers.stop(Timer::Idle);
         assert_eq!(timers.next(), None);
     }

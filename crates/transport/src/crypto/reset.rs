@@ -81,15 +81,12 @@ mod tests {
     #[test]
     fn token_depends_on_key_and_id() {
         // [9000 10.3.2 guessed-token] [9000 10.3.2 token-per-id]
-        let key = NullEndpointKey::new(1);
-        let token = ResetToken::derive(&key, b"12345678");
-        assert_eq!(token, ResetToken::derive(&key, b"12345678"));
-        assert_ne!(token, ResetToken::derive(&key, b"12345679"));
-        assert_ne!(token, ResetToken::derive(&key, b"1234567"));
-        assert_ne!(
-            token,
-            ResetToken::derive(&NullEndpointKey::new(2), b"12345678")
-        );
+        let derive = |n, id: &[u8]| ResetToken::derive(&NullEndpointKey::new(n), id);
+        let token = derive(1, b"12345678");
+        assert_eq!(token, derive(1, b"12345678"));
+        assert_ne!(token, derive(1, b"12345679"));
+        assert_ne!(token, derive(1, b"1234567"));
+        assert_ne!(token, derive(2, b"12345678"));
     }
 
     #[test]
@@ -106,10 +103,8 @@ mod tests {
     fn token_is_read_from_the_end_of_long_enough_datagrams() {
         let mut datagram = vec![0x40; 5];
         datagram.extend([7; 16]);
-        assert_eq!(
-            ResetToken::at_end_of(&datagram),
-            Some(ResetToken::new([7; 16]))
-        );
+        let token = Some(ResetToken::new([7; 16]));
+        assert_eq!(ResetToken::at_end_of(&datagram), token);
         assert_eq!(ResetToken::at_end_of(&datagram[1..]), None);
     }
 }

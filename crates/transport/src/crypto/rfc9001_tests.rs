@@ -7,10 +7,9 @@ const DCID: &str = "8394c8f03e515708";
 
 fn hex(text: &str) -> Vec<u8> {
     let digits: Vec<_> = text.chars().filter_map(|c| c.to_digit(16)).collect();
-    digits
-        .chunks(2)
-        .map(|d| u8::try_from(d[0] << 4 | d[1]).unwrap())
-        .collect()
+    let pairs = digits.chunks(2);
+    let bytes = pairs.map(|d| u8::try_from(d[0] << 4 | d[1]).unwrap());
+    bytes.collect()
 }
 
 /// Seals header and payload, and masks the header, as a sender does.
@@ -47,10 +46,8 @@ fn a2_client_initial() {
     let keys = client.initial_keys(&hex(DCID), Side::Client);
     let packet = protect(&keys.local, 2, &header, &payload);
     assert_eq!(packet.len(), 1200);
-    assert_eq!(
-        packet[..38],
-        hex("c000000001088394c8f03e5157080000449e7b9aec34d1b1c98dd7689fb8ec11d242b123dc9b")
-    );
+    let start = hex("c000000001088394c8f03e5157080000449e7b9aec34d1b1c98dd7689fb8ec11d242b123dc9b");
+    assert_eq!(packet[..38], start);
     assert_eq!(packet[1184..], hex("e221af44860018ab0856972e194cd934"));
 
     let server = testing::server("server", &[b"a"]).initial_keys(&hex(DCID), Side::Server);
@@ -97,10 +94,8 @@ fn a5_chacha20_short_header() {
         hex("e0459b3474bdd0e44a41c144").try_into().unwrap(),
         array("25a282b9e82f06f21f488917a4fc8f1b73573685608597d0efcb076b0ab7a7a4"),
     );
-    assert_eq!(
-        protect(&keys, 654_360_564, &hex("4200bff4"), &[1]),
-        hex("4cfe4189655e5cd55c41f69080575d7999c25a5bfb")
-    );
+    let sealed = protect(&keys, 654_360_564, &hex("4200bff4"), &[1]);
+    assert_eq!(sealed, hex("4cfe4189655e5cd55c41f69080575d7999c25a5bfb"));
     assert_eq!(keys.packet.integrity_limit(), 1 << 36);
 }
 
@@ -109,6 +104,5 @@ fn aes_gcm_limits_are_those_of_section_6_6() {
     let client = testing::client(tls::Trust::Anyone, &[b"a"]);
     let key = client.initial_keys(&hex(DCID), Side::Client).local.packet;
     assert_eq!(key.confidentiality_limit(), 1 << 23);
-    assert_eq!(key.integrity_limit(), 1 << 52);
-    assert_eq!(key.tag_len(), 16);
+    assert_eq!((key.integrity_limit(), key.tag_len()), (1 << 52, 16));
 }

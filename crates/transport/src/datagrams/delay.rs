@@ -164,10 +164,8 @@ mod tests {
             // millisecond.
             assert_eq!(signals, [105, 205, 276, 334, 384, 429]);
             let short = (Duration::from_millis(4), false);
-            assert_eq!(
-                delay.judge(at(451), short, response, INTERVAL),
-                Verdict::Pass
-            );
+            let below = delay.judge(at(451), short, response, INTERVAL);
+            assert_eq!(below, Verdict::Pass);
             // Within 16 intervals, signals resume with a count of five.
             let again =
                 (452..560).find(|ms| delay.judge(at(*ms), wait, response, INTERVAL) == verdict);

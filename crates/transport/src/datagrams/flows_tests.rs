@@ -120,10 +120,8 @@ fn flows_that_send_too_much_share_equally_and_wait_for_about_an_interval_at_most
         // The first datagram of a flow still waits for its turn.
         let counts = bed.counters[flow].counts();
         assert!(bed.p99_ms(flow) <= 200, "{flow}: {counts:?}");
-        assert!(
-            counts.waited < Duration::from_millis(110) * counts.sent as u32,
-            "{counts:?}"
-        );
+        let most = Duration::from_millis(110) * counts.sent as u32;
+        assert!(counts.waited < most, "{counts:?}");
     }
     // The flow that sends less than its share loses nothing, and waits for at most one packet.
     assert!(counts[&3][0] >= 999, "{counts:?}");
@@ -180,11 +178,8 @@ fn what_the_path_carries_no_more_goes_from_each_flow() {
     let mut bed = Bed::new(2, 1 << 20);
     for flow in [0, 1, 0] {
         bed.fill(flow, 1);
-        let short = FlowDatagram {
-            data: vec![flow].into(),
-            ecn: Ecn::NotEct,
-            ce: None,
-        };
+        let mut short = datagram(flow, Ecn::NotEct);
+        (short.data, short.ce) = (vec![flow].into(), None);
         bed.datagrams.send_in(at(0), flow.into(), short);
     }
     bed.datagrams.drop_longer_than(LENGTH);

@@ -75,10 +75,8 @@ fn what_waits_for_room_drops_nothing() {
     let data = Bytes::from_static(&[7; 300]);
     assert_eq!(datagrams.send_room(), 1000 - OVERHEAD);
     assert!(datagrams.try_send(&data) && datagrams.try_send(&data));
-    assert_eq!(
-        datagrams.send_room(),
-        1000 - 2 * (300 + OVERHEAD) - OVERHEAD
-    );
+    let room = 1000 - 2 * (300 + OVERHEAD) - OVERHEAD;
+    assert_eq!(datagrams.send_room(), room);
     assert!(!datagrams.try_send(&data) && !datagrams.take_unblocked());
     let mut packet = [0; 350];
     datagrams.write(Instant::ZERO, &mut Writer::new(&mut packet));

@@ -6,7 +6,6 @@ use std::net::{IpAddr, SocketAddr};
 
 use super::testing::*;
 use super::*;
-use crate::Ecn;
 use crate::connection::Connection;
 use crate::crypto::null::NullEndpointKey;
 
@@ -76,14 +75,7 @@ impl World {
         let mut config = config(false);
         config.key = std::sync::Arc::new(NullEndpointKey::new(5));
         let mut endpoint = Endpoint::new(config, Random::from_u64(77));
-        let connect = Connect {
-            config: transport(),
-            crypto: crypto(),
-            server_name: "server.test".into(),
-            remote: SERVER.parse().unwrap(),
-            local: None,
-            token: Vec::new(),
-        };
+        let connect = connect_to(SERVER.parse().unwrap());
         let (handle, connection) = endpoint.connect(self.now, connect).unwrap();
         self.honest = Some((endpoint, handle, connection));
         self.flush();
@@ -125,12 +117,7 @@ impl World {
     }
 
     fn arrive(&mut self, mut datagram: Datagram) {
-        let mut received = Received {
-            remote: datagram.client,
-            local: None,
-            ecn: Ecn::NotEct,
-            ttl: None,
-        };
+        let mut received = Received::plain(datagram.client);
         if !datagram.to_server {
             if datagram.client == HONEST.parse().unwrap() {
                 received.remote = SERVER.parse().unwrap();
@@ -146,9 +133,8 @@ impl World {
             return;
         }
         let mut answer = Vec::new();
-        let event = self
-            .server
-            .handle(self.now, &received, &datagram.bytes, &mut answer);
+        let server = &mut self.server;
+        let event = server.handle(self.now, &received, &datagram.bytes, &mut answer);
         match event {
             DatagramEvent::Connection(handle) => {
                 let connection = self.accepted.get_mut(&handle).unwrap();
@@ -224,10 +210,8 @@ fn slow_handshakes_from_six_addresses_keep_a_seventh_waiting_two_seconds_at_most
         ] {
             let calm = wait(latency, retry, false);
             let crowded = wait(latency, retry, true);
-            assert!(
-                crowded <= calm + 2 * SECOND,
-                "{retry:?}: {crowded:?}, {calm:?}"
-            );
+            let most = calm + 2 * SECOND;
+            assert!(crowded <= most, "{retry:?}: {crowded:?}, {calm:?}");
         }
     }
 }
@@ -268,22 +252,15 @@ fn what_is_late_for_a_connection_that_its_peer_closed_is_dropped() {
     assert!(world.accepted.is_empty());
     let known = world.server.demux.len();
     assert!(known > 8 && world.server.drained.len() == 1);
-    let received = Received {
-        remote: HONEST.parse().unwrap(),
-        local: None,
-        ecn: Ecn::NotEct,
-        ttl: None,
-    };
+    let received = Received::plain(HONEST.parse().unwrap());
     let event = |world: &mut World, datagram: &[u8]| {
         let mut answer = Vec::new();
         let server = &mut world.server;
         server.handle(world.now, &received, datagram, &mut answer)
     };
     for datagram in [&late, &first] {
-        assert!(matches!(
-            event(&mut world, datagram),
-            DatagramEvent::Nothing
-        ));
+        let dropped = event(&mut world, datagram);
+        assert!(matches!(dropped, DatagramEvent::Nothing));
     }
     // Old ids are forgotten eventually, even while other connections begin and end.
     world.begin_slow();
@@ -292,8 +269,6 @@ fn what_is_late_for_a_connection_that_its_peer_closed_is_dropped() {
     assert_eq!(world.server.demux.len(), 0);
     assert_eq!(world.server.drained.len(), 0);
     assert!(matches!(event(&mut world, &late), DatagramEvent::Respond));
-    assert!(matches!(
-        event(&mut world, &first),
-        DatagramEvent::Incoming(_)
-    ));
+    let begins = event(&mut world, &first);
+    assert!(matches!(begins, DatagramEvent::Incoming(_)));
 }

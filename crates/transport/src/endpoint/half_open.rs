@@ -191,20 +191,14 @@ mod tests {
     }
 
     fn room(half_open: &mut HalfOpen, now: Instant, address: &str) -> Option<usize> {
-        room_with_unread(&[], half_open, now, address)
+        room_beside(&[], half_open, now, address)
     }
 
     /// Like `room`, but while packets of the handshakes `unread` are unread.
-    fn room_with_unread(
-        unread: &[usize],
-        half_open: &mut HalfOpen,
-        now: Instant,
-        address: &str,
-    ) -> Option<usize> {
+    fn room_beside(unread: &[usize], held: &mut HalfOpen, at: Instant, by: &str) -> Option<usize> {
         let unread = |handle: ConnectionHandle| unread.contains(&handle.0);
-        half_open
-            .makes_room(now, address.parse().unwrap(), unread)
-            .map(|handle| handle.0)
+        let evicted = held.makes_room(at, by.parse().unwrap(), unread);
+        evicted.map(|handle| handle.0)
     }
 
     #[test]
@@ -230,25 +224,16 @@ mod tests {
 
     #[test]
     fn addresses_of_one_customer_count_together() {
-        for (bits, address) in [
-            (
-                "64",
-                (0..20)
-                    .map(|n| format!("2001:db8::{n:x}"))
-                    .collect::<Vec<_>>(),
-            ),
-            (
-                "56",
-                (0..20).map(|n| format!("2001:db8:0:{n:x}::1")).collect(),
-            ),
-            (
-                "48",
-                (0..20).map(|n| format!("2001:db8:0:{n:x}00::1")).collect(),
-            ),
-        ] {
+        type Address = fn(u32) -> String;
+        let addresses: [(&str, Address); 3] = [
+            ("64", |n| format!("2001:db8::{n:x}")),
+            ("56", |n| format!("2001:db8:0:{n:x}::1")),
+            ("48", |n| format!("2001:db8:0:{n:x}00::1")),
+        ];
+        for (bits, address) in addresses {
             // Each honest address has two.
             let honest = (0..10).map(|n| format!("198.51.100.{}", n / 2));
-            let mut half_open = filled(honest.chain(address));
+            let mut half_open = filled(honest.chain((0..20).map(address)));
             assert_eq!(room(&mut half_open, NOW, "203.0.113.1"), Some(10), "{bits}");
         }
     }
@@ -274,26 +259,17 @@ mod tests {
     fn who_has_sent_what_is_not_read_keeps_a_place_for_a_while() {
         let greedy = (0..3).map(|_| "192.0.2.1".to_owned());
         let mut half_open = filled(greedy.chain(["192.0.2.2".to_owned()]));
-        let other = "192.0.2.9";
+        let mut room =
+            |unread: &[usize], now| room_beside(unread, &mut half_open, now, "192.0.2.9");
         // The next handshake of the same address is evicted instead, but none of another address.
-        assert_eq!(room_with_unread(&[0], &mut half_open, NOW, other), Some(1));
-        assert_eq!(
-            room_with_unread(&[0, 1, 2], &mut half_open, NOW, other),
-            None
-        );
+        assert_eq!(room(&[0], NOW), Some(1));
+        assert_eq!(room(&[0, 1, 2], NOW), None);
         // Once its packets are read, a handshake no longer keeps its place.
-        assert_eq!(room_with_unread(&[1], &mut half_open, NOW, other), Some(0));
+        assert_eq!(room(&[1], NOW), Some(0));
         // From the first time on, regardless of later events.
         let before = NOW + KEPT_UNREAD.saturating_sub(Duration::from_nanos(1));
-        assert_eq!(
-            room_with_unread(&[0, 1, 2], &mut half_open, before, other),
-            None
-        );
-        let later = NOW + KEPT_UNREAD;
-        assert_eq!(
-            room_with_unread(&[0, 1, 2], &mut half_open, later, other),
-            Some(0)
-        );
+        assert_eq!(room(&[0, 1, 2], before), None);
+        assert_eq!(room(&[0, 1, 2], NOW + KEPT_UNREAD), Some(0));
     }
 
     #[test]

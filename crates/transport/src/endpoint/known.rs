@@ -162,12 +162,8 @@ mod tests {
         for round in 0..20 {
             known.learn(at(round), address(7), path(5), true);
             for peer in 0..90 {
-                known.learn(
-                    at(round),
-                    address(1000 + 90 * round as u32 + peer),
-                    path(9),
-                    false,
-                );
+                let other = address(1000 + 90 * round as u32 + peer);
+                known.learn(at(round), other, path(9), false);
             }
             assert_eq!(known.get(at(round), address(7)), path(5));
             assert!(known.len() <= 100);

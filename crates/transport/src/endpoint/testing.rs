@@ -47,6 +47,18 @@ pub(super) fn id(n: u64) -> ConnectionId {
     ConnectionId::new(&n.to_be_bytes()).unwrap()
 }
 
+/// A connection to `remote` that a client begins.
+pub(super) fn connect_to(remote: SocketAddr) -> Connect {
+    Connect {
+        config: transport(),
+        crypto: crypto(),
+        server_name: "server.test".into(),
+        remote,
+        local: None,
+        token: Vec::new(),
+    }
+}
+
 /// A client's Initial with its ClientHello, in a datagram of `len` bytes.
 pub(super) fn initial(
     crypto: &dyn ClientCrypto,

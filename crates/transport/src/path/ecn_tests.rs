@@ -8,6 +8,12 @@ fn send(v: &mut EcnValidation, mark: Ecn) {
     v.on_sent(v.next, mark);
 }
 
+fn send_many(v: &mut EcnValidation, count: u64) {
+    for _ in 0..count {
+        send(v, Ecn::Ect0);
+    }
+}
+
 fn lose(v: &mut EcnValidation, mark: Ecn) {
     v.on_lost(Instant::ZERO, v.next - 1, mark);
 }
@@ -42,7 +48,11 @@ fn ack_at(
 }
 
 fn tested(packets: u64) -> EcnValidation {
-    let mut v = EcnValidation::new(Ecn::Ect0);
+    tested_with(Ecn::Ect0, packets)
+}
+
+fn tested_with(mark: Ecn, packets: u64) -> EcnValidation {
+    let mut v = EcnValidation::new(mark);
     for _ in 0..packets {
         let mark = v.mark();
         send(&mut v, mark);
@@ -58,8 +68,7 @@ fn marks_that_survive() {
     assert_eq!((v.state(), v.mark()), (EcnState::Capable, Ecn::Ect0));
     assert_eq!(ack(&mut v, 6, 0, counts(7, 0, 3)), 3);
     // Since an ACK was lost, the counts increase by more than this one acknowledges.
-    send(&mut v, Ecn::Ect0);
-    send(&mut v, Ecn::Ect0);
+    send_many(&mut v, 2);
     assert_eq!(ack(&mut v, 1, 0, counts(8, 0, 4)), 1);
     assert_eq!(v.state(), EcnState::Capable);
     let mut received = EcnReceived::default();
@@ -137,9 +146,7 @@ fn a_path_that_begins_to_drop_marked_packets() {
     let at = |s: u64| Instant::from_millis(1000 * s);
     let mut v = tested(10);
     ack(&mut v, 10, 0, counts(10, 0, 0));
-    for _ in 0..5 {
-        send(&mut v, Ecn::Ect0);
-    }
+    send_many(&mut v, 5);
     v.on_probe_timeout(1);
     v.on_probe_timeout(2);
     assert_eq!(v.mark(), Ecn::Ect0);
@@ -178,8 +185,7 @@ fn a_path_that_begins_to_drop_marked_packets() {
 fn marks_that_arrive_after_all_go_on() {
     let mut v = tested(10);
     ack(&mut v, 10, 0, counts(10, 0, 0));
-    send(&mut v, Ecn::Ect0);
-    send(&mut v, Ecn::Ect0);
+    send_many(&mut v, 2);
     v.on_probe_timeout(3);
     assert_eq!(v.mark(), Ecn::NotEct);
     lose(&mut v, Ecn::Ect0);
@@ -205,9 +211,7 @@ fn a_path_that_marks_everything() {
         ack(&mut v, 10, 0, counts(10, 0, 0));
         let (mut ect0, mut ce) = (10, 0);
         for round in 0..100 {
-            for _ in 0..each {
-                send(&mut v, Ecn::Ect0);
-            }
+            send_many(&mut v, each);
             let one = u64::from(intact_in.is_some_and(|n| round % n == 0));
             ect0 += one;
             ce += each - one;
@@ -243,15 +247,6 @@ fn a_path_that_marks_everything() {
 /// Validation with the other codepoint works alike.
 #[test]
 fn paths_are_validated_with_either_codepoint() {
-    let sent = || {
-        let mut v = EcnValidation::new(Ecn::Ect1);
-        for _ in 0..12 {
-            let mark = v.mark();
-            send(&mut v, mark);
-        }
-        assert_eq!(v.state(), EcnState::Unknown);
-        v
-    };
     for (reported, state) in [
         (counts(0, 4, 0), EcnState::Capable),
         (counts(0, 1, 3), EcnState::Capable),
@@ -259,7 +254,8 @@ fn paths_are_validated_with_either_codepoint() {
         (counts(0, 3, 0), EcnState::Failed(EcnFailure::Bleached)),
         (counts(4, 0, 0), EcnState::Failed(EcnFailure::Remarked)),
     ] {
-        let mut v = sent();
+        let mut v = tested_with(Ecn::Ect1, 12);
+        assert_eq!(v.state(), EcnState::Unknown);
         ack(&mut v, 0, 4, reported);
         assert_eq!(v.state(), state, "{reported:?}");
     }
@@ -273,9 +269,7 @@ fn acknowledgements_of_other_packets_validate_nothing() {
     ack(&mut old, 8, 0, counts(8, 0, 0));
     let mut new = EcnValidation::new(Ecn::Ect0);
     new.follow(&old);
-    for _ in 0..10 {
-        send(&mut new, Ecn::Ect0);
-    }
+    send_many(&mut new, 10);
     assert_eq!(ack(&mut new, 0, 0, counts(9, 0, 1)), 1);
     assert_eq!(ack(&mut new, 0, 0, None), 0);
     assert_eq!(new.state(), EcnState::Unknown);

@@ -59,9 +59,8 @@ impl Signal for Counted {
         };
         let value = |c: &Counters| c.as_slice().first().copied().ok_or(bad(Breach::Form));
         let new = value(newer)?;
-        let more = new
-            .checked_sub(older.map_or(Ok(0), value)?)
-            .ok_or(bad(Breach::Backwards))?;
+        let more = new.checked_sub(older.map_or(Ok(0), value)?);
+        let more = more.ok_or(bad(Breach::Backwards))?;
         if new > sent.packets {
             return Err(bad(Breach::Packets));
         }
@@ -74,9 +73,7 @@ impl Signal for Counted {
 }
 
 fn totals(n: u64) -> Counters {
-    let mut counters = Counters::new();
-    counters.push(n);
-    counters
+    crate::connection::tests::signal::counters([n])
 }
 
 fn packets(feedback: Option<Feedback>) -> Option<u64> {
@@ -120,10 +117,8 @@ fn newest_frame_wins_and_impossible_ones_are_counted() {
     assert_eq!(claimed(&mut returned, 7, 0, 6), None);
     assert_eq!(claimed(&mut returned, 8, 0, 11), None);
     assert_eq!(returned.on_frame(8, 0, &Counters::new(), &PLAIN), None);
-    let disbelieved = returned.disbelieved();
-    assert_eq!(disbelieved.backwards, 1);
-    assert_eq!(disbelieved.packets, 1);
-    assert_eq!(disbelieved.form, 1);
+    let wrong = returned.disbelieved();
+    assert_eq!((wrong.backwards, wrong.packets, wrong.form), (1, 1, 1));
     assert_eq!(claimed(&mut returned, 9, 0, 10), Some(3));
 }
 

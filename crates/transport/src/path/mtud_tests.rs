@@ -182,14 +182,13 @@ fn a_path_that_narrows_is_noticed() {
 fn random_loss_is_no_black_hole() {
     let mut path = Path::of_1452_bytes();
     let mut state = 1u64;
-    let mut lost: Vec<bool> = (0..40_000)
-        .map(|_| {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            state.is_multiple_of(5)
-        })
-        .collect();
+    let draws = (0..40_000).map(|_| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.is_multiple_of(5)
+    });
+    let mut lost: Vec<bool> = draws.collect();
     while !lost.is_empty() {
         let round = lost.split_off(lost.len() - 20);
         assert!(!path.round(&[1452, 100].repeat(10), |i, _| !round[i]));

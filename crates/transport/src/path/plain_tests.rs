@@ -3,6 +3,16 @@
 use super::*;
 use crate::{Duration, Instant};
 
+/// Sends packet `number`, which is lost or arrives at once.
+fn send(path: &mut PlainPath, now: Instant, (number, shim): (u64, bool), lost: bool) {
+    path.on_sent(number, shim);
+    if lost {
+        let _ = path.on_lost(now, number, shim);
+    } else {
+        path.on_acked(number, shim);
+    }
+}
+
 struct Path {
     plain: PlainPath,
     now: Instant,
@@ -21,15 +31,14 @@ impl Path {
     /// Sends `flight` packets, then two probes, of which those that `passes` selects arrive.
     /// Returns true if the path became plain.
     fn round(&mut self, flight: u8, passes: impl Fn(bool) -> bool) -> bool {
-        let sent: Vec<(u64, bool)> = (0..flight + 2)
-            .map(|i| {
-                let shim = self.plain.wants_shim(self.now, i.checked_sub(flight));
-                let number = self.next;
-                self.plain.on_sent(number, shim);
-                self.next += 1;
-                (number, shim)
-            })
-            .collect();
+        let sent = (0..flight + 2).map(|i| {
+            let shim = self.plain.wants_shim(self.now, i.checked_sub(flight));
+            let number = self.next;
+            self.plain.on_sent(number, shim);
+            self.next += 1;
+            (number, shim)
+        });
+        let sent: Vec<(u64, bool)> = sent.collect();
         self.now += Duration::from_millis(100);
         for &(number, shim) in sent.iter().rev().filter(|p| passes(p.1)) {
             self.plain.on_acked(number, shim);
@@ -114,13 +123,8 @@ fn plain_packets_that_are_lost_end_no_trial() {
 #[test]
 fn plain_packets_from_before_the_first_shim_prove_nothing() {
     let mut path = Path::new();
-    for n in 0..5 {
-        path.plain.on_sent(n, false);
-        path.plain.on_acked(n, false);
-    }
-    for n in 5..10 {
-        path.plain.on_sent(n, true);
-        path.plain.on_lost(path.now, n, true);
+    for n in 0..10 {
+        send(&mut path.plain, path.now, (n, n >= 5), n >= 5);
     }
     assert!(!path.plain.settle(path.now));
     assert!(path.plain.passes_shims());
@@ -132,10 +136,7 @@ fn late_news_of_earlier_packets_is_ignored() {
     while !path.round(3, |shim| !shim) {}
     for number in 0..path.next {
         path.plain.on_acked(number, true);
-        assert!(
-            !path.plain.passes_shims(),
-            "sent before the path turned plain"
-        );
+        assert!(!path.plain.passes_shims(), "sent before the path was plain");
     }
     let mut path = Path::new();
     path.plain.on_sent(0, true);
@@ -185,18 +186,13 @@ fn heavy_loss_after_a_good_time_does_not_make_a_path_plain() {
     let plain_after = |lost: fn(u64) -> bool| {
         let mut path = Path::new();
         for number in 0..2000 {
-            path.plain.on_sent(number, number % 8 == 0);
-            path.plain.on_acked(number, number % 8 == 0);
+            send(&mut path.plain, path.now, (number, number % 8 == 0), false);
         }
         (0..40u64).position(|round| {
             for n in 0..8 {
                 let number = 2000 + 8 * round + n;
-                path.plain.on_sent(number, n == 0);
-                if n == 0 || lost(n) {
-                    let _ = path.plain.on_lost(path.now, number, n == 0);
-                } else {
-                    path.plain.on_acked(number, false);
-                }
+                let (sent, loses) = ((number, n == 0), n == 0 || lost(n));
+                send(&mut path.plain, path.now, sent, loses);
             }
             path.plain.settle(path.now)
         })
@@ -217,26 +213,16 @@ fn random_loss_does_not_make_a_path_plain_on_which_few_packets_bear_shims() {
         let now = Instant::from_millis(1);
         for number in 0..2_000_000_u64 {
             let shim = number % every == 0 && path.wants_shim(now, None);
-            path.on_sent(number, shim);
             state ^= state << 13;
             state ^= state >> 7;
             state ^= state << 17;
-            if state % 1_000_000 < loss_ppm {
-                let _ = path.on_lost(now, number, shim);
-            } else {
-                path.on_acked(number, shim);
-            }
+            send(&mut path, now, (number, shim), state % 1_000_000 < loss_ppm);
             assert!(!path.settle(now), "1 in {every}, {loss_ppm} ppm: {number}");
         }
         // If the path begins to drop shims, this is nevertheless detected.
         let found = (2_000_000..).position(|number| {
             let shim = number % every == 0;
-            path.on_sent(number, shim);
-            if shim {
-                let _ = path.on_lost(now, number, shim);
-            } else {
-                path.on_acked(number, shim);
-            }
+            send(&mut path, now, (number, shim), shim);
             path.settle(now)
         });
         assert!(found.is_some_and(|packets| packets < 160), "{found:?}");

@@ -191,13 +191,9 @@ mod tests {
         assert_eq!(v.next_challenge(), None);
         assert!(!v.wants_challenge(at(2)));
         assert_eq!(v.on_response(at(2), [9; 8]), None);
-        assert_eq!(
-            v.on_response(at(2), [1; 8]),
-            Some(Validated {
-                rtt: 2 * pto,
-                full_size: false
-            })
-        );
+        let (rtt, full_size) = (2 * pto, false);
+        let validated = Some(Validated { rtt, full_size });
+        assert_eq!(v.on_response(at(2), [1; 8]), validated);
         assert!(v.on_response(at(2), [3; 8]).is_some_and(|v| v.full_size));
         assert!(!v.failed(at(2)) && v.failed(at(3)));
     }
@@ -233,9 +229,8 @@ mod tests {
         }
         assert_eq!(v.next_challenge(), None);
         assert!(!v.wants_challenge(Instant::from_millis(1500)));
-        let answered: Vec<u8> = (0..4)
-            .filter(|n| v.on_response(now, [*n; 8]).is_some())
-            .collect();
+        let mut answered = vec![0, 1, 2, 3];
+        answered.retain(|n| v.on_response(now, [*n; 8]).is_some());
         assert_eq!(answered, [0, 1, 2]);
     }
 
@@ -246,10 +241,8 @@ mod tests {
         owed.on_challenge([1; 8], true);
         owed.on_challenge([2; 8], false);
         assert!(!owed.is_empty());
-        let sizes: Vec<_> = core::iter::from_fn(|| owed.pop())
-            .map(|owed| (owed.data[0], owed.full_size))
-            .collect();
-        assert_eq!(sizes, [(1, true), (2, false)]);
+        let sizes = core::iter::from_fn(|| owed.pop()).map(|owed| (owed.data[0], owed.full_size));
+        assert_eq!(sizes.collect::<Vec<_>>(), [(1, true), (2, false)]);
     }
 
     #[test]
@@ -260,10 +253,8 @@ mod tests {
             owed.on_challenge([n; 8], true);
             owed.on_challenge([n; 8], false);
         }
-        let sent: Vec<u8> = core::iter::from_fn(|| owed.pop())
-            .map(|o| o.data[0])
-            .collect();
-        assert_eq!(sent, [96, 97, 98, 99]);
+        let sent = core::iter::from_fn(|| owed.pop()).map(|o| o.data[0]);
+        assert_eq!(sent.collect::<Vec<_>>(), [96, 97, 98, 99]);
         assert!(owed.is_empty());
     }
 }

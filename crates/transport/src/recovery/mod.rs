@@ -38,5 +38,7 @@ pub use pacer::Pacer;
 pub use pto::ProbeTimeout;
 pub use reordering::Reordering;
 pub use rtt::{GRANULARITY, INITIAL_RTT, RttEstimator};
+#[cfg(test)]
+pub(crate) use sent::packet;
 pub use sent::{PathNumber, Probe, SentPacket, SentPackets};
 pub use spaces::{AckOutcome, LossOutcome, PathRecovery, Recovery, Timeout};

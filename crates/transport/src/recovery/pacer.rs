@@ -160,21 +160,13 @@ mod tests {
         let mut pacer = Pacer::new(Instant::ZERO, MTU);
         assert_eq!(pacer.next(Instant::ZERO, 1 << 20), None);
         // 100 ms, ten packets: 1.25 × 140 kB/s.
-        pacer.set(
-            Instant::ZERO,
-            14_000,
-            Some(Duration::from_millis(100)),
-            None,
-        );
-        assert_eq!(pacer.rate(), Some(175_000));
-        assert_eq!(pacer.batch(), 1400);
-        assert_eq!(pacer.available(Instant::ZERO), 14_000);
-        pacer.on_sent(Instant::ZERO, 14_000);
-        assert_eq!(
-            pacer.next(Instant::ZERO, 1400),
-            Some(Instant::from_millis(8))
-        );
-        assert_eq!(pacer.next(Instant::from_millis(8), 1400), None);
+        let at = Instant::from_millis;
+        pacer.set(at(0), 14_000, Some(Duration::from_millis(100)), None);
+        assert_eq!((pacer.rate(), pacer.batch()), (Some(175_000), 1400));
+        assert_eq!(pacer.available(at(0)), 14_000);
+        pacer.on_sent(at(0), 14_000);
+        assert_eq!(pacer.next(at(0), 1400), Some(at(8)));
+        assert_eq!(pacer.next(at(8), 1400), None);
     }
 
     /// Credit earned before a change was earned at the previous rate, and it never exceeds the

@@ -53,9 +53,7 @@ mod tests {
         let three = Duration::from_secs(3);
         let at = |s: u64| Instant::from_millis(s * 1000);
         let mut run = Run::default();
-        let found: Vec<bool> = [1, 2, 8]
-            .map(|t| run.on_lost(at(t), Some(at(0)), three))
-            .into();
+        let found = [1, 2, 8].map(|t| run.on_lost(at(t), Some(at(0)), three));
         assert_eq!(found, [false, false, true]);
         run.interrupt();
         assert!(!run.on_lost(at(20), Some(at(0)), three));

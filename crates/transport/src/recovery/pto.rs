@@ -81,21 +81,15 @@ mod tests {
     fn doubles_up_to_a_minute() {
         // [9002 6.2.1 backoff]
         let mut pto = ProbeTimeout::new();
-        let mut waits = Vec::new();
-        for _ in 0..40 {
-            waits.push(
-                pto.deadline(Instant::ZERO, Duration::from_secs(1))
-                    .as_nanos()
-                    / 1_000_000_000,
-            );
+        let waits = [(); 40].map(|()| {
+            let at = pto.deadline(Instant::ZERO, Duration::from_secs(1));
             pto.on_timeout();
-        }
+            at.as_nanos() / 1_000_000_000
+        });
         assert_eq!(waits[..8], [1, 2, 4, 8, 16, 32, 60, 60]);
         assert_eq!(waits[39], 60);
-        assert_eq!(
-            pto.deadline(Instant::ZERO, Duration::from_secs(90)),
-            Instant::from_millis(90_000)
-        );
+        let longer = pto.deadline(Instant::ZERO, Duration::from_secs(90));
+        assert_eq!(longer, Instant::from_millis(90_000));
         pto.reset();
         assert_eq!(pto.count(), 0);
     }

@@ -166,8 +166,7 @@ mod tests {
     fn known_answers() {
         // [9002 5.2 min-rtt]
         let mut rtt = RttEstimator::new();
-        assert_eq!(rtt.srtt(), None);
-        assert_eq!(rtt.min(), None);
+        assert_eq!((rtt.srtt(), rtt.min()), (None, None));
         assert_eq!(rtt.pto_base(), ms(999));
         // Samples 100, 120, 80, 100 ms; half nanoseconds are only rounded down when reading.
         let expected = [
@@ -215,8 +214,7 @@ mod tests {
         assert_eq!(rtt.update(Instant::ZERO, ms(130), ms(25)), ms(105));
         assert_eq!(rtt.update(Instant::ZERO, ms(110), ms(25)), ms(110));
         assert_eq!(rtt.update(Instant::ZERO, ms(125), ms(25)), ms(100));
-        assert_eq!(rtt.min(), Some(ms(100)));
-        assert_eq!(rtt.latest(), Some(ms(125)));
+        assert_eq!((rtt.min(), rtt.latest()), (Some(ms(100)), Some(ms(125))));
     }
 
     #[test]

@@ -405,7 +405,7 @@ impl<F> SentPackets<F> {
 }
 
 #[cfg(test)]
-pub(super) fn packet<F>(sent_at: Instant, size: u16, frames: F) -> SentPacket<F> {
+pub(crate) fn packet<F>(sent_at: Instant, size: u16, frames: F) -> SentPacket<F> {
     SentPacket {
         sent_at,
         state: PacketState::default(),

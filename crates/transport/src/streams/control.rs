@@ -151,6 +151,7 @@ fn write_due(
 mod tests {
     use super::*;
     use crate::streams::id;
+    use crate::streams::sent::Sent::{Reset, Stop};
     use crate::streams::{ReceiveWindow, RecvPart};
     use crate::wire::Frames;
 
@@ -196,16 +197,10 @@ mod tests {
         let mut records = Records::default();
         let mut control = queue(&mut records);
         let first = write(&mut control, &mut records, 5);
-        assert_eq!(
-            first,
-            [Sent::Reset(id(4))],
-            "four bytes, and three of STOP_SENDING"
-        );
+        // Four bytes, and three of STOP_SENDING.
+        assert_eq!(first, [Reset(id(4))]);
         let rest = write(&mut control, &mut records, 100);
-        assert_eq!(
-            rest,
-            [Sent::Stop(id(4)), Sent::Reset(id(0)), Sent::Stop(id(0))]
-        );
+        assert_eq!(rest, [Stop(id(4)), Reset(id(0)), Stop(id(0))]);
         assert_eq!(control.len(), 0);
         assert_eq!(write(&mut control, &mut records, 100), vec![]);
     }
@@ -221,10 +216,7 @@ mod tests {
         }
         control.on_lost(Sent::Stop(id(8)), &mut records);
         let again = write(&mut control, &mut records, 100);
-        assert_eq!(
-            again,
-            [Sent::Reset(id(4)), Sent::Stop(id(4)), Sent::Stop(id(0))]
-        );
+        assert_eq!(again, [Reset(id(4)), Stop(id(4)), Stop(id(0))]);
     }
 
     #[test]

@@ -337,9 +337,7 @@ mod tests {
     fn ids_end_at_two_to_the_sixty() {
         let mut remote = RemoteStreams::new(u64::MAX);
         assert_eq!(remote.announce(), StreamId::MAX_STREAMS);
-        assert_eq!(
-            remote.on_index(StreamId::MAX_STREAMS),
-            Err(StreamLimitExceeded)
-        );
+        let beyond = remote.on_index(StreamId::MAX_STREAMS);
+        assert_eq!(beyond, Err(StreamLimitExceeded));
     }
 }

@@ -128,10 +128,8 @@ fn the_application_hears_once_of_streams_until_it_has_accepted_all() {
 fn streams_beyond_lower_limits_wait_lowest_first() {
     let mut client = Client::new();
     let opened = [(); 2].map(|()| client.open(Dir::Bi).unwrap());
-    let lower = PeerLimits {
-        max_streams_bidi: 0,
-        ..LIMITS
-    };
+    let mut lower = LIMITS;
+    lower.max_streams_bidi = 0;
     client.opening.start_over(lower, &mut client.events);
     assert_eq!(opened.map(|id| client.opening.holds(id)), [true; 2]);
     assert!(!client.opening.holds(id(1)), "it is the peer's");

@@ -129,20 +129,16 @@ fn a_part_that_is_done_gives_its_memory_back() {
     receiver.receiving.on_other_memory(0, 100);
     receiver.receiving.stop(&mut receiver.record, 7).unwrap();
     assert_eq!((receiver.record.due.stop, memory.held()), (true, 100));
-    let reset = ResetStream {
+    let reset = |final_size| ResetStream {
         id: id(),
         error_code: 1,
-        final_size: 4000,
+        final_size,
     };
     let (record, events) = (&mut receiver.record, &mut receiver.events);
-    let smaller = receiver.receiving.on_reset(at(0), record, &reset, events);
+    let receiving = &mut receiver.receiving;
+    let smaller = receiving.on_reset(at(0), record, &reset(4000), events);
     assert_eq!(smaller.map_err(|e| e.code), Err(Code::FINAL_SIZE_ERROR));
-    let final_size = 5000;
-    let reset = ResetStream {
-        final_size,
-        ..reset
-    };
-    let whole = receiver.receiving.on_reset(at(0), record, &reset, events);
+    let whole = receiving.on_reset(at(0), record, &reset(5000), events);
     whole.unwrap();
     receiver.receiving.forget_if_done(record);
     assert!(receiver.record.recv.is_none());

@@ -234,10 +234,8 @@ mod tests {
             schedule.rotate((0, weight(first.as_u64())), first);
             first.as_u64()
         });
-        assert_eq!(
-            packets.collect::<Vec<_>>(),
-            [0, 1, 1, 1, 2, 2, 0, 1, 1, 1, 2, 2]
-        );
+        let packets: Vec<_> = packets.collect();
+        assert_eq!(packets, [0, 1, 1, 1, 2, 2, 0, 1, 1, 1, 2, 2]);
         // A turn that ends early doesn't affect the next stream.
         schedule.rotate((0, weight(0)), id(0));
         schedule.rotate((0, weight(1)), id(1));

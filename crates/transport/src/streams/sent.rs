@@ -178,9 +178,7 @@ mod tests {
         assert!(size_of::<SentFrames>() <= 40, "{}", size_of::<SentFrames>());
         let mut frames = SentFrames::default();
         assert!(frames.is_empty());
-        let all: Vec<_> = (0..5)
-            .map(|i| Sent::Stop(StreamId::from_u64(i).unwrap()))
-            .collect();
+        let all = [0, 1, 2, 3, 4].map(|i| Sent::Stop(StreamId::from_u64(i).unwrap()));
         for frame in &all {
             frames.push(*frame);
         }

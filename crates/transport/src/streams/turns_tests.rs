@@ -105,10 +105,8 @@ fn a_sender_without_credit_reports_it_once() {
     // The credit grows, so the lost DATA_BLOCKED is outdated.
     sender.turns.on_lost(lost);
     sender.raise(1 << 20);
-    assert_eq!(
-        write(&mut sender.turns, 10),
-        (0, ConnectionFrames::default())
-    );
+    let nothing = (0, ConnectionFrames::default());
+    assert_eq!(write(&mut sender.turns, 10), nothing);
     sender.turns.on_lost(lost);
     assert!(!sender.turns.has_frame());
 }

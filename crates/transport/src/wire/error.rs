@@ -143,13 +143,9 @@ mod tests {
     fn people_read_names() {
         let error = TransportError::new(TransportErrorCode::PROTOCOL_VIOLATION, "empty packet");
         assert_eq!(error.to_string(), "PROTOCOL_VIOLATION: empty packet");
-        assert_eq!(
-            TransportErrorCode::crypto(40).to_string(),
-            "CRYPTO_ERROR (TLS alert 40)"
-        );
-        assert_eq!(
-            TransportErrorCode(0x4000).to_string(),
-            "transport error 0x4000"
-        );
+        let code = TransportErrorCode::crypto(40);
+        assert_eq!(code.to_string(), "CRYPTO_ERROR (TLS alert 40)");
+        let code = TransportErrorCode(0x4000);
+        assert_eq!(code.to_string(), "transport error 0x4000");
     }
 }

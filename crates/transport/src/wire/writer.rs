@@ -238,10 +238,8 @@ mod tests {
         assert_eq!(w.written()[3..5], [0x40, 37]);
         assert_eq!(w.remaining(), 4);
         assert_eq!(w.put_prefixed(&[0; 4]), Err(WriteError::NoRoom));
-        assert_eq!(
-            w.put_varint(varint::MAX + 1),
-            Err(WriteError::Value(varint::MAX + 1))
-        );
+        let large = varint::MAX + 1;
+        assert_eq!(w.put_varint(large), Err(WriteError::Value(large)));
         assert_eq!(w.position(), 8);
         assert_eq!(w.put_slice(&[0; 5]), Err(WriteError::NoRoom));
         w.put_zeros(4).unwrap();

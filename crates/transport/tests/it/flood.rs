@@ -12,13 +12,14 @@ use pathmark_transport::crypto::{ClientCrypto, Random, ServerCrypto};
 use pathmark_transport::endpoint::{
     Connect, ConnectionHandle, DatagramEvent, Endpoint, EndpointConfig, RetryPolicy, ServerConfig,
 };
-use pathmark_transport::{Duration, Ecn, Instant};
+use pathmark_transport::{Duration, Instant};
 
 use crate::memory::{forget, most};
+use crate::plain;
 
 const MIB: isize = 1 << 20;
 
-fn transport() -> Arc<TransportConfig> {
+pub(crate) fn transport() -> Arc<TransportConfig> {
     Arc::new(TransportConfig::new(Arc::new(
         |_: Instant, mtu: u16| -> Box<dyn Controller> { Box::new(NewReno::newreno(mtu, None)) },
     )))
@@ -37,12 +38,7 @@ fn endpoint(server: Option<Arc<dyn ServerCrypto>>, retry: RetryPolicy, seed: u64
 
 fn from(n: u32) -> Received {
     let host = Ipv4Addr::from_bits(0x0a00_0000 + n / 64);
-    Received {
-        remote: SocketAddr::from((host, (n % 64) as u16 + 1)),
-        local: None,
-        ecn: Ecn::NotEct,
-        ttl: None,
-    }
+    plain(SocketAddr::from((host, (n % 64) as u16 + 1)))
 }
 
 /// Returns the datagrams that a connection has to send.
@@ -146,10 +142,7 @@ fn begin(
 /// Opens a connection to the server. Returns true if it is established on both sides.
 fn serves(server: &mut Server, crypto: &Arc<dyn ClientCrypto>, now: Instant, n: u32) -> bool {
     let (mut client, handle, mut connection) = begin(u64::from(n) + 1000, crypto, now);
-    let back = Received {
-        remote: SocketAddr::from((Ipv4Addr::LOCALHOST, 4433)),
-        ..from(n)
-    };
+    let back = plain(SocketAddr::from((Ipv4Addr::LOCALHOST, 4433)));
     for _ in 0..10 {
         for mut datagram in transmits(now, &mut connection) {
             for mut answer in server.take(now, from(n), &mut datagram) {

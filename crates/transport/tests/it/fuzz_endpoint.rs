@@ -7,17 +7,17 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-use pathmark_cc::{Controller, NewReno};
-use pathmark_transport::TransportConfig;
-use pathmark_transport::connection::{Connection, Received};
+use pathmark_transport::connection::Connection;
 use pathmark_transport::crypto::null::{NullCrypto, NullEndpointKey};
 use pathmark_transport::crypto::{ClientCrypto, EndpointKey, Random, ServerCrypto, token};
 use pathmark_transport::endpoint::{
     DatagramEvent, Endpoint, EndpointConfig, RetryPolicy, ServerConfig,
 };
 use pathmark_transport::wire::ConnectionId;
-use pathmark_transport::{Duration, Ecn, Instant};
+use pathmark_transport::{Duration, Instant};
 
+use crate::flood::transport;
+use crate::plain;
 /// Random inputs per target in `cargo test`, in addition to the corpus.
 const ITERATIONS: usize = 50_000;
 /// Largest length of a random input in bytes.
@@ -85,9 +85,7 @@ fn endpoint(input: &[u8]) {
     };
     config.max_half_open = 2;
     config.server = Some(ServerConfig {
-        transport: Arc::new(TransportConfig::new(Arc::new(
-            |_: Instant, mtu: u16| -> Box<dyn Controller> { Box::new(NewReno::newreno(mtu, None)) },
-        ))),
+        transport: transport(),
         crypto: Arc::new(NullCrypto::new(&[b"test"])),
     });
     let mut endpoint = Endpoint::new(config, Random::from_u64(1));
@@ -100,15 +98,9 @@ fn endpoint(input: &[u8]) {
         if part.first().is_some_and(|first| first % 2 == 1) {
             datagram.resize(1200, 0);
         }
-        let received = Received {
-            remote: SocketAddr::new(
-                Ipv4Addr::new(192, 0, 2, part.last().map_or(0, |byte| byte % 4)).into(),
-                u16::from(part.len() > 100),
-            ),
-            local: None,
-            ecn: Ecn::NotEct,
-            ttl: None,
-        };
+        let last = part.last().map_or(0, |byte| byte % 4);
+        let host = Ipv4Addr::new(192, 0, 2, last);
+        let received = plain(SocketAddr::from((host, u16::from(part.len() > 100))));
         match endpoint.handle(now, &received, &datagram, &mut answer) {
             DatagramEvent::Incoming(incoming) => {
                 while let Some(evicted) = endpoint.poll_evicted() {
@@ -132,18 +124,6 @@ fn endpoint(input: &[u8]) {
         }
         assert!(endpoint.half_open() <= 2 && endpoint.connections() <= 2);
     }
-}
-
-macro_rules! target {
-    ($name:ident, $function:ident) => {
-        #[test]
-        fn $name() {
-            bolero::check!()
-                .with_iterations(ITERATIONS)
-                .with_max_len(MAX_LEN)
-                .for_each($function);
-        }
-    };
 }
 
 target!(tokens, open_token);

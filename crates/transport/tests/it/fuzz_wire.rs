@@ -104,33 +104,12 @@ fn parameters(input: &[u8]) {
         Side::Server
     };
     if let Ok(parameters) = TransportParameters::decode(bytes, sender) {
-        let again = parameters
-            .to_vec(None)
-            .expect("what was read can be written");
+        let again = parameters.to_vec(None);
+        let again = again.expect("what was read can be written");
         assert_eq!(TransportParameters::decode(&again, sender), Ok(parameters));
     }
 }
 
-#[test]
-fn datagrams() {
-    bolero::check!()
-        .with_iterations(ITERATIONS)
-        .with_max_len(MAX_LEN)
-        .for_each(datagram);
-}
-
-#[test]
-fn frames() {
-    bolero::check!()
-        .with_iterations(ITERATIONS)
-        .with_max_len(MAX_LEN)
-        .for_each(payload);
-}
-
-#[test]
-fn transport_parameters() {
-    bolero::check!()
-        .with_iterations(ITERATIONS)
-        .with_max_len(MAX_LEN)
-        .for_each(parameters);
-}
+target!(datagrams, datagram);
+target!(frames, payload);
+target!(transport_parameters, parameters);

@@ -91,11 +91,8 @@ fn words(input: &[u8]) {
             4 => returned.on_challenge(),
             5 | 6 => {
                 let mut counters = Counters::new();
-                counters.push(if what & 8 == 0 {
-                    u64::from(a)
-                } else {
-                    wide << 30
-                });
+                let first = u64::from(a);
+                counters.push(if what & 8 == 0 { first } else { wide << 30 });
                 if g != 255 {
                     counters.push(u64::from(b) * narrow);
                 }
@@ -129,10 +126,4 @@ fn words(input: &[u8]) {
     assert!(returned.disbelieved().total() <= frames);
 }
 
-#[test]
-fn peers_words() {
-    bolero::check!()
-        .with_iterations(ITERATIONS)
-        .with_max_len(MAX_LEN)
-        .for_each(words);
-}
+target!(peers_words, words);

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pathmark_cc::{Acked, Controller, Lost, Metrics, Phase};
-use pathmark_transport::connection::{ClientStart, Connection, Received, ServerStart};
+use pathmark_transport::connection::{ClientStart, Connection, ServerStart};
 use pathmark_transport::crypto::Random;
 use pathmark_transport::crypto::null::{NullCrypto, NullEndpointKey};
 use pathmark_transport::streams::{Dir, ReceiveMemory, StreamId};
@@ -69,9 +69,11 @@ impl Controller for Full {
     fn window(&self) -> u64 {
         self.0.bdp()
     }
+
     fn pacing_rate(&self) -> Option<u64> {
         Some(self.0.rate)
     }
+
     fn metrics(&self) -> Metrics {
         Metrics::new("full", Phase::Avoidance, self.window())
     }
@@ -110,20 +112,17 @@ impl Path {
         let crypto = || Arc::new(NullCrypto::new(&[b"x"]));
         let mut buffer = vec![0; 64 << 10];
         let mut sender = of(1, || {
-            Connection::client(
-                now,
-                ClientStart {
-                    config: config(link),
-                    crypto: crypto(),
-                    server_name: "localhost".into(),
-                    remote: address(2),
-                    local: None,
-                    token: Vec::new(),
-                    endpoint_key: Arc::new(NullEndpointKey::new(1)),
-                    random: Random::from_u64(1),
-                },
-            )
-            .expect("a client")
+            let start = ClientStart {
+                config: config(link),
+                crypto: crypto(),
+                server_name: "localhost".into(),
+                remote: address(2),
+                local: None,
+                token: Vec::new(),
+                endpoint_key: Arc::new(NullEndpointKey::new(1)),
+                random: Random::from_u64(1),
+            };
+            Connection::client(now, start).expect("a client")
         });
         let first = of(1, || sender.poll_transmit(now, &mut buffer, 1)).expect("a first flight");
         let Ok(PartialDecode::Protected(found)) = PartialDecode::new(&buffer[..first.len], 8)
@@ -131,23 +130,20 @@ impl Path {
             panic!("not an Initial packet");
         };
         let mut receiver = of(2, || {
-            Connection::server(
-                now,
-                ServerStart {
-                    config: config(link),
-                    crypto: crypto(),
-                    remote: address(1),
-                    local: None,
-                    destination: found.dcid,
-                    source: found.scid,
-                    original_destination: found.dcid,
-                    retry_source: None,
-                    validated: true,
-                    endpoint_key: Arc::new(NullEndpointKey::new(2)),
-                    random: Random::from_u64(2),
-                },
-            )
-            .expect("a server")
+            let start = ServerStart {
+                config: config(link),
+                crypto: crypto(),
+                remote: address(1),
+                local: None,
+                destination: found.dcid,
+                source: found.scid,
+                original_destination: found.dcid,
+                retry_source: None,
+                validated: true,
+                endpoint_key: Arc::new(NullEndpointKey::new(2)),
+                random: Random::from_u64(2),
+            };
+            Connection::server(now, start).expect("a server")
         });
         let memory = Arc::new(ReceiveMemory::new(memory));
         of(2, || receiver.streams().share_memory(memory));
@@ -203,12 +199,7 @@ impl Path {
             let mut woken = false;
             while let Some((_, mut datagram)) = end.arriving.pop_front_if(|(at, _)| *at <= self.now)
             {
-                let received = Received {
-                    remote: address(3 - end.side),
-                    local: None,
-                    ecn: pathmark_transport::Ecn::NotEct,
-                    ttl: None,
-                };
+                let received = crate::plain(address(3 - end.side));
                 of(end.side, || {
                     end.connection
                         .handle_datagram(self.now, received, &mut datagram);
@@ -302,10 +293,8 @@ fn a_gigabit_over_400_ms_has_its_rate_by_default() {
     for (loses, bound) in [(None, 3.0), (Some(100), 6.0)] {
         let outcome = flow(Link { loses, ..FAT }, DEFAULT);
         assert!(outcome.rate > 0.8, "the path is full: {outcome:?}");
-        assert!(
-            outcome.most.iter().all(|most| *most <= bound),
-            "{outcome:?}"
-        );
+        let bounded = outcome.most.iter().all(|most| *most <= bound);
+        assert!(bounded, "{outcome:?}");
     }
 }
 

@@ -67,10 +67,8 @@ fn server_of(crypto: NullCrypto, source: u8, others: &TransportParameters) -> Ha
 
 /// A Retry with `token`, after which the server's ID is `source`.
 fn retry(source: u8, token: &[u8]) -> (Vec<u8>, Retry) {
-    let mut datagram = b"header".to_vec();
-    let start = datagram.len();
-    datagram.extend_from_slice(token);
-    let end = datagram.len();
+    let mut datagram = [&b"header"[..], token].concat();
+    let (start, end) = (6, datagram.len());
     let tag = NullCrypto::new(&[b"test"]).retry_tag(id(1).as_slice(), &datagram);
     datagram.extend_from_slice(&tag);
     let retry = Retry {
@@ -91,14 +89,11 @@ fn a_client_takes_one_retry_and_no_forged_one() {
     // [9000 17.2.5.2 first-retry] [9000 17.2.5.2 retry-tag] [9000 17.2.5.2 retry-without-token]
     // [9000 8.1.3 retry-token-once] [9000 17.2.5.1 other-id]
     let mut handshake = client();
-    let (mut forged, form) = retry(3, b"token");
-    *forged.last_mut().unwrap() ^= 1;
-    let answer = handshake.on_retry(&forged, &form, 100);
-    assert!(matches!(answer, Some(RetryAnswer::Drop)));
-    for (source, token) in [(1, &b"token"[..]), (3, b"")] {
-        let (datagram, form) = retry(source, token);
+    let mut forged = retry(3, b"token");
+    *forged.0.last_mut().unwrap() ^= 1;
+    for (datagram, form) in [forged, retry(1, b"token"), retry(3, b"")] {
         let answer = handshake.on_retry(&datagram, &form, 100);
-        assert!(matches!(answer, Some(RetryAnswer::Drop)), "{source}");
+        assert!(matches!(answer, Some(RetryAnswer::Drop)), "{form:?}");
     }
     let (datagram, form) = retry(3, b"token");
     let answer = handshake.on_retry(&datagram, &form, 4);
@@ -129,12 +124,8 @@ fn the_peer_keeps_the_id_of_its_first_packet() {
 #[test]
 fn versions_are_refused_by_the_server_that_was_asked() {
     let packet = |dcid: u8, scid: u8, version: u32| {
-        let mut bytes = vec![0x80, 0, 0, 0, 0, 8];
-        bytes.extend_from_slice(&[dcid; 8]);
-        bytes.push(8);
-        bytes.extend_from_slice(&[scid; 8]);
-        bytes.extend_from_slice(&version.to_be_bytes());
-        bytes
+        let ids = [&[dcid; 8][..], &[8], &[scid; 8]].concat();
+        [&[0x80, 0, 0, 0, 0, 8], &ids[..], &version.to_be_bytes()].concat()
     };
     for (dcid, scid, version, refuses) in [
         (2, 1, 0x1a2a_3a4a, true),

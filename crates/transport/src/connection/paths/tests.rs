@@ -56,6 +56,15 @@ fn token(n: u64) -> ResetToken {
     ResetToken::new(u128::from(n).to_be_bytes())
 }
 
+fn peer_id(sequence: u64) -> RemoteId {
+    let (id, token) = (id(sequence), Some(token(sequence)));
+    RemoteId {
+        sequence,
+        id,
+        token,
+    }
+}
+
 fn from(address: &str) -> Received {
     Received::plain(address.parse().unwrap())
 }
@@ -88,13 +97,7 @@ fn signalling(side: Side, ids: u64, validated: bool, signals: Vec<Arc<dyn Signal
     let remote = (HOME.parse::<SocketAddr>().unwrap(), None);
     let mut held = RemoteIds::new(id(0), 8);
     for sequence in 1..=ids {
-        let (id, token) = (id(sequence), Some(token(sequence)));
-        let new = RemoteId {
-            sequence,
-            id,
-            token,
-        };
-        held.on_new(0, &new).unwrap();
+        held.on_new(0, &peer_id(sequence)).unwrap();
     }
     Parts {
         paths: Paths::new(now, side, Arc::new(config), remote, id(100), validated),
@@ -143,20 +146,13 @@ impl Parts {
 
     /// A challenge arrives from this address in a datagram of `size` bytes.
     fn challenged(&mut self, address: &str, data: [u8; 8], size: usize) {
-        let received = from(address);
         self.paths
-            .on_challenge(&received, data, size, &mut self.ids);
+            .on_challenge(&from(address), data, size, &mut self.ids);
     }
 
     fn poll_challenge(&mut self) -> Option<OffPathFrame> {
-        let Self {
-            paths,
-            ids,
-            random,
-            now,
-            ..
-        } = self;
-        paths.poll_challenge(*now, ids, random)
+        let (now, ids, random) = (self.now, &mut self.ids, &mut self.random);
+        self.paths.poll_challenge(now, ids, random)
     }
 
     fn check(&mut self) -> Move {
@@ -195,6 +191,26 @@ impl Parts {
         let address = &self.paths.path.address;
         address.allowance(self.now, size, probes, [least, FULL])
     }
+
+    /// Sends a packet with number 3 that probes for larger datagrams, and returns its size.
+    fn probe_mtu(&mut self) -> u16 {
+        let path = &mut self.paths.path;
+        let size = path.poll_mtu_probe(self.now, 0).unwrap();
+        path.route.on_mtu_probe_sent(3, size);
+        size
+    }
+
+    /// Packets with shims are lost between others that arrive, until the path is plain.
+    fn lose_shims(&mut self) {
+        let plain = &mut self.paths.path.route.plain;
+        for number in [0, 2, 4] {
+            plain.on_sent(number, true);
+            plain.on_sent(number + 1, false);
+            plain.on_acked(number + 1, false);
+            plain.on_lost(self.now, number, true);
+            plain.settle(self.now);
+        }
+    }
 }
 
 #[test]
@@ -220,9 +236,8 @@ fn another_port_keeps_what_was_learnt_and_is_validated() {
     assert_eq!(parts.ids.current().sequence, 0);
     let old = parts.poll_challenge().unwrap();
     assert_eq!((old.remote, old.dcid), (from(HOME).remote, id(0)));
-    parts
-        .paths
-        .on_off_path_sent(parts.now, &old, old.size as u64);
+    let size = old.size as u64;
+    parts.paths.on_off_path_sent(parts.now, &old, size);
     assert!(parts.poll_challenge().is_none());
     let (challenges, ..) = parts.written(FULL);
     assert!(!parts.response(REBOUND, [0; 8]), "an answer to nothing");
@@ -390,8 +405,7 @@ fn datagrams_are_bounded_by_interface_and_peer_on_each_path() {
 #[test]
 fn a_probe_for_larger_datagrams_fits_the_window() {
     let mut parts = server();
-    let now = parts.now;
-    let path = &mut parts.paths.path;
+    let (now, path) = (parts.now, &mut parts.paths.path);
     assert!(!path.route.carries_data(|| false));
     assert!(path.route.carries_data(|| true));
     let carried = || unreachable!("it has carried some");
@@ -410,4 +424,8 @@ fn what_a_path_has_shown_is_handed_out_once_and_only_of_a_proved_address() {
     assert_eq!(proved.paths.poll_shown(), None);
     let mut forged = parts(Side::Server, 3, false);
     assert_eq!(forged.paths.poll_shown(), None);
+    // A second connection may ask for the rate granted to the first one.
+    let mut asked = server();
+    asked.paths.path.route.on_asked_ahead();
+    assert!(asked.paths.poll_shown().is_some_and(|shown| shown.asked));
 }

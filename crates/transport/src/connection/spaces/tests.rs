@@ -9,7 +9,7 @@ use crate::Ecn;
 use crate::connection::tests::fixed_window::fixed_window;
 use crate::crypto::null::NullCrypto;
 use crate::crypto::{DirectionalKeys, InitialCrypto, testing};
-use crate::recovery::PathNumber;
+use crate::recovery::packet as sent;
 use crate::wire::frame::Frames;
 use crate::wire::{ConnectionId, Frame, Writer};
 
@@ -78,19 +78,11 @@ fn ids() -> [ConnectionId; 2] {
     [1, 2].map(|n| ConnectionId::new(&[n; 8]).unwrap())
 }
 
-fn sent(at: Instant, size: u16, frames: Carried) -> SentPacket<Carried> {
-    SentPacket {
-        sent_at: at,
-        state: pathmark_cc::PacketState::default(),
-        size,
-        ack_eliciting: true,
-        in_flight: true,
-        shim: false,
-        probe: Probe::Nothing,
-        path: PathNumber::default(),
-        ecn: Ecn::NotEct,
-        frames,
-    }
+/// Sends a packet with CRYPTO data.
+fn send(spaces: &mut PacketSpaces, space: SpaceId, at: Instant, size: u16) {
+    let (number, _) = spaces.number(space);
+    let random = &mut Random::from_u64(1);
+    spaces.on_sent(space, number, sent(at, size, crypto()), random);
 }
 
 /// Processes an ACK frame for `number` at `now`.

@@ -80,8 +80,7 @@ fn a_client_asks_with_its_first_packet_and_has_the_answer_with_the_servers() {
     assert_eq!(types(&question[LEN..]), [PacketType::ZeroRtt]);
     assert_eq!(question.len(), 1200);
     assert_eq!(pair.client.log().known_rate, Some(RATE));
-    pair.connect();
-    pair.upload(100_000, Duration::from_secs(5));
+    pair.connect_and_upload(100_000, 5);
     assert_eq!(questions(&pair.client), [1]);
     for host in [&mut pair.client, &mut pair.server] {
         let stats = host.get().stats();
@@ -106,8 +105,7 @@ fn a_server_asks_with_its_first_flight_and_has_the_answer_with_the_clients_next(
         let behind = &question[LEN..];
         assert_eq!((question.len(), behind[0] & 0xc0), (1200, 0x40));
         assert_eq!(pair.server.log().known_rate, Some(RATE));
-        pair.connect();
-        pair.upload(100_000, Duration::from_secs(5));
+        pair.connect_and_upload(100_000, 5);
         let stats = pair.server.get().stats();
         assert_eq!((stats.packets_lost, stats.feedback_bad), (0, 0));
         assert_eq!(pair.client.get().stats().packets_dropped, 0);
@@ -152,8 +150,7 @@ fn a_server_that_takes_no_early_data_is_asked_with_the_first_flight() {
     pair.connect();
     assert_eq!(pair.now - START, Duration::from_millis(40));
     assert_eq!(pair.client.log().questions_lost, 1);
-    pair.upload(100_000, Duration::from_secs(5));
-    pair.run(Duration::from_millis(200));
+    pair.upload_and_run(100_000, 5, Duration::from_millis(200));
     let log = pair.client.log();
     assert_eq!((log.questions, log.answers, log.lost), (2, 1, 0));
     let stats = pair.client.get().stats();
@@ -165,15 +162,10 @@ fn a_server_that_takes_no_early_data_is_asked_with_the_first_flight() {
 fn a_question_that_is_dropped_holds_nothing_up() {
     for client in [true, false] {
         let mut pair = one_asks(client, known(&[KIND]));
-        pair.tap = Some(Box::new(|_, datagram| {
-            if datagram.bytes.first() == Some(&(8 | KIND)) {
-                datagram.bytes.clear();
-            }
-        }));
+        pair.drop_if(|_, datagram| datagram.bytes.first() == Some(&(8 | KIND)));
         pair.connect();
         assert_eq!(pair.now - START, Duration::from_millis(40));
-        pair.upload(100_000, Duration::from_secs(5));
-        pair.run(Duration::from_millis(500));
+        pair.upload_and_run(100_000, 5, Duration::from_millis(500));
         let host = pair.host(client);
         let log = host.log();
         assert_eq!((log.answers, log.lost), (0, 0));
@@ -187,13 +179,11 @@ fn a_question_that_is_dropped_holds_nothing_up() {
 #[test]
 fn a_question_that_comes_before_the_handshake_is_kept_and_answered() {
     let mut pair = server_asks(known(&[KIND]));
-    pair.tap = Some(Box::new(|now, datagram| {
+    pair.drop_if(|now, datagram| {
         let first = now < START + Duration::from_millis(15);
         let server = datagram.from == SERVER.parse().unwrap();
-        if first && server && datagram.bytes[0] & 0x80 != 0 {
-            datagram.bytes.clear();
-        }
-    }));
+        first && server && datagram.bytes[0] & 0x80 != 0
+    });
     let later = answered(&mut pair, false);
     assert!(later > Duration::from_millis(100), "{later:?}");
     pair.connect();
@@ -210,8 +200,7 @@ fn a_server_that_has_given_the_signal_up_sees_it_no_more() {
     setup.server.signals = signals(&[]);
     asks(&setup.client_log);
     let mut pair = begin(setup);
-    pair.connect();
-    pair.upload(100_000, Duration::from_secs(10));
+    pair.connect_and_upload(100_000, 10);
     assert!(questions(&pair.client).is_empty());
     assert_eq!(pair.client.get().stats().packets_lost, 0);
 }
@@ -225,8 +214,7 @@ fn a_question_belongs_to_the_path_that_it_was_asked_on() {
     assert!(pair.server.get().path_report(pair.now).known_path);
     pair.run(Duration::from_millis(500));
     pair.rebind("10.0.0.9:2000");
-    pair.upload(20_000, Duration::from_secs(10));
-    pair.run(Duration::from_secs(1));
+    pair.upload_and_run(20_000, 10, Duration::from_secs(1));
     pair.server.get().close(pair.now, 0, Bytes::new());
     let shown = pair.server.get().poll_shown_path().unwrap();
     assert!(!shown.asked);

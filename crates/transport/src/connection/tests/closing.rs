@@ -10,12 +10,8 @@ fn received_close(code: u64, reason: &[u8]) -> (u64, Bytes) {
     let reason = Bytes::copy_from_slice(reason);
     pair.client.get().close(pair.now, code, reason);
     pair.run(Duration::from_millis(30));
-    match pair.server.error() {
-        Some(ConnectionError::ApplicationClosed(close)) => {
-            (close.error_code.into_inner(), close.reason)
-        }
-        other => panic!("{other:?}"),
-    }
+    let close = pair.server.application_closed_with();
+    (close.error_code.into_inner(), close.reason)
 }
 
 #[test]
@@ -99,19 +95,14 @@ fn who_was_closed_is_silent_and_does_not_stay_longer_for_a_repeated_close() {
     assert!(pair.server.sent.is_empty());
 }
 
-/// A server that has received the client's first datagram but hasn't sent anything yet.
-fn asked() -> Pair {
-    let mut pair = Pair::new();
-    pair.until_server_exists();
-    pair
-}
-
 #[test]
 fn a_close_in_the_handshake_has_1200_bytes_or_waits_until_it_may() {
     // [9000 8.1 counted-bytes] [9000 10.2.1 closing-elsewhere] [9000 14.1 full-initials]
     let mut buffer = [0; 4096];
     for (sent, may) in [(0, true), (2 * FULL, true), (2 * FULL + 1, false)] {
-        let mut pair = asked();
+        // The server has received the client's first datagram but hasn't sent anything yet.
+        let mut pair = Pair::new();
+        pair.until_server_exists();
         let now = pair.now;
         let server = pair.server.get();
         // The client's only datagram permits three (RFC 9000 §8.1).

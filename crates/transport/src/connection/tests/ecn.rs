@@ -13,38 +13,31 @@ fn last_marks(pair: &Pair) -> Vec<Ecn> {
     batches.take(3).map(|batch| batch.ecn).collect()
 }
 
+/// A transfer of the client, and some time for the last acknowledgements.
+fn upload(pair: &mut Pair, bytes: usize) {
+    pair.upload_and_run(bytes, 10, Duration::from_millis(100));
+}
+
 #[test]
-fn marks_survive_a_clean_path() {
+fn marks_survive_a_clean_path_and_are_validated_again_on_another() {
     let mut pair = Pair::connected(Setup::default());
-    pair.upload(100_000, Duration::from_secs(10));
-    pair.run(Duration::from_millis(100));
+    upload(&mut pair, 100_000);
     assert_eq!(state(&mut pair), EcnState::Capable);
     pair.upload(100_000, Duration::from_secs(10));
     assert_eq!(last_marks(&pair), [Ecn::Ect0; 3]);
     assert_eq!(pair.client.log().congestion_experienced, 0);
-}
-
-#[test]
-fn marks_are_validated_again_on_each_path() {
-    let mut pair = Pair::connected(Setup::default());
-    pair.upload(100_000, Duration::from_secs(10));
-    pair.run(Duration::from_millis(100));
-    assert_eq!(state(&mut pair), EcnState::Capable);
     pair.migrate("10.0.0.9:2000");
     assert_eq!(state(&mut pair), EcnState::Testing);
-    pair.upload(100_000, Duration::from_secs(10));
-    pair.run(Duration::from_millis(100));
+    upload(&mut pair, 100_000);
     assert_eq!(state(&mut pair), EcnState::Capable);
 }
 
 #[test]
 fn congestion_experienced_reaches_the_controller() {
     let mut pair = Pair::connected(Setup::default());
-    pair.upload(50_000, Duration::from_secs(10));
-    pair.run(Duration::from_millis(100));
+    upload(&mut pair, 50_000);
     pair.up.faults.ecn = Some(Ecn::Ce);
-    pair.upload(50_000, Duration::from_secs(10));
-    pair.run(Duration::from_millis(100));
+    upload(&mut pair, 50_000);
     assert_eq!(state(&mut pair), EcnState::Capable);
     assert!(pair.client.log().congestion_experienced > 0);
     assert!(pair.client.get().stats().congestion_experienced > 0);
@@ -57,8 +50,7 @@ fn bleached_and_rewritten_marks_are_given_up() {
         let mut pair = Pair::new();
         pair.up.faults.ecn = Some(ecn);
         pair.connect();
-        pair.upload(100_000, Duration::from_secs(10));
-        pair.run(Duration::from_millis(100));
+        upload(&mut pair, 100_000);
         pair.upload(100_000, Duration::from_secs(10));
         assert!(matches!(state(&mut pair), EcnState::Failed(_)));
         assert_eq!(last_marks(&pair), [Ecn::NotEct; 3]);
@@ -75,11 +67,7 @@ fn it_can_be_switched_off() {
 
 /// Returns how long an upload of 3 MB takes from a client with `cubic` over 50 Mbit/s and 20 ms,
 /// and the final state of ECN. The path has `fault` after 1 MB.
-fn upload_over(
-    ecn: bool,
-    seed: u64,
-    fault: impl Fn(&mut Pair, bool),
-) -> (Duration, EcnState, Pair) {
+fn uploaded(ecn: bool, seed: u64, fault: impl Fn(&mut Pair, bool)) -> (Duration, EcnState, Pair) {
     let law = Algorithm::parse("cubic").unwrap();
     let mut setup = Setup::new(|setup| setup.seed = seed);
     setup.client.controller = Arc::new(move |now: Instant, mtu| law.controller(now, mtu));
@@ -87,8 +75,7 @@ fn upload_over(
     let mut pair = Pair::connected(setup);
     pair.up.rate = Some(6_250_000);
     pair.up.queue = 125_000;
-    pair.upload(1_000_000, Duration::from_secs(30));
-    pair.run(Duration::from_millis(100));
+    pair.upload_and_run(1_000_000, 30, Duration::from_millis(100));
     fault(&mut pair, true);
     let took = pair.upload(20_000_000, Duration::from_secs(120));
     let state = state(&mut pair);
@@ -98,8 +85,7 @@ fn upload_over(
 /// Uploads little in each of so many seconds.
 fn upload_for(pair: &mut Pair, seconds: u32) {
     for _ in 0..seconds {
-        pair.upload(1000, Duration::from_secs(5));
-        pair.run(Duration::from_secs(1));
+        pair.upload_and_run(1000, 5, Duration::from_secs(1));
     }
 }
 
@@ -112,9 +98,9 @@ fn marks_that_are_dropped_later_are_given_up() {
             pair.up.faults.eats_marks = on;
             pair.down.faults.eats_marks = on && both_ways;
         };
-        let (plain, state, _) = upload_over(false, 1, fault);
+        let (plain, state, _) = uploaded(false, 1, fault);
         assert_eq!(state, EcnState::Off);
-        let (took, state, mut pair) = upload_over(true, 1, fault);
+        let (took, state, mut pair) = uploaded(true, 1, fault);
         assert_eq!(state, EcnState::Failed(EcnFailure::Dropped));
         let most = plain + Duration::from_millis(1500);
         assert!(took <= most, "{took:?} instead of {plain:?}");
@@ -131,8 +117,8 @@ fn marks_that_are_dropped_later_are_given_up() {
 fn marks_that_all_become_ce_are_given_up() {
     for marked_from in [0, 1] {
         let fault = |pair: &mut Pair, on| pair.up.faults.marks_all = on;
-        let (plain, ..) = upload_over(false, 1 + marked_from, fault);
-        let (took, state, mut pair) = upload_over(true, 1 + marked_from, fault);
+        let (plain, ..) = uploaded(false, 1 + marked_from, fault);
+        let (took, state, mut pair) = uploaded(true, 1 + marked_from, fault);
         assert_eq!(state, EcnState::Failed(EcnFailure::AllCe));
         let most = plain + Duration::from_millis(1500);
         assert!(took <= most, "{took:?} instead of {plain:?}");

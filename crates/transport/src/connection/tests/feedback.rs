@@ -30,8 +30,7 @@ fn what_routers_mark_reaches_the_controller_exactly() {
     pair.record = true;
     marking(&mut pair, 2);
     pair.connect();
-    pair.upload(300_000, Duration::from_secs(10));
-    pair.run(Duration::from_millis(200));
+    pair.upload_and_run(300_000, 10, Duration::from_millis(200));
     let log = pair.client.log();
     let stats = pair.client.get().stats().clone();
     assert_eq!(log.feedback.packets, [0, 0, stats.shims_sent, 0]);
@@ -46,8 +45,7 @@ fn what_routers_mark_reaches_the_controller_exactly() {
     assert!(report.passes_shims);
     // By now, the server only sends acknowledgements, which have no shim.
     pair.server.sent.clear();
-    pair.upload(30_000, Duration::from_secs(10));
-    pair.run(Duration::from_millis(200));
+    pair.upload_and_run(30_000, 10, Duration::from_millis(200));
     assert!(!pair.server.sent.is_empty());
     assert!(!pair.server.sent.iter().any(|d| has_shim(d)));
 }
@@ -56,8 +54,7 @@ fn what_routers_mark_reaches_the_controller_exactly() {
 fn a_shim_stands_in_front_of_short_headers_alone_and_segments_are_equal() {
     let mut pair = Pair::with(setup(&[3], &[3]));
     pair.record = true;
-    pair.connect();
-    pair.upload(300_000, Duration::from_secs(10));
+    pair.connect_and_upload(300_000, 10);
     for datagram in pair.client.sent.iter().chain(&pair.server.sent) {
         if has_shim(datagram) {
             assert_eq!(datagram[LEN] & LONG_FORM, 0);
@@ -69,11 +66,8 @@ fn a_shim_stands_in_front_of_short_headers_alone_and_segments_are_equal() {
     assert_eq!(mtu, 1472);
     let whole = |batch: &&crate::connection::Transmit| batch.len == 10 * usize::from(mtu);
     assert!(pair.client.batches.iter().filter(whole).count() > 10);
-    let full = pair
-        .client
-        .sent
-        .iter()
-        .filter(|d| d.len() == usize::from(mtu));
+    let sent = pair.client.sent.iter();
+    let full = sent.filter(|d| d.len() == usize::from(mtu));
     assert!(full.count() > 150);
 }
 
@@ -81,8 +75,7 @@ fn a_shim_stands_in_front_of_short_headers_alone_and_segments_are_equal() {
 fn the_first_shim_tells_the_round_trip_of_the_handshake() {
     let mut pair = Pair::with(setup(&[0], &[0]));
     pair.record = true;
-    pair.connect();
-    pair.upload(10_000, Duration::from_secs(10));
+    pair.connect_and_upload(10_000, 10);
     let round_trip = 2 * pair.up.latency.as_millis() as u8;
     for side in [&pair.client, &pair.server] {
         let first = side.sent.iter().find(|d| has_shim(d)).unwrap();
@@ -95,15 +88,13 @@ fn each_nth_packet_bears_a_shim_and_the_others_its_room() {
     let mut pair = Pair::with(setup(&[0], &[0]));
     marking(&mut pair, 1);
     pair.connect();
-    pair.upload(300_000, Duration::from_secs(10));
-    pair.run(Duration::from_millis(100));
+    pair.upload_and_run(300_000, 10, Duration::from_millis(100));
     pair.record = true;
     pair.client.sent.clear();
     pair.client.batches.clear();
     pair.client.log.lock().unwrap().signal_every = 8;
     let before = pair.client.log();
-    pair.upload(1_000_000, Duration::from_secs(10));
-    pair.run(Duration::from_millis(100));
+    pair.upload_and_run(1_000_000, 10, Duration::from_millis(100));
     let log = pair.client.log();
     let mtu = usize::from(pair.client.get().mtu());
     let sent = &pair.client.sent;
@@ -127,8 +118,7 @@ fn without_a_common_kind_not_one_byte_differs() {
     let run = |client: &[u8], server: &[u8]| {
         let mut pair = Pair::with(setup(client, server));
         pair.record = true;
-        pair.connect();
-        pair.upload(100_000, Duration::from_secs(10));
+        pair.connect_and_upload(100_000, 10);
         assert_eq!(pair.client.get().stats().shims_sent, 0);
         assert_eq!(pair.server.get().stats().shims_sent, 0);
         assert_eq!(pair.client.log().feedbacks, 0);
@@ -158,8 +148,7 @@ fn lost_acknowledgements_lose_no_feedback() {
     pair.up.faults.duplicate = 100_000;
     pair.upload(500_000, Duration::from_secs(60));
     pair.down.faults = Faults::default();
-    pair.client.get().ping();
-    pair.run(Duration::from_secs(1));
+    pair.ping_and_run(Duration::from_secs(1));
     let shims = pair.server.get().stats().shims_received;
     let log = pair.client.log();
     assert_eq!(log.feedback.packets, [0, shims, 0, 0]);
@@ -180,15 +169,12 @@ fn a_damaged_shim_is_not_believed_and_its_packet_still_read() {
         }
     }));
     pair.connect();
-    pair.upload(200_000, Duration::from_secs(10));
-    pair.run(Duration::from_millis(100));
+    pair.upload_and_run(200_000, 10, Duration::from_millis(100));
     let stats = pair.server.get().stats().clone();
     assert!(stats.shims_bad > 30, "{stats:?}");
     let log = pair.client.log();
-    assert_eq!(
-        log.feedback.packets,
-        [stats.shims_bad, 0, 0, stats.shims_received]
-    );
+    let counted = [stats.shims_bad, 0, 0, stats.shims_received];
+    assert_eq!(log.feedback.packets, counted);
     assert_eq!(pair.client.get().stats().packets_lost, 0);
 }
 
@@ -197,8 +183,7 @@ fn a_path_that_eats_shims_becomes_plain_within_a_few_round_trips() {
     let mut pair = Pair::with(setup(&[0], &[0]));
     pair.up.faults.eats_shims = true;
     pair.down.faults.eats_shims = true;
-    pair.connect();
-    pair.upload(100_000, Duration::from_secs(10));
+    pair.connect_and_upload(100_000, 10);
     assert!(!pair.client.get().path_report(pair.now).passes_shims);
     // The consequences of lost shims for congestion, ECN and datagram size are void.
     let log = pair.client.log();
@@ -226,8 +211,7 @@ fn the_ecn_field_carries_a_signal_without_a_shim() {
     let mut pair = Pair::connected(setup);
     pair.upload(100_000, Duration::from_secs(10));
     pair.up.faults.ecn = Some(Ecn::Ce);
-    pair.upload(100_000, Duration::from_secs(10));
-    pair.run(Duration::from_millis(100));
+    pair.upload_and_run(100_000, 10, Duration::from_millis(100));
     let log = pair.client.log();
     assert!(log.feedback.packets[1] > 60, "{log:?}");
     assert!(log.feedback.packets[3] > 60, "{log:?}");
@@ -247,11 +231,9 @@ fn counters_of_a_new_path_start_from_zero() {
     pair.upload(100_000, Duration::from_secs(10));
     // The client's NAT is rebound, which only the server notices.
     pair.rebind("10.0.0.9:2000");
-    pair.upload(100_000, Duration::from_secs(10));
-    pair.run(Duration::from_secs(1));
+    pair.upload_and_run(100_000, 10, Duration::from_secs(1));
     let before = pair.client.log().feedback.packets[1];
-    pair.upload(100_000, Duration::from_secs(10));
-    pair.run(Duration::from_secs(1));
+    pair.upload_and_run(100_000, 10, Duration::from_secs(1));
     let after = pair.client.log().feedback.packets[1];
     assert!(after - before > 60, "{before} {after}");
     // The server sends data, and its path changed without the client noticing.

@@ -157,11 +157,7 @@ impl Controller for FixedWindow {
 
     fn asks(&self) -> bool {
         let log = self.log.lock().unwrap();
-        let lost = if log.asks_again {
-            log.questions_lost
-        } else {
-            0
-        };
+        let lost = u64::from(log.asks_again) * log.questions_lost;
         log.asks && log.questions == lost
     }
 

@@ -43,10 +43,8 @@ fn small_challenges_get_small_responses() {
     in_proportion(&flooded, 2);
     // With many in one packet, the latest four are answered.
     let flooded = flood(100, |_, n| {
-        let all: Vec<_> = (0..100)
-            .map(|i| Frame::PathChallenge((n * 100 + i).to_be_bytes()))
-            .collect();
-        frames(&all)
+        let challenge = |i: u64| Frame::PathChallenge((n * 100 + i).to_be_bytes());
+        frames(&(0..100).map(challenge).collect::<Vec<_>>())
     });
     in_proportion(&flooded, 1);
 }

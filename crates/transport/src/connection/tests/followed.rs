@@ -4,8 +4,7 @@ use super::*;
 
 /// Sends a packet that is answered, and waits for the answer.
 fn exchange(pair: &mut Pair) {
-    pair.client.get().ping();
-    pair.run(Duration::from_millis(500));
+    pair.ping_and_run(Duration::from_millis(500));
 }
 
 /// RFC 9000 §9: a server has one address, so packets from another aren't its.
@@ -37,21 +36,13 @@ fn a_client_that_repeats_probing_frames_alone_is_followed() {
     pair.run(Duration::from_secs(1));
     // The server retires an ID, so the client issues another.
     let now = pair.now;
-    let mut bytes = packet_from(
-        &mut pair,
-        From::Server,
-        SpaceId::Data,
-        &[Frame::RetireConnectionId(1)],
-    );
+    let retire = [Frame::RetireConnectionId(1)];
+    let mut bytes = packet_from(&mut pair, From::Server, SpaceId::Data, &retire);
     let received = Received::plain(pair.server.address);
     pair.client.get().handle_datagram(now, received, &mut bytes);
     // Its packets are lost, as are those sent to its previous address.
     let home = pair.client.address;
-    pair.tap = Some(Box::new(move |_, datagram| {
-        if datagram.from == home || datagram.to == home {
-            datagram.bytes.clear();
-        }
-    }));
+    pair.drop_if(move |_, datagram| datagram.from == home || datagram.to == home);
     pair.flush();
     pair.rebind("10.0.0.1:2000");
     pair.run(Duration::from_secs(5));
@@ -69,11 +60,7 @@ fn who_claims_an_address_again_and_again_must_show_that_it_is_there() {
     let home = pair.client.address;
     let away = "10.0.0.9:2000".parse().unwrap();
     // From now on, packets to the former address are lost.
-    pair.tap = Some(Box::new(move |_, datagram| {
-        if datagram.to == home {
-            datagram.bytes.clear();
-        }
-    }));
+    pair.drop_if(move |_, datagram| datagram.to == home);
     pair.client.address = away;
     for _ in 0..4 {
         for _ in 0..20 {
@@ -81,8 +68,7 @@ fn who_claims_an_address_again_and_again_must_show_that_it_is_there() {
         }
         let built = pair.server.log().built;
         pair.client.address = home;
-        pair.client.get().ping();
-        pair.run(Duration::from_millis(100));
+        pair.ping_and_run(Duration::from_millis(100));
         assert_eq!(pair.server.get().remote_address(), home);
         let built = pair.server.log().built - built;
         pair.client.address = away;

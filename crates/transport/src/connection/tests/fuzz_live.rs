@@ -109,11 +109,7 @@ fn live(input: &[u8]) -> Option<ConnectionError> {
                 let mut room = [0; 256];
                 let mut w = Writer::new(&mut room);
                 if frame(word, &mut w).is_some() {
-                    let from = if side == 4 {
-                        From::Server
-                    } else {
-                        From::Client
-                    };
+                    let from = if side < 5 { From::Server } else { From::Client };
                     send(&mut pair, from, SpaceId::Data, w.written());
                     pair.run(Duration::from_millis(u64::from(b % 32)));
                 }

@@ -20,33 +20,29 @@ fn a_clean_handshake_takes_one_round_trip_and_is_confirmed_after_one_more() {
         let order: Vec<_> = events.filter(|e| !matches!(e, Event::Stream(_))).collect();
         use Event::{Confirmed, Connected, HandshakeDataReady};
         assert_eq!(order, [&HandshakeDataReady, &Connected, &Confirmed]);
+        assert_eq!(host.sent[0].len(), 1200);
     }
     // Datagrams with an Initial packet of the client have full size (RFC 9000 §14.1).
-    assert_eq!(pair.client.sent[0].len(), 1200);
-    assert_eq!(pair.server.sent[0].len(), 1200);
     assert_eq!(pair.client.get().stats().packets_lost, 0);
     let protocol = pair.client.get().handshake().data().protocol;
     assert_eq!(protocol.as_deref(), Some(&b"test"[..]));
     // Each side has several of the other's IDs.
     pair.run(Duration::from_millis(100));
-    assert_eq!(pair.client.ids.len(), 8);
-    assert_eq!(pair.server.ids.len(), 8);
+    assert_eq!((pair.client.ids.len(), pair.server.ids.len()), (8, 8));
 }
 
 #[test]
 fn handshakes_get_through_loss_reordering_duplication_and_corruption() {
     for seed in 0..40 {
         let mut pair = Pair::with(Setup::new(|setup| setup.seed = seed));
-        let faults = Faults {
+        pair.set_faults(Faults {
             loss: 300_000,
             reorder: 200_000,
             duplicate: 100_000,
             corrupt: 50_000,
             ..Faults::default()
-        };
-        pair.set_faults(faults);
-        pair.connect();
-        pair.upload(20_000, Duration::from_secs(60));
+        });
+        pair.connect_and_upload(20_000, 60);
     }
 }
 
@@ -58,14 +54,9 @@ fn a_lost_finished_is_sent_again_though_data_fills_the_window() {
         let mut setup = Setup::new(|setup| setup.seed = seed);
         setup.client.controller = fixed_window(12_000).0;
         let mut pair = Pair::with(setup);
-        pair.up.faults = Faults {
-            loss: 300_000,
-            ..Faults::default()
-        };
-        assert!(
-            pair.run_until(Duration::from_secs(60), |p| p.client.get().is_established()),
-            "seed {seed}"
-        );
+        pair.up.faults.loss = 300_000;
+        let established = pair.is_established_within(Duration::from_secs(60));
+        assert!(established, "seed {seed}");
         pair.upload(50_000, Duration::from_secs(60));
     }
 }
@@ -165,16 +156,8 @@ fn version_negotiation_after_an_answer_is_ignored() {
 }
 
 fn retry_packet(dcid: &ConnectionId, scid: &ConnectionId, original: &ConnectionId) -> Vec<u8> {
-    retry_with(dcid, scid, original, b"a token")
-}
-
-fn retry_with(
-    dcid: &ConnectionId,
-    scid: &ConnectionId,
-    original: &ConnectionId,
-    token: &[u8],
-) -> Vec<u8> {
-    sealed_retry(&NullCrypto::new(&[b"test"]), dcid, scid, original, token)
+    let crypto = NullCrypto::new(&[b"test"]);
+    sealed_retry(&crypto, dcid, scid, original, b"a token")
 }
 
 pub(super) fn sealed_retry(
@@ -215,13 +198,11 @@ fn a_retry_is_followed_once_and_authenticated() {
     assert_eq!(pair.client.sent.len(), 2);
     let again = pair.client.sent[1].clone();
     let found = first_packet(&again);
-    assert_eq!(found.dcid, retry_id);
-    assert_eq!(found.scid, scid);
-    assert_eq!(&again[found.token.clone()], b"a token");
+    assert_eq!((found.dcid, found.scid), (retry_id, scid));
     assert_eq!(again.len(), 1200);
+    assert_eq!(&again[found.token.clone()], b"a token");
     pair.retried = Some((original, retry_id));
-    pair.connect();
-    pair.upload(5000, Duration::from_secs(5));
+    pair.connect_and_upload(5000, 5);
 }
 
 /// Each Initial packet contains a Retry's token (RFC 9000 §8.1.2) and must fit into a datagram. If
@@ -237,7 +218,8 @@ fn a_token_that_leaves_no_room_for_the_handshake_ends_it_at_once() {
             pair.up.cut();
             let retry_id = ConnectionId::new(&vec![9; id]).unwrap();
             let token = vec![7; len];
-            pair.send_to_client(retry_with(&scid, &retry_id, &original, &token));
+            let crypto = NullCrypto::new(&[b"test"]);
+            pair.send_to_client(sealed_retry(&crypto, &scid, &retry_id, &original, &token));
             if let Some(error) = pair.client.error() {
                 assert_eq!(error, ConnectionError::TokenTooLong(len));
                 assert!(longest < len);

@@ -18,8 +18,7 @@ fn every_probe_carries_the_first_flight() {
         }
     }));
     // The initial probe timeout is a second. The next one would fire after three seconds.
-    let established = |p: &mut Pair| p.client.get().is_established();
-    assert!(pair.run_until(Duration::from_millis(1500), established));
+    assert!(pair.is_established_within(Duration::from_millis(1500)));
     assert_eq!(pair.client.get().stats().probe_timeouts, 1);
 }
 
@@ -46,7 +45,7 @@ fn probes_of_a_handshake_do_not_leave_together() {
     // Both the first flight and the packets sent at the first probe timeout, after 999 ms, are
     // lost.
     let left = long_headers(&mut pair, Duration::from_millis(1050));
-    assert!(pair.run_until(Duration::from_secs(4), |p| p.client.get().is_established()));
+    assert!(pair.is_established_within(Duration::from_secs(4)));
     let at = [0, 999_000, 1_123_875].map(Duration::from_micros);
     assert_eq!(*left.borrow(), at);
     // The next timeout would fire after three seconds (333 ms plus 4 times 333/2 ms).
@@ -62,10 +61,9 @@ fn a_probe_of_a_handshake_carries_what_is_missing_and_not_an_older_ping() {
     let left = long_headers(&mut pair, Duration::from_millis(10));
     let ping = frames(&[Frame::Ping]);
     let client = pair.client.get();
-    let _lost = inject::packet_on_path(client, pair.now, SpaceId::Initial, &ping);
-    let established = |p: &mut Pair| p.client.get().is_established();
+    let _lost = sealed(client, pair.now, SpaceId::Initial, &ping, 0, false);
     // A round trip after the first probe.
-    let done = pair.run_until(Duration::from_millis(1025), established);
+    let done = pair.is_established_within(Duration::from_millis(1025));
     assert!(done, "{left:?}");
     assert_eq!(pair.client.get().stats().probe_timeouts, 1);
 }
@@ -117,8 +115,7 @@ fn the_second_probe_of_a_server_carries_both_of_its_flights() {
             datagram.bytes.fill(0);
         }
     }));
-    let established = |p: &mut Pair| p.client.get().is_established();
-    let done = pair.run_until(Duration::from_secs(2), established);
+    let done = pair.is_established_within(Duration::from_secs(2));
     assert!(done, "{probes:?}");
     let both = vec![PacketType::Initial, PacketType::Handshake];
     let expected = [both.clone(), vec![PacketType::Initial], both];

@@ -18,47 +18,21 @@ pub(crate) fn packet(
     space: SpaceId,
     payload: &[u8],
 ) -> Vec<u8> {
-    packet_with_bits(connection, now, space, payload, 0)
+    sealed(connection, now, space, payload, 0, true)
 }
 
-/// Like [`packet`], but with `bits` set in the first byte before sealing.
-pub(crate) fn packet_with_bits(
+/// The same with `bits` set in the first byte before sealing. If it isn't `off_path`, the
+/// connection counts it as its own and expects an acknowledgement.
+pub(crate) fn sealed(
     connection: &mut Connection,
     now: Instant,
     space: SpaceId,
     payload: &[u8],
     bits: u8,
+    off_path: bool,
 ) -> Vec<u8> {
-    let contents = Contents {
-        eliciting: true,
-        off_path: true,
-        ..Contents::default()
-    };
-    sealed(connection, now, space, payload, bits, contents)
-}
-
-/// Builds a datagram that the connection counts as its own, expecting an acknowledgement.
-pub(crate) fn packet_on_path(
-    connection: &mut Connection,
-    now: Instant,
-    space: SpaceId,
-    payload: &[u8],
-) -> Vec<u8> {
-    let contents = Contents {
-        eliciting: true,
-        ..Contents::default()
-    };
-    sealed(connection, now, space, payload, 0, contents)
-}
-
-fn sealed(
-    connection: &mut Connection,
-    now: Instant,
-    space: SpaceId,
-    payload: &[u8],
-    bits: u8,
-    contents: Contents,
-) -> Vec<u8> {
+    let mut contents = Contents::default();
+    (contents.eliciting, contents.off_path) = (true, off_path);
     let mut room = [0; 1400];
     let mut w = Writer::new(&mut room);
     let dcid = connection.sources.control.remote_ids.current().id;
@@ -74,11 +48,8 @@ fn sealed(
 pub(crate) fn replace_ids(connection: &mut Connection) {
     connection.sources.control.local_ids.rotate();
     let receiving = connection.receiving(Instant::ZERO);
-    let (random, outbox) = (&mut *receiving.random, &mut *receiving.outbox);
-    receiving
-        .sources
-        .control
-        .issue_ids(random, outbox, u64::MAX);
+    let control = &mut receiving.sources.control;
+    control.issue_ids(&mut *receiving.random, &mut *receiving.outbox, u64::MAX);
 }
 
 /// Builds a datagram of this end with one packet that has these frames.
@@ -89,12 +60,8 @@ pub(crate) fn packet_from(
     list: &[Frame<'_>],
 ) -> Vec<u8> {
     let now = pair.now;
-    packet(
-        pair.host(from == From::Client).get(),
-        now,
-        space,
-        &frames(list),
-    )
+    let payload = frames(list);
+    packet(pair.host(from == From::Client).get(), now, space, &payload)
 }
 
 /// Sends a packet with this payload over the link.

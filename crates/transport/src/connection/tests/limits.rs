@@ -55,7 +55,7 @@ fn probes_wait_as_long_as_the_peer_may_delay_its_acknowledgements() {
     // For a round trip of 1 s, the client requests 100 ms, its maximum. Until this is acknowledged,
     // the longer of the two applies.
     for (said, asked) in [(400, 400), (25, 100)].map(|(a, b)| (ms(a), ms(b))) {
-        let mut setup = Setup::new(|setup| setup.latency = ms(500));
+        let mut setup = Setup::with_latency(500);
         setup.server.max_ack_delay = said;
         let mut pair = Pair::with(setup);
         let limit = Duration::from_secs(10);
@@ -86,8 +86,7 @@ fn probes_are_as_close_as_the_peers_idle_timeout_needs() {
 #[test]
 fn who_acknowledges_what_was_never_sent_is_caught() {
     let mut pair = Pair::at_rest(Setup::default());
-    pair.upload(500_000, Duration::from_secs(10));
-    pair.run(Duration::from_millis(500));
+    pair.upload_and_run(500_000, 10, Duration::from_millis(500));
     let detector = pair.client.get().spaces.recovery.space(SpaceId::Data);
     let largest = detector.sent().next_number() - 1;
     let mut room = [0; 40];

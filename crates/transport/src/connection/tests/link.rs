@@ -1,8 +1,7 @@
 //! A one-way link with a virtual clock: latency, rate, and seeded loss, reordering, duplication and
 //! corruption.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::BTreeMap;
 
 use super::*;
 
@@ -29,14 +28,14 @@ impl Rng {
 }
 
 /// Effects of a link on datagrams, in parts per million.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Faults {
     pub(crate) loss: u32,
     pub(crate) reorder: u32,
     pub(crate) duplicate: u32,
     pub(crate) corrupt: u32,
     /// Larger datagrams are dropped.
-    pub(crate) mtu: usize,
+    pub(crate) mtu: Option<usize>,
     /// Datagrams that begin with a shim are dropped.
     pub(crate) eats_shims: bool,
     /// Extra delay of datagrams with a shim of this kind.
@@ -62,23 +61,6 @@ impl Faults {
     }
 }
 
-impl Default for Faults {
-    fn default() -> Self {
-        Self {
-            loss: 0,
-            reorder: 0,
-            duplicate: 0,
-            corrupt: 0,
-            mtu: usize::MAX,
-            eats_shims: false,
-            eats_marks: false,
-            marks_all: false,
-            holds: None,
-            ecn: None,
-        }
-    }
-}
-
 /// A datagram in flight.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Datagram {
@@ -100,25 +82,6 @@ impl Datagram {
     }
 }
 
-#[derive(Debug, PartialEq, Eq)]
-struct Flying {
-    at: Instant,
-    order: u64,
-    datagram: Datagram,
-}
-
-impl Ord for Flying {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.at, self.order).cmp(&(other.at, other.order))
-    }
-}
-
-impl PartialOrd for Flying {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
 /// One direction between two hosts.
 #[derive(Debug)]
 pub(crate) struct Link {
@@ -131,7 +94,8 @@ pub(crate) struct Link {
     rng: Rng,
     free_at: Instant,
     order: u64,
-    flying: BinaryHeap<Reverse<Flying>>,
+    /// By time of arrival, and a number that preserves the order.
+    flying: BTreeMap<(Instant, u64), Datagram>,
     /// Number of datagrams that never arrived.
     pub(crate) dropped: u64,
     /// Number of all datagrams.
@@ -148,7 +112,7 @@ impl Link {
             rng: Rng::new(seed),
             free_at: Instant::ZERO,
             order: 0,
-            flying: BinaryHeap::new(),
+            flying: BTreeMap::new(),
             dropped: 0,
             entered: 0,
         }
@@ -158,7 +122,7 @@ impl Link {
         self.entered += 1;
         let size = datagram.bytes.len();
         let shimmed = datagram.bytes.first().is_some_and(|b| b & 0xf8 == 8);
-        if size > self.faults.mtu
+        if self.faults.mtu.is_some_and(|mtu| size > mtu)
             || (self.faults.eats_shims && shimmed)
             || (self.faults.eats_marks && datagram.ecn != Ecn::NotEct)
             || self.rng.chance(self.faults.loss)
@@ -203,24 +167,18 @@ impl Link {
 
     fn push(&mut self, at: Instant, datagram: Datagram) {
         self.order += 1;
-        self.flying.push(Reverse(Flying {
-            at,
-            order: self.order,
-            datagram,
-        }));
+        self.flying.insert((at, self.order), datagram);
     }
 
     /// Returns when the next datagram arrives.
     pub(crate) fn next(&self) -> Option<Instant> {
-        self.flying.peek().map(|f| f.0.at)
+        self.flying.keys().next().map(|(at, _)| *at)
     }
 
     /// Returns a datagram that has arrived by `now`.
     pub(crate) fn arrive(&mut self, now: Instant) -> Option<Datagram> {
-        if self.next()? > now {
-            return None;
-        }
-        self.flying.pop().map(|f| f.0.datagram)
+        let next = self.flying.first_entry()?;
+        (next.key().0 <= now).then(|| next.remove())
     }
 
     /// Drops all datagrams in flight.

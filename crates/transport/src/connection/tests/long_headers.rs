@@ -115,9 +115,7 @@ fn a_whole_old_flight_may_come_again() {
 /// before their own timeout.
 #[test]
 fn an_answer_stops_the_second_probe_also_where_there_is_more_to_wait_for() {
-    let mut pair = Pair::with(Setup::new(|setup| {
-        setup.latency = Duration::from_millis(50);
-    }));
+    let mut pair = Pair::with(Setup::with_latency(50));
     let left = long_headers(&mut pair, Duration::from_millis(10));
     pair.connect();
     pair.run(Duration::from_millis(500));

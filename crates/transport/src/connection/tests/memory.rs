@@ -28,12 +28,21 @@ fn setup(seed: u64, window: u64) -> Setup {
     setup
 }
 
+/// An upload of `honest` takes little longer than one of `alone`, whose server has no other peers.
+pub(super) fn arrives_as_if_alone(honest: &mut Pair, mut alone: Pair) {
+    let [together, alone] = [honest, &mut alone].map(|pair| {
+        pair.up.faults.loss = 10_000;
+        pair.upload(8 << 20, Duration::from_secs(10))
+    });
+    let most = alone + Duration::from_secs(1);
+    assert!(together <= most, "{together:?} {alone:?}");
+}
+
 #[test]
 fn tiny_pieces_of_many_peers_are_bounded_and_an_honest_peer_goes_on() {
     let memory = Arc::new(ReceiveMemory::new(16 << 20));
-    let mut hostile: Vec<Pair> = (0..16)
-        .map(|i| sharing(setup(100 + i, 1 << 20), &memory))
-        .collect();
+    let hostile = (0..16).map(|i| sharing(setup(100 + i, 1 << 20), &memory));
+    let mut hostile: Vec<Pair> = hostile.collect();
     for round in 0..60 {
         for pair in &mut hostile {
             let room = pair.server.get().streams().receiving.window() / 8;
@@ -58,15 +67,7 @@ fn tiny_pieces_of_many_peers_are_bounded_and_an_honest_peer_goes_on() {
     assert!(memory.taken() <= 4 << 20, "{}", memory.taken());
 
     let mut honest = sharing(setup(7, 1 << 20), &memory);
-    let mut alone = Pair::connected(setup(7, 1 << 20));
-    let [together, alone] = [&mut honest, &mut alone].map(|pair| {
-        pair.up.faults.loss = 10_000;
-        pair.upload(8 << 20, Duration::from_secs(10))
-    });
-    assert!(
-        together <= alone + Duration::from_secs(1),
-        "{together:?} {alone:?}"
-    );
+    arrives_as_if_alone(&mut honest, Pair::connected(setup(7, 1 << 20)));
 
     drop((hostile, honest));
     assert_eq!((memory.held(), memory.taken()), (0, 0));
@@ -181,15 +182,14 @@ fn gaps_in_packet_numbers_take_of_the_shared_memory() {
 fn gaps_in_the_packet_numbers_of_many_are_bounded_together() {
     const HOSTILE: u64 = 24;
     let memory = Arc::new(ReceiveMemory::new(0));
-    let mut hostile: Vec<Pair> = (0..HOSTILE)
-        .map(|seed| {
-            let mut pair = sharing(setup(100 + seed, 1 << 20), &memory);
-            pair.down.faults.loss = 1_000_000;
-            every_second_number(&mut pair, 6000);
-            assert_eq!((pair.client.error(), pair.server.error()), (None, None));
-            pair
-        })
-        .collect();
+    let peers = (0..HOSTILE).map(|seed| {
+        let mut pair = sharing(setup(100 + seed, 1 << 20), &memory);
+        pair.down.faults.loss = 1_000_000;
+        every_second_number(&mut pair, 6000);
+        assert_eq!((pair.client.error(), pair.server.error()), (None, None));
+        pair
+    });
+    let mut hostile: Vec<Pair> = peers.collect();
     let room: Vec<_> = hostile.iter_mut().map(room_for_ranges).collect();
     assert!(room.iter().all(|room| *room <= 4096), "{room:?}");
     assert!(memory.held() <= HOSTILE * 64 * 1024);
@@ -228,17 +228,15 @@ fn streams_next_to_slow_readers_arrive_at_once() {
     const CONNECTIONS: u64 = 60;
     for size in [512 << 20, 0] {
         let memory = Arc::new(ReceiveMemory::new(size));
-        let mut pairs: Vec<Pair> = (0..CONNECTIONS)
-            .map(|seed| {
-                let mut pair = sharing(setup(seed, 1 << 20), &memory);
-                let streams = pair.client.get().streams();
-                let slow = streams.open(Dir::Uni).unwrap();
-                assert_eq!(slow, id(0));
-                while let Ok(1..) = streams.write(slow, &[7; 65_536]) {}
-                pair.run(Duration::from_secs(1));
-                pair
-            })
-            .collect();
+        let pairs = (0..CONNECTIONS).map(|seed| {
+            let mut pair = sharing(setup(seed, 1 << 20), &memory);
+            assert_eq!(pair.client.open(), id(0));
+            let streams = pair.client.get().streams();
+            while let Ok(1..) = streams.write(id(0), &[7; 65_536]) {}
+            pair.run(Duration::from_secs(1));
+            pair
+        });
+        let mut pairs: Vec<Pair> = pairs.collect();
         for pair in &mut pairs {
             let mut slow = [0; 4096];
             while pair.server.get().streams().accept(Dir::Uni).is_some() {}

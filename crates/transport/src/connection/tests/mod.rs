@@ -61,12 +61,11 @@ use pathmark_cc::{Algorithm, Controller, Countable, Explicit, Feedback, Request,
 
 use self::fixed_window::{ControllerLog, fixed_window};
 use self::inject::{
-    From, first_packet, frames, packet, packet_from, packet_with_bits, packets, send, send_frames,
-    types,
+    From, first_packet, frames, packet, packet_from, packets, sealed, send, send_frames, types,
 };
 use self::link::{Datagram, Faults, Rng};
 use self::pair::{CLIENT, Host, Pair, SERVER, Setup, drain, pattern};
-use self::signal::{LEN, TestSignal, mark};
+use self::signal::{LEN, TestSignal, counters, mark};
 use crate::config::{ControllerFactory, TransportConfig};
 use crate::connection::{Connection, ConnectionError, Event, Received, ServerStart};
 use crate::crypto::null::{NullCrypto, NullEndpointKey};

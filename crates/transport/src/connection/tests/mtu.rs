@@ -12,16 +12,13 @@ fn the_largest_datagram_is_found() {
         (4000, 9000, 3980),
     ] {
         let mut pair = Pair::connected(Setup::new(|setup| setup.client.max_mtu = Some(max)));
-        pair.up.faults.mtu = path;
+        pair.up.faults.mtu = Some(path);
         for _ in 0..6 {
-            pair.upload(40_000, Duration::from_secs(20));
-            pair.run(Duration::from_secs(2));
+            pair.upload_and_run(40_000, 20, Duration::from_secs(2));
         }
         let mtu = pair.client.get().mtu();
-        assert!(
-            mtu >= at_least && usize::from(mtu) <= path,
-            "{mtu} of {path}"
-        );
+        let within = mtu >= at_least && usize::from(mtu) <= path;
+        assert!(within, "{mtu} of {path}");
         assert_eq!(pair.client.log().mtu, mtu);
         let stats = pair.client.get().stats();
         assert_eq!(stats.packets_lost, 0, "probes are no losses: {stats:?}");
@@ -36,8 +33,7 @@ fn the_peers_limit_holds() {
     setup.server.max_udp_payload_size = 1350;
     let mut pair = Pair::connected(setup);
     pair.record = true;
-    pair.upload(100_000, Duration::from_secs(20));
-    pair.run(Duration::from_secs(2));
+    pair.upload_and_run(100_000, 20, Duration::from_secs(2));
     assert_eq!(pair.client.get().mtu(), 1350);
     assert_eq!(pair.client.sent.iter().map(Vec::len).max(), Some(1350));
 }
@@ -60,10 +56,9 @@ fn the_interface_bounds_the_search() {
         }));
         pair.client.get().set_interface_mtu(interface);
         pair.connect();
-        pair.up.faults.mtu = path;
+        pair.up.faults.mtu = Some(path);
         for _ in 0..8 {
-            pair.upload(100_000, Duration::from_secs(20));
-            pair.run(Duration::from_secs(2));
+            pair.upload_and_run(100_000, 20, Duration::from_secs(2));
         }
         let mtu = pair.client.get().mtu();
         assert!(expected.contains(&mtu), "{mtu} of {path}, {interface}");
@@ -92,10 +87,9 @@ fn probes_keep_to_the_window() {
 #[test]
 fn a_path_that_becomes_narrower_is_noticed() {
     let mut pair = Pair::connected(Setup::default());
-    pair.upload(100_000, Duration::from_secs(20));
-    pair.run(Duration::from_millis(100));
+    pair.upload_and_run(100_000, 20, Duration::from_millis(100));
     assert_eq!(pair.client.get().mtu(), 1472);
-    pair.up.faults.mtu = 1400;
+    pair.up.faults.mtu = Some(1400);
     pair.upload(200_000, Duration::from_secs(60));
     assert!(pair.client.get().mtu() <= 1400);
     assert_eq!(pair.client.get().stats().mtu_black_holes, 1);
@@ -123,10 +117,8 @@ fn a_handshake_of_large_datagrams_takes_two_round_trips() {
         let took_it = pair.now.saturating_since(begun).as_millis();
         took.push((mtu, took_it, done && pair.client.error().is_none()));
     }
-    assert!(
-        took.iter().all(|(_, millis, done)| *millis <= 100 && *done),
-        "{took:?}"
-    );
+    let quick = took.iter().all(|(_, ms, done)| *ms <= 100 && *done);
+    assert!(quick, "{took:?}");
 }
 
 /// A client on a path that dropped shims, just before one is tried again. A search for a larger
@@ -146,7 +138,7 @@ fn before_a_trial_of_shims() -> Pair {
     pair.run(Duration::from_secs(4));
     assert!(!pair.client.get().paths.plain().is_tried());
     pair.record = true;
-    pair.up.faults.mtu = 1200;
+    pair.up.faults.mtu = Some(1200);
     *pair.client.get().paths.mtud() = Mtud::new(1472);
     pair
 }
@@ -175,8 +167,7 @@ fn probes_that_are_lost_are_no_trial_of_shims() {
 fn a_trial_of_shims_does_not_wait_for_a_probe() {
     let mut pair = before_a_trial_of_shims();
     pair.up.faults.eats_shims = false;
-    pair.upload(100_000, Duration::from_secs(10));
-    pair.run(Duration::from_millis(100));
+    pair.upload_and_run(100_000, 10, Duration::from_millis(100));
     assert!(shims(&pair).0 > 0);
     assert!(pair.client.get().paths.plain().passes_shims());
 }

@@ -25,25 +25,17 @@ impl InitialCrypto for Without {
     }
 }
 
+type Started = Result<Box<dyn Session>, StartError>;
 impl ClientCrypto for Without {
-    fn start(
-        &self,
-        server_name: &str,
-        transport_parameters: Vec<u8>,
-        seed: u64,
-    ) -> Result<Box<dyn Session>, StartError> {
-        let session = ClientCrypto::start(&self.0, server_name, transport_parameters, seed)?;
+    fn start(&self, name: &str, parameters: Vec<u8>, seed: u64) -> Started {
+        let session = ClientCrypto::start(&self.0, name, parameters, seed)?;
         Ok(Box::new(Unread(session)))
     }
 }
 
 impl ServerCrypto for Without {
-    fn start(
-        &self,
-        transport_parameters: Vec<u8>,
-        seed: u64,
-    ) -> Result<Box<dyn Session>, StartError> {
-        let session = ServerCrypto::start(&self.0, transport_parameters, seed)?;
+    fn start(&self, parameters: Vec<u8>, seed: u64) -> Started {
+        let session = ServerCrypto::start(&self.0, parameters, seed)?;
         Ok(Box::new(Unread(session)))
     }
 }

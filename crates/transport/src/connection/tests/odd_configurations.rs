@@ -7,8 +7,7 @@ use super::*;
 fn fails(set: impl Fn(&mut TransportConfig)) -> bool {
     let tried = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         let mut pair = Pair::connected(Setup::both(set));
-        pair.upload(300_000, Duration::from_secs(30));
-        pair.run(Duration::from_secs(5));
+        pair.upload_and_run(300_000, 30, Duration::from_secs(5));
     }));
     tried.is_err()
 }

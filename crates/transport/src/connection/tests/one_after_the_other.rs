@@ -90,11 +90,8 @@ fn connected(latency: Duration, streams: u64, memory: &Arc<ReceiveMemory>) -> Pa
 
 /// Returns how long it takes to read `count` streams of `size` bytes one after the other.
 fn read_all(pair: &mut Pair, count: usize, size: usize, limit: Duration) -> Duration {
-    let mut writer = Writer {
-        left: count,
-        size,
-        open: None,
-    };
+    let (left, open) = (count, None);
+    let mut writer = Writer { left, size, open };
     let mut reader = Reader::default();
     let begun = pair.now;
     let done = pair.run_until(limit, |pair| {
@@ -136,15 +133,14 @@ fn many_streams_without_memory_are_read_one_after_the_other() {
 #[test]
 fn a_reader_goes_on_while_other_peers_fill_the_memory() {
     let memory = Arc::new(ReceiveMemory::new(16 << 20));
-    let hoards: Vec<Pair> = (0..30)
-        .map(|_| {
-            let mut pair = connected(Duration::from_micros(50), 128, &memory);
-            let id = pair.client.open();
-            let _ = pair.client.get().streams().write(id, &[1; 100_000]);
-            pair.run(Duration::from_secs(2));
-            pair
-        })
-        .collect();
+    let hoards = (0..30).map(|_| {
+        let mut pair = connected(Duration::from_micros(50), 128, &memory);
+        let id = pair.client.open();
+        let _ = pair.client.get().streams().write(id, &[1; 100_000]);
+        pair.run(Duration::from_secs(2));
+        pair
+    });
+    let hoards: Vec<Pair> = hoards.collect();
     assert!(memory.taken() > 15 << 17, "{}", memory.taken());
     for latency in [Duration::from_micros(50), Duration::from_millis(10)] {
         let mut pair = connected(latency, 128, &memory);
@@ -164,7 +160,7 @@ fn more_streams_of_one_byte_than_memory_keeps_are_read() {
 #[test]
 fn a_reader_that_waits_is_not_held_up_by_credit() {
     let memory = Arc::new(ReceiveMemory::new(0));
-    let mut setup = Setup::new(|setup| setup.latency = Duration::from_millis(1));
+    let mut setup = Setup::with_latency(1);
     setup.server.streams.initial_connection_window = 256 << 10;
     let mut pair = Pair::connected(setup);
     pair.share(&memory);

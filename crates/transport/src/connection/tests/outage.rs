@@ -23,37 +23,26 @@ fn a_transfer_outlives_an_outage_in_which_its_client_moves() {
 /// Uploads 6 MB over a path of `latency` ms in each direction. An outage of `outage` seconds begins
 /// after 100,000 bytes have arrived. The last byte must arrive within `after` of its end.
 fn outlives(latency: u64, outage: u64, mut moves: bool, after: Duration) {
-    let mut pair = Pair::connected(Setup::new(|setup| {
-        setup.latency = Duration::from_millis(latency);
-    }));
+    let mut pair = Pair::connected(Setup::with_latency(latency));
     pair.run(Duration::from_secs(2));
     let outage = Duration::from_secs(outage);
     let mut begun = None;
-    pair.transfer(
-        true,
-        6_000_000,
-        outage + Duration::from_secs(30),
-        |pair, got| {
-            if begun.is_none() && got >= 100_000 {
-                begun = Some(pair.now);
-            }
-            let dark = begun.map(|begun| pair.now.saturating_since(begun));
-            let lost = match dark.is_some_and(|dark| dark < outage) {
-                true => 1_000_000,
-                false => 0,
-            };
-            pair.up.faults.loss = lost;
-            pair.down.faults.loss = lost;
-            if moves && dark.is_some_and(|dark| dark >= Duration::from_secs(1)) {
-                moves = false;
-                let local = "10.1.0.1".parse().unwrap();
-                assert!(pair.client.get().try_address(pair.now, Some(local)));
-            }
-        },
-    );
+    let limit = outage + Duration::from_secs(30);
+    pair.transfer(true, 6_000_000, limit, |pair, got| {
+        if begun.is_none() && got >= 100_000 {
+            begun = Some(pair.now);
+        }
+        let dark = begun.map(|begun| pair.now.saturating_since(begun));
+        let lost = u32::from(dark.is_some_and(|dark| dark < outage)) * 1_000_000;
+        pair.up.faults.loss = lost;
+        pair.down.faults.loss = lost;
+        if moves && dark.is_some_and(|dark| dark >= Duration::from_secs(1)) {
+            moves = false;
+            let local = "10.1.0.1".parse().unwrap();
+            assert!(pair.client.get().try_address(pair.now, Some(local)));
+        }
+    });
     let took = pair.now.saturating_since(begun.unwrap());
-    assert!(
-        took > outage && took <= outage + after,
-        "{latency} ms: {took:?} since the outage of {outage:?} began"
-    );
+    let in_time = took > outage && took <= outage + after;
+    assert!(in_time, "{latency} ms: {took:?} after {outage:?}");
 }

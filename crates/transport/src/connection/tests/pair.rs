@@ -3,7 +3,8 @@
 use super::link::Link;
 pub(crate) use super::setup::{CLIENT, SERVER, Setup};
 use super::*;
-use crate::connection::{ClientStart, Routing, Transmit};
+use crate::connection::{ApplicationClose, ClientStart, Routing, Transmit};
+use crate::wire::TransportError;
 
 /// One end: a connection and the packets that it has sent so far.
 pub(crate) struct Host {
@@ -35,8 +36,14 @@ impl Host {
     /// Returns the code of the violation because of which this end closed the connection.
     #[track_caller]
     pub(crate) fn closed_with(&self) -> Code {
+        self.violation().code
+    }
+
+    /// Returns the violation because of which this end closed the connection.
+    #[track_caller]
+    pub(crate) fn violation(&self) -> TransportError {
         match self.error() {
-            Some(ConnectionError::TransportError(error)) => error.code,
+            Some(ConnectionError::TransportError(error)) => error,
             other => panic!("{other:?}"),
         }
     }
@@ -46,6 +53,15 @@ impl Host {
     pub(crate) fn peer_closed_with(&self) -> Code {
         match self.error() {
             Some(ConnectionError::ConnectionClosed(error)) => error.code,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Returns the close of the peer's application.
+    #[track_caller]
+    pub(crate) fn application_closed_with(&self) -> ApplicationClose {
+        match self.error() {
+            Some(ConnectionError::ApplicationClosed(close)) => close,
             other => panic!("{other:?}"),
         }
     }
@@ -136,26 +152,27 @@ impl Pair {
 
     /// Runs until the client has completed the handshake.
     pub(crate) fn until_established(&mut self) {
-        let established = |pair: &mut Self| pair.client.get().is_established();
-        assert!(self.run_until(Duration::from_secs(1), established));
+        assert!(self.is_established_within(Duration::from_secs(1)));
+    }
+
+    /// The same for at most `limit`. Returns true if it has completed it.
+    pub(crate) fn is_established_within(&mut self, limit: Duration) -> bool {
+        self.run_until(limit, |pair| pair.client.get().is_established())
     }
 
     pub(crate) fn with(setup: Setup) -> Self {
         let now = Instant::from_millis(1);
-        let client = Connection::client(
-            now,
-            ClientStart {
-                config: Arc::new(setup.client.clone()),
-                crypto: Arc::clone(&setup.client_crypto),
-                server_name: setup.server_name.into(),
-                remote: SERVER.parse().unwrap(),
-                local: None,
-                token: setup.token.clone(),
-                endpoint_key: Arc::new(NullEndpointKey::new(7)),
-                random: Random::from_u64(setup.seed),
-            },
-        )
-        .unwrap();
+        let start = ClientStart {
+            config: Arc::new(setup.client.clone()),
+            crypto: Arc::clone(&setup.client_crypto),
+            server_name: setup.server_name.into(),
+            remote: SERVER.parse().unwrap(),
+            local: None,
+            token: setup.token.clone(),
+            endpoint_key: Arc::new(NullEndpointKey::new(7)),
+            random: Random::from_u64(setup.seed),
+        };
+        let client = Connection::client(now, start).unwrap();
         let host = |connection, address: &str, log: &Arc<Mutex<ControllerLog>>| Host {
             connection,
             address: address.parse().unwrap(),
@@ -199,6 +216,15 @@ impl Pair {
             true => &mut self.client,
             false => &mut self.server,
         }
+    }
+
+    /// Drops the datagrams that this selects on their way.
+    pub(crate) fn drop_if(&mut self, drops: impl Fn(Instant, &Datagram) -> bool + 'static) {
+        self.tap = Some(Box::new(move |now, datagram| {
+            if drops(now, datagram) {
+                datagram.bytes.clear();
+            }
+        }));
     }
 
     /// Gives both directions these faults.
@@ -382,6 +408,12 @@ impl Pair {
         }
     }
 
+    /// Runs for `time` after the client has sent a PING.
+    pub(crate) fn ping_and_run(&mut self, time: Duration) {
+        self.client.get().ping();
+        self.run(time);
+    }
+
     /// Runs for `time`, or until nothing is in flight.
     pub(crate) fn run(&mut self, time: Duration) {
         let end = self.now + time;
@@ -401,6 +433,18 @@ impl Pair {
     /// Returns how long it took.
     pub(crate) fn upload(&mut self, bytes: usize, limit: Duration) -> Duration {
         self.transfer(true, bytes, limit, |_, _| {})
+    }
+
+    /// Connects, and then uploads `bytes` within `limit` seconds.
+    pub(crate) fn connect_and_upload(&mut self, bytes: usize, limit: u64) {
+        self.connect();
+        self.upload(bytes, Duration::from_secs(limit));
+    }
+
+    /// Uploads `bytes` within `limit` seconds, and then runs for `time`.
+    pub(crate) fn upload_and_run(&mut self, bytes: usize, limit: u64, time: Duration) {
+        self.upload(bytes, Duration::from_secs(limit));
+        self.run(time);
     }
 
     /// Transfers `bytes` to or from the server, and checks the copy. Before each step, it passes
@@ -482,10 +526,7 @@ pub(crate) fn pattern(len: usize, seed: u64) -> Vec<u8> {
 }
 
 fn deliver(connection: &mut Connection, now: Instant, mut datagram: Datagram) {
-    let received = Received {
-        ecn: datagram.ecn,
-        ttl: Some(60),
-        ..Received::plain(datagram.from)
-    };
+    let mut received = Received::plain(datagram.from);
+    (received.ecn, received.ttl) = (datagram.ecn, Some(60));
     connection.handle_datagram(now, received, &mut datagram.bytes);
 }

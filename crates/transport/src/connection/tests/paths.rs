@@ -11,8 +11,7 @@ fn a_connection_outlives_a_nat_that_rebinds() {
     pair.upload(50_000, Duration::from_secs(5));
     let built = pair.server.log().built;
     pair.rebind("10.0.0.9:2000");
-    pair.upload(50_000, Duration::from_secs(5));
-    pair.run(Duration::from_millis(100));
+    pair.upload_and_run(50_000, 5, Duration::from_millis(100));
     assert_eq!(pair.server.get().remote_address(), pair.client.address);
     assert!(pair.server.has(|e| *e == Event::PathChanged));
     assert_eq!(pair.server.get().stats().migrations, 1);
@@ -36,8 +35,7 @@ fn a_client_migrates_with_an_id_of_its_own() {
     pair.upload(20_000, Duration::from_secs(5));
     let before = current_ids(&mut pair);
     pair.migrate("10.1.0.1:3000");
-    pair.upload(20_000, Duration::from_secs(5));
-    pair.run(Duration::from_secs(2));
+    pair.upload_and_run(20_000, 5, Duration::from_secs(2));
     let after = current_ids(&mut pair);
     assert!(after[0] != before[0] && after[1] != before[1]);
     assert_eq!(pair.server.get().remote_address(), pair.client.address);
@@ -67,10 +65,8 @@ fn a_late_packet_does_not_say_where_a_new_path_begins() {
     let now = pair.now;
     let from_server = |pair: &mut Pair, local: &str| {
         let mut bytes = packet_from(pair, From::Server, SpaceId::Data, &[Frame::Ping]);
-        let received = Received {
-            local: Some(local.parse().unwrap()),
-            ..Received::plain(pair.server.address)
-        };
+        let mut received = Received::plain(pair.server.address);
+        received.local = Some(local.parse().unwrap());
         let client = pair.client.get();
         client.handle_datagram(now, received, &mut bytes);
         client.local_address()
@@ -129,8 +125,7 @@ fn a_client_that_stood_still_returns_within_the_idle_timeout() {
         pair.run(Duration::from_secs(10));
     }
     pair.down.latency = Duration::from_millis(10);
-    pair.client.get().ping();
-    pair.run(Duration::from_millis(100));
+    pair.ping_and_run(Duration::from_millis(100));
     try_another(&mut pair);
     pair.up.faults.loss = 1_000_000;
     let back = pair.run_until(Duration::from_secs(12), |pair| {
@@ -185,8 +180,7 @@ fn a_forged_address_gets_little_and_the_connection_comes_back() {
     // [9000 9.3.2 revert] [9000 8 amplification]
     let mut pair = Pair::at_rest(Setup::default());
     forge_next(&mut pair);
-    pair.client.get().ping();
-    pair.run(Duration::from_secs(10));
+    pair.ping_and_run(Duration::from_secs(10));
     assert_eq!(pair.server.get().remote_address(), CLIENT.parse().unwrap());
     let to_forged = sent_to_forged(&pair);
     assert!(to_forged > 0 && to_forged <= 3 * 1200, "{to_forged}");
@@ -216,15 +210,11 @@ fn sent_to_forged(pair: &Pair) -> usize {
 #[test]
 fn the_old_path_is_challenged_and_the_return_is_warm() {
     // [9000 9.3.3 old-path]
-    let mut pair = Pair::connected(Setup::new(|setup| {
-        setup.latency = Duration::from_millis(50);
-    }));
-    pair.upload(50_000, Duration::from_secs(5));
-    pair.run(Duration::from_secs(1));
+    let mut pair = Pair::connected(Setup::with_latency(50));
+    pair.upload_and_run(50_000, 5, Duration::from_secs(1));
     let built = pair.server.log().built;
     forge_next(&mut pair);
-    pair.client.get().ping();
-    pair.run(Duration::from_millis(60));
+    pair.ping_and_run(Duration::from_millis(60));
     assert_ne!(pair.server.get().remote_address(), CLIENT.parse().unwrap());
     let timeouts = pair.client.get().stats().probe_timeouts;
     pair.run(Duration::from_millis(100));
@@ -271,8 +261,7 @@ fn a_limit_of_a_forged_address_does_not_stop_the_probe_timeout_of_the_old_path()
     let id = pair.server.write(&data);
     pair.server.get().streams().finish(id).unwrap();
     forge_next(&mut pair);
-    pair.client.get().ping();
-    pair.run(Duration::from_millis(15));
+    pair.ping_and_run(Duration::from_millis(15));
     assert_ne!(pair.server.get().remote_address(), CLIENT.parse().unwrap());
     assert!(pair.server.get().paths.limit().available() < 3 * 48);
     pair.up.faults.loss = 1_000_000;
@@ -342,15 +331,12 @@ fn a_server_that_forbids_migration_is_obeyed() {
 fn a_path_is_known_for_a_minute() {
     for (away, known) in [(1, true), (55, true), (65, false)] {
         let mut pair = Pair::connected(Setup::both(|config| config.max_idle_timeout = None));
-        pair.upload(50_000, Duration::from_secs(5));
-        pair.run(Duration::from_secs(1));
+        pair.upload_and_run(50_000, 5, Duration::from_secs(1));
         pair.rebind("10.0.0.9:2000");
-        pair.client.get().ping();
-        pair.run(Duration::from_secs(away));
+        pair.ping_and_run(Duration::from_secs(away));
         let built = pair.server.log().built;
         pair.rebind("10.0.0.1:1000");
-        pair.client.get().ping();
-        pair.run(Duration::from_millis(11));
+        pair.ping_and_run(Duration::from_millis(11));
         assert_eq!(pair.server.get().remote_address(), CLIENT.parse().unwrap());
         assert_eq!(pair.server.get().paths.limit().is_validated(), known);
         assert_eq!(pair.server.log().built, built + u32::from(!known));

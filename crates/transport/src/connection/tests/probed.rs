@@ -23,13 +23,10 @@ fn packet(pair: &mut Pair, list: &[Frame<'_>], size: usize) -> Vec<u8> {
 
 /// Delivers it to the server, at its address `local` if that is known.
 fn arrive(pair: &mut Pair, from: &str, local: Option<IpAddr>, mut bytes: Vec<u8>) {
-    let received = Received {
-        local,
-        ..Received::plain(address(from))
-    };
-    pair.server
-        .get()
-        .handle_datagram(pair.now, received, &mut bytes);
+    let mut received = Received::plain(address(from));
+    received.local = local;
+    let server = pair.server.get();
+    server.handle_datagram(pair.now, received, &mut bytes);
     pair.flush();
 }
 
@@ -59,14 +56,10 @@ fn watch(pair: &mut Pair) -> Seen {
 }
 
 /// Returns the server's batches to this address, from that number on.
-fn sent_to<'a>(
-    pair: &'a Pair,
-    from: usize,
-    to: &str,
-) -> impl Iterator<Item = &'a Transmit> + use<'a> {
-    let to = address(to);
-    let batches = pair.server.batches[from..].iter();
-    batches.filter(move |batch| batch.remote == to)
+fn sent_to(pair: &Pair, from: usize, to: &str) -> Vec<Transmit> {
+    let batches = pair.server.batches[from..].iter().copied();
+    let there = batches.filter(|batch| batch.remote == address(to));
+    there.collect()
 }
 
 /// Moves the client on purpose, with another ID.
@@ -89,7 +82,7 @@ fn a_probe_feeds_the_amplification_limit_of_its_own_address_only() {
     arrive(&mut pair, stranger, None, ping);
     assert_eq!(pair.server.get().remote_address(), address(stranger));
     pair.run(Duration::from_millis(500));
-    let sent: usize = sent_to(&pair, 0, stranger).map(|batch| batch.len).sum();
+    let sent: usize = sent_to(&pair, 0, stranger).iter().map(|b| b.len).sum();
     assert!(sent > 0 && sent <= may, "{sent} of {may}");
 }
 
@@ -142,16 +135,13 @@ fn after_a_small_challenge_comes_a_large_one() {
         let sent = pair.server.batches.len();
         pair.client.address = address(ELSEWHERE);
         if narrow {
-            pair.down.faults.mtu = 1199;
+            pair.down.faults.mtu = Some(1199);
         }
-        send_frames(
-            &mut pair,
-            From::Client,
-            &[Frame::Ping, Frame::Padding(padding)],
-        );
+        let list = [Frame::Ping, Frame::Padding(padding)];
+        send_frames(&mut pair, From::Client, &list);
         pair.run(Duration::from_millis(15));
         let to_away = |pair: &Pair| {
-            let there = sent_to(pair, sent, ELSEWHERE);
+            let there = sent_to(pair, sent, ELSEWHERE).into_iter();
             there.map(|batch| batch.len).collect::<Vec<_>>()
         };
         let sizes = to_away(&pair);
@@ -205,8 +195,7 @@ fn the_old_path_of_a_silent_client_is_challenged_three_times() {
         }
     }));
     pair.client.address = address(AWAY);
-    pair.client.get().ping();
-    pair.run(Duration::from_secs(8));
+    pair.ping_and_run(Duration::from_secs(8));
     let times = times.lock().unwrap();
     let waits: Vec<_> = times.windows(2).map(|two| two[1] - two[0]).collect();
     // The period of an unknown path, plus the client's delay of an acknowledgement.
@@ -252,7 +241,7 @@ fn probes_leave_from_the_address_that_they_belong_to() {
     // [9000 8.2.2 same-path]
     let [first, second] = ["10.0.0.2", "10.0.0.3"].map(|ip| Some(ip.parse().unwrap()));
     let sent_to = |pair: &Pair, from: usize, remote: &str| {
-        let there = sent_to(pair, from, remote);
+        let there = sent_to(pair, from, remote).into_iter();
         there.map(|batch| batch.local).collect::<Vec<_>>()
     };
     let mut pair = Pair::at_rest(Setup::default());

@@ -88,8 +88,7 @@ fn it_rides_alone_in_one_datagram_of_full_length() {
     pair.upload(1000, Duration::from_secs(10));
     assert!(shims(&pair, KIND).is_empty(), "there is too little to send");
     let mtu = usize::from(pair.client.get().mtu());
-    pair.upload(100_000, Duration::from_secs(10));
-    pair.run(Duration::from_millis(200));
+    pair.upload_and_run(100_000, 10, Duration::from_millis(200));
     assert_eq!(shims(&pair, KIND), [mtu]);
     let log = pair.client.log();
     assert_eq!((log.questions, log.signals), (1, 1));
@@ -102,8 +101,7 @@ fn it_rides_alone_in_one_datagram_of_full_length() {
 #[test]
 fn it_takes_the_place_of_the_request_in_its_packet() {
     let mut pair = asking(&[0, KIND]);
-    pair.upload(100_000, Duration::from_secs(10));
-    pair.run(Duration::from_millis(200));
+    pair.upload_and_run(100_000, 10, Duration::from_millis(200));
     assert_eq!(shims(&pair, KIND).len(), 1);
     let requests = shims(&pair, 0);
     assert!(requests.len() > 60, "{}", requests.len());
@@ -123,8 +121,7 @@ fn it_is_not_asked_of_a_peer_that_does_not_know_it() {
     setup.client_log.lock().unwrap().asks = true;
     let mut pair = Pair::with(setup);
     pair.record = true;
-    pair.connect();
-    pair.upload(100_000, Duration::from_secs(10));
+    pair.connect_and_upload(100_000, 10);
     assert!(shims(&pair, KIND).is_empty());
     assert_eq!(pair.client.log().questions, 0);
 }
@@ -133,11 +130,9 @@ fn it_is_not_asked_of_a_peer_that_does_not_know_it() {
 /// while 85 packets are sent.
 fn held(longer: u64) -> Pair {
     let mut pair = asking(&[0, KIND]);
-    pair.upload(1000, Duration::from_secs(10));
-    pair.run(Duration::from_millis(200));
+    pair.upload_and_run(1000, 10, Duration::from_millis(200));
     pair.up.faults.holds = Some((KIND, Duration::from_millis(longer)));
-    pair.upload(100_000, Duration::from_secs(10));
-    pair.run(Duration::from_millis(3000));
+    pair.upload_and_run(100_000, 10, Duration::from_millis(3000));
     assert_eq!(shims(&pair, KIND).len(), 1);
     assert_eq!(pair.client.get().stats().feedback_bad, 0);
     pair
@@ -163,13 +158,8 @@ fn a_question_that_comes_a_second_later_is_lost_alone() {
 #[test]
 fn a_question_that_a_hop_drops_is_no_congestion_and_costs_no_data() {
     let mut pair = asking(&[0, KIND]);
-    pair.tap = Some(Box::new(|_, datagram| {
-        if datagram.bytes.first() == Some(&(8 | KIND)) {
-            datagram.bytes.clear();
-        }
-    }));
-    pair.upload(100_000, Duration::from_secs(10));
-    pair.run(Duration::from_millis(500));
+    pair.drop_if(|_, datagram| datagram.bytes.first() == Some(&(8 | KIND)));
+    pair.upload_and_run(100_000, 10, Duration::from_millis(500));
     let log = pair.client.log();
     assert_eq!((log.answers, log.questions_lost, log.lost), (0, 1, 0));
     assert_eq!(pair.client.get().stats().packets_lost, 1);

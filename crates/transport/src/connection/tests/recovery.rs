@@ -6,8 +6,7 @@ use super::*;
 fn reordering_beyond_the_threshold_is_a_loss_taken_back() {
     let mut pair = Pair::connected(Setup::default());
     pair.up.faults.reorder = 30_000;
-    pair.upload(1 << 20, Duration::from_secs(30));
-    pair.run(Duration::from_millis(200));
+    pair.upload_and_run(1 << 20, 30, Duration::from_millis(200));
     let log = pair.client.log();
     assert!(log.lost > 0 && log.spurious > 0, "{log:?}");
     let stats = pair.client.get().stats();
@@ -19,8 +18,7 @@ fn counts_agree_with_the_controllers() {
     // [9002 7.4 later-losses] [9000 13.3 losses-are-congestion]
     let mut pair = Pair::connected(Setup::default());
     pair.up.faults.loss = 50_000;
-    pair.upload(1 << 20, Duration::from_secs(60));
-    pair.run(Duration::from_secs(2));
+    pair.upload_and_run(1 << 20, 60, Duration::from_secs(2));
     let log = pair.client.log();
     assert_eq!(pair.client.get().path_report(pair.now).in_flight, 0);
     let stats = pair.client.get().stats();
@@ -32,8 +30,7 @@ fn counts_agree_with_the_controllers() {
 #[test]
 fn a_long_blackout_is_persistent_congestion() {
     let mut pair = Pair::connected(Setup::default());
-    pair.upload(50_000, Duration::from_secs(5));
-    pair.run(Duration::from_millis(200));
+    pair.upload_and_run(50_000, 5, Duration::from_millis(200));
     pair.up.faults.loss = 1_000_000;
     let id = pair.client.open();
     for _ in 0..20 {
@@ -51,8 +48,7 @@ fn a_long_blackout_is_persistent_congestion() {
 fn what_was_lost_and_the_round_trips_are_counted() {
     let mut pair = Pair::connected(Setup::default());
     // Until the path's MTU is found.
-    pair.upload(100_000, Duration::from_secs(5));
-    pair.run(Duration::from_secs(2));
+    pair.upload_and_run(100_000, 5, Duration::from_secs(2));
     let before = pair.client.get().stats();
     pair.record = true;
     let id = pair.client.write(&[1; 700]);
@@ -76,8 +72,7 @@ fn what_was_lost_and_the_round_trips_are_counted() {
 #[test]
 fn what_one_end_sends_the_other_receives() {
     let mut pair = Pair::connected(Setup::default());
-    pair.upload(100_000, Duration::from_secs(5));
-    pair.run(Duration::from_secs(2));
+    pair.upload_and_run(100_000, 5, Duration::from_secs(2));
     let (client, server) = (pair.client.get().stats(), pair.server.get().stats());
     for (sender, receiver) in [(&client, &server), (&server, &client)] {
         assert_eq!(sender.datagrams_sent, receiver.datagrams_received);
@@ -130,8 +125,7 @@ fn leave_while_lost(pair: &mut Pair, lost: Duration) -> Rc<RefCell<Vec<Duration>
 #[test]
 fn probes_do_not_leave_together() {
     let mut pair = Pair::connected(Setup::default());
-    pair.upload(50_000, Duration::from_secs(5));
-    pair.run(Duration::from_secs(1));
+    pair.upload_and_run(50_000, 5, Duration::from_secs(1));
     let timeouts = pair.client.get().stats().probe_timeouts;
     let spaces = &pair.client.get().spaces;
     let (pto, period) = (spaces.pto(), spaces.recovery.probe_period());
@@ -149,8 +143,7 @@ fn probes_do_not_leave_together() {
 #[test]
 fn an_answered_probe_is_followed_by_none() {
     let mut pair = Pair::connected(Setup::default());
-    pair.upload(50_000, Duration::from_secs(5));
-    pair.run(Duration::from_secs(1));
+    pair.upload_and_run(50_000, 5, Duration::from_secs(1));
     let left = leave_while_lost(&mut pair, Duration::from_secs(2));
     pair.client.write(&[1; 100]);
     pair.run(Duration::from_secs(2));
@@ -164,8 +157,7 @@ fn an_answered_probe_is_followed_by_none() {
 #[test]
 fn the_first_of_two_probes_has_a_shim() {
     let mut pair = Pair::connected(Setup::with_shims());
-    pair.upload(50_000, Duration::from_secs(5));
-    pair.run(Duration::from_secs(1));
+    pair.upload_and_run(50_000, 5, Duration::from_secs(1));
     pair.up.faults.loss = 1_000_000;
     pair.client.write(&[1; 100]);
     pair.flush();

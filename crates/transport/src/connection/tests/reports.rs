@@ -83,8 +83,7 @@ fn the_code_point_that_packets_leave_with() {
 #[test]
 fn a_size_that_the_interface_refuses_is_given_up() {
     let mut pair = Pair::connected(Setup::default());
-    pair.upload(100_000, Duration::from_secs(10));
-    pair.run(Duration::from_millis(500));
+    pair.upload_and_run(100_000, 10, Duration::from_millis(500));
     let (now, client) = (pair.now, pair.client.get());
     let mtu = client.mtu();
     assert!(mtu > 1400);

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::long_headers::counts;
 use super::*;
 use crate::connection::carried::Carried;
-use crate::recovery::{PathNumber, Probe, SentPacket};
+use crate::recovery::{PathNumber, packet as recorded};
 
 /// Returns the distinct destination IDs of a datagram's packets.
 pub(super) fn destinations(datagram: &[u8]) -> BTreeSet<ConnectionId> {
@@ -48,18 +48,8 @@ fn keys_go_with_their_levels() {
 fn a_packet_without_frames() {
     // [9000 12.4 some-frame]
     let mut pair = Pair::at_rest(Setup::default());
-    let far = SentPacket {
-        sent_at: pair.now,
-        state: pathmark_cc::PacketState::default(),
-        size: 40,
-        ack_eliciting: false,
-        in_flight: false,
-        shim: false,
-        probe: Probe::Nothing,
-        path: PathNumber::OTHER,
-        ecn: Ecn::NotEct,
-        frames: Carried::default(),
-    };
+    let mut far = recorded(pair.now, 40, Carried::default());
+    (far.ack_eliciting, far.in_flight, far.path) = (false, false, PathNumber::OTHER);
     let recovery = &mut pair.client.get().spaces.recovery;
     // There's nothing to keep between this number and the previous numbers.
     recovery.drain(pair.now, SpaceId::Data, |_, _| {});
@@ -75,13 +65,8 @@ fn a_spin_bit_changes_nothing() {
     // [9000 17.4 spin-bit]
     let mut pair = Pair::at_rest(Setup::default());
     let before = pair.client.get().stats().packets_received;
-    let bytes = packet_with_bits(
-        pair.server.get(),
-        pair.now,
-        SpaceId::Data,
-        &[1, 0, 0, 0],
-        0x20,
-    );
+    let server = pair.server.get();
+    let bytes = sealed(server, pair.now, SpaceId::Data, &[1, 0, 0, 0], 0x20, true);
     pair.send_to_client(bytes);
     assert_eq!(pair.client.get().stats().packets_received, before + 1);
     assert_eq!(pair.client.error(), None);

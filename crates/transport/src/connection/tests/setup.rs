@@ -61,6 +61,11 @@ impl Setup {
         })
     }
 
+    /// The default with this delay of each direction, in ms.
+    pub(crate) fn with_latency(ms: u64) -> Self {
+        Self::new(|setup| setup.latency = Duration::from_millis(ms))
+    }
+
     /// A client with a window of this size.
     pub(crate) fn with_window(bytes: u64) -> Self {
         let (controller, client_log) = fixed_window(bytes);

@@ -52,6 +52,14 @@ impl TestSignal {
     }
 }
 
+/// Counters with these values.
+pub(crate) fn counters<const N: usize>(values: [u64; N]) -> Counters {
+    let mut counters = Counters::new();
+    let push = |value| assert!(counters.push(value));
+    values.into_iter().for_each(push);
+    counters
+}
+
 /// Acts as a router, writing `code` and `router` into the shim of a datagram, if there is one.
 pub(crate) fn mark(datagram: &mut [u8], code: u8, router: u8) -> bool {
     let Some(kind) = datagram.first().copied().and_then(Kind::from_first_byte) else {

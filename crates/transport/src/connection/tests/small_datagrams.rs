@@ -15,8 +15,8 @@ fn small() -> Setup {
 
 fn connected() -> Pair {
     let mut pair = Pair::with(small());
-    pair.up.faults.mtu = SMALL.into();
-    pair.down.faults.mtu = SMALL.into();
+    pair.up.faults.mtu = Some(SMALL.into());
+    pair.down.faults.mtu = Some(SMALL.into());
     pair.connect();
     pair.run(Duration::from_millis(500));
     pair
@@ -32,8 +32,7 @@ fn a_new_path_is_validated_once() {
             let local = Some("10.1.0.1".parse().unwrap());
             assert!(pair.client.get().try_address(pair.now, local));
         }
-        pair.upload(50_000, Duration::from_secs(5));
-        pair.run(Duration::from_secs(10));
+        pair.upload_and_run(50_000, 5, Duration::from_secs(10));
         assert_eq!(pair.server.get().stats().migrations, 1);
         assert!(pair.server.get().paths.validation().is_none());
         let challenges = pair.client.get().stats().path_challenges;
@@ -70,11 +69,8 @@ fn a_close_is_said_in_a_small_datagram() {
         let received = Received::plain(pair.client.address);
         let server = pair.server.get();
         server.handle_datagram(pair.now, received, &mut buffer[..close.len]);
-        match server.error() {
-            Some(ConnectionError::ApplicationClosed(close)) if close.error_code == 7_u32.into() => {
-            }
-            other => panic!("{other:?}"),
-        }
+        let close = pair.server.application_closed_with();
+        assert_eq!(close.error_code, 7_u32.into());
     }
 }
 
@@ -86,8 +82,7 @@ fn a_shim_leaves_room_for_a_packet() {
     let id = pair.server.open();
     pair.rebind("10.1.0.1:2000");
     pair.down.faults.loss = 1_000_000;
-    pair.client.get().ping();
-    pair.run(Duration::from_millis(12));
+    pair.ping_and_run(Duration::from_millis(12));
     let server = pair.server.get();
     assert!(server.paths.validation().is_some());
     assert!(server.streams().write(id, &[1; 50_000]).is_ok());

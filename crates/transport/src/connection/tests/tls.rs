@@ -24,10 +24,8 @@ fn a_megabyte_arrives_and_the_certificate_is_there() {
 fn keys_are_updated() {
     let mut pair = Pair::connected(setup("server"));
     for _ in 0..3 {
-        pair.upload(50_000, Duration::from_secs(5));
-        pair.run(Duration::from_secs(1));
-        pair.client.get().ping();
-        pair.run(Duration::from_millis(200));
+        pair.upload_and_run(50_000, 5, Duration::from_secs(1));
+        pair.ping_and_run(Duration::from_millis(200));
         assert!(pair.client.get().update_keys(pair.now));
     }
     pair.upload(50_000, Duration::from_secs(5));
@@ -57,8 +55,7 @@ fn over_a_long_path(certificates: usize, one_way: Duration) -> Duration {
         ..setup("server")
     });
     let begin = pair.now;
-    let established = |p: &mut Pair| p.client.get().is_established();
-    assert!(pair.run_until(Duration::from_secs(60), established));
+    assert!(pair.is_established_within(Duration::from_secs(60)));
     pair.now.saturating_since(begin)
 }
 

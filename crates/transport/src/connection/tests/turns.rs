@@ -51,10 +51,8 @@ fn flood(
     pair.run(Duration::from_millis(50));
     assert_eq!(pair.server.error(), None);
     let after = pair.server.get().stats();
-    (
-        after.bytes_received - before.bytes_received,
-        after.bytes_sent - before.bytes_sent,
-    )
+    let received = after.bytes_received - before.bytes_received;
+    (received, after.bytes_sent - before.bytes_sent)
 }
 
 fn is_bounded(what: &str, (received, sent): (u64, u64)) {
@@ -77,9 +75,8 @@ fn addresses_by_turns_get_no_window_each() {
         }
     }
     let mut pair = pair("cubic");
-    let ports: Vec<&'static str> = (0..500)
-        .map(|n| &*format!("10.0.0.1:{}", 2000 + n).leak())
-        .collect();
+    let ports = (0..500).map(|n| &*format!("10.0.0.1:{}", 2000 + n).leak());
+    let ports: Vec<&'static str> = ports.collect();
     let flooded = flood(&mut pair, 2000, Duration::from_millis(5), |n| {
         ports[n as usize % ports.len()]
     });
@@ -202,8 +199,7 @@ fn another_port_keeps_the_controller() {
         let rtt = |pair: &mut Pair| pair.server.get().path_report(pair.now).min_rtt;
         let before = rtt(&mut pair);
         pair.client.address.set_port(port);
-        pair.client.get().ping();
-        pair.run(Duration::from_millis(100));
+        pair.ping_and_run(Duration::from_millis(100));
         assert_eq!(pair.server.get().remote_address(), pair.client.address);
         assert!(pair.server.get().path_report(pair.now).validated);
         assert!(rtt(&mut pair) <= before && before.is_some());

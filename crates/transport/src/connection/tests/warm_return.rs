@@ -6,9 +6,7 @@ use super::*;
 /// A server with data for its client. A single packet of the client arrives from elsewhere after
 /// `after`, and the transfer then continues for 15 s.
 fn moved_for_a_moment(after: Duration) -> Pair {
-    let mut pair = Pair::connected(Setup::new(|setup| {
-        setup.latency = Duration::from_millis(20);
-    }));
+    let mut pair = Pair::connected(Setup::with_latency(20));
     let id = pair.server.open();
     let sending = |pair: &mut Pair, time: Duration| {
         let end = pair.now + time;

@@ -108,10 +108,8 @@ fn client_sees_the_servers_chain() {
 #[test]
 fn unusable_material_is_a_typed_error() {
     let no_certificate = TlsServerConfig::from_pem(b"", b"", &[b"a"]);
-    assert!(matches!(
-        no_certificate,
-        Err(TlsConfigError::BadKey(_) | TlsConfigError::BadCertificate(_))
-    ));
+    use TlsConfigError::{BadCertificate, BadKey};
+    assert!(matches!(no_certificate, Err(BadKey(_) | BadCertificate(_))));
     let no_key = TlsServerConfig::from_pem(SERVER_PEM, b"", &[b"a"]);
     assert!(matches!(no_key, Err(TlsConfigError::BadKey(_))));
     let other_key =

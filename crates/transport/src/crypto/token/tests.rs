@@ -156,9 +156,8 @@ fn token_counts_once_for_its_whole_life() {
 fn filter_is_bounded_and_recovers() {
     let lifetime = Duration::from_secs(10);
     let mut filter = ReplayFilter::new(lifetime, 100);
-    let accepted = (0..1000)
-        .filter(|n| filter.is_fresh(*n, NOW) && filter.first_use(*n, NOW))
-        .count();
+    let accepts = |n: &u64| filter.is_fresh(*n, NOW) && filter.first_use(*n, NOW);
+    let accepted = (0..1000).filter(accepts).count();
     assert_eq!(accepted, 100);
     assert!(filter.current.len() + filter.previous.len() <= 200);
     assert!(!filter.is_fresh(5000, NOW) && filter.is_fresh(5000, NOW + lifetime));

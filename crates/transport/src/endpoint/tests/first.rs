@@ -18,10 +18,7 @@ fn first_packet_asks_for_a_connection_once() {
     // The same ids from another address belong to another client.
     let _second = incoming(&mut endpoint, 2, &hello);
     let (handle_of_first, _) = endpoint.accept(NOW, first).unwrap();
-    match handle(&mut endpoint, 1, &hello).0 {
-        DatagramEvent::Connection(handle) => assert_eq!(handle, handle_of_first),
-        other => panic!("{other:?}"),
-    }
+    assert_eq!(found(&mut endpoint, 1, &hello), handle_of_first);
 }
 
 #[test]
@@ -52,17 +49,11 @@ fn short_or_forged_first_packets_leave_nothing_behind() {
     // [9000 5.2.2 all-others] [9000 7.2 eight-bytes] [9000 14.1 short-initials-dropped]
     let mut endpoint = server();
     let crypto = crypto();
-    nothing(
-        &mut endpoint,
-        1,
-        &initial(&*crypto, &id(1), &id(2), &[], 1199),
-    );
+    let short = initial(&*crypto, &id(1), &id(2), &[], 1199);
+    nothing(&mut endpoint, 1, &short);
     let short_id = ConnectionId::new(&[1; 7]).unwrap();
-    nothing(
-        &mut endpoint,
-        1,
-        &initial(&*crypto, &short_id, &id(2), &[], 1200),
-    );
+    let short = initial(&*crypto, &short_id, &id(2), &[], 1200);
+    nothing(&mut endpoint, 1, &short);
     assert_eq!(endpoint.stats().dropped_short_initials, 2);
     let whole = hello(1, &[]);
     for at in [100, 700, 1199] {
@@ -131,11 +122,8 @@ fn a_client_goes_on_waiting_while_its_connection_is_started() {
     let started = endpoint.server(NOW, &first).unwrap().start(NOW);
     nothing(&mut endpoint, 1, &hello);
     let begun = endpoint.begin(NOW, first, started).unwrap();
-    assert_eq!(
-        begun.datagrams.len(),
-        2,
-        "a datagram that came meanwhile is lost"
-    );
+    let datagrams = begun.datagrams.len();
+    assert_eq!(datagrams, 2, "a datagram that came meanwhile is lost");
     // Another client is removed in the meantime.
     let second = incoming(&mut endpoint, 2, &hello);
     let started = endpoint.server(NOW, &second).unwrap().start(NOW);
@@ -145,10 +133,8 @@ fn a_client_goes_on_waiting_while_its_connection_is_started() {
     assert_eq!((endpoint.connections(), endpoint.half_open()), (1, 1));
     // If a connection can't be started, no state remains.
     let third = incoming(&mut endpoint, 3, &hello);
-    let failed = crate::connection::ConnectError::Config(crate::wire::TransportError::new(
-        TransportErrorCode::INTERNAL_ERROR,
-        "no",
-    ));
+    let error = crate::wire::TransportError::new(TransportErrorCode::INTERNAL_ERROR, "no");
+    let failed = crate::connection::ConnectError::Config(error);
     let error = endpoint.begin(NOW, third, Err(failed.clone())).unwrap_err();
     assert_eq!(error, AcceptError::Connection(failed));
     assert_eq!((endpoint.connections(), endpoint.half_open()), (1, 1));
@@ -160,6 +146,14 @@ fn a_client_goes_on_waiting_while_its_connection_is_started() {
     assert!(!endpoint.is_waiting(&fourth));
 }
 
+/// Opens a first packet of the client at port 1.
+fn opened(endpoint: &mut Endpoint, hello: &[u8]) -> OpenedFirst {
+    match endpoint.sort(NOW, &from(1), hello, &mut Vec::new()) {
+        Sorted::First(first) => first.open(&from(1), hello),
+        Sorted::Known(other) => panic!("{other:?}"),
+    }
+}
+
 /// Two sockets of an endpoint, each with a task, receive the same packet while it is being
 /// opened.
 #[test]
@@ -167,12 +161,7 @@ fn a_first_packet_that_comes_twice_at_once_is_one_client() {
     let mut endpoint = server();
     let hello = hello(1, &[]);
     let mut answer = Vec::new();
-    let mut sort = |endpoint: &mut Endpoint| match endpoint.sort(NOW, &from(1), &hello, &mut answer)
-    {
-        Sorted::First(first) => first.open(&from(1), &hello),
-        Sorted::Known(other) => panic!("{other:?}"),
-    };
-    let [one, other] = [(); 2].map(|()| sort(&mut endpoint));
+    let [one, other] = [(); 2].map(|()| opened(&mut endpoint, &hello));
     let event = endpoint.admit(NOW, &from(1), &hello, one, |_| false, &mut answer);
     assert!(matches!(event, DatagramEvent::Incoming(_)), "{event:?}");
     let event = endpoint.admit(NOW, &from(1), &hello, other, |_| false, &mut answer);
@@ -185,10 +174,7 @@ fn a_first_packet_that_comes_twice_at_once_is_one_client() {
 fn who_comes_while_clients_are_given_up_is_not_heard() {
     let mut endpoint = server();
     let hello = hello(1, &[]);
-    let Sorted::First(first) = endpoint.sort(NOW, &from(1), &hello, &mut Vec::new()) else {
-        panic!("a first packet");
-    };
-    let opened = first.open(&from(1), &hello);
+    let opened = opened(&mut endpoint, &hello);
     endpoint.set_server(None);
     let event = endpoint.admit(NOW, &from(1), &hello, opened, |_| false, &mut Vec::new());
     assert!(matches!(event, DatagramEvent::Nothing), "{event:?}");
@@ -203,10 +189,7 @@ fn with_a_worthless_token_nothing_is_opened_for_a_client_that_is_refused_anyway(
         endpoint.set_retry(policy);
         let hello = hello(1, &[0; 40]);
         let mut answer = Vec::new();
-        let Sorted::First(first) = endpoint.sort(NOW, &from(1), &hello, &mut answer) else {
-            panic!("a first packet");
-        };
-        let opened = first.open(&from(1), &hello);
+        let opened = opened(&mut endpoint, &hello);
         assert_eq!(opened.is_opened(), opens, "{policy:?}");
         let event = endpoint.admit(NOW, &from(1), &hello, opened, |_| false, &mut answer);
         match opens {
@@ -222,10 +205,8 @@ fn unknown_version_is_negotiated_if_the_datagram_is_large() {
     // [9000 17.2.1 negotiation-fields] [9000 17.2.1 any-id-length] [9000 17.2.1 one-negotiation]
     let mut endpoint = server();
     // Version 2, with ids longer than version 1 allows.
-    let mut packet = vec![0xd0, 0x6b, 0x33, 0x43, 0xcf, 30];
-    packet.extend([7; 30]);
-    packet.push(25);
-    packet.extend([8; 25]);
+    let ids = [&[7; 30][..], &[25], &[8; 25]].concat();
+    let mut packet = [&[0xd0, 0x6b, 0x33, 0x43, 0xcf, 30], &ids[..]].concat();
     packet.resize(1200, 0);
     let answer = answer(&mut endpoint, 1, &packet);
     let negotiation = VersionNegotiation::decode(&answer).unwrap();
@@ -246,15 +227,10 @@ fn shim_is_stepped_over_to_find_the_connection() {
         ConnectionHandle(endpoint.slots.insert(Slot::Connection { half_open: None }));
     endpoint.demux.add_id(handle_of_ours, &ours);
     let mut shim = [0u8; 16];
-    shim[..4].copy_from_slice(&pathmark_shim::frame::prefix::<16>(
-        pathmark_shim::Kind::VCP,
-    ));
+    shim[..4].copy_from_slice(&prefix::<16>(Kind::VCP));
     let packet = [&[0x41][..], ours.as_slice(), &[0; 60]].concat();
     for datagram in [packet.clone(), [&shim[..], &packet].concat()] {
-        match handle(&mut endpoint, 1, &datagram).0 {
-            DatagramEvent::Connection(handle) => assert_eq!(handle, handle_of_ours),
-            other => panic!("{other:?}"),
-        }
+        assert_eq!(found(&mut endpoint, 1, &datagram), handle_of_ours);
     }
     // This long header must not follow a shim.
     nothing(&mut endpoint, 1, &[&shim[..], &hello(1, &[])].concat());

@@ -44,6 +44,14 @@ fn nothing(endpoint: &mut Endpoint, port: u16, datagram: &[u8]) {
     assert!(matches!(event, DatagramEvent::Nothing), "{event:?}");
 }
 
+/// Returns the connection to which a datagram belongs.
+fn found(endpoint: &mut Endpoint, port: u16, datagram: &[u8]) -> ConnectionHandle {
+    match handle(endpoint, port, datagram).0 {
+        DatagramEvent::Connection(handle) => handle,
+        other => panic!("{datagram:x?}: {other:?}"),
+    }
+}
+
 /// Returns the code of the CONNECTION_CLOSE that answers client `n`'s Initial.
 fn close_code(answer: &[u8], dcid: &ConnectionId) -> TransportErrorCode {
     let PartialDecode::Protected(found) = PartialDecode::new(answer, 8).unwrap() else {

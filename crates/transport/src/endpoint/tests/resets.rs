@@ -57,34 +57,24 @@ fn reset_for_a_connection_reaches_it_from_its_peers_address_only() {
     let token = ResetToken::new([0xab; 16]);
     let key = std::sync::Arc::clone(&endpoint.config.key);
     let known = [(from(1).remote, token)];
-    endpoint
-        .demux
-        .set_tokens(&*key, handle_of_client, known.into_iter());
-    let mut reset = vec![0x52; 30];
-    reset.extend([0xab; 16]);
+    let demux = &mut endpoint.demux;
+    demux.set_tokens(&*key, handle_of_client, known.into_iter());
+    let bytes = [0xab; 16];
+    let reset = [&[0x52; 30][..], &bytes].concat();
     // A reset may also have a long header: of version 1, of another version, or of a Handshake
     // packet.
-    let mut handshake = vec![0xe0, 0, 0, 0, 1, 1, 7, 1, 8, 25];
-    handshake.resize(19, 0);
-    handshake.extend([0xab; 16]);
+    let handshake = [&[0xe0, 0, 0, 0, 1, 1, 7, 1, 8, 25][..], &[0; 9], &bytes].concat();
     let long = |first: u8, version: u8| {
         let mut long = vec![first, 0, 0, 0, version, 4, 1, 2, 3, 4, 0];
         long.resize(40, 0x40);
         long.extend([0xab; 16]);
         long
     };
-    let longs = [
-        long(0xf0, 1),
-        long(0xc0, 9),
-        long(0x80, 1),
-        long(0xc0, 0),
-        handshake,
-    ];
+    let forms = [(0xf0, 1), (0xc0, 9), (0x80, 1), (0xc0, 0)];
+    let mut longs = forms.map(|(first, version)| long(first, version)).to_vec();
+    longs.push(handshake);
     for form in [reset.clone()].iter().chain(&longs) {
-        match handle(&mut endpoint, 1, form).0 {
-            DatagramEvent::Connection(handle) => assert_eq!(handle, handle_of_client),
-            other => panic!("{form:x?}: {other:?}"),
-        }
+        assert_eq!(found(&mut endpoint, 1, form), handle_of_client);
     }
     for form in &longs {
         nothing(&mut endpoint, 2, form);
@@ -112,14 +102,7 @@ impl Two {
     /// A client and a server that have exchanged their connection ids.
     fn connected() -> Self {
         let mut client = Self::client(1);
-        let connect = Connect {
-            config: transport(),
-            crypto: crypto(),
-            server_name: "server.test".into(),
-            remote: from(443).remote,
-            local: None,
-            token: Vec::new(),
-        };
+        let connect = connect_to(from(443).remote);
         let at_client = client.connect(NOW, connect).unwrap();
         let mut two = Self {
             now: NOW,

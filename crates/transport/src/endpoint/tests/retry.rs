@@ -5,9 +5,8 @@ use super::*;
 #[test]
 fn retry_proves_the_address_and_keeps_nothing_meanwhile() {
     // [9000 8.1.3 token-read] [9000 17.2.5.1 one-retry] [9000 17.2.5.1 other-id]
-    let mut config = config(true);
-    config.retry = RetryPolicy::Always;
-    let mut endpoint = Endpoint::new(config, Random::from_u64(1));
+    let mut endpoint = server();
+    endpoint.set_retry(RetryPolicy::Always);
     let retry = answer(&mut endpoint, 1, &hello(1, &[]));
     assert_eq!((endpoint.connections(), endpoint.demux.len()), (0, 0));
     let (token, dcid) = follow(&retry, &id(1));
@@ -19,25 +18,18 @@ fn retry_proves_the_address_and_keeps_nothing_meanwhile() {
     assert_eq!(validated.origin.retry_scid, Some(dcid));
 
     // From another port, to another id, or too late: refused with INVALID_TOKEN.
+    let invalid = TransportErrorCode::INVALID_TOKEN;
     let elsewhere = answer(&mut endpoint, 2, &again);
-    assert_eq!(
-        close_code(&elsewhere, &dcid),
-        TransportErrorCode::INVALID_TOKEN
-    );
+    assert_eq!(close_code(&elsewhere, &dcid), invalid);
     let other_id = initial(&*crypto(), &id(5), &id(2), &token, 1200);
     let refused = answer(&mut endpoint, 1, &other_id);
-    assert_eq!(
-        close_code(&refused, &id(5)),
-        TransportErrorCode::INVALID_TOKEN
-    );
+    assert_eq!(close_code(&refused, &id(5)), invalid);
 
     // A bit error in transit proves nothing about the client.
     let refused = endpoint.stats().tokens_refused;
     let mut damaged = again.clone();
-    let at = damaged
-        .windows(token.len())
-        .position(|w| w == token)
-        .unwrap();
+    let mut parts = damaged.windows(token.len());
+    let at = parts.position(|part| part == token).unwrap();
     damaged[at + token.len() / 2] ^= 4;
     nothing(&mut endpoint, 2, &damaged);
     assert_eq!(endpoint.stats().dropped_forged_initials, 1);
@@ -48,19 +40,19 @@ fn retry_proves_the_address_and_keeps_nothing_meanwhile() {
     let mut out = Vec::new();
     let event = endpoint.handle(late, &from(1), &again, &mut out);
     assert!(matches!(event, DatagramEvent::Respond));
-    assert_eq!(close_code(&out, &dcid), TransportErrorCode::INVALID_TOKEN);
+    assert_eq!(close_code(&out, &dcid), invalid);
+}
+
+/// A token for a later connection of the client at port 1.
+fn token_of(key: &dyn crate::crypto::EndpointKey, expiry: Duration) -> Vec<u8> {
+    let (random, ip) = (&mut Random::from_u64(1), from(1).remote.ip());
+    crate::crypto::token::new_token(key, random, ip, expiry)
 }
 
 #[test]
 fn token_of_another_endpoint_is_as_good_as_none() {
     let mut endpoint = server();
-    let other = NullEndpointKey::new(5);
-    let token = crate::crypto::token::new_token(
-        &other,
-        &mut Random::from_u64(1),
-        from(1).remote.ip(),
-        EPOCH * 2,
-    );
+    let token = token_of(&NullEndpointKey::new(5), EPOCH * 2);
     assert!(!incoming(&mut endpoint, 1, &hello(1, &token)).is_validated());
     assert_eq!(endpoint.stats().tokens_refused, 1);
 }
@@ -69,12 +61,7 @@ fn token_of_another_endpoint_is_as_good_as_none() {
 fn token_for_a_later_connection_counts_once() {
     // [9000 8.1.4 replayed-token] [9000 8.1.3 token-read]
     let mut endpoint = server();
-    let token = crate::crypto::token::new_token(
-        &*endpoint.config.key,
-        &mut Random::from_u64(1),
-        from(1).remote.ip(),
-        EPOCH + Duration::from_secs(100),
-    );
+    let token = token_of(&*endpoint.config.key, EPOCH + Duration::from_secs(100));
     // Neither a damaged packet nor one that finds no place spends it.
     let mut damaged = hello(1, &token);
     damaged[1100] ^= 1;

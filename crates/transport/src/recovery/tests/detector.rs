@@ -55,15 +55,6 @@ impl Space {
     }
 }
 
-/// Neither in flight nor ack-eliciting, like a pure ACK.
-fn bare(now: u64) -> SentPacket<()> {
-    SentPacket {
-        ack_eliciting: false,
-        in_flight: false,
-        ..packet(at(now), 40, ())
-    }
-}
-
 #[test]
 fn the_probe_timer_counts_from_what_asked_for_an_ack_and_was_recorded() {
     let mut space = Space::new();
@@ -113,14 +104,11 @@ fn the_largest_packet_of_an_ack_may_be_a_question() {
     for question in [1, 2] {
         let mut space = Space::new();
         for n in 0..6 {
-            let probe = match n == question {
-                true => Probe::Question,
-                false => Probe::Nothing,
-            };
-            space.send_as(SentPacket {
-                probe,
-                ..packet(at(200 + n), 1200, ())
-            });
+            let mut sent = packet(at(200 + n), 1200, ());
+            if n == question {
+                sent.probe = Probe::Question;
+            }
+            space.send_as(sent);
         }
         let (_, lost) = space.ack(302, &[(3, 3), (0, 0)]);
         assert_eq!(lost.packets, 0);
@@ -160,10 +148,9 @@ fn what_congestion_control_counts_of_losses() {
     space.send(201);
     space.send_many(2, 202);
     // It is ack-eliciting, but doesn't use the window.
-    space.send_as(SentPacket {
-        in_flight: false,
-        ..packet(at(202), 1200, ())
-    });
+    let mut unbounded = packet(at(202), 1200, ());
+    unbounded.in_flight = false;
+    space.send_as(unbounded);
     space.send_many(3, 203);
     let (_, lost) = space.ack(303, &[(8, 9), (3, 3)]);
     assert_eq!(space.lost, [0, 1, 2, 4, 5, 6]);
@@ -213,10 +200,9 @@ fn a_run_of_losses_begins_with_what_asked_for_an_ack() {
     // [9002 7.6.2 eliciting-ends]
     for (ack_eliciting, established) in [(true, true), (false, false)] {
         let mut space = Space::new();
-        space.send_as(SentPacket {
-            ack_eliciting,
-            ..packet(at(1000), 1200, ())
-        });
+        let mut first = packet(at(1000), 1200, ());
+        first.ack_eliciting = ack_eliciting;
+        space.send_as(first);
         space.send(2000);
         space.send_many(3, 2010);
         let (_, lost) = space.ack(2110, &[(4, 4)]);

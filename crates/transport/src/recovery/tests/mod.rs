@@ -23,6 +23,13 @@ const fn at(n: u64) -> Instant {
     Instant::from_millis(n)
 }
 
+/// Neither in flight nor ack-eliciting, like a pure ACK.
+fn bare(now: u64) -> SentPacket<()> {
+    let mut bare = packet(at(now), 40, ());
+    (bare.ack_eliciting, bare.in_flight) = (false, false);
+    bare
+}
+
 /// Returns runs of consecutive numbers, largest first.
 fn ranges(numbers: &BTreeSet<u64>) -> Vec<core::ops::RangeInclusive<u64>> {
     let mut received = crate::ack::ReceivedRanges::new(usize::MAX);

@@ -7,9 +7,7 @@ use super::*;
 fn packet_threshold_of_three_and_time_threshold_of_nine_eighths() {
     // [9002 6.2.1 loss-timer-first]
     let mut s = Sender::settled();
-    for n in 0..5 {
-        s.send(100 + n, SpaceId::Data);
-    }
+    s.send_at(100..105);
     s.out.clear();
     s.recovery.note_window_limited();
     let outcome = s.ack(203, SpaceId::Data, &[(4, 4)]);
@@ -130,9 +128,7 @@ fn probe_timeouts_back_off_and_an_ack_ends_that() {
     // A timeout loses nothing.
     assert_eq!(s.recovery.bytes_in_flight(), 1200);
     // Probes are lost too; the last one is acknowledged, and all packets before it are lost.
-    for _ in 0..3 {
-        s.send(3000, SpaceId::Data);
-    }
+    s.send_at([3000; 3]);
     // Probes count in addition.
     assert_eq!(s.recovery.bytes_in_flight(), 4800);
     s.out.clear();
@@ -175,10 +171,8 @@ fn timers_of_the_handshake() {
     assert_eq!(server.recovery.deadline(), None);
     server.recovery.set_amplification_blocked(at(2000), false);
     let mut dropped = Vec::new();
-    let initial = SpaceId::Initial;
-    server
-        .recovery
-        .drain(at(2000), initial, |n, _| dropped.push(n));
+    let recovery = &mut server.recovery;
+    recovery.drain(at(2000), SpaceId::Initial, |n, _| dropped.push(n));
     assert_eq!(dropped, [0]);
     assert_eq!(server.recovery.deadline(), Some(at(1000)));
     let probe = server.fire(2000);
@@ -189,9 +183,7 @@ fn timers_of_the_handshake() {
 #[test]
 fn a_loss_event_that_was_none_is_reported_once() {
     let mut s = Sender::settled();
-    for n in 0..8 {
-        s.send(100 + n, SpaceId::Data);
-    }
+    s.send_at(100..108);
     s.ack(205, SpaceId::Data, &[(5, 5)]);
     assert!(s.out.contains(&(Fate::Lost, 1)) && s.out.contains(&(Fate::Lost, 2)));
     let one = s.ack(206, SpaceId::Data, &[(5, 6), (1, 1)]);
@@ -207,14 +199,10 @@ fn a_loss_event_that_was_none_is_reported_once() {
 fn persistent_congestion_spans_ack_frames() {
     let mut s = Sender::settled();
     // Three probe timeouts are 975 ms.
-    for n in 0..12 {
-        s.send(1000 + 100 * n, SpaceId::Data);
-    }
+    s.send_at((1000..2200).step_by(100));
     let early = s.ack(2101, SpaceId::Data, &[(9, 9)]);
     assert!(early.loss.lost.is_some() && !early.loss.persistent_congestion);
-    for n in 12..30 {
-        s.send(1000 + 100 * n, SpaceId::Data);
-    }
+    s.send_at((2200..4000).step_by(100));
     let late = s.ack(4200, SpaceId::Data, &[(30, 30), (9, 9)]);
     assert!(late.loss.persistent_congestion);
 }
@@ -226,9 +214,7 @@ fn mtu_probes_and_acks_are_no_congestion() {
     probe.probe = Probe::Mtu;
     s.send_as(SpaceId::Data, probe);
     s.send_shim(100, false);
-    for _ in 0..4 {
-        s.send(101, SpaceId::Data);
-    }
+    s.send_at([101; 4]);
     s.out.clear();
     let outcome = s.ack(201, SpaceId::Data, &[(3, 6)]);
     assert_eq!(outcome.loss.packets, 1);
@@ -241,9 +227,7 @@ fn mtu_probes_and_acks_are_no_congestion() {
 fn another_path_starts_from_nothing() {
     // [9000 9.4 other-paths-packets]
     let mut s = Sender::settled();
-    for _ in 0..4 {
-        s.send(100, SpaceId::Data);
-    }
+    s.send_at([100; 4]);
     s.recovery.change_path(at(150), None, false);
     assert_eq!(s.recovery.bytes_in_flight(), 0);
     assert_eq!(s.recovery.rtt().srtt(), None);
@@ -281,9 +265,7 @@ fn few_shims_are_sixteen_packets_without_one() {
     for (bare, lost) in [(14, 0), (15, 1)] {
         let mut s = Sender::settled();
         let shim = s.send_shim(200, true);
-        for _ in 0..bare {
-            s.send(200, SpaceId::Data);
-        }
+        s.send_at((0..bare).map(|_| 200));
         let outcome = s.ack(300, SpaceId::Data, &[(shim + 1, shim + bare)]);
         assert_eq!(outcome.loss.packets, lost, "{bare}");
     }

@@ -32,6 +32,13 @@ impl Sender {
         self.send_as(space, packet(at(now), 1200, ()))
     }
 
+    /// Sends a packet of data at each of these times.
+    pub(super) fn send_at(&mut self, times: impl IntoIterator<Item = u64>) {
+        for now in times {
+            self.send(now, SpaceId::Data);
+        }
+    }
+
     pub(super) fn send_as(&mut self, space: SpaceId, sent: SentPacket<()>) -> u64 {
         let number = self.next[space.index()];
         self.next[space.index()] += 1;
@@ -41,22 +48,15 @@ impl Sender {
 
     /// A packet of data with a shim, or an ACK without one.
     pub(super) fn send_shim(&mut self, now: u64, shim: bool) -> u64 {
-        let sent = SentPacket {
-            shim,
-            ack_eliciting: shim,
-            in_flight: shim,
-            ..packet(at(now), 1200, ())
-        };
+        let mut sent = packet(at(now), 1200, ());
+        (sent.shim, sent.ack_eliciting, sent.in_flight) = (shim, shim, shim);
         self.send_as(SpaceId::Data, sent)
     }
 
     /// A question for a starting rate with a packet of data.
     pub(super) fn ask(&mut self, now: u64) -> u64 {
-        let question = SentPacket {
-            shim: true,
-            probe: Probe::Question,
-            ..packet(at(now), 1200, ())
-        };
+        let mut question = packet(at(now), 1200, ());
+        (question.shim, question.probe) = (true, Probe::Question);
         self.send_as(SpaceId::Data, question)
     }
 

@@ -16,12 +16,8 @@ fn a_confirmed_peer_holds_acks_back_for_its_maximum_at_most() {
         s.send(0, SpaceId::Data);
         s.ack(100, SpaceId::Data, &[(0, 0)]);
         s.send(1000, SpaceId::Data);
-        let ranges = core::iter::once(0..=1);
-        let delay = ms(150);
-        let data = SpaceId::Data;
-        let outcome = s
-            .recovery
-            .on_ack(at(1300), data, ranges, delay, |_, _, _| {});
+        let (ranges, recovery) = ([0..=1], &mut s.recovery);
+        let outcome = recovery.on_ack(at(1300), SpaceId::Data, ranges, ms(150), |_, _, _| {});
         let rtt = if confirmed { ms(275) } else { ms(150) };
         assert_eq!(outcome.unwrap().rtt, Some(rtt));
         let srtt = s.recovery.rtt().srtt();
@@ -32,10 +28,8 @@ fn a_confirmed_peer_holds_acks_back_for_its_maximum_at_most() {
     s.send(0, SpaceId::Initial);
     s.ack(100, SpaceId::Initial, &[(0, 0)]);
     s.send(1000, SpaceId::Initial);
-    let ranges = core::iter::once(0..=1);
-    let outcome = s
-        .recovery
-        .on_ack(at(1300), SpaceId::Initial, ranges, ms(150), |_, _, _| {});
+    let (ranges, recovery) = ([0..=1], &mut s.recovery);
+    let outcome = recovery.on_ack(at(1300), SpaceId::Initial, ranges, ms(150), |_, _, _| {});
     assert_eq!(outcome.unwrap().rtt, Some(ms(300)));
 }
 
@@ -98,11 +92,6 @@ fn the_timer_against_a_blocked_server_counts_from_the_last_activity() {
         assert_eq!(s.recovery.deadline(), Some(at(400)));
         s
     };
-    let bare = |now: u64| SentPacket {
-        ack_eliciting: false,
-        in_flight: false,
-        ..packet(at(now), 40, ())
-    };
     let mut sent = client();
     assert!(sent.recovery.on_sent(SpaceId::Initial, 1, bare(250)));
     assert_eq!(sent.recovery.deadline(), Some(at(550)));
@@ -132,9 +121,7 @@ fn the_timer_against_a_blocked_server_counts_from_the_last_activity() {
 /// queue; the others and both pairs of probes were dropped.
 fn after_an_outage() -> Sender {
     let mut s = Sender::settled();
-    for _ in 1..=6 {
-        s.send(1000, SpaceId::Data);
-    }
+    s.send_at([1000; 6]);
     for due in [1325, 1325 + 650] {
         assert_eq!(s.recovery.deadline(), Some(at(due)));
         assert!(matches!(s.fire(due), Timeout::Probe(_)));

@@ -115,10 +115,6 @@ proptest! {
             );
         }
     }
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(128))]
 
     /// Compared with a buffer that is read: the same offsets at any time, and no more memory.
     #[test]

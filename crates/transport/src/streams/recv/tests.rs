@@ -77,13 +77,11 @@ fn states() {
     ];
     for (steps, states) in table {
         let (mut part, mut conn) = part(1000, 1000);
-        let got: Vec<_> = steps
-            .iter()
-            .map(|step| {
-                apply(&mut part, &mut conn, *step).unwrap();
-                part.state()
-            })
-            .collect();
+        let got = steps.iter().map(|step| {
+            apply(&mut part, &mut conn, *step).unwrap();
+            part.state()
+        });
+        let got: Vec<_> = got.collect();
         assert_eq!(&got, states, "{steps:?}");
         if part.is_done() {
             assert_eq!(conn.pending(), 0, "{steps:?}: all credit is given back");

@@ -83,35 +83,19 @@ proptest! {
                         buffer.push(Bytes::from(fresh));
                     }
                 }
-                Op::Send(max) => {
-                    let first = states.iter().position(|s| *s == Byte::Unsent);
-                    let taken = buffer.take_unsent(max);
-                    let expected = first.map(
-                        |first| first as u64..data.len().min(first + max as usize) as u64,
-                    );
-                    prop_assert_eq!(&taken, &expected);
-                    if let Some(range) = taken {
-                        prop_assert_eq!(
-                            contents(&mut buffer, range.clone()),
-                            &data[range.start as usize..range.end as usize],
-                        );
-                        set(&mut states, &range, Byte::InFlight);
-                        packets.push(range);
-                    }
-                }
-                Op::SendLost(max) => {
-                    let first = states.iter().position(|s| *s == Byte::Lost);
+                Op::Send(max) | Op::SendLost(max) => {
+                    let fresh = matches!(op, Op::Send(_));
+                    let wanted = if fresh { Byte::Unsent } else { Byte::Lost };
+                    let first = states.iter().position(|s| *s == wanted);
                     let expected = first.map(|first| {
-                        let run = states[first..].iter().take_while(|s| **s == Byte::Lost).count();
+                        let run = states[first..].iter().take_while(|s| **s == wanted).count();
                         first as u64..(first + run.min(max as usize)) as u64
                     });
-                    let taken = buffer.take_lost(max);
+                    let taken = if fresh { buffer.take_unsent(max) } else { buffer.take_lost(max) };
                     prop_assert_eq!(&taken, &expected);
                     if let Some(range) = taken {
-                        prop_assert_eq!(
-                            contents(&mut buffer, range.clone()),
-                            &data[range.start as usize..range.end as usize],
-                        );
+                        let written = &data[range.start as usize..range.end as usize];
+                        prop_assert_eq!(contents(&mut buffer, range.clone()), written);
                         set(&mut states, &range, Byte::InFlight);
                         packets.push(range);
                     }
@@ -149,8 +133,7 @@ proptest! {
             }
             let [unsent, in_flight, lost, _] = counts;
             prop_assert_eq!(buffer.unacked(), unsent + in_flight + lost);
-            prop_assert_eq!(buffer.unsent(), unsent);
-            prop_assert_eq!(buffer.has_lost(), lost > 0);
+            prop_assert_eq!((buffer.unsent(), buffer.has_lost()), (unsent, lost > 0));
             prop_assert_eq!(buffer.all_acked(), buffer.unacked() == 0);
         }
         // All unacknowledged bytes can still be read.
@@ -276,9 +259,8 @@ fn starting_over_sends_all_of_it_again() {
     assert_eq!(buffer.take_unsent(60), Some(0..60));
     buffer.on_lost(0..20);
     buffer.start_over();
-    assert_eq!(buffer.sent(), 0);
-    assert_eq!(buffer.unsent(), 100);
-    assert_eq!(buffer.end(), 100);
+    let sizes = (buffer.sent(), buffer.unsent(), buffer.end());
+    assert_eq!(sizes, (0, 100, 100));
     assert!(!buffer.has_lost());
     assert_eq!(buffer.take_unsent(1000), Some(0..100));
     let mut read = Vec::new();

@@ -36,6 +36,13 @@ pub(super) fn pair(config: StreamsConfig) -> (Streams, Streams) {
     (client, server)
 }
 
+/// The same with a change of the default configuration.
+pub(super) fn pair_with(change: impl FnOnce(&mut StreamsConfig)) -> (Streams, Streams) {
+    let mut config = StreamsConfig::default();
+    change(&mut config);
+    pair(config)
+}
+
 /// The next packet, if there is anything to send.
 pub(super) fn packet(from: &mut Streams, now: Instant) -> Option<Packet> {
     if !from.wants_to_send() {
@@ -51,13 +58,9 @@ pub(super) fn packet(from: &mut Streams, now: Instant) -> Option<Packet> {
 }
 
 /// Delivers all frames of a packet.
-pub(super) fn deliver(
-    to: &mut Streams,
-    now: Instant,
-    payload: &[u8],
-) -> Result<(), TransportError> {
+pub(super) fn deliver(to: &mut Streams, at: Instant, payload: &[u8]) -> Result<(), TransportError> {
     for frame in Frames::new(payload) {
-        on_frame(to, now, &frame.unwrap())?;
+        on_frame(to, at, &frame.unwrap())?;
     }
     Ok(())
 }

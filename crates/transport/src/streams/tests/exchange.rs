@@ -10,6 +10,18 @@ fn read_all(of: &mut Streams, id: StreamId) -> Vec<u8> {
     all
 }
 
+/// A client that may open so many unidirectional streams, with 20 MB each and 50 MB together.
+fn limited(max_streams_uni: u64) -> Streams {
+    let mut streams = Streams::new(Side::Client, StreamsConfig::default());
+    streams.set_peer_limits(PeerLimits {
+        max_data: 50_000_000,
+        max_stream_data_uni: 20_000_000,
+        max_streams_uni,
+        ..PeerLimits::default()
+    });
+    streams
+}
+
 #[test]
 fn request_and_response() {
     let (mut client, mut server) = pair(StreamsConfig::default());
@@ -19,10 +31,8 @@ fn request_and_response() {
     settle(&mut client, &mut server, NOW);
     assert_eq!(events(&mut client), [StreamEvent::Finished(id)]);
     let readable = StreamEvent::Readable(id);
-    assert_eq!(
-        events(&mut server),
-        [StreamEvent::Opened(Dir::Bi), readable]
-    );
+    let opened = [StreamEvent::Opened(Dir::Bi), readable];
+    assert_eq!(events(&mut server), opened);
     assert_eq!(server.accept(Dir::Bi), Some(id));
     assert_eq!(server.accept(Dir::Bi), None);
     assert_eq!(read_all(&mut server, id), b"ping");
@@ -79,10 +89,7 @@ fn who_waits_to_open_a_stream_hears_of_it_after_starting_over() {
             max_streams_bidi: most,
             ..limits(&StreamsConfig::default())
         };
-        let (mut client, _) = pair(StreamsConfig {
-            max_bidi_streams: 2,
-            ..StreamsConfig::default()
-        });
+        let (mut client, _) = pair_with(|config| config.max_bidi_streams = 2);
         for _ in 0..2 {
             client.open(Dir::Bi).unwrap();
         }
@@ -213,14 +220,12 @@ fn a_bulk_packet_is_one_frame_without_a_length_and_full() {
 
 #[test]
 fn one_stream_without_credit_does_not_hold_up_others() {
-    let config = StreamsConfig {
-        initial_connection_window: 1 << 20,
-        initial_stream_window: 1_000,
-        max_window: 1 << 20,
-        max_send_buffer: 1,
-        ..StreamsConfig::default()
-    };
-    let (mut client, mut server) = pair(config);
+    let (mut client, mut server) = pair_with(|config| {
+        config.initial_connection_window = 1 << 20;
+        config.initial_stream_window = 1_000;
+        config.max_window = 1 << 20;
+        config.max_send_buffer = 1;
+    });
     let stuck = client.open(Dir::Uni).unwrap();
     while client.write(stuck, &[0; 1000]).is_ok() {}
     carry(&mut client, &mut server, NOW);
@@ -237,10 +242,9 @@ fn one_stream_without_credit_does_not_hold_up_others() {
 
 #[test]
 fn the_send_buffer_follows_the_window_and_wakes_writers_with_room_to_use() {
-    let (mut client, mut server) = pair(StreamsConfig {
-        initial_connection_window: 64 << 20,
-        initial_stream_window: 64 << 20,
-        ..StreamsConfig::default()
+    let (mut client, mut server) = pair_with(|config| {
+        config.initial_connection_window = 64 << 20;
+        config.initial_stream_window = 64 << 20;
     });
     let id = client.open(Dir::Uni).unwrap();
     let mut data = Bytes::from(vec![9; 32 << 20]);
@@ -314,20 +318,13 @@ fn a_bulk_receiver_sends_few_updates_and_its_windows_grow() {
 /// The limits on bytes in flight, for laws that report their rate to routers.
 #[test]
 fn limits_besides_the_window() {
-    let config = StreamsConfig::default();
-    let mut streams = Streams::new(Side::Client, config);
-    streams.set_peer_limits(PeerLimits {
-        max_data: 50_000_000,
-        max_stream_data_uni: 20_000_000,
-        max_streams_uni: 3,
-        ..PeerLimits::default()
-    });
+    let mut streams = limited(3);
     let id = streams.open(Dir::Uni).unwrap();
     assert_eq!(streams.write(id, &[0; 1000]), Ok(1000));
     let limits = streams.limits(400);
     assert_eq!(limits.peer, 20_000_400, "one stream's credit");
     assert_eq!(limits.application, 1000, "all there is");
-    assert_eq!(limits.buffer, config.max_send_buffer);
+    assert_eq!(limits.buffer, StreamsConfig::default().max_send_buffer);
     // An application that fills the buffer has more data.
     assert!(streams.write(id, &[0; 1 << 20]).unwrap() < 1 << 20);
     assert_eq!(streams.limits(400).application, u64::MAX);
@@ -341,13 +338,7 @@ fn limits_besides_the_window() {
 /// Announced bytes are known before they are written, per stream, and are only a hint.
 #[test]
 fn what_is_announced_bounds_what_is_asked_for() {
-    let mut streams = Streams::new(Side::Client, StreamsConfig::default());
-    streams.set_peer_limits(PeerLimits {
-        max_data: 50_000_000,
-        max_stream_data_uni: 20_000_000,
-        max_streams_uni: 4,
-        ..PeerLimits::default()
-    });
+    let mut streams = limited(4);
     let first = streams.open(Dir::Uni).unwrap();
     streams.announce(first, 3_000_000).unwrap();
     assert_eq!(streams.limits(0).application, 3_000_000);

@@ -92,9 +92,8 @@ impl Application {
             loop {
                 let max = 1 + usize::try_from(dice.roll(3000)).unwrap();
                 let read = if dice.roll(2) == 0 {
-                    streams
-                        .read(*id, &mut buffer[..max])
-                        .map(|n| n.map(|n| buffer[..n].to_vec()))
+                    let read = streams.read(*id, &mut buffer[..max]);
+                    read.map(|n| n.map(|n| buffer[..n].to_vec()))
                 } else {
                     streams.read_chunk(*id, max).map(|b| b.map(Vec::from))
                 };
@@ -128,13 +127,10 @@ struct Loss {
     delay: u64,
 }
 
+/// The streams that each end opens, and their lengths.
+type Opens = [Vec<(Dir, u64)>; 2];
 /// Runs two applications until everything is done, and returns them.
-fn run(
-    seed: u64,
-    config: StreamsConfig,
-    loss: &Loss,
-    opens: [Vec<(Dir, u64)>; 2],
-) -> [Application; 2] {
+fn run(seed: u64, config: StreamsConfig, loss: &Loss, opens: Opens) -> [Application; 2] {
     let mut dice = Dice(seed | 1);
     let (client, server) = pair(config);
     let mut ends = [client, server];
@@ -210,16 +206,14 @@ fn run(
     panic!("not done: a stall");
 }
 
-fn small_windows() -> StreamsConfig {
-    StreamsConfig {
-        initial_connection_window: 10_000,
-        initial_stream_window: 3_000,
-        max_bidi_streams: 3,
-        max_uni_streams: 2,
-        max_window: 40_000,
-        max_send_buffer: 30_000,
-    }
-}
+const SMALL_WINDOWS: StreamsConfig = StreamsConfig {
+    initial_connection_window: 10_000,
+    initial_stream_window: 3_000,
+    max_bidi_streams: 3,
+    max_uni_streams: 2,
+    max_window: 40_000,
+    max_send_buffer: 30_000,
+};
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
@@ -233,12 +227,12 @@ proptest! {
         delay in 1u64..40,
         lengths in prop::collection::vec((any::<bool>(), any::<bool>(), 0u64..100_000), 1..12),
     ) {
-        let mut opens: [Vec<(Dir, u64)>; 2] = Default::default();
+        let mut opens = Opens::default();
         for (ours, bi, len) in &lengths {
             opens[usize::from(*ours)].push((if *bi { Dir::Bi } else { Dir::Uni }, *len));
         }
         let loss = Loss { drop, repeat, misjudge, delay };
-        let [client, server] = run(seed, small_windows(), &loss, opens);
+        let [client, server] = run(seed, SMALL_WINDOWS, &loss, opens);
         let both = lengths.iter().filter(|(_, bi, _)| *bi).count();
         prop_assert_eq!(client.finished + server.finished, lengths.len() + both);
         prop_assert_eq!(client.complete.len() + server.complete.len(), lengths.len() + both);

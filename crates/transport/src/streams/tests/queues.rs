@@ -14,10 +14,8 @@ fn queued(of: &Streams) -> [usize; 4] {
 /// Data waits for the connection's credit while sent data is lost again and again.
 #[test]
 fn a_stream_that_repeats_waits_for_credit_in_one_place() {
-    let (mut client, mut server) = pair(StreamsConfig {
-        initial_connection_window: PACKET as u64,
-        ..StreamsConfig::default()
-    });
+    let (mut client, mut server) =
+        pair_with(|config| config.initial_connection_window = PACKET as u64);
     let id = client.open(Dir::Uni).unwrap();
     client.write(id, &[7; 3 * PACKET]).unwrap();
     let mut under_way = Vec::new();
@@ -45,11 +43,10 @@ fn a_stream_that_repeats_waits_for_credit_in_one_place() {
 #[test]
 fn streams_that_are_gone_wait_nowhere() {
     for (window, lossy) in [(16 * 1024, false), (1 << 24, true)] {
-        let (mut client, mut server) = pair(StreamsConfig {
-            max_send_buffer: 32 * 1024,
-            initial_connection_window: window,
-            max_uni_streams: 100,
-            ..StreamsConfig::default()
+        let (mut client, mut server) = pair_with(|config| {
+            config.max_send_buffer = 32 * 1024;
+            config.initial_connection_window = window;
+            config.max_uni_streams = 100;
         });
         let first = client.open(Dir::Uni).unwrap();
         client.set_priority(first, 1).unwrap();

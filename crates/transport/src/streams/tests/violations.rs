@@ -125,10 +125,8 @@ fn one_frame_opens_all_streams_below_it_and_no_more() {
     on_frame(&mut server, NOW, &stream(8, 0, b"x", false)).unwrap();
     assert_eq!(server.open_streams(), 3);
     let readable = StreamEvent::Readable(id(8));
-    assert_eq!(
-        events(&mut server),
-        [StreamEvent::Opened(Dir::Bi), readable]
-    );
+    let opened = [StreamEvent::Opened(Dir::Bi), readable];
+    assert_eq!(events(&mut server), opened);
     let accepted: Vec<_> = std::iter::from_fn(|| server.accept(Dir::Bi)).collect();
     assert_eq!(accepted, [0, 4, 8].map(id));
     on_frame(&mut server, NOW, &max(12)).unwrap();

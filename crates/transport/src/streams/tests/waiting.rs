@@ -5,13 +5,6 @@ use super::*;
 /// Small enough that a few writes fill the send buffer.
 const BUFFER: u64 = 32 * 1024;
 
-fn small_buffer() -> StreamsConfig {
-    StreamsConfig {
-        max_send_buffer: BUFFER,
-        ..StreamsConfig::default()
-    }
-}
-
 /// Takes all packets, and declares them lost.
 fn lose(from: &mut Streams) {
     while packet(from, NOW).is_some() {}
@@ -20,16 +13,15 @@ fn lose(from: &mut Streams) {
 /// A client whose peer allows no data on single streams yet.
 fn without_stream_credit(config: StreamsConfig) -> Streams {
     let mut client = Streams::new(Side::Client, config);
-    client.set_peer_limits(PeerLimits {
-        max_stream_data_uni: 0,
-        ..limits(&config)
-    });
+    let mut limits = limits(&config);
+    limits.max_stream_data_uni = 0;
+    client.set_peer_limits(limits);
     client
 }
 
 #[test]
 fn a_full_buffer_is_what_limits_who_has_sent_it_all() {
-    let (mut client, _) = pair(small_buffer());
+    let (mut client, _) = pair_with(|config| config.max_send_buffer = BUFFER);
     let id = client.open(Dir::Uni).unwrap();
     while client.write(id, &[0; 10_000]).is_ok() {}
     assert_eq!(client.limit(), Limit::Window);
@@ -46,7 +38,7 @@ fn a_full_buffer_is_what_limits_who_has_sent_it_all() {
 
 #[test]
 fn who_does_not_wait_is_not_woken() {
-    let (mut client, mut server) = pair(small_buffer());
+    let (mut client, mut server) = pair_with(|config| config.max_send_buffer = BUFFER);
     let id = client.open(Dir::Uni).unwrap();
     while client.write(id, &[0; 10_000]).is_ok() {}
     client.reset(id, 7).unwrap();
@@ -121,10 +113,7 @@ fn credit_for_which_a_packet_has_no_room_goes_into_the_next() {
 #[test]
 fn no_event_of_many_is_lost() {
     const MANY: u64 = 3000;
-    let (mut client, mut server) = pair(StreamsConfig {
-        max_uni_streams: MANY,
-        ..StreamsConfig::default()
-    });
+    let (mut client, mut server) = pair_with(|config| config.max_uni_streams = MANY);
     for _ in 0..MANY {
         let id = client.open(Dir::Uni).unwrap();
         client.write(id, b"x").unwrap();
@@ -141,12 +130,10 @@ fn no_event_of_many_is_lost() {
 /// The limit of many streams is found without visiting each.
 #[test]
 fn many_streams_are_bounded_by_the_connections_credit_alone() {
-    let config = StreamsConfig {
-        initial_connection_window: 1_000_000,
-        initial_stream_window: 1000,
-        ..StreamsConfig::default()
-    };
-    let (mut client, _) = pair(config);
+    let (mut client, _) = pair_with(|config| {
+        config.initial_connection_window = 1_000_000;
+        config.initial_stream_window = 1000;
+    });
     let mut bounds = Vec::new();
     for _ in 0..60 {
         client.open(Dir::Uni).unwrap();
@@ -184,10 +171,9 @@ fn streams_opened_early_wait_until_one_is_allowed() {
     client.write(id, b"early").unwrap();
     let lost = packet(&mut client, NOW).unwrap();
     client.on_lost(&lost.sent);
-    client.start_over(PeerLimits {
-        max_streams_uni: 0,
-        ..limits(&StreamsConfig::default())
-    });
+    let mut lower = limits(&StreamsConfig::default());
+    lower.max_streams_uni = 0;
+    client.start_over(lower);
     // The packets report the wait, and contain no STREAM frame.
     while let Some(packet) = packet(&mut client, NOW) {
         assert_eq!(stream_frames(&packet.payload), []);
@@ -236,10 +222,7 @@ fn no_packet_holds_the_same_bytes_twice() {
 #[test]
 fn a_finished_direction_leaves_the_other_its_credit() {
     // [9000 4.4 other-direction]
-    let (mut client, mut server) = pair(StreamsConfig {
-        initial_stream_window: 1000,
-        ..StreamsConfig::default()
-    });
+    let (mut client, mut server) = pair_with(|config| config.initial_stream_window = 1000);
     let id = client.open(Dir::Bi).unwrap();
     client.finish(id).unwrap();
     settle(&mut client, &mut server, NOW);

@@ -140,16 +140,12 @@ mod tests {
 
     #[test]
     fn the_ends_of_the_number_space() {
-        assert_eq!(TruncatedNumber::new(0, None).len(), 1);
-        assert_eq!(TruncatedNumber::new(127, None).len(), 1);
-        assert_eq!(TruncatedNumber::new(128, None).len(), 2);
-        assert_eq!(TruncatedNumber::new(MAX, None).len(), 4);
-        assert_eq!(TruncatedNumber::with_len(0xff, 1).expand(0), 0xff);
-        assert_eq!(TruncatedNumber::with_len(0, 1).expand(MAX), MAX - 0xff);
-        assert_eq!(
-            TruncatedNumber::with_len(0, 1).expand(MAX + 1),
-            MAX + 1 - 256
-        );
+        let lens = [0, 127, 128, MAX].map(|n| TruncatedNumber::new(n, None).len());
+        assert_eq!(lens, [1, 1, 2, 4]);
+        let expanded = |value, expected| TruncatedNumber::with_len(value, 1).expand(expected);
+        assert_eq!(expanded(0xff, 0), 0xff);
+        assert_eq!(expanded(0, MAX), MAX - 0xff);
+        assert_eq!(expanded(0, MAX + 1), MAX + 1 - 256);
     }
 
     /// The candidate nearest to the expected number, searched instead of computed.
@@ -177,10 +173,8 @@ mod tests {
         ) {
             let expected = expected >> shift;
             let number = TruncatedNumber::with_len(u64::from(value), len);
-            prop_assert_eq!(
-                number.expand(expected),
-                nearest(u64::from(number.value()), len, expected)
-            );
+            let nearest = nearest(u64::from(number.value()), len, expected);
+            prop_assert_eq!(number.expand(expected), nearest);
         }
 
         #[test]
@@ -190,10 +184,8 @@ mod tests {
             // [9000 17.1 number-range]
             let full = (acked + ahead).min(MAX);
             let largest_heard = acked + heard.min(full - acked - 1);
-            prop_assert_eq!(
-                TruncatedNumber::new(full, Some(acked)).expand(largest_heard + 1),
-                full,
-            );
+            let number = TruncatedNumber::new(full, Some(acked));
+            prop_assert_eq!(number.expand(largest_heard + 1), full);
         }
 
         #[test]

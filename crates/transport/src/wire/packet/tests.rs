@@ -78,8 +78,7 @@ fn server_initial_of_rfc_9001_a_3() {
     let packet = protected(&datagram, 0);
     assert_eq!(packet.ty, PacketType::Initial);
     assert_eq!(packet.dcid, ConnectionId::EMPTY);
-    assert_eq!(packet.scid, cid("f067a5502a4262b5"));
-    assert_eq!(packet.len, 135);
+    assert_eq!((packet.scid, packet.len), (cid("f067a5502a4262b5"), 135));
     let sample = packet.sample().unwrap();
     assert_eq!(datagram[sample], hex("2cd0991cd25b0aac406a5816b6394100"));
     mask(&mut datagram, packet.number_at, 2, "2ec0d8356a");
@@ -292,8 +291,7 @@ proptest! {
         let range = started.finish(&mut w, TAG_LEN).unwrap();
         let datagram = &w.written()[range];
         let packet = protected(datagram, dcid.len());
-        prop_assert_eq!(packet.ty, header.ty());
-        prop_assert_eq!(packet.dcid, dcid);
+        prop_assert_eq!((packet.ty, packet.dcid), (header.ty(), dcid));
         prop_assert_eq!(packet.len, datagram.len());
         prop_assert_eq!(packet.number_at, started.number_at() - before);
         prop_assert_eq!(packet.sample().unwrap().start, started.sample_at() - before);
@@ -304,8 +302,7 @@ proptest! {
             prop_assert_eq!(&datagram[packet.token.clone()], &token[..]);
         }
         let plain = PlainHeader::decode(datagram, &packet).unwrap();
-        prop_assert_eq!(plain.number, number);
-        prop_assert_eq!(plain.payload_at, header.len());
+        prop_assert_eq!((plain.number, plain.payload_at), (number, header.len()));
         prop_assert!(plain.reserved_bits_ok);
         prop_assert_eq!(plain.key_phase, kind == 3 && key_phase);
         prop_assert_eq!(plain.spin, kind == 3 && spin);

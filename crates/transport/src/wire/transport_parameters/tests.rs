@@ -13,8 +13,7 @@ fn cid(bytes: &[u8]) -> ConnectionId {
 #[test]
 fn absent_parameters_have_the_defaults_of_section_18_2() {
     let p = TransportParameters::decode(&[], Side::Client).unwrap();
-    assert_eq!(p.max_udp_payload_size, 65_527);
-    assert_eq!(p.ack_delay_exponent, 3);
+    assert_eq!((p.max_udp_payload_size, p.ack_delay_exponent), (65_527, 3));
     assert_eq!(p.max_ack_delay, Duration::from_millis(25));
     assert_eq!(p.active_connection_id_limit, 2);
     assert_eq!(p.max_idle_timeout, Duration::ZERO);
@@ -193,35 +192,25 @@ fn connection_ids_are_authenticated_as_section_7_3_says() {
         ..TransportParameters::DEFAULT
     };
     assert_eq!(client.authenticate(Side::Client, &seen), Ok(()));
-    let server = TransportParameters {
-        original_destination_connection_id: Some(cid(&[2; 8])),
-        ..client.clone()
-    };
+    let mut server = client.clone();
+    server.original_destination_connection_id = Some(cid(&[2; 8]));
     assert_eq!(server.authenticate(Side::Server, &seen), Ok(()));
     // Missing, different, and present without a Retry.
     assert!(client.authenticate(Side::Server, &seen).is_err());
     let without_id = TransportParameters::DEFAULT;
     assert!(without_id.authenticate(Side::Client, &seen).is_err());
-    let other = HandshakeIds {
-        initial_source: cid(&[1, 0]),
-        ..seen
-    };
+    let mut other = seen;
+    other.initial_source = cid(&[1, 0]);
     assert!(server.authenticate(Side::Server, &other).is_err());
-    let retry = TransportParameters {
-        retry_source_connection_id: Some(cid(&[3])),
-        ..server.clone()
-    };
+    let mut retry = server.clone();
+    retry.retry_source_connection_id = Some(cid(&[3]));
     assert!(retry.authenticate(Side::Server, &seen).is_err());
-    let with_retry = HandshakeIds {
-        retry_source: Some(cid(&[3])),
-        ..seen
-    };
+    let mut with_retry = seen;
+    with_retry.retry_source = Some(cid(&[3]));
     assert_eq!(retry.authenticate(Side::Server, &with_retry), Ok(()));
     // A preferred address needs a server with connection ids (section 18.2).
-    let without = HandshakeIds {
-        initial_source: ConnectionId::EMPTY,
-        ..seen
-    };
+    let mut without = seen;
+    without.initial_source = ConnectionId::EMPTY;
     let preferred = [&[0x0d, 45][..], &[0; 24], &[4], &[7; 20]].concat();
     let mut preferred = TransportParameters::decode(&preferred, Side::Server).unwrap();
     preferred.original_destination_connection_id = Some(cid(&[2; 8]));
@@ -272,10 +261,8 @@ fn the_largest_parameters_fit_the_buffer() {
     let decoded = TransportParameters::decode(&bytes, Side::Server);
     assert_eq!(decoded.as_ref(), Ok(&p));
     assert!(bytes.len() < TransportParameters::MAX_ENCODED_LEN);
-    let too_large = TransportParameters {
-        initial_max_data: varint::MAX + 1,
-        ..p
-    };
+    let mut too_large = p;
+    too_large.initial_max_data = varint::MAX + 1;
     assert!(too_large.to_vec(None).is_err());
 }
 

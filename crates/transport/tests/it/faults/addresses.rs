@@ -25,10 +25,8 @@ impl Addresses {
 
     /// Returns the address at `ip`, or the last one.
     fn at(&mut self, ip: Option<IpAddr>) -> &mut (SocketAddr, bool) {
-        let found = self
-            .known
-            .iter()
-            .position(|(known, _)| Some(known.ip()) == ip);
+        let mut known = self.known.iter();
+        let found = known.position(|(known, _)| Some(known.ip()) == ip);
         let last = self.known.len() - 1;
         &mut self.known[found.unwrap_or(last)]
     }

@@ -144,9 +144,8 @@ fn write(
             };
         }
         let len = (end - part.at).min(4096);
-        let piece: Vec<u8> = (part.at..part.at + len)
-            .map(|offset| byte(side, index, offset))
-            .collect();
+        let bytes = (part.at..part.at + len).map(|offset| byte(side, index, offset));
+        let piece: Vec<u8> = bytes.collect();
         match streams.write(id, &piece) {
             Ok(n) => part.at += n as u64,
             Err(WriteError::Blocked) => return Ok(()),
@@ -174,12 +173,8 @@ fn read(
         match streams.read(id, &mut buffer) {
             Ok(Some(n)) => {
                 let expected = (part.at..).map(|offset| byte(side, index, offset));
-                if !buffer[..n]
-                    .iter()
-                    .copied()
-                    .zip(expected)
-                    .all(|(a, b)| a == b)
-                {
+                let mut bytes = buffer[..n].iter().copied().zip(expected);
+                if !bytes.all(|(got, expected)| got == expected) {
                     return Err(format!("corrupt: {index} after {} bytes", part.at));
                 }
                 part.at += n as u64;

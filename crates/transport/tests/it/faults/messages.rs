@@ -63,10 +63,8 @@ impl Messages {
                 break;
             }
             let data = content(self.side, self.sent, longest);
-            connection
-                .datagrams()
-                .send(data.into())
-                .map_err(|error| error.to_string())?;
+            let sent = connection.datagrams().send(data.into());
+            sent.map_err(|error| error.to_string())?;
             self.sent += 1;
         }
         while let Some(data) = connection.datagrams().read() {

@@ -141,9 +141,8 @@ impl Plan {
             1 => random.below(1000),
             _ => random.below(60_000),
         };
-        let streams: Vec<_> = (0..count)
-            .map(|_| [size(&mut random), size(&mut random)])
-            .collect();
+        let sizes = (0..count).map(|_| [size(&mut random), size(&mut random)]);
+        let streams: Vec<_> = sizes.collect();
         let mut some = || -> Vec<(usize, usize)> {
             let all = (0..count).flat_map(|stream| [(stream, 0), (stream, 1)]);
             all.filter(|_| random.below(16) == 0).collect()
@@ -231,8 +230,8 @@ impl Plan {
 
     /// Returns how long after the beginning the end `side` starts to read.
     pub(crate) fn unread(&self, side: usize) -> Duration {
-        self.shortage
-            .map_or(Duration::ZERO, |short| short.unread[side])
+        let shortage = self.shortage;
+        shortage.map_or(Duration::ZERO, |short| short.unread[side])
     }
 
     /// Returns which of [`KINDS`] this plan has.
@@ -258,12 +257,8 @@ impl Plan {
 
     /// Returns true if nothing may arrive for a while.
     pub(crate) fn is_dark(&self) -> bool {
-        let dark = |i: &Incident| {
-            matches!(
-                i,
-                Incident::Outage(_) | Incident::Sleep(..) | Incident::RouterKilled(..)
-            )
-        };
+        use Incident::{Outage, RouterKilled, Sleep};
+        let dark = |i: &Incident| matches!(i, Outage(_) | Sleep(..) | RouterKilled(..));
         self.incidents.iter().any(|(_, incident)| dark(incident))
     }
 

@@ -175,9 +175,8 @@ impl World {
 
     /// Returns true if both ends are over and forgotten, or gone.
     fn is_over(&self) -> bool {
-        self.ends
-            .iter()
-            .all(|end| end.dead || end.error.is_some() && end.connection.is_none())
+        let over = |end: &End| end.dead || end.error.is_some() && end.connection.is_none();
+        self.ends.iter().all(over)
     }
 
     fn judge(&self) -> Result<Outcome, String> {
@@ -214,19 +213,15 @@ impl World {
                 return end.asleep_until;
             }
             let (_, connection) = end.connection.as_ref()?;
-            let due = connection
-                .deadline()?
-                .saturating_since(Instant::ZERO + end.ahead);
-            Some(Instant::ZERO + due)
+            let (due, begin) = (connection.deadline()?, Instant::ZERO + end.ahead);
+            Some(Instant::ZERO + due.saturating_since(begin))
         });
         let incident = self.incidents.first();
         let incident = incident.and_then(|(after, _)| Some(self.begun? + *after));
         let read = [CLIENT, SERVER].map(|side| Some(self.begun? + self.plan.unread(side)));
         let read = read.into_iter().flatten().filter(|at| *at > self.now);
-        ends.chain(self.path.next())
-            .chain(incident)
-            .chain(read)
-            .min()
+        let ends = ends.chain(self.path.next());
+        ends.chain(incident).chain(read).min()
     }
 
     /// Handles timers and the application, and sends everything that is due.
@@ -358,9 +353,8 @@ impl World {
             ttl: None,
         };
         let mut answer = Vec::new();
-        let event = end
-            .endpoint
-            .handle(now, &received, &datagram.bytes, &mut answer);
+        let (endpoint, bytes) = (&mut end.endpoint, &datagram.bytes);
+        let event = endpoint.handle(now, &received, bytes, &mut answer);
         match event {
             DatagramEvent::Connection(handle) => {
                 if let Some((known, connection)) = &mut end.connection

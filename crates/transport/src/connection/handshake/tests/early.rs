@@ -32,10 +32,8 @@ fn offering() -> Handshake {
 
 /// Returns the error that an acknowledgement of packet `number` causes.
 fn acknowledged(client: &Handshake, number: u8) -> Option<TransportErrorCode> {
-    let mut room = [0; 20];
-    let mut w = Writer::new(&mut room);
-    w.put_slice(&[2, number, 0, 0, 0]).unwrap();
-    let Some(Ok(Frame::Ack(ack))) = Frames::new(w.written()).next() else {
+    let frame = [2, number, 0, 0, 0];
+    let Some(Ok(Frame::Ack(ack))) = Frames::new(&frame).next() else {
         panic!("no ACK frame");
     };
     client.check_ack(&ack).err().map(|error| error.code)
@@ -86,15 +84,8 @@ fn refused_early_data_is_not_acknowledged() {
 
 #[test]
 fn early_packets_wait_for_the_first_flight() {
-    let zero_rtt = {
-        let mut packet = vec![0xd0, 0, 0, 0, 1, 8];
-        packet.extend_from_slice(&[1; 8]);
-        packet.push(8);
-        packet.extend_from_slice(&[2; 8]);
-        packet.push(40);
-        packet.resize(packet.len() + 40, 0);
-        packet
-    };
+    let mut zero_rtt = [&[0xd0, 0, 0, 0, 1, 8][..], &[1; 8], &[8], &[2; 8], &[40]].concat();
+    zero_rtt.resize(zero_rtt.len() + 40, 0);
     let mut initial = zero_rtt.clone();
     initial[0] = 0xc0;
     let mut client = client();

@@ -153,11 +153,9 @@ fn another_law_steers_this_path_and_later_ones() {
 fn a_path_with_a_fault_starts_over() {
     for (fault, again) in [(Fault::DropsShims, true), (Fault::MarksAll, false)] {
         let mut parts = server();
-        let now = parts.now;
-        let path = &mut parts.paths.path;
-        let size = path.poll_mtu_probe(now, 0).unwrap();
-        path.route.on_mtu_probe_sent(3, size);
-        assert!(path.on_acked(now, 3, &super::fates::packet(now, size)));
+        let (now, size) = (parts.now, parts.probe_mtu());
+        let acked = super::fates::packet(now, size);
+        assert!(parts.paths.path.on_acked(now, 3, &acked));
         parts.paths.start_over(now, fault);
         let expected = if again { 1200 } else { size };
         assert_eq!(parts.paths.path.mtu(), expected);

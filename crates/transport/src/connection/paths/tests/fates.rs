@@ -43,6 +43,14 @@ fn outcome(largest: u64, sent_at: Instant, rtt: Duration, newly: Newly) -> AckOu
     }
 }
 
+fn newly(ect0: u64, advanced: bool) -> Newly {
+    Newly {
+        ect0,
+        advanced,
+        ..Newly::default()
+    }
+}
+
 impl Parts {
     /// Processes an ACK frame with `counts` of ECT(0) and CE, which the peer delayed for `held`.
     fn ack(
@@ -89,24 +97,16 @@ impl Parts {
             assert_eq!(path.mark(), Ecn::Ect0);
             let departure = Departure {
                 number,
-                size: 1200,
-                eliciting: true,
-                mtu_probe: false,
-                shim: ShimUse::Nothing,
                 ecn: Ecn::Ect0,
+                ..super::packets::PLAIN
             };
             path.on_sent(self.now, &departure);
             let _ = path.on_acked(self.now, number, &packet(self.now, 1200));
         }
         self.counts.0 += sent - ce;
         self.counts.1 += ce;
-        let newly = Newly {
-            ect0: sent,
-            advanced: true,
-            ..Newly::default()
-        };
         let (largest, counts) = (numbers.end - 1, self.counts);
-        let outcome = outcome(largest, self.now, RTT, newly);
+        let outcome = outcome(largest, self.now, RTT, newly(sent, true));
         let (report, _) = self.ack(largest, Some(counts), outcome, Duration::ZERO, false);
         self.settle(&report, numbers.end)
     }
@@ -117,18 +117,9 @@ impl Parts {
 }
 
 pub(super) fn packet(sent_at: Instant, size: u16) -> SentPacket<()> {
-    SentPacket {
-        sent_at,
-        state: PacketState::default(),
-        size,
-        ack_eliciting: true,
-        in_flight: true,
-        shim: false,
-        probe: Probe::Nothing,
-        path: Default::default(),
-        ecn: Ecn::Ect0,
-        frames: (),
-    }
+    let mut packet = crate::recovery::packet(sent_at, size, ());
+    packet.ecn = Ecn::Ect0;
+    packet
 }
 
 fn of_routers() -> Option<Feedback> {
@@ -151,13 +142,8 @@ fn feedback_reaches_the_controller_before_its_acknowledgement() {
     report.on_feedback(5, of_routers());
     report.on_feedback(5, answer());
     let settled = parts.settle(&report, 11);
-    let expected = Settled {
-        feedback: 2,
-        marked: false,
-        persistent_congestion: false,
-        fault: None,
-    };
-    assert_eq!(settled, expected);
+    let others = (settled.marked, settled.persistent_congestion, settled.fault);
+    assert_eq!((settled.feedback, others), (2, (false, false, None)));
     let log = parts.log.lock().unwrap().clone();
     assert_eq!((log.feedbacks, log.answers, log.acked), (2, 1, 1));
     assert_eq!(log.feedback_before_ack, 1);
@@ -211,12 +197,7 @@ fn counts_are_judged_if_the_frame_is_the_newest_and_the_field_is_ours() {
         if in_ecn {
             parts.paths.path.feedback.negotiate(&[5]);
         }
-        let newly = Newly {
-            ect0: 1,
-            advanced,
-            ..Newly::default()
-        };
-        let outcome = outcome(5, parts.now, RTT, newly);
+        let outcome = outcome(5, parts.now, RTT, newly(1, advanced));
         let _ = parts.ack(5, None, outcome, Duration::ZERO, false);
         assert_eq!(parts.ecn(), after);
     }
@@ -231,11 +212,7 @@ fn a_path_that_marks_all_is_found_once() {
         let found = (round == 7).then_some(Fault::MarksAll);
         assert_eq!(settled.fault, found, "{round}");
     }
-    let newly = Newly {
-        advanced: true,
-        ..Newly::default()
-    };
-    let outcome = outcome(64, parts.now, RTT, newly);
+    let outcome = outcome(64, parts.now, RTT, newly(0, true));
     let counts = Some(parts.counts);
     let (report, _) = parts.ack(64, counts, outcome, Duration::ZERO, false);
     assert_eq!(parts.settle(&report, 65).fault, None);
@@ -251,10 +228,8 @@ fn larger_and_smaller_sizes_of_datagrams_reach_the_controller() {
         let mtu = parts.log.lock().unwrap().mtu;
         (narrower, usize::from(mtu))
     };
-    let now = parts.now;
+    let (now, size) = (parts.now, parts.probe_mtu());
     let path = &mut parts.paths.path;
-    let size = path.poll_mtu_probe(now, 0).unwrap();
-    path.route.on_mtu_probe_sent(3, size);
     assert!(!path.on_acked(now, 2, &packet(now, 1200)));
     assert_eq!(ack(&mut parts, 2, false), (false, FULL));
     let path = &mut parts.paths.path;

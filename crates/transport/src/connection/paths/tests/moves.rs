@@ -37,10 +37,8 @@ fn our_address_is_learnt_once() {
     let mut parts = server();
     let mut arrives = |local| {
         let now = parts.now;
-        let received = Received {
-            local,
-            ..from(HOME)
-        };
+        let mut received = from(HOME);
+        received.local = local;
         let (paths, others) = parts.split();
         let moved = paths.follow_peer(now, &received, &id(100), others);
         (moved, paths.path.local())
@@ -89,23 +87,15 @@ fn what_was_learnt_survives_moves_without_an_answer() {
 /// RFC 9000 §9.5: a peer that moves on purpose gets another of its IDs at each address.
 #[test]
 fn ids_follow_moves_on_purpose_and_no_others() {
-    let mut rebound = parts(Side::Server, 4, true);
-    assert_eq!(rebound.packet(AWAY, 100), Move::OtherPath);
-    assert_eq!(sequence(&rebound), 0);
-    assert_eq!(rebound.packet(HOME, 100), Move::OtherPath);
-    assert_eq!(sequence(&rebound), 0);
-
-    let mut moving = parts(Side::Server, 4, true);
-    assert_eq!(moving.packet(AWAY, 101), Move::OtherPath);
-    assert_eq!(sequence(&moving), 1);
-    assert_eq!(moving.paths.fallback_id(), Some(2));
-    assert_eq!(moving.packet(HOME, 102), Move::OtherPath);
-    assert_eq!(sequence(&moving), 2);
-
-    let mut back = parts(Side::Server, 4, true);
-    assert_eq!(back.packet(AWAY, 100), Move::OtherPath);
-    assert_eq!(back.packet(HOME, 101), Move::OtherPath);
-    assert_eq!(sequence(&back), 1, "the peer means to be back");
+    // The last peer means to be back.
+    for (away, home, sequences) in [(100, 100, [0, 0]), (101, 102, [1, 2]), (100, 101, [0, 1])] {
+        let mut peer = parts(Side::Server, 4, true);
+        assert_eq!(peer.packet(AWAY, away), Move::OtherPath);
+        let first = sequence(&peer);
+        assert_eq!(peer.paths.fallback_id(), (away == 101).then_some(2));
+        assert_eq!(peer.packet(HOME, home), Move::OtherPath);
+        assert_eq!([first, sequence(&peer)], sequences, "{away} {home}");
+    }
 }
 
 /// RFC 9000 §9.1: a probed path is used with its ID and its credit.
@@ -194,12 +184,7 @@ fn an_old_address_is_challenged_under_its_own_id() {
     // Without an ID for it, the address isn't challenged.
     assert!(moved(1).poll_challenge().is_none());
     let mut retired = moved(3);
-    let new = RemoteId {
-        sequence: 4,
-        id: id(4),
-        token: Some(token(4)),
-    };
-    retired.ids.on_new(3, &new).unwrap();
+    retired.ids.on_new(3, &peer_id(4)).unwrap();
     assert!(retired.poll_challenge().is_none());
 }
 
@@ -213,10 +198,8 @@ fn a_slow_path_without_an_answer_is_left_within_the_idle_timeout() {
     let sent = super::fates::packet(parts.now, 1200);
     assert!(parts.recovery.on_sent(SpaceId::Data, 0, sent));
     parts.now += Duration::from_secs(2);
-    let (now, zero) = (parts.now, Duration::ZERO);
-    let acked = parts
-        .recovery
-        .on_ack(now, SpaceId::Data, [0..=0], zero, |_, _, _| ());
+    let (now, zero, recovery) = (parts.now, Duration::ZERO, &mut parts.recovery);
+    let acked = recovery.on_ack(now, SpaceId::Data, [0..=0], zero, |_, _, _| ());
     assert!(acked.is_ok() && parts.recovery.pto() > idle / 6);
     assert_eq!(parts.packet(AWAY, 100), Move::OtherPath);
     parts.now += idle / 2;

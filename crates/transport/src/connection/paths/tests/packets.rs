@@ -6,7 +6,7 @@ use super::*;
 use crate::connection::BoundShares;
 use crate::recovery::RttEstimator;
 
-const PLAIN: Departure = Departure {
+pub(super) const PLAIN: Departure = Departure {
     number: 7,
     size: 1200,
     eliciting: true,
@@ -29,22 +29,14 @@ fn with(signal: TestSignal) -> Parts {
 
 /// Makes marks and shims due for a trial, with one packet each.
 fn on_trial(mut parts: Parts) -> Parts {
-    let later = parts.now + Duration::from_secs(30);
-    let now = parts.now;
+    let (now, later) = (parts.now, parts.now + Duration::from_secs(30));
+    let ecn = &mut parts.paths.path.route.ecn;
+    (0..10).for_each(|number| ecn.on_sent(number, Ecn::Ect0));
+    for number in 0..10 {
+        ecn.on_lost(now, number, Ecn::Ect0);
+    }
+    parts.lose_shims();
     let route = &mut parts.paths.path.route;
-    for number in 0..10 {
-        route.ecn.on_sent(number, Ecn::Ect0);
-    }
-    for number in 0..10 {
-        route.ecn.on_lost(now, number, Ecn::Ect0);
-    }
-    for number in [0, 2, 4] {
-        route.plain.on_sent(number, true);
-        route.plain.on_sent(number + 1, false);
-        route.plain.on_acked(number + 1, false);
-        route.plain.on_lost(now, number, true);
-        route.plain.settle(now);
-    }
     route.poll(later);
     assert!(route.plain.wants_shim(later, None));
     parts
@@ -52,16 +44,11 @@ fn on_trial(mut parts: Parts) -> Parts {
 
 #[test]
 fn a_packet_probes_one_thing() {
-    let marked = Departure {
-        ecn: Ecn::Ect0,
-        ..PLAIN
-    };
+    let mut marked = PLAIN;
+    marked.ecn = Ecn::Ect0;
     let [request, question] = [ShimUse::Request(12), ShimUse::Question(12)].map(bearing);
-    let large = Departure {
-        mtu_probe: true,
-        ecn: Ecn::Ect0,
-        ..request
-    };
+    let mut large = request;
+    (large.mtu_probe, large.ecn) = (true, Ecn::Ect0);
     let found = |parts: &Parts, packets: [&Departure; 5]| {
         packets.map(|packet| parts.paths.path.probes(packet))
     };
@@ -73,18 +60,14 @@ fn a_packet_probes_one_thing() {
     assert_eq!(found(&on_trial(server()), packets), tried);
     // A signal uses the field.
     let claimed = [nothing, nothing, Probe::Shim, Probe::Shim, Probe::Mtu];
-    assert_eq!(
-        found(&on_trial(with(TestSignal::in_ecn(5))), packets),
-        claimed
-    );
+    let using = on_trial(with(TestSignal::in_ecn(5)));
+    assert_eq!(found(&using, packets), claimed);
 }
 
 #[test]
 fn a_signal_is_in_a_shim_or_in_the_field_of_packets_that_are_acknowledged() {
-    let ack = Departure {
-        eliciting: false,
-        ..PLAIN
-    };
+    let mut ack = PLAIN;
+    ack.eliciting = false;
     let request = bearing(ShimUse::Request(12));
     for (signal, expected) in [
         (None, [false, false, true]),
@@ -93,10 +76,7 @@ fn a_signal_is_in_a_shim_or_in_the_field_of_packets_that_are_acknowledged() {
     ] {
         let mut parts = signal.map_or_else(server, with);
         let now = parts.now;
-        let mark = match expected[1] {
-            true => Ecn::Ect1,
-            false => Ecn::Ect0,
-        };
+        let mark = if expected[1] { Ecn::Ect1 } else { Ecn::Ect0 };
         assert_eq!(parts.paths.path.mark(), mark);
         let bears = [ack, PLAIN, request].map(|packet| {
             let before = parts.log.lock().unwrap().signals;
@@ -113,8 +93,7 @@ fn a_signal_is_in_a_shim_or_in_the_field_of_packets_that_are_acknowledged() {
 #[test]
 fn a_path_that_drops_shims_is_found() {
     let mut parts = server();
-    let now = parts.now;
-    let path = &mut parts.paths.path;
+    let (now, path) = (parts.now, &mut parts.paths.path);
     for number in [0, 2, 4] {
         let shim = bearing(ShimUse::Request(12));
         path.on_sent(now, &Departure { number, ..shim });
@@ -131,10 +110,9 @@ fn a_path_that_drops_shims_is_found() {
 
 #[test]
 fn a_shim_takes_room_from_packets() {
-    let plain = server();
-    assert_eq!(plain.paths.path.packet_room(), 1200);
-    let parts = with(TestSignal::shim(0));
-    assert_eq!(parts.paths.path.packet_room(), 1200 - 12);
+    assert_eq!(server().paths.path.packet_room(), 1200);
+    let room = with(TestSignal::shim(0)).paths.path.packet_room();
+    assert_eq!(room, 1200 - 12);
 }
 
 #[test]
@@ -145,8 +123,7 @@ fn datagrams_and_reports_name_the_path() {
     let path = &paths.path;
     let sent = path.transmit(Ecn::Ect0, 3000, 1200);
     assert_eq!((sent.remote, sent.local), (remote, local));
-    assert_eq!(sent.len, 3000);
-    assert_eq!(sent.segment_size, 1200);
+    assert_eq!((sent.len, sent.segment_size), (3000, 1200));
     assert_eq!(sent.ecn, Ecn::Ect0);
     let rtt = RttEstimator::default();
     let report = path.report(&rtt, 5000, (9000, true), BoundShares::default());

@@ -12,8 +12,7 @@ const RTT: Duration = Duration::from_millis(100);
 #[test]
 fn a_window_below_one_datagram_lets_one_be_in_flight() {
     let mut parts = server();
-    let now = parts.now;
-    let path = &mut parts.paths.path;
+    let (now, path) = (parts.now, &mut parts.paths.path);
     for (size, in_flight, expected) in [
         (WINDOW + 1, 0, Admission::Now),
         (1200, WINDOW - 1200, Admission::Now),
@@ -28,8 +27,7 @@ fn a_window_below_one_datagram_lets_one_be_in_flight() {
 #[test]
 fn a_path_is_paced() {
     let mut parts = server();
-    let now = parts.now;
-    let route = &mut parts.paths.path.route;
+    let (now, route) = (parts.now, &mut parts.paths.path.route);
     assert_eq!(route.follow_window(now, Some(RTT)), WINDOW);
     route.on_in_flight(now, 10_800);
     assert_eq!(route.admits(now, 1200, 10_800), Admission::Now);
@@ -91,8 +89,7 @@ fn first_bytes_of_flows_leave_beyond_the_window() {
 #[test]
 fn pauses_timeouts_and_the_handshake_reach_the_controller() {
     let mut parts = server();
-    let now = parts.now;
-    let route = &mut parts.paths.path.route;
+    let (now, route) = (parts.now, &mut parts.paths.path.route);
     assert!(!route.restart(now), "nothing has left");
     route.on_in_flight(now, 1200);
     assert!(!route.restart(now));
@@ -103,8 +100,7 @@ fn pauses_timeouts_and_the_handshake_reach_the_controller() {
     route.on_handshake_rtt(now, RTT);
     assert_eq!(route.metrics().window, WINDOW);
     let log = parts.log.lock().unwrap();
-    assert_eq!(log.restarts, 1);
-    assert_eq!(log.probe_timeouts, 1);
+    assert_eq!((log.restarts, log.probe_timeouts), (1, 1));
     assert_eq!(log.questions_lost, 1);
     assert_eq!(log.handshake_rtt, Some(RTT));
 }
@@ -115,15 +111,10 @@ fn pauses_timeouts_and_the_handshake_reach_the_controller() {
 fn marks_stop_where_nothing_is_acknowledged_and_are_tried_again() {
     for timeout in [true, false] {
         let mut parts = server();
-        let now = parts.now;
-        let path = &mut parts.paths.path;
+        let (now, path) = (parts.now, &mut parts.paths.path);
         assert_eq!(path.mtu_probe_mark(), Ecn::Ect0);
-        for number in 0..10 {
-            path.route.ecn.on_sent(number, Ecn::Ect0);
-            if timeout {
-                break;
-            }
-        }
+        let marked = if timeout { 1 } else { 10 };
+        (0..marked).for_each(|number| path.route.ecn.on_sent(number, Ecn::Ect0));
         if timeout {
             path.route.on_probe_timeout(now, 3);
             assert_eq!(path.mark(), Ecn::NotEct);
@@ -146,8 +137,7 @@ fn marks_stop_where_nothing_is_acknowledged_and_are_tried_again() {
 fn losses_of_datagrams_with_shims_make_a_path_plain() {
     for (probe, passes) in [(Probe::Nothing, false), (Probe::Mtu, true)] {
         let mut parts = server();
-        let now = parts.now;
-        let route = &mut parts.paths.path.route;
+        let (now, route) = (parts.now, &mut parts.paths.path.route);
         for number in [0, 2, 4] {
             route.plain.on_sent(number, true);
             route.plain.on_sent(number + 1, false);
@@ -164,10 +154,8 @@ fn losses_of_datagrams_with_shims_make_a_path_plain() {
 #[test]
 fn a_datagram_that_the_system_refuses_is_not_sent_again() {
     let mut parts = server();
-    let now = parts.now;
+    let (now, size) = (parts.now, parts.probe_mtu());
     let path = &mut parts.paths.path;
-    let size = path.poll_mtu_probe(now, 0).unwrap();
-    path.route.on_mtu_probe_sent(3, size);
     assert_eq!(path.poll_mtu_probe(now, 0), None, "one at a time");
     assert!(path.on_acked(now, 3, &packet(now, size)));
     let route = &mut path.route;
@@ -183,10 +171,7 @@ fn a_datagram_that_the_system_refuses_is_not_sent_again() {
 #[test]
 fn a_probe_on_a_path_that_was_left_is_sent_again_after_the_return() {
     let mut parts = server();
-    let now = parts.now;
-    let path = &mut parts.paths.path;
-    let size = path.poll_mtu_probe(now, 0).unwrap();
-    path.route.on_mtu_probe_sent(3, size);
+    let (now, size) = (parts.now, parts.probe_mtu());
     parts.away_and_back();
     let path = &mut parts.paths.path;
     assert_eq!(path.poll_mtu_probe(now, 0), Some(size));

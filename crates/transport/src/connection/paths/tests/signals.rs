@@ -4,16 +4,21 @@
 use pathmark_cc::{Carrier, Explicit};
 
 use super::*;
+use crate::Arrived;
 use crate::connection::paths::Feedback;
 use crate::connection::tests::questions::Question;
-use crate::connection::tests::signal::mark;
+use crate::connection::tests::signal::{counters, mark};
 use crate::wire::frame::feedback::encode;
-use crate::{Arrived, Counters};
 
 /// Ours are the kinds 0, 1 and `KIND`, which asks. The peer offers 0, 3 and `KIND`.
 fn negotiated() -> Feedback {
-    let mut feedback = Feedback::new(&signals(&[0, 1, KIND]));
-    feedback.negotiate(&[0, 3, KIND]);
+    between(&signals(&[0, 1, KIND]), &[0, 3, KIND])
+}
+
+/// A side that reads these signals, of which the peer offers these kinds.
+fn between(own: &[Arc<dyn Signal>], peer: &[u8]) -> Feedback {
+    let mut feedback = Feedback::new(own);
+    feedback.negotiate(peer);
     feedback
 }
 
@@ -25,10 +30,7 @@ fn set(feedback: &mut Feedback, kind: u8, next: u64) -> bool {
 /// Receives packet `number` with a frame of this kind and epoch, which counts one packet of 100
 /// bytes.
 fn returned(feedback: &mut Feedback, kind: u8, number: u64, epoch: u64) -> bool {
-    let mut counters = Counters::new();
-    for value in [1, 0, 0, 0, 100, 0, 0, 0, 0] {
-        counters.push(value);
-    }
+    let counters = counters([1, 0, 0, 0, 100, 0, 0, 0, 0]);
     let mut room = [0; 100];
     let mut w = Writer::new(&mut room);
     encode(&mut w, kind, epoch, 0, &counters).unwrap();
@@ -109,9 +111,7 @@ fn a_signal_that_is_set_again_goes_on_counting() {
         assert!(returned(&mut feedback, kind, 1, 3), "{kind}");
     }
     // The previous signal doesn't affect it.
-    let own = signals(&[0, 1]);
-    let mut feedback = Feedback::new(&own);
-    feedback.negotiate(&[0, 1]);
+    let mut feedback = between(&signals(&[0, 1]), &[0, 1]);
     feedback.on_sent(ShimUse::Request(12), 3, 100);
     assert!(set(&mut feedback, 1, 5));
     feedback.on_sent(ShimUse::Request(12), 6, 100);
@@ -122,23 +122,22 @@ fn a_signal_that_is_set_again_goes_on_counting() {
     assert!(returned(&mut feedback, 0, 3, 3));
     // It may speak another way than the previous one of its kind.
     let xcp = Explicit::Xcp(Default::default());
-    let signal = TestSignal {
-        speaks: Some(xcp),
-        ..TestSignal::shim(0)
-    };
-    assert!(feedback.set_signal(Arc::new(signal), 8));
+    assert!(feedback.set_signal(Arc::new(speaking(0, xcp)), 8));
     assert!(feedback.signal().is_some_and(|signal| signal.speaks(xcp)));
     assert_eq!(feedback.kind(), Some(0));
+}
+
+/// A shim whose routers answer this request.
+fn speaking(kind: u8, wanted: Explicit) -> TestSignal {
+    let mut signal = TestSignal::shim(kind);
+    signal.speaks = Some(wanted);
+    signal
 }
 
 /// A law that wants another signal gets the first of ours that speaks this way, precedes all data,
 /// and is known to the peer. When the previous one is used again, it continues its counts.
 #[test]
 fn a_law_gets_the_signal_that_it_wants() {
-    let speaking = |kind: u8, wanted| TestSignal {
-        speaks: Some(wanted),
-        ..TestSignal::shim(kind)
-    };
     let vcp = Explicit::Vcp(Carrier::Shim);
     let xcp = Explicit::Xcp(Default::default());
     let own: Vec<Arc<dyn Signal>> = vec![
@@ -147,8 +146,7 @@ fn a_law_gets_the_signal_that_it_wants() {
         Arc::new(speaking(3, xcp)),
         Arc::new(speaking(1, xcp)),
     ];
-    let mut feedback = Feedback::new(&own);
-    feedback.negotiate(&[1, 0, KIND]);
+    let mut feedback = between(&own, &[1, 0, KIND]);
     feedback.choose(vcp, 2);
     assert_eq!(feedback.kind(), Some(0));
     feedback.on_sent(ShimUse::Request(12), 3, 100);
@@ -198,8 +196,7 @@ fn what_goes_back_is_what_the_peer_can_read() {
     let ecn = TestSignal::in_ecn(5);
     let own: Vec<Arc<dyn Signal>> = vec![Arc::new(ecn), Arc::new(TestSignal::shim(0))];
     for (peer, expected) in [(&[0][..], &[][..]), (&[0, 5], &[5])] {
-        let mut feedback = Feedback::new(&own);
-        feedback.negotiate(peer);
+        let mut feedback = between(&own, peer);
         assert!(!feedback.on_packet(ShimPrefix::Bad, arrived(1)));
         let frames = written(&mut feedback, Instant::ZERO).into_iter();
         assert_eq!(frames.map(|(kind, _)| kind).collect::<Vec<_>>(), expected);
@@ -230,8 +227,7 @@ fn a_kind_that_both_sides_named_goes_in_front_of_data() {
         // A side that prefers the signal that asks doesn't want another one.
         (&[KIND, 0], &[0, KIND], None, true),
     ] {
-        let mut feedback = Feedback::new(&signals(own));
-        feedback.negotiate(peer);
+        let feedback = between(&signals(own), peer);
         let found = feedback.signal().map(Signal::kind);
         assert_eq!(found, kind, "{own:?} {peer:?}");
         assert_eq!(feedback.question_len() > 0, asks, "{own:?} {peer:?}");
@@ -299,8 +295,7 @@ fn early_packets_count_if_they_ask() {
     assert!(!feedback.on_early_packet(front(0), arrived(1)));
     assert!(!feedback.on_early_packet(ShimPrefix::Plain, arrived(1)));
     assert!(feedback.on_early_packet(front(KIND), arrived(1)));
-    let mut unnamed = Feedback::new(&signals(&[KIND]));
-    unnamed.negotiate(&[0]);
+    let mut unnamed = between(&signals(&[KIND]), &[0]);
     assert!(!unnamed.on_early_packet(front(KIND), arrived(1)));
 }
 
@@ -308,10 +303,7 @@ fn early_packets_count_if_they_ask() {
 #[test]
 fn a_mark_means_congestion_unless_a_signal_has_the_field() {
     assert_eq!(negotiated().mark(Ecn::Ce), Ecn::Ce);
-    let ecn = TestSignal::in_ecn(5);
-    let own: Vec<Arc<dyn Signal>> = vec![Arc::new(ecn)];
-    let mut feedback = Feedback::new(&own);
-    feedback.negotiate(&[5]);
+    let feedback = between(&[Arc::new(TestSignal::in_ecn(5))], &[5]);
     assert_eq!(feedback.mark(Ecn::Ce), Ecn::NotEct);
     let mut shim = negotiated();
     assert!(shim.on_packet(front(0), arrived(1)));

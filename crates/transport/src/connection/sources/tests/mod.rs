@@ -6,7 +6,6 @@ mod probes;
 use std::sync::{Arc, Mutex};
 
 use super::*;
-use crate::Ecn;
 use crate::cid::{LocalIds, RemoteIds};
 use crate::config::TransportConfig;
 use crate::connection::handshake::Parameters;
@@ -17,7 +16,7 @@ use crate::crypto::null::{NullCrypto, NullEndpointKey};
 use crate::crypto::{ClientCrypto, InitialCrypto, Keys, ServerCrypto, Side};
 use crate::datagrams::DatagramsConfig;
 use crate::path::PathValidation;
-use crate::recovery::{PathNumber, SentPacket};
+use crate::recovery::packet;
 use crate::streams::{Dir, PeerLimits, StreamId, StreamsConfig};
 use crate::wire::frame::Frames;
 use crate::wire::transport_parameters::HandshakeIds;
@@ -142,18 +141,8 @@ impl Parts {
     fn send(&mut self, space: SpaceId, probe: Probe) -> Vec<u8> {
         let (contents, bytes) = self.write(space);
         let (number, _) = self.spaces.number(space);
-        let packet = SentPacket {
-            sent_at: self.now,
-            state: pathmark_cc::PacketState::default(),
-            size: bytes.len() as u16,
-            ack_eliciting: contents.eliciting,
-            in_flight: true,
-            shim: false,
-            probe,
-            path: PathNumber::default(),
-            ecn: Ecn::NotEct,
-            frames: contents.carried,
-        };
+        let mut packet = packet(self.now, bytes.len() as u16, contents.carried);
+        (packet.ack_eliciting, packet.probe) = (contents.eliciting, probe);
         self.spaces.on_sent(space, number, packet, &mut self.random);
         bytes
     }
@@ -184,11 +173,9 @@ impl Parts {
                 let Frame::Crypto(crypto) = frame else {
                     panic!("{frame:?}");
                 };
-                let handshake = &mut peer.sources.handshake;
-                handshake
-                    .on_crypto(space, crypto.offset, crypto.data)
-                    .unwrap();
-                handshake.write(|_| {}).unwrap();
+                let to = &mut peer.sources.handshake;
+                to.on_crypto(space, crypto.offset, crypto.data).unwrap();
+                to.write(|_| {}).unwrap();
             }
         }
     }

@@ -35,18 +35,14 @@ impl Parts {
 /// RFC 9002 §6.2.4: probes carry new data or, if there's none, repeat the oldest packets.
 #[test]
 fn a_servers_first_probe_carries_new_data_or_what_the_two_oldest_packets_did() {
-    for new in [0, 70] {
+    for (new, at, len) in [(0, 0, 200), (70, 300, 70)] {
         let mut parts = server();
         parts.spaces.on_confirmed();
         let stream = parts.sent_stream(3);
         parts.put(stream, new);
         parts.time_out(DATA);
         let bytes = parts.data_probe();
-        let expected = match new {
-            0 => (stream, 0, 200),
-            new => (stream, 300, new),
-        };
-        assert_eq!(stream_data(&bytes), [expected]);
+        assert_eq!(stream_data(&bytes), [(stream, at, len)]);
         assert!(!frames(&bytes).contains(&Frame::Ping));
     }
 }
@@ -106,15 +102,12 @@ fn a_clients_probes_of_the_handshake_carry_the_oldest_early_data() {
         let mut parts = parts(side);
         let stream = parts.sent_stream(3);
         if early {
-            let keys = initial_keys(side).local;
-            parts.spaces.keys.set_early(keys);
+            parts.spaces.keys.set_early(initial_keys(side).local);
         }
         parts.sources.repeat_early_data(&parts.spaces);
         let repeated = stream_data(&parts.write(DATA).1);
-        match (side, early) {
-            (Side::Client, true) => assert_eq!(repeated, [(stream, 0, 200)]),
-            _ => assert_eq!(repeated, []),
-        }
+        let expected = (side == Client && early).then_some((stream, 0, 200));
+        assert_eq!(repeated, Vec::from_iter(expected), "{side:?} {early}");
     }
 }
 

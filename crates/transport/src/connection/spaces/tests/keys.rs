@@ -47,9 +47,8 @@ fn packets_open_once_both_sides_have_the_keys_of_their_level() {
     let [mut client, mut server] = both_sides();
     let packet = ping(&mut client, SpaceId::Initial);
     assert_eq!(opened(&mut server, &packet), Some((0, 0)));
-    let later = later_keys(Side::Client)
-        .into_iter()
-        .zip(later_keys(Side::Server));
+    let (own, peers) = (later_keys(Side::Client), later_keys(Side::Server));
+    let later = own.into_iter().zip(peers);
     for ((own, peers), space) in later.zip([SpaceId::Handshake, SpaceId::Data]) {
         client.install(own, u64::MAX);
         let packet = ping(&mut client, space);
@@ -90,8 +89,7 @@ fn the_delay_that_the_peer_was_asked_for_holds_once_it_is_acknowledged() {
     let [mut client, _] = both_sides();
     let ms = Duration::from_millis;
     client.on_peer_parameters(ms(25), Some(ms(1)));
-    let random = &mut Random::from_u64(1);
-    client.on_sent(SpaceId::Data, 0, sent(START, 100, crypto()), random);
+    send(&mut client, SpaceId::Data, START, 100);
     acked(&mut client, SpaceId::Data, 0, after(80));
     let base = client.pto() - ms(25);
     let mut room = [0; 100];
@@ -158,11 +156,10 @@ fn packets_of_a_key_phase_are_not_acknowledged_under_older_keys() {
 #[test]
 fn what_waits_for_keys_goes_with_them() {
     // [9002 6.4 discarded-packets]
-    let mut random = Random::from_u64(1);
-    let mut spaces = spaces(&mut random);
+    let [mut spaces, _] = both_sides();
     let initial = SpaceId::Initial;
     assert!(!spaces.discard(START, SpaceId::Handshake), "there are none");
-    spaces.on_sent(initial, 0, sent(START, 1200, crypto()), &mut random);
+    send(&mut spaces, initial, START, 1200);
     let _ = spaces.begin_probes(initial);
     assert!(spaces.is_probing() && spaces.recovery.bytes_in_flight() > 0);
     assert!(spaces.discard(START, initial));

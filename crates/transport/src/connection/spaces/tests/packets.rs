@@ -126,8 +126,7 @@ fn an_ack_frequency_frame_is_written_once() {
     };
     // There is no round trip yet.
     assert!(write(&mut client, START, 100).is_none());
-    let random = &mut Random::from_u64(1);
-    client.on_sent(SpaceId::Data, 0, sent(START, 100, crypto()), random);
+    send(&mut client, SpaceId::Data, START, 100);
     acked(&mut client, SpaceId::Data, 0, after(80));
     assert!(write(&mut client, after(80), 3).is_none(), "no room");
     let frame = write(&mut client, after(80), 100).unwrap();
@@ -177,8 +176,7 @@ fn data_leaves_in_zero_rtt_packets_at_a_client_until_there_are_newer_keys() {
 #[test]
 fn acknowledgements_are_due_where_there_are_keys() {
     // [9000 13.2.6 same-space]
-    let mut random = Random::from_u64(1);
-    let mut spaces = spaces(&mut random);
+    let [mut spaces, _] = both_sides();
     // A client continues to probe until the server has validated its address.
     assert!(spaces.deadline(START).is_some());
     spaces.recovery.on_peer_validated();
@@ -194,8 +192,7 @@ fn acknowledgements_are_due_where_there_are_keys() {
 
 #[test]
 fn a_packet_is_started_with_room_for_its_seal() {
-    let mut random = Random::from_u64(1);
-    let mut spaces = spaces(&mut random);
+    let [mut spaces, _] = both_sides();
     let initial = SpaceId::Initial;
     let mut room = [0; 100];
     let mut w = Writer::new(&mut room);

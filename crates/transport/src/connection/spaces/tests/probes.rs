@@ -3,13 +3,6 @@
 use super::*;
 use crate::recovery::{Fate, Timeout};
 
-/// Sends a packet with CRYPTO data.
-fn send(spaces: &mut PacketSpaces, space: SpaceId, at: Instant, size: u16) {
-    let (number, _) = spaces.number(space);
-    let random = &mut Random::from_u64(1);
-    spaces.on_sent(space, number, sent(at, size, crypto()), random);
-}
-
 /// Fires the probe timeout, and returns its time and space.
 fn fire(spaces: &mut PacketSpaces) -> (Instant, SpaceId) {
     let at = spaces.deadline(START).unwrap();
@@ -28,10 +21,9 @@ fn sizes<'a>(packets: impl Iterator<Item = &'a SentPacket<Carried>>) -> Vec<u16>
 
 #[test]
 fn a_second_probe_leaves_if_the_first_got_no_answer() {
-    let mut random = Random::from_u64(1);
-    let mut spaces = spaces(&mut random);
+    let [mut spaces, _] = both_sides();
     let initial = SpaceId::Initial;
-    spaces.on_sent(initial, 0, sent(START, 1200, crypto()), &mut random);
+    send(&mut spaces, initial, START, 1200);
     assert_eq!(spaces.second_probe(1200), None, "there was no timeout");
     let (at, space) = fire(&mut spaces);
     assert_eq!(space, initial);
@@ -39,7 +31,7 @@ fn a_second_probe_leaves_if_the_first_got_no_answer() {
     let later = spaces.begin_probes(initial);
     assert_eq!(later, spaces.recovery.probe_period() / 16);
     assert_eq!(spaces.probe_index(initial), Some(0));
-    spaces.on_sent(initial, 1, sent(at, 1200, crypto()), &mut random);
+    send(&mut spaces, initial, at, 1200);
     assert!(!spaces.probes(initial));
     assert_eq!(spaces.second_probe(1200), Some(initial));
     assert_eq!(spaces.probe_index(initial), Some(1));

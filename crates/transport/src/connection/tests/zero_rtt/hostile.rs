@@ -28,9 +28,19 @@ fn server_for(known: &Acquainted, first: &[u8]) -> Box<Connection> {
     Connection::server(START, start).unwrap()
 }
 
-fn hand(server: &mut Connection, datagram: &[u8]) {
+fn hand<'a>(server: &mut Connection, datagrams: impl IntoIterator<Item = &'a Vec<u8>>) {
     let received = Received::plain(CLIENT.parse().unwrap());
-    server.handle_datagram(START, received, &mut datagram.to_vec());
+    for datagram in datagrams {
+        server.handle_datagram(START, received, &mut datagram.clone());
+    }
+}
+
+/// The first flight of a client that sends 5000 bytes early, and a server for it.
+fn begun() -> (Vec<Vec<u8>>, Box<Connection>) {
+    let known = Acquainted::new();
+    let flight = first_flight(&known, 5000);
+    let server = server_for(&known, &flight[0]);
+    (flight, server)
 }
 
 /// Returns a damaged copy of a 0-RTT packet of the flight that has a separate datagram.
@@ -48,9 +58,7 @@ fn a_replayed_first_flight_is_taken_once() {
     let flight = first_flight(&known, 5000);
     let mut servers: Vec<_> = (0..3).map(|_| server_for(&known, &flight[0])).collect();
     for server in &mut servers {
-        for datagram in &flight {
-            hand(server, datagram);
-        }
+        hand(server, &flight);
         assert_eq!(server.error(), None);
     }
     let taken = servers.iter().map(|server| server.handshake().early_data());
@@ -97,12 +105,8 @@ fn a_ticket_that_a_stranger_offers_serves_its_owner_all_the_same() {
 #[test]
 fn a_repeated_datagram_is_read_once() {
     // [9000 12.3 duplicates]
-    let known = Acquainted::new();
-    let flight = first_flight(&known, 5000);
-    let mut server = server_for(&known, &flight[0]);
-    for datagram in flight.iter().chain(&flight) {
-        hand(&mut server, datagram);
-    }
+    let (flight, mut server) = begun();
+    hand(&mut server, flight.iter().chain(&flight));
     let early = flight.len() as u64;
     assert_eq!(server.stats().early_packets_received, early);
     assert_eq!(server.stats().packets_duplicate, early + 1);
@@ -110,29 +114,20 @@ fn a_repeated_datagram_is_read_once() {
 
 #[test]
 fn what_comes_before_the_first_packet_is_kept_within_bounds() {
-    let known = Acquainted::new();
-    let flight = first_flight(&known, 5000);
-    let mut server = server_for(&known, &flight[0]);
-    for datagram in &flight[1..] {
-        hand(&mut server, datagram);
-    }
+    let (flight, mut server) = begun();
+    hand(&mut server, &flight[1..]);
     assert_eq!(server.stats().early_packets_received, 0);
-    hand(&mut server, &flight[0]);
+    hand(&mut server, &flight[..1]);
     assert_eq!(server.stats().early_packets_received, flight.len() as u64);
     assert_eq!(server.stats().packets_dropped, 0);
 
-    let flight = first_flight(&known, 5000);
-    let mut server = server_for(&known, &flight[0]);
+    let (flight, mut server) = begun();
     let forged = forged(&flight);
-    for _ in 0..1000 {
-        hand(&mut server, &forged);
-    }
+    hand(&mut server, std::iter::repeat_n(&forged, 1000));
     let most = 1000 - server.stats().early_packets_dropped;
     assert!((1..=10).contains(&most) && most as usize * forged.len() <= 15_000);
     // An honest client continues.
-    for datagram in &flight {
-        hand(&mut server, datagram);
-    }
+    hand(&mut server, &flight);
     assert_eq!(server.stats().early_packets_received, flight.len() as u64);
     assert_eq!(server.stats().early_packets_dropped, 1000);
     assert_eq!(server.error(), None);
@@ -140,18 +135,12 @@ fn what_comes_before_the_first_packet_is_kept_within_bounds() {
 
 #[test]
 fn packets_of_other_keys_are_counted_and_do_no_harm() {
-    let known = Acquainted::new();
-    let flight = first_flight(&known, 5000);
-    let mut server = server_for(&known, &flight[0]);
-    hand(&mut server, &flight[0]);
+    let (flight, mut server) = begun();
+    hand(&mut server, &flight[..1]);
     let forged = forged(&flight);
-    for _ in 0..1000 {
-        hand(&mut server, &forged);
-    }
+    hand(&mut server, std::iter::repeat_n(&forged, 1000));
     assert_eq!(server.stats().early_packets_dropped, 1000);
-    for datagram in &flight {
-        hand(&mut server, datagram);
-    }
+    hand(&mut server, &flight);
     assert_eq!(server.stats().early_packets_received, flight.len() as u64);
     assert_eq!(server.error(), None);
 }
@@ -182,14 +171,11 @@ fn frames_that_early_data_must_not_have_end_the_connection() {
         max_ack_delay: Duration::from_millis(25),
         reordering_threshold: 1,
     };
-    let crypto = Crypto {
-        offset: 0,
-        data: b"hello",
-    };
+    let (offset, data) = (0, b"hello");
     // RFC 9000 §12.5, and all extension frames permitted by a parameter that isn't remembered.
     let forbidden = [
         vec![0x02, 0, 0, 0, 0],
-        frames(&[Frame::Crypto(crypto)]),
+        frames(&[Frame::Crypto(Crypto { offset, data })]),
         frames(&[Frame::NewToken(b"token")]),
         frames(&[Frame::RetireConnectionId(0)]),
         frames(&[Frame::PathResponse([1; 8])]),
@@ -211,12 +197,8 @@ fn frames_that_early_data_must_not_have_end_the_connection() {
 fn a_challenge_in_early_data_causes_no_migration() {
     let mut pair = Pair::with(Acquainted::new().setup());
     pair.flush();
-    let packet = packet_from(
-        &mut pair,
-        From::Client,
-        SpaceId::Data,
-        &[Frame::PathChallenge([5; 8]), Frame::Padding(20)],
-    );
+    let list = [Frame::PathChallenge([5; 8]), Frame::Padding(20)];
+    let packet = packet_from(&mut pair, From::Client, SpaceId::Data, &list);
     pair.run(Duration::from_millis(10));
     let received = Received::plain("10.9.9.9:9".parse().unwrap());
     let server = pair.server.get();

@@ -19,8 +19,7 @@ fn arrives_once(pair: &mut Pair, lengths: &[usize]) {
     assert_eq!(early_data(pair)[0], EarlyData::Refused);
     assert!(!pair.client.get().spaces.keys.has_early());
     assert!(pair.server.get().stats().early_packets_dropped > 0);
-    pair.upload(100_000, Duration::from_secs(10));
-    pair.run(Duration::from_secs(1));
+    pair.upload_and_run(100_000, 10, Duration::from_secs(1));
     assert_eq!(pair.client.get().stats().packets_lost, 0);
     assert_eq!(pair.client.get().streams().account.unacked(), 0);
 }
@@ -139,11 +138,8 @@ fn version_negotiation_ends_it() {
     pair.flush();
     let first = first_packet(&pair.client.sent[0]);
     pair.up.cut();
-    pair.send_to_client(version_negotiation(
-        &first.scid,
-        &first.dcid,
-        &[0x0a0a_0a0a],
-    ));
+    let (dcid, scid) = (first.scid, first.dcid);
+    pair.send_to_client(version_negotiation(&dcid, &scid, &[0x0a0a_0a0a]));
     assert_eq!(pair.client.error(), Some(ConnectionError::VersionMismatch));
     pair.run(Duration::from_secs(1));
     assert!(pair.server.connection.is_none());

@@ -23,8 +23,7 @@ fn a_question_leaves_with_the_first_packet_and_is_answered_after_one_round_trip(
     assert_eq!(types(first), [PacketType::Initial, PacketType::ZeroRtt]);
     assert_eq!(first.len(), 1200);
     pair.connect();
-    pair.upload(100_000, Duration::from_secs(5));
-    pair.run(Duration::from_secs(1));
+    pair.upload_and_run(100_000, 5, Duration::from_secs(1));
     let (client, server) = (pair.client.get().stats(), pair.server.get().stats());
     assert_eq!(client.early_packets_sent, 1);
     assert_eq!(server.early_packets_received, 1);
@@ -137,8 +136,7 @@ fn explicit_feedback_is_never_remembered() {
     }
     assert_eq!(pair.server.get().stats().shims_received, 0);
     pair.connect();
-    pair.upload(100_000, Duration::from_secs(5));
-    pair.run(Duration::from_secs(1));
+    pair.upload_and_run(100_000, 5, Duration::from_secs(1));
     // It is used from the first 1-RTT packet on, and the counts are equal.
     let sent = pair.client.get().stats().shims_sent;
     assert!(sent > 50);
@@ -151,8 +149,7 @@ fn explicit_feedback_is_never_remembered() {
     let mut pair = Pair::with(plain);
     let written = upload(&mut pair, Dir::Uni, &[5000]);
     read_all(&mut pair, &written, Duration::from_millis(10));
-    pair.connect();
-    pair.upload(100_000, Duration::from_secs(5));
+    pair.connect_and_upload(100_000, 5);
     assert_eq!(pair.client.get().stats().shims_sent, 0);
 }
 
@@ -216,10 +213,9 @@ fn a_retry_sends_early_data_once_more_under_new_numbers() {
 fn transfers_that_begin_early_get_through_a_bad_path() {
     let (mut accepted, mut early) = (0, 0);
     for seed in 0..24 {
-        let mut pair = Pair::with(Setup {
-            seed,
-            ..Acquainted::new().setup()
-        });
+        let mut setup = Acquainted::new().setup();
+        setup.seed = seed;
+        let mut pair = Pair::with(setup);
         pair.set_faults(Faults::bad());
         pair.upload(100_000, Duration::from_secs(120));
         pair.connect();
@@ -260,10 +256,11 @@ fn early_data_that_comes_behind_the_handshake_is_read() {
     // The first datagram arrives, and the second much later.
     let first = pair.client.sent[0].clone();
     pair.send_to_server(first);
-    assert!(pair.run_until(Duration::from_secs(1), |pair| {
-        let server = pair.server.connection.as_deref();
+    let exists = |pair: &mut Pair| {
+        let server = pair.server.connection.as_ref();
         server.is_some_and(|server| server.is_established())
-    }));
+    };
+    assert!(pair.run_until(Duration::from_secs(1), exists));
     let before = pair.server.get().stats().early_packets_received;
     pair.up.latency = Duration::ZERO;
     pair.send_to_server(late);

@@ -39,11 +39,8 @@ fn known_bytes() {
     assert_eq!(ack::encode(&mut w, ack.ranges(), 1024, None, 32), Ok(3));
     assert_eq!(w.written(), bytes);
 
-    let ecn = EcnCounts {
-        ect0: 5,
-        ect1: 0,
-        ce: 70,
-    };
+    let (ect0, ect1, ce) = (5, 0, 70);
+    let ecn = EcnCounts { ect0, ect1, ce };
     let bytes = [0x03, 2, 0, 0, 2, 5, 0, 0x40, 70];
     let ack = the_ack(&bytes);
     assert_eq!(ack.ecn, Some(ecn));
@@ -109,10 +106,8 @@ proptest! {
         });
         let mut buffer = [0; 4096];
         let mut w = Writer::new(&mut buffer);
-        prop_assert_eq!(
-            ack::encode(&mut w, runs.iter().cloned(), delay, ecn, 4096),
-            Ok(runs.len())
-        );
+        let taken = ack::encode(&mut w, runs.iter().cloned(), delay, ecn, 4096);
+        prop_assert_eq!(taken, Ok(runs.len()));
         let ack = the_ack(w.written());
         prop_assert_eq!((ack.largest, ack.delay, ack.ecn), (*numbers.last().unwrap(), delay, ecn));
         let back: BTreeSet<u64> = ack.ranges().flatten().collect();
@@ -133,13 +128,8 @@ proptest! {
                 prop_assert!(the_ack(w.written()).ranges().eq(runs.iter().take(taken).cloned()));
                 if taken < runs.len() {
                     let mut w = Writer::new(&mut buffer);
-                    ack::encode(
-                        &mut w,
-                        runs.iter().take(taken + 1).cloned(),
-                        7,
-                        None,
-                        4096,
-                    ).unwrap();
+                    let more = runs.iter().take(taken + 1).cloned();
+                    ack::encode(&mut w, more, 7, None, 4096).unwrap();
                     prop_assert!(w.position() > limit);
                 }
             }

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::super::*;
 use super::*;
-use crate::signal::Counters;
+use crate::connection::tests::signal::counters;
 
 fn stream_id(id: u64) -> StreamId {
     StreamId::from_u64(id).unwrap()
@@ -20,42 +20,14 @@ fn by_hand() -> Vec<(&'static [u8], Frame<'static>)> {
         error_code: 128,
         final_size: 9,
     };
-    let crypto = Crypto {
-        offset: 1024,
-        data: b"hi",
-    };
-    let stream = Stream {
-        id,
-        offset: 100,
-        fin: true,
-        data: b"hi",
-    };
-    let first = Stream {
-        offset: 0,
-        fin: false,
-        ..stream
-    };
-    let new_id = NewConnectionId {
-        sequence: 5,
-        retire_prior_to: 3,
-        id: ConnectionId::new(&[0xd1, 0xd2, 0xd3, 0xd4]).unwrap(),
-        reset_token: core::array::from_fn(|i| i as u8),
-    };
-    let close = ConnectionClose {
-        error_code: TransportErrorCode::PROTOCOL_VIOLATION,
-        frame_type: types::CRYPTO,
-        reason: b"no",
-    };
-    let application_close = ApplicationClose {
-        error_code: 256,
-        reason: b"",
-    };
-    let frequency = AckFrequency {
-        sequence: 7,
-        ack_eliciting_threshold: 10,
-        max_ack_delay: Duration::from_millis(25),
-        reordering_threshold: 3,
-    };
+    let data = stream(id, 100, true, b"hi");
+    let first = stream(id, 0, false, b"hi");
+    let token = core::array::from_fn(|i| i as u8);
+    let new_id = new_id(5, 3, &[0xd1, 0xd2, 0xd3, 0xd4], token);
+    let close = close(TransportErrorCode::PROTOCOL_VIOLATION, types::CRYPTO, b"no");
+    let close = Frame::ConnectionClose(close);
+    let (error_code, reason) = (256, &b""[..]);
+    let of_application = Frame::ApplicationClose(ApplicationClose { error_code, reason });
     let [stop, data_blocked] = [
         Frame::StopSending(StopSending { id, error_code: 7 }),
         Frame::StreamDataBlocked(StreamDataBlocked { id, limit: 9 }),
@@ -63,16 +35,24 @@ fn by_hand() -> Vec<(&'static [u8], Frame<'static>)> {
     let max_data = Frame::MaxStreamData(MaxStreamData { id, max: 9 });
     let max = |dir| Frame::MaxStreams(MaxStreams { dir, max: 9 });
     let blocked = |dir| Frame::StreamsBlocked(StreamsBlocked { dir, limit: 9 });
-    let challenge = [1, 2, 3, 4, 5, 6, 7, 8];
+    let path_data = [1, 2, 3, 4, 5, 6, 7, 8];
+    let [challenge, response] = [
+        Frame::PathChallenge(path_data),
+        Frame::PathResponse(path_data),
+    ];
+    let frequency = frequency([7, 10, 3, 25]);
     vec![
         (&[0, 0, 0], Frame::Padding(3)),
         (&[0x01], Frame::Ping),
         (&[0x04, 8, 0x40, 0x80, 9], Frame::ResetStream(reset)),
         (&[0x05, 8, 7], stop),
-        (&[0x06, 0x44, 0x00, 2, b'h', b'i'], Frame::Crypto(crypto)),
+        (
+            &[0x06, 0x44, 0x00, 2, b'h', b'i'],
+            Frame::Crypto(crypto(1024, b"hi")),
+        ),
         (&[0x07, 2, b'h', b'i'], Frame::NewToken(b"hi")),
         (&[0x0a, 8, 2, b'h', b'i'], Frame::Stream(first)),
-        (&[0x0f, 8, 0x40, 0x64, 2, b'h', b'i'], Frame::Stream(stream)),
+        (&[0x0f, 8, 0x40, 0x64, 2, b'h', b'i'], Frame::Stream(data)),
         (&[0x10, 0x80, 0x01, 0, 0], Frame::MaxData(65_536)),
         (&[0x11, 8, 9], max_data),
         (&[0x12, 9], max(Dir::Bi)),
@@ -81,31 +61,16 @@ fn by_hand() -> Vec<(&'static [u8], Frame<'static>)> {
         (&[0x15, 8, 9], data_blocked),
         (&[0x16, 9], blocked(Dir::Bi)),
         (&[0x17, 9], blocked(Dir::Uni)),
-        (NEW_CONNECTION_ID, Frame::NewConnectionId(new_id)),
+        (NEW_CONNECTION_ID, new_id),
         (&[0x19, 9], Frame::RetireConnectionId(9)),
-        (
-            &[0x1a, 1, 2, 3, 4, 5, 6, 7, 8],
-            Frame::PathChallenge(challenge),
-        ),
-        (
-            &[0x1b, 1, 2, 3, 4, 5, 6, 7, 8],
-            Frame::PathResponse(challenge),
-        ),
-        (
-            &[0x1c, 0x0a, 0x06, 2, b'n', b'o'],
-            Frame::ConnectionClose(close),
-        ),
-        (
-            &[0x1d, 0x41, 0x00, 0],
-            Frame::ApplicationClose(application_close),
-        ),
+        (&[0x1a, 1, 2, 3, 4, 5, 6, 7, 8], challenge),
+        (&[0x1b, 1, 2, 3, 4, 5, 6, 7, 8], response),
+        (&[0x1c, 0x0a, 0x06, 2, b'n', b'o'], close),
+        (&[0x1d, 0x41, 0x00, 0], of_application),
         (&[0x1e], Frame::HandshakeDone),
         (&[0x1f], Frame::ImmediateAck),
         (&[0x31, 2, b'h', b'i'], Frame::Datagram(b"hi")),
-        (
-            &[0x40, 0xaf, 7, 10, 0x80, 0x00, 0x61, 0xa8, 3],
-            Frame::AckFrequency(frequency),
-        ),
+        (&[0x40, 0xaf, 7, 10, 0x80, 0x00, 0x61, 0xa8, 3], frequency),
     ]
 }
 
@@ -157,19 +122,9 @@ fn frames_follow_one_another_until_the_first_error() {
 
 #[test]
 fn without_a_length_data_runs_to_the_end() {
-    let stream = Stream {
-        id: stream_id(4),
-        offset: 0,
-        fin: false,
-        data: &[1, 1, 1],
-    };
-    let end = Stream {
-        offset: 9,
-        fin: true,
-        data: &[],
-        ..stream
-    };
-    assert_eq!(frames(&[0x08, 4, 1, 1, 1]), [Frame::Stream(stream)]);
+    let whole = stream(stream_id(4), 0, false, &[1, 1, 1]);
+    let end = stream(stream_id(4), 9, true, &[]);
+    assert_eq!(frames(&[0x08, 4, 1, 1, 1]), [Frame::Stream(whole)]);
     assert_eq!(frames(&[0x0d, 4, 9]), [Frame::Stream(end)]);
     assert_eq!(frames(&[0x30, 1, 1]), [Frame::Datagram(&[1, 1])]);
 }
@@ -187,10 +142,7 @@ fn server_initial_payload_of_rfc_9001_a_3() {
 
 #[test]
 fn feedback_byte_by_byte() {
-    let mut counters = Counters::new();
-    for value in [1, 300, 70_000, varint::MAX] {
-        assert!(counters.push(value));
-    }
+    let counters = counters([1, 300, 70_000, varint::MAX]);
     let mut bytes = vec![0x80, 0x66, 0x65, 0x64, 0x02, 0x05, 0xbf, 0xff, 0xff, 0xff];
     bytes.extend([0x04, 0x01, 0x41, 0x2c]);
     bytes.extend([0x80, 0x01, 0x11, 0x70]);
@@ -234,55 +186,26 @@ fn twenty_counters_and_no_more() {
 fn values_that_cannot_be_are_refused() {
     // [9000 4.6 limit-too-large] [9000 19.14 blocked-beyond] [9000 19.8 beyond-offsets]
     // [9000 19.7 empty-token] [9000 19.15 new-id-length] [9000 19.15 retires-itself]
-    let frame_encoding = TransportErrorCode::FRAME_ENCODING_ERROR;
+    let encoding = TransportErrorCode::FRAME_ENCODING_ERROR;
     let violation = TransportErrorCode::PROTOCOL_VIOLATION;
-    let max = [0xff; 8];
-    let streams_beyond = [0xd0, 0, 0, 0, 0, 0, 0, 1];
-    let new_id = 0x18;
+    let (max, beyond) = ([0xff; 8], [0xd0, 0, 0, 0, 0, 0, 0, 1]);
+    let long_type = &[0xc0, 0, 0, 0, 0, 0x66, 0x65, 0x64, 0, 0, 0];
     for (bytes, code, ty) in [
-        (&[0x07, 0][..], frame_encoding, types::NEW_TOKEN),
-        (&[0x20], frame_encoding, 0x20),
-        (&[0xc0], frame_encoding, 0), // ends inside the type
+        (&[0x07, 0][..], encoding, types::NEW_TOKEN),
+        (&[0x20], encoding, 0x20),
+        (&[0xc0], encoding, 0), // ends inside the type
         (&[0x40, 0x01], violation, types::PING),
         (&[0x80, 0, 0, 0x06, 0, 0], violation, types::CRYPTO),
-        (
-            &[0xc0, 0, 0, 0, 0, 0x66, 0x65, 0x64, 0, 0, 0],
-            violation,
-            types::FEEDBACK,
-        ),
-        (
-            &[&[0x12], &streams_beyond[..]].concat(),
-            frame_encoding,
-            0x12,
-        ),
-        (
-            &[&[0x17], &streams_beyond[..]].concat(),
-            frame_encoding,
-            0x17,
-        ),
-        (&[&[0x0c, 4], &max[..], &[1]].concat(), frame_encoding, 0x0c),
-        (&[&[0x06], &max[..], &[1, 1]].concat(), frame_encoding, 0x06),
-        (
-            &[&[0x18, 1, 0, 0], &max[..], &max].concat(),
-            frame_encoding,
-            new_id,
-        ),
-        (
-            &[&[0x18, 1, 0, 21], &[7; 37][..]].concat(),
-            frame_encoding,
-            new_id,
-        ),
-        (
-            &[&[0x18, 1, 2, 4], &[7; 20][..]].concat(),
-            frame_encoding,
-            new_id,
-        ),
+        (long_type, violation, types::FEEDBACK),
+        (&[&[0x12], &beyond[..]].concat(), encoding, 0x12),
+        (&[&[0x17], &beyond[..]].concat(), encoding, 0x17),
+        (&[&[0x0c, 4], &max[..], &[1]].concat(), encoding, 0x0c),
+        (&[&[0x06], &max[..], &[1, 1]].concat(), encoding, 0x06),
+        (&[&[0x18, 1, 0, 0], &max[..], &max].concat(), encoding, 0x18),
+        (&[&[0x18, 1, 0, 21], &[7; 37][..]].concat(), encoding, 0x18),
+        (&[&[0x18, 1, 2, 4], &[7; 20][..]].concat(), encoding, 0x18),
         // 2^14 ms
-        (
-            &[0x40, 0xaf, 0, 1, 0x80, 0xfa, 0x00, 0x00, 1],
-            violation,
-            0xaf,
-        ),
+        (&[0x40, 0xaf, 0, 1, 0x80, 0xfa, 0, 0, 1], violation, 0xaf),
     ] {
         let error = error(bytes);
         assert_eq!((error.code, error.frame_type), (code, ty), "{bytes:x?}");
@@ -294,30 +217,14 @@ fn values_that_cannot_be_are_refused() {
 fn what_a_reader_refuses_is_not_written() {
     let mut buffer = [0; 64];
     let mut w = Writer::new(&mut buffer);
-    let id = ConnectionId::new(&[1]).unwrap();
-    let new_id = |sequence, retire_prior_to, id| {
-        Frame::NewConnectionId(NewConnectionId {
-            sequence,
-            retire_prior_to,
-            id,
-            reset_token: [0; 16],
-        })
-    };
+    let (dir, max) = (Dir::Uni, (1 << 60) + 1);
     for frame in [
         Frame::NewToken(b""),
         Frame::MaxData(1 << 62),
-        Frame::MaxStreams(MaxStreams {
-            dir: Dir::Uni,
-            max: (1 << 60) + 1,
-        }),
-        new_id(1, 2, id),
-        new_id(1, 0, ConnectionId::EMPTY),
-        Frame::AckFrequency(AckFrequency {
-            sequence: 0,
-            ack_eliciting_threshold: 0,
-            max_ack_delay: Duration::from_millis(1 << 14),
-            reordering_threshold: 0,
-        }),
+        Frame::MaxStreams(MaxStreams { dir, max }),
+        new_id(1, 2, &[1], [0; 16]),
+        new_id(1, 0, &[], [0; 16]),
+        frequency([0, 0, 0, 1 << 14]),
     ] {
         assert!(matches!(frame.encode(&mut w), Err(WriteError::Value(_))));
         assert_eq!(w.position(), 0);
@@ -330,11 +237,7 @@ proptest! {
         reason in "[aé€😀]{0,120}",
         room in 0usize..200,
     ) {
-        let transport = ConnectionClose {
-            error_code: TransportErrorCode::INTERNAL_ERROR,
-            frame_type: 0,
-            reason: reason.as_bytes(),
-        };
+        let transport = close(TransportErrorCode::INTERNAL_ERROR, 0, reason.as_bytes());
         let application = ApplicationClose { error_code: 300, reason: reason.as_bytes() };
         let mut buffer = vec![0; room];
         let mut check = |write: &dyn Fn(&mut Writer<'_>) -> Result<(), WriteError>, whole: usize| {

@@ -29,26 +29,13 @@ fn data_does_not_end_beyond_the_last_offset() {
     let id = StreamId::new(Side::Client, Dir::Bi, 0).unwrap();
     let mut buffer = [0; 64];
     let mut w = Writer::new(&mut buffer);
-    let stream = |offset| Stream {
-        id,
-        offset,
-        fin: true,
-        data: b"ab",
-    };
-    let crypto = |offset| Crypto {
-        offset,
-        data: b"ab",
-    };
+    let stream = |offset| stream(id, offset, true, b"ab");
+    let crypto = |offset| crypto(offset, b"ab");
     let beyond = varint::MAX - 1;
-    let refused = [
-        stream(beyond).encode(&mut w, true),
-        crypto(beyond).encode(&mut w),
-    ];
-    assert!(
-        refused
-            .iter()
-            .all(|result| matches!(result, Err(WriteError::Value(_))))
-    );
+    let of_stream = stream(beyond).encode(&mut w, true);
+    for refused in [of_stream, crypto(beyond).encode(&mut w)] {
+        assert!(matches!(refused, Err(WriteError::Value(_))));
+    }
     assert_eq!(w.position(), 0);
     stream(beyond - 1).encode(&mut w, true).unwrap();
     crypto(beyond - 1).encode(&mut w).unwrap();
@@ -62,9 +49,8 @@ fn crypto_frames_take_the_most_that_fits() {
         for offset in [0, 64, 16_384, 1 << 30] {
             for available in (1..70).chain(16_375..16_400) {
                 // The maximum for which a frame fits, tried one by one from above.
-                let most = (1..=available.min(room))
-                    .rev()
-                    .find(|&n| Crypto::header_len(offset, n) + n <= room);
+                let fits = |n: &usize| Crypto::header_len(offset, *n) + *n <= room;
+                let most = (1..=available.min(room)).rev().find(fits);
                 let fit = Crypto::fit(offset, room, available);
                 assert_eq!(fit, most, "{room} {offset} {available}");
             }
