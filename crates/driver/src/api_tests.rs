@@ -1,7 +1,6 @@
 //! Calls that endpoints and connections offer to an application, each over real sockets.
 
 use std::net::UdpSocket;
-use std::task::Poll;
 
 use bytes::Bytes;
 
@@ -17,14 +16,12 @@ async fn connections_begin_with_the_default_configuration() {
     let (server, endpoint) = (server(), endpoint());
     let connect = || endpoint.connect(server.local_address(), NAME);
     assert_eq!(connect().unwrap_err(), ConnectError::NoDefaultClientConfig);
-    endpoint
-        .clone()
-        .set_default_client_config(client(transport()));
+    let shared = endpoint.clone();
+    shared.set_default_client_config(client(transport()));
     let connecting = connect().unwrap();
     let accepting = async { server.accept().await.unwrap().await };
-    let (near, far) = soon("both", async { tokio::try_join!(connecting, accepting) })
-        .await
-        .unwrap();
+    let both = soon("both", async { tokio::try_join!(connecting, accepting) });
+    let (near, far) = both.await.unwrap();
     assert_eq!(far.remote_address(), endpoint.local_address());
     drop((near, far));
 
@@ -71,9 +68,7 @@ async fn reads_that_are_dropped_lose_nothing() {
         let mut got = vec![0; 5];
         match way {
             0 => got.clear(),
-            1 => {
-                assert_eq!(received.read(&mut got).await.unwrap(), Some(5));
-            }
+            1 => assert_eq!(received.read(&mut got).await.unwrap(), Some(5)),
             2 => got = received.read_chunk().await.unwrap().unwrap().to_vec(),
             _ => {
                 let error = received.read_to_end(20).await.unwrap_err();
@@ -153,10 +148,8 @@ async fn the_limit_of_streams_may_be_raised() {
         let near = near.clone();
         async move {
             let streams = (near.open_uni().await, near.open_uni().await);
-            (
-                streams.0.is_ok() && streams.1.is_ok(),
-                near.open_bi().await.is_ok(),
-            )
+            let bi = near.open_bi().await;
+            (streams.0.is_ok() && streams.1.is_ok(), bi.is_ok())
         }
     });
     far.set_max_concurrent_uni_streams(3_u32.into());
@@ -283,8 +276,7 @@ async fn a_close_after_delivery_loses_nothing() {
         }
         // Several tasks wait, and one of them gives up.
         let mut given_up = Box::pin(near.delivered());
-        let polled = std::future::poll_fn(|cx| Poll::Ready(given_up.as_mut().poll(cx)));
-        assert!(polled.await.is_pending());
+        is_pending(&mut given_up).await;
         let waiting = || near.delivered();
         let others = async { tokio::join!(waiting(), waiting(), waiting()) };
         drop(given_up);
@@ -307,8 +299,7 @@ async fn a_connection_that_ends_delivers_no_more() {
     stream.write_all(b"in flight").await.unwrap();
     stream.finish().unwrap();
     let mut waiting = Box::pin(near.delivered());
-    let polled = std::future::poll_fn(|cx| Poll::Ready(waiting.as_mut().poll(cx)));
-    assert!(polled.await.is_pending());
+    is_pending(&mut waiting).await;
     near.close(0_u32.into(), b"");
     let ended = soon("the end", waiting).await;
     assert_eq!(ended, Err(ConnectionError::LocallyClosed));
@@ -325,8 +316,7 @@ async fn waiting_for_room_ends_with_the_connection() {
     // The sending task can't run before the second one waits.
     near.send_datagram(data.clone()).unwrap();
     let mut waiting = Box::pin(near.send_datagram_wait(data));
-    let polled = std::future::poll_fn(|cx| std::task::Poll::Ready(waiting.as_mut().poll(cx)));
-    assert!(polled.await.is_pending());
+    is_pending(&mut waiting).await;
     near.close(0_u32.into(), b"");
     assert!(soon("the end", waiting).await.is_err());
 }

@@ -37,12 +37,11 @@ fn calls_outside_a_runtime_fail_or_use_the_endpoints() {
             tokio::task::yield_now().await;
         }
     }));
-    thread::spawn(move || {
+    let closing = thread::spawn(move || {
         near.close(7_u32.into(), b"");
         drop((near, endpoint));
-    })
-    .join()
-    .unwrap();
+    });
+    closing.join().unwrap();
     let ended = runtime.block_on(soon("the end", far.closed()));
     assert!(matches!(
         ended,
@@ -177,9 +176,7 @@ async fn the_receive_buffer_grows_with_the_round_trip_time() {
             stream.read_to_end(100_000).await.unwrap();
             if !moved && is_grown(&near) && is_grown(&far) {
                 moved = true;
-                endpoint
-                    .rebind(UdpSocket::bind(loopback()).unwrap())
-                    .unwrap();
+                rebind(&endpoint);
                 assert!(!is_grown(&near));
             }
         }
