@@ -269,9 +269,8 @@ mod tests {
         assert!(!inbox.is_empty());
         let mut first = inbox.pop().unwrap();
         let datagrams = first.iter_mut();
-        let seen: Vec<_> = datagrams
-            .map(|(received, datagram)| (received.remote.port(), datagram.to_vec()))
-            .collect();
+        let seen = datagrams.map(|(received, bytes)| (received.remote.port(), bytes.to_vec()));
+        let seen: Vec<_> = seen.collect();
         let expected = [vec![], vec![1; 1200], vec![2; 40]].map(|datagram| (1, datagram));
         assert_eq!(seen, expected);
         groups.give(first);
