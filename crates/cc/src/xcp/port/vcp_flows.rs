@@ -374,11 +374,9 @@ mod tests {
     #[test]
     fn a_flow_grows_in_one_interval_of_a_look_that_lasts_for_its_round_trip() {
         let runs = |codes: &[VcpCode]| -> Vec<usize> {
-            let at = codes
-                .iter()
-                .enumerate()
-                .filter(|(_, code)| **code == VcpCode::Low);
-            let at: Vec<usize> = at.map(|(n, _)| n).collect();
+            let lows = codes.iter().enumerate();
+            let lows = lows.filter(|(_, code)| **code == VcpCode::Low);
+            let at: Vec<usize> = lows.map(|(n, _)| n).collect();
             at.windows(2).map(|pair| pair[1] - pair[0]).collect()
         };
         for (rtt, look) in [(None, 3), (Some(20), 3), (Some(100), 3), (Some(400), 6)] {

@@ -29,12 +29,8 @@ fn mean_queue(run: &mut Run, ms: u64) -> u64 {
 /// Asserts that a run gets more than `percent` of its rate during the next `ms`.
 #[track_caller]
 fn assert_goodput(run: &mut Run, ms: u64, percent: u64) {
-    let goodput = run.goodput(ms);
-    assert!(
-        goodput > run.rate * percent / 100,
-        "{goodput} of {}",
-        run.rate
-    );
+    let (goodput, rate) = (run.goodput(ms), run.rate);
+    assert!(goodput > rate * percent / 100, "{goodput} of {rate}");
 }
 
 fn assert_near(value: u64, of: u64, percent: u64) {
