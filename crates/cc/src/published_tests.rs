@@ -56,10 +56,8 @@ fn begun(sack: bool) -> RetransmissionTimeout {
 fn until_timeout(timer: &mut RetransmissionTimeout, next: u64) -> Option<u64> {
     (0..200).find_map(|step| {
         let now = 120 + step * 10;
-        timer.on_sent(at(now), &flying(next + step, 10));
-        timer
-            .on_ack(at(now), &acked(next + step, 20))
-            .then_some(now)
+        let late = timer.on_ack(at(now), &acked(next + step, 20));
+        late.then_some(now)
     })
 }
 
@@ -94,10 +92,8 @@ fn a_lost_repair_waits_for_the_timeout() {
         assert!(timer.on_loss(&lost(1..=1, 20), MTU));
         timer.on_sent(at(110), &flying(21, 20));
         timer.on_sent(at(110), &flying(22, 20));
-        assert!(
-            !timer.on_loss(&lost(21..=21, 22), MTU),
-            "no second retransmit"
-        );
+        let again = timer.on_loss(&lost(21..=21, 22), MTU);
+        assert!(!again, "no second retransmit");
         assert_eq!(until_timeout(&mut timer, 23), Some(400));
     }
 }
@@ -237,11 +233,8 @@ fn losses_do_what_the_papers_say() {
         law.on_loss(at(130), &lost(1..=1, 20));
         let halves = text.starts_with("vcp") && !text.contains("wlte");
         let after = if halves { before / 2 } else { before };
-        assert!(
-            law.metrics().window.abs_diff(after) <= 1,
-            "{text}: {before} {}",
-            law.metrics().window
-        );
+        let window = law.metrics().window;
+        assert!(window.abs_diff(after) <= 1, "{text}: {before} {window}");
         law.on_probe_timeout(at(600));
         assert_eq!(law.window(), MTU, "{text}");
     }
@@ -283,18 +276,14 @@ fn event() -> impl Strategy<Value = Event> {
         (1u64..20).prop_map(Event::Acked),
         (1u64..20).prop_map(Event::Lost),
         Just(Event::Marked),
-        (
-            any::<i32>(),
-            any::<[u8; 4]>(),
-            any::<Option<bool>>(),
-            any::<bool>()
-        )
-            .prop_map(|(delta, codes, hop, uncounted)| Event::Fed {
+        any::<(i32, [u8; 4], Option<bool>, bool)>().prop_map(|(delta, codes, hop, uncounted)| {
+            Event::Fed {
                 delta: i64::from(delta) << 16,
                 codes: codes.map(u64::from),
                 hop,
                 uncounted,
-            }),
+            }
+        }),
         Just(Event::Silence),
         Just(Event::Persistent),
         Just(Event::Restart),

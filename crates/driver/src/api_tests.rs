@@ -1,7 +1,6 @@
 //! Calls that endpoints and connections offer to an application, each over real sockets.
 
 use std::net::UdpSocket;
-use std::task::Poll;
 
 use bytes::Bytes;
 
@@ -17,14 +16,12 @@ async fn connections_begin_with_the_default_configuration() {
     let (server, endpoint) = (server(), endpoint());
     let connect = || endpoint.connect(server.local_address(), NAME);
     assert_eq!(connect().unwrap_err(), ConnectError::NoDefaultClientConfig);
-    endpoint
-        .clone()
-        .set_default_client_config(client(transport()));
+    let shared = endpoint.clone();
+    shared.set_default_client_config(client(transport()));
     let connecting = connect().unwrap();
     let accepting = async { server.accept().await.unwrap().await };
-    let (near, far) = soon("both", async { tokio::try_join!(connecting, accepting) })
-        .await
-        .unwrap();
+    let both = soon("both", async { tokio::try_join!(connecting, accepting) });
+    let (near, far) = both.await.unwrap();
     assert_eq!(far.remote_address(), endpoint.local_address());
     drop((near, far));
 
@@ -71,9 +68,7 @@ async fn reads_that_are_dropped_lose_nothing() {
         let mut got = vec![0; 5];
         match way {
             0 => got.clear(),
-            1 => {
-                assert_eq!(received.read(&mut got).await.unwrap(), Some(5));
-            }
+            1 => assert_eq!(received.read(&mut got).await.unwrap(), Some(5)),
             2 => got = received.read_chunk().await.unwrap().unwrap().to_vec(),
             _ => {
                 let error = received.read_to_end(20).await.unwrap_err();
@@ -84,6 +79,21 @@ async fn reads_that_are_dropped_lose_nothing() {
         got.extend(received.read_to_end(23).await.unwrap());
         assert_eq!(got, whole, "{way}");
     }
+}
+
+/// Stopping a stream drops what reading to the end has kept.
+#[tokio::test]
+async fn a_stopped_stream_keeps_nothing() {
+    let endpoint = endpoint();
+    let (near, far) = connected_from(&endpoint, transport()).await;
+    let mut sending = near.open_uni().await.unwrap();
+    sending.write_all(b"more than three bytes").await.unwrap();
+    let mut received = far.accept_uni().await.unwrap();
+    let read = received.read_to_end(3).await;
+    assert_eq!(read, Err(ReadToEndError::TooLong));
+    received.stop(0_u32.into()).unwrap();
+    let read = received.read_chunk().await;
+    assert_eq!(read, Err(ReadError::ClosedStream));
 }
 
 /// Starts to read to the end, gives up immediately, and returns how much data the stream keeps.
@@ -122,21 +132,24 @@ async fn a_connection_differs_from_others_and_is_found_by_weak_handles() {
     assert_eq!(near.stable_id(), near.clone().stable_id());
     assert_ne!(near.stable_id(), other.stable_id());
     assert_eq!(far.local_ip(), Some(loopback().ip()));
-    let stream = near.open_uni().await.unwrap();
+    let mut stream = near.open_uni().await.unwrap();
     let weak = near.weak_handle();
     let again = weak.upgrade().unwrap();
     assert_eq!(again.stable_id(), near.stable_id());
     drop(near);
     assert_eq!(again.close_reason(), None);
     drop(again);
-    // The stream keeps the state alive, but the connection is closed all the same.
-    assert!(weak.upgrade().is_none());
+    // The stream keeps the connection open.
+    drop(weak.upgrade().unwrap());
+    stream.write_all(b"all").await.unwrap();
+    let mut read = soon("a stream", far.accept_uni()).await.unwrap();
+    read.read_exact(&mut [0; 3]).await.unwrap();
+    drop(stream);
     let ended = soon("the end", far.closed()).await;
     assert!(matches!(
         ended,
         ConnectionError::ApplicationClosed(close) if close.error_code == 0_u32.into()
     ));
-    drop(stream);
     assert!(weak.clone().upgrade().is_none());
 }
 
@@ -153,10 +166,8 @@ async fn the_limit_of_streams_may_be_raised() {
         let near = near.clone();
         async move {
             let streams = (near.open_uni().await, near.open_uni().await);
-            (
-                streams.0.is_ok() && streams.1.is_ok(),
-                near.open_bi().await.is_ok(),
-            )
+            let bi = near.open_bi().await;
+            (streams.0.is_ok() && streams.1.is_ok(), bi.is_ok())
         }
     });
     far.set_max_concurrent_uni_streams(3_u32.into());
@@ -283,8 +294,7 @@ async fn a_close_after_delivery_loses_nothing() {
         }
         // Several tasks wait, and one of them gives up.
         let mut given_up = Box::pin(near.delivered());
-        let polled = std::future::poll_fn(|cx| Poll::Ready(given_up.as_mut().poll(cx)));
-        assert!(polled.await.is_pending());
+        is_pending(&mut given_up).await;
         let waiting = || near.delivered();
         let others = async { tokio::join!(waiting(), waiting(), waiting()) };
         drop(given_up);
@@ -307,8 +317,7 @@ async fn a_connection_that_ends_delivers_no_more() {
     stream.write_all(b"in flight").await.unwrap();
     stream.finish().unwrap();
     let mut waiting = Box::pin(near.delivered());
-    let polled = std::future::poll_fn(|cx| Poll::Ready(waiting.as_mut().poll(cx)));
-    assert!(polled.await.is_pending());
+    is_pending(&mut waiting).await;
     near.close(0_u32.into(), b"");
     let ended = soon("the end", waiting).await;
     assert_eq!(ended, Err(ConnectionError::LocallyClosed));
@@ -325,8 +334,7 @@ async fn waiting_for_room_ends_with_the_connection() {
     // The sending task can't run before the second one waits.
     near.send_datagram(data.clone()).unwrap();
     let mut waiting = Box::pin(near.send_datagram_wait(data));
-    let polled = std::future::poll_fn(|cx| std::task::Poll::Ready(waiting.as_mut().poll(cx)));
-    assert!(polled.await.is_pending());
+    is_pending(&mut waiting).await;
     near.close(0_u32.into(), b"");
     assert!(soon("the end", waiting).await.is_err());
 }

@@ -264,13 +264,10 @@ mod tests {
     /// `prepare` was applied, to the address `to` of a socket bound to `at`. Returns the datagrams
     /// that arrive, and the number of messages whose control messages were cut off.
     async fn pass(
-        from: &str,
-        at: &str,
-        to: &str,
-        lengths: (usize, usize),
+        [from, at, to]: [&str; 3],
+        (length, segment): (usize, usize),
         control: usize,
     ) -> (SocketAddr, Vec<Seen>, usize) {
-        let (length, segment) = lengths;
         let bind = |address: &str| {
             let socket = UdpSocket::bind(address).unwrap();
             let state = UdpSocketState::new(UdpSockRef::from(&socket)).unwrap();
@@ -290,9 +287,8 @@ mod tests {
             src_ip: None,
         };
         sender.writable().await.unwrap();
-        sender_state
-            .try_send(UdpSockRef::from(&sender), &transmit)
-            .unwrap();
+        let sending = UdpSockRef::from(&sender);
+        sender_state.try_send(sending, &transmit).unwrap();
         receiver.readable().await.unwrap();
         let mut batch = ReceiveBatch::with_control_room(control);
         batch.fill(&state, &receiver).unwrap();
@@ -309,33 +305,24 @@ mod tests {
 
     #[tokio::test]
     async fn coalesced_datagrams_come_with_all_that_ip_says() {
+        const V4: &str = "127.0.0.1:0";
+        const V6: &str = "[::1]:0";
+        const MAPPED: &str = "::ffff:127.0.0.1";
         for (from, at, to, to_here, from_there) in [
-            (
-                "127.0.0.1:0",
-                "127.0.0.1:0",
-                "127.0.0.1:0",
-                "127.0.0.1",
-                "127.0.0.1",
-            ),
-            ("[::1]:0", "[::1]:0", "[::1]:0", "::1", "::1"),
+            (V4, V4, V4, "127.0.0.1", "127.0.0.1"),
+            (V6, V6, V6, "::1", "::1"),
             // A socket for both IP versions.
-            (
-                "127.0.0.1:0",
-                "[::]:0",
-                "127.0.0.1:0",
-                "::ffff:127.0.0.1",
-                "::ffff:127.0.0.1",
-            ),
+            (V4, "[::]:0", V4, MAPPED, MAPPED),
             (
                 "[::]:0",
-                "127.0.0.1:0",
+                V4,
                 "[::ffff:127.0.0.1]:0",
                 "127.0.0.1",
                 "127.0.0.1",
             ),
-            ("[::1]:0", "[::]:0", "[::1]:0", "::1", "::1"),
+            (V6, "[::]:0", V6, "::1", "::1"),
         ] {
-            let (sender, seen, cut_off) = pass(from, at, to, (30_100, 1000), CONTROL).await;
+            let (sender, seen, cut_off) = pass([from, at, to], (30_100, 1000), CONTROL).await;
             let expected = |length| Seen {
                 from: SocketAddr::new(from_there.parse().unwrap(), sender.port()),
                 to: Some(to_here.parse().unwrap()),
@@ -351,16 +338,14 @@ mod tests {
 
     #[tokio::test]
     async fn what_the_kernel_could_not_say_is_counted_and_not_guessed() {
-        let loopback = "127.0.0.1:0";
+        let loopback = ["127.0.0.1:0"; 3];
         // Room for the segment size, which comes first, and nothing else.
-        let (_, seen, cut_off) = pass(loopback, loopback, loopback, (30_100, 1000), 24).await;
+        let (_, seen, cut_off) = pass(loopback, (30_100, 1000), 24).await;
         assert_eq!((seen.len(), cut_off), (31, 1));
-        assert!(
-            seen.iter()
-                .all(|s| s.ecn == Ecn::NotEct && s.ttl.is_none() && s.to.is_none())
-        );
+        let is_unknown = |s: &Seen| s.ecn == Ecn::NotEct && s.ttl.is_none() && s.to.is_none();
+        assert!(seen.iter().all(is_unknown));
         // Not even room for the segment size, so the datagrams can't be told apart.
-        let (_, seen, cut_off) = pass(loopback, loopback, loopback, (30_100, 1000), 16).await;
+        let (_, seen, cut_off) = pass(loopback, (30_100, 1000), 16).await;
         assert_eq!((seen.len(), cut_off), (0, 1));
     }
 }

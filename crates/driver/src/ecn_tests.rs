@@ -6,7 +6,6 @@ use std::task::Poll;
 
 use super::socket::{Outgoing, Sent, Socket};
 use super::testing::*;
-use super::*;
 use pathmark_transport::Ecn;
 use pathmark_transport::path::EcnState;
 
@@ -16,6 +15,11 @@ const TRAIN: usize = 20;
 const LENGTH: usize = 1200;
 
 const CODES: [Ecn; 4] = [Ecn::NotEct, Ecn::Ect1, Ecn::Ect0, Ecn::Ce];
+/// Addresses of a server and a client.
+const WAYS: [(&str, &str); 2] = [
+    ("10.0.0.2:4433", "10.0.0.1:0"),
+    ("[fd00::2]:4433", "[fd00::1]:0"),
+];
 
 /// Returns a train of datagrams, each filled with the number of this train.
 fn train(number: u16) -> Vec<u8> {
@@ -27,10 +31,7 @@ fn train(number: u16) -> Vec<u8> {
 /// socket doesn't change them.
 #[tokio::test]
 async fn each_datagram_arrives_with_the_code_that_it_carried() {
-    for (at, from) in [
-        ("10.0.0.2:4433", "10.0.0.1:0"),
-        ("[fd00::2]:4433", "[fd00::1]:0"),
-    ] {
+    for (at, from) in WAYS {
         let (a, b) = hosts(1500);
         let [from, at]: [SocketAddr; 2] = [from, at].map(|address| address.parse().unwrap());
         let sending = Socket::new(a.udp(from).unwrap()).unwrap();
@@ -78,18 +79,13 @@ async fn each_datagram_arrives_with_the_code_that_it_carried() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ecn_holds_between_two_hosts() {
-    for (at, from) in [
-        ("10.0.0.2:4433", "10.0.0.1:0"),
-        ("[fd00::2]:4433", "[fd00::1]:0"),
-    ] {
+    for (at, from) in WAYS {
         let (a, b) = hosts(1500);
-        let socket = b.udp(at.parse().unwrap()).unwrap();
-        let server = Endpoint::from_socket(socket, Some(server_config())).unwrap();
+        let server = endpoint_on(&b, at, Some(server_config()));
         serve(&server);
-        let endpoint = Endpoint::from_socket(a.udp(from.parse().unwrap()).unwrap(), None).unwrap();
-        let connection = soon("a handshake", connect(&endpoint, &server))
-            .await
-            .unwrap();
+        let endpoint = endpoint_on(&a, from, None);
+        let connecting = connect(&endpoint, &server);
+        let connection = soon("a handshake", connecting).await.unwrap();
         soon("an upload", send(&connection, 4_000_000)).await;
         assert_eq!(connection.path_report().ecn, EcnState::Capable, "{at}");
         assert_eq!((endpoint.stats().cut_off, server.stats().cut_off), (0, 0));

@@ -42,11 +42,9 @@ fn first_randomness() {
 /// creating this and for the first random bytes.
 fn measure(role: &str) -> (i64, i64) {
     let name = "entropy_tests::first_randomness";
-    let child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", name, "--ignored", "--nocapture"])
-        .env(ROLE, role)
-        .output()
-        .unwrap();
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    child.args(["--exact", name, "--ignored", "--nocapture"]);
+    let child = child.env(ROLE, role).output().unwrap();
     let output = String::from_utf8(child.stdout).unwrap();
     let figures = output.lines().find_map(|line| {
         let (made, first) = line.strip_prefix("worked ")?.split_once(' ')?;
@@ -62,8 +60,9 @@ fn an_endpoint_has_entropy_gathered_by_another_thread() {
     let (_, cold) = measure("none");
     let (made, first) = measure("endpoint");
     let little = (cold / 4).max(5000);
+    let used = format!("{made} for that and {first} with it");
     assert!(
         made + first < little,
-        "{cold} us without an endpoint; {made} for that and {first} with it"
+        "{cold} us without an endpoint; {used}"
     );
 }

@@ -139,10 +139,11 @@ const FLOODS: [Flood; 6] = [
             while all.len() < 40
                 && let Ok(id) = connection.streams().open(Dir::Bi)
             {
+                let (error_code, final_size) = (1, 0);
                 all.push(Frame::ResetStream(ResetStream {
                     id,
-                    error_code: 1,
-                    final_size: 0,
+                    error_code,
+                    final_size,
                 }));
                 all.push(Frame::StopSending(StopSending { id, error_code: 1 }));
                 // This ends the streams at the client, too.
@@ -177,15 +178,12 @@ async fn an_honest_peer_is_served_during_any_flood() {
         assert!(updates <= sent / 4, "{updates}");
         let received = after.bytes_received - before.bytes_received;
         let answered = after.bytes_sent - before.bytes_sent;
+        let name = flood.name;
         println!(
-            "{}: {sent} packets sent, {received} bytes arrived, {answered} were sent back",
-            flood.name
+            "{name}: {sent} packets sent, {received} bytes arrived, {answered} were sent back"
         );
         // The additional 64 kB are from before and from the server's own probes.
-        assert!(
-            answered <= flood.factor * received + 65_536,
-            "{}: {answered} for {received}",
-            flood.name
-        );
+        let most = flood.factor * received + 65_536;
+        assert!(answered <= most, "{name}: {answered} for {received}");
     }
 }

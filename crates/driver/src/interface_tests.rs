@@ -17,8 +17,7 @@ const BYTES: usize = 2_000_000;
 
 /// Returns a server on `node` that reads all streams of all clients.
 fn sink(node: &Node, at: &str) -> Endpoint {
-    let socket = node.udp(at.parse().unwrap()).unwrap();
-    let server = Endpoint::from_socket(socket, Some(server_config())).unwrap();
+    let server = endpoint_on(node, at, Some(server_config()));
     serve(&server);
     server
 }
@@ -34,8 +33,7 @@ async fn trains_of_segments_go_on_where_an_interface_becomes_narrower() {
     ] {
         let (a, b) = hosts(9000);
         let server = sink(&b, at);
-        let socket = a.udp(from.parse().unwrap()).unwrap();
-        let endpoint = Endpoint::from_socket(socket, None).unwrap();
+        let endpoint = endpoint_on(&a, from, None);
         assert!(endpoint.shared.socket().max_segments() > 1, "no offload");
         let mut transport = transport();
         transport.max_mtu = Some(8952);
@@ -91,11 +89,9 @@ impl Uploads {
     fn start(node: &Node, to: &str) -> Self {
         let name = "interface_tests::uploading_client";
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command
-            .args(["--exact", name, "--ignored", "--nocapture"])
-            .env(ROLE, to)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped());
+        command.args(["--exact", name, "--ignored", "--nocapture"]);
+        command.env(ROLE, to);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = node.spawn(command, &[]).unwrap();
         Self {
             input: child.child().stdin.take().unwrap(),

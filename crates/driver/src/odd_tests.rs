@@ -63,18 +63,17 @@ fn a_task_may_end_as_it_is_woken() {
 /// of its last connection.
 #[test]
 fn a_task_that_waits_for_an_endpoint_may_end_as_it_is_woken() {
-    let incoming = async {
+    let waiting_server = || {
         let server = server();
         let waiting = server.clone();
         leave_waiting(async move { drop(waiting.accept().await) });
+        server
+    };
+    let incoming = async move {
+        let server = waiting_server();
         both(connect(&endpoint(), &server), &server).await;
     };
-    let closed = async {
-        let server = server();
-        let waiting = server.clone();
-        leave_waiting(async move { drop(waiting.accept().await) });
-        server.close(0_u32.into(), b"");
-    };
+    let closed = async move { waiting_server().close(0_u32.into(), b"") };
     let idle = async {
         let (near, far, server) = connected().await;
         let waiting = server.clone();
@@ -156,11 +155,12 @@ fn ends(what: &str, test: impl Future<Output = ()> + Send + 'static) {
 /// not over IPv6.
 #[tokio::test]
 async fn what_the_kernel_refuses_as_too_long_leaves_as_less() {
-    for (mtu, at) in [
+    let loopback = [
         (65_000, "127.0.0.1:0"),
         (65_535, "127.0.0.1:0"),
         (65_535, "[::1]:0"),
-    ] {
+    ];
+    for (mtu, at) in loopback {
         let mut transport = transport();
         transport.initial_mtu = mtu;
         transport.max_idle_timeout = Some(Duration::from_secs(2));
@@ -247,9 +247,8 @@ async fn a_controller_that_panics_as_it_is_made_ends_its_connection() {
     let waiting = tokio::spawn(async move { other.closed().await });
     let broken = near.clone();
     let made = std::thread::spawn(move || {
-        let factory = |_: pathmark_transport::Instant,
-                       _: u16|
-         -> Box<dyn pathmark_cc::Controller> { panic!("no controller") };
+        type Made = Box<dyn pathmark_cc::Controller>;
+        let factory = |_: pathmark_transport::Instant, _: u16| -> Made { panic!("no controller") };
         broken.set_controller(Arc::new(factory));
     });
     assert!(made.join().is_err());

@@ -49,9 +49,7 @@ impl Own {
         let mut ports = self.0.0.lock().unwrap();
         let port = ports.get_mut(&self.1).unwrap();
         port.failed = true;
-        if let Some(waker) = port.reader.take() {
-            waker.wake();
-        }
+        port.reader.take().into_iter().for_each(Waker::wake);
     }
 }
 
@@ -82,9 +80,7 @@ impl DatagramSocket for Own {
             ..received_from(self.1)
         };
         far.arrived.push_back((received, datagram.bytes.to_vec()));
-        if let Some(waker) = far.reader.take() {
-            waker.wake();
-        }
+        far.reader.take().into_iter().for_each(Waker::wake);
         Ok(())
     }
 
@@ -117,13 +113,9 @@ impl DatagramSocket for Own {
             return Poll::Ready(Ok((bytes.len(), received)));
         };
         from.sent -= 1;
-        if let Some(waker) = from.writer.take() {
-            waker.wake();
-        }
-        let length = match from.count % LIE {
-            0 => usize::MAX,
-            _ => bytes.len(),
-        };
+        from.writer.take().into_iter().for_each(Waker::wake);
+        let lies = from.count.is_multiple_of(LIE);
+        let length = if lies { usize::MAX } else { bytes.len() };
         Poll::Ready(Ok((length, received)))
     }
 }
@@ -183,10 +175,8 @@ async fn connections_share_a_network_in_memory() {
         reading.read_exact(&mut [0; 50_000]).await.unwrap();
         drop((killed, near, stream));
         let error = far.closed().await;
-        assert!(
-            matches!(error, ConnectionError::ApplicationClosed(_)),
-            "{error}"
-        );
+        let is_closed = matches!(error, ConnectionError::ApplicationClosed(_));
+        assert!(is_closed, "{error}");
     };
     let moved = socket(&network, "10.0.1.2:6000");
     soon("both", async { tokio::join!(first, second, midway) }).await;
@@ -233,9 +223,8 @@ async fn a_network_that_reaches_no_server_is_the_reason() {
     let endpoint = on_own(own, None).unwrap();
     let mut transport = transport();
     transport.handshake_timeout = pathmark_transport::Duration::from_millis(200);
-    let connecting = endpoint
-        .connect_with(client(transport), SERVER.parse().unwrap(), NAME)
-        .unwrap();
+    let connecting = endpoint.connect_with(client(transport), SERVER.parse().unwrap(), NAME);
+    let connecting = connecting.unwrap();
     let error = soon("the end", connecting).await.unwrap_err();
     let reason = ConnectionError::Socket(io::ErrorKind::HostUnreachable);
     assert_eq!(error, reason);

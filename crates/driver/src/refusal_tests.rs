@@ -18,9 +18,8 @@ fn closed_port(at: &str) -> SocketAddr {
 }
 
 fn begin(endpoint: &Endpoint, to: SocketAddr) -> Connecting {
-    endpoint
-        .connect_with(client(transport()), to, NAME)
-        .unwrap()
+    let connecting = endpoint.connect_with(client(transport()), to, NAME);
+    connecting.unwrap()
 }
 
 /// Returns why connecting fails. This must take far less than the 30 s of the handshake timeout.
@@ -85,10 +84,10 @@ fn unreachable(code: u8, ours: SocketAddr, theirs: SocketAddr, quote: &[u8]) -> 
     bytes.extend(theirs.port().to_be_bytes());
     bytes.extend([0, udp, 0, 0]);
     bytes.extend(quote);
-    let sum: u32 = bytes
+    let words = bytes
         .chunks(2)
-        .map(|pair| u32::from(pair[0]) << 8 | u32::from(pair[1]))
-        .sum();
+        .map(|pair| u32::from(pair[0]) << 8 | u32::from(pair[1]));
+    let sum: u32 = words.sum();
     let folded = (sum & 0xffff) + (sum >> 16);
     let check = !(((folded & 0xffff) + (folded >> 16)) as u16);
     bytes[2..4].copy_from_slice(&check.to_be_bytes());
@@ -236,8 +235,8 @@ impl Attempt {
                 ended = &mut self.connecting => return ended.unwrap_err(),
                 _ = reports.tick() => {}
             }
-            self.forger
-                .report(HOST_UNREACHABLE, self.local, to, &self.quote);
+            let (forger, quote) = (&self.forger, &self.quote);
+            forger.report(HOST_UNREACHABLE, self.local, to, quote);
         }
     }
 }
@@ -277,8 +276,7 @@ async fn what_the_kernel_does_not_send_ends_an_attempt_at_once() {
         ("[::]:0", "[2001:db8::1]:4433"),
         ("[::]:0", "192.0.2.1:4433"),
     ] {
-        let socket = node.udp(from.parse().unwrap()).unwrap();
-        let endpoint = Endpoint::from_socket(socket, None).unwrap();
+        let endpoint = endpoint_on(&node, from, None);
         let error = why(&endpoint, to.parse().unwrap()).await;
         let no_route = ConnectionError::Socket(std::io::ErrorKind::NetworkUnreachable);
         assert_eq!(error, no_route, "{to}");
@@ -289,8 +287,7 @@ async fn what_the_kernel_does_not_send_ends_an_attempt_at_once() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_interface_that_is_too_narrow_ends_an_attempt_at_once() {
     let (host, _other) = hosts(1200);
-    let socket = host.udp("10.0.0.1:0".parse().unwrap()).unwrap();
-    let endpoint = Endpoint::from_socket(socket, None).unwrap();
+    let endpoint = endpoint_on(&host, "10.0.0.1:0", None);
     let error = why(&endpoint, "10.0.0.2:4433".parse().unwrap()).await;
     assert_eq!(error, ConnectionError::PathTooNarrow(1200));
 }
@@ -314,10 +311,9 @@ async fn a_link_that_is_too_narrow_ends_an_attempt() {
     }
     router.forward().unwrap();
     let gateway = Some("10.0.0.2".parse().unwrap());
-    host.add_route("10.0.1.0/24".parse().unwrap(), "eth0", gateway)
-        .unwrap();
-    let socket = host.udp("10.0.0.1:0".parse().unwrap()).unwrap();
-    let endpoint = Endpoint::from_socket(socket, None).unwrap();
+    let there = "10.0.1.0/24".parse().unwrap();
+    host.add_route(there, "eth0", gateway).unwrap();
+    let endpoint = endpoint_on(&host, "10.0.0.1:0", None);
     let connecting = begin(&endpoint, "10.0.1.1:4433".parse().unwrap());
     let error = soon("the router's report", connecting).await;
     assert_eq!(error.unwrap_err(), ConnectionError::PathTooNarrow(1200));

@@ -159,13 +159,12 @@ mod linux {
 async fn the_end_of_a_stream_stays_its_end() {
     async fn read(stream: &mut RecvStream) -> Result<usize, std::io::ErrorKind> {
         let mut room = [0; 10];
-        poll_fn(|cx| {
+        let read = poll_fn(|cx| {
             let mut buffer = ReadBuf::new(&mut room);
             let polled = Pin::new(&mut *stream).poll_read(cx, &mut buffer);
             polled.map_ok(|()| buffer.filled().len())
-        })
-        .await
-        .map_err(|error| error.kind())
+        });
+        read.await.map_err(|error| error.kind())
     }
     let (near, far) = connected("127.0.0.1:0", transport()).await;
     let [mut whole, mut cut] = [near.open_uni().await, near.open_uni().await].map(Result::unwrap);

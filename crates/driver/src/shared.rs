@@ -50,7 +50,7 @@ pub(super) struct Shared {
     /// Clones of [`Connection`](super::Connection). Streams keep the state alive, but not the
     /// connection.
     pub(super) users: AtomicUsize,
-    /// Bytes that the path needs of the socket's receive buffer.
+    /// The most bytes that the path has needed of the socket's receive buffer.
     pub(super) receive_buffer: AtomicUsize,
     /// The handshake is not complete.
     handshaking: AtomicBool,

@@ -2,7 +2,6 @@
 //! calls.
 
 use std::cell::RefCell;
-use std::net::UdpSocket;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
@@ -30,9 +29,8 @@ impl Gate {
     fn pass(&self) {
         self.reached.fetch_add(1, Ordering::Relaxed);
         let is_open = self.is_open.lock().unwrap();
-        let waited = self
-            .opened
-            .wait_timeout_while(is_open, LONGEST, |is_open| !*is_open);
+        let waits = |is_open: &mut bool| !*is_open;
+        let waited = self.opened.wait_timeout_while(is_open, LONGEST, waits);
         if waited.unwrap().1.timed_out() {
             self.late.store(true, Ordering::Relaxed);
         }
@@ -40,10 +38,8 @@ impl Gate {
 
     /// Waits until `sessions` sessions have reached the gate.
     async fn reached(&self, sessions: usize) {
-        until("a handshake at work", || {
-            self.reached.load(Ordering::Relaxed) >= sessions
-        })
-        .await;
+        let is_so = || self.reached.load(Ordering::Relaxed) >= sessions;
+        until("a handshake at work", is_so).await;
     }
 }
 
@@ -99,9 +95,8 @@ async fn goes_on(endpoint: &Endpoint, server: &Endpoint) {
 /// Opens the gate, and waits until both ends of a handshake have completed it.
 async fn completes(opener: Opener, connecting: Connecting, accepted: Connecting) {
     drop(opener);
-    soon("an end", async { tokio::try_join!(connecting, accepted) })
-        .await
-        .unwrap();
+    let both = async { tokio::try_join!(connecting, accepted) };
+    soon("an end", both).await.unwrap();
 }
 
 /// The task that accepts clients never signs, because this would delay other clients. This holds
@@ -219,9 +214,7 @@ async fn a_connection_that_moves_asks_the_system_without_its_lock() {
         FREE.with_borrow_mut(|free| free.push(is_free));
     });
     for _ in 0..2 {
-        endpoint
-            .rebind(UdpSocket::bind(loopback()).unwrap())
-            .unwrap();
+        rebind(&endpoint);
         let now = endpoint.local_address();
         until("the move", || accepted.remote_address() == now).await;
     }

@@ -54,25 +54,20 @@ async fn deadlines_hold_where_nothing_leaves() {
     assert_eq!(ended, ConnectionError::HandshakeTimedOut);
     drop(second);
     soon("wait_idle", endpoint.wait_idle()).await;
-    assert!(matches!(
-        filler.send_to(&[0; 1200], unused),
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock
-    ));
+    let full = filler.send_to(&[0; 1200], unused).unwrap_err();
+    assert_eq!(full.kind(), io::ErrorKind::WouldBlock);
 }
 
 /// After a runtime ends before the connections of its endpoint, no sockets or timers are left
 /// behind.
 #[test]
 fn endpoints_end_with_their_runtime() {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_all().build().unwrap();
     let (left, outside) = runtime.block_on(async {
         let (server, endpoint) = (serving(), endpoint());
-        let connection = soon("connecting", connect(&endpoint, &server))
-            .await
-            .unwrap();
+        let connecting = connect(&endpoint, &server);
+        let connection = soon("connecting", connecting).await.unwrap();
         let left = [&endpoint, &server].map(|end| Arc::downgrade(&end.shared));
         (left, connection)
     });
@@ -93,9 +88,7 @@ fn connections_end_with_the_runtime_of_their_endpoint() {
         let endpoint = endpoints.block_on(async { endpoint() });
         own.block_on(async {
             if rebinds {
-                endpoint
-                    .rebind(UdpSocket::bind(loopback()).unwrap())
-                    .unwrap();
+                rebind(&endpoint);
             }
             let connect = || {
                 let config = client(transport());
@@ -127,9 +120,8 @@ fn connections_end_with_the_runtime_of_their_endpoint() {
 async fn a_panic_leaves_no_task_waiting() {
     for defect in [Defect::Receiving, Defect::Sending] {
         let (server, endpoint) = (serving(), endpoint());
-        let honest = soon("connecting", connect(&endpoint, &server))
-            .await
-            .unwrap();
+        let connecting = connect(&endpoint, &server);
+        let honest = soon("connecting", connecting).await.unwrap();
         let config = client(TransportConfig::new(boundless_but(Some(defect))));
         // The controller may panic before or after the handshake is complete.
         if let Ok(broken) = soon("connecting", connect_with(&endpoint, &server, config)).await {
@@ -160,11 +152,7 @@ async fn many(server: Endpoint) {
             let (mut send, mut recv) = connection.accept_bi().await.unwrap();
             let role = recv.read_to_end(1).await.unwrap();
             if role != [HONEST] {
-                let defect = if role == [1] {
-                    Defect::Receiving
-                } else {
-                    Defect::Sending
-                };
+                let defect = [Defect::Sending, Defect::Receiving][usize::from(role[0])];
                 connection.set_controller(boundless_but(Some(defect)));
             }
             let _ = send.write_all(&[role[0]; BYTES]).await;

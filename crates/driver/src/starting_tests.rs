@@ -13,10 +13,8 @@ fn closing<T>(tls: T) -> (Arc<Tampered<T>>, Arc<OnceLock<Endpoint>>) {
     let endpoint = Arc::new(OnceLock::<Endpoint>::new());
     let closed = Arc::clone(&endpoint);
     let close = move || {
-        closed
-            .get()
-            .unwrap()
-            .close(7_u32.into(), b"closed meanwhile");
+        let endpoint = closed.get().unwrap();
+        endpoint.close(7_u32.into(), b"closed meanwhile");
         None
     };
     (Tampered::new(tls, close), endpoint)

@@ -32,14 +32,14 @@ fn train(number: usize) -> Vec<u8> {
 /// Gives all other tasks of the thread one turn.
 async fn turn() {
     let mut is_first = true;
-    poll_fn(|cx| match std::mem::take(&mut is_first) {
-        true => {
+    let turn = poll_fn(|cx| {
+        if std::mem::take(&mut is_first) {
             cx.waker().wake_by_ref();
-            Poll::Pending
+            return Poll::Pending;
         }
-        false => Poll::Ready(()),
-    })
-    .await;
+        Poll::Ready(())
+    });
+    turn.await;
 }
 
 /// Waits until a server has handled `number` forged packets, and returns the largest number between

@@ -315,7 +315,9 @@ impl ConnectionTask {
         }
         if let Some(rtt) = rtt {
             let bytes = receive_buffer::for_path(rtt);
-            this.shared.receive_buffer.store(bytes, Ordering::Relaxed);
+            if bytes > this.shared.receive_buffer.load(Ordering::Relaxed) {
+                this.shared.receive_buffer.store(bytes, Ordering::Relaxed);
+            }
             this.socket.grow_receive_buffer(bytes);
         }
         if this.shared.take_refusal() {

@@ -2,7 +2,7 @@
 //! The tests poll their own task for the connection, once.
 
 use std::future::Future;
-use std::net::{IpAddr, UdpSocket};
+use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -22,10 +22,8 @@ use pathmark_transport::wire::Frame;
 fn has_a_turn(endpoint: &Endpoint, shared: &Arc<Shared>) -> bool {
     let again = Arc::new(Woken::default());
     let waker = Waker::from(Arc::clone(&again));
-    let mut task = pin!(ConnectionTask::new(
-        Arc::clone(shared),
-        endpoint.shared.socket()
-    ));
+    let task = ConnectionTask::new(Arc::clone(shared), endpoint.shared.socket());
+    let mut task = pin!(task);
     let turn = task.as_mut().poll(&mut Context::from_waker(&waker));
     assert!(turn.is_pending());
     again.take()
@@ -107,9 +105,7 @@ async fn a_connection_that_moves_tries_what_the_next_interface_carries() {
     ends.0.shared().lock().core.set_interface_mtu(1300);
     upload(&ends, 1_000_000).await;
     assert_eq!(ends.0.path_report().mtu, 1300);
-    endpoint
-        .rebind(UdpSocket::bind(loopback()).unwrap())
-        .unwrap();
+    rebind(&endpoint);
     let moves = async {
         while ends.1.remote_address() != endpoint.local_address() {
             upload(&ends, 10_000).await;
@@ -144,11 +140,6 @@ async fn tokens_are_remembered_up_to_a_bound() {
 fn an_endpoint_leaves_no_task_behind() {
     for threads in [1, 2] {
         runtime(threads).block_on(async {
-            let tasks = || {
-                tokio::runtime::Handle::current()
-                    .metrics()
-                    .num_alive_tasks()
-            };
             // No event reports that a task has ended, so this is polled.
             let none = || until("the end of all tasks", || tasks() == 0);
             drop(endpoint());

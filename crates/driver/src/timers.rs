@@ -373,27 +373,25 @@ mod tests {
     async fn each_deadline_passes<A: Alarm + Send + Sync + 'static>() {
         let timers = Arc::new(Timers::<A>::new().unwrap());
         let task = tokio::spawn(TimerTask::new(Arc::clone(&timers)));
-        let sleeping: Vec<_> = (0..64)
-            .map(|n: u64| {
-                let mut timer = Timer::new(&timers);
-                tokio::spawn(async move {
-                    for round in 0..200 {
-                        let micros = (n + 1) * (round * 7919 % 41) % 503;
-                        let at = clock::now() + Duration::from_micros(micros);
-                        poll_fn(|cx| timer.poll(cx, clock::now(), Some(at))).await;
-                    }
-                })
+        let sleeping = (0..64).map(|n: u64| {
+            let mut timer = Timer::new(&timers);
+            tokio::spawn(async move {
+                for round in 0..200 {
+                    let micros = (n + 1) * (round * 7919 % 41) % 503;
+                    let at = clock::now() + Duration::from_micros(micros);
+                    poll_fn(|cx| timer.poll(cx, clock::now(), Some(at))).await;
+                }
             })
-            .collect();
+        });
+        let sleeping: Vec<_> = sleeping.collect();
         let all = async {
             for sleeper in sleeping {
                 sleeper.await.unwrap();
             }
         };
         let limit = std::time::Duration::from_secs(30);
-        tokio::time::timeout(limit, all)
-            .await
-            .expect("all have passed");
+        let passed = tokio::time::timeout(limit, all).await;
+        passed.expect("all have passed");
         timers.end();
         task.await.unwrap();
     }

@@ -268,20 +268,17 @@ mod tests {
         inbox.push(group(&groups, 2, &[7])).unwrap();
         assert!(!inbox.is_empty());
         let mut first = inbox.pop().unwrap();
-        let seen: Vec<_> = first
-            .iter_mut()
-            .map(|(received, datagram)| (received.remote.port(), datagram.to_vec()))
-            .collect();
+        let datagrams = first.iter_mut();
+        let seen = datagrams.map(|(received, bytes)| (received.remote.port(), bytes.to_vec()));
+        let seen: Vec<_> = seen.collect();
         let expected = [vec![], vec![1; 1200], vec![2; 40]].map(|datagram| (1, datagram));
         assert_eq!(seen, expected);
         groups.give(first);
         assert_eq!(ports(&inbox), [2]);
         assert!(inbox.is_empty() && inbox.pop().is_none());
         assert_eq!(groups.held(), 0);
-        assert!(
-            groups.take().is_empty(),
-            "a group that is used again is empty"
-        );
+        // A group that is used again is empty.
+        assert!(groups.take().is_empty());
     }
 
     #[test]
@@ -314,9 +311,9 @@ mod tests {
         let in_order = (0..taken).flat_map(|port| [port; 55]);
         assert_eq!(ports(&first), in_order.collect::<Vec<_>>());
         let inboxes: Vec<_> = (0..40).map(|_| Inbox::new(&groups)).collect();
-        inboxes.iter().for_each(|inbox| {
+        for inbox in &inboxes {
             fill(inbox);
-        });
+        }
         assert!(groups.held() >= ENDPOINT && groups.held() < ENDPOINT + size);
         // For tiny datagrams, the bookkeeping counts as well.
         let before = groups.held();

@@ -22,9 +22,8 @@ fn server_with_places(handshakes: usize) -> Endpoint {
 }
 
 fn content(number: usize) -> Vec<u8> {
-    (0..BYTES)
-        .map(|at| ((at * (number + 3)) >> 7) as u8)
-        .collect()
+    let byte = |at| ((at * (number + 3)) >> 7) as u8;
+    (0..BYTES).map(byte).collect()
 }
 
 /// Sends its content at once, and waits until it has arrived.
@@ -93,10 +92,8 @@ async fn packets_of_many_connections_are_opened_by_their_tasks() {
     gone.join().unwrap();
     server.wait_idle().await;
     let stats = server.stats();
-    assert!(
-        0 < stats.handed_over && stats.handed_over < stats.received,
-        "{stats:?}"
-    );
+    let is_a_part = 0 < stats.handed_over && stats.handed_over < stats.received;
+    assert!(is_a_part, "{stats:?}");
     // The tasks of connections drop their last datagrams as they end.
     until("what waited", || server.shared.groups.held() == 0).await;
 }
@@ -138,10 +135,10 @@ async fn a_task_that_does_not_run_holds_up_no_other() {
     let held = server.shared.groups.held();
     assert!(waits > 0 && held < 2 << 20, "{waits} groups, {held} bytes");
     shared.receive_group(now(), refused);
+    let dropped = opened();
     assert!(
-        opened() >= (waits + 1) * 50,
-        "{waits} groups, {} dropped",
-        opened()
+        dropped >= (waits + 1) * 50,
+        "{waits} groups, {dropped} dropped"
     );
     // The peer's own datagrams may have arrived after these.
     let all_opened = || {

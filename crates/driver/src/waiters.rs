@@ -241,11 +241,8 @@ mod tests {
         assert_eq!(waiters.lock().len(), 1);
         waiters.wake_by_ref();
         assert_eq!(count.0.load(Ordering::Relaxed), 1);
-        assert_eq!(
-            waiters.lock().len(),
-            0,
-            "nothing is kept of those who were woken"
-        );
+        let kept = waiters.lock().len();
+        assert_eq!(kept, 0, "nothing is kept of those who were woken");
         stays.wait(&Context::from_waker(&waker));
         assert_eq!(waiters.lock().len(), 1);
         drop(stays);
@@ -284,10 +281,8 @@ mod tests {
         let stay = waiting.iter().filter(|(place, _)| !place.is_empty());
         let woken: Vec<_> = list.wakers().collect();
         assert_eq!(woken.len(), 13);
-        assert!(
-            stay.zip(&woken)
-                .all(|((_, waker), woken)| waker.will_wake(woken))
-        );
+        let mut both = stay.zip(&woken);
+        assert!(both.all(|((_, waker), woken)| waker.will_wake(woken)));
     }
 
     #[test]
@@ -296,11 +291,9 @@ mod tests {
         for step in [1, WAITERS - 1, 7_919] {
             let mut list = WaitList::default();
             let mut places: Vec<_> = (0..WAITERS).map(|_| Place::default()).collect();
+            let context = Context::from_waker(Waker::noop());
             for place in &mut places {
-                assert!(
-                    list.wait(place, &Context::from_waker(Waker::noop()))
-                        .is_none()
-                );
+                assert!(list.wait(place, &context).is_none());
             }
             STEPS.set(0);
             // Forwards, backwards, and in a mixed order.
@@ -322,10 +315,8 @@ mod tests {
                     Err(error) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock),
                 }
                 waiter.wait(cx);
-                if socket
-                    .poll_send_ready(&mut Context::from_waker(shared))
-                    .is_pending()
-                {
+                let mut context = Context::from_waker(shared);
+                if socket.poll_send_ready(&mut context).is_pending() {
                     return Poll::Pending;
                 }
             }

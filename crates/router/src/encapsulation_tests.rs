@@ -11,27 +11,24 @@ const BOTH: [Encapsulation; 2] = [Encapsulation::IpInIp, Encapsulation::Vxlan];
 /// An IP packet with a correct header checksum.
 fn ip(version: Version, number: u8, upper: &[u8]) -> Vec<u8> {
     let mut bytes = match version {
-        V4 => vec![0x45, 2, 0, 0, 0, 7, 0x40, 0, 60, number, 0, 0],
+        V4 => vec![
+            0x45, 2, 0, 0, 0, 7, 0x40, 0, 60, number, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2,
+        ],
         V6 => vec![0x60, 0x20, 0, 0, 0, 0, number, 61],
     };
-    match version {
-        V4 => bytes.extend([10, 0, 0, 1, 10, 0, 0, 2]),
-        V6 => bytes.extend((0..32).map(|at| 0xFD ^ at)),
+    if version == V6 {
+        bytes.extend((0..32).map(|at| 0xFD ^ at));
     }
     bytes.extend(upper);
     let end = bytes.len();
-    let layout = match version {
+    match version {
         V4 => {
             put_low(&mut bytes, 2, end);
             renew_v4(&mut bytes);
-            Layout::walk(&bytes)
         }
-        V6 => {
-            put_low(&mut bytes, 4, end - 40);
-            Layout::walk(&bytes)
-        }
-    };
-    assert_eq!(layout.unwrap().len(), end);
+        V6 => put_low(&mut bytes, 4, end - 40),
+    }
+    assert_eq!(Layout::walk(&bytes).unwrap().len(), end);
     bytes
 }
 
@@ -117,13 +114,11 @@ fn around(inner: &[u8]) -> Vec<(Encapsulation, Vec<u8>)> {
     };
     // A destination option: the encapsulation limit of RFC 2473.
     let limited = [&[carried, 0, 4, 1, 4, 1, 0, 0], inner].concat();
+    let vxlan = udp(V4, VXLAN, true, &framed(false, inner));
     let mut packets = vec![
         (Encapsulation::IpInIp, ip(V4, carried, inner)),
         (Encapsulation::IpInIp, with_option(&ip(V4, carried, inner))),
-        (
-            Encapsulation::Vxlan,
-            with_option(&udp(V4, VXLAN, true, &framed(false, inner))),
-        ),
+        (Encapsulation::Vxlan, with_option(&vxlan)),
         (Encapsulation::IpInIp, ip(V6, carried, inner)),
         (Encapsulation::IpInIp, ip(V6, 60, &limited)),
     ];
@@ -170,14 +165,8 @@ fn answer(bytes: &mut [u8]) {
         ..VcpAnswer::default()
     });
     let (_, udp) = located(bytes);
-    assert!(write_packet(
-        bytes,
-        &udp,
-        0,
-        &over,
-        1500,
-        &Identity::new(22)
-    ));
+    let id = Identity::new(22);
+    assert!(write_packet(bytes, &udp, 0, &over, 1500, &id));
 }
 
 #[test]
@@ -191,10 +180,8 @@ fn the_answer_outside_arrives_inside() {
                 let (_, datagram) = located(&outside);
                 assert_eq!(datagram.payload(&outside)[..16], shimmed()[..16]);
                 // Without an answer, nothing inside may change.
-                assert_eq!(
-                    removed(tunnel, &outside),
-                    Some((packet.clone(), Some(true)))
-                );
+                let unchanged = Some((packet.clone(), Some(true)));
+                assert_eq!(removed(tunnel, &outside), unchanged);
 
                 answer(&mut outside);
                 let (inside, merged) = removed(tunnel, &outside).unwrap();
@@ -212,10 +199,8 @@ fn the_answer_outside_arrives_inside() {
                 let (_, datagram) = located(left);
                 let payload = datagram.payload(left);
                 let shim = Packet::parse(payload).unwrap();
-                assert_eq!(
-                    (shim.code(), shim.router(), shim.hops()),
-                    (VcpCode::Over, 22, 1)
-                );
+                let answer = (shim.code(), shim.router(), shim.hops());
+                assert_eq!(answer, (VcpCode::Over, 22, 1));
                 assert_eq!(payload[16..], shimmed()[16..]);
             }
         }
@@ -294,18 +279,12 @@ fn ttl_of(bytes: &[u8]) -> u8 {
 #[test]
 fn other_packets_pass_as_they_are() {
     let inner = udp(V4, 4433, true, &shimmed());
-    let damaged = {
-        let mut bytes = inner.clone();
-        bytes[8] ^= 1;
-        bytes
-    };
+    let mut damaged = inner.clone();
+    damaged[8] ^= 1;
     let copied = [&shimmed()[..16], &framed(false, &inner)].concat();
-    let fragment = {
-        let mut bytes = ip(V4, protocol::IPV4, &inner);
-        put(&mut bytes, 6, 0x2000);
-        renew_v4(&mut bytes);
-        bytes
-    };
+    let mut fragment = ip(V4, protocol::IPV4, &inner);
+    put(&mut fragment, 6, 0x2000);
+    renew_v4(&mut fragment);
     for packet in [
         fragment,
         inner.clone(),

@@ -128,19 +128,15 @@ mod tests {
     #[test]
     fn the_first_answer_decides_at_once_and_later_ones_over_two_round_trips() {
         let mut judge = Judge::new();
-        assert!(
-            !judge.hear(Instant::ZERO, RTT, 0, true),
-            "nothing came back"
-        );
+        // Nothing came back.
+        assert!(!judge.hear(Instant::ZERO, RTT, 0, true));
         assert!(judge.hear(Instant::ZERO, RTT, 1, true));
         let mut judge = Judge::new();
         assert!(!judge.hear(Instant::ZERO, RTT, 1, false));
         assert_eq!(rounds_until(&mut judge, Instant::ZERO, |_| true), 2);
         // Two ports limit the flow in turn.
-        assert_eq!(
-            rounds_until(&mut judge, Instant::ZERO, |n| n % 2 == 0),
-            u64::MAX
-        );
+        let in_turn = rounds_until(&mut judge, Instant::ZERO, |n| n % 2 == 0);
+        assert_eq!(in_turn, u64::MAX);
     }
 
     #[test]

@@ -124,25 +124,19 @@ fn the_first_answer_of_a_path_decides_at_once() {
     path.step(xcp(1, 1000, true));
     assert_eq!(path.asks_in(), Explicit::Vcp(Carrier::Shim));
     path.step(vcp(1, false));
-    assert!(
-        path.law.metrics().explicit,
-        "routers rule from the first on"
-    );
+    // Routers rule from the first on.
+    assert!(path.law.metrics().explicit);
 }
 
 /// `feedback` over a path on which TTLs show a hop that isn't one of this library's routers.
 fn shown(feedback: Option<Feedback>) -> Option<Feedback> {
-    feedback.map(|feedback| match feedback {
-        Feedback::Xcp(xcp) => Feedback::Xcp(XcpFeedback {
-            unmarked_hop: Some(true),
-            ..xcp
-        }),
-        Feedback::Vcp(vcp) => Feedback::Vcp(VcpFeedback {
-            unmarked_hop: Some(true),
-            ..vcp
-        }),
-        other => other,
-    })
+    let mut feedback = feedback?;
+    match &mut feedback {
+        Feedback::Xcp(xcp) => xcp.unmarked_hop = Some(true),
+        Feedback::Vcp(vcp) => vcp.unmarked_hop = Some(true),
+        _ => {}
+    }
+    Some(feedback)
 }
 
 /// If a server writes a few small streams before its data, its first headers don't request
@@ -206,10 +200,9 @@ fn from_every_state_answers_of_either_kind_lead_to_its_law() {
                 for _ in 0..200 {
                     let before = (path.asks_xcp(), path.law.may_start());
                     // A port answers in the requested protocol.
-                    let answer = if before.0 {
-                        xcp(1, 0, by_vcp)
-                    } else {
-                        vcp(2, !by_vcp)
+                    let answer = match before.0 {
+                        true => xcp(1, 0, by_vcp),
+                        false => vcp(2, !by_vcp),
                     };
                     path.step(answer);
                     if path.asks_xcp() != before.0 {
@@ -345,9 +338,10 @@ fn anything_may_come_at_any_time() {
                         0 => path.law.on_persistent_congestion(path.now),
                         1 => path.law.on_restart(path.now, ms(next(1000))),
                         2 => path.law.on_probe_timeout(path.now),
-                        _ => path
-                            .law
-                            .on_congestion_experienced(path.now, path.now, number),
+                        _ => {
+                            let now = path.now;
+                            path.law.on_congestion_experienced(now, now, number);
+                        }
                     }
                 }
             }
@@ -385,21 +379,26 @@ fn approved(request: &QuickStartRequest, rate: u64) -> Feedback {
     Feedback::QuickStart(approval(request, rate))
 }
 
-/// `ruled`: XCP's headers return first, translated or not, and reveal the port's law before the
+/// Asks for a starting rate, hears from the port if it is `ruled`, and then that `rate` is
+/// approved. XCP's headers return first, translated or not, and reveal the port's law before the
 /// question is answered.
+fn answered(ruled: Option<Feedback>, rate: u64) -> QuickStart<AutoSender> {
+    let mut sender = started();
+    let first = question(&mut sender, Instant::ZERO, 0);
+    if let Some(feedback) = &ruled {
+        hear(&mut sender, at(100), 1, feedback);
+    }
+    hear(&mut sender, at(100), 0, &approved(&first, rate));
+    sender
+}
+
 #[test]
 fn a_granted_start_is_asked_about_again_and_given_back() {
     for ruled in [None, xcp(1, 0, true), xcp(1, 0, false)] {
-        let mut sender = started();
-        let first = question(&mut sender, Instant::ZERO, 0);
-        let back = at(100);
-        if let Some(feedback) = &ruled {
-            hear(&mut sender, back, 1, feedback);
-        }
-        hear(&mut sender, back, 0, &approved(&first, 10_000_000));
+        let mut sender = answered(ruled, 10_000_000);
         // Packets sent before the port is known aren't covered by a port's answer.
         let mut number = 10;
-        let mut now = back;
+        let mut now = at(100);
         let mut second = None;
         for _ in 0..20 {
             if sender.asks() {
@@ -420,12 +419,8 @@ fn a_granted_start_is_asked_about_again_and_given_back() {
         assert_eq!(second.purpose, QuickStartPurpose::Keep, "{ruled:?}");
         let before = sender.window();
         assert!(before > 400_000, "{ruled:?}: {before}");
-        hear(
-            &mut sender,
-            now + RTT,
-            number,
-            &approved(&second, 1_000_000),
-        );
+        let later = now + RTT;
+        hear(&mut sender, later, number, &approved(&second, 1_000_000));
         let window = sender.window();
         assert!(window <= 101_000, "{ruled:?}: {window} of {before}");
         assert_eq!(sender.metrics().quick_start.unwrap().lowered, 1);
@@ -435,16 +430,10 @@ fn a_granted_start_is_asked_about_again_and_given_back() {
 #[test]
 fn a_denied_start_is_asked_for_twice_more() {
     for ruled in [None, xcp(1, 0, true)] {
-        let mut sender = started();
-        let first = question(&mut sender, Instant::ZERO, 0);
-        let back = at(100);
-        if let Some(feedback) = &ruled {
-            hear(&mut sender, back, 1, feedback);
-        }
-        hear(&mut sender, back, 0, &approved(&first, 0));
+        let mut sender = answered(ruled, 0);
         for round in 1..=2 {
             assert!(sender.asks(), "{ruled:?}, {round}");
-            let now = back + RTT * (round - 1);
+            let now = at(100) + RTT * (round - 1);
             let number = 10 * u64::from(round);
             let again = question(&mut sender, now, number);
             assert_eq!(again.purpose, QuickStartPurpose::Start);

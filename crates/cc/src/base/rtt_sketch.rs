@@ -201,25 +201,16 @@ impl RttSketch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::ms;
+    use crate::testing::{at, ms};
 
     const CAPACITY: u64 = 2_500_000;
-
-    fn at(millis: u64) -> Instant {
-        Instant::ZERO + ms(millis)
-    }
-
     /// In a second of a link in use, `part` in 1000 of the bytes state `long`, and the others 40
     /// ms.
     fn mixed(part: u32, long: Duration) -> RttSketch {
         let mut sketch = RttSketch::new(at(0));
         for packet in 0..2000 {
             let now = at(u64::from(packet) / 2);
-            let rtt = if packet * part % 1000 < part {
-                long
-            } else {
-                ms(40)
-            };
+            let rtt = [ms(40), long][usize::from(packet * part % 1000 < part)];
             sketch.count(now, 1250, Some(rtt));
             sketch.age(now, ms(100));
         }

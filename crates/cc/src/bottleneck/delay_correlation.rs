@@ -136,9 +136,8 @@ mod tests {
 
     /// Returns how many of a hundred runs show a correlation by `z` standard deviations.
     fn clear(z: u64, other: u64, lost: fn(u64, u64) -> bool) -> usize {
-        (0..100)
-            .filter(|seed| run(*seed, other, lost).is_clear(z))
-            .count()
+        let is_clear = |seed: &u64| run(*seed, other, lost).is_clear(z);
+        (0..100).filter(is_clear).count()
     }
 
     #[test]

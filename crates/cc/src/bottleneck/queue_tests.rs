@@ -1,7 +1,7 @@
 //! Tests of hidden hop detection at a queue shared with other senders, packet by packet.
 
 use super::*;
-use crate::testing::{acked, at, lost, ms};
+use crate::testing::{acked, at, drawn, lost, ms};
 
 const MTU: u64 = 1500;
 const RTT: Duration = Duration::from_millis(100);
@@ -45,11 +45,7 @@ impl Hop {
     }
 
     fn draw(&mut self) -> u64 {
-        self.random = self.random.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.random;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (z ^ (z >> 31)) % 1000
+        drawn(&mut self.random) % 1000
     }
 
     /// Runs until this sender has sent `packets`.

@@ -3,7 +3,7 @@
 mod declared;
 
 use super::*;
-use crate::testing::{acked, lost, ms};
+use crate::testing::{acked, drawn, lost, ms};
 
 const STEP: Step = Step {
     partly: 4,
@@ -52,11 +52,7 @@ impl Path {
     }
 
     fn draw(&mut self) -> u64 {
-        self.random = self.random.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.random;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (z ^ (z >> 31)) % 1_000_000
+        drawn(&mut self.random) % 1_000_000
     }
 
     fn find(&mut self, finding: Finding) {
@@ -95,12 +91,8 @@ impl Path {
             let window = self.window * MTU;
             let finding = if corrupted || overflows {
                 self.dropped += u64::from(overflows);
-                self.watch.on_loss(
-                    now,
-                    &lost(self.number, self.number + packets, RTT),
-                    ms(200),
-                    window,
-                )
+                let lost = lost(self.number, self.number + packets, RTT);
+                self.watch.on_loss(now, &lost, ms(200), window)
             } else {
                 let mut ack = acked(self.number, MTU, RTT + ms(queue));
                 ack.min_rtt = RTT;
@@ -117,6 +109,20 @@ impl Path {
         }
         self
     }
+
+    /// Runs until a hop appears, in fewer than `rounds` round trips.
+    #[track_caller]
+    fn find_hop(&mut self, rounds: u64) -> TakeOver {
+        while self.appeared.is_none() {
+            self.run_round();
+            assert!(self.round < rounds, "{} {}", self.window, self.capacity);
+        }
+        self.appeared.unwrap()
+    }
+
+    fn now(&self) -> Instant {
+        Instant::ZERO + RTT * u32::try_from(self.round).unwrap()
+    }
 }
 
 #[test]
@@ -125,11 +131,7 @@ fn a_hop_that_drops_a_tenth_or_more_is_found_and_given_no_more_than_it_takes() {
         let mut path = Path::new(window, 1);
         path.run(20);
         path.capacity = capacity;
-        while path.appeared.is_none() {
-            path.run_round();
-            assert!(path.round < 80, "{window} {capacity}");
-        }
-        let begin = path.appeared.unwrap();
+        let begin = path.find_hop(80);
         let most = (capacity + 2).min(window * 7 / 10) * MTU;
         assert!(begin.window <= most, "{begin:?} {capacity}");
         assert!(begin.proven <= window * 7 / 10 * MTU, "{begin:?}");
@@ -139,14 +141,8 @@ fn a_hop_that_drops_a_tenth_or_more_is_found_and_given_no_more_than_it_takes() {
 
 #[test]
 fn random_loss_is_attested_and_routers_go_on_ruling() {
-    for (loss, burst) in [
-        (1_000, 1),
-        (10_000, 1),
-        (20_000, 1),
-        (50_000, 1),
-        (90_000, 1),
-        (20_000, 5),
-    ] {
+    let losses = [1_000, 10_000, 20_000, 50_000, 90_000].map(|loss| (loss, 1));
+    for (loss, burst) in losses.into_iter().chain([(20_000, 5)]) {
         let mut misjudged = 0;
         for seed in 1..=10 {
             let mut path = Path::new(300, seed);
@@ -165,13 +161,8 @@ fn more_loss_than_can_be_random_is_cubics_if_nobody_declares_it() {
         let mut path = Path::new(window, 3);
         path.loss = loss;
         path.run(200);
-        assert!(
-            path.watch.rules(),
-            "{:?} {} {:?}",
-            path.appeared,
-            path.gone,
-            path.watch
-        );
+        let (appeared, gone) = (path.appeared, path.gone);
+        assert!(path.watch.rules(), "{appeared:?} {gone} {:?}", path.watch);
     }
     let mut path = Path::new(300, 3);
     path.loss = 200_000;
@@ -224,8 +215,7 @@ fn losses_that_a_router_announces_are_no_hidden_hops() {
     path.run(20);
     path.capacity = 100;
     for _ in 0..60 {
-        let now = Instant::ZERO + RTT * u32::try_from(path.round).unwrap();
-        path.watch.on_over(now);
+        path.watch.on_over(path.now());
         path.run_round();
     }
     assert!(!path.watch.rules() && path.watch.pace().is_none());
@@ -241,15 +231,12 @@ fn losses_that_a_router_announces_do_not_keep_cubic_ruling() {
         let mut path = Path::new(200, 1);
         path.run(20);
         path.capacity = 100;
-        while path.appeared.is_none() {
-            path.run_round();
-            assert!(path.round < 80);
-        }
+        path.find_hop(80);
         path.capacity = path.window * 9 / 10;
         let before = path.dropped;
         for _ in 0..40 {
             if announces {
-                path.watch.on_over(now(&path));
+                path.watch.on_over(path.now());
             }
             path.run_round();
         }
@@ -257,10 +244,6 @@ fn losses_that_a_router_announces_do_not_keep_cubic_ruling() {
         assert_eq!(path.gone, u32::from(announces));
         assert_eq!(path.watch.rules(), !announces);
     }
-}
-
-fn now(path: &Path) -> Instant {
-    Instant::ZERO + RTT * u32::try_from(path.round).unwrap()
 }
 
 /// TTLs that show a hop without feedback don't say anything about its capacity.
@@ -286,24 +269,21 @@ fn more_loss_than_can_be_random_takes_a_few_round_trips_to_tell() {
         let mut path = Path::new(100, 1);
         path.run(20);
         path.capacity = capacity;
-        while path.appeared.is_none() {
-            path.run_round();
-            assert!(path.round <= 40, "{capacity}");
-        }
-        let begin = path.appeared.unwrap();
+        let begin = path.find_hop(41);
         assert!(begin.window <= (capacity + 2) * MTU, "{begin:?}");
     }
 }
 
 #[test]
 fn chance_in_random_loss_shows_no_hop() {
-    for (seed, loss) in [
+    let cases = [
         (1, 10_000),
         (2, 15_000),
         (3, 15_000),
         (4, 15_000),
         (5, 18_000),
-    ] {
+    ];
+    for (seed, loss) in cases {
         let mut path = Path::new(4000, seed);
         path.loss = loss;
         path.run(500);

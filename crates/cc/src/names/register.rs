@@ -127,10 +127,8 @@ mod tests {
     fn a_registered_law_is_like_any_other() {
         Algorithm::register("five-packets", None, five).unwrap();
         let law = Algorithm::parse("five-packets").unwrap();
-        assert_eq!(
-            (law.name(), &*law.to_string()),
-            ("five-packets", "five-packets")
-        );
+        assert_eq!(law.name(), "five-packets");
+        assert_eq!(law.to_string(), "five-packets");
         assert_eq!(law.controller(Instant::ZERO, 1000).window(), 5000);
         assert_eq!((law.explicit(), law.asks_start()), (None, false));
         assert_eq!(law, Algorithm::parse("five-packets").unwrap());
@@ -138,18 +136,12 @@ mod tests {
 
         let codes = Some(Explicit::Vcp(Carrier::Shim));
         Algorithm::register("hears-codes", codes, five).unwrap();
-        assert_eq!(
-            Algorithm::parse("hears-codes").unwrap().carrier(),
-            Some(Carrier::Shim)
-        );
+        let hears = Algorithm::parse("hears-codes").unwrap();
+        assert_eq!(hears.carrier(), Some(Carrier::Shim));
 
         let options = Algorithm::parse("five-packets[iw=3]").unwrap_err();
-        assert_eq!(
-            options,
-            ParseError::NoOptions {
-                name: "five-packets"
-            }
-        );
+        let name = "five-packets";
+        assert_eq!(options, ParseError::NoOptions { name });
         let missed = Algorithm::parse("five-packet").unwrap_err().to_string();
         assert!(missed.contains("did you mean `five-packets`"), "{missed}");
     }

@@ -72,10 +72,8 @@ fn a_grant_that_was_asked_for_ahead_starts_the_flow() {
     assert!(sender.window().abs_diff(window) < 1500);
     fly(&mut sender, 1, 2000);
     assert_eq!(quick_start(&sender).outcome, QuickStartOutcome::Used);
-    assert_eq!(
-        (quick_start(&sender).asked, quick_start(&sender).late),
-        (1, 0)
-    );
+    let metrics = quick_start(&sender);
+    assert_eq!((metrics.asked, metrics.late), (1, 0));
 }
 
 /// If the question is denied, worth less than the first window, or refused with the early data, the
@@ -122,10 +120,8 @@ fn a_question_that_a_slow_handshake_left_behind_does_not_count() {
     let request = ask_again(&mut sender, 1060, 1);
     // The first question is answered after all.
     hear_of(&mut sender, 1100, 1, approval(&old, GBIT));
-    assert_eq!(
-        (quick_start(&sender).late, quick_start(&sender).forged),
-        (1, 0)
-    );
+    let metrics = quick_start(&sender);
+    assert_eq!((metrics.late, metrics.forged), (1, 0));
     assert_eq!(sender.window(), 14_720);
     hear_of(&mut sender, 1120, 1, approval(&request, GBIT));
     assert!(sender.window() > 14_720);

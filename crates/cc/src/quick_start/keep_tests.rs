@@ -30,23 +30,26 @@ fn question(flow: u32, rate: u64, keeps: bool) -> Arrival {
     question
 }
 
+/// Asks for everything. Returns the approved rate.
+fn ask(port: &mut (impl LinkController + ?Sized), millis: u64, flow: u32) -> Option<u64> {
+    approved(port, millis, &question(flow, u64::MAX, false))
+}
+
 #[test]
 fn of_flows_that_begin_together_each_has_its_share_after_the_second_question() {
     let mut port = vcp();
-    let all = approved(&mut port, 0, &question(0, u64::MAX, false)).unwrap();
+    let all = ask(&mut port, 0, 0).unwrap();
     assert!(all > CAPACITY * 84 / 100, "{all}");
     for flow in 1..20 {
         let soon = u64::from(flow) / 2;
-        let got = approved(&mut port, soon, &question(flow, u64::MAX, false));
-        assert_eq!(got, Some(0), "{flow}");
+        assert_eq!(ask(&mut port, soon, flow), Some(0), "{flow}");
     }
     // The first question's own bytes don't count as used before.
     let share = CAPACITY * 85 / 100 / 20;
     let mut sum = approved(&mut port, 100, &question(0, all, true)).unwrap();
     assert_eq!(sum, share);
     for flow in 1..20 {
-        let again = question(flow, u64::MAX, false);
-        let got = approved(&mut port, 100 + u64::from(flow), &again).unwrap();
+        let got = ask(&mut port, 100 + u64::from(flow), flow).unwrap();
         assert_eq!(got, share, "{flow}");
         sum += got;
     }
@@ -57,10 +60,7 @@ fn of_flows_that_begin_together_each_has_its_share_after_the_second_question() {
     }
     assert_eq!(port.metrics().grants.unwrap().lowered, 1);
     // A flow that didn't ask with the others gets no share.
-    assert_eq!(
-        approved(&mut port, 130, &question(99, u64::MAX, false)),
-        Some(0)
-    );
+    assert_eq!(ask(&mut port, 130, 99), Some(0));
 }
 
 /// While a question waits in the port's queue, first windows arrive, which must not count as used
@@ -81,20 +81,14 @@ fn what_is_dealt_out_is_what_was_free_before_the_first_question() {
     let (all, free) = (CAPACITY * 85 / 100, answer.approved);
     assert!(free <= all - 1_500_000, "{free}");
     for flow in 1..5 {
-        let got = approved(&mut port, 1020, &question(flow, u64::MAX, false));
-        assert_eq!(got, Some(0), "{flow}");
+        assert_eq!(ask(&mut port, 1020, flow), Some(0), "{flow}");
     }
-    assert_eq!(
-        approved(&mut port, 1119, &question(1, u64::MAX, false)),
-        Some(0)
-    );
+    assert_eq!(ask(&mut port, 1119, 1), Some(0));
     let kept = approved(&mut port, 1120, &question(0, free, true));
     for flow in 2..5 {
-        let got = approved(&mut port, 1120, &question(flow, u64::MAX, false));
-        assert_eq!(got, kept, "{flow}");
+        assert_eq!(ask(&mut port, 1120, flow), kept, "{flow}");
     }
-    let third = approved(&mut port, 1219, &question(1, u64::MAX, false));
-    assert_eq!(third, kept);
+    assert_eq!(ask(&mut port, 1219, 1), kept);
     let share = kept.unwrap();
     assert!((all / 5 - 2000..=all / 5).contains(&share), "{share}");
 }
@@ -103,22 +97,17 @@ fn what_is_dealt_out_is_what_was_free_before_the_first_question() {
 #[test]
 fn a_later_flow_leaves_the_grant_as_it_is() {
     let mut port = vcp();
-    let all = approved(&mut port, 0, &question(0, u64::MAX, false)).unwrap();
-    assert_eq!(
-        approved(&mut port, 17, &question(1, u64::MAX, false)),
-        Some(0)
-    );
+    let all = ask(&mut port, 0, 0).unwrap();
+    assert_eq!(ask(&mut port, 17, 1), Some(0));
     assert_eq!(approved(&mut port, 100, &question(0, all, true)), Some(all));
 }
 
 #[test]
 fn others_take_no_more_than_they_want() {
     let mut port = vcp();
-    let all = approved(&mut port, 0, &question(0, u64::MAX, false)).unwrap();
-    assert_eq!(
-        approved(&mut port, 1, &question(1, 100_000, false)),
-        Some(0)
-    );
+    let all = ask(&mut port, 0, 0).unwrap();
+    let others = approved(&mut port, 1, &question(1, 100_000, false));
+    assert_eq!(others, Some(0));
     let kept = approved(&mut port, 100, &question(0, all, true)).unwrap();
     assert_eq!(kept, all - 100_000);
 }
@@ -126,15 +115,17 @@ fn others_take_no_more_than_they_want() {
 #[test]
 fn alone_a_flow_keeps_what_it_has_and_strangers_are_left_alone() {
     let mut port = vcp();
-    let all = approved(&mut port, 0, &question(0, u64::MAX, false)).unwrap();
-    assert_eq!(approved(&mut port, 100, &question(0, all, true)), Some(all));
-    // An earlier port lowered it.
-    assert_eq!(
-        approved(&mut port, 110, &question(0, 5000, true)),
-        Some(5000)
-    );
-    assert_eq!(approved(&mut port, 120, &question(5, all, true)), None);
-    assert_eq!(approved(&mut port, 130, &question(0, 0, true)), None);
+    let all = ask(&mut port, 0, 0).unwrap();
+    // In the second question, an earlier port lowered the rate.
+    for (millis, flow, rate, kept) in [
+        (100, 0, all, Some(all)),
+        (110, 0, 5000, Some(5000)),
+        (120, 5, all, None),
+        (130, 0, 0, None),
+    ] {
+        let got = approved(&mut port, millis, &question(flow, rate, true));
+        assert_eq!(got, kept, "{millis}");
+    }
 }
 
 /// This applies to every law: when XCP was left to even out a start by itself, one of five files
@@ -149,22 +140,15 @@ fn every_port_shares_a_start() {
     ];
     for (kind, mut port) in ports.into_iter().enumerate() {
         let port = &mut *port;
-        let all = approved(port, 0, &question(0, u64::MAX, false)).unwrap();
+        let all = ask(port, 0, 0).unwrap();
         for flow in 1..5 {
-            assert_eq!(
-                approved(port, 10, &question(flow, u64::MAX, false)),
-                Some(0)
-            );
+            assert_eq!(ask(port, 10, flow), Some(0));
         }
         let share = CAPACITY * 85 / 100 / 5;
-        assert_eq!(
-            approved(port, 100, &question(0, all, true)),
-            Some(share),
-            "{kind}"
-        );
+        let kept = approved(port, 100, &question(0, all, true));
+        assert_eq!(kept, Some(share), "{kind}");
         for flow in 1..5 {
-            let got = approved(port, 101, &question(flow, u64::MAX, false));
-            assert_eq!(got, Some(share), "{kind} {flow}");
+            assert_eq!(ask(port, 101, flow), Some(share), "{kind} {flow}");
         }
         assert_eq!(port.metrics().grants.unwrap().lowered, 1, "{kind}");
     }
@@ -173,10 +157,9 @@ fn every_port_shares_a_start() {
 #[test]
 fn a_flow_that_gives_nothing_back_leaves_nothing_for_others() {
     let mut port = vcp();
-    let all = approved(&mut port, 0, &question(0, u64::MAX, false)).unwrap();
+    let all = ask(&mut port, 0, 0).unwrap();
     for round in 0..3 {
-        let got = approved(&mut port, 50 + 20 * round, &question(1, u64::MAX, false));
-        assert_eq!(got, Some(0));
+        assert_eq!(ask(&mut port, 50 + 20 * round, 1), Some(0));
     }
     assert!(port.metrics().grants.unwrap().pending <= all);
 }
@@ -185,22 +168,22 @@ fn a_flow_that_gives_nothing_back_leaves_nothing_for_others() {
 #[test]
 fn a_crowd_is_promised_no_more_than_there_is() {
     let mut port = vcp();
-    let all = approved(&mut port, 0, &question(0, u64::MAX, false)).unwrap();
+    let all = ask(&mut port, 0, 0).unwrap();
     for n in 0..2000u32 {
-        let millis = u64::from(n) / 20;
-        approved(&mut port, millis, &question(1 + n, u64::MAX, false));
+        ask(&mut port, u64::from(n) / 20, 1 + n);
     }
     approved(&mut port, 100, &question(0, all, true)).unwrap();
     for n in 0..2000u32 {
-        let millis = 101 + u64::from(n) / 20;
-        approved(&mut port, millis, &question(1 + n, u64::MAX, false));
+        ask(&mut port, 101 + u64::from(n) / 20, 1 + n);
         let pending = port.metrics().grants.unwrap().pending;
         assert!(pending <= CAPACITY * 85 / 100, "{n}: {pending}");
     }
 }
 
+type Sender = QuickStart<VcpSender<Halving>>;
+
 /// A VCP sender under the control of routers, which asked with packet 0.
-fn asked() -> (QuickStart<VcpSender<Halving>>, QuickStartRequest) {
+fn asked() -> (Sender, QuickStartRequest) {
     let law = VcpSender::new("vcp", at(0), MTU, VcpParams::with_bise(), Halving);
     let mut sender = QuickStart::new(None, MTU, None, AfterGrant::Avoidance, law);
     sender.on_handshake_rtt(at(0), ms(RTT));
@@ -221,13 +204,7 @@ fn asked() -> (QuickStart<VcpSender<Halving>>, QuickStartRequest) {
     (sender, request)
 }
 
-fn hear(
-    sender: &mut QuickStart<VcpSender<Halving>>,
-    millis: u64,
-    number: u64,
-    request: &QuickStartRequest,
-    rate: u64,
-) {
+fn hear(sender: &mut Sender, millis: u64, number: u64, request: &QuickStartRequest, rate: u64) {
     let ack = acked(number, 1472, ms(RTT));
     let answer = approval(request, rate);
     sender.on_feedback(at(millis), &Feedback::QuickStart(answer), &ack);
@@ -236,7 +213,7 @@ fn hear(
 
 /// The same sender with a grant of 10⁷ bytes per second, which asked with packet 10 whether it may
 /// keep it.
-fn granted() -> (QuickStart<VcpSender<Halving>>, QuickStartRequest) {
+fn granted() -> (Sender, QuickStartRequest) {
     let (mut sender, request) = asked();
     hear(&mut sender, RTT, 0, &request, 10_000_000);
     assert!(sender.window() > 900_000, "{}", sender.window());
@@ -291,9 +268,8 @@ fn a_denied_sender_asks_twice_more_and_gives_nothing_back() {
     for round in 1..=2 {
         hear(&mut denied, round * RTT, 10 * (round - 1), &request, 0);
         assert!(denied.asks(), "{round}");
-        request = denied
-            .ask(at(round * RTT), 78 + round, &Limits::NONE)
-            .unwrap();
+        let again = denied.ask(at(round * RTT), 78 + round, &Limits::NONE);
+        request = again.unwrap();
         assert_eq!(request.purpose, QuickStartPurpose::Start);
         for number in 10 * round..10 * (round + 1) {
             denied.on_sent(at(round * RTT), &sent(number, 1472));
@@ -324,16 +300,16 @@ fn a_denied_sender_asks_twice_more_and_gives_nothing_back() {
 fn nothing_is_started_with_where_the_first_window_is_lost() {
     for reported_before in [true, false] {
         let (mut sender, request) = asked();
-        let lose = |sender: &mut QuickStart<VcpSender<Halving>>| {
+        let lose = |sender: &mut Sender| {
             for number in 3..8 {
                 sender.on_loss(at(RTT + 1), &lost(number, 9, ms(RTT)));
             }
         };
         if reported_before {
             lose(&mut sender);
-            hear(&mut sender, RTT, 0, &request, 10_000_000);
-        } else {
-            hear(&mut sender, RTT, 0, &request, 10_000_000);
+        }
+        hear(&mut sender, RTT, 0, &request, 10_000_000);
+        if !reported_before {
             assert!(sender.window() > 900_000);
             lose(&mut sender);
         }

@@ -209,14 +209,12 @@ fn what_was_promised_before_a_pause_is_free_for_a_question_that_comes_first() {
         for n in 0..40 {
             let _ = given(&mut port, n / 10, 2);
         }
-        let Answer::QuickStart(answer) =
-            port.on_departure(at(3 + pause), &asking(1, CAPACITY, 128), 0)
-        else {
+        let asks = asking(1, CAPACITY, 128);
+        let Answer::QuickStart(answer) = port.on_departure(at(3 + pause), &asks, 0) else {
             panic!("a question is answered");
         };
-        let free = (CAPACITY * 85 / 100)
-            .saturating_sub(used)
-            .max(CAPACITY / 20);
+        let free = CAPACITY * 85 / 100;
+        let free = free.saturating_sub(used).max(CAPACITY / 20);
         assert!(answer.approved.abs_diff(free) <= 1, "{pause}: {answer:?}");
     }
 }
@@ -242,11 +240,7 @@ fn what_an_idle_xcp_port_keeps_for_a_guest_is_granted_to_it_and_to_nobody_else()
             let granted = ask(&mut port, 1, asker);
             let most = CAPACITY * 85 / 100;
             // Four packets within 200 ms count as used.
-            let free = if asker == 1 {
-                most - 30_000
-            } else {
-                CAPACITY / 20
-            };
+            let free = [CAPACITY / 20, most - 30_000][usize::from(asker == 1)];
             assert!(granted.abs_diff(free) <= 1, "{code:?} {asker}: {granted}");
             // Little remains: a second flow gets the maximum for newcomers.
             let next = ask(&mut port, 2, 3);
@@ -271,10 +265,8 @@ fn a_policer_knows_of_grants() {
     let mut refused = 0;
     for n in 0..packets {
         let now = Instant::from_micros(100_000 + n * 100_000 / packets);
-        let packet = carrying(
-            1,
-            Carried::Xcp(header(100_000, 109_951_162_777 / packets, 0)),
-        );
+        let header = header(100_000, 109_951_162_777 / packets, 0);
+        let packet = carrying(1, Carried::Xcp(header));
         refused += u64::from(!port.admits(now, &packet));
         port.on_arrival(now, &packet, 0);
         let _ = port.on_departure(now, &packet, 0);

@@ -7,7 +7,7 @@ use crate::law::{Controller, Limits};
 use crate::metrics::QuickStartOutcome;
 use crate::signals::Feedback;
 use crate::signals::QuickStartRequest;
-use crate::testing::{acked, approval, at, lost, ms, sent};
+use crate::testing::{approval, at, lost, ms, sent};
 
 const NONCE: u64 = 0x3300_9999_5678_9ABC;
 
@@ -31,10 +31,8 @@ fn a_lost_question_is_asked_again_a_few_times_and_cuts_nothing() {
         assert_eq!(repeat(&mut sender, millis, number + 100).rate, GBIT);
     }
     // The third question is the last.
-    assert_eq!(
-        (quick_start(&sender).asked, quick_start(&sender).repeated),
-        (3, 2)
-    );
+    let metrics = quick_start(&sender);
+    assert_eq!((metrics.asked, metrics.repeated), (3, 2));
     sender.on_question_lost(at(270), 200);
     assert!(!sender.asks());
     assert_eq!(quick_start(&sender).outcome, QuickStartOutcome::Denied);
@@ -64,15 +62,13 @@ fn the_answer_to_a_repeated_question_counts_and_the_first_ones_does_not() {
     sender.on_question_lost(at(90), 0);
     let second = repeat(&mut sender, 90, 10);
     let hear = |sender: &mut Cubiq, millis, answer| {
-        let acked = acked(10, 1472, ms(RTT));
-        sender.on_feedback(at(millis), &Feedback::QuickStart(answer), &acked);
+        let answer = Feedback::QuickStart(answer);
+        sender.on_feedback(at(millis), &answer, &ack(10, 1472));
     };
     // The first wasn't lost after all, but its answer doesn't answer the second.
     hear(&mut sender, 149, approval(&first, GBIT));
-    assert_eq!(
-        (quick_start(&sender).late, quick_start(&sender).granted),
-        (1, 0)
-    );
+    let metrics = quick_start(&sender);
+    assert_eq!((metrics.late, metrics.granted), (1, 0));
     hear(&mut sender, 150, approval(&second, GBIT / 2));
     assert_eq!(quick_start(&sender).granted, GBIT / 2);
     assert!(sender.window() > 3_000_000);
@@ -129,7 +125,7 @@ fn an_answer_that_does_not_come_is_asked_for_again_and_counts_then() {
     assert!(sender.asks());
     let request = repeat(&mut sender, 122, 100);
     let answer = Feedback::QuickStart(approval(&request, GBIT / 2));
-    sender.on_feedback(at(182), &answer, &acked(100, 1472, ms(RTT)));
+    sender.on_feedback(at(182), &answer, &ack(100, 1472));
     assert_eq!(quick_start(&sender).granted, GBIT / 2);
 }
 
@@ -151,10 +147,8 @@ fn who_never_answers_or_a_second_late_costs_three_questions() {
     assert_eq!((after.asked, after.denied, after.repeated), (3, 3, 2));
     let window = sender.window();
     hear(&mut sender, 2060, approval(&request, GBIT));
-    assert_eq!(
-        (quick_start(&sender).late, quick_start(&sender).granted),
-        (1, 0)
-    );
+    let metrics = quick_start(&sender);
+    assert_eq!((metrics.late, metrics.granted), (1, 0));
     assert_eq!(sender.window(), window);
 }
 
@@ -180,8 +174,7 @@ fn nothing_is_started_with_where_much_is_lost_beside_questions() {
         sender.on_loss(at(91), &lost(number, 10, ms(RTT)));
     }
     let before = sender.window();
-    let acked = acked(10, 1472, ms(RTT));
-    let answer = approval(&request, GBIT / 2);
-    sender.on_feedback(at(150), &Feedback::QuickStart(answer), &acked);
+    let answer = Feedback::QuickStart(approval(&request, GBIT / 2));
+    sender.on_feedback(at(150), &answer, &ack(10, 1472));
     assert_eq!(sender.window(), before);
 }

@@ -34,9 +34,8 @@ impl Oracle {
             .iter()
             .filter(|(_, until)| *until > now as f64);
         let pending: f64 = pending.map(|(rate, _)| rate).sum();
-        let got = rate
-            .min(0.85 * capacity - self.used(now) - pending)
-            .max(0.0);
+        let free = 0.85 * capacity - self.used(now) - pending;
+        let got = rate.min(free).max(0.0);
         let patience = (rtt as f64 * 1.25).max(rtt as f64 + 50.0);
         self.approved.push((got, now as f64 + patience));
         got

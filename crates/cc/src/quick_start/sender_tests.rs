@@ -4,7 +4,7 @@ use super::*;
 use crate::ada::Ada;
 use crate::base::Instant;
 use crate::cubiq::{Cubiq, CubiqParams};
-use crate::law::{Acked, Controller, Limits, Sent};
+use crate::law::{Acked, Controller, Limits};
 use crate::metrics::QuickStartMetrics;
 use crate::signals::Feedback;
 use crate::signals::{QuickStartFeedback, QuickStartRequest};
@@ -21,8 +21,7 @@ pub(super) fn ask<C: Startable>(sender: &mut QuickStart<C>) -> QuickStartRequest
     assert!(sender.asks());
     let request = sender.ask(at(0), 0x7700_1234_5678_9ABC, &Limits::NONE);
     let request = request.unwrap();
-    sender.on_sent(at(0), &sent(0, 1472));
-    for number in 1..10 {
+    for number in 0..10 {
         sender.on_sent(at(0), &sent(number, 1472));
     }
     assert!(!sender.asks());
@@ -39,13 +38,11 @@ pub(super) fn hear<C: Startable>(
 }
 
 pub(super) fn cubiq(rate: Option<u64>) -> Cubiq {
-    Cubiq::cubiq(
-        MTU,
-        &CubiqParams {
-            rate,
-            ..CubiqParams::default()
-        },
-    )
+    let params = CubiqParams {
+        rate,
+        ..CubiqParams::default()
+    };
+    Cubiq::cubiq(MTU, &params)
 }
 
 /// Sends packets `first..end` of 1472 bytes, starting at 60 ms with one per 100 µs.
@@ -94,13 +91,9 @@ fn what_was_not_used_is_not_kept() {
         let request = ask(&mut sender);
         hear(&mut sender, 60, approval(&request, GBIT * 85 / 100));
         fly(&mut sender, 10, 10 + flown);
-        sender.on_ack(
-            at(120),
-            &Acked {
-                window_limited: false,
-                ..ack(10, 1472)
-            },
-        );
+        let mut ack = ack(10, 1472);
+        ack.window_limited = false;
+        sender.on_ack(at(120), &ack);
         assert_eq!(sender.window().div_ceil(1472), kept, "{flown}");
     }
 }
@@ -266,11 +259,8 @@ fn an_answer_to_an_earlier_question_is_none_to_the_one_in_flight() {
     };
     // Totals reported twice: everything is valid except for the count.
     let good = approval(&second, GBIT / 2);
-    let repeated = QuickStartFeedback {
-        packets: 0,
-        bytes: 0,
-        ..good
-    };
+    let mut repeated = good;
+    (repeated.packets, repeated.bytes) = (0, 0);
     hear(&mut sender, 20, repeated);
     // The asking packet hasn't arrived yet.
     hear(&mut sender, 19, good);
@@ -331,13 +321,9 @@ fn who_has_little_to_send_does_not_ask() {
     assert_eq!(request.rate, 147_200 * 1500 / 1472 * 1000 / RTT);
     // If the packet wasn't built after all, the next may ask.
     assert!(sender.asks());
-    sender.on_sent(
-        at(0),
-        &crate::law::Sent {
-            signal: false,
-            ..sent(0, 1472)
-        },
-    );
+    let mut other = sent(0, 1472);
+    other.signal = false;
+    sender.on_sent(at(0), &other);
     assert_eq!(quick_start(&sender).asked, 0);
 }
 
@@ -353,11 +339,7 @@ fn a_packet_that_does_not_ask_is_not_taken_for_a_question() {
         ..Limits::NONE
     };
     assert!(sender.asks() && sender.ask(at(61), 2, &little).is_none());
-    let reported = Sent {
-        signal: true,
-        ..sent(0, 1472)
-    };
-    sender.on_sent(at(61), &reported);
+    sender.on_sent(at(61), &sent(0, 1472));
     assert_eq!(quick_start(&sender).asked, 0);
     assert!(sender.asks());
 }

@@ -3,7 +3,7 @@
 use super::sender_tests::quick_start;
 use super::*;
 use crate::base::Instant;
-use crate::law::{Acked, Controller, Limits, Lost};
+use crate::law::{Acked, Controller, Limits, Lost, PacketState};
 use crate::metrics::QuickStartOutcome;
 use crate::metrics::{Metrics, Phase};
 use crate::signals::Feedback;
@@ -12,9 +12,13 @@ use crate::xcp::{XcpParams, XcpSender};
 
 const MTU: u16 = 1472;
 
+fn xcp() -> XcpSender {
+    XcpSender::new(at(0), MTU, XcpParams::default())
+}
+
 /// Creates an XCP sender under the control of routers with a granted window of 1000 packets.
 fn granted() -> QuickStart<XcpSender> {
-    granted_to(XcpSender::new(at(0), MTU, XcpParams::default()), true)
+    granted_to(xcp(), true)
 }
 
 /// Grants 1000 packets to `law`. `heard` is true if an XCP router has already answered.
@@ -53,9 +57,8 @@ fn fly<C: Startable>(sender: &mut QuickStart<C>) {
 /// still handle single losses of the flight.
 #[test]
 fn routers_that_are_heard_behind_the_answer_steer_the_flight() {
-    let law = || XcpSender::new(at(0), MTU, XcpParams::default());
     for late in [false, true] {
-        let mut sender = granted_to(law(), !late);
+        let mut sender = granted_to(xcp(), !late);
         let ack = acked(0, 1472, ms(100));
         sender.on_feedback(at(100), &Feedback::Xcp(stamped(0)), &ack);
         fly(&mut sender);
@@ -72,9 +75,8 @@ fn routers_that_are_heard_behind_the_answer_steer_the_flight() {
 #[test]
 fn deliveries_confirm_what_half_a_start_left_of_the_grant() {
     for (packets, first) in [(1000, 500), (16, 10)] {
-        let law = XcpSender::new(at(0), MTU, XcpParams::default());
         let rate = packets * u64::from(MTU) * 10;
-        let mut sender = granted_behind(law, true, rate, 1);
+        let mut sender = granted_behind(xcp(), true, rate, 1);
         let quick_start = quick_start(&sender);
         assert_eq!(quick_start.outcome, QuickStartOutcome::Used);
         let window = |sender: &QuickStart<XcpSender>| sender.window() / u64::from(MTU);
@@ -94,11 +96,11 @@ fn deliveries_confirm_what_half_a_start_left_of_the_grant() {
 /// The answer to a repeated question includes the rate given in headers.
 #[test]
 fn an_answer_to_a_repeated_question_takes_the_place_of_what_headers_gave() {
-    let mut sender = XcpSender::new(at(0), MTU, XcpParams::default());
+    let mut sender = xcp();
     sender.on_handshake_rtt(at(0), ms(100));
     let heard = |delta| Feedback::Xcp(stamped(delta));
-    let mut state = sender.on_sent(at(0), &sent(0, 1472));
-    for number in 1..10 {
+    let mut state = PacketState::default();
+    for number in 0..10 {
         state = sender.on_sent(at(0), &sent(number, 1472));
     }
     let mut ack = acked(9, 14_720, ms(100));
@@ -121,10 +123,7 @@ fn headers_state_the_granted_window_from_the_first_packet_on() {
     let stated = sender.request().xcp.unwrap().window;
     assert_eq!(stated, window);
     fly(&mut sender);
-    let ack = Acked {
-        window_limited: true,
-        ..acked(10, 1472, ms(100))
-    };
+    let ack = acked(10, 1472, ms(100));
     sender.on_ack(at(200), &ack);
     assert!(sender.window() >= window * 9 / 10);
 }
@@ -141,8 +140,7 @@ fn headers_state_no_granted_window_that_is_not_used() {
         |sender| sender.on_persistent_congestion(at(150)),
     ];
     for end in ends {
-        let law = XcpSender::new(at(0), MTU, XcpParams::default());
-        let mut sender = granted_to(law, false);
+        let mut sender = granted_to(xcp(), false);
         let window = sender.window();
         assert!((990..=1010).contains(&(window / 1472)), "{window}");
         let stated = |sender: &QuickStart<XcpSender>| sender.request().xcp.unwrap().window;

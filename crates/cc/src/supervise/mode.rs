@@ -207,10 +207,8 @@ mod tests {
     fn few_acknowledgements_without_feedback_are_no_silence() {
         for (packets, silent) in [(1, false), (7, false), (8, true), (100, true)] {
             let mut mode = ModeSelector::new(at(0), Carrier::Shim);
-            assert_eq!(
-                mode.on_codes(at(0), ms(100), &[0, 1, 0, 0]),
-                Change::ToRouters
-            );
+            let first = mode.on_codes(at(0), ms(100), &[0, 1, 0, 0]);
+            assert_eq!(first, Change::ToRouters);
             assert_eq!(mode.on_silence(at(10), ms(100), packets), Change::Stays);
             let change = mode.on_silence(at(230), ms(100), packets);
             assert_eq!(change == Change::ToFallback, silent, "{packets}");

@@ -15,6 +15,8 @@ const NEAREST: Units = Units {
     ..TIME
 };
 
+const LONG: &str = "1.0000000000000000000000000000000000000000000s";
+
 #[test]
 fn known_answers() {
     for (units, text, value) in [
@@ -29,11 +31,7 @@ fn known_answers() {
         (TIME, "2min", 120_000_000_000),
         (TIME, "0.5h", 1_800_000_000_000),
         (TIME, "50 µs", 50_000),
-        (
-            TIME,
-            "1.0000000000000000000000000000000000000000000s",
-            SECOND,
-        ),
+        (TIME, LONG, SECOND),
         (BYTES, "1500", 1_500),
         (BYTES, "64KiB", 65_536),
         (BYTES, "0.0009765625 KiB", 1),

@@ -71,12 +71,8 @@ impl Router {
             }
         };
         let mut positive = share(self.positive, header.x, self.frozen_x, self.positive_left);
-        let mut negative = share(
-            self.negative,
-            header.bytes,
-            self.frozen_input,
-            self.negative_left,
-        );
+        let (bytes, left) = (header.bytes, self.negative_left);
+        let mut negative = share(self.negative, bytes, self.frozen_input, left);
         let own = positive - negative;
         let delta = if header.delta >= own {
             own

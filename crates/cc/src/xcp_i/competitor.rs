@@ -119,19 +119,13 @@ mod tests {
     }
 
     fn learn(crowd: &mut LossBasedCompetitor, millis: u64, own: i64, queue: u64) -> bool {
-        wanting(crowd, millis, own, queue, false)
+        let rtt = Duration::from_millis(100);
+        crowd.learn(at(millis), &estimate(0, queue), own, false, rtt)
     }
 
-    fn wanting(
-        crowd: &mut LossBasedCompetitor,
-        millis: u64,
-        own: i64,
-        queue: u64,
-        want: bool,
-    ) -> bool {
-        let now = at(millis);
+    fn wanting(crowd: &mut LossBasedCompetitor, millis: u64, own: i64, want: bool) -> bool {
         let rtt = Duration::from_millis(100);
-        crowd.learn(now, &estimate(0, queue), own, want, rtt)
+        crowd.learn(at(millis), &estimate(0, 0), own, want, rtt)
     }
 
     /// A queue that existed from the beginning cannot be measured. Flows that have a thousandth of
@@ -140,16 +134,16 @@ mod tests {
     #[test]
     fn who_is_left_nothing() {
         let mut crowd = LossBasedCompetitor::default();
-        let found = (0..).find(|millis| wanting(&mut crowd, *millis, 1_000, 0, true));
+        let found = (0..).find(|millis| wanting(&mut crowd, *millis, 1_000, true));
         assert!((1000..1100).contains(&found.unwrap()), "{found:?}");
         for (own, want) in [(40_000, true), (1_000, false)] {
             let mut crowd = LossBasedCompetitor::default();
-            assert!((0..10_000).all(|millis| !wanting(&mut crowd, millis, own, 0, want)));
+            assert!((0..10_000).all(|millis| !wanting(&mut crowd, millis, own, want)));
         }
         let mut crowd = LossBasedCompetitor::default();
         for millis in 0..10_000 {
             let own = if millis < 900 { 1_000 } else { 40_000 };
-            assert!(!wanting(&mut crowd, millis, own, 0, true));
+            assert!(!wanting(&mut crowd, millis, own, true));
         }
     }
 
@@ -209,11 +203,8 @@ mod tests {
         ] {
             let mut crowd = LossBasedCompetitor::default();
             for millis in 0..10_000 {
-                let queue = if drains && millis % 900 == 0 {
-                    0
-                } else {
-                    queue
-                };
+                let is_empty = drains && millis % 900 == 0;
+                let queue = if is_empty { 0 } else { queue };
                 assert!(!learn(&mut crowd, millis, own, queue));
             }
         }

@@ -4,8 +4,8 @@ use proptest::prelude::*;
 
 use super::link::XcpILink;
 use super::params::{SHARED_GIVEN_PPM, SHARED_TAKEN_PPM};
-use super::tests::{CAPACITY, packet, pass, published, upstream};
-use crate::base::{Duration, Instant};
+use super::tests::{CAPACITY, capacity_of, estimate, packet, pass, published, upstream};
+use crate::base::Instant;
 use crate::law::LinkController;
 use crate::signals::{CloudEstimate, XcpCarried};
 use crate::testing::ms;
@@ -27,16 +27,16 @@ impl Oracle {
         let of_link = estimate.capacity as f64;
         let given = SHARED_GIVEN_PPM as f64 / 1e6 * of_link;
         let taken = SHARED_TAKEN_PPM as f64 / 1e6 * own.min(of_link);
-        let shared = if estimate.capacity == 0 {
-            0.0
-        } else {
+        let is_known = estimate.capacity > 0;
+        let shared = if is_known {
             (given - taken) / alpha
+        } else {
+            0.0
         };
         let latest = (own + estimate.available as f64 + shared).max(1.0);
         let weight = elapsed / round_trip.max(elapsed);
-        let averaged = self
-            .capacity
-            .map_or(latest, |before| before * (1.0 - weight) + latest * weight);
+        let mean = |before: f64| before * (1.0 - weight) + latest * weight;
+        let averaged = self.capacity.map_or(latest, mean);
         (self.bytes, self.since, self.capacity) = (0.0, now, Some(averaged));
         averaged
     }
@@ -65,18 +65,14 @@ proptest! {
                 oracle.bytes += 1000.0;
             }
             now += ms(wait);
-            let estimate = CloudEstimate {
-                available,
-                capacity: if known { capacity } else { 0 },
-                queue: 0,
-                valid_for: Duration::from_secs(5),
-            };
+            let mut estimate = estimate(available);
+            estimate.capacity = if known { capacity } else { 0 };
             let link = port.table().link(upstream(1));
             let round_trip = link.map_or(0.0, |link| link.mean_rtt().as_secs_f64());
             port.on_estimate(now, upstream(1), &estimate);
             let seconds = now.as_nanos() as f64 / 1e9;
             let exact = oracle.estimate(seconds, &estimate, alpha, round_trip);
-            let got = port.table().link(upstream(1)).unwrap().metrics().xcp.unwrap().capacity;
+            let got = capacity_of(&port);
             // Own rate, shared part and average are each rounded down in each of 40 estimates.
             prop_assert!((got as f64 - exact).abs() <= 1e-9 * exact + 20.0, "{got} {exact}");
         }
@@ -109,13 +105,7 @@ fn the_papers_virtual_router_gives_the_known_answer() {
             port.on_arrival(now, &packet, 30_000);
             let _ = port.on_departure(now, &packet, 30_000);
             if at == 0 {
-                let estimate = CloudEstimate {
-                    available: 2_000_000,
-                    capacity: 0,
-                    queue: 0,
-                    valid_for: Duration::from_secs(5),
-                };
-                port.on_estimate(now, upstream(1), &estimate);
+                port.on_estimate(now, upstream(1), &estimate(2_000_000));
             }
         }
         let link = port.table().link(upstream(1)).unwrap();

@@ -12,14 +12,18 @@ use crate::metrics::CloudMetrics;
 use crate::signals::{
     Answer, Arrival, Carried, Cloud, CloudAnswer, CloudEstimate, Upstream, XcpAnswer, XcpCarried,
 };
-use crate::testing::{arrival, header, ms};
+use crate::testing::{arrival, at, header, ms};
 use crate::xcp::{CloudParams, XcpLink, XcpLinkParams};
 
 /// Capacity of the port's own link, which is never the bottleneck.
 pub(super) const CAPACITY: u64 = 100_000_000;
 /// More than any router would give.
 const EAGER: i64 = 1 << 60;
-
+/// The header of an eager flow.
+const BUSY: XcpCarried = XcpCarried {
+    covers: 0,
+    ..header(50_000, 1 << 32, EAGER)
+};
 pub(super) fn published() -> XcpLinkParams {
     XcpLinkParams {
         guard: false,
@@ -41,7 +45,30 @@ fn packet_of(upstream: Option<Upstream>, header: XcpCarried) -> Arrival {
     arrival(1000, 7, Carried::Xcp(XcpCarried { cloud, ..header }))
 }
 
-fn estimate(available: i64) -> CloudEstimate {
+/// The port's capacity for packets from router 1.
+pub(super) fn capacity_of(port: &XcpILink) -> u64 {
+    let link = port.table().link(upstream(1)).unwrap();
+    link.metrics().xcp.unwrap().capacity
+}
+
+/// Clouds with exact estimates.
+fn exact() -> Option<CloudParams> {
+    Some(CloudParams {
+        exact: Some(crate::xcp::ExactEstimate::default()),
+        ..CloudParams::default()
+    })
+}
+
+/// A port that has received a packet from router 1 in each millisecond of a second.
+fn used() -> XcpILink {
+    let mut port = XcpILink::new(Instant::ZERO, CAPACITY, published());
+    for n in 0..1000 {
+        pass(&mut port, at(n), &packet(Some(1), XcpCarried::default()));
+    }
+    port
+}
+
+pub(super) fn estimate(available: i64) -> CloudEstimate {
     CloudEstimate {
         available,
         capacity: 0,
@@ -82,10 +109,7 @@ fn obeys(port: &mut XcpILink, interval: u64, rate: f64) -> f64 {
 #[test]
 fn an_estimate_is_not_given_again_and_again() {
     let params = XcpLinkParams {
-        clouds: Some(CloudParams {
-            exact: Some(crate::xcp::ExactEstimate::default()),
-            ..CloudParams::default()
-        }),
+        clouds: exact(),
         ..published()
     };
     let mut port = XcpILink::new(Instant::ZERO, CAPACITY, params);
@@ -112,18 +136,9 @@ fn an_estimate_is_not_given_again_and_again() {
 #[test]
 fn capacity_is_what_is_left_and_what_is_used() {
     for (available, capacity) in [(3_750_000, 4_750_000), (-250_000, 750_000), (-1 << 60, 1)] {
-        let mut port = XcpILink::new(Instant::ZERO, CAPACITY, published());
-        for n in 0..1000u64 {
-            let header = XcpCarried::default();
-            pass(&mut port, Instant::from_millis(n), &packet(Some(1), header));
-        }
-        port.on_estimate(
-            Instant::from_millis(1000),
-            upstream(1),
-            &estimate(available),
-        );
-        let metrics = port.table().link(upstream(1)).unwrap().metrics();
-        assert_eq!(metrics.xcp.unwrap().capacity, capacity);
+        let mut port = used();
+        port.on_estimate(at(1000), upstream(1), &estimate(available));
+        assert_eq!(capacity_of(&port), capacity);
     }
 }
 
@@ -140,18 +155,12 @@ fn capacity_is_averaged_over_a_round_trip() {
     };
     let mut estimates = 0;
     for n in 1..8000u64 {
-        let now = Instant::from_millis(n);
-        pass(&mut port, now, &packet(Some(1), header));
+        pass(&mut port, at(n), &packet(Some(1), header));
         if n % 50 == 0 {
             estimates += 1;
-            let error = if estimates % 2 == 0 {
-                760_000
-            } else {
-                -760_000
-            };
-            port.on_estimate(now, upstream(1), &estimate(1_000_000 + error));
-            let metrics = port.table().link(upstream(1)).unwrap().metrics();
-            let capacity = metrics.xcp.unwrap().capacity;
+            let error = [760_000, -760_000][estimates % 2];
+            port.on_estimate(at(n), upstream(1), &estimate(1_000_000 + error));
+            let capacity = capacity_of(&port);
             let off = capacity.abs_diff(2_000_000);
             assert!(n < 5000 || off <= 45_000, "{n}: {capacity}");
         }
@@ -162,19 +171,14 @@ fn capacity_is_averaged_over_a_round_trip() {
 /// similar part of the link's rate.
 #[test]
 fn shared_clouds_become_even() {
-    let mut port = XcpILink::new(Instant::ZERO, CAPACITY, published());
-    for n in 0..1000u64 {
-        let header = XcpCarried::default();
-        pass(&mut port, Instant::from_millis(n), &packet(Some(1), header));
-    }
+    let mut port = used();
     let shared = CloudEstimate {
         capacity: 5_000_000,
         ..estimate(3_000_000)
     };
-    port.on_estimate(Instant::from_millis(1000), upstream(1), &shared);
-    let metrics = port.table().link(upstream(1)).unwrap().metrics();
+    port.on_estimate(at(1000), upstream(1), &shared);
     // 1 + 3 MB/s, and (0.019 · 5 − 0.02 · 1)/0.4.
-    assert_eq!(metrics.xcp.unwrap().capacity, 4_187_500);
+    assert_eq!(capacity_of(&port), 4_187_500);
 }
 
 /// Without an estimate, and once it is too old, the port answers as XCP does, and marks the cloud
@@ -183,15 +187,8 @@ fn shared_clouds_become_even() {
 fn without_an_estimate_it_is_xcp_and_says_so() {
     let mut port = XcpILink::new(Instant::ZERO, CAPACITY, published());
     let mut plain = XcpLink::new(Instant::ZERO, CAPACITY, published());
-    let header = XcpCarried {
-        rtt_us: 50_000,
-        x: 1 << 32,
-        delta: EAGER,
-        ..XcpCarried::default()
-    };
-    let mut deltas = Vec::new();
     for n in 0..1000u64 {
-        let now = Instant::from_millis(n);
+        let now = at(n);
         if n == 300 {
             let short = CloudEstimate {
                 valid_for: ms(200),
@@ -199,30 +196,26 @@ fn without_an_estimate_it_is_xcp_and_says_so() {
             };
             port.on_estimate(now, upstream(1), &short);
         }
-        let one = packet(Some(1), header);
+        let one = packet(Some(1), BUSY);
         let answer = pass(&mut port, now, &one);
         plain.on_arrival(now, &one, 0);
         let Answer::Xcp(expected) = plain.on_departure(now, &one, 0) else {
             panic!("XCP")
         };
         let known = (300..=500).contains(&n);
-        assert_eq!(
-            answer.cloud,
-            if known {
-                CloudAnswer::Counted { hops: 1 }
-            } else {
-                CloudAnswer::Unknown { hops: 1 }
-            }
-        );
+        let expected_cloud = match known {
+            true => CloudAnswer::Counted { hops: 1 },
+            false => CloudAnswer::Unknown { hops: 1 },
+        };
+        assert_eq!(answer.cloud, expected_cloud);
         if n < 300 {
             assert_eq!(answer.delta, expected.delta);
         }
         assert!(answer.delta <= EAGER);
-        deltas.push(answer.delta);
     }
     assert_eq!((clouds(&port).counted, clouds(&port).unknown), (201, 799));
     // Packets directly from an XCP router do not belong to a cloud.
-    let direct = pass(&mut port, Instant::from_millis(1001), &packet(None, header));
+    let direct = pass(&mut port, at(1001), &packet(None, BUSY));
     assert_eq!(direct.cloud, CloudAnswer::None);
 }
 
@@ -231,27 +224,18 @@ fn without_an_estimate_it_is_xcp_and_says_so() {
 #[test]
 fn the_first_estimate_is_awaited() {
     let params = XcpLinkParams {
-        clouds: Some(CloudParams {
-            exact: Some(crate::xcp::ExactEstimate::default()),
-            ..CloudParams::default()
-        }),
+        clouds: exact(),
         ..XcpLinkParams::default()
     };
     for estimated in [false, true] {
         let mut port = XcpILink::new(Instant::ZERO, CAPACITY, params.clone());
-        let header = XcpCarried {
-            rtt_us: 50_000,
-            x: 1 << 32,
-            delta: EAGER,
-            ..XcpCarried::default()
-        };
         let mut given = [0, 0];
         for n in 0..2000u64 {
-            let now = Instant::from_millis(n);
+            let now = at(n);
             if estimated && n == 500 {
                 port.on_estimate(now, upstream(1), &estimate(10_000_000));
             }
-            let answer = pass(&mut port, now, &packet(Some(1), header));
+            let answer = pass(&mut port, now, &packet(Some(1), BUSY));
             let awaited = n < if estimated { 500 } else { 1000 };
             given[usize::from(!awaited)] += answer.delta.max(0);
             let unknown = answer.cloud == CloudAnswer::Unknown { hops: 1 };
@@ -269,7 +253,7 @@ fn made_up_addresses_push_out_nothing_that_works() {
     let mut port = XcpILink::new(Instant::ZERO, CAPACITY, published());
     let header = XcpCarried::default();
     pass(&mut port, Instant::ZERO, &packet(Some(1), header));
-    port.on_estimate(Instant::from_millis(1), upstream(1), &estimate(1_000_000));
+    port.on_estimate(at(1), upstream(1), &estimate(1_000_000));
     let mut second = None;
     for n in 1..200_000u64 {
         let now = Instant::from_nanos(n * 50_000);
@@ -394,7 +378,7 @@ fn headers_stand_for_packets_without_one() {
             ..XcpCarried::default()
         };
         for n in 0..2000u64 {
-            let now = Instant::from_millis(2 * n);
+            let now = at(2 * n);
             if n == 1000 {
                 port.on_estimate(now, upstream(1), &estimate(0));
             }
@@ -403,9 +387,8 @@ fn headers_stand_for_packets_without_one() {
             }
             pass(&mut port, now, &packet(Some(1), header));
         }
-        port.on_estimate(Instant::from_millis(4000), upstream(1), &estimate(0));
-        let metrics = port.table().link(upstream(1)).unwrap().metrics();
-        assert_eq!(metrics.xcp.unwrap().capacity, believed * 500_000);
+        port.on_estimate(at(4000), upstream(1), &estimate(0));
+        assert_eq!(capacity_of(&port), believed * 500_000);
     }
 }
 

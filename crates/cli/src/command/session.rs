@@ -359,10 +359,8 @@ mod tests {
 
     #[test]
     fn packets_get_the_code_point_that_was_asked_for() {
-        assert_eq!(
-            super::transport(&Default::default(), super::DscpArgs { dscp: 46 }).dscp,
-            46
-        );
+        let transport = super::transport(&Default::default(), super::DscpArgs { dscp: 46 });
+        assert_eq!(transport.dscp, 46);
     }
 
     /// Without a handler, the signal would end this process.

@@ -209,10 +209,8 @@ mod tests {
         let denied = fails(":443", || io::ErrorKind::PermissionDenied.into());
         assert!(denied.contains("CAP_NET_BIND_SERVICE"), "{denied}");
         let taken = fails(":443", || io::ErrorKind::AddrInUse.into());
-        assert_eq!(
-            taken,
-            "cannot listen on :443: another process has UDP port 443"
-        );
+        let reason = "cannot listen on :443: another process has UDP port 443";
+        assert_eq!(taken, reason);
         let mut tried = Vec::new();
         let without_ipv6 = listen("443").unwrap().bind(|address| {
             tried.push(address);
@@ -235,21 +233,16 @@ mod tests {
         assert_eq!(bytes("1.5B"), Ok(2));
         assert_eq!(bytes("9_007_199_254_740_993"), Ok((1 << 53) + 1));
         assert_eq!(bytes("20_000_000TB"), Ok(u64::MAX));
-        assert!(
-            bytes("5 parsecs")
-                .unwrap_err()
-                .contains("`parsecs`; try kB")
-        );
+        let unknown = bytes("5 parsecs").unwrap_err();
+        assert!(unknown.contains("`parsecs`; try kB"), "{unknown}");
         assert!(bytes("MB").unwrap_err().contains("such as 5_000_000"));
         assert_eq!(duration("250ms"), Ok(Duration::from_millis(250)));
         assert_eq!(duration("2m"), Ok(Duration::from_secs(120)));
         assert_eq!(duration("1.5"), Ok(Duration::from_millis(1500)));
         assert_eq!(duration("0.3us"), Ok(Duration::from_nanos(300)));
         assert_eq!(duration("1e3s").ok(), None);
-        assert_eq!(
-            duration("18446744073709551615s"),
-            Ok(Duration::from_secs(u64::MAX))
-        );
+        let longest = duration("18446744073709551615s");
+        assert_eq!(longest, Ok(Duration::from_secs(u64::MAX)));
         for wrong in ["soon", "", "s", "-1s", "18446744073709551616s"] {
             assert!(duration(wrong).unwrap_err().contains("30s, 250ms or 2m"));
         }
@@ -267,10 +260,8 @@ mod tests {
             assert!(listen(text).unwrap_err().contains("4433"), "{text}");
         }
         let list = |text| algorithms(text).unwrap().0;
-        let shown: Vec<String> = list("vcp[alpha=2,t_rho=100ms],xcp")
-            .iter()
-            .map(ToString::to_string)
-            .collect();
+        let both = list("vcp[alpha=2,t_rho=100ms],xcp");
+        let shown: Vec<String> = both.iter().map(ToString::to_string).collect();
         assert_eq!(shown, ["vcp[alpha=2,t_rho=100ms]", "xcp"]);
         assert_eq!(list("cubic").len(), 1);
         for wrong in ["", "cubic,", "vcp[alpha=2,cubic", "cubic xcp", "xcp],cubic"] {

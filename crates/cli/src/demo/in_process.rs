@@ -139,10 +139,8 @@ mod tests {
     #[tokio::test]
     async fn meters_and_series_agree_with_the_result() {
         let [_, wireless] = Scenario::all(100_000);
-        let run = Run::new(
-            wireless,
-            Stack::Pathmark(Algorithm::parse("cubic").unwrap()),
-        );
+        let stack = Stack::Pathmark(Algorithm::parse("cubic").unwrap());
+        let run = Run::new(wireless, stack);
         let measured = measure(&run, Duration::from_secs(60)).await.unwrap();
         let flows = &measured.result.flows;
         assert_eq!((measured.mode, flows.len()), ("in-process", 5));
@@ -159,12 +157,8 @@ mod tests {
             }
             assert!((bits - 8e5).abs() < 1.0, "{bits}");
         }
-        let links: Vec<_> = measured
-            .result
-            .links
-            .iter()
-            .map(|l| l.name.as_str())
-            .collect();
+        let links = measured.result.links.iter();
+        let links: Vec<_> = links.map(|link| link.name.as_str()).collect();
         assert_eq!(links, ["bottleneck", "bottleneck.reverse"]);
         assert!(!measured.queue_ms.is_empty());
     }
@@ -174,9 +168,7 @@ mod tests {
         let [clean, _] = Scenario::all(1);
         let run = Run::new(clean, Stack::Kernel("cubic"));
         let error = measure(&run, Duration::from_secs(1)).await.unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "the kernel's TCP does not run in-process"
-        );
+        let reason = "the kernel's TCP does not run in-process";
+        assert_eq!(error.to_string(), reason);
     }
 }

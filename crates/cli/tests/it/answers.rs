@@ -50,8 +50,8 @@ fn run(host: &Node, program: &str, arguments: &str) {
 fn closed_ports_hosts_out_of_reach_and_wrong_names_are_reported() {
     let bed = Testbed::new().unwrap();
     let [client, router] = ["client", "router"].map(|name| bed.node(name).unwrap());
-    bed.veth((&client, "eth0"), (&router, "eth0"), 1500)
-        .unwrap();
+    let ends = ((&client, "eth0"), (&router, "eth0"));
+    bed.veth(ends.0, ends.1, 1500).unwrap();
     let at = |address: &str| address.parse().unwrap();
     client.add_address("eth0", at("10.0.1.1/24")).unwrap();
     router.add_address("eth0", at("10.0.1.2/24")).unwrap();
@@ -59,9 +59,8 @@ fn closed_ports_hosts_out_of_reach_and_wrong_names_are_reported() {
     // Each packet must get an ICMP message, although the commands run in quick succession.
     router.sysctl("net.ipv4.icmp_ratelimit", "0").unwrap();
     let gateway = Some("10.0.1.2".parse().unwrap());
-    client
-        .add_route(at("10.0.0.0/16"), "eth0", gateway)
-        .unwrap();
+    let route = at("10.0.0.0/16");
+    client.add_route(route, "eth0", gateway).unwrap();
     for kind in ["unreachable 10.0.2.0/24", "prohibit 10.0.3.0/24"] {
         run(&router, "ip", &format!("route add {kind}"));
     }
@@ -82,11 +81,7 @@ fn closed_ports_hosts_out_of_reach_and_wrong_names_are_reported() {
                 println!("{time:?}: {text}");
                 assert!(text.contains(word), "{address}: {text}");
                 // A missing route may be temporary, so errors other than a closed port take longer.
-                let most = if word == "unreachable" {
-                    SOON * 6
-                } else {
-                    SOON
-                };
+                let most = SOON * if word == "unreachable" { 6 } else { 1 };
                 assert!(time < most, "{address}: {time:?}");
             }
         }
@@ -114,10 +109,8 @@ fn silence_is_reported_while_it_lasts() {
             let first = lines.next().unwrap().unwrap();
             assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
             let no_answer = format!("no answer yet from {address}");
-            assert!(
-                first.contains(&no_answer) && first.contains("2.5s"),
-                "{first}"
-            );
+            let is_complete = first.contains(&no_answer) && first.contains("2.5s");
+            assert!(is_complete, "{first}");
         }
         for (_, mut client, mut lines) in clients {
             let last = lines.next().unwrap().unwrap();

@@ -11,8 +11,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::common::offered::{Offered, unfinished_bytes, until_unfinished};
-use crate::common::on_node::router;
-use crate::common::{first_object, piped};
+use crate::common::on_node::{figures, router, serve, spawn};
 
 fn megabytes() -> usize {
     std::env::var("PATHMARK_CHAIN_MB").map_or(20, |text| text.parse().unwrap())
@@ -47,18 +46,15 @@ fn fetch(mut chain: Chain, meanwhile: impl FnOnce(&mut Chain, &Path)) -> Value {
     let content = write_file(&there.path().join("file"), megabytes());
     let listen = format!("{SENDER}:4433");
     let directory = there.path().to_str().unwrap();
-    let serve = piped(&["serve", "--listen", &listen, "--dir", directory, "--json"]);
-    let mut server = chain.sender.spawn(serve, &[]).unwrap();
-    let said = first_object(server.child().stdout.take().unwrap());
+    let arguments = ["serve", "--listen", &listen, "--dir", directory, "--json"];
+    let (_server, said) = serve(&chain.sender, &arguments);
     let target = format!("{listen}/file");
     let out = here.path().to_str().unwrap();
     let pin = said["pin"].as_str().unwrap();
-    let get = piped(&["get", &target, "-o", out, "--pin", pin, "--json"]);
-    let mut client = chain.receiver.spawn(get, &[]).unwrap();
-    let output = client.child().stdout.take().unwrap();
+    let get = ["get", &target, "-o", out, "--pin", pin, "--json"];
+    let client = spawn(&chain.receiver, &get);
     meanwhile(&mut chain, here.path());
-    let figures: Value = serde_json::from_reader(output).unwrap();
-    assert!(client.wait().unwrap().success());
+    let figures = figures(client);
     assert!(std::fs::read(here.path().join("file")).unwrap() == content);
     figures
 }

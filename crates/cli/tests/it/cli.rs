@@ -2,74 +2,24 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Child, Output, Stdio};
 
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::common::offered::Offered;
-use crate::common::{first_object, offered, pathmark};
+use crate::common::{Server, ended, json, names, offered, pathmark, run, stderr, table, words};
 
-/// A server that ends with the test.
-struct Server {
-    child: Child,
-    address: String,
-    pin: String,
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // Both calls only fail if the process has already ended.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn start(arguments: &[&str]) -> Server {
-    let mut child = pathmark(arguments)
-        .args(["--listen", "127.0.0.1:0", "--json"])
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let said = first_object(child.stdout.take().unwrap());
-    Server {
-        child,
-        address: said["listening"].as_str().unwrap().to_owned(),
-        pin: said["pin"].as_str().unwrap().to_owned(),
-    }
-}
-
-fn serve(directory: &Path) -> Server {
-    start(&["serve", "--dir", directory.to_str().unwrap(), "--allow-put"])
-}
-
-fn run(arguments: &[&str]) -> Output {
-    pathmark(arguments).output().unwrap()
-}
-
-fn json(output: &Output) -> Value {
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{stderr}");
-    serde_json::from_slice(&output.stdout).unwrap()
+fn serve(directory: &Offered) -> Server {
+    Server::offering(directory, "127.0.0.1:0", &["--allow-put"])
 }
 
 fn file(directory: &impl AsRef<Path>, name: &str, bytes: usize) -> Vec<u8> {
-    let content: Vec<u8> = (0..bytes as u32)
-        .map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8)
-        .collect();
+    let byte = |i: u32| (i.wrapping_mul(2_654_435_761) >> 24) as u8;
+    let content: Vec<u8> = (0..bytes as u32).map(byte).collect();
     let path = directory.as_ref().join(name);
     fs::write(&path, &content).unwrap();
     offered::settle(&path);
     content
-}
-
-fn names(directory: &Path) -> Vec<String> {
-    let mut names: Vec<_> = fs::read_dir(directory)
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .collect();
-    names.sort();
-    names
 }
 
 #[test]
@@ -77,11 +27,9 @@ fn files_come_and_go_whole() {
     let (there, here) = (Offered::new(), TempDir::new().unwrap());
     let big = file(&there, "big", 3_000_000);
     file(&there, "empty", 0);
-    let server = serve(there.path());
-    let (out, pin) = (here.path().to_str().unwrap(), server.pin.as_str());
-    let a = format!("{}/big", server.address);
-    let b = format!("{}/empty", server.address);
-    let said = json(&run(&["get", &a, &b, "-o", out, "--pin", pin, "--json"]));
+    let server = serve(&there);
+    let out = here.path().to_str().unwrap();
+    let said = json(&server.run(&format!("get @/big @/empty -o {out} --json")));
     assert_eq!(fs::read(here.path().join("big")).unwrap(), big);
     assert_eq!(names(here.path()), ["big", "empty"]);
     assert_eq!(said["bytes_down"], 3_000_000);
@@ -94,12 +42,7 @@ fn files_come_and_go_whole() {
     let known = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
     assert_eq!(empty["sha256"], known);
 
-    let source = here.path().join("big");
-    let source = source.to_str().unwrap();
-    let to = format!("{}/sub/copy", server.address);
-    let said = json(&run(&[
-        "put", source, &to, "--pin", pin, "--cc", "cubic", "--json",
-    ]));
+    let said = json(&server.run(&format!("put {out}/big @/sub/copy --cc cubic --json")));
     assert_eq!(said["bytes_up"], 3_000_000);
     assert_eq!(said["algorithm"], "cubic");
     assert_eq!(fs::read(there.path().join("sub/copy")).unwrap(), big);
@@ -110,48 +53,30 @@ fn files_come_and_go_whole() {
 fn mistakes_have_their_exit_codes_and_say_what_to_do() {
     let (there, here) = (Offered::new(), TempDir::new().unwrap());
     file(&there, "a", 10);
-    let server = serve(there.path());
-    let out = here.path().to_str().unwrap();
-    let at = |name: &str| format!("{}/{name}", server.address);
-    let (a, missing, outside) = (at("a"), at("missing"), at("../a"));
-    let other = "00".repeat(32);
-    let pin = server.pin.as_str();
-    let address = server.address.as_str();
-    let cases: &[(&[&str], i32, &str)] = &[
-        (&["get", &missing, "-o", out, "--pin", pin], 1, "no file"),
-        (
-            &["get", &outside, "-o", out, "--pin", pin],
-            2,
-            "no name of a file",
-        ),
-        (&["get", &a, "-o", out, "--pin", &other], 1, "certificate"),
-        (&["get", &a, "--pin", "12"], 2, "64 hexadecimal digits"),
-        (&["get", "nowhere", "--insecure"], 2, "HOST:PORT"),
-        (
-            &["get", &a, "-o", "/no/such/dir", "--insecure"],
-            2,
-            "no directory",
-        ),
-        (&["get", &a, "--cc", "vpc", "--insecure"], 2, "vcp"),
-        (
-            &["put", "/no/such/file", address, "--insecure"],
-            2,
-            "No such file",
-        ),
-        (
-            &["serve", "--listen", "127.0.0.1:0", "--dir", "/no/such"],
-            2,
-            "/no/such",
-        ),
-        (&["perf", "client", address, "--insecure"], 2, "--download"),
-        (&["fly"], 2, "unrecognized"),
-    ];
-    for (arguments, code, word) in cases {
-        let output = run(arguments);
-        let text = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(*code), "{arguments:?}: {text}");
-        assert!(text.contains(word), "{arguments:?}: {text}");
-        assert!(output.stdout.is_empty(), "{arguments:?}");
+    let server = serve(&there);
+    let (at, pin) = (&server.address, &server.pin);
+    let (out, other) = (here.path().to_str().unwrap(), "00".repeat(32));
+    let cases = format!(
+        "get {at}/missing -o {out} --pin {pin} => 1 no file
+        get {at}/../a -o {out} --pin {pin} => 2 no name of a file
+        get {at}/a -o {out} --pin {other} => 1 certificate
+        get {at}/a --pin 12 => 2 64 hexadecimal digits
+        get nowhere --insecure => 2 HOST:PORT
+        get {at}/a -o /no/such/dir --insecure => 2 no directory
+        get {at}/a --cc vpc --insecure => 2 vcp
+        put /no/such/file {at} --insecure => 2 No such file
+        serve --listen 127.0.0.1:0 --dir /no/such => 2 /no/such
+        perf client {at} --insecure => 2 --download
+        fly => 2 unrecognized"
+    );
+    for (line, outcome) in table(&cases) {
+        let (code, word) = outcome.split_once(' ').unwrap();
+        let code = code.parse().unwrap();
+        let output = run(&words(line));
+        let text = stderr(&output);
+        assert_eq!(output.status.code(), Some(code), "{line}: {text}");
+        assert!(text.contains(word), "{line}: {text}");
+        assert!(output.stdout.is_empty(), "{line}");
     }
     assert_eq!(fs::read_dir(there.path()).unwrap().count(), 1);
 }
@@ -160,8 +85,8 @@ fn mistakes_have_their_exit_codes_and_say_what_to_do() {
 fn a_reader_that_goes_away_is_no_failure_and_a_full_disk_is() {
     let there = Offered::new();
     file(&there, "a", 10);
-    let server = serve(there.path());
-    let (a, pin) = (format!("{}/a", server.address), server.pin.as_str());
+    let server = serve(&there);
+    let (a, pin) = (server.at("a"), server.pin.as_str());
     let here = TempDir::new().unwrap();
     let out = here.path().to_str().unwrap();
     let cases: &[&[&str]] = &[
@@ -174,13 +99,13 @@ fn a_reader_that_goes_away_is_no_failure_and_a_full_disk_is() {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
         let gone = pathmark(arguments).stdout(writer).output().unwrap();
-        let text = String::from_utf8_lossy(&gone.stderr);
+        let text = stderr(&gone);
         assert_eq!(gone.status.code(), Some(0), "{arguments:?}: {text}");
         assert!(!text.contains("panicked"), "{arguments:?}: {text}");
 
         let full = fs::File::create("/dev/full").unwrap();
         let full = pathmark(arguments).stdout(full).output().unwrap();
-        let text = String::from_utf8_lossy(&full.stderr);
+        let text = stderr(&full);
         assert_eq!(full.status.code(), Some(1), "{arguments:?}: {text}");
         assert!(text.contains("standard output"), "{arguments:?}: {text}");
     }
@@ -189,19 +114,9 @@ fn a_reader_that_goes_away_is_no_failure_and_a_full_disk_is() {
 
 #[test]
 fn perf_measures_both_directions() {
-    let server = start(&["perf", "server", "--cc", "newreno"]);
-    let client = |more: &[&str]| {
-        let fixed = [
-            "perf",
-            "client",
-            &server.address,
-            "--pin",
-            &server.pin,
-            "--json",
-        ];
-        json(&run(&[&fixed, more].concat()))
-    };
-    let said = client(&["--download", "2MB", "--upload", "1MB", "--streams", "3"]);
+    let server = Server::start(&["perf", "server", "--cc", "newreno"]);
+    let client = |more: &str| json(&server.run(&format!("perf client @ --json {more}")));
+    let said = client("--download 2MB --upload 1MB --streams 3");
     assert_eq!(said["bytes_down"], 6_000_000);
     assert_eq!(said["bytes_up"], 3_000_000);
     assert_eq!(said["streams"], 3);
@@ -213,7 +128,7 @@ fn perf_measures_both_directions() {
     assert_eq!(said["down"]["algorithm"], "newreno");
     assert_eq!(said["bounded_by"], said["up"]["bounded_by"]);
 
-    let said = client(&["--time", "200ms", "--cc", "bbr"]);
+    let said = client("--time 200ms --cc bbr");
     assert!(said["seconds"].as_f64().unwrap() >= 0.2);
     assert!(said["bytes_down"].as_u64().unwrap() > 0);
     assert!(said["up"].is_null());
@@ -221,39 +136,25 @@ fn perf_measures_both_directions() {
     assert_eq!(said["bounded_by"], said["down"]["bounded_by"]);
     assert_eq!(said["packets_lost"], said["down"]["packets_lost"]);
     let warnings = said["warnings"].to_string();
-    assert!(
-        warnings.contains("the server sends by newreno"),
-        "{warnings}"
-    );
+    let warned = warnings.contains("the server sends by newreno");
+    assert!(warned, "{warnings}");
 }
 
 #[test]
 fn packets_leave_with_the_code_point_that_was_asked_for_or_not_at_all() {
     let here = TempDir::new().unwrap();
-    let server = start(&["perf", "server", "--dscp", "46"]);
-    let client = [
-        "perf",
-        "client",
-        &server.address,
-        "--pin",
-        &server.pin,
-        "--json",
-    ];
-    let ask = |more: &[&str]| run(&[&client[..], &["--download", "1MB"], more].concat());
-    assert_eq!(json(&ask(&["--dscp", "10"]))["bytes_down"], 1_000_000);
-    let wrong = ask(&["--dscp", "64"]);
-    assert_eq!(wrong.status.code(), Some(2), "{wrong:?}");
+    let server = Server::start(&["perf", "server", "--dscp", "46"]);
+    let ask = |dscp| {
+        server.run(&format!(
+            "perf client @ --json --download 1MB --dscp {dscp}"
+        ))
+    };
+    assert_eq!(json(&ask(10))["bytes_down"], 1_000_000);
     let directory = here.path().to_str().unwrap();
-    let wrong = run(&[
-        "serve",
-        "--listen",
-        "127.0.0.1:0",
-        "--dir",
-        directory,
-        "--dscp",
-        "x",
-    ]);
-    assert_eq!(wrong.status.code(), Some(2), "{wrong:?}");
+    let serve = ["serve", "--listen", "127.0.0.1:0", "--dir", directory];
+    for wrong in [ask(64), run(&[&serve[..], &["--dscp", "x"]].concat())] {
+        assert_eq!(wrong.status.code(), Some(2), "{wrong:?}");
+    }
 }
 
 #[test]
@@ -263,9 +164,8 @@ fn what_is_not_a_plain_file_blocks_no_transfer() {
     nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRUSR).unwrap();
     fs::create_dir(there.path().join("sub")).unwrap();
     file(&there, "a", 10);
-    let server = serve(there.path());
-    let (out, pin) = (here.path().to_str().unwrap(), server.pin.as_str());
-    let at = |name: &str| format!("{}/{name}", server.address);
+    let server = serve(&there);
+    let out = here.path().to_str().unwrap();
     // More commands than the server has threads for tasks.
     for (name, word) in [
         ("pipe", "a pipe"),
@@ -273,17 +173,12 @@ fn what_is_not_a_plain_file_blocks_no_transfer() {
         ("pipe", "a pipe"),
         ("sub", "there is no file"),
     ] {
-        let output = run(&["get", &at(name), "-o", out, "--pin", pin]);
-        let text = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(1), "{text}");
-        assert!(text.contains(word), "{text}");
+        ended(&server.run(&format!("get @/{name} -o {out}")), 1, word);
     }
-    json(&run(&["get", &at("a"), "-o", out, "--pin", pin, "--json"]));
+    json(&server.run(&format!("get @/a -o {out} --json")));
     // This file has contents, although the system reports a size of zero.
-    let endless = run(&["put", "/proc/self/status", &at("status"), "--pin", pin]);
-    let text = String::from_utf8_lossy(&endless.stderr);
-    assert_eq!(endless.status.code(), Some(1), "{text}");
-    assert!(text.contains("how many bytes"), "{text}");
+    let endless = server.run("put /proc/self/status @/status");
+    ended(&endless, 1, "how many bytes");
     assert_eq!(names(there.path()), ["a", "pipe", "sub"]);
 }
 
@@ -293,44 +188,32 @@ fn each_of_several_files_is_reported() {
     for name in ["a", "b"] {
         file(&there, name, 10);
     }
-    let server = serve(there.path());
-    let (out, pin) = (here.path().to_str().unwrap(), server.pin.as_str());
-    let at = |name: &str| format!("{}/{name}", server.address);
-    let targets = [at("a"), at("gone"), at("b"), at("lost")];
-    let mut get = vec!["get", "-o", out, "--pin", pin];
-    get.extend(targets.iter().map(String::as_str));
-    let output = run(&[&get[..], &["--json"]].concat());
+    let server = serve(&there);
+    let out = here.path().to_str().unwrap();
+    let get = format!("get @/a @/gone @/b @/lost -o {out}");
+    let output = server.run(&format!("{get} --json"));
     assert_eq!(output.status.code(), Some(1));
     let said: Value = serde_json::from_slice(&output.stdout).unwrap();
     let files = said["files"].as_array().unwrap();
-    for (file, (name, came)) in
-        files
-            .iter()
-            .zip([("a", true), ("gone", false), ("b", true), ("lost", false)])
-    {
+    let expected = [("a", true), ("gone", false), ("b", true), ("lost", false)];
+    for (file, (name, came)) in files.iter().zip(expected) {
         assert_eq!(file["name"], name);
         assert_eq!(file["sha256"].is_string(), came, "{file}");
         assert_eq!(file["error"].is_string(), !came, "{file}");
     }
     assert_eq!(said["streams"], 2);
-    let output = run(&get);
-    let (out, err) = (
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr),
-    );
-    assert_eq!(output.status.code(), Some(1));
+    let output = server.run(&get);
+    let out = String::from_utf8_lossy(&output.stdout);
     assert!(out.contains("  a\n") && out.contains("  b\n"), "{out}");
-    assert!(
-        err.contains("fetch gone") && err.contains("fetch lost"),
-        "{err}"
-    );
+    ended(&output, 1, "fetch gone");
+    ended(&output, 1, "fetch lost");
 }
 
 #[test]
 fn a_wrong_server_is_reported_for_each_file() {
     let (there, here) = (Offered::new(), TempDir::new().unwrap());
     file(&here, "a", 10);
-    let server = serve(there.path());
+    let server = serve(&there);
     let (out, other) = (here.path().to_str().unwrap(), "00".repeat(32));
     let (own, name) = (format!("{out}/a"), format!("{}/b", server.address));
     let commands: [&[&str]; 2] = [&["get", &name, "-o", out], &["put", &own, &name]];
@@ -354,45 +237,31 @@ fn a_slash_at_the_end_is_a_directory() {
         here.path().join(name).to_str().unwrap().to_owned()
     };
     let (a, b) = (path("a"), path("b"));
-    let server = serve(there.path());
-    let pin = server.pin.as_str();
-    let (sub, other) = (
-        format!("{}/sub", server.address),
-        format!("{}/other/", server.address),
-    );
-    let both = format!("{sub}/");
-    json(&run(&["put", &a, &b, &both, "--pin", pin, "--json"]));
+    let server = serve(&there);
+    json(&server.run(&format!("put {a} {b} @/sub/ --json")));
     assert_eq!(names(&there.path().join("sub")), ["a", "b"]);
-    json(&run(&["put", &a, &other, "--pin", pin, "--json"]));
+    json(&server.run(&format!("put {a} @/other/ --json")));
     assert_eq!(names(&there.path().join("other")), ["a"]);
-    for more in [&[][..], &["--force"]] {
-        let output = run(&[&["put", &a, &sub, "--pin", pin], more].concat());
-        let text = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(1), "{text}");
-        assert!(text.contains("a directory"), "{text}");
+    for more in ["", " --force"] {
+        let output = server.run(&format!("put {a} @/sub{more}"));
+        ended(&output, 1, "a directory");
     }
 }
 
 #[test]
 fn a_log_that_takes_nothing_changes_no_exit_code() {
     let there = Offered::new();
-    for (arguments, code) in [
-        (&["get", "nowhere:1/a", "-o", "/no/such"][..], 2),
-        (
-            &["serve", "--listen", "127.0.0.1:0", "--dir", "/no/such"],
-            2,
-        ),
-        (&["compare", "--estimate"], 0),
-        (&["vcp-router", "check", "--config", "/no/such"], 2),
-        (&["vcp-router", "show", "--socket", "/no/such"], 1),
+    for (line, code) in [
+        ("get nowhere:1/a -o /no/such", 2),
+        ("serve --listen 127.0.0.1:0 --dir /no/such", 2),
+        ("compare --estimate", 0),
+        ("vcp-router check --config /no/such", 2),
+        ("vcp-router show --socket /no/such", 1),
     ] {
         let full = fs::File::create("/dev/full").unwrap();
-        let output = pathmark(arguments)
-            .env("RUST_LOG", "trace")
-            .current_dir(there.path())
-            .stderr(full)
-            .output()
-            .unwrap();
-        assert_eq!(output.status.code(), Some(code), "{arguments:?}");
+        let mut command = pathmark(&words(line));
+        command.env("RUST_LOG", "trace").current_dir(there.path());
+        let output = command.stderr(full).output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{line}");
     }
 }

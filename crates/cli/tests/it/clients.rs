@@ -9,7 +9,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::common::offered::{Offered, until};
-use crate::common::{Server, json, object, pathmark};
+use crate::common::{Server, ended, json, object, pathmark, run};
 
 const CLIENTS: &str = r#"
 [[client]]
@@ -71,14 +71,14 @@ impl House {
     fn get(&self, token: Option<&str>) -> Output {
         let out = self.path("out");
         fs::create_dir_all(&out).unwrap();
-        let source = format!("{}/a", self.server.address);
+        let source = self.server.at("a");
         self.run(&["get", &source, "-o", out.to_str().unwrap()], token)
     }
 
     fn put(&self, bytes: usize, name: &str, token: &str) -> Output {
         let file = self.path("file");
         fs::write(&file, vec![1; bytes]).unwrap();
-        let target = format!("{}/{name}", self.server.address);
+        let target = self.server.at(name);
         self.run(&["put", file.to_str().unwrap(), &target], Some(token))
     }
 }
@@ -98,13 +98,8 @@ fn each_client_has_the_rights_of_its_token() {
     refused(&house.get(Some("tell-you")), "401");
     refused(&house.get(Some("take-this")), "403");
     json(&house.run(&["ls", &house.server.address], None));
-    let wrong = house.path("wrong.token");
-    let wrong = [
-        "ls",
-        &house.server.address,
-        "--token-file",
-        wrong.to_str().unwrap(),
-    ];
+    let (wrong, address) = (house.path("wrong.token"), &house.server.address);
+    let wrong = ["ls", address, "--token-file", wrong.to_str().unwrap()];
     refused(&house.run(&wrong, None), "401");
     refused(&house.put(10, "b", "tell-me"), "the right `put`");
     refused(&house.put(10, "b", "take-this"), "no right to the path");
@@ -124,10 +119,8 @@ fn a_list_of_clients_is_checked_and_read_again() {
     fs::write(&list, &wrong).unwrap();
     house.server.process.signal(Signal::SIGHUP);
     let said = house.server.logged("clients stay as they are", 30);
-    assert!(
-        said.contains("line 12: unknown name `quotas`: did you mean"),
-        "{said}"
-    );
+    let line = "line 12: unknown name `quotas`: did you mean";
+    assert!(said.contains(line), "{said}");
     json(&house.get(Some("tell-me")));
     fs::write(&list, CLIENTS.replace("[\"get\", \"list\"]", "[\"list\"]")).unwrap();
     house.server.process.signal(Signal::SIGHUP);
@@ -137,9 +130,7 @@ fn a_list_of_clients_is_checked_and_read_again() {
     fs::write(&list, &wrong).unwrap();
     let clients = ["--clients", list.to_str().unwrap()];
     let serve = ["serve", "--listen", "127.0.0.1:0", "--dir", directory];
-    let started = pathmark(&[&serve[..], &clients].concat()).output().unwrap();
-    assert_eq!(started.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&started.stderr).contains("line 12"));
+    ended(&run(&[&serve[..], &clients].concat()), 2, "line 12");
 }
 
 /// The server requests client certificates as soon as its list contains a pin.
@@ -190,28 +181,17 @@ fn each_request_is_a_line_of_the_log() {
     json(&house.get(Some("tell-me")));
     refused(&house.get(Some("tell-you")), "401");
     let all = lines(&path, 2);
-    let of = |line: &Value| {
-        let text = |key: &str| line[key].as_str().unwrap_or("-").to_owned();
-        (
-            text("client"),
-            text("method"),
-            text("path"),
-            line["status"].clone(),
-        )
-    };
-    assert_eq!(
-        of(&all[0]),
-        ("reader".into(), "GET".into(), "/a".into(), 200.into())
-    );
+    let text = |line: &Value, key: &str| line[key].as_str().unwrap_or("-").to_owned();
+    for (line, client, status) in [(&all[0], "reader", 200), (&all[1], "-", 401)] {
+        let of = ["client", "method", "path"].map(|key| text(line, key));
+        assert_eq!(of, [client, "GET", "/a"]);
+        assert_eq!(line["status"], status);
+    }
     assert_eq!(
         (&all[0]["bytes"], &all[0]["error"]),
         (&7.into(), &Value::Null)
     );
     assert!(all[0]["seconds"].as_f64().unwrap() > 0.0 && all[0]["bounded_by"].is_string());
-    assert_eq!(
-        of(&all[1]),
-        ("-".into(), "GET".into(), "/a".into(), 401.into())
-    );
     assert!(all[1]["error"].as_str().unwrap().contains("token"));
     // After a log file is moved away, a new one is created.
     fs::rename(&path, log.path().join("old")).unwrap();

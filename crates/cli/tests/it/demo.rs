@@ -4,22 +4,15 @@
 //! If the machine forbids namespaces or TUN, the tests on TUN interfaces fail with the reason,
 //! because this is the only way to check that packets pass a router.
 
-use std::process::Command;
-
 use serde_json::Value;
 use tempfile::TempDir;
 
-fn demo(arguments: &[&str]) -> (Value, TempDir) {
+use crate::common::{ended, json, names, pathmark, run as ran, words};
+
+fn demo(line: &str) -> (Value, TempDir) {
     let out = TempDir::new().unwrap();
-    let output = Command::new(env!("CARGO_BIN_EXE_pathmark"))
-        .args(["demo", "--quick", "--json", "--out"])
-        .arg(out.path())
-        .args(arguments)
-        .output()
-        .unwrap();
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{stderr}");
-    (serde_json::from_slice(&output.stdout).unwrap(), out)
+    let line = format!("demo --quick --json --out {} {line}", out.path().display());
+    (json(&ran(&words(&line))), out)
 }
 
 fn run<'a>(figures: &'a Value, stack: &str) -> &'a Value {
@@ -44,22 +37,18 @@ fn check_explicit(run: &Value, mode: &str) {
     let bottleneck = &run["links"][0];
     assert_eq!(bottleneck["name"], "bottleneck");
     assert_eq!(bottleneck["rate_bps"], 10e6);
-    assert_eq!(
-        bottleneck["drops"], 0,
-        "explicit feedback keeps the queue short"
-    );
+    let drops = &bottleneck["drops"];
+    assert_eq!(*drops, 0, "explicit feedback keeps the queue short");
 }
 
 #[test]
 fn files_pass_a_router_on_tun_interfaces() {
-    let (figures, out) = demo(&["--scenario", "clean"]);
+    let (figures, out) = demo("--scenario clean");
     check_explicit(run(&figures, "pathmark auto"), "tun");
     for stack in ["pathmark cubic", "kernel cubic"] {
         let flows = run(&figures, stack)["flows"].as_array().unwrap();
-        assert!(
-            flows.iter().all(|flow| flow["completed"] == true),
-            "{stack}"
-        );
+        let completed = flows.iter().all(|flow| flow["completed"] == true);
+        assert!(completed, "{stack}");
     }
     let law = &run(&figures, "pathmark auto")["links"][0]["controller"];
     assert_eq!(law["law"], "xcp");
@@ -71,7 +60,7 @@ fn files_pass_a_router_on_tun_interfaces() {
 
 #[test]
 fn without_namespaces_routers_run_in_the_process() {
-    let (figures, _out) = demo(&["--in-process", "--scenario", "wireless"]);
+    let (figures, _out) = demo("--in-process --scenario wireless");
     check_explicit(run(&figures, "pathmark auto"), "in-process");
     assert_eq!(figures["runs"].as_array().unwrap().len(), 2);
 }
@@ -80,9 +69,9 @@ fn without_namespaces_routers_run_in_the_process() {
 fn rounds_differ_and_give_one_picture_and_a_verdict() {
     let here = TempDir::new().unwrap();
     let picture = here.path().join("picture.svg");
-    let path = picture.to_str().unwrap();
-    let rounds = ["--in-process", "--scenario", "wireless", "--rounds", "2"];
-    let (figures, _out) = demo(&[&rounds[..], &["--figure", path]].concat());
+    let figure = format!("--figure {}", picture.display());
+    let rounds = "--in-process --scenario wireless --rounds 2";
+    let (figures, _out) = demo(&format!("{rounds} {figure}"));
     let runs = figures["runs"].as_array().unwrap();
     assert_eq!(runs.len(), 4);
     let of = |round: u64| {
@@ -91,39 +80,25 @@ fn rounds_differ_and_give_one_picture_and_a_verdict() {
     };
     assert_ne!(of(1), of(2), "rounds lose the same packets");
     let verdict = figures["verdict"].as_str().unwrap();
-    assert!(
-        verdict.starts_with("With 0.3 % random loss, pathmark auto"),
-        "{verdict}"
-    );
+    let start = "With 0.3 % random loss, pathmark auto";
+    assert!(verdict.starts_with(start), "{verdict}");
     let svg = std::fs::read_to_string(picture).unwrap();
     assert!(svg.contains("Last file complete, 0.3 % random loss"));
 }
 
 #[test]
 fn a_picture_of_another_kind_is_refused_before_anything_runs() {
-    let output = Command::new(env!("CARGO_BIN_EXE_pathmark"))
-        .args(["demo", "--figure", "a.gif"])
-        .output()
-        .unwrap();
-    assert_eq!(output.status.code(), Some(2));
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert!(stderr.contains(".svg or .png"), "{stderr}");
+    ended(&ran(&["demo", "--figure", "a.gif"]), 2, ".svg or .png");
 }
 
 /// Packets that a link dropped or lost also count as lost at their sender.
 fn nothing_is_written_unasked_and_losses_are_counted_at_the_end(mode: &[&str]) {
     let here = TempDir::new().unwrap();
-    let arguments = ["demo", "--quick", "--scenario", "wireless", "--json"];
-    let output = Command::new(env!("CARGO_BIN_EXE_pathmark"))
-        .args(arguments)
-        .args(["--cc", "cubic"])
-        .args(mode)
-        .current_dir(here.path())
-        .output()
-        .unwrap();
-    assert!(output.status.success());
-    assert_eq!(std::fs::read_dir(here.path()).unwrap().count(), 0);
-    let figures: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let line = "demo --quick --scenario wireless --json --cc cubic";
+    let mut command = pathmark(&[&words(line)[..], mode].concat());
+    let output = command.current_dir(here.path()).output().unwrap();
+    assert!(names(here.path()).is_empty());
+    let figures = json(&output);
     let run = run(&figures, "pathmark cubic");
     let link = &run["links"][0];
     let dropped = link["drops"].as_u64().unwrap() + link["random_losses"].as_u64().unwrap();

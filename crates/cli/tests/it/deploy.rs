@@ -4,7 +4,7 @@
 //! the programs of the packaged units, and the user is the one available in rootless namespaces.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
+use std::io::Read;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -14,6 +14,7 @@ use pathmark_testbed::{Node, undisturbed};
 use serde_json::Value;
 
 use crate::cards::{Cards, Said, goodput, run, shell};
+use crate::common::on_node::start;
 
 const DOCUMENT: &str = include_str!("../../../../docs/router/deploy.md");
 const SETUP_UNIT: &str = include_str!("../../../router/packaging/vcp-router-setup.service");
@@ -170,10 +171,8 @@ impl Reader {
 
 fn has_nft() -> bool {
     let found = Command::new("nft").arg("--version").output().is_ok();
-    assert!(
-        found || std::env::var_os("CI").is_none(),
-        "nft is missing: install nftables"
-    );
+    let ci = std::env::var_os("CI").is_some();
+    assert!(found || !ci, "nft is missing: install nftables");
     if !found {
         eprintln!("nft is not installed: the sections that need it are not run");
     }
@@ -223,15 +222,11 @@ fn closed(cards: &mut Cards) {
 }
 
 fn perf_server(cards: &Cards) -> pathmark_testbed::ChildGuard {
-    let mut server = Command::new(PATHMARK);
-    server.args(["perf", "server", "--listen", "203.0.113.2:4433", "--json"]);
-    server.stdout(Stdio::piped());
-    let mut server = cards.wan.spawn(server, &[]).unwrap();
-    let mut line = String::new();
-    BufReader::new(server.child().stdout.as_mut().unwrap())
-        .read_line(&mut line)
-        .unwrap();
-    server
+    start(
+        &cards.wan,
+        &["perf", "server", "--listen", "203.0.113.2:4433"],
+    )
+    .0
 }
 
 const START: &str = "Cards, forwarding, configuration";
@@ -251,10 +246,8 @@ fn two_cards_routed_from_the_documents_text() {
         let before = shell(&cards.kernel, STATE).out;
         let mut reader = Reader::new(cards);
         let said = reader.follow(START);
-        assert!(
-            said.iter()
-                .all(|said| !said.err.contains("forwards nothing"))
-        );
+        let mut all = said.iter();
+        assert!(all.all(|said| !said.err.contains("forwards nothing")));
         passes(&reader.cards);
         closed(&mut reader.cards);
         the_steering_is_watched(&mut reader);
@@ -306,10 +299,8 @@ fn the_steering_is_watched(reader: &mut Reader) {
     assert_eq!(shell(&reader.cards.kernel, away).code, Some(0));
     let begun = Instant::now();
     while reader.cards.link("lan")["steering"]["ok"] != false {
-        assert!(
-            begun.elapsed() < Duration::from_secs(10),
-            "show reports nothing"
-        );
+        let waited = begun.elapsed();
+        assert!(waited < Duration::from_secs(10), "show reports nothing");
     }
     if has_nft() {
         let udp = reader.cards.udp(false);
@@ -352,10 +343,8 @@ fn a_pathmark_flow_goes_on(cards: &mut Cards) {
     assert!(took < Duration::from_secs(1), "{took:?}");
     let figures: Value = serde_json::from_reader(client.child().stdout.take().unwrap()).unwrap();
     assert!(client.wait().unwrap().success());
-    assert!(
-        figures["goodput_down_bps"].as_f64().unwrap() > 10e6,
-        "{figures}"
-    );
+    let goodput = figures["goodput_down_bps"].as_f64().unwrap();
+    assert!(goodput > 10e6, "{figures}");
 }
 
 #[test]

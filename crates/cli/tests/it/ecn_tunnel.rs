@@ -8,21 +8,18 @@
 //!
 //! The same through a tunnel of the kernel (VXLAN), whose ends treat the field as in RFC 6040.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use pathmark::cc::Algorithm;
-use pathmark::tls::{TlsClientConfig, TlsServerConfig, Trust};
-use pathmark::{ClientConfig, Connection, Endpoint, ServerConfig};
+use pathmark::Connection;
 use pathmark_testbed::chain::{Chain, Hop, RECEIVER, SENDER};
-use rustls::pki_types::PrivatePkcs8KeyDer;
 
 use crate::common::encapsulation::{CodePoints, Exit, gateway, kernel_gateway};
+use crate::common::endpoints::Endpoints;
 use crate::common::on_node::router;
 
-const ALPN: &[u8] = b"ecn-tunnel";
 const INNER_SENDER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 9, 0, 1));
 const INNER_RECEIVER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 9, 0, 2));
 const RTT: Duration = Duration::from_millis(100);
@@ -60,10 +57,7 @@ fn chain() -> Chain {
 
 /// A server on the sending side and a client on the other, through a tunnel or without one.
 struct Path {
-    server: Endpoint,
-    client: Endpoint,
-    config: ClientConfig,
-    at: SocketAddr,
+    endpoints: Endpoints,
     /// Code points of packets that entered the tunnel at either end.
     seen: Arc<CodePoints>,
     _chain: Chain,
@@ -77,7 +71,6 @@ impl Path {
     fn with_dscp(algorithm: &str, tunnel: Option<Tunnel>, dscp: u8) -> Self {
         let chain = chain();
         let seen = Arc::new([const { AtomicU64::new(0) }; 64]);
-        let (mut here, mut there) = (SENDER, RECEIVER);
         let (sender, receiver) = ((INNER_SENDER, SENDER), (INNER_RECEIVER, RECEIVER));
         match tunnel {
             None => {}
@@ -91,27 +84,12 @@ impl Path {
                 kernel_gateway(&chain.receiver, receiver, SENDER, KERNEL_MTU);
             }
         }
-        if tunnel.is_some() {
-            (here, there) = (INNER_SENDER, INNER_RECEIVER);
-        }
-        let made = rcgen::generate_simple_self_signed(["sender".to_owned()]).unwrap();
-        let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
-        let tls = TlsServerConfig::new(vec![made.cert.der().clone()], key.into(), &[ALPN]).unwrap();
-        let trust = Trust::Pin(tls.pin().unwrap());
-        let mut transport = pathmark::transport_config(&Algorithm::parse(algorithm).unwrap());
-        transport.dscp = dscp;
-        let transport = Arc::new(transport);
-        let config = ServerConfig::with_transport(Arc::new(tls), Arc::clone(&transport));
-        let at = SocketAddr::new(here, 4433);
-        let server = Endpoint::from_socket(chain.sender.udp(at).unwrap(), Some(config)).unwrap();
-        let socket = chain.receiver.udp(SocketAddr::new(there, 0)).unwrap();
-        let client = Endpoint::from_socket(socket, None).unwrap();
-        let tls = TlsClientConfig::new(trust, &[ALPN]).unwrap();
+        let ends = match tunnel {
+            None => [SENDER, RECEIVER],
+            Some(_) => [INNER_SENDER, INNER_RECEIVER],
+        };
         Self {
-            server,
-            client,
-            config: ClientConfig::with_transport(Arc::new(tls), transport),
-            at,
+            endpoints: Endpoints::new(&chain, ends, algorithm, dscp),
             seen,
             _chain: chain,
         }
@@ -120,11 +98,7 @@ impl Path {
     /// Starts a download of `bytes` bytes. Returns its connection and a task that counts the
     /// received bytes.
     async fn download(&self, bytes: usize) -> (Connection, tokio::task::JoinHandle<usize>) {
-        let connecting = self
-            .client
-            .connect_with(self.config.clone(), self.at, "sender");
-        let accepting = async { self.server.accept().await.unwrap().accept().unwrap().await };
-        let (ours, theirs) = tokio::try_join!(connecting.unwrap(), accepting).unwrap();
+        let (ours, theirs) = self.endpoints.connect().await;
         let sender = theirs.clone();
         tokio::spawn(async move {
             let mut stream = sender.open_uni().await.unwrap();

@@ -2,10 +2,12 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Output, Stdio};
 
 use serde_json::Value;
 use tempfile::TempDir;
+
+use crate::common::{self, Process, ended, pathmark, run, stderr, table, words};
 
 const SCENARIO: &str = r#"
 name = "two files"
@@ -35,21 +37,19 @@ fn scenario(directory: &TempDir) -> PathBuf {
     path
 }
 
-fn run(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_pathmark"))
-        .args(arguments)
-        .stdin(Stdio::null())
-        .output()
-        .unwrap()
-}
-
 /// Returns the single JSON object on stdout, without the wall time, which differs between runs.
 fn json(output: &Output) -> Value {
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{stderr}");
-    let mut value = serde_json::from_slice(&output.stdout).unwrap();
+    let mut value = common::json(output);
     forget_wall_time(&mut value);
     value
+}
+
+fn stdout(output: Output) -> String {
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn from_file(path: &Path) -> Value {
+    serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
 }
 
 fn forget_wall_time(value: &mut Value) {
@@ -81,15 +81,13 @@ fn one_run_for_people_and_for_scripts() {
     }
     let people = run(&["emulate", text(&path), "--seed", "7", "--out", text(&out)]);
     assert!(people.status.success());
-    let said = String::from_utf8(people.stdout).unwrap();
-    assert!(
-        said.contains("file0") && said.contains("5.00 Mbit/s"),
-        "{said}"
-    );
+    let said = stdout(people);
+    let shows = said.contains("file0") && said.contains("5.00 Mbit/s");
+    assert!(shows, "{said}");
     for file in ["flows.csv", "links.csv", "plot.svg"] {
         assert!(fs::metadata(out.join(file)).unwrap().len() > 0, "{file}");
     }
-    let mut written = serde_json::from_slice(&fs::read(out.join("result.json")).unwrap()).unwrap();
+    let mut written = from_file(&out.join("result.json"));
     forget_wall_time(&mut written);
     assert_eq!(written, result, "the same seed, the same result");
 }
@@ -99,15 +97,10 @@ fn shards_merge_to_what_the_whole_sweep_gives() {
     let directory = TempDir::new().unwrap();
     let path = scenario(&directory);
     let (first, second) = (directory.path().join("a"), directory.path().join("b"));
+    let laws = "flow.file.algorithm=vcp[alpha=1.0,t_rho=200ms],cubic";
     let sweep = |more: &[&str]| {
-        let mut arguments = vec!["emulate", text(&path), "--json"];
-        arguments.extend([
-            "--sweep",
-            "flow.file.algorithm=vcp[alpha=1.0,t_rho=200ms],cubic",
-        ]);
-        arguments.extend(["--sweep", "seed=1..2"]);
-        arguments.extend(more);
-        run(&arguments)
+        let fixed = ["emulate", text(&path), "--json", "--sweep", laws];
+        run(&[&fixed[..], &["--sweep", "seed=1..2"], more].concat())
     };
     let unsplit = directory.path().join("unsplit");
     let whole = json(&sweep(&["--out", text(&unsplit)]));
@@ -115,42 +108,23 @@ fn shards_merge_to_what_the_whole_sweep_gives() {
     assert_eq!(whole["runs"][2]["set"]["flow.file.algorithm"], "cubic");
     assert_eq!(whole["runs"][3]["result"]["seed"], 2);
 
-    assert!(
-        sweep(&["--shard", "0/2", "--out", text(&first)])
-            .status
-            .success()
-    );
+    let shard = |shard, out| sweep(&["--shard", shard, "--out", text(out)]);
+    assert!(shard("0/2", &first).status.success());
     let incomplete = run(&["merge", text(&first), "--json"]);
-    assert_eq!(incomplete.status.code(), Some(1));
-    let stderr = String::from_utf8(incomplete.stderr).unwrap();
-    assert!(
-        stderr.contains("2 of 4") && stderr.contains("missing 1, 3"),
-        "{stderr}"
-    );
+    ended(&incomplete, 1, "2 of 4");
+    ended(&incomplete, 1, "missing 1, 3");
 
-    assert!(
-        sweep(&["--shard", "1/2", "--out", text(&second)])
-            .status
-            .success()
-    );
+    assert!(shard("1/2", &second).status.success());
     let joined = directory.path().join("joined");
-    let merged = run(&[
-        "merge",
-        text(&second),
-        text(&first),
-        "--json",
-        "--out",
-        text(&joined),
-    ]);
+    let merge = ["merge", text(&second), text(&first), "--json", "--out"];
+    let merged = run(&[&merge[..], &[text(&joined)]].concat());
     assert_eq!(json(&merged), whole);
     let csv = fs::read_to_string(joined.join("runs.csv")).unwrap();
     assert_eq!(csv.lines().count(), 5, "{csv}");
     let alone = fs::read_to_string(unsplit.join("runs.csv")).unwrap();
     assert_eq!(csv, alone, "byte by byte");
-    assert!(
-        csv.starts_with("run,variant,flow.file.algorithm,seed,"),
-        "{csv}"
-    );
+    let keys = "run,variant,flow.file.algorithm,seed,";
+    assert!(csv.starts_with(keys), "{csv}");
     let header = csv.lines().next().unwrap();
     let (_, last) = header.split_once(",completion_mean_s,").unwrap();
     let behind_the_mean = last.split(',').count();
@@ -175,18 +149,16 @@ fn runs_of_different_experiments_do_not_merge() {
     let path = scenario(&directory);
     let shard = |name: &str, shard: &str, more: &[&str]| {
         let out = directory.path().join(name);
-        let mut arguments = vec!["emulate", text(&path), "--sweep", "seed=1..2"];
-        arguments.extend(["--shard", shard, "--out", text(&out)]);
-        arguments.extend(more);
+        let fixed = ["emulate", text(&path), "--sweep", "seed=1..2"];
+        let out_of = ["--shard", shard, "--out", text(&out)];
+        let arguments = [&fixed[..], &out_of, more].concat();
         assert!(run(&arguments).status.success());
         out
     };
     let first = shard("first", "0/2", &[]);
     let refused = |second: &Path, words: &str| {
         let merged = run(&["merge", text(&first), text(second)]);
-        assert_eq!(merged.status.code(), Some(2));
-        let stderr = String::from_utf8(merged.stderr).unwrap();
-        assert!(stderr.contains(words), "{stderr}");
+        ended(&merged, 2, words);
     };
     let set = shard("set", "1/2", &["--set", "link.hop.rate=50Mbit"]);
     refused(&set, "other --set");
@@ -195,21 +167,16 @@ fn runs_of_different_experiments_do_not_merge() {
 
     fs::write(&path, SCENARIO).unwrap();
     let second = shard("second", "1/2", &[]);
-    assert!(
-        run(&["merge", text(&first), text(&second)])
-            .status
-            .success()
-    );
-    let entries = fs::read_dir(&second)
-        .unwrap()
-        .map(|entry| entry.unwrap().path());
-    let case = entries
-        .map(|entry| entry.join("case.json"))
-        .find(|case| case.exists());
+    let merged = run(&["merge", text(&first), text(&second)]);
+    assert!(merged.status.success());
+    let mut entries = fs::read_dir(&second).unwrap();
+    let case = entries.find_map(|entry| {
+        let case = entry.unwrap().path().join("case.json");
+        case.exists().then_some(case)
+    });
     let case = case.unwrap();
-    let changed = fs::read_to_string(&case)
-        .unwrap()
-        .replace("\"index\": 1", "\"index\": 2");
+    let known = fs::read_to_string(&case).unwrap();
+    let changed = known.replace("\"index\": 1", "\"index\": 2");
     fs::write(&case, changed).unwrap();
     refused(&second, "none of the 2");
 }
@@ -230,26 +197,23 @@ fn a_paper_s_experiment() {
     assert_eq!(vcp["result"]["links"][0]["drops"], 0);
 
     // One shortened run of each variant, for the table.
-    let people = run(&["emulate", "vcp-linux-fig3", "--set", "duration=2s"]);
-    let said = String::from_utf8(people.stdout).unwrap();
-    assert!(
-        said.contains("the paper says") && said.contains("32.1 s"),
-        "{said}"
-    );
-    assert!(said.contains("0 of 5 ended"), "{said}");
+    let said = stdout(run(&["emulate", "vcp-linux-fig3", "--set", "duration=2s"]));
+    for part in ["the paper says", "32.1 s", "0 of 5 ended"] {
+        assert!(said.contains(part), "{said}");
+    }
 
     // The statements and the note concern the scenario's own paths and controllers.
     let brief = |name, kind, change| run(&["emulate", name, "--set", "duration=2s", kind, change]);
     for change in ["flow.ftp.algorithm=bbr", "link.bottleneck.rate=50Mbit"] {
         for kind in ["--set", "--sweep"] {
             let people = brief("vcp-linux-fig3", kind, change);
-            let said = String::from_utf8(people.stdout).unwrap();
+            let said = String::from_utf8_lossy(&people.stdout);
             assert!(!said.contains("the paper says"), "{change}: {said}");
-            let said = String::from_utf8(people.stderr).unwrap();
+            let said = stderr(&people);
             assert!(said.contains("figures do not apply"), "{change}: {said}");
         }
     }
-    let note = |set| String::from_utf8(brief("five-files", "--set", set).stdout).unwrap();
+    let note = |set| stdout(brief("five-files", "--set", set));
     assert!(note("seed=2").contains("The wire alone takes"));
     assert!(!note("link.bottleneck.rate=50Mbit").contains("The wire alone takes"));
 }
@@ -258,16 +222,12 @@ fn a_paper_s_experiment() {
 #[test]
 fn the_example_of_the_pages_is_of_today() {
     let page = include_str!("../../../../docs/emulate.md");
-    let (_, example) = page
-        .split_once("`pathmark emulate vcp-linux-fig3`:\n\n```text\n")
-        .unwrap();
+    let block = "`pathmark emulate vcp-linux-fig3`:\n\n```text\n";
+    let (_, example) = page.split_once(block).unwrap();
     let example = example.split("```").next().unwrap().trim();
-    let printed = run(&["emulate", "vcp-linux-fig3"]);
-    let said = String::from_utf8(printed.stdout).unwrap();
-    assert!(
-        said.starts_with(example),
-        "docs/emulate.md is to have\n{said}"
-    );
+    let said = stdout(run(&["emulate", "vcp-linux-fig3"]));
+    let is_of_today = said.starts_with(example);
+    assert!(is_of_today, "docs/emulate.md is to have\n{said}");
 }
 
 /// A single cell of the harm grid, selected by its name: the law compared with `cubic`, and the
@@ -278,9 +238,8 @@ fn a_cell_of_the_harm_grid() {
     let out = directory.path().join("out");
     let cell = "outage/low-256k-20p-1+1-20ms";
     let arguments = ["emulate", "--harm", "--seed", "3", "--cell", cell];
-    let report = json(&run(
-        &[&arguments[..], &["--json", "--out", text(&out)]].concat()
-    ));
+    let more = ["--json", "--out", text(&out)];
+    let report = json(&run(&[&arguments[..], &more].concat()));
     let results = report["results"].as_array().unwrap();
     let laws: Vec<_> = results.iter().map(|r| r["law"].as_str().unwrap()).collect();
     assert_eq!(laws, ["auto", "vcp+bise+wlte", "xcp"]);
@@ -291,21 +250,19 @@ fn a_cell_of_the_harm_grid() {
     let run_of_cubic = out.join("outage_low-256k-20p-1+1-20ms/cubic-at-xcp");
     let scenario = run_of_cubic.join("scenario.toml");
     let again = json(&run(&["emulate", text(&scenario), "--json"]));
-    let written = fs::read(run_of_cubic.join("result.json")).unwrap();
-    let mut written: Value = serde_json::from_slice(&written).unwrap();
+    let mut written = from_file(&run_of_cubic.join("result.json"));
     forget_wall_time(&mut written);
     assert_eq!(again, written);
 
     let people = run(&[&arguments[..], &["--laws", "cubic", "--at-most", "0"]].concat());
     assert!(people.status.success(), "cubic does what cubic does");
-    let list = run(&[
-        "emulate", "--harm", "--list", "--cells", "30", "--seed", "3",
-    ]);
-    assert_eq!(String::from_utf8(list.stdout).unwrap().lines().count(), 30);
-    assert!(list.stderr.is_empty(), "all 30 differ");
-    let list = run(&["emulate", "--harm", "--list", "--cells", "100000"]);
-    let cells = String::from_utf8(list.stdout).unwrap().lines().count();
-    let stderr = String::from_utf8(list.stderr).unwrap();
+    let list = |more| run(&words(&format!("emulate --harm --list --cells {more}")));
+    let few = list("30 --seed 3");
+    assert!(few.stderr.is_empty(), "all 30 differ");
+    assert_eq!(stdout(few).lines().count(), 30);
+    let most = list("100000");
+    let stderr = stderr(&most);
+    let cells = stdout(most).lines().count();
     assert!(cells < 100_000, "{cells}");
     let drawn = format!("{cells} different cells were drawn, not the 100000");
     assert!(stderr.contains(&drawn), "{cells}: {stderr}");
@@ -315,136 +272,74 @@ fn a_cell_of_the_harm_grid() {
 fn wrong_usage_ends_with_exit_code_2() {
     let directory = TempDir::new().unwrap();
     let path = scenario(&directory);
-    let wrong: &[(&[&str], &str)] = &[
-        (&["emulate", "five-file"], "did you mean `five-files`"),
-        (
-            &["emulate", text(&path), "--set", "duratoin=5s"],
-            "`duration`",
-        ),
-        (&["emulate", text(&path), "--set", "duration"], "KEY=VALUE"),
-        (
-            &["emulate", text(&path), "--set", "rate=1Mbit"],
-            "link.NAME.rate",
-        ),
-        (
-            &["emulate", "five-files", "--set", "link.bottleneck.rate=10"],
-            "a bare rate is in bit/s",
-        ),
-        (
-            &["emulate", text(&path), "--sweep", "seed=2..1"],
-            "must go up",
-        ),
-        (&["emulate", text(&path), "--shard", "0/2"], "--out"),
-        (&["emulate"], "`pathmark emulate --list` shows"),
-        (
-            &["emulate", "five-files", "--variant", "x"],
-            "leave --variant out",
-        ),
-        (
-            &["demo", "--in-process", "--scenario", "five-files"],
-            "use `pathmark emulate five-files`",
-        ),
-        (&["proxy"], "or --listen ADDR with --token-file FILE"),
-        (
-            &["emulate", "--harm", "--cell", "hidden/over"],
-            "no kind of cell",
-        ),
-        (&["emulate", "five-files", "--cells", "3"], "--harm"),
-        (&["emulate", "--harm", "--cells", "0"], "from 1 to 100000"),
-        (
-            &["emulate", "--harm", "--cells", "1000000000", "--list"],
-            "from 1 to 100000",
-        ),
-        (&["emulate", "--harm", "--at-most", "2"], "from 0 to 1"),
-        (
-            &["emulate", "--harm", "--at-most", "abc"],
-            "a share such as 0.02",
-        ),
-        (&["merge", text(directory.path())], "no runs"),
-    ];
-    for (arguments, expected) in wrong {
-        let output = run(arguments);
-        let stderr = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {stderr}");
-        assert!(stderr.contains(expected), "{arguments:?}: {stderr}");
-    }
-    assert!(
-        String::from_utf8(run(&["emulate", "--list"]).stdout)
-            .unwrap()
-            .contains("five-files")
+    let (path, empty) = (text(&path), text(directory.path()));
+    let cases = format!(
+        "emulate five-file => did you mean `five-files`
+        emulate {path} --set duratoin=5s => `duration`
+        emulate {path} --set duration => KEY=VALUE
+        emulate {path} --set rate=1Mbit => link.NAME.rate
+        emulate five-files --set link.bottleneck.rate=10 => a bare rate is in bit/s
+        emulate {path} --sweep seed=2..1 => must go up
+        emulate {path} --shard 0/2 => --out
+        emulate => `pathmark emulate --list` shows
+        emulate five-files --variant x => leave --variant out
+        demo --in-process --scenario five-files => use `pathmark emulate five-files`
+        proxy => or --listen ADDR with --token-file FILE
+        emulate --harm --cell hidden/over => no kind of cell
+        emulate five-files --cells 3 => --harm
+        emulate --harm --cells 0 => from 1 to 100000
+        emulate --harm --cells 1000000000 --list => from 1 to 100000
+        emulate --harm --at-most 2 => from 0 to 1
+        emulate --harm --at-most abc => a share such as 0.02
+        merge {empty} => no runs"
     );
+    for (line, expected) in table(&cases) {
+        let output = run(&words(line));
+        let stderr = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{line}: {stderr}");
+        assert!(stderr.contains(expected), "{line}: {stderr}");
+    }
+    assert!(stdout(run(&["emulate", "--list"])).contains("five-files"));
 }
 
 #[test]
 fn a_scenario_is_shown_with_its_changes() {
-    let built_in = run(&["emulate", "five-files", "--show"]);
-    let shown = String::from_utf8(built_in.stdout).unwrap();
+    let show = |more| run(&words(&format!("emulate five-files --show{more}")));
     let known = include_str!("../../../emulator/scenarios/five-files.toml");
-    assert_eq!(shown, known, "byte for byte, with its comments");
-    let changed = run(&[
-        "emulate",
-        "five-files",
-        "--show",
-        "--set",
-        "duration=7s",
-        "--seed",
-        "9",
-    ]);
-    let shown = String::from_utf8(changed.stdout).unwrap();
-    assert!(
-        shown.contains("duration = \"7s\"") && shown.contains("seed = 9"),
-        "{shown}"
-    );
+    assert_eq!(stdout(show("")), known, "byte for byte, with its comments");
+    let shown = stdout(show(" --set duration=7s --seed 9"));
+    let is_changed = shown.contains("duration = \"7s\"") && shown.contains("seed = 9");
+    assert!(is_changed, "{shown}");
     // The shown scenario can be run.
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("shown.toml");
     fs::write(&path, shown).unwrap();
-    assert_eq!(
-        json(&run(&["emulate", text(&path), "--json"]))["simulated_s"],
-        7.0
-    );
-    let wrong = run(&["emulate", "five-files", "--show", "--set", "duratoin=7s"]);
-    assert_eq!(wrong.status.code(), Some(2));
+    let result = json(&run(&["emulate", text(&path), "--json"]));
+    assert_eq!(result["simulated_s"], 7.0);
+    assert_eq!(show(" --set duratoin=7s").status.code(), Some(2));
 }
 
 #[cfg(unix)]
 #[test]
 fn an_interrupt_ends_a_run_and_keeps_what_was_measured() {
-    use nix::sys::signal::{Signal, kill};
-    use nix::unistd::Pid;
+    use nix::sys::signal::Signal;
 
     let directory = TempDir::new().unwrap();
     let (path, out) = (scenario(&directory), directory.path().join("out"));
-    let child = Command::new(env!("CARGO_BIN_EXE_pathmark"))
-        .args(["emulate", text(&path), "--out", text(&out)])
-        .args([
-            "--set",
-            "flow.file.bytes=900_000_000_000",
-            "--set",
-            "duration=1000000s",
-        ])
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut command = pathmark(&["emulate", text(&path), "--out", text(&out)]);
+    command.args(["--set", "flow.file.bytes=900_000_000_000"]);
+    command.args(["--set", "duration=1000000s"]);
+    command.stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut process = Process(command.spawn().unwrap());
     // Time series are written during the run; once the file has bytes, Ctrl-C is handled.
     while fs::metadata(out.join("flows.csv")).map_or(0, |file| file.len()) == 0 {
         std::thread::yield_now();
     }
-    kill(
-        Pid::from_raw(i32::try_from(child.id()).unwrap()),
-        Signal::SIGINT,
-    )
-    .unwrap();
-    let output = child.wait_with_output().unwrap();
-    assert_eq!(output.status.code(), Some(1));
-    assert!(
-        String::from_utf8(output.stderr)
-            .unwrap()
-            .contains("interrupted")
-    );
-    let result: Value =
-        serde_json::from_slice(&fs::read(out.join("result.json")).unwrap()).unwrap();
+    process.signal(Signal::SIGINT);
+    let said = std::io::read_to_string(process.0.stderr.take().unwrap()).unwrap();
+    assert_eq!(process.0.wait().unwrap().code(), Some(1));
+    assert!(said.contains("interrupted"), "{said}");
+    let result = from_file(&out.join("result.json"));
     let simulated = result["simulated_s"].as_f64().unwrap();
     assert!(simulated > 0.0 && simulated < 1e6, "{simulated}");
 }
@@ -470,15 +365,8 @@ fn a_variant_is_run_alone_by_its_name() {
     };
     assert_eq!(rates(&[]), [2.0, 9.0]);
     assert_eq!(rates(&["--variant", "a, slow"]), [2.0]);
-    assert_eq!(
-        rates(&["--variant", "b", "--variant", "a, slow"]),
-        [2.0, 9.0]
-    );
+    let both = ["--variant", "b", "--variant", "a, slow"];
+    assert_eq!(rates(&both), [2.0, 9.0]);
     let wrong = run(&["emulate", path, "--variant", "c"]);
-    assert_eq!(wrong.status.code(), Some(2));
-    let stderr = String::from_utf8_lossy(&wrong.stderr);
-    assert!(
-        stderr.contains("no variant `c`: it has `a, slow`, `b`"),
-        "{stderr}"
-    );
+    ended(&wrong, 2, "no variant `c`: it has `a, slow`, `b`");
 }

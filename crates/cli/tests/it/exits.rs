@@ -12,7 +12,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::common::offered::{Offered, until, until_unfinished};
-use crate::common::{Process, Server, json, object, pathmark};
+use crate::common::{Process, Server, ended, json, object, pathmark, stderr, words};
 
 /// A request of a test to a server, in each of the three ways.
 struct Jobs {
@@ -32,10 +32,9 @@ impl Jobs {
     /// Returns `get` and `put` of a large or small file, and `perf client`, at `address`.
     fn at(&self, address: &str, large: bool) -> Vec<Vec<String>> {
         let path = |name: &str| self.here.path().join(name).to_str().unwrap().to_owned();
-        let (fetch, store, name) = if large {
-            ("down", "up", "c")
-        } else {
-            ("a", "small", "b")
+        let (fetch, store, name) = match large {
+            true => ("down", "up", "c"),
+            false => ("a", "small", "b"),
         };
         let get = ["get", &format!("{address}/{fetch}"), "-o", &path("")].map(str::to_owned);
         let put = ["put", &path(store), &format!("{address}/{name}")].map(str::to_owned);
@@ -45,9 +44,8 @@ impl Jobs {
 
 fn perf(address: &str, large: bool) -> Vec<String> {
     let bytes = if large { "1TB" } else { "10kB" };
-    ["perf", "client", address, "--download", bytes]
-        .map(str::to_owned)
-        .to_vec()
+    let perf = ["perf", "client", address, "--download", bytes];
+    perf.map(str::to_owned).to_vec()
 }
 
 fn start(arguments: &[String], more: &[&str]) -> Process {
@@ -84,9 +82,7 @@ fn types(object: &Value) -> BTreeMap<String, &'static str> {
 /// Checks that a command failed with the reason `word` in its object and on stderr.
 #[track_caller]
 fn failed(output: &Output, word: &str) -> Value {
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{stderr}");
-    assert!(stderr.contains(word), "{stderr}");
+    ended(output, 1, word);
     let said = object(output);
     assert!(said["error"].as_str().unwrap().contains(word), "{said}");
     said
@@ -126,10 +122,9 @@ fn until_begun(directory: &Path) {
 fn keys_and_types_are_the_same_on_every_exit() {
     let there = Offered::new();
     let (jobs, servers) = (Jobs::new(), servers(&there));
-    let closed = UdpSocket::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap();
+    // The socket is dropped at once.
+    let closed = UdpSocket::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
+    let closed = closed.unwrap();
     let silent_socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let silent = silent_socket.local_addr().unwrap().to_string();
     let small = each(&jobs, &servers, false);
@@ -170,14 +165,13 @@ fn keys_and_types_are_the_same_on_every_exit() {
         under_way.signal(Signal::SIGTERM);
         let under_way = failed(&under_way.finish(), "interrupted");
 
-        let all = [
+        for said in [
             &refused,
             &unanswered_for,
             &not_trusted,
             &connecting,
             &under_way,
-        ];
-        for said in all {
+        ] {
             assert_eq!(types(said), types(&done), "{said}");
             let files = |said: &Value| said["files"].as_array().cloned().unwrap_or_default();
             for (file, whole) in files(said).iter().zip(files(&done)) {
@@ -193,7 +187,7 @@ fn files_done_before_an_interrupt_are_reported_as_done() {
     let there = Offered::new();
     let (jobs, servers) = (Jobs::new(), servers(&there));
     let [files, _] = &servers;
-    let targets = ["a", "down"].map(|name| format!("{}/{name}", files.address));
+    let targets = ["a", "down"].map(|name| files.at(name));
     let out = jobs.here.path().to_str().unwrap();
     let [a, down] = &targets;
     let get = ["get", a, down, "-o", out, "--pin", &files.pin, "--json"];
@@ -212,20 +206,15 @@ fn files_done_before_an_interrupt_are_reported_as_done() {
 #[test]
 fn perf_tells_each_second_and_sums_up_when_it_is_stopped() {
     let server = Server::start(&["perf", "server"]);
-    let client = [
-        "perf",
-        "client",
-        &server.address,
-        "--pin",
-        &server.pin,
-        "--time",
-        "60s",
-    ];
-    let client = Process::start(&client);
+    let line = format!(
+        "perf client {} --pin {} --time 60s",
+        server.address, server.pin
+    );
+    let client = Process::start(&words(&line));
     std::thread::park_timeout(Duration::from_millis(2500));
     client.signal(Signal::SIGINT);
     let output = client.finish();
-    let stderr = String::from_utf8_lossy(&output.stderr);
+    let stderr = stderr(&output);
     assert_eq!(output.status.code(), Some(1), "{stderr}");
     let intervals = stderr.lines().filter(|line| line.contains(" s to "));
     assert!((1..=2).contains(&intervals.count()), "{stderr}");
@@ -237,52 +226,23 @@ fn perf_tells_each_second_and_sums_up_when_it_is_stopped() {
 #[test]
 fn perf_opens_as_many_streams_as_it_was_asked_for() {
     let server = Server::start(&["perf", "server"]);
-    let client = [
-        "perf",
-        "client",
-        &server.address,
-        "--pin",
-        &server.pin,
-        "--json",
-    ];
-    let run = |more: &[&str]| pathmark(&[&client[..], more].concat()).output().unwrap();
-    let said = json(&run(&[
-        "--streams",
-        "500",
-        "--download",
-        "20kB",
-        "--upload",
-        "1kB",
-    ]));
+    let run = |more: &str| server.run(&format!("perf client @ --json --streams {more}"));
+    let said = json(&run("500 --download 20kB --upload 1kB"));
     assert_eq!(said["streams"], 500);
     assert_eq!(said["bytes_down"], 500 * 20_000);
     assert_eq!(said["bytes_up"], 500 * 1000);
-    assert_eq!(
-        run(&["--streams", "1001", "--time", "1s"]).status.code(),
-        Some(2)
-    );
+    assert_eq!(run("1001 --time 1s").status.code(), Some(2));
 }
 
 /// The duration of a handshake includes the time until another thread sends its first packet.
 #[test]
 fn a_handshake_takes_a_round_trip_at_least() {
     let server = Server::start(&["perf", "server"]);
-    let client = [
-        "perf",
-        "client",
-        &server.address,
-        "--pin",
-        &server.pin,
-        "--json",
-    ];
     for _ in 0..10 {
-        let said = pathmark(&[&client[..], &["--download", "1"]].concat()).output();
-        let said = json(&said.unwrap());
+        let said = json(&server.run("perf client @ --json --download 1"));
         let handshake = said["handshake_ms"].as_f64().unwrap();
-        assert!(
-            handshake >= said["rtt_ms"]["min"].as_f64().unwrap(),
-            "{said}"
-        );
+        let least = said["rtt_ms"]["min"].as_f64().unwrap();
+        assert!(handshake >= least, "{said}");
     }
 }
 
@@ -290,13 +250,12 @@ fn a_handshake_takes_a_round_trip_at_least() {
 #[test]
 fn the_limit_of_open_files_is_raised_and_named_where_it_is_hard() {
     let (there, here) = (Offered::new(), TempDir::new().unwrap());
-    let files: Vec<String> = (0..64)
-        .map(|n| {
-            let path = here.path().join(n.to_string());
-            fs::write(&path, vec![7; 200_000]).unwrap();
-            path.to_str().unwrap().to_owned()
-        })
-        .collect();
+    let file = |n: usize| {
+        let path = here.path().join(n.to_string());
+        fs::write(&path, vec![7; 200_000]).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let files: Vec<String> = (0..64).map(file).collect();
     for (limit, is_enough) in [("-Sn", true), ("-n", false)] {
         let mut serve = std::process::Command::new("sh");
         let line = format!("ulimit {limit} 28; exec \"$0\" \"$@\"");
@@ -311,43 +270,28 @@ fn the_limit_of_open_files_is_raised_and_named_where_it_is_hard() {
         fs::create_dir(there.path().join(limit)).unwrap();
         serve.args(["--allow-put", "--listen", "127.0.0.1:0", "--json"]);
         let server = Server::of(serve);
-        let mut put = vec!["put"];
-        put.extend(files.iter().map(String::as_str));
-        put.extend([&server.address, "--pin", &server.pin]);
-        let output = pathmark(&put).output().unwrap();
-        let stderr = String::from_utf8_lossy(&output.stderr);
+        let output = server.run(&format!("put {} @", files.join(" ")));
+        let stderr = stderr(&output);
         assert_eq!(output.status.success(), is_enough, "{stderr}");
-        assert_eq!(
-            stderr.contains("raise the hard limit"),
-            !is_enough,
-            "{stderr}"
-        );
+        let named = stderr.contains("raise the hard limit");
+        assert_eq!(named, !is_enough, "{stderr}");
     }
 }
 
 #[test]
 fn a_port_alone_means_all_addresses() {
     let there = Offered::new();
-    let directory = there.path().to_str().unwrap();
     fs::write(there.path().join("a"), b"0123456789").unwrap();
     for form in [":0", "0"] {
-        let arguments = ["serve", "--dir", directory, "--json", "--listen", form];
-        let server = Server::of(pathmark(&arguments));
+        let server = Server::offering(&there, form, &[]);
         let (_, port) = server.address.rsplit_once(':').unwrap();
         for host in ["127.0.0.1", "[::1]"] {
             let here = TempDir::new().unwrap();
-            let target = format!("{host}:{port}/a");
-            let out = here.path().to_str().unwrap();
-            let get = ["get", &target, "-o", out, "--pin", &server.pin, "--json"];
-            json(&pathmark(&get).output().unwrap());
+            let out = here.path().display();
+            json(&server.run(&format!("get {host}:{port}/a -o {out} --json")));
         }
         let taken = pathmark(&["perf", "server", "--listen", &format!(":{port}")]).output();
-        let taken = taken.unwrap();
-        let stderr = String::from_utf8_lossy(&taken.stderr);
-        assert_eq!(taken.status.code(), Some(1), "{stderr}");
-        assert!(
-            stderr.contains(&format!("another process has UDP port {port}")),
-            "{stderr}"
-        );
+        let words = format!("another process has UDP port {port}");
+        ended(&taken.unwrap(), 1, &words);
     }
 }

@@ -10,7 +10,7 @@ use pathmark_testbed::undisturbed;
 use tempfile::TempDir;
 
 use crate::common::offered::Offered;
-use crate::common::{Server, json, pathmark};
+use crate::common::{Server, json, run, words};
 
 const ONE_WAY: Duration = Duration::from_millis(300);
 
@@ -45,9 +45,8 @@ fn pass(
     std::thread::spawn(move || {
         let mut held: VecDeque<(Instant, Vec<u8>)> = VecDeque::new();
         loop {
-            let wait = held
-                .front()
-                .map(|(due, _)| due.saturating_duration_since(now()));
+            let due = held.front().map(|(due, _)| *due);
+            let wait = due.map(|due| due.saturating_duration_since(now()));
             match queue.recv_timeout(wait.unwrap_or(Duration::from_secs(1))) {
                 Ok(arrived) => held.push_back(arrived),
                 Err(RecvTimeoutError::Timeout) => {}
@@ -87,9 +86,9 @@ fn away(server: &str, one_way: Duration) -> SocketAddr {
 }
 
 /// Runs a command until it has ended, and returns how long it took.
-fn timed(arguments: &[&str]) -> (Duration, serde_json::Value) {
+fn timed(line: &str) -> (Duration, serde_json::Value) {
     let begun = now();
-    let output = pathmark(arguments).output().unwrap();
+    let output = run(&words(line));
     (begun.elapsed(), json(&output))
 }
 
@@ -105,23 +104,20 @@ fn get_and_put_end_when_their_work_is_done() {
     std::fs::write(there.path().join("a"), [7; 100]).unwrap();
     let source = here.path().join("b");
     std::fs::write(&source, [7; 100]).unwrap();
-    let directory = there.path().to_str().unwrap();
-    let server = Server::start(&["serve", "--dir", directory, "--allow-put"]);
-    let (out, source) = (here.path().to_str().unwrap(), source.to_str().unwrap());
+    let server = Server::offering(&there, "127.0.0.1:0", &["--allow-put"]);
+    let (out, source, pin) = (here.path().display(), source.display(), &server.pin);
     undisturbed(|| {
         let address = far(&server.address);
-        let pin = ["--pin", &server.pin, "--json"];
-        let get = format!("{address}/a");
-        let get = ["get", &get, "-o", out];
-        let (time, said) = timed(&[&get[..], &pin].concat());
+        let get = format!("get {address}/a -o {out} --pin {pin} --json");
+        let (time, said) = timed(&get);
         println!("get: {time:?}");
         assert!((WORK..WORK + REST).contains(&time), "get: {time:?} {said}");
         // The server learns about the end immediately rather than by its idle timeout.
         let sent = server.logged("sent", 5);
         assert!(sent.contains("bytes=100"), "{sent}");
-        let address = far(&server.address).to_string();
-        let put = ["put", source, &address, "--force"];
-        let (time, said) = timed(&[&put[..], &pin].concat());
+        let address = far(&server.address);
+        let put = format!("put {source} {address} --force --pin {pin} --json");
+        let (time, said) = timed(&put);
         println!("put: {time:?}");
         assert!((WORK..WORK + REST).contains(&time), "put: {time:?} {said}");
     });
@@ -131,16 +127,14 @@ fn get_and_put_end_when_their_work_is_done() {
 fn perf_ends_with_its_bytes_and_its_server_hears_of_it() {
     let server = Server::start(&["perf", "server"]);
     undisturbed(|| {
-        let address = far(&server.address).to_string();
-        let client = ["perf", "client", &address, "--pin", &server.pin, "--json"];
+        let address = far(&server.address);
+        let client = format!("perf client {address} --pin {} --json", server.pin);
         for work in ["--download", "--upload"] {
-            let (time, said) = timed(&[&client[..], &[work, "100"]].concat());
+            let (time, said) = timed(&format!("{client} {work} 100"));
             println!("perf {work}: {time:?}");
             // The server's report takes another round trip.
-            assert!(
-                (WORK..WORK + ONE_WAY * 2 + REST).contains(&time),
-                "{work}: {time:?} {said}"
-            );
+            let most = WORK + ONE_WAY * 2 + REST;
+            assert!((WORK..most).contains(&time), "{work}: {time:?} {said}");
             server.logged("gone", 5);
         }
     });
@@ -153,13 +147,10 @@ fn small_files_do_not_wait_for_streams() {
     for n in 0..2500 {
         std::fs::write(here.path().join(n.to_string()), [7; 10]).unwrap();
     }
-    let directory = there.path().to_str().unwrap();
-    let server = Server::start(&["serve", "--dir", directory, "--allow-put"]);
+    let server = Server::offering(&there, "127.0.0.1:0", &["--allow-put"]);
     let near = away(&server.address, ONE_WAY / 4);
-    let (address, source) = (near, here.path().to_str().unwrap());
-    let target = format!("{address}/");
-    let put = ["put", "-r", source, &target, "--pin", &server.pin, "--json"];
-    let (time, said) = timed(&put);
+    let (source, pin) = (here.path().display(), &server.pin);
+    let (time, said) = timed(&format!("put -r {source} {near}/ --pin {pin} --json"));
     println!("put -r: {time:?}, {}", said["bounded_by"]);
     assert_eq!(said["streams"], 2500);
     assert!(said["bounded_by"]["streams"].as_f64().unwrap() < 0.25);

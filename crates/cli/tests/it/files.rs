@@ -12,13 +12,7 @@ use tempfile::TempDir;
 
 use crate::common::gate::Gate;
 use crate::common::offered::{Offered, settle, unfinished, unfinished_bytes, until};
-use crate::common::{Process, first_object, pathmark};
-
-/// Kills a process by `kill -9`, and returns when it has ended.
-fn kill(mut process: Process) {
-    process.0.kill().unwrap();
-    process.0.wait().unwrap();
-}
+use crate::common::{Process, ended, first_object, json, names, run};
 
 struct Server {
     process: Process,
@@ -77,38 +71,15 @@ impl Server {
 
 fn content(name: &str, bytes: usize) -> Vec<u8> {
     let seed = name.bytes().fold(1_u32, |seed, b| seed * 31 + u32::from(b));
-    (0..bytes as u32)
-        .map(|i| (i.wrapping_add(seed).wrapping_mul(2_654_435_761) >> 24) as u8)
-        .collect()
-}
-
-fn names(directory: &Path) -> Vec<String> {
-    let mut names: Vec<_> = fs::read_dir(directory)
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .collect();
-    names.sort();
-    names
-}
-
-fn run(arguments: &[&str]) -> Output {
-    pathmark(arguments).output().unwrap()
-}
-
-#[track_caller]
-fn json(output: &Output) -> Value {
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{stderr}");
-    serde_json::from_slice(&output.stdout).unwrap()
+    let byte = |i: u32| (i.wrapping_add(seed).wrapping_mul(2_654_435_761) >> 24) as u8;
+    (0..bytes as u32).map(byte).collect()
 }
 
 /// Checks that a command ended with this exit code and printed `word` on stderr. Usage errors are
 /// not on stdout, whereas failures are, with the reason.
 #[track_caller]
 fn refused(output: &Output, code: i32, word: &str) {
-    let text = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(code), "{text}");
-    assert!(text.contains(word), "{text}");
+    ended(output, code, word);
     if code == 2 {
         return assert!(output.stdout.is_empty());
     }
@@ -131,10 +102,8 @@ fn one_of_two_gets_of_one_file_is_killed_midway() {
     let here = TempDir::new().unwrap();
     let part = || unfinished_bytes(here.path());
     let gate = Gate::new(&server.address, SOME);
-    let (slow, direct) = (
-        [format!("{}/big", gate.address)],
-        [format!("{}/big", server.address)],
-    );
+    let slow = [format!("{}/big", gate.address)];
+    let direct = [format!("{}/big", server.address)];
     let first = Process::start(&server.get(&slow, here.path()));
     until(|| part() > 0);
     // While the first command runs, a second one is refused and changes no file.
@@ -142,7 +111,7 @@ fn one_of_two_gets_of_one_file_is_killed_midway() {
     refused(&second, 1, "another transfer");
     let there = names(here.path());
     assert!(there.len() == 2 && there.iter().all(|name| name.starts_with(".pathmark-")));
-    kill(first);
+    drop(first);
     let left = part();
     assert!((1..BIG as u64).contains(&left), "{left}");
     // With the same source, the transfer continues.
@@ -159,10 +128,7 @@ fn a_get_ends_well_after_another_of_the_same_file_was_interrupted() {
     let server = Server::start(&[]);
     let big = server.write("big", BIG);
     let here = TempDir::new().unwrap();
-    let (one, two) = (
-        Gate::new(&server.address, SOME),
-        Gate::new(&server.address, SOME),
-    );
+    let [one, two] = [(); 2].map(|()| Gate::new(&server.address, SOME));
     let targets = |gate: &Gate| [format!("{}/big", gate.address)];
     let first = Process::start(&server.get(&targets(&one), here.path()));
     until(|| unfinished_bytes(here.path()) > 0);
@@ -188,11 +154,8 @@ fn two_sources_of_one_name_are_refused_before_anything_moves() {
         let both = run(&server.get(&[at("x/f"), second], here.path()));
         refused(&both, 2, "would both become");
     }
-    refused(
-        &run(&server.get(&[at("x/.pathmark-f.part")], here.path())),
-        2,
-        "unfinished",
-    );
+    let part = run(&server.get(&[at("x/.pathmark-f.part")], here.path()));
+    refused(&part, 2, "unfinished");
     assert!(names(here.path()).is_empty());
     fs::create_dir(here.path().join("f")).unwrap();
     refused(&run(&server.get(&[at("x/f")], here.path())), 2, "directory");
@@ -256,8 +219,8 @@ fn what_a_killed_server_left_of_a_put_is_in_nobodys_way() {
     let Server {
         process, directory, ..
     } = server;
-    kill(process);
-    kill(client);
+    drop(process);
+    drop(client);
     assert_eq!(names(directory.path()), [left.as_str()]);
     let server = Server::offering(directory, &["--allow-put"]);
     let unfinished = format!("{}/{left}", server.address);
@@ -376,8 +339,7 @@ fn a_client_that_is_interrupted_says_so_and_leaves_nothing_unfinished() {
     let begun = std::time::Instant::now();
     client.signal(Signal::SIGINT);
     let output = client.finish();
-    assert_eq!(output.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("interrupted"));
+    ended(&output, 1, "interrupted");
     until(|| names(server.directory.path()).is_empty());
     assert!(begun.elapsed() < std::time::Duration::from_secs(15));
 }

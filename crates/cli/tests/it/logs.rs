@@ -5,9 +5,8 @@ use std::fs;
 use nix::sys::signal::Signal;
 use tempfile::TempDir;
 
-use crate::common;
 use crate::common::offered::Offered;
-use crate::common::{Process, Server, first_object, pathmark};
+use crate::common::{self, Process, Server, first_object, pathmark, words};
 
 /// ESC, CR, DEL, and CSI in one character of the C1 set.
 const HOSTILE: &str = "a\u{1b}[2Jb\rc\u{7f}d\u{9b}31m";
@@ -16,11 +15,9 @@ const HOSTILE: &str = "a\u{1b}[2Jb\rc\u{7f}d\u{9b}31m";
 fn names_with_control_characters_reach_no_terminal() {
     let (there, here) = (Offered::new(), TempDir::new().unwrap());
     fs::write(there.path().join(HOSTILE), b"there").unwrap();
-    let directory = there.path().to_str().unwrap();
-    let server = Server::start(&["serve", "--dir", directory, "--allow-put"]);
+    let server = Server::offering(&there, "127.0.0.1:0", &["--allow-put"]);
     let (out, pin) = (here.path().to_str().unwrap(), server.pin.as_str());
-    let at = |name: &str| format!("{}/{name}", server.address);
-    let (hostile, missing) = (at(HOSTILE), at(&format!("no {HOSTILE}")));
+    let (hostile, missing) = (server.at(HOSTILE), server.at(&format!("no {HOSTILE}")));
     let own = here.path().join(HOSTILE);
     let own = own.to_str().unwrap();
     let commands: [&[&str]; 4] = [
@@ -65,20 +62,11 @@ fn a_log_that_nobody_reads_holds_nothing_up() {
     while filling.write(&[b'x'; 4096]).is_ok() {}
     while filling.write(b"x").is_ok() {}
     set(nix::fcntl::OFlag::empty());
-    let directory = there.path().to_str().unwrap();
-    let listen = [
-        "serve",
-        "--dir",
-        directory,
-        "--listen",
-        "127.0.0.1:0",
-        "--json",
-    ];
-    let mut command = pathmark(&listen);
-    command.env("RUST_LOG", "trace");
-    command
-        .stdout(Stdio::piped())
-        .stderr(full.try_clone().unwrap());
+    let directory = there.path().display();
+    let serve = format!("serve --dir {directory} --listen 127.0.0.1:0 --json");
+    let mut command = pathmark(&words(&serve));
+    command.env("RUST_LOG", "trace").stdout(Stdio::piped());
+    command.stderr(full.try_clone().unwrap());
     let mut server = Process(command.spawn().unwrap());
     full.flush().unwrap();
     let said = first_object(server.0.stdout.take().unwrap());
@@ -92,9 +80,8 @@ fn a_log_that_nobody_reads_holds_nothing_up() {
     server.signal(Signal::SIGTERM);
     let (tell, ended) = std::sync::mpsc::channel();
     std::thread::spawn(move || tell.send(server.0.wait().unwrap()));
-    let status = ended
-        .recv_timeout(std::time::Duration::from_secs(20))
-        .unwrap();
+    let wait = std::time::Duration::from_secs(20);
+    let status = ended.recv_timeout(wait).unwrap();
     assert_eq!(status.code(), Some(0));
 }
 
@@ -102,26 +89,17 @@ fn a_log_that_nobody_reads_holds_nothing_up() {
 fn a_server_logs_transfers_and_refusals_and_what_rust_log_asks_for() {
     let (there, here) = (Offered::new(), TempDir::new().unwrap());
     fs::write(there.path().join("a"), b"0123456789").unwrap();
-    let out = here.path().to_str().unwrap();
+    let out = here.path().display();
     let serve = |rust_log: Option<&str>| {
-        let directory = there.path().to_str().unwrap();
-        let arguments = [
-            "serve",
-            "--dir",
-            directory,
-            "--listen",
-            "127.0.0.1:0",
-            "--json",
-        ];
-        let mut command = pathmark(&arguments);
+        let directory = there.path().display();
+        let serve = format!("serve --dir {directory} --listen 127.0.0.1:0 --json");
+        let mut command = pathmark(&words(&serve));
         command.envs(rust_log.map(|filter| ("RUST_LOG", filter)));
         Server::of(command)
     };
     let visit = |server: &Server| {
         for name in ["a", "missing"] {
-            let target = format!("{}/{name}", server.address);
-            let get = ["get", &target, "-o", out, "--pin", &server.pin];
-            pathmark(&get).output().unwrap();
+            server.run(&format!("get @/{name} -o {out}"));
         }
     };
     let server = serve(None);
@@ -131,11 +109,9 @@ fn a_server_logs_transfers_and_refusals_and_what_rust_log_asks_for() {
         assert!(sent.contains(word), "{sent}");
     }
     let refused = server.logged("refused", 10);
-    assert!(
-        refused.contains("there is no file of this name"),
-        "{refused}"
-    );
-    assert!(refused.contains("name=\"missing\""), "{refused}");
+    for word in ["there is no file of this name", "name=\"missing\""] {
+        assert!(refused.contains(word), "{refused}");
+    }
 
     let server = serve(Some("error"));
     visit(&server);

@@ -5,20 +5,14 @@ use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
-use std::process::Output;
 
 use tempfile::TempDir;
 
 use crate::common::offered::Offered;
-use crate::common::{Server, json, pathmark};
+use crate::common::{Server, ended, json, pathmark, stderr, words};
 
 fn serve(offered: &Offered) -> Server {
-    let directory = offered.path().to_str().unwrap();
-    Server::start(&["serve", "--dir", directory, "--allow-put"])
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
+    Server::offering(offered, "127.0.0.1:0", &["--allow-put"])
 }
 
 #[test]
@@ -29,122 +23,49 @@ fn mistakes_are_named() {
     fs::create_dir(here.path().join("directory")).unwrap();
     symlink("nothing", here.path().join("dangling")).unwrap();
     let server = serve(&offered);
-    let at = |name: &str| format!("{}/{name}", server.address);
-    for (arguments, code, words) in [
+    for (line, code, says) in [
+        ("get @/file -o none/sub/name", 2, "none/sub is no directory"),
+        ("get @/file -o none/", 2, "none/ is no directory"),
+        ("get @/sub", 1, "-r fetches"),
+        ("get -r @/file", 1, "without -r"),
+        ("get -r @/ --max-entries 1", 1, "or raise --max-entries"),
+        ("get -r @/*", 2, "leave -r out"),
+        ("get @/* -o -", 2, "may match several files"),
+        ("get -r @/sub -o /dev/null", 1, "into /dev/null/sub"),
+        ("get @/file -o /proc/none", 1, "cannot write /proc/none"),
+        ("get @/file --limit=-1", 2, "is no number of bytes"),
+        ("ls @/none*", 1, "no file or directory of this name"),
+        ("get http://host/file", 2, "over TCP"),
+        ("get https://host/file?a=b", 2, "%3F"),
+        ("get --reconnect 1h @/file", 2, "--reconnect=1h"),
+        ("get @/no[1]", 1, "write `[[]` for a `[`"),
+        ("get @/file --cc foo", 2, "`foo`: known are"),
+        ("put none b.txt", 2, "not a server: write HOST:PORT"),
+        ("perf client @ --time 1s", 1, "needs `pathmark perf server`"),
+        ("put none @/", 2, "cannot read none: No such file"),
+        ("put dangling @/", 2, "cannot read dangling: No such file"),
+        ("put -r none @/", 2, "cannot read none: No such file"),
+        ("put directory @/", 2, "-r stores directories"),
+        ("put /dev/zero @/", 2, "- stores the standard input"),
         (
-            &["get", &at("file"), "-o", "none/sub/name"][..],
-            2,
-            "none/sub is no directory",
-        ),
-        (
-            &["get", &at("file"), "-o", "none/"],
-            2,
-            "none/ is no directory",
-        ),
-        (&["get", &at("sub")], 1, "-r fetches"),
-        (&["get", "-r", &at("file")], 1, "without -r"),
-        (
-            &["get", "-r", &at(""), "--max-entries", "1"],
-            1,
-            "or raise --max-entries",
-        ),
-        (&["get", "-r", &at("*")], 2, "leave -r out"),
-        (&["get", &at("*"), "-o", "-"], 2, "may match several files"),
-        (
-            &["get", "-r", &at("sub"), "-o", "/dev/null"],
-            1,
-            "into /dev/null/sub",
-        ),
-        (
-            &["get", &at("file"), "-o", "/proc/none"],
-            1,
-            "cannot write /proc/none",
-        ),
-        (
-            &["get", &at("file"), "--limit=-1"],
-            2,
-            "is no number of bytes",
-        ),
-        (
-            &["ls", &at("none*")],
-            1,
-            "no file or directory of this name",
-        ),
-        (&["get", "http://host/file"], 2, "over TCP"),
-        (&["get", "https://host/file?a=b"], 2, "%3F"),
-        (
-            &["get", "--reconnect", "1h", &at("file")],
-            2,
-            "--reconnect=1h",
-        ),
-        (&["get", &at("no[1]")], 1, "write `[[]` for a `[`"),
-        (&["get", &at("file"), "--cc", "foo"], 2, "`foo`: known are"),
-        (
-            &["put", "none", "b.txt"],
-            2,
-            "not a server: write HOST:PORT",
-        ),
-        (
-            &["perf", "client", &server.address, "--time", "1s"],
-            1,
-            "needs `pathmark perf server`",
-        ),
-        (
-            &["put", "none", &at("")],
-            2,
-            "cannot read none: No such file",
-        ),
-        (
-            &["put", "dangling", &at("")],
-            2,
-            "cannot read dangling: No such file",
-        ),
-        (
-            &["put", "-r", "none", &at("")],
-            2,
-            "cannot read none: No such file",
-        ),
-        (&["put", "directory", &at("")], 2, "-r stores directories"),
-        (
-            &["put", "/dev/zero", &at("")],
-            2,
-            "- stores the standard input",
-        ),
-        (
-            &[
-                "serve",
-                "--listen",
-                ":0",
-                "--dir",
-                "directory",
-                "--access-log",
-                "none/log",
-            ],
+            "serve --listen :0 --dir directory --access-log none/log",
             2,
             "none/log",
         ),
         (
-            &[
-                "serve",
-                "--listen",
-                ":0",
-                "--dir",
-                "directory",
-                "--access-log",
-                "directory",
-            ],
+            "serve --listen :0 --dir directory --access-log directory",
             2,
             "directory",
         ),
     ] {
-        let mut command = pathmark(arguments);
-        if arguments[0] != "serve" {
+        let mut command = pathmark(&words(&line.replace('@', &server.address)));
+        if !line.starts_with("serve") {
             command.args(["--pin", &server.pin]);
         }
         let output = command.current_dir(here.path()).output().unwrap();
         let said = stderr(&output);
-        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
-        assert!(said.contains(words), "{arguments:?}: {said}");
+        assert_eq!(output.status.code(), Some(code), "{line}: {said}");
+        assert!(said.contains(says), "{line}: {said}");
     }
     assert_eq!(fs::read_dir(offered.path()).unwrap().count(), 2);
 }
@@ -194,10 +115,8 @@ fn names_that_are_not_utf_8_differ() {
     let mut ls = pathmark(&["ls", "--pin", &server.pin]);
     let listed = ls.arg(OsStr::from_bytes(&odd)).output().unwrap();
     let listed = String::from_utf8(listed.stdout).unwrap();
-    assert!(
-        listed.contains(" a\\xff\n") && listed.contains(" a\\xfe\n"),
-        "{listed}"
-    );
+    let both = listed.contains(" a\\xff\n") && listed.contains(" a\\xfe\n");
+    assert!(both, "{listed}");
     let source = [&odd[..], names[1]].concat();
     let mut get = pathmark(&["get", "--pin", &server.pin, "-o", "-"]);
     let fetched = get.arg(OsStr::from_bytes(&source)).output().unwrap();
@@ -213,14 +132,12 @@ fn directories_that_are_too_deep_are_failures() {
     fs::create_dir_all(here.path().join("own").join(&deep)).unwrap();
     let server = serve(&offered);
     for arguments in [
-        ["get", "-r", &format!("{}/top", server.address), "-o", "."],
+        ["get", "-r", &server.at("top"), "-o", "."],
         ["put", "-r", "own", &server.address, "--force"],
     ] {
         let mut command = pathmark(&arguments);
         command.args(["--quiet", "--pin", &server.pin]);
         let output = command.current_dir(here.path()).output().unwrap();
-        let said = stderr(&output);
-        assert_eq!(output.status.code(), Some(1), "{said}");
-        assert!(said.contains("beneath 128 others"), "{said}");
+        ended(&output, 1, "beneath 128 others");
     }
 }

@@ -1,8 +1,6 @@
 //! Fetching a file while the client's socket changes.
 
-use std::io::{BufRead, BufReader};
 use std::net::UdpSocket;
-use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,17 +10,16 @@ use pathmark_http3::fields::PathName;
 use pathmark_http3::http::HeaderMap;
 use pathmark_http3::root::Existing;
 use pathmark_http3::wire::ALPN;
-use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::common::Server;
 use crate::common::offered::Offered;
 
 const BYTES: usize = 20_000_000;
 
 fn content() -> Vec<u8> {
-    (0..BYTES as u32)
-        .map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8)
-        .collect()
+    let byte = |i: u32| (i.wrapping_mul(2_654_435_761) >> 24) as u8;
+    (0..BYTES as u32).map(byte).collect()
 }
 
 fn socket() -> UdpSocket {
@@ -35,18 +32,8 @@ fn socket() -> UdpSocket {
 async fn a_get_goes_on_at_other_sockets() {
     let offered = Offered::new();
     std::fs::write(offered.path().join("big"), content()).unwrap();
-    let mut server = Command::new(env!("CARGO_BIN_EXE_pathmark"))
-        .args(["serve", "--listen", "127.0.0.1:0", "--json", "--dir"])
-        .arg(offered.path())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut line = String::new();
-    let mut output = BufReader::new(server.stdout.take().unwrap());
-    output.read_line(&mut line).unwrap();
-    let said: Value = serde_json::from_str(&line).unwrap();
-    let address = said["listening"].as_str().unwrap().parse().unwrap();
-    let pin = said["pin"].as_str().unwrap().parse().unwrap();
+    let server = Server::offering(&offered, "127.0.0.1:0", &[]);
+    let (address, pin) = (server.address.parse().unwrap(), server.pin.parse().unwrap());
     for law in ["vcp+bise+wlte", "cubic"] {
         let endpoint = Endpoint::from_socket(socket(), None).unwrap();
         let trust = tls::Trust::Pin(pin);
@@ -81,6 +68,4 @@ async fn a_get_goes_on_at_other_sockets() {
         assert_eq!(moves, 3);
         assert!(connection.stats().migrations >= 1);
     }
-    server.kill().unwrap();
-    server.wait().unwrap();
 }

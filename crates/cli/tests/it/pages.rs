@@ -1,17 +1,15 @@
 //! Checks that the pages of results are up to date: quick pages are generated again and
 //! compared.
 
+use pathmark_cc::FallbackReason;
+use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-
-use pathmark_cc::FallbackReason;
-use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::common::offered::Offered;
-use crate::common::{Server, json, pathmark};
+use crate::common::{Server, json, run, stderr, words};
 
 /// Built-in scenarios with few packets, which together contain senders and ports of each kind.
 const QUICK: [&str; 4] = [
@@ -39,15 +37,9 @@ fn pages_and_pictures_are_what_their_runs_give() {
         assert_eq!(new.len(), old.len(), "{file}");
     };
     for name in QUICK {
-        let output = Command::new(env!("CARGO_BIN_EXE_pathmark"))
-            .args(["emulate", "--results"])
-            .arg(directory.path())
-            .arg(name)
-            .stdin(Stdio::null())
-            .output()
-            .unwrap();
-        let stderr = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{name}: {stderr}");
+        let directory = directory.path().to_str().unwrap();
+        let output = run(&["emulate", "--results", directory, name]);
+        assert!(output.status.success(), "{name}: {}", stderr(&output));
         same(&format!("{name}.md"));
         same(&format!("{name}.svg"));
     }
@@ -70,9 +62,8 @@ fn every_built_in_scenario_has_its_page() {
     }
     pages.retain(|page| !["index", "harm", "comparison"].contains(&page.as_str()));
     pages.sort();
-    let mut scenarios: Vec<&str> = (pathmark_emulator::scenario::BUILT_IN.iter())
-        .map(|scenario| scenario.name)
-        .collect();
+    let built_in = pathmark_emulator::scenario::BUILT_IN.iter();
+    let mut scenarios: Vec<&str> = built_in.map(|scenario| scenario.name).collect();
     scenarios.sort_unstable();
     assert_eq!(pages, scenarios);
     let of_a_page = |picture: &String| picture.starts_with("compare") || pages.contains(picture);
@@ -92,9 +83,8 @@ fn linked(text: &str) -> String {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/evidence/figures");
     let links = text.split("](figures/").skip(1);
     let names = links.map(|link| link.split(')').next().unwrap());
-    names
-        .map(|name| fs::read_to_string(docs.join(name)).unwrap())
-        .collect()
+    let pages = names.map(|name| fs::read_to_string(docs.join(name)).unwrap());
+    pages.collect()
 }
 
 /// Each figure of a row in `reproduction.md` must be on the page to which this row or the row above
@@ -203,63 +193,46 @@ fn keys_and_values_of_json_are_explained() {
     let pages = pages.concat();
     // Without blocks, so that each second part is code.
     let prose: String = pages.split("```").step_by(2).collect();
-    let code: String = prose
-        .split('`')
-        .skip(1)
-        .step_by(2)
-        .fold(String::new(), |all, code| all + " " + code);
+    let code = prose.split('`').skip(1).step_by(2);
+    let code = code.fold(String::new(), |all, code| all + " " + code);
     let is_word = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
     let explained: BTreeSet<&str> = code.split(|c| !is_word(c)).collect();
 
     let offered = Offered::new();
     fs::write(offered.path().join("file"), "content").unwrap();
-    let server = Server::start(&[
-        "serve",
-        "--dir",
-        offered.path().to_str().unwrap(),
-        "--allow-put",
-    ]);
-    let file = format!("{}/file", server.address);
+    let server = Server::offering(&offered, "127.0.0.1:0", &["--allow-put"]);
     let own = offered.path().join("file");
-    let own = own.to_str().unwrap();
     let out = TempDir::new().unwrap();
-    let copy = out.path().join("copy");
-    let copy = copy.to_str().unwrap();
-    let client = ["--pin", &server.pin, "--json"];
-    let brief = ["emulate", "five-files", "--set", "duration=3s", "--json"];
-    let port = |law: &'static str| ["--set", law];
-    let xcp = port("link.bottleneck.controller=xcp");
-    let clouds = port("link.bottleneck.controller=xcp-i[estimate=exact]");
+    let (own, out) = (own.display(), out.path().display());
+    let transfers = [
+        format!("get @/file -o {out}/copy --json"),
+        format!("put {own} @ --force --json"),
+        "ls @ --json".to_owned(),
+    ];
+    let transfers = transfers.map(|line| server.run(&line));
+    let emulated = [
+        "",
+        " --set link.bottleneck.controller=xcp",
+        " --set link.bottleneck.controller=xcp-i[estimate=exact]",
+        " --sweep seed=1,2",
+    ];
+    let brief = "emulate five-files --set duration=3s --json";
+    let emulated = emulated.map(|more| run(&words(&format!("{brief}{more}"))));
     let mut keys = BTreeSet::new();
-    for command in [
-        [&["get", &file, "-o", copy], &client[..]].concat(),
-        [&["put", own, &server.address, "--force"], &client[..]].concat(),
-        [&["ls", &server.address], &client[..]].concat(),
-        brief.to_vec(),
-        [&brief[..], &xcp].concat(),
-        [&brief[..], &clouds].concat(),
-        [&brief[..], &["--sweep", "seed=1,2"]].concat(),
-    ] {
-        let printed = json(&pathmark(&command).output().unwrap());
+    for output in transfers.iter().chain(&emulated) {
+        let printed = json(output);
         add_keys(&printed, &mut keys);
     }
     assert!(keys.len() > 100, "{keys:?}");
-    let unexplained: Vec<_> = keys
-        .iter()
-        .filter(|key| !explained.contains(&key[..]))
-        .collect();
+    let is_unexplained = |key: &&String| !explained.contains(&key[..]);
+    let unexplained: Vec<_> = keys.iter().filter(is_unexplained).collect();
     assert!(unexplained.is_empty(), "{unexplained:?}");
 
     let outcomes = include_str!("../../../cc/src/metrics/quick_start.rs");
-    let outcomes = outcomes
-        .split("=> \"")
-        .skip(1)
-        .map(|rest| rest.split('"').next().unwrap());
-    let values = FallbackReason::ALL
-        .iter()
-        .map(|reason| reason.name())
-        .chain(outcomes);
-    let values: Vec<&str> = values.collect();
+    let outcomes = outcomes.split("=> \"").skip(1);
+    let outcomes = outcomes.map(|rest| rest.split('"').next().unwrap());
+    let reasons = FallbackReason::ALL.iter().map(|reason| reason.name());
+    let values: Vec<&str> = reasons.chain(outcomes).collect();
     assert!(values.len() >= 17, "{values:?}");
     for value in values {
         assert!(explained.contains(value), "{value}");

@@ -7,16 +7,13 @@
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use pathmark_cli::demo::parity;
-use pathmark_emulator::Scenario;
-use pathmark_emulator::result::RunResult;
-use pathmark_testbed::chain::{Chain, Hop, RouterProgram};
-use pathmark_testbed::undisturbed;
-use tokio::runtime::Handle;
-use tokio::task::block_in_place;
-
+use crate::common::endpoints::undisturbed;
 use crate::common::on_node::router;
 use crate::quick_start::Served;
+use pathmark_cli::demo::parity;
+use pathmark_emulator::Scenario;
+use pathmark_emulator::result::{FlowResult, RunResult};
+use pathmark_testbed::chain::{Chain, Hop, RouterProgram};
 
 const TOP: &str = "duration = \"30s\"\n";
 /// With `auto`, where all five request a starting rate at once, the mean goodput was 1.3 and 1.4
@@ -42,33 +39,31 @@ fn path(more: &str) -> String {
     )
 }
 
-fn mean(result: &RunResult, what: impl Fn(&pathmark_emulator::result::FlowResult) -> f64) -> f64 {
-    let files = result
-        .flows
-        .iter()
-        .filter(|flow| flow.name.starts_with("file"));
-    let values: Vec<f64> = files.map(what).collect();
-    values.iter().sum::<f64>() / values.len() as f64
+/// Returns the results of the files, which are all complete, while nothing was dropped.
+fn files(result: &RunResult) -> Vec<&FlowResult> {
+    let flows = result.flows.iter();
+    let files: Vec<_> = flows.filter(|flow| flow.name.starts_with("file")).collect();
+    assert!(
+        files.iter().all(|file| file.completed),
+        "{:?}",
+        result.flows
+    );
+    assert_eq!(result.links[0].drops, 0);
+    files
+}
+
+fn mean(files: &[&FlowResult], what: impl Fn(&FlowResult) -> f64) -> f64 {
+    files.iter().map(|file| what(file)).sum::<f64>() / files.len() as f64
 }
 
 async fn compare(text: &str) {
     let scenario = Scenario::parse(Path::new("parity.toml"), text).unwrap();
     let real = parity::run(&scenario, router()).await.unwrap();
     let emulated = scenario.run(|_| ControlFlow::Continue(())).unwrap();
-    for result in [&real, &emulated] {
-        let files = result
-            .flows
-            .iter()
-            .filter(|flow| flow.name.starts_with("file"));
-        assert!(
-            files.clone().all(|file| file.completed),
-            "{:?}",
-            result.flows
-        );
-        assert_eq!(result.links[0].drops, 0);
-    }
-    let times = [&real, &emulated].map(|r| mean(r, |flow| flow.completion_s.unwrap_or(f64::NAN)));
-    let rates = [&real, &emulated].map(|r| mean(r, |flow| flow.goodput_bps));
+    let both = [&real, &emulated].map(files);
+    let completion = |flow: &FlowResult| flow.completion_s.unwrap_or(f64::NAN);
+    let times = both.each_ref().map(|files| mean(files, completion));
+    let rates = both.map(|files| mean(&files, |flow| flow.goodput_bps));
     println!("completion {times:?}, goodput {rates:?}");
     let off = |[real, emulated]: [f64; 2]| (real / emulated - 1.0).abs();
     assert!(off(rates) <= 0.05, "goodput {rates:?}");
@@ -77,56 +72,34 @@ async fn compare(text: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn files_over_a_wireless_hop_take_as_long_as_emulated() {
-    block_in_place(|| {
-        undisturbed(|| {
-            Handle::current().block_on(async {
-                let loss = path("loss = { kind = \"bernoulli\", per = 0.003 }");
-                compare(&format!("{TOP}{loss}{FILES}")).await;
-            });
-        });
-    });
+    let loss = path("loss = { kind = \"bernoulli\", per = 0.003 }");
+    let text = format!("{TOP}{loss}{FILES}");
+    undisturbed(async || compare(&text).await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn files_against_reverse_traffic_take_as_long_as_emulated() {
-    block_in_place(|| {
-        undisturbed(|| {
-            Handle::current().block_on(async {
-                let reverse = "[[flow]]\nname = \"reverse\"\nfrom = \"D\"\nto = \"S\"\n\
-                               algorithm = \"udp\"\nrate = \"2Mbit\"\n";
-                compare(&format!("{TOP}{}{FILES}{reverse}", path(""))).await;
-            });
-        });
-    });
+    let reverse = "[[flow]]\nname = \"reverse\"\nfrom = \"D\"\nto = \"S\"\n\
+                   algorithm = \"udp\"\nrate = \"2Mbit\"\n";
+    let text = format!("{TOP}{}{FILES}{reverse}", path(""));
+    undisturbed(async || compare(&text).await);
 }
 
 #[tokio::test]
 async fn what_the_test_bed_cannot_show_is_refused() {
-    for (text, words) in [
-        (
-            format!(
-                "{TOP}{}[[flow]]\nname = \"f\"\nfrom = \"S\"\nto = \"D\"\nrate = \"1Mbit\"\n",
-                path("")
-            ),
-            "limited by its application",
-        ),
-        (
-            format!(
-                "{TOP}{}[[flow]]\nname = \"f\"\nfrom = \"S\"\nto = \"D\"\nstop = \"5s\"\n",
-                path("")
-            ),
-            "`stop`",
-        ),
+    for (key, words) in [
+        ("rate = \"1Mbit\"", "limited by its application"),
+        ("stop = \"5s\"", "`stop`"),
     ] {
+        let flow = format!("[[flow]]\nname = \"f\"\nfrom = \"S\"\nto = \"D\"\n{key}\n");
+        let text = format!("{TOP}{}{flow}", path(""));
         let scenario = Scenario::parse(Path::new("parity.toml"), &text).unwrap();
         let program = RouterProgram {
             program: "/no/router".into(),
             prefix: Vec::new(),
         };
-        let error = parity::run(&scenario, program)
-            .await
-            .unwrap_err()
-            .to_string();
+        let error = parity::run(&scenario, program).await.unwrap_err();
+        let error = error.to_string();
         assert!(error.contains(words), "{error}");
     }
 }
@@ -204,6 +177,7 @@ impl Satellite {
 /// don't.
 #[test]
 fn downloads_behind_plain_hops_take_as_long_as_emulated() {
+    use pathmark_testbed::undisturbed;
     for controller in ["vcp+bise", "xcp"] {
         for (plain_hops, bytes) in [
             (false, 4_000_000),

@@ -1,21 +1,13 @@
 //! The facts that a sender learns about a path from kernels: hops that don't mark, by using IP's
 //! TTL, and sizes that an interface doesn't carry. Over real sockets, TUN interfaces and routers.
 
-use std::net::SocketAddr;
-use std::sync::Arc;
-
-use pathmark::cc::{Algorithm, FallbackReason, Feedback};
-use pathmark::tls::{TlsClientConfig, TlsServerConfig, Trust};
-use pathmark::{ClientConfig, Connection, Endpoint, ServerConfig};
+use pathmark::Connection;
+use pathmark::cc::{FallbackReason, Feedback};
 use pathmark_testbed::chain::{Chain, Hop, RECEIVER, SENDER};
-use pathmark_testbed::undisturbed;
-use rustls::pki_types::PrivatePkcs8KeyDer;
-use tokio::runtime::Handle;
-use tokio::task::block_in_place;
 
+use crate::common::endpoints::{Endpoints, undisturbed};
 use crate::common::on_node::router;
 
-const ALPN: &[u8] = b"path-facts";
 const BYTES: usize = 500_000;
 
 fn hop(controller: &str) -> Hop {
@@ -33,34 +25,8 @@ fn hop(controller: &str) -> Hop {
 async fn sender(algorithm: &str, mtu: u32, controllers: &[&str]) -> Connection {
     let hops: Vec<_> = controllers.iter().map(|name| hop(name)).collect();
     let chain = Chain::new(router(), mtu, &hops).unwrap();
-    let made = rcgen::generate_simple_self_signed(["sender".to_owned()]).unwrap();
-    let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
-    let tls = TlsServerConfig::new(vec![made.cert.der().clone()], key.into(), &[ALPN]).unwrap();
-    let trust = Trust::Pin(tls.pin().unwrap());
-    let transport = pathmark::transport_config(&Algorithm::parse(algorithm).unwrap());
-    let transport = Arc::new(transport);
-    let config = ServerConfig::with_transport(Arc::new(tls), Arc::clone(&transport));
-    let at = SocketAddr::new(SENDER, 4433);
-    let server = Endpoint::from_socket(chain.sender.udp(at).unwrap(), Some(config)).unwrap();
-    let socket = chain.receiver.udp(SocketAddr::new(RECEIVER, 0)).unwrap();
-    let client = Endpoint::from_socket(socket, None).unwrap();
-    let tls = TlsClientConfig::new(trust, &[ALPN]).unwrap();
-    let config = ClientConfig::with_transport(Arc::new(tls), transport);
-    let connecting = client.connect_with(config, at, "sender").unwrap();
-    let accepting = async { server.accept().await.unwrap().accept().unwrap().await };
-    let (receiver, sender) = tokio::try_join!(connecting, accepting).unwrap();
-    let sending = async {
-        let mut stream = sender.open_uni().await.unwrap();
-        stream.write_all(&vec![7; BYTES]).await.unwrap();
-        stream.finish().unwrap();
-        assert_eq!(stream.stopped().await, Ok(None));
-    };
-    let receiving = async {
-        let mut stream = receiver.accept_uni().await.unwrap();
-        assert_eq!(stream.read_to_end(BYTES).await.unwrap().len(), BYTES);
-    };
-    tokio::join!(sending, receiving);
-    sender
+    let endpoints = Endpoints::new(&chain, [SENDER, RECEIVER], algorithm, 0);
+    endpoints.send(BYTES).await.1
 }
 
 /// Returns `unmarked_hop` of the sender's latest feedback.
@@ -75,19 +41,15 @@ async fn unmarked_hop(algorithm: &str, controllers: &[&str]) -> Option<bool> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hops_that_do_not_mark_show_in_the_ttl() {
-    block_in_place(|| {
-        undisturbed(|| {
-            Handle::current().block_on(async {
-                for (algorithm, controller) in [("vcp", "vcp"), ("xcp", "xcp")] {
-                    let marked = unmarked_hop(algorithm, &[controller]).await;
-                    assert_eq!(marked, Some(false), "{algorithm}");
-                    let kernel_between = unmarked_hop(algorithm, &[controller, controller]).await;
-                    assert_eq!(kernel_between, Some(true), "{algorithm}");
-                    let plain = unmarked_hop(algorithm, &["none"]).await;
-                    assert_eq!(plain, Some(true), "{algorithm}");
-                }
-            });
-        });
+    undisturbed(async || {
+        for law in ["vcp", "xcp"] {
+            let marked = unmarked_hop(law, &[law]).await;
+            assert_eq!(marked, Some(false), "{law}");
+            let kernel_between = unmarked_hop(law, &[law, law]).await;
+            assert_eq!(kernel_between, Some(true), "{law}");
+            let plain = unmarked_hop(law, &["none"]).await;
+            assert_eq!(plain, Some(true), "{law}");
+        }
     });
 }
 
@@ -95,27 +57,22 @@ async fn hops_that_do_not_mark_show_in_the_ttl() {
 /// obeys routers once one was full. XCP-i routers without an estimate report this.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn why_routers_do_not_steer() {
-    block_in_place(|| {
-        undisturbed(|| {
-            Handle::current().block_on(async {
-                let no_answer = Some(FallbackReason::NoAnswer);
-                for (algorithm, controllers, expected, estimated) in [
-                    ("xcp", &["xcp"][..], None, true),
-                    ("xcp", &["none"], no_answer, true),
-                    ("vcp", &["none"], no_answer, true),
-                    ("xcp", &["xcp", "xcp"], None, true),
-                    ("xcp-i", &["xcp-i", "xcp-i"], None, false),
-                ] {
-                    let report = sender(algorithm, 1500, controllers).await.path_report();
-                    let law = report.controller;
-                    assert_eq!(law.fallback, expected, "{algorithm}, {controllers:?}");
-                    assert_eq!(law.explicit, expected.is_none());
-                    let uncounted =
-                        matches!(report.feedback, Some(Feedback::Xcp(xcp)) if xcp.uncounted);
-                    assert_eq!(uncounted, !estimated, "{algorithm}, {controllers:?}");
-                }
-            });
-        });
+    undisturbed(async || {
+        let no_answer = Some(FallbackReason::NoAnswer);
+        for (algorithm, controllers, expected, estimated) in [
+            ("xcp", &["xcp"][..], None, true),
+            ("xcp", &["none"], no_answer, true),
+            ("vcp", &["none"], no_answer, true),
+            ("xcp", &["xcp", "xcp"], None, true),
+            ("xcp-i", &["xcp-i", "xcp-i"], None, false),
+        ] {
+            let report = sender(algorithm, 1500, controllers).await.path_report();
+            let law = report.controller;
+            assert_eq!(law.fallback, expected, "{algorithm}, {controllers:?}");
+            assert_eq!(law.explicit, expected.is_none());
+            let uncounted = matches!(report.feedback, Some(Feedback::Xcp(xcp)) if xcp.uncounted);
+            assert_eq!(uncounted, !estimated, "{algorithm}, {controllers:?}");
+        }
     });
 }
 

@@ -4,8 +4,6 @@ use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
-use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,7 +19,7 @@ use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, UdpSocket};
 
-use crate::common::{Process, Server, first_object, pathmark};
+use crate::common::{Process, Server, ended, pathmark, run, words, write_private};
 
 const TOKEN: &str = "0123456789abcdef";
 
@@ -56,13 +54,8 @@ async fn echo() -> Target {
 /// Returns a directory with tokens.
 fn place(tokens: &str) -> TempDir {
     let place = TempDir::new().unwrap();
-    write(&place.path().join("tokens"), tokens);
+    write_private(place.path().join("tokens"), tokens);
     place
-}
-
-fn write(path: &Path, text: &str) {
-    fs::write(path, text).unwrap();
-    fs::set_permissions(path, Permissions::from_mode(0o600)).unwrap();
 }
 
 async fn bounded<T>(test: impl Future<Output = T>) -> T {
@@ -72,26 +65,9 @@ async fn bounded<T>(test: impl Future<Output = T>) -> T {
 
 /// Starts a proxy with these arguments, and returns the object that it prints.
 fn start(arguments: &[&str]) -> (Server, serde_json::Value) {
-    let mut command = pathmark(&[&["proxy"], arguments, &["--json", "--show-uri"]].concat());
-    command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut process = Process(command.spawn().unwrap());
-    let said = first_object(process.0.stdout.take().unwrap());
-    let stderr = process.0.stderr.take().unwrap();
-    let (lines, log) = std::sync::mpsc::channel();
-    std::thread::spawn(move || {
-        for line in BufReader::new(stderr).lines().map_while(Result::ok) {
-            if lines.send(line).is_err() {
-                return;
-            }
-        }
-    });
-    let server = Server {
-        process,
-        address: said["listening"].as_str().unwrap().to_owned(),
-        pin: said["pin"].as_str().unwrap().to_owned(),
-        log,
-    };
-    (server, said)
+    Server::and_said(pathmark(
+        &[&["proxy"], arguments, &["--json", "--show-uri"]].concat(),
+    ))
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -99,18 +75,11 @@ async fn a_pasted_uri_is_all_that_a_client_needs() {
     bounded(async {
         let place = TempDir::new().unwrap();
         let tokens = place.path().join("tokens");
-        let (server, said) = start(&[
-            "--listen",
-            "127.0.0.1:0",
-            "--token-file",
-            tokens.to_str().unwrap(),
-            "--allow",
-            "127.0.0.0/8",
-        ]);
-        assert_eq!(
-            fs::metadata(&tokens).unwrap().permissions().mode() & 0o777,
-            0o600
-        );
+        let tokens_at = tokens.display();
+        let line = format!("--listen 127.0.0.1:0 --token-file {tokens_at} --allow 127.0.0.0/8");
+        let (server, said) = start(&words(&line));
+        let mode = fs::metadata(&tokens).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
         let uri = said["uris"][0]["uri"].as_str().unwrap();
         let tunnel = tunnel(uri);
         let (mut read, mut write) = tunnel.tcp(&echo().await).await.unwrap();
@@ -120,10 +89,8 @@ async fn a_pasted_uri_is_all_that_a_client_needs() {
         read.read_to_string(&mut back).await.unwrap();
         assert_eq!(back, "hello");
         let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
-        let flow = tunnel
-            .udp(&target(socket.local_addr().unwrap()))
-            .await
-            .unwrap();
+        let flow = tunnel.udp(&target(socket.local_addr().unwrap())).await;
+        let flow = flow.unwrap();
         flow.send(Bytes::from_static(b"ping")).await.unwrap();
         let (_, from) = socket.recv_from(&mut [0; 10]).await.unwrap();
         socket.send_to(b"pong", from).await.unwrap();
@@ -149,11 +116,11 @@ async fn a_reload_keeps_flows_and_revokes_tokens() {
         let (mut kept_read, mut kept_write) = tunnel(uri(0)).tcp(&to).await.unwrap();
         let (mut gone_read, _gone_write) = tunnel(uri(1)).tcp(&to).await.unwrap();
         // An invalid file changes nothing.
-        write(&place.path().join("tokens"), "a\n");
+        write_private(place.path().join("tokens"), "a\n");
         server.process.signal(Signal::SIGHUP);
         let line = server.logged("stays as it was", 20);
         assert!(line.contains("tokens:1: a line has a name"), "{line}");
-        write(&place.path().join("tokens"), &format!("a {TOKEN}a\n"));
+        write_private(place.path().join("tokens"), &format!("a {TOKEN}a\n"));
         server.process.signal(Signal::SIGHUP);
         server.logged("read again", 20);
         assert!(gone_read.read_u8().await.is_err());
@@ -170,7 +137,7 @@ async fn the_state_has_clients_and_flows() {
         let config = place.path().join("proxy.toml");
         let text = "listen = '127.0.0.1:0'\ntokens = 'tokens'\nallow = ['127.0.0.0/8']\n\
                     control = 'control.sock'\n";
-        write(&config, text);
+        write_private(&config, text);
         let config = config.to_str().unwrap();
         let (_server, said) = start(&["--config", config]);
         let tunnel = tunnel(said["uris"][0]["uri"].as_str().unwrap());
@@ -212,14 +179,11 @@ async fn the_state_has_clients_and_flows() {
 fn a_token_is_shown_to_no_pipe_and_wrong_files_have_a_line() {
     let place = place(&format!("a {TOKEN}\n"));
     let tokens = place.path().join("tokens");
-    let listen = [
-        "--listen",
-        "127.0.0.1:0",
-        "--token-file",
-        tokens.to_str().unwrap(),
-    ];
-    let process = Process::start(&[&["proxy"], &listen[..]].concat());
-    let mut process = process;
+    let line = format!(
+        "proxy --listen 127.0.0.1:0 --token-file {}",
+        tokens.display()
+    );
+    let mut process = Process::start(&words(&line));
     let mut line = String::new();
     let mut stdout = BufReader::new(process.0.stdout.take().unwrap());
     stdout.read_line(&mut line).unwrap();
@@ -229,66 +193,48 @@ fn a_token_is_shown_to_no_pipe_and_wrong_files_have_a_line() {
     stdout.read_line(&mut rest).unwrap();
     assert_eq!(rest, "");
 
-    let check = |text: &str| {
-        let config = place.path().join("proxy.toml");
-        fs::write(&config, text).unwrap();
-        let output = pathmark(&["proxy", "check", config.to_str().unwrap()]).output();
-        let output = output.unwrap();
+    let config = place.path().join("proxy.toml");
+    let config = config.to_str().unwrap();
+    let outcome = |arguments: &[&str]| {
+        let output = run(arguments);
         let said = [output.stdout, output.stderr].concat();
         (output.status.code(), String::from_utf8(said).unwrap())
+    };
+    let check = |text: &str| {
+        fs::write(config, text).unwrap();
+        outcome(&["proxy", "check", config])
     };
     let (code, said) = check("listen = ':1'\ntokens = 'tokens'\n");
-    assert!(
-        code == Some(0) && said.contains("correct, 1 users"),
-        "{said}"
-    );
-    let config = place.path().join("proxy.toml");
-    let uris = |more: &[&str]| {
-        let arguments = [&["proxy", "uris", config.to_str().unwrap()], more].concat();
-        let output = pathmark(&arguments).output().unwrap();
-        let said = [output.stdout, output.stderr].concat();
-        (output.status.code(), String::from_utf8(said).unwrap())
-    };
-    let (all, one) = (uris(&[]), uris(&["a"]));
-    assert_eq!(all.1, format!("for a: {}", one.1));
-    assert!(
-        one.0 == Some(0) && one.1.starts_with("pathmark://"),
-        "{one:?}"
-    );
+    let is_correct = code == Some(0) && said.contains("correct, 1 users");
+    assert!(is_correct, "{said}");
+    let uris = |more: &[&str]| outcome(&[&["proxy", "uris", config], more].concat());
+    let (all, (code, one)) = (uris(&[]), uris(&["a"]));
+    assert_eq!(all.1, format!("for a: {one}"));
+    let is_one = code == Some(0) && one.starts_with("pathmark://");
+    assert!(is_one, "{code:?} {one}");
     let (code, said) = uris(&["b"]);
     assert!(code == Some(2) && said.contains("has no user b"), "{said}");
+    let start = "tokens = 'tokens'\nlisten = ':1'\n";
     for (text, expected) in [
+        (format!("{start}ports = 1\n"), "proxy.toml:3: unknown field"),
         (
-            "listen = ':1'\ntokens = 'tokens'\nports = 1\n",
-            "proxy.toml:3: unknown field",
-        ),
-        (
-            "listen = ':1'\ntokens = 'tokens'\ncert = 'none.pem'\nkey = 'none.key'\n",
+            format!("{start}cert = 'none.pem'\nkey = 'none.key'\n"),
             "none.pem",
         ),
         (
-            "listen = ':1'\ntokens = 'tokens'\n[[class]]\nports = [80]\nweight = 0\n",
+            format!("{start}[[class]]\nports = [80]\nweight = 0\n"),
             "proxy.toml:5: ",
         ),
-        ("tokens = 'tokens'\nlisten = 'x'\n", "proxy.toml:2: "),
-        (
-            "tokens = 'tokens'\nlisten = ':1'\ncc = 'x'\n",
-            "proxy.toml:3: ",
-        ),
+        ("tokens = 'tokens'\nlisten = 'x'\n".into(), "proxy.toml:2: "),
+        (format!("{start}cc = 'x'\n"), "proxy.toml:3: "),
     ] {
-        let (code, said) = check(text);
+        let (code, said) = check(&text);
         assert!(code == Some(2) && said.contains(expected), "{said}");
     }
     fs::set_permissions(&tokens, Permissions::from_mode(0o644)).unwrap();
     let (code, said) = check("listen = ':1'\ntokens = 'tokens'\n");
-    assert!(
-        code == Some(2) && said.contains("set its mode to 600"),
-        "{said}"
-    );
-    let without = pathmark(&["proxy", "--listen", "127.0.0.1:0"])
-        .output()
-        .unwrap();
-    assert_eq!(without.status.code(), Some(2));
-    let said = String::from_utf8_lossy(&without.stderr);
-    assert!(said.contains("PATHMARK_PROXY_TOKENS"), "{said}");
+    let is_refused = code == Some(2) && said.contains("set its mode to 600");
+    assert!(is_refused, "{said}");
+    let without = run(&["proxy", "--listen", "127.0.0.1:0"]);
+    ended(&without, 2, "PATHMARK_PROXY_TOKENS");
 }

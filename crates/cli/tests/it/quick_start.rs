@@ -10,8 +10,8 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::common::offered::Offered;
-use crate::common::on_node::router;
-use crate::common::{first_object, piped};
+use crate::common::on_node::{figures, router, serve, shown};
+use crate::common::piped;
 
 /// Returns a hop of 20 Mbit/s and 50 ms each way.
 fn hop(controller: &str) -> Hop {
@@ -25,11 +25,6 @@ fn hop(controller: &str) -> Hop {
         forward: port(controller),
         reverse: port("none"),
     }
-}
-
-/// Returns the line that a server prints once it accepts connections.
-fn said(process: &mut ChildGuard) -> Value {
-    first_object(process.child().stdout.take().unwrap())
 }
 
 /// A server of one file.
@@ -48,11 +43,10 @@ impl<'a> Served<'a> {
         std::fs::write(directory.path().join("file"), vec![7; bytes]).unwrap();
         let listen = format!("{SENDER}:4433");
         let there = directory.path().to_str().unwrap();
-        let serve = piped(&[
+        let arguments = [
             "serve", "--listen", &listen, "--dir", there, "--cc", laws, "--json",
-        ]);
-        let mut process = chain.sender.spawn(serve, &[]).unwrap();
-        let said = said(&mut process);
+        ];
+        let (process, said) = serve(&chain.sender, &arguments);
         Self {
             chain,
             _process: process,
@@ -71,14 +65,9 @@ impl<'a> Served<'a> {
             "get", &target, "-o", out, "--pin", &self.pin, "--cc", cc, "--json",
         ]);
         get.env("XDG_STATE_HOME", state);
-        let mut client = self.chain.receiver.spawn(get, &[]).unwrap();
-        let output = client.child().stdout.take().unwrap();
-        let figures: Value = serde_json::from_reader(output).unwrap();
-        assert!(client.wait().unwrap().success());
-        assert_eq!(
-            std::fs::read(here.path().join("file")).unwrap(),
-            vec![7; self.bytes]
-        );
+        let figures = figures(self.chain.receiver.spawn(get, &[]).unwrap());
+        let got = std::fs::read(here.path().join("file")).unwrap();
+        assert_eq!(got, vec![7; self.bytes]);
         figures
     }
 }
@@ -90,10 +79,7 @@ fn fetch(chain: &Chain, cc: &str) -> Value {
 }
 
 fn grants(chain: &Chain, router: usize) -> Value {
-    let query = pathmark_router::daemon::Query::Json;
-    let state = pathmark_router::daemon::ask(&chain.control(router), &query).unwrap();
-    let state: Value = serde_json::from_str(&state).unwrap();
-    state["links"][0]["controller"]["grants"].clone()
+    shown(chain, router)["links"][0]["controller"]["grants"].clone()
 }
 
 /// 1 MB takes 0.42 s on the wire, and the request takes 0.2 s. Slow start from ten packets over 200
@@ -142,10 +128,8 @@ fn two_routers_grant_auto_its_rate() {
             assert_eq!(figures["packets_lost"], 0, "{controller}");
             let approved = figures["approved_bps"].as_f64().unwrap();
             // 85 % of 20 Mbit/s, minus the rate of the handshake in one sample.
-            assert!(
-                (14e6..17.1e6).contains(&approved),
-                "{controller}: {approved}"
-            );
+            let is_right = (14e6..17.1e6).contains(&approved);
+            assert!(is_right, "{controller}: {approved}");
             let seconds = |figures: &Value| figures["seconds"].as_f64().unwrap();
             assert!(
                 seconds(&figures) < SHARE * seconds(&plain),

@@ -7,23 +7,13 @@ use nix::sys::signal::Signal;
 use tempfile::TempDir;
 
 use crate::common::offered::{Offered, until};
-use crate::common::{Process, Server, object, pathmark};
+use crate::common::{Process, Server, ended, object, run, words};
 
 /// More than both sides buffer of a file in transfer.
 const BYTES: usize = 10_000_000;
 
 fn serve(offered: &Offered, address: &str) -> Server {
-    let directory = offered.path().to_str().unwrap();
-    let arguments = [
-        "serve",
-        "--dir",
-        directory,
-        "--listen",
-        address,
-        "--json",
-        "--allow-put",
-    ];
-    Server::of(pathmark(&arguments))
+    Server::offering(offered, address, &["--allow-put"])
 }
 
 #[test]
@@ -32,38 +22,25 @@ fn a_server_that_comes_back_brings_the_rest() {
     for n in 0..3 {
         fs::write(offered.path().join(format!("{n}")), vec![n; BYTES]).unwrap();
     }
-    let out = here.path().to_str().unwrap();
+    let out = here.path().display();
     let mut server = serve(&offered, "127.0.0.1:0");
     let (address, pin) = (server.address.clone(), server.pin.clone());
-    let more = ["--pin", &pin, "--json", "--limit", "5MB", "--reconnect=60s"];
-    let target = |name: &str| format!("{address}/{name}");
-    let get = ["get", "-r", &target(""), "-o", out];
-    let get = Process::start(&[&get[..], &more].concat());
-    let arrived = || {
-        let names = fs::read_dir(here.path()).unwrap();
-        names
-            .filter(|entry| {
-                entry
-                    .as_ref()
-                    .unwrap()
-                    .metadata()
-                    .is_ok_and(|m| m.len() > 0)
-            })
-            .count()
+    let get = format!("get -r {address}/ -o {out} --pin {pin} --json --limit 5MB --reconnect=60s");
+    let get = Process::start(&words(&get));
+    let has_bytes = |entry: std::io::Result<fs::DirEntry>| {
+        let metadata = entry.unwrap().metadata();
+        metadata.is_ok_and(|metadata| metadata.len() > 0)
     };
-    until(|| arrived() > 0);
+    let arrived = || fs::read_dir(here.path()).unwrap().any(has_bytes);
+    until(arrived);
     server.process.signal(Signal::SIGTERM);
     server.process.0.wait().unwrap();
     let _server = serve(&offered, &address);
     let output = get.finish();
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{stderr}");
-    assert!(stderr.contains("the next attempt is in"), "{stderr}");
+    ended(&output, 0, "the next attempt is in");
     for n in 0..3 {
-        assert_eq!(
-            fs::read(here.path().join(format!("{n}"))).unwrap(),
-            vec![n; BYTES]
-        );
+        let got = fs::read(here.path().join(format!("{n}"))).unwrap();
+        assert_eq!(got, vec![n; BYTES]);
     }
     assert_eq!(object(&output)["error"], serde_json::Value::Null);
 }
@@ -76,59 +53,39 @@ fn a_put_begins_before_its_server_does() {
     let server = serve(&offered, "127.0.0.1:0");
     let (address, pin) = (server.address.clone(), server.pin.clone());
     drop(server);
-    let put = [
-        "put",
-        file.to_str().unwrap(),
-        &address,
-        "--pin",
-        &pin,
-        "--reconnect",
-    ];
-    let mut put = Process::start(&put);
+    let line = format!("put {} {address} --pin {pin} --reconnect", file.display());
+    let mut put = Process::start(&words(&line));
     let stderr = put.0.stderr.take().unwrap();
     let mut lines = std::io::BufRead::lines(std::io::BufReader::new(stderr));
     let said = lines.next().unwrap().unwrap();
     assert!(said.contains("the next attempt is in 1 s"), "{said}");
     let _server = serve(&offered, &address);
     assert!(put.0.wait().unwrap().success());
-    assert_eq!(
-        fs::read_to_string(offered.path().join("file")).unwrap(),
-        "content"
-    );
+    let stored = fs::read_to_string(offered.path().join("file")).unwrap();
+    assert_eq!(stored, "content");
 }
 
 #[test]
 #[expect(clippy::disallowed_methods, reason = "a time limit in real time")]
 fn a_client_gives_up_after_its_time_and_tries_no_other_key() {
     let here = TempDir::new().unwrap();
-    let out = here.path().to_str().unwrap();
+    let out = here.path().display();
     let closed = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let address = closed.local_addr().unwrap().to_string();
     drop(closed);
     let begun = Instant::now();
-    let get = [
-        "get",
-        &format!("{address}/a"),
-        "-o",
-        out,
-        "--insecure",
-        "--json",
-    ];
-    let gave_up = pathmark(&[&get[..], &["--reconnect=2s"]].concat())
-        .output()
-        .unwrap();
+    let get = format!("get {address}/a -o {out} --insecure --json --reconnect=2s");
+    let gave_up = run(&words(&get));
     assert_eq!(gave_up.status.code(), Some(1));
     assert!(begun.elapsed() >= Duration::from_secs(2));
     let said = object(&gave_up);
     assert_eq!(said["files"].as_array().unwrap().len(), 1);
     let offered = Offered::new();
     let server = serve(&offered, "127.0.0.1:0");
-    let get = ["get", &format!("{}/a", server.address), "-o", out, "--json"];
-    let pin = "00".repeat(32);
+    let (target, pin) = (server.at("a"), "00".repeat(32));
     let begun = Instant::now();
-    let wrong = pathmark(&[&get[..], &["--pin", &pin, "--reconnect"]].concat())
-        .output()
-        .unwrap();
+    let get = format!("get {target} -o {out} --json --pin {pin} --reconnect");
+    let wrong = run(&words(&get));
     assert_eq!(wrong.status.code(), Some(1));
     assert!(begun.elapsed() < Duration::from_secs(20));
 }

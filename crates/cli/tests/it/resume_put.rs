@@ -7,9 +7,8 @@ use std::process::Command;
 use nix::sys::signal::Signal;
 use tempfile::TempDir;
 
-use crate::common;
 use crate::common::offered::{Offered, until};
-use crate::common::{Process, Server, json, pathmark};
+use crate::common::{self, Process, Server, json, names, pathmark, words};
 
 const BYTES: usize = 40_000_000;
 
@@ -31,21 +30,17 @@ impl Scene {
     }
 
     fn serve(&self, listen: &str) -> Server {
-        let directory = self.offered.path().to_str().unwrap();
-        let serve = ["serve", "--dir", directory, "--allow-put", "--json"];
-        Server::of(pathmark(&[&serve[..], &["--listen", listen]].concat()))
+        Server::offering(&self.offered, listen, &["--allow-put"])
     }
 
     fn put(&self, server: &Server, more: &[&str]) -> Command {
-        let (source, target) = (self.source(), format!("{}/stored", server.address));
-        let put = [
-            "put",
-            source.to_str().unwrap(),
-            &target,
-            "--pin",
-            &server.pin,
-        ];
-        let mut command = pathmark(&[&put[..], &["--json"], more].concat());
+        let (source, target) = (self.source(), server.at("stored"));
+        let put = format!(
+            "put {} {target} --pin {} --json",
+            source.display(),
+            server.pin
+        );
+        let mut command = pathmark(&[&words(&put)[..], more].concat());
         command.env("XDG_STATE_HOME", self.here.path());
         command
     }
@@ -65,16 +60,9 @@ impl Scene {
     fn is_stored(&self) {
         let stored = fs::read(self.offered.path().join("stored")).unwrap();
         assert!(stored == fs::read(self.source()).unwrap());
-        let names = fs::read_dir(self.offered.path()).unwrap();
-        assert_eq!(names.count(), 1, "nothing else is left");
+        assert_eq!(names(self.offered.path()), ["stored"]);
         assert!(!self.is_kept());
     }
-}
-
-fn start(mut command: Command) -> Process {
-    use std::process::Stdio;
-    command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    Process(command.spawn().unwrap())
 }
 
 fn resumed(output: &std::process::Output) -> u64 {
@@ -86,7 +74,7 @@ fn a_client_that_was_killed_goes_on() {
     let scene = Scene::new();
     let server = scene.serve("127.0.0.1:0");
     for (signal, bytes) in [(Signal::SIGKILL, 2_000_000), (Signal::SIGINT, 4_000_000)] {
-        let client = start(scene.put(&server, &["--limit", "10MB"]));
+        let client = Process::of(scene.put(&server, &["--limit", "10MB"]));
         until(|| scene.arrived() >= bytes && scene.is_kept());
         client.signal(signal);
         let ended = client.finish();
@@ -107,10 +95,8 @@ fn a_server_that_was_killed_takes_the_rest() {
     let scene = Scene::new();
     let server = scene.serve("127.0.0.1:0");
     let address = server.address.clone();
-    let client = start(scene.put(
-        &server,
-        &["--limit", "10MB", "--reconnect=60s", "--no-state"],
-    ));
+    let more = ["--limit", "10MB", "--reconnect=60s", "--no-state"];
+    let client = Process::of(scene.put(&server, &more));
     until(|| scene.arrived() >= 4_000_000);
     server.process.signal(Signal::SIGKILL);
     drop(server);
@@ -126,7 +112,7 @@ fn a_server_that_was_killed_takes_the_rest() {
 fn a_source_that_was_replaced_is_sent_whole() {
     let scene = Scene::new();
     let server = scene.serve("127.0.0.1:0");
-    let client = start(scene.put(&server, &["--limit", "10MB"]));
+    let client = Process::of(scene.put(&server, &["--limit", "10MB"]));
     until(|| scene.arrived() >= 2_000_000 && scene.is_kept());
     client.signal(Signal::SIGKILL);
     drop(client.finish());

@@ -3,8 +3,6 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +17,8 @@ use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::common::offered::Offered;
-use crate::common::{Process, Server, first_object, json, pathmark};
+use crate::common::{Process, Server, certificate, ended, first_object, json};
+use crate::common::{pathmark, run, write_private};
 
 const TOKEN: &str = "0123456789abcdef";
 const WAIT: Duration = Duration::from_secs(30);
@@ -35,7 +34,7 @@ impl House {
     fn new(place: TempDir, users: &str, more: &[&str]) -> Self {
         let offered = Offered::new();
         fs::write(offered.path().join("a"), "content").unwrap();
-        write(&place.path().join("tokens"), users);
+        write_private(place.path().join("tokens"), users);
         let config = place.path().join("proxy.toml");
         let text = "tokens = 'tokens'\nallow = ['127.0.0.0/8']\ncontrol = 'control.sock'\n";
         fs::write(&config, text).unwrap();
@@ -50,9 +49,7 @@ impl House {
     }
 
     fn get(&self) -> String {
-        let source = format!("{}/a", self.server.address);
-        let get = ["get", &source, "--pin", &self.server.pin, "-o", "-"];
-        let output = pathmark(&get).output().unwrap();
+        let output = self.server.run("get @/a -o -");
         assert!(output.status.success(), "{output:?}");
         String::from_utf8(output.stdout).unwrap()
     }
@@ -76,12 +73,6 @@ impl House {
         let pin: Pin = self.server.pin.parse().unwrap();
         TlsClientConfig::new(Trust::Pin(pin), &[ALPN]).unwrap()
     }
-}
-
-/// Writes a file that no other user can read.
-fn write(path: &Path, text: &str) {
-    fs::write(path, text).unwrap();
-    fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
 }
 
 /// Starts a TCP target that returns the bytes that it reads.
@@ -128,20 +119,14 @@ fn files_and_flows_have_one_port() {
     assert_eq!(datagrams.recv(&mut got).unwrap(), 8);
 
     let socket = house.place.path().join("control.sock");
-    let show = [
-        "proxy",
-        "show",
-        "--json",
-        "--socket",
-        socket.to_str().unwrap(),
-    ];
-    let shown = json(&pathmark(&show).output().unwrap());
+    let show = ["proxy", "show", "--json", "--socket"];
+    let shown = json(&pathmark(&show).arg(socket).output().unwrap());
     assert_eq!(shown["counts"]["tcp_flows"], 1);
     assert_eq!(shown["counts"]["udp_flows"], 1);
 
     // After the token is replaced, the tunnel's token is revoked, but files are still served.
     let tokens = house.place.path().join("tokens");
-    write(&tokens, "b fedcba9876543210\n");
+    write_private(tokens, "b fedcba9876543210\n");
     house.server.process.signal(Signal::SIGHUP);
     house.server.logged("the configuration was read again", 30);
     assert!(!echoes(forward));
@@ -208,7 +193,7 @@ fn a_configuration_with_its_own_port_is_refused() {
     let offered = Offered::new();
     let place = TempDir::new().unwrap();
     let config = place.path().join("proxy.toml");
-    write(&place.path().join("tokens"), &format!("a {TOKEN}\n"));
+    write_private(place.path().join("tokens"), &format!("a {TOKEN}\n"));
     let directory = offered.path().to_str().unwrap();
     let listen = ["serve", "--listen", "127.0.0.1:0", "--dir", directory];
     for (line, says) in [
@@ -219,20 +204,8 @@ fn a_configuration_with_its_own_port_is_refused() {
     ] {
         fs::write(&config, format!("tokens = 'tokens'\n{line}\n")).unwrap();
         let proxy = ["--proxy", config.to_str().unwrap()];
-        let output = pathmark(&[&listen[..], &proxy].concat()).output().unwrap();
-        let stderr = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(2), "{stderr}");
-        assert!(stderr.contains(says), "{stderr}");
+        ended(&run(&[&listen[..], &proxy].concat()), 2, says);
     }
-}
-
-/// Creates a certificate and its key in separate files, and returns the pin.
-fn certificate(place: &Path, name: &str) -> Pin {
-    let made = rcgen::generate_simple_self_signed([name.to_owned()]).unwrap();
-    let key = place.join(format!("{name}.key"));
-    write(&key, &made.signing_key.serialize_pem());
-    fs::write(place.join(format!("{name}.pem")), made.cert.pem()).unwrap();
-    Pin::of(made.cert.der())
 }
 
 #[test]
@@ -258,26 +231,22 @@ fn a_user_is_known_by_the_certificate_that_the_tunnel_shows() {
         assert_eq!(echoes(listeners[0]), opens, "{name}");
     }
     let uri = format!("pathmark://{}", house.server.address);
-    let output = pathmark(&["tunnel", &uri, "-D", "0"]).output().unwrap();
-    let stderr = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(2), "{stderr}");
-    assert!(stderr.contains("the URI has no token"), "{stderr}");
+    ended(
+        &run(&["tunnel", &uri, "-D", "0"]),
+        2,
+        "the URI has no token",
+    );
 
     // After removing the user's line, flows of an open connection end, and no new flows can start.
-    let arguments = [
-        "--client-cert",
-        &place.join("known.pem").display().to_string(),
-        "--client-key",
-        &place.join("known.key").display().to_string(),
-        "-L",
-        &forward,
-    ];
-    let (_tunnel, listeners) = house.tunnel("", &arguments);
+    let path = |name: &str| place.join(name).display().to_string();
+    let (chain, key) = (path("known.pem"), path("known.key"));
+    let shown = ["--client-cert", &chain, "--client-key", &key];
+    let (_tunnel, listeners) = house.tunnel("", &[&["-L", &forward], &shown[..]].concat());
     let mut flow = TcpStream::connect(listeners[0]).unwrap();
     flow.set_read_timeout(Some(WAIT)).unwrap();
     flow.write_all(b"x").unwrap();
     flow.read_exact(&mut [0]).unwrap();
-    write(&place.join("tokens"), &format!("a {TOKEN}\n"));
+    write_private(place.join("tokens"), &format!("a {TOKEN}\n"));
     house.server.process.signal(Signal::SIGHUP);
     house.server.logged("the configuration was read again", 30);
     assert!(!matches!(flow.read(&mut [0]), Ok(1)));

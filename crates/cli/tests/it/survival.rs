@@ -8,9 +8,8 @@ use std::process::{Command, Output};
 
 use tempfile::TempDir;
 
-use crate::common;
 use crate::common::offered::{Offered, settle, unfinished_bytes, until_unfinished};
-use crate::common::{Process, Server, json, pathmark};
+use crate::common::{self, Process, Server, ended, json, names, words};
 
 /// Returns bytes that do not repeat.
 fn content(bytes: usize) -> Vec<u8> {
@@ -26,43 +25,28 @@ fn write(path: &Path, bytes: usize) -> Vec<u8> {
 }
 
 fn serve(there: &Offered, listen: &str) -> Server {
-    let directory = there.path().to_str().unwrap();
-    let serve = ["serve", "--dir", directory, "--listen", listen];
-    Server::of(pathmark(&[&serve[..], &["--allow-put", "--json"]].concat()))
+    Server::offering(there, listen, &["--allow-put"])
 }
 
 fn get(server: &Server, name: &str, out: &TempDir) -> Output {
-    let target = format!("{}/{name}", server.address);
-    let out = out.path().to_str().unwrap();
-    let get = ["get", &target, "-o", out, "--pin", &server.pin, "--json"];
-    pathmark(&get).output().unwrap()
+    server.run(&format!("get @/{name} -o {} --json", out.path().display()))
 }
 
 /// Runs a `get` that can only write files of up to this number of kB.
 fn limited_get(server: &Server, name: &str, out: &TempDir, most: usize) -> Output {
     let line = format!("ulimit -f {most}; exec \"$0\" \"$@\"");
-    let target = format!("{}/{name}", server.address);
-    Command::new("bash")
-        .args(["-c", &line, env!("CARGO_BIN_EXE_pathmark"), "get", &target])
-        .args(["-o", out.path().to_str().unwrap(), "--pin", &server.pin])
-        .env("XDG_STATE_HOME", "/dev/null")
-        .output()
-        .unwrap()
+    let mut command = Command::new("bash");
+    command.args(["-c", &line, env!("CARGO_BIN_EXE_pathmark"), "get"]);
+    command.args([&server.at(name), "-o", out.path().to_str().unwrap()]);
+    command
+        .args(["--pin", &server.pin])
+        .env("XDG_STATE_HOME", "/dev/null");
+    command.output().unwrap()
 }
 
 #[track_caller]
 fn failed(output: &Output, word: &str) {
-    let text = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{text}");
-    assert!(text.contains(word), "{text}");
-}
-
-fn names(directory: &Path) -> Vec<String> {
-    let entries = fs::read_dir(directory).unwrap();
-    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    let mut names: Vec<_> = names.collect();
-    names.sort();
-    names
+    ended(output, 1, word);
 }
 
 /// A server that is killed and started again ends the transfer, and the next transfer continues it.
@@ -71,7 +55,7 @@ fn a_get_goes_on_after_its_server_was_killed() {
     let (there, here) = (Offered::new(), TempDir::new().unwrap());
     let large = write(&there.path().join("large"), 150_000_000);
     let server = serve(&there, "127.0.0.1:0");
-    let (address, target) = (server.address.clone(), format!("{}/large", server.address));
+    let (address, target) = (server.address.clone(), server.at("large"));
     let out = here.path().to_str().unwrap();
     let client = Process::start(&["get", &target, "-o", out, "--pin", &server.pin, "--json"]);
     until_unfinished(here.path(), 1_000_000);
@@ -139,16 +123,8 @@ fn a_link_in_the_place_of_the_destination_is_not_followed() {
     assert!(!here.path().join("f").is_symlink());
     assert!(fs::read(here.path().join("f")).unwrap() == bytes);
     let source = here.path().join("f");
-    let target = format!("{}/link", server.address);
-    for more in [&[][..], &["--force"]] {
-        let put = [
-            "put",
-            source.to_str().unwrap(),
-            &target,
-            "--pin",
-            &server.pin,
-        ];
-        let put = pathmark(&[&put[..], more].concat()).output().unwrap();
+    for more in ["", " --force"] {
+        let put = server.run(&format!("put {} @/link{more}", source.display()));
         failed(&put, "a link");
     }
     // A link that leads outside is treated as missing.
@@ -175,29 +151,25 @@ fn a_full_disk_is_named_on_either_side() {
     let source = there.path().join("f");
     write(&source, 3_000_000);
     let server = serve(&there, "127.0.0.1:0");
-    let (target, out) = (format!("{}/f", server.address), here.path());
-    let pin = ["--pin", &server.pin];
-    let get = ["get", &target, "-o", out.to_str().unwrap()];
-    let get = on_a_small_disk(out, &[&get[..], &pin].concat()).output();
-    failed(&get.unwrap(), "No space left");
+    let (target, out) = (server.at("f"), here.path());
+    let get = [
+        "get",
+        &target,
+        "-o",
+        out.to_str().unwrap(),
+        "--pin",
+        &server.pin,
+    ];
+    failed(
+        &on_a_small_disk(out, &get).output().unwrap(),
+        "No space left",
+    );
 
     let full = Offered::new();
-    let directory = full.path().to_str().unwrap();
-    let arguments = [
-        "serve",
-        "--dir",
-        directory,
-        "--listen",
-        "127.0.0.1:0",
-        "--json",
-    ];
-    let arguments = [&arguments[..], &["--allow-put"]].concat();
-    let server = Server::of(on_a_small_disk(full.path(), &arguments));
-    let put = |file: &Path, name: &str| {
-        let target = format!("{}/{name}", server.address);
-        let put = ["put", file.to_str().unwrap(), &target, "--pin", &server.pin];
-        pathmark(&put).output().unwrap()
-    };
+    let directory = full.path().display();
+    let serve = format!("serve --dir {directory} --listen 127.0.0.1:0 --json --allow-put");
+    let server = Server::of(on_a_small_disk(full.path(), &words(&serve)));
+    let put = |file: &Path, name: &str| server.run(&format!("put {} @/{name}", file.display()));
     failed(&put(&source, "f"), "disk is full");
     // The stored part is removed, so that a smaller file has room.
     let small = here.path().join("small");
@@ -214,46 +186,27 @@ fn a_directory_is_listed() {
     symlink("f", there.path().join("to\u{1b}f")).unwrap();
     fs::write(there.path().join("sub/x y"), b"x").unwrap();
     let server = serve(&there, "127.0.0.1:0");
-    let ls = |target: &str, more: &[&str]| {
-        let ls = ["ls", target, "--pin", &server.pin];
-        pathmark(&[&ls[..], more].concat()).output().unwrap()
-    };
-    let output = ls(&server.address, &[]);
+    let ls = |line: &str| server.run(&format!("ls @{line}"));
+    let output = ls("");
     common::no_control_characters(&output.stdout);
     let text = String::from_utf8(output.stdout).unwrap();
-    let lines: Vec<_> = text.lines().collect();
-    assert_eq!(lines.len(), 3, "{text}");
-    assert!(
-        lines[0].starts_with("-rw") && lines[0].ends_with(" f"),
-        "{text}"
-    );
-    assert!(lines[0].contains(" 8000 "), "{text}");
-    assert!(
-        lines[1].starts_with('d') && lines[1].ends_with(" sub/"),
-        "{text}"
-    );
-    assert!(lines[2].ends_with("to\\u{1b}f -> f"), "{text}");
+    let lines: Vec<&str> = text.lines().collect();
+    let [f, sub, link] = lines.try_into().expect(&text);
+    assert!(f.starts_with("-rw") && f.ends_with(" f"), "{text}");
+    assert!(f.contains(" 8000 "), "{text}");
+    assert!(sub.starts_with('d') && sub.ends_with(" sub/"), "{text}");
+    assert!(link.ends_with("to\\u{1b}f -> f"), "{text}");
     for target in ["sub", "sub/"] {
-        let said = json(&ls(&format!("{}/{target}", server.address), &["--json"]));
+        let said = json(&ls(&format!("/{target} --json")));
         let entry = &said["entries"][0];
         assert_eq!((&entry["name"], &entry["size"]), (&"x y".into(), &1.into()));
-        assert_eq!(
-            (&entry["kind"], &entry["target"]),
-            (&"file".into(), &().into())
-        );
+        let kind = (&entry["kind"], &entry["target"]);
+        assert_eq!(kind, (&"file".into(), &().into()));
     }
-    failed(
-        &ls(&format!("{}/none", server.address), &[]),
-        "no directory of this name",
-    );
+    failed(&ls("/none"), "no directory of this name");
     // The name as encoded in URLs.
     let here = TempDir::new().unwrap();
-    let url = format!("https://{}/sub/x%20y", server.address);
-    let get = ["get", &url, "-o", here.path().to_str().unwrap()];
-    json(
-        &pathmark(&[&get[..], &["--pin", &server.pin, "--json"]].concat())
-            .output()
-            .unwrap(),
-    );
+    let out = here.path().display();
+    json(&server.run(&format!("get https://@/sub/x%20y -o {out} --json")));
     assert_eq!(names(here.path()), ["x y"]);
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 use crate::common::offered::{Offered, until_unfinished};
-use crate::common::{Process, Server, json, pathmark};
+use crate::common::{Process, Server, ended, json, pathmark, stderr};
 
 fn offered() -> Offered {
     let there = Offered::new();
@@ -17,16 +17,12 @@ fn offered() -> Offered {
     there
 }
 
-fn serve(there: &Offered, listen: &str, more: &[&str]) -> Server {
-    let directory = there.path().to_str().unwrap();
-    let serve = ["serve", "--dir", directory, "--listen", listen, "--json"];
-    Server::of(pathmark(&[&serve[..], more].concat()))
+fn serve(there: &Offered, listen: &str) -> Server {
+    Server::offering(there, listen, &[])
 }
 
-/// Kills a server as `kill -9` does.
-fn kill(mut server: Server) {
-    server.process.0.kill().unwrap();
-    server.process.0.wait().unwrap();
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o777
 }
 
 /// A user with a directory for state.
@@ -37,10 +33,8 @@ struct User {
 
 impl User {
     fn new() -> Self {
-        Self {
-            state: TempDir::new().unwrap(),
-            out: TempDir::new().unwrap(),
-        }
+        let [state, out] = [(); 2].map(|()| TempDir::new().unwrap());
+        Self { state, out }
     }
 
     fn get(&self, target: &str, more: &[&str]) -> Output {
@@ -57,55 +51,39 @@ impl User {
 
 #[track_caller]
 fn refused(output: &Output, words: &[&str]) {
-    let text = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{text}");
-    for word in words {
-        assert!(text.contains(word), "no `{word}` in: {text}");
-    }
+    words.iter().for_each(|word| ended(output, 1, word));
 }
 
 #[test]
 fn a_new_server_is_believed_once_and_a_changed_key_is_refused() {
     let (there, user) = (offered(), User::new());
-    let server = serve(&there, "127.0.0.1:0", &[]);
+    let server = serve(&there, "127.0.0.1:0");
     let (address, pin) = (server.address.clone(), server.pin.clone());
-    let target = format!("{address}/a");
+    let target = server.at("a");
     // Without a terminal, an unknown server is refused, and nothing is stored.
-    refused(
-        &user.get(&target, &[]),
-        &["is not known", &pin, "--trust-new"],
-    );
+    let unknown = user.get(&target, &[]);
+    refused(&unknown, &["is not known", &pin, "--trust-new"]);
     assert!(!user.known_hosts().exists());
     assert!(user.get(&target, &["--trust-new"]).status.success());
     let line = format!("{address} {pin}\n");
     assert_eq!(fs::read_to_string(user.known_hosts()).unwrap(), line);
-    let mode = fs::metadata(user.known_hosts())
-        .unwrap()
-        .permissions()
-        .mode();
-    assert_eq!(mode & 0o777, 0o600);
+    assert_eq!(mode(&user.known_hosts()), 0o600);
     assert!(user.get(&target, &[]).status.success());
 
     // The key is stored next to the directory, so a restarted server is recognized.
-    let mode = fs::metadata(there.key()).unwrap().permissions().mode();
-    assert_eq!(mode & 0o777, 0o600);
-    kill(server);
-    let server = serve(&there, &address, &[]);
+    assert_eq!(mode(&there.key()), 0o600);
+    drop(server);
+    let server = serve(&there, &address);
     assert_eq!(server.pin, pin);
     assert!(user.get(&target, &[]).status.success());
 
     // Another key at the same address is refused with instructions, even with `--trust-new`.
-    kill(server);
+    drop(server);
     fs::remove_file(there.key()).unwrap();
-    let server = serve(&there, &address, &[]);
+    let server = serve(&there, &address);
     let file = user.known_hosts();
-    let words = [
-        "has changed",
-        file.to_str().unwrap(),
-        &pin,
-        &server.pin,
-        "remove the line",
-    ];
+    let path = file.to_str().unwrap();
+    let words = ["has changed", path, &pin, &server.pin, "remove the line"];
     for more in [&[][..], &["--trust-new"]] {
         refused(&user.get(&target, more), &words);
     }
@@ -120,16 +98,15 @@ fn a_new_server_is_believed_once_and_a_changed_key_is_refused() {
 
 #[test]
 fn where_no_key_can_be_kept_it_is_said() {
-    let (there, user) = (offered(), User::new());
-    let server = serve(&there, "127.0.0.1:0", &[]);
-    let target = format!("{}/a", server.address);
-    let mut user = user;
+    let (there, mut user) = (offered(), User::new());
+    let server = serve(&there, "127.0.0.1:0");
     user.state = TempDir::new().unwrap();
     fs::write(user.state.path().join("pathmark"), "a file").unwrap();
-    let output = user.get(&target, &["--trust-new"]);
-    let text = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{text}");
-    assert!(text.contains("is not kept"), "{text}");
+    ended(
+        &user.get(&server.at("a"), &["--trust-new"]),
+        0,
+        "is not kept",
+    );
 }
 
 /// A certificate from one of the system's authorities needs no pin, and none is stored.
@@ -144,7 +121,8 @@ fn an_authority_of_the_system_vouches_for_names() {
     };
     let cert = file("cert.pem", made.cert.pem());
     let key = file("key.pem", made.signing_key.serialize_pem());
-    let server = serve(&there, "127.0.0.1:0", &["--cert", &cert, "--key", &key]);
+    let more = ["--cert", &cert, "--key", &key];
+    let server = Server::offering(&there, "127.0.0.1:0", &more);
     assert!(!there.key().exists());
     let (_, port) = server.address.rsplit_once(':').unwrap();
     let get = |host: &str, roots: &Path| {
@@ -156,8 +134,7 @@ fn an_authority_of_the_system_vouches_for_names() {
         get.output().unwrap()
     };
     let output = get("localhost", cert.as_ref());
-    let text = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{text}");
+    assert!(output.status.success(), "{}", stderr(&output));
     assert!(!user.known_hosts().exists());
     // The certificate is not valid for this address.
     refused(&get("127.0.0.1", cert.as_ref()), &["is not known"]);
@@ -174,23 +151,19 @@ fn a_server_that_was_started_again_ends_old_connections_at_once() {
     // A sparse file of 50 GB: the transfer takes long, but the disk stays empty.
     let large = fs::File::create(there.path().join("large")).unwrap();
     large.set_len(50_000_000_000).unwrap();
-    let server = serve(&there, "127.0.0.1:0", &[]);
+    let server = serve(&there, "127.0.0.1:0");
     let (address, pin) = (server.address.clone(), server.pin.clone());
-    let target = format!("{address}/large");
+    let target = server.at("large");
     let out = user.out.path().to_str().unwrap();
     let client = Process::start(&["get", &target, "-o", out, "--pin", &pin, "--json"]);
     until_unfinished(user.out.path(), 1_000_000);
-    kill(server);
-    let server = serve(&there, &address, &[]);
+    drop(server);
+    let server = serve(&there, &address);
     let begun = std::time::Instant::now();
     let output = client.finish();
     assert_eq!(output.status.code(), Some(1));
     // The interval between the client's probes is a round trip and some milliseconds.
-    assert!(
-        begun.elapsed() < Duration::from_secs(5),
-        "{:?}",
-        begun.elapsed()
-    );
-    let target = format!("{}/a", server.address);
-    json(&user.get(&target, &["--pin", &pin, "--json"]));
+    let took = begun.elapsed();
+    assert!(took < Duration::from_secs(5), "{took:?}");
+    json(&user.get(&server.at("a"), &["--pin", &pin, "--json"]));
 }

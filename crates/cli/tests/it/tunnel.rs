@@ -9,8 +9,10 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 use tokio::runtime::Runtime;
 
-use crate::common::{Process, Server, first_object, pathmark};
+use crate::common::{Process, Server, ended, first_object, lines, logged, pathmark, run, stderr};
 use crate::support::{Served, access, token};
+
+const WAIT: Duration = Duration::from_secs(30);
 
 /// A proxy, and the file with its user's URI.
 struct Bed {
@@ -27,13 +29,8 @@ impl Bed {
             let _entered = runtime.enter();
             Served::new(access(&["a"]))
         };
-        let token = token("a");
-        let uri = format!(
-            "pathmark://{}@{}?pin={}",
-            token.secret(),
-            served.address,
-            served.pin
-        );
+        let (secret, Served { address, pin, .. }) = (token("a"), &served);
+        let uri = format!("pathmark://{}@{address}?pin={pin}", secret.secret());
         let directory = tempfile::tempdir().unwrap();
         std::fs::write(directory.path().join("proxy.uri"), format!("{uri}\n")).unwrap();
         Self {
@@ -50,29 +47,20 @@ impl Bed {
 
     /// Starts a tunnel, and returns the addresses of its IPv4 listeners.
     fn start(&self, arguments: &[&str]) -> (Process, Vec<(String, SocketAddr)>) {
-        let mut command = pathmark(&["tunnel", "--json"]);
-        command.args(arguments);
-        command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut process = Process(command.spawn().unwrap());
+        let mut process = Process::start(&[&["tunnel", "--json"], arguments].concat());
         let mut line = String::new();
         let stdout = process.0.stdout.as_mut().unwrap();
         BufReader::new(stdout).read_line(&mut line).unwrap();
         let started: Value = serde_json::from_str(&line).unwrap_or_else(|_| {
-            let mut stderr = String::new();
-            let piped = process.0.stderr.as_mut().unwrap();
-            piped.read_to_string(&mut stderr).unwrap();
-            panic!("{line}{stderr}")
+            let piped = process.0.stderr.take().unwrap();
+            panic!("{line}{}", std::io::read_to_string(piped).unwrap())
         });
-        let text = |value: &Value| value.as_str().unwrap().to_owned();
-        let listeners = started["listeners"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|listener| {
-                let address: SocketAddr = text(&listener["address"]).parse().unwrap();
-                (text(&listener["kind"]), address)
-            });
-        let listeners = listeners.filter(|(_, address)| address.is_ipv4());
+        let listeners = started["listeners"].as_array().unwrap().iter();
+        let listeners = listeners.map(|listener| {
+            let [kind, address] = ["kind", "address"].map(|key| listener[key].as_str().unwrap());
+            (kind.to_owned(), address.parse().unwrap())
+        });
+        let listeners = listeners.filter(|(_, address): &(String, SocketAddr)| address.is_ipv4());
         (process, listeners.collect())
     }
 }
@@ -96,9 +84,7 @@ fn target() -> SocketAddr {
 
 fn connect(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).unwrap();
-    stream
-        .set_read_timeout(Some(Duration::from_secs(30)))
-        .unwrap();
+    stream.set_read_timeout(Some(WAIT)).unwrap();
     stream
 }
 
@@ -109,6 +95,17 @@ fn ask(mut stream: TcpStream) -> String {
     let mut got = String::new();
     stream.read_to_string(&mut got).unwrap();
     got
+}
+
+/// Opens a tunnel to a target by HTTP.
+fn through_http(listener: SocketAddr, target: SocketAddr) -> TcpStream {
+    let mut http = connect(listener);
+    let request = format!("CONNECT {target} HTTP/1.1\r\n\r\n");
+    http.write_all(request.as_bytes()).unwrap();
+    let mut answer = [0; 19];
+    http.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 200 OK\r\n\r\n");
+    http
 }
 
 #[test]
@@ -127,29 +124,21 @@ fn each_listener_of_a_file_and_of_arguments_serves() {
     assert_eq!(ask(connect(of("forward"))), "you wrote this");
 
     let mut socks = connect(of("socks"));
-    socks
-        .write_all(b"\x05\x01\0\x05\x01\0\x01\x7f\0\0\x01")
-        .unwrap();
+    let greeting = b"\x05\x01\0\x05\x01\0\x01\x7f\0\0\x01";
+    socks.write_all(greeting).unwrap();
     socks.write_all(&target.port().to_be_bytes()).unwrap();
     let mut reply = [9; 12];
     socks.read_exact(&mut reply).unwrap();
     assert_eq!(reply[..4], [5, 0, 5, 0]);
     assert_eq!(ask(socks), "you wrote this");
 
-    let mut http = connect(of("http"));
-    http.write_all(format!("CONNECT {target} HTTP/1.1\r\n\r\n").as_bytes())
-        .unwrap();
-    let mut answer = [0; 19];
-    http.read_exact(&mut answer).unwrap();
-    assert_eq!(&answer, b"HTTP/1.1 200 OK\r\n\r\n");
+    let http = through_http(of("http"), target);
     assert_eq!(ask(http), "you wrote this");
 
     let client = UdpSocket::bind("127.0.0.1:0").unwrap();
-    client
-        .set_read_timeout(Some(Duration::from_secs(30)))
-        .unwrap();
-    echo.set_read_timeout(Some(Duration::from_secs(30)))
-        .unwrap();
+    for socket in [&client, &echo] {
+        socket.set_read_timeout(Some(WAIT)).unwrap();
+    }
     client.send_to(b"datagram", of("udp forward")).unwrap();
     let mut got = [0; 20];
     let (length, from) = echo.recv_from(&mut got).unwrap();
@@ -167,12 +156,10 @@ fn connect_joins_stdin_and_stdout_with_a_target() {
     let target = target();
     let port = target.port().to_string();
     let mut command = pathmark(&["tunnel", "connect", "127.0.0.1", &port]);
-    command.env("PATHMARK_TUNNEL", &bed.uri);
     command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    let mut process = Process(command.spawn().unwrap());
+        .env("PATHMARK_TUNNEL", &bed.uri)
+        .stdin(Stdio::piped());
+    let mut process = Process::of(command);
     let mut stdin = process.0.stdin.take().unwrap();
     // More than pipes and windows hold at first.
     let sent = vec![b'a'; 3 << 20];
@@ -181,13 +168,8 @@ fn connect_joins_stdin_and_stdout_with_a_target() {
     let output = process.finish();
     assert_eq!(output.status.code(), Some(0));
     assert!(output.stdout == [b"you wrote ", &sent[..]].concat());
-    assert_eq!(
-        String::from_utf8(output.stderr)
-            .unwrap()
-            .matches("cannot")
-            .count(),
-        0
-    );
+    let said = stderr(&output);
+    assert!(!said.contains("cannot"), "{said}");
 }
 
 #[test]
@@ -195,20 +177,14 @@ fn connect_says_why_there_is_no_connection() {
     let bed = Bed::new();
     let file = bed.path("proxy.uri");
     let refused = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
-    refused
-        .bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into())
-        .unwrap();
-    let port = refused
-        .local_addr()
-        .unwrap()
-        .as_socket()
-        .unwrap()
-        .port()
-        .to_string();
+    let any = SocketAddr::from(([127, 0, 0, 1], 0));
+    refused.bind(&any.into()).unwrap();
+    let refused = refused.local_addr().unwrap().as_socket().unwrap();
+    let refused = refused.port().to_string();
     for (host, port, says) in [
         (
             "127.0.0.1",
-            port.as_str(),
+            &refused[..],
             "the target refused the connection",
         ),
         ("127.0.0.66", "80", "the proxy does not allow this target"),
@@ -218,11 +194,8 @@ fn connect_says_why_there_is_no_connection() {
             "the name of the target has no address",
         ),
     ] {
-        let mut command = pathmark(&["tunnel", "connect", "--uri-file", &file, host, port]);
-        let output = command.output().unwrap();
-        let stderr = String::from_utf8(output.stderr).unwrap();
-        assert!(stderr.contains(says), "{stderr}");
-        assert_eq!(output.status.code(), Some(1));
+        let output = run(&["tunnel", "connect", "--uri-file", &file, host, port]);
+        ended(&output, 1, says);
     }
 }
 
@@ -230,10 +203,8 @@ fn connect_says_why_there_is_no_connection() {
 #[test]
 fn a_network_that_blocks_udp_is_reported_within_3_s() {
     let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let uri = format!(
-        "pathmark://0123456789abcdef@{}",
-        silent.local_addr().unwrap()
-    );
+    let silent_at = silent.local_addr().unwrap();
+    let uri = format!("pathmark://0123456789abcdef@{silent_at}");
     let mut command = pathmark(&["tunnel", "-D", "0"]);
     command.env("PATHMARK_TUNNEL", uri).stderr(Stdio::piped());
     let mut tunnel = Process(command.stdout(Stdio::null()).spawn().unwrap());
@@ -244,9 +215,7 @@ fn a_network_that_blocks_udp_is_reported_within_3_s() {
         let reported = lines.find(|line| line.contains("the network may block UDP"));
         let _ = tell.send(reported);
     });
-    silent
-        .set_read_timeout(Some(Duration::from_secs(30)))
-        .unwrap();
+    silent.set_read_timeout(Some(WAIT)).unwrap();
     silent.recv(&mut [0; 2000]).unwrap();
     let reported = log.recv_timeout(Duration::from_millis(3_500));
     assert!(reported.unwrap().is_some());
@@ -283,11 +252,8 @@ fn a_reload_keeps_flows() {
     write(&format!("forward = [\"0:{target}\"]\nsocks = [\"0\"]"));
     let (mut tunnel, listeners) = bed.start(&["--config", &config]);
     let log = lines(tunnel.0.stderr.take().unwrap());
-    let forward = listeners
-        .iter()
-        .find(|(kind, _)| kind == "forward")
-        .unwrap()
-        .1;
+    let is_forward = |(kind, _): &&(String, SocketAddr)| kind == "forward";
+    let forward = listeners.iter().find(is_forward).unwrap().1;
     let mut flow = connect(forward);
     flow.write_all(b"before ").unwrap();
     while shown()["flows"][0]["bytes_up"] != 7 {
@@ -297,18 +263,15 @@ fn a_reload_keeps_flows() {
 
     write("forward = 5");
     tunnel.signal(Signal::SIGHUP);
-    logged(&log, "the configuration stays as it was");
+    logged(&log, "the configuration stays as it was", WAIT);
     write(&format!("forward = [\"0:{target}\"]\nhttp = [\"0\"]"));
     tunnel.signal(Signal::SIGHUP);
-    logged(&log, "the configuration was read again");
+    logged(&log, "the configuration was read again", WAIT);
     let now = shown();
     assert_eq!(address(&now, "forward"), Some(forward));
     assert_eq!(address(&now, "socks"), None);
     assert!(TcpStream::connect(socks).is_err());
-    let mut http = connect(address(&now, "http").unwrap());
-    http.write_all(format!("CONNECT {target} HTTP/1.1\r\n\r\n").as_bytes())
-        .unwrap();
-    http.read_exact(&mut [0; 19]).unwrap();
+    let http = through_http(address(&now, "http").unwrap(), target);
     assert_eq!(ask(http), "you wrote this");
     assert_eq!(ask(connect(forward)), "you wrote this");
     assert_eq!(ask(flow), "you wrote before this");
@@ -317,35 +280,11 @@ fn a_reload_keeps_flows() {
     let other = bed.uri.replace(token("a").secret(), token("b").secret());
     std::fs::write(bed.path("proxy.uri"), other).unwrap();
     tunnel.signal(Signal::SIGHUP);
-    logged(&log, "the configuration was read again");
+    logged(&log, "the configuration was read again", WAIT);
     let mut refused = connect(forward);
     assert!(refused.read_exact(&mut [0]).is_err());
     tunnel.signal(Signal::SIGTERM);
     assert_eq!(tunnel.0.wait().unwrap().code(), Some(0));
-}
-
-fn lines(pipe: impl Read + Send + 'static) -> std::sync::mpsc::Receiver<String> {
-    let (tell, lines) = std::sync::mpsc::channel();
-    std::thread::spawn(move || {
-        for line in BufReader::new(pipe).lines().map_while(Result::ok) {
-            if tell.send(line).is_err() {
-                return;
-            }
-        }
-    });
-    lines
-}
-
-#[track_caller]
-fn logged(log: &std::sync::mpsc::Receiver<String>, words: &str) {
-    let mut before = Vec::new();
-    loop {
-        match log.recv_timeout(Duration::from_secs(30)) {
-            Ok(line) if line.contains(words) => return,
-            Ok(line) => before.push(line),
-            Err(error) => panic!("{error}: no `{words}` in {before:#?}"),
-        }
-    }
 }
 
 #[test]
@@ -358,17 +297,13 @@ fn the_state_has_flows_and_the_path() {
          forward = [\"127.0.0.1:0:{target}\"]"
     );
     std::fs::write(&config, text).unwrap();
-    let mut command = pathmark(&["tunnel", "--json", "--config", &config]);
-    command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut tunnel = Process(command.spawn().unwrap());
+    let mut tunnel = Process::start(&["tunnel", "--json", "--config", &config]);
     let started = first_object(tunnel.0.stdout.as_mut().unwrap());
     let address = |value: &Value| -> SocketAddr { value.as_str().unwrap().parse().unwrap() };
     let mut flow = connect(address(&started["listeners"][0]["address"]));
     flow.write_all(b"abc").unwrap();
     let show = |more: &[&str]| {
-        let output = pathmark(&[&["tunnel", "show"], more].concat())
-            .output()
-            .unwrap();
+        let output = run(&[&["tunnel", "show"], more].concat());
         assert!(output.status.success(), "{output:?}");
         String::from_utf8(output.stdout).unwrap()
     };
@@ -379,21 +314,19 @@ fn the_state_has_flows_and_the_path() {
         }
     };
     assert_eq!(shown["connected"], true);
-    assert_eq!(shown["flows"][0]["kind"], "tcp");
-    assert_eq!(shown["flows"][0]["by"], "forward");
-    assert_eq!(shown["flows"][0]["target"], target.to_string());
-    assert_eq!(
-        address(&shown["flows"][0]["client"]),
-        flow.local_addr().unwrap()
-    );
+    let flow_shown = &shown["flows"][0];
+    assert_eq!(flow_shown["kind"], "tcp");
+    assert_eq!(flow_shown["by"], "forward");
+    assert_eq!(flow_shown["target"], target.to_string());
+    assert_eq!(address(&flow_shown["client"]), flow.local_addr().unwrap());
     assert!(shown["path_report"]["rtt_ms"]["p50"].as_f64().unwrap() > 0.0);
     assert_eq!(shown["counts"]["accepted"], 1);
 
     for bound in ["bounded_by_up", "bounded_by_down"] {
-        let bound = &shown["flows"][0][bound];
+        let bound = &flow_shown[bound];
         assert!(bound == "application" || bound == "path", "{bound}");
     }
-    assert!(shown["flows"][0]["rate_up_bps"].is_f64());
+    assert!(flow_shown["rate_up_bps"].is_f64());
     let looks = ["top", &control, "--count", "2", "--interval", "10ms"];
     let top = pathmark(&looks).output().unwrap();
     assert!(top.status.success(), "{top:?}");
@@ -402,21 +335,17 @@ fn the_state_has_flows_and_the_path() {
     assert_eq!(top.matches(&target.to_string()).count(), 4, "{top}");
 
     let people = show(&["--socket", &control]);
-    for part in [
-        "connected to",
-        "listener   forward on",
-        "law ",
-        &target.to_string(),
-    ] {
+    let target = target.to_string();
+    for part in ["connected to", "listener   forward on", "law ", &target] {
         assert!(people.contains(part), "{part}: {people}");
     }
     let metrics = show(&["--metrics", "--socket", &control]);
-    let mut scrape = connect(address(&started["metrics"]));
-    scrape
-        .write_all(b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n")
-        .unwrap();
-    let mut scraped = String::new();
-    scrape.read_to_string(&mut scraped).unwrap();
+    let scrape = |request: &[u8]| {
+        let mut stream = connect(address(&started["metrics"]));
+        stream.write_all(request).unwrap();
+        std::io::read_to_string(stream).unwrap()
+    };
+    let scraped = scrape(b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n");
     for part in [
         "pathmark_tunnel_connected 1\n",
         "pathmark_tunnel_flows{kind=\"tcp\"} 1\n",
@@ -426,40 +355,31 @@ fn the_state_has_flows_and_the_path() {
         assert!(metrics.contains(part), "{part}: {metrics}");
         assert!(scraped.contains(part), "{part}: {scraped}");
     }
-    let mut other = connect(address(&started["metrics"]));
-    other.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
-    let mut answer = String::new();
-    other.read_to_string(&mut answer).unwrap();
+    let answer = scrape(b"GET / HTTP/1.1\r\n\r\n");
     assert!(answer.starts_with("HTTP/1.1 404 "), "{answer}");
     tunnel.signal(Signal::SIGTERM);
     tunnel.finish();
     assert!(!std::path::Path::new(&control).exists());
-    let gone = pathmark(&["tunnel", "show", "--socket", &control])
-        .output()
-        .unwrap();
-    let stderr = String::from_utf8(gone.stderr).unwrap();
-    assert!(stderr.contains("nothing answers on"), "{stderr}");
-    assert_eq!(gone.status.code(), Some(1));
+    let gone = run(&["tunnel", "show", "--socket", &control]);
+    ended(&gone, 1, "nothing answers on");
 }
 
 #[test]
 fn a_token_is_in_no_message() {
     let bed = Bed::new();
     let secret = token("a").secret().to_owned();
-    for (uri, code) in [
-        (format!("{}&x", bed.uri), 2),
-        (bed.uri.replace("pathmark", "http"), 2),
+    for uri in [
+        format!("{}&x", bed.uri),
+        bed.uri.replace("pathmark", "http"),
     ] {
-        let output = pathmark(&["tunnel", &uri, "-D", "0"]).output().unwrap();
-        let stderr = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(code), "{stderr}");
+        let output = run(&["tunnel", &uri, "-D", "0"]);
+        let stderr = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{stderr}");
         assert!(!stderr.contains(&secret), "{stderr}");
     }
-    let none = pathmark(&["tunnel", "-D", "0"])
-        .env_remove("PATHMARK_TUNNEL")
-        .output()
-        .unwrap();
-    let stderr = String::from_utf8(none.stderr).unwrap();
+    let mut none = pathmark(&["tunnel", "-D", "0"]);
+    let none = none.env_remove("PATHMARK_TUNNEL").output().unwrap();
+    let stderr = stderr(&none);
     assert!(stderr.contains("--uri-file FILE"), "{stderr}");
 }
 
@@ -482,9 +402,8 @@ fn a_tunnel_that_ends_resets_its_flows_and_leaves_none_at_the_proxy() {
         assert_eq!(ended.kind(), ErrorKind::ConnectionReset, "{signal}");
         if signal == Signal::SIGTERM {
             // The proxy notices this immediately.
-            target
-                .set_read_timeout(Some(Duration::from_secs(5)))
-                .unwrap();
+            let limit = Some(Duration::from_secs(5));
+            target.set_read_timeout(limit).unwrap();
             let ended = target.read(&mut [0]).unwrap_err();
             assert_eq!(ended.kind(), ErrorKind::ConnectionReset);
         }
@@ -496,12 +415,12 @@ fn a_tunnel_that_ends_resets_its_flows_and_leaves_none_at_the_proxy() {
 #[test]
 fn the_pin_of_the_own_certificate_is_printed_without_a_proxy() {
     let state = tempfile::tempdir().unwrap();
-    let run = |more: &[&str]| {
+    let own = |more: &[&str]| {
         let mut command = pathmark(&[&["tunnel", "--own-cert"], more].concat());
         command.env("XDG_STATE_HOME", state.path());
         command.env_remove("PATHMARK_TUNNEL").output().unwrap()
     };
-    let [first, second] = [run(&[]), run(&[])];
+    let [first, second] = [own(&[]), own(&[])];
     let pin = String::from_utf8(first.stdout).unwrap();
     assert!(pin.starts_with("sha256:") && pin.len() == 72, "{pin}");
     assert_eq!(second.stdout, pin.as_bytes());
@@ -510,10 +429,7 @@ fn the_pin_of_the_own_certificate_is_printed_without_a_proxy() {
         (&["-D", "0"][..], "no proxy is named"),
         (&["--udp-idle", "0s"], "ends each flow at once"),
     ] {
-        let wrong = run(more);
-        let stderr = String::from_utf8(wrong.stderr).unwrap();
-        assert!(stderr.contains(says), "{stderr}");
-        assert_eq!(wrong.status.code(), Some(2));
+        ended(&own(more), 2, says);
     }
 }
 
@@ -543,45 +459,58 @@ fn proxies_and_servers_of_files_are_told_apart() {
     let uri = format!("pathmark://{secret}@{}?pin={}", server.address, server.pin);
     let (mut tunnel, _) = bed.start(&[&uri, "-D", "0"]);
     let log = lines(tunnel.0.stderr.take().unwrap());
-    logged(&log, "perhaps it is no proxy");
+    logged(&log, "perhaps it is no proxy", WAIT);
 }
 
 #[test]
 fn check_reports_faults() {
     let bed = Bed::new();
     let file = bed.path("tunnel.toml");
+    let uri = "uri_file = \"proxy.uri\"\n";
     for (text, code, says) in [
+        (format!("{uri}socks = [\"1080\"]"), 0, "no faults"),
         (
-            "uri_file = \"proxy.uri\"\nsocks = [\"1080\"]",
-            0,
-            "no faults",
-        ),
-        (
-            "cc = \"bbr\"\nuri_file = \"proxy.uri\"\nsocks = [\":1080\"]",
+            format!("cc = \"bbr\"\n{uri}socks = [\":1080\"]"),
             0,
             "without a password",
         ),
         (
-            "uri_file = \"other.uri\"\nsocks = [\"1080\"]",
+            "uri_file = \"other.uri\"\nsocks = [\"1080\"]".into(),
             2,
             "other.uri",
         ),
-        ("socks = [\"1080\"]\nhttp = [\"1080\"]", 2, "two listeners"),
-        ("\n\nsocks = [\"a:1080\"]", 2, ":3: `a` is no address"),
-        ("uri_file = \"proxy.uri\"", 2, "no listener"),
         (
-            "cert = 'a.pem'\nkey = 'a.key'\nsocks = ['1080']",
+            "socks = [\"1080\"]\nhttp = [\"1080\"]".into(),
+            2,
+            "two listeners",
+        ),
+        (
+            "\n\nsocks = [\"a:1080\"]".into(),
+            2,
+            ":3: `a` is no address",
+        ),
+        (uri.into(), 2, "no listener"),
+        (
+            "cert = 'a.pem'\nkey = 'a.key'\nsocks = ['1080']".into(),
             2,
             "a.pem",
         ),
-        ("[limits]\nflows = 0", 2, "from 1 to 1000000"),
-        ("[limits]\nudp_flows = 4294967295", 2, "from 1 to 1000000"),
-        ("[limits]\nudp_idle = '0s'", 2, "ends each flow at once"),
-        ("[[class]]\nports = [0]", 2, ".toml:2: "),
-        ("cc = 'foo'", 2, "known are"),
+        ("[limits]\nflows = 0".into(), 2, "from 1 to 1000000"),
+        (
+            "[limits]\nudp_flows = 4294967295".into(),
+            2,
+            "from 1 to 1000000",
+        ),
+        (
+            "[limits]\nudp_idle = '0s'".into(),
+            2,
+            "ends each flow at once",
+        ),
+        ("[[class]]\nports = [0]".into(), 2, ".toml:2: "),
+        ("cc = 'foo'".into(), 2, "known are"),
     ] {
-        std::fs::write(&file, text).unwrap();
-        let output = pathmark(&["tunnel", "check", &file]).output().unwrap();
+        std::fs::write(&file, &text).unwrap();
+        let output = run(&["tunnel", "check", &file]);
         let all = [output.stdout, output.stderr].concat();
         let all = String::from_utf8(all).unwrap();
         assert!(all.contains(says), "{text}: {all}");

@@ -148,13 +148,7 @@ impl Net {
     }
 
     fn forward(&self, target: SocketAddr) -> SocketAddr {
-        let listeners = self.tunnel.said["listeners"].as_array().unwrap();
-        let target = target.to_string();
-        let mut addresses = listeners
-            .iter()
-            .filter(|listener| listener["target"] == target.as_str())
-            .map(|listener| listener["address"].as_str().unwrap().parse().unwrap());
-        addresses.find(SocketAddr::is_ipv4).unwrap()
+        self.tunnel.listener_with("target", &target.to_string())
     }
 
     /// Requests a flow to a target.

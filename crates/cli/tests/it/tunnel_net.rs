@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use pathmark_testbed::Testbed;
 use pathmark_testbed::subnet::{OUTSIDE, OUTSIDE_TOO};
-use serde_json::Value;
 
 use crate::common::gateway;
 use crate::common::gateway::{Bed, PROXIES, TARGETS, echoes, echoes_in_the_end, ip};
@@ -31,10 +30,7 @@ fn datagrams_of_the_gateway_and_of_a_subnet_take_the_tunnel() {
         (&bed.net.gateway, ["203.0.113.1", "2001:db8:2::1"]),
     ] {
         for (at, targets) in [(0, &TARGETS[..2]), (1, &TARGETS[2..])] {
-            let (first, second) = (
-                bed.client(node, addresses[at]),
-                bed.client(node, addresses[at]),
-            );
+            let [first, second] = [(); 2].map(|()| bed.client(node, addresses[at]));
             for round in 0..3_u8 {
                 for (client, name) in [(&first, b'a'), (&second, b'b')] {
                     for (number, target) in (0..).zip(targets) {
@@ -50,26 +46,20 @@ fn datagrams_of_the_gateway_and_of_a_subnet_take_the_tunnel() {
         }
     }
     // Nothing has left the gateway directly, because the targets have only seen the proxy.
-    let passed = bed
-        .net
-        .gateway
+    let gateway = &bed.net.gateway;
+    let passed = gateway
         .script("nft list table inet pathmark_tunnel")
         .unwrap();
     assert!(passed.contains("meta l4proto udp tproxy ip6"), "{passed}");
     drop(tunnel);
     let client = bed.client(&bed.net.inside, "192.168.7.2");
-    client
-        .set_read_timeout(Some(Duration::from_millis(500)))
-        .unwrap();
-    client
-        .send_to(b"direct", SocketAddr::new(ip(TARGETS[0]), 53))
-        .unwrap();
+    let limit = Some(Duration::from_millis(500));
+    client.set_read_timeout(limit).unwrap();
+    let to = SocketAddr::new(ip(TARGETS[0]), 53);
+    client.send_to(b"direct", to).unwrap();
     assert!(client.recv(&mut [0; 10]).is_err());
-    let dropped = bed
-        .net
-        .gateway
-        .script("nft list chain inet pathmark_tunnel prerouting")
-        .unwrap();
+    let list = "nft list chain inet pathmark_tunnel prerouting";
+    let dropped = gateway.script(list).unwrap();
     assert!(!dropped.contains("counter packets 0 "), "{dropped}");
 }
 
@@ -212,16 +202,9 @@ fn the_proxy_reaches_no_address_of_its_own_host() {
     let forwards: Vec<_> = targets.iter().map(|to| format!("0:{to}")).collect();
     let forwards: Vec<_> = forwards.iter().flat_map(|to| ["-L", to]).collect();
     let tunnel = bed.tunnel(&forwards);
-    let listeners = tunnel.said["listeners"].as_array().unwrap();
     for to in &targets {
         bed.echo_tcp(*to);
-        let target = Value::from(to.to_string());
-        let is_its = |listener: &&Value| listener["target"] == target;
-        let mut its = listeners.iter().filter(is_its).map(|listener| {
-            let address = listener["address"].as_str().unwrap();
-            address.parse::<SocketAddr>().unwrap()
-        });
-        let listener = its.find(SocketAddr::is_ipv4).unwrap();
+        let listener = tunnel.listener_with("target", &to.to_string());
         let mut stream = bed.connect(listener);
         let error = stream.read(&mut [0]).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{to}");
@@ -263,10 +246,8 @@ fn a_proxy_that_is_silent_is_noticed_and_flows_go_on_after_it() {
     proxy.guard.halt().unwrap();
     flow.write_all(b"during").unwrap();
     let mut waiting = bed.connect(forward);
-    tunnel.logged_within(
-        "no answer; a new connection is tried",
-        Duration::from_secs(12),
-    );
+    let says = "no answer; a new connection is tried";
+    tunnel.logged_within(says, Duration::from_secs(12));
     assert!(!matches!(waiting.read(&mut [0]), Ok(1)));
     proxy.guard.go_on().unwrap();
     let mut got = [0; 6];
@@ -296,20 +277,15 @@ fn an_outage_of_one_direction_is_noticed_and_new_flows_fail_at_once() {
         );
         bed.net.gateway.script(&outage).unwrap();
         flow.write_all(b"during").unwrap();
-        tunnel.logged_within(
-            "no answer; a new connection is tried",
-            Duration::from_secs(8),
-        );
+        let says = "no answer; a new connection is tried";
+        tunnel.logged_within(says, Duration::from_secs(8));
         let mut refused = bed.connect(forward);
-        refused
-            .set_read_timeout(Some(Duration::from_secs(2)))
-            .unwrap();
+        let limit = Some(Duration::from_secs(2));
+        refused.set_read_timeout(limit).unwrap();
         let error = refused.read(&mut [0]).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{hook}");
-        bed.net
-            .gateway
-            .script("nft delete table ip outage")
-            .unwrap();
+        let end = "nft delete table ip outage";
+        bed.net.gateway.script(end).unwrap();
         let mut got = [0; 6];
         flow.read_exact(&mut got).unwrap();
         assert_eq!(&got, b"during");
@@ -372,10 +348,8 @@ fn rules_are_printed_applied_and_undone() {
     let before = shell(state);
     assert_eq!(run(pathmark(&rules)), Some(0));
     let applied = shell(state);
-    assert!(
-        applied.contains("tproxy ip to 127.0.0.1:12345"),
-        "{applied}"
-    );
+    let rule = "tproxy ip to 127.0.0.1:12345";
+    assert!(applied.contains(rule), "{applied}");
     assert_eq!(run(pathmark(&rules)), Some(0));
     assert_eq!(shell(state), applied);
     // While no tunnel runs, packets don't leave, not even those of sockets bound to an interface.

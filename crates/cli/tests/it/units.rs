@@ -1,8 +1,6 @@
 //! The packaged units of `pathmark proxy` and `pathmark tunnel`, and their messages to the service
 //! manager.
 
-use std::fs::Permissions;
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -10,7 +8,9 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 
-use crate::common::{Process, pathmark};
+use crate::common::{Process, pathmark, stderr, words, write_private};
+
+const TOKEN: &str = "0123456789abcdef";
 
 const UNITS: [&str; 3] = [
     "pathmark-proxy.service",
@@ -32,9 +32,8 @@ fn the_units_hold_together() {
     }
     match verify.output() {
         Ok(output) => {
-            let said = String::from_utf8_lossy(&output.stderr);
-            let faults: Vec<_> = said.lines().collect();
-            assert!(output.status.success() && faults.is_empty(), "{said}");
+            let said = stderr(&output);
+            assert!(output.status.success() && said.is_empty(), "{said}");
         }
         Err(error) => {
             let ci = std::env::var_os("CI").is_some();
@@ -44,25 +43,14 @@ fn the_units_hold_together() {
     }
 }
 
-/// Writes a file of tokens that only its owner can read.
-fn tokens(directory: &Path, token: &str) {
-    let path = directory.join("tokens");
-    std::fs::write(&path, format!("a {token}\n")).unwrap();
-    std::fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
-}
-
 /// The commands accept the packaged configurations with the test's own files.
 #[test]
 fn the_packaged_configurations_have_no_faults() {
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name).display().to_string();
-    let token = "0123456789abcdef";
-    tokens(directory.path(), token);
-    std::fs::write(
-        path("proxy.uri"),
-        format!("pathmark://{token}@192.0.2.1:4433"),
-    )
-    .unwrap();
+    write_private(path("tokens"), &format!("a {TOKEN}\n"));
+    let uri = format!("pathmark://{TOKEN}@192.0.2.1:4433");
+    std::fs::write(path("proxy.uri"), uri).unwrap();
     for (command, file, packaged) in [
         ("proxy", "tokens", "/var/lib/pathmark-proxy/tokens"),
         ("tunnel", "proxy.uri", "/etc/pathmark/proxy.uri"),
@@ -71,15 +59,13 @@ fn the_packaged_configurations_have_no_faults() {
         let config = path(&format!("{command}.toml"));
         std::fs::write(&config, text.replace(packaged, &path(file))).unwrap();
         let output = pathmark(&[command, "check", &config]).output().unwrap();
-        let stderr = String::from_utf8_lossy(&output.stderr);
+        let stderr = stderr(&output);
         assert!(output.status.success(), "{command}: {stderr}");
     }
     let uris = pathmark(&["proxy", "uris", &path("proxy.toml")]).output();
     let uris = String::from_utf8(uris.unwrap().stdout).unwrap();
-    assert!(
-        uris.starts_with(&format!("for a: pathmark://{token}@")),
-        "{uris}"
-    );
+    let start = format!("for a: pathmark://{TOKEN}@");
+    assert!(uris.starts_with(&start), "{uris}");
     assert!(uris.contains(":4433?pin="), "{uris}");
 }
 
@@ -110,28 +96,16 @@ impl Manager {
 fn both_say_that_they_are_ready_and_that_they_live() {
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name).display().to_string();
-    let token = "0123456789abcdef";
-    tokens(directory.path(), token);
-    let uri = format!("pathmark://{token}@127.0.0.1:9");
-    for (name, command) in [
-        (
-            "proxy",
-            vec![
-                "proxy",
-                "--listen",
-                "127.0.0.1:0",
-                "--token-file",
-                &path("tokens"),
-            ],
-        ),
-        ("tunnel", vec!["tunnel", &uri, "-D", "0"]),
-    ] {
+    write_private(path("tokens"), &format!("a {TOKEN}\n"));
+    let tokens = path("tokens");
+    let proxy = format!("proxy --listen 127.0.0.1:0 --token-file {tokens}");
+    let tunnel = format!("tunnel pathmark://{TOKEN}@127.0.0.1:9 -D 0");
+    for (name, line) in [("proxy", proxy), ("tunnel", tunnel)] {
         let place = path(name);
         let manager = Manager::new(Path::new(&place));
-        let mut command = pathmark(&command);
-        command
-            .env("NOTIFY_SOCKET", &place)
-            .env("WATCHDOG_USEC", "100000");
+        let mut command = pathmark(&words(&line));
+        command.env("NOTIFY_SOCKET", &place);
+        command.env("WATCHDOG_USEC", "100000");
         command.stdout(Stdio::null()).stderr(Stdio::null());
         let process = Process(command.spawn().unwrap());
         manager.hears("READY=1");

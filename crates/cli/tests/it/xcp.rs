@@ -12,8 +12,8 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::common::offered::Offered;
-use crate::common::on_node::router;
-use crate::common::{XCP, first_object, piped};
+use crate::common::on_node::{self, figures, router, shown as show, spawn};
+use crate::common::{XCP, words};
 
 /// Buffer size for packets that wait while a process waits for a processor. A sender that fills
 /// queues would also fill this one, whereas XCP's flows leave it nearly empty.
@@ -50,11 +50,10 @@ fn serve(chain: &Chain, bytes: usize) -> Served {
     let listen = format!("{SENDER}:4433");
     let path = directory.path().to_str().unwrap();
     let laws = "vcp+bise+wlte,xcp,xcp[form=compact]";
-    let serve = piped(&[
+    let serve = [
         "serve", "--listen", &listen, "--dir", path, "--cc", laws, "--json",
-    ]);
-    let mut process = chain.sender.spawn(serve, &[]).unwrap();
-    let said = said(&mut process);
+    ];
+    let (process, said) = on_node::serve(&chain.sender, &serve);
     Served {
         _process: process,
         _directory: directory,
@@ -63,62 +62,32 @@ fn serve(chain: &Chain, bytes: usize) -> Served {
     }
 }
 
-/// Returns the line that a server prints once it accepts connections.
-fn said(process: &mut ChildGuard) -> Value {
-    first_object(process.child().stdout.take().unwrap())
-}
-
 /// Fetches the file `times` times at once, and returns the figures.
 fn fetch(chain: &Chain, served: &Served, cc: &str, times: usize) -> Vec<Value> {
     let directories: Vec<TempDir> = (0..times).map(|_| TempDir::new().unwrap()).collect();
-    let clients: Vec<ChildGuard> = directories
-        .iter()
-        .map(|directory| {
-            let (out, pin) = (path(directory.path()), &served.pin);
-            let get = [
-                "get",
-                &served.target,
-                "-o",
-                out,
-                "--pin",
-                pin,
-                "--cc",
-                cc,
-                "--json",
-            ];
-            chain.receiver.spawn(piped(&get), &[]).unwrap()
-        })
-        .collect();
-    clients
-        .into_iter()
-        .map(|mut client| {
-            let output = client.child().stdout.take().unwrap();
-            let figures = serde_json::from_reader(output).unwrap();
-            assert!(client.wait().unwrap().success());
-            figures
-        })
-        .collect()
+    let start = |directory: &TempDir| {
+        let (out, Served { target, pin, .. }) = (directory.path().display(), served);
+        let get = format!("get {target} -o {out} --pin {pin} --cc {cc} --json");
+        spawn(&chain.receiver, &words(&get))
+    };
+    let clients: Vec<ChildGuard> = directories.iter().map(start).collect();
+    clients.into_iter().map(figures).collect()
 }
 
-fn path(path: &Path) -> &str {
-    path.to_str().unwrap()
-}
-
-fn show(chain: &Chain, router: usize) -> Value {
-    let query = pathmark_router::daemon::Query::Json;
-    serde_json::from_str(&pathmark_router::daemon::ask(&chain.control(router), &query).unwrap())
-        .unwrap()
+/// Returns a chain of one router with the same port in both directions, apart from the law.
+fn one_router(rate: &str, delay: &str, rtt: &str, back: &str) -> Chain {
+    let hop = Hop {
+        forward: port(rate, delay, rtt, "xcp"),
+        reverse: port(rate, delay, rtt, back),
+    };
+    Chain::new(router(), 1500, &[hop]).unwrap()
 }
 
 #[test]
 fn a_file_by_xcp_through_a_router() {
     let _alone = XCP.alone();
     undisturbed(|| {
-        let hop = Hop {
-            forward: port("50Mbit", "10ms", ROOM, "xcp"),
-            reverse: port("50Mbit", "10ms", ROOM, "none"),
-        };
-        let chain = Chain::new(router(), 1500, &[hop]).unwrap();
+        let chain = one_router("50Mbit", "10ms", ROOM, "none");
         let served = serve(&chain, 20_000_000);
         for cc in ["xcp", "xcp[form=compact]"] {
             // The server uses VCP unless the client requests another law from its list.
@@ -149,11 +118,7 @@ fn a_file_by_xcp_through_a_router() {
 fn a_router_that_stands_still_drops_nothing_of_xcp() {
     let _alone = XCP.alone();
     undisturbed(|| {
-        let hop = Hop {
-            forward: port("10Mbit", "100ms", "200ms", "xcp"),
-            reverse: port("10Mbit", "100ms", "200ms", "none"),
-        };
-        let chain = Chain::new(router(), 1500, &[hop]).unwrap();
+        let chain = one_router("10Mbit", "100ms", "200ms", "none");
         let served = serve(&chain, 8_000_000);
         let (chain, served) = (&chain, &served);
         let figures = std::thread::scope(|scope| {
@@ -181,43 +146,21 @@ fn a_router_that_stands_still_drops_nothing_of_xcp() {
 fn both_directions_at_once_by_xcp() {
     let _alone = XCP.alone();
     undisturbed(|| {
-        let hop = Hop {
-            forward: port("30Mbit", "10ms", ROOM, "xcp"),
-            reverse: port("30Mbit", "10ms", ROOM, "xcp"),
-        };
-        let chain = Chain::new(router(), 1500, &[hop]).unwrap();
+        let chain = one_router("30Mbit", "10ms", ROOM, "xcp");
         let listen = format!("{SENDER}:4433");
         let server = [
             "perf", "server", "--listen", &listen, "--cc", "xcp", "--json",
         ];
-        let mut process = chain.sender.spawn(piped(&server), &[]).unwrap();
-        let said = said(&mut process);
-        let pin = said["pin"].as_str().unwrap();
-        let client = [
-            "perf",
-            "client",
-            &listen,
-            "--cc",
-            "xcp",
-            "--pin",
-            pin,
-            "--upload",
-            "8MB",
-            "--download",
-            "8MB",
-            "--streams",
-            "2",
-            "--json",
-        ];
-        let mut client = chain.receiver.spawn(piped(&client), &[]).unwrap();
-        let output = client.child().stdout.take().unwrap();
-        let figures: Value = serde_json::from_reader(output).unwrap();
-        assert!(client.wait().unwrap().success());
-        assert_eq!(figures["feedback"], "xcp", "{figures}");
-        assert_eq!(
-            (&figures["bytes_up"], &figures["bytes_down"]),
-            (&16_000_000.into(), &16_000_000.into())
+        let (_server, said) = on_node::serve(&chain.sender, &server);
+        let client = format!(
+            "perf client {listen} --cc xcp --pin {} --upload 8MB --download 8MB --streams 2 --json",
+            said["pin"].as_str().unwrap()
         );
+        let figures = figures(spawn(&chain.receiver, &words(&client)));
+        assert_eq!(figures["feedback"], "xcp", "{figures}");
+        for direction in ["bytes_up", "bytes_down"] {
+            assert_eq!(figures[direction], 16_000_000, "{direction}");
+        }
         let state = show(&chain, 0);
         for link in [&state["links"][0], &state["links"][1]] {
             keeps_its_queue_empty(link);
@@ -236,11 +179,7 @@ fn four_flows_of_the_xcp_linux_paper_as_in_the_emulator() {
     let _alone = XCP.alone();
     undisturbed(|| {
         const BYTES: usize = 6_000_000;
-        let hop = Hop {
-            forward: port("10Mbit", "250ms", "500ms", "xcp"),
-            reverse: port("10Mbit", "250ms", "500ms", "none"),
-        };
-        let chain = Chain::new(router(), 1500, &[hop]).unwrap();
+        let chain = one_router("10Mbit", "250ms", "500ms", "none");
         let served = serve(&chain, BYTES);
         let real = fetch(&chain, &served, "xcp", 4);
         let link = show(&chain, 0)["links"][0].clone();

@@ -45,11 +45,6 @@ async fn connect(endpoint: &Endpoint, server: SocketAddr) -> Connection {
 fn endpoints_at_rest_are_small() {
     in_own_process("endpoints_at_rest_are_small", async {
         let make = |count| -> Vec<Endpoint> { (0..count).map(|_| endpoint()).collect() };
-        let tasks = || {
-            tokio::runtime::Handle::current()
-                .metrics()
-                .num_alive_tasks()
-        };
         // From here on, the allocator takes large pieces from its heap.
         for _ in 0..4 {
             drop(make(2));
@@ -95,15 +90,13 @@ fn connections_at_rest_are_small() {
         let before = [resident("self"), server.resident()];
         let rest = open(CONNECTIONS).await;
         let after = [resident("self"), server.resident()];
-        for (side, (before, after)) in ["client", "server"]
+        let sides = ["client", "server"]
             .into_iter()
-            .zip(before.into_iter().zip(after))
-        {
+            .zip(before.into_iter().zip(after));
+        for (side, (before, after)) in sides {
             let each = after.saturating_sub(before) / CONNECTIONS;
-            println!(
-                "a connection at rest: {:.1} KiB at the {side}",
-                each as f64 / KIB as f64
-            );
+            let kib = each as f64 / KIB as f64;
+            println!("a connection at rest: {kib:.1} KiB at the {side}");
             assert!(each <= AT_REST, "{each} bytes at the {side}");
         }
         drop((first, rest));

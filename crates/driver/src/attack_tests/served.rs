@@ -76,9 +76,8 @@ async fn answer(connection: &Connection) {
 /// Requests `length` bytes, which must arrive.
 pub(super) async fn fetch(connection: &Connection, length: usize) {
     let (mut send, mut recv) = connection.open_bi().await.unwrap();
-    send.write_all(&(length as u64).to_be_bytes())
-        .await
-        .unwrap();
+    let asked = (length as u64).to_be_bytes();
+    send.write_all(&asked).await.unwrap();
     send.finish().unwrap();
     let mut got = 0;
     while let Some(chunk) = recv.read_chunk().await.unwrap() {

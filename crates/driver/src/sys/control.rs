@@ -93,7 +93,7 @@ mod tests {
 
     use super::*;
 
-    fn message(level: c_int, kind: c_int, data: &[u8]) -> Vec<u8> {
+    fn message((level, kind): (c_int, c_int), data: &[u8]) -> Vec<u8> {
         let mut bytes = (HEADER + data.len()).to_ne_bytes().to_vec();
         bytes.extend(level.to_ne_bytes());
         bytes.extend(kind.to_ne_bytes());
@@ -103,18 +103,15 @@ mod tests {
     }
 
     fn all() -> Vec<u8> {
-        [
-            message(libc::SOL_UDP, libc::UDP_GRO, &1200i32.to_ne_bytes()),
-            message(libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS, &[1; 16]),
-            message(libc::IPPROTO_IP, libc::IP_TTL, &63i32.to_ne_bytes()),
-            message(libc::IPPROTO_IP, libc::IP_TOS, &[2]),
-            message(
-                libc::IPPROTO_IP,
-                libc::IP_PKTINFO,
-                &[0, 0, 0, 7, 10, 0, 0, 1, 192, 0, 2, 9],
-            ),
-        ]
-        .concat()
+        let to = [0, 0, 0, 7, 10, 0, 0, 1, 192, 0, 2, 9];
+        let messages = [
+            message((libc::SOL_UDP, libc::UDP_GRO), &1200i32.to_ne_bytes()),
+            message((libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS), &[1; 16]),
+            message((libc::IPPROTO_IP, libc::IP_TTL), &63i32.to_ne_bytes()),
+            message((libc::IPPROTO_IP, libc::IP_TOS), &[2]),
+            message((libc::IPPROTO_IP, libc::IP_PKTINFO), &to),
+        ];
+        messages.concat()
     }
 
     const ALL: Control = Control {
@@ -128,12 +125,13 @@ mod tests {
     fn messages_are_read_in_any_number() {
         assert_eq!(Control::read(&all()), ALL);
         assert_eq!(Control::read(&[]), Control::default());
+        let of = |kind, data: &[u8]| message((libc::IPPROTO_IPV6, kind), data);
         let six = [
-            message(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &[7; 20]),
-            message(libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT, &9i32.to_ne_bytes()),
-            message(libc::IPPROTO_IPV6, libc::IPV6_TCLASS, &3i32.to_ne_bytes()),
-        ]
-        .concat();
+            of(libc::IPV6_PKTINFO, &[7; 20]),
+            of(libc::IPV6_HOPLIMIT, &9i32.to_ne_bytes()),
+            of(libc::IPV6_TCLASS, &3i32.to_ne_bytes()),
+        ];
+        let six = six.concat();
         let expected = Control {
             to: Some(Ipv6Addr::from([7; 16]).into()),
             tos: Some(3),

@@ -6,8 +6,11 @@ mod controllers;
 mod forge;
 mod tampered;
 
-use std::net::SocketAddr;
+use std::future::poll_fn;
+use std::net::{SocketAddr, UdpSocket};
+use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
+use std::task::Poll;
 use std::time::Duration;
 
 use pathmark_cc::{Controller, NewReno};
@@ -132,10 +135,8 @@ pub(crate) fn serve(server: &Endpoint) {
 pub(crate) async fn send(from: &Connection, bytes: usize) {
     let mut stream = from.open_uni().await.unwrap();
     for at in (0..bytes).step_by(100_000) {
-        stream
-            .write_all(&[7; 100_000][..(bytes - at).min(100_000)])
-            .await
-            .unwrap();
+        let piece = &[7; 100_000][..(bytes - at).min(100_000)];
+        stream.write_all(piece).await.unwrap();
     }
     stream.finish().unwrap();
     assert_eq!(stream.stopped().await, Ok(None));
@@ -168,11 +169,34 @@ pub(crate) async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 
 pub(crate) fn runtime(workers: usize) -> tokio::runtime::Runtime {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
-    builder
-        .worker_threads(workers)
-        .enable_all()
-        .build()
-        .unwrap()
+    let runtime = builder.worker_threads(workers).enable_all().build();
+    runtime.unwrap()
+}
+
+/// Returns the number of tasks of the current runtime that have not ended.
+pub(crate) fn tasks() -> usize {
+    let metrics = tokio::runtime::Handle::current().metrics();
+    metrics.num_alive_tasks()
+}
+
+/// Polls a future once, which must not be ready.
+pub(crate) async fn is_pending<F: Future + Unpin>(future: &mut F) {
+    let mut future = Pin::new(future);
+    let polled = poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx)));
+    assert!(polled.await.is_pending());
+}
+
+/// Moves an endpoint to another socket on loopback.
+pub(crate) fn rebind(endpoint: &Endpoint) {
+    let socket = UdpSocket::bind(loopback()).unwrap();
+    endpoint.rebind(socket).unwrap();
+}
+
+/// Returns an endpoint of a host, with or without a server.
+#[cfg(target_os = "linux")]
+pub(crate) fn endpoint_on(host: &Node, at: &str, server: Option<ServerConfig>) -> Endpoint {
+    let socket = host.udp(at.parse().unwrap()).unwrap();
+    Endpoint::from_socket(socket, server).unwrap()
 }
 
 /// Returns a test bed for namespaces without root.

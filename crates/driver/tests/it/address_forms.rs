@@ -12,7 +12,7 @@ use pathmark_transport::connection::ConnectionError;
 use pathmark_transport::wire::TransportErrorCode;
 use vcp_proto::VcpSignal;
 
-use super::common::{NAME, Server, bounded, loopback, until};
+use super::common::{NAME, Server, in_time, loopback, until};
 
 fn at(address: &str) -> SocketAddr {
     address.parse().unwrap()
@@ -40,9 +40,9 @@ async fn counts_shims((ours, theirs): &(Connection, Connection), address: &str) 
 
 /// A socket for both IP versions reports IPv4 addresses as IPv4-mapped. An IPv6-only socket accepts
 /// this form, but can't send to such addresses.
-#[tokio::test]
-async fn a_socket_for_ipv6_alone_takes_no_ipv4_connection_along() {
-    bounded(async {
+#[test]
+fn a_socket_for_ipv6_alone_takes_no_ipv4_connection_along() {
+    in_time(async {
         let client = Endpoint::client(at("[::]:0")).unwrap();
         let server = server();
         let (ours, theirs) = server.connect(&client).await;
@@ -57,15 +57,14 @@ async fn a_socket_for_ipv6_alone_takes_no_ipv4_connection_along() {
         let port = client.local_address().port();
         until(|| theirs.remote_address().port() == port).await;
         transfer(&ours, &theirs).await;
-    })
-    .await;
+    });
 }
 
 /// An IPv4 address can be given in either form. An address from which packets can't reach the
 /// server is refused.
-#[tokio::test]
-async fn an_address_to_move_to_is_taken_in_the_form_of_the_socket() {
-    bounded(async {
+#[test]
+fn an_address_to_move_to_is_taken_in_the_form_of_the_socket() {
+    in_time(async {
         let client = Endpoint::client(at("[::]:0")).unwrap();
         let server = server();
         let ends = server.connect(&client).await;
@@ -87,14 +86,13 @@ async fn an_address_to_move_to_is_taken_in_the_form_of_the_socket() {
         assert!(!ours.migrate(named("::1")));
         assert_eq!(ours.stats().migrations, 4);
         transfer(ours, theirs).await;
-    })
-    .await;
+    });
 }
 
 /// An IPv4 socket can't send from an IPv6 address.
-#[tokio::test]
-async fn an_address_of_the_other_version_is_refused() {
-    bounded(async {
+#[test]
+fn an_address_of_the_other_version_is_refused() {
+    in_time(async {
         let client = Endpoint::client(at("0.0.0.0:0")).unwrap();
         let server = server();
         let ends = server.connect(&client).await;
@@ -103,15 +101,14 @@ async fn an_address_of_the_other_version_is_refused() {
         assert!(ours.migrate(Some("::ffff:127.0.0.2".parse().unwrap())));
         until(|| ours.stats().migrations == 1).await;
         counts_shims(&ends, "127.0.0.2").await;
-    })
-    .await;
+    });
 }
 
 /// Clients whose first packets arrived at a former socket get their answer from there, because they
 /// know the server by that address.
-#[tokio::test]
-async fn clients_that_ask_while_the_socket_changes_are_answered_where_they_asked() {
-    bounded(async {
+#[test]
+fn clients_that_ask_while_the_socket_changes_are_answered_where_they_asked() {
+    in_time(async {
         let server = server();
         let client = Endpoint::client(loopback()).unwrap();
         let address = server.endpoint.local_address();
@@ -148,6 +145,5 @@ async fn clients_that_ask_while_the_socket_changes_are_answered_where_they_asked
             assert_eq!(end.remote_address(), address);
         }
         drop(theirs);
-    })
-    .await;
+    });
 }

@@ -9,7 +9,7 @@ use pathmark_transport::connection::ConnectionError;
 use pathmark_transport::crypto::tls::{TlsClientConfig, TlsServerConfig, Trust};
 
 pub(crate) use super::interop::support::peers::loopback;
-pub(crate) use super::interop::support::{bounded, until};
+pub(crate) use super::interop::support::{bounded, in_time, until};
 
 const ALPN: &[u8] = b"test";
 /// The name in the certificates.

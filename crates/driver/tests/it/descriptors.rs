@@ -44,8 +44,7 @@ async fn many_connections() {
         task.await.unwrap();
     }
     // With all connections open, the process can still open other files.
-    let files: Vec<_> = (0..DESCRIPTORS / 2)
-        .map(|_| std::net::UdpSocket::bind(loopback()).unwrap())
-        .collect();
+    let open = |_| std::net::UdpSocket::bind(loopback()).unwrap();
+    let files: Vec<_> = (0..DESCRIPTORS / 2).map(open).collect();
     assert_eq!((client.open_connections(), files.len()), (CONNECTIONS, 32));
 }

@@ -8,9 +8,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use super::common::{NAME, Server, bounded, configs, echoed, loopback, transport};
 
 fn pattern(length: usize) -> Vec<u8> {
-    (0..length as u32)
-        .map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8)
-        .collect()
+    let byte = |i: u32| (i.wrapping_mul(2_654_435_761) >> 24) as u8;
+    (0..length as u32).map(byte).collect()
 }
 
 /// One end uses tokio's traits, and the other whole chunks.

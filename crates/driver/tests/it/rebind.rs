@@ -5,7 +5,7 @@ use std::net::{SocketAddr, UdpSocket};
 use pathmark_driver::{ConnectError, Connection, Endpoint};
 use pathmark_transport::TransportConfig;
 
-use super::common::{NAME, Server, bounded, configs, loopback, transport, until};
+use super::common::{NAME, Server, bounded, configs, in_time, loopback, transport, until};
 
 const LENGTH: usize = 8 << 20;
 
@@ -26,9 +26,9 @@ fn socket() -> UdpSocket {
     UdpSocket::bind(loopback()).unwrap()
 }
 
-#[tokio::test]
-async fn a_transfer_goes_on_at_another_socket_in_either_direction() {
-    bounded(async {
+#[test]
+fn a_transfer_goes_on_at_another_socket_in_either_direction() {
+    in_time(async {
         let (_server, client, (ours, theirs)) = connected(transport()).await;
         for round in 0..4_u64 {
             let (from, to) = if round % 2 == 0 {
@@ -43,8 +43,7 @@ async fn a_transfer_goes_on_at_another_socket_in_either_direction() {
         }
         assert!(ours.path_report().validated);
         assert_eq!(ours.stats().migrations, 4);
-    })
-    .await;
+    });
 }
 
 /// Three connections to two servers move, and one connection is dropped when the socket changes.
@@ -75,9 +74,9 @@ async fn all_connections_of_an_endpoint_move_and_one_may_be_dropped() {
 
 /// A handshake that started at the former socket is completed there, and the connection moves
 /// afterwards.
-#[tokio::test]
-async fn a_handshake_under_way_is_completed_and_moves_afterwards() {
-    bounded(async {
+#[test]
+fn a_handshake_under_way_is_completed_and_moves_afterwards() {
+    in_time(async {
         let server = Server::new(transport());
         let client = Endpoint::client(loopback()).unwrap();
         let address = server.endpoint.local_address();
@@ -88,14 +87,13 @@ async fn a_handshake_under_way_is_completed_and_moves_afterwards() {
         transfer(&ours, &theirs, || ()).await;
         until(|| theirs.remote_address() == client.local_address()).await;
         until(|| ours.stats().migrations == 1).await;
-    })
-    .await;
+    });
 }
 
 /// RFC 9000 §18.2: the client of such a server must not use another address.
-#[tokio::test]
-async fn a_server_that_forbids_to_move_is_obeyed() {
-    bounded(async {
+#[test]
+fn a_server_that_forbids_to_move_is_obeyed() {
+    in_time(async {
         let mut config = transport();
         config.migration = false;
         let (server, client, (ours, theirs)) = connected(config).await;
@@ -109,13 +107,12 @@ async fn a_server_that_forbids_to_move_is_obeyed() {
         let (_second, theirs) = server.connect(&client).await;
         assert_eq!(theirs.remote_address(), client.local_address());
         assert_ne!(client.local_address(), before);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn accepted_connections_stay_and_new_ones_come_to_the_new_socket() {
-    bounded(async {
+#[test]
+fn accepted_connections_stay_and_new_ones_come_to_the_new_socket() {
+    in_time(async {
         let (server, client, (ours, theirs)) = connected(transport()).await;
         let former = server.endpoint.local_address();
         server.endpoint.rebind(socket()).unwrap();
@@ -126,14 +123,13 @@ async fn accepted_connections_stay_and_new_ones_come_to_the_new_socket() {
         let (ours, theirs) = server.connect(&client).await;
         transfer(&theirs, &ours, || ()).await;
         assert_eq!(ours.remote_address(), server.endpoint.local_address());
-    })
-    .await;
+    });
 }
 
 /// Once no connection uses the socket any more, its port is free for others.
-#[tokio::test]
-async fn a_former_socket_is_let_go() {
-    bounded(async {
+#[test]
+fn a_former_socket_is_let_go() {
+    in_time(async {
         let (_server, client, (ours, theirs)) = connected(transport()).await;
         let former = client.local_address();
         for _ in 0..20 {
@@ -145,14 +141,13 @@ async fn a_former_socket_is_let_go() {
         transfer(&theirs, &ours, || ()).await;
         drop((ours, theirs));
         client.wait_idle().await;
-    })
-    .await;
+    });
 }
 
 /// A socket that can't reach the server is only used for other servers.
-#[tokio::test]
-async fn a_socket_of_the_other_ip_version_takes_no_connection_along() {
-    bounded(async {
+#[test]
+fn a_socket_of_the_other_ip_version_takes_no_connection_along() {
+    in_time(async {
         let (_server, client, (ours, theirs)) = connected(transport()).await;
         let before = client.local_address();
         let other = UdpSocket::bind("[::1]:0").unwrap();
@@ -161,14 +156,13 @@ async fn a_socket_of_the_other_ip_version_takes_no_connection_along() {
         client.rebind(socket()).unwrap();
         transfer(&ours, &theirs, || ()).await;
         until(|| theirs.remote_address() == client.local_address()).await;
-    })
-    .await;
+    });
 }
 
 #[cfg(target_os = "linux")]
-#[tokio::test]
-async fn a_connection_moves_to_another_address_of_this_host() {
-    bounded(async {
+#[test]
+fn a_connection_moves_to_another_address_of_this_host() {
+    in_time(async {
         let server = Server::new(transport());
         let client = Endpoint::client("0.0.0.0:0".parse().unwrap()).unwrap();
         let (ours, theirs) = server.connect(&client).await;
@@ -186,15 +180,14 @@ async fn a_connection_moves_to_another_address_of_this_host() {
         .await;
         assert!(theirs.remote_address().ip().is_loopback());
         until(|| ours.stats().migrations >= 2).await;
-    })
-    .await;
+    });
 }
 
 /// After a certificate is replaced, existing connections continue. Clients that trust the new one
 /// can connect, but those that pin the old one can't.
-#[tokio::test]
-async fn a_server_changes_its_certificate_while_it_runs() {
-    bounded(async {
+#[test]
+fn a_server_changes_its_certificate_while_it_runs() {
+    in_time(async {
         let (mut server, client, (ours, theirs)) = connected(transport()).await;
         let old = server.client.clone();
         // A connection that waits to be accepted also gets the new configuration.
@@ -224,14 +217,13 @@ async fn a_server_changes_its_certificate_while_it_runs() {
         let (config, _) = configs(transport());
         let late = server.endpoint.set_server_config(config);
         assert_eq!(late, Err(ConnectError::Closed));
-    })
-    .await;
+    });
 }
 
 /// An endpoint that could only connect accepts connections once it has a server configuration.
-#[tokio::test]
-async fn a_client_becomes_a_server() {
-    bounded(async {
+#[test]
+fn a_client_becomes_a_server() {
+    in_time(async {
         let endpoint = Endpoint::client(loopback()).unwrap();
         let (config, client) = configs(transport());
         endpoint.set_server_config(config).unwrap();
@@ -239,6 +231,5 @@ async fn a_client_becomes_a_server() {
         let client = Endpoint::client(loopback()).unwrap();
         let (ours, theirs) = server.connect(&client).await;
         transfer(&theirs, &ours, || ()).await;
-    })
-    .await;
+    });
 }

@@ -144,18 +144,14 @@ mod tests {
         let bad = "0.0.0.0 0.1.2.3 127.0.0.1 224.0.0.1 240.0.0.1 255.255.255.255 :: ::1 ff02::1 \
                    ::ffff:192.0.2.1";
         for address in bad.split(' ') {
-            let own = outcome(&format!(
-                "{PORT}addresses = [\"192.0.2.1\", \"{address}\"]\n"
-            ));
-            assert!(
-                own.contains(":4: addresses: this address names no"),
-                "{own}"
-            );
-            let host = outcome(&format!("{PORT}host_addresses = [\"{address}/32\"]\n"));
-            assert!(
-                host.contains(":4: host_addresses: this address names no"),
-                "{host}"
-            );
+            for (name, values) in [
+                ("addresses", format!("\"192.0.2.1\", \"{address}\"")),
+                ("host_addresses", format!("\"{address}/32\"")),
+            ] {
+                let error = outcome(&format!("{PORT}{name} = [{values}]\n"));
+                let part = format!(":4: {name}: this address names no");
+                assert!(error.contains(&part), "{error}");
+            }
         }
         for address in "192.0.2.1 169.254.0.1 fe80::1 fd00::1 64:ff9b::1".split(' ') {
             let text = format!("{PORT}addresses = [\"{address}\"]\n");
@@ -168,9 +164,7 @@ mod tests {
     fn a_group_needs_a_user() {
         let error = outcome(&format!("group = \"root\"\n{PORT}"));
         assert!(error.starts_with("router.toml:1: group: ") && error.contains("add `user`"));
-        assert_eq!(
-            outcome(&format!("user = \"root\"\ngroup = \"root\"\n{PORT}")),
-            "good"
-        );
+        let with_user = outcome(&format!("user = \"root\"\ngroup = \"root\"\n{PORT}"));
+        assert_eq!(with_user, "good");
     }
 }

@@ -1,15 +1,41 @@
 //! Typical configuration files, and the errors that they cause.
 
+use std::fmt::Debug;
 use std::path::Path;
 
-use pathmark_link::queue::Limit;
-
+use pathmark_cc::Instant;
+use pathmark_link::Link;
 use pathmark_link::keys::{LinkContext, build_link};
+use pathmark_link::queue::Limit;
 
 use super::*;
 
 pub(super) fn parse(text: &str) -> Result<Config, String> {
     Config::parse(Path::new("router.toml"), text).map_err(|error| error.to_string())
+}
+
+/// Asserts that a text is refused, with an error that has these parts, separated by ` & `.
+#[track_caller]
+pub(super) fn refused<T: Debug>(
+    parse: impl FnOnce(&str) -> Result<T, String>,
+    text: &str,
+    parts: &str,
+) {
+    let error = parse(text).unwrap_err();
+    for part in parts.split(" & ") {
+        assert!(error.contains(part), "{text}: {error}\nlacks {part}");
+    }
+}
+
+/// The link of the first port.
+pub(super) fn link(config: &Config, now: Instant) -> Link<u32> {
+    let context = LinkContext {
+        now,
+        seed: 1,
+        name: "a",
+        rtt: None,
+    };
+    build_link(&config.ports[0].link, &context).unwrap()
 }
 
 pub(super) const GOOD: &str = r#"
@@ -125,47 +151,44 @@ fn mistakes_are_explained() {
             panic!("{line}")
         };
         assert!(GOOD.contains(from), "{from}");
-        let error = parse(&GOOD.replacen(from, to, 1)).unwrap_err();
-        assert!(error.starts_with("router.toml:"), "{error}");
-        assert!(!error.contains('\n'), "{error}");
-        for part in expected.split(" & ") {
-            assert!(error.contains(part), "{error}\nlacks {part}");
-        }
+        let text = GOOD.replacen(from, to, 1);
+        let error = parse(&text).unwrap_err();
+        let one_line = error.starts_with("router.toml:") && !error.contains('\n');
+        assert!(one_line, "{error}");
+        refused(parse, &text, expected);
     }
     // An outage needs no unit.
     assert!(GOOD.contains("rate = 0"));
-    assert!(parse("").unwrap_err().contains("at least one [[port]]"));
-    let rule = format!("{GOOD}\n[[ecn]]\n");
-    assert!(parse(&rule).unwrap_err().contains("dscp, port or prefix"));
+    refused(parse, "", "at least one [[port]]");
+    refused(parse, &format!("{GOOD}\n[[ecn]]\n"), "dscp, port or prefix");
+}
+
+/// The good file with another key of the port `wan`, on line 12.
+fn with_key(key: &str) -> Result<Config, String> {
+    parse(&GOOD.replacen("loss =", &format!("{key}\nloss ="), 1))
 }
 
 #[test]
 fn declared_corruption() {
-    let with = |text: &str| parse(&GOOD.replacen("loss =", &format!("{text}\nloss ="), 1));
-    let declared = |text| with(text).map(|config| config.ports[0].link.corruption.ppm);
+    let declared = |key| with_key(key).map(|config| config.ports[0].link.corruption.ppm);
     assert_eq!(declared(""), Ok(0));
     assert_eq!(declared("corruption = \"5%\""), Ok(50_000));
     assert_eq!(declared("corruption = \"0%\""), Ok(0));
     assert_eq!(declared("corruption = \"30%\""), Ok(300_000));
     for (bad, expected) in [
-        ("corruption = \"31%\"", "at most 30%"),
-        ("corruption = 5", "share"),
-        ("corruption = \"5\"", "0.1%"),
-        ("corrupton = \"5%\"", "did you mean `corruption`"),
+        ("corruption = \"31%\"", ":12: & at most 30%"),
+        ("corruption = 5", ":12: & share"),
+        ("corruption = \"5\"", ":12: & 0.1%"),
+        ("corrupton = \"5%\"", ":12: & did you mean `corruption`"),
     ] {
-        let error = declared(bad).unwrap_err();
-        assert!(
-            error.contains(":12:") && error.contains(expected),
-            "{error}"
-        );
+        refused(with_key, bad, expected);
     }
 }
 
 #[test]
 fn granted_starts() {
-    let with = |text: &str| parse(&GOOD.replacen("loss =", &format!("{text}\nloss ="), 1));
-    let grants = |text| {
-        with(text).map(|config| {
+    let grants = |key| {
+        with_key(key).map(|config| {
             let law = config.ports[0].link.controller.as_ref();
             law.is_some_and(|law| law.grants())
         })
@@ -174,15 +197,11 @@ fn granted_starts() {
     assert_eq!(grants("grant = true"), Ok(true));
     assert_eq!(grants("grant = false"), Ok(false));
     for (bad, expected) in [
-        ("grant = 1", "grant"),
-        ("grant = \"no\"", "grant"),
-        ("grants = false", "did you mean `grant`"),
+        ("grant = 1", ":12: & grant"),
+        ("grant = \"no\"", ":12: & grant"),
+        ("grants = false", ":12: & did you mean `grant`"),
     ] {
-        let error = grants(bad).unwrap_err();
-        assert!(
-            error.contains(":12:") && error.contains(expected),
-            "{error}"
-        );
+        refused(with_key, bad, expected);
     }
 }
 
@@ -205,18 +224,14 @@ fn whose_shims_are_believed() {
     };
     assert_eq!(trust, Ok(expected));
     for (bad, part) in [
-        ("shims = 1", "write true, false"),
-        ("shims = { form = [] }", "unknown name `form`"),
-        ("shims = { from = \"wan\" }", "write true, false"),
-        ("shims = { from = [5] }", "write true, false"),
-        ("shims = { from = [\"wann\"] }", "did you mean `wan`"),
-        (
-            "shims = { from = [\"10.1.0.1/16\"] }",
-            "did you mean `10.1.0.0/16`",
-        ),
+        ("1", "write true, false"),
+        ("{ form = [] }", "unknown name `form`"),
+        ("{ from = \"wan\" }", "write true, false"),
+        ("{ from = [5] }", "write true, false"),
+        ("{ from = [\"wann\"] }", "did you mean `wan`"),
+        ("{ from = [\"10.1.0.1/16\"] }", "did you mean `10.1.0.0/16`"),
     ] {
-        let error = with(bad).unwrap_err();
-        assert!(error.contains(":19:") && error.contains(part), "{error}");
+        refused(with, &format!("shims = {bad}"), &format!(":19: & {part}"));
     }
 }
 
@@ -224,8 +239,7 @@ fn whose_shims_are_believed() {
 #[test]
 fn messages_that_would_never_be_sent() {
     let with = |keys: &str| parse(&format!("{GOOD}\n[icmp]\n{keys}\n"));
-    let error = with("burst = 0").unwrap_err();
-    assert!(error.contains("icmp: burst = 0 lets no message"), "{error}");
+    refused(with, "burst = 0", "icmp: burst = 0 lets no message");
     assert!(with("rate = 10\nburst = 0").is_err());
     for good in ["", "rate = 0", "rate = 0\nburst = 0", "burst = 1"] {
         assert!(with(good).is_ok(), "{good}");
@@ -245,24 +259,15 @@ fn a_law_is_told_the_least_of_rate_and_capacity() {
         parse(&text)
     };
     let bits = |keys: &str| {
-        let config = port(keys).unwrap();
-        let context = LinkContext {
-            now: pathmark_cc::Instant::ZERO,
-            seed: 1,
-            name: "a",
-            rtt: None,
-        };
-        let link = build_link::<u32>(&config.ports[0].link, &context).unwrap();
-        let metrics = link.port().metrics().unwrap();
-        metrics.xcp.unwrap().capacity * 8
+        let metrics = link(&port(keys).unwrap(), Instant::ZERO).port().metrics();
+        metrics.unwrap().xcp.unwrap().capacity * 8
     };
     assert_eq!(bits("rate = \"10Mbit\""), 10_000_000);
     assert_eq!(bits("capacity = \"8Mbit\""), 8_000_000);
     assert_eq!(bits("rate = \"10Mbit\"\ncapacity = \"8Mbit\""), 8_000_000);
     assert_eq!(bits("rate = \"10Mbit\"\ncapacity = \"20Mbit\""), 10_000_000);
-    assert!(port("").unwrap_err().contains("add `rate`, or `capacity`"));
-    let nothing = port("capacity = 0").unwrap_err();
-    assert!(nothing.contains("at least 8bit"), "{nothing}");
+    refused(port, "", "add `rate`, or `capacity`");
+    refused(port, "capacity = 0", "at least 8bit");
 }
 
 /// The maximum memory for a queue and a delay must be compared with the configured memory.
@@ -277,11 +282,9 @@ fn limits_that_memory_cannot_hold() {
     assert_eq!(config.reserve(&config.ports[0]), free / 4);
     // 75 MiB for one of two ports, in buffers of 2048 for packets of 1500: about 38,000.
     assert!(with("100MiB", "queue = { limit = \"38000p\" }").is_ok());
-    let error = with("100MiB", "queue = { limit = \"39000p\" }").unwrap_err();
-    for part in [":19:", "queue", "takes 76.1MiB", "may use 74.8MiB"] {
-        let part = part.replace("takes", "take");
-        assert!(error.contains(&part), "{error}\nlacks {part}");
-    }
+    let lan = |lan: &str| with("100MiB", lan);
+    let parts = ":19: & queue & take 76.1MiB & may use 74.8MiB";
+    refused(lan, "queue = { limit = \"39000p\" }", parts);
     assert!(with("100MiB", "queue = { limit = \"57MB\" }").is_ok());
     assert!(with("100MiB", "queue = { limit = \"58MB\" }").is_err());
     // The same packets in flight: 1 Gbit/s for half a second are 62.5 MB.
@@ -290,21 +293,15 @@ fn limits_that_memory_cannot_hold() {
     assert!(with("200MiB", delay).is_ok());
     // A reserve is only for this port.
     let reserved = "reserve = \"90MiB\"";
-    assert!(
-        with(
-            "100MiB",
-            &format!("{reserved}\nqueue = {{ limit = \"45000p\" }}")
-        )
-        .is_err()
-    );
-    let error = with("100MiB", reserved)
-        .map(|_| ())
-        .and(with("90MiB", reserved))
-        .unwrap_err();
-    assert!(
-        error.contains("reserve") && error.contains("lower `reserve`"),
-        "{error}"
-    );
+    let both = format!("{reserved}\nqueue = {{ limit = \"45000p\" }}");
+    assert!(with("100MiB", &both).is_err());
+    for memory in ["100MiB", "90MiB"] {
+        refused(
+            |lan| with(memory, lan),
+            reserved,
+            "reserve & lower `reserve`",
+        );
+    }
 }
 
 /// The shipped example must be valid, even with every commented key enabled.
@@ -336,21 +333,17 @@ fn a_measured_rate_has_a_probe_and_lies_above_the_floor() {
     let follows = measure(&format!("rate = \"9Mbit\"\nfloor = \"9Mbit\"\n{probe}"));
     assert_eq!(follows.floor.map(|floor| floor.bits), Some(9_000_000));
     for (keys, expected) in [
-        ("floor = \"1Mbit\"".to_owned(), "add probe = "),
-        (format!("floor = \"1Mbit\"\n{probe}"), "choose a `floor`"),
+        ("floor = \"1Mbit\"", "add probe = "),
+        ("floor = \"1Mbit\"\nP", "choose a `floor`"),
         (
-            format!("rate = \"1Mbit\"\nfloor = \"2Mbit\"\n{probe}"),
+            "rate = \"1Mbit\"\nfloor = \"2Mbit\"\nP",
             "that is not lower",
         ),
-        (
-            format!("rate = \"1Mbit\"\nfloor = \"7bit\"\n{probe}"),
-            "at least 8bit",
-        ),
-        ("probe = \"224.0.0.1\"".to_owned(), "no single host"),
-        ("probe = \"modem\"".to_owned(), "IP address"),
+        ("rate = \"1Mbit\"\nfloor = \"7bit\"\nP", "at least 8bit"),
+        ("probe = \"224.0.0.1\"", "no single host"),
+        ("probe = \"modem\"", "IP address"),
     ] {
-        let error = port(&keys).unwrap_err();
-        assert!(error.contains(expected), "{keys}: {error}");
+        refused(port, &keys.replace('P', probe), expected);
     }
 }
 
@@ -363,23 +356,22 @@ fn steering_names_what_exists() {
     assert_eq!((config.steers[0].port, config.table), (0, 11_800));
     assert_eq!(config.ports[0].host.on_stop, OnStop::Closed);
     for (keys, expected) in [
-        ("from = \"eth0\"\nport = \"wam\"", "did you mean `wan`"),
-        ("from = \"eth0\"\nport = \"lan\"", "with `tun` only"),
-        ("port = \"wan\"", "say which packets"),
-        ("from = \"a/b\"\nport = \"wan\"", "1 to 15 letters"),
-        ("from = \"vcp0\"\nport = \"wan\"", "round in a circle"),
-        ("mark = 0\nport = \"wan\"", "0 is no mark"),
+        ("from = 'eth0'\nport = 'wam'", "did you mean `wan`"),
+        ("from = 'eth0'\nport = 'lan'", "with `tun` only"),
+        ("port = 'wan'", "say which packets"),
+        ("from = 'a/b'\nport = 'wan'", "1 to 15 letters"),
+        ("from = 'vcp0'\nport = 'wan'", "round in a circle"),
+        ("mark = 0\nport = 'wan'", "0 is no mark"),
         (
-            "mark = 1\nto = [\"10.0.0.1/8\"]\nport = \"wan\"",
+            "mark = 1\nto = ['10.0.0.1/8']\nport = 'wan'",
             "did you mean `10.0.0.0/8`",
         ),
         (
-            "mark = 1\nfrm = \"eth0\"\nport = \"wan\"",
+            "mark = 1\nfrm = 'eth0'\nport = 'wan'",
             "did you mean `from`",
         ),
     ] {
-        let error = steer(keys).unwrap_err();
-        assert!(error.contains(expected), "{keys}: {error}");
+        refused(steer, keys, expected);
     }
     let twice = steer(&format!("{good}\n[[steer]]\n{good}")).unwrap_err();
     assert!(twice.contains("twice"), "{twice}");

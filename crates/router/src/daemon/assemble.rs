@@ -393,7 +393,8 @@ mod tests {
              [[route]]\nprefix = \"10.1.0.0/16\"\nport = \"b\"\n\
              [[route]]\nfrom = \"a\"\nprefix = \"0.0.0.0/0\"\nport = \"b\"\n"
         );
-        let config = Config::parse(std::path::Path::new("a.toml"), &text).unwrap();
+        let parsed = |text: &str| Config::parse(std::path::Path::new("a.toml"), text);
+        let config = parsed(&text).unwrap();
         let (common, entries) = tables(&config);
         let lookup =
             |table: &RouteTable<Target>, to: &str| table.lookup(to.parse().unwrap()).copied();
@@ -404,12 +405,10 @@ mod tests {
             assert_eq!(lookup(entry, to), Some(Target::Port(from_a)), "{to}");
         }
         assert_eq!(lookup(entry, "192.0.2.1"), Some(Target::Local));
-        let twice =
-            format!("{text}[[route]]\nfrom = \"a\"\nprefix = \"0.0.0.0/0\"\nport = \"a\"\n");
-        let error = Config::parse(std::path::Path::new("a.toml"), &twice).unwrap_err();
+        let again = "[[route]]\nfrom = \"a\"\nprefix = \"0.0.0.0/0\"\nport = \"a\"\n";
+        let error = parsed(&format!("{text}{again}")).unwrap_err();
         assert!(error.to_string().contains("two routes lead to 0.0.0.0/0"));
-        let unknown = text.replace("from = \"a\"", "from = \"c\"");
-        let error = Config::parse(std::path::Path::new("a.toml"), &unknown).unwrap_err();
+        let error = parsed(&text.replace("from = \"a\"", "from = \"c\"")).unwrap_err();
         assert!(error.to_string().contains("no port is called `c`"));
     }
 

@@ -163,10 +163,8 @@ mod tests {
         let reader = std::thread::spawn(move || client.read(|| panic!("a defect")));
         assert!(reader.join().is_err());
         let requests: Vec<_> = server.requests().collect();
-        assert!(
-            matches!(requests.as_slice(), [Request::Reloaded(result)]
-                if matches!(**result, Err(RunError::Unread))),
-            "{requests:?}"
-        );
+        let failed = matches!(requests.as_slice(), [Request::Reloaded(result)]
+            if matches!(**result, Err(RunError::Unread)));
+        assert!(failed, "{requests:?}");
     }
 }

@@ -182,6 +182,14 @@ mod tests {
         String::from_utf8([answer.rest(0)[0], answer.rest(0)[1]].concat()).unwrap()
     }
 
+    /// The error that a client gets at once.
+    fn refusal(exchange: &mut Exchange, bytes: &[u8]) -> String {
+        match exchange.receive(bytes) {
+            Step::Answer(answer) => text(&answer),
+            other => panic!("{}: {other:?}", bytes.escape_ascii()),
+        }
+    }
+
     #[test]
     fn a_line_by_bytes_or_without_its_end() {
         let mut exchange = Exchange::new(Protocol::Line);
@@ -192,30 +200,22 @@ mod tests {
         let mut exchange = Exchange::new(Protocol::Line);
         assert_eq!(exchange.receive(b"metrics"), Step::More);
         assert_eq!(exchange.receive(b""), Step::Ask(Query::Metrics));
-        assert_eq!(
-            Exchange::new(Protocol::Line).receive(b""),
-            Step::Ask(Query::Json)
-        );
+        let step = Exchange::new(Protocol::Line).receive(b"");
+        assert_eq!(step, Step::Ask(Query::Json));
     }
 
     #[test]
     fn a_line_without_a_request_gets_an_error() {
         let long = "a".repeat(LONGEST_LINE);
         for (line, part) in [
-            ("jsn\n", "ask for json"),
-            (long.as_str(), "at most 8 KiB"),
-            ("capacity a 8parsec\n", "8parsec"),
+            (&b"jsn\n"[..], "ask for json"),
+            (long.as_bytes(), "at most 8 KiB"),
+            (b"capacity a 8parsec\n", "8parsec"),
+            (b"\xff\n", "UTF-8"),
         ] {
-            let Step::Answer(answer) = Exchange::new(Protocol::Line).receive(line.as_bytes())
-            else {
-                panic!("{line}");
-            };
-            assert!(text(&answer).contains(part), "{}", text(&answer));
+            let text = refusal(&mut Exchange::new(Protocol::Line), line);
+            assert!(text.contains(part), "{text}");
         }
-        let Step::Answer(answer) = Exchange::new(Protocol::Line).receive(b"\xff\n") else {
-            panic!();
-        };
-        assert!(text(&answer).contains("UTF-8"));
     }
 
     #[test]
@@ -231,30 +231,21 @@ mod tests {
 
     #[test]
     fn each_mistake_has_its_status() {
+        let body = "POST /metrics HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc";
         for (request, status) in [
             ("GET /other HTTP/1.1\r\n\r\n", "404"),
-            (
-                "POST /metrics HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc",
-                "405",
-            ),
+            (body, "405"),
             ("OPTIONS * HTTP/1.1\r\n\r\n", "405"),
             ("hello\r\n", "400"),
             ("GET / HTTP/3.0\r\n\r\n", "505"),
         ] {
-            let Step::Answer(answer) = Exchange::new(Protocol::Http).receive(request.as_bytes())
-            else {
-                panic!("{request}");
-            };
-            let text = text(&answer);
+            let text = refusal(&mut Exchange::new(Protocol::Http), request.as_bytes());
             assert!(text.starts_with(&format!("HTTP/1.1 {status} ")), "{text}");
             assert_eq!(text.contains("Allow: GET, HEAD"), status == "405", "{text}");
         }
         let mut exchange = Exchange::new(Protocol::Http);
         assert_eq!(exchange.receive(b"GET / HT"), Step::More);
-        let Step::Answer(answer) = exchange.receive(b"") else {
-            panic!();
-        };
-        assert!(text(&answer).starts_with("HTTP/1.1 400 "));
+        assert!(refusal(&mut exchange, b"").starts_with("HTTP/1.1 400 "));
         assert_eq!(Exchange::new(Protocol::Http).receive(b""), Step::Close);
     }
 

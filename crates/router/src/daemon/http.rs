@@ -211,29 +211,18 @@ mod tests {
 
     #[test]
     fn requests_as_clients_write_them() {
-        let get = |path| Ok(Some((Method::Get, path)));
-        assert_eq!(
-            read("GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n"),
-            get("/metrics")
-        );
-        assert_eq!(read("GET / HTTP/1.0\n\n"), get("/"));
-        assert_eq!(
-            read("\r\nGET /metrics?name[]=up HTTP/1.1\r\n\r\n"),
-            get("/metrics")
-        );
-        assert_eq!(
-            read("GET http://h:9464/metrics?x HTTP/1.1\r\n\r\n"),
-            get("/metrics")
-        );
-        assert_eq!(read("GET HTTP://h HTTP/1.1\r\nA:\r\n\r\n"), get("/"));
-        assert_eq!(
-            read("HEAD /metrics HTTP/1.1\r\n\r\n"),
-            Ok(Some((Method::Head, "/metrics")))
-        );
-        assert_eq!(
-            read("OPTIONS * HTTP/1.1\r\n\r\n"),
-            Ok(Some((Method::Other, "*")))
-        );
+        assert_eq!(read("GET / HTTP/1.0\n\n"), Ok(Some((Method::Get, "/"))));
+        let get = |path| Some((Method::Get, path));
+        for (head, found) in [
+            ("GET /metrics HTTP/1.1\r\nHost: a", get("/metrics")),
+            ("\r\nGET /metrics?name[]=up HTTP/1.1", get("/metrics")),
+            ("GET http://h:9464/metrics?x HTTP/1.1", get("/metrics")),
+            ("GET HTTP://h HTTP/1.1\r\nA:", get("/")),
+            ("HEAD /metrics HTTP/1.1", Some((Method::Head, "/metrics"))),
+            ("OPTIONS * HTTP/1.1", Some((Method::Other, "*"))),
+        ] {
+            assert_eq!(read(&format!("{head}\r\n\r\n")), Ok(found), "{head:?}");
+        }
     }
 
     #[test]
@@ -256,16 +245,12 @@ mod tests {
         ] {
             assert_eq!(read(bad), Err(Status::BadRequest), "{bad:?}");
         }
-        assert_eq!(
-            read("PRI * HTTP/2.0\r\n\r\nSM"),
-            Err(Status::VersionNotSupported)
-        );
+        let newer = read("PRI * HTTP/2.0\r\n\r\nSM");
+        assert_eq!(newer, Err(Status::VersionNotSupported));
         let long = format!("GET / HTTP/1.1\r\nA: {}", "a".repeat(LONGEST_HEAD));
-        assert_eq!(read(&long), Err(Status::HeadTooLarge));
-        assert_eq!(
-            read(&"\r\n".repeat(LONGEST_HEAD)),
-            Err(Status::HeadTooLarge)
-        );
+        for long in [long, "\r\n".repeat(LONGEST_HEAD)] {
+            assert_eq!(read(&long), Err(Status::HeadTooLarge), "{long}");
+        }
     }
 
     /// A head may arrive in pieces. Each prefix must ask for more, and only the whole is a

@@ -161,10 +161,8 @@ mod tests {
         let [line] = &missing_at(file.join("control.sock"))[..] else {
             panic!("not one line");
         };
-        assert!(
-            line.starts_with("control: cannot make the status socket"),
-            "{line}"
-        );
+        let part = "control: cannot make the status socket";
+        assert!(line.starts_with(part), "{line}");
         assert!(missing_at(dir.path().join("control.sock")).is_empty());
     }
 }

@@ -42,26 +42,24 @@ fn metrics_follow_the_conventions_of_prometheus() {
         let mut words = line.split(' ').skip(2);
         let (name, kind) = (words.next().unwrap(), words.next().unwrap());
         assert_eq!(kind == "counter", name.ends_with("_total"), "{line}");
-        assert_eq!(
-            text.matches(&format!("# TYPE {name} ")).count(),
-            1,
-            "{name}"
-        );
+        let types = text.matches(&format!("# TYPE {name} ")).count();
+        assert_eq!(types, 1, "{name}");
     }
+    let delays = "queue_delay_seconds";
+    let class = "port=\"wan\",class=\"feedback\"";
     for line in [
-        "vcp_router_link_interface_up{port=\"wan\"} 0",
-        "vcp_router_reload_success 1",
-        "vcp_router_reload_timestamp_seconds 0",
-        "vcp_router_packet_thread_busy_seconds_total 0",
-        "vcp_router_queue_delay_seconds_bucket{port=\"wan\",class=\"feedback\",\
-         le=\"0.000524288\"} 0",
-        "vcp_router_queue_delay_seconds_bucket{port=\"wan\",class=\"feedback\",\
-         le=\"0.001048576\"} 3",
-        "vcp_router_queue_delay_seconds_bucket{port=\"wan\",class=\"feedback\",le=\"+Inf\"} 3",
-        "vcp_router_queue_delay_seconds_sum{port=\"wan\",class=\"feedback\"} 0.003",
-        "vcp_router_queue_delay_seconds_count{port=\"wan\",class=\"plain\"} 0",
+        "link_interface_up{port=\"wan\"} 0".to_owned(),
+        "reload_success 1".to_owned(),
+        "reload_timestamp_seconds 0".to_owned(),
+        "packet_thread_busy_seconds_total 0".to_owned(),
+        format!("{delays}_bucket{{{class},le=\"0.000524288\"}} 0"),
+        format!("{delays}_bucket{{{class},le=\"0.001048576\"}} 3"),
+        format!("{delays}_bucket{{{class},le=\"+Inf\"}} 3"),
+        format!("{delays}_sum{{{class}}} 0.003"),
+        format!("{delays}_count{{port=\"wan\",class=\"plain\"}} 0"),
     ] {
-        assert!(text.contains(&format!("{line}\n")), "{line}\n{text}");
+        let line = format!("vcp_router_{line}\n");
+        assert!(text.contains(&line), "{line}{text}");
     }
 }
 

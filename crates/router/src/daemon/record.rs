@@ -194,15 +194,16 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (path, other) = (dir.path().join("record.csv"), dir.path().join("other"));
         fs::write(&other, "precious").unwrap();
+        let refused = |part| {
+            let error = Recorder::create(&path).unwrap_err();
+            assert_eq!(error.to_string(), part);
+            assert_eq!(fs::read_to_string(&other).unwrap(), "precious");
+            fs::remove_file(&path).unwrap();
+        };
         symlink(&other, &path).unwrap();
-        let error = Recorder::create(&path).unwrap_err();
-        assert_eq!(error.to_string(), "it is a symbolic link");
-        fs::remove_file(&path).unwrap();
+        refused("it is a symbolic link");
         fs::hard_link(&other, &path).unwrap();
-        let error = Recorder::create(&path).unwrap_err();
-        assert_eq!(error.to_string(), "the file has other names");
-        assert_eq!(fs::read_to_string(&other).unwrap(), "precious");
-        fs::remove_file(&path).unwrap();
+        refused("the file has other names");
         // A record from an earlier run is replaced.
         fs::write(&path, "x".repeat(2 * HEADER.len())).unwrap();
         drop(Recorder::create(&path).unwrap());
@@ -214,14 +215,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("pipe");
         let name = std::ffi::CString::new(path.to_str().unwrap()).unwrap();
-        rustix::fs::mknodat(
-            rustix::fs::CWD,
-            name.as_c_str(),
-            rustix::fs::FileType::Fifo,
-            rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR,
-            0,
-        )
-        .unwrap();
+        let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+        let kind = rustix::fs::FileType::Fifo;
+        rustix::fs::mknodat(rustix::fs::CWD, name.as_c_str(), kind, mode, 0).unwrap();
         let error = Recorder::create(&path).unwrap_err();
         assert_eq!(error.to_string(), "no process reads from this pipe");
 

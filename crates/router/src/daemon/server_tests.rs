@@ -1,12 +1,15 @@
 //! Clients of a server whose turns the test performs itself.
 
+use std::path::PathBuf;
+use std::thread::JoinHandle;
+
 use super::super::control::{self, ControlServer, Request};
 use super::super::snapshot::{LinkView, Snapshot};
 use super::*;
 use crate::tun::LinkState;
 
 /// Answers every request with a state of `size` bytes until the server is gone.
-fn router(control: ControlServer, size: usize) -> std::thread::JoinHandle<usize> {
+fn router(control: ControlServer, size: usize) -> JoinHandle<usize> {
     // Only once, because the kernel's delay does not belong to this test.
     let watch = Watch::loopback();
     std::thread::spawn(move || {
@@ -52,34 +55,44 @@ fn turn_until_answered(server: &mut Server) {
     }
 }
 
-fn server(dir: &tempfile::TempDir, size: usize) -> (Server, std::thread::JoinHandle<usize>) {
+/// All that the server sends to a client.
+fn answer(mut stream: UnixStream) -> String {
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    text
+}
+
+/// A server at the returned path, and the router's end, which nobody serves.
+fn unanswered(dir: &tempfile::TempDir) -> (Server, ControlServer, PathBuf) {
     let (control, client) = control::pair().unwrap();
-    let listener = UnixListener::bind(dir.path().join("sock")).unwrap();
+    let path = dir.path().join("sock");
+    let listener = UnixListener::bind(&path).unwrap();
     listener.set_nonblocking(true).unwrap();
     let server = Server::new(vec![Listener::Unix(listener)], client);
-    (server, router(control, size))
+    (server, control, path)
+}
+
+fn server(dir: &tempfile::TempDir, size: usize) -> (Server, JoinHandle<usize>, PathBuf) {
+    let (server, control, path) = unanswered(dir);
+    (server, router(control, size), path)
 }
 
 /// Unread answers may take at most the budget; the oldest clients are closed first.
 #[test]
 fn unread_answers_are_bounded() {
     let dir = tempfile::tempdir().unwrap();
-    let size = UNREAD / 8;
-    let (mut server, router) = server(&dir, size);
+    let (mut server, router, path) = server(&dir, UNREAD / 8);
     let mut streams = Vec::new();
     for _ in 0..20 {
         // A client that asks late would be closed for its silence on a slow machine.
-        streams.extend(connected(&mut server, &dir.path().join("sock"), 1));
+        streams.extend(connected(&mut server, &path, 1));
         streams.last_mut().unwrap().write_all(b"json\n").unwrap();
         turn_until_answered(&mut server);
     }
     let unread: usize = server.clients.iter().map(Client::unread).sum();
     assert!(unread <= UNREAD, "{unread}");
-    assert!(
-        (6..=8).contains(&server.clients.len()),
-        "{}",
-        server.clients.len()
-    );
+    let clients = server.clients.len();
+    assert!((6..=8).contains(&clients), "{clients}");
     drop(server);
     assert!(router.join().unwrap() >= 20);
 }
@@ -88,33 +101,19 @@ fn unread_answers_are_bounded() {
 #[test]
 fn one_look_at_the_router_serves_all_who_ask_at_once() {
     let dir = tempfile::tempdir().unwrap();
-    let (mut server, router) = server(&dir, 10);
-    let mut streams = connected(&mut server, &dir.path().join("sock"), 40);
+    let (mut server, router, path) = server(&dir, 10);
+    let mut streams = connected(&mut server, &path, 40);
     for (index, stream) in streams.iter_mut().enumerate() {
-        let line: &[u8] = if index % 2 == 0 {
-            b"json\n"
-        } else {
-            b"metrics\n"
-        };
+        let line: &[u8] = [&b"json\n"[..], b"metrics\n"][index % 2];
         stream.write_all(line).unwrap();
     }
     turn_until_answered(&mut server);
-    let mut answers = Vec::new();
-    for mut stream in streams {
-        let mut text = String::new();
-        stream.read_to_string(&mut text).unwrap();
-        answers.push(text);
-    }
+    let answers: Vec<_> = streams.into_iter().map(answer).collect();
     drop(server);
     assert_eq!(router.join().unwrap(), 1);
-    assert!(answers.iter().step_by(2).all(|text| text.starts_with('{')));
-    assert!(
-        answers
-            .iter()
-            .skip(1)
-            .step_by(2)
-            .all(|text| text.starts_with("# HELP"))
-    );
+    for (index, answer) in answers.iter().enumerate() {
+        assert!(answer.starts_with(["{", "# HELP"][index % 2]), "{answer}");
+    }
 }
 
 /// While the forwarding thread is stalled, a request that does not need it must be answered, and
@@ -122,14 +121,11 @@ fn one_look_at_the_router_serves_all_who_ask_at_once() {
 #[test]
 fn a_stalled_router_delays_no_other_answer() {
     let dir = tempfile::tempdir().unwrap();
-    let (control, client) = control::pair().unwrap();
-    let listener = UnixListener::bind(dir.path().join("sock")).unwrap();
-    listener.set_nonblocking(true).unwrap();
-    let mut server = Server::new(vec![Listener::Unix(listener)], client);
-    let mut streams = connected(&mut server, &dir.path().join("sock"), 12);
-    let (wrong, asking) = streams.split_first_mut().unwrap();
+    let (mut server, control, path) = unanswered(&dir);
+    let mut streams = connected(&mut server, &path, 12);
+    let mut wrong = streams.remove(0);
     let start = now();
-    for (index, stream) in asking.iter_mut().enumerate() {
+    for (index, stream) in streams.iter_mut().enumerate() {
         let line: &[u8] = [&b"json\n"[..], b"metrics\n", b"capacity wan 8Mbit\n"][index % 3];
         stream.write_all(line).unwrap();
         // The client may close its sending side.
@@ -145,19 +141,16 @@ fn a_stalled_router_delays_no_other_answer() {
     assert!(text[..len].starts_with(b"{\"error\""));
     turn_until_answered(&mut server);
     let took = now() - start;
-    assert!(
-        (Duration::from_secs(1)..Duration::from_secs(2)).contains(&took),
-        "{took:?}"
-    );
-    for stream in asking {
-        let mut text = String::new();
-        stream.read_to_string(&mut text).unwrap();
-        assert_eq!(text, "{\"error\":\"the router does not answer\"}\n");
+    let range = Duration::from_secs(1)..Duration::from_secs(2);
+    assert!(range.contains(&took), "{took:?}");
+    let silent = "{\"error\":\"the router does not answer\"}\n";
+    for stream in streams {
+        assert_eq!(answer(stream), silent);
     }
     // Once it runs again, it must answer.
     drop(control.requests().collect::<Vec<_>>());
-    let mut late = connected(&mut server, &dir.path().join("sock"), 1);
-    late[0].write_all(b"json\n").unwrap();
+    let mut late = connected(&mut server, &path, 1).remove(0);
+    late.write_all(b"json\n").unwrap();
     server.turn().unwrap();
     for request in control.requests() {
         if let Request::Snapshot(reply) = request {
@@ -166,12 +159,9 @@ fn a_stalled_router_delays_no_other_answer() {
     }
     control.answered();
     turn_until_answered(&mut server);
-    let mut text = String::new();
-    late[0].read_to_string(&mut text).unwrap();
-    assert!(
-        text.starts_with("{\"") && !text.contains("error\":\"the"),
-        "{text}"
-    );
+    let text = answer(late);
+    let state = text.starts_with("{\"") && !text.contains("error\":\"the");
+    assert!(state, "{text}");
 }
 
 /// The kernel blocks a query about interfaces while other programs change theirs. Clients must
@@ -179,7 +169,7 @@ fn a_stalled_router_delays_no_other_answer() {
 #[test]
 fn a_kernel_that_does_not_answer_delays_no_client() {
     let dir = tempfile::tempdir().unwrap();
-    let (mut server, router) = server(&dir, 1);
+    let (mut server, router, path) = server(&dir, 1);
     let (let_go, held) = std::sync::mpsc::channel::<()>();
     let held = std::sync::Mutex::new(held);
     let look = move |_: &Watch| {
@@ -193,15 +183,13 @@ fn a_kernel_that_does_not_answer_delays_no_client() {
     server.questions.ask_kernel(look).unwrap();
     let mut interfaces = |count: usize| {
         let begun = now();
-        let mut streams = connected(&mut server, &dir.path().join("sock"), count);
+        let mut streams = connected(&mut server, &path, count);
         for stream in &mut streams {
             stream.write_all(b"json\n").unwrap();
         }
         turn_until_answered(&mut server);
-        let answers = streams.into_iter().map(|mut stream| {
-            let mut answer = String::new();
-            stream.read_to_string(&mut answer).unwrap();
-            let state: serde_json::Value = serde_json::from_str(&answer).unwrap();
+        let answers = streams.into_iter().map(|stream| {
+            let state: serde_json::Value = serde_json::from_str(&answer(stream)).unwrap();
             state["links"][0]["interface"].as_str().unwrap().to_owned()
         });
         (answers.collect::<Vec<_>>(), begun.elapsed())

@@ -464,22 +464,15 @@ mod tests {
     #[test]
     fn what_is_in_force_is_not_called_refused() {
         let mut reload = Reload::default();
+        let counted = |reload: &Reload| (reload.generation, reload.failures, reload.ok);
         let outcome = reload.note(1.0, Ok(vec!["port a: deaf".to_owned()]));
-        assert_eq!(
-            outcome,
-            "reloaded, generation 2, in force but for: port a: deaf"
-        );
-        assert_eq!(
-            (reload.generation, reload.failures, reload.ok),
-            (2, 0, true)
-        );
+        let expected = "reloaded, generation 2, in force but for: port a: deaf";
+        assert_eq!(outcome, expected);
+        assert_eq!(counted(&reload), (2, 0, true));
         assert_eq!(reload.error.as_deref(), Some("port a: deaf"));
         let outcome = reload.note(2.0, Err("line 3".to_owned()));
         assert_eq!(outcome, "not reloaded, still running as before: line 3");
-        assert_eq!(
-            (reload.generation, reload.failures, reload.ok),
-            (2, 1, false)
-        );
+        assert_eq!(counted(&reload), (2, 1, false));
         assert_eq!(reload.note(3.0, Ok(Vec::new())), "reloaded, generation 3");
         assert_eq!((reload.error, reload.at_s), (None, 3.0));
     }

@@ -168,11 +168,16 @@ mod tests {
     use std::os::unix::net::{UnixDatagram, UnixStream};
 
     use super::*;
+    /// A path for a socket, in a directory of its own.
+    fn place() -> (tempfile::TempDir, std::path::PathBuf) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("control.sock");
+        (dir, path)
+    }
 
     #[test]
     fn only_a_socket_without_listener_is_replaced() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("control.sock");
+        let (_dir, path) = place();
         // A file, a directory and a link stay as they are.
         fs::write(&path, "precious").unwrap();
         let refused = |part: &str| {
@@ -206,8 +211,8 @@ mod tests {
     fn only_the_socket_itself_is_handed_over() {
         use std::os::unix::fs::{PermissionsExt, symlink};
 
-        let dir = tempfile::tempdir().unwrap();
-        let (path, secret) = (dir.path().join("control.sock"), dir.path().join("secret"));
+        let (dir, path) = place();
+        let secret = dir.path().join("secret");
         fs::write(&secret, "").unwrap();
         fs::set_permissions(&secret, PermissionsExt::from_mode(0o600)).unwrap();
         let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
@@ -233,8 +238,7 @@ mod tests {
     /// process is alive.
     #[test]
     fn a_full_queue_is_somebodys() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("control.sock");
+        let (_dir, path) = place();
         let listener = UnixListener::bind(&path).unwrap();
         sys::set_backlog(&listener, 0).unwrap();
         let mut waiting = Vec::new();
@@ -247,8 +251,7 @@ mod tests {
 
     #[test]
     fn only_its_own_socket_is_removed() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("control.sock");
+        let (_dir, path) = place();
         let (socket, listener) = bind(&path).unwrap();
         drop((socket, listener));
         assert!(!path.exists());
@@ -262,9 +265,8 @@ mod tests {
     #[test]
     fn a_missing_directory_is_named() {
         let error = bind(Path::new("/nonexistent/run/control.sock")).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "there is no directory /nonexistent/run: make it, or choose another `control`"
-        );
+        let expected =
+            "there is no directory /nonexistent/run: make it, or choose another `control`";
+        assert_eq!(error.to_string(), expected);
     }
 }

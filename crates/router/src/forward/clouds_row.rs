@@ -173,7 +173,8 @@ impl Row {
                     _ => {}
                 }
                 if let (OUT, 1, Some(ttl)) = (port, router, self.tunnel) {
-                    set_ttl(&mut bytes, ttl);
+                    bytes[8] = ttl;
+                    renew(&mut bytes);
                 }
                 match (port, router) {
                     (OUT, 2) => self.arrived.push(bytes),

@@ -22,12 +22,12 @@ fn echo(source: &str, destination: &str, len: usize) -> Vec<u8> {
     if !sixth {
         renew(&mut packet);
     }
-    let layout = Layout::walk(&packet).unwrap();
     let upper = packet.len() - at;
-    let start = if sixth {
-        layout.pseudo_header(&packet, upper as u32)
-    } else {
-        Sum::new()
+    let start = match sixth {
+        true => Layout::walk(&packet)
+            .unwrap()
+            .pseudo_header(&packet, upper as u32),
+        false => Sum::new(),
     };
     let sum = start.bytes(&packet[at..]).finish();
     packet[at + 2..at + 4].copy_from_slice(&sum.to_be_bytes());
@@ -36,10 +36,18 @@ fn echo(source: &str, destination: &str, len: usize) -> Vec<u8> {
 }
 
 fn replies(router: &mut Router) -> Vec<Vec<u8>> {
-    drain(router, BACK)
-        .into_iter()
-        .map(|(bytes, _)| bytes)
-        .collect()
+    let replies = drain(router, BACK).into_iter();
+    replies.map(|(bytes, _)| bytes).collect()
+}
+
+/// Sends every packet of these prefixes to the port `OUT`.
+fn route_out(router: &mut Router, prefixes: &[&str]) {
+    let mut routes = Routes::new();
+    for prefix in prefixes {
+        routes.insert(prefix.parse().unwrap(), Target::Port(OUT));
+    }
+    let ports = router.take_ports();
+    router.replace(ports, routes);
 }
 
 #[test]
@@ -112,12 +120,7 @@ fn packets_from_the_routers_own_addresses_are_dropped() {
 fn the_router_answers_only_unicast_sources() {
     let mut router = router(1500, None, false);
     // With routes to all of them, such as a default route.
-    let mut routes = Routes::new();
-    for prefix in ["0.0.0.0/0", "::/0"] {
-        routes.insert(prefix.parse().unwrap(), Target::Port(OUT));
-    }
-    let ports = router.take_ports();
-    router.replace(ports, routes);
+    route_out(&mut router, &["0.0.0.0/0", "::/0"]);
     let sources = "0.0.0.0 0.1.2.3 127.0.0.1 224.0.0.1 240.0.0.1 255.255.255.255 :: ::1 ff02::1";
     for source in sources.split(' ') {
         let own = if source.contains(':') { OWN6 } else { OWN };
@@ -135,10 +138,8 @@ fn the_router_answers_only_unicast_sources() {
         assert_eq!(router.reassembly.held(), 0, "{source}");
     }
     let counters = router.counters();
-    assert_eq!(
-        counters.not_forwardable,
-        3 * sources.split(' ').count() as u64
-    );
+    let sent = 3 * sources.split(' ').count() as u64;
+    assert_eq!(counters.not_forwardable, sent);
     assert_eq!((counters.local, counters.icmp_sent), (0, 0));
 }
 
@@ -148,12 +149,7 @@ fn the_router_answers_only_unicast_sources() {
 fn neighbours_are_answered_on_their_own_link() {
     let mut router = router(1500, None, false);
     let (local, local6) = ("169.254.7.7", "fe80::7");
-    let mut routes = Routes::new();
-    for prefix in ["10.0.0.0/8", "169.254.0.0/16", "::/0"] {
-        routes.insert(prefix.parse().unwrap(), Target::Port(OUT));
-    }
-    let ports = router.take_ports();
-    router.replace(ports, routes);
+    route_out(&mut router, &["10.0.0.0/8", "169.254.0.0/16", "::/0"]);
     for (source, own) in [(local, OWN), (local6, OWN6)] {
         pass(&mut router, &echo(source, own, 56));
         assert_eq!(replies(&mut router).len(), 1, "{source}");

@@ -59,23 +59,17 @@ pub(super) fn udp_around(
 mod tests {
     use super::*;
 
+    const V4: &str = "4500002c000040004011b69fc0000216c000020b19fd19fd00180f62";
+    const V6: &str = "600000000018114020010db800000000000000000000002220010db80000000000\
+                      0000000000001119fd19fd001837df";
     /// Packets assembled by hand, with independently computed checksums (RFC 791, RFC 8200, RFC
     /// 768).
     #[test]
     fn packets_are_as_the_rfcs_have_them() {
         let payload: Vec<u8> = (0..16).collect();
         for (from, to, known) in [
-            (
-                "192.0.2.22:6653",
-                "192.0.2.11:6653",
-                "4500002c000040004011b69fc0000216c000020b19fd19fd00180f62",
-            ),
-            (
-                "[2001:db8::22]:6653",
-                "[2001:db8::11]:6653",
-                "600000000018114020010db800000000000000000000002220010db8000000000000000000000011\
-                 19fd19fd001837df",
-            ),
+            ("192.0.2.22:6653", "192.0.2.11:6653", V4),
+            ("[2001:db8::22]:6653", "[2001:db8::11]:6653", V6),
         ] {
             // Earlier contents of the buffer must not remain in the headers.
             let mut out = vec![0xEE; 100];
@@ -92,17 +86,15 @@ mod tests {
 
     #[test]
     fn what_cannot_be_sent() {
-        let (v4, v6) = (
-            "192.0.2.1:1".parse().unwrap(),
-            "[2001:db8::1]:1".parse().unwrap(),
-        );
+        let v4 = "192.0.2.1:1".parse().unwrap();
+        let v6 = "[2001:db8::1]:1".parse().unwrap();
         let mut out = [0; 64];
-        assert_eq!(
-            udp_around(&mut out, 16, v4, v6),
-            None,
-            "one end of each version"
-        );
-        assert_eq!(udp_around(&mut out, 17, v6, v6), None, "no room");
-        assert_eq!(udp_around(&mut out, 17, v4, v4), None, "no room");
+        for (len, from, to, why) in [
+            (16, v4, v6, "one end of each version"),
+            (17, v6, v6, "no room"),
+            (17, v4, v4, "no room"),
+        ] {
+            assert_eq!(udp_around(&mut out, len, from, to), None, "{why}");
+        }
     }
 }

@@ -71,42 +71,34 @@ fn frame(pool: &mut Pool, len: usize) -> Frame {
 fn a_reserve_is_kept_whatever_others_hold() {
     let mut pool = Pool::new(WORKING + 100 * USUAL);
     let (greedy, modest) = (pool.open(10 * USUAL), pool.open(20 * USUAL));
-    let mut held = Vec::new();
-    loop {
-        let mut frame = frame(&mut pool, 1500);
-        if !pool.charge(&mut frame, greedy) {
-            pool.give(frame);
-            break;
+    /// Charges a packet to an account, if there is room.
+    fn charged(pool: &mut Pool, account: Account) -> Option<Frame> {
+        let mut frame = frame(pool, 1500);
+        if pool.charge(&mut frame, account) {
+            return Some(frame);
         }
-        held.push(frame);
+        pool.give(frame);
+        None
     }
+    let mut held: Vec<_> = std::iter::from_fn(|| charged(&mut pool, greedy)).collect();
     assert_eq!(held.len(), 80);
     for count in 0..30 {
-        let mut frame = frame(&mut pool, 1500);
-        let charged = pool.charge(&mut frame, modest);
-        assert_eq!(charged, count < 20);
-        match charged {
-            true => held.push(frame),
-            false => pool.give(frame),
-        }
+        let frame = charged(&mut pool, modest);
+        assert_eq!(frame.is_some(), count < 20);
+        held.extend(frame);
     }
     // Bytes that one account returns to the shared part are available to the other, but not
     // those of its reserve.
     pool.give(held.remove(0));
-    let mut late = frame(&mut pool, 1500);
-    assert!(pool.charge(&mut late, modest));
+    let late = charged(&mut pool, modest).unwrap();
     pool.give(late);
     pool.set_reserve(greedy, 80 * USUAL);
-    let mut late = frame(&mut pool, 1500);
-    assert!(!pool.charge(&mut late, modest));
-    pool.give(late);
+    assert!(charged(&mut pool, modest).is_none());
     for frame in held {
         pool.give(frame);
     }
-    assert_eq!(
-        (pool.shared, pool.held(greedy), pool.held(modest)),
-        (0, 0, 0)
-    );
+    let left = [pool.shared, pool.held(greedy), pool.held(modest)];
+    assert_eq!(left, [0; 3]);
     pool.close(greedy);
     assert_eq!((pool.reserved, pool.open(5)), (20 * USUAL, greedy));
 }
@@ -167,16 +159,10 @@ fn memory_comes_back() {
         steps += 1;
         assert!(steps < 1_000, "it has no end");
     }
-    assert!(
-        done && now - start < Duration::from_secs(4),
-        "{:?}",
-        now - start
-    );
-    assert!(
-        pool.allocated() <= kept.len() * USUAL + SPARE,
-        "{}",
-        pool.allocated()
-    );
+    let took = now - start;
+    assert!(done && took < Duration::from_secs(4), "{took:?}");
+    let left = pool.allocated();
+    assert!(left <= kept.len() * USUAL + SPARE, "{left}");
     assert_eq!(pool.used(), kept.len() * USUAL);
     // A queue that empties and fills repeatedly must keep its buffers.
     let mut kept = kept;

@@ -21,12 +21,9 @@ pub(super) fn super_packet(shims: bool) -> (Vec<u8>, Offload) {
 
 /// The offload of a super-packet over IPv4, whose segments have `size` bytes of UDP payload.
 pub(super) fn segments_of(size: u16) -> Offload {
+    let (kind, ecn) = (GsoKind::Udp, false);
     Offload {
-        gso: Some(Gso {
-            kind: GsoKind::Udp,
-            size,
-            ecn: false,
-        }),
+        gso: Some(Gso { kind, size, ecn }),
         ..partial_udp()
     }
 }
@@ -95,13 +92,8 @@ fn a_super_packet_with_and_without_shims_is_cut_and_each_packet_classified() {
 #[test]
 fn a_super_packet_that_does_not_fit_loses_only_what_does_not() {
     let mut router = router(1500, None, false);
-    let limit = Limit::Packets(30);
-    router
-        .port_mut(OUT)
-        .unwrap()
-        .link
-        .port_mut()
-        .set_limit(limit);
+    let out = router.port_mut(OUT).unwrap();
+    out.link.port_mut().set_limit(Limit::Packets(30));
     let (bytes, offload) = super_packet(false);
     send(&mut router, &bytes, offload);
     send(&mut router, &bytes, offload);

@@ -70,10 +70,7 @@ fn send_all_kinds(router: &mut Router) {
         // A super-packet whose TTL expires: each of its segments must be refused.
         let mut old = whole.clone();
         old[8] = 1;
-        let sum = u16::from_be_bytes([whole[10], whole[11]]);
-        let sum = u32::from(sum) + (63 << 8);
-        let sum = (sum & 0xFFFF) + (sum >> 16);
-        old[10..12].copy_from_slice(&(sum as u16).to_be_bytes());
+        renew(&mut old);
         send(router, &old, offload);
     }
 }
@@ -98,12 +95,8 @@ fn packets_received_forwarded_dropped_held_and_written_add_up() {
         ..long.clone()
     };
     for rate in [None, Some(10_000_000_000), Some(1_250_000), Some(20_000)] {
-        for wire in [
-            WireConfig::default(),
-            lossy.clone(),
-            long.clone(),
-            short.clone(),
-        ] {
+        let wires = [&WireConfig::default(), &lossy, &long, &short];
+        for wire in wires {
             for memory in [10_000_000, 400_000] {
                 let mut router = router_of(memory, 1400, rate, false);
                 let out = router.port_mut(OUT).unwrap();
@@ -116,8 +109,8 @@ fn packets_received_forwarded_dropped_held_and_written_add_up() {
                 let refused = |why| router.ports()[BACK].tally().refused(why);
                 assert_eq!(refused(Refused::TtlExceeded), 30 * 21);
                 assert_eq!(
-                    (refused(Refused::NoRoute), refused(Refused::Local)),
-                    (30, 30)
+                    [refused(Refused::NoRoute), refused(Refused::Local)],
+                    [30; 2]
                 );
                 write_all(&mut router, Instant::ZERO);
                 balanced(&router);

@@ -95,13 +95,8 @@ pub(super) fn router_of(memory: usize, mtu: u32, rate: Option<u64>, controller: 
     ] {
         routes.insert(prefix.parse().unwrap(), Target::Port(port));
     }
-    router.replace(
-        vec![
-            port("back", 1500, None, false),
-            port("out", mtu, rate, controller),
-        ],
-        routes,
-    );
+    let out = port("out", mtu, rate, controller);
+    router.replace(vec![port("back", 1500, None, false), out], routes);
     router
 }
 
@@ -137,9 +132,8 @@ pub(super) fn udp(source: &str, destination: &str, ttl: u8, flags: u16, payload:
     bytes.extend([0, 0]);
     bytes.extend(payload);
     let layout = Layout::walk(&bytes).unwrap();
-    let sum = Datagram::locate(&bytes, &layout)
-        .unwrap()
-        .compute_checksum(&bytes, &layout);
+    let datagram = Datagram::locate(&bytes, &layout).unwrap();
+    let sum = datagram.compute_checksum(&bytes, &layout);
     let at = layout.upper_offset() + 6;
     bytes[at..at + 2].copy_from_slice(&sum.to_be_bytes());
     bytes
@@ -160,11 +154,9 @@ pub(super) fn send(router: &mut Router, bytes: &[u8], offload: Offload) {
 
 /// The offload of a UDP packet over IPv4 whose checksum is partial.
 pub(super) fn partial_udp() -> Offload {
+    let (start, offset) = (20, 6);
     Offload {
-        checksum: Some(Partial {
-            start: 20,
-            offset: 6,
-        }),
+        checksum: Some(Partial { start, offset }),
         gso: None,
     }
 }
@@ -205,6 +197,16 @@ pub(super) fn udp_checksum_ok(bytes: &[u8]) -> bool {
     datagram.compute_checksum(&zeroed, &layout).to_be_bytes() == bytes[at..at + 2]
 }
 
+/// The payload of a UDP packet.
+pub(super) fn payload_of(packet: &[u8]) -> &[u8] {
+    let layout = Layout::walk(packet).unwrap();
+    Datagram::locate(packet, &layout).unwrap().payload(packet)
+}
+
+pub(super) fn read_vcp(packet: &[u8]) -> Packet<'_> {
+    Packet::parse(payload_of(packet)).unwrap()
+}
+
 #[test]
 fn foreign_packets_change_in_their_ttl_only() {
     let mut router = router(1500, None, true);
@@ -213,16 +215,10 @@ fn foreign_packets_change_in_their_ttl_only() {
         pass(&mut router, &sent);
         let out = drain(&mut router, OUT);
         let mut expected = sent.clone();
-        Layout::walk(&sent)
-            .unwrap()
-            .decrement_ttl(&mut expected)
-            .unwrap();
+        let layout = Layout::walk(&sent).unwrap();
+        layout.decrement_ttl(&mut expected).unwrap();
         assert_eq!(out, [(expected, Offload::default())]);
-        assert!(
-            Layout::walk(&out[0].0)
-                .unwrap()
-                .header_checksum_ok(&out[0].0)
-        );
+        assert!(layout.header_checksum_ok(&out[0].0));
     }
 }
 
@@ -233,14 +229,10 @@ fn shims_are_marked_and_complete_checksums_renewed() {
         pass(&mut router, &udp(source, destination, 64, 0, &shimmed(100)));
         let out = drain(&mut router, OUT);
         let bytes = &out[0].0;
-        let layout = Layout::walk(bytes).unwrap();
-        let payload = Datagram::locate(bytes, &layout).unwrap().payload(bytes);
-        let shim = Packet::parse(payload).unwrap();
-        assert_eq!(
-            (shim.code(), shim.hops(), shim.router()),
-            (VcpCode::Over, 1, 77)
-        );
-        assert_eq!(payload[16..], shimmed(100)[16..]);
+        let shim = read_vcp(bytes);
+        let answer = (shim.code(), shim.hops(), shim.router());
+        assert_eq!(answer, (VcpCode::Over, 1, 77));
+        assert_eq!(payload_of(bytes)[16..], shimmed(100)[16..]);
         assert!(udp_checksum_ok(bytes));
     }
 }
@@ -284,25 +276,17 @@ fn icmp_as_a_router_must() {
         ("fe80::1", "fd00:1::2", 1, 0, 100, None),
     ];
     for (source, destination, ttl, flags, payload, expected) in cases {
-        router.configure(
-            Identity::new(77),
-            Classifier::default(),
-            TokenBucket::new(100, 5),
-        );
+        let bucket = TokenBucket::new(100, 5);
+        router.configure(Identity::new(77), Classifier::default(), bucket);
         let bytes = udp(source, destination, ttl, flags, &vec![0x40; payload]);
         pass(&mut router, &bytes);
-        assert_eq!(
-            icmp_of(&mut router),
-            expected,
-            "{source} {destination} {ttl} {flags}"
-        );
+        let case = format!("{source} {destination} {ttl} {flags}");
+        assert_eq!(icmp_of(&mut router), expected, "{case}");
         assert!(drain(&mut router, OUT).is_empty());
     }
     let counters = router.counters();
-    assert_eq!(
-        (counters.ttl_exceeded, counters.no_route, counters.too_big),
-        (2, 2, 2)
-    );
+    let refused = (counters.ttl_exceeded, counters.no_route, counters.too_big);
+    assert_eq!(refused, (2, 2, 2));
     assert_eq!((counters.icmp_sent, counters.not_forwardable), (6, 2));
 }
 
@@ -342,30 +326,31 @@ fn damage_is_counted_and_dropped() {
     pass(&mut router, &bytes);
     pass(&mut router, &[0x45; 10]);
     pass(&mut router, &[]);
+    // From a port that doesn't exist.
+    let whole = udp(SRC, DST, 64, 0, &[1; 20]);
+    let mut buffer = [&whole[..], &[0; 2000]].concat().into_boxed_slice();
+    router.receive(
+        Instant::ZERO,
+        9,
+        &mut buffer,
+        whole.len(),
+        Offload::default(),
+    );
     let (mut bytes, offload) = super_packet(false);
     bytes[9] = 6;
     bytes[11] = bytes[11].wrapping_add(11);
     send(&mut router, &bytes, offload);
     assert!(drain(&mut router, OUT).is_empty());
     let counters = router.counters();
-    assert_eq!(
-        (
-            counters.bad_checksum,
-            counters.malformed,
-            counters.bad_offload
-        ),
-        (1, 2, 1)
-    );
+    assert_eq!((counters.bad_checksum, counters.malformed), (1, 3));
+    assert_eq!(counters.bad_offload, 1);
 }
 
 #[test]
 fn without_buffers_packets_are_dropped_not_kept() {
     let mut router = router(1500, Some(0), false);
-    router.configure(
-        Identity::new(1),
-        Classifier::default(),
-        TokenBucket::new(0, 0),
-    );
+    let bucket = TokenBucket::new(0, 0);
+    router.configure(Identity::new(1), Classifier::default(), bucket);
     for _ in 0..20_000 {
         pass(&mut router, &udp(SRC, DST, 64, 0, &[1; 1400]));
     }
@@ -390,10 +375,7 @@ fn ecn_carries_vcp_only_where_a_rule_says_so() {
     pass(&mut router, &udp(SRC, "10.2.0.2", 64, 0, &[0x40; 50]));
     let out = drain(&mut router, OUT);
     assert_eq!(out[0].0[1] & 3, 3, "HIGH raised to OVER");
-    assert!(
-        Layout::walk(&out[0].0)
-            .unwrap()
-            .header_checksum_ok(&out[0].0)
-    );
+    let layout = Layout::walk(&out[0].0).unwrap();
+    assert!(layout.header_checksum_ok(&out[0].0));
     assert_eq!(out[1].0[1] & 3, 2, "a stranger's ECT(0) stays");
 }

@@ -7,12 +7,11 @@ use pathmark_cc::{
     Request, XcpAnswer, XcpRequest,
 };
 use pathmark_shim::ip::Layout;
-use pathmark_shim::udp::Datagram;
 use xcp_proto::header::{Body, LastRouter};
 use xcp_proto::{Form, Packet, Repr};
 
 use super::super_tests::segments_of;
-use super::tests::{BACK, DST, OUT, SRC, drain, pass, router, send, udp, udp_checksum_ok};
+use super::tests::*;
 use super::{Identity, Router};
 use crate::offload::Offload;
 
@@ -63,10 +62,8 @@ fn granting() -> (Router, std::sync::mpsc::Receiver<Carried>) {
         ..super::Classifier::default()
     };
     router.configure(id, classifier, crate::ip::TokenBucket::new(0, 0));
-    if let Some(port) = router.port_mut(OUT) {
-        let port = port.link.port_mut();
-        port.set_controller(Instant::ZERO, Some(Box::new(Grant { heard })));
-    }
+    let port = router.port_mut(OUT).unwrap().link.port_mut();
+    port.set_controller(Instant::ZERO, Some(Box::new(Grant { heard })));
     (router, heard_by)
 }
 
@@ -97,17 +94,8 @@ fn with_vcp() -> Vec<u8> {
     payload
 }
 
-fn payload(packet: &[u8]) -> &[u8] {
-    let layout = Layout::walk(packet).unwrap();
-    Datagram::locate(packet, &layout).unwrap().payload(packet)
-}
-
 fn read(packet: &[u8]) -> Repr {
-    Packet::parse(payload(packet)).unwrap().repr()
-}
-
-fn read_vcp(packet: &[u8]) -> vcp_proto::Packet<'_> {
-    vcp_proto::Packet::parse(payload(packet)).unwrap()
+    Packet::parse(payload_of(packet)).unwrap().repr()
 }
 
 /// Gives the port `OUT`, of 10 Mbit/s, a law.
@@ -199,11 +187,9 @@ fn a_super_packet_passes_whole_only_if_its_packets_ask_the_same() {
                 continue;
             }
             let before = Packet::parse(front).unwrap().repr();
-            let at = 28;
-            let bytes = if whole {
-                &out[0].0[at + 600 * index..]
-            } else {
-                &out[index].0[at..]
+            let bytes = match whole {
+                true => &out[0].0[28 + 600 * index..],
+                false => &out[index].0[28..],
             };
             let now = Packet::parse(bytes).unwrap().repr();
             assert_eq!((now.stamped, now.xcp_ttl), (true, 63));
@@ -260,15 +246,12 @@ fn a_law_that_looks_for_no_clouds_does_not_hide_where_one_begins() {
                 pass(&mut router, &sent);
                 let out = drain_some(&mut router, 1);
                 let now = read(&out[0]);
-                let Body::Full(full) = now.body else {
+                let sender = Packet::parse(&payload).unwrap().repr();
+                let (Body::Full(full), Body::Full(before)) = (now.body, sender.body) else {
                     panic!("full")
                 };
                 let looks = law.starts_with("xcp-i");
                 let named = hops == 0 || looks;
-                let sender = Packet::parse(&payload).unwrap().repr();
-                let Body::Full(before) = sender.body else {
-                    panic!("full")
-                };
                 assert_eq!(full.last != before.last, named, "{law} {hops} {form:?}");
                 let hidden = if looks { hops } else { 0 };
                 assert_eq!(now.xcp_ttl, 63 - hidden, "{law} {hops} {form:?}");
@@ -283,13 +266,14 @@ fn a_law_that_looks_for_no_clouds_does_not_hide_where_one_begins() {
 fn the_hops_of_the_box_count_as_hops_of_the_router() {
     let own = |before: bool, behind: bool| 1 + u8::from(before) + u8::from(behind);
     for (before, behind) in [(false, false), (true, false), (false, true), (true, true)] {
-        for (law, silent) in [
+        let laws = [
             ("vcp", 0),
             ("xcp", 0),
             ("xcp-i", 0),
             ("vcp", 2),
             ("xcp-i", 2),
-        ] {
+        ];
+        for (law, silent) in laws {
             let mut router = router(1500, Some(1_250_000), false);
             for (port, forwards) in [(BACK, before), (OUT, behind)] {
                 router.port_mut(port).unwrap().settings.kernel_forwards = forwards;

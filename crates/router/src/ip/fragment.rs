@@ -175,27 +175,18 @@ mod tests {
 
     #[test]
     fn refuses_what_must_not_be() {
-        assert_eq!(
-            Fragments::new(&packet(&[], 100, DONT), 68).err(),
-            Some(BadFragment::DontFragment)
-        );
-        assert_eq!(
-            Fragments::new(&packet(&[], 100, 0), 27).err(),
-            Some(BadFragment::Mtu)
-        );
-        assert_eq!(
-            Fragments::new(&[0x60; 40], 1280).err(),
-            Some(BadFragment::Header)
-        );
+        for (packet, mtu, why) in [
+            (packet(&[], 100, DONT), 68, BadFragment::DontFragment),
+            (packet(&[], 100, 0), 27, BadFragment::Mtu),
+            (vec![0x60; 40], 1280, BadFragment::Header),
+        ] {
+            assert_eq!(Fragments::new(&packet, mtu).err(), Some(why));
+        }
         let bytes = packet(&[], 100, 0);
         let mut out = [0; 200];
-        let len = Fragments::new(&bytes, 68)
-            .unwrap()
-            .next_into(&mut out)
-            .unwrap();
-        assert_eq!(
-            Layout::walk(&out[..len]).unwrap().fragment(),
-            Fragment::First
-        );
+        let mut fragments = Fragments::new(&bytes, 68).unwrap();
+        let len = fragments.next_into(&mut out).unwrap();
+        let first = Layout::walk(&out[..len]).unwrap().fragment();
+        assert_eq!(first, Fragment::First);
     }
 }

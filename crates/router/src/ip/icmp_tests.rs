@@ -31,11 +31,12 @@ const HOST6: [u8; 16] = [0xFD, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2];
 
 fn about(packet: &[u8], what: IcmpError) -> Option<Vec<u8>> {
     let layout = Layout::walk(packet).unwrap();
-    let source: IpAddr = if packet[0] >> 4 == 4 {
-        "192.0.2.1".parse().unwrap()
+    let source = if packet[0] >> 4 == 4 {
+        "192.0.2.1"
     } else {
-        "fd00::99".parse().unwrap()
+        "fd00::99"
     };
+    let source: IpAddr = source.parse().unwrap();
     let mut out = [0; 1500];
     error(what, packet, &layout, source, &mut out).map(|len| out[..len].to_vec())
 }
@@ -53,23 +54,18 @@ fn checksums_hold(message: &[u8]) -> bool {
     if message[0] >> 4 == 4 {
         return sums_to_zero(&[&message[..20]]) && sums_to_zero(&[&message[20..]]);
     }
-    let length = (message.len() - 40) as u16;
-    sums_to_zero(&[
+    let pseudo = [
         &message[8..40],
-        &length.to_be_bytes(),
+        &((message.len() - 40) as u16).to_be_bytes(),
         &[0, 58],
-        &message[40..],
-    ])
+    ];
+    sums_to_zero(&[&pseudo.concat(), &message[40..]])
 }
 
 #[test]
 fn time_exceeded_quotes_the_packet() {
-    let packet = v4(
-        17,
-        [10, 0, 0, 1],
-        [10, 0, 0, 2],
-        &[0, 1, 0, 2, 0, 12, 0, 0, 1, 2, 3, 4],
-    );
+    let upper = [0, 1, 0, 2, 0, 12, 0, 0, 1, 2, 3, 4];
+    let packet = v4(17, [10, 0, 0, 1], [10, 0, 0, 2], &upper);
     let message = about(&packet, IcmpError::TimeExceeded).unwrap();
     assert!(checksums_hold(&message));
     assert_eq!(message[9], 1);
@@ -95,52 +91,44 @@ fn too_big_tells_the_mtu() {
 
 #[test]
 fn nothing_is_said_where_nothing_must_be() {
-    let silent = |packet: &[u8]| about(packet, IcmpError::NoRoute).is_none();
-    let host = [10, 0, 0, 1];
-    assert!(!silent(&v4(17, host, [10, 0, 0, 2], &[0; 8])));
-    assert!(
-        silent(&v4(1, host, [10, 0, 0, 2], &[3, 0, 0, 0, 0, 0, 0, 0])),
-        "an error"
-    );
-    assert!(
-        !silent(&v4(1, host, [10, 0, 0, 2], &[8, 0, 0, 0, 0, 0, 0, 0])),
-        "a query"
-    );
-    assert!(silent(&v4(17, [224, 0, 0, 1], [10, 0, 0, 2], &[0; 8])));
-    assert!(silent(&v4(17, [0; 4], [10, 0, 0, 2], &[0; 8])));
-    assert!(silent(&v4(17, host, [255; 4], &[0; 8])));
-    let mut later = v4(17, host, [10, 0, 0, 2], &[0; 8]);
+    let (host, other) = ([10, 0, 0, 1], [10, 0, 0, 2]);
+    let mut later = v4(17, host, other, &[0; 8]);
     later[7] = 1;
-    assert!(silent(&later), "a later fragment");
     let mut all_nodes = [0; 16];
     all_nodes[..2].copy_from_slice(&[0xFF, 2]);
-    assert!(silent(&v6(17, 1, all_nodes, &[0; 8])));
-    assert!(silent(&v6(58, 1, HOST6, &[3, 0, 0, 0, 0, 0, 0, 0])));
-    assert!(!silent(&v6(58, 1, HOST6, &[128, 0, 0, 0, 0, 0, 0, 0])));
+    let of_kind = |kind: u8| [kind, 0, 0, 0, 0, 0, 0, 0];
+    for (packet, silent, what) in [
+        (v4(17, host, other, &[0; 8]), false, "a datagram"),
+        (v4(1, host, other, &of_kind(3)), true, "an error"),
+        (v4(1, host, other, &of_kind(8)), false, "a query"),
+        (v4(17, [224, 0, 0, 1], other, &[0; 8]), true, "from a group"),
+        (v4(17, [0; 4], other, &[0; 8]), true, "from nobody"),
+        (v4(17, host, [255; 4], &[0; 8]), true, "to all"),
+        (later, true, "a later fragment"),
+        (v6(17, 1, all_nodes, &[0; 8]), true, "to all nodes"),
+        (v6(58, 1, HOST6, &of_kind(3)), true, "an error of IPv6"),
+        (v6(58, 1, HOST6, &of_kind(128)), false, "a query of IPv6"),
+    ] {
+        let said = about(&packet, IcmpError::NoRoute);
+        assert_eq!(said.is_none(), silent, "{what}");
+    }
 }
 
 #[test]
 fn echo_requests_are_answered() {
-    let packet = v4(
-        1,
-        [10, 0, 0, 1],
-        [192, 0, 2, 1],
-        &[8, 0, 9, 9, 1, 2, 3, 4, 5],
-    );
     let mut out = [0; 100];
-    let len = echo_reply(&packet, &Layout::walk(&packet).unwrap(), &mut out).unwrap();
-    assert!(checksums_hold(&out[..len]));
+    let mut reply = |packet: &[u8]| {
+        let len = echo_reply(packet, &Layout::walk(packet).unwrap(), &mut out)?;
+        assert!(checksums_hold(&out[..len]));
+        Some(out[..len].to_vec())
+    };
+    let (host, own) = ([10, 0, 0, 1], [192, 0, 2, 1]);
+    let out = reply(&v4(1, host, own, &[8, 0, 9, 9, 1, 2, 3, 4, 5])).unwrap();
     assert_eq!(out[12..20], [192, 0, 2, 1, 10, 0, 0, 1]);
-    assert_eq!((out[20], &out[24..len]), (0, &[1, 2, 3, 4, 5][..]));
-    let packet = v6(58, 1, HOST6, &[128, 0, 9, 9, 1, 2, 3, 4]);
-    let len = echo_reply(&packet, &Layout::walk(&packet).unwrap(), &mut out).unwrap();
-    assert!(checksums_hold(&out[..len]));
+    assert_eq!((out[20], &out[24..]), (0, &[1, 2, 3, 4, 5][..]));
+    let out = reply(&v6(58, 1, HOST6, &[128, 0, 9, 9, 1, 2, 3, 4])).unwrap();
     assert_eq!(out[40], 129);
-    let udp = v4(17, [10, 0, 0, 1], [192, 0, 2, 1], &[8; 8]);
-    assert_eq!(
-        echo_reply(&udp, &Layout::walk(&udp).unwrap(), &mut out),
-        None
-    );
+    assert_eq!(reply(&v4(17, host, own, &[8; 8])), None);
 }
 
 proptest! {

@@ -185,24 +185,15 @@ mod tests {
         table.compile()
     }
 
-    fn table(routes: &[&str]) -> RouteTable<usize> {
-        let mut table = Routes::new();
-        for (hop, prefix) in routes.iter().enumerate() {
-            table.insert(prefix.parse().unwrap(), hop);
-        }
-        assert_eq!(table.len(), routes.len());
-        table.compile()
-    }
-
     #[test]
     fn the_longest_prefix_wins() {
-        let table = table(&[
-            "0.0.0.0/0",
-            "10.0.0.0/8",
-            "10.1.0.0/16",
-            "10.1.2.3",
-            "fd00::/8",
-            "fd00:1::/32",
+        let table = table_of(&[
+            ("0.0.0.0/0", 0),
+            ("10.0.0.0/8", 1),
+            ("10.1.0.0/16", 2),
+            ("10.1.2.3", 3),
+            ("fd00::/8", 4),
+            ("fd00:1::/32", 5),
         ]);
         let hop = |address: &str| table.lookup(address.parse().unwrap()).copied();
         assert_eq!(hop("192.0.2.1"), Some(0));
@@ -216,18 +207,13 @@ mod tests {
 
     #[test]
     fn prefixes_are_read_strictly() {
-        assert!(matches!(
-            "10.0.0.0/33".parse::<Prefix>(),
-            Err(PrefixError::Syntax(_))
-        ));
-        assert!(matches!(
-            "ten".parse::<Prefix>(),
-            Err(PrefixError::Syntax(_))
-        ));
-        assert_eq!(
-            "10.1.2.3/16".parse::<Prefix>().unwrap_err().to_string(),
-            "`10.1.2.3/16` has bits set behind its length: did you mean `10.1.0.0/16`?"
-        );
+        for text in ["10.0.0.0/33", "ten"] {
+            let read = text.parse::<Prefix>();
+            assert!(matches!(read, Err(PrefixError::Syntax(_))), "{text}");
+        }
+        let error = "10.1.2.3/16".parse::<Prefix>().unwrap_err().to_string();
+        let expected = "has bits set behind its length: did you mean `10.1.0.0/16`?";
+        assert_eq!(error, format!("`10.1.2.3/16` {expected}"));
     }
 
     #[test]
@@ -235,11 +221,8 @@ mod tests {
         let table = table_of(&[("10.1.2.0/23", 7), ("10.1.2.0/23", 8)]);
         assert_eq!(table.lookup(Ipv4Addr::new(10, 1, 3, 255).into()), Some(&8));
         assert_eq!(table.lookup(Ipv4Addr::new(10, 1, 4, 0).into()), None);
-        assert!(
-            RouteTable::<u8>::default()
-                .lookup(Ipv4Addr::LOCALHOST.into())
-                .is_none()
-        );
+        let empty = RouteTable::<u8>::default();
+        assert!(empty.lookup(Ipv4Addr::LOCALHOST.into()).is_none());
     }
 
     proptest! {

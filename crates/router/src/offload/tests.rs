@@ -18,13 +18,14 @@ fn ones_complement(bytes: &[u8]) -> u16 {
 }
 
 fn pseudo(bytes: &[u8], upper: usize, protocol: u8) -> Vec<u8> {
-    let addresses = if upper == 20 {
-        &bytes[12..20]
-    } else {
-        &bytes[8..40]
-    };
+    let addresses = if upper == 20 { 12..20 } else { 8..40 };
     let length = (bytes.len() - upper) as u32;
-    [addresses, &length.to_be_bytes(), &[0, 0, 0, protocol]].concat()
+    [
+        &bytes[addresses],
+        &length.to_be_bytes(),
+        &[0, 0, 0, protocol],
+    ]
+    .concat()
 }
 
 /// Headers of a super-packet over `payload`, with the checksum field as the kernel leaves it.
@@ -35,10 +36,10 @@ fn super_packet(v6: bool, tcp: bool, payload: &[u8]) -> (Vec<u8>, usize) {
     let mut bytes = if v6 {
         let mut h = vec![0x60, 0, 0, 1, 0, 0, protocol, 64];
         h[4..6].copy_from_slice(&(length as u16).to_be_bytes());
-        h.extend([0xFD; 15]);
-        h.push(1);
-        h.extend([0xFD; 15]);
-        h.push(2);
+        for host in [1, 2] {
+            h.extend([0xFD; 15]);
+            h.push(host);
+        }
         h
     } else {
         let total = (20 + length) as u16;
@@ -72,25 +73,21 @@ fn offload_of(v6: bool, tcp: bool, size: u16) -> Offload {
         (true, true) => GsoKind::TcpV6,
         (false, _) => GsoKind::Udp,
     };
+    let (start, offset) = (if v6 { 40 } else { 20 }, if tcp { 16 } else { 6 });
     Offload {
-        checksum: Some(Partial {
-            start: if v6 { 40 } else { 20 },
-            offset: if tcp { 16 } else { 6 },
-        }),
-        gso: Some(Gso {
-            kind,
-            size,
-            ecn: false,
-        }),
+        checksum: Some(Partial { start, offset }),
+        gso: Some(gso(kind, size)),
     }
 }
 
+fn gso(kind: GsoKind, size: u16) -> Gso {
+    let ecn = false;
+    Gso { kind, size, ecn }
+}
+
 /// Completes a checksum, as offload finally does.
-fn complete(bytes: &mut [u8], partial: Partial) {
-    let (start, at) = (
-        usize::from(partial.start),
-        usize::from(partial.start + partial.offset),
-    );
+fn complete(bytes: &mut [u8], Partial { start, offset }: Partial) {
+    let (start, at) = (usize::from(start), usize::from(start + offset));
     let sum = !ones_complement(&bytes[start..]);
     bytes[at..at + 2].copy_from_slice(&sum.to_be_bytes());
 }
@@ -106,15 +103,10 @@ fn cut(bytes: &[u8], offload: Offload) -> Vec<(Vec<u8>, Offload)> {
             (out, offload)
         })
         .collect();
-    assert!(
-        whole
-            .segment(bytes, whole.segments(), &mut [0; 65_536])
-            .is_none()
-    );
-    assert_eq!(
-        segments.iter().map(|(s, _)| s.len()).sum::<usize>(),
-        whole.total()
-    );
+    let beyond = whole.segment(bytes, whole.segments(), &mut [0; 65_536]);
+    assert!(beyond.is_none());
+    let total: usize = segments.iter().map(|(segment, _)| segment.len()).sum();
+    assert_eq!(total, whole.total());
     segments
 }
 
@@ -200,11 +192,11 @@ fn segments_that_differ_are_not_coalesced() {
     let payload = [7; 3000];
     let (bytes, _) = super_packet(false, true, &payload);
     let segments = cut(&bytes, offload_of(false, true, 1000));
+    let start = |(bytes, offload): &(Vec<u8>, Offload)| Coalescer::start(bytes, *offload);
     let appends = |change: &dyn Fn(&mut Vec<u8>)| {
-        let mut coalescer = Coalescer::start(&segments[0].0, segments[0].1).unwrap();
         let mut second = segments[1].clone();
         change(&mut second.0);
-        coalescer.append(&second.0, second.1)
+        start(&segments[0]).unwrap().append(&second.0, second.1)
     };
     assert!(appends(&|_| ()));
     assert!(!appends(&|b| b[1] = 0), "type of service");
@@ -217,13 +209,11 @@ fn segments_that_differ_are_not_coalesced() {
     assert!(!appends(&|b| b[35] ^= 1), "window");
     assert!(!appends(&|b| b[51] ^= 1), "timestamp");
     assert!(!appends(&|b| b.push(0)), "a longer payload");
-    let mut complete = Coalescer::start(&segments[0].0, segments[0].1).unwrap();
-    assert!(
-        !complete.append(&segments[1].0, Offload::default()),
-        "a complete checksum"
-    );
-    assert!(Coalescer::start(&segments[0].0, Offload::default()).is_none());
-    let mut reordered = Coalescer::start(&segments[1].0, segments[1].1).unwrap();
+    // A complete checksum.
+    let (whole, second) = (Offload::default(), &segments[1]);
+    assert!(!start(&segments[0]).unwrap().append(&second.0, whole));
+    assert!(Coalescer::start(&segments[0].0, whole).is_none());
+    let mut reordered = start(second).unwrap();
     assert!(!reordered.append(&segments[0].0, segments[0].1));
 }
 
@@ -237,10 +227,8 @@ fn a_short_packet_or_push_ends_the_super_packet() {
     let (bytes, _) = super_packet(false, true, &[1; 200]);
     let segments = cut(&bytes, offload_of(false, true, 100));
     let mut coalescer = Coalescer::start(&segments[1].0, segments[1].1).unwrap();
-    assert!(
-        !coalescer.append(&segments[0].0, segments[0].1),
-        "PSH ends it"
-    );
+    let appended = coalescer.append(&segments[0].0, segments[0].1);
+    assert!(!appended, "PSH ends it");
 }
 
 #[test]
@@ -250,31 +238,19 @@ fn headers_that_mean_nothing_are_refused() {
         Offload::parse(&[flags, kind, 0, 0, a, b, 0, 0, 0, 0])
     };
     assert_eq!(header(0, 0, 0), Ok(Offload::default()));
-    assert_eq!(
-        header(1, 3, 1000),
-        Err(BadVnet::Kind),
-        "UFO was never asked for"
-    );
+    // UFO was never asked for.
+    assert_eq!(header(1, 3, 1000), Err(BadVnet::Kind));
     assert_eq!(header(1, 1, 0), Err(BadVnet::Size));
     assert_eq!(header(0, 1, 1000), Err(BadVnet::Checksum));
-    let (bytes, _) = super_packet(false, true, &[0; 100]);
-    let layout = Layout::walk(&bytes).unwrap();
-    let gso = |kind| Gso {
-        kind,
-        size: 10,
-        ecn: false,
+    let refused = |bytes: &[u8], kind| {
+        let layout = Layout::walk(bytes).unwrap();
+        Super::new(bytes, &layout, gso(kind, 10)).err()
     };
-    assert_eq!(
-        Super::new(&bytes, &layout, gso(GsoKind::Udp)).err(),
-        Some(BadSuper::Kind)
-    );
+    let (bytes, _) = super_packet(false, true, &[0; 100]);
+    assert_eq!(refused(&bytes, GsoKind::Udp), Some(BadSuper::Kind));
     let mut cut_short = bytes.clone();
     cut_short[32] = 0xF0;
     cut_short.truncate(60);
     cut_short[3] = 60;
-    let layout = Layout::walk(&cut_short).unwrap();
-    assert_eq!(
-        Super::new(&cut_short, &layout, gso(GsoKind::TcpV4)).err(),
-        Some(BadSuper::Header)
-    );
+    assert_eq!(refused(&cut_short, GsoKind::TcpV4), Some(BadSuper::Header));
 }

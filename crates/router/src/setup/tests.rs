@@ -53,8 +53,23 @@ fn config(text: &str) -> Config {
 }
 
 fn plan(text: &str, state: &State) -> Result<Vec<String>, SetupError> {
-    let steps = up(&config(text), &OWNER, state)?;
-    Ok(steps.iter().map(ToString::to_string).collect())
+    Ok(lines(&up(&config(text), &OWNER, state)?))
+}
+
+fn lines(steps: &[Step]) -> Vec<String> {
+    steps.iter().map(ToString::to_string).collect()
+}
+
+/// Asserts that there is no plan, for a reason with this text.
+#[track_caller]
+fn refused(state: &State, part: &str) {
+    let error = plan(CONFIG, state).unwrap_err().to_string();
+    assert!(error.contains(part), "{error}");
+}
+
+/// The place of the first step with this text.
+fn place(steps: &[String], text: &str) -> Option<usize> {
+    steps.iter().position(|step| step.contains(text))
 }
 
 fn fresh() -> State {
@@ -69,14 +84,10 @@ fn everything_is_made_in_an_order_that_lets_nothing_by() {
     let steps = plan(CONFIG, &fresh()).unwrap();
     let (closed, steps) = steps.split_first().unwrap();
     let rules = "ip6 daddr fe80::/10 accept; iifname \"eth1\" oifname \"vcp1\" accept comment";
-    assert!(
-        closed.starts_with("nft 'table inet vcp_router_closed_11800; delete table inet vcp"),
-        "{closed}"
-    );
-    assert!(
-        closed.contains(rules) && !closed.contains("br0"),
-        "{closed}"
-    );
+    let start = "nft 'table inet vcp_router_closed_11800; delete table inet vcp";
+    assert!(closed.starts_with(start), "{closed}");
+    let right = closed.contains(rules) && !closed.contains("br0");
+    assert!(right, "{closed}");
     let expected = "\
 ip -4 route replace unreachable default table 11801 metric 10000 protocol 118
 ip -6 route replace unreachable default table 11801 metric 10000 protocol 118
@@ -130,33 +141,26 @@ fn what_differs_is_changed_and_nothing_else() {
     ];
     let link = |name: &str, owner, persistent| Link {
         alias: "vcp-router:11800".to_owned(),
-        kind: LinkKind::Tun {
-            persistent,
-            owner: Some(owner),
-        },
+        kind: held(owner, persistent),
         ..tun(name, 11_800)
     };
     state.links = vec![link("vcp1", 997, true)];
     let steps = plan(CONFIG, &state).unwrap();
-    let at = |text: &str| steps.iter().position(|step| step.contains(text));
+    let at = |text: &str| place(&steps, text);
     let opened = at("-4 route delete unreachable default table 11800").unwrap();
     assert_eq!(opened, steps.len() - 1);
-    assert_eq!(
-        at("route replace default dev vcp1 table 11801").map(|at| steps[at].contains("-6")),
-        Some(true)
-    );
+    let replaced = at("route replace default dev vcp1 table 11801").unwrap();
+    assert!(steps[replaced].contains("-6"));
     assert_eq!(at("table 9"), None);
 
     // With another owner, the interface and its routes must be replaced.
     state.links = vec![link("vcp1", 1000, true), link("old", 997, true)];
     state.links[0].alias = String::new();
-    assert!(
-        plan(CONFIG, &state).is_err(),
-        "set-up did not make alice's interface"
-    );
+    // Set-up did not make alice's interface.
+    assert!(plan(CONFIG, &state).is_err());
     state.links[0].alias = "vcp-router:11800".to_owned();
     let steps = plan(CONFIG, &state).unwrap();
-    let at = |text: &str| steps.iter().position(|step| step.contains(text));
+    let at = |text: &str| place(&steps, text);
     assert!(at("link delete dev vcp1").unwrap() < at("tuntap add dev vcp1").unwrap());
     assert!(at("-4 route replace default dev vcp1 table 11801").is_some());
     assert_eq!(at("link delete dev old").unwrap(), steps.len() - 1);
@@ -164,11 +168,9 @@ fn what_differs_is_changed_and_nothing_else() {
     let steps = plan(CONFIG, &state).unwrap();
     assert!(!steps.concat().contains("tuntap add dev vcp1"), "{steps:?}");
     state.links = vec![link("vcp1", 997, false)];
-    let error = plan(CONFIG, &state).unwrap_err().to_string();
-    assert!(error.contains("stop that program"), "{error}");
+    refused(&state, "stop that program");
     state.links[0].kind = LinkKind::Other;
-    let error = plan(CONFIG, &state).unwrap_err().to_string();
-    assert!(error.contains("no TUN interface"), "{error}");
+    refused(&state, "no TUN interface");
     // Entries with our marks must be removed.
     state.links = vec![link("vcp1", 997, true), link("tun9", 997, true)];
     state.links[1].alias = "vcp-router:20000".to_owned();
@@ -179,8 +181,7 @@ fn what_differs_is_changed_and_nothing_else() {
         ..rule(11_801, "eth1")
     };
     state.rules = vec![rule(11_800, true), rule(50, false)];
-    let steps = down(11_800, &state);
-    let steps: Vec<_> = steps.iter().map(ToString::to_string).collect();
+    let steps = lines(&down(11_800, &state));
     let expected = "\
 ip -6 rule delete priority 11800 iif eth1 lookup 11801 protocol 118
 ip -4 route delete unreachable default table 11800 metric 10000 protocol 118
@@ -188,17 +189,28 @@ ip link delete dev vcp1";
     assert_eq!(steps.join("\n"), expected);
 }
 
+fn held(owner: u32, persistent: bool) -> LinkKind {
+    LinkKind::Tun {
+        persistent,
+        owner: Some(owner),
+    }
+}
+
 fn tun(name: &str, table: u32) -> Link {
     Link {
-        name: name.to_owned(),
         alias: marks::alias(table, "/a.toml"),
         up: true,
         mtu: 1500,
         txqueuelen: 500,
-        kind: LinkKind::Tun {
-            persistent: true,
-            owner: Some(997),
-        },
+        kind: held(997, true),
+        ..card(name, 0)
+    }
+}
+
+fn card(name: &str, index: u32) -> Link {
+    Link {
+        name: name.to_owned(),
+        index,
         ..Link::default()
     }
 }
@@ -234,7 +246,7 @@ fn a_changed_table_leaves_nothing_behind() {
     state.rules = vec![rule(20_001, "eth1")];
     state.routes = vec![route(20_001, None, 10_000)];
     let steps = plan(CONFIG, &state).unwrap();
-    let at = |text: &str| steps.iter().position(|step| step.contains(text));
+    let at = |text: &str| place(&steps, text);
     let gone = at("rule delete priority 20001 iif eth1 lookup 20001").unwrap();
     assert!(at("rule add priority 11800 iif eth1").unwrap() < gone);
     assert!(at("route delete unreachable default table 20001").unwrap() > gone);
@@ -242,10 +254,9 @@ fn a_changed_table_leaves_nothing_behind() {
     assert_eq!(at("link delete"), None);
     // Another configuration may still use it.
     state.links.push(tun("other0", 20_000));
-    let error = plan(CONFIG, &state).unwrap_err().to_string();
-    assert!(
-        error.starts_with("vcp1 belongs to a configuration with `table = 20000`"),
-        "{error}"
+    refused(
+        &state,
+        "vcp1 belongs to a configuration with `table = 20000`",
     );
 }
 
@@ -254,22 +265,19 @@ fn marks_tell_whose_things_there_are() {
     let mut state = fresh();
     assert!(marks::tables(&state).is_empty());
     state.links = vec![tun("a", 11_800), tun("b", 11_800), Link::default()];
-    state.rules = vec![
-        rule(11_801, "eth0"),
-        rule(20_003, "eth1"),
-        rule(20_004, "eth2"),
-    ];
-    state.rules.push(Rule {
-        ours: false,
-        ..rule(9, "eth3")
-    });
+    state.rules = [
+        (11_801, "eth0"),
+        (20_003, "eth1"),
+        (20_004, "eth2"),
+        (9, "eth3"),
+    ]
+    .map(|(table, from)| rule(table, from))
+    .to_vec();
+    state.rules[3].ours = false;
     let tables: Vec<_> = marks::tables(&state).into_iter().collect();
     assert_eq!(tables, [11_800, 20_003]);
-    let all: Vec<_> = tables
-        .iter()
-        .flat_map(|table| down(*table, &state))
-        .collect();
-    assert_eq!(all.len(), 5);
+    let all = tables.iter().flat_map(|table| down(*table, &state));
+    assert_eq!(all.count(), 5);
 
     // An invalid file still determines its table; for an unreadable one, existing tables count.
     let dir = tempfile::tempdir().unwrap();
@@ -299,19 +307,13 @@ fn a_route_of_others_is_not_replaced() {
         to: Some("192.0.2.1/32".parse().unwrap()),
         ..route(entries::MAIN, Some("eth5"), 100)
     };
-    state.foreign = vec![Route {
-        metric: 0,
-        ..own.clone()
-    }];
-    assert!(
-        plan(CONFIG, &state).is_ok(),
-        "a route with another metric stays"
-    );
     state.foreign = vec![own];
-    let error = plan(CONFIG, &state).unwrap_err().to_string();
-    assert!(
-        error.starts_with("the route to 192.0.2.1/32 with metric 100 in table 254 is not"),
-        "{error}"
+    state.foreign[0].metric = 0;
+    assert!(plan(CONFIG, &state).is_ok(), "another metric");
+    state.foreign[0].metric = 100;
+    refused(
+        &state,
+        "the route to 192.0.2.1/32 with metric 100 in table 254 is not",
     );
 }
 
@@ -334,12 +336,12 @@ fn what_stands_in_the_way_is_said() {
             state.sysctls.insert(sysctl::sysctl(key), "0".to_owned());
         }
         let said = plan::warnings(&config(&text), &state).join("\n");
-        [
+        let parts = [
             "ipv4.ip_forward",
             "ipv6.conf.all.forwarding",
             "IPv6 is disabled",
-        ]
-        .map(|part| said.contains(part))
+        ];
+        parts.map(|part| said.contains(part))
     };
     assert_eq!(only("0.0.0.0/0", true), [true, false, false]);
     assert_eq!(only("::/0", true), [false, true, false]);
@@ -350,14 +352,16 @@ fn what_stands_in_the_way_is_said() {
 
 #[test]
 fn a_step_is_what_a_shell_runs() {
-    let step = Step::Ip(
-        ["tuntap", "user", "o'neil; reboot"]
-            .map(str::to_owned)
-            .to_vec(),
-    );
-    assert_eq!(step.to_string(), r"ip tuntap user 'o'\''neil; reboot'");
-    let step = Step::Ip(vec![String::new()]);
-    assert_eq!(step.to_string(), "ip ''");
+    for (arguments, line) in [
+        (
+            &["tuntap", "user", "o'neil; reboot"][..],
+            r"ip tuntap user 'o'\''neil; reboot'",
+        ),
+        (&[""], "ip ''"),
+    ] {
+        let arguments = arguments.iter().map(|argument| (*argument).to_owned());
+        assert_eq!(Step::Ip(arguments.collect()).to_string(), line);
+    }
 }
 
 /// Accepts this number of writes, then fails with this error.
@@ -379,13 +383,8 @@ fn set_up_is_completed_although_its_output_has_no_reader() {
     use std::io::ErrorKind::{BrokenPipe, StorageFull};
 
     let directory = tempfile::TempDir::new().unwrap();
-    let files: Vec<_> = (0..3)
-        .map(|i| directory.path().join(i.to_string()))
-        .collect();
-    let steps: Vec<_> = files
-        .iter()
-        .map(|file| Step::Sysctl(file.clone(), "1".to_owned()))
-        .collect();
+    let files = [0, 1, 2].map(|i| directory.path().join(i.to_string()));
+    let steps = files.clone().map(|file| Step::Sysctl(file, "1".to_owned()));
     for (kind, fails) in [(BrokenPipe, false), (StorageFull, true)] {
         let dry = run(&steps, true, &mut Failing(0, kind));
         assert_eq!(matches!(dry, Err(SetupError::Print(_))), fails);
@@ -403,21 +402,12 @@ fn set_up_is_completed_although_its_output_has_no_reader() {
 /// replace each other, and set-up would never be complete.
 #[test]
 fn ports_with_one_address_share_its_route() {
-    let text = CONFIG.replace(
-        "mtu = 1000",
-        "mtu = 1300\naddresses = [\"192.0.2.1\", \"fd00:9::1\", \"fd00:9::1\"]",
-    );
-    let steps = plan(&text, &fresh()).unwrap();
-    let to = |address: &str| {
-        let to = steps.iter().filter(|step| step.contains(address));
-        to.map(String::as_str).collect::<Vec<_>>()
-    };
-    assert_eq!(
-        to("192.0.2.1"),
-        ["ip -4 route replace 192.0.2.1/32 dev vcp1 table 254 metric 100 protocol 118"]
-    );
-    assert_eq!(
-        to("fd00:9::1"),
-        ["ip -6 route replace fd00:9::1/128 dev vcp2 table 254 metric 100 protocol 118"]
-    );
+    let addresses = "mtu = 1300\naddresses = [\"192.0.2.1\", \"fd00:9::1\", \"fd00:9::1\"]";
+    let steps = plan(&CONFIG.replace("mtu = 1000", addresses), &fresh()).unwrap();
+    for (version, address, port) in [(4, "192.0.2.1/32", "vcp1"), (6, "fd00:9::1/128", "vcp2")] {
+        let bare = address.split('/').next().unwrap();
+        let to: Vec<_> = steps.iter().filter(|step| step.contains(bare)).collect();
+        let route = format!("route replace {address} dev {port} table 254 metric 100 protocol 118");
+        assert_eq!(to, [&format!("ip -{version} {route}")]);
+    }
 }

@@ -258,10 +258,8 @@ mod tests {
         let found = watch.look().unwrap().unwrap();
         assert!(found.mtu >= 1500, "{found:?}");
         assert_eq!((found.kind, found.name.as_str()), (LinkKind::Other, "lo"));
-        assert_eq!(
-            find("lo").unwrap().map(|link| link.index),
-            Some(found.index)
-        );
+        let named = find("lo").unwrap().map(|link| link.index);
+        assert_eq!(named, Some(found.index));
         assert_eq!(find("none-of-this").unwrap(), None);
         let gone = Watch {
             index: i32::MAX as u32,

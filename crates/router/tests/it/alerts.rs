@@ -22,10 +22,8 @@ fn selected(text: &str) -> Vec<(String, Vec<(String, String)>)> {
     let metric = |at: usize| {
         let rest = &text[at..];
         let (name, rest) = rest.split_at(rest.find(|c| !is_name(c)).unwrap_or(rest.len()));
-        let braces = rest
-            .strip_prefix('{')
-            .and_then(|rest| rest.split_once('}'))
-            .map_or("", |(braces, _)| braces);
+        let braces = rest.strip_prefix('{').and_then(|rest| rest.split_once('}'));
+        let braces = braces.map_or("", |(braces, _)| braces);
         let labels = braces.split(',').filter_map(|pair| pair.split_once('='));
         let labels = labels.map(|(label, value)| {
             let value = value.trim_start_matches('~').trim_matches('"');
@@ -84,17 +82,14 @@ fn panels() -> Vec<(String, Vec<String>)> {
 #[test]
 fn rules_and_panels_use_what_a_router_exports() {
     let cards = Cards::new();
-    let group = ("net.ipv4.ping_group_range", "0 0");
-    cards.kernel.sysctl(group.0, group.1).unwrap();
+    cards.let_ping();
     let wan = "rate = \"20Mbit\"\ncontroller = \"vcp\"\nprobe = \"203.0.113.2\"";
     cards.configure("", wan);
     let watched = Watched::new(cards);
     // Until the first probe is answered.
     let start = Instant::now();
-    while !watched
-        .show(&["--metrics"])
-        .contains("vcp_router_link_delay_behind_seconds{")
-    {
+    let behind = "vcp_router_link_delay_behind_seconds{";
+    while !watched.show(&["--metrics"]).contains(behind) {
         assert!(start.elapsed() < Duration::from_secs(10));
     }
     let mut exported: BTreeMap<String, BTreeMap<String, BTreeSet<String>>> = BTreeMap::new();

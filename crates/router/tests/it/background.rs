@@ -53,10 +53,10 @@ fn routes(count: u32) -> String {
     let mut text = String::new();
     for number in 0..count {
         let [_, a, b, c] = (number * 4).to_be_bytes();
+        let a = 20 + a;
         let _ = writeln!(
             text,
-            "[[route]]\nprefix = \"{}.{b}.{c}.0/30\"\nport = \"right\"",
-            20 + a
+            "[[route]]\nprefix = \"{a}.{b}.{c}.0/30\"\nport = \"right\""
         );
     }
     text

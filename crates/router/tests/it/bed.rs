@@ -14,7 +14,7 @@ use serde_json::Value;
 use socket2::{Domain, Socket};
 use tempfile::TempDir;
 
-use crate::cards::next_line;
+use crate::cards::{next_line, run};
 
 /// Addresses of a host on its own link.
 #[derive(Clone, Copy)]
@@ -59,8 +59,8 @@ impl Bed {
                 node.add_address("tun0", address.parse().unwrap()).unwrap();
             }
             for prefix in ["0.0.0.0/0", "::/0"] {
-                node.add_route(prefix.parse().unwrap(), "tun0", None)
-                    .unwrap();
+                let prefix = prefix.parse().unwrap();
+                node.add_route(prefix, "tun0", None).unwrap();
             }
             (node, tun)
         };
@@ -112,14 +112,8 @@ impl Bed {
     ) -> (Option<i32>, String, String) {
         let mut command = Command::new(program);
         command.args(arguments);
-        command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = self.middle.spawn(command, &[]).unwrap();
-        let (mut stdout, mut stderr) = (String::new(), String::new());
-        let pipes = child.child();
-        let (out, err) = (pipes.stdout.as_mut().unwrap(), pipes.stderr.as_mut());
-        out.read_to_string(&mut stdout).unwrap();
-        err.unwrap().read_to_string(&mut stderr).unwrap();
-        (child.wait().unwrap().code(), stdout, stderr)
+        let said = run(&self.middle, command);
+        (said.code, said.out, said.err)
     }
 
     /// Runs a line of shell in the router's namespace, which must succeed.
@@ -134,10 +128,9 @@ impl Bed {
 
     /// Starts a router that writes to these.
     pub(crate) fn spawn_with(&self, stdout: Stdio, stderr: Stdio) -> ChildGuard {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_vcp-router"));
-        command
-            .args(["run", "--json", "--config"])
-            .arg(self.path("router.toml"));
+        let mut command = crate::vcp_router();
+        command.args(["run", "--json", "--config"]);
+        command.arg(self.path("router.toml"));
         command.arg("--record").arg(self.path("record.csv"));
         command.stdout(stdout).stderr(stderr);
         let inherit = self.tuns.each_ref().map(|tun| tun.fd.as_fd());
@@ -189,11 +182,7 @@ impl Bed {
 
     /// A TCP connection inside the router's namespace.
     pub(crate) fn connect(&self, address: SocketAddr) -> TcpStream {
-        let socket = self
-            .middle
-            .socket(Domain::IPV4.into(), socket2::Type::STREAM.into(), 0)
-            .map(Socket::from)
-            .unwrap();
+        let socket = tcp_socket(&self.middle, false);
         socket.connect(&address.into()).unwrap();
         socket.into()
     }
@@ -238,12 +227,7 @@ impl Bed {
 
     /// A TCP socket of the left host.
     pub(crate) fn unconnected(&self, v6: bool) -> Socket {
-        let domain = if v6 { Domain::IPV6 } else { Domain::IPV4 };
-        let fd = self
-            .left
-            .socket(domain.into(), socket2::Type::STREAM.into(), 0)
-            .unwrap();
-        Socket::from(fd)
+        tcp_socket(&self.left, v6)
     }
 
     /// UDP sockets of both hosts, connected to each other, that wait for ten seconds.
@@ -273,6 +257,12 @@ impl Bed {
     }
 }
 
+fn tcp_socket(node: &Node, v6: bool) -> Socket {
+    let domain = if v6 { Domain::IPV6 } else { Domain::IPV4 };
+    let fd = node.socket(domain.into(), socket2::Type::STREAM.into(), 0);
+    Socket::from(fd.unwrap())
+}
+
 /// Pings from a host, one after the other.
 pub(crate) struct Pinger {
     socket: Socket,
@@ -281,18 +271,14 @@ pub(crate) struct Pinger {
 
 impl Pinger {
     pub(crate) fn new(from: &Node, to: &str) -> Self {
-        let fd = from
-            .socket(Domain::IPV4.into(), socket2::Type::RAW.into(), 1)
-            .unwrap();
-        let socket = Socket::from(fd);
+        let fd = from.socket(Domain::IPV4.into(), socket2::Type::RAW.into(), 1);
+        let socket = Socket::from(fd.unwrap());
         let to = SocketAddr::new(to.parse().unwrap(), 0);
         socket.connect(&to.into()).unwrap();
         let patience = Some(Duration::from_secs(2));
         socket.set_read_timeout(patience).unwrap();
-        Self {
-            socket,
-            sequence: 0,
-        }
+        let sequence = 0;
+        Self { socket, sequence }
     }
 
     /// Sends an echo request with `len` bytes of data; the time to its reply, if one comes within
@@ -323,21 +309,18 @@ pub(crate) fn address(host: Host, v6: bool, port: u16) -> SocketAddr {
 }
 
 pub(crate) fn vcp_router(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_vcp-router"))
-        .args(arguments)
-        .output()
-        .unwrap()
+    let output = crate::vcp_router().args(arguments).output();
+    output.unwrap()
 }
 
 /// `len` bytes that are the same nowhere.
 pub(crate) fn bytes(len: usize) -> Vec<u8> {
     let mut state = 1u32;
-    (0..len)
-        .map(|_| {
-            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            (state >> 24) as u8
-        })
-        .collect()
+    let mut next = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 24) as u8
+    };
+    (0..len).map(|_| next()).collect()
 }
 
 /// Sends `data` from one end to the other and compares what arrives.

@@ -38,10 +38,8 @@ fn a_port_without_a_rate_uses_the_capacity_that_is_set() {
     assert_eq!(reckons(), 20e6);
 
     let table = bed.shown(&[]);
-    assert!(
-        table.contains("MEAN RTT") && table.contains("20Mbit"),
-        "{table}"
-    );
+    let whole = table.contains("MEAN RTT") && table.contains("20Mbit");
+    assert!(whole, "{table}");
     let metrics = bed.shown(&["--metrics"]);
     let line = "vcp_router_link_xcp_capacity_bits_per_second{port=\"right\"} 20000000";
     assert!(metrics.contains(line), "{metrics}");
@@ -75,15 +73,11 @@ fn a_reported_capacity_is_seen_until_it_expires() {
     assert_eq!(seen(&bed), (10e6, Some(10e6)));
     assert!(bed.link("right")["reported_capacity_expires_s"].is_null());
     let table = bed.shown(&[]);
-    assert!(
-        table.contains("REPORTED") && table.contains("10Mbit"),
-        "{table}"
-    );
+    let whole = table.contains("REPORTED") && table.contains("10Mbit");
+    assert!(whole, "{table}");
     let metrics = bed.shown(&["--metrics"]);
-    assert!(
-        metrics.contains(&format!("{METRIC} 10000000\n")),
-        "{metrics}"
-    );
+    let line = format!("{METRIC} 10000000\n");
+    assert!(metrics.contains(&line), "{metrics}");
 
     // At most the rate, and at least what a law can use.
     let taken = |line: &str| say(line)["capacity_bps"].as_f64();
@@ -96,11 +90,8 @@ fn a_reported_capacity_is_seen_until_it_expires() {
 
     // A reload keeps the report and the time of its end.
     let start = Instant::now();
-    assert!(
-        capacity(&bed, &["right", "6Mbit", "--for", "3s"])
-            .status
-            .success()
-    );
+    let output = capacity(&bed, &["right", "6Mbit", "--for", "3s"]);
+    assert!(output.status.success(), "{output:?}");
     assert_eq!(seen(&bed), (6e6, Some(6e6)));
     let expires = bed.link("right")["reported_capacity_expires_s"].as_f64();
     assert!(expires.is_some_and(|left| left <= 3.0), "{expires:?}");

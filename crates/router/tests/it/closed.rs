@@ -3,9 +3,8 @@
 
 use std::time::{Duration, Instant};
 
-use crate::cards::{Cards, run};
-use crate::vcp_router;
-use crate::watched::{PATIENCE, Watched, has_nft};
+use crate::cards::Cards;
+use crate::watched::{Watched, has_nft};
 
 /// What happens to a box, and the command for it.
 const EVENTS: [(&str, &str); 7] = [
@@ -33,16 +32,9 @@ const EVENTS: [(&str, &str); 7] = [
 const RESTORE: &str = "! ip link show other0 || { ip link set other0 down; \
      ip link set other0 name lan0; ip link set lan0 up; }";
 
-fn show(cards: &Cards) -> crate::cards::Said {
-    let mut command = vcp_router();
-    command.arg("show").arg("--socket").arg(cards.control());
-    run(&cards.kernel, command)
-}
-
 /// Runs set-up as `vcp-router-repair.service` does.
 fn repair(watched: &Watched) {
-    let said = watched.cards.tool("setup", &["--boot"]);
-    assert_eq!(said.code, Some(0), "{said:?}");
+    watched.cards.tool("setup", &["--boot"]).ended(0, &[]);
 }
 
 /// After each event, the unit that repairs runs, as it does once the router has seen a fault.
@@ -99,34 +91,25 @@ fn a_missing_table_is_seen() {
     let cards = Cards::new();
     cards.configure("on_stop = \"closed\"", "rate = \"10Mbit\"");
     let watched = Watched::new(cards);
-    assert_eq!(show(&watched.cards).code, Some(0));
-    assert_eq!(watched.cards.tool("check", &[]).code, Some(0));
+    watched.cards.ask(&["show"]).ended(0, &[]);
+    watched.cards.tool("check", &[]).ended(0, &[]);
     let start = Instant::now();
     watched.does("nft flush ruleset");
     let said = "the table vcp_router_closed_11800 of nftables is missing: run `vcp-router setup`";
     let (at, _) = watched.line(&format!("steering of port lan is missing: {said}"));
     let took = at.saturating_duration_since(start);
     assert!(took < Duration::from_secs(4), "{took:?}");
-    let request = watched.cards.path("run/setup-wanted");
-    let start = Instant::now();
-    while !std::fs::read_to_string(&request).is_ok_and(|text| text.contains(said)) {
-        assert!(start.elapsed() < PATIENCE, "no request");
-    }
-    let shown = show(&watched.cards);
+    watched.requested(said);
+    let shown = watched.cards.ask(&["show"]);
     assert!(shown.out.contains(said), "{shown:?}");
-    assert_eq!(shown.code, Some(1));
-    assert!(
-        watched
-            .show(&["--metrics"])
-            .contains("steering_ok{port=\"wan\"} 0")
-    );
-    let checked = watched.cards.tool("check", &[]);
-    assert!(checked.err.contains(said), "{checked:?}");
-    assert_eq!(checked.code, Some(2));
+    shown.ended(1, &[]);
+    let metrics = watched.show(&["--metrics"]);
+    assert!(metrics.contains("steering_ok{port=\"wan\"} 0"), "{metrics}");
+    watched.cards.tool("check", &[]).ended(2, &[said]);
     repair(&watched);
     watched.line("steering of port lan is back");
     watched.until("\"ok\":true");
-    assert_eq!(show(&watched.cards).code, Some(0));
-    assert_eq!(watched.cards.tool("check", &[]).code, Some(0));
+    watched.cards.ask(&["show"]).ended(0, &[]);
+    watched.cards.tool("check", &[]).ended(0, &[]);
     assert_eq!(watched.cards.setup(), "");
 }

@@ -12,10 +12,8 @@ fn a_closed_port_is_never_passed_by() {
     for v6 in [false, true] {
         let mut cards = Cards::new();
         // A short queue, so that TCP's retransmission timer is its least of 200 ms.
-        cards.configure(
-            "on_stop = \"closed\"",
-            "rate = \"10Mbit\"\nqueue = { limit = \"20p\" }",
-        );
+        let shape = "rate = \"10Mbit\"\nqueue = { limit = \"20p\" }";
+        cards.configure("on_stop = \"closed\"", shape);
         let udp = cards.udp(v6);
         // Without steering, packets take the kernel's way.
         udp.until_past();
@@ -44,10 +42,8 @@ fn a_closed_port_is_never_passed_by() {
         cards.kill();
         cards.start();
         let within = receive(Duration::from_secs(1));
-        assert!(
-            within > 100_000,
-            "{within} bytes in the second after the restart, IPv6: {v6}"
-        );
+        let case = "bytes in the second after the restart, IPv6";
+        assert!(within > 100_000, "{within} {case}: {v6}");
         // While no router holds the interfaces.
         cards.kill();
         receive(Duration::from_millis(100));
@@ -58,7 +54,7 @@ fn a_closed_port_is_never_passed_by() {
         udp.until_it_passes();
         cards.kill();
         // Also without the interface, as after `ip link delete`.
-        assert_eq!(shell(&cards.kernel, "ip link delete vcp-lan").code, Some(0));
+        cards.does("ip link delete vcp-lan");
         udp.probe();
         assert_eq!(udp.next(Duration::from_millis(50)), None);
     }
@@ -92,10 +88,8 @@ fn between_two_cards_every_packet_takes_the_router() {
     let down = "rate = \"30Mbit\"\nqueue = { limit = \"64p\" }";
     let up = "rate = \"15Mbit\"\nqueue = { limit = \"64p\" }";
     cards.configure("", up);
-    let file = cards.path("router.toml");
-    let text = std::fs::read_to_string(&file).unwrap();
     let lan = "addresses = [\"192.0.2.1\"";
-    std::fs::write(&file, text.replace(lan, &format!("{down}\n{lan}"))).unwrap();
+    cards.write(&cards.text().replace(lan, &format!("{down}\n{lan}")));
     cards.setup();
     cards.start();
     for v6 in [false, true] {
@@ -139,8 +133,7 @@ fn before_start(cards: &Cards) {
     let commands: Vec<_> = lines.collect();
     assert_eq!(commands, ["setup"]);
     for command in commands {
-        let said = cards.tool(command, &[]);
-        assert_eq!(said.code, Some(0), "{said:?}");
+        cards.tool(command, &[]).ended(0, &[]);
     }
 }
 
@@ -154,7 +147,7 @@ fn a_deleted_interface_is_made_again_before_the_next_start() {
     cards.start();
     let udp = cards.udp(false);
     udp.until_it_passes();
-    assert_eq!(shell(&cards.kernel, "ip link delete vcp-wan").code, Some(0));
+    cards.does("ip link delete vcp-wan");
     let status = cards.router().wait().unwrap();
     assert_eq!(status.code(), Some(1));
     assert!(cards.try_start().is_err(), "the interface does not exist");
@@ -186,9 +179,9 @@ fn an_interface_that_changes_under_load_harms_nothing() {
     };
     flows(1 << 20);
     for mtu in [1300, 1500] {
-        let change =
-            format!("ip link set dev vcp-wan mtu {mtu}; ip link set dev vcp-lan mtu {mtu}");
-        assert_eq!(shell(&cards.kernel, &change).code, Some(0));
+        for port in ["vcp-wan", "vcp-lan"] {
+            cards.does(&format!("ip link set dev {port} mtu {mtu}"));
+        }
         assert_eq!(cards.link("wan")["interface_mtu"], mtu);
         flows(1 << 20);
     }
@@ -196,10 +189,7 @@ fn an_interface_that_changes_under_load_harms_nothing() {
     let said = shell(&cards.kernel, taken);
     assert!(said.err.contains("busy"), "{said:?}");
     flows(1 << 20);
-    assert_eq!(
-        shell(&cards.kernel, "ip link set dev vcp-wan down").code,
-        Some(0)
-    );
+    cards.does("ip link set dev vcp-wan down");
     assert_eq!(cards.link("wan")["interface_state"], "down");
     // Its routes went with it, as the kernel does; set-up brings both back.
     cards.setup();
@@ -207,9 +197,10 @@ fn an_interface_that_changes_under_load_harms_nothing() {
     flows(1 << 20);
     for _ in 0..3 {
         // The router waits 1 s for the interface; the other steps of set-up may take longer.
-        let make = "ip link delete vcp-wan; ip tuntap add dev vcp-wan mode tun user root vnet_hdr; \
-                    ip link set dev vcp-wan up";
-        assert_eq!(shell(&cards.kernel, make).code, Some(0));
+        cards.does(
+            "ip link delete vcp-wan; ip tuntap add dev vcp-wan mode tun user root vnet_hdr; \
+             ip link set dev vcp-wan up",
+        );
         cards.setup();
         flows(1 << 20);
         assert_eq!(cards.link("wan")["interface_state"], "up");
@@ -271,14 +262,12 @@ fn a_service_manager_is_notified() {
     cards.router().hang_up().unwrap();
     begun(next());
     assert_eq!(next(), "READY=1\nSTATUS=reloaded, generation 2");
-    std::fs::write(cards.path("router.toml"), "id = 0\n").unwrap();
+    cards.write("id = 0\n");
     cards.router().hang_up().unwrap();
     begun(next());
     let failed = next();
-    assert!(
-        failed.starts_with("READY=1\nSTATUS=not reloaded, still running as before: /"),
-        "{failed}"
-    );
+    let start = "READY=1\nSTATUS=not reloaded, still running as before: /";
+    assert!(failed.starts_with(start), "{failed}");
     cards.router().terminate().unwrap();
     assert_eq!(next(), "STOPPING=1\nSTATUS=stopping");
     assert!(cards.router().wait().unwrap().success());
@@ -294,7 +283,7 @@ fn the_example_runs_as_it_is() {
         .replace("/run/vcp-router/control.sock", control.to_str().unwrap())
         .replace("user = \"vcp-router\"", "user = \"root\"");
     assert_ne!(here, text);
-    std::fs::write(cards.path("router.toml"), here).unwrap();
+    cards.write(&here);
     assert!(cards.setup().contains("ip tuntap add dev vcp0 "));
     cards.start();
     assert_eq!(cards.link("wan")["rate_bps"].as_f64(), Some(1e7));

@@ -83,11 +83,7 @@ fn a_flood_behind_shims_is_set_aside() {
         assert!(arrived * 100 >= sent * 98, "{arrived} of {sent}");
         assert_eq!(arrived, marked);
         assert!(flooded > marks + 5000, "{marks} of {flooded} were marked");
-        assert!(
-            bed.link("right")["drops_by_cause"]["policed"]
-                .as_u64()
-                .unwrap()
-                > 0
-        );
+        let drops = &bed.link("right")["drops_by_cause"];
+        assert!(drops["policed"].as_u64() > Some(0), "{drops}");
     });
 }

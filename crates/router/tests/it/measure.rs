@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::cards::{Cards, next_line, shell};
+use crate::cards::{Cards, next_line};
 
 /// What hosts see while more packets arrive than the modem can carry.
 #[derive(Debug)]
@@ -20,8 +20,8 @@ fn flood(cards: &Cards, seconds: u64) -> Seen {
     let from = cards.lan.udp("10.0.1.2:0".parse().unwrap()).unwrap();
     let to = cards.wan.udp("203.0.113.2:0".parse().unwrap()).unwrap();
     from.connect(to.local_addr().unwrap()).unwrap();
-    to.set_read_timeout(Some(Duration::from_millis(10)))
-        .unwrap();
+    let wait = Duration::from_millis(10);
+    to.set_read_timeout(Some(wait)).unwrap();
     let start = Instant::now();
     let half = Duration::from_secs(seconds) / 2;
     let is_over = AtomicBool::new(false);
@@ -74,10 +74,8 @@ fn flood(cards: &Cards, seconds: u64) -> Seen {
 #[test]
 fn a_queue_in_a_slower_modem_is_shown_and_avoided() {
     let mut cards = Cards::new();
-    let group = ("net.ipv4.ping_group_range", "0 0");
-    cards.kernel.sysctl(group.0, group.1).unwrap();
-    let modem = "tc qdisc add dev wan0 root tbf rate 20mbit burst 3000 limit 500000";
-    assert_eq!(shell(&cards.kernel, modem).code, Some(0));
+    cards.let_ping();
+    cards.does("tc qdisc add dev wan0 root tbf rate 20mbit burst 3000 limit 500000");
     let typed = "rate = \"26Mbit\"\ncontroller = \"vcp+bise\"\nprobe = \"203.0.113.2\"";
     cards.configure("", typed);
     cards.setup();

@@ -41,7 +41,7 @@ fn networkd_is_seen_and_the_drop_in_stops_it() {
             let lines = BufReader::new(stderr).lines().map_while(Result::ok);
             lines.collect::<Vec<_>>().join("\n")
         });
-        let configured = |at: u32| {
+        let configured = |cards: &Cards, at: u32| {
             let look = format!("ip -4 -o address show dev extra{at} | grep -q 10.77.{at}.1");
             let start = Instant::now();
             while shell(&cards.kernel, &look).code != Some(0) {
@@ -54,8 +54,8 @@ fn networkd_is_seen_and_the_drop_in_stops_it() {
         let add = |at: u32| {
             format!("ip link add extra{at} type veth peer name peer{at}; ip link set peer{at} up")
         };
-        assert_eq!(shell(&cards.kernel, &add(1)).code, Some(0));
-        if !configured(1) {
+        cards.does(&add(1));
+        if !configured(&cards, 1) {
             drop(networkd);
             panic!("systemd-networkd does not run: {}", said.join().unwrap());
         }
@@ -74,11 +74,7 @@ fn networkd_is_seen_and_the_drop_in_stops_it() {
             watched.cards.setup();
             watched.line("steering of port lan is back");
         } else {
-            let look = "ip -4 -o address show dev extra2 | grep -q 10.77.2.1";
-            let start = Instant::now();
-            while shell(&watched.cards.kernel, look).code != Some(0) {
-                assert!(start.elapsed() < PATIENCE, "the link is not configured");
-            }
+            assert!(configured(&watched.cards, 2), "the link is not configured");
             assert_eq!(watched.cards.setup(), "", "networkd has removed something");
             watched.until("\"ok\":true");
         }

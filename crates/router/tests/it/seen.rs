@@ -37,10 +37,8 @@ fn what_the_interface_drops_is_counted() {
     };
     assert!(lost > 0 && lost + read >= 2_000, "{lost} lost, {read} read");
     let metrics = bed.shown(&["--metrics"]);
-    let line = format!(
-        "vcp_router_link_interface_drops_total{{port=\"left\"}} {}",
-        drops(&bed)
-    );
+    let line = "vcp_router_link_interface_drops_total{port=\"left\"}";
+    let line = format!("{line} {}", drops(&bed));
     assert!(metrics.contains(&line), "{metrics}");
     assert!(metrics.contains("vcp_router_link_interface_up{port=\"right\"} 1\n"));
     let version = env!("CARGO_PKG_VERSION");
@@ -66,10 +64,8 @@ fn a_deleted_interface_ends_the_router() {
     let stderr = bed.router().child().stderr.as_mut().unwrap();
     stderr.read_to_string(&mut text).unwrap();
     let last = text.lines().last().unwrap();
-    assert!(
-        last.contains("port wan side: its interface is gone"),
-        "{text}"
-    );
+    let why = "port wan side: its interface is gone";
+    assert!(last.contains(why), "{text}");
     // What was recorded until then is there.
     assert!(bed.path("record.csv").exists());
 }
@@ -84,12 +80,8 @@ fn a_record_that_fails_does_not_fail_a_clean_stop() {
     // A pipe whose reader leaves, in place of a disk that is full.
     let path = bed.path("record.csv");
     mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
-    let reader = open(
-        &path,
-        OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC,
-        Mode::empty(),
-    )
-    .unwrap();
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let reader = open(&path, flags, Mode::empty()).unwrap();
     bed.start();
     drop(reader);
     let router = bed.router();
@@ -120,11 +112,8 @@ fn an_interface_that_comes_back_is_opened_again() {
         bed.does(&format!("ip link delete back0; {make}"));
         let start = Instant::now();
         while bed.link("a")["interface_state"] != "up" {
-            assert!(
-                start.elapsed() < Duration::from_secs(5),
-                "{}",
-                bed.link("a")
-            );
+            let late = start.elapsed() >= Duration::from_secs(5);
+            assert!(!late, "{}", bed.link("a"));
         }
     }
     bed.reload();
@@ -171,14 +160,15 @@ fn check_looks_at_the_machine() {
     assert_eq!(json["errors"].as_array().unwrap().len(), 6);
     for name in ["eth0", "tap7", "many0"] {
         write(&format!("[[port]]\nname = \"a\"\ntun = \"{name}\"\n"));
-        let run = ["run", "--config", file.to_str().unwrap()];
-        let (code, _, stderr) = bed.inside(router, &run);
-        let expected = format!("port a: {name} is there, and is no TUN interface of one queue");
-        assert!(code == Some(1) && stderr.contains(&expected), "{stderr}");
-        let setup = ["setup", "--config", file.to_str().unwrap()];
-        let (code, _, stderr) = bed.inside(router, &setup);
-        let expected = format!("{name} exists and is no TUN interface of one queue");
-        assert!(code == Some(1) && stderr.contains(&expected), "{stderr}");
+        for (command, said) in [
+            ("run", format!("port a: {name} is there, and is no TUN")),
+            ("setup", format!("{name} exists and is no TUN")),
+        ] {
+            let arguments = [command, "--config", file.to_str().unwrap()];
+            let (code, _, stderr) = bed.inside(router, &arguments);
+            let expected = format!("{said} interface of one queue");
+            assert!(code == Some(1) && stderr.contains(&expected), "{stderr}");
+        }
     }
 
     // `check --try` accepts what `run` would, and leaves nothing behind; otherwise it reports the
@@ -189,10 +179,8 @@ fn check_looks_at_the_machine() {
     };
     write(&good(""));
     let (_, text) = check(&["--offline"]);
-    assert!(
-        text.contains("no `[[route]]`") && !text.contains(": good,"),
-        "{text}"
-    );
+    let warned = text.contains("no `[[route]]`") && !text.contains(": good,");
+    assert!(warned, "{text}");
     let (code, text) = check(&["--probe"]);
     assert_eq!(code, Some(0), "{text}");
     assert!(text.contains("it runs here"), "{text}");
@@ -234,27 +222,19 @@ fn reloads_are_reported_with_their_result() {
     assert_eq!(reload(&bed)["generation"], 1);
     bed.configure("", "rate = \"3Mbit\"");
     bed.reload();
-    assert_eq!(
-        (&reload(&bed)["generation"], &reload(&bed)["ok"]),
-        (&2.into(), &true.into())
-    );
+    let counts = |bed: &Bed| {
+        let state = reload(bed);
+        ["generation", "failures"].map(|key| state[key].as_u64().unwrap())
+    };
+    assert_eq!((counts(&bed), &reload(&bed)["ok"]), ([2, 0], &true.into()));
     bed.configure("", "rate = \"3parsec\"");
     bed.reload();
     let state = reload(&bed);
-    assert_eq!(
-        (&state["generation"], &state["failures"]),
-        (&2.into(), &1.into())
-    );
-    assert_eq!(state["ok"], false);
-    assert!(
-        state["error"].as_str().unwrap().contains("3parsec"),
-        "{state}"
-    );
+    assert_eq!((counts(&bed), &state["ok"]), ([2, 1], &false.into()));
+    assert!(state["error"].to_string().contains("3parsec"), "{state}");
     let table = bed.shown(&[]);
-    assert!(
-        table.contains("failed: ") && table.contains("3parsec"),
-        "{table}"
-    );
+    let failed = table.contains("failed: ") && table.contains("3parsec");
+    assert!(failed, "{table}");
 }
 
 /// An interface is shown by the name that it has now. In another network namespace, where this
@@ -301,9 +281,8 @@ fn the_metrics_address_is_reported() {
     let table = bed.shown(&[]);
     assert!(table.contains(&at), "{table}");
     let mut stream = bed.connect(address);
-    stream
-        .write_all(b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n")
-        .unwrap();
+    let request = b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n";
+    stream.write_all(request).unwrap();
     let answer = std::io::read_to_string(stream).unwrap();
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
     router.terminate().unwrap();

@@ -3,43 +3,39 @@
 use crate::cards::{Cards, shell};
 use crate::vcp_router;
 
+/// Lists addresses, interfaces, rules and routes, but for link-local addresses, which come and get
+/// ready in their own time.
+const STATE: &str = "ip -o address | grep -v fe80; ip -o link | cut -d: -f2; ip rule; ip -6 rule; \
+     (ip -4 route show table all; ip -6 route show table all) | grep -v fe80";
+
 #[test]
 fn setup_is_idempotent_and_teardown_leaves_nothing_behind() {
     let cards = Cards::new();
     cards.configure("", "rate = \"10Mbit\"");
-    // Link-local addresses come and get ready in their own time.
-    let state = "ip -o address | grep -v fe80; ip -o link | cut -d: -f2; ip rule; ip -6 rule; \
-                 (ip -4 route show table all; ip -6 route show table all) | grep -v fe80";
-    let before = shell(&cards.kernel, state).out;
-    let planned = cards.tool("setup", &["--dry-run"]);
-    assert_eq!(
-        shell(&cards.kernel, state).out,
-        before,
-        "a dry run changed something"
-    );
-    assert_eq!(cards.setup(), planned.out);
-    assert!(
-        planned
-            .out
-            .contains("ip tuntap add dev vcp-lan mode tun user root vnet_hdr\n")
-    );
+    let now = || shell(&cards.kernel, STATE).out;
+    let before = now();
+    let planned = cards.tool("setup", &["--dry-run"]).out;
+    assert_eq!(now(), before, "a dry run changed something");
+    assert_eq!(cards.setup(), planned);
+    let make = "ip tuntap add dev vcp-lan mode tun user root vnet_hdr\n";
+    assert!(planned.contains(make));
     // Nothing is left to do.
     assert_eq!(cards.setup(), "");
     // Deleted parts come back, and nothing else changes.
-    let all = shell(&cards.kernel, state).out;
-    let away = "ip link set dev vcp-lan mtu 1400; ip rule delete iif wan0; \
-                ip -6 rule delete iif lan0; ip route flush table 11800";
-    assert_eq!(shell(&cards.kernel, away).code, Some(0));
+    let all = now();
+    cards.does(
+        "ip link set dev vcp-lan mtu 1400; ip rule delete iif wan0; \
+         ip -6 rule delete iif lan0; ip route flush table 11800",
+    );
     assert_eq!(cards.setup().lines().count(), 5);
-    assert_eq!(shell(&cards.kernel, state).out, all);
+    assert_eq!(now(), all);
     // Torn down.
-    let planned = cards.tool("teardown", &["--dry-run"]);
-    assert_eq!(cards.tool("teardown", &[]).out, planned.out);
-    assert_eq!(shell(&cards.kernel, state).out, before);
+    let planned = cards.tool("teardown", &["--dry-run"]).out;
+    assert_eq!(cards.tool("teardown", &[]).out, planned);
+    assert_eq!(now(), before);
     assert_eq!(cards.tool("teardown", &[]).out, "");
     // The printed commands do the same.
-    let script = cards.tool("setup", &["--dry-run"]).out;
-    assert_eq!(shell(&cards.kernel, &script).code, Some(0));
+    cards.does(&cards.tool("setup", &["--dry-run"]).out);
     assert_eq!(cards.setup(), "");
 }
 
@@ -56,15 +52,12 @@ fn what_setup_must_mend_is_said_at_the_start() {
     assert_eq!(cards.setup(), "");
     assert_eq!(cards.link("wan")["rate_bps"].as_f64(), Some(1e7));
     cards.kill();
+    let mtu = "has an MTU of 1400, the configuration says 1500";
     for (change, expected) in [
-        (
-            "mtu 1400",
-            "has an MTU of 1400, the configuration says 1500",
-        ),
+        ("mtu 1400", mtu),
         ("mtu 1500 down", "vcp-wan is down: run `vcp-router setup`"),
     ] {
-        let change = format!("ip link set dev vcp-wan {change}");
-        assert_eq!(shell(&cards.kernel, &change).code, Some(0));
+        cards.does(&format!("ip link set dev vcp-wan {change}"));
         let error = cards.try_start().unwrap_err();
         assert!(error.contains(expected), "{error}");
     }
@@ -77,105 +70,77 @@ fn what_setup_must_mend_is_said_at_the_start() {
 #[test]
 fn setup_touches_nothing_of_others() {
     let cards = Cards::new();
-    let fails = |expected: &str| {
-        let said = cards.tool("setup", &[]);
-        assert_eq!(said.code, Some(1), "{said:?}");
-        assert!(said.err.contains(expected), "{}", said.err);
-    };
+    let fails = |expected: &str| cards.tool("setup", &[]).ended(1, &[expected]);
     cards.configure("", "");
-    let file = cards.path("router.toml");
-    let text = std::fs::read_to_string(&file).unwrap();
-    std::fs::write(&file, text.replace("vcp-wan", "eth7")).unwrap();
-    shell(
-        &cards.kernel,
-        "ip link add eth7 type dummy || ip link add eth7 type bridge",
-    );
+    let text = cards.text();
+    cards.write(&text.replace("vcp-wan", "eth7"));
+    cards.does("ip link add eth7 type dummy || ip link add eth7 type bridge");
     fails("eth7 exists and is no TUN interface");
-    shell(
-        &cards.kernel,
-        "ip link delete eth7; ip rule add priority 11900 lookup 9",
-    );
+    cards.does("ip link delete eth7; ip rule add priority 11900 lookup 9");
     fails("rule 11900 (table 9) is not this program's");
-    shell(&cards.kernel, "ip rule delete priority 11900");
+    cards.does("ip rule delete priority 11900");
     // A second router with tables of its own.
     cards.setup();
-    let second = text.replace("vcp-", "two-").replace("\"lan0\"", "\"lan1\"");
-    std::fs::write(
-        &file,
-        format!("table = 20000\n{second}")
-            .replace("192.0.2", "192.0.3")
-            .replace("fd00:9", "fd00:8"),
-    )
-    .unwrap();
+    let mut second = format!("table = 20000\n{text}");
+    for (from, to) in [
+        ("vcp-", "two-"),
+        ("\"lan0\"", "\"lan1\""),
+        ("192.0.2", "192.0.3"),
+        ("fd00:9", "fd00:8"),
+    ] {
+        second = second.replace(from, to);
+    }
+    cards.write(&second);
     let said = cards.tool("setup", &["--boot"]);
-    assert!(said.err.contains("there is no interface lan1"), "{said:?}");
-    assert_eq!(said.code, Some(0));
+    said.ended(0, &["there is no interface lan1"]);
+    let of_first = |text: &str, name: &str| text.contains(name) || text.contains("1180");
     let said = cards.tool("teardown", &[]);
-    assert!(
-        !said.out.contains("vcp-") && !said.out.contains("1180"),
-        "{said:?}"
-    );
+    assert!(!of_first(&said.out, "vcp-"), "{said:?}");
     // The first: its interfaces under new names, the old ones are removed.
-    std::fs::write(&file, text.replace("vcp-", "new-")).unwrap();
+    cards.write(&text.replace("vcp-", "new-"));
     let script = cards.setup();
     assert!(script.contains("ip link delete dev vcp-lan\n"), "{script}");
     assert_eq!(cards.setup(), "");
     cards.tool("teardown", &[]);
-    let left = shell(
-        &cards.kernel,
-        "ip link; ip rule; ip route show table all proto 118",
-    );
-    assert!(
-        !left.out.contains("new-") && !left.out.contains("1180"),
-        "{left:?}"
-    );
+    let state = "ip link; ip rule; ip route show table all proto 118";
+    let left = shell(&cards.kernel, state);
+    assert!(!of_first(&left.out, "new-"), "{left:?}");
 }
 
 /// What was set up is taken away whatever has become of the configuration since.
 #[test]
 fn teardown_needs_no_configuration_that_holds_together() {
     let cards = Cards::new();
-    let state = "ip -o link | cut -d: -f2; ip rule; ip -6 rule; \
-                 (ip -4 route show table all; ip -6 route show table all) | grep -v fe80";
-    let before = shell(&cards.kernel, state).out;
+    let now = || shell(&cards.kernel, STATE).out;
+    let before = now();
     cards.configure("", "rate = \"10Mbit\"");
-    let file = cards.path("router.toml");
-    let text = std::fs::read_to_string(&file).unwrap();
+    let text = cards.text();
     let other_user = text.replace("user = \"root\"", "user = \"no-such-user\"");
     let moved = format!("table = 20000\n{text}");
     for wrong in [&other_user, "rate = 7", "= not TOML", &moved] {
-        std::fs::write(&file, &text).unwrap();
+        cards.write(&text);
         cards.setup();
-        std::fs::write(&file, wrong).unwrap();
-        let said = cards.tool("teardown", &[]);
-        assert_eq!(said.code, Some(0), "{said:?}");
-        assert_eq!(shell(&cards.kernel, state).out, before, "{wrong}");
+        cards.write(wrong);
+        cards.tool("teardown", &[]).ended(0, &[]);
+        assert_eq!(now(), before, "{wrong}");
     }
     // A changed `table`: what the old one had is replaced.
-    std::fs::write(&file, &text).unwrap();
+    cards.write(&text);
     cards.setup();
-    std::fs::write(&file, &moved).unwrap();
+    cards.write(&moved);
     cards.setup();
     assert_eq!(cards.setup(), "");
-    let left = shell(&cards.kernel, state).out;
+    let left = now();
     assert!(!left.contains("1180"), "{left}");
     // Without any file, as when the package is removed.
     let router = vcp_router();
-    let line = format!("{} teardown", router.get_program().display());
-    let said = shell(&cards.kernel, &line);
-    assert_eq!(said.code, Some(0), "{said:?}");
-    assert_eq!(shell(&cards.kernel, state).out, before);
+    cards.does(&format!("{} teardown", router.get_program().display()));
+    assert_eq!(now(), before);
     // Another program's route to an address of the router.
-    std::fs::write(&file, &text).unwrap();
-    let other = "ip route add 192.0.2.1/32 dev lan0 metric 100";
-    assert_eq!(shell(&cards.kernel, other).code, Some(0));
+    cards.write(&text);
+    cards.does("ip route add 192.0.2.1/32 dev lan0 metric 100");
     let said = cards.tool("setup", &[]);
-    assert_eq!(said.code, Some(1), "{said:?}");
-    assert!(
-        said.err
-            .contains("the route to 192.0.2.1/32 with metric 100"),
-        "{said:?}"
-    );
+    said.ended(1, &["the route to 192.0.2.1/32 with metric 100"]);
     let routes = shell(&cards.kernel, "ip route show 192.0.2.1").out;
     assert!(routes.contains("dev lan0"), "{routes}");
     assert_eq!(cards.tool("teardown", &[]).out, "");
@@ -188,10 +153,7 @@ fn teardown_needs_no_configuration_that_holds_together() {
 fn setup_that_ends_midway_leaves_nothing_that_is_not_known() {
     let cards = Cards::new();
     cards.configure("", "rate = \"10Mbit\"");
-    let state = "ip -o link | cut -d: -f2; ip rule; ip -6 rule; ip -o address | grep vcp- | \
-                 grep -v fe80; (ip -4 route show table all; ip -6 route show table all) | \
-                 grep -v fe80";
-    let now = || shell(&cards.kernel, state).out;
+    let now = || shell(&cards.kernel, STATE).out;
     let before = now();
     let steps: Vec<_> = cards.setup().lines().map(str::to_owned).collect();
     let whole = now();
@@ -212,20 +174,18 @@ fn setup_that_ends_midway_leaves_nothing_that_is_not_known() {
         if step.contains(" alias ") {
             continue;
         }
-        let script = format!(
-            "#!/bin/sh\n[ \"$*\" = \"{step}\" ] && exit 1\nexec {} \"$@\"\n",
-            real.trim()
-        );
+        let fails = format!("[ \"$*\" = \"{step}\" ] && exit 1");
+        let script = format!("#!/bin/sh\n{fails}\nexec {} \"$@\"\n", real.trim());
         std::fs::write(&broken, script).unwrap();
         let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         std::fs::set_permissions(&broken, executable).unwrap();
         let said = shell(&cards.kernel, &run);
-        assert_eq!(said.code, Some(1), "{step}: {said:?}");
+        said.ended(1, &[]);
         assert_eq!(said.out.lines().last(), Some(format!("ip {step}").as_str()));
         cards.tool("teardown", &[]);
         assert_eq!(now(), before, "{step}");
         shell(&cards.kernel, &run);
-        assert_eq!(cards.tool("setup", &[]).code, Some(0));
+        cards.tool("setup", &[]).ended(0, &[]);
         assert_eq!(now(), whole, "{step}");
         cards.tool("teardown", &[]);
         ended += 1;

@@ -41,12 +41,9 @@ fn clients_that_stall_or_drip_delay_no_other() {
     let bed = Bed::with("", "rate = \"10Mbit\"");
     let path = bed.path("control.sock");
     let start = Instant::now();
-    let mut silent: Vec<_> = (0..50)
-        .map(|_| (UnixStream::connect(&path).unwrap(), bed.metrics()))
-        .collect();
-    let mut dripping: Vec<_> = (0..50)
-        .map(|_| (UnixStream::connect(&path).unwrap(), bed.metrics()))
-        .collect();
+    let connect = |_| (UnixStream::connect(&path).unwrap(), bed.metrics());
+    let mut silent: Vec<_> = (0..50).map(connect).collect();
+    let mut dripping: Vec<_> = (0..50).map(connect).collect();
     for byte in b"GET " {
         for (unix, tcp) in &mut dripping {
             unix.write_all(&[*byte]).unwrap();
@@ -61,11 +58,8 @@ fn clients_that_stall_or_drip_delay_no_other() {
             assert!(ended, "an answer to half a request");
         }
     }
-    assert!(
-        start.elapsed() < Duration::from_secs(10),
-        "{:?}",
-        start.elapsed()
-    );
+    let took = start.elapsed();
+    assert!(took < Duration::from_secs(10), "{took:?}");
     is_answered_soon(&bed);
 }
 
@@ -83,10 +77,8 @@ fn too_many_clients_make_room_for_the_next() {
     }
     is_answered_soon(&bed);
     let held = descriptors(pid);
-    assert!(
-        (usual + 400..=usual + 512).contains(&held),
-        "{usual}, {held}"
-    );
+    let range = usual + 400..=usual + 512;
+    assert!(range.contains(&held), "{usual}, {held}");
     assert_eq!(crowd[0].read(&mut [0]).unwrap(), 0, "the first had to go");
 }
 
@@ -104,29 +96,21 @@ fn no_descriptor_left() {
     };
     let id = Pid::from_raw(pid.try_into().unwrap());
     prlimit(id, Resource::Nofile, limit).unwrap();
-    let mut crowd: Vec<_> = (0..30)
-        .map(|_| UnixStream::connect(&path).unwrap())
-        .collect();
+    let connect = |_| UnixStream::connect(&path).unwrap();
+    let mut crowd: Vec<_> = (0..30).map(connect).collect();
     is_answered_soon(&bed);
     assert_eq!(crowd[0].read(&mut [0]).unwrap(), 0, "the first had to go");
     let ticks = || {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
-        let fields: Vec<_> = stat
-            .rsplit(')')
-            .next()
-            .unwrap()
-            .split_whitespace()
-            .collect();
+        let (_, fields) = stat.rsplit_once(')').unwrap();
+        let fields: Vec<_> = fields.split_whitespace().collect();
         fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
     };
     // Until the last of the crowd has been sent away the router has nothing to do but wait.
     let before = ticks();
     while !matches!(crowd.last_mut().unwrap().read(&mut [0; 10]), Ok(0)) {}
-    assert!(
-        ticks() - before < 100,
-        "{} ticks of 10 ms",
-        ticks() - before
-    );
+    let used = ticks() - before;
+    assert!(used < 100, "{used} ticks of 10 ms");
     is_answered_soon(&bed);
 }
 

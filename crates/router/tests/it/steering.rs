@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use pathmark_testbed::undisturbed;
 
-use crate::cards::{Cards, Said, run, shell};
+use crate::cards::{Cards, run, shell};
 use crate::vcp_router;
 use crate::watched::{PATIENCE, Watched, has_nft};
 
@@ -134,28 +134,22 @@ fn every_loss_is_reported_within_a_second_and_nothing_passes_by() {
 fn marks_and_destinations_are_watched_too() {
     let cards = Cards::new();
     cards.configure("", "rate = \"10Mbit\"");
-    let file = cards.path("router.toml");
-    let text = std::fs::read_to_string(&file).unwrap();
     let more = "[[steer]]\nmark = 7\nport = \"wan\"\n\
                 [[steer]]\nfrom = \"wan0\"\nmark = 4096\nport = \"lan\"\n\
                 to = [\"10.0.0.0/8\", \"0.0.0.0/0\", \"2001:db8::/32\", \"fd00:7::1/128\"]\n";
-    std::fs::write(&file, format!("{text}{more}")).unwrap();
+    cards.write(&(cards.text() + more));
     let watched = Watched::new(cards);
     assert_eq!(watched.cards.setup(), "");
+    let marked = "priority 11803 iif wan0 fwmark 4096";
     for (family, rule) in [
-        ("-6", "priority 11802 fwmark 7 lookup 11800"),
-        ("-4", "priority 11803 iif wan0 fwmark 4096 lookup 11801"),
-        (
-            "-6",
-            "priority 11803 iif wan0 fwmark 4096 to fd00:7::1/128 lookup 11801",
-        ),
+        ("-6", "priority 11802 fwmark 7 lookup 11800".to_owned()),
+        ("-4", format!("{marked} lookup 11801")),
+        ("-6", format!("{marked} to fd00:7::1/128 lookup 11801")),
     ] {
         watched.does(&format!("ip {family} rule delete {rule}"));
         let (_, line) = watched.line("is missing: ");
-        assert!(
-            line.contains(&format!("ip {family} rule add {rule}")),
-            "{line}"
-        );
+        let remedy = format!("ip {family} rule add {rule}");
+        assert!(line.contains(&remedy), "{line}");
         watched.cards.setup();
         watched.line("is back");
     }
@@ -171,13 +165,7 @@ fn a_repair_is_asked_for() {
     assert!(!request.exists());
     watched.does("ip -4 rule delete priority 11800");
     watched.line("steering of port lan is missing");
-    let wanted = |part: &str| {
-        let start = Instant::now();
-        while !std::fs::read_to_string(&request).is_ok_and(|text| text.contains(part)) {
-            assert!(start.elapsed() < PATIENCE, "no request: {part}");
-        }
-    };
-    wanted("ip -4 rule add priority 11800");
+    watched.requested("ip -4 rule add priority 11800");
     watched.cards.setup();
     watched.line("steering of port lan is back");
     // A shadowing rule is not mended by set-up, so that none is asked for.
@@ -187,14 +175,7 @@ fn a_repair_is_asked_for() {
     assert!(!request.exists());
     watched.cards.router().hang_up().unwrap();
     watched.line("reloaded");
-    wanted("reloaded");
-}
-
-fn fails(said: &Said, parts: &[&str]) {
-    assert!(said.code.is_some_and(|code| code > 0), "{said:?}");
-    for part in parts {
-        assert!(said.err.contains(part), "{part}: {said:?}");
-    }
+    watched.requested("reloaded");
 }
 
 /// A card that does not exist and a rule that comes first fail `check` and `setup`, which name them
@@ -204,60 +185,43 @@ fn fails(said: &Said, parts: &[&str]) {
 fn what_takes_packets_past_a_port_is_refused() {
     let cards = Cards::new();
     cards.configure("", "rate = \"10Mbit\"");
-    let file = cards.path("router.toml");
-    let text = std::fs::read_to_string(&file).unwrap();
-    assert_eq!(cards.tool("check", &[]).code, Some(0));
+    let text = cards.text();
+    cards.tool("check", &[]).ended(0, &[]);
 
-    std::fs::write(&file, text.replace("\"lan0\"", "\"lan00\"")).unwrap();
+    cards.write(&text.replace("\"lan0\"", "\"lan00\""));
     let absent = "port lan: steering: there is no interface lan00: correct `from`, or make the \
                   interface; did you mean lan0?";
-    fails(&cards.tool("check", &[]), &[absent]);
-    assert_eq!(cards.tool("check", &["--offline"]).code, Some(0));
-    fails(&cards.tool("setup", &["--dry-run"]), &[absent]);
-    fails(&cards.tool("setup", &[]), &[absent]);
-    let said = cards.tool("setup", &["--boot"]);
-    assert_eq!(said.code, Some(0), "{said:?}");
-    assert!(said.err.contains(absent), "{said:?}");
+    cards.tool("check", &[]).ended(2, &[absent]);
+    cards.tool("check", &["--offline"]).ended(0, &[]);
+    cards.tool("setup", &["--dry-run"]).ended(1, &[absent]);
+    cards.tool("setup", &[]).ended(1, &[absent]);
+    cards.tool("setup", &["--boot"]).ended(0, &[absent]);
     cards.tool("teardown", &[]);
 
-    std::fs::write(&file, &text).unwrap();
-    shell(&cards.kernel, "ip rule add priority 5270 lookup 52");
+    cards.write(&text);
+    cards.does("ip rule add priority 5270 lookup 52");
     let shadow = [
         "port lan: steering: rule 5270 (lookup 52) takes packets before rule 11800",
         "iif lan0 lookup 11801",
         "give it a priority above 12055, or choose a `table` below 5270",
     ];
-    fails(&cards.tool("check", &[]), &shadow);
-    fails(&cards.tool("setup", &[]), &shadow);
+    cards.tool("check", &[]).ended(2, &shadow);
+    cards.tool("setup", &[]).ended(1, &shadow);
     // All is made nevertheless.
     assert_eq!(cards.tool("setup", &["--boot"]).out, "");
-    shell(
-        &cards.kernel,
-        "ip rule delete priority 5270; ip rule add priority 9 to 10.9.0.0/16 lookup main",
-    );
-    let said = cards.tool("check", &[]);
-    assert_eq!(said.code, Some(0), "{said:?}");
-    assert!(
-        said.err
-            .contains("rule 9 (lookup main) takes some packets before"),
-        "{said:?}"
-    );
-    shell(&cards.kernel, "ip rule delete priority 9");
+    cards.does("ip rule delete priority 5270; ip rule add priority 9 to 10.9.0.0/16 lookup main");
+    let said = "rule 9 (lookup main) takes some packets before";
+    cards.tool("check", &[]).ended(0, &[said]);
+    cards.does("ip rule delete priority 9");
 
     // An address that the kernel has, and a rule that is not there although all was set up.
-    std::fs::write(&file, text.replace("192.0.2.1", "10.0.1.1")).unwrap();
-    fails(
-        &cards.tool("check", &[]),
-        &["addresses: 10.0.1.1 is an address of the interface lan0"],
-    );
-    std::fs::write(&file, &text).unwrap();
-    shell(&cards.kernel, "ip rule delete priority 11801");
-    let said = cards.tool("check", &[]);
-    assert_eq!(said.code, Some(0), "{said:?}");
-    assert!(
-        said.err.contains("missing: ip -4 rule add priority 11801"),
-        "{said:?}"
-    );
+    cards.write(&text.replace("192.0.2.1", "10.0.1.1"));
+    let said = "addresses: 10.0.1.1 is an address of the interface lan0";
+    cards.tool("check", &[]).ended(2, &[said]);
+    cards.write(&text);
+    cards.does("ip rule delete priority 11801");
+    let said = "missing: ip -4 rule add priority 11801";
+    cards.tool("check", &[]).ended(0, &[said]);
 }
 
 /// Another file with the same `table`, and a teardown of everything, leave a running router alone.
@@ -272,8 +236,7 @@ fn a_second_file_takes_nothing_from_a_running_router() {
     let before = shell(&watched.cards.kernel, state).out;
     let first = watched.cards.path("router.toml");
     let second = watched.cards.path("test.toml");
-    let text = std::fs::read_to_string(&first).unwrap();
-    std::fs::write(&second, text.replace("vcp-", "two-")).unwrap();
+    std::fs::write(&second, watched.cards.text().replace("vcp-", "two-")).unwrap();
     let tool = |cards: &Cards, command: &str, more: &[&str]| {
         let mut program = vcp_router();
         program.arg(command).args(more);
@@ -281,40 +244,27 @@ fn a_second_file_takes_nothing_from_a_running_router() {
     };
     let with = ["--config", second.to_str().unwrap()];
     let owner = format!("belongs to {} (`table = 11800`)", first.display());
-    fails(
-        &tool(&watched.cards, "setup", &with),
-        &[&owner, "another `table`", "--force"],
-    );
-    fails(&tool(&watched.cards, "teardown", &with), &[&owner]);
-    fails(
-        &tool(&watched.cards, "teardown", &[]),
-        &["in use by a program", "--force"],
-    );
-    fails(
-        &tool(&watched.cards, "teardown", &["--table", "11800"]),
-        &["in use by a program"],
-    );
-    fails(
-        &watched.cards.tool("teardown", &[]),
-        &["in use by a program"],
-    );
+    let in_use = "in use by a program";
+    let refused = tool(&watched.cards, "setup", &with);
+    refused.ended(1, &[&owner, "another `table`", "--force"]);
+    tool(&watched.cards, "teardown", &with).ended(1, &[&owner]);
+    tool(&watched.cards, "teardown", &[]).ended(1, &[in_use, "--force"]);
+    tool(&watched.cards, "teardown", &["--table", "11800"]).ended(1, &[in_use]);
+    watched.cards.tool("teardown", &[]).ended(1, &[in_use]);
     assert_eq!(shell(&watched.cards.kernel, state).out, before);
     watched.cards.udp(false).until_it_passes();
     // Stopped, it may be taken away, or over.
     watched.cards.kill();
-    fails(&tool(&watched.cards, "setup", &with), &[&owner]);
+    tool(&watched.cards, "setup", &with).ended(1, &[&owner]);
     let said = tool(&watched.cards, "setup", &[with[0], with[1], "--force"]);
-    assert_eq!(said.code, Some(0), "{said:?}");
+    said.ended(0, &[]);
     assert!(said.out.contains("ip link delete dev vcp-wan"), "{said:?}");
-    fails(
-        &watched.cards.tool("setup", &[]),
-        &["belongs to", "test.toml"],
-    );
+    let said = watched.cards.tool("setup", &[]);
+    said.ended(1, &["belongs to", "test.toml"]);
     // A file that is gone owns nothing.
     std::fs::remove_file(&second).unwrap();
     watched.cards.setup();
-    let said = tool(&watched.cards, "teardown", &[]);
-    assert_eq!(said.code, Some(0), "{said:?}");
+    tool(&watched.cards, "teardown", &[]).ended(0, &[]);
     let left = shell(&watched.cards.kernel, "ip link; nft list ruleset || true").out;
     assert!(!left.contains("vcp") && !left.contains("two-"), "{left}");
 }
@@ -325,23 +275,17 @@ fn a_second_file_takes_nothing_from_a_running_router() {
 fn a_port_can_be_taken_out_under_load() {
     let cards = Cards::new();
     cards.configure("", "rate = \"10Mbit\"");
-    let file = cards.path("router.toml");
-    let text = std::fs::read_to_string(&file).unwrap();
+    let text = cards.text();
     let more = "[[port]]\nname = \"dmz\"\ntun = \"vcp-dmz\"\n";
-    std::fs::write(&file, format!("{text}{more}")).unwrap();
+    cards.write(&format!("{text}{more}"));
     let mut watched = Watched::started(cards);
     assert!(watched.cards.link("dmz")["steering"].is_null());
     let udp = watched.cards.udp(false);
     udp.until_it_passes();
-    std::fs::write(&file, &text).unwrap();
-    assert_eq!(watched.cards.tool("check", &[]).code, Some(0));
+    watched.cards.write(&text);
+    watched.cards.tool("check", &[]).ended(0, &[]);
     let said = watched.cards.tool("setup", &[]);
-    assert_eq!(said.code, Some(0), "{said:?}");
-    assert!(
-        said.err
-            .contains("vcp-dmz stays, for a program has it open"),
-        "{said:?}"
-    );
+    said.ended(0, &["vcp-dmz stays, for a program has it open"]);
     watched.cards.router().hang_up().unwrap();
     watched.line("reloaded, generation 2");
     // Longer than the router waits for an interface that is gone.
@@ -351,25 +295,19 @@ fn a_port_can_be_taken_out_under_load() {
     }
     assert_eq!(watched.cards.setup(), "ip link delete dev vcp-dmz\n");
     udp.until_it_passes();
-    assert!(
-        watched.cards.show()["links"]
-            .as_array()
-            .is_some_and(|links| links.len() == 2)
-    );
+    let state = watched.cards.show();
+    assert_eq!(state["links"].as_array().map(Vec::len), Some(2));
 }
 
 /// The MTU of a set-up falls below that of IPv6: nothing of it is left to be deleted.
 #[test]
 fn a_small_mtu_can_be_set_up_afterwards() {
     let cards = Cards::new();
-    cards.configure("host_addresses = [\"fd00:77::1/64\"]", "rate = \"10Mbit\"");
+    let (host, rate) = ("host_addresses = [\"fd00:77::1/64\"]", "rate = \"10Mbit\"");
+    cards.configure(host, rate);
     cards.setup();
-    cards.configure(
-        "host_addresses = [\"fd00:77::1/64\"]\nmtu = 1200",
-        "rate = \"10Mbit\"",
-    );
-    let said = cards.tool("setup", &[]);
-    assert_eq!(said.code, Some(0), "{said:?}");
+    cards.configure(&format!("{host}\nmtu = 1200"), rate);
+    cards.setup();
     assert_eq!(cards.setup(), "");
     cards.configure("", "rate = \"10Mbit\"");
     cards.setup();
@@ -381,31 +319,21 @@ fn a_small_mtu_can_be_set_up_afterwards() {
 fn a_card_that_comes_later_is_seen() {
     let cards = Cards::new();
     cards.configure("", "rate = \"10Mbit\"");
-    let file = cards.path("router.toml");
-    let text = std::fs::read_to_string(&file).unwrap();
-    std::fs::write(&file, text.replace("\"lan0\"", "\"lan*\"")).unwrap();
+    cards.write(&cards.text().replace("\"lan0\"", "\"lan*\""));
     let watched = Watched::new(cards);
     watched.cards.udp(false).until_it_passes();
     watched.does("ip link add lan7 type dummy || ip link add lan7 type bridge");
     let (_, line) = watched.line("steering of port lan is missing");
-    assert!(
-        line.contains("rule add priority 11800 iif lan7 lookup 11801"),
-        "{line}"
-    );
+    let rule = "rule add priority 11800 iif lan7 lookup 11801";
+    assert!(line.contains(rule), "{line}");
     let script = watched.cards.setup();
-    assert!(
-        script.contains("ip -4 rule add priority 11800 iif lan7 lookup 11801"),
-        "{script}"
-    );
+    assert!(script.contains(&format!("ip -4 {rule}")), "{script}");
     watched.line("steering of port lan is back");
     // Gone again, its rules are stale.
     watched.does("ip link delete lan7");
-    assert!(
-        watched
-            .cards
-            .setup()
-            .contains("ip -4 rule delete priority 11800 iif lan7")
-    );
+    let script = watched.cards.setup();
+    let gone = "ip -4 rule delete priority 11800 iif lan7";
+    assert!(script.contains(gone), "{script}");
     assert_eq!(watched.cards.setup(), "");
     watched.cards.udp(false).until_it_passes();
 }
@@ -416,50 +344,33 @@ fn a_card_that_comes_later_is_seen() {
 fn a_reload_changes_mtu_and_name_of_a_port() {
     let cards = Cards::new();
     cards.configure("", "rate = \"10Mbit\"");
-    let file = cards.path("router.toml");
     let watched = Watched::started(cards);
     let udp = watched.cards.udp(false);
     udp.until_it_passes();
     let sent = watched.cards.link("wan")["sent_packets"].as_u64();
-    let reload = || {
-        let mut command = vcp_router();
-        command.args(["reload", "--wait", "--socket"]);
-        command.arg(watched.cards.control());
-        run(&watched.cards.kernel, command)
-    };
-    let text = std::fs::read_to_string(&file).unwrap();
+    let reload = || watched.cards.ask(&["reload", "--wait"]);
+    let text = watched.cards.text();
     let renamed = text.replace("\"wan\"", "\"uplink\"");
     assert_ne!(renamed, text);
-    std::fs::write(&file, &renamed).unwrap();
-    let said = reload();
-    assert_eq!(said.code, Some(0), "{said:?}");
-    assert!(said.err.contains("reloaded, generation 2"), "{said:?}");
+    watched.cards.write(&renamed);
+    reload().ended(0, &["reloaded, generation 2"]);
     let after = watched.cards.link("uplink")["sent_packets"].as_u64();
     assert!(after >= sent && sent > Some(0), "{sent:?} {after:?}");
     udp.until_it_passes();
 
     let narrow = renamed.replacen("[[port]]", "[[port]]\nmtu = 1400", 1);
-    std::fs::write(&file, &narrow).unwrap();
-    let said = reload();
-    assert_eq!(said.code, Some(1), "{said:?}");
+    watched.cards.write(&narrow);
     let remedy = "port uplink: the TUN interface vcp-wan has an MTU of 1500, the configuration \
                   says 1400: run `vcp-router setup`";
-    assert!(said.err.contains(remedy), "{said:?}");
+    reload().ended(1, &[remedy]);
     watched.cards.setup();
-    let said = reload();
-    assert_eq!(said.code, Some(0), "{said:?}");
-    assert!(said.err.contains("reloaded, generation 3"), "{said:?}");
+    reload().ended(0, &["reloaded, generation 3"]);
     watched.does("ip link show vcp-wan | grep -q 'mtu 1400'");
     udp.until_it_passes();
 
-    std::fs::write(&file, "nonsense").unwrap();
-    let said = reload();
-    assert_eq!(said.code, Some(1), "{said:?}");
+    watched.cards.write("nonsense");
     let reason = "not reloaded, still running as before: ";
-    assert!(
-        said.err.contains(reason) && said.err.contains("router.toml:1: "),
-        "{said:?}"
-    );
+    reload().ended(1, &[reason, "router.toml:1: "]);
     assert_eq!(watched.cards.show()["reload"]["generation"], 3);
     udp.until_it_passes();
 }

@@ -19,19 +19,10 @@ fn tcp_crosses_a_fast_router_in_super_packets() {
     }
     let state = bed.show();
     let counter = |name: &str| state["counters"][name].as_u64().unwrap();
-    assert!(
-        counter("forwarded") > 10 * counter("received"),
-        "super-packets: {} read, {} packets",
-        counter("received"),
-        counter("forwarded")
-    );
-    for bad in [
-        "malformed",
-        "bad_checksum",
-        "bad_offload",
-        "no_buffer",
-        "write_errors",
-    ] {
+    let (forwarded, received) = (counter("forwarded"), counter("received"));
+    let case = format!("super-packets: {received} read, {forwarded} packets");
+    assert!(forwarded > 10 * received, "{case}");
+    for bad in "malformed bad_checksum bad_offload no_buffer write_errors".split(' ') {
         assert_eq!(counter(bad), 0, "{bad}");
     }
     // Of IP packets, none is counted twice or left out.
@@ -43,16 +34,10 @@ fn tcp_crosses_a_fast_router_in_super_packets() {
             let reasons = packets[key].as_object().unwrap().values();
             reasons.map(|count| count.as_u64().unwrap()).sum()
         };
-        assert_eq!(
-            of("received"),
-            of("forwarded") + dropped("dropped_in"),
-            "{link}"
-        );
-        assert_eq!(
-            of("offered"),
-            dropped("dropped_out") + of("held") + of("written"),
-            "{link}"
-        );
+        let taken = of("forwarded") + dropped("dropped_in");
+        assert_eq!(of("received"), taken, "{link}");
+        let gone = dropped("dropped_out") + of("held") + of("written");
+        assert_eq!(of("offered"), gone, "{link}");
         moved += of("forwarded") + of("generated");
         offered += of("offered");
     }
@@ -70,22 +55,15 @@ fn a_slow_link_keeps_its_rate_and_sends_no_bursts() {
         let start = Instant::now();
         transfer(a, b, &bytes(4_000_000));
         let least = Duration::from_millis(4_000_000 * 8 / 40_000);
-        assert!(
-            start.elapsed() >= least,
-            "{:?}: faster than the link",
-            start.elapsed()
-        );
+        let took = start.elapsed();
+        assert!(took >= least, "{took:?}: faster than the link");
     }
     let link = bed.link("right");
     // Cut into segments: 4 MB are at least 2 × 2740 packets of 1500 bytes.
     assert!(link["sent_packets"].as_u64().unwrap() >= 5_400, "{link}");
     assert!(link["queue_packets"]["max"].as_f64().unwrap() > 1.0);
-    assert_eq!(
-        link["controller"]["law"]
-            .as_str()
-            .map(|law| law.starts_with("vcp")),
-        Some(true)
-    );
+    let law = link["controller"]["law"].as_str();
+    assert!(law.is_some_and(|law| law.starts_with("vcp")), "{link}");
 }
 
 #[test]
@@ -157,23 +135,22 @@ fn reload_changes_what_it_names_or_nothing() {
     assert!(bed.reload().contains("still running as before"));
     assert_eq!(bed.link("right")["rate_bps"].as_f64(), Some(2e6));
     // At 2 Mbit/s the rest would take far longer than this test may.
+    let law = "controller = \"vcp\"\n";
     bed.configure(
         "",
-        "rate = \"2Gbit\"\nqueue = { limit = \"1MB\" }\ncontroller = \"vcp\"\n",
+        &format!("rate = \"2Gbit\"\nqueue = {{ limit = \"1MB\" }}\n{law}"),
     );
     bed.reload();
     let before = bed.link("right");
     assert_eq!(before["rate_bps"].as_f64(), Some(2e9));
     bed.configure(
         "",
-        "rate = \"1Gbit\"\nqueue = { limit = \"2MB\" }\ncontroller = \"vcp\"\n",
+        &format!("rate = \"1Gbit\"\nqueue = {{ limit = \"2MB\" }}\n{law}"),
     );
     assert!(bed.reload().contains("reloaded"));
     let after = bed.link("right");
-    assert!(
-        after["sent_packets"].as_u64() >= before["sent_packets"].as_u64(),
-        "counters stay"
-    );
+    let sent = |link: &Value| link["sent_packets"].as_u64();
+    assert!(sent(&after) >= sent(&before), "counters stay");
     a.write_all(&bytes(20_000_000)).unwrap();
     drop(a);
     assert_eq!(reader.join().unwrap(), 20_200_000);
@@ -253,15 +230,8 @@ fn status_has_three_formats() {
     let bed = Bed::with("", "rate = \"10Mbit\"\ncontroller = \"vcp\"");
     bed.pass_one();
     let link = bed.link("right");
-    for key in [
-        "name",
-        "rate_bps",
-        "utilization",
-        "queue_packets",
-        "drops",
-        "random_losses",
-        "controller",
-    ] {
+    let keys = "name rate_bps utilization queue_packets drops random_losses controller";
+    for key in keys.split(' ') {
         assert!(!link[key].is_null(), "{key}");
     }
     assert!(bed.shown(&[]).contains("10Mbit"));
@@ -344,21 +314,12 @@ fn what_is_wrong_is_said_in_one_line() {
     let checked: Value = serde_json::from_slice(&checked.stdout).unwrap();
     assert_eq!(checked["ok"], false);
     std::fs::write(&file, "[[port]]\nname = \"a\"\nfd = 77\n").unwrap();
-    says(
-        &["run", "--config", path],
-        1,
-        "port a: cannot use descriptor 77",
-    );
-    says(
-        &["run", "--config", "/nonexistent.toml"],
-        2,
-        "/nonexistent.toml",
-    );
-    says(
-        &["show", "--socket", "/nonexistent.sock"],
-        1,
-        "no router answers",
-    );
+    let wrong = "port a: cannot use descriptor 77";
+    says(&["run", "--config", path], 1, wrong);
+    let absent = "/nonexistent.toml";
+    says(&["run", "--config", absent], 2, absent);
+    let socket = ["show", "--socket", "/nonexistent.sock"];
+    says(&socket, 1, "no router answers");
     // Not sent anywhere, for it is no line.
     for name in ["a\nb", "", " ", "a ", "a\u{1b}[2J"] {
         says(&["capacity", name, "8Mbit"], 2, "a port's name is one line");

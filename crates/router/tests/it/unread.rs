@@ -72,8 +72,8 @@ fn forwards(bed: &Bed, mut reader: Option<PipeReader>) {
         let (mut unix, mut tcp) = (UnixStream::connect(&path).unwrap(), bed.metrics());
         if number % 2 == 0 {
             unix.write_all(b"json\n").unwrap();
-            tcp.write_all(b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n")
-                .unwrap();
+            let request = b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n";
+            tcp.write_all(request).unwrap();
         }
         clients.push((unix, tcp));
     }

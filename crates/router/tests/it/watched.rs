@@ -5,8 +5,7 @@ use std::process::Command;
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
-use crate::cards::{Cards, run, shell};
-use crate::vcp_router;
+use crate::cards::Cards;
 
 /// What has not happened by then does not happen.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
@@ -70,15 +69,21 @@ impl Watched {
     }
 
     pub(crate) fn show(&self, arguments: &[&str]) -> String {
-        let mut command = vcp_router();
-        command.arg("show").args(arguments);
-        command.arg("--socket").arg(self.cards.control());
-        run(&self.cards.kernel, command).out
+        self.cards.ask(&[&["show"], arguments].concat()).out
     }
 
+    #[track_caller]
     pub(crate) fn does(&self, line: &str) {
-        let said = shell(&self.cards.kernel, line);
-        assert_eq!(said.code, Some(0), "{line}: {said:?}");
+        self.cards.does(line);
+    }
+
+    /// Waits until set-up is requested, for a reason with this text.
+    pub(crate) fn requested(&self, reason: &str) {
+        let request = self.cards.path("run/setup-wanted");
+        let start = Instant::now();
+        while !std::fs::read_to_string(&request).is_ok_and(|text| text.contains(reason)) {
+            assert!(start.elapsed() < PATIENCE, "no request: {reason}");
+        }
     }
 }
 

@@ -71,10 +71,10 @@ impl LocalIds {
         self.limit = usize::try_from(limit).unwrap_or(MAX_LOCAL).min(MAX_LOCAL);
     }
 
-    /// Returns true if the peer accepts more ids than it has.
+    /// Returns true if the peer accepts more ids than it has left of those that were issued.
     #[inline]
     pub fn is_short(&self) -> bool {
-        self.entries.len() < self.limit
+        self.next_sequence > 1 && self.entries.len() < self.limit
     }
 
     /// Creates the next id, or returns `None` if the peer accepts no more. The endpoint must

@@ -56,8 +56,11 @@ struct Suspicion {
 /// [`probe_limit`](Self::probe_limit).
 #[derive(Clone, Debug)]
 pub struct Mtud {
-    /// Size that the path is known to carry.
+    /// Size that the path should carry.
     base: u16,
+    /// Size to which the MTU falls in a black hole: the base, or [`BASE_MTU`] if a larger base was
+    /// configured as the beginning of a search, because the path may not carry it.
+    floor: u16,
     current: u16,
     /// The configured bound or the peer's `max_udp_payload_size`, whichever is less.
     ceiling: u16,
@@ -101,8 +104,14 @@ impl Mtud {
             ceiling
         };
         let ceiling = if ceiling < base { base } else { ceiling };
+        let floor = if base > BASE_MTU && ceiling > base {
+            BASE_MTU
+        } else {
+            base
+        };
         Self {
             base,
+            floor,
             current: base,
             ceiling,
             high: ceiling,
@@ -127,6 +136,7 @@ impl Mtud {
         let limit = u16::try_from(limit).unwrap_or(u16::MAX).max(BASE_MTU);
         self.ceiling = self.ceiling.min(limit);
         self.base = self.base.min(self.ceiling);
+        self.floor = self.floor.min(self.ceiling);
         self.high = self.high.min(self.ceiling);
         self.current = self.current.min(self.ceiling);
     }
@@ -138,21 +148,11 @@ impl Mtud {
         self.current
     }
 
-    /// Returns the size to which the MTU falls in a black hole: the base, or [`BASE_MTU`] if the
-    /// base was configured larger, because the path may not carry it.
-    const fn floor(&self) -> u16 {
-        if self.base < BASE_MTU {
-            self.base
-        } else {
-            BASE_MTU
-        }
-    }
-
     /// Returns the size of the largest datagram for a PTO probe. This is the floor from the second
     /// consecutive timeout on, or while a black hole is suspected.
     pub const fn probe_limit(&self, pto_count: u32) -> u16 {
         if pto_count >= 2 || self.suspicion.is_some() {
-            self.floor()
+            self.floor
         } else {
             self.current
         }
@@ -206,7 +206,7 @@ impl Mtud {
     /// raised the MTU.
     #[inline]
     pub fn on_acked(&mut self, now: Instant, number: u64, size: u16) -> bool {
-        if size <= self.floor() {
+        if size <= self.floor {
             if let Some(s) = &mut self.suspicion
                 && number > s.from
             {
@@ -240,7 +240,7 @@ impl Mtud {
             self.on_probe_failed(now);
             return;
         }
-        if size <= self.floor() || self.largest_acked.is_some_and(|l| number < l) {
+        if size <= self.floor || self.largest_acked.is_some_and(|l| number < l) {
             return;
         }
         let s = self.suspicion.get_or_insert(Suspicion {
@@ -274,12 +274,13 @@ impl Mtud {
     /// Records that the system refused to send `size` bytes (EMSGSIZE). Returns true if this
     /// lowered the MTU.
     pub fn on_refused(&mut self, now: Instant, size: u16) -> bool {
-        if size <= self.floor() {
+        if size <= self.base.min(BASE_MTU) {
             return false;
         }
         if size <= self.base {
             // The base was configured too large: the path doesn't carry it.
-            self.base = self.floor();
+            self.base = BASE_MTU;
+            self.floor = BASE_MTU;
         }
         if self.probe.is_some_and(|probe| probe.size == size) {
             self.probe = None;
@@ -308,10 +309,10 @@ impl Mtud {
         let hole = self.suspicion.is_some_and(|s| {
             s.rounds >= HOLE_ROUNDS && s.losses >= HOLE_LOSSES && s.passed >= HOLE_PASSED
         });
-        if !hole || self.current == self.floor() {
+        if !hole || self.current == self.floor {
             return false;
         }
-        self.base = self.floor();
+        self.base = self.floor;
         self.suspicion = None;
         self.high = self.current - 1;
         self.current = self.base;

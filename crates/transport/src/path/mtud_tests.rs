@@ -87,6 +87,21 @@ fn a_known_path_is_not_searched() {
     assert_eq!(mtud.mtu(), 1500, "the peer has the last word");
 }
 
+/// A search may begin with a size that the path doesn't carry. It then falls back to 1200 bytes.
+#[test]
+fn a_base_that_is_too_large_is_given_up() {
+    let mut path = Path::new(0);
+    path.mtud = Mtud::with_base(1400, 1472);
+    path.mtud.set_ceiling(1400);
+    assert_eq!((path.mtud.mtu(), path.mtud.probe_limit(2)), (1400, 1200));
+    let narrow = |_, size| size <= 1250;
+    let rounds = (0..10).take_while(|_| !path.round(&[1400, 1400, 1200], narrow));
+    assert_eq!(rounds.count(), 3);
+    assert_eq!((path.mtud.mtu(), path.mtud.base()), (1200, 1200));
+    let found = path.search(1250, || false);
+    assert!((1239..=1250).contains(&found), "{found}");
+}
+
 #[test]
 fn finds_the_width() {
     let mut wide = Path::new(1452);

@@ -28,11 +28,8 @@ fn a_grant_that_no_router_steers_waits_for_the_first_packets() {
     let window = sender.window();
     assert!(window <= 12 * MTU_BYTES, "{window}");
     let most = 12 * MTU_BYTES * 10;
-    assert!(
-        sender.pacing_rate() <= Some(most),
-        "{:?}",
-        sender.pacing_rate()
-    );
+    let pace = sender.pacing_rate();
+    assert!(pace <= Some(most), "{pace:?}");
 
     // They arrive 1 ms apart: 1.2 MB/s, 120 kB per round trip, and seven eighths of this.
     for n in 1..10 {
@@ -75,10 +72,8 @@ fn a_grant_that_no_router_steers_ends_with_the_loss_of_the_first_packets() {
     (gone.packets, gone.bytes) = (8, 8 * MTU_BYTES);
     sender.on_loss(now + ms(50), &gone);
     let metrics = sender.metrics().quick_start.unwrap();
-    assert_eq!(
-        (metrics.revoked, sender.window() <= 10 * MTU_BYTES),
-        (1, true)
-    );
+    assert_eq!(metrics.revoked, 1);
+    assert!(sender.window() <= 10 * MTU_BYTES);
 }
 
 /// XCP routers answer, and eight of the first ten packets are lost. The grants, or the rest after
@@ -87,7 +82,7 @@ fn a_grant_that_no_router_steers_ends_with_the_loss_of_the_first_packets() {
 fn after_most_first_packets_were_lost_the_window_grows_as_in_a_slow_start() {
     let mut law = AutoSender::new(Instant::ZERO, MTU, None, FallbackLaw::Cubic);
     let heard = xcp(1, 100_000, false).unwrap();
-    let mut now = at(100);
+    let now = at(100);
     for n in 0..2 {
         let mut ack = acked(n, MTU_BYTES, RTT);
         ack.in_flight_before = (10 - n) * MTU_BYTES;
@@ -99,23 +94,23 @@ fn after_most_first_packets_were_lost_the_window_grows_as_in_a_slow_start() {
     law.on_loss(now + ms(50), &gone);
     assert!(law.window() <= 10 * MTU_BYTES, "{}", law.window());
 
-    let (mut number, mut window) = (12, law.window());
+    let (mut number, mut window, mut at) = (12, law.window(), at(100));
     for _ in 0..4 {
         // Paced packets arrive as they were sent, so they don't show a hop.
         let packets = window / MTU_BYTES;
         for n in 0..packets {
             number += 1;
             let mut ack = acked(number, MTU_BYTES, RTT);
-            ack.sent_at = now;
+            ack.sent_at = at;
             ack.in_flight_before = window;
-            now += RTT / u32::try_from(packets).unwrap();
-            let _ = law.on_sent(now, &sent(number, MTU_BYTES));
-            law.on_feedback(now, &heard, &ack);
-            law.on_ack(now, &ack);
+            at += RTT / u32::try_from(packets).unwrap();
+            let _ = law.on_sent(at, &sent(number, MTU_BYTES));
+            law.on_feedback(at, &heard, &ack);
+            law.on_ack(at, &ack);
+            let now = law.window();
             assert!(
-                law.window() <= 2 * window + 2 * MTU_BYTES,
-                "{n}: {} after {window}",
-                law.window()
+                now <= 2 * window + 2 * MTU_BYTES,
+                "{n}: {now} after {window}"
             );
         }
         window = law.window();

@@ -54,15 +54,12 @@ fn what_arrives_beside_announced_losses_lowers_no_attestation() {
     let before = path.watch.tolerance.attested_ppm();
     assert!(before > 270_000);
     for _ in 0..20 {
-        path.watch.on_over(now(&path));
+        path.watch.on_over(path.now());
         path.run_round();
     }
     path.run(10);
-    assert!(
-        path.watch.tolerance.attested_ppm() >= before,
-        "{:?}",
-        path.watch.tolerance
-    );
+    let tolerance = &path.watch.tolerance;
+    assert!(tolerance.attested_ppm() >= before, "{tolerance:?}");
 }
 
 /// A hop that forwards less than is sent is found regardless of declarations, even among random

@@ -408,6 +408,16 @@ mod tests {
     use super::*;
     use crate::testing::{at, ms};
 
+    fn granting(rate: u64, reported: u64) -> Granting {
+        let (of, repeats) = (rate, 0);
+        Granting {
+            rate,
+            reported,
+            of,
+            repeats,
+        }
+    }
+
     /// A window arrives once per round trip, so the time of the check passes without a packet. With
     /// long RTTs, this is also true for the time until which the grant counts.
     #[test]
@@ -416,12 +426,7 @@ mod tests {
             for (bytes, unused) in [(15_000, true), (2_000_000, false)] {
                 let mut pending = Pending::new();
                 let asked = at(1000);
-                let granting = Granting {
-                    rate: 10_000_000,
-                    reported: 8_000_000,
-                    of: 10_000_000,
-                    repeats: 0,
-                };
+                let granting = granting(10_000_000, 8_000_000);
                 pending.put(asked, 7, 7, granting, Some(ms(rtt)));
                 let began = asked + ms(rtt);
                 assert_eq!(pending.on_bytes(began, 7, bytes), Some(8_000_000));
@@ -442,12 +447,7 @@ mod tests {
         let mut pending = Pending::new();
         for (turn, most) in [(1, 2000), (2, 2250), (3, 2531)] {
             let asked = at(100_000 * turn);
-            let granting = Granting {
-                rate: 1000,
-                reported: 1000,
-                of: 1000,
-                repeats: 0,
-            };
+            let granting = granting(1000, 1000);
             pending.put(asked, 7, 7, granting, Some(ms(16_000)));
             let _ = pending.on_bytes(asked + ms(15_000), 7, 40_000);
             pending.settle(asked + ms(60_000), |_| {});

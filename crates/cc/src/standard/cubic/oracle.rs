@@ -42,11 +42,8 @@ impl Stage {
 
     pub(crate) fn on_ack(&mut self, t: f64, srtt: f64, packets: f64) {
         let now = self.window + self.grown;
-        let alpha = if self.w_est >= self.prior {
-            1.0
-        } else {
-            self.alpha
-        };
+        let beyond = self.w_est >= self.prior;
+        let alpha = if beyond { 1.0 } else { self.alpha };
         self.w_est += alpha * packets / now;
         if w(t, self.k, self.w_max) < self.w_est {
             self.grown += (self.w_est - now).max(0.0);

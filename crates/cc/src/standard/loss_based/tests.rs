@@ -61,10 +61,8 @@ fn slow_start_grows_by_what_is_acknowledged_until_the_threshold() {
     assert_eq!(reno.window(), 20_000);
     assert_eq!(reno.metrics().ssthresh, None);
     reno.on_persistent_congestion(at(200));
-    assert_eq!(
-        (reno.window(), reno.metrics().ssthresh),
-        (2000, Some(10_000))
-    );
+    assert_eq!(reno.window(), 2000);
+    assert_eq!(reno.metrics().ssthresh, Some(10_000));
     reno.on_ack(at(300), &acked(30, 50_000, RTT));
     assert_eq!(reno.window(), 10_000, "growth stops at the threshold");
     reno.on_ack(at(400), &acked(40, 10_000, RTT));

@@ -65,17 +65,9 @@ mod tests {
     /// number of acknowledgements of one packet each that make the window one packet larger.
     #[test]
     fn the_rfcs_growth() {
-        for (window, acknowledgements) in [
-            (2, 1),
-            (100, 1),
-            (101, 2),
-            (149, 2),
-            (150, 3),
-            (199, 3),
-            (200, 4),
-            (1000, 20),
-            (4000, 80),
-        ] {
+        let slow = [(150, 3), (199, 3), (200, 4), (1000, 20), (4000, 80)];
+        let fast = [(2, 1), (100, 1), (101, 2), (149, 2)];
+        for (window, acknowledgements) in fast.into_iter().chain(slow) {
             let mut rule = limited(Some(MAX_SSTHRESH));
             let grown = |rule: &mut Limited, acknowledgements: u64| -> u64 {
                 let each = (0..acknowledgements).map(|_| rule.limited(MSS, window * MSS, MSS));

@@ -16,6 +16,16 @@ fn params() -> BiseParams {
     BiseParams::default()
 }
 
+/// The ratio at a load of ρ.
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "ρ below 1"
+)]
+fn ratio_of(params: &BiseParams, rho: f64) -> f64 {
+    ratio_q32(params, (rho * 1e9).ceil() as u64) as f64 / ONE_Q32 as f64
+}
+
 /// A load of ρ·10^-9 at a port whose γ·C·T is 10^9 bytes.
 fn load(ppb: u64) -> Load {
     Load::new(ppb, 0, 0, 1_000_000, 1_000_000_000, ms(1000))
@@ -84,12 +94,7 @@ fn the_ideal_track_and_the_fluid_start() {
         (0.732_320_93, 0.021_956),
         (0.820_655, 0.012_062),
     ] {
-        #[allow(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "ρ below 1"
-        )]
-        let got = ratio_q32(&params(), (rho * 1e9).ceil() as u64) as f64 / ONE_Q32 as f64;
+        let got = ratio_of(&params(), rho);
         assert!((got - r).abs() < 1e-6, "r {got} {r}");
         rho *= 1.0 + 10.0 * got;
         assert!((rho - next).abs() < 1e-6, "ρ {rho} {next}");
@@ -100,38 +105,23 @@ fn the_ideal_track_and_the_fluid_start() {
 fn the_sampled_map_gives_the_known_track() {
     // 100 Mbit/s, RTT 0.5 s, t_ρ 1.25 s, 1040 B, initial window 2, γ = 0.98.
     let start = 2.0 * 1040.0 / (0.98 * 12.5e6 * 0.5);
-    for (x_ref_ppm, track) in [
-        (
-            400_000,
-            &[
-                0.003_736, 0.041_091, 0.357_531, 0.569_546, 0.711_596, 0.806_769,
-            ][..],
-        ),
-        (
-            1_000_000,
-            &[
-                0.003_736, 0.041_091, 0.308_397, 0.408_595, 0.491_709, 0.562_006, 0.621_983,
-                0.673_399, 0.717_608, 0.755_695, 0.788_553, 0.816_931,
-            ][..],
-        ),
-    ] {
+    let short = [
+        0.003_736, 0.041_091, 0.357_531, 0.569_546, 0.711_596, 0.806_769,
+    ];
+    let long = [
+        0.003_736, 0.041_091, 0.308_397, 0.408_595, 0.491_709, 0.562_006, 0.621_983, 0.673_399,
+        0.717_608, 0.755_695, 0.788_553, 0.816_931,
+    ];
+    for (x_ref_ppm, track) in [(400_000, &short[..]), (1_000_000, &long)] {
         let params = BiseParams {
             x_ref_ppm,
             ..params()
         };
         let mut rho: f64 = start;
         for expected in track {
-            #[allow(
-                clippy::cast_possible_truncation,
-                clippy::cast_sign_loss,
-                reason = "ρ below 1"
-            )]
-            let r = ratio_q32(&params, (rho * 1e9).ceil() as u64) as f64 / ONE_Q32 as f64;
-            rho *= oracle::growth(r, 0.4, 10.0);
-            assert!(
-                (rho - expected).abs() < 2e-5 * expected.max(0.05),
-                "{rho} {expected}"
-            );
+            rho *= oracle::growth(ratio_of(&params, rho), 0.4, 10.0);
+            let close = (rho - expected).abs() < 2e-5 * expected.max(0.05);
+            assert!(close, "{rho} {expected}");
         }
     }
 }
@@ -139,9 +129,8 @@ fn the_sampled_map_gives_the_known_track() {
 #[test]
 fn weyl_marks_are_as_computed_by_hand() {
     let mut lottery = Lottery::weyl_from(0);
-    let marks: String = (0..32)
-        .map(|_| if lottery.take(1 << 30) { 'M' } else { 'a' })
-        .collect();
+    let take = |_| if lottery.take(1 << 30) { 'M' } else { 'a' };
+    let marks: String = (0..32).map(take).collect();
     assert_eq!(marks, "aMaaMaaaaMaaMaaaaMaaaaMaaMaaaaMa");
 }
 
@@ -164,18 +153,15 @@ fn carried_marks_stay_low_up_to_the_ceiling() {
     assert_eq!(mark.code, VcpCode::Low);
     // r = 0.33 × 0.1 / (10 × 0.9), rounded down.
     assert_eq!(mark.r, Some(240));
-    // A sender that does not follow r gets VCP's own code.
-    let plain = VcpCarried {
-        bise: false,
-        ..steep()
-    };
-    assert_eq!(bise.mark(VcpCode::High, &plain).code, VcpCode::High);
-    let ecn = VcpCarried {
-        carries_r: false,
-        bise: false,
-        ..steep()
-    };
-    assert_eq!(bise.mark(VcpCode::High, &ecn).code, VcpCode::High);
+    // A sender that does not follow r gets VCP's own code, carried or not.
+    for carries_r in [true, false] {
+        let other = VcpCarried {
+            bise: false,
+            carries_r,
+            ..steep()
+        };
+        assert_eq!(bise.mark(VcpCode::High, &other).code, VcpCode::High);
+    }
     bise.on_load(&load(980_000_000));
     assert_eq!(bise.mark(VcpCode::High, &steep()).code, VcpCode::High);
     assert_eq!(bise.r_q32(), Some(0));
@@ -194,9 +180,8 @@ fn lottery_marks_share_r_of_the_packets() {
         };
         let mut bise = Bise::new(params, 7);
         bise.on_load(&load(110_000_000));
-        let low = (0..10_000)
-            .filter(|_| bise.mark(VcpCode::Low, &steep()).code == VcpCode::Low)
-            .count();
+        let mut is_low = |_: &u32| bise.mark(VcpCode::Low, &steep()).code == VcpCode::Low;
+        let low = (0..10_000).filter(|n| is_low(n)).count();
         assert!((2540..=2800).contains(&low), "{draw:?}: {low} of 2670");
         // Above the ceiling, nothing is mixed.
         bise.on_load(&load(900_000_000));

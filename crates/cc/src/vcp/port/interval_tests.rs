@@ -103,19 +103,17 @@ fn the_shortest_rule_a_light_port() {
 /// long they continue.
 #[test]
 fn a_share_stretches_it_by_so_much() {
-    for (share, most) in [
+    let rest = [
         (8, 92),
         (12, 92 * STRETCH),
         (30, 92 * STRETCH),
         (40, 10_000),
-    ] {
+    ];
+    for (share, most) in rest {
         let mut port = Port::new();
         port.run(ms(2000), CAPACITY, &[of(100, 40)]);
-        port.run(
-            ms(200_000),
-            CAPACITY,
-            &[of(share, 88_000), of(100 - share, 40)],
-        );
+        let flows = [of(share, 88_000), of(100 - share, 40)];
+        port.run(ms(200_000), CAPACITY, &flows);
         let found = port.millis();
         assert!(found <= u128::from(most) * 102 / 100, "{share}: {found}");
         assert!(found >= u128::from(most) * 95 / 100, "{share}: {found}");
@@ -162,11 +160,8 @@ fn bytes_decide() {
 #[test]
 fn single_packets_do_not_count() {
     let longest = Duration::from_secs(88);
-    for (forged, first) in [
-        (longest, true),
-        (longest, false),
-        (Duration::from_micros(100), true),
-    ] {
+    let shortest = Duration::from_micros(100);
+    for (forged, first) in [(longest, true), (longest, false), (shortest, true)] {
         for bytes in [84, 1500, 9000] {
             let mut port = Port::new();
             if first {

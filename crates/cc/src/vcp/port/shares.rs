@@ -277,10 +277,8 @@ mod tests {
         }
         shares.weigh();
         // The level is 36 518, of which seven eighths are 31 953.
-        assert_eq!(
-            [1, 2, 3].map(|flow| shares.spares(flow)),
-            [false, true, false]
-        );
+        let spared = |shares: &Shares| [1, 2, 3].map(|flow| shares.spares(flow));
+        assert_eq!(spared(&shares), [false, true, false]);
         // A new flow has less than this.
         assert!(shares.spares(4));
         // Several hundred small flows hardly lower the level.
@@ -288,15 +286,10 @@ mod tests {
             shares.count(flow, 10);
         }
         shares.weigh();
-        assert_eq!(
-            [1, 2, 3].map(|flow| shares.spares(flow)),
-            [false, true, false]
-        );
+        assert_eq!(spared(&shares), [false, true, false]);
+        // All that share no slot with a large one.
         let small = (100..600).filter(|flow| shares.spares(*flow)).count();
-        assert!(
-            small >= 498,
-            "all that share no slot with a large one: {small}"
-        );
+        assert!(small >= 498, "{small}");
         shares.clear();
         assert!(!shares.spares(2));
     }
@@ -373,19 +366,17 @@ mod tests {
         fn the_sum_stays(bytes in prop::collection::vec(1000u32..100_000_000, 1..40)) {
             let mut shares = Shares::new(10 * PPM);
             let mut slots = std::collections::BTreeSet::new();
-            let flows: Vec<(u32, u32)> = (0..)
-                .filter(|flow| slots.insert(Slots::index(*flow)))
-                .zip(bytes)
-                .collect();
+            let mut is_new = |flow: &u32| slots.insert(Slots::index(*flow));
+            let flows: Vec<(u32, u32)> = (0..).filter(|flow| is_new(flow)).zip(bytes).collect();
             for (flow, bytes) in &flows {
                 shares.count(*flow, *bytes);
             }
             shares.weigh();
             let r = 4000;
-            let mut flows: Vec<(f64, f64)> = flows
-                .iter()
-                .map(|(flow, bytes)| (f64::from(*bytes), f64::from(shares.grant(*flow, r))))
-                .collect();
+            let granted = |(flow, bytes): &(u32, u32)| {
+                (f64::from(*bytes), f64::from(shares.grant(*flow, r)))
+            };
+            let mut flows: Vec<(f64, f64)> = flows.iter().map(granted).collect();
             flows.sort_by(|a, b| a.0.total_cmp(&b.0));
             let sum: f64 = flows.iter().map(|(bytes, _)| bytes).sum();
             let granted: f64 = flows.iter().map(|(bytes, r)| bytes * r).sum();

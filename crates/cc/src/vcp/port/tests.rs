@@ -14,16 +14,13 @@ use crate::vcp::rule::{LinkRule, Plain};
 const CAPACITY: u64 = 12_500_000;
 
 fn packet(bytes: u32) -> Arrival {
-    arrival(
-        bytes,
-        7,
-        Carried::Vcp(VcpCarried {
-            code: VcpCode::Low,
-            min_rtt: Some(ms(50)),
-            bise: true,
-            carries_r: true,
-        }),
-    )
+    let carried = VcpCarried {
+        code: VcpCode::Low,
+        min_rtt: Some(ms(50)),
+        bise: true,
+        carries_r: true,
+    };
+    arrival(bytes, 7, Carried::Vcp(carried))
 }
 
 fn plain(restart: bool) -> VcpLink<Plain> {
@@ -190,12 +187,8 @@ fn tail_drops_are_over_until_an_interval_without_them() {
 
 #[test]
 fn what_is_measured_is_what_is_advertised() {
-    let mut link = VcpLink::new(
-        at(0),
-        CAPACITY,
-        VcpLinkParams::with_bise(),
-        Bise::new(BiseParams::default(), 1),
-    );
+    let (params, rule) = (VcpLinkParams::with_bise(), BiseParams::default());
+    let mut link = VcpLink::new(at(0), CAPACITY, params, Bise::new(rule, 1));
     let mut short = packet(1500);
     link.on_arrival(at(0), &foreign(1500), 0);
     assert_eq!(answer(&mut link, at(1)).t_rho_ms, 1000);
@@ -236,11 +229,8 @@ fn while_mi_rules_half_of_what_has_come_lowers_r_within_the_interval() {
     // With a load of 0.006, r is 1. Half of the half load that arrived since then gives r the value
     // for ρ = 0.25: 0.099.
     assert_eq!(r(0, 15_000), u16::MAX);
-    assert!(
-        (6300..=8200).contains(&r(500_000, 15_000)),
-        "{}",
-        r(500_000, 15_000)
-    );
+    let foreseen = r(500_000, 15_000);
+    assert!((6300..=8200).contains(&foreseen), "{foreseen}");
     // A load of 0.1 gives an estimate, so r does not change.
     let known = r(0, 250_000);
     assert!((17_000..=20_000).contains(&known), "{known}");
@@ -291,13 +281,13 @@ fn over_is_not_for_a_flow_with_little() {
             link.on_arrival(now, &of(flow, true), 0);
         }
         link.on_timer(at(begin + 201), 0);
-        [
+        let packets = [
             of(large, true),
             of(medium, true),
             of(small, true),
             of(small, false),
-        ]
-        .map(
+        ];
+        packets.map(
             |packet| match link.on_departure(at(begin + 202), &packet, 0) {
                 Answer::Vcp(answer) => (answer.code, answer.load_128 >= 128),
                 other => panic!("{other:?}"),
@@ -305,19 +295,13 @@ fn over_is_not_for_a_flow_with_little() {
         )
     };
     // 1.02 of the capacity that γ leaves. A flow that cannot read the load always gets OVER.
+    use VcpCode::{High, Low, Over};
     let marks = interval(0, 1683);
-    let codes = marks.map(|(code, _)| code);
-    assert_eq!(
-        codes,
-        [VcpCode::Over, VcpCode::High, VcpCode::Low, VcpCode::Over]
-    );
+    assert_eq!(marks.map(|(code, _)| code), [Over, High, Low, Over]);
     assert!(marks.iter().all(|(_, full)| *full));
     // At a load that must leave a queue, the small flow has to wait as well.
     let codes = interval(201, 1900).map(|(code, _)| code);
-    assert_eq!(
-        codes,
-        [VcpCode::Over, VcpCode::High, VcpCode::High, VcpCode::Over]
-    );
+    assert_eq!(codes, [Over, High, High, Over]);
     let header = header(100_000, 1 << 30, 1 << 50);
     let mut delta = |flow_hash| {
         let packet = Arrival {

@@ -22,11 +22,8 @@ proptest! {
         t_rho_us in 1000u64..65_535_000,
         steep: bool,
     ) {
-        let (epsilon, ppm, cap) = if steep {
-            (10.0, 10_000_000, 1.0)
-        } else {
-            (0.0625, 62_500, 2.5)
-        };
+        let (epsilon, ppm, cap) = [(0.0625, 62_500, 2.5), (10.0, 10_000_000, 1.0)]
+            [usize::from(steep)];
         let cap_ppm = (cap * 1e6) as u64;
         let q32 = epsilon_q32(ln_gain(ppm), rtt_us, t_rho_us, Some(cap_ppm));
         let got = Window::mi(acked, q32) as f64 / 65_536.0;

@@ -30,17 +30,11 @@ fn ten_rounds_of_low_and_of_high() {
             high.add(ai);
         }
     }
-    assert!(
-        (packets(&low) - 13.354_628_298_081).abs() < 1e-6,
-        "{}",
-        packets(&low)
-    );
+    let low = packets(&low);
+    assert!((low - 13.354_628_298_081).abs() < 1e-6, "{low}");
     // AI divides by whole bytes of the window, so the margin is wider.
-    assert!(
-        (packets(&high) - 12.371_469_444_820).abs() < 1e-4,
-        "{}",
-        packets(&high)
-    );
+    let high = packets(&high);
+    assert!((high - 12.371_469_444_820).abs() < 1e-4, "{high}");
 }
 
 fn params() -> VcpParams {
@@ -58,6 +52,18 @@ pub(super) fn moment(now_ms: u64) -> Moment {
         limited: true,
         braked: false,
     }
+}
+
+/// The same with an RTT of t_ρ.
+fn slow(now_ms: u64) -> Moment {
+    Moment {
+        srtt: ms(200),
+        ..moment(now_ms)
+    }
+}
+
+fn in_packets(steering: &Steering) -> f64 {
+    steering.bytes() as f64 / MTU as f64
 }
 
 pub(super) fn codes(low: u64, high: u64, over: u64) -> VcpFeedback {
@@ -78,13 +84,11 @@ fn one_cut_then_freeze_then_grace() {
     for _ in 0..87 {
         steering.apply(&params, moment(250), &codes(0, 0, 1));
     }
-    let window = steering.bytes() as f64 / MTU as f64;
-    assert!(
-        (window - 87.748_223_390_660).abs() < 1e-3,
-        "GRACE takes OVER as HIGH: {window}"
-    );
+    let window = in_packets(&steering);
+    // GRACE takes OVER as HIGH.
+    assert!((window - 87.748_223_390_660).abs() < 1e-3, "{window}");
     steering.apply(&params, moment(301), &codes(0, 0, 1));
-    assert!((steering.bytes() as f64 / MTU as f64 - window * 0.875).abs() < 1e-3);
+    assert!((in_packets(&steering) - window * 0.875).abs() < 1e-3);
 }
 
 #[test]
@@ -92,15 +96,12 @@ fn a_batch_is_mi_then_ai_then_md() {
     // With rtt = t_ρ, ε_s = 0.0625 and α_s = 1.
     let params = params();
     let mut steering = Steering::new(Instant::ZERO, 20 * MTU, &params);
-    let moment = Moment {
-        srtt: ms(200),
-        ..moment(0)
-    };
+    let moment = slow(0);
     steering.apply(&params, moment, &codes(10, 5, 0));
-    let window = steering.bytes() as f64 / MTU as f64;
+    let window = in_packets(&steering);
     assert!((window - 20.867_424_242).abs() < 1e-3, "{window}");
     steering.apply(&params, moment, &codes(0, 0, 3));
-    let window = steering.bytes() as f64 / MTU as f64;
+    let window = in_packets(&steering);
     assert!((window - 20.867_424_242 * 0.875).abs() < 2e-3, "{window}");
 }
 
@@ -122,9 +123,9 @@ fn an_over_that_is_meant_for_others_begins_a_cycle_without_a_cut() {
         (before, (steering.bytes() - before) / MTU)
     };
     let high = codes(0, 1, 0);
-    let full = |word| VcpFeedback {
-        load_128: 130,
-        ..word
+    let full = |mut word: VcpFeedback| {
+        word.load_128 = 130;
+        word
     };
     let (before, grown) = added(high);
     assert!(before >= window && (255..=257).contains(&grown), "{grown}");
@@ -143,11 +144,8 @@ fn feedback_that_was_away_counts_for_one_round_trip() {
     let before = steering.bytes();
     steering.apply(&params, moment(1000), &codes(5000, 0, 0));
     // 20 packets × ε_s(100 ms) = 0.6 packets, not 150.
-    assert!(
-        steering.bytes() - before <= MTU * 2 / 3,
-        "{}",
-        steering.bytes()
-    );
+    let grown = steering.bytes() - before;
+    assert!(grown <= MTU * 2 / 3, "{grown}");
     // One acknowledgement can at most double the window.
     let mut steering = Steering::new(Instant::ZERO, 20 * MTU, &params);
     steering.apply(&params, moment(0), &codes(1_000_000, 0, 0));
@@ -158,10 +156,8 @@ fn feedback_that_was_away_counts_for_one_round_trip() {
 fn an_unused_window_grows_by_no_code_but_is_cut_by_over() {
     let params = params();
     let mut steering = Steering::new(Instant::ZERO, 20 * MTU, &params);
-    let unused = Moment {
-        limited: false,
-        ..moment(0)
-    };
+    let mut unused = moment(0);
+    unused.limited = false;
     steering.apply(&params, unused, &codes(100, 100, 0));
     assert_eq!(steering.bytes(), 20 * MTU);
     steering.apply(&params, unused, &codes(0, 0, 1));
@@ -175,29 +171,26 @@ fn r_splits_low_between_mi_and_ai() {
         ai_growth: AiGrowth::Constant,
         ..VcpParams::with_bise()
     };
-    let mut steering = Steering::new(Instant::ZERO, 100 * MTU, &params);
-    steering.hear_t_rho(ms(250));
-    let feedback = VcpFeedback {
+    let mut feedback = VcpFeedback {
         sum_r: 100 * (1 << 14),
         bise: true,
         ..codes(100, 0, 0)
     };
-    steering.apply(&params, moment(0), &feedback);
+    let after = |feedback: &VcpFeedback| {
+        let mut steering = Steering::new(Instant::ZERO, 100 * MTU, &params);
+        steering.hear_t_rho(ms(250));
+        steering.apply(&params, moment(0), feedback);
+        in_packets(&steering)
+    };
     // r = ¼: 100 packets × (11^0.4 − 1)/4, followed by 75 packets of AI at α_s = 0.16.
     let mi = 25.0 * (11f64.powf(0.4) - 1.0);
     let expected = 100.0 + mi + 75.0 * 0.16 / (100.0 + mi);
-    let window = steering.bytes() as f64 / MTU as f64;
+    let window = after(&feedback);
     assert!((window - expected).abs() < 1e-3, "{window} {expected}");
     // If a router on the way does not run BISE, neither its MI nor r is exceeded.
-    let mut mixed = Steering::new(Instant::ZERO, 100 * MTU, &params);
-    mixed.hear_t_rho(ms(250));
-    let feedback = VcpFeedback {
-        bise: false,
-        ..feedback
-    };
-    mixed.apply(&params, moment(0), &feedback);
+    feedback.bise = false;
     let expected = 100.0 * 1.0625f64.powf(0.4);
-    let window = mixed.bytes() as f64 / MTU as f64;
+    let window = after(&feedback);
     assert!((window - expected).abs() < 1e-2, "{window} {expected}");
 }
 
@@ -210,10 +203,7 @@ fn alpha_doubles_per_interval_and_starts_over_at_half_the_way() {
     // With rtt = t_ρ, a round trip of HIGH adds α packets, far below a quarter of the window.
     let mut steering = Steering::new(Instant::ZERO, 10_000 * MTU, &params);
     let mut added = |now_ms: u64, over: bool| {
-        let moment = Moment {
-            srtt: ms(200),
-            ..moment(now_ms)
-        };
+        let moment = slow(now_ms);
         let before = steering.bytes();
         let round = before / MTU;
         steering.apply(&params, moment, &codes(0, round, 0));
@@ -228,24 +218,20 @@ fn alpha_doubles_per_interval_and_starts_over_at_half_the_way() {
         assert!((got - alpha).abs() < 0.02 * alpha, "{now}: {got} {alpha}");
     }
     // After four doublings and an OVER, two doublings are kept.
-    let got = added(800, true);
-    assert!((got - 16.0).abs() < 0.3, "{got}");
-    let got = added(800, false);
-    assert!((got - 4.0).abs() < 0.1, "{got}");
+    for (over, alpha, off) in [(true, 16.0, 0.3), (false, 4.0, 0.1)] {
+        let got = added(800, over);
+        assert!((got - alpha).abs() < off, "{over}: {got} {alpha}");
+    }
 }
 
 #[test]
 fn grown_alpha_stays_below_a_quarter_of_the_window_per_interval() {
     let params = VcpParams::default();
     let mut steering = Steering::new(Instant::ZERO, 20 * MTU, &params);
-    let at_rtt = |now_ms: u64| Moment {
-        srtt: ms(200),
-        ..moment(now_ms)
-    };
-    steering.apply(&params, at_rtt(0), &codes(0, 1, 0));
+    steering.apply(&params, slow(0), &codes(0, 1, 0));
     for round in 1..30 {
         let before = steering.bytes();
-        steering.apply(&params, at_rtt(200 * round), &codes(0, before / MTU, 0));
+        steering.apply(&params, slow(200 * round), &codes(0, before / MTU, 0));
         assert!(steering.bytes() <= before + before / 4 + 1, "round {round}");
     }
     assert!(steering.bytes() > 1000 * MTU);

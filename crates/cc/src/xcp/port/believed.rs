@@ -81,11 +81,8 @@ mod tests {
     #[test]
     fn few_bytes_move_no_level_whatever_they_say() {
         let honest = settle(Level::new(50_000), &[(20_000, 97_000)], 40);
-        let lied_to = settle(
-            Level::new(50_000),
-            &[(20_000, 97_000), (u64::MAX, 3_000)],
-            40,
-        );
+        let values = [(20_000, 97_000), (u64::MAX, 3_000)];
+        let lied_to = settle(Level::new(50_000), &values, 40);
         assert_eq!(honest.at(), lied_to.at());
         let lied_to = settle(lied_to, &[(20_000, 97_000), (u64::MAX, 4_000)], 1);
         assert_eq!(lied_to.at(), 2 * honest.at(), "twice per interval");

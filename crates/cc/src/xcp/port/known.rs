@@ -183,9 +183,7 @@ mod tests {
             }
         }
         assert_eq!(standings[0], Admission::New);
-        assert!(
-            standings[1..].iter().all(|s| *s == Admission::Known),
-            "{standings:?}"
-        );
+        let known = standings[1..].iter().all(|s| *s == Admission::Known);
+        assert!(known, "{standings:?}");
     }
 }

@@ -258,6 +258,14 @@ mod tests {
     use super::*;
     use crate::testing::{at, header, ms};
 
+    fn granting(delta: i64) -> XcpAnswer {
+        XcpAnswer {
+            delta,
+            bounding: true,
+            ..XcpAnswer::default()
+        }
+    }
+
     /// Simulates a flow of 1500-byte packets that states 100 packets per interval of 100 ms and
     /// sends `times` as many, for `intervals`. Each packet is answered with `answer` in bytes per
     /// second. Returns the share admitted in the last ten intervals.
@@ -271,15 +279,7 @@ mod tests {
                 let now = Instant::from_micros(100_000 * interval + n * 1000 / times);
                 let ok = policer.admits(now, 77, Some(&header), 1500);
                 if ok {
-                    let delta = answer << 16;
-                    policer.on_answer(
-                        77,
-                        &XcpAnswer {
-                            delta,
-                            bounding: true,
-                            ..XcpAnswer::default()
-                        },
-                    );
+                    policer.on_answer(77, &granting(answer << 16));
                 }
                 if interval + 10 >= intervals {
                     sent += 1;
@@ -297,12 +297,7 @@ mod tests {
         let header = header(100_000, x_of(ms(1)), 0);
         policer.begin(ms(100));
         assert!(policer.admits(Instant::ZERO, 77, Some(&header), 1500));
-        let grant = XcpAnswer {
-            delta: 1_500_000 << 16,
-            bounding: true,
-            ..XcpAnswer::default()
-        };
-        policer.on_answer(77, &grant);
+        policer.on_answer(77, &granting(1_500_000 << 16));
         for n in 0..10_000u64 {
             if n % 100 == 0 {
                 policer.begin(ms(100));

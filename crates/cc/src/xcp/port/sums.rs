@@ -354,12 +354,10 @@ mod tests {
             counted = sums.hear(&long, 1500);
             sums.count_header(&long, counted);
         }
-        let means = (
-            sums.mean_rtt_us(WeightedRtt::default()).unwrap(),
-            sums.mean_rtt_of_bytes(),
-        );
+        let over_flows = sums.mean_rtt_us(WeightedRtt::default()).unwrap();
+        let over_bytes = sums.mean_rtt_of_bytes();
         sums.turn(plausible_us);
-        (means.0, means.1, counted)
+        (over_flows, over_bytes, counted)
     }
 
     #[test]

@@ -147,12 +147,13 @@ mod tests {
         assert_eq!(window.rest, 800_000);
         window.apply(-200_000 << 16, rtt, 1500);
         assert_eq!((window.bytes(), window.rest), (1500, 0));
-        window.apply(i64::MAX, MAX_INTERVAL, 1500);
-        window.apply(i64::MAX, MAX_INTERVAL, 1500);
+        for _ in 0..2 {
+            window.apply(i64::MAX, MAX_INTERVAL, 1500);
+        }
         assert_eq!(window.q16(), MAX_Q16);
-        window.apply(i64::MIN, MAX_INTERVAL, 1500);
-        window.apply(i64::MIN, MAX_INTERVAL, 1500);
-        window.apply(i64::MIN, MAX_INTERVAL, 1500);
+        for _ in 0..3 {
+            window.apply(i64::MIN, MAX_INTERVAL, 1500);
+        }
         assert_eq!(window.bytes(), 1500);
     }
 
@@ -171,19 +172,10 @@ mod tests {
         let _ = window.age(Instant::from_millis(450), rtt, 10, true, 1500);
         let _ = window.age(Instant::from_millis(500), rtt, 10, false, 1500);
         assert_eq!(window.bytes(), 171_875);
-        window.idle(
-            Instant::from_millis(800),
-            Duration::from_millis(300),
-            rtt,
-            15_000,
-        );
+        let at = Instant::from_millis;
+        window.idle(at(800), Duration::from_millis(300), rtt, 15_000);
         assert_eq!(window.bytes(), 15_000 + (171_875 - 15_000) / 8);
-        window.idle(
-            Instant::from_millis(900),
-            Duration::from_secs(60),
-            rtt,
-            15_000,
-        );
+        window.idle(at(900), Duration::from_secs(60), rtt, 15_000);
         assert_eq!(window.bytes(), 15_000);
     }
 }

@@ -36,13 +36,25 @@ fn round(sender: &mut XcpSender, now: Instant, number: u64, delta: i64) {
 }
 
 fn round_with(sender: &mut XcpSender, now: Instant, number: u64, feedback: &Feedback) {
-    let state = sender.on_sent(now, &sent(number, 1500));
-    let acked = Acked {
-        state,
-        ..acked(number, 1500, ms(100))
-    };
+    let mut acked = acked(number, 1500, ms(100));
+    acked.state = sender.on_sent(now, &sent(number, 1500));
     sender.on_feedback(now + ms(100), feedback, &acked);
     sender.on_ack(now + ms(100), &acked);
+}
+
+/// Feedback about a stamped packet of a path on which TTLs show a hop without XCP, or not.
+fn shown(unmarked_hop: bool, delta: i64) -> Feedback {
+    Feedback::Xcp(XcpFeedback {
+        unmarked_hop: Some(unmarked_hop),
+        ..stamped(delta)
+    })
+}
+
+fn with_loss(loss: XcpLoss) -> XcpSender {
+    sender(XcpParams {
+        loss,
+        ..XcpParams::default()
+    })
 }
 
 fn sender(params: XcpParams) -> XcpSender {
@@ -87,12 +99,8 @@ fn the_first_feedback_after_an_interruption_counts_for_its_own_round_trip() {
     let mut now = Instant::ZERO;
     let mut tell = |number: u64, rtt: u64, srtt: u64, delta: i64| {
         now += ms(rtt);
-        let state = sender.on_sent(now, &sent(number, 1500));
-        let acked = Acked {
-            state,
-            srtt: ms(srtt),
-            ..acked(number, 1500, ms(rtt))
-        };
+        let mut acked = acked(number, 1500, ms(rtt));
+        (acked.state, acked.srtt) = (sender.on_sent(now, &sent(number, 1500)), ms(srtt));
         let before = sender.window();
         sender.on_feedback(now, &granted(delta, 1), &acked);
         sender.on_ack(now, &acked);
@@ -145,10 +153,8 @@ fn a_header_stands_for_the_packets_without_one() {
     let with = request(&sender);
     let _ = sender.on_sent(Instant::ZERO, &sent(0, 1500));
     for number in 1..4 {
-        let packet = Sent {
-            signal: false,
-            ..sent(number, 1500)
-        };
+        let mut packet = sent(number, 1500);
+        packet.signal = false;
         let _ = sender.on_sent(Instant::ZERO, &packet);
     }
     let next = request(&sender);
@@ -195,12 +201,12 @@ fn the_least_limit_is_told_and_no_more_is_asked_than_fits_it() {
 #[test]
 fn a_grant_that_may_not_be_used_yet_is_not_asked_for_again() {
     let mut sender = sender(XcpParams::default());
-    let shown = |shows: bool, delta: i64| {
-        Feedback::Xcp(XcpFeedback {
+    let shown = |unmarked_hop, delta| match shown(unmarked_hop, delta) {
+        Feedback::Xcp(feedback) => Feedback::Xcp(XcpFeedback {
             hops: 1,
-            unmarked_hop: Some(shows),
-            ..stamped(delta)
-        })
+            ..feedback
+        }),
+        other => other,
     };
     assert!(request(&sender).delta > 0);
     round_with(&mut sender, Instant::ZERO, 0, &shown(false, 1 << 40));
@@ -241,16 +247,16 @@ fn nobody_is_believed_who_grants_more_than_was_asked() {
 fn unstamped_packets_are_no_feedback_and_cubic_rules() {
     let mut sender = sender(XcpParams::default());
     let mut cubic = crate::standard::CubicController::cubic(MTU, None);
+    let feedback = Feedback::Xcp(XcpFeedback {
+        stamped: 0,
+        ..stamped(0)
+    });
     for number in 0..20 {
         let now = at(100 * number);
-        let _ = sender.on_sent(now, &sent(number, 1500));
-        let _ = cubic.on_sent(now, &sent(number, 1500));
-        let feedback = Feedback::Xcp(XcpFeedback {
-            stamped: 0,
-            ..stamped(0)
-        });
         let acked = acked(number, 1500, ms(100));
+        let _ = sender.on_sent(now, &sent(number, 1500));
         sender.on_feedback(now, &feedback, &acked);
+        let _ = cubic.on_sent(now, &sent(number, 1500));
         sender.on_ack(now, &acked);
         cubic.on_ack(now, &acked);
         assert_eq!(sender.window(), cubic.window());
@@ -268,15 +274,8 @@ fn losses_mean_what_the_policy_says() {
         (XcpLoss::Ignore, true, false),
         (XcpLoss::Fallback, false, true),
     ] {
-        let mut sender = sender(XcpParams {
-            loss,
-            ..XcpParams::default()
-        });
-        let feedback = Feedback::Xcp(XcpFeedback {
-            unmarked_hop: Some(unmarked_hop),
-            ..stamped(1 << 36)
-        });
-        round_with(&mut sender, Instant::ZERO, 0, &feedback);
+        let mut sender = with_loss(loss);
+        round_with(&mut sender, Instant::ZERO, 0, &shown(unmarked_hop, 1 << 36));
         let before = sender.window();
         sender.on_loss(at(100), &lost(1, 9, ms(100)));
         assert_eq!(sender.window() < before, cuts, "{loss:?} {unmarked_hop}");
@@ -288,31 +287,21 @@ fn losses_mean_what_the_policy_says() {
 /// search.
 #[test]
 fn who_ignores_loss_uses_what_is_granted_past_a_hop_that_is_no_router() {
-    let mut windows = Vec::new();
-    for unmarked_hop in [false, true] {
-        let mut sender = sender(XcpParams {
-            loss: XcpLoss::Ignore,
-            ..XcpParams::default()
-        });
+    let [clear, behind] = [false, true].map(|unmarked_hop| {
+        let mut sender = with_loss(XcpLoss::Ignore);
         for number in 0..40 {
-            let feedback = Feedback::Xcp(XcpFeedback {
-                unmarked_hop: Some(unmarked_hop),
-                ..stamped(1 << 32)
-            });
+            let feedback = shown(unmarked_hop, 1 << 32);
             round_with(&mut sender, at(100 * number), number, &feedback);
         }
-        windows.push(sender.window());
-    }
-    assert!(windows[0] > 100 * 1500, "{windows:?}");
-    assert_eq!(windows[0], windows[1]);
+        sender.window()
+    });
+    assert!(clear > 100 * 1500, "{clear}");
+    assert_eq!(clear, behind);
 }
 
 #[test]
 fn standard_control_rules_until_routers_would_leave_less() {
-    let mut sender = sender(XcpParams {
-        loss: XcpLoss::Fallback,
-        ..XcpParams::default()
-    });
+    let mut sender = with_loss(XcpLoss::Fallback);
     round(&mut sender, Instant::ZERO, 0, 1 << 36);
     sender.on_loss(at(100), &lost(1, 1, ms(100)));
     assert!(!sender.metrics().explicit);
@@ -332,13 +321,10 @@ fn standard_control_rules_until_routers_would_leave_less() {
 fn persistent_congestion_leaves_one_packet_and_voids_what_was_granted_before() {
     let mut sender = sender(XcpParams::default());
     round(&mut sender, Instant::ZERO, 0, 1 << 36);
-    let state = sender.on_sent(at(200), &sent(5, 1500));
+    let mut old = acked(5, 1500, ms(100));
+    old.state = sender.on_sent(at(200), &sent(5, 1500));
     sender.on_persistent_congestion(at(900));
     assert_eq!(request(&sender).window, 1500);
-    let old = Acked {
-        state,
-        ..acked(5, 1500, ms(100))
-    };
     sender.on_feedback(at(950), &granted(1 << 36, 1), &old);
     assert_eq!(request(&sender).window, 1500);
     round(&mut sender, at(1000), 6, 10_000 << 16);

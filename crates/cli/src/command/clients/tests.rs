@@ -72,42 +72,27 @@ fn connections_belong_to_the_client_of_their_certificate() {
 
 #[test]
 fn what_is_wrong_is_named_with_its_line_or_client() {
-    let with = |more: &str| format!("[[client]]\nname = \"a\"\nrights = [\"get\"]\n{more}\n");
+    let rights = |right: &str| format!("[[client]]\nname = \"a\"\nrights = [\"{right}\"]\n");
+    let with = |more: &str| format!("{}{more}\n", rights("get"));
+    let both = format!("token-file = \"one\"\npin = \"{}\"", "0".repeat(64));
     for (text, word) in [
         (with("color = 1"), "line 4"),
-        (
-            "[[client]]\nname = \"a\"\nrights = [\"fly\"]\n".to_owned(),
-            "line 3",
-        ),
+        (rights("fly"), "line 3"),
         ("[[client]]\nname = \"a\"\n".to_owned(), "rights"),
         (with("token-file = \"none\""), "none"),
         (with("token-file = \"bad\""), "visible"),
         (with("token-env = \"NO_SUCH_TOKEN\""), "NO_SUCH_TOKEN"),
-        (
-            with("token-file = \"one\"\ntoken-env = \"X\""),
-            "one of them",
-        ),
+        (with("token-file = 'one'\ntoken-env = 'X'"), "one of them"),
         (with("pin = \"sha256:12\""), "64 hexadecimal"),
-        (
-            with(&format!(
-                "token-file = \"one\"\npin = \"{}\"",
-                "0".repeat(64)
-            )),
-            "a token and a pin",
-        ),
+        (with(&both), "a token and a pin"),
         (with("prefix = \"a/../b\""), "prefix"),
         (with("quota = \"much\""), "much"),
         (with("rate = \"10\""), "1kB"),
         (with("") + &with(""), "same name"),
-        (
-            "[[client]]\nname = \"a\"\nrights = [\"overwrite\"]\n".to_owned(),
-            "without put",
-        ),
+        (rights("overwrite"), "without put"),
     ] {
         let error = format!("{:#}", read(&text).unwrap_err());
-        assert!(
-            error.contains(word) && error.contains("clients.toml"),
-            "{error}"
-        );
+        let is_named = error.contains(word) && error.contains("clients.toml");
+        assert!(is_named, "{error}");
     }
 }

@@ -105,9 +105,7 @@ mod tests {
         let mut out = Vec::new();
         write(&receiver, &dropped, &mut out);
         let text = String::from_utf8(out).unwrap();
-        assert_eq!(
-            text,
-            "a\npathmark: 3 lines are missing: nobody read the log in time\nb\n"
-        );
+        let missing = "pathmark: 3 lines are missing: nobody read the log in time\n";
+        assert_eq!(text, format!("a\n{missing}b\n"));
     }
 }

@@ -54,8 +54,7 @@ fn what_cannot_be_used_is_replaced_after_one_warning() {
     let replace: [(&str, Spoil); 7] = [
         ("not what", |path| fs::write(path, "{\"form\":1,").unwrap()),
         ("longer", |path| {
-            let file = File::create(path).unwrap();
-            file.set_len(1 << 40).unwrap();
+            File::create(path).unwrap().set_len(1 << 40).unwrap();
         }),
         ("no plain file", |path| symlink("/dev/zero", path).unwrap()),
         ("no plain file", |path| {
@@ -78,10 +77,8 @@ fn what_cannot_be_used_is_replaced_after_one_warning() {
         fs::remove_file(&path).unwrap();
         spoil(&path);
         let warnings = add(&state, b"token");
-        assert!(
-            matches!(&warnings[..], [one] if one.contains(why)),
-            "{why}: {warnings:?}"
-        );
+        let is_named = matches!(&warnings[..], [one] if one.contains(why));
+        assert!(is_named, "{why}: {warnings:?}");
         assert_eq!(take(&state).unwrap(), b"token");
         assert!(fs::symlink_metadata(&path).unwrap().is_file());
     }
@@ -200,13 +197,10 @@ fn many_at_once_lose_nothing_and_use_nothing_twice() {
             }
         };
         let runs: Vec<_> = (0..4).map(|n| scope.spawn(one(n))).collect();
-        runs.into_iter()
-            .flat_map(|run| run.join().unwrap())
-            .collect::<Vec<_>>()
+        let taken = runs.into_iter().flat_map(|run| run.join().unwrap());
+        taken.collect::<Vec<_>>()
     });
     taken.sort();
-    let expected: Vec<_> = (0..4)
-        .flat_map(|n| (0..20).map(move |round| vec![n, round]))
-        .collect();
-    assert_eq!(taken, expected);
+    let expected = (0..4).flat_map(|n| (0..20).map(move |round| vec![n, round]));
+    assert!(expected.eq(taken.iter().cloned()), "{taken:?}");
 }

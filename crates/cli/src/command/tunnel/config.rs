@@ -354,9 +354,7 @@ mod tests {
             assert_eq!(file.listeners().check().is_err(), clash, "{text}");
         }
         let open = read("socks = [\"*:1080\"]\nhttp = [\"3128\"]").unwrap();
-        assert_eq!(
-            open.listeners().warnings(),
-            ["socks *:1080 serves other machines, without a password"]
-        );
+        let warning = "socks *:1080 serves other machines, without a password";
+        assert_eq!(open.listeners().warnings(), [warning]);
     }
 }

@@ -2,13 +2,12 @@
 
 use std::fs;
 use std::net::IpAddr;
-use std::os::unix::fs::PermissionsExt;
 
 use pathmark_testbed::Node;
 
 use super::files::Files;
 use crate::common::gateway::Running;
-use crate::common::pathmark;
+use crate::common::{pathmark, write_private};
 
 /// A proxy at the target's host, and a tunnel at the other host that intercepts its connections.
 pub(crate) struct Tunnel {
@@ -25,8 +24,7 @@ impl Tunnel {
         more: &[&str],
     ) -> Self {
         let path = |name: &str| files.path(name).display().to_string();
-        fs::write(path("tokens"), "a 0123456789abcdef\n").unwrap();
-        fs::set_permissions(path("tokens"), PermissionsExt::from_mode(0o600)).unwrap();
+        write_private(path("tokens"), "a 0123456789abcdef\n");
         let text = format!(
             "listen = '{address}:4433'\ntokens = 'tokens'\nallow = ['198.51.100.0/24']\n\
              cc = '{cc}'\n"

@@ -8,14 +8,14 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 use pathmark_testbed::subnet::Subnet;
 use pathmark_testbed::{ChildGuard, Node};
 use serde_json::Value;
 
-use crate::common::pathmark;
+use crate::common::{lines, logged, pathmark, run};
 
 pub(crate) const WAIT: Duration = Duration::from_secs(30);
 /// Addresses of the proxy.
@@ -52,15 +52,7 @@ impl Running {
         let mut line = String::new();
         let stdout = guard.child().stdout.take().unwrap();
         BufReader::new(stdout).read_line(&mut line).unwrap();
-        let stderr = guard.child().stderr.take().unwrap();
-        let (lines, log) = channel();
-        std::thread::spawn(move || {
-            for line in BufReader::new(stderr).lines().map_while(Result::ok) {
-                if lines.send(line).is_err() {
-                    return;
-                }
-            }
-        });
+        let log = lines(guard.child().stderr.take().unwrap());
         let said = serde_json::from_str(&line).unwrap_or_else(|_| {
             let log: Vec<_> = log.iter().collect();
             panic!("{line}{log:?}")
@@ -81,25 +73,19 @@ impl Running {
     /// Like [`logged`](Self::logged), with this time limit between two lines.
     #[track_caller]
     pub(crate) fn logged_within(&self, words: &str, time: Duration) {
-        let mut before = Vec::new();
-        loop {
-            match self.log.lock().unwrap().recv_timeout(time) {
-                Ok(line) if line.contains(words) => return,
-                Ok(line) => before.push(line),
-                Err(error) => panic!("{error}: no `{words}` in {before:#?}"),
-            }
-        }
+        logged(&self.log.lock().unwrap(), words, time);
+    }
+
+    /// Returns the IPv4 address of the first listener that has this text for `key`.
+    pub(crate) fn listener_with(&self, key: &str, text: &str) -> SocketAddr {
+        let listeners = self.said["listeners"].as_array().unwrap().iter();
+        let its = listeners.filter(|listener| listener[key] == text);
+        let mut addresses = its.map(|its| its["address"].as_str().unwrap().parse().unwrap());
+        addresses.find(SocketAddr::is_ipv4).unwrap()
     }
 
     pub(crate) fn listener(&self, kind: &str) -> SocketAddr {
-        let listeners = self.said["listeners"].as_array().unwrap();
-        let address = |listener: &Value| listener["address"].as_str().unwrap().parse().unwrap();
-        listeners
-            .iter()
-            .filter(|listener| listener["kind"] == kind)
-            .map(address)
-            .find(SocketAddr::is_ipv4)
-            .unwrap()
+        self.listener_with("kind", kind)
     }
 }
 
@@ -167,14 +153,8 @@ impl Bed {
 
     /// Returns a counter of the proxy.
     pub(crate) fn counted(&self, name: &str) -> u64 {
-        let show = [
-            "proxy",
-            "show",
-            "--json",
-            "--config",
-            &self.path("proxy.toml"),
-        ];
-        let shown = pathmark(&show).output().unwrap().stdout;
+        let config = self.path("proxy.toml");
+        let shown = run(&["proxy", "show", "--json", "--config", &config]).stdout;
         let shown: Value = serde_json::from_slice(&shown).unwrap();
         shown["counts"][name].as_u64().unwrap()
     }
@@ -238,9 +218,8 @@ pub(crate) fn echoes(stream: &mut TcpStream, text: &[u8]) {
 /// Sends a datagram until it is returned, because those of a lost connection are lost.
 #[track_caller]
 pub(crate) fn echoes_in_the_end(socket: &UdpSocket, to: SocketAddr, text: &[u8]) {
-    socket
-        .set_read_timeout(Some(Duration::from_millis(200)))
-        .unwrap();
+    let limit = Some(Duration::from_millis(200));
+    socket.set_read_timeout(limit).unwrap();
     let mut got = [0; 100];
     for _ in 0..150 {
         socket.send_to(text, to).unwrap();

@@ -3,7 +3,6 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,8 +17,8 @@ use pathmark_testbed::chain::{Chain, Hop, RECEIVER, SENDER};
 use pathmark_testbed::{ChildGuard, Node};
 use serde_json::Value;
 
-use super::on_node::router;
-use super::on_node::{PROGRAM, start};
+use super::on_node::{PROGRAM, router, start};
+use super::write_private;
 
 pub(crate) const PAYLOAD: usize = 1150;
 pub(crate) const NOT_ECT: u8 = 0;
@@ -73,15 +72,10 @@ impl Bed {
         let chain = Chain::new(router(), 1500, &[Hop { forward, reverse }]).unwrap();
         let directory = tempfile::tempdir().unwrap();
         let path = |name: &str| directory.path().join(name).display().to_string();
-        std::fs::write(path("tokens"), "a 0123456789abcdef\n").unwrap();
-        std::fs::set_permissions(path("tokens"), PermissionsExt::from_mode(0o600)).unwrap();
-        let (far, near) = match side {
-            Side::Client => (RECEIVER, &chain.sender),
-            Side::Proxy => (SENDER, &chain.receiver),
-        };
-        let far_node = match side {
-            Side::Client => &chain.receiver,
-            Side::Proxy => &chain.sender,
+        write_private(path("tokens"), "a 0123456789abcdef\n");
+        let (far, far_node, near) = match side {
+            Side::Client => (RECEIVER, &chain.receiver, &chain.sender),
+            Side::Proxy => (SENDER, &chain.sender, &chain.receiver),
         };
         let text = format!(
             "listen = '{far}:4433'\ntokens = 'tokens'\nallow = ['10.0.0.0/8']\ncc = '{law}'\n\
@@ -242,9 +236,8 @@ impl Udp {
         client.connect(bed.forwards[place]).unwrap();
         let mut buffer = [0; 2000];
         // The path may lose a greeting.
-        target
-            .set_read_timeout(Some(Duration::from_millis(500)))
-            .unwrap();
+        let limit = Some(Duration::from_millis(500));
+        target.set_read_timeout(limit).unwrap();
         let greeted = (0..20).find_map(|_| {
             client.send(b"hello").unwrap();
             receive(&target, &mut buffer)

@@ -1,6 +1,7 @@
 //! The `pathmark` command as a process.
 
 pub(crate) mod encapsulation;
+pub(crate) mod endpoints;
 pub(crate) mod foreign;
 pub(crate) mod gate;
 pub(crate) mod gateway;
@@ -12,12 +13,20 @@ pub(crate) mod on_node;
 #[allow(dead_code, reason = "benches use more of it")]
 pub(crate) mod pair;
 
+use std::fs;
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use nix::sys::signal::Signal;
+use pathmark_transport::crypto::tls::Pin;
 use serde_json::Value;
+
+use offered::Offered;
 
 /// A lock of tests that measure rates or delays of real processes. Tests with different locks run
 /// side by side.
@@ -48,7 +57,84 @@ pub(crate) fn pathmark(arguments: &[&str]) -> Command {
     command
 }
 
-/// Like [`pathmark`], with its output in a pipe.
+pub(crate) fn run(arguments: &[&str]) -> Output {
+    pathmark(arguments).output().unwrap()
+}
+
+/// Splits a command line at its spaces.
+pub(crate) fn words(line: &str) -> Vec<&str> {
+    line.split(' ').collect()
+}
+
+/// Reads a table of command lines and their outcomes, such as `get a => no file`.
+pub(crate) fn table(text: &str) -> impl Iterator<Item = (&str, &str)> {
+    text.lines()
+        .map(|row| row.trim().split_once(" => ").unwrap())
+}
+
+/// Returns what a command wrote to stderr.
+pub(crate) fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Checks the exit code of a command, and that it wrote `word` to stderr.
+#[track_caller]
+pub(crate) fn ended(output: &Output, code: i32, word: &str) {
+    let text = stderr(output);
+    assert_eq!(output.status.code(), Some(code), "{text}");
+    assert!(text.contains(word), "no `{word}` in: {text}");
+}
+
+/// Returns the sorted names of a directory's entries.
+pub(crate) fn names(directory: &Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).unwrap();
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<_> = names.collect();
+    names.sort();
+    names
+}
+
+/// Writes a file that no other user can read.
+pub(crate) fn write_private(path: impl AsRef<Path>, text: &str) {
+    fs::write(&path, text).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+}
+
+/// Creates a certificate and its key in separate files, and returns the pin.
+pub(crate) fn certificate(directory: &Path, name: &str) -> Pin {
+    let made = rcgen::generate_simple_self_signed([name.to_owned()]).unwrap();
+    let key = directory.join(format!("{name}.key"));
+    write_private(key, &made.signing_key.serialize_pem());
+    fs::write(directory.join(format!("{name}.pem")), made.cert.pem()).unwrap();
+    Pin::of(made.cert.der())
+}
+
+/// Returns the lines of a pipe, which a thread reads until nobody wants them.
+pub(crate) fn lines(pipe: impl Read + Send + 'static) -> Receiver<String> {
+    let (tell, lines) = channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(pipe).lines().map_while(Result::ok) {
+            if tell.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    lines
+}
+
+/// Returns the next line that contains `words`, with this time limit between two lines.
+#[track_caller]
+pub(crate) fn logged(log: &Receiver<String>, words: &str, limit: Duration) -> String {
+    let mut before = Vec::new();
+    loop {
+        match log.recv_timeout(limit) {
+            Ok(line) if line.contains(words) => return line,
+            Ok(line) => before.push(line),
+            Err(error) => panic!("{error}: no `{words}` in {before:#?}"),
+        }
+    }
+}
+
 pub(crate) fn piped(arguments: &[&str]) -> Command {
     let mut command = pathmark(arguments);
     command.stdout(Stdio::piped());
@@ -67,7 +153,10 @@ pub(crate) struct Process(pub(crate) Child);
 
 impl Process {
     pub(crate) fn start(arguments: &[&str]) -> Self {
-        let mut command = pathmark(arguments);
+        Self::of(pathmark(arguments))
+    }
+
+    pub(crate) fn of(mut command: Command) -> Self {
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         Self(command.spawn().unwrap())
     }
@@ -114,7 +203,7 @@ pub(crate) struct Server {
     pub(crate) process: Process,
     pub(crate) address: String,
     pub(crate) pin: String,
-    pub(crate) log: std::sync::mpsc::Receiver<String>,
+    pub(crate) log: Receiver<String>,
 }
 
 impl Server {
@@ -124,46 +213,51 @@ impl Server {
         Self::of(command)
     }
 
-    pub(crate) fn of(mut command: Command) -> Self {
-        command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut process = Process(command.spawn().unwrap());
+    /// Offers a directory at an address.
+    pub(crate) fn offering(directory: &Offered, listen: &str, more: &[&str]) -> Self {
+        let directory = directory.path().to_str().unwrap();
+        let serve = ["serve", "--dir", directory, "--listen", listen, "--json"];
+        Self::of(pathmark(&[&serve[..], more].concat()))
+    }
+
+    pub(crate) fn of(command: Command) -> Self {
+        Self::and_said(command).0
+    }
+
+    /// Starts a server, and returns it with the object that it prints.
+    pub(crate) fn and_said(command: Command) -> (Self, Value) {
+        let mut process = Process::of(command);
         let said = first_object(process.0.stdout.take().unwrap());
-        let stderr = process.0.stderr.take().unwrap();
-        let (lines, log) = std::sync::mpsc::channel();
-        // This thread ends with the server.
-        std::thread::spawn(move || {
-            for line in BufReader::new(stderr).lines().map_while(Result::ok) {
-                if lines.send(line).is_err() {
-                    return;
-                }
-            }
-        });
-        Self {
+        let log = lines(process.0.stderr.take().unwrap());
+        let server = Self {
             process,
             address: said["listening"].as_str().unwrap().to_owned(),
             pin: said["pin"].as_str().unwrap().to_owned(),
             log,
-        }
+        };
+        (server, said)
     }
 
+    /// Returns the target of a file of this server.
+    pub(crate) fn at(&self, name: &str) -> String {
+        format!("{}/{name}", self.address)
+    }
+
+    /// Runs a command line, with the address of this server for each `@`, and with its pin.
+    pub(crate) fn run(&self, line: &str) -> Output {
+        let line = line.replace('@', &self.address) + " --pin " + &self.pin;
+        run(&words(&line))
+    }
     /// Returns the next log line that contains `word`, which must appear within `seconds`.
     #[track_caller]
     pub(crate) fn logged(&self, word: &str, seconds: u64) -> String {
-        let wait = std::time::Duration::from_secs(seconds);
-        loop {
-            match self.log.recv_timeout(wait) {
-                Ok(line) if line.contains(word) => return line,
-                Ok(_) => {}
-                Err(error) => panic!("no `{word}` in the log: {error}"),
-            }
-        }
+        logged(&self.log, word, Duration::from_secs(seconds))
     }
 }
 
 #[track_caller]
 pub(crate) fn json(output: &Output) -> Value {
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{stderr}");
+    assert!(output.status.success(), "{}", stderr(output));
     object(output)
 }
 

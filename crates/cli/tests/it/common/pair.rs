@@ -1,7 +1,6 @@
 //! A proxy and a tunnel as processes on nodes, with applications at both ends.
 
 use std::net::{IpAddr, SocketAddr};
-use std::os::unix::fs::PermissionsExt;
 
 use pathmark_testbed::{ChildGuard, Node, Testbed};
 use socket2::SockRef;
@@ -9,6 +8,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 use super::on_node::start;
+use super::write_private;
 
 /// A proxy and a tunnel, each on a node, with one forward to a target on the proxy's node.
 pub(crate) struct Pair {
@@ -32,9 +32,7 @@ impl Pair {
     ) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let path = |name: &str| directory.path().join(name).display().to_string();
-        let tokens = path("tokens");
-        std::fs::write(&tokens, "a 0123456789abcdef\n").unwrap();
-        std::fs::set_permissions(&tokens, PermissionsExt::from_mode(0o600)).unwrap();
+        write_private(path("tokens"), "a 0123456789abcdef\n");
         let listen = SocketAddr::new(address, 4433);
         let text = format!(
             "listen = '{listen}'\ntokens = 'tokens'\nallow = ['0.0.0.0/0']\n\

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use crate::common::gate::Gate;
 use crate::common::offered::{Offered, settle, until_unfinished};
-use crate::common::{Process, Server, json, pathmark};
+use crate::common::{Process, Server, json, names, pathmark, run, words};
 
 /// The direction of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,12 +107,9 @@ fn command(plan: Plan, arguments: &[&str]) -> Command {
 }
 
 fn serve(plan: Plan, directory: &Path, listen: &str) -> Server {
-    let directory = directory.to_str().unwrap();
-    let serve = ["serve", "--dir", directory, "--listen", listen];
-    Server::of(command(
-        plan,
-        &[&serve[..], &["--allow-put", "--json"]].concat(),
-    ))
+    let directory = directory.display();
+    let serve = format!("serve --dir {directory} --listen {listen} --allow-put --json");
+    Server::of(command(plan, &words(&serve)))
 }
 
 /// A file that no transfer changes.
@@ -183,9 +180,7 @@ impl Bed {
         };
         arguments.extend(["--pin", &self.pin, "--json"]);
         arguments.extend(self.plan.more);
-        let mut command = command(self.plan, &arguments);
-        command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        Process(command.spawn().unwrap())
+        Process::of(command(self.plan, &arguments))
     }
 
     /// Starts the transfer, and returns once it is held up midway.
@@ -202,33 +197,22 @@ impl Bed {
 
     /// Runs a command that transfers two files to the same name.
     pub(crate) fn both(&self, one: &Path, two: &Path) -> Output {
-        let target = |path: &Path| format!("{}{}", self.listen, path.to_str().unwrap());
-        let (from_one, from_two) = (target(one), target(two));
-        let out = self.destination().to_str().unwrap();
-        let arguments = match self.plan.way {
-            Way::Get => ["get", &from_one, &from_two, "-o", out],
-            Way::Put => [
-                "put",
-                one.to_str().unwrap(),
-                two.to_str().unwrap(),
-                &self.listen,
-                "--force",
-            ],
+        let (one, two, at) = (one.display(), two.display(), &self.listen);
+        let line = match self.plan.way {
+            Way::Get => format!(
+                "get {at}{one} {at}{two} -o {}",
+                self.destination().display()
+            ),
+            Way::Put => format!("put {one} {two} {at} --force"),
         };
-        pathmark(&arguments)
-            .args(["--pin", &self.pin])
-            .output()
-            .unwrap()
+        run(&words(&format!("{line} --pin {}", self.pin)))
     }
 
     /// Repeats the transfer, which must succeed. `resumes` says whether a `get` uses the received
     /// part.
     pub(crate) fn again(&self, resumes: bool) {
-        let said = json(
-            &self
-                .start(&self.source(), &self.gate.address.to_string())
-                .finish(),
-        );
+        let again = self.start(&self.source(), &self.gate.address.to_string());
+        let said = json(&again.finish());
         let resumed = said["files"][0]["resumed_bytes"].as_u64().unwrap();
         if self.plan.way == Way::Get {
             assert_eq!(resumed > 0, resumes, "{said}");
@@ -260,10 +244,8 @@ impl Bed {
     }
 
     fn names(&self) -> Vec<String> {
-        let names = fs::read_dir(self.destination()).unwrap();
-        let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-        let mut names: Vec<_> = names.filter(|name| name != "other").collect();
-        names.sort();
+        let mut names = names(self.destination());
+        names.retain(|name| name != "other");
         names
     }
 

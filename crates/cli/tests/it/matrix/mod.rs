@@ -17,8 +17,8 @@ use std::thread;
 
 use bed::{Bed, Plan, Way, content};
 
-use crate::common::Process;
 use crate::common::offered::settle;
+use crate::common::{Process, ended, stderr};
 
 /// How the command ends.
 #[derive(Clone, Copy, Debug)]
@@ -90,8 +90,7 @@ impl Row {
         let output = client.finish();
         match if way == Way::Get { self.get } else { self.put } {
             End::Done => {
-                let stderr = String::from_utf8_lossy(&output.stderr);
-                assert!(output.status.success(), "{way:?}: {stderr}");
+                assert!(output.status.success(), "{way:?}: {}", stderr(&output));
                 return bed.is_whole();
             }
             End::Failed(why) => {
@@ -114,7 +113,7 @@ impl Row {
 
 #[track_caller]
 fn failed(way: Way, output: &Output, why: &str) {
-    let stderr = String::from_utf8_lossy(&output.stderr);
+    let stderr = stderr(output);
     assert_eq!(output.status.code(), Some(1), "{way:?}: {stderr}");
     assert!(stderr.contains(why), "{way:?}: {stderr}");
 }
@@ -230,9 +229,8 @@ fn another_transfer_writes_to_the_name() {
             let theirs = content(1_000_000, 7);
             fs::write(&other, &theirs).unwrap();
             let output = bed.directly(&other);
-            let stderr = String::from_utf8_lossy(&output.stderr);
             if bed.destination().join("f").exists() {
-                assert!(output.status.success(), "{stderr}");
+                assert!(output.status.success(), "{}", stderr(&output));
                 bed.expected = theirs;
             } else {
                 failed(Way::Get, &output, "another transfer is writing the file");
@@ -260,10 +258,7 @@ fn two_sources_have_one_name() {
             fs::create_dir(path.parent().unwrap()).unwrap();
             fs::write(path, b"0123456789").unwrap();
         }
-        let output = bed.both(&one, &two);
-        let stderr = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{stderr}");
-        assert!(stderr.contains("would both become"), "{stderr}");
+        ended(&bed.both(&one, &two), 2, "would both become");
         bed.has_parts_alone(0);
     }
 }

@@ -3,14 +3,15 @@
 use std::net::SocketAddr;
 use std::path::Path;
 
+use pathmark_testbed::ChildGuard;
+use pathmark_testbed::Node;
 use pathmark_testbed::chain::{Addresses, Chain, Hop};
-use pathmark_testbed::{ChildGuard, Node};
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::common::offered::Offered;
-use crate::common::on_node::router;
-use crate::common::{first_object, piped};
+use crate::common::on_node::{self, figures, router, shown, spawn};
+use crate::common::words;
 
 /// Rate of the narrow link in each chain, in bits per second.
 pub(crate) const NARROW: f64 = 30e6;
@@ -81,9 +82,7 @@ impl Bed {
 
     /// Returns a router's report.
     pub(crate) fn show(&self, router: usize) -> Value {
-        let query = pathmark_router::daemon::Query::Json;
-        let answer = pathmark_router::daemon::ask(&self.chain.control(router), &query).unwrap();
-        serde_json::from_str(&answer).unwrap()
+        shown(&self.chain, router)
     }
 
     /// Returns how many packets a router's queue toward the receiver has dropped.
@@ -103,19 +102,17 @@ impl Bed {
         let listen = SocketAddr::new(self.addresses.sender(), 4433).to_string();
         let of_server = [&["--cc", self.law], of_server].concat();
         let (_server, said) = serve(&self.chain.sender, &listen, &directory, &of_server);
-        let (out, target) = (TempDir::new().unwrap(), format!("{listen}/file"));
-        let get = [
-            "get",
-            &target,
-            "-o",
-            out.path().to_str().unwrap(),
-            "--pin",
+        let out = TempDir::new().unwrap();
+        let get = format!(
+            "get {listen}/file -o {} --pin {} --cc {} --json",
+            out.path().display(),
             said["pin"].as_str().unwrap(),
-            "--cc",
-            self.law,
-            "--json",
-        ];
-        figures_of(&self.chain.receiver, &[&get, of_client].concat())
+            self.law
+        );
+        figures(spawn(
+            &self.chain.receiver,
+            &[&words(&get)[..], of_client].concat(),
+        ))
     }
 
     /// Stores a file of this size from the sending host, and returns the client's figures.
@@ -123,24 +120,20 @@ impl Bed {
         let (from, into) = (TempDir::new().unwrap(), Offered::new());
         let file = write_file(from.path(), bytes);
         let listen = SocketAddr::new(self.addresses.receiver(), 4433).to_string();
-        let (_server, said) = serve(
-            &self.chain.receiver,
-            &listen,
-            &into,
-            &["--cc", self.law, "--allow-put"],
-        );
+        let of_server = ["--cc", self.law, "--allow-put"];
+        let (_server, said) = serve(&self.chain.receiver, &listen, &into, &of_server);
         let pin = said["pin"].as_str().unwrap();
-        let put = [
-            "put", &file, &listen, "--pin", pin, "--cc", self.law, "--json",
-        ];
-        figures_of(&self.chain.sender, &[&put, of_client].concat())
+        let put = format!("put {file} {listen} --pin {pin} --cc {} --json", self.law);
+        figures(spawn(
+            &self.chain.sender,
+            &[&words(&put)[..], of_client].concat(),
+        ))
     }
 }
 
 fn write_file(directory: &Path, bytes: usize) -> String {
-    let content: Vec<u8> = (0..bytes as u64 / 8)
-        .flat_map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes())
-        .collect();
+    let words = (0..bytes as u64 / 8).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
+    let content: Vec<u8> = words.flatten().collect();
     let file = directory.join("file");
     std::fs::write(&file, content).unwrap();
     file.to_str().unwrap().to_owned()
@@ -150,17 +143,5 @@ fn write_file(directory: &Path, bytes: usize) -> String {
 fn serve(node: &Node, listen: &str, directory: &Offered, more: &[&str]) -> (ChildGuard, Value) {
     let path = directory.path().to_str().unwrap();
     let serve = ["serve", "--listen", listen, "--dir", path, "--json"];
-    let serve = [&serve, more].concat();
-    let mut server = node.spawn(piped(&serve), &[]).unwrap();
-    let said = first_object(server.child().stdout.take().unwrap());
-    (server, said)
-}
-
-/// Returns the figures of a successful client.
-fn figures_of(node: &Node, arguments: &[&str]) -> Value {
-    let mut client = node.spawn(piped(arguments), &[]).unwrap();
-    let output = client.child().stdout.take().unwrap();
-    let figures = serde_json::from_reader(output).unwrap();
-    assert!(client.wait().unwrap().success());
-    figures
+    on_node::serve(node, &[&serve, more].concat())
 }

@@ -32,17 +32,13 @@ impl KernelCubic {
         let control = socket2::SockRef::from(&listener);
         control.set_tcp_congestion(b"cubic").unwrap();
         let address = listener.local_addr().unwrap();
-        let (came, over) = (
-            Arc::new(AtomicU64::new(0)),
-            Arc::new(AtomicBool::new(false)),
-        );
+        let (came, over) = (Arc::<AtomicU64>::default(), Arc::<AtomicBool>::default());
         let socket = chain.receiver.socket(libc::AF_INET, libc::SOCK_STREAM, 0);
         let (counted, stop) = (Arc::clone(&came), Arc::clone(&over));
         let receives = std::thread::spawn(move || {
             let mut stream = TcpStream::from(socket.unwrap());
-            socket2::SockRef::from(&stream)
-                .connect(&address.into())
-                .unwrap();
+            let connecting = socket2::SockRef::from(&stream).connect(&address.into());
+            connecting.unwrap();
             let mut buffer = vec![0; 1 << 16];
             while !stop.load(Ordering::Relaxed) {
                 match stream.read(&mut buffer) {

@@ -184,10 +184,8 @@ fn addresses_of_ipv6_alone() {
         println!("{figures}\n{}", last["xcp_i"]);
         assert_eq!(figures["feedback"], "xcp");
         assert_eq!(figures["fallback"], Value::Null, "nothing is left to CUBIC");
-        assert_eq!(
-            known(&last)["upstream"],
-            Addresses::V6.router(0).to_string()
-        );
+        let upstream = Addresses::V6.router(0).to_string();
+        assert_eq!(known(&last)["upstream"], upstream);
         capacity_is_known(&last);
         assert!(goodput(&figures) >= 0.55 * NARROW, "{figures}");
         assert!(bed.drops(1) <= 100);

@@ -53,20 +53,24 @@ pub(crate) const PATIENCE_WITH_LOSS: Duration = Duration::from_secs(300);
 const HANDSHAKES: u64 = 20;
 const MIB: u64 = 1 << 20;
 
+fn fair() -> Weather {
+    Weather::with(|weather| weather.delay = Duration::from_millis(15))
+}
+
 /// Runs one case, and panics if it fails.
 pub(crate) async fn run(name: &str, stacks: Stacks) {
-    let fair = Weather {
-        delay: Duration::from_millis(15),
-        ..Weather::FAIR
+    let fair = fair();
+    let bursts = Weather {
+        burst: BURST,
+        ..fair
     };
+    let losing = |drop| Weather { drop, ..bursts };
+    let corrupting = |corrupt| Weather { corrupt, ..bursts };
     match name {
         "handshake" => over(stacks, fair, 1, &[1024]).await,
         "transfer" => over(stacks, fair, 2, &[2 * MIB, 3 * MIB, 5 * MIB]).await,
         "longrtt" => {
-            let weather = Weather {
-                delay: Duration::from_millis(750),
-                ..Weather::FAIR
-            };
+            let weather = Weather::with(|weather| weather.delay = Duration::from_millis(750));
             over(stacks, weather, 3, &[1024]).await;
         }
         "chacha20" => chacha20(stacks).await,
@@ -78,38 +82,10 @@ pub(crate) async fn run(name: &str, stacks: Stacks) {
         "keyupdate" => key_update(stacks).await,
         "ecn" => ecn(stacks).await,
         "amplificationlimit" => amplification_limit(stacks).await,
-        "handshakeloss" => {
-            let drop = Weather {
-                drop: 300,
-                burst: BURST,
-                ..fair
-            };
-            handshakes(stacks, drop).await;
-        }
-        "handshakecorruption" => {
-            let corrupt = Weather {
-                corrupt: 300,
-                burst: BURST,
-                ..fair
-            };
-            handshakes(stacks, corrupt).await;
-        }
-        "transferloss" => {
-            let drop = Weather {
-                drop: 20,
-                burst: BURST,
-                ..fair
-            };
-            over(stacks, drop, 5, &[2 * MIB]).await;
-        }
-        "transfercorruption" => {
-            let corrupt = Weather {
-                corrupt: 20,
-                burst: BURST,
-                ..fair
-            };
-            over(stacks, corrupt, 6, &[2 * MIB]).await;
-        }
+        "handshakeloss" => handshakes(stacks, losing(300)).await,
+        "handshakecorruption" => handshakes(stacks, corrupting(300)).await,
+        "transferloss" => over(stacks, losing(20), 5, &[2 * MIB]).await,
+        "transfercorruption" => over(stacks, corrupting(20), 6, &[2 * MIB]).await,
         "ipv6" => ipv6(stacks).await,
         "rebind-port" => rebind(stacks, Ipv4Addr::LOCALHOST).await,
         "rebind-addr" => rebind(stacks, Ipv4Addr::new(127, 0, 0, 3)).await,
@@ -142,19 +118,17 @@ async fn download(client: &Connection, server: &Connection, lengths: &[u64]) {
         sent
     };
     let asking = async {
-        let tasks: Vec<_> = (0..)
-            .zip(lengths.iter().copied())
-            .map(|(seed, length): (u64, u64)| {
-                let client = client.clone();
-                tokio::spawn(async move {
-                    let (mut sender, mut receiver) = client.open_bi().await.unwrap();
-                    let ask = [seed.to_be_bytes(), length.to_be_bytes()].concat();
-                    sender.write_all(&ask).await.unwrap();
-                    sender.finish().unwrap();
-                    (seed, data::receive(&mut receiver).await.unwrap())
-                })
+        let ask = |(seed, length): (u64, u64)| {
+            let client = client.clone();
+            tokio::spawn(async move {
+                let (mut sender, mut receiver) = client.open_bi().await.unwrap();
+                let ask = [seed.to_be_bytes(), length.to_be_bytes()].concat();
+                sender.write_all(&ask).await.unwrap();
+                sender.finish().unwrap();
+                (seed, data::receive(&mut receiver).await.unwrap())
             })
-            .collect();
+        };
+        let tasks: Vec<_> = (0..).zip(lengths.iter().copied()).map(ask).collect();
         let mut received = Vec::new();
         for task in tasks {
             received.push(task.await.unwrap());
@@ -168,40 +142,28 @@ async fn download(client: &Connection, server: &Connection, lengths: &[u64]) {
 }
 
 async fn over(stacks: Stacks, weather: Weather, seed: u64, lengths: &[u64]) {
-    let options = Options {
-        // The case's own limit ends what takes too long.
-        idle: Some(PATIENCE_WITH_LOSS),
-        ..Options::default()
-    };
+    // The case's own limit ends what takes too long.
+    let options = Options::with(|options| options.idle = Some(PATIENCE_WITH_LOSS));
     let (_proxy, pair) = Pair::over(stacks, &options, weather, seed).await;
     download(&pair.client, &pair.server, lengths).await;
 }
 
 async fn chacha20(stacks: Stacks) {
-    let options = Options {
-        chacha20: true,
-        ..Options::default()
-    };
+    let options = Options::with(|options| options.chacha20 = true);
     let pair = Pair::new(stacks, &options).await;
     download(&pair.client, &pair.server, &[MIB]).await;
 }
 
 async fn retry(stacks: Stacks) {
-    let options = Options {
-        retry: true,
-        ..Options::default()
-    };
+    let options = Options::with(|options| options.retry = true);
     let server = Server::start(stacks.1, &options);
     let proxy = Proxy::start(server.address(), Weather::FAIR, 1).await;
     proxy.record();
     let pair = Pair::to(stacks.0, server, proxy.address(), &options).await;
     download(&pair.client, &pair.server, &[1024]).await;
     let is_retry = |passed: &Passed| {
-        !passed.from_client
-            && matches!(
-                PartialDecode::new(&passed.bytes, 8),
-                Ok(PartialDecode::Retry(_))
-            )
+        let decoded = PartialDecode::new(&passed.bytes, 8);
+        !passed.from_client && matches!(decoded, Ok(PartialDecode::Retry(_)))
     };
     assert!(proxy.take_record().iter().any(is_retry), "no Retry");
 }
@@ -219,10 +181,7 @@ async fn midway(pair: &Pair, length: u64, then: impl Future<Output = ()>) {
 }
 
 async fn blackhole(stacks: Stacks) {
-    let fair = Weather {
-        delay: Duration::from_millis(15),
-        ..Weather::FAIR
-    };
+    let fair = fair();
     let (proxy, pair) = Pair::over(stacks, &Options::default(), fair, 1).await;
     midway(&pair, 20 * MIB, async {
         proxy.set_weather(Weather { drop: 1000, ..fair });
@@ -264,16 +223,9 @@ async fn ecn(stacks: Stacks) {
 
 /// The server's certificates don't fit into three times the bytes that the client sends at first.
 async fn amplification_limit(stacks: Stacks) {
-    let options = Options {
-        identity: Identity::long(),
-        ..Options::default()
-    };
-    let weather = Weather {
-        delay: Duration::from_millis(15),
-        ..Weather::FAIR
-    };
+    let options = Options::with(|options| options.identity = Identity::long());
     let server = Server::start(stacks.1, &options);
-    let proxy = Proxy::start(server.address(), weather, 1).await;
+    let proxy = Proxy::start(server.address(), fair(), 1).await;
     proxy.record();
     let pair = Pair::to(stacks.0, server, proxy.address(), &options).await;
     download(&pair.client, &pair.server, &[1024]).await;
@@ -312,9 +264,8 @@ fn has_handshake(mut datagram: &[u8]) -> bool {
 
 /// Runs many handshakes, each followed by a short file, over separate paths.
 async fn handshakes(stacks: Stacks, weather: Weather) {
-    let tasks: Vec<_> = (0..HANDSHAKES)
-        .map(|seed| tokio::spawn(over(stacks, weather, seed, &[1024])))
-        .collect();
+    let run = |seed| tokio::spawn(over(stacks, weather, seed, &[1024]));
+    let tasks: Vec<_> = (0..HANDSHAKES).map(run).collect();
     let mut failed = 0;
     for task in tasks {
         failed += u32::from(task.await.is_err());
@@ -336,10 +287,7 @@ async fn ipv6(stacks: Stacks) {
 
 /// The client's NAT assigns it another port, and possibly another address.
 async fn rebind(stacks: Stacks, to: Ipv4Addr) {
-    let fair = Weather {
-        delay: Duration::from_millis(5),
-        ..Weather::FAIR
-    };
+    let fair = Weather::with(|weather| weather.delay = Duration::from_millis(5));
     let (proxy, pair) = Pair::over(stacks, &Options::default(), fair, 1).await;
     let before = pair.server.remote_address();
     midway(&pair, 20 * MIB, async { proxy.rebind_at(to) }).await;

@@ -1,12 +1,12 @@
 //! Closing connections on purpose.
 
-use super::support::each;
+use super::support::for_each;
 use super::support::peers::{Client, End, Options, Pair, STRANGERS, Server};
 use super::support::streams::Fault;
 
-#[tokio::test]
-async fn applications_close_with_code_and_reason() {
-    each(STRANGERS, async |stacks| {
+#[test]
+fn applications_close_with_code_and_reason() {
+    for_each(STRANGERS, async |stacks| {
         for by_client in [true, false] {
             let pair = Pair::new(stacks, &Options::default()).await;
             let (closing, other) = if by_client {
@@ -25,14 +25,13 @@ async fn applications_close_with_code_and_reason() {
             let written = sender.write_all(b"too late").await;
             assert_eq!(written, Err(Fault::Lost(said)), "{stacks:?}");
         }
-    })
-    .await;
+    });
 }
 
 /// A reason that is too long is truncated rather than omitted.
-#[tokio::test]
-async fn a_long_reason_is_cut() {
-    each(STRANGERS, async |stacks| {
+#[test]
+fn a_long_reason_is_cut() {
+    for_each(STRANGERS, async |stacks| {
         let pair = Pair::new(stacks, &Options::default()).await;
         let long = vec![b'x'; 5000];
         let (ours, theirs) = match pair.client.ours() {
@@ -45,14 +44,13 @@ async fn a_long_reason_is_cut() {
         };
         assert!(reason.len() >= 256, "{} {stacks:?}", reason.len());
         assert!(long.starts_with(&reason));
-    })
-    .await;
+    });
 }
 
 /// A closed endpoint becomes idle soon, because it waits for its peers no longer than necessary.
-#[tokio::test]
-async fn endpoints_close_and_become_idle() {
-    each(STRANGERS, async |stacks| {
+#[test]
+fn endpoints_close_and_become_idle() {
+    for_each(STRANGERS, async |stacks| {
         let pair = Pair::new(stacks, &Options::default()).await;
         match &pair.server_endpoint {
             Server::Ours(endpoint) => endpoint.close(9_u32.into(), b"shutting down"),
@@ -69,6 +67,5 @@ async fn endpoints_close_and_become_idle() {
             }
             _ => unreachable!("one of the two is ours"),
         }
-    })
-    .await;
+    });
 }

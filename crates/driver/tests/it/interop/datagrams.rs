@@ -7,7 +7,7 @@ use pathmark_driver::SendDatagramError;
 
 use super::support::peers::{Connection, Options, PAIRINGS, Pair, STRANGERS};
 use super::support::proxy::Weather;
-use super::support::{bounded, each};
+use super::support::{for_each, in_time};
 
 const COUNT: u32 = 120;
 
@@ -77,28 +77,24 @@ async fn pass(from: &Connection, to: &Connection, longest: usize) -> usize {
 }
 
 fn options() -> Options {
-    Options {
-        datagrams: true,
-        ..Options::default()
-    }
+    Options::with(|options| options.datagrams = true)
 }
 
-#[tokio::test]
-async fn they_arrive_both_ways() {
-    each(PAIRINGS, async |stacks| {
+#[test]
+fn they_arrive_both_ways() {
+    for_each(PAIRINGS, async |stacks| {
         let pair = Pair::new(stacks, &options()).await;
         for (from, to) in [(&pair.client, &pair.server), (&pair.server, &pair.client)] {
             let arrived = pass(from, to, usize::MAX).await;
             // On a busy machine, sockets may overflow.
             assert!(arrived > COUNT as usize / 2, "{stacks:?} {arrived}");
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn what_a_path_loses_is_lost() {
-    each(STRANGERS, async |stacks| {
+#[test]
+fn what_a_path_loses_is_lost() {
+    for_each(STRANGERS, async |stacks| {
         let (proxy, pair) = Pair::over(stacks, &options(), Weather::FAIR, 3).await;
         proxy.set_weather(Weather {
             drop: 200,
@@ -109,15 +105,14 @@ async fn what_a_path_loses_is_lost() {
         let arrived = pass(&pair.client, &pair.server, 1000).await;
         // A fifth of them, more or less.
         assert!((40..116).contains(&arrived), "{stacks:?} {arrived}");
-    })
-    .await;
+    });
 }
 
 /// Our side returns an error if the peer doesn't accept datagrams, and each of two readers gets its
 /// own.
-#[tokio::test]
-async fn two_may_read_and_one_may_give_up() {
-    bounded(async {
+#[test]
+fn two_may_read_and_one_may_give_up() {
+    in_time(async {
         let pair = Pair::new(PAIRINGS[2], &Options::default()).await;
         let none = pair.client.ours().unwrap();
         let refused = none.send_datagram(Bytes::new()).unwrap_err();
@@ -143,6 +138,5 @@ async fn two_may_read_and_one_may_give_up() {
         client.close(3_u32.into(), b"enough");
         server.read_datagram().await.unwrap_err();
         client.send_datagram(Bytes::new()).unwrap_err();
-    })
-    .await;
+    });
 }

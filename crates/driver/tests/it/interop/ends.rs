@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::io::AsyncWriteExt;
 
-use super::support::bounded;
+use super::support::in_time;
 use super::support::peers::{Connection, End, Options, Pair, STRANGERS, Stack};
 use super::support::streams::{Fault, Receiver, Sender};
 
@@ -263,9 +263,9 @@ fn expected<'a>(stack: Stack, state: &str, call: &str, ours: &'a str) -> &'a str
     }
 }
 
-#[tokio::test]
-async fn each_end_of_a_half_answers_each_call() {
-    bounded(async {
+#[test]
+fn each_end_of_a_half_answers_each_call() {
+    in_time(async {
         let mut wrong = Vec::new();
         for stacks in STRANGERS {
             let mut check = |state: &str, call: &str, got: String, want: &str| {
@@ -317,6 +317,5 @@ async fn each_end_of_a_half_answers_each_call() {
             }
         }
         assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    })
-    .await;
+    });
 }

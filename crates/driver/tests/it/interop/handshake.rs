@@ -7,7 +7,7 @@ use pathmark_transport::wire::Side;
 use super::support::peers::{
     ALPN, Client, End, Identity, NAME, Options, Pair, STRANGERS, Server, Stack, loopback,
 };
-use super::support::{bounded, each};
+use super::support::{each, for_each, in_time};
 
 /// CRYPTO_ERROR with this TLS alert (RFC 9001 §4.8).
 const fn alert(number: u64) -> u64 {
@@ -18,9 +18,9 @@ const UNKNOWN_CA: u64 = alert(48);
 const BAD_CERTIFICATE: u64 = alert(42);
 const NO_APPLICATION_PROTOCOL: u64 = alert(120);
 
-#[tokio::test]
-async fn both_sides_agree_on_protocol_name_and_certificate() {
-    each(STRANGERS, async |stacks| {
+#[test]
+fn both_sides_agree_on_protocol_name_and_certificate() {
+    for_each(STRANGERS, async |stacks| {
         let pair = Pair::new(stacks, &Options::default()).await;
         assert_eq!(pair.client.agreed().0.as_deref(), Some(ALPN), "{stacks:?}");
         let (protocol, name) = pair.server.agreed();
@@ -28,8 +28,7 @@ async fn both_sides_agree_on_protocol_name_and_certificate() {
         assert_eq!(name.as_deref(), Some(NAME), "{stacks:?}");
         let certificates = pair.client.certificates();
         assert_eq!(certificates, [Identity::trusted().chain[0].to_vec()]);
-    })
-    .await;
+    });
 }
 
 /// On several threads, connection IDs are used as soon as they are issued.
@@ -103,13 +102,10 @@ async fn ends_that_do_not_suit_each_other_say_so() {
     }
 }
 
-#[tokio::test]
-async fn a_pinned_certificate_needs_no_authority() {
-    bounded(async {
-        let options = Options {
-            identity: Identity::foreign(),
-            ..Options::default()
-        };
+#[test]
+fn a_pinned_certificate_needs_no_authority() {
+    in_time(async {
+        let options = Options::with(|options| options.identity = Identity::foreign());
         let server = Server::start(Stack::Quinn, &options);
         let endpoint = Endpoint::client(loopback()).unwrap();
         let connect = |pin| {
@@ -127,11 +123,8 @@ async fn a_pinned_certificate_needs_no_authority() {
         let wrong = Pin::of(&Identity::trusted().chain[0]);
         let (ours, theirs) = tokio::join!(connect(wrong), server.accept());
         let error = ours.unwrap_err().to_string();
-        assert!(
-            error.contains("SHA-256") || error.contains("pin"),
-            "{error}"
-        );
+        let is_named = error.contains("SHA-256") || error.contains("pin");
+        assert!(is_named, "{error}");
         theirs.unwrap_err();
-    })
-    .await;
+    });
 }

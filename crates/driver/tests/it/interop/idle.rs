@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::support::each;
 use super::support::peers::{Client, Connection, End, Options, STRANGERS, Server, Stack};
+use super::support::{each, for_each};
 
 const SHORT: Duration = Duration::from_millis(400);
 
@@ -29,9 +29,9 @@ async fn connect(
 }
 
 /// Both ends notice, after the shorter of the two timeouts, without sending a packet.
-#[tokio::test]
-async fn silence_ends_the_connection_at_both_ends() {
-    each(STRANGERS, async |stacks| {
+#[test]
+fn silence_ends_the_connection_at_both_ends() {
+    for_each(STRANGERS, async |stacks| {
         let rules = [
             (with(Some(SHORT), None), with(None, None)),
             (Options::default(), with(Some(SHORT), None)),
@@ -45,8 +45,7 @@ async fn silence_ends_the_connection_at_both_ends() {
             assert!(took >= SHORT, "{took:?} {stacks:?}");
             assert!(took < Duration::from_secs(5), "{took:?} {stacks:?}");
         }
-    })
-    .await;
+    });
 }
 
 /// Either side can keep the connection alive.

@@ -1,7 +1,7 @@
 //! Key updates by either side, while data is being transferred (RFC 9001 §6).
 
 use super::support::peers::{Connection, Options, PAIRINGS, Pair};
-use super::support::{data, each};
+use super::support::{data, for_each};
 
 const UPDATES: u64 = 6;
 
@@ -30,9 +30,9 @@ fn updates(side: &Connection) -> Option<u64> {
     side.ours().map(|ours| ours.stats().key_updates)
 }
 
-#[tokio::test]
-async fn either_side_may_update_keys_again_and_again() {
-    each(PAIRINGS, async |stacks| {
+#[test]
+fn either_side_may_update_keys_again_and_again() {
+    for_each(PAIRINGS, async |stacks| {
         let pair = Pair::new(stacks, &Options::default()).await;
         round(&pair, 0).await;
         let mut rounds = 1;
@@ -56,6 +56,5 @@ async fn either_side_may_update_keys_again_and_again() {
             }
             assert_eq!(side.close_reason(), None, "{stacks:?}");
         }
-    })
-    .await;
+    });
 }

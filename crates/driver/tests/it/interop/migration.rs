@@ -6,7 +6,7 @@ use pathmark_transport::path::EcnState;
 
 use super::support::peers::{Connection, Options, PAIRINGS, Pair, Stack, loopback};
 use super::support::proxy::Weather;
-use super::support::{bounded, data, each, until};
+use super::support::{data, for_each, in_time, until};
 
 const LENGTH: u64 = 4 << 20;
 
@@ -38,9 +38,9 @@ async fn moved(side: &Connection, times: u64) {
 
 /// The client doesn't notice that its NAT assigns another port, once during an upload and once
 /// during a download.
-#[tokio::test]
-async fn a_nat_that_rebinds_does_not_end_the_connection() {
-    each(PAIRINGS, async |stacks| {
+#[test]
+fn a_nat_that_rebinds_does_not_end_the_connection() {
+    for_each(PAIRINGS, async |stacks| {
         let (proxy, pair) = Pair::over(stacks, &Options::default(), Weather::FAIR, 1).await;
         let before = pair.server.remote_address();
         disturbed(&pair.client, &pair.server, 1, || proxy.rebind()).await;
@@ -52,13 +52,12 @@ async fn a_nat_that_rebinds_does_not_end_the_connection() {
         let after = pair.server.remote_address();
         assert_ne!(between, after, "{stacks:?}");
         moved(&pair.server, 2).await;
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn their_client_may_move_to_another_socket() {
-    bounded(async {
+#[test]
+fn their_client_may_move_to_another_socket() {
+    in_time(async {
         let pair = Pair::new((Stack::Quinn, Stack::Ours), &Options::default()).await;
         for seed in 0..3 {
             let before = pair.server.remote_address();
@@ -78,6 +77,5 @@ async fn their_client_may_move_to_another_socket() {
         // Loopback preserves ECN marks, on the last path as on the first.
         let ours = pair.server.ours().unwrap();
         until(|| ours.path_report().ecn == EcnState::Capable).await;
-    })
-    .await;
+    });
 }

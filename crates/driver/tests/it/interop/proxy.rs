@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::support::peers::{Connection, Options, PAIRINGS, Pair, STRANGERS, Stack};
 use super::support::proxy::{Toll, Weather};
-use super::support::{bounded, data, each};
+use super::support::{data, for_each, in_time};
 
 const SEEDS: [u64; 3] = [1, 2, 3];
 
@@ -80,41 +80,37 @@ async fn everyone_through(weather: Weather, seeds: &[u64]) -> Vec<Toll> {
     tolls
 }
 
-#[tokio::test]
-async fn everything_arrives_whole_through_a_storm() {
-    bounded(async {
+#[test]
+fn everything_arrives_whole_through_a_storm() {
+    in_time(async {
         for toll in everyone_through(STORM, &SEEDS).await {
             assert!(toll.passed > 2000, "{toll:?}");
-            let all = [
+            for count in [
                 toll.dropped,
                 toll.duplicated,
                 toll.corrupted,
                 toll.reordered,
-            ];
-            assert!(all.iter().all(|&n| n > 10), "{toll:?}");
+            ] {
+                assert!(count > 10, "{toll:?}");
+            }
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn everything_arrives_with_a_tenth_of_all_datagrams_lost() {
-    bounded(async {
-        let weather = Weather {
-            drop: 100,
-            ..Weather::FAIR
-        };
+#[test]
+fn everything_arrives_with_a_tenth_of_all_datagrams_lost() {
+    in_time(async {
+        let weather = Weather::with(|weather| weather.drop = 100);
         for toll in everyone_through(weather, &SEEDS).await {
             assert!(toll.dropped > 100, "{toll:?}");
         }
-    })
-    .await;
+    });
 }
 
 /// Every datagram arrives twice, and half arrive late.
-#[tokio::test]
-async fn everything_arrives_with_echoes_and_overtaking() {
-    bounded(async {
+#[test]
+fn everything_arrives_with_echoes_and_overtaking() {
+    in_time(async {
         let weather = Weather {
             duplicate: 1000,
             reorder: 500,
@@ -123,14 +119,13 @@ async fn everything_arrives_with_echoes_and_overtaking() {
         for toll in everyone_through(weather, &SEEDS[..1]).await {
             assert_eq!(toll.duplicated, toll.passed);
         }
-    })
-    .await;
+    });
 }
 
 /// Only a handshake, through loss that hits each of its flights with some seed.
-#[tokio::test]
-async fn handshakes_survive_loss_and_corruption() {
-    bounded(async {
+#[test]
+fn handshakes_survive_loss_and_corruption() {
+    in_time(async {
         let weather = |server| Weather {
             drop: 200,
             duplicate: 100,
@@ -144,10 +139,7 @@ async fn handshakes_survive_loss_and_corruption() {
             for (seed, retry) in (0..8).flat_map(|seed| [(seed, false), (seed, true)]) {
                 running.push(tokio::spawn(async move {
                     println!("{stacks:?} seed {seed} retry {retry}");
-                    let options = Options {
-                        retry,
-                        ..Options::default()
-                    };
+                    let options = Options::with(|options| options.retry = retry);
                     let weather = weather(stacks.1);
                     let (_proxy, pair) = Pair::over(stacks, &options, weather, seed).await;
                     exchange(&pair, seed, 1, 10_000).await;
@@ -157,41 +149,33 @@ async fn handshakes_survive_loss_and_corruption() {
         for task in running {
             task.await.unwrap();
         }
-    })
-    .await;
+    });
 }
 
 /// The path stops carrying the size that was found, so our side goes back and finds a size that
 /// fits.
-#[tokio::test]
-async fn a_path_that_shrinks_is_noticed() {
-    each(STRANGERS, async |stacks| {
+#[test]
+fn a_path_that_shrinks_is_noticed() {
+    for_each(STRANGERS, async |stacks| {
         let (proxy, pair) = Pair::over(stacks, &Options::default(), Weather::FAIR, 1).await;
         exchange(&pair, 1, 2, 1 << 20).await;
         for side in [&pair.client, &pair.server] {
             assert!(side.mtu() > 1400, "{} {stacks:?}", side.mtu());
         }
-        proxy.set_weather(Weather {
-            mtu: 1300,
-            ..Weather::FAIR
-        });
+        proxy.set_weather(Weather::with(|weather| weather.mtu = 1300));
         exchange(&pair, 2, 2, 1 << 20).await;
         for side in [&pair.client, &pair.server] {
             assert!(side.mtu() <= 1300, "{} {stacks:?}", side.mtu());
         }
         assert!(proxy.toll().too_large > 0);
-    })
-    .await;
+    });
 }
 
 /// Random loss, however heavy, is not mistaken for a lower MTU.
-#[tokio::test]
-async fn loss_is_not_mistaken_for_a_smaller_path() {
-    each(STRANGERS, async |stacks| {
-        let weather = Weather {
-            drop: 50,
-            ..Weather::FAIR
-        };
+#[test]
+fn loss_is_not_mistaken_for_a_smaller_path() {
+    for_each(STRANGERS, async |stacks| {
+        let weather = Weather::with(|weather| weather.drop = 50);
         let (_proxy, pair) = Pair::over(stacks, &Options::default(), weather, 4).await;
         exchange(&pair, 4, 2, 2 << 20).await;
         for side in [&pair.client, &pair.server] {
@@ -200,6 +184,5 @@ async fn loss_is_not_mistaken_for_a_smaller_path() {
                 assert!(side.mtu() > 1400, "{} {stacks:?}", side.mtu());
             }
         }
-    })
-    .await;
+    });
 }

@@ -1,22 +1,19 @@
 //! Retry: clients must prove their address first (RFC 9000 §8.1).
 
 use super::support::peers::{Client, Connection, Options, Pair, STRANGERS, Server, Stack};
-use super::support::{bounded, data, each};
+use super::support::{data, for_each, in_time};
 
 fn proving() -> Options {
-    Options {
-        retry: true,
-        ..Options::default()
-    }
+    Options::with(|options| options.retry = true)
 }
 
 async fn talk(from: &Connection, to: &Connection) {
     data::pass(from, to, (3, 100_000), |_| ()).await;
 }
 
-#[tokio::test]
-async fn clients_prove_their_address_and_go_on() {
-    each(STRANGERS, async |stacks| {
+#[test]
+fn clients_prove_their_address_and_go_on() {
+    for_each(STRANGERS, async |stacks| {
         let pair = Pair::new(stacks, &proving()).await;
         talk(&pair.client, &pair.server).await;
         talk(&pair.server, &pair.client).await;
@@ -25,15 +22,14 @@ async fn clients_prove_their_address_and_go_on() {
             let stats = endpoint.stats();
             assert_eq!((stats.retries_sent, stats.incoming), (1, 1), "{stats:?}");
         }
-    })
-    .await;
+    });
 }
 
 /// With tokens that a server issued in the first connection, the second one needs no Retry. Each
 /// token only works once.
-#[tokio::test]
-async fn a_token_from_before_spares_the_retry() {
-    bounded(async {
+#[test]
+fn a_token_from_before_spares_the_retry() {
+    in_time(async {
         let options = proving();
         let server = Server::start(Stack::Ours, &options);
         let Server::Ours(endpoint) = &server else {
@@ -67,6 +63,5 @@ async fn a_token_from_before_spares_the_retry() {
             assert_eq!(after.retries_sent - before.retries_sent, 1, "{after:?}");
             assert_eq!(after.tokens_refused, 0, "{after:?}");
         }
-    })
-    .await;
+    });
 }

@@ -2,7 +2,7 @@
 
 use super::support::peers::{Connection, Options, Pair, STRANGERS};
 use super::support::streams::{Receiver, Sender};
-use super::support::{data, each};
+use super::support::{data, for_each};
 
 const STREAMS: u64 = 1000;
 /// Streams opened at a time. This is more than either side allows, so that limits are reached and
@@ -53,16 +53,15 @@ async fn thousand(opener: &Connection, other: &Connection) {
     serving.await.unwrap();
 }
 
-#[tokio::test]
-async fn a_thousand_streams_from_either_side() {
-    each(STRANGERS, async |stacks| {
+#[test]
+fn a_thousand_streams_from_either_side() {
+    for_each(STRANGERS, async |stacks| {
         let pair = Pair::new(stacks, &Options::default()).await;
         tokio::join!(
             thousand(&pair.client, &pair.server),
             thousand(&pair.server, &pair.client)
         );
-    })
-    .await;
+    });
 }
 
 /// `from` opens a stream and sends until its first bytes have arrived at `to`.
@@ -75,9 +74,9 @@ async fn begun(from: &Connection, to: &Connection) -> (Sender, Receiver) {
 }
 
 /// One direction ends early, and the other continues.
-#[tokio::test]
-async fn a_stream_goes_on_in_one_direction() {
-    each(STRANGERS, async |stacks| {
+#[test]
+fn a_stream_goes_on_in_one_direction() {
+    for_each(STRANGERS, async |stacks| {
         let pair = Pair::new(stacks, &Options::default()).await;
         for (from, to) in [(&pair.client, &pair.server), (&pair.server, &pair.client)] {
             let (mut sender, mut receiver) = from.open_bi().await.unwrap();
@@ -89,15 +88,14 @@ async fn a_stream_goes_on_in_one_direction() {
             back.finish().unwrap();
             assert_eq!(receiver.read_to_end().await.unwrap(), b"answer");
         }
-    })
-    .await;
+    });
 }
 
 /// A stream that is abandoned with megabytes in flight gives its credit back, so that the
 /// connection doesn't stall.
-#[tokio::test]
-async fn abandoned_streams_give_their_credit_back() {
-    each(STRANGERS, async |stacks| {
+#[test]
+fn abandoned_streams_give_their_credit_back() {
+    for_each(STRANGERS, async |stacks| {
         let pair = Pair::new(stacks, &Options::default()).await;
         for (from, to) in [(&pair.client, &pair.server), (&pair.server, &pair.client)] {
             for n in 0..40 {
@@ -112,6 +110,5 @@ async fn abandoned_streams_give_their_credit_back() {
             }
             data::pass(from, to, (1, 8 << 20), |_| ()).await;
         }
-    })
-    .await;
+    });
 }

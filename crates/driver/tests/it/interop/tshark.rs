@@ -7,7 +7,7 @@ use std::process::Command;
 
 use super::support::peers::{Options, Pair, Server, Stack};
 use super::support::proxy::{Proxy, Weather};
-use super::support::{bounded, capture, data};
+use super::support::{capture, data, in_time};
 
 /// The name of this test, for running it again.
 const NAME: &str = "interop::tshark::a_handshake_and_a_transfer_dissect_without_errors";
@@ -34,22 +34,16 @@ fn a_handshake_and_a_transfer_dissect_without_errors() {
         return;
     }
     if let Some(keys) = std::env::var_os(KEY_LOG) {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .unwrap();
         let capture = scratch("interop.pcapng");
-        std::fs::write(&capture, runtime.block_on(bounded(transfer()))).unwrap();
+        std::fs::write(&capture, in_time(transfer())).unwrap();
         judge(&capture, &keys);
         std::fs::remove_file(capture).unwrap();
         return;
     }
     let keys = scratch("interop.keys");
-    let output = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", NAME, "--nocapture"])
-        .env(KEY_LOG, &keys)
-        .output()
-        .unwrap();
+    let mut again = Command::new(std::env::current_exe().unwrap());
+    again.args(["--exact", NAME, "--nocapture"]);
+    let output = again.env(KEY_LOG, &keys).output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
     println!("{said}");
     assert!(output.status.success() && said.contains("1 passed"));
@@ -58,10 +52,7 @@ fn a_handshake_and_a_transfer_dissect_without_errors() {
 
 /// Returns a capture of a connection with streams, resets, key updates and a close.
 async fn transfer() -> Vec<u8> {
-    let options = Options {
-        retry: true,
-        ..Options::default()
-    };
+    let options = Options::with(|options| options.retry = true);
     let server = Server::start(Stack::Ours, &options);
     let proxy = Proxy::start(server.address(), Weather::FAIR, 1).await;
     proxy.record();
@@ -144,31 +135,22 @@ fn judge(capture: &Path, keys: &OsStr) {
             *types.entry(number(ty)).or_default() += 1;
         }
     }
-    assert!(
-        [0, 2, 3].iter().all(|ty| types.contains_key(ty)),
-        "{types:?}"
-    );
+    let has_all = [0, 2, 3].iter().all(|ty| types.contains_key(ty));
+    assert!(has_all, "{types:?}");
 
     // It has read both key phases.
     for phase in ["0", "1"] {
         let filter = format!("quic.key_phase == {phase} && quic.frame_type");
-        assert!(
-            !find(&filter, &["frame.number"]).is_empty(),
-            "phase {phase}"
-        );
+        let found = find(&filter, &["frame.number"]);
+        assert!(!found.is_empty(), "phase {phase}");
     }
 
     // All of the data is there, as hexadecimal digits.
-    let digits: usize = find("quic.stream_data", &["quic.stream_data"])
-        .iter()
-        .flat_map(|line| line.split(','))
-        .map(|data| data.chars().filter(char::is_ascii_hexdigit).count())
-        .sum();
-    assert!(digits as u64 / 2 >= LENGTH, "{} bytes", digits / 2);
-    println!(
-        "{all} datagrams, frames by type {frames:?}, {} bytes of data",
-        digits / 2
-    );
+    let lines = find("quic.stream_data", &["quic.stream_data"]);
+    let digits = lines.iter().flat_map(|line| line.chars());
+    let bytes = digits.filter(char::is_ascii_hexdigit).count() / 2;
+    assert!(bytes as u64 >= LENGTH, "{bytes} bytes");
+    println!("{all} datagrams, frames by type {frames:?}, {bytes} bytes of data");
 }
 
 /// Parses a number as tshark prints it.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::net::UdpSocket;
 
-use super::support::bounded;
+use super::support::in_time;
 use super::support::peers::{Client, End, Options, Server, Stack};
 
 /// A version that is reserved to force negotiation (RFC 9000 §15).
@@ -24,9 +24,9 @@ fn first_packet(version: u32, length: usize) -> Vec<u8> {
     packet
 }
 
-#[tokio::test]
-async fn an_unknown_version_is_answered_with_those_spoken() {
-    bounded(async {
+#[test]
+fn an_unknown_version_is_answered_with_those_spoken() {
+    in_time(async {
         let server = Server::start(Stack::Ours, &Options::default());
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         socket.connect(server.address()).await.unwrap();
@@ -40,11 +40,8 @@ async fn an_unknown_version_is_answered_with_those_spoken() {
         assert!(answer[0] & 0x80 != 0, "a long header");
         assert_eq!(answer[1..5], [0; 4], "version 0");
         assert_eq!(answer[5..11], [5, 11, 12, 13, 14, 15], "to the client's id");
-        assert_eq!(
-            answer[11..20],
-            [8, 1, 2, 3, 4, 5, 6, 7, 8],
-            "from the server's"
-        );
+        let id = [8, 1, 2, 3, 4, 5, 6, 7, 8];
+        assert_eq!(answer[11..20], id, "from the server's");
         let versions: Vec<_> = answer[20..].chunks(4).collect();
         assert!(versions.contains(&&1u32.to_be_bytes()[..]), "{versions:?}");
         assert!(!versions.contains(&&GREASE.to_be_bytes()[..]));
@@ -52,13 +49,12 @@ async fn an_unknown_version_is_answered_with_those_spoken() {
             unreachable!("it was asked for");
         };
         assert_eq!(endpoint.stats().version_negotiations_sent, 1);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn their_client_of_another_version_hears_of_it() {
-    bounded(async {
+#[test]
+fn their_client_of_another_version_hears_of_it() {
+    in_time(async {
         let options = Options::default();
         let server = Server::start(Stack::Ours, &options);
         let mut config = quinn::EndpointConfig::default();
@@ -71,13 +67,12 @@ async fn their_client_of_another_version_hears_of_it() {
         let connecting = client.connect_with(config, server.address(), options.name);
         let end = connecting.unwrap().await.unwrap_err();
         assert_eq!(End::from(end), End::VersionMismatch);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn our_client_hears_that_a_server_does_not_speak_its_version() {
-    bounded(async {
+#[test]
+fn our_client_hears_that_a_server_does_not_speak_its_version() {
+    in_time(async {
         let options = Options::default();
         let mut config = quinn::EndpointConfig::default();
         config.supported_versions(vec![DRAFT, GREASE]);
@@ -93,6 +88,5 @@ async fn our_client_hears_that_a_server_does_not_speak_its_version() {
             () = tokio::time::sleep(Duration::from_secs(10)) => panic!("unanswered"),
         };
         assert_eq!(end, End::VersionMismatch);
-    })
-    .await;
+    });
 }

@@ -15,10 +15,7 @@ const FILES: u64 = 40;
 const LENGTH: u64 = 10_000;
 
 pub(crate) fn options() -> Options {
-    Options {
-        early_data: true,
-        ..Options::default()
-    }
+    Options::with(|options| options.early_data = true)
 }
 
 /// The client requests files before the handshake is complete, and must get them completely.
@@ -81,10 +78,7 @@ fn early_bytes(mut datagram: &[u8]) -> usize {
 pub(crate) async fn asks_early(stacks: (Stack, Stack)) {
     let server = Server::start(stacks.1, &options());
     // Long enough to send requests before the server's first answer, even on a busy machine.
-    let weather = Weather {
-        delay: Duration::from_millis(100),
-        ..Weather::FAIR
-    };
+    let weather = Weather::with(|weather| weather.delay = Duration::from_millis(100));
     let client = Returning::new(stacks.0, &options());
     assert!(!visit(&client, &server).await);
     for seed in 0..3 {

@@ -7,9 +7,9 @@ use pathmark_transport::connection::EarlyData;
 use tokio::task::JoinSet;
 
 use super::resumption::visit;
-use super::support::bounded;
 use super::support::peers::{NAME, Options, PAIRINGS, Returning, Server, Stack, loopback};
 use super::support::proxy::{Proxy, Weather};
+use super::support::{bounded, in_time};
 use super::zero_rtt::{asks_early, fetch, options};
 
 #[tokio::test]
@@ -17,9 +17,9 @@ async fn our_client_asks_our_server_early() {
     bounded(asks_early((Stack::Ours, Stack::Ours))).await;
 }
 
-#[tokio::test]
-async fn what_another_server_refuses_is_asked_again_after_the_handshake() {
-    bounded(async {
+#[test]
+fn what_another_server_refuses_is_asked_again_after_the_handshake() {
+    in_time(async {
         for theirs in [Stack::Quinn, Stack::Ours] {
             let client = Returning::new(Stack::Ours, &options());
             let server = Server::start(theirs, &options());
@@ -31,13 +31,12 @@ async fn what_another_server_refuses_is_asked_again_after_the_handshake() {
             visit(&client, &server).await;
             assert!(!fetch(&client, &plain, plain.address()).await, "{theirs:?}");
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn quinn_hears_that_its_early_data_is_refused() {
-    bounded(async {
+#[test]
+fn quinn_hears_that_its_early_data_is_refused() {
+    in_time(async {
         let client = Returning::new(Stack::Quinn, &options());
         let server = Server::start(Stack::Ours, &options());
         visit(&client, &server).await;
@@ -49,8 +48,7 @@ async fn quinn_hears_that_its_early_data_is_refused() {
         // Since no server resumed the session, a new one still works.
         visit(&client, &server).await;
         assert!(fetch(&client, &server, server.address()).await);
-    })
-    .await;
+    });
 }
 
 #[tokio::test]
@@ -81,14 +79,11 @@ fn client() -> (Endpoint, ClientConfig) {
     (endpoint, options().our_client())
 }
 
-#[tokio::test]
-async fn a_server_that_asks_for_it_answers_before_the_handshake_is_complete() {
-    bounded(async {
+#[test]
+fn a_server_that_asks_for_it_answers_before_the_handshake_is_complete() {
+    in_time(async {
         let server = Endpoint::server(options().our_server(), loopback()).unwrap();
-        let weather = Weather {
-            delay: Duration::from_millis(100),
-            ..Weather::FAIR
-        };
+        let weather = Weather::with(|weather| weather.delay = Duration::from_millis(100));
         let proxy = Proxy::start(server.local_address(), weather, 1).await;
         let (endpoint, config) = client();
         for visit in 0..3 {
@@ -138,13 +133,12 @@ async fn a_server_that_asks_for_it_answers_before_the_handshake_is_complete() {
             };
             tokio::join!(serving, asking);
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn early_data_to_an_unused_address_ends_like_any_connection() {
-    bounded(async {
+#[test]
+fn early_data_to_an_unused_address_ends_like_any_connection() {
+    in_time(async {
         let server = Server::start(Stack::Ours, &options());
         let returning = Returning::new(Stack::Ours, &options());
         visit(&returning, &server).await;
@@ -156,6 +150,5 @@ async fn early_data_to_an_unused_address_ends_like_any_connection() {
         connection.close(3, b"enough");
         assert!(connection.ours().unwrap().close_reason().is_some());
         assert!(sender.write_all(b"more").await.is_err());
-    })
-    .await;
+    });
 }

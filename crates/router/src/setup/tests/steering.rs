@@ -12,11 +12,8 @@ fn closed_ports_are_kept_closed_without_rules() {
     let text = CONFIG
         .replace("on_stop = \"open\"\n", "")
         .replace("eth1", "eth*");
-    let mut links = vec![tun("vcp1", 11_800), Link::default(), Link::default()];
-    (links[1].name, links[1].index) = ("eth3".to_owned(), 7);
-    (links[2].name, links[2].index) = ("wlan0".to_owned(), 8);
     let mut state = fresh();
-    state.links = links;
+    state.links = vec![tun("vcp1", 11_800), card("eth3", 7), card("wlan0", 8)];
     let table = closed(&config(&text), &state).unwrap();
     let script = table.replace().to_string();
     for part in [
@@ -34,11 +31,9 @@ fn closed_ports_are_kept_closed_without_rules() {
     // removed.
     state.closed.insert(11_800, table.comments());
     let nft = |state: &State, text: &str| {
-        let steps = plan(text, state).unwrap();
+        let mut steps = plan(text, state).unwrap();
+        steps.retain(|step| step.starts_with("nft"));
         steps
-            .into_iter()
-            .filter(|step| step.starts_with("nft"))
-            .collect::<Vec<_>>()
     };
     assert!(nft(&state, &text).is_empty());
     // A renamed card is still known, also by its rules if the table is gone; but not if the file
@@ -46,11 +41,7 @@ fn closed_ports_are_kept_closed_without_rules() {
     state.links[1].name = "other0".to_owned();
     assert!(nft(&state, &text).is_empty());
     let rule = "ip -4 rule add priority 11800 iif other0 lookup 11801 protocol 118";
-    state.links.push(Link {
-        name: "eth4".to_owned(),
-        index: 10,
-        ..Link::default()
-    });
+    state.links.push(card("eth4", 10));
     assert!(plan(&text, &state).unwrap().contains(&rule.to_owned()));
     let script = |state: &State, text: &str| nft(state, text).concat();
     assert!(script(&state, &text).contains("iif 7 drop"));
@@ -61,24 +52,16 @@ fn closed_ports_are_kept_closed_without_rules() {
     state.links[1].index = 9;
     assert_eq!(nft(&state, &text).len(), 1);
     let open = text.replace("tun = \"vcp", "on_stop = \"open\"\ntun = \"vcp");
-    assert_eq!(
-        nft(&state, &open),
-        ["nft 'delete table inet vcp_router_closed_11800'"]
-    );
+    let delete = "nft 'delete table inet vcp_router_closed_11800'";
+    assert_eq!(nft(&state, &open), [delete]);
     assert_eq!(closed(&config(&open), &state), None);
-    let gone: Vec<_> = down(11_800, &state)
-        .iter()
-        .map(ToString::to_string)
-        .collect();
-    assert!(gone.contains(&"nft 'delete table inet vcp_router_closed_11800'".to_owned()));
+    assert!(lines(&down(11_800, &state)).contains(&delete.to_owned()));
     // Without nftables, all other steps must still run.
     state.no_nft = Some("cannot run `nft`".to_owned());
     assert!(nft(&state, &text).is_empty());
     let said = plan::warnings(&config(&text), &state).join("\n");
-    assert!(
-        said.contains("cannot run `nft`: closed ports hang on rules"),
-        "{said}"
-    );
+    let part = "cannot run `nft`: closed ports hang on rules";
+    assert!(said.contains(part), "{said}");
 }
 
 /// Interfaces of another configuration, and those that a program has open.
@@ -91,21 +74,17 @@ fn a_running_router_keeps_what_it_has() {
     let mut state = fresh();
     state.links = vec![tun("first0", 11_800)];
     state.links[0].alias = marks::alias(11_800, &first);
-    let said = |state: &State| plan(CONFIG, state).unwrap_err().to_string();
     let expected = format!("interface first0 belongs to {first} (`table = 11800`)");
-    assert!(said(&state).starts_with(&expected), "{}", said(&state));
+    refused(&state, &expected);
     // Its file is gone while a router runs, and then no router runs.
     std::fs::remove_file(&first).unwrap();
     state.links[0].held = true;
-    assert!(said(&state).starts_with(&expected));
+    refused(&state, &expected);
     let forced = Owner {
         force: true,
         ..OWNER
     };
-    let deletes = |steps: &[Step]| {
-        let delete = "ip link delete dev first0";
-        steps.iter().any(|step| step.to_string() == delete)
-    };
+    let deletes = |steps: &[Step]| lines(steps).contains(&"ip link delete dev first0".to_owned());
     assert!(deletes(&up(&config(CONFIG), &forced, &state).unwrap()));
     state.links[0].held = false;
     assert!(deletes(&up(&config(CONFIG), &OWNER, &state).unwrap()));
@@ -114,19 +93,14 @@ fn a_running_router_keeps_what_it_has() {
     state.links[0] = tun("old0", 11_800);
     state.links[0].held = true;
     let steps = plan(CONFIG, &state).unwrap();
-    assert!(!steps.iter().any(|step| step.contains("old0")), "{steps:?}");
+    assert_eq!(place(&steps, "old0"), None, "{steps:?}");
     let said = plan::warnings(&config(CONFIG), &state).join("\n");
-    assert!(
-        said.contains("old0 stays, for a program has it open"),
-        "{said}"
-    );
+    let part = "old0 stays, for a program has it open";
+    assert!(said.contains(part), "{said}");
     // An open interface cannot be recreated for another user.
     state.links[0] = tun("vcp1", 11_800);
     state.links[0].held = true;
-    state.links[0].kind = LinkKind::Tun {
-        persistent: true,
-        owner: Some(1),
-    };
+    state.links[0].kind = held(1, true);
     let error = plan(CONFIG, &state).unwrap_err();
     assert!(matches!(error, SetupError::Held(name) if name == "vcp1"));
 }
@@ -148,7 +122,7 @@ fn a_small_mtu_takes_ipv6_away_by_itself() {
         step.starts_with("ip ") && (step.contains(" delete ") || step.contains(" del "))
     };
     assert!(!steps.iter().any(deletes), "{steps:?}");
-    assert!(steps.iter().any(|step| step.contains("dev vcp1 mtu 1200")));
+    assert!(place(&steps, "dev vcp1 mtu 1200").is_some());
 }
 
 fn found(rule: Rule) -> FoundRule {
@@ -164,14 +138,12 @@ fn found(rule: Rule) -> FoundRule {
 fn in_place(text: &str, cards: &[&str]) -> Sight {
     let wanted = plan::wanted(&config(text), true, cards);
     let names = cards.iter().chain(&["lo", "vcp0", "vcp1", "vcp2"]);
+    let up = |name: &&str| Link {
+        up: true,
+        ..card(name, 0)
+    };
     Sight {
-        cards: names
-            .map(|name| Link {
-                name: (*name).to_owned(),
-                up: true,
-                ..Link::default()
-            })
-            .collect(),
+        cards: names.map(up).collect(),
         rules: wanted.rules.into_iter().map(found).collect(),
         routes: wanted.routes,
         ipv6: true,
@@ -201,35 +173,33 @@ fn every_loss_is_a_fault_with_a_remedy() {
     // A rule with additional selectors does not count.
     one(&|sight| sight.rules[0].narrow = true, missing);
     one(&|sight| sight.rules[0].rule.ours = false, missing);
+    let backstop =
+        "port lan: steering: missing: ip -4 route replace unreachable default table 11801";
     one(
         &|sight| sight.routes.retain(|route| route.device.is_some()),
-        "port lan: steering: missing: ip -4 route replace unreachable default table 11801",
+        backstop,
     );
+    let way = "port wan: steering: missing: ip -4 route replace default dev vcp0 table 11800";
     one(
         &|sight| sight.routes.retain(|route| route.device.is_none()),
-        "port wan: steering: missing: ip -4 route replace default dev vcp0 table 11800",
+        way,
     );
     let gone = |name: &'static str| move |sight: &mut Sight| sight.cards.retain(|c| c.name != name);
-    one(
-        &gone("eth1"),
-        "port lan: steering: there is no interface eth1: correct `from`",
-    );
-    one(
-        &gone("vcp0"),
-        "port wan: steering: there is no interface vcp0: run `vcp-router setup`",
-    );
+    let absent = "port lan: steering: there is no interface eth1: correct `from`";
+    one(&gone("eth1"), absent);
+    let missing = "port wan: steering: there is no interface vcp0: run `vcp-router setup`";
+    one(&gone("vcp0"), missing);
+    let down = "port wan: steering: interface vcp0 is down";
     one(
         &|sight| sight.cards.iter_mut().for_each(|card| card.up = false),
-        "port wan: steering: interface vcp0 is down",
+        down,
     );
-    one(
-        &|sight| {
-            gone("eth1")(sight);
-            sight.cards[0].name = "eth0".to_owned();
-        },
-        "port lan: steering: there is no interface eth1: correct `from`, or make the interface; \
-         did you mean eth0?",
-    );
+    let near = format!("{absent}, or make the interface; did you mean eth0?");
+    let other = |sight: &mut Sight| {
+        gone("eth1")(sight);
+        sight.cards[0].name = "eth0".to_owned();
+    };
+    one(&other, &near);
 }
 
 /// Rules of other programs, such as those of VPNs and operators.
@@ -243,44 +213,46 @@ fn rules_that_come_first_are_distinguished() {
             ..rule(table, "")
         })
     };
-    let kinds = |rule: FoundRule| -> Vec<FaultKind> {
+    let kinds = |change: &dyn Fn(&mut FoundRule), priority, table| -> Vec<FaultKind> {
         let mut sight = in_place(CONFIG, &["eth1", "br0"]);
+        let mut rule = lookup(priority, table);
+        change(&mut rule);
         sight.rules.push(rule);
         let faults = faults(&config(CONFIG), &sight);
         faults.into_iter().map(|fault| fault.kind).collect()
     };
     use FaultKind::{Exception, Shadow};
     // "from all lookup main suppress_prefixlength 0", and "not from all fwmark 7 lookup 51820".
-    assert_eq!(kinds(lookup(100, 254)), [Shadow, Shadow]);
-    let mut not_marked = lookup(100, 51_820);
-    not_marked.inverted = true;
-    not_marked.rule.mark = Some(51_820);
-    assert_eq!(kinds(not_marked), [Shadow, Shadow]);
+    assert_eq!(kinds(&|_| (), 100, 254), [Shadow, Shadow]);
+    let not_marked = |found: &mut FoundRule| {
+        found.inverted = true;
+        found.rule.mark = Some(51_820);
+    };
+    assert_eq!(kinds(&not_marked, 100, 51_820), [Shadow, Shadow]);
     // Later rules, that of the local table, those for locally sent packets, and other cards.
-    assert!(kinds(lookup(11_900, 254)).is_empty());
-    assert!(kinds(lookup(0, 255)).is_empty());
-    let mut idle = lookup(100, 9);
-    idle.idle = true;
-    assert!(kinds(idle).is_empty());
-    let mut other = lookup(100, 9);
-    other.rule.from = Some("eth2".to_owned());
-    assert!(kinds(other.clone()).is_empty());
-    other.rule.from = Some("eth1".to_owned());
-    assert_eq!(kinds(other), [Shadow]);
+    assert!(kinds(&|_| (), 11_900, 254).is_empty());
+    assert!(kinds(&|_| (), 0, 255).is_empty());
+    assert!(kinds(&|found| found.idle = true, 100, 9).is_empty());
+    let from = |card: &str| kinds(&|found| found.rule.from = Some(card.to_owned()), 100, 9);
+    assert!(from("eth2").is_empty());
+    assert_eq!(from("eth1"), [Shadow]);
     // Intended exceptions: one source, one destination, another mark.
-    let mut source = lookup(100, 254);
-    source.narrow = true;
-    assert_eq!(kinds(source), [Exception, Exception]);
-    let mut to = lookup(100, 254);
-    to.rule.to = Some("10.1.0.0/16".parse().unwrap());
-    assert_eq!(kinds(to.clone()), [Exception, Exception]);
-    to.rule.to = Some("10.0.0.0/7".parse().unwrap());
-    assert_eq!(kinds(to.clone()), [Shadow, Exception]);
-    to.rule.to = Some("192.0.2.0/24".parse().unwrap());
-    assert_eq!(kinds(to), [Exception]);
-    let mut marked = lookup(100, 9);
-    marked.rule.mark = Some(8);
-    assert_eq!(kinds(marked), [Exception]);
+    assert_eq!(
+        kinds(&|found| found.narrow = true, 100, 254),
+        [Exception, Exception]
+    );
+    for (to, expected) in [
+        ("10.1.0.0/16", &[Exception, Exception][..]),
+        ("10.0.0.0/7", &[Shadow, Exception]),
+        ("192.0.2.0/24", &[Exception]),
+    ] {
+        let found = kinds(&|found| found.rule.to = Some(to.parse().unwrap()), 100, 254);
+        assert_eq!(found, expected, "{to}");
+    }
+    assert_eq!(
+        kinds(&|found| found.rule.mark = Some(8), 100, 9),
+        [Exception]
+    );
 }
 
 /// `from = "eth*"`: each existing card needs its rule, but not the router's own interfaces.
@@ -288,12 +260,7 @@ fn rules_that_come_first_are_distinguished() {
 fn a_pattern_is_every_card_that_begins_so() {
     let text = CONFIG.replace("\"eth1\"", "\"eth*\"");
     let mut state = fresh();
-    state.links = ["eth1", "eth2", "wlan0"]
-        .map(|name| Link {
-            name: name.to_owned(),
-            ..Link::default()
-        })
-        .to_vec();
+    state.links = ["eth1", "eth2", "wlan0"].map(|name| card(name, 0)).to_vec();
     let steps = plan(&text, &state).unwrap();
     let rules = |card: &str| {
         let rule = format!("rule add priority 11800 iif {card} lookup 11801");
@@ -303,23 +270,20 @@ fn a_pattern_is_every_card_that_begins_so() {
     let own = CONFIG.replace("\"eth1\"", "\"vcp*\"");
     state.links.push(tun("vcp1", 11_800));
     let steps = plan(&own, &state).unwrap();
-    assert!(
-        !steps.iter().any(|step| step.contains("iif vcp")),
-        "{steps:?}"
-    );
+    assert_eq!(place(&steps, "iif vcp"), None, "{steps:?}");
     // A later card has no rule yet. Without any card, the message must report this.
     let mut sight = in_place(&text, &["eth1", "br0"]);
     sight.cards[0].name = "eth9".to_owned();
     let first = |sight: &Sight| faults(&config(&text), sight)[0].text.clone();
+    let fault = first(&sight);
     assert!(
-        first(&sight).contains("rule add priority 11800 iif eth9"),
-        "{}",
-        first(&sight)
+        fault.contains("rule add priority 11800 iif eth9"),
+        "{fault}"
     );
     sight.cards[0].name = "wlan0".to_owned();
+    let fault = first(&sight);
     assert!(
-        first(&sight).starts_with("no interface matches `from = \"eth*\"`"),
-        "{}",
-        first(&sight)
+        fault.starts_with("no interface matches `from = \"eth*\"`"),
+        "{fault}"
     );
 }

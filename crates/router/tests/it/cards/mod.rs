@@ -47,6 +47,17 @@ pub(crate) struct Said {
     pub(crate) err: String,
 }
 
+impl Said {
+    /// Asserts that the command ended with this code, and that its errors have these parts.
+    #[track_caller]
+    pub(crate) fn ended(&self, code: i32, parts: &[&str]) {
+        assert_eq!(self.code, Some(code), "{self:?}");
+        for part in parts {
+            assert!(self.err.contains(part), "{part}: {self:?}");
+        }
+    }
+}
+
 impl Cards {
     /// Two networks; the box forwards between them, nothing is steered yet.
     pub(crate) fn new() -> Self {
@@ -54,14 +65,11 @@ impl Cards {
             lan: ["10.0.1.2", "fd00:1::2"],
             wan: ["203.0.113.2", "fd00:2::2"],
         };
-        let cards = Self::with(
-            hosts,
-            ["10.0.1.1", "fd00:1::1"],
-            ["203.0.113.1", "fd00:2::1"],
-        );
+        let [lan, wan] = [["10.0.1.1", "fd00:1::1"], ["203.0.113.1", "fd00:2::1"]];
+        let cards = Self::with(hosts, lan, wan);
         cards.kernel.forward().unwrap();
-        cards.name("lan0", ["10.0.1.1", "fd00:1::1"]);
-        cards.name("wan0", ["203.0.113.1", "fd00:2::1"]);
+        cards.name("lan0", lan);
+        cards.name("wan0", wan);
         cards
     }
 
@@ -90,9 +98,8 @@ impl Cards {
                 node.add_address("eth0", address.parse().unwrap()).unwrap();
             }
             for (to, via) in ["0.0.0.0/0", "::/0"].into_iter().zip(gateway) {
-                let via = via.parse().unwrap();
-                node.add_route(to.parse().unwrap(), "eth0", Some(via))
-                    .unwrap();
+                let (to, via) = (to.parse().unwrap(), via.parse().unwrap());
+                node.add_route(to, "eth0", Some(via)).unwrap();
             }
         };
         host(&lan, hosts.lan, lan_gateway);
@@ -110,9 +117,8 @@ impl Cards {
 
     fn name(&self, card: &str, [v4, v6]: Host) {
         for address in [format!("{v4}/24"), format!("{v6}/64")] {
-            self.kernel
-                .add_address(card, address.parse().unwrap())
-                .unwrap();
+            let address = address.parse().unwrap();
+            self.kernel.add_address(card, address).unwrap();
         }
     }
 
@@ -140,24 +146,44 @@ impl Cards {
              [[steer]]\nfrom = \"lan0\"\nport = \"lan\"\n\
              [[steer]]\nfrom = \"wan0\"\nport = \"wan\"\n"
         );
+        self.write(&text);
+    }
+
+    /// The text of the configuration.
+    pub(crate) fn text(&self) -> String {
+        std::fs::read_to_string(self.path("router.toml")).unwrap()
+    }
+
+    /// Writes this text as the configuration.
+    pub(crate) fn write(&self, text: &str) {
         std::fs::write(self.path("router.toml"), text).unwrap();
+    }
+
+    /// Lets the box send pings.
+    pub(crate) fn let_ping(&self) {
+        let key = "net.ipv4.ping_group_range";
+        self.kernel.sysctl(key, "0 0").unwrap();
+    }
+
+    /// Runs a line of shell on the box, which must succeed.
+    #[track_caller]
+    pub(crate) fn does(&self, line: &str) {
+        let said = shell(&self.kernel, line);
+        assert_eq!(said.code, Some(0), "{line}: {said:?}");
     }
 
     /// `vcp-router COMMAND --config FILE …` on the box.
     pub(crate) fn tool(&self, command: &str, more: &[&str]) -> Said {
         let mut program = crate::vcp_router();
-        program
-            .arg(command)
-            .arg("--config")
-            .arg(self.path("router.toml"));
-        program.args(more);
+        program.args([command, "--config"]);
+        program.arg(self.path("router.toml")).args(more);
         run(&self.kernel, program)
     }
 
     /// Sets up; what ran.
     pub(crate) fn setup(&self) -> String {
         let said = self.tool("setup", &[]);
-        assert_eq!(said.code, Some(0), "{said:?}");
+        said.ended(0, &[]);
         said.out
     }
 
@@ -209,12 +235,15 @@ impl Cards {
     }
 
     pub(crate) fn show(&self) -> Value {
-        let mut command = crate::vcp_router();
-        command
-            .args(["show", "--json", "--socket"])
-            .arg(self.control());
-        let said = run(&self.kernel, command);
+        let said = self.ask(&["show", "--json"]);
         serde_json::from_str(&said.out).unwrap_or_else(|_| panic!("{said:?}"))
+    }
+
+    /// `vcp-router COMMAND … --socket SOCKET` on the box.
+    pub(crate) fn ask(&self, arguments: &[&str]) -> Said {
+        let mut program = crate::vcp_router();
+        program.args(arguments).arg("--socket").arg(self.control());
+        run(&self.kernel, program)
     }
 
     pub(crate) fn link(&self, name: &str) -> Value {
@@ -226,10 +255,8 @@ impl Cards {
 
     /// A listener of the host in the WAN, and where it is.
     pub(crate) fn listener(&self, v6: bool) -> (TcpListener, SocketAddr) {
-        let listener = self
-            .wan
-            .tcp_listener(address(self.hosts.wan, v6, 0))
-            .unwrap();
+        let at = address(self.hosts.wan, v6, 0);
+        let listener = self.wan.tcp_listener(at).unwrap();
         let at = listener.local_addr().unwrap();
         (listener, at)
     }
@@ -243,9 +270,8 @@ impl Cards {
     /// A TCP connection of the host in the LAN.
     pub(crate) fn connect(&self, to: SocketAddr) -> TcpStream {
         let client = self.client(to.is_ipv6());
-        client
-            .connect_timeout(&to.into(), Duration::from_secs(10))
-            .unwrap();
+        let patience = Duration::from_secs(10);
+        client.connect_timeout(&to.into(), patience).unwrap();
         client.into()
     }
 

@@ -69,9 +69,7 @@ impl Paths {
         if !others.ids.current().id.is_empty() && !others.ids.switch() {
             return Move::Stays;
         }
-        let current = &self.path.address;
-        let is_new =
-            self.fallback.is_none() || current.validation.is_none() || current.is_known(now);
+        let is_new = self.fallback.is_none() || self.path.address.validation.is_none();
         let limit = AmplificationLimit::validated();
         let mut address = Address::new(now, self.path.remote(), local, limit);
         address.validation = Some(others.validation(now));

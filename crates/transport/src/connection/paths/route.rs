@@ -5,7 +5,7 @@ use pathmark_cc::{Controller, Metrics};
 use super::starts::Starts;
 use crate::config::TransportConfig;
 use crate::path::{
-    ArrivalRate, Cadence, ETHERNET_MTU, EcnValidation, Mtud, OneWayDelay, PlainPath,
+    ArrivalRate, Cadence, ETHERNET_MTU, EcnValidation, LARGEST_MTU, Mtud, OneWayDelay, PlainPath,
 };
 use crate::recovery::{LossOutcome, Pacer, Probe, SentPacket};
 use crate::{Duration, Ecn, Instant, Signal};
@@ -59,7 +59,11 @@ pub(in crate::connection) struct Route {
 impl Route {
     pub(super) fn new(now: Instant, config: &TransportConfig) -> Self {
         let mark = if config.ecn { Ecn::Ect0 } else { Ecn::NotEct };
-        let mtud = Mtud::with_base(config.initial_mtu, config.max_mtu.unwrap_or(ETHERNET_MTU));
+        let most = config.max_mtu.unwrap_or(LARGEST_MTU);
+        let mut mtud = Mtud::with_base(config.initial_mtu, most);
+        if config.max_mtu.is_none() {
+            mtud.set_ceiling(ETHERNET_MTU);
+        }
         let mtu = mtud.mtu();
         Self {
             controller: config.controller.build(now, mtu),

@@ -129,16 +129,9 @@ impl Run {
             let open = self.in_flight + MTU <= self.bbr.window();
             let has = self.writes.is_none() || self.written > 0;
             let ack = self.acks.first_key_value().map_or(u64::MAX, |(k, _)| k.0);
-            let send = if open && has {
-                self.next_send.max(self.now)
-            } else {
-                u64::MAX
-            };
-            let write = if self.writes.is_some() {
-                self.next_write
-            } else {
-                u64::MAX
-            };
+            let when = |possible: bool, at: u64| if possible { at } else { u64::MAX };
+            let send = when(open && has, self.next_send.max(self.now));
+            let write = when(self.writes.is_some(), self.next_write);
             let last = self.flying.iter().rev().flatten().next();
             let probe = last.map_or(u64::MAX, |p| p.sent_at + 3 * self.srtt);
             let next = ack.min(send).min(write).min(probe);
@@ -164,11 +157,7 @@ impl Run {
             packet_number: self.next_number,
             bytes: MTU,
             in_flight: self.in_flight,
-            limit: if limited {
-                Limit::Application
-            } else {
-                Limit::Window
-            },
+            limit: [Limit::Window, Limit::Application][usize::from(limited)],
             signal: false,
         };
         let state = self.bbr.on_sent(Instant::from_nanos(self.now), &sent);
@@ -189,8 +178,8 @@ impl Run {
         }
         self.free_at = self.free_at.max(self.now) + MTU * SECOND / self.rate;
         let arrives = (self.free_at + self.rtt).next_multiple_of(self.batch);
-        self.acks
-            .insert((arrives, number), waiting >= self.mark_from);
+        let marked = waiting >= self.mark_from;
+        self.acks.insert((arrives, number), marked);
     }
 
     fn take(&mut self, number: u64) -> Option<Flying> {

@@ -34,10 +34,8 @@ fn a_round_trip_of_losses_told_at_once_bounds_to_where_they_began() {
     run.bbr.on_loss(now, &news);
     assert_eq!(run.bbr.state, State::Down);
     let long = run.bbr.bounds.long;
-    assert!(
-        (in_flight / 20 * 19..=in_flight).contains(&long),
-        "{long} of {in_flight}"
-    );
+    let range = in_flight / 20 * 19..=in_flight;
+    assert!(range.contains(&long), "{long} of {in_flight}");
 }
 
 /// After idleness during a probe, the first packets leave at the path's rate, because the pace is

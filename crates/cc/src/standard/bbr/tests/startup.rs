@@ -17,22 +17,29 @@ fn send(bbr: &mut Bbr, at: Instant, number: u64, in_flight: u64) -> PacketState 
     bbr.on_sent(at, &sent)
 }
 
+/// A connection that has sent ten packets, and their states.
+fn begun() -> (Bbr, Vec<PacketState>) {
+    let mut bbr = Bbr::new(Instant::ZERO, 1200, None);
+    bbr.on_handshake_rtt(Instant::ZERO, ms(100));
+    let states = (0..10).map(|number| send(&mut bbr, Instant::ZERO, number, number + 1));
+    let states = states.collect();
+    (bbr, states)
+}
+
+/// A packet of this state is acknowledged 100 ms after it was sent.
+fn ack(bbr: &mut Bbr, at: u64, number: u64, state: PacketState, in_flight: u64) {
+    let mut news = acked(number, MTU, ms(100));
+    news.state = state;
+    news.sent_at = Instant::from_millis(at - 100);
+    news.in_flight_before = in_flight * MTU;
+    bbr.on_ack(Instant::from_millis(at), &news);
+}
+
 /// Ten packets, of which the first is acknowledged after a round trip. Then one acknowledgement
 /// reports `packets` lost packets in `ranges` ranges. After another round trip, a packet that was
 /// sent in the meantime is acknowledged.
 fn after_a_round_with(packets: u64, ranges: u64) -> Bbr {
-    let mut bbr = Bbr::new(Instant::ZERO, 1200, None);
-    bbr.on_handshake_rtt(Instant::ZERO, ms(100));
-    let states: Vec<_> = (0..10)
-        .map(|number| send(&mut bbr, Instant::ZERO, number, number + 1))
-        .collect();
-    let ack = |bbr: &mut Bbr, at: u64, number, state, in_flight: u64| {
-        let mut news = acked(number, MTU, ms(100));
-        news.state = state;
-        news.sent_at = Instant::from_millis(at - 100);
-        news.in_flight_before = in_flight * MTU;
-        bbr.on_ack(Instant::from_millis(at), &news);
-    };
+    let (mut bbr, states) = begun();
     ack(&mut bbr, 100, 0, states[0], 10);
     let later = send(&mut bbr, Instant::from_millis(100), 10, 10);
     let news = Lost {
@@ -64,10 +71,8 @@ fn ranges_count_and_not_acknowledgements() {
 fn five_ranges_or_one_long_one_do_not() {
     for (packets, ranges) in [(5, 5), (8, 1)] {
         let bbr = after_a_round_with(packets, ranges);
-        assert!(
-            !bbr.full.reached && bbr.state == State::Startup,
-            "{packets}, {ranges}"
-        );
+        let goes_on = !bbr.full.reached && bbr.state == State::Startup;
+        assert!(goes_on, "{packets}, {ranges}");
     }
 }
 
@@ -75,11 +80,7 @@ fn five_ranges_or_one_long_one_do_not() {
 /// recovery too.
 #[test]
 fn the_packet_that_ends_recovery_judges_the_round_trip() {
-    let mut bbr = Bbr::new(Instant::ZERO, 1200, None);
-    bbr.on_handshake_rtt(Instant::ZERO, ms(100));
-    let states: Vec<_> = (0..10)
-        .map(|number| send(&mut bbr, Instant::ZERO, number, number + 1))
-        .collect();
+    let (mut bbr, states) = begun();
     let lose = |bbr: &mut Bbr, at: u64, number: usize, ranges: u64, last_sent: u64| {
         let news = Lost {
             bytes: ranges * MTU,
@@ -95,11 +96,7 @@ fn the_packet_that_ends_recovery_judges_the_round_trip() {
     lose(&mut bbr, 101, 0, 1, 9);
     let later = send(&mut bbr, Instant::from_millis(102), 10, 10);
     lose(&mut bbr, 110, 9, 5, 10);
-    let mut news = acked(10, MTU, ms(100));
-    news.state = later;
-    news.sent_at = Instant::from_millis(102);
-    news.in_flight_before = 4 * MTU;
-    bbr.on_ack(Instant::from_millis(202), &news);
+    ack(&mut bbr, 202, 10, later, 4);
     assert!(bbr.recovery_end.is_none());
     assert!(bbr.full.reached && bbr.state != State::Startup);
 }

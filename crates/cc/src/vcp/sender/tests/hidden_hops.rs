@@ -23,6 +23,15 @@ fn queue_ahead(
     now
 }
 
+/// A sender that routers steer with LOW until 2 s.
+fn steered() -> VcpSender<Wlte> {
+    let mut sender = sender(Wlte { pure: false });
+    for now in (100..2000).step_by(10) {
+        ack(&mut sender, now, [0, 2, 0, 0]);
+    }
+    sender
+}
+
 /// A hop without feedback drops half of the packets until CUBIC rules.
 fn overflow(sender: &mut VcpSender<Wlte>, mut now: u64) -> u64 {
     let end = now + 20_000;
@@ -39,10 +48,7 @@ fn overflow(sender: &mut VcpSender<Wlte>, mut now: u64) -> u64 {
 
 #[test]
 fn a_queue_under_low_stops_mi() {
-    let mut sender = sender(Wlte { pure: false });
-    for now in (100..2000).step_by(10) {
-        ack(&mut sender, now, [0, 2, 0, 0]);
-    }
+    let mut sender = steered();
     // Every RTT shows a queue, and every code is LOW.
     for now in (2000..2080).step_by(10) {
         ack_with(&mut sender, now, [0, 2, 0, 0], ms(140));
@@ -54,22 +60,13 @@ fn a_queue_under_low_stops_mi() {
 
 #[test]
 fn delay_that_stands_whatever_is_sent_is_none_of_ours() {
-    let mut sender = sender(Wlte { pure: false });
-    for now in (100..2000).step_by(10) {
-        ack(&mut sender, now, [0, 2, 0, 0]);
-    }
+    let mut sender = steered();
     let before = sender.window();
-    let now = queue_ahead(
-        &mut sender,
-        2000,
-        |_| 40,
-        |sender| !sender.metrics().explicit,
-    );
+    let fell_back = |sender: &VcpSender<Wlte>| !sender.metrics().explicit;
+    let now = queue_ahead(&mut sender, 2000, |_| 40, fell_back);
     assert_eq!(now, 22_000);
-    assert!(
-        sender.window() > before,
-        "a longer route, and growth goes on"
-    );
+    // This is a longer route, and growth goes on.
+    assert!(sender.window() > before);
 }
 
 #[test]
@@ -97,20 +94,15 @@ fn a_queue_on_the_way_back_is_none_of_ours() {
 
 #[test]
 fn an_over_is_obeyed_while_cubic_rules_for_a_hidden_bottleneck() {
-    let mut sender = sender(Wlte { pure: false });
-    for now in (100..2000).step_by(10) {
-        ack(&mut sender, now, [0, 2, 0, 0]);
-    }
+    let mut sender = steered();
     let now = overflow(&mut sender, 2000);
     let before = sender.window();
     ack_with(&mut sender, now + 10, [0, 0, 0, 2], ms(140));
     let cut = sender.window();
     assert!(cut.abs_diff(before * 7 / 10) < MTU, "{cut} {before}");
     ack_with(&mut sender, now + 20, [0, 0, 0, 2], ms(140));
-    assert!(
-        sender.window() >= cut,
-        "one cut per interval and round trip"
-    );
+    // One cut per interval and round trip.
+    assert!(sender.window() >= cut);
 }
 
 #[test]

@@ -26,26 +26,29 @@ fn codes(packets: [u64; 4]) -> Feedback {
 }
 
 fn sender<L: LossRule>(loss_rule: L) -> VcpSender<L> {
+    sender_with(100, loss_rule)
+}
+
+fn sender_with<L: LossRule>(packets: u32, loss_rule: L) -> VcpSender<L> {
     let params = VcpParams {
-        initial_window: Some(100),
+        initial_window: Some(packets),
         ..VcpParams::default()
     };
     VcpSender::new("vcp", at(0), 1500, params, loss_rule)
 }
 
-fn sender_with_small_start() -> VcpSender<Halving> {
-    let params = VcpParams {
-        initial_window: Some(10),
-        ..VcpParams::default()
-    };
-    VcpSender::new("vcp", at(0), 1500, params, Halving)
+fn algorithm(text: &str) -> Box<dyn Controller> {
+    Algorithm::parse(text).unwrap().controller(at(0), 1500)
 }
 
-fn ack(sender: &mut impl Controller, now: u64, packets: [u64; 4]) {
+fn ack(sender: &mut (impl Controller + ?Sized), now: u64, packets: [u64; 4]) {
     ack_with(sender, now, packets, RTT);
 }
 
-fn ack_with(sender: &mut impl Controller, now: u64, packets: [u64; 4], rtt: Duration) {
+fn ack_with<C>(sender: &mut C, now: u64, packets: [u64; 4], rtt: Duration)
+where
+    C: Controller + ?Sized,
+{
     let total: u64 = packets.iter().sum();
     let mut ack = acked(now, total * MTU, rtt);
     ack.packets = total;
@@ -61,9 +64,7 @@ fn plain_ack(now: u64) -> Acked {
 #[test]
 fn cubic_rules_until_the_first_mark() {
     let mut sender = sender(Halving);
-    let mut cubic = Algorithm::parse("cubic[iw=100]")
-        .unwrap()
-        .controller(at(0), 1500);
+    let mut cubic = algorithm("cubic[iw=100]");
     for now in [100, 101, 102] {
         sender.on_ack(at(now), &plain_ack(now));
         cubic.on_ack(at(now), &plain_ack(now));
@@ -81,7 +82,6 @@ fn cubic_rules_until_the_first_mark() {
 /// after the marks end.
 #[test]
 fn bbr_rules_where_it_is_the_fallback() {
-    let algorithm = |text: &str| Algorithm::parse(text).unwrap().controller(at(0), 1500);
     let mut sender = algorithm("vcp+bise+wlte[fallback=bbr,iw=100]");
     let mut bbr = algorithm("bbr[iw=100]");
     for law in [&mut sender, &mut bbr] {
@@ -100,12 +100,6 @@ fn bbr_rules_where_it_is_the_fallback() {
         assert_eq!(sender.pacing_rate(), bbr.pacing_rate());
     }
     assert_eq!(sender.metrics().ruling, "bbr");
-    let ack = |sender: &mut dyn Controller, now: u64, packets: [u64; 4]| {
-        let mut ack = acked(now, 2 * MTU, RTT);
-        ack.packets = 2;
-        sender.on_feedback(at(now), &codes(packets), &ack);
-        sender.on_ack(at(now), &ack);
-    };
     ack(&mut *sender, 300, [0, 2, 0, 0]);
     assert_eq!(sender.metrics().ruling, "vcp+bise+wlte");
     let mut now = 310;
@@ -118,10 +112,8 @@ fn bbr_rules_where_it_is_the_fallback() {
             assert!(sender.window() <= window + 2 * MTU);
             // 99 % of a window per round trip.
             let pace = sender.pacing_rate().unwrap();
-            assert!(
-                pace <= window * 11 && pace >= window * 8,
-                "{pace} of {window}"
-            );
+            let range = window * 8..=window * 11;
+            assert!(range.contains(&pace), "{pace} of {window}");
         }
         assert!(now < 600);
     }
@@ -240,17 +232,15 @@ fn idleness_leaves_twice_what_the_path_has_carried() {
     assert!(sender.window() > 100 * MTU);
     sender.on_restart(at(150), ms(50));
     assert!(sender.window() > 100 * MTU);
-    let mut sender = sender_with_small_start();
+    let mut sender = sender_with(10, Halving);
     for now in (100..8900).step_by(5) {
         ack(&mut sender, now, [0, 2, 0, 0]);
     }
     assert!(sender.window() > 100 * MTU, "{}", sender.window());
     sender.on_restart(at(9000), ms(6000));
     let window = sender.window() / MTU;
-    assert!(
-        (76..=84).contains(&window),
-        "2 × 40 packets per round trip: {window}"
-    );
+    // 2 × 40 packets per round trip.
+    assert!((76..=84).contains(&window), "{window}");
 }
 
 /// α grows while no OVER arrives, but not during idleness.
@@ -297,13 +287,10 @@ fn a_spurious_loss_undoes_no_later_cut() {
 
 #[test]
 fn requests_tell_the_least_rtt_and_who_follows_r() {
-    let mut plain = Algorithm::parse("vcp").unwrap().controller(at(0), 1500);
+    let mut plain = algorithm("vcp");
     assert_eq!(plain.request().min_rtt, None);
     plain.on_ack(at(100), &plain_ack(1));
     assert_eq!(plain.request().min_rtt, Some(RTT));
     assert!(!plain.request().bise);
-    let steep = Algorithm::parse("vcp+bise+wlte")
-        .unwrap()
-        .controller(at(0), 1500);
-    assert!(steep.request().bise);
+    assert!(algorithm("vcp+bise+wlte").request().bise);
 }

@@ -39,10 +39,8 @@ fn exact(header: &XcpCarried, bytes: u32) -> Header {
 
 fn close_to(what: &str, got: f64, want: f64, relative: f64, absolute: f64) {
     let off = (got - want).abs();
-    assert!(
-        off <= relative * want.abs() + absolute,
-        "{what}: {got}, not {want}"
-    );
+    let near = off <= relative * want.abs() + absolute;
+    assert!(near, "{what}: {got}, not {want}");
 }
 
 /// Runs `packets` packets of `sources` through a port and the oracle side by side. The loads
@@ -56,9 +54,8 @@ fn trace(capacity: u64, sources: &mut [Source], packets: u64, seed: u64) {
         random = random
             .wrapping_mul(6_364_136_223_846_793_005)
             .wrapping_add(1);
-        let at = (0..sources.len())
-            .min_by_key(|at| sources[*at].next)
-            .unwrap();
+        let at = (0..sources.len()).min_by_key(|at| sources[*at].next);
+        let at = at.unwrap();
         let source = &mut sources[at];
         let now = source.next;
         // Each window slowly varies by half, with its own period.
@@ -90,13 +87,8 @@ fn trace(capacity: u64, sources: &mut [Source], packets: u64, seed: u64) {
             oracle.close(elapsed, standing as f64);
             started = now;
             let unit = 1e-6 * capacity as f64 + 1.0;
-            close_to(
-                "d",
-                seen.mean_rtt.as_secs_f64(),
-                oracle.mean_rtt,
-                1e-3,
-                1e-6,
-            );
+            let mean_rtt = seen.mean_rtt.as_secs_f64();
+            close_to("d", mean_rtt, oracle.mean_rtt, 1e-3, 1e-6);
             close_to("F", seen.aggregate as f64, oracle.aggregate, 1e-3, unit);
             close_to("+", seen.positive_left as f64, oracle.positive, 1e-3, unit);
             close_to("-", seen.negative_left as f64, oracle.negative, 1e-3, unit);
@@ -109,13 +101,8 @@ fn trace(capacity: u64, sources: &mut [Source], packets: u64, seed: u64) {
         // Rounding the mean RTT to whole µs changes the queue's part of F, and the sum of the
         // remaining pools drifts with every rounding.
         let own = oracle.positive * exact(&header, moment.bytes).x;
-        close_to(
-            "feedback",
-            answer.delta as f64 / 65_536.0,
-            want,
-            1e-4,
-            own.abs() * 1e-3 + 1.0,
-        );
+        let got = answer.delta as f64 / 65_536.0;
+        close_to("feedback", got, want, 1e-4, own.abs() * 1e-3 + 1.0);
     }
     assert!(compared > 10, "{compared} intervals");
 }
@@ -123,29 +110,25 @@ fn trace(capacity: u64, sources: &mut [Source], packets: u64, seed: u64) {
 /// F is [XCP-i II-A controller] in the rate form.
 #[test]
 fn a_million_packets_of_few_flows_agree_with_the_paper() {
-    let mut sources: Vec<Source> = [(100_000, 30), (50_000, 60), (200_000, 10), (400_000, 900)]
-        .iter()
-        .map(|&(rtt_us, packets)| Source {
-            rtt_us,
-            window: packets * 1500,
-            bytes: 1500,
-            next: u64::from(rtt_us),
-        })
-        .collect();
+    let flows = [(100_000, 30), (50_000, 60), (200_000, 10), (400_000, 900)];
+    let mut sources = flows.map(|(rtt_us, packets)| Source {
+        rtt_us,
+        window: packets * 1500,
+        bytes: 1500,
+        next: u64::from(rtt_us),
+    });
     trace(CAPACITY / 2, &mut sources, 1_000_000, 1);
 }
 
 #[test]
 fn slow_fast_and_long_paths_agree_with_the_paper() {
     // 50 GB/s in jumbo packets over 10 ms.
-    let mut sources: Vec<Source> = (0..8)
-        .map(|n| Source {
-            rtt_us: 10_000 + 100 * n,
-            window: 62_500_000,
-            bytes: 9000,
-            next: u64::from(n),
-        })
-        .collect();
+    let mut sources = [0, 1, 2, 3, 4, 5, 6, 7].map(|n| Source {
+        rtt_us: 10_000 + 100 * n,
+        window: 62_500_000,
+        bytes: 9000,
+        next: u64::from(n),
+    });
     trace(50_000_000_000, &mut sources, 1_000_000, 2);
     // 2 MB/s with an RTT of 20 s.
     let mut sources = [Source {

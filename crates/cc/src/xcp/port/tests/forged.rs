@@ -4,7 +4,7 @@ use super::{CAPACITY, EAGER, eager, metrics, packet, stamp};
 use crate::base::Instant;
 use crate::law::LinkController;
 use crate::signals::{Answer, Arrival, Carried, XcpCarried};
-use crate::testing::ms;
+use crate::testing::{header, ms};
 use crate::xcp::fixed::x_of;
 use crate::xcp::params::XcpLinkParams;
 use crate::xcp::port::XcpLink;
@@ -52,43 +52,29 @@ fn taken(forged: Option<XcpCarried>, covers: u16) -> i64 {
 
 #[test]
 fn a_forged_packet_in_each_interval_takes_no_reduction_from_others() {
-    let forged = XcpCarried {
-        covers: u16::MAX,
-        ..eager(RTT_US, x_of(ms(1)))
+    let forged = |rtt_us, delta, covers| XcpCarried {
+        covers,
+        ..header(rtt_us, x_of(ms(1)), delta)
     };
     let cases = [
-        forged,
-        XcpCarried { x: 1, ..forged },
+        forged(RTT_US, EAGER, u16::MAX),
         XcpCarried {
-            rtt_us: 1,
-            ..forged
+            x: 1,
+            ..forged(RTT_US, EAGER, u16::MAX)
         },
+        forged(1, EAGER, u16::MAX),
         // It gives back, for many packets or with a very short RTT.
-        XcpCarried {
-            delta: -EAGER,
-            ..forged
-        },
-        XcpCarried {
-            delta: -EAGER,
-            covers: 1,
-            ..forged
-        },
-        XcpCarried {
-            delta: -EAGER,
-            covers: 1,
-            rtt_us: 1,
-            ..forged
-        },
+        forged(RTT_US, -EAGER, u16::MAX),
+        forged(RTT_US, -EAGER, 1),
+        forged(1, -EAGER, 1),
     ];
     for covers in [1, 3, 8] {
         let expected = taken(None, covers);
         assert!(expected > 0, "{covers}: {expected}");
         for forged in cases {
             let left = taken(Some(forged), covers);
-            assert!(
-                left >= expected / 100 * 98,
-                "{covers}, {forged:?}: {left} of {expected}"
-            );
+            let kept = left >= expected / 100 * 98;
+            assert!(kept, "{covers}, {forged:?}: {left} of {expected}");
         }
     }
 }
@@ -127,8 +113,6 @@ fn few_headers_that_stand_for_many_packets_pay_for_all_of_them() {
     // Per flow.
     let (many, few) = (taken[0] / 8, taken[1] / 2);
     assert!(many > 0, "{taken:?}");
-    assert!(
-        (many * 9 / 10..=many * 11 / 10).contains(&few),
-        "{few} {many}"
-    );
+    let range = many * 9 / 10..=many * 11 / 10;
+    assert!(range.contains(&few), "{few} {many}");
 }

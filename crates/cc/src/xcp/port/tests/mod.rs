@@ -38,6 +38,13 @@ fn stamp(answer: Answer) -> XcpAnswer {
     }
 }
 
+/// Passes a packet of 1500 bytes through a port.
+fn ask(link: &mut XcpLink, now: Instant, flow_hash: u32, header: XcpCarried) -> XcpAnswer {
+    let arrival = packet(flow_hash, 1500, header);
+    link.on_arrival(now, &arrival, 0);
+    stamp(link.on_departure(now, &arrival, 0))
+}
+
 fn metrics(link: &XcpLink) -> XcpLinkMetrics {
     link.metrics().xcp.expect("an XCP port")
 }
@@ -153,9 +160,7 @@ fn moved(params: XcpLinkParams, step: u64, wait: Duration) -> XcpLinkMetrics {
             let up = n / 167 % 2 == 0;
             link.on_capacity(now, if up { CAPACITY + step } else { CAPACITY - step });
         }
-        let arrival = packet(1, 1500, header);
-        link.on_arrival(now, &arrival, 0);
-        stamp(link.on_departure(now, &arrival, 0));
+        ask(&mut link, now, 1, header);
     }
     metrics(&link)
 }
@@ -185,10 +190,7 @@ fn the_first_packets_after_idleness_are_given_at_most_one_interval_of_the_share(
     let mut given = 0;
     for n in 0..20u32 {
         // Twenty senders with ten packets per round trip each.
-        let now = at(1000 + u64::from(n));
-        let arrival = packet(n, 1500, header);
-        link.on_arrival(now, &arrival, 0);
-        let answer = stamp(link.on_departure(now, &arrival, 0));
+        let answer = ask(&mut link, at(1000 + u64::from(n)), n, header);
         assert!(answer.bounding && answer.delta >= 0);
         given += answer.delta >> 16;
     }
@@ -196,10 +198,7 @@ fn the_first_packets_after_idleness_are_given_at_most_one_interval_of_the_share(
     assert!((most * 99 / 100..=most).contains(&given), "{given}");
     // As published, they get nothing before an interval has passed.
     let mut link = XcpLink::new(Instant::ZERO, CAPACITY, published());
-    let arrival = packet(1, 1500, header);
-    link.on_arrival(at(1000), &arrival, 0);
-    let answer = stamp(link.on_departure(at(1000), &arrival, 0));
-    assert_eq!(answer.delta, 0);
+    assert_eq!(ask(&mut link, at(1000), 1, header).delta, 0);
 }
 
 /// The port's interval and mean RTT after each packet of one flow, beginning with its first packet.
@@ -225,8 +224,11 @@ fn a_port_that_wakes_begins_with_its_own_interval_and_doubles_it_at_most() {
     assert_eq!(seen[0], (ms(50), ms(50)));
     assert_eq!(seen.last().unwrap(), &(ms(3000), ms(3000)));
     for pair in seen.windows(2) {
+        let [before, after] = pair else {
+            panic!("{pair:?}")
+        };
         assert!(
-            pair[1].0 <= 2 * pair[0].0 && pair[1].1 <= 2 * pair[0].1,
+            after.0 <= 2 * before.0 && after.1 <= 2 * before.1,
             "{seen:?}"
         );
     }
@@ -262,10 +264,9 @@ fn mean_rtt_with(params: XcpLinkParams, forged: XcpCarried, each: u64) -> Durati
     let honest = eager(50_000, x_of(ms(50)) * 4 / 83);
     let mut worst = ms(50);
     for n in 1..10_000u64 {
-        let arrival = if n % each == 0 {
-            packet(9, 84, forged)
-        } else {
-            packet((n % 4) as u32, 1500, honest)
+        let arrival = match n % each {
+            0 => packet(9, 84, forged),
+            _ => packet((n % 4) as u32, 1500, honest),
         };
         let now = Instant::from_micros(600 * n);
         link.on_arrival(now, &arrival, 0);
@@ -303,11 +304,10 @@ fn after_a_drop_nothing_is_given_until_an_interval_without_drops_has_passed() {
     for n in 0..1000u64 {
         let now = at(n);
         link.on_arrival(now, &arrival, 0);
-        if n == 450 {
-            link.on_drop(now, &arrival);
-        }
-        if n == 850 {
-            link.on_drop(now, &foreign(1500));
+        match n {
+            450 => link.on_drop(now, &arrival),
+            850 => link.on_drop(now, &foreign(1500)),
+            _ => {}
         }
         if stamp(link.on_departure(now, &arrival, 0)).delta > 0 {
             given.push(n);
@@ -327,10 +327,7 @@ fn what_the_buffer_cannot_take_is_not_given() {
     link.on_buffer(62_500);
     let header = eager(100_000, x_of(ms(1)));
     for n in 0..300u64 {
-        let now = at(n);
-        let arrival = packet(1, 1500, header);
-        link.on_arrival(now, &arrival, 0);
-        let _ = link.on_departure(now, &arrival, 0);
+        ask(&mut link, at(n), 1, header);
         assert!(metrics(&link).aggregate <= 625_000, "{:?}", metrics(&link));
     }
     assert_eq!(metrics(&link).aggregate, 625_000);
@@ -364,16 +361,13 @@ fn capacity_is_the_ports_or_fixed_and_overhead_counts() {
 fn a_vcp_packet_is_told_the_same_in_codes() {
     let mut link = XcpLink::new(Instant::ZERO, 1_250_000, XcpLinkParams::default());
     let vcp = |code| {
-        arrival(
-            1500,
-            7,
-            Carried::Vcp(VcpCarried {
-                code,
-                bise: true,
-                carries_r: true,
-                ..VcpCarried::default()
-            }),
-        )
+        let carried = VcpCarried {
+            code,
+            bise: true,
+            carries_r: true,
+            ..VcpCarried::default()
+        };
+        arrival(1500, 7, Carried::Vcp(carried))
     };
     let mut codes = [0; 4];
     // 100 packets per interval of 50 ms are 2.4 times the capacity.
@@ -408,9 +402,7 @@ fn a_flow_that_goes_on_after_a_silence_is_given_nothing_at_first() {
         for n in 0..1_250 {
             let pause = if n < 1000 { 0 } else { 1_000_000 };
             let now = Instant::from_micros(1_000_000 + 800 * n + pause);
-            let arrival = packet(1, 1500, header);
-            link.on_arrival(now, &arrival, 0);
-            let answer = stamp(link.on_departure(now, &arrival, 0));
+            let answer = ask(&mut link, now, 1, header);
             if (1000..1100).contains(&n) {
                 given += answer.delta.max(0);
             }

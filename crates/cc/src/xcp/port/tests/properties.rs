@@ -61,11 +61,9 @@ proptest! {
         for (wanted, x, size) in wishes {
             let settled = pools.settle(wanted, x, size);
             prop_assert!(settled.delta <= wanted);
+            given += i128::from(settled.delta.max(0));
             if settled.bounding {
-                given += i128::from(settled.delta.max(0));
                 taken += i128::from(-settled.delta.min(0));
-            } else {
-                given += i128::from(settled.delta.max(0));
             }
         }
         prop_assert!(given <= i128::from(positive));

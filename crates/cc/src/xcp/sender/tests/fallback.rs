@@ -9,15 +9,10 @@ use crate::testing::{at, stamped};
 #[test]
 fn why_routers_do_not_rule() {
     let first = |loss, feedback: XcpFeedback| {
-        let mut sender = sender(XcpParams {
-            loss,
-            ..XcpParams::default()
-        });
-        assert_eq!(
-            sender.metrics().fallback,
-            Some(FallbackReason::NoAnswer),
-            "nothing has come back"
-        );
+        let mut sender = with_loss(loss);
+        // Nothing has come back yet.
+        let fallback = sender.metrics().fallback;
+        assert_eq!(fallback, Some(FallbackReason::NoAnswer));
         round_with(&mut sender, Instant::ZERO, 0, &Feedback::Xcp(feedback));
         sender
     };
@@ -122,11 +117,11 @@ fn bbr_rules_where_it_is_the_fallback() {
         assert!(grown > window + 5_000, "{name}: {grown} of {window}");
         sender.on_congestion_experienced(at(130), at(20), 20);
         assert_eq!(sender.metrics().ruling, "cubic", "{name}");
+        let unstamped = Feedback::Xcp(XcpFeedback {
+            stamped: 0,
+            ..stamped(0)
+        });
         for now in 0..100 {
-            let unstamped = Feedback::Xcp(XcpFeedback {
-                stamped: 0,
-                ..stamped(0)
-            });
             step(&mut *sender, 320 + 10 * now, Some(&unstamped));
         }
         assert_eq!(sender.metrics().fallback, Some(FallbackReason::NoAnswer));

@@ -22,6 +22,21 @@ pub(crate) async fn bounded<T>(test: impl Future<Output = T>) -> T {
     done.unwrap_or_else(|_| panic!("not done within {PATIENCE:?}"))
 }
 
+/// Runs a test within the time limit, in a runtime of this thread.
+pub(crate) fn in_time<T>(test: impl Future<Output = T>) -> T {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_all().build().unwrap();
+    runtime.block_on(bounded(test))
+}
+
+/// Like [`each`], in a runtime of this thread.
+pub(crate) fn for_each<const N: usize>(
+    pairs: [(Stack, Stack); N],
+    test: impl AsyncFn((Stack, Stack)),
+) {
+    in_time(each(pairs, test));
+}
+
 /// Runs `test` for each (client, server), one after the other, within the time limit.
 pub(crate) async fn each<const N: usize>(
     pairs: [(Stack, Stack); N],

@@ -62,6 +62,13 @@ impl Weather {
         mtu: MAX_DATAGRAM,
         eats_shims: false,
     };
+
+    /// Returns a fair path with a change.
+    pub(crate) fn with(change: impl FnOnce(&mut Self)) -> Self {
+        let mut weather = Self::FAIR;
+        change(&mut weather);
+        weather
+    }
 }
 
 /// How many datagrams suffered each fault.

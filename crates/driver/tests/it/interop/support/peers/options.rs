@@ -44,6 +44,15 @@ pub(crate) struct EndpointKeys {
     pub(crate) quinn: Arc<dyn quinn::crypto::HmacKey>,
 }
 
+impl Options {
+    /// Returns the usual options with a change.
+    pub(crate) fn with(change: impl FnOnce(&mut Self)) -> Self {
+        let mut options = Self::default();
+        change(&mut options);
+        options
+    }
+}
+
 impl Default for Options {
     fn default() -> Self {
         Self {
