@@ -20,10 +20,11 @@ use pathmark_transport::{Signal, VarInt};
 
 /// A QUIC connection. Clones are cheap handles of the same connection.
 ///
-/// A connection ends when you [`close`](Self::close) it or drop its last handle and stream, when the
-/// peer closes or resets it, when it times out, or when its socket or runtime fails. All waiting and
-/// later calls then return the same [`ConnectionError`], as do [`closed`](Self::closed) and
-/// [`close_reason`](Self::close_reason). However, you can still read data that had already arrived.
+/// A connection ends when you [`close`](Self::close) it or drop its last handle and stream, when
+/// the peer closes or resets it, when it times out, or when its socket or runtime fails. All
+/// waiting and later calls then return the same [`ConnectionError`], as do
+/// [`closed`](Self::closed) and [`close_reason`](Self::close_reason). However, you can still read
+/// data that had already arrived.
 ///
 /// After you drop the last handle, streams continue. Dropping the last stream, too, closes the
 /// connection with code 0, which discards what the peer has not received yet.
