@@ -203,7 +203,7 @@ fn a_directory_is_listed() {
         let kind = (&entry["kind"], &entry["target"]);
         assert_eq!(kind, (&"file".into(), &().into()));
     }
-    failed(&ls("/none"), "no directory of this name");
+    failed(&ls("/none"), "no file or directory of this name");
     // The name as encoded in URLs.
     let here = TempDir::new().unwrap();
     let out = here.path().display();
